@@ -1,0 +1,150 @@
+// Package apikey defines API keys: their strings, scopes, states and the rules
+// of their life (specification, API key; contract, 3.1 and 3.2).
+package apikey
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// State is where a key stands in its life.
+type State string
+
+// The states.
+const (
+	Active  State = "active"
+	Expired State = "expired"
+	Revoked State = "revoked"
+)
+
+// Key is the stored record of a key; of its string it holds the prefix and the
+// digest alone. Zero times and empty strings are absent values.
+type Key struct {
+	ID        string
+	AccountID string
+	Digest    Digest
+	Prefix    string
+	Name      string
+	Level     Level
+	Scope     Scope
+	Owner     string
+	GatewayID string         // "" for all gateways of the account
+	RateLimit ratelimit.Rate // of BucketID's bucket
+	Metadata  map[string]string
+
+	// BucketID names the per-key bucket: the identifier of the first key of a
+	// chain of rotations, so that old and new key share one.
+	BucketID string
+
+	CreatedAt  time.Time
+	ExpiresAt  time.Time
+	RevokedAt  time.Time
+	LastUsedAt time.Time
+
+	RotatedFrom string
+	RotatedTo   string
+
+	// ExpiryTold is the expiry for which key.expired was already raised.
+	ExpiryTold time.Time
+
+	// Version grows with every change that a management call makes; the ETag.
+	Version int64
+}
+
+// State returns the state of the key at the time now. A revoked key stays
+// revoked whatever its expiry.
+func (k *Key) State(now time.Time) State {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return Revoked
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+		return Expired
+	default:
+		return Active
+	}
+}
+
+// Limits of what a person gives.
+const (
+	MaxName     = 255
+	MaxOwner    = 255
+	MaxMetadata = 16
+	MaxValue    = 1024 // bytes of one metadata value; its name has up to 64
+)
+
+// Validate checks the fields that a person gives. Times are checked by
+// ParseExpiry.
+func (k *Key) Validate() error {
+	if n := utf8.RuneCountInString(k.Name); n == 0 || n > MaxName {
+		return fault.Invalid("name", "must have 1 to 255 characters")
+	}
+	if len(k.Owner) > MaxOwner || !printable(k.Owner) {
+		return fault.Invalid("owner", "must have at most 255 printable ASCII characters")
+	}
+	if len(k.Metadata) > MaxMetadata {
+		return fault.Invalid("metadata", "must have at most 16 members")
+	}
+	for name, value := range k.Metadata {
+		if name == "" || len(name) > 64 || len(value) > MaxValue {
+			return fault.Invalid("metadata", "names must have 1 to 64 bytes and values at most 1024")
+		}
+	}
+	if k.Level == AccountLevel {
+		if k.GatewayID != "" {
+			return fault.Invalid("gateway_id", "an account-level key takes no gateway_id: leave it out, or use the level gateway")
+		}
+		if !k.RateLimit.IsZero() {
+			return fault.Invalid("rate_limit", "an account-level key takes no rate_limit: leave it out, or use the level gateway")
+		}
+	}
+	return nil
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// ParseExpiry reads an expires_at: an RFC 3339 time, or a date, through whose
+// last instant in UTC the key is valid (contract, section 2). It must lie after
+// now. The error is a validation error of the field "expires_at". The result is
+// in UTC and whole microseconds, which is what every store keeps.
+func ParseExpiry(s string, now time.Time) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		if t, err = time.ParseInLocation(time.DateOnly, s, time.UTC); err != nil {
+			return time.Time{}, fault.Invalid("expires_at", "must be an RFC 3339 time such as 2027-01-31T12:00:00Z, or a date such as 2027-01-31")
+		}
+		t = t.AddDate(0, 0, 1)
+	}
+	if t = t.UTC().Truncate(time.Microsecond); !t.After(now) {
+		return time.Time{}, fault.Invalid("expires_at", "must lie in the future")
+	}
+	if t.Year() > 9999 {
+		return time.Time{}, fault.Invalid("expires_at", "must lie before the year 10000")
+	}
+	return t, nil
+}
+
+// EventData returns the data of the events about the key's life.
+func (k *Key) EventData() event.Key {
+	d := event.Key{KeyID: k.ID, KeyPrefix: k.Prefix, Name: k.Name, Scope: k.Scope.String(), Level: string(k.Level)}
+	if k.Owner != "" {
+		d.Owner = &k.Owner
+	}
+	if k.GatewayID != "" {
+		d.GatewayID = &k.GatewayID
+	}
+	if !k.ExpiresAt.IsZero() {
+		d.ExpiresAt = &k.ExpiresAt
+	}
+	return d
+}

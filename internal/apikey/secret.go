@@ -1,0 +1,119 @@
+package apikey
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// The form of a key string: a tag, 30 random base 62 characters, and the CRC-32
+// of all of that in 6 base 62 characters (contract, 3.1).
+const (
+	gatewayTag  = "kg_"
+	accountTag  = "kga_"
+	randomLen   = 30
+	checksumLen = 6
+	prefixLen   = 6 // random characters that a prefix shows
+	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+// Level says which plane a key opens.
+type Level string
+
+// The levels.
+const (
+	GatewayLevel Level = "gateway" // the data plane
+	AccountLevel Level = "account" // the management API
+)
+
+// Valid reports whether l is one of the levels.
+func (l Level) Valid() bool { return l == GatewayLevel || l == AccountLevel }
+
+func (l Level) tag() string {
+	if l == AccountLevel {
+		return accountTag
+	}
+	return gatewayTag
+}
+
+// Digest is the SHA-256 of a whole key string, the only thing stored of it.
+type Digest [sha256.Size]byte
+
+// DigestOf returns the digest of the key string s. It does not allocate.
+func DigestOf(s string) Digest {
+	var b [len(accountTag) + randomLen + checksumLen]byte
+	if len(s) > len(b) { // no key has this length; its digest finds nothing
+		return sha256.Sum256([]byte(s))
+	}
+	n := copy(b[:], s)
+	return sha256.Sum256(b[:n])
+}
+
+// Generate makes a new key string of the given level from random, which must
+// be a cryptographic source. It returns random's error.
+func Generate(l Level, random io.Reader) (string, error) {
+	b := make([]byte, 0, len(accountTag)+randomLen+checksumLen)
+	b = append(b, l.tag()...)
+	var chunk [64]byte
+	for want := len(b) + randomLen; len(b) < want; {
+		if _, err := io.ReadFull(random, chunk[:]); err != nil {
+			return "", fmt.Errorf("read randomness: %w", err)
+		}
+		for _, r := range chunk {
+			// 248 is the largest multiple of 62 below 256: what is beyond
+			// it would favour some characters.
+			if r < 248 && len(b) < want {
+				b = append(b, base62[r%62])
+			}
+		}
+	}
+	return string(appendChecksum(b, crc32.ChecksumIEEE(b))), nil
+}
+
+func appendChecksum(b []byte, sum uint32) []byte {
+	var digits [checksumLen]byte
+	for i := checksumLen - 1; i >= 0; i-- {
+		digits[i] = base62[sum%62]
+		sum /= 62
+	}
+	return append(b, digits[:]...)
+}
+
+// LevelOf returns the level of the key string s; ok is false if s does not have
+// a key's form and checksum, in which case no look-up can find it. It does not
+// allocate.
+func LevelOf(s string) (l Level, ok bool) {
+	switch {
+	case len(s) == len(gatewayTag)+randomLen+checksumLen && s[:len(gatewayTag)] == gatewayTag:
+		l = GatewayLevel
+	case len(s) == len(accountTag)+randomLen+checksumLen && s[:len(accountTag)] == accountTag:
+		l = AccountLevel
+	default:
+		return "", false
+	}
+	body := len(s) - checksumLen
+	var b [len(accountTag) + randomLen + checksumLen]byte
+	n := copy(b[:], s[:body])
+	for _, c := range b[n-randomLen : n] {
+		if !isBase62(c) {
+			return "", false
+		}
+	}
+	want := appendChecksum(b[:n], crc32.ChecksumIEEE(b[:n]))
+	return l, string(want[n:]) == s[body:]
+}
+
+func isBase62(c byte) bool {
+	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}
+
+// PrefixOf returns the part of a key string that may be shown: its tag and
+// first 6 random characters; "" if s does not have a key's form and checksum.
+func PrefixOf(s string) string {
+	l, ok := LevelOf(s)
+	if !ok {
+		return ""
+	}
+	return s[:len(l.tag())+prefixLen]
+}

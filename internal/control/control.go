@@ -1,0 +1,285 @@
+// Package control holds every management operation. An operation runs in one
+// transaction that writes the state, the audit record, the events, the entry of
+// the change log and, for a call with an Idempotency-Key, the stored answer;
+// then it waits until the data plane has the change in force, and returns
+// (architecture; contract, sections 2, 3 and 5).
+package control
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Publisher brings the data plane up to date with the store.
+type Publisher interface {
+	// CatchUp returns once every change committed before the call is in force
+	// on this node's data plane.
+	CatchUp(ctx context.Context) error
+}
+
+// Sealer encrypts what must not be readable in the store.
+type Sealer interface {
+	Seal(plain []byte) ([]byte, error)
+	Open(sealed []byte) ([]byte, error)
+}
+
+// Config is what a Service is made of. Every field is required but Log.
+type Config struct {
+	Store         Store
+	Publisher     Publisher
+	Sealer        Sealer
+	Now           func() time.Time
+	Random        io.Reader // a cryptographic source
+	GatewayDomain string    // base domain of the hostnames given to gateways
+	Log           *slog.Logger
+}
+
+// Caller is who asks for an operation, and how; it goes into the audit record.
+type Caller struct {
+	Account   *account.Account
+	KeyID     string // "" for an offline command
+	KeyPrefix string
+	Scope     apikey.Scope
+	Source    gateway.Source // what a push by this caller is recorded as: API, CLI or Dashboard
+	Method    string
+	Path      string // without the query
+	ClientIP  string
+	RequestID string
+}
+
+// Match is the If-Match of a call: the versions that the record may have. Nil
+// means no condition.
+type Match func(version int64) bool
+
+// Idempotency makes an operation store its answer in its own transaction. It
+// travels in the context.
+type Idempotency struct {
+	KeyID       string
+	Key         string
+	Fingerprint [32]byte
+	// Encode turns the operation's result into the answer to keep, without
+	// secrets.
+	Encode func(result any) (status int, header map[string]string, body []byte, err error)
+}
+
+type idempotencyKey struct{}
+
+// WithIdempotency returns a context that makes the operation called with it
+// store its answer.
+func WithIdempotency(ctx context.Context, i *Idempotency) context.Context {
+	return context.WithValue(ctx, idempotencyKey{}, i)
+}
+
+// Optional is a member of a PATCH body: absent, null, or a value.
+type Optional[T any] struct {
+	Present bool
+	Null    bool
+	Value   T
+}
+
+// GatewayInput is the body of a gateway's creation.
+type GatewayInput struct {
+	Name            string
+	UpstreamURL     string
+	Spec            string
+	Hostname        string
+	GlobalLimit     ratelimit.Config
+	Timeout         string
+	UpstreamHeaders map[string]string
+	UpstreamCA      string
+	CORS            *gateway.CORS
+	MaxBodyBytes    int64
+}
+
+// GatewayPatch is the body of a gateway's update.
+type GatewayPatch struct {
+	Name            Optional[string]
+	UpstreamURL     Optional[string]
+	Hostname        Optional[string]
+	GlobalLimit     Optional[ratelimit.Config]
+	Timeout         Optional[string]
+	UpstreamHeaders Optional[map[string]string] // replaces the whole map
+	UpstreamCA      Optional[string]
+	CORS            Optional[gateway.CORS]
+	MaxBodyBytes    Optional[int64]
+}
+
+// LimitPatch is the body of a route's limit update: an absent member stays,
+// null removes it.
+type LimitPatch struct {
+	RateLimit Optional[RateLimitPatch] // null removes the whole limit
+}
+
+// RateLimitPatch is the member rate_limit of LimitPatch.
+type RateLimitPatch struct {
+	Sustained, Burst, Daily, Per Optional[string]
+}
+
+// KeyInput is the body of a key's creation. Scope, rate and expiry are as the
+// user wrote them; the operation validates all.
+type KeyInput struct {
+	Name      string
+	Scope     string
+	ExpiresAt string
+	GatewayID string
+	RateLimit string
+	Level     string // "" is gateway
+	Owner     string
+	Metadata  map[string]string
+}
+
+// KeyPatch is the body of a key's update.
+type KeyPatch struct {
+	Name      Optional[string]
+	Owner     Optional[string]
+	RateLimit Optional[string]
+	Metadata  Optional[map[string]string]
+	ExpiresAt Optional[string]
+}
+
+// NewKey is a key just made, with its string, which is shown this once.
+type NewKey struct {
+	apikey.Key
+	Secret        string
+	OverlapEndsAt time.Time // of a rotation
+}
+
+// Verification is the answer to whether a key would be let in.
+type Verification struct {
+	Valid bool
+	Code  string // "" or key_invalid, key_expired, scope_insufficient
+	Key   *apikey.Key
+	State apikey.State
+}
+
+// RouteChange is one line of a push's difference.
+type RouteChange struct {
+	Path    string
+	Methods []string
+	RouteID string // "" for a route that a dry run would add
+}
+
+// PushResult is the answer to a push, a dry run or a rollback. Revision is 0
+// if none was made.
+type PushResult struct {
+	Revision  int64
+	Added     []RouteChange
+	Removed   []RouteChange
+	Changed   []RouteChange
+	Unchanged int
+	Warnings  []string
+}
+
+// Service carries out management operations. It is safe for concurrent use.
+type Service struct {
+	cfg Config
+}
+
+// New returns a service over cfg.
+func New(cfg Config) (*Service, error) {
+	return &Service{cfg: cfg}, nil
+}
+
+// The operations. Each returns errors of package fault; a record of another
+// account is fault.NotFound. (Bodies: see the other files of this package.)
+
+func (s *Service) Gateways(ctx context.Context, c *Caller, p Page) ([]gateway.Gateway, error) {
+	panic("x")
+}
+func (s *Service) Gateway(ctx context.Context, c *Caller, gatewayID string) (*gateway.Gateway, error) {
+	panic("x")
+}
+func (s *Service) CreateGateway(ctx context.Context, c *Caller, in GatewayInput) (*gateway.Gateway, error) {
+	panic("x")
+}
+func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string, p GatewayPatch, m Match) (*gateway.Gateway, error) {
+	panic("x")
+}
+func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string, m Match) (*gateway.Gateway, error) {
+	panic("x")
+}
+
+func (s *Service) Routes(ctx context.Context, c *Caller, gatewayID string, p Page) ([]gateway.Route, error) {
+	panic("x")
+}
+func (s *Service) Route(ctx context.Context, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
+	panic("x")
+}
+func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
+	panic("x")
+}
+func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
+	panic("x")
+}
+func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID string, m Match) (*gateway.Route, error) {
+	panic("x")
+}
+
+// Spec and Configuration return fault.NotFound if the routes did not come from a document of that
+// kind (Spec), or never fail for that reason (Configuration exports whatever stands).
+func (s *Service) Spec(ctx context.Context, c *Caller, gatewayID string) (*gateway.Revision, error) {
+	panic("x")
+}
+func (s *Service) Configuration(ctx context.Context, c *Caller, gatewayID string) ([]byte, error) {
+	panic("x")
+}
+func (s *Service) PushSpec(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
+	panic("x")
+}
+func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
+	panic("x")
+}
+func (s *Service) Revisions(ctx context.Context, c *Caller, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
+	panic("x")
+}
+func (s *Service) Revision(ctx context.Context, c *Caller, gatewayID string, number int64) (*gateway.Revision, error) {
+	panic("x")
+}
+func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64) (*PushResult, error) {
+	panic("x")
+}
+
+func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]apikey.Key, error) {
+	panic("x")
+}
+func (s *Service) Key(ctx context.Context, c *Caller, keyID string) (*apikey.Key, error)  { panic("x") }
+func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKey, error) { panic("x") }
+func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
+	panic("x")
+}
+func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Match) (*apikey.Key, error) {
+	panic("x")
+}
+func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string) (*NewKey, error) {
+	panic("x")
+}
+func (s *Service) VerifyKey(ctx context.Context, c *Caller, secret, gatewayID, method, path string) (*Verification, error) {
+	panic("x")
+}
+
+// Answer returns the kept answer to a call with an Idempotency-Key: nil if there is none,
+// fault.ValidationFailed if it was to another call.
+func (s *Service) Answer(ctx context.Context, keyID, key string, fingerprint [32]byte) (*Answer, error) {
+	panic("x")
+}
+
+// FirstStart makes the account default and its admin key if the store is empty; secret is "" if not.
+func (s *Service) FirstStart(ctx context.Context) (secret string, err error) { panic("x") }
+
+// CreateAccount and CreateAccountKey are the offline commands.
+func (s *Service) CreateAccount(ctx context.Context, name string, plan account.Plan, hosts []string) (*account.Account, *NewKey, error) {
+	panic("x")
+}
+func (s *Service) CreateAccountKey(ctx context.Context, accountName, keyName string) (*NewKey, error) {
+	panic("x")
+}
+
+// TellExpired raises key.expired for keys whose expiry has passed; it returns how many.
+func (s *Service) TellExpired(ctx context.Context) (int, error) { panic("x") }

@@ -1,0 +1,86 @@
+// Package event defines the events that Keygate tells the world about and
+// their envelope (specification, Events; contract, section 6).
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+)
+
+// Type is the name of a kind of event.
+type Type string
+
+// The seven events.
+const (
+	KeyCreated           Type = "key.created"
+	KeyRotated           Type = "key.rotated"
+	KeyRevoked           Type = "key.revoked"
+	KeyExpired           Type = "key.expired"
+	RateLimitExceeded    Type = "rate_limit.exceeded"
+	GatewayUpstreamError Type = "gateway.upstream_error"
+	GatewaySpecPushed    Type = "gateway.spec_pushed"
+)
+
+// Event is a stored event. Payload is the envelope's bytes, made once; they
+// are what is signed, sent and re-sent.
+type Event struct {
+	ID        string
+	AccountID string
+	Type      Type
+	CreatedAt time.Time
+	Payload   []byte
+}
+
+// Key is the data of key.created, key.revoked and key.expired.
+type Key struct {
+	KeyID     string     `json:"key_id"`
+	KeyPrefix string     `json:"key_prefix"`
+	Name      string     `json:"name"`
+	Scope     string     `json:"scope"`
+	Level     string     `json:"level"`
+	Owner     *string    `json:"owner"`
+	GatewayID *string    `json:"gateway_id"`
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// Rotation is the data of key.rotated.
+type Rotation struct {
+	KeyID       string `json:"key_id"`
+	KeyPrefix   string `json:"key_prefix"`
+	OverlapDays int    `json:"overlap_days"`
+	NewKeyID    string `json:"new_key_id"`
+}
+
+// Push is the data of gateway.spec_pushed.
+type Push struct {
+	GatewayID string  `json:"gateway_id"`
+	Revision  int64   `json:"revision"`
+	Source    string  `json:"source"`
+	Commit    *string `json:"commit"`
+	Added     int     `json:"added"`
+	Removed   int     `json:"removed"`
+	Changed   int     `json:"changed"`
+}
+
+// envelope is the body of every event.
+type envelope struct {
+	ID        string    `json:"id"`
+	Type      Type      `json:"type"`
+	CreatedAt time.Time `json:"created_at"`
+	Data      any       `json:"data"`
+}
+
+// New makes the event of type t with the given data, which must be one of
+// this package's data types.
+func New(accountID string, t Type, at time.Time, data any) (Event, error) {
+	e := Event{ID: id.New(id.Event), AccountID: accountID, Type: t, CreatedAt: at.UTC()}
+	payload, err := json.Marshal(envelope{ID: e.ID, Type: t, CreatedAt: e.CreatedAt, Data: data})
+	if err != nil {
+		return Event{}, fmt.Errorf("encode event %s: %w", t, err)
+	}
+	e.Payload = payload
+	return e, nil
+}

@@ -1,0 +1,218 @@
+// Package fault holds the errors that a caller may see: their codes, public
+// messages and HTTP statuses, and the one function that turns an error into an
+// answer (contract, section 2). It is ground floor: it imports nothing of ours.
+package fault
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Code is the machine-readable word in the member "error" of an error body.
+type Code string
+
+// The codes of both planes, with the status that each is answered with in
+// the table below.
+const (
+	InvalidJSON          Code = "invalid_json"
+	InvalidRequest       Code = "invalid_request"
+	Unauthorized         Code = "unauthorized"
+	Forbidden            Code = "forbidden"
+	NotFound             Code = "not_found"
+	MethodNotAllowed     Code = "method_not_allowed"
+	Conflict             Code = "conflict"
+	PreconditionFailed   Code = "precondition_failed"
+	BodyTooLarge         Code = "body_too_large"
+	UnsupportedMediaType Code = "unsupported_media_type"
+	ValidationFailed     Code = "validation_failed"
+	RateLimitExceeded    Code = "rate_limit_exceeded"
+	Internal             Code = "internal"
+	Unavailable          Code = "unavailable"
+
+	// On the data plane alone.
+	GatewayNotFound     Code = "gateway_not_found"
+	RouteNotFound       Code = "route_not_found"
+	TargetTooLong       Code = "target_too_long"
+	HeaderTooLarge      Code = "header_too_large"
+	UpstreamUnreachable Code = "upstream_unreachable"
+	UpstreamTimeout     Code = "upstream_timeout"
+	VersionNotSupported Code = "version_not_supported"
+)
+
+// Status returns the HTTP status of c; 500 for a code that is not in the table.
+func (c Code) Status() int {
+	switch c {
+	case InvalidJSON, InvalidRequest:
+		return http.StatusBadRequest
+	case Unauthorized:
+		return http.StatusUnauthorized
+	case Forbidden:
+		return http.StatusForbidden
+	case NotFound, GatewayNotFound, RouteNotFound:
+		return http.StatusNotFound
+	case MethodNotAllowed:
+		return http.StatusMethodNotAllowed
+	case Conflict:
+		return http.StatusConflict
+	case PreconditionFailed:
+		return http.StatusPreconditionFailed
+	case BodyTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case UnsupportedMediaType:
+		return http.StatusUnsupportedMediaType
+	case ValidationFailed:
+		return http.StatusUnprocessableEntity
+	case RateLimitExceeded:
+		return http.StatusTooManyRequests
+	case Unavailable:
+		return http.StatusServiceUnavailable
+	case TargetTooLong:
+		return http.StatusRequestURITooLong
+	case HeaderTooLarge:
+		return http.StatusRequestHeaderFieldsTooLarge
+	case UpstreamUnreachable:
+		return http.StatusBadGateway
+	case UpstreamTimeout:
+		return http.StatusGatewayTimeout
+	case VersionNotSupported:
+		return http.StatusHTTPVersionNotSupported
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// AuthCode is the member "code" of a 401 or 403 body (specification,
+// Authentication, 6).
+type AuthCode string
+
+// The authentication codes.
+const (
+	KeyInvalid        AuthCode = "key_invalid"
+	KeyExpired        AuthCode = "key_expired"
+	ScopeInsufficient AuthCode = "scope_insufficient"
+)
+
+// Limit holds the figures of a refusal by a rate limit (contract, 4.3).
+type Limit struct {
+	Limit     int64  // capacity of the refusing limit
+	Remaining int64  // whole requests left in it; 0 by definition of a refusal
+	ResetAt   int64  // Unix second at which the request would pass
+	Scope     string // key, route, daily, global or account
+}
+
+// Error is an error with a public face. Message names the remedy and holds no
+// secret and no internal text; Err, which may, stays inside.
+type Error struct {
+	Code    Code
+	Message string
+	Field   string   // dotted path of the offending field, or ""
+	Auth    AuthCode // for Unauthorized and Forbidden
+	Limit   *Limit   // for RateLimitExceeded
+	Err     error    // the cause, for the log
+}
+
+func (e *Error) Error() string {
+	s := string(e.Code) + ": " + e.Message
+	if e.Field != "" {
+		s += " (field " + e.Field + ")"
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// New returns an error with the given code and public message.
+func New(c Code, format string, args ...any) *Error {
+	return &Error{Code: c, Message: fmt.Sprintf(format, args...)}
+}
+
+// Invalid returns a validation error of one field (422).
+func Invalid(field, format string, args ...any) *Error {
+	return &Error{Code: ValidationFailed, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+// Prefixed returns err with prefix put before the field of a validation
+// error, as in "rate_limit" + "burst"; any other error is returned as it is.
+func Prefixed(prefix string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) || e.Code != ValidationFailed {
+		return err
+	}
+	moved := *e
+	switch {
+	case moved.Field == "":
+		moved.Field = prefix
+	case moved.Field[0] == '[':
+		moved.Field = prefix + moved.Field
+	default:
+		moved.Field = prefix + "." + moved.Field
+	}
+	return &moved
+}
+
+// Missing returns the error for an identifier that names nothing that the
+// caller may see.
+func Missing(what string) *Error {
+	return New(NotFound, "there is no such %s", what)
+}
+
+// Denied returns the error for a valid key whose scope does not allow the call.
+func Denied(format string, args ...any) *Error {
+	return &Error{Code: Forbidden, Auth: ScopeInsufficient, Message: fmt.Sprintf(format, args...)}
+}
+
+// CodeOf returns the code of err; Internal if it has no public face, "" if it
+// is nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return Internal
+}
+
+// body is the error body of both planes (specification, Errors).
+type body struct {
+	Error      Code     `json:"error"`
+	Message    string   `json:"message"`
+	Field      string   `json:"field,omitempty"`
+	Code       AuthCode `json:"code,omitempty"`
+	Limit      *int64   `json:"limit,omitempty"`
+	Remaining  *int64   `json:"remaining,omitempty"`
+	ResetAt    *int64   `json:"reset_at,omitempty"`
+	LimitScope string   `json:"limit_scope,omitempty"`
+	RequestID  string   `json:"request_id"`
+}
+
+// Answer turns err into an HTTP status and a JSON body (specification, Errors;
+// contract, section 2). It is the only place where that happens. Whatever has
+// no public face is a 500 without detail.
+func Answer(err error, requestID string) (status int, json []byte) {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = New(Internal, "an internal error happened; the server's log has it under this request_id")
+	}
+	b := body{Error: e.Code, Message: e.Message, Field: e.Field, Code: e.Auth, RequestID: requestID}
+	if e.Limit != nil {
+		b.Limit, b.Remaining, b.ResetAt = &e.Limit.Limit, &e.Limit.Remaining, &e.Limit.ResetAt
+		b.LimitScope = e.Limit.Scope
+	}
+	return e.Code.Status(), encode(b)
+}
+
+// encode cannot fail: body holds only strings and numbers.
+func encode(b body) []byte {
+	out, err := json.Marshal(b)
+	if err != nil {
+		panic("fault: " + err.Error())
+	}
+	return out
+}

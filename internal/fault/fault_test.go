@@ -1,0 +1,51 @@
+package fault_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// Guarantee: an error without a public face tells the caller nothing.
+func TestInternalTextNeverLeaves(t *testing.T) {
+	err := fmt.Errorf("insert key: %w", errors.New("SQLITE_CORRUPT at /var/lib/x"))
+	status, body := fault.Answer(err, "req_1")
+	if status != 500 || strings.Contains(string(body), "SQLITE") {
+		t.Fatalf("got %d %s", status, body)
+	}
+	wrapped := &fault.Error{Code: fault.Unavailable, Message: "try again", Err: err}
+	if status, body := fault.Answer(wrapped, "req_1"); status != 503 || strings.Contains(string(body), "SQLITE") {
+		t.Fatalf("got %d %s", status, body)
+	}
+}
+
+// Guarantee: the body has the members of the specification, and only those
+// that apply.
+func TestAnswer(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		body   string
+	}{
+		{
+			fault.Prefixed("routes[2]", fault.Invalid("path", "must begin with /")), 422,
+			`{"error":"validation_failed","message":"must begin with /","field":"routes[2].path","request_id":"req_1"}`,
+		},
+		{
+			&fault.Error{Code: fault.Unauthorized, Auth: fault.KeyExpired, Message: "the key has expired"}, 401,
+			`{"error":"unauthorized","message":"the key has expired","code":"key_expired","request_id":"req_1"}`,
+		},
+		{
+			&fault.Error{Code: fault.RateLimitExceeded, Message: "slow down", Limit: &fault.Limit{Limit: 5, ResetAt: 9, Scope: "key"}}, 429,
+			`{"error":"rate_limit_exceeded","message":"slow down","limit":5,"remaining":0,"reset_at":9,"limit_scope":"key","request_id":"req_1"}`,
+		},
+	} {
+		status, body := fault.Answer(c.err, "req_1")
+		if status != c.status || string(body) != c.body {
+			t.Errorf("%v:\n got %d %s\nwant %d %s", c.err, status, body, c.status, c.body)
+		}
+	}
+}

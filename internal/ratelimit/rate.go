@@ -1,0 +1,136 @@
+package ratelimit
+
+import (
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// MaxCount is the largest count that a rate may have.
+const MaxCount = 1_000_000_000
+
+// Rate is a number of requests in a unit of time, written "<count>/<unit>"
+// (contract, 4.3). The zero value is no rate.
+type Rate struct {
+	Count int64         // 1 to MaxCount
+	Per   time.Duration // a second, a minute, an hour or a day
+	text  string        // as the user wrote it
+}
+
+// ParseRate reads "<count>/<unit>": a positive integer up to 10⁹ without
+// leading zeros, and one of s, sec, second, min, minute, h, hour, day. The
+// error is a validation error without a field.
+func ParseRate(s string) (Rate, error) {
+	count, unit, found := strings.Cut(s, "/")
+	per := unitLength(unit)
+	if !found || per == 0 || len(count) == 0 || len(count) > 10 || count[0] == '0' {
+		return Rate{}, badRate(s)
+	}
+	var n int64
+	for i := range len(count) {
+		if count[i] < '0' || count[i] > '9' {
+			return Rate{}, badRate(s)
+		}
+		n = n*10 + int64(count[i]-'0')
+	}
+	if n > MaxCount {
+		return Rate{}, badRate(s)
+	}
+	return Rate{Count: n, Per: per, text: s}, nil
+}
+
+func badRate(s string) error {
+	if len(s) > 64 {
+		s = s[:64] + "…"
+	}
+	return fault.Invalid("", "%q is no rate: write <count>/<unit>, with a count from 1 to 1000000000 and one of the units s, sec, second, min, minute, h, hour, day", s)
+}
+
+func unitLength(unit string) time.Duration {
+	switch unit {
+	case "s", "sec", "second":
+		return time.Second
+	case "min", "minute":
+		return time.Minute
+	case "h", "hour":
+		return time.Hour
+	case "day":
+		return 24 * time.Hour
+	default:
+		return 0
+	}
+}
+
+// String returns the rate as it was written.
+func (r Rate) String() string { return r.text }
+
+// IsZero reports whether r is no rate.
+func (r Rate) IsZero() bool { return r.Count == 0 }
+
+// Equal reports whether r and o admit the same, however they are written.
+func (r Rate) Equal(o Rate) bool { return r.Count == o.Count && r.Per == o.Per }
+
+// MarshalText writes the rate as the user wrote it.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.text), nil }
+
+// UnmarshalText reads what MarshalText wrote; empty text is no rate.
+func (r *Rate) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*r = Rate{}
+		return nil
+	}
+	parsed, err := ParseRate(string(text))
+	*r = parsed
+	return err
+}
+
+// PerKey is the value of Config.Per that gives each key its own bucket.
+const PerKey = "key"
+
+// Config is the rate limit configuration of a route (specification, Rate limit
+// configuration) or, with Sustained and Burst alone, of a gateway. The zero
+// value is no limit. Zero rates are absent members.
+type Config struct {
+	Sustained Rate   // refill
+	Burst     Rate   // capacity: its count; alone, also the refill
+	Daily     Rate   // cap for one UTC day
+	Per       string // "" for one bucket for all callers, or PerKey
+}
+
+// IsZero reports whether c limits nothing.
+func (c Config) IsZero() bool { return c == Config{} }
+
+// HasBucket reports whether c has a token bucket beside its daily cap.
+func (c Config) HasBucket() bool { return !c.Sustained.IsZero() || !c.Burst.IsZero() }
+
+// Validate checks what the members' own syntax does not: daily takes only the
+// unit day, per only "key", and a configuration limits something. Errors name
+// the field below the configuration.
+func (c Config) Validate() error {
+	if !c.Daily.IsZero() && c.Daily.Per != 24*time.Hour {
+		return fault.Invalid("daily", "must be written <count>/day")
+	}
+	if c.Per != "" && c.Per != PerKey {
+		return fault.Invalid("per", `must be "key", or absent for one limit that all callers share`)
+	}
+	if !c.HasBucket() && c.Daily.IsZero() {
+		return fault.Invalid("", "must have at least one of sustained, burst and daily")
+	}
+	return nil
+}
+
+// ParseConfig reads the members of a configuration as users write them; an
+// empty string is an absent member. Errors name the member as their field.
+func ParseConfig(sustained, burst, daily, per string) (Config, error) {
+	c := Config{Per: per}
+	for _, m := range []struct {
+		name, text string
+		to         *Rate
+	}{{"sustained", sustained, &c.Sustained}, {"burst", burst, &c.Burst}, {"daily", daily, &c.Daily}} {
+		if err := m.to.UnmarshalText([]byte(m.text)); err != nil {
+			return Config{}, fault.Prefixed(m.name, err)
+		}
+	}
+	return c, c.Validate()
+}
