@@ -1,0 +1,83 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// parseFile reads a configuration file into the values of its settings by
+// their keys. path stands in messages.
+func parseFile(path string, content []byte) (map[string]value, error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal(content, &root); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	values := map[string]value{}
+	if root.Kind == 0 { // nothing but space and comments
+		return values, nil
+	}
+	doc := root.Content[0]
+	if doc.Kind == yaml.ScalarNode && doc.Tag == "!!null" {
+		return values, nil
+	}
+	if doc.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: must be settings, one a line, as in gateway_addr: 127.0.0.1:8080", path, doc.Line)
+	}
+	known := settings()
+	for i := 0; i+1 < len(doc.Content); i += 2 {
+		key, node := doc.Content[i], doc.Content[i+1]
+		at := Origin{Kind: File, Name: path, Line: key.Line, Key: key.Value}
+		n := slices.IndexFunc(known, func(s setting) bool { return s.fileKey() == key.Value })
+		if n < 0 {
+			return nil, &Error{at, unknownKey(key.Value, known)}
+		}
+		if earlier, twice := values[key.Value]; twice {
+			return nil, &Error{at, fmt.Errorf("stands on line %d already: keep one", earlier.origin.Line)}
+		}
+		text, err := textOf(node, known[n].isList)
+		if err != nil {
+			return nil, &Error{at, err}
+		}
+		values[key.Value] = value{text, at}
+	}
+	return values, nil
+}
+
+func unknownKey(key string, known []setting) error {
+	if dashed := strings.ReplaceAll(key, "-", "_"); dashed != key {
+		for i := range known {
+			if known[i].fileKey() == dashed {
+				return fmt.Errorf("there is no such setting: write it %s", dashed)
+			}
+		}
+	}
+	return errors.New("there is no such setting: see keygate serve --help for their names")
+}
+
+// textOf returns a scalar as it is written, and a list of scalars joined by
+// commas.
+func textOf(n *yaml.Node, isList bool) (string, error) {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+		return "", errors.New("has no value: give one, or leave the line out")
+	case n.Kind == yaml.ScalarNode:
+		return n.Value, nil
+	case n.Kind == yaml.SequenceNode && isList:
+		parts := make([]string, len(n.Content))
+		for i, item := range n.Content {
+			if item.Kind != yaml.ScalarNode {
+				return "", errors.New("must be a list of plain values")
+			}
+			parts[i] = item.Value
+		}
+		return strings.Join(parts, ","), nil
+	case isList:
+		return "", errors.New("must be a list of plain values")
+	default:
+		return "", errors.New("must be one plain value")
+	}
+}

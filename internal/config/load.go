@@ -1,0 +1,170 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Kind tells which kind of source a value came from.
+type Kind uint8
+
+// The kinds, in falling order of precedence.
+const (
+	Flag Kind = iota + 1
+	Environment
+	File
+	Default
+)
+
+// Origin is where a value came from.
+type Origin struct {
+	Kind Kind
+	Name string // the flag, the variable, or the file's path
+	Line int    // in the file
+	Key  string // in the file
+}
+
+// String names the origin as a message to the user does.
+func (o Origin) String() string {
+	switch o.Kind {
+	case Flag:
+		return "--" + o.Name
+	case Environment:
+		return "the environment variable " + o.Name
+	case File:
+		return fmt.Sprintf("%s:%d: %s", o.Name, o.Line, o.Key)
+	default:
+		return "the default"
+	}
+}
+
+// Error is a setting that cannot be used. Its text names the place and the
+// remedy.
+type Error struct {
+	Origin Origin
+	Err    error
+}
+
+func (e *Error) Error() string { return e.Origin.String() + ": " + e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// value is the text of a setting and where it came from.
+type value struct {
+	text   string
+	origin Origin
+}
+
+// Loader reads settings from the flags that Register added, the environment
+// and a file.
+type Loader struct {
+	flags *pflag.FlagSet
+}
+
+// Register adds a flag for every setting, and --config, to fs. Flags of
+// features that this version does not have are accepted by the parser and
+// hidden from help; Load refuses them by name.
+func Register(fs *pflag.FlagSet) *Loader {
+	fs.String("config", "", "YAML `file` with any of these settings; its keys are the flags' names with _ for -")
+	for _, s := range settings() {
+		switch {
+		case s.isBool:
+			fs.Bool(s.name, false, s.usage)
+		case s.isList:
+			fs.StringArray(s.name, nil, s.usage)
+		default:
+			fs.String(s.name, s.fallback, s.usage)
+		}
+		if s.parse == nil {
+			fs.Lookup(s.name).Hidden = true
+		}
+	}
+	return &Loader{flags: fs}
+}
+
+// Load returns the settings: of each the flag, else the environment variable,
+// else the file's, else the default. An empty environment variable counts as
+// absent. env looks a variable up, as os.LookupEnv does. Errors about a value
+// are of type *Error.
+func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
+	lookup := func(name string) (string, bool) {
+		s, ok := env(name)
+		return s, ok && s != ""
+	}
+	inFile := map[string]value{}
+	if path, ok := l.file(lookup); ok {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the configuration file: %w", err)
+		}
+		if inFile, err = parseFile(path, content); err != nil {
+			return nil, err
+		}
+	}
+	c := &Config{origins: map[string]Origin{}}
+	for _, s := range settings() {
+		v := l.pick(&s, lookup, inFile)
+		if s.parse == nil {
+			if v.origin.Kind != Default {
+				return nil, &Error{v.origin, fmt.Errorf("%s is not available in this version of Keygate: leave it out", s.name)}
+			}
+			continue
+		}
+		if err := s.parse(c, v.text); err != nil {
+			return nil, &Error{v.origin, err}
+		}
+		c.origins[s.name] = v.origin
+	}
+	if c.SecretKeyFile == "" {
+		c.SecretKeyFile = filepath.Join(c.DataDir, "secret.key")
+	}
+	return c, c.checkAddresses()
+}
+
+// file returns the path of the configuration file, if one is named.
+func (l *Loader) file(env func(string) (string, bool)) (string, bool) {
+	if f := l.flags.Lookup("config"); f != nil && f.Changed {
+		return f.Value.String(), true
+	}
+	return env("KEYGATE_CONFIG")
+}
+
+// pick returns the value of s that takes precedence.
+func (l *Loader) pick(s *setting, env func(string) (string, bool), inFile map[string]value) value {
+	if f := l.flags.Lookup(s.name); f != nil && f.Changed {
+		text := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			text = strings.Join(list.GetSlice(), ",")
+		}
+		return value{text, Origin{Kind: Flag, Name: s.name}}
+	}
+	if text, ok := env(s.variable()); ok {
+		return value{text, Origin{Kind: Environment, Name: s.variable()}}
+	}
+	if v, ok := inFile[s.fileKey()]; ok {
+		return v
+	}
+	return value{s.fallback, Origin{Kind: Default, Name: s.name}}
+}
+
+// checkAddresses refuses two listeners on one address.
+func (c *Config) checkAddresses() error {
+	seen := map[string]string{}
+	for _, l := range []struct{ name, addr string }{
+		{"gateway-addr", c.GatewayAddr}, {"admin-addr", c.AdminAddr}, {"ops-addr", c.OpsAddr},
+	} {
+		if _, port, err := net.SplitHostPort(l.addr); err == nil && port == "0" {
+			continue
+		}
+		if other, taken := seen[l.addr]; taken {
+			return &Error{c.origins[l.name], fmt.Errorf("%s is also %s: give each listener its own address", l.addr, other)}
+		}
+		seen[l.addr] = l.name
+	}
+	return nil
+}

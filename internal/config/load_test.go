@@ -1,0 +1,255 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keygate/keygate/internal/config"
+)
+
+// load reads settings from args, environment and, if file is not "", a
+// configuration file with that content.
+func load(t *testing.T, args []string, env map[string]string, file string) (*config.Config, error) {
+	t.Helper()
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "keygate.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	loader := config.Register(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return loader.Load(func(name string) (string, bool) {
+		v, ok := env[name]
+		return v, ok
+	})
+}
+
+// Guarantee: flag before environment before file before default, for every
+// combination of sources (contract, section 1).
+func TestPrecedence(t *testing.T) {
+	const flag, env, file, fallback = "127.0.0.1:1001", "127.0.0.1:1002", "127.0.0.1:1003", "127.0.0.1:8080"
+	for _, tc := range []struct {
+		name               string
+		flag, env, inFile  bool
+		want, wantOrigin   string
+		wantOriginContains bool
+	}{
+		{"nothing", false, false, false, fallback, "the default", false},
+		{"file", false, false, true, file, "keygate.yaml:2: gateway_addr", true},
+		{"environment", false, true, false, env, "the environment variable KEYGATE_GATEWAY_ADDR", false},
+		{"environment and file", false, true, true, env, "the environment variable KEYGATE_GATEWAY_ADDR", false},
+		{"flag", true, false, false, flag, "--gateway-addr", false},
+		{"flag and file", true, false, true, flag, "--gateway-addr", false},
+		{"flag and environment", true, true, false, flag, "--gateway-addr", false},
+		{"all", true, true, true, flag, "--gateway-addr", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var args []string
+			if tc.flag {
+				args = append(args, "--gateway-addr", flag)
+			}
+			vars := map[string]string{}
+			if tc.env {
+				vars["KEYGATE_GATEWAY_ADDR"] = env
+			}
+			content := ""
+			if tc.inFile {
+				content = "# a comment\ngateway_addr: " + file + "\n"
+			}
+			c, err := load(t, args, vars, content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.GatewayAddr != tc.want {
+				t.Errorf("GatewayAddr = %s, want %s", c.GatewayAddr, tc.want)
+			}
+			got := c.Origin("gateway-addr").String()
+			if tc.wantOriginContains && !strings.HasSuffix(got, tc.wantOrigin) || !tc.wantOriginContains && got != tc.wantOrigin {
+				t.Errorf("origin = %q, want %q", got, tc.wantOrigin)
+			}
+		})
+	}
+}
+
+// Guarantee: the defaults are those of the contract's table.
+func TestDefaults(t *testing.T) {
+	c, err := load(t, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.DataDir != "./keygate-data" || c.GatewayAddr != "127.0.0.1:8080" || c.AdminAddr != "127.0.0.1:8081" ||
+		c.OpsAddr != "127.0.0.1:8082" || c.GatewayDomain != "localhost" || c.SecretKeyFile != "keygate-data/secret.key" ||
+		len(c.UpstreamAllowNetwork) != 0 || c.DefaultGlobalLimit.String() != "1000000/s" || c.DrainTimeout != 30*time.Second ||
+		c.Pprof || c.LogLevel != "info" || c.LogFormat != "text" {
+		t.Errorf("defaults: %+v", c)
+	}
+}
+
+// Guarantee: every setting can stand in the file and in the environment, lists
+// in both forms.
+func TestForms(t *testing.T) {
+	file := `
+data_dir: /tmp/k
+gateway_addr: ":9000"
+admin_addr: "[::1]:9001"
+ops_addr: localhost:0
+pprof: true
+gateway_domain: GW.Example.com.
+secret_key_file: /tmp/s
+upstream_allow_network: [10.0.0.0/8, "fd00::/8"]
+default_global_limit: 5/min
+drain_timeout: 1m30s
+log_level: debug
+log_format: json
+`
+	c, err := load(t, nil, nil, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.DataDir != "/tmp/k" || c.GatewayAddr != ":9000" || c.AdminAddr != "[::1]:9001" || c.OpsAddr != "localhost:0" || !c.Pprof ||
+		c.GatewayDomain != "gw.example.com" || c.SecretKeyFile != "/tmp/s" || len(c.UpstreamAllowNetwork) != 2 ||
+		c.DefaultGlobalLimit.Count != 5 || c.DrainTimeout != 90*time.Second || c.LogLevel != "debug" || c.LogFormat != "json" {
+		t.Errorf("from file: %+v", c)
+	}
+	c, err = load(t, []string{"--upstream-allow-network", "10.0.0.0/8", "--upstream-allow-network", "172.16.0.0/12,192.168.0.0/16", "--pprof"},
+		map[string]string{"KEYGATE_DRAIN_TIMEOUT": "0s", "KEYGATE_LOG_LEVEL": "", "KEYGATE_REDIS_URL": ""}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.UpstreamAllowNetwork) != 3 || !c.Pprof || c.DrainTimeout != 0 || c.LogLevel != "info" {
+		t.Errorf("from flags and environment: %+v", c)
+	}
+}
+
+// Guarantee: KEYGATE_CONFIG names the file, and --config comes before it.
+func TestConfigVariable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "k.yaml")
+	if err := os.WriteFile(path, []byte("log_level: warn\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"KEYGATE_CONFIG": path}
+	c, err := load(t, nil, env, "")
+	if err != nil || c.LogLevel != "warn" {
+		t.Errorf("KEYGATE_CONFIG: level %v, error %v", c, err)
+	}
+	if c, err = load(t, nil, env, "log_level: error\n"); err != nil || c.LogLevel != "error" {
+		t.Errorf("--config: level %v, error %v", c, err)
+	}
+}
+
+// Guarantee: what cannot be used is refused with its place and its remedy.
+func TestRefusals(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		env  map[string]string
+		file string
+		want []string // parts of the message
+	}{
+		{"unknown key", nil, nil, "log_level: info\n\nlisten: 1\n", []string{"keygate.yaml:3", "listen", "no such setting"}},
+		{"dashed key", nil, nil, "log-level: info\n", []string{"keygate.yaml:1", "write it log_level"}},
+		{"config in the file", nil, nil, "config: x\n", []string{"keygate.yaml:1", "no such setting"}},
+		{"key twice", nil, nil, "log_level: info\nlog_level: warn\n", []string{"log_level", "line"}},
+		{"no value", nil, nil, "log_level:\n", []string{"keygate.yaml:1", "no value"}},
+		{"list for a scalar", nil, nil, "log_level: [info]\n", []string{"keygate.yaml:1", "one plain value"}},
+		{"mapping for a list", nil, nil, "upstream_allow_network: {a: b}\n", []string{"keygate.yaml:1", "list"}},
+		{"no mapping", nil, nil, "- a\n", []string{"keygate.yaml:1", "must be settings"}},
+		{"no YAML", nil, nil, "a: [\n", []string{"keygate.yaml", "line"}},
+		{"bad value in file", nil, nil, "\ndrain_timeout: 30\n", []string{"keygate.yaml:2", "drain_timeout", "30s"}},
+		{"bad value in variable", nil, map[string]string{"KEYGATE_GATEWAY_ADDR": "8080"}, "", []string{"KEYGATE_GATEWAY_ADDR", "host:port"}},
+		{"bad value in flag", []string{"--default-global-limit", "0/s"}, nil, "", []string{"--default-global-limit", "<count>/<unit>"}},
+		{"negative duration", []string{"--drain-timeout", "-1s"}, nil, "", []string{"--drain-timeout", "negative"}},
+		{"port out of range", []string{"--ops-addr", "127.0.0.1:70000"}, nil, "", []string{"--ops-addr", "65535"}},
+		{"network without prefix", []string{"--upstream-allow-network", "10.0.0.1"}, nil, "", []string{"prefix length"}},
+		{"network with host bits", []string{"--upstream-allow-network", "10.0.0.1/8"}, nil, "", []string{"10.0.0.0/8"}},
+		{"domain is an address", []string{"--gateway-domain", "127.0.0.1"}, nil, "", []string{"--gateway-domain", "IP address"}},
+		{"domain with a space", []string{"--gateway-domain", "a b"}, nil, "", []string{"--gateway-domain", "domain"}},
+		{"level", nil, map[string]string{"KEYGATE_LOG_LEVEL": "loud"}, "", []string{"KEYGATE_LOG_LEVEL", "debug, info"}},
+		{"empty data directory", []string{"--data-dir", ""}, nil, "", []string{"--data-dir", "directory"}},
+		{"two listeners on one address", []string{"--ops-addr", "127.0.0.1:8080"}, nil, "", []string{"--ops-addr", "gateway-addr"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := load(t, tc.args, tc.env, tc.file)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("message %q lacks %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+// Guarantee: a setting whose feature is not built is an error wherever it is
+// given, and never ignored (contract, section 1).
+func TestNotBuilt(t *testing.T) {
+	for _, name := range []string{
+		"database-url", "redis-url", "tls-cert", "tls-key", "admin-tls-cert", "admin-tls-key", "trusted-proxies",
+		"webhook-allow-network", "repository-allow-file", "webhook-backoff", "webhook-allow-http", "audit-max-bytes",
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := strings.ReplaceAll(name, "-", "_")
+			for place, try := range map[string]func() error{
+				"--" + name: func() error {
+					_, err := load(t, []string{"--" + name + "=true"}, nil, "")
+					return err
+				},
+				"KEYGATE_" + strings.ToUpper(key): func() error {
+					_, err := load(t, nil, map[string]string{"KEYGATE_" + strings.ToUpper(key): "x"}, "")
+					return err
+				},
+				"keygate.yaml:1: " + key: func() error {
+					_, err := load(t, nil, nil, key+": x\n")
+					return err
+				},
+			} {
+				var bad *config.Error
+				if err := try(); !errors.As(err, &bad) || !strings.Contains(err.Error(), place) || !strings.Contains(err.Error(), "not available in this version") {
+					t.Errorf("%s: error %v", place, err)
+				}
+			}
+		})
+	}
+}
+
+// Guarantee: a configuration file that is named must be there.
+func TestMissingFile(t *testing.T) {
+	if _, err := load(t, []string{"--config", filepath.Join(t.TempDir(), "none.yaml")}, nil, ""); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v, want that the file does not exist", err)
+	}
+}
+
+// FuzzFile holds that no file makes the reader panic, whatever it holds.
+func FuzzFile(f *testing.F) {
+	for _, s := range []string{"", "log_level: info", "upstream_allow_network: [10.0.0.0/8]", "a: &x [*x]", "- 1", "? {a: b}\n: c", "<<: {log_level: info}"} {
+		f.Add(s)
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, content string) {
+		path := filepath.Join(dir, "k.yaml")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		loader := config.Register(fs)
+		if err := fs.Parse([]string{"--config", path}); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := loader.Load(func(string) (string, bool) { return "", false }); err == nil && c.GatewayAddr == "" {
+			t.Error("accepted without an address")
+		}
+	})
+}
