@@ -1,0 +1,154 @@
+package secret_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/secret"
+)
+
+// Guarantee: what was sealed opens to the same bytes, two seals of the same
+// bytes differ, and one flipped bit anywhere is noticed.
+func TestSealOpen(t *testing.T) {
+	box := newBox(t, 1)
+	rapid.Check(t, func(t *rapid.T) {
+		plain := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "plain")
+		sealed, err := box.Seal(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := box.Seal(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(sealed, again) {
+			t.Fatal("two seals are equal: the nonce is not random")
+		}
+		if len(plain) > 8 && bytes.Contains(sealed, plain) {
+			t.Fatal("the sealed bytes hold the plain ones")
+		}
+		got, err := box.Open(sealed)
+		if err != nil || !bytes.Equal(got, plain) {
+			t.Fatalf("Open = %q, %v; want %q", got, err, plain)
+		}
+		bit := rapid.IntRange(0, len(sealed)*8-1).Draw(t, "bit")
+		sealed[bit/8] ^= 1 << (bit % 8)
+		if _, err := box.Open(sealed); !errors.Is(err, secret.ErrOpen) {
+			t.Fatalf("Open of damaged bytes: %v; want ErrOpen", err)
+		}
+	})
+}
+
+// Guarantee: another key, or too few bytes, gives ErrOpen.
+func TestOpenWithAnotherKey(t *testing.T) {
+	sealed, err := newBox(t, 1).Seal([]byte("token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range [][]byte{sealed, nil, sealed[:5]} {
+		if _, err := newBox(t, 2).Open(b); !errors.Is(err, secret.ErrOpen) {
+			t.Errorf("Open(%d bytes): %v; want ErrOpen", len(b), err)
+		}
+	}
+}
+
+// Guarantee: the file is made once, 0600, with nothing left beside it, and
+// every process that starts at the same time uses the same key.
+func TestLoadOrCreateMakesOneKey(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "secret.key")
+	boxes := make([]*secret.Box, 8)
+	var wg sync.WaitGroup
+	for i := range boxes {
+		wg.Go(func() {
+			b, err := secret.LoadOrCreate(path)
+			if err != nil {
+				t.Error(err)
+			}
+			boxes[i] = b
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	sealed, err := boxes[0].Seal([]byte("token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range boxes {
+		if got, err := b.Open(sealed); err != nil || string(got) != "token" {
+			t.Errorf("Open = %q, %v", got, err)
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 || info.Size() != secret.KeySize {
+		t.Errorf("file has mode %v and %d bytes", info.Mode(), info.Size())
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 1 {
+		t.Errorf("directory holds %v; want the key file alone", entries)
+	}
+}
+
+// Guarantee: a file that cannot be a safe key is refused with a message that
+// names the remedy, and is left as it was.
+func TestLoadRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		content string
+		mode    os.FileMode
+		want    string
+	}{
+		"short":         {"abc", 0o600, "has 3 bytes"},
+		"long":          {strings.Repeat("x", 33), 0o600, "has 33 bytes"},
+		"empty":         {"", 0o600, "has 0 bytes"},
+		"group reads":   {strings.Repeat("x", 32), 0o640, "chmod 600"},
+		"others read":   {strings.Repeat("x", 32), 0o604, "chmod 600"},
+		"wide and long": {strings.Repeat("x", 33), 0o666, "chmod 600"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "secret.key")
+			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, tc.mode); err != nil {
+				t.Fatal(err)
+			}
+			_, err := secret.LoadOrCreate(path)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v; want one that says %q", err, tc.want)
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != tc.content {
+				t.Errorf("file now holds %q, %v", got, err)
+			}
+		})
+	}
+	if _, err := secret.LoadOrCreate(t.TempDir()); err == nil {
+		t.Error("a directory was accepted as key file")
+	}
+	if _, err := secret.LoadOrCreate(filepath.Join(t.TempDir(), "none", "secret.key")); err == nil {
+		t.Error("a file in a directory that does not exist was accepted")
+	}
+}
+
+func newBox(t *testing.T, fill byte) *secret.Box {
+	t.Helper()
+	b, err := secret.New(bytes.Repeat([]byte{fill}, secret.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
