@@ -123,7 +123,10 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	if c.SecretKeyFile == "" {
 		c.SecretKeyFile = filepath.Join(c.DataDir, "secret.key")
 	}
-	return c, c.checkAddresses()
+	if err := c.checkAddresses(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // file returns the path of the configuration file, if one is named.

@@ -1,0 +1,82 @@
+# Needs Go, git and make. What else the tests need, `make deps` installs.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+# Tools stand in their own module, so that the product's list of parts stays short.
+TOOL := $(GO) tool -modfile=tools/go.mod
+FUZZTIME ?= 5s
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/keygate.
+	@mkdir -p bin
+	$(GO) build -trimpath -o bin/keygate ./cmd/keygate
+
+.PHONY: run
+run: build ## Run a demo: a server, a sample service behind it, and commands to try.
+	@exec bin/keygate demo
+
+.PHONY: test
+test: deps ## Run all tests, with the race detector.
+	$(GO) test -race -timeout 10m ./...
+
+.PHONY: check
+check: deps fmt vet lint generated lint-api tidy fuzz-short test ## Run all that CI runs.
+
+.PHONY: bench
+bench: ## Run the benchmarks.
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: fuzz-short
+fuzz-short: ## Run every fuzz target for FUZZTIME (5s).
+	.ci/fuzz $(FUZZTIME)
+
+.PHONY: fmt
+fmt: ## Fail if a file is not formatted.
+	@unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: vet
+vet: ## Run go vet.
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: ## Run golangci-lint.
+	$(TOOL) golangci-lint run ./...
+
+.PHONY: generate
+generate: ## Write again what is generated: api/openapi.yaml and the client.
+	$(GO) run ./internal/adminapi/export > api/openapi.yaml.new
+	mv api/openapi.yaml.new api/openapi.yaml
+	$(GO) run ./internal/adminapi/export -downgrade > client/openapi-3.0.yaml
+	$(TOOL) oapi-codegen -config client/oapi-codegen.yaml client/openapi-3.0.yaml
+	rm client/openapi-3.0.yaml
+
+.PHONY: generated
+generated: ## Fail if what is generated is out of date.
+	@before=$$(cat api/openapi.yaml client/*.gen.go | sha256sum); \
+	$(MAKE) --no-print-directory generate; \
+	after=$$(cat api/openapi.yaml client/*.gen.go | sha256sum); \
+	if [ "$$before" != "$$after" ]; then echo "generated files were out of date: commit what make generate wrote"; exit 1; fi
+
+.PHONY: lint-api
+lint-api: deps ## Lint the API document.
+	cd tools && npx --no-install redocly lint ../api/openapi.yaml
+
+.PHONY: tidy
+tidy: ## Fail if go.mod is not tidy.
+	$(GO) mod tidy -diff
+
+.PHONY: deps
+deps: ## Install what the tests need (as root, or with sudo), if it is missing.
+	@.ci/deps
+
+.PHONY: clean
+clean: ## Remove what was built.
+	rm -rf bin tools/node_modules
