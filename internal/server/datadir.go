@@ -1,0 +1,118 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// prepareDataDir makes the data directory, for its owner alone, if it is
+// missing.
+func prepareDataDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("look at the data directory: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("the data directory %s is no directory: give another with --data-dir", dir)
+	}
+	return nil
+}
+
+// lock is the exclusive hold of one server on its data directory. The kernel
+// gives it up when the process ends, however that happens.
+type lock struct{ file *os.File }
+
+// takeLock locks the file at path. If another server holds it, the error says
+// which.
+func takeLock(path string) (*lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock of the data directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder := readHolder(f)
+		_ = f.Close() // only read from
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another server%s uses the data directory %s: stop it, or give this one its own with --data-dir", holder, filepath.Dir(path))
+		}
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	l := &lock{f}
+	if err := l.sign(); err != nil {
+		l.release()
+		return nil, fmt.Errorf("write the lock of the data directory: %w", err)
+	}
+	return l, nil
+}
+
+// sign writes the process's number into the file, for the message above.
+func (l *lock) sign() error {
+	if err := l.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := l.file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+func readHolder(f *os.File) string {
+	b, err := io.ReadAll(io.LimitReader(f, 32))
+	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
+		return " (process " + pid + ")"
+	}
+	return ""
+}
+
+// release gives the directory free. The file stays: removing it could take the
+// lock from a server that has just opened it.
+func (l *lock) release() { _ = l.file.Close() }
+
+// writeFileAtomically writes a file for its owner alone so that a reader, or a
+// crash, finds the old content or the new one, whole.
+func writeFileAtomically(path string, content []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(content); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes the names in dir survive a power loss.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := d.Sync(); err != nil {
+		_ = d.Close()
+		return err
+	}
+	return d.Close()
+}

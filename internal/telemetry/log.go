@@ -1,0 +1,27 @@
+// Package telemetry holds what operators watch: logs, metrics, and the
+// listener that answers whether the server lives and is ready (contract,
+// section 1).
+package telemetry
+
+import (
+	"io"
+	"log/slog"
+)
+
+// NewLogger returns a logger to w. level is debug, info, warn or error; format
+// is text or json. Package config has checked both.
+func NewLogger(w io.Writer, level, format string) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+	switch level {
+	case "debug":
+		options.Level = slog.LevelDebug
+	case "warn":
+		options.Level = slog.LevelWarn
+	case "error":
+		options.Level = slog.LevelError
+	}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
