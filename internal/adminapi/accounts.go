@@ -1,0 +1,53 @@
+package adminapi
+
+import (
+	"net/http"
+	"reflect"
+)
+
+func (a *API) accountOperations() []operation {
+	return []operation{{
+		id: "getAccount", method: http.MethodGet, path: "/v1/account", tag: "Account",
+		summary: "Get the account", description: "Gives the account and the calling key. Any account-level key may call it.",
+		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[accountRecord](),
+		run: a.getAccount,
+	}, {
+		id: "getSettings", method: http.MethodGet, path: "/v1/settings", tag: "Account",
+		summary:     "Get the settings",
+		description: "Gives the installation's settings and where each came from, without secrets. For the account default alone.",
+		operator:    true, success: http.StatusOK, result: reflect.TypeFor[settingsRecord](),
+		run: func(*call) (answer, error) {
+			var settings []Setting
+			if a.cfg.Settings != nil {
+				settings = a.cfg.Settings()
+			}
+			return ok(settingsRecord{Settings: some(settings)}), nil
+		},
+	}}
+}
+
+func (a *API) getAccount(c *call) (answer, error) {
+	k, err := a.cfg.Control.Key(c.ctx, &c.caller, c.caller.KeyID)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(presentAccount(c.caller.Account, k)), nil
+}
+
+func (a *API) metaOperations() []operation {
+	return []operation{{
+		id: "getOpenAPIJSON", method: http.MethodGet, path: "/v1/openapi.json", tag: "Document",
+		summary: "Get this document as JSON", description: "Gives the OpenAPI 3.1 document of this API. Needs no key.",
+		public: true, success: http.StatusOK, media: []string{jsonType},
+		run: func(*call) (answer, error) {
+			return answer{status: http.StatusOK, raw: a.documentJSON}.with("Content-Type", jsonType), nil
+		},
+	}, {
+		id: "getOpenAPIYAML", method: http.MethodGet, path: "/v1/openapi.yaml", tag: "Document",
+		summary: "Get this document as YAML", description: "Gives the OpenAPI 3.1 document of this API. Needs no key.",
+		public: true, success: http.StatusOK, media: []string{yamlType},
+		run: func(*call) (answer, error) {
+			return answer{status: http.StatusOK, raw: a.documentYAML}.with("Content-Type", yamlType), nil
+		},
+	}}
+}

@@ -1,0 +1,162 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+const (
+	jsonType = "application/json"
+	yamlType = "application/yaml"
+	textType = "text/plain"
+)
+
+func dryRunParam() queryParam {
+	return queryParam{
+		name: "dry_run", doc: "true tells what the push would change, and changes nothing.",
+		schema: &huma.Schema{Type: huma.TypeBoolean},
+		check: func(v string) error {
+			if v != "true" && v != "false" {
+				return fault.Invalid("dry_run", "must be true or false")
+			}
+			return nil
+		},
+	}
+}
+
+func (a *API) documentOperations() []operation {
+	push := reflect.TypeFor[pushRecord]()
+	return []operation{{
+		id: "getGatewaySpec", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/spec", tag: "Documents",
+		summary:     "Get the specification",
+		description: "Gives the pushed OpenAPI document back, byte for byte. 404 if the routes did not come from one.",
+		success:     http.StatusOK, media: []string{yamlType, jsonType},
+		run: a.getSpec,
+	}, {
+		id: "putGatewaySpec", method: http.MethodPut, path: "/v1/gateways/{gateway_id}/spec", tag: "Documents",
+		summary: "Push a specification",
+		description: "Makes one route for each operation of an OpenAPI 3.0, 3.1 or 3.2 document, in place of all routes that stand, as one revision. " +
+			"If-Match takes the ETag of the gateway.",
+		query: []queryParam{dryRunParam()}, document: true, maxBody: maxDocument, ifMatch: true,
+		success: http.StatusOK, result: push,
+		run: func(c *call) (answer, error) { return c.push(a.cfg.Control.PushSpec) },
+	}, {
+		id: "getGatewayConfig", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/config", tag: "Documents",
+		summary:     "Get the configuration",
+		description: "Exports the gateway and its routes as a configuration file that can be applied unchanged.",
+		success:     http.StatusOK, media: []string{yamlType},
+		run: a.getConfig,
+	}, {
+		id: "putGatewayConfig", method: http.MethodPut, path: "/v1/gateways/{gateway_id}/config", tag: "Documents",
+		summary: "Push a configuration",
+		description: "Applies a configuration file: its routes take the place of all routes that stand, as one revision. " +
+			"If-Match takes the ETag of the gateway.",
+		query: []queryParam{dryRunParam()}, document: true, maxBody: maxDocument, ifMatch: true,
+		success: http.StatusOK, result: push, errors: []int{http.StatusConflict},
+		run: func(c *call) (answer, error) { return c.push(a.cfg.Control.PushConfiguration) },
+	}}
+}
+
+func (a *API) getSpec(c *call) (answer, error) {
+	r, err := a.cfg.Control.Spec(c.ctx, &c.caller, c.params["gateway_id"])
+	if err != nil {
+		return answer{}, err
+	}
+	mediaType := yamlType
+	if bytes.HasPrefix(bytes.TrimLeft(r.Content, " \t\r\n"), []byte("{")) {
+		mediaType = jsonType
+	}
+	return answer{status: http.StatusOK, raw: r.Content}.with("Content-Type", mediaType), nil
+}
+
+func (a *API) getConfig(c *call) (answer, error) {
+	content, err := a.cfg.Control.Configuration(c.ctx, &c.caller, c.params["gateway_id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{status: http.StatusOK, raw: content}.with("Content-Type", yamlType), nil
+}
+
+// push runs either push operation of package control.
+func (c *call) push(f func(context.Context, *control.Caller, string, []byte, bool, control.Match) (*control.PushResult, error)) (answer, error) {
+	result, err := f(c.ctx, &c.caller, c.params["gateway_id"], c.body, c.query.Get("dry_run") == "true", c.match)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(presentPush(result)), nil
+}
+
+func (a *API) revisionOperations() []operation {
+	return []operation{{
+		id: "listRevisions", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions", tag: "Revisions",
+		summary: "List revisions", description: "Lists the pushes that changed the gateway's route table, newest first.",
+		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[revisionRecord]](),
+		run: a.listRevisions,
+	}, {
+		id: "getRevision", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions/{number}", tag: "Revisions",
+		summary: "Get a revision", description: "Gives one revision.",
+		success: http.StatusOK, result: reflect.TypeFor[revisionRecord](),
+		run: a.getRevision,
+	}, {
+		id: "rollbackRevision", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/revisions/{number}/rollback", tag: "Revisions",
+		summary:     "Roll back to a revision",
+		description: "Makes a new revision with the route table of an old one, limits included. Takes no body.",
+		keepable:    true, success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
+		run: a.rollback,
+	}}
+}
+
+func (a *API) listRevisions(c *call) (answer, error) {
+	return page(c, "revisions", c.params["gateway_id"], func(p control.Page) ([]gateway.Revision, error) {
+		var before int64
+		if p.After != "" {
+			var ok bool
+			if before, ok = revisionNumber(p.After); !ok {
+				return nil, badCursor()
+			}
+		}
+		return a.cfg.Control.Revisions(c.ctx, &c.caller, c.params["gateway_id"], p.Limit, before)
+	}, func(r *gateway.Revision) (string, revisionRecord) {
+		return strconv.FormatInt(r.Number, 10), presentRevision(r)
+	})
+}
+
+func (a *API) getRevision(c *call) (answer, error) {
+	n, found := revisionNumber(c.params["number"])
+	if !found {
+		return answer{}, fault.Missing("revision")
+	}
+	r, err := a.cfg.Control.Revision(c.ctx, &c.caller, c.params["gateway_id"], n)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(presentRevision(r)), nil
+}
+
+func (a *API) rollback(c *call) (answer, error) {
+	n, found := revisionNumber(c.params["number"])
+	if !found {
+		return answer{}, fault.Missing("revision")
+	}
+	present := func(p *control.PushResult) answer { return ok(presentPush(p)) }
+	result, err := a.cfg.Control.Rollback(keep(c, present), &c.caller, c.params["gateway_id"], n)
+	if err != nil {
+		return answer{}, err
+	}
+	return present(result), nil
+}
+
+// revisionNumber reads the number of a revision, in its only spelling.
+func revisionNumber(s string) (n int64, ok bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == s
+}

@@ -1,0 +1,122 @@
+package adminapi
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+func (a *API) gatewayOperations() []operation {
+	record := reflect.TypeFor[gatewayRecord]()
+	return []operation{{
+		id: "listGateways", method: http.MethodGet, path: "/v1/gateways", tag: "Gateways",
+		summary: "List gateways", description: "Lists all gateways of the account, newest first.",
+		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[gatewayRecord]](),
+		run: a.listGateways,
+	}, {
+		id: "createGateway", method: http.MethodPost, path: "/v1/gateways", tag: "Gateways",
+		summary:     "Create a gateway",
+		description: "Creates a gateway in front of an upstream service. A specification given here becomes revision 1 and raises no event.",
+		body:        reflect.TypeFor[createGatewayRequest](), maxBody: maxDocument, keepable: true,
+		success: http.StatusCreated, result: record, hasETag: true, hasPlace: true,
+		run: a.createGateway,
+	}, {
+		id: "getGateway", method: http.MethodGet, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
+		summary: "Get a gateway", description: "Gives one gateway.",
+		success: http.StatusOK, result: record, hasETag: true,
+		run: a.getGateway,
+	}, {
+		id: "updateGateway", method: http.MethodPatch, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
+		summary: "Update a gateway", description: "Changes the members that are given; null clears an optional one.",
+		body: reflect.TypeFor[updateGatewayRequest](), ifMatch: true,
+		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
+		run: a.updateGateway,
+	}, {
+		id: "deleteGateway", method: http.MethodDelete, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
+		summary: "Delete a gateway", description: "Ends the gateway and its routes, and revokes the keys restricted to it. Gives the record as it last was.",
+		ifMatch: true, success: http.StatusOK, result: record,
+		run: a.deleteGateway,
+	}}
+}
+
+func (a *API) listGateways(c *call) (answer, error) {
+	return page(c, "gateways", "", func(p control.Page) ([]gateway.Gateway, error) {
+		return a.cfg.Control.Gateways(c.ctx, &c.caller, p)
+	}, func(g *gateway.Gateway) (string, gatewayRecord) { return g.ID, presentGateway(g) })
+}
+
+func (a *API) getGateway(c *call) (answer, error) {
+	g, err := a.cfg.Control.Gateway(c.ctx, &c.caller, c.params["gateway_id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return tagged(presentGateway(g), g.Version), nil
+}
+
+func (a *API) createGateway(c *call) (answer, error) {
+	var req createGatewayRequest
+	if err := c.decode(&req); err != nil {
+		return answer{}, err
+	}
+	in := control.GatewayInput{
+		Name: req.Name, UpstreamURL: req.UpstreamURL, Spec: value(req.Spec), Hostname: value(req.Hostname),
+		Timeout: value(req.Timeout), UpstreamHeaders: req.UpstreamHeaders, UpstreamCA: value(req.UpstreamCA),
+		MaxBodyBytes: value(req.MaxBodyBytes),
+	}
+	if l := req.GlobalRateLimit; l != nil {
+		var err error
+		if in.GlobalLimit, err = l.config(); err != nil {
+			return answer{}, fault.Prefixed("global_rate_limit", err)
+		}
+	}
+	if req.CORS != nil {
+		cors := req.CORS.cors()
+		in.CORS = &cors
+	}
+	present := func(g *gateway.Gateway) answer {
+		return tagged(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
+	}
+	g, err := a.cfg.Control.CreateGateway(keep(c, present), &c.caller, in)
+	if err != nil {
+		return answer{}, err
+	}
+	return present(g), nil
+}
+
+func (a *API) updateGateway(c *call) (answer, error) {
+	var req updateGatewayRequest
+	if err := c.decode(&req); err != nil {
+		return answer{}, err
+	}
+	p := control.GatewayPatch{
+		Name: given(req.Name), UpstreamURL: given(req.UpstreamURL), Hostname: req.Hostname.Optional, Timeout: req.Timeout.Optional,
+		UpstreamHeaders: req.UpstreamHeaders.Optional, UpstreamCA: req.UpstreamCA.Optional, MaxBodyBytes: req.MaxBodyBytes.Optional,
+	}
+	p.GlobalLimit.Present, p.GlobalLimit.Null = req.GlobalRateLimit.Present, req.GlobalRateLimit.Null
+	if p.GlobalLimit.Present && !p.GlobalLimit.Null {
+		var err error
+		if p.GlobalLimit.Value, err = req.GlobalRateLimit.Value.config(); err != nil {
+			return answer{}, fault.Prefixed("global_rate_limit", err)
+		}
+	}
+	p.CORS.Present, p.CORS.Null = req.CORS.Present, req.CORS.Null
+	if p.CORS.Present && !p.CORS.Null {
+		p.CORS.Value = req.CORS.Value.cors()
+	}
+	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.caller, c.params["gateway_id"], p, c.match)
+	if err != nil {
+		return answer{}, err
+	}
+	return tagged(presentGateway(g), g.Version), nil
+}
+
+func (a *API) deleteGateway(c *call) (answer, error) {
+	g, err := a.cfg.Control.DeleteGateway(c.ctx, &c.caller, c.params["gateway_id"], c.match)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(presentGateway(g)), nil
+}

@@ -1,0 +1,106 @@
+package adminapi
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+func (a *API) routeOperations() []operation {
+	record := reflect.TypeFor[routeRecord]()
+	return []operation{{
+		id: "listRoutes", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/routes", tag: "Routes",
+		summary: "List routes", description: "Lists the routes of a gateway, newest first.",
+		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[routeRecord]](),
+		run: a.listRoutes,
+	}, {
+		id: "createRoute", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/routes", tag: "Routes",
+		summary: "Create a route", description: "Adds one route without a push. The next push replaces it with what the document says.",
+		body: reflect.TypeFor[createRouteRequest](), keepable: true,
+		success: http.StatusCreated, result: record, hasETag: true, hasPlace: true,
+		run: a.createRoute,
+	}, {
+		id: "getRoute", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
+		summary: "Get a route", description: "Gives one route.",
+		success: http.StatusOK, result: record, hasETag: true,
+		run: a.getRoute,
+	}, {
+		id: "updateRouteLimit", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
+		summary:     "Update the rate limit of a route",
+		description: "Changes the limit of one route without a push: an absent member stays, null removes it.",
+		body:        reflect.TypeFor[updateRouteRequest](), ifMatch: true, keepable: true,
+		success: http.StatusOK, result: record, hasETag: true,
+		run: a.updateRouteLimit,
+	}, {
+		id: "deleteRoute", method: http.MethodDelete, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
+		summary: "Delete a route", description: "Ends the route. Gives the record as it last was.",
+		ifMatch: true, success: http.StatusOK, result: record,
+		run: a.deleteRoute,
+	}}
+}
+
+func (a *API) listRoutes(c *call) (answer, error) {
+	return page(c, "routes", c.params["gateway_id"], func(p control.Page) ([]gateway.Route, error) {
+		return a.cfg.Control.Routes(c.ctx, &c.caller, c.params["gateway_id"], p)
+	}, func(r *gateway.Route) (string, routeRecord) { return r.ID, presentRoute(r) })
+}
+
+func (a *API) getRoute(c *call) (answer, error) {
+	r, err := a.cfg.Control.Route(c.ctx, &c.caller, c.params["gateway_id"], c.params["route_id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return tagged(presentRoute(r), r.Version), nil
+}
+
+func (a *API) createRoute(c *call) (answer, error) {
+	var req createRouteRequest
+	if err := c.decode(&req); err != nil {
+		return answer{}, err
+	}
+	in := gateway.RouteSpec{Path: req.Path, Methods: req.Methods, Auth: gateway.Auth(value(req.Auth))}
+	if in.Auth == "" {
+		in.Auth = gateway.AuthKey
+	}
+	if req.RateLimit != nil {
+		var err error
+		if in.RateLimit, err = req.RateLimit.config(); err != nil {
+			return answer{}, fault.Prefixed("rate_limit", err)
+		}
+	}
+	present := func(r *gateway.Route) answer {
+		return tagged(presentRoute(r), r.Version).created("/v1/gateways/" + r.GatewayID + "/routes/" + r.ID)
+	}
+	r, err := a.cfg.Control.CreateRoute(keep(c, present), &c.caller, c.params["gateway_id"], in)
+	if err != nil {
+		return answer{}, err
+	}
+	return present(r), nil
+}
+
+func (a *API) updateRouteLimit(c *call) (answer, error) {
+	var req updateRouteRequest
+	if err := c.decode(&req); err != nil {
+		return answer{}, err
+	}
+	var p control.LimitPatch
+	p.RateLimit.Present, p.RateLimit.Null = req.RateLimit.Present, req.RateLimit.Null
+	p.RateLimit.Value = req.RateLimit.Value.control()
+	present := func(r *gateway.Route) answer { return tagged(presentRoute(r), r.Version) }
+	r, err := a.cfg.Control.UpdateRouteLimit(keep(c, present), &c.caller, c.params["gateway_id"], c.params["route_id"], p, c.match)
+	if err != nil {
+		return answer{}, err
+	}
+	return present(r), nil
+}
+
+func (a *API) deleteRoute(c *call) (answer, error) {
+	r, err := a.cfg.Control.DeleteRoute(c.ctx, &c.caller, c.params["gateway_id"], c.params["route_id"], c.match)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(presentRoute(r)), nil
+}
