@@ -1,0 +1,128 @@
+package netguard
+
+import "net/netip"
+
+// refusal says why p may not connect to addr; "" if it may.
+func refusal(p Policy, addr netip.Addr) string {
+	if !addr.IsValid() {
+		return "it is no address"
+	}
+	for _, a := range faces(addr) {
+		if reason := never(a); reason != "" {
+			return reason
+		}
+	}
+	if !p.PublicOnly {
+		return ""
+	}
+	for i, a := range faces(addr) {
+		reason := notPublic(a)
+		if reason == "" {
+			continue
+		}
+		if !allowed(p.Allow, a) {
+			return reason
+		}
+		if i == 0 { // the address itself is named: what it may carry is too
+			return ""
+		}
+	}
+	return ""
+}
+
+func allowed(networks []netip.Prefix, a netip.Addr) bool {
+	for _, n := range networks {
+		if n.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// never says why nobody may connect to a: it belongs to one link, to a machine's
+// own cloud, or to no single machine.
+func never(a netip.Addr) string {
+	switch {
+	case a.IsUnspecified(), prefix4(0, 0, 0, 0, 8).Contains(a):
+		return "it is an unspecified address"
+	case a.IsLinkLocalUnicast():
+		return "it is a link-local address"
+	case a.IsMulticast():
+		return "it is a multicast address"
+	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "it is the broadcast address"
+	}
+	for _, n := range metadata() {
+		if n.Contains(a) {
+			return "it is a cloud's metadata address"
+		}
+	}
+	return ""
+}
+
+// metadata lists where clouds hand out a machine's credentials or configuration
+// outside the link-local networks.
+func metadata() []netip.Prefix {
+	return []netip.Prefix{
+		prefix4(100, 100, 100, 200, 32), // Alibaba Cloud
+		prefix4(168, 63, 129, 16, 32),   // Azure, wire server
+		prefix4(192, 0, 0, 192, 32),     // Oracle Cloud
+		prefix6(32, 0xfd00, 0x0ec2),     // AWS, all its instance services
+		prefix6(32, 0xfd20, 0x00ce),     // Google Cloud
+		prefix6(32, 0xfd00, 0x0042),     // Scaleway
+	}
+}
+
+// notPublic says why a is no public unicast address. The lists are IANA's
+// special-purpose address registries; what is not globally reachable there, or
+// only by a deprecated mechanism, is refused. Of IPv6 only the block that is
+// given out as global unicast is public.
+func notPublic(a netip.Addr) string {
+	switch {
+	case a.IsLoopback():
+		return "it is a loopback address"
+	case a.IsPrivate():
+		return "it is a private address"
+	}
+	if a.Is4() {
+		for _, n := range special4() {
+			if n.Contains(a) {
+				return "it is a reserved address"
+			}
+		}
+		return ""
+	}
+	if prefix6(96, 0x64, 0xff9b).Contains(a) { // NAT64: its IPv4 face decides
+		return ""
+	}
+	for _, n := range special6() {
+		if n.Contains(a) {
+			return "it is a reserved address"
+		}
+	}
+	if !prefix6(3, 0x2000).Contains(a) {
+		return "it is no global unicast address"
+	}
+	return ""
+}
+
+func special4() []netip.Prefix {
+	return []netip.Prefix{
+		prefix4(100, 64, 0, 0, 10),   // shared by carriers (CGNAT)
+		prefix4(192, 0, 0, 0, 24),    // protocol assignments
+		prefix4(192, 0, 2, 0, 24),    // documentation
+		prefix4(192, 88, 99, 0, 24),  // 6to4 relays, deprecated
+		prefix4(198, 18, 0, 0, 15),   // benchmarking
+		prefix4(198, 51, 100, 0, 24), // documentation
+		prefix4(203, 0, 113, 0, 24),  // documentation
+		prefix4(240, 0, 0, 0, 4),     // reserved
+	}
+}
+
+func special6() []netip.Prefix {
+	return []netip.Prefix{
+		prefix6(23, 0x2001),         // protocol assignments: Teredo, benchmarking, ORCHID, …
+		prefix6(32, 0x2001, 0x0db8), // documentation
+		prefix6(20, 0x3fff),         // documentation
+	}
+}

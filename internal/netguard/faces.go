@@ -1,0 +1,44 @@
+package netguard
+
+import "net/netip"
+
+// faces returns addr without zone, IPv4-mapped ones as IPv4, followed by the
+// IPv4 addresses that it carries if it is an address of a transition mechanism.
+func faces(addr netip.Addr) []netip.Addr {
+	addr = addr.WithZone("").Unmap()
+	out := []netip.Addr{addr}
+	if addr.Is4() {
+		return out
+	}
+	b := addr.As16()
+	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte(b[i : i+4])) }
+	switch {
+	case addr.IsLoopback(), addr.IsUnspecified():
+	case prefix6(96).Contains(addr), // IPv4-compatible, deprecated
+		prefix6(96, 0, 0, 0, 0, 0xffff).Contains(addr), // IPv4-translated
+		prefix6(96, 0x64, 0xff9b).Contains(addr):       // NAT64
+		out = append(out, at(12))
+	case prefix6(48, 0x64, 0xff9b, 1).Contains(addr):
+		// Local NAT64: the operator chose one of several forms (RFC 6052, 2.2).
+		out = append(out, at(12), netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}),
+			netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}), at(9))
+	case prefix6(16, 0x2002).Contains(addr): // 6to4
+		out = append(out, at(2))
+	case prefix6(32, 0x2001, 0).Contains(addr): // Teredo: its server, and the client inverted
+		out = append(out, at(4), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}))
+	}
+	return out
+}
+
+func prefix4(a, b, c, d byte, bits int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{a, b, c, d}), bits)
+}
+
+// prefix6 returns the IPv6 prefix that begins with the given groups of 16 bits.
+func prefix6(bits int, groups ...uint16) netip.Prefix {
+	var b [16]byte
+	for i, g := range groups {
+		b[2*i], b[2*i+1] = byte(g>>8), byte(g)
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(b), bits)
+}

@@ -1,0 +1,107 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// errBodyClosed is what a request's body gives once the exchange is over.
+var errBodyClosed = errors.New("upstream: the exchange is over")
+
+// requestBody is a request's body on its way to an upstream. It tells the watch
+// of its progress and remembers what it failed with. Close only ends reading,
+// since the body belongs to the sender, and may still give an answer a reason
+// to read it.
+type requestBody struct {
+	body  io.ReadCloser
+	watch *watch
+
+	mu     sync.Mutex
+	closed bool
+	err    error
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	closed := b.closed
+	b.mu.Unlock()
+	if closed {
+		return 0, errBodyClosed
+	}
+	n, err := b.body.Read(p)
+	if n > 0 || err == io.EOF {
+		b.watch.progress()
+	}
+	if err != nil && err != io.EOF {
+		b.mu.Lock()
+		if !b.closed {
+			b.err = err
+		}
+		b.mu.Unlock()
+	}
+	return n, err
+}
+
+func (b *requestBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	return nil
+}
+
+func (b *requestBody) failed() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// watch cancels an exchange that has no head of an answer, and made no progress
+// with its upload, for a while.
+type watch struct {
+	limit  time.Duration
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	last    time.Time // of the last progress
+	stopped bool
+}
+
+func startWatch(limit time.Duration, cancel context.CancelCauseFunc) *watch {
+	w := &watch{limit: limit, cancel: cancel, last: time.Now()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(limit, w.due)
+	return w
+}
+
+func (w *watch) due() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	if left := w.limit - time.Since(w.last); left > 0 {
+		w.timer.Reset(left)
+		return
+	}
+	w.cancel(errHeadTimeout)
+}
+
+func (w *watch) progress() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.last = time.Now()
+	}
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
+}

@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"errors"
+	"net/netip"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/netguard"
+)
+
+// Config is what Pools are made of.
+type Config struct {
+	// Guard judges every address before a connection to it. Required.
+	Guard *netguard.Guard
+	// Allow names the networks that upstreams of a PublicOnly origin may be in
+	// beside public ones (--upstream-allow-network).
+	Allow []netip.Prefix
+	// ConnectTimeout bounds name resolution and connecting together. Zero is
+	// 10 s.
+	ConnectTimeout time.Duration
+	// ContinueTimeout is how long a request with Expect: 100-continue waits for
+	// the upstream's 100 before its body is sent all the same. Zero is 5 s.
+	ContinueTimeout time.Duration
+	// Retain is how long a pool that nobody uses is kept. Zero is 5 minutes.
+	Retain time.Duration
+}
+
+// Origin is everything that connections depend on.
+type Origin struct {
+	Scheme     string // http, https or h2c
+	Host       string // with the port, if the URL has one
+	CA         string // PEM that replaces the system's roots, or ""
+	PublicOnly bool   // public addresses and Config.Allow alone
+}
+
+// OriginOf returns the origin of an upstream_url.
+func OriginOf(base *url.URL, ca string, publicOnly bool) Origin {
+	return Origin{Scheme: base.Scheme, Host: base.Host, CA: ca, PublicOnly: publicOnly}
+}
+
+// Pools finds the pool of an origin. It is safe for concurrent use.
+type Pools struct {
+	cfg   Config
+	pools sync.Map // Origin to *Pool
+
+	making sync.Mutex // held while pools are added and removed
+}
+
+// NewPools returns an empty Pools.
+func NewPools(cfg Config) (*Pools, error) {
+	if cfg.Guard == nil {
+		return nil, errors.New("upstream: a guard is required")
+	}
+	setDefault(&cfg.ConnectTimeout, 10*time.Second)
+	setDefault(&cfg.ContinueTimeout, 5*time.Second)
+	setDefault(&cfg.Retain, 5*time.Minute)
+	return &Pools{cfg: cfg}, nil
+}
+
+func setDefault(d *time.Duration, to time.Duration) {
+	if *d == 0 {
+		*d = to
+	}
+}
+
+// Get returns the pool of o, made at its first use. It fails only if o's CA
+// cannot be read. The pool is not to be kept beyond the request.
+func (p *Pools) Get(o Origin) (*Pool, error) {
+	now := time.Now().Unix()
+	if found, ok := p.pools.Load(o); ok {
+		pool := found.(*Pool)
+		if pool.used.Load() != now {
+			pool.used.Store(now)
+		}
+		return pool, nil
+	}
+	return p.add(o, now)
+}
+
+// add makes a pool. New origins come with changes of the configuration, so this
+// is also where pools go that such changes have left behind; connections that
+// are in use end with their requests.
+func (p *Pools) add(o Origin, now int64) (*Pool, error) {
+	p.making.Lock()
+	defer p.making.Unlock()
+	if found, ok := p.pools.Load(o); ok {
+		return found.(*Pool), nil
+	}
+	pool, err := newPool(&p.cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	pool.used.Store(now)
+	p.pools.Store(o, pool)
+	oldest := now - int64(p.cfg.Retain/time.Second)
+	p.pools.Range(func(key, value any) bool {
+		if old := value.(*Pool); old.used.Load() < oldest {
+			p.pools.Delete(key)
+			old.closeIdle()
+		}
+		return true
+	})
+	return pool, nil
+}
+
+// Close closes every connection that is not in use. Requests may still follow.
+func (p *Pools) Close() {
+	p.pools.Range(func(_, value any) bool {
+		value.(*Pool).closeIdle()
+		return true
+	})
+}

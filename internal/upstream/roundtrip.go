@@ -1,0 +1,138 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// errHeadTimeout is the cause of a context whose exchange had no head in time.
+var errHeadTimeout = errors.New("no head of an answer in time")
+
+// Exchange is one request to an upstream and what the sender wants to know of it.
+type Exchange struct {
+	// Request has a URL made by Target, and header fields that go out as they
+	// are. Its context is not used. Its body is not closed.
+	Request *http.Request
+	// Upgrade tells that the request asks for a change of protocol.
+	Upgrade bool
+	// HeadTimeout is the longest time without progress of the upload before
+	// the head of the answer.
+	HeadTimeout time.Duration
+	// Interim is called with each 1xx answer but 100 and 101, before Send
+	// returns. It may keep header.
+	Interim func(status int, header http.Header)
+}
+
+// Answer is the head of an upstream's answer. Its body ends with an error
+// unless the upstream's message was complete.
+type Answer struct {
+	*http.Response
+	release context.CancelFunc
+}
+
+// Close ends what remains of the exchange in both directions.
+func (a *Answer) Close() {
+	_ = a.Body.Close()
+	a.release()
+}
+
+// Send sends a request and returns the head of the answer; the caller must
+// Close it. ctx ends the exchange, the answer's body included. The error is one
+// of ctx, of reading the request's body, or has the code
+// fault.UpstreamUnreachable or fault.UpstreamTimeout.
+func (p *Pool) Send(ctx context.Context, x *Exchange) (*Answer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watch := startWatch(x.HeadTimeout, cancel)
+	in := interim{tell: x.Interim}
+	req := x.Request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: in.got}))
+	var body *requestBody
+	if req.Body != nil {
+		body = &requestBody{body: req.Body, watch: watch}
+		req.Body = body
+	}
+	prepare(req)
+	transport := p.requests
+	if x.Upgrade {
+		transport = p.upgrades
+	}
+	resp, err := transport.RoundTrip(req)
+	watch.stop()
+	in.stop()
+	if err == nil {
+		return &Answer{Response: resp, release: func() { cancel(nil) }}, nil
+	}
+	defer cancel(nil)
+	switch {
+	case errors.Is(context.Cause(ctx), errHeadTimeout):
+		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "the upstream service did not answer in time", Err: errHeadTimeout}
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case body != nil && body.failed() != nil:
+		return nil, body.failed()
+	default:
+		return nil, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached or broke off before it answered", Err: err}
+	}
+}
+
+// prepare makes req say to net/http what may be sent a second time when a
+// reused connection fails before any byte of an answer: GET, HEAD, OPTIONS, PUT
+// and DELETE without a body, nothing else (contract, 4.4).
+func prepare(req *http.Request) {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	case http.MethodPut, http.MethodDelete:
+		// net/http repeats what has such a field; without a value it is not sent.
+		if _, given := req.Header["X-Idempotency-Key"]; !given && req.Body == nil {
+			req.Header["X-Idempotency-Key"] = []string{}
+		}
+	default:
+		// A caller's own field of these names means something between it and
+		// the upstream; net/http must not act on it, and looks for this
+		// spelling alone.
+		respell(req.Header, "Idempotency-Key", "idempotency-key")
+		respell(req.Header, "X-Idempotency-Key", "x-idempotency-key")
+	}
+	// An upstream that answers without asking for an announced body does not
+	// get it: without this, net/http sends it to keep the connection.
+	if req.Header.Get("Expect") != "" {
+		req.Close = true
+	}
+}
+
+func respell(h http.Header, from, to string) {
+	if values, ok := h[from]; ok {
+		delete(h, from)
+		h[to] = values
+	}
+}
+
+// interim passes 1xx answers on until the final head has come: net/http may
+// call it from another goroutine, even then.
+type interim struct {
+	mu   sync.Mutex
+	tell func(int, http.Header)
+}
+
+func (i *interim) got(status int, header textproto.MIMEHeader) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	// 100 has done its work when the body is read; the client's server sends
+	// one of its own then.
+	if i.tell != nil && status != http.StatusContinue {
+		i.tell(status, http.Header(header))
+	}
+	return nil
+}
+
+func (i *interim) stop() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.tell = nil
+}
