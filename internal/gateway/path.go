@@ -1,0 +1,213 @@
+package gateway
+
+import (
+	"unsafe"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// What InspectPath says. They are public messages.
+const (
+	badStart   = "the path must begin with a slash"
+	badEmpty   = "the path holds an empty segment"
+	badDots    = "the path holds a dot segment"
+	badEscape  = "the path holds a % that is not followed by two hexadecimal digits"
+	badEncoded = "the path holds an encoded slash or backslash"
+	badControl = "the path holds a control byte, plain or encoded"
+	badSlash   = "the path holds a backslash"
+	badMark    = "the path holds a ? or #"
+)
+
+// Classes of bytes in a path.
+const (
+	plain   uint8 = iota // stands for itself in the normal form
+	slash                // ends a segment
+	percent              // begins an escape
+	raw                  // must be escaped in the normal form
+	control
+	backslash
+	mark // ? and #
+)
+
+// pathClass is not written to: an array of constants cannot be declared.
+var pathClass = func() (t [256]uint8) {
+	for c := range t {
+		switch b := byte(c); {
+		case b < 0x20 || b == 0x7f:
+			t[c] = control
+		case b == '/':
+			t[c] = slash
+		case b == '%':
+			t[c] = percent
+		case b == '\\':
+			t[c] = backslash
+		case b == '?' || b == '#':
+			t[c] = mark
+		case isUnreserved(b), b == '!', b == '$', b >= '&' && b <= ',', b == ':', b == ';', b == '=', b == '@':
+			t[c] = plain
+		default:
+			t[c] = raw
+		}
+	}
+	return t
+}()
+
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		c == '-' || c == '.' || c == '_' || c == '~'
+}
+
+// InspectPath tells whether a request's path is well formed (contract, 4.5): problem
+// is "", or a public message that says what is wrong. normal tells that the path
+// has the form of NormalizePath already. It does not allocate.
+func InspectPath(path string) (problem string, normal bool) {
+	if path == "" || path[0] != '/' {
+		return badStart, false
+	}
+	normal = true
+	for i := 0; i < len(path); i++ {
+		switch pathClass[path[i]] {
+		case plain:
+		case slash:
+			if i+1 == len(path) {
+				continue
+			}
+			switch path[i+1] {
+			case '/':
+				return badEmpty, false
+			case '.', '%':
+				if isDotSegment(path[i+1:]) {
+					return badDots, false
+				}
+			}
+		case percent:
+			c, ok := unescape(path[i:])
+			switch {
+			case !ok:
+				return badEscape, false
+			case c == '/' || c == '\\':
+				return badEncoded, false
+			case c < 0x20 || c == 0x7f:
+				return badControl, false
+			case isUnreserved(c), path[i+1] >= 'a', path[i+2] >= 'a':
+				normal = false
+			}
+			i += 2
+		case raw:
+			normal = false
+		case control:
+			return badControl, false
+		case backslash:
+			return badSlash, false
+		case mark:
+			return badMark, false
+		}
+	}
+	return "", normal
+}
+
+// isDotSegment reports whether s begins with a segment of one or two dots,
+// plain or encoded.
+func isDotSegment(s string) bool {
+	for range 2 {
+		switch {
+		case s != "" && s[0] == '.':
+			s = s[1:]
+		case len(s) >= 3 && s[0] == '%' && s[1] == '2' && s[2]|0x20 == 'e':
+			s = s[3:]
+		default:
+			return false
+		}
+		if s == "" || s[0] == '/' {
+			return true
+		}
+	}
+	return false
+}
+
+// unescape reads the escape that s begins with.
+func unescape(s string) (c byte, ok bool) {
+	if len(s) < 3 {
+		return 0, false
+	}
+	hi, lo := unhex(s[1]), unhex(s[2])
+	return hi<<4 | lo&0x0f, hi|lo < 0x10
+}
+
+// unhex returns the value of a hexadecimal digit, or 0xff.
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	default:
+		return 0xff
+	}
+}
+
+// CheckPath checks that a request's path is well formed (contract, 4.5). The
+// error is a validation error without a field.
+func CheckPath(path string) error {
+	if problem, _ := InspectPath(path); problem != "" {
+		return fault.Invalid("", "%s", problem)
+	}
+	return nil
+}
+
+// NormalizePath returns the form of a path in which routes and scopes are
+// matched: percent-encoded unreserved characters are decoded (RFC 3986,
+// 6.2.2.2), the digits of the other escapes are upper case (6.2.2.1), and bytes
+// that cannot stand in a path are escaped, so that no two spellings of one path
+// take different routes. A % that begins no escape stays. If path has that form
+// already it is returned as it is; otherwise the new one is written to dst from
+// its beginning, and the result is valid only as long as dst is not changed. It
+// allocates only if dst lacks room.
+func NormalizePath(dst []byte, path string) string {
+	i := 0
+	for i < len(path) && !changes(path, i) {
+		i++
+	}
+	if i == len(path) {
+		return path
+	}
+	const upperhex = "0123456789ABCDEF"
+	dst = append(dst[:0], path[:i]...)
+	for ; i < len(path); i++ {
+		c := path[i]
+		switch pathClass[c] {
+		case percent:
+			d, ok := unescape(path[i:])
+			switch {
+			case !ok:
+				dst = append(dst, '%')
+			case isUnreserved(d):
+				dst = append(dst, d)
+				i += 2
+			default:
+				dst = append(dst, '%', upperhex[d>>4], upperhex[d&15])
+				i += 2
+			}
+		case raw:
+			dst = append(dst, '%', upperhex[c>>4], upperhex[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return unsafe.String(unsafe.SliceData(dst), len(dst))
+}
+
+// changes reports whether the normal form differs from path at i.
+func changes(path string, i int) bool {
+	switch pathClass[path[i]] {
+	case raw:
+		return true
+	case percent:
+		c, ok := unescape(path[i:])
+		return ok && (isUnreserved(c) || path[i+1] >= 'a' || path[i+2] >= 'a')
+	default:
+		return false
+	}
+}

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// TestParseTemplate holds which paths a route may have, and that templates of
+// one place are known as such.
+func TestParseTemplate(t *testing.T) {
+	for _, c := range [][2]string{
+		{"/", "/"},
+		{"/*", "/*"},
+		{"/a/*", "/a/*"},
+		{"/{x}/*", "/{}/*"},
+		{"/users/{id}", "/users/{}"},
+		{"/users/{user_id}/", "/users/{}/"},
+		{"/files/{id}.json", "/files/{}.json"},
+		{"/compare/{base}...{head}", "/compare/{}...{}"},
+		{"/{a}{b}", "/{}{}"},
+		{"/a:batch", "/a:batch"},
+		{"/%61/caf%c3%a9/é", "/a/caf%C3%A9/%C3%A9"},
+		{"/a b", "/a%20b"},
+		{"/.{x}", "/.{}"},
+		{"/..{x}", "/..{}"},
+		{"/{a?b}", "/{}"},
+	} {
+		p, err := ParseTemplate(c[0])
+		if err != nil || p.Place() != c[1] || p.String() != c[0] {
+			t.Errorf("ParseTemplate(%q) = %q, %v, want the place %q", c[0], p.Place(), err, c[1])
+		}
+	}
+	for _, bad := range []string{
+		"", "a", "*", "users/{id}", "/{", "/}", "/{}", "/a{b", "/a}b", "/{a/b}", "/{a{b}}", "/{a}/{a}", "/{a}-{a}",
+		"/*/a", "/a*", "/*a", "/{x}*", "/**", "//", "/a//b", "/a/../b", "/.", "/a/%2e%2e", "/a%2Fb", `/a\b`, "/a?b=1", "/a#b",
+		"/a%", "/a%4", "/a%2{x}", "/a\x00", "/a%00", "/" + strings.Repeat("a", MaxTemplate),
+	} {
+		if p, err := ParseTemplate(bad); fault.CodeOf(err) != fault.ValidationFailed {
+			t.Errorf("ParseTemplate(%q) = %q, %v, want a validation error", bad, p.Place(), err)
+		}
+	}
+}
+
+// TestTemplateMatches holds what one template matches (contract, 4.2).
+func TestTemplateMatches(t *testing.T) {
+	for _, c := range []struct {
+		template string
+		yes, no  []string
+	}{
+		{"/", []string{"/"}, []string{"", "/a"}},
+		{"/*", []string{"/", "/a", "/a/", "/a/b"}, []string{""}},
+		{"/a", []string{"/a"}, []string{"/", "/a/", "/A", "/a/b"}},
+		{"/a/", []string{"/a/"}, []string{"/a", "/a/b"}},
+		{"/a/*", []string{"/a/", "/a/b", "/a/b/c/"}, []string{"/a", "/ab", "/"}},
+		{"/u/{id}", []string{"/u/1", "/u/a.b", "/u/%20"}, []string{"/u", "/u/", "/u/1/", "/u/1/2"}},
+		{"/u/{id}/", []string{"/u/1/"}, []string{"/u/1", "/u//"}},
+		{"/f/{id}.json", []string{"/f/1.json", "/f/.json.json"}, []string{"/f/.json", "/f/1.jso", "/f/1.jsonx"}},
+		{"/c/{a}...{b}", []string{"/c/x...y", "/c/....x", "/c/......."}, []string{"/c/...y", "/c/x...", "/c/...", "/c/x..y"}},
+		{"/v{x}", []string{"/v1"}, []string{"/v", "/w1"}},
+		{"/{a}-{b}-{c}", []string{"/1-2-3", "/----x", "/1-2-3-4"}, []string{"/1-2", "/1--3", "/-2-3"}},
+		{"/{a}{b}", []string{"/xy"}, []string{"/x"}},
+	} {
+		p, err := ParseTemplate(c.template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range c.yes {
+			if !p.Matches(path) {
+				t.Errorf("%s does not match %q", c.template, path)
+			}
+		}
+		for _, path := range c.no {
+			if p.Matches(path) {
+				t.Errorf("%s matches %q", c.template, path)
+			}
+		}
+	}
+}
+
+// TestCheckTable holds that a bad table names its field (contract, 4.2, 5).
+func TestCheckTable(t *testing.T) {
+	get := []string{"GET"}
+	for _, c := range []struct {
+		name, field string
+		routes      []RouteSpec
+	}{
+		{"good", "", []RouteSpec{{Path: "/a", Methods: get}, {Path: "/a", Methods: []string{"POST", "HEAD"}}, {Path: "/{x}", Methods: get}, {Path: "/{y}", Methods: []string{"PROPFIND", "M-SEARCH", "QUERY"}}}},
+		{"bad path", "[1].path", []RouteSpec{{Path: "/a", Methods: get}, {Path: "b", Methods: get}}},
+		{"no method", "[0].methods", []RouteSpec{{Path: "/a"}}},
+		{"lower case", "[0].methods", []RouteSpec{{Path: "/a", Methods: []string{"get"}}}},
+		{"no token", "[0].methods", []RouteSpec{{Path: "/a", Methods: []string{"GE T"}}}},
+		{"too long", "[0].methods", []RouteSpec{{Path: "/a", Methods: []string{strings.Repeat("A", MaxMethod+1)}}}},
+		{"trace", "[0].methods", []RouteSpec{{Path: "/a", Methods: []string{"TRACE"}}}},
+		{"connect", "[0].methods", []RouteSpec{{Path: "/a", Methods: []string{"CONNECT"}}}},
+		{"listed twice", "[0].methods", []RouteSpec{{Path: "/a", Methods: []string{"GET", "GET"}}}},
+		{"same route twice", "[1].methods", []RouteSpec{{Path: "/a", Methods: get}, {Path: "/a", Methods: get}}},
+		{"one place", "[1].methods", []RouteSpec{{Path: "/u/{id}", Methods: get}, {Path: "/u/{name}", Methods: []string{"DELETE", "GET"}}}},
+		{"one place, encoded", "[1].methods", []RouteSpec{{Path: "/us", Methods: get}, {Path: "/%75s", Methods: get}}},
+	} {
+		err := CheckTable(c.routes)
+		var e *fault.Error
+		if c.field == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if e, _ = err.(*fault.Error); e == nil || e.Field != c.field || e.Code != fault.ValidationFailed {
+			t.Errorf("%s: %v, want a validation error of %s", c.name, err, c.field)
+		}
+	}
+}
+
+// FuzzParseTemplate holds that parsing ends well for any text, and that a
+// template's place is a template of the same place once its parameters have names.
+func FuzzParseTemplate(f *testing.F) {
+	for _, s := range []string{"/", "/users/{id}", "/f/{id}.json", "/c/{a}...{b}/*", "/{a}{b}", "/%61é", "/*"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := ParseTemplate(s)
+		if err != nil {
+			if fault.CodeOf(err) != fault.ValidationFailed {
+				t.Fatalf("%q: %v is no validation error", s, err)
+			}
+			return
+		}
+		if !p.Matches(strings.ReplaceAll(strings.ReplaceAll(p.Place(), "{}", "x"), "*", "x/y")) {
+			t.Fatalf("%q does not match its own example of %q", s, p.Place())
+		}
+		var named strings.Builder
+		for i, piece := range strings.Split(p.Place(), "{}") {
+			if i > 0 {
+				named.WriteString("{p" + strings.Repeat("i", i) + "}")
+			}
+			named.WriteString(piece)
+		}
+		if again, err := ParseTemplate(named.String()); named.Len() <= MaxTemplate && (err != nil || again.Place() != p.Place()) {
+			t.Fatalf("%q has the place %q, which reads as %q, %v", s, p.Place(), again.Place(), err)
+		}
+	})
+}

@@ -1,0 +1,346 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func parsed(t testing.TB, paths ...string) []Template {
+	t.Helper()
+	templates := make([]Template, len(paths))
+	for i, p := range paths {
+		var err error
+		if templates[i], err = ParseTemplate(p); err != nil {
+			t.Fatalf("%s: %v", p, err)
+		}
+	}
+	return templates
+}
+
+// TestTreeOrder holds the order of contract 4.2 by its own examples.
+func TestTreeOrder(t *testing.T) {
+	paths := []string{
+		"/*", "/a/*", "/a/{x}", "/a/b", "/a/v{x}", "/a/{x}.json", "/a/vv{x}", "/a/{x}/c", "/a/b/d",
+		"/a/{x}/*", "/{p}/b/c", "/compare/{base}...{head}", "/compare/{one}", "/end/", "/a/{x}/{y}/z",
+	}
+	tree, place := NewTree(parsed(t, paths...))
+	for _, c := range [][2]string{
+		{"/", "/*"},
+		{"/q", "/*"},
+		{"/a", "/*"},
+		{"/a/", "/a/*"},
+		{"/a/b", "/a/b"},
+		{"/a/c", "/a/{x}"},
+		{"/a/v1", "/a/v{x}"},
+		{"/a/vv1", "/a/vv{x}"},
+		{"/a/vv1.json", "/a/{x}.json"}, // five bytes of text before two
+		{"/a/b/c", "/a/{x}/c"},         // /a/b leads nowhere
+		{"/a/b/d", "/a/b/d"},
+		{"/a/b/e", "/a/{x}/*"},
+		{"/a/b/", "/a/{x}/*"},
+		{"/x/b/c", "/{p}/b/c"},
+		{"/x/b/d", "/*"},
+		{"/compare/x...y", "/compare/{base}...{head}"},
+		{"/compare/x..y", "/compare/{one}"},
+		{"/end/", "/end/"},
+		{"/end", "/*"},
+		{"/a/v1/2/z", "/a/{x}/{y}/z"}, // /a/v{x} leads nowhere
+		{"/a/v1/2/y", "/a/{x}/*"},
+	} {
+		got := "none"
+		if p := tree.Find(c[0]); p >= 0 {
+			got = paths[slices.Index(place, p)]
+		}
+		if got != c[1] {
+			t.Errorf("%s takes %s, want %s", c[0], got, c[1])
+		}
+	}
+	if tree.Find("") >= 0 || tree.Find("a/b") >= 0 {
+		t.Error("a path without a slash in front finds a place")
+	}
+}
+
+// naive is contract 4.2 said again in other words: of the templates whose
+// regular expression matches, the one whose list of segment ranks is the smallest.
+type naive struct {
+	template string
+	match    *regexp.Regexp
+	rank     []string
+}
+
+func newNaive(template string) naive {
+	n := naive{template: template}
+	expr := "^"
+	param := regexp.MustCompile(`\{[^}]*\}`)
+	for _, s := range strings.Split(template[1:], "/") {
+		if s == "*" {
+			expr += "/.*"
+			n.rank = append(n.rank, "3")
+			continue
+		}
+		var pieces []string
+		for _, lit := range param.Split(s, -1) {
+			pieces = append(pieces, regexp.QuoteMeta(lit))
+		}
+		expr += "/" + strings.Join(pieces, "[^/]+")
+		params := len(pieces) - 1
+		text := param.ReplaceAllString(s, "")
+		switch {
+		case params == 0:
+			n.rank = append(n.rank, "0"+s)
+		case params == 1 && text == "":
+			n.rank = append(n.rank, "2")
+		default:
+			n.rank = append(n.rank, fmt.Sprintf("1%05d%05d%s", 10000-len(text), params, param.ReplaceAllString(s, "{}")))
+		}
+	}
+	n.match = regexp.MustCompile("(?s)" + expr + "$")
+	return n
+}
+
+// place names the place of a naive template.
+func (n *naive) place() string { return strings.Join(n.rank, "/") }
+
+func naiveFind(table []naive, path string) string {
+	var best *naive
+	for i := range table {
+		n := &table[i]
+		if n.match.MatchString(path) && (best == nil || slices.Compare(n.rank, best.rank) < 0) {
+			best = n
+		}
+	}
+	if best == nil {
+		return "none"
+	}
+	return best.place()
+}
+
+// compareWithNaive reports a path of which tree and reference think differently.
+func compareWithNaive(t interface {
+	Fatalf(format string, args ...any)
+}, templates []Template, paths []string) {
+	tree, place := NewTree(templates)
+	table := make([]naive, len(templates))
+	byPlace := map[int]string{}
+	for i := range templates {
+		table[i] = newNaive(templates[i].String())
+		if other, seen := byPlace[place[i]]; seen && other != table[i].place() {
+			t.Fatalf("%s shares a place with %s", templates[i].String(), other)
+		}
+		byPlace[place[i]] = table[i].place()
+	}
+	if len(byPlace) != tree.Places() {
+		t.Fatalf("the tree counts %d places of %d", tree.Places(), len(byPlace))
+	}
+	for _, path := range paths {
+		got := "none"
+		if p := tree.Find(path); p >= 0 {
+			got = byPlace[p]
+		}
+		if want := naiveFind(table, path); got != want {
+			t.Fatalf("%q finds %s, want %s, in %v", path, got, want, templates)
+		}
+		for i := range templates {
+			if templates[i].Matches(path) != table[i].match.MatchString(path) {
+				t.Fatalf("%s and %q: Matches says %v", templates[i].String(), path, templates[i].Matches(path))
+			}
+		}
+	}
+}
+
+// drawTable draws templates over a small alphabet, so that they meet.
+func drawTable(t *rapid.T) []Template {
+	segment := rapid.SampledFrom([]string{"a", "b", "ab", "a.", "", "{p}", "{p}", "{p}.a", "a{p}", "b{p}", "{p}a", "{p}{q}", "{p}.{q}", "a{p}.{q}b", "{p}aa{q}", "{p}a{q}.{r}"})
+	n := rapid.IntRange(1, 12).Draw(t, "templates")
+	templates := make([]Template, 0, n)
+	for range n {
+		var b strings.Builder
+		depth := rapid.IntRange(1, 4).Draw(t, "depth")
+		for d := range depth {
+			s := segment.Draw(t, "segment")
+			if s == "" && d < depth-1 {
+				s = "{p}"
+			}
+			for i, name := range []string{"{p}", "{q}", "{r}"} {
+				s = strings.ReplaceAll(s, name, fmt.Sprintf("{n%d_%d}", d, i))
+			}
+			b.WriteString("/" + s)
+		}
+		if rapid.Bool().Draw(t, "below") && !strings.HasSuffix(b.String(), "/") {
+			b.WriteString("/*")
+		}
+		p, err := ParseTemplate(b.String())
+		if err != nil {
+			t.Fatalf("%s: %v", b.String(), err)
+		}
+		templates = append(templates, p)
+	}
+	return templates
+}
+
+// TestTreeAgainstNaive holds that the tree finds what the plain reading of
+// contract 4.2 finds, whatever the table and the order in which it was written.
+func TestTreeAgainstNaive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		templates := drawTable(t)
+		path := rapid.Custom(func(t *rapid.T) string {
+			return "/" + strings.Join(rapid.SliceOfN(rapid.StringOfN(rapid.SampledFrom([]rune("ab.")), 1, 6, -1), 1, 5).Draw(t, "segments"), "/") +
+				rapid.SampledFrom([]string{"", "", "", "/"}).Draw(t, "end")
+		})
+		compareWithNaive(t, templates, rapid.SliceOfN(path, 8, 8).Draw(t, "paths"))
+	})
+}
+
+// FuzzTree holds the same for templates and paths that nobody drew.
+func FuzzTree(f *testing.F) {
+	f.Add("/a/{x}\n/a/b\n/*", "/a/b")
+	f.Add("/{a}.{b}/c\n/{x}/{y}", "/a.b/d")
+	f.Fuzz(func(t *testing.T, table, path string) {
+		var templates []Template
+		for _, line := range strings.Split(table, "\n") {
+			// The reference knows templates in the normal form alone.
+			if p, err := ParseTemplate(line); err == nil && NormalizePath(nil, line) == strings.NewReplacer("{", "%7B", "}", "%7D").Replace(line) {
+				templates = append(templates, p)
+			}
+		}
+		if problem, normal := InspectPath(path); problem != "" || !normal || len(templates) > 50 {
+			return
+		}
+		compareWithNaive(t, templates, []string{path})
+	})
+}
+
+// TestTreeCost holds the bound that Tree states. Each of these templates shares
+// its first segments with half of the others, and the path goes wrong in the last
+// segment of every one: a search that tried combinations would take 2^20 steps
+// for each template.
+func TestTreeCost(t *testing.T) {
+	const depth = 20
+	var paths []string
+	for i := range depth {
+		p := strings.Repeat("/a", i) + "/{x}" + strings.Repeat("/{y}", depth-i-1)
+		for j := 0; strings.Contains(p, "{y}"); j++ {
+			p = strings.Replace(p, "{y}", fmt.Sprintf("{y%d}", j), 1)
+		}
+		paths = append(paths, p+"/end", strings.Replace(p, "{x}", "{x}a", 1)+"/end", strings.Replace(p, "{x}", "a{x}", 1)+"/end")
+	}
+	tree, _ := NewTree(parsed(t, paths...))
+	path := strings.Repeat("/a", depth) + "/no"
+	entered := 0
+	countNodes(&tree.root, &entered)
+	steps := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			if tree.Find(path) >= 0 {
+				b.Fatal("found")
+			}
+		}
+	})
+	// A step is well below a microsecond on any machine; 2^20 of them are not.
+	if perNode := steps.NsPerOp() / int64(entered); perNode > 1000 {
+		t.Errorf("a search takes %d ns for each of %d nodes", perNode, entered)
+	}
+}
+
+func countNodes(n *node, count *int) {
+	*count++
+	for _, e := range n.few {
+		countNodes(e.to, count)
+	}
+	for _, c := range n.many {
+		countNodes(c, count)
+	}
+	for _, e := range n.texts {
+		countNodes(e.to, count)
+	}
+	if n.param != nil {
+		countNodes(n.param, count)
+	}
+}
+
+// operations reads the operations of GitHub's OpenAPI document, as method and path.
+func operations(t testing.TB) (ops [][2]string) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/github_operations.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if method, path, ok := strings.Cut(strings.TrimSpace(line), " "); ok && method != "#" {
+			ops = append(ops, [2]string{method, path})
+		}
+	}
+	return ops
+}
+
+// example returns a path that matches a template without a wildcard.
+func example(template string) string {
+	return regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(template, "value-17")
+}
+
+// TestTreeOfGitHub holds that every path of a large real document finds its own
+// template, and no other.
+func TestTreeOfGitHub(t *testing.T) {
+	ops := operations(t)
+	if len(ops) != 1223 {
+		t.Fatalf("%d operations", len(ops))
+	}
+	var paths []string
+	for _, op := range ops {
+		paths = append(paths, op[1])
+	}
+	tree, place := NewTree(parsed(t, paths...))
+	for i, p := range paths {
+		if got := tree.Find(example(p)); got != place[i] {
+			t.Errorf("%s finds the place %d, want %d", p, got, place[i])
+		}
+	}
+	path := example(paths[700])
+	if n := testing.AllocsPerRun(100, func() { tree.Find(path) }); n != 0 {
+		t.Errorf("Find allocates %v times", n)
+	}
+}
+
+// BenchmarkTreeFind measures the search of a path among the 1,223 operations of
+// GitHub's document, each in turn.
+func BenchmarkTreeFind(b *testing.B) {
+	var paths, requests []string
+	for _, op := range operations(b) {
+		paths = append(paths, op[1])
+		requests = append(requests, example(op[1]))
+	}
+	tree, _ := NewTree(parsed(b, paths...))
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if tree.Find(requests[i]) < 0 {
+			b.Fatal(requests[i])
+		}
+		if i++; i == len(requests) {
+			i = 0
+		}
+	}
+}
+
+// BenchmarkInspectPath measures the check and the normal form of the same paths.
+func BenchmarkInspectPath(b *testing.B) {
+	var requests []string
+	for _, op := range operations(b) {
+		requests = append(requests, example(op[1]))
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if problem, normal := InspectPath(requests[i]); problem != "" || !normal {
+			b.Fatal(requests[i])
+		}
+		if i++; i == len(requests) {
+			i = 0
+		}
+	}
+}
