@@ -52,6 +52,7 @@ type Diff map[string][2]any
 // an absent value (null in the API).
 type Record struct {
 	AccountID  string
+	Seq        int64 // place in the account's log, from 1 without gaps; the store gives it
 	Time       time.Time
 	Kind       Kind
 	Outcome    Outcome

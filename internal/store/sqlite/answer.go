@@ -1,0 +1,48 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/control"
+)
+
+// Answer implements control.LedgerReader.
+func (t *readTx) Answer(ctx context.Context, keyID, key string) (*control.Answer, error) {
+	a := control.Answer{KeyID: keyID, Key: key}
+	err := t.row(ctx, "answer", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = ? AND key = ?`,
+		[]any{keyID, key}, func(r *sql.Rows) error {
+			var (
+				fingerprint []byte
+				header      sql.NullString
+				created     int64
+			)
+			if err := r.Scan(&fingerprint, &a.Status, &header, &a.Body, &created); err != nil {
+				return err
+			}
+			if copy(a.Fingerprint[:], fingerprint) != len(a.Fingerprint) {
+				return fmt.Errorf("fingerprint of an answer has %d bytes", len(fingerprint))
+			}
+			a.CreatedAt = instant(created)
+			return fromJSON(header, &a.Header)
+		})
+	if err != nil {
+		return nil, err
+	}
+	return &a, nil
+}
+
+// PutAnswer implements control.LedgerWriter. It replaces an older answer.
+func (t *tx) PutAnswer(ctx context.Context, a *control.Answer) error {
+	header, err := maybeJSON(a.Header, len(a.Header) == 0)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, "put answer", `INSERT INTO answers (key_id, key, fingerprint, status, header, body, created_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status,
+			header = excluded.header, body = excluded.body, created_at = excluded.created_at`,
+		a.KeyID, a.Key, a.Fingerprint[:], a.Status, header, a.Body, micros(a.CreatedAt))
+	return err
+}

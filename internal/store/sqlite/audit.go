@@ -1,0 +1,82 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// Audit implements control.LedgerReader.
+func (t *readTx) Audit(ctx context.Context, accountID string, p control.Page) ([]audit.Record, error) {
+	before := int64(math.MaxInt64)
+	if p.After != "" {
+		var err error
+		if before, err = strconv.ParseInt(p.After, 10, 64); err != nil {
+			return nil, fmt.Errorf("page after %q: %w", p.After, err)
+		}
+	}
+	var list []audit.Record
+	err := t.rows(ctx, "read audit log", `SELECT account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id, method, path,
+		client_ip, request_id, action, target, actor_key_id, diff
+		FROM audit WHERE account_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?`,
+		[]any{accountID, before, rowLimit(p.Limit)}, func(rows *sql.Rows) error {
+			var (
+				r    audit.Record
+				at   int64
+				diff sql.NullString
+			)
+			err := rows.Scan(&r.AccountID, &r.Seq, &at, &r.Kind, &r.Outcome, &r.KeyPrefix, &r.KeyID, &r.GatewayID, &r.Method, &r.Path,
+				&r.ClientIP, &r.RequestID, &r.Action, &r.Target, &r.ActorKeyID, &diff)
+			if err != nil {
+				return err
+			}
+			r.Time = instant(at)
+			if diff.Valid {
+				if r.Diff, err = decodeDiff(diff.String); err != nil {
+					return fmt.Errorf("diff of audit record %d of %s: %w", r.Seq, accountID, err)
+				}
+			}
+			list = append(list, r)
+			return nil
+		})
+	return list, err
+}
+
+// decodeDiff keeps numbers as they were written.
+func decodeDiff(s string) (audit.Diff, error) {
+	var diff audit.Diff
+	d := json.NewDecoder(strings.NewReader(s))
+	d.UseNumber()
+	return diff, d.Decode(&diff)
+}
+
+// AppendAudit implements control.LedgerWriter.
+func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
+	diff, err := maybeJSON(r.Diff, r.Diff == nil)
+	if err != nil {
+		return err
+	}
+	var seq int64
+	err = t.rows(ctx, "number audit record", `UPDATE accounts SET audit_seq = audit_seq + 1 WHERE id = ? RETURNING audit_seq`,
+		[]any{r.AccountID}, func(rows *sql.Rows) error { return rows.Scan(&seq) })
+	if err != nil {
+		return err
+	}
+	if seq == 0 {
+		return fault.Missing("account")
+	}
+	_, err = t.exec(ctx, "append audit record", `INSERT INTO audit (account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id,
+		method, path, client_ip, request_id, action, target, actor_key_id, diff)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		r.AccountID, seq, micros(r.Time), string(r.Kind), string(r.Outcome), r.KeyPrefix, r.KeyID, r.GatewayID,
+		r.Method, r.Path, r.ClientIP, r.RequestID, string(r.Action), r.Target, r.ActorKeyID, diff)
+	return err
+}

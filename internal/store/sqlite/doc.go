@@ -1,0 +1,23 @@
+// Package sqlite keeps the store in one SQLite file. It needs no other service
+// and no C compiler.
+//
+// One connection writes, a few read; all are to the same file in WAL mode, so
+// that readers never wait for the writer:
+//
+//	Update ──► writer (1 connection, BEGIN IMMEDIATE … COMMIT, synchronous=FULL)
+//	View   ──► readers (query_only, one snapshot of the file each)
+//	EachKey ─► a reader, below database/sql, for the start with 1,000,000 keys
+//
+// Several processes may have the file open (the offline commands beside a
+// running server): each waits up to Config.BusyTimeout for the others' writes.
+//
+// What COMMIT has acknowledged is synced to the disk. A context that ends
+// stops a transaction between its statements, never within one and never in
+// COMMIT: Update tells what truly happened.
+//
+// Listing keys reads an index in the order of the answer for each filter, so
+// that a page costs the same with ten keys as with a million. Two things
+// cannot: a Query reads the names of the account's keys, newest first, until
+// the page is full (a covering index; the worst case is a query that matches
+// nothing), and a filter by owner and gateway together reads the owner's keys.
+package sqlite

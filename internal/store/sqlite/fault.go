@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	driver "modernc.org/sqlite"
+	result "modernc.org/sqlite/lib"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// The public messages of a store that cannot be used.
+const (
+	lockedMessage   = "the database is locked by another process; try again"
+	readOnlyMessage = "the database cannot be written: check the rights of its file and directory"
+	fullMessage     = "the database is full: free space on its disk"
+	brokenMessage   = "the disk that holds the database failed"
+	damagedMessage  = "the database file is damaged: restore it from a backup"
+	closedMessage   = "the store is closed"
+	foreignMessage  = "the file is not a Keygate database"
+)
+
+// translate gives an error of the driver its public face. Errors that have
+// one, and those of a context, are returned as they are; what is left is
+// wrapped and becomes fault.Internal at the edge. what says what was tried.
+func translate(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var public *fault.Error
+	if errors.As(err, &public) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	wrapped := fmt.Errorf("%s: %w", what, err)
+	var e *driver.Error
+	if !errors.As(err, &e) {
+		return wrapped
+	}
+	unavailable := func(message string) error {
+		return &fault.Error{Code: fault.Unavailable, Message: message, Err: wrapped}
+	}
+	switch e.Code() & 0xff {
+	case result.SQLITE_BUSY, result.SQLITE_LOCKED, result.SQLITE_PROTOCOL:
+		return unavailable(lockedMessage)
+	case result.SQLITE_READONLY, result.SQLITE_PERM, result.SQLITE_CANTOPEN:
+		return unavailable(readOnlyMessage)
+	case result.SQLITE_FULL:
+		return unavailable(fullMessage)
+	case result.SQLITE_IOERR, result.SQLITE_NOMEM:
+		return unavailable(brokenMessage)
+	case result.SQLITE_CORRUPT:
+		return unavailable(damagedMessage)
+	case result.SQLITE_NOTADB:
+		return unavailable(foreignMessage)
+	case result.SQLITE_CONSTRAINT:
+		return constraint(e, wrapped)
+	default:
+		return wrapped
+	}
+}
+
+// constraint turns a violated constraint into fault.Conflict with the name of
+// the column as its field, or into fault.NotFound for a parent that is gone.
+func constraint(e *driver.Error, cause error) error {
+	switch e.Code() {
+	case result.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return &fault.Error{Code: fault.NotFound, Message: "the record that this one belongs to does not exist", Err: cause}
+	case result.SQLITE_CONSTRAINT_UNIQUE, result.SQLITE_CONSTRAINT_PRIMARYKEY, result.SQLITE_CONSTRAINT_ROWID:
+		field := conflictField(e.Error())
+		return &fault.Error{Code: fault.Conflict, Field: field, Message: conflictMessage(field), Err: cause}
+	default:
+		return cause
+	}
+}
+
+// conflictField finds the last column in SQLite's "UNIQUE constraint failed:
+// gateways.hostname", a form that its documentation promises.
+func conflictField(message string) string {
+	_, columns, _ := strings.Cut(message, "constraint failed: ")
+	columns, _, _ = strings.Cut(columns, " (")
+	if i := strings.LastIndexByte(columns, '.'); i >= 0 {
+		return columns[i+1:]
+	}
+	return ""
+}
+
+func conflictMessage(field string) string {
+	if field == "" {
+		return "a record with the same identity exists"
+	}
+	return fmt.Sprintf("another record has this %s: choose a different one", field)
+}

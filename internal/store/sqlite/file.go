@@ -1,0 +1,68 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// prepareFile makes the database file with mode 0600 if there is none, and
+// takes the rights of group and others from one that stands. SQLite gives its
+// companions, -wal and -shm, the mode of the file.
+//
+// It never opens a file that stands: closing it again would drop the locks
+// that other connections of this process hold on it.
+func prepareFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		return f.Close()
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return os.Chmod(path, mode&0o700)
+	}
+	return nil
+}
+
+// dataSource returns the name under which the driver opens the file.
+// Parameters are the driver's; see (*sqlite.Driver).Open.
+func dataSource(path string, busy time.Duration, writer bool) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	q := url.Values{}
+	q.Set("mode", "rw") // never make a file that prepareFile did not
+	q.Set("_busy_timeout", strconv.FormatInt(busy.Milliseconds(), 10))
+	q.Set("_dqs", "0")
+	q.Set("_error_rc", "1")
+	if writer {
+		q.Set("_txlock", "immediate") // for migrations; Update says it itself
+		q.Set("_journal_mode", "WAL")
+		q.Set("_synchronous", "FULL")
+		q.Set("_foreign_keys", "1")
+		q.Add("_pragma", "wal_autocheckpoint(1000)")     // pages: 4 MB
+		q.Add("_pragma", "journal_size_limit(67108864)") // what a checkpoint leaves of a WAL that a long reader made grow
+		q.Add("_pragma", "cache_size(-32768)")           // KiB
+		q.Add("_pragma", "temp_store(MEMORY)")
+	} else {
+		q.Set("_query_only", "1")
+		q.Add("_pragma", "cache_size(-8192)")
+		q.Add("_pragma", "temp_store(MEMORY)")
+	}
+	return (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String(), nil
+}

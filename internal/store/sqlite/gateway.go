@@ -1,0 +1,120 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+const gatewayColumns = `SELECT id, account_id, name, upstream_url, upstream_ca, hostname, host_given,
+	global_sustained, global_burst, timeout, upstream_headers, cors, max_body_bytes, revision, created_at, version
+	FROM gateways `
+
+func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
+	var (
+		g                gateway.Gateway
+		sustained, burst string
+		headers, cors    sql.NullString
+		created          int64
+	)
+	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &g.UpstreamURL, &g.UpstreamCA, &g.Hostname, &g.HostGiven,
+		&sustained, &burst, &g.Timeout, &headers, &cors, &g.MaxBodyBytes, &g.Revision, &created, &g.Version)
+	if err != nil {
+		return g, err
+	}
+	g.CreatedAt = instant(created)
+	if g.GlobalLimit, err = limit(sustained, burst, "", ""); err != nil {
+		return g, err
+	}
+	if err := fromJSON(headers, &g.UpstreamHeaders); err != nil {
+		return g, err
+	}
+	return g, fromJSON(cors, &g.CORS)
+}
+
+// gatewayValues are what Update writes, in the order of its text.
+func gatewayValues(g *gateway.Gateway) ([]any, error) {
+	headers, err := maybeJSON(g.UpstreamHeaders, len(g.UpstreamHeaders) == 0)
+	if err != nil {
+		return nil, err
+	}
+	cors, err := maybeJSON(g.CORS, g.CORS == nil)
+	if err != nil {
+		return nil, err
+	}
+	return []any{g.Name, g.UpstreamURL, g.UpstreamCA, g.Hostname, g.HostGiven,
+		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, headers, cors,
+		g.MaxBodyBytes, g.Revision, g.Version}, nil
+}
+
+func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gateway.Gateway, error) {
+	var list []gateway.Gateway
+	err := t.rows(ctx, "read gateways", gatewayColumns+rest, args, func(r *sql.Rows) error {
+		g, err := scanGateway(r)
+		list = append(list, g)
+		return err
+	})
+	return list, err
+}
+
+func (t *readTx) gateway(ctx context.Context, rest string, args ...any) (*gateway.Gateway, error) {
+	var g gateway.Gateway
+	err := t.row(ctx, "gateway", gatewayColumns+rest, args, func(r *sql.Rows) (err error) {
+		g, err = scanGateway(r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &g, nil
+}
+
+// Gateway implements control.GatewayReader.
+func (t *readTx) Gateway(ctx context.Context, accountID, gatewayID string) (*gateway.Gateway, error) {
+	return t.gateway(ctx, `WHERE id = ? AND account_id = ?`, gatewayID, accountID)
+}
+
+// Gateways implements control.GatewayReader.
+func (t *readTx) Gateways(ctx context.Context, accountID string, p control.Page) ([]gateway.Gateway, error) {
+	return t.gateways(ctx, `INDEXED BY gateways_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT ?`,
+		accountID, below(p.After), rowLimit(p.Limit))
+}
+
+// InsertGateway implements control.GatewayWriter.
+func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
+	values, err := gatewayValues(g)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, "insert gateway", `INSERT INTO gateways (name, upstream_url, upstream_ca, hostname, host_given,
+		global_sustained, global_burst, timeout, upstream_headers, cors, max_body_bytes, revision, version,
+		id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		append(values, g.ID, g.AccountID, micros(g.CreatedAt))...)
+	return err
+}
+
+// UpdateGateway implements control.GatewayWriter.
+func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
+	values, err := gatewayValues(g)
+	if err != nil {
+		return err
+	}
+	return t.must(ctx, "update gateway", "gateway", `UPDATE gateways SET name = ?, upstream_url = ?, upstream_ca = ?, hostname = ?,
+		host_given = ?, global_sustained = ?, global_burst = ?, timeout = ?, upstream_headers = ?, cors = ?,
+		max_body_bytes = ?, revision = ?, version = ? WHERE id = ? AND account_id = ?`,
+		append(values, g.ID, g.AccountID)...)
+}
+
+// DeleteGateway implements control.GatewayWriter.
+func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
+	for _, table := range []string{"routes", "revisions"} {
+		_, err := t.exec(ctx, "delete "+table, `DELETE FROM `+table+` WHERE gateway_id = (SELECT id FROM gateways WHERE id = ? AND account_id = ?)`,
+			gatewayID, accountID)
+		if err != nil {
+			return err
+		}
+	}
+	return t.must(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = ? AND account_id = ?`, gatewayID, accountID)
+}

@@ -1,0 +1,192 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+)
+
+// Phases of a key, as the indexes divide them.
+const (
+	live    = 0 // active, or expired and not yet told
+	told    = 1 // expired, and key.expired was raised
+	revoked = 2
+)
+
+func phaseOf(k *apikey.Key) int {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return revoked
+	case !k.ExpiresAt.IsZero() && k.ExpiryTold.Equal(k.ExpiresAt):
+		return told
+	default:
+		return live
+	}
+}
+
+// Stored levels.
+const (
+	gatewayLevel = 1
+	accountLevel = 2
+)
+
+func levelNumber(l apikey.Level) int {
+	switch l {
+	case apikey.GatewayLevel:
+		return gatewayLevel
+	case apikey.AccountLevel:
+		return accountLevel
+	default:
+		return 0 // of no key
+	}
+}
+
+func levelOf(n int64) apikey.Level {
+	if n == accountLevel {
+		return apikey.AccountLevel
+	}
+	return apikey.GatewayLevel
+}
+
+const keyColumns = `SELECT id, account_id, digest, prefix, level, word, resource, gateway_id, owner, bucket_id, rate_limit,
+	expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata FROM keys `
+
+func scanKey(r *sql.Rows) (apikey.Key, error) {
+	var (
+		k                                      apikey.Key
+		digest                                 []byte
+		level, word, created                   int64
+		resource, gatewayID, owner, bucket     sql.NullString
+		rate, rotatedFrom, rotatedTo, metadata sql.NullString
+		expires, used, revokedAt, expiryTold   sql.NullInt64
+	)
+	err := r.Scan(&k.ID, &k.AccountID, &digest, &k.Prefix, &level, &word, &resource, &gatewayID, &owner, &bucket, &rate,
+		&expires, &used, &created, &revokedAt, &expiryTold, &rotatedFrom, &rotatedTo, &k.Version, &k.Name, &metadata)
+	if err != nil {
+		return k, err
+	}
+	if copy(k.Digest[:], digest) != len(k.Digest) {
+		return k, fmt.Errorf("digest of key %s has %d bytes", k.ID, len(digest))
+	}
+	k.Level, k.Scope = levelOf(level), apikey.Scope{Word: apikey.Word(word), Resource: resource.String} //nolint:gosec // the stored word is 1 to 3
+	k.GatewayID, k.Owner, k.RotatedFrom, k.RotatedTo = gatewayID.String, owner.String, rotatedFrom.String, rotatedTo.String
+	if k.BucketID = k.ID; bucket.Valid {
+		k.BucketID = bucket.String
+	}
+	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = instant(created), maybeInstant(expires), maybeInstant(used)
+	k.RevokedAt, k.ExpiryTold = maybeInstant(revokedAt), maybeInstant(expiryTold)
+	if err := k.RateLimit.UnmarshalText([]byte(rate.String)); err != nil {
+		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
+	}
+	return k, fromJSON(metadata, &k.Metadata)
+}
+
+// keys reads the keys that the rest of the statement selects.
+func (t *readTx) keys(ctx context.Context, rest string, args ...any) ([]apikey.Key, error) {
+	var list []apikey.Key
+	err := t.rows(ctx, "read keys", keyColumns+rest, args, func(r *sql.Rows) error {
+		k, err := scanKey(r)
+		list = append(list, k)
+		return err
+	})
+	return list, err
+}
+
+func (t *readTx) key(ctx context.Context, rest string, args ...any) (*apikey.Key, error) {
+	var k apikey.Key
+	err := t.row(ctx, "key", keyColumns+rest, args, func(r *sql.Rows) (err error) {
+		k, err = scanKey(r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &k, nil
+}
+
+// Key implements control.KeyReader.
+func (t *readTx) Key(ctx context.Context, accountID, keyID string) (*apikey.Key, error) {
+	return t.key(ctx, `WHERE id = ? AND account_id = ?`, keyID, accountID)
+}
+
+// KeyByDigest implements control.KeyReader.
+func (t *readTx) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error) {
+	return t.key(ctx, `WHERE digest = ?`, d[:])
+}
+
+// KeysOfGateway implements control.KeyReader.
+func (t *readTx) KeysOfGateway(ctx context.Context, accountID, gatewayID string) ([]apikey.Key, error) {
+	return t.keys(ctx, `INDEXED BY keys_gateway WHERE gateway_id = ? AND phase IN (0, 1) AND account_id = ? ORDER BY id`, gatewayID, accountID)
+}
+
+// KeysOfBucket implements control.KeyReader.
+func (t *readTx) KeysOfBucket(ctx context.Context, accountID, bucketID string) ([]apikey.Key, error) {
+	return t.keys(ctx, `WHERE n IN (
+			SELECT n FROM keys WHERE id = ? AND bucket_id IS NULL
+			UNION ALL SELECT n FROM keys INDEXED BY keys_bucket WHERE bucket_id = ?
+		) AND account_id = ? AND phase < 2 ORDER BY id`, bucketID, bucketID, accountID)
+}
+
+// KeysToTell implements control.KeyReader.
+func (t *readTx) KeysToTell(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
+	return t.keys(ctx, `INDEXED BY keys_expiry WHERE phase = 0 AND phase < 2 AND expires_at <= ? ORDER BY expires_at, id LIMIT ?`,
+		micros(now), rowLimit(limit))
+}
+
+// keyValues are what both writers write, in the order of their texts.
+func keyValues(k *apikey.Key) ([]any, error) {
+	metadata, err := maybeJSON(k.Metadata, len(k.Metadata) == 0)
+	if err != nil {
+		return nil, err
+	}
+	var bucket any
+	if k.BucketID != k.ID {
+		bucket = k.BucketID
+	}
+	return []any{levelNumber(k.Level), phaseOf(k), int64(k.Scope.Word), maybeText(k.Scope.Resource), maybeText(k.GatewayID), maybeText(k.Owner),
+		bucket, maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryTold),
+		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata}, nil
+}
+
+// InsertKey implements control.KeyWriter.
+func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
+	values, err := keyValues(k)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, gateway_id, owner,
+		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata,
+		id, account_id, digest, prefix, created_at, last_used_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, micros(k.CreatedAt), maybeMicros(k.LastUsedAt))...)
+	return err
+}
+
+// UpdateKey implements control.KeyWriter.
+func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
+	values, err := keyValues(k)
+	if err != nil {
+		return err
+	}
+	return t.must(ctx, "update key", "key", `UPDATE keys SET level = ?, phase = ?, word = ?, resource = ?, gateway_id = ?, owner = ?,
+		bucket_id = ?, rate_limit = ?, expires_at = ?, revoked_at = ?, expiry_told = ?, rotated_from = ?, rotated_to = ?,
+		version = ?, name = ?, metadata = ? WHERE id = ? AND account_id = ?`,
+		append(values, k.ID, k.AccountID)...)
+}
+
+// TouchKeys implements control.KeyWriter.
+func (t *tx) TouchKeys(ctx context.Context, used map[string]time.Time) error {
+	for _, id := range slices.Sorted(maps.Keys(used)) { // in order: neighbours share pages
+		at := micros(used[id])
+		_, err := t.exec(ctx, "touch key", `UPDATE keys SET last_used_at = ? WHERE id = ? AND (last_used_at IS NULL OR last_used_at < ?)`, at, id, at)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/control"
+)
+
+// Keys implements control.KeyReader. It reads each part of an index that the
+// filter asks for newest first, and merges them: an index on (…, phase, id) is
+// in the order of the list within one phase.
+func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
+	if p.Limit <= 0 || f.State != "" && len(partsOf(f.State)) == 0 {
+		return nil, t.ready(ctx)
+	}
+	q := keyQuery{account: accountID, filter: f, page: p}
+	text, args := q.build()
+	return t.keys(ctx, text, args...)
+}
+
+// part is one phase as a state needs it.
+type part struct {
+	phase int
+	when  timing
+}
+
+// timing narrows a part by the expiry.
+type timing int
+
+const (
+	anytime timing = iota
+	unexpired
+	expired
+	lateUnexpired // of told keys, after the clock was set back: read by the expiry's index
+	lateExpired   // of live keys, before they are told: read by the expiry's index
+)
+
+// partsOf returns the parts that make up a state. Keys change their phase
+// some seconds after their expiry, so the small rest that time has overtaken
+// is read by its own index.
+func partsOf(s apikey.State) []part {
+	switch s {
+	case "":
+		return []part{{live, anytime}, {told, anytime}, {revoked, anytime}}
+	case apikey.Active:
+		return []part{{live, unexpired}, {told, lateUnexpired}}
+	case apikey.Expired:
+		return []part{{told, expired}, {live, lateExpired}}
+	case apikey.Revoked:
+		return []part{{revoked, anytime}}
+	default:
+		return nil
+	}
+}
+
+// keyQuery builds the statement of one list. Every value is a parameter, so
+// that there are few texts.
+type keyQuery struct {
+	account string
+	filter  control.KeyFilter
+	page    control.Page
+	args    []any
+}
+
+func (q *keyQuery) build() (string, []any) {
+	var branches []string
+	f := &q.filter
+	switch {
+	case f.Query != "":
+		branches = []string{q.searched()}
+	case f.Owner != "":
+		branches = q.phased("keys_owner", "account_id = ? AND owner = ?", q.account, f.Owner)
+	case f.GatewayID != "":
+		branches = q.phased("keys_gateway", "gateway_id = ?", f.GatewayID)
+	case f.State == "" && f.Level == "":
+		branches = []string{q.branch("keys_list", "account_id = ?", []any{q.account})}
+	case f.Level != "":
+		branches = q.phased("keys_state", "account_id = ? AND level = ?", q.account, levelNumber(f.Level))
+	default:
+		for _, level := range []int{gatewayLevel, accountLevel} {
+			branches = append(branches, q.phased("keys_state", "account_id = ? AND level = ?", q.account, level)...)
+		}
+	}
+	ids := strings.Join(branches, " UNION ALL ")
+	// The plus keeps SQLite from walking all keys by id to spare the sorting
+	// of one page.
+	return `WHERE n IN (` + ids + `) ORDER BY +id DESC LIMIT ?`, append(q.args, q.page.Limit)
+}
+
+// phased reads one branch for each phase that the state is made of.
+func (q *keyQuery) phased(index, where string, args ...any) []string {
+	var branches []string
+	now := micros(q.filter.Now)
+	for _, p := range partsOf(q.filter.State) {
+		in := append(slices.Clone(args), p.phase)
+		switch p.when {
+		case lateUnexpired:
+			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at > ?", append(in, now)))
+		case lateExpired:
+			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at <= ?", append(in, now)))
+		case unexpired:
+			branches = append(branches, q.branch(index, where+" AND phase = ? AND (expires_at IS NULL OR expires_at > ?)", append(in, now)))
+		case expired:
+			branches = append(branches, q.branch(index, where+" AND phase = ? AND expires_at <= ?", append(in, now)))
+		default:
+			branches = append(branches, q.branch(index, where+" AND phase = ?", in))
+		}
+	}
+	return branches
+}
+
+// branch reads up to a page from an index that has the order of the list.
+func (q *keyQuery) branch(index, where string, args []any) string {
+	text := `SELECT n FROM (SELECT n, id FROM keys INDEXED BY ` + index + ` WHERE ` + q.terms(where, args) + ` ORDER BY id DESC LIMIT ?)`
+	q.args = append(q.args, q.page.Limit)
+	return text
+}
+
+// late reads the few keys of a phase that time has overtaken.
+func (q *keyQuery) late(where string, args []any) string {
+	return `SELECT n FROM keys INDEXED BY keys_expiry WHERE ` + q.terms(where, args)
+}
+
+// terms adds the beginning of the page and every filter to where; a filter
+// that the index already holds to costs nothing that counts.
+func (q *keyQuery) terms(where string, args []any) string {
+	f := &q.filter
+	q.args = append(append(q.args, args...), below(q.page.After))
+	where += " AND id < ?"
+	if !strings.HasPrefix(where, "account_id") {
+		where += " AND account_id = ?"
+		q.args = append(q.args, q.account)
+	}
+	if f.Level != "" {
+		where += " AND level = ?"
+		q.args = append(q.args, levelNumber(f.Level))
+	}
+	if f.Owner != "" {
+		where += " AND owner = ?"
+		q.args = append(q.args, f.Owner)
+	}
+	if f.GatewayID != "" {
+		where += " AND gateway_id = ?"
+		q.args = append(q.args, f.GatewayID)
+	}
+	return where
+}
+
+// searched reads the account's names newest first until the page is full. The
+// index covers the search; other filters are checked on its hits alone.
+func (q *keyQuery) searched() string {
+	f := &q.filter
+	where := "account_id = ? AND (instr(lower(name), lower(?)) > 0 OR substr(prefix, 1, length(?)) = ?)"
+	args := []any{q.account, f.Query, f.Query, f.Query}
+	switch f.State {
+	case apikey.Active:
+		where, args = where+" AND phase < 2 AND (expires_at IS NULL OR expires_at > ?)", append(args, micros(f.Now))
+	case apikey.Expired:
+		where, args = where+" AND phase < 2 AND expires_at <= ?", append(args, micros(f.Now))
+	case apikey.Revoked:
+		where += " AND phase = 2"
+	}
+	return q.branch("keys_list", where, args)
+}

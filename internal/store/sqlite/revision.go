@@ -1,0 +1,143 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+const revisionColumns = `SELECT id, gateway_id, number, source, kind, author, commit_id, created_at, added, removed, changed`
+
+func scanRevision(r *sql.Rows, more ...any) (gateway.Revision, error) {
+	var (
+		rev     gateway.Revision
+		created int64
+	)
+	err := r.Scan(append([]any{&rev.ID, &rev.GatewayID, &rev.Number, &rev.Source, &rev.Kind, &rev.Author, &rev.Commit,
+		&created, &rev.Added, &rev.Removed, &rev.Changed}, more...)...)
+	rev.CreatedAt = instant(created)
+	return rev, err
+}
+
+// Revision implements control.GatewayReader.
+func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (*gateway.Revision, error) {
+	var (
+		rev             gateway.Revision
+		content, routes []byte
+	)
+	err := t.row(ctx, "revision", revisionColumns+`, content, routes FROM revisions WHERE gateway_id = ? AND number = ?`,
+		[]any{gatewayID, number}, func(r *sql.Rows) (err error) {
+			rev, err = scanRevision(r, &content, &routes)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	if rev.Content, err = unpack(content); err != nil {
+		return nil, fmt.Errorf("content of revision %d of %s: %w", number, gatewayID, err)
+	}
+	if rev.Routes, err = decodeRoutes(routes); err != nil {
+		return nil, fmt.Errorf("routes of revision %d of %s: %w", number, gatewayID, err)
+	}
+	return &rev, nil
+}
+
+// Revisions implements control.GatewayReader.
+func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	var list []gateway.Revision
+	err := t.rows(ctx, "read revisions", revisionColumns+` FROM revisions WHERE gateway_id = ? AND number < ? ORDER BY number DESC LIMIT ?`,
+		[]any{gatewayID, before, rowLimit(limit)}, func(r *sql.Rows) error {
+			rev, err := scanRevision(r)
+			list = append(list, rev)
+			return err
+		})
+	return list, err
+}
+
+// InsertRevision implements control.GatewayWriter.
+func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
+	content, err := pack(r.Content)
+	if err != nil {
+		return fmt.Errorf("pack content: %w", err)
+	}
+	routes, err := encodeRoutes(r.Routes)
+	if err != nil {
+		return fmt.Errorf("pack routes: %w", err)
+	}
+	_, err = t.exec(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
+		created_at, added, removed, changed, content, routes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
+		micros(r.CreatedAt), r.Added, r.Removed, r.Changed, content, routes)
+	return err
+}
+
+// storedRoute is a route within a revision. Its names are part of the stored
+// form: do not change them.
+type storedRoute struct {
+	ID         string         `json:"id"`
+	GatewayID  string         `json:"gateway_id"`
+	Path       string         `json:"path"`
+	Methods    []string       `json:"methods"`
+	Sustained  ratelimit.Rate `json:"sustained,omitzero"`
+	Burst      ratelimit.Rate `json:"burst,omitzero"`
+	Daily      ratelimit.Rate `json:"daily,omitzero"`
+	Per        string         `json:"per,omitempty"`
+	LimitByAPI bool           `json:"limit_by_api,omitempty"`
+	Auth       gateway.Auth   `json:"auth"`
+	Source     gateway.Source `json:"source"`
+	CreatedAt  int64          `json:"created_at"` // microseconds
+	Version    int64          `json:"version"`
+}
+
+func encodeRoutes(routes []gateway.Route) ([]byte, error) {
+	stored := make([]storedRoute, len(routes))
+	for i := range routes {
+		r := &routes[i]
+		stored[i] = storedRoute{
+			ID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: r.Methods,
+			Sustained: r.RateLimit.Sustained, Burst: r.RateLimit.Burst, Daily: r.RateLimit.Daily, Per: r.RateLimit.Per,
+			LimitByAPI: r.LimitByAPI, Auth: r.Auth, Source: r.Source, Version: r.Version,
+		}
+		if !r.CreatedAt.IsZero() {
+			stored[i].CreatedAt = micros(r.CreatedAt)
+		}
+	}
+	b, err := json.Marshal(stored)
+	if err != nil {
+		return nil, err
+	}
+	return pack(b)
+}
+
+func decodeRoutes(packed []byte) ([]gateway.Route, error) {
+	b, err := unpack(packed)
+	if err != nil {
+		return nil, err
+	}
+	var stored []storedRoute
+	if err := json.Unmarshal(b, &stored); err != nil {
+		return nil, err
+	}
+	routes := make([]gateway.Route, len(stored))
+	for i := range stored {
+		s := &stored[i]
+		routes[i] = gateway.Route{
+			ID: s.ID, GatewayID: s.GatewayID, Path: s.Path, Methods: s.Methods,
+			RateLimit:  ratelimit.Config{Sustained: s.Sustained, Burst: s.Burst, Daily: s.Daily, Per: s.Per},
+			LimitByAPI: s.LimitByAPI, Auth: s.Auth, Source: s.Source, Version: s.Version,
+		}
+		if s.CreatedAt != 0 {
+			routes[i].CreatedAt = time.UnixMicro(s.CreatedAt).UTC()
+		}
+	}
+	return routes, nil
+}

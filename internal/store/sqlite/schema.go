@@ -1,0 +1,118 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// attempts is how often a migration is tried: another process may migrate the
+// same file at the same time, and one of the two then fails harmlessly.
+const attempts = 5
+
+// migrate brings the schema up to date and makes sure that the file can be
+// written. It changes nothing in a file that is not ours or newer than this
+// binary.
+func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
+	if err := db.PingContext(ctx); err != nil {
+		return err
+	}
+	if err := checkMode(ctx, db); err != nil {
+		return err
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
+		goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	sources := provider.ListSources()
+	newest := sources[len(sources)-1].Version
+	for attempt := 1; ; attempt++ {
+		version, err := schemaVersion(ctx, db)
+		if err != nil {
+			return err
+		}
+		if version > newest {
+			return fault.New(fault.Unavailable,
+				"the database was written by a newer version of Keygate (schema %d, this version knows %d): run that version, or restore a backup from before it", version, newest)
+		}
+		if version == newest {
+			return probe(ctx, db)
+		}
+		results, err := provider.Up(ctx)
+		for _, r := range results {
+			log.Info("migrated the database", "migration", r.Source.Path, "took", r.Duration)
+		}
+		if err != nil && attempt == attempts {
+			return err
+		}
+	}
+}
+
+// checkMode makes sure that the file is in WAL mode: a file system without
+// shared memory cannot have it, and readers would then block the writer.
+func checkMode(ctx context.Context, db *sql.DB) error {
+	var mode string
+	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fault.New(fault.Unavailable, "the database's file system cannot hold a write-ahead log: put the data directory on a local disk")
+	}
+	return nil
+}
+
+// schemaVersion returns the newest migration applied, 0 for an empty file.
+func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
+	var tables, ours int
+	err := db.QueryRowContext(ctx, "SELECT count(*), count(*) FILTER (WHERE name = 'goose_db_version') FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'").Scan(&tables, &ours)
+	if err != nil {
+		return 0, err
+	}
+	if tables == 0 {
+		return 0, nil
+	}
+	if ours == 0 {
+		return 0, fault.New(fault.Unavailable, foreignMessage)
+	}
+	var version int64
+	err = db.QueryRowContext(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&version)
+	return version, err
+}
+
+// probe takes and releases the lock for writing, which fails at once where the
+// first change would.
+func probe(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return tx.Rollback()
+}
+
+// unusableFile gives an error of the file system its public face.
+func unusableFile(err error) error {
+	message := brokenMessage
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		message = readOnlyMessage
+	case errors.Is(err, fs.ErrNotExist):
+		message = "the directory of the database does not exist"
+	}
+	return &fault.Error{Code: fault.Unavailable, Message: message, Err: fmt.Errorf("prepare the file: %w", err)}
+}

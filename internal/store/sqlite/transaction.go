@@ -1,0 +1,151 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+var (
+	_ control.Store  = (*DB)(nil)
+	_ control.Tx     = (*tx)(nil)
+	_ control.ReadTx = (*readTx)(nil)
+)
+
+// errEnded is what a transaction that is used after its function returned gives.
+var errEnded = errors.New("the transaction has ended")
+
+// Update implements control.Store. It must not be called within f. A
+// transaction in which a statement failed is not committed, even if f returns
+// nil. A ctx that ends before COMMIT begins rolls back; after that it has no
+// effect.
+func (db *DB) Update(ctx context.Context, f func(control.Tx) error) error {
+	c, err := db.writer.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.writer.give(c)
+	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
+		return translate("begin", err)
+	}
+	t := &tx{readTx: readTx{c: c}, now: db.now}
+	committed := false
+	defer func() { // also if f panics
+		t.failed = errEnded
+		if !committed {
+			c.rollback()
+		}
+	}()
+	if err := f(t); err != nil {
+		return err
+	}
+	if t.failed != nil {
+		return t.failed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if _, err := c.exec("COMMIT"); err != nil {
+		return translate("commit", err)
+	}
+	committed = true
+	return nil
+}
+
+// View implements control.Store.
+func (db *DB) View(ctx context.Context, f func(control.ReadTx) error) error {
+	return db.view(ctx, func(t *readTx) error { return f(t) })
+}
+
+func (db *DB) view(ctx context.Context, f func(*readTx) error) error {
+	c, err := db.readers.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.readers.give(c)
+	if _, err := c.exec("BEGIN"); err != nil {
+		return translate("begin", err)
+	}
+	t := &readTx{c: c}
+	defer func() {
+		t.failed = errEnded
+		c.rollback()
+	}()
+	return f(t)
+}
+
+// readTx reads within a transaction.
+type readTx struct {
+	c *conn
+	// failed is the first failure of a statement, after which every call
+	// fails: SQLite may have rolled back, and what followed would be
+	// committed statement by statement.
+	failed error
+}
+
+// tx also writes.
+type tx struct {
+	readTx
+	now func() int64 // microseconds since 1970
+}
+
+// ready reports why no statement may run, if so.
+func (t *readTx) ready(ctx context.Context) error {
+	if t.failed != nil {
+		return t.failed
+	}
+	return ctx.Err()
+}
+
+// rows calls scan for each row of the answer. The statement runs to its end
+// even if ctx ends: interrupting one in a transaction could roll it back.
+func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan func(*sql.Rows) error) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	if err := t.c.query(context.WithoutCancel(ctx), query, args, scan); err != nil {
+		t.failed = translate(what, err)
+		return t.failed
+	}
+	return nil
+}
+
+// row scans the one row of the answer with scan; none is fault.NotFound for
+// what.
+func (t *readTx) row(ctx context.Context, what, query string, args []any, scan func(*sql.Rows) error) error {
+	found := false
+	err := t.rows(ctx, "read "+what, query, args, func(r *sql.Rows) error {
+		found = true
+		return scan(r)
+	})
+	if err == nil && !found {
+		return fault.Missing(what)
+	}
+	return err
+}
+
+// exec runs a statement that changes something, and returns how many rows.
+func (t *tx) exec(ctx context.Context, what, query string, args ...any) (int64, error) {
+	if err := t.ready(ctx); err != nil {
+		return 0, err
+	}
+	n, err := t.c.exec(query, args...)
+	if err != nil {
+		t.failed = translate(what, err)
+		return 0, t.failed
+	}
+	return n, nil
+}
+
+// must runs a statement that changes exactly one row; none is fault.NotFound
+// for record.
+func (t *tx) must(ctx context.Context, what, record, query string, args ...any) error {
+	n, err := t.exec(ctx, what, query, args...)
+	if err == nil && n == 0 {
+		return fault.Missing(record)
+	}
+	return err
+}

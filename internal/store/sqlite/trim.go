@@ -1,0 +1,55 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// Trim implements control.LedgerWriter.
+func (t *tx) Trim(ctx context.Context, answers, changes, events time.Time, day int64, limit int) (more bool, err error) {
+	if limit <= 0 {
+		return false, t.ready(ctx)
+	}
+	for _, step := range []struct {
+		what, query string
+		before      int64
+	}{
+		{"trim answers", `DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers WHERE created_at < ? ORDER BY created_at LIMIT ?)`, micros(answers)},
+		{"trim events", `DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE created_at < ? ORDER BY created_at LIMIT ?)`, micros(events)},
+		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < ? LIMIT ?)`, day},
+	} {
+		n, err := t.exec(ctx, step.what, step.query, step.before, limit)
+		if err != nil {
+			return false, err
+		}
+		more = more || n == int64(limit)
+	}
+	n, err := t.trimChanges(ctx, micros(changes), limit)
+	return more || n == limit, err
+}
+
+// trimChanges removes entries from the log's beginning up to the first that
+// is not older, and notes how far: the log never has a hole, even if the clock
+// was set back.
+func (t *tx) trimChanges(ctx context.Context, before int64, limit int) (int, error) {
+	n, last, old := 0, int64(0), true
+	err := t.rows(ctx, "find old changes", `SELECT seq, at FROM changes ORDER BY seq LIMIT ?`, []any{limit}, func(r *sql.Rows) error {
+		var seq, at int64
+		if err := r.Scan(&seq, &at); err != nil {
+			return err
+		}
+		if old = old && at < before; old {
+			n, last = n+1, seq
+		}
+		return nil
+	})
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	if _, err := t.exec(ctx, "trim changes", `DELETE FROM changes WHERE seq <= ?`, last); err != nil {
+		return 0, err
+	}
+	_, err = t.exec(ctx, "note trimmed changes", `UPDATE changes_trimmed SET seq = ?`, last)
+	return n, err
+}
