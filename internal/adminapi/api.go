@@ -1,32 +1,230 @@
 package adminapi
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
 	"net/url"
+	"runtime/debug"
+	"strconv"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
+// Config is what an API is made of.
 type Config struct {
-	Control  *control.Service
+	// Control carries the calls out. Required.
+	Control *control.Service
+	// Authenticate finds who holds a key string; see BySnapshot. Required.
+	Authenticate func(secret string, now time.Time) (Principal, bool)
+	// Now is the wall clock. Nil is time.Now.
+	Now func() time.Time
+	// Clock reads the clocks of the keys' own limits. Nil is ratelimit.Clock().
+	Clock func() ratelimit.Instant
+	// Settings tells the settings of the installation, without secrets. Nil
+	// tells none.
 	Settings func() []Setting
+	// Log receives what answers 500 and 503 do not tell. Nil discards.
+	Log *slog.Logger
 }
+
+// API is the handler of the management API. It is safe for concurrent use.
 type API struct {
-	cfg                        Config
+	cfg     Config
+	paths   []path
+	bodies  map[string]*huma.Schema // of JSON bodies, by operation
+	schemas huma.Registry
+	limits  *accountLimits
+	running *inFlight
+
 	documentJSON, documentYAML []byte
 }
+
+// New returns the handler over cfg.
+func New(cfg Config) (*API, error) {
+	if cfg.Control == nil || cfg.Authenticate == nil {
+		return nil, errors.New("adminapi: Control and Authenticate are required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = ratelimit.Clock()
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	a := &API{cfg: cfg, limits: newAccountLimits(), running: newInFlight()}
+	ops := a.operations()
+	doc, bodies := describe(ops)
+	a.paths, a.bodies, a.schemas = arrange(ops), bodies, doc.Components.Schemas
+	var err error
+	if a.documentJSON, err = json.Marshal(doc); err != nil {
+		return nil, fmt.Errorf("write the API document: %w", err)
+	}
+	if a.documentYAML, err = YAML(doc); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// call is one request on its way.
 type call struct {
-	ctx    context.Context
-	caller control.Caller
-	params map[string]string
+	api       *API
+	ctx       context.Context
+	request   *http.Request
+	header    http.Header // of the answer
+	requestID string
+	now       time.Time
+	caller    control.Caller
+	principal Principal
+
+	op     *operation
+	params map[string]string // from the path
 	query  url.Values
 	body   []byte
 	match  control.Match
-	now    time.Time
+	idem   *control.Idempotency // nil unless the answer is to be kept
 }
 
-func tagged(body any, version int64) answer                       { return answer{} }
-func keep[R any](c *call, present func(R) answer) context.Context { return c.ctx }
-func (c *call) decode(v any) error                                { return nil }
-func unmarshal(data []byte, v any) error                          { return nil }
+// ServeHTTP answers one request. Whatever happens, the answer is JSON with a
+// request_id, or what the call is documented to give.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{
+		api: a, ctx: r.Context(), request: r, header: w.Header(), requestID: id.New(id.Request),
+		now: a.cfg.Now().UTC().Truncate(time.Microsecond),
+	}
+	c.header.Set("X-Request-Id", c.requestID)
+	c.header.Set("Cache-Control", "no-store")
+	c.header.Set("X-Content-Type-Options", "nosniff")
+	res, err := c.serve()
+	if err != nil {
+		a.fail(w, c, err)
+		return
+	}
+	for name, value := range res.header {
+		c.header.Set(name, value)
+	}
+	content := res.raw
+	if content == nil {
+		c.header.Set("Content-Type", jsonType)
+		if content, err = encode(res.body); err != nil {
+			a.fail(w, c, err)
+			return
+		}
+	}
+	a.write(w, res.status, content)
+}
+
+// serve runs the checks and the call. A panic becomes an error.
+func (c *call) serve() (res answer, err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default:
+			c.api.cfg.Log.Error("panic in a management call", "request_id", c.requestID, "method", c.request.Method,
+				"path", c.request.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			res, err = answer{}, fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")
+		}
+	}()
+	release := func() {}
+	defer func() { release() }()
+	for _, check := range []func() error{c.find, c.admit, c.readBody, c.readSyntax, c.checkQuery} {
+		if err := check(); err != nil {
+			return answer{}, err
+		}
+	}
+	kept, release, err := c.replay()
+	if err != nil || kept != nil {
+		return value(kept), err
+	}
+	return c.op.run(c)
+}
+
+// admit is checks 401 to 403. A path that needs no key passes at once.
+func (c *call) admit() error {
+	if c.op != nil && c.op.public {
+		return nil
+	}
+	if err := c.authenticate(); err != nil {
+		return err
+	}
+	if err := c.charge(); err != nil {
+		return err
+	}
+	return c.authorise()
+}
+
+// fail answers with an error. Only the log learns the cause of a 500 or 503.
+func (a *API) fail(w http.ResponseWriter, c *call, err error) {
+	if code := fault.CodeOf(err); code == fault.Internal || code == fault.Unavailable {
+		level := slog.LevelError
+		if errors.Is(err, context.Canceled) {
+			level = slog.LevelDebug // the client left
+		}
+		a.cfg.Log.Log(c.ctx, level, "management call failed", "request_id", c.requestID, "method", c.request.Method,
+			"path", c.request.URL.Path, "error", err.Error())
+	}
+	status, content := fault.Answer(err, c.requestID)
+	c.header.Set("Content-Type", jsonType)
+	a.write(w, status, append(content, '\n'))
+}
+
+func (a *API) write(w http.ResponseWriter, status int, content []byte) {
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+	w.WriteHeader(status)
+	// A client that left cannot be told.
+	_, _ = w.Write(content)
+}
+
+func encode(body any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body); err != nil {
+		return nil, fmt.Errorf("write the answer: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// setCaller fills what the audit record tells of the call.
+func (c *call) setCaller() {
+	c.caller = control.Caller{
+		Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
+		Source: gateway.API, Method: c.request.Method, Path: c.request.URL.Path,
+		ClientIP: clientIP(c.request.RemoteAddr), RequestID: c.requestID,
+	}
+	switch c.request.Header.Get("X-Keygate-Source") {
+	case "cli":
+		c.caller.Source = gateway.CLI
+	case "dashboard":
+		c.caller.Source = gateway.Dashboard
+	}
+}
+
+// clientIP returns the address of the connection's other end.
+func clientIP(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.Unmap().WithZone("").String()
+	}
+	return host
+}

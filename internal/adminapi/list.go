@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"slices"
@@ -125,7 +126,7 @@ func openCursor(binding, cursor string) (after string, ok bool) {
 		return "", false
 	}
 	after = string(raw[checksumLen:])
-	return after, string(cursorChecksum(binding, after)) == string(raw[:checksumLen])
+	return after, bytes.Equal(cursorChecksum(binding, after), raw[:checksumLen])
 }
 
 func cursorChecksum(binding, after string) []byte {
