@@ -7,6 +7,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"time"
@@ -177,109 +178,24 @@ type PushResult struct {
 	Warnings  []string
 }
 
-// Service carries out management operations. It is safe for concurrent use.
+// Service carries out management operations. Each returns errors of package
+// fault; a record of another account is fault.NotFound. It is safe for
+// concurrent use.
 type Service struct {
 	cfg Config
 }
 
-// New returns a service over cfg.
+// New returns a service over cfg. It fails if a required field is absent.
 func New(cfg Config) (*Service, error) {
+	if cfg.Store == nil || cfg.Publisher == nil || cfg.Sealer == nil || cfg.Now == nil || cfg.Random == nil || cfg.GatewayDomain == "" {
+		return nil, errors.New("control: Store, Publisher, Sealer, Now, Random and GatewayDomain are required")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Service{cfg: cfg}, nil
 }
 
-// The operations. Each returns errors of package fault; a record of another
-// account is fault.NotFound. (Bodies: see the other files of this package.)
-
-func (s *Service) Gateways(ctx context.Context, c *Caller, p Page) ([]gateway.Gateway, error) {
-	panic("x")
-}
-func (s *Service) Gateway(ctx context.Context, c *Caller, gatewayID string) (*gateway.Gateway, error) {
-	panic("x")
-}
-func (s *Service) CreateGateway(ctx context.Context, c *Caller, in GatewayInput) (*gateway.Gateway, error) {
-	panic("x")
-}
-func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string, p GatewayPatch, m Match) (*gateway.Gateway, error) {
-	panic("x")
-}
-func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string, m Match) (*gateway.Gateway, error) {
-	panic("x")
-}
-
-func (s *Service) Routes(ctx context.Context, c *Caller, gatewayID string, p Page) ([]gateway.Route, error) {
-	panic("x")
-}
-func (s *Service) Route(ctx context.Context, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
-	panic("x")
-}
-func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
-	panic("x")
-}
-func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
-	panic("x")
-}
-func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID string, m Match) (*gateway.Route, error) {
-	panic("x")
-}
-
-// Spec and Configuration return fault.NotFound if the routes did not come from a document of that
-// kind (Spec), or never fail for that reason (Configuration exports whatever stands).
-func (s *Service) Spec(ctx context.Context, c *Caller, gatewayID string) (*gateway.Revision, error) {
-	panic("x")
-}
-func (s *Service) Configuration(ctx context.Context, c *Caller, gatewayID string) ([]byte, error) {
-	panic("x")
-}
-func (s *Service) PushSpec(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
-	panic("x")
-}
-func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
-	panic("x")
-}
-func (s *Service) Revisions(ctx context.Context, c *Caller, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
-	panic("x")
-}
-func (s *Service) Revision(ctx context.Context, c *Caller, gatewayID string, number int64) (*gateway.Revision, error) {
-	panic("x")
-}
-func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64) (*PushResult, error) {
-	panic("x")
-}
-
-func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]apikey.Key, error) {
-	panic("x")
-}
-func (s *Service) Key(ctx context.Context, c *Caller, keyID string) (*apikey.Key, error)  { panic("x") }
-func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKey, error) { panic("x") }
-func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
-	panic("x")
-}
-func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Match) (*apikey.Key, error) {
-	panic("x")
-}
-func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string) (*NewKey, error) {
-	panic("x")
-}
-func (s *Service) VerifyKey(ctx context.Context, c *Caller, secret, gatewayID, method, path string) (*Verification, error) {
-	panic("x")
-}
-
-// Answer returns the kept answer to a call with an Idempotency-Key: nil if there is none,
-// fault.ValidationFailed if it was to another call.
-func (s *Service) Answer(ctx context.Context, keyID, key string, fingerprint [32]byte) (*Answer, error) {
-	panic("x")
-}
-
-// FirstStart makes the account default and its admin key if the store is empty; secret is "" if not.
-func (s *Service) FirstStart(ctx context.Context) (secret string, err error) { panic("x") }
-
-// CreateAccount and CreateAccountKey are the offline commands.
-func (s *Service) CreateAccount(ctx context.Context, name string, plan account.Plan, hosts []string) (*account.Account, *NewKey, error) {
-	panic("x")
-}
-func (s *Service) CreateAccountKey(ctx context.Context, accountName, keyName string) (*NewKey, error) {
-	panic("x")
-}
-
-// TellExpired raises key.expired for keys whose expiry has passed; it returns how many.
-func (s *Service) TellExpired(ctx context.Context) (int, error) { panic("x") }
+// now returns the time in the form that every store keeps: UTC and whole
+// microseconds.
+func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Microsecond) }

@@ -1,0 +1,102 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+)
+
+// firstKeyName is the name of the key that an account is born with.
+const firstKeyName = "admin"
+
+// FirstStart makes the account default and its admin key if the store has no
+// such account, and returns the key's string. The string is "" if the account
+// was there (contract, section 1).
+func (s *Service) FirstStart(ctx context.Context) (secret string, err error) {
+	_, err = look(ctx, s, func(tx ReadTx) (*account.Account, error) {
+		return tx.AccountByName(ctx, account.Default)
+	})
+	if fault.CodeOf(err) != fault.NotFound {
+		return "", err
+	}
+	_, key, err := s.CreateAccount(ctx, account.Default, account.Platform, nil)
+	if fault.CodeOf(err) == fault.Conflict { // another process was first
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return key.Secret, nil
+}
+
+// CreateAccount makes an account and its first key, account-level with the
+// scope admin. A name that is taken is fault.Conflict. hosts are the patterns
+// of the hostnames that its gateways may take.
+func (s *Service) CreateAccount(ctx context.Context, name string, plan account.Plan, hosts []string) (*account.Account, *NewKey, error) {
+	a := &account.Account{Name: name, Plan: plan, Hosts: lowered(hosts)}
+	if err := a.Validate(); err != nil {
+		return nil, nil, err
+	}
+	caller := offline(a)
+	key, err := carryOut(ctx, s, caller, func(w *work) (*NewKey, error) {
+		a.ID, a.CreatedAt = id.New(id.Account), w.now
+		if err := w.InsertAccount(ctx, a); err != nil {
+			return nil, err
+		}
+		diff := audit.Diff{"name": {nil, a.Name}, "plan": {nil, string(a.Plan)}, "hosts": {nil, a.Hosts}}
+		if err := w.audit(ctx, audit.AccountCreate, a.ID, "", diff); err != nil {
+			return nil, err
+		}
+		if err := w.changed(ctx, change.Account, a.ID); err != nil {
+			return nil, err
+		}
+		return s.insertAdminKey(ctx, w, firstKeyName)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return a, key, nil
+}
+
+// CreateAccountKey makes an account-level key with the scope admin for the
+// account of that name, which is fault.NotFound if there is none.
+func (s *Service) CreateAccountKey(ctx context.Context, accountName, keyName string) (*NewKey, error) {
+	a, err := look(ctx, s, func(tx ReadTx) (*account.Account, error) {
+		return tx.AccountByName(ctx, accountName)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return carryOut(ctx, s, offline(a), func(w *work) (*NewKey, error) {
+		return s.insertAdminKey(ctx, w, keyName)
+	})
+}
+
+func (s *Service) insertAdminKey(ctx context.Context, w *work, name string) (*NewKey, error) {
+	k := apikey.Key{Name: name, Level: apikey.AccountLevel, Scope: apikey.Scope{Word: apikey.Admin}}
+	if err := k.Validate(); err != nil {
+		return nil, err
+	}
+	return s.insertKey(ctx, w, k)
+}
+
+// offline is the caller of a command that works on the store itself. Whoever
+// may write the store's files may do anything.
+func offline(a *account.Account) *Caller {
+	return &Caller{Account: a, Scope: apikey.Scope{Word: apikey.Admin}, Source: "cli"}
+}
+
+func lowered(list []string) []string {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i] = strings.ToLower(list[i])
+	}
+	return list
+}

@@ -1,0 +1,144 @@
+package control
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// fields is a record as an audit record shows it: the names of the contract's
+// fields, null for an absent value, "***" for a secret.
+type fields map[string]any
+
+// differ returns what is not equal in before and after; nil stands for a
+// record that is not there.
+func differ(before, after fields) audit.Diff {
+	d := audit.Diff{}
+	for name := range maps.Keys(before) {
+		if !reflect.DeepEqual(before[name], after[name]) {
+			d[name] = [2]any{before[name], after[name]}
+		}
+	}
+	for name, value := range after {
+		if _, ok := before[name]; !ok && value != nil {
+			d[name] = [2]any{nil, value}
+		}
+	}
+	return d
+}
+
+func keyDiff(before, after *apikey.Key) audit.Diff {
+	return differ(keyFields(before), keyFields(after))
+}
+
+func keyFields(k *apikey.Key) fields {
+	if k == nil {
+		return nil
+	}
+	f := fields{
+		"name": k.Name, "level": string(k.Level), "scope": k.Scope.String(), "key_prefix": k.Prefix,
+		"owner": orNil(k.Owner), "gateway_id": orNil(k.GatewayID), "rate_limit": orNil(k.RateLimit.String()), "metadata": nil,
+		"expires_at": timeOrNil(k.ExpiresAt), "revoked_at": timeOrNil(k.RevokedAt),
+		"rotated_from": orNil(k.RotatedFrom), "rotated_to": orNil(k.RotatedTo),
+	}
+	if len(k.Metadata) > 0 {
+		f["metadata"] = k.Metadata
+	}
+	return f
+}
+
+func routeDiff(before, after *gateway.Route) audit.Diff {
+	return differ(routeFields(before), routeFields(after))
+}
+
+func routeFields(r *gateway.Route) fields {
+	if r == nil {
+		return nil
+	}
+	return fields{
+		"path": r.Path, "methods": r.Methods, "auth": string(r.Auth), "source": string(r.Source),
+		"rate_limit": limitOrNil(r.RateLimit),
+	}
+}
+
+func gatewayDiff(before, after *gateway.Gateway) audit.Diff {
+	d := differ(gatewayFields(before), gatewayFields(after))
+	// New values under the same names look the same, and are a change.
+	if before != nil && after != nil && !maps.EqualFunc(before.UpstreamHeaders, after.UpstreamHeaders, bytes.Equal) {
+		d["upstream_headers"] = [2]any{maskedHeaders(before), maskedHeaders(after)}
+	}
+	return d
+}
+
+func gatewayFields(g *gateway.Gateway) fields {
+	if g == nil {
+		return nil
+	}
+	f := fields{
+		"name": g.Name, "upstream_url": g.UpstreamURL, "hostname": g.Hostname, "timeout": g.Timeout,
+		"upstream_headers": maskedHeaders(g), "global_rate_limit": limitOrNil(g.GlobalLimit),
+		"upstream_ca": nil, "cors": nil, "max_body_bytes": nil, "revision": nil,
+	}
+	if g.UpstreamCA != "" { // long, and the bytes tell a reader little
+		sum := sha256.Sum256([]byte(g.UpstreamCA))
+		f["upstream_ca"] = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	if g.CORS != nil {
+		f["cors"] = *g.CORS
+	}
+	if g.MaxBodyBytes != 0 {
+		f["max_body_bytes"] = g.MaxBodyBytes
+	}
+	if g.Revision != 0 {
+		f["revision"] = g.Revision
+	}
+	return f
+}
+
+func maskedHeaders(g *gateway.Gateway) any {
+	if len(g.UpstreamHeaders) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(g.UpstreamHeaders))
+	for name := range g.UpstreamHeaders {
+		m[name] = gateway.Masked
+	}
+	return m
+}
+
+func limitOrNil(c ratelimit.Config) any {
+	if c.IsZero() {
+		return nil
+	}
+	m := map[string]string{}
+	for name, value := range map[string]string{
+		"sustained": c.Sustained.String(), "burst": c.Burst.String(), "daily": c.Daily.String(), "per": c.Per,
+	} {
+		if value != "" {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func timeOrNil(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.Format(time.RFC3339Nano)
+}

@@ -1,0 +1,131 @@
+package control
+
+import (
+	"errors"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/openapi"
+)
+
+// document is a spec, a configuration file or an old revision, read and found
+// right, before it meets the gateway that it is pushed to.
+type document struct {
+	kind    gateway.DocumentKind
+	content []byte
+	routes  []gateway.RouteSpec
+	edit    gatewayEdit // of a configuration file's section gateway
+
+	// restored is the table of an old revision, limits included; then routes
+	// is empty.
+	restored []gateway.Route
+	rollback bool
+
+	warnings func(upstreamURL string) []string
+}
+
+func readSpec(content []byte) (*document, error) {
+	spec, err := openapi.Parse(content)
+	if err != nil {
+		return nil, err
+	}
+	return &document{kind: gateway.SpecDocument, content: content, routes: spec.Routes, warnings: spec.Warnings}, nil
+}
+
+func (s *Service) readConfiguration(c *Caller, content []byte) (*document, error) {
+	config, err := gateway.ParseDocument(content)
+	if err != nil {
+		return nil, err
+	}
+	edit, err := s.readSection(c, config.Gateway)
+	if err != nil {
+		return nil, err
+	}
+	return &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, edit: edit}, nil
+}
+
+// readRevision turns an old revision into a document to push again. The
+// gateway's own members come back from a configuration file, too.
+func (s *Service) readRevision(c *Caller, rev *gateway.Revision) (*document, error) {
+	d := &document{kind: rev.Kind, content: rev.Content, restored: rev.Routes, rollback: true}
+	if rev.Kind != gateway.ConfigDocument {
+		return d, nil
+	}
+	config, err := s.readConfiguration(c, rev.Content)
+	if err != nil {
+		return nil, err
+	}
+	d.edit = config.edit
+	return d, nil
+}
+
+// readSection turns the section gateway of a configuration file into an edit.
+// Errors name the field as "gateway.name".
+func (s *Service) readSection(c *Caller, section gateway.Section) (gatewayEdit, error) {
+	edit, err := s.readPatch(c, GatewayPatch{
+		Name:        fromMember(section.Name),
+		UpstreamURL: fromMember(section.UpstreamURL),
+		GlobalLimit: fromMember(section.GlobalLimit),
+	})
+	return edit, fault.Prefixed("gateway", err)
+}
+
+func fromMember[T any](m gateway.Member[T]) Optional[T] {
+	return Optional[T]{Present: m.Present, Null: m.Null, Value: m.Value}
+}
+
+// action is the word for pushing d in the audit log.
+func (d *document) action() audit.Action {
+	switch {
+	case d.rollback:
+		return audit.RevisionRestore
+	case d.kind == gateway.SpecDocument:
+		return audit.SpecPush
+	default:
+		return audit.ConfigPush
+	}
+}
+
+// source is what the revision is recorded to come from.
+func (d *document) source(c *Caller) gateway.Source {
+	switch {
+	case d.rollback:
+		return gateway.Rollback
+	case c.Source == "":
+		return gateway.API
+	default:
+		return c.Source
+	}
+}
+
+// table returns the routes that d describes, without identities.
+func (d *document) table() []gateway.Route {
+	if d.rollback {
+		return d.restored
+	}
+	source := gateway.Config
+	if d.kind == gateway.SpecDocument {
+		source = gateway.Spec
+	}
+	table := make([]gateway.Route, len(d.routes))
+	for i, r := range d.routes {
+		if r.Auth == "" {
+			r.Auth = gateway.AuthKey
+		}
+		table[i] = gateway.Route{Path: r.Path, Methods: sorted(r.Methods), RateLimit: r.RateLimit, Auth: r.Auth, Source: source}
+	}
+	return table
+}
+
+// inField returns err with field as its field, whatever place in a document it
+// names: the message says where.
+func inField(field string, err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.ValidationFailed {
+		return err
+	}
+	moved := *f
+	moved.Field = field
+	return &moved
+}

@@ -1,0 +1,169 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+)
+
+// Gateways lists the account's gateways, newest first.
+func (s *Service) Gateways(ctx context.Context, c *Caller, p Page) ([]gateway.Gateway, error) {
+	list, err := look(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) {
+		return tx.Gateways(ctx, c.Account.ID, p)
+	})
+	for i := range list {
+		s.nameHost(&list[i])
+	}
+	return list, err
+}
+
+// Gateway returns one gateway.
+func (s *Service) Gateway(ctx context.Context, c *Caller, gatewayID string) (*gateway.Gateway, error) {
+	return look(ctx, s, func(tx ReadTx) (*gateway.Gateway, error) {
+		return s.gateway(ctx, tx, c, gatewayID)
+	})
+}
+
+func (s *Service) gateway(ctx context.Context, tx GatewayReader, c *Caller, gatewayID string) (*gateway.Gateway, error) {
+	g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	s.nameHost(g)
+	return g, nil
+}
+
+// nameHost makes the hostname of a gateway that was given none; the gateway
+// domain may be another than when it was stored.
+func (s *Service) nameHost(g *gateway.Gateway) {
+	if !g.HostGiven {
+		g.Hostname = gateway.MadeHostname(g.ID, s.cfg.GatewayDomain)
+	}
+}
+
+// CreateGateway makes a gateway, and from a spec its routes as revision 1,
+// without an event. A bad spec makes nothing. A hostname that is taken is
+// fault.Conflict.
+func (s *Service) CreateGateway(ctx context.Context, c *Caller, in GatewayInput) (*gateway.Gateway, error) {
+	edit, err := s.readInput(c, in)
+	if err != nil {
+		return nil, err
+	}
+	var doc *document
+	if in.Spec != "" {
+		if doc, err = readSpec([]byte(in.Spec)); err != nil {
+			return nil, inField("spec", err)
+		}
+	}
+	return carryOut(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
+		g := &gateway.Gateway{
+			ID: id.New(id.Gateway), AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout,
+			CreatedAt: w.now, Version: 1,
+		}
+		if err := edit.apply(g); err != nil {
+			return nil, err
+		}
+		s.nameHost(g)
+		if doc != nil {
+			g.Revision = 1
+		}
+		if err := w.InsertGateway(ctx, g); err != nil {
+			return nil, err
+		}
+		if doc != nil {
+			if err := w.storeRevision(ctx, g, doc, difference(nil, doc, g.ID, w.now)); err != nil {
+				return nil, err
+			}
+		}
+		if err := w.audit(ctx, audit.GatewayCreate, g.ID, g.ID, gatewayDiff(nil, g)); err != nil {
+			return nil, err
+		}
+		return g, w.changed(ctx, change.Gateway, g.ID)
+	})
+}
+
+// UpdateGateway changes what p names. The upstream headers are dropped when the
+// origin of the upstream URL changes, unless p gives new ones.
+func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string, p GatewayPatch, m Match) (*gateway.Gateway, error) {
+	edit, err := s.readPatch(c, p)
+	if err != nil {
+		return nil, err
+	}
+	return carryOut(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
+		before, err := s.gateway(ctx, w, c, gatewayID)
+		if err != nil {
+			return nil, err
+		}
+		g := *before
+		if err := edit.apply(&g); err != nil {
+			return nil, err
+		}
+		s.nameHost(&g)
+		if err := require(m, before.Version); err != nil {
+			return nil, err
+		}
+		diff := gatewayDiff(before, &g)
+		if len(diff) == 0 {
+			return &g, nil
+		}
+		g.Version = before.Version + 1
+		if err := w.UpdateGateway(ctx, &g); err != nil {
+			return nil, err
+		}
+		if err := w.audit(ctx, audit.GatewayUpdate, g.ID, g.ID, diff); err != nil {
+			return nil, err
+		}
+		return &g, w.changed(ctx, change.Gateway, g.ID)
+	})
+}
+
+// DeleteGateway ends a gateway, its routes and revisions, and revokes the keys
+// that are restricted to it, each with its event and audit record. It returns
+// the gateway as it was.
+func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string, m Match) (*gateway.Gateway, error) {
+	return carryOut(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
+		g, err := s.gateway(ctx, w, c, gatewayID)
+		if err != nil {
+			return nil, err
+		}
+		if err := require(m, g.Version); err != nil {
+			return nil, err
+		}
+		if err := w.revokeKeysOf(ctx, g.ID); err != nil {
+			return nil, err
+		}
+		routes, err := w.RouteTable(ctx, g.ID)
+		if err != nil {
+			return nil, err
+		}
+		for i := range routes {
+			if err := w.audit(ctx, audit.RouteDelete, routes[i].ID, g.ID, routeDiff(&routes[i], nil)); err != nil {
+				return nil, err
+			}
+		}
+		if err := w.DeleteGateway(ctx, c.Account.ID, g.ID); err != nil {
+			return nil, err
+		}
+		if err := w.audit(ctx, audit.GatewayDelete, g.ID, g.ID, gatewayDiff(g, nil)); err != nil {
+			return nil, err
+		}
+		return g, w.changed(ctx, change.Gateway, g.ID)
+	})
+}
+
+func (w *work) revokeKeysOf(ctx context.Context, gatewayID string) error {
+	keys, err := w.KeysOfGateway(ctx, w.caller.Account.ID, gatewayID)
+	if err != nil {
+		return fmt.Errorf("find the keys of gateway %s: %w", gatewayID, err)
+	}
+	for i := range keys {
+		if _, err := w.revoke(ctx, &keys[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

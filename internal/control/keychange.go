@@ -1,0 +1,193 @@
+package control
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// keyEdit is a KeyPatch that was read: a nil member stays as it is.
+type keyEdit struct {
+	name      *string
+	owner     *string
+	rate      *ratelimit.Rate
+	metadata  map[string]string
+	expiresAt *time.Time // zero for no expiry
+}
+
+// read checks what can be told without the record.
+func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
+	if p.Name.Present {
+		if p.Name.Null {
+			return e, fault.Invalid("name", "cannot be removed")
+		}
+		e.name = &p.Name.Value
+	}
+	if p.Owner.Present {
+		e.owner = &p.Owner.Value
+	}
+	if p.RateLimit.Present {
+		if !p.RateLimit.Null && p.RateLimit.Value == "" {
+			return e, fault.Invalid("rate_limit", "must be a rate, or null for none")
+		}
+		r, err := parseKeyRate(p.RateLimit.Value)
+		if err != nil {
+			return e, err
+		}
+		e.rate = &r
+	}
+	if p.Metadata.Present {
+		if e.metadata = maps.Clone(p.Metadata.Value); e.metadata == nil {
+			e.metadata = map[string]string{}
+		}
+	}
+	if p.ExpiresAt.Present {
+		var t time.Time
+		if !p.ExpiresAt.Null {
+			if t, err = apikey.ParseExpiry(p.ExpiresAt.Value, now); err != nil {
+				return e, err
+			}
+		}
+		e.expiresAt = &t
+	}
+	// Whatever the record is, these must hold.
+	sample := apikey.Key{Name: "x"}
+	e.apply(&sample)
+	return e, sample.Validate()
+}
+
+func (e *keyEdit) apply(k *apikey.Key) {
+	if e.name != nil {
+		k.Name = *e.name
+	}
+	if e.owner != nil {
+		k.Owner = *e.owner
+	}
+	if e.rate != nil {
+		k.RateLimit = *e.rate
+	}
+	if e.metadata != nil {
+		k.Metadata = e.metadata
+	}
+	if e.expiresAt != nil {
+		k.ExpiresAt = *e.expiresAt
+	}
+}
+
+// UpdateKey changes what a user may change of a key. A change of the rate limit
+// holds for every key of the bucket. It is fault.Conflict for a key that is
+// revoked or expired, and for an old key of a rotation that would live longer.
+func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
+	edit, invalid := p.read(s.now())
+	return carryOut(ctx, s, c, func(w *work) (*apikey.Key, error) {
+		before, err := w.keyToChange(ctx, keyID, false, invalid)
+		if err != nil {
+			return nil, err
+		}
+		k := *before
+		edit.apply(&k)
+		if err := k.Validate(); err != nil { // an account-level key takes no rate_limit
+			return nil, err
+		}
+		if err := require(m, before.Version); err != nil {
+			return nil, err
+		}
+		if err := w.mustBeActive(before); err != nil {
+			return nil, err
+		}
+		if before.RotatedTo != "" && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(before.ExpiresAt)) {
+			return nil, fault.New(fault.Conflict, "the key was rotated: its expires_at can only be brought forward")
+		}
+		if err := w.storeKey(ctx, audit.KeyUpdate, before, &k); err != nil {
+			return nil, err
+		}
+		if before.RateLimit != k.RateLimit {
+			if err := w.shareRate(ctx, &k); err != nil {
+				return nil, err
+			}
+		}
+		return &k, nil
+	})
+}
+
+// shareRate gives k's rate limit to the other keys of its bucket.
+func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
+	partners, err := w.KeysOfBucket(ctx, k.AccountID, k.BucketID)
+	if err != nil {
+		return err
+	}
+	for i := range partners {
+		if partners[i].ID == k.ID {
+			continue
+		}
+		partner := partners[i]
+		partner.RateLimit = k.RateLimit
+		if err := w.storeKey(ctx, audit.KeyUpdate, &partners[i], &partner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RevokeKey revokes a key; again, it changes nothing.
+func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Match) (*apikey.Key, error) {
+	return carryOut(ctx, s, c, func(w *work) (*apikey.Key, error) {
+		k, err := w.keyToChange(ctx, keyID, true, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := require(m, k.Version); err != nil {
+			return nil, err
+		}
+		return w.revoke(ctx, k)
+	})
+}
+
+// revoke ends k with key.revoked, and key.expired before it if k's expiry has
+// passed and was not told yet. Of a revoked key it returns k.
+func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, error) {
+	state := before.State(w.now)
+	if state == apikey.Revoked {
+		return before, nil
+	}
+	k := *before
+	if state == apikey.Expired {
+		if err := tellExpiry(ctx, w.Tx, &k, w.now); err != nil {
+			return nil, err
+		}
+	}
+	k.RevokedAt = w.now
+	if err := w.storeKey(ctx, audit.KeyRevoke, before, &k); err != nil {
+		return nil, err
+	}
+	return &k, w.raise(ctx, event.KeyRevoked, k.EventData())
+}
+
+// keyToChange reads the key and checks whether the caller may change it, in
+// the order in which errors are told: 403, then invalid (422), then 404.
+func (w *work) keyToChange(ctx context.Context, keyID string, revoke bool, invalid error) (*apikey.Key, error) {
+	k, err := w.Key(ctx, w.caller.Account.ID, keyID)
+	if err == nil {
+		if denied := w.caller.mayChange(k, revoke); denied != nil {
+			return nil, denied
+		}
+	}
+	if invalid != nil {
+		return nil, invalid
+	}
+	return k, err
+}
+
+// mustBeActive returns fault.Conflict for a key whose life is over.
+func (w *work) mustBeActive(k *apikey.Key) error {
+	if state := k.State(w.now); state != apikey.Active {
+		return fault.New(fault.Conflict, "the key is %s and cannot be changed: create a new one", state)
+	}
+	return nil
+}

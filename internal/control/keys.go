@@ -1,0 +1,155 @@
+package control
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Keys lists the account's keys that pass f, newest first. f.Now is set here.
+func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]apikey.Key, error) {
+	switch f.State {
+	case "", apikey.Active, apikey.Expired, apikey.Revoked:
+	default:
+		return nil, fault.Invalid("state", "must be active, expired or revoked")
+	}
+	if f.Level != "" && !f.Level.Valid() {
+		return nil, badLevel()
+	}
+	f.Now = s.now()
+	return look(ctx, s, func(tx ReadTx) ([]apikey.Key, error) {
+		return tx.Keys(ctx, c.Account.ID, f, p)
+	})
+}
+
+// Key returns one key.
+func (s *Service) Key(ctx context.Context, c *Caller, keyID string) (*apikey.Key, error) {
+	return look(ctx, s, func(tx ReadTx) (*apikey.Key, error) {
+		return tx.Key(ctx, c.Account.ID, keyID)
+	})
+}
+
+// CreateKey makes a key. A gateway_id that names no gateway of the account is
+// fault.ValidationFailed.
+func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKey, error) {
+	k, err := in.key(c, s.now())
+	if err != nil {
+		return nil, err
+	}
+	return carryOut(ctx, s, c, func(w *work) (*NewKey, error) {
+		if k.GatewayID != "" {
+			_, err := w.Gateway(ctx, c.Account.ID, k.GatewayID)
+			if fault.CodeOf(err) == fault.NotFound {
+				return nil, fault.Invalid("gateway_id", "there is no such gateway: create it first, or leave gateway_id out for all gateways")
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return s.insertKey(ctx, w, k)
+	})
+}
+
+// key reads what the user gave. That the caller may not make such a key is
+// told before what else is wrong with it.
+func (in KeyInput) key(c *Caller, now time.Time) (k apikey.Key, err error) {
+	k = apikey.Key{
+		Name: in.Name, Level: apikey.Level(in.Level), Owner: in.Owner,
+		GatewayID: in.GatewayID, Metadata: maps.Clone(in.Metadata),
+	}
+	if k.Level == "" {
+		k.Level = apikey.GatewayLevel
+	}
+	if !k.Level.Valid() {
+		return k, badLevel()
+	}
+	k.Scope, err = apikey.ParseScope(in.Scope)
+	if denied := c.mayIssue(k.Level, k.Scope); denied != nil {
+		return k, denied
+	}
+	if err != nil {
+		return k, err
+	}
+	if k.RateLimit, err = parseKeyRate(in.RateLimit); err != nil {
+		return k, err
+	}
+	if in.ExpiresAt != "" {
+		if k.ExpiresAt, err = apikey.ParseExpiry(in.ExpiresAt, now); err != nil {
+			return k, err
+		}
+	}
+	return k, k.Validate()
+}
+
+func badLevel() error { return fault.Invalid("level", "must be gateway or account") }
+
+// parseKeyRate reads a key's rate_limit; "" is none.
+func parseKeyRate(text string) (ratelimit.Rate, error) {
+	if text == "" {
+		return ratelimit.Rate{}, nil
+	}
+	r, err := ratelimit.ParseRate(text)
+	return r, fault.Prefixed("rate_limit", err)
+}
+
+// insertKey gives k an identity and a string and stores it, with its event and
+// audit record.
+func (s *Service) insertKey(ctx context.Context, w *work, k apikey.Key) (*NewKey, error) {
+	made, err := s.issue(ctx, w, k)
+	if err != nil {
+		return nil, err
+	}
+	return made, w.audit(ctx, audit.KeyCreate, made.ID, made.GatewayID, keyDiff(nil, &made.Key))
+}
+
+// issue stores k under a new string, and a new identity and bucket where k has
+// none yet, and raises key.created.
+func (s *Service) issue(ctx context.Context, w *work, k apikey.Key) (*NewKey, error) {
+	secret, err := apikey.Generate(k.Level, s.cfg.Random)
+	if err != nil {
+		return nil, err
+	}
+	if k.ID == "" {
+		k.ID = id.New(id.Key)
+	}
+	k.AccountID = w.caller.Account.ID
+	k.Digest = apikey.DigestOf(secret)
+	k.Prefix = apikey.PrefixOf(secret)
+	k.CreatedAt = w.now
+	k.Version = 1
+	if k.BucketID == "" {
+		k.BucketID = k.ID
+	}
+	if err := w.InsertKey(ctx, &k); err != nil {
+		return nil, err
+	}
+	if err := w.raise(ctx, event.KeyCreated, k.EventData()); err != nil {
+		return nil, err
+	}
+	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, change.Key, k.ID)
+}
+
+// storeKey writes k, which was before, if anything about it differs, with a new version
+// and an audit record.
+func (w *work) storeKey(ctx context.Context, a audit.Action, before, k *apikey.Key) error {
+	diff := keyDiff(before, k)
+	if len(diff) == 0 {
+		return nil
+	}
+	k.Version = before.Version + 1
+	if err := w.UpdateKey(ctx, k); err != nil {
+		return err
+	}
+	if err := w.audit(ctx, a, k.ID, k.GatewayID, diff); err != nil {
+		return err
+	}
+	return w.changed(ctx, change.Key, k.ID)
+}

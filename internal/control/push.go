@@ -1,0 +1,200 @@
+package control
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+)
+
+// PushSpec replaces the gateway's whole route table by the operations of an
+// OpenAPI document, as one revision; with dryRun it only tells what that would
+// change.
+func (s *Service) PushSpec(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
+	doc, err := readSpec(content)
+	if err != nil {
+		return nil, err
+	}
+	return s.push(ctx, c, gatewayID, doc, dryRun, m)
+}
+
+// PushConfiguration is as PushSpec for a configuration file, which may also
+// change members of the gateway itself.
+func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
+	doc, err := s.readConfiguration(c, content)
+	if err != nil {
+		return nil, err
+	}
+	return s.push(ctx, c, gatewayID, doc, dryRun, m)
+}
+
+// Rollback makes a new revision with the content and the routes, limits
+// included, of the one with the given number.
+func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64) (*PushResult, error) {
+	rev, err := s.Revision(ctx, c, gatewayID, number)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := s.readRevision(c, rev)
+	if err != nil {
+		return nil, err
+	}
+	return s.push(ctx, c, gatewayID, doc, false, nil)
+}
+
+// push does not read doc.content: a large document was read before the
+// transaction, which holds up every other change.
+func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *document, dryRun bool, m Match) (*PushResult, error) {
+	if dryRun {
+		return look(ctx, s, func(tx ReadTx) (*PushResult, error) {
+			p, err := s.plan(ctx, tx, c, gatewayID, doc, m)
+			if err != nil {
+				return nil, err
+			}
+			return p.result(true), nil
+		})
+	}
+	return carryOut(ctx, s, c, func(w *work) (*PushResult, error) {
+		p, err := s.plan(ctx, w, c, gatewayID, doc, m)
+		if err != nil || p.idle {
+			return p.result(false), err
+		}
+		return p.result(false), w.apply(ctx, p)
+	})
+}
+
+// plan is what a push would do to a gateway as it stands.
+type plan struct {
+	doc    *document
+	before *gateway.Gateway
+	after  gateway.Gateway
+	routes int // how many stand before
+	delta  delta
+	idle   bool // the same content again, and nothing would change
+}
+
+func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID string, doc *document, m Match) (*plan, error) {
+	before, err := s.gateway(ctx, tx, c, gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{doc: doc, before: before, after: *before}
+	if err := doc.edit.apply(&p.after); err != nil {
+		return nil, err
+	}
+	if err := require(m, before.Version); err != nil {
+		return nil, err
+	}
+	table, err := tx.RouteTable(ctx, gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	p.routes = len(table)
+	p.delta = difference(table, doc, gatewayID, s.now())
+	if before.Revision > 0 && p.delta.isEmpty() && len(gatewayDiff(before, &p.after)) == 0 {
+		current, err := tx.Revision(ctx, gatewayID, before.Revision)
+		if err != nil {
+			return nil, err
+		}
+		p.idle = current.Kind == doc.kind && bytes.Equal(current.Content, doc.content)
+	}
+	p.after.Revision = before.Revision + 1
+	p.after.Version = before.Version + 1
+	return p, nil
+}
+
+func (p *plan) result(dryRun bool) *PushResult {
+	if p == nil {
+		return nil
+	}
+	r := &PushResult{
+		Added:     lines(p.delta.added, !dryRun),
+		Removed:   lines(p.delta.removed, true),
+		Changed:   lines(p.delta.changed, true),
+		Unchanged: p.delta.unchanged,
+		Warnings:  []string{},
+	}
+	if !dryRun && !p.idle {
+		r.Revision = p.after.Revision
+	}
+	if p.doc.warnings != nil {
+		r.Warnings = append(r.Warnings, p.doc.warnings(p.after.UpstreamURL)...)
+	}
+	return r
+}
+
+// apply stores what was planned, with its audit record and event.
+func (w *work) apply(ctx context.Context, p *plan) error {
+	g := &p.after
+	if err := w.UpdateGateway(ctx, g); err != nil {
+		return err
+	}
+	if err := w.storeRevision(ctx, g, p.doc, p.delta); err != nil {
+		return err
+	}
+	diff := gatewayDiff(p.before, g)
+	diff["routes"] = [2]any{p.routes, len(p.delta.table)}
+	if err := w.audit(ctx, p.doc.action(), g.ID, g.ID, diff); err != nil {
+		return err
+	}
+	err := w.raise(ctx, event.GatewaySpecPushed, event.Push{
+		GatewayID: g.ID,
+		Revision:  g.Revision,
+		Source:    string(p.doc.source(w.caller)),
+		Added:     len(p.delta.added),
+		Removed:   len(p.delta.removed),
+		Changed:   len(p.delta.changed),
+	})
+	if err != nil {
+		return err
+	}
+	return w.changed(ctx, change.Gateway, g.ID)
+}
+
+// storeRevision writes the routes of d and the revision that made them.
+func (w *work) storeRevision(ctx context.Context, g *gateway.Gateway, doc *document, d delta) error {
+	if gone := d.removed; len(gone) > 0 {
+		ids := make([]string, len(gone))
+		for i := range gone {
+			ids[i] = gone[i].ID
+		}
+		if err := w.DeleteRoutes(ctx, g.ID, ids); err != nil {
+			return err
+		}
+	}
+	if err := w.UpdateRoutes(ctx, append(d.changed[:len(d.changed):len(d.changed)], d.moved...)); err != nil {
+		return err
+	}
+	if err := w.InsertRoutes(ctx, d.added); err != nil {
+		return err
+	}
+	return w.InsertRevision(ctx, &gateway.Revision{
+		ID:        id.New(id.Revision),
+		GatewayID: g.ID,
+		Number:    g.Revision,
+		Source:    doc.source(w.caller),
+		Kind:      doc.kind,
+		Author:    w.author(),
+		CreatedAt: w.now,
+		Added:     len(d.added),
+		Removed:   len(d.removed),
+		Changed:   len(d.changed),
+		Content:   doc.content,
+		Routes:    d.table,
+	})
+}
+
+// author names who pushes: the owner of the calling key, or the key's name.
+func (w *work) author() string {
+	switch {
+	case w.key == nil:
+		return ""
+	case w.key.Owner != "":
+		return w.key.Owner
+	default:
+		return w.key.Name
+	}
+}

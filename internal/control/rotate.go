@@ -1,0 +1,96 @@
+package control
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+)
+
+// maxOverlapDays bounds how long an old key lives on beside the new one.
+const maxOverlapDays = 365
+
+// RotateKey makes a key that takes the place of another, which stays active
+// for overlapDays × 24 hours or until its own expiry if that is sooner; with 0
+// it expires at once. The new key expires at expiresAt, or when the old one
+// would have. A key that is revoked, expired, or was rotated before is
+// fault.Conflict (contract, 3.2).
+func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string) (*NewKey, error) {
+	expiry, invalid := readRotation(overlapDays, expiresAt, s.now())
+	return carryOut(ctx, s, c, func(w *work) (*NewKey, error) {
+		old, err := w.keyToRotate(ctx, keyID, invalid)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.mustBeActive(old); err != nil {
+			return nil, err
+		}
+		if old.RotatedTo != "" {
+			return nil, fault.New(fault.Conflict, "the key was rotated already: rotate the key that took its place")
+		}
+		return s.rotate(ctx, w, old, overlapDays, expiry)
+	})
+}
+
+func readRotation(overlapDays int, expiresAt string, now time.Time) (expiry time.Time, err error) {
+	if overlapDays < 0 || overlapDays > maxOverlapDays {
+		return expiry, fault.Invalid("overlap_days", "must be from 0 to %d", maxOverlapDays)
+	}
+	if expiresAt == "" {
+		return expiry, nil
+	}
+	return apikey.ParseExpiry(expiresAt, now)
+}
+
+// keyToRotate is as keyToChange. The word of the old key's scope is the new
+// one's.
+func (w *work) keyToRotate(ctx context.Context, keyID string, invalid error) (*apikey.Key, error) {
+	k, err := w.Key(ctx, w.caller.Account.ID, keyID)
+	if err == nil {
+		if denied := w.caller.mayIssue(k.Level, k.Scope); denied != nil {
+			return nil, denied
+		}
+	}
+	if invalid != nil {
+		return nil, invalid
+	}
+	return k, err
+}
+
+func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overlapDays int, expiry time.Time) (*NewKey, error) {
+	old := *before
+	old.RotatedTo = id.New(id.Key)
+	ends := w.now.Add(time.Duration(overlapDays) * 24 * time.Hour)
+	if old.ExpiresAt.IsZero() || ends.Before(old.ExpiresAt) {
+		old.ExpiresAt = ends
+	}
+	if expiry.IsZero() {
+		expiry = before.ExpiresAt
+	}
+	err := w.raise(ctx, event.KeyRotated, event.Rotation{
+		KeyID: old.ID, KeyPrefix: old.Prefix, OverlapDays: overlapDays, NewKeyID: old.RotatedTo,
+	})
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.issue(ctx, w, apikey.Key{
+		ID: old.RotatedTo, BucketID: old.BucketID, RotatedFrom: old.ID, ExpiresAt: expiry,
+		Name: old.Name, Level: old.Level, Scope: old.Scope, Owner: old.Owner,
+		GatewayID: old.GatewayID, RateLimit: old.RateLimit, Metadata: maps.Clone(old.Metadata),
+	})
+	if err != nil {
+		return nil, err
+	}
+	made.OverlapEndsAt = old.ExpiresAt
+	if old.State(w.now) == apikey.Expired { // no overlap: over at once
+		if err := tellExpiry(ctx, w.Tx, &old, w.now); err != nil {
+			return nil, err
+		}
+	}
+	return made, w.storeKey(ctx, audit.KeyRotate, before, &old)
+}

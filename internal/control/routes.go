@@ -1,0 +1,226 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Routes lists a gateway's routes, newest first.
+func (s *Service) Routes(ctx context.Context, c *Caller, gatewayID string, p Page) ([]gateway.Route, error) {
+	return look(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
+		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+			return nil, err
+		}
+		return tx.Routes(ctx, gatewayID, p)
+	})
+}
+
+// Route returns one route.
+func (s *Service) Route(ctx context.Context, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
+	return look(ctx, s, func(tx ReadTx) (*gateway.Route, error) {
+		return route(ctx, tx, c, gatewayID, routeID)
+	})
+}
+
+func route(ctx context.Context, tx GatewayReader, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
+	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+		return nil, err
+	}
+	return tx.Route(ctx, gatewayID, routeID)
+}
+
+// CreateRoute adds a route to what the gateway has. A method that another
+// route lists for the same place is fault.ValidationFailed, as it is in a
+// document.
+func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
+	if err := checkRoute(&in); err != nil {
+		return nil, err
+	}
+	return carryOut(ctx, s, c, func(w *work) (*gateway.Route, error) {
+		if _, err := w.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+			return nil, err
+		}
+		table, err := w.RouteTable(ctx, gatewayID)
+		if err != nil {
+			return nil, err
+		}
+		if err := withoutIndex(gateway.CheckTable(append(specsOf(table), in))); err != nil {
+			return nil, err
+		}
+		r := &gateway.Route{
+			ID: id.New(id.Route), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
+			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Auth: in.Auth,
+			Source: gateway.API, CreatedAt: w.now, Version: 1,
+		}
+		if err := w.InsertRoutes(ctx, []gateway.Route{*r}); err != nil {
+			return nil, err
+		}
+		if err := w.audit(ctx, audit.RouteCreate, r.ID, gatewayID, routeDiff(nil, r)); err != nil {
+			return nil, err
+		}
+		return r, w.changed(ctx, change.Gateway, gatewayID)
+	})
+}
+
+// checkRoute checks one route by itself and brings it into the stored form.
+func checkRoute(in *gateway.RouteSpec) error {
+	in.Methods = slices.Clone(in.Methods)
+	if err := withoutIndex(gateway.CheckTable([]gateway.RouteSpec{*in})); err != nil {
+		return err
+	}
+	slices.Sort(in.Methods)
+	switch in.Auth {
+	case "":
+		in.Auth = gateway.AuthKey
+	case gateway.AuthKey, gateway.AuthNone:
+	default:
+		return fault.Invalid("auth", "must be key or none")
+	}
+	if in.RateLimit.IsZero() {
+		return nil
+	}
+	return fault.Prefixed("rate_limit", in.RateLimit.Validate())
+}
+
+// withoutIndex takes the "[2]." off the field of an error of a route table.
+func withoutIndex(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return err
+	}
+	moved := *f
+	if _, field, ok := strings.Cut(f.Field, "]."); ok {
+		moved.Field = field
+	}
+	return &moved
+}
+
+func specsOf(routes []gateway.Route) []gateway.RouteSpec {
+	specs := make([]gateway.RouteSpec, 0, len(routes)+1)
+	for _, r := range routes {
+		specs = append(specs, gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Auth: r.Auth})
+	}
+	return specs
+}
+
+// UpdateRouteLimit changes a route's limit: an absent member stays, null
+// removes it, and a limit without members is none. A spec push keeps what was
+// set here unless the spec carries a limit.
+func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
+	edit, err := p.read()
+	if err != nil {
+		return nil, err
+	}
+	return carryOut(ctx, s, c, func(w *work) (*gateway.Route, error) {
+		before, err := route(ctx, w, c, gatewayID, routeID)
+		if err != nil {
+			return nil, err
+		}
+		r := *before
+		if r.RateLimit, err = edit(before.RateLimit); err != nil {
+			return nil, err
+		}
+		if err := require(m, before.Version); err != nil {
+			return nil, err
+		}
+		if r.RateLimit == before.RateLimit {
+			return before, nil
+		}
+		r.LimitByAPI, r.Version = true, before.Version+1
+		if err := w.UpdateRoutes(ctx, []gateway.Route{r}); err != nil {
+			return nil, err
+		}
+		if err := w.audit(ctx, audit.RouteUpdate, r.ID, gatewayID, routeDiff(before, &r)); err != nil {
+			return nil, err
+		}
+		return &r, w.changed(ctx, change.Gateway, gatewayID)
+	})
+}
+
+// read checks the members by themselves and returns the change that they make.
+func (p LimitPatch) read() (func(ratelimit.Config) (ratelimit.Config, error), error) {
+	if !p.RateLimit.Present {
+		return nil, fault.Invalid("rate_limit", "is required: give the members that change, or null for no limit")
+	}
+	if p.RateLimit.Null {
+		return func(ratelimit.Config) (ratelimit.Config, error) { return ratelimit.Config{}, nil }, nil
+	}
+	var edit ratelimit.Config
+	members := p.RateLimit.Value
+	for _, m := range []struct {
+		name   string
+		member *Optional[string]
+		to     *ratelimit.Rate
+	}{
+		{"sustained", &members.Sustained, &edit.Sustained},
+		{"burst", &members.Burst, &edit.Burst},
+		{"daily", &members.Daily, &edit.Daily},
+	} {
+		if !m.member.Present || m.member.Null {
+			continue
+		}
+		rate, err := ratelimit.ParseRate(m.member.Value)
+		if err != nil {
+			return nil, fault.Prefixed("rate_limit."+m.name, err)
+		}
+		*m.to = rate
+	}
+	if members.Per.Present && !members.Per.Null {
+		if edit.Per = members.Per.Value; edit.Per != ratelimit.PerKey {
+			return nil, fault.Invalid("rate_limit.per", `must be "key", or null for one limit that all callers share`)
+		}
+	}
+	if !edit.Daily.IsZero() {
+		if err := (ratelimit.Config{Daily: edit.Daily}).Validate(); err != nil {
+			return nil, fault.Prefixed("rate_limit", err)
+		}
+	}
+	return func(c ratelimit.Config) (ratelimit.Config, error) {
+		set(&c.Sustained, members.Sustained.Present, edit.Sustained)
+		set(&c.Burst, members.Burst.Present, edit.Burst)
+		set(&c.Daily, members.Daily.Present, edit.Daily)
+		set(&c.Per, members.Per.Present, edit.Per)
+		if !c.HasBucket() && c.Daily.IsZero() && edit.Per == "" {
+			c.Per = "" // it says how to count, and nothing is left to count
+		}
+		if c.IsZero() {
+			return c, nil
+		}
+		return c, fault.Prefixed("rate_limit", c.Validate())
+	}, nil
+}
+
+func set[T any](to *T, present bool, value T) {
+	if present {
+		*to = value
+	}
+}
+
+// DeleteRoute ends a route and returns it as it was.
+func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID string, m Match) (*gateway.Route, error) {
+	return carryOut(ctx, s, c, func(w *work) (*gateway.Route, error) {
+		r, err := route(ctx, w, c, gatewayID, routeID)
+		if err != nil {
+			return nil, err
+		}
+		if err := require(m, r.Version); err != nil {
+			return nil, err
+		}
+		if err := w.DeleteRoutes(ctx, gatewayID, []string{r.ID}); err != nil {
+			return nil, err
+		}
+		if err := w.audit(ctx, audit.RouteDelete, r.ID, gatewayID, routeDiff(r, nil)); err != nil {
+			return nil, err
+		}
+		return r, w.changed(ctx, change.Gateway, gatewayID)
+	})
+}
