@@ -1,0 +1,71 @@
+package h2
+
+import (
+	"io"
+	"net/http"
+)
+
+// body is the body of a request on its way to the upstream: it stops at the
+// gateway's bound, and hands over the trailers at its end.
+type body struct {
+	io.ReadCloser
+	left     int64 // bytes that may still come; negative is no bound
+	from     *http.Request
+	trailers http.Header
+	invite   func()        // called before the first read, unless nil
+	ended    chan struct{} // closed at the end of the body
+}
+
+// errBodyTooLarge ends a body that crosses max_body_bytes.
+type errBodyTooLarge struct{}
+
+func (errBodyTooLarge) Error() string { return "the request's body is larger than max_body_bytes" }
+
+// newBody wraps the body of r. max is the gateway's bound, 0 for none.
+func newBody(r *http.Request, max int64) *body {
+	b := &body{ReadCloser: r.Body, left: -1, from: r, trailers: make(http.Header), ended: make(chan struct{})}
+	if max > 0 {
+		b.left = max
+	}
+	for name := range r.Trailer {
+		if !notInTrailer(name) {
+			b.trailers[name] = nil // announced
+		}
+	}
+	return b
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.invite != nil {
+		b.invite()
+		b.invite = nil
+	}
+	if b.left >= 0 && int64(len(p)) > b.left+1 {
+		p = p[:b.left+1] // one more than may come tells whether it does
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left >= 0 {
+		if int64(n) > b.left {
+			return 0, errBodyTooLarge{}
+		}
+		b.left -= int64(n)
+	}
+	if err == io.EOF && !b.isEnded() {
+		for name, values := range b.from.Trailer {
+			if !notInTrailer(name) && len(values) > 0 {
+				b.trailers[name] = values
+			}
+		}
+		close(b.ended)
+	}
+	return n, err
+}
+
+func (b *body) isEnded() bool {
+	select {
+	case <-b.ended:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,162 @@
+package h2
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// Bounds of a request's head (contract, 4.5).
+const (
+	maxTarget = 16 << 10
+	maxHead   = 64 << 10
+	maxFields = 100
+)
+
+// exchange is one request on its way through the driver.
+type exchange struct {
+	server  *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	rc      *http.ResponseController
+	id      string
+	verdict admit.Verdict
+
+	// head is held while something of a head goes to net/http: 1xx answers come
+	// from other goroutines than the final one.
+	head     sync.Mutex
+	answered bool // the final head was given to net/http
+}
+
+// writeHead gives the final head to net/http.
+func (x *exchange) writeHead(status int) {
+	x.head.Lock()
+	defer x.head.Unlock()
+	x.answered = true
+	x.w.WriteHeader(status)
+}
+
+// ServeHTTP answers one request of the data plane.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{server: s, w: w, r: r, rc: http.NewResponseController(w), id: s.cfg.NewRequestID()}
+	defer x.recover()
+	// Otherwise net/http would read a request's body to its end before it sends
+	// an answer. HTTP/2 is full duplex without being told.
+	_ = x.rc.EnableFullDuplex()
+	if err := x.oversize(); err != nil {
+		x.verdict.Close = true
+		x.refuse(err)
+		return
+	}
+	if err := x.decide(r.Context()); err != nil {
+		x.fail(err)
+		return
+	}
+	switch x.verdict.Outcome {
+	case admit.Forward:
+		x.forward()
+	case admit.Preflight:
+		x.ownFields()
+		x.answer(http.StatusNoContent, nil)
+	default:
+		x.refuse(x.verdict.Fault())
+	}
+}
+
+// oversize returns the error for a head that is too large. CONNECT and TRACE
+// are refused before any other check.
+func (x *exchange) oversize() error {
+	r := x.r
+	if r.Method == http.MethodConnect || r.Method == http.MethodTrace {
+		return nil
+	}
+	if len(r.RequestURI) > maxTarget {
+		return fault.New(fault.TargetTooLong, "the request target is longer than 16 KiB")
+	}
+	fields, size := 1, len(r.Method)+len(r.RequestURI)+len(" HTTP/1.1\r\n")+len("Host: \r\n")+len(r.Host)
+	for name, values := range r.Header {
+		fields += len(values)
+		for _, v := range values {
+			size += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	fields += len(r.TransferEncoding)
+	if len(r.Trailer) > 0 {
+		fields++
+	}
+	if fields > maxFields || size > maxHead {
+		return fault.New(fault.HeaderTooLarge, "the request's head has more than 100 fields or 64 KiB")
+	}
+	return nil
+}
+
+// decide fills the verdict. The error is of a daily cap that could not be asked.
+func (x *exchange) decide(ctx context.Context) error {
+	h := x.r.Header
+	req := admit.Request{
+		Method:          x.r.Method,
+		Target:          x.r.RequestURI,
+		Host:            x.r.Host,
+		Authorization:   h.Get("Authorization"),
+		Authorizations:  len(h["Authorization"]),
+		Origin:          h.Get("Origin"),
+		PreflightMethod: h.Get("Access-Control-Request-Method"),
+	}
+	for {
+		x.server.cfg.Admit.Decide(&req, &x.verdict)
+		if x.verdict.Outcome != admit.Wait {
+			return nil
+		}
+		if err := x.server.cfg.Admit.Wait(ctx, &x.verdict); err != nil {
+			return err
+		}
+	}
+}
+
+// fail answers a request that was not refused by a check but could not be
+// served, and logs why.
+func (x *exchange) fail(err error) {
+	if x.r.Context().Err() != nil { // nobody waits for an answer
+		x.abort()
+	}
+	x.log("request failed", err)
+	x.refuse(err)
+}
+
+// log writes one line about the request: never a field of it, never its query.
+func (x *exchange) log(message string, err error) {
+	args := []any{"request_id", x.id, "method", x.r.Method, "path", pathOf(x.r.RequestURI), "error", err}
+	if g := x.verdict.Gateway; g != nil {
+		args = append(args, "gateway_id", g.ID)
+	}
+	if k := x.verdict.Key; k != nil {
+		args = append(args, "key_id", k.ID())
+	}
+	x.server.cfg.Log.Warn(message, args...)
+}
+
+func pathOf(target string) string {
+	path, _, _ := strings.Cut(target, "?")
+	return path
+}
+
+// recover turns a defect into a 500 with the usual body, or a broken message if
+// an answer has begun.
+func (x *exchange) recover() {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(p)
+	default:
+		x.server.cfg.Log.Error("a request met a defect", "request_id", x.id, "panic", p, "stack", stack())
+		if x.answered {
+			x.abort()
+		}
+		x.verdict.Close = true
+		x.refuse(fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id"))
+	}
+}

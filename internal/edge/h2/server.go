@@ -1,0 +1,105 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+const (
+	headTimeout = 10 * time.Second
+	idleTimeout = 120 * time.Second
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+)
+
+// Decider is what the driver needs of admit.Admitter.
+type Decider interface {
+	Decide(req *admit.Request, v *admit.Verdict)
+	Wait(ctx context.Context, v *admit.Verdict) error
+}
+
+// Config is what a Server is made of.
+type Config struct {
+	// Admit decides. Required.
+	Admit Decider
+	// Pools are the connections to upstreams. Required.
+	Pools *upstream.Pools
+	// NewRequestID makes the identifier of a request. Nil makes random ones.
+	NewRequestID func() string
+	// Log receives what went wrong with upstreams. It never sees a key or a
+	// query. Nil discards.
+	Log *slog.Logger
+}
+
+// Server serves the data plane on one or more listeners. It is safe for
+// concurrent use.
+type Server struct {
+	cfg     Config
+	http    *http.Server
+	tunnels tunnels
+	buffers buffers
+}
+
+// New returns a Server that serves nothing until Serve.
+func New(cfg Config) (*Server, error) {
+	if cfg.Admit == nil || cfg.Pools == nil {
+		return nil, errors.New("edge: Admit and Pools are required")
+	}
+	if cfg.NewRequestID == nil {
+		cfg.NewRequestID = func() string { return id.New(id.Request) }
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: cfg}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s.http = &http.Server{
+		Handler:           s,
+		Protocols:         &protocols,
+		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		ReadHeaderTimeout: headTimeout,
+		IdleTimeout:       idleTimeout,
+		// A head a little too large gets our answer; one far too large, net/http's.
+		MaxHeaderBytes:               4 * maxHead,
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Serve accepts connections on l until Shutdown, after which it returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the data plane: %w", err)
+	}
+	return nil
+}
+
+// Shutdown stops accepting, waits for the requests that run, and after them for
+// the upgraded connections. What still runs when ctx ends is cut off, which is
+// logged and no error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil && ctx.Err() != nil {
+		s.cfg.Log.Warn("requests were cut off by the end of the drain")
+		err = s.http.Close()
+	}
+	if cut := s.tunnels.drain(ctx); cut > 0 {
+		s.cfg.Log.Warn("upgraded connections were cut off by the end of the drain", "connections", cut)
+	}
+	if err != nil {
+		return fmt.Errorf("shut the data plane down: %w", err)
+	}
+	return nil
+}
