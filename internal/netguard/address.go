@@ -1,6 +1,9 @@
 package netguard
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // refusal says why p may not connect to addr; "" if it may.
 func refusal(p Policy, addr netip.Addr) string {
@@ -51,13 +54,14 @@ func never(a netip.Addr) string {
 		return "it is a multicast address"
 	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return "it is the broadcast address"
-	}
-	for _, n := range metadata() {
-		if n.Contains(a) {
-			return "it is a cloud's metadata address"
-		}
+	case isMetadata(a):
+		return "it is a cloud's metadata address"
 	}
 	return ""
+}
+
+func isMetadata(a netip.Addr) bool {
+	return slices.ContainsFunc(metadata(), func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 // metadata lists where clouds hand out a machine's credentials or configuration

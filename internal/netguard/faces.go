@@ -20,12 +20,23 @@ func faces(addr netip.Addr) []netip.Addr {
 		out = append(out, at(12))
 	case prefix6(48, 0x64, 0xff9b, 1).Contains(addr):
 		// Local NAT64: the operator chose one of several forms (RFC 6052, 2.2).
-		out = append(out, at(12), netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}),
+		out = appendRisky(out, at(12), netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}),
 			netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}), at(9))
 	case prefix6(16, 0x2002).Contains(addr): // 6to4
 		out = append(out, at(2))
 	case prefix6(32, 0x2001, 0).Contains(addr): // Teredo: its server, and the client inverted
-		out = append(out, at(4), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}))
+		out = appendRisky(out, at(4), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}))
+	}
+	return out
+}
+
+// appendRisky appends those of addrs, which an address may or may not carry,
+// that would do harm if it does. Another reading of the same bits says nothing.
+func appendRisky(out []netip.Addr, addrs ...netip.Addr) []netip.Addr {
+	for _, a := range addrs {
+		if a.IsLoopback() || a.IsLinkLocalUnicast() || isMetadata(a) {
+			out = append(out, a)
+		}
 	}
 	return out
 }

@@ -1,0 +1,218 @@
+package netguard_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/netguard"
+)
+
+// Who may connect where: the operator's account anywhere but to what is always
+// refused, other accounts to public addresses alone, whatever spelling an
+// address has (contract, 4.6).
+func TestDecision(t *testing.T) {
+	const always, public, open = "always", "not public", "open"
+	for _, c := range []struct{ addr, want string }{
+		{"93.184.215.14", open},
+		{"2606:2800:220:1:248:1893:25c8:1946", open},
+		{"::ffff:93.184.215.14", open},
+		{"64:ff9b::5db8:d70e", open}, // NAT64 of a public address
+		{"2002:5db8:d70e::1", open},  // 6to4 of a public address
+		{"192.0.1.1", open},          // beside the protocol assignments
+		{"172.32.0.1", open},         // beside a private network
+		{"100.128.0.1", open},        // beside the carriers' network
+		{"2620:4f:8000::1", open},    // AS112, globally reachable
+		{"127.0.0.1", public},
+		{"127.255.255.254", public},
+		{"::1", public},
+		{"::ffff:127.0.0.1", public},   // mapped
+		{"::ffff:7f00:1", public},      // mapped
+		{"::127.0.0.1", public},        // compatible
+		{"::ffff:0:127.0.0.1", public}, // translated
+		{"64:ff9b::7f00:1", public},    // NAT64
+		{"64:ff9b:1::7f00:1", public},  // local NAT64
+		{"64:ff9b:1::5db8:d70e", public},
+		{"2002:7f00:1::", public},      // 6to4
+		{"2002:a00:1::1", public},      // 6to4 of 10.0.0.1
+		{"2002:c0a8:101::", public},    // 6to4 of 192.168.1.1
+		{"2001:0:5db8:d70e::", public}, // Teredo
+		{"10.0.0.1", public},
+		{"172.16.0.1", public},
+		{"172.31.255.255", public},
+		{"192.168.1.1", public},
+		{"::ffff:10.0.0.1", public},
+		{"100.64.0.1", public},
+		{"192.0.0.8", public},
+		{"192.0.2.1", public},
+		{"192.88.99.1", public},
+		{"198.18.0.1", public},
+		{"198.19.255.255", public},
+		{"198.51.100.7", public},
+		{"203.0.113.7", public},
+		{"240.0.0.1", public},
+		{"fc00::1", public},
+		{"fdff::1", public},
+		{"fec0::1", public}, // site-local, deprecated
+		{"100::1", public},  // discard
+		{"2001:db8::1", public},
+		{"2001:2::1", public}, // benchmarking
+		{"3fff::1", public},
+		{"5f00::1", public},
+		{"4000::1", public}, // given out to nobody
+		{"0.0.0.0", always},
+		{"0.1.2.3", always},
+		{"::", always},
+		{"::ffff:0.0.0.0", always},
+		{"255.255.255.255", always},
+		{"224.0.0.1", always},
+		{"239.255.255.250", always},
+		{"ff02::1", always},
+		{"169.254.0.1", always},
+		{"169.254.169.254", always},
+		{"169.254.170.2", always},
+		{"::ffff:169.254.169.254", always},
+		{"::169.254.169.254", always},
+		{"::ffff:0:169.254.169.254", always},
+		{"64:ff9b::a9fe:a9fe", always},
+		{"64:ff9b:1::a9fe:a9fe", always},
+		{"64:ff9b:1:a9fe:a9:fe00::", always}, // the form with 48 bits in front
+		{"2002:a9fe:a9fe::1", always},
+		{"2001:0:a9fe:a9fe::1", always},            // Teredo server
+		{"2001:0:5db8:d70e:0:0:5601:5601", always}, // Teredo client, inverted
+		{"fe80::1", always},
+		{"fe80::1%eth0", always},
+		{"febf::1", always},
+		{"100.100.100.200", always},
+		{"168.63.129.16", always},
+		{"192.0.0.192", always},
+		{"fd00:ec2::254", always},
+		{"fd20:ce::254", always},
+	} {
+		addr := netip.AddrPortFrom(netip.MustParseAddr(c.addr), 443)
+		operator := netguard.New().Check(netguard.Policy{}, addr)
+		tenant := netguard.New().Check(netguard.Policy{PublicOnly: true}, addr)
+		if got := operator != nil; got != (c.want == always) {
+			t.Errorf("%s by the operator: %v, want %s", c.addr, operator, c.want)
+		}
+		if got := tenant != nil; got != (c.want != open) {
+			t.Errorf("%s by another account: %v, want %s", c.addr, tenant, c.want)
+		}
+		var refused *netguard.RefusedError
+		if tenant != nil && (!errors.As(tenant, &refused) || refused.Addr != addr || !strings.Contains(refused.Reason, "address")) {
+			t.Errorf("%s: the error %v does not tell what was refused", c.addr, tenant)
+		}
+	}
+}
+
+// A network that the operator names is open to all accounts, also inside a
+// transition mechanism, but nothing opens what is always refused.
+func TestAllowedNetworks(t *testing.T) {
+	policy := netguard.Policy{PublicOnly: true, Allow: []netip.Prefix{
+		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd01::/16"),
+		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("64:ff9b:1:7::/64"),
+	}}
+	for addr, want := range map[string]bool{
+		"10.1.2.3": true, "10.2.0.1": false, "::ffff:10.1.2.3": true, "fd01::5": true, "fd02::5": false,
+		"64:ff9b::a01:203": true, "64:ff9b::a02:1": false, "2002:a01:203::": true,
+		"64:ff9b:1:7::a02:1": true, "64:ff9b:1:8::a01:203": false,
+		"169.254.169.254": false, "64:ff9b:1:7::a9fe:a9fe": false, "1.1.1.1": true,
+	} {
+		err := netguard.New().Check(policy, netip.AddrPortFrom(netip.MustParseAddr(addr), 80))
+		if (err == nil) != want {
+			t.Errorf("%s: %v, want allowed %v", addr, err, want)
+		}
+	}
+}
+
+// No account can make Keygate call itself, by whatever address leads there.
+func TestOwnListeners(t *testing.T) {
+	local, other := localAddress(t), "203.0.113.9:8081"
+	g := netguard.New()
+	g.Own(netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("[::]:8081"),
+		netip.MustParseAddrPort("10.9.9.9:8082"), netip.MustParseAddrPort("[::1]:8083"))
+	for addr, want := range map[string]bool{
+		"127.0.0.1:8080": false, "127.4.4.4:8080": false, "[::1]:8080": false, "[::ffff:127.0.0.1]:8080": false,
+		"[64:ff9b::7f00:1]:8080": false, "127.0.0.1:9000": true, "10.9.9.9:8080": true,
+		"127.0.0.1:8081": false, "[::1]:8081": false, local.String() + ":8081": false, local.String() + ":9000": true, other: true,
+		"10.9.9.9:8082": false, "[::ffff:10.9.9.9]:8082": false, "127.0.0.1:8082": true, "127.0.0.1:8083": false,
+	} {
+		err := g.Check(netguard.Policy{}, netip.MustParseAddrPort(addr))
+		if (err == nil) != want {
+			t.Errorf("%s: %v, want allowed %v", addr, err, want)
+		}
+	}
+}
+
+// localAddress returns an IPv4 address of this machine that is not loopback, or
+// a loopback one if it has no other.
+func localAddress(t *testing.T) netip.Addr {
+	t.Helper()
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if p, ok := a.(*net.IPNet); ok && p.IP.To4() != nil && !p.IP.IsLoopback() {
+			return netip.AddrFrom4([4]byte(p.IP.To4()))
+		}
+	}
+	return netip.MustParseAddr("127.0.0.1")
+}
+
+// The guard judges what is connected to, at each attempt, before anything is
+// sent there.
+func TestDialerAsks(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	g := netguard.New()
+	dial := func(p netguard.Policy) error {
+		dialer := net.Dialer{ControlContext: g.Control(p)}
+		conn, err := dialer.DialContext(t.Context(), "tcp", l.Addr().String())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	}
+	if err := dial(netguard.Policy{}); err != nil {
+		t.Errorf("the operator: %v", err)
+	}
+	var refused *netguard.RefusedError
+	if err := dial(netguard.Policy{PublicOnly: true}); !errors.As(err, &refused) {
+		t.Errorf("another account: %v", err)
+	}
+	g.Own(netip.MustParseAddrPort(l.Addr().String()))
+	if err := dial(netguard.Policy{}); !errors.As(err, &refused) {
+		t.Errorf("Keygate itself: %v", err)
+	}
+	if err := g.Control(netguard.Policy{})(context.Background(), "unix", "/run/docker.sock", nil); err == nil {
+		t.Error("a socket that is no address and port was let through")
+	}
+}
+
+// Wrapping an IPv4 address in a transition mechanism never changes the decision.
+func TestWrapping(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v4 := [4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "v4"))
+		policy := netguard.Policy{PublicOnly: rapid.Bool().Draw(t, "publicOnly")}
+		allowed := func(a netip.Addr) bool {
+			return netguard.New().Check(policy, netip.AddrPortFrom(a, 80)) == nil
+		}
+		plain := netip.AddrFrom4(v4)
+		nat64 := [16]byte{0, 0x64, 0xff, 0x9b, 12: v4[0], 13: v4[1], 14: v4[2], 15: v4[3]}
+		sixToFour := [16]byte{0x20, 0x02, v4[0], v4[1], v4[2], v4[3]}
+		for _, wrapped := range [][16]byte{plain.As16(), nat64, sixToFour} {
+			if a := netip.AddrFrom16(wrapped); allowed(plain) != allowed(a) {
+				t.Fatalf("%v and its form %v differ", plain, a)
+			}
+		}
+	})
+}
