@@ -1,0 +1,94 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// How often the upkeep looks, and how long the records that it removes are
+// kept (contract, sections 2 and 6). A node that follows the change log and
+// was away for longer than the log goes back loads everything again.
+const (
+	DefaultExpiryPeriod = time.Second
+	DefaultTrimPeriod   = time.Minute
+
+	changesKept = time.Hour
+	eventsKept  = 7 * 24 * time.Hour
+	daysKept    = 2 // the day that runs and the one before
+	trimBatch   = 500
+)
+
+// UpkeepConfig is what an Upkeep is made of. Service and Store are required.
+type UpkeepConfig struct {
+	Service      *Service
+	Store        Store
+	Now          func() time.Time // nil is time.Now
+	ExpiryPeriod time.Duration    // 0 is DefaultExpiryPeriod
+	TrimPeriod   time.Duration    // 0 is DefaultTrimPeriod
+	Log          *slog.Logger
+}
+
+// Upkeep does what time asks of a store: it tells expiries and removes what is
+// kept no longer. Several nodes over one store may run one each.
+type Upkeep struct {
+	cfg    UpkeepConfig
+	expiry loop
+	trim   loop
+}
+
+// NewUpkeep returns an Upkeep that stands still until Start.
+func NewUpkeep(cfg UpkeepConfig) (*Upkeep, error) {
+	if cfg.Service == nil || cfg.Store == nil {
+		return nil, errors.New("control: Service and Store are required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.ExpiryPeriod == 0 {
+		cfg.ExpiryPeriod = DefaultExpiryPeriod
+	}
+	if cfg.TrimPeriod == 0 {
+		cfg.TrimPeriod = DefaultTrimPeriod
+	}
+	u := &Upkeep{cfg: cfg}
+	log := logOr(cfg.Log)
+	u.expiry = loop{name: "telling of expired keys", period: cfg.ExpiryPeriod, step: u.tellExpired, log: log}
+	u.trim = loop{name: "removing old records", period: cfg.TrimPeriod, step: u.removeOld, log: log}
+	return u, nil
+}
+
+// Start begins the upkeep. It must be called once.
+func (u *Upkeep) Start(context.Context) error {
+	u.expiry.start()
+	u.trim.start()
+	return nil
+}
+
+// Stop ends the upkeep; a transaction that runs is waited for. It returns an
+// error if that takes longer than ctx.
+func (u *Upkeep) Stop(ctx context.Context) error {
+	return errors.Join(u.expiry.stop(ctx), u.trim.stop(ctx))
+}
+
+func (u *Upkeep) tellExpired(ctx context.Context) error {
+	_, err := u.cfg.Service.TellExpired(ctx)
+	return err
+}
+
+// removeOld works in short transactions: a change waits for one at most.
+func (u *Upkeep) removeOld(ctx context.Context) error {
+	for {
+		now := u.cfg.Now().UTC()
+		day := now.Unix()/86400 - (daysKept - 1)
+		more := false
+		err := u.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+			more, err = tx.Trim(ctx, now.Add(-answersKept), now.Add(-changesKept), now.Add(-eventsKept), day, trimBatch)
+			return err
+		})
+		if err != nil || !more {
+			return err
+		}
+	}
+}

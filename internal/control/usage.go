@@ -1,0 +1,87 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+)
+
+// DefaultUsagePeriod is how often the last use of keys is written.
+const DefaultUsagePeriod = time.Second
+
+// usageBatch is how many keys one transaction writes, so that a change waits
+// little behind it.
+const usageBatch = 500
+
+// UsageConfig is what a Usage is made of. Store and Drain are required.
+type UsageConfig struct {
+	Store Store
+	// Drain calls f for each key that authenticated a request since the last
+	// call, with the time of the last one.
+	Drain  func(f func(keyID string, at time.Time))
+	Period time.Duration // 0 is DefaultUsagePeriod
+	Log    *slog.Logger
+}
+
+// Usage writes the time at which keys were last used to the store, in batches.
+type Usage struct {
+	cfg     UsageConfig
+	loop    loop
+	pending map[string]time.Time // drained and not yet written
+}
+
+// NewUsage returns a Usage that stands still until Start.
+func NewUsage(cfg UsageConfig) (*Usage, error) {
+	if cfg.Store == nil || cfg.Drain == nil {
+		return nil, errors.New("control: Store and Drain are required")
+	}
+	if cfg.Period == 0 {
+		cfg.Period = DefaultUsagePeriod
+	}
+	u := &Usage{cfg: cfg, pending: map[string]time.Time{}}
+	u.loop = loop{name: "writing the last use of keys", period: cfg.Period, step: u.flush, log: logOr(cfg.Log)}
+	return u, nil
+}
+
+// Start begins to write. It must be called once.
+func (u *Usage) Start(context.Context) error {
+	u.loop.start()
+	return nil
+}
+
+// Stop ends the writing after everything that was used until now is written.
+// It returns an error if that fails or takes longer than ctx.
+func (u *Usage) Stop(ctx context.Context) error {
+	if err := u.loop.stop(ctx); err != nil {
+		return err
+	}
+	return u.flush(ctx)
+}
+
+// flush keeps what it cannot write for the next time.
+func (u *Usage) flush(ctx context.Context) error {
+	u.cfg.Drain(func(keyID string, at time.Time) {
+		at = at.UTC().Truncate(time.Microsecond)
+		if at.After(u.pending[keyID]) {
+			u.pending[keyID] = at
+		}
+	})
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(u.pending)), usageBatch) {
+		batch := make(map[string]time.Time, len(ids))
+		for _, id := range ids {
+			batch[id] = u.pending[id]
+		}
+		err := u.cfg.Store.Update(ctx, func(tx Tx) error { return tx.TouchKeys(ctx, batch) })
+		if err != nil {
+			return fmt.Errorf("write the last use of %d keys: %w", len(u.pending), err)
+		}
+		for _, id := range ids {
+			delete(u.pending, id)
+		}
+	}
+	return nil
+}
