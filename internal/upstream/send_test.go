@@ -1,0 +1,321 @@
+package upstream_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/upstream/upstreamtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newPools(t *testing.T, cfg upstream.Config) *upstream.Pools {
+	t.Helper()
+	if cfg.Guard == nil {
+		cfg.Guard = netguard.New()
+	}
+	p, err := upstream.NewPools(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// send sends a request without a body unless body is given, and returns the
+// whole answer.
+func send(t *testing.T, pools *upstream.Pools, o upstream.Origin, req *http.Request) (*http.Response, string, error) {
+	t.Helper()
+	pool, err := pools.Get(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, HeadTimeout: 10 * time.Second})
+	if err != nil {
+		return nil, "", err
+	}
+	defer answer.Close()
+	body, err := io.ReadAll(answer.Body)
+	return answer.Response, string(body), err
+}
+
+func request(method, base, target string) *http.Request {
+	u, err := url.Parse(base)
+	if err != nil {
+		panic(err)
+	}
+	return &http.Request{
+		Method: method, URL: upstream.Target(u, target), Host: u.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"User-Agent": {""}},
+	}
+}
+
+// What is sent a second time when a connection that was kept fails before any
+// byte of an answer: exactly what contract 4.4 names, whatever a caller says
+// about idempotency.
+func TestRepeat(t *testing.T) {
+	for _, c := range []struct {
+		method  string
+		field   string
+		body    string
+		repeats bool
+	}{
+		{method: "GET", repeats: true},
+		{method: "HEAD", repeats: true},
+		{method: "OPTIONS", repeats: true},
+		{method: "PUT", repeats: true},
+		{method: "DELETE", repeats: true},
+		{method: "DELETE", field: "X-Idempotency-Key", repeats: true},
+		{method: "PUT", body: "text"},
+		{method: "DELETE", body: "text"},
+		{method: "POST"},
+		{method: "POST", body: "text"},
+		{method: "POST", field: "Idempotency-Key"},
+		{method: "POST", field: "X-Idempotency-Key"},
+		{method: "PATCH", field: "Idempotency-Key"},
+		{method: "PURGE"},
+	} {
+		t.Run(c.method+" "+c.field+" "+c.body, func(t *testing.T) {
+			var mu sync.Mutex
+			var heads []string
+			addr := upstreamtest.Serve(t, func(conn *upstreamtest.Conn) {
+				for n := 1; ; n++ {
+					head, err := conn.ReadHead()
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					heads = append(heads, head)
+					mu.Unlock()
+					if conn.Number == 1 && n == 2 {
+						return // takes the second request and hangs up
+					}
+					conn.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				}
+			})
+			pools := newPools(t, upstream.Config{})
+			origin := upstream.Origin{Scheme: "http", Host: addr}
+			if _, _, err := send(t, pools, origin, request("GET", "http://"+addr, "/first")); err != nil {
+				t.Fatal(err)
+			}
+			req := request(c.method, "http://"+addr, "/second")
+			if c.field != "" {
+				req.Header[c.field] = []string{"k"}
+			}
+			if c.body != "" {
+				req.Body, req.ContentLength = io.NopCloser(strings.NewReader(c.body)), int64(len(c.body))
+			}
+			_, _, err := send(t, pools, origin, req)
+			mu.Lock()
+			defer mu.Unlock()
+			want := 2 // the first, and the second once
+			if c.repeats {
+				want = 3
+			}
+			if len(heads) != want || (err == nil) != c.repeats {
+				t.Errorf("%d requests arrived, want %d; error %v", len(heads), want, err)
+			}
+			if !c.repeats && fault.CodeOf(err) != fault.UpstreamUnreachable {
+				t.Errorf("error %v", err)
+			}
+			last := strings.ToLower(heads[len(heads)-1])
+			if c.field != "" != strings.Contains(last, "idempotency-key: k") || strings.Count(last, "idempotency-key") > 1 {
+				t.Errorf("the caller's field did not pass as it was:\n%s", last)
+			}
+		})
+	}
+}
+
+// Targets reach the wire byte for byte, joined to the base path (contract, 4.2).
+func TestTargetBytes(t *testing.T) {
+	lines := make(chan string, 1)
+	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+		for {
+			head, err := c.ReadHead()
+			if err != nil {
+				return
+			}
+			line, _, _ := strings.Cut(head, "\r\n")
+			lines <- line
+			c.Say("HTTP/1.1 204 No Content\r\n\r\n")
+		}
+	})
+	pools := newPools(t, upstream.Config{})
+	rapid.Check(t, func(rt *rapid.T) {
+		const pathBytes = "abcXYZ019-._~!$&'()*+,;=:@/%"
+		base := rapid.SampledFrom([]string{"", "/", "/base", "/base/", "/b%41se/x"}).Draw(rt, "base")
+		path := "/a" + rapid.StringOfN(rapid.SampledFrom([]rune(pathBytes)), 0, 40, -1).Draw(rt, "path")
+		query := rapid.SampledFrom([]string{"", "?"}).Draw(rt, "mark")
+		if query != "" {
+			query += rapid.StringOfN(rapid.SampledFrom([]rune(pathBytes+"?\"[]{}|^`<>\\#")), 0, 40, -1).Draw(rt, "query")
+		}
+		if _, _, err := send(t, pools, upstream.Origin{Scheme: "http", Host: addr}, request("GET", "http://"+addr+base, path+query)); err != nil {
+			rt.Fatal(err)
+		}
+		want := "GET " + strings.TrimSuffix(base, "/") + path + query + " HTTP/1.1"
+		if got := <-lines; got != want {
+			rt.Fatalf("arrived as\n%q, sent as\n%q", got, want)
+		}
+	})
+}
+
+// Failures of an upstream are told apart: nobody there, refused by the guard,
+// broken before the head, a head that did not come.
+func TestFailures(t *testing.T) {
+	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = io.Copy(io.Discard, c) })
+	broken := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+		_, _ = c.ReadHead()
+		c.Say("HTTP/1.1 200 OK\r\nContent-")
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := l.Addr().String()
+	_ = l.Close()
+	guard := netguard.New()
+	guard.Own(netip.MustParseAddrPort("127.0.0.1:1"))
+	pools := newPools(t, upstream.Config{Guard: guard})
+	for name, c := range map[string]struct {
+		origin  upstream.Origin
+		code    fault.Code
+		refused bool
+	}{
+		"nobody":  {origin: upstream.Origin{Scheme: "http", Host: nobody}, code: fault.UpstreamUnreachable},
+		"broken":  {origin: upstream.Origin{Scheme: "http", Host: broken}, code: fault.UpstreamUnreachable},
+		"silent":  {origin: upstream.Origin{Scheme: "http", Host: silent}, code: fault.UpstreamTimeout},
+		"own":     {origin: upstream.Origin{Scheme: "http", Host: "127.0.0.1:1"}, code: fault.UpstreamUnreachable, refused: true},
+		"private": {origin: upstream.Origin{Scheme: "http", Host: silent, PublicOnly: true}, code: fault.UpstreamUnreachable, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool, err := pools.Get(c.origin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := request("GET", c.origin.Scheme+"://"+c.origin.Host, "/")
+			_, err = pool.Send(t.Context(), &upstream.Exchange{Request: req, HeadTimeout: 200 * time.Millisecond})
+			var refused *netguard.RefusedError
+			if fault.CodeOf(err) != c.code || errors.As(err, &refused) != c.refused {
+				t.Errorf("got %v, want %s, refused by the guard %v", err, c.code, c.refused)
+			}
+			if status, body := fault.Answer(err, "req_1"); status < 502 || strings.Contains(string(body), "127.0.0.1") {
+				t.Errorf("the client sees %d %s", status, body)
+			}
+		})
+	}
+}
+
+// A network that the operator allows is reached by every account.
+func TestAllowedNetwork(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer s.Close()
+	pools := newPools(t, upstream.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	origin := upstream.Origin{Scheme: "http", Host: s.Listener.Addr().String(), PublicOnly: true}
+	if _, _, err := send(t, pools, origin, request("GET", s.URL, "/")); err != nil {
+		t.Error(err)
+	}
+}
+
+// An https upstream is trusted by upstream_ca alone if there is one, and speaks
+// HTTP/2 where it offers it.
+func TestTLS(t *testing.T) {
+	for _, offers := range []bool{true, false} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, r.Proto+" "+r.RequestURI)
+		}))
+		s.EnableHTTP2 = offers
+		s.StartTLS()
+		host := s.Listener.Addr().String()
+		ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+		want := "HTTP/1.1 /base/a%2fb?q"
+		if offers {
+			want = "HTTP/2.0 /base/a%2fb?q"
+		}
+		pools := newPools(t, upstream.Config{})
+		_, body, err := send(t, pools, upstream.Origin{Scheme: "https", Host: host, CA: ca}, request("GET", s.URL+"/base", "/a%2fb?q"))
+		if err != nil || body != want {
+			t.Errorf("with the CA: %q %v, want %q", body, err, want)
+		}
+		_, _, err = send(t, pools, upstream.Origin{Scheme: "https", Host: host}, request("GET", s.URL, "/"))
+		var unknown x509.UnknownAuthorityError
+		if !errors.As(err, &unknown) {
+			t.Errorf("with the system's roots: %v", err)
+		}
+		if _, err := pools.Get(upstream.Origin{Scheme: "https", Host: host, CA: "no PEM"}); err == nil {
+			t.Error("a CA that cannot be read was taken")
+		}
+		pools.Close()
+		s.Close()
+	}
+}
+
+// Connections belong to an origin: gateways that agree in it share them, others
+// do not.
+func TestPoolsByOrigin(t *testing.T) {
+	pools := newPools(t, upstream.Config{})
+	get := func(o upstream.Origin) *upstream.Pool {
+		p, err := pools.Get(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	a := upstream.Origin{Scheme: "http", Host: "a.test"}
+	if get(a) != get(a) {
+		t.Error("one origin has two pools")
+	}
+	for _, other := range []upstream.Origin{
+		{Scheme: "h2c", Host: "a.test"}, {Scheme: "http", Host: "a.test:81"}, {Scheme: "http", Host: "a.test", PublicOnly: true},
+	} {
+		if get(a) == get(other) {
+			t.Errorf("%+v shares the pool of %+v", other, a)
+		}
+	}
+	if _, err := pools.Get(upstream.Origin{Scheme: "ftp", Host: "a.test"}); err == nil {
+		t.Error("an unknown scheme was taken")
+	}
+}
+
+// The sender's context ends an exchange, and its error is the sender's own.
+func TestSenderLeaves(t *testing.T) {
+	arrived := make(chan struct{})
+	ended := make(chan struct{})
+	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+		_, _ = c.ReadHead()
+		close(arrived)
+		_, _ = io.Copy(io.Discard, c)
+		close(ended)
+	})
+	pool, err := newPools(t, upstream.Config{}).Get(upstream.Origin{Scheme: "http", Host: addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		leave()
+	}()
+	_, err = pool.Send(ctx, &upstream.Exchange{Request: request("GET", "http://"+addr, "/"), HeadTimeout: time.Hour})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	<-ended
+}

@@ -1,0 +1,87 @@
+// Package upstreamtest gives tests an upstream that is no HTTP library: they see
+// and say the bytes themselves.
+package upstreamtest
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Conn is one connection that the upstream accepted.
+type Conn struct {
+	net.Conn
+	*bufio.Reader
+	// Number counts the connections of the upstream from 1.
+	Number int
+}
+
+// Read reads through the buffer.
+func (c *Conn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
+
+// ReadHead returns the next bytes up to the empty line that ends a head,
+// without it.
+func (c *Conn) ReadHead() (string, error) {
+	var head strings.Builder
+	for {
+		line, err := c.ReadString('\n')
+		if err != nil {
+			return head.String(), err
+		}
+		if line == "\r\n" {
+			return strings.TrimSuffix(head.String(), "\r\n"), nil
+		}
+		head.WriteString(line)
+	}
+}
+
+// Say writes s; errors show in what the other side misses.
+func (c *Conn) Say(s string) { _, _ = io.WriteString(c.Conn, s) }
+
+// Serve runs an upstream on a free loopback port until the test ends and
+// returns its address. handle owns a connection until it returns, which closes it.
+func Serve(t testing.TB, handle func(c *Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex
+		open    = map[net.Conn]bool{}
+	)
+	running.Go(func() {
+		for n := 1; ; n++ {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open[conn] = true
+			mu.Unlock()
+			running.Go(func() {
+				defer func() {
+					_ = conn.Close()
+					mu.Lock()
+					delete(open, conn)
+					mu.Unlock()
+				}()
+				handle(&Conn{Conn: conn, Reader: bufio.NewReader(conn), Number: n})
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		mu.Lock()
+		for conn := range open {
+			_ = conn.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	})
+	return l.Addr().String()
+}
