@@ -60,3 +60,12 @@ func (c *Config) AdminKeyFile() string { return filepath.Join(c.DataDir, "admin.
 
 // LockFile returns the path of the file that a server holds locked.
 func (c *Config) LockFile() string { return filepath.Join(c.DataDir, "keygate.lock") }
+
+// UseDataDir moves the data directory, and the secret key with it unless that
+// was given a place of its own.
+func (c *Config) UseDataDir(dir string) {
+	c.DataDir = dir
+	if c.origins["secret-key-file"].Kind == Default {
+		c.SecretKeyFile = filepath.Join(dir, "secret.key")
+	}
+}

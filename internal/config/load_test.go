@@ -253,3 +253,25 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// Guarantee: every setting of this version is told with its value and source.
+func TestValues(t *testing.T) {
+	c, err := load(t, []string{"--drain-timeout", "5s"}, map[string]string{"KEYGATE_PPROF": "true"}, "upstream_allow_network: [10.0.0.0/8]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, v := range c.Values() {
+		if v.Text == "" {
+			t.Errorf("%s has no value", v.Name)
+		}
+		got[v.Name] = v.Text + " " + v.Source
+	}
+	for name, want := range map[string]string{
+		"drain-timeout": "5s flag", "pprof": "true environment", "upstream-allow-network": "10.0.0.0/8 file", "gateway-domain": "localhost default",
+	} {
+		if got[name] != want {
+			t.Errorf("%s = %q, want %q", name, got[name], want)
+		}
+	}
+}

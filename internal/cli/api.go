@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+)
+
+type apiCall struct {
+	*app
+	data, input, contentType string
+	headers                  []string
+}
+
+func newAPI(a *app) *cobra.Command {
+	o := &apiCall{app: a}
+	c := &cobra.Command{
+		Use:   "api [METHOD] PATH",
+		Short: "Make any call of the management API, and print the answer as it came",
+		Example: `  keygate api /v1/account
+  keygate api GET '/v1/keys?state=active&limit=100'
+  keygate api POST /v1/keys --data '{"name": "ci", "scope": "read"}'
+  keygate api PUT /v1/gateways/gw_01j…/spec --input openapi.yaml --content-type application/yaml`,
+		Args: atMost(2),
+		RunE: o.run,
+	}
+	f := c.Flags()
+	f.StringVarP(&o.data, "data", "d", "", "`body` of the call")
+	f.StringVar(&o.input, "input", "", "`file`, or - for standard input, of the body")
+	f.StringVar(&o.contentType, "content-type", "application/json", "media `type` of the body")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "field of the request, as `'NAME: VALUE'`; give it again for more")
+	return c
+}
+
+func (o *apiCall) run(c *cobra.Command, args []string) error {
+	r, err := o.request(c, args)
+	if err != nil {
+		return err
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	res, err := api.Do(c.Context(), r)
+	if err != nil {
+		return err
+	}
+	_, err = o.Out.Write(res.Body)
+	return err
+}
+
+func (o *apiCall) request(c *cobra.Command, args []string) (*client.Request, error) {
+	hasBody := c.Flags().Changed("data") || c.Flags().Changed("input")
+	r := &client.Request{Method: http.MethodGet, Header: http.Header{}, ContentType: o.contentType}
+	switch len(args) {
+	case 0:
+		return nil, usagef("which call? Give a method and a path, as in keygate api GET /v1/keys.")
+	case 1:
+		r.Path = args[0]
+		if hasBody {
+			r.Method = http.MethodPost
+		}
+	default:
+		r.Method, r.Path = strings.ToUpper(args[0]), args[1]
+	}
+	if !strings.HasPrefix(r.Path, "/") {
+		return nil, usagef("%q is no path: it begins with a slash, as in /v1/keys", r.Path)
+	}
+	if c.Flags().Changed("data") && c.Flags().Changed("input") {
+		return nil, usagef("give --data or --input, not both")
+	}
+	for _, h := range o.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, usagef("--header %q must have the form 'NAME: VALUE'", h)
+		}
+		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	if hasBody {
+		r.Body = []byte(o.data)
+		if o.input != "" {
+			content, err := o.readInput(o.input)
+			if err != nil {
+				return nil, fmt.Errorf("read the body: %w", err)
+			}
+			r.Body = content
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+func newConfig(a *app) *cobra.Command {
+	return newGroup("config", "Check, compare, apply and export the configuration file of a gateway",
+		newConfigValidate(a), newConfigDiff(a), newConfigApply(a), newConfigExport(a))
+}
+
+// readConfig reads a configuration file and puts the caller's environment into
+// it (contract, section 5).
+func (a *app) readConfig(args []string) ([]byte, error) {
+	content, err := a.fileArgument(args)
+	if err != nil {
+		return nil, err
+	}
+	return gateway.ResolveEnv(content, a.Env)
+}
+
+func newConfigValidate(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "validate FILE|-", Short: "Check a configuration file without a server", Args: atMost(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			content, err := a.readConfig(args)
+			if err != nil {
+				return err
+			}
+			doc, err := gateway.ParseDocument(content)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Err, "%s is valid: %d routes.\n", clean(args[0]), len(doc.Routes))
+			return nil
+		},
+	}
+}
+
+type configPush struct {
+	*app
+	gateway string
+	dryRun  bool
+}
+
+func (o *configPush) command(c *cobra.Command) *cobra.Command {
+	c.Args = atMost(1)
+	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	return c
+}
+
+func newConfigApply(a *app) *cobra.Command {
+	o := &configPush{app: a}
+	c := o.command(&cobra.Command{
+		Use:     "apply --gateway ID FILE|-",
+		Short:   "Apply a configuration file; ${env:NAME} in it is taken from your environment",
+		Example: "  keygate config apply --gateway gw_01j… orders.yaml",
+		RunE: func(c *cobra.Command, args []string) error {
+			_, p, err := o.push(c, args, o.dryRun)
+			if err != nil {
+				return err
+			}
+			return o.printPush(p, o.dryRun)
+		},
+	})
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "tell what would change, and change nothing")
+	return c
+}
+
+// push sends the file, and returns what it sent and what that did, or would
+// do.
+func (o *configPush) push(c *cobra.Command, args []string, dryRun bool) ([]byte, *client.Push, error) {
+	if err := required("gateway", o.gateway); err != nil {
+		return nil, nil, err
+	}
+	content, err := o.readConfig(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	api, err := o.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := api.PushConfig(c.Context(), o.gateway, content, dryRun)
+	return content, p, err
+}
+
+func newConfigDiff(a *app) *cobra.Command {
+	o := &configPush{app: a}
+	return o.command(&cobra.Command{
+		Use:   "diff --gateway ID FILE|-",
+		Short: "Tell what applying a configuration file would change; exit status 3 if anything",
+		RunE:  o.diff,
+	})
+}
+
+// settingChange is a member of the file's section gateway that differs from
+// what stands.
+type settingChange struct {
+	Field  string  `json:"field"`
+	Before *string `json:"before"`
+	After  *string `json:"after"`
+}
+
+// difference is what config diff prints.
+type difference struct {
+	*client.Push
+	Gateway []settingChange `json:"gateway"`
+}
+
+func (o *configPush) diff(c *cobra.Command, args []string) error {
+	content, p, err := o.push(c, args, true)
+	if err != nil {
+		return err
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	stands, err := api.Gateway(c.Context(), o.gateway)
+	if err != nil {
+		return err
+	}
+	doc, err := gateway.ParseDocument(content)
+	if err != nil {
+		return err
+	}
+	d := difference{p, gatewayChanges(&doc.Gateway, stands)}
+	if o.output != "table" {
+		err = o.printData(d)
+	} else {
+		for _, s := range d.Gateway {
+			fmt.Fprintf(o.Out, "~ gateway.%s: %s -> %s\n", s.Field, clean(str(s.Before)), clean(str(s.After)))
+		}
+		err = o.printPush(p, true)
+	}
+	if err == nil && len(d.Gateway)+len(p.Added)+len(p.Removed)+len(p.Changed) > 0 {
+		return errDifferent
+	}
+	return err
+}
+
+// gatewayChanges compares the section gateway of a file with what stands. A
+// member that is absent changes nothing; null removes.
+func gatewayChanges(s *gateway.Section, stands *client.Gateway) []settingChange {
+	changes := []settingChange{}
+	add := func(name, before, after string) {
+		if before != after {
+			changes = append(changes, settingChange{name, given(before), given(after)})
+		}
+	}
+	if s.Name.Present {
+		add("name", stands.Name, s.Name.Value)
+	}
+	if s.UpstreamURL.Present {
+		add("upstream_url", stands.UpstreamURL, s.UpstreamURL.Value)
+	}
+	if s.GlobalLimit.Present {
+		after := ""
+		if limit := s.GlobalLimit.Value; !limit.IsZero() {
+			sustained, burst := limit.Sustained.String(), limit.Burst.String()
+			after = globalLimit(&client.GlobalLimit{Sustained: given(sustained), Burst: given(burst)})
+		}
+		add("global_rate_limit", globalLimit(stands.GlobalRateLimit), after)
+	}
+	return changes
+}
+
+func newConfigExport(a *app) *cobra.Command {
+	o := &gatewayCommand{app: a}
+	return o.flag(&cobra.Command{Use: "export --gateway ID", Short: "Print a gateway and its routes as a configuration file", RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.gateway(args)
+		if err != nil {
+			return err
+		}
+		content, err := api.Config(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		_, err = o.Out.Write(content)
+		return err
+	}})
+}
+
+// readText reads a file as text.
+func readText(name string) (string, error) {
+	content, err := os.ReadFile(name)
+	return string(content), err
+}

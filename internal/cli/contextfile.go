@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v4"
+	"golang.org/x/sys/unix"
+)
+
+// contextFile is what "keygate login" keeps: servers with the keys for them.
+type contextFile struct {
+	Current  string                  `yaml:"current"`
+	Contexts map[string]serverAccess `yaml:"contexts"`
+}
+
+// serverAccess is one server and the key that was given for it.
+type serverAccess struct {
+	URL string `yaml:"url"`
+	Key string `yaml:"key"`
+}
+
+func (a *app) contextPath() (string, error) {
+	if a.ConfigDir == "" {
+		return "", errors.New("there is no directory for your settings: set HOME or XDG_CONFIG_HOME")
+	}
+	return filepath.Join(a.ConfigDir, "keygate", "contexts.yaml"), nil
+}
+
+// readContexts returns the contexts; none if there is no file. A file that
+// others can read, or that is somebody else's, is refused.
+func (a *app) readContexts() (*contextFile, error) {
+	f := &contextFile{Contexts: map[string]serverAccess{}}
+	path, err := a.contextPath()
+	if err != nil {
+		return f, nil //nolint:nilerr // without a directory there are no contexts; login says so
+	}
+	content, err := readPrivate(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := yaml.Unmarshal(content, f); err != nil {
+		return nil, fmt.Errorf("read the contexts in %s: %w", path, err)
+	}
+	if f.Contexts == nil {
+		f.Contexts = map[string]serverAccess{}
+	}
+	return f, nil
+}
+
+func (a *app) writeContexts(f *contextFile) error {
+	path, err := a.contextPath()
+	if err != nil {
+		return err
+	}
+	content, err := yaml.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("encode the contexts: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("make the directory of the contexts: %w", err)
+	}
+	// A new file in its place: never half of one, never a moment readable by
+	// others.
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // 0600
+	if err != nil {
+		return fmt.Errorf("write the contexts: %w", err)
+	}
+	_, err = tmp.Write(content)
+	if closeErr := tmp.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("write the contexts: %w", err)
+	}
+	return nil
+}
+
+// unsafeError tells why a file with a secret is not used.
+type unsafeError struct{ text string }
+
+func (e *unsafeError) Error() string { return e.text }
+
+// readPrivate reads a file that only the caller may read: a regular file, no
+// link, the caller's own, with mode 0600. It refuses any other with an
+// *unsafeError.
+func readPrivate(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, &unsafeError{path + " is a link: put the file itself there"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("look at %s: %w", path, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return nil, &unsafeError{path + " is no regular file"}
+	case int(st.Uid) != os.Geteuid():
+		return nil, &unsafeError{path + " is not yours: only its owner may use it"}
+	case st.Mode&0o7777 != 0o600:
+		return nil, &unsafeError{fmt.Sprintf("%s has mode %04o, so others might read or change it: chmod 600 %s", path, st.Mode&0o7777, path)}
+	}
+	return io.ReadAll(io.LimitReader(f, 1<<20))
+}

@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/demo"
+	"github.com/keygate/keygate/internal/server"
+	"github.com/keygate/keygate/internal/telemetry"
+)
+
+type demoRun struct {
+	*app
+	loader *config.Loader
+}
+
+func newDemo(a *app) *cobra.Command {
+	o := &demoRun{app: a}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a server with a sample service behind it, and print commands to try",
+		Long: `Run a server in a temporary directory, with a sample service behind it, a
+gateway in front of that and a key, and print commands to try. It needs no
+network. It takes the flags and the environment of serve. Ctrl-C ends it and
+removes everything.`,
+		Args: noArgs,
+		RunE: o.run,
+	}
+	o.loader = config.Register(c.Flags())
+	return c
+}
+
+func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
+	settings, err := o.loader.Load(o.Env)
+	if err != nil {
+		return err
+	}
+	if settings.Origin("data-dir").Kind == config.Default {
+		dir, err := os.MkdirTemp("", "keygate-demo-")
+		if err != nil {
+			return fmt.Errorf("make the demo's directory: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		settings.UseDataDir(filepath.Join(dir, "data"))
+	}
+	if settings.Origin("log-level").Kind == config.Default {
+		settings.LogLevel = "warn" // the commands are not to drown
+	}
+	sample, err := startSample(c.Context())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sample.Close()) }()
+
+	signals := notify()
+	defer signal.Stop(signals)
+	return server.Run(c.Context(), server.Config{
+		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat), Version: o.Version,
+	}, signals, func(s *server.Server) error {
+		return o.prepare(c.Context(), settings, s, "http://"+sample.Addr)
+	})
+}
+
+// startSample serves the sample service on a free port of this machine.
+func startSample(ctx context.Context) (*http.Server, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start the sample service: %w", err)
+	}
+	s := &http.Server{Addr: l.Addr().String(), Handler: demo.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = s.Serve(l) }() // until Close, which run calls
+	return s, nil
+}
+
+// prepare makes the gateway and the key, and prints what to try with them.
+func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *server.Server, upstream string) error {
+	admin := "http://" + reachable(s.AdminAddr())
+	key, err := os.ReadFile(settings.AdminKeyFile())
+	if err != nil {
+		return fmt.Errorf("read the admin key: %w", err)
+	}
+	api, err := client.New(client.Config{URL: admin, Key: strings.TrimSpace(string(key)), Source: "cli", UserAgent: "keygate-demo/" + o.Version})
+	if err != nil {
+		return err
+	}
+	g, err := api.CreateGateway(ctx, client.CreateGatewayRequest{
+		Name: "demo", UpstreamURL: upstream, GlobalRateLimit: &client.GlobalLimitInput{Sustained: "600/min"},
+	})
+	if err != nil {
+		return fmt.Errorf("make the demo's gateway: %w", err)
+	}
+	if _, err := api.PushSpec(ctx, g.GatewayID, demo.Document(), false); err != nil {
+		return fmt.Errorf("push the sample service's document: %w", err)
+	}
+	limit, owner := "60/min", "you"
+	k, err := api.CreateKey(ctx, client.CreateKeyRequest{Name: "demo", Scope: "write", RateLimit: &limit, Owner: &owner, GatewayID: &g.GatewayID})
+	if err != nil {
+		return fmt.Errorf("make the demo's key: %w", err)
+	}
+	spec := filepath.Join(filepath.Dir(settings.AdminKeyFile()), "sample-openapi.yaml")
+	if err := os.WriteFile(spec, demo.Document(), 0o600); err != nil {
+		return fmt.Errorf("write the sample service's document: %w", err)
+	}
+	return o.print(&tour{
+		program: programName(), gateway: "http://" + reachable(s.GatewayAddr()), host: g.Hostname, admin: admin, ops: "http://" + reachable(s.OpsAddr()),
+		adminKey: settings.AdminKeyFile(), gatewayID: g.GatewayID, keyID: k.KeyID, key: k.Secret, spec: spec, upstream: upstream,
+	})
+}
+
+// reachable returns the address to call for a listener's: the wildcard is
+// listened on, not called.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
+}
+
+// programName returns how this program can be called from where the user is.
+func programName() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "keygate"
+	}
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, path); err == nil && !strings.HasPrefix(rel, "..") {
+			return "./" + rel
+		}
+	}
+	return path
+}
+
+// tour is what the printed commands are made of.
+type tour struct {
+	program, gateway, host, admin, ops, adminKey, gatewayID, keyID, key, spec, upstream string
+}
+
+func (o *demoRun) print(t *tour) error {
+	_, err := fmt.Fprintf(o.Out, `Keygate is running, with a sample service behind it.
+
+  data plane      %[1]s  (also http://%[2]s)
+  management API  %[3]s
+  operators       %[4]s/readyz, %[4]s/metrics
+  sample service  %[5]s
+
+Paste these into another terminal, one after the other.
+
+# What the commands use: the key of a caller, and yours to manage with.
+export KEY=%[6]s
+export KEYGATE_URL=%[3]s
+export KEYGATE_API_KEY=$(cat %[7]s)
+
+# Call the service through the gateway.
+curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
+
+# What the service learns of the caller.
+curl -H "Authorization: Bearer $KEY" %[1]s/whoami
+
+# Without a key: 401. A public route needs none: 200.
+curl -i %[1]s/orders
+curl -i %[1]s/health
+
+# A path that the service's document does not have: 404, and a method: 405.
+curl -i -H "Authorization: Bearer $KEY" %[1]s/secrets
+curl -i -X PATCH -H "Authorization: Bearer $KEY" %[1]s/orders
+
+# Hit a limit: 5 a minute on this route, so the sixth is 429.
+for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%%{http_code}\n' -H "Authorization: Bearer $KEY" %[1]s/orders/1; done
+
+# Look around.
+%[8]s gateways list
+%[8]s routes list --gateway %[9]s
+%[8]s keys list
+
+# Push the service's document again (nothing changes), and see what a push was.
+%[8]s spec push --gateway %[9]s %[10]s
+%[8]s spec revisions --gateway %[9]s
+
+# Another key, for reading orders alone, and one to replace the first.
+%[8]s keys create --name reader --scope read:orders -o json
+%[8]s keys rotate --key-id %[11]s --overlap-days 7
+
+# Revoke the key: the next call with it is 401.
+%[8]s keys revoke %[11]s
+curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
+
+Ctrl-C ends the demo and removes what it made.
+`, t.gateway, t.host+portOf(t.gateway), t.admin, t.ops, t.upstream, t.key, t.adminKey, t.program, t.gatewayID, t.spec, t.keyID)
+	return err
+}
+
+func portOf(address string) string {
+	if i := strings.LastIndexByte(address, ':'); i >= 0 {
+		return address[i:]
+	}
+	return ""
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// The exit statuses (contract, section 8).
+const (
+	exitDone         = 0
+	exitFailed       = 1
+	exitUsage        = 2
+	exitDifferent    = 3
+	exitUnauthorized = 4
+	exitNotFound     = 5
+	exitConflict     = 6
+	exitUnreachable  = 7
+)
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// noKeyError tells that there is no key to call the server with, or none that
+// may be used.
+type noKeyError struct{ text string }
+
+func (e *noKeyError) Error() string { return e.text }
+
+// noContextError tells that there is no context of that name.
+type noContextError struct{ name string }
+
+func (e *noContextError) Error() string {
+	return fmt.Sprintf("there is no context %q: see keygate context list", e.name)
+}
+
+// errDifferent tells that config diff found differences, which are its output.
+var errDifferent = errors.New("differences found") //nolint:gochecknoglobals // a sentinel error, never assigned again
+
+// exitCode returns the exit status that err stands for.
+func exitCode(err error) int {
+	var (
+		usage       *usageError
+		setting     *config.Error
+		noKey       *noKeyError
+		noContext   *noContextError
+		refused     *client.Error
+		unreachable *client.UnreachableError
+		local       *fault.Error
+	)
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errDifferent):
+		return exitDifferent
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &setting):
+		if setting.Origin.Kind == config.Flag {
+			return exitUsage
+		}
+		return exitFailed
+	case errors.As(err, &noKey):
+		return exitUnauthorized
+	case errors.As(err, &noContext):
+		return exitNotFound
+	case errors.As(err, &unreachable):
+		return exitUnreachable
+	case errors.As(err, &refused):
+		if refused.Code == "" { // not an answer of Keygate's
+			return exitFailed
+		}
+		return exitOfStatus(refused.Status)
+	case errors.As(err, &local):
+		return exitOfStatus(local.Code.Status())
+	default:
+		return exitFailed
+	}
+}
+
+func exitOfStatus(status int) int {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return exitUnauthorized
+	case http.StatusNotFound:
+		return exitNotFound
+	case http.StatusBadRequest, http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return exitConflict
+	default:
+		return exitFailed
+	}
+}
+
+// message returns what a person is told of err: of what a person gave, the
+// public message; of what the machine could not do, everything.
+func message(err error) string {
+	var local *fault.Error
+	if errors.As(err, &local) && exitOfStatus(local.Code.Status()) != exitFailed {
+		if local.Field != "" {
+			return local.Field + ": " + local.Message
+		}
+		return local.Message
+	}
+	return err.Error()
+}

@@ -1,0 +1,390 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keygate/keygate/client"
+)
+
+func newGateways(a *app) *cobra.Command {
+	return newGroup("gateways", "Make, find, change and delete gateways",
+		newGatewaysCreate(a), newGatewaysList(a), newGatewaysGet(a), newGatewaysUpdate(a), newGatewaysDelete(a))
+}
+
+// gatewayFlags are the fields of a gateway that both create and update take.
+type gatewayFlags struct {
+	name, upstreamURL, hostname, limit, burst, timeout, ca string
+	headers                                                []string
+	headersFile                                            string
+	origins, corsMethods, corsHeaders                      []string
+	corsMaxAge                                             int64
+	maxBody                                                int64
+}
+
+func (g *gatewayFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&g.name, "name", "", "display `name`")
+	f.StringVar(&g.upstreamURL, "upstream-url", "", "base `URL` of the upstream service: http, https or h2c")
+	f.StringVar(&g.hostname, "hostname", "", "`host` name of the gateway; made from its identifier when absent")
+	f.StringVar(&g.limit, "global-rate-limit", "", "`rate` limit across all routes, as in 6000/min")
+	f.StringVar(&g.burst, "global-burst", "", "capacity of the global limit, as in `200/s`")
+	f.StringVar(&g.timeout, "timeout", "", "`duration` to the head of the upstream's answer, as in 30s")
+	f.StringVar(&g.ca, "upstream-ca", "", "`file` of PEM certificates that replace the system's roots for this upstream")
+	f.StringArrayVar(&g.headers, "upstream-header", nil, "field to set on every forwarded request, as `NAME=VALUE`; give it again for more")
+	f.StringVar(&g.headersFile, "upstream-headers-file", "", "`file`, or - for standard input, of such fields, one NAME=VALUE a line: keeps secrets out of the process list")
+	f.StringArrayVar(&g.origins, "cors-origin", nil, "`origin` whose browsers may call; give it again for more")
+	f.StringSliceVar(&g.corsMethods, "cors-method", nil, "`method` that they may use; give it again for more")
+	f.StringSliceVar(&g.corsHeaders, "cors-header", nil, "request `field` that they may set; give it again for more")
+	f.Int64Var(&g.corsMaxAge, "cors-max-age", 0, "for how many `seconds` a browser may keep a preflight answer")
+	f.Int64Var(&g.maxBody, "max-body-bytes", 0, "largest request body that is forwarded, in `bytes`; 0 for any")
+}
+
+func (g *gatewayFlags) globalLimit() (*client.GlobalLimitInput, error) {
+	switch {
+	case g.limit != "":
+		return &client.GlobalLimitInput{Sustained: g.limit, Burst: given(g.burst)}, nil
+	case g.burst != "":
+		return nil, usagef("--global-burst needs --global-rate-limit")
+	default:
+		return nil, nil
+	}
+}
+
+func (g *gatewayFlags) cors() (*client.CorsInput, error) {
+	if strings.Join(g.origins, "") == "" {
+		if len(g.corsMethods)+len(g.corsHeaders) > 0 || g.corsMaxAge != 0 {
+			return nil, usagef("--cors-method, --cors-header and --cors-max-age need --cors-origin")
+		}
+		return nil, nil
+	}
+	in := &client.CorsInput{Origins: g.origins}
+	if len(g.corsMethods) > 0 {
+		in.Methods = &g.corsMethods
+	}
+	if len(g.corsHeaders) > 0 {
+		in.Headers = &g.corsHeaders
+	}
+	if g.corsMaxAge != 0 {
+		in.MaxAge = &g.corsMaxAge
+	}
+	return in, nil
+}
+
+// upstreamHeaders returns the fields given by flag and file; nil if there are
+// none.
+func (g *gatewayFlags) upstreamHeaders(a *app) (map[string]string, error) {
+	lines := g.headers
+	if g.headersFile != "" {
+		content, err := a.readInput(g.headersFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the upstream headers: %w", err)
+		}
+		for line := range strings.Lines(string(content)) {
+			if line = strings.TrimSpace(line); line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	if strings.Join(lines, "") == "" {
+		return nil, nil
+	}
+	return pairs("upstream-header", lines)
+}
+
+func (g *gatewayFlags) upstreamCA() (string, error) {
+	if g.ca == "" {
+		return "", nil
+	}
+	return readText(g.ca)
+}
+
+type gatewaysCreate struct {
+	*app
+	gatewayFlags
+	spec string
+}
+
+func newGatewaysCreate(a *app) *cobra.Command {
+	o := &gatewaysCreate{app: a}
+	c := &cobra.Command{
+		Use:     "create --name NAME --upstream-url URL",
+		Short:   "Make a gateway in front of a service",
+		Example: "  keygate gateways create --name orders --upstream-url https://orders.internal --spec openapi.yaml",
+		Args:    noArgs,
+		RunE:    o.run,
+	}
+	o.register(c.Flags())
+	c.Flags().StringVar(&o.spec, "spec", "", "`file`, or - for standard input, of the OpenAPI document that gives the routes")
+	return c
+}
+
+func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
+	if err := errors.Join(required("name", o.name), required("upstream-url", o.upstreamURL)); err != nil {
+		return usagef("%s", err)
+	}
+	in := client.CreateGatewayRequest{
+		Name: o.name, UpstreamURL: o.upstreamURL, Hostname: given(o.hostname), Timeout: given(o.timeout),
+	}
+	if o.maxBody != 0 {
+		in.MaxBodyBytes = &o.maxBody
+	}
+	var err error
+	if in.GlobalRateLimit, err = o.globalLimit(); err != nil {
+		return err
+	}
+	if in.Cors, err = o.cors(); err != nil {
+		return err
+	}
+	headers, err := o.upstreamHeaders(o.app)
+	if err != nil {
+		return err
+	}
+	if headers != nil {
+		in.UpstreamHeaders = &headers
+	}
+	ca, err := o.upstreamCA()
+	if err != nil {
+		return err
+	}
+	in.UpstreamCa = given(ca)
+	if o.spec != "" {
+		content, err := o.readInput(o.spec)
+		if err != nil {
+			return fmt.Errorf("read the document: %w", err)
+		}
+		text := string(content)
+		in.Spec = &text
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	g, err := api.CreateGateway(c.Context(), in)
+	if err != nil {
+		return err
+	}
+	return o.printGateway(g)
+}
+
+func (a *app) printGateway(g *client.Gateway) error {
+	return a.printRecord(g, func() []field {
+		fields := []field{
+			{"GATEWAY ID", g.GatewayID}, {"NAME", g.Name}, {"UPSTREAM URL", g.UpstreamURL}, {"HOSTNAME", g.Hostname},
+			{"GLOBAL LIMIT", globalLimit(g.GlobalRateLimit)}, {"TIMEOUT", g.Timeout},
+			{"UPSTREAM HEADERS", strings.Join(sortedKeys(g.UpstreamHeaders), ", ")},
+		}
+		if g.Cors != nil {
+			fields = append(fields, field{"CORS ORIGINS", strings.Join(g.Cors.Origins, ", ")})
+		}
+		return append(fields, field{"MAX BODY BYTES", number(g.MaxBodyBytes)}, field{"REVISION", number(g.Revision)},
+			field{"CREATED", moment(&g.CreatedAt)})
+	})
+}
+
+func globalLimit(l *client.GlobalLimit) string {
+	if l == nil {
+		return ""
+	}
+	return join(limitPart("", l.Sustained), limitPart("burst ", l.Burst))
+}
+
+func limitPart(name string, p *string) string {
+	if p == nil {
+		return ""
+	}
+	return name + *p
+}
+
+// join joins what is not empty by commas.
+func join(parts ...string) string {
+	var full []string
+	for _, p := range parts {
+		if p != "" {
+			full = append(full, p)
+		}
+	}
+	return strings.Join(full, ", ")
+}
+
+func number(p *int64) string {
+	if p == nil {
+		return ""
+	}
+	return strconv.FormatInt(*p, 10)
+}
+
+type gatewaysList struct {
+	*app
+	options client.ListOptions
+	limit   int
+}
+
+func newGatewaysList(a *app) *cobra.Command {
+	o := &gatewaysList{app: a}
+	c := &cobra.Command{Use: "list", Short: "List gateways, newest first", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
+		api, err := o.list(&o.options, o.limit)
+		if err != nil {
+			return err
+		}
+		return printList(o.app, o.limit, api.Gateways(c.Context(), o.options),
+			[]string{"GATEWAY ID", "NAME", "UPSTREAM URL", "HOSTNAME", "GLOBAL LIMIT", "REVISION", "CREATED"},
+			func(g *client.Gateway) []string {
+				return []string{
+					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, globalLimit(g.GlobalRateLimit), number(g.Revision), moment(&g.CreatedAt),
+				}
+			})
+	}}
+	limitFlag(c.Flags(), &o.limit)
+	return c
+}
+
+// gatewayCommand is a command on one gateway.
+type gatewayCommand struct {
+	*app
+	id string
+}
+
+func (o *gatewayCommand) flag(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&o.id, "gateway", "", "`id` of the gateway; also the first argument")
+	c.Args = atMost(1)
+	return c
+}
+
+func (o *gatewayCommand) gateway(args []string) (string, *client.Client, error) {
+	id, err := idOf("gateway", o.id, args)
+	if err != nil {
+		return "", nil, err
+	}
+	api, err := o.connect()
+	return id, api, err
+}
+
+func newGatewaysGet(a *app) *cobra.Command {
+	o := &gatewayCommand{app: a}
+	return o.flag(&cobra.Command{Use: "get GATEWAY_ID", Short: "Show a gateway", RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.gateway(args)
+		if err != nil {
+			return err
+		}
+		g, err := api.Gateway(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		return o.printGateway(g)
+	}})
+}
+
+func newGatewaysDelete(a *app) *cobra.Command {
+	o := &gatewayCommand{app: a}
+	return o.flag(&cobra.Command{
+		Use: "delete GATEWAY_ID", Short: "Delete a gateway with its routes, and revoke the keys restricted to it",
+		RunE: func(c *cobra.Command, args []string) error {
+			id, api, err := o.gateway(args)
+			if err != nil {
+				return err
+			}
+			g, err := api.DeleteGateway(c.Context(), id)
+			if err != nil {
+				return err
+			}
+			return o.printGateway(g)
+		},
+	})
+}
+
+type gatewaysUpdate struct {
+	gatewayCommand
+	gatewayFlags
+}
+
+func newGatewaysUpdate(a *app) *cobra.Command {
+	o := &gatewaysUpdate{gatewayCommand: gatewayCommand{app: a}}
+	c := o.flag(&cobra.Command{
+		Use: "update GATEWAY_ID", Short: "Change a gateway; an empty value clears a field",
+		Example: "  keygate gateways update gw_01j… --global-rate-limit 6000/min --timeout ''", RunE: o.run,
+	})
+	o.register(c.Flags())
+	return c
+}
+
+func (o *gatewaysUpdate) run(c *cobra.Command, args []string) error {
+	p, err := o.patch(c)
+	if err != nil {
+		return err
+	}
+	if p == (client.GatewayPatch{}) {
+		return usagef("nothing to change: give at least one flag of %s --help", c.CommandPath())
+	}
+	id, api, err := o.gateway(args)
+	if err != nil {
+		return err
+	}
+	g, err := api.UpdateGateway(c.Context(), id, p)
+	if err != nil {
+		return err
+	}
+	return o.printGateway(g)
+}
+
+// patch makes changes of the flags that were given.
+func (o *gatewaysUpdate) patch(c *cobra.Command) (p client.GatewayPatch, err error) {
+	flags, set := c.Flags(), changesOf(c)
+	if flags.Changed("name") {
+		p.Name = client.Set(o.name)
+	}
+	if flags.Changed("upstream-url") {
+		p.UpstreamURL = client.Set(o.upstreamURL)
+	}
+	p.Hostname, p.Timeout = set.text("hostname", o.hostname), set.text("timeout", o.timeout)
+	if flags.Changed("upstream-ca") {
+		ca, err := o.upstreamCA()
+		if err != nil {
+			return p, err
+		}
+		p.UpstreamCA = set.text("upstream-ca", ca)
+	}
+	if flags.Changed("max-body-bytes") {
+		p.MaxBodyBytes = client.Clear[int64]()
+		if o.maxBody != 0 {
+			p.MaxBodyBytes = client.Set(o.maxBody)
+		}
+	}
+	if flags.Changed("global-rate-limit") || flags.Changed("global-burst") {
+		limit, err := o.globalLimit()
+		if err != nil {
+			return p, err
+		}
+		p.GlobalRateLimit = changeTo(limit)
+	}
+	if flags.Changed("cors-origin") || flags.Changed("cors-method") || flags.Changed("cors-header") || flags.Changed("cors-max-age") {
+		cors, err := o.cors()
+		if err != nil {
+			return p, err
+		}
+		p.CORS = changeTo(cors)
+	}
+	if flags.Changed("upstream-header") || flags.Changed("upstream-headers-file") {
+		headers, err := o.upstreamHeaders(o.app)
+		if err != nil {
+			return p, err
+		}
+		p.UpstreamHeaders = client.Clear[map[string]string]()
+		if headers != nil {
+			p.UpstreamHeaders = client.Set(headers)
+		}
+	}
+	return p, nil
+}
+
+// changeTo returns the change to what p points to, or the one that clears.
+func changeTo[T any](p *T) client.Change[T] {
+	if p == nil {
+		return client.Clear[T]()
+	}
+	return client.Set(*p)
+}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/keygate/keygate/client"
+)
+
+// maxInput bounds what is read of a file or standard input; the server takes
+// 16 MiB.
+const maxInput = 64 << 20
+
+// readInput reads a file, or standard input for "-".
+func (a *app) readInput(name string) ([]byte, error) {
+	if name == "-" {
+		content, err := io.ReadAll(io.LimitReader(a.In, maxInput))
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return content, nil
+	}
+	return os.ReadFile(name)
+}
+
+// readLine reads one line: without echo after a prompt if standard input is a
+// terminal.
+func (a *app) readLine(prompt string) (string, error) {
+	fd, ok := isTerminal(a.In)
+	if !ok {
+		return bufio.NewReader(io.LimitReader(a.In, 4096)).ReadString('\n')
+	}
+	fmt.Fprint(a.Err, prompt)
+	line, err := term.ReadPassword(fd)
+	fmt.Fprintln(a.Err)
+	return string(line), err
+}
+
+// given returns nil for an empty value, which is one that was not given.
+func given(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// pairs reads the values of a flag that has the form NAME=VALUE.
+func pairs(flag string, values []string) (map[string]string, error) {
+	m := make(map[string]string, len(values))
+	for _, v := range values {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return nil, usagef("--%s %q must have the form NAME=VALUE", flag, v)
+		}
+		m[name] = value
+	}
+	return m, nil
+}
+
+// changes makes changes of the flags that were given.
+type changes struct{ flags *pflag.FlagSet }
+
+func changesOf(c *cobra.Command) changes { return changes{c.Flags()} }
+
+// text returns the change of a field to the flag's value; an empty one clears
+// it.
+func (s changes) text(flag, value string) client.Change[string] {
+	switch {
+	case !s.flags.Changed(flag):
+		return client.Change[string]{}
+	case value == "":
+		return client.Clear[string]()
+	default:
+		return client.Set(value)
+	}
+}
+
+// limitFlag adds --limit.
+func limitFlag(f *pflag.FlagSet, to *int) {
+	f.IntVar(to, "limit", 0, "show at most `n` records, 0 for all")
+}
+
+// list checks --limit, sets the page size by it and connects.
+func (a *app) list(o *client.ListOptions, limit int) (*client.Client, error) {
+	if limit < 0 {
+		return nil, usagef("--limit %d is negative", limit)
+	}
+	if limit > 0 && limit < 100 {
+		o.PageSize = limit
+	}
+	return a.connect()
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

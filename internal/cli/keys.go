@@ -1,0 +1,347 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+)
+
+func newKeys(a *app) *cobra.Command {
+	return newGroup("keys", "Make, find, change, rotate and revoke API keys",
+		newKeysCreate(a), newKeysList(a), newKeysGet(a), newKeysUpdate(a), newKeysRevoke(a), newKeysRotate(a), newKeysVerify(a))
+}
+
+type keysCreate struct {
+	*app
+	name, scope, expires, rateLimit, gateway, level, owner string
+	metadata                                               []string
+}
+
+func newKeysCreate(a *app) *cobra.Command {
+	o := &keysCreate{app: a}
+	c := &cobra.Command{
+		Use:     "create --name NAME --scope SCOPE",
+		Short:   "Make a key; it is shown this once",
+		Example: "  keygate keys create --name mobile --scope read:orders --rate-limit 100/min\n  keygate keys create --name ci --scope write --expires 2027-01-31 -o json | jq -r .key",
+		Args:    noArgs,
+		RunE:    o.run,
+	}
+	f := c.Flags()
+	f.StringVar(&o.name, "name", "", "display `name`")
+	f.StringVar(&o.scope, "scope", "", "`scope`: read, write, admin, or one of them with a resource, as in read:orders")
+	f.StringVar(&o.expires, "expires", "", "`date` through which the key is valid, or a time, as in 2027-01-31T12:00:00Z")
+	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` of the key, as in 100/min")
+	f.StringVar(&o.gateway, "gateway", "", "`id` of the only gateway that the key opens")
+	f.StringVar(&o.level, "level", "", "`level`: gateway, the default, or account for the management API")
+	f.StringVar(&o.owner, "owner", "", "whose key it is, in your own `words`")
+	f.StringArrayVar(&o.metadata, "metadata", nil, "a string of yours, as `NAME=VALUE`; give it again for more")
+	return c
+}
+
+func (o *keysCreate) run(c *cobra.Command, _ []string) error {
+	if err := errors.Join(required("name", o.name), required("scope", o.scope)); err != nil {
+		return usagef("%s", err)
+	}
+	in := client.CreateKeyRequest{
+		Name: o.name, Scope: o.scope, ExpiresAt: given(o.expires), GatewayID: given(o.gateway),
+		RateLimit: given(o.rateLimit), Owner: given(o.owner),
+	}
+	if o.level != "" {
+		level := client.CreateKeyRequestLevel(o.level)
+		in.Level = &level
+	}
+	if len(o.metadata) > 0 {
+		m, err := pairs("metadata", o.metadata)
+		if err != nil {
+			return err
+		}
+		in.Metadata = &m
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	k, err := api.CreateKey(c.Context(), in)
+	if err != nil {
+		return err
+	}
+	return o.printNewKey(k)
+}
+
+// printNewKey shows a key with its string, and fails if the string was lost on
+// the way.
+func (a *app) printNewKey(k *client.NewKey) error {
+	err := a.printRecord(k, func() []field {
+		fields := keyFields(&k.Key)
+		if k.OverlapEndsAt != nil {
+			fields = append(fields, field{"OVERLAP ENDS", moment(k.OverlapEndsAt)})
+		}
+		if k.Secret != "" {
+			fields = append(fields, field{"KEY", k.Secret})
+		}
+		return fields
+	})
+	if err != nil {
+		return err
+	}
+	if k.Secret == "" {
+		return fmt.Errorf("the key was made but its string was lost with the connection: revoke %s and create another", k.KeyID)
+	}
+	a.tellOnce(nil)
+	return nil
+}
+
+func keyFields(k *client.Key) []field {
+	fields := []field{
+		{"KEY ID", k.KeyID}, {"NAME", k.Name}, {"STATE", string(k.State)}, {"LEVEL", string(k.Level)}, {"SCOPE", k.Scope},
+		{"PREFIX", k.KeyPrefix}, {"OWNER", str(k.Owner)}, {"GATEWAY", str(k.GatewayID)}, {"RATE LIMIT", str(k.RateLimit)},
+		{"CREATED", moment(&k.CreatedAt)}, {"EXPIRES", moment(k.ExpiresAt)}, {"LAST USED", moment(k.LastUsedAt)},
+	}
+	for _, more := range []field{{"REVOKED", moment(k.RevokedAt)}, {"ROTATED FROM", str(k.RotatedFrom)}, {"ROTATED TO", str(k.RotatedTo)}} {
+		if more.value != "" {
+			fields = append(fields, more)
+		}
+	}
+	for _, name := range sortedKeys(k.Metadata) {
+		fields = append(fields, field{"METADATA " + clean(name), k.Metadata[name]})
+	}
+	return fields
+}
+
+type keysList struct {
+	*app
+	filter client.KeyFilter
+	limit  int
+}
+
+func newKeysList(a *app) *cobra.Command {
+	o := &keysList{app: a}
+	c := &cobra.Command{Use: "list", Short: "List keys, newest first", Args: noArgs, RunE: o.run}
+	f := c.Flags()
+	f.StringVar(&o.filter.State, "state", "", "only keys in this `state`: active, expired or revoked")
+	f.StringVar(&o.filter.GatewayID, "gateway", "", "only keys restricted to the gateway with this `id`")
+	f.StringVar(&o.filter.Level, "level", "", "only keys of this `level`: gateway or account")
+	f.StringVar(&o.filter.Owner, "owner", "", "only keys of this `owner`")
+	f.StringVarP(&o.filter.Query, "query", "q", "", "only keys whose name holds this `text` or whose prefix begins with it")
+	limitFlag(f, &o.limit)
+	return c
+}
+
+func (o *keysList) run(c *cobra.Command, _ []string) error {
+	api, err := o.list(&o.filter.ListOptions, o.limit)
+	if err != nil {
+		return err
+	}
+	return printList(o.app, o.limit, api.Keys(c.Context(), o.filter),
+		[]string{"KEY ID", "NAME", "STATE", "LEVEL", "SCOPE", "PREFIX", "OWNER", "RATE LIMIT", "EXPIRES", "LAST USED"},
+		func(k *client.Key) []string {
+			return []string{
+				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), str(k.RateLimit),
+				moment(k.ExpiresAt), moment(k.LastUsedAt),
+			}
+		})
+}
+
+// keyCommand is a command on one key.
+type keyCommand struct {
+	*app
+	id string
+}
+
+func (o *keyCommand) flag(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&o.id, "key-id", "", "`id` of the key; also the first argument")
+	c.Args = atMost(1)
+	return c
+}
+
+// key returns the identifier of the key, and a client.
+func (o *keyCommand) key(args []string) (string, *client.Client, error) {
+	id, err := idOf("key-id", o.id, args)
+	if err != nil {
+		return "", nil, err
+	}
+	api, err := o.connect()
+	return id, api, err
+}
+
+func (a *app) printKey(k *client.Key) error {
+	return a.printRecord(k, func() []field { return keyFields(k) })
+}
+
+func newKeysGet(a *app) *cobra.Command {
+	o := &keyCommand{app: a}
+	return o.flag(&cobra.Command{Use: "get KEY_ID", Short: "Show a key", RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.key(args)
+		if err != nil {
+			return err
+		}
+		k, err := api.Key(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		return o.printKey(k)
+	}})
+}
+
+func newKeysRevoke(a *app) *cobra.Command {
+	o := &keyCommand{app: a}
+	return o.flag(&cobra.Command{Use: "revoke KEY_ID", Short: "Revoke a key: it is refused from now on", RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.key(args)
+		if err != nil {
+			return err
+		}
+		k, err := api.RevokeKey(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		return o.printKey(k)
+	}})
+}
+
+type keysUpdate struct {
+	keyCommand
+	name, owner, rateLimit, expires string
+	metadata                        []string
+}
+
+func newKeysUpdate(a *app) *cobra.Command {
+	o := &keysUpdate{keyCommand: keyCommand{app: a}}
+	c := o.flag(&cobra.Command{
+		Use: "update KEY_ID", Short: "Change a key; an empty value clears a field",
+		Example: "  keygate keys update key_01j… --rate-limit 500/min --owner ''", RunE: o.run,
+	})
+	f := c.Flags()
+	f.StringVar(&o.name, "name", "", "display `name`")
+	f.StringVar(&o.owner, "owner", "", "whose key it is, in your own `words`")
+	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` of the key, as in 100/min")
+	f.StringVar(&o.expires, "expires", "", "`date` through which the key is valid, or a time")
+	f.StringArrayVar(&o.metadata, "metadata", nil, "strings of yours, as `NAME=VALUE`, in place of all that stand")
+	return c
+}
+
+func (o *keysUpdate) run(c *cobra.Command, args []string) error {
+	set := changesOf(c)
+	p := client.KeyPatch{
+		Owner: set.text("owner", o.owner), RateLimit: set.text("rate-limit", o.rateLimit), ExpiresAt: set.text("expires", o.expires),
+	}
+	if c.Flags().Changed("name") {
+		p.Name = client.Set(o.name)
+	}
+	if c.Flags().Changed("metadata") {
+		p.Metadata = client.Clear[map[string]string]()
+		if strings.Join(o.metadata, "") != "" {
+			m, err := pairs("metadata", o.metadata)
+			if err != nil {
+				return err
+			}
+			p.Metadata = client.Set(m)
+		}
+	}
+	if p.Name.IsZero() && p.Owner.IsZero() && p.RateLimit.IsZero() && p.ExpiresAt.IsZero() && p.Metadata.IsZero() {
+		return usagef("nothing to change: give at least one of --name, --owner, --rate-limit, --expires and --metadata")
+	}
+	id, api, err := o.key(args)
+	if err != nil {
+		return err
+	}
+	k, err := api.UpdateKey(c.Context(), id, p)
+	if err != nil {
+		return err
+	}
+	return o.printKey(k)
+}
+
+type keysRotate struct {
+	keyCommand
+	overlapDays int64
+	expires     string
+}
+
+func newKeysRotate(a *app) *cobra.Command {
+	o := &keysRotate{keyCommand: keyCommand{app: a}}
+	c := o.flag(&cobra.Command{
+		Use:     "rotate --key-id KEY_ID --overlap-days DAYS",
+		Short:   "Make a new key in place of an old one, which stays valid for the overlap",
+		Example: "  keygate keys rotate --key-id key_01j… --overlap-days 7", RunE: o.run,
+	})
+	c.Flags().Int64Var(&o.overlapDays, "overlap-days", 0, "for how many `days` both keys are valid; 0 ends the old one at once")
+	c.Flags().StringVar(&o.expires, "expires", "", "`date` through which the new key is valid, or a time; else as the old one's")
+	return c
+}
+
+func (o *keysRotate) run(c *cobra.Command, args []string) error {
+	if !c.Flags().Changed("overlap-days") {
+		return required("overlap-days", "")
+	}
+	id, api, err := o.key(args)
+	if err != nil {
+		return err
+	}
+	k, err := api.RotateKey(c.Context(), id, client.RotateKeyRequest{OverlapDays: o.overlapDays, ExpiresAt: given(o.expires)})
+	if err != nil {
+		return err
+	}
+	return o.printNewKey(k)
+}
+
+type keysVerify struct {
+	*app
+	gateway, method, path string
+}
+
+func newKeysVerify(a *app) *cobra.Command {
+	o := &keysVerify{app: a}
+	c := &cobra.Command{
+		Use:     "verify",
+		Short:   "Tell whether a key would be let in; the key is read from a prompt or standard input",
+		Example: "  keygate keys verify --method DELETE --path /orders/17 < key.txt",
+		Args:    noArgs,
+		RunE:    o.run,
+	}
+	f := c.Flags()
+	f.StringVar(&o.gateway, "gateway", "", "`id` of the gateway that the call would go to")
+	f.StringVar(&o.method, "method", "", "`method` of the call")
+	f.StringVar(&o.path, "path", "", "`path` of the call")
+	return c
+}
+
+func (o *keysVerify) run(c *cobra.Command, _ []string) error {
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	key, err := o.readSecret("Key to verify: ")
+	if err != nil {
+		return err
+	}
+	v, err := api.VerifyKey(c.Context(), client.VerifyKeyRequest{
+		Key: key, GatewayID: given(o.gateway), Method: given(o.method), Path: given(o.path),
+	})
+	if err != nil {
+		return err
+	}
+	return o.printRecord(v, func() []field {
+		return []field{
+			{"VALID", fmt.Sprint(v.Valid)}, {"CODE", str(v.Code)}, {"KEY ID", str(v.KeyID)}, {"OWNER", str(v.Owner)},
+			{"SCOPE", str(v.Scope)}, {"STATE", str(v.State)},
+		}
+	})
+}
+
+// readSecret reads one line, without showing it if it is typed.
+func (a *app) readSecret(prompt string) (string, error) {
+	line, err := a.readLine(prompt)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the key: %w", err)
+	}
+	line = strings.TrimSpace(line)
+	if line == "" {
+		return "", usagef("no key was given: type it at the prompt, or send it to standard input")
+	}
+	return line, nil
+}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+)
+
+type login struct {
+	*app
+	name string
+}
+
+func newLogin(a *app) *cobra.Command {
+	o := &login{app: a}
+	c := &cobra.Command{
+		Use:   "login --url URL",
+		Short: "Keep a server and a key for it as the context in use",
+		Long: `Keep a server and a key for it as the context in use.
+
+The key is read from a prompt, from standard input or from --api-key-file,
+tried, and kept in a file of your settings that only you can read.`,
+		Example: "  keygate login --url https://keygate.example.com\n  keygate login --url http://127.0.0.1:8081 < keygate-data/admin.key",
+		Args:    noArgs,
+		RunE:    o.run,
+	}
+	c.Flags().StringVar(&o.name, "name", "", "`name` of the context (default the server's host and port)")
+	return c
+}
+
+func (o *login) run(c *cobra.Command, _ []string) error {
+	address, err := o.givenURL()
+	if err != nil {
+		return err
+	}
+	if err := required("url", address); err != nil {
+		return err
+	}
+	var key string
+	if o.keyFile != "" {
+		key, err = o.givenKey()
+	} else {
+		key, err = o.readSecret("Account-level key for " + address + ": ")
+	}
+	if err != nil {
+		return err
+	}
+	access := serverAccess{address, key}
+	api, err := o.clientOf(access)
+	if err != nil {
+		return err
+	}
+	account, err := api.Account(c.Context())
+	if err != nil {
+		return err
+	}
+	name := o.name
+	if name == "" {
+		if u, err := url.Parse(address); err == nil {
+			name = u.Host
+		}
+	}
+	contexts, err := o.readContexts()
+	if err != nil {
+		return err
+	}
+	contexts.Contexts[name], contexts.Current = access, name
+	if err := o.writeContexts(contexts); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Err, "Logged in to %s as key %s (%s) of account %s. The context %s is in use.\n",
+		address, clean(account.Key.Name), account.Key.Scope, clean(account.Name), clean(name))
+	return nil
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"go.yaml.in/yaml/v4"
+)
+
+func (a *app) checkOutput() error {
+	switch a.output {
+	case "table", "json", "yaml":
+		return nil
+	default:
+		return usagef("-o %s is no format: table, json or yaml", a.output)
+	}
+}
+
+// field is one line of a record shown as a table.
+type field struct {
+	name  string
+	value string
+}
+
+// printRecord writes one record in the format that was asked for; fields is
+// what a table shows of it.
+func (a *app) printRecord(record any, fields func() []field) error {
+	if a.output != "table" {
+		return a.printData(record)
+	}
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+	for _, f := range fields() {
+		fmt.Fprintf(w, "%s\t%s\n", f.name, clean(f.value))
+	}
+	return w.Flush()
+}
+
+// printData writes data as JSON or YAML.
+func (a *app) printData(data any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(data); err != nil {
+		return fmt.Errorf("encode the output: %w", err)
+	}
+	if a.output == "yaml" {
+		// Through JSON, so that the two formats have the same members.
+		var node yaml.Node
+		if err := yaml.Unmarshal(b.Bytes(), &node); err != nil {
+			return fmt.Errorf("encode the output: %w", err)
+		}
+		plain(&node)
+		out, err := yaml.Marshal(&node)
+		if err != nil {
+			return fmt.Errorf("encode the output: %w", err)
+		}
+		b.Reset()
+		b.Write(out)
+	}
+	_, err := a.Out.Write(b.Bytes())
+	return err
+}
+
+// plain takes JSON's braces and quotes away where YAML reads the same without.
+func plain(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+		n.Style = 0
+	}
+	if n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode {
+		n.Style = 0
+	}
+	for _, c := range n.Content {
+		plain(c)
+	}
+}
+
+// table is a list shown to a person.
+type table struct {
+	w *tabwriter.Writer
+}
+
+func newTable(out io.Writer, head ...string) *table {
+	t := &table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+	t.row(head...)
+	return t
+}
+
+func (t *table) row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = clean(c)
+	}
+	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
+}
+
+// printList writes the records of a list: all, or limit of them if it is above
+// 0. As a table it shows head and what row makes of each.
+func printList[T any](a *app, limit int, records func(func(T, error) bool), head []string, row func(*T) []string) error {
+	all := []T{}
+	for record, err := range records {
+		if err != nil {
+			return err
+		}
+		all = append(all, record)
+		if limit > 0 && len(all) == limit {
+			break
+		}
+	}
+	if a.output != "table" {
+		return a.printData(all)
+	}
+	t := newTable(a.Out, head...)
+	for i := range all {
+		t.row(row(&all[i])...)
+	}
+	return t.w.Flush()
+}
+
+// clean makes text safe to show: a name must not move the cursor or begin a
+// new line. What is empty shows as a dash.
+func clean(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// str returns what p points to, or "".
+func str[T ~string](p *T) string {
+	if p == nil {
+		return ""
+	}
+	return string(*p)
+}
+
+// moment returns the time that p points to in UTC, or "".
+func moment(p *time.Time) string {
+	if p == nil {
+		return ""
+	}
+	return p.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+)
+
+func newRoutes(a *app) *cobra.Command {
+	return newGroup("routes", "Make, find, change and delete the routes of a gateway",
+		newRoutesCreate(a), newRoutesList(a), newRoutesGet(a), newRoutesUpdate(a), newRoutesDelete(a))
+}
+
+// routeCommand is a command on the routes of a gateway.
+type routeCommand struct {
+	*app
+	gateway, id string
+}
+
+// flags adds the flags that name the gateway and, if one, the route.
+func (o *routeCommand) flags(c *cobra.Command, one bool) *cobra.Command {
+	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	c.Args = noArgs
+	if one {
+		c.Flags().StringVar(&o.id, "route-id", "", "`id` of the route; also the first argument")
+		c.Args = atMost(1)
+	}
+	return c
+}
+
+// route returns the identifier of the route, and a client.
+func (o *routeCommand) route(args []string) (string, *client.Client, error) {
+	if err := required("gateway", o.gateway); err != nil {
+		return "", nil, err
+	}
+	id, err := idOf("route-id", o.id, args)
+	if err != nil {
+		return "", nil, err
+	}
+	api, err := o.connect()
+	return id, api, err
+}
+
+func (a *app) printRoute(r *client.Route) error {
+	return a.printRecord(r, func() []field {
+		return []field{
+			{"ROUTE ID", r.RouteID}, {"GATEWAY", r.GatewayID}, {"PATH", r.Path}, {"METHODS", strings.Join(r.Methods, ", ")},
+			{"RATE LIMIT", routeLimit(r.RateLimit)}, {"AUTH", string(r.Auth)}, {"SOURCE", string(r.Source)}, {"CREATED", moment(&r.CreatedAt)},
+		}
+	})
+}
+
+func routeLimit(l *client.RateLimit) string {
+	if l == nil {
+		return ""
+	}
+	per := ""
+	if l.Per != nil {
+		per = "per " + string(*l.Per)
+	}
+	return join(limitPart("", l.Sustained), limitPart("burst ", l.Burst), limitPart("daily ", l.Daily), per)
+}
+
+type routesCreate struct {
+	routeCommand
+	path, auth, sustained, burst, daily, per string
+	methods                                  []string
+}
+
+func newRoutesCreate(a *app) *cobra.Command {
+	o := &routesCreate{routeCommand: routeCommand{app: a}}
+	c := o.flags(&cobra.Command{
+		Use: "create --gateway ID --path PATH --method METHOD", Short: "Add a route",
+		Example: "  keygate routes create --gateway gw_01j… --path '/orders/{id}' --method GET,DELETE --sustained 600/min", RunE: o.run,
+	}, false)
+	f := c.Flags()
+	f.StringVar(&o.path, "path", "", "`template` of the path, as in /orders/{id}, or one that ends in /* for everything below")
+	f.StringSliceVar(&o.methods, "method", nil, "HTTP `methods`, joined by commas")
+	f.StringVar(&o.auth, "auth", "", "`key`, the default, or none for a public route")
+	f.StringVar(&o.sustained, "sustained", "", "refill `rate` of the limit, as in 600/min")
+	f.StringVar(&o.burst, "burst", "", "capacity of the limit, as in `50/s`")
+	f.StringVar(&o.daily, "daily", "", "cap for one UTC day, as in `100000/day`")
+	f.StringVar(&o.per, "per", "", "`key` gives each key a limit of its own")
+	return c
+}
+
+func (o *routesCreate) run(c *cobra.Command, _ []string) error {
+	if err := required("gateway", o.gateway); err != nil {
+		return err
+	}
+	if err := required("path", o.path); err != nil {
+		return err
+	}
+	if len(o.methods) == 0 {
+		return required("method", "")
+	}
+	in := client.CreateRouteRequest{Path: o.path, Methods: o.methods}
+	if o.auth != "" {
+		auth := client.CreateRouteRequestAuth(o.auth)
+		in.Auth = &auth
+	}
+	if o.sustained+o.burst+o.daily+o.per != "" {
+		in.RateLimit = &client.RateLimitInput{Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily)}
+		if o.per != "" {
+			per := client.RateLimitInputPer(o.per)
+			in.RateLimit.Per = &per
+		}
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	r, err := api.CreateRoute(c.Context(), o.gateway, in)
+	if err != nil {
+		return err
+	}
+	return o.printRoute(r)
+}
+
+type routesList struct {
+	routeCommand
+	options client.ListOptions
+	limit   int
+}
+
+func newRoutesList(a *app) *cobra.Command {
+	o := &routesList{routeCommand: routeCommand{app: a}}
+	c := &cobra.Command{Use: "list --gateway ID", Short: "List the routes of a gateway, newest first", Args: atMost(1), RunE: func(c *cobra.Command, args []string) error {
+		gateway, err := idOf("gateway", o.gateway, args)
+		if err != nil {
+			return err
+		}
+		api, err := o.list(&o.options, o.limit)
+		if err != nil {
+			return err
+		}
+		return printList(o.app, o.limit, api.Routes(c.Context(), gateway, o.options),
+			[]string{"ROUTE ID", "METHODS", "PATH", "RATE LIMIT", "AUTH", "SOURCE"},
+			func(r *client.Route) []string {
+				return []string{r.RouteID, strings.Join(r.Methods, ","), r.Path, routeLimit(r.RateLimit), string(r.Auth), string(r.Source)}
+			})
+	}}
+	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway; also the first argument")
+	limitFlag(c.Flags(), &o.limit)
+	return c
+}
+
+func newRoutesGet(a *app) *cobra.Command {
+	o := &routeCommand{app: a}
+	return o.flags(&cobra.Command{Use: "get --gateway ID ROUTE_ID", Short: "Show a route", RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.route(args)
+		if err != nil {
+			return err
+		}
+		r, err := api.Route(c.Context(), o.gateway, id)
+		if err != nil {
+			return err
+		}
+		return o.printRoute(r)
+	}}, true)
+}
+
+func newRoutesDelete(a *app) *cobra.Command {
+	o := &routeCommand{app: a}
+	return o.flags(&cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Remove a route", RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.route(args)
+		if err != nil {
+			return err
+		}
+		r, err := api.DeleteRoute(c.Context(), o.gateway, id)
+		if err != nil {
+			return err
+		}
+		return o.printRoute(r)
+	}}, true)
+}
+
+type routesUpdate struct {
+	routeCommand
+	sustained, burst, daily, per string
+	noLimit                      bool
+}
+
+func newRoutesUpdate(a *app) *cobra.Command {
+	o := &routesUpdate{routeCommand: routeCommand{app: a}}
+	c := o.flags(&cobra.Command{
+		Use: "update --gateway ID ROUTE_ID", Short: "Change the rate limit of a route; an empty value clears a part of it",
+		Example: "  keygate routes update --gateway gw_01j… rt_01j… --sustained 600/min --daily ''", RunE: o.run,
+	}, true)
+	f := c.Flags()
+	f.StringVar(&o.sustained, "sustained", "", "refill `rate`, as in 600/min")
+	f.StringVar(&o.burst, "burst", "", "capacity, as in `50/s`")
+	f.StringVar(&o.daily, "daily", "", "cap for one UTC day, as in `100000/day`")
+	f.StringVar(&o.per, "per", "", "`key` gives each key a limit of its own")
+	f.BoolVar(&o.noLimit, "no-limit", false, "remove the limit")
+	return c
+}
+
+func (o *routesUpdate) run(c *cobra.Command, args []string) error {
+	set := changesOf(c)
+	limit := client.RateLimitPatch{
+		Sustained: set.text("sustained", o.sustained), Burst: set.text("burst", o.burst),
+		Daily: set.text("daily", o.daily), Per: set.text("per", o.per),
+	}
+	p := client.RoutePatch{RateLimit: client.Set(limit)}
+	changed := limit != client.RateLimitPatch{}
+	switch {
+	case o.noLimit && changed:
+		return usagef("--no-limit removes the limit: give no other flag of it")
+	case o.noLimit:
+		p.RateLimit = client.Clear[client.RateLimitPatch]()
+	case !changed:
+		return usagef("nothing to change: give at least one of --sustained, --burst, --daily, --per and --no-limit")
+	}
+	id, api, err := o.route(args)
+	if err != nil {
+		return err
+	}
+	r, err := api.UpdateRouteLimit(c.Context(), o.gateway, id, p)
+	if err != nil {
+		return err
+	}
+	return o.printRoute(r)
+}

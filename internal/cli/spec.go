@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+)
+
+func newSpec(a *app) *cobra.Command {
+	return newGroup("spec", "Push a service's OpenAPI document, and go back to an earlier push",
+		newSpecPush(a), newSpecGet(a), newSpecRevisions(a), newSpecRollback(a))
+}
+
+type specPush struct {
+	*app
+	gateway string
+	dryRun  bool
+}
+
+func newSpecPush(a *app) *cobra.Command {
+	o := &specPush{app: a}
+	c := &cobra.Command{
+		Use:     "push --gateway ID FILE|-",
+		Short:   "Make the operations of an OpenAPI document the gateway's routes",
+		Example: "  keygate spec push --gateway gw_01j… openapi.yaml",
+		Args:    atMost(1),
+		RunE:    o.run,
+	}
+	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "tell what would change, and change nothing")
+	return c
+}
+
+func (o *specPush) run(c *cobra.Command, args []string) error {
+	content, api, err := o.document(o.gateway, args)
+	if err != nil {
+		return err
+	}
+	p, err := api.PushSpec(c.Context(), o.gateway, content, o.dryRun)
+	if err != nil {
+		return err
+	}
+	return o.printPush(p, o.dryRun)
+}
+
+// document reads the file that a push was given, and connects.
+func (a *app) document(gateway string, args []string) ([]byte, *client.Client, error) {
+	if err := required("gateway", gateway); err != nil {
+		return nil, nil, err
+	}
+	content, err := a.fileArgument(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	api, err := a.connect()
+	return content, api, err
+}
+
+func (a *app) fileArgument(args []string) ([]byte, error) {
+	if len(args) == 0 {
+		return nil, usagef("which file? Give its name, or - for standard input.")
+	}
+	content, err := a.readInput(args[0])
+	if err != nil {
+		return nil, fmt.Errorf("read the document: %w", err)
+	}
+	return content, nil
+}
+
+// printPush shows what a push changed, or would; warnings go to the messages.
+func (a *app) printPush(p *client.Push, dryRun bool) error {
+	if a.output != "table" {
+		return a.printData(p)
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintln(a.Err, "warning: "+clean(w))
+	}
+	for _, part := range []struct {
+		mark   string
+		routes []client.RouteChange
+	}{{"+", p.Added}, {"-", p.Removed}, {"~", p.Changed}} {
+		for _, r := range part.routes {
+			fmt.Fprintf(a.Out, "%s %s %s\n", part.mark, strings.Join(r.Methods, ","), clean(r.Path))
+		}
+	}
+	fmt.Fprintf(a.Out, "%d added, %d removed, %d changed, %d unchanged", len(p.Added), len(p.Removed), len(p.Changed), p.Unchanged)
+	switch {
+	case p.Revision != nil:
+		fmt.Fprintf(a.Out, ": revision %d\n", *p.Revision)
+	case dryRun:
+		fmt.Fprintln(a.Out, ": nothing was changed (dry run)")
+	default:
+		fmt.Fprintln(a.Out, ": no new revision")
+	}
+	return nil
+}
+
+func newSpecGet(a *app) *cobra.Command {
+	o := &gatewayCommand{app: a}
+	return o.flag(&cobra.Command{Use: "get --gateway ID", Short: "Print the document that was pushed last, as it was", RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.gateway(args)
+		if err != nil {
+			return err
+		}
+		content, err := api.Spec(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		_, err = o.Out.Write(content)
+		return err
+	}})
+}
+
+type specRevisions struct {
+	*app
+	gateway string
+	options client.ListOptions
+	limit   int
+}
+
+func newSpecRevisions(a *app) *cobra.Command {
+	o := &specRevisions{app: a}
+	c := &cobra.Command{
+		Use: "revisions --gateway ID [NUMBER]", Short: "List the pushes of a gateway, newest first, or show one", Args: atMost(1), RunE: o.run,
+	}
+	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	limitFlag(c.Flags(), &o.limit)
+	return c
+}
+
+func (o *specRevisions) run(c *cobra.Command, args []string) error {
+	if err := required("gateway", o.gateway); err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		return o.one(c, args[0])
+	}
+	api, err := o.list(&o.options, o.limit)
+	if err != nil {
+		return err
+	}
+	return printList(o.app, o.limit, api.Revisions(c.Context(), o.gateway, o.options),
+		[]string{"NUMBER", "SOURCE", "KIND", "AUTHOR", "CREATED", "ADDED", "REMOVED", "CHANGED"},
+		func(r *client.Revision) []string {
+			return []string{
+				strconv.FormatInt(r.Number, 10), string(r.Source), string(r.Kind), r.Author, moment(&r.CreatedAt),
+				fmt.Sprint(r.Added), fmt.Sprint(r.Removed), fmt.Sprint(r.Changed),
+			}
+		})
+}
+
+func (o *specRevisions) one(c *cobra.Command, arg string) error {
+	n, err := revisionNumber(arg)
+	if err != nil {
+		return err
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	r, err := api.Revision(c.Context(), o.gateway, n)
+	if err != nil {
+		return err
+	}
+	return o.printRecord(r, func() []field {
+		return []field{
+			{"NUMBER", strconv.FormatInt(r.Number, 10)}, {"REVISION ID", r.RevisionID}, {"SOURCE", string(r.Source)}, {"KIND", string(r.Kind)},
+			{"AUTHOR", r.Author}, {"COMMIT", str(r.Commit)}, {"CREATED", moment(&r.CreatedAt)},
+			{"ADDED", fmt.Sprint(r.Added)}, {"REMOVED", fmt.Sprint(r.Removed)}, {"CHANGED", fmt.Sprint(r.Changed)},
+		}
+	})
+}
+
+func revisionNumber(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 1 {
+		return 0, usagef("%q is no revision's number: see keygate spec revisions", s)
+	}
+	return n, nil
+}
+
+type specRollback struct {
+	*app
+	gateway string
+}
+
+func newSpecRollback(a *app) *cobra.Command {
+	o := &specRollback{app: a}
+	c := &cobra.Command{
+		Use: "rollback --gateway ID NUMBER", Short: "Make the routes of an earlier push those of a new one", Args: atMost(1), RunE: o.run,
+	}
+	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	return c
+}
+
+func (o *specRollback) run(c *cobra.Command, args []string) error {
+	if err := required("gateway", o.gateway); err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		return usagef("to which revision? Give its number.")
+	}
+	n, err := revisionNumber(args[0])
+	if err != nil {
+		return err
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	p, err := api.Rollback(c.Context(), o.gateway, n)
+	if err != nil {
+		return err
+	}
+	return o.printPush(p, false)
+}

@@ -1,0 +1,57 @@
+package config
+
+import "strings"
+
+// Value is a setting as it is in force.
+type Value struct {
+	Name   string // the flag's, as in "gateway-addr"
+	Text   string
+	Source string // default, file, environment or flag
+}
+
+// Values returns every setting of this version with its value and where that
+// came from, in the order of the contract's table. None of them is a secret.
+func (c *Config) Values() []Value {
+	texts := map[string]string{
+		"data-dir": c.DataDir, "gateway-addr": c.GatewayAddr, "admin-addr": c.AdminAddr, "ops-addr": c.OpsAddr,
+		"pprof": boolText(c.Pprof), "gateway-domain": c.GatewayDomain, "secret-key-file": c.SecretKeyFile,
+		"upstream-allow-network": networkText(c), "default-global-limit": c.DefaultGlobalLimit.String(),
+		"drain-timeout": c.DrainTimeout.String(), "log-level": c.LogLevel, "log-format": c.LogFormat,
+	}
+	var values []Value
+	for _, s := range settings() {
+		if s.parse != nil {
+			values = append(values, Value{s.name, texts[s.name], c.origins[s.name].Kind.String()})
+		}
+	}
+	return values
+}
+
+// String returns the word for the kind: flag, environment, file or default.
+func (k Kind) String() string {
+	switch k {
+	case Flag:
+		return "flag"
+	case Environment:
+		return "environment"
+	case File:
+		return "file"
+	default:
+		return "default"
+	}
+}
+
+func boolText(b bool) string {
+	if b {
+		return "true"
+	}
+	return "false"
+}
+
+func networkText(c *Config) string {
+	texts := make([]string, len(c.UpstreamAllowNetwork))
+	for i, n := range c.UpstreamAllowNetwork {
+		texts[i] = n.String()
+	}
+	return strings.Join(texts, ",")
+}

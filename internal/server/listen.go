@@ -1,0 +1,63 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/keygate/keygate/internal/config"
+)
+
+// listeners are the server's three, bound before anything serves.
+type listeners struct {
+	gateway, admin, ops net.Listener
+}
+
+// listen binds all three, or none.
+func listen(ctx context.Context, settings *config.Config) (l listeners, err error) {
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	for _, one := range []struct {
+		to            *net.Listener
+		setting, addr string
+	}{
+		{&l.gateway, "gateway-addr", settings.GatewayAddr},
+		{&l.admin, "admin-addr", settings.AdminAddr},
+		{&l.ops, "ops-addr", settings.OpsAddr},
+	} {
+		var lc net.ListenConfig
+		if *one.to, err = lc.Listen(ctx, "tcp", one.addr); err != nil {
+			if errors.Is(err, unix.EADDRINUSE) {
+				return l, fmt.Errorf("%s is taken by another program: stop it, or give another --%s", one.addr, one.setting)
+			}
+			return l, fmt.Errorf("listen on --%s: %w", one.setting, err)
+		}
+	}
+	return l, nil
+}
+
+func (l *listeners) close() {
+	for _, one := range []net.Listener{l.gateway, l.admin, l.ops} {
+		if one != nil {
+			_ = one.Close() // it may be closed already
+		}
+	}
+}
+
+// addresses returns where the three listen, for the guard of upstreams.
+func (l *listeners) addresses() []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, one := range []net.Listener{l.gateway, l.admin, l.ops} {
+		if addr, ok := one.Addr().(*net.TCPAddr); ok {
+			out = append(out, addr.AddrPort())
+		}
+	}
+	return out
+}

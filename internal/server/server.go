@@ -1,0 +1,329 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/adminapi"
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/edge/h2"
+	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/telemetry"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// Config is what a server is made of.
+type Config struct {
+	// Settings are from package config. Required.
+	Settings *config.Config
+	// Log receives what happens. Nil discards.
+	Log *slog.Logger
+	// Out is told of the first start; the key itself only if OutIsTerminal. Nil
+	// discards.
+	Out           io.Writer
+	OutIsTerminal bool
+	// Version is shown in /metrics.
+	Version string
+}
+
+// Server is a running server.
+type Server struct {
+	cfg       Config
+	log       *slog.Logger
+	lock      *lock
+	listeners listeners
+	readiness telemetry.Readiness
+	metrics   *telemetry.Metrics
+
+	db      *sqlite.DB
+	ledger  *ratelimit.Ledger
+	live    *snapshot.Live
+	pools   *upstream.Pools
+	upkeep  *control.Upkeep
+	usage   *control.Usage
+	gateway *h2.Server
+	admin   *http.Server
+	ops     *http.Server
+
+	undo   []func(ctx context.Context) error // how to end what was started, in the order of starting
+	group  sync.WaitGroup                    // of the goroutines below
+	failed chan error                        // a listener that ended by itself
+}
+
+// Start builds a server and starts it; when it returns, the server is ready.
+// What was started is ended again if a later part fails.
+func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Out == nil {
+		cfg.Out = io.Discard
+	}
+	s := &Server{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(cfg.Version), failed: make(chan error, 3)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.end(context.WithoutCancel(ctx)))
+		}
+	}()
+	begun := time.Now()
+	for _, step := range []func(context.Context) error{
+		s.claim, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.readiness.Set(telemetry.Ready)
+	s.log.Info("ready", "gateway", s.GatewayAddr(), "admin", s.AdminAddr(), "ops", s.OpsAddr(), "data_dir", cfg.Settings.DataDir,
+		"after", time.Since(begun).Round(time.Millisecond).String(), "pid", os.Getpid())
+	return s, nil
+}
+
+// GatewayAddr, AdminAddr and OpsAddr return the addresses in use, with the port
+// that the system chose if the setting had port 0.
+func (s *Server) GatewayAddr() string { return s.listeners.gateway.Addr().String() }
+
+// AdminAddr returns the address of the management API.
+func (s *Server) AdminAddr() string { return s.listeners.admin.Addr().String() }
+
+// OpsAddr returns the address of /livez, /readyz and /metrics.
+func (s *Server) OpsAddr() string { return s.listeners.ops.Addr().String() }
+
+// Failed gives an error if a listener ends by itself; the server is then to be
+// stopped.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// started notes how to end what was just started.
+func (s *Server) started(stop func(ctx context.Context) error) { s.undo = append(s.undo, stop) }
+
+// end ends what was started, the last first.
+func (s *Server) end(ctx context.Context) error {
+	var errs []error
+	for i := len(s.undo) - 1; i >= 0; i-- {
+		errs = append(errs, s.undo[i](ctx))
+	}
+	s.undo = nil
+	s.group.Wait()
+	return errors.Join(errs...)
+}
+
+// claim takes the data directory and binds the listeners, so that whatever
+// else runs here is noticed before anything is changed.
+func (s *Server) claim(ctx context.Context) (err error) {
+	if err := prepareDataDir(s.cfg.Settings.DataDir); err != nil {
+		return err
+	}
+	if s.lock, err = takeLock(s.cfg.Settings.LockFile()); err != nil {
+		return err
+	}
+	s.started(func(context.Context) error {
+		s.lock.release()
+		return nil
+	})
+	if s.listeners, err = listen(ctx, s.cfg.Settings); err != nil {
+		return err
+	}
+	s.started(func(context.Context) error {
+		s.listeners.close()
+		return nil
+	})
+	return nil
+}
+
+// serveOps serves /livez from now on, to the very end.
+func (s *Server) serveOps(context.Context) error {
+	s.ops = newHTTPServer(telemetry.OpsHandler(&s.readiness, s.metrics, s.cfg.Settings.Pprof), s.log)
+	s.ops.WriteTimeout = 0 // a profile takes as long as it was asked for
+	s.run("ops", func() error { return s.ops.Serve(s.listeners.ops) })
+	s.started(func(context.Context) error { return s.ops.Close() })
+	return nil
+}
+
+// openPlanes opens the store, loads the snapshot and builds both planes.
+func (s *Server) openPlanes(ctx context.Context) error {
+	settings := s.cfg.Settings
+	db, box, err := openStore(ctx, settings, s.log)
+	if err != nil {
+		return err
+	}
+	s.db = db
+	s.started(func(context.Context) error { return db.Close() })
+	if s.ledger, err = ratelimit.NewLedger(ratelimit.LedgerConfig{Store: db, Log: s.log}); err != nil {
+		return err
+	}
+	if err := s.ledger.Start(ctx); err != nil {
+		return fmt.Errorf("read the daily counts: %w", err)
+	}
+	s.started(s.ledger.Stop)
+
+	clock := ratelimit.Clock()
+	if s.live, err = snapshot.New(snapshot.Config{
+		Source: db, Ledger: s.ledger, OpenHeader: box.Open, GatewayDomain: settings.GatewayDomain,
+		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock, Log: s.log,
+	}); err != nil {
+		return err
+	}
+	if err := s.live.Load(ctx); err != nil {
+		return fmt.Errorf("load the configuration: %w", err)
+	}
+	if err := s.buildGateway(clock); err != nil {
+		return err
+	}
+	return s.buildAdmin(ctx, box, clock)
+}
+
+func (s *Server) buildGateway(clock func() ratelimit.Instant) (err error) {
+	guard := netguard.New()
+	guard.Own(s.listeners.addresses()...)
+	if s.pools, err = upstream.NewPools(upstream.Config{Guard: guard, Allow: s.cfg.Settings.UpstreamAllowNetwork}); err != nil {
+		return err
+	}
+	s.started(func(context.Context) error {
+		s.pools.Close()
+		return nil
+	})
+	admitter, err := admit.New(admit.Config{Live: s.live, Ledger: s.ledger, Now: clock})
+	if err != nil {
+		return err
+	}
+	s.gateway, err = h2.New(h2.Config{Admit: countDecisions(admitter, s.metrics), Pools: s.pools, Log: s.log})
+	return err
+}
+
+func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
+	ops, err := newControl(s.cfg.Settings, s.db, box, s.live, s.log)
+	if err != nil {
+		return err
+	}
+	remake := func(ctx context.Context, accountName string) (string, error) {
+		k, err := ops.CreateAccountKey(ctx, accountName, "admin")
+		if err != nil {
+			return "", err
+		}
+		return k.Secret, nil
+	}
+	if err := firstStart(ctx, s.cfg.Settings, ops, remake, s.cfg.Out, s.cfg.OutIsTerminal); err != nil {
+		return err
+	}
+	if s.upkeep, err = control.NewUpkeep(control.UpkeepConfig{Service: ops, Store: s.db, Log: s.log}); err != nil {
+		return err
+	}
+	if s.usage, err = control.NewUsage(control.UsageConfig{Store: s.db, Drain: s.live.DrainUsed, Log: s.log}); err != nil {
+		return err
+	}
+	api, err := adminapi.New(adminapi.Config{
+		Control: ops, Authenticate: adminapi.BySnapshot(s.live), Settings: s.settings, Clock: clock, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.admin = newHTTPServer(s.metrics.Count("admin", api), s.log)
+	return nil
+}
+
+func (s *Server) settings() []adminapi.Setting {
+	var out []adminapi.Setting
+	for _, v := range s.cfg.Settings.Values() {
+		out = append(out, adminapi.Setting{Name: v.Name, Value: v.Text, Source: v.Source})
+	}
+	return out
+}
+
+// startServices starts what works in the background.
+func (s *Server) startServices(ctx context.Context) error {
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.live.Run(following)
+	}()
+	s.started(func(context.Context) error {
+		stop()
+		<-done
+		return nil
+	})
+	if err := s.upkeep.Start(ctx); err != nil {
+		return err
+	}
+	s.started(s.upkeep.Stop)
+	if err := s.usage.Start(ctx); err != nil {
+		return err
+	}
+	s.started(s.usage.Stop)
+	return nil
+}
+
+// servePlanes begins to answer on both planes.
+func (s *Server) servePlanes(context.Context) error {
+	s.run("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
+	s.run("admin", func() error { return s.admin.Serve(s.listeners.admin) })
+	return nil
+}
+
+// run serves a listener until it is closed.
+func (s *Server) run(name string, serve func() error) {
+	s.group.Go(func() {
+		if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) && s.readiness.Phase() != telemetry.Draining {
+			s.failed <- fmt.Errorf("the %s listener ended: %w", name, err)
+		}
+	})
+}
+
+// Stop drains the server and ends it. /readyz answers 503 from its first
+// moment; both planes stop accepting and finish what runs, for as long as
+// ctx allows; then everything in memory is written and the store closed. That
+// requests were cut off is no error.
+func (s *Server) Stop(ctx context.Context) error {
+	s.readiness.Set(telemetry.Draining)
+	s.log.Info("shutting down")
+	var planes sync.WaitGroup
+	var gatewayErr, adminErr error
+	planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
+	planes.Go(func() { adminErr = shutdown(ctx, s.admin, s.log) })
+	planes.Wait()
+	// What follows must not be cut short because the requests took all the
+	// time that there was.
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	err := errors.Join(gatewayErr, adminErr, s.end(closing))
+	s.log.Info("ended")
+	return err
+}
+
+// closeTimeout is for writing what is in memory after the drain.
+const closeTimeout = 10 * time.Second
+
+func shutdown(ctx context.Context, srv *http.Server, log *slog.Logger) error {
+	err := srv.Shutdown(ctx)
+	if err != nil && ctx.Err() != nil {
+		log.Warn("management calls were cut off by the end of the drain")
+		return srv.Close()
+	}
+	return err
+}
+
+// newHTTPServer returns a server with time-outs for callers that stall.
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       2 * time.Minute, // 16 MiB over a slow line
+		WriteTimeout:      3 * time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
