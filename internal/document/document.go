@@ -21,7 +21,7 @@ const (
 	maxDepth = 1000
 	// maxValues is how many values a document may have, aliases expanded. The
 	// densest text of 16 MiB that people write has fewer.
-	maxValues = 1_500_000
+	maxValues = 1_000_000
 	// maxShown is how many bytes of a user's text stand in a message.
 	maxShown = 200
 )

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 	yamlv4 "go.yaml.in/yaml/v4"
@@ -17,12 +18,13 @@ func parseYAML(text string) (*Node, error) {
 	if bound := countIndicators(text); bound > maxValues {
 		return nil, Place{1, 1}.Invalid("", "the document has too many values to be read as YAML: write it as JSON or make it smaller")
 	}
-	root, second, err := decodeYAML(text)
+	in := strings.NewReader(text)
+	root, second, err := decodeYAML(in)
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, Place{1, 1}.Invalid("", "the document is empty")
 	case err != nil:
-		return nil, yamlProblem(text, err)
+		return nil, yamlProblem(text[:len(text)-in.Len()], err)
 	case second != nil:
 		return nil, placeOfNode(second).Invalid("", "there is a second document: only one is read")
 	}
@@ -63,13 +65,13 @@ func endsIndicator(text string, i int) bool {
 // decodeYAML returns the first document, and the second if there is one. The
 // library reports all but its own defects as errors; a defect is made an error
 // here, since the text is a stranger's.
-func decodeYAML(text string) (first, second *yaml.Node, err error) {
+func decodeYAML(in io.Reader) (first, second *yaml.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("yaml: %v", p)
 		}
 	}()
-	dec := yaml.NewDecoder(strings.NewReader(text))
+	dec := yaml.NewDecoder(in)
 	first = new(yaml.Node)
 	if err := dec.Decode(first); err != nil {
 		return nil, nil, err
@@ -254,10 +256,13 @@ func (s nameSet) add(name string) bool {
 // every token of a flow collection until the collection ends.
 const maxFlow = 100_000
 
-// yamlProblem tells the place of the mistake that made err. The library that reads
-// knows lines alone, and of the context at that; its successor, which
-// is slower by far on flow collections, knows the place.
+// yamlProblem tells the place of the mistake that made err, in what was read
+// until then. The library that reads knows lines alone, and of the context at that;
+// its successor, which is slower by far on flow collections, knows the place.
 func yamlProblem(text string, err error) error {
+	if r, size := utf8.DecodeLastRuneInString(text); r == utf8.RuneError && size == 1 {
+		text = strings.ToValidUTF8(text, "") // less the half character at its end
+	}
 	for i, r := range text {
 		if !isPrintable(r) {
 			return placeOf(text, i).Invalid("", "the character U+%04X may not stand in YAML", r)
@@ -271,7 +276,7 @@ func yamlProblem(text string, err error) error {
 			if found.ContextMsg != "" {
 				message += " (" + found.ContextMsg + ")"
 			}
-			return Place{int32(found.Mark.Line), int32(found.Mark.Column)}.Invalid("", "%s", Short(message))
+			return Place{int32(found.Mark.Line), int32(max(1, found.Mark.Column))}.Invalid("", "%s", Short(message))
 		}
 	}
 	line, message := splitLine(strings.TrimPrefix(err.Error(), "yaml: "))

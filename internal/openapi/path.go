@@ -1,12 +1,9 @@
 package openapi
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -204,17 +201,12 @@ func (r *reader) checkTable() error {
 		r.doc.Routes[i].RateLimit, r.doc.Routes[i].Auth = p.limit, p.authOrKey()
 	}
 	err := gateway.CheckTable(r.doc.Routes)
-	var bad *fault.Error
-	if !errors.As(err, &bad) {
+	row, bad, ok := gateway.TableRow(err)
+	if !ok {
 		return err
 	}
-	var i int
-	var member string
-	if _, scanErr := fmt.Sscanf(bad.Field, "[%d].%s", &i, &member); scanErr != nil || i >= len(r.origins) {
-		return err
-	}
-	from := r.origins[i]
-	if member == "path" {
+	from := r.origins[row]
+	if bad.Field == "path" {
 		return from.itemPlace.Invalid(from.itemField, "%s", bad.Message)
 	}
 	return from.place.Invalid(from.field, "%s", bad.Message)

@@ -1,11 +1,9 @@
 package openapi
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -87,55 +85,18 @@ func readPolicy(field string, layers ...*document.Node) (policy, error) {
 }
 
 func readAuth(n *document.Node, field string) (gateway.Auth, error) {
-	text, err := readString(n, field)
-	switch auth := gateway.Auth(text); {
-	case err != nil:
+	if err := refuseEnv(n.Place, field, n.Text); err != nil {
 		return "", err
-	case auth == gateway.AuthKey:
-		return gateway.AuthKey, nil
-	case auth == gateway.AuthNone:
-		return gateway.AuthNone, nil
 	}
-	return "", n.Invalid(field, "must be key, or none for a public route")
+	return gateway.ReadAuth(n, field)
 }
 
 func readLimit(n *document.Node, field string) (ratelimit.Config, error) {
-	if n.Kind != document.Mapping {
-		return ratelimit.Config{}, n.Invalid(field, "must be a mapping with sustained, burst, daily or per, not %s", n.Kind)
-	}
-	var sustained, burst, daily, per string
 	for i := range n.Nodes {
 		m := &n.Nodes[i]
-		var to *string
-		switch m.Name {
-		case "sustained":
-			to = &sustained
-		case "burst":
-			to = &burst
-		case "daily":
-			to = &daily
-		case "per":
-			to = &per
-		default:
-			return ratelimit.Config{}, m.NamePlace.Invalid(field+"."+m.Name, "is no member of a rate limit: there are sustained, burst, daily and per")
-		}
-		text, err := readString(m, field+"."+m.Name)
-		if err != nil {
+		if err := refuseEnv(m.Place, field+"."+m.Name, m.Text); err != nil {
 			return ratelimit.Config{}, err
 		}
-		if text == "" {
-			return ratelimit.Config{}, m.Invalid(field+"."+m.Name, "must not be empty: leave it out instead")
-		}
-		*to = strings.Clone(text)
 	}
-	c, err := ratelimit.ParseConfig(sustained, burst, daily, per)
-	var bad *fault.Error
-	if errors.As(err, &bad) {
-		at, where := n, field
-		if m := n.Member(bad.Field); m != nil {
-			at, where = m, field+"."+bad.Field
-		}
-		return ratelimit.Config{}, at.Invalid(where, "%s", bad.Message)
-	}
-	return c, err
+	return gateway.ReadLimit(n, field)
 }

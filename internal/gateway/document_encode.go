@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Export returns the configuration file of a gateway as it stands, its routes
+// in the order of their paths. Applied to a gateway it makes that one equal in
+// what a configuration file holds.
+func Export(g *Gateway, routes []Route) *Document {
+	d := &Document{
+		Gateway: Section{Name: given(g.Name), UpstreamURL: given(g.UpstreamURL), GlobalLimit: given(g.GlobalLimit)},
+		Routes:  make([]RouteSpec, len(routes)),
+	}
+	d.Gateway.GlobalLimit.Null = g.GlobalLimit.IsZero()
+	for i, r := range routes {
+		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Auth: r.Auth}
+	}
+	slices.SortFunc(d.Routes, func(a, b RouteSpec) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), slices.Compare(a.Methods, b.Methods))
+	})
+	return d
+}
+
+// Encode writes the document as YAML, rates as they were written. ParseDocument
+// of it gives an equal document.
+func (d *Document) Encode() []byte {
+	var b bytes.Buffer
+	if d.Gateway != (Section{}) {
+		b.WriteString("gateway:\n")
+		d.Gateway.encode(&b)
+	}
+	if len(d.Routes) == 0 {
+		b.WriteString("routes: []\n")
+		return b.Bytes()
+	}
+	b.WriteString("routes:\n")
+	for _, r := range d.Routes {
+		r.encode(&b)
+	}
+	return b.Bytes()
+}
+
+func (s *Section) encode(b *bytes.Buffer) {
+	if s.Name.Present {
+		fmt.Fprintf(b, "  name: %s\n", yamlString(s.Name.Value))
+	}
+	if s.UpstreamURL.Present {
+		fmt.Fprintf(b, "  upstream_url: %s\n", yamlString(s.UpstreamURL.Value))
+	}
+	switch {
+	case s.GlobalLimit.Null:
+		b.WriteString("  global_rate_limit: null\n")
+	case s.GlobalLimit.Present:
+		fmt.Fprintf(b, "  global_rate_limit: %s\n", yamlLimit(s.GlobalLimit.Value))
+	}
+}
+
+func (r *RouteSpec) encode(b *bytes.Buffer) {
+	methods := make([]string, len(r.Methods))
+	for i, m := range r.Methods {
+		methods[i] = yamlString(m)
+	}
+	fmt.Fprintf(b, "  - path: %s\n    methods: [%s]\n", yamlString(r.Path), strings.Join(methods, ", "))
+	if !r.RateLimit.IsZero() {
+		fmt.Fprintf(b, "    rate_limit: %s\n", yamlLimit(r.RateLimit))
+	}
+	if r.Auth == AuthNone {
+		fmt.Fprintf(b, "    auth: %s\n", r.Auth)
+	}
+}
+
+// yamlLimit writes a limit as a flow mapping. Rates need no quotes.
+func yamlLimit(c ratelimit.Config) string {
+	var members []string
+	for _, m := range []struct {
+		name string
+		rate ratelimit.Rate
+	}{{"sustained", c.Sustained}, {"burst", c.Burst}, {"daily", c.Daily}} {
+		if !m.rate.IsZero() {
+			members = append(members, m.name+": "+m.rate.String())
+		}
+	}
+	if c.Per != "" {
+		members = append(members, "per: "+c.Per)
+	}
+	return "{" + strings.Join(members, ", ") + "}"
+}
+
+// yamlString writes a string as a YAML scalar that every reader, one of YAML 1.1
+// too, takes for that string: plain if that is safe, else in double quotes.
+func yamlString(s string) string {
+	if isPlain(s) {
+		return s
+	}
+	return yamlQuoted(s)
+}
+
+// yamlQuoted writes a string in double quotes, on one line, as YAML and JSON
+// both read it.
+func yamlQuoted(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < 0x20 || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// isPlain reports whether s is a plain scalar outside of a flow collection, and
+// inside of one if it is a method: it begins with a letter or slash, holds
+// nothing that could end it, and is no other word for a boolean or null.
+func isPlain(s string) bool {
+	switch strings.ToLower(s) {
+	case "", "true", "false", "yes", "no", "on", "off", "y", "n", "null":
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '/':
+		case i == 0:
+			return false
+		case '0' <= c && c <= '9' || strings.IndexByte("-_.~{}*%+=&;!$()@", c) >= 0:
+		case c == ':' && i+1 < len(s) && s[i+1] != ' ':
+		case c == ' ' && i+1 < len(s):
+		default:
+			return false
+		}
+	}
+	return true
+}

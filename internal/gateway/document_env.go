@@ -1,0 +1,230 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/keygate/keygate/internal/document"
+)
+
+// ResolveEnv replaces each ${env:NAME} in the values of a configuration file by
+// what lookup returns for NAME (contract, section 5). A value with a replacement
+// is written in quotes, so it stays one string whatever the variable
+// holds; nothing else changes, and lines stay where they are. The error is
+// a validation error with the place, as for ParseDocument.
+func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)) ([]byte, error) {
+	text := strings.TrimPrefix(string(content), "\ufeff")
+	if !strings.Contains(text, envMark) {
+		return content, nil
+	}
+	before, err := document.Parse([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	r := &resolver{text: text, lines: lineStarts(text), lookup: lookup, values: map[string]string{}, edits: map[int]edit{}}
+	if err := r.resolve(before, ""); err != nil {
+		return nil, err
+	}
+	resolved := r.apply()
+	// What was put in may have changed nothing but those values.
+	after, err := document.Parse(resolved)
+	if err != nil || !r.equal(before, after) {
+		return nil, before.Invalid("", "${env:…} cannot be replaced safely in this file: put each value that has one in double quotes, on one line")
+	}
+	return resolved, nil
+}
+
+// resolver replaces values in a text.
+type resolver struct {
+	text   string
+	lines  []int // byte offsets of the lines' starts
+	lookup func(string) (string, bool)
+	values map[string]string // resolved, by what they were
+	edits  map[int]edit      // by the byte offset of their start
+}
+
+// edit puts a scalar in the place of the bytes up to end.
+type edit struct {
+	end    int
+	scalar string
+}
+
+func lineStarts(text string) []int {
+	starts := []int{0}
+	for i := range len(text) {
+		if text[i] == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	return starts
+}
+
+// resolve replaces the values in n.
+func (r *resolver) resolve(n *document.Node, field string) error {
+	if strings.Contains(n.Text, envMark) {
+		return r.replace(n, field)
+	}
+	for i := range n.Nodes {
+		m := &n.Nodes[i]
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if n.Kind == document.Mapping {
+			at = strings.TrimPrefix(field+"."+m.Name, ".")
+		}
+		if strings.Contains(m.Name, envMark) {
+			return m.NamePlace.Invalid(at, "${env:…} is replaced in values, not in names")
+		}
+		if err := r.resolve(m, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *resolver) replace(n *document.Node, field string) error {
+	value, err := r.expand(n, field)
+	if err != nil {
+		return err
+	}
+	r.values[n.Text] = value
+	start := r.offset(n.Place)
+	if strings.HasPrefix(r.text[start:], "*") {
+		return nil // an alias: what it names is replaced where it stands
+	}
+	end := scalarEnd(r.text, start, n.Text)
+	if end < 0 {
+		return n.Invalid(field, "a value with ${env:…} must stand on one line, plain or in quotes")
+	}
+	r.edits[skipProperties(r.text, start)] = edit{end, yamlQuoted(value)}
+	return nil
+}
+
+// offset returns the byte offset of a place.
+func (r *resolver) offset(p document.Place) int {
+	at := len(r.text)
+	if int(p.Line) <= len(r.lines) {
+		at = r.lines[p.Line-1]
+	}
+	for range p.Column - 1 {
+		_, size := utf8.DecodeRuneInString(r.text[at:])
+		at += size
+	}
+	return at
+}
+
+// skipProperties returns where a scalar begins behind its anchor and tag.
+func skipProperties(text string, at int) int {
+	for at < len(text) && (text[at] == '&' || text[at] == '!') {
+		if end := strings.IndexAny(text[at:], " \t\r\n"); end < 0 {
+			return len(text)
+		} else {
+			at += end
+		}
+		at += len(text[at:]) - len(strings.TrimLeft(text[at:], " \t"))
+	}
+	return at
+}
+
+// scalarEnd returns where the scalar at a byte offset ends, whose value is
+// known; -1 if it is none on one line.
+func scalarEnd(text string, at int, value string) int {
+	at = skipProperties(text, at)
+	line, _, _ := strings.Cut(text[at:], "\n")
+	switch {
+	case line == "":
+		return -1
+	case line[0] == '"':
+		for i := 1; i < len(line); i++ {
+			switch line[i] {
+			case '\\':
+				i++
+			case '"':
+				return at + i + 1
+			}
+		}
+		return -1
+	case line[0] == '\'':
+		for i := 1; i < len(line); i++ {
+			if line[i] != '\'' {
+				continue
+			}
+			if !strings.HasPrefix(line[i+1:], "'") {
+				return at + i + 1
+			}
+			i++
+		}
+		return -1
+	case strings.HasPrefix(line, value):
+		return at + len(value)
+	}
+	return -1
+}
+
+// apply returns the text with the edits made.
+func (r *resolver) apply() []byte {
+	var out []byte
+	done := 0
+	for _, start := range slices.Sorted(maps.Keys(r.edits)) {
+		e := r.edits[start]
+		out = append(append(out, r.text[done:start]...), e.scalar...)
+		done = e.end
+	}
+	return append(out, r.text[done:]...)
+}
+
+// equal reports whether after is before with its values replaced.
+func (r *resolver) equal(before, after *document.Node) bool {
+	want := before.Text
+	if strings.Contains(want, envMark) {
+		want = r.values[want]
+	}
+	if before.Kind != after.Kind || want != after.Text || before.Name != after.Name || len(before.Nodes) != len(after.Nodes) {
+		return false
+	}
+	for i := range before.Nodes {
+		if !r.equal(&before.Nodes[i], &after.Nodes[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// expand returns the value of n with its variables replaced. What a variable
+// holds is not looked at again.
+func (r *resolver) expand(n *document.Node, field string) (string, error) {
+	var out strings.Builder
+	rest := n.Text
+	for {
+		before, after, found := strings.Cut(rest, envMark)
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		name, tail, closed := strings.Cut(after, "}")
+		if !closed || !isVariable(name) {
+			return "", n.Invalid(field, "a variable is written ${env:NAME}, with letters, digits and underscores")
+		}
+		value, ok := r.lookup(name)
+		switch {
+		case !ok:
+			return "", n.Invalid(field, "the environment variable %s is not set", document.Short(name))
+		case !utf8.ValidString(value):
+			return "", n.Invalid(field, "the environment variable %s does not hold UTF-8", document.Short(name))
+		}
+		out.WriteString(value)
+		rest = tail
+	}
+}
+
+// isVariable reports whether s is a name of an environment variable.
+func isVariable(s string) bool {
+	for i := range len(s) {
+		c := s[i] | 0x20
+		if (c < 'a' || c > 'z') && s[i] != '_' && (i == 0 || s[i] < '0' || s[i] > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
