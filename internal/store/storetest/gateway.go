@@ -1,0 +1,123 @@
+package storetest
+
+import (
+	"context"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+func (h *harness) gateway(accountID, gatewayID string) *gateway.Gateway {
+	h.Helper()
+	return get(h, func(ctx context.Context, tx control.ReadTx) (*gateway.Gateway, error) {
+		return tx.Gateway(ctx, accountID, gatewayID)
+	})
+}
+
+func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
+	return rapid.Custom(func(t *rapid.T) *gateway.Gateway {
+		g := newGateway(a)
+		g.Name = text().Draw(t, "name")
+		g.UpstreamURL = text().Draw(t, "upstream_url")
+		g.UpstreamCA = text().Draw(t, "upstream_ca")
+		g.HostGiven = rapid.Bool().Draw(t, "host_given")
+		g.GlobalLimit = ratelimit.Config{Sustained: maybe(rateOf()).Draw(t, "sustained"), Burst: maybe(rateOf()).Draw(t, "burst")}
+		g.Timeout = rapid.SampledFrom([]string{"1s", "60s", "1h"}).Draw(t, "timeout")
+		g.MaxBodyBytes = rapid.Int64Min(0).Draw(t, "max_body_bytes")
+		g.Revision = rapid.Int64Min(0).Draw(t, "revision")
+		g.CreatedAt = moment().Draw(t, "created_at")
+		g.Version = rapid.Int64Min(1).Draw(t, "version")
+		if rapid.Bool().Draw(t, "has headers") {
+			g.UpstreamHeaders = rapid.MapOfN(text(), rapid.SliceOfN(rapid.Byte(), 1, 64), 1, 4).Draw(t, "headers")
+		}
+		if rapid.Bool().Draw(t, "has cors") {
+			texts := rapid.SliceOfN(text(), 0, 3)
+			g.CORS = &gateway.CORS{Origins: texts.Draw(t, "origins"), Methods: texts.Draw(t, "methods"), Headers: texts.Draw(t, "headers"),
+				MaxAge: rapid.IntRange(0, 1<<30).Draw(t, "max_age")}
+		}
+		return g
+	})
+}
+
+// A gateway is given back as it was put in, by insertion and by update; an
+// update leaves what is fixed.
+func testGatewayRoundTrip(h *harness) {
+	a := h.insertAccount("a")
+	rapid.Check(h, func(t *rapid.T) {
+		g := gatewayOf(a).Draw(t, "gateway")
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertGateway(ctx, g) })
+		same(t, "inserted", h.gateway(a.ID, g.ID), g)
+		changed := gatewayOf(a).Draw(t, "changed")
+		changed.ID, changed.Hostname = g.ID, "new-"+g.Hostname
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, changed) })
+		changed.CreatedAt = g.CreatedAt
+		same(t, "updated", h.gateway(a.ID, g.ID), changed)
+	})
+}
+
+// A hostname is one gateway's, whatever the account; what is gone cannot be
+// changed.
+func testGatewayRules(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	g, other := h.insertGateway(a), h.insertGateway(b)
+	for _, owner := range []*account.Account{a, b} {
+		taken := newGateway(owner)
+		taken.Hostname = g.Hostname
+		h.conflict("hostname", func(ctx context.Context, tx control.Tx) error { return tx.InsertGateway(ctx, taken) })
+	}
+	moved := *other
+	moved.Hostname = g.Hostname
+	h.conflict("hostname", func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, &moved) })
+	same(h, "after the conflict", h.gateway(b.ID, other.ID), other)
+
+	gone := newGateway(a)
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, gone) })
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, a.ID, gone.ID) })
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+		return tx.InsertGateway(ctx, newGateway(&account.Account{ID: id.New(id.Account)}))
+	})
+	missing(h, "unknown gateway", func(ctx context.Context, tx control.ReadTx) (*gateway.Gateway, error) {
+		return tx.Gateway(ctx, a.ID, gone.ID)
+	})
+}
+
+// Deleting a gateway takes its routes and revisions with it, leaves those of
+// others and its keys, and frees its hostname.
+func testGatewayDelete(h *harness) {
+	a := h.insertAccount("a")
+	g, stays := h.insertGateway(a), h.insertGateway(a)
+	k := newKey(a)
+	k.GatewayID = g.ID
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		for _, owner := range []*gateway.Gateway{g, stays} {
+			if err := tx.InsertRoutes(ctx, []gateway.Route{newRoute(owner, "/a", "GET"), newRoute(owner, "/b", "GET")}); err != nil {
+				return err
+			}
+			if err := tx.InsertRevision(ctx, newRevision(owner, 1)); err != nil {
+				return err
+			}
+		}
+		return tx.InsertKey(ctx, k)
+	})
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, a.ID, g.ID) })
+
+	missing(h, "deleted gateway", func(ctx context.Context, tx control.ReadTx) (*gateway.Gateway, error) {
+		return tx.Gateway(ctx, a.ID, g.ID)
+	})
+	missing(h, "its revision", func(ctx context.Context, tx control.ReadTx) (*gateway.Revision, error) {
+		return tx.Revision(ctx, g.ID, 1)
+	})
+	same(h, "its routes", len(h.routeTable(g.ID)), 0)
+	same(h, "the other's routes", len(h.routeTable(stays.ID)), 2)
+	same(h, "the other's revision", h.revision(stays.ID, 1).Number, int64(1))
+	same(h, "its key", h.key(a.ID, k.ID), k)
+	again := newGateway(a)
+	again.Hostname = g.Hostname
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertGateway(ctx, again) })
+}

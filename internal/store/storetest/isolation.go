@@ -1,0 +1,79 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// Another account's records do not exist: no call that names an account finds,
+// lists or changes any of them.
+func testIsolation(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	g := h.insertGateway(a)
+	k := h.insertKey(a, func(k *apikey.Key) { k.GatewayID, k.Owner = g.ID, "ada" })
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		if err := tx.InsertRoutes(ctx, []gateway.Route{newRoute(g, "/a", "GET")}); err != nil {
+			return err
+		}
+		if err := tx.AppendAudit(ctx, newAudit(a, k.ID)); err != nil {
+			return err
+		}
+		return tx.AppendEvent(ctx, newEvent(h, a))
+	})
+
+	missing(h, "Gateway", func(ctx context.Context, tx control.ReadTx) (*gateway.Gateway, error) {
+		return tx.Gateway(ctx, b.ID, g.ID)
+	})
+	missing(h, "Key", func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) { return tx.Key(ctx, b.ID, k.ID) })
+	page := control.Page{Limit: 10}
+	empty(h, "Gateways", func(ctx context.Context, tx control.ReadTx) ([]gateway.Gateway, error) {
+		return tx.Gateways(ctx, b.ID, page)
+	})
+	empty(h, "KeysOfGateway", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
+		return tx.KeysOfGateway(ctx, b.ID, g.ID)
+	})
+	empty(h, "KeysOfBucket", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
+		return tx.KeysOfBucket(ctx, b.ID, k.BucketID)
+	})
+	empty(h, "Audit", func(ctx context.Context, tx control.ReadTx) ([]audit.Record, error) { return tx.Audit(ctx, b.ID, page) })
+	empty(h, "Events", func(ctx context.Context, tx control.ReadTx) ([]event.Event, error) { return tx.Events(ctx, b.ID, page) })
+	for _, f := range []control.KeyFilter{
+		{}, {State: apikey.Active}, {Level: apikey.GatewayLevel}, {Owner: "ada"}, {GatewayID: g.ID}, {Query: "partner"}, {Query: "kg_"},
+		{GatewayID: g.ID, Owner: "ada", State: apikey.Active, Level: apikey.GatewayLevel, Query: "partner"},
+	} {
+		f.Now = epoch()
+		empty(h, "Keys", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) { return tx.Keys(ctx, b.ID, f, page) })
+		if len(h.keyPage(a.ID, f, page)) != 1 {
+			h.Fatalf("the owner does not find its key by %+v", f)
+		}
+	}
+
+	stolenGateway, stolenKey := *g, *k
+	stolenGateway.AccountID, stolenGateway.Name, stolenKey.AccountID, stolenKey.Name = b.ID, "stolen", b.ID, "stolen"
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, &stolenGateway) })
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, b.ID, g.ID) })
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, &stolenKey) })
+	// A caller that swallows the error must not have removed half of it.
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		if err := tx.DeleteGateway(ctx, b.ID, g.ID); fault.CodeOf(err) != fault.NotFound {
+			return err
+		}
+		return nil
+	})
+	same(h, "gateway", h.gateway(a.ID, g.ID), g)
+	same(h, "key", h.key(a.ID, k.ID), k)
+	same(h, "routes", len(h.routeTable(g.ID)), 1)
+}
+
+func empty[T any](h *harness, what string, f func(ctx context.Context, tx control.ReadTx) ([]T, error)) {
+	h.Helper()
+	if list := get(h, f); len(list) != 0 {
+		h.Fatalf("%s shows %d records of another account", what, len(list))
+	}
+}

@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+)
+
+func (h *harness) key(accountID, keyID string) *apikey.Key {
+	h.Helper()
+	return get(h, func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) {
+		return tx.Key(ctx, accountID, keyID)
+	})
+}
+
+func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
+	return rapid.Custom(func(t *rapid.T) *apikey.Key {
+		k := newKey(a)
+		k.Name = text().Draw(t, "name")
+		k.Level = rapid.SampledFrom([]apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}).Draw(t, "level")
+		k.Scope = apikey.Scope{Word: rapid.SampledFrom([]apikey.Word{apikey.Read, apikey.Write, apikey.Admin}).Draw(t, "word"),
+			Resource: maybe(rapid.Just("orders/items")).Draw(t, "resource")}
+		k.Owner = rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "owner")
+		k.GatewayID = maybe(rapid.Just(id.New(id.Gateway))).Draw(t, "gateway")
+		k.RateLimit = maybe(rateOf()).Draw(t, "rate_limit")
+		if rapid.Bool().Draw(t, "has metadata") {
+			k.Metadata = rapid.MapOfN(text(), text(), 1, 16).Draw(t, "metadata")
+		}
+		if rapid.Bool().Draw(t, "rotated") {
+			k.BucketID, k.RotatedFrom = id.New(id.Key), id.New(id.Key)
+		}
+		k.RotatedTo = maybe(rapid.Just(id.New(id.Key))).Draw(t, "rotated_to")
+		k.CreatedAt = moment().Draw(t, "created_at")
+		k.ExpiresAt = maybe(moment()).Draw(t, "expires_at")
+		k.RevokedAt = maybe(moment()).Draw(t, "revoked_at")
+		k.LastUsedAt = maybe(moment()).Draw(t, "last_used_at")
+		k.ExpiryTold = maybe(rapid.SampledFrom([]time.Time{k.ExpiresAt, epoch()})).Draw(t, "expiry_told")
+		k.Version = rapid.Int64Min(1).Draw(t, "version")
+		return k
+	})
+}
+
+// A key is given back as it was put in: texts in any script, metadata, times
+// to the microsecond, and absent values as absent.
+func testKeyRoundTrip(h *harness) {
+	a := h.insertAccount("a")
+	rapid.Check(h, func(t *rapid.T) {
+		k := keyOf(a).Draw(t, "key")
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertKey(ctx, k) })
+		same(t, "by id", h.key(a.ID, k.ID), k)
+		same(t, "by digest", get(h, func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) {
+			return tx.KeyByDigest(ctx, k.Digest)
+		}), k)
+	})
+}
+
+// An update writes everything but what is fixed and what TouchKeys owns.
+func testKeyUpdate(h *harness) {
+	a := h.insertAccount("a")
+	rapid.Check(h, func(t *rapid.T) {
+		k, changed := keyOf(a).Draw(t, "key"), keyOf(a).Draw(t, "changed")
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertKey(ctx, k) })
+		changed.ID = k.ID
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, changed) })
+		changed.Digest, changed.Prefix, changed.CreatedAt, changed.LastUsedAt = k.Digest, k.Prefix, k.CreatedAt, k.LastUsedAt
+		same(t, "updated", h.key(a.ID, k.ID), changed)
+	})
+}
+
+// A digest is one key's; what is gone cannot be found or changed.
+func testKeyRules(h *harness) {
+	a := h.insertAccount("a")
+	k := h.insertKey(a, nil)
+	twin := newKey(a)
+	twin.Digest = k.Digest
+	h.conflict("digest", func(ctx context.Context, tx control.Tx) error { return tx.InsertKey(ctx, twin) })
+	twin = newKey(a)
+	twin.ID = k.ID
+	h.refused(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.InsertKey(ctx, twin) })
+
+	gone := newKey(a)
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, gone) })
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+		return tx.InsertKey(ctx, newKey(&account.Account{ID: id.New(id.Account)}))
+	})
+	missing(h, "unknown id", func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) { return tx.Key(ctx, a.ID, gone.ID) })
+	missing(h, "unknown digest", func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) {
+		return tx.KeyByDigest(ctx, gone.Digest)
+	})
+}
+
+// TouchKeys moves last_used_at forward alone, and passes over keys that are
+// gone.
+func testKeyTouch(h *harness) {
+	a := h.insertAccount("a")
+	k, other := h.insertKey(a, nil), h.insertKey(a, nil)
+	touch := func(at time.Time) time.Time {
+		h.update(func(ctx context.Context, tx control.Tx) error {
+			return tx.TouchKeys(ctx, map[string]time.Time{k.ID: at, id.New(id.Key): at})
+		})
+		return h.key(a.ID, k.ID).LastUsedAt
+	}
+	first, later := epoch(), epoch().Add(time.Microsecond)
+	same(h, "first use", touch(first), first)
+	same(h, "later use", touch(later), later)
+	same(h, "earlier use", touch(first), later)
+	same(h, "untouched", h.key(a.ID, other.ID), other)
+	k.LastUsedAt = later
+	same(h, "everything else", h.key(a.ID, k.ID), k)
+}
+
+func ids(keys []apikey.Key) []string {
+	list := []string{}
+	for i := range keys {
+		list = append(list, keys[i].ID)
+	}
+	return list
+}
+
+// sortedIDs is ids for answers without an order.
+func sortedIDs(keys []apikey.Key) []string {
+	list := ids(keys)
+	slices.Sort(list)
+	return list
+}
+
+func sortedOf(keys ...*apikey.Key) []string {
+	list := []string{}
+	for _, k := range keys {
+		list = append(list, k.ID)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// revoke is a change for insertKey.
+func revoke(k *apikey.Key) { k.RevokedAt = epoch() }
+
+// KeysOfGateway gives the keys restricted to it that are not revoked, expired
+// ones included.
+func testKeysOfGateway(h *harness) {
+	a := h.insertAccount("a")
+	g, other := h.insertGateway(a), h.insertGateway(a)
+	of := func(gatewayID string, more func(*apikey.Key)) *apikey.Key {
+		return h.insertKey(a, func(k *apikey.Key) {
+			k.GatewayID = gatewayID
+			if more != nil {
+				more(k)
+			}
+		})
+	}
+	active := of(g.ID, nil)
+	expired := of(g.ID, func(k *apikey.Key) { k.ExpiresAt = epoch() })
+	told := of(g.ID, func(k *apikey.Key) { k.ExpiresAt, k.ExpiryTold = epoch(), epoch() })
+	of(g.ID, revoke)
+	of(other.ID, nil)
+	of("", nil)
+	got := get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
+		return tx.KeysOfGateway(ctx, a.ID, g.ID)
+	})
+	same(h, "keys", sortedIDs(got), sortedOf(active, expired, told))
+	for i := range got {
+		if got[i].ID == told.ID {
+			same(h, "record", &got[i], told)
+		}
+	}
+}
+
+// KeysOfBucket gives all of a chain of rotations that are not revoked, whether
+// or not the first is among them.
+func testKeysOfBucket(h *harness) {
+	a := h.insertAccount("a")
+	first := h.insertKey(a, nil)
+	follow := func(k *apikey.Key) { k.BucketID = first.ID }
+	second, third := h.insertKey(a, follow), h.insertKey(a, follow)
+	h.insertKey(a, func(k *apikey.Key) { follow(k); revoke(k) })
+	h.insertKey(a, nil)
+	bucket := func(bucketID string) []string {
+		return sortedIDs(get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
+			return tx.KeysOfBucket(ctx, a.ID, bucketID)
+		}))
+	}
+	same(h, "chain", bucket(first.ID), sortedOf(first, second, third))
+	same(h, "by a follower's id", bucket(second.ID), sortedOf())
+	revoke(first)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, first) })
+	same(h, "without the first", bucket(first.ID), sortedOf(second, third))
+}
+
+// KeysToTell gives each expiry that has come and was not told, earliest first,
+// in batches, until it is told; a new expiry is told again.
+func testKeysToTell(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	at := func(d time.Duration) func(*apikey.Key) {
+		return func(k *apikey.Key) { k.ExpiresAt = epoch().Add(d) }
+	}
+	third := h.insertKey(a, at(0))
+	first := h.insertKey(a, at(-2*time.Second))
+	second := h.insertKey(b, at(-time.Second))
+	later := h.insertKey(a, at(time.Microsecond))
+	h.insertKey(a, nil)
+	h.insertKey(a, func(k *apikey.Key) { at(-time.Hour)(k); revoke(k) })
+	h.insertKey(a, func(k *apikey.Key) { at(-time.Hour)(k); k.ExpiryTold = k.ExpiresAt })
+	again := h.insertKey(a, func(k *apikey.Key) { at(time.Hour)(k); k.ExpiryTold = epoch() })
+
+	due := func(now time.Time, limit int) []string {
+		return ids(get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
+			return tx.KeysToTell(ctx, now, limit)
+		}))
+	}
+	same(h, "all due", due(epoch(), 10), []string{first.ID, second.ID, third.ID})
+	same(h, "first batch", due(epoch(), 2), []string{first.ID, second.ID})
+	for _, k := range []*apikey.Key{first, second} {
+		k.ExpiryTold = k.ExpiresAt
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, k) })
+	}
+	same(h, "what is left", due(epoch(), 2), []string{third.ID})
+	same(h, "a microsecond later", due(epoch().Add(time.Microsecond), 10), []string{third.ID, later.ID})
+	same(h, "an expiry after one that was told", due(epoch().Add(time.Hour), 10), []string{third.ID, later.ID, again.ID})
+}

@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+func (h *harness) routeTable(gatewayID string) []gateway.Route {
+	h.Helper()
+	return get(h, func(ctx context.Context, tx control.ReadTx) ([]gateway.Route, error) {
+		return tx.RouteTable(ctx, gatewayID)
+	})
+}
+
+// Routes are kept as they are, belong to their gateway alone, and changing one
+// that is gone changes none.
+func testRoutes(h *harness) {
+	a := h.insertAccount("a")
+	g, other := h.insertGateway(a), h.insertGateway(a)
+	full := newRoute(g, "/compare/{base}...{head}", "DELETE", "GET")
+	full.RateLimit = ratelimit.Config{Sustained: rate("600/min"), Burst: rate("50/s"), Daily: rate("9/day"), Per: ratelimit.PerKey}
+	full.LimitByAPI, full.Auth, full.Source, full.Version = true, gateway.AuthNone, gateway.Spec, 7
+	plain := newRoute(g, "/ä/*", "GET")
+	foreign := newRoute(other, "/ä/*", "GET")
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		return tx.InsertRoutes(ctx, []gateway.Route{full, plain, foreign})
+	})
+	same(h, "table", h.routeTable(g.ID), []gateway.Route{full, plain})
+	one := func(gatewayID, routeID string) func(context.Context, control.ReadTx) (*gateway.Route, error) {
+		return func(ctx context.Context, tx control.ReadTx) (*gateway.Route, error) {
+			return tx.Route(ctx, gatewayID, routeID)
+		}
+	}
+	same(h, "route", get(h, one(g.ID, full.ID)), &full)
+	missing(h, "route of another gateway", one(g.ID, foreign.ID))
+	missing(h, "unknown route", one(g.ID, id.New(id.Route)))
+
+	changed := full
+	changed.Path, changed.Methods, changed.RateLimit = "/new", []string{"PUT"}, ratelimit.Config{}
+	changed.LimitByAPI, changed.Auth, changed.Source, changed.Version = false, gateway.AuthKey, gateway.Config, 8
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, []gateway.Route{changed}) })
+	same(h, "updated", h.routeTable(g.ID), []gateway.Route{changed, plain})
+
+	gone := newRoute(g, "/gone", "GET")
+	stray := plain
+	stray.GatewayID = other.ID
+	for _, r := range []gateway.Route{gone, stray} {
+		h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+			return tx.UpdateRoutes(ctx, []gateway.Route{full, r})
+		})
+		h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+			return tx.DeleteRoutes(ctx, r.GatewayID, []string{r.ID})
+		})
+	}
+	same(h, "after refusals", h.routeTable(g.ID), []gateway.Route{changed, plain})
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+		return tx.InsertRoutes(ctx, []gateway.Route{newRoute(newGateway(a), "/x", "GET")})
+	})
+	h.refused(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, []gateway.Route{plain}) })
+
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		return tx.DeleteRoutes(ctx, g.ID, []string{full.ID, plain.ID})
+	})
+	same(h, "after deletion", len(h.routeTable(g.ID)), 0)
+	same(h, "the other's table", h.routeTable(other.ID), []gateway.Route{foreign})
+}
+
+// A table as large as a real description's is replaced whole, in order.
+func testLargeRouteTable(h *harness) {
+	g := h.insertGateway(h.insertAccount("a"))
+	var table []gateway.Route
+	for i := range 1223 {
+		table = append(table, newRoute(g, fmt.Sprintf("/r/%d/{id}", i), "GET"))
+	}
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, table) })
+	same(h, "table", h.routeTable(g.ID), table)
+	var ids []string
+	for i := range table {
+		table[i].Version++
+		if i < 600 {
+			ids = append(ids, table[i].ID)
+		}
+	}
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		if err := tx.UpdateRoutes(ctx, table); err != nil {
+			return err
+		}
+		return tx.DeleteRoutes(ctx, g.ID, ids)
+	})
+	same(h, "changed table", h.routeTable(g.ID), table[600:])
+}

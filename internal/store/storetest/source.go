@@ -1,0 +1,129 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+)
+
+// dataPlane leaves of a key what the data plane needs.
+func dataPlane(k *apikey.Key) apikey.Key {
+	return apikey.Key{ID: k.ID, AccountID: k.AccountID, Digest: k.Digest, Level: k.Level, Scope: k.Scope, Owner: k.Owner,
+		GatewayID: k.GatewayID, RateLimit: k.RateLimit, BucketID: k.BucketID, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt}
+}
+
+// The data plane sees every account, every gateway with its routes, oldest
+// first, and every key that is not revoked, with all that it needs of it.
+func testSource(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	g, bare := h.insertGateway(a), h.insertGateway(b)
+	routes := []gateway.Route{newRoute(g, "/a", "GET"), newRoute(g, "/b", "GET")}
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, routes) })
+
+	accounts, err := h.Accounts(h.Context())
+	if err != nil {
+		h.Fatal(err)
+	}
+	slices.SortFunc(accounts, func(x, y account.Account) int { return strings.Compare(x.Name, y.Name) })
+	same(h, "accounts", accounts, []account.Account{*a, *b})
+
+	tables := map[string][]gateway.Route{}
+	err = h.EachGateway(h.Context(), func(got *gateway.Gateway, table []gateway.Route) error {
+		want := map[string]*gateway.Gateway{g.ID: g, bare.ID: bare}[got.ID]
+		same(h, "gateway", got, want)
+		tables[got.ID] = table
+		return nil
+	})
+	if err != nil {
+		h.Fatal(err)
+	}
+	same(h, "route table", tables[g.ID], routes)
+	same(h, "gateways", len(tables), 2)
+	same(h, "bare table", len(tables[bare.ID]), 0)
+	one, table, err := h.GatewayByID(h.Context(), g.ID)
+	if err != nil {
+		h.Fatal(err)
+	}
+	same(h, "gateway by id", one, g)
+	same(h, "its table", table, routes)
+	if _, _, err := h.GatewayByID(h.Context(), id.New(id.Gateway)); fault.CodeOf(err) != fault.NotFound {
+		h.Fatalf("an unknown gateway gave %v", err)
+	}
+
+	want := map[string]apikey.Key{}
+	for i := range 40 {
+		k := h.insertKey([]*account.Account{a, b}[i%2], func(k *apikey.Key) {
+			k.Scope = apikey.Scope{Word: apikey.Word(1 + i%3), Resource: []string{"", "orders"}[i%2]} //nolint:gosec // 1 to 3
+			k.Level = []apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}[i/20]
+			k.Owner, k.GatewayID = []string{"", "ada"}[i/2%2], []string{"", g.ID}[i/4%2]
+			if i%5 == 0 {
+				k.RateLimit, k.ExpiresAt, k.BucketID = rate("5/s"), epoch().Add(time.Duration(i)), id.New(id.Key)
+			}
+			if i%10 == 0 {
+				k.ExpiryTold = k.ExpiresAt
+			}
+		})
+		k.ExpiresAt = k.ExpiresAt.Truncate(time.Microsecond)
+		want[k.ID] = dataPlane(k)
+	}
+	gone := h.insertKey(a, revoke)
+	got := map[string]apikey.Key{}
+	err = h.EachKey(h.Context(), func(k *apikey.Key) error {
+		got[k.ID] = dataPlane(k)
+		return nil
+	})
+	if err != nil {
+		h.Fatal(err)
+	}
+	same(h, "keys", got, want)
+	k, err := h.KeyByID(h.Context(), gone.ID)
+	if err != nil {
+		h.Fatal(err)
+	}
+	same(h, "revoked key by id", dataPlane(k), dataPlane(gone))
+	if _, err := h.KeyByID(h.Context(), id.New(id.Key)); fault.CodeOf(err) != fault.NotFound {
+		h.Fatalf("an unknown key gave %v", err)
+	}
+}
+
+// A reader's error ends the reading and comes back as it is; so does the end of
+// the context; and the store goes on.
+func testSourceStops(h *harness) {
+	a := h.insertAccount("a")
+	h.insertGateway(a)
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		for range 3000 {
+			if err := tx.InsertKey(ctx, newKey(a)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	stop := errors.New("enough")
+	calls := 0
+	if err := h.EachKey(h.Context(), func(*apikey.Key) error { calls++; return stop }); !errors.Is(err, stop) || calls != 1 {
+		h.Fatalf("EachKey gave %v after %d calls", err, calls)
+	}
+	if err := h.EachGateway(h.Context(), func(*gateway.Gateway, []gateway.Route) error { return stop }); !errors.Is(err, stop) {
+		h.Fatalf("EachGateway gave %v", err)
+	}
+	ctx, cancel := context.WithCancel(h.Context())
+	calls = 0
+	err := h.EachKey(ctx, func(*apikey.Key) error { calls++; cancel(); return nil })
+	if !errors.Is(err, context.Canceled) || calls == 3000 {
+		h.Fatalf("EachKey gave %v after %d calls and the end of its context", err, calls)
+	}
+	calls = 0
+	if err := h.EachKey(h.Context(), func(*apikey.Key) error { calls++; return nil }); err != nil || calls != 3000 {
+		h.Fatalf("EachKey gave %v after %d calls", err, calls)
+	}
+}

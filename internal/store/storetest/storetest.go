@@ -1,0 +1,150 @@
+// Package storetest is what every store must do, as tests. An engine passes it
+// with one call:
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) storetest.Engine { return open(t) })
+//	}
+//
+// The suite knows nothing of the engine but its interfaces. What only one
+// engine can suffer, such as a locked file, is tested beside that engine.
+// Texts hold no NUL: not every engine can keep one.
+package storetest
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// Engine is everything that a store offers.
+type Engine interface {
+	control.Store
+	snapshot.Source
+	ratelimit.DailyStore
+}
+
+// Run tests an engine. open returns an empty store and arranges for its end
+// with t.Cleanup; it is called once for each test.
+func Run(t *testing.T, open func(t *testing.T) Engine) {
+	for _, test := range []struct {
+		name string
+		run  func(*harness)
+	}{
+		{"Account", testAccount},
+		{"GatewayRoundTrip", testGatewayRoundTrip},
+		{"GatewayRules", testGatewayRules},
+		{"GatewayDelete", testGatewayDelete},
+		{"Routes", testRoutes},
+		{"RouteTableOfAThousand", testLargeRouteTable},
+		{"RevisionRoundTrip", testRevisionRoundTrip},
+		{"Revisions", testRevisions},
+		{"KeyRoundTrip", testKeyRoundTrip},
+		{"KeyUpdate", testKeyUpdate},
+		{"KeyRules", testKeyRules},
+		{"KeyTouch", testKeyTouch},
+		{"KeysOfGateway", testKeysOfGateway},
+		{"KeysOfBucket", testKeysOfBucket},
+		{"KeysToTell", testKeysToTell},
+		{"KeyList", testKeyList},
+		{"KeyListQuery", testKeyListQuery},
+		{"Paging", testPaging},
+		{"Isolation", testIsolation},
+		{"Audit", testAudit},
+		{"Events", testEvents},
+		{"Answers", testAnswers},
+		{"DailyCounts", testDailyCounts},
+		{"ChangeLog", testChangeLog},
+		{"ChangeLogTrim", testChangeLogTrim},
+		{"Trim", testTrim},
+		{"Rollback", testRollback},
+		{"Cancellation", testCancellation},
+		{"CancellationAtRandom", testCancellationAtRandom},
+		{"EndedTransaction", testEndedTransaction},
+		{"SerializableUpdates", testSerializableUpdates},
+		{"ConsistentViews", testConsistentViews},
+		{"Source", testSource},
+		{"SourceStops", testSourceStops},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.run(&harness{T: t, Engine: open(t)})
+		})
+	}
+}
+
+// harness is one test with its store.
+type harness struct {
+	*testing.T
+	Engine
+}
+
+// update commits what f does.
+func (h *harness) update(f func(ctx context.Context, tx control.Tx) error) {
+	h.Helper()
+	if err := h.Update(h.Context(), func(tx control.Tx) error { return f(h.Context(), tx) }); err != nil {
+		h.Fatalf("Update: %v", err)
+	}
+}
+
+// refused makes sure that Update fails with the code, and returns the error.
+func (h *harness) refused(code fault.Code, f func(ctx context.Context, tx control.Tx) error) error {
+	h.Helper()
+	err := h.Update(h.Context(), func(tx control.Tx) error { return f(h.Context(), tx) })
+	if got := fault.CodeOf(err); got != code {
+		h.Fatalf("Update gave %v, want the code %s", err, code)
+	}
+	return err
+}
+
+// conflict makes sure that Update fails with a conflict of the field.
+func (h *harness) conflict(field string, f func(ctx context.Context, tx control.Tx) error) {
+	h.Helper()
+	err := h.refused(fault.Conflict, f)
+	if got := faultOf(err).Field; got != field {
+		h.Fatalf("conflict names the field %q, want %q", got, field)
+	}
+}
+
+// get reads one value.
+func get[T any](h *harness, f func(ctx context.Context, tx control.ReadTx) (T, error)) T {
+	h.Helper()
+	v, err := try(h, f)
+	if err != nil {
+		h.Fatalf("View: %v", err)
+	}
+	return v
+}
+
+// missing makes sure that a read gives fault.NotFound.
+func missing[T any](h *harness, what string, f func(ctx context.Context, tx control.ReadTx) (T, error)) {
+	h.Helper()
+	if _, err := try(h, f); fault.CodeOf(err) != fault.NotFound {
+		h.Fatalf("%s: got %v, want the code %s", what, err, fault.NotFound)
+	}
+}
+
+func try[T any](h *harness, f func(ctx context.Context, tx control.ReadTx) (T, error)) (v T, err error) {
+	err = h.View(h.Context(), func(tx control.ReadTx) error {
+		v, err = f(h.Context(), tx)
+		return err
+	})
+	return v, err
+}
+
+// fataler is what both *testing.T and *rapid.T can do.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// same makes sure that two values are deeply equal.
+func same(t fataler, what string, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s:\n got %+v\nwant %+v", what, got, want)
+	}
+}

@@ -1,0 +1,294 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// everything makes one change of every kind, with all the records that go with
+// it. It is what a rolled-back transaction must leave nothing of.
+type everything struct {
+	account *account.Account
+	gateway *gateway.Gateway
+	key     *apikey.Key
+}
+
+func (e *everything) write(ctx context.Context, h *harness, tx control.Tx, a *account.Account, g *gateway.Gateway, k *apikey.Key) error {
+	e.account = &account.Account{ID: id.New(id.Account), Name: "rolled back", Plan: account.Scale, CreatedAt: epoch()}
+	e.gateway, e.key = newGateway(e.account), newKey(e.account)
+	changedGateway, changedKey := *g, *k
+	changedGateway.Name, changedKey.Name = "changed", "changed"
+	return errors.Join(
+		tx.InsertAccount(ctx, e.account),
+		tx.InsertGateway(ctx, e.gateway),
+		tx.InsertKey(ctx, e.key),
+		tx.UpdateGateway(ctx, &changedGateway),
+		tx.UpdateKey(ctx, &changedKey),
+		tx.TouchKeys(ctx, map[string]time.Time{k.ID: epoch()}),
+		tx.InsertRoutes(ctx, []gateway.Route{newRoute(g, "/rolled/back", "GET")}),
+		tx.InsertRevision(ctx, newRevision(g, 1)),
+		tx.AppendAudit(ctx, newAudit(a, k.ID)),
+		tx.AppendEvent(ctx, newEvent(h, a)),
+		tx.AppendChange(ctx, change.Key, k.ID),
+		tx.PutAnswer(ctx, &control.Answer{KeyID: k.ID, Key: "rolled back", Status: 200, CreatedAt: epoch()}),
+		tx.PutDailyCounts(ctx, []ratelimit.DailyCount{{LimitID: "rt", Day: 1, Used: 1}}),
+	)
+}
+
+// nothing makes sure that nothing of e is there, and that the rest stands.
+func (e *everything) nothing(h *harness, a *account.Account, g *gateway.Gateway, k *apikey.Key) {
+	h.Helper()
+	missing(h, "account", func(ctx context.Context, tx control.ReadTx) (*account.Account, error) {
+		return tx.AccountByName(ctx, "rolled back")
+	})
+	missing(h, "gateway", func(ctx context.Context, tx control.ReadTx) (*gateway.Gateway, error) {
+		return tx.Gateway(ctx, e.account.ID, e.gateway.ID)
+	})
+	missing(h, "key", func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) {
+		return tx.KeyByDigest(ctx, e.key.Digest)
+	})
+	missing(h, "revision", func(ctx context.Context, tx control.ReadTx) (*gateway.Revision, error) {
+		return tx.Revision(ctx, g.ID, 1)
+	})
+	missing(h, "answer", func(ctx context.Context, tx control.ReadTx) (*control.Answer, error) {
+		return tx.Answer(ctx, k.ID, "rolled back")
+	})
+	same(h, "gateway", h.gateway(a.ID, g.ID), g)
+	same(h, "key", h.key(a.ID, k.ID), k)
+	same(h, "routes", len(h.routeTable(g.ID)), 0)
+	same(h, "audit log", len(h.auditLog(a.ID)), 0)
+	same(h, "events", len(h.events(a.ID)), 0)
+	same(h, "change log", h.lastSeq(), int64(0))
+	counts, err := h.LoadDailyCounts(h.Context(), 1)
+	same(h, "daily counts", fmt.Sprint(len(counts), err), "0 <nil>")
+}
+
+// A transaction that does not commit leaves neither state nor audit record nor
+// event nor entry of the change log nor answer nor count, however it ended;
+// and the store goes on.
+func testRollback(h *harness) {
+	a := h.insertAccount("a")
+	g, k := h.insertGateway(a), h.insertKey(a, nil)
+	refusal := fault.New(fault.Conflict, "no")
+	var e everything
+
+	err := h.Update(h.Context(), func(tx control.Tx) error {
+		return errors.Join(e.write(h.Context(), h, tx, a, g, k), refusal)
+	})
+	if !errors.Is(err, refusal) {
+		h.Fatalf("Update gave %v, want the function's own error", err)
+	}
+	e.nothing(h, a, g, k)
+
+	func() {
+		defer func() {
+			if r := recover(); r != "boom" {
+				h.Errorf("recovered %v, want the function's own panic", r)
+			}
+		}()
+		err := h.Update(h.Context(), func(tx control.Tx) error {
+			if err := e.write(h.Context(), h, tx, a, g, k); err != nil {
+				return err
+			}
+			panic("boom")
+		})
+		h.Errorf("a panic became %v", err)
+	}()
+	e.nothing(h, a, g, k)
+
+	h.conflict("name", func(ctx context.Context, tx control.Tx) error {
+		if err := e.write(ctx, h, tx, a, g, k); err != nil {
+			return err
+		}
+		// The caller overlooks that a statement failed.
+		if err := tx.InsertAccount(ctx, &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: epoch()}); err == nil {
+			h.Error("a taken name was accepted")
+		}
+		return nil
+	})
+	e.nothing(h, a, g, k)
+
+	h.update(func(ctx context.Context, tx control.Tx) error { return e.write(ctx, h, tx, a, g, k) })
+	same(h, "after a commit: audit log", len(h.auditLog(a.ID)), 1)
+	same(h, "after a commit: events", len(h.events(a.ID)), 1)
+	list, _ := h.changes(0, 10)
+	same(h, "after a commit: changes", changed(list), []string{k.ID})
+}
+
+// A context that ends before the commit begins leaves nothing, and says so.
+func testCancellation(h *harness) {
+	a := h.insertAccount("a")
+	g, k := h.insertGateway(a), h.insertKey(a, nil)
+	var e everything
+	ctx, cancel := context.WithCancel(h.Context())
+	err := h.Update(ctx, func(tx control.Tx) error {
+		if err := e.write(ctx, h, tx, a, g, k); err != nil {
+			return err
+		}
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		h.Fatalf("Update gave %v", err)
+	}
+	e.nothing(h, a, g, k)
+
+	ran := func(control.Tx) error { h.Error("an ended context ran the function"); return nil }
+	if err := h.Update(ctx, ran); !errors.Is(err, context.Canceled) {
+		h.Fatalf("Update gave %v", err)
+	}
+	err = h.View(ctx, func(control.ReadTx) error { h.Error("an ended context ran the function"); return nil })
+	if !errors.Is(err, context.Canceled) {
+		h.Fatalf("View gave %v", err)
+	}
+	h.insertKey(a, nil)
+}
+
+// Whenever the caller leaves, Update tells the truth: nil means committed, an
+// error means that nothing is there.
+func testCancellationAtRandom(h *harness) {
+	a := h.insertAccount("a")
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		ctx, cancel := context.WithCancel(h.Context())
+		k := newKey(a)
+		stop := time.AfterFunc(time.Duration(random.Int64N(int64(4*time.Millisecond))), cancel)
+		err := h.Update(ctx, func(tx control.Tx) error {
+			return errors.Join(tx.InsertKey(ctx, k), tx.AppendChange(ctx, change.Key, k.ID))
+		})
+		stop.Stop()
+		cancel()
+		_, readErr := try(h, func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) { return tx.Key(ctx, a.ID, k.ID) })
+		switch {
+		case err == nil && readErr != nil:
+			h.Fatalf("acknowledged, and then %v", readErr)
+		case err != nil && fault.CodeOf(readErr) != fault.NotFound:
+			h.Fatalf("Update gave %v, but the key is there (%v)", err, readErr)
+		case err != nil && !errors.Is(err, context.Canceled):
+			h.Fatalf("Update gave %v, want the context's error", err)
+		}
+	}
+}
+
+// A transaction cannot be used after its end.
+func testEndedTransaction(h *harness) {
+	a := h.insertAccount("a")
+	var kept control.Tx
+	h.update(func(_ context.Context, tx control.Tx) error { kept = tx; return nil })
+	k := newKey(a)
+	if err := kept.InsertKey(h.Context(), k); err == nil {
+		h.Error("a write after the end was accepted")
+	}
+	if _, err := kept.Account(h.Context(), a.ID); err == nil {
+		h.Error("a read after the end was answered")
+	}
+	missing(h, "key", func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) { return tx.Key(ctx, a.ID, k.ID) })
+}
+
+// Concurrent Updates act as if one ran after the other: no increment is lost,
+// and the change log stands in the order of the commits.
+func testSerializableUpdates(h *harness) {
+	const workers, rounds = 8, 15
+	a := h.insertAccount("a")
+	g := h.insertGateway(a)
+	g.Version = 0
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, g) })
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range rounds {
+				err := h.Update(h.Context(), func(tx control.Tx) error {
+					g, err := tx.Gateway(h.Context(), a.ID, g.ID)
+					if err != nil {
+						return err
+					}
+					g.Version++
+					return errors.Join(tx.UpdateGateway(h.Context(), g), tx.AppendChange(h.Context(), change.Gateway, fmt.Sprint(g.Version)))
+				})
+				if err != nil {
+					h.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	same(h, "increments", h.gateway(a.ID, g.ID).Version, int64(workers*rounds))
+	list, _ := h.changes(0, workers*rounds+1)
+	for i, c := range list {
+		same(h, "place in the change log", c.ID, fmt.Sprint(i+1))
+	}
+	same(h, "entries", len(list), workers*rounds)
+}
+
+// A View sees one state from its first read to its last while others commit,
+// and every View sees what was committed before it began.
+func testConsistentViews(h *harness) {
+	const rounds = 40
+	a := h.insertAccount("a")
+	one, two := h.insertGateway(a), h.insertGateway(a)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(done)
+		for v := int64(2); v < 2+rounds; v++ {
+			h.update(func(ctx context.Context, tx control.Tx) error {
+				one.Version, two.Version = v, v
+				return errors.Join(tx.UpdateGateway(ctx, one), tx.UpdateGateway(ctx, two), tx.InsertKey(ctx, newKey(a)))
+			})
+			if got := h.gateway(a.ID, one.ID).Version; got != v {
+				h.Errorf("after the commit of version %d a View sees %d", v, got)
+			}
+		}
+	})
+	for range 3 {
+		wg.Go(func() {
+			for seen := int64(0); ; {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				err := h.View(h.Context(), func(tx control.ReadTx) error {
+					first, err := tx.Gateway(h.Context(), a.ID, one.ID)
+					if err != nil {
+						return err
+					}
+					keys, err := tx.Keys(h.Context(), a.ID, control.KeyFilter{Now: epoch()}, control.Page{Limit: 100})
+					if err != nil {
+						return err
+					}
+					second, err := tx.Gateway(h.Context(), a.ID, two.ID)
+					if err != nil {
+						return err
+					}
+					if first.Version != second.Version || int64(len(keys)) != first.Version-1 {
+						h.Errorf("one View saw versions %d and %d and %d keys", first.Version, second.Version, len(keys))
+					}
+					if first.Version < seen {
+						h.Errorf("a View saw version %d after %d", first.Version, seen)
+					}
+					seen = first.Version
+					return nil
+				})
+				if err != nil {
+					h.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
