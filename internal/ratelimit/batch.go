@@ -1,0 +1,142 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/id"
+)
+
+// batch is what one call of the store will save. It belongs to the ledger's goroutine.
+type batch struct {
+	counts  []DailyCount
+	dailies []*Daily // of each count
+}
+
+func (b *batch) add(d *Daily, day, count int64) {
+	c := DailyCount{LimitID: d.limit.id, Day: day, Used: count}
+	if d.limit.keys != nil {
+		c.KeyID = id.Format(id.Key, d.key)
+	}
+	d.saved = count
+	b.counts = append(b.counts, c)
+	b.dailies = append(b.dailies, d)
+}
+
+// extend plans what the store must have so that d may go on: a whole range ahead if half
+// of the last is used. If the cap has shrunk, d gives up what is more than its range.
+func (b *batch) extend(d *Daily, today int64) {
+	for {
+		w := d.load()
+		if w == closedDaily || d.limit.day != today || !w.of(today) {
+			return
+		}
+		used, left := w.used(), w.left()
+		capacity := d.limit.capacity.Load()
+		ahead := max(0, min(rangeOf(capacity), capacity-used))
+		switch {
+		case left > ahead:
+			if !d.swap(w, packDaily(today, used, ahead)) {
+				continue
+			}
+		case left*2 > rangeOf(capacity):
+			ahead = left
+		}
+		if used+ahead != d.saved {
+			b.add(d, today, used+ahead)
+		}
+		return
+	}
+}
+
+// release plans that the store has no more than what d has used, and takes away what it
+// has left: to becomes its word, with what is used unless that is closedDaily.
+func (b *batch) release(d *Daily, day int64, to dailyWord) {
+	for {
+		w := d.load()
+		if w == closedDaily {
+			return
+		}
+		known := d.limit.day == day && day >= 0 && w.of(day)
+		next := to
+		if next != closedDaily {
+			if !known {
+				return
+			}
+			next |= dailyWord(w.used())
+		}
+		if !d.swap(w, next) {
+			continue
+		}
+		if known && w.used() != d.saved {
+			b.add(d, day, w.used())
+		}
+		return
+	}
+}
+
+// save writes the batch. If that fails nobody knows what the store has: at
+// least what it had, and what it has is written anew the next time.
+func (b *batch) save(ctx context.Context, store DailyStore) error {
+	if len(b.counts) == 0 {
+		return nil
+	}
+	if err := store.SaveDailyCounts(ctx, b.counts); err != nil {
+		for _, d := range b.dailies {
+			d.saved = -1
+		}
+		return fmt.Errorf("save daily counts: %w", err)
+	}
+	return nil
+}
+
+// open lets requests use what the saved batch has reserved.
+func (b *batch) open(today int64) {
+	for i, d := range b.dailies {
+		reserved := b.counts[i].Used
+		for {
+			w := d.load()
+			if w == closedDaily || !w.of(today) {
+				break
+			}
+			left := reserved - w.used()
+			ahead := min(left, rangeOf(d.limit.capacity.Load()))
+			if !d.swap(w, packDaily(today, w.used(), ahead)) {
+				continue
+			}
+			if ahead < left { // a charge was given back meanwhile: the store has too much
+				d.limit.ledger.ask(d)
+			}
+			break
+		}
+	}
+}
+
+// dailyCounts is what a store has of one limit for a day.
+type dailyCounts struct {
+	shared int64
+	keys   map[[16]byte]int64
+}
+
+// sortCounts gives each of the limits its rows.
+func sortCounts(rows []DailyCount, limits map[limitKey]*dailyLimit) map[limitKey]dailyCounts {
+	known := make(map[limitKey]dailyCounts, len(limits))
+	for k := range limits {
+		if k.perKey {
+			known[k] = dailyCounts{keys: make(map[[16]byte]int64)}
+		}
+	}
+	for _, row := range rows {
+		k := limitKey{row.LimitID, row.KeyID != ""}
+		if limits[k] == nil {
+			continue
+		}
+		used := min(row.Used, MaxCount)
+		if !k.perKey {
+			known[k] = dailyCounts{shared: used}
+		} else if key, ok := id.Parse(id.Key, row.KeyID); ok {
+			known[k].keys[key] = used
+		}
+	}
+	return known
+}

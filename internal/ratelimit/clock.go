@@ -1,0 +1,29 @@
+package ratelimit
+
+import "time"
+
+// Instant is one reading of both clocks.
+type Instant struct {
+	Mono int64 // nanoseconds on the monotonic clock since the process's epoch
+	Wall int64 // nanoseconds since 1970 on the wall clock; decides the day alone
+}
+
+// Clock returns a source of instants whose epoch is the call.
+func Clock() func() Instant {
+	epoch := time.Now()
+	return func() Instant {
+		now := time.Now()
+		return Instant{Mono: int64(now.Sub(epoch)), Wall: now.UnixNano()}
+	}
+}
+
+const (
+	second    = int64(time.Second)
+	dayLength = 24 * int64(time.Hour)
+)
+
+// dayOf returns the UTC day of a wall clock reading, in days since 1970.
+func dayOf(wall int64) int64 { return wall / dayLength }
+
+// ceilSeconds returns ns in whole seconds, rounded up.
+func ceilSeconds(ns int64) int64 { return (ns + second - 1) / second }

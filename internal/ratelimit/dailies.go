@@ -1,0 +1,172 @@
+package ratelimit
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// dailyLimit is one daily cap as it is configured: with one count for all
+// callers, or one for each key.
+type dailyLimit struct {
+	ledger   *Ledger
+	id       string
+	capacity atomic.Int64
+
+	one  *Daily   // nil with per: key
+	keys *Dailies // nil without
+
+	mu    sync.Mutex
+	day   int64              // of which the counts are known; -1 for none
+	known map[[16]byte]int64 // the counts of the keys that have no Daily now
+}
+
+// Dailies gives each key its own count of one daily cap (per: key). It is safe
+// for concurrent use.
+type Dailies struct {
+	limit  dailyLimit
+	shards [shards]dailyShard
+}
+
+type dailyShard struct {
+	mu      sync.Mutex // held to change the index, not to look up
+	current atomic.Pointer[index[Daily]]
+}
+
+func newDailyLimit(l *Ledger, limitID string, perKey bool) *dailyLimit {
+	if !perKey {
+		limit := &dailyLimit{ledger: l, id: limitID, day: -1}
+		limit.one = &Daily{limit: limit}
+		return limit
+	}
+	d := &Dailies{limit: dailyLimit{ledger: l, id: limitID, day: -1}}
+	d.limit.keys = d
+	for i := range d.shards {
+		empty := newIndex[Daily](0)
+		d.shards[i].current.Store(&empty)
+	}
+	return &d.limit
+}
+
+// Daily returns the count of the key whose bucket identity is k. It allocates only
+// when it makes it.
+func (d *Dailies) Daily(k [16]byte) *Daily {
+	h := hash(&k)
+	s := &d.shards[shardOf(h)]
+	if n := s.current.Load().find(h, &k); n != nil && n.value.load() != closedDaily {
+		return &n.value
+	}
+	return d.daily(s, h, k)
+}
+
+// daily finds or makes the count of k under the lock.
+func (d *Dailies) daily(s *dailyShard, h uint64, k [16]byte) *Daily {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.current.Load()
+	if n := x.find(h, &k); n != nil {
+		return &n.value
+	}
+	n := &node[Daily]{key: k}
+	n.value.limit, n.value.key = &d.limit, k
+	d.limit.begin(&n.value)
+	if x.full() {
+		larger := x.with(every[Daily])
+		x = &larger
+		x.add(n)
+		s.current.Store(x)
+	} else {
+		x.add(n)
+	}
+	return &n.value
+}
+
+// begin sets the word of a new count of a key to what is known.
+func (limit *dailyLimit) begin(d *Daily) {
+	limit.mu.Lock()
+	defer limit.mu.Unlock()
+	if limit.day >= 0 {
+		used := limit.known[d.key]
+		d.saved = used
+		d.word.Store(uint64(packDaily(limit.day, used, 0)))
+	}
+}
+
+// turn makes the counts of day what is known, and sets every word to them.
+func (limit *dailyLimit) turn(day int64, counts dailyCounts) {
+	limit.mu.Lock()
+	limit.day, limit.known = day, counts.keys
+	limit.mu.Unlock()
+	limit.each(func(d *Daily) {
+		used := counts.shared
+		if limit.keys != nil {
+			used = counts.keys[d.key]
+		}
+		d.saved = used
+		d.word.Store(uint64(packDaily(day, used, 0)))
+	})
+}
+
+// each calls f for every count of the limit that is not closed.
+func (limit *dailyLimit) each(f func(d *Daily)) {
+	if limit.one != nil {
+		if limit.one.load() != closedDaily {
+			f(limit.one)
+		}
+		return
+	}
+	for i := range limit.keys.shards {
+		s := &limit.keys.shards[i]
+		s.mu.Lock()
+		s.current.Load().each(func(n *node[Daily]) {
+			if n.value.load() != closedDaily {
+				f(&n.value)
+			}
+		})
+		s.mu.Unlock()
+	}
+}
+
+// evict drops the counts of keys that have nothing reserved and were not used
+// since the last call, and keeps what they count. It returns those that were not used and
+// have something reserved.
+func (limit *dailyLimit) evict() (idle []*Daily) {
+	if limit.keys == nil {
+		return nil
+	}
+	for i := range limit.keys.shards {
+		s := &limit.keys.shards[i]
+		s.mu.Lock()
+		x := s.current.Load()
+		evicted := 0
+		x.each(func(n *node[Daily]) {
+			d := &n.value
+			switch w := d.load(); {
+			case w != d.seen:
+				d.seen = w
+			case w.left() > 0:
+				idle = append(idle, d)
+			case limit.keep(d, w):
+				evicted++
+			}
+		})
+		if evicted > 0 {
+			smaller := x.with(func(n *node[Daily]) bool { return n.value.load() != closedDaily })
+			s.current.Store(&smaller)
+		}
+		s.mu.Unlock()
+	}
+	return idle
+}
+
+// keep closes d, whose word is w, and notes what it counts.
+func (limit *dailyLimit) keep(d *Daily, w dailyWord) bool {
+	limit.mu.Lock()
+	defer limit.mu.Unlock()
+	if limit.day < 0 || !d.swap(w, closedDaily) {
+		return false
+	}
+	if used := w.used(); used > 0 && w.of(limit.day) {
+		limit.known[d.key] = used
+	}
+	return true
+}

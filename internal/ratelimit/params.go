@@ -1,0 +1,166 @@
+package ratelimit
+
+import (
+	"math"
+	"math/big"
+	"math/bits"
+	"time"
+)
+
+// horizon is the longest time, in nanoseconds since the process's epoch, that a
+// bucket can tell apart: 36 years.
+const horizon = 1<<60 - 1
+
+// maxWord is the largest state of a bucket; the value above it is closed.
+const maxWord = math.MaxUint64 - 1
+
+// Params is a compiled token bucket. Values are comparable.
+//
+// A bucket counts in units, of which a request costs some number, so that a
+// whole number of them is gained in every nanosecond where that is possible. With the
+// refill reduced to n requests in d nanoseconds, a request costs d units and n are
+// gained in a nanosecond. That is exact, and it fits a word of 64 bits up to n = 15 if
+// the bucket refills within decades: all round rates and most others.
+//
+// For any other rate a request costs the most units, m, that fit, and the gain is
+// (m-1)×n/(d-1) units in a nanosecond, rounded down: slower than the rate by less than one part in
+// m, and just so much that the rounding of the clock to whole units cannot
+// let a request pass before its time. (From the gain over w nanoseconds, less than
+// w(m-1)n/(d-1) + 1, follows: if wn ≤ jd - 1 then it is less than jm, for every j ≥ 1.) So
+// in every window w at most capacity + w×rate requests pass, whatever the rate.
+type Params struct {
+	capacity int64  // requests
+	window   int64  // seconds, rounded up, from empty to full
+	cost     uint64 // units that a request takes
+	span     uint64 // capacity in units
+
+	gain      uint64 // units in a nanosecond, times 2^(60+gainShift), rounded down
+	wait      uint64 // nanoseconds for a unit, times 2^(64-waitShift), rounded down
+	perCost   uint64 // 2^64 ÷ cost, rounded down
+	gainShift uint8
+	waitShift uint8
+}
+
+// Compile returns the token bucket of a configuration that has one (Config.HasBucket).
+func Compile(c Config) Params {
+	switch {
+	case c.Burst.IsZero():
+		return compile(c.Sustained, c.Sustained.Count)
+	case c.Sustained.IsZero():
+		return compile(c.Burst, c.Burst.Count)
+	default:
+		return compile(c.Sustained, c.Burst.Count)
+	}
+}
+
+// CompileRate returns the token bucket of a key's rate: a sustained.
+func CompileRate(r Rate) Params { return compile(r, r.Count) }
+
+// Capacity returns the number of requests that a full bucket lets pass at once.
+func (p *Params) Capacity() int64 { return p.capacity }
+
+func compile(refill Rate, capacity int64) Params {
+	n, d := uint64(refill.Count), uint64(refill.Per) //nolint:gosec // both are positive
+	g := gcd(n, d)
+	n, d = n/g, d/g
+	p := Params{capacity: capacity}
+
+	hi, lo := bits.Mul64(uint64(capacity), d) //nolint:gosec // positive
+	perSecond := n * uint64(time.Second)
+	lo, carry := bits.Add64(lo, perSecond-1, 0)
+	seconds, _ := bits.Div64(hi+carry, lo, perSecond)
+	p.window = int64(seconds) //nolint:gosec // at most 10⁹ days
+
+	if n <= 15 && uint64(capacity)+1 <= (maxWord-n*horizon)/d { //nolint:gosec // positive
+		p.cost, p.gain = d, n<<60
+		p.wait, p.waitShift = 1<<63, 1
+		if n > 1 {
+			p.wait, p.waitShift = inverse(n), 0
+		}
+	} else {
+		p.fit(n, d)
+	}
+	p.span = uint64(capacity) * p.cost //nolint:gosec // positive
+	p.perCost = inverse(p.cost)
+	return p
+}
+
+// inverse returns 2^64 ÷ v, rounded down to 64 bits.
+func inverse(v uint64) uint64 {
+	if v == 1 {
+		return math.MaxUint64
+	}
+	q, _ := bits.Div64(1, 0, v)
+	return q
+}
+
+// fit chooses cost and gain for a refill of n requests in d nanoseconds that
+// is not exact within a word.
+func (p *Params) fit(n, d uint64) {
+	bigN, bigD := new(big.Int).SetUint64(n), new(big.Int).SetUint64(d)
+
+	// The word must hold horizon×n/d×cost + (capacity+1)×cost.
+	room := new(big.Int).Lsh(bigN, 60)
+	room.Add(room, new(big.Int).Mul(big.NewInt(p.capacity+1), bigD))
+	cost := new(big.Int).SetUint64(maxWord)
+	cost.Mul(cost, bigD).Div(cost, room)
+	p.cost = cost.Uint64()
+
+	gain := cost.Sub(cost, big.NewInt(1))
+	gain.Mul(gain, bigN).Lsh(gain, 124)
+	gain.Div(gain, bigD.Sub(bigD, big.NewInt(1)))
+	excess := gain.BitLen() - 64 // the gain is below 16 units, so 64 bits hold it times 2^60
+	p.gainShift = uint8(124 - excess - 60)
+	p.gain = gain.Rsh(gain, uint(excess)).Uint64() //nolint:gosec // the gain has more than 64 bits
+
+	wait := new(big.Int).Lsh(big.NewInt(1), 124+uint(p.gainShift))
+	wait.Div(wait, new(big.Int).SetUint64(p.gain))
+	excess = max(wait.BitLen()-64, 0)
+	p.waitShift = uint8(excess)
+	p.wait = wait.Rsh(wait, uint(excess)).Uint64() //nolint:gosec // not negative
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// at returns the units that have been gained from the epoch to mono.
+func (p *Params) at(mono int64) uint64 {
+	if uint64(mono) > horizon { //nolint:gosec // a negative time is beyond it too
+		mono = max(0, min(mono, horizon))
+	}
+	return p.gained(uint64(mono)) //nolint:gosec // not negative
+}
+
+func (p *Params) gained(ns uint64) uint64 {
+	hi, _ := bits.Mul64(ns<<4, p.gain)
+	return hi >> p.gainShift
+}
+
+// whole returns how many requests units pay for.
+func (p *Params) whole(units uint64) int64 {
+	q, _ := bits.Mul64(units, p.perCost) // at most one too few
+	if units-q*p.cost >= p.cost {
+		q++
+	}
+	return int64(q) //nolint:gosec // at most the capacity
+}
+
+// until returns the shortest time in nanoseconds in which units are gained from any
+// moment on; near is false if it is beyond the horizon, and then the time is in seconds.
+func (p *Params) until(units uint64) (t int64, near bool) {
+	hi, lo := bits.Mul64(units, p.wait)
+	s := uint(p.waitShift)
+	over, ns := hi>>(64-s), hi<<s|lo>>(64-s)
+	if over != 0 || ns >= horizon-8 {
+		seconds, _ := bits.Div64(over, ns, uint64(time.Second))
+		return int64(seconds) + 1, false //nolint:gosec // at most 10⁹ days
+	}
+	for p.gained(ns) < units { // the estimate is short by at most a few
+		ns++
+	}
+	return int64(ns), true //nolint:gosec // below the horizon
+}

@@ -1,0 +1,203 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// sweepEvery is how often counts of keys that nobody uses are dropped.
+const sweepEvery = time.Minute
+
+// Start reads today's counts and reserves in the background until Stop. Limits may be
+// registered before and after.
+func (l *Ledger) Start(ctx context.Context) error {
+	l.mu.Lock()
+	if l.state != ledgerNew {
+		l.mu.Unlock()
+		return errors.New("ledger: started before")
+	}
+	l.state = ledgerRunning
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel = cancel
+	l.mu.Unlock()
+
+	err := l.load(ctx, dayOf(l.now().UnixNano()))
+	if err != nil {
+		close(l.done)
+		return err
+	}
+	go l.run(run)
+	return nil
+}
+
+// Stop gives back to the store what was reserved and not used. Decisions by daily caps are
+// Exhausted from then on.
+func (l *Ledger) Stop(ctx context.Context) error {
+	l.mu.Lock()
+	before := l.state
+	l.state = ledgerStopped
+	l.mu.Unlock()
+	if before != ledgerRunning {
+		return nil
+	}
+	close(l.quit)
+	stop := context.AfterFunc(ctx, l.cancel)
+	<-l.done
+	stop()
+	l.cancel()
+
+	l.mu.Lock()
+	r := l.round
+	limits := l.dropped
+	for _, limit := range l.limits {
+		limits = append(limits, limit)
+	}
+	l.mu.Unlock()
+	r.err = errStopped()
+	close(r.done)
+
+	var unused batch
+	for _, limit := range limits {
+		limit.each(func(d *Daily) { unused.release(d, l.day, packDaily(l.day, 0, 0)) })
+	}
+	return unused.save(ctx, l.store)
+}
+
+func errStopped() error {
+	return fault.New(fault.Unavailable, "the server is shutting down: try again")
+}
+
+func (l *Ledger) run(ctx context.Context) {
+	defer close(l.done)
+	timer := time.NewTimer(l.untilTick())
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.quit:
+			return
+		case <-l.wake:
+			l.serve(ctx)
+		case <-timer.C:
+			l.serve(ctx)
+			l.sweep(ctx)
+			timer.Reset(l.untilTick())
+		}
+	}
+}
+
+// untilTick returns the time to the next sweep, or to midnight if that is sooner.
+func (l *Ledger) untilTick() time.Duration {
+	return min(sweepEvery, time.Duration(dayLength-l.now().UnixNano()%dayLength))
+}
+
+// serve does one round and tells those who wait for it.
+func (l *Ledger) serve(ctx context.Context) {
+	l.mu.Lock()
+	r := l.round
+	l.round = &round{done: make(chan struct{})}
+	l.mu.Unlock()
+
+	if err := l.reserve(ctx); err != nil {
+		l.log.Error("daily limits cannot be reserved", "error", err)
+		r.err = &fault.Error{Code: fault.Unavailable, Message: "the daily limit cannot be counted now: try again", Err: err}
+	}
+	close(r.done)
+}
+
+// reserve serves every cap that asked.
+func (l *Ledger) reserve(ctx context.Context) error {
+	l.mu.Lock()
+	dropped, resized := l.dropped, l.resized
+	l.dropped, l.resized = nil, nil
+	l.mu.Unlock()
+
+	// What is dropped may come back: its last word goes to the store before anything is read.
+	var last batch
+	for _, limit := range dropped {
+		limit.each(func(d *Daily) { last.release(d, l.day, closedDaily) })
+	}
+	if err := last.save(ctx, l.store); err != nil {
+		l.log.Warn("the unused part of a dropped daily limit is lost", "error", err)
+	}
+
+	today := dayOf(l.now().UnixNano())
+	for _, limit := range resized {
+		l.stale = l.stale || limit.day != today
+	}
+	if l.stale || l.day != today {
+		if err := l.load(ctx, today); err != nil {
+			return err
+		}
+	}
+	for _, limit := range resized {
+		limit.each(l.ask)
+	}
+
+	var b batch
+	l.pending = l.asked(l.pending[:0])
+	for _, d := range l.pending {
+		b.extend(d, today)
+	}
+	clear(l.pending)
+	if err := b.save(ctx, l.store); err != nil {
+		return err
+	}
+	b.open(today)
+	return nil
+}
+
+// load reads the counts of today and sets all limits to them that are of another day.
+func (l *Ledger) load(ctx context.Context, today int64) error {
+	l.stale = true
+	l.mu.Lock()
+	behind := make(map[limitKey]*dailyLimit)
+	for k, limit := range l.limits {
+		if limit.day != today {
+			behind[k] = limit
+		}
+	}
+	l.mu.Unlock()
+
+	var counts []DailyCount
+	if len(behind) > 0 {
+		var err error
+		if counts, err = l.store.LoadDailyCounts(ctx, today); err != nil {
+			return fmt.Errorf("load daily counts: %w", err)
+		}
+	}
+	known := sortCounts(counts, behind)
+	for k, limit := range behind {
+		if limit.one != nil && limit.one.load().used() > 0 {
+			l.ask(limit.one) // it was used the day before, so it will be today
+		}
+		limit.turn(today, known[k])
+	}
+	l.day, l.stale = today, false
+	return nil
+}
+
+// sweep drops the counts of keys that were not used since the last one. Those that have
+// something reserved give it back first, and go with the next sweep.
+func (l *Ledger) sweep(ctx context.Context) {
+	l.mu.Lock()
+	limits := make([]*dailyLimit, 0, len(l.limits))
+	for _, limit := range l.limits {
+		limits = append(limits, limit)
+	}
+	l.mu.Unlock()
+
+	var unused batch
+	for _, limit := range limits {
+		for _, d := range limit.evict() {
+			unused.release(d, l.day, packDaily(l.day, 0, 0))
+			d.seen = d.load()
+		}
+	}
+	if err := unused.save(ctx, l.store); err != nil {
+		l.log.Warn("the unused part of idle daily limits is not given back", "error", err)
+	}
+}

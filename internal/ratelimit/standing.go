@@ -1,0 +1,136 @@
+package ratelimit
+
+import "math"
+
+// Scope says what a limit applies to.
+type Scope uint8
+
+// The scopes, in the order in which limits are charged.
+const (
+	KeyScope Scope = iota
+	RouteScope
+	DailyScope
+	GlobalScope
+	AccountScope // of the management API
+)
+
+// String returns the scope as limit_scope tells it: key, route, daily, global, account.
+func (s Scope) String() string {
+	switch s {
+	case KeyScope:
+		return "key"
+	case RouteScope:
+		return "route"
+	case DailyScope:
+		return "daily"
+	case GlobalScope:
+		return "global"
+	case AccountScope:
+		return "account"
+	default:
+		return "unknown"
+	}
+}
+
+// Standing is where a limit stands after a decision.
+type Standing struct {
+	Scope      Scope
+	Default    bool
+	Refused    bool
+	Limit      int64 // capacity
+	Remaining  int64 // whole requests left
+	Window     int64 // whole seconds, rounded up, that a refill from empty takes
+	ResetAt    int64 // Unix second, rounded up, at which it is full again; of a refusal: at which the request would pass
+	ResetIn    int64 // seconds, rounded up, from the decision to the moment that ResetAt tells
+	RetryAfter int64 // of a refusing limit: ResetIn, at least 1
+}
+
+// stand fills standing of limits whose states are next, and returns the one with
+// the fewest requests left (tie: the later reset), or -1.
+func stand(now Instant, day int64, limits []Applied, views []view, standing []Standing) (worst int) {
+	worst = -1
+	for i := range limits {
+		l, s := &limits[i], &standing[i]
+		s.set(l)
+		if l.Daily != nil {
+			dailyWord(views[i].next).stand(s, views[i].at, now, day)
+		} else {
+			l.Params.stand(s, views[i].next, views[i].at, now.Wall)
+		}
+		if worst < 0 || s.Remaining < standing[worst].Remaining ||
+			s.Remaining == standing[worst].Remaining && s.ResetAt > standing[worst].ResetAt {
+			worst = i
+		}
+	}
+	return worst
+}
+
+// standRefused fills standing of limits whose states are word, of which at least
+// one refuses, and returns the one that makes the caller wait longest.
+func standRefused(now Instant, day int64, limits []Applied, views []view, standing []Standing) (worst int) {
+	longest := int64(-1)
+	for i := range limits {
+		l, v, s := &limits[i], &views[i], &standing[i]
+		s.set(l)
+		wait := int64(-1)
+		if l.Daily != nil {
+			dailyWord(v.word).stand(s, v.at, now, day)
+			if s.Remaining == 0 {
+				wait = (day+1)*dayLength - now.Wall
+			}
+		} else {
+			l.Params.stand(s, v.word, v.at, now.Wall)
+			wait = l.Params.standRefused(s, v.word, v.at, now.Wall)
+		}
+		if wait < 0 {
+			continue
+		}
+		s.Refused, s.Remaining, s.RetryAfter = true, 0, max(1, s.ResetIn)
+		if wait > longest {
+			longest, worst = wait, i
+		}
+	}
+	return worst
+}
+
+func (s *Standing) set(l *Applied) {
+	s.Scope, s.Default = l.Scope, l.Default
+	s.Refused, s.RetryAfter = false, 0
+}
+
+// stand fills the figures of a bucket in state word when at units are gained.
+func (p *Params) stand(s *Standing, word, at uint64, wall int64) {
+	used := max(word, at) - at
+	s.Limit, s.Window = p.capacity, p.window
+	s.Remaining = p.whole(p.span - min(used, p.span))
+	s.ResetAt, s.ResetIn, _ = p.moment(used, wall)
+}
+
+// standRefused sets the reset of a bucket that refuses to the moment at which it will let
+// the request pass, and returns the nanoseconds until then, or -1 if it does not refuse.
+func (p *Params) standRefused(s *Standing, word, at uint64, wall int64) (wait int64) {
+	used := max(word, at) - at
+	if used <= p.span-p.cost {
+		return -1
+	}
+	s.ResetAt, s.ResetIn, wait = p.moment(used-(p.span-p.cost), wall)
+	return wait
+}
+
+// moment returns the Unix second in which units will have been gained, the seconds
+// until then, both rounded up, and the nanoseconds until then.
+func (p *Params) moment(units uint64, wall int64) (unix, seconds, wait int64) {
+	t, near := p.until(units)
+	if !near {
+		return ceilSeconds(wall) + t, t, math.MaxInt64
+	}
+	return ceilSeconds(wall + t), ceilSeconds(t), t
+}
+
+// stand fills the figures of a count in state w with a cap.
+func (w dailyWord) stand(s *Standing, capacity uint64, now Instant, day int64) {
+	s.Limit, s.Window = int64(capacity), dayLength/second
+	s.Remaining = max(0, s.Limit-w.used())
+	s.ResetAt = (day + 1) * (dayLength / second)
+	s.ResetIn = ceilSeconds((day+1)*dayLength - now.Wall)
+}
