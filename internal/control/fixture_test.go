@@ -1,0 +1,61 @@
+package control_test
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+const emptySpec = `{"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": {}}`
+
+// spec is an OpenAPI document with a GET of each path, which may have the rate
+// limit after a space.
+func spec(paths ...string) []byte {
+	var b strings.Builder
+	b.WriteString("openapi: 3.1.0\ninfo: {title: t, version: '1'}\npaths:\n")
+	if len(paths) == 0 {
+		b.WriteString("  {}\n")
+	}
+	for _, p := range paths {
+		path, limit, limited := strings.Cut(p, " ")
+		b.WriteString("  " + path + ":\n    get:\n      responses: {}\n")
+		if limited {
+			b.WriteString("      x-keygate-rate-limit: {sustained: " + limit + "}\n")
+		}
+	}
+	return []byte(b.String())
+}
+
+func (h *house) gateway(c *control.Caller) *gateway.Gateway {
+	h.tb.Helper()
+	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, control.GatewayInput{Name: "orders", UpstreamURL: "https://orders.internal/base"}))
+}
+
+func (h *house) route(c *control.Caller, gatewayID, path string, methods ...string) *gateway.Route {
+	h.tb.Helper()
+	return must[*gateway.Route](h)(h.CreateRoute(ctx(), c, gatewayID, routeSpec(path, methods...)))
+}
+
+func routeSpec(path string, methods ...string) gateway.RouteSpec {
+	return gateway.RouteSpec{Path: path, Methods: methods}
+}
+
+func rate(text string) ratelimit.Rate {
+	var r ratelimit.Rate
+	if err := r.UnmarshalText([]byte(text)); err != nil {
+		panic(err)
+	}
+	return r
+}
+
+func authOf(err error) fault.AuthCode {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Auth
+	}
+	return ""
+}

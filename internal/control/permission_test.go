@@ -1,0 +1,204 @@
+package control_test
+
+import (
+	"testing"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// Guarantee: no key gives more than it has (contract, section 3). Every
+// crossing of the caller's scope, the operation, and the level and scope of
+// the key that it makes or changes; what a path-specific scope may call at all
+// is asked before.
+func TestNoKeyGivesMoreThanItHas(t *testing.T) {
+	words := map[string]int{"read": 1, "write": 2, "admin": 3}
+	scopes := []string{"read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways"}
+	targets := []string{"read", "write", "admin", "read:orders", "write:orders", "admin:orders/items"}
+	h := newHouse(t)
+	a, owner := h.account("acme")
+	for _, scope := range scopes {
+		caller := h.caller("acme", scope)
+		for _, level := range []string{"gateway", "account"} {
+			for _, target := range targets {
+				t.Run(scope+" on "+level+" "+target, func(t *testing.T) {
+					h.tb = t
+					issues := words[wordOf(target)] <= words[wordOf(scope)]
+					changes := true
+					if level == "account" {
+						issues, changes = scope == "admin", scope == "admin"
+					}
+					in := control.KeyInput{Name: "k", Scope: target, Level: level}
+					_, err := h.CreateKey(ctx(), caller, in)
+					h.wantAllowed("create", err, issues)
+
+					k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, in))
+					_, err = h.RotateKey(ctx(), caller, k.ID, 1, "")
+					h.wantAllowed("rotate", err, issues)
+					_, err = h.UpdateKey(ctx(), caller, k.ID, control.KeyPatch{Name: value("n")}, nil)
+					h.wantAllowed("patch", err, changes)
+					_, err = h.RevokeKey(ctx(), caller, k.ID, nil)
+					h.wantAllowed("revoke", err, changes)
+
+					itself := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, in))
+					_, err = h.RevokeKey(ctx(), holder(a, itself), itself.ID, nil)
+					h.wantAllowed("revoke itself", err, true)
+				})
+			}
+		}
+		h.tb = t
+	}
+}
+
+// Guarantee: a refused caller is told so (403) before what else is wrong
+// (422), and nothing is left of the call.
+func TestDeniedBeforeInvalid(t *testing.T) {
+	h := newHouse(t)
+	a, owner := h.account("acme")
+	caller := h.caller("acme", "write")
+	k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, control.KeyInput{Name: "k", Scope: "admin", Level: "account"}))
+	h.wantStory(a.ID, func() {
+		for name, f := range map[string]func() error{
+			"create":    func() error { return second(h.CreateKey(ctx(), caller, control.KeyInput{Level: "account"})) },
+			"create gw": func() error { return second(h.CreateKey(ctx(), caller, control.KeyInput{Scope: "admin", ExpiresAt: "x"})) },
+			"rotate":    func() error { return second(h.RotateKey(ctx(), caller, k.ID, 999, "")) },
+			"patch": func() error {
+				return second(h.UpdateKey(ctx(), caller, k.ID, control.KeyPatch{Name: value("")}, never))
+			},
+			"revoke": func() error { return second(h.RevokeKey(ctx(), caller, k.ID, never)) },
+		} {
+			h.wantAllowed(name, f(), false)
+		}
+	}, nil, nil, nil)
+}
+
+// Guarantee: accounts see nothing of each other, on every operation that names
+// a record, and an unknown record is answered in the same words.
+func TestAnotherAccountsRecordIsNotFound(t *testing.T) {
+	h := newHouse(t)
+	theirs, owner := h.account("theirs")
+	caller := h.caller("mine", "admin")
+	k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, control.KeyInput{Name: "k", Scope: "read"}))
+	g := h.gateway(owner)
+	r := h.route(owner, g.ID, "/a", "GET")
+	must[*control.PushResult](h)(h.PushConfiguration(ctx(), owner, g.ID, []byte("routes: [{path: /a, methods: [GET]}]"), false, nil))
+
+	h.wantStory(theirs.ID, func() {
+		for name, f := range operations(h, caller) {
+			err := f(k.ID, g.ID, r.ID)
+			h.wantCode(err, fault.NotFound, "")
+			other := f("key_00000000000000000000000000", "gw_00000000000000000000000000", "rt_00000000000000000000000000")
+			if err == nil || other == nil || err.Error() != other.Error() {
+				t.Errorf("%s: %v of another account, and %v of none", name, err, other)
+			}
+		}
+	}, nil, nil, nil)
+	_, err := h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read", GatewayID: g.ID})
+	h.wantCode(err, fault.ValidationFailed, "gateway_id")
+	_, err = h.VerifyKey(ctx(), caller, k.Secret, g.ID, "", "")
+	h.wantCode(err, fault.ValidationFailed, "gateway_id")
+	v := must[*control.Verification](h)(h.VerifyKey(ctx(), caller, k.Secret, "", "", ""))
+	if v.Valid || v.Code != "key_invalid" || v.Key != nil {
+		t.Errorf("verification of another account's key: %+v", v)
+	}
+	for _, f := range []control.KeyFilter{{}, {GatewayID: g.ID}, {Query: "k"}, {State: apikey.Active}} {
+		for _, key := range must[[]apikey.Key](h)(h.Keys(ctx(), caller, f, control.Page{Limit: 100})) {
+			if key.AccountID == theirs.ID {
+				t.Errorf("filter %+v lists another account's key", f)
+			}
+		}
+	}
+	if list, err := h.Gateways(ctx(), caller, control.Page{Limit: 100}); err != nil || len(list) != 0 {
+		t.Errorf("gateways of another account: %v, %v", list, err)
+	}
+	if list, err := h.Routes(ctx(), owner, g.ID, control.Page{Limit: 100}); err != nil || len(list) != 1 {
+		t.Errorf("own routes: %v, %v", list, err)
+	}
+}
+
+// operations has every operation that names a record, as the caller would do it.
+func operations(h *house, c *control.Caller) map[string]func(keyID, gatewayID, routeID string) error {
+	doc := []byte("routes: []")
+	return map[string]func(k, g, r string) error{
+		"key":     func(k, _, _ string) error { return second(h.Key(ctx(), c, k)) },
+		"patch":   func(k, _, _ string) error { return second(h.UpdateKey(ctx(), c, k, control.KeyPatch{}, never)) },
+		"revoke":  func(k, _, _ string) error { return second(h.RevokeKey(ctx(), c, k, never)) },
+		"rotate":  func(k, _, _ string) error { return second(h.RotateKey(ctx(), c, k, 0, "")) },
+		"gateway": func(_, g, _ string) error { return second(h.Gateway(ctx(), c, g)) },
+		"update":  func(_, g, _ string) error { return second(h.UpdateGateway(ctx(), c, g, control.GatewayPatch{}, never)) },
+		"delete":  func(_, g, _ string) error { return second(h.DeleteGateway(ctx(), c, g, never)) },
+		"routes":  func(_, g, _ string) error { return second(h.Routes(ctx(), c, g, control.Page{Limit: 1})) },
+		"route":   func(_, g, r string) error { return second(h.Route(ctx(), c, g, r)) },
+		"new route": func(_, g, _ string) error {
+			return second(h.CreateRoute(ctx(), c, g, routeSpec("/b", "GET")))
+		},
+		"limit": func(_, g, r string) error {
+			return second(h.UpdateRouteLimit(ctx(), c, g, r, control.LimitPatch{RateLimit: null[control.RateLimitPatch]()}, never))
+		},
+		"end route":     func(_, g, r string) error { return second(h.DeleteRoute(ctx(), c, g, r, never)) },
+		"spec":          func(_, g, _ string) error { return second(h.Spec(ctx(), c, g)) },
+		"configuration": func(_, g, _ string) error { return second(h.Configuration(ctx(), c, g)) },
+		"push":          func(_, g, _ string) error { return second(h.PushSpec(ctx(), c, g, []byte(emptySpec), false, never)) },
+		"push config":   func(_, g, _ string) error { return second(h.PushConfiguration(ctx(), c, g, doc, false, never)) },
+		"dry run":       func(_, g, _ string) error { return second(h.PushConfiguration(ctx(), c, g, doc, true, never)) },
+		"revisions":     func(_, g, _ string) error { return second(h.Revisions(ctx(), c, g, 1, 0)) },
+		"revision":      func(_, g, _ string) error { return second(h.Revision(ctx(), c, g, 1)) },
+		"rollback":      func(_, g, _ string) error { return second(h.Rollback(ctx(), c, g, 1)) },
+	}
+}
+
+// Guarantee: a key that was revoked or expired while its call was on the way
+// changes nothing any more.
+func TestCallerThatEnded(t *testing.T) {
+	h := newHouse(t)
+	a, owner := h.account("acme")
+	revoked := h.caller("acme", "admin")
+	must[*apikey.Key](h)(h.RevokeKey(ctx(), owner, revoked.KeyID, nil))
+	expired := h.caller("acme", "admin")
+	must[*apikey.Key](h)(h.UpdateKey(ctx(), owner, expired.KeyID, control.KeyPatch{ExpiresAt: value("2026-03-01T12:00:01Z")}, nil))
+	h.clock.advance(2e9)
+	h.wantStory(a.ID, func() {
+		for caller, code := range map[*control.Caller]fault.AuthCode{revoked: fault.KeyInvalid, expired: fault.KeyExpired} {
+			_, err := h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"})
+			h.wantCode(err, fault.Unauthorized, "")
+			if got := authOf(err); got != code {
+				t.Errorf("code %q; want %q", got, code)
+			}
+		}
+	}, nil, nil, nil)
+}
+
+func (h *house) wantAllowed(what string, err error, allowed bool) {
+	h.tb.Helper()
+	switch {
+	case allowed && err != nil:
+		h.tb.Errorf("%s: %v; want it allowed", what, err)
+	case !allowed && (fault.CodeOf(err) != fault.Forbidden || authOf(err) != fault.ScopeInsufficient):
+		h.tb.Errorf("%s: %v; want it denied", what, err)
+	}
+}
+
+func wordOf(scope string) string {
+	var word string
+	for _, c := range scope {
+		if c == ':' {
+			break
+		}
+		word += string(c)
+	}
+	return word
+}
+
+func value[T any](v T) control.Optional[T] { return control.Optional[T]{Present: true, Value: v} }
+
+func null[T any]() control.Optional[T] { return control.Optional[T]{Present: true, Null: true} }
+
+func never(int64) bool { return false }
+
+func second[T any](_ T, err error) error { return err }
+
+func version(want int64) control.Match {
+	return func(got int64) bool { return got == want }
+}
+
