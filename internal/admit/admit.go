@@ -2,7 +2,12 @@ package admit
 
 import (
 	"context"
+	"errors"
+	"runtime"
 
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 )
@@ -21,12 +26,198 @@ type Admitter struct {
 }
 
 // New returns an Admitter over cfg.
-func New(cfg Config) (*Admitter, error) { panic("x") }
+func New(cfg Config) (*Admitter, error) {
+	if cfg.Live == nil || cfg.Ledger == nil || cfg.Now == nil {
+		return nil, errors.New("make the admitter: Live, Ledger and Now are required")
+	}
+	return &Admitter{cfg: cfg}, nil
+}
 
-// Decide fills v with the decision on req, whatever v held before.
-func (a *Admitter) Decide(req *Request, v *Verdict) { panic("x") }
+// Decide fills v with the decision on req, whatever v held before. The checks
+// are those of contract 4.2, in their order.
+func (a *Admitter) Decide(req *Request, v *Verdict) {
+	v.reset()
+	d := decision{req: req, verdict: v}
+	if code, reason := d.target.read(req); code != "" {
+		v.refuse(code, reason)
+		v.Close = true
+		if code == fault.MethodNotAllowed {
+			v.Allow = usualMethods
+		}
+		return
+	}
+	t := &d.target
+	v.Path, v.queryHead, v.queryTail, v.hasQuery = t.path, t.head, t.tail, t.hasQuery && !t.dropMark
+	d.path = t.path
+	if !t.normal {
+		var room [512]byte
+		d.path = gateway.NormalizePath(room[:0], t.path)
+	}
+	for {
+		d.now = a.cfg.Now()
+		if d.decide(a.cfg.Live.Current()) {
+			return
+		}
+		// A limit was changed under this decision: the configuration that has
+		// the new one is in force at once.
+		runtime.Gosched()
+		v.again()
+	}
+}
+
+// usualMethods is told where a method is refused whatever the path.
+const usualMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // Wait returns once the daily cap that v names can tell, after which the
 // request must be decided again. It returns ctx's error, or an error with the code
 // fault.Unavailable if the store cannot be reached.
-func (a *Admitter) Wait(ctx context.Context, v *Verdict) error { panic("x") }
+func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
+	return a.cfg.Ledger.Wait(ctx, v.daily)
+}
+
+// decision is one decision under way.
+type decision struct {
+	req     *Request
+	verdict *Verdict
+	target  target
+	path    string // in the form of gateway.NormalizePath
+	now     ratelimit.Instant
+
+	room  [4]ratelimit.Applied
+	limit int // how many of room apply so far
+}
+
+// decide goes through the checks from the gateway on. It reports false if a
+// limit was closed meanwhile: the decision must be made again.
+func (d *decision) decide(s *snapshot.Snapshot) bool {
+	v := d.verdict
+	g := s.GatewayByHost(d.target.host)
+	if g == nil {
+		v.refuse(fault.GatewayNotFound, "")
+		return true
+	}
+	v.Gateway = g
+	if d.preflight(g) {
+		v.Outcome = Preflight
+		d.look(g)
+		return true
+	}
+	// Which route it is decides whether a key is asked for; that there is none
+	// is told only to whoever may know.
+	var route *snapshot.Route
+	public := false
+	place := g.Find(d.path)
+	if place != nil {
+		if route = place.Route(d.req.Method); route != nil {
+			public = route.Public
+		} else {
+			public = place.Public
+		}
+	}
+	if d.req.Authorizations > 1 || d.target.apiKeys > 1 {
+		v.refuse(fault.InvalidRequest, "the request has more than one key: send one Authorization field, or one api_key parameter")
+		d.look(g)
+		return true
+	}
+	if !public && !d.authenticate(s, g) {
+		d.look(g)
+		return true
+	}
+	switch {
+	case place == nil:
+		v.refuse(fault.RouteNotFound, "")
+		d.look(g)
+		return true
+	case route == nil:
+		v.refuse(fault.MethodNotAllowed, "")
+		v.Allow = place.Allow
+		d.look(g)
+		return true
+	}
+	v.Route = route
+	return d.charge(g, route)
+}
+
+// preflight tells whether the request is a CORS preflight, and what CORS says to
+// its origin.
+func (d *decision) preflight(g *snapshot.Gateway) bool {
+	v := d.verdict
+	if g.CORS == nil {
+		return false
+	}
+	v.AllowOrigin, v.VaryOrigin = g.CORS.AllowOrigin(d.req.Origin), !g.CORS.Any
+	return d.req.Method == "OPTIONS" && d.req.Origin != "" && d.req.PreflightMethod != ""
+}
+
+// authenticate makes checks 3 and 4. If the key passes, its limit applies.
+func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool {
+	v := d.verdict
+	secret, ok := bearer(d.req.Authorization)
+	if !ok && d.target.apiKeys > 0 {
+		secret = decode(d.target.apiKey)
+	}
+	level, prefix, ok := apikey.Inspect(secret)
+	v.KeyPrefix = prefix
+	if !ok || level != apikey.GatewayLevel {
+		return v.unauthorized(fault.KeyInvalid)
+	}
+	k := s.KeyByDigest(apikey.DigestOf(secret))
+	if k == nil || k.AccountID() != g.AccountID || k.Level() != apikey.GatewayLevel {
+		return v.unauthorized(fault.KeyInvalid)
+	}
+	v.Key = k
+	now := d.now.Wall / 1000
+	if k.ExpiredAt(now) {
+		return v.unauthorized(fault.KeyExpired)
+	}
+	k.MarkUsedAt(now)
+	if l, ok := k.Limit(); ok {
+		d.room[0], d.limit = l, 1
+	}
+	if only := k.GatewayID(); only != "" && only != g.ID {
+		v.forbid("the key is for another gateway")
+		return false
+	}
+	return true
+}
+
+// charge makes checks 6 and 7.
+func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route) bool {
+	v := d.verdict
+	var bucket [16]byte
+	if v.Key != nil {
+		bucket = v.Key.BucketID()
+	}
+	limits := r.AppendLimits(d.room[:d.limit], d.now, bucket)
+	d.limit = len(limits)
+	if v.Key != nil && !v.Key.Scope().Allows(d.req.Method, d.path) {
+		v.forbid("the key's scope does not allow this method on this path")
+		d.look(g)
+		return true
+	}
+	limits = append(limits, g.Global())
+	result, worst := ratelimit.Decide(d.now, limits, v.standings[:])
+	switch result {
+	case ratelimit.Stale:
+		return false
+	case ratelimit.Exhausted:
+		d.look(g)
+		v.Outcome, v.daily = Wait, limits[worst].Daily
+	case ratelimit.Refused:
+		v.refuse(fault.RateLimitExceeded, "")
+		v.applied, v.worst = len(limits), worst
+	case ratelimit.Admitted:
+		v.Outcome = Forward
+		v.applied, v.worst = len(limits), worst
+	}
+	return true
+}
+
+// look fills the standings of an answer that charges nothing: of the limits that
+// are known to apply so far, and the gateway's global one.
+func (d *decision) look(g *snapshot.Gateway) {
+	v := d.verdict
+	limits := append(d.room[:d.limit], g.Global())
+	v.worst = ratelimit.Look(d.now, limits, v.standings[:])
+	v.applied = len(limits)
+}

@@ -31,11 +31,11 @@ type Verdict struct {
 	Close bool
 
 	Gateway *snapshot.Gateway // nil before the gateway is found
-	Route   *snapshot.Route   // nil if none matched
-	Key     *snapshot.Key     // nil if none was valid, and on public routes
+	Route   *snapshot.Route   // nil if none matched, and before the key was accepted
+	Key     *snapshot.Key     // nil if no key of the gateway's account was given, and on public routes
 
 	// KeyPrefix is the prefix of a key string that was given and has a key's
-	// form and checksum, known or not.
+	// form and checksum, known or not. "" on public routes.
 	KeyPrefix string
 
 	// Path is the path to forward, byte for byte.
@@ -47,40 +47,116 @@ type Verdict struct {
 	AllowOrigin string
 	VaryOrigin  bool
 
+	reason               string // of a refusal, where the code does not say enough
 	queryHead, queryTail string // the query to forward is their concatenation
 	hasQuery             bool
 
+	daily     *ratelimit.Daily // what Wait waits for
+	applied   int              // how many standings there are
+	worst     int              // the one that the headers tell
 	standings [4]ratelimit.Standing
-	applied   int // how many standings there are
-	worst     int // the one that the headers tell
-	daily     *ratelimit.Daily
+}
+
+// reset makes v a verdict that says nothing. Standings beyond applied are never
+// read.
+func (v *Verdict) reset() {
+	v.again()
+	v.Close, v.Path, v.queryHead, v.queryTail, v.hasQuery = false, "", "", "", false
+}
+
+// again forgets what a decision that must be made again has said.
+func (v *Verdict) again() {
+	v.Outcome, v.Code, v.Auth, v.reason = Refuse, "", "", ""
+	v.Gateway, v.Route, v.Key, v.KeyPrefix = nil, nil, nil, ""
+	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
+	v.daily, v.applied, v.worst = nil, 0, -1
+}
+
+func (v *Verdict) refuse(code fault.Code, reason string) {
+	v.Outcome, v.Code, v.reason = Refuse, code, reason
+}
+
+func (v *Verdict) unauthorized(code fault.AuthCode) bool {
+	v.refuse(fault.Unauthorized, "")
+	v.Auth = code
+	return false
+}
+
+func (v *Verdict) forbid(reason string) {
+	v.refuse(fault.Forbidden, reason)
+	v.Auth = fault.ScopeInsufficient
 }
 
 // HasQuery reports whether the forwarded target has a "?".
-func (v *Verdict) HasQuery() bool { panic("x") }
+func (v *Verdict) HasQuery() bool { return v.hasQuery }
 
 // AppendTarget appends the path and query to forward: what the client sent less
 // any api_key parameter.
-func (v *Verdict) AppendTarget(dst []byte) []byte { panic("x") }
+func (v *Verdict) AppendTarget(dst []byte) []byte {
+	dst = append(dst, v.Path...)
+	if v.hasQuery {
+		dst = append(dst, '?')
+		dst = v.AppendQuery(dst)
+	}
+	return dst
+}
 
 // AppendQuery appends the query to forward, without "?".
-func (v *Verdict) AppendQuery(dst []byte) []byte { panic("x") }
+func (v *Verdict) AppendQuery(dst []byte) []byte {
+	return append(append(dst, v.queryHead...), v.queryTail...)
+}
 
 // Standings returns where the limits stand after the decision; worst is the
 // index of the one that X-RateLimit-* tell, or -1 if there are none.
-func (v *Verdict) Standings() (all []ratelimit.Standing, worst int) { panic("x") }
+func (v *Verdict) Standings() (all []ratelimit.Standing, worst int) {
+	return v.standings[:v.applied], v.worst
+}
 
 // Fault returns the error of a refusal, for fault.Answer; nil for any other
 // outcome.
-func (v *Verdict) Fault() *fault.Error { panic("x") }
+func (v *Verdict) Fault() *fault.Error {
+	if v.Outcome != Refuse || v.Code == "" {
+		return nil
+	}
+	e := &fault.Error{Code: v.Code, Auth: v.Auth, Message: v.message()}
+	if v.Code == fault.RateLimitExceeded {
+		s := &v.standings[v.worst]
+		e.Limit = &fault.Limit{Limit: s.Limit, Remaining: 0, ResetAt: s.ResetAt, Scope: s.Scope.String()}
+	}
+	return e
+}
 
-// EachField calls yield with each field that every answer to the request must
-// carry: the rate limit fields (contract, 4.3), and, where they apply,
-// Retry-After, WWW-Authenticate, Allow and the CORS fields. An upstream's fields of the
-// names X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit
-// and RateLimit-Policy must be dropped, and Vary must be added to, not
-// replaced. value is valid until yield returns; scratch, of 512 bytes or more, holds it.
-func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte)) { panic("x") }
-
-// AppendFields appends what EachField tells, each as "Name: value\r\n".
-func (v *Verdict) AppendFields(dst []byte) []byte { panic("x") }
+// message returns the public message of a refusal.
+func (v *Verdict) message() string {
+	if v.reason != "" {
+		return v.reason
+	}
+	switch v.Code {
+	case fault.MethodNotAllowed:
+		return "the method is not allowed here; the field Allow lists those that are"
+	case fault.TargetTooLong:
+		return "the request target is longer than 16 KiB"
+	case fault.GatewayNotFound:
+		return "no gateway has this host"
+	case fault.RouteNotFound:
+		return "the gateway has no route for this path"
+	case fault.Unauthorized:
+		if v.Auth == fault.KeyExpired {
+			return "the key has expired"
+		}
+		return "the key is missing or not valid: send it as Authorization: Bearer <key>"
+	case fault.RateLimitExceeded:
+		switch v.standings[v.worst].Scope {
+		case ratelimit.KeyScope:
+			return "the key's rate limit is used up; try again after Retry-After seconds"
+		case ratelimit.DailyScope:
+			return "the route's daily limit is used up; try again after Retry-After seconds"
+		case ratelimit.GlobalScope:
+			return "the gateway's rate limit is used up; try again after Retry-After seconds"
+		default:
+			return "the route's rate limit is used up; try again after Retry-After seconds"
+		}
+	default:
+		return "the request is not valid"
+	}
+}

@@ -111,9 +111,14 @@ func isBase62(c byte) bool {
 // PrefixOf returns the part of a key string that may be shown: its tag and
 // first 6 random characters; "" if s does not have a key's form and checksum.
 func PrefixOf(s string) string {
-	l, ok := LevelOf(s)
-	if !ok {
-		return ""
+	_, prefix, _ := Inspect(s)
+	return prefix
+}
+
+// Inspect returns what LevelOf and PrefixOf do, for the price of one.
+func Inspect(s string) (l Level, prefix string, ok bool) {
+	if l, ok = LevelOf(s); !ok {
+		return "", "", false
 	}
-	return s[:len(l.tag())+prefixLen]
+	return l, s[:len(l.tag())+prefixLen], true
 }

@@ -1,11 +1,14 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -24,8 +27,8 @@ type Config struct {
 	// DefaultGlobalLimit is the global limit of gateways that set none. Zero is
 	// 1000000/s.
 	DefaultGlobalLimit ratelimit.Rate
-	// Now reads the clocks by which limits are decided, which the Admitter
-	// must share. Required.
+	// Now reads the clocks by which limits are decided; the Admitter must share
+	// it. Required.
 	Now func() ratelimit.Instant
 	// PollInterval is the wait between two looks at the change log in Run.
 	// Zero is 250 ms.
@@ -34,33 +37,100 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// sweepInterval is the time between two sweeps of the per-key buckets.
+const sweepInterval = time.Minute
+
 // Live is the data plane's view of the store, kept up to date. It is safe for
 // concurrent use.
 type Live struct {
-	cfg     Config
-	current atomic.Pointer[Snapshot]
+	cfg           Config
+	defaultGlobal ratelimit.Params
+	current       atomic.Pointer[Snapshot]
+	used          *usedList
+
+	// writing is held by whoever reads the store and publishes. It is a
+	// channel so that waiting for it ends with a context.
+	writing chan struct{}
+	// The rest is under writing.
+	loaded  bool
+	seq     int64 // the last entry of the change log that is in force
+	holders map[holderName]*holder
+	rates   map[ratelimit.Params]*ratelimit.Params // shared by keys of the same rate
+	failed  map[string]bool                        // gateways that did not compile
 }
 
 // New returns a Live that knows nothing until Load.
-func New(cfg Config) (*Live, error) { panic("x") }
+func New(cfg Config) (*Live, error) {
+	if cfg.Source == nil || cfg.Ledger == nil || cfg.Now == nil {
+		return nil, errors.New("make the snapshot: Source, Ledger and Now are required")
+	}
+	cfg.GatewayDomain = cmp.Or(cfg.GatewayDomain, "localhost")
+	cfg.PollInterval = cmp.Or(cfg.PollInterval, 250*time.Millisecond)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.DefaultGlobalLimit.IsZero() {
+		cfg.DefaultGlobalLimit = ratelimit.Rate{Count: 1_000_000, Per: time.Second}
+	}
+	l := &Live{
+		cfg:           cfg,
+		defaultGlobal: ratelimit.CompileRate(cfg.DefaultGlobalLimit),
+		used:          newUsedList(),
+		writing:       make(chan struct{}, 1),
+		holders:       map[holderName]*holder{},
+		rates:         map[ratelimit.Params]*ratelimit.Params{},
+		failed:        map[string]bool{},
+	}
+	l.current.Store((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
+	return l, nil
+}
 
-// Load reads everything from the source and publishes it.
-func (l *Live) Load(ctx context.Context) error { panic("x") }
-
-// CatchUp returns once every change committed before the call is in force: it
-// reads the change log after its last entry, reads the records that it names
-// again, and publishes. If the log was trimmed it loads everything again.
-// A failed call changes nothing that the next does not repeat.
-func (l *Live) CatchUp(ctx context.Context) error { panic("x") }
+// Current returns what is in force now: one atomic load. Before Load it is
+// empty. It is never nil.
+func (l *Live) Current() *Snapshot { return l.current.Load() }
 
 // Run catches up at every PollInterval, so that what another process wrote is
-// in force soon, until ctx ends. Failures are logged and tried again.
-func (l *Live) Run(ctx context.Context) { panic("x") }
-
-// Current returns what is in force now: one atomic load. It is never nil after
-// New.
-func (l *Live) Current() *Snapshot { return l.current.Load() }
+// in force soon, and drops idle per-key buckets, until ctx ends. Failures are
+// logged and tried again.
+func (l *Live) Run(ctx context.Context) {
+	poll, sweep := time.NewTicker(l.cfg.PollInterval), time.NewTicker(sweepInterval)
+	defer poll.Stop()
+	defer sweep.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sweep.C:
+			l.Current().sweep(l.cfg.Now())
+		case <-poll.C:
+			err := l.CatchUp(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			switch {
+			case err != nil && !failing:
+				l.cfg.Log.Error("the data plane cannot follow the store; it keeps what it has and tries again", "error", err)
+			case err == nil && failing:
+				l.cfg.Log.Info("the data plane follows the store again")
+			}
+			failing = err != nil
+		}
+	}
+}
 
 // DrainUsed calls f for each key that authenticated a request since the last
 // call, with the time of its last use. Calls must not overlap.
-func (l *Live) DrainUsed(f func(keyID string, at time.Time)) { panic("x") }
+func (l *Live) DrainUsed(f func(keyID string, at time.Time)) { l.used.drain(f) }
+
+// lock waits for the right to write.
+func (l *Live) lock(ctx context.Context) error {
+	select {
+	case l.writing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *Live) unlock() { <-l.writing }

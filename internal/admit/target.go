@@ -1,0 +1,239 @@
+package admit
+
+import (
+	"strings"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// MaxTarget is the largest number of bytes of a request target (contract, 4.5).
+const MaxTarget = 16 << 10
+
+// target is a request target taken apart. Its strings are parts of the request's.
+type target struct {
+	host     string // the authority that counts
+	path     string
+	query    string
+	hasQuery bool
+	normal   bool // path is in the form of gateway.NormalizePath
+
+	// Of the query: how many api_key parameters there are, the value of the
+	// first as it is written, and the query without it.
+	apiKeys  int
+	apiKey   string
+	head     string
+	tail     string
+	dropMark bool // nothing is left of the query
+}
+
+// read takes a request's target and authority apart and checks both (contract,
+// 4.5). code is "" or why the request is refused, and reason the public
+// message of it.
+func (t *target) read(req *Request) (code fault.Code, reason string) {
+	switch {
+	case req.Method == "CONNECT" || req.Method == "TRACE":
+		return fault.MethodNotAllowed, ""
+	case len(req.Target) > MaxTarget:
+		return fault.TargetTooLong, ""
+	}
+	t.host = req.Host
+	rest := req.Target
+	if rest == "" || rest[0] != '/' {
+		if rest == "*" {
+			return fault.InvalidRequest, "the target * asks about the server as a whole: ask for a path"
+		}
+		authority, after, ok := cutAbsolute(rest)
+		if !ok {
+			return fault.InvalidRequest, "the request target is neither a path nor an http or https URL"
+		}
+		t.host, rest = authority, after
+	}
+	if !validAuthority(t.host) {
+		return fault.InvalidRequest, "the request has no valid host"
+	}
+	t.path, t.query, t.hasQuery = strings.Cut(rest, "?")
+	if t.path == "" { // of an absolute form
+		t.path = "/"
+	}
+	var problem string
+	if problem, t.normal = gateway.InspectPath(t.path); problem != "" {
+		return fault.InvalidRequest, problem
+	}
+	if problem = t.readQuery(); problem != "" {
+		return fault.InvalidRequest, problem
+	}
+	return "", ""
+}
+
+// cutAbsolute cuts an absolute form into its authority and what follows.
+func cutAbsolute(s string) (authority, rest string, ok bool) {
+	switch {
+	case len(s) >= 7 && strings.EqualFold(s[:7], "http://"):
+		s = s[7:]
+	case len(s) >= 8 && strings.EqualFold(s[:8], "https://"):
+		s = s[8:]
+	default:
+		return "", "", false
+	}
+	if i := strings.IndexAny(s, "/?#"); i >= 0 {
+		return s[:i], s[i:], true
+	}
+	return s, "", true
+}
+
+// validAuthority reports whether s is a host and perhaps a port (RFC 3986,
+// 3.2.2 and 3.2.3), without userinfo.
+func validAuthority(s string) bool {
+	name, port := s, ""
+	if strings.HasPrefix(s, "[") {
+		end := strings.IndexByte(s, ']')
+		if end < 0 {
+			return false
+		}
+		if name, port = s[1:end], s[end+1:]; port != "" && port[0] != ':' {
+			return false
+		}
+		for i := range len(name) {
+			if c := name[i]; !isHex(c) && c != ':' && c != '.' {
+				return false
+			}
+		}
+		port = strings.TrimPrefix(port, ":")
+	} else {
+		name, port, _ = strings.Cut(s, ":")
+		for i := range len(name) {
+			if !isNameByte(name[i]) {
+				return false
+			}
+		}
+	}
+	for i := range len(port) {
+		if port[i] < '0' || port[i] > '9' {
+			return false
+		}
+	}
+	return name != ""
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// isNameByte reports whether c may stand in a registered name (RFC 3986,
+// 3.2.2). A name with escapes or delimiters is none that a gateway has, but is
+// well formed.
+func isNameByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.' ||
+		'A' <= c && c <= 'Z' || strings.IndexByte("_~!$&'()*+,;=%", c) >= 0
+}
+
+// readQuery checks the query and finds the api_key parameter in it.
+func (t *target) readQuery() (problem string) {
+	t.head = t.query
+	for i := range len(t.query) {
+		switch c := t.query[i]; {
+		case c == '#':
+			return "the request target holds a fragment"
+		case c <= 0x20 || c == 0x7f:
+			return "the query holds a space or a control byte"
+		}
+	}
+	for start := 0; start < len(t.query); {
+		end := len(t.query)
+		if i := strings.IndexByte(t.query[start:], '&'); i >= 0 {
+			end = start + i
+		}
+		if value, ok := cutAPIKey(t.query[start:end]); ok {
+			if t.apiKeys++; t.apiKeys == 1 {
+				t.apiKey = value
+				t.cut(start, end)
+			}
+		}
+		start = end + 1
+	}
+	return ""
+}
+
+// cut takes the parameter from start to end out of the query, with the one & that
+// stood between it and its neighbour.
+func (t *target) cut(start, end int) {
+	t.head, t.tail = t.query[:start], t.query[end:]
+	switch {
+	case t.tail != "":
+		t.tail = t.tail[1:]
+	case t.head != "":
+		t.head = t.head[:len(t.head)-1]
+	}
+	t.dropMark = t.head == "" && t.tail == ""
+}
+
+// cutAPIKey returns the value, as it is written, of a parameter whose
+// percent-decoded name is api_key.
+func cutAPIKey(param string) (value string, ok bool) {
+	const name = "api_key"
+	i := 0
+	for n := range len(name) {
+		switch {
+		case i < len(param) && param[i] == name[n]:
+			i++
+		case i+2 < len(param) && param[i] == '%' && isHex(param[i+1]) && isHex(param[i+2]) && unhex(param[i+1])<<4|unhex(param[i+2]) == name[n]:
+			i += 3
+		default:
+			return "", false
+		}
+	}
+	switch {
+	case i == len(param):
+		return "", true
+	case param[i] == '=':
+		return param[i+1:], true
+	default:
+		return "", false
+	}
+}
+
+// unhex returns the value of a hexadecimal digit.
+func unhex(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	default:
+		return c&^0x20 - 'A' + 10
+	}
+}
+
+// decode percent-decodes a parameter's value. It allocates only if there is an
+// escape; one that is none stays, and no key holds a %.
+func decode(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			out = append(out, unhex(s[i+1])<<4|unhex(s[i+2]))
+			i += 2
+			continue
+		}
+		out = append(out, s[i])
+	}
+	return string(out)
+}
+
+// bearer returns the credential of an Authorization field with the scheme
+// Bearer, good or bad; ok is false for another scheme or none.
+func bearer(field string) (credential string, ok bool) {
+	const scheme = "bearer"
+	if len(field) < len(scheme) || !strings.EqualFold(field[:len(scheme)], scheme) {
+		return "", false
+	}
+	rest := field[len(scheme):]
+	if rest == "" {
+		return "", true
+	}
+	if rest[0] != ' ' && rest[0] != '\t' {
+		return "", false // a longer name
+	}
+	return strings.Trim(rest, " \t"), true
+}

@@ -1,0 +1,120 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// compile turns a stored gateway and its routes into their compiled form, but
+// for the state of limits, which adopt fills in. The error tells what in the record
+// cannot be used; management lets no such record in, so the cause is another
+// secret key or a damaged store.
+func (l *Live) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bool) (*Gateway, error) {
+	c := &Gateway{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes, hostname: strings.ToLower(g.Hostname), CORS: compileCORS(g.CORS)}
+	if !g.HostGiven {
+		c.hostname = gateway.MadeHostname(g.ID, l.cfg.GatewayDomain)
+	}
+	var err error
+	if c.Upstream, err = l.compileUpstream(g); err != nil {
+		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
+	}
+	c.Upstream.PublicOnly = publicOnly
+	params := l.defaultGlobal
+	if c.global.Default = !g.GlobalLimit.HasBucket(); !c.global.Default {
+		params = ratelimit.Compile(g.GlobalLimit)
+	}
+	c.global.Scope, c.global.Params = ratelimit.GlobalScope, &params
+	if err := c.compileRoutes(routes); err != nil {
+		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
+	}
+	return c, nil
+}
+
+func (l *Live) compileUpstream(g *gateway.Gateway) (Upstream, error) {
+	u := Upstream{URL: g.UpstreamURL, CA: g.UpstreamCA}
+	var err error
+	if u.Base, err = url.Parse(g.UpstreamURL); err != nil {
+		return u, fmt.Errorf("read upstream_url: %w", err)
+	}
+	if u.Timeout, err = time.ParseDuration(cmp.Or(g.Timeout, gateway.DefaultTimeout)); err != nil {
+		return u, fmt.Errorf("read timeout: %w", err)
+	}
+	for name, sealed := range g.UpstreamHeaders {
+		if l.cfg.OpenHeader == nil {
+			return u, fmt.Errorf("open upstream header %s: there is no secret key", name)
+		}
+		value, err := l.cfg.OpenHeader(sealed)
+		if err != nil {
+			return u, fmt.Errorf("open upstream header %s: %w", name, err)
+		}
+		u.Headers = append(u.Headers, Header{name, string(value)})
+	}
+	slices.SortFunc(u.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+	return u, nil
+}
+
+// compileRoutes builds the route tree.
+func (g *Gateway) compileRoutes(routes []gateway.Route) error {
+	g.routes = make(map[string]*Route, len(routes))
+	templates := make([]gateway.Template, len(routes))
+	for i := range routes {
+		var err error
+		if templates[i], err = gateway.ParseTemplate(routes[i].Path); err != nil {
+			return fmt.Errorf("route %s: %w", routes[i].ID, err)
+		}
+	}
+	tree, place := gateway.NewTree(templates)
+	g.tree, g.places = tree, make([]Place, tree.Places())
+	for i := range g.places {
+		g.places[i].Public = true
+	}
+	for i := range routes {
+		s := &routes[i]
+		r := &Route{ID: s.ID, Path: s.Path, Methods: s.Methods, Public: s.Auth == gateway.AuthNone, config: s.RateLimit}
+		g.routes[r.ID] = r
+		p := &g.places[place[i]]
+		p.Public = p.Public && r.Public
+		for _, m := range r.Methods {
+			p.methods = append(p.methods, operation{m, r})
+		}
+	}
+	for i := range g.places {
+		g.places[i].compileAllow()
+	}
+	return nil
+}
+
+func (p *Place) compileAllow() {
+	var methods []string
+	for _, o := range p.methods {
+		methods = append(methods, o.method)
+		if o.method == "GET" {
+			methods = append(methods, "HEAD")
+		}
+	}
+	slices.Sort(methods)
+	p.Allow = strings.Join(slices.Compact(methods), ", ")
+}
+
+func compileCORS(c *gateway.CORS) *CORS {
+	if c == nil {
+		return nil
+	}
+	out := &CORS{Methods: strings.Join(c.Methods, ", "), Headers: strings.Join(c.Headers, ", "), origins: make(map[string]bool, len(c.Origins))}
+	if c.MaxAge > 0 {
+		out.MaxAge = strconv.Itoa(c.MaxAge)
+	}
+	for _, o := range c.Origins {
+		out.Any = out.Any || o == "*"
+		out.origins[o] = true
+	}
+	return out
+}

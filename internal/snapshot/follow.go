@@ -1,0 +1,246 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// changesAtOnce is the number of entries of the change log that are applied
+// together.
+const changesAtOnce = 1000
+
+// CatchUp returns once every change committed before the call is in force: it
+// reads the change log after the last entry that is in force, reads the records
+// that it names again, and publishes. If the log was trimmed it loads everything
+// again. What a failed call did not do the next does.
+//
+// A gateway that cannot be compiled keeps the form that it had, is an error of
+// the call that met it, and is tried again with every later call: it does not
+// hold up the changes of others.
+func (l *Live) CatchUp(ctx context.Context) error {
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	if !l.loaded {
+		return l.load(ctx)
+	}
+	var unusable error
+	for {
+		changes, complete, err := l.cfg.Source.Changes(ctx, l.seq, changesAtOnce)
+		switch {
+		case err != nil:
+			return fmt.Errorf("read the change log: %w", err)
+		case !complete:
+			return errors.Join(unusable, l.load(ctx))
+		}
+		if len(changes) > 0 || len(l.failed) > 0 {
+			bad, err := l.apply(ctx, changes)
+			if err != nil {
+				return err
+			}
+			unusable = errors.Join(unusable, bad)
+		}
+		if len(changes) > 0 {
+			l.seq = changes[len(changes)-1].Seq
+		}
+		if len(changes) < changesAtOnce {
+			return unusable
+		}
+	}
+}
+
+// apply puts the records that changes name in force as the source has them now.
+// unusable tells of gateways that cannot be compiled; err that the source could
+// not be read, in which case all of changes must be applied again.
+func (l *Live) apply(ctx context.Context, changes []change.Change) (unusable, err error) {
+	var (
+		named    = map[change.Change]bool{} // without Seq
+		gateways = map[string]bool{}
+		accounts = l.Current().accounts
+		newAccs  bool
+	)
+	for id := range l.failed {
+		gateways[id] = true
+	}
+	for _, c := range changes {
+		c.Seq = 0
+		if named[c] {
+			continue
+		}
+		named[c] = true
+		switch c.Kind {
+		case change.Key:
+			if err := l.readKey(ctx, c.ID); err != nil {
+				return nil, err
+			}
+		case change.Gateway:
+			gateways[c.ID] = true
+		case change.Account:
+			newAccs = true
+		}
+	}
+	if newAccs {
+		if accounts, err = l.readAccounts(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if !newAccs && len(gateways) == 0 {
+		return nil, nil
+	}
+	return l.readGateways(ctx, accounts, gateways, named)
+}
+
+// readGateways publishes the gateways named by ids as the source has them.
+func (l *Live) readGateways(ctx context.Context, accounts map[string]*account.Account, ids map[string]bool, named map[change.Change]bool) (unusable, err error) {
+	changed := map[string]*Gateway{}
+	failed := map[string]bool{}
+	for gatewayID := range ids {
+		g, routes, err := l.cfg.Source.GatewayByID(ctx, gatewayID)
+		if fault.CodeOf(err) == fault.NotFound {
+			changed[gatewayID] = nil
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read gateway %s: %w", gatewayID, err)
+		}
+		c, err := l.compile(g, routes, publicOnly(accounts, g.AccountID))
+		if err != nil {
+			failed[gatewayID] = true
+			if named[change.Change{Kind: change.Gateway, ID: gatewayID}] {
+				unusable = errors.Join(unusable, err)
+			}
+			continue
+		}
+		changed[gatewayID] = c
+	}
+	l.publish(accounts, changed)
+	l.failed = failed
+	return unusable, nil
+}
+
+// readKey puts one key in force as the source has it.
+func (l *Live) readKey(ctx context.Context, keyID string) error {
+	table := l.Current().keys
+	k, err := l.cfg.Source.KeyByID(ctx, keyID)
+	switch {
+	case fault.CodeOf(err) == fault.NotFound:
+		// Keys are revoked, never deleted: a search of all is not worth an
+		// index.
+		if u, ok := id.Parse(id.Key, keyID); ok {
+			l.forgetKey(table, u)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("read key %s: %w", keyID, err)
+	case !k.RevokedAt.IsZero():
+		if old := table.find(&k.Digest); old != nil {
+			l.removeKey(table, old)
+		}
+		return nil
+	default:
+		return l.putKey(table, k)
+	}
+}
+
+func (l *Live) forgetKey(table *keyTable, keyID [16]byte) {
+	var found *Key
+	table.each(func(k *Key) {
+		if k.id == keyID {
+			found = k
+		}
+	})
+	if found != nil {
+		l.removeKey(table, found)
+	}
+}
+
+// putKey puts k in the table, in the place of what was known of it.
+func (l *Live) putKey(table *keyTable, k *apikey.Key) error {
+	c, err := compileKey(k)
+	if err != nil {
+		return err
+	}
+	l.limitKey(table, c, k.RateLimit)
+	c.holder = l.hold(holderName{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, word: k.Scope.Word})
+	old := table.find(&c.digest)
+	if old != nil && old.same(c) {
+		l.release(c)
+		return nil
+	}
+	table.put(old, c)
+	if old != nil {
+		l.release(old)
+	}
+	return nil
+}
+
+func (l *Live) removeKey(table *keyTable, k *Key) {
+	table.remove(k)
+	l.release(k)
+}
+
+// limitKey gives k the bucket of its rate: the one that its partners in a
+// rotation have, if any. If they hold to another rate, the bucket is converted,
+// for them as well.
+func (l *Live) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
+	if rate.IsZero() {
+		return
+	}
+	k.params = l.shareRate(rate)
+	var partners []*Key
+	table.partners(k.bucketID, func(p *Key) { partners = append(partners, p) })
+	if len(partners) == 0 {
+		k.bucket = new(ratelimit.Bucket)
+		return
+	}
+	was := partners[0]
+	if *was.params == *k.params {
+		k.params, k.bucket = was.params, was.bucket
+		return
+	}
+	k.bucket = was.bucket.Convert(was.params, k.params, l.cfg.Now())
+	for _, p := range partners {
+		table.put(p, p.withBucket(k.params, k.bucket))
+	}
+}
+
+// maxRates bounds the rates that are shared: beyond it sharing begins anew.
+const maxRates = 10_000
+
+func (l *Live) shareRate(rate ratelimit.Rate) *ratelimit.Params {
+	p := ratelimit.CompileRate(rate)
+	if shared := l.rates[p]; shared != nil {
+		return shared
+	}
+	if len(l.rates) >= maxRates {
+		clear(l.rates)
+	}
+	shared := p
+	l.rates[p] = &shared
+	return &shared
+}
+
+func (l *Live) hold(name holderName) *holder {
+	h := l.holders[name]
+	if h == nil {
+		h = &holder{holderName: name, used: l.used}
+		l.holders[name] = h
+	}
+	h.keys++
+	return h
+}
+
+func (l *Live) release(k *Key) {
+	if k.holder.keys--; k.holder.keys == 0 {
+		delete(l.holders, k.holder.holderName)
+	}
+}

@@ -1,0 +1,119 @@
+package snapshot
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Key is one key in force. It is immutable but for the mark of its use; a
+// change of the key makes another. There may be a million of them: what can be
+// derived or shared is not in it.
+type Key struct {
+	digest   apikey.Digest
+	id       [16]byte
+	bucketID [16]byte
+	owner    string
+	resource string // of the scope, in the form of gateway.NormalizePath
+	holder   *holder
+	params   *ratelimit.Params // nil without a rate limit
+	bucket   *ratelimit.Bucket // shared with the partner in a rotation
+	expires  int64             // microseconds since 1970; 0 is never
+	used     atomic.Int64      // microseconds since 1970
+	nextUsed atomic.Pointer[Key]
+}
+
+// holder is what many keys have in common.
+type holder struct {
+	holderName
+	used *usedList
+	keys int // how many keys have it; under Live's lock
+}
+
+type holderName struct {
+	accountID string
+	gatewayID string
+	level     apikey.Level
+	word      apikey.Word
+}
+
+// ID returns the key's identifier. It allocates; AppendID does not.
+func (k *Key) ID() string { return id.Format(id.Key, k.id) }
+
+// AppendID appends the key's identifier to dst.
+func (k *Key) AppendID(dst []byte) []byte { return id.Append(dst, id.Key, k.id) }
+
+// AccountID returns the identifier of the key's account.
+func (k *Key) AccountID() string { return k.holder.accountID }
+
+// Level returns which plane the key opens.
+func (k *Key) Level() apikey.Level { return k.holder.level }
+
+// Scope returns what the key may do. Its resource is in the form of
+// gateway.NormalizePath, for comparison with paths in that form.
+func (k *Key) Scope() apikey.Scope {
+	return apikey.Scope{Word: k.holder.word, Resource: k.resource}
+}
+
+// Owner returns whose key it is, or "".
+func (k *Key) Owner() string { return k.owner }
+
+// GatewayID returns the gateway that the key is restricted to, or "".
+func (k *Key) GatewayID() string { return k.holder.gatewayID }
+
+// BucketID names the per-key bucket that the key shares with its partner in a
+// rotation.
+func (k *Key) BucketID() [16]byte { return k.bucketID }
+
+// Expired reports whether the key's expiry has come at the time now.
+func (k *Key) Expired(now time.Time) bool { return k.ExpiredAt(now.UnixMicro()) }
+
+// ExpiredAt is Expired for a time in microseconds since 1970.
+func (k *Key) ExpiredAt(now int64) bool { return k.expires != 0 && now >= k.expires }
+
+// Limit returns the key's own limit; ok is false if it has none.
+func (k *Key) Limit() (l ratelimit.Applied, ok bool) {
+	return ratelimit.Applied{Scope: ratelimit.KeyScope, Params: k.params, Bucket: k.bucket}, k.bucket != nil
+}
+
+// compileKey returns k without holder and limit. The error tells that an
+// identifier is none.
+func compileKey(k *apikey.Key) (*Key, error) {
+	c := &Key{digest: k.Digest, owner: k.Owner}
+	var ok bool
+	if c.id, ok = id.Parse(id.Key, k.ID); !ok {
+		return nil, fmt.Errorf("compile key: %q is no identifier of a key", k.ID)
+	}
+	c.bucketID = c.id
+	if k.BucketID != "" && k.BucketID != k.ID {
+		if c.bucketID, ok = id.Parse(id.Key, k.BucketID); !ok {
+			return nil, fmt.Errorf("compile key %s: %q is no identifier of a key", k.ID, k.BucketID)
+		}
+	}
+	if k.Scope.Resource != "" {
+		if c.resource = k.Scope.Resource; strings.IndexByte(c.resource, '%') >= 0 {
+			c.resource = gateway.NormalizePath(nil, c.resource)
+		}
+	}
+	if !k.ExpiresAt.IsZero() {
+		c.expires = k.ExpiresAt.UnixMicro()
+	}
+	return c, nil
+}
+
+// same reports whether k and o decide alike.
+func (k *Key) same(o *Key) bool {
+	return k.digest == o.digest && k.id == o.id && k.bucketID == o.bucketID && k.owner == o.owner && k.resource == o.resource &&
+		k.holder == o.holder && k.params == o.params && k.bucket == o.bucket && k.expires == o.expires
+}
+
+// withBucket returns a copy of k that holds to another limit.
+func (k *Key) withBucket(p *ratelimit.Params, b *ratelimit.Bucket) *Key {
+	return &Key{digest: k.digest, id: k.id, bucketID: k.bucketID, owner: k.owner, resource: k.resource, holder: k.holder, params: p, bucket: b, expires: k.expires}
+}

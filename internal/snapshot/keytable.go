@@ -1,0 +1,204 @@
+package snapshot
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"github.com/keygate/keygate/internal/apikey"
+)
+
+// shards is the number of parts of a key table. With a million keys a part has
+// about 244, and a change of one key copies 4 KB.
+const shards = 4096
+
+// keyTable finds keys by digest, without a lock, while one writer changes it.
+type keyTable struct {
+	digests [shards]atomic.Pointer[shard]
+	// byBucket finds the keys that have a rate limit by their bucket. It is the
+	// writer's own, and changed in place.
+	byBucket [shards]*shard
+	// private tells that no reader knows the table yet, so that its digests may
+	// be changed in place, too.
+	private bool
+}
+
+// shard is a hash table with open addressing and linear probing, at most three
+// quarters full. What is reached through a digests pointer never changes.
+type shard struct {
+	slots []*Key // a power of two of them
+	keys  int
+}
+
+// digestHash and bucketHash give the hashes of a key: the shard in the low
+// bits, the first slot in the high ones. A digest is its own hash; a bucket
+// identifier begins with a time, so it is mixed.
+func digestHash(d *apikey.Digest) uint64 { return binary.LittleEndian.Uint64(d[:8]) }
+
+func bucketHash(b *[16]byte) uint64 {
+	h := (binary.LittleEndian.Uint64(b[8:]) ^ binary.BigEndian.Uint64(b[:8])) * 0x9e3779b97f4a7c15
+	return h ^ h>>32
+}
+
+const shardBits = 12
+
+// find returns the key with the digest d, or nil.
+func (t *keyTable) find(d *apikey.Digest) *Key {
+	h := digestHash(d)
+	s := t.digests[h%shards].Load()
+	if s == nil {
+		return nil
+	}
+	mask := uint64(len(s.slots) - 1)
+	for i := h >> shardBits & mask; ; i = (i + 1) & mask {
+		k := s.slots[i]
+		if k == nil || k.digest == *d {
+			return k
+		}
+	}
+}
+
+// put puts k in the place of old, which has the same digest, or adds it if old
+// is nil.
+func (t *keyTable) put(old, k *Key) {
+	at := &t.digests[digestHash(&k.digest)%shards]
+	s := at.Load()
+	switch {
+	case s == nil:
+		s = &shard{}
+	case !t.private:
+		s = s.clone(old == nil)
+	}
+	if old == nil {
+		s.add(k, byDigest)
+	} else {
+		s.slots[s.index(old, byDigest)] = k
+	}
+	at.Store(s)
+	if old != nil && old.bucket != nil {
+		t.bucketShard(old).remove(old, byBucket)
+	}
+	if k.bucket != nil {
+		t.bucketShard(k).add(k, byBucket)
+	}
+}
+
+// remove removes k, which is in the table.
+func (t *keyTable) remove(k *Key) {
+	at := &t.digests[digestHash(&k.digest)%shards]
+	s := at.Load()
+	if !t.private {
+		s = s.clone(false)
+	}
+	s.remove(k, byDigest)
+	at.Store(s)
+	if k.bucket != nil {
+		t.bucketShard(k).remove(k, byBucket)
+	}
+}
+
+// partners calls f for each key with a rate limit whose bucket is named b. f
+// must not change the table.
+func (t *keyTable) partners(b [16]byte, f func(*Key)) {
+	h := bucketHash(&b)
+	s := t.byBucket[h%shards]
+	if s == nil {
+		return
+	}
+	mask := uint64(len(s.slots) - 1)
+	for i := h >> shardBits & mask; s.slots[i] != nil; i = (i + 1) & mask {
+		if s.slots[i].bucketID == b {
+			f(s.slots[i])
+		}
+	}
+}
+
+// each calls f for each key in the table.
+func (t *keyTable) each(f func(*Key)) {
+	for i := range t.digests {
+		if s := t.digests[i].Load(); s != nil {
+			for _, k := range s.slots {
+				if k != nil {
+					f(k)
+				}
+			}
+		}
+	}
+}
+
+func (t *keyTable) bucketShard(k *Key) *shard {
+	at := &t.byBucket[bucketHash(&k.bucketID)%shards]
+	if *at == nil {
+		*at = &shard{}
+	}
+	return *at
+}
+
+// hashOf is byDigest or byBucket.
+type hashOf func(*Key) uint64
+
+func byDigest(k *Key) uint64 { return digestHash(&k.digest) }
+func byBucket(k *Key) uint64 { return bucketHash(&k.bucketID) }
+
+// clone copies s, with room for one more key if grow is set.
+func (s *shard) clone(grow bool) *shard {
+	c := &shard{keys: s.keys}
+	if grow && s.full() {
+		c.slots = s.slots // add copies when it grows
+		return c
+	}
+	c.slots = append([]*Key(nil), s.slots...)
+	return c
+}
+
+func (s *shard) full() bool { return 4*(s.keys+1) > 3*len(s.slots) }
+
+// add adds k.
+func (s *shard) add(k *Key, hash hashOf) {
+	if s.full() {
+		grown := make([]*Key, max(4, 2*len(s.slots)))
+		for _, o := range s.slots {
+			if o != nil {
+				grown[free(grown, hash(o))] = o
+			}
+		}
+		s.slots = grown
+	}
+	s.slots[free(s.slots, hash(k))] = k
+	s.keys++
+}
+
+// free returns the slot that a key with the hash h takes.
+func free(slots []*Key, h uint64) uint64 {
+	mask := uint64(len(slots) - 1)
+	i := h >> shardBits & mask
+	for slots[i] != nil {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// index returns the slot of k, which is in s.
+func (s *shard) index(k *Key, hash hashOf) uint64 {
+	mask := uint64(len(s.slots) - 1)
+	i := hash(k) >> shardBits & mask
+	for s.slots[i] != k {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// remove removes k, which is in s, and moves back what stood behind it because
+// of it.
+func (s *shard) remove(k *Key, hash hashOf) {
+	mask := uint64(len(s.slots) - 1)
+	hole := s.index(k, hash)
+	s.slots[hole] = nil
+	s.keys--
+	for i := (hole + 1) & mask; s.slots[i] != nil; i = (i + 1) & mask {
+		home := hash(s.slots[i]) >> shardBits & mask
+		if (i-home)&mask >= (i-hole)&mask { // the hole lies between its home and i
+			s.slots[hole], s.slots[i] = s.slots[i], nil
+			hole = i
+		}
+	}
+}

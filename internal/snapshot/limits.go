@@ -1,0 +1,110 @@
+package snapshot
+
+import "github.com/keygate/keygate/internal/ratelimit"
+
+// routeLimits are the limits of a route in force: one bucket or one for each
+// key, one daily count or one for each key, or none.
+type routeLimits struct {
+	params  *ratelimit.Params
+	bucket  *ratelimit.Bucket
+	buckets *ratelimit.Buckets
+	daily   *ratelimit.Daily
+	dailies *ratelimit.Dailies
+}
+
+func (l *routeLimits) hasDaily() bool { return l.daily != nil || l.dailies != nil }
+
+// adopt gives g the limits of old, the gateway as it is in force, or nil: what
+// did not change is the same, what did is converted, so that no publication
+// refills a bucket. Buckets that are converted are closed at once, hence g must be
+// published right after.
+func (l *Live) adopt(g, old *Gateway, now ratelimit.Instant) {
+	g.global.Params, g.global.Bucket = carry(g.global.Params, old.globalLimit(), now)
+	for id, r := range g.routes {
+		var was *Route
+		if old != nil {
+			was = old.routes[id]
+		}
+		l.adoptRoute(r, was, now)
+	}
+}
+
+func (g *Gateway) globalLimit() ratelimit.Applied {
+	if g == nil {
+		return ratelimit.Applied{}
+	}
+	return g.global
+}
+
+// carry returns the bucket that holds to p from now on, given the one that did
+// so far, if any.
+func carry(p *ratelimit.Params, was ratelimit.Applied, now ratelimit.Instant) (*ratelimit.Params, *ratelimit.Bucket) {
+	switch {
+	case was.Bucket == nil:
+		return p, new(ratelimit.Bucket)
+	case *was.Params == *p:
+		return was.Params, was.Bucket
+	default:
+		return p, was.Bucket.Convert(was.Params, p, now)
+	}
+}
+
+func (l *Live) adoptRoute(r, was *Route, now ratelimit.Instant) {
+	if was == nil {
+		was = &Route{}
+	} else if was.config == r.config {
+		r.limits = was.limits
+		return
+	}
+	perKey := r.config.Per == ratelimit.PerKey
+	if r.config.HasBucket() {
+		p := ratelimit.Compile(r.config)
+		switch {
+		case !perKey:
+			r.limits.params, r.limits.bucket = carry(&p, ratelimit.Applied{Params: was.limits.params, Bucket: was.limits.bucket}, now)
+		case was.limits.buckets != nil:
+			r.limits.buckets = was.limits.buckets
+			r.limits.buckets.Configure(&p)
+		default:
+			r.limits.buckets = ratelimit.NewBuckets(&p)
+		}
+	}
+	if r.config.Daily.IsZero() {
+		return
+	}
+	if was.limits.hasDaily() && perKey != (was.limits.dailies != nil) {
+		l.cfg.Ledger.Drop(r.ID) // a count of another kind
+	}
+	if perKey {
+		r.limits.dailies = l.cfg.Ledger.Dailies(r.ID, r.config.Daily)
+	} else {
+		r.limits.daily = l.cfg.Ledger.Daily(r.ID, r.config.Daily)
+	}
+}
+
+// dropDailies lets go of the daily caps of old that now, the gateway as it is
+// in force since, or nil, does not have.
+func (l *Live) dropDailies(old, now *Gateway) {
+	if old == nil {
+		return
+	}
+	for id, was := range old.routes {
+		if !was.limits.hasDaily() {
+			continue
+		}
+		if now == nil || now.routes[id] == nil || !now.routes[id].limits.hasDaily() {
+			l.cfg.Ledger.Drop(id)
+		}
+	}
+}
+
+// sweep drops the per-key buckets that are full again.
+func (s *Snapshot) sweep(now ratelimit.Instant) {
+	for _, g := range s.gateways {
+		for _, r := range g.routes {
+			if r.limits.buckets != nil {
+				r.limits.buckets.Sweep(now)
+			}
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// Load reads everything from the source and publishes it. The first time a
+// gateway that cannot be compiled keeps everything from being published. A later
+// Load keeps the state of limits, and treats such a gateway as CatchUp does.
+func (l *Live) Load(ctx context.Context) error {
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer l.unlock()
+	return l.load(ctx)
+}
+
+// load is Load under the lock. Changes that are committed while it reads are
+// after seq, and are read again by the next catch-up.
+func (l *Live) load(ctx context.Context) error {
+	seq, err := l.cfg.Source.LastSeq(ctx)
+	if err != nil {
+		return fmt.Errorf("load the configuration: %w", err)
+	}
+	accounts, err := l.readAccounts(ctx)
+	if err != nil {
+		return err
+	}
+	changed := map[string]*Gateway{}
+	for id := range l.Current().gateways {
+		changed[id] = nil
+	}
+	failed := map[string]bool{}
+	var unusable error
+	err = l.cfg.Source.EachGateway(ctx, func(g *gateway.Gateway, routes []gateway.Route) error {
+		c, err := l.compile(g, routes, publicOnly(accounts, g.AccountID))
+		switch {
+		case err == nil:
+			changed[g.ID] = c
+		case !l.loaded:
+			return err
+		default:
+			delete(changed, g.ID)
+			failed[g.ID] = true
+			unusable = errors.Join(unusable, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("load gateways: %w", err)
+	}
+	if err := l.loadKeys(ctx); err != nil {
+		return fmt.Errorf("load keys: %w", err)
+	}
+	l.publish(accounts, changed)
+	l.failed = failed
+	l.seq, l.loaded = seq, true
+	return unusable
+}
+
+func (l *Live) readAccounts(ctx context.Context) (map[string]*account.Account, error) {
+	list, err := l.cfg.Source.Accounts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load accounts: %w", err)
+	}
+	accounts := make(map[string]*account.Account, len(list))
+	for i := range list {
+		accounts[list[i].ID] = &list[i]
+	}
+	return accounts, nil
+}
+
+// publicOnly tells whether gateways of the account may reach public addresses
+// alone; those of an account that is not known may.
+func publicOnly(accounts map[string]*account.Account, accountID string) bool {
+	a := accounts[accountID]
+	return a == nil || !a.IsDefault()
+}
+
+// loadKeys brings the key table to what the source has. The first time it fills
+// a table that nobody knows yet; later it changes the one in force, key by key.
+func (l *Live) loadKeys(ctx context.Context) error {
+	s := l.Current()
+	if !l.loaded {
+		fresh := *s
+		fresh.keys = &keyTable{private: true}
+		clear(l.holders)
+		err := l.cfg.Source.EachKey(ctx, func(k *apikey.Key) error { return l.putKey(fresh.keys, k) })
+		fresh.keys.private = false
+		if err == nil {
+			l.current.Store(&fresh)
+		}
+		return err
+	}
+	seen := map[apikey.Digest]bool{}
+	err := l.cfg.Source.EachKey(ctx, func(k *apikey.Key) error {
+		seen[k.Digest] = true
+		return l.putKey(s.keys, k)
+	})
+	if err != nil {
+		return err
+	}
+	var gone []*Key
+	s.keys.each(func(k *Key) {
+		if !seen[k.digest] {
+			gone = append(gone, k)
+		}
+	})
+	for _, k := range gone {
+		l.removeKey(s.keys, k)
+	}
+	return nil
+}
+
+// publish puts the changed gateways in force, nil standing for one that is gone.
+// The limits of those that were in force pass on. It cannot fail, and is the only place
+// where a bucket of a gateway or route is closed.
+func (l *Live) publish(accounts map[string]*account.Account, changed map[string]*Gateway) {
+	old := l.Current()
+	gateways := make(map[string]*Gateway, len(old.gateways)+len(changed))
+	for id, g := range old.gateways {
+		if only := publicOnly(accounts, g.AccountID); only != g.Upstream.PublicOnly {
+			other := *g
+			other.Upstream.PublicOnly = only
+			g = &other
+		}
+		gateways[id] = g
+	}
+	for id, g := range changed {
+		if g == nil {
+			delete(gateways, id)
+		} else {
+			gateways[id] = g
+		}
+	}
+	next := old.publishable(accounts, gateways)
+	now := l.cfg.Now()
+	for id, g := range changed {
+		if g != nil {
+			l.adopt(g, old.gateways[id], now)
+		}
+	}
+	l.current.Store(next)
+	for id, g := range changed {
+		l.dropDailies(old.gateways[id], g)
+	}
+}

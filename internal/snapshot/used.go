@@ -1,0 +1,58 @@
+package snapshot
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// usedList is the keys that were used since the last drain: a stack, linked
+// through the keys themselves, that is pushed by many and taken whole by one.
+// A key whose nextUsed is nil is not on it; the last one points at end.
+type usedList struct {
+	head atomic.Pointer[Key]
+	end  Key
+}
+
+func newUsedList() *usedList {
+	l := &usedList{}
+	l.head.Store(&l.end)
+	return l
+}
+
+// usedGrain is how many microseconds two uses lie apart at least for the second
+// to be noted: a key in heavy use then costs no shared write for each request.
+const usedGrain = 1000
+
+// MarkUsed records that k authenticated a request at the time at. It does not
+// allocate or block.
+func (k *Key) MarkUsed(at time.Time) { k.MarkUsedAt(at.UnixMicro()) }
+
+// MarkUsedAt is MarkUsed for a time in microseconds since 1970.
+func (k *Key) MarkUsedAt(at int64) {
+	if at < k.used.Load()+usedGrain {
+		return
+	}
+	k.used.Store(at)
+	// Whoever drains clears nextUsed before it reads used: either it sees this
+	// time, or this sees nil and pushes again.
+	list := k.holder.used
+	if !k.nextUsed.CompareAndSwap(nil, &list.end) {
+		return
+	}
+	for {
+		head := list.head.Load()
+		k.nextUsed.Store(head)
+		if list.head.CompareAndSwap(head, k) {
+			return
+		}
+	}
+}
+
+// drain calls f for each key on the list and empties it.
+func (l *usedList) drain(f func(keyID string, at time.Time)) {
+	for k := l.head.Swap(&l.end); k != &l.end; {
+		next := k.nextUsed.Swap(nil)
+		f(k.ID(), time.UnixMicro(k.used.Load()).UTC())
+		k = next
+	}
+}
