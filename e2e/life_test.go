@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// modelKey is what the model knows of one key.
+type modelKey struct {
+	id, secret string
+	revoked    bool
+	expires    time.Time // zero: never
+	original   time.Time // the expiry from before a rotation cut it short
+	rotatedTo  string
+}
+
+func (k *modelKey) expiredAt(t time.Time) bool { return !k.expires.IsZero() && !t.Before(k.expires) }
+
+// Guarantee: through any sequence of creating, rotating, revoking, expiring and
+// restarting, a key is let in exactly while the model says that it is active,
+// and its record says the same. A check that straddles an expiry proves nothing
+// and is passed over.
+func TestKeyLifeFollowsItsModel(t *testing.T) {
+	up := newRecorder(t)
+	s := startServer(t)
+	s.newGateway(up.URL, nil)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	var admins []string
+	for i := range 6 { // the management API limits each key to 100 calls a second
+		_, key := s.newKey(map[string]any{"level": "account", "name": fmt.Sprintf("admin %d", i)})
+		admins = append(admins, key)
+	}
+	next := 0
+	call := func(want int, method, path string, body any) answer {
+		t.Helper()
+		var a answer
+		var err error
+		ok := eventually(patience, func() bool {
+			next++
+			a, err = s.try(admins[next%len(admins)], method, path, body)
+			return err != nil || a.status != http.StatusTooManyRequests
+		})
+		if !ok || err != nil || a.status != want {
+			t.Fatalf("seed %d: %s %s: %v, status %d, want %d\n%s", seed, method, path, err, a.status, want, a.body)
+		}
+		return a
+	}
+	var keys []*modelKey
+	pick := func() *modelKey { return keys[r.IntN(len(keys))] }
+	check := func(k *modelKey) {
+		t.Helper()
+		before := time.Now()
+		a, err := s.through("GET", "/x", k.secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		record := call(http.StatusOK, "GET", "/v1/keys/"+k.id, nil).json(t)
+		after := time.Now()
+		if k.expiredAt(before) != k.expiredAt(after) {
+			return
+		}
+		wantStatus, wantState, wantCode := http.StatusOK, "active", any(nil)
+		switch {
+		case k.revoked:
+			wantStatus, wantState, wantCode = http.StatusUnauthorized, "revoked", "key_invalid"
+		case k.expiredAt(before):
+			wantStatus, wantState, wantCode = http.StatusUnauthorized, "expired", "key_expired"
+		}
+		if a.status != wantStatus || record["state"] != wantState {
+			t.Fatalf("seed %d: key %+v: status %d, want %d; state %v, want %s", seed, *k, a.status, wantStatus, record["state"], wantState)
+		}
+		if wantCode != nil && a.json(t)["code"] != wantCode {
+			t.Fatalf("seed %d: key %+v: %s, want code %v", seed, *k, a.body, wantCode)
+		}
+		if k.rotatedTo != "" && record["rotated_to"] != k.rotatedTo {
+			t.Fatalf("seed %d: rotated_to %v, want %s", seed, record["rotated_to"], k.rotatedTo)
+		}
+	}
+	create := func() {
+		k := &modelKey{}
+		body := map[string]any{"name": "k", "scope": "read"}
+		if r.IntN(2) == 0 {
+			k.expires = time.Now().UTC().Add(time.Duration(500+r.IntN(1500)) * time.Millisecond).Truncate(time.Millisecond)
+			body["expires_at"] = k.expires.Format(time.RFC3339Nano)
+		}
+		a := call(http.StatusCreated, "POST", "/v1/keys", body)
+		k.id, k.secret = a.str(t, "key_id"), a.str(t, "key")
+		keys = append(keys, k)
+	}
+	create()
+	for step := range 400 {
+		switch n := r.IntN(100); {
+		case n < 25:
+			create()
+		case n < 40:
+			k := pick()
+			now := time.Now()
+			if k.expiredAt(now.Add(patience)) && !k.expiredAt(now) && !k.revoked && k.rotatedTo == "" {
+				continue // it may expire while the call is on its way
+			}
+			days := r.IntN(3)
+			want := http.StatusCreated
+			if k.revoked || k.expiredAt(now) || k.rotatedTo != "" {
+				want = http.StatusConflict
+			}
+			a := call(want, "POST", "/v1/keys/"+k.id+"/rotate", map[string]any{"overlap_days": days})
+			if want != http.StatusCreated {
+				continue
+			}
+			ends, err := time.Parse(time.RFC3339Nano, a.str(t, "overlap_ends_at"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fresh := &modelKey{id: a.str(t, "key_id"), secret: a.str(t, "key"), expires: k.expires}
+			if a.json(t)["rotated_from"] != k.id {
+				t.Fatalf("rotated_from: %s", a.body)
+			}
+			k.expires, k.rotatedTo = ends, fresh.id
+			keys = append(keys, fresh)
+			if days == 0 && ends.After(time.Now()) {
+				t.Fatalf("seed %d: overlap 0 ends at %v", seed, ends)
+			}
+		case n < 55:
+			k := pick()
+			call(http.StatusOK, "DELETE", "/v1/keys/"+k.id, nil)
+			k.revoked = true
+		case n < 57 && step > 20:
+			s.restart([]syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}[r.IntN(2)])
+		default:
+			check(pick())
+		}
+	}
+	for _, k := range keys {
+		check(k)
+	}
+}
