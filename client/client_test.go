@@ -1,0 +1,319 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/keygate/keygate/client"
+)
+
+const key = "kga_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+func serve(t *testing.T, h http.HandlerFunc) *client.Client {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	c, err := client.New(client.Config{URL: s.URL + "/", Key: key, Source: "cli", UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Guarantee: every call carries the key, the program's name and its source, and
+// a POST an Idempotency-Key of its own.
+func TestRequest(t *testing.T) {
+	var got []http.Header
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header.Clone())
+		_, _ = io.WriteString(w, `{"key_id": "key_1", "key": "secret"}`)
+	})
+	k, err := c.CreateKey(t.Context(), client.CreateKeyRequest{Name: "n", Scope: "read"})
+	if err != nil || k.KeyID != "key_1" || k.Secret != "secret" {
+		t.Fatalf("key %+v, error %v", k, err)
+	}
+	if _, err := c.CreateKey(t.Context(), client.CreateKeyRequest{Name: "n", Scope: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	h := got[0]
+	if h.Get("Authorization") != "Bearer "+key || h.Get("User-Agent") != "test/1" || h.Get("X-Keygate-Source") != "cli" || h.Get("Content-Type") != "application/json" {
+		t.Errorf("fields %v", h)
+	}
+	if a, b := h.Get("Idempotency-Key"), got[1].Get("Idempotency-Key"); a == "" || a == b {
+		t.Errorf("two calls with the Idempotency-Keys %q and %q", a, b)
+	}
+}
+
+// Guarantee: a refusal is an *Error with all that the server said.
+func TestError(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "3")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"error": "forbidden", "message": "m", "field": "f", "code": "scope_insufficient", "request_id": "req_1"}`)
+	})
+	_, err := c.Key(t.Context(), "key_1")
+	var e *client.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("error %v", err)
+	}
+	want := client.Error{Status: 403, Code: "forbidden", Message: "m", Field: "f", AuthCode: "scope_insufficient", RequestID: "req_1", RetryAfter: 3 * time.Second}
+	if *e != want {
+		t.Errorf("got %+v, want %+v", *e, want)
+	}
+	if client.IsNotFound(err) || !client.IsNotFound(&client.Error{Status: 404}) {
+		t.Error("IsNotFound is wrong")
+	}
+}
+
+// Guarantee: a server that is not Keygate gives an error that says so, and a
+// redirect is not followed, so the key goes nowhere else.
+func TestForeignServer(t *testing.T) {
+	var elsewhere atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	t.Cleanup(other.Close)
+	for name, h := range map[string]http.HandlerFunc{
+		"a page":     func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"a 404 page": http.NotFound,
+		"a redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) },
+	} {
+		c := serve(t, h)
+		if _, err := c.Account(t.Context()); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if elsewhere.Load() != 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+// Guarantee: a call whose connection failed is made again where nothing can
+// happen twice, with the same Idempotency-Key, and only there.
+func TestRetries(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		call func(ctx context.Context, c *client.Client) error
+		want int
+	}{
+		{"GET", func(ctx context.Context, c *client.Client) error { _, err := c.Key(ctx, "k"); return err }, 2},
+		{"POST", func(ctx context.Context, c *client.Client) error {
+			_, err := c.RotateKey(ctx, "k", client.RotateKeyRequest{})
+			return err
+		}, 2},
+		{"PATCH", func(ctx context.Context, c *client.Client) error {
+			_, err := c.UpdateKey(ctx, "k", client.KeyPatch{Name: client.Set("x")})
+			return err
+		}, 1},
+		{"DELETE", func(ctx context.Context, c *client.Client) error { _, err := c.DeleteGateway(ctx, "g"); return err }, 1},
+		{"PUT", func(ctx context.Context, c *client.Client) error {
+			_, err := c.PushSpec(ctx, "g", nil, false)
+			return err
+		}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var keys []string
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				keys = append(keys, r.Header.Get("Idempotency-Key"))
+				if len(keys) == 1 {
+					panic(http.ErrAbortHandler)
+				}
+				_, _ = io.WriteString(w, `{}`)
+			})
+			err := tc.call(t.Context(), c)
+			if len(keys) != tc.want {
+				t.Fatalf("%d calls, want %d", len(keys), tc.want)
+			}
+			var lost *client.UnreachableError
+			if tc.want == 1 && !errors.As(err, &lost) || tc.want == 2 && err != nil {
+				t.Errorf("error %v", err)
+			}
+			if tc.want == 2 && keys[0] != keys[1] {
+				t.Errorf("Idempotency-Keys %q", keys)
+			}
+		})
+	}
+}
+
+// Guarantee: a server that is not there is an *UnreachableError that names it
+// and holds no key.
+func TestUnreachable(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	c, err := client.New(client.Config{URL: s.URL, Key: key, Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Account(t.Context())
+	var lost *client.UnreachableError
+	if !errors.As(err, &lost) || !strings.Contains(err.Error(), s.URL) || strings.Contains(err.Error(), key) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Guarantee: a list walks all pages in order, asks for no more once its reader
+// stops, and ends with an error.
+func TestList(t *testing.T) {
+	var queries []string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		queries = append(queries, r.URL.RawQuery)
+		switch r.URL.Query().Get("cursor") {
+		case "":
+			_, _ = io.WriteString(w, `{"data": [{"key_id": "3"}, {"key_id": "2"}], "next_cursor": "c&1"}`)
+		case "c&1":
+			_, _ = io.WriteString(w, `{"data": [{"key_id": "1"}], "next_cursor": "end"}`)
+		default:
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, `{"error": "validation_failed", "message": "m", "field": "cursor"}`)
+		}
+	})
+	var ids []string
+	var failed error
+	for k, err := range c.Keys(t.Context(), client.KeyFilter{State: "active"}) {
+		if err != nil {
+			failed = err
+			break
+		}
+		ids = append(ids, k.KeyID)
+	}
+	if !slices.Equal(ids, []string{"3", "2", "1"}) || failed == nil {
+		t.Errorf("ids %v, error %v", ids, failed)
+	}
+	if queries[0] != "limit=100&state=active" || queries[1] != "cursor=c%261&limit=100&state=active" {
+		t.Errorf("queries %v", queries)
+	}
+	queries = nil
+	for range c.Keys(t.Context(), client.KeyFilter{ListOptions: client.ListOptions{PageSize: 2}}) {
+		break
+	}
+	if len(queries) != 1 || queries[0] != "limit=2" {
+		t.Errorf("queries of a reader that stops: %v", queries)
+	}
+}
+
+// Guarantee: a patch tells apart what stays, what is cleared and what is set.
+func TestPatch(t *testing.T) {
+	for _, tc := range []struct {
+		patch any
+		want  string
+	}{
+		{client.KeyPatch{}, `{}`},
+		{client.KeyPatch{Owner: client.Clear[string](), Name: client.Set("")}, `{"name":"","owner":null}`},
+		{client.RoutePatch{RateLimit: client.Clear[client.RateLimitPatch]()}, `{"rate_limit":null}`},
+		{client.RoutePatch{RateLimit: client.Set(client.RateLimitPatch{Daily: client.Clear[string]()})}, `{"rate_limit":{"daily":null}}`},
+	} {
+		got, err := json.Marshal(tc.patch)
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%+v = %s, error %v; want %s", tc.patch, got, err, tc.want)
+		}
+	}
+}
+
+// Guarantee: an address that is none is refused before anything is sent.
+func TestNew(t *testing.T) {
+	for _, bad := range []string{"", "127.0.0.1:8081", "ftp://x", "http://", "http://user@x", "http://x?y", "http://x#y", "http://[::1"} {
+		if _, err := client.New(client.Config{URL: bad}); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+	if _, err := client.New(client.Config{URL: "http://x", Key: "a\nb"}); err == nil {
+		t.Error("a key with a line end was accepted")
+	}
+}
+
+// Guarantee: the client has a method for every call of the API document, with
+// its method and path.
+func TestCoversDocument(t *testing.T) {
+	want := documentedCalls(t)
+	var got []string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Method+" "+r.URL.Path)
+		_, _ = io.WriteString(w, `{}`)
+	})
+	ctx := t.Context()
+	drain := func(n int, err error) {
+		if err != nil {
+			t.Error(n, err)
+		}
+	}
+	discard := func(_ any, err error) { drain(0, err) }
+	discard(c.Account(ctx))
+	discard(c.Settings(ctx))
+	for range c.Gateways(ctx, client.ListOptions{}) {
+		break
+	}
+	discard(c.CreateGateway(ctx, client.CreateGatewayRequest{}))
+	discard(c.Gateway(ctx, "{gateway_id}"))
+	discard(c.UpdateGateway(ctx, "{gateway_id}", client.GatewayPatch{}))
+	discard(c.DeleteGateway(ctx, "{gateway_id}"))
+	for range c.Routes(ctx, "{gateway_id}", client.ListOptions{}) {
+		break
+	}
+	discard(c.CreateRoute(ctx, "{gateway_id}", client.CreateRouteRequest{}))
+	discard(c.Route(ctx, "{gateway_id}", "{route_id}"))
+	discard(c.UpdateRouteLimit(ctx, "{gateway_id}", "{route_id}", client.RoutePatch{}))
+	discard(c.DeleteRoute(ctx, "{gateway_id}", "{route_id}"))
+	discard(c.Spec(ctx, "{gateway_id}"))
+	discard(c.PushSpec(ctx, "{gateway_id}", nil, true))
+	discard(c.Config(ctx, "{gateway_id}"))
+	discard(c.PushConfig(ctx, "{gateway_id}", nil, true))
+	for range c.Revisions(ctx, "{gateway_id}", client.ListOptions{}) {
+		break
+	}
+	discard(c.Revision(ctx, "{gateway_id}", 1))
+	discard(c.Rollback(ctx, "{gateway_id}", 1))
+	for range c.Keys(ctx, client.KeyFilter{}) {
+		break
+	}
+	discard(c.CreateKey(ctx, client.CreateKeyRequest{}))
+	discard(c.Key(ctx, "{key_id}"))
+	discard(c.UpdateKey(ctx, "{key_id}", client.KeyPatch{}))
+	discard(c.RevokeKey(ctx, "{key_id}"))
+	discard(c.RotateKey(ctx, "{key_id}", client.RotateKeyRequest{}))
+	discard(c.VerifyKey(ctx, client.VerifyKeyRequest{}))
+	for _, path := range []string{"/v1/openapi.json", "/v1/openapi.yaml"} {
+		discard(c.Do(ctx, &client.Request{Method: http.MethodGet, Path: path}))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("called %q\ndocumented %q", got, want)
+	}
+}
+
+// documentedCalls reads the methods and paths of api/openapi.yaml.
+func documentedCalls(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile("../api/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Paths map[string]map[string]any `yaml:"paths"`
+	}
+	if err := yaml.Unmarshal(content, &doc); err != nil {
+		t.Fatal(err)
+	}
+	number := regexp.MustCompile(`\{number\}`)
+	var calls []string
+	for path, item := range doc.Paths {
+		for method := range item {
+			if m := strings.ToUpper(method); slices.Contains([]string{"GET", "PUT", "POST", "PATCH", "DELETE"}, m) {
+				calls = append(calls, fmt.Sprintf("%s %s", m, number.ReplaceAllString(path, "1")))
+			}
+		}
+	}
+	return calls
+}

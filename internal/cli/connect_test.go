@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	keyA = "kga_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	keyB = "kga_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"
+)
+
+// newApp returns an app in a directory of its own, with the given environment.
+func newApp(t *testing.T, env map[string]string) *app {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	return &app{
+		System: &System{
+			In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, ConfigDir: t.TempDir(), Version: "test",
+			Env: func(name string) (string, bool) {
+				v, ok := env[name]
+				return v, ok
+			},
+		},
+		output: "table",
+	}
+}
+
+func writeFile(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil { // whatever the umask
+		t.Fatal(err)
+	}
+}
+
+// Guarantee: a key is used only with the address of the same source, whatever
+// combination of sources there is (contract, section 8).
+func TestAccess(t *testing.T) {
+	const remote, other = "https://keygate.example", "https://other.example"
+	type setup struct {
+		flagURL, envURL   string
+		flagKey, envKey   string
+		contextURL        string // with keyB
+		admin             bool   // ./keygate-data/admin.key, with keyA
+		wantURL, wantKey  string
+		wantErr           string // part of it; a *noKeyError
+		contextNotCurrent bool
+	}
+	for name, s := range map[string]setup{
+		"nothing":                                {wantErr: "there is no key"},
+		"admin.key":                              {admin: true, wantURL: localURL, wantKey: keyA},
+		"admin.key with a loopback address":      {admin: true, envURL: "http://[::1]:9999", wantURL: "http://[::1]:9999", wantKey: keyA},
+		"admin.key with localhost":               {admin: true, flagURL: "http://localhost:9999", wantURL: "http://localhost:9999", wantKey: keyA},
+		"admin.key never leaves the machine":     {admin: true, flagURL: remote, wantErr: "there is no key for " + remote},
+		"a name that looks like loopback":        {admin: true, flagURL: "http://127.0.0.1.example", wantErr: "there is no key for"},
+		"a name below localhost":                 {admin: true, flagURL: "http://evil.localhost", wantErr: "there is no key for"},
+		"flags":                                  {flagURL: remote, flagKey: keyA, wantURL: remote, wantKey: keyA},
+		"environment":                            {envURL: remote, envKey: keyA, wantURL: remote, wantKey: keyA},
+		"flags and environment count as one":     {flagURL: remote, envKey: keyA, wantURL: remote, wantKey: keyA},
+		"flag before environment":                {flagURL: remote, envURL: other, flagKey: keyA, envKey: keyB, wantURL: remote, wantKey: keyA},
+		"context":                                {contextURL: remote, wantURL: remote, wantKey: keyB},
+		"context before admin.key":               {contextURL: remote, admin: true, wantURL: remote, wantKey: keyB},
+		"a context's key stays with its origin":  {contextURL: remote, flagURL: other, wantErr: "there is no key for " + other},
+		"another scheme is another origin":       {contextURL: remote, flagURL: "http://keygate.example", wantErr: "there is no key for"},
+		"another port is another origin":         {contextURL: remote, flagURL: remote + ":8443", wantErr: "there is no key for"},
+		"the default port is the same origin":    {contextURL: remote, flagURL: remote + ":443", wantURL: remote + ":443", wantKey: keyB},
+		"a given key never goes to a context":    {contextURL: remote, envKey: keyA, wantURL: localURL, wantKey: keyA},
+		"a context not in use has no say":        {contextURL: remote, contextNotCurrent: true, admin: true, wantURL: localURL, wantKey: keyA},
+		"context elsewhere, loopback address":    {contextURL: remote, envURL: "http://127.0.0.2:1", admin: true, wantURL: "http://127.0.0.2:1", wantKey: keyA},
+		"a key file's space and line end are no": {flagURL: remote, flagKey: "  " + keyA + "\r\n", wantURL: remote, wantKey: keyA},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t, map[string]string{"KEYGATE_URL": s.envURL, "KEYGATE_API_KEY": s.envKey})
+			a.url = s.flagURL
+			if s.flagKey != "" {
+				a.keyFile = "key.txt"
+				writeFile(t, a.keyFile, s.flagKey, 0o600)
+			}
+			if s.admin {
+				writeFile(t, localKey, keyA+"\n", 0o600)
+			}
+			if s.contextURL != "" {
+				f := &contextFile{Current: "c", Contexts: map[string]serverAccess{"c": {s.contextURL, keyB}}}
+				if s.contextNotCurrent {
+					f.Current = ""
+				}
+				if err := a.writeContexts(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := a.access()
+			if s.wantErr != "" {
+				var noKey *noKeyError
+				if !errors.As(err, &noKey) || !strings.Contains(err.Error(), s.wantErr) || exitCode(err) != exitUnauthorized {
+					t.Fatalf("got %+v, error %v; want that %s", got, err, s.wantErr)
+				}
+				return
+			}
+			if err != nil || got.URL != s.wantURL || got.Key != s.wantKey {
+				t.Errorf("got %+v, error %v; want %s with %s", got, err, s.wantURL, s.wantKey)
+			}
+		})
+	}
+}
+
+// Guarantee: admin.key and the contexts are used only if they are the caller's
+// own, private, and no link (contract, section 8).
+func TestPrivateFiles(t *testing.T) {
+	spoil := map[string]func(t *testing.T, path string){
+		"mode 0644": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o644) },
+		"mode 0640": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o640) },
+		"mode 0400": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o400) },
+		"a link": func(t *testing.T, path string) {
+			writeFile(t, path+".real", keyA, 0o600)
+			if err := os.Symlink(filepath.Base(path)+".real", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a directory": func(t *testing.T, path string) {
+			if err := os.MkdirAll(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	if os.Geteuid() == 0 { // only root can give files away
+		spoil["somebody else's"] = func(t *testing.T, path string) {
+			writeFile(t, path, keyA, 0o600)
+			if err := os.Chown(path, 12345, 12345); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, make := range spoil {
+		t.Run(name, func(t *testing.T) {
+			a := newApp(t, nil)
+			make(t, localKey)
+			var noKey *noKeyError
+			if got, err := a.access(); !errors.As(err, &noKey) {
+				t.Errorf("admin.key: got %+v, error %v; want a refusal", got, err)
+			}
+
+			a = newApp(t, nil)
+			path, err := a.contextPath()
+			if err != nil {
+				t.Fatal(err)
+			}
+			make(t, path)
+			if _, err := a.readContexts(); err == nil {
+				t.Error("contexts: accepted")
+			}
+		})
+	}
+	t.Run("no key in it", func(t *testing.T) {
+		a := newApp(t, nil)
+		writeFile(t, localKey, "some other secret\n", 0o600)
+		var noKey *noKeyError
+		if got, err := a.access(); !errors.As(err, &noKey) || strings.Contains(err.Error(), "other secret") {
+			t.Errorf("got %+v, error %v; want a refusal without the content", got, err)
+		}
+	})
+}
+
+// Guarantee: what login keeps is readable by its owner alone, and comes back as
+// it was.
+func TestContextFile(t *testing.T) {
+	a := newApp(t, nil)
+	f := &contextFile{Current: "x: y", Contexts: map[string]serverAccess{"x: y": {"http://127.0.0.1:1", keyA}}}
+	if err := a.writeContexts(f); err != nil {
+		t.Fatal(err)
+	}
+	path, err := a.contextPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
+		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, error %v; want mode %o", p, info.Mode(), err, want)
+		}
+	}
+	got, err := a.readContexts()
+	if err != nil || got.Current != f.Current || got.Contexts["x: y"] != f.Contexts["x: y"] {
+		t.Errorf("got %+v, error %v", got, err)
+	}
+}

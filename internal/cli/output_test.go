@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/keygate/keygate/client"
+)
+
+// Guarantee: text from elsewhere cannot move the cursor, begin a line or paint
+// in a table.
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "-", "plain": "plain", "ärger €": "ärger €", "a\x1b[2Jb": "a\uFFFD[2Jb", "a\nb\tc\r": "a\uFFFDb\uFFFDc\uFFFD", "\u202eabc": "\uFFFDabc",
+	} {
+		if got := clean(in); got != want {
+			t.Errorf("clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+// Guarantee: YAML has the same members as JSON, and reads strings back as
+// strings.
+func TestFormats(t *testing.T) {
+	owner := "true"
+	record := client.Key{KeyID: "key_1", Name: "a & b <c>", Owner: &owner, Metadata: map[string]string{"n": "1"}}
+	for format, want := range map[string][]string{
+		"json": {`"key_id": "key_1"`, `"name": "a & b <c>"`, `"owner": "true"`, `"gateway_id": null`},
+		"yaml": {"key_id: key_1", "name: a & b <c>", `owner: "true"`, "gateway_id: null", `n: "1"`},
+	} {
+		var b bytes.Buffer
+		a := &app{System: &System{Out: &b}, output: format}
+		if err := a.printRecord(record, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range want {
+			if !bytes.Contains(b.Bytes(), []byte(part)) {
+				t.Errorf("%s lacks %s:\n%s", format, part, &b)
+			}
+		}
+	}
+}

@@ -1,0 +1,180 @@
+// Package keygatetest starts a whole server in the test's process, on free
+// ports of the loopback and a directory of its own, for tests from end to end.
+package keygatetest
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/server"
+	"github.com/keygate/keygate/internal/telemetry"
+)
+
+// Server is a server of a test. It ends with the test.
+type Server struct {
+	t    testing.TB
+	args []string
+
+	// DataDir is the data directory, which a Restart keeps.
+	DataDir string
+	// AdminKey is the key of the first start.
+	AdminKey string
+	// Admin calls the management API with AdminKey.
+	Admin *client.Client
+
+	running *server.Server
+}
+
+// Start starts a server. args are flags of serve; the addresses and the data
+// directory are chosen. It returns when the server is ready.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := &Server{t: t, args: args, DataDir: filepath.Join(t.TempDir(), "data")}
+	s.start()
+	t.Cleanup(s.Stop)
+	key, err := os.ReadFile(filepath.Join(s.DataDir, "admin.key"))
+	if err != nil {
+		t.Fatalf("read the admin key: %v", err)
+	}
+	s.AdminKey = strings.TrimSpace(string(key))
+	s.Admin = s.Client(s.AdminKey)
+	return s
+}
+
+func (s *Server) start() {
+	s.t.Helper()
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	loader := config.Register(flags)
+	args := append([]string{
+		"--data-dir", s.DataDir, "--gateway-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0",
+	}, s.args...)
+	if err := flags.Parse(args); err != nil {
+		s.t.Fatal(err)
+	}
+	settings, err := loader.Load(func(string) (string, bool) { return "", false })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	log := telemetry.NewLogger(logWriter{s.t}, "warn", "text")
+	if s.running, err = server.Start(context.WithoutCancel(s.t.Context()), server.Config{Settings: settings, Log: log, Version: "test"}); err != nil {
+		s.t.Fatalf("start a server: %v", err)
+	}
+}
+
+// logWriter writes a server's log to the test's.
+type logWriter struct{ t testing.TB }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimRight(string(p), "\n"))
+	return len(p), nil
+}
+
+// Stop drains the server and ends it. A second call does nothing.
+func (s *Server) Stop() {
+	s.t.Helper()
+	if s.running == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := s.running.Stop(ctx); err != nil {
+		s.t.Errorf("stop the server: %v", err)
+	}
+	s.running = nil
+}
+
+// Restart stops the server and starts it again on the same data directory. Its
+// addresses change.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.start()
+	s.Admin = s.Client(s.AdminKey)
+}
+
+// Running returns the server itself.
+func (s *Server) Running() *server.Server { return s.running }
+
+// AdminURL returns the address of the management API.
+func (s *Server) AdminURL() string { return "http://" + s.running.AdminAddr() }
+
+// GatewayURL returns the address of the data plane.
+func (s *Server) GatewayURL() string { return "http://" + s.running.GatewayAddr() }
+
+// OpsURL returns the address of /livez, /readyz and /metrics.
+func (s *Server) OpsURL() string { return "http://" + s.running.OpsAddr() }
+
+// Client returns a client of the management API that calls with key.
+func (s *Server) Client(key string) *client.Client {
+	s.t.Helper()
+	c, err := client.New(client.Config{URL: s.AdminURL(), Key: key, Retries: -1})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// Answer is what a raw call gave back.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// Call makes a raw call of the management API. header holds names and values in
+// turn.
+func (s *Server) Call(method, path, key, body string, header ...string) Answer {
+	s.t.Helper()
+	return s.send(s.AdminURL(), "", method, path, key, body, header)
+}
+
+// Through makes a request through the data plane, to the gateway with the host
+// name host or, if it is "", to the only one. target goes out byte for byte.
+func (s *Server) Through(host, method, target, key, body string, header ...string) Answer {
+	s.t.Helper()
+	return s.send(s.GatewayURL(), host, method, target, key, body, header)
+}
+
+func (s *Server) send(base, host, method, target, key, body string, header []string) Answer {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, base, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	path, query, _ := strings.Cut(target, "?")
+	req.URL = &url.URL{Scheme: "http", Host: req.URL.Host, Opaque: "//" + req.URL.Host + path, RawQuery: query}
+	req.Host = host
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	// No connection is kept: a server of a test must be able to end.
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: (&net.Dialer{}).DialContext}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, target, err)
+	}
+	defer res.Body.Close()
+	content, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatalf("%s %s: read the answer: %v", method, target, err)
+	}
+	return Answer{res.StatusCode, res.Header, string(content)}
+}
