@@ -67,7 +67,10 @@ func ParseDocument(content []byte) (*Document, error) {
 	if routes == nil {
 		return nil, root.Invalid("routes", "is missing: write routes: [] for a gateway without routes")
 	}
-	return d, d.readRoutes(routes)
+	if err := d.readRoutes(routes); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // eachMember calls f with the members of a mapping.

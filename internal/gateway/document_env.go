@@ -117,11 +117,11 @@ func (r *resolver) offset(p document.Place) int {
 // skipProperties returns where a scalar begins behind its anchor and tag.
 func skipProperties(text string, at int) int {
 	for at < len(text) && (text[at] == '&' || text[at] == '!') {
-		if end := strings.IndexAny(text[at:], " \t\r\n"); end < 0 {
+		end := strings.IndexAny(text[at:], " \t\r\n")
+		if end < 0 {
 			return len(text)
-		} else {
-			at += end
 		}
+		at += end
 		at += len(text[at:]) - len(strings.TrimLeft(text[at:], " \t"))
 	}
 	return at

@@ -31,7 +31,7 @@ func (w *references) value(n *document.Node) error {
 		}
 	case document.Sequence:
 		for i := range n.Nodes {
-			w.path = append(w.path, strconv.Itoa(i))
+			w.path = append(w.path, "["+strconv.Itoa(i)+"]")
 			if err := w.value(&n.Nodes[i]); err != nil {
 				return err
 			}
@@ -109,7 +109,8 @@ func (w *references) check(ref *document.Node) error {
 	if ref.Text == "" || ref.Text[0] == '#' {
 		return nil
 	}
-	return ref.Invalid(strings.Join(w.path, "."), "the reference %q leaves the document: only references that begin with # are followed, so bundle the files into one document", document.Short(ref.Text))
+	field := strings.ReplaceAll(strings.Join(w.path, "."), ".[", "[")
+	return ref.Invalid(field, "the reference %q leaves the document: only references that begin with # are followed, so bundle the files into one document", document.Short(ref.Text))
 }
 
 // resolve returns what a path item's reference into the document names.

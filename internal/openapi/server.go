@@ -20,7 +20,7 @@ func (r *reader) readServers() error {
 	if len(servers.Nodes) == 0 {
 		return nil
 	}
-	base, err := readServer(&servers.Nodes[0], "servers.0")
+	base, err := readServer(&servers.Nodes[0], "servers[0]")
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,221 @@
+package gateway_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+func limit(t interface{ Fatal(...any) }, sustained, burst, daily, per string) ratelimit.Config {
+	c, err := ratelimit.ParseConfig(sustained, burst, daily, per)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Guarantee: the file of the contract means what it says, and comes out of an
+// export as it went in.
+func TestDocumentOfTheContract(t *testing.T) {
+	const text = `gateway:
+  name: orders
+  upstream_url: https://orders.internal
+  global_rate_limit: {sustained: 6000/min}
+routes:
+  - path: /orders/{id}
+    methods: [DELETE, GET]
+    rate_limit: {sustained: 600/min, burst: 50/s, daily: 100000/day}
+`
+	d, err := gateway.ParseDocument([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &gateway.Document{
+		Gateway: gateway.Section{
+			Name:        gateway.Member[string]{Present: true, Value: "orders"},
+			UpstreamURL: gateway.Member[string]{Present: true, Value: "https://orders.internal"},
+			GlobalLimit: gateway.Member[ratelimit.Config]{Present: true, Value: limit(t, "6000/min", "", "", "")},
+		},
+		Routes: []gateway.RouteSpec{{
+			Path: "/orders/{id}", Methods: []string{"DELETE", "GET"}, Auth: gateway.AuthKey,
+			RateLimit: limit(t, "600/min", "50/s", "100000/day", ""),
+		}},
+	}
+	if !reflect.DeepEqual(d, want) {
+		t.Errorf("got %+v", d)
+	}
+	if got := string(d.Encode()); got != text {
+		t.Errorf("encoded:\n%s", got)
+	}
+}
+
+// Guarantee: a member that is absent, one that is null and one with a value are
+// three things, in JSON too.
+func TestDocumentMembers(t *testing.T) {
+	d, err := gateway.ParseDocument([]byte(`{"gateway": {"global_rate_limit": null, "name": "a"}, "routes": [
+		{"path": "/", "methods": ["GET"], "auth": "none", "rate_limit": null},
+		{"path": "/b/*", "methods": ["POST"], "rate_limit": {"burst": "5/s", "daily": null, "per": "key"}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := d.Gateway; !g.GlobalLimit.Present || !g.GlobalLimit.Null || g.UpstreamURL.Present || g.Name.Null || g.Name.Value != "a" {
+		t.Errorf("got %+v", g)
+	}
+	if r := d.Routes; r[0].Auth != gateway.AuthNone || !r[0].RateLimit.IsZero() || r[1].RateLimit != limit(t, "", "5/s", "", "key") {
+		t.Errorf("got %+v", r)
+	}
+	d, err = gateway.ParseDocument([]byte("routes: []\n"))
+	if err != nil || d.Gateway != (gateway.Section{}) || d.Routes == nil || len(d.Routes) != 0 {
+		t.Errorf("got %+v, %v", d, err)
+	}
+}
+
+// Guarantee: every mistake is told with its place and field.
+func TestDocumentRefused(t *testing.T) {
+	for _, c := range []struct{ text, place, field, message string }{
+		{"", "1, column 1", "", "empty"},
+		{"- a\n", "1, column 1", "", "must be a mapping"},
+		{"gateway: {}\n", "1, column 1", "routes", "missing"},
+		{"routes:\n", "1, column 8", "routes", "must be a list, not null"},
+		{"routes: {}\n", "1, column 9", "routes", "must be a list"},
+		{"routes: []\nrouts: []\n", "2, column 1", "routs", "no member"},
+		{"routes: []\nroutes: []\n", "2, column 1", "", "stands twice"},
+		{"gateway:\nroutes: []\n", "1, column 9", "gateway", "must be a mapping, not null"},
+		{"gateway: {nam: x}\nroutes: []\n", "1, column 11", "gateway.nam", "no member"},
+		{"gateway: {name: 7}\nroutes: []\n", "1, column 17", "gateway.name", "must be a string, not a number"},
+		{"gateway: {name: null}\nroutes: []\n", "1, column 17", "gateway.name", "must be a string, not null"},
+		{"gateway:\n  name: ''\nroutes: []\n", "2, column 9", "gateway.name", "1 to 255"},
+		{"gateway:\n  upstream_url: ftp://x\nroutes: []\n", "2, column 17", "gateway.upstream_url", "must begin with"},
+		{"gateway:\n  global_rate_limit: {burst: 5/s}\nroutes: []\n", "2, column 22", "gateway.global_rate_limit.sustained", "required"},
+		{"gateway:\n  global_rate_limit:\n    sustained: 5/s\n    daily: 5/day\nroutes: []\n", "4, column 12", "gateway.global_rate_limit.daily", "no daily cap"},
+		{"routes:\n- path: /a\n", "2, column 3", "routes[0].methods", "missing"},
+		{"routes:\n- methods: [GET]\n", "2, column 3", "routes[0].path", "missing"},
+		{"routes:\n- x\n", "2, column 3", "routes[0]", "must be a mapping"},
+		{"routes:\n- path: a\n  methods: [GET]\n", "2, column 9", "routes[0].path", "begin with a slash"},
+		{"routes:\n- path: /a\n  methods: GET\n", "3, column 12", "routes[0].methods", "must be a list"},
+		{"routes:\n- path: /a\n  methods: [GET, 7]\n", "3, column 18", "routes[0].methods[1]", "must be a string"},
+		{"routes:\n- path: /a\n  methods: [get]\n", "3, column 12", "routes[0].methods", "capitals"},
+		{"routes:\n- path: /a\n  methods: []\n", "3, column 12", "routes[0].methods", "at least one"},
+		{"routes:\n- path: /a\n  methods: [GET]\n  auth: open\n", "4, column 9", "routes[0].auth", "must be key"},
+		{"routes:\n- path: /a\n  methods: [GET]\n  limit: {}\n", "4, column 3", "routes[0].limit", "no member"},
+		{"routes:\n- path: /a\n  methods: [GET]\n  rate_limit: 5/s\n", "4, column 15", "routes[0].rate_limit", "must be a mapping"},
+		{"routes:\n- path: /a\n  methods: [GET]\n  rate_limit: {}\n", "4, column 15", "routes[0].rate_limit", "at least one"},
+		{"routes:\n- path: /a\n  methods: [GET]\n  rate_limit:\n    burst: 05/s\n", "5, column 12", "routes[0].rate_limit.burst", "is no rate"},
+		{"routes:\n- path: /a\n  methods: [GET]\n  rate_limit: {daily: 5/s}\n", "4, column 23", "routes[0].rate_limit.daily", "<count>/day"},
+		{"routes:\n- path: /a\n  methods: [GET]\n  rate_limit: {burst: 5}\n", "4, column 23", "routes[0].rate_limit.burst", "must be a string, not a number"},
+		{"routes:\n- path: /a\n  methods: [GET]\n  rate_limit: {bust: 5/s}\n", "4, column 16", "routes[0].rate_limit.bust", "no member"},
+		{"routes:\n- path: /a/{x}\n  methods: [GET]\n- path: /a/{y}\n  methods: [GET, PUT]\n", "5, column 12", "routes[1].methods", "/a/{x}"},
+		{"routes:\n- path: /a\n  methods: ['${env:M}']\n", "3, column 13", "routes[0].methods[0]", "${env:"},
+		{"gateway:\n  upstream_url: http://${env:HOST}/\nroutes: []\n", "2, column 17", "gateway.upstream_url", "${env:"},
+	} {
+		_, err := gateway.ParseDocument([]byte(c.text))
+		wantPlaced(t, c.text, err, c.place, c.field, c.message)
+	}
+}
+
+func wantPlaced(t *testing.T, text string, err error, place, field, message string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != fault.ValidationFailed {
+		t.Errorf("%q: got %v", text, err)
+		return
+	}
+	if !strings.HasPrefix(f.Message, "line "+place+": ") || !strings.Contains(f.Message, message) || f.Field != field {
+		t.Errorf("%q: got %q of %q,\nwant %q of %q at line %s", text, f.Message, f.Field, message, field, place)
+	}
+}
+
+func rates() *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		count := rapid.Int64Range(1, ratelimit.MaxCount).Draw(t, "count")
+		return fmt.Sprint(count, "/", rapid.SampledFrom([]string{"s", "sec", "second", "min", "minute", "h", "hour", "day"}).Draw(t, "unit"))
+	})
+}
+
+func maybe(g *rapid.Generator[string]) *rapid.Generator[string] {
+	return rapid.OneOf(rapid.Just(""), g)
+}
+
+func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
+	segment := rapid.StringMatching(`[A-Za-z0-9~!$&'()+,;=:@_-]{1,6}|\{[a-z #:"]{1,4}\}|v\{a\}\.\{b\}|%[2-3]0x|é`)
+	return rapid.Custom(func(t *rapid.T) gateway.RouteSpec {
+		r := gateway.RouteSpec{
+			Path:    "/" + strings.Join(rapid.SliceOfN(segment, 0, 4).Draw(t, "segments"), "/"),
+			Methods: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"GET", "PUT", "ON", "NO", "Y", "X-A_1", "NULL"}), 1, 3, rapid.ID).Draw(t, "methods"),
+			Auth:    rapid.SampledFrom([]gateway.Auth{gateway.AuthKey, gateway.AuthNone}).Draw(t, "auth"),
+		}
+		slices.Sort(r.Methods)
+		daily := rapid.SampledFrom([]string{"", "7/day"}).Draw(t, "daily")
+		sustained, burst := maybe(rates()).Draw(t, "sustained"), maybe(rates()).Draw(t, "burst")
+		if sustained+burst+daily != "" {
+			r.RateLimit = limit(t, sustained, burst, daily, rapid.SampledFrom([]string{"", "key"}).Draw(t, "per"))
+		}
+		return r
+	})
+}
+
+// Guarantee: whatever stands on a gateway, its export applies unchanged and
+// says the same.
+func TestExportRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &gateway.Gateway{
+			Name:        rapid.StringN(1, 30, -1).Filter(func(s string) bool { return !strings.Contains(s, "${env:") }).Draw(t, "name"),
+			UpstreamURL: "https://orders.internal:8443/" + rapid.SampledFrom([]string{"", "a%20b", "x:y,z"}).Draw(t, "base"),
+		}
+		if rapid.Bool().Draw(t, "limited") {
+			g.GlobalLimit = limit(t, rates().Draw(t, "sustained"), maybe(rates()).Draw(t, "burst"), "", "")
+		}
+		specs := rapid.SliceOfN(routeSpecs(), 0, 5).Draw(t, "routes")
+		if gateway.CheckTable(specs) != nil {
+			t.Skip("no table")
+		}
+		routes := make([]gateway.Route, len(specs))
+		for i, s := range specs {
+			routes[i] = gateway.Route{Path: s.Path, Methods: s.Methods, RateLimit: s.RateLimit, Auth: s.Auth}
+		}
+		exported := gateway.Export(g, routes)
+		text := exported.Encode()
+		read, err := gateway.ParseDocument(text)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if !reflect.DeepEqual(read, exported) {
+			t.Fatalf("got %+v\nwant %+v\n%s", read, exported, text)
+		}
+		if again := read.Encode(); !bytes.Equal(again, text) {
+			t.Fatalf("encoded again:\n%s\nat first:\n%s", again, text)
+		}
+	})
+}
+
+// FuzzParseDocument looks for a file that makes ParseDocument panic, gives an
+// error without a place, or does not survive a round trip.
+func FuzzParseDocument(f *testing.F) {
+	f.Add([]byte("gateway:\n  name: a\n  global_rate_limit: {sustained: 5/s}\nroutes:\n  - path: /a/{b}.json\n    methods: [GET]\n    rate_limit: {burst: 5/s, per: key}\n    auth: none\n"))
+	f.Add([]byte(`{"gateway": {"global_rate_limit": null}, "routes": [{"path": "/*", "methods": ["A", "B"]}]}`))
+	f.Add([]byte("x: &x {path: /, methods: [GET]}\nroutes: [*x, {<<: *x, path: /a}]\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		d, err := gateway.ParseDocument(content)
+		if err != nil {
+			var bad *fault.Error
+			if !errors.As(err, &bad) || bad.Code != fault.ValidationFailed || !strings.HasPrefix(bad.Message, "line ") {
+				t.Fatalf("got %v", err)
+			}
+			return
+		}
+		again, err := gateway.ParseDocument(d.Encode())
+		if err != nil || !reflect.DeepEqual(again, d) {
+			t.Fatalf("%v: got %+v of\n%s\nwant %+v", err, again, d.Encode(), d)
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package openapi_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/openapi"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// show writes what a document says, a route a line.
+func show(d *openapi.Document) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "base %q\n", d.BasePath)
+	for _, r := range d.Routes {
+		fmt.Fprintf(&b, "%s %s auth=%s", strings.Join(r.Methods, ","), r.Path, r.Auth)
+		for _, m := range [][2]string{{"sustained", r.RateLimit.Sustained.String()}, {"burst", r.RateLimit.Burst.String()}, {"daily", r.RateLimit.Daily.String()}, {"per", r.RateLimit.Per}} {
+			if m[1] != "" {
+				fmt.Fprintf(&b, " %s=%s", m[0], m[1])
+			}
+		}
+		b.WriteByte('\n')
+	}
+	for _, w := range d.Warnings("https://upstream.internal/api/v2/") {
+		fmt.Fprintf(&b, "warning: %s\n", w)
+	}
+	return b.String()
+}
+
+// Guarantee: each document of testdata gives the routes and warnings, or the
+// error, that stand beside it.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := 0
+	for _, file := range files {
+		if filepath.Ext(file) == ".golden" {
+			continue
+		}
+		cases++
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if d, err := openapi.Parse(content); err != nil {
+				got = "error: " + err.Error() + "\n"
+			} else {
+				got = show(d)
+			}
+			golden := file + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+	if cases == 0 {
+		t.Fatal("there are no documents")
+	}
+}
+
+// head begins a document; what follows is on line 4 and below.
+const head = "openapi: 3.1.0\ninfo: {title: t, version: v}\npaths:\n"
+
+// Guarantee: every mistake is told with its place and field.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ text, place, field, message string }{
+		{"", "1, column 1", "", "empty"},
+		{"a: b: c\n", "1, column 5", "", "mapping values"},
+		{"hello\n", "1, column 1", "", "no OpenAPI document"},
+		{"[]", "1, column 1", "", "no OpenAPI document"},
+		{"info: {}\npaths: {}\n", "1, column 1", "openapi", "no member openapi"},
+		{"info: {}\nswagger: '2.0'\n", "2, column 1", "swagger", "Swagger 2.0"},
+		{"openapi: 2.0.0\npaths: {}\n", "1, column 10", "openapi", "only 3.0, 3.1 and 3.2"},
+		{"openapi: 3.3.0\npaths: {}\n", "1, column 10", "openapi", "only 3.0, 3.1 and 3.2"},
+		{"openapi: 3.10.0\npaths: {}\n", "1, column 10", "openapi", "only 3.0, 3.1 and 3.2"},
+		{"openapi: 3.0.x\npaths: {}\n", "1, column 10", "openapi", "only 3.0, 3.1 and 3.2"},
+		{"openapi: [3.0.0]\npaths: {}\n", "1, column 10", "openapi", "must be a version"},
+		{"openapi: 3.0.0\n", "1, column 1", "paths", "missing"},
+		{"openapi: 3.0.0\npaths:\n", "2, column 7", "paths", "must be a mapping, not null"},
+		{"openapi: 3.0.0\npaths: []\n", "2, column 8", "paths", "must be a mapping"},
+		{"openapi: 3.0.0\nx-keygate-rate-limit: {burst: 5/s}\npaths: {}\n", "2, column 1", "x-keygate-rate-limit", "path item or an operation"},
+		{head + "  x-keygate-auth: none\n", "4, column 3", "paths.x-keygate-auth", "path item or an operation"},
+		{head + "  a: {}\n", "4, column 3", "paths.a", "begin with a slash"},
+		{head + "  /a/../b: {get: {}}\n", "4, column 3", "paths./a/../b", "dot"},
+		{head + "  /a/{b: {get: {}}\n", "4, column 3", "paths./a/{b", "without a }"},
+		{head + "  /a: x\n", "4, column 7", "paths./a", "must be a mapping"},
+		{head + "  /a:\n    get:\n", "5, column 9", "paths./a.get", "must be a mapping, not null"},
+		{head + "  /a:\n    x-keygate-ratelimit: {}\n", "5, column 5", "paths./a.x-keygate-ratelimit", "no such extension"},
+		{head + "  /a:\n    get:\n      X-Keygate-Auth: none\n", "6, column 7", "paths./a.get.X-Keygate-Auth", "no such extension"},
+		{head + "  /a:\n    get:\n      x-keygate-auth: open\n", "6, column 23", "paths./a.get.x-keygate-auth", "must be key"},
+		{head + "  /a:\n    get:\n      x-keygate-auth: true\n", "6, column 23", "paths./a.get.x-keygate-auth", "must be a string"},
+		{head + "  /a:\n    get:\n      x-keygate-rate-limit: 5/s\n", "6, column 29", "paths./a.get.x-keygate-rate-limit", "must be a mapping"},
+		{head + "  /a:\n    get:\n      x-keygate-rate-limit:\n        burst: 0/s\n", "7, column 16", "paths./a.get.x-keygate-rate-limit.burst", "is no rate"},
+		{head + "  /a:\n    x-keygate-rate-limit:\n      daily: 5/s\n    get: {}\n", "6, column 14", "paths./a.x-keygate-rate-limit.daily", "<count>/day"},
+		{head + "  /a:\n    get:\n      x-keygate-rate-limit: {per: key}\n", "6, column 29", "paths./a.get.x-keygate-rate-limit", "at least one"},
+		{head + "  /a:\n    get:\n      x-keygate-rate-limit: {burst: 5/s, per: ip}\n", "6, column 47", "paths./a.get.x-keygate-rate-limit.per", "must be \"key\""},
+		{head + "  /a:\n    get:\n      x-keygate-rate-limit: {rate: 5/s}\n", "6, column 30", "paths./a.get.x-keygate-rate-limit.rate", "no member"},
+		{head + "  /a:\n    get:\n      x-keygate-rate-limit: {burst: '${env:B}'}\n", "6, column 37", "paths./a.get.x-keygate-rate-limit.burst", "${env:"},
+		{head + "  /a/${env:B}: {}\n", "4, column 3", "paths./a/${env:B}", "${env:"},
+		{head + "  /a: {}\nservers: [{url: '${env:B}'}]\n", "5, column 17", "servers[0].url", "${env:"},
+		{head + "  /a: {}\nservers: [{url: '{b}', variables: {b: {default: '${env:B}'}}}]\n", "5, column 49", "servers[0].variables.b.default", "${env:"},
+		{head + "  /a: {}\nservers: {}\n", "5, column 10", "servers", "must be a list"},
+		{head + "  /a: {}\nservers: [{}]\n", "5, column 11", "servers[0].url", "missing"},
+		{head + "  /a: {}\nservers: [{url: '/{b}/'}]\n", "5, column 17", "servers[0].url", "{b}"},
+		{head + "  /a: {}\nservers: [{url: '/{b'}]\n", "5, column 17", "servers[0].url", "without a }"},
+		{head + "  /a: {}\nservers: [{url: 'https://x/a//b'}]\n", "5, column 17", "servers[0].url", "cannot stand before"},
+		{head + "  /a/{x}: {get: {}}\n  /a/{y}: {get: {}}\n", "5, column 12", "paths./a/{y}.get", "/a/{x}"},
+		{head + "  /a:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n  /a?b:\n    get: {x-keygate-rate-limit: {burst: 6/s}}\n", "7, column 5", "paths./a?b.get", "differ in x-keygate-rate-limit"},
+		{head + "  /a:\n    get: {x-keygate-auth: none}\n  /a?b:\n    get: {}\n", "7, column 5", "paths./a?b.get", "differ in x-keygate-auth"},
+		{head + "  /a: {$ref: 'other.yaml'}\n", "4, column 14", "paths./a.$ref", "leaves the document"},
+		{head + "  /a: {$ref: 'https://example.com/x#/a'}\n", "4, column 14", "paths./a.$ref", "leaves the document"},
+		{head + "  /a: {$ref: '#/components/pathItems/x'}\n", "4, column 14", "paths./a.$ref", "has no #/components/pathItems/x"},
+		{head + "  /a: {$ref: '#/openapi'}\n", "4, column 14", "paths./a.$ref", "no path item but a string"},
+		{head + "  /a: {$ref: '#a'}\n", "4, column 14", "paths./a.$ref", "no reference as in"},
+		{head + "  /a: {$ref: 7}\n", "4, column 14", "paths./a.$ref", "must be a string"},
+		{head + "  /a: {$ref: '#/paths/~1a'}\n", "4, column 14", "paths./a.$ref", "back to itself"},
+		{head + "  /a: {$ref: '#/paths/~1b'}\n  /b: {$ref: '#/paths/%7E1a'}\n", "5, column 14", "paths./a.$ref", "back to itself"},
+		{head + "  /a: {get: {responses: {default: {content: {a/b: {schema: {$ref: x.json}}}}}}}\n", "4, column 67", "paths./a.get.responses.default.content.a/b.schema.$ref", "leaves the document"},
+		{head + "  /a: {}\ncomponents: {schemas: {S: {properties: {default: {$ref: x}}}}}\n", "5, column 57", "components.schemas.S.properties.default.$ref", "leaves the document"},
+		{head + "  /a: {}\ncomponents: {schemas: {S: {allOf: [{}, {$ref: x}]}}}\n", "5, column 47", "components.schemas.S.allOf[1].$ref", "leaves the document"},
+		{head + "  /a: {}\ncomponents: {examples: {S: {$ref: x}}}\n", "5, column 35", "components.examples.S.$ref", "leaves the document"},
+		{strings.Replace(head, "3.1.0", "3.2.0", 1) + "  /a:\n    additionalOperations:\n      POST: {}\n", "6, column 7", "paths./a.additionalOperations.POST", "as post"},
+		{strings.Replace(head, "3.1.0", "3.2.0", 1) + "  /a:\n    additionalOperations:\n      copy: {}\n", "6, column 7", "paths./a.additionalOperations.copy", "capitals"},
+		{`{"openapi": "3.1.0",` + "\n" + `"paths": {"/a": {"get": {"x-keygate-rate-limit": {"burst": 5}}}}}`, "2, column 60", "paths./a.get.x-keygate-rate-limit.burst", "must be a string"},
+		{`{"openapi": "3.1.0",` + "\n" + `"paths": {"/a": {}, "/a": {}}}`, "2, column 21", "", "stands twice"},
+	} {
+		_, err := openapi.Parse([]byte(c.text))
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Code != fault.ValidationFailed {
+			t.Errorf("%q: got %v", c.text, err)
+			continue
+		}
+		if !strings.HasPrefix(f.Message, "line "+c.place+": ") || !strings.Contains(f.Message, c.message) || f.Field != c.field {
+			t.Errorf("%q: got %q of %q,\nwant %q of %q at line %s", c.text, f.Message, f.Field, c.message, c.field, c.place)
+		}
+	}
+}
+
+// Guarantee: what only looks like a reference is left alone.
+func TestDataIsNoReference(t *testing.T) {
+	const text = head + `  /a:
+    get:
+      responses:
+        default:
+          content:
+            a/b:
+              example: {$ref: out.yaml}
+              examples:
+                one: {value: {$ref: out.yaml}}
+                two: {$ref: '#/components/examples/two'}
+              schema:
+                default: {$ref: out.yaml}
+                enum: [{$ref: out.yaml}]
+                const: {$ref: out.yaml}
+                examples: [{$ref: out.yaml}]
+                x-more: {$ref: out.yaml}
+                properties:
+                  $ref: {type: string}
+                  x-y: {$ref: '#/components/schemas/S'}
+`
+	if _, err := openapi.Parse([]byte(text)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Guarantee: the warnings of a large document are counted, not all shown.
+func TestManyWarnings(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(head)
+	for i := range 100 {
+		fmt.Fprintf(&b, "  /a%d: {trace: {}, get: {}}\n", i)
+	}
+	d, err := openapi.Parse([]byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := d.Warnings("https://x")
+	if len(w) != 51 || !strings.Contains(w[50], "50 more") || len(d.Routes) != 100 {
+		t.Errorf("%d warnings, the last %q", len(w), w[len(w)-1])
+	}
+}
+
+// FuzzParse looks for a document that makes Parse panic, gives an error
+// without a place, or routes that are no table.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if filepath.Ext(file) != ".golden" {
+			f.Add(content)
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		d, err := openapi.Parse(content)
+		if err != nil {
+			var bad *fault.Error
+			if !errors.As(err, &bad) || bad.Code != fault.ValidationFailed || !strings.HasPrefix(bad.Message, "line ") {
+				t.Fatalf("got %v", err)
+			}
+			return
+		}
+		if err := gateway.CheckTable(d.Routes); err != nil {
+			t.Fatal(err)
+		}
+		d.Warnings("https://upstream.internal/v1")
+	})
+}
