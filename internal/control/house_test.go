@@ -204,15 +204,23 @@ type trace struct {
 
 func (h *house) trace(accountID string) trace {
 	h.tb.Helper()
+	t := h.ledger(accountID)
+	h.must(h.store.View(ctx(), func(tx control.ReadTx) (err error) {
+		t.changes, _, err = tx.Changes(ctx(), 0, 100000)
+		return err
+	}))
+	return t
+}
+
+// ledger is trace without the changes, which are of all accounts.
+func (h *house) ledger(accountID string) trace {
+	h.tb.Helper()
 	var t trace
 	h.must(h.store.View(ctx(), func(tx control.ReadTx) (err error) {
 		if t.audits, err = tx.Audit(ctx(), accountID, control.Page{Limit: 10000}); err != nil {
 			return err
 		}
-		if t.events, err = tx.Events(ctx(), accountID, control.Page{Limit: 10000}); err != nil {
-			return err
-		}
-		t.changes, _, err = tx.Changes(ctx(), 0, 100000)
+		t.events, err = tx.Events(ctx(), accountID, control.Page{Limit: 10000})
 		return err
 	}))
 	slices.Reverse(t.audits)

@@ -273,7 +273,9 @@ func TestRotateKey(t *testing.T) {
 		if id == made.ID {
 			limit = "10/s"
 		}
-		h.wantStory(acct, func() { must[*apikey.Key](h)(h.UpdateKey(ctx(), caller, id, control.KeyPatch{RateLimit: value(limit)}, nil)) },
+		h.wantStory(acct, func() {
+			must[*apikey.Key](h)(h.UpdateKey(ctx(), caller, id, control.KeyPatch{RateLimit: value(limit)}, nil))
+		},
 			[]string{"key.update " + id, "key.update " + other(id, old.ID, made.ID)}, nil,
 			[]string{"key " + id, "key " + other(id, old.ID, made.ID)})
 		for _, k := range []string{old.ID, made.ID} {

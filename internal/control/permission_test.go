@@ -60,9 +60,11 @@ func TestDeniedBeforeInvalid(t *testing.T) {
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, control.KeyInput{Name: "k", Scope: "admin", Level: "account"}))
 	h.wantStory(a.ID, func() {
 		for name, f := range map[string]func() error{
-			"create":    func() error { return second(h.CreateKey(ctx(), caller, control.KeyInput{Level: "account"})) },
-			"create gw": func() error { return second(h.CreateKey(ctx(), caller, control.KeyInput{Scope: "admin", ExpiresAt: "x"})) },
-			"rotate":    func() error { return second(h.RotateKey(ctx(), caller, k.ID, 999, "")) },
+			"create": func() error { return second(h.CreateKey(ctx(), caller, control.KeyInput{Level: "account"})) },
+			"create gw": func() error {
+				return second(h.CreateKey(ctx(), caller, control.KeyInput{Scope: "admin", ExpiresAt: "x"}))
+			},
+			"rotate": func() error { return second(h.RotateKey(ctx(), caller, k.ID, 999, "")) },
 			"patch": func() error {
 				return second(h.UpdateKey(ctx(), caller, k.ID, control.KeyPatch{Name: value("")}, never))
 			},
@@ -201,4 +203,3 @@ func second[T any](_ T, err error) error { return err }
 func version(want int64) control.Match {
 	return func(got int64) bool { return got == want }
 }
-
