@@ -19,7 +19,8 @@ func scanAccount(r *sql.Rows) (account.Account, error) {
 		return a, err
 	}
 	a.CreatedAt = instant(created)
-	return a, fromJSON(hosts, &a.Hosts)
+	err := fromJSON(hosts, &a.Hosts)
+	return a, err
 }
 
 func (t *readTx) account(ctx context.Context, where string, arg string) (*account.Account, error) {

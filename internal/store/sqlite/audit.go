@@ -55,7 +55,8 @@ func decodeDiff(s string) (audit.Diff, error) {
 	var diff audit.Diff
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber()
-	return diff, d.Decode(&diff)
+	err := d.Decode(&diff)
+	return diff, err
 }
 
 // AppendAudit implements control.LedgerWriter.

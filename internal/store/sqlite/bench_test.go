@@ -35,43 +35,42 @@ type stock struct {
 
 func newStock(b *testing.B, keys int) *stock {
 	b.Helper()
-	db, err := sqlite.Open(b.Context(), sqlite.Config{Path: filepath.Join(b.TempDir(), "keygate.db")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			b.Error(err)
-		}
-	})
-	s := &stock{db: db, account: account.Account{ID: id.New(id.Account), Name: "bench", Plan: account.Scale, CreatedAt: time.Now()}}
-	s.update(b, func(tx control.Tx) error {
-		if err := tx.InsertAccount(b.Context(), &s.account); err != nil {
+	s := &stock{db: open(b, filepath.Join(b.TempDir(), "keygate.db"))}
+	s.fill(b, keys, 20_000)
+	return s
+}
+
+// fill makes the account, the gateways and the keys, batch keys in a
+// transaction.
+func (s *stock) fill(tb testing.TB, keys, batch int) {
+	tb.Helper()
+	ctx := tb.Context()
+	s.account = account.Account{ID: id.New(id.Account), Name: "bench", Plan: account.Scale, CreatedAt: time.Now()}
+	s.update(tb, func(tx control.Tx) error {
+		if err := tx.InsertAccount(ctx, &s.account); err != nil {
 			return err
 		}
 		for i := range 10 {
 			g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: s.account.ID, Name: "bench", UpstreamURL: "http://127.0.0.1:1",
 				Hostname: fmt.Sprintf("g%d.localhost", i), Timeout: gateway.DefaultTimeout, CreatedAt: time.Now(), Version: 1}
-			if err := tx.InsertGateway(b.Context(), &g); err != nil {
+			if err := tx.InsertGateway(ctx, &g); err != nil {
 				return err
 			}
 			s.gateways = append(s.gateways, g)
 		}
 		return nil
 	})
-	const batch = 20_000
 	for from := 0; from < keys; from += batch {
-		s.update(b, func(tx control.Tx) error {
+		s.update(tb, func(tx control.Tx) error {
 			for range min(batch, keys-from) {
 				k := s.key()
-				if err := tx.InsertKey(b.Context(), &k); err != nil {
+				if err := tx.InsertKey(ctx, &k); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 	}
-	return s
 }
 
 func (s *stock) update(tb testing.TB, f func(control.Tx) error) {
@@ -99,16 +98,10 @@ func (s *stock) key() apikey.Key {
 	return k
 }
 
-// largeStock gives the benchmarks of one run the same million keys.
-func largeStock(b *testing.B) *stock {
-	b.Helper()
-	return newStock(b, million)
-}
-
 // BenchmarkMillion holds what must not depend on the number of keys, and the
 // start with a million of them.
 func BenchmarkMillion(b *testing.B) {
-	large := sync.OnceValue(func() *stock { return largeStock(b) })
+	large := sync.OnceValue(func() *stock { return newStock(b, million) })
 	b.Run("EachKey", func(b *testing.B) {
 		s := large()
 		b.ReportAllocs()

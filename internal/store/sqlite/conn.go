@@ -64,7 +64,7 @@ func (c *conn) stmt(query string) (*sql.Stmt, error) {
 // exec runs a statement to its end, whatever becomes of the caller, and
 // returns how many rows it changed.
 func (c *conn) exec(query string, args ...any) (int64, error) {
-	s, err := c.stmt(query)
+	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
 		return 0, err
 	}
@@ -75,17 +75,21 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// query calls scan for each row.
-func (c *conn) query(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error {
-	s, err := c.stmt(query)
+// query calls scan for each row, whatever becomes of the caller.
+func (c *conn) query(query string, args []any, scan func(*sql.Rows) error) (err error) {
+	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
 		return err
 	}
-	rows, err := s.QueryContext(ctx, args...)
+	rows, err := s.QueryContext(context.Background(), args...)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
+	defer func() {
+		if closeErr := rows.Close(); err == nil {
+			err = closeErr
+		}
+	}()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
 			return err

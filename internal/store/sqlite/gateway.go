@@ -31,7 +31,8 @@ func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 	if err := fromJSON(headers, &g.UpstreamHeaders); err != nil {
 		return g, err
 	}
-	return g, fromJSON(cors, &g.CORS)
+	err = fromJSON(cors, &g.CORS)
+	return g, err
 }
 
 // gatewayValues are what Update writes, in the order of its text.

@@ -73,7 +73,7 @@ func scanKey(r *sql.Rows) (apikey.Key, error) {
 	if copy(k.Digest[:], digest) != len(k.Digest) {
 		return k, fmt.Errorf("digest of key %s has %d bytes", k.ID, len(digest))
 	}
-	k.Level, k.Scope = levelOf(level), apikey.Scope{Word: apikey.Word(word), Resource: resource.String} //nolint:gosec // the stored word is 1 to 3
+	k.Level, k.Scope = levelOf(level), apikey.Scope{Word: apikey.Word(word), Resource: resource.String}
 	k.GatewayID, k.Owner, k.RotatedFrom, k.RotatedTo = gatewayID.String, owner.String, rotatedFrom.String, rotatedTo.String
 	if k.BucketID = k.ID; bucket.Valid {
 		k.BucketID = bucket.String
@@ -83,7 +83,8 @@ func scanKey(r *sql.Rows) (apikey.Key, error) {
 	if err := k.RateLimit.UnmarshalText([]byte(rate.String)); err != nil {
 		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
 	}
-	return k, fromJSON(metadata, &k.Metadata)
+	err = fromJSON(metadata, &k.Metadata)
+	return k, err
 }
 
 // keys reads the keys that the rest of the statement selects.

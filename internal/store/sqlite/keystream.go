@@ -87,7 +87,7 @@ func (d *keyDecoder) decode(v *[streamWidth]driver.Value) error {
 	}
 	k.ID, k.AccountID, k.Digest = id, d.share(v[1]), apikey.Digest(digest)
 	k.Level = levelOf(number(v[3]))
-	k.Scope = apikey.Scope{Word: apikey.Word(number(v[4])), Resource: d.share(v[5])} //nolint:gosec // the stored word is 1 to 3
+	k.Scope = apikey.Scope{Word: apikey.Word(number(v[4])), Resource: d.share(v[5])}
 	k.GatewayID, k.Owner = d.share(v[6]), text(v[7])
 	if k.BucketID = id; v[8] != nil {
 		k.BucketID = text(v[8])

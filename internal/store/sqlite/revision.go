@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -94,7 +93,7 @@ type storedRoute struct {
 	LimitByAPI bool           `json:"limit_by_api,omitempty"`
 	Auth       gateway.Auth   `json:"auth"`
 	Source     gateway.Source `json:"source"`
-	CreatedAt  int64          `json:"created_at"` // microseconds
+	CreatedAt  *int64         `json:"created_at"` // microseconds
 	Version    int64          `json:"version"`
 }
 
@@ -108,7 +107,8 @@ func encodeRoutes(routes []gateway.Route) ([]byte, error) {
 			LimitByAPI: r.LimitByAPI, Auth: r.Auth, Source: r.Source, Version: r.Version,
 		}
 		if !r.CreatedAt.IsZero() {
-			stored[i].CreatedAt = micros(r.CreatedAt)
+			at := micros(r.CreatedAt)
+			stored[i].CreatedAt = &at
 		}
 	}
 	b, err := json.Marshal(stored)
@@ -135,8 +135,8 @@ func decodeRoutes(packed []byte) ([]gateway.Route, error) {
 			RateLimit:  ratelimit.Config{Sustained: s.Sustained, Burst: s.Burst, Daily: s.Daily, Per: s.Per},
 			LimitByAPI: s.LimitByAPI, Auth: s.Auth, Source: s.Source, Version: s.Version,
 		}
-		if s.CreatedAt != 0 {
-			routes[i].CreatedAt = time.UnixMicro(s.CreatedAt).UTC()
+		if s.CreatedAt != nil {
+			routes[i].CreatedAt = instant(*s.CreatedAt)
 		}
 	}
 	return routes, nil

@@ -95,14 +95,15 @@ func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
 	return version, err
 }
 
-// probe takes and releases the lock for writing, which fails at once where the
-// first change would.
+// probe writes and takes it back, which fails at once where the first change
+// would. (BEGIN IMMEDIATE alone does not: on a read-only file it reads.)
 func probe(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	return tx.Rollback()
+	_, err = tx.ExecContext(ctx, "UPDATE changes_trimmed SET seq = seq")
+	return errors.Join(err, tx.Rollback())
 }
 
 // unusableFile gives an error of the file system its public face.

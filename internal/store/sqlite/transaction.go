@@ -106,7 +106,7 @@ func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan 
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	if err := t.c.query(context.WithoutCancel(ctx), query, args, scan); err != nil {
+	if err := t.c.query(query, args, scan); err != nil {
 		t.failed = translate(what, err)
 		return t.failed
 	}

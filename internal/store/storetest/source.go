@@ -62,7 +62,7 @@ func testSource(h *harness) {
 	want := map[string]apikey.Key{}
 	for i := range 40 {
 		k := h.insertKey([]*account.Account{a, b}[i%2], func(k *apikey.Key) {
-			k.Scope = apikey.Scope{Word: apikey.Word(1 + i%3), Resource: []string{"", "orders"}[i%2]} //nolint:gosec // 1 to 3
+			k.Scope = apikey.Scope{Word: apikey.Word(1 + i%3), Resource: []string{"", "orders"}[i%2]}
 			k.Level = []apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}[i/20]
 			k.Owner, k.GatewayID = []string{"", "ada"}[i/2%2], []string{"", g.ID}[i/4%2]
 			if i%5 == 0 {

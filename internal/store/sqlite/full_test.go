@@ -1,0 +1,97 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+)
+
+// A database that is full refuses the change whole, keeps what it has, can
+// still be read, and goes on once there is space.
+func TestFull(t *testing.T) {
+	ctx := t.Context()
+	db, err := Open(ctx, Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: time.Now()}
+	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: a.ID, Hostname: "a.localhost", CreatedAt: time.Now()}
+	update := func(f func(tx control.Tx) error) error { return db.Update(ctx, f) }
+	if err := update(func(tx control.Tx) error { return errors.Join(tx.InsertAccount(ctx, &a), tx.InsertGateway(ctx, &g)) }); err != nil {
+		t.Fatal(err)
+	}
+	limitPages(ctx, t, db, "100") // about 60 are in use
+
+	content := make([]byte, 3000) // stays below the size that is compressed
+	push := func(n int64) error {
+		return update(func(tx control.Tx) error {
+			g.Revision = n
+			r := gateway.Revision{ID: id.New(id.Revision), GatewayID: g.ID, Number: n, CreatedAt: time.Now(), Content: content}
+			return errors.Join(tx.UpdateGateway(ctx, &g), tx.InsertRevision(ctx, &r))
+		})
+	}
+	last := int64(0)
+	for n := int64(1); ; n++ {
+		err := push(n)
+		if err == nil {
+			last = n
+			continue
+		}
+		var e *fault.Error
+		if !errors.As(err, &e) || e.Code != fault.Unavailable || e.Message != fullMessage {
+			t.Fatalf("a full database gave %v", err)
+		}
+		break
+	}
+	if last == 0 {
+		t.Fatal("the database was full from the beginning")
+	}
+	check := func(want int64) {
+		t.Helper()
+		err := db.View(ctx, func(tx control.ReadTx) error {
+			stored, err := tx.Gateway(ctx, a.ID, g.ID)
+			if err != nil {
+				return err
+			}
+			revisions, err := tx.Revisions(ctx, g.ID, 1000, 0)
+			if err == nil && (stored.Revision != want || int64(len(revisions)) != want) {
+				t.Errorf("revision %d and %d revisions, want %d", stored.Revision, len(revisions), want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(last)
+	limitPages(ctx, t, db, "1000000")
+	if err := push(last + 1); err != nil {
+		t.Fatal(err)
+	}
+	check(last + 1)
+}
+
+func limitPages(ctx context.Context, t *testing.T, db *DB, pages string) {
+	t.Helper()
+	c, err := db.writer.take(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.writer.give(c)
+	if _, err := c.sql.ExecContext(ctx, "PRAGMA max_page_count = "+pages); err != nil {
+		t.Fatal(err)
+	}
+}
