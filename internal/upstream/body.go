@@ -12,9 +12,8 @@ import (
 var errBodyClosed = errors.New("upstream: the exchange is over")
 
 // requestBody is a request's body on its way to an upstream. It tells the watch
-// of its progress and remembers what it failed with. Close only ends reading,
-// since the body belongs to the sender, and may still give an answer a reason
-// to read it.
+// of its progress and remembers what it failed with. The body
+// itself stays the sender's, who may have reason to read on.
 type requestBody struct {
 	body  io.ReadCloser
 	watch *watch
@@ -45,6 +44,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close ends reading and leaves the sender's body as it is.
 func (b *requestBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,19 +17,19 @@ func TestWatch(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		w := startWatch(time.Minute, cancel)
 		for range 10 {
-			time.Sleep(59 * time.Second) // virtual
+			<-time.After(59 * time.Second)
 			w.progress()
 		}
 		synctest.Wait()
 		if ctx.Err() != nil {
 			t.Fatal("an upload that progresses was cut")
 		}
-		time.Sleep(59 * time.Second)
+		<-time.After(59 * time.Second)
 		synctest.Wait()
 		if ctx.Err() != nil {
 			t.Fatal("cut before the time")
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		if !errors.Is(context.Cause(ctx), errHeadTimeout) {
 			t.Fatalf("not cut after the time: %v", context.Cause(ctx))
@@ -38,10 +38,10 @@ func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		w := startWatch(time.Minute, cancel)
-		time.Sleep(59 * time.Second)
+		<-time.After(59 * time.Second)
 		w.stop()
 		w.progress()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		if ctx.Err() != nil {
 			t.Fatal("a stream was cut after its head")

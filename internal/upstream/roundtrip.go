@@ -62,7 +62,7 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Answer, error) {
 	if x.Upgrade {
 		transport = p.upgrades
 	}
-	resp, err := transport.RoundTrip(req)
+	resp, err := transport.RoundTrip(req) //nolint:bodyclose // Answer.Close does
 	watch.stop()
 	in.stop()
 	if err == nil {

@@ -279,7 +279,7 @@ func TestPoolsByOrigin(t *testing.T) {
 		return p
 	}
 	a := upstream.Origin{Scheme: "http", Host: "a.test"}
-	if get(a) != get(a) {
+	if first := get(a); first != get(a) {
 		t.Error("one origin has two pools")
 	}
 	for _, other := range []upstream.Origin{

@@ -21,11 +21,11 @@ type errBodyTooLarge struct{}
 
 func (errBodyTooLarge) Error() string { return "the request's body is larger than max_body_bytes" }
 
-// newBody wraps the body of r. max is the gateway's bound, 0 for none.
-func newBody(r *http.Request, max int64) *body {
+// newBody wraps the body of r. bound is the gateway's, 0 for none.
+func newBody(r *http.Request, bound int64) *body {
 	b := &body{ReadCloser: r.Body, left: -1, from: r, trailers: make(http.Header), ended: make(chan struct{})}
-	if max > 0 {
-		b.left = max
+	if bound > 0 {
+		b.left = bound
 	}
 	for name := range r.Trailer {
 		if !notInTrailer(name) {

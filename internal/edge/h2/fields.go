@@ -86,11 +86,13 @@ func via(r *http.Request) string {
 // ours: Bearer where a key is asked for, and on public routes Bearer with what
 // looks like one. Whatever else a caller tells the upstream there is its own.
 func (x *exchange) isKey(authorization string) bool {
-	scheme, credential, _ := strings.Cut(authorization, " ")
+	scheme, credential := authorization, ""
+	if i := strings.IndexAny(authorization, " \t"); i >= 0 {
+		scheme, credential = authorization[:i], strings.TrimLeft(authorization[i:], " \t")
+	}
 	if !strings.EqualFold(scheme, "Bearer") {
 		return false
 	}
-	credential = strings.TrimLeft(credential, " \t")
 	_, isKey := apikey.LevelOf(credential)
 	return x.verdict.Key != nil || isKey || strings.HasPrefix(credential, "kg_") || strings.HasPrefix(credential, "kga_")
 }

@@ -12,7 +12,6 @@ import (
 
 // Bounds of a request's head (contract, 4.5).
 const (
-	maxTarget = 16 << 10
 	maxHead   = 64 << 10
 	maxFields = 100
 )
@@ -74,7 +73,7 @@ func (x *exchange) oversize() error {
 	if r.Method == http.MethodConnect || r.Method == http.MethodTrace {
 		return nil
 	}
-	if len(r.RequestURI) > maxTarget {
+	if len(r.RequestURI) > admit.MaxTarget {
 		return fault.New(fault.TargetTooLong, "the request target is longer than 16 KiB")
 	}
 	fields, size := 1, len(r.Method)+len(r.RequestURI)+len(" HTTP/1.1\r\n")+len("Host: \r\n")+len(r.Host)

@@ -17,7 +17,7 @@ const (
 	// connection can serve the next request.
 	drainBytes = 64 << 10
 	// drainTime is how long that may take; the answer is out by then.
-	drainTime = 2 * time.Second
+	drainTime = time.Second
 )
 
 // refuse answers with the error body of err, without waiting for the request's

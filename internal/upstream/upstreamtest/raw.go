@@ -8,8 +8,14 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"testing"
 )
+
+// Test is what Serve needs of a testing.TB.
+type Test interface {
+	Helper()
+	Fatal(args ...any)
+	Cleanup(f func())
+}
 
 // Conn is one connection that the upstream accepted.
 type Conn struct {
@@ -43,7 +49,7 @@ func (c *Conn) Say(s string) { _, _ = io.WriteString(c.Conn, s) }
 
 // Serve runs an upstream on a free loopback port until the test ends and
 // returns its address. handle owns a connection until it returns, which closes it.
-func Serve(t testing.TB, handle func(c *Conn)) string {
+func Serve(t Test, handle func(c *Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
