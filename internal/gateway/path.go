@@ -20,37 +20,33 @@ const (
 
 // Classes of bytes in a path.
 const (
-	plain   uint8 = iota // stands for itself in the normal form
-	slash                // ends a segment
-	percent              // begins an escape
-	raw                  // must be escaped in the normal form
-	control
-	backslash
-	mark // ? and #
+	plain     = ' ' // stands for itself in the normal form
+	slash     = '/' // ends a segment
+	percent   = '%' // begins an escape
+	raw       = 'r' // must be escaped in the normal form
+	control   = 'c'
+	backslash = 'b'
+	mark      = '?' // ? and #
 )
 
-// pathClass is not written to: an array of constants cannot be declared.
-var pathClass = func() (t [256]uint8) {
-	for c := range t {
-		switch b := byte(c); {
-		case b < 0x20 || b == 0x7f:
-			t[c] = control
-		case b == '/':
-			t[c] = slash
-		case b == '%':
-			t[c] = percent
-		case b == '\\':
-			t[c] = backslash
-		case b == '?' || b == '#':
-			t[c] = mark
-		case isUnreserved(b), b == '!', b == '$', b >= '&' && b <= ',', b == ':', b == ';', b == '=', b == '@':
-			t[c] = plain
-		default:
-			t[c] = raw
-		}
-	}
-	return t
-}()
+// pathClass gives the class of each byte.
+const pathClass = "" +
+	"cccccccccccccccc" +
+	"cccccccccccccccc" +
+	"r r? %         /" +
+	"            r r?" +
+	"                " +
+	"           rbrr " +
+	"r               " +
+	"           rrr c" +
+	"rrrrrrrrrrrrrrrr" +
+	"rrrrrrrrrrrrrrrr" +
+	"rrrrrrrrrrrrrrrr" +
+	"rrrrrrrrrrrrrrrr" +
+	"rrrrrrrrrrrrrrrr" +
+	"rrrrrrrrrrrrrrrr" +
+	"rrrrrrrrrrrrrrrr" +
+	"rrrrrrrrrrrrrrrr"
 
 func isUnreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||

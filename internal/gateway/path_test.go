@@ -66,6 +66,34 @@ func TestInspectPath(t *testing.T) {
 	}
 }
 
+// TestPathClass holds the table of classes against RFC 3986's pchar.
+func TestPathClass(t *testing.T) {
+	for c := range 256 {
+		b := byte(c)
+		want := byte(raw)
+		switch {
+		case b < 0x20 || b == 0x7f:
+			want = control
+		case b == '/':
+			want = slash
+		case b == '%':
+			want = percent
+		case b == '\\':
+			want = backslash
+		case b == '?' || b == '#':
+			want = mark
+		case isUnreserved(b) || strings.IndexByte("!$&'()*+,;=:@", b) >= 0:
+			want = plain
+		}
+		if pathClass[c] != want {
+			t.Errorf("the class of %q is %q, want %q", b, pathClass[c], want)
+		}
+	}
+	if len(pathClass) != 256 {
+		t.Errorf("%d classes", len(pathClass))
+	}
+}
+
 // TestNormalizePath holds the form in which paths are compared.
 func TestNormalizePath(t *testing.T) {
 	for _, c := range [][2]string{

@@ -1,0 +1,131 @@
+package snapshot
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot/snapshottest"
+)
+
+// clock is a pair of clocks that move when they are told.
+type clock struct {
+	mu  sync.Mutex
+	now ratelimit.Instant
+}
+
+func newClock() *clock {
+	return &clock{now: ratelimit.Instant{Mono: int64(time.Hour), Wall: time.Date(2026, 8, 26, 12, 0, 0, 0, time.UTC).UnixNano()}}
+}
+
+func (c *clock) Now() ratelimit.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now.Mono += int64(d)
+	c.now.Wall += int64(d)
+}
+
+// house is a Live over a store in memory, with the account default.
+type house struct {
+	t       testing.TB
+	source  *snapshottest.Source
+	clock   *clock
+	ledger  *ratelimit.Ledger
+	live    *Live
+	account account.Account
+	random  *rand.ChaCha8
+}
+
+func newHouse(t testing.TB) *house {
+	t.Helper()
+	h := &house{t: t, source: &snapshottest.Source{}, clock: newClock(), random: rand.NewChaCha8([32]byte{1})}
+	h.account = account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
+	h.source.PutAccount(h.account)
+	var err error
+	h.ledger, err = ratelimit.NewLedger(ratelimit.LedgerConfig{Store: h.source, Now: func() time.Time { return time.Unix(0, h.clock.Now().Wall) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.ledger.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.ledger.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	h.live, err = New(Config{
+		Source: h.source, Ledger: h.ledger, Now: h.clock.Now, GatewayDomain: "gw.test",
+		OpenHeader: func(b []byte) ([]byte, error) { return []byte(strings.ToUpper(string(b))), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.live.Load(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *house) catchUp() {
+	h.t.Helper()
+	if err := h.live.CatchUp(context.Background()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// gateway returns the record of a gateway that is not stored yet.
+func (h *house) gateway() gateway.Gateway {
+	return gateway.Gateway{ID: id.New(id.Gateway), AccountID: h.account.ID, Name: "orders", UpstreamURL: "http://127.0.0.1:9/base"}
+}
+
+func route(path string, limit ratelimit.Config, methods ...string) gateway.Route {
+	return gateway.Route{ID: id.New(id.Route), Path: path, Methods: methods, RateLimit: limit, Auth: gateway.AuthKey}
+}
+
+// key returns the record of a key that is not stored yet, and its string.
+func (h *house) key() (apikey.Key, string) {
+	h.t.Helper()
+	secret, err := apikey.Generate(apikey.GatewayLevel, h.random)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	k := apikey.Key{
+		ID: id.New(id.Key), AccountID: h.account.ID, Digest: apikey.DigestOf(secret), Prefix: apikey.PrefixOf(secret),
+		Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Admin},
+	}
+	k.BucketID = k.ID
+	return k, secret
+}
+
+func config(t testing.TB, sustained, burst, daily, per string) ratelimit.Config {
+	t.Helper()
+	c, err := ratelimit.ParseConfig(sustained, burst, daily, per)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func rate(t testing.TB, s string) ratelimit.Rate {
+	t.Helper()
+	r, err := ratelimit.ParseRate(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

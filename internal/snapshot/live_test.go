@@ -1,0 +1,562 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// TestHosts holds which gateway a host reaches (contract, 4.1).
+func TestHosts(t *testing.T) {
+	h := newHouse(t)
+	other := account.Account{ID: id.New(id.Account), Name: "other", Plan: account.Starter}
+	h.source.PutAccount(other)
+	foreign := h.gateway()
+	foreign.AccountID, foreign.Hostname, foreign.HostGiven = other.ID, "api.other.example", true
+	h.source.PutGateway(foreign)
+	h.catchUp()
+
+	if g := h.live.Current().GatewayByHost("127.0.0.1:8080"); g != nil {
+		t.Errorf("without a gateway of the account default, an unknown host reaches %s", g.ID)
+	}
+	first := h.gateway()
+	h.source.PutGateway(first)
+	h.catchUp()
+	made := gateway.MadeHostname(first.ID, "gw.test")
+	if !strings.HasSuffix(made, ".gw.test") || strings.Contains(made, "_") {
+		t.Fatalf("made hostname %s", made)
+	}
+	for _, c := range []struct{ host, want string }{
+		{"api.other.example", foreign.ID},
+		{"API.Other.Example", foreign.ID},
+		{"api.other.example.", foreign.ID},
+		{"api.other.example:8080", foreign.ID},
+		{"API.OTHER.example.:443", foreign.ID},
+		{made, first.ID},
+		{made + ":8080", first.ID},
+		{"127.0.0.1:8080", first.ID},
+		{"[::1]:8080", first.ID},
+		{"[::1]", first.ID},
+		{"nobody.example", first.ID},
+		{strings.Repeat("a", 300), first.ID},
+		{"", first.ID},
+	} {
+		if g := h.live.Current().GatewayByHost(c.host); g == nil || g.ID != c.want {
+			t.Errorf("the host %q reaches %v, want %s", c.host, g, c.want)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { h.live.Current().GatewayByHost("API.other.example:8080") }); n != 0 {
+		t.Errorf("GatewayByHost allocates %v times", n)
+	}
+
+	second := h.gateway()
+	h.source.PutGateway(second)
+	h.catchUp()
+	if g := h.live.Current().GatewayByHost("nobody.example"); g != nil {
+		t.Errorf("with two gateways of the account default, an unknown host reaches %s", g.ID)
+	}
+	h.source.DeleteGateway(first.ID)
+	h.catchUp()
+	if g := h.live.Current().GatewayByHost("nobody.example"); g == nil || g.ID != second.ID {
+		t.Errorf("an unknown host reaches %v, want the gateway that is left", g)
+	}
+	if h.live.Current().GatewayByHost(made) == h.live.Current().GatewayByID(first.ID) {
+		t.Error("a deleted gateway is still there")
+	}
+}
+
+// TestCompiledGateway holds what a driver reads of a gateway.
+func TestCompiledGateway(t *testing.T) {
+	h := newHouse(t)
+	g := h.gateway()
+	g.UpstreamHeaders = map[string][]byte{"X-B": []byte("b"), "X-A": []byte("a")}
+	g.Timeout, g.MaxBodyBytes = "5s", 1000
+	g.CORS = &gateway.CORS{Origins: []string{"https://app.example"}, Methods: []string{"GET", "PUT"}, Headers: []string{"X-One"}, MaxAge: 60}
+	open := route("/open", ratelimit.Config{}, "GET")
+	open.Auth = gateway.AuthNone
+	h.source.PutGateway(g, route("/a/{id}", ratelimit.Config{}, "GET"), route("/a/{name}", ratelimit.Config{}, "POST"), open)
+	h.catchUp()
+	c := h.live.Current().GatewayByID(g.ID)
+	if c.Upstream.Base.Path != "/base" || c.Upstream.Timeout != 5*time.Second || c.Upstream.PublicOnly || c.MaxBodyBytes != 1000 {
+		t.Errorf("upstream %+v", c.Upstream)
+	}
+	if len(c.Upstream.Headers) != 2 || c.Upstream.Headers[0] != (Header{"X-A", "A"}) || c.Upstream.Headers[1] != (Header{"X-B", "B"}) {
+		t.Errorf("upstream headers %v", c.Upstream.Headers)
+	}
+	if c.CORS.Methods != "GET, PUT" || c.CORS.Headers != "X-One" || c.CORS.MaxAge != "60" {
+		t.Errorf("cors %+v", c.CORS)
+	}
+	if c.CORS.AllowOrigin("https://app.example") != "https://app.example" || c.CORS.AllowOrigin("https://evil.example") != "" || c.CORS.AllowOrigin("") != "" {
+		t.Error("cors allows the wrong origins")
+	}
+	p := c.Find("/a/1")
+	if p.Allow != "GET, HEAD, POST" || p.Public {
+		t.Errorf("place %+v", p)
+	}
+	if get, head, post := p.Route("GET"), p.Route("HEAD"), p.Route("POST"); get == nil || head != get || post == get || p.Route("PUT") != nil {
+		t.Error("methods of one place lead astray")
+	}
+	if !c.Find("/open").Public || !c.Find("/open").Route("GET").Public {
+		t.Error("a public route is not public")
+	}
+	foreign := h.gateway()
+	foreign.AccountID = id.New(id.Account)
+	h.source.PutGateway(foreign)
+	h.catchUp()
+	if !h.live.Current().GatewayByID(foreign.ID).Upstream.PublicOnly {
+		t.Error("the gateway of an unknown account may reach private addresses")
+	}
+}
+
+// TestRevocationIsInForce holds that no caller who begins after CatchUp has
+// returned finds a key that was revoked before it, while eight others look.
+func TestRevocationIsInForce(t *testing.T) {
+	h := newHouse(t)
+	for range 200 {
+		k, secret := h.key()
+		k.RateLimit = rate(t, "10/s")
+		h.source.PutKey(k)
+		h.catchUp()
+		var (
+			revoked atomic.Bool
+			stop    atomic.Bool
+			begun   sync.WaitGroup
+			ended   sync.WaitGroup
+		)
+		for range 8 {
+			begun.Add(1)
+			ended.Go(func() {
+				begun.Done()
+				for !stop.Load() {
+					gone := revoked.Load()
+					if h.live.Current().FindKey(secret) != nil && gone {
+						t.Error("a revoked key was found")
+						return
+					}
+					runtime.Gosched()
+				}
+			})
+		}
+		begun.Wait()
+		if h.live.Current().FindKey(secret) == nil {
+			t.Fatal("a key is not in force")
+		}
+		k.RevokedAt = time.Unix(1, 0)
+		h.source.PutKey(k)
+		h.catchUp()
+		revoked.Store(true)
+		for range 100 {
+			runtime.Gosched()
+		}
+		stop.Store(true)
+		ended.Wait()
+	}
+}
+
+// TestKeysFollow holds what a change of a key does, by the change log and by a
+// load of everything after the log was trimmed.
+func TestKeysFollow(t *testing.T) {
+	for _, trimmed := range []bool{false, true} {
+		h := newHouse(t)
+		follow := func() {
+			if trimmed {
+				h.source.Trim()
+			}
+			h.catchUp()
+		}
+		k, secret := h.key()
+		k.Owner, k.GatewayID = "tenant 7", id.New(id.Gateway)
+		k.Scope = apikey.Scope{Word: apikey.Read, Resource: "caf%c3%a9/%61"}
+		k.ExpiresAt = time.Unix(2_000_000_000, 0)
+		stay, staySecret := h.key()
+		h.source.PutKey(k)
+		h.source.PutKey(stay)
+		follow()
+		c := h.live.Current().FindKey(secret)
+		if c == nil || c.ID() != k.ID || string(c.AppendID(nil)) != k.ID || c.AccountID() != k.AccountID || c.Owner() != k.Owner ||
+			c.GatewayID() != k.GatewayID || c.Level() != k.Level || c.Scope() != (apikey.Scope{Word: apikey.Read, Resource: "caf%C3%A9/a"}) {
+			t.Fatalf("key %+v", c)
+		}
+		if c.Expired(k.ExpiresAt.Add(-1)) || !c.Expired(k.ExpiresAt) {
+			t.Error("a key does not expire at its instant")
+		}
+		before := h.live.Current().FindKey(staySecret)
+		k.Owner = "tenant 8"
+		h.source.PutKey(k)
+		follow()
+		if got := h.live.Current().FindKey(secret).Owner(); got != "tenant 8" {
+			t.Errorf("owner %q after a change", got)
+		}
+		if h.live.Current().FindKey(staySecret) != before {
+			t.Error("a key that did not change was replaced")
+		}
+		h.source.DeleteKey(k.ID)
+		follow()
+		if h.live.Current().FindKey(secret) != nil {
+			t.Error("a key without a record is found")
+		}
+		if h.live.Current().FindKey(staySecret) != before {
+			t.Error("another key went with it")
+		}
+		if h.live.Current().FindKey("kg_nonsense") != nil {
+			t.Error("nonsense is found")
+		}
+		if len(h.live.holders) != 1 {
+			t.Errorf("%d holders for one key", len(h.live.holders))
+		}
+	}
+}
+
+// pass counts how many of n requests the limits let through now.
+func (h *house) pass(limits []ratelimit.Applied, n int) int {
+	h.t.Helper()
+	passed := 0
+	standings := make([]ratelimit.Standing, len(limits))
+	for range n {
+		r, worst := ratelimit.Decide(h.clock.Now(), limits, standings)
+		for r == ratelimit.Exhausted {
+			if err := h.ledger.Wait(context.Background(), limits[worst].Daily); err != nil {
+				h.t.Fatal(err)
+			}
+			r, worst = ratelimit.Decide(h.clock.Now(), limits, standings)
+		}
+		switch r {
+		case ratelimit.Admitted:
+			passed++
+		case ratelimit.Stale:
+			h.t.Fatal("a limit that is in force is closed")
+		}
+	}
+	return passed
+}
+
+func (h *house) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Applied {
+	return h.live.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, h.clock.Now(), bucket)
+}
+
+// TestLimitsOutlivePublications holds that no publication refills a bucket or a
+// daily count, and that a changed limit keeps its level in proportion (contract, 4.3).
+func TestLimitsOutlivePublications(t *testing.T) {
+	h := newHouse(t)
+	g := h.gateway()
+	g.GlobalLimit = config(t, "1000/day", "", "", "")
+	shared := route("/shared", config(t, "100/day", "", "", ""), "GET")
+	perKey := route("/each", config(t, "100/day", "", "", ratelimit.PerKey), "GET")
+	daily := route("/daily", config(t, "", "", "50/day", ""), "GET")
+	each := route("/daily-each", config(t, "", "", "50/day", ratelimit.PerKey), "GET")
+	put := func() { h.source.PutGateway(g, shared, perKey, daily, each); h.catchUp() }
+	put()
+	key := [16]byte{7}
+	for path, want := range map[string]int{"/shared": 40, "/each": 40, "/daily": 20, "/daily-each": 20} {
+		if got := h.pass(h.routeLimits(g.ID, path, key), want); got != want {
+			t.Fatalf("%s lets %d of %d pass", path, got, want)
+		}
+	}
+	global := func() []ratelimit.Applied { return []ratelimit.Applied{h.live.Current().GatewayByID(g.ID).Global()} }
+	h.pass(global(), 400)
+
+	publications := map[string]func(){
+		"the same again":       put,
+		"an unrelated change":  func() { g.Name = "other"; put() },
+		"another gateway":      func() { h.source.PutGateway(h.gateway()); h.catchUp() },
+		"a load of everything": func() { h.source.Trim(); h.source.PutAccount(h.account); h.source.Trim(); h.catchUp() },
+		"a load asked for":     func() { _ = h.live.Load(context.Background()) },
+		"a new path, same id":  func() { shared.Methods = []string{"GET", "POST"}; put() },
+		"nothing":              h.catchUp,
+		"a route beside it": func() {
+			h.source.PutGateway(g, shared, perKey, daily, each, route("/new", ratelimit.Config{}, "GET"))
+			h.catchUp()
+		},
+		"the other is deleted":  func() { h.source.DeleteGateway("gw_unknown"); h.catchUp() },
+		"another account comes": func() { h.source.PutAccount(account.Account{ID: id.New(id.Account), Name: "x"}); h.catchUp() },
+	}
+	for name, publish := range publications {
+		publish()
+		for path, max := range map[string]int64{"/shared": 60, "/each": 60, "/daily": 30, "/daily-each": 30} {
+			limits := h.routeLimits(g.ID, path, key)
+			var s [1]ratelimit.Standing
+			if ratelimit.Look(h.clock.Now(), limits, s[:]); s[0].Remaining != max {
+				t.Errorf("after %s, %s has %d left, want %d", name, path, s[0].Remaining, max)
+			}
+		}
+		var s [1]ratelimit.Standing
+		if ratelimit.Look(h.clock.Now(), global(), s[:]); s[0].Remaining != 600 || s[0].Default {
+			t.Errorf("after %s, the global limit stands at %+v", name, s[0])
+		}
+	}
+
+	shared.RateLimit = config(t, "200/day", "", "", "")
+	perKey.RateLimit = config(t, "50/day", "", "", ratelimit.PerKey)
+	daily.RateLimit = config(t, "", "", "30/day", "")
+	each.RateLimit = config(t, "", "", "60/day", ratelimit.PerKey)
+	g.GlobalLimit = config(t, "500/day", "", "", "")
+	put()
+	for path, want := range map[string]int{"/shared": 120, "/each": 30, "/daily": 10, "/daily-each": 40} {
+		if got := h.pass(h.routeLimits(g.ID, path, key), 300); got != want {
+			t.Errorf("after a change, %s lets %d pass, want %d", path, got, want)
+		}
+	}
+	if got := h.pass(global(), 1000); got != 300 {
+		t.Errorf("after a change, the global limit lets %d pass, want 300", got)
+	}
+	g.GlobalLimit = ratelimit.Config{}
+	put()
+	if d := global()[0]; !d.Default {
+		t.Error("a gateway without a limit of its own does not have the default one")
+	}
+}
+
+// TestDailyOutlivesItsKind holds that a daily count which becomes one for each
+// key, or back, begins anew and decides.
+func TestDailyOutlivesItsKind(t *testing.T) {
+	h := newHouse(t)
+	g := h.gateway()
+	r := route("/d", config(t, "", "", "5/day", ""), "GET")
+	for _, per := range []string{"", ratelimit.PerKey, ""} {
+		r.RateLimit.Per = per
+		h.source.PutGateway(g, r)
+		h.catchUp()
+		if got := h.pass(h.routeLimits(g.ID, "/d", [16]byte{1}), 20); got > 5 {
+			t.Errorf("per %q: %d pass, want at most 5", per, got)
+		}
+	}
+	r.RateLimit = ratelimit.Config{}
+	h.source.PutGateway(g, r)
+	h.catchUp()
+	if n := len(h.routeLimits(g.ID, "/d", [16]byte{})); n != 0 {
+		t.Errorf("%d limits where there are none", n)
+	}
+}
+
+// TestRotatedKeysShareOneBucket holds contract 3.2: old and new key draw from one
+// bucket, and a change of the rate applies to both, in whatever order it is told.
+func TestRotatedKeysShareOneBucket(t *testing.T) {
+	h := newHouse(t)
+	old, oldSecret := h.key()
+	old.RateLimit = rate(t, "100/day")
+	h.source.PutKey(old)
+	h.catchUp()
+	limits := func(secret string) []ratelimit.Applied {
+		l, ok := h.live.Current().FindKey(secret).Limit()
+		if !ok {
+			t.Fatal("no limit")
+		}
+		return []ratelimit.Applied{l}
+	}
+	h.pass(limits(oldSecret), 20)
+	fresh, freshSecret := h.key()
+	fresh.RateLimit, fresh.BucketID = old.RateLimit, old.BucketID
+	h.source.PutKey(fresh)
+	h.catchUp()
+	h.pass(limits(freshSecret), 20)
+	if got := h.pass(limits(oldSecret), 10); got != 10 {
+		t.Errorf("the old key lets %d of 10 pass", got)
+	}
+	// 50 of 100 are used. The rate doubles, first by one of the records alone.
+	fresh.RateLimit = rate(t, "200/day")
+	h.source.PutKey(fresh)
+	h.catchUp()
+	a, b := limits(oldSecret)[0], limits(freshSecret)[0]
+	if a.Bucket != b.Bucket || *a.Params != *b.Params {
+		t.Error("the keys went apart")
+	}
+	old.RateLimit = fresh.RateLimit
+	h.source.PutKey(old)
+	h.catchUp()
+	h.source.Trim()
+	h.catchUp()
+	if err := h.live.Load(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.pass(limits(oldSecret), 60); got != 60 {
+		t.Errorf("the old key lets %d of 60 pass", got)
+	}
+	// The old key is revoked: the bucket stays with the new one.
+	old.RevokedAt = time.Unix(1, 0)
+	h.source.PutKey(old)
+	h.catchUp()
+	if got := h.pass(limits(freshSecret), 100); got != 40 {
+		t.Errorf("the new key lets %d pass, want 40", got)
+	}
+}
+
+// TestFailures holds that what cannot be read is tried again, and that a gateway
+// which cannot be compiled holds up nobody else.
+func TestFailures(t *testing.T) {
+	h := newHouse(t)
+	broken := h.gateway()
+	h.source.PutGateway(broken, route("/a", ratelimit.Config{}, "GET"))
+	h.catchUp()
+	k, secret := h.key()
+	h.source.PutKey(k)
+	lost := errors.New("the store is away")
+	h.source.Fail(lost)
+	if err := h.live.CatchUp(context.Background()); !errors.Is(err, lost) {
+		t.Errorf("CatchUp returns %v", err)
+	}
+	h.source.Fail(nil)
+	h.catchUp()
+	if h.live.Current().FindKey(secret) == nil {
+		t.Error("a change was lost with a failed call")
+	}
+
+	bad := broken
+	bad.Timeout = "soon"
+	h.source.PutGateway(bad)
+	k.RevokedAt = time.Unix(1, 0)
+	h.source.PutKey(k)
+	if err := h.live.CatchUp(context.Background()); err == nil || !strings.Contains(err.Error(), bad.ID) {
+		t.Errorf("CatchUp returns %v for a gateway that cannot be compiled", err)
+	}
+	if h.live.Current().FindKey(secret) != nil {
+		t.Error("a gateway that cannot be compiled holds up a revocation")
+	}
+	if h.live.Current().GatewayByID(bad.ID).Find("/a") == nil {
+		t.Error("the gateway did not keep its form")
+	}
+	h.source.Trim()
+	h.source.PutAccount(h.account)
+	h.source.Trim()
+	if err := h.live.CatchUp(context.Background()); err == nil {
+		t.Error("a load of everything says nothing of a gateway that cannot be compiled")
+	}
+	if h.live.Current().GatewayByID(bad.ID) == nil {
+		t.Error("the gateway is gone after a load")
+	}
+	h.source.PutGateway(broken, route("/b", ratelimit.Config{}, "GET"))
+	h.catchUp()
+	if h.live.Current().GatewayByID(bad.ID).Find("/b") == nil {
+		t.Error("the gateway did not come back")
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := h.live.lock(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.live.CatchUp(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("CatchUp returns %v while another runs and its context has ended", err)
+	}
+	h.live.unlock()
+}
+
+// TestFirstLoadRefusesBrokenGateway holds that a server does not start with a
+// gateway missing, and says which.
+func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
+	h := newHouse(t)
+	bad := h.gateway()
+	bad.UpstreamHeaders = map[string][]byte{"X-A": nil}
+	h.source.PutGateway(bad)
+	l, err := New(Config{Source: h.source, Ledger: h.ledger, Now: h.clock.Now, OpenHeader: func([]byte) ([]byte, error) { return nil, errors.New("another key") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Load(context.Background()); err == nil || !strings.Contains(err.Error(), bad.ID) {
+		t.Errorf("Load returns %v", err)
+	}
+	if l.Current().GatewayByID(bad.ID) != nil {
+		t.Error("it is published")
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("New takes no source")
+	}
+}
+
+// TestRunFollows holds that what another process writes is in force within half
+// a second, and after a failure as well.
+func TestRunFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		var run sync.WaitGroup
+		run.Go(func() { h.live.Run(ctx) })
+		k, secret := h.key()
+		h.source.PutKey(k)
+		<-time.After(500 * time.Millisecond)
+		synctest.Wait()
+		if h.live.Current().FindKey(secret) == nil {
+			t.Error("a key is not in force after 500 ms")
+		}
+		h.source.Fail(errors.New("locked"))
+		k.RevokedAt = time.Unix(1, 0)
+		h.source.PutKey(k)
+		<-time.After(2 * time.Minute)
+		h.source.Fail(nil)
+		<-time.After(500 * time.Millisecond)
+		synctest.Wait()
+		if h.live.Current().FindKey(secret) != nil {
+			t.Error("a revoked key is in force 500 ms after the store came back")
+		}
+		cancel()
+		run.Wait()
+	})
+}
+
+// TestUsedKeys holds that each use is drained with its time, whoever drains beside it.
+func TestUsedKeys(t *testing.T) {
+	h := newHouse(t)
+	var secrets []string
+	for range 50 {
+		k, secret := h.key()
+		h.source.PutKey(k)
+		secrets = append(secrets, secret)
+	}
+	h.catchUp()
+	last := map[string]time.Time{}
+	drain := func() {
+		h.live.DrainUsed(func(keyID string, at time.Time) {
+			if at.After(last[keyID]) {
+				last[keyID] = at
+			}
+		})
+	}
+	var users sync.WaitGroup
+	start := time.Unix(1_700_000_000, 0)
+	for u := range 4 {
+		users.Go(func() {
+			for i := range 2000 {
+				h.live.Current().FindKey(secrets[(i*7+u)%len(secrets)]).MarkUsed(start.Add(time.Duration(i) * time.Second))
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { users.Wait(); close(done) }()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+			drain()
+		}
+	}
+	end := start.Add(time.Hour)
+	for _, s := range secrets {
+		h.live.Current().FindKey(s).MarkUsed(end)
+		h.live.Current().FindKey(s).MarkUsed(end.Add(-time.Minute)) // a clock that went back
+	}
+	drain()
+	for _, s := range secrets {
+		k := h.live.Current().FindKey(s)
+		if got := last[k.ID()]; !got.Equal(end) {
+			t.Errorf("key %s was used last at %v, want %v", k.ID(), got, end)
+		}
+	}
+	h.live.DrainUsed(func(keyID string, _ time.Time) { t.Errorf("%s is drained without a use", keyID) })
+	k := h.live.Current().FindKey(secrets[0])
+	at := end.UnixMicro()
+	if n := testing.AllocsPerRun(100, func() { at += 5000; k.MarkUsedAt(at) }); n != 0 {
+		t.Errorf("MarkUsedAt allocates %v times", n)
+	}
+}

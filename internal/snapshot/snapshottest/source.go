@@ -1,0 +1,251 @@
+// Package snapshottest has a store in memory for tests of the data plane.
+package snapshottest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Source is a snapshot.Source and a ratelimit.DailyStore over maps. The zero
+// value is empty. It is safe for concurrent use.
+type Source struct {
+	mu       sync.Mutex
+	accounts map[string]account.Account
+	gateways map[string]stored
+	keys     map[string]apikey.Key
+	log      []change.Change
+	trimmed  int64
+	seq      int64
+	fail     error
+	daily    map[ratelimit.DailyCount]int64 // by the count with Used 0
+}
+
+type stored struct {
+	gateway gateway.Gateway
+	routes  []gateway.Route
+}
+
+// append must be called under the lock.
+func (s *Source) append(kind change.Kind, recordID string) {
+	s.seq++
+	s.log = append(s.log, change.Change{Seq: s.seq, Kind: kind, ID: recordID})
+}
+
+// PutAccount adds or replaces an account.
+func (s *Source) PutAccount(a account.Account) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.accounts == nil {
+		s.accounts = map[string]account.Account{}
+	}
+	s.accounts[a.ID] = a
+	s.append(change.Account, a.ID)
+}
+
+// PutGateway adds or replaces a gateway with its route table.
+func (s *Source) PutGateway(g gateway.Gateway, routes ...gateway.Route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gateways == nil {
+		s.gateways = map[string]stored{}
+	}
+	s.gateways[g.ID] = stored{g, slices.Clone(routes)}
+	s.append(change.Gateway, g.ID)
+}
+
+// DeleteGateway removes a gateway.
+func (s *Source) DeleteGateway(gatewayID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.gateways, gatewayID)
+	s.append(change.Gateway, gatewayID)
+}
+
+// PutKey adds or replaces a key.
+func (s *Source) PutKey(k apikey.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys == nil {
+		s.keys = map[string]apikey.Key{}
+	}
+	s.keys[k.ID] = k
+	s.append(change.Key, k.ID)
+}
+
+// DeleteKey removes a key's record, as no store does.
+func (s *Source) DeleteKey(keyID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.keys, keyID)
+	s.append(change.Key, keyID)
+}
+
+// Trim forgets the change log so far.
+func (s *Source) Trim() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log, s.trimmed = nil, s.seq
+}
+
+// Fail makes every call return err until it is nil.
+func (s *Source) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+// lock takes the lock if calls do not fail.
+func (s *Source) lock(ctx context.Context) error {
+	s.mu.Lock()
+	if err := s.fail; err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// Accounts implements snapshot.Source.
+func (s *Source) Accounts(ctx context.Context) (all []account.Account, err error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	for _, a := range s.accounts {
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// LastSeq implements snapshot.ChangeLog.
+func (s *Source) LastSeq(ctx context.Context) (int64, error) {
+	if err := s.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	return s.seq, nil
+}
+
+// Changes implements snapshot.ChangeLog.
+func (s *Source) Changes(ctx context.Context, seq int64, limit int) (changes []change.Change, complete bool, err error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, false, err
+	}
+	defer s.mu.Unlock()
+	for _, c := range s.log {
+		if c.Seq > seq && len(changes) < limit {
+			changes = append(changes, c)
+		}
+	}
+	return changes, seq >= s.trimmed, nil
+}
+
+// EachGateway implements snapshot.GatewaySource.
+func (s *Source) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	var all []stored
+	for _, g := range s.gateways {
+		all = append(all, g)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b stored) int { return strings.Compare(a.gateway.ID, b.gateway.ID) })
+	for i := range all {
+		if err := f(&all[i].gateway, slices.Clone(all[i].routes)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GatewayByID implements snapshot.GatewaySource.
+func (s *Source) GatewayByID(ctx context.Context, gatewayID string) (*gateway.Gateway, []gateway.Route, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer s.mu.Unlock()
+	g, ok := s.gateways[gatewayID]
+	if !ok {
+		return nil, nil, fault.Missing("gateway")
+	}
+	return &g.gateway, slices.Clone(g.routes), nil
+}
+
+// EachKey implements snapshot.KeySource.
+func (s *Source) EachKey(ctx context.Context, f func(*apikey.Key) error) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	var all []apikey.Key
+	for _, k := range s.keys {
+		if k.RevokedAt.IsZero() {
+			all = append(all, k)
+		}
+	}
+	s.mu.Unlock()
+	var one apikey.Key
+	for _, one = range all {
+		if err := f(&one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// KeyByID implements snapshot.KeySource.
+func (s *Source) KeyByID(ctx context.Context, keyID string) (*apikey.Key, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	k, ok := s.keys[keyID]
+	if !ok {
+		return nil, fault.Missing("key")
+	}
+	return &k, nil
+}
+
+// LoadDailyCounts implements ratelimit.DailyStore.
+func (s *Source) LoadDailyCounts(ctx context.Context, day int64) (counts []ratelimit.DailyCount, err error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	for c, used := range s.daily {
+		if c.Day == day {
+			c.Used = used
+			counts = append(counts, c)
+		}
+	}
+	return counts, nil
+}
+
+// SaveDailyCounts implements ratelimit.DailyStore.
+func (s *Source) SaveDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error {
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if s.daily == nil {
+		s.daily = map[ratelimit.DailyCount]int64{}
+	}
+	for _, c := range counts {
+		used := c.Used
+		c.Used = 0
+		s.daily[c] = used
+	}
+	return nil
+}
