@@ -181,6 +181,9 @@ func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 			"path", c.request.URL.Path, "error", err.Error())
 	}
 	status, content := fault.Answer(err, c.requestID)
+	if status == http.StatusUnauthorized {
+		c.header.Set("WWW-Authenticate", "Bearer")
+	}
 	c.header.Set("Content-Type", jsonType)
 	a.write(w, status, append(content, '\n'))
 }

@@ -62,7 +62,6 @@ func (c *call) authenticate() error {
 }
 
 func (c *call) unauthorized(code fault.AuthCode, message string) error {
-	c.header.Set("WWW-Authenticate", "Bearer")
 	c.header.Del("Allow") // what the path takes is told to who holds a key
 	return &fault.Error{Code: fault.Unauthorized, Auth: code, Message: message}
 }

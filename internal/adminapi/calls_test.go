@@ -1,0 +1,290 @@
+package adminapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// members fails the test unless the record has exactly these members.
+func members(t *testing.T, record map[string]any, want string) {
+	t.Helper()
+	names := strings.Fields(want)
+	slices.Sort(names)
+	if got := slices.Sorted(maps.Keys(record)); !slices.Equal(got, names) {
+		t.Errorf("got  %v\nwant %v", got, names)
+	}
+}
+
+const (
+	keyMembers = "key_id name level scope key_prefix state owner gateway_id rate_limit metadata " +
+		"created_at expires_at revoked_at last_used_at rotated_from rotated_to"
+	gatewayMembers = "gateway_id name upstream_url hostname global_rate_limit timeout upstream_headers cors max_body_bytes revision created_at"
+	routeMembers   = "route_id gateway_id path methods rate_limit auth source created_at"
+)
+
+// The life of a gateway, with every member that it can have.
+func TestGatewayLife(t *testing.T) {
+	s := start(t)
+	made := s.post("/v1/gateways", map[string]any{
+		"name": "orders", "upstream_url": "https://orders.internal/base", "hostname": "API.example.com",
+		"global_rate_limit": map[string]any{"sustained": "6000/min", "burst": "200/s"}, "timeout": "5s",
+		"upstream_headers": map[string]string{"X-Token": "hush-hush"}, "max_body_bytes": 1000,
+		"cors": map[string]any{"origins": []string{"https://app.example.com"}}, "spec": petSpec,
+	}).want(201)
+	id := made.text("gateway_id")
+	if made.header.Get("Location") != "/v1/gateways/"+id || made.header.Get("ETag") == "" {
+		t.Errorf("headers %v", made.header)
+	}
+	members(t, made.json, gatewayMembers)
+	for name, want := range map[string]string{
+		"name": `"orders"`, "upstream_url": `"https://orders.internal/base"`, "hostname": `"api.example.com"`, "timeout": `"5s"`,
+		"global_rate_limit": `{"burst":"200/s","sustained":"6000/min"}`, "upstream_headers": `{"X-Token":"***"}`,
+		"max_body_bytes": "1000", "revision": "1", "created_at": `"2027-03-01T12:00:00Z"`,
+		"cors": `{"headers":[],"max_age":0,"methods":[],"origins":["https://app.example.com"]}`,
+	} {
+		if got, _ := json.Marshal(made.json[name]); string(got) != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	if got := s.get("/v1/gateways/" + id).want(200); got.raw != made.raw {
+		t.Errorf("made %s\ngot  %s", made.raw, got.raw)
+	}
+	if list := s.get("/v1/gateways").want(200).data(); len(list) != 1 || list[0]["gateway_id"] != id {
+		t.Errorf("list %v", list)
+	}
+	// null clears, absent stays.
+	patched := s.do(request{method: "PATCH", path: "/v1/gateways/" + id, body: `{"hostname": null, "global_rate_limit": null, "timeout": null,
+		"upstream_headers": null, "upstream_ca": null, "cors": null, "max_body_bytes": null}`}).want(200)
+	members(t, patched.json, gatewayMembers)
+	for name, want := range map[string]any{
+		"name": "orders", "hostname": strings.ReplaceAll(id, "_", "-") + ".localhost", "global_rate_limit": nil, "timeout": "60s",
+		"cors": nil, "max_body_bytes": nil, "revision": 1.0,
+	} {
+		if patched.json[name] != want {
+			t.Errorf("%s is %v, want %v", name, patched.json[name], want)
+		}
+	}
+	// A hostname is taken by one gateway, whoever has it.
+	s.do(request{method: "PATCH", path: "/v1/gateways/" + id, body: `{"hostname": "taken.example.net"}`}).want(200)
+	s.do(request{method: "POST", path: "/v1/gateways", key: s.newAccount("other"), body: map[string]any{
+		"name": "a", "upstream_url": "http://x", "hostname": "taken.example.net",
+	}}).refused(409, "conflict", "hostname")
+
+	bound := s.newKey(map[string]any{"gateway_id": id}).text("key_id")
+	gone := s.do(request{method: "DELETE", path: "/v1/gateways/" + id}).want(200)
+	members(t, gone.json, gatewayMembers)
+	s.get("/v1/gateways/"+id).refused(404, "not_found", "")
+	s.do(request{method: "DELETE", path: "/v1/gateways/" + id}).refused(404, "not_found", "")
+	if s.get("/v1/keys/"+bound).want(200).text("state") != "revoked" {
+		t.Error("a key restricted to the gateway outlives it")
+	}
+}
+
+func TestRouteLife(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	routes := "/v1/gateways/" + gatewayID + "/routes"
+	made := s.post(routes, map[string]any{
+		"path": "/orders/{id}", "methods": []string{"GET", "DELETE"}, "rate_limit": map[string]any{"sustained": "600/min", "burst": "50/s", "per": "key"},
+	}).want(201)
+	id := made.text("route_id")
+	members(t, made.json, routeMembers)
+	if made.header.Get("Location") != routes+"/"+id || made.json["auth"] != "key" || made.json["source"] != "api" {
+		t.Errorf("%v\n%s", made.header, made.raw)
+	}
+	limit := func(r *reply) string { out, _ := json.Marshal(r.json["rate_limit"]); return string(out) }
+	if got := limit(made); got != `{"burst":"50/s","daily":null,"per":"key","sustained":"600/min"}` {
+		t.Error(got)
+	}
+	for _, step := range []struct{ body, want string }{
+		{`{"rate_limit": {"daily": "10/day", "per": null}}`, `{"burst":"50/s","daily":"10/day","per":null,"sustained":"600/min"}`},
+		{`{"rate_limit": {"burst": null}}`, `{"burst":null,"daily":"10/day","per":null,"sustained":"600/min"}`},
+		{`{"rate_limit": {}}`, `{"burst":null,"daily":"10/day","per":null,"sustained":"600/min"}`},
+		{`{"rate_limit": null}`, `null`},
+		{`{"rate_limit": {"sustained": "1/h"}}`, `{"burst":null,"daily":null,"per":null,"sustained":"1/h"}`},
+	} {
+		if got := limit(s.post(routes+"/"+id, step.body).want(200)); got != step.want {
+			t.Errorf("%s gives %s, want %s", step.body, got, step.want)
+		}
+	}
+	public := s.post(routes, map[string]any{"path": "/health", "methods": []string{"GET"}, "auth": "none"}).want(201)
+	if public.json["auth"] != "none" || public.json["rate_limit"] != nil {
+		t.Error(public.raw)
+	}
+	s.post(routes, map[string]any{"path": "/orders/{number}", "methods": []string{"GET"}}).want(422)
+	members(t, s.do(request{method: "DELETE", path: routes + "/" + id}).want(200).json, routeMembers)
+	s.get(routes+"/"+id).refused(404, "not_found", "")
+}
+
+func TestKeyLife(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	made := s.newKey(map[string]any{
+		"name": "mobile", "scope": "read:orders", "gateway_id": gatewayID, "rate_limit": "10/s", "owner": "ann",
+		"metadata": map[string]string{"team": "a"}, "expires_at": "2027-03-05",
+	})
+	id := made.text("key_id")
+	members(t, made.json, keyMembers+" key")
+	if made.header.Get("Location") != "/v1/keys/"+id || made.text("state") != "active" || made.text("expires_at") != "2027-03-06T00:00:00Z" ||
+		!strings.HasPrefix(made.text("key"), made.text("key_prefix")) || made.text("level") != "gateway" {
+		t.Errorf("%v\n%s", made.header, made.raw)
+	}
+	got := s.get("/v1/keys/" + id).want(200)
+	members(t, got.json, keyMembers)
+	if strings.Contains(s.get("/v1/keys").want(200).raw, made.text("key")) {
+		t.Error("a list shows a key")
+	}
+	patched := s.do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"owner": null, "rate_limit": null, "metadata": null, "expires_at": null}`}).want(200)
+	members(t, patched.json, keyMembers)
+	for _, name := range []string{"owner", "rate_limit", "expires_at"} {
+		if patched.json[name] != nil {
+			t.Errorf("%s is %v", name, patched.json[name])
+		}
+	}
+	if fmt.Sprint(patched.json["metadata"]) != "map[]" || patched.text("name") != "mobile" {
+		t.Error(patched.raw)
+	}
+
+	rotated := s.post("/v1/keys/"+id+"/rotate", `{"overlap_days": 7}`).want(201)
+	members(t, rotated.json, keyMembers+" key overlap_ends_at")
+	if rotated.text("rotated_from") != id || rotated.text("overlap_ends_at") != "2027-03-08T12:00:00Z" || rotated.text("key") == made.text("key") ||
+		rotated.header.Get("Location") != "/v1/keys/"+rotated.text("key_id") {
+		t.Error(rotated.raw)
+	}
+	old := s.get("/v1/keys/" + id).want(200)
+	if old.text("rotated_to") != rotated.text("key_id") || old.text("expires_at") != "2027-03-08T12:00:00Z" {
+		t.Error(old.raw)
+	}
+	s.post("/v1/keys/"+id+"/rotate", `{"overlap_days": 7}`).refused(409, "conflict", "")
+
+	for range 2 { // again is 200
+		gone := s.do(request{method: "DELETE", path: "/v1/keys/" + id}).want(200)
+		members(t, gone.json, keyMembers)
+		if gone.text("state") != "revoked" || gone.text("revoked_at") != "2027-03-01T12:00:00Z" {
+			t.Error(gone.raw)
+		}
+		s.clock.move(time.Second)
+	}
+	s.do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"name": "x"}`}).refused(409, "conflict", "")
+}
+
+func TestVerify(t *testing.T) {
+	s := start(t)
+	gatewayID, other := s.newGateway(""), s.newGateway("")
+	key := s.newKey(map[string]any{"scope": "read:orders", "gateway_id": gatewayID, "owner": "ann"})
+	verify := func(body map[string]any) string {
+		t.Helper()
+		r := s.do(request{method: "POST", path: "/v1/keys/verify", key: s.accountKey("read"), body: body}).want(200)
+		members(t, r.json, "valid code key_id owner scope state")
+		return strings.ReplaceAll(strings.TrimSpace(r.raw), key.text("key_id"), "ID")
+	}
+	secret := key.text("key")
+	for name, row := range map[string]struct {
+		body map[string]any
+		want string
+	}{
+		"good":          {map[string]any{"key": secret, "gateway_id": gatewayID, "method": "GET", "path": "/orders/1"}, `{"valid":true,"code":null,"key_id":"ID","owner":"ann","scope":"read:orders","state":"active"}`},
+		"wrong method":  {map[string]any{"key": secret, "method": "POST", "path": "/orders/1"}, `{"valid":false,"code":"scope_insufficient","key_id":"ID","owner":"ann","scope":"read:orders","state":"active"}`},
+		"wrong path":    {map[string]any{"key": secret, "method": "GET", "path": "/orders-old"}, `{"valid":false,"code":"scope_insufficient","key_id":"ID","owner":"ann","scope":"read:orders","state":"active"}`},
+		"wrong gateway": {map[string]any{"key": secret, "gateway_id": other}, `{"valid":false,"code":"scope_insufficient","key_id":"ID","owner":"ann","scope":"read:orders","state":"active"}`},
+		"unknown":       {map[string]any{"key": "kg_nonsense"}, `{"valid":false,"code":"key_invalid","key_id":null,"owner":null,"scope":null,"state":null}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := verify(row.body); got != row.want {
+				t.Errorf("got  %s\nwant %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestDocuments(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	at := "/v1/gateways/" + gatewayID
+	s.get(at+"/spec").refused(404, "not_found", "")
+	put := func(path, body, mediaType string) *reply {
+		return s.do(request{method: "PUT", path: at + path, body: body, header: map[string]string{"Content-Type": mediaType}})
+	}
+	const resultMembers = "revision added removed changed unchanged warnings"
+	dry := put("/spec?dry_run=true", petSpec, "application/yaml").want(200)
+	members(t, dry.json, resultMembers)
+	if dry.json["revision"] != nil || len(dry.json["added"].([]any)) != 2 || dry.json["added"].([]any)[0].(map[string]any)["route_id"] != nil {
+		t.Error(dry.raw)
+	}
+	if n := len(s.get(at + "/routes").want(200).data()); n != 0 {
+		t.Errorf("a dry run made %d routes", n)
+	}
+	done := put("/spec?dry_run=false", petSpec, "application/yaml").want(200)
+	members(t, done.json, resultMembers)
+	if done.json["revision"] != 1.0 || done.json["added"].([]any)[0].(map[string]any)["route_id"] == nil {
+		t.Error(done.raw)
+	}
+	if spec := s.get(at + "/spec").want(200); spec.raw != petSpec || spec.header.Get("Content-Type") != "application/yaml" {
+		t.Errorf("%s %q", spec.header.Get("Content-Type"), spec.raw)
+	}
+	if again := put("/spec", petSpec, "text/plain").want(200); again.json["revision"] != nil || again.json["unchanged"] != 2.0 {
+		t.Error(again.raw)
+	}
+	inJSON := ` {"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {"/a": {"get": {}}}}`
+	s.do(request{
+		method: "PUT", path: at + "/spec", body: inJSON, header: map[string]string{"X-Keygate-Source": "cli"},
+	}).want(200)
+	if spec := s.get(at + "/spec").want(200); spec.raw != inJSON || spec.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%s %q", spec.header.Get("Content-Type"), spec.raw)
+	}
+	bad := put("/spec", "openapi: 3.0.0\npaths: [", "application/yaml").want(422)
+	if !strings.Contains(bad.text("message"), "line") || !strings.Contains(bad.text("message"), "column") {
+		t.Errorf("the message has no place: %s", bad.raw)
+	}
+	put("/spec", "", "application/yaml").want(422)
+
+	revision := s.get(at + "/revisions/2").want(200)
+	members(t, revision.json, "revision_id number source kind author commit created_at added removed changed")
+	if revision.text("source") != "cli" || revision.text("kind") != "spec" || revision.json["added"] != 1.0 || revision.json["removed"] != 2.0 {
+		t.Error(revision.raw)
+	}
+	for _, number := range []string{"0", "9", "-1", "x", "01", "99999999999999999999"} {
+		s.get(at+"/revisions/"+number).refused(404, "not_found", "")
+	}
+	rolled := s.post(at+"/revisions/1/rollback", nil).want(200)
+	members(t, rolled.json, resultMembers)
+	if rolled.json["revision"] != 3.0 || s.get(at+"/revisions/3").text("source") != "rollback" {
+		t.Error(rolled.raw)
+	}
+
+	// What is exported can be applied unchanged.
+	exported := s.get(at + "/config").want(200)
+	if exported.header.Get("Content-Type") != "application/yaml" {
+		t.Error(exported.header)
+	}
+	if same := put("/config?dry_run=true", exported.raw, "application/yaml").want(200); same.json["unchanged"] != 2.0 {
+		t.Errorf("%s\n%s", exported.raw, same.raw)
+	}
+	put("/config", "routes:\n  - path: /a\n    methods: [GET]\n    rate_limit: {burst: nonsense}\n", "application/yaml").refused(422, "validation_failed", "routes[0].rate_limit.burst")
+	put("/config", "routes: []\nextra: 1\n", "application/yaml").refused(422, "validation_failed", "extra")
+}
+
+func TestAccountAndSettings(t *testing.T) {
+	s := start(t)
+	r := s.do(request{method: "GET", path: "/v1/account", key: s.accountKey("read:nothing/at/all")}).want(200)
+	members(t, r.json, "account_id name plan audit_retention_days key")
+	members(t, r.json["key"].(map[string]any), "key_id name scope")
+	if r.text("name") != "default" || r.text("plan") != "platform" || r.json["audit_retention_days"] != 365.0 {
+		t.Error(r.raw)
+	}
+	if got := s.get("/v1/settings").want(200).raw; got != `{"settings":[{"name":"gateway-addr","value":"127.0.0.1:8080","source":"default"}]}`+"\n" {
+		t.Error(got)
+	}
+	other := s.newAccount("other")
+	if r := s.do(request{method: "GET", path: "/v1/settings", key: other}).refused(403, "forbidden", ""); r.text("code") != "scope_insufficient" {
+		t.Error(r.raw)
+	}
+	if r := s.do(request{method: "GET", path: "/v1/account", key: other}).want(200); r.text("plan") != "starter" || r.json["audit_retention_days"] != 90.0 {
+		t.Error(r.raw)
+	}
+}

@@ -1,0 +1,114 @@
+package adminapi_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keygate/keygate/internal/adminapi"
+)
+
+// api/openapi.yaml is what the code describes.
+func TestExportedDocument(t *testing.T) {
+	want, err := adminapi.YAML(adminapi.Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../api/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Error("api/openapi.yaml is out of date: run make generate")
+	}
+}
+
+// The document is served to everyone, and is the exported one.
+func TestServedDocument(t *testing.T) {
+	s := start(t)
+	for _, header := range []map[string]string{nil, {"Authorization": "Bearer nonsense"}} {
+		r := s.do(request{method: "GET", path: "/v1/openapi.json", key: "-", header: header}).want(200)
+		if r.json["openapi"] != "3.1.0" || r.header.Get("X-RateLimit-Limit") != "" {
+			t.Errorf("%v %v", r.json["openapi"], r.header)
+		}
+	}
+	want, err := adminapi.YAML(adminapi.Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.do(request{method: "GET", path: "/v1/openapi.yaml", key: "-"}).want(200)
+	if r.raw != string(want) || r.header.Get("Content-Type") != "application/yaml" {
+		t.Error("the served document is another than the exported one")
+	}
+	s.do(request{method: "POST", path: "/v1/openapi.json", key: "-", body: "{}"}).refused(401, "unauthorized", "")
+	if r := s.do(request{method: "POST", path: "/v1/openapi.json", body: "{}"}).refused(405, "method_not_allowed", ""); r.header.Get("Allow") != "GET, HEAD" {
+		t.Error(r.header)
+	}
+}
+
+// Every call has a name and a text, and tells its answers and failures.
+func TestDocumentIsComplete(t *testing.T) {
+	doc := adminapi.Document()
+	for path, item := range doc.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
+			if op == nil {
+				continue
+			}
+			if op.OperationID == "" || op.Summary == "" || op.Description == "" || len(op.Tags) != 1 {
+				t.Errorf("%s %s is not described", op.Method, path)
+			}
+			want := []string{"422", "500"}
+			if len(op.Security) == 0 {
+				want = append(want, "401", "429", "503")
+			}
+			if strings.Contains(path, "{") {
+				want = append(want, "403", "404")
+			}
+			if op.RequestBody != nil {
+				want = append(want, "400", "413", "415")
+			}
+			for _, status := range want {
+				if op.Responses[status] == nil {
+					t.Errorf("%s %s does not tell of %s", op.Method, path, status)
+				}
+			}
+		}
+	}
+	for name, schema := range doc.Components.Schemas.Map() {
+		for member, s := range schema.Properties {
+			if s.Description == "" && s.Ref == "" {
+				t.Errorf("%s.%s is not described", name, member)
+			}
+		}
+	}
+}
+
+// The document for the client's generator says the same in OpenAPI 3.0.
+func TestClientDocument(t *testing.T) {
+	content, err := adminapi.ClientDocument().Downgrade()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		OpenAPI string
+		Paths   map[string]map[string]struct {
+			Responses map[string]any
+		}
+	}
+	if err := json.Unmarshal(content, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(doc.OpenAPI, "3.0.") || len(doc.Paths) != len(adminapi.Document().Paths) {
+		t.Errorf("OpenAPI %s with %d paths", doc.OpenAPI, len(doc.Paths))
+	}
+	for path, calls := range doc.Paths {
+		for method, call := range calls {
+			if len(call.Responses) != 2 || call.Responses["default"] == nil {
+				t.Errorf("%s %s has the answers %v", method, path, call.Responses)
+			}
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package adminapi_test
+
+import "testing"
+
+// The ETag of a record changes with each change, and with nothing else, and a
+// call whose If-Match does not name it changes nothing.
+func TestETags(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	routeID := s.newRoute("", gatewayID, "/a")
+	keyID := s.newKey(nil).text("key_id")
+	for _, record := range []struct{ path, method, change, other string }{
+		{"/v1/gateways/" + gatewayID + "/routes/" + routeID, "POST", `{"rate_limit": {"sustained": "1/s"}}`, `{"rate_limit": {"sustained": "2/s"}}`},
+		{"/v1/keys/" + keyID, "PATCH", `{"name": "b"}`, `{"name": "c"}`},
+		{"/v1/gateways/" + gatewayID, "PATCH", `{"name": "b"}`, `{"name": "c"}`},
+	} {
+		t.Run(record.path, func(t *testing.T) {
+			s := s.in(t)
+			call := func(method, body, match string) *reply {
+				q := request{method: method, path: record.path, body: body, header: map[string]string{}}
+				if body == "" {
+					q.body = nil
+				}
+				if match != "" {
+					q.header["If-Match"] = match
+				}
+				return s.do(q)
+			}
+			first := s.get(record.path).want(200).header.Get("ETag")
+			if len(first) < 3 || first[0] != '"' || first[len(first)-1] != '"' {
+				t.Fatalf("ETag %s is not strong", first)
+			}
+			second := call(record.method, record.change, first).want(200).header.Get("ETag")
+			if second == first || second != s.get(record.path).header.Get("ETag") {
+				t.Errorf("ETag was %s, is %s", first, second)
+			}
+			if again := call(record.method, record.change, "").want(200).header.Get("ETag"); again != second {
+				t.Errorf("nothing changed, but the ETag: %s, %s", second, again)
+			}
+			for _, stale := range []string{first, `"other"`, "W/" + second, `"a", ` + first} {
+				call(record.method, record.other, stale).refused(412, "precondition_failed", "")
+				call("DELETE", "", stale).refused(412, "precondition_failed", "")
+			}
+			for _, bad := range []string{"3", "", `"`, `"a" "b"`, ",", "*, \"a\"", `"a`} {
+				if bad != "" {
+					call(record.method, record.other, bad).refused(400, "invalid_request", "If-Match")
+				}
+			}
+			if got := s.get(record.path).header.Get("ETag"); got != second {
+				t.Errorf("a refused call changed the record: %s, %s", second, got)
+			}
+			call(record.method, record.other, "*").want(200)
+			third := s.get(record.path).header.Get("ETag")
+			call("DELETE", "", `"a" , `+third).want(200)
+		})
+	}
+}
+
+// A push holds to the ETag of its gateway.
+func TestETagOfPushes(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	put := func(match string) *reply {
+		return s.do(request{
+			method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec", body: petSpec,
+			header: map[string]string{"Content-Type": "application/yaml", "If-Match": match},
+		})
+	}
+	put(`"none"`).refused(412, "precondition_failed", "")
+	etag := s.get("/v1/gateways/" + gatewayID).header.Get("ETag")
+	put(etag).want(200)
+	if after := s.get("/v1/gateways/" + gatewayID).header.Get("ETag"); after == etag {
+		t.Error("the push left the ETag of the gateway as it was")
+	}
+}

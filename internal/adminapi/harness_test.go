@@ -1,0 +1,327 @@
+package adminapi_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/adminapi"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/sqlite"
+)
+
+// server is a whole management plane over a real store and snapshot.
+type server struct {
+	t       testing.TB
+	dir     string
+	clock   *clock
+	control *control.Service
+	handler *adminapi.API
+	http    *httptest.Server
+	admin   string // key of the account default
+	close   func()
+}
+
+// clock is a clock that stands still until it is moved. The limits of keys go
+// by it too, so that a test can use one up.
+type clock struct {
+	mu         sync.Mutex
+	epoch, now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func (c *clock) instant() ratelimit.Instant {
+	now := c.Now()
+	return ratelimit.Instant{Mono: int64(now.Sub(c.epoch)), Wall: now.UnixNano()}
+}
+
+func start(t testing.TB) *server {
+	t.Helper()
+	noon := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+	s := &server{t: t, dir: t.TempDir(), clock: &clock{epoch: noon, now: noon}}
+	s.open()
+	t.Cleanup(func() { s.close() })
+	return s
+}
+
+// open builds everything over the database in s.dir.
+func (s *server) open() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	db := must(sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(s.dir, "keygate.db"), Now: s.clock.Now}))(s.t)
+	box := must(secret.New(bytes.Repeat([]byte{7}, 32)))(s.t)
+	ledger := must(ratelimit.NewLedger(ratelimit.LedgerConfig{Store: db, Now: s.clock.Now}))(s.t)
+	live := must(snapshot.New(snapshot.Config{
+		Source: db, Ledger: ledger, OpenHeader: box.Open, GatewayDomain: "localhost", Now: s.clock.instant,
+	}))(s.t)
+	if err := live.Load(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+	s.control = must(control.New(control.Config{
+		Store: db, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost",
+	}))(s.t)
+	if first := must(s.control.FirstStart(ctx))(s.t); first != "" {
+		s.admin = first
+	}
+	s.handler = must(adminapi.New(adminapi.Config{
+		Control: s.control, Authenticate: adminapi.BySnapshot(live), Now: s.clock.Now, Clock: s.clock.instant,
+		Settings: func() []adminapi.Setting {
+			return []adminapi.Setting{{Name: "gateway-addr", Value: "127.0.0.1:8080", Source: "default"}}
+		},
+	}))(s.t)
+	s.http = httptest.NewServer(s.handler)
+	s.close = func() {
+		s.http.Close()
+		cancel()
+		if err := db.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// in returns s for a subtest, whose failures are then its own.
+func (s *server) in(t *testing.T) *server {
+	sub := *s
+	sub.t = t
+	return &sub
+}
+
+// restart closes everything and opens it again over the same database.
+func (s *server) restart() {
+	s.t.Helper()
+	s.close()
+	s.open()
+}
+
+// newAccount makes another account and returns its admin key.
+func (s *server) newAccount(name string) string {
+	s.t.Helper()
+	_, key, err := s.control.CreateAccount(context.Background(), name, account.Starter, []string{"*.example.net"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return key.Secret
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// reply is an answer as a client sees it.
+type reply struct {
+	t      testing.TB
+	what   string
+	status int
+	header http.Header
+	raw    string
+	json   map[string]any
+}
+
+// request is a call to make. Body is sent as it is if it is a string, else as
+// JSON.
+type request struct {
+	method, path string
+	key          string // "" for the admin key, "-" for none
+	body         any
+	header       map[string]string
+}
+
+func (s *server) do(q request) *reply {
+	s.t.Helper()
+	var body io.Reader
+	header := http.Header{}
+	switch b := q.body.(type) {
+	case nil:
+	case string:
+		body = strings.NewReader(b)
+	default:
+		content, err := json.Marshal(b)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		body = bytes.NewReader(content)
+	}
+	if body != nil {
+		header.Set("Content-Type", "application/json")
+	}
+	switch q.key {
+	case "":
+		header.Set("Authorization", "Bearer "+s.admin)
+	case "-":
+	default:
+		header.Set("Authorization", "Bearer "+q.key)
+	}
+	for name, value := range q.header {
+		header.Set(name, value)
+		if value == "" {
+			header.Del(name)
+		}
+	}
+	req, err := http.NewRequest(q.method, s.http.URL+q.path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header = header
+	res, err := s.http.Client().Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	content, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := &reply{t: s.t, what: q.method + " " + q.path, status: res.StatusCode, header: res.Header, raw: string(content)}
+	if res.Header.Get("Content-Type") == "application/json" && len(content) > 0 {
+		if err := json.Unmarshal(content, &r.json); err != nil {
+			s.t.Fatalf("%s: the answer is no JSON: %v\n%s", r.what, err, content)
+		}
+	}
+	return r
+}
+
+func (s *server) get(path string) *reply {
+	s.t.Helper()
+	return s.do(request{method: "GET", path: path})
+}
+
+func (s *server) post(path string, body any) *reply {
+	s.t.Helper()
+	return s.do(request{method: "POST", path: path, body: body})
+}
+
+// want fails the test unless the answer has the status.
+func (r *reply) want(status int) *reply {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Fatalf("%s: status %d, want %d\n%s", r.what, r.status, status, r.raw)
+	}
+	return r
+}
+
+// refused fails the test unless the answer is this error, in the one shape that
+// errors have.
+func (r *reply) refused(status int, code, field string) *reply {
+	r.t.Helper()
+	r.want(status)
+	if r.header.Get("Content-Type") != "application/json" {
+		r.t.Errorf("%s: an error of type %q", r.what, r.header.Get("Content-Type"))
+	}
+	if r.json["error"] != code {
+		r.t.Errorf("%s: error %v, want %s\n%s", r.what, r.json["error"], code, r.raw)
+	}
+	if got, _ := r.json["field"].(string); got != field {
+		r.t.Errorf("%s: field %q, want %q\n%s", r.what, got, field, r.raw)
+	}
+	if m, _ := r.json["message"].(string); m == "" {
+		r.t.Errorf("%s: an error without a message\n%s", r.what, r.raw)
+	}
+	if r.json["request_id"] != r.header.Get("X-Request-Id") || !strings.HasPrefix(r.header.Get("X-Request-Id"), "req_") {
+		r.t.Errorf("%s: request_id %v beside X-Request-Id %q", r.what, r.json["request_id"], r.header.Get("X-Request-Id"))
+	}
+	return r
+}
+
+// text returns a member of the answer that must be a string.
+func (r *reply) text(name string) string {
+	r.t.Helper()
+	v, isText := r.json[name].(string)
+	if !isText {
+		r.t.Fatalf("%s: %s is %v\n%s", r.what, name, r.json[name], r.raw)
+	}
+	return v
+}
+
+// data returns the records of a list.
+func (r *reply) data() []map[string]any {
+	r.t.Helper()
+	var out []map[string]any
+	items, isList := r.json["data"].([]any)
+	if !isList {
+		r.t.Fatalf("%s: data is no list\n%s", r.what, r.raw)
+	}
+	for _, item := range items {
+		out = append(out, item.(map[string]any))
+	}
+	return out
+}
+
+// newGateway makes a gateway and returns its identifier.
+func (s *server) newGateway(key string) string {
+	s.t.Helper()
+	return s.do(request{method: "POST", path: "/v1/gateways", key: key, body: map[string]any{
+		"name": "orders", "upstream_url": "http://127.0.0.1:9",
+	}}).want(201).text("gateway_id")
+}
+
+// newRoute adds a route to a gateway and returns its identifier.
+func (s *server) newRoute(key, gatewayID, path string) string {
+	s.t.Helper()
+	return s.do(request{method: "POST", path: "/v1/gateways/" + gatewayID + "/routes", key: key, body: map[string]any{
+		"path": path, "methods": []string{"GET"},
+	}}).want(201).text("route_id")
+}
+
+// newKey makes a key with the given members beside its name.
+func (s *server) newKey(members map[string]any) *reply {
+	s.t.Helper()
+	body := map[string]any{"name": "test", "scope": "read"}
+	for k, v := range members {
+		body[k] = v
+	}
+	return s.post("/v1/keys", body).want(201)
+}
+
+// accountKey makes an account-level key of the scope and returns its string.
+func (s *server) accountKey(scope string) string {
+	s.t.Helper()
+	return s.newKey(map[string]any{"level": "account", "scope": scope}).text("key")
+}
+
+const petSpec = `openapi: 3.0.3
+info: {title: pets, version: "1"}
+paths:
+  /pets:
+    get: {responses: {"200": {description: ok}}}
+  /pets/{id}:
+    get: {responses: {"200": {description: ok}}}
+`
+
+// putSpec pushes a document.
+func (s *server) putSpec(gatewayID, content string) *reply {
+	s.t.Helper()
+	return s.do(request{
+		method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec", body: content,
+		header: map[string]string{"Content-Type": "application/yaml"},
+	})
+}

@@ -1,0 +1,155 @@
+package adminapi_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Every kind of wrong body names the member that is wrong (contract, section 2).
+func TestWrongBodies(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	routeID := s.newRoute("", gatewayID, "/a")
+	routes := "/v1/gateways/" + gatewayID + "/routes"
+	for _, row := range []struct {
+		name, method, path, body string
+		status                   int
+		code, field              string
+	}{
+		{"empty", "POST", "/v1/keys", "", 400, "invalid_json", ""},
+		{"spaces", "POST", "/v1/keys", "  \n", 400, "invalid_json", ""},
+		{"cut off", "POST", "/v1/keys", `{"name": "a"`, 400, "invalid_json", ""},
+		{"trailing data", "POST", "/v1/keys", `{"name": "a", "scope": "read"} {}`, 400, "invalid_json", ""},
+		{"a member twice", "POST", "/v1/keys", `{"name": "a", "name": "b", "scope": "read"}`, 400, "invalid_json", ""},
+		{"a member twice, in a member", "POST", "/v1/keys", `{"name": "a", "scope": "read", "metadata": {"a": "b", "a": "c"}}`, 400, "invalid_json", ""},
+		{"not UTF-8", "POST", "/v1/keys", "{\"name\": \"\xff\", \"scope\": \"read\"}", 400, "invalid_json", ""},
+		{"byte order mark", "POST", "/v1/keys", "\ufeff{}", 400, "invalid_json", ""},
+		{"too deep", "POST", "/v1/keys", strings.Repeat("[", 100000), 400, "invalid_json", ""},
+		{"a list", "POST", "/v1/keys", `[]`, 422, "validation_failed", ""},
+		{"null", "POST", "/v1/keys", `null`, 422, "validation_failed", ""},
+		{"a string", "POST", "/v1/keys", `"x"`, 422, "validation_failed", ""},
+		{"nothing in it", "POST", "/v1/keys", `{}`, 422, "validation_failed", "name"},
+		{"one missing", "POST", "/v1/keys", `{"name": "a"}`, 422, "validation_failed", "scope"},
+		{"unknown", "POST", "/v1/keys", `{"name": "a", "scope": "read", "colour": 1}`, 422, "validation_failed", "colour"},
+		{"another case", "POST", "/v1/keys", `{"Name": "a", "scope": "read"}`, 422, "validation_failed", "Name"},
+		{"wrong type", "POST", "/v1/keys", `{"name": 1, "scope": "read"}`, 422, "validation_failed", "name"},
+		{"null where there must be a value", "POST", "/v1/keys", `{"name": null, "scope": "read"}`, 422, "validation_failed", "name"},
+		{"empty name", "POST", "/v1/keys", `{"name": "", "scope": "read"}`, 422, "validation_failed", "name"},
+		{"long name", "POST", "/v1/keys", `{"name": "` + strings.Repeat("é", 256) + `", "scope": "read"}`, 422, "validation_failed", "name"},
+		{"bad scope", "POST", "/v1/keys", `{"name": "a", "scope": "root"}`, 422, "validation_failed", "scope"},
+		{"bad level", "POST", "/v1/keys", `{"name": "a", "scope": "read", "level": "x"}`, 422, "validation_failed", "level"},
+		{"bad rate", "POST", "/v1/keys", `{"name": "a", "scope": "read", "rate_limit": "0/s"}`, 422, "validation_failed", "rate_limit"},
+		{"past expiry", "POST", "/v1/keys", `{"name": "a", "scope": "read", "expires_at": "2020-01-01"}`, 422, "validation_failed", "expires_at"},
+		{"unknown gateway", "POST", "/v1/keys", `{"name": "a", "scope": "read", "gateway_id": "gw_x"}`, 422, "validation_failed", "gateway_id"},
+		{"metadata of another type", "POST", "/v1/keys", `{"name": "a", "scope": "read", "metadata": {"a": 1}}`, 422, "validation_failed", "metadata.a"},
+		{"owner with a line end", "POST", "/v1/keys", `{"name": "a", "scope": "read", "owner": "a\nb"}`, 422, "validation_failed", "owner"},
+
+		{"gateway without URL", "POST", "/v1/gateways", `{"name": "a"}`, 422, "validation_failed", "upstream_url"},
+		{"bad URL", "POST", "/v1/gateways", `{"name": "a", "upstream_url": "nonsense"}`, 422, "validation_failed", "upstream_url"},
+		{"bad rate in a member", "POST", "/v1/gateways", `{"name": "a", "upstream_url": "http://x", "global_rate_limit": {"sustained": "1/year"}}`, 422, "validation_failed", "global_rate_limit.sustained"},
+		{"missing in a member", "POST", "/v1/gateways", `{"name": "a", "upstream_url": "http://x", "global_rate_limit": {}}`, 422, "validation_failed", "global_rate_limit.sustained"},
+		{"unknown in a member", "POST", "/v1/gateways", `{"name": "a", "upstream_url": "http://x", "global_rate_limit": {"sustained": "1/s", "daily": "1/day"}}`, 422, "validation_failed", "global_rate_limit.daily"},
+		{"fraction", "POST", "/v1/gateways", `{"name": "a", "upstream_url": "http://x", "max_body_bytes": 1.5}`, 422, "validation_failed", "max_body_bytes"},
+		{"far too large", "POST", "/v1/gateways", `{"name": "a", "upstream_url": "http://x", "max_body_bytes": 99999999999999999999}`, 422, "validation_failed", "max_body_bytes"},
+		{"bad spec", "POST", "/v1/gateways", `{"name": "a", "upstream_url": "http://x", "spec": "nonsense"}`, 422, "validation_failed", "spec"},
+		{"null for what must stay", "PATCH", "/v1/gateways/" + gatewayID, `{"upstream_url": null}`, 422, "validation_failed", "upstream_url"},
+		{"bad item", "POST", "/v1/gateways", `{"name": "a", "upstream_url": "http://x", "cors": {"origins": ["https://a", 5]}}`, 422, "validation_failed", "cors.origins[1]"},
+
+		{"route without methods", "POST", routes, `{"path": "/x"}`, 422, "validation_failed", "methods"},
+		{"no methods", "POST", routes, `{"path": "/x", "methods": []}`, 422, "validation_failed", "methods"},
+		{"bad template", "POST", routes, `{"path": "x", "methods": ["GET"]}`, 422, "validation_failed", "path"},
+		{"empty limit", "POST", routes, `{"path": "/x", "methods": ["GET"], "rate_limit": {}}`, 422, "validation_failed", "rate_limit"},
+		{"daily by the hour", "POST", routes, `{"path": "/x", "methods": ["GET"], "rate_limit": {"daily": "1/h"}}`, 422, "validation_failed", "rate_limit.daily"},
+		{"bad burst", "POST", routes, `{"path": "/x", "methods": ["GET"], "rate_limit": {"sustained": "1/s", "burst": "01/s"}}`, 422, "validation_failed", "rate_limit.burst"},
+		{"limit update without limit", "POST", routes + "/" + routeID, `{}`, 422, "validation_failed", "rate_limit"},
+		{"limit update of another type", "POST", routes + "/" + routeID, `{"rate_limit": {"per": "ip"}}`, 422, "validation_failed", "rate_limit.per"},
+		{"limit update with a bad rate", "POST", routes + "/" + routeID, `{"rate_limit": {"sustained": "x"}}`, 422, "validation_failed", "rate_limit.sustained"},
+
+		{"rotation without days", "POST", "/v1/keys/key_x/rotate", `{}`, 422, "validation_failed", "overlap_days"},
+		{"rotation over too many days", "POST", "/v1/keys/key_x/rotate", `{"overlap_days": 366}`, 422, "validation_failed", "overlap_days"},
+		{"rotation over a string", "POST", "/v1/keys/key_x/rotate", `{"overlap_days": "1"}`, 422, "validation_failed", "overlap_days"},
+		{"rollback with a body", "POST", "/v1/gateways/" + gatewayID + "/revisions/1/rollback", `{"a": 1}`, 422, "validation_failed", "a"},
+		{"rollback with a list", "POST", "/v1/gateways/" + gatewayID + "/revisions/1/rollback", `[]`, 422, "validation_failed", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s.clock.move(1e9)
+			s.in(t).do(request{method: row.method, path: row.path, body: row.body}).refused(row.status, row.code, row.field)
+		})
+	}
+}
+
+func TestWrongQueries(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	for query, field := range map[string]string{
+		"limit=0": "limit", "limit=101": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=": "limit", "limit=1.0": "limit", "limit=%2B5": "limit",
+		"limit=05": "limit", "limit=1&limit=2": "limit", "cursor=": "cursor", "cursor=x": "cursor", "cursor=%00": "cursor",
+		"Limit=5": "Limit", "nonsense=1": "nonsense", "state=gone": "state", "level=x": "level", "q=": "q", "q=%ff": "q",
+	} {
+		s.get("/v1/keys?"+query).refused(422, "validation_failed", field)
+	}
+	s.get("/v1/keys?limit=%zz").refused(400, "invalid_request", "")
+	s.get("/v1/account?limit=1").refused(422, "validation_failed", "limit")
+	s.get("/v1/gateways/"+gatewayID+"?x").refused(422, "validation_failed", "x")
+	s.get("/v1/gateways?state=active").refused(422, "validation_failed", "state")
+	s.do(request{method: "GET", path: "/v1/openapi.json?a=b", key: "-"}).refused(422, "validation_failed", "a")
+	put := request{method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec?dry_run=1", body: petSpec, header: map[string]string{"Content-Type": "text/plain"}}
+	s.do(put).refused(422, "validation_failed", "dry_run")
+}
+
+func TestMediaTypes(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	key := `{"name": "a", "scope": "read"}`
+	send := func(method, path, body, mediaType string) *reply {
+		return s.do(request{method: method, path: path, body: body, header: map[string]string{"Content-Type": mediaType}})
+	}
+	for _, good := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"} {
+		send("POST", "/v1/keys", key, good).want(201)
+	}
+	for _, bad := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/yaml", "application/jsonx", "application/json; charset=latin1", ";"} {
+		send("POST", "/v1/keys", key, bad).refused(415, "unsupported_media_type", "")
+	}
+	for _, good := range []string{"application/yaml", "application/json", "text/plain", "text/plain; charset=utf-8", "application/x-yaml"} {
+		send("PUT", "/v1/gateways/"+gatewayID+"/spec", petSpec, good).want(200)
+	}
+	for _, bad := range []string{"", "text/html", "application/octet-stream"} {
+		send("PUT", "/v1/gateways/"+gatewayID+"/spec", petSpec, bad).refused(415, "unsupported_media_type", "")
+		send("PUT", "/v1/gateways/"+gatewayID+"/config", "routes: []", bad).refused(415, "unsupported_media_type", "")
+	}
+	r := s.do(request{method: "POST", path: "/v1/keys", body: key, header: map[string]string{"Content-Encoding": "gzip"}})
+	r.refused(415, "unsupported_media_type", "")
+	// A rollback takes no body, so it needs no type.
+	s.do(request{method: "POST", path: "/v1/gateways/" + gatewayID + "/revisions/1/rollback"}).want(200)
+}
+
+func TestBodySizes(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	exactly := func(n int, head, tail string) string { return head + strings.Repeat("x", n-len(head)-len(tail)) + tail }
+	key := func(n int) string { return exactly(n, `{"scope": "read", "name": "`, `"}`) }
+	s.post("/v1/keys", key(1<<20)).refused(422, "validation_failed", "name")
+	s.post("/v1/keys", key(1<<20+1)).refused(413, "body_too_large", "")
+	comment := func(n int) string { return exactly(n, petSpec+"# ", "\n") }
+	s.putSpec(gatewayID, comment(16<<20)).want(200)
+	s.putSpec(gatewayID, comment(16<<20+1)).refused(413, "body_too_large", "")
+	s.post("/v1/gateways", exactly(16<<20+1, `{"spec": "`, `"}`)).refused(413, "body_too_large", "")
+
+	// Without a length the body is still counted.
+	req, err := http.NewRequest("POST", s.http.URL+"/v1/keys", io.MultiReader(strings.NewReader(key(1<<20+1))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.admin)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := s.http.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != 413 {
+		t.Errorf("chunked: status %d", res.StatusCode)
+	}
+}

@@ -1,0 +1,186 @@
+package adminapi_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keygate/keygate/internal/adminapi"
+)
+
+// operations lists every call of the document with a body that would do.
+func operations(t *testing.T) []request {
+	t.Helper()
+	bodies := map[string]string{
+		"createGateway": `{"name": "a", "upstream_url": "http://x"}`, "updateGateway": `{"name": "a"}`,
+		"putGatewaySpec": petSpec, "putGatewayConfig": "routes: []", "createRoute": `{"path": "/z", "methods": ["GET"]}`,
+		"updateRouteLimit": `{"rate_limit": null}`, "createKey": `{"name": "a", "scope": "read"}`, "updateKey": `{"name": "a"}`,
+		"rotateKey": `{"overlap_days": 1}`, "verifyKey": `{"key": "x"}`,
+	}
+	var out []request
+	for path, item := range adminapi.Document().Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
+			if op == nil || len(op.Security) > 0 { // needs no key
+				continue
+			}
+			q := request{method: op.Method, path: path}
+			if op.RequestBody != nil {
+				body, known := bodies[op.OperationID]
+				if !known {
+					t.Fatalf("no body for %s", op.OperationID)
+				}
+				q.body = body
+			}
+			if strings.HasPrefix(op.OperationID, "putGateway") {
+				q.header = map[string]string{"Content-Type": "text/plain"}
+			}
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// Another account's records are not there, whatever is asked of them.
+func TestAccountsSeeNothingOfEachOther(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	routeID := s.newRoute("", gatewayID, "/a")
+	s.putSpec(gatewayID, petSpec+"  /a:\n    get: {responses: {}}\n").want(200)
+	key := s.newKey(map[string]any{"gateway_id": gatewayID})
+	stranger := s.newAccount("other")
+	strangersGateway := s.newGateway(stranger)
+
+	ours := strings.NewReplacer("{gateway_id}", gatewayID, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
+	mixed := strings.NewReplacer("{gateway_id}", strangersGateway, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
+	for _, q := range operations(t) {
+		if !strings.Contains(q.path, "{") {
+			continue
+		}
+		template := q.path
+		q.key = stranger
+		q.path = ours.Replace(template)
+		s.do(q).refused(404, "not_found", "")
+		if strings.Contains(template, "{route_id}") || strings.Contains(template, "{number}") {
+			q.path = mixed.Replace(template) // our route under the stranger's gateway
+			s.do(q).refused(404, "not_found", "")
+		}
+		s.clock.move(1e9)
+	}
+	for _, path := range []string{"/v1/gateways", "/v1/keys"} {
+		r := s.do(request{method: "GET", path: path, key: stranger}).want(200)
+		if strings.Contains(r.raw, gatewayID) || strings.Contains(r.raw, key.text("key_id")) {
+			t.Errorf("%s shows another account's records: %s", path, r.raw)
+		}
+	}
+	verify := s.do(request{method: "POST", path: "/v1/keys/verify", key: stranger, body: map[string]any{"key": key.text("key")}}).want(200)
+	if verify.json["valid"] != false || verify.json["key_id"] != nil || verify.json["code"] != "key_invalid" {
+		t.Errorf("another account's key verifies: %s", verify.raw)
+	}
+	s.do(request{method: "POST", path: "/v1/keys", key: stranger, body: map[string]any{
+		"name": "a", "scope": "read", "gateway_id": gatewayID,
+	}}).refused(422, "validation_failed", "gateway_id")
+	// Nothing of it happened.
+	s.get("/v1/gateways/" + gatewayID).want(200)
+	if s.get("/v1/keys/"+key.text("key_id")).want(200).text("state") != "active" {
+		t.Error("a stranger revoked the key")
+	}
+}
+
+// Every call needs the scope that its method asks for (specification,
+// Authentication, 3), and a resource that covers its path.
+func TestScopes(t *testing.T) {
+	s := start(t)
+	ids := strings.NewReplacer("{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1")
+	keys := map[string]string{}
+	for _, scope := range []string{"read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x"} {
+		keys[scope] = s.accountKey(scope)
+	}
+	for _, q := range operations(t) {
+		path := ids.Replace(q.path)
+		for scope, key := range keys {
+			word, resource, _ := strings.Cut(scope, ":")
+			need := map[string]string{"GET": "read", "DELETE": "admin"}[q.method]
+			if need == "" {
+				need = "write"
+			}
+			if path == "/v1/keys/verify" {
+				need = "read"
+			}
+			power := "read write admin"
+			allowed := strings.Index(power, word) >= strings.Index(power, need)
+			if resource != "" && path != "/v1/"+resource && !strings.HasPrefix(path, "/v1/"+resource+"/") {
+				allowed = false
+			}
+			if path == "/v1/account" {
+				allowed = true
+			}
+			call := q
+			call.path, call.key = path, key
+			r := s.do(call)
+			if (r.status != 403) != allowed {
+				t.Errorf("%s with the scope %s: %d %s", r.what, scope, r.status, r.raw)
+			}
+			if r.status == 403 && (r.refused(403, "forbidden", "").text("code") != "scope_insufficient") {
+				t.Errorf("code %v", r.json["code"])
+			}
+		}
+		s.clock.move(1e9)
+	}
+}
+
+// No key gives more than it has: every crossing of the caller's scope with the
+// level and scope of what it makes.
+func TestNoKeyGivesMoreThanItHas(t *testing.T) {
+	s := start(t)
+	rank := map[string]int{"read": 1, "write": 2, "admin": 3}
+	callers := []string{"read", "write", "admin", "write:keys", "admin:keys"}
+	for _, caller := range callers {
+		key := s.accountKey(caller)
+		word, resource, _ := strings.Cut(caller, ":")
+		full := word == "admin" && resource == ""
+		for _, level := range []string{"gateway", "account"} {
+			for _, made := range []string{"read", "write", "admin", "read:orders", "admin:orders"} {
+				madeWord, _, _ := strings.Cut(made, ":")
+				may := word != "read" && (full || level == "gateway" && rank[madeWord] <= rank[word])
+				check := func(what string, r *reply, done int) {
+					t.Helper()
+					want := 403
+					if may {
+						want = done
+					}
+					if r.status != want {
+						t.Errorf("%s: %s key %s a %s key of scope %s: %d, want %d", r.what, caller, what, level, made, r.status, want)
+					}
+				}
+				body := map[string]any{"name": "a", "scope": made, "level": level}
+				check("creates", s.do(request{method: "POST", path: "/v1/keys", key: key, body: body}), 201)
+				target := s.newKey(map[string]any{"scope": made, "level": level}).text("key_id")
+				check("rotates", s.do(request{method: "POST", path: "/v1/keys/" + target + "/rotate", key: key, body: `{"overlap_days": 1}`}), 201)
+				if level == "account" {
+					target = s.newKey(map[string]any{"scope": made, "level": level}).text("key_id")
+					check("patches", s.do(request{method: "PATCH", path: "/v1/keys/" + target, key: key, body: `{"name": "b"}`}), 200)
+					check("revokes", s.do(request{method: "DELETE", path: "/v1/keys/" + target, key: key}), 200)
+				}
+				s.clock.move(1e9)
+			}
+		}
+	}
+}
+
+// A key may always revoke itself, whatever its scope, and nothing else by that.
+func TestKeyRevokesItself(t *testing.T) {
+	s := start(t)
+	for _, scope := range []string{"read", "write", "read:gateways", "admin:keys", "admin"} {
+		own := s.newKey(map[string]any{"level": "account", "scope": scope})
+		other := s.newKey(map[string]any{"level": "account"}).text("key_id")
+		if scope != "admin" {
+			s.do(request{method: "DELETE", path: "/v1/keys/" + other, key: own.text("key")}).refused(403, "forbidden", "")
+		}
+		r := s.do(request{method: "DELETE", path: "/v1/keys/" + own.text("key_id"), key: own.text("key")}).want(200)
+		if r.text("state") != "revoked" {
+			t.Errorf("%s: state %s", scope, r.text("state"))
+		}
+		s.do(request{method: "GET", path: "/v1/account", key: own.text("key")}).refused(401, "unauthorized", "")
+	}
+}

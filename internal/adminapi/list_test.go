@@ -1,0 +1,147 @@
+package adminapi_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// Pages are newest first, hold every record once though rows are added
+// meanwhile, and end with a null cursor.
+func TestPages(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	var want []string
+	for i := range 7 {
+		want = append([]string{s.newRoute("", gatewayID, fmt.Sprintf("/r%d", i))}, want...)
+	}
+	list := "/v1/gateways/" + gatewayID + "/routes"
+	var got []string
+	for query := "?limit=3"; ; {
+		r := s.get(list + query).want(200)
+		for _, record := range r.data() {
+			got = append(got, record["route_id"].(string))
+		}
+		if len(r.data()) > 3 {
+			t.Fatalf("a page of %d", len(r.data()))
+		}
+		next, more := r.json["next_cursor"].(string)
+		if !more {
+			break
+		}
+		s.newRoute("", gatewayID, fmt.Sprintf("/added%d", len(got))) // stands before the page
+		query = "?limit=3&cursor=" + url.QueryEscape(next)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	r := s.get("/v1/keys?level=gateway").want(200)
+	if r.raw != `{"data":[],"next_cursor":null}`+"\n" {
+		t.Errorf("an empty list is %s", r.raw)
+	}
+	for range 26 {
+		s.newKey(nil)
+	}
+	if n := len(s.get("/v1/keys").want(200).data()); n != 25 {
+		t.Errorf("a page holds %d by default, want 25", n)
+	}
+	if n := len(s.get("/v1/keys?limit=100").want(200).data()); n != 27 {
+		t.Errorf("a page holds %d, want all 27", n)
+	}
+	// A page that is just full is the last one.
+	if r := s.get("/v1/keys?limit=27").want(200); r.json["next_cursor"] != nil {
+		t.Error("a cursor that leads nowhere")
+	}
+}
+
+func TestRevisionPages(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	for i := range 3 {
+		s.putSpec(gatewayID, strings.ReplaceAll(petSpec, "/pets", fmt.Sprintf("/pets%d", i))).want(200)
+	}
+	first := s.get("/v1/gateways/" + gatewayID + "/revisions?limit=2").want(200)
+	second := s.get("/v1/gateways/" + gatewayID + "/revisions?limit=2&cursor=" + first.text("next_cursor")).want(200)
+	got := fmt.Sprint(first.data()[0]["number"], first.data()[1]["number"], second.data()[0]["number"], second.json["next_cursor"])
+	if got != "3 2 1 <nil>" {
+		t.Error(got)
+	}
+}
+
+// A cursor is good only for its own list, account and filters, unchanged to the
+// letter.
+func TestCursors(t *testing.T) {
+	s := start(t)
+	gatewayID, other := s.newGateway(""), s.newGateway("")
+	for _, g := range []string{gatewayID, other} {
+		s.newRoute("", g, "/a")
+		s.newRoute("", g, "/b")
+	}
+	for range 2 {
+		s.newKey(map[string]any{"owner": "a"})
+		s.newKey(map[string]any{"owner": "b"})
+	}
+	cursor := func(path string) string { return s.get(path).want(200).text("next_cursor") }
+	keys, filtered := cursor("/v1/keys?limit=1"), cursor("/v1/keys?limit=1&owner=a")
+	routes, gateways := cursor("/v1/gateways/"+gatewayID+"/routes?limit=1"), cursor("/v1/gateways?limit=1")
+	s.get("/v1/keys?limit=2&cursor=" + keys).want(200)
+	s.get("/v1/keys?owner=a&cursor=" + filtered).want(200)
+
+	stranger := s.newAccount("other")
+	for _, q := range []request{
+		{path: "/v1/keys?cursor=" + keys, key: stranger},
+		{path: "/v1/gateways?cursor=" + gateways, key: stranger},
+		{path: "/v1/keys?cursor=" + gateways},
+		{path: "/v1/gateways?cursor=" + keys},
+		{path: "/v1/keys?owner=a&cursor=" + keys},
+		{path: "/v1/keys?owner=b&cursor=" + filtered},
+		{path: "/v1/keys?cursor=" + filtered},
+		{path: "/v1/gateways/" + other + "/routes?cursor=" + routes},
+		{path: "/v1/gateways/" + gatewayID + "/revisions?cursor=" + routes},
+		{path: "/v1/keys?cursor=" + keys + "A"},
+		{path: "/v1/keys?cursor=" + keys[:len(keys)-1]},
+		{path: "/v1/keys?cursor=" + keys + "%0A"},
+	} {
+		q.method = "GET"
+		s.do(q).refused(422, "validation_failed", "cursor")
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range raw {
+		if i%20 == 0 {
+			s.clock.move(1e9)
+		}
+		raw[i] ^= 1
+		s.get("/v1/keys?cursor="+base64.RawURLEncoding.EncodeToString(raw)).refused(422, "validation_failed", "cursor")
+		raw[i] ^= 1
+	}
+	// Filters bind by meaning: without one is as without a value for it.
+	s.restart()
+	s.get("/v1/keys?cursor=" + keys).want(200)
+}
+
+func TestKeyFilters(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	bound := s.newKey(map[string]any{"gateway_id": gatewayID, "name": "Mobile app", "owner": "ann"})
+	gone := s.newKey(map[string]any{"expires_at": "2027-03-01T13:00:00Z"}).text("key_id")
+	ended := s.newKey(nil).text("key_id")
+	s.do(request{method: "DELETE", path: "/v1/keys/" + ended}).want(200)
+	s.clock.move(2 * 60 * 60 * 1e9)
+	for query, want := range map[string]string{
+		"gateway_id=" + gatewayID: bound.text("key_id"), "owner=ann": bound.text("key_id"), "q=mobile": bound.text("key_id"),
+		"q=" + bound.text("key_prefix"): bound.text("key_id"), "state=expired": gone, "state=revoked": ended, "state=active&level=gateway": bound.text("key_id"),
+	} {
+		r := s.get("/v1/keys?" + query).want(200)
+		if len(r.data()) != 1 || r.data()[0]["key_id"] != want {
+			t.Errorf("%s: %s", query, r.raw)
+		}
+	}
+	if n := len(s.get("/v1/keys?owner=nobody").want(200).data()); n != 0 {
+		t.Errorf("%d keys of nobody", n)
+	}
+}
