@@ -92,6 +92,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
 4 not authorised, 5 not found, 6 conflict or invalid, 7 server unreachable.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs, // group refuses them
 		RunE:          group,
 	}
 	root.SetIn(s.In)
@@ -116,6 +117,9 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
 // group is the run function of a command that only holds others.
 func group(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			return usagef("there is no command %q: did you mean %s?", c.CommandPath()+" "+args[0], near[0])
+		}
 		return usagef("there is no command %q: see %s --help", c.CommandPath()+" "+args[0], c.CommandPath())
 	}
 	if !c.HasParent() {
@@ -128,7 +132,7 @@ func group(c *cobra.Command, args []string) error {
 
 // newGroup returns a command that only holds others.
 func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: name, Short: short, RunE: group}
+	c := &cobra.Command{Use: name, Short: short, Args: cobra.ArbitraryArgs, RunE: group, SuggestionsMinimumDistance: 2}
 	c.AddCommand(commands...)
 	return c
 }

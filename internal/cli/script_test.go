@@ -1,0 +1,99 @@
+package cli_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/keygate/keygate/internal/cli"
+	"github.com/keygate/keygate/internal/keygatetest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"keygate": func() { os.Exit(cli.Run(context.Background(), cli.OS(), os.Args[1:])) },
+	})
+}
+
+// TestScripts runs testdata/script: what a user types, what comes back on which
+// stream, and the exit status. Commands of ours in them:
+//
+//	server            start a server for the script; sets KEYGATE_URL and KEYGATE_API_KEY
+//	                  as well as URL, KEY, GATEWAY and DATA, and UPSTREAM of a service behind it
+//	exits N CMD...    run a command and hold its exit status to N
+//	free NAME         set NAME to a free address of the loopback
+//	await URL STATUS  wait until GET of URL answers STATUS
+//	get URL [KEY]     GET, with the status and body on standard output
+//	capture NAME      set NAME to the standard output of the last command, without space around it
+//	jq FILE .MEMBER   print a member of an object; jq FILE length, the length of an array
+//	waitfor N CMD...  run a command until its exit status is N
+//	foreign           set FOREIGN to the address of a server that is not Keygate
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "settings"))
+			for _, name := range []string{"KEYGATE_URL", "KEYGATE_API_KEY"} {
+				env.Setenv(name, "")
+			}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"server": func(ts *testscript.TestScript, _ bool, args []string) {
+				tb := scriptTB{TB: t, ts: ts}
+				s := keygatetest.Start(tb, args...)
+				up := keygatetest.NewUpstream(tb)
+				ts.Setenv("KEYGATE_URL", s.AdminURL())
+				ts.Setenv("KEYGATE_API_KEY", s.AdminKey)
+				ts.Setenv("URL", s.AdminURL())
+				ts.Setenv("KEY", s.AdminKey)
+				ts.Setenv("GATEWAY", s.GatewayURL())
+				ts.Setenv("DATA", s.DataDir)
+				ts.Setenv("UPSTREAM", up.URL)
+			},
+			"exits":   exits,
+			"jq":      jq,
+			"waitfor": waitfor,
+			"capture": capture,
+			"free": func(ts *testscript.TestScript, _ bool, args []string) {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				ts.Check(err)
+				ts.Setenv(args[0], l.Addr().String())
+				ts.Check(l.Close())
+			},
+			"await": await,
+			"get":   get,
+			"foreign": func(ts *testscript.TestScript, _ bool, _ []string) {
+				s := httptest.NewServer(http.NotFoundHandler())
+				ts.Defer(s.Close)
+				ts.Setenv("FOREIGN", s.URL)
+			},
+		},
+	})
+}
+
+// await asks again and again until the answer has the status.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+		if res, err := http.Get(args[0]); err == nil {
+			status := res.StatusCode
+			_ = res.Body.Close()
+			if http.StatusText(status) != "" && args[1] == itoa(status) {
+				return
+			}
+		}
+	}
+	ts.Fatalf("%s did not answer %s in time", args[0], args[1])
+}
