@@ -126,9 +126,8 @@ func TestRefused(t *testing.T) {
 // Guarantee: a text within the size of a request costs no more than a few
 // seconds and a few hundred megabytes, whatever it holds.
 func TestHostileTexts(t *testing.T) {
-	const size = 16 << 20
 	fill := func(before, unit, after string) string {
-		return before + strings.Repeat(unit, (size-len(before)-len(after))/len(unit)) + after
+		return before + strings.Repeat(unit, (hostileSize-len(before)-len(after))/len(unit)) + after
 	}
 	var bomb strings.Builder
 	bomb.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x]\n")
@@ -137,7 +136,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 	var deep strings.Builder
 	deep.WriteString("a0: &a0 x\n")
-	for i := 1; i < 100_000; i++ {
+	for i := 1; i < 10_000; i++ {
 		fmt.Fprintf(&deep, "a%d: &a%d\n- *a%d\n", i, i, i-1)
 	}
 	for name, text := range map[string]string{
@@ -162,7 +161,9 @@ func TestHostileTexts(t *testing.T) {
 			if took := time.Since(begun); took > 20*time.Second {
 				t.Errorf("took %s", took)
 			}
-			t.Logf("%s: %v", time.Since(begun), err)
+			if err != nil && fault.CodeOf(err) != fault.ValidationFailed {
+				t.Error(err)
+			}
 		})
 	}
 }

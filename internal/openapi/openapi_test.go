@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/openapi"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files anew") //nolint:gochecknoglobals // a flag of the test binary is one
 
 // show writes what a document says, a route a line.
 func show(d *openapi.Document) string {
@@ -53,7 +53,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := ""
+			var got string
 			if d, err := openapi.Parse(content); err != nil {
 				got = "error: " + err.Error() + "\n"
 			} else {
