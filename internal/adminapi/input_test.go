@@ -132,9 +132,9 @@ func TestBodySizes(t *testing.T) {
 	key := func(n int) string { return exactly(n, `{"scope": "read", "name": "`, `"}`) }
 	s.post("/v1/keys", key(1<<20)).refused(422, "validation_failed", "name")
 	s.post("/v1/keys", key(1<<20+1)).refused(413, "body_too_large", "")
-	comment := func(n int) string { return exactly(n, petSpec+"# ", "\n") }
-	s.putSpec(gatewayID, comment(16<<20)).want(200)
-	s.putSpec(gatewayID, comment(16<<20+1)).refused(413, "body_too_large", "")
+	nonsense := func(n int) string { return exactly(n, "]", "\n") }
+	s.putSpec(gatewayID, nonsense(16<<20)).want(422)
+	s.putSpec(gatewayID, nonsense(16<<20+1)).refused(413, "body_too_large", "")
 	s.post("/v1/gateways", exactly(16<<20+1, `{"spec": "`, `"}`)).refused(413, "body_too_large", "")
 
 	// Without a length the body is still counted.
