@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -195,7 +196,7 @@ type body struct {
 // Answer turns err into an HTTP status and a JSON body (specification, Errors;
 // contract, section 2). It is the only place where that happens. Whatever has
 // no public face is a 500 without detail.
-func Answer(err error, requestID string) (status int, json []byte) {
+func Answer(err error, requestID string) (status int, answer []byte) {
 	var e *Error
 	if !errors.As(err, &e) {
 		e = New(Internal, "an internal error happened; the server's log has it under this request_id")
@@ -208,11 +209,14 @@ func Answer(err error, requestID string) (status int, json []byte) {
 	return e.Code.Status(), encode(b)
 }
 
-// encode cannot fail: body holds only strings and numbers.
+// encode writes b as people read it, without escapes for HTML. It cannot fail:
+// body holds only strings and numbers.
 func encode(b body) []byte {
-	out, err := json.Marshal(b)
-	if err != nil {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(b); err != nil {
 		panic("fault: " + err.Error())
 	}
-	return out
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
