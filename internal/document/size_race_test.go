@@ -4,4 +4,4 @@ package document_test
 
 // hostileSize is smaller where every memory access is watched: the race
 // detector makes the large texts take minutes.
-const hostileSize = 1 << 20
+const hostileSize = 64 << 10
