@@ -67,12 +67,12 @@ func newPool(cfg *Config, o Origin) (*Pool, error) {
 }
 
 func newTransport(cfg *Config, o Origin, tlsConfig *tls.Config, protocols http.Protocols) *http.Transport {
-	dialer := &net.Dialer{
+	dial := dialer(&net.Dialer{
 		Timeout:        cfg.ConnectTimeout,
 		ControlContext: cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: cfg.Allow}),
-	}
+	})
 	return &http.Transport{
-		DialContext:            dialer.DialContext,
+		DialContext:            dial,
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    handshakeTimeout,
 		DisableCompression:     true, // bodies pass as they are

@@ -294,6 +294,30 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
+// An upstream that answers early and closes breaks the upload, not its answer.
+func TestEarlyClose(t *testing.T) {
+	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+		if _, err := c.ReadHead(); err == nil {
+			c.Say("HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nstop")
+		}
+	})
+	e := start(t, setup{upstream: "http://" + addr})
+	for range 30 { // the reset comes before or after the answer is read
+		c := e.dial()
+		c.request(e, "POST /a HTTP/1.1", "Content-Length: 10000000")
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			_, _ = io.Copy(c.Conn.Conn, io.LimitReader(zeros{}, 10_000_000))
+		}()
+		if h := c.head(); h.status() != "413" || c.text(4) != "stop" {
+			t.Fatalf("answer\n%s", h.text)
+		}
+		_ = c.Close()
+		<-sent
+	}
+}
+
 // A large body passes in constant memory: both sides are slow in turn.
 func TestLargeBodies(t *testing.T) {
 	const size = 8 << 20
