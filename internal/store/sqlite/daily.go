@@ -38,7 +38,7 @@ func (t *tx) PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) 
 
 // LoadDailyCounts implements ratelimit.DailyStore.
 func (db *DB) LoadDailyCounts(ctx context.Context, day int64) (counts []ratelimit.DailyCount, err error) {
-	err = db.view(ctx, func(t *readTx) error {
+	err = view(ctx, db.source, func(t *readTx) error {
 		counts, err = t.DailyCounts(ctx, day)
 		return err
 	})

@@ -5,8 +5,8 @@
 // that readers never wait for the writer:
 //
 //	Update ──► writer (1 connection, BEGIN IMMEDIATE … COMMIT, synchronous=FULL)
-//	View   ──► readers (query_only, one snapshot of the file each)
-//	EachKey ─► a reader, below database/sql, for the start with 1,000,000 keys
+//	View   ──► readers (query_only, one state of the file each)
+//	snapshot.Source ──► two readers of its own, so that no search delays the data plane
 //
 // Several processes may have the file open (the offline commands beside a
 // running server): each waits up to Config.BusyTimeout for the others' writes.

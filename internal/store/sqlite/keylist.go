@@ -9,11 +9,15 @@ import (
 	"github.com/keygate/keygate/internal/control"
 )
 
+// maxQuery is the number of bytes from which a query cannot be part of any
+// name; SQLite refuses patterns far beyond it.
+const maxQuery = 4 * apikey.MaxName
+
 // Keys implements control.KeyReader. It reads each part of an index that the
 // filter asks for newest first, and merges them: an index on (…, phase, id) is
 // in the order of the list within one phase.
 func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
-	if p.Limit <= 0 || f.State != "" && len(partsOf(f.State)) == 0 {
+	if p.Limit <= 0 || len(partsOf(f.State)) == 0 || len(f.Query) > maxQuery || strings.Contains(f.Query, "\x00") {
 		return nil, t.ready(ctx)
 	}
 	q := keyQuery{account: accountID, filter: f, page: p}
@@ -153,8 +157,9 @@ func (q *keyQuery) terms(where string, args []any) string {
 // index covers the search; other filters are checked on its hits alone.
 func (q *keyQuery) searched() string {
 	f := &q.filter
-	where := "account_id = ? AND (instr(lower(name), lower(?)) > 0 OR substr(prefix, 1, length(?)) = ?)"
-	args := []any{q.account, f.Query, f.Query, f.Query}
+	where := `account_id = ? AND (name LIKE ? ESCAPE '\' OR prefix >= ? AND prefix < ?)`
+	literal := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(f.Query)
+	args := []any{q.account, "%" + literal + "%", f.Query, f.Query + "\xff"}
 	switch f.State {
 	case apikey.Active:
 		where, args = where+" AND phase < 2 AND (expires_at IS NULL OR expires_at > ?)", append(args, micros(f.Now))

@@ -25,7 +25,7 @@ const checkEvery = 1024
 // for all calls, and equal accounts, gateways and rates share their strings. f
 // must not wait for another call of the store that waits for a reader.
 func (db *DB) EachKey(ctx context.Context, f func(*apikey.Key) error) error {
-	return db.view(ctx, func(t *readTx) error {
+	return view(ctx, db.source, func(t *readTx) error {
 		var failed error // of f or ctx, not of the driver
 		err := t.c.sql.Raw(func(raw any) error {
 			c, ok := raw.(driver.QueryerContext)

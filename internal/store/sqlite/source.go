@@ -14,7 +14,7 @@ var _ snapshot.Source = (*DB)(nil)
 
 // read is a View that gives back a value.
 func read[T any](ctx context.Context, db *DB, f func(*readTx) (T, error)) (v T, err error) {
-	err = db.view(ctx, func(t *readTx) error {
+	err = view(ctx, db.source, func(t *readTx) error {
 		v, err = f(t)
 		return err
 	})
@@ -31,7 +31,7 @@ func (db *DB) LastSeq(ctx context.Context) (int64, error) {
 
 // Changes implements snapshot.ChangeLog.
 func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []change.Change, complete bool, err error) {
-	err = db.view(ctx, func(t *readTx) error {
+	err = view(ctx, db.source, func(t *readTx) error {
 		changes, complete, err = t.Changes(ctx, seq, limit)
 		return err
 	})
@@ -46,7 +46,7 @@ func (db *DB) Accounts(ctx context.Context) ([]account.Account, error) {
 // EachGateway implements snapshot.GatewaySource. f must not wait for another
 // call of the store that waits for a reader.
 func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
-	return db.view(ctx, func(t *readTx) error {
+	return view(ctx, db.source, func(t *readTx) error {
 		gateways, err := t.gateways(ctx, `ORDER BY id`)
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gatewa
 
 // GatewayByID implements snapshot.GatewaySource.
 func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gateway, routes []gateway.Route, err error) {
-	err = db.view(ctx, func(t *readTx) error {
+	err = view(ctx, db.source, func(t *readTx) error {
 		if g, err = t.gateway(ctx, `WHERE id = ?`, gatewayID); err != nil {
 			return err
 		}

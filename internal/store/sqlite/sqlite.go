@@ -14,9 +14,14 @@ import (
 // DefaultBusyTimeout is the time for which a write waits for other processes.
 const DefaultBusyTimeout = 5 * time.Second
 
-// readers is the number of connections that read at the same time; further
-// Views wait. A page's read is far below a millisecond.
-const readers = 4
+// The numbers of connections that read at the same time; others wait. A
+// page's read is far below a millisecond, a search may take most of a second.
+// The data plane has its own, so that no search delays a revocation: one while
+// another is busy with EachKey.
+const (
+	readers   = 4
+	followers = 2
+)
 
 // Config is how a store is opened. Path is required.
 type Config struct {
@@ -34,7 +39,8 @@ type DB struct {
 	log     *slog.Logger
 	now     func() int64 // microseconds since 1970
 	writer  *pool        // of one connection
-	readers *pool
+	readers *pool        // of View
+	source  *pool        // of snapshot.Source and ratelimit.DailyStore
 	dbs     []*sql.DB
 }
 
@@ -80,11 +86,11 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	db.writer = newPool(writer, 1)
-	reader, err := db.connect(cfg, false, readers)
+	reader, err := db.connect(cfg, false, readers+followers)
 	if err != nil {
 		return nil, err
 	}
-	db.readers = newPool(reader, readers)
+	db.readers, db.source = newPool(reader, readers), newPool(reader, followers)
 	return db, nil
 }
 
@@ -117,7 +123,7 @@ func (db *DB) closeAll() error {
 // database file and closes it. Later calls of the store are fault.Unavailable.
 // It must be called once.
 func (db *DB) Close() error {
-	readErr := db.readers.drain(nil)
+	readErr := errors.Join(db.readers.drain(nil), db.source.drain(nil))
 	writeErr := db.writer.drain(func(c *conn) {
 		if _, err := c.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 			// The log stays beside the file, and the next Open reads it.

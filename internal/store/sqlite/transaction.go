@@ -57,15 +57,16 @@ func (db *DB) Update(ctx context.Context, f func(control.Tx) error) error {
 
 // View implements control.Store.
 func (db *DB) View(ctx context.Context, f func(control.ReadTx) error) error {
-	return db.view(ctx, func(t *readTx) error { return f(t) })
+	return view(ctx, db.readers, func(t *readTx) error { return f(t) })
 }
 
-func (db *DB) view(ctx context.Context, f func(*readTx) error) error {
-	c, err := db.readers.take(ctx)
+// view runs f on a connection of p.
+func view(ctx context.Context, p *pool, f func(*readTx) error) error {
+	c, err := p.take(ctx)
 	if err != nil {
 		return err
 	}
-	defer db.readers.give(c)
+	defer p.give(c)
 	if _, err := c.exec("BEGIN"); err != nil {
 		return translate("begin", err)
 	}
