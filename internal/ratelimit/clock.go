@@ -25,5 +25,5 @@ const (
 // dayOf returns the UTC day of a wall clock reading, in days since 1970.
 func dayOf(wall int64) int64 { return wall / dayLength }
 
-// ceilSeconds returns ns in whole seconds, rounded up.
-func ceilSeconds(ns int64) int64 { return (ns + second - 1) / second }
+// ceilSeconds returns ns, which is not negative, in whole seconds, rounded up.
+func ceilSeconds(ns int64) int64 { return int64((uint64(ns) + uint64(second) - 1) / uint64(second)) }

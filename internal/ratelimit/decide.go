@@ -13,7 +13,7 @@ type Applied struct {
 }
 
 // MaxApplied is the most limits that one decision takes.
-const MaxApplied = 8
+const MaxApplied = 4
 
 // Result is how a decision ended.
 type Result uint8
@@ -31,7 +31,7 @@ const (
 // that makes the caller wait longest; of Stale and Exhausted, of the limit that is; of
 // Admitted, of the limit with the fewest requests left (tie: the later reset), -1
 // without limits. It does not allocate. Give the limits in the order of their scopes,
-// at most MaxApplied.
+// at most MaxApplied, no two with the same bucket.
 //
 // It looks at all limits before it charges any. If one refuses after
 // others were charged, because of a decision beside this one, those are given back; a
@@ -111,33 +111,21 @@ const (
 func look(now Instant, day int64, limits []Applied, views []view) (worst finding, at int) {
 	for i := range limits {
 		l, v := &limits[i], &views[i]
+		var f finding
 		if l.Daily != nil {
 			v.at = l.Daily.capacity()
+			v.word = l.Daily.word.Load()
+			f = l.Daily.look(day, v)
 		} else {
 			v.at = l.Params.at(now.Mono)
+			v.word = l.Bucket.state.Load()
+			f = l.Params.look(v)
 		}
-		if f := l.look(day, v); f > worst {
+		if f > worst {
 			worst, at = f, i
 		}
 	}
 	return worst, at
-}
-
-// look reads the limit into v, whose at is set.
-func (l *Applied) look(day int64, v *view) finding {
-	if l.Daily != nil {
-		v.word = l.Daily.word.Load()
-		return l.Daily.look(day, v)
-	}
-	v.word = l.Bucket.state.Load()
-	return l.Params.look(v)
-}
-
-func (l *Applied) word() *atomic.Uint64 {
-	if l.Daily != nil {
-		return &l.Daily.word
-	}
-	return &l.Bucket.state
 }
 
 // look tells what v.word allows at v.at, and sets v.next.
@@ -175,15 +163,37 @@ func (d *Daily) look(day int64, v *view) finding {
 func charge(day int64, limits []Applied, views []view) bool {
 	for i := range limits {
 		l, v := &limits[i], &views[i]
-		word := l.word()
-		for !word.CompareAndSwap(v.word, v.next) {
-			if l.look(day, v) != passes {
-				giveBack(day, limits[:i], views)
-				return false
-			}
+		var state *atomic.Uint64
+		if l.Daily != nil {
+			state = &l.Daily.word
+		} else {
+			state = &l.Bucket.state
+		}
+		if !state.CompareAndSwap(v.word, v.next) && !l.chargeAgain(day, state, v) {
+			giveBack(day, limits[:i], views)
+			return false
 		}
 	}
 	return true
+}
+
+// chargeAgain takes from a limit that has changed since v was filled.
+func (l *Applied) chargeAgain(day int64, state *atomic.Uint64, v *view) bool {
+	for {
+		v.word = state.Load()
+		var f finding
+		if l.Daily != nil {
+			f = l.Daily.look(day, v)
+		} else {
+			f = l.Params.look(v)
+		}
+		if f != passes {
+			return false
+		}
+		if state.CompareAndSwap(v.word, v.next) {
+			return true
+		}
+	}
 }
 
 func giveBack(day int64, limits []Applied, views []view) {

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"testing"
 	"time"
 
@@ -223,6 +224,25 @@ func checkWindows(t failer, refill Rate, capacity int64, passed []int64) {
 			if left.Cmp(right) > 0 {
 				t.Fatalf("%d requests passed in %d ns: more than %d and %d in %v", n, w, capacity, refill.Count, refill.Per)
 			}
+		}
+	}
+}
+
+// checkAllWindows is checkWindows for many requests, in one pass: among the windows that
+// end with a request, the fullest starts where count×per - time×rate was least.
+func checkAllWindows(t failer, refill Rate, capacity int64, passed []int64) {
+	slices.Sort(passed)
+	least := new(big.Int)
+	for n, at := range passed {
+		// charge(n) = n×per - at×count; a window from i to n holds n-i+1 ≤ capacity + w×rate.
+		charge := new(big.Int).Mul(big.NewInt(int64(n)), big.NewInt(int64(refill.Per)))
+		charge.Sub(charge, new(big.Int).Mul(big.NewInt(at), big.NewInt(refill.Count)))
+		if n == 0 || charge.Cmp(least) < 0 {
+			least.Set(charge)
+		}
+		over := charge.Sub(charge, least)
+		if most := new(big.Int).Mul(big.NewInt(capacity-1), big.NewInt(int64(refill.Per))); over.Cmp(most) > 0 {
+			t.Fatalf("request %d of %d passed over capacity %d and rate %v", n, len(passed), capacity, refill)
 		}
 	}
 }

@@ -36,9 +36,10 @@ type Params struct {
 
 	gain      uint64 // units in a nanosecond, times 2^(60+gainShift), rounded down
 	wait      uint64 // nanoseconds for a unit, times 2^(64-waitShift), rounded down
+	far       uint64 // the top half of units × wait from which on a time is far
 	perCost   uint64 // 2^64 ÷ cost, rounded down
 	gainShift uint8
-	waitShift uint8
+	waitShift uint8 // at least 1
 }
 
 // Compile returns the token bucket of a configuration that has one (Config.HasBucket).
@@ -75,13 +76,14 @@ func compile(refill Rate, capacity int64) Params {
 		p.cost, p.gain = d, n<<60
 		p.wait, p.waitShift = 1<<63, 1
 		if n > 1 {
-			p.wait, p.waitShift = inverse(n), 0
+			p.wait = inverse(n) >> 1
 		}
 	} else {
 		p.fit(n, d)
 	}
 	p.span = uint64(capacity) * p.cost //nolint:gosec // positive
 	p.perCost = inverse(p.cost)
+	p.far = 1<<(60-p.waitShift) - 1
 	return p
 }
 
@@ -115,7 +117,7 @@ func (p *Params) fit(n, d uint64) {
 
 	wait := new(big.Int).Lsh(big.NewInt(1), 124+uint(p.gainShift))
 	wait.Div(wait, new(big.Int).SetUint64(p.gain))
-	excess = max(wait.BitLen()-64, 0)
+	excess = max(wait.BitLen()-64, 1)
 	p.waitShift = uint8(excess)
 	p.wait = wait.Rsh(wait, uint(excess)).Uint64() //nolint:gosec // not negative
 }
@@ -137,7 +139,7 @@ func (p *Params) at(mono int64) uint64 {
 
 func (p *Params) gained(ns uint64) uint64 {
 	hi, _ := bits.Mul64(ns<<4, p.gain)
-	return hi >> p.gainShift
+	return hi >> (p.gainShift & 63)
 }
 
 // whole returns how many requests units pay for.
@@ -146,21 +148,24 @@ func (p *Params) whole(units uint64) int64 {
 	if units-q*p.cost >= p.cost {
 		q++
 	}
-	return int64(q) //nolint:gosec // at most the capacity
+	return int64(q)
 }
 
 // until returns the shortest time in nanoseconds in which units are gained from any
-// moment on; near is false if it is beyond the horizon, and then the time is in seconds.
-func (p *Params) until(units uint64) (t int64, near bool) {
+// moment on. near is false if that is beyond the horizon: then untilFar tells.
+func (p *Params) until(units uint64) (ns uint64, near bool) {
 	hi, lo := bits.Mul64(units, p.wait)
-	s := uint(p.waitShift)
-	over, ns := hi>>(64-s), hi<<s|lo>>(64-s)
-	if over != 0 || ns >= horizon-8 {
-		seconds, _ := bits.Div64(over, ns, uint64(time.Second))
-		return int64(seconds) + 1, false //nolint:gosec // at most 10⁹ days
-	}
-	for p.gained(ns) < units { // the estimate is short by at most a few
+	ns, near = hi<<(p.waitShift&63)|lo>>(-p.waitShift&63), hi < p.far
+	for near && p.gained(ns) < units { // the estimate is short by at most a few
 		ns++
 	}
-	return int64(ns), true //nolint:gosec // below the horizon
+	return ns, near
+}
+
+// untilFar returns the time of until in seconds, rounded up.
+func (p *Params) untilFar(units uint64) (seconds int64) {
+	hi, lo := bits.Mul64(units, p.wait)
+	s := p.waitShift
+	q, _ := bits.Div64(hi>>(64-s), hi<<s|lo>>(64-s), uint64(time.Second))
+	return int64(q) + 1
 }

@@ -51,7 +51,7 @@ func stand(now Instant, day int64, limits []Applied, views []view, standing []St
 	worst = -1
 	for i := range limits {
 		l, s := &limits[i], &standing[i]
-		s.set(l)
+		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
 		if l.Daily != nil {
 			dailyWord(views[i].next).stand(s, views[i].at, now, day)
 		} else {
@@ -71,7 +71,7 @@ func standRefused(now Instant, day int64, limits []Applied, views []view, standi
 	longest := int64(-1)
 	for i := range limits {
 		l, v, s := &limits[i], &views[i], &standing[i]
-		s.set(l)
+		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
 		wait := int64(-1)
 		if l.Daily != nil {
 			dailyWord(v.word).stand(s, v.at, now, day)
@@ -93,17 +93,16 @@ func standRefused(now Instant, day int64, limits []Applied, views []view, standi
 	return worst
 }
 
-func (s *Standing) set(l *Applied) {
-	s.Scope, s.Default = l.Scope, l.Default
-	s.Refused, s.RetryAfter = false, 0
-}
-
 // stand fills the figures of a bucket in state word when at units are gained.
 func (p *Params) stand(s *Standing, word, at uint64, wall int64) {
 	used := max(word, at) - at
 	s.Limit, s.Window = p.capacity, p.window
 	s.Remaining = p.whole(p.span - min(used, p.span))
-	s.ResetAt, s.ResetIn, _ = p.moment(used, wall)
+	ns, near := p.until(used)
+	s.reset(wall, ns)
+	if !near {
+		s.resetFar(wall, p.untilFar(used))
+	}
 }
 
 // standRefused sets the reset of a bucket that refuses to the moment at which it will let
@@ -113,18 +112,23 @@ func (p *Params) standRefused(s *Standing, word, at uint64, wall int64) (wait in
 	if used <= p.span-p.cost {
 		return -1
 	}
-	s.ResetAt, s.ResetIn, wait = p.moment(used-(p.span-p.cost), wall)
-	return wait
+	lack := used - (p.span - p.cost)
+	ns, near := p.until(lack)
+	if !near {
+		s.resetFar(wall, p.untilFar(lack))
+		return math.MaxInt64
+	}
+	s.reset(wall, ns)
+	return int64(ns)
 }
 
-// moment returns the Unix second in which units will have been gained, the seconds
-// until then, both rounded up, and the nanoseconds until then.
-func (p *Params) moment(units uint64, wall int64) (unix, seconds, wait int64) {
-	t, near := p.until(units)
-	if !near {
-		return ceilSeconds(wall) + t, t, math.MaxInt64
-	}
-	return ceilSeconds(wall + t), ceilSeconds(t), t
+// reset sets the reset to ns nanoseconds from now.
+func (s *Standing) reset(wall int64, ns uint64) {
+	s.ResetAt, s.ResetIn = ceilSeconds(wall+int64(ns)), ceilSeconds(int64(ns))
+}
+
+func (s *Standing) resetFar(wall, seconds int64) {
+	s.ResetAt, s.ResetIn = ceilSeconds(wall)+seconds, seconds
 }
 
 // stand fills the figures of a count in state w with a cap.

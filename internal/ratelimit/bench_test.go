@@ -1,0 +1,123 @@
+package ratelimit
+
+import (
+	"context"
+	"encoding/binary"
+	"testing"
+	"time"
+)
+
+func BenchmarkDecideOneBucket(b *testing.B) {
+	p := CompileRate(Rate{Count: MaxCount, Per: time.Second})
+	limits := []Applied{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
+	benchmarkDecide(b, limits)
+}
+
+func BenchmarkDecideOneBucketInexact(b *testing.B) {
+	p := CompileRate(Rate{Count: 999_999_937, Per: time.Second})
+	limits := []Applied{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
+	benchmarkDecide(b, limits)
+}
+
+func BenchmarkDecideFourLimits(b *testing.B) {
+	benchmarkDecide(b, fourLimits(b))
+}
+
+func BenchmarkDecideRefused(b *testing.B) {
+	p := Compile(Config{Sustained: Rate{Count: 1, Per: 24 * time.Hour}, Burst: Rate{Count: 1, Per: time.Second}})
+	limits := []Applied{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
+	var standing [1]Standing
+	b.ReportAllocs()
+	for b.Loop() {
+		Decide(Instant{Mono: 1, Wall: startWall}, limits, standing[:])
+	}
+}
+
+func benchmarkDecide(b *testing.B, limits []Applied) {
+	var standing [4]Standing
+	now := Instant{Wall: startWall}
+	b.ReportAllocs()
+	for b.Loop() {
+		now.Mono += 20
+		if r, _ := Decide(now, limits, standing[:]); r != Admitted {
+			b.Fatalf("decision %v", r)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(limits)), "ns/limit")
+}
+
+func fourLimits(b *testing.B) []Applied {
+	l, err := NewLedger(LedgerConfig{Store: newMemoryStore(), Now: func() time.Time { return time.Unix(0, startWall) }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := l.Start(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = l.Stop(context.Background()) })
+	d := l.Daily("rt_1", Rate{Count: MaxCount, Per: 24 * time.Hour})
+	if err := l.Wait(context.Background(), d); err != nil {
+		b.Fatal(err)
+	}
+	d.limit.capacity.Store(MaxCount)
+	p := CompileRate(Rate{Count: MaxCount, Per: time.Second})
+	return []Applied{
+		{Scope: KeyScope, Params: &p, Bucket: new(Bucket)},
+		{Scope: RouteScope, Params: &p, Bucket: new(Bucket)},
+		{Scope: DailyScope, Daily: d},
+		{Scope: GlobalScope, Params: &p, Bucket: new(Bucket)},
+	}
+}
+
+func BenchmarkDecideContended(b *testing.B) {
+	p := CompileRate(Rate{Count: MaxCount, Per: time.Second})
+	bucket := new(Bucket)
+	clock := Clock()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		limits := []Applied{{Scope: GlobalScope, Params: &p, Bucket: bucket}}
+		var standing [1]Standing
+		for pb.Next() {
+			Decide(clock(), limits, standing[:])
+		}
+	})
+}
+
+func BenchmarkClock(b *testing.B) {
+	clock := Clock()
+	b.ReportAllocs()
+	for b.Loop() {
+		clock()
+	}
+}
+
+func BenchmarkBucketOfKey(b *testing.B) {
+	p := CompileRate(Rate{Count: 100, Per: time.Second})
+	buckets := NewBuckets(&p)
+	const keys = 100_000
+	for i := range keys {
+		buckets.Bucket(Instant{}, testKey(i))
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		i = (i + 7919) % keys
+		buckets.Bucket(Instant{}, testKey(i))
+	}
+}
+
+func BenchmarkAppendFields(b *testing.B) {
+	standing := []Standing{{Scope: KeyScope, Limit: 600, Remaining: 599, Window: 60, ResetIn: 1}, {Scope: RouteScope, Limit: 100, Remaining: 99, Window: 1, ResetIn: 1}}
+	buf := make([]byte, 0, 256)
+	b.ReportAllocs()
+	for b.Loop() {
+		AppendLimits(AppendPolicy(buf, standing), standing)
+	}
+}
+
+// testKey returns the i-th bucket identity, spread as the random bits of identifiers are.
+func testKey(i int) (k [16]byte) {
+	binary.BigEndian.PutUint64(k[:8], 0x0199_0000_0000_7000+uint64(i)<<16)
+	binary.BigEndian.PutUint64(k[8:], 0x8000_0000_0000_0000|uint64(i)*0x9e3779b97f4a7c15)
+	return k
+}

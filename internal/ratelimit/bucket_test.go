@@ -1,0 +1,315 @@
+package ratelimit
+
+import (
+	"math/big"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"pgregory.net/rapid"
+)
+
+// TestBucketIsOneWord holds the bar of 8 bytes of state for each bucket.
+func TestBucketIsOneWord(t *testing.T) {
+	if size := unsafe.Sizeof(Bucket{}); size != 8 {
+		t.Fatalf("a bucket has %d bytes", size)
+	}
+}
+
+func perSecond(n int64) Rate { return Rate{Count: n, Per: time.Second} }
+func perMinute(n int64) Rate { return Rate{Count: n, Per: time.Minute} }
+func perDay(n int64) Rate    { return Rate{Count: n, Per: 24 * time.Hour} }
+
+func at(mono time.Duration) Instant {
+	return Instant{Mono: int64(mono), Wall: startWall + int64(mono)}
+}
+
+// TestFiguresOfExtremes holds the guarantee that the greatest and oddest limits that a
+// user can write keep their capacity to the request, in one instant too, and their times.
+func TestFiguresOfExtremes(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		config   Config
+		capacity int64
+		window   int64
+		next     time.Duration // from empty to the next request, within a millionth
+	}{
+		{"the greatest rate", Config{Sustained: perSecond(MaxCount)}, MaxCount, 1, 1},
+		{"slow with the greatest burst", Config{Sustained: perDay(1), Burst: perSecond(MaxCount)}, MaxCount, 86400 * MaxCount, 24 * time.Hour},
+		{"one a day", Config{Sustained: perDay(1)}, 1, 86400, 24 * time.Hour},
+		{"seven a second", Config{Sustained: perSecond(7)}, 7, 1, 142857143},
+		{"eleven a second", Config{Sustained: perSecond(11)}, 11, 1, 90909091},
+		{"a prime a day", Config{Sustained: perDay(999_999_937)}, 999_999_937, 86400, 86401},
+		{"a prime a day, small burst", Config{Sustained: perDay(999_999_937), Burst: perSecond(3)}, 3, 1, 86401},
+		{"burst alone", Config{Burst: perSecond(50)}, 50, 1, 20 * time.Millisecond},
+		{"both", Config{Sustained: perMinute(600), Burst: perSecond(50)}, 50, 5, 100 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := Compile(c.config)
+			if p.Capacity() != c.capacity || p.window != c.window {
+				t.Fatalf("capacity %d and window %d, want %d and %d", p.capacity, p.window, c.capacity, c.window)
+			}
+			bucket := new(Bucket)
+			limits := []Applied{{Params: &p, Bucket: bucket}}
+			var s [1]Standing
+			now := at(400 * 24 * time.Hour)
+			for n := range min(c.capacity, 100) {
+				if r, _ := Decide(now, limits, s[:]); r != Admitted || s[0].Remaining != c.capacity-n-1 {
+					t.Fatalf("request %d: %v with %d left", n, r, s[0].Remaining)
+				}
+			}
+			// Drain it without the patience for 10⁹ calls.
+			if rest := c.capacity - 100; rest > 0 {
+				bucket.state.Add(uint64(rest) * p.cost)
+			}
+			r, _ := Decide(now, limits, s[:])
+			if r != Refused || s[0].RetryAfter < 1 || s[0].ResetAt-startWall/second-int64(400*24*3600) > int64(c.next/time.Second)+2 {
+				t.Fatalf("over capacity: %v, %+v", r, s[0])
+			}
+			early, late := c.next-c.next/1_000_000-1, c.next+c.next/1_000_000+2
+			if r, _ := Decide(at(400*24*time.Hour+early), limits, s[:]); r != Refused && early > 0 {
+				t.Fatalf("admitted after %v", early)
+			}
+			if r, _ := Decide(at(400*24*time.Hour+late), limits, s[:]); r != Admitted {
+				t.Fatalf("refused after %v", late)
+			}
+		})
+	}
+}
+
+// TestTimesPassBeyondTheHorizon holds the guarantee that nothing breaks in a process that
+// runs longer than the horizon, or before its epoch.
+func TestTimesPassBeyondTheHorizon(t *testing.T) {
+	p := CompileRate(perSecond(999_999_937))
+	limits := []Applied{{Params: &p, Bucket: new(Bucket)}}
+	var s [1]Standing
+	for _, mono := range []int64{-1, -1 << 63, 0, horizon, horizon + 1, 1<<63 - 1} {
+		if r, _ := Decide(Instant{Mono: mono, Wall: startWall}, limits, s[:]); r != Admitted {
+			t.Fatalf("%v at %d", r, mono)
+		}
+	}
+}
+
+// TestWindowBoundUnderConcurrency holds the guarantee that however many decide at once, in
+// every window w at most capacity + w×rate pass.
+func TestWindowBoundUnderConcurrency(t *testing.T) {
+	const workers, each = 8, 4000
+	for _, rate := range []Rate{perSecond(1_000_000), perSecond(999_983)} {
+		capacity := int64(50)
+		p := compile(rate, capacity)
+		bucket := new(Bucket)
+		clock := Clock()
+		passed := make([][]int64, workers)
+		var wg sync.WaitGroup
+		for w := range workers {
+			wg.Go(func() {
+				limits := []Applied{{Params: &p, Bucket: bucket}}
+				var s [1]Standing
+				for range each {
+					now := clock()
+					if r, _ := Decide(now, limits, s[:]); r == Admitted {
+						passed[w] = append(passed[w], now.Mono)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		checkAllWindows(t, rate, capacity, merge(passed))
+	}
+}
+
+// TestAllOrNoneUnderConcurrency holds the guarantee that a request is charged to all its
+// limits or to none: with time standing still, each limit has given exactly what passed
+// through it, but for buckets charged again before a refusal gave back, which lose and never gain.
+func TestAllOrNoneUnderConcurrency(t *testing.T) {
+	const workers, each = 8, 2000
+	narrow, wide := compile(perDay(1), 3000), compile(perDay(1), 1_000_000)
+	global := new(Bucket)
+	keys := make([]*Bucket, workers)
+	passed := make([]atomic.Int64, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		keys[w] = new(Bucket)
+		wg.Go(func() {
+			limits := []Applied{{Scope: KeyScope, Params: &wide, Bucket: keys[w]}, {Scope: GlobalScope, Params: &narrow, Bucket: global}}
+			var s [2]Standing
+			for range each {
+				switch r, worst := Decide(at(0), limits, s[:]); {
+				case r == Admitted:
+					passed[w].Add(1)
+				case r != Refused || worst != 1 || s[0].Refused || !s[1].Refused:
+					t.Errorf("%v by %d: %+v", r, worst, s)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	total := int64(0)
+	for w := range workers {
+		total += passed[w].Load()
+		if used := int64(wide.used(keys[w].state.Load(), 0) / wide.cost); used != passed[w].Load() {
+			t.Errorf("key %d was charged %d for %d", w, used, passed[w].Load()) // nobody shares its bucket
+		}
+	}
+	if total != 3000 {
+		t.Errorf("%d passed a limit of 3000", total)
+	}
+}
+
+// TestRefusalChargesNothing holds the guarantee that a refused request leaves every limit
+// as it was.
+func TestRefusalChargesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := [3]Params{compile(perSecond(2), 3), compile(perSecond(1), 1), compile(perMinute(30), 5)}
+		var buckets [3]Bucket
+		limits := []Applied{
+			{Scope: KeyScope, Params: &p[0], Bucket: &buckets[0]},
+			{Scope: RouteScope, Params: &p[1], Bucket: &buckets[1]},
+			{Scope: GlobalScope, Params: &p[2], Bucket: &buckets[2], Default: true},
+		}
+		var s, looked [3]Standing
+		mono := time.Duration(0)
+		for range 50 {
+			mono += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "step"))
+			best := Look(at(mono), limits, looked[:])
+			for i := range looked {
+				if looked[i].Remaining < looked[best].Remaining {
+					t.Fatalf("fewest left is %d, not %d", i, best)
+				}
+			}
+			before := [3]uint64{buckets[0].state.Load(), buckets[1].state.Load(), buckets[2].state.Load()}
+			r, worst := Decide(at(mono), limits, s[:])
+			if r == Refused {
+				for i := range buckets {
+					if buckets[i].state.Load() != before[i] {
+						t.Fatalf("a refused request was charged to limit %d", i)
+					}
+					if s[i].Refused != (looked[i].Remaining == 0) || s[i].Refused && s[i].Remaining != 0 {
+						t.Fatalf("limit %d: %+v, looked %+v", i, s[i], looked[i])
+					}
+					if s[i].Refused && s[i].ResetAt > s[worst].ResetAt {
+						t.Fatalf("limit %d waits longer than %d", i, worst)
+					}
+				}
+				if !s[worst].Refused || s[worst].RetryAfter < 1 {
+					t.Fatalf("the worst does not refuse: %+v", s[worst])
+				}
+				retry := mono + time.Duration(s[worst].RetryAfter)*time.Second
+				if again, _ := Decide(at(retry), limits, s[:]); again != Admitted {
+					t.Fatalf("refused after Retry-After")
+				}
+				mono = retry
+				continue
+			}
+			for i := range s {
+				if s[i].Remaining != looked[i].Remaining-1 {
+					t.Fatalf("limit %d: %d left of %d", i, s[i].Remaining, looked[i].Remaining)
+				}
+			}
+		}
+	})
+}
+
+// TestConvertKeepsProportion holds the guarantee that changing a limit keeps the level of
+// its bucket in proportion, to the request and never more.
+func TestConvertKeepsProportion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		oldRate, newRate := drawRate(t, "old"), drawRate(t, "new")
+		oldCap := rapid.Int64Range(1, 1000).Draw(t, "old capacity")
+		newCap := rapid.Int64Range(1, 1000).Draw(t, "new capacity")
+		from, to := compile(oldRate, oldCap), compile(newRate, newCap)
+		bucket := new(Bucket)
+		now := at(time.Duration(rapid.Int64Range(0, 1e17).Draw(t, "now")))
+		limits := []Applied{{Params: &from, Bucket: bucket}}
+		var s [1]Standing
+		used := rapid.Int64Range(0, oldCap).Draw(t, "used")
+		for range used {
+			Decide(now, limits, s[:])
+		}
+		next := bucket.Convert(&from, &to, now)
+		if from == to {
+			if next != bucket {
+				t.Fatalf("the same limit changed the bucket")
+			}
+			return
+		}
+		Look(now, []Applied{{Params: &to, Bucket: next}}, s[:])
+		want := floorRat(new(big.Rat).Mul(big.NewRat(oldCap-used, oldCap), big.NewRat(newCap, 1)))
+		if got := s[0].Remaining; got > want || got < want-1 || got < want && isExact(oldRate, &from) && isExact(newRate, &to) && used == 0 {
+			t.Fatalf("%d of %d left became %d of %d, want %d", oldCap-used, oldCap, got, newCap, want)
+		}
+		if r, _ := Decide(now, limits, s[:]); r != Stale {
+			t.Fatalf("a closed bucket decided %v", r)
+		}
+	})
+}
+
+// TestConvertRace holds the guarantee that no change of a limit forgets a charge or adds
+// credit, however many decide meanwhile.
+func TestConvertRace(t *testing.T) {
+	const workers, capacity, changes = 4, 20_000, 200
+	type limit struct {
+		params *Params
+		bucket *Bucket
+	}
+	var current atomic.Pointer[limit]
+	first := compile(perDay(1), capacity)
+	current.Store(&limit{&first, new(Bucket)})
+	var passed atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			var s [1]Standing
+			for {
+				l := current.Load()
+				switch r, _ := Decide(at(0), []Applied{{Params: l.params, Bucket: l.bucket}}, s[:]); r {
+				case Admitted:
+					passed.Add(1)
+				case Refused:
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range changes {
+			l := current.Load()
+			p := compile(perDay(int64(i%3)+1), capacity) // another refill, the same capacity
+			current.Store(&limit{&p, l.bucket.Convert(l.params, &p, at(0))})
+		}
+	})
+	wg.Wait()
+	if got := passed.Load(); got != capacity {
+		t.Fatalf("%d passed, want %d", got, capacity)
+	}
+}
+
+// TestDecideDoesNotAllocate holds the bar of no allocation for a decision, admitted or refused, or
+// for the fields that tell it.
+func TestDecideDoesNotAllocate(t *testing.T) {
+	p := compile(perSecond(1), 5)
+	buckets := NewBuckets(&p)
+	global := new(Bucket)
+	var s [2]Standing
+	field := make([]byte, 0, 256)
+	allocs := testing.AllocsPerRun(100, func() {
+		params, bucket := buckets.Bucket(at(0), testKey(1))
+		limits := [2]Applied{{Params: params, Bucket: bucket}, {Scope: GlobalScope, Params: params, Bucket: global}}
+		Decide(at(0), limits[:], s[:])
+		Look(at(0), limits[:], s[:])
+		AppendLimits(AppendPolicy(field, s[:]), s[:])
+	})
+	if allocs != 0 {
+		t.Fatalf("%v allocations", allocs)
+	}
+}
+
+func merge(parts [][]int64) []int64 {
+	var all []int64
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}

@@ -1,0 +1,69 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// memoryStore keeps daily counts as a store does: what a call has saved stays.
+type memoryStore struct {
+	mu     sync.Mutex
+	counts map[DailyCount]int64 // by the count with Used 0
+	fail   bool                 // calls fail
+	half   bool                 // a call that fails saves all the same
+	saves  int
+	loads  int
+	onSave func(counts []DailyCount) // called before a call saves, without the lock
+}
+
+var errStore = errors.New("the store is not there")
+
+func newMemoryStore() *memoryStore { return &memoryStore{counts: make(map[DailyCount]int64)} }
+
+func (s *memoryStore) LoadDailyCounts(ctx context.Context, day int64) ([]DailyCount, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loads++
+	if s.fail {
+		return nil, errStore
+	}
+	var rows []DailyCount
+	for c, used := range s.counts {
+		if c.Day == day {
+			c.Used = used
+			rows = append(rows, c)
+		}
+	}
+	return rows, ctx.Err()
+}
+
+func (s *memoryStore) SaveDailyCounts(ctx context.Context, counts []DailyCount) error {
+	if s.onSave != nil {
+		s.onSave(counts)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saves++
+	if !s.fail || s.half {
+		for _, c := range counts {
+			used := c.Used
+			c.Used = 0
+			s.counts[c] = used
+		}
+	}
+	if s.fail {
+		return errStore
+	}
+	return nil
+}
+
+// used returns the count of a limit that all callers share.
+func (s *memoryStore) used(limitID string, day int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[DailyCount{LimitID: limitID, Day: day}]
+}
