@@ -47,7 +47,11 @@ func (a *API) metaOperations() []operation {
 		summary: "Get this document as YAML", description: "Gives the OpenAPI 3.1 document of this API. Needs no key.",
 		public: true, success: http.StatusOK, media: []string{yamlType},
 		run: func(*call) (answer, error) {
-			return answer{status: http.StatusOK, raw: a.documentYAML}.with("Content-Type", yamlType), nil
+			content, err := a.documentYAML()
+			if err != nil {
+				return answer{}, err
+			}
+			return answer{status: http.StatusOK, raw: content}.with("Content-Type", yamlType), nil
 		},
 	}}
 }

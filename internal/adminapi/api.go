@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -50,7 +51,8 @@ type API struct {
 	limits  *accountLimits
 	running *inFlight
 
-	documentJSON, documentYAML []byte
+	documentJSON []byte
+	documentYAML func() ([]byte, error) // made when it is first asked for
 }
 
 // New returns the handler over cfg.
@@ -75,9 +77,7 @@ func New(cfg Config) (*API, error) {
 	if a.documentJSON, err = json.Marshal(doc); err != nil {
 		return nil, fmt.Errorf("write the API document: %w", err)
 	}
-	if a.documentYAML, err = YAML(doc); err != nil {
-		return nil, err
-	}
+	a.documentYAML = sync.OnceValues(func() ([]byte, error) { return YAML(doc) })
 	return a, nil
 }
 

@@ -47,7 +47,7 @@ func BySnapshot(live *snapshot.Live) func(secret string, now time.Time) (Princip
 func (c *call) authenticate() error {
 	secret, given := bearer(c.request.Header.Values("Authorization"))
 	if !given {
-		return c.unauthorized(fault.KeyInvalid, "give an account-level API key in one field, as Authorization: Bearer <key>")
+		return c.unauthorized(fault.KeyInvalid, "give an account-level API key in one field: Authorization, the word Bearer, a space, the key")
 	}
 	p, found := c.api.cfg.Authenticate(secret, c.now)
 	switch {

@@ -109,7 +109,7 @@ func (c *call) checkQuery() error {
 		case len(known) == 0:
 			return fault.Invalid(name, "is no parameter of this call, which takes none: leave it out")
 		default:
-			return fault.Invalid(name, "is no parameter of this call: it takes %s", either(known))
+			return fault.Invalid(name, "is no parameter of this call: it takes %s", enumerate(known, " and "))
 		}
 	}
 	for _, p := range c.op.query {

@@ -284,7 +284,7 @@ func failures(registry huma.Registry) map[string]*huma.Response {
 		headers               []string
 	}{
 		{http.StatusBadRequest, "The body is not JSON, or a header field has no meaning.", "invalid_json", "", "the body is not valid JSON", "", nil},
-		{http.StatusUnauthorized, "The key is missing, invalid or expired.", "unauthorized", "key_invalid", "give an account-level API key as Authorization: Bearer <key>", "", []string{"WWW-Authenticate"}},
+		{http.StatusUnauthorized, "The key is missing, invalid or expired.", "unauthorized", "key_invalid", "the key is not a valid account-level API key: check it, or create another", "", []string{"WWW-Authenticate"}},
 		{http.StatusForbidden, "The key's scope does not allow the call.", "forbidden", "scope_insufficient", "the key's scope does not allow this call", "", nil},
 		{http.StatusNotFound, "There is no such record in the account.", "not_found", "", "there is no such gateway", "", nil},
 		{http.StatusConflict, "The state of a record forbids the call.", "conflict", "", "the hostname is taken", "hostname", nil},

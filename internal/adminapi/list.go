@@ -66,12 +66,14 @@ func enumParam(name, doc string, values ...string) queryParam {
 }
 
 // either joins values as "a, b or c".
-func either(values []string) string {
+func either(values []string) string { return enumerate(values, " or ") }
+
+func enumerate(values []string, last string) string {
 	if len(values) < 2 {
 		return strings.Join(values, "")
 	}
-	last := len(values) - 1
-	return strings.Join(values[:last], ", ") + " or " + values[last]
+	n := len(values) - 1
+	return strings.Join(values[:n], ", ") + last + values[n]
 }
 
 // page answers a list call: it reads one record more than the page holds, to

@@ -122,7 +122,7 @@ func (c *bodyCheck) object(s *huma.Schema, field string) error {
 			member, _ = s.AdditionalProperties.(*huma.Schema)
 		}
 		if member == nil {
-			return fault.Invalid(place, "is no member here: leave it out, or check its spelling; there are %s", either(slices.Sorted(maps.Keys(s.Properties))))
+			return fault.Invalid(place, "is no member here: leave it out, or check its spelling; there are %s", enumerate(slices.Sorted(maps.Keys(s.Properties)), " and "))
 		}
 		if err := c.value(member, place); err != nil {
 			return err

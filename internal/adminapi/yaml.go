@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
-	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v3"
 )
 
 // YAML writes the document with its members in the order in which a reader
