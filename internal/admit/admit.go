@@ -48,14 +48,14 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 	}
 	t := &d.target
 	v.Path, v.queryHead, v.queryTail, v.hasQuery = t.path, t.head, t.tail, t.hasQuery && !t.dropMark
-	d.path = t.path
+	path := t.path
 	if !t.normal {
 		var room [512]byte
-		d.path = gateway.NormalizePath(room[:0], t.path)
+		path = gateway.NormalizePath(room[:0], path)
 	}
 	for {
 		d.now = a.cfg.Now()
-		if d.decide(a.cfg.Live.Current()) {
+		if d.decide(a.cfg.Live.Current(), path) {
 			return
 		}
 		// A limit was changed under this decision: the configuration that has
@@ -80,7 +80,6 @@ type decision struct {
 	req     *Request
 	verdict *Verdict
 	target  target
-	path    string // in the form of gateway.NormalizePath
 	now     ratelimit.Instant
 
 	room  [4]ratelimit.Applied
@@ -88,8 +87,9 @@ type decision struct {
 }
 
 // decide goes through the checks from the gateway on. It reports false if a
-// limit was closed meanwhile: the decision must be made again.
-func (d *decision) decide(s *snapshot.Snapshot) bool {
+// limit was closed meanwhile: the decision must be made again. path is in the form
+// of gateway.NormalizePath.
+func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	v := d.verdict
 	g := s.GatewayByHost(d.target.host)
 	if g == nil {
@@ -106,7 +106,7 @@ func (d *decision) decide(s *snapshot.Snapshot) bool {
 	// is told only to whoever may know.
 	var route *snapshot.Route
 	public := false
-	place := g.Find(d.path)
+	place := g.Find(path)
 	if place != nil {
 		if route = place.Route(d.req.Method); route != nil {
 			public = route.Public
@@ -135,7 +135,7 @@ func (d *decision) decide(s *snapshot.Snapshot) bool {
 		return true
 	}
 	v.Route = route
-	return d.charge(g, route)
+	return d.charge(g, route, path)
 }
 
 // preflight tells whether the request is a CORS preflight, and what CORS says to
@@ -182,7 +182,7 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool 
 }
 
 // charge makes checks 6 and 7.
-func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route) bool {
+func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) bool {
 	v := d.verdict
 	var bucket [16]byte
 	if v.Key != nil {
@@ -190,7 +190,7 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route) bool {
 	}
 	limits := r.AppendLimits(d.room[:d.limit], d.now, bucket)
 	d.limit = len(limits)
-	if v.Key != nil && !v.Key.Scope().Allows(d.req.Method, d.path) {
+	if v.Key != nil && !v.Key.Scope().Allows(d.req.Method, path) {
 		v.forbid("the key's scope does not allow this method on this path")
 		d.look(g)
 		return true

@@ -85,7 +85,7 @@ func cutAbsolute(s string) (authority, rest string, ok bool) {
 // validAuthority reports whether s is a host and perhaps a port (RFC 3986,
 // 3.2.2 and 3.2.3), without userinfo.
 func validAuthority(s string) bool {
-	name, port := s, ""
+	var name, port string
 	if strings.HasPrefix(s, "[") {
 		end := strings.IndexByte(s, ']')
 		if end < 0 {

@@ -192,7 +192,7 @@ func NormalizePath(dst []byte, path string) string {
 			dst = append(dst, c)
 		}
 	}
-	return unsafe.String(unsafe.SliceData(dst), len(dst))
+	return unsafe.String(unsafe.SliceData(dst), len(dst)) //nolint:gosec // string(dst) would allocate on the request path; the comment above says for how long it holds
 }
 
 // changes reports whether the normal form differs from path at i.

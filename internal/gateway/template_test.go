@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -107,7 +108,7 @@ func TestCheckTable(t *testing.T) {
 			}
 			continue
 		}
-		if e, _ = err.(*fault.Error); e == nil || e.Field != c.field || e.Code != fault.ValidationFailed {
+		if !errors.As(err, &e) || e.Field != c.field || e.Code != fault.ValidationFailed {
 			t.Errorf("%s: %v, want a validation error of %s", c.name, err, c.field)
 		}
 	}

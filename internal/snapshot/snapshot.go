@@ -52,8 +52,7 @@ func (s *Snapshot) GatewayByHost(host string) *Gateway {
 // appendHost appends the name in host: in lower case, without port and final
 // dot. A name of more than 253 bytes is none.
 func appendHost(dst []byte, host string) []byte {
-	switch i := strings.LastIndexByte(host, ':'); {
-	case i >= 0 && strings.IndexByte(host[i:], ']') < 0: // the colon stands outside of an IPv6 address
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 { // not within an IPv6 address
 		host = host[:i]
 	}
 	host = strings.TrimSuffix(host, ".")

@@ -1,0 +1,190 @@
+package admit
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// gitHub is a house with the routes of GitHub's OpenAPI document, all four
+// limits on each request, and many keys.
+type gitHub struct {
+	*house
+	requests []Request
+}
+
+func newGitHub(t testing.TB, keys int) *gitHub {
+	t.Helper()
+	h := newHouse(t)
+	limit := config(t, "1000000000/s", "1000000000/s", "1000000000/day", "")
+	parameter := regexp.MustCompile(`\{[^}]*\}`)
+	text, err := os.ReadFile("../gateway/testdata/github_operations.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var routes []gateway.Route
+	for line := range strings.Lines(string(text)) {
+		method, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if method == "#" {
+			continue
+		}
+		routes = append(routes, limited(route(path, method), limit))
+	}
+	secrets := make([]string, keys)
+	perKey := rate(t, "1000000000/s")
+	for i := range secrets {
+		if secrets[i], err = apikey.Generate(apikey.GatewayLevel, h.random); err != nil {
+			t.Fatal(err)
+		}
+		k := apikey.Key{ID: id.New(id.Key), AccountID: h.account.ID, Level: apikey.GatewayLevel, Digest: apikey.DigestOf(secrets[i]), Scope: apikey.Scope{Word: apikey.Admin}, RateLimit: perKey}
+		h.source.PutKey(k)
+	}
+	h.gateway(func(g *gateway.Gateway) {
+		g.Hostname, g.HostGiven, g.GlobalLimit = "github.example", true, config(t, "1000000000/s", "", "", "")
+	}, routes...)
+	g := &gitHub{house: h}
+	for i := range 4096 {
+		r := routes[i*37%len(routes)]
+		g.requests = append(g.requests, Request{
+			Method: r.Methods[0], Target: parameter.ReplaceAllString(r.Path, "value-17") + "?per_page=30", Host: "github.example",
+			Authorization: "Bearer " + secrets[i*7919%keys], Authorizations: 1,
+		})
+	}
+	var v Verdict
+	for i := range g.requests {
+		h.decide(g.requests[i]) // daily caps reserve their first range
+		if h.admit.Decide(&g.requests[i], &v); v.Outcome != Forward {
+			t.Fatalf("%s: %v", g.requests[i].Target, v.Fault())
+		}
+	}
+	// From here on the real clock, whose reading is part of a decision.
+	h.admit.cfg.Now = ratelimit.Clock()
+	return g
+}
+
+// BenchmarkDecide measures one whole decision: a key among 100,000, a route
+// among GitHub's 1,223 operations, scope, and four limits.
+func BenchmarkDecide(b *testing.B) {
+	g := newGitHub(b, 100_000)
+	start := g.clock.Now()
+	clock := ratelimit.Clock()
+	g.admit.cfg.Now = func() ratelimit.Instant {
+		now := clock()
+		return ratelimit.Instant{Mono: start.Mono + now.Mono, Wall: start.Wall + now.Mono}
+	}
+	var v Verdict
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if g.admit.Decide(&g.requests[i], &v); v.Outcome == Refuse {
+			b.Fatal(v.Fault())
+		}
+		if i++; i == len(g.requests) {
+			i = 0
+		}
+	}
+}
+
+// BenchmarkDecideParts measures the parts of that decision, each by itself.
+func BenchmarkDecideParts(b *testing.B) {
+	g := newGitHub(b, 100_000)
+	s := g.live.Current()
+	gw := s.GatewayByHost("github.example")
+	part := func(name string, f func(req *Request)) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				f(&g.requests[i])
+				if i++; i == len(g.requests) {
+					i = 0
+				}
+			}
+		})
+	}
+	var t target
+	part("target", func(req *Request) { t = target{}; t.read(req) })
+	clock := ratelimit.Clock()
+	var now ratelimit.Instant
+	part("clock", func(*Request) { now = clock() })
+	part("host", func(req *Request) { s.GatewayByHost(req.Host) })
+	part("route", func(req *Request) {
+		path, _, _ := strings.Cut(req.Target, "?")
+		gw.Find(path).Route(req.Method)
+	})
+	part("form-and-checksum", func(req *Request) { apikey.Inspect(req.Authorization[len("Bearer "):]) })
+	part("sha256", func(req *Request) { apikey.DigestOf(req.Authorization[len("Bearer "):]) })
+	digests := make([]apikey.Digest, len(g.requests))
+	for i := range g.requests {
+		digests[i] = apikey.DigestOf(g.requests[i].Authorization[len("Bearer "):])
+	}
+	next := 0
+	part("key-look-up", func(*Request) { s.KeyByDigest(digests[next%len(digests)]); next++ })
+	key := s.KeyByDigest(digests[0])
+	own, _ := key.Limit()
+	limits := gw.Find("/user").Route("GET").AppendLimits([]ratelimit.Applied{own}, g.clock.Now(), [16]byte{})
+	limits = append(limits, gw.Global())
+	var standings [4]ratelimit.Standing
+	at := g.clock.Now()
+	part("four-limits", func(*Request) { at.Mono += 100; ratelimit.Decide(at, limits, standings[:]) })
+	var v Verdict
+	v.Outcome, v.applied = Forward, len(limits)
+	v.worst = ratelimit.Look(at, limits, v.standings[:])
+	room := make([]byte, 0, 1024)
+	part("append-fields", func(*Request) { v.AppendFields(room) })
+	_ = now
+}
+
+// TestDecideAllocatesNothing holds the first bar of the decision on each way
+// through and out: allowed, and refused for every reason that a stranger can
+// cause at will.
+func TestDecideAllocatesNothing(t *testing.T) {
+	h := newHouse(t)
+	h.gateway(func(g *gateway.Gateway) { g.GlobalLimit = config(t, "1000000000/s", "", "", "") },
+		limited(route("/a/{id}", "GET"), config(t, "1000000000/s", "", "1000000000/day", "")),
+		limited(route("/each", "GET"), config(t, "1000000000/s", "", "1000000000/day", ratelimit.PerKey)),
+		limited(route("/little", "GET"), config(t, "1/day", "", "", "")))
+	_, key := h.key(func(k *apikey.Key) { k.RateLimit = rate(t, "1000000000/s") })
+	reader := h.scoped("read:b")
+	room := make([]byte, 0, 1024)
+	for name, req := range map[string]Request{
+		"forwarded":       {Target: "/a/1?x=1", Authorization: "Bearer " + key},
+		"encoded":         {Target: "/%61/1?x=1", Authorization: "Bearer " + key},
+		"by parameter":    {Target: "/a/1?x=1&api_key=" + key + "&y=2"},
+		"limit each":      {Target: "/each", Authorization: "Bearer " + key},
+		"host with port":  {Target: "/a/1", Host: "A.example.:8080", Authorization: "Bearer " + key},
+		"malformed":       {Target: "/a/../b"},
+		"no key":          {Target: "/a/1"},
+		"unknown key":     {Target: "/a/1", Authorization: "Bearer kg_nonsense"},
+		"no route":        {Target: "/none", Authorization: "Bearer " + key},
+		"no method":       {Method: "PUT", Target: "/a/1", Authorization: "Bearer " + key},
+		"scope":           {Target: "/a/1", Authorization: "Bearer " + reader},
+		"limited":         {Target: "/little", Authorization: "Bearer " + key},
+		"two credentials": {Target: "/a/1?api_key&api_key", Authorization: "Bearer " + key},
+	} {
+		if req.Method == "" {
+			req.Method = "GET"
+		}
+		if req.Host == "" {
+			req.Host = "a.example"
+		}
+		req.Authorizations = min(1, len(req.Authorization))
+		v := h.decide(req)
+		v = h.decide(req)
+		if n := testing.AllocsPerRun(200, func() {
+			h.clock.Advance(time.Microsecond)
+			h.admit.Decide(&req, v)
+			v.AppendTarget(room)
+			v.AppendFields(room)
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package admit
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// TestOrderOfChecks holds contract 4.2: a request that is wrong in several ways
+// is answered by the first check that it fails. Each line is right in all that
+// the lines before it were wrong in.
+func TestOrderOfChecks(t *testing.T) {
+	h := newHouse(t)
+	one := config(t, "1/day", "", "", "")
+	g := h.gateway(func(g *gateway.Gateway) { g.Hostname, g.HostGiven = "a.example", true },
+		limited(route("/orders", "POST"), one),
+		route("/orders/{id}", "GET"),
+		public(route("/open", "GET")),
+		public(route("/mixed", "GET")), route("/mixed", "POST"))
+	h.gateway(func(g *gateway.Gateway) { g.Hostname, g.HostGiven = "b.example", true })
+	_, expired := h.key(func(k *apikey.Key) { k.ExpiresAt = h.clock.Wall() })
+	_, foreign := h.key(func(k *apikey.Key) { k.AccountID, k.ExpiresAt = id.New(id.Account), h.clock.Wall() })
+	_, elsewhere := h.key(func(k *apikey.Key) { k.GatewayID = id.New(id.Gateway) })
+	_, expiredElsewhere := h.key(func(k *apikey.Key) { k.GatewayID, k.ExpiresAt = id.New(id.Gateway), h.clock.Wall() })
+	_, accountKey := h.key(func(k *apikey.Key) { k.Level = apikey.AccountLevel })
+	_, revoked := h.key(func(k *apikey.Key) { k.RevokedAt = h.clock.Wall() })
+	reader, writer := h.scoped("read"), h.scoped("write:orders")
+	_, restricted := h.key(func(k *apikey.Key) { k.GatewayID = g.ID })
+	typo := writer[:len(writer)-1] + string(writer[len(writer)-1]^1)
+
+	for _, c := range []struct {
+		name, method, host, target, key string
+		code                            fault.Code
+		auth                            fault.AuthCode
+	}{
+		{"connect", "CONNECT", "", "x:1", "", fault.MethodNotAllowed, ""},
+		{"trace", "TRACE", "nobody.example", "//", "", fault.MethodNotAllowed, ""},
+		{"too long", "GET", "nobody.example", "/" + strings.Repeat("/", MaxTarget), "", fault.TargetTooLong, ""},
+		{"malformed", "POST", "nobody.example", "/orders/../x", "", fault.InvalidRequest, ""},
+		{"asterisk", "OPTIONS", "nobody.example", "*", "", fault.InvalidRequest, ""},
+		{"no gateway", "POST", "nobody.example", "/none", "", fault.GatewayNotFound, ""},
+		{"no key, no route", "POST", "a.example", "/none", "", fault.Unauthorized, fault.KeyInvalid},
+		{"no key, no method", "DELETE", "a.example", "/orders", "", fault.Unauthorized, fault.KeyInvalid},
+		{"malformed key", "POST", "a.example", "/none", "kg_x", fault.Unauthorized, fault.KeyInvalid},
+		{"typo", "POST", "a.example", "/none", typo, fault.Unauthorized, fault.KeyInvalid},
+		{"another account's, expired", "POST", "a.example", "/none", foreign, fault.Unauthorized, fault.KeyInvalid},
+		{"account-level", "POST", "a.example", "/none", accountKey, fault.Unauthorized, fault.KeyInvalid},
+		{"revoked", "POST", "a.example", "/none", revoked, fault.Unauthorized, fault.KeyInvalid},
+		{"expired, another gateway's", "POST", "a.example", "/none", expiredElsewhere, fault.Unauthorized, fault.KeyExpired},
+		{"expired", "POST", "a.example", "/none", expired, fault.Unauthorized, fault.KeyExpired},
+		{"another gateway's", "POST", "a.example", "/none", elsewhere, fault.Forbidden, fault.ScopeInsufficient},
+		{"no route", "POST", "a.example", "/none", reader, fault.RouteNotFound, ""},
+		{"trailing slash", "POST", "a.example", "/orders/", reader, fault.RouteNotFound, ""},
+		{"no method", "PUT", "a.example", "/orders", reader, fault.MethodNotAllowed, ""},
+		{"lower-case method", "post", "a.example", "/orders", reader, fault.MethodNotAllowed, ""},
+		{"scope", "POST", "a.example", "/orders", reader, fault.Forbidden, fault.ScopeInsufficient},
+		{"path scope", "POST", "a.example", "/mixed", writer, fault.Forbidden, fault.ScopeInsufficient},
+		{"all right", "POST", "a.example", "/orders", writer, "", ""},
+		{"limit", "POST", "a.example", "/orders", writer, fault.RateLimitExceeded, ""},
+		{"limit after scope", "POST", "a.example", "/orders", reader, fault.Forbidden, fault.ScopeInsufficient},
+		{"restricted to this gateway", "GET", "a.example", "/orders/1", restricted, "", ""},
+		{"head goes where get goes", "HEAD", "a.example", "/orders/1", reader, "", ""},
+		{"public", "GET", "a.example", "/open", "", "", ""},
+		{"public with a bad key", "GET", "a.example", "/open", "nonsense", "", ""},
+		{"public with an expired key", "GET", "a.example", "/open", expired, "", ""},
+		{"public with another gateway's key", "GET", "a.example", "/open", elsewhere, "", ""},
+		{"public, no method", "POST", "a.example", "/open", "", fault.MethodNotAllowed, ""},
+		{"one public route of a place", "GET", "a.example", "/mixed", "", "", ""},
+		{"the other route of it", "POST", "a.example", "/mixed", "", fault.Unauthorized, fault.KeyInvalid},
+		{"no method of it", "PUT", "a.example", "/mixed", "", fault.Unauthorized, fault.KeyInvalid},
+	} {
+		req := Request{Method: c.method, Host: c.host, Target: c.target}
+		if c.key != "" {
+			req.Authorization = "Bearer " + c.key
+		}
+		v := h.decide(req)
+		if v.Code != c.code || v.Auth != c.auth || (c.code == "") != (v.Outcome == Forward) {
+			t.Errorf("%s: outcome %d, code %q %q, want %q %q", c.name, v.Outcome, v.Code, v.Auth, c.code, c.auth)
+		}
+		if f := v.Fault(); (f == nil) != (c.code == "") || f != nil && (f.Code != c.code || f.Auth != c.auth || f.Message == "") {
+			t.Errorf("%s: fault %v", c.name, f)
+		}
+		if got := fields(v); (v.Gateway != nil) != (got["X-RateLimit-Limit"] != "") ||
+			(c.code == fault.MethodNotAllowed) != (got["Allow"] != "") ||
+			(c.code == fault.Unauthorized) != (got["WWW-Authenticate"] == "Bearer") ||
+			(c.code == fault.RateLimitExceeded) != (got["Retry-After"] != "") {
+			t.Errorf("%s: fields %v", c.name, got)
+		}
+		if (v.Route != nil) != (c.code == "" || c.code == fault.RateLimitExceeded || c.code == fault.Forbidden && c.key != elsewhere) {
+			t.Errorf("%s: route %v", c.name, v.Route)
+		}
+	}
+}
+
+// TestCredentials holds where a key is looked for (contract, 4.2, 3), and that a
+// forwarded target never holds one.
+func TestCredentials(t *testing.T) {
+	h := newHouse(t)
+	h.gateway(nil, route("/a", "GET"), public(route("/open", "GET")))
+	k, good := h.key(nil)
+	var escaped strings.Builder
+	for i := range len(good) {
+		escaped.WriteString("%" + "0123456789abcdef"[good[i]>>4:][:1] + "0123456789ABCDEF"[good[i]&15:][:1])
+	}
+	_, other := h.key(nil)
+	for _, c := range []struct {
+		name, target, authorization string
+		authorizations              int
+		code                        fault.Code
+		forwarded                   string
+	}{
+		{"bearer", "/a", "Bearer " + good, 1, "", "/a"},
+		{"any case", "/a", "bEARER  " + good + " ", 1, "", "/a"},
+		{"parameter", "/a?api_key=" + good, "", 0, "", "/a"},
+		{"encoded parameter", "/a?x=%41&api%5fkey=" + escaped.String() + "&y", "", 0, "", "/a?x=%41&y"},
+		{"basic and parameter", "/a?api_key=" + good, "Basic eDp5", 1, "", "/a"},
+		{"another scheme that begins alike", "/a?api_key=" + good, "Bearers " + good, 1, "", "/a"},
+		{"bad bearer, good parameter", "/a?api_key=" + good, "Bearer nonsense", 1, fault.Unauthorized, ""},
+		{"empty bearer, good parameter", "/a?api_key=" + good, "Bearer", 1, fault.Unauthorized, ""},
+		{"good bearer, bad parameter", "/a?api_key=nonsense", "Bearer " + good, 1, "", "/a"},
+		{"good bearer, another's parameter", "/a?q=1&api_key=" + other, "Bearer " + good, 1, "", "/a?q=1"},
+		{"two fields", "/a", "Bearer " + good, 2, fault.InvalidRequest, ""},
+		{"two parameters", "/a?api_key=" + good + "&%61pi_key=" + good, "", 0, fault.InvalidRequest, ""},
+		{"two parameters beside a bearer", "/a?api_key&api_key", "Bearer " + good, 1, fault.InvalidRequest, ""},
+		{"two fields on a public route", "/open", "Bearer " + good, 2, fault.InvalidRequest, ""},
+		{"two parameters on a public route", "/open?api_key=1&api_key=2", "", 0, fault.InvalidRequest, ""},
+		{"parameter on a public route", "/open?a&api_key=" + good, "", 0, "", "/open?a"},
+		{"parameter without a value", "/a?api_key", "", 0, fault.Unauthorized, ""},
+		{"empty parameter", "/a?api_key=", "", 0, fault.Unauthorized, ""},
+		{"bad escape", "/a?api_key=%zz" + good, "", 0, fault.Unauthorized, ""},
+		{"another name", "/a?api_keys=" + good, "", 0, fault.Unauthorized, ""},
+		{"another case", "/a?API_KEY=" + good, "", 0, fault.Unauthorized, ""},
+		{"only a scheme", "/a", "Basic", 1, fault.Unauthorized, ""},
+		{"the key alone", "/a", good, 1, fault.Unauthorized, ""},
+	} {
+		v := h.decide(Request{Target: c.target, Authorization: c.authorization, Authorizations: c.authorizations})
+		if v.Code != c.code {
+			t.Errorf("%s: code %q, want %q", c.name, v.Code, c.code)
+			continue
+		}
+		if c.code != "" {
+			continue
+		}
+		if got := string(v.AppendTarget(nil)); got != c.forwarded {
+			t.Errorf("%s: forwards %q, want %q", c.name, got, c.forwarded)
+		}
+		if strings.HasPrefix(c.target, "/open") {
+			if v.Key != nil || v.KeyPrefix != "" {
+				t.Errorf("%s: a key counts on a public route", c.name)
+			}
+		} else if v.Key.ID() != k.ID || v.KeyPrefix != k.Prefix {
+			t.Errorf("%s: key %s, prefix %s", c.name, v.Key.ID(), v.KeyPrefix)
+		}
+	}
+}
+
+// TestMatchingForm holds that routes and scopes see the path with its unreserved
+// characters decoded, and the upstream sees it as it came (contract, 4.2).
+func TestMatchingForm(t *testing.T) {
+	h := newHouse(t)
+	h.gateway(nil, route("/orders", "GET"), route("/orders/{id}.json", "GET"), route("/orders-old/{x}", "GET"), route("/caf%c3%a9", "GET"))
+	orders, cafe := h.scoped("read:orders"), h.scoped("read:caf%C3%a9")
+	for _, c := range []struct {
+		target, key string
+		code        fault.Code
+	}{
+		{"/orders", orders, ""},
+		{"/%6frders", orders, ""},
+		{"/orders/%31%2Ejson", orders, ""},
+		{"/orders/a%20b.json", orders, ""},
+		{"/orders-old/1", orders, fault.Forbidden},
+		{"/orders%2Dold/1", orders, fault.Forbidden},
+		{"/caf%C3%A9", cafe, ""},
+		{"/caf%c3%a9", cafe, ""},
+		{"/caf\xc3\xa9", cafe, ""},
+		{"/caf%C3%A9", orders, fault.Forbidden},
+	} {
+		v := h.decide(Request{Target: c.target, Authorization: "Bearer " + c.key})
+		if v.Code != c.code {
+			t.Errorf("%s: code %q, want %q", c.target, v.Code, c.code)
+		}
+		if got := string(v.AppendTarget(nil)); got != c.target {
+			t.Errorf("%s is forwarded as %s", c.target, got)
+		}
+	}
+}
+
+// TestExpiryToTheInstant holds that a key is refused from the instant of its
+// expiry, without a publication.
+func TestExpiryToTheInstant(t *testing.T) {
+	h := newHouse(t)
+	h.gateway(nil, route("/a", "GET"))
+	_, key := h.key(func(k *apikey.Key) { k.ExpiresAt = h.clock.Wall().Add(time.Minute) })
+	h.clock.Advance(time.Minute - time.Microsecond)
+	if v := h.decide(Request{Target: "/a", Authorization: "Bearer " + key}); v.Outcome != Forward {
+		t.Errorf("refused before the expiry: %v", v.Fault())
+	}
+	h.clock.Advance(time.Microsecond)
+	if v := h.decide(Request{Target: "/a", Authorization: "Bearer " + key}); v.Auth != fault.KeyExpired {
+		t.Errorf("not refused at the expiry: %v", v.Fault())
+	}
+}
+
+// TestUseIsMarked holds that a key that authenticates is marked, refused or not,
+// and one that does not is not.
+func TestUseIsMarked(t *testing.T) {
+	h := newHouse(t)
+	h.gateway(nil, route("/a", "GET"))
+	k, good := h.key(nil)
+	_, expired := h.key(func(k *apikey.Key) { k.ExpiresAt = h.clock.Wall() })
+	h.decide(Request{Target: "/none", Authorization: "Bearer " + good})
+	h.decide(Request{Target: "/a", Authorization: "Bearer " + expired})
+	used := map[string]time.Time{}
+	h.live.DrainUsed(func(keyID string, at time.Time) { used[keyID] = at })
+	if len(used) != 1 || !used[k.ID].Equal(h.clock.Wall()) {
+		t.Errorf("used %v", used)
+	}
+}
+
+// TestCORS holds how browsers of other origins are answered (contract, 3.3, 4.2).
+func TestCORS(t *testing.T) {
+	h := newHouse(t)
+	h.gateway(func(g *gateway.Gateway) {
+		g.CORS = &gateway.CORS{Origins: []string{"https://app.example"}, Methods: []string{"GET", "PUT"}, Headers: []string{"Authorization"}, MaxAge: 600}
+		g.GlobalLimit = ratelimit.Config{Sustained: rate(t, "1/day")}
+	}, route("/a", "GET", "OPTIONS"))
+	_, key := h.key(nil)
+	const origin = "https://app.example"
+	ask := Request{Method: "OPTIONS", Target: "/no/such/route", Origin: origin, PreflightMethod: "PUT"}
+	for range 3 {
+		v := h.decide(ask)
+		got := fields(v)
+		if v.Outcome != Preflight || v.Fault() != nil || got["Access-Control-Allow-Origin"] != origin || got["Access-Control-Allow-Methods"] != "GET, PUT" ||
+			got["Access-Control-Allow-Headers"] != "Authorization" || got["Access-Control-Max-Age"] != "600" || got["Vary"] != "Origin" || got["X-RateLimit-Remaining"] != "1" {
+			t.Errorf("preflight: outcome %d, fields %v", v.Outcome, got)
+		}
+	}
+	ask.Origin = "https://evil.example"
+	if v := h.decide(ask); v.Outcome != Preflight || fields(v)["Access-Control-Allow-Origin"] != "" || fields(v)["Access-Control-Allow-Methods"] != "" || fields(v)["Vary"] != "Origin" {
+		t.Errorf("preflight of another origin: outcome %d, fields %v", v.Outcome, fields(v))
+	}
+	v := h.decide(Request{Method: "OPTIONS", Target: "/a", Origin: origin, Authorization: "Bearer " + key})
+	if v.Outcome != Forward || fields(v)["Access-Control-Allow-Origin"] != origin {
+		t.Errorf("an OPTIONS request that is no preflight: outcome %d, fields %v", v.Outcome, fields(v))
+	}
+	v = h.decide(Request{Target: "/a", Origin: origin})
+	if v.Code != fault.Unauthorized || fields(v)["Access-Control-Allow-Origin"] != origin || fields(v)["Access-Control-Allow-Methods"] != "" {
+		t.Errorf("a refusal: %v, fields %v", v.Fault(), fields(v))
+	}
+	if v := h.decide(Request{Target: "/a"}); fields(v)["Access-Control-Allow-Origin"] != "" || fields(v)["Vary"] != "Origin" {
+		t.Errorf("without an origin: fields %v", fields(v))
+	}
+
+	plain := newHouse(t)
+	plain.gateway(nil, route("/a", "OPTIONS"))
+	if v := plain.decide(Request{Method: "OPTIONS", Target: "/a", Origin: origin, PreflightMethod: "PUT"}); v.Code != fault.Unauthorized || fields(v)["Vary"] != "" {
+		t.Errorf("a gateway without cors: %v", v.Fault())
+	}
+	plain.gateway(func(g *gateway.Gateway) {
+		g.Hostname, g.HostGiven, g.CORS = "any.example", true, &gateway.CORS{Origins: []string{"*"}}
+	})
+	if got := fields(plain.decide(Request{Target: "/a", Origin: origin})); got["Access-Control-Allow-Origin"] != "*" || got["Vary"] != "" {
+		t.Errorf("every origin: fields %v", got)
+	}
+}
