@@ -28,8 +28,7 @@ func (c *call) readBody() error {
 	if c.request.ContentLength > most {
 		return tooLarge
 	}
-	// One byte more tells a body that ends in time from one that does not.
-	content, err := io.ReadAll(io.LimitReader(c.request.Body, most+1))
+	content, err := readAll(c.request, most)
 	if err != nil {
 		return &fault.Error{Code: fault.InvalidRequest, Message: "the body ended before its time", Err: err}
 	}
@@ -41,6 +40,17 @@ func (c *call) readBody() error {
 		return nil // there is nothing to have a type
 	}
 	return c.checkMediaType()
+}
+
+// readAll reads the body, or one byte more than most of it. A body that tells
+// its length, which is at most that, is read into a slice of just that size.
+func readAll(r *http.Request, most int64) ([]byte, error) {
+	if r.ContentLength < 0 {
+		return io.ReadAll(io.LimitReader(r.Body, most+1))
+	}
+	content := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, content)
+	return content, err
 }
 
 // checkMediaType is the check 415. A body without a type is refused: guessing
