@@ -126,9 +126,9 @@ func (limit *dailyLimit) each(f func(d *Daily)) {
 	}
 }
 
-// evict drops the counts of keys that have nothing reserved and were not used
-// since the last call, and keeps what they count. It returns those that were not used and
-// have something reserved.
+// evict drops the counts of keys that were not used since the last call and of which
+// the store has the exact count, and keeps what they count. It returns those that were not
+// used and of which the store has another count.
 func (limit *dailyLimit) evict() (idle []*Daily) {
 	if limit.keys == nil {
 		return nil
@@ -143,7 +143,7 @@ func (limit *dailyLimit) evict() (idle []*Daily) {
 			switch w := d.load(); {
 			case w != d.seen:
 				d.seen = w
-			case w.left() > 0:
+			case w.left() > 0 || w.used() != d.saved:
 				idle = append(idle, d)
 			case limit.keep(d, w):
 				evicted++

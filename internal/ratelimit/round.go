@@ -170,6 +170,13 @@ func (l *Ledger) load(ctx context.Context, today int64) error {
 		}
 	}
 	known := sortCounts(counts, behind)
+	var last batch
+	for _, limit := range behind { // the clock may turn back to the day that ends
+		limit.each(func(d *Daily) { last.release(d, l.day, packDaily(l.day, 0, 0)) })
+	}
+	if err := last.save(ctx, l.store); err != nil {
+		l.log.Warn("the unused part of the daily limits of the last day is not given back", "error", err)
+	}
 	for k, limit := range behind {
 		if limit.one != nil && limit.one.load().used() > 0 {
 			l.ask(limit.one) // it was used the day before, so it will be today

@@ -1,0 +1,152 @@
+package ratelimit
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// size returns how many buckets are held, converted or not.
+func (b *Buckets) size() (n int) {
+	for i := range b.shards {
+		for g := b.shards[i].current.Load(); g != nil; g = g.older {
+			g.buckets.each(func(*node[Bucket]) { n++ })
+		}
+	}
+	return n
+}
+
+// TestBucketsEqualSingleBuckets holds the guarantee that each key of a per: key limit has
+// a bucket of its own that no change, sweep or growth refills or forgets: it decides as one bucket
+// that is kept for ever and converted at each change.
+func TestBucketsEqualSingleBuckets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func() *Params {
+			p := compile(perMinute(rapid.Int64Range(1, 12).Draw(t, "refill")*5), rapid.Int64Range(1, 20).Draw(t, "capacity"))
+			return &p
+		}
+		params := draw()
+		buckets := NewBuckets(params)
+		single := map[int]*Bucket{}
+		mono := 10 * time.Second
+		t.Repeat(map[string]func(*rapid.T){
+			"request": func(t *rapid.T) {
+				key := rapid.IntRange(0, 40).Draw(t, "key")
+				if single[key] == nil {
+					single[key] = new(Bucket)
+				}
+				p, bucket := buckets.Bucket(at(mono), testKey(key))
+				var got, want [1]Standing
+				r, _ := Decide(at(mono), []Applied{{Params: p, Bucket: bucket}}, got[:])
+				expected, _ := Decide(at(mono), []Applied{{Params: params, Bucket: single[key]}}, want[:])
+				// A full bucket that was dropped is full again, whatever its old phase.
+				if r != expected || got != want {
+					t.Fatalf("%v %+v, want %v %+v", r, got, expected, want)
+				}
+			},
+			"wait": func(t *rapid.T) {
+				mono += time.Duration(rapid.Int64Range(0, 20).Draw(t, "seconds")) * time.Second
+			},
+			"sweep": func(*rapid.T) {
+				buckets.Sweep(at(mono))
+				inUse, settling := 0, 0
+				for _, bucket := range single {
+					if word := bucket.state.Load(); params.used(word, int64(mono)) > 0 {
+						inUse++
+					} else if params.used(word, int64(mono)-settled) > 0 {
+						settling++
+					}
+				}
+				if held := buckets.size(); held < inUse || held > inUse+settling {
+					t.Fatalf("%d buckets are held, %d in use", held, inUse)
+				}
+			},
+			"change": func(*rapid.T) {
+				next := draw()
+				buckets.Configure(next)
+				for key := range single {
+					// Buckets are converted when they are next used, which must not matter: so use them.
+					single[key] = single[key].Convert(params, next, at(mono))
+					buckets.Bucket(at(mono), testKey(key))
+				}
+				params = next
+			},
+		})
+	})
+}
+
+// TestBucketsConvertLazily holds the guarantee that a changed per: key limit keeps the level
+// of a bucket that nobody used since, through several changes.
+func TestBucketsConvertLazily(t *testing.T) {
+	p10, p20, p40 := compile(perDay(1), 10), compile(perDay(1), 20), compile(perDay(1), 40)
+	for _, sweep := range []bool{false, true} {
+		b := NewBuckets(&p10)
+		var s [1]Standing
+		p, bucket := b.Bucket(at(0), testKey(1))
+		for range 5 {
+			Decide(at(0), []Applied{{Params: p, Bucket: bucket}}, s[:])
+		}
+		b.Configure(&p20)
+		b.Configure(&p40)
+		b.Configure(&p40)
+		if sweep {
+			b.Sweep(at(0))
+		}
+		p, bucket = b.Bucket(at(0), testKey(1))
+		Decide(at(0), []Applied{{Params: p, Bucket: bucket}}, s[:])
+		if s[0].Limit != 40 || s[0].Remaining != 19 {
+			t.Errorf("half of 10 became %+v, want 19 left of 40", s[0])
+		}
+	}
+}
+
+// TestBucketsRace holds the guarantee that sweeps and changes beside decisions neither add
+// credit nor lose a charge.
+func TestBucketsRace(t *testing.T) {
+	const capacity, keys = 3000, 20
+	p := [2]Params{compile(perDay(1), capacity), compile(perDay(2), capacity)}
+	b := NewBuckets(&p[0])
+	var passed [keys]atomic.Int64
+	var deciding sync.WaitGroup
+	stop := make(chan struct{})
+	var changing sync.WaitGroup
+	changing.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				b.Sweep(at(0))
+				b.Configure(&p[i%2])
+			}
+		}
+	})
+	for range 4 {
+		deciding.Go(func() {
+			var s [1]Standing
+			for refused := 0; refused < keys; {
+				refused = 0
+				for k := range keys {
+					params, bucket := b.Bucket(at(0), testKey(k))
+					switch r, _ := Decide(at(0), []Applied{{Params: params, Bucket: bucket}}, s[:]); r {
+					case Admitted:
+						passed[k].Add(1)
+					case Refused:
+						refused++
+					}
+				}
+			}
+		})
+	}
+	deciding.Wait()
+	close(stop)
+	changing.Wait()
+	for k := range passed {
+		if got := passed[k].Load(); got != capacity {
+			t.Errorf("key %d: %d passed, want %d", k, got, capacity)
+		}
+	}
+}

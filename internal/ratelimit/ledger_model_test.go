@@ -1,0 +1,196 @@
+package ratelimit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+	"pgregory.net/rapid"
+)
+
+// ledgerModel drives a ledger without its goroutine, so that a test chooses when it reserves,
+// when it crashes and what the store does, and knows what must come of it.
+type ledgerModel struct {
+	t      *rapid.T
+	store  *memoryStore
+	ledger *Ledger
+	now    time.Time
+	caps   map[bool]int64 // by per: key
+
+	passed map[DailyCount]int64 // requests that passed, by the count with Used 0
+	known  map[DailyCount]int64 // and those that were lost
+}
+
+const modelLimit = "rt_model"
+
+func newLedgerModel(t *rapid.T) *ledgerModel {
+	m := &ledgerModel{
+		t: t, store: newMemoryStore(), now: time.Unix(0, startWall),
+		caps:   map[bool]int64{false: drawCap(t), true: drawCap(t)},
+		passed: make(map[DailyCount]int64), known: make(map[DailyCount]int64),
+	}
+	m.boot()
+	return m
+}
+
+func drawCap(t *rapid.T) int64 {
+	return rapid.SampledFrom([]int64{1, 2, 7, 99, 100, 199, 200, 250, 1000, 5000}).Draw(t, "cap")
+}
+
+func (m *ledgerModel) boot() {
+	l, err := NewLedger(LedgerConfig{Store: m.store, Now: func() time.Time { return m.now }})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.ledger = l
+}
+
+func (m *ledgerModel) day() int64 { return dayOf(m.now.UnixNano()) }
+
+func (m *ledgerModel) count(key int) DailyCount {
+	c := DailyCount{LimitID: modelLimit, Day: m.day()}
+	if key > 0 {
+		c.KeyID = id.Format(id.Key, testKey(key))
+	}
+	return c
+}
+
+// daily looks a count up as the data plane does: number 0 is shared, others are keys.
+func (m *ledgerModel) daily(key int) *Daily {
+	if key == 0 {
+		return m.ledger.Daily(modelLimit, perDay(m.caps[false]))
+	}
+	return m.ledger.Dailies(modelLimit, perDay(m.caps[true])).Daily(testKey(key))
+}
+
+// request sends one request, waits as the data plane does, and checks what comes.
+func (m *ledgerModel) request(key int) {
+	c, limit := m.count(key), m.caps[key > 0]
+	for range 10 {
+		limits := []Applied{{Scope: DailyScope, Daily: m.daily(key)}}
+		var s [1]Standing
+		r, _ := Decide(Instant{Wall: m.now.UnixNano()}, limits, s[:])
+		switch r {
+		case Stale:
+			continue
+		case Exhausted:
+			m.ledger.ask(limits[0].Daily)
+			m.ledger.serve(context.Background())
+			if m.store.fail {
+				return // the data plane answers 503
+			}
+			continue
+		case Admitted:
+			if m.passed[c] >= limit || m.known[c] >= limit {
+				m.t.Fatalf("request %d passed a cap of %d", m.passed[c]+1, limit)
+			}
+			m.passed[c]++
+			m.known[c]++
+		case Refused:
+			if m.known[c] < limit {
+				m.t.Fatalf("refused after %d of %d", m.known[c], limit)
+			}
+		}
+		if want := max(0, limit-m.known[c]); s[0].Remaining != want || s[0].Limit != limit {
+			m.t.Fatalf("%d of %d left, want %d", s[0].Remaining, s[0].Limit, want)
+		}
+		return
+	}
+	m.t.Fatal("a daily cap cannot tell though the store works")
+}
+
+// lose checks what the store has against what is known, as a crash leaves them.
+func (m *ledgerModel) lose() {
+	for c, used := range m.store.counts {
+		lost, limit := used-m.known[c], m.caps[c.KeyID != ""]
+		if lost < 0 || lost > rangeOf(limit) && c.Day == m.day() {
+			m.t.Fatalf("a crash loses %d of a cap of %d", lost, limit)
+		}
+		m.known[c] = used
+	}
+	for c, known := range m.known {
+		if known > m.store.counts[c] {
+			m.t.Fatalf("a crash forgets %d requests", known-m.store.counts[c])
+		}
+	}
+}
+
+// TestLedgerSurvivesAnything holds the guarantee of daily caps: whatever crashes,
+// restarts, fails, changes or turns back, no more than the cap pass in a day, and a crash
+// loses at most a hundredth of the cap, at least one.
+func TestLedgerSurvivesAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newLedgerModel(t)
+		ctx := context.Background()
+		t.Repeat(map[string]func(*rapid.T){
+			"one": func(t *rapid.T) { m.request(rapid.IntRange(0, 3).Draw(t, "key")) },
+			"many": func(t *rapid.T) {
+				key := rapid.IntRange(0, 3).Draw(t, "key")
+				for range rapid.IntRange(1, 400).Draw(t, "requests") {
+					m.request(key)
+				}
+			},
+			"reserve": func(*rapid.T) { m.ledger.serve(ctx) },
+			"sweep":   func(*rapid.T) { m.ledger.sweep(ctx) },
+			"crash": func(*rapid.T) {
+				m.store.fail = false
+				m.lose()
+				m.boot()
+			},
+			"restart": func(*rapid.T) {
+				m.store.fail = false
+				m.ledger.state = ledgerRunning
+				m.ledger.cancel = func() {}
+				close(m.ledger.done)
+				if err := m.ledger.Stop(ctx); err != nil {
+					m.t.Fatal(err)
+				}
+				for c, known := range m.known {
+					if c.Day == m.day() && m.ledger.day == c.Day && m.store.counts[c] != known {
+						m.t.Fatalf("a restart loses %d", m.store.counts[c]-known)
+					}
+				}
+				m.lose()
+				m.boot()
+			},
+			"store": func(t *rapid.T) {
+				m.store.fail = rapid.Bool().Draw(t, "fails")
+				m.store.half = rapid.Bool().Draw(t, "after it has saved")
+			},
+			"cap": func(t *rapid.T) {
+				m.store.fail = false
+				perKey := rapid.Bool().Draw(t, "per key")
+				m.caps[perKey] = drawCap(t)
+				m.daily(0)
+				m.daily(1)
+				m.ledger.serve(ctx)
+			},
+			"drop": func(*rapid.T) {
+				m.ledger.Drop(modelLimit)
+				if m.store.fail {
+					m.ledger.serve(ctx) // what it cannot give back is lost
+					m.lose()
+					return
+				}
+				m.ledger.serve(ctx)
+				for c, known := range m.known {
+					if c.Day == m.ledger.day && m.store.counts[c] != known {
+						m.t.Fatalf("a dropped limit loses %d", m.store.counts[c]-known)
+					}
+				}
+			},
+			"clock": func(t *rapid.T) {
+				m.store.fail = false
+				left := m.ledger.day
+				m.now = m.now.Add(time.Duration(rapid.Int64Range(-30, 30).Draw(t, "hours")) * time.Hour)
+				m.ledger.serve(ctx)
+				for c, used := range m.store.counts {
+					if c.Day == left && left != m.day() && used != m.known[c] {
+						m.t.Fatalf("a step of the clock loses %d", used-m.known[c])
+					}
+				}
+			},
+		})
+	})
+}

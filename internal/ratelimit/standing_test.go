@@ -1,0 +1,46 @@
+package ratelimit
+
+import "testing"
+
+// TestFields holds the form of the IETF fields: one item for each limit, the default one excepted.
+func TestFields(t *testing.T) {
+	s := []Standing{
+		{Scope: KeyScope, Limit: 100, Remaining: 99, Window: 60, ResetIn: 1},
+		{Scope: RouteScope, Limit: 50, Remaining: 0, Window: 1, ResetIn: 0},
+		{Scope: DailyScope, Limit: 1000, Remaining: 7, Window: 86400, ResetIn: 3600},
+		{Scope: GlobalScope, Limit: 1_000_000, Remaining: 1, Window: 1, ResetIn: 1, Default: true},
+	}
+	if got, want := string(AppendPolicy([]byte("x: "), s)), `x: "key";q=100;w=60, "route";q=50;w=1, "daily";q=1000;w=86400`; got != want {
+		t.Errorf("policy %s, want %s", got, want)
+	}
+	if got, want := string(AppendLimits(nil, s)), `"key";r=99;t=1, "route";r=0;t=0, "daily";r=7;t=3600`; got != want {
+		t.Errorf("limits %s, want %s", got, want)
+	}
+	if got := AppendPolicy(nil, s[3:]); len(got) != 0 {
+		t.Errorf("the default limit is told: %s", got)
+	}
+}
+
+// TestFewestLeft holds the rule which limit the headers tell: the fewest left, of two the one
+// that resets later; of refusing limits the one with the longest wait.
+func TestFewestLeft(t *testing.T) {
+	fast, slow := compile(perSecond(5), 5), compile(perMinute(5), 5)
+	var s [3]Standing
+	limits := []Applied{
+		{Scope: KeyScope, Params: &fast, Bucket: new(Bucket)},
+		{Scope: RouteScope, Params: &slow, Bucket: new(Bucket)},
+		{Scope: GlobalScope, Params: &fast, Bucket: new(Bucket)},
+	}
+	for n := range 5 {
+		if r, worst := Decide(at(0), limits, s[:]); r != Admitted || worst != 1 || s[1].Remaining != int64(4-n) {
+			t.Fatalf("%v, worst %d: %+v", r, worst, s)
+		}
+	}
+	r, worst := Decide(at(0), limits, s[:])
+	if r != Refused || worst != 1 || s[1].RetryAfter != 12 || s[0].RetryAfter != 1 || s[1].ResetAt != startWall/second+13 {
+		t.Fatalf("%v, worst %d: %+v", r, worst, s)
+	}
+	if r, worst := Decide(at(0), nil, nil); r != Admitted || worst != -1 {
+		t.Fatalf("no limits: %v, %d", r, worst)
+	}
+}
