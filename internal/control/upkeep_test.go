@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,12 +27,20 @@ func TestUsage(t *testing.T) {
 		for i := range 3 {
 			ids = append(ids, must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: fmt.Sprint(i), Scope: "read"})).ID)
 		}
-		broken := true
+		var broken atomic.Bool
+		broken.Store(true)
+		var mu sync.Mutex
 		uses := map[string]time.Time{}
-		use := func(id string, at time.Time) { uses[id] = at }
+		use := func(id string, at time.Time) {
+			mu.Lock()
+			defer mu.Unlock()
+			uses[id] = at
+		}
 		u, err := control.NewUsage(control.UsageConfig{
 			Store: switchedStore{h.db, &broken},
 			Drain: func(f func(string, time.Time)) {
+				mu.Lock()
+				defer mu.Unlock()
 				for id, at := range uses {
 					f(id, at)
 				}
@@ -45,13 +55,13 @@ func TestUsage(t *testing.T) {
 		use(ids[0], at.Add(-time.Hour)) // of another node, say
 		use(ids[1], at.Add(1500))       // nanoseconds
 		use("key_gone", at)
-		time.Sleep(1100 * time.Millisecond)
-		broken = false
+		<-time.After(1100 * time.Millisecond) // on the bubble's clock
 		synctest.Wait()
 		if got := h.lastUsed(caller, ids[0]); !got.IsZero() {
 			t.Errorf("written by a broken store: %v", got)
 		}
-		time.Sleep(time.Second)
+		broken.Store(false)
+		<-time.After(time.Second) // on the bubble's clock
 		synctest.Wait()
 		for id, want := range map[string]time.Time{ids[0]: at, ids[1]: at.Add(time.Microsecond), ids[2]: {}} {
 			if got := h.lastUsed(caller, id); !got.Equal(want) {
@@ -78,11 +88,11 @@ func (h *house) lastUsed(c *control.Caller, keyID string) time.Time {
 // switchedStore refuses changes while broken is set.
 type switchedStore struct {
 	control.Store
-	broken *bool
+	broken *atomic.Bool
 }
 
 func (s switchedStore) Update(ctx context.Context, f func(control.Tx) error) error {
-	if *s.broken {
+	if s.broken.Load() {
 		return errBroken
 	}
 	return s.Store.Update(ctx, f)
@@ -97,7 +107,7 @@ func TestUpkeep(t *testing.T) {
 		elapse := func(d time.Duration) {
 			t.Helper()
 			h.clock.advance(d)
-			time.Sleep(d)
+			<-time.After(d) // on the bubble's clock
 			synctest.Wait()
 		}
 		later := func(d time.Duration) { // without the thousands of looks in between
