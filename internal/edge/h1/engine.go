@@ -1,0 +1,54 @@
+package h1
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// Decider is what the engine needs of admit.Admitter.
+type Decider interface {
+	Decide(req *admit.Request, v *admit.Verdict)
+	Wait(ctx context.Context, v *admit.Verdict) error
+}
+
+// Config is what an Engine is made of.
+type Config struct {
+	// Admit decides. Required.
+	Admit Decider
+	// Pools are the connections to upstreams. Required.
+	Pools *upstream.Pools
+	// Forward serves a request that was admitted for an upstream that is not
+	// plain HTTP/1.1, as an http.Handler would. Required.
+	Forward func(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string)
+	// Via is the pseudonym of this instance in the field Via. A request that
+	// has come through it before is refused, so it must be unlike that of any
+	// other instance. "" makes a random one.
+	Via string
+	// NewRequestID makes the 16 bytes of a request's identifier. Nil makes
+	// UUIDv7s.
+	NewRequestID func() [16]byte
+	// Log receives what went wrong with upstreams, and defects. It never sees a
+	// key or a query. Nil discards.
+	Log *slog.Logger
+}
+
+// ConnInfo is what the listener knows of a connection.
+type ConnInfo struct {
+	// Client is who is told to upstreams: the peer, or whom a trusted proxy
+	// named by the PROXY protocol.
+	Client netip.AddrPort
+	// Trusted tells that the peer's X-Forwarded-* fields are believed.
+	Trusted bool
+	// TLS tells that the client's connection is encrypted.
+	TLS bool
+	// Prefix holds bytes that were received already. It is not kept.
+	Prefix []byte
+}
+
+var errConfig = errors.New("h1: Admit, Pools and Forward are required")
