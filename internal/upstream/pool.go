@@ -14,7 +14,6 @@ import (
 
 const (
 	idleConns        = 1024 // connections kept for reuse, of one origin
-	idleTimeout      = 90 * time.Second
 	handshakeTimeout = 10 * time.Second
 	maxAnswerHead    = 1 << 20
 	// A connection of HTTP/2 that is silent for pingAfter while it is used must
@@ -68,7 +67,7 @@ func newPool(cfg *Config, o Origin) (*Pool, error) {
 
 func newTransport(cfg *Config, o Origin, tlsConfig *tls.Config, protocols http.Protocols) *http.Transport {
 	dial := dialer(&net.Dialer{
-		Timeout:        cfg.ConnectTimeout,
+		Timeout:        or(o.ConnectTimeout, cfg.ConnectTimeout),
 		ControlContext: cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: cfg.Allow}),
 	})
 	return &http.Transport{
@@ -77,7 +76,8 @@ func newTransport(cfg *Config, o Origin, tlsConfig *tls.Config, protocols http.P
 		TLSHandshakeTimeout:    handshakeTimeout,
 		DisableCompression:     true, // bodies pass as they are
 		MaxIdleConnsPerHost:    idleConns,
-		IdleConnTimeout:        idleTimeout,
+		IdleConnTimeout:        or(o.IdleTimeout, cfg.IdleTimeout),
+		MaxConnsPerHost:        or(o.MaxConns, cfg.MaxConns),
 		ExpectContinueTimeout:  cfg.ContinueTimeout,
 		MaxResponseHeaderBytes: maxAnswerHead,
 		ForceAttemptHTTP2:      protocols.HTTP2(),

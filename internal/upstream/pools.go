@@ -25,6 +25,11 @@ type Config struct {
 	ContinueTimeout time.Duration
 	// Retain is how long a pool that nobody uses is kept. Zero is 5 minutes.
 	Retain time.Duration
+	// IdleTimeout is how long a connection is kept idle. Zero is 90 s.
+	IdleTimeout time.Duration
+	// MaxConns bounds the connections of one origin. Zero is no bound; over
+	// HTTP/2 it bounds no requests.
+	MaxConns int
 }
 
 // Origin is everything that connections depend on.
@@ -33,6 +38,11 @@ type Origin struct {
 	Host       string // with the port, if the URL has one
 	CA         string // PEM that replaces the system's roots, or ""
 	PublicOnly bool   // public addresses and Config.Allow alone
+
+	// These replace those of Config unless they are zero.
+	ConnectTimeout time.Duration
+	IdleTimeout    time.Duration
+	MaxConns       int
 }
 
 // OriginOf returns the origin of an upstream_url.
@@ -44,6 +54,7 @@ func OriginOf(base *url.URL, ca string, publicOnly bool) Origin {
 type Pools struct {
 	cfg   Config
 	pools sync.Map // Origin to *Pool
+	plain
 
 	making sync.Mutex // held while pools are added and removed
 }
@@ -56,7 +67,10 @@ func NewPools(cfg Config) (*Pools, error) {
 	setDefault(&cfg.ConnectTimeout, 10*time.Second)
 	setDefault(&cfg.ContinueTimeout, 5*time.Second)
 	setDefault(&cfg.Retain, 5*time.Minute)
-	return &Pools{cfg: cfg}, nil
+	setDefault(&cfg.IdleTimeout, 90*time.Second)
+	p := &Pools{cfg: cfg}
+	p.plain.init()
+	return p, nil
 }
 
 func setDefault(d *time.Duration, to time.Duration) {
@@ -105,8 +119,10 @@ func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 	return pool, nil
 }
 
-// Close closes every connection that is not in use. Requests may still follow.
+// Close closes every connection that is not in use. Requests may still follow;
+// their connections are closed when they end, or after a while.
 func (p *Pools) Close() {
+	p.closePlain()
 	p.pools.Range(func(_, value any) bool {
 		value.(*Pool).closeIdle()
 		return true

@@ -1,0 +1,140 @@
+package upstream
+
+import (
+	"net"
+	"sync/atomic"
+	"syscall"
+)
+
+// The states of an H1Conn.
+const (
+	connBusy   int32 = iota // somebody's own
+	connIdle                // in no hands: whoever makes it busy owns it
+	connClosed              // for good
+)
+
+// doubtAfter is the number of ticks after which an idle connection is looked at
+// before it is used again.
+const doubtAfter = 2
+
+// H1State is what the engine keeps with a connection, beside what the pool does.
+type H1State interface {
+	// Closed is called once, when the connection has been closed. It must not
+	// block nor call the pool.
+	Closed()
+}
+
+// H1Conn is a plain TCP connection to an upstream that speaks HTTP/1.1. From
+// Acquire or Take on it belongs to the caller, until Release or Discard; after
+// that a pointer to it is good for a hint, and nothing else of it may be used.
+type H1Conn struct {
+	// State is the engine's. The pool leaves it alone until the connection is
+	// closed, and then sets it to nil.
+	State H1State
+	// Suspect makes the next Acquire look at the connection however short it was
+	// idle. It is for an answer after which upstreams are known to send bytes
+	// that nobody expects (HEAD, 204, 304). The pool clears it.
+	Suspect bool
+
+	pool *H1Pool
+	conn *net.TCPConn
+	raw  syscall.RawConn
+	uses int   // how often it was given out
+	last int64 // tick of the last Release
+
+	state  atomic.Int32
+	listed atomic.Bool // stands in a stack, or is about to
+
+	// look is made once, since a closure for each call would be an allocation.
+	look  func(fd uintptr)
+	stale bool // what look saw
+}
+
+func newH1Conn(p *H1Pool, conn *net.TCPConn) (*H1Conn, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	c := &H1Conn{pool: p, conn: conn, raw: raw, uses: 1}
+	c.look = c.peek
+	return c, nil
+}
+
+// NetConn returns the connection for ordinary reads and writes.
+func (c *H1Conn) NetConn() *net.TCPConn { return c.conn }
+
+// Raw returns the connection for system calls of the caller's own.
+func (c *H1Conn) Raw() syscall.RawConn { return c.raw }
+
+// Reused reports whether the connection has served a request before, so that
+// its failing before any byte of an answer may only mean that it was stale.
+func (c *H1Conn) Reused() bool { return c.uses > 1 }
+
+// Stale reports whether an idle connection cannot be used: the upstream has
+// closed it, broken it, or sent what nobody asked for. It does not block.
+func (c *H1Conn) Stale() bool {
+	c.stale = true
+	_ = c.raw.Control(c.look) // leaves it stale if the descriptor is gone
+	return c.stale
+}
+
+func (c *H1Conn) peek(fd uintptr) {
+	var b [1]byte
+	for {
+		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		if err != syscall.EINTR {
+			c.stale = err != syscall.EAGAIN
+			return
+		}
+	}
+}
+
+// Release makes the connection idle. Its last answer must have been read to its
+// end, and no deadline may be set.
+func (c *H1Conn) Release() {
+	p := c.pool
+	c.last = p.owner.tick.Load()
+	c.state.Store(connIdle) // from here on it may be somebody else's
+	if !c.listed.Load() && c.listed.CompareAndSwap(false, true) {
+		p.push(c)
+	}
+	// What follows must come after the push: whoever sets over or waits looks
+	// for idle connections afterwards.
+	if p.over.Load() {
+		p.closeIdle()
+	}
+	p.wake()
+}
+
+// Discard closes the connection. It may be called more than once.
+func (c *H1Conn) Discard() {
+	c.close()
+	c.pool.wake()
+}
+
+func (c *H1Conn) close() {
+	if c.state.Swap(connClosed) == connClosed {
+		return
+	}
+	_ = c.conn.Close()
+	if c.State != nil {
+		c.State.Closed()
+		c.State = nil
+	}
+	c.pool.open.Add(-1)
+}
+
+// take makes an idle connection the caller's own. It closes it instead if it
+// turns out to be stale, which may serve a waiter (H1Pool.wake).
+func (c *H1Conn) take(now int64) bool {
+	if !c.state.CompareAndSwap(connIdle, connBusy) {
+		return false
+	}
+	if (now-c.last >= doubtAfter || c.Suspect) && c.Stale() {
+		c.close()
+		return false
+	}
+	c.Suspect = false
+	c.uses++
+	return true
+}

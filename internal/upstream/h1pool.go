@@ -1,0 +1,243 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/netguard"
+)
+
+// H1Pool holds the plain connections of one origin of scheme http for the
+// HTTP/1.1 engine, which does its own reading and writing. It is safe for
+// concurrent use, and may be kept: after a long time without use it lets its
+// place to another pool and passes requests on to that.
+//
+// An idle connection stands in one of several stacks, the most recently pushed
+// on top. A connection taken through a hint stays where it stands, so a client
+// that comes back to its last connection touches no lock.
+type H1Pool struct {
+	owner   *Pools
+	origin  Origin
+	address string
+	dialer  net.Dialer
+	limit   int64 // of open connections; 0 is none
+	idle    int64 // ticks that a connection may be idle
+
+	used     atomic.Int64 // tick of the last use
+	over     atomic.Bool  // nothing is kept idle any more
+	retired  atomic.Bool  // Pools has forgotten it
+	open     atomic.Int64 // connections, those that are being made included
+	dials    atomic.Int64
+	failures atomic.Int64
+
+	shards []shard // a power of two
+	queue  queue
+}
+
+func newH1Pool(owner *Pools, o Origin) (*H1Pool, error) {
+	if o.Scheme != "http" {
+		return nil, fmt.Errorf("connect to %s: scheme %q has no plain connections", o.Host, o.Scheme)
+	}
+	p := &H1Pool{
+		owner:   owner,
+		origin:  o,
+		address: withPort(o.Host, "80"),
+		limit:   int64(or(o.MaxConns, owner.cfg.MaxConns)),
+		idle:    max(doubtAfter, int64(or(o.IdleTimeout, owner.cfg.IdleTimeout)/tickTime)),
+		shards:  make([]shard, owner.shards),
+	}
+	p.dialer = net.Dialer{
+		Timeout:        or(o.ConnectTimeout, owner.cfg.ConnectTimeout),
+		ControlContext: owner.cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: owner.cfg.Allow}),
+	}
+	p.used.Store(owner.tick.Load())
+	return p, nil
+}
+
+// Take returns an idle connection, or nil if there is none. It does not block.
+// hint is tried first; it may be nil, any connection the caller had before, and
+// of another pool.
+func (p *H1Pool) Take(hint *H1Conn) *H1Conn {
+	now := p.owner.tick.Load()
+	if p.used.Load() != now {
+		p.used.Store(now)
+	}
+	if p.queue.waiting() {
+		return nil // they come first
+	}
+	if hint != nil && hint.pool == p && hint.take(now) {
+		return hint
+	}
+	return p.pop(now)
+}
+
+// Acquire returns an idle connection as Take does, or a new one. If the limit of
+// connections is reached, it waits its turn. It gives up at the deadline, unless
+// that is zero, and when ctx ends.
+//
+// The error is that of ctx, or a *fault.Error with the code UpstreamUnreachable
+// (no connection could be made), UpstreamTimeout (nor refused until the
+// deadline) or Unavailable (the limit was reached until the deadline).
+func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) (*H1Conn, error) {
+	if c := p.Take(hint); c != nil {
+		return c, nil
+	}
+	if p.retired.Load() {
+		next, err := p.owner.Plain(p.origin)
+		if err != nil {
+			return nil, err
+		}
+		if next != p {
+			return next.Acquire(ctx, deadline, hint)
+		}
+	}
+	if p.queue.waiting() || !p.reserve() {
+		c, err := p.wait(ctx, deadline)
+		if c != nil || err != nil {
+			return c, err
+		}
+	}
+	return p.connect(ctx, deadline)
+}
+
+// Connect returns a new connection, as Acquire does where none is idle: for
+// trying once more what failed on a reused one.
+func (p *H1Pool) Connect(ctx context.Context, deadline time.Time) (*H1Conn, error) {
+	if p.queue.waiting() || !p.reserve() {
+		c, err := p.wait(ctx, deadline)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			c.close() // its place stays ours, or is found again
+			if !p.reserve() {
+				return p.Connect(ctx, deadline)
+			}
+		}
+	}
+	return p.connect(ctx, deadline)
+}
+
+// reserve counts a connection that is about to be made, if the limit allows.
+func (p *H1Pool) reserve() bool {
+	for {
+		n := p.open.Load()
+		if p.limit > 0 && n >= p.limit {
+			return false
+		}
+		if p.open.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// connect makes a connection that reserve has counted.
+func (p *H1Pool) connect(ctx context.Context, deadline time.Time) (*H1Conn, error) {
+	p.dials.Add(1)
+	c, err := p.dial(ctx, deadline)
+	if err == nil {
+		return c, nil
+	}
+	p.failures.Add(1)
+	p.open.Add(-1)
+	p.wake()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded) && !deadline.IsZero() && !time.Now().Before(deadline):
+		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "the upstream service did not answer in time", Err: err}
+	default:
+		return nil, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached", Err: err}
+	}
+}
+
+func (p *H1Pool) dial(ctx context.Context, deadline time.Time) (*H1Conn, error) {
+	if !deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+		defer cancel()
+	}
+	conn, err := p.dialer.DialContext(ctx, "tcp", p.address)
+	if err != nil {
+		return nil, errors.Join(err, ctx.Err())
+	}
+	c, err := newH1Conn(p, conn.(*net.TCPConn))
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// shard is one of a pool's stacks.
+type shard struct {
+	n     atomic.Int32 // of conns, for who does not hold mu
+	mu    sync.Mutex
+	conns []*H1Conn
+	_     [24]byte // shards do not share a cache line
+}
+
+// push puts a connection that is marked as listed on this core's stack.
+func (p *H1Pool) push(c *H1Conn) {
+	s := &p.shards[p.owner.shard()]
+	s.mu.Lock()
+	s.conns = append(s.conns, c)
+	s.n.Store(int32(len(s.conns)))
+	s.mu.Unlock()
+}
+
+// pop takes an idle connection from this core's stack, else from another's.
+func (p *H1Pool) pop(now int64) *H1Conn {
+	first := p.owner.shard()
+	for i := range p.shards {
+		s := &p.shards[(first+i)&(len(p.shards)-1)]
+		for s.n.Load() > 0 {
+			if c := s.top(); c != nil && c.take(now) {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+func (s *shard) top() *H1Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.conns) - 1
+	if last < 0 {
+		return nil
+	}
+	c := s.conns[last]
+	s.conns[last] = nil
+	s.conns = s.conns[:last]
+	s.n.Store(int32(last))
+	// Before the caller looks at its state, so that a Release that comes
+	// between either finds it unlisted or leaves it idle for the caller.
+	c.listed.Store(false)
+	return c
+}
+
+// or returns v, or instead if v is zero.
+func or[T comparable](v, instead T) T {
+	var zero T
+	if v == zero {
+		return instead
+	}
+	return v
+}
+
+func withPort(host, port string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	if n := len(host); n > 1 && host[0] == '[' && host[n-1] == ']' {
+		host = host[1 : n-1]
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,206 @@
+package upstream
+
+import (
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// tickTime is the unit in which pools of plain connections count time.
+const tickTime = 500 * time.Millisecond
+
+// plain is what Pools keep for all pools of plain connections.
+type plain struct {
+	pools  sync.Map     // Origin to *H1Pool
+	tick   atomic.Int64 // ticks since the start
+	shards int          // of each pool, a power of two
+
+	local sync.Pool     // of *int, the number of a shard: one for each core, more or less
+	next  atomic.Uint32 // shard given out next
+
+	sweeping sync.Once
+	stopping sync.Once
+	stop     chan struct{} // closed by Close
+	stopped  sync.WaitGroup
+}
+
+func (p *plain) init() {
+	p.shards = 1 << bits.Len(uint(runtime.GOMAXPROCS(0)-1))
+	p.stop = make(chan struct{})
+}
+
+// shard returns the number of the stack of this core. A sync.Pool is the one
+// thing that knows cores and can be asked at the price of a few instructions.
+func (p *plain) shard() int {
+	n, ok := p.local.Get().(*int)
+	if !ok {
+		n = new(int)
+		*n = int(p.next.Add(1)) & (p.shards - 1)
+	}
+	i := *n
+	p.local.Put(n)
+	return i
+}
+
+// Plain returns the pool of plain connections of o, made at its first use. It
+// fails unless o's scheme is http. The pool may be kept.
+func (p *Pools) Plain(o Origin) (*H1Pool, error) {
+	if found, ok := p.plain.pools.Load(o); ok {
+		return found.(*H1Pool), nil
+	}
+	p.making.Lock()
+	defer p.making.Unlock()
+	if found, ok := p.plain.pools.Load(o); ok {
+		return found.(*H1Pool), nil
+	}
+	pool, err := newH1Pool(p, o)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.stop:
+		pool.over.Store(true)
+	default:
+		p.sweeping.Do(func() { p.stopped.Go(p.sweepAll) })
+	}
+	p.plain.pools.Store(o, pool)
+	return pool, nil
+}
+
+// sweepAll runs until Close.
+func (p *Pools) sweepAll() {
+	ticks := time.NewTicker(tickTime)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-ticks.C:
+			p.sweep()
+		}
+	}
+}
+
+// sweep lets the clock of the pools go on by one tick, closes what was idle for
+// too long, and forgets pools that nobody uses.
+func (p *Pools) sweep() {
+	now := p.tick.Add(1)
+	p.plain.pools.Range(func(_, value any) bool {
+		pool := value.(*H1Pool)
+		pool.sweep(now)
+		if pool.open.Load() == 0 && now-pool.used.Load() > int64(p.cfg.Retain/tickTime) {
+			p.retire(pool)
+		}
+		return true
+	})
+}
+
+func (p *Pools) retire(pool *H1Pool) {
+	p.making.Lock()
+	defer p.making.Unlock()
+	p.plain.pools.CompareAndDelete(pool.origin, pool)
+	pool.retired.Store(true)
+	pool.over.Store(true)
+	pool.closeIdle()
+}
+
+// closePlain stops the sweeper and closes what is idle, now and later.
+func (p *Pools) closePlain() {
+	p.making.Lock()
+	p.stopping.Do(func() { close(p.stop) })
+	p.plain.pools.Range(func(_, value any) bool {
+		pool := value.(*H1Pool)
+		pool.over.Store(true)
+		pool.closeIdle()
+		return true
+	})
+	p.making.Unlock()
+	p.stopped.Wait()
+}
+
+// sweep closes connections that were idle for too long, and those beyond the
+// number that may be idle.
+func (p *H1Pool) sweep(now int64) {
+	spare := idleConns
+	p.eachIdle(func(c *H1Conn) bool {
+		if spare--; spare >= 0 && now-c.last < p.idle {
+			return false
+		}
+		return true
+	})
+}
+
+// CloseIdle closes every connection that nobody uses.
+func (p *H1Pool) CloseIdle() { p.closeIdle() }
+
+func (p *H1Pool) closeIdle() { p.eachIdle(func(*H1Conn) bool { return true }) }
+
+// eachIdle calls end with each idle connection and closes those for which it
+// returns true.
+func (p *H1Pool) eachIdle(end func(*H1Conn) bool) {
+	for i := range p.shards {
+		p.shards[i].filter(end)
+	}
+	p.wake()
+}
+
+func (s *shard) filter(end func(*H1Conn) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.conns[:0]
+	for _, c := range s.conns {
+		switch {
+		case c.state.CompareAndSwap(connIdle, connBusy): // its fields are ours to read
+			if end(c) {
+				c.close()
+				continue
+			}
+			c.state.Store(connIdle)
+		case c.state.Load() == connClosed:
+			continue
+		}
+		kept = append(kept, c)
+	}
+	clear(s.conns[len(kept):])
+	s.conns = kept
+	s.n.Store(int32(len(kept)))
+}
+
+// H1Stats are the figures of an H1Pool.
+type H1Stats struct {
+	Open     int   // connections, those that are being made included
+	Idle     int   // of them
+	Waiting  int   // requests that wait for one
+	Dials    int64 // attempts to connect so far
+	Failures int64 // of them
+}
+
+// Stats returns the pool's figures.
+func (p *H1Pool) Stats() H1Stats {
+	s := H1Stats{
+		Open: int(p.open.Load()), Waiting: int(p.queue.n.Load()),
+		Dials: p.dials.Load(), Failures: p.failures.Load(),
+	}
+	for i := range p.shards {
+		sh := &p.shards[i]
+		sh.mu.Lock()
+		for _, c := range sh.conns {
+			if c.state.Load() == connIdle {
+				s.Idle++
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return s
+}
+
+// EachPlain calls f with every pool of plain connections.
+func (p *Pools) EachPlain(f func(Origin, H1Stats)) {
+	p.plain.pools.Range(func(_, value any) bool {
+		pool := value.(*H1Pool)
+		f(pool.origin, pool.Stats())
+		return true
+	})
+}
