@@ -43,7 +43,7 @@ func (e *noContextError) Error() string {
 }
 
 // errDifferent tells that config diff found differences, which are its output.
-var errDifferent = errors.New("differences found") //nolint:gochecknoglobals // a sentinel error, never assigned again
+var errDifferent = errors.New("differences found")
 
 // exitCode returns the exit status that err stands for.
 func exitCode(err error) int {

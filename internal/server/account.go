@@ -68,6 +68,7 @@ func CreateAccountKey(ctx context.Context, settings *config.Config, log *slog.Lo
 // plane. A running server follows the store's change log by itself.
 type nobody struct{}
 
+// CatchUp has nothing to bring up to date.
 func (nobody) CatchUp(context.Context) error { return nil }
 
 // offline runs f on the store in the data directory, which must be there: to

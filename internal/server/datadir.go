@@ -78,27 +78,23 @@ func (l *lock) release() { _ = l.file.Close() }
 
 // writeFileAtomically writes a file for its owner alone so that a reader, or a
 // crash, finds the old content or the new one, whole.
-func writeFileAtomically(path string, content []byte) (err error) {
+func writeFileAtomically(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // 0600
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(content); err != nil {
-		return err
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
 	}
-	if err = f.Sync(); err != nil {
-		return err
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
 	}
-	if err = f.Close(); err != nil {
-		return err
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	if err != nil {
+		_ = os.Remove(f.Name())
 		return err
 	}
 	return syncDir(filepath.Dir(path))

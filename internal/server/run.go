@@ -9,7 +9,7 @@ import (
 
 // ErrInterrupted tells that a second signal ended the server before its drain
 // was over.
-var ErrInterrupted = errors.New("ended at once by a second signal: what ran was cut off") //nolint:gochecknoglobals // a sentinel error, never assigned again
+var ErrInterrupted = errors.New("ended at once by a second signal: what ran was cut off")
 
 // Run starts a server, calls ready, and stops the server at the first signal,
 // with --drain-timeout for what runs. A second signal makes it return

@@ -92,14 +92,14 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// GatewayAddr, AdminAddr and OpsAddr return the addresses in use, with the port
-// that the system chose if the setting had port 0.
+// GatewayAddr returns the address of the data plane in use, with the port that
+// the system chose if the setting had port 0.
 func (s *Server) GatewayAddr() string { return s.listeners.gateway.Addr().String() }
 
-// AdminAddr returns the address of the management API.
+// AdminAddr returns the address of the management API in use.
 func (s *Server) AdminAddr() string { return s.listeners.admin.Addr().String() }
 
-// OpsAddr returns the address of /livez, /readyz and /metrics.
+// OpsAddr returns the address of /livez, /readyz and /metrics in use.
 func (s *Server) OpsAddr() string { return s.listeners.ops.Addr().String() }
 
 // Failed gives an error if a listener ends by itself; the server is then to be

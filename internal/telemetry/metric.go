@@ -83,6 +83,7 @@ type statusWriter struct {
 	status int
 }
 
+// WriteHeader passes on.
 func (w *statusWriter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		w.status = status
