@@ -16,8 +16,8 @@ import (
 // room, for which 256 bytes are enough but for the lists of Allow and CORS.
 func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte)) {
 	for f := range fieldCount {
-		if name, value := v.appendField(f, scratch[:0]); len(value) > 0 {
-			yield(name, value)
+		if value := v.appendValue(f, scratch[:0]); len(value) > 0 {
+			yield(f.String(), value)
 		}
 	}
 }
@@ -26,28 +26,23 @@ func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte
 // allocates only if dst lacks room.
 func (v *Verdict) AppendFields(dst []byte) []byte {
 	for f := range fieldCount {
-		// The value first, to learn whether there is one; then its name is
-		// put in front.
-		name, end := v.appendField(f, dst)
-		size := len(end) - len(dst)
-		if size == 0 {
+		start := len(dst)
+		dst = append(append(dst, f.String()...), ": "...)
+		empty := len(dst)
+		if dst = v.appendValue(f, dst); len(dst) == empty {
+			dst = dst[:start]
 			continue
 		}
-		start := len(dst)
-		end = append(end, name...)
-		end = append(end, ": \r\n"...)
-		copy(end[start+len(name)+2:], end[start:start+size])
-		copy(end[start:], name)
-		copy(end[start+len(name):], ": ")
-		copy(end[len(end)-2:], "\r\n")
-		dst = end
+		dst = append(dst, "\r\n"...)
 	}
 	return dst
 }
 
-// The fields that an answer may carry, in their order.
+// field is one of the fields that an answer may carry, in their order.
+type field uint8
+
 const (
-	limitField = iota
+	limitField field = iota
 	remainingField
 	resetField
 	policyField
@@ -63,54 +58,97 @@ const (
 	fieldCount
 )
 
-// appendField appends the value of one field, or nothing if it does not apply.
-func (v *Verdict) appendField(field int, dst []byte) (name string, value []byte) {
-	if field <= retryField && v.applied == 0 {
-		return "", dst
-	}
-	switch field {
+// String returns the name of the field.
+func (f field) String() string {
+	switch f {
 	case limitField:
-		return "X-RateLimit-Limit", strconv.AppendInt(dst, v.standings[v.worst].Limit, 10)
+		return "X-RateLimit-Limit"
 	case remainingField:
-		return "X-RateLimit-Remaining", strconv.AppendInt(dst, v.standings[v.worst].Remaining, 10)
+		return "X-RateLimit-Remaining"
 	case resetField:
-		return "X-RateLimit-Reset", strconv.AppendInt(dst, v.standings[v.worst].ResetAt, 10)
+		return "X-RateLimit-Reset"
 	case policyField:
-		return "RateLimit-Policy", ratelimit.AppendPolicy(dst, v.standings[:v.applied])
+		return "RateLimit-Policy"
 	case limitsField:
-		return "RateLimit", ratelimit.AppendLimits(dst, v.standings[:v.applied])
+		return "RateLimit"
 	case retryField:
-		if v.Code == fault.RateLimitExceeded {
-			return "Retry-After", strconv.AppendInt(dst, v.standings[v.worst].RetryAfter, 10)
-		}
+		return "Retry-After"
+	case challengeField:
+		return "WWW-Authenticate"
+	case allowField:
+		return "Allow"
+	case originField:
+		return "Access-Control-Allow-Origin"
+	case methodsField:
+		return "Access-Control-Allow-Methods"
+	case headersField:
+		return "Access-Control-Allow-Headers"
+	case ageField:
+		return "Access-Control-Max-Age"
+	default:
+		return "Vary"
+	}
+}
+
+// appendValue appends the value of a field, or nothing if it does not apply.
+func (v *Verdict) appendValue(f field, dst []byte) []byte {
+	if f <= retryField {
+		return v.appendLimit(f, dst)
+	}
+	switch f {
 	case challengeField:
 		if v.Code == fault.Unauthorized {
-			return "WWW-Authenticate", append(dst, "Bearer"...)
+			return append(dst, "Bearer"...)
 		}
 	case allowField:
-		return "Allow", append(dst, v.Allow...)
+		return append(dst, v.Allow...)
 	case originField:
-		return "Access-Control-Allow-Origin", append(dst, v.AllowOrigin...)
+		return append(dst, v.AllowOrigin...)
 	case methodsField, headersField, ageField:
 		if v.Outcome == Preflight && v.AllowOrigin != "" {
-			return v.appendPreflight(field, dst)
+			return v.appendPreflight(f, dst)
 		}
 	case varyField:
 		if v.VaryOrigin {
-			return "Vary", append(dst, "Origin"...)
+			return append(dst, "Origin"...)
 		}
 	}
-	return "", dst
+	return dst
 }
 
-// appendPreflight is appendField for what a preflight alone is told.
-func (v *Verdict) appendPreflight(field int, dst []byte) (name string, value []byte) {
-	switch cors := v.Gateway.CORS; field {
-	case methodsField:
-		return "Access-Control-Allow-Methods", append(dst, cors.Methods...)
-	case headersField:
-		return "Access-Control-Allow-Headers", append(dst, cors.Headers...)
+// appendLimit is appendValue for the fields that tell of limits.
+func (v *Verdict) appendLimit(f field, dst []byte) []byte {
+	if v.applied == 0 {
+		return dst
+	}
+	worst := &v.standings[v.worst]
+	switch f {
+	case limitField:
+		return strconv.AppendInt(dst, worst.Limit, 10)
+	case remainingField:
+		return strconv.AppendInt(dst, worst.Remaining, 10)
+	case resetField:
+		return strconv.AppendInt(dst, worst.ResetAt, 10)
+	case policyField:
+		return ratelimit.AppendPolicy(dst, v.standings[:v.applied])
+	case limitsField:
+		return ratelimit.AppendLimits(dst, v.standings[:v.applied])
 	default:
-		return "Access-Control-Max-Age", append(dst, cors.MaxAge...)
+		if v.Code != fault.RateLimitExceeded {
+			return dst
+		}
+		return strconv.AppendInt(dst, worst.RetryAfter, 10)
+	}
+}
+
+// appendPreflight is appendValue for what a preflight alone is told.
+func (v *Verdict) appendPreflight(f field, dst []byte) []byte {
+	switch cors := v.Gateway.CORS; f {
+	case methodsField:
+		return append(dst, cors.Methods...)
+	case headersField:
+		return append(dst, cors.Headers...)
+	default:
+		return append(dst, cors.MaxAge...)
 	}
 }

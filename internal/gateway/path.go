@@ -62,8 +62,11 @@ func InspectPath(path string) (problem string, normal bool) {
 	}
 	normal = true
 	for i := 0; i < len(path); i++ {
-		switch pathClass[path[i]] {
-		case plain:
+		class := pathClass[path[i]]
+		if class == plain {
+			continue
+		}
+		switch class {
 		case slash:
 			if i+1 == len(path) {
 				continue

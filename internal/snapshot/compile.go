@@ -83,13 +83,24 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 		p := &g.places[place[i]]
 		p.Public = p.Public && r.Public
 		for _, m := range r.Methods {
-			p.methods = append(p.methods, operation{m, r})
+			p.methods = append(p.methods, operation{wellKnown(m), r})
 		}
 	}
 	for i := range g.places {
 		g.places[i].compileAllow()
 	}
 	return nil
+}
+
+// wellKnown returns the one string of a usual method, so that comparisons with it
+// meet bytes that are in the cache.
+func wellKnown(method string) string {
+	for _, m := range [...]string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} {
+		if m == method {
+			return m
+		}
+	}
+	return method
 }
 
 func (p *Place) compileAllow() {

@@ -197,7 +197,7 @@ func (l *Live) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 	}
 	k.params = l.shareRate(rate)
 	var partners []*Key
-	table.partners(k.bucketID, func(p *Key) { partners = append(partners, p) })
+	table.partners(k.BucketID(), func(p *Key) { partners = append(partners, p) })
 	if len(partners) == 0 {
 		k.bucket = new(ratelimit.Bucket)
 		return

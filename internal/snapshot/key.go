@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,14 +12,15 @@ import (
 )
 
 // Key is one key in force. It is immutable but for the mark of its use; a
-// change of the key makes another. There may be a million of them: what can be
-// derived or shared is not in it.
+// change of the key makes another. There may be a million of them, and each
+// request meets another one: what can be derived or shared is not in it, so that
+// it fills two lines of a cache.
 type Key struct {
 	digest   apikey.Digest
 	id       [16]byte
-	bucketID [16]byte
 	owner    string
-	resource string // of the scope, in the form of gateway.NormalizePath
+	chain    *[16]byte // the name of the bucket, if it is not the key's own
+	resource *string   // of the scope, in the form of gateway.NormalizePath, if it has one
 	holder   *holder
 	params   *ratelimit.Params // nil without a rate limit
 	bucket   *ratelimit.Bucket // shared with the partner in a rotation
@@ -58,7 +58,10 @@ func (k *Key) Level() apikey.Level { return k.holder.level }
 // Scope returns what the key may do. Its resource is in the form of
 // gateway.NormalizePath, for comparison with paths in that form.
 func (k *Key) Scope() apikey.Scope {
-	return apikey.Scope{Word: k.holder.word, Resource: k.resource}
+	if k.resource == nil {
+		return apikey.Scope{Word: k.holder.word}
+	}
+	return apikey.Scope{Word: k.holder.word, Resource: *k.resource}
 }
 
 // Owner returns whose key it is, or "".
@@ -69,7 +72,12 @@ func (k *Key) GatewayID() string { return k.holder.gatewayID }
 
 // BucketID names the per-key bucket that the key shares with its partner in a
 // rotation.
-func (k *Key) BucketID() [16]byte { return k.bucketID }
+func (k *Key) BucketID() [16]byte {
+	if k.chain != nil {
+		return *k.chain
+	}
+	return k.id
+}
 
 // Expired reports whether the key's expiry has come at the time now.
 func (k *Key) Expired(now time.Time) bool { return k.ExpiredAt(now.UnixMicro()) }
@@ -90,16 +98,16 @@ func compileKey(k *apikey.Key) (*Key, error) {
 	if c.id, ok = id.Parse(id.Key, k.ID); !ok {
 		return nil, fmt.Errorf("compile key: %q is no identifier of a key", k.ID)
 	}
-	c.bucketID = c.id
 	if k.BucketID != "" && k.BucketID != k.ID {
-		if c.bucketID, ok = id.Parse(id.Key, k.BucketID); !ok {
+		chain, ok := id.Parse(id.Key, k.BucketID)
+		if !ok {
 			return nil, fmt.Errorf("compile key %s: %q is no identifier of a key", k.ID, k.BucketID)
 		}
+		c.chain = &chain
 	}
 	if k.Scope.Resource != "" {
-		if c.resource = k.Scope.Resource; strings.IndexByte(c.resource, '%') >= 0 {
-			c.resource = gateway.NormalizePath(nil, c.resource)
-		}
+		resource := gateway.NormalizePath(nil, k.Scope.Resource)
+		c.resource = &resource
 	}
 	if !k.ExpiresAt.IsZero() {
 		c.expires = k.ExpiresAt.UnixMicro()
@@ -109,11 +117,11 @@ func compileKey(k *apikey.Key) (*Key, error) {
 
 // same reports whether k and o decide alike.
 func (k *Key) same(o *Key) bool {
-	return k.digest == o.digest && k.id == o.id && k.bucketID == o.bucketID && k.owner == o.owner && k.resource == o.resource &&
+	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner == o.owner && k.Scope() == o.Scope() &&
 		k.holder == o.holder && k.params == o.params && k.bucket == o.bucket && k.expires == o.expires
 }
 
 // withBucket returns a copy of k that holds to another limit.
 func (k *Key) withBucket(p *ratelimit.Params, b *ratelimit.Bucket) *Key {
-	return &Key{digest: k.digest, id: k.id, bucketID: k.bucketID, owner: k.owner, resource: k.resource, holder: k.holder, params: p, bucket: b, expires: k.expires}
+	return &Key{digest: k.digest, id: k.id, chain: k.chain, owner: k.owner, resource: k.resource, holder: k.holder, params: p, bucket: b, expires: k.expires}
 }

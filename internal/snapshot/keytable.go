@@ -106,7 +106,7 @@ func (t *keyTable) partners(b [16]byte, f func(*Key)) {
 	}
 	mask := uint64(len(s.slots) - 1)
 	for i := h >> shardBits & mask; s.slots[i] != nil; i = (i + 1) & mask {
-		if s.slots[i].bucketID == b {
+		if s.slots[i].BucketID() == b {
 			f(s.slots[i])
 		}
 	}
@@ -126,7 +126,7 @@ func (t *keyTable) each(f func(*Key)) {
 }
 
 func (t *keyTable) bucketShard(k *Key) *shard {
-	at := &t.byBucket[bucketHash(&k.bucketID)%shards]
+	at := &t.byBucket[byBucket(k)%shards]
 	if *at == nil {
 		*at = &shard{}
 	}
@@ -137,7 +137,7 @@ func (t *keyTable) bucketShard(k *Key) *shard {
 type hashOf func(*Key) uint64
 
 func byDigest(k *Key) uint64 { return digestHash(&k.digest) }
-func byBucket(k *Key) uint64 { return bucketHash(&k.bucketID) }
+func byBucket(k *Key) uint64 { b := k.BucketID(); return bucketHash(&b) }
 
 // clone copies s, with room for one more key if grow is set.
 func (s *shard) clone(grow bool) *shard {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -40,7 +41,7 @@ func TestKeyTableAgainstMap(t *testing.T) {
 				delete(model, d)
 			} else {
 				k := &Key{digest: d, id: [16]byte(d[16:])}
-				k.bucketID[0] = byte(rapid.IntRange(0, 3).Draw(t, "bucket"))
+				k.chain = &[16]byte{byte(rapid.IntRange(0, 3).Draw(t, "bucket"))}
 				if rapid.Bool().Draw(t, "rated") {
 					k.bucket = new(ratelimit.Bucket)
 				}
@@ -79,7 +80,7 @@ func TestKeyTableAgainstMap(t *testing.T) {
 			partners := map[*Key]bool{}
 			table.partners([16]byte{b}, func(k *Key) { partners[k] = true })
 			for _, k := range model {
-				if want := k.bucket != nil && k.bucketID[0] == b; partners[k] != want {
+				if want := k.bucket != nil && k.chain[0] == b; partners[k] != want {
 					t.Fatalf("partner %v, want %v", partners[k], want)
 				}
 				delete(partners, k)
@@ -177,6 +178,13 @@ func BenchmarkKeyMemory(b *testing.B) {
 				runtime.KeepAlive(l)
 			}
 		})
+	}
+}
+
+// TestKeySize holds that a key fills two lines of a cache.
+func TestKeySize(t *testing.T) {
+	if size := unsafe.Sizeof(Key{}); size != 128 {
+		t.Errorf("a key has %d bytes, want 128", size)
 	}
 }
 

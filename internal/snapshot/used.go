@@ -36,7 +36,7 @@ func (k *Key) MarkUsedAt(at int64) {
 	// Whoever drains clears nextUsed before it reads used: either it sees this
 	// time, or this sees nil and pushes again.
 	list := k.holder.used
-	if !k.nextUsed.CompareAndSwap(nil, &list.end) {
+	if k.nextUsed.Load() != nil || !k.nextUsed.CompareAndSwap(nil, &list.end) {
 		return
 	}
 	for {
