@@ -2,9 +2,7 @@ package control
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"strings"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/change"
@@ -53,7 +51,7 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 		if err != nil {
 			return nil, err
 		}
-		if err := withoutIndex(gateway.CheckTable(append(specsOf(table), in))); err != nil {
+		if err := ofRoute(gateway.CheckTable(append(specsOf(table), in))); err != nil {
 			return nil, err
 		}
 		r := &gateway.Route{
@@ -74,7 +72,7 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 // checkRoute checks one route by itself and brings it into the stored form.
 func checkRoute(in *gateway.RouteSpec) error {
 	in.Methods = slices.Clone(in.Methods)
-	if err := withoutIndex(gateway.CheckTable([]gateway.RouteSpec{*in})); err != nil {
+	if err := ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})); err != nil {
 		return err
 	}
 	slices.Sort(in.Methods)
@@ -91,17 +89,12 @@ func checkRoute(in *gateway.RouteSpec) error {
 	return fault.Prefixed("rate_limit", in.RateLimit.Validate())
 }
 
-// withoutIndex takes the "[2]." off the field of an error of a route table.
-func withoutIndex(err error) error {
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		return err
+// ofRoute takes the index of the route off an error of a route table.
+func ofRoute(err error) error {
+	if _, bad, ok := gateway.TableRow(err); ok {
+		return bad
 	}
-	moved := *f
-	if _, field, ok := strings.Cut(f.Field, "]."); ok {
-		moved.Field = field
-	}
-	return &moved
+	return err
 }
 
 func specsOf(routes []gateway.Route) []gateway.RouteSpec {
