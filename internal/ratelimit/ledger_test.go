@@ -141,7 +141,7 @@ func TestDailyCapOverTime(t *testing.T) {
 		}
 		first := keyed()
 
-		time.Sleep(5 * sweepEvery) // the fake clock of the bubble
+		<-time.After(5 * sweepEvery) // the fake clock of the bubble
 		synctest.Wait()
 		if second := keyed(); second == first {
 			t.Error("an idle count was not dropped")
@@ -152,7 +152,7 @@ func TestDailyCapOverTime(t *testing.T) {
 			t.Errorf("the cap opened before midnight: %v", r)
 		}
 
-		time.Sleep(time.Duration(dayLength - time.Now().UnixNano()%dayLength))
+		<-time.After(time.Duration(dayLength - time.Now().UnixNano()%dayLength))
 		synctest.Wait()
 		var s [1]Standing
 		if r, _ := Decide(Instant{Wall: time.Now().UnixNano()}, []Applied{{Daily: shared()}}, s[:]); r != Admitted {

@@ -61,18 +61,18 @@ func CompileRate(r Rate) Params { return compile(r, r.Count) }
 func (p *Params) Capacity() int64 { return p.capacity }
 
 func compile(refill Rate, capacity int64) Params {
-	n, d := uint64(refill.Count), uint64(refill.Per) //nolint:gosec // both are positive
+	n, d := uint64(refill.Count), uint64(refill.Per)
 	g := gcd(n, d)
 	n, d = n/g, d/g
 	p := Params{capacity: capacity}
 
-	hi, lo := bits.Mul64(uint64(capacity), d) //nolint:gosec // positive
+	hi, lo := bits.Mul64(uint64(capacity), d)
 	perSecond := n * uint64(time.Second)
 	lo, carry := bits.Add64(lo, perSecond-1, 0)
 	seconds, _ := bits.Div64(hi+carry, lo, perSecond)
-	p.window = int64(seconds) //nolint:gosec // at most 10⁹ days
+	p.window = int64(seconds)
 
-	if n <= 15 && uint64(capacity)+1 <= (maxWord-n*horizon)/d { //nolint:gosec // positive
+	if n <= 15 && uint64(capacity)+1 <= (maxWord-n*horizon)/d {
 		p.cost, p.gain = d, n<<60
 		p.wait, p.waitShift = 1<<63, 1
 		if n > 1 {
@@ -81,7 +81,7 @@ func compile(refill Rate, capacity int64) Params {
 	} else {
 		p.fit(n, d)
 	}
-	p.span = uint64(capacity) * p.cost //nolint:gosec // positive
+	p.span = uint64(capacity) * p.cost
 	p.perCost = inverse(p.cost)
 	p.far = 1<<(60-p.waitShift) - 1
 	return p
@@ -113,13 +113,13 @@ func (p *Params) fit(n, d uint64) {
 	gain.Div(gain, bigD.Sub(bigD, big.NewInt(1)))
 	excess := gain.BitLen() - 64 // the gain is below 16 units, so 64 bits hold it times 2^60
 	p.gainShift = uint8(124 - excess - 60)
-	p.gain = gain.Rsh(gain, uint(excess)).Uint64() //nolint:gosec // the gain has more than 64 bits
+	p.gain = gain.Rsh(gain, uint(excess)).Uint64()
 
 	wait := new(big.Int).Lsh(big.NewInt(1), 124+uint(p.gainShift))
 	wait.Div(wait, new(big.Int).SetUint64(p.gain))
 	excess = max(wait.BitLen()-64, 1)
 	p.waitShift = uint8(excess)
-	p.wait = wait.Rsh(wait, uint(excess)).Uint64() //nolint:gosec // not negative
+	p.wait = wait.Rsh(wait, uint(excess)).Uint64()
 }
 
 func gcd(a, b uint64) uint64 {
@@ -131,10 +131,10 @@ func gcd(a, b uint64) uint64 {
 
 // at returns the units that have been gained from the epoch to mono.
 func (p *Params) at(mono int64) uint64 {
-	if uint64(mono) > horizon { //nolint:gosec // a negative time is beyond it too
+	if uint64(mono) > horizon {
 		mono = max(0, min(mono, horizon))
 	}
-	return p.gained(uint64(mono)) //nolint:gosec // not negative
+	return p.gained(uint64(mono))
 }
 
 func (p *Params) gained(ns uint64) uint64 {

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"errors"
 	"math/big"
 	"regexp"
 	"strings"
@@ -79,7 +80,8 @@ func TestConfig(t *testing.T) {
 			}
 			continue
 		}
-		if e, ok := err.(*fault.Error); !ok || e.Code != fault.ValidationFailed || e.Field != c.field {
+		var e *fault.Error
+		if !errors.As(err, &e) || e.Code != fault.ValidationFailed || e.Field != c.field {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
