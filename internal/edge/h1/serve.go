@@ -7,7 +7,8 @@ import (
 
 // Engine serves connections of HTTP/1.1. It is safe for concurrent use.
 type Engine struct {
-	cfg Config
+	cfg      Config
+	adapters adapterBuffers
 }
 
 // New returns an Engine. Shutdown ends what it starts.

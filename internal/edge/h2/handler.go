@@ -23,7 +23,7 @@ type exchange struct {
 	r       *http.Request
 	rc      *http.ResponseController
 	id      string
-	verdict admit.Verdict
+	verdict *admit.Verdict
 
 	// head is held while something of a head goes to net/http: 1xx answers come
 	// from other goroutines than the final one.
@@ -41,7 +41,7 @@ func (x *exchange) writeHead(status int) {
 
 // ServeHTTP answers one request of the data plane.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{server: s, w: w, r: r, rc: http.NewResponseController(w), id: s.cfg.NewRequestID()}
+	x := s.newExchange(w, r, new(admit.Verdict), s.cfg.NewRequestID())
 	defer x.recover()
 	// Otherwise net/http would read a request's body to its end before it sends
 	// an answer. HTTP/2 is full duplex without being told.
@@ -55,6 +55,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.fail(err)
 		return
 	}
+	x.serve()
+}
+
+// ServeDecided serves a request as ServeHTTP does, after another driver has
+// read it and had it decided. v must not say that the request has to wait.
+//
+// w may have the method Trusted() bool, which tells that the peer's
+// X-Forwarded-* fields are believed.
+func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) {
+	x := s.newExchange(w, r, v, requestID)
+	defer x.recover()
+	x.serve()
+}
+
+func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) *exchange {
+	return &exchange{server: s, w: w, r: r, rc: http.NewResponseController(w), id: requestID, verdict: v}
+}
+
+// serve does what the verdict says.
+func (x *exchange) serve() {
 	switch x.verdict.Outcome {
 	case admit.Forward:
 		x.forward()
@@ -106,11 +126,11 @@ func (x *exchange) decide(ctx context.Context) error {
 		PreflightMethod: h.Get("Access-Control-Request-Method"),
 	}
 	for {
-		x.server.cfg.Admit.Decide(&req, &x.verdict)
+		x.server.cfg.Admit.Decide(&req, x.verdict)
 		if x.verdict.Outcome != admit.Wait {
 			return nil
 		}
-		if err := x.server.cfg.Admit.Wait(ctx, &x.verdict); err != nil {
+		if err := x.server.cfg.Admit.Wait(ctx, x.verdict); err != nil {
 			return err
 		}
 	}

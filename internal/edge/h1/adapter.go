@@ -1,0 +1,221 @@
+package h1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/http1"
+)
+
+const (
+	// lingerTime is how long a connection that ends with unread bytes of its
+	// client stays open for reading, so that a reset does not overtake the answer.
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 256 << 10
+)
+
+// serveForeign serves a request whose upstream speaks anything but plain
+// HTTP/1.1 through Config.Forward. It reports whether the connection can serve
+// another request.
+func (e *Engine) serveForeign(f *foreign) (again bool) {
+	w := newAdapter(f)
+	defer w.free()
+	r, body := f.httpRequest()
+	w.body = body
+	if aborted := w.call(func() { e.cfg.Forward(w, r, f.verdict, f.id) }); aborted {
+		body.end()
+		w.breakOff()
+		return false
+	}
+	if w.hijacked {
+		return false
+	}
+	err := w.finish()
+	complete := body.end()
+	switch {
+	case err != nil:
+		w.breakOff()
+		return false
+	case complete && !w.closing:
+		return f.conn.SetDeadline(time.Time{}) == nil
+	case !complete:
+		w.linger()
+	}
+	return false
+}
+
+// call runs forward and reports whether it gave the request up.
+func (w *adapter) call(forward func()) (aborted bool) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			aborted = true
+		default:
+			panic(p)
+		}
+	}()
+	forward()
+	return false
+}
+
+// linger waits for the client to read the answer and close, while what it still
+// sends is dropped.
+func (w *adapter) linger() {
+	half, ok := w.f.conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil || w.f.conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, w.f.conn, lingerBytes)
+}
+
+// breakOff closes the connection so that the client cannot take what it has
+// for a whole message: where the end of the connection is the end of the body,
+// only a reset says so.
+func (w *adapter) breakOff() {
+	conn := w.f.conn
+	if w.headed && w.framing == http1.UntilClose {
+		for {
+			below, ok := conn.(interface{ NetConn() net.Conn })
+			if !ok {
+				break
+			}
+			conn = below.NetConn() // without the end that TLS would send
+		}
+		if tcp, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
+			_ = tcp.SetLinger(0)
+		}
+	}
+	_ = conn.Close()
+}
+
+// httpRequest returns the request as net/http would give it, and its body.
+func (f *foreign) httpRequest() (*http.Request, *adapterBody) {
+	h := f.request
+	r := &http.Request{
+		Method:        string(h.Method.Of(f.head)),
+		RequestURI:    string(h.Target.Of(f.head)),
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        make(http.Header, len(h.Fields())),
+		Body:          http.NoBody,
+		ContentLength: max(0, h.ContentLength()),
+		RemoteAddr:    f.info.Client.String(),
+		Close:         f.closing,
+	}
+	if h.Minor == 0 {
+		r.Proto, r.ProtoMinor = "HTTP/1.0", 0
+	}
+	if f.info.TLS {
+		r.TLS = tlsState(f.conn)
+	}
+	target, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil { // fine for us, only not for net/url
+		target = &url.URL{Opaque: r.RequestURI}
+	}
+	r.URL = target
+	f.copyFields(r)
+	body := &adapterBody{f: f, r: r}
+	if f.body != nil {
+		r.Body = body
+		if h.Chunked() {
+			r.ContentLength = -1
+			r.TransferEncoding = []string{"chunked"}
+		}
+	}
+	return r.WithContext(f.ctx), body
+}
+
+// copyFields copies the head's fields in the spelling that net/http uses, less
+// those that it keeps elsewhere.
+func (f *foreign) copyFields(r *http.Request) {
+	for _, field := range f.request.Fields() {
+		value := string(field.Value.Of(f.head))
+		switch field.ID {
+		case http1.Host:
+			r.Host = value
+		case http1.TransferEncoding:
+		case http1.Trailer:
+			if f.body == nil {
+				break
+			}
+			http1.EachElement(field.Value.Of(f.head), func(name []byte) bool {
+				announce(&r.Trailer, textproto.CanonicalMIMEHeaderKey(string(name)))
+				return true
+			})
+		default:
+			name := textproto.CanonicalMIMEHeaderKey(string(field.Name.Of(f.head)))
+			r.Header[name] = append(r.Header[name], value)
+		}
+	}
+}
+
+func announce(trailers *http.Header, name string) {
+	if *trailers == nil {
+		*trailers = make(http.Header)
+	}
+	(*trailers)[name] = nil
+}
+
+// errEnded is what a request's body gives once the request is answered.
+var errEnded = errors.New("h1: the request has been answered")
+
+// adapterBody is a request's body as net/http gives it. A transport may still
+// read it when the request has been answered already; end waits for that.
+type adapterBody struct {
+	f *foreign
+	r *http.Request
+
+	mu    sync.Mutex // held by a Read that runs
+	ended bool
+}
+
+func (b *adapterBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return 0, errEnded
+	}
+	n, err := b.f.body.Read(p)
+	if err == io.EOF {
+		b.trailers()
+	}
+	return n, err
+}
+
+// trailers makes the trailer section part of the request.
+func (b *adapterBody) trailers() {
+	buf, fields := b.f.body.Trailers()
+	for _, field := range fields {
+		name := textproto.CanonicalMIMEHeaderKey(string(field.Name.Of(buf)))
+		if b.r.Trailer == nil {
+			b.r.Trailer = make(http.Header)
+		}
+		b.r.Trailer[name] = append(b.r.Trailer[name], string(field.Value.Of(buf)))
+	}
+}
+
+// Close leaves the rest of the body to the engine.
+func (b *adapterBody) Close() error { return nil }
+
+// end makes later reads fail and ends one that runs. It reports whether the
+// body was read to its end.
+func (b *adapterBody) end() (complete bool) {
+	if b.f.body == nil {
+		return true
+	}
+	if !b.mu.TryLock() {
+		_ = b.f.conn.SetReadDeadline(time.Unix(1, 0))
+		b.mu.Lock()
+	}
+	defer b.mu.Unlock()
+	b.ended = true
+	return b.f.body.Ended()
+}
