@@ -48,8 +48,8 @@ func TestParseHostname(t *testing.T) {
 		}
 		got, err := gateway.ParseHostname(name, "gw.Example.org")
 		wantField(t, name, err, field)
-		if err == nil && got != strings.ToLower(name) {
-			t.Errorf("ParseHostname(%q) = %q; want lower case", name, got)
+		if want := strings.ToLower(name); err == nil && got != want {
+			t.Errorf("ParseHostname(%q) = %q; want %q", name, got, want)
 		}
 	}
 	if got := gateway.MadeHostname("gw_01ab", "Localhost"); got != "gw-01ab.localhost" {
