@@ -8,27 +8,33 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
 // The database and its companions are the owner's alone, also where the file
 // stood before with wider rights.
 func TestFileModes(t *testing.T) {
+	ownersAlone := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			info, err := os.Stat(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mode := info.Mode(); mode != fs.FileMode(0o600) {
+				t.Errorf("%s has the mode %v", filepath.Base(name), mode)
+			}
+		}
+	}
 	path := made(t)
+	ownersAlone(path)
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	db := open(t, path)
-	insertAccount(t, db, "a")
-	for _, name := range []string{path, path + "-wal", path + "-shm"} {
-		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if mode := info.Mode(); mode != fs.FileMode(0o600) {
-			t.Errorf("%s has the mode %v", filepath.Base(name), mode)
-		}
-	}
+	insertAccount(t, open(t, path), "a")
+	ownersAlone(path, path+"-wal", path+"-shm")
 }
 
 // A path may hold any character.
@@ -73,6 +79,47 @@ func TestOpenedBySeveral(t *testing.T) {
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// What two processes change by reading first is serialized as within one: no
+// increment is lost, and none is refused. Each sees the other's at once.
+func TestTwoProcesses(t *testing.T) {
+	const workers, rounds = 3, 20
+	path := made(t)
+	dbs := []*sqlite.DB{open(t, path), open(t, path)}
+	count := ratelimit.DailyCount{LimitID: "rt", Day: 1}
+	increment := func(tx control.Tx) error {
+		counts, err := tx.DailyCounts(t.Context(), 1)
+		if err != nil {
+			return err
+		}
+		next := count
+		if len(counts) == 1 {
+			next = counts[0]
+		}
+		next.Used++
+		return tx.PutDailyCounts(t.Context(), []ratelimit.DailyCount{next})
+	}
+	var wg sync.WaitGroup
+	for i := range workers * len(dbs) {
+		wg.Go(func() {
+			for range rounds {
+				if err := dbs[i%len(dbs)].Update(t.Context(), increment); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, db := range dbs {
+		counts, err := db.LoadDailyCounts(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(workers * rounds * len(dbs)); len(counts) != 1 || counts[0].Used != want {
+			t.Errorf("the counts are %v, want %d", counts, want)
 		}
 	}
 }

@@ -58,8 +58,8 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		for _, r := range results {
 			log.Info("migrated the database", "migration", r.Source.Path, "took", r.Duration)
 		}
-		if err != nil && attempt == attempts {
-			return err
+		if attempt == attempts {
+			return errors.Join(fmt.Errorf("the schema is %d after %d attempts to bring it to %d", version, attempts, newest), err)
 		}
 	}
 }

@@ -108,6 +108,7 @@ func testChangeLogTrim(h *harness) {
 	for trim(future, 2) {
 		continue
 	}
+	same(h, "more of a trimmed log", trim(future, 1), false)
 	same(h, "last seq of a trimmed log", h.lastSeq(), all[3].Seq)
 	list, complete = h.changes(all[3].Seq, 10)
 	same(h, "at the end", fmt.Sprint(len(list), complete), "0 true")

@@ -98,6 +98,9 @@ func testKeyList(h *harness) {
 			if len(page) < limit {
 				break
 			}
+			if len(got) > len(want) {
+				t.Fatalf("the pages do not end")
+			}
 			after = page[len(page)-1].ID
 		}
 		same(t, "ids", ids(got), ids(want))

@@ -49,6 +49,9 @@ func testPaging(h *harness) {
 			if len(page) < 3 {
 				break
 			}
+			if len(got) > len(want) {
+				h.Fatalf("%s: the pages do not end", p.name)
+			}
 			after = page[2]
 			add(2)
 		}
