@@ -108,9 +108,10 @@ func (a *API) revisionOperations() []operation {
 		run: a.getRevision,
 	}, {
 		id: "rollbackRevision", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/revisions/{number}/rollback", tag: "Revisions",
-		summary:     "Roll back to a revision",
-		description: "Makes a new revision with the route table of an old one, limits included. Takes no body.",
-		keepable:    true, success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
+		summary: "Roll back to a revision",
+		description: "Makes a new revision with the route table of an old one, limits included. Takes no body. " +
+			"If-Match takes the ETag of the gateway.",
+		keepable: true, ifMatch: true, success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
 		run: a.rollback,
 	}}
 }
@@ -148,7 +149,7 @@ func (a *API) rollback(c *call) (answer, error) {
 		return answer{}, fault.Missing("revision")
 	}
 	present := func(p *control.PushResult) answer { return ok(presentPush(p)) }
-	result, err := a.cfg.Control.Rollback(keep(c, present), &c.caller, c.params["gateway_id"], n)
+	result, err := a.cfg.Control.Rollback(keep(c, present), &c.caller, c.params["gateway_id"], n, c.match)
 	if err != nil {
 		return answer{}, err
 	}

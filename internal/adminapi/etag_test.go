@@ -73,3 +73,37 @@ func TestETagOfPushes(t *testing.T) {
 		t.Error("the push left the ETag of the gateway as it was")
 	}
 }
+
+// A rotation holds to the ETag of the old key, and a rollback to that of its
+// gateway.
+func TestETagOfRotationAndRollback(t *testing.T) {
+	s := start(t)
+	keyID := s.newKey(nil).text("key_id")
+	gatewayID := s.newGateway("")
+	push := func(doc string) {
+		s.do(request{
+			method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec", body: doc,
+			header: map[string]string{"Content-Type": "application/yaml"},
+		}).want(200)
+	}
+	push(petSpec)
+	push(petSpec + "\n# again\n")
+	for _, c := range []struct {
+		record, path string
+		body         any
+		status       int
+	}{
+		{"/v1/keys/" + keyID, "/v1/keys/" + keyID + "/rotate", `{"overlap_days": 1}`, 201},
+		{"/v1/gateways/" + gatewayID, "/v1/gateways/" + gatewayID + "/revisions/1/rollback", nil, 200},
+	} {
+		post := func(match string) *reply {
+			return s.do(request{method: "POST", path: c.path, body: c.body, header: map[string]string{"If-Match": match}})
+		}
+		etag := s.get(c.record).header.Get("ETag")
+		post(`"none"`).refused(412, "precondition_failed", "")
+		if after := s.get(c.record).header.Get("ETag"); after != etag {
+			t.Errorf("a refused call changed %s", c.record)
+		}
+		post(etag).want(c.status)
+	}
+}

@@ -61,7 +61,7 @@ func (a *API) keyOperations() []operation {
 		id: "rotateKey", method: http.MethodPost, path: "/v1/keys/{key_id}/rotate", tag: "Keys",
 		summary:     "Rotate a key",
 		description: "Makes a new key in place of an old one, which stays valid during the overlap. Both share one limit. The answer shows the new key this once.",
-		body:        reflect.TypeFor[rotateKeyRequest](), keepable: true,
+		body:        reflect.TypeFor[rotateKeyRequest](), keepable: true, ifMatch: true,
 		success: http.StatusCreated, result: made, hasETag: true, hasPlace: true,
 		run: a.rotateKey,
 	}}
@@ -147,7 +147,7 @@ func (a *API) rotateKey(c *call) (answer, error) {
 	if err := c.decode(&req); err != nil {
 		return answer{}, err
 	}
-	k, err := a.cfg.Control.RotateKey(keep(c, presentNew), &c.caller, c.params["key_id"], req.OverlapDays, value(req.ExpiresAt))
+	k, err := a.cfg.Control.RotateKey(keep(c, presentNew), &c.caller, c.params["key_id"], req.OverlapDays, value(req.ExpiresAt), c.match)
 	if err != nil {
 		return answer{}, err
 	}

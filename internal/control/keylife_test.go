@@ -88,7 +88,7 @@ func (l *life) create(t *rapid.T) {
 func (l *life) rotate(t *rapid.T) {
 	k := l.draw(t)
 	days, expiry := rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "overlap"), l.drawExpiry(t)
-	made, err := l.RotateKey(ctx(), l.caller, k.id, days, expiry)
+	made, err := l.RotateKey(ctx(), l.caller, k.id, days, expiry, nil)
 	if l.state(k) != apikey.Active || k.rotatedTo != "" {
 		l.wantCode(err, fault.Conflict, "")
 		return

@@ -220,10 +220,10 @@ func TestRotateKey(t *testing.T) {
 		Name: "k", Scope: "read:orders", ExpiresAt: "2026-12-31", GatewayID: g.ID, RateLimit: "5/s", Owner: "o", Metadata: map[string]string{"a": "b"},
 	}))
 	for _, days := range []int{-1, 366} {
-		_, err := h.RotateKey(ctx(), caller, old.ID, days, "")
+		_, err := h.RotateKey(ctx(), caller, old.ID, days, "", nil)
 		h.wantCode(err, fault.ValidationFailed, "overlap_days")
 	}
-	_, err := h.RotateKey(ctx(), caller, old.ID, 1, "2026-03-01")
+	_, err := h.RotateKey(ctx(), caller, old.ID, 1, "2026-03-01", nil)
 	if fault.CodeOf(err) != "" { // through the day
 		t.Errorf("expiry at the end of today: %v", err)
 	}
@@ -232,7 +232,7 @@ func TestRotateKey(t *testing.T) {
 	}))
 	var made *control.NewKey
 	before := h.trace(acct)
-	made = must[*control.NewKey](h)(h.RotateKey(ctx(), caller, old.ID, 7, ""))
+	made = must[*control.NewKey](h)(h.RotateKey(ctx(), caller, old.ID, 7, "", nil))
 	audits, events, _ := h.trace(acct).since(before).story()
 	if !reflect.DeepEqual(audits, []string{"key.rotate " + old.ID}) ||
 		!reflect.DeepEqual(events, []string{"key.rotated " + old.ID, "key.created " + made.ID}) {
@@ -254,9 +254,12 @@ func TestRotateKey(t *testing.T) {
 	}
 
 	// The old key's end can only be brought forward.
-	for text, ok := range map[string]bool{"2026-03-08T12:00:00.000001Z": false, "2026-03-08T12:00:00Z": true, "2026-03-07": true} {
-		_, err := h.UpdateKey(ctx(), caller, old.ID, control.KeyPatch{ExpiresAt: value(text)}, nil)
-		if ok {
+	for _, end := range []struct {
+		text string
+		ok   bool
+	}{{"2026-03-08T12:00:00.000001Z", false}, {"2026-03-08T12:00:00Z", true}, {"2026-03-07", true}} {
+		_, err := h.UpdateKey(ctx(), caller, old.ID, control.KeyPatch{ExpiresAt: value(end.text)}, nil)
+		if end.ok {
 			h.must(err)
 		} else {
 			h.wantCode(err, fault.Conflict, "")
@@ -264,7 +267,7 @@ func TestRotateKey(t *testing.T) {
 	}
 	_, err = h.UpdateKey(ctx(), caller, old.ID, control.KeyPatch{ExpiresAt: null[string]()}, nil)
 	h.wantCode(err, fault.Conflict, "")
-	_, err = h.RotateKey(ctx(), caller, old.ID, 1, "")
+	_, err = h.RotateKey(ctx(), caller, old.ID, 1, "", nil)
 	h.wantCode(err, fault.Conflict, "")
 
 	// One bucket: a change of either's limit is of both.
@@ -290,7 +293,7 @@ func TestRotateKey(t *testing.T) {
 	if got := must[*apikey.Key](h)(h.Key(ctx(), caller, old.ID)); got.State(h.clock.now()) != apikey.Active {
 		t.Errorf("the old key is %s after the new one was revoked", got.State(h.clock.now()))
 	}
-	_, err = h.RotateKey(ctx(), caller, made.ID, 1, "")
+	_, err = h.RotateKey(ctx(), caller, made.ID, 1, "", nil)
 	h.wantCode(err, fault.Conflict, "")
 }
 
@@ -301,7 +304,7 @@ func TestRotateWithoutOverlap(t *testing.T) {
 	caller := h.caller("acme", "admin")
 	old := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"}))
 	before := h.trace(caller.Account.ID)
-	made := must[*control.NewKey](h)(h.RotateKey(ctx(), caller, old.ID, 0, ""))
+	made := must[*control.NewKey](h)(h.RotateKey(ctx(), caller, old.ID, 0, "", nil))
 	if !made.ExpiresAt.IsZero() || !made.OverlapEndsAt.Equal(h.clock.now()) {
 		t.Errorf("new key %+v", made)
 	}
@@ -315,7 +318,7 @@ func TestRotateWithoutOverlap(t *testing.T) {
 	}
 	// An own expiry that is sooner than the overlap's end stays.
 	soon := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read", ExpiresAt: "2026-03-02"}))
-	made = must[*control.NewKey](h)(h.RotateKey(ctx(), caller, soon.ID, 30, "2027-01-01T00:00:00Z"))
+	made = must[*control.NewKey](h)(h.RotateKey(ctx(), caller, soon.ID, 30, "2027-01-01T00:00:00Z", nil))
 	if !made.OverlapEndsAt.Equal(soon.ExpiresAt) || !made.ExpiresAt.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("overlap ends %v, new key %v", made.OverlapEndsAt, made.ExpiresAt)
 	}

@@ -34,7 +34,7 @@ func TestNoKeyGivesMoreThanItHas(t *testing.T) {
 					h.wantAllowed("create", err, issues)
 
 					k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, in))
-					_, err = h.RotateKey(ctx(), caller, k.ID, 1, "")
+					_, err = h.RotateKey(ctx(), caller, k.ID, 1, "", nil)
 					h.wantAllowed("rotate", err, issues)
 					_, err = h.UpdateKey(ctx(), caller, k.ID, control.KeyPatch{Name: value("n")}, nil)
 					h.wantAllowed("patch", err, changes)
@@ -64,7 +64,7 @@ func TestDeniedBeforeInvalid(t *testing.T) {
 			"create gw": func() error {
 				return second(h.CreateKey(ctx(), caller, control.KeyInput{Scope: "admin", ExpiresAt: "x"}))
 			},
-			"rotate": func() error { return second(h.RotateKey(ctx(), caller, k.ID, 999, "")) },
+			"rotate": func() error { return second(h.RotateKey(ctx(), caller, k.ID, 999, "", nil)) },
 			"patch": func() error {
 				return second(h.UpdateKey(ctx(), caller, k.ID, control.KeyPatch{Name: value("")}, never))
 			},
@@ -126,7 +126,7 @@ func operations(h *house, c *control.Caller) map[string]func(keyID, gatewayID, r
 		"key":     func(k, _, _ string) error { return second(h.Key(ctx(), c, k)) },
 		"patch":   func(k, _, _ string) error { return second(h.UpdateKey(ctx(), c, k, control.KeyPatch{}, never)) },
 		"revoke":  func(k, _, _ string) error { return second(h.RevokeKey(ctx(), c, k, never)) },
-		"rotate":  func(k, _, _ string) error { return second(h.RotateKey(ctx(), c, k, 0, "")) },
+		"rotate":  func(k, _, _ string) error { return second(h.RotateKey(ctx(), c, k, 0, "", nil)) },
 		"gateway": func(_, g, _ string) error { return second(h.Gateway(ctx(), c, g)) },
 		"update":  func(_, g, _ string) error { return second(h.UpdateGateway(ctx(), c, g, control.GatewayPatch{}, never)) },
 		"delete":  func(_, g, _ string) error { return second(h.DeleteGateway(ctx(), c, g, never)) },
@@ -146,7 +146,7 @@ func operations(h *house, c *control.Caller) map[string]func(keyID, gatewayID, r
 		"dry run":       func(_, g, _ string) error { return second(h.PushConfiguration(ctx(), c, g, doc, true, never)) },
 		"revisions":     func(_, g, _ string) error { return second(h.Revisions(ctx(), c, g, 1, 0)) },
 		"revision":      func(_, g, _ string) error { return second(h.Revision(ctx(), c, g, 1)) },
-		"rollback":      func(_, g, _ string) error { return second(h.Rollback(ctx(), c, g, 1)) },
+		"rollback":      func(_, g, _ string) error { return second(h.Rollback(ctx(), c, g, 1, nil)) },
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID st
 
 // Rollback makes a new revision with the content and the routes, limits
 // included, of the one with the given number.
-func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64) (*PushResult, error) {
+func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64, m Match) (*PushResult, error) {
 	rev, err := s.Revision(ctx, c, gatewayID, number)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, num
 	if err != nil {
 		return nil, err
 	}
-	return s.push(ctx, c, gatewayID, doc, false, nil)
+	return s.push(ctx, c, gatewayID, doc, false, m)
 }
 
 // push does not read doc.content: a large document was read before the

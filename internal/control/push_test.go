@@ -122,9 +122,9 @@ func TestPushStory(t *testing.T) {
 	step(must[*control.PushResult](h)(h.PushConfiguration(ctx(), caller, id, exported, true, nil)), "0: +[] -[] ~[] =2")
 
 	// A rollback restores content and limits.
-	_, err = h.Rollback(ctx(), caller, id, 9)
+	_, err = h.Rollback(ctx(), caller, id, 9, nil)
 	h.wantCode(err, fault.NotFound, "")
-	step(must[*control.PushResult](h)(h.Rollback(ctx(), caller, id, 3)), "6: +[GET /b,GET /c] -[GET+PUT /d] ~[GET /a] =0")
+	step(must[*control.PushResult](h)(h.Rollback(ctx(), caller, id, 3, nil)), "6: +[GET /b,GET /c] -[GET+PUT /d] ~[GET /a] =0")
 	if rev := must[*gateway.Revision](h)(h.Spec(ctx(), caller, id)); !bytes.Equal(rev.Content, commented) || rev.Number != 6 || rev.Source != gateway.Rollback || rev.Kind != gateway.SpecDocument {
 		t.Errorf("spec after the rollback %+v", rev)
 	}
@@ -133,8 +133,8 @@ func TestPushStory(t *testing.T) {
 			t.Errorf("%s has %v after the rollback; want %s", r.Path, r.RateLimit.Sustained, limit)
 		}
 	}
-	step(must[*control.PushResult](h)(h.Rollback(ctx(), caller, id, 3)), "0: +[] -[] ~[] =3")
-	step(must[*control.PushResult](h)(h.Rollback(ctx(), caller, id, 4)), "7: +[GET+PUT /d] -[GET /b,GET /c] ~[GET /a] =0")
+	step(must[*control.PushResult](h)(h.Rollback(ctx(), caller, id, 3, nil)), "0: +[] -[] ~[] =3")
+	step(must[*control.PushResult](h)(h.Rollback(ctx(), caller, id, 4, nil)), "7: +[GET+PUT /d] -[GET /b,GET /c] ~[GET /a] =0")
 	if got := must[*gateway.Gateway](h)(h.Gateway(ctx(), caller, id)); got.Name != "shop" {
 		t.Errorf("the rollback to a configuration left the name %q", got.Name)
 	}
@@ -243,7 +243,7 @@ func TestPushProperty(t *testing.T) {
 		}
 		to := rapid.IntRange(1, len(tables)).Draw(rt, "rollback")
 		before := identities(h.routes(caller, g.ID))
-		must[*control.PushResult](h)(h.Rollback(ctx(), caller, g.ID, int64(to)))
+		must[*control.PushResult](h)(h.Rollback(ctx(), caller, g.ID, int64(to), nil))
 		h.wantTable(caller, g.ID, tables[to-1], before)
 	})
 }

@@ -20,11 +20,14 @@ const maxOverlapDays = 365
 // it expires at once. The new key expires at expiresAt, or when the old one
 // would have. A key that is revoked, expired, or was rotated before is
 // fault.Conflict (contract, 3.2).
-func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string) (*NewKey, error) {
+func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string, m Match) (*NewKey, error) {
 	expiry, invalid := readRotation(overlapDays, expiresAt, s.now())
 	return carryOut(ctx, s, c, func(w *work) (*NewKey, error) {
 		old, err := w.keyToRotate(ctx, keyID, invalid)
 		if err != nil {
+			return nil, err
+		}
+		if err := require(m, old.Version); err != nil {
 			return nil, err
 		}
 		if err := w.mustBeActive(old); err != nil {

@@ -86,7 +86,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 		"update key": func(ctx context.Context) error {
 			return second(h.UpdateKey(ctx, caller, k.ID, control.KeyPatch{Name: value("n")}, nil))
 		},
-		"rotate key": func(ctx context.Context) error { return second(h.RotateKey(ctx, caller, k.ID, 0, "")) },
+		"rotate key": func(ctx context.Context) error { return second(h.RotateKey(ctx, caller, k.ID, 0, "", nil)) },
 		"revoke key": func(ctx context.Context) error { return second(h.RevokeKey(ctx, caller, k.ID, nil)) },
 		"create gateway": func(ctx context.Context) error {
 			return second(h.CreateGateway(ctx, caller, control.GatewayInput{Name: "n", UpstreamURL: "https://h", Spec: emptySpec}))
@@ -107,7 +107,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 		"push config": func(ctx context.Context) error {
 			return second(h.PushConfiguration(ctx, caller, g.ID, []byte("routes: []"), false, nil))
 		},
-		"rollback": func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1)) },
+		"rollback": func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1, nil)) },
 		"create account": func(ctx context.Context) error {
 			_, _, err := h.CreateAccount(ctx, "new", "scale", nil)
 			return err
@@ -219,7 +219,7 @@ func TestIdempotency(t *testing.T) {
 	g := h.gateway(caller)
 	h.push(caller, g.ID, spec("/a"))
 	for name, f := range map[string]func(ctx context.Context) error{
-		"rollback": func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1)) },
+		"rollback": func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1, nil)) },
 		"verify":   func(ctx context.Context) error { return second(h.VerifyKey(ctx, caller, k.Secret, "", "", "")) },
 	} {
 		quiet := *call
