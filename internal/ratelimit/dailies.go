@@ -143,7 +143,7 @@ func (limit *dailyLimit) evict() (idle []*Daily) {
 			switch w := d.load(); {
 			case w != d.seen:
 				d.seen = w
-			case w.left() > 0 || w.used() != d.saved:
+			case w.used() != d.saved: // something is reserved, or a save failed
 				idle = append(idle, d)
 			case limit.keep(d, w):
 				evicted++
