@@ -37,7 +37,7 @@ func parse2(b []byte) (Header, error) {
 	}
 	var h Header
 	rest := b[fixed:]
-	size := 0 // of the addresses
+	var size int // of the addresses
 	switch b[13] {
 	case familyNone:
 		// Which addresses follow, if any, is not known, so neither is where the

@@ -1,0 +1,215 @@
+package certificate_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/keygate/keygate/internal/certificate"
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// book keeps what is logged.
+type book struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *book) count(s string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.buf.String(), s)
+}
+
+// files is a pair of files in a directory of the test.
+type files struct {
+	t         *testing.T
+	cert, key string
+	log       *book
+}
+
+func newFiles(t *testing.T) *files {
+	dir := t.TempDir()
+	return &files{t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), &book{}}
+}
+
+func (f *files) write(path string, content []byte) {
+	f.t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *files) open() (*certificate.Pair, error) {
+	return certificate.Open(certificate.Config{
+		CertFile: f.cert, KeyFile: f.key, CertSetting: "tls-cert", KeySetting: "tls-key", Log: slog.New(slog.NewTextHandler(f.log, nil)),
+	})
+}
+
+func name(t *testing.T, p *certificate.Pair) string {
+	t.Helper()
+	c, err := p.TLS("h2").GetCertificate(&tls.ClientHelloInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Leaf.DNSNames[0]
+}
+
+// Guarantee: a new pair is in use from the next look at the files; one that
+// does not fit is logged once and leaves the one before in use.
+func TestReload(t *testing.T) {
+	f := newFiles(t)
+	one, two := certificatetest.New(t, "one.test"), certificatetest.New(t, "two.test")
+	f.write(f.cert, one.Cert)
+	f.write(f.key, one.Key)
+	p, err := f.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := name(t, p); got != "one.test" || p.Check() {
+		t.Fatalf("begins with %s", got)
+	}
+	f.write(f.cert, two.Cert) // its key is not there yet
+	for range 3 {
+		if p.Check() || name(t, p) != "one.test" {
+			t.Fatal("uses half of a pair")
+		}
+	}
+	if n := f.log.count("make no pair"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	f.write(f.key, two.Key)
+	if !p.Check() || name(t, p) != "two.test" {
+		t.Fatal("did not take the new pair")
+	}
+	for _, broken := range []func(){
+		func() { f.write(f.cert, []byte("nonsense")) },
+		func() { f.write(f.cert, nil) },
+		func() { _ = os.Remove(f.cert) },
+		func() { f.write(f.cert, bytes.Repeat([]byte("x"), 1<<20+1)) },
+	} {
+		broken()
+		if p.Check() || name(t, p) != "two.test" {
+			t.Fatal("uses a broken pair")
+		}
+	}
+	f.write(f.cert, two.Cert)
+	if p.Check() || f.log.count("in use again") != 1 {
+		t.Error("the same pair again is no new one, and the end of the trouble is told")
+	}
+	// As Kubernetes turns a link to another directory.
+	next := filepath.Join(filepath.Dir(f.cert), "next.pem")
+	f.write(next, one.Cert)
+	f.write(f.key, one.Key)
+	_ = os.Remove(f.cert)
+	if err := os.Symlink(next, f.cert); err != nil {
+		t.Fatal(err)
+	}
+	if !p.Check() || name(t, p) != "one.test" {
+		t.Error("did not follow the link")
+	}
+}
+
+// Guarantee: a change is seen without anybody asking.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t)
+		one, two := certificatetest.New(t, "one.test"), certificatetest.New(t, "two.test")
+		f.write(f.cert, one.Cert)
+		f.write(f.key, one.Key)
+		p, err := f.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Start()
+		defer p.Stop()
+		f.write(f.cert, two.Cert)
+		f.write(f.key, two.Key)
+		<-time.After(5 * time.Second)
+		if got := name(t, p); got != "two.test" {
+			t.Errorf("after 5 s it is still %s", got)
+		}
+	})
+}
+
+// Guarantee: what cannot be served with is refused at the start, by the names
+// of the setting and the file.
+func TestRefusals(t *testing.T) {
+	good, other := certificatetest.New(t, "one.test"), certificatetest.New(t, "two.test")
+	for _, tc := range []struct {
+		name      string
+		cert, key []byte
+		want      []string
+	}{
+		{"no certificate", nil, good.Key, []string{"--tls-cert", "cert.pem", "no file"}},
+		{"no key", good.Cert, nil, []string{"--tls-key", "key.pem", "no file"}},
+		{"not of each other", good.Cert, other.Key, []string{"--tls-cert", "--tls-key", "make no pair"}},
+		{"the wrong way round", good.Key, good.Cert, []string{"--tls-cert", "make no pair"}},
+		{"no PEM", []byte("x"), good.Key, []string{"--tls-cert", "make no pair"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFiles(t)
+			if tc.cert != nil {
+				f.write(f.cert, tc.cert)
+			}
+			if tc.key != nil {
+				f.write(f.key, tc.key)
+			}
+			_, err := f.open()
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("message %q lacks %q", err, part)
+				}
+			}
+		})
+	}
+	t.Run("a directory", func(t *testing.T) {
+		f := newFiles(t)
+		f.cert = t.TempDir()
+		f.write(f.key, good.Key)
+		if _, err := f.open(); err == nil || !strings.Contains(err.Error(), "--tls-cert") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// Guarantee: the operator is told of a key that everybody may read and of a
+// certificate that has expired; both are served.
+func TestWarnings(t *testing.T) {
+	f := newFiles(t)
+	c := certificatetest.New(t, "one.test")
+	f.write(f.cert, c.Cert)
+	f.write(f.key, c.Key)
+	if err := os.Chmod(f.key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := certificate.Open(certificate.Config{
+		CertFile: f.cert, KeyFile: f.key, CertSetting: "tls-cert", KeySetting: "tls-key", Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		Now: func() time.Time { return time.Now().Add(100 * 24 * time.Hour) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if f.log.count("chmod 600") != 1 || f.log.count("has expired") != 1 {
+		t.Errorf("log: %s", f.log.buf.String())
+	}
+}
