@@ -43,20 +43,22 @@ type H1Conn struct {
 	last int64 // tick of the last Release
 
 	state  atomic.Int32
-	listed atomic.Bool // stands in a stack, or is about to
+	listed atomic.Bool  // stands in a stack, or is about to
+	home   atomic.Int32 // the number of the stack for its next Release
 
 	// look is made once, since a closure for each call would be an allocation.
 	look  func(fd uintptr)
 	stale bool // what look saw
 }
 
-func newH1Conn(p *H1Pool, conn *net.TCPConn) (*H1Conn, error) {
+func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
 	c := &H1Conn{pool: p, conn: conn, raw: raw, uses: 1}
 	c.look = c.peek
+	c.home.Store(int32(home))
 	return c, nil
 }
 

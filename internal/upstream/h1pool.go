@@ -167,7 +167,7 @@ func (p *H1Pool) dial(ctx context.Context, deadline time.Time) (*H1Conn, error) 
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
-	c, err := newH1Conn(p, conn.(*net.TCPConn))
+	c, err := newH1Conn(p, conn.(*net.TCPConn), p.owner.shard())
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -183,9 +183,10 @@ type shard struct {
 	_     [24]byte // shards do not share a cache line
 }
 
-// push puts a connection that is marked as listed on this core's stack.
+// push puts a connection that is marked as listed on the stack of the core that
+// took it, which has most likely used it.
 func (p *H1Pool) push(c *H1Conn) {
-	s := &p.shards[p.owner.shard()]
+	s := &p.shards[c.home.Load()]
 	s.mu.Lock()
 	s.conns = append(s.conns, c)
 	s.n.Store(int32(len(s.conns)))
@@ -198,7 +199,14 @@ func (p *H1Pool) pop(now int64) *H1Conn {
 	for i := range p.shards {
 		s := &p.shards[(first+i)&(len(p.shards)-1)]
 		for s.n.Load() > 0 {
-			if c := s.top(); c != nil && c.take(now) {
+			c := s.top()
+			if c == nil {
+				break
+			}
+			if c.take(now) {
+				if i != 0 {
+					c.home.Store(int32(first))
+				}
 				return c
 			}
 		}
@@ -208,9 +216,9 @@ func (p *H1Pool) pop(now int64) *H1Conn {
 
 func (s *shard) top() *H1Conn {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	last := len(s.conns) - 1
 	if last < 0 {
+		s.mu.Unlock()
 		return nil
 	}
 	c := s.conns[last]
@@ -220,6 +228,7 @@ func (s *shard) top() *H1Conn {
 	// Before the caller looks at its state, so that a Release that comes
 	// between either finds it unlisted or leaves it idle for the caller.
 	c.listed.Store(false)
+	s.mu.Unlock()
 	return c
 }
 

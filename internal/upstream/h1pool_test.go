@@ -1,0 +1,556 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/netguard"
+)
+
+// peer is an upstream of which only the sockets matter.
+type peer struct {
+	t     testing.TB
+	addr  string
+	conns chan *net.TCPConn
+}
+
+func newPeer(t testing.TB) *peer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{t: t, addr: l.Addr().String(), conns: make(chan *net.TCPConn, 4096)}
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				close(p.conns)
+				return
+			}
+			p.conns <- c.(*net.TCPConn)
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		done.Wait()
+		for c := range p.conns {
+			_ = c.Close()
+		}
+	})
+	return p
+}
+
+// next returns the upstream's end of the next connection.
+func (p *peer) next() *net.TCPConn {
+	p.t.Helper()
+	c := <-p.conns
+	p.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func newPlain(t testing.TB, cfg Config, host string) (*Pools, *H1Pool) {
+	t.Helper()
+	if cfg.Guard == nil {
+		cfg.Guard = netguard.New()
+	}
+	pools, err := NewPools(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pools.Close)
+	pool, err := pools.Plain(Origin{Scheme: "http", Host: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pools, pool
+}
+
+func acquire(t testing.TB, p *H1Pool, hint *H1Conn) *H1Conn {
+	t.Helper()
+	c, err := p.Acquire(t.Context(), time.Now().Add(10*time.Second), hint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func isFault(err error, code fault.Code) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == code
+}
+
+// seen waits until what the upstream did has arrived at the connection's socket.
+func seen(t testing.TB, c *H1Conn) {
+	t.Helper()
+	_ = c.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if err := c.raw.Read(func(uintptr) bool { return c.Stale() }); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.conn.SetReadDeadline(time.Time{})
+}
+
+// A client gets its last connection again, another one the connection that was
+// released last, and only a connection that is not idle makes a new one.
+func TestPlainReuse(t *testing.T) {
+	p := newPeer(t)
+	_, pool := newPlain(t, Config{}, p.addr)
+	a, b := acquire(t, pool, nil), acquire(t, pool, nil)
+	if a == b || a.Reused() || b.Reused() {
+		t.Fatal("a connection in use was given out")
+	}
+	a.Release()
+	b.Release()
+	if got := acquire(t, pool, a); got != a || !a.Reused() {
+		t.Error("the hint was not taken")
+	}
+	if got := acquire(t, pool, a); got != b {
+		t.Error("an idle connection was left for a busy hint")
+	}
+	if pool.Take(nil) != nil {
+		t.Error("something was taken where nothing is idle")
+	}
+	a.Release()
+	if got := acquire(t, pool, nil); got != a {
+		t.Error("a connection taken by hint was lost")
+	}
+	if s := pool.Stats(); s.Open != 2 || s.Idle != 0 || s.Dials != 2 || s.Failures != 0 {
+		t.Errorf("%+v", s)
+	}
+	a.Release()
+	a.Discard() // by someone who forgot that it is not his: closed, no more
+	a.Discard()
+	b.Discard()
+	if s := pool.Stats(); s.Open != 0 {
+		t.Errorf("%+v", s)
+	}
+	if c := acquire(t, pool, a); c == a {
+		t.Error("a closed connection was given out")
+	}
+}
+
+// A hint of another origin is not a connection to this one.
+func TestPlainForeignHint(t *testing.T) {
+	p, q := newPeer(t), newPeer(t)
+	pools, pool := newPlain(t, Config{}, p.addr)
+	other, err := pools.Plain(Origin{Scheme: "http", Host: q.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := acquire(t, pool, nil)
+	a.Release()
+	if b := acquire(t, other, a); b == a || b.NetConn().RemoteAddr().String() != q.addr {
+		t.Error("a hint led to another origin")
+	}
+	if _, err := pools.Plain(Origin{Scheme: "https", Host: q.addr}); err == nil {
+		t.Error("https has plain connections")
+	}
+}
+
+// An idle connection that the upstream has ended, broken or talked on is not
+// used again, neither through a hint nor without, once there was reason to look.
+func TestPlainStale(t *testing.T) {
+	for name, spoil := range map[string]func(*net.TCPConn){
+		"FIN":  func(c *net.TCPConn) { _ = c.CloseWrite() },
+		"RST":  func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() },
+		"data": func(c *net.TCPConn) { _, _ = io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\n\r\n") },
+	} {
+		for _, hinted := range []bool{true, false} {
+			for _, why := range []string{"time", "suspect"} {
+				t.Run(name, func(t *testing.T) {
+					p := newPeer(t)
+					pools, pool := newPlain(t, Config{}, p.addr)
+					c := acquire(t, pool, nil)
+					far := p.next()
+					if c.Stale() {
+						t.Fatal("a good connection is called stale")
+					}
+					spoil(far)
+					seen(t, c)
+					closed := &closedState{}
+					c.State, c.Suspect = closed, why == "suspect"
+					c.Release()
+					if why == "time" {
+						pools.tick.Add(doubtAfter)
+					}
+					var hint *H1Conn
+					if hinted {
+						hint = c
+					}
+					if again := acquire(t, pool, hint); again == c || again.Reused() {
+						t.Error("a stale connection was given out")
+					}
+					if s := pool.Stats(); s.Open != 1 || closed.times != 1 {
+						t.Errorf("%+v, closed %d times", s, closed.times)
+					}
+				})
+			}
+		}
+	}
+}
+
+type closedState struct{ times int }
+
+func (s *closedState) Closed() { s.times++ }
+
+// A good connection is kept after a look at it.
+func TestPlainFresh(t *testing.T) {
+	p := newPeer(t)
+	pools, pool := newPlain(t, Config{}, p.addr)
+	c := acquire(t, pool, nil)
+	for range 3 {
+		c.Suspect = true
+		c.Release()
+		pools.tick.Add(doubtAfter + 1)
+		if acquire(t, pool, nil) != c {
+			t.Fatal("a good connection was not used again")
+		}
+	}
+	if c.Suspect {
+		t.Error("the suspicion stays")
+	}
+}
+
+// Whoever waits at the limit is served in his turn, by a connection that comes
+// free or in place of one that was closed.
+func TestPlainLimit(t *testing.T) {
+	p := newPeer(t)
+	_, pool := newPlain(t, Config{MaxConns: 2}, p.addr)
+	a, b := acquire(t, pool, nil), acquire(t, pool, nil)
+	type result struct {
+		who int
+		c   *H1Conn
+	}
+	served := make(chan result)
+	for i := range 3 {
+		go func() {
+			c, err := pool.Acquire(context.Background(), time.Time{}, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			served <- result{i, c}
+		}()
+		for pool.Stats().Waiting != i+1 {
+			<-time.After(time.Millisecond)
+		}
+	}
+	if pool.Take(nil) != nil {
+		t.Error("Take went past those who wait")
+	}
+	a.Release()
+	if r := <-served; r.who != 0 || r.c != a {
+		t.Errorf("number %d was served first, by the released connection: %v", r.who, r.c == a)
+	}
+	b.Discard()
+	if r := <-served; r.who != 1 || r.c.Reused() {
+		t.Errorf("number %d was served second, by a new connection: %v", r.who, !r.c.Reused())
+	}
+	if s := pool.Stats(); s.Open != 2 || s.Waiting != 1 {
+		t.Errorf("%+v", s)
+	}
+	a.Release()
+	if r := <-served; r.who != 2 || r.c != a {
+		t.Errorf("number %d was served last, by the released connection: %v", r.who, r.c == a)
+	}
+}
+
+// At the limit, the deadline and the end of the context end the wait, each with
+// its own error, and leave the place to others.
+func TestPlainLimitGivesUp(t *testing.T) {
+	p := newPeer(t)
+	_, pool := newPlain(t, Config{MaxConns: 1}, p.addr)
+	c := acquire(t, pool, nil)
+	if _, err := pool.Acquire(t.Context(), time.Now().Add(time.Millisecond), nil); !isFault(err, fault.Unavailable) {
+		t.Errorf("at the deadline: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := pool.Acquire(ctx, time.Time{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("at the end of the context: %v", err)
+	}
+	if s := pool.Stats(); s.Waiting != 0 || s.Open != 1 {
+		t.Errorf("%+v", s)
+	}
+	c.Release()
+	if acquire(t, pool, nil) != c {
+		t.Error("the connection was lost to those who gave up")
+	}
+}
+
+// Connect makes a new connection although one is idle, without going beyond
+// the limit.
+func TestPlainConnect(t *testing.T) {
+	p := newPeer(t)
+	_, pool := newPlain(t, Config{MaxConns: 2}, p.addr)
+	a := acquire(t, pool, nil)
+	a.Release()
+	b, err := pool.Connect(t.Context(), time.Time{})
+	if err != nil || b == a || b.Reused() {
+		t.Fatalf("%v, the idle one: %v", err, b == a)
+	}
+	c, err := pool.Connect(t.Context(), time.Now().Add(5*time.Second))
+	if err != nil || c == a || c.Reused() {
+		t.Fatalf("%v, the idle one: %v", err, c == a)
+	}
+	if s := pool.Stats(); s.Open != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// The guard is asked at every attempt to connect, not once for an origin, and
+// its refusal is an upstream that cannot be reached (contract, 4.6).
+func TestPlainGuard(t *testing.T) {
+	p := newPeer(t)
+	guard := netguard.New()
+	_, pool := newPlain(t, Config{Guard: guard}, p.addr)
+	acquire(t, pool, nil).Discard()
+	guard.Own(netip.MustParseAddrPort(p.addr))
+	for range 2 {
+		_, err := pool.Acquire(t.Context(), time.Time{}, nil)
+		var refused *netguard.RefusedError
+		if !isFault(err, fault.UpstreamUnreachable) || !errors.As(err, &refused) {
+			t.Errorf("a refused address: %v", err)
+		}
+	}
+	if s := pool.Stats(); s.Open != 0 || s.Dials != 3 || s.Failures != 2 {
+		t.Errorf("%+v", s)
+	}
+	guard.Own()
+	acquire(t, pool, nil).Discard()
+	_ = p.next()
+	_ = p.next()
+	select {
+	case <-p.conns:
+		t.Error("a refused address was connected to")
+	default:
+	}
+}
+
+// Only public addresses are connected to for accounts that may reach no others.
+func TestPlainPublicOnly(t *testing.T) {
+	p := newPeer(t)
+	pools, _ := newPlain(t, Config{}, p.addr)
+	tenant, err := pools.Plain(Origin{Scheme: "http", Host: p.addr, PublicOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tenant.Acquire(t.Context(), time.Time{}, nil); !isFault(err, fault.UpstreamUnreachable) {
+		t.Errorf("loopback: %v", err)
+	}
+}
+
+// A host that refuses is unreachable; one that has no answer until the request's
+// deadline is a time-out; a caller that leaves is neither.
+func TestPlainDialErrors(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	_, pool := newPlain(t, Config{}, l.Addr().String())
+	if _, err := pool.Acquire(t.Context(), time.Now().Add(time.Minute), nil); !isFault(err, fault.UpstreamUnreachable) {
+		t.Errorf("a closed port: %v", err)
+	}
+	if _, err := pool.Acquire(t.Context(), time.Now().Add(-time.Second), nil); !isFault(err, fault.UpstreamTimeout) {
+		t.Errorf("a deadline that has passed: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := pool.Acquire(ctx, time.Time{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that left: %v", err)
+	}
+	if s := pool.Stats(); s.Open != 0 || s.Failures != 3 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What is idle for too long is closed, what is used now and then is not.
+func TestPlainIdleTimeout(t *testing.T) {
+	p := newPeer(t)
+	pools, pool := newPlain(t, Config{IdleTimeout: 10 * tickTime}, p.addr)
+	a, b := acquire(t, pool, nil), acquire(t, pool, nil)
+	a.Release()
+	b.Release()
+	for range 20 {
+		pools.sweep()
+		if c := acquire(t, pool, a); c != a {
+			t.Fatal("a connection in use was closed")
+		}
+		a.Release()
+	}
+	if s := pool.Stats(); s.Open != 1 || s.Idle != 1 {
+		t.Errorf("%+v", s)
+	}
+	if _, err := b.NetConn().Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the idle connection: %v", err)
+	}
+}
+
+// A pool that nobody uses is forgotten; who has kept it is served by its
+// successor.
+func TestPlainForget(t *testing.T) {
+	p := newPeer(t)
+	pools, pool := newPlain(t, Config{Retain: 4 * tickTime}, p.addr)
+	c := acquire(t, pool, nil)
+	for range 10 {
+		pools.sweep()
+	}
+	if same, _ := pools.Plain(pool.origin); same != pool {
+		t.Fatal("a pool with a connection in use was forgotten")
+	}
+	c.Discard()
+	for range 10 {
+		pools.sweep()
+	}
+	next, err := pools.Plain(pool.origin)
+	if err != nil || next == pool {
+		t.Fatalf("a pool without use was kept (%v)", err)
+	}
+	if c := acquire(t, pool, nil); c.pool != next {
+		t.Error("the forgotten pool made a connection")
+	}
+}
+
+// After Close nothing stays idle and no goroutine is left, but who comes is
+// still served.
+func TestPlainClose(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	p := newPeer(t)
+	listening := goleak.IgnoreCurrent()
+	pools, pool := newPlain(t, Config{}, p.addr)
+	a, b := acquire(t, pool, nil), acquire(t, pool, nil)
+	a.Release()
+	pools.Close()
+	pools.Close()
+	if err := goleak.Find(before, listening); err != nil {
+		t.Error(err)
+	}
+	if s := pool.Stats(); s.Open != 1 {
+		t.Errorf("after Close: %+v", s)
+	}
+	b.Release()
+	acquire(t, pool, nil).Release()
+	late, err := pools.Plain(Origin{Scheme: "http", Host: p.addr, MaxConns: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, late, nil).Release()
+	pools.EachPlain(func(o Origin, s H1Stats) {
+		if s.Open != 0 || s.Idle != 0 {
+			t.Errorf("%+v: %+v", o, s)
+		}
+	})
+}
+
+// However many come and go, no two have one connection, the limit holds, nobody
+// is left waiting and nothing is lost.
+func TestPlainConcurrency(t *testing.T) {
+	p := newPeer(t)
+	pools, pool := newPlain(t, Config{MaxConns: 8}, p.addr)
+	var group sync.WaitGroup
+	var waited atomic.Int64
+	for i := range 32 {
+		group.Go(func() {
+			var last *H1Conn
+			for j := range 300 {
+				c, err := pool.Acquire(context.Background(), time.Now().Add(20*time.Second), last)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				state, _ := c.State.(*holders)
+				if state == nil {
+					state = &holders{}
+					c.State = state
+				}
+				if state.n++; state.n != 1 { // a race, if two have it
+					t.Error("two have one connection")
+				}
+				if n := pool.open.Load(); n > 8 {
+					t.Errorf("%d connections", n)
+				}
+				if pool.queue.waiting() {
+					waited.Add(1)
+				}
+				state.n--
+				last = c
+				switch {
+				case (i+j)%17 == 0:
+					c.Discard()
+				default:
+					c.Suspect = j%5 == 0
+					c.Release()
+				}
+				if j%50 == 0 {
+					pools.sweep()
+				}
+			}
+		})
+	}
+	group.Wait()
+	if s := pool.Stats(); s.Waiting != 0 || s.Open != s.Idle || s.Open > 8 {
+		t.Errorf("%+v", s)
+	}
+	if waited.Load() == 0 {
+		t.Error("nobody ever waited: the test shows nothing")
+	}
+}
+
+type holders struct{ n int }
+
+func (*holders) Closed() {}
+
+// The default port is used where the URL has none.
+func TestWithPort(t *testing.T) {
+	for host, want := range map[string]string{
+		"a.test": "a.test:80", "a.test:8080": "a.test:8080", "[::1]": "[::1]:80", "[::1]:8080": "[::1]:8080", "10.0.0.1": "10.0.0.1:80",
+	} {
+		if got := withPort(host, "80"); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+}
+
+// BenchmarkPlain measures what an exchange pays for its connection: with the
+// client's own last one, and with any.
+func BenchmarkPlain(b *testing.B) {
+	bench := func(hinted bool) func(*testing.B) {
+		return func(b *testing.B) {
+			p := newPeer(b)
+			_, pool := newPlain(b, Config{}, p.addr)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				c, err := pool.Acquire(context.Background(), time.Time{}, nil)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				c.Release()
+				for pb.Next() {
+					var hint *H1Conn
+					if hinted {
+						hint = c
+					}
+					if c = pool.Take(hint); c == nil {
+						b.Error("nothing idle")
+						return
+					}
+					c.Release()
+				}
+			})
+		}
+	}
+	b.Run("hint", bench(true))
+	b.Run("stack", bench(false))
+}
