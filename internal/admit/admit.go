@@ -156,13 +156,8 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool 
 	if !ok && d.target.apiKeys > 0 {
 		secret = decode(d.target.apiKey)
 	}
-	level, prefix, ok := apikey.Inspect(secret)
-	v.KeyPrefix = prefix
-	if !ok || level != apikey.GatewayLevel {
-		return v.unauthorized(fault.KeyInvalid)
-	}
-	k := s.KeyByDigest(apikey.DigestOf(secret))
-	if k == nil || k.AccountID() != g.AccountID || k.Level() != apikey.GatewayLevel {
+	k := d.find(s, secret)
+	if k == nil || k.AccountID() != g.AccountID {
 		return v.unauthorized(fault.KeyInvalid)
 	}
 	v.Key = k
@@ -179,6 +174,20 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool 
 		return false
 	}
 	return true
+}
+
+// find returns the gateway-level key whose string is secret, or nil. A string
+// with a known digest needs no further look: the checksum is of use only to tell
+// an unknown key from what is none, for its prefix.
+func (d *decision) find(s *snapshot.Snapshot, secret string) *snapshot.Key {
+	if level, prefix, ok := apikey.Glance(secret); ok && level == apikey.GatewayLevel {
+		if k := s.KeyByDigest(apikey.DigestOf(secret)); k != nil && k.Level() == apikey.GatewayLevel {
+			d.verdict.KeyPrefix = prefix
+			return k
+		}
+	}
+	d.verdict.KeyPrefix = apikey.PrefixOf(secret)
+	return nil
 }
 
 // charge makes checks 6 and 7.

@@ -123,10 +123,14 @@ func isHex(c byte) bool {
 // isNameByte reports whether c may stand in a registered name (RFC 3986,
 // 3.2.2). A name with escapes or delimiters is none that a gateway has, but is
 // well formed.
-func isNameByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '.' ||
-		'A' <= c && c <= 'Z' || strings.IndexByte("_~!$&'()*+,;=%", c) >= 0
-}
+func isNameByte(c byte) bool { return c < 0x80 && inName[c] == 'x' }
+
+// inName has an x for each byte of a registered name.
+const inName = "" +
+	"................................" +
+	".x..xxxxxxxxxxx.xxxxxxxxxx.x.x.." +
+	".xxxxxxxxxxxxxxxxxxxxxxxxxx....x" +
+	".xxxxxxxxxxxxxxxxxxxxxxxxxx...x."
 
 // readQuery checks the query and finds the api_key parameter in it.
 func (t *target) readQuery() (problem string) {
@@ -224,7 +228,10 @@ func decode(s string) string {
 // bearer returns the credential of an Authorization field with the scheme
 // Bearer, good or bad; ok is false for another scheme or none.
 func bearer(field string) (credential string, ok bool) {
-	const scheme = "bearer"
+	const scheme, usual = "bearer", "Bearer "
+	if len(field) > len(usual) && field[:len(usual)] == usual && field[len(usual)] != ' ' && field[len(field)-1] > ' ' {
+		return field[len(usual):], true
+	}
 	if len(field) < len(scheme) || !strings.EqualFold(field[:len(scheme)], scheme) {
 		return "", false
 	}

@@ -85,12 +85,7 @@ func appendChecksum(b []byte, sum uint32) []byte {
 // a key's form and checksum, in which case no look-up can find it. It does not
 // allocate.
 func LevelOf(s string) (l Level, ok bool) {
-	switch {
-	case len(s) == len(gatewayTag)+randomLen+checksumLen && s[:len(gatewayTag)] == gatewayTag:
-		l = GatewayLevel
-	case len(s) == len(accountTag)+randomLen+checksumLen && s[:len(accountTag)] == accountTag:
-		l = AccountLevel
-	default:
+	if l, _, ok = Glance(s); !ok {
 		return "", false
 	}
 	body, sum := s[:len(s)-checksumLen], s[len(s)-checksumLen:]
@@ -127,10 +122,25 @@ func PrefixOf(s string) string {
 	return prefix
 }
 
+// Glance reads the level and prefix of s by its length and tag alone: enough for
+// a string whose digest is known, since no other than a key has one that is.
+func Glance(s string) (l Level, prefix string, ok bool) {
+	switch {
+	case len(s) == len(gatewayTag)+randomLen+checksumLen && s[:len(gatewayTag)] == gatewayTag:
+		l = GatewayLevel
+	case len(s) == len(accountTag)+randomLen+checksumLen && s[:len(accountTag)] == accountTag:
+		l = AccountLevel
+	default:
+		return "", "", false
+	}
+	return l, s[:len(s)-randomLen-checksumLen+prefixLen], true
+}
+
 // Inspect returns what LevelOf and PrefixOf do, for the price of one.
 func Inspect(s string) (l Level, prefix string, ok bool) {
 	if l, ok = LevelOf(s); !ok {
 		return "", "", false
 	}
-	return l, s[:len(l.tag())+prefixLen], true
+	_, prefix, _ = Glance(s)
+	return l, prefix, true
 }

@@ -1,9 +1,6 @@
 package gateway
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Tree finds the most specific of a set of templates that matches a path
 // (contract, 4.2). It is immutable.
@@ -14,118 +11,45 @@ import (
 // enters each at most once: its cost is bounded by the nodes of the depth of the
 // path's segments, whatever the path, and not by the number of ways in which
 // templates could combine.
+//
+// Nodes, edges and text stand close together in three pieces of memory: the
+// routes of a large document fit into a processor's nearer caches.
 type Tree struct {
-	root   node
+	nodes  []node // the first is the root
+	edges  []edge // of literals: for each node a hash table with open addressing
+	texts  []textEdge
+	text   string // all literal text
 	places int
 }
 
-// node is one place in the tree. Places are -1 where there is none.
+// node is one place in the tree. Places are -1 where there is none, and so is param.
 type node struct {
-	// Literal children: up to fewLiterals in few, otherwise in many.
-	few   []literalEdge
-	many  map[string]*node
-	texts []textEdge // the most specific first
-	param *node
-	wild  int // the place of the template that goes on with a wildcard
-	end   int // the place of the template that ends here
+	edges     uint32 // its first slot in Tree.edges
+	slotBits  uint32 // it has 1<<slotBits slots, and is noEdges without any
+	texts     uint32 // its first in Tree.texts, the most specific first
+	textCount uint32
+	param     int32 // the child for a parameter
+	wild      int32 // the place of the template that goes on with a wildcard
+	end       int32 // the place of the template that ends here
 }
 
-type literalEdge struct {
-	text string
-	to   *node
+const noEdges = 32
+
+// edge leads to a child for a literal segment. The root is nobody's child: to
+// is 0 in a free slot.
+type edge struct {
+	at, size uint32 // in Tree.text
+	to       int32
 }
 
+// textEdge leads to a child for text around parameters.
 type textEdge struct {
-	segment segment
-	to      *node
-}
-
-// fewLiterals is up to how many children a comparison with each is faster than
-// a map.
-const fewLiterals = 6
-
-// NewTree returns the tree of templates. place gives each template's place: a
-// number from 0, equal for templates that match the same paths.
-func NewTree(templates []Template) (t *Tree, place []int) {
-	t = &Tree{root: node{wild: -1, end: -1}}
-	place = make([]int, len(templates))
-	for i := range templates {
-		place[i] = t.insert(&templates[i])
-	}
-	t.root.pack()
-	return t, place
+	texts []string
+	to    int32
 }
 
 // Places returns how many places the tree has.
 func (t *Tree) Places() int { return t.places }
-
-// insert adds a template and returns its place.
-func (t *Tree) insert(template *Template) int {
-	n := &t.root
-	for i := range template.segments {
-		s := &template.segments[i]
-		if s.kind == wildcardSegment {
-			return t.claim(&n.wild)
-		}
-		n = n.child(s)
-	}
-	return t.claim(&n.end)
-}
-
-func (t *Tree) claim(place *int) int {
-	if *place < 0 {
-		*place = t.places
-		t.places++
-	}
-	return *place
-}
-
-// child returns the child of n for the segment s, made if there is none.
-func (n *node) child(s *segment) *node {
-	fresh := func() *node { return &node{wild: -1, end: -1} }
-	switch s.kind {
-	case literalSegment:
-		if n.many == nil {
-			n.many = map[string]*node{}
-		}
-		c := n.many[s.texts[0]]
-		if c == nil {
-			c = fresh()
-			n.many[strings.Clone(s.texts[0])] = c
-		}
-		return c
-	case paramSegment:
-		if n.param == nil {
-			n.param = fresh()
-		}
-		return n.param
-	default:
-		i, found := slices.BinarySearchFunc(n.texts, s, func(e textEdge, s *segment) int { return e.segment.compare(s) })
-		if !found {
-			n.texts = slices.Insert(n.texts, i, textEdge{segment: *s, to: fresh()})
-		}
-		return n.texts[i].to
-	}
-}
-
-// pack brings the literal children into the form that find reads.
-func (n *node) pack() {
-	for text, c := range n.many {
-		c.pack()
-		n.few = append(n.few, literalEdge{text, c})
-	}
-	if len(n.few) > fewLiterals {
-		n.few = nil
-	} else {
-		n.many = nil
-	}
-	for _, e := range n.texts {
-		e.to.pack()
-	}
-	if n.param != nil {
-		n.param.pack()
-	}
-}
 
 // Find returns the place of the most specific template that matches the path,
 // which is in the normal form of NormalizePath; -1 if none does. It does not
@@ -134,55 +58,72 @@ func (t *Tree) Find(path string) int {
 	if path == "" || path[0] != '/' {
 		return -1
 	}
-	return t.root.find(path[1:])
+	return int(t.find(0, path[1:]))
 }
 
-// find searches below n; rest is what follows the slash after n's segments.
-func (n *node) find(rest string) int {
-	text, below, more := rest, "", false
+// find searches below the node at; rest is what follows the slash after its
+// segments.
+func (t *Tree) find(at int32, rest string) int32 {
+	n := &t.nodes[at]
+	segment, below, more := rest, "", false
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
-		text, below, more = rest[:i], rest[i+1:], true
+		segment, below, more = rest[:i], rest[i+1:], true
 	}
-	if c := n.literal(text); c != nil {
-		if place := c.reach(below, more); place >= 0 {
+	if n.slotBits != noEdges {
+		if to := t.literal(n, segment); to > 0 {
+			if place := t.reach(to, below, more); place >= 0 {
+				return place
+			}
+		}
+	}
+	if segment == "" {
+		return n.wild
+	}
+	for i := range t.texts[n.texts : n.texts+n.textCount] {
+		e := &t.texts[n.texts+uint32(i)]
+		if !matchTexts(e.texts, segment) {
+			continue
+		}
+		if place := t.reach(e.to, below, more); place >= 0 {
 			return place
 		}
 	}
-	if text != "" {
-		for i := range n.texts {
-			e := &n.texts[i]
-			if !matchTexts(e.segment.texts, text) {
-				continue
-			}
-			if place := e.to.reach(below, more); place >= 0 {
-				return place
-			}
-		}
-		if n.param != nil {
-			if place := n.param.reach(below, more); place >= 0 {
-				return place
-			}
+	if n.param > 0 {
+		if place := t.reach(n.param, below, more); place >= 0 {
+			return place
 		}
 	}
 	return n.wild
 }
 
-// reach goes on at the child n: with the rest of the path, if there is more.
-func (n *node) reach(below string, more bool) int {
+// reach goes on at a child: with the rest of the path, if there is more.
+func (t *Tree) reach(at int32, below string, more bool) int32 {
 	if more {
-		return n.find(below)
+		return t.find(at, below)
 	}
-	return n.end
+	return t.nodes[at].end
 }
 
-func (n *node) literal(text string) *node {
-	if n.many != nil {
-		return n.many[text]
-	}
-	for i := range n.few {
-		if n.few[i].text == text {
-			return n.few[i].to
+// literal returns the child of n for a literal segment, or 0. A table has at
+// least one free slot.
+func (t *Tree) literal(n *node, segment string) int32 {
+	mask := uint32(1)<<n.slotBits - 1
+	for i := literalHash(segment) & mask; ; i = (i + 1) & mask {
+		e := &t.edges[n.edges+i]
+		if e.to == 0 || int(e.size) == len(segment) && t.text[e.at:e.at+e.size] == segment {
+			return e.to
 		}
 	}
-	return nil
+}
+
+// literalHash mixes what tells the literals of a table apart: the length and
+// four of the bytes.
+func literalHash(s string) uint32 {
+	n := len(s)
+	if n == 0 {
+		return 0
+	}
+	h := uint32(n)<<24 ^ uint32(s[0])<<18 ^ uint32(s[n/3])<<12 ^ uint32(s[n/2])<<6 ^ uint32(s[n-1])
+	h *= 0x9e3779b1
+	return h ^ h>>15
 }

@@ -43,13 +43,14 @@ type Header struct{ Name, Value string }
 
 // Route is a compiled route. It is immutable.
 type Route struct {
+	limits routeLimits // first: each request reads it
+
+	Public  bool // auth: none
 	ID      string
 	Path    string   // the template as stored
 	Methods []string // as stored
-	Public  bool     // auth: none
 
 	config ratelimit.Config
-	limits routeLimits
 }
 
 // Place is the routes whose templates match the same paths.
