@@ -7,7 +7,7 @@ SHELL := bash
 GO ?= go
 # Tools stand in their own module, so that the product's list of parts stays short.
 TOOL := $(GO) tool -modfile=tools/go.mod
-FUZZTIME ?= 5s
+FUZZTIME ?= 3s
 
 .PHONY: help
 help: ## Show this list.
@@ -34,7 +34,7 @@ bench: ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: fuzz-short
-fuzz-short: ## Run every fuzz target for FUZZTIME (5s).
+fuzz-short: ## Run every fuzz target for FUZZTIME (3s).
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: fmt
