@@ -14,6 +14,7 @@ type body struct {
 	trailers http.Header
 	invite   func()        // called before the first read, unless nil
 	ended    chan struct{} // closed at the end of the body
+	wait     *side         // told of each read
 }
 
 // errBodyTooLarge ends a body that crosses max_body_bytes.
@@ -22,8 +23,8 @@ type errBodyTooLarge struct{}
 func (errBodyTooLarge) Error() string { return "the request's body is larger than max_body_bytes" }
 
 // newBody wraps the body of r. bound is the gateway's, 0 for none.
-func newBody(r *http.Request, bound int64) *body {
-	b := &body{ReadCloser: r.Body, left: -1, from: r, trailers: make(http.Header), ended: make(chan struct{})}
+func newBody(r *http.Request, bound int64, wait *side) *body {
+	b := &body{ReadCloser: r.Body, left: -1, from: r, trailers: make(http.Header), ended: make(chan struct{}), wait: wait}
 	if bound > 0 {
 		b.left = bound
 	}
@@ -43,7 +44,9 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.left >= 0 && int64(len(p)) > b.left+1 {
 		p = p[:b.left+1] // one more than may come tells whether it does
 	}
+	b.wait.begin()
 	n, err := b.ReadCloser.Read(p)
+	b.wait.done()
 	if b.left >= 0 {
 		if int64(n) > b.left {
 			return 0, errBodyTooLarge{}

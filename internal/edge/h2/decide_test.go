@@ -44,7 +44,7 @@ func TestWait(t *testing.T) {
 		{fault.New(fault.Unavailable, "the store cannot be reached"), "503"},
 	} {
 		d := &waiting{err: c.err}
-		client := serve(t, d, 0).dial()
+		client := serve(t, d, setup{}).dial()
 		client.Say("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
 		if h, _ := client.refusal(); h.status() != c.want || d.asked != 1 {
 			t.Errorf("asked %d times, answer\n%s", d.asked, h.text)
@@ -54,7 +54,7 @@ func TestWait(t *testing.T) {
 
 // A defect is a 500 that tells nothing, and the log has it.
 func TestDefect(t *testing.T) {
-	e := serve(t, &waiting{crash: true}, 0)
+	e := serve(t, &waiting{crash: true}, setup{})
 	client := e.dial()
 	client.Say("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
 	h, body := client.refusal()

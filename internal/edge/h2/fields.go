@@ -4,11 +4,14 @@ import (
 	"net"
 	"net/http"
 	"net/textproto"
+	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // ownFields sets the fields that every answer carries: the request's
@@ -36,8 +39,10 @@ func (x *exchange) requestFields() http.Header {
 	r := x.r
 	out := make(http.Header, len(r.Header)+10)
 	named := connectionNames(r.Header)
+	set := x.verdict.Gateway.Upstream.Headers
+	trusted := x.trusted()
 	for name, values := range r.Header {
-		if hopByHop(name) || named[name] || notForUpstream(name) {
+		if hopByHop(name) || named[name] && name != "Via" || notForUpstream(name) || !trusted && forwarded(name) || isSet(set, name) {
 			continue
 		}
 		out[name] = values
@@ -52,15 +57,8 @@ func (x *exchange) requestFields() http.Header {
 		out["User-Agent"] = []string{""} // or net/http would send its own
 	}
 	out["X-Request-Id"] = []string{x.id}
-	if client, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		out["X-Forwarded-For"] = []string{client}
-	}
-	out["X-Forwarded-Host"] = []string{r.Host}
-	out["X-Forwarded-Proto"] = []string{"http"}
-	if r.TLS != nil {
-		out["X-Forwarded-Proto"] = []string{"https"}
-	}
-	out["Via"] = append(out["Via"][:len(out["Via"]):len(out["Via"])], via(r))
+	x.forwardedFields(out)
+	out["Via"] = append(out["Via"][:len(out["Via"]):len(out["Via"])], x.via())
 	out["X-Keygate-Gateway-Id"] = []string{x.verdict.Gateway.ID}
 	if k := x.verdict.Key; k != nil {
 		out["X-Keygate-Key-Id"] = []string{k.ID()}
@@ -68,18 +66,52 @@ func (x *exchange) requestFields() http.Header {
 			out["X-Keygate-Key-Owner"] = []string{owner}
 		}
 	}
-	for _, f := range x.verdict.Gateway.Upstream.Headers {
+	for _, f := range set {
 		out.Set(f.Name, f.Value)
 	}
 	return out
 }
 
-// via names this hop by the version of HTTP in which the request came.
-func via(r *http.Request) string {
-	if r.ProtoMajor == 2 {
-		return "2.0 keygate"
+// isSet reports whether a field is one that the gateway sets itself. "_" counts
+// as "-".
+func isSet(set []snapshot.Header, name string) bool {
+	return slices.ContainsFunc(set, func(f snapshot.Header) bool {
+		return len(f.Name) == len(name) && same(name, strings.ReplaceAll(strings.ToLower(f.Name), "_", "-"))
+	})
+}
+
+// forwardedFields sets the fields that tell of the client. What a trusted proxy
+// has set of them is in out and stays.
+func (x *exchange) forwardedFields(out http.Header) {
+	if client, _, err := net.SplitHostPort(x.r.RemoteAddr); err == nil {
+		out["X-Forwarded-For"] = []string{strings.Join(append(slices.Clone(out["X-Forwarded-For"]), client), ", ")}
 	}
-	return "1.1 keygate"
+	if len(out["X-Forwarded-Host"]) == 0 {
+		out["X-Forwarded-Host"] = []string{x.r.Host}
+	}
+	if len(out["X-Forwarded-Proto"]) == 0 {
+		out["X-Forwarded-Proto"] = []string{"http"}
+		if x.r.TLS != nil {
+			out["X-Forwarded-Proto"] = []string{"https"}
+		}
+	}
+}
+
+// via names this hop by the version of HTTP in which the request came.
+func (x *exchange) via() string {
+	return strconv.Itoa(x.r.ProtoMajor) + "." + strconv.Itoa(x.r.ProtoMinor) + " " + x.server.cfg.Via
+}
+
+// looped reports whether the request has come through this instance before.
+func (x *exchange) looped() bool {
+	for _, value := range x.r.Header["Via"] {
+		for hop := range strings.SplitSeq(value, ",") {
+			if words := strings.Fields(hop); len(words) > 1 && words[1] == x.server.cfg.Via {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isKey reports whether an Authorization value is, or was meant to be, a key of
@@ -145,11 +177,17 @@ func notForUpstream(name string) bool {
 	switch {
 	case name == "Host", name == "Content-Length":
 		return true
-	case same(name, "x-request-id"), same(name, "forwarded"):
+	case same(name, "x-request-id"):
 		return true
 	default:
-		return begins(name, "x-keygate-") || begins(name, "x-forwarded-")
+		return begins(name, "x-keygate-")
 	}
+}
+
+// forwarded reports whether a field tells of the client, which only a trusted
+// proxy may do.
+func forwarded(name string) bool {
+	return same(name, "forwarded") || begins(name, "x-forwarded-")
 }
 
 // ownAnswerName reports whether a field of an answer is the gateway's to set.

@@ -18,11 +18,16 @@ func (x *exchange) forward() {
 		x.refuse(tooLarge(g.MaxBodyBytes))
 		return
 	}
+	if x.looped() {
+		x.fail(broken("the request has come through this gateway before: its upstream leads back here"))
+		return
+	}
 	pool, err := x.server.cfg.Pools.Get(upstream.OriginOf(g.Upstream.Base, g.Upstream.CA, g.Upstream.PublicOnly))
 	if err != nil {
 		x.fail(&fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached", Err: err})
 		return
 	}
+	defer x.stall.stop()
 	out, body := x.request()
 	protocol := ""
 	if pool.CanUpgrade() {
@@ -70,7 +75,8 @@ func (x *exchange) request() (*http.Request, *body) {
 	if x.r.Body == http.NoBody || x.r.ContentLength == 0 {
 		return out, nil
 	}
-	b := newBody(x.r, g.MaxBodyBytes)
+	b := newBody(x.r, g.MaxBodyBytes, &x.stall.reading)
+	x.stall.start()
 	if x.r.Header.Get("Expect") != "" {
 		b.invite = x.invite
 	}
@@ -89,6 +95,8 @@ func (x *exchange) unanswered(err error, b *body) {
 		x.refuse(tooLarge(x.verdict.Gateway.MaxBodyBytes))
 	case errors.As(err, &public):
 		x.fail(err)
+	case x.stall.reading.cut.Load(): // the client is as good as gone
+		x.abort()
 	case b != nil && x.r.Context().Err() == nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		x.verdict.Close = true
 		x.refuse(&fault.Error{Code: fault.InvalidRequest, Message: "the request's body could not be read", Err: err})
@@ -175,13 +183,11 @@ func (b *buffers) get() *[bufferSize]byte {
 func (x *exchange) copy(from io.Reader) error {
 	buf := x.server.buffers.get()
 	defer x.server.buffers.pool.Put(buf)
+	x.stall.start()
 	for {
 		n, err := from.Read(buf[:])
 		if n > 0 {
-			if _, err := x.w.Write(buf[:n]); err != nil {
-				return err
-			}
-			if err := x.rc.Flush(); err != nil {
+			if err := x.send(buf[:n]); err != nil {
 				return err
 			}
 		}
@@ -192,4 +198,13 @@ func (x *exchange) copy(from io.Reader) error {
 			return err
 		}
 	}
+}
+
+func (x *exchange) send(piece []byte) error {
+	x.stall.writing.begin()
+	defer x.stall.writing.done()
+	if _, err := x.w.Write(piece); err != nil { //nolint:gosec // G705: an upstream answers what it likes
+		return err
+	}
+	return x.rc.Flush()
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/fault"
@@ -29,6 +30,8 @@ type exchange struct {
 	// from other goroutines than the final one.
 	head     sync.Mutex
 	answered bool // the final head was given to net/http
+
+	stall stall
 }
 
 // writeHead gives the final head to net/http.
@@ -46,7 +49,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Otherwise net/http would read a request's body to its end before it sends
 	// an answer. HTTP/2 is full duplex without being told.
 	_ = x.rc.EnableFullDuplex()
-	if err := x.oversize(); err != nil {
+	if err := x.malformed(); err != nil {
 		x.verdict.Close = true
 		x.refuse(err)
 		return
@@ -61,8 +64,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // ServeDecided serves a request as ServeHTTP does, after another driver has
 // read it and had it decided. v must not say that the request has to wait.
 //
-// w may have the method Trusted() bool, which tells that the peer's
-// X-Forwarded-* fields are believed.
+// w may have the method Trusted() bool, which counts as Config.Trusted.
 func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) {
 	x := s.newExchange(w, r, v, requestID)
 	defer x.recover()
@@ -70,7 +72,20 @@ func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, v *admit.V
 }
 
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) *exchange {
-	return &exchange{server: s, w: w, r: r, rc: http.NewResponseController(w), id: requestID, verdict: v}
+	x := &exchange{server: s, w: w, r: r, rc: http.NewResponseController(w), id: requestID, verdict: v}
+	x.stall.reading.end = x.stalledBody
+	x.stall.writing.end = func() { _ = x.rc.SetWriteDeadline(time.Unix(1, 0)) }
+	return x
+}
+
+// stalledBody ends the reading of a body that has stalled. Once the answer has
+// begun, a client that is silent may only be listening.
+func (x *exchange) stalledBody() {
+	x.head.Lock()
+	defer x.head.Unlock()
+	if !x.answered {
+		x.stopReading()
+	}
 }
 
 // serve does what the verdict says.
@@ -86,12 +101,19 @@ func (x *exchange) serve() {
 	}
 }
 
-// oversize returns the error for a head that is too large. CONNECT and TRACE
-// are refused before any other check.
-func (x *exchange) oversize() error {
+// malformed returns the error for a head that net/http takes and Keygate does
+// not. CONNECT and TRACE are refused before any other check.
+func (x *exchange) malformed() error {
 	r := x.r
 	if r.Method == http.MethodConnect || r.Method == http.MethodTrace {
 		return nil
+	}
+	if r.ProtoMajor == 2 {
+		for _, host := range r.Header["Host"] {
+			if host != r.Host { // RFC 9113, 8.3.1
+				return fault.New(fault.InvalidRequest, "the field Host and the pseudo-field :authority differ")
+			}
+		}
 	}
 	if len(r.RequestURI) > admit.MaxTarget {
 		return fault.New(fault.TargetTooLong, "the request target is longer than 16 KiB")
@@ -111,6 +133,15 @@ func (x *exchange) oversize() error {
 		return fault.New(fault.HeaderTooLarge, "the request's head has more than 100 fields or 64 KiB")
 	}
 	return nil
+}
+
+// trusted reports whether the peer's X-Forwarded-* fields are believed.
+func (x *exchange) trusted() bool {
+	if w, ok := x.w.(interface{ Trusted() bool }); ok {
+		return w.Trusted()
+	}
+	trusted, _ := x.r.Context().Value(trustedKey{}).(bool)
+	return trusted
 }
 
 // decide fills the verdict. The error is of a daily cap that could not be asked.

@@ -36,6 +36,7 @@ type setup struct {
 	continueTimeout time.Duration
 	cors            *gateway.CORS
 	limit           string // the key's rate limit
+	trusted         bool   // the client is a proxy that is believed
 }
 
 // edge is a data plane on a free loopback port.
@@ -76,21 +77,24 @@ func start(t testing.TB, s setup) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := serve(t, admitter, s.continueTimeout)
+	e := serve(t, admitter, s)
 	e.key = key
 	return e
 }
 
-func serve(t testing.TB, decider h2.Decider, continueTimeout time.Duration) *edge {
+func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 	t.Helper()
 	guard := netguard.New()
 	guard.Own(netip.MustParseAddrPort(ownListener))
-	pools, err := upstream.NewPools(upstream.Config{Guard: guard, ContinueTimeout: continueTimeout})
+	pools, err := upstream.NewPools(upstream.Config{Guard: guard, ContinueTimeout: s.continueTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := &logbook{}
-	server, err := h2.New(h2.Config{Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil))})
+	server, err := h2.New(h2.Config{
+		Admit: decider, Pools: pools, Via: "keygate", Trusted: func(net.Conn) bool { return s.trusted },
+		Log: slog.New(slog.NewTextHandler(log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

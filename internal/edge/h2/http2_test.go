@@ -136,9 +136,24 @@ func TestTrailersOnly(t *testing.T) {
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Header().Set("Grpc-Status", "12")
 	})})
+	head := e.stream([][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a.Service/Call"},
+		{"authorization", "Bearer " + e.key}, {"te", "trailers"}, {"content-type", "application/grpc"}}, []byte("\x00\x00\x00\x00\x00"))
+	fields := map[string]string{}
+	for _, f := range head.Fields {
+		fields[f.Name] = f.Value
+	}
+	if !head.StreamEnded() || fields["grpc-status"] != "12" || fields["x-ratelimit-limit"] == "" {
+		t.Errorf("stream ended %v, fields %v", head.StreamEnded(), fields)
+	}
+}
+
+// stream sends one request of HTTP/2 with the fields as they are and returns the
+// head of the answer.
+func (e *edge) stream(fields [][2]string, body []byte) *http2.MetaHeadersFrame {
+	e.t.Helper()
 	conn, err := net.Dial("tcp", e.addr)
 	if err != nil {
-		t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(patience))
@@ -148,29 +163,19 @@ func TestTrailersOnly(t *testing.T) {
 	_ = framer.WriteSettings()
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a.Service/Call"},
-		{"authorization", "Bearer " + e.key}, {"te", "trailers"}, {"content-type", "application/grpc"}} {
+	for _, f := range fields {
 		_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 	}
 	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
-	_ = framer.WriteData(1, true, []byte("\x00\x00\x00\x00\x00"))
+	_ = framer.WriteData(1, true, body)
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {
-			t.Fatal(err)
+			e.t.Fatal(err)
 		}
-		head, ok := frame.(*http2.MetaHeadersFrame)
-		if !ok {
-			continue
+		if head, ok := frame.(*http2.MetaHeadersFrame); ok {
+			return head
 		}
-		fields := map[string]string{}
-		for _, f := range head.Fields {
-			fields[f.Name] = f.Value
-		}
-		if !head.StreamEnded() || fields["grpc-status"] != "12" || fields["x-ratelimit-limit"] == "" {
-			t.Errorf("stream ended %v, fields %v", head.StreamEnded(), fields)
-		}
-		return
 	}
 }
 

@@ -2,6 +2,7 @@ package h2
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,7 +20,20 @@ const (
 	idleTimeout = 120 * time.Second
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
+	// maxStreams is the number of requests that a connection of HTTP/2 may have
+	// at once. Others wait at the client.
+	maxStreams = 250
 )
+
+// trustedKey is the key of a context's value: Config.Trusted of the connection.
+type trustedKey struct{}
+
+func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
+	if s.cfg.Trusted == nil || !s.cfg.Trusted(c) {
+		return ctx
+	}
+	return context.WithValue(ctx, trustedKey{}, true)
+}
 
 // Decider is what the driver needs of admit.Admitter.
 type Decider interface {
@@ -35,6 +49,13 @@ type Config struct {
 	Pools *upstream.Pools
 	// NewRequestID makes the identifier of a request. Nil makes random ones.
 	NewRequestID func() string
+	// Via is the pseudonym of this instance in the field Via. A request that has
+	// come through it before gets a 502, so it must be unlike that of any other
+	// instance, and the same in all drivers of this one. "" makes a random one.
+	Via string
+	// Trusted tells that the X-Forwarded-* fields of the peer on a connection
+	// are believed. It is called once for each. Nil believes nobody.
+	Trusted func(net.Conn) bool
 	// Log receives what went wrong with upstreams. It never sees a key or a
 	// query. Nil discards.
 	Log *slog.Logger
@@ -60,14 +81,24 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Via == "" {
+		cfg.Via = "keygate-" + rand.Text()
+	}
 	s := &Server{cfg: cfg}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:           s,
-		Protocols:         &protocols,
-		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		Handler:   s,
+		Protocols: &protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams,
+			SendPingTimeout:      pingAfter,
+			PingTimeout:          pingTimeout,
+			WriteByteTimeout:     stallTime,
+		},
+		ConnContext:       s.connContext,
 		ReadHeaderTimeout: headTimeout,
 		IdleTimeout:       idleTimeout,
 		// A head a little too large gets our answer; one far too large, net/http's.
@@ -77,6 +108,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	return s, nil
 }
+
+// Via returns the pseudonym that the server adds to Via.
+func (s *Server) Via() string { return s.cfg.Via }
 
 // Serve accepts connections on l until Shutdown, after which it returns nil.
 func (s *Server) Serve(l net.Listener) error {

@@ -11,7 +11,7 @@ func notInTrailer(name string) bool {
 		"Authorization", "Www-Authenticate", "Authentication-Info", "Proxy-Authentication-Info", "Cookie", "Set-Cookie":
 		return true
 	}
-	return hopByHop(name) || notForUpstream(name) || ownAnswerName(name)
+	return hopByHop(name) || notForUpstream(name) || forwarded(name) || ownAnswerName(name)
 }
 
 // announceTrailers tells the client which trailers will follow, as far as the
