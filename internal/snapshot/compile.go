@@ -86,8 +86,16 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 			p.methods = append(p.methods, operation{wellKnown(m), r})
 		}
 	}
+	// One piece of memory for the methods of all places keeps them close.
+	var all []operation
 	for i := range g.places {
-		g.places[i].compileAllow()
+		all = append(all, g.places[i].methods...)
+	}
+	for i := range g.places {
+		p := &g.places[i]
+		n := len(p.methods)
+		p.methods, all = all[:n:n], all[n:]
+		p.compileAllow()
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func (l *Live) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 	if rate.IsZero() {
 		return
 	}
-	k.params = l.shareRate(rate)
+	k.params = l.share(ratelimit.CompileRate(rate))
 	var partners []*Key
 	table.partners(k.BucketID(), func(p *Key) { partners = append(partners, p) })
 	if len(partners) == 0 {
@@ -216,17 +216,17 @@ func (l *Live) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 // maxRates bounds the rates that are shared: beyond it sharing begins anew.
 const maxRates = 10_000
 
-func (l *Live) shareRate(rate ratelimit.Rate) *ratelimit.Params {
-	p := ratelimit.CompileRate(rate)
+// share returns the one copy of p that all limits of the same rate hold to, so
+// that it is in the cache for each of them.
+func (l *Live) share(p ratelimit.Params) *ratelimit.Params {
 	if shared := l.rates[p]; shared != nil {
 		return shared
 	}
 	if len(l.rates) >= maxRates {
 		clear(l.rates)
 	}
-	shared := p
-	l.rates[p] = &shared
-	return &shared
+	l.rates[p] = &p
+	return &p
 }
 
 func (l *Live) hold(name holderName) *holder {

@@ -58,15 +58,15 @@ func (l *Live) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	}
 	perKey := r.config.Per == ratelimit.PerKey
 	if r.config.HasBucket() {
-		p := ratelimit.Compile(r.config)
+		p := l.share(ratelimit.Compile(r.config))
 		switch {
 		case !perKey:
-			r.limits.params, r.limits.bucket = carry(&p, ratelimit.Applied{Params: was.limits.params, Bucket: was.limits.bucket}, now)
+			r.limits.params, r.limits.bucket = carry(p, ratelimit.Applied{Params: was.limits.params, Bucket: was.limits.bucket}, now)
 		case was.limits.buckets != nil:
 			r.limits.buckets = was.limits.buckets
-			r.limits.buckets.Configure(&p)
+			r.limits.buckets.Configure(p)
 		default:
-			r.limits.buckets = ratelimit.NewBuckets(&p)
+			r.limits.buckets = ratelimit.NewBuckets(p)
 		}
 	}
 	if r.config.Daily.IsZero() {

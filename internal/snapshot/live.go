@@ -55,7 +55,7 @@ type Live struct {
 	loaded  bool
 	seq     int64 // the last entry of the change log that is in force
 	holders map[holderName]*holder
-	rates   map[ratelimit.Params]*ratelimit.Params // shared by keys of the same rate
+	rates   map[ratelimit.Params]*ratelimit.Params // shared by limits of the same rate
 	failed  map[string]bool                        // gateways that did not compile
 }
 
