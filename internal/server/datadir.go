@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,17 +34,44 @@ func prepareDataDir(dir string) error {
 // gives it up when the process ends, however that happens.
 type lock struct{ file *os.File }
 
+// patience is how long a start waits for what a server that has just been
+// killed still holds: the kernel takes a moment to give its lock and its
+// addresses free.
+const patience = time.Second
+
+// insist calls f until it returns another error than those that again accepts,
+// or patience is over.
+func insist(ctx context.Context, again func(error) bool, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil || !again(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
 // takeLock locks the file at path. If another server holds it, the error says
 // which.
-func takeLock(path string) (*lock, error) {
+func takeLock(ctx context.Context, path string) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the data directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	held := func(err error) bool { return errors.Is(err, unix.EWOULDBLOCK) }
+	err = insist(ctx, held, func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	if err != nil {
 		holder := readHolder(f)
 		_ = f.Close() // only read from
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		if held(err) {
 			return nil, fmt.Errorf("another server%s uses the data directory %s: stop it, or give this one its own with --data-dir", holder, filepath.Dir(path))
 		}
 		return nil, fmt.Errorf("lock the data directory: %w", err)

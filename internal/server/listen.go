@@ -33,8 +33,12 @@ func listen(ctx context.Context, settings *config.Config) (l listeners, err erro
 		{&l.ops, "ops-addr", settings.OpsAddr},
 	} {
 		var lc net.ListenConfig
-		if *one.to, err = lc.Listen(ctx, "tcp", one.addr); err != nil {
-			if errors.Is(err, unix.EADDRINUSE) {
+		taken := func(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
+		if err = insist(ctx, taken, func() (err error) {
+			*one.to, err = lc.Listen(ctx, "tcp", one.addr)
+			return err
+		}); err != nil {
+			if taken(err) {
 				return l, fmt.Errorf("%s is taken by another program: stop it, or give another --%s", one.addr, one.setting)
 			}
 			return l, fmt.Errorf("listen on --%s: %w", one.setting, err)

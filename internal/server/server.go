@@ -126,7 +126,7 @@ func (s *Server) claim(ctx context.Context) (err error) {
 	if err := prepareDataDir(s.cfg.Settings.DataDir); err != nil {
 		return err
 	}
-	if s.lock, err = takeLock(s.cfg.Settings.LockFile()); err != nil {
+	if s.lock, err = takeLock(ctx, s.cfg.Settings.LockFile()); err != nil {
 		return err
 	}
 	s.started(func(context.Context) error {
