@@ -41,7 +41,17 @@ const (
 	AccessControl // Access-Control-Request-Method
 	Vary
 	AllowOrigin // Access-Control-Allow-Origin
+	HTTP2Settings
+	Date
 )
+
+// NameOf returns the Name of a field name, Other for one that is none.
+func NameOf(name []byte) Name {
+	if len(name) == 0 {
+		return Other
+	}
+	return classify(name)
+}
 
 // classify returns the Name of a field name, looking at its length and first
 // byte before it compares anything. An underscore counts as a dash where the
@@ -64,6 +74,10 @@ func classify(b []byte) Name {
 		case EqualFold(b, "content-length"):
 			return ContentLength
 		}
+	case 'd':
+		if EqualFold(b, "date") {
+			return Date
+		}
 	case 'e':
 		if EqualFold(b, "expect") {
 			return Expect
@@ -73,8 +87,11 @@ func classify(b []byte) Name {
 			return Forwarded
 		}
 	case 'h':
-		if EqualFold(b, "host") {
+		switch {
+		case EqualFold(b, "host"):
 			return Host
+		case EqualFold(b, "http2-settings"):
+			return HTTP2Settings
 		}
 	case 'k':
 		if EqualFold(b, "keep-alive") {

@@ -14,6 +14,9 @@ func makeTable(members string) (t [256]bool) {
 	return t
 }
 
+// IsToken reports whether b is a token (RFC 9110, 5.6.2).
+func IsToken(b []byte) bool { return isToken(b) }
+
 // isToken reports whether b is a token: at least one byte, all of them tchar.
 func isToken(b []byte) bool {
 	for _, c := range b {

@@ -122,6 +122,9 @@ func (f *foreign) httpRequest() (*http.Request, *adapterBody) {
 	}
 	r.URL = target
 	f.copyFields(r)
+	if target.Host != "" { // an absolute form's authority counts instead
+		r.Host = target.Host
+	}
 	body := &adapterBody{f: f, r: r}
 	if f.body != nil {
 		r.Body = body

@@ -1,0 +1,505 @@
+package h1
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/http1"
+)
+
+// adapterPatience bounds what a test waits for; reaching it is a failure.
+const adapterPatience = 15 * time.Second
+
+// adapted serves every request on a loopback port through the adapter. It is as
+// much of an engine as the adapter needs.
+func adapted(t testing.TB, handler http.HandlerFunc) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Engine{cfg: Config{Forward: func(w http.ResponseWriter, r *http.Request, _ *admit.Verdict, _ string) { handler(w, r) }}}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { serveAdapted(e, c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		conns.Wait()
+	})
+	return l.Addr().String()
+}
+
+func serveAdapted(e *Engine, c net.Conn) {
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	in := &adaptedBody{r: bufio.NewReader(c)}
+	info := &ConnInfo{Client: netip.MustParseAddrPort("192.0.2.7:1234"), Trusted: true}
+	for {
+		var parser http1.RequestParser
+		var request http1.Request
+		var head []byte
+		for {
+			b, err := in.r.ReadByte()
+			if err != nil {
+				return
+			}
+			head = append(head, b)
+			if done, err := parser.Parse(head, &request); err != nil {
+				return
+			} else if done {
+				break
+			}
+		}
+		f := &foreign{
+			engine: e, conn: c, info: info, request: &request, head: head, id: "req_1", ctx: ctx,
+			hijack:  func() []byte { b, _ := in.r.Peek(in.r.Buffered()); return b },
+			date:    []byte("Thu, 01 Jan 1970 00:00:00 GMT"),
+			closing: !request.KeepAlive(),
+		}
+		if request.HasBody() {
+			in.reset(&request)
+			f.body = in
+		}
+		if !e.serveForeign(f) {
+			return
+		}
+	}
+}
+
+// adaptedBody reads a body a few bytes at a time.
+type adaptedBody struct {
+	r        *bufio.Reader
+	length   int64 // -1 is chunked
+	chunked  http1.Chunked
+	data     []byte
+	section  []byte
+	trailers http1.Trailers
+	ended    bool
+}
+
+func (b *adaptedBody) reset(r *http1.Request) {
+	*b = adaptedBody{r: b.r, length: r.ContentLength()}
+}
+
+func (b *adaptedBody) Read(p []byte) (int, error) {
+	if b.length >= 0 {
+		n, err := b.r.Read(p[:min(int64(len(p)), b.length)])
+		if b.length -= int64(n); b.length == 0 {
+			b.ended = true
+			return n, io.EOF
+		}
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return n, err
+	}
+	for len(b.data) == 0 && !b.ended {
+		c, err := b.r.ReadByte()
+		if err != nil {
+			return 0, io.ErrUnexpectedEOF
+		}
+		if b.chunked.InTrailer() {
+			b.section = append(b.section, c)
+			var parser http1.TrailerParser
+			b.ended, err = parser.Parse(b.section, &b.trailers)
+		} else {
+			_, b.data, err = b.chunked.Next([]byte{c})
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, b.data)
+	b.data = b.data[n:]
+	if n == 0 && b.ended {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (b *adaptedBody) Close() error { return nil }
+func (b *adaptedBody) Ended() bool  { return b.ended }
+func (b *adaptedBody) Trailers() ([]byte, []http1.Field) {
+	return b.section, b.trailers.Fields()
+}
+
+// say sends text and returns everything that comes back until the connection
+// ends.
+func say(t testing.TB, addr, text string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(adapterPatience))
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if err != nil {
+		return string(got) + "<" + errorText(err) + ">"
+	}
+	return string(got)
+}
+
+func errorText(err error) string {
+	if strings.Contains(err.Error(), "reset") {
+		return "reset"
+	}
+	return err.Error()
+}
+
+// A handler gets the same request from the adapter as from net/http.
+func TestAdapterRequest(t *testing.T) {
+	type seen struct {
+		Method, URI, URL, Proto, Host, Body string
+		Header, Trailer, announced          http.Header
+		Length                              int64
+		Coding                              []string
+		Err                                 string
+	}
+	requests := make(chan seen, 10)
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		announced := r.Trailer.Clone()
+		body, err := io.ReadAll(r.Body)
+		s := seen{r.Method, r.RequestURI, r.URL.String(), r.Proto, r.Host, string(body), r.Header, r.Trailer, announced, r.ContentLength, r.TransferEncoding, ""}
+		if err != nil {
+			s.Err = "broken"
+		}
+		requests <- s
+	}
+	reference := httptest.NewServer(http.HandlerFunc(handler))
+	defer reference.Close()
+	addr := adapted(t, handler)
+	for _, text := range []string{
+		"GET /a?b=c HTTP/1.1\r\nHost: a.test\r\nx-low: 1\r\nX-LOW: 2\r\nAccept:  text/html \r\nX_Under: 3\r\n\r\n",
+		"GET http://b.test:81/a/b?c HTTP/1.1\r\nHost: a.test\r\n\r\n",
+		"GET //a.test/b HTTP/1.1\r\nHost: a.test\r\n\r\n",
+		"OPTIONS /%2e?%zz HTTP/1.0\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n",
+		"POST /a HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello",
+		"POST /a HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0\r\n\r\n",
+		"POST /a HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n1\r\n!\r\n0\r\n\r\n",
+		"POST /a HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\nTrailer: x-digest, X-More\r\n\r\n5\r\nhello\r\n0\r\nX-Digest: d\r\nx-more: m\r\n\r\n",
+		"POST /a HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n",
+		"POST /a HTTP/1.1\r\nHost: a.test\r\nConnection: close, x-a\r\nCookie: a=1\r\nCookie: b=2\r\nContent-Length: 1\r\n\r\nx",
+	} {
+		c, err := net.Dial("tcp", reference.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, text)
+		want := <-requests
+		_ = c.Close()
+		if c, err = net.Dial("tcp", addr); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, text)
+		got := <-requests
+		_ = c.Close()
+		if got.Trailer.Get("X-Digest") != "" && got.announced == nil {
+			t.Errorf("%q: the trailers were not announced", text)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%q\n got %+v\nwant %+v", text, got, want)
+		}
+	}
+}
+
+// What the wire does not tell is there as well: the client, whether it is
+// believed, and the end of the context.
+func TestAdapterAround(t *testing.T) {
+	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
+		believed := w.(interface{ Trusted() bool }).Trusted()
+		_, _ = fmt.Fprint(w, r.RemoteAddr, " ", r.TLS != nil, " ", believed, " ", r.Context().Err())
+	})
+	got := say(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if !strings.Contains(got, "192.0.2.7:1234 false true <nil>") {
+		t.Error(got)
+	}
+}
+
+// A client gets the same answer from the adapter as from net/http, and the next
+// one after it.
+func TestAdapterAnswer(t *testing.T) {
+	flush := func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
+	handlers := map[string]http.HandlerFunc{
+		"/nothing": func(http.ResponseWriter, *http.Request) {},
+		"/status":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) },
+		"/unknown": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(299) },
+		"/length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "5")
+			_, _ = io.WriteString(w, "he")
+			flush(w)
+			_, _ = io.WriteString(w, "llo")
+		},
+		"/stream": func(w http.ResponseWriter, _ *http.Request) {
+			flush(w)
+			_, _ = io.WriteString(w, "one")
+			flush(w)
+			_, _ = io.WriteString(w, "two")
+			flush(w)
+		},
+		"/empty": func(w http.ResponseWriter, _ *http.Request) { flush(w) },
+		"/none":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+		"/same": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "77")
+			w.WriteHeader(304)
+			if _, err := io.WriteString(w, "x"); err == nil {
+				t.Error("304 took a body")
+			}
+		},
+		"/close": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Content-Length", "2")
+			_, _ = io.WriteString(w, "ok")
+		},
+		"/trailer": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "X-One")
+			flush(w)
+			_, _ = io.WriteString(w, "body")
+			w.Header().Set("X-One", "1")
+			w.Header().Set(http.TrailerPrefix+"X-Two", "2")
+			flush(w)
+		},
+		"/early": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</style>")
+			w.WriteHeader(103)
+			w.Header().Del("Link")
+			w.Header().Set("Content-Length", "2")
+			_, _ = io.WriteString(w, "ok")
+		},
+		"/evil": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Split", "a\r\nX-Other: b")
+			w.Header()["X Bad"] = []string{"1"}
+			w.Header().Set("Content-Length", "0")
+		},
+		"/toomuch": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1")
+			if _, err := io.WriteString(w, "too much"); err != http.ErrContentLength {
+				t.Errorf("too much: %v", err)
+			}
+			_, _ = io.WriteString(w, "t")
+		},
+		"/large": func(w http.ResponseWriter, _ *http.Request) {
+			for range 40 {
+				_, _ = io.WriteString(w, strings.Repeat("x", 9000))
+				flush(w)
+			}
+		},
+	}
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = nil
+		handlers[r.URL.Path](w, r)
+	}
+	reference := httptest.NewServer(http.HandlerFunc(handler))
+	defer reference.Close()
+	addr := adapted(t, handler)
+	for path := range handlers {
+		for _, start := range []string{"GET %s HTTP/1.1", "HEAD %s HTTP/1.1", "GET %s HTTP/1.0", "HEAD %s HTTP/1.0"} {
+			for _, connection := range []string{"keep-alive", "close", "x"} {
+				first := fmt.Sprintf(start, path)
+				text := first + "\r\nHost: a\r\nConnection: " + connection + "\r\n\r\n" + "GET /close HTTP/1.1\r\nHost: a\r\n\r\n"
+				got, want := readAnswers(t, addr, text), readAnswers(t, reference.Listener.Addr().String(), text)
+				if !slices.Equal(got, want) {
+					t.Errorf("%s, connection %s\n got %q\nwant %q", first, connection, got, want)
+				}
+			}
+		}
+	}
+}
+
+// readAnswers returns each answer as text with its framing resolved.
+func readAnswers(t *testing.T, addr, text string) (all []string) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(adapterPatience))
+	_, _ = io.WriteString(c, text)
+	r := bufio.NewReader(c)
+	method, _, _ := strings.Cut(text, " ")
+	for {
+		resp, err := http.ReadResponse(r, &http.Request{Method: method})
+		if err != nil {
+			return all
+		}
+		body, err := io.ReadAll(resp.Body)
+		for name := range resp.Header {
+			// We also say to clients of HTTP/1.0 that the connection closes.
+			if name == "Date" || name == "Connection" && resp.ProtoMinor == 0 && resp.Close {
+				delete(resp.Header, name)
+			}
+		}
+		all = append(all, fmt.Sprint(resp.Proto, resp.StatusCode, resp.Header, resp.TransferEncoding, resp.ContentLength, resp.Close, len(body), string(body[:min(len(body), 50)]), err, resp.Trailer))
+		if resp.StatusCode >= 200 {
+			method = "GET"
+		}
+	}
+}
+
+// An answer that is given up, or shorter than it says, does not end like a whole
+// one, however its end is told.
+func TestAdapterBroken(t *testing.T) {
+	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/length" || r.URL.Path == "/short" {
+			w.Header().Set("Content-Length", "10")
+		}
+		_, _ = io.WriteString(w, "part")
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path != "/short" {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	for _, first := range []string{"GET /length HTTP/1.1", "GET /short HTTP/1.1", "GET /chunked HTTP/1.1", "GET /length HTTP/1.0", "GET /close HTTP/1.0"} {
+		got := say(t, addr, first+"\r\nHost: a\r\n\r\n")
+		switch {
+		case !strings.Contains(got, "part") && !strings.HasSuffix(got, "<reset>"):
+			t.Errorf("%s: %q", first, got)
+		case strings.HasSuffix(got, "0\r\n\r\n"):
+			t.Errorf("%s ends cleanly: %q", first, got)
+		case strings.HasPrefix(first, "GET /close") && !strings.HasSuffix(got, "<reset>"):
+			t.Errorf("%s: only a reset tells that it is not whole: %q", first, got)
+		}
+	}
+}
+
+// A request whose body was not read is the last on its connection, and its
+// answer arrives although the client goes on sending.
+func TestAdapterUnreadBody(t *testing.T) {
+	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "2")
+		_, _ = io.WriteString(w, "no")
+	})
+	got := say(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 90000))
+	if !strings.HasSuffix(got, "\r\n\r\nno") || strings.Count(got, "HTTP/1.1 ") != 1 {
+		t.Errorf("%q", got)
+	}
+}
+
+// A body that another goroutine still reads when the request is answered is
+// taken from it.
+func TestAdapterLateReader(t *testing.T) {
+	failed := make(chan error, 1)
+	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
+		reading := make(chan struct{})
+		go func() {
+			close(reading)
+			_, err := io.ReadAll(r.Body)
+			failed <- err
+		}()
+		<-reading
+		w.Header().Set("Content-Length", "0")
+	})
+	got := say(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+	if !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+		t.Errorf("%q", got)
+	}
+	if err := <-failed; err == nil {
+		t.Error("the reader was told of an end")
+	}
+}
+
+// Both directions go at once, and a client that waits is asked for its body.
+func TestAdapterDuplex(t *testing.T) {
+	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusContinue)
+		rc := http.NewResponseController(w)
+		if err := rc.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		buf := make([]byte, 8)
+		for {
+			n, err := r.Body.Read(buf)
+			_, _ = w.Write(buf[:n])
+			_ = rc.Flush()
+			if err != nil {
+				return
+			}
+		}
+	})
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(adapterPatience))
+	_, _ = io.WriteString(c, "POST /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+	r := bufio.NewReader(c)
+	if line, _ := r.ReadString('\n'); line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("%q", line)
+	}
+	_, _ = r.ReadString('\n')
+	_, _ = io.WriteString(c, "a")
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for _, want := range []string{"a", "b", "c"} {
+		got := make([]byte, 1)
+		if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != want {
+			t.Fatalf("%q, %v", got, err)
+		}
+		if want != "c" {
+			_, _ = io.WriteString(c, string(want[0]+1))
+		}
+	}
+}
+
+// A connection is taken over with what the client has sent behind its request,
+// but never in the middle of an exchange.
+func TestAdapterHijack(t *testing.T) {
+	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		if r.URL.Path == "/late" {
+			_ = rc.Flush()
+		}
+		c, buffered, err := rc.Hijack()
+		if err != nil {
+			_, _ = io.WriteString(w, "refused")
+			return
+		}
+		if _, err := io.WriteString(w, "x"); err != http.ErrHijacked {
+			t.Errorf("written after a hijack: %v", err)
+		}
+		if _, _, err := rc.Hijack(); err != http.ErrHijacked {
+			t.Errorf("hijacked twice: %v", err)
+		}
+		first := make([]byte, buffered.Reader.Buffered())
+		_, _ = io.ReadFull(buffered, first)
+		_, _ = fmt.Fprintf(buffered, "behind: %s", first)
+		_ = buffered.Flush()
+		_ = c.(*net.TCPConn).CloseWrite()
+	})
+	if got := say(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\n\r\nmore"); got != "behind: more" {
+		t.Errorf("%q", got)
+	}
+	for _, text := range []string{"GET /late HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"} {
+		if got := say(t, addr, text); !strings.Contains(got, "refused") {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}

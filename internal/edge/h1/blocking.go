@@ -1,0 +1,215 @@
+package h1
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/http1"
+)
+
+// block does what the pump left undone, with ordinary reads and writes.
+func (c *conn) block(x *exchange) step {
+	var next step
+	switch x.mode {
+	case modeForeign:
+		next = c.foreign(x)
+	case modeDrain:
+		next = c.drain(x)
+	case modeUpgrade:
+		if next = c.acquire(x); next == stepIdle {
+			next = c.exchange(x)
+		}
+	default:
+		next = c.exchangeUpload(x)
+	}
+	if next == stepIdle {
+		x.next()
+		x.unseen = !x.empty()
+	}
+	return next
+}
+
+// upload is a request's body on its way to the upstream, beside the answer.
+type upload struct {
+	c        *conn
+	x        *exchange // body, up and in are the upload's as long as it runs
+	done     chan struct{}
+	complete atomic.Bool // all of it was handed to the upstream's connection
+	ending   atomic.Bool // the last write has begun
+	begun    atomic.Bool // something of the body came
+	err      error       // of the client's side; valid once done is closed
+	rest     []byte      // what came behind the body
+}
+
+// exchangeUpload runs an exchange whose request's body is still coming: another
+// goroutine passes it on beside the answer, which may begin before its end.
+func (c *conn) exchangeUpload(x *exchange) step {
+	if next := c.acquire(x); next != stepIdle {
+		return next
+	}
+	c.begin(x)
+	x.sent = true
+	_, err := x.up.NetConn().Write(x.out)
+	x.dropBuffer()
+	u := &upload{c: c, x: x, done: make(chan struct{})}
+	x.upload = u
+	if err != nil { // perhaps it has answered before it closed
+		close(u.done)
+		return c.exchange(x)
+	}
+	c.uploading.Store(true)
+	go u.run(x.up.NetConn())
+	return c.exchange(x)
+}
+
+// run passes the body on.
+func (u *upload) run(to io.Writer) {
+	defer close(u.done)
+	defer func() {
+		u.c.uploading.Store(false)
+		u.c.reading.enter(phaseNone, 0)
+		if p := recover(); p != nil {
+			u.c.engine.cfg.Log.Error("an upload met a defect", "request_id", string(u.x.id), "panic", p)
+			u.fail(errCut)
+		}
+	}()
+	b := u.c.engine.pools.buffer()
+	defer u.c.engine.pools.buffers.Put(b)
+	for !u.x.body.done {
+		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.pump && u.begun.Load() {
+			if !u.passOn(to, n) {
+				return
+			}
+		}
+		n, err := u.read(b.area())
+		if n == 0 {
+			u.fail(readError(err))
+			return
+		}
+		p, err := u.x.body.step(b[:], front, front+n)
+		if err != nil {
+			u.fail(err)
+			return
+		}
+		if u.x.body.done {
+			u.rest = append(u.rest, b[p.used:front+n]...)
+			u.ending.Store(true)
+		}
+		if !u.write(to, b[p.from:p.to]) || !u.write(to, p.end) {
+			return // the upstream's answer, or its absence, says what follows
+		}
+	}
+	u.complete.Store(true)
+}
+
+// read reads what the client sends. A client that waits for leave to send is not
+// hurried.
+func (u *upload) read(b []byte) (int, error) {
+	if u.begun.Load() || !u.x.req.ExpectsContinue() {
+		u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
+	}
+	n, err := u.c.nc.Read(b)
+	u.c.reading.enter(phaseNone, 0)
+	if n > 0 {
+		u.begun.Store(true)
+	}
+	return n, err
+}
+
+// passOn moves n bytes from socket to socket.
+func (u *upload) passOn(to io.Writer, n int64) bool {
+	tcp, ok := to.(io.ReaderFrom)
+	if !ok {
+		return true
+	}
+	rest := io.LimitedReader{R: u.c.tcp, N: n}
+	u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
+	moved, err := tcp.ReadFrom(&rest)
+	u.c.reading.enter(phaseNone, 0)
+	u.x.body.left -= moved
+	if err == nil && rest.N > 0 {
+		u.fail(errCut)
+		return false
+	}
+	return err == nil
+}
+
+func (u *upload) write(to io.Writer, b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	_, err := to.Write(b)
+	return err == nil
+}
+
+// fail ends the exchange because of the client's side.
+func (u *upload) fail(err error) {
+	u.err = err
+	_ = u.x.up.NetConn().SetDeadline(past)
+}
+
+func readError(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return errCut
+	}
+	return err
+}
+
+// endUpload ends what remains of an upload after the answer. It reports whether
+// the whole request was sent, so that both connections can go on.
+func (c *conn) endUpload(x *exchange) (whole bool) {
+	u := x.upload
+	if u == nil {
+		return true
+	}
+	if !u.complete.Load() && !u.ending.Load() {
+		_ = x.up.NetConn().SetDeadline(past)
+		_ = c.nc.SetReadDeadline(past)
+	}
+	<-u.done
+	c.uploading.Store(false)
+	_ = c.nc.SetReadDeadline(time.Time{})
+	if len(u.rest) > 0 {
+		x.after = x.end
+		x.put(u.rest)
+		u.rest = nil
+	}
+	return u.complete.Load()
+}
+
+// foreign serves a request whose upstream is not plain HTTP/1.1.
+func (c *conn) foreign(x *exchange) step {
+	if c.main.enter(phaseStream, 0) != notCut {
+		return stepClose
+	}
+	ctx, done := c.context()
+	defer done()
+	f := foreign{
+		engine: c.engine, conn: c.nc, info: &c.info, request: &x.req, head: x.head, verdict: &x.verdict, id: string(x.id),
+		ctx: ctx, date: *c.engine.clock.date.Load(), closing: c.engine.draining.Load() || !x.req.KeepAlive(),
+		hijack: func() []byte {
+			c.main.enter(phaseTunnel, 0)
+			rest := append([]byte(nil), x.in[x.after:x.end]...)
+			x.after = x.end
+			return rest
+		},
+	}
+	var body *bodyReader
+	if x.req.HasBody() {
+		body = newBodyReader(c, x)
+		f.body = body
+		c.uploading.Store(true)
+	}
+	again := c.engine.serveForeign(&f)
+	c.uploading.Store(false)
+	if body != nil {
+		body.free()
+	}
+	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
+	if !again || why != notCut {
+		return stepClose
+	}
+	return stepIdle
+}

@@ -1,0 +1,129 @@
+package h1
+
+import (
+	"io"
+
+	"github.com/keygate/keygate/internal/http1"
+)
+
+// bodyReader reads a request's body in the ordinary way. It is used by one
+// goroutine.
+type bodyReader struct {
+	c   *conn
+	x   *exchange
+	rec recoder
+	b   *buffer
+	// from and to are the data of b that was not given yet.
+	from, to int
+	asked    bool
+	err      error
+}
+
+func newBodyReader(c *conn, x *exchange) *bodyReader {
+	r := &bodyReader{c: c, x: x, b: c.engine.pools.buffer(), from: front, to: front}
+	in := http1.ByLength
+	if x.req.Chunked() {
+		in = http1.ByChunks
+	}
+	r.rec.start(in, x.req.ContentLength(), false)
+	r.rec.trailers = true
+	return r
+}
+
+// Read reads data of the body.
+func (r *bodyReader) Read(p []byte) (int, error) {
+	for r.from == r.to {
+		switch {
+		case r.err != nil:
+			return 0, r.err
+		case r.rec.done:
+			return 0, io.EOF
+		}
+		r.err = r.fill()
+	}
+	n := copy(p, r.b[r.from:r.to])
+	r.from += n
+	return n, nil
+}
+
+// fill takes what was received with the head, then what the client sends.
+func (r *bodyReader) fill() error {
+	n := copy(r.b.area(), r.x.in[r.x.after:r.x.end])
+	received := n > 0
+	if !received {
+		var err error
+		if r.asked || !r.x.req.ExpectsContinue() {
+			r.c.reading.enter(phaseReading, r.c.engine.clock.in(stallTime))
+		}
+		n, err = r.c.nc.Read(r.b.area())
+		r.c.reading.enter(phaseNone, 0)
+		if n == 0 {
+			return readErrorUnexpected(err)
+		}
+		r.asked = true
+	}
+	p, err := r.rec.step(r.b[:], front, front+n)
+	if err != nil {
+		return err
+	}
+	r.from, r.to = p.from, p.to
+	switch {
+	case received && r.rec.done:
+		r.x.after += p.used - front
+	case received:
+		r.x.after += n
+	case r.rec.done && p.used < front+n:
+		rest := r.b[p.used : front+n]
+		r.x.after = r.x.end
+		r.x.put(rest)
+	}
+	return nil
+}
+
+func readErrorUnexpected(err error) error {
+	if err == nil || err == io.EOF { //nolint:errorlint // Read returns it bare
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Close does nothing: the rest of the body is the connection's to dispose of.
+func (r *bodyReader) Close() error { return nil }
+
+// Ended reports whether the body was read to its end.
+func (r *bodyReader) Ended() bool { return r.rec.done && r.from == r.to }
+
+// Trailers returns the trailer section, once the body has ended.
+func (r *bodyReader) Trailers() (buf []byte, fields []http1.Field) {
+	if r.rec.in != http1.ByChunks || !r.rec.done {
+		return nil, nil
+	}
+	return r.rec.partial, r.rec.section.Fields()
+}
+
+func (r *bodyReader) free() {
+	r.c.engine.pools.buffers.Put(r.b)
+	r.b = nil
+}
+
+// drain reads the rest of the body of a request that was refused, so that the
+// connection can serve the next. The answer is out by then.
+func (c *conn) drain(x *exchange) step {
+	if c.main.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
+		return stepClose
+	}
+	body := newBodyReader(c, x)
+	defer body.free()
+	for total := 0; !body.rec.done; {
+		if body.fill() != nil {
+			return stepClose
+		}
+		if total += body.to - body.from; total > drainBytes {
+			return stepLinger
+		}
+	}
+	if c.main.enter(phaseIdle, c.engine.clock.in(idleTime)) != notCut {
+		return stepClose
+	}
+	return stepIdle
+}

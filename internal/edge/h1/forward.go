@@ -1,0 +1,174 @@
+package h1
+
+import (
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
+	base := g.Upstream.Base
+	pool, err := pools.Plain(upstream.OriginOf(base, g.Upstream.CA, g.Upstream.PublicOnly))
+	if err != nil {
+		return nil, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached", Err: err}
+	}
+	return &origin{base: base, pool: pool, path: strings.TrimSuffix(base.EscapedPath(), "/"), host: base.Host}, nil
+}
+
+// forward sends an admitted request to its gateway's upstream, or leaves that
+// to the blocking driver.
+func (c *conn) forward(x *exchange) step {
+	g := x.verdict.Gateway
+	if g.MaxBodyBytes > 0 && x.req.ContentLength() > g.MaxBodyBytes {
+		return c.refuse(x, tooLarge(g.MaxBodyBytes))
+	}
+	if cameThrough(x.head, x.req.Fields(), c.engine.cfg.Via) {
+		return c.fail(x, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the request has come through this gateway before: its upstream leads back here"})
+	}
+	x.sent = false
+	if g.Upstream.Base.Scheme != "http" {
+		x.mode = modeForeign
+		return stepBlock
+	}
+	o, err := c.originOf(g)
+	if err != nil {
+		return c.fail(x, err)
+	}
+	x.mode = modeUpload
+	if x.req.Upgrade() && upgradeOf(&x.req, x.head) != nil {
+		x.mode = modeUpgrade
+	}
+	x.writer = requestWriter{
+		req: &x.req, buf: x.head, verdict: &x.verdict, origin: o, id: x.id,
+		client: c.info.Client.Addr(), tls: c.info.TLS, trusted: c.info.Trusted, via: c.engine.cfg.Via,
+		upgrade: x.mode == modeUpgrade,
+	}
+	whole, err := x.write()
+	switch {
+	case err == errBodyTooLarge: //nolint:errorlint // never wrapped
+		return c.refuse(x, tooLarge(g.MaxBodyBytes))
+	case err != nil:
+		return c.refuseSyntax(x, err)
+	case !whole || x.mode == modeUpgrade:
+		return stepBlock
+	}
+	if next := c.acquire(x); next != stepIdle {
+		return next
+	}
+	return c.exchange(x)
+}
+
+// write makes x.out: the head, and what was received of the body. It reports
+// whether that is all of it.
+func (x *exchange) write() (whole bool, err error) {
+	if x.buf == nil {
+		x.buf = x.c.engine.pools.buffer()
+	}
+	x.out = x.writer.append(x.buf[:0])
+	if !x.req.HasBody() {
+		return true, nil
+	}
+	in := http1.ByLength
+	if x.req.Chunked() {
+		in = http1.ByChunks
+	}
+	b := &x.body
+	b.start(in, x.req.ContentLength(), x.req.Chunked())
+	b.trailers = true
+	if bound := x.verdict.Gateway.MaxBodyBytes; bound > 0 {
+		b.room = bound
+	}
+	received := x.in[x.after:x.end]
+	if len(received) == 0 {
+		return false, nil
+	}
+	// It is recoded behind the head, with the room that this needs around it,
+	// and moved to its place.
+	const before, behind = 24, 8
+	begin := len(x.out)
+	x.out = append(x.out, make([]byte, before)...)
+	x.out = append(x.out, received...)
+	x.out = append(x.out, make([]byte, behind)...)
+	start := begin + before
+	p, err := b.step(x.out, start, start+len(received))
+	if err != nil {
+		return false, err
+	}
+	x.after += p.used - start
+	if !b.done {
+		x.after = x.end
+	}
+	n := copy(x.out[begin:], x.out[p.from:p.to])
+	x.out = append(x.out[:begin+n], p.end...)
+	return b.done, nil
+}
+
+// acquire takes a connection to the upstream. It returns stepIdle, or what is to
+// be done because there is none.
+func (c *conn) acquire(x *exchange) step {
+	o := x.writer.origin
+	x.up = o.pool.Take(c.hint)
+	if x.up != nil {
+		return stepIdle
+	}
+	timeout := x.verdict.Gateway.Upstream.Timeout
+	c.up.Store(nil)
+	c.main.enter(phaseExchange, 0)
+	ctx, done := c.context()
+	defer done()
+	up, err := o.pool.Acquire(ctx, time.Now().Add(timeout), nil)
+	return c.acquired(x, up, err)
+}
+
+// acquired takes what came of an attempt to connect.
+func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
+	why := c.main.enter(phaseNone, 0)
+	switch {
+	case err == nil && why == notCut:
+		x.up = up
+		return stepIdle
+	case err == nil:
+		up.Discard()
+		return stepClose
+	case why != notCut:
+		return stepClose // nobody waits for an answer
+	}
+	return c.fail(x, err)
+}
+
+// repeatable reports whether the request may be sent once more: GET, HEAD,
+// OPTIONS, PUT and DELETE without a body, nothing else (contract, 4.4).
+func (c *conn) repeatable(x *exchange) bool {
+	if x.req.HasBody() || x.clientErr != nil {
+		return false
+	}
+	switch x.ask.Method {
+	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
+		return true
+	}
+	return false
+}
+
+// reconnect makes ready to send the request once more, over a new connection.
+func (c *conn) reconnect(x *exchange) step {
+	c.main.enter(phaseExchange, 0)
+	c.up.Store(nil)
+	x.up.Discard()
+	x.up = nil
+	ctx, done := c.context()
+	defer done()
+	up, err := x.writer.origin.pool.Connect(ctx, time.Now().Add(x.verdict.Gateway.Upstream.Timeout))
+	if next := c.acquired(x, up, err); next != stepIdle {
+		return next
+	}
+	x.sent = false
+	_, err = x.write()
+	if err != nil {
+		return stepClose
+	}
+	return stepIdle
+}

@@ -1,0 +1,227 @@
+package h1
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// setup is what a test wants of the one gateway behind the edge: it takes every
+// method on every path, below /public without a key.
+type setup struct {
+	upstream string
+	timeout  string // "" is 10s
+	maxBody  int64
+	headers  map[string]string
+	cors     *gateway.CORS
+	limit    string // the key's rate limit
+	trusted  bool
+	wrap     func(net.Conn) net.Conn // of each client's connection
+}
+
+// edge is an engine on a free loopback port.
+type edge struct {
+	t      testing.TB
+	addr   string
+	key    string
+	engine *Engine
+	pools  *upstream.Pools
+	log    *logbook
+	stop   func(ctx context.Context)
+}
+
+const (
+	gatewayID = "gw_00000000000000000000000001"
+	keyID     = "key_00000000000000000000000002"
+)
+
+func start(t testing.TB, s setup) *edge {
+	t.Helper()
+	source, key := newSource(t, s)
+	ledger, err := ratelimit.NewLedger(ratelimit.LedgerConfig{Store: source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := ratelimit.Clock()
+	live, err := snapshot.New(snapshot.Config{
+		Source: source, Ledger: ledger, Now: clock,
+		OpenHeader: func(sealed []byte) ([]byte, error) { return sealed, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := live.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admitter, err := admit.New(admit.Config{Live: live, Ledger: ledger, Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := serve(t, admitter, s)
+	e.key = key
+	return e
+}
+
+func serve(t testing.TB, decider Decider, s setup) *edge {
+	t.Helper()
+	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &logbook{}
+	engine, err := New(Config{
+		Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
+		Forward: func(w http.ResponseWriter, _ *http.Request, _ *admit.Verdict, _ string) {
+			w.WriteHeader(http.StatusTeapot)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			info := ConnInfo{Client: netip.MustParseAddrPort(c.RemoteAddr().String()), Trusted: s.trusted}
+			if s.wrap != nil {
+				c = s.wrap(c)
+			}
+			running.Go(func() { engine.ServeConn(c, info) })
+		}
+	})
+	e := &edge{t: t, addr: l.Addr().String(), engine: engine, pools: pools, log: log}
+	var once sync.Once
+	e.stop = func(ctx context.Context) {
+		once.Do(func() {
+			_ = l.Close()
+			if err := engine.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+			running.Wait()
+			pools.Close()
+		})
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		e.stop(ctx)
+	})
+	return e
+}
+
+// source is a store of one account, one gateway and one key.
+type source struct {
+	account account.Account
+	gateway gateway.Gateway
+	routes  []gateway.Route
+	key     apikey.Key
+}
+
+func newSource(t testing.TB, s setup) (*source, string) {
+	t.Helper()
+	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit ratelimit.Rate
+	if err := limit.UnmarshalText([]byte(s.limit)); err != nil {
+		t.Fatal(err)
+	}
+	if s.timeout == "" {
+		s.timeout = "10s"
+	}
+	headers := map[string][]byte{}
+	for name, value := range s.headers {
+		headers[name] = []byte(value)
+	}
+	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Plan: account.Platform}
+	return &source{
+		account: acct,
+		gateway: gateway.Gateway{
+			ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", UpstreamURL: s.upstream,
+			Timeout: s.timeout, UpstreamHeaders: headers, MaxBodyBytes: s.maxBody, CORS: s.cors,
+		},
+		routes: []gateway.Route{
+			{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
+			{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
+		},
+		key: apikey.Key{
+			ID: keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
+			Scope: apikey.Scope{Word: apikey.Admin}, Owner: "Ann <ann@example.com>", RateLimit: limit,
+		},
+	}, secret
+}
+
+func (s *source) Accounts(context.Context) ([]account.Account, error) {
+	return []account.Account{s.account}, nil
+}
+
+func (s *source) EachGateway(_ context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
+	return f(&s.gateway, s.routes)
+}
+
+func (s *source) GatewayByID(context.Context, string) (*gateway.Gateway, []gateway.Route, error) {
+	return &s.gateway, s.routes, nil
+}
+
+func (s *source) EachKey(_ context.Context, f func(*apikey.Key) error) error { return f(&s.key) }
+
+func (s *source) KeyByID(context.Context, string) (*apikey.Key, error) {
+	return nil, fault.Missing("key")
+}
+
+func (s *source) LastSeq(context.Context) (int64, error) { return 0, nil }
+
+func (s *source) Changes(context.Context, int64, int) ([]change.Change, bool, error) {
+	return nil, true, nil
+}
+
+func (s *source) LoadDailyCounts(context.Context, int64) ([]ratelimit.DailyCount, error) {
+	return nil, nil
+}
+
+func (s *source) SaveDailyCounts(context.Context, []ratelimit.DailyCount) error { return nil }
+
+// logbook keeps what is logged.
+type logbook struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}

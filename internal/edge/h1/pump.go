@@ -1,0 +1,129 @@
+package h1
+
+// runPump reads the connection until it ends or must be read in another way.
+func (c *conn) runPump() step {
+	c.step = stepClose
+	err := c.raw.Read(c.onReadable)
+	c.fd = -1
+	if err != nil {
+		return stepClose // a deadline of the sweeper's, or the connection is closed
+	}
+	return c.step
+}
+
+// readable is called once at first, and each time that the connection has become
+// readable. It returns false to wait for the next time.
+func (c *conn) readable(fd uintptr) (finished bool) {
+	c.fd = int(fd)
+	x := c.x
+	if x == nil {
+		x = c.engine.exchange(c)
+		c.x = x
+	}
+	for {
+		full := true
+		if !x.unseen {
+			space := x.space()
+			n, errno := receive(c.fd, space)
+			switch {
+			case errno == again:
+				return c.pause()
+			case errno != 0 || n == 0:
+				c.step = stepClose
+				return true
+			}
+			full = n == len(space)
+			x.end += n
+		}
+		x.unseen = false
+		switch next := c.advance(x); {
+		case next == stepMore:
+			// What has come may have been all, the end included, which would
+			// not be told once more: read on until nothing is left.
+		case next != stepIdle:
+			c.step = next
+			return true
+		case !full:
+			return c.pause()
+		}
+	}
+}
+
+// pause waits for the client. Nothing is kept but what it has sent.
+func (c *conn) pause() (finished bool) {
+	if c.engine.draining.Load() && c.x.empty() {
+		c.step = stepLinger
+		return true
+	}
+	if c.x.empty() {
+		c.engine.release(c.x)
+		c.x = nil
+	}
+	return false
+}
+
+// runReader reads a connection that the pump cannot read, until it ends or must
+// be served in another way. While it waits between requests it holds no buffer:
+// it asks for one byte, with which the rest comes into the hands of the layer
+// below.
+func (c *conn) runReader() step {
+	var first [1]byte
+	for {
+		x := c.x
+		switch {
+		case x != nil && x.unseen:
+		case x == nil || x.empty():
+			if x != nil {
+				c.engine.release(x)
+				c.x = nil
+			}
+			if c.engine.draining.Load() {
+				return stepLinger
+			}
+			n, err := c.nc.Read(first[:])
+			if n == 0 || err != nil {
+				return stepClose
+			}
+			x = c.engine.exchange(c)
+			c.x = x
+			x.put(first[:])
+			fallthrough
+		default:
+			n, err := c.nc.Read(x.space())
+			if n == 0 && err != nil {
+				return stepClose
+			}
+			x.end += n
+		}
+		x.unseen = false
+		if next := c.advance(x); next > stepMore {
+			return next
+		}
+	}
+}
+
+// advance serves the requests that were received.
+func (c *conn) advance(x *exchange) step {
+	for !x.empty() {
+		x.head = x.in[x.start:x.end]
+		done, err := x.parser.Parse(x.head, &x.req)
+		switch {
+		case err != nil:
+			return c.refuseSyntax(x, err)
+		case !done:
+			if phaseOf(c.main.word.Load()) != phaseHead && c.main.enter(phaseHead, c.engine.clock.in(headTime)) != notCut {
+				return stepClose
+			}
+			x.makeSpace()
+			return stepMore
+		}
+		x.after = x.start + x.req.End
+		next := c.request(x)
+		if next != stepIdle {
+			return next
+		}
+		x.next()
+	}
+	x.rewind()
+	return stepIdle
+}

@@ -1,0 +1,224 @@
+package h1
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/id"
+)
+
+// drainBytes is how much of a refused request's body is read so that its
+// connection can serve the next request.
+const drainBytes = 64 << 10
+
+// request decides on a request whose head is complete, and does what the
+// decision says.
+func (c *conn) request(x *exchange) step {
+	x.name()
+	x.known = true
+	h := x.head
+	x.ask = admit.Request{Method: text(x.req.Method.Of(h)), Target: text(x.req.Target.Of(h))}
+	fields := x.req.Fields()
+	for i := range fields {
+		f := &fields[i]
+		switch f.ID {
+		case http1.Host:
+			x.ask.Host = text(f.Value.Of(h))
+		case http1.Authorization:
+			if x.ask.Authorizations++; x.ask.Authorizations == 1 {
+				x.ask.Authorization = text(f.Value.Of(h))
+			}
+		case http1.Origin:
+			x.ask.Origin = text(f.Value.Of(h))
+		case http1.AccessControl:
+			x.ask.PreflightMethod = text(f.Value.Of(h))
+		}
+	}
+	c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
+	if x.verdict.Outcome == admit.Wait {
+		if next := c.awaitCap(x); next != stepIdle {
+			return next
+		}
+	}
+	switch x.verdict.Outcome {
+	case admit.Forward:
+		return c.forward(x)
+	case admit.Preflight:
+		return c.answer(x, http.StatusNoContent, nil)
+	default:
+		return c.refuse(x, x.verdict.Fault())
+	}
+}
+
+// name gives the request its identifier.
+func (x *exchange) name() {
+	x.id = id.Append(x.idRoom[:0], id.Request, x.c.engine.cfg.NewRequestID())
+}
+
+// awaitCap decides again until the daily cap of the route has told. It returns
+// stepIdle once the verdict can be acted on.
+func (c *conn) awaitCap(x *exchange) step {
+	c.up.Store(nil)
+	c.main.enter(phaseExchange, 0)
+	ctx, done := c.context()
+	defer done()
+	for x.verdict.Outcome == admit.Wait {
+		if err := c.engine.cfg.Admit.Wait(ctx, &x.verdict); err != nil {
+			if ctx.Err() != nil {
+				return stepClose
+			}
+			return c.failed(x, err)
+		}
+		c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
+	}
+	c.main.enter(phaseNone, 0)
+	return stepIdle
+}
+
+// failed is fail for awaitCap, which takes stepIdle for its own success.
+func (c *conn) failed(x *exchange, err error) step {
+	x.verdict.Close = true
+	return c.fail(x, err)
+}
+
+// refuseSyntax answers what is no request, or a body that is none. What follows
+// on the connection cannot be read.
+func (c *conn) refuseSyntax(x *exchange, err error) step {
+	var e *fault.Error
+	switch {
+	case errors.Is(err, http1.ErrTarget):
+		e = fault.New(fault.TargetTooLong, "the request target is longer than 16 KiB")
+	case errors.Is(err, http1.ErrHead):
+		e = fault.New(fault.HeaderTooLarge, "the request's head has more than 100 fields or 64 KiB")
+	case errors.Is(err, http1.ErrVersion):
+		e = fault.New(fault.VersionNotSupported, "the version of HTTP is not supported here: use HTTP/1.1 or HTTP/2")
+	default:
+		e = fault.New(fault.InvalidRequest, "the request is not well-formed HTTP/1.1")
+	}
+	if !x.known {
+		x.name()
+		x.verdict, x.ask = admit.Verdict{}, admit.Request{}
+	}
+	x.verdict.Close = true
+	return c.refuse(x, e)
+}
+
+// refuse answers with the error body of err, without waiting for the request's
+// body.
+func (c *conn) refuse(x *exchange, err error) step {
+	status, body := fault.Answer(err, string(x.id))
+	return c.answer(x, status, body)
+}
+
+// answer sends an answer of the gateway's own and disposes of the request's
+// body.
+func (c *conn) answer(x *exchange, status int, body []byte) step {
+	received := int64(x.end - x.after)
+	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load())
+	length := x.req.ContentLength()
+	last := x.verdict.Close || c.engine.draining.Load() || !x.req.KeepAlive() ||
+		remains && (x.upload != nil || length > drainBytes || x.req.ExpectsContinue() && received == 0)
+
+	if x.buf == nil {
+		x.buf = c.engine.pools.buffer()
+	}
+	out := appendStatusLine(x.buf[:0], status, http.StatusText(status))
+	out = append(append(append(out, "Date: "...), *c.engine.clock.date.Load()...), "\r\n"...)
+	if body != nil {
+		out = append(out, "Content-Type: application/json\r\nContent-Length: "...)
+		out = append(strconv.AppendInt(out, int64(len(body)), 10), "\r\n"...)
+	}
+	switch {
+	case last:
+		out = append(out, "Connection: close\r\n"...)
+	case x.req.Minor == 0:
+		out = append(out, "Connection: keep-alive\r\n"...)
+	}
+	out = append(append(append(out, "X-Request-Id: "...), x.id...), "\r\n"...)
+	if x.verdict.Gateway != nil || x.verdict.Code != "" {
+		out = x.verdict.AppendFields(out)
+	}
+	out = append(out, "\r\n"...)
+	if x.ask.Method != http.MethodHead {
+		out = append(out, body...)
+	}
+	err := c.write(out)
+	x.dropBuffer()
+	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
+	switch {
+	case err != nil || why == cutGone:
+		return stepClose
+	case last || why != notCut:
+		return stepLinger
+	case !remains:
+		return stepIdle
+	case !x.req.Chunked() && received >= length:
+		x.after += int(length)
+		return stepIdle
+	}
+	x.mode = modeDrain
+	return stepBlock
+}
+
+// fail answers a request that was not refused by a check but could not be
+// served, and logs why.
+func (c *conn) fail(x *exchange, err error) step {
+	c.log(x, "request failed", err)
+	return c.refuse(x, err)
+}
+
+// broken ends an exchange that its upstream, its client or the sweeper ended.
+func (c *conn) broken(x *exchange, err error) step {
+	up := x.up
+	c.endUpload(x)
+	why := c.main.enter(phaseNone, 0)
+	up.Discard()
+	x.up = nil
+	x.dropBuffer()
+	var uploadErr error
+	if x.upload != nil {
+		uploadErr = x.upload.err
+	}
+	switch {
+	case x.clientErr != nil || why == cutGone || why == cutDrain:
+		return c.abort(x.relay.reset)
+	case x.answered:
+		if uploadErr == nil {
+			c.log(x, "the upstream broke off", err)
+		}
+		return c.abort(x.relay.reset)
+	case errors.Is(uploadErr, errBodyTooLarge):
+		return c.refuse(x, tooLarge(x.verdict.Gateway.MaxBodyBytes))
+	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):
+		x.verdict.Close = true
+		return c.refuse(x, fault.New(fault.InvalidRequest, "the request's body is not well-formed"))
+	case uploadErr != nil: // the client left, or stalled
+		return stepClose
+	case why == cutLate:
+		return c.fail(x, &fault.Error{Code: fault.UpstreamTimeout, Message: "the upstream service did not answer in time", Err: err})
+	}
+	return c.fail(x, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached or broke off before it answered", Err: err})
+}
+
+func tooLarge(bound int64) error {
+	return fault.New(fault.BodyTooLarge, "the request's body is larger than the %d bytes that this gateway takes", bound)
+}
+
+// log writes one line about the request: never a field of it, never its query.
+func (c *conn) log(x *exchange, message string, err error) {
+	args := []any{"request_id", string(x.id), "method", string(x.req.Method.Of(x.head)), "path", x.verdict.Path, "error", err}
+	if g := x.verdict.Gateway; g != nil {
+		args = append(args, "gateway_id", g.ID)
+	}
+	if r := x.verdict.Route; r != nil {
+		args = append(args, "route_id", r.ID)
+	}
+	if k := x.verdict.Key; k != nil {
+		args = append(args, "key_id", k.ID())
+	}
+	c.engine.cfg.Log.Warn(message, args...)
+}

@@ -1,0 +1,71 @@
+package h1
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// canPump tells that receive and send exist here.
+const canPump = true
+
+// receive reads what has come into b, without waiting. n is 0 without an error
+// at the end of the stream. The descriptor is never blocking, so the scheduler
+// need not know of the call.
+func receive(fd int, b []byte) (n int, err syscall.Errno) {
+	for {
+		//nolint:gosec // recvfrom(2) takes an address
+		r, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+		switch e {
+		case 0:
+			return int(r), 0
+		case unix.EINTR:
+		default:
+			return 0, e
+		}
+	}
+}
+
+// send writes as much of b as can be taken, without waiting.
+func send(fd int, b []byte) (n int, err syscall.Errno) {
+	for n < len(b) {
+		rest := b[n:]
+		//nolint:gosec // sendto(2) takes an address
+		r, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(rest))), uintptr(len(rest)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+		switch e {
+		case 0:
+			n += int(r)
+		case unix.EINTR:
+		default:
+			return n, e
+		}
+	}
+	return n, 0
+}
+
+const again = unix.EAGAIN
+
+// hungUp reports whether the peer has ended its direction, or the connection is
+// broken, however much of what it sent is still unread.
+func hungUp(fd uintptr) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(p[:], 0)
+	return err == nil && n == 1 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
+}
+
+// traffic returns how many bytes the peer has sent and acknowledged so far, how
+// many that it sent were not read yet, and how many it has not acknowledged.
+func traffic(fd uintptr) (moved uint64, unread, unsent int) {
+	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, 0, 0
+	}
+	if unread, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ); err != nil {
+		unread = 0
+	}
+	if unsent, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err != nil {
+		unsent = 0
+	}
+	return info.Bytes_acked + info.Bytes_received, unread, unsent
+}
