@@ -264,7 +264,6 @@ func TestAdapterAnswer(t *testing.T) {
 		"/empty": func(w http.ResponseWriter, _ *http.Request) { flush(w) },
 		"/none":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
 		"/same": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "77")
 			w.WriteHeader(304)
 			if _, err := io.WriteString(w, "x"); err == nil {
 				t.Error("304 took a body")
@@ -295,13 +294,6 @@ func TestAdapterAnswer(t *testing.T) {
 			w.Header()["X Bad"] = []string{"1"}
 			w.Header().Set("Content-Length", "0")
 		},
-		"/toomuch": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "1")
-			if _, err := io.WriteString(w, "too much"); err != http.ErrContentLength {
-				t.Errorf("too much: %v", err)
-			}
-			_, _ = io.WriteString(w, "t")
-		},
 		"/large": func(w http.ResponseWriter, _ *http.Request) {
 			for range 40 {
 				_, _ = io.WriteString(w, strings.Repeat("x", 9000))
@@ -319,6 +311,9 @@ func TestAdapterAnswer(t *testing.T) {
 	for path := range handlers {
 		for _, start := range []string{"GET %s HTTP/1.1", "HEAD %s HTTP/1.1", "GET %s HTTP/1.0", "HEAD %s HTTP/1.0"} {
 			for _, connection := range []string{"keep-alive", "close", "x"} {
+				if path == "/early" && strings.HasSuffix(start, "1.0") {
+					continue // which net/http sends to clients that know no 1xx
+				}
 				first := fmt.Sprintf(start, path)
 				text := first + "\r\nHost: a\r\nConnection: " + connection + "\r\n\r\n" + "GET /close HTTP/1.1\r\nHost: a\r\n\r\n"
 				got, want := readAnswers(t, addr, text), readAnswers(t, reference.Listener.Addr().String(), text)
@@ -326,6 +321,30 @@ func TestAdapterAnswer(t *testing.T) {
 					t.Errorf("%s, connection %s\n got %q\nwant %q", first, connection, got, want)
 				}
 			}
+		}
+	}
+}
+
+// A body is never longer than its length, and an answer without one keeps the
+// length that it would have.
+func TestAdapterLength(t *testing.T) {
+	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "1")
+		if r.URL.Path == "/same" {
+			w.WriteHeader(304)
+			return
+		}
+		if _, err := io.WriteString(w, "too much"); err != http.ErrContentLength {
+			t.Errorf("too much: %v", err)
+		}
+		_, _ = io.WriteString(w, "t")
+	})
+	for first, want := range map[string]string{
+		"GET /same HTTP/1.1": "Content-Length: 1\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nConnection: close\r\n\r\n",
+		"GET /a HTTP/1.1":    "Content-Length: 1\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nConnection: close\r\n\r\nt",
+	} {
+		if got := say(t, addr, first+"\r\nHost: a\r\nConnection: close\r\n\r\n"); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %q", first, got)
 		}
 	}
 }

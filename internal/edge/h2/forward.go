@@ -121,7 +121,7 @@ func (x *exchange) interim(status int, header http.Header) {
 	}
 	x.head.Lock()
 	defer x.head.Unlock()
-	if x.answered {
+	if x.settled {
 		return
 	}
 	h := x.w.Header()
@@ -138,13 +138,14 @@ func (x *exchange) interim(status int, header http.Header) {
 func (x *exchange) invite() {
 	x.head.Lock()
 	defer x.head.Unlock()
-	if !x.answered && x.r.ProtoMajor == 1 && x.r.ProtoAtLeast(1, 1) {
+	if !x.settled && x.r.ProtoMajor == 1 && x.r.ProtoAtLeast(1, 1) {
 		x.w.WriteHeader(http.StatusContinue)
 	}
 }
 
 // relay sends the upstream's answer as it comes.
 func (x *exchange) relay(answer *upstream.Answer) {
+	x.settle()
 	h := x.w.Header()
 	answerFields(h, answer.Header)
 	x.ownFields()

@@ -29,9 +29,17 @@ type exchange struct {
 	// head is held while something of a head goes to net/http: 1xx answers come
 	// from other goroutines than the final one.
 	head     sync.Mutex
+	settled  bool // what the final head is; no other goroutine may touch its fields
 	answered bool // the final head was given to net/http
 
 	stall stall
+}
+
+// settle ends 1xx answers: the fields of the final head are set from now on.
+func (x *exchange) settle() {
+	x.head.Lock()
+	defer x.head.Unlock()
+	x.settled = true
 }
 
 // writeHead gives the final head to net/http.

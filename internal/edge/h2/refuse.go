@@ -23,6 +23,7 @@ const (
 // refuse answers with the error body of err, without waiting for the request's
 // body.
 func (x *exchange) refuse(err error) {
+	x.settle()
 	status, body := fault.Answer(err, x.id)
 	x.ownFields()
 	h := x.w.Header()

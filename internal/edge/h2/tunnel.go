@@ -53,6 +53,7 @@ func (x *exchange) tunnel(answer *upstream.Answer, asked string) {
 		x.fail(broken("the upstream service changed to a protocol that was not asked for"))
 		return
 	}
+	x.settle()
 	h := x.w.Header()
 	answerFields(h, answer.Header)
 	x.ownFields()
