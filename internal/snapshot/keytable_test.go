@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 	"unsafe"
 
 	"pgregory.net/rapid"
@@ -167,9 +168,11 @@ func BenchmarkKeyMemory(b *testing.B) {
 				m := &manyKeys{house: newHouse(b), n: keys, rate: c.rate, owner: true}
 				l := liveOf(b, m)
 				empty := liveHeap()
+				began := time.Now()
 				if err := l.Load(context.Background()); err != nil {
 					b.Fatal(err)
 				}
+				b.ReportMetric(time.Since(began).Seconds(), "load-s")
 				perKey := float64(liveHeap()-empty) / keys
 				b.ReportMetric(perKey, "B/key")
 				if perKey > 250 {
