@@ -14,7 +14,6 @@ type modelKey struct {
 	id, secret string
 	revoked    bool
 	expires    time.Time // zero: never
-	original   time.Time // the expiry from before a rotation cut it short
 	rotatedTo  string
 }
 
