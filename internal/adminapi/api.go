@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -35,6 +34,9 @@ type Config struct {
 	Now func() time.Time
 	// Clock reads the clocks of the keys' own limits. Nil is ratelimit.Clock().
 	Clock func() ratelimit.Instant
+	// ClientIP tells whose address is noted in audit records, of the peer's and
+	// those in its X-Forwarded-For fields. Nil takes the peer's.
+	ClientIP func(peer netip.Addr, forwardedFor []string) netip.Addr
 	// Settings tells the settings of the installation, without secrets. Nil
 	// tells none.
 	Settings func() []Setting
@@ -210,7 +212,7 @@ func (c *call) setCaller() {
 	c.caller = control.Caller{
 		Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
 		Source: gateway.API, Method: c.request.Method, Path: c.request.URL.Path,
-		ClientIP: clientIP(c.request.RemoteAddr), RequestID: c.requestID,
+		ClientIP: c.api.clientIP(c.request), RequestID: c.requestID,
 	}
 	switch c.request.Header.Get("X-Keygate-Source") {
 	case "cli":
@@ -220,14 +222,15 @@ func (c *call) setCaller() {
 	}
 }
 
-// clientIP returns the address of the connection's other end.
-func clientIP(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
+// clientIP returns the address that stands for the caller.
+func (a *API) clientIP(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return remote
+		return r.RemoteAddr
 	}
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return addr.Unmap().WithZone("").String()
+	addr := peer.Addr().Unmap().WithZone("")
+	if a.cfg.ClientIP != nil {
+		addr = a.cfg.ClientIP(addr, r.Header.Values("X-Forwarded-For"))
 	}
-	return host
+	return addr.String()
 }

@@ -27,6 +27,20 @@ type Config struct {
 	// SecretKeyFile holds the key that encrypts stored secrets.
 	SecretKeyFile string
 
+	// TLSCert and TLSKey name the files of the data plane's certificate and key,
+	// AdminTLSCert and AdminTLSKey those of the management listener; both or
+	// neither of a pair. "" is plain HTTP.
+	TLSCert, TLSKey           string
+	AdminTLSCert, AdminTLSKey string
+
+	// TrustedProxies lists the networks of proxies whose X-Forwarded-* fields
+	// and PROXY protocol are believed.
+	TrustedProxies []netip.Prefix
+
+	// MaxConnections bounds the open connections of the data plane,
+	// MaxConnectionsPerAddress those from one address (contract, 4.5).
+	MaxConnections, MaxConnectionsPerAddress int
+
 	// UpstreamAllowNetwork lists the networks that upstreams of accounts other
 	// than default may stand in, beside public ones (contract, 4.6).
 	UpstreamAllowNetwork []netip.Prefix

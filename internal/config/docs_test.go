@@ -26,7 +26,7 @@ func TestGuide(t *testing.T) {
 			want = "`--" + f.Name + "`"
 		case f.Name == "secret-key-file":
 			want = "| `--secret-key-file` | `<data-dir>/secret.key` |"
-		case f.DefValue == "[]":
+		case f.DefValue == "[]", f.DefValue == "":
 			want = "| `--" + f.Name + "` | none |"
 		}
 		if !strings.Contains(string(content), want) {

@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
 
 // Value is a setting as it is in force.
 type Value struct {
@@ -15,7 +19,10 @@ func (c *Config) Values() []Value {
 	texts := map[string]string{
 		"data-dir": c.DataDir, "gateway-addr": c.GatewayAddr, "admin-addr": c.AdminAddr, "ops-addr": c.OpsAddr,
 		"pprof": boolText(c.Pprof), "gateway-domain": c.GatewayDomain, "secret-key-file": c.SecretKeyFile,
-		"upstream-allow-network": networkText(c), "default-global-limit": c.DefaultGlobalLimit.String(),
+		"tls-cert": c.TLSCert, "tls-key": c.TLSKey, "admin-tls-cert": c.AdminTLSCert, "admin-tls-key": c.AdminTLSKey,
+		"trusted-proxies": networkText(c.TrustedProxies), "max-connections": strconv.Itoa(c.MaxConnections),
+		"max-connections-per-address": strconv.Itoa(c.MaxConnectionsPerAddress),
+		"upstream-allow-network":      networkText(c.UpstreamAllowNetwork), "default-global-limit": c.DefaultGlobalLimit.String(),
 		"drain-timeout": c.DrainTimeout.String(), "log-level": c.LogLevel, "log-format": c.LogFormat,
 	}
 	var values []Value
@@ -48,9 +55,9 @@ func boolText(b bool) string {
 	return "false"
 }
 
-func networkText(c *Config) string {
-	texts := make([]string, len(c.UpstreamAllowNetwork))
-	for i, n := range c.UpstreamAllowNetwork {
+func networkText(networks []netip.Prefix) string {
+	texts := make([]string, len(networks))
+	for i, n := range networks {
 		texts[i] = n.String()
 	}
 	return strings.Join(texts, ",")

@@ -126,6 +126,9 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	if err := c.checkAddresses(); err != nil {
 		return nil, err
 	}
+	if err := c.checkPairs(); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -168,6 +171,23 @@ func (c *Config) checkAddresses() error {
 			return &Error{c.origins[l.name], fmt.Errorf("%s is also %s: give each listener its own address", l.addr, other)}
 		}
 		seen[l.addr] = l.name
+	}
+	return nil
+}
+
+// checkPairs refuses a certificate without its key, and the other way round.
+func (c *Config) checkPairs() error {
+	for _, p := range []struct{ cert, key, certName, keyName string }{
+		{c.TLSCert, c.TLSKey, "tls-cert", "tls-key"},
+		{c.AdminTLSCert, c.AdminTLSKey, "admin-tls-cert", "admin-tls-key"},
+	} {
+		given, missing := p.certName, p.keyName
+		if p.cert == "" {
+			given, missing = p.keyName, p.certName
+		}
+		if (p.cert == "") != (p.key == "") {
+			return &Error{c.origins[given], fmt.Errorf("%s needs %s as well: a certificate and its private key", given, missing)}
+		}
 	}
 	return nil
 }

@@ -90,6 +90,7 @@ func TestDefaults(t *testing.T) {
 	}
 	if c.DataDir != "./keygate-data" || c.GatewayAddr != "127.0.0.1:8080" || c.AdminAddr != "127.0.0.1:8081" ||
 		c.OpsAddr != "127.0.0.1:8082" || c.GatewayDomain != "localhost" || c.SecretKeyFile != "keygate-data/secret.key" ||
+		c.TLSCert+c.TLSKey+c.AdminTLSCert+c.AdminTLSKey != "" || len(c.TrustedProxies) != 0 || c.MaxConnections != 65536 || c.MaxConnectionsPerAddress != 4096 ||
 		len(c.UpstreamAllowNetwork) != 0 || c.DefaultGlobalLimit.String() != "1000000/s" || c.DrainTimeout != 30*time.Second ||
 		c.Pprof || c.LogLevel != "info" || c.LogFormat != "text" {
 		t.Errorf("defaults: %+v", c)
@@ -107,6 +108,13 @@ ops_addr: localhost:0
 pprof: true
 gateway_domain: GW.Example.com.
 secret_key_file: /tmp/s
+tls_cert: /tmp/c
+tls_key: /tmp/k
+admin_tls_cert: /tmp/ac
+admin_tls_key: /tmp/ak
+trusted_proxies: [192.0.2.0/24, "2001:db8::/32"]
+max_connections: 100
+max_connections_per_address: 10
 upstream_allow_network: [10.0.0.0/8, "fd00::/8"]
 default_global_limit: 5/min
 drain_timeout: 1m30s
@@ -118,6 +126,8 @@ log_format: json
 		t.Fatal(err)
 	}
 	if c.DataDir != "/tmp/k" || c.GatewayAddr != ":9000" || c.AdminAddr != "[::1]:9001" || c.OpsAddr != "localhost:0" || !c.Pprof ||
+		c.TLSCert != "/tmp/c" || c.TLSKey != "/tmp/k" || c.AdminTLSCert != "/tmp/ac" || c.AdminTLSKey != "/tmp/ak" || len(c.TrustedProxies) != 2 ||
+		c.MaxConnections != 100 || c.MaxConnectionsPerAddress != 10 ||
 		c.GatewayDomain != "gw.example.com" || c.SecretKeyFile != "/tmp/s" || len(c.UpstreamAllowNetwork) != 2 ||
 		c.DefaultGlobalLimit.Count != 5 || c.DrainTimeout != 90*time.Second || c.LogLevel != "debug" || c.LogFormat != "json" {
 		t.Errorf("from file: %+v", c)
@@ -177,6 +187,11 @@ func TestRefusals(t *testing.T) {
 		{"domain with a space", []string{"--gateway-domain", "a b"}, nil, "", []string{"--gateway-domain", "domain"}},
 		{"level", nil, map[string]string{"KEYGATE_LOG_LEVEL": "loud"}, "", []string{"KEYGATE_LOG_LEVEL", "debug, info"}},
 		{"empty data directory", []string{"--data-dir", ""}, nil, "", []string{"--data-dir", "directory"}},
+		{"proxies without prefix", []string{"--trusted-proxies", "10.0.0.1"}, nil, "", []string{"--trusted-proxies", "prefix length"}},
+		{"no connections", []string{"--max-connections", "0"}, nil, "", []string{"--max-connections", "from 1"}},
+		{"no number", nil, nil, "max_connections_per_address: many\n", []string{"keygate.yaml:1", "no number"}},
+		{"certificate alone", []string{"--tls-cert", "c.pem"}, nil, "", []string{"--tls-cert", "needs tls-key"}},
+		{"key alone", nil, map[string]string{"KEYGATE_ADMIN_TLS_KEY": "k.pem"}, "", []string{"KEYGATE_ADMIN_TLS_KEY", "needs admin-tls-cert"}},
 		{"two listeners on one address", []string{"--ops-addr", "127.0.0.1:8080"}, nil, "", []string{"--ops-addr", "gateway-addr"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -197,7 +212,7 @@ func TestRefusals(t *testing.T) {
 // given, and never ignored (contract, section 1).
 func TestNotBuilt(t *testing.T) {
 	for _, name := range []string{
-		"database-url", "redis-url", "tls-cert", "tls-key", "admin-tls-cert", "admin-tls-key", "trusted-proxies",
+		"database-url", "redis-url",
 		"webhook-allow-network", "repository-allow-file", "webhook-backoff", "webhook-allow-http", "audit-max-bytes",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +277,7 @@ func TestValues(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, v := range c.Values() {
-		if v.Text == "" {
+		if v.Text == "" && v.Source != "default" {
 			t.Errorf("%s has no value", v.Name)
 		}
 		got[v.Name] = v.Text + " " + v.Source

@@ -59,11 +59,31 @@ func settings() []setting {
 			c.SecretKeyFile = s // "" is completed by Load
 			return nil
 		}},
-		{name: "tls-cert", usage: "`file`"},
-		{name: "tls-key", usage: "`file`"},
-		{name: "admin-tls-cert", usage: "`file`"},
-		{name: "admin-tls-key", usage: "`file`"},
-		{name: "trusted-proxies", isList: true, usage: "`CIDR`"},
+		{name: "tls-cert", usage: "PEM `file` of the data plane's certificate and its issuers': turns on TLS there; read again when it changes", parse: func(c *Config, s string) error {
+			c.TLSCert = s
+			return nil
+		}},
+		{name: "tls-key", usage: "PEM `file` of that certificate's private key", parse: func(c *Config, s string) error {
+			c.TLSKey = s
+			return nil
+		}},
+		{name: "admin-tls-cert", usage: "PEM `file` of the management API's certificate and its issuers': turns on TLS there; read again when it changes", parse: func(c *Config, s string) error {
+			c.AdminTLSCert = s
+			return nil
+		}},
+		{name: "admin-tls-key", usage: "PEM `file` of that certificate's private key", parse: func(c *Config, s string) error {
+			c.AdminTLSKey = s
+			return nil
+		}},
+		{name: "trusted-proxies", isList: true, usage: "`CIDR` of proxies whose X-Forwarded-* fields and PROXY protocol are believed; give it again for more", parse: func(c *Config, s string) error {
+			return parseNetworks(&c.TrustedProxies, s)
+		}},
+		{name: "max-connections", fallback: "65536", usage: "greatest `number` of open connections of the data plane; more are closed at once", parse: func(c *Config, s string) error {
+			return parseCount(&c.MaxConnections, s)
+		}},
+		{name: "max-connections-per-address", fallback: "4096", usage: "the same from one address, of IPv6 from one /64, as a `number`", parse: func(c *Config, s string) error {
+			return parseCount(&c.MaxConnectionsPerAddress, s)
+		}},
 		{name: "upstream-allow-network", isList: true, usage: "`CIDR` that upstreams of accounts other than default may stand in, beside public networks; give it again for more", parse: func(c *Config, s string) error {
 			return parseNetworks(&c.UpstreamAllowNetwork, s)
 		}},
@@ -165,6 +185,17 @@ func parseNetworks(to *[]netip.Prefix, s string) error {
 	}
 	return nil
 }
+
+func parseCount(to *int, s string) error {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil || n < 1 || n > maxCount {
+		return fmt.Errorf("%q is no number from 1 to %d", s, maxCount)
+	}
+	*to = int(n)
+	return nil
+}
+
+const maxCount = 100_000_000
 
 func parseRate(to *ratelimit.Rate, s string) error {
 	r, err := ratelimit.ParseRate(s)

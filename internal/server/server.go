@@ -12,11 +12,10 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/adminapi"
-	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/edge/h2"
-	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/edge/peer"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -47,6 +46,9 @@ type Server struct {
 	listeners listeners
 	readiness telemetry.Readiness
 	metrics   *telemetry.Metrics
+	trust     *peer.Trust
+
+	certificates certificates
 
 	db      *sqlite.DB
 	ledger  *ratelimit.Ledger
@@ -54,7 +56,7 @@ type Server struct {
 	pools   *upstream.Pools
 	upkeep  *control.Upkeep
 	usage   *control.Usage
-	gateway *h2.Server
+	gateway *edge.Server
 	admin   *http.Server
 	ops     *http.Server
 
@@ -73,6 +75,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		cfg.Out = io.Discard
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(cfg.Version), failed: make(chan error, 3)}
+	s.trust = peer.NewTrust(cfg.Settings.TrustedProxies)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.end(context.WithoutCancel(ctx)))
@@ -80,7 +83,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}()
 	begun := time.Now()
 	for _, step := range []func(context.Context) error{
-		s.claim, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
+		s.openCertificates, s.claim, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -185,24 +188,6 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	return s.buildAdmin(ctx, box, clock)
 }
 
-func (s *Server) buildGateway(clock func() ratelimit.Instant) (err error) {
-	guard := netguard.New()
-	guard.Own(s.listeners.addresses()...)
-	if s.pools, err = upstream.NewPools(upstream.Config{Guard: guard, Allow: s.cfg.Settings.UpstreamAllowNetwork}); err != nil {
-		return err
-	}
-	s.started(func(context.Context) error {
-		s.pools.Close()
-		return nil
-	})
-	admitter, err := admit.New(admit.Config{Live: s.live, Ledger: s.ledger, Now: clock})
-	if err != nil {
-		return err
-	}
-	s.gateway, err = h2.New(h2.Config{Admit: countDecisions(admitter, s.metrics), Pools: s.pools, Log: s.log})
-	return err
-}
-
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, s.live, s.log)
 	if err != nil {
@@ -225,7 +210,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 		return err
 	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.live), Settings: s.settings, Clock: clock, Log: s.log,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.live), Settings: s.settings, ClientIP: s.trust.ClientIP, Clock: clock, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -269,7 +254,7 @@ func (s *Server) startServices(ctx context.Context) error {
 // servePlanes begins to answer on both planes.
 func (s *Server) servePlanes(context.Context) error {
 	s.run("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
-	s.run("admin", func() error { return s.admin.Serve(s.listeners.admin) })
+	s.run("admin", func() error { return s.admin.Serve(s.secured(s.listeners.admin)) })
 	return nil
 }
 

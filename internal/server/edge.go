@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/edge/h2"
+	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// buildGateway builds the data plane on the loaded snapshot.
+func (s *Server) buildGateway(clock func() ratelimit.Instant) (err error) {
+	settings := s.cfg.Settings
+	guard := netguard.New()
+	guard.Own(s.listeners.addresses()...)
+	if s.pools, err = upstream.NewPools(upstream.Config{Guard: guard, Allow: settings.UpstreamAllowNetwork}); err != nil {
+		return err
+	}
+	s.started(func(context.Context) error {
+		s.pools.Close()
+		return nil
+	})
+	admitter, err := admit.New(admit.Config{Live: s.live, Ledger: s.ledger, Now: clock})
+	if err != nil {
+		return err
+	}
+	decider := countDecisions(admitter, s.metrics)
+	http2, err := h2.New(h2.Config{Admit: decider, Pools: s.pools, Trusted: edge.Trusted, Log: s.log})
+	if err != nil {
+		return err
+	}
+	s.gateway, err = edge.New(edge.Config{
+		HTTP2: http2, Trust: s.trust, TLS: tlsOf(s.certificates.gateway),
+		MaxConnections: settings.MaxConnections, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.countConnections()
+	return nil
+}
+
+// countConnections shows the figures of the data plane's listener.
+func (s *Server) countConnections() {
+	stats := s.gateway.Stats
+	s.metrics.Gauge("keygate_gateway_connections", "Open connections of the data plane.",
+		func() float64 { return float64(stats().Open) })
+	for _, c := range []struct {
+		name, help string
+		read       func(edge.Stats) int64
+	}{
+		{"keygate_gateway_connections_accepted_total", "Connections of the data plane, those that were closed at once included.",
+			func(t edge.Stats) int64 { return t.Accepted }},
+		{"keygate_gateway_connections_refused_total", "Connections closed at once because there were too many, in all or from one address.",
+			func(t edge.Stats) int64 { return t.RefusedTotal + t.RefusedAddress }},
+		{"keygate_gateway_handshakes_failed_total", "TLS handshakes of the data plane that failed.",
+			func(t edge.Stats) int64 { return t.BadHandshakes }},
+		{"keygate_gateway_proxy_headers_refused_total", "PROXY headers of trusted proxies that could not be read.",
+			func(t edge.Stats) int64 { return t.BadProxyHeaders }},
+		{"keygate_gateway_accept_errors_total", "Failed attempts to accept a connection of the data plane.",
+			func(t edge.Stats) int64 { return t.AcceptErrors }},
+	} {
+		s.metrics.Counter(c.name, c.help, func() float64 { return float64(c.read(stats())) })
+	}
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+
+	"github.com/keygate/keygate/internal/certificate"
+)
+
+// certificates are those of the two planes, nil where none is set.
+type certificates struct {
+	gateway, admin *certificate.Pair
+}
+
+// openCertificates reads the certificates and watches them from now on.
+func (s *Server) openCertificates(context.Context) error {
+	c := s.cfg.Settings
+	for _, one := range []struct {
+		to                                 **certificate.Pair
+		cert, key, certSetting, keySetting string
+	}{
+		{&s.certificates.gateway, c.TLSCert, c.TLSKey, "tls-cert", "tls-key"},
+		{&s.certificates.admin, c.AdminTLSCert, c.AdminTLSKey, "admin-tls-cert", "admin-tls-key"},
+	} {
+		if one.cert == "" {
+			continue
+		}
+		pair, err := certificate.Open(certificate.Config{
+			CertFile: one.cert, KeyFile: one.key, CertSetting: one.certSetting, KeySetting: one.keySetting, Log: s.log,
+		})
+		if err != nil {
+			return err
+		}
+		*one.to = pair
+		pair.Start()
+		s.started(func(context.Context) error {
+			pair.Stop()
+			return nil
+		})
+	}
+	return nil
+}
+
+// tlsOf returns the settings of a listener with the certificate p, nil if there
+// is none: TLS with HTTP/2 and HTTP/1.1.
+func tlsOf(p *certificate.Pair) *tls.Config {
+	if p == nil {
+		return nil
+	}
+	return p.TLS("h2", "http/1.1")
+}
+
+// secured returns l, with TLS if the management API has a certificate.
+func (s *Server) secured(l net.Listener) net.Listener {
+	if cfg := tlsOf(s.certificates.admin); cfg != nil {
+		return tls.NewListener(l, cfg)
+	}
+	return l
+}
