@@ -18,6 +18,17 @@ import (
 // maxWarnings is how many warnings a document gives; the rest are counted.
 const maxWarnings = 50
 
+// A document of a few megabytes can describe what no memory holds, since a path
+// item may be named by many paths and may itself name another. These bound what
+// one may become.
+const (
+	maxOperations = 100_000
+	maxExpanded   = 1_000_000 // members of path items, those behind references counted each time
+	maxText       = 64 << 20  // bytes of paths and of places in messages
+	maxReferences = 32        // from one path item on
+	maxServerURL  = 8192      // bytes, its variables replaced
+)
+
 // Document is what an OpenAPI document says about routes.
 type Document struct {
 	// Routes has one route for each operation, in the order of the document. A
@@ -40,7 +51,7 @@ func Parse(content []byte) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{root: root, doc: &Document{}, taken: map[operation]int{}}
+	r := &reader{root: root, doc: &Document{}, taken: map[operation]int{}, members: map[*document.Node]map[string]*document.Node{}}
 	for _, step := range []func() error{r.readVersion, r.checkReferences, r.checkRoot, r.readServers, r.readPaths, r.checkTable} {
 		if err := step(); err != nil {
 			return nil, err
@@ -77,6 +88,11 @@ type reader struct {
 	// route has an operation.
 	origins []origin
 	taken   map[operation]int
+
+	// What was read so far, of the bounds above.
+	operations, expanded, text int
+	// members finds the members of mappings that references led through.
+	members map[*document.Node]map[string]*document.Node
 }
 
 // warn adds a warning about what stands at p.

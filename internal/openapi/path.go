@@ -55,6 +55,9 @@ func (r *reader) readPathItem(key *document.Node) error {
 	if !strings.HasPrefix(key.Name, "/") {
 		return key.NamePlace.Invalid(item.field, "a path must begin with a slash")
 	}
+	if len(key.Name) > gateway.MaxTemplate {
+		return key.NamePlace.Invalid(item.field, "a path must have at most %d bytes", gateway.MaxTemplate)
+	}
 	if err := refuseEnv(key.NamePlace, item.field, key.Name); err != nil {
 		return err
 	}
@@ -67,6 +70,9 @@ func (r *reader) readPathItem(key *document.Node) error {
 	}
 	seen := map[string]bool{}
 	for _, layer := range item.layers {
+		if err := r.expand(&item, layer); err != nil {
+			return err
+		}
 		for i := range layer.Nodes {
 			if m := &layer.Nodes[i]; !seen[m.Name] {
 				seen[m.Name] = true
@@ -96,11 +102,22 @@ func (r *reader) follow(item *pathItem) error {
 		if err != nil {
 			return err
 		}
-		if seen[next] {
+		switch {
+		case seen[next]:
 			return ref.Invalid(item.field+".$ref", "the reference %s leads back to itself", document.Short(ref.Text))
+		case len(seen) > maxReferences:
+			return ref.Invalid(item.field+".$ref", "more than %d references lead from one to the next: name the path item itself", maxReferences)
 		}
 		n = next
 	}
+}
+
+// expand counts the members of a path item before they are read.
+func (r *reader) expand(item *pathItem, n *document.Node) error {
+	if r.expanded += len(n.Nodes); r.expanded > maxExpanded {
+		return item.key.NamePlace.Invalid(item.field, "the document's path items have more than %d members, references followed: split the document over several gateways", maxExpanded)
+	}
+	return nil
 }
 
 func (r *reader) readItemMember(item *pathItem, own policy, m *document.Node) error {
@@ -136,6 +153,9 @@ func (r *reader) readAdditional(item *pathItem, own policy, m *document.Node, fi
 	if m.Kind != document.Mapping {
 		return m.Invalid(field, "must be a mapping, not %s", m.Kind)
 	}
+	if err := r.expand(item, m); err != nil {
+		return err
+	}
 	for i := range m.Nodes {
 		op := &m.Nodes[i]
 		at := field + "." + op.Name
@@ -165,6 +185,11 @@ func (r *reader) readOperation(item *pathItem, own policy, op *document.Node, me
 		r.warn(servers.NamePlace, field+".servers", "are not used: every path is put behind that of the document's first server")
 	}
 	path, _, hasQuery := strings.Cut(item.key.Name, "?")
+	r.operations++
+	r.text += len(r.doc.BasePath) + len(path) + len(field)
+	if r.operations > maxOperations || r.text > maxText {
+		return op.NamePlace.Invalid(field, "the document has more than %d operations, or more than %d MiB of paths: split it over several gateways", maxOperations, maxText>>20)
+	}
 	from := origin{
 		itemField: item.field, itemPlace: item.key.NamePlace,
 		field: field, place: op.NamePlace, policy: p.or(own),

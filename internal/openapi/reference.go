@@ -126,7 +126,7 @@ func (r *reader) resolve(ref *document.Node, field string) (*document.Node, erro
 	}
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if n = n.Member(unescape.Replace(token)); n == nil {
+		if n = r.member(n, unescape.Replace(token)); n == nil {
 			return nil, ref.Invalid(field, "the document has no %s", document.Short(target))
 		}
 	}
@@ -134,4 +134,24 @@ func (r *reader) resolve(ref *document.Node, field string) (*document.Node, erro
 		return nil, ref.Invalid(field, "%s is no path item but %s", document.Short(target), n.Kind)
 	}
 	return n, nil
+}
+
+// fewMembers is up to how many members a look at each is as good as an index.
+const fewMembers = 16
+
+// member is n.Member, at the same cost however many members n has: as many
+// references may lead through one mapping.
+func (r *reader) member(n *document.Node, name string) *document.Node {
+	if n.Kind != document.Mapping || len(n.Nodes) <= fewMembers {
+		return n.Member(name)
+	}
+	index := r.members[n]
+	if index == nil {
+		index = make(map[string]*document.Node, len(n.Nodes))
+		for i := range n.Nodes {
+			index[n.Nodes[i].Name] = &n.Nodes[i]
+		}
+		r.members[n] = index
+	}
+	return index[name]
 }

@@ -94,6 +94,8 @@ func replaceVariables(server, at *document.Node, text, field string) (string, er
 		if err := refuseEnv(value.Place, field+".variables."+name+".default", value.Text); err != nil {
 			return "", err
 		}
-		out.WriteString(value.Text)
+		if out.WriteString(value.Text); out.Len() > maxServerURL {
+			return "", at.Invalid(field+".url", "must have at most %d bytes with its variables replaced", maxServerURL)
+		}
 	}
 }
