@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 // Word is the part of a scope that says which methods it allows.
@@ -72,15 +73,14 @@ func ParseScope(s string) (Scope, error) {
 	if len(resource) == 0 || len(resource) > 255 {
 		return Scope{}, fault.Invalid("scope", "the resource after the colon must have 1 to 255 characters")
 	}
-	for segment := range strings.SplitSeq(resource, "/") {
-		if segment == "" || segment == "." || segment == ".." {
-			return Scope{}, fault.Invalid("scope", "the resource must be path segments joined by single slashes, as in read:orders/items")
-		}
-	}
 	for i := range len(resource) {
 		if !isResourceByte(resource[i]) {
 			return Scope{}, fault.Invalid("scope", "the resource may hold letters, digits and the characters - . _ ~ ! $ & ' ( ) * + , ; = : @ / and %%, as in a path")
 		}
+	}
+	// Whatever a request may not hold could never match.
+	if problem, _ := gateway.InspectPath("/" + resource); problem != "" || strings.HasSuffix(resource, "/") {
+		return Scope{}, fault.Invalid("scope", "the resource must be path segments joined by single slashes, as in read:orders/items, and hold nothing that a request's path may not: no dot segment, no encoded slash or control byte, no %% without two hexadecimal digits")
 	}
 	sc.Resource = resource
 	return sc, nil

@@ -336,6 +336,7 @@ func TestVerifyKey(t *testing.T) {
 		return must[*control.NewKey](h)(h.CreateKey(ctx(), owner, in))
 	}
 	bound := make(control.KeyInput{Scope: "read:orders", GatewayID: g.ID})
+	encoded := make(control.KeyInput{Scope: "read:%6frders"})
 	writer := make(control.KeyInput{Scope: "write"})
 	revoked := make(control.KeyInput{Scope: "admin", ExpiresAt: "2026-03-01T12:00:01Z"})
 	expired := make(control.KeyInput{Scope: "admin", ExpiresAt: "2026-03-01T12:00:01Z"})
@@ -352,6 +353,8 @@ func TestVerifyKey(t *testing.T) {
 			{bound.Secret, "", "", "", "", apikey.Active},
 			{bound.Secret, g.ID, "GET", "/orders/1?x=/y", "", apikey.Active},
 			{bound.Secret, g.ID, "", "/%6Frders", "", apikey.Active},
+			{encoded.Secret, g.ID, "", "/orders/1", "", apikey.Active},
+			{encoded.Secret, g.ID, "", "/orders/caf%C3%A9", "", apikey.Active},
 			{bound.Secret, elsewhere.ID, "", "", "scope_insufficient", apikey.Active},
 			{bound.Secret, g.ID, "POST", "", "scope_insufficient", apikey.Active},
 			{bound.Secret, g.ID, "", "/orders-old", "scope_insufficient", apikey.Active},
@@ -377,6 +380,10 @@ func TestVerifyKey(t *testing.T) {
 		} {
 			_, err := h.VerifyKey(ctx(), caller, args[0], args[1], args[2], args[3])
 			h.wantCode(err, fault.ValidationFailed, field)
+		}
+		for _, path := range []string{"/orders/../admin", "/orders/%2e%2e/admin", "/orders//1", "/orders%2f1", "/orders/%00", "/orders/%zz", "/orders#1", `/orders\1`} {
+			_, err := h.VerifyKey(ctx(), caller, bound.Secret, g.ID, "GET", path)
+			h.wantCode(err, fault.ValidationFailed, "path")
 		}
 	}, nil, nil, nil)
 }
