@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/sqlite"
+)
+
+// batch is how many keys go into one transaction.
+const batch = 100_000
+
+// fill writes keys of the account default, every third of which is restricted
+// to one of ten gateways, limited and set to expire. Nobody has their strings.
+func fill(ctx context.Context, database string, keys int) (err error) {
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: database})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	limit, err := ratelimit.ParseRate("600/min")
+	if err != nil {
+		return err
+	}
+	f := filler{now: time.Now().UTC().Truncate(time.Microsecond), limit: limit}
+	if err := db.Update(ctx, func(tx control.Tx) error { return f.gateways(ctx, tx) }); err != nil {
+		return err
+	}
+	for f.made < keys {
+		if err := db.Update(ctx, func(tx control.Tx) error {
+			for range min(batch, keys-f.made) {
+				k := f.key()
+				if err := tx.InsertKey(ctx, &k); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type filler struct {
+	now        time.Time
+	limit      ratelimit.Rate
+	accountID  string
+	gatewayIDs []string
+	made       int
+}
+
+func (f *filler) gateways(ctx context.Context, tx control.Tx) error {
+	a, err := tx.AccountByName(ctx, account.Default)
+	if err != nil {
+		return err
+	}
+	f.accountID = a.ID
+	for i := range 10 {
+		g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: a.ID, Name: "bench", UpstreamURL: "http://127.0.0.1:1",
+			Hostname: fmt.Sprintf("g%d.localhost", i), Timeout: gateway.DefaultTimeout, CreatedAt: f.now, Version: 1}
+		if err := tx.InsertGateway(ctx, &g); err != nil {
+			return err
+		}
+		f.gatewayIDs = append(f.gatewayIDs, g.ID)
+	}
+	return nil
+}
+
+func (f *filler) key() apikey.Key {
+	k := apikey.Key{
+		ID: id.New(id.Key), AccountID: f.accountID, Prefix: fmt.Sprintf("kg_%06x", f.made),
+		Name: fmt.Sprintf("partner number %d", f.made), Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Read},
+		Owner: fmt.Sprintf("owner-%d", f.made%1000), CreatedAt: f.now, Version: 1,
+	}
+	_, _ = rand.Read(k.Digest[:]) // it never fails
+	k.BucketID = k.ID
+	if f.made%3 == 0 {
+		k.GatewayID, k.RateLimit, k.ExpiresAt = f.gatewayIDs[f.made%10], f.limit, f.now.Add(1000*time.Hour)
+	}
+	f.made++
+	return k
+}

@@ -1,0 +1,127 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// CPU returns the processor time, user and system, that all processes of the
+// program have used so far. It reads the kernel's clock of each process, which
+// counts what /proc/PID/stat does in nanoseconds instead of hundredths of a
+// second.
+func (p *Process) CPU() (time.Duration, error) {
+	tree, err := p.tree()
+	if err != nil {
+		return 0, err
+	}
+	var sum time.Duration
+	for _, id := range tree {
+		d, err := cpu(id)
+		if err != nil {
+			return 0, err
+		}
+		sum += d
+	}
+	return sum, nil
+}
+
+// cpuClock is CPUCLOCK_SCHED of the kernel: user and system time, exact.
+const cpuClock = 2
+
+func cpu(id int) (time.Duration, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^id<<3|cpuClock), &t); err != nil {
+		return 0, fmt.Errorf("read the processor time of process %d: %w", id, err)
+	}
+	return time.Duration(t.Nano()), nil
+}
+
+// Memory returns the bytes that all processes of the program have resident;
+// what they share counts for each.
+func (p *Process) Memory() (int64, error) { return p.status("VmRSS:") }
+
+// PeakMemory returns the most bytes that the program's processes ever had
+// resident.
+func (p *Process) PeakMemory() (int64, error) { return p.status("VmHWM:") }
+
+func (p *Process) status(field string) (int64, error) {
+	tree, err := p.tree()
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for _, id := range tree {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+		if err != nil {
+			return 0, err
+		}
+		n, err := kilobytes(b, field)
+		if err != nil {
+			return 0, fmt.Errorf("process %d: %w", id, err)
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// kilobytes reads one field of /proc/PID/status and returns it in bytes.
+func kilobytes(status []byte, field string) (int64, error) {
+	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
+		rest, found := strings.CutPrefix(lines.Text(), field)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
+		return n << 10, err
+	}
+	return 0, fmt.Errorf("no %s in its status", field)
+}
+
+// tree returns the program's first process and all that descend from it.
+func (p *Process) tree() ([]int, error) {
+	all := []int{p.ID()}
+	for i := 0; i < len(all); i++ { // all grows
+		next, err := children(all[i])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, next...)
+	}
+	return all, nil
+}
+
+// children returns what the threads of process id started. A thread that ends
+// meanwhile has none.
+func children(id int) ([]int, error) {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", id))
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, t := range threads {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", id, t.Name()))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for text := range strings.FieldsSeq(string(b)) {
+			child, err := strconv.Atoi(text)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, child)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,21 @@
+// Package quantile sums up the runs of a benchmark.
+package quantile
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Of returns the smallest of the values that is not below the part q of them,
+// by nearest rank; of no values, zero.
+func Of[T cmp.Ordered](q float64, values ...T) T {
+	if len(values) == 0 {
+		return *new(T)
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(len(sorted), max(1, int(math.Ceil(q*float64(len(sorted))))))-1]
+}
+
+// Median returns the middle of the values, the lower one of two.
+func Median[T cmp.Ordered](values ...T) T { return Of(0.5, values...) }

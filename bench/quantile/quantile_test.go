@@ -1,0 +1,25 @@
+package quantile_test
+
+import (
+	"testing"
+
+	"github.com/keygate/keygate/bench/quantile"
+)
+
+// Guarantee: a quantile is one of the values, by nearest rank, in whatever
+// order they come.
+func TestOf(t *testing.T) {
+	for _, c := range []struct {
+		q      float64
+		values []int
+		want   int
+	}{
+		{0.5, nil, 0}, {0, []int{7}, 7}, {1, []int{7}, 7},
+		{0.5, []int{3, 1}, 1}, {0.5, []int{9, 1, 5}, 5},
+		{0.99, []int{4, 3, 2, 1}, 4}, {0.25, []int{4, 3, 2, 1}, 1}, {0.26, []int{4, 3, 2, 1}, 2},
+	} {
+		if got := quantile.Of(c.q, c.values...); got != c.want {
+			t.Errorf("%g of %v is %d, want %d", c.q, c.values, got, c.want)
+		}
+	}
+}
