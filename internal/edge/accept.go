@@ -122,7 +122,7 @@ func (s *Server) take(nc net.Conn) {
 func addrPort(a net.Addr) netip.AddrPort {
 	if t, ok := a.(*net.TCPAddr); ok {
 		ap := t.AddrPort()
-		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+		return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
 	}
 	return netip.AddrPort{}
 }

@@ -1,0 +1,231 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/server"
+)
+
+// seen is a request as an upstream saw it.
+type seen struct {
+	Proto  string
+	Header http.Header
+}
+
+// tellingUpstream answers with the request that it got.
+func tellingUpstream(t *testing.T) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(seen{r.Proto, r.Header})
+	})}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return "http://" + l.Addr().String()
+}
+
+// ask makes a request of the data plane and returns the answer's protocol and
+// what the upstream saw.
+func ask(t *testing.T, tr *http.Transport, url string, header ...string) (proto string, got seen) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/x", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s %v", res.StatusCode, body, err)
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	return res.Proto, got
+}
+
+// Guarantee: TLS on the data plane serves HTTP/1.1 and HTTP/2, and both tell
+// the upstream that the client came by https; a new certificate is served
+// without a restart (contract, section 1).
+func TestGatewayTLS(t *testing.T) {
+	pair, dir := certificatetest.New(t, "one.test"), t.TempDir()
+	cert, key := pair.Write(t, dir)
+	s := keygatetest.Start(t, "--tls-cert", cert, "--tls-key", key)
+	publicGateway(t, s.Admin, tellingUpstream(t))
+	url := "https://" + s.Running().GatewayAddr()
+	for want, h2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pair.Pool(t)}, ForceAttemptHTTP2: h2}
+		proto, got := ask(t, tr, url, "X-Forwarded-Proto", "http", "X-Forwarded-For", "192.0.2.1")
+		tr.CloseIdleConnections()
+		if proto != want || got.Header.Get("X-Forwarded-Proto") != "https" || got.Header.Get("X-Forwarded-For") != "127.0.0.1" {
+			t.Errorf("%s: the upstream saw %+v", proto, got)
+		}
+	}
+	two := certificatetest.New(t, "two.test")
+	two.Write(t, dir)
+	until(t, "the new certificate is served", func() bool {
+		c, err := tls.Dial("tcp", s.Running().GatewayAddr(), &tls.Config{RootCAs: two.Pool(t), ServerName: "two.test"})
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+}
+
+// Guarantee: TLS on the management listener serves its API.
+func TestAdminTLS(t *testing.T) {
+	pair := certificatetest.New(t, "one.test")
+	cert, key := pair.Write(t, t.TempDir())
+	s := keygatetest.Start(t, "--admin-tls-cert", cert, "--admin-tls-key", key)
+	for _, h2 := range []bool{false, true} {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pair.Pool(t)}, ForceAttemptHTTP2: h2}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.Running().AdminAddr()+"/v1/account", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+s.AdminKey)
+		res, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		tr.CloseIdleConnections()
+		if res.StatusCode != http.StatusOK || (res.ProtoMajor == 2) != h2 {
+			t.Errorf("%s %s", res.Proto, res.Status)
+		}
+	}
+}
+
+// Guarantee: a certificate that cannot be served with ends the start before
+// anything is changed, with the names of the flag and the file.
+func TestBadCertificate(t *testing.T) {
+	good, other := certificatetest.New(t, "one.test"), certificatetest.New(t, "two.test")
+	cert, _ := good.Write(t, t.TempDir())
+	_, key := other.Write(t, t.TempDir())
+	for _, plane := range []string{"", "admin-"} {
+		for _, tc := range []struct{ cert, key, want string }{
+			{cert, key, "make no pair"},
+			{"/nowhere/cert.pem", key, "--" + plane + "tls-cert: there is no file /nowhere/cert.pem"},
+		} {
+			dir := filepath.Join(t.TempDir(), "data")
+			c := settings(t, dir, "--"+plane+"tls-cert", tc.cert, "--"+plane+"tls-key", tc.key)
+			_, err := server.Start(t.Context(), server.Config{Settings: c})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "--"+plane+"tls-cert") {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if _, err := os.Stat(dir); err == nil {
+				t.Error("the data directory was made")
+			}
+		}
+	}
+}
+
+// Guarantee: what a trusted proxy says of its client reaches the upstream, over
+// both protocols; its PROXY header names the client, whose own claims are then
+// replaced (contract, 4.2).
+func TestTrustedProxies(t *testing.T) {
+	s := keygatetest.Start(t, "--trusted-proxies", "127.0.0.0/8")
+	publicGateway(t, s.Admin, tellingUpstream(t))
+	for _, h2 := range []bool{false, true} {
+		for _, tc := range []struct{ header, wantFor, wantProto string }{
+			{"", "192.0.2.1, 127.0.0.1", "https"},
+			{"PROXY TCP4 198.51.100.7 127.0.0.1 1 2\r\n", "198.51.100.7", "http"},
+		} {
+			var p http.Protocols
+			p.SetHTTP1(!h2)
+			p.SetUnencryptedHTTP2(h2)
+			tr := &http.Transport{Protocols: &p, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				var d net.Dialer
+				c, err := d.DialContext(ctx, network, addr)
+				if err == nil {
+					_, err = io.WriteString(c, tc.header)
+				}
+				return c, err
+			}}
+			_, got := ask(t, tr, s.GatewayURL(), "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Proto", "https")
+			tr.CloseIdleConnections()
+			if got.Header.Get("X-Forwarded-For") != tc.wantFor || got.Header.Get("X-Forwarded-Proto") != tc.wantProto {
+				t.Errorf("HTTP/2 %v after %q: the upstream saw %v", h2, tc.header, got.Header)
+			}
+		}
+	}
+}
+
+// Guarantee: without --trusted-proxies nobody's PROXY header is believed: it is
+// a malformed request.
+func TestNoTrustedProxies(t *testing.T) {
+	s := keygatetest.Start(t)
+	c, err := net.Dial("tcp", s.Running().GatewayAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_, _ = io.WriteString(c, "PROXY TCP4 198.51.100.7 127.0.0.1 1 2\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusBadRequest {
+		t.Errorf("status %d", res.StatusCode)
+	}
+}
+
+// Guarantee: the caps on connections are settable, and /metrics has their
+// figures.
+func TestConnectionCaps(t *testing.T) {
+	s := keygatetest.Start(t, "--max-connections-per-address", "2")
+	publicGateway(t, s.Admin, tellingUpstream(t))
+	var open []net.Conn
+	for range 2 {
+		c, err := net.Dial("tcp", s.Running().GatewayAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+	}
+	third, err := net.Dial("tcp", s.Running().GatewayAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = third.SetDeadline(time.Now().Add(20 * time.Second))
+	if n, err := third.Read(make([]byte, 1)); n > 0 || err == nil || os.IsTimeout(err) {
+		t.Errorf("the third is not closed: %v", err)
+	}
+	_ = third.Close()
+	res, err := http.Get(s.OpsURL() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil || !strings.Contains(string(figures), "keygate_gateway_connections 2\n") || !strings.Contains(string(figures), "keygate_gateway_connections_refused_total 1\n") {
+		t.Errorf("figures %s, %v", figures, err)
+	}
+	for _, c := range open {
+		_ = c.Close()
+	}
+}
