@@ -5,6 +5,7 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/edge/h1"
 	"github.com/keygate/keygate/internal/edge/h2"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -32,13 +33,19 @@ func (s *Server) buildGateway(clock func() ratelimit.Instant) (err error) {
 	if err != nil {
 		return err
 	}
+	engine, err := h1.New(h1.Config{Admit: decider, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(), Log: s.log})
+	if err != nil {
+		return err
+	}
 	s.gateway, err = edge.New(edge.Config{
-		HTTP2: http2, Trust: s.trust, TLS: tlsOf(s.certificates.gateway),
+		HTTP1: engine, HTTP2: http2, Trust: s.trust, TLS: tlsOf(s.certificates.gateway),
 		MaxConnections: settings.MaxConnections, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress, Log: s.log,
 	})
 	if err != nil {
 		return err
 	}
+	// The drain comes before; this is for a start that fails.
+	s.started(s.gateway.Shutdown)
 	s.countConnections()
 	return nil
 }
