@@ -26,7 +26,9 @@ func (c *conn) block(x *exchange) step {
 	}
 	if next == stepIdle {
 		x.next()
-		x.unseen = !x.empty()
+		if x.unseen = !x.empty(); !x.unseen {
+			x.rewind()
+		}
 	}
 	return next
 }

@@ -225,7 +225,9 @@ func (c *conn) linger() {
 func (c *conn) abort(reset bool) step {
 	if reset && c.tcp != nil {
 		_ = c.tcp.SetLinger(0)
-		_ = c.tcp.Close() // without the end that TLS would send
+		if !c.pump { // the pump cannot close what it reads; serve does
+			_ = c.tcp.Close() // without the end that TLS would send
+		}
 	}
 	return stepClose
 }

@@ -150,7 +150,7 @@ func (x *exchange) dropBuffer() {
 // mustClose reports whether the connection cannot serve another request after
 // this one.
 func (x *exchange) mustClose() bool {
-	return x.c.engine.draining.Load() || x.upload != nil && !x.upload.complete.Load()
+	return x.c.engine.draining.Load() || x.upload != nil && !x.upload.ending.Load()
 }
 
 // exchange sends the request in x.out, unless it is sent already, and relays the

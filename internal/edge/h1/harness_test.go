@@ -115,6 +115,7 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 		}
 	})
 	e := &edge{t: t, addr: l.Addr().String(), engine: engine, pools: pools, log: log}
+	e.logOnFailure()
 	var once sync.Once
 	e.stop = func(ctx context.Context) {
 		once.Do(func() {
@@ -224,4 +225,13 @@ func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// logOnFailure shows what was logged if the test fails.
+func (e *edge) logOnFailure() {
+	e.t.Cleanup(func() {
+		if e.t.Failed() {
+			e.t.Log(e.log)
+		}
+	})
 }
