@@ -110,8 +110,8 @@ func secure(t *testing.T) (pair *certificate.Pair, files certificatetest.Pair, d
 // 1.2, and a client that speaks neither, are refused.
 func TestALPN(t *testing.T) {
 	pair, files, _ := secure(t)
-	d := open(t, edge.Config{TLS: pair.TLS("h2", "http/1.1")})
-	for _, offer := range [][]string{{"http/1.1"}, nil, {"http/1.1", "spdy/3"}} {
+	d := open(t, edge.Config{TLS: pair.TLS("h2", "http/1.1", "http/1.0")})
+	for _, offer := range [][]string{{"http/1.1"}, {"http/1.0"}, nil, {"http/1.1", "spdy/3"}} {
 		tc, err := tls.Dial("tcp", d.addr, &tls.Config{RootCAs: files.Pool(t), NextProtos: offer})
 		if err != nil {
 			t.Fatal(err)

@@ -78,8 +78,8 @@ type Server struct {
 	conns     sync.WaitGroup // goroutines of connections
 }
 
-// New returns a Server that accepts nothing until Serve. It warns if the process
-// may not open as many files as there may be connections.
+// New returns a Server that accepts nothing until Serve. It logs if the
+// process may not open as many files as there may be connections.
 func New(cfg Config) (*Server, error) {
 	if cfg.HTTP2 == nil {
 		return nil, errors.New("edge: HTTP2 is required")
@@ -98,7 +98,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur < uint64(cfg.MaxConnections) {
-		cfg.Log.Warn("the process may open fewer files than there may be connections: raise its limit, or lower --max-connections",
+		cfg.Log.Info("the process may open fewer files than there may be connections: raise its limit, or lower --max-connections",
 			"files", files.Cur, "max_connections", cfg.MaxConnections)
 	}
 	return &Server{

@@ -43,12 +43,13 @@ func (s *Server) openCertificates(context.Context) error {
 }
 
 // tlsOf returns the settings of a listener with the certificate p, nil if there
-// is none: TLS with HTTP/2 and HTTP/1.1.
+// is none: TLS with HTTP/2 and HTTP/1. Clients that were told to speak HTTP/1.0 ask
+// for it by that name.
 func tlsOf(p *certificate.Pair) *tls.Config {
 	if p == nil {
 		return nil
 	}
-	return p.TLS("h2", "http/1.1")
+	return p.TLS("h2", "http/1.1", "http/1.0")
 }
 
 // secured returns l, with TLS if the management API has a certificate.
