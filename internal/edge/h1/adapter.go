@@ -27,7 +27,6 @@ func (e *Engine) serveForeign(f *foreign) (again bool) {
 	w := newAdapter(f)
 	defer w.free()
 	r, body := f.httpRequest()
-	w.body = body
 	if aborted := w.call(func() { e.cfg.Forward(w, r, f.verdict, f.id) }); aborted {
 		body.end()
 		w.breakOff()
@@ -36,8 +35,9 @@ func (e *Engine) serveForeign(f *foreign) (again bool) {
 	if w.hijacked {
 		return false
 	}
-	err := w.finish()
 	complete := body.end()
+	w.closing = w.closing || !complete
+	err := w.finish()
 	switch {
 	case err != nil:
 		w.breakOff()
@@ -187,7 +187,7 @@ func (b *adapterBody) Read(p []byte) (int, error) {
 		return 0, errEnded
 	}
 	n, err := b.f.body.Read(p)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		b.trailers()
 	}
 	return n, err

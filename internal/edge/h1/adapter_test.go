@@ -3,6 +3,7 @@ package h1
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -334,7 +335,7 @@ func TestAdapterLength(t *testing.T) {
 			w.WriteHeader(304)
 			return
 		}
-		if _, err := io.WriteString(w, "too much"); err != http.ErrContentLength {
+		if _, err := io.WriteString(w, "too much"); !errors.Is(err, http.ErrContentLength) {
 			t.Errorf("too much: %v", err)
 		}
 		_, _ = io.WriteString(w, "t")
@@ -501,10 +502,10 @@ func TestAdapterHijack(t *testing.T) {
 			_, _ = io.WriteString(w, "refused")
 			return
 		}
-		if _, err := io.WriteString(w, "x"); err != http.ErrHijacked {
+		if _, err := io.WriteString(w, "x"); !errors.Is(err, http.ErrHijacked) {
 			t.Errorf("written after a hijack: %v", err)
 		}
-		if _, _, err := rc.Hijack(); err != http.ErrHijacked {
+		if _, _, err := rc.Hijack(); !errors.Is(err, http.ErrHijacked) {
 			t.Errorf("hijacked twice: %v", err)
 		}
 		first := make([]byte, buffered.Reader.Buffered())

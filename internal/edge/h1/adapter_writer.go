@@ -29,13 +29,13 @@ const (
 // It is full duplex: answering never waits for the request's body.
 type adapter struct {
 	f      *foreign
-	body   *adapterBody
 	header http.Header
 	buf    *bytes.Buffer // what was not sent yet
 
 	status   int  // of the final head; 0 before WriteHeader
 	headed   bool // the final head is in buf, or sent
 	framing  http1.Framing
+	invited  bool  // the client was asked for its body
 	closing  bool  // no other request follows
 	left     int64 // of a body with a length
 	hijacked bool
@@ -80,6 +80,7 @@ func (w *adapter) WriteHeader(status int) {
 	case w.hijacked || w.status != 0:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
 		if w.f.request.Minor > 0 {
+			w.invited = w.invited || status == http.StatusContinue
 			w.statusLine(status)
 			w.fields("Content-Length", "Transfer-Encoding", "Connection")
 			w.buf.WriteString("\r\n")
@@ -203,7 +204,10 @@ func (w *adapter) finish() error {
 func (w *adapter) head(whole bool) {
 	w.headed = true
 	w.frame(whole)
-	w.closing = w.closing || names(w.header["Connection"], "close")
+	// A body that nobody asked for may come or not: what follows the head is
+	// then not known.
+	uninvited := w.f.body != nil && w.f.request.ExpectsContinue() && !w.invited
+	w.closing = w.closing || uninvited || names(w.header["Connection"], "close")
 	w.statusLine(w.status)
 	skip := []string{"Connection", "Transfer-Encoding"}
 	if w.framing == http1.ByChunks || w.framing == http1.UntilClose || w.status == http.StatusNoContent {

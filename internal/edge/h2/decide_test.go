@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/keygate/keygate/internal/admit"
@@ -13,14 +14,14 @@ import (
 
 // waiting is a Decider whose daily cap must be asked first.
 type waiting struct {
-	asked int
+	asked atomic.Int32
 	err   error
 	crash bool
 }
 
 func (w *waiting) Decide(_ *admit.Request, v *admit.Verdict) {
 	*v = admit.Verdict{Outcome: admit.Wait}
-	if w.asked > 0 {
+	if w.asked.Load() > 0 {
 		*v = admit.Verdict{Outcome: admit.Refuse, Code: fault.RouteNotFound}
 	}
 	if w.crash {
@@ -29,7 +30,7 @@ func (w *waiting) Decide(_ *admit.Request, v *admit.Verdict) {
 }
 
 func (w *waiting) Wait(context.Context, *admit.Verdict) error {
-	w.asked++
+	w.asked.Add(1)
 	return w.err
 }
 
@@ -46,8 +47,8 @@ func TestWait(t *testing.T) {
 		d := &waiting{err: c.err}
 		client := serve(t, d, setup{}).dial()
 		client.Say("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-		if h, _ := client.refusal(); h.status() != c.want || d.asked != 1 {
-			t.Errorf("asked %d times, answer\n%s", d.asked, h.text)
+		if h, _ := client.refusal(); h.status() != c.want || d.asked.Load() != 1 {
+			t.Errorf("asked %d times, answer\n%s", d.asked.Load(), h.text)
 		}
 	}
 }

@@ -44,7 +44,7 @@ type edge struct {
 	t      testing.TB
 	addr   string
 	key    string
-	server *h2.Server
+	server server
 	log    *logbook
 }
 
@@ -91,12 +91,17 @@ func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 		t.Fatal(err)
 	}
 	log := &logbook{}
-	server, err := h2.New(h2.Config{
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	driver, err := h2.New(h2.Config{
 		Admit: decider, Pools: pools, Via: "keygate", Trusted: func(net.Conn) bool { return s.trusted },
-		Log: slog.New(slog.NewTextHandler(log, nil)),
+		Log: logger,
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	server := server(driver)
+	if isThroughEngine(t) {
+		server = newEngine(t, decider, pools, driver, s.trusted, logger)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

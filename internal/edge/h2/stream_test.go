@@ -79,11 +79,11 @@ func TestEvents(t *testing.T) {
 // A body that breaks upstream breaks the client's message, whatever tells its
 // length; it never ends cleanly.
 func TestBrokenBody(t *testing.T) {
-	for _, c := range []struct{ name, version, answer, begin, properEnd string }{
-		{"chunked", "1.1", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("part"), chunk("part"), "0\r\n\r\n"},
-		{"known", "1.1", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\npart", "part", ""},
-		{"bad chunk", "1.1", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("part") + "zz\r\n", chunk("part"), "0\r\n\r\n"},
-		{"to an old client", "1.0", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("part"), "part", "EOF"},
+	for _, c := range []struct{ name, version, answer, then, begin, properEnd string }{
+		{"chunked", "1.1", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("part"), "", chunk("part"), "0\r\n\r\n"},
+		{"known", "1.1", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\npart", "", "part", ""},
+		{"bad chunk", "1.1", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("part"), "zz\r\n", chunk("part"), "0\r\n\r\n"},
+		{"to an old client", "1.0", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("part"), "", "part", "EOF"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			finish := make(chan struct{})
@@ -91,6 +91,7 @@ func TestBrokenBody(t *testing.T) {
 				if _, err := conn.ReadHead(); err == nil {
 					conn.Say(c.answer)
 					<-finish
+					conn.Say(c.then)
 				}
 			})
 			e := start(t, setup{upstream: "http://" + addr})
