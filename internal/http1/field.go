@@ -57,102 +57,111 @@ func NameOf(name []byte) Name {
 // byte before it compares anything. An underscore counts as a dash where the
 // field is ours, since applications read both alike.
 func classify(b []byte) Name {
-	switch b[0] | 0x20 {
-	case 'a':
+	first := b[0] | 0x20
+	if first == 'x' {
+		return classifyX(b)
+	}
+	switch len(b) {
+	case 2:
+		return nameIf(b, "te", TE)
+	case 3:
+		return nameIf(b, "via", Via)
+	case 4:
+		switch first {
+		case 'h':
+			return nameIf(b, "host", Host)
+		case 'd':
+			return nameIf(b, "date", Date)
+		case 'v':
+			return nameIf(b, "vary", Vary)
+		}
+	case 6:
+		switch first {
+		case 'e':
+			return nameIf(b, "expect", Expect)
+		case 'o':
+			return nameIf(b, "origin", Origin)
+		}
+	case 7:
+		switch first {
+		case 't':
+			return nameIf(b, "trailer", Trailer)
+		case 'u':
+			return nameIf(b, "upgrade", Upgrade)
+		}
+	case 9:
 		switch {
-		case EqualFold(b, "authorization"):
-			return Authorization
-		case EqualFold(b, "access-control-request-method"):
-			return AccessControl
-		case EqualFold(b, "access-control-allow-origin"):
-			return AllowOrigin
-		}
-	case 'c':
-		switch {
-		case EqualFold(b, "connection"):
-			return Connection
-		case EqualFold(b, "content-length"):
-			return ContentLength
-		}
-	case 'd':
-		if EqualFold(b, "date") {
-			return Date
-		}
-	case 'e':
-		if EqualFold(b, "expect") {
-			return Expect
-		}
-	case 'f':
-		if EqualFold(b, "forwarded") {
-			return Forwarded
-		}
-	case 'h':
-		switch {
-		case EqualFold(b, "host"):
-			return Host
-		case EqualFold(b, "http2-settings"):
-			return HTTP2Settings
-		}
-	case 'k':
-		if EqualFold(b, "keep-alive") {
-			return KeepAlive
-		}
-	case 'o':
-		if EqualFold(b, "origin") {
-			return Origin
-		}
-	case 'p':
-		switch {
-		case EqualFold(b, "proxy-connection"):
-			return ProxyConnection
-		case EqualFold(b, "proxy-authenticate"):
-			return ProxyAuthenticate
-		case EqualFold(b, "proxy-authorization"):
-			return ProxyAuthorization
-		}
-	case 'r':
-		if hasDashedPrefix(b, "ratelimit") && (len(b) == 9 || dashed(b, "ratelimit-policy")) {
+		case first == 'f':
+			return nameIf(b, "forwarded", Forwarded)
+		case first == 'r' && hasDashedPrefix(b, "ratelimit"):
 			return RateLimit
 		}
-	case 't':
-		switch {
-		case EqualFold(b, "te"):
-			return TE
-		case EqualFold(b, "trailer"):
-			return Trailer
-		case EqualFold(b, "transfer-encoding"):
-			return TransferEncoding
+	case 10:
+		switch first {
+		case 'c':
+			return nameIf(b, "connection", Connection)
+		case 'k':
+			return nameIf(b, "keep-alive", KeepAlive)
 		}
-	case 'u':
-		if EqualFold(b, "upgrade") {
-			return Upgrade
+	case 13:
+		return nameIf(b, "authorization", Authorization)
+	case 14:
+		switch first {
+		case 'c':
+			return nameIf(b, "content-length", ContentLength)
+		case 'h':
+			return nameIf(b, "http2-settings", HTTP2Settings)
 		}
-	case 'v':
+	case 16:
 		switch {
-		case EqualFold(b, "via"):
-			return Via
-		case EqualFold(b, "vary"):
-			return Vary
-		}
-	case 'x':
-		switch {
-		case hasDashedPrefix(b, "x-keygate-"):
-			return XKeygate
-		case hasDashedPrefix(b, "x-ratelimit-"):
+		case first == 'p':
+			return nameIf(b, "proxy-connection", ProxyConnection)
+		case first == 'r' && hasDashedPrefix(b, "ratelimit-policy"):
 			return RateLimit
-		case dashed(b, "x-request-id"):
-			return XRequestID
-		case dashed(b, "x-forwarded-for"):
-			return XForwardedFor
-		case dashed(b, "x-forwarded-host"):
-			return XForwardedHost
-		case dashed(b, "x-forwarded-proto"):
-			return XForwardedProto
-		case hasDashedPrefix(b, "x-forwarded-"):
-			return XForwarded
 		}
+	case 17:
+		return nameIf(b, "transfer-encoding", TransferEncoding)
+	case 18:
+		return nameIf(b, "proxy-authenticate", ProxyAuthenticate)
+	case 19:
+		return nameIf(b, "proxy-authorization", ProxyAuthorization)
+	case 27:
+		return nameIf(b, "access-control-allow-origin", AllowOrigin)
+	case 29:
+		return nameIf(b, "access-control-request-method", AccessControl)
 	}
 	return Other
+}
+
+// nameIf returns name if b equals lower, which has the same length, else Other.
+func nameIf(b []byte, lower string, name Name) Name {
+	if EqualFold(b, lower) {
+		return name
+	}
+	return Other
+}
+
+// classifyX is classify for names that begin with x.
+func classifyX(b []byte) Name {
+	switch {
+	case len(b) < len("x-keygate-"):
+		return Other
+	case hasDashedPrefix(b, "x-keygate-"):
+		return XKeygate
+	case hasDashedPrefix(b, "x-ratelimit-"):
+		return RateLimit
+	case dashed(b, "x-request-id"):
+		return XRequestID
+	case !hasDashedPrefix(b, "x-forwarded-"):
+		return Other
+	case dashed(b, "x-forwarded-for"):
+		return XForwardedFor
+	case dashed(b, "x-forwarded-host"):
+		return XForwardedHost
+	case dashed(b, "x-forwarded-proto"):
+		return XForwardedProto
+	}
+	return XForwarded
 }
 
 // dashed is EqualFold with an underscore equal to a dash.

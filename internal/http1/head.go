@@ -74,7 +74,8 @@ type scanner struct {
 	seen int // how far no line feed was found
 }
 
-// next returns the current line without its CRLF once it is complete.
+// next returns the current line without its CRLF once it is complete. A CR
+// within it is for whoever parses it to refuse, as every control byte is.
 func (s *scanner) next(buf []byte) (line Span, done bool, err error) {
 	i := bytes.IndexByte(buf[s.seen:], '\n')
 	if i < 0 {
@@ -94,9 +95,6 @@ func (s *scanner) next(buf []byte) (line Span, done bool, err error) {
 		return Span{}, false, ErrSyntax
 	}
 	line = Span{uint32(s.line), uint32(end - 1)}
-	if bytes.IndexByte(line.Of(buf), '\r') >= 0 {
-		return Span{}, false, ErrSyntax
-	}
 	s.line, s.seen = end+1, end+1
 	return line, true, nil
 }
@@ -104,13 +102,20 @@ func (s *scanner) next(buf []byte) (line Span, done bool, err error) {
 // add parses one field line (RFC 9112, 5) and notes what it declares.
 func (f *fields) add(buf []byte, line Span) error {
 	b := line.Of(buf)
-	colon := bytes.IndexByte(b, ':')
+	colon := 0
+	for colon < len(b) && token[b[colon]] {
+		colon++
+	}
 	// A line that begins with white space, be it obs-fold or a space before
 	// the first field, fails here as well: a space is no token byte.
-	if colon <= 0 || !isToken(b[:colon]) {
+	if colon == 0 || colon == len(b) || b[colon] != ':' {
 		return ErrSyntax
 	}
-	value := trim(buf, Span{line.Start + uint32(colon) + 1, line.End})
+	value := Span{line.Start + uint32(colon) + 1, line.End}
+	if value.Start < value.End && buf[value.Start] == ' ' { // nearly always, and alone
+		value.Start++
+	}
+	value = trim(buf, value)
 	if !isFieldText(value.Of(buf)) {
 		return ErrSyntax
 	}

@@ -37,13 +37,18 @@ const (
 // time, and at single ones only where a word holds something below a space or
 // a DEL.
 func isFieldText(b []byte) bool {
-	for len(b) >= 8 {
-		if w := binary.LittleEndian.Uint64(b); hasControl(w) && !plainWithTabs(b[:8]) {
+	if len(b) < 8 {
+		return plainWithTabs(b)
+	}
+	for i := 0; ; i += 8 {
+		i = min(i, len(b)-8) // the last word may look at some bytes again
+		if w := binary.LittleEndian.Uint64(b[i:]); hasControl(w) && !plainWithTabs(b[i:i+8]) {
 			return false
 		}
-		b = b[8:]
+		if i == len(b)-8 {
+			return true
+		}
 	}
-	return plainWithTabs(b)
 }
 
 // hasControl reports whether a byte of w is below 0x20 or is 0x7f. It may say
@@ -101,10 +106,7 @@ func EqualFold(b []byte, lower string) bool {
 		return false
 	}
 	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
+		if c != lower[i] && (c|0x20 != lower[i] || c < 'A' || c > 'Z') {
 			return false
 		}
 	}
