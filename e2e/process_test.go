@@ -19,6 +19,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	// What the binary is made of, so that go test does not take the result of
+	// an older one for this one's.
+	_ "github.com/keygate/keygate/internal/cli"
 )
 
 // binary is the path of the keygate that TestMain built.
