@@ -127,6 +127,9 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 	if err := errors.Join(required("name", o.name), required("upstream-url", o.upstreamURL)); err != nil {
 		return usagef("%s", err)
 	}
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
 	in := client.CreateGatewayRequest{
 		Name: o.name, UpstreamURL: o.upstreamURL, Hostname: given(o.hostname), Timeout: given(o.timeout),
 	}

@@ -53,6 +53,18 @@ func given(s string) *string {
 	return &s
 }
 
+// noneEmpty refuses a flag that was given with nothing in it, as a script does
+// whose variable is not set: without it the key would have no limit, or no
+// expiry, and nobody would see.
+func noneEmpty(c *cobra.Command) (err error) {
+	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if err == nil && f.Changed && f.Value.String() == "" {
+			err = usagef("--%s is empty: give it a value, or leave it out", f.Name)
+		}
+	})
+	return err
+}
+
 // pairs reads the values of a flag that has the form NAME=VALUE.
 func pairs(flag string, values []string) (map[string]string, error) {
 	m := make(map[string]string, len(values))

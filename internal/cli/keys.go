@@ -47,6 +47,9 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	if err := errors.Join(required("name", o.name), required("scope", o.scope)); err != nil {
 		return usagef("%s", err)
 	}
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
 	in := client.CreateKeyRequest{
 		Name: o.name, Scope: o.scope, ExpiresAt: given(o.expires), GatewayID: given(o.gateway),
 		RateLimit: given(o.rateLimit), Owner: given(o.owner),
@@ -133,6 +136,9 @@ func newKeysList(a *app) *cobra.Command {
 }
 
 func (o *keysList) run(c *cobra.Command, _ []string) error {
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
 	api, err := o.list(&o.filter.ListOptions, o.limit)
 	if err != nil {
 		return err
@@ -278,6 +284,9 @@ func (o *keysRotate) run(c *cobra.Command, args []string) error {
 	if !c.Flags().Changed("overlap-days") {
 		return required("overlap-days", "")
 	}
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
 	id, api, err := o.key(args)
 	if err != nil {
 		return err
@@ -311,6 +320,9 @@ func newKeysVerify(a *app) *cobra.Command {
 }
 
 func (o *keysVerify) run(c *cobra.Command, _ []string) error {
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
 	api, err := o.connect()
 	if err != nil {
 		return err

@@ -96,6 +96,9 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 	if len(o.methods) == 0 {
 		return required("method", "")
 	}
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
 	in := client.CreateRouteRequest{Path: o.path, Methods: o.methods}
 	if o.auth != "" {
 		auth := client.CreateRouteRequestAuth(o.auth)
