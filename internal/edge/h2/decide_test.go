@@ -56,13 +56,11 @@ func TestWait(t *testing.T) {
 // A defect is a 500 that tells nothing, and the log has it.
 func TestDefect(t *testing.T) {
 	e := serve(t, &waiting{crash: true}, setup{})
-	client := e.dial()
-	client.Say("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-	h, body := client.refusal()
-	if h.status() != "500" || body.Error != "internal" || strings.Contains(body.Message, "defect") {
-		t.Errorf("answer\n%s %+v", h.text, body)
+	resp, body := e.do(h2cClient(t), "GET", "/a", nil)
+	if resp.StatusCode != http.StatusInternalServerError || !strings.Contains(body, `"internal"`) || strings.Contains(body, "defect") {
+		t.Errorf("answer %s %s", resp.Status, body)
 	}
-	if log := e.log.String(); !strings.Contains(log, "a defect") || !strings.Contains(log, body.RequestID) {
+	if log := e.log.String(); !strings.Contains(log, "a defect") || !strings.Contains(log, resp.Header.Get("X-Request-Id")) {
 		t.Errorf("log: %s", log)
 	}
 }

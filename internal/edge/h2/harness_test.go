@@ -44,7 +44,7 @@ type edge struct {
 	t      testing.TB
 	addr   string
 	key    string
-	server server
+	server *front
 	log    *logbook
 }
 
@@ -99,16 +99,9 @@ func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := server(driver)
-	if isThroughEngine(t) {
-		server = newEngine(t, decider, pools, driver, s.trusted, logger)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := newFront(t, decider, pools, driver, s.trusted, logger)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	go func() { served <- server.serve() }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -120,7 +113,7 @@ func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 		}
 		pools.Close()
 	})
-	return &edge{t: t, addr: l.Addr().String(), server: server, log: log}
+	return &edge{t: t, addr: server.Addr().String(), server: server, log: log}
 }
 
 // source is a store of one account, one gateway and one key.

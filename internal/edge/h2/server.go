@@ -23,6 +23,8 @@ const (
 	// maxStreams is the number of requests that a connection of HTTP/2 may have
 	// at once. Others wait at the client.
 	maxStreams = 250
+	// maxFrame is what every client may send, and none has to be let exceed.
+	maxFrame = 16 << 10
 )
 
 // trustedKey is the key of a context's value: Config.Trusted of the connection.
@@ -86,7 +88,6 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg}
 	var protocols http.Protocols
-	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
@@ -94,6 +95,7 @@ func New(cfg Config) (*Server, error) {
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams,
+			MaxReadFrameSize:     maxFrame,
 			SendPingTimeout:      pingAfter,
 			PingTimeout:          pingTimeout,
 			WriteByteTimeout:     stallTime,
