@@ -87,7 +87,7 @@ func startSample(ctx context.Context) (*http.Server, error) {
 
 // prepare makes the gateway and the key, and prints what to try with them.
 func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *server.Server, upstream string) error {
-	admin := "http://" + reachable(s.AdminAddr())
+	admin := scheme(settings.AdminTLSCert) + reachable(s.AdminAddr())
 	key, err := os.ReadFile(settings.AdminKeyFile())
 	if err != nil {
 		return fmt.Errorf("read the admin key: %w", err)
@@ -115,7 +115,7 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 		return fmt.Errorf("write the sample service's document: %w", err)
 	}
 	return o.print(&tour{
-		program: programName(), gateway: "http://" + reachable(s.GatewayAddr()), host: g.Hostname, admin: admin, ops: "http://" + reachable(s.OpsAddr()),
+		program: programName(), gateway: scheme(settings.TLSCert) + reachable(s.GatewayAddr()), host: g.Hostname, admin: admin, ops: "http://" + reachable(s.OpsAddr()),
 		adminKey: settings.AdminKeyFile(), gatewayID: g.GatewayID, keyID: k.KeyID, key: k.Secret, spec: spec, upstream: upstream,
 	})
 }
@@ -155,7 +155,7 @@ type tour struct {
 func (o *demoRun) print(t *tour) error {
 	_, err := fmt.Fprintf(o.Out, `Keygate is running, with a sample service behind it.
 
-  data plane      %[1]s  (also http://%[2]s)
+  data plane      %[1]s  (also %[2]s)
   management API  %[3]s
   operators       %[4]s/readyz, %[4]s/metrics
   sample service  %[5]s
@@ -202,13 +202,22 @@ for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%%{http_code}\n' -H "Authoriza
 curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
 
 Ctrl-C ends the demo and removes what it made.
-`, t.gateway, t.host+portOf(t.gateway), t.admin, t.ops, t.upstream, t.key, t.adminKey, t.program, t.gatewayID, t.spec, t.keyID)
+`, t.gateway, t.byName(), t.admin, t.ops, t.upstream, t.key, t.adminKey, t.program, t.gatewayID, t.spec, t.keyID)
 	return err
 }
 
-func portOf(address string) string {
-	if i := strings.LastIndexByte(address, ':'); i >= 0 {
-		return address[i:]
+// scheme returns how the URL of a listener with the certificate cert begins; ""
+// is none.
+func scheme(cert string) string {
+	if cert == "" {
+		return "http://"
 	}
-	return ""
+	return "https://"
+}
+
+// byName returns the gateway's URL with its own host name.
+func (t *tour) byName() string {
+	scheme, address, _ := strings.Cut(t.gateway, "://")
+	_, port, _ := net.SplitHostPort(address) // our own listener's: it has one
+	return scheme + "://" + net.JoinHostPort(t.host, port)
 }
