@@ -5,7 +5,7 @@ import (
 )
 
 // token tells the bytes of a token (RFC 9110, 5.6.2).
-var token = makeTable("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+var token = makeTable("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") //nolint:gochecknoglobals // a table that is never written
 
 func makeTable(members string) (t [256]bool) {
 	for i := range len(members) {

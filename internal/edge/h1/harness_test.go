@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -89,7 +90,8 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 	log := &logbook{}
 	engine, err := New(Config{
 		Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
-		Forward: func(w http.ResponseWriter, _ *http.Request, _ *admit.Verdict, _ string) {
+		Forward: func(w http.ResponseWriter, r *http.Request, _ *admit.Verdict, _ string) {
+			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusTeapot)
 		},
 	})

@@ -56,9 +56,6 @@ func (r *relay) begin() {
 	r.parser.Reset()
 }
 
-// begun reports whether the final head was made.
-func (r *relay) begun() bool { return r.state != relayHead }
-
 // reusable reports whether the upstream's connection can serve another request
 // after the answer.
 func (r *relay) reusable() bool {

@@ -272,7 +272,8 @@ func TestOldClient(t *testing.T) {
 func TestAnswersWithoutBody(t *testing.T) {
 	drivers(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(h string, _ *upstreamtest.Conn) string {
-			switch h[:strings.Index(h, " HTTP")] {
+			line, _, _ := strings.Cut(h, " HTTP")
+			switch line {
 			case "HEAD /a":
 				return "HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n"
 			case "GET /b":

@@ -1,0 +1,196 @@
+package h1
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/http1"
+)
+
+// relayedBy feeds an upstream's bytes piece by piece and returns what the client
+// reads of it: the heads, the data of the body, the trailers, and how it ended.
+func relayedBy(t *testing.T, r *relay, pieces []string) string {
+	t.Helper()
+	var out strings.Builder
+	buf := new(buffer)
+	from, to := front, front
+	take := func(o relayed) {
+		out.Write(o.head)
+		out.Write(o.body)
+		out.Write(o.end)
+	}
+	finish := func(err error) string {
+		return fmt.Sprintf("%s\nstate %d reusable %v keep %v error %v", decoded(t, out.String(), r), r.state, r.reusable(), r.keep, err)
+	}
+	for _, piece := range pieces {
+		if r.state == relayDone || r.state == relayTunnel {
+			r.extra = true
+			break
+		}
+		to += copy(buf[to:], piece)
+		for {
+			o, err := r.step(buf, from, to)
+			if err != nil {
+				return finish(err)
+			}
+			take(o)
+			waits := r.state == relayHead && o.next == from
+			from = o.next
+			if waits || r.state != relayHead {
+				break
+			}
+		}
+		if r.state != relayHead {
+			from, to = front, front
+		}
+	}
+	if r.state == relayHead || r.state == relayBody {
+		end, err := r.closed(to > from)
+		take(relayed{end: end})
+		return finish(err)
+	}
+	return finish(nil)
+}
+
+// decoded writes the chunks of a body as one, since their borders are free.
+func decoded(t *testing.T, s string, r *relay) string {
+	t.Helper()
+	at := strings.LastIndex(s, "Transfer-Encoding: chunked\r\n")
+	if at < 0 {
+		return s
+	}
+	end := at + strings.Index(s[at:], "\r\n\r\n") + 4
+	body := []byte(s[end:])
+	var data strings.Builder
+	var c http1.Chunked
+	for len(body) > 0 && !c.InTrailer() {
+		used, piece, err := c.Next(body)
+		if err != nil {
+			t.Fatalf("the client got %q", s)
+		}
+		data.Write(piece)
+		body = body[used:]
+	}
+	return fmt.Sprintf("%s<%s> whole %v trailers %q", s[:end], data.String(), c.InTrailer(), body)
+}
+
+// Guarantee: whatever the splits of an upstream's answer, the client gets the
+// same; nothing of the upstream's connection, and no field of ours from it.
+func TestRelayInAllSplits(t *testing.T) {
+	for _, c := range []struct {
+		name, answer string
+		set          func(r *relay)
+		want, never  []string
+	}{
+		{"length", "HTTP/1.1 200 OK\r\nA: b\r\nconnection: X-Hop\r\nX-Hop: 1\r\nX-RateLimit-Limit: 9\r\nRateLimit: 9\r\nX-Request-ID: theirs\r\nContent-Length: 5\r\nKeep-Alive: 1\r\n\r\nhello", nil,
+			[]string{"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 5\r\nDate: now\r\nX-Request-Id: req_1\r\n\r\nhello\n", "reusable true keep true"}, []string{"theirs", "Hop", "Keep-Alive"}},
+		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nDate: then\r\n\r\n3;x=y\r\nabc\r\n0a\r\n0123456789\r\n0\r\nX-T: 1\r\n\r\n", nil,
+			[]string{"HTTP/1.1 200 OK\r\nDate: then\r\nTransfer-Encoding: chunked\r\nX-Request-Id: req_1\r\n\r\n<abc0123456789> whole true trailers \"\\r\\n\"", "reusable true"}, []string{"X-T", "Date: now"}},
+		{"trailers", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T, Content-Length\r\n\r\n3\r\nabc\r\n0\r\nX-T: 1\r\nX-Keygate-Key-Id: evil\r\nContent-Type: evil\r\nX-U: 2\r\n\r\n", func(r *relay) { r.trailers = true },
+			[]string{"Trailer: X-T\r\n", "<abc> whole true trailers \"X-T: 1\\r\\nX-U: 2\\r\\n\\r\\n\""}, []string{"evil"}},
+		{"until close", "HTTP/1.0 200 OK\r\nA: b\r\n\r\nhello", nil,
+			[]string{"HTTP/1.1 200 OK\r\nA: b\r\nTransfer-Encoding: chunked", "<hello> whole true", "state 2 reusable false keep true error <nil>"}, nil},
+		{"until close, old client", "HTTP/1.1 200 OK\r\nA: b\r\n\r\nhello", func(r *relay) { r.oldClient = true },
+			[]string{"Connection: close\r\n", "\r\n\r\nhello\n", "keep false error <nil>"}, []string{"chunked"}},
+		{"chunks, old client", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", func(r *relay) { r.oldClient = true },
+			[]string{"\r\n\r\nhello\n", "keep false"}, []string{"chunked"}},
+		{"length, old client", okAnswer, func(r *relay) { r.oldClient = true }, []string{"Connection: keep-alive\r\n", "keep true"}, nil},
+		{"interim", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\nConnection: y\r\n\r\n" + okAnswer, nil,
+			[]string{"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n"}, []string{"Connection"}},
+		{"interim, old client", "HTTP/1.1 100 Continue\r\n\r\n" + okAnswer, func(r *relay) { r.oldClient = true }, []string{"HTTP/1.1 200 OK\r\n"}, []string{"100"}},
+		{"head", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", func(r *relay) { r.isHead = true }, []string{"Content-Length: 99\r\n", "reusable true"}, nil},
+		{"no reason", "HTTP/1.1 204\r\nContent-Length: 0\r\n\r\n", nil, []string{"HTTP/1.1 204 \r\nDate"}, []string{"Content-Length"}},
+		{"upstream closes", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", nil, []string{"reusable false keep true"}, []string{"Connection"}},
+		{"closing", okAnswer, func(r *relay) { r.closing = func() bool { return true } }, []string{"Connection: close\r\n", "keep false"}, nil},
+		{"extra", okAnswer + "HTTP/1.1 200 OK\r\n\r\n", nil, []string{"reusable false keep true error <nil>"}, nil},
+		{"upgrade", "HTTP/1.1 101 Go\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n", func(r *relay) { r.asked = []byte("other, Echo") },
+			[]string{"HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-Request-Id", "state 3"}, nil},
+		{"upgrade not asked for", "HTTP/1.1 101 Go\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n", nil, []string{"not asked for"}, []string{"HTTP/1.1 101"}},
+		{"cut length", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", nil, []string{"cut off"}, nil},
+		{"cut chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", nil, []string{"<hello> whole false", "cut off"}, nil},
+		{"cut head", "HTTP/1.1 200 OK\r\nConte", nil, []string{"cut off"}, nil},
+		{"nothing", "", nil, []string{"without an answer"}, nil},
+		{"two framings", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", nil, []string{"malformed"}, []string{"HTTP/1.1"}},
+	} {
+		run := func(pieces ...string) string {
+			r := &relay{verdict: &admit.Verdict{}, id: []byte("req_1"), date: []byte("now"), keep: true, closing: func() bool { return false }}
+			r.begin()
+			if c.set != nil {
+				c.set(r)
+			}
+			return relayedBy(t, r, pieces)
+		}
+		whole := run(c.answer)
+		for _, w := range c.want {
+			if !strings.Contains(whole, w) {
+				t.Errorf("%s: %q is not in\n%q", c.name, w, whole)
+			}
+		}
+		for _, n := range c.never {
+			if strings.Contains(whole, n) {
+				t.Errorf("%s: %q is in\n%q", c.name, n, whole)
+			}
+		}
+		for i := range c.answer {
+			if got := run(c.answer[:i], c.answer[i:]); got != whole {
+				t.Fatalf("%s split at %d\n%q\nwhole\n%q", c.name, i, got, whole)
+			}
+		}
+		if got := run(strings.Split(c.answer, "")...); got != whole {
+			t.Fatalf("%s byte by byte\n%q\nwhole\n%q", c.name, got, whole)
+		}
+	}
+}
+
+// Guarantee: a request's body in chunks is recoded alike however it is split,
+// and its bound holds.
+func TestRecoderInAllSplits(t *testing.T) {
+	const body = "5;a=b\r\nhello\r\nD\r\n, wonderful W\r\n0\r\nX-A: 1\r\nHost: no\r\nAuthorization: no\r\n\r\nNEXT"
+	run := func(bound int64, pieces ...string) string {
+		var r recoder
+		r.start(http1.ByChunks, 0, true)
+		r.trailers = true
+		if bound > 0 {
+			r.room = bound
+		}
+		var out, rest strings.Builder
+		b := new(buffer)
+		for _, s := range pieces {
+			if r.done {
+				rest.WriteString(s)
+				continue
+			}
+			n := copy(b[front:], s)
+			p, err := r.step(b[:], front, front+n)
+			if err != nil {
+				return err.Error()
+			}
+			out.Write(b[p.from:p.to])
+			out.Write(p.end)
+			if r.done {
+				rest.Write(b[p.used : front+n])
+			}
+		}
+		return decoded(t, "Transfer-Encoding: chunked\r\n\r\n"+out.String(), nil) + rest.String()
+	}
+	whole := run(0, body)
+	if want := "<hello, wonderful W> whole true trailers \"X-A: 1\\r\\n\\r\\n\"NEXT"; !strings.HasSuffix(whole, want) {
+		t.Fatal(whole)
+	}
+	for i := range body {
+		if got := run(0, body[:i], body[i:]); got != whole {
+			t.Fatalf("split at %d: %q", i, got)
+		}
+		if got := run(17, body[:i], body[i:]); got != errBodyTooLarge.Error() {
+			t.Fatalf("split at %d under a bound of 17: %q", i, got)
+		}
+		if got := run(18, body[:i], body[i:]); got != whole {
+			t.Fatalf("split at %d under a bound of 18: %q", i, got)
+		}
+	}
+	if got := run(0, strings.Split(body, "")...); got != whole {
+		t.Fatal(got)
+	}
+}

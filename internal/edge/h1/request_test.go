@@ -1,0 +1,90 @@
+package h1
+
+import (
+	"strings"
+	"testing"
+)
+
+// Guarantee: the upstream gets the caller's fields as they are, in their order
+// and spelling, without those of the connection, those that Connection names,
+// those that are ours in any spelling, and the key.
+func TestRequestFields(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		var heads chan string
+		s.upstream, heads = upstreamOf(t, always(okAnswer))
+		s.upstream += "/base/"
+		s.headers = map[string]string{"X-Secret": "s3cret"}
+		e := start(t, s)
+		c := e.dial()
+		c.say("GET /p%41th?a=1&api_key=x&b=2 HTTP/1.1\r\nKEY\r\naCCEPT: text/*\r\nX-Keygate-Key-Id: evil\r\nx_keygate_owner: evil\r\nX_Request_Id: evil\r\n" +
+			"X-Forwarded-For: 9.9.9.9\r\nx-forwarded_proto: evil\r\nForwarded: evil\r\nx_secret: evil\r\nConnection: keep-alive, X-Named , Via\r\nX-Named: evil\r\n" +
+			"Keep-Alive: evil\r\nProxy-Authorization: evil\r\nTE: gzip, trailers\r\nHTTP2-Settings: evil\r\nVia: 1.0 first\r\nX-Empty:\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: a=b\r\n\r\n")
+		c.wantStatus("200")
+		got := <-heads
+		before, after, _ := strings.Cut(got, "\r\nX-Request-Id: req_")
+		_, after, _ = strings.Cut(after, "\r\n")
+		host := strings.TrimSuffix(strings.TrimPrefix(s.upstream, "http://"), "/base/")
+		if want := "GET /base/p%41th?a=1&b=2 HTTP/1.1\r\nHost: " + host + "\r\naCCEPT: text/*\r\nVia: 1.0 first\r\nX-Empty:\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: a=b"; before != want {
+			t.Errorf("got\n%s\nwant\n%s", before, want)
+		}
+		if want := "X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: api.test\r\nX-Forwarded-Proto: http\r\nVia: 1.1 keygate-test\r\nX-Keygate-Gateway-Id: " + gatewayID +
+			"\r\nX-Keygate-Key-Id: " + keyID + "\r\nX-Keygate-Key-Owner: Ann <ann@example.com>\r\nX-Secret: s3cret\r\nTE: trailers\r\nConnection: TE"; after != want {
+			t.Errorf("got\n%s\nwant\n%s", after, want)
+		}
+	})
+}
+
+// Guarantee: a trusted proxy's X-Forwarded-* are believed, and it is added to
+// those on the way.
+func TestTrustedProxy(t *testing.T) {
+	var heads chan string
+	s := setup{limit: "1000/s", trusted: true}
+	s.upstream, heads = upstreamOf(t, always(okAnswer))
+	c := start(t, s).dial()
+	c.say("GET /a HTTP/1.1\r\nKEY\r\nX-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: https\r\nx-forwarded-for: 8.8.8.8\r\nX-Forwarded-Prefix: /x\r\n\r\n")
+	c.wantStatus("200")
+	got := <-heads
+	for _, want := range []string{"X-Forwarded-For: 9.9.9.9, 8.8.8.8, 127.0.0.1\r\n", "X-Forwarded-Proto: https\r\n", "X-Forwarded-Host: api.test\r\n", "X-Forwarded-Prefix: /x\r\n"} {
+		if strings.Count(got, want) != 1 {
+			t.Errorf("%q is not once in\n%s", want, got)
+		}
+	}
+}
+
+// Guarantee: what a caller tells the upstream in Authorization passes where it
+// is no key of ours.
+func TestAuthorizationOfTheUpstream(t *testing.T) {
+	var heads chan string
+	s := setup{limit: "1000/s"}
+	s.upstream, heads = upstreamOf(t, always(okAnswer))
+	e := start(t, s)
+	for request, passes := range map[string]bool{
+		"GET /public/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer token\r\n\r\n":                    true,
+		"GET /public/a HTTP/1.1\r\nHost: a\r\nAuthorization: Basic x\r\n\r\n":                         true,
+		"GET /public/a HTTP/1.1\r\nHost: a\r\nAuthorization: bearer kg_mistyped\r\n\r\n":              false,
+		"GET /public/a HTTP/1.1\r\nHost: a\r\nAuthorization: BEARER " + e.key + "\r\n\r\n":            false,
+		"GET /a?api_key=" + e.key + " HTTP/1.1\r\nHost: a\r\nAuthorization: Basic x\r\n\r\n":          true,
+		"GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + e.key + "\r\n\r\n":                   false,
+		"GET http://b/a HTTP/1.1\r\nHost: a\r\nAuthorization:\tBearer\t" + e.key + "\r\nX: y\r\n\r\n": false,
+	} {
+		c := e.dial()
+		c.say(request)
+		c.wantStatus("200")
+		if got := <-heads; strings.Contains(got, "uthorization") != passes || strings.Contains(got, e.key) {
+			t.Errorf("%q became\n%s", request, got)
+		}
+	}
+}
+
+// Guarantee: a request for an upstream that is not plain goes to Forward.
+func TestForeignUpstream(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		s.upstream = "https://127.0.0.1:1"
+		c := start(t, s).dial()
+		c.say("GET /a HTTP/1.1\r\nKEY\r\n\r\nPOST /a HTTP/1.1\r\nKEY\r\nContent-Length: 2\r\n\r\nokGET /a HTTP/1.1\r\nKEY\r\n\r\n")
+		for range 3 {
+			h := c.wantStatus("418")
+			skipBody(c, h)
+		}
+	})
+}
