@@ -331,3 +331,24 @@ func identities(routes []gateway.Route) map[string]string {
 	}
 	return m
 }
+
+// Guarantee: contract 5: a limit set through the API stays when a spec carries
+// none, even if an earlier spec carried the very same one; to set it changes
+// nothing that anyone sees.
+func TestSameLimitByAPI(t *testing.T) {
+	h := newHouse(t)
+	caller := h.caller("acme", "admin")
+	g := h.gateway(caller)
+	h.push(caller, g.ID, spec("/a 7/s", "/b 7/s"))
+	before := h.routes(caller, g.ID)
+	h.wantStory(caller.Account.ID, func() { h.limitByAPI(caller, g.ID, before[0].ID, "7/s") }, nil, nil, nil)
+	if after := h.routes(caller, g.ID); after[0].Version != before[0].Version {
+		t.Errorf("version %d after %d; want no change", after[0].Version, before[0].Version)
+	}
+	h.push(caller, g.ID, spec("/a", "/b"))
+	for i, want := range []string{"7/s", ""} {
+		if got := h.routes(caller, g.ID)[i].RateLimit.Sustained.String(); got != want {
+			t.Errorf("route %d has the limit %q; want %q", i, got, want)
+		}
+	}
+}

@@ -126,7 +126,7 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, ro
 			return nil, err
 		}
 		if r.RateLimit == before.RateLimit {
-			return before, nil
+			return before, w.claimLimit(ctx, before, p)
 		}
 		r.LimitByAPI, r.Version = true, before.Version+1
 		if err := w.UpdateRoutes(ctx, []gateway.Route{r}); err != nil {
@@ -137,6 +137,18 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, ro
 		}
 		return &r, w.changed(ctx, change.Gateway, gatewayID)
 	})
+}
+
+// claimLimit notes that a limit which a document carries was set through the
+// API as well, to the same figures: a later document without it leaves it alone.
+// Nothing that a user sees changes.
+func (w *work) claimLimit(ctx context.Context, r *gateway.Route, p LimitPatch) error {
+	if r.LimitByAPI || r.RateLimit.IsZero() || p.RateLimit.Value == (RateLimitPatch{}) {
+		return nil
+	}
+	claimed := *r
+	claimed.LimitByAPI = true
+	return w.UpdateRoutes(ctx, []gateway.Route{claimed})
 }
 
 // read checks the members by themselves and returns the change that they make.
