@@ -17,20 +17,10 @@ const (
 // before it is used again.
 const doubtAfter = 2
 
-// H1State is what the engine keeps with a connection, beside what the pool does.
-type H1State interface {
-	// Closed is called once, when the connection has been closed. It must not
-	// block nor call the pool.
-	Closed()
-}
-
 // H1Conn is a plain TCP connection to an upstream that speaks HTTP/1.1. From
 // Acquire or Take on it belongs to the caller, until Release or Discard; after
 // that a pointer to it is good for a hint, and nothing else of it may be used.
 type H1Conn struct {
-	// State is the engine's. The pool leaves it alone until the connection is
-	// closed, and then sets it to nil.
-	State H1State
 	// Suspect makes the next Acquire look at the connection however short it was
 	// idle. It is for an answer after which upstreams are known to send bytes
 	// that nobody expects (HEAD, 204, 304). The pool clears it.
@@ -103,7 +93,7 @@ func (c *H1Conn) Release() {
 	// What follows must come after the push: whoever sets over or waits looks
 	// for idle connections afterwards.
 	if p.over.Load() {
-		p.closeIdle()
+		p.CloseIdle()
 	}
 	p.wake()
 }
@@ -119,10 +109,6 @@ func (c *H1Conn) close() {
 		return
 	}
 	_ = c.conn.Close()
-	if c.State != nil {
-		c.State.Closed()
-		c.State = nil
-	}
 	c.pool.open.Add(-1)
 }
 

@@ -103,7 +103,7 @@ func (p *Pools) retire(pool *H1Pool) {
 	p.plain.pools.CompareAndDelete(pool.origin, pool)
 	pool.retired.Store(true)
 	pool.over.Store(true)
-	pool.closeIdle()
+	pool.CloseIdle()
 }
 
 // closePlain stops the sweeper and closes what is idle, now and later.
@@ -113,7 +113,7 @@ func (p *Pools) closePlain() {
 	p.plain.pools.Range(func(_, value any) bool {
 		pool := value.(*H1Pool)
 		pool.over.Store(true)
-		pool.closeIdle()
+		pool.CloseIdle()
 		return true
 	})
 	p.making.Unlock()
@@ -133,9 +133,7 @@ func (p *H1Pool) sweep(now int64) {
 }
 
 // CloseIdle closes every connection that nobody uses.
-func (p *H1Pool) CloseIdle() { p.closeIdle() }
-
-func (p *H1Pool) closeIdle() { p.eachIdle(func(*H1Conn) bool { return true }) }
+func (p *H1Pool) CloseIdle() { p.eachIdle(func(*H1Conn) bool { return true }) }
 
 // eachIdle calls end with each idle connection and closes those for which it
 // returns true.
