@@ -9,6 +9,9 @@
 // only what may be repeated, keeps targets byte for byte, and tells failures
 // apart.
 //
+// An H1Pool holds plain connections for the engine of HTTP/1.1, which reads and
+// writes them itself.
+//
 // net/http/httputil.ReverseProxy is not used above it: it does not pass the
 // trailers of requests, passes those of answers unfiltered, re-encodes some
 // queries, and gives no place to stop a body that grows too large.

@@ -514,6 +514,22 @@ func TestWithPort(t *testing.T) {
 	}
 }
 
+// A client that comes back to its last connection costs no allocation, not even
+// when the connection is looked at.
+func TestPlainAllocations(t *testing.T) {
+	p := newPeer(t)
+	_, pool := newPlain(t, Config{}, p.addr)
+	c := acquire(t, pool, nil)
+	c.Release()
+	if n := testing.AllocsPerRun(100, func() {
+		c = pool.Take(c)
+		c.Suspect = true
+		c.Release()
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // BenchmarkPlain measures what an exchange pays for its connection: with the
 // client's own last one, and with any.
 func BenchmarkPlain(b *testing.B) {
