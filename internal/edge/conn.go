@@ -90,7 +90,7 @@ func (s *Server) serve(c *conn) {
 	if stream.SetDeadline(time.Time{}) != nil {
 		return
 	}
-	if isHTTP2 || s.cfg.HTTP1 == nil {
+	if isHTTP2 {
 		kept = s.handed.give(stream)
 		return
 	}
@@ -118,10 +118,10 @@ func (s *Server) open(c *conn) (stream net.Conn, isHTTP2 bool, err error) {
 	if isHTTP2, err = c.startsHTTP2(); err != nil {
 		return nil, false, err
 	}
-	if isHTTP2 || s.cfg.HTTP1 == nil {
-		return c, isHTTP2, nil
+	if isHTTP2 {
+		return c, true, nil
 	}
-	return c.TCPConn, false, nil
+	return c.TCPConn, false, nil // as the engine's pump wants it
 }
 
 // believe reads the PROXY header of a trusted proxy, if it sends one. The client

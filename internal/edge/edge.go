@@ -37,8 +37,7 @@ type HTTP2 interface {
 
 // Config is what a Server is made of.
 type Config struct {
-	// HTTP1 and HTTP2 are the drivers. HTTP2 is required; without HTTP1 it gets
-	// the connections of HTTP/1.1 too.
+	// HTTP1 and HTTP2 are the drivers. Required.
 	HTTP1 HTTP1
 	HTTP2 HTTP2
 	// Trust is the proxies whose PROXY headers and X-Forwarded-* fields are
@@ -81,8 +80,8 @@ type Server struct {
 // New returns a Server that accepts nothing until Serve. It logs if the
 // process may not open as many files as there may be connections.
 func New(cfg Config) (*Server, error) {
-	if cfg.HTTP2 == nil {
-		return nil, errors.New("edge: HTTP2 is required")
+	if cfg.HTTP1 == nil || cfg.HTTP2 == nil {
+		return nil, errors.New("edge: HTTP1 and HTTP2 are required")
 	}
 	if cfg.MaxConnections == 0 {
 		cfg.MaxConnections = DefaultMaxConnections
@@ -120,9 +119,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.waiting.closeAll()
 	var drivers sync.WaitGroup
 	var err1, err2 error
-	if s.cfg.HTTP1 != nil {
-		drivers.Go(func() { err1 = s.cfg.HTTP1.Shutdown(ctx) })
-	}
+	drivers.Go(func() { err1 = s.cfg.HTTP1.Shutdown(ctx) })
 	drivers.Go(func() { err2 = s.cfg.HTTP2.Shutdown(ctx) })
 	drivers.Wait()
 	_ = s.handed.Close() // it always succeeds

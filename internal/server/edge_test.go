@@ -14,9 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/server"
+	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
 // seen is a request as an upstream saw it.
@@ -228,4 +232,48 @@ func TestConnectionCaps(t *testing.T) {
 	for _, c := range open {
 		_ = c.Close()
 	}
+}
+
+// Guarantee: an audit record has the address that the trusted proxies name, and
+// nobody else's claim (contract, section 7).
+func TestAuditedAddress(t *testing.T) {
+	for _, tc := range []struct {
+		trusted []string
+		want    string
+	}{
+		{nil, "127.0.0.1"},
+		{[]string{"--trusted-proxies", "127.0.0.0/8"}, "192.0.2.9"},
+	} {
+		s := keygatetest.Start(t, tc.trusted...)
+		made := s.Call(http.MethodPost, "/v1/keys", s.AdminKey, `{"name": "k", "scope": "read"}`, "X-Forwarded-For", "198.51.100.1, 192.0.2.9")
+		if made.Status != http.StatusCreated {
+			t.Fatalf("%d %s", made.Status, made.Body)
+		}
+		s.Stop()
+		if got := lastAudited(t, filepath.Join(s.DataDir, "keygate.db")); got != tc.want {
+			t.Errorf("with %v the record has %s, want %s", tc.trusted, got, tc.want)
+		}
+	}
+}
+
+// lastAudited returns the address in the newest audit record of the database.
+func lastAudited(t *testing.T, path string) string {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var records []audit.Record
+	if err := db.View(t.Context(), func(tx control.ReadTx) error {
+		a, err := tx.AccountByName(t.Context(), account.Default)
+		if err != nil {
+			return err
+		}
+		records, err = tx.Audit(t.Context(), a.ID, control.Page{Limit: 1})
+		return err
+	}); err != nil || len(records) == 0 {
+		t.Fatalf("%v, %v", records, err)
+	}
+	return records[0].ClientIP
 }
