@@ -19,8 +19,16 @@ func CheckName(name string) error {
 	if n := utf8.RuneCountInString(name); n == 0 || n > MaxName || !utf8.ValidString(name) {
 		return fault.Invalid("name", "must have 1 to %d characters", MaxName)
 	}
+	if strings.Contains(name, envMark) {
+		return fault.Invalid("name", "%s", envKept)
+	}
 	return nil
 }
+
+// envKept says why no name or path may hold ${env:, which a configuration file
+// that was exported would hand to whoever applies it: the value of a variable on
+// that machine would then stand in the gateway for all to read.
+const envKept = "may not hold ${env: since a configuration file has a value of the machine put in there: write it otherwise"
 
 // CheckTimeout checks a timeout as users write it: a Go duration from a second
 // to an hour. The error is a validation error of the field "timeout".

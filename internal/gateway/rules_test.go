@@ -136,6 +136,9 @@ func TestGatewayMembers(t *testing.T) {
 	wantField(t, "255", gateway.CheckName(strings.Repeat("é", 255)), "")
 	wantField(t, "256", gateway.CheckName(strings.Repeat("é", 256)), "name")
 	wantField(t, "no UTF-8", gateway.CheckName("a\xff"), "name")
+	wantField(t, "a variable", gateway.CheckName("a ${env:HOME}"), "name")
+	wantField(t, "a dollar", gateway.CheckName("${HOME} $env"), "")
+	wantField(t, "a variable in a path", gateway.CheckTable([]gateway.RouteSpec{{Path: "/a/${env:HOME}", Methods: []string{"GET"}}}), "[0].path")
 	for _, tc := range []struct{ sustained, burst, daily, per, field string }{
 		{"60/min", "", "", "", ""},
 		{"60/min", "10/s", "", "", ""},

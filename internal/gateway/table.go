@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
 )
@@ -21,6 +22,9 @@ func CheckTable(routes []RouteSpec) error {
 		t, err := ParseTemplate(r.Path)
 		if err != nil {
 			return fault.Prefixed(at("path"), err)
+		}
+		if strings.Contains(r.Path, envMark) {
+			return fault.Invalid(at("path"), "%s", envKept)
 		}
 		if err := CheckMethods(r.Methods); err != nil {
 			return fault.Prefixed(fmt.Sprintf("[%d]", i), err)
