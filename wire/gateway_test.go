@@ -1,0 +1,155 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/edge/h1"
+	"github.com/keygate/keygate/internal/edge/h2"
+	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// patience is how long a test waits for what must come about; it bounds a
+// failure and is no part of a measurement.
+const patience = 5 * time.Second
+
+// pseudonym is what the gateway calls itself in Via.
+const pseudonym = "keygate-wire"
+
+// plane is a data plane on a free loopback port.
+type plane struct {
+	t      testing.TB
+	addr   string
+	key    string
+	tls    *tls.Config // of the listener; nil is plain
+	log    *logbook
+	engine *h1.Engine
+	stop   func(context.Context)
+}
+
+// start starts a data plane in front of the upstream at addr. over is the
+// listener's TLS, nil for none.
+func start(t testing.TB, s setup, addr string, over *tls.Config) *plane {
+	t.Helper()
+	source, key := newSource(t, s, addr)
+	admitter := newAdmitter(t, source)
+	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &logbook{}
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	forwarder, err := h2.New(h2.Config{Admit: admitter, Pools: pools, Log: logger, Via: pseudonym})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := h1.New(h1.Config{Admit: admitter, Pools: pools, Log: logger, Via: pseudonym, Forward: forwarder.ServeDecided})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plane{t: t, addr: l.Addr().String(), key: key, tls: over, log: log, engine: engine}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { serve(engine, c, over, s.trusted) })
+		}
+	})
+	var once sync.Once
+	p.stop = func(ctx context.Context) {
+		once.Do(func() {
+			_ = l.Close()
+			if err := engine.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+			serving.Wait()
+			if err := forwarder.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+			pools.Close()
+		})
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		p.stop(ctx)
+	})
+	return p
+}
+
+func serve(engine *h1.Engine, c net.Conn, over *tls.Config, trusted bool) {
+	info := h1.ConnInfo{Trusted: trusted, TLS: over != nil}
+	if addr, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		info.Client = addr.AddrPort()
+		info.Client = netip.AddrPortFrom(info.Client.Addr().Unmap(), info.Client.Port())
+	}
+	if over != nil {
+		secure := tls.Server(c, over)
+		if err := secure.HandshakeContext(context.Background()); err != nil {
+			_ = c.Close()
+			return
+		}
+		c = secure
+	}
+	engine.ServeConn(c, info)
+}
+
+func newAdmitter(t testing.TB, source *source) *admit.Admitter {
+	t.Helper()
+	ledger, err := ratelimit.NewLedger(ratelimit.LedgerConfig{Store: source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := ratelimit.Clock()
+	live, err := snapshot.New(snapshot.Config{
+		Source: source, Ledger: ledger, Now: clock, DefaultGlobalLimit: ratelimit.Rate{Count: 1000000, Per: time.Second},
+		OpenHeader: func(sealed []byte) ([]byte, error) { return sealed, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := live.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admitter, err := admit.New(admit.Config{Live: live, Ledger: ledger, Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admitter
+}
+
+// logbook keeps what is logged.
+type logbook struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}

@@ -1,0 +1,117 @@
+package wire
+
+import (
+	"context"
+	"crypto/rand"
+	"testing"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+const (
+	gatewayID = "gw_00000000000000000000000001"
+	keyID     = "key_00000000000000000000000002"
+	hostname  = "gw.localhost"
+	owner     = "ann"
+)
+
+// setup is what a test wants of the one gateway: it takes every method on every
+// path, below /public without a key.
+type setup struct {
+	scheme  string // of the upstream; "" is http
+	base    string // path of the upstream's URL
+	ca      string
+	timeout string // "" is 30s
+	maxBody int64
+	headers map[string]string
+	cors    *gateway.CORS
+	limit   string // the key's rate limit
+	trusted bool   // the client is a trusted proxy
+}
+
+// source is the stored configuration: one account, one gateway, one key.
+type source struct {
+	account account.Account
+	gateway gateway.Gateway
+	routes  []gateway.Route
+	key     apikey.Key
+}
+
+func newSource(t testing.TB, s setup, upstream string) (*source, string) {
+	t.Helper()
+	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit ratelimit.Rate
+	if s.limit != "" {
+		if err := limit.UnmarshalText([]byte(s.limit)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	headers := map[string][]byte{}
+	for name, value := range s.headers {
+		headers[name] = []byte(value)
+	}
+	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Plan: account.Platform}
+	return &source{
+		account: acct,
+		gateway: gateway.Gateway{
+			ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: hostname,
+			UpstreamURL: or(s.scheme, "http") + "://" + upstream + s.base, UpstreamCA: s.ca,
+			Timeout: or(s.timeout, "30s"), UpstreamHeaders: headers, MaxBodyBytes: s.maxBody, CORS: s.cors,
+		},
+		routes: []gateway.Route{
+			{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
+			{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
+		},
+		key: apikey.Key{
+			ID: keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
+			Scope: apikey.Scope{Word: apikey.Admin}, Owner: owner, RateLimit: limit,
+		},
+	}, secret
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func (s *source) Accounts(context.Context) ([]account.Account, error) {
+	return []account.Account{s.account}, nil
+}
+
+func (s *source) EachGateway(_ context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
+	return f(&s.gateway, s.routes)
+}
+
+func (s *source) GatewayByID(context.Context, string) (*gateway.Gateway, []gateway.Route, error) {
+	return &s.gateway, s.routes, nil
+}
+
+func (s *source) EachKey(_ context.Context, f func(*apikey.Key) error) error { return f(&s.key) }
+
+func (s *source) KeyByID(context.Context, string) (*apikey.Key, error) {
+	return nil, fault.Missing("key")
+}
+
+func (s *source) LastSeq(context.Context) (int64, error) { return 0, nil }
+
+func (s *source) Changes(context.Context, int64, int) ([]change.Change, bool, error) {
+	return nil, true, nil
+}
+
+func (s *source) LoadDailyCounts(context.Context, int64) ([]ratelimit.DailyCount, error) {
+	return nil, nil
+}
+
+func (s *source) SaveDailyCounts(context.Context, []ratelimit.DailyCount) error { return nil }
