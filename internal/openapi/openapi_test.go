@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/openapi"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew") //nolint:gochecknoglobals // a flag of the test binary is one
+var update = flag.Bool("update", false, "write the golden files anew")
 
 // show writes what a document says, a route a line.
 func show(d *openapi.Document) string {
