@@ -9,7 +9,7 @@ import (
 type tunnels struct {
 	mu     sync.Mutex
 	open   map[*pair]struct{}
-	closed bool          // no more tunnels
+	closed bool          // no more tunnels: the drain is over
 	empty  chan struct{} // closed when the last has ended; made by drain
 }
 
@@ -38,10 +38,10 @@ func (t *tunnels) remove(p *pair) {
 }
 
 // drain waits until the last tunnel has ended, or closes those that are left
-// when ctx ends and returns their number.
+// when ctx ends and returns their number. A request that runs may still become a
+// tunnel: whoever serves it waits for it.
 func (t *tunnels) drain(ctx context.Context) (cut int) {
 	t.mu.Lock()
-	t.closed = true
 	if len(t.open) == 0 {
 		t.mu.Unlock()
 		return 0
@@ -57,6 +57,7 @@ func (t *tunnels) drain(ctx context.Context) (cut int) {
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
+	t.closed = true
 	for p := range t.open {
 		p.close()
 		cut++
