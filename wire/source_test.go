@@ -33,6 +33,7 @@ type setup struct {
 	cors    *gateway.CORS
 	limit   string // the key's rate limit
 	trusted bool   // the client is a trusted proxy
+	open    bool   // every route is public
 }
 
 // source is the stored configuration: one account, one gateway, one key.
@@ -59,6 +60,10 @@ func newSource(t testing.TB, s setup, upstream string) (*source, string) {
 	for name, value := range s.headers {
 		headers[name] = []byte(value)
 	}
+	auth := gateway.AuthKey
+	if s.open {
+		auth = gateway.AuthNone
+	}
 	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Plan: account.Platform}
 	return &source{
@@ -69,7 +74,7 @@ func newSource(t testing.TB, s setup, upstream string) (*source, string) {
 			Timeout: or(s.timeout, "30s"), UpstreamHeaders: headers, MaxBodyBytes: s.maxBody, CORS: s.cors,
 		},
 		routes: []gateway.Route{
-			{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
+			{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: auth},
 			{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
 		},
 		key: apikey.Key{

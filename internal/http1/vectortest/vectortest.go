@@ -1,0 +1,167 @@
+// Package vectortest reads the public test vectors of HTTP/1.1, which are kept
+// beside the project: those of Node's parser (llhttp) and those of
+// http-desync-guardian, with the rules by which this project differs from them.
+package vectortest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Test is what this package needs of a testing.TB.
+type Test interface {
+	Helper()
+	Fatal(args ...any)
+	Skipf(format string, args ...any)
+}
+
+// dir is where the vectors of a collection are.
+func dir(t Test, name string) string {
+	t.Helper()
+	_, here, _, ok := runtime.Caller(0)
+	if !ok {
+		t.Fatal("the place of this file is not known")
+	}
+	path := filepath.Join(filepath.Dir(here), "..", "..", "..", "..", "shared", "data", "http", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("needs the public vectors of %s, which are kept beside the project: %v", name, err)
+	}
+	return path
+}
+
+// files reads the files of a collection that match pattern.
+func files(t Test, name, pattern string) (out []file) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir(t, name), pattern))
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no vectors", err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, file{filepath.Base(path), data})
+	}
+	return out
+}
+
+type file struct {
+	name string
+	data []byte
+}
+
+// Desync is a request of http-desync-guardian.
+type Desync struct {
+	Name   string // file/name
+	Input  string
+	Tier   string // Compliant, Acceptable, Ambiguous or Severe
+	Reason string
+}
+
+// DesyncRequests reads all requests of http-desync-guardian. Those without a
+// Host get one, since RFC 9112, 3.2 demands it.
+func DesyncRequests(t Test) (out []Desync) {
+	t.Helper()
+	for _, f := range files(t, "desync", "*.yaml") {
+		var vectors []struct {
+			Name, URI, Method, Version string
+			Headers                    []struct{ Name, Value string }
+			Expected                   struct{ Tier, Reason string }
+		}
+		if err := yaml.Unmarshal(f.data, &vectors); err != nil {
+			t.Fatal(f.name, err)
+		}
+		for _, v := range vectors {
+			var b strings.Builder
+			b.WriteString(v.Method + " " + v.URI + " " + v.Version + "\r\n")
+			hosts := 0
+			for _, h := range v.Headers {
+				b.WriteString(h.Name + ":" + h.Value + "\r\n")
+				if strings.EqualFold(strings.TrimSpace(h.Name), "host") {
+					hosts++
+				}
+			}
+			if hosts == 0 {
+				b.WriteString("Host: example.com\r\n")
+			}
+			b.WriteString("\r\n")
+			out = append(out, Desync{f.name + "/" + v.Name, b.String(), v.Expected.Tier, v.Expected.Reason})
+		}
+	}
+	return out
+}
+
+// Node is a vector of Node's parser.
+type Node struct {
+	Name  string // file/title
+	Meta  string
+	Input string
+	Log   string // what Node's parser says
+}
+
+// NodeVectors reads the vectors in the files that match pattern. Requests without
+// a Host get one: without it everything would be refused for that alone.
+func NodeVectors(t Test, pattern string) (out []Node) {
+	t.Helper()
+	title := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	meta := regexp.MustCompile(`<!-- meta=(.*?) -->`)
+	block := regexp.MustCompile("(?s)```(http|log)\n(.*?)\n?```")
+	for _, f := range files(t, "llhttp", pattern) {
+		text := string(f.data)
+		metas := meta.FindAllStringSubmatchIndex(text, -1)
+		for i, m := range metas {
+			end := len(text)
+			if i+1 < len(metas) {
+				end = metas[i+1][0]
+			}
+			titles := title.FindAllStringSubmatch(text[:m[0]], -1)
+			v := Node{Name: f.name + "/" + titles[len(titles)-1][1], Meta: text[m[2]:m[3]]}
+			for _, found := range block.FindAllStringSubmatch(text[m[1]:end], -1) {
+				if found[1] == "http" {
+					v.Input = addHost(unescape(found[2]))
+				} else {
+					v.Log = found[2]
+				}
+			}
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Refused reports whether Node's parser refuses the vector.
+func (v Node) Refused() bool {
+	return strings.Contains(v.Log, "error code") && !strings.Contains(v.Log, "pause") &&
+		!strings.Contains(v.Log, "code=21") && !strings.Contains(v.Log, "code=22")
+}
+
+// Lenient reports whether Node's parser reads the vector only when told to be
+// lenient.
+func (v Node) Lenient() bool { return strings.Contains(v.Meta, "lenient") && !v.Refused() }
+
+// unescape makes the bytes of a vector: line ends are CRLF, but those that are
+// written as escapes stand for themselves.
+func unescape(s string) string {
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	s = strings.ReplaceAll(s, "\\\n", "") // a line that goes on
+	s = strings.ReplaceAll(s, "\n", "\r\n")
+	return strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\t`, "\t", `\f`, "\f", `\x00`, "\x00").Replace(s)
+}
+
+func addHost(s string) string {
+	requestLine := regexp.MustCompile(`(?m)^([A-Z-]+ [^\r\n]+ HTTP/1\.[01]\r\n)`)
+	return requestLine.ReplaceAllStringFunc(s, func(line string) string {
+		at := strings.Index(s, line)
+		head, _, _ := strings.Cut(s[at:], "\r\n\r\n")
+		if strings.Contains(strings.ToLower(head), "\nhost") {
+			return line
+		}
+		return line + "Host: h\r\n"
+	})
+}
