@@ -169,10 +169,11 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 	if !u.complete.Load() && !u.ending.Load() {
 		_ = x.up.NetConn().SetDeadline(past)
 		_ = c.nc.SetReadDeadline(past)
+		<-u.done
+		_ = c.nc.SetReadDeadline(time.Time{}) // for who lingers
 	}
 	<-u.done
 	c.uploading.Store(false)
-	_ = c.nc.SetReadDeadline(time.Time{})
 	if len(u.rest) > 0 {
 		x.after = x.end
 		x.put(u.rest)
@@ -183,6 +184,7 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 
 // foreign serves a request whose upstream is not plain HTTP/1.1.
 func (c *conn) foreign(x *exchange) step {
+	c.up.Store(nil)
 	if c.main.enter(phaseStream, 0) != notCut {
 		return stepClose
 	}

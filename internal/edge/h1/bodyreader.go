@@ -67,6 +67,9 @@ func (r *bodyReader) fill() error {
 		return err
 	}
 	r.from, r.to = p.from, p.to
+	if r.rec.done {
+		r.c.uploading.Store(false)
+	}
 	switch {
 	case received && r.rec.done:
 		r.x.after += p.used - front

@@ -170,9 +170,11 @@ func (c *conn) cutExchange(word uint64, why cut) {
 // cutAll ends the connection whatever it does.
 func (c *conn) cutAll() {
 	word := c.main.word.Load()
-	c.cutExchange(word, cutDrain)
-	if up := c.up.Load(); up != nil && phaseOf(word) == phaseTunnel {
-		_ = up.NetConn().SetDeadline(past)
+	switch phaseOf(word) {
+	case phaseExchange, phaseStream, phaseTunnel:
+		c.cutExchange(word, cutDrain)
+	default: // c.up may be somebody else's by now
+		c.main.end(word, cutDrain)
 	}
 	_ = c.nc.SetDeadline(past)
 }

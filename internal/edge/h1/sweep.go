@@ -161,7 +161,14 @@ func (s *sweeper) exchange(c *conn, word uint64, now int64, look bool) {
 	switch {
 	case late(word, now) && (!uploading || now-s.movedAt >= c.patience.Load()):
 		c.cutExchange(word, cutLate)
-	case look && !uploading && now-s.since >= leaveAfter.Milliseconds() && c.control(hungUp):
+	case !look || now-s.since < leaveAfter.Milliseconds():
+	case uploading:
+		// Its own end may only mean that it has sent everything, though we
+		// have not read it yet.
+		if c.control(brokenOff) {
+			c.cutExchange(word, cutGone)
+		}
+	case c.control(hungUp):
 		c.cutExchange(word, cutGone)
 	}
 }

@@ -54,6 +54,14 @@ func hungUp(fd uintptr) bool {
 	return err == nil && n == 1 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
 }
 
+// brokenOff reports whether the connection was reset, or both directions have
+// ended.
+func brokenOff(fd uintptr) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(p[:], 0)
+	return err == nil && n == 1 && p[0].Revents != 0
+}
+
 // traffic returns how many bytes the peer has sent and acknowledged so far, how
 // many that it sent were not read yet, and how many it has not acknowledged.
 func traffic(fd uintptr) (moved uint64, unread, unsent int) {

@@ -15,6 +15,8 @@ func send(int, []byte) (int, syscall.Errno) { return 0, again }
 
 func hungUp(uintptr) bool { return false }
 
+func brokenOff(uintptr) bool { return false }
+
 // traffic says that something is always waiting to be read, and nothing to be
 // sent: a stall cannot be seen here.
 func traffic(uintptr) (moved uint64, unread, unsent int) { return 0, 1, 0 }
