@@ -7,7 +7,7 @@
 //	client ◄──────────── relay ◄──────────────────────── answer
 //
 // What rewrites messages does no I/O: the request writer (request.go), the relay
-// of answers (relay.go) and the body filter (upload.go) turn bytes into bytes
+// of answers (relay.go) and the recoder of bodies (recode.go) turn bytes into bytes
 // and give the same however their input is split. Connections drive them:
 //
 //   - A plain TCP connection is read by one call of syscall.RawConn.Read for its

@@ -1,0 +1,102 @@
+package h1
+
+import (
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/upstream/upstreamtest"
+)
+
+// byHand stops the engine's sweeper and returns a function that sweeps as if
+// d had passed since the last time.
+func (e *edge) byHand() (pass func(d time.Duration)) {
+	e.engine.stop()
+	e.engine.sweeper.Wait()
+	now := e.engine.clock.ms.Load()
+	return func(d time.Duration) {
+		now += d.Milliseconds()
+		e.engine.clock.ms.Store(now)
+		e.engine.sweep(true)
+	}
+}
+
+// await returns once the only connection is in a phase, of any of its watches.
+func (e *edge) await(p phase) {
+	e.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+		found := false
+		e.engine.conns.each(func(c *conn) {
+			for _, w := range []*watch{&c.main, &c.reading, &c.writing} {
+				found = found || phaseOf(w.word.Load()) == p
+			}
+		})
+		if found {
+			return
+		}
+	}
+	e.t.Fatalf("the connection did not come to phase %d", p)
+}
+
+// Guarantee: a head that is not complete after 10 s, a body that stalls for
+// 30 s, a reader that takes nothing for 30 s, and a connection that idles for
+// two minutes are closed; not before, and not while anything moves.
+func TestDeadlines(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		s.timeout = "10m"
+		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
+			if strings.HasPrefix(h, "POST") {
+				_, _ = io.Copy(io.Discard, c)
+				return ""
+			}
+			if strings.HasPrefix(h, "GET /endless") {
+				c.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+				for piece := "8000\r\n" + strings.Repeat("x", 0x8000) + "\r\n"; ; {
+					if _, err := io.WriteString(c.Conn, piece); err != nil {
+						return ""
+					}
+				}
+			}
+			return okAnswer
+		})
+		for _, c := range []struct {
+			name, say string
+			phase     phase
+			limit     time.Duration
+		}{
+			{"head", "GET /a HTTP/1.1\r\nHost: a\r\n", phaseHead, headTime},
+			{"silence", "", phaseIdle, headTime},
+			{"idle", "GET /a HTTP/1.1\r\nKEY\r\n\r\n", phaseIdle, idleTime},
+			{"body", "POST /a HTTP/1.1\r\nKEY\r\nContent-Length: 10\r\n\r\nhello", phaseReading, stallTime},
+			{"reader", "GET /endless HTTP/1.1\r\nKEY\r\n\r\n", phaseWriting, stallTime},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				e := start(t, s)
+				e.t = t
+				pass := e.byHand()
+				client := e.dial()
+				client.say(c.say)
+				if c.name == "idle" {
+					client.wantStatus("200")
+					client.bytes(2)
+				}
+				e.await(c.phase)
+				pass(0) // what has moved so far is seen
+				pass(c.limit - time.Second)
+				if n := e.engine.Connections(); n != 1 {
+					t.Fatal("closed too early")
+				}
+				e.await(c.phase)
+				pass(2 * time.Second)
+				if _, err := client.rest(); c.name != "reader" && err != nil {
+					t.Error(err)
+				}
+				for e.engine.Connections() > 0 {
+					runtime.Gosched()
+				}
+			})
+		}
+	})
+}
