@@ -33,6 +33,10 @@ check: deps fmt vet lint generated lint-api tidy fuzz-short test ## Run all that
 bench: ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
+.PHONY: bench-peers
+bench-peers: build ## Compare with nginx, HAProxy and Caddy (Debian). Flags: ARGS="-rounds 1".
+	$(GO) run ./bench/peers $(ARGS)
+
 .PHONY: bench-keys
 bench-keys: build ## Measure a million keys and large specs, whole process. Flags: ARGS="-rounds 1".
 	$(GO) run ./bench/keys $(ARGS)

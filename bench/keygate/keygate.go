@@ -4,13 +4,14 @@ package keygate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,22 +107,28 @@ func (s *Server) get(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
+// The ports that are tried: those below which Linux takes the ports of clients
+// from, so that no connection takes one before its server does.
+const firstPort, ports = 20_000, 12_000
+
 // FreeAddresses returns n addresses of the loopback whose ports are free now.
-func FreeAddresses(n int) (_ []string, err error) {
-	var open []net.Listener
-	defer func() {
-		for _, l := range open {
-			err = errors.Join(err, l.Close())
-		}
-	}()
+func FreeAddresses(n int) ([]string, error) {
 	var all []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 100 * n {
+		if len(all) == n {
+			return all, nil
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))
+		l, err := net.Listen("tcp", address)
 		if err != nil {
+			continue // somebody has it
+		}
+		if err := l.Close(); err != nil {
 			return nil, err
 		}
-		open = append(open, l)
-		all = append(all, l.Addr().String())
+		if !slices.Contains(all, address) {
+			all = append(all, address)
+		}
 	}
-	return all, nil
+	return nil, fmt.Errorf("found no %d free ports from %d to %d", n, firstPort, firstPort+ports-1)
 }

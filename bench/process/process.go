@@ -61,7 +61,7 @@ func Start(cfg Config) (*Process, error) {
 // ID returns the identifier of the program's first process.
 func (p *Process) ID() int { return p.cmd.Process.Pid }
 
-// Stop asks the program to end, waits up to five seconds for it, and then ends
+// Stop asks the program to end, waits up to ten seconds for it, and then ends
 // it and what it started by force.
 func (p *Process) Stop() {
 	tree, err := p.tree()
@@ -71,7 +71,7 @@ func (p *Process) Stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.ended:
-	case <-time.After(5 * time.Second):
+	case <-time.After(10 * time.Second):
 		for _, id := range tree {
 			_ = syscall.Kill(id, syscall.SIGKILL) // it may have ended
 		}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/keygate/keygate/bench/keygate"
+)
+
+// perAddress is how many connections come from one address: gateways bound
+// that.
+const perAddress = 3000
+
+// runIdle measures what connections that made a request and then wait add to a
+// proxy's memory. One that collects garbage does so before both measurements.
+func runIdle(ctx context.Context, st *stage, p *peer) (*sample, error) {
+	running, err := p.open(ctx, st, how{collect: true})
+	if err != nil {
+		return nil, err
+	}
+	defer running.Stop()
+	before, beforeHeap, err := rest(ctx, running)
+	if err != nil {
+		return nil, err
+	}
+	idle := make([]net.Conn, 0, st.o.idle)
+	defer func() {
+		for _, c := range idle {
+			_ = c.Close()
+		}
+	}()
+	for i := range st.o.idle {
+		c, err := visit(ctx, running, i/perAddress)
+		if err != nil {
+			return nil, fmt.Errorf("connection %d: %w", i+1, err)
+		}
+		idle = append(idle, c)
+	}
+	after, afterHeap, err := rest(ctx, running)
+	if err != nil {
+		return nil, err
+	}
+	// One that was closed meanwhile would count for nothing.
+	for i, c := range idle {
+		if err := ask(c, running); err != nil {
+			return nil, fmt.Errorf("connection %d did not stay: %w", i+1, err)
+		}
+	}
+	found := &sample{memory: float64(after) / 1e6, growth: float64(after-before) / 1e6, live: math.NaN()}
+	if running.collect != nil {
+		found[live] = float64(afterHeap.Live+afterHeap.Stacks-beforeHeap.Live-beforeHeap.Stacks) / 1e6
+	}
+	return found, nil
+}
+
+// rest returns a proxy's memory, after a collection if it has that.
+func rest(ctx context.Context, p *proxy) (resident int64, heap keygate.Heap, err error) {
+	if p.collect != nil {
+		if heap, err = p.collect(ctx); err != nil {
+			return 0, heap, err
+		}
+	}
+	resident, err = p.Memory()
+	return resident, heap, err
+}
+
+// visit makes one request from the loopback's address number from, and leaves
+// the connection open.
+func visit(ctx context.Context, p *proxy, from int) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(from+1))}}
+	c, err := d.DialContext(ctx, "tcp", p.address)
+	if err != nil {
+		return nil, err
+	}
+	if err := ask(c, p); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func ask(c net.Conn, p *proxy) error {
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	request := "GET " + jsonPath + "1 HTTP/1.1\r\nHost: " + p.address + "\r\n"
+	if p.key != "" {
+		request += "Authorization: Bearer " + p.key + "\r\n"
+	}
+	if _, err := io.WriteString(c, request+"\r\n"); err != nil {
+		return err
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", res.StatusCode)
+	}
+	return nil
+}

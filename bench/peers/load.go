@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/bench/openloop"
+	"github.com/keygate/keygate/bench/quantile"
+)
+
+// wrk sends a request on each of the connections, waits for the answer, and
+// sends the next.
+func wrk(path string, connections int) load {
+	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*outcome, error) {
+		script, err := st.write("wrk.lua", nil)
+		if err != nil {
+			return nil, err
+		}
+		args := []string{"-t1", fmt.Sprintf("-c%d", connections), fmt.Sprintf("-d%.0fs", max(1, d.Seconds())), "--timeout", "10s", "-s", script}
+		if p.key != "" {
+			args = append(args, "-H", "Authorization: Bearer "+p.key)
+		}
+		out, err := tool(ctx, "wrk", append(args, p.URL(path+"1"))...)
+		if err != nil {
+			return nil, err
+		}
+		return readWrk(out)
+	}
+}
+
+// readWrk reads what wrk.lua writes.
+func readWrk(out string) (*outcome, error) {
+	_, line, found := strings.Cut(out, "figures ")
+	if !found {
+		return nil, fmt.Errorf("wrk wrote no figures:\n%s", out)
+	}
+	var o outcome
+	var failures, elapsed, us50, us99, us999 int64
+	if _, err := fmt.Sscan(line, &o.requests, &elapsed, &failures, &us50, &us99, &us999); err != nil {
+		return nil, fmt.Errorf("read the figures of wrk: %w:\n%s", err, out)
+	}
+	if failures > 0 || o.requests == 0 {
+		return nil, fmt.Errorf("%d requests failed and %d succeeded:\n%s", failures, o.requests, out)
+	}
+	o.elapsed = time.Duration(elapsed) * time.Microsecond
+	o.p50, o.p99, o.p999 = time.Duration(us50)*time.Microsecond, time.Duration(us99)*time.Microsecond, time.Duration(us999)*time.Microsecond
+	return &o, nil
+}
+
+// h2load does the same over HTTP/2.
+func h2load(path string, connections, streams int) load {
+	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*outcome, error) {
+		log := filepath.Join(st.dir, "h2load.log")
+		if err := os.WriteFile(log, nil, 0o600); err != nil { // it appends
+			return nil, err
+		}
+		args := []string{"-t1", fmt.Sprintf("-c%d", connections), fmt.Sprintf("-m%d", streams), fmt.Sprintf("-D%.0f", max(1, d.Seconds())), "--log-file", log}
+		if p.key != "" {
+			args = append(args, "-H", "authorization: Bearer "+p.key)
+		}
+		out, err := tool(ctx, "h2load", append(args, p.URL(path+"1"))...)
+		if err != nil {
+			return nil, err
+		}
+		if !strings.Contains(out, "Application protocol: h2\n") {
+			return nil, fmt.Errorf("this was no HTTP/2:\n%s", out)
+		}
+		content, err := os.ReadFile(log)
+		if err != nil {
+			return nil, err
+		}
+		o, err := readH2load(string(content))
+		if err != nil {
+			return nil, fmt.Errorf("%w:\n%s", err, out)
+		}
+		return o, nil
+	}
+}
+
+// readH2load reads the log of h2load: for each request the time at which it
+// began, its status and how long it took, in microseconds.
+func readH2load(log string) (*outcome, error) {
+	var took []int64
+	var first, last int64
+	for lines := bufio.NewScanner(strings.NewReader(log)); lines.Scan(); {
+		var begun, status, length int64
+		if _, err := fmt.Sscan(lines.Text(), &begun, &status, &length); err != nil {
+			return nil, fmt.Errorf("read the log of h2load: %w: %q", err, lines.Text())
+		}
+		if status != 200 {
+			return nil, fmt.Errorf("a request has the status %d", status)
+		}
+		if first == 0 || begun < first {
+			first = begun
+		}
+		last = max(last, begun+length)
+		took = append(took, length)
+	}
+	if len(took) == 0 {
+		return nil, errors.New("no request succeeded")
+	}
+	of := func(q float64) time.Duration { return time.Duration(quantile.Of(q, took...)) * time.Microsecond }
+	return &outcome{
+		requests: len(took), elapsed: time.Duration(last-first) * time.Microsecond, p50: of(0.5), p99: of(0.99), p999: of(0.999),
+	}, nil
+}
+
+// fixedRate sends a part of the peak's requests a second, whatever the answers
+// take.
+func fixedRate(path string, part float64) load {
+	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*outcome, error) {
+		address, err := netip.ParseAddrPort(p.address)
+		if err != nil {
+			return nil, err
+		}
+		request := "GET " + path + "1 HTTP/1.1\r\nHost: " + p.address + "\r\n"
+		if p.key != "" {
+			request += "Authorization: Bearer " + p.key + "\r\n"
+		}
+		r, err := openloop.Run(ctx, openloop.Config{
+			Address: address, Request: []byte(request + "\r\n"), Connections: crowd, Rate: part * st.o.peak, Duration: d,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if r.Failures > 0 || len(r.Latencies) == 0 {
+			return nil, fmt.Errorf("%d requests failed and %d succeeded", r.Failures, len(r.Latencies))
+		}
+		of := func(q float64) time.Duration { return quantile.Of(q, r.Latencies...) }
+		return &outcome{requests: len(r.Latencies), elapsed: r.Elapsed, p50: of(0.5), p99: of(0.99), p999: of(0.999)}, nil
+	}
+}

@@ -1,0 +1,123 @@
+// Command peers runs Keygate, nginx, HAProxy and Caddy in turn on the same work
+// and compares them. Run it by make bench-peers; docs/performance.md says what
+// it does.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/keygate/keygate/bench/table"
+)
+
+type options struct {
+	binary    string
+	peers     []string
+	scenarios []string
+	duration  time.Duration
+	warmup    time.Duration
+	rounds    int
+	peak      float64
+	bytes     int64
+	idle      int
+	install   bool
+	write     string
+}
+
+func parse() (o options, err error) {
+	flag.StringVar(&o.binary, "keygate", "bin/keygate", "the binary to measure")
+	peers := flag.String("peers", strings.Join(peerNames(), ","), "who runs; nginx always does, as what the others are compared with")
+	scenarios := flag.String("scenarios", strings.Join(scenarioNames(), ","), "what runs")
+	flag.DurationVar(&o.duration, "duration", 4*time.Second, "of each run, after a warm-up")
+	flag.DurationVar(&o.warmup, "warmup", time.Second, "load before each run that is not measured")
+	flag.IntVar(&o.rounds, "rounds", 3, "runs of each peer in each scenario, of which the median counts")
+	flag.Float64Var(&o.peak, "peak", 0, "requests a second of which the fixed rates are parts; 0 measures nginx first")
+	flag.Int64Var(&o.bytes, "bytes", 1<<30, "of the large body that goes through in each direction")
+	flag.IntVar(&o.idle, "idle", 10_000, "idle connections")
+	flag.BoolVar(&o.install, "install", true, "install programs that are missing, by apt-get")
+	flag.StringVar(&o.write, "write", "", "document to put the tables into, as in docs/performance.md")
+	flag.Parse()
+	if o.peers, err = choose(*peers, peerNames()); err != nil {
+		return o, err
+	}
+	if o.scenarios, err = choose(*scenarios, scenarioNames()); err != nil {
+		return o, err
+	}
+	if flag.NArg() > 0 || o.rounds < 1 || o.duration < time.Second || o.warmup <= 0 || o.bytes < 1 || o.idle < 1 {
+		return o, errors.New("give at least one round, a second each, and no other arguments than flags")
+	}
+	if !slices.Contains(o.peers, reference) {
+		o.peers = append(o.peers, reference)
+	}
+	o.binary, err = filepath.Abs(o.binary)
+	return o, err
+}
+
+// choose reads a list of names joined by commas, and returns them in the order
+// of all.
+func choose(list string, all []string) ([]string, error) {
+	given := strings.Split(list, ",")
+	for _, name := range given {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(all, ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !slices.Contains(given, name) }), nil
+}
+
+func main() {
+	o, err := parse()
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, &o, os.Stdout, os.Stderr)
+		stop()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-peers:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures, tells progress to w and writes the tables to out.
+func run(ctx context.Context, o *options, out, w io.Writer) (err error) {
+	if err := needPrograms(ctx, o, w); err != nil {
+		return err
+	}
+	st, err := openStage(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
+
+	found, err := st.measure(ctx, w)
+	if err != nil {
+		return err
+	}
+	text := found.report(ctx, st)
+	if _, err := io.WriteString(out, text); err != nil {
+		return err
+	}
+	if o.write != "" {
+		document, err := os.ReadFile(o.write)
+		if err != nil {
+			return err
+		}
+		if document, err = table.Replace(document, "bench-peers", "\n"+text); err != nil {
+			return fmt.Errorf("%s: %w", o.write, err)
+		}
+		if err := os.WriteFile(o.write, document, 0o644); err != nil { //nolint:gosec // a document for everybody
+			return err
+		}
+	}
+	return found.failed()
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/bench/quantile"
+	"github.com/keygate/keygate/bench/table"
+)
+
+// report returns the findings in Markdown.
+func (f *findings) report(ctx context.Context, st *stage) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s; load average before: %s.\n", time.Now().UTC().Format("2 January 2006"), machine(), f.loadavg)
+	fmt.Fprintf(&b, "%s.\n", strings.Join(versions(ctx, st), ", "))
+	fmt.Fprintf(&b, "Medians of %d rounds of %s after %s of warm-up; %s in all.\n\n", st.o.rounds, st.o.duration, st.o.warmup, f.took.Round(time.Second))
+	b.WriteString(f.barTable().String() + "\n")
+	for _, s := range f.scenarios {
+		fmt.Fprintf(&b, "**%s**%s\n\n%s\n", s.title, f.remark(st, s.name), f.table(&s))
+	}
+	return b.String()
+}
+
+// remark tells the figures that a title leaves open.
+func (f *findings) remark(st *stage, scenario string) string {
+	switch scenario {
+	case "rate30":
+		return fmt.Sprintf(" (%.0f/s)", 0.3*st.o.peak)
+	case "rate60":
+		return fmt.Sprintf(" (%.0f/s)", 0.6*st.o.peak)
+	case "idle":
+		return fmt.Sprintf(" (%d)", st.o.idle)
+	case "bulk":
+		return fmt.Sprintf(" (%d bytes)", st.o.bytes)
+	default:
+		return ""
+	}
+}
+
+func (f *findings) table(s *scenario) *table.Table {
+	t := &table.Table{Columns: []string{"Proxy"}}
+	for _, c := range s.columns {
+		t.Columns = append(t.Columns, c.heading)
+		if c.ratio {
+			t.Columns = append(t.Columns, "÷ "+reference)
+		}
+	}
+	base := f.runs[at(s.name, reference)]
+	for _, p := range f.peers {
+		cells := []string{p.name}
+		own := f.runs[at(s.name, p.name)]
+		for _, c := range s.columns {
+			cells = append(cells, text(own.values(c.figure), c.digits))
+			if c.ratio {
+				cells = append(cells, text(own.ratios(c.figure, base), 2))
+			}
+		}
+		t.Add(cells...)
+	}
+	return t
+}
+
+// bar is what Keygate promises.
+type bar struct {
+	what     string
+	scenario string
+	figure   figure
+	to       string // the peer that it is compared with; "" for the figure itself
+	bound    float64
+	least    bool // the bound is the least, not the most
+}
+
+func bars() []bar {
+	return []bar{
+		{"CPU for each request, ÷ nginx", "c64", cpu, reference, 0.95, false},
+		{"p99, ÷ nginx", "c64", p99, reference, 1, false},
+		{"CPU for each request, ÷ Caddy", "c64", cpu, "caddy", 0.25, false},
+		{"CPU for each request over TLS, ÷ nginx", "tls", cpu, reference, 1.15, false},
+		{"memory that idle connections add, MB", "idle", growth, "", 80, false},
+		{"download, ÷ nginx", "bulk", download, reference, 0.8, true},
+		{"upload, ÷ nginx", "bulk", upload, reference, 0.8, true},
+		{"memory that a large body adds, MB", "bulk", growth, "", 16, false},
+	}
+}
+
+// barTable compares Keygate with what it promises.
+func (f *findings) barTable() *table.Table {
+	t := &table.Table{Columns: []string{"Keygate", "Median", "Bar", "Met", "Each round"}}
+	for _, bar := range bars() {
+		own := f.runs[at(bar.scenario, keygateName)]
+		rounds := own.values(bar.figure)
+		if bar.to != "" {
+			rounds = own.ratios(bar.figure, f.runs[at(bar.scenario, bar.to)])
+		}
+		if len(rounds) == 0 {
+			continue
+		}
+		median, sign := quantile.Median(rounds...), "≤"
+		met := median <= bar.bound
+		if bar.least {
+			sign, met = "≥", median >= bar.bound
+		}
+		var each []string
+		for _, v := range rounds {
+			each = append(each, text([]float64{v}, 2))
+		}
+		t.Add(bar.what, text(rounds, 2), fmt.Sprintf("%s %g", sign, bar.bound), map[bool]string{true: "yes", false: "no"}[met], strings.Join(each, " "))
+	}
+	return t
+}
+
+// machine says what the figures were measured on.
+func machine() string {
+	model := runtime.GOARCH
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if _, rest, found := strings.Cut(string(b), "model name\t: "); found {
+			model, _, _ = strings.Cut(rest, "\n")
+		}
+	}
+	kernel := "Linux"
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		kernel += " " + strings.TrimSpace(string(b))
+	}
+	return fmt.Sprintf("%d cores of %s, %s", runtime.NumCPU(), model, kernel)
+}
+
+func loadAverage() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(b))[:3], " ")
+}
+
+// versions returns which programs these are.
+func versions(ctx context.Context, st *stage) (all []string) {
+	revision := ""
+	if info, err := buildinfo.ReadFile(st.o.binary); err == nil {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				revision += " " + s.Value[:min(len(s.Value), 12)]
+			case s.Key == "vcs.modified" && s.Value == "true":
+				revision += ", with changes"
+			}
+		}
+		revision += " (" + info.GoVersion + ")"
+	}
+	all = append(all, "Keygate"+revision)
+	number := regexp.MustCompile(`\d+\.\d+\S*`)
+	for _, c := range [][]string{{"nginx", "-v"}, {"haproxy", "-v"}, {"caddy", "version"}} {
+		if out, err := tool(ctx, c[0], c[1:]...); err == nil {
+			all = append(all, c[0]+" "+number.FindString(out))
+		}
+	}
+	return all
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// scenario is a work that each peer does in turn.
+type scenario struct {
+	name, title string
+	columns     []column
+	run         func(ctx context.Context, st *stage, p *peer) (*sample, error)
+}
+
+// crowd is the number of connections of most scenarios.
+const crowd = 64
+
+func scenarios() []scenario {
+	load := loadColumns()
+	return []scenario{
+		{"c64", "381-byte answer, 64 connections", load, plainLoad(wrk(jsonPath, crowd))},
+		{"c1", "1 connection", load, plainLoad(wrk(jsonPath, 1))},
+		{"c8", "8 connections", load, plainLoad(wrk(jsonPath, 8))},
+		{"c512", "512 connections", load, plainLoad(wrk(jsonPath, 512))},
+		{"b100", "100-byte answer", load, plainLoad(wrk(smallPath, crowd))},
+		{"b64k", "64 KiB answer", load, plainLoad(wrk(largePath, crowd))},
+		{"tls", "TLS 1.3, HTTP/1.1", load, secureLoad(wrk(jsonPath, crowd))},
+		{"h2", "TLS 1.3, HTTP/2, 8 connections with 8 streams each", load, secureLoad(h2load(jsonPath, 8, 8))},
+		{"rate30", "fixed rate, 30 % of nginx's peak", load, plainLoad(fixedRate(jsonPath, 0.3))},
+		{"rate60", "fixed rate, 60 % of nginx's peak", load, plainLoad(fixedRate(jsonPath, 0.6))},
+		{"idle", "idle connections: what they add", idleColumns(), runIdle},
+		{"bulk", "one large body in each direction", bulkColumns(), runBulk},
+	}
+}
+
+func scenarioNames() (names []string) {
+	for _, s := range scenarios() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// outcome is what a client saw. It had no failure.
+type outcome struct {
+	requests       int
+	elapsed        time.Duration
+	p50, p99, p999 time.Duration
+}
+
+// load puts load on a proxy for a time.
+type load func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*outcome, error)
+
+func plainLoad(l load) func(context.Context, *stage, *peer) (*sample, error) {
+	return func(ctx context.Context, st *stage, p *peer) (*sample, error) { return runLoad(ctx, st, p, false, l) }
+}
+
+func secureLoad(l load) func(context.Context, *stage, *peer) (*sample, error) {
+	return func(ctx context.Context, st *stage, p *peer) (*sample, error) { return runLoad(ctx, st, p, true, l) }
+}
+
+// runLoad starts the peer, warms it up, and measures it under load.
+func runLoad(ctx context.Context, st *stage, p *peer, secure bool, l load) (*sample, error) {
+	running, err := p.open(ctx, st, how{secure: secure})
+	if err != nil {
+		return nil, err
+	}
+	defer running.Stop()
+	if _, err := l(ctx, st, running, st.o.warmup); err != nil {
+		return nil, fmt.Errorf("warm up: %w", err)
+	}
+	before, err := running.CPU()
+	if err != nil {
+		return nil, err
+	}
+	seen, err := l(ctx, st, running, st.o.duration)
+	if err != nil {
+		return nil, err
+	}
+	after, err := running.CPU()
+	if err != nil {
+		return nil, err
+	}
+	resident, err := running.Memory()
+	if err != nil {
+		return nil, err
+	}
+	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
+	return &sample{
+		cpu:        float64((after - before).Nanoseconds()) / 1e3 / float64(seen.requests),
+		throughput: float64(seen.requests) / seen.elapsed.Seconds(),
+		p50:        milliseconds(seen.p50), p99: milliseconds(seen.p99), p999: milliseconds(seen.p999),
+		memory: float64(resident) / 1e6,
+	}, nil
+}
