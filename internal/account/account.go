@@ -5,6 +5,7 @@ package account
 import (
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -50,6 +51,9 @@ func (a *Account) IsDefault() bool { return a.Name == Default }
 func (a *Account) Validate() error {
 	if a.Name == "" || utf8.RuneCountInString(a.Name) > 255 {
 		return fault.Invalid("name", "must have 1 to 255 characters")
+	}
+	if strings.ContainsFunc(a.Name, unicode.IsControl) {
+		return fault.Invalid("name", "may not hold control characters, such as the end of a line")
 	}
 	if !a.Plan.Valid() {
 		return fault.Invalid("plan", "must be starter, platform or scale")

@@ -113,12 +113,13 @@ func TestIdempotencyKeyForm(t *testing.T) {
 	s.keep("", "/v1/keys", strings.Repeat("k", 255), body).want(201)
 	s.keep("", "/v1/keys", strings.Repeat("k", 256), body).refused(400, "invalid_request", "Idempotency-Key")
 	s.keep("", "/v1/keys", "é", body).refused(400, "invalid_request", "Idempotency-Key")
-	// On any POST, though verify keeps nothing.
+	// On any POST, those that change nothing included.
 	s.keep("", "/v1/keys/verify", "é", `{"key": "x"}`).refused(400, "invalid_request", "Idempotency-Key")
 	first := s.keep("", "/v1/keys/verify", "v", `{"key": "x"}`).want(200)
-	if second := s.keep("", "/v1/keys/verify", "v", `{"key": "x"}`).want(200); second.header.Get("Idempotent-Replayed") != "" || first.raw != second.raw {
-		t.Error("verify was replayed")
+	if second := s.keep("", "/v1/keys/verify", "v", `{"key": "x"}`).want(200); second.header.Get("Idempotent-Replayed") != "true" || first.raw != second.raw {
+		t.Errorf("verify was not replayed: %s, then %s", first.raw, second.raw)
 	}
+	s.keep("", "/v1/keys/verify", "v", `{"key": "y"}`).refused(422, "validation_failed", "Idempotency-Key")
 	for name, values := range map[string][]string{"empty": {""}, "two": {"a", "b"}} {
 		req, err := http.NewRequest("POST", s.http.URL+"/v1/keys", strings.NewReader(body))
 		if err != nil {

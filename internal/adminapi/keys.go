@@ -36,8 +36,8 @@ func (a *API) keyOperations() []operation {
 	}, {
 		id: "verifyKey", method: http.MethodPost, path: "/v1/keys/verify", tag: "Keys",
 		summary:     "Verify a key",
-		description: "Tells whether a gateway-level key would be let in. Charges no limit, needs the scope read, and keeps no answer under an Idempotency-Key.",
-		body:        reflect.TypeFor[verifyKeyRequest](), readScope: true,
+		description: "Tells whether a gateway-level key would be let in. Charges no limit, and needs the scope read.",
+		body:        reflect.TypeFor[verifyKeyRequest](), readScope: true, keepable: true,
 		success: http.StatusOK, result: reflect.TypeFor[verificationRecord](),
 		run: a.verifyKey,
 	}, {
@@ -159,9 +159,10 @@ func (a *API) verifyKey(c *call) (answer, error) {
 	if err := c.decode(&req); err != nil {
 		return answer{}, err
 	}
-	v, err := a.cfg.Control.VerifyKey(c.ctx, &c.caller, req.Key, value(req.GatewayID), value(req.Method), value(req.Path))
+	present := func(v *control.Verification) answer { return ok(presentVerification(v)) }
+	v, err := a.cfg.Control.VerifyKey(keep(c, present), &c.caller, req.Key, value(req.GatewayID), value(req.Method), value(req.Path))
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(presentVerification(v)), nil
+	return present(v), nil
 }

@@ -3,7 +3,9 @@
 package apikey
 
 import (
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/event"
@@ -82,8 +84,16 @@ func (k *Key) Validate() error {
 	if n := utf8.RuneCountInString(k.Name); n == 0 || n > MaxName {
 		return fault.Invalid("name", "must have 1 to 255 characters")
 	}
+	if strings.ContainsFunc(k.Name, unicode.IsControl) {
+		return fault.Invalid("name", "may not hold control characters, such as the end of a line")
+	}
 	if len(k.Owner) > MaxOwner || !printable(k.Owner) {
 		return fault.Invalid("owner", "must have at most 255 printable ASCII characters")
+	}
+	// The upstream gets the owner in a field, around whose value spaces count for
+	// nothing: two owners would look like one.
+	if strings.TrimSpace(k.Owner) != k.Owner {
+		return fault.Invalid("owner", "may not begin or end with a space")
 	}
 	if len(k.Metadata) > MaxMetadata {
 		return fault.Invalid("metadata", "must have at most 16 members")

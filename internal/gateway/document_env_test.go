@@ -1,12 +1,14 @@
 package gateway_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -72,10 +74,15 @@ func TestResolveEnvInjectsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, err := gateway.ParseDocument(resolved)
-		if err != nil {
-			if len([]rune(value)) >= gateway.MaxName {
-				return
+		if bad := gateway.CheckName("x" + value); bad != nil {
+			// Even then it is the name that is refused, and the name alone.
+			var refused *fault.Error
+			if !errors.As(err, &refused) || refused.Field != "gateway.name" {
+				t.Fatalf("%v, want %v\n%s", err, bad, resolved)
 			}
+			return
+		}
+		if err != nil {
 			t.Fatalf("%v\n%s", err, resolved)
 		}
 		if d.Gateway.Name.Value != "x"+value || len(d.Routes) != 1 {

@@ -169,7 +169,7 @@ func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
 func TestExportRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := &gateway.Gateway{
-			Name:        rapid.StringN(1, 30, -1).Filter(func(s string) bool { return !strings.Contains(s, "${env:") }).Draw(t, "name"),
+			Name:        rapid.StringN(1, 30, -1).Filter(func(s string) bool { return gateway.CheckName(s) == nil }).Draw(t, "name"),
 			UpstreamURL: "https://orders.internal:8443/" + rapid.SampledFrom([]string{"", "a%20b", "x:y,z"}).Draw(t, "base"),
 		}
 		if rapid.Bool().Draw(t, "limited") {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -18,6 +19,9 @@ const MaxName = 255
 func CheckName(name string) error {
 	if n := utf8.RuneCountInString(name); n == 0 || n > MaxName || !utf8.ValidString(name) {
 		return fault.Invalid("name", "must have 1 to %d characters", MaxName)
+	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return fault.Invalid("name", "may not hold control characters, such as the end of a line")
 	}
 	if strings.Contains(name, envMark) {
 		return fault.Invalid("name", "%s", envKept)

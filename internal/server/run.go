@@ -12,8 +12,8 @@ import (
 var ErrInterrupted = errors.New("ended at once by a second signal: what ran was cut off")
 
 // Run starts a server, calls ready, and stops the server at the first signal,
-// with --drain-timeout for what runs. A second signal makes it return
-// ErrInterrupted at once. It also returns if ctx ends, which counts as a first
+// with --drain-timeout for what runs. A second signal, at
+// least a second later, makes it return ErrInterrupted at once. It also returns if ctx ends, which counts as a first
 // signal, or if a listener fails.
 func Run(ctx context.Context, cfg Config, signals <-chan os.Signal, ready func(s *Server) error) error {
 	starting, cancelStart := context.WithCancel(ctx)
@@ -56,16 +56,25 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal, ready func(s
 	return errors.Join(failure, stop(ctx, s, cfg, signals))
 }
 
-// stop drains s, unless a signal comes.
+// sameSignal is how long a further signal counts as the first one over again:
+// some programs send one to a process and to its group.
+const sameSignal = time.Second
+
+// stop drains s, unless another signal comes.
 func stop(ctx context.Context, s *Server, cfg Config, signals <-chan os.Signal) error {
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(cfg.Settings.DrainTimeout, time.Nanosecond))
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.Stop(draining) }()
-	select {
-	case err := <-done:
-		return err
-	case <-signals:
-		return ErrInterrupted
+	begun := time.Now()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-signals:
+			if time.Since(begun) >= sameSignal {
+				return ErrInterrupted
+			}
+		}
 	}
 }

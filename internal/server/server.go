@@ -309,6 +309,8 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:      3 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+
+		DisableGeneralOptionsHandler: true, // OPTIONS * is refused like any path that is not there
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -211,7 +212,24 @@ func TestSignals(t *testing.T) {
 			signals <- syscall.SIGTERM
 			if tc.second {
 				until(t, "draining", func() bool { return get(t, "http://"+s.OpsAddr()+"/readyz") == http.StatusServiceUnavailable })
-				signals <- syscall.SIGTERM
+				// One that comes at once is the first over again, so they keep coming.
+				again := time.NewTicker(20 * time.Millisecond)
+				defer again.Stop()
+				over := make(chan struct{})
+				defer close(over)
+				go func() {
+					for {
+						select {
+						case <-over:
+							return
+						case <-again.C:
+							select {
+							case signals <- syscall.SIGTERM:
+							default:
+							}
+						}
+					}
+				}()
 			}
 			if err := <-ended; !errors.Is(err, tc.want) {
 				t.Errorf("ended with %v, want %v", err, tc.want)
@@ -334,5 +352,23 @@ func TestMetrics(t *testing.T) {
 		if !strings.Contains(string(body), want) {
 			t.Errorf("/metrics lacks %s", want)
 		}
+	}
+}
+
+// Guarantee: a store without the key that sealed its secrets is not opened, and
+// no other key is put where the right one must be restored.
+func TestMissingSecretKey(t *testing.T) {
+	s := keygatetest.Start(t)
+	s.Stop()
+	path := filepath.Join(s.DataDir, "secret.key")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err := server.Start(t.Context(), server.Config{Settings: settings(t, s.DataDir)})
+	if err == nil || !strings.Contains(err.Error(), "restore the file from a backup") || !strings.Contains(err.Error(), path) {
+		t.Errorf("start: %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a new key was made: %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -12,8 +14,19 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// openStore opens the database and the box that seals secrets in it.
+// openStore opens the database and the box that seals secrets in it. The key of
+// the box is made with a new database alone: beside an old one a new key would
+// open nothing, and stand where the right one must be restored.
 func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (*sqlite.DB, *secret.Box, error) {
+	old, err := exists(settings.DatabaseFile())
+	if err != nil {
+		return nil, nil, err
+	}
+	if hasKey, err := exists(settings.SecretKeyFile); err != nil || old && !hasKey {
+		return nil, nil, errors.Join(err, fmt.Errorf(
+			"there is no secret key file %s, but the database %s was made with one: restore the file from a backup, or name it with --secret-key-file",
+			settings.SecretKeyFile, settings.DatabaseFile()))
+	}
 	box, err := secret.LoadOrCreate(settings.SecretKeyFile)
 	if err != nil {
 		return nil, nil, err

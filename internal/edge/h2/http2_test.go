@@ -238,3 +238,52 @@ func TestDrainH2C(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A refusal over HTTP/2 is out before the request's body is, and its stream
+// ends properly after a small body: curl drops an answer behind which its stream
+// is reset.
+func TestRefusalOfABody(t *testing.T) {
+	e := start(t, setup{upstream: "http://127.0.0.1:1"})
+	conn, err := net.Dial("tcp", e.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	_, _ = io.WriteString(conn, http2.ClientPreface)
+	framer := http2.NewFramer(conn, conn)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	_ = framer.WriteSettings()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "a"}, {":path", "/a"}} {
+		_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+	var status, body string
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatalf("after status %q and body %q: %v", status, body, err)
+		}
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			status = f.PseudoValue("status")
+		case *http2.DataFrame:
+			if body == "" { // the answer is here; now the request's body comes
+				_ = framer.WriteData(1, true, []byte("0123456789"))
+			}
+			body += string(f.Data())
+			if f.StreamEnded() {
+				_ = framer.WritePing(false, [8]byte{}) // what follows the end comes before the answer to this
+			}
+		case *http2.PingFrame:
+			if status != "401" || !strings.Contains(body, `"key_invalid"`) {
+				t.Errorf("status %s, body %s", status, body)
+			}
+			return
+		case *http2.RSTStreamFrame:
+			t.Fatalf("after status %q and body %q the stream was reset: %v", status, body, f.ErrCode)
+		}
+	}
+}

@@ -35,10 +35,12 @@ func (x *exchange) refuse(err error) {
 // answer sends an answer of the gateway's own and disposes of the request's
 // body.
 func (x *exchange) answer(status int, body []byte) {
-	remains := x.r.Body != http.NoBody && x.r.ProtoMajor == 1
+	// Over HTTP/2, net/http ends the stream of a body that it has not seen the
+	// end of with a reset, for which some clients drop the answer.
+	remains := x.r.Body != http.NoBody
 	// A client that waits for leave to send its body will not get it.
 	expects := remains && x.r.Header.Get("Expect") != ""
-	if x.verdict.Close || expects || remains && x.r.ContentLength > drainBytes {
+	if x.r.ProtoMajor == 1 && (x.verdict.Close || expects || remains && x.r.ContentLength > drainBytes) {
 		x.w.Header()["Connection"] = []string{"close"}
 	}
 	x.writeHead(status)
@@ -49,7 +51,8 @@ func (x *exchange) answer(status int, body []byte) {
 		return
 	}
 	_ = x.rc.Flush()
-	if expects { // reading would ask the client for its body
+	if expects || x.r.ProtoMajor > 1 && x.r.ContentLength > drainBytes {
+		// Reading would ask the client for its body, or could not end it.
 		x.stopReading()
 		return
 	}
@@ -67,8 +70,8 @@ func (x *exchange) drain() {
 	switch {
 	case err == nil:
 		_ = x.rc.SetReadDeadline(time.Time{})
-	case errors.As(err, &tooLarge):
-		x.stopReading()
+	case errors.As(err, &tooLarge) || x.r.ProtoMajor > 1:
+		x.stopReading() // over HTTP/2 the stream ends, and no more than that
 	default:
 		x.abort()
 	}
