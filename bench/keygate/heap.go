@@ -14,6 +14,7 @@ import (
 type Heap struct {
 	Live   int64 // objects that were reachable at the last collection
 	Stacks int64 // of goroutines
+	Free   int64 // kept for objects to come, and not yet given back to the system
 }
 
 // Collect makes the server collect its garbage and returns what is left. It
@@ -35,7 +36,8 @@ func (s *Server) Collect(ctx context.Context) (Heap, error) {
 
 // readHeap reads the figures that end a heap profile in text.
 func readHeap(profile []byte) (h Heap, err error) {
-	fields := map[string]*int64{"# HeapAlloc = ": &h.Live, "# Stack = ": &h.Stacks}
+	var idle, released int64
+	fields := map[string]*int64{"# HeapAlloc = ": &h.Live, "# Stack = ": &h.Stacks, "# HeapIdle = ": &idle, "# HeapReleased = ": &released}
 	lines := bufio.NewScanner(bytes.NewReader(profile))
 	lines.Buffer(nil, 1<<20)
 	found := 0
@@ -53,5 +55,6 @@ func readHeap(profile []byte) (h Heap, err error) {
 	if found != len(fields) {
 		return h, errors.Join(errors.New("the heap profile lacks its figures"), lines.Err())
 	}
+	h.Free = idle - released
 	return h, nil
 }

@@ -19,7 +19,7 @@ func TestReadHeap(t *testing.T) {
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	if h.Live <= 0 || h.Live > int64(m.Sys) || h.Stacks <= 0 || h.Stacks > int64(m.Sys) {
+	if h.Live <= 0 || h.Live > int64(m.Sys) || h.Stacks <= 0 || h.Stacks > int64(m.Sys) || h.Free < 0 || h.Free > int64(m.Sys) {
 		t.Errorf("got %+v of %d bytes in all", h, m.Sys)
 	}
 	if _, err := readHeap([]byte("heap profile: 1: 2\n")); err == nil {

@@ -18,7 +18,8 @@ const (
 	p99                      // ms
 	p999                     // ms
 	memory                   // resident, MB
-	growth                   // of what is resident, MB
+	growth                   // of the memory in use, MB
+	resident                 // growth of all that is resident, also what a collection freed, MB
 	live                     // growth of the heap's live objects and the stacks, MB
 	download                 // MB/s
 	upload                   // MB/s
@@ -45,7 +46,7 @@ func loadColumns() []column {
 }
 
 func idleColumns() []column {
-	return []column{{growth, "resident MB", 1, true}, {live, "live heap and stacks MB", 1, false}, {memory, "in all MB", 1, false}}
+	return []column{{growth, "in use MB", 1, true}, {resident, "resident MB", 1, false}, {live, "live heap and stacks MB", 1, false}, {memory, "in all MB", 1, false}}
 }
 
 func bulkColumns() []column {

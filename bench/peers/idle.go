@@ -53,7 +53,9 @@ func runIdle(ctx context.Context, st *stage, p *peer) (*sample, error) {
 			return nil, fmt.Errorf("connection %d did not stay: %w", i+1, err)
 		}
 	}
-	found := &sample{memory: float64(after) / 1e6, growth: float64(after-before) / 1e6, live: math.NaN()}
+	found := &sample{memory: float64(after) / 1e6, live: math.NaN()}
+	found[resident] = float64(after-before) / 1e6
+	found[growth] = found[resident] - float64(afterHeap.Free-beforeHeap.Free)/1e6
 	if running.collect != nil {
 		found[live] = float64(afterHeap.Live+afterHeap.Stacks-beforeHeap.Live-beforeHeap.Stacks) / 1e6
 	}
@@ -61,14 +63,14 @@ func runIdle(ctx context.Context, st *stage, p *peer) (*sample, error) {
 }
 
 // rest returns a proxy's memory, after a collection if it has that.
-func rest(ctx context.Context, p *proxy) (resident int64, heap keygate.Heap, err error) {
+func rest(ctx context.Context, p *proxy) (bytes int64, heap keygate.Heap, err error) {
 	if p.collect != nil {
 		if heap, err = p.collect(ctx); err != nil {
 			return 0, heap, err
 		}
 	}
-	resident, err = p.Memory()
-	return resident, heap, err
+	bytes, err = p.Memory()
+	return bytes, heap, err
 }
 
 // visit makes one request from the loopback's address number from, and leaves

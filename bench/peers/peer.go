@@ -167,7 +167,7 @@ func startOther(st *stage, how how, program, file string, args func(path string)
 		return nil, err
 	}
 	path, err := st.write(file, blanks{
-		Root: os.Getuid() == 0, Files: st.files, Clients: st.files/2 - 100, Dir: st.dir, Origin: how.origin, Plain: addresses[0], Secure: addresses[1],
+		Root: os.Getuid() == 0, Files: st.files, Clients: st.files - st.files/4, Dir: st.dir, Origin: how.origin, Plain: addresses[0], Secure: addresses[1],
 		Certificate: st.pair.certificate, PrivateKey: st.pair.privateKey, Pair: st.pair.both, Keys: st.keys,
 	})
 	if err != nil {

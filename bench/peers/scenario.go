@@ -81,7 +81,7 @@ func runLoad(ctx context.Context, st *stage, p *peer, secure bool, l load) (*sam
 	if err != nil {
 		return nil, err
 	}
-	resident, err := running.Memory()
+	inAll, err := running.Memory()
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +90,6 @@ func runLoad(ctx context.Context, st *stage, p *peer, secure bool, l load) (*sam
 		cpu:        float64((after - before).Nanoseconds()) / 1e3 / float64(seen.requests),
 		throughput: float64(seen.requests) / seen.elapsed.Seconds(),
 		p50:        milliseconds(seen.p50), p99: milliseconds(seen.p99), p999: milliseconds(seen.p999),
-		memory: float64(resident) / 1e6,
+		memory: float64(inAll) / 1e6,
 	}, nil
 }
