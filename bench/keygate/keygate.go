@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package keygate runs the built binary as its users do, for benchmarks of the
 // whole process.
 package keygate

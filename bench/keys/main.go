@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command keys measures the whole process: its start and memory with a million
 // keys, what a change of one key costs then, and pushes of large OpenAPI
 // documents. Run it by make bench-keys.

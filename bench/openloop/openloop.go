@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package openloop sends HTTP/1.1 requests at a fixed rate, whatever the
 // answers take, and tells how long each took from the moment at which it was
 // due. A server that stalls is thus seen with all the requests that a stall

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command peers runs Keygate, nginx, HAProxy and Caddy in turn on the same work
 // and compares them. Run it by make bench-peers; docs/performance.md says what
 // it does.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package process starts the programs that a benchmark runs, measures their
 // processor time and memory over all of their processes, and ends them. It
 // reads /proc, so it is for Linux alone.

@@ -17,5 +17,12 @@ func Of[T cmp.Ordered](q float64, values ...T) T {
 	return sorted[min(len(sorted), max(1, int(math.Ceil(q*float64(len(sorted))))))-1]
 }
 
-// Median returns the middle of the values, the lower one of two.
-func Median[T cmp.Ordered](values ...T) T { return Of(0.5, values...) }
+// Median returns the middle of the values, or what lies halfway between the
+// two in the middle; of no values, zero.
+func Median[T ~int64 | ~float64](values ...T) T {
+	lower := Of(0.5, values...)
+	if n := len(values); n > 0 && n%2 == 0 {
+		return (lower + slices.Sorted(slices.Values(values))[n/2]) / 2
+	}
+	return lower
+}

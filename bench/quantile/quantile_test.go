@@ -23,3 +23,15 @@ func TestOf(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: of an even number of values none is preferred.
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 5}, 5}, {[]float64{8, 1, 2, 4}, 3}} {
+		if got := quantile.Median(c.values...); got != c.want {
+			t.Errorf("median of %v is %g, want %g", c.values, got, c.want)
+		}
+	}
+}
