@@ -41,8 +41,9 @@ func start(t *testing.T, script string) *process.Process {
 
 // Guarantee: the figures of a program are those of its children, too.
 func TestTree(t *testing.T) {
-	busy := `i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; touch ready; read line < /dev/zero`
-	alone, parent := start(t, `touch ready; exec sleep 100`), start(t, `(`+busy+`) & wait`)
+	stay := `mkfifo wait; touch ready; read line < wait`
+	busy := `i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; ` + stay
+	alone, parent := start(t, stay), start(t, `trap 'kill $child' TERM; (`+busy+`) & child=$!; wait`)
 	idle, err := alone.CPU()
 	if err != nil {
 		t.Fatal(err)

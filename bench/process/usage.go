@@ -3,8 +3,6 @@
 package process
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -28,10 +26,10 @@ func (p *Process) CPU() (time.Duration, error) {
 	var sum time.Duration
 	for _, id := range tree {
 		d, err := cpu(id)
-		if err != nil {
+		if err != nil && id == p.ID() {
 			return 0, err
 		}
-		sum += d
+		sum += d // of a child that has ended, nothing
 	}
 	return sum, nil
 }
@@ -62,30 +60,28 @@ func (p *Process) status(field string) (int64, error) {
 	}
 	var sum int64
 	for _, id := range tree {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
-		if err != nil {
+		n, err := memory(id, field)
+		if err != nil && id == p.ID() {
 			return 0, err
 		}
-		n, err := kilobytes(b, field)
-		if err != nil {
-			return 0, fmt.Errorf("process %d: %w", id, err)
-		}
-		sum += n
+		sum += n // of a child that has ended, nothing
 	}
 	return sum, nil
 }
 
-// kilobytes reads one field of /proc/PID/status and returns it in bytes.
-func kilobytes(status []byte, field string) (int64, error) {
-	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
-		rest, found := strings.CutPrefix(lines.Text(), field)
-		if !found {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-		return n << 10, err
+// memory reads one field of /proc/PID/status and returns it in bytes.
+func memory(id int, field string) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	if err != nil {
+		return 0, err
 	}
-	return 0, fmt.Errorf("no %s in its status", field)
+	_, rest, found := strings.Cut(string(status), field)
+	if !found {
+		return 0, fmt.Errorf("process %d has no %s", id, field)
+	}
+	number, _, _ := strings.Cut(rest, "kB")
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	return n << 10, err
 }
 
 // tree returns the program's first process and all that descend from it.
@@ -101,10 +97,13 @@ func (p *Process) tree() ([]int, error) {
 	return all, nil
 }
 
-// children returns what the threads of process id started. A thread that ends
-// meanwhile has none.
+// children returns what the threads of process id started. What has ended has
+// none.
 func children(id int) ([]int, error) {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", id))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
