@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"math/rand/v2"
@@ -199,7 +200,7 @@ func TestDrain(t *testing.T) {
 func (s *side) until(t testing.TB, mark string) {
 	t.Helper()
 	for {
-		if i := strings.Index(string(s.in), mark); i >= 0 {
+		if i := bytes.Index(s.in, []byte(mark)); i >= 0 {
 			s.in = s.in[i+len(mark):]
 			return
 		}

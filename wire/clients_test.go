@@ -1,0 +1,218 @@
+package wire
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/websocket"
+)
+
+// protocols answers with the version of HTTP, the method and the length of the
+// body that reached the upstream.
+func protocols(w http.ResponseWriter, r *http.Request) {
+	n, err := io.Copy(io.Discard, r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = fmt.Fprintf(w, "%s %s %d\n", r.Proto, r.Method, n)
+}
+
+// Guarantee: curl speaks every version of HTTP with the gateway, over TLS and in
+// clear, and its uploads that wait for leave arrive.
+func TestCurl(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.HandlerFunc(protocols))
+	t.Cleanup(up.Close)
+	plain, secure := startServer(t, up.URL, false), startServer(t, up.URL, true)
+	file := filepath.Join(t.TempDir(), "upload")
+	if err := os.WriteFile(file, make([]byte, 3<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		to   *served
+		args []string
+		want string
+	}{
+		{"HTTP/1.1", plain, nil, "HTTP/1.1 GET 0\n1.1 200"},
+		{"HTTP/1.0", plain, []string{"--http1.0"}, "HTTP/1.1 GET 0\n1.1 200"},
+		{"HTTP/2 by prior knowledge", plain, []string{"--http2-prior-knowledge"}, "HTTP/1.1 GET 0\n2 200"},
+		{"HTTP/2 by upgrade stays HTTP/1.1", plain, []string{"--http2"}, "HTTP/1.1 GET 0\n1.1 200"},
+		{"upload with Expect", plain, []string{"-T", file, "-H", "Expect: 100-continue"}, "HTTP/1.1 PUT 3145728\n1.1 200"},
+		{"upload in chunks with Expect", plain, []string{"-T", file, "-H", "Expect: 100-continue", "-H", "Transfer-Encoding: chunked"}, "HTTP/1.1 PUT 3145728\n1.1 200"},
+		{"HTTP/1.1 over TLS", secure, []string{"--http1.1"}, "HTTP/1.1 GET 0\n1.1 200"},
+		{"HTTP/1.0 over TLS", secure, []string{"--http1.0"}, "HTTP/1.1 GET 0\n1.1 200"},
+		{"HTTP/2 over TLS", secure, []string{"--http2"}, "HTTP/1.1 GET 0\n2 200"},
+		{"upload with Expect over TLS", secure, []string{"--http1.1", "-T", file, "-H", "Expect: 100-continue"}, "HTTP/1.1 PUT 3145728\n1.1 200"},
+		{"upload over HTTP/2", secure, []string{"--http2", "-T", file}, "HTTP/1.1 PUT 3145728\n2 200"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			url := "http://" + c.to.addr + "/x"
+			args := []string{"-sS", "--max-time", "20", "--noproxy", "*", "-H", "Authorization: Bearer " + c.to.key, "-w", "%{http_version} %{http_code}"}
+			if c.to.cert != "" {
+				_, port, err := net.SplitHostPort(c.to.addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				url = "https://localhost:" + port + "/x"
+				args = append(args, "--cacert", c.to.cert, "--resolve", "localhost:"+port+":127.0.0.1")
+			}
+			out, err := exec.Command("curl", append(append(args, c.args...), url)...).CombinedOutput()
+			if err != nil || string(out) != c.want {
+				t.Errorf("%v\n%s\nwant\n%s", err, out, c.want)
+			}
+		})
+	}
+}
+
+// Guarantee: a thousand frames of a WebSocket pass each way, in order, over plain
+// TCP and TLS.
+func TestWebSocket(t *testing.T) {
+	t.Parallel()
+	const frames = 1000
+	up := httptest.NewServer(websocket.Server{Handler: func(ws *websocket.Conn) {
+		var frame string
+		for websocket.Message.Receive(ws, &frame) == nil && websocket.Message.Send(ws, frame) == nil {
+		}
+	}})
+	t.Cleanup(up.Close)
+	for _, overTLS := range []bool{false, true} {
+		t.Run("tls "+strconv.FormatBool(overTLS), func(t *testing.T) {
+			s := startServer(t, up.URL, overTLS)
+			scheme := "ws"
+			if overTLS {
+				scheme = "wss"
+			}
+			cfg, err := websocket.NewConfig(scheme+"://"+hostname+"/ws", "http://"+hostname)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Header = http.Header{"Authorization": {"Bearer " + s.key}}
+			ws, err := websocket.NewClient(cfg, dialServer(t, s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ws.Close()
+			if err := ws.SetDeadline(time.Now().Add(4 * patience)); err != nil {
+				t.Fatal(err)
+			}
+			sent := make(chan error, 1)
+			frame := func(i int) string { return strconv.Itoa(i) + strings.Repeat("f", i%300) }
+			go func() {
+				for i := range frames {
+					if err := websocket.Message.Send(ws, frame(i)); err != nil {
+						sent <- err
+						return
+					}
+				}
+				sent <- nil
+			}()
+			for i := range frames {
+				var got string
+				if err := websocket.Message.Receive(ws, &got); err != nil || got != frame(i) {
+					t.Fatalf("frame %d: %q %v", i, got, err)
+				}
+			}
+			if err := <-sent; err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// allowances lists what net/http's server of HTTP/2 does otherwise than h2spec
+// wants, and why it may.
+func allowances() map[string]string {
+	return map[string]string{
+		"Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE":                                          "it closes the connection of a client that sets one thing twice",
+		"Sends a HEADERS frame that contains the connection-specific header field":                       "it answers 400, which RFC 9113, 8.1.1 allows",
+		"Sends a HEADERS frame that contains the TE header field with any value other than \"trailers\"": "it answers 400, which RFC 9113, 8.1.1 allows",
+	}
+}
+
+// Guarantee: h2spec, the conformance tests of HTTP/2, finds nothing beyond the
+// allowances, over TLS and in clear.
+func TestHTTP2Conformance(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.HandlerFunc(protocols))
+	t.Cleanup(up.Close)
+	tool := filepath.Join(t.TempDir(), "h2spec")
+	build := exec.Command("go", "build", "-modfile=tools/go.mod", "-o", tool, "github.com/summerwind/h2spec/cmd/h2spec")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build h2spec: %v\n%s", err, out)
+	}
+	for _, overTLS := range []bool{false, true} {
+		t.Run("tls "+strconv.FormatBool(overTLS), func(t *testing.T) {
+			s := startServer(t, up.URL, overTLS)
+			host, port, err := net.SplitHostPort(s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			allowed := allowances()
+			report := filepath.Join(t.TempDir(), "report.xml")
+			args := []string{"-h", host, "-p", port, "-P", "/public/x", "-o", "5", "-j", report}
+			if overTLS {
+				args = append(args, "-t", "-k")
+			} else {
+				allowed["Sends invalid connection preface"] = "in clear it is a request of HTTP/1.1, which is refused before the end"
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			out, _ := exec.CommandContext(ctx, tool, args...).CombinedOutput()
+			for name, why := range failures(t, report, out) {
+				if allowed[name] == "" {
+					t.Errorf("%s: %s", name, why)
+				}
+			}
+		})
+	}
+}
+
+// failures reads what failed from a report of h2spec.
+func failures(t *testing.T, report string, output []byte) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatalf("h2spec made no report: %v\n%s", err, output)
+	}
+	var suites struct {
+		Suites []struct {
+			Cases []struct {
+				Name    string  `xml:"classname,attr"`
+				Failure *string `xml:"failure"`
+				Error   *string `xml:"error"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal(data, &suites); err != nil {
+		t.Fatal(err)
+	}
+	seen, out := 0, map[string]string{}
+	for _, suite := range suites.Suites {
+		for _, c := range suite.Cases {
+			seen++
+			for _, why := range []*string{c.Failure, c.Error} {
+				if why != nil {
+					out[c.Name] = *why
+				}
+			}
+		}
+	}
+	if seen < 140 {
+		t.Errorf("only %d cases ran", seen)
+	}
+	return out
+}
