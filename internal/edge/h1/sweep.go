@@ -15,7 +15,7 @@ const (
 	idleTime    = 120 * time.Second
 	stallTime   = 30 * time.Second
 	drainTime   = 2 * time.Second
-	leaveAfter  = 800 * time.Millisecond // an exchange that lasts longer is looked after
+	leaveAfter  = 400 * time.Millisecond // an exchange that lasts longer is looked after
 	leaveEvery  = 2                      // ticks between two looks
 	finishCheck = time.Second            // idle time after which the end of a connection is looked for
 )

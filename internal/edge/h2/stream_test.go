@@ -140,8 +140,12 @@ func TestClientLeaves(t *testing.T) {
 			if c.answer != "" {
 				client.head()
 			}
+			left := time.Now()
 			_ = client.Close()
 			within(t, "the end of the upstream's work", ended)
+			if took := time.Since(left); took > 2*time.Second {
+				t.Errorf("the upstream worked on for %v", took)
+			}
 		})
 	}
 }
