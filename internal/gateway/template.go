@@ -48,7 +48,7 @@ func ParseTemplate(s string) (Template, error) {
 	}
 	t := Template{text: s}
 	names := map[string]bool{}
-	var example, place strings.Builder // the template with an x, or {}, for each parameter
+	var raw, example, place strings.Builder // the template with an x, as written and in the normal form, or {}, for each parameter
 	rest := s[1:]
 	for more := true; more; {
 		var text string
@@ -58,11 +58,13 @@ func ParseTemplate(s string) (Template, error) {
 				return Template{}, fault.Invalid("", "a * may stand only as the last segment of a path, for everything below")
 			}
 			t.segments = append(t.segments, segment{kind: wildcardSegment})
+			raw.WriteString("/x")
 			example.WriteString("/x")
 			place.WriteString("/*")
 			break
 		}
-		seg, err := parseSegment(text, names)
+		raw.WriteByte('/')
+		seg, err := parseSegment(text, names, &raw)
 		if err != nil {
 			return Template{}, err
 		}
@@ -70,9 +72,12 @@ func ParseTemplate(s string) (Template, error) {
 		example.WriteString("/" + seg.join("x"))
 		place.WriteString("/" + seg.join("{}"))
 	}
-	// Whatever a request may not hold could never match.
-	if problem, _ := InspectPath(example.String()); problem != "" {
-		return Template{}, fault.Invalid("", "%s", problem)
+	// Whatever a request may not hold could never match. The text is looked at as
+	// it was written, too: decoding may make an escape out of a stray %.
+	for _, path := range []string{raw.String(), example.String()} {
+		if problem, _ := InspectPath(path); problem != "" {
+			return Template{}, fault.Invalid("", "%s", problem)
+		}
 	}
 	t.place = place.String()
 	return t, nil
@@ -83,8 +88,8 @@ func ParseTemplate(s string) (Template, error) {
 func cutSegment(s string) (first, rest string, more bool) { return strings.Cut(s, "/") }
 
 // parseSegment reads one segment that is no wildcard. It adds the names of
-// parameters to names.
-func parseSegment(s string, names map[string]bool) (segment, error) {
+// parameters to names, and to raw the segment with an x for each of them.
+func parseSegment(s string, names map[string]bool, raw *strings.Builder) (segment, error) {
 	whole := s
 	var seg segment
 	add := func(text string) error {
@@ -94,6 +99,10 @@ func parseSegment(s string, names map[string]bool) (segment, error) {
 		if strings.ContainsAny(text, "*") {
 			return fault.Invalid("", "the segment %q has a *: it may stand only alone, as the last segment, for everything below", whole)
 		}
+		if len(seg.texts) > 0 {
+			raw.WriteByte('x')
+		}
+		raw.WriteString(text)
 		text = NormalizePath(nil, text)
 		seg.texts = append(seg.texts, text)
 		seg.size += len(text)

@@ -36,7 +36,7 @@ func TestParseTemplate(t *testing.T) {
 	for _, bad := range []string{
 		"", "a", "*", "users/{id}", "/{", "/}", "/{}", "/a{b", "/a}b", "/{a/b}", "/{a{b}}", "/{a}/{a}", "/{a}-{a}",
 		"/*/a", "/a*", "/*a", "/{x}*", "/**", "//", "/a//b", "/a/../b", "/.", "/a/%2e%2e", "/a%2Fb", `/a\b`, "/a?b=1", "/a#b",
-		"/a%", "/a%4", "/a%2{x}", "/a\x00", "/a%00", "/" + strings.Repeat("a", MaxTemplate),
+		"/a%", "/a%4", "/a%2{x}", "/%%610", "/%%36{x}", "/%{x}610", "/a\x00", "/a%00", "/" + strings.Repeat("a", MaxTemplate),
 	} {
 		if p, err := ParseTemplate(bad); fault.CodeOf(err) != fault.ValidationFailed {
 			t.Errorf("ParseTemplate(%q) = %q, %v, want a validation error", bad, p.Place(), err)
@@ -117,7 +117,7 @@ func TestCheckTable(t *testing.T) {
 // FuzzParseTemplate holds that parsing ends well for any text, and that a
 // template's place is a template of the same place once its parameters have names.
 func FuzzParseTemplate(f *testing.F) {
-	for _, s := range []string{"/", "/users/{id}", "/f/{id}.json", "/c/{a}...{b}/*", "/{a}{b}", "/%61é", "/*"} {
+	for _, s := range []string{"/", "/users/{id}", "/f/{id}.json", "/c/{a}...{b}/*", "/{a}{b}", "/%61é", "/*", "/%%610"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
