@@ -52,7 +52,8 @@ type Diff map[string][2]any
 // an absent value (null in the API).
 type Record struct {
 	AccountID  string
-	Seq        int64 // place in the account's log, from 1 without gaps; the store gives it
+	Seq        int64  // place of a management record in the account's log, from 1 without gaps; the store gives it
+	Place      string // of a record that was read: what Page.After takes
 	Time       time.Time
 	Kind       Kind
 	Outcome    Outcome
@@ -67,4 +68,23 @@ type Record struct {
 	Target     string // identifier of the record acted on
 	ActorKeyID string // "" for an offline command
 	Diff       Diff
+}
+
+// Filter narrows a list of records. Zero members do not filter. Since is
+// included, Until is not.
+type Filter struct {
+	Kind         Kind
+	Outcome      Outcome
+	KeyPrefix    string
+	KeyID        string
+	GatewayID    string
+	Actor        string // actor_key_id
+	Since, Until time.Time
+}
+
+// Head is the end of an account's chain of sealed blocks.
+type Head struct {
+	Number int64 // of the last sealed block, from 1; 0 if there is none
+	Digest [32]byte
+	Time   time.Time
 }
