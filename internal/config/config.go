@@ -45,6 +45,17 @@ type Config struct {
 	// than default may stand in, beside public ones (contract, 4.6).
 	UpstreamAllowNetwork []netip.Prefix
 
+	// WebhookAllowNetwork lists the networks that webhook receivers may stand in,
+	// beside public ones; plain http is allowed there too (contract, 6).
+	WebhookAllowNetwork []netip.Prefix
+
+	// WebhookBackoff is how long to wait after the failed attempts 1 to 4 of a
+	// delivery.
+	WebhookBackoff [4]time.Duration
+
+	// WebhookAllowHTTP allows plain http receivers at public addresses.
+	WebhookAllowHTTP bool
+
 	// DefaultGlobalLimit is the limit of a gateway that sets none.
 	DefaultGlobalLimit ratelimit.Rate
 
@@ -58,6 +69,7 @@ type Config struct {
 	LogLevel  string // debug, info, warn or error
 	LogFormat string // text or json
 
+	backoff string // WebhookBackoff as it was given
 	origins map[string]Origin
 }
 

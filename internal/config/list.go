@@ -22,8 +22,10 @@ func (c *Config) Values() []Value {
 		"tls-cert": c.TLSCert, "tls-key": c.TLSKey, "admin-tls-cert": c.AdminTLSCert, "admin-tls-key": c.AdminTLSKey,
 		"trusted-proxies": networkText(c.TrustedProxies), "max-connections": strconv.Itoa(c.MaxConnections),
 		"max-connections-per-address": strconv.Itoa(c.MaxConnectionsPerAddress),
-		"upstream-allow-network":      networkText(c.UpstreamAllowNetwork), "default-global-limit": c.DefaultGlobalLimit.String(),
-		"drain-timeout": c.DrainTimeout.String(), "log-level": c.LogLevel, "log-format": c.LogFormat,
+		"upstream-allow-network":      networkText(c.UpstreamAllowNetwork), "webhook-allow-network": networkText(c.WebhookAllowNetwork),
+		"webhook-backoff": c.backoff, "webhook-allow-http": boolText(c.WebhookAllowHTTP),
+		"default-global-limit": c.DefaultGlobalLimit.String(),
+		"drain-timeout":        c.DrainTimeout.String(), "log-level": c.LogLevel, "log-format": c.LogFormat,
 	}
 	var values []Value
 	for _, s := range settings() {

@@ -92,6 +92,8 @@ func TestDefaults(t *testing.T) {
 		c.OpsAddr != "127.0.0.1:8082" || c.GatewayDomain != "localhost" || c.SecretKeyFile != "keygate-data/secret.key" ||
 		c.TLSCert+c.TLSKey+c.AdminTLSCert+c.AdminTLSKey != "" || len(c.TrustedProxies) != 0 || c.MaxConnections != 65536 || c.MaxConnectionsPerAddress != 4096 ||
 		len(c.UpstreamAllowNetwork) != 0 || c.DefaultGlobalLimit.String() != "1000000/s" || c.DrainTimeout != 30*time.Second ||
+		len(c.WebhookAllowNetwork) != 0 || c.WebhookAllowHTTP ||
+		c.WebhookBackoff != [4]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute, 36 * time.Minute} ||
 		c.Pprof || c.LogLevel != "info" || c.LogFormat != "text" {
 		t.Errorf("defaults: %+v", c)
 	}
@@ -116,6 +118,9 @@ trusted_proxies: [192.0.2.0/24, "2001:db8::/32"]
 max_connections: 100
 max_connections_per_address: 10
 upstream_allow_network: [10.0.0.0/8, "fd00::/8"]
+webhook_allow_network: [127.0.0.0/8]
+webhook_backoff: 1s, 2s,3s,4ms
+webhook_allow_http: true
 default_global_limit: 5/min
 drain_timeout: 1m30s
 log_level: debug
@@ -129,6 +134,8 @@ log_format: json
 		c.TLSCert != "/tmp/c" || c.TLSKey != "/tmp/k" || c.AdminTLSCert != "/tmp/ac" || c.AdminTLSKey != "/tmp/ak" || len(c.TrustedProxies) != 2 ||
 		c.MaxConnections != 100 || c.MaxConnectionsPerAddress != 10 ||
 		c.GatewayDomain != "gw.example.com" || c.SecretKeyFile != "/tmp/s" || len(c.UpstreamAllowNetwork) != 2 ||
+		len(c.WebhookAllowNetwork) != 1 || !c.WebhookAllowHTTP ||
+		c.WebhookBackoff != [4]time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Millisecond} ||
 		c.DefaultGlobalLimit.Count != 5 || c.DrainTimeout != 90*time.Second || c.LogLevel != "debug" || c.LogFormat != "json" {
 		t.Errorf("from file: %+v", c)
 	}
@@ -192,6 +199,13 @@ func TestRefusals(t *testing.T) {
 		{"no number", nil, nil, "max_connections_per_address: many\n", []string{"keygate.yaml:1", "no number"}},
 		{"certificate alone", []string{"--tls-cert", "c.pem"}, nil, "", []string{"--tls-cert", "needs tls-key"}},
 		{"key alone", nil, map[string]string{"KEYGATE_ADMIN_TLS_KEY": "k.pem"}, "", []string{"KEYGATE_ADMIN_TLS_KEY", "needs admin-tls-cert"}},
+		{"too few waits", []string{"--webhook-backoff", "1s,2s,3s"}, nil, "", []string{"--webhook-backoff", "4 waits"}},
+		{"too many waits", nil, map[string]string{"KEYGATE_WEBHOOK_BACKOFF": "1s,2s,3s,4s,5s"}, "", []string{"KEYGATE_WEBHOOK_BACKOFF", "4 waits"}},
+		{"a wait of nothing", nil, nil, "webhook_backoff: 1s,0s,3s,4s\n", []string{"keygate.yaml:1", "more than 0s"}},
+		{"a negative wait", []string{"--webhook-backoff", "1s,2s,3s,-4s"}, nil, "", []string{"--webhook-backoff", "more than 0s"}},
+		{"a wait beyond all keeping", []string{"--webhook-backoff", "1s,2s,3s,169h"}, nil, "", []string{"--webhook-backoff", "at most 168h"}},
+		{"a wait without unit", []string{"--webhook-backoff", "1,2,3,4"}, nil, "", []string{"--webhook-backoff", "no duration"}},
+		{"receivers without prefix", []string{"--webhook-allow-network", "127.0.0.1"}, nil, "", []string{"--webhook-allow-network", "prefix length"}},
 		{"two listeners on one address", []string{"--ops-addr", "127.0.0.1:8080"}, nil, "", []string{"--ops-addr", "gateway-addr"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -213,7 +227,7 @@ func TestRefusals(t *testing.T) {
 func TestNotBuilt(t *testing.T) {
 	for _, name := range []string{
 		"database-url", "redis-url",
-		"webhook-allow-network", "repository-allow-file", "webhook-backoff", "webhook-allow-http", "audit-max-bytes",
+		"repository-allow-file", "audit-max-bytes",
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := strings.ReplaceAll(name, "-", "_")
@@ -284,6 +298,7 @@ func TestValues(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"drain-timeout": "5s flag", "pprof": "true environment", "upstream-allow-network": "10.0.0.0/8 file", "gateway-domain": "localhost default",
+		"webhook-backoff": "10s,60s,6m,36m default", "webhook-allow-http": "false default", "webhook-allow-network": " default",
 	} {
 		if got[name] != want {
 			t.Errorf("%s = %q, want %q", name, got[name], want)

@@ -87,10 +87,17 @@ func settings() []setting {
 		{name: "upstream-allow-network", isList: true, usage: "`CIDR` that upstreams of accounts other than default may stand in, beside public networks; give it again for more", parse: func(c *Config, s string) error {
 			return parseNetworks(&c.UpstreamAllowNetwork, s)
 		}},
-		{name: "webhook-allow-network", isList: true, usage: "`CIDR`"},
+		{name: "webhook-allow-network", isList: true, usage: "`CIDR` that webhook receivers may stand in, beside public networks, with plain http too; give it again for more", parse: func(c *Config, s string) error {
+			return parseNetworks(&c.WebhookAllowNetwork, s)
+		}},
 		{name: "repository-allow-file", usage: "`directory`"},
-		{name: "webhook-backoff", usage: "`waits`"},
-		{name: "webhook-allow-http", isBool: true, usage: "plain http receivers"},
+		{name: "webhook-backoff", fallback: "10s,60s,6m,36m", usage: "`waits` after the failed attempts 1 to 4 of a webhook delivery", parse: func(c *Config, s string) error {
+			c.backoff = strings.ReplaceAll(s, " ", "")
+			return parseBackoff(&c.WebhookBackoff, s)
+		}},
+		{name: "webhook-allow-http", fallback: "false", isBool: true, usage: "let webhook receivers at public addresses use plain http", parse: func(c *Config, s string) error {
+			return parseBool(&c.WebhookAllowHTTP, s)
+		}},
 		{name: "default-global-limit", fallback: "1000000/s", usage: "`rate` limit of a gateway that sets none", parse: func(c *Config, s string) error {
 			return parseRate(&c.DefaultGlobalLimit, s)
 		}},
@@ -219,6 +226,29 @@ func parseDuration(to *time.Duration, s string) error {
 		return fmt.Errorf("%q is negative: give 0s or more", s)
 	}
 	*to = d
+	return nil
+}
+
+// maxBackoff bounds one wait: a delivery that waits longer than failed ones are
+// kept would never be seen.
+const maxBackoff = 7 * 24 * time.Hour
+
+func parseBackoff(to *[4]time.Duration, s string) error {
+	parts := strings.Split(s, ",")
+	if len(parts) != len(to) {
+		return fmt.Errorf("%q must be %d waits joined by commas, as in 10s,60s,6m,36m", s, len(to))
+	}
+	for i, part := range parts {
+		part = strings.TrimSpace(part)
+		d, err := time.ParseDuration(part)
+		if err != nil {
+			return fmt.Errorf("%q is no duration: write a number and a unit, as in 10s or 6m", part)
+		}
+		if d <= 0 || d > maxBackoff {
+			return fmt.Errorf("%q must be more than 0s and at most 168h", part)
+		}
+		to[i] = d
+	}
 	return nil
 }
 
