@@ -17,6 +17,10 @@ type LimitLevel struct {
 	ratelimit.Standing
 }
 
+// Place is where the level stands in the list of its gateway's: what Page.After
+// takes. It is the same as long as the limit is.
+func (l *LimitLevel) Place() string { return l.Scope.String() + " " + l.RouteID + " " + l.KeyID }
+
 // SimulationInput is the body of a simulation: what the limit would be of, and
 // the limit in its own form. Both identifiers "" are the gateway's global limit.
 type SimulationInput struct {
@@ -62,8 +66,8 @@ func (s *Service) Request(ctx context.Context, c *Caller, requestID string) (*re
 	panic("x")
 }
 
-// Limits lists the limits of a gateway that are in use. Page.After is the place
-// of the last one, which place returns.
+// Limits lists the limits of a gateway that are in use. Page.After is
+// LimitLevel.Place of the last one.
 func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Page) ([]LimitLevel, error) {
 	panic("x")
 }
