@@ -1,0 +1,47 @@
+package webhook
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// EventTypes returns the types that an endpoint may ask for.
+func EventTypes() []event.Type {
+	return []event.Type{
+		event.KeyCreated, event.KeyRotated, event.KeyRevoked, event.KeyExpired,
+		event.RateLimitExceeded, event.GatewayUpstreamError, event.GatewaySpecPushed,
+	}
+}
+
+// ParseEvents returns the types that an endpoint asks for, in their order and
+// each once. The error is a validation error of the field "events" or of the
+// member that is wrong.
+func ParseEvents(given []string) ([]event.Type, error) {
+	known := EventTypes()
+	if len(given) == 0 {
+		return nil, fault.Invalid("events", "must list at least one of %s", list(known))
+	}
+	types := make([]event.Type, 0, len(known))
+	for i, g := range given {
+		t := event.Type(g)
+		if !slices.Contains(known, t) {
+			return nil, fault.Invalid("events["+strconv.Itoa(i)+"]", "must be one of %s", list(known))
+		}
+		if !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return types, nil
+}
+
+func list(types []event.Type) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = string(t)
+	}
+	return strings.Join(names, ", ")
+}
