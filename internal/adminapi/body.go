@@ -100,7 +100,7 @@ func (c *call) readSyntax() (err error) {
 	switch {
 	case c.op.method == http.MethodGet, c.op.method == http.MethodDelete, c.op.document:
 		return nil
-	case c.op.body == nil && len(c.body) == 0:
+	case (c.op.body == nil || c.op.bodyMayMiss) && len(c.body) == 0:
 		return nil
 	default:
 		return checkSyntax(c.body)
@@ -145,6 +145,9 @@ func (c *call) checkQuery() error {
 // decode reads the JSON body into v, a pointer to the operation's body type,
 // after checking it against that type's schema.
 func (c *call) decode(v any) error {
+	if c.op.bodyMayMiss && len(c.body) == 0 {
+		return nil
+	}
 	if err := checkBody(c.api.schemas, c.api.bodies[c.op.id], c.body); err != nil {
 		return err
 	}

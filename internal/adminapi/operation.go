@@ -21,22 +21,23 @@ type operation struct {
 
 	query []queryParam
 
-	body      reflect.Type // of a JSON body; nil for none
-	document  bool         // the body is a specification or configuration file instead
-	maxBody   int64        // bytes; 0 for maxBody
-	ifMatch   bool         // honours If-Match
-	keepable  bool         // keeps its answer under an Idempotency-Key
-	success   int          // status
-	result    reflect.Type // of the JSON answer; nil for media
-	media     []string     // media types of an answer that is no JSON record
-	hasETag   bool
-	hasPlace  bool  // has a Location
-	errors    []int // statuses beyond those that follow from the above
-	public    bool  // needs no key
-	anyScope  bool  // any account-level key may call it
-	readScope bool  // needs no more than the scope read, whatever the method
-	ownKey    bool  // a key may call it on itself whatever its scope
-	operator  bool  // for the account default alone
+	body        reflect.Type // of a JSON body; nil for none
+	bodyMayMiss bool         // no body at all counts as an object without members
+	document    bool         // the body is a specification or configuration file instead
+	maxBody     int64        // bytes; 0 for maxBody
+	ifMatch     bool         // honours If-Match
+	keepable    bool         // keeps its answer under an Idempotency-Key
+	success     int          // status
+	result      reflect.Type // of the JSON answer; nil for media
+	media       []string     // media types of an answer that is no JSON record
+	hasETag     bool
+	hasPlace    bool  // has a Location
+	errors      []int // statuses beyond those that follow from the above
+	public      bool  // needs no key
+	anyScope    bool  // any account-level key may call it
+	readScope   bool  // needs no more than the scope read, whatever the method
+	ownKey      bool  // a key may call it on itself whatever its scope
+	operator    bool  // for the account default alone
 
 	run func(c *call) (answer, error)
 }
@@ -82,6 +83,7 @@ func (a *API) operations() []operation {
 	for _, group := range [][]operation{
 		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.routeOperations(),
 		a.keyOperations(), a.accountOperations(), a.metaOperations(),
+		a.auditOperations(), a.trafficOperations(), a.requestOperations(), a.limitOperations(),
 	} {
 		ops = append(ops, group...)
 	}

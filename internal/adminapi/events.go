@@ -1,0 +1,58 @@
+package adminapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+)
+
+// eventRecord is the envelope of an event, for the document. What is shown is
+// the envelope as it is stored, byte for byte: it is what was signed.
+type eventRecord struct {
+	ID        string         `json:"id" doc:"Identifier of the event, the same in every delivery." example:"evt_01jz8y5c3te9b8r2m6q4v7x0jj"`
+	Type      string         `json:"type" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed" doc:"Type of the event."`
+	CreatedAt time.Time      `json:"created_at" doc:"When it happened."`
+	Data      map[string]any `json:"data" nullable:"false" doc:"What happened; its members depend on the type."`
+}
+
+func eventFilters() []queryParam {
+	return append([]queryParam{enumParam("type", "Only events of this type.", eventTypes()...)}, spanParams("events")...)
+}
+
+func (a *API) eventOperations() []operation {
+	return []operation{{
+		id: "listEvents", method: http.MethodGet, path: "/v1/events", tag: "Events",
+		summary:     "List events",
+		description: "Lists the events of the account, newest first, as they are delivered. They are kept for 7 days, with or without a webhook endpoint.",
+		query:       append(pageParams(), eventFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[eventRecord]](),
+		run: a.listEvents,
+	}, {
+		id: "getEvent", method: http.MethodGet, path: "/v1/events/{event_id}", tag: "Events",
+		summary: "Get an event", description: "Gives one event, byte for byte as it is delivered.",
+		success: http.StatusOK, result: reflect.TypeFor[eventRecord](),
+		run: a.getEvent,
+	}}
+}
+
+func (a *API) listEvents(c *call) (answer, error) {
+	since, until, err := c.span()
+	if err != nil {
+		return answer{}, err
+	}
+	filter := control.EventFilter{Type: event.Type(c.query.Get("type")), Since: since, Until: until}
+	return page(c, "events", c.bind(eventFilters()), func(p control.Page) ([]event.Event, error) {
+		return a.cfg.Control.Events(c.ctx, &c.caller, filter, p)
+	}, func(e *event.Event) (string, json.RawMessage) { return e.ID, e.Payload })
+}
+
+func (a *API) getEvent(c *call) (answer, error) {
+	e, err := a.cfg.Control.Event(c.ctx, &c.caller, c.params["event_id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{status: http.StatusOK, raw: e.Payload}.with("Content-Type", jsonType), nil
+}

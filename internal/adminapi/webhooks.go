@@ -1,0 +1,231 @@
+package adminapi
+
+import (
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/webhook"
+)
+
+type createWebhookRequest struct {
+	URL           string   `json:"url" minLength:"1" maxLength:"2048" doc:"Address that receives deliveries: https, without userinfo or fragment." example:"https://hooks.example.com/keygate"`
+	Events        []string `json:"events" nullable:"false" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed" doc:"Types of the events to deliver." example:"key.created,key.revoked"`
+	SigningSecret *string  `json:"signing_secret,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"Secret that signs the deliveries, of 16 to 128 bytes; auto, or none, makes one." example:"auto"`
+}
+
+type updateWebhookRequest struct {
+	URL    *string   `json:"url,omitempty" minLength:"1" maxLength:"2048" doc:"Address that receives deliveries." example:"https://hooks.example.com/keygate"`
+	Events *[]string `json:"events,omitempty" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed" doc:"Types of the events to deliver, replaced whole." example:"key.created,key.revoked"`
+	State  *string   `json:"state,omitempty" enum:"active,disabled" doc:"active enables a disabled endpoint again; disabled stops its deliveries."`
+}
+
+type rotateSecretRequest struct {
+	OverlapHours *int `json:"overlap_hours,omitempty" nullable:"true" minimum:"0" maximum:"168" default:"24" doc:"For how many hours the old secret signs beside the new one; 0 ends it at once." example:"24"`
+}
+
+type recoverRequest struct {
+	Since string `json:"since" minLength:"1" doc:"Deliver again what failed at or after this time: RFC 3339, or a date, which is its midnight in UTC." example:"2026-03-01T12:00:00Z"`
+}
+
+// defaultOverlap is the overlap of a secret's rotation that says none, in hours.
+const defaultOverlap = 24
+
+// WebhookRecord is exported so that it can be embedded, as KeyRecord is.
+type WebhookRecord struct {
+	WebhookID      string    `json:"webhook_id" doc:"Identifier of the endpoint." example:"wh_01jz8y5c3te9b8r2m6q4v7x0gg"`
+	URL            string    `json:"url" doc:"Address that receives deliveries." example:"https://hooks.example.com/keygate"`
+	Events         []string  `json:"events" nullable:"false" doc:"Types of the events that are delivered." example:"key.created,key.revoked"`
+	State          string    `json:"state" enum:"active,disabled" doc:"A disabled endpoint gets no deliveries."`
+	DisabledReason *string   `json:"disabled_reason" doc:"Why the endpoint is disabled; null while it is active."`
+	CreatedAt      time.Time `json:"created_at" doc:"When the endpoint was registered."`
+}
+
+// newWebhookRecord is the only record that holds a signing secret. A replay under
+// an Idempotency-Key leaves it out and says so in Message.
+type newWebhookRecord struct {
+	WebhookRecord
+	SigningSecret          string `json:"signing_secret,omitempty" doc:"The secret, shown this once; absent from a replay. Its bytes as they stand key X-Service-Signature." example:"whsec_ZXhhbXBsZWV4YW1wbGVleGFtcGxlZXhhbXBsZTE="`
+	StandardWebhooksSecret string `json:"standard_webhooks_secret,omitempty" doc:"The same secret in the form that Standard Webhooks libraries take, where signing_secret has another." example:"whsec_ZXhhbXBsZWV4YW1wbGVleGFtcGxlZXhhbXBsZTE="`
+	Message                string `json:"message,omitempty" doc:"In a replay: why the secret is absent."`
+}
+
+type testRecord struct {
+	DeliveryID string `json:"delivery_id" doc:"Identifier of the delivery that was begun." example:"dlv_01jz8y5c3te9b8r2m6q4v7x0hh"`
+}
+
+type recoveryRecord struct {
+	Deliveries int `json:"deliveries" doc:"How many deliveries were begun." example:"12"`
+}
+
+func presentWebhook(w *webhook.Webhook) WebhookRecord {
+	r := WebhookRecord{
+		WebhookID: w.ID, URL: w.URL, Events: make([]string, len(w.Events)), State: string(w.State),
+		DisabledReason: text(w.DisabledReason), CreatedAt: w.CreatedAt.UTC(),
+	}
+	for i, e := range w.Events {
+		r.Events[i] = string(e)
+	}
+	return r
+}
+
+// presentSecret shows an endpoint with its new secret, and what a replay shows of
+// it.
+func presentSecret(w *control.NewWebhook) answer {
+	r := newWebhookRecord{WebhookRecord: presentWebhook(&w.Webhook), SigningSecret: w.Secret, StandardWebhooksSecret: w.StandardSecret}
+	again := r
+	again.SigningSecret, again.StandardWebhooksSecret = "", ""
+	again.Message = "this is a replay of the first answer: the secret was shown there once; if it is lost, rotate it"
+	shown := tagged(r, w.Version)
+	shown.kept = again
+	return shown
+}
+
+func (a *API) webhookOperations() []operation {
+	record, made := reflect.TypeFor[WebhookRecord](), reflect.TypeFor[newWebhookRecord]()
+	return []operation{{
+		id: "listWebhooks", method: http.MethodGet, path: "/v1/webhooks", tag: "Webhooks",
+		summary: "List webhook endpoints", description: "Lists the endpoints of the account, newest first, without their secrets.",
+		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[WebhookRecord]](),
+		run: a.listWebhooks,
+	}, {
+		id: "createWebhook", method: http.MethodPost, path: "/v1/webhooks", tag: "Webhooks",
+		summary: "Register a webhook endpoint",
+		description: "Registers an address that gets the events of the given types. The answer shows the signing secret this once. " +
+			"Loopback, private, link-local and metadata addresses are refused, unless the operator allows their network.",
+		body: reflect.TypeFor[createWebhookRequest](), keepable: true,
+		success: http.StatusCreated, result: made, hasETag: true, hasPlace: true,
+		run: a.createWebhook,
+	}, {
+		id: "getWebhook", method: http.MethodGet, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
+		summary: "Get a webhook endpoint", description: "Gives one endpoint without its secret.",
+		success: http.StatusOK, result: record, hasETag: true,
+		run: a.getWebhook,
+	}, {
+		id: "updateWebhook", method: http.MethodPatch, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
+		summary: "Update a webhook endpoint", description: "Changes the members that are given. The state active enables an endpoint that was disabled.",
+		body: reflect.TypeFor[updateWebhookRequest](), ifMatch: true,
+		success: http.StatusOK, result: record, hasETag: true,
+		run: a.updateWebhook,
+	}, {
+		id: "deleteWebhook", method: http.MethodDelete, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
+		summary: "Delete a webhook endpoint", description: "Ends the endpoint; what was not yet delivered to it fails. Gives the record as it last was.",
+		ifMatch: true, success: http.StatusOK, result: record,
+		run: a.deleteWebhook,
+	}, {
+		id: "rotateWebhookSecret", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/rotate-secret", tag: "Webhooks",
+		summary: "Rotate the secret of a webhook endpoint",
+		description: "Makes a new signing secret, which the answer shows this once. During the overlap both sign: the new one in X-Service-Signature, " +
+			"the old one in X-Service-Signature-Previous, both in webhook-signature.",
+		body: reflect.TypeFor[rotateSecretRequest](), bodyMayMiss: true, keepable: true, ifMatch: true,
+		success: http.StatusOK, result: made, hasETag: true,
+		run: a.rotateWebhookSecret,
+	}, {
+		id: "testWebhook", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/test", tag: "Webhooks",
+		summary: "Test a webhook endpoint", description: "Delivers an event of the type webhook.test, which stands in no list of events.",
+		keepable: true, success: http.StatusOK, result: reflect.TypeFor[testRecord](),
+		run: a.testWebhook,
+	}, {
+		id: "recoverWebhook", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/recover", tag: "Webhooks",
+		summary:     "Deliver again what failed",
+		description: "Begins a new delivery of each event whose delivery to the endpoint failed since the given time and that was not delivered again.",
+		body:        reflect.TypeFor[recoverRequest](), keepable: true,
+		success: http.StatusOK, result: reflect.TypeFor[recoveryRecord](),
+		run: a.recoverWebhook,
+	}}
+}
+
+func (a *API) listWebhooks(c *call) (answer, error) {
+	return page(c, "webhooks", "", func(p control.Page) ([]webhook.Webhook, error) {
+		return a.cfg.Control.Webhooks(c.ctx, &c.caller, p)
+	}, func(w *webhook.Webhook) (string, WebhookRecord) { return w.ID, presentWebhook(w) })
+}
+
+func (a *API) getWebhook(c *call) (answer, error) {
+	w, err := a.cfg.Control.Webhook(c.ctx, &c.caller, c.params["webhook_id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return tagged(presentWebhook(w), w.Version), nil
+}
+
+func (a *API) createWebhook(c *call) (answer, error) {
+	var req createWebhookRequest
+	if err := c.decode(&req); err != nil {
+		return answer{}, err
+	}
+	present := func(w *control.NewWebhook) answer { return presentSecret(w).created("/v1/webhooks/" + w.ID) }
+	w, err := a.cfg.Control.CreateWebhook(keep(c, present), &c.caller, control.WebhookInput{
+		URL: req.URL, Events: req.Events, Secret: value(req.SigningSecret),
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return present(w), nil
+}
+
+func (a *API) updateWebhook(c *call) (answer, error) {
+	var req updateWebhookRequest
+	if err := c.decode(&req); err != nil {
+		return answer{}, err
+	}
+	w, err := a.cfg.Control.UpdateWebhook(c.ctx, &c.caller, c.params["webhook_id"], control.WebhookPatch{
+		URL: given(req.URL), Events: given(req.Events), State: given(req.State),
+	}, c.match)
+	if err != nil {
+		return answer{}, err
+	}
+	return tagged(presentWebhook(w), w.Version), nil
+}
+
+func (a *API) deleteWebhook(c *call) (answer, error) {
+	w, err := a.cfg.Control.DeleteWebhook(c.ctx, &c.caller, c.params["webhook_id"], c.match)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(presentWebhook(w)), nil
+}
+
+func (a *API) rotateWebhookSecret(c *call) (answer, error) {
+	var req rotateSecretRequest
+	if err := c.decode(&req); err != nil {
+		return answer{}, err
+	}
+	hours := defaultOverlap
+	if req.OverlapHours != nil {
+		hours = *req.OverlapHours
+	}
+	w, err := a.cfg.Control.RotateWebhookSecret(keep(c, presentSecret), &c.caller, c.params["webhook_id"], hours, c.match)
+	if err != nil {
+		return answer{}, err
+	}
+	return presentSecret(w), nil
+}
+
+func (a *API) testWebhook(c *call) (answer, error) {
+	present := func(d *webhook.Delivery) answer { return ok(testRecord{DeliveryID: d.ID}) }
+	d, err := a.cfg.Control.TestWebhook(keep(c, present), &c.caller, c.params["webhook_id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return present(d), nil
+}
+
+func (a *API) recoverWebhook(c *call) (answer, error) {
+	var req recoverRequest
+	if err := c.decode(&req); err != nil {
+		return answer{}, err
+	}
+	since, err := parseTime(req.Since)
+	if err != nil {
+		return answer{}, fault.Invalid("since", "must be a time, as in 2026-03-01T12:00:00Z, or a date, as in 2026-03-01")
+	}
+	present := func(n int) answer { return ok(recoveryRecord{Deliveries: n}) }
+	n, err := a.cfg.Control.RecoverWebhook(keep(c, present), &c.caller, c.params["webhook_id"], since)
+	if err != nil {
+		return answer{}, err
+	}
+	return present(n), nil
+}
