@@ -1,0 +1,181 @@
+package telemetry
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// descs describe what Requests tell.
+type descs struct {
+	requests, took, upstreamTook, upstreamErrors, limited, bytesIn, bytesOut, info, decisions *prometheus.Desc
+}
+
+func newDescs() descs {
+	at := func(name, help string, more ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"gateway", "route"}, more...), nil)
+	}
+	return descs{
+		requests:       at("keygate_requests_total", "Requests on the data plane that ended, by gateway, route and class of status. Without a gateway or route: none was found.", "status"),
+		took:           at("keygate_request_duration_seconds", "Time from a request's head to the last byte of its answer. Upgraded connections are not in it."),
+		upstreamTook:   at("keygate_upstream_duration_seconds", "Time from sending a request upstream to the head of the answer."),
+		upstreamErrors: at("keygate_upstream_errors_total", "Requests whose upstream failed, by reason: upstream_status (it answered 5xx), unreachable, timeout.", "reason"),
+		limited:        at("keygate_limit_refusals_total", "Requests refused by a rate limit, by its scope: key, route, daily, global.", "scope"),
+		bytesIn:        at("keygate_request_body_bytes_total", "Bytes of the bodies of requests."),
+		bytesOut:       at("keygate_response_body_bytes_total", "Bytes of the bodies of answers."),
+		info: prometheus.NewDesc("keygate_route_info", "Always 1; tells the host name, path and methods of each gateway and route that was called.",
+			[]string{"gateway", "route", "host", "path", "methods"}, nil),
+		decisions: prometheus.NewDesc("keygate_gateway_decisions_total",
+			"Requests on the data plane that ended, by how: forwarded, preflight, abandoned by the client, or the code of the error.", []string{"outcome"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (r *Requests) Describe(to chan<- *prometheus.Desc) {
+	d := &r.descs
+	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info, d.decisions} {
+		to <- one
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (r *Requests) Collect(to chan<- prometheus.Metric) {
+	ended, all := r.copy()
+	for outcomeName, n := range decisionCounts(&ended) {
+		to <- counter(r.descs.decisions, float64(n), outcomeName)
+	}
+	places := r.cfg.Places()
+	for i := range all {
+		r.tell(to, &all[i], places)
+	}
+}
+
+// copy returns what was counted, less what is no more.
+func (r *Requests) copy() (ended [outcome.Abandoned + 1]uint64, all []series) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop()
+	all = make([]series, len(r.series))
+	i := 0
+	for _, s := range r.series {
+		all[i] = *s
+		s.took.copyTo(&all[i].took)
+		s.upstreamTook.copyTo(&all[i].upstreamTook)
+		i++
+	}
+	return r.ended, all
+}
+
+func (r *Requests) tell(to chan<- prometheus.Metric, s *series, places Places) {
+	d := &r.descs
+	total := uint64(0)
+	for class, n := range s.statuses {
+		total += n
+		if n > 0 {
+			name := "other"
+			if class > 0 {
+				name = strconv.Itoa(class) + "xx"
+			}
+			to <- counter(d.requests, float64(n), s.gateway, s.route, name)
+		}
+	}
+	if total == 0 {
+		return
+	}
+	to <- counter(d.bytesIn, float64(s.bytesIn), s.gateway, s.route)
+	to <- counter(d.bytesOut, float64(s.bytesOut), s.gateway, s.route)
+	for scope, n := range s.limited {
+		if n > 0 {
+			to <- counter(d.limited, float64(n), s.gateway, s.route, ratelimit.Scope(scope).String())
+		}
+	}
+	for reason, n := range s.upstream {
+		if n > 0 {
+			to <- counter(d.upstreamErrors, float64(n), s.gateway, s.route, reasonName(reason))
+		}
+	}
+	for _, h := range []struct {
+		desc *prometheus.Desc
+		h    *histogram
+	}{{d.took, &s.took}, {d.upstreamTook, &s.upstreamTook}} {
+		if h.h.count > 0 {
+			to <- &histogramMetric{desc: h.desc, message: h.h.message(r.scale, s.since), labels: prometheus.MakeLabelPairs(h.desc, []string{s.gateway, s.route})}
+		}
+	}
+	if s.gateway == "" {
+		return
+	}
+	if host, path, methods, ok := places.Describe(s.gateway, s.route); ok {
+		to <- prometheus.MustNewConstMetric(d.info, prometheus.GaugeValue, 1, s.gateway, s.route, valid(host), valid(path), valid(methods))
+	}
+}
+
+// valid makes a label's value of what may hold any bytes.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func counter(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
+}
+
+// histogramMetric is a histogram that is both native and classic.
+type histogramMetric struct {
+	desc    *prometheus.Desc
+	message *dto.Histogram
+	labels  []*dto.LabelPair
+}
+
+// Desc implements prometheus.Metric.
+func (m *histogramMetric) Desc() *prometheus.Desc { return m.desc }
+
+// Write implements prometheus.Metric.
+func (m *histogramMetric) Write(to *dto.Metric) error {
+	to.Histogram, to.Label = m.message, m.labels
+	return nil
+}
+
+// decisionCounts returns the requests by the word for what ended them. Every
+// word is there from the beginning.
+func decisionCounts(ended *[outcome.Abandoned + 1]uint64) map[string]uint64 {
+	out := map[string]uint64{}
+	for decision, n := range ended {
+		out[decisionName(outcome.Decision(decision))] += n
+	}
+	return out
+}
+
+// decisionName is the error code of a refusal (contract, 2), or a word.
+func decisionName(d outcome.Decision) string {
+	switch d {
+	case outcome.Forwarded:
+		return "forwarded"
+	case outcome.Unreachable:
+		return "upstream_unreachable"
+	case outcome.TimedOut:
+		return "upstream_timeout"
+	case outcome.Preflight:
+		return "preflight"
+	case outcome.Malformed:
+		return "invalid_request"
+	case outcome.NoGateway:
+		return "gateway_not_found"
+	case outcome.KeyInvalid, outcome.KeyExpired:
+		return "unauthorized"
+	case outcome.WrongGateway, outcome.WrongScope:
+		return "forbidden"
+	case outcome.NoRoute:
+		return "route_not_found"
+	case outcome.NoMethod:
+		return "method_not_allowed"
+	case outcome.Limited:
+		return "rate_limit_exceeded"
+	case outcome.Abandoned:
+		return "abandoned"
+	default:
+		return "internal"
+	}
+}
