@@ -72,6 +72,9 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 	if kind == 'n' && s.Nullable {
 		return c.dec.SkipValue()
 	}
+	if len(s.OneOf) > 0 {
+		return c.oneOf(s.OneOf, field)
+	}
 	var want jsontext.Kind
 	switch s.Type {
 	case huma.TypeObject:
@@ -99,6 +102,18 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 	default:
 		return c.integer(s, field)
 	}
+}
+
+// oneOf takes a string as the form that is one, and anything else as the other:
+// there are never more of them in a body.
+func (c *bodyCheck) oneOf(forms []*huma.Schema, field string) error {
+	kind := c.dec.PeekKind()
+	for _, s := range forms {
+		if (s.Type == huma.TypeString) == (kind == '"') {
+			return c.value(s, field)
+		}
+	}
+	return fault.Invalid(field, "must be %s", describeType(forms[0]))
 }
 
 func (c *bodyCheck) object(s *huma.Schema, field string) error {

@@ -1,0 +1,113 @@
+package adminapi
+
+import (
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/requestlog"
+)
+
+// requestRecord is one request that was refused or failed.
+type requestRecord struct {
+	RequestID  string         `json:"request_id" doc:"Identifier of the request, which its caller got as X-Request-Id." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
+	Time       time.Time      `json:"time" doc:"When the request came."`
+	GatewayID  *string        `json:"gateway_id" doc:"Gateway that was called." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	RouteID    *string        `json:"route_id" doc:"Route that was called; null if none was found, or the request was refused before." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	KeyID      *string        `json:"key_id" doc:"Key that was presented; null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	KeyPrefix  *string        `json:"key_prefix" doc:"Tag and first characters of what was presented; null if it has no key's form." example:"kg_4tQx9Z"`
+	Method     string         `json:"method" doc:"HTTP method." example:"GET"`
+	Path       string         `json:"path" doc:"Path without the query." example:"/orders/17"`
+	ClientIP   string         `json:"client_ip" doc:"Address of the caller." example:"203.0.113.7"`
+	Status     int            `json:"status" doc:"Status that the caller got." example:"429"`
+	DurationMS float64        `json:"duration_ms" doc:"Milliseconds from the request's head to the last byte of the answer." example:"0.08"`
+	Decision   decisionRecord `json:"decision" doc:"What ended the request."`
+}
+
+type decisionRecord struct {
+	Check          string     `json:"check" doc:"The check or limit that decided: key, gateway, scope, limit, upstream, timeout or internal." example:"limit"`
+	Code           string     `json:"code" doc:"Code that the caller got: of a 401 or 403 the code, else the error." example:"rate_limit_exceeded"`
+	Message        string     `json:"message" doc:"What the check saw, for a person." example:"the route's limit of 50 was used up"`
+	LimitScope     *string    `json:"limit_scope" enum:"key,route,daily,global" doc:"Of a refusing limit, like the next three: which one."`
+	Limit          *int64     `json:"limit" doc:"Its capacity." example:"50"`
+	Remaining      *int64     `json:"remaining" doc:"How many requests were left in it." example:"0"`
+	PassesAt       *time.Time `json:"passes_at" doc:"When the request would have passed."`
+	UpstreamStatus *int       `json:"upstream_status" doc:"Status of the upstream's answer; null if there was none." example:"503"`
+}
+
+func requestFilters() []queryParam {
+	return append([]queryParam{
+		{name: "gateway_id", doc: "Only requests of this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
+		{name: "route_id", doc: "Only requests of this route.", schema: textSchema(), example: "rt_01jz8y5c3te9b8r2m6q4v7x0bb"},
+		{name: "key_id", doc: "Only requests with this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
+		{
+			name: "status", doc: "Only requests that got this status.", example: 429,
+			schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(400), Maximum: bound(599)},
+			check: func(v string) error {
+				if n, err := strconv.Atoi(v); err != nil || n < 400 || n > 599 || strconv.Itoa(n) != v {
+					return fault.Invalid("status", "must be a status from 400 to 599")
+				}
+				return nil
+			},
+		},
+	}, spanParams("requests")...)
+}
+
+func (a *API) requestOperations() []operation {
+	return []operation{{
+		id: "listRequests", method: http.MethodGet, path: "/v1/requests", tag: "Traffic",
+		summary:     "List refused and failed requests",
+		description: "Lists the requests of the last 24 hours that were refused (429, 401, 403) or failed (5xx), each with the decision that ended it, newest first. Sampled when they are more than 1,000 a second.",
+		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[requestRecord]](),
+		run: a.listRequests,
+	}, {
+		id: "getRequest", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: "Traffic",
+		summary: "Get a refused or failed request", description: "Tells why a request was refused or failed, and when it would have passed.",
+		success: http.StatusOK, result: reflect.TypeFor[requestRecord](),
+		run: a.getRequest,
+	}}
+}
+
+func (a *API) listRequests(c *call) (answer, error) {
+	since, until, err := c.span()
+	if err != nil {
+		return answer{}, err
+	}
+	status, _ := strconv.Atoi(c.query.Get("status")) // checked by requestFilters; 0 if it is not there
+	f := requestlog.Filter{
+		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"),
+		Status: status, Since: since, Until: until,
+	}
+	return page(c, "requests", c.bind(requestFilters()), func(p control.Page) ([]requestlog.Request, error) {
+		return a.cfg.Control.Requests(c.ctx, &c.caller, f, p)
+	}, func(r *requestlog.Request) (string, requestRecord) { return r.ID, presentRequest(r) })
+}
+
+func (a *API) getRequest(c *call) (answer, error) {
+	r, err := a.cfg.Control.Request(c.ctx, &c.caller, c.params["request_id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(presentRequest(r)), nil
+}
+
+func presentRequest(r *requestlog.Request) requestRecord {
+	d := &r.Decision
+	out := requestRecord{
+		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: text(r.GatewayID), RouteID: text(r.RouteID), KeyID: text(r.KeyID), KeyPrefix: text(r.KeyPrefix),
+		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, DurationMS: r.DurationMS,
+		Decision: decisionRecord{Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: text(d.LimitScope), PassesAt: moment(d.PassesAt)},
+	}
+	if d.LimitScope != "" {
+		out.Decision.Limit, out.Decision.Remaining = &d.Limit, &d.Remaining
+	}
+	if d.UpstreamStatus != 0 {
+		out.Decision.UpstreamStatus = &d.UpstreamStatus
+	}
+	return out
+}
