@@ -142,3 +142,9 @@ func (c *CORS) AllowOrigin(origin string) string {
 		return ""
 	}
 }
+
+// Hostname returns the name that the gateway was given.
+func (g *Gateway) Hostname() string { return g.hostname }
+
+// RouteByID returns the route, or nil.
+func (g *Gateway) RouteByID(routeID string) *Route { return g.routes[routeID] }
