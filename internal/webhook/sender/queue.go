@@ -64,7 +64,8 @@ type Claim struct {
 type Room struct {
 	// Any is how many deliveries may be taken; 0 for none.
 	Any int
-	// Begun leaves out deliveries without an attempt.
+	// Begun leaves out deliveries that had no attempt yet, but for those that
+	// somebody asked for one by one (webhook.ByHand and webhook.ByTest).
 	Begun bool
 }
 
@@ -79,6 +80,7 @@ type Job struct {
 	Lease
 	EventID   string
 	EventType event.Type
+	Trigger   webhook.Trigger
 	Attempt   int       // the number of the attempt to make, from 1
 	DueAt     time.Time // its NextAttemptAt
 	Payload   []byte    // the event's; not to be changed
