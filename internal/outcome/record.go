@@ -42,14 +42,33 @@ const (
 	TRACE
 )
 
-// Record is what ends a request on the data plane. It has a fixed size and no
-// pointers. An identifier of zeros stands for an absent one.
+// Part tells how much of a request a record tells of.
+type Part uint8
+
+// The parts. A request that ends soon gives one record, Whole. One that was let
+// through and lasts (a slow upstream, a stream, a tunnel) gives a Begun within
+// 800 ms, for who must know at once that it was authenticated, and an Ended.
+const (
+	Whole Part = iota
+	// Begun has no status, bytes or duration yet. Nothing that counts requests
+	// may count it: the Ended of the same Request follows.
+	Begun
+	// Ended is as Whole is, but for an authentication event that the Begun has
+	// told already.
+	Ended
+)
+
+// Record is what ends a request on the data plane, but for Begun. It has a fixed
+// size and no pointers. An identifier of zeros stands for an absent one.
 type Record struct {
 	Start    int64 // microseconds since 1970: when the head had come
-	Duration int64 // nanoseconds from Start to the last byte of the answer
+	Duration int64 // nanoseconds from Start until the last byte of the answer was ready for the client
 	Upstream int64 // nanoseconds from sending to the head of the upstream's answer; -1 if none came
 
-	BytesIn, BytesOut int64 // of the bodies, as they passed between client and gateway
+	// BytesIn and BytesOut are of bodies, without framing: what was taken from
+	// the client to be forwarded, and what was given to it. After an upgrade, all
+	// bytes count. The body of a request that was refused does not.
+	BytesIn, BytesOut int64
 
 	Request                      [16]byte
 	Account, Gateway, Route, Key [16]byte
@@ -64,6 +83,7 @@ type Record struct {
 	Decision       Decision
 	LimitScope     uint8 // a ratelimit.Scope, of Limited
 	Method         Method
+	Part           Part
 	Authenticated  bool     // checks 3 and 4 were made: the request is an authentication event
 	Prefix         [10]byte // key_prefix of a string with a key's form and checksum, filled up with zeros
 }
