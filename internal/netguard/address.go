@@ -14,6 +14,9 @@ func refusal(p Policy, addr netip.Addr) string {
 		if reason := never(a); reason != "" {
 			return reason
 		}
+		if reason := risky(a); reason != "" && !(p.AllowRisky && allowed(p.Allow, a)) {
+			return reason
+		}
 	}
 	if !p.PublicOnly {
 		return ""
@@ -42,18 +45,25 @@ func allowed(networks []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// never says why nobody may connect to a: it belongs to one link, to a machine's
-// own cloud, or to no single machine.
+// never says why nobody may connect to a: it belongs to no single machine.
 func never(a netip.Addr) string {
 	switch {
 	case a.IsUnspecified(), prefix4(0, 0, 0, 0, 8).Contains(a):
 		return "it is an unspecified address"
-	case a.IsLinkLocalUnicast():
-		return "it is a link-local address"
 	case a.IsMulticast():
 		return "it is a multicast address"
 	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return "it is the broadcast address"
+	}
+	return ""
+}
+
+// risky says why nobody may connect to a but by Policy.AllowRisky: it belongs to
+// one link or to a machine's own cloud.
+func risky(a netip.Addr) string {
+	switch {
+	case a.IsLinkLocalUnicast():
+		return "it is a link-local address"
 	case isMetadata(a):
 		return "it is a cloud's metadata address"
 	}

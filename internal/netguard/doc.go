@@ -6,8 +6,9 @@
 // (Guard.Control), so neither a name that resolves to something else the second
 // time nor a redirect can walk around it:
 //
-//	always refused     link-local, metadata, unspecified, multicast,
-//	                   broadcast, Keygate's own listeners
+//	always refused     unspecified, multicast, broadcast, Keygate's own
+//	                   listeners; link-local and metadata, unless
+//	                   Policy.AllowRisky is set and Policy.Allow names them
 //	Policy.PublicOnly  also whatever is not public unicast, unless
 //	                   Policy.Allow names its network
 //

@@ -17,6 +17,14 @@ type Policy struct {
 	PublicOnly bool
 	// Allow names networks that PublicOnly does not refuse.
 	Allow []netip.Prefix
+	// AllowRisky lets Allow open link-local and metadata addresses too.
+	AllowRisky bool
+}
+
+// Names reports whether Allow names the network of addr, or of the IPv4 address
+// that addr carries.
+func (p Policy) Names(addr netip.Addr) bool {
+	return slices.ContainsFunc(faces(addr), func(a netip.Addr) bool { return allowed(p.Allow, a) })
 }
 
 // RefusedError tells that an address may not be connected to. It is for the

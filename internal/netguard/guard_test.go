@@ -130,6 +130,37 @@ func TestAllowedNetworks(t *testing.T) {
 	}
 }
 
+// With AllowRisky a named network opens link-local and metadata addresses, each
+// only where it is named itself, and still nothing that belongs to no machine.
+func TestAllowRisky(t *testing.T) {
+	policy := netguard.Policy{PublicOnly: true, AllowRisky: true, Allow: []netip.Prefix{
+		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fd00:ec2::254/128"),
+		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+	}}
+	for addr, want := range map[string]bool{
+		"169.254.169.254": true, "::ffff:169.254.1.1": true, "64:ff9b::a9fe:a9fe": true, "fd00:ec2::254": true,
+		"fe80::1": false, "fd00:ec2::253": false, "100.100.100.200": false, "64:ff9b::6464:64c8": false,
+		"127.0.0.1": false, "0.0.0.0": false, "224.0.0.1": false,
+	} {
+		err := netguard.New().Check(policy, netip.AddrPortFrom(netip.MustParseAddr(addr), 80))
+		if (err == nil) != want {
+			t.Errorf("%s: %v, want allowed %v", addr, err, want)
+		}
+	}
+}
+
+// A policy names an address if it names what the address carries.
+func TestNames(t *testing.T) {
+	policy := netguard.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	for addr, want := range map[string]bool{
+		"127.0.0.1": true, "::ffff:127.0.0.1": true, "2002:7f00:1::": true, "::1": false, "1.1.1.1": false,
+	} {
+		if got := policy.Names(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s: %v", addr, got)
+		}
+	}
+}
+
 // No account can make Keygate call itself, by whatever address leads there.
 func TestOwnListeners(t *testing.T) {
 	local, other := localAddress(t), "203.0.113.9:8081"
