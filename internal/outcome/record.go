@@ -74,6 +74,12 @@ type Record struct {
 	Account, Gateway, Route, Key [16]byte
 	Client                       [16]byte // the caller's address (netip.Addr.As16), behind trusted proxies the one that they tell
 
+	// Trace is the trace (W3C) that the request is part of, zeros if nobody asked
+	// for traces or it was not chosen; Parent is the caller's span, zeros if the
+	// trace begins here.
+	Trace  [16]byte
+	Parent [8]byte
+
 	// Limit, Remaining and ResetAt (Unix second at which the request would pass)
 	// are the refusing limit's of Limited.
 	Limit, Remaining, ResetAt int64

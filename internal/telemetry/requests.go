@@ -96,7 +96,9 @@ func (r *Requests) Take(batch []outcome.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range batch {
-		r.count(&batch[i].Record)
+		if batch[i].Part != outcome.Begun {
+			r.count(&batch[i].Record)
+		}
 	}
 	if len(r.series) >= r.prune {
 		r.drop()

@@ -62,7 +62,9 @@ func TestRequests(t *testing.T) {
 	tunnel := record(1, 2)
 	tunnel.Status, tunnel.UpstreamStatus, tunnel.Duration = 101, 101, int64(time.Hour)
 	nowhere := outcome.Entry{Record: outcome.Record{Status: 404, Decision: outcome.NoGateway, Upstream: -1}}
-	r.Take([]outcome.Entry{record(1, 2), record(1, 2), limited, failed, cut, tunnel, nowhere, nowhere})
+	begun, ended := record(1, 2), record(1, 2)
+	begun.Part, ended.Part = outcome.Begun, outcome.Ended
+	r.Take([]outcome.Entry{begun, ended, record(1, 2), limited, failed, cut, tunnel, nowhere, nowhere})
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(r)
