@@ -37,7 +37,8 @@ func New(cfg Config) (*Admitter, error) {
 // are those of contract 4.2, in their order.
 func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.reset()
-	d := decision{req: req, verdict: v}
+	v.Now = a.cfg.Now()
+	d := decision{req: req, verdict: v, now: v.Now}
 	if code, reason := d.target.read(req); code != "" {
 		v.refuse(code, reason)
 		v.Close = true
@@ -54,13 +55,13 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		path = gateway.NormalizePath(room[:0], path)
 	}
 	for {
-		d.now = a.cfg.Now()
 		if d.decide(a.cfg.Live.Current(), path) {
 			return
 		}
 		// A limit was changed under this decision: the configuration that has
 		// the new one is in force at once.
 		runtime.Gosched()
+		d.now = a.cfg.Now()
 		v.again()
 	}
 }
@@ -152,6 +153,7 @@ func (d *decision) preflight(g *snapshot.Gateway) bool {
 // authenticate makes checks 3 and 4. If the key passes, its limit applies.
 func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool {
 	v := d.verdict
+	v.Authenticated = true
 	secret, ok := bearer(d.req.Authorization)
 	if !ok && d.target.apiKeys > 0 {
 		secret = decode(d.target.apiKey)

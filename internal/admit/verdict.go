@@ -22,6 +22,9 @@ const (
 type Verdict struct {
 	Outcome Outcome
 
+	// Now is when the decision began.
+	Now ratelimit.Instant
+
 	// Code is why the request is refused, and Auth the authentication code of
 	// a 401 or 403.
 	Code fault.Code
@@ -33,6 +36,10 @@ type Verdict struct {
 	Gateway *snapshot.Gateway // nil before the gateway is found
 	Route   *snapshot.Route   // nil if none matched, and before the key was accepted
 	Key     *snapshot.Key     // nil if no key of the gateway's account was given, and on public routes
+
+	// Authenticated tells that checks 3 and 4 of contract 4.2 were made, however
+	// they ended.
+	Authenticated bool
 
 	// KeyPrefix is the prefix of a key string that was given and has a key's
 	// form and checksum, known or not. "" on public routes.
@@ -67,7 +74,7 @@ func (v *Verdict) reset() {
 // again forgets what a decision that must be made again has said.
 func (v *Verdict) again() {
 	v.Outcome, v.Code, v.Auth, v.reason = Refuse, "", "", ""
-	v.Gateway, v.Route, v.Key, v.KeyPrefix = nil, nil, nil, ""
+	v.Gateway, v.Route, v.Key, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
 	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
 	v.daily, v.applied, v.worst = nil, 0, -1
 }

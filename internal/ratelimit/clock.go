@@ -9,13 +9,23 @@ type Instant struct {
 }
 
 // Clock returns a source of instants whose epoch is the call.
-func Clock() func() Instant {
-	epoch := time.Now()
-	return func() Instant {
-		now := time.Now()
-		return Instant{Mono: int64(now.Sub(epoch)), Wall: now.UnixNano()}
-	}
+func Clock() func() Instant { return NewWatch().Now }
+
+// Watch reads the clocks of one epoch.
+type Watch struct{ epoch time.Time }
+
+// NewWatch returns a Watch whose epoch is the call.
+func NewWatch() *Watch { return &Watch{epoch: time.Now()} }
+
+// Now reads both clocks.
+func (w *Watch) Now() Instant {
+	now := time.Now()
+	return Instant{Mono: int64(now.Sub(w.epoch)), Wall: now.UnixNano()}
 }
+
+// Mono reads the monotonic clock alone, which costs half as much: nanoseconds
+// since the epoch.
+func (w *Watch) Mono() int64 { return int64(time.Since(w.epoch)) }
 
 const (
 	second    = int64(time.Second)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -22,6 +23,8 @@ func (l *Live) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bo
 	if !g.HostGiven {
 		c.hostname = gateway.MadeHostname(g.ID, l.cfg.GatewayDomain)
 	}
+	c.UUID, _ = id.Parse(id.Gateway, g.ID)
+	c.AccountUUID, _ = id.Parse(id.Account, g.AccountID)
 	var err error
 	if c.Upstream, err = l.compileUpstream(g); err != nil {
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
@@ -79,6 +82,7 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 	for i := range routes {
 		s := &routes[i]
 		r := &Route{ID: s.ID, Path: s.Path, Methods: s.Methods, Public: s.Auth == gateway.AuthNone, config: s.RateLimit}
+		r.UUID, _ = id.Parse(id.Route, s.ID)
 		g.routes[r.ID] = r
 		p := &g.places[place[i]]
 		p.Public = p.Public && r.Public

@@ -13,6 +13,9 @@ type Gateway struct {
 	ID        string
 	AccountID string
 	Upstream  Upstream
+	// UUID and AccountUUID are what is behind ID and AccountID; zeros if they
+	// are no identifiers.
+	UUID, AccountUUID [16]byte
 	// CORS is nil if preflights are treated like any request.
 	CORS *CORS
 	// MaxBodyBytes is the largest request body; 0 is no bound.
@@ -45,7 +48,8 @@ type Header struct{ Name, Value string }
 type Route struct {
 	limits routeLimits // first: each request reads it
 
-	Public  bool // auth: none
+	Public  bool     // auth: none
+	UUID    [16]byte // what is behind ID; zeros if that is no identifier
 	ID      string
 	Path    string   // the template as stored
 	Methods []string // as stored

@@ -49,6 +49,9 @@ func (k *Key) ID() string { return id.Format(id.Key, k.id) }
 // AppendID appends the key's identifier to dst.
 func (k *Key) AppendID(dst []byte) []byte { return id.Append(dst, id.Key, k.id) }
 
+// UUID returns what is behind the key's identifier.
+func (k *Key) UUID() [16]byte { return k.id }
+
 // AccountID returns the identifier of the key's account.
 func (k *Key) AccountID() string { return k.holder.accountID }
 

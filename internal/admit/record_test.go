@@ -1,0 +1,107 @@
+package admit
+
+import (
+	"testing"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// TestRecord holds what the record of a request says of each decision: which it
+// was, whether it was an authentication event, and whose the request was, told
+// as far as the checks came.
+func TestRecord(t *testing.T) {
+	h := newHouse(t)
+	g := h.gateway(func(g *gateway.Gateway) {
+		g.Hostname, g.HostGiven, g.CORS = "a.example", true, &gateway.CORS{Origins: []string{"*"}}
+	}, limited(route("/one", "GET"), config(t, "1/day", "", "", "")), route("/orders", "POST"), public(route("/open", "GET")))
+	h.gateway(nil) // or every host would be the first one's
+	good, goodText := h.key(nil)
+	stale, staleText := h.key(func(k *apikey.Key) { k.ExpiresAt = h.clock.Wall() })
+	other, otherText := h.key(func(k *apikey.Key) { k.GatewayID = id.New(id.Gateway) })
+	_, foreign := h.key(func(k *apikey.Key) { k.AccountID = id.New(id.Account) })
+	reader, readerText := h.key(func(k *apikey.Key) { k.Scope = apikey.Scope{Word: apikey.Read} })
+
+	const none, found, routed = 0, 1, 2 // how far the record tells
+	for _, c := range []struct {
+		name, method, target, secret string
+		host                         string
+		want                         outcome.Decision
+		tells                        int
+		authenticated                bool
+		key                          *apikey.Key
+		prefix                       string
+	}{
+		{"never allowed", "TRACE", "/one", goodText, "", outcome.Malformed, none, false, nil, ""},
+		{"malformed", "GET", "/a/../one", goodText, "", outcome.Malformed, none, false, nil, ""},
+		{"no gateway", "GET", "/one", goodText, "b.example", outcome.NoGateway, none, false, nil, ""},
+		{"two keys", "GET", "/one?api_key=a&api_key=b", "", "", outcome.Malformed, found, false, nil, ""},
+		{"no key", "GET", "/one", "", "", outcome.KeyInvalid, found, true, nil, ""},
+		{"nonsense", "GET", "/one", "nonsense", "", outcome.KeyInvalid, found, true, nil, ""},
+		{"another account's", "GET", "/one", foreign, "", outcome.KeyInvalid, found, true, nil, apikey.PrefixOf(foreign)},
+		{"expired", "GET", "/one", staleText, "", outcome.KeyExpired, found, true, &stale, stale.Prefix},
+		{"another gateway's", "GET", "/one", otherText, "", outcome.WrongGateway, found, true, &other, other.Prefix},
+		{"no route", "GET", "/none", goodText, "", outcome.NoRoute, found, true, &good, good.Prefix},
+		{"no method", "PUT", "/one", goodText, "", outcome.NoMethod, found, true, &good, good.Prefix},
+		{"scope", "POST", "/orders", readerText, "", outcome.WrongScope, routed, true, &reader, reader.Prefix},
+		{"forwarded", "GET", "/one", goodText, "", outcome.Forwarded, routed, true, &good, good.Prefix},
+		{"limited", "GET", "/one", goodText, "", outcome.Limited, routed, true, &good, good.Prefix},
+		{"public", "GET", "/open", goodText, "", outcome.Forwarded, routed, false, nil, ""},
+		{"no method of a public route", "PUT", "/open", "", "", outcome.NoMethod, found, false, nil, ""},
+	} {
+		req := Request{Method: c.method, Target: c.target, Host: "a.example"}
+		if c.host != "" {
+			req.Host = c.host
+		}
+		if c.secret != "" {
+			req.Authorization = "Bearer " + c.secret
+		}
+		r := outcome.Record{Status: 7, Limit: 7} // of another request
+		v := h.decide(req)
+		v.Record(&r)
+		want := outcome.Record{Start: h.clock.Wall().UnixMicro(), Upstream: -1, Decision: c.want, Authenticated: c.authenticated}
+		if c.tells >= found {
+			want.Gateway, _ = id.Parse(id.Gateway, g.ID)
+			want.Account, _ = id.Parse(id.Account, h.account.ID)
+		}
+		if c.tells == routed {
+			want.Route = v.Route.UUID
+			if text := id.Format(id.Route, want.Route); text != v.Route.ID {
+				t.Errorf("%s: the route %s is recorded as %s", c.name, v.Route.ID, text)
+			}
+		}
+		if c.key != nil {
+			want.Key, _ = id.Parse(id.Key, c.key.ID)
+		}
+		copy(want.Prefix[:], c.prefix)
+		if c.want == outcome.Limited {
+			want.Limit, want.LimitScope = 1, uint8(ratelimit.RouteScope)
+			want.ResetAt = h.clock.Wall().Unix() + 86400
+		}
+		if r != want {
+			t.Errorf("%s:\n got %+v\nwant %+v", c.name, r, want)
+		}
+	}
+
+	v := h.decide(Request{Method: "OPTIONS", Target: "/one", Host: "a.example", Origin: "http://b.example", PreflightMethod: "GET"})
+	var r outcome.Record
+	if v.Record(&r); r.Decision != outcome.Preflight || r.Authenticated || r.Gateway == [16]byte{} {
+		t.Errorf("preflight: %+v", r)
+	}
+}
+
+// TestMethodOf holds that each method has its number, and that any other text,
+// of whatever letter case, is told by the text.
+func TestMethodOf(t *testing.T) {
+	for n, method := range []string{"", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"} {
+		if got := MethodOf(method); got != outcome.Method(n) {
+			t.Errorf("%q is %d, want %d", method, got, n)
+		}
+	}
+	if MethodOf("get") != outcome.OtherMethod || MethodOf("PROPFIND") != outcome.OtherMethod {
+		t.Error("another method is told as a usual one")
+	}
+}
