@@ -42,6 +42,15 @@ const (
 	SpecPush        Action = "spec.push"
 	ConfigPush      Action = "config.push"
 	RevisionRestore Action = "revision.rollback"
+
+	WebhookCreate       Action = "webhook.create"
+	WebhookUpdate       Action = "webhook.update"
+	WebhookDelete       Action = "webhook.delete"
+	WebhookDisable      Action = "webhook.disable" // by its answers: nobody is the actor
+	WebhookRotateSecret Action = "webhook.rotate_secret"
+	WebhookTest         Action = "webhook.test"
+	WebhookRecover      Action = "webhook.recover"
+	DeliveryRedeliver   Action = "delivery.redeliver"
 )
 
 // Diff maps the name of each field that a management action changed to its

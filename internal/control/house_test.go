@@ -220,7 +220,7 @@ func (h *house) ledger(accountID string) trace {
 		if t.audits, err = tx.Audit(ctx(), accountID, control.Page{Limit: 10000}); err != nil {
 			return err
 		}
-		t.events, err = tx.Events(ctx(), accountID, control.Page{Limit: 10000})
+		t.events, err = tx.Events(ctx(), accountID, control.EventFilter{}, control.Page{Limit: 10000})
 		return err
 	}))
 	slices.Reverse(t.audits)

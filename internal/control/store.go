@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // Store keeps everything that survives a restart. Both engines implement it
@@ -34,6 +35,9 @@ type ReadTx interface {
 	AccountReader
 	GatewayReader
 	KeyReader
+	WebhookReader
+	EventReader
+	DeliveryReader
 	LedgerReader
 }
 
@@ -43,6 +47,9 @@ type Tx interface {
 	AccountWriter
 	GatewayWriter
 	KeyWriter
+	WebhookWriter
+	EventWriter
+	DeliveryWriter
 	LedgerWriter
 }
 
@@ -130,6 +137,61 @@ type KeyWriter interface {
 	TouchKeys(ctx context.Context, used map[string]time.Time) error
 }
 
+// WebhookReader finds endpoints.
+type WebhookReader interface {
+	Webhook(ctx context.Context, accountID, webhookID string) (*webhook.Webhook, error)
+	Webhooks(ctx context.Context, accountID string, p Page) ([]webhook.Webhook, error)
+}
+
+// WebhookWriter changes endpoints. The caller sets Version. UpdateWebhook writes
+// everything but ID, AccountID and CreatedAt.
+type WebhookWriter interface {
+	InsertWebhook(ctx context.Context, w *webhook.Webhook) error
+	UpdateWebhook(ctx context.Context, w *webhook.Webhook) error
+	DeleteWebhook(ctx context.Context, accountID, webhookID string) error
+}
+
+// EventReader finds events. A filter by time is held against the time in the
+// identifiers (id.NewAt), which is CreatedAt.
+type EventReader interface {
+	Event(ctx context.Context, accountID, eventID string) (*event.Event, error)
+	Events(ctx context.Context, accountID string, f EventFilter, p Page) ([]event.Event, error)
+}
+
+// EventWriter appends events.
+type EventWriter interface {
+	// AppendEvent stores e and makes a delivery of it, pending from its
+	// CreatedAt, for each active endpoint of the account that lists its type. One
+	// of the type webhook.Test stands in no list and makes no delivery.
+	AppendEvent(ctx context.Context, e *event.Event) error
+}
+
+// DeliveryReader finds deliveries, as EventReader does events.
+type DeliveryReader interface {
+	// Delivery returns one delivery with its Payload.
+	Delivery(ctx context.Context, accountID, deliveryID string) (*webhook.Delivery, error)
+	Deliveries(ctx context.Context, accountID string, f DeliveryFilter, p Page) ([]webhook.Delivery, error)
+	// DeliveriesToRecover returns up to limit deliveries to the endpoint that
+	// failed at or after since and whose event was not delivered to it again
+	// since, the earliest failure first.
+	DeliveriesToRecover(ctx context.Context, webhookID string, since time.Time, limit int) ([]webhook.Delivery, error)
+}
+
+// DeliveryWriter makes and ends deliveries. Their attempts are written by the
+// queue (webhook/sender.Queue).
+type DeliveryWriter interface {
+	// InsertDelivery makes a delivery of an event that is stored. Those of the
+	// same event to the same endpoint that failed count as delivered again.
+	InsertDelivery(ctx context.Context, d *webhook.Delivery) error
+	// FailStranded fails up to limit deliveries that wait, are not leased at now,
+	// and whose endpoint is disabled or gone; the log shows an attempt that was
+	// not made and why. more tells that there may be others.
+	FailStranded(ctx context.Context, now time.Time, limit int) (more bool, err error)
+	// TrimDeliveries removes what was delivered before delivered, and what failed
+	// before failed, at most limit of each. more tells that there may be others.
+	TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error)
+}
+
 // Answer is a stored answer to a call with an Idempotency-Key. It holds no
 // secret.
 type Answer struct {
@@ -146,8 +208,6 @@ type Answer struct {
 type LedgerReader interface {
 	// Audit lists the account's management records, newest first.
 	Audit(ctx context.Context, accountID string, p Page) ([]audit.Record, error)
-	// Events lists the account's events, newest first.
-	Events(ctx context.Context, accountID string, p Page) ([]event.Event, error)
 	// Changes returns up to limit entries of the change log after seq, oldest
 	// first. complete is false if entries after seq were already trimmed, so
 	// that the reader must load everything again.
@@ -161,7 +221,6 @@ type LedgerReader interface {
 // LedgerWriter writes the records that go with every change.
 type LedgerWriter interface {
 	AppendAudit(ctx context.Context, r *audit.Record) error
-	AppendEvent(ctx context.Context, e *event.Event) error
 	// AppendChange writes an entry of the change log.
 	AppendChange(ctx context.Context, k change.Kind, recordID string) error
 	PutAnswer(ctx context.Context, a *Answer) error
@@ -169,6 +228,7 @@ type LedgerWriter interface {
 	PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error
 	// Trim removes answers older than answers, entries of the change log older
 	// than changes, events older than events and counts of days before day; at
-	// most limit rows of each. more tells that there may be others.
+	// most limit rows of each. more tells that there may be others. What a
+	// delivery needs of an event stays until the last of them is removed.
 	Trim(ctx context.Context, answers, changes, events time.Time, day int64, limit int) (more bool, err error)
 }

@@ -74,9 +74,10 @@ type envelope struct {
 }
 
 // New makes the event of type t with the given data, which must be one of
-// this package's data types.
+// this package's data types. Its identifier has the time at in it (id.NewAt).
 func New(accountID string, t Type, at time.Time, data any) (Event, error) {
-	e := Event{ID: id.New(id.Event), AccountID: accountID, Type: t, CreatedAt: at.UTC()}
+	at = at.UTC().Truncate(time.Microsecond)
+	e := Event{ID: id.NewAt(id.Event, at), AccountID: accountID, Type: t, CreatedAt: at}
 	payload, err := json.Marshal(envelope{ID: e.ID, Type: t, CreatedAt: e.CreatedAt, Data: data})
 	if err != nil {
 		return Event{}, fmt.Errorf("encode event %s: %w", t, err)

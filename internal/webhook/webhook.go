@@ -28,6 +28,7 @@ type Webhook struct {
 	// Secret and OldSecret are sealed. OldSecret is nil unless a rotation
 	// overlaps until OldUntil.
 	Secret       []byte
+	SecretSince  time.Time
 	OldSecret    []byte
 	OldUntil     time.Time
 	FailingSince time.Time // of an unbroken row of failed attempts; zero if there is none

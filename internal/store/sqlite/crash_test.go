@@ -150,7 +150,7 @@ func checkAfterCrash(t *testing.T, path, accountID string, acknowledged []string
 		if err != nil {
 			return err
 		}
-		events, err := tx.Events(t.Context(), accountID, page)
+		events, err := tx.Events(t.Context(), accountID, control.EventFilter{}, page)
 		if err != nil {
 			return err
 		}

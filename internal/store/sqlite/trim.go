@@ -16,7 +16,6 @@ func (t *tx) Trim(ctx context.Context, answers, changes, events time.Time, day i
 		before      int64
 	}{
 		{"trim answers", `DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers WHERE created_at < ? ORDER BY created_at LIMIT ?)`, micros(answers)},
-		{"trim events", `DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE created_at < ? ORDER BY created_at LIMIT ?)`, micros(events)},
 		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < ? LIMIT ?)`, day},
 	} {
 		n, err := t.exec(ctx, step.what, step.query, step.before, limit)
@@ -25,6 +24,11 @@ func (t *tx) Trim(ctx context.Context, answers, changes, events time.Time, day i
 		}
 		more = more || n == int64(limit)
 	}
+	trimmed, err := t.trimEvents(ctx, micros(events), limit)
+	if err != nil {
+		return false, err
+	}
+	more = more || trimmed >= int64(limit)
 	n, err := t.trimChanges(ctx, micros(changes), limit)
 	return more || n == limit, err
 }

@@ -42,7 +42,9 @@ func testIsolation(h *harness) {
 		return tx.KeysOfBucket(ctx, b.ID, k.BucketID)
 	})
 	empty(h, "Audit", func(ctx context.Context, tx control.ReadTx) ([]audit.Record, error) { return tx.Audit(ctx, b.ID, page) })
-	empty(h, "Events", func(ctx context.Context, tx control.ReadTx) ([]event.Event, error) { return tx.Events(ctx, b.ID, page) })
+	empty(h, "Events", func(ctx context.Context, tx control.ReadTx) ([]event.Event, error) {
+		return tx.Events(ctx, b.ID, control.EventFilter{}, page)
+	})
 	for _, f := range []control.KeyFilter{
 		{}, {State: apikey.Active}, {Level: apikey.GatewayLevel}, {Owner: "ada"}, {GatewayID: g.ID}, {Query: "partner"}, {Query: "kg_"},
 		{GatewayID: g.ID, Owner: "ada", State: apikey.Active, Level: apikey.GatewayLevel, Query: "partner"},

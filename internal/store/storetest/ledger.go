@@ -25,7 +25,7 @@ func (h *harness) auditLog(accountID string) []audit.Record {
 func (h *harness) events(accountID string) []event.Event {
 	h.Helper()
 	return get(h, func(ctx context.Context, tx control.ReadTx) ([]event.Event, error) {
-		return tx.Events(ctx, accountID, control.Page{Limit: 100})
+		return tx.Events(ctx, accountID, control.EventFilter{}, control.Page{Limit: 100})
 	})
 }
 

@@ -90,7 +90,7 @@ func pagers(h *harness) []pager {
 			r := newEvent(h, a)
 			return r.ID, tx.AppendEvent(ctx, r)
 		}, func(ctx context.Context, tx control.ReadTx, p control.Page) ([]string, error) {
-			list, err := tx.Events(ctx, a.ID, p)
+			list, err := tx.Events(ctx, a.ID, control.EventFilter{}, p)
 			return names(list, func(r *event.Event) string { return r.ID }), err
 		}},
 		{"audit", func(ctx context.Context, tx control.Tx, i int) (string, error) {

@@ -1,0 +1,48 @@
+package id_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/id"
+)
+
+// Guarantee: identifiers sort by the times that they are for, to the microsecond,
+// and those of one time by the order in which they were made; none is made twice.
+func TestNewAt(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 890123000, time.UTC)
+	last := ""
+	for range 1000 {
+		for range 20 {
+			made := id.NewAt(id.Event, at)
+			if made <= last {
+				t.Fatalf("%s came after %s", made, last)
+			}
+			last = made
+		}
+		at = at.Add(time.Microsecond)
+	}
+	u, ok := id.Parse(id.Event, last)
+	if v := uuid.UUID(u); !ok || v.Version() != 7 || v.Variant() != uuid.RFC4122 {
+		t.Errorf("%s is no UUIDv7", last)
+	}
+}
+
+// Guarantee: a bound divides the identifiers by their time.
+func TestLowest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.UnixMicro(rapid.Int64Range(0, 253402300799999999).Draw(t, "at"))
+		bound := id.Lowest(id.Delivery, at)
+		if made := id.NewAt(id.Delivery, at); made < bound {
+			t.Fatalf("%s is below %s", made, bound)
+		}
+		if at.UnixMicro() > 0 {
+			if made := id.NewAt(id.Delivery, at.Add(-time.Microsecond)); made >= bound {
+				t.Fatalf("%s is not below %s", made, bound)
+			}
+		}
+	})
+}

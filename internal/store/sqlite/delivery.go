@@ -1,0 +1,193 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/keygate/keygate/internal/webhook"
+)
+
+// Stored states of deliveries.
+const (
+	statePending   = 0
+	stateRetry     = 1
+	stateDelivered = 2
+	stateFailed    = 3
+)
+
+// stateNumber returns -1 for what is no state.
+func stateNumber(s webhook.DeliveryState) int {
+	return slices.Index(deliveryStates(), s)
+}
+
+// deliveryStates are the states in the order of their numbers.
+func deliveryStates() []webhook.DeliveryState {
+	return []webhook.DeliveryState{webhook.Pending, webhook.RetryScheduled, webhook.Delivered, webhook.Failed}
+}
+
+// attemptSlots is by what the rows of attempts of two deliveries are apart.
+const attemptSlots = 8
+
+const deliveryColumns = `SELECT n, id, account_id, webhook_id, event_id, event_type, state, cause, next_at, created_at FROM deliveries `
+
+// delivery is a stored delivery with the number of its row.
+type delivery struct {
+	n int64
+	webhook.Delivery
+}
+
+func scanDelivery(r *sql.Rows) (delivery, error) {
+	var (
+		d              delivery
+		state, created int64
+		next           sql.NullInt64
+	)
+	err := r.Scan(&d.n, &d.ID, &d.AccountID, &d.WebhookID, &d.EventID, &d.EventType, &state, &d.Trigger, &next, &created)
+	if err == nil {
+		d.State = deliveryStates()[state]
+	}
+	d.NextAttemptAt, d.CreatedAt = maybeInstant(next), instant(created)
+	return d, err
+}
+
+// deliveries reads the deliveries that the rest of the statement selects, with
+// their attempts.
+func (t *readTx) deliveries(ctx context.Context, rest string, args ...any) ([]webhook.Delivery, error) {
+	var found []delivery
+	err := t.rows(ctx, "read deliveries", deliveryColumns+rest, args, func(r *sql.Rows) error {
+		d, err := scanDelivery(r)
+		found = append(found, d)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []webhook.Delivery
+	for i := range found {
+		if err := t.readAttempts(ctx, &found[i]); err != nil {
+			return nil, err
+		}
+		list = append(list, found[i].Delivery)
+	}
+	return list, nil
+}
+
+func (t *readTx) readAttempts(ctx context.Context, d *delivery) error {
+	first := d.n * attemptSlots
+	return t.rows(ctx, "read attempts", `SELECT n, started_at, duration, status, error, response FROM attempts WHERE n > ? AND n < ? ORDER BY n`,
+		[]any{first, first + attemptSlots}, func(r *sql.Rows) error {
+			var (
+				a                    webhook.Attempt
+				n, started, duration int64
+			)
+			err := r.Scan(&n, &started, &duration, &a.Status, &a.Error, &a.Response)
+			a.Number, a.StartedAt, a.Duration = int(n-first), instant(started), time.Duration(duration)
+			d.Attempts = append(d.Attempts, a)
+			return err
+		})
+}
+
+// Delivery implements control.DeliveryReader.
+func (t *readTx) Delivery(ctx context.Context, accountID, deliveryID string) (*webhook.Delivery, error) {
+	var d delivery
+	err := t.row(ctx, "delivery", deliveryColumns+`WHERE id = ? AND account_id = ?`, []any{deliveryID, accountID}, func(r *sql.Rows) (err error) {
+		d, err = scanDelivery(r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.readAttempts(ctx, &d); err != nil {
+		return nil, err
+	}
+	err = t.row(ctx, "event", `SELECT payload FROM events WHERE id = ?`, []any{d.EventID}, func(r *sql.Rows) error { return r.Scan(&d.Payload) })
+	if err != nil {
+		return nil, err
+	}
+	return &d.Delivery, nil
+}
+
+// DeliveriesToRecover implements control.DeliveryReader.
+func (t *readTx) DeliveriesToRecover(ctx context.Context, webhookID string, since time.Time, limit int) ([]webhook.Delivery, error) {
+	return t.deliveries(ctx, `INDEXED BY deliveries_failed WHERE webhook_id = ? AND state = 3 AND again = 0 AND finished_at >= ?
+		ORDER BY finished_at LIMIT ?`, webhookID, micros(since), rowLimit(limit))
+}
+
+// InsertDelivery implements control.DeliveryWriter.
+func (t *tx) InsertDelivery(ctx context.Context, d *webhook.Delivery) error {
+	_, err := t.exec(ctx, "mark what is delivered again", `UPDATE deliveries SET again = 1 WHERE event_id = ? AND webhook_id = ? AND state = 3 AND again = 0`,
+		d.EventID, d.WebhookID)
+	if err != nil {
+		return err
+	}
+	return t.insertDelivery(ctx, d)
+}
+
+func (t *tx) insertDelivery(ctx context.Context, d *webhook.Delivery) error {
+	_, err := t.exec(ctx, "insert delivery", `INSERT INTO deliveries (id, account_id, webhook_id, event_id, event_type, state, cause,
+		attempts, again, next_at, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)`,
+		d.ID, d.AccountID, d.WebhookID, d.EventID, string(d.EventType), stateNumber(d.State), string(d.Trigger),
+		micros(d.NextAttemptAt), micros(d.NextAttemptAt), micros(d.CreatedAt))
+	return err
+}
+
+// insertAttempt appends an attempt to the delivery with the row n.
+func (t *tx) insertAttempt(ctx context.Context, n int64, a *webhook.Attempt) error {
+	var response any
+	if a.Response != nil {
+		response = a.Response[:min(len(a.Response), webhook.KeptResponse)]
+	}
+	_, err := t.exec(ctx, "insert attempt", `INSERT INTO attempts (n, started_at, duration, status, error, response) VALUES (?, ?, ?, ?, ?, ?)`,
+		n*attemptSlots+int64(a.Number), micros(a.StartedAt), int64(a.Duration), a.Status, a.Error, response)
+	return err
+}
+
+// TrimDeliveries implements control.DeliveryWriter.
+func (t *tx) TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error) {
+	for _, old := range []struct {
+		state  int
+		before time.Time
+	}{{stateDelivered, delivered}, {stateFailed, failed}} {
+		n, err := t.trimDeliveries(ctx, old.state, micros(old.before), rowLimit(limit))
+		if err != nil {
+			return false, err
+		}
+		more = more || limit > 0 && n == limit
+	}
+	return more, nil
+}
+
+// trimDeliveries removes deliveries with their attempts, and the events that no
+// list and no other delivery shows.
+func (t *tx) trimDeliveries(ctx context.Context, state int, before int64, limit int) (int, error) {
+	type gone struct {
+		n     int64
+		event string
+	}
+	var all []gone
+	err := t.rows(ctx, "find old deliveries", `SELECT n, event_id FROM deliveries INDEXED BY deliveries_age
+		WHERE state = ? AND finished_at < ? ORDER BY finished_at LIMIT ?`, []any{state, before, limit}, func(r *sql.Rows) error {
+		var g gone
+		err := r.Scan(&g.n, &g.event)
+		all = append(all, g)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, g := range all {
+		if _, err := t.exec(ctx, "trim attempts", `DELETE FROM attempts WHERE n > ? AND n < ?`, g.n*attemptSlots, (g.n+1)*attemptSlots); err != nil {
+			return 0, err
+		}
+		if _, err := t.exec(ctx, "trim deliveries", `DELETE FROM deliveries WHERE n = ?`, g.n); err != nil {
+			return 0, err
+		}
+		if _, err := t.exec(ctx, "trim hidden events", `DELETE FROM events WHERE id = ? AND listed = 0
+			AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, g.event); err != nil {
+			return 0, err
+		}
+	}
+	return len(all), nil
+}

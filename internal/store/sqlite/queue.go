@@ -1,0 +1,265 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
+)
+
+var (
+	_ sender.Queue = (*DB)(nil)
+	_ sender.Sole  = (*DB)(nil)
+)
+
+// waiting lists the endpoints for which deliveries wait, whether due or not. It
+// steps from one to the next through the index, whatever waits for each.
+const waiting = `WITH RECURSIVE waiting (id) AS (
+		SELECT min(webhook_id) FROM deliveries INDEXED BY deliveries_due WHERE due_at IS NOT NULL
+		UNION ALL
+		SELECT (SELECT min(d.webhook_id) FROM deliveries d INDEXED BY deliveries_due WHERE d.due_at IS NOT NULL AND d.webhook_id > waiting.id)
+		FROM waiting WHERE waiting.id IS NOT NULL
+	) `
+
+// candidate is a delivery that was due when it was read.
+type candidate struct {
+	n, due int64
+	job    sender.Job
+}
+
+// claimTries is how often a claim reads again what others took first.
+const claimTries = 4
+
+// ClaimDeliveries implements sender.Queue. What is due is read beside the
+// writer, which then takes each delivery that nobody else has taken meanwhile.
+func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job, error) {
+	for range claimTries {
+		var found []candidate
+		err := view(ctx, db.readers, func(t *readTx) (err error) {
+			found, err = t.candidates(ctx, &c)
+			return err
+		})
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+		var jobs []sender.Job
+		err = db.write(ctx, func(t *tx) (err error) {
+			jobs, err = t.lease(ctx, found, &c)
+			return err
+		})
+		// Without any, others were faster or endpoints have ended: what they left
+		// is read anew.
+		if err != nil || len(jobs) > 0 {
+			return jobs, err
+		}
+	}
+	return nil, nil
+}
+
+// candidates returns what c may take, taking in turn from the endpoints, the
+// one with the earliest first.
+func (t *readTx) candidates(ctx context.Context, c *sender.Claim) ([]candidate, error) {
+	endpoints, err := t.activeWaiting(ctx)
+	if err != nil || len(endpoints) == 0 {
+		return nil, err
+	}
+	share := max(1, (c.Limit+len(endpoints)-1)/len(endpoints))
+	var (
+		queues [][]candidate
+		cut    bool // a queue may hold more than was read
+	)
+	for {
+		queues, cut = nil, false
+		for _, endpoint := range endpoints {
+			room, known := c.Room[endpoint]
+			if !known {
+				room.Any = c.Each
+			}
+			queue, err := t.dueOf(ctx, endpoint, c.Now, min(room.Any, share), room.Begun)
+			if err != nil {
+				return nil, err
+			}
+			cut = cut || len(queue) == share && share < room.Any
+			if len(queue) > 0 {
+				queues = append(queues, queue)
+			}
+		}
+		if !cut || total(queues) >= c.Limit {
+			break
+		}
+		share *= 4 // some endpoints have nothing due: the others may have their share
+	}
+	slices.SortStableFunc(queues, func(a, b []candidate) int { return int(min(1, max(-1, a[0].due-b[0].due))) })
+	var found []candidate
+	for turn := 0; len(found) < c.Limit; turn++ {
+		before := len(found)
+		for _, queue := range queues {
+			if turn < len(queue) && len(found) < c.Limit {
+				found = append(found, queue[turn])
+			}
+		}
+		if len(found) == before {
+			break
+		}
+	}
+	for i := range found {
+		if err := t.readJob(ctx, &found[i]); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func total(queues [][]candidate) (n int) {
+	for _, q := range queues {
+		n += len(q)
+	}
+	return n
+}
+
+// activeWaiting returns the active endpoints for which deliveries wait.
+func (t *readTx) activeWaiting(ctx context.Context) ([]string, error) {
+	var list []string
+	err := t.rows(ctx, "read waiting endpoints", waiting+`SELECT w.id FROM waiting CROSS JOIN webhooks w ON w.id = waiting.id WHERE w.active = 1`,
+		nil, func(r *sql.Rows) error {
+			var id string
+			err := r.Scan(&id)
+			list = append(list, id)
+			return err
+		})
+	return list, err
+}
+
+// dueOf returns up to limit deliveries to an endpoint that are due, those due
+// longest first; with begun only those that had an attempt.
+func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limit int, begun bool) ([]candidate, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	const branch = `SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = ? AND state = `
+	const rest = ` AND due_at <= ? ORDER BY due_at LIMIT ?`
+	text := branch + `1` + rest
+	args := []any{endpoint, micros(now), limit}
+	if !begun {
+		text = `SELECT n, due_at FROM (` + text + `) UNION ALL SELECT n, due_at FROM (` + branch + `0` + rest + `)`
+		args = append(args, args...)
+	}
+	var list []candidate
+	err := t.rows(ctx, "read due deliveries", text, args, func(r *sql.Rows) error {
+		var d candidate
+		err := r.Scan(&d.n, &d.due)
+		list = append(list, d)
+		return err
+	})
+	slices.SortStableFunc(list, func(a, b candidate) int { return int(min(1, max(-1, a.due-b.due))) })
+	return list[:min(limit, len(list))], err
+}
+
+// readJob fills what a candidate sends. An event that is not there sends nothing.
+func (t *readTx) readJob(ctx context.Context, c *candidate) error {
+	return t.rows(ctx, "read what is due", `SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.attempts, d.next_at, e.payload
+		FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.n = ?`, []any{c.n}, func(r *sql.Rows) error {
+		var made, next int64
+		err := r.Scan(&c.job.DeliveryID, &c.job.Endpoint.WebhookID, &c.job.EventID, &c.job.EventType, &made, &next, &c.job.Payload)
+		c.job.Attempt, c.job.DueAt = int(made)+1, instant(next)
+		return err
+	})
+}
+
+// lease takes the candidates that are as they were read.
+func (t *tx) lease(ctx context.Context, found []candidate, c *sender.Claim) ([]sender.Job, error) {
+	endpoints := map[string]*webhook.Webhook{}
+	var jobs []sender.Job
+	for i := range found {
+		d := &found[i]
+		w, err := t.endpoint(ctx, endpoints, d.job.Endpoint.WebhookID)
+		if err != nil {
+			return nil, err
+		}
+		if w == nil || w.State != webhook.Active {
+			continue
+		}
+		taken, err := t.exec(ctx, "lease delivery", `UPDATE deliveries SET token = ?, due_at = ? WHERE n = ? AND due_at = ? AND id = ?`,
+			c.Token, micros(c.Until), d.n, d.due, d.job.DeliveryID)
+		if err != nil {
+			return nil, err
+		}
+		if taken == 0 {
+			continue
+		}
+		d.job.Token = c.Token
+		d.job.Endpoint = sender.Endpoint{WebhookID: w.ID, URL: w.URL, Secret: w.Secret, OldSecret: w.OldSecret, OldUntil: w.OldUntil}
+		jobs = append(jobs, d.job)
+	}
+	return jobs, nil
+}
+
+// endpoint reads an endpoint once; nil if it is gone.
+func (t *readTx) endpoint(ctx context.Context, known map[string]*webhook.Webhook, webhookID string) (*webhook.Webhook, error) {
+	if w, ok := known[webhookID]; ok {
+		return w, nil
+	}
+	list, err := t.webhooks(ctx, `WHERE id = ?`, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	known[webhookID] = nil
+	if len(list) > 0 {
+		known[webhookID] = &list[0]
+	}
+	return known[webhookID], nil
+}
+
+// ReleaseDeliveries implements sender.Queue.
+func (db *DB) ReleaseDeliveries(ctx context.Context, leases []sender.Lease) error {
+	return db.write(ctx, func(t *tx) error {
+		for _, l := range leases {
+			_, err := t.exec(ctx, "release delivery", `UPDATE deliveries SET token = NULL, due_at = next_at WHERE id = ? AND token = ?`, l.DeliveryID, l.Token)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ReleaseAllDeliveries implements sender.Sole.
+func (db *DB) ReleaseAllDeliveries(ctx context.Context) (released int, err error) {
+	err = db.write(ctx, func(t *tx) error {
+		n, err := t.exec(ctx, "release deliveries", `UPDATE deliveries SET token = NULL, due_at = next_at WHERE n IN (
+			SELECT n FROM deliveries INDEXED BY deliveries_due WHERE due_at IS NOT NULL AND token IS NOT NULL)`)
+		released = int(n)
+		return err
+	})
+	return released, err
+}
+
+// NextDelivery implements sender.Queue.
+func (db *DB) NextDelivery(ctx context.Context, now time.Time) (next time.Time, err error) {
+	var parts []string
+	for _, state := range []string{`0`, `1`} {
+		parts = append(parts, `SELECT (SELECT due_at FROM deliveries INDEXED BY deliveries_due
+			WHERE webhook_id = w.id AND state = `+state+` AND due_at > ? ORDER BY due_at LIMIT 1) AS at
+			FROM waiting CROSS JOIN webhooks w ON w.id = waiting.id WHERE w.active = 1`)
+	}
+	err = view(ctx, db.readers, func(t *readTx) error {
+		return t.rows(ctx, "read when a delivery is due", waiting+`SELECT min(at) FROM (`+strings.Join(parts, ` UNION ALL `)+`)`,
+			[]any{micros(now), micros(now)}, func(r *sql.Rows) error {
+				var at sql.NullInt64
+				err := r.Scan(&at)
+				next = maybeInstant(at)
+				return err
+			})
+	})
+	return next, err
+}
+
+// write is Update for what only this package does.
+func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
+	return db.Update(ctx, func(t control.Tx) error { return f(t.(*tx)) })
+}

@@ -1,0 +1,107 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/webhook"
+)
+
+const webhookColumns = `SELECT id, account_id, url, events, active, disabled_reason, secret, secret_since, old_secret,
+	old_until, failing_since, created_at, version FROM webhooks `
+
+func scanWebhook(r *sql.Rows) (webhook.Webhook, error) {
+	var (
+		w                      webhook.Webhook
+		events                 string
+		active                 bool
+		since, created         int64
+		oldUntil, failingSince sql.NullInt64
+	)
+	err := r.Scan(&w.ID, &w.AccountID, &w.URL, &events, &active, &w.DisabledReason, &w.Secret, &since, &w.OldSecret, &oldUntil,
+		&failingSince, &created, &w.Version)
+	for t := range strings.FieldsSeq(events) {
+		w.Events = append(w.Events, event.Type(t))
+	}
+	w.State = webhook.Disabled
+	if active {
+		w.State = webhook.Active
+	}
+	w.SecretSince, w.OldUntil = instant(since), maybeInstant(oldUntil)
+	w.FailingSince, w.CreatedAt = maybeInstant(failingSince), instant(created)
+	return w, err
+}
+
+// webhooks reads the endpoints that the rest of the statement selects.
+func (t *readTx) webhooks(ctx context.Context, rest string, args ...any) ([]webhook.Webhook, error) {
+	var list []webhook.Webhook
+	err := t.rows(ctx, "read webhooks", webhookColumns+rest, args, func(r *sql.Rows) error {
+		w, err := scanWebhook(r)
+		list = append(list, w)
+		return err
+	})
+	return list, err
+}
+
+// Webhook implements control.WebhookReader.
+func (t *readTx) Webhook(ctx context.Context, accountID, webhookID string) (*webhook.Webhook, error) {
+	var w webhook.Webhook
+	err := t.row(ctx, "webhook", webhookColumns+`WHERE id = ? AND account_id = ?`, []any{webhookID, accountID}, func(r *sql.Rows) (err error) {
+		w, err = scanWebhook(r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &w, nil
+}
+
+// Webhooks implements control.WebhookReader.
+func (t *readTx) Webhooks(ctx context.Context, accountID string, p control.Page) ([]webhook.Webhook, error) {
+	return t.webhooks(ctx, `INDEXED BY webhooks_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT ?`,
+		accountID, below(p.After), rowLimit(p.Limit))
+}
+
+// listeners returns the active endpoints of the account that list the type.
+func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type) ([]webhook.Webhook, error) {
+	list, err := t.webhooks(ctx, `INDEXED BY webhooks_list WHERE account_id = ? AND active = 1 ORDER BY id`, accountID)
+	return slices.DeleteFunc(list, func(w webhook.Webhook) bool { return !slices.Contains(w.Events, of) }), err
+}
+
+// webhookValues are what both writers write, in the order of their texts.
+func webhookValues(w *webhook.Webhook) []any {
+	events := make([]string, len(w.Events))
+	for i, t := range w.Events {
+		events[i] = string(t)
+	}
+	var old any
+	if w.OldSecret != nil {
+		old = w.OldSecret
+	}
+	return []any{w.URL, strings.Join(events, " "), w.State == webhook.Active, w.DisabledReason, w.Secret, micros(w.SecretSince), old,
+		maybeMicros(w.OldUntil), maybeMicros(w.FailingSince), w.Version}
+}
+
+// InsertWebhook implements control.WebhookWriter.
+func (t *tx) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
+	_, err := t.exec(ctx, "insert webhook", `INSERT INTO webhooks (url, events, active, disabled_reason, secret, secret_since,
+		old_secret, old_until, failing_since, version, id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		append(webhookValues(w), w.ID, w.AccountID, micros(w.CreatedAt))...)
+	return err
+}
+
+// UpdateWebhook implements control.WebhookWriter.
+func (t *tx) UpdateWebhook(ctx context.Context, w *webhook.Webhook) error {
+	return t.must(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = ?, events = ?, active = ?, disabled_reason = ?, secret = ?,
+		secret_since = ?, old_secret = ?, old_until = ?, failing_since = ?, version = ? WHERE id = ? AND account_id = ?`,
+		append(webhookValues(w), w.ID, w.AccountID)...)
+}
+
+// DeleteWebhook implements control.WebhookWriter.
+func (t *tx) DeleteWebhook(ctx context.Context, accountID, webhookID string) error {
+	return t.must(ctx, "delete webhook", "webhook", `DELETE FROM webhooks WHERE id = ? AND account_id = ?`, webhookID, accountID)
+}
