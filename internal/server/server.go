@@ -17,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/edge/peer"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -51,7 +52,9 @@ type Server struct {
 
 	certificates certificates
 
-	db      *sqlite.DB
+	db        *sqlite.DB
+	collector *outcome.Collector
+
 	ledger  *ratelimit.Ledger
 	live    *snapshot.Live
 	pools   *upstream.Pools
@@ -182,6 +185,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	if err := s.load(ctx); err != nil {
 		return fmt.Errorf("load the configuration: %w", err)
+	}
+	if err := s.startRecords(ctx); err != nil {
+		return err
 	}
 	if err := s.buildGateway(clock); err != nil {
 		return err
