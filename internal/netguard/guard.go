@@ -32,6 +32,8 @@ func (p Policy) Names(addr netip.Addr) bool {
 type RefusedError struct {
 	Addr   netip.AddrPort
 	Reason string
+	// MayBeNamed is set if a network that is named would not be refused.
+	MayBeNamed bool
 }
 
 func (e *RefusedError) Error() string {
@@ -67,7 +69,18 @@ func (g *Guard) Check(p Policy, addr netip.AddrPort) error {
 	if reason == "" {
 		return nil
 	}
-	return &RefusedError{Addr: addr, Reason: reason}
+	return &RefusedError{Addr: addr, Reason: reason, MayBeNamed: mayBeNamed(p, addr.Addr()) && !g.isOwn(addr)}
+}
+
+// mayBeNamed reports whether p would let addr pass if it named its network.
+func mayBeNamed(p Policy, addr netip.Addr) bool {
+	if !addr.IsValid() {
+		return false
+	}
+	for _, a := range faces(addr) {
+		p.Allow = append(slices.Clone(p.Allow), netip.PrefixFrom(a, a.BitLen()))
+	}
+	return refusal(p, addr) == ""
 }
 
 // Control returns a function for net.Dialer.ControlContext that applies p to

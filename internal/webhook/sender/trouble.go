@@ -1,0 +1,78 @@
+package sender
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/keygate/keygate/internal/netguard"
+)
+
+// Causes of failures that are ours to name.
+var (
+	errTimeout = errors.New("attempt timed out")
+	errSecret  = errors.New("cannot open the signing secret")
+	errBadURL  = errors.New("cannot use the URL")
+	errPlain   = errors.New("plain http is not allowed to this address")
+)
+
+// publicText tells the endpoint's owner what went wrong and what helps. It holds
+// no address that a name resolved to and no internal text.
+func (s *Sender) publicText(ctx context.Context, err error) string {
+	var (
+		refused   *netguard.RefusedError
+		dns       *net.DNSError
+		record    tls.RecordHeaderError
+		unknown   x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		handshake tls.AlertError
+	)
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return "no whole answer came within 30 s"
+	case errors.Is(err, errSecret):
+		return "the signing secret could not be decrypted: rotate it, or start the server with the --secret-key-file that encrypted it"
+	case errors.Is(err, errBadURL):
+		return "the URL cannot be used: register it anew"
+	case errors.As(err, &refused):
+		return "the receiver's address is refused, because " + refused.Reason + ": " + remedy(refused)
+	case errors.Is(err, errPlain):
+		return "plain http is not allowed to the receiver's address: use https, or start the server with --webhook-allow-network and its network, or with --webhook-allow-http if it is public"
+	case errors.As(err, &dns):
+		if dns.IsNotFound {
+			return "the host of the URL has no address"
+		}
+		return "the host of the URL could not be looked up"
+	case errors.As(err, &unknown):
+		return "the receiver's TLS certificate is signed by an unknown authority"
+	case errors.As(err, &host):
+		return "the receiver's TLS certificate is for another host"
+	case errors.As(err, &invalid):
+		return "the receiver's TLS certificate is not valid: it has expired, or may not be used for this"
+	case errors.As(err, &record):
+		return "the receiver does not speak TLS at this port"
+	case errors.As(err, &handshake):
+		return "the TLS handshake failed"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the connection was refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "the receiver's network cannot be reached"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed before the answer was complete"
+	default:
+		return "the request failed, or what came back is no HTTP answer"
+	}
+}
+
+// remedy says how a refused address could be allowed.
+func remedy(r *netguard.RefusedError) string {
+	if r.MayBeNamed {
+		return "give another URL, or start the server with --webhook-allow-network and its network"
+	}
+	return "give another URL"
+}
