@@ -1,0 +1,110 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Start begins to send, until Stop.
+func (t *Tracer) Start(context.Context) error {
+	t.starting.Do(func() {
+		ctx, cut := context.WithCancel(context.Background())
+		t.cut = cut
+		go t.run(ctx)
+	})
+	return nil
+}
+
+func (t *Tracer) run(ctx context.Context) {
+	defer close(t.ended)
+	defer t.sender.close()
+	ticks := time.NewTicker(t.settings.delay)
+	defer ticks.Stop()
+	failing := false
+	for {
+		everything := false
+		var told chan struct{}
+		select {
+		case <-t.stop:
+			t.sendAll(ctx, &failing)
+			return
+		case <-ticks.C:
+			everything = true
+		case told = <-t.sync:
+			everything = true
+		case <-t.hurry:
+		}
+		for everything && t.Waiting() > 0 || t.whole() {
+			t.send(ctx, t.next(), &failing)
+		}
+		if told != nil {
+			close(told)
+		}
+	}
+}
+
+func (t *Tracer) sendAll(ctx context.Context, failing *bool) {
+	for batch := t.next(); len(batch) > 0; batch = t.next() {
+		t.send(ctx, batch, failing)
+	}
+}
+
+// send sends a batch or counts it as lost. failing tells of the one before, so
+// that the log has one line for one trouble.
+func (t *Tracer) send(ctx context.Context, batch []finished, failing *bool) {
+	ctx, cancel := context.WithTimeout(ctx, t.settings.exportLimit)
+	defer cancel()
+	refused, err := t.sender.send(ctx, t.encode(batch))
+	switch {
+	case err != nil:
+		t.lost.Add(uint64(len(batch)))
+		if !*failing {
+			t.cfg.Log.Warn("traces cannot be sent; those of now are lost and counted", "error", err)
+		}
+	case refused > 0:
+		t.lost.Add(min(refused, uint64(len(batch))))
+	case *failing:
+		t.cfg.Log.Info("traces are sent again")
+	}
+	*failing = err != nil
+}
+
+// Sync returns when what was taken before the call is sent, or lost. The error
+// is ctx's.
+func (t *Tracer) Sync(ctx context.Context) error {
+	told := make(chan struct{})
+	select {
+	case t.sync <- told:
+	case <-t.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the traces: %w", ctx.Err())
+	}
+	select {
+	case <-told:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the traces: %w", ctx.Err())
+	}
+}
+
+// Stop sends what is left for as long as ctx allows. What is not sent by then,
+// and what comes later, is lost, which is no error: nobody's request depends on it.
+func (t *Tracer) Stop(ctx context.Context) error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.stopping.Do(func() { close(t.stop) })
+	if t.cut == nil {
+		return nil // it never began
+	}
+	defer t.cut()
+	select {
+	case <-t.ended:
+	case <-ctx.Done():
+		t.cut()
+		<-t.ended
+	}
+	return nil
+}

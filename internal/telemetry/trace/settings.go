@@ -1,0 +1,262 @@
+package trace
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Settings are what the environment asks for.
+type Settings struct {
+	endpoint    *url.URL
+	headers     http.Header
+	timeout     time.Duration // of one attempt to export
+	gzip        bool
+	tls         *tls.Config
+	attributes  [][2]string // of the resource, service.name first
+	sampler     sampler
+	propagate   bool // read and write traceparent
+	queue       int  // spans that wait at most
+	batch       int  // spans sent together at most
+	delay       time.Duration
+	exportLimit time.Duration // for a batch, with its repetitions
+}
+
+const (
+	defaultEndpoint = "http://localhost:4318"
+	defaultService  = "keygate"
+)
+
+// FromEnvironment reads the variables of OpenTelemetry. Nil asks for no traces:
+// there is neither an endpoint (OTEL_EXPORTER_OTLP_ENDPOINT,
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) nor OTEL_TRACES_EXPORTER=otlp. What is asked
+// for and not there, like another protocol than http/protobuf, is an error.
+func FromEnvironment(lookup func(string) (string, bool)) (*Settings, error) {
+	env := environment(lookup)
+	exporter, endpoint := env.text("OTEL_TRACES_EXPORTER"), env.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+	base := env.text("OTEL_EXPORTER_OTLP_ENDPOINT")
+	switch {
+	case strings.EqualFold(env.text("OTEL_SDK_DISABLED"), "true"), exporter == "none":
+		return nil, nil
+	case exporter == "" && endpoint == "" && base == "":
+		return nil, nil
+	case exporter != "" && exporter != "otlp":
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not known: give otlp or none", exporter)
+	}
+	s := &Settings{}
+	var err error
+	try := func(f func() error) {
+		if err == nil {
+			err = f()
+		}
+	}
+	try(func() (err error) {
+		s.endpoint, err = env.endpoint(endpoint, base)
+		return err
+	})
+	try(func() error {
+		if p := env.of("PROTOCOL"); p != "" && p != "http/protobuf" {
+			return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: %q is not known: give http/protobuf", p)
+		}
+		return nil
+	})
+	try(func() (err error) {
+		s.headers, err = env.headers()
+		return err
+	})
+	try(func() (err error) {
+		s.tls, err = env.tls()
+		return err
+	})
+	try(func() error {
+		switch c := env.of("COMPRESSION"); c {
+		case "gzip":
+			s.gzip = true
+		case "", "none":
+		default:
+			return fmt.Errorf("OTEL_EXPORTER_OTLP_COMPRESSION: %q is not known: give gzip or none", c)
+		}
+		return nil
+	})
+	try(func() (err error) {
+		s.sampler, err = samplerOf(env.text("OTEL_TRACES_SAMPLER"), env.text("OTEL_TRACES_SAMPLER_ARG"))
+		return err
+	})
+	try(func() (err error) {
+		s.attributes, err = env.attributes()
+		return err
+	})
+	for _, n := range []struct {
+		name     string
+		fallback int
+		to       *int
+	}{{"OTEL_BSP_MAX_QUEUE_SIZE", 8192, &s.queue}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512, &s.batch}} {
+		try(func() (err error) {
+			*n.to, err = env.number(n.name, n.fallback)
+			return err
+		})
+	}
+	for _, d := range []struct {
+		name     string
+		fallback time.Duration
+		to       *time.Duration
+	}{
+		{"OTEL_BSP_SCHEDULE_DELAY", 5 * time.Second, &s.delay}, {"OTEL_BSP_EXPORT_TIMEOUT", 30 * time.Second, &s.exportLimit},
+		{env.nameOf("TIMEOUT"), 10 * time.Second, &s.timeout},
+	} {
+		try(func() error {
+			ms, err := env.number(d.name, int(d.fallback/time.Millisecond))
+			*d.to = time.Duration(ms) * time.Millisecond
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.batch = min(s.batch, s.queue)
+	names := env.text("OTEL_PROPAGATORS")
+	s.propagate = names == "" || strings.Contains(","+strings.ReplaceAll(names, " ", "")+",", ",tracecontext,")
+	return s, nil
+}
+
+// environment looks variables up.
+type environment func(string) (string, bool)
+
+// text returns a variable; an empty one counts as none.
+func (e environment) text(name string) string {
+	v, _ := e(name)
+	return strings.TrimSpace(v)
+}
+
+// nameOf returns the variable of the exporter that counts: that for traces, if
+// it is set, comes before that for everything.
+func (e environment) nameOf(name string) string {
+	if own := "OTEL_EXPORTER_OTLP_TRACES_" + name; e.text(own) != "" {
+		return own
+	}
+	return "OTEL_EXPORTER_OTLP_" + name
+}
+
+func (e environment) of(name string) string { return e.text(e.nameOf(name)) }
+
+func (e environment) number(name string, fallback int) (int, error) {
+	v := e.text(name)
+	if v == "" {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 || n > math.MaxInt32 {
+		return 0, fmt.Errorf("%s: %q is no number from 1 to %d", name, v, math.MaxInt32)
+	}
+	return n, nil
+}
+
+// endpoint takes that for traces as it is, and puts the path behind that for
+// everything. No message repeats it: it may hold a password.
+func (e environment) endpoint(traces, base string) (*url.URL, error) {
+	name, text := "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", traces
+	if traces == "" {
+		name, text = "OTEL_EXPORTER_OTLP_ENDPOINT", base
+		if base == "" {
+			text = defaultEndpoint
+		}
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, fmt.Errorf("%s: it is no address that begins with http:// or https://", name)
+	}
+	if traces == "" {
+		u = u.JoinPath("v1", "traces")
+	}
+	return u, nil
+}
+
+var errPairs = errors.New("it is no list of name=value, joined by commas")
+
+// pairs reads a list of names and values, with what is encoded in them.
+func pairs(text string) (out [][2]string, err error) {
+	for item := range strings.SplitSeq(text, ",") {
+		if strings.TrimSpace(item) == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(item, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, errPairs
+		}
+		if name, err = url.PathUnescape(name); err != nil {
+			return nil, errPairs
+		}
+		if value, err = url.PathUnescape(strings.TrimSpace(value)); err != nil {
+			return nil, errPairs
+		}
+		out = append(out, [2]string{name, value})
+	}
+	return out, nil
+}
+
+func (e environment) headers() (http.Header, error) {
+	list, err := pairs(e.of("HEADERS"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.nameOf("HEADERS"), err)
+	}
+	out := http.Header{}
+	for _, p := range list {
+		if strings.ContainsAny(p[0], " :\t\r\n\x00") || strings.ContainsAny(p[1], "\r\n\x00") {
+			return nil, fmt.Errorf("%s: a name or value has characters that a field cannot have", e.nameOf("HEADERS"))
+		}
+		out.Set(p[0], p[1])
+	}
+	return out, nil
+}
+
+func (e environment) attributes() ([][2]string, error) {
+	list, err := pairs(e.text("OTEL_RESOURCE_ATTRIBUTES"))
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	service := e.text("OTEL_SERVICE_NAME")
+	out := [][2]string{{"service.name", service}}
+	for _, p := range list {
+		if p[0] != "service.name" {
+			out = append(out, p)
+		} else if service == "" {
+			out[0] = p
+		}
+	}
+	if out[0][1] == "" {
+		out[0][1] = defaultService
+	}
+	return out, nil
+}
+
+func (e environment) tls() (*tls.Config, error) {
+	out := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file := e.of("CERTIFICATE"); file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.nameOf("CERTIFICATE"), err)
+		}
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s: %s holds no certificate", e.nameOf("CERTIFICATE"), file)
+		}
+	}
+	cert, key := e.of("CLIENT_CERTIFICATE"), e.of("CLIENT_KEY")
+	if cert == "" && key == "" {
+		return out, nil
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", e.nameOf("CLIENT_CERTIFICATE"), e.nameOf("CLIENT_KEY"), err)
+	}
+	out.Certificates = []tls.Certificate{pair}
+	return out, nil
+}
