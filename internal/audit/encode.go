@@ -1,0 +1,178 @@
+package audit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// MaxRecords is how many records a block holds at most.
+const MaxRecords = 4096
+
+// version begins the content of a block.
+const version = 1
+
+// Encode returns the content of a block: the table's records, which were sorted,
+// column by column. c nil packs nothing, for what is soon written again.
+//
+//	version, number of records, time of the first
+//	times        differences, in planes of bytes, the lowest first
+//	calls        dictionary, then a number for each record
+//	callers      the same
+//	clients      the same
+//	paths        the same
+//	milliseconds of the request's identifier less those of the time, in planes
+//	random       the 74 random bits of the identifiers that are UUIDv7, 10 bytes each
+//	extras       of the records that have any
+//
+// A dictionary is two columns, the lengths of its entries and their bytes;
+// numbers are none for a dictionary of one, one plane of bytes, or two.
+func (t *Table) Encode(c *Codec) ([]byte, error) {
+	n := len(t.rows)
+	if n == 0 || n > MaxRecords {
+		return nil, fmt.Errorf("a block cannot hold %d audit records", n)
+	}
+	e := encoder{codec: c, table: t, dst: make([]byte, 0, 64+24*n)}
+	e.dst = append(e.dst, version)
+	e.dst = binary.AppendUvarint(e.dst, uint64(n))
+	e.dst = binary.AppendVarint(e.dst, t.rows[0].time)
+	e.numbers(n-1, func(i int) uint64 { return uint64(t.rows[i+1].time - t.rows[i].time) })
+	e.dictionary(&t.calls, func(r *row) uint32 { return r.call })
+	e.dictionary(&t.callers, func(r *row) uint32 { return r.caller })
+	e.dictionary(&t.clients, func(r *row) uint32 { return r.client })
+	e.dictionary(&t.paths, func(r *row) uint32 { return r.path })
+	e.requests()
+	e.extras()
+	if len(e.dst) > maxContent {
+		return nil, fmt.Errorf("a block of %d audit records has %d bytes", n, len(e.dst))
+	}
+	return e.dst, nil
+}
+
+type encoder struct {
+	codec *Codec
+	table *Table
+	dst   []byte
+	room  []byte
+	local []uint32 // of the entries of a dictionary: their number in the block, from 1
+	order []uint32 // and the other way round
+}
+
+func (e *encoder) column(raw []byte) { e.dst = appendColumn(e.dst, e.codec, raw) }
+
+// numbers writes n numbers in as many planes as the largest needs: the low
+// bytes are random and would spoil the packing of the high ones.
+func (e *encoder) numbers(n int, at func(i int) uint64) {
+	width := 0
+	for i := range n {
+		width = max(width, (bits.Len64(at(i))+7)/8)
+	}
+	e.dst = append(e.dst, byte(width))
+	for plane := range width {
+		e.room = e.room[:0]
+		for i := range n {
+			e.room = append(e.room, byte(at(i)>>(8*plane)))
+		}
+		e.column(e.room)
+	}
+}
+
+// dictionary writes the entries that records use, and which uses which.
+func (e *encoder) dictionary(d *dictionary, of func(*row) uint32) {
+	e.local = append(e.local[:0], make([]uint32, len(d.entries))...)
+	e.order = e.order[:0]
+	for i := range e.table.rows {
+		if n := of(&e.table.rows[i]); e.local[n] == 0 {
+			e.order = append(e.order, n)
+			e.local[n] = uint32(len(e.order))
+		}
+	}
+	e.dst = binary.AppendUvarint(e.dst, uint64(len(e.order)))
+	e.room = e.room[:0]
+	for _, n := range e.order {
+		e.room = binary.AppendUvarint(e.room, uint64(len(d.entries[n])))
+	}
+	e.column(e.room)
+	e.room = e.room[:0]
+	for _, n := range e.order {
+		e.room = append(e.room, d.entries[n]...)
+	}
+	e.column(e.room)
+	for plane := range planesOf(len(e.order)) {
+		e.room = e.room[:0]
+		for i := range e.table.rows {
+			e.room = append(e.room, byte((e.local[of(&e.table.rows[i])]-1)>>(8*plane)))
+		}
+		e.column(e.room)
+	}
+}
+
+// planesOf returns how many bytes the number of one of n entries has.
+func planesOf(n int) int { return (bits.Len(uint(n-1)) + 7) / 8 }
+
+// requests writes the identifiers of requests. What is random in them is the
+// larger part of a block, and nothing packs it.
+func (e *encoder) requests() {
+	var plain []*row
+	for i := range e.table.rows {
+		if r := &e.table.rows[i]; r.request != [16]byte{} {
+			plain = append(plain, r)
+		}
+	}
+	e.numbers(len(plain), func(i int) uint64 {
+		return zigzag(idMillis(&plain[i].request) - millis(plain[i].time))
+	})
+	e.room = e.room[:0]
+	for _, r := range plain {
+		hi, lo := binary.BigEndian.Uint64(r.request[:8]), binary.BigEndian.Uint64(r.request[8:])
+		// 12 bits beside the version, 62 below the variant.
+		e.room = binary.BigEndian.AppendUint16(e.room, uint16(hi&0xfff)<<4)
+		e.room = binary.BigEndian.AppendUint64(e.room, lo)
+	}
+	packRandom(e.room)
+	e.dst = appendColumn(e.dst, nil, e.room)
+}
+
+// packRandom moves the variant's two known bits of each ten bytes out of the
+// way: they are zeros, so that one content has one form.
+func packRandom(b []byte) {
+	for ; len(b) >= 10; b = b[10:] {
+		b[2] &= 0x3f
+	}
+}
+
+func zigzag(v int64) uint64   { return uint64(v<<1) ^ uint64(v>>63) }
+func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
+
+// idMillis returns the milliseconds since 1970 in a UUIDv7.
+func idMillis(u *[16]byte) int64 { return int64(binary.BigEndian.Uint64(u[:8]) >> 16) }
+
+// millis rounds down, also before 1970.
+func millis(us int64) int64 { return time.UnixMicro(us).UnixMilli() }
+
+// extras writes what few records have.
+func (e *encoder) extras() {
+	e.room = e.room[:0]
+	last := -1
+	for i := range e.table.rows {
+		n := e.table.rows[i].extra
+		if n == 0 {
+			continue
+		}
+		x := &e.table.extras[n-1]
+		e.room = binary.AppendUvarint(e.room, uint64(i-last))
+		last = i
+		e.room = binary.AppendVarint(e.room, x.seq)
+		plain := byte(0)
+		if e.table.rows[i].request != [16]byte{} {
+			plain = 1
+		}
+		e.room = append(e.room, plain)
+		for _, s := range [...]string{x.request, x.action, x.target, x.actor, x.diff} {
+			e.room = binary.AppendUvarint(e.room, uint64(len(s)))
+			e.room = append(e.room, s...)
+		}
+	}
+	e.column(e.room)
+}

@@ -1,0 +1,287 @@
+package audit
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+)
+
+// MaxPath is how many bytes of a path are kept; a longer one ends with "…".
+const MaxPath = 2048
+
+// Event is an authentication event of the data plane as it comes from the
+// request path, without a text that would have to be made.
+type Event struct {
+	Time         int64 // microseconds since 1970
+	Request      [16]byte
+	Gateway, Key [16]byte // zeros for none
+	Client       [16]byte // as netip.Addr.As16 gives it; zeros for none
+	Prefix       [10]byte // filled up with zeros
+	Outcome      Outcome
+	Method       string
+	Path         string
+}
+
+// Table holds records in memory, each text once. The zero value is empty. It is
+// for one goroutine at a time.
+type Table struct {
+	calls   dictionary // a class and a method
+	callers dictionary // a prefix, a key, a gateway
+	clients dictionary // an address
+	paths   dictionary
+
+	knownCalls   map[callKey]uint32
+	knownCallers map[callerKey]uint32
+	knownClients map[[16]byte]uint32
+	room         []byte
+
+	rows   []row
+	extras []extra
+	texts  int // bytes in the dictionaries and extras
+}
+
+type callKey struct {
+	class  class
+	method string
+}
+
+type callerKey struct {
+	prefix       [10]byte
+	key, gateway [16]byte
+}
+
+// row is a record; the numbers are places in the table's dictionaries.
+type row struct {
+	time                       int64
+	request                    [16]byte // zeros if it stands in extra
+	call, caller, client, path uint32
+	extra                      uint32 // place in extras, from 1; 0 for none
+}
+
+// extra is what few records have.
+type extra struct {
+	seq                            int64
+	request, action, target, actor string
+	diff                           string // JSON
+}
+
+// dictionary numbers texts in the order in which they came.
+type dictionary struct {
+	entries []string
+	index   map[string]uint32
+}
+
+// find returns the number of b, and whether it is new.
+func (d *dictionary) find(b []byte) (n uint32, fresh bool) {
+	if n, ok := d.index[string(b)]; ok {
+		return n, false
+	}
+	return d.add(string(b)), true
+}
+
+func (d *dictionary) add(s string) uint32 {
+	if d.index == nil {
+		d.index = map[string]uint32{}
+	}
+	n := uint32(len(d.entries))
+	d.entries = append(d.entries, s)
+	d.index[s] = n
+	return n
+}
+
+func (d *dictionary) reset() {
+	clear(d.entries)
+	d.entries = d.entries[:0]
+	clear(d.index)
+}
+
+// Len returns the number of records.
+func (t *Table) Len() int { return len(t.rows) }
+
+// Texts returns about how many bytes the records' texts take.
+func (t *Table) Texts() int { return t.texts }
+
+// Reset empties the table and keeps its memory.
+func (t *Table) Reset() {
+	t.calls.reset()
+	t.callers.reset()
+	t.clients.reset()
+	t.paths.reset()
+	clear(t.knownCalls)
+	clear(t.knownCallers)
+	clear(t.knownClients)
+	clear(t.extras)
+	t.rows, t.extras, t.texts = t.rows[:0], t.extras[:0], 0
+}
+
+// intern numbers t.room in d and counts its memory.
+func (t *Table) intern(d *dictionary) uint32 {
+	n, fresh := d.find(t.room)
+	if fresh {
+		t.texts += len(t.room)
+	}
+	return n
+}
+
+// AddEvent adds an authentication event.
+func (t *Table) AddEvent(e *Event) {
+	if t.knownCallers == nil {
+		t.knownCalls, t.knownCallers, t.knownClients = map[callKey]uint32{}, map[callerKey]uint32{}, map[[16]byte]uint32{}
+	}
+	r := row{time: e.Time, request: e.Request}
+	c, _ := classOf(Authentication, e.Outcome)
+	call := callKey{c, e.Method}
+	var ok bool
+	if r.call, ok = t.knownCalls[call]; !ok {
+		r.call = t.internCall(c, strings.Clone(e.Method))
+		t.knownCalls[callKey{c, strings.Clone(e.Method)}] = r.call
+	}
+	caller := callerKey{e.Prefix, e.Key, e.Gateway}
+	if r.caller, ok = t.knownCallers[caller]; !ok {
+		t.room = appendText(t.room[:0], string(bytes.TrimRight(e.Prefix[:], "\x00")))
+		t.room = appendIDBytes(appendIDBytes(t.room, e.Key), e.Gateway)
+		r.caller = t.intern(&t.callers)
+		t.knownCallers[caller] = r.caller
+	}
+	if r.client, ok = t.knownClients[e.Client]; !ok {
+		t.room = append(t.room[:0], absent)
+		if e.Client != [16]byte{} {
+			t.room = appendAddr(t.room[:0], netip.AddrFrom16(e.Client).Unmap())
+		}
+		r.client = t.intern(&t.clients)
+		t.knownClients[e.Client] = r.client
+	}
+	if !isV7(&r.request) {
+		x := extra{}
+		if r.request != [16]byte{} {
+			x.request = id.Format(id.Request, r.request)
+		}
+		r.request, r.extra = [16]byte{}, t.addExtra(x)
+	}
+	r.path = t.internPath(e.Path)
+	t.rows = append(t.rows, r)
+}
+
+func (t *Table) internCall(c class, method string) uint32 {
+	t.room = append(append(t.room[:0], byte(c)), method...)
+	return t.intern(&t.calls)
+}
+
+func (t *Table) internPath(path string) uint32 {
+	t.room = appendPath(t.room[:0], path)
+	return t.intern(&t.paths)
+}
+
+// appendPath cuts a path that is too long between two characters.
+func appendPath(b []byte, path string) []byte {
+	if len(path) <= MaxPath {
+		return append(b, path...)
+	}
+	const mark = "…"
+	cut := MaxPath - len(mark)
+	for back := 0; back < 3 && path[cut]&0xc0 == 0x80; back++ {
+		cut--
+	}
+	return append(append(b, path[:cut]...), mark...)
+}
+
+func (t *Table) addExtra(x extra) uint32 {
+	t.extras = append(t.extras, x)
+	t.texts += len(x.request) + len(x.action) + len(x.target) + len(x.actor) + len(x.diff) + 8
+	return uint32(len(t.extras))
+}
+
+// Add adds any record; its AccountID and Place are left out. It fails if the
+// kind or outcome is none, or the diff cannot be written.
+func (t *Table) Add(r *Record) error {
+	c, ok := classOf(r.Kind, r.Outcome)
+	if !ok {
+		return fmt.Errorf("an audit record of the kind %q has the outcome %q", r.Kind, r.Outcome)
+	}
+	x := extra{seq: r.Seq, action: string(r.Action), target: r.Target, actor: r.ActorKeyID}
+	if r.Diff != nil {
+		diff, err := json.Marshal(r.Diff)
+		if err != nil {
+			return fmt.Errorf("write the diff of an audit record: %w", err)
+		}
+		x.diff = string(diff)
+	}
+	to := row{time: r.Time.UnixMicro()}
+	if to.request, ok = id.Parse(id.Request, r.RequestID); !ok || !isV7(&to.request) {
+		to.request, x.request = [16]byte{}, r.RequestID
+	}
+	if x != (extra{}) || to.request == [16]byte{} {
+		to.extra = t.addExtra(x)
+	}
+	to.call = t.internCall(c, r.Method)
+	t.room = appendText(t.room[:0], r.KeyPrefix)
+	t.room = appendID(appendID(t.room, id.Key, r.KeyID), id.Gateway, r.GatewayID)
+	to.caller = t.intern(&t.callers)
+	t.room = appendAddress(t.room[:0], r.ClientIP)
+	to.client = t.intern(&t.clients)
+	to.path = t.internPath(r.Path)
+	t.rows = append(t.rows, to)
+	return nil
+}
+
+// isV7 reports whether u is a UUIDv7, as every identifier is that we make.
+func isV7(u *[16]byte) bool { return u[6]>>4 == 7 && u[8]>>6 == 2 }
+
+// Span returns the times of the first and last record by time; zeros if there is
+// none.
+func (t *Table) Span() (first, last time.Time) {
+	if len(t.rows) == 0 {
+		return first, last
+	}
+	least, most := t.rows[0].time, t.rows[0].time
+	for i := range t.rows {
+		least, most = min(least, t.rows[i].time), max(most, t.rows[i].time)
+	}
+	return time.UnixMicro(least).UTC(), time.UnixMicro(most).UTC()
+}
+
+// Sort puts the records in the order of the log: by time, and of one time
+// management records by their Seq after what they followed from.
+func (t *Table) Sort() {
+	sorted := true
+	for i := 1; i < len(t.rows) && sorted; i++ {
+		sorted = t.rows[i-1].time < t.rows[i].time
+	}
+	if !sorted {
+		slices.SortStableFunc(t.rows, func(a, b row) int {
+			if a.time != b.time {
+				return cmp.Compare(a.time, b.time)
+			}
+			ka, kb := t.key(&a), t.key(&b)
+			return ka.compare(&kb)
+		})
+	}
+}
+
+// key is where a record stands in the order of the log.
+type key struct {
+	time, seq int64
+	request   string
+}
+
+func (k *key) compare(o *key) int {
+	return cmp.Or(cmp.Compare(k.time, o.time), cmp.Compare(k.seq, o.seq), cmp.Compare(k.request, o.request))
+}
+
+func (t *Table) key(r *row) key {
+	k := key{time: r.time}
+	if r.extra != 0 {
+		k.seq, k.request = t.extras[r.extra-1].seq, t.extras[r.extra-1].request
+	}
+	if r.request != [16]byte{} {
+		k.request = id.Format(id.Request, r.request)
+	}
+	return k
+}

@@ -1,0 +1,155 @@
+package audit
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"github.com/keygate/keygate/internal/id"
+)
+
+// errDamaged is what bytes that no encoder wrote give.
+var errDamaged = errors.New("the block is damaged")
+
+// Texts in dictionaries are written short: an identifier as its 16 bytes, an
+// address as its 4 or 16, anything else as it is. The first byte tells which.
+const (
+	absent   = 0
+	asBytes  = 1 // an identifier's 16
+	asText   = 2 // a length and the text
+	asIPv4   = 3
+	asIPv6   = 4
+	longText = 1 << 20 // bytes; what is longer was not written by us
+)
+
+func appendText(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, absent)
+	}
+	b = binary.AppendUvarint(append(b, asText), uint64(len(s)))
+	return append(b, s...)
+}
+
+func appendID(b []byte, k id.Kind, s string) []byte {
+	if u, ok := id.Parse(k, s); ok && u != [16]byte{} {
+		return append(append(b, asBytes), u[:]...)
+	}
+	return appendText(b, s)
+}
+
+func appendIDBytes(b []byte, u [16]byte) []byte {
+	if u == [16]byte{} {
+		return append(b, absent)
+	}
+	return append(append(b, asBytes), u[:]...)
+}
+
+func appendAddress(b []byte, s string) []byte {
+	a, err := netip.ParseAddr(s)
+	if err != nil || a.Zone() != "" || a.Is4In6() || a.String() != s {
+		return appendText(b, s)
+	}
+	return appendAddr(b, a)
+}
+
+func appendAddr(b []byte, a netip.Addr) []byte {
+	if a.Is4() {
+		v := a.As4()
+		return append(append(b, asIPv4), v[:]...)
+	}
+	v := a.As16()
+	return append(append(b, asIPv6), v[:]...)
+}
+
+// reader takes bytes apart. After the first failure it gives zeros, and err
+// tells.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) fail() { r.b, r.err = nil, errDamaged }
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.fail()
+		return 0
+	}
+	c := r.b[0]
+	r.b = r.b[1:]
+	return c
+}
+
+func (r *reader) take(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.fail()
+		return nil
+	}
+	b := r.b[:n:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// size reads a length of at most most.
+func (r *reader) size(most int) int {
+	v := r.uvarint()
+	if v > uint64(most) {
+		r.fail()
+		return 0
+	}
+	return int(v)
+}
+
+// text reads what the append functions above wrote. k is the kind of the
+// identifiers that may stand there.
+func (r *reader) text(k id.Kind) string {
+	switch r.byte() {
+	case absent:
+		return ""
+	case asBytes:
+		if b := r.take(16); b != nil {
+			return id.Format(k, [16]byte(b))
+		}
+	case asIPv4:
+		if b := r.take(4); b != nil {
+			return netip.AddrFrom4([4]byte(b)).String()
+		}
+	case asIPv6:
+		if b := r.take(16); b != nil {
+			return netip.AddrFrom16([16]byte(b)).String()
+		}
+	case asText:
+		return string(r.take(r.size(longText)))
+	default:
+		r.fail()
+	}
+	return ""
+}
+
+// end makes sure that nothing is left.
+func (r *reader) end() error {
+	if r.err == nil && len(r.b) > 0 {
+		return errDamaged
+	}
+	return r.err
+}

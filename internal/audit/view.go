@@ -1,0 +1,353 @@
+package audit
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+)
+
+// View reads the content of a block. Open reads what filters ask for; the rest
+// is unpacked when it is first needed. It is for one goroutine at a time.
+type View struct {
+	codec *Codec
+	n     int
+	times []int64
+
+	calls   []call
+	call    []uint16
+	callers []callerText
+	caller  []uint16
+
+	rest *rest
+	tail reader // what rest is read from
+}
+
+type call struct {
+	class  class
+	method string
+}
+
+type callerText struct{ prefix, key, gateway string }
+
+// rest is what a record shows beyond what filters ask for.
+type rest struct {
+	clients, paths []string
+	client, path   []uint16
+	requests       [][16]byte // zeros for those that stand in extras
+	extras         map[int]*extra
+}
+
+// Open reads the content of a block. It fails for bytes that no encoder wrote,
+// with a bounded use of memory; the rest is checked by All.
+func (c *Codec) Open(content []byte) (*View, error) {
+	if len(content) > maxContent {
+		return nil, errDamaged
+	}
+	r := reader{b: content}
+	if r.byte() != version {
+		return nil, errDamaged
+	}
+	v := &View{codec: c, n: r.size(MaxRecords)}
+	if v.n == 0 {
+		return nil, errDamaged
+	}
+	d := decoder{reader: &r, codec: c}
+	first := r.varint()
+	v.times = make([]int64, 1, v.n)
+	v.times[0] = first
+	for _, delta := range d.numbers(v.n - 1) {
+		last := v.times[len(v.times)-1]
+		if delta > math.MaxInt64 || last > math.MaxInt64-int64(delta) {
+			return nil, errDamaged
+		}
+		v.times = append(v.times, last+int64(delta))
+	}
+	var calls, callers []string
+	calls, v.call = d.dictionary(v.n)
+	callers, v.caller = d.dictionary(v.n)
+	if r.err != nil {
+		return nil, r.err
+	}
+	for _, s := range calls {
+		if s == "" || s[0] >= classes {
+			return nil, errDamaged
+		}
+		v.calls = append(v.calls, call{class(s[0]), s[1:]})
+	}
+	for _, s := range callers {
+		in := reader{b: []byte(s)}
+		v.callers = append(v.callers, callerText{in.text(""), in.text(id.Key), in.text(id.Gateway)})
+		if in.end() != nil {
+			return nil, errDamaged
+		}
+	}
+	v.tail = r
+	return v, nil
+}
+
+// Len returns the number of records.
+func (v *View) Len() int { return v.n }
+
+// decoder reads columns. Failures show in the reader.
+type decoder struct {
+	*reader
+	codec *Codec
+}
+
+func (d decoder) unpacked(size int) []byte {
+	col := d.column()
+	if d.err != nil || size >= 0 && col.size != size {
+		d.fail()
+		return nil
+	}
+	b, err := d.codec.unpack(col)
+	if err != nil {
+		d.fail()
+	}
+	return b
+}
+
+// numbers reads n numbers.
+func (d decoder) numbers(n int) []uint64 {
+	width := int(d.byte())
+	if width > 8 {
+		d.fail()
+		return nil
+	}
+	out := make([]uint64, n)
+	for plane := range width {
+		for i, b := range d.unpacked(n) {
+			out[i] |= uint64(b) << (8 * plane)
+		}
+	}
+	if d.err != nil {
+		return nil
+	}
+	return out
+}
+
+// dictionary reads the entries of a dictionary and the number of the entry of
+// each of n records.
+func (d decoder) dictionary(n int) (entries []string, of []uint16) {
+	count := d.size(n)
+	if count == 0 {
+		d.fail()
+		return nil, nil
+	}
+	lengths := reader{b: d.unpacked(-1)}
+	text := string(d.unpacked(-1))
+	entries = make([]string, count)
+	for i := range entries {
+		size := lengths.size(len(text))
+		if lengths.err != nil {
+			d.fail()
+			return nil, nil
+		}
+		entries[i], text = text[:size], text[size:]
+	}
+	if lengths.end() != nil || text != "" {
+		d.fail()
+		return nil, nil
+	}
+	of = make([]uint16, n)
+	for plane := range planesOf(count) {
+		for i, b := range d.unpacked(n) {
+			of[i] |= uint16(b) << (8 * plane)
+		}
+	}
+	for _, e := range of {
+		if int(e) >= count {
+			d.fail()
+			return nil, nil
+		}
+	}
+	return entries, of
+}
+
+// All unpacks what was not unpacked yet. It fails if that is damaged.
+func (v *View) All() error {
+	if v.rest != nil {
+		return nil
+	}
+	in := v.tail
+	d := decoder{reader: &in, codec: v.codec}
+	var clients []string
+	x := &rest{}
+	clients, x.client = d.dictionary(v.n)
+	x.paths, x.path = d.dictionary(v.n)
+	for _, s := range clients {
+		text := reader{b: []byte(s)}
+		x.clients = append(x.clients, text.text(""))
+		if text.end() != nil {
+			return errDamaged
+		}
+	}
+	width := d.byte()
+	planes := make([]column, 0, 8)
+	for range min(width, 9) {
+		planes = append(planes, d.column())
+	}
+	random := d.unpacked(-1)
+	if width > 8 || len(random)%10 != 0 || len(random)/10 > v.n {
+		return errDamaged
+	}
+	offsets, err := v.offsets(planes, len(random)/10)
+	if err != nil {
+		return err
+	}
+	if err := x.readExtras(d.unpacked(-1), v.n); err != nil {
+		return err
+	}
+	if err := in.end(); err != nil {
+		return err
+	}
+	if err := x.readRequests(v.times, offsets, random); err != nil {
+		return err
+	}
+	v.rest = x
+	return nil
+}
+
+// offsets unpacks the milliseconds of the identifiers.
+func (v *View) offsets(planes []column, n int) ([]int64, error) {
+	out := make([]uint64, n)
+	for plane, col := range planes {
+		if col.size != n {
+			return nil, errDamaged
+		}
+		b, err := v.codec.unpack(col)
+		if err != nil {
+			return nil, err
+		}
+		for i, c := range b {
+			out[i] |= uint64(c) << (8 * plane)
+		}
+	}
+	signed := make([]int64, n)
+	for i, u := range out {
+		signed[i] = unzigzag(u)
+	}
+	return signed, nil
+}
+
+// readExtras reads what Encode wrote for the few records that have more.
+func (x *rest) readExtras(b []byte, n int) error {
+	r := reader{b: b}
+	x.extras = map[int]*extra{}
+	x.requests = make([][16]byte, n)
+	for at := -1; len(r.b) > 0; {
+		at += r.size(n)
+		more := &extra{seq: r.varint()}
+		plain := r.byte()
+		for _, s := range [...]*string{&more.request, &more.action, &more.target, &more.actor, &more.diff} {
+			*s = string(r.take(r.size(len(r.b))))
+		}
+		if r.err != nil || at < 0 || at >= n || x.extras[at] != nil || plain > 1 || plain == 1 && more.request != "" {
+			return errDamaged
+		}
+		x.extras[at] = more
+		if plain == 0 {
+			x.requests[at][0] = 1 // marked: it is no UUIDv7
+		}
+	}
+	return r.err
+}
+
+// readRequests puts the identifiers together. A record whose place in requests
+// is marked has its own text.
+func (x *rest) readRequests(times, offsets []int64, random []byte) error {
+	n := 0
+	for i := range x.requests {
+		if x.requests[i] != [16]byte{} {
+			x.requests[i] = [16]byte{}
+			continue
+		}
+		if n == len(offsets) {
+			return errDamaged
+		}
+		b := random[10*n : 10*n+10]
+		ms := millis(times[i]) + offsets[n]
+		low := binary.BigEndian.Uint64(b[2:])
+		if ms < 0 || ms >= 1<<48 || low>>62 != 0 || b[1]&0xf != 0 {
+			return errDamaged
+		}
+		u := &x.requests[i]
+		binary.BigEndian.PutUint64(u[:8], uint64(ms)<<16|7<<12|uint64(binary.BigEndian.Uint16(b))>>4)
+		binary.BigEndian.PutUint64(u[8:], low|2<<62)
+		n++
+	}
+	if n != len(offsets) {
+		return errDamaged
+	}
+	return nil
+}
+
+// Record returns the record i, without its account and place. All must have
+// succeeded before.
+func (v *View) Record(i int) (Record, error) {
+	x := v.rest
+	c, who := v.calls[v.call[i]], v.callers[v.caller[i]]
+	r := Record{
+		Time: time.UnixMicro(v.times[i]).UTC(), Kind: c.class.kind(), Outcome: c.class.outcome(), Method: c.method,
+		KeyPrefix: who.prefix, KeyID: who.key, GatewayID: who.gateway,
+		ClientIP: x.clients[x.client[i]], Path: x.paths[x.path[i]],
+	}
+	more := x.extras[i]
+	if x.requests[i] != [16]byte{} {
+		r.RequestID = id.Format(id.Request, x.requests[i])
+	} else if more != nil {
+		r.RequestID = more.request
+	}
+	if more == nil {
+		return r, nil
+	}
+	r.Seq, r.Action, r.Target, r.ActorKeyID = more.seq, Action(more.action), more.target, more.actor
+	if more.diff != "" {
+		d := json.NewDecoder(strings.NewReader(more.diff))
+		d.UseNumber() // numbers stay as they were written
+		if err := d.Decode(&r.Diff); err != nil {
+			return Record{}, fmt.Errorf("read the diff of an audit record: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// AddView adds all records of v.
+func (t *Table) AddView(v *View) error {
+	if err := v.All(); err != nil {
+		return err
+	}
+	x := v.rest
+	var calls, callers, clients, paths []uint32
+	for _, c := range v.calls {
+		calls = append(calls, t.internCall(c.class, c.method))
+	}
+	for _, c := range v.callers {
+		t.room = appendText(t.room[:0], c.prefix)
+		t.room = appendID(appendID(t.room, id.Key, c.key), id.Gateway, c.gateway)
+		callers = append(callers, t.intern(&t.callers))
+	}
+	for _, s := range x.clients {
+		t.room = appendAddress(t.room[:0], s)
+		clients = append(clients, t.intern(&t.clients))
+	}
+	for _, s := range x.paths {
+		paths = append(paths, t.internPath(s))
+	}
+	for i := range v.n {
+		r := row{
+			time: v.times[i], request: x.requests[i], call: calls[v.call[i]], caller: callers[v.caller[i]],
+			client: clients[x.client[i]], path: paths[x.path[i]],
+		}
+		if more := x.extras[i]; more != nil {
+			r.extra = t.addExtra(*more)
+		}
+		t.rows = append(t.rows, r)
+	}
+	return nil
+}
