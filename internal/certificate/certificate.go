@@ -93,6 +93,9 @@ func (p *Pair) TLS(protocols ...string) *tls.Config {
 	}
 }
 
+// NotAfter returns the end of the certificate in use.
+func (p *Pair) NotAfter() time.Time { return p.current.Load().Leaf.NotAfter }
+
 // Start watches the files until Stop.
 func (p *Pair) Start() {
 	ctx, stop := context.WithCancel(context.Background())

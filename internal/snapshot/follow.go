@@ -33,6 +33,7 @@ func (l *Live) CatchUp(ctx context.Context) error {
 	if !l.loaded {
 		return l.load(ctx)
 	}
+	begun := l.cfg.Now().Mono
 	var unusable error
 	for {
 		changes, complete, err := l.cfg.Source.Changes(ctx, l.seq, changesAtOnce)
@@ -53,6 +54,7 @@ func (l *Live) CatchUp(ctx context.Context) error {
 			l.seq = changes[len(changes)-1].Seq
 		}
 		if len(changes) < changesAtOnce {
+			l.caughtUp.Store(begun)
 			return unusable
 		}
 	}

@@ -46,6 +46,7 @@ type Live struct {
 	cfg           Config
 	defaultGlobal ratelimit.Params
 	current       atomic.Pointer[Snapshot]
+	caughtUp      atomic.Int64 // when the store was last read without failure, in nanoseconds of the monotonic clock
 	used          *usedList
 
 	// writing is held by whoever reads the store and publishes. It is a
@@ -117,6 +118,13 @@ func (l *Live) Run(ctx context.Context) {
 			failing = err != nil
 		}
 	}
+}
+
+// Age returns the time since the store was last read to its end, whether there was
+// something new or not: what is in force is no older. It is below PollInterval
+// or little more while all is well.
+func (l *Live) Age() time.Duration {
+	return time.Duration(l.cfg.Now().Mono - l.caughtUp.Load())
 }
 
 // DrainUsed calls f for each key that authenticated a request since the last

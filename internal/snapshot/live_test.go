@@ -560,3 +560,28 @@ func TestUsedKeys(t *testing.T) {
 		t.Errorf("MarkUsedAt allocates %v times", n)
 	}
 }
+
+// TestAge holds that the age of what is in force begins anew whenever the store
+// was read, and grows while it cannot be.
+func TestAge(t *testing.T) {
+	h := newHouse(t)
+	h.clock.Advance(time.Second)
+	if got := h.live.Age(); got != time.Second {
+		t.Errorf("a second after loading the age is %v", got)
+	}
+	h.catchUp()
+	h.clock.Advance(time.Second)
+	h.source.Fail(errors.New("away"))
+	if err := h.live.CatchUp(t.Context()); err == nil {
+		t.Fatal("the store could be read")
+	}
+	h.clock.Advance(time.Second)
+	if got := h.live.Age(); got != 2*time.Second {
+		t.Errorf("two seconds after the last look that succeeded the age is %v", got)
+	}
+	h.source.Fail(nil)
+	h.catchUp()
+	if got := h.live.Age(); got != 0 {
+		t.Errorf("after a look at nothing new the age is %v", got)
+	}
+}

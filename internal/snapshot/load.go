@@ -24,6 +24,7 @@ func (l *Live) Load(ctx context.Context) error {
 // load is Load under the lock. Changes that are committed while it reads are
 // after seq, and are read again by the next catch-up.
 func (l *Live) load(ctx context.Context) error {
+	begun := l.cfg.Now().Mono
 	seq, err := l.cfg.Source.LastSeq(ctx)
 	if err != nil {
 		return fmt.Errorf("load the configuration: %w", err)
@@ -61,6 +62,7 @@ func (l *Live) load(ctx context.Context) error {
 	l.publish(accounts, changed)
 	l.failed = failed
 	l.seq, l.loaded = seq, true
+	l.caughtUp.Store(begun)
 	return unusable
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	driver "modernc.org/sqlite"
 	result "modernc.org/sqlite/lib"
@@ -18,6 +19,7 @@ type conn struct {
 	from  *sql.DB
 	sql   *sql.Conn // nil until opened
 	stmts map[string]*sql.Stmt
+	since time.Time // since when it is taken
 }
 
 // open opens the connection unless it is open.
@@ -115,6 +117,7 @@ type pool struct {
 	free   chan *conn
 	size   int
 	closed chan struct{}
+	use    use
 }
 
 func newPool(from *sql.DB, size int) *pool {
@@ -130,6 +133,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	asked := time.Now()
 	select {
 	case <-p.closed:
 		return nil, fault.New(fault.Unavailable, closedMessage)
@@ -141,6 +145,8 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 			p.free <- c
 			return nil, err
 		}
+		c.since = time.Now()
+		p.use.waited.Add(int64(c.since.Sub(asked)))
 		return c, nil
 	case <-p.closed:
 		return nil, fault.New(fault.Unavailable, closedMessage)
@@ -149,7 +155,11 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	}
 }
 
-func (p *pool) give(c *conn) { p.free <- c }
+func (p *pool) give(c *conn) {
+	p.use.times.Add(1)
+	p.use.held.Add(int64(time.Since(c.since)))
+	p.free <- c
+}
 
 // drain refuses further takers, waits for the connections in use and calls
 // last for each, open ones only; then it closes them.

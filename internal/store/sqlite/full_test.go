@@ -15,7 +15,7 @@ import (
 )
 
 // A database that is full refuses the change whole, keeps what it has, can
-// still be read, and goes on once there is space.
+// still be read, and goes on once there is space. The figures tell of it.
 func TestFull(t *testing.T) {
 	ctx := t.Context()
 	db, err := Open(ctx, Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
@@ -77,6 +77,12 @@ func TestFull(t *testing.T) {
 		}
 	}
 	check(last)
+	if err := update(func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) }); fault.CodeOf(err) != fault.Conflict {
+		t.Errorf("an account twice gave %v", err)
+	}
+	if s := db.Stats(); s.Failures != 1 || s.Writes.Transactions < last+2 || s.Writes.Held <= 0 || s.Reads.Transactions != 1 || s.Database == 0 || s.Log == 0 {
+		t.Errorf("the figures are %+v, want one failure: a conflict is none", s)
+	}
 	limitPages(ctx, t, db, "1000000")
 	if err := push(last + 1); err != nil {
 		t.Fatal(err)

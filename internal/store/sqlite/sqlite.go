@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	driver "modernc.org/sqlite"
@@ -42,6 +43,9 @@ type DB struct {
 	readers *pool        // of View
 	source  *pool        // of snapshot.Source and ratelimit.DailyStore
 	dbs     []*sql.DB
+
+	path     string
+	failures atomic.Int64 // of transactions that write, because of the store
 }
 
 // Open opens the store in the file cfg.Path, makes the file if there is none,
@@ -72,7 +76,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err := prepareFile(cfg.Path); err != nil {
 		return nil, unusableFile(err)
 	}
-	db := &DB{log: cfg.Log, now: func() int64 { return cfg.Now().UnixMicro() }}
+	db := &DB{log: cfg.Log, path: cfg.Path, now: func() int64 { return cfg.Now().UnixMicro() }}
 	writer, err := db.connect(cfg, true, 1)
 	if err != nil {
 		return nil, err

@@ -29,11 +29,15 @@ func (db *DB) Update(ctx context.Context, f func(control.Tx) error) error {
 	}
 	defer db.writer.give(c)
 	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
+		db.failures.Add(1)
 		return translate("begin", err)
 	}
 	t := &tx{readTx: readTx{c: c}, now: db.now}
 	committed := false
 	defer func() { // also if f panics
+		if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
+			db.failures.Add(1)
+		}
 		t.failed = errEnded
 		if !committed {
 			c.rollback()
@@ -49,10 +53,16 @@ func (db *DB) Update(ctx context.Context, f func(control.Tx) error) error {
 		return err
 	}
 	if _, err := c.exec("COMMIT"); err != nil {
+		db.failures.Add(1)
 		return translate("commit", err)
 	}
 	committed = true
 	return nil
+}
+
+// write is Update for what only this package does.
+func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
+	return db.Update(ctx, func(t control.Tx) error { return f(t.(*tx)) })
 }
 
 // View implements control.Store.
