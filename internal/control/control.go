@@ -16,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // Publisher brings the data plane up to date with the store.
@@ -31,7 +32,8 @@ type Sealer interface {
 	Open(sealed []byte) ([]byte, error)
 }
 
-// Config is what a Service is made of. Every field is required but Log.
+// Config is what a Service is made of. Every field is required but Log,
+// WebhookURLs and Wake.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -40,6 +42,10 @@ type Config struct {
 	Random        io.Reader // a cryptographic source
 	GatewayDomain string    // base domain of the hostnames given to gateways
 	Log           *slog.Logger
+	WebhookURLs   webhook.URLRule // of endpoints; zero is https alone
+	// Wake tells the sender of webhooks that deliveries may wait. It must not
+	// block. Nil does nothing: the sender then finds them by itself.
+	Wake func()
 }
 
 // Caller is who asks for an operation, and how; it goes into the audit record.
@@ -192,6 +198,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Wake == nil {
+		cfg.Wake = func() {}
 	}
 	return &Service{cfg: cfg}, nil
 }

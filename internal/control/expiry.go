@@ -54,6 +54,7 @@ func (s *Service) tellBatch(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	s.cfg.Wake()
 	return told, nil
 }
 

@@ -18,6 +18,11 @@ const (
 	eventsKept  = 7 * 24 * time.Hour
 	daysKept    = 2 // the day that runs and the one before
 	trimBatch   = 500
+
+	deliveredKept = 3 * 24 * time.Hour
+	failedKept    = 7 * 24 * time.Hour
+	// A delivery has up to five attempts with 8 KiB each: fewer at a time.
+	deliveryBatch = 50
 )
 
 // UpkeepConfig is what an Upkeep is made of. Service and Store are required.
@@ -33,9 +38,10 @@ type UpkeepConfig struct {
 // Upkeep does what time asks of a store: it tells expiries and removes what is
 // kept no longer. Several nodes over one store may run one each.
 type Upkeep struct {
-	cfg    UpkeepConfig
-	expiry loop
-	trim   loop
+	cfg      UpkeepConfig
+	expiry   loop
+	stranded loop
+	trim     loop
 }
 
 // NewUpkeep returns an Upkeep that stands still until Start.
@@ -55,6 +61,7 @@ func NewUpkeep(cfg UpkeepConfig) (*Upkeep, error) {
 	u := &Upkeep{cfg: cfg}
 	log := logOr(cfg.Log)
 	u.expiry = loop{name: "telling of expired keys", period: cfg.ExpiryPeriod, step: u.tellExpired, log: log}
+	u.stranded = loop{name: "failing what waits for ended endpoints", period: cfg.ExpiryPeriod, step: u.failStranded, log: log}
 	u.trim = loop{name: "removing old records", period: cfg.TrimPeriod, step: u.removeOld, log: log}
 	return u, nil
 }
@@ -62,6 +69,7 @@ func NewUpkeep(cfg UpkeepConfig) (*Upkeep, error) {
 // Start begins the upkeep. It must be called once.
 func (u *Upkeep) Start(context.Context) error {
 	u.expiry.start()
+	u.stranded.start()
 	u.trim.start()
 	return nil
 }
@@ -69,7 +77,7 @@ func (u *Upkeep) Start(context.Context) error {
 // Stop ends the upkeep; a transaction that runs is waited for. It returns an
 // error if that takes longer than ctx.
 func (u *Upkeep) Stop(ctx context.Context) error {
-	return errors.Join(u.expiry.stop(ctx), u.trim.stop(ctx))
+	return errors.Join(u.expiry.stop(ctx), u.stranded.stop(ctx), u.trim.stop(ctx))
 }
 
 func (u *Upkeep) tellExpired(ctx context.Context) error {
@@ -77,18 +85,33 @@ func (u *Upkeep) tellExpired(ctx context.Context) error {
 	return err
 }
 
-// removeOld works in short transactions: a change waits for one at most.
-func (u *Upkeep) removeOld(ctx context.Context) error {
+// repeat runs short transactions, of which a change waits for one at most, until
+// one finds no more to do.
+func (u *Upkeep) repeat(ctx context.Context, f func(tx Tx, now time.Time) (more bool, err error)) error {
 	for {
-		now := u.cfg.Now().UTC()
-		day := now.Unix()/86400 - (daysKept - 1)
 		more := false
 		err := u.cfg.Store.Update(ctx, func(tx Tx) (err error) {
-			more, err = tx.Trim(ctx, now.Add(-answersKept), now.Add(-changesKept), now.Add(-eventsKept), day, trimBatch)
+			more, err = f(tx, u.cfg.Now().UTC())
 			return err
 		})
 		if err != nil || !more {
 			return err
 		}
 	}
+}
+
+func (u *Upkeep) failStranded(ctx context.Context) error {
+	return u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
+		return tx.FailStranded(ctx, now, strandedAtOnce)
+	})
+}
+
+func (u *Upkeep) removeOld(ctx context.Context) error {
+	err := u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
+		day := now.Unix()/86400 - (daysKept - 1)
+		return tx.Trim(ctx, now.Add(-answersKept), now.Add(-changesKept), now.Add(-eventsKept), day, trimBatch)
+	})
+	return errors.Join(err, u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
+		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)
+	}))
 }

@@ -2,9 +2,13 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -32,93 +36,225 @@ type NewWebhook struct {
 	StandardSecret string
 }
 
-// DeliveryFilter narrows a list of deliveries. Zero members do not filter. Since
-// is included, Until is not; both are of CreatedAt.
-type DeliveryFilter struct {
-	WebhookID    string
-	State        webhook.DeliveryState
-	EventType    event.Type
-	Since, Until time.Time
-}
+// maxOverlapHours bounds how long an old secret signs beside the new one.
+const maxOverlapHours = 168
 
-// EventFilter narrows a list of events, like DeliveryFilter.
-type EventFilter struct {
-	Type         event.Type
-	Since, Until time.Time
-}
+// disabledByHand is the reason of an endpoint that a management call disabled.
+const disabledByHand = "disabled by a management call"
 
-// DeliveryDetail is a single delivery with what an attempt sends: the exact body,
-// and the header fields without the signatures' values where there was no
-// attempt yet.
-type DeliveryDetail struct {
-	webhook.Delivery
-	RequestHeaders map[string]string
-}
+// strandedAtOnce is how many deliveries fail in the transaction that ends or
+// disables their endpoint; the upkeep fails the others.
+const strandedAtOnce = 100
 
 // Webhooks lists the account's endpoints, newest first.
 func (s *Service) Webhooks(ctx context.Context, c *Caller, p Page) ([]webhook.Webhook, error) {
-	panic("x")
+	return look(ctx, s, func(tx ReadTx) ([]webhook.Webhook, error) {
+		return tx.Webhooks(ctx, c.Account.ID, p)
+	})
 }
 
 // Webhook returns one endpoint.
 func (s *Service) Webhook(ctx context.Context, c *Caller, webhookID string) (*webhook.Webhook, error) {
-	panic("x")
+	return look(ctx, s, func(tx ReadTx) (*webhook.Webhook, error) {
+		return tx.Webhook(ctx, c.Account.ID, webhookID)
+	})
 }
 
 // CreateWebhook registers an endpoint.
 func (s *Service) CreateWebhook(ctx context.Context, c *Caller, in WebhookInput) (*NewWebhook, error) {
-	panic("x")
+	if err := s.cfg.WebhookURLs.Check(in.URL); err != nil {
+		return nil, err
+	}
+	events, err := webhook.ParseEvents(in.Events)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := webhook.ParseSecret(in.Secret)
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := s.cfg.Sealer.Seal([]byte(secret))
+	if err != nil {
+		return nil, fmt.Errorf("seal a signing secret: %w", err)
+	}
+	return carryOut(ctx, s, c, func(w *work) (*NewWebhook, error) {
+		h := webhook.Webhook{
+			ID: id.NewAt(id.Webhook, w.now), AccountID: c.Account.ID, URL: in.URL, Events: events, State: webhook.Active,
+			Secret: sealed, SecretSince: w.now, CreatedAt: w.now, Version: 1,
+		}
+		if err := w.InsertWebhook(ctx, &h); err != nil {
+			return nil, err
+		}
+		return withSecret(&h, secret), w.audit(ctx, audit.WebhookCreate, h.ID, "", webhookDiff(nil, &h))
+	})
 }
 
-// UpdateWebhook changes an endpoint.
+func withSecret(h *webhook.Webhook, secret string) *NewWebhook {
+	return &NewWebhook{Webhook: *h, Secret: secret, StandardSecret: webhook.StandardSecret(secret)}
+}
+
+// webhookEdit is a WebhookPatch that was read: a zero member stays as it is.
+type webhookEdit struct {
+	url    string
+	events []event.Type
+	state  webhook.State
+}
+
+func (s *Service) readWebhookPatch(p WebhookPatch) (e webhookEdit, err error) {
+	if p.URL.Present {
+		if e.url = p.URL.Value; p.URL.Null {
+			return e, fault.Invalid("url", "cannot be removed")
+		}
+		if err := s.cfg.WebhookURLs.Check(e.url); err != nil {
+			return e, err
+		}
+	}
+	if p.Events.Present {
+		if p.Events.Null {
+			return e, fault.Invalid("events", "cannot be removed")
+		}
+		if e.events, err = webhook.ParseEvents(p.Events.Value); err != nil {
+			return e, err
+		}
+	}
+	if p.State.Present {
+		e.state = webhook.State(p.State.Value)
+		if p.State.Null || e.state != webhook.Active && e.state != webhook.Disabled {
+			return e, fault.Invalid("state", "must be active or disabled")
+		}
+	}
+	return e, nil
+}
+
+// apply changes h. Another address, or being enabled, begins with a clean record.
+func (e *webhookEdit) apply(h *webhook.Webhook) {
+	if e.url != "" && e.url != h.URL {
+		h.URL, h.FailingSince = e.url, time.Time{}
+	}
+	if e.events != nil {
+		h.Events = e.events
+	}
+	switch {
+	case e.state == webhook.Active && h.State != webhook.Active:
+		h.Enable()
+	case e.state == webhook.Disabled && h.State != webhook.Disabled:
+		h.State, h.DisabledReason = webhook.Disabled, disabledByHand
+	}
+}
+
+// UpdateWebhook changes an endpoint. What waits for one that is disabled fails.
 func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string, p WebhookPatch, m Match) (*webhook.Webhook, error) {
-	panic("x")
+	edit, err := s.readWebhookPatch(p)
+	if err != nil {
+		return nil, err
+	}
+	return carryOut(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
+		before, err := w.webhookToChange(ctx, webhookID, m)
+		if err != nil {
+			return nil, err
+		}
+		h := *before
+		edit.apply(&h)
+		if err := w.storeWebhook(ctx, audit.WebhookUpdate, before, &h); err != nil {
+			return nil, err
+		}
+		if h.State == webhook.Disabled {
+			_, err = w.FailStranded(ctx, w.now, strandedAtOnce)
+		}
+		return &h, err
+	})
 }
 
-// DeleteWebhook removes an endpoint; what was not delivered to it is failed.
+// webhookToChange returns the endpoint if its version meets the call's condition.
+func (w *work) webhookToChange(ctx context.Context, webhookID string, m Match) (*webhook.Webhook, error) {
+	h, err := w.Webhook(ctx, w.caller.Account.ID, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	return h, require(m, h.Version)
+}
+
+// storeWebhook writes h, which was before, if anything about it differs, with a
+// new version and an audit record.
+func (w *work) storeWebhook(ctx context.Context, a audit.Action, before, h *webhook.Webhook) error {
+	diff := webhookDiff(before, h)
+	if len(diff) == 0 {
+		return nil
+	}
+	h.Version = before.Version + 1
+	if err := w.UpdateWebhook(ctx, h); err != nil {
+		return err
+	}
+	return w.audit(ctx, a, h.ID, "", diff)
+}
+
+// DeleteWebhook removes an endpoint; what was not delivered to it is failed. It
+// returns the endpoint as it was.
 func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string, m Match) (*webhook.Webhook, error) {
-	panic("x")
+	return carryOut(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
+		h, err := w.webhookToChange(ctx, webhookID, m)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.DeleteWebhook(ctx, c.Account.ID, h.ID); err != nil {
+			return nil, err
+		}
+		if _, err := w.FailStranded(ctx, w.now, strandedAtOnce); err != nil {
+			return nil, err
+		}
+		return h, w.audit(ctx, audit.WebhookDelete, h.ID, "", webhookDiff(h, nil))
+	})
 }
 
 // RotateWebhookSecret gives an endpoint a new secret; the old one signs too for
 // overlapHours.
 func (s *Service) RotateWebhookSecret(ctx context.Context, c *Caller, webhookID string, overlapHours int, m Match) (*NewWebhook, error) {
-	panic("x")
+	if overlapHours < 0 || overlapHours > maxOverlapHours {
+		return nil, fault.Invalid("overlap_hours", "must be from 0 to %d", maxOverlapHours)
+	}
+	secret := webhook.NewSecret()
+	sealed, err := s.cfg.Sealer.Seal([]byte(secret))
+	if err != nil {
+		return nil, fmt.Errorf("seal a signing secret: %w", err)
+	}
+	return carryOut(ctx, s, c, func(w *work) (*NewWebhook, error) {
+		before, err := w.webhookToChange(ctx, webhookID, m)
+		if err != nil {
+			return nil, err
+		}
+		h := *before
+		h.Secret, h.SecretSince, h.OldSecret, h.OldUntil = sealed, w.now, nil, time.Time{}
+		if overlapHours > 0 {
+			h.OldSecret, h.OldUntil = before.Secret, w.now.Add(time.Duration(overlapHours)*time.Hour)
+		}
+		if err := w.storeWebhook(ctx, audit.WebhookRotateSecret, before, &h); err != nil {
+			return nil, err
+		}
+		return withSecret(&h, secret), nil
+	})
 }
 
-// TestWebhook delivers an event of type webhook.test.
-func (s *Service) TestWebhook(ctx context.Context, c *Caller, webhookID string) (*webhook.Delivery, error) {
-	panic("x")
+// webhookDiff shows a secret as "***" and that it changed by the pair of them.
+func webhookDiff(before, after *webhook.Webhook) audit.Diff {
+	d := differ(webhookFields(before), webhookFields(after))
+	switch {
+	case before == nil:
+		d["signing_secret"] = [2]any{nil, "***"}
+	case after == nil:
+		d["signing_secret"] = [2]any{"***", nil}
+	case !before.SecretSince.Equal(after.SecretSince) || string(before.Secret) != string(after.Secret):
+		d["signing_secret"] = [2]any{"***", "***"}
+	}
+	return d
 }
 
-// RecoverWebhook delivers again what failed at or after since and was not
-// delivered again; it returns how many.
-func (s *Service) RecoverWebhook(ctx context.Context, c *Caller, webhookID string, since time.Time) (int, error) {
-	panic("x")
-}
-
-// Deliveries lists the account's deliveries, newest first, without Payload.
-func (s *Service) Deliveries(ctx context.Context, c *Caller, f DeliveryFilter, p Page) ([]webhook.Delivery, error) {
-	panic("x")
-}
-
-// Delivery returns one delivery.
-func (s *Service) Delivery(ctx context.Context, c *Caller, deliveryID string) (*DeliveryDetail, error) {
-	panic("x")
-}
-
-// Redeliver makes a new delivery of the same event. One that is pending is
-// fault.Conflict.
-func (s *Service) Redeliver(ctx context.Context, c *Caller, deliveryID string) (*webhook.Delivery, error) {
-	panic("x")
-}
-
-// Events lists the account's events, newest first.
-func (s *Service) Events(ctx context.Context, c *Caller, f EventFilter, p Page) ([]event.Event, error) {
-	panic("x")
-}
-
-// Event returns one event.
-func (s *Service) Event(ctx context.Context, c *Caller, eventID string) (*event.Event, error) {
-	panic("x")
+func webhookFields(h *webhook.Webhook) fields {
+	if h == nil {
+		return nil
+	}
+	events := make([]string, len(h.Events))
+	for i, t := range h.Events {
+		events[i] = string(t)
+	}
+	return fields{"url": h.URL, "events": events, "state": string(h.State), "disabled_reason": orNil(h.DisabledReason)}
 }

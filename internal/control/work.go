@@ -28,6 +28,7 @@ type work struct {
 	key    *apikey.Key // the calling key as it stands in this transaction; nil for an offline command
 	now    time.Time
 	touch  bool // something changed that the data plane holds a copy of
+	wake   bool // something may wait to be delivered
 }
 
 // carryOut runs f as one change: f's state, audit records, events and change
@@ -36,8 +37,19 @@ type work struct {
 // waits until the change is in force, whether or not the caller still waits.
 // f may run more than once; it must take all that it remembers from w.
 func carryOut[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
+	return apply(ctx, s, c, func(w *work) (result T, err error) {
+		if result, err = f(w); err == nil {
+			err = w.keepAnswer(ctx, result)
+		}
+		return result, err
+	})
+}
+
+// apply is carryOut without an answer to keep: for an operation that takes
+// several transactions, the last of which is carryOut's.
+func apply[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
 	var result T
-	touched := false
+	touched, wake := false, false
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
 		w := &work{Tx: tx, caller: c, now: s.now()}
 		err := w.admitCaller(ctx)
@@ -47,15 +59,17 @@ func carryOut[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		if err := w.refuseRepetition(ctx); err != nil {
 			return err
 		}
-		if result, err = f(w); err != nil {
-			return err
-		}
-		touched = w.touch
-		return w.keepAnswer(ctx, result)
+		result, err = f(w)
+		touched, wake = w.touch, w.wake
+		return err
 	})
 	// A caller that leaves during the commit cannot tell whether it happened,
 	// and neither can we: publishing what may not be there does no harm.
-	if touched && (err == nil || ctx.Err() != nil) {
+	mayBe := err == nil || ctx.Err() != nil
+	if wake && mayBe {
+		s.cfg.Wake()
+	}
+	if touched && mayBe {
 		err = errors.Join(err, s.publish(ctx))
 	}
 	if err != nil {
@@ -150,6 +164,7 @@ func (w *work) audit(ctx context.Context, a audit.Action, target, gatewayID stri
 
 // raise writes an event of the caller's account.
 func (w *work) raise(ctx context.Context, t event.Type, data any) error {
+	w.wake = true
 	return raise(ctx, w.Tx, w.caller.Account.ID, t, w.now, data)
 }
 

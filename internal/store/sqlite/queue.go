@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -257,9 +256,4 @@ func (db *DB) NextDelivery(ctx context.Context, now time.Time) (next time.Time, 
 			})
 	})
 	return next, err
-}
-
-// write is Update for what only this package does.
-func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
-	return db.Update(ctx, func(t control.Tx) error { return f(t.(*tx)) })
 }

@@ -1,0 +1,231 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/webhook"
+)
+
+// DeliveryFilter narrows a list of deliveries. Zero members do not filter. Since
+// is included, Until is not; both are of CreatedAt.
+type DeliveryFilter struct {
+	WebhookID    string
+	State        webhook.DeliveryState
+	EventType    event.Type
+	Since, Until time.Time
+}
+
+// EventFilter narrows a list of events, like DeliveryFilter.
+type EventFilter struct {
+	Type         event.Type
+	Since, Until time.Time
+}
+
+// DeliveryDetail is a single delivery with what an attempt sends: the exact body,
+// and the header fields of the last attempt. Those of one to come are without
+// signatures, and so are those of an attempt that was signed with a secret that
+// has been rotated since.
+type DeliveryDetail struct {
+	webhook.Delivery
+	RequestHeaders map[string]string
+}
+
+// recoverBatch is how many deliveries one transaction of RecoverWebhook makes, so
+// that a change waits little behind it.
+const recoverBatch = 200
+
+// Events lists the account's events, newest first.
+func (s *Service) Events(ctx context.Context, c *Caller, f EventFilter, p Page) ([]event.Event, error) {
+	return look(ctx, s, func(tx ReadTx) ([]event.Event, error) {
+		return tx.Events(ctx, c.Account.ID, f, p)
+	})
+}
+
+// Event returns one event.
+func (s *Service) Event(ctx context.Context, c *Caller, eventID string) (*event.Event, error) {
+	return look(ctx, s, func(tx ReadTx) (*event.Event, error) {
+		return tx.Event(ctx, c.Account.ID, eventID)
+	})
+}
+
+// Deliveries lists the account's deliveries, newest first, without Payload.
+func (s *Service) Deliveries(ctx context.Context, c *Caller, f DeliveryFilter, p Page) ([]webhook.Delivery, error) {
+	return look(ctx, s, func(tx ReadTx) ([]webhook.Delivery, error) {
+		return tx.Deliveries(ctx, c.Account.ID, f, p)
+	})
+}
+
+// Delivery returns one delivery.
+func (s *Service) Delivery(ctx context.Context, c *Caller, deliveryID string) (*DeliveryDetail, error) {
+	return look(ctx, s, func(tx ReadTx) (*DeliveryDetail, error) {
+		d, err := tx.Delivery(ctx, c.Account.ID, deliveryID)
+		if err != nil {
+			return nil, err
+		}
+		h, err := tx.Webhook(ctx, c.Account.ID, d.WebhookID)
+		if err != nil && fault.CodeOf(err) != fault.NotFound {
+			return nil, err
+		}
+		header, err := s.requestHeader(d, h)
+		return &DeliveryDetail{Delivery: *d, RequestHeaders: header}, err
+	})
+}
+
+// requestHeader returns the header fields of d's last attempt, or of the one to
+// come; h is nil if the endpoint is gone.
+func (s *Service) requestHeader(d *webhook.Delivery, h *webhook.Webhook) (map[string]string, error) {
+	m := webhook.Message{EventID: d.EventID, EventType: d.EventType, DeliveryID: d.ID, Attempt: 1, Payload: d.Payload}
+	if len(d.Attempts) == 0 {
+		return m.Header(d.NextAttemptAt, webhook.Secrets{}), nil
+	}
+	last := &d.Attempts[len(d.Attempts)-1]
+	m.Attempt = last.Number
+	var secrets webhook.Secrets
+	if h != nil && !last.StartedAt.Before(h.SecretSince) {
+		for _, open := range []struct {
+			sealed []byte
+			to     *string
+		}{{h.Secret, &secrets.Current}, {h.OldSecret, &secrets.Old}} {
+			if open.sealed == nil || open.to == &secrets.Old && !last.StartedAt.Before(h.OldUntil) {
+				continue
+			}
+			plain, err := s.cfg.Sealer.Open(open.sealed)
+			if err != nil {
+				return nil, fmt.Errorf("open the signing secret of %s: %w", h.ID, err)
+			}
+			*open.to = string(plain)
+		}
+	}
+	return m.Header(last.StartedAt, secrets), nil
+}
+
+// TestWebhook delivers an event of type webhook.test. A disabled endpoint is
+// fault.Conflict.
+func (s *Service) TestWebhook(ctx context.Context, c *Caller, webhookID string) (*webhook.Delivery, error) {
+	return carryOut(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
+		h, err := w.webhookToSend(ctx, webhookID)
+		if err != nil {
+			return nil, err
+		}
+		e, err := event.New(h.AccountID, webhook.Test, w.now, struct{}{})
+		if err != nil {
+			return nil, err
+		}
+		if err := w.AppendEvent(ctx, &e); err != nil {
+			return nil, err
+		}
+		d, err := w.deliver(ctx, h.ID, &e, webhook.ByTest)
+		if err != nil {
+			return nil, err
+		}
+		return d, w.audit(ctx, audit.WebhookTest, h.ID, "", audit.Diff{"delivery_id": {nil, d.ID}})
+	})
+}
+
+// webhookToSend returns the endpoint unless it is disabled.
+func (w *work) webhookToSend(ctx context.Context, webhookID string) (*webhook.Webhook, error) {
+	h, err := w.Webhook(ctx, w.caller.Account.ID, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	if h.State != webhook.Active {
+		return nil, fault.New(fault.Conflict, "the webhook endpoint is disabled: set its state to active first")
+	}
+	return h, nil
+}
+
+// deliver makes a delivery of an event that is stored; of e only ID and Type are
+// read.
+func (w *work) deliver(ctx context.Context, webhookID string, e *event.Event, by webhook.Trigger) (*webhook.Delivery, error) {
+	d := &webhook.Delivery{
+		ID: id.NewAt(id.Delivery, w.now), AccountID: w.caller.Account.ID, WebhookID: webhookID, EventID: e.ID, EventType: e.Type,
+		State: webhook.Pending, Trigger: by, NextAttemptAt: w.now, CreatedAt: w.now,
+	}
+	w.wake = true
+	return d, w.InsertDelivery(ctx, d)
+}
+
+// Redeliver makes a new delivery of the same event. One that is still to come, or
+// whose endpoint is disabled or gone, is fault.Conflict.
+func (s *Service) Redeliver(ctx context.Context, c *Caller, deliveryID string) (*webhook.Delivery, error) {
+	return carryOut(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
+		old, err := w.Delivery(ctx, c.Account.ID, deliveryID)
+		if err != nil {
+			return nil, err
+		}
+		if old.State == webhook.Pending || old.State == webhook.RetryScheduled {
+			return nil, fault.New(fault.Conflict, "the delivery is still %s: wait until it is delivered or failed", old.State)
+		}
+		h, err := w.webhookToSend(ctx, old.WebhookID)
+		if fault.CodeOf(err) == fault.NotFound {
+			return nil, fault.New(fault.Conflict, "the webhook endpoint of the delivery was deleted")
+		}
+		if err != nil {
+			return nil, err
+		}
+		d, err := w.deliver(ctx, h.ID, &event.Event{ID: old.EventID, Type: old.EventType}, webhook.ByHand)
+		if err != nil {
+			return nil, err
+		}
+		return d, w.audit(ctx, audit.DeliveryRedeliver, old.ID, "", audit.Diff{"delivery_id": {nil, d.ID}})
+	})
+}
+
+// RecoverWebhook delivers again what failed at or after since and was not
+// delivered again; it returns how many. It works in batches of one transaction
+// each: if it fails on the way, a repetition takes what is left.
+func (s *Service) RecoverWebhook(ctx context.Context, c *Caller, webhookID string, since time.Time) (int, error) {
+	before, more := 0, true
+	for more {
+		n, err := apply(ctx, s, c, func(w *work) (int, error) {
+			list, err := w.toRecover(ctx, webhookID, since)
+			if more = err == nil && len(list) == recoverBatch; !more { // the last batch stores the answer
+				return 0, err
+			}
+			return w.recover(ctx, webhookID, since, list)
+		})
+		if err != nil {
+			return 0, err
+		}
+		before += n
+	}
+	return carryOut(ctx, s, c, func(w *work) (int, error) {
+		list, err := w.toRecover(ctx, webhookID, since)
+		if err != nil {
+			return 0, err
+		}
+		n, err := w.recover(ctx, webhookID, since, list)
+		return before + n, err
+	})
+}
+
+func (w *work) toRecover(ctx context.Context, webhookID string, since time.Time) ([]webhook.Delivery, error) {
+	h, err := w.webhookToSend(ctx, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	return w.DeliveriesToRecover(ctx, h.ID, since, recoverBatch)
+}
+
+// recover delivers again the events of the deliveries, each once.
+func (w *work) recover(ctx context.Context, webhookID string, since time.Time, list []webhook.Delivery) (int, error) {
+	begun := map[string]bool{}
+	for i := range list {
+		old := &list[i]
+		if begun[old.EventID] {
+			continue
+		}
+		begun[old.EventID] = true
+		if _, err := w.deliver(ctx, webhookID, &event.Event{ID: old.EventID, Type: old.EventType}, webhook.ByRecover); err != nil {
+			return 0, err
+		}
+	}
+	return len(begun), w.audit(ctx, audit.WebhookRecover, webhookID, "",
+		audit.Diff{"since": {nil, timeOrNil(since)}, "deliveries": {nil, len(begun)}})
+}
