@@ -17,7 +17,7 @@ type sink interface {
 // openSinks lists the sinks, in the order in which they get a batch. Each
 // function makes one over the open store.
 func (s *Server) openSinks() []func() (sink, error) {
-	return nil
+	return []func() (sink, error){s.openCounts}
 }
 
 // startRecords starts the sinks and the collector that gives them the records
@@ -48,5 +48,6 @@ func (s *Server) startRecords(ctx context.Context) error {
 		func() float64 { return float64(s.collector.Lost()) })
 	s.metrics.Counter("keygate_outcome_defects_total", "Batches of records at which a sink failed by a defect.",
 		func() float64 { return float64(s.collector.Defects()) })
+	s.tellCounts()
 	return nil
 }

@@ -48,6 +48,7 @@ type Server struct {
 	listeners listeners
 	readiness telemetry.Readiness
 	metrics   *telemetry.Metrics
+	requests  *telemetry.Requests
 	trust     *peer.Trust
 
 	certificates certificates

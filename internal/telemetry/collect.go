@@ -1,8 +1,10 @@
 package telemetry
 
 import (
+	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -35,20 +37,24 @@ func newDescs() descs {
 	}
 }
 
+const syncTimeout = time.Second
+
 // Describe implements prometheus.Collector.
 func (r *Requests) Describe(to chan<- *prometheus.Desc) {
 	d := &r.descs
-	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info, d.decisions} {
+	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info} {
 		to <- one
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (r *Requests) Collect(to chan<- prometheus.Metric) {
-	ended, all := r.copy()
-	for outcomeName, n := range decisionCounts(&ended) {
-		to <- counter(r.descs.decisions, float64(n), outcomeName)
+	if r.cfg.Sync != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), syncTimeout)
+		_ = r.cfg.Sync(ctx) // else some figures are a moment old
+		cancel()
 	}
+	_, all := r.copy()
 	places := r.cfg.Places()
 	for i := range all {
 		r.tell(to, &all[i], places)

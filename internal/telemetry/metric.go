@@ -57,6 +57,35 @@ func (m *Metrics) Counter(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
 }
 
+// Register adds what c tells of. It panics if a name is taken.
+func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
+
+// Labelled adds a gauge, or if counter is set a counter, with one label, whose
+// values are the keys of what read gives.
+func (m *Metrics) Labelled(name, help, label string, counter bool, read func() map[string]float64) {
+	kind := prometheus.GaugeValue
+	if counter {
+		kind = prometheus.CounterValue
+	}
+	m.registry.MustRegister(&labelled{desc: prometheus.NewDesc(name, help, []string{label}, nil), kind: kind, read: read})
+}
+
+type labelled struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func() map[string]float64
+}
+
+// Describe implements prometheus.Collector.
+func (l *labelled) Describe(to chan<- *prometheus.Desc) { to <- l.desc }
+
+// Collect implements prometheus.Collector.
+func (l *labelled) Collect(to chan<- prometheus.Metric) {
+	for value, n := range l.read() {
+		to <- prometheus.MustNewConstMetric(l.desc, l.kind, n, value)
+	}
+}
+
 // Count returns a handler that counts what next answers on the given plane.
 func (m *Metrics) Count(plane string, next http.Handler) http.Handler {
 	var classes [6]prometheus.Counter // by the first digit of the status

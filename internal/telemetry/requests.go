@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -22,6 +23,9 @@ type Places interface {
 type RequestsConfig struct {
 	// Places returns the configuration in force. Required.
 	Places func() Places
+	// Sync makes sure that what ended is counted before it is told, as
+	// outcome.Collector.Sync does. Nil: what is on its way is told the next time.
+	Sync func(ctx context.Context) error
 	// Now is the wall clock. Nil is time.Now.
 	Now func() time.Time
 }
