@@ -1,6 +1,8 @@
 package admit
 
 import (
+	"errors"
+
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/outcome"
 )
@@ -61,6 +63,28 @@ func (v *Verdict) decision() outcome.Decision {
 		}
 	}
 	return outcome.Malformed
+}
+
+// Ended returns what ended a request that the gateway answers with err: the
+// verdict, or what came after it.
+func (v *Verdict) Ended(err error) outcome.Decision {
+	if v.Outcome == Refuse && v.Code != "" {
+		return v.decision()
+	}
+	var e *fault.Error
+	if !errors.As(err, &e) {
+		return outcome.Failed
+	}
+	switch e.Code {
+	case fault.InvalidRequest, fault.BodyTooLarge, fault.TargetTooLong, fault.HeaderTooLarge, fault.VersionNotSupported, fault.MethodNotAllowed:
+		return outcome.Malformed
+	case fault.UpstreamUnreachable:
+		return outcome.Unreachable
+	case fault.UpstreamTimeout:
+		return outcome.TimedOut
+	default:
+		return outcome.Failed
+	}
 }
 
 // MethodOf returns the method of a request as records tell it.

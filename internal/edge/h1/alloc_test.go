@@ -25,6 +25,7 @@ func TestNoAllocation(t *testing.T) {
 		}
 	})
 	e := start(t, setup{upstream: "http://" + addr, limit: "1000000000/s"})
+	e.told.deaf = true
 	conn, err := net.Dial("tcp", e.addr)
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ func BenchmarkExchange(b *testing.B) {
 		}
 	})
 	e := start(b, setup{upstream: "http://" + addr, limit: "1000000000/s"})
+	e.told.deaf = true
 	request := []byte("GET /a/b?c=d HTTP/1.1\r\nHost: api.test\r\nUser-Agent: bench\r\nAccept: */*\r\nAuthorization: Bearer " + e.key + "\r\n\r\n")
 	var before, after syscall.Rusage
 	b.ReportAllocs()

@@ -131,6 +131,7 @@ func (u *upload) passOn(to io.Writer, n int64) bool {
 	moved, err := tcp.ReadFrom(&rest)
 	u.c.reading.enter(phaseNone, 0)
 	u.x.body.left -= moved
+	u.x.body.moved += moved
 	if err == nil && rest.N > 0 {
 		u.fail(errCut)
 		return false
@@ -185,9 +186,10 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 // foreign serves a request whose upstream is not plain HTTP/1.1.
 func (c *conn) foreign(x *exchange) step {
 	c.up.Store(nil)
-	if c.main.enter(phaseStream, 0) != notCut {
-		return stepClose
+	if why := c.main.enter(phaseForeign, 0); why != notCut {
+		return c.gone(x, why)
 	}
+	x.course.told = true // by Config.Forward
 	ctx, done := c.context()
 	defer done()
 	f := foreign{

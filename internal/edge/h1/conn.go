@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -36,6 +38,7 @@ type conn struct {
 	fd         int                   // within onReadable, else -1
 	step       step                  // how onReadable ended
 
+	lane   *outcome.Lane
 	x      *exchange        // what was received; nil while there is nothing
 	hint   *upstream.H1Conn // the last one
 	origin *origin          // the last one
@@ -57,6 +60,9 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	c := &conn{engine: e, nc: nc, info: info, fd: -1}
 	c.info.Prefix = nil
 	c.info.Client = unmapped(info.Client)
+	if e.cfg.Outcome != nil {
+		c.lane = e.cfg.Outcome()
+	}
 	c.tcp = below(nc)
 	if c.tcp != nil {
 		if raw, err := c.tcp.SyscallConn(); err == nil {
@@ -124,15 +130,38 @@ func (c *conn) recover() {
 }
 
 func (c *conn) defect(p any) {
-	id := ""
-	if x := c.x; x != nil {
-		id = string(x.id)
-		if x.up != nil {
-			x.up.Discard()
-		}
-		c.x = nil // whatever it is in, it is not used again
+	stack := string(debug.Stack())
+	c.main.enter(phaseNone, 0)
+	x := c.x
+	c.x, c.fd = nil, -1 // whatever it is in, it is not used again
+	if x == nil {
+		c.engine.cfg.Log.Error("a connection met a defect", "panic", p, "stack", stack)
+		return
 	}
-	c.engine.cfg.Log.Error("a connection met a defect", "request_id", id, "panic", p, "stack", string(debug.Stack()))
+	if x.course.began.Wall == 0 || !x.known {
+		c.unread(x)
+	}
+	c.engine.cfg.Log.Error("a request met a defect", "request_id", string(x.id), "panic", p, "stack", stack)
+	c.fallen(x)
+}
+
+// fallen answers a request that met a defect, or breaks off the answer that has
+// begun.
+func (c *conn) fallen(x *exchange) {
+	defer c.engine.recoverIn("the end of a connection")
+	if x.up != nil {
+		c.endUpload(x)
+		x.up.Discard()
+	}
+	if x.answered || x.course.told {
+		c.put(x, outcome.Failed, x.relay.resp.Status, x.relay.body.moved)
+		c.abort(x.relay.reset)
+		return
+	}
+	x.verdict.Close = true
+	if c.refuse(x, fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")) == stepLinger {
+		c.linger()
+	}
 }
 
 // control calls f with the client's descriptor. It reports false if there is
@@ -171,7 +200,7 @@ func (c *conn) cutExchange(word uint64, why cut) {
 func (c *conn) cutAll() {
 	word := c.main.word.Load()
 	switch phaseOf(word) {
-	case phaseExchange, phaseStream, phaseTunnel:
+	case phaseWait, phaseExchange, phaseStream, phaseForeign, phaseTunnel:
 		c.cutExchange(word, cutDrain)
 	default: // c.up may be somebody else's by now
 		c.main.end(word, cutDrain)
@@ -266,6 +295,9 @@ func (c *conn) originOf(g *snapshot.Gateway) (*origin, error) {
 func (c *conn) closeAll() {
 	_ = c.nc.Close()
 	if c.x != nil {
+		if c.x.known {
+			c.gone(c.x, c.main.enter(phaseNone, 0))
+		}
 		c.engine.release(c.x)
 		c.x = nil
 	}

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/edge/peer"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -30,9 +32,18 @@ type Config struct {
 	// has come through it before is refused, so it must be unlike that of any
 	// other instance. "" makes a random one.
 	Via string
-	// NewRequestID makes the 16 bytes of a request's identifier. Nil makes
-	// UUIDv7s.
-	NewRequestID func() [16]byte
+	// NewRequestID makes the 16 bytes of a request's identifier, given the
+	// milliseconds since 1970. Nil makes UUIDv7s.
+	NewRequestID func(ms int64) [16]byte
+	// Outcome gives a new connection the lane for the records of its requests.
+	// Nil keeps none.
+	Outcome func() *outcome.Lane
+	// Mono reads the monotonic clock of the Decider's verdicts, in nanoseconds.
+	// Nil leaves durations out of records.
+	Mono func() int64
+	// Trust tells which of the addresses in X-Forwarded-For are of proxies, when
+	// the peer is a trusted one. Nil takes the last for the caller.
+	Trust *peer.Trust
 	// Log receives what went wrong with upstreams, and defects. It never sees a
 	// key or a query. Nil discards.
 	Log *slog.Logger

@@ -43,6 +43,7 @@ type exchange struct {
 	verdict admit.Verdict
 	idRoom  [len(id.Request) + 1 + id.TextLen]byte
 	id      []byte
+	course  course
 
 	writer  requestWriter
 	body    recoder // the request's body, on its way to the upstream
@@ -179,6 +180,7 @@ func (c *conn) exchange(x *exchange) step {
 // begin makes the relay ready and tells the sweeper that an answer is awaited.
 func (c *conn) begin(x *exchange) {
 	x.err, x.clientErr, x.got, x.streaming, x.answered = nil, nil, false, false, false
+	x.course.head = 0
 	x.last = relayed{}
 	g := x.verdict.Gateway
 	r := &x.relay
@@ -225,6 +227,7 @@ func (c *conn) passOn(x *exchange) error {
 	n, err := c.tcp.ReadFrom(&x.splice)
 	c.writing.enter(phaseNone, 0)
 	*left -= n
+	x.relay.body.moved += n
 	if err != nil {
 		x.clientErr = err
 		return err
@@ -320,6 +323,9 @@ func (x *exchange) relayAll() (finished bool) {
 			return false // the head is incomplete
 		}
 		x.from = out.next
+		if r.state != relayHead && x.course.head == 0 {
+			x.course.head = x.c.engine.cfg.Mono()
+		}
 		switch r.state {
 		case relayDone:
 			// The upstream's connection is given back before the client, who
@@ -386,6 +392,7 @@ func (c *conn) finish(x *exchange) step {
 		x.up.Discard()
 	}
 	c.hint, x.up = x.up, nil
+	c.forwarded(x)
 	err := c.deliver(&x.last)
 	x.last = relayed{}
 	x.dropBuffer()

@@ -95,7 +95,8 @@ func abuse(t *testing.T, e *edge, random *rand.Rand) {
 	}
 }
 
-// Guarantee: a defect in one request ends its connection and no other.
+// Guarantee: a defect in one request is answered, and ends its connection and
+// no other.
 func TestDefectsStayWithTheirConnection(t *testing.T) {
 	drivers(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, always(okAnswer))
@@ -107,8 +108,9 @@ func TestDefectsStayWithTheirConnection(t *testing.T) {
 		other.wantStatus("200")
 		other.bytes(2)
 		bad.say("GET /panic HTTP/1.1\r\nKEY\r\n\r\n")
-		if got, _ := bad.rest(); got != "" {
-			t.Error(got)
+		bad.wantStatus("500")
+		if got, err := bad.rest(); !strings.Contains(got, `"error":"internal"`) || err != nil {
+			t.Error(got, err)
 		}
 		other.say("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
 		other.wantStatus("200")

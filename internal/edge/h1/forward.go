@@ -77,6 +77,7 @@ func (x *exchange) write() (whole bool, err error) {
 		in = http1.ByChunks
 	}
 	b := &x.body
+	x.course.body = true
 	b.start(in, x.req.ContentLength(), x.req.Chunked())
 	b.trailers = true
 	if bound := x.verdict.Gateway.MaxBodyBytes; bound > 0 {
@@ -130,12 +131,13 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	switch {
 	case err == nil && why == notCut:
 		x.up = up
+		x.course.sent = c.engine.cfg.Mono()
 		return stepIdle
 	case err == nil:
 		up.Discard()
-		return stepClose
-	case why != notCut:
-		return stepClose // nobody waits for an answer
+		return c.gone(x, why)
+	case why != notCut: // nobody waits for an answer
+		return c.gone(x, why)
 	}
 	return c.fail(x, err)
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,10 +17,12 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/edge/peer"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
@@ -35,6 +38,8 @@ type setup struct {
 	cors     *gateway.CORS
 	limit    string // the key's rate limit
 	trusted  bool
+	trust    *peer.Trust
+	mono     func() int64
 	wrap     func(net.Conn) net.Conn // of each client's connection
 }
 
@@ -47,6 +52,41 @@ type edge struct {
 	pools  *upstream.Pools
 	log    *logbook
 	stop   func(ctx context.Context)
+
+	outcomes *outcome.Collector
+	told     *book
+}
+
+// book is a sink that keeps what it takes.
+type book struct {
+	mu      sync.Mutex
+	entries []outcome.Entry
+	deaf    bool // keep nothing
+}
+
+func (b *book) Take(batch []outcome.Entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range batch {
+		if b.deaf {
+			return
+		}
+		e.Path, e.MethodText = strings.Clone(e.Path), strings.Clone(e.MethodText)
+		b.entries = append(b.entries, e)
+	}
+}
+
+// records returns what was told since the last call.
+func (e *edge) records() []outcome.Entry {
+	e.t.Helper()
+	if err := e.outcomes.Sync(e.t.Context()); err != nil {
+		e.t.Fatal(err)
+	}
+	e.told.mu.Lock()
+	defer e.told.mu.Unlock()
+	entries := e.told.entries
+	e.told.entries = nil
+	return entries
 }
 
 const (
@@ -61,7 +101,9 @@ func start(t testing.TB, s setup) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := ratelimit.Clock()
+	watch := ratelimit.NewWatch()
+	clock := watch.Now
+	s.mono = watch.Mono
 	live, err := snapshot.New(snapshot.Config{
 		Source: source, Ledger: ledger, Now: clock,
 		OpenHeader: func(sealed []byte) ([]byte, error) { return sealed, nil },
@@ -87,13 +129,21 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &logbook{}
+	log, told := &logbook{}, &book{}
+	outcomes, err := outcome.NewCollector(outcome.Config{Sinks: []outcome.Sink{told}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := outcomes.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	engine, err := New(Config{
 		Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
 		Forward: func(w http.ResponseWriter, r *http.Request, _ *admit.Verdict, _ string) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusTeapot)
 		},
+		Outcome: outcomes.Lane, Mono: s.mono, Trust: s.trust,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +166,7 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 			running.Go(func() { engine.ServeConn(c, info) })
 		}
 	})
-	e := &edge{t: t, addr: l.Addr().String(), engine: engine, pools: pools, log: log}
+	e := &edge{t: t, addr: l.Addr().String(), engine: engine, pools: pools, log: log, outcomes: outcomes, told: told}
 	e.logOnFailure()
 	var once sync.Once
 	e.stop = func(ctx context.Context) {
@@ -127,6 +177,9 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 			}
 			running.Wait()
 			pools.Close()
+			if err := outcomes.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	t.Cleanup(func() {

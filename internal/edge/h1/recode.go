@@ -22,6 +22,7 @@ type recoder struct {
 	trailers bool  // trailers may pass
 	left     int64 // ByLength: bytes to come
 	room     int64 // bytes of data that may still come; negative is no bound
+	moved    int64 // bytes of data that came
 	done     bool  // the body has ended
 
 	chunks  http1.Chunked
@@ -33,7 +34,7 @@ type recoder struct {
 
 // start makes r ready for a body. length counts for http1.ByLength.
 func (r *recoder) start(in http1.Framing, length int64, chunked bool) {
-	r.in, r.chunked, r.left, r.room = in, chunked, length, -1
+	r.in, r.chunked, r.left, r.room, r.moved = in, chunked, length, -1, 0
 	r.done = in == http1.NoBody || in == http1.ByLength && length == 0
 	r.answer, r.trailers = false, false
 	if in == http1.ByChunks {
@@ -66,6 +67,7 @@ func (r *recoder) step(buf []byte, start, end int) (p piece, err error) {
 			return p, err
 		}
 	}
+	r.moved += int64(p.to - p.from)
 	if r.room >= 0 {
 		if int64(p.to-p.from) > r.room {
 			return p, errBodyTooLarge

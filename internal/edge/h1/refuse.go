@@ -4,11 +4,14 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // drainBytes is how much of a refused request's body is read so that its
@@ -18,8 +21,7 @@ const drainBytes = 64 << 10
 // request decides on a request whose head is complete, and does what the
 // decision says.
 func (c *conn) request(x *exchange) step {
-	x.name()
-	x.known = true
+	x.known, x.answered, x.course = true, false, course{}
 	h := x.head
 	x.ask = admit.Request{Method: text(x.req.Method.Of(h)), Target: text(x.req.Target.Of(h))}
 	fields := x.req.Fields()
@@ -39,6 +41,8 @@ func (c *conn) request(x *exchange) step {
 		}
 	}
 	c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
+	x.course.open(x.verdict.Now)
+	x.name()
 	if x.verdict.Outcome == admit.Wait {
 		if next := c.awaitCap(x); next != stepIdle {
 			return next
@@ -48,6 +52,7 @@ func (c *conn) request(x *exchange) step {
 	case admit.Forward:
 		return c.forward(x)
 	case admit.Preflight:
+		x.course.decision = outcome.Preflight
 		return c.answer(x, http.StatusNoContent, nil)
 	default:
 		return c.refuse(x, x.verdict.Fault())
@@ -56,26 +61,28 @@ func (c *conn) request(x *exchange) step {
 
 // name gives the request its identifier.
 func (x *exchange) name() {
-	x.id = id.Append(x.idRoom[:0], id.Request, x.c.engine.cfg.NewRequestID())
+	x.course.id = x.c.engine.cfg.NewRequestID(x.course.began.Wall / int64(time.Millisecond))
+	x.id = id.Append(x.idRoom[:0], id.Request, x.course.id)
 }
 
 // awaitCap decides again until the daily cap of the route has told. It returns
 // stepIdle once the verdict can be acted on.
 func (c *conn) awaitCap(x *exchange) step {
 	c.up.Store(nil)
-	c.main.enter(phaseExchange, 0)
+	c.main.enter(phaseWait, 0)
 	ctx, done := c.context()
 	defer done()
 	for x.verdict.Outcome == admit.Wait {
 		if err := c.engine.cfg.Admit.Wait(ctx, &x.verdict); err != nil {
 			if ctx.Err() != nil {
-				return stepClose
+				return c.gone(x, c.main.enter(phaseNone, 0))
 			}
 			return c.failed(x, err)
 		}
 		c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
 	}
 	c.main.enter(phaseNone, 0)
+	x.course.sent = c.engine.cfg.Mono()
 	return stepIdle
 }
 
@@ -100,8 +107,7 @@ func (c *conn) refuseSyntax(x *exchange, err error) step {
 		e = fault.New(fault.InvalidRequest, "the request is not well-formed HTTP/1.1")
 	}
 	if !x.known {
-		x.name()
-		x.verdict, x.ask = admit.Verdict{}, admit.Request{}
+		c.unread(x)
 	}
 	x.verdict.Close = true
 	return c.refuse(x, e)
@@ -111,7 +117,16 @@ func (c *conn) refuseSyntax(x *exchange, err error) step {
 // body.
 func (c *conn) refuse(x *exchange, err error) step {
 	status, body := fault.Answer(err, string(x.id))
+	x.course.failed(&x.verdict, err)
 	return c.answer(x, status, body)
+}
+
+// unread makes x the exchange of what is no request: all that is known of it is
+// that it came.
+func (c *conn) unread(x *exchange) {
+	x.verdict, x.ask, x.answered, x.course = admit.Verdict{}, admit.Request{}, false, course{}
+	x.course.open(ratelimit.Instant{Wall: time.Now().UnixNano(), Mono: c.engine.cfg.Mono()})
+	x.name()
 }
 
 // answer sends an answer of the gateway's own and disposes of the request's
@@ -143,9 +158,11 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 		out = x.verdict.AppendFields(out)
 	}
 	out = append(out, "\r\n"...)
-	if x.ask.Method != http.MethodHead {
-		out = append(out, body...)
+	if x.ask.Method == http.MethodHead {
+		body = nil
 	}
+	out = append(out, body...)
+	c.answered(x, status, len(body))
 	err := c.write(out)
 	x.dropBuffer()
 	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
@@ -184,12 +201,14 @@ func (c *conn) broken(x *exchange, err error) step {
 		uploadErr = x.upload.err
 	}
 	switch {
-	case x.clientErr != nil || why == cutGone || why == cutDrain:
-		return c.abort(x.relay.reset)
 	case x.answered:
-		if uploadErr == nil {
+		if uploadErr == nil && x.clientErr == nil && why != cutGone && why != cutDrain {
 			c.log(x, "the upstream broke off", err)
 		}
+		c.forwarded(x)
+		return c.abort(x.relay.reset)
+	case x.clientErr != nil || why == cutGone || why == cutDrain:
+		c.gone(x, why)
 		return c.abort(x.relay.reset)
 	case errors.Is(uploadErr, errBodyTooLarge):
 		return c.refuse(x, tooLarge(x.verdict.Gateway.MaxBodyBytes))
@@ -197,7 +216,7 @@ func (c *conn) broken(x *exchange, err error) step {
 		x.verdict.Close = true
 		return c.refuse(x, fault.New(fault.InvalidRequest, "the request's body is not well-formed"))
 	case uploadErr != nil: // the client left, or stalled
-		return stepClose
+		return c.gone(x, why)
 	case why == cutLate:
 		return c.fail(x, &fault.Error{Code: fault.UpstreamTimeout, Message: "the upstream service did not answer in time", Err: err})
 	}

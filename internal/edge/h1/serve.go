@@ -42,7 +42,10 @@ func New(cfg Config) (*Engine, error) {
 		cfg.Via = "keygate-" + strconv.FormatUint(rand.Uint64()|1<<63, 36)
 	}
 	if cfg.NewRequestID == nil {
-		cfg.NewRequestID = id.NewFast
+		cfg.NewRequestID = id.At
+	}
+	if cfg.Mono == nil {
+		cfg.Mono = func() int64 { return 0 }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

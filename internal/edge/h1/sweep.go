@@ -18,6 +18,7 @@ const (
 	leaveAfter  = 400 * time.Millisecond // an exchange that lasts longer is looked after
 	leaveEvery  = 2                      // ticks between two looks
 	finishCheck = time.Second            // idle time after which the end of a connection is looked for
+	tellAfter   = 150 * time.Millisecond // a request that lasts longer is told of before its end
 )
 
 // clock is the time since the engine was made, which goes on with each tick.
@@ -121,8 +122,8 @@ type sweeper struct {
 
 func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
 	word := c.main.word.Load()
-	if word != s.word {
-		s.word, s.since, s.checked, s.hungUp = word, now, false, false
+	if word&^held != s.word {
+		s.word, s.since, s.checked, s.hungUp = word&^held, now, false, false
 	}
 	switch phaseOf(word) {
 	case phaseIdle:
@@ -143,13 +144,27 @@ func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
 			c.cutReading(word, cutLate)
 		}
 	case phaseExchange:
+		s.exchange(c, s.tell(c, word, now), now, look)
+	case phaseWait:
 		s.exchange(c, word, now, look)
 	case phaseStream:
+		s.stream(c, s.tell(c, word, now), now, look)
+	case phaseForeign:
 		s.stream(c, word, now, look)
 	}
 	if look {
 		s.stalls(c, now)
 	}
+}
+
+// tell tells of a request that lasts, and returns what is in c.main since.
+func (s *sweeper) tell(c *conn, word uint64, now int64) uint64 {
+	if word&held != 0 || c.lane == nil || now-s.since < tellAfter.Milliseconds() || !c.main.hold(word) {
+		return word
+	}
+	c.begun(c.x)
+	c.main.letGo()
+	return word | held
 }
 
 // exchange looks after a request that waits for its answer.

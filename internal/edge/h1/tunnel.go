@@ -15,6 +15,7 @@ func (c *conn) tunnel(x *exchange) step {
 	if c.main.enter(phaseTunnel, 0) != notCut {
 		return stepClose
 	}
+	record := c.upgraded(x)
 	toClient := append([]byte(nil), x.buf[x.from:x.to]...)
 	toUpstream := append([]byte(nil), x.in[x.after:x.end]...)
 	x.up = nil
@@ -22,27 +23,33 @@ func (c *conn) tunnel(x *exchange) step {
 	c.x = nil
 
 	var upward sync.WaitGroup
+	var in, out int64
 	upward.Go(func() {
 		defer c.engine.recoverIn("a tunnel")
-		pass(back, c.nc, toUpstream)
+		in = pass(back, c.nc, toUpstream)
 	})
 	func() {
 		defer upward.Wait()
-		pass(c.nc, back, toClient)
+		out = pass(c.nc, back, toClient)
 	}()
+	c.closed(record, in, out)
 	return stepClose
 }
 
 // pass copies one direction and then closes it, so that the other can go on; if
-// it breaks, both end.
-func pass(to, from net.Conn, first []byte) {
-	_, err := to.Write(first)
+// it breaks, both end. It returns how many bytes it has passed.
+func pass(to, from net.Conn, first []byte) (passed int64) {
+	n, err := to.Write(first)
+	passed = int64(n)
 	if err == nil {
-		_, err = io.Copy(to, from)
+		var rest int64
+		rest, err = io.Copy(to, from)
+		passed += rest
 	}
 	if half, ok := to.(interface{ CloseWrite() error }); err == nil && ok && half.CloseWrite() == nil {
-		return
+		return passed
 	}
 	_ = to.Close()
 	_ = from.Close()
+	return passed
 }

@@ -72,6 +72,23 @@ func (t *Trust) ClientIP(peer netip.Addr, forwardedFor []string) netip.Addr {
 	return client
 }
 
+// Caller is ClientIP for a peer that is believed, whoever knows that. Without
+// networks the right-most address counts, if it can be read.
+func (t *Trust) Caller(peer netip.Addr, forwardedFor []string) netip.Addr {
+	if t != nil && len(t.networks) > 0 {
+		return t.ClientIP(peer, forwardedFor)
+	}
+	if len(forwardedFor) == 0 {
+		return peer
+	}
+	last := forwardedFor[len(forwardedFor)-1]
+	last = last[strings.LastIndexByte(last, ',')+1:]
+	if addr, ok := parse(strings.Trim(last, " \t")); ok {
+		return addr
+	}
+	return peer
+}
+
 // parse reads one element of X-Forwarded-For: an address, with a port from some
 // proxies, an IPv6 one in brackets from others.
 func parse(s string) (netip.Addr, bool) {
