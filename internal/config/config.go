@@ -67,7 +67,7 @@ type Config struct {
 	Pprof bool
 
 	LogLevel  string // debug, info, warn or error
-	LogFormat string // text or json
+	LogFormat string // auto, text or json
 
 	backoff string // WebhookBackoff as it was given
 	origins map[string]Origin

@@ -94,7 +94,7 @@ func TestDefaults(t *testing.T) {
 		len(c.UpstreamAllowNetwork) != 0 || c.DefaultGlobalLimit.String() != "1000000/s" || c.DrainTimeout != 30*time.Second ||
 		len(c.WebhookAllowNetwork) != 0 || c.WebhookAllowHTTP ||
 		c.WebhookBackoff != [4]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute, 36 * time.Minute} ||
-		c.Pprof || c.LogLevel != "info" || c.LogFormat != "text" {
+		c.Pprof || c.LogLevel != "info" || c.LogFormat != "auto" {
 		t.Errorf("defaults: %+v", c)
 	}
 }

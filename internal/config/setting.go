@@ -108,8 +108,8 @@ func settings() []setting {
 		{name: "log-level", fallback: "info", usage: "least `level` that is logged: debug, info, warn or error", parse: func(c *Config, s string) error {
 			return parseWord(&c.LogLevel, s, "debug", "info", "warn", "error")
 		}},
-		{name: "log-format", fallback: "text", usage: "`format` of the log on standard error: text or json", parse: func(c *Config, s string) error {
-			return parseWord(&c.LogFormat, s, "text", "json")
+		{name: "log-format", fallback: "auto", usage: "`format` of the log on standard error: text, json, or auto: text on a terminal, else json", parse: func(c *Config, s string) error {
+			return parseWord(&c.LogFormat, s, "auto", "text", "json")
 		}},
 	}
 }

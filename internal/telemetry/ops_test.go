@@ -72,7 +72,13 @@ func TestLogger(t *testing.T) {
 	log := telemetry.NewLogger(&b, "warn", "json")
 	log.Info("hidden")
 	log.Warn("shown", "n", 1)
-	if got := b.String(); strings.Contains(got, "hidden") || !strings.HasPrefix(got, "{") || !strings.Contains(got, `"n":1`) {
+	first := b.String()
+	b.Reset()
+	telemetry.NewLogger(&b, "info", "auto").Info("shown")
+	if got := b.String(); !strings.HasPrefix(got, "{") {
+		t.Errorf("to what is no terminal, auto logged %q", got)
+	}
+	if got := first; strings.Contains(got, "hidden") || !strings.HasPrefix(got, "{") || !strings.Contains(got, `"n":1`) {
 		t.Errorf("logged %q", got)
 	}
 }
