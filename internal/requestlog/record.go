@@ -1,0 +1,134 @@
+package requestlog
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Record is a request as it is stored: what decided is told in words when it is
+// read.
+type Record struct {
+	AccountID, ID, GatewayID, RouteID, KeyID string
+
+	Time      time.Time // whole microseconds
+	KeyPrefix string
+	Method    string
+	Path      string
+	ClientIP  string
+	Status    int
+	Duration  time.Duration
+
+	Decision         outcome.Decision
+	LimitScope       ratelimit.Scope // of outcome.Limited, with the next three
+	Limit, Remaining int64
+	PassesAt         int64 // Unix seconds
+	UpstreamStatus   int
+
+	LeftOut int64 // of a record that was read
+}
+
+// Belongs reports whether the log has requests that ended so.
+func Belongs(r *outcome.Record) bool {
+	refused := r.Status == 429 || r.Status == 401 || r.Status == 403
+	return (refused || r.Status >= 500) && r.Part != outcome.Begun && r.Account != [16]byte{}
+}
+
+// longestPath bounds what a record holds of a path.
+const longestPath = 2 << 10
+
+// NewRecord returns the record of a request. It keeps nothing of e.
+func NewRecord(e *outcome.Entry) Record {
+	path := e.Path
+	if len(path) > longestPath {
+		path = path[:longestPath] + "…"
+	} else {
+		path = strings.Clone(path)
+	}
+	r := Record{
+		AccountID: text(id.Account, e.Account), ID: text(id.Request, e.Request),
+		GatewayID: text(id.Gateway, e.Gateway), RouteID: text(id.Route, e.Route), KeyID: text(id.Key, e.Key),
+		Time: time.UnixMicro(e.Start).UTC(), KeyPrefix: strings.TrimRight(string(e.Prefix[:]), "\x00"),
+		Method: strings.Clone(e.MethodName()), Path: path, ClientIP: netip.AddrFrom16(e.Client).Unmap().String(),
+		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Decision, UpstreamStatus: int(e.UpstreamStatus),
+	}
+	if e.Decision == outcome.Limited {
+		r.LimitScope, r.Limit, r.Remaining, r.PassesAt = ratelimit.Scope(e.LimitScope), e.Limit, e.Remaining, e.ResetAt
+	}
+	return r
+}
+
+func text(k id.Kind, u [16]byte) string {
+	if u == ([16]byte{}) {
+		return ""
+	}
+	return id.Format(k, u)
+}
+
+// Request returns r with its decision in words.
+func (r *Record) Request() Request {
+	return Request{
+		ID: r.ID, AccountID: r.AccountID, Time: r.Time, GatewayID: r.GatewayID, RouteID: r.RouteID, KeyID: r.KeyID, KeyPrefix: r.KeyPrefix,
+		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status,
+		DurationMS: float64(r.Duration) / float64(time.Millisecond), Decision: r.decision(), LeftOut: r.LeftOut,
+	}
+}
+
+// decision tells what ended the request.
+func (r *Record) decision() Decision {
+	d := Decision{UpstreamStatus: r.UpstreamStatus}
+	say := func(check, code, format string, args ...any) {
+		d.Check, d.Code, d.Message = check, code, fmt.Sprintf(format, args...)
+	}
+	switch r.Decision {
+	case outcome.KeyInvalid:
+		if r.KeyPrefix == "" {
+			say("key", string(fault.KeyInvalid), "no key was sent, or what was sent does not have a key's form")
+		} else {
+			say("key", string(fault.KeyInvalid), "a key that begins with %s was sent: it is unknown, revoked, or not a gateway-level key of this account", r.KeyPrefix)
+		}
+	case outcome.KeyExpired:
+		say("key", string(fault.KeyExpired), "the key %s had expired", r.KeyPrefix)
+	case outcome.WrongGateway:
+		say("gateway", string(fault.ScopeInsufficient), "the key %s is restricted to another gateway", r.KeyPrefix)
+	case outcome.WrongScope:
+		say("scope", string(fault.ScopeInsufficient), "the scope of the key %s does not allow %s on this path", r.KeyPrefix, r.Method)
+	case outcome.Limited:
+		r.limited(&d)
+	case outcome.Unreachable:
+		say("upstream", string(fault.UpstreamUnreachable), "the upstream could not be reached, or broke off before the head of its answer")
+	case outcome.TimedOut:
+		say("timeout", string(fault.UpstreamTimeout), "the upstream sent no head of an answer within the gateway's timeout")
+	case outcome.Failed:
+		code := fault.Internal
+		if r.Status == 503 {
+			code = fault.Unavailable
+		}
+		say("internal", string(code), "Keygate could not answer: its log has the cause under this request_id")
+	default:
+		say("upstream", "upstream_status", "the upstream answered %d", r.Status)
+	}
+	return d
+}
+
+func (r *Record) limited(d *Decision) {
+	d.Check, d.Code = "limit", string(fault.RateLimitExceeded)
+	d.LimitScope, d.Limit, d.Remaining = r.LimitScope.String(), r.Limit, r.Remaining
+	d.PassesAt = time.Unix(r.PassesAt, 0).UTC()
+	whose := "the route's limit"
+	switch r.LimitScope {
+	case ratelimit.KeyScope:
+		whose = "the key's own limit"
+	case ratelimit.DailyScope:
+		whose = "the route's daily limit"
+	case ratelimit.GlobalScope:
+		whose = "the gateway's global limit"
+	}
+	d.Message = fmt.Sprintf("%s of %d was used up: %d left; the request would have passed at %s", whose, r.Limit, r.Remaining, d.PassesAt.Format(time.RFC3339))
+}

@@ -1,0 +1,127 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/requestlog"
+)
+
+var _ requestlog.Store = (*DB)(nil)
+
+// AppendRequests implements requestlog.Store.
+func (db *DB) AppendRequests(ctx context.Context, records []requestlog.Record, left []requestlog.LeftOut) error {
+	return db.write(ctx, func(t *tx) error {
+		for i := range records {
+			r := &records[i]
+			_, err := t.exec(ctx, "insert request", `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
+				status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+				ON CONFLICT DO NOTHING`,
+				r.AccountID, r.ID, micros(r.Time), r.GatewayID, r.RouteID, r.KeyID, r.KeyPrefix, r.Method, r.Path, r.ClientIP,
+				r.Status, int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt, r.UpstreamStatus)
+			if err != nil {
+				return err
+			}
+		}
+		for _, l := range left {
+			_, err := t.exec(ctx, "count requests left out", `INSERT INTO requests_left_out (account_id, second, count) VALUES (?, ?, ?)
+				ON CONFLICT (account_id, second) DO UPDATE SET count = count + excluded.count`, l.AccountID, l.Second, l.Count)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route_id, r.key_id, r.key_prefix, r.method, r.path, r.client_ip,
+	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, coalesce(l.count, 0)
+	FROM requests r LEFT JOIN requests_left_out l ON l.account_id = r.account_id AND l.second = r.time / 1000000 `
+
+func scanRequest(r *sql.Rows) (requestlog.Record, error) {
+	var q requestlog.Record
+	var at int64
+	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, &q.KeyPrefix, &q.Method, &q.Path, &q.ClientIP,
+		&q.Status, &q.Duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.LeftOut)
+	q.Time = time.UnixMicro(at).UTC()
+	return q, err
+}
+
+// idMargin is how much earlier or later a request's identifier may tell that it
+// was made than its time does.
+const idMargin = time.Minute
+
+// RequestRecords implements requestlog.Store.
+func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) (list []requestlog.Record, err error) {
+	where, args := `WHERE r.account_id = ? AND r.id < ?`, []any{accountID, below(after)}
+	and := func(condition string, value any) {
+		where += ` AND ` + condition
+		args = append(args, value)
+	}
+	if f.KeyID != "" {
+		where += ` AND r.key_id <> ''`
+		and(`r.key_id = ?`, f.KeyID)
+	}
+	if f.RouteID != "" {
+		where += ` AND r.route_id <> ''`
+		and(`r.route_id = ?`, f.RouteID)
+	}
+	if f.GatewayID != "" {
+		and(`r.gateway_id = ?`, f.GatewayID)
+	}
+	if f.Status != 0 {
+		and(`r.status = ?`, f.Status)
+	}
+	if !f.Since.IsZero() {
+		and(`r.time >= ?`, micros(f.Since))
+		and(`r.id >= ?`, id.Lowest(id.Request, f.Since.Add(-idMargin)))
+	}
+	if !f.Until.IsZero() {
+		and(`r.time < ?`, micros(f.Until))
+		and(`r.id < ?`, id.Lowest(id.Request, f.Until.Add(idMargin)))
+	}
+	args = append(args, rowLimit(limit))
+	err = view(ctx, db.readers, func(t *readTx) error {
+		return t.rows(ctx, "list requests", requestColumns+where+` ORDER BY r.id DESC LIMIT ?`, args, func(r *sql.Rows) error {
+			q, err := scanRequest(r)
+			list = append(list, q)
+			return err
+		})
+	})
+	return list, err
+}
+
+// RequestRecord implements requestlog.Store.
+func (db *DB) RequestRecord(ctx context.Context, accountID, requestID string) (*requestlog.Record, error) {
+	var found *requestlog.Record
+	err := view(ctx, db.readers, func(t *readTx) error {
+		return t.rows(ctx, "read request", requestColumns+`WHERE r.account_id = ? AND r.id = ?`, []any{accountID, requestID}, func(r *sql.Rows) error {
+			q, err := scanRequest(r)
+			found = &q
+			return err
+		})
+	})
+	if err == nil && found == nil {
+		return nil, fault.New(fault.NotFound, "no such request was refused or failed within the last 24 hours")
+	}
+	return found, err
+}
+
+// TrimRequests implements requestlog.Store.
+func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error) {
+	limit = rowLimit(limit)
+	err = db.write(ctx, func(t *tx) error {
+		n, err := t.exec(ctx, "trim requests", `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE time < ? ORDER BY time LIMIT ?)`, micros(before), limit)
+		if err != nil {
+			return err
+		}
+		m, err := t.exec(ctx, "trim counts of requests left out", `DELETE FROM requests_left_out WHERE (account_id, second) IN
+			(SELECT account_id, second FROM requests_left_out WHERE second < ? ORDER BY second LIMIT ?)`, before.Unix(), limit)
+		more = limit > 0 && (n == int64(limit) || m == int64(limit))
+		return err
+	})
+	return more, err
+}

@@ -1,0 +1,71 @@
+package traffic
+
+import (
+	"bytes"
+	"cmp"
+)
+
+// Identity tells the counts of a chunk apart. What its part does not tell apart
+// is zero.
+type Identity struct {
+	Gateway, Route, Key [16]byte
+	Status              uint16
+}
+
+// of returns the identity as a part knows it.
+func (i Identity) of(p Part) Identity {
+	if p != Keys {
+		i.Key = [16]byte{}
+	}
+	if p == Gateways {
+		i.Route = [16]byte{}
+	}
+	return i
+}
+
+// compare orders the entries of a part.
+func (i *Identity) compare(p Part, o *Identity) int {
+	order := 0
+	switch p {
+	case Keys:
+		order = cmp.Or(bytes.Compare(i.Key[:], o.Key[:]), bytes.Compare(i.Gateway[:], o.Gateway[:]), bytes.Compare(i.Route[:], o.Route[:]))
+	case Routes:
+		order = cmp.Or(bytes.Compare(i.Route[:], o.Route[:]), bytes.Compare(i.Gateway[:], o.Gateway[:]))
+	default:
+		order = bytes.Compare(i.Gateway[:], o.Gateway[:])
+	}
+	return cmp.Or(order, cmp.Compare(i.Status, o.Status))
+}
+
+// bound returns the identifier that First and Last are of.
+func (i *Identity) bound(p Part) [16]byte {
+	switch p {
+	case Keys:
+		return i.Key
+	case Routes:
+		return i.Route
+	default:
+		return i.Gateway
+	}
+}
+
+// Counts are sums over requests.
+type Counts struct {
+	Requests, UpstreamErrors, BytesIn, BytesOut int64
+}
+
+// Add adds o.
+func (c *Counts) Add(o *Counts) {
+	c.Requests += o.Requests
+	c.UpstreamErrors += o.UpstreamErrors
+	c.BytesIn += o.BytesIn
+	c.BytesOut += o.BytesOut
+}
+
+// Entry is the counts of one identity. The latencies are those of its part: nil
+// in Keys.
+type Entry struct {
+	Identity
+	Counts
+	Latency, Upstream *Sketch
+}

@@ -1,0 +1,82 @@
+package traffic
+
+import (
+	"maps"
+	"slices"
+)
+
+// Merger adds up entries of one account, part and interval.
+type Merger struct {
+	part    Part
+	entries map[Identity]*Entry
+}
+
+// NewMerger returns an empty Merger of Gateways, Routes or Keys.
+func NewMerger(p Part) *Merger { return &Merger{part: p, entries: map[Identity]*Entry{}} }
+
+// Len returns the number of entries.
+func (m *Merger) Len() int { return len(m.entries) }
+
+// at returns the entry of an identity.
+func (m *Merger) at(i Identity) *Entry {
+	i = i.of(m.part)
+	e := m.entries[i]
+	if e == nil {
+		e = &Entry{Identity: i}
+		if m.part != Keys {
+			e.Latency, e.Upstream = new(Sketch), new(Sketch)
+		}
+		m.entries[i] = e
+	}
+	return e
+}
+
+// Add adds e, as the Merger's part knows it.
+func (m *Merger) Add(e *Entry) {
+	to := m.at(e.Identity)
+	to.Counts.Add(&e.Counts)
+	if m.part != Keys && e.Latency != nil {
+		to.Latency.Merge(e.Latency)
+		to.Upstream.Merge(e.Upstream)
+	}
+}
+
+// AddBody adds the entries of a chunk of the Merger's part.
+func (m *Merger) AddBody(body []byte) error {
+	return rows(m.part, body, func(e *row) error {
+		to := m.at(e.Identity)
+		to.Counts.Add(&e.Counts)
+		if m.part == Keys {
+			return nil
+		}
+		if err := to.Latency.MergeBytes(e.latency); err != nil {
+			return err
+		}
+		return to.Upstream.MergeBytes(e.upstream)
+	})
+}
+
+// Chunks returns what was added, as chunks that are like c but for First, Last and
+// Body.
+func (m *Merger) Chunks(c Chunk) []Chunk {
+	sorted := slices.SortedFunc(maps.Values(m.entries), func(a, b *Entry) int { return a.compare(m.part, &b.Identity) })
+	c.Part = m.part
+	return chunks(c, sorted)
+}
+
+// chunks writes entries, which are sorted.
+func chunks(c Chunk, sorted []*Entry) (made []Chunk) {
+	w := newWriter()
+	for i, e := range sorted {
+		if w.size() == 0 {
+			c.First = e.bound(c.Part)
+		}
+		w.entry(c.Part, e)
+		if i == len(sorted)-1 || w.size() >= bodySize {
+			c.Last, c.Body = e.bound(c.Part), w.body()
+			made = append(made, c)
+			w.reset()
+		}
+	}
+	return made
+}

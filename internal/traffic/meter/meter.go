@@ -1,0 +1,169 @@
+// Package meter counts the requests that end, and writes the counts to the store
+// (contract, section 7, traffic).
+//
+//	outcome ──Take──► window ──every 5 s──► Store: fresh chunks of minutes
+//	                                          │ merged, a minute after their end
+//	                                          ▼
+//	                                        hours ──► days
+//
+// Every request stands in the store once in each part (traffic.Part), and once
+// in each tier or below: what moves up is marked in the same transaction.
+package meter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// The defaults of Config, and the bounds of what is in memory. A cell with what
+// belongs to it takes about 200 bytes.
+const (
+	DefaultPeriod = 5 * time.Second
+
+	flushCells    = 1 << 17 // a flush begins early
+	flushArrivals = 1 << 20
+	mostCells     = 1 << 20   // records that need another one are lost
+	mostPending   = 256 << 20 // bytes of bodies that the store does not take
+)
+
+// Config is what a Meter is made of. Store is required.
+type Config struct {
+	Store  traffic.Store
+	Now    func() time.Time // nil is time.Now
+	Period time.Duration    // between two flushes: what a crash may lose; 0 is DefaultPeriod
+	Log    *slog.Logger     // nil discards
+}
+
+// Meter is an outcome.Sink. It is safe for concurrent use.
+type Meter struct {
+	cfg Config
+
+	mu     sync.Mutex // held shortly: Take waits for it
+	active *window
+	spare  *window // nil while its content is made into chunks
+
+	// flushing is held by whoever writes. It is a channel so that waiting for it
+	// ends with a context.
+	flushing chan struct{}
+	pending  []traffic.Chunk // not stored yet; under flushing
+	size     int             // of their bodies
+
+	lost atomic.Uint64
+
+	wake   chan struct{} // holds a token if a flush shall begin early
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+var _ outcome.Sink = (*Meter)(nil)
+
+// New returns a Meter that counts at once and writes from Start on.
+func New(cfg Config) (*Meter, error) {
+	if cfg.Store == nil {
+		return nil, errors.New("make the meter: Store is required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Period == 0 {
+		cfg.Period = DefaultPeriod
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Meter{cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
+}
+
+// Take implements outcome.Sink.
+func (m *Meter) Take(batch []outcome.Entry) {
+	m.mu.Lock()
+	w := m.active
+	for i := range batch {
+		r := &batch[i].Record
+		if r.Part == outcome.Begun || r.Account == [16]byte{} {
+			continue
+		}
+		if len(w.cells) >= mostCells {
+			m.lost.Add(1)
+			continue
+		}
+		w.add(r)
+	}
+	full := len(w.cells) >= flushCells || len(w.arrivals) >= flushArrivals
+	m.mu.Unlock()
+	if full {
+		select {
+		case m.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Lost returns the number of requests that no report has, because the store did
+// not take them in time.
+func (m *Meter) Lost() uint64 { return m.lost.Load() }
+
+// Start begins to write, until Stop. It must be called once.
+func (m *Meter) Start(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel, m.done = cancel, make(chan struct{})
+	go func() {
+		defer close(m.done)
+		m.run(ctx)
+	}()
+	return nil
+}
+
+// Stop writes what was taken and ends. No record may be taken after it. It
+// returns an error if the store does not take it, or if that takes longer than ctx.
+func (m *Meter) Stop(ctx context.Context) error {
+	if m.cancel != nil {
+		m.cancel()
+		select {
+		case <-m.done:
+		case <-ctx.Done():
+			return fmt.Errorf("stop the meter: %w", ctx.Err())
+		}
+	}
+	return m.Sync(ctx)
+}
+
+// upkeepPeriod is the time between two runs of the upkeep.
+const upkeepPeriod = 20 * time.Second
+
+func (m *Meter) run(ctx context.Context) {
+	flush, upkeep := time.NewTicker(m.cfg.Period), time.NewTicker(upkeepPeriod)
+	defer flush.Stop()
+	defer upkeep.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-flush.C:
+			m.try(ctx, "writing traffic counts", m.Sync)
+		case <-m.wake:
+			m.try(ctx, "writing traffic counts", m.Sync)
+		case <-upkeep.C:
+			m.try(ctx, "merging traffic counts", m.Upkeep)
+		}
+	}
+}
+
+func (m *Meter) try(ctx context.Context, what string, f func(context.Context) error) {
+	if err := f(ctx); err != nil && ctx.Err() == nil {
+		m.cfg.Log.Warn(what+" failed; it is tried again", "error", err)
+	}
+}
+
+// Report answers a query of an account from what is stored: call Sync before.
+func (m *Meter) Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error) {
+	return traffic.Report(ctx, m.cfg.Store, accountID, q, m.cfg.Now())
+}

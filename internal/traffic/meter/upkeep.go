@@ -1,0 +1,175 @@
+package meter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+const (
+	// settle is how many seconds after its end an interval is merged or moved
+	// up: by then most of its requests have ended. What comes later makes
+	// chunks of its own, which go the same way.
+	settle = 30
+	// mergeEntries is the most entries that a merge holds; what has more is
+	// merged in parts.
+	mergeEntries = 1 << 16
+	backlogSets  = 5000
+	trimBatch    = 200
+)
+
+// Upkeep merges the chunks of minutes that are over, moves up what hours and days that are
+// over have, and removes what is kept no longer. Each step is one small
+// transaction; whatever is left when it fails is done the next time.
+func (m *Meter) Upkeep(ctx context.Context) error {
+	now := m.cfg.Now().Unix() - settle
+	if err := m.raise(ctx, traffic.Minutes, traffic.Fresh, now-traffic.Minutes.Length()+1); err != nil {
+		return err
+	}
+	if err := m.raise(ctx, traffic.Minutes, traffic.Merged, now-now%traffic.Hours.Length()); err != nil {
+		return err
+	}
+	if err := m.raise(ctx, traffic.Hours, traffic.Merged, now-now%traffic.Days.Length()); err != nil {
+		return err
+	}
+	return m.trim(ctx)
+}
+
+// errEnough ends a reading early.
+var errEnough = errors.New("enough")
+
+// merge is one interval's chunks on their way to the next state.
+type merge struct {
+	account string
+	part    traffic.Part
+	start   int64 // of the interval that they go to
+}
+
+// raise brings the chunks of a tier that stand in a state, and begin before
+// before, to the next state.
+func (m *Meter) raise(ctx context.Context, t traffic.Tier, s traffic.State, before int64) error {
+	for {
+		list, err := m.cfg.Store.TrafficBacklog(ctx, t, s, before, backlogSets)
+		if err != nil {
+			return fmt.Errorf("find traffic to merge: %w", err)
+		}
+		var order []merge
+		seqs := map[merge][]int64{}
+		for _, b := range list {
+			to := merge{b.AccountID, b.Part, b.Start}
+			if s == traffic.Merged {
+				to.start -= b.Start % (t + 1).Length()
+			}
+			if seqs[to] == nil {
+				order = append(order, to)
+			}
+			seqs[to] = append(seqs[to], b.Seqs...)
+		}
+		for _, to := range order {
+			if err := m.raiseOne(ctx, t, s, to, seqs[to]); err != nil {
+				return fmt.Errorf("merge traffic of %s: %w", time.Unix(to.start, 0).UTC().Format(time.RFC3339), err)
+			}
+		}
+		if len(list) < backlogSets {
+			return nil
+		}
+	}
+}
+
+// sum adds up chunks of one part.
+type sum interface {
+	AddBody(body []byte) error
+	Len() int
+	Chunks(traffic.Chunk) []traffic.Chunk
+}
+
+// arrivalSum is Arrivals as a sum.
+type arrivalSum struct{ *traffic.Arrivals }
+
+func (a arrivalSum) AddBody(body []byte) error { return a.Arrivals.AddBody(body, nil) }
+
+func newSum(p traffic.Part) sum {
+	if p == traffic.Seconds {
+		return arrivalSum{traffic.NewArrivals()}
+	}
+	return traffic.NewMerger(p)
+}
+
+// raiseOne merges the chunks of one interval. Fresh ones give way to their sum;
+// merged ones stay, and their sum goes to the next tier.
+func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, to merge, seqs []int64) error {
+	made := traffic.Chunk{AccountID: to.account, Part: to.part, Tier: t, State: traffic.Merged, Start: to.start}
+	switch {
+	case to.part == traffic.Seconds:
+		made.State = traffic.Rolled
+	case s == traffic.Merged && t == traffic.Hours:
+		made.Tier, made.State = traffic.Days, traffic.Rolled
+	case s == traffic.Merged:
+		made.Tier = traffic.Hours
+	}
+	if s == traffic.Fresh && len(seqs) == 1 { // it is the sum already
+		return m.cfg.Store.ReplaceTraffic(ctx, nil, seqs, made.State, nil)
+	}
+	for len(seqs) > 0 {
+		total, done := newSum(to.part), 0
+		err := m.cfg.Store.TrafficChunks(ctx, seqs, func(c *traffic.Chunk) error {
+			done++
+			if err := total.AddBody(c.Body); err != nil {
+				return fmt.Errorf("chunk %d: %w", c.Seq, err)
+			}
+			if total.Len() >= mergeEntries {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			return err
+		}
+		if done == 0 { // somebody else merged them
+			return nil
+		}
+		gone, moved := seqs[:done], []int64(nil)
+		if s == traffic.Merged {
+			gone, moved = nil, seqs[:done]
+		}
+		if err := m.cfg.Store.ReplaceTraffic(ctx, gone, moved, traffic.Rolled, total.Chunks(made)); err != nil {
+			return err
+		}
+		seqs = seqs[done:]
+	}
+	return nil
+}
+
+// trim removes what is older than it must be kept.
+func (m *Meter) trim(ctx context.Context) error {
+	now := m.cfg.Now()
+	for _, kept := range []struct {
+		part traffic.Part
+		tier traffic.Tier
+		age  time.Duration
+	}{
+		{traffic.Gateways, traffic.Minutes, traffic.KeepMinutes},
+		{traffic.Routes, traffic.Minutes, traffic.KeepMinutes},
+		{traffic.Keys, traffic.Minutes, traffic.KeepMinutes},
+		{traffic.Seconds, traffic.Minutes, traffic.KeepSeconds},
+		{traffic.Gateways, traffic.Hours, traffic.KeepHours},
+		{traffic.Routes, traffic.Hours, traffic.KeepHours},
+		{traffic.Keys, traffic.Hours, traffic.KeepHours},
+		{traffic.Gateways, traffic.Days, traffic.KeepDays},
+		{traffic.Routes, traffic.Days, traffic.KeepDays},
+		{traffic.Keys, traffic.Days, traffic.KeepDays},
+	} {
+		// An interval is whole as long as a report may begin within it.
+		before := now.Add(-kept.age).Unix() - 2*kept.tier.Length()
+		for more := true; more; {
+			var err error
+			if more, err = m.cfg.Store.TrimTraffic(ctx, kept.part, kept.tier, before, trimBatch); err != nil {
+				return fmt.Errorf("remove old traffic: %w", err)
+			}
+		}
+	}
+	return nil
+}

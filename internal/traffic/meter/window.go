@@ -1,0 +1,165 @@
+package meter
+
+import (
+	"encoding/binary"
+
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// identity tells the cells of a window apart.
+type identity struct {
+	account, gateway, route, key [16]byte
+	minute                       uint32 // since 1970
+	status                       uint16
+}
+
+// cell is the counts of requests that have all of an identity in common.
+type cell struct {
+	identity
+	traffic.Counts
+	measured *measured
+	// Arrivals of the cell in the order of coming: places in window.arrivals,
+	// plus one.
+	first, last uint32
+}
+
+// measured is the latencies of the cells that differ in their keys alone.
+type measured struct {
+	latency, upstream traffic.Sketch
+}
+
+// arrival counts requests that came to the limits in one second.
+type arrival struct {
+	next   uint32 // in window.arrivals, plus one; 0 is the end
+	second uint32 // of the minute
+	count  uint32
+}
+
+// window is what was counted since the last flush. Its memory is used again.
+type window struct {
+	cells    []cell
+	slots    []uint32 // places in cells, plus one; a power of two, at most half in use
+	arrivals []arrival
+
+	byRoute map[identity]*measured // without keys
+	spare   []*measured
+}
+
+func newWindow() *window {
+	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}}
+}
+
+// reset empties w.
+func (w *window) reset() {
+	w.cells, w.arrivals = w.cells[:0], w.arrivals[:0]
+	clear(w.slots)
+	for _, m := range w.byRoute {
+		m.latency.Reset()
+		m.upstream.Reset()
+		w.spare = append(w.spare, m)
+	}
+	clear(w.byRoute)
+}
+
+// add counts a request.
+func (w *window) add(r *outcome.Record) {
+	second := max(r.Start, 0) / 1e6
+	c := w.cell(&identity{account: r.Account, gateway: r.Gateway, route: r.Route, key: r.Key, minute: uint32(second / 60), status: r.Status})
+	c.Requests++
+	c.BytesIn += max(r.BytesIn, 0)
+	c.BytesOut += max(r.BytesOut, 0)
+	if r.Decision == outcome.Unreachable || r.Decision == outcome.TimedOut || r.UpstreamStatus >= 500 {
+		c.UpstreamErrors++
+	}
+	c.measured.latency.Add(r.Duration)
+	if r.Upstream >= 0 {
+		c.measured.upstream.Add(r.Upstream)
+	}
+	if cameToLimits(r) {
+		w.arrive(c, uint32(second%60))
+	}
+}
+
+// cameToLimits reports whether the request was charged, or would have been had
+// no limit refused it.
+func cameToLimits(r *outcome.Record) bool {
+	switch r.Decision {
+	case outcome.Forwarded, outcome.Unreachable, outcome.TimedOut, outcome.Limited, outcome.Abandoned:
+		return r.Route != [16]byte{}
+	default:
+		return false
+	}
+}
+
+func (w *window) arrive(c *cell, second uint32) {
+	if c.last != 0 {
+		if a := &w.arrivals[c.last-1]; a.second == second {
+			a.count++
+			return
+		}
+	}
+	w.arrivals = append(w.arrivals, arrival{second: second, count: 1})
+	place := uint32(len(w.arrivals))
+	if c.last == 0 {
+		c.first = place
+	} else {
+		w.arrivals[c.last-1].next = place
+	}
+	c.last = place
+}
+
+// cell finds or makes the cell of an identity.
+func (w *window) cell(i *identity) *cell {
+	mask := uint64(len(w.slots) - 1)
+	at := i.hash() & mask
+	for w.slots[at] != 0 {
+		if c := &w.cells[w.slots[at]-1]; c.identity == *i {
+			return c
+		}
+		at = (at + 1) & mask
+	}
+	w.cells = append(w.cells, cell{identity: *i, measured: w.measured(*i)})
+	w.slots[at] = uint32(len(w.cells))
+	if 2*len(w.cells) > len(w.slots) {
+		w.grow()
+	}
+	return &w.cells[len(w.cells)-1]
+}
+
+func (w *window) grow() {
+	w.slots = make([]uint32, 2*len(w.slots))
+	mask := uint64(len(w.slots) - 1)
+	for n := range w.cells {
+		at := w.cells[n].hash() & mask
+		for w.slots[at] != 0 {
+			at = (at + 1) & mask
+		}
+		w.slots[at] = uint32(n + 1)
+	}
+}
+
+// measured finds or makes the latencies that the cell of an identity shares.
+func (w *window) measured(i identity) *measured {
+	i.key = [16]byte{}
+	m := w.byRoute[i]
+	if m != nil {
+		return m
+	}
+	if last := len(w.spare) - 1; last >= 0 {
+		m, w.spare = w.spare[last], w.spare[:last]
+	} else {
+		m = new(measured)
+	}
+	w.byRoute[i] = m
+	return m
+}
+
+// hash spreads identities. Identifiers are random in their last eight bytes.
+func (i *identity) hash() uint64 {
+	const odd1, odd2, odd3 = 0x9e3779b97f4a7c15, 0xd6e8feb86659fd93, 0xa0761d6478bd642f
+	h := binary.LittleEndian.Uint64(i.key[8:])*odd1 ^ binary.LittleEndian.Uint64(i.route[8:])*odd2 ^ binary.LittleEndian.Uint64(i.gateway[8:])
+	h ^= h >> 32
+	h = (h ^ uint64(i.minute)<<16 ^ uint64(i.status)) * odd3
+	return h ^ h>>29
+}

@@ -1,0 +1,159 @@
+package traffic
+
+import (
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+)
+
+// How long the counts of each tier, and those of single seconds, are kept.
+const (
+	KeepMinutes = 48 * time.Hour
+	KeepHours   = 35 * 24 * time.Hour
+	KeepDays    = 400 * 24 * time.Hour
+	KeepSeconds = 24 * time.Hour
+)
+
+// maxRows bounds a report.
+const maxRows = 50_000
+
+// plan is a query that can be answered.
+type plan struct {
+	Query
+	chunks    ChunkQuery
+	length    int64 // seconds of an interval
+	intervals int
+	filter    Identity // zero members do not filter
+	nothing   bool     // a filter names what cannot be
+	latencies bool
+}
+
+// newPlan checks q. The zero Interval is a minute, the zero Until now, the zero
+// Since 60 minutes, 24 hours or 30 days before Until. The report has each interval
+// that has a part between them.
+func newPlan(accountID string, q Query, now time.Time) (*plan, error) {
+	if q.Interval == 0 {
+		q.Interval = Minute
+	}
+	tier, back, keep := Minutes, time.Hour, KeepMinutes
+	switch q.Interval {
+	case Minute:
+	case Hour:
+		tier, back, keep = Hours, 24*time.Hour, KeepHours
+	case Day:
+		tier, back, keep = Days, 30*24*time.Hour, KeepDays
+	default:
+		return nil, fault.Invalid("interval", "must be 1m, 1h or 1d")
+	}
+	if q.Until.IsZero() {
+		q.Until = now.Add(time.Microsecond)
+	}
+	if q.Since.IsZero() {
+		q.Since = q.Until.Add(-back)
+	}
+	if !q.Since.Before(q.Until) {
+		return nil, fault.Invalid("since", "must be before until")
+	}
+	p := &plan{Query: q, length: tier.Length()}
+	from := floor(q.Since.Unix(), p.length)
+	// Whoever counted back from now has not been answered in no time.
+	if oldest := floor(now.Add(-keep).Unix(), p.length); from < oldest-p.length {
+		return nil, tooOld(q.Interval, oldest)
+	}
+	before := ceil(q.Until, p.length)
+	if (before-from)/p.length > maxRows {
+		return nil, tooMany()
+	}
+	p.intervals = int((before - from) / p.length)
+	p.filter, p.nothing = q.filter()
+	p.chunks = ChunkQuery{AccountID: accountID, Tier: tier, From: from, Before: before}
+	p.choosePart()
+	return p, nil
+}
+
+// choosePart chooses the least that has what is asked for.
+func (p *plan) choosePart() {
+	var only *[16]byte
+	switch {
+	case p.KeyID != "" || p.Group == ByKey:
+		p.chunks.Part, only = Keys, &p.filter.Key
+	case p.RouteID != "" || p.Group == ByRoute:
+		p.chunks.Part, only = Routes, &p.filter.Route
+	default:
+		p.chunks.Part, only = Gateways, &p.filter.Gateway
+	}
+	if *only != ([16]byte{}) {
+		p.chunks.Only = only
+	}
+	p.latencies = p.chunks.Part != Keys
+}
+
+// filter reads the identifiers; nothing tells that one is none.
+func (q *Query) filter() (f Identity, nothing bool) {
+	for _, m := range []struct {
+		kind id.Kind
+		text string
+		to   *[16]byte
+	}{{id.Gateway, q.GatewayID, &f.Gateway}, {id.Route, q.RouteID, &f.Route}, {id.Key, q.KeyID, &f.Key}} {
+		if m.text == "" {
+			continue
+		}
+		u, ok := id.Parse(m.kind, m.text)
+		nothing = nothing || !ok || u == [16]byte{}
+		*m.to = u
+	}
+	return f, nothing
+}
+
+// passes reports whether an entry passes the filter.
+func (p *plan) passes(i *Identity) bool {
+	return (p.GatewayID == "" || i.Gateway == p.filter.Gateway) &&
+		(p.RouteID == "" || i.Route == p.filter.Route) &&
+		(p.KeyID == "" || i.Key == p.filter.Key)
+}
+
+// group returns what the rows of an entry are told apart by.
+func (p *plan) group(i *Identity) (g group) {
+	switch p.Group {
+	case ByGateway:
+		g.id = i.Gateway
+	case ByRoute:
+		g.id = i.Route
+	case ByKey:
+		g.id = i.Key
+	case ByStatus:
+		g.status = i.Status
+	}
+	return g
+}
+
+// tooOld names until when the next longer interval has what was asked for.
+func tooOld(i Interval, oldest int64) error {
+	switch since := time.Unix(oldest, 0).UTC().Format(time.RFC3339); i {
+	case Minute:
+		return fault.Invalid("interval", "minutes are kept for 48 hours: give a since from %s on, or the interval 1h", since)
+	case Hour:
+		return fault.Invalid("interval", "hours are kept for 35 days: give a since from %s on, or the interval 1d", since)
+	default:
+		return fault.Invalid("since", "days are kept for 400 days: give a since from %s on", since)
+	}
+}
+
+func tooMany() error {
+	return fault.Invalid("since", "the report would have more than %d rows: give a later since, a longer interval, or a filter", maxRows)
+}
+
+// floor returns the beginning of the interval that a Unix second is in.
+func floor(second, length int64) int64 {
+	m := second % length
+	if m < 0 {
+		m += length
+	}
+	return second - m
+}
+
+// ceil returns the end of the interval that the last moment before t is in.
+func ceil(t time.Time, length int64) int64 {
+	return floor(t.Add(-1).Unix(), length) + length
+}

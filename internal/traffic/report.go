@@ -1,0 +1,196 @@
+package traffic
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+)
+
+// ChunkReader is the part of Store that a report needs.
+type ChunkReader interface {
+	ReadTraffic(ctx context.Context, q ChunkQuery, f func(*Chunk) error) error
+}
+
+// Report answers q for an account from what is stored: rows in the order of time,
+// then of groups, with zeros for intervals without requests. A query that cannot be
+// answered is fault.ValidationFailed with the field since or interval.
+func Report(ctx context.Context, store ChunkReader, accountID string, q Query, now time.Time) ([]Row, error) {
+	p, err := newPlan(accountID, q, now)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{plan: p, groups: map[group][]Row{}}
+	r.known()
+	if !p.nothing {
+		if err := store.ReadTraffic(ctx, p.chunks, r.add); err != nil {
+			return nil, err
+		}
+		r.close()
+	}
+	return r.rows(), nil
+}
+
+// group is what the rows of a report are told apart by: one of the two, or
+// neither.
+type group struct {
+	id     [16]byte
+	status uint16
+}
+
+// report is a report in the making. Chunks come in the order of time, so only
+// the sums of one interval are held with their latencies.
+type report struct {
+	*plan
+	groups map[group][]Row // of each, a row for each interval
+	at     int             // the interval that sums is of
+	sums   map[group]*sum
+	spare  []*sum
+}
+
+// sum is one row in the making.
+type sum struct {
+	Row
+	latency, upstream Sketch
+}
+
+// known makes the groups that the answer has with or without requests.
+func (r *report) known() {
+	r.sums = map[group]*sum{}
+	switch {
+	case r.Group == Together:
+		r.groups[group{}] = make([]Row, r.intervals)
+	case r.nothing:
+	case r.Group == ByGateway && r.GatewayID != "", r.Group == ByRoute && r.RouteID != "", r.Group == ByKey && r.KeyID != "":
+		r.groups[r.group(&r.filter)] = make([]Row, r.intervals)
+	}
+}
+
+// add adds the entries of a chunk.
+func (r *report) add(c *Chunk) error {
+	if at := int((floor(c.Start, r.length) - r.chunks.From) / r.length); at != r.at {
+		r.close()
+		r.at = at
+	}
+	err := rows(c.Part, c.Body, func(e *row) error {
+		if !r.passes(&e.Identity) {
+			return nil
+		}
+		s, err := r.sum(r.group(&e.Identity))
+		if err != nil {
+			return err
+		}
+		s.add(e.Status, &e.Counts)
+		if !r.latencies {
+			return nil
+		}
+		if err := s.latency.MergeBytes(e.latency); err != nil {
+			return err
+		}
+		return s.upstream.MergeBytes(e.upstream)
+	})
+	if err != nil {
+		return fmt.Errorf("read traffic chunk %d: %w", c.Seq, err)
+	}
+	return nil
+}
+
+// sum returns the sum of a group in the present interval.
+func (r *report) sum(g group) (*sum, error) {
+	if s := r.sums[g]; s != nil {
+		return s, nil
+	}
+	if r.groups[g] == nil {
+		if (len(r.groups)+1)*r.intervals > maxRows {
+			return nil, tooMany()
+		}
+		r.groups[g] = make([]Row, r.intervals)
+	}
+	s := new(sum)
+	if last := len(r.spare) - 1; last >= 0 {
+		s, r.spare = r.spare[last], r.spare[:last]
+	}
+	r.sums[g] = s
+	return s, nil
+}
+
+// close makes rows of the sums of the present interval.
+func (r *report) close() {
+	for g, s := range r.sums {
+		if r.latencies {
+			s.Latency, s.Upstream = s.latency.Quantiles(), s.upstream.Quantiles()
+		}
+		r.groups[g][r.at] = s.Row
+		s.Row = Row{}
+		s.latency.Reset()
+		s.upstream.Reset()
+		r.spare = append(r.spare, s)
+	}
+	clear(r.sums)
+}
+
+// add adds the counts of requests that were answered with a status.
+func (r *Row) add(status uint16, c *Counts) {
+	r.Requests += c.Requests
+	if class := status/100 - 2; class < 4 { // below 200 it is far more
+		r.Status[class] += c.Requests
+	}
+	switch status {
+	case 429:
+		r.Limited += c.Requests
+	case 401:
+		r.Unauthorized += c.Requests
+	case 403:
+		r.Forbidden += c.Requests
+	}
+	r.UpstreamErrors += c.UpstreamErrors
+	r.BytesIn += c.BytesIn
+	r.BytesOut += c.BytesOut
+}
+
+// rows returns the answer.
+func (r *report) rows() []Row {
+	sorted := make([]group, 0, len(r.groups))
+	for g := range r.groups {
+		sorted = append(sorted, g)
+	}
+	slices.SortFunc(sorted, func(a, b group) int { return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.status, b.status)) })
+	names := make([]string, len(sorted))
+	for i := range sorted {
+		names[i] = r.name(sorted[i])
+	}
+	out := make([]Row, 0, len(sorted)*r.intervals)
+	for at := range r.intervals {
+		start := time.Unix(r.chunks.From+int64(at)*r.length, 0).UTC()
+		for i, g := range sorted {
+			row := r.groups[g][at]
+			row.Start, row.Group = start, names[i]
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+// name returns a group as the answer tells it.
+func (r *report) name(g group) string {
+	kind := id.Gateway
+	switch r.Group {
+	case Together:
+		return ""
+	case ByStatus:
+		return strconv.Itoa(int(g.status))
+	case ByRoute:
+		kind = id.Route
+	case ByKey:
+		kind = id.Key
+	}
+	if g.id == ([16]byte{}) {
+		return ""
+	}
+	return id.Format(kind, g.id)
+}
