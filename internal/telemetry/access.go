@@ -1,0 +1,129 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+)
+
+// Lines is an outcome.Sink that writes to the log: at level debug one line for
+// each request, else one for those that the upstream answered with 5xx, seldom if
+// they are many. A line has neither a key nor a query.
+type Lines struct {
+	log      *slog.Logger
+	waiting  chan outcome.Entry
+	lost     atomic.Int64
+	starting sync.Once
+	stopping sync.Once
+	stop     chan struct{}
+	ended    chan struct{}
+}
+
+const waitingLines = 4096
+
+// NewLines returns Lines that write to log from Start on.
+func NewLines(log *slog.Logger) *Lines {
+	return &Lines{log: Seldom(log), waiting: make(chan outcome.Entry, waitingLines), stop: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// Take keeps what is worth a line.
+func (l *Lines) Take(batch []outcome.Entry) {
+	all := l.log.Enabled(context.Background(), slog.LevelDebug)
+	for i := range batch {
+		e := &batch[i]
+		if e.Part == outcome.Begun || !all && e.UpstreamStatus < 500 {
+			continue
+		}
+		kept := *e
+		kept.MethodText, kept.Path = strings.Clone(e.MethodText), strings.Clone(e.Path)
+		select {
+		case l.waiting <- kept:
+		default: // whoever reads the log is too slow
+			l.lost.Add(1)
+		}
+	}
+}
+
+// Lost returns the number of lines that were not written because there was no
+// room to wait.
+func (l *Lines) Lost() int64 { return l.lost.Load() }
+
+// Start begins to write, until Stop.
+func (l *Lines) Start(context.Context) error {
+	l.starting.Do(func() { go l.run() })
+	return nil
+}
+
+// Stop writes what waits, for as long as ctx allows. The error is ctx's.
+func (l *Lines) Stop(ctx context.Context) error {
+	l.stopping.Do(func() { close(l.stop) })
+	l.starting.Do(func() { close(l.ended) }) // it never began
+	select {
+	case <-l.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("write the log: %w", ctx.Err())
+	}
+}
+
+func (l *Lines) run() {
+	defer close(l.ended)
+	for {
+		select {
+		case e := <-l.waiting:
+			l.line(&e)
+		case <-l.stop:
+			for {
+				select {
+				case e := <-l.waiting:
+					l.line(&e)
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+func (l *Lines) line(e *outcome.Entry) {
+	if e.UpstreamStatus >= 500 {
+		l.write(slog.LevelWarn, "the upstream answered with an error", e)
+		return
+	}
+	l.write(slog.LevelDebug, "request", e)
+}
+
+func (l *Lines) write(level slog.Level, message string, e *outcome.Entry) {
+	attrs := []slog.Attr{
+		slog.String("request_id", id.Format(id.Request, e.Request)), slog.String("method", e.MethodName()), slog.String("path", e.Path),
+		slog.Int("status", int(e.Status)), slog.String("outcome", decisionName(e.Decision)),
+		slog.Float64("ms", milliseconds(e.Duration)),
+	}
+	if e.Upstream >= 0 {
+		attrs = append(attrs, slog.Float64("upstream_ms", milliseconds(e.Upstream)))
+	}
+	for _, one := range []struct {
+		name string
+		kind id.Kind
+		id   [16]byte
+	}{{"gateway_id", id.Gateway, e.Gateway}, {"route_id", id.Route, e.Route}, {"key_id", id.Key, e.Key}} {
+		if one.id != ([16]byte{}) {
+			attrs = append(attrs, slog.String(one.name, id.Format(one.kind, one.id)))
+		}
+	}
+	if e.Client != ([16]byte{}) {
+		attrs = append(attrs, slog.String("client", netip.AddrFrom16(e.Client).Unmap().String()))
+	}
+	l.log.LogAttrs(context.Background(), level, message, attrs...)
+}
+
+// milliseconds returns nanoseconds as milliseconds with three digits.
+func milliseconds(ns int64) float64 { return float64(ns/int64(time.Microsecond)) / 1000 }
