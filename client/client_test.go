@@ -289,6 +289,20 @@ func TestCoversDocument(t *testing.T) {
 	discard(c.RevokeKey(ctx, "{key_id}"))
 	discard(c.RotateKey(ctx, "{key_id}", client.RotateKeyRequest{}))
 	discard(c.VerifyKey(ctx, client.VerifyKeyRequest{}))
+	callWebhooks(ctx, c, discard)
+	for range c.AuditLog(ctx, client.AuditFilter{}) {
+		break
+	}
+	discard(c.AuditHead(ctx))
+	discard(c.Traffic(ctx, client.TrafficQuery{}))
+	for range c.Requests(ctx, client.RequestFilter{}) {
+		break
+	}
+	discard(c.RequestByID(ctx, "{request_id}"))
+	for range c.Limits(ctx, "{gateway_id}", client.ListOptions{}) {
+		break
+	}
+	discard(c.SimulateLimit(ctx, "{gateway_id}", client.SimulateRequest{}))
 	for _, path := range []string{"/v1/openapi.json", "/v1/openapi.yaml"} {
 		discard(c.Do(ctx, &client.Request{Method: http.MethodGet, Path: path}))
 	}

@@ -9,19 +9,19 @@ import (
 
 // Defines values for AccountPlan.
 const (
-	Platform AccountPlan = "platform"
-	Scale    AccountPlan = "scale"
-	Starter  AccountPlan = "starter"
+	AccountPlanPlatform AccountPlan = "platform"
+	AccountPlanScale    AccountPlan = "scale"
+	AccountPlanStarter  AccountPlan = "starter"
 )
 
 // Valid indicates whether the value is a known member of the AccountPlan enum.
 func (e AccountPlan) Valid() bool {
 	switch e {
-	case Platform:
+	case AccountPlanPlatform:
 		return true
-	case Scale:
+	case AccountPlanScale:
 		return true
-	case Starter:
+	case AccountPlanStarter:
 		return true
 	default:
 		return false
@@ -64,6 +64,78 @@ func (e CreateRouteRequestAuth) Valid() bool {
 	}
 }
 
+// Defines values for DecisionLimitScope.
+const (
+	DecisionLimitScopeDaily  DecisionLimitScope = "daily"
+	DecisionLimitScopeGlobal DecisionLimitScope = "global"
+	DecisionLimitScopeKey    DecisionLimitScope = "key"
+	DecisionLimitScopeRoute  DecisionLimitScope = "route"
+)
+
+// Valid indicates whether the value is a known member of the DecisionLimitScope enum.
+func (e DecisionLimitScope) Valid() bool {
+	switch e {
+	case DecisionLimitScopeDaily:
+		return true
+	case DecisionLimitScopeGlobal:
+		return true
+	case DecisionLimitScopeKey:
+		return true
+	case DecisionLimitScopeRoute:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeliveryState.
+const (
+	DeliveryStateDelivered      DeliveryState = "delivered"
+	DeliveryStateFailed         DeliveryState = "failed"
+	DeliveryStatePending        DeliveryState = "pending"
+	DeliveryStateRetryScheduled DeliveryState = "retry_scheduled"
+)
+
+// Valid indicates whether the value is a known member of the DeliveryState enum.
+func (e DeliveryState) Valid() bool {
+	switch e {
+	case DeliveryStateDelivered:
+		return true
+	case DeliveryStateFailed:
+		return true
+	case DeliveryStatePending:
+		return true
+	case DeliveryStateRetryScheduled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeliveryTrigger.
+const (
+	DeliveryTriggerEvent   DeliveryTrigger = "event"
+	DeliveryTriggerManual  DeliveryTrigger = "manual"
+	DeliveryTriggerRecover DeliveryTrigger = "recover"
+	DeliveryTriggerTest    DeliveryTrigger = "test"
+)
+
+// Valid indicates whether the value is a known member of the DeliveryTrigger enum.
+func (e DeliveryTrigger) Valid() bool {
+	switch e {
+	case DeliveryTriggerEvent:
+		return true
+	case DeliveryTriggerManual:
+		return true
+	case DeliveryTriggerRecover:
+		return true
+	case DeliveryTriggerTest:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for KeyLevel.
 const (
 	KeyLevelAccount KeyLevel = "account"
@@ -97,6 +169,30 @@ func (e KeyState) Valid() bool {
 	case KeyStateExpired:
 		return true
 	case KeyStateRevoked:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LimitLevelLimitScope.
+const (
+	LimitLevelLimitScopeDaily  LimitLevelLimitScope = "daily"
+	LimitLevelLimitScopeGlobal LimitLevelLimitScope = "global"
+	LimitLevelLimitScopeKey    LimitLevelLimitScope = "key"
+	LimitLevelLimitScopeRoute  LimitLevelLimitScope = "route"
+)
+
+// Valid indicates whether the value is a known member of the LimitLevelLimitScope enum.
+func (e LimitLevelLimitScope) Valid() bool {
+	switch e {
+	case LimitLevelLimitScopeDaily:
+		return true
+	case LimitLevelLimitScopeGlobal:
+		return true
+	case LimitLevelLimitScopeKey:
+		return true
+	case LimitLevelLimitScopeRoute:
 		return true
 	default:
 		return false
@@ -219,22 +315,22 @@ func (e RouteSource) Valid() bool {
 
 // Defines values for SettingSource.
 const (
-	Default     SettingSource = "default"
-	Environment SettingSource = "environment"
-	File        SettingSource = "file"
-	Flag        SettingSource = "flag"
+	SettingSourceDefault     SettingSource = "default"
+	SettingSourceEnvironment SettingSource = "environment"
+	SettingSourceFile        SettingSource = "file"
+	SettingSourceFlag        SettingSource = "flag"
 )
 
 // Valid indicates whether the value is a known member of the SettingSource enum.
 func (e SettingSource) Valid() bool {
 	switch e {
-	case Default:
+	case SettingSourceDefault:
 		return true
-	case Environment:
+	case SettingSourceEnvironment:
 		return true
-	case File:
+	case SettingSourceFile:
 		return true
-	case Flag:
+	case SettingSourceFlag:
 		return true
 	default:
 		return false
@@ -243,19 +339,19 @@ func (e SettingSource) Valid() bool {
 
 // Defines values for VerificationCode.
 const (
-	KeyExpired        VerificationCode = "key_expired"
-	KeyInvalid        VerificationCode = "key_invalid"
-	ScopeInsufficient VerificationCode = "scope_insufficient"
+	VerificationCodeKeyExpired        VerificationCode = "key_expired"
+	VerificationCodeKeyInvalid        VerificationCode = "key_invalid"
+	VerificationCodeScopeInsufficient VerificationCode = "scope_insufficient"
 )
 
 // Valid indicates whether the value is a known member of the VerificationCode enum.
 func (e VerificationCode) Valid() bool {
 	switch e {
-	case KeyExpired:
+	case VerificationCodeKeyExpired:
 		return true
-	case KeyInvalid:
+	case VerificationCodeKeyInvalid:
 		return true
-	case ScopeInsufficient:
+	case VerificationCodeScopeInsufficient:
 		return true
 	default:
 		return false
@@ -277,6 +373,24 @@ func (e VerificationState) Valid() bool {
 	case VerificationStateExpired:
 		return true
 	case VerificationStateRevoked:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookState.
+const (
+	WebhookStateActive   WebhookState = "active"
+	WebhookStateDisabled WebhookState = "disabled"
+)
+
+// Valid indicates whether the value is a known member of the WebhookState enum.
+func (e WebhookState) Valid() bool {
+	switch e {
+	case WebhookStateActive:
+		return true
+	case WebhookStateDisabled:
 		return true
 	default:
 		return false
@@ -324,6 +438,49 @@ type AccountKey struct {
 	//
 	// Example: admin
 	Scope string `json:"scope"`
+}
+
+// Attempt defines model for Attempt.
+type Attempt struct {
+	// DurationMs How long it took, in milliseconds.
+	//
+	// Example: 87
+	DurationMs int64 `json:"duration_ms"`
+
+	// Error Why it failed without an answer that counts; null if the answer counts.
+	Error *string `json:"error"`
+
+	// Number Number of the attempt, from 1.
+	//
+	// Example: 1
+	Number int64 `json:"number"`
+
+	// ResponseBody The first 8 KiB of the answer's body; null if no answer came.
+	ResponseBody *string `json:"response_body"`
+
+	// StartedAt When it was begun.
+	StartedAt time.Time `json:"started_at"`
+
+	// Status HTTP status of the answer; null if none came.
+	//
+	// Example: 200
+	Status *int64 `json:"status"`
+}
+
+// AuditHead defines model for AuditHead.
+type AuditHead struct {
+	// Digest Digest of that block in hexadecimal: with it, keygate audit-log verify --head finds any change of the blocks up to here; null before the first.
+	//
+	// Example: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+	Digest *string `json:"digest"`
+
+	// Number Number of the last sealed block of the account's chain, from 1; 0 before the first.
+	//
+	// Example: 17
+	Number int64 `json:"number"`
+
+	// Time When the block was sealed; null before the first.
+	Time *time.Time `json:"time"`
 }
 
 // Cors defines model for Cors.
@@ -474,6 +631,92 @@ type CreateRouteRequest struct {
 // CreateRouteRequestAuth key, the default, asks for a key; none makes a public route.
 type CreateRouteRequestAuth string
 
+// Decision defines model for Decision.
+type Decision struct {
+	// Check The check or limit that decided: key, gateway, scope, limit, upstream, timeout or internal.
+	//
+	// Example: limit
+	Check string `json:"check"`
+
+	// Code Code that the caller got: of a 401 or 403 the code, else the error.
+	//
+	// Example: rate_limit_exceeded
+	Code string `json:"code"`
+
+	// Limit Its capacity.
+	//
+	// Example: 50
+	Limit *int64 `json:"limit"`
+
+	// LimitScope Of a refusing limit, like the next three: which one.
+	LimitScope *DecisionLimitScope `json:"limit_scope"`
+
+	// Message What the check saw, for a person.
+	//
+	// Example: the route's limit of 50 was used up
+	Message string `json:"message"`
+
+	// PassesAt When the request would have passed.
+	PassesAt *time.Time `json:"passes_at"`
+
+	// Remaining How many requests were left in it.
+	//
+	// Example: 0
+	Remaining *int64 `json:"remaining"`
+
+	// UpstreamStatus Status of the upstream's answer; null if there was none.
+	//
+	// Example: 503
+	UpstreamStatus *int64 `json:"upstream_status"`
+}
+
+// DecisionLimitScope Of a refusing limit, like the next three: which one.
+type DecisionLimitScope string
+
+// Delivery defines model for Delivery.
+type Delivery struct {
+	// Attempts The attempts so far, the first one first.
+	Attempts []Attempt `json:"attempts"`
+
+	// CreatedAt When the delivery was begun.
+	CreatedAt time.Time `json:"created_at"`
+
+	// DeliveryID Identifier of the delivery.
+	//
+	// Example: dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+	DeliveryID string `json:"delivery_id"`
+
+	// EventID Event that it carries.
+	//
+	// Example: evt_01jz8y5c3te9b8r2m6q4v7x0jj
+	EventID string `json:"event_id"`
+
+	// EventType Type of the event.
+	//
+	// Example: key.created
+	EventType string `json:"event_type"`
+
+	// NextAttemptAt When the next attempt is due; null if none is to come.
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+
+	// State Where the delivery stands: no attempt ended yet, another is to come, the receiver took it, or five attempts failed.
+	State DeliveryState `json:"state"`
+
+	// Trigger What began the delivery.
+	Trigger DeliveryTrigger `json:"trigger"`
+
+	// WebhookID Endpoint that it goes to.
+	//
+	// Example: wh_01jz8y5c3te9b8r2m6q4v7x0gg
+	WebhookID string `json:"webhook_id"`
+}
+
+// DeliveryState Where the delivery stands: no attempt ended yet, another is to come, the receiver took it, or five attempts failed.
+type DeliveryState string
+
+// DeliveryTrigger What began the delivery.
+type DeliveryTrigger string
+
 // Gateway defines model for Gateway.
 type Gateway struct {
 	Cors *Cors `json:"cors"`
@@ -617,6 +860,120 @@ type KeyLevel string
 
 // KeyState Where the key stands in its life.
 type KeyState string
+
+// Latencies defines model for Latencies.
+type Latencies struct {
+	// P50 Milliseconds that half of the requests took at most.
+	//
+	// Example: 3.1
+	P50 float64 `json:"p50"`
+
+	// P90 Milliseconds that 90 % of the requests took at most.
+	//
+	// Example: 8.4
+	P90 float64 `json:"p90"`
+
+	// P95 Milliseconds that 95 % of the requests took at most.
+	//
+	// Example: 12.9
+	P95 float64 `json:"p95"`
+
+	// P99 Milliseconds that 99 % of the requests took at most.
+	//
+	// Example: 40.2
+	P99 float64 `json:"p99"`
+}
+
+// LimitLevel defines model for LimitLevel.
+type LimitLevel struct {
+	// KeyID Key that the limit is of; null if all keys share it.
+	//
+	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
+	KeyID *string `json:"key_id"`
+
+	// Limit Its capacity.
+	//
+	// Example: 50
+	Limit int64 `json:"limit"`
+
+	// LimitScope Which limit it is.
+	LimitScope LimitLevelLimitScope `json:"limit_scope"`
+
+	// Remaining Whole requests left.
+	//
+	// Example: 12
+	Remaining int64 `json:"remaining"`
+
+	// ResetAt Unix second at which it is full again.
+	//
+	// Example: 1893456000
+	ResetAt int64 `json:"reset_at"`
+
+	// RouteID Route that the limit is of; null if it is of none.
+	//
+	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
+	RouteID *string `json:"route_id"`
+}
+
+// LimitLevelLimitScope Which limit it is.
+type LimitLevelLimitScope string
+
+// LoggedRequest defines model for LoggedRequest.
+type LoggedRequest struct {
+	// ClientIP Address of the caller.
+	//
+	// Example: 203.0.113.7
+	ClientIP string   `json:"client_ip"`
+	Decision Decision `json:"decision"`
+
+	// DurationMs Milliseconds from the request's head to the last byte of the answer.
+	//
+	// Example: 0.08
+	DurationMs float64 `json:"duration_ms"`
+
+	// GatewayID Gateway that was called.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID *string `json:"gateway_id"`
+
+	// KeyID Key that was presented; null if the account has no such key.
+	//
+	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
+	KeyID *string `json:"key_id"`
+
+	// KeyPrefix Tag and first characters of what was presented; null if it has no key's form.
+	//
+	// Example: kg_4tQx9Z
+	KeyPrefix *string `json:"key_prefix"`
+
+	// Method HTTP method.
+	//
+	// Example: GET
+	Method string `json:"method"`
+
+	// Path Path without the query.
+	//
+	// Example: /orders/17
+	Path string `json:"path"`
+
+	// RequestID Identifier of the request, which its caller got as X-Request-Id.
+	//
+	// Example: req_01jz8y5c3te9b8r2m6q4v7x0ff
+	RequestID string `json:"request_id"`
+
+	// RouteID Route that was called; null if none was found, or the request was refused before.
+	//
+	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
+	RouteID *string `json:"route_id"`
+
+	// Status Status that the caller got.
+	//
+	// Example: 429
+	Status int64 `json:"status"`
+
+	// Time When the request came.
+	Time time.Time `json:"time"`
+}
 
 // Push defines model for Push.
 type Push struct {
@@ -825,6 +1182,106 @@ type Settings struct {
 	Settings []Setting `json:"settings"`
 }
 
+// SimulatedKey defines model for SimulatedKey.
+type SimulatedKey struct {
+	// FirstAt When it would have been refused first.
+	FirstAt time.Time `json:"first_at"`
+
+	// KeyID Identifier of the key; null for callers without one.
+	//
+	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
+	KeyID *string `json:"key_id"`
+
+	// Refused How many of its requests would have been refused.
+	//
+	// Example: 340
+	Refused int64 `json:"refused"`
+}
+
+// Simulation defines model for Simulation.
+type Simulation struct {
+	// Keys Keys that would have been refused at least once, the most refused first.
+	Keys []SimulatedKey `json:"keys"`
+
+	// Refused How many of them it would have refused.
+	//
+	// Example: 340
+	Refused int64 `json:"refused"`
+
+	// Requests Recorded requests of the last 24 hours that the limit would have applied to.
+	//
+	// Example: 120000
+	Requests int64 `json:"requests"`
+}
+
+// TrafficRow defines model for TrafficRow.
+type TrafficRow struct {
+	// BytesIn Bytes of request bodies.
+	//
+	// Example: 52000
+	BytesIn int64 `json:"bytes_in"`
+
+	// BytesOut Bytes of answer bodies.
+	//
+	// Example: 734000
+	BytesOut int64 `json:"bytes_out"`
+
+	// Forbidden Requests refused for their key's gateway or scope (403).
+	//
+	// Example: 10
+	Forbidden int64 `json:"forbidden"`
+
+	// Group Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have none.
+	//
+	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
+	Group     *string    `json:"group"`
+	LatencyMs *Latencies `json:"latency_ms"`
+
+	// Limited Requests refused by a limit (429).
+	//
+	// Example: 40
+	Limited int64 `json:"limited"`
+
+	// Requests Requests, those included that were refused.
+	//
+	// Example: 1200
+	Requests int64 `json:"requests"`
+
+	// Start When the interval begins.
+	Start time.Time `json:"start"`
+
+	// Status2Xx Answers with a status from 200 to 299.
+	//
+	// Example: 1100
+	Status2Xx int64 `json:"status_2xx"`
+
+	// Status3Xx Answers with a status from 300 to 399.
+	//
+	// Example: 0
+	Status3Xx int64 `json:"status_3xx"`
+
+	// Status4Xx Answers with a status from 400 to 499, callers included that left before one (499).
+	//
+	// Example: 90
+	Status4Xx int64 `json:"status_4xx"`
+
+	// Status5Xx Answers with a status from 500 to 599.
+	//
+	// Example: 10
+	Status5Xx int64 `json:"status_5xx"`
+
+	// Unauthorized Requests refused for their key (401).
+	//
+	// Example: 20
+	Unauthorized int64 `json:"unauthorized"`
+
+	// UpstreamErrors Answers of the upstream with a 5xx, and requests that it did not answer (502, 504).
+	//
+	// Example: 10
+	UpstreamErrors    int64      `json:"upstream_errors"`
+	UpstreamLatencyMs *Latencies `json:"upstream_latency_ms"`
+}
+
 // Verification defines model for Verification.
 type Verification struct {
 	// Code Why not; null if it would.
@@ -876,3 +1333,33 @@ type VerifyKeyRequest struct {
 	// Example: /orders/17
 	Path *string `json:"path,omitempty"`
 }
+
+// Webhook defines model for Webhook.
+type Webhook struct {
+	// CreatedAt When the endpoint was registered.
+	CreatedAt time.Time `json:"created_at"`
+
+	// DisabledReason Why the endpoint is disabled; null while it is active.
+	DisabledReason *string `json:"disabled_reason"`
+
+	// Events Types of the events that are delivered.
+	//
+	// Example: ["key.created","key.revoked"]
+	Events []string `json:"events"`
+
+	// State A disabled endpoint gets no deliveries.
+	State WebhookState `json:"state"`
+
+	// URL Address that receives deliveries.
+	//
+	// Example: https://hooks.example.com/keygate
+	URL string `json:"url"`
+
+	// WebhookID Identifier of the endpoint.
+	//
+	// Example: wh_01jz8y5c3te9b8r2m6q4v7x0gg
+	WebhookID string `json:"webhook_id"`
+}
+
+// WebhookState A disabled endpoint gets no deliveries.
+type WebhookState string

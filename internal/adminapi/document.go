@@ -74,6 +74,12 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Revisions", Description: "The pushes that changed a gateway's routes."},
 			{Name: "Routes", Description: "What a gateway lets through, and its limits."},
 			{Name: "Keys", Description: "API keys of both planes."},
+			{Name: "Webhooks", Description: "Addresses of yours that are told of events."},
+			{Name: "Webhook deliveries", Description: "What was sent to them, and what came back."},
+			{Name: "Events", Description: "What happened to keys and gateways."},
+			{Name: "Limits", Description: "Where rate limits stand, and what others would have done."},
+			{Name: "Audit log", Description: "Who presented a key, and who changed what."},
+			{Name: "Traffic", Description: "How much was called, how fast, and why requests were refused."},
 			{Name: "Account", Description: "The account and the installation."},
 			{Name: "Document", Description: "This document."},
 		},
@@ -158,7 +164,7 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 	}
 	switch {
 	case o.body != nil:
-		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		op.RequestBody = &huma.RequestBody{Required: !o.bodyMayMiss, Content: map[string]*huma.MediaType{
 			jsonType: {Schema: registry.Schema(o.body, true, "")},
 		}}
 	case o.document:
@@ -243,6 +249,14 @@ func pathParam(name string) *huma.Param {
 		p.Description, p.Example = "Identifier of the route.", "rt_01jz8y5c3te9b8r2m6q4v7x0bb"
 	case "key_id":
 		p.Description, p.Example = "Identifier of the key.", "key_01jz8y5c3te9b8r2m6q4v7x0dd"
+	case "webhook_id":
+		p.Description, p.Example = "Identifier of the endpoint.", "wh_01jz8y5c3te9b8r2m6q4v7x0gg"
+	case "delivery_id":
+		p.Description, p.Example = "Identifier of the delivery.", "dlv_01jz8y5c3te9b8r2m6q4v7x0hh"
+	case "event_id":
+		p.Description, p.Example = "Identifier of the event.", "evt_01jz8y5c3te9b8r2m6q4v7x0jj"
+	case "request_id":
+		p.Description, p.Example = "Identifier of the request.", "req_01jz8y5c3te9b8r2m6q4v7x0ff"
 	case "number":
 		p.Description, p.Example = "Number of the revision.", 3
 		p.Schema = &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(1)}

