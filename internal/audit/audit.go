@@ -42,6 +42,7 @@ const (
 	SpecPush        Action = "spec.push"
 	ConfigPush      Action = "config.push"
 	RevisionRestore Action = "revision.rollback"
+	GapNoted        Action = "audit.gap" // records are missing: lost_records, first_at, last_at and reason stand in the diff
 
 	WebhookCreate       Action = "webhook.create"
 	WebhookUpdate       Action = "webhook.update"

@@ -13,12 +13,13 @@ type Digest [sha256.Size]byte
 // chained to the block before.
 type Block struct {
 	AccountID   string
-	Number      int64  // from 1, without gaps
-	Digest      Digest // of this block and, through Previous, of all before it
-	Previous    Digest // of the block before; zeros for the first
-	First, Last time.Time
+	Number      int64     // from 1, without gaps
+	Digest      Digest    // of this block and, through Previous, of all before it
+	Previous    Digest    // of the block before; zeros for the first
+	First, Last time.Time // of its records
+	Sealed      time.Time
 	Records     int
-	Content     []byte // see Encode
+	Content     []byte // see Table.Encode
 }
 
 // Chain tells what an account's log holds.
@@ -60,6 +61,7 @@ func (b *Block) sum() (d Digest) {
 	number(b.Number)
 	number(b.First.UnixMicro())
 	number(b.Last.UnixMicro())
+	number(b.Sealed.UnixMicro())
 	number(int64(b.Records))
 	number(int64(len(b.Content)))
 	h.Write(b.Content)
@@ -68,4 +70,32 @@ func (b *Block) sum() (d Digest) {
 }
 
 // End returns the head of a chain that ends with b.
-func (b *Block) End() Head { return Head{Number: b.Number, Digest: b.Digest, Time: b.Last} }
+func (b *Block) End() Head { return Head{Number: b.Number, Digest: b.Digest, Time: b.Sealed} }
+
+// Seal is one step of sealing: what moves from the open end of an account's log
+// to its chain.
+type Seal struct {
+	AccountID string
+	Blocks    []*Block   // in order; the first continues the chain
+	Summaries []*Summary // of each
+	Through   int64      // chunks up to this one are in the blocks
+	Managed   []int64    // the Seq of each management record that is
+}
+
+// Waiting is how much of an account's log is open.
+type Waiting struct {
+	AccountID string
+	Chunks    int
+	Records   int       // in the chunks
+	Managed   int       // management records
+	Oldest    time.Time // of all of them
+}
+
+// Trimmed is what a step of retention removed from an account's log.
+type Trimmed struct {
+	AccountID string
+	Blocks    int
+	Records   int64
+	Last      time.Time // of the records
+	Early     bool      // before their time, for want of space
+}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
-	"time"
 )
 
 // MaxRecords is how many records a block holds at most.
@@ -57,6 +56,8 @@ type encoder struct {
 	room  []byte
 	local []uint32 // of the entries of a dictionary: their number in the block, from 1
 	order []uint32 // and the other way round
+
+	offsets []uint64
 }
 
 func (e *encoder) column(raw []byte) { e.dst = appendColumn(e.dst, e.codec, raw) }
@@ -114,32 +115,26 @@ func planesOf(n int) int { return (bits.Len(uint(n-1)) + 7) / 8 }
 // requests writes the identifiers of requests. What is random in them is the
 // larger part of a block, and nothing packs it.
 func (e *encoder) requests() {
-	var plain []*row
-	for i := range e.table.rows {
-		if r := &e.table.rows[i]; r.request != [16]byte{} {
-			plain = append(plain, r)
+	rows := e.table.rows
+	e.offsets = e.offsets[:0]
+	for i := range rows {
+		if r := &rows[i]; r.request != [16]byte{} {
+			e.offsets = append(e.offsets, zigzag(idMillis(&r.request)-millis(r.time)))
 		}
 	}
-	e.numbers(len(plain), func(i int) uint64 {
-		return zigzag(idMillis(&plain[i].request) - millis(plain[i].time))
-	})
+	e.numbers(len(e.offsets), func(i int) uint64 { return e.offsets[i] })
 	e.room = e.room[:0]
-	for _, r := range plain {
+	for i := range rows {
+		r := &rows[i]
+		if r.request == [16]byte{} {
+			continue
+		}
 		hi, lo := binary.BigEndian.Uint64(r.request[:8]), binary.BigEndian.Uint64(r.request[8:])
 		// 12 bits beside the version, 62 below the variant.
 		e.room = binary.BigEndian.AppendUint16(e.room, uint16(hi&0xfff)<<4)
-		e.room = binary.BigEndian.AppendUint64(e.room, lo)
+		e.room = binary.BigEndian.AppendUint64(e.room, lo&(1<<62-1))
 	}
-	packRandom(e.room)
 	e.dst = appendColumn(e.dst, nil, e.room)
-}
-
-// packRandom moves the variant's two known bits of each ten bytes out of the
-// way: they are zeros, so that one content has one form.
-func packRandom(b []byte) {
-	for ; len(b) >= 10; b = b[10:] {
-		b[2] &= 0x3f
-	}
 }
 
 func zigzag(v int64) uint64   { return uint64(v<<1) ^ uint64(v>>63) }
@@ -149,7 +144,13 @@ func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 func idMillis(u *[16]byte) int64 { return int64(binary.BigEndian.Uint64(u[:8]) >> 16) }
 
 // millis rounds down, also before 1970.
-func millis(us int64) int64 { return time.UnixMicro(us).UnixMilli() }
+func millis(us int64) int64 {
+	ms := us / 1000
+	if us%1000 < 0 {
+		ms--
+	}
+	return ms
+}
 
 // extras writes what few records have.
 func (e *encoder) extras() {

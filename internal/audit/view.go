@@ -80,14 +80,20 @@ func (c *Codec) Open(content []byte) (*View, error) {
 		v.calls = append(v.calls, call{class(s[0]), s[1:]})
 	}
 	for _, s := range callers {
-		in := reader{b: []byte(s)}
-		v.callers = append(v.callers, callerText{in.text(""), in.text(id.Key), in.text(id.Gateway)})
-		if in.end() != nil {
-			return nil, errDamaged
+		c, err := readCaller(s)
+		if err != nil {
+			return nil, err
 		}
+		v.callers = append(v.callers, c)
 	}
 	v.tail = r
 	return v, nil
+}
+
+func readCaller(entry string) (callerText, error) {
+	r := reader{b: []byte(entry)}
+	c := callerText{r.text(""), r.text(id.Key), r.text(id.Gateway)}
+	return c, r.end()
 }
 
 // Len returns the number of records.

@@ -46,6 +46,9 @@ type Config struct {
 	// Wake tells the sender of webhooks that deliveries may wait. It must not
 	// block. Nil does nothing: the sender then finds them by itself.
 	Wake func()
+	// AuditSync makes what both planes told until now readable in the store. Nil
+	// does nothing.
+	AuditSync Syncer
 }
 
 // Caller is who asks for an operation, and how; it goes into the audit record.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
@@ -42,15 +41,6 @@ type SimulatedKey struct {
 	Refused int64
 	FirstAt time.Time
 }
-
-// AuditLog lists the account's audit records, newest first. Page.After is a
-// Record.Place.
-func (s *Service) AuditLog(ctx context.Context, c *Caller, f audit.Filter, p Page) ([]audit.Record, error) {
-	panic("x")
-}
-
-// AuditHead returns the end of the account's chain.
-func (s *Service) AuditHead(ctx context.Context, c *Caller) (audit.Head, error) { panic("x") }
 
 // Traffic reports the account's traffic, complete to the last second.
 func (s *Service) Traffic(ctx context.Context, c *Caller, q traffic.Query) ([]traffic.Row, error) {

@@ -206,8 +206,17 @@ type Answer struct {
 
 // LedgerReader reads the records that go with every change.
 type LedgerReader interface {
-	// Audit lists the account's management records, newest first.
+	// Audit lists the account's management records that are in no block yet,
+	// newest first. Page.After is the Seq of the last one.
 	Audit(ctx context.Context, accountID string, p Page) ([]audit.Record, error)
+	// AuditLog lists all of the account's audit records, newest first. Page.After
+	// is the Place of the last one.
+	AuditLog(ctx context.Context, accountID string, f audit.Filter, p Page) ([]audit.Record, error)
+	// AuditChain tells what the account's chain of blocks holds.
+	AuditChain(ctx context.Context, accountID string) (audit.Chain, error)
+	// AuditBlocks returns up to limit blocks of the account's chain after the
+	// one with the number after, in order.
+	AuditBlocks(ctx context.Context, accountID string, after int64, limit int) ([]*audit.Block, error)
 	// Changes returns up to limit entries of the change log after seq, oldest
 	// first. complete is false if entries after seq were already trimmed, so
 	// that the reader must load everything again.

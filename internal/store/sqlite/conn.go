@@ -10,6 +10,7 @@ import (
 	driver "modernc.org/sqlite"
 	result "modernc.org/sqlite/lib"
 
+	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -17,7 +18,8 @@ import (
 // goroutine at a time.
 type conn struct {
 	from  *sql.DB
-	sql   *sql.Conn // nil until opened
+	codec *audit.Codec // of audit blocks
+	sql   *sql.Conn    // nil until opened
 	stmts map[string]*sql.Stmt
 	since time.Time // since when it is taken
 }
@@ -120,10 +122,10 @@ type pool struct {
 	use    use
 }
 
-func newPool(from *sql.DB, size int) *pool {
+func newPool(from *sql.DB, size int, codec *audit.Codec) *pool {
 	p := &pool{free: make(chan *conn, size), size: size, closed: make(chan struct{})}
 	for range size {
-		p.free <- &conn{from: from}
+		p.free <- &conn{from: from, codec: codec}
 	}
 	return p
 }

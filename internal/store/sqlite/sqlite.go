@@ -10,6 +10,8 @@ import (
 	"time"
 
 	driver "modernc.org/sqlite"
+
+	"github.com/keygate/keygate/internal/audit"
 )
 
 // DefaultBusyTimeout is the time for which a write waits for other processes.
@@ -76,6 +78,10 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err := prepareFile(cfg.Path); err != nil {
 		return nil, unusableFile(err)
 	}
+	codec, err := audit.NewCodec()
+	if err != nil {
+		return nil, err
+	}
 	db := &DB{log: cfg.Log, path: cfg.Path, now: func() int64 { return cfg.Now().UnixMicro() }}
 	writer, err := db.connect(cfg, true, 1)
 	if err != nil {
@@ -89,12 +95,12 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err := migrate(ctx, writer, cfg.Log); err != nil {
 		return nil, err
 	}
-	db.writer = newPool(writer, 1)
+	db.writer = newPool(writer, 1, codec)
 	reader, err := db.connect(cfg, false, readers+followers)
 	if err != nil {
 		return nil, err
 	}
-	db.readers, db.source = newPool(reader, readers), newPool(reader, followers)
+	db.readers, db.source = newPool(reader, readers, codec), newPool(reader, followers, codec)
 	return db, nil
 }
 

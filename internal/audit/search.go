@@ -1,0 +1,306 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"time"
+)
+
+// Chunk is a part of an account's open end: records as Table.Encode gives them
+// without packing.
+type Chunk struct {
+	ID        int64 // the store gives it: rising
+	AccountID string
+	Records   int
+	First     time.Time
+	Content   []byte
+}
+
+// Open is the end of an account's log that is not sealed yet, and what it is to
+// be chained to.
+type Open struct {
+	Chain   Chain
+	Chunks  []Chunk    // in the order in which they came
+	Records []Record   // management records, each written by its change
+	Recent  []*Summary // of the blocks behind the last whole group, in order
+}
+
+// Source is one account's log as a store keeps it, in one state.
+type Source interface {
+	Open(ctx context.Context) (*Open, error)
+	// Groups returns up to limit groups whose number is below before, the last
+	// first.
+	Groups(ctx context.Context, before int64, limit int) ([]*Group, error)
+	// Segment returns one segment of a group.
+	Segment(ctx context.Context, group int64, n int) ([]byte, error)
+	// Block returns the content of a block; nil if retention has removed it.
+	Block(ctx context.Context, number int64) ([]byte, error)
+}
+
+// groupsAtOnce is how many groups are read in one go: three million records.
+const groupsAtOnce = 12
+
+// Search returns up to limit records that the filter lets pass, newest first,
+// after the place that Record.Place of the last one tells; "" is the beginning.
+//
+// A block is read only if its bounds and its filter say that it may hold
+// something. What they cannot tell is whether two things that occur in a block
+// occur together, as a key and a gateway: such a filter costs about 0.2 ms for
+// each block that has both and finds nothing.
+func (c *Codec) Search(ctx context.Context, src Source, accountID string, f Filter, after string, limit int) ([]Record, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	s := search{ctx: ctx, codec: c, src: src, account: accountID, query: newQuery(f), limit: limit}
+	if after != "" {
+		var err error
+		if s.after, err = readPlace(after); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.run(); err != nil {
+		return nil, fmt.Errorf("search the audit log of %s: %w", accountID, err)
+	}
+	return s.found, nil
+}
+
+type search struct {
+	ctx     context.Context
+	codec   *Codec
+	src     Source
+	account string
+	query   *query
+	limit   int
+	after   *place // nil at the beginning
+	open    *Open
+	found   []Record
+}
+
+func (s *search) full() bool { return len(s.found) == s.limit }
+
+func (s *search) run() (err error) {
+	if s.open, err = s.src.Open(s.ctx); err != nil {
+		return err
+	}
+	if s.after == nil || s.after.open {
+		if err := s.openEnd(); err != nil || s.full() {
+			return err
+		}
+	}
+	for i := len(s.open.Recent) - 1; i >= 0 && !s.full(); i-- {
+		if sum := s.open.Recent[i]; s.wants(sum.Number) && sum.may(s.query) {
+			if err := s.block(sum.Number); err != nil {
+				return err
+			}
+		}
+	}
+	before := GroupOf(s.open.Chain.Head.Number+1) + 1
+	if s.after != nil && !s.after.open {
+		before = min(before, GroupOf(s.after.block)+1)
+	}
+	for !s.full() {
+		groups, err := s.src.Groups(s.ctx, before, groupsAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, g := range groups {
+			if err := s.group(g); err != nil || s.full() {
+				return err
+			}
+			before = g.Number
+		}
+		if len(groups) < groupsAtOnce {
+			break
+		}
+	}
+	if !s.full() {
+		s.cut()
+	}
+	return nil
+}
+
+// wants reports whether a block is one that the list has not passed.
+func (s *search) wants(number int64) bool {
+	if number <= s.open.Chain.Base.Number {
+		return false
+	}
+	return s.after == nil || s.after.open || number <= s.after.block
+}
+
+// openEnd lists what is not sealed.
+func (s *search) openEnd() error {
+	t, err := s.codec.Gather(s.open)
+	if err != nil {
+		return err
+	}
+	bound := s.open.Chain.Head.Number + 1
+	for from := t.Len(); from > 0 && !s.full(); {
+		part := Table{calls: t.calls, callers: t.callers, clients: t.clients, paths: t.paths, extras: t.extras}
+		part.rows = t.rows[max(0, from-MaxRecords):from]
+		from -= len(part.rows)
+		content, err := part.Encode(nil)
+		if err != nil {
+			return err
+		}
+		v, err := s.codec.Open(content)
+		if err != nil {
+			return err
+		}
+		err = s.list(v, func(i int) (*place, error) {
+			k := part.key(&part.rows[i])
+			if s.after != nil && k.compare(&s.after.key) >= 0 {
+				return nil, nil
+			}
+			p := &place{open: true, bounded: true, bound: bound, key: k}
+			if s.after != nil {
+				p.bound = s.after.bound
+			}
+			return p, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *search) group(g *Group) error {
+	set, err := g.may(s.query, func(n int) ([]byte, error) { return s.src.Segment(s.ctx, g.Number, n) })
+	if err != nil {
+		return err
+	}
+	for set != 0 && !s.full() {
+		i := 63 - bits.LeadingZeros64(set)
+		set &^= 1 << i
+		if number := g.Number*GroupSize + int64(i) + 1; s.wants(number) {
+			if err := s.block(number); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// block lists what a block holds.
+func (s *search) block(number int64) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	content, err := s.src.Block(s.ctx, number)
+	if err != nil || content == nil {
+		return err
+	}
+	v, err := s.codec.Open(content)
+	if err != nil {
+		return fmt.Errorf("block %d: %w", number, err)
+	}
+	bounded := s.after != nil && s.after.bounded && number >= s.after.bound
+	err = s.list(v, func(i int) (*place, error) {
+		if s.after != nil && !s.after.open && number == s.after.block && i >= s.after.index {
+			return nil, nil
+		}
+		p := &place{block: number, index: i}
+		if bounded {
+			// The list still is in what was open when its first page was read.
+			if k, err := v.key(i); err != nil || k.compare(&s.after.key) >= 0 {
+				return nil, err
+			}
+			p.bounded, p.bound, p.key = true, s.after.bound, s.after.key
+		}
+		return p, nil
+	})
+	if err != nil {
+		return fmt.Errorf("block %d: %w", number, err)
+	}
+	return nil
+}
+
+// list adds the records of v that pass, the last first; at tells the place of
+// each, nil if the list has passed it.
+func (s *search) list(v *View, at func(i int) (*place, error)) error {
+	return s.query.matches(v, func(i int) (bool, error) {
+		p, err := at(i)
+		if err != nil || p == nil {
+			return true, err
+		}
+		if err := v.All(); err != nil {
+			return false, err
+		}
+		r, err := v.Record(i)
+		if err != nil {
+			return false, err
+		}
+		r.AccountID, r.Place = s.account, p.String()
+		s.found = append(s.found, r)
+		return !s.full(), nil
+	})
+}
+
+// key returns where the record i stands in the order of the log.
+func (v *View) key(i int) (key, error) {
+	if err := v.All(); err != nil {
+		return key{}, err
+	}
+	r, err := v.Record(i)
+	return key{time: v.times[i], seq: r.Seq, request: r.RequestID}, err
+}
+
+// cutIndex is the index of the record that tells of a cut: it stands below the
+// first of the block that follows.
+const cutIndex = -1
+
+// cut lists what was removed before its time, as the oldest record.
+func (s *search) cut() {
+	cut, base := s.open.Chain.Cut, s.open.Chain.Base.Number
+	if cut.Records == 0 || s.after != nil && !s.after.open && s.after.index == cutIndex {
+		return
+	}
+	r := gapRecord(s.account, cut.Records, cut.First, cut.Last, "the log outgrew --audit-max-bytes")
+	at := cut.Last.UnixMicro()
+	if q := s.query; len(q.terms) > 0 || !q.overlaps(at, at) {
+		return
+	}
+	if c, _ := classOf(r.Kind, r.Outcome); s.query.classes&(1<<c) == 0 {
+		return
+	}
+	r.Place = (&place{block: base + 1, index: cutIndex}).String()
+	s.found = append(s.found, *r)
+}
+
+// NewGap returns the record that tells that n records of the account are
+// missing, the first and last of which were of the given times.
+func NewGap(accountID string, n int64, first, last time.Time) *Record {
+	return gapRecord(accountID, n, first, last, "the store could not take them")
+}
+
+func gapRecord(accountID string, n int64, first, last time.Time, reason string) *Record {
+	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+	return &Record{
+		AccountID: accountID, Time: last.UTC().Truncate(time.Microsecond), Kind: Management, Outcome: Success, Action: GapNoted, Target: accountID,
+		Diff: Diff{"lost_records": {nil, json.Number(strconv.FormatInt(n, 10))}, "first_at": {nil, text(first)}, "last_at": {nil, text(last)}, "reason": {nil, reason}},
+	}
+}
+
+// Gather returns a table of everything in the open end, sorted.
+func (c *Codec) Gather(o *Open) (*Table, error) {
+	t := &Table{}
+	for i := range o.Chunks {
+		v, err := c.Open(o.Chunks[i].Content)
+		if err == nil {
+			err = t.AddView(v)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("chunk %d of the open end: %w", o.Chunks[i].ID, err)
+		}
+	}
+	for i := range o.Records {
+		if err := t.Add(&o.Records[i]); err != nil {
+			return nil, err
+		}
+	}
+	t.Sort()
+	return t, nil
+}

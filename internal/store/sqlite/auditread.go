@@ -1,0 +1,195 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/control"
+)
+
+// AuditLog implements control.LedgerReader.
+func (t *readTx) AuditLog(ctx context.Context, accountID string, f audit.Filter, p control.Page) ([]audit.Record, error) {
+	return t.c.codec.Search(ctx, auditSource{t, accountID}, accountID, f, p.After, p.Limit)
+}
+
+// AuditChain implements control.LedgerReader.
+func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain, error) {
+	c := audit.Chain{AccountID: accountID}
+	err := t.rows(ctx, "read audit chain", `SELECT number, digest, sealed_at, base, base_digest, base_sealed, cut_records, cut_first, cut_last
+		FROM audit_chains WHERE account_id = ?`, []any{accountID}, func(r *sql.Rows) error {
+		var digest, baseDigest []byte
+		var sealed, baseSealed, cutFirst, cutLast int64
+		err := r.Scan(&c.Head.Number, &digest, &sealed, &c.Base.Number, &baseDigest, &baseSealed, &c.Cut.Records, &cutFirst, &cutLast)
+		if err != nil {
+			return err
+		}
+		copy(c.Head.Digest[:], digest)
+		c.Head.Time = instant(sealed)
+		if c.Base.Number > 0 {
+			copy(c.Base.Digest[:], baseDigest)
+			c.Base.Time = instant(baseSealed)
+		}
+		if c.Cut.Records > 0 {
+			c.Cut.First, c.Cut.Last = instant(cutFirst), instant(cutLast)
+		}
+		return nil
+	})
+	return c, err
+}
+
+// AuditBlocks implements control.LedgerReader.
+func (t *readTx) AuditBlocks(ctx context.Context, accountID string, after int64, limit int) ([]*audit.Block, error) {
+	var list []*audit.Block
+	err := t.rows(ctx, "read audit blocks", `SELECT number, previous, digest, first_time, last_time, sealed_at, records, content
+		FROM audit_blocks WHERE account_id = ? AND number > ? ORDER BY number LIMIT ?`,
+		[]any{accountID, after, rowLimit(limit)}, func(r *sql.Rows) error {
+			b := &audit.Block{AccountID: accountID}
+			var previous, digest []byte
+			var first, last, sealed int64
+			if err := r.Scan(&b.Number, &previous, &digest, &first, &last, &sealed, &b.Records, &b.Content); err != nil {
+				return err
+			}
+			copy(b.Previous[:], previous)
+			copy(b.Digest[:], digest)
+			b.First, b.Last, b.Sealed = instant(first), instant(last), instant(sealed)
+			list = append(list, b)
+			return nil
+		})
+	return list, err
+}
+
+// auditSource is an account's log within a transaction.
+type auditSource struct {
+	t       *readTx
+	account string
+}
+
+// Open implements audit.Source.
+func (s auditSource) Open(ctx context.Context) (*audit.Open, error) {
+	chain, err := s.t.AuditChain(ctx, s.account)
+	if err != nil {
+		return nil, err
+	}
+	o := &audit.Open{Chain: chain}
+	err = s.t.rows(ctx, "read the open end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks INDEXED BY audit_chunks_account
+		WHERE account_id = ? ORDER BY id`, []any{s.account}, func(r *sql.Rows) error {
+		c := audit.Chunk{AccountID: s.account}
+		var first int64
+		err := r.Scan(&c.ID, &c.Records, &first, &c.Content)
+		c.First = instant(first)
+		o.Chunks = append(o.Chunks, c)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.Records, err = s.t.Audit(ctx, s.account, control.Page{Limit: openManaged}); err != nil {
+		return nil, err
+	}
+	err = s.t.rows(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = ? ORDER BY number`,
+		[]any{s.account}, func(r *sql.Rows) error {
+			var b []byte
+			if err := r.Scan(&b); err != nil {
+				return err
+			}
+			summary, err := audit.ReadSummary(b)
+			o.Recent = append(o.Recent, summary)
+			return err
+		})
+	return o, err
+}
+
+// openManaged is more management records than are ever made before they are
+// sealed.
+const openManaged = 1 << 20
+
+// Groups implements audit.Source.
+func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*audit.Group, error) {
+	var list []*audit.Group
+	err := s.t.rows(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = ? AND number < ? ORDER BY number DESC LIMIT ?`,
+		[]any{s.account, before, rowLimit(limit)}, func(r *sql.Rows) error {
+			var b []byte
+			if err := r.Scan(&b); err != nil {
+				return err
+			}
+			g, err := audit.ReadGroup(b)
+			list = append(list, g)
+			return err
+		})
+	return list, err
+}
+
+// Segment implements audit.Source.
+func (s auditSource) Segment(ctx context.Context, group int64, n int) (bits []byte, err error) {
+	err = s.t.row(ctx, "segment of an audit group", `SELECT bits FROM audit_segments WHERE account_id = ? AND number = ? AND segment = ?`,
+		[]any{s.account, group, n}, func(r *sql.Rows) error { return r.Scan(&bits) })
+	return bits, err
+}
+
+// Block implements audit.Source.
+func (s auditSource) Block(ctx context.Context, number int64) (content []byte, err error) {
+	err = s.t.rows(ctx, "read audit block", `SELECT content FROM audit_blocks WHERE account_id = ? AND number = ?`,
+		[]any{s.account, number}, func(r *sql.Rows) error { return r.Scan(&content) })
+	return content, err
+}
+
+// AuditOpen returns the open end of an account's log.
+func (db *DB) AuditOpen(ctx context.Context, accountID string) (o *audit.Open, err error) {
+	err = view(ctx, db.source, func(t *readTx) error {
+		o, err = auditSource{t, accountID}.Open(ctx)
+		return err
+	})
+	return o, err
+}
+
+// AuditWaiting returns what is open of each account's log that has something
+// open.
+func (db *DB) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
+	all := map[string]*audit.Waiting{}
+	var order []string
+	note := func(accountID string, chunks, records, managed int, oldest time.Time) {
+		w := all[accountID]
+		if w == nil {
+			w = &audit.Waiting{AccountID: accountID, Oldest: oldest}
+			all[accountID] = w
+			order = append(order, accountID)
+		}
+		w.Chunks, w.Records, w.Managed = w.Chunks+chunks, w.Records+records, w.Managed+managed
+		if oldest.Before(w.Oldest) {
+			w.Oldest = oldest
+		}
+	}
+	err := view(ctx, db.source, func(t *readTx) error {
+		err := t.rows(ctx, "count the open audit chunks", `SELECT account_id, count(*), sum(records), min(first_time) FROM audit_chunks
+			GROUP BY account_id`, nil, func(r *sql.Rows) error {
+			var account string
+			var chunks, records int
+			var oldest int64
+			err := r.Scan(&account, &chunks, &records, &oldest)
+			note(account, chunks, records, 0, instant(oldest))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return t.rows(ctx, "count the open audit records", `SELECT account_id, count(*), min(time) FROM audit GROUP BY account_id`, nil, func(r *sql.Rows) error {
+			var account string
+			var managed int
+			var oldest int64
+			err := r.Scan(&account, &managed, &oldest)
+			note(account, 0, 0, managed, instant(oldest))
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for what is to be sealed: %w", err)
+	}
+	list := make([]audit.Waiting, 0, len(order))
+	for _, account := range order {
+		list = append(list, *all[account])
+	}
+	return list, nil
+}
