@@ -135,19 +135,22 @@ func (t *readTx) activeWaiting(ctx context.Context) ([]string, error) {
 }
 
 // dueOf returns up to limit deliveries to an endpoint that are due, those due
-// longest first; with begun only those that had an attempt.
+// longest first; with begun only those that had an attempt or that somebody asked
+// for by hand.
 func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limit int, begun bool) ([]candidate, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	const branch = `SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = ? AND state = `
-	const rest = ` AND due_at <= ? ORDER BY due_at LIMIT ?`
-	text := branch + `1` + rest
-	args := []any{endpoint, micros(now), limit}
-	if !begun {
-		text = `SELECT n, due_at FROM (` + text + `) UNION ALL SELECT n, due_at FROM (` + branch + `0` + rest + `)`
-		args = append(args, args...)
+	const rest = ` AND due_at <= ? ORDER BY due_at LIMIT ?)`
+	const retry = `SELECT n, due_at FROM (SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = ? AND state = 1` + rest
+	const first = ` UNION ALL SELECT n, due_at FROM (SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = ? AND state = 0` + rest
+	const byHand = ` UNION ALL SELECT n, due_at FROM (SELECT n, due_at FROM deliveries INDEXED BY deliveries_hand
+		WHERE webhook_id = ? AND state = 0 AND cause IN ('manual', 'test') AND due_at IS NOT NULL` + rest
+	text := retry + first
+	if begun {
+		text = retry + byHand
 	}
+	args := []any{endpoint, micros(now), limit, endpoint, micros(now), limit}
 	var list []candidate
 	err := t.rows(ctx, "read due deliveries", text, args, func(r *sql.Rows) error {
 		var d candidate
@@ -161,10 +164,10 @@ func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limi
 
 // readJob fills what a candidate sends. An event that is not there sends nothing.
 func (t *readTx) readJob(ctx context.Context, c *candidate) error {
-	return t.rows(ctx, "read what is due", `SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.attempts, d.next_at, e.payload
+	return t.rows(ctx, "read what is due", `SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.cause, d.attempts, d.next_at, e.payload
 		FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.n = ?`, []any{c.n}, func(r *sql.Rows) error {
 		var made, next int64
-		err := r.Scan(&c.job.DeliveryID, &c.job.Endpoint.WebhookID, &c.job.EventID, &c.job.EventType, &made, &next, &c.job.Payload)
+		err := r.Scan(&c.job.DeliveryID, &c.job.Endpoint.WebhookID, &c.job.EventID, &c.job.EventType, &c.job.Trigger, &made, &next, &c.job.Payload)
 		c.job.Attempt, c.job.DueAt = int(made)+1, instant(next)
 		return err
 	})

@@ -18,12 +18,16 @@ const (
 	maxIdle     = 1024
 )
 
-// newClient returns a client that sends to receivers: over HTTP/1.1, straight
-// and not through a proxy, to addresses that the guard allows, without asking
-// for compression and without following redirects.
-func newClient(cfg *Config) *http.Client {
+// newDialer returns a dialer to where the guard allows receivers.
+func newDialer(cfg *Config) *net.Dialer {
 	g := &gate{guard: cfg.Guard, allowHTTP: cfg.AllowHTTP, policy: netguard.Policy{PublicOnly: true, Allow: cfg.Allow, AllowRisky: true}}
-	dialer := net.Dialer{Timeout: Timeout, KeepAlive: 15 * time.Second, Resolver: cfg.Resolver, ControlContext: g.control}
+	return &net.Dialer{Timeout: Timeout, KeepAlive: 15 * time.Second, Resolver: cfg.Resolver, ControlContext: g.control}
+}
+
+// newClient returns a client that sends to receivers: over HTTP/1.1, straight
+// and not through a proxy, without asking for compression and without following
+// redirects.
+func newClient(cfg *Config, dialer *net.Dialer) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	return &http.Client{
@@ -32,7 +36,7 @@ func newClient(cfg *Config) *http.Client {
 				return dialer.DialContext(context.WithValue(ctx, plainKey{}, true), network, addr)
 			},
 			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				return dialTLS(ctx, &dialer, cfg, network, addr)
+				return dialTLS(ctx, dialer, cfg, network, addr)
 			},
 			Protocols:              &protocols,
 			DisableCompression:     true,

@@ -73,6 +73,7 @@ const (
 type Sender struct {
 	cfg      Config
 	schedule webhook.Schedule
+	dialer   *net.Dialer
 	client   *http.Client
 	wake     chan struct{}
 	done     chan struct{} // something is in results or releases
@@ -116,8 +117,9 @@ func New(cfg Config) (*Sender, error) {
 	if cfg.Random == nil {
 		cfg.Random = rand.Float64
 	}
+	dialer := newDialer(&cfg)
 	return &Sender{
-		cfg: cfg, schedule: schedule, client: newClient(&cfg),
+		cfg: cfg, schedule: schedule, dialer: dialer, client: newClient(&cfg, dialer),
 		wake: make(chan struct{}, 1), done: make(chan struct{}, 1),
 		endpoints: map[string]*endpoint{}, busy: map[*endpoint]struct{}{},
 	}, nil

@@ -49,6 +49,7 @@ CREATE INDEX deliveries_account ON deliveries (account_id, state, event_type, id
 CREATE INDEX deliveries_webhook ON deliveries (webhook_id, state, event_type, id);
 CREATE INDEX deliveries_event   ON deliveries (event_id, webhook_id);
 CREATE INDEX deliveries_due     ON deliveries (webhook_id, state, due_at, token) WHERE due_at IS NOT NULL;
+CREATE INDEX deliveries_hand    ON deliveries (webhook_id, due_at) WHERE due_at IS NOT NULL AND state = 0 AND cause IN ('manual', 'test');
 CREATE INDEX deliveries_age     ON deliveries (state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX deliveries_failed  ON deliveries (webhook_id, finished_at) WHERE state = 3 AND again = 0;
 
