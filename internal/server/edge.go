@@ -7,7 +7,6 @@ import (
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/edge/h1"
 	"github.com/keygate/keygate/internal/edge/h2"
-	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -15,9 +14,7 @@ import (
 // buildGateway builds the data plane on the loaded snapshot.
 func (s *Server) buildGateway(clock func() ratelimit.Instant) (err error) {
 	settings := s.cfg.Settings
-	guard := netguard.New()
-	guard.Own(s.listeners.addresses()...)
-	if s.pools, err = upstream.NewPools(upstream.Config{Guard: guard, Allow: settings.UpstreamAllowNetwork}); err != nil {
+	if s.pools, err = upstream.NewPools(upstream.Config{Guard: s.guard, Allow: settings.UpstreamAllowNetwork}); err != nil {
 		return err
 	}
 	s.started(func(context.Context) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/edge/peer"
+	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/secret"
@@ -24,6 +25,7 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
 // Config is what a server is made of.
@@ -55,6 +57,8 @@ type Server struct {
 
 	db        *sqlite.DB
 	collector *outcome.Collector
+	guard     *netguard.Guard
+	sender    *sender.Sender
 
 	ledger  *ratelimit.Ledger
 	live    *snapshot.Live
@@ -187,6 +191,11 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return fmt.Errorf("load the configuration: %w", err)
 	}
+	s.guard = netguard.New()
+	s.guard.Own(s.listeners.addresses()...)
+	if err := s.startHooks(ctx, box); err != nil {
+		return err
+	}
 	if err := s.startRecords(ctx); err != nil {
 		return err
 	}
@@ -197,7 +206,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 }
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
-	ops, err := newControl(s.cfg.Settings, s.db, box, s.live, s.log)
+	ops, err := newControl(s.cfg.Settings, s.db, box, s.live, s.sender.Wake, s.log)
 	if err != nil {
 		return err
 	}

@@ -299,7 +299,7 @@ func TestOfflineAccount(t *testing.T) {
 	api := s.Client(made.Key)
 	until(t, "the account's key is in force", func() bool {
 		a, err := api.Account(t.Context())
-		return err == nil && a.AccountID == made.AccountID && a.Plan == client.Starter
+		return err == nil && a.AccountID == made.AccountID && a.Plan == client.AccountPlanStarter
 	})
 	if _, err := server.CreateAccount(t.Context(), settings(t, t.TempDir()+"/none"), nil, "x", "starter", nil); err == nil {
 		t.Error("an account was made in a directory without a store")

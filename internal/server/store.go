@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // openStore opens the database and the box that seals secrets in it. The key of
@@ -38,10 +39,12 @@ func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (
 	return db, box, nil
 }
 
-// newControl returns the operations over a store.
-func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, p control.Publisher, log *slog.Logger) (*control.Service, error) {
+// newControl returns the operations over a store. wake is called when deliveries
+// may wait; it may be nil.
+func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, p control.Publisher, wake func(), log *slog.Logger) (*control.Service, error) {
 	return control.New(control.Config{
 		Store: db, Publisher: p, Sealer: box, Now: time.Now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, Log: log,
+		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork}, Wake: wake,
 	})
 }
