@@ -17,10 +17,13 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/adminapi"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/requestlog/recorder"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/traffic/meter"
 )
 
 // server is a whole management plane over a real store and snapshot.
@@ -83,6 +86,7 @@ func (s *server) open() {
 	}
 	s.control = must(control.New(control.Config{
 		Store: db, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost",
+		Sources: s.sources(db, live),
 	}))(s.t)
 	if first := must(s.control.FirstStart(ctx))(s.t); first != "" {
 		s.admin = first
@@ -101,6 +105,15 @@ func (s *server) open() {
 			s.t.Error(err)
 		}
 	}
+}
+
+// sources are those of a data plane that has done nothing.
+func (s *server) sources(db *sqlite.DB, live *snapshot.Live) control.Sources {
+	s.t.Helper()
+	counts := must(meter.New(meter.Config{Store: db, Now: s.clock.Now}))(s.t)
+	requests := must(recorder.New(recorder.Config{Store: db, Now: s.clock.Now}))(s.t)
+	outcomes := must(outcome.NewCollector(outcome.Config{Sinks: []outcome.Sink{counts, requests}}))(s.t)
+	return control.Sources{Outcomes: outcomes, Traffic: counts, Requests: requests, Levels: live}
 }
 
 // in returns s for a subtest, whose failures are then its own.

@@ -33,7 +33,7 @@ type Sealer interface {
 }
 
 // Config is what a Service is made of. Every field is required but Log,
-// WebhookURLs and Wake.
+// WebhookURLs, Wake and Sources.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -49,6 +49,8 @@ type Config struct {
 	// AuditSync makes what both planes told until now readable in the store. Nil
 	// does nothing.
 	AuditSync Syncer
+	// Sources are where it is known what the data plane does.
+	Sources Sources
 }
 
 // Caller is who asks for an operation, and how; it goes into the audit record.

@@ -122,6 +122,9 @@ type KeyReader interface {
 	// KeysOfBucket returns the keys that share a per-key bucket and are not
 	// revoked.
 	KeysOfBucket(ctx context.Context, accountID, bucketID string) ([]apikey.Key, error)
+	// SharedBuckets returns the per-key bucket of each of the account's keys, in
+	// any state, that was made by a rotation: that of the first key.
+	SharedBuckets(ctx context.Context, accountID string) (map[string]string, error)
 	// KeysToTell returns up to limit keys that are not revoked, whose expiry
 	// is at or before now and was not told yet, the earliest first.
 	KeysToTell(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error)

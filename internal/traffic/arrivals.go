@@ -38,33 +38,36 @@ func (a *Arrivals) Add(c Caller, second int, n uint32) {
 	of[second] += n
 }
 
-// AddBody adds the arrivals of a chunk of Seconds that keep accepts; nil accepts
-// all.
-func (a *Arrivals) AddBody(body []byte, keep func(*Caller) bool) error {
+// AddBody adds the arrivals of a chunk of Seconds.
+func (a *Arrivals) AddBody(body []byte) error {
+	return arrivals(body, func(c *Caller) func(int, uint32) {
+		return func(second int, n uint32) { a.Add(*c, second, n) }
+	})
+}
+
+// arrivals calls of for each caller of a body, and what that returns for each of the
+// caller's seconds, in order; nil passes over the caller.
+func arrivals(body []byte, of func(c *Caller) func(second int, n uint32)) error {
 	r := newReader(body)
 	for r.more() {
 		c := Caller{Gateway: r.id(), Route: r.id(), Key: r.id()}
-		kept := keep == nil || keep(&c)
-		second := int64(0)
-		for n := r.number(); n > 0 && r.err == nil; n-- {
+		seconds := r.number()
+		if r.err != nil {
+			break
+		}
+		f, second := of(&c), int64(0)
+		for ; seconds > 0 && r.err == nil; seconds-- {
 			second += r.number()
 			count := r.number()
 			if second > 59 || count > 1<<32-1 {
 				r.fail()
 			}
-			if kept && r.err == nil {
-				a.Add(c, int(second), uint32(count))
+			if f != nil && r.err == nil {
+				f(int(second), uint32(count))
 			}
 		}
 	}
 	return r.err
-}
-
-// Each calls f for each caller, in no certain order.
-func (a *Arrivals) Each(f func(c *Caller, seconds *[60]uint32)) {
-	for c, seconds := range a.counts {
-		f(&c, seconds)
-	}
 }
 
 // Chunks returns the arrivals as chunks of Seconds that are like c but for First, Last

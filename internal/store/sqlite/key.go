@@ -133,6 +133,19 @@ func (t *readTx) KeysOfBucket(ctx context.Context, accountID, bucketID string) (
 		) AND account_id = ? AND phase < 2 ORDER BY id`, bucketID, bucketID, accountID)
 }
 
+// SharedBuckets implements control.KeyReader.
+func (t *readTx) SharedBuckets(ctx context.Context, accountID string) (map[string]string, error) {
+	shared := map[string]string{}
+	err := t.rows(ctx, "read shared buckets", `SELECT id, bucket_id FROM keys INDEXED BY keys_bucket WHERE bucket_id IS NOT NULL AND account_id = ?`,
+		[]any{accountID}, func(r *sql.Rows) error {
+			var key, bucket string
+			err := r.Scan(&key, &bucket)
+			shared[key] = bucket
+			return err
+		})
+	return shared, err
+}
+
 // KeysToTell implements control.KeyReader.
 func (t *readTx) KeysToTell(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
 	return t.keys(ctx, `INDEXED BY keys_expiry WHERE phase = 0 AND phase < 2 AND expires_at <= ? ORDER BY expires_at, id LIMIT ?`,

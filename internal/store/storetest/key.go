@@ -181,7 +181,7 @@ func testKeysOfBucket(h *harness) {
 	first := h.insertKey(a, nil)
 	follow := func(k *apikey.Key) { k.BucketID = first.ID }
 	second, third := h.insertKey(a, follow), h.insertKey(a, follow)
-	h.insertKey(a, func(k *apikey.Key) { follow(k); revoke(k) })
+	revoked := h.insertKey(a, func(k *apikey.Key) { follow(k); revoke(k) })
 	h.insertKey(a, nil)
 	bucket := func(bucketID string) []string {
 		return sortedIDs(get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
@@ -193,6 +193,14 @@ func testKeysOfBucket(h *harness) {
 	revoke(first)
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, first) })
 	same(h, "without the first", bucket(first.ID), sortedOf(second, third))
+	b := h.insertAccount("b")
+	other := h.insertKey(b, func(k *apikey.Key) { k.BucketID = id.New(id.Key) })
+	same(h, "shared buckets", get(h, func(ctx context.Context, tx control.ReadTx) (map[string]string, error) {
+		return tx.SharedBuckets(ctx, a.ID)
+	}), map[string]string{second.ID: first.ID, third.ID: first.ID, revoked.ID: first.ID})
+	same(h, "shared buckets of another account", get(h, func(ctx context.Context, tx control.ReadTx) (map[string]string, error) {
+		return tx.SharedBuckets(ctx, b.ID)
+	}), map[string]string{other.ID: other.BucketID})
 }
 
 // KeysToTell gives each expiry that has come and was not told, earliest first,

@@ -167,3 +167,9 @@ func (m *Meter) try(ctx context.Context, what string, f func(context.Context) er
 func (m *Meter) Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error) {
 	return traffic.Report(ctx, m.cfg.Store, accountID, q, m.cfg.Now())
 }
+
+// Simulate replays what came to the limits of an account's gateway within the last 24
+// hours, as it is stored: call Sync before.
+func (m *Meter) Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error) {
+	return traffic.Simulate(ctx, m.cfg.Store, accountID, w, m.cfg.Now())
+}

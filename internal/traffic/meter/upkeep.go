@@ -86,14 +86,9 @@ type sum interface {
 	Chunks(traffic.Chunk) []traffic.Chunk
 }
 
-// arrivalSum is Arrivals as a sum.
-type arrivalSum struct{ *traffic.Arrivals }
-
-func (a arrivalSum) AddBody(body []byte) error { return a.Arrivals.AddBody(body, nil) }
-
 func newSum(p traffic.Part) sum {
 	if p == traffic.Seconds {
-		return arrivalSum{traffic.NewArrivals()}
+		return traffic.NewArrivals()
 	}
 	return traffic.NewMerger(p)
 }

@@ -1,0 +1,107 @@
+package control
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// LimitLevel is where one limit of a gateway stands now.
+type LimitLevel struct {
+	RouteID string // "" if it is of no route
+	KeyID   string // "" if it is of no key
+	ratelimit.Standing
+}
+
+// Place is where the level stands in the list of its gateway's: what Page.After
+// takes. It is the same as long as the limit is.
+func (l *LimitLevel) Place() string { return l.Scope.String() + " " + l.RouteID + " " + l.KeyID }
+
+// Limits lists the limits of a gateway: the global one, those of routes, and those of
+// single keys that are in use, in this order, the newest route and key first. Page.After is
+// LimitLevel.Place of the last one.
+func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Page) ([]LimitLevel, error) {
+	if _, err := s.Gateway(ctx, c, gatewayID); err != nil {
+		return nil, err
+	}
+	if s.cfg.Sources.Levels == nil {
+		return nil, fault.New(fault.Unavailable, "this process has no data plane: ask the server")
+	}
+	levels := page{limit: max(p.Limit, 1)}
+	if p.After != "" {
+		after := readPlace(p.After)
+		levels.after = &after
+	}
+	s.cfg.Sources.Levels.Levels(gatewayID, levels.add)
+	list := make([]LimitLevel, 0, p.Limit)
+	for _, l := range levels.sorted() {
+		list = append(list, LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), Standing: l.Standing})
+	}
+	return list, nil
+}
+
+// page keeps the first levels of a list that come after one.
+type page struct {
+	limit int
+	after *ratelimit.Level
+	list  []ratelimit.Level
+}
+
+func (p *page) add(l ratelimit.Level) {
+	if p.after != nil && compareLevels(&l, p.after) <= 0 {
+		return
+	}
+	if p.list = append(p.list, l); len(p.list) >= 4*p.limit {
+		p.list = p.sorted()
+	}
+}
+
+func (p *page) sorted() []ratelimit.Level {
+	slices.SortFunc(p.list, func(a, b ratelimit.Level) int { return compareLevels(&a, &b) })
+	return p.list[:min(len(p.list), p.limit)]
+}
+
+// compareLevels orders the list of a gateway's limits.
+func compareLevels(a, b *ratelimit.Level) int {
+	return cmp.Or(cmp.Compare(rank(a.Scope), rank(b.Scope)), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]))
+}
+
+func rank(s ratelimit.Scope) int {
+	switch s {
+	case ratelimit.GlobalScope:
+		return 0
+	case ratelimit.RouteScope:
+		return 1
+	case ratelimit.DailyScope:
+		return 2
+	default:
+		return 3
+	}
+}
+
+// readPlace reads what Place wrote.
+func readPlace(place string) (l ratelimit.Level) {
+	scope, rest, _ := strings.Cut(place, " ")
+	route, key, _ := strings.Cut(rest, " ")
+	for _, s := range []ratelimit.Scope{ratelimit.KeyScope, ratelimit.RouteScope, ratelimit.DailyScope, ratelimit.GlobalScope} {
+		if s.String() == scope {
+			l.Scope = s
+		}
+	}
+	l.Route, _ = id.Parse(id.Route, route)
+	l.Key, _ = id.Parse(id.Key, key)
+	return l
+}
+
+func identifier(k id.Kind, u [16]byte) string {
+	if u == ([16]byte{}) {
+		return ""
+	}
+	return id.Format(k, u)
+}

@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// SimulationInput is the body of a simulation: what the limit would be of, and
+// the limit in its own form. Both identifiers "" are the gateway's global limit.
+type SimulationInput struct {
+	RouteID, KeyID string
+	Limit          ratelimit.Config
+}
+
+// Simulation is what a limit would have done to the recorded requests.
+type Simulation struct {
+	Requests int64
+	Refused  int64
+	Keys     []SimulatedKey // those refused at least once, the most refused first
+}
+
+// SimulatedKey is what a simulated limit would have refused to one key.
+type SimulatedKey struct {
+	KeyID   string // "" for callers without one
+	Refused int64
+	FirstAt time.Time
+}
+
+// SimulateLimit replays the recorded counts of the last 24 hours through a limit.
+// A route or key that is not there is fault.ValidationFailed.
+func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string, in SimulationInput) (*Simulation, error) {
+	if err := in.Limit.Validate(); err != nil {
+		return nil, fault.Prefixed("rate_limit", err)
+	}
+	what, err := look(ctx, s, func(tx ReadTx) (traffic.What, error) { return in.what(ctx, tx, c, gatewayID) })
+	if err != nil {
+		return nil, err
+	}
+	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
+		return nil, err
+	}
+	result, err := s.cfg.Sources.Traffic.Simulate(ctx, c.Account.ID, what)
+	if err != nil {
+		return nil, err
+	}
+	out := &Simulation{Requests: result.Requests, Refused: result.Refused, Keys: make([]SimulatedKey, len(result.Keys))}
+	for i, k := range result.Keys {
+		out.Keys[i] = SimulatedKey(k)
+	}
+	if idempotencyOf(ctx) != nil {
+		return carryOut(ctx, s, c, func(*work) (*Simulation, error) { return out, nil })
+	}
+	return out, nil
+}
+
+// what finds what the limit would be of.
+func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Caller, gatewayID string) (w traffic.What, err error) {
+	w.Limit = in.Limit
+	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+		return w, err
+	}
+	w.Gateway, _ = id.Parse(id.Gateway, gatewayID)
+	if in.RouteID != "" {
+		if _, err := tx.Route(ctx, gatewayID, in.RouteID); err != nil {
+			return w, absent(err, "route_id", "the gateway has no such route")
+		}
+		w.Route, _ = id.Parse(id.Route, in.RouteID)
+	}
+	if in.KeyID != "" {
+		k, err := tx.Key(ctx, c.Account.ID, in.KeyID)
+		if err != nil {
+			return w, absent(err, "key_id", "there is no such key")
+		}
+		if k.Level != apikey.GatewayLevel {
+			return w, fault.Invalid("key_id", "is an account-level key: only gateway-level keys have a limit")
+		}
+		w.Key, _ = id.Parse(id.Key, in.KeyID)
+	}
+	shared, err := tx.SharedBuckets(ctx, c.Account.ID)
+	if err != nil {
+		return w, err
+	}
+	w.Buckets = make(map[[16]byte][16]byte, len(shared))
+	for key, bucket := range shared {
+		k, _ := id.Parse(id.Key, key)
+		w.Buckets[k], _ = id.Parse(id.Key, bucket)
+	}
+	return w, nil
+}
+
+// absent turns fault.NotFound of something that a body names into a validation
+// error.
+func absent(err error, field, message string) error {
+	if fault.CodeOf(err) == fault.NotFound {
+		return fault.Invalid(field, "%s", message)
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+package control
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// Sources are where operations learn what the data plane has done. Where one is
+// nil, as in an offline command, the operations that need it are fault.Unavailable.
+type Sources struct {
+	Outcomes Syncer // hands over the records of the requests that have ended
+	Traffic  TrafficSource
+	Requests RequestSource
+	Levels   LevelSource
+}
+
+// TrafficSource counts requests.
+type TrafficSource interface {
+	Syncer
+	Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error)
+	Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error)
+}
+
+// RequestSource keeps the requests that were refused or failed.
+type RequestSource interface {
+	Syncer
+	Requests(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Request, error)
+	Request(ctx context.Context, accountID, requestID string) (*requestlog.Request, error)
+}
+
+// LevelSource tells where limits stand.
+type LevelSource interface {
+	// Levels calls f for each limit of a gateway: all but those of single keys,
+	// of which only those that are in use. Of a gateway that is not in force there are
+	// none.
+	Levels(gatewayID string, f func(ratelimit.Level))
+}
+
+// complete hands over what the data plane has done until now, so that an answer of
+// source is complete.
+func (s *Service) complete(ctx context.Context, source Syncer) error {
+	if s.cfg.Sources.Outcomes == nil || source == nil {
+		return fault.New(fault.Unavailable, "this process has no data plane: ask the server")
+	}
+	if err := s.cfg.Sources.Outcomes.Sync(ctx); err != nil {
+		return err
+	}
+	return source.Sync(ctx)
+}
+
+// Traffic reports the account's traffic, complete to the last second. A query that
+// cannot be answered is fault.ValidationFailed with the field since or interval.
+func (s *Service) Traffic(ctx context.Context, c *Caller, q traffic.Query) ([]traffic.Row, error) {
+	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
+		return nil, err
+	}
+	return s.cfg.Sources.Traffic.Report(ctx, c.Account.ID, q)
+}
+
+// Requests lists requests that were refused or failed, newest first.
+func (s *Service) Requests(ctx context.Context, c *Caller, f requestlog.Filter, p Page) ([]requestlog.Request, error) {
+	if err := s.complete(ctx, s.cfg.Sources.Requests); err != nil {
+		return nil, err
+	}
+	return s.cfg.Sources.Requests.Requests(ctx, c.Account.ID, f, p.Limit, p.After)
+}
+
+// Request returns one request that was refused or failed.
+func (s *Service) Request(ctx context.Context, c *Caller, requestID string) (*requestlog.Request, error) {
+	if err := s.complete(ctx, s.cfg.Sources.Requests); err != nil {
+		return nil, err
+	}
+	return s.cfg.Sources.Requests.Request(ctx, c.Account.ID, requestID)
+}

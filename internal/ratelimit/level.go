@@ -1,0 +1,85 @@
+package ratelimit
+
+// Level is where one limit stands. Route and Key are the identifiers that it is of,
+// or zero.
+type Level struct {
+	Standing
+	Route, Key [16]byte
+}
+
+// LookAt returns where one limit stands, as Look does.
+func LookAt(now Instant, l Applied) Standing {
+	var standing [1]Standing
+	Look(now, []Applied{l}, standing[:])
+	return standing[0]
+}
+
+// EachLevel calls f for each bucket that is not full, in no certain order. Decisions
+// go on meanwhile.
+func (b *Buckets) EachLevel(now Instant, f func(k [16]byte, s Standing)) {
+	for i := range b.shards {
+		b.shards[i].eachLevel(now, f)
+	}
+}
+
+func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Standing)) {
+	s.mu.Lock()
+	g := s.current.Load()
+	all := []*generation{g}
+	for o := g.older; o != nil; o = o.older {
+		all = append(all, o)
+	}
+	s.mu.Unlock()
+	at := g.params.at(now.Mono)
+	for _, o := range all {
+		o.buckets.each(func(n *node[Bucket]) {
+			word := n.value.state.Load()
+			if word == closed {
+				return
+			}
+			if o != g {
+				word = convert(o.params, g.params, word, now)
+			}
+			if word <= at {
+				return
+			}
+			standing := Standing{Scope: RouteScope}
+			g.params.stand(&standing, word, at, now.Wall)
+			f(n.key, standing)
+		})
+	}
+}
+
+// EachLevel calls f for each key of which the day has a count, in no certain order.
+func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Standing)) {
+	day := dayOf(now.Wall)
+	tell := func(k [16]byte, used int64) {
+		standing := Standing{Scope: DailyScope}
+		packDaily(day, used, 0).stand(&standing, uint64(d.limit.capacity.Load()), now, day)
+		f(k, standing)
+	}
+	// What is evicted between the two looks is told twice rather than not at all,
+	// hence seen.
+	seen := map[[16]byte]bool{}
+	for i := range d.shards {
+		d.shards[i].current.Load().each(func(n *node[Daily]) {
+			if w := n.value.load(); w != closedDaily && w.of(day) && w.used() > 0 {
+				seen[n.key] = true
+				tell(n.key, w.used())
+			}
+		})
+	}
+	d.limit.mu.Lock()
+	rest := map[[16]byte]int64{}
+	if d.limit.day == day {
+		for k, used := range d.limit.known {
+			if !seen[k] && used > 0 {
+				rest[k] = used
+			}
+		}
+	}
+	d.limit.mu.Unlock()
+	for k, used := range rest {
+		tell(k, used)
+	}
+}

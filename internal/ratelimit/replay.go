@@ -1,0 +1,152 @@
+package ratelimit
+
+// dailyAtOnce is how many requests a replayed daily cap reserves: enough never to
+// ask a ledger for more.
+const dailyAtOnce = 1<<leftBits - 1
+
+// Replay is one limit by itself, full at first, on a clock that its user turns:
+// what it decides is what Decide decides. It is not safe for concurrent use.
+type Replay struct {
+	config Config
+	params Params
+	shared replayed
+	keys   map[[16]byte]*replayed
+}
+
+// replayed is the state of the limit for those who share it.
+type replayed struct {
+	bucket Bucket
+	daily  *Daily
+}
+
+// NewReplay returns the limit of a configuration that limits something. The daily
+// cap has counted nothing yet.
+func NewReplay(c Config) *Replay {
+	r := &Replay{config: c, keys: map[[16]byte]*replayed{}}
+	if c.HasBucket() {
+		r.params = Compile(c)
+	}
+	r.start(&r.shared)
+	return r
+}
+
+func (r *Replay) start(s *replayed) {
+	if r.config.Daily.IsZero() {
+		return
+	}
+	limit := &dailyLimit{day: -1}
+	limit.capacity.Store(r.config.Daily.Count)
+	s.daily = &Daily{limit: limit}
+}
+
+// of returns the state for the key whose bucket is named bucket.
+func (r *Replay) of(bucket [16]byte) *replayed {
+	if r.config.Per != PerKey {
+		return &r.shared
+	}
+	s := r.keys[bucket]
+	if s == nil {
+		s = new(replayed)
+		r.start(s)
+		r.keys[bucket] = s
+	}
+	return s
+}
+
+// Admit decides one request of the key whose bucket is named bucket. Time must not go back.
+func (r *Replay) Admit(now Instant, bucket [16]byte) bool {
+	s := r.of(bucket)
+	var room [2]Applied
+	var standing [2]Standing
+	limits := room[:0]
+	if r.config.HasBucket() {
+		limits = append(limits, Applied{Scope: RouteScope, Params: &r.params, Bucket: &s.bucket})
+	}
+	if s.daily != nil {
+		s.reserve(dayOf(now.Wall))
+		limits = append(limits, Applied{Scope: DailyScope, Daily: s.daily})
+	}
+	result, _ := Decide(now, limits, standing[:])
+	return result == Admitted
+}
+
+// reserve does what a ledger does: a new day begins at nothing.
+func (s *replayed) reserve(day int64) {
+	w, used := s.daily.load(), int64(0)
+	if s.daily.limit.day == day {
+		used = w.used()
+	}
+	s.daily.limit.day = day
+	s.daily.word.Store(uint64(packDaily(day, used, dailyAtOnce)))
+}
+
+// Wait returns for how many nanoseconds from now a request of the key whose bucket is
+// named bucket would be refused; 0 if it would be admitted.
+func (r *Replay) Wait(now Instant, bucket [16]byte) int64 {
+	s, wait := r.of(bucket), int64(0)
+	if r.config.HasBucket() {
+		var standing Standing
+		wait = max(wait, r.params.standRefused(&standing, s.bucket.state.Load(), r.params.at(now.Mono), now.Wall))
+	}
+	if s.daily != nil {
+		day := dayOf(now.Wall)
+		if s.reserve(day); s.daily.load().used() >= r.config.Daily.Count {
+			wait = max(wait, (day+1)*dayLength-now.Wall)
+		}
+	}
+	return wait
+}
+
+// AdmitAll admits n requests of the key whose bucket is named bucket, the i-th of
+// which comes at now plus i/n of the nanoseconds within, all of the same day, if none of
+// them would be refused. Otherwise it changes nothing and reports false. It takes
+// no longer for many than for one.
+func (r *Replay) AdmitAll(now Instant, n, within int64, bucket [16]byte) bool {
+	s := r.of(bucket)
+	day := dayOf(now.Wall)
+	if s.daily != nil {
+		s.reserve(day)
+		if s.daily.load().used()+n > r.config.Daily.Count {
+			return false
+		}
+	}
+	if r.config.HasBucket() {
+		word, ok := r.params.all(s.bucket.state.Load(), now.Mono, n, within)
+		if !ok {
+			return false
+		}
+		s.bucket.state.Store(word)
+	}
+	if s.daily != nil {
+		s.daily.word.Store(uint64(packDaily(day, s.daily.load().used()+n, dailyAtOnce)))
+	}
+	return true
+}
+
+// all returns the state of a bucket in state word after n requests that come
+// evenly from mono on; ok is false if one would be refused, or if that is not certain.
+//
+// Let at(i) be what is gained until request i. If requests come faster than the bucket
+// refills, by more than rounding can shift at(i), then it is not full again before the last,
+// which is the first to be refused; if they come slower, then the first
+// is, and after each the state is at(i) and a cost, or what the beginning left.
+func (p *Params) all(word uint64, mono, n, within int64) (after uint64, ok bool) {
+	// A gain is below 16 units in a nanosecond, and each time and gain is rounded
+	// by less than one.
+	const rounding = 18
+	first, last := p.at(mono), p.at(mono+(n-1)*within/n)
+	if uint64(n) >= (maxWord-max(word, last))/p.cost { // it would not fit a word
+		return 0, false
+	}
+	start, gained, steps := max(word, first), last-first, uint64(n-1)
+	switch {
+	case gained+rounding+steps <= steps*p.cost:
+		return start + (steps+1)*p.cost, start+steps*p.cost-last+rounding <= p.span-p.cost
+	case gained > steps*(p.cost+rounding):
+		return max(word+(steps+1)*p.cost, last+p.cost), start-first <= p.span-p.cost
+	case steps == 0:
+		return start + p.cost, start-first <= p.span-p.cost
+	default:
+		return 0, false
+	}
+}
