@@ -11,7 +11,7 @@ FUZZTIME ?= 3s
 
 .PHONY: help
 help: ## Show this list.
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/keygate.
@@ -40,6 +40,10 @@ bench-peers: build ## Compare with nginx, HAProxy and Caddy (Debian). Flags: ARG
 .PHONY: bench-keys
 bench-keys: build ## Measure a million keys and large specs, whole process. Flags: ARGS="-rounds 1".
 	$(GO) run ./bench/keys $(ARGS)
+
+.PHONY: bench-accounting
+bench-accounting: build ## Load a server for a minute and hold its traffic report against what its clients received. Flags: ARGS="-duration 10s".
+	$(GO) run ./bench/accounting $(ARGS)
 
 .PHONY: fuzz-short
 fuzz-short: ## Run every fuzz target for FUZZTIME (3s).

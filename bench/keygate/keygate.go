@@ -91,6 +91,9 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, err
 }
 
+// Metrics returns what /metrics shows.
+func (s *Server) Metrics(ctx context.Context) ([]byte, error) { return s.get(ctx, "/metrics") }
+
 // get returns the body of an answer of the operators' address.
 func (s *Server) get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.ops+path, http.NoBody)

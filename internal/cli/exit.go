@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/fault"
 )
@@ -55,6 +56,7 @@ func exitCode(err error) int {
 		refused     *client.Error
 		unreachable *client.UnreachableError
 		local       *fault.Error
+		altered     *audit.Problem
 	)
 	switch {
 	case err == nil:
@@ -68,6 +70,8 @@ func exitCode(err error) int {
 			return exitUsage
 		}
 		return exitFailed
+	case errors.As(err, &altered):
+		return exitConflict
 	case errors.As(err, &noKey):
 		return exitUnauthorized
 	case errors.As(err, &noContext):

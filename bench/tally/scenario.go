@@ -1,0 +1,163 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/client"
+)
+
+// Service is the upstream of a scenario: /n/{n} answers n bytes, /status/{n}
+// that status, and /slow does not answer.
+func Service() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/n/{n}", func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(r.PathValue("n"))
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, strings.Repeat("x", n)) // a client that left needs nothing
+	})
+	mux.HandleFunc("/status/{n}", func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(r.PathValue("n"))
+		if err != nil {
+			n = http.StatusBadRequest
+		}
+		w.WriteHeader(n)
+		if n != http.StatusNoContent && n != http.StatusNotModified {
+			_, _ = io.WriteString(w, "status "+strconv.Itoa(n))
+		}
+	})
+	mux.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	return mux
+}
+
+// Scenario is three gateways, two before the service, of which one has little
+// patience, and one before nothing, with routes, limits and keys for requests of
+// every kind.
+type Scenario struct {
+	Calls []Call
+	// Slow is a call that takes a tenth of a second, and so is not among Calls.
+	Slow Call
+	// Expired is when the key of "expired key" is no longer valid: calls are
+	// made after it.
+	Expired time.Time
+}
+
+// NewScenario makes the scenario by the management API. upstream is the URL of
+// a Service, nothing one that nobody listens at.
+func NewScenario(ctx context.Context, api *client.Client, upstream, nothing string) (*Scenario, error) {
+	m := maker{ctx: ctx, api: api}
+	timeout := "100ms"
+	live := m.gateway(client.CreateGatewayRequest{Name: "live", UpstreamURL: upstream})
+	hasty := m.gateway(client.CreateGatewayRequest{Name: "hasty", UpstreamURL: upstream, Timeout: &timeout})
+	dead := m.gateway(client.CreateGatewayRequest{Name: "dead", UpstreamURL: nothing})
+	n := m.route(live, "/n/{n}", nil, "GET", "POST", "DELETE")
+	status := m.route(live, "/status/{n}", nil, "GET")
+	slow := m.route(hasty, "/slow", nil, "GET")
+	limited := m.route(live, "/limited/{n}", &client.RateLimitInput{Sustained: ptr("20/s")}, "GET")
+	public := m.public(live, "/n/public")
+	gone := m.route(dead, "/gone", nil, "GET")
+	all, read, capped := m.key("admin", nil, nil, nil), m.key("read", nil, nil, nil), m.key("read", ptr("50/s"), nil, nil)
+	elsewhere := m.key("admin", nil, &dead.GatewayID, nil)
+	s := &Scenario{Expired: time.Now().Add(time.Second)}
+	ends := s.Expired.UTC().Format(time.RFC3339Nano)
+	expired := m.key("admin", nil, nil, &ends)
+	if m.err != nil {
+		return nil, fmt.Errorf("make the scenario: %w", m.err)
+	}
+	on := func(c Call, g *client.Gateway, routeID string, k *client.NewKey) Call {
+		c.Host, c.Gateway, c.Route = g.Hostname, g.GatewayID, routeID
+		if c.Method == "" {
+			c.Method = http.MethodGet
+		}
+		if k != nil {
+			c.Key, c.KeyID = k.Secret, k.KeyID
+		}
+		return c
+	}
+	// A call that its name does not say otherwise of is admitted.
+	s.Calls = []Call{
+		on(Call{Name: "small", Target: "/n/10", Want: []int{200}}, live, n, all),
+		on(Call{Name: "another key", Target: "/n/300", Want: []int{200}}, live, n, read),
+		on(Call{Name: "with a body", Method: http.MethodPost, Target: "/n/7", Body: make([]byte, 2000), Want: []int{200}}, live, n, all),
+		on(Call{Name: "large", Target: "/n/40000", Want: []int{200}}, live, n, all),
+		on(Call{Name: "public", Target: "/n/public", Want: []int{400}}, live, public, nil),
+		on(Call{Name: "upstream 204", Target: "/status/204", Want: []int{204}}, live, status, all),
+		on(Call{Name: "upstream 302", Target: "/status/302", Want: []int{302}}, live, status, all),
+		on(Call{Name: "upstream 404", Target: "/status/404", Want: []int{404}}, live, status, read),
+		on(Call{Name: "upstream 500", Target: "/status/500", Want: []int{500}, Upstream: true}, live, status, all),
+		on(Call{Name: "upstream 503", Target: "/status/503", Want: []int{503}, Upstream: true}, live, status, read),
+		on(Call{Name: "limited route", Target: "/limited/1", Want: []int{404, 429}}, live, limited, all),
+		on(Call{Name: "limited key", Target: "/n/1", Want: []int{200, 429}}, live, n, capped),
+		on(Call{Name: "no key", Target: "/n/1", Want: []int{401}}, live, "", nil),
+		on(Call{Name: "unknown key", Target: "/n/1", Want: []int{401}}, live, "", &client.NewKey{Secret: "kg_nonsense"}),
+		on(Call{Name: "expired key", Target: "/n/1", Want: []int{401}}, live, "", expired),
+		on(Call{Name: "key of another gateway", Target: "/n/1", Want: []int{403}}, live, "", elsewhere),
+		on(Call{Name: "scope too low", Method: http.MethodDelete, Target: "/n/1", Want: []int{403}}, live, n, read),
+		on(Call{Name: "no route", Target: "/nowhere", Want: []int{404}}, live, "", all),
+		on(Call{Name: "no method", Method: http.MethodPut, Target: "/n/1", Want: []int{405}}, live, "", all),
+		on(Call{Name: "upstream away", Target: "/gone", Want: []int{502}, Upstream: true}, dead, gone, all),
+		{Name: "no gateway", Method: http.MethodGet, Host: "nowhere.example", Target: "/n/1", Key: all.Secret, Want: []int{404}},
+	}
+	s.Slow = on(Call{Name: "slow", Target: "/slow", Want: []int{504}, Upstream: true}, hasty, slow, all)
+	return s, nil
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// maker makes records until the first error.
+type maker struct {
+	ctx context.Context //nolint:containedctx // it lives for one scenario
+	api *client.Client
+	err error
+}
+
+func (m *maker) gateway(in client.CreateGatewayRequest) *client.Gateway {
+	if m.err != nil {
+		return &client.Gateway{}
+	}
+	g, err := m.api.CreateGateway(m.ctx, in)
+	if m.err = err; err != nil {
+		return &client.Gateway{}
+	}
+	return g
+}
+
+func (m *maker) create(g *client.Gateway, in client.CreateRouteRequest) string {
+	if m.err != nil {
+		return ""
+	}
+	r, err := m.api.CreateRoute(m.ctx, g.GatewayID, in)
+	if m.err = err; err != nil {
+		return ""
+	}
+	return r.RouteID
+}
+
+func (m *maker) route(g *client.Gateway, path string, limit *client.RateLimitInput, methods ...string) string {
+	return m.create(g, client.CreateRouteRequest{Path: path, Methods: methods, RateLimit: limit})
+}
+
+func (m *maker) public(g *client.Gateway, path string) string {
+	return m.create(g, client.CreateRouteRequest{Path: path, Methods: []string{http.MethodGet}, Auth: ptr(client.CreateRouteRequestAuthNone)})
+}
+
+func (m *maker) key(scope string, limit, gatewayID, expires *string) *client.NewKey {
+	if m.err != nil {
+		return &client.NewKey{}
+	}
+	k, err := m.api.CreateKey(m.ctx, client.CreateKeyRequest{Name: "tally", Scope: scope, RateLimit: limit, GatewayID: gatewayID, ExpiresAt: expires})
+	if m.err = err; err != nil {
+		return &client.NewKey{}
+	}
+	return k
+}

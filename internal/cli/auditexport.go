@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/server"
+)
+
+type auditExport struct {
+	storeCommand
+	auditFlags
+	format, file, account string
+	blocks                bool
+	limit                 int
+}
+
+func newAuditExport(a *app) *cobra.Command {
+	o := &auditExport{storeCommand: storeCommand{app: a}}
+	c := &cobra.Command{
+		Use:   "export",
+		Short: "Write the audit log as JSON lines or CSV, or its sealed blocks for audit-log verify",
+		Long: `Write the records of the audit log, newest first, as JSON lines or as CSV with a
+head, to standard output or a file. However many there are, memory is constant.
+
+With --blocks write the log's sealed blocks as they are in the store on this
+machine, with their digests: what "audit-log verify FILE" checks, wherever and
+whenever. It needs no server, and one may run.`,
+		Example: "  keygate audit-log export --since 2026-03-01 --until 2026-04-01 --format csv --file march.csv\n" +
+			"  keygate audit-log export --blocks --data-dir /var/lib/keygate --file blocks.jsonl",
+		Args: noArgs, RunE: o.run,
+	}
+	f := c.Flags()
+	o.add(f)
+	limitFlag(f, &o.limit)
+	f.StringVar(&o.format, "format", "jsonl", "`format`: jsonl, one JSON object a line, or csv")
+	f.StringVar(&o.file, "file", "", "`file` to write, for its owner alone; it must not be there yet")
+	f.BoolVar(&o.blocks, "blocks", false, "write the sealed blocks in the store on this machine")
+	f.StringVar(&o.account, "account", "default", "of --blocks: `name` of the account whose log it is")
+	o.loader = config.Register(f)
+	return c
+}
+
+func (o *auditExport) run(c *cobra.Command, _ []string) (err error) {
+	if err := o.read(c); err != nil {
+		return err
+	}
+	if c.Flags().Changed("output") {
+		return usagef("an export has a form of its own: give --format jsonl or csv instead of -o")
+	}
+	if o.blocks {
+		return o.exportBlocks(c)
+	}
+	for _, flag := range []string{"account", "data-dir"} {
+		if c.Flags().Changed(flag) {
+			return usagef("--%s is for --blocks: records come from a server", flag)
+		}
+	}
+	write, known := map[string]func(io.Writer, iter.Seq2[client.AuditEntry, error]) error{"jsonl": writeLines, "csv": writeCSV}[o.format]
+	if !known {
+		return usagef("--format %s is no format: jsonl or csv", o.format)
+	}
+	api, err := o.list(&o.filter.ListOptions, o.limit)
+	if err != nil {
+		return err
+	}
+	return o.to(o.file, func(w io.Writer) error {
+		return write(w, firstOf(o.limit, api.AuditLog(c.Context(), o.filter)))
+	})
+}
+
+func (o *auditExport) exportBlocks(c *cobra.Command) error {
+	for _, flag := range []string{"kind", "outcome", "key-prefix", "key-id", "gateway", "actor", "since", "until", "limit", "format"} {
+		if c.Flags().Changed(flag) {
+			return usagef("--%s does not go with --blocks: they are whole, or could not be verified", flag)
+		}
+	}
+	settings, log, err := o.load()
+	if err != nil {
+		return err
+	}
+	return o.to(o.file, func(w io.Writer) error { return server.ExportAudit(c.Context(), settings, log, o.account, w) })
+}
+
+// to lets write write to a new file, which is gone again if that fails, or to
+// standard output for "".
+func (a *app) to(file string, write func(io.Writer) error) (err error) {
+	out := a.Out
+	if file != "" {
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if closeErr := f.Close(); err == nil {
+				err = closeErr
+			}
+			if err != nil {
+				err = errors.Join(err, os.Remove(file))
+			}
+		}()
+		out = f
+	}
+	b := bufio.NewWriter(out)
+	if err := write(b); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+// firstOf returns the first n of records, all for 0.
+func firstOf[T any](n int, records iter.Seq2[T, error]) iter.Seq2[T, error] {
+	if n <= 0 {
+		return records
+	}
+	return func(yield func(T, error) bool) {
+		left := n
+		for r, err := range records {
+			if !yield(r, err) {
+				return
+			}
+			if left--; left == 0 {
+				return
+			}
+		}
+	}
+}
+
+func writeLines(w io.Writer, records iter.Seq2[client.AuditEntry, error]) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for e, err := range records {
+		if err != nil {
+			return err
+		}
+		if err := enc.Encode(e); err != nil {
+			return fmt.Errorf("write a record: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeCSV writes each record as a row. What a spreadsheet would take for a
+// formula has a quote in front of it: paths are the caller's to choose.
+func writeCSV(w io.Writer, records iter.Seq2[client.AuditEntry, error]) error {
+	out := csv.NewWriter(w)
+	if err := out.Write([]string{
+		"time", "kind", "outcome", "key_prefix", "key_id", "gateway_id", "method", "path", "client_ip", "request_id", "action", "target", "actor_key_id", "diff",
+	}); err != nil {
+		return err
+	}
+	for e, err := range records {
+		if err != nil {
+			return err
+		}
+		row := []string{
+			e.Time.UTC().Format(time.RFC3339Nano), e.Kind, e.Outcome, str(e.KeyPrefix), str(e.KeyID), str(e.GatewayID),
+			e.Method, e.Path, e.ClientIP, e.RequestID, "", "", "", "",
+		}
+		if m := e.AuditAction; m != nil {
+			diff, err := json.Marshal(m.Diff)
+			if err != nil {
+				return fmt.Errorf("write a record: %w", err)
+			}
+			copy(row[10:], []string{m.Action, m.Target, str(m.ActorKeyID), string(diff)})
+		}
+		for i, cell := range row {
+			if cell != "" && (cell[0] == '=' || cell[0] == '+' || cell[0] == '-' || cell[0] == '@') {
+				row[i] = "'" + cell
+			}
+		}
+		if err := out.Write(row); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}

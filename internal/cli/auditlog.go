@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keygate/keygate/client"
+)
+
+// auditFlags narrow the audit log.
+type auditFlags struct {
+	filter client.AuditFilter
+	span   spanFlags
+}
+
+func (o *auditFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&o.filter.Kind, "kind", "", "only records of this `kind`: authentication or management")
+	f.StringVar(&o.filter.Outcome, "outcome", "", "only records with this `outcome`: success, key_invalid, key_expired or scope_insufficient")
+	f.StringVar(&o.filter.KeyPrefix, "key-prefix", "", "only records of keys with this `prefix`, as in kg_4tQx9Z")
+	f.StringVar(&o.filter.KeyID, "key-id", "", "only records of the key with this `id`")
+	f.StringVar(&o.filter.GatewayID, "gateway", "", "only records of the gateway with this `id`")
+	f.StringVar(&o.filter.ActorKeyID, "actor", "", "only changes made with the key with this `id`")
+	o.span.add(f, "records")
+}
+
+func (o *auditFlags) read(c *cobra.Command) (err error) {
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
+	o.filter.Since, o.filter.Until, err = o.span.span(time.Now())
+	return err
+}
+
+type auditLog struct {
+	*app
+	auditFlags
+	limit  int
+	follow bool
+}
+
+func newAuditLog(a *app) *cobra.Command {
+	o := &auditLog{app: a}
+	c := &cobra.Command{
+		Use:   "audit-log",
+		Short: "List who presented a key, with what result, and who changed what",
+		Long: `List the audit log, newest first: every authentication on both planes, and every
+change made through the management API. A table ends after 100 records unless
+--limit says otherwise.`,
+		Example: "  keygate audit-log --outcome key_expired --since 24h\n  keygate audit-log --follow --gateway gw_01j…\n  keygate audit-log --kind management --actor key_01j… -o json",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return group(c, args)
+			}
+			return nil
+		},
+		RunE: o.run, SuggestionsMinimumDistance: 2,
+	}
+	f := c.Flags()
+	o.add(f)
+	limitFlag(f, &o.limit)
+	f.BoolVarP(&o.follow, "follow", "f", false, "show the latest records, the oldest first, and then what comes, until Ctrl-C; in JSON one object a line")
+	c.AddCommand(newAuditHead(a), newAuditExport(a), newAuditVerify(a))
+	return c
+}
+
+func (o *auditLog) run(c *cobra.Command, _ []string) error {
+	if err := o.read(c); err != nil {
+		return err
+	}
+	if o.follow {
+		return o.runFollow(c)
+	}
+	limit := o.tableLimit(c, o.limit)
+	api, err := o.list(&o.filter.ListOptions, limit)
+	if err != nil {
+		return err
+	}
+	return printList(o.app, limit, api.AuditLog(c.Context(), o.filter), auditHead(), func(e *client.AuditEntry) []string { return auditRow(e) })
+}
+
+func auditHead() []string {
+	return []string{"TIME", "OUTCOME", "KEY PREFIX", "KEY ID", "METHOD", "PATH", "ACTION", "TARGET", "CLIENT", "REQUEST ID"}
+}
+
+func auditRow(e *client.AuditEntry) []string {
+	action, target := "", ""
+	if e.AuditAction != nil {
+		action, target = e.Action, e.Target
+	}
+	return []string{
+		e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Outcome, str(e.KeyPrefix), str(e.KeyID), e.Method, e.Path, action, target, e.ClientIP, e.RequestID,
+	}
+}
+
+func newAuditHead(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "head",
+		Short: "Show the end of the hash chain of the audit log's sealed blocks",
+		Long: `Show the end of the hash chain of the audit log's sealed blocks. Keep the digest
+where nobody who could change the log can change it, too: audit-log verify --head
+then proves that nothing up to here was altered or removed.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			api, err := a.connect()
+			if err != nil {
+				return err
+			}
+			h, err := api.AuditHead(c.Context())
+			if err != nil {
+				return err
+			}
+			return a.printRecord(h, func() []field {
+				return []field{{"NUMBER", strconv.FormatInt(h.Number, 10)}, {"DIGEST", str(h.Digest)}, {"TIME", moment(h.Time)}}
+			})
+		},
+	}
+}
+
+// Following asks every so often, and goes back over what it has seen by a
+// little: records come when their request has ended, not in the order of time.
+const (
+	followEvery   = time.Second
+	followBack    = 100 // records that were seen before it believes that all older ones were
+	followAtStart = 10
+	followMemory  = 100_000 // records that are remembered as seen
+)
+
+// runFollow shows the latest records and then what comes, until the context ends.
+func (o *auditLog) runFollow(c *cobra.Command) error {
+	if o.output == "yaml" {
+		return usagef("--follow shows a table, or with -o json one object a line: leave -o yaml out")
+	}
+	if o.span.until != "" {
+		return usagef("--follow has no end: leave --until out")
+	}
+	first := o.limit
+	if first == 0 {
+		first = followAtStart
+	}
+	api, err := o.list(&o.filter.ListOptions, followBack)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	t := follower{api: api, filter: o.filter, seen: map[string]bool{}}
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	if o.output == "table" {
+		o.line(auditHead())
+	}
+	for begun := false; ; begun = true {
+		entries, err := t.next(ctx, begun, first)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // Ctrl-C is how it ends
+		}
+		if err != nil {
+			return err
+		}
+		for i := range entries {
+			if err := o.show(&entries[i]); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (o *auditLog) show(e *client.AuditEntry) error {
+	if o.output == "json" {
+		return json.NewEncoder(o.Out).Encode(e)
+	}
+	o.line(auditRow(e))
+	return nil
+}
+
+// line shows one row of a table whose other rows are not known: the columns
+// have widths of their own.
+func (o *auditLog) line(cells []string) {
+	widths := []int{24, 18, 10, 30, 6, 24, 16, 30, 15, 0}
+	out := ""
+	for i, cell := range cells {
+		cell = clean(cell)
+		out += cell
+		for n := len([]rune(cell)); n < widths[i]; n++ {
+			out += " "
+		}
+		if i < len(cells)-1 {
+			out += "  "
+		}
+	}
+	_, _ = o.Out.Write([]byte(out + "\n"))
+}
+
+// follower finds the records that were not there before.
+type follower struct {
+	api    *client.Client
+	filter client.AuditFilter
+	seen   map[string]bool
+	order  []string // of seen, the oldest first
+}
+
+// next returns the records that it has not returned, the oldest first. Before
+// it has begun, those are the newest first of all, and all others count as
+// returned.
+func (t *follower) next(ctx context.Context, begun bool, first int) ([]client.AuditEntry, error) {
+	var fresh []client.AuditEntry
+	known := 0
+	for e, err := range t.api.AuditLog(ctx, t.filter) {
+		if err != nil {
+			return nil, err
+		}
+		if !t.remember(&e) {
+			known++
+		} else {
+			known = 0
+			fresh = append(fresh, e)
+		}
+		if known >= followBack || !begun && len(fresh) >= max(first, followBack) {
+			break
+		}
+	}
+	if !begun {
+		fresh = fresh[:min(first, len(fresh))]
+	}
+	for i, j := 0, len(fresh)-1; i < j; i, j = i+1, j-1 {
+		fresh[i], fresh[j] = fresh[j], fresh[i]
+	}
+	return fresh, nil
+}
+
+// remember reports whether the record is a new one.
+func (t *follower) remember(e *client.AuditEntry) bool {
+	id := e.RequestID + " " + e.Kind
+	if e.AuditAction != nil {
+		id += " " + e.Action + " " + e.Target
+	}
+	if t.seen[id] {
+		return false
+	}
+	t.seen[id] = true
+	if t.order = append(t.order, id); len(t.order) > followMemory {
+		for _, old := range t.order[:followMemory/2] {
+			delete(t.seen, old)
+		}
+		t.order = append([]string(nil), t.order[followMemory/2:]...)
+	}
+	return true
+}

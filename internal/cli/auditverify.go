@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/server"
+)
+
+type auditVerify struct {
+	storeCommand
+	account, head string
+}
+
+func newAuditVerify(a *app) *cobra.Command {
+	o := &auditVerify{storeCommand: storeCommand{app: a}}
+	c := &cobra.Command{
+		Use:   "verify [FILE]",
+		Short: "Check, without a server, that no sealed block of the audit log was altered, removed or moved",
+		Long: `Check the hash chain of the audit log's sealed blocks, in the store on this
+machine or in a file that "audit-log export --blocks" wrote, - for standard input.
+It needs no server, and one may run.
+
+Whoever can write the whole store could make the whole chain anew. --head finds
+that, too: the digest that "audit-log head" gave some time ago, kept elsewhere,
+must be in the chain.
+
+Records of the last minutes are in no block yet. Exit status 6: the chain does not
+hold.`,
+		Example: "  keygate audit-log verify --data-dir /var/lib/keygate --head 9f86d081884c7d65…\n  keygate audit-log verify blocks.jsonl",
+		Args:    atMost(1), RunE: o.run,
+	}
+	f := c.Flags()
+	f.StringVar(&o.head, "head", "", "`digest` of an earlier head, in hexadecimal")
+	f.StringVar(&o.account, "account", "default", "`name` of the account whose log it is")
+	o.loader = config.Register(f)
+	return c
+}
+
+func (o *auditVerify) run(c *cobra.Command, args []string) error {
+	var given *audit.Digest
+	if c.Flags().Changed("head") {
+		d, err := audit.ParseDigest(o.head)
+		if err != nil {
+			return usagef("--head %q is no digest: %s", o.head, err)
+		}
+		given = &d
+	}
+	report, err := o.verify(c, args, given)
+	if err != nil {
+		return err
+	}
+	return o.printRecord(verified(report), func() []field {
+		fields := []field{
+			{"RESULT", "the chain holds"}, {"ACCOUNT", report.AccountID}, {"BLOCKS", strconv.FormatInt(report.Blocks, 10)},
+			{"RECORDS", strconv.FormatInt(report.Records, 10)}, {"FIRST RECORD", momentOf(report.First)}, {"LAST RECORD", momentOf(report.Last)},
+			{"HEAD", strconv.FormatInt(report.Head.Number, 10)}, {"DIGEST", digestOf(report.Head)},
+		}
+		if report.Base.Number > 0 {
+			fields = append(fields, field{"REMOVED BY RETENTION", "blocks up to " + strconv.FormatInt(report.Base.Number, 10)})
+		}
+		if given != nil {
+			fields = append(fields, field{"HEAD GIVEN", "block " + strconv.FormatInt(report.Given, 10)})
+		}
+		if n := report.Cut.Records; n > 0 {
+			fields = append(fields, field{"GAP", strconv.FormatInt(n, 10) + " records from " + momentOf(report.Cut.First) + " to " + momentOf(report.Cut.Last) +
+				" were removed before their time, because the log had outgrown --audit-max-bytes"})
+		}
+		return fields
+	})
+}
+
+func (o *auditVerify) verify(c *cobra.Command, args []string, given *audit.Digest) (audit.Report, error) {
+	if len(args) == 0 {
+		settings, log, err := o.load()
+		if err != nil {
+			return audit.Report{}, err
+		}
+		return server.VerifyAudit(c.Context(), settings, log, o.account, given)
+	}
+	for _, flag := range []string{"account", "data-dir"} {
+		if c.Flags().Changed(flag) {
+			return audit.Report{}, usagef("--%s is for the store: leave it out beside a file", flag)
+		}
+	}
+	if args[0] == "-" {
+		return audit.VerifyExport(o.In, given)
+	}
+	f, err := os.Open(args[0])
+	if err != nil {
+		return audit.Report{}, err
+	}
+	report, err := audit.VerifyExport(io.Reader(f), given)
+	return report, errors.Join(err, f.Close())
+}
+
+// verifiedLog is what a program reads of a verification.
+type verifiedLog struct {
+	AccountID string     `json:"account_id"`
+	Blocks    int64      `json:"blocks"`
+	Records   int64      `json:"records"`
+	First     *time.Time `json:"first_at"`
+	Last      *time.Time `json:"last_at"`
+	Base      int64      `json:"base"` // number of the last block that retention removed; 0 if none
+	Number    int64      `json:"number"`
+	Digest    *string    `json:"digest"`
+	HeadFound *int64     `json:"head_found"` // number of the block of --head; null without one
+	Removed   int64      `json:"removed"`    // records that went before their time
+}
+
+func verified(r audit.Report) verifiedLog {
+	out := verifiedLog{
+		AccountID: r.AccountID, Blocks: r.Blocks, Records: r.Records, Base: r.Base.Number, Number: r.Head.Number, Removed: r.Cut.Records,
+	}
+	if !r.First.IsZero() {
+		out.First, out.Last = &r.First, &r.Last
+	}
+	if d := digestOf(r.Head); d != "" {
+		out.Digest = &d
+	}
+	if r.Given > 0 {
+		out.HeadFound = &r.Given
+	}
+	return out
+}
+
+func digestOf(h audit.Head) string {
+	if h.Number == 0 {
+		return ""
+	}
+	text, err := audit.Digest(h.Digest).MarshalText()
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+func momentOf(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return moment(&t)
+}

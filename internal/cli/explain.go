@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+)
+
+type explain struct {
+	*app
+	filter client.RequestFilter
+	span   spanFlags
+	limit  int
+}
+
+func newExplain(a *app) *cobra.Command {
+	o := &explain{app: a}
+	c := &cobra.Command{
+		Use:   "explain [REQUEST_ID]",
+		Short: "Tell why a request was refused or failed, or list those that were",
+		Long: `Tell which check or limit decided a request that was refused (429, 401, 403)
+or failed (5xx) in the last 24 hours, what it saw, and when the request would have
+passed. The caller has the identifier in X-Request-Id, and in the body of an error.
+Without an identifier, list such requests, newest first.`,
+		Example: "  keygate explain req_01j…\n  keygate explain --status 429 --since 15m",
+		Args:    atMost(1), RunE: o.run,
+	}
+	f := c.Flags()
+	f.StringVar(&o.filter.GatewayID, "gateway", "", "only requests of the gateway with this `id`")
+	f.StringVar(&o.filter.RouteID, "route-id", "", "only requests of the route with this `id`")
+	f.StringVar(&o.filter.KeyID, "key-id", "", "only requests with the key with this `id`")
+	f.IntVar(&o.filter.Status, "status", 0, "only requests that got this `status`")
+	o.span.add(f, "requests")
+	limitFlag(f, &o.limit)
+	return c
+}
+
+func (o *explain) run(c *cobra.Command, args []string) (err error) {
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		return o.one(c, args[0])
+	}
+	if o.filter.Since, o.filter.Until, err = o.span.span(time.Now()); err != nil {
+		return err
+	}
+	limit := o.tableLimit(c, o.limit)
+	api, err := o.list(&o.filter.ListOptions, limit)
+	if err != nil {
+		return err
+	}
+	return printList(o.app, limit, api.Requests(c.Context(), o.filter),
+		[]string{"TIME", "STATUS", "WHY", "KEY", "METHOD", "PATH", "CLIENT", "REQUEST ID"},
+		func(r *client.LoggedRequest) []string {
+			return []string{
+				moment(&r.Time), strconv.FormatInt(r.Status, 10), why(&r.Decision), str(r.KeyPrefix), r.Method, r.Path, r.ClientIP, r.RequestID,
+			}
+		})
+}
+
+// tableLimit is the --limit in force: a table, which a person reads, ends after
+// 100 records unless --limit says otherwise; what a program reads does not.
+func (a *app) tableLimit(c *cobra.Command, limit int) int {
+	if a.output != "table" || c.Flags().Changed("limit") {
+		return limit
+	}
+	return 100
+}
+
+// why is a decision in a word or two.
+func why(d *client.Decision) string {
+	if d.LimitScope != nil {
+		return d.Check + " (" + string(*d.LimitScope) + ")"
+	}
+	if d.Code != "" && d.Code != d.Check {
+		return d.Check + " (" + d.Code + ")"
+	}
+	return d.Check
+}
+
+func (o *explain) one(c *cobra.Command, id string) error {
+	for _, flag := range []string{"gateway", "route-id", "key-id", "status", "since", "until", "limit"} {
+		if c.Flags().Changed(flag) {
+			return usagef("--%s is for the list: leave it out beside an identifier", flag)
+		}
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	r, err := api.RequestByID(c.Context(), id)
+	if err != nil {
+		if client.IsNotFound(err) && o.output == "table" {
+			fmt.Fprintln(o.Err, "Only requests of the last 24 hours that were refused (429, 401, 403) or failed (5xx) can be explained.")
+		}
+		return err
+	}
+	return o.printRecord(r, func() []field { return o.explanation(c, api, r) })
+}
+
+func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.LoggedRequest) []field {
+	names := o.namesOf(c.Context(), api)
+	d := &r.Decision
+	fields := []field{
+		{"REQUEST ID", r.RequestID}, {"TIME", r.Time.UTC().Format(time.RFC3339Nano)},
+		{"CALL", r.Method + " " + r.Path}, {"CLIENT", r.ClientIP}, {"KEY PREFIX", str(r.KeyPrefix)},
+		{"KEY", withID(names.key(str(r.KeyID)), str(r.KeyID))},
+		{"GATEWAY", withID(names.gateway(str(r.GatewayID)), str(r.GatewayID))},
+		{"ROUTE", withID(names.route(str(r.GatewayID), str(r.RouteID)), str(r.RouteID))},
+		{"STATUS", strconv.FormatInt(r.Status, 10)}, {"DURATION", milliseconds(r.DurationMs)},
+		{"DECIDED BY", why(d)}, {"WHY", d.Message},
+	}
+	if d.Limit != nil && d.Remaining != nil {
+		fields = append(fields, field{"LIMIT", fmt.Sprintf("%d of %d left", *d.Remaining, *d.Limit)})
+	}
+	if d.PassesAt != nil {
+		fields = append(fields, field{"WOULD PASS AT", moment(d.PassesAt)})
+	}
+	if d.UpstreamStatus != nil {
+		fields = append(fields, field{"UPSTREAM SAID", strconv.FormatInt(*d.UpstreamStatus, 10)})
+	}
+	return fields
+}
+
+// withID joins a name and the identifier that it stands for.
+func withID(name, id string) string {
+	if name == "" || name == id {
+		return id
+	}
+	return name + " (" + id + ")"
+}
+
+func milliseconds(ms float64) string {
+	switch {
+	case ms >= 1000:
+		return strconv.FormatFloat(ms/1000, 'f', 2, 64) + " s"
+	case ms >= 100:
+		return strconv.FormatFloat(ms, 'f', 0, 64) + " ms"
+	default:
+		return strconv.FormatFloat(ms, 'f', 2, 64) + " ms"
+	}
+}

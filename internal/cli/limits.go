@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+)
+
+func newLimits(a *app) *cobra.Command {
+	return newGroup("limits", "See where rate limits stand, and try others on what was called",
+		newLimitsShow(a), newLimitsSimulate(a))
+}
+
+type limitsShow struct {
+	*app
+	gateway string
+	options client.ListOptions
+	limit   int
+}
+
+func newLimitsShow(a *app) *cobra.Command {
+	o := &limitsShow{app: a}
+	c := &cobra.Command{
+		Use: "show --gateway ID", Short: "Show where every limit of a gateway that is in use stands now",
+		Args: atMost(1), RunE: o.run,
+	}
+	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway; also the first argument")
+	limitFlag(c.Flags(), &o.limit)
+	return c
+}
+
+func (o *limitsShow) run(c *cobra.Command, args []string) error {
+	gateway, err := idOf("gateway", o.gateway, args)
+	if err != nil {
+		return err
+	}
+	api, err := o.list(&o.options, o.limit)
+	if err != nil {
+		return err
+	}
+	names := o.namesOf(c.Context(), api)
+	return printList(o.app, o.limit, api.Limits(c.Context(), gateway, o.options),
+		[]string{"LIMIT OF", "ROUTE", "KEY", "LEFT", "LIMIT", " ", "FULL AT"},
+		func(l *client.LimitLevel) []string {
+			full := time.Unix(l.ResetAt, 0)
+			return []string{
+				string(l.LimitScope), or(names.route(gateway, str(l.RouteID)), str(l.RouteID)), or(names.key(str(l.KeyID)), str(l.KeyID)),
+				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), gauge(l.Remaining, l.Limit, 10), moment(&full),
+			}
+		})
+}
+
+// or returns the first text that is not empty.
+func or(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+type limitsSimulate struct {
+	*app
+	gateway, route, key                     string
+	rateLimit, sustained, burst, daily, per string
+}
+
+func newLimitsSimulate(a *app) *cobra.Command {
+	o := &limitsSimulate{app: a}
+	c := &cobra.Command{
+		Use:   "simulate --gateway ID",
+		Short: "Tell what a limit would have refused of the last 24 hours; nothing changes",
+		Long: `Replay the requests of the last 24 hours through a limit, and tell what it would
+have refused, and to whom. Nothing changes.
+
+With --route-id it is a route's limit: --sustained, --burst, --daily, --per. With
+--key-id it is a key's: --rate-limit. With neither it is the gateway's global one:
+--sustained, --burst.`,
+		Example: "  keygate limits simulate --gateway gw_01j… --route-id rt_01j… --sustained 600/min --burst 50/s\n" +
+			"  keygate limits simulate --gateway gw_01j… --key-id key_01j… --rate-limit 100/min",
+		Args: atMost(1), RunE: o.run,
+	}
+	f := c.Flags()
+	f.StringVar(&o.gateway, "gateway", "", "`id` of the gateway; also the first argument")
+	f.StringVar(&o.route, "route-id", "", "`id` of the route that the limit would be of")
+	f.StringVar(&o.key, "key-id", "", "`id` of the key that the limit would be of")
+	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` of a key, as in 100/min")
+	f.StringVar(&o.sustained, "sustained", "", "refill `rate`, as in 600/min")
+	f.StringVar(&o.burst, "burst", "", "capacity, as in `50/s`")
+	f.StringVar(&o.daily, "daily", "", "cap for one UTC day, as in `100000/day`")
+	f.StringVar(&o.per, "per", "", "`key` gives each key a limit of its own")
+	return c
+}
+
+func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
+	gateway, err := idOf("gateway", o.gateway, args)
+	if err != nil {
+		return err
+	}
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
+	in := client.SimulateRequest{RouteID: given(o.route), KeyID: given(o.key)}
+	parts := o.sustained + o.burst + o.daily + o.per
+	switch {
+	case o.route != "" && o.key != "":
+		return usagef("give --route-id or --key-id: a limit is of one of them, or with neither of the gateway")
+	case o.key != "" && (o.rateLimit == "" || parts != ""):
+		return usagef("a key's limit is a rate alone: give --rate-limit")
+	case o.key != "":
+		in.RateLimit = o.rateLimit
+	case o.rateLimit != "":
+		return usagef("--rate-limit is of a key: give --key-id, or --sustained and --burst for a route or the gateway")
+	case parts == "":
+		return usagef("which limit? Give --sustained, --burst or --daily, or with --key-id --rate-limit.")
+	default:
+		limit := client.RateLimitInput{Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily)}
+		if o.per != "" {
+			per := client.RateLimitInputPer(o.per)
+			limit.Per = &per
+		}
+		in.RateLimit = limit
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	s, err := api.SimulateLimit(c.Context(), gateway, in)
+	if err != nil {
+		return err
+	}
+	if o.output != "table" {
+		return o.printData(s)
+	}
+	return o.print(s, o.namesOf(c.Context(), api))
+}
+
+func (o *limitsSimulate) print(s *client.Simulation, names *names) error {
+	share := ""
+	if s.Requests > 0 {
+		share = fmt.Sprintf(" (%.2f %%)", 100*float64(s.Refused)/float64(s.Requests))
+	}
+	fmt.Fprintf(o.Out, "Of %d requests of the last 24 hours, %d would have been refused%s.\n", s.Requests, s.Refused, share)
+	if len(s.Keys) == 0 {
+		return nil
+	}
+	fmt.Fprintln(o.Out)
+	t := newTable(o.Out, "KEY ID", "NAME", "REFUSED", "FIRST AT")
+	for _, k := range s.Keys {
+		t.row(or(str(k.KeyID), "no key"), names.key(str(k.KeyID)), strconv.FormatInt(k.Refused, 10), moment(&k.FirstAt))
+	}
+	return t.w.Flush()
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/keygate/keygate/client"
+)
+
+// names tells a person what identifiers stand for. It asks the server for what
+// it is asked for, once each; what it cannot learn, a key may not read or is
+// gone, has no name.
+type names struct {
+	ctx      context.Context //nolint:containedctx // it lives for one command
+	api      *client.Client
+	gateways map[string]string
+	routes   map[string]string
+	listed   map[string]bool // gateways whose routes are known
+	keys     map[string]string
+}
+
+func (a *app) namesOf(ctx context.Context, api *client.Client) *names {
+	return &names{ctx: ctx, api: api, routes: map[string]string{}, listed: map[string]bool{}, keys: map[string]string{}}
+}
+
+func (n *names) gateway(id string) string {
+	if id == "" {
+		return ""
+	}
+	n.listGateways()
+	return n.gateways[id]
+}
+
+func (n *names) listGateways() {
+	if n.gateways != nil {
+		return
+	}
+	n.gateways = map[string]string{}
+	for g, err := range n.api.Gateways(n.ctx, client.ListOptions{}) {
+		if err != nil {
+			return
+		}
+		n.gateways[g.GatewayID] = g.Name
+	}
+}
+
+// route returns a route's methods and path. gatewayID may be "".
+func (n *names) route(gatewayID, id string) string {
+	if id == "" {
+		return ""
+	}
+	if gatewayID != "" {
+		n.listRoutes(gatewayID)
+		return n.routes[id]
+	}
+	n.listGateways()
+	for g := range n.gateways {
+		if name, known := n.routes[id]; known {
+			return name
+		}
+		n.listRoutes(g)
+	}
+	return n.routes[id]
+}
+
+func (n *names) listRoutes(gatewayID string) {
+	if n.listed[gatewayID] {
+		return
+	}
+	n.listed[gatewayID] = true
+	for r, err := range n.api.Routes(n.ctx, gatewayID, client.ListOptions{}) {
+		if err != nil {
+			return
+		}
+		n.routes[r.RouteID] = strings.Join(r.Methods, ",") + " " + r.Path
+	}
+}
+
+// maxKeys is how many keys are asked for by their names: each is a call.
+const maxKeys = 50
+
+// key returns a key's name, and whose it is.
+func (n *names) key(id string) string {
+	name, known := n.keys[id]
+	if known || id == "" || len(n.keys) >= maxKeys {
+		return name
+	}
+	if k, err := n.api.Key(n.ctx, id); err == nil {
+		if name = k.Name; str(k.Owner) != "" {
+			name += ", " + *k.Owner
+		}
+	}
+	n.keys[id] = name
+	return name
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"os"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/control"
+)
+
+// VerifyAudit checks the chain of an account's sealed audit blocks in the store
+// itself, whether a server runs on it or not. given is a head that was kept
+// elsewhere, or nil. What does not hold is an *audit.Problem.
+func VerifyAudit(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, given *audit.Digest) (report audit.Report, err error) {
+	err = auditBlocks(ctx, settings, log, accountName, func(chain audit.Chain, blocks iter.Seq2[*audit.Block, error]) (err error) {
+		report, err = audit.Verify(chain, blocks, given)
+		return err
+	})
+	return report, err
+}
+
+// ExportAudit writes the chain of an account's sealed audit blocks, as they are
+// in the store, in the form that audit.VerifyExport reads.
+func ExportAudit(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, w io.Writer) error {
+	return auditBlocks(ctx, settings, log, accountName, func(chain audit.Chain, blocks iter.Seq2[*audit.Block, error]) error {
+		return audit.Export(w, chain, blocks)
+	})
+}
+
+// blocksAtOnce is how many blocks are held in memory.
+const blocksAtOnce = 16
+
+// auditBlocks calls f with an account's chain and its blocks, in order, all of
+// one state of the store.
+func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, f func(audit.Chain, iter.Seq2[*audit.Block, error]) error) (err error) {
+	if _, err := os.Stat(settings.DatabaseFile()); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no store in %s: give another --data-dir", settings.DataDir)
+	}
+	db, _, err := openStore(ctx, settings, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return db.View(ctx, func(tx control.ReadTx) error {
+		account, err := tx.AccountByName(ctx, accountName)
+		if err != nil {
+			return err
+		}
+		chain, err := tx.AuditChain(ctx, account.ID)
+		if err != nil {
+			return err
+		}
+		return f(chain, blocksOf(ctx, tx, chain))
+	})
+}
+
+func blocksOf(ctx context.Context, tx control.ReadTx, chain audit.Chain) iter.Seq2[*audit.Block, error] {
+	return func(yield func(*audit.Block, error) bool) {
+		for after := chain.Base.Number; ; {
+			some, err := tx.AuditBlocks(ctx, chain.AccountID, after, blocksAtOnce)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, b := range some {
+				if !yield(b, nil) {
+					return
+				}
+				after = b.Number
+			}
+			if len(some) == 0 {
+				return
+			}
+		}
+	}
+}
