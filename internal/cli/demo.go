@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/demo"
+	"github.com/keygate/keygate/internal/receiver"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/telemetry"
 )
@@ -63,13 +65,21 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, sample.Close()) }()
+	events := newDemoEvents(o.Out)
+	hooks, err := receiver.Start(c.Context(), receiver.Config{Name: demoHooks, Handle: events.handle})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hooks.Close()) }()
+	settings.WebhookAllowNetwork = append(settings.WebhookAllowNetwork, netip.MustParsePrefix("127.0.0.0/8"))
 
 	signals := notify()
 	defer signal.Stop(signals)
 	return server.Run(c.Context(), server.Config{
 		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat), Version: o.Version,
 	}, signals, func(s *server.Server) error {
-		return o.prepare(c.Context(), settings, s, "http://"+sample.Addr)
+		defer events.begin() // what arrived meanwhile comes after what prepare prints
+		return o.prepare(c.Context(), settings, s, "http://"+sample.Addr, hooks)
 	})
 }
 
@@ -85,8 +95,9 @@ func startSample(ctx context.Context) (*http.Server, error) {
 	return s, nil
 }
 
-// prepare makes the gateway and the key, and prints what to try with them.
-func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *server.Server, upstream string) error {
+// prepare registers the receiver, makes the gateway and the key, and prints what
+// to try with them.
+func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *server.Server, upstream string, hooks *receiver.Receiver) error {
 	admin := scheme(settings.AdminTLSCert) + reachable(s.AdminAddr())
 	key, err := os.ReadFile(settings.AdminKeyFile())
 	if err != nil {
@@ -95,6 +106,9 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 	api, err := client.New(client.Config{URL: admin, Key: strings.TrimSpace(string(key)), Source: "cli", UserAgent: "keygate-demo/" + o.Version})
 	if err != nil {
 		return err
+	}
+	if err := registerDemo(ctx, api, hooks); err != nil {
+		return fmt.Errorf("register the demo's webhook receiver: %w", err)
 	}
 	g, err := api.CreateGateway(ctx, client.CreateGatewayRequest{
 		Name: "demo", UpstreamURL: upstream, GlobalRateLimit: &client.GlobalLimitInput{Sustained: "600/min"},
@@ -201,7 +215,17 @@ for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%%{http_code}\n' -H "Authoriza
 %[8]s keys revoke %[11]s
 curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
 
+# Events, and their deliveries to the receiver that prints the lines below.
+%[8]s events list
+%[8]s webhooks list
+%[8]s deliveries list
+
+# Receive them yourself in another terminal; with --forward-to URL in your program.
+%[8]s webhooks listen
+
 Ctrl-C ends the demo and removes what it made.
+
+Events that arrive at the demo's own webhook receiver, each with a good signature:
 `, t.gateway, t.byName(), t.admin, t.ops, t.upstream, t.key, t.adminKey, t.program, t.gatewayID, t.spec, t.keyID)
 	return err
 }

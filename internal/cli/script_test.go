@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 //	capture NAME      set NAME to the standard output of the last command, without space around it
 //	jq FILE .MEMBER   print a member of an object; jq FILE length, the length of an array
 //	waitfor N CMD...  run a command until its exit status is N
+//	eventually RE CMD... run a command until its standard output matches RE
+//	firstid PREFIX    print the first identifier with PREFIX in the standard output of the last command
 //	foreign           set FOREIGN to the address of a server that is not Keygate
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -61,10 +63,12 @@ func TestScripts(t *testing.T) {
 				ts.Setenv("DATA", s.DataDir)
 				ts.Setenv("UPSTREAM", up.URL)
 			},
-			"exits":   exits,
-			"jq":      jq,
-			"waitfor": waitfor,
-			"capture": capture,
+			"exits":      exits,
+			"jq":         jq,
+			"waitfor":    waitfor,
+			"eventually": eventually,
+			"firstid":    firstid,
+			"capture":    capture,
 			"free": func(ts *testscript.TestScript, _ bool, args []string) {
 				l, err := net.Listen("tcp", "127.0.0.1:0")
 				ts.Check(err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -105,4 +106,28 @@ func waitfor(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s: never the exit status %d", strings.Join(args[1:], " "), want)
+}
+
+// eventually runs a command until its standard output matches the first
+// argument.
+func eventually(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+		if ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("%s: never %s\n%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"))
+}
+
+// firstid prints the first identifier with a prefix in the last standard output.
+func firstid(ts *testscript.TestScript, _ bool, args []string) {
+	id := regexp.MustCompile(args[0] + "[0-9a-z]{26}").FindString(ts.ReadFile("stdout"))
+	if id == "" {
+		ts.Fatalf("no identifier %s…", args[0])
+	}
+	fmt.Fprintln(ts.Stdout(), id)
 }

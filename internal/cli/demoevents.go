@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/receiver"
+)
+
+// demoHooks begins the path of the demo's receiver.
+const demoHooks = "keygate-demo"
+
+// registerDemo makes the endpoint of the demo's receiver, in place of one that an
+// earlier demo left in the same data directory.
+func registerDemo(ctx context.Context, api *client.Client, hooks *receiver.Receiver) error {
+	for w, err := range api.Webhooks(ctx, client.ListOptions{}) {
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(w.URL, "/"+demoHooks+"/") {
+			continue
+		}
+		if _, err := api.DeleteWebhook(ctx, w.WebhookID); err != nil {
+			return err
+		}
+	}
+	_, err := api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: hooks.URL, Events: allEvents(), SigningSecret: hooks.Secret})
+	return err
+}
+
+// demoEvents prints the events that arrive, one a line. Until begin they wait.
+type demoEvents struct {
+	out   io.Writer
+	begun chan struct{}
+	once  sync.Once
+	mu    sync.Mutex // lines come whole
+}
+
+func newDemoEvents(out io.Writer) *demoEvents {
+	return &demoEvents{out: out, begun: make(chan struct{})}
+}
+
+func (e *demoEvents) begin() { e.once.Do(func() { close(e.begun) }) }
+
+func (e *demoEvents) handle(ctx context.Context, d *receiver.Delivery) (status int, body []byte) {
+	select {
+	case <-e.begun:
+	case <-ctx.Done():
+		return http.StatusServiceUnavailable, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fmt.Fprintf(e.out, "event  %s  %-22s  %s  %s\n", moment(&d.Event.CreatedAt), clean(d.Event.Type), clean(d.Event.ID), clean(string(d.Event.Data)))
+	return http.StatusNoContent, nil
+}

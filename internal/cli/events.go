@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+)
+
+func newEvents(a *app) *cobra.Command {
+	return newGroup("events", "See what happened to keys and gateways in the last 7 days", newEventsList(a), newEventsGet(a))
+}
+
+type eventsList struct {
+	*app
+	filter client.EventFilter
+	span   spanFlags
+	limit  int
+}
+
+func newEventsList(a *app) *cobra.Command {
+	o := &eventsList{app: a}
+	c := &cobra.Command{
+		Use: "list", Short: "List events, newest first", Long: "List events, newest first.\n\n" + eventTypes, Args: noArgs, RunE: o.run,
+		Example: "  keygate events list --type rate_limit.exceeded --since 1h",
+	}
+	f := c.Flags()
+	f.StringVar(&o.filter.Type, "type", "", "only events of this `type`")
+	o.span.add(f, "events")
+	limitFlag(f, &o.limit)
+	return c
+}
+
+func (o *eventsList) run(c *cobra.Command, _ []string) error {
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
+	var err error
+	if o.filter.Since, o.filter.Until, err = o.span.span(time.Now()); err != nil {
+		return err
+	}
+	api, err := o.list(&o.filter.ListOptions, o.limit)
+	if err != nil {
+		return err
+	}
+	return printList(o.app, o.limit, api.Events(c.Context(), o.filter), []string{"EVENT ID", "TYPE", "CREATED", "DATA"},
+		func(e *client.Event) []string { return []string{e.ID, e.Type, moment(&e.CreatedAt), string(e.Data)} })
+}
+
+func newEventsGet(a *app) *cobra.Command {
+	var flag string
+	c := &cobra.Command{Use: "get EVENT_ID", Short: "Show an event", Args: atMost(1), RunE: func(c *cobra.Command, args []string) error {
+		id, err := idOf("event-id", flag, args)
+		if err != nil {
+			return err
+		}
+		api, err := a.connect()
+		if err != nil {
+			return err
+		}
+		e, err := api.Event(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		return a.printRecord(e, func() []field {
+			return []field{{"EVENT ID", e.ID}, {"TYPE", e.Type}, {"CREATED", moment(&e.CreatedAt)}, {"DATA", string(e.Data)}}
+		})
+	}}
+	c.Flags().StringVar(&flag, "event-id", "", "`id` of the event; also the first argument")
+	return c
+}

@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/receiver"
+)
+
+type webhooksListen struct {
+	*app
+	forwardTo string
+	events    []string
+
+	probed  chan struct{} // closed when the first test arrived
+	probing sync.Once
+	forward *http.Client
+	print   sync.Mutex // lines come whole
+}
+
+func newWebhooksListen(a *app) *cobra.Command {
+	o := &webhooksListen{app: a, probed: make(chan struct{}), forward: &http.Client{
+		// What a receiver answers is for the server to see, redirects too.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       forwardTime,
+	}}
+	c := &cobra.Command{
+		Use:   "listen --forward-to URL",
+		Short: "Receive events on this machine, print them and forward them, until Ctrl-C",
+		Long: `Register a temporary endpoint on this machine, verify what arrives, print one
+line for each event and forward it, with its header fields, to --forward-to. What
+that answers goes back to the server, so that it tries again what failed. The
+endpoint is deleted at the end, also on Ctrl-C.
+
+The server must run on this machine and be allowed to deliver to it: start it with
+--webhook-allow-network 127.0.0.0/8.
+
+` + eventTypes,
+		Example: "  keygate webhooks listen --forward-to http://localhost:3000/hooks --events key.created,key.revoked",
+		Args:    noArgs,
+		RunE:    o.run,
+	}
+	f := c.Flags()
+	f.StringVar(&o.forwardTo, "forward-to", "", "`url` of a receiver of yours that gets each event; without it events are only printed")
+	f.StringSliceVar(&o.events, "events", allEvents(), "`types` of the events to receive, joined by commas")
+	return c
+}
+
+// allEvents are the types that an endpoint can ask for.
+func allEvents() []string {
+	return []string{
+		"key.created", "key.rotated", "key.revoked", "key.expired", "rate_limit.exceeded", "gateway.upstream_error", "gateway.spec_pushed",
+	}
+}
+
+func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
+	if err := noneEmpty(c); err != nil {
+		return err
+	}
+	if o.forwardTo != "" {
+		if u, err := url.Parse(o.forwardTo); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return usagef("--forward-to %q is no address: write http:// or https:// and a host", o.forwardTo)
+		}
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	signals := notify()
+	defer signal.Stop(signals)
+	here, err := receiver.Start(c.Context(), receiver.Config{Name: "keygate-listen", Handle: o.handle, Refused: o.refused})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, here.Close()) }()
+	w, err := o.register(c.Context(), api, here)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.unregister(c.Context(), api, w.WebhookID)) }()
+	if stopped, err := o.probe(c.Context(), api, here, w.WebhookID, signals); stopped || err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Err, "Ready: events arrive at %s (%s). Ctrl-C ends it.\n", here.URL, w.WebhookID)
+	select {
+	case <-c.Context().Done():
+	case <-signals:
+	}
+	return nil
+}
+
+// register makes the endpoint and gives the receiver its secret.
+func (o *webhooksListen) register(ctx context.Context, api *client.Client, here *receiver.Receiver) (*client.NewWebhook, error) {
+	w, err := api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: here.URL, Events: o.events, SigningSecret: here.Secret})
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Field == "url" {
+		return nil, fmt.Errorf("the server does not deliver to this machine: start it with --webhook-allow-network 127.0.0.0/8 (%w)", err)
+	}
+	return w, err
+}
+
+// unregister deletes the endpoint, whatever ended the command.
+func (o *webhooksListen) unregister(ctx context.Context, api *client.Client, webhookID string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if _, err := api.DeleteWebhook(ctx, webhookID); err != nil && !client.IsNotFound(err) {
+		return fmt.Errorf("the temporary endpoint %s stands still: delete it with keygate webhooks delete: %w", webhookID, err)
+	}
+	return nil
+}
+
+// probePace is how long to wait between looks at what became of the probe.
+const probePace = 100 * time.Millisecond
+
+// probe lets the server deliver a test, so that a way that does not lead here is
+// told at once and not when an event is missing.
+func (o *webhooksListen) probe(ctx context.Context, api *client.Client, here *receiver.Receiver, webhookID string, signals <-chan os.Signal) (stopped bool, err error) {
+	deliveryID, err := api.TestWebhook(ctx, webhookID)
+	if err != nil {
+		return false, err
+	}
+	tick := time.NewTicker(probePace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-o.probed:
+			return false, nil
+		case <-ctx.Done():
+			return true, nil
+		case <-signals:
+			return true, nil
+		case <-tick.C:
+		}
+		d, err := api.Delivery(ctx, deliveryID)
+		if err != nil {
+			return false, err
+		}
+		if n := len(d.Attempts); n > 0 && d.State != client.DeliveryStateDelivered {
+			return false, fmt.Errorf("the server cannot deliver to %s: %s. It must run on this machine, with --webhook-allow-network 127.0.0.0/8",
+				here.URL, attemptAnswer(&d.Attempts[n-1]))
+		}
+	}
+}
+
+// forwardTime leaves the server, which waits 30 s, time to be answered.
+const forwardTime = 25 * time.Second
+
+// maxRelayed bounds what is given back of an answer; the server reads no more.
+const maxRelayed = 64 << 10
+
+// handle prints a delivery, forwards it and answers what that answers. The first
+// test is the probe's and goes no further.
+func (o *webhooksListen) handle(ctx context.Context, d *receiver.Delivery) (status int, body []byte) {
+	probe := false
+	if d.Event.Type == "webhook.test" {
+		o.probing.Do(func() {
+			probe = true
+			close(o.probed)
+		})
+	}
+	if probe {
+		return http.StatusNoContent, nil
+	}
+	if o.forwardTo == "" {
+		o.show(d, "")
+		return http.StatusNoContent, nil
+	}
+	begun := time.Now()
+	status, body, err := o.send(ctx, d)
+	if err != nil {
+		o.show(d, "not forwarded: "+err.Error())
+		return http.StatusBadGateway, []byte("the receiver cannot be reached: " + err.Error())
+	}
+	o.show(d, fmt.Sprintf("forwarded: %d in %s", status, time.Since(begun).Round(time.Millisecond)))
+	return status, body
+}
+
+// send forwards a delivery with the header fields that it came with.
+func (o *webhooksListen) send(ctx context.Context, d *receiver.Delivery) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.forwardTo, bytes.NewReader(d.Payload))
+	if err != nil {
+		return 0, nil, err
+	}
+	for name, values := range d.Header {
+		if name == "Content-Type" || name == "User-Agent" || strings.HasPrefix(name, "X-Service-") || strings.HasPrefix(name, "Webhook-") {
+			req.Header[name] = values
+		}
+	}
+	res, err := o.forward.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(res.Body, maxRelayed))
+	return res.StatusCode, body, err
+}
+
+// show prints one delivery: as a table a line of it, else the event itself.
+func (o *webhooksListen) show(d *receiver.Delivery, note string) {
+	o.print.Lock()
+	defer o.print.Unlock()
+	if o.output == "table" {
+		fmt.Fprintf(o.Out, "%s  %-22s  %s  %s\n", moment(&d.Event.CreatedAt), clean(d.Event.Type), clean(d.Event.ID), clean(note))
+		return
+	}
+	if note != "" {
+		fmt.Fprintf(o.Err, "%s %s\n", clean(d.Event.ID), clean(note))
+	}
+	if o.output == "yaml" {
+		fmt.Fprintln(o.Out, "---")
+		_ = o.printData(json.RawMessage(d.Payload)) // to a person who watches
+		return
+	}
+	fmt.Fprintf(o.Out, "%s\n", d.Payload)
+}
+
+func (o *webhooksListen) refused(err error) {
+	o.print.Lock()
+	defer o.print.Unlock()
+	fmt.Fprintf(o.Err, "Refused a delivery: %s\n", clean(err.Error()))
+}
