@@ -40,6 +40,8 @@ type Config struct {
 	// Settings tells the settings of the installation, without secrets. Nil
 	// tells none.
 	Settings func() []Setting
+	// Recorder keeps the authentication events. Nil keeps none.
+	Recorder Recorder
 	// Log receives what answers 500 and 503 do not tell. Nil discards.
 	Log *slog.Logger
 }
@@ -93,6 +95,7 @@ type call struct {
 	now       time.Time
 	caller    control.Caller
 	principal Principal
+	presented presented
 
 	op     *operation
 	params map[string]string // from the path
@@ -113,6 +116,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.header.Set("Cache-Control", "no-store")
 	c.header.Set("X-Content-Type-Options", "nosniff")
 	res, err := c.serve()
+	c.record(err)
 	if err != nil {
 		a.fail(w, c, err)
 		return

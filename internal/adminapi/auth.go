@@ -1,19 +1,27 @@
 package adminapi
 
 import (
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
+// Recorder keeps authentication events. Record must not wait.
+type Recorder interface {
+	// Record takes an event; one of no account has no AccountID.
+	Record(r *audit.Record)
+}
+
 // Principal is who holds a key.
 type Principal struct {
-	Account   *account.Account
+	Account   *account.Account // also of a key that is known and not let in, if only that is known
 	KeyID     string
 	KeyPrefix string
 	Scope     apikey.Scope
@@ -27,8 +35,11 @@ func BySnapshot(live *snapshot.Live) func(secret string, now time.Time) (Princip
 	return func(secret string, now time.Time) (Principal, bool) {
 		s := live.Current()
 		k := s.FindKey(secret)
-		if k == nil || k.Level() != apikey.AccountLevel {
+		if k == nil {
 			return Principal{}, false
+		}
+		if k.Level() != apikey.AccountLevel {
+			return Principal{Account: s.Account(k.AccountID())}, false
 		}
 		p := Principal{
 			Account: s.Account(k.AccountID()), KeyID: k.ID(), KeyPrefix: apikey.PrefixOf(secret), Scope: k.Scope(), Expired: k.Expired(now),
@@ -50,6 +61,7 @@ func (c *call) authenticate() error {
 		return c.unauthorized(fault.KeyInvalid, "give an account-level API key in one field: Authorization, the word Bearer, a space, the key")
 	}
 	p, found := c.api.cfg.Authenticate(secret, c.now)
+	c.presented = presented{account: p.Account, prefix: apikey.PrefixOf(secret), keyID: p.KeyID}
 	switch {
 	case !found:
 		return c.unauthorized(fault.KeyInvalid, "the key is not a valid account-level API key: check it, or create another")
@@ -97,6 +109,33 @@ func (c *call) authorise() error {
 		return nil
 	}
 	return fault.Denied("the key's scope %s does not allow this call: use a key with a scope that does", c.principal.Scope)
+}
+
+// presented is what is known of the key that was presented, let in or not.
+type presented struct {
+	account *account.Account
+	prefix  string
+	keyID   string
+}
+
+// record tells the recorder how the authentication of a call that needs a key
+// ended: whatever was not refused for its key or scope is a success.
+func (c *call) record(err error) {
+	if c.api.cfg.Recorder == nil || c.op != nil && c.op.public {
+		return
+	}
+	r := &audit.Record{
+		Time: c.now, Kind: audit.Authentication, Outcome: audit.Success, KeyPrefix: c.presented.prefix, KeyID: c.presented.keyID,
+		Method: c.request.Method, Path: c.request.URL.Path, ClientIP: c.api.clientIP(c.request), RequestID: c.requestID,
+	}
+	if c.presented.account != nil {
+		r.AccountID = c.presented.account.ID
+	}
+	var refusal *fault.Error
+	if errors.As(err, &refusal) && refusal.Auth != "" {
+		r.Outcome = audit.Outcome(refusal.Auth)
+	}
+	c.api.cfg.Recorder.Record(r)
 }
 
 // bucketOf names the limit of a key.

@@ -138,9 +138,8 @@ func (s *search) openEnd() error {
 	}
 	bound := s.open.Chain.Head.Number + 1
 	for from := t.Len(); from > 0 && !s.full(); {
-		part := Table{calls: t.calls, callers: t.callers, clients: t.clients, paths: t.paths, extras: t.extras}
-		part.rows = t.rows[max(0, from-MaxRecords):from]
-		from -= len(part.rows)
+		part := t.part(max(0, from-MaxRecords), from)
+		from -= part.Len()
 		content, err := part.Encode(nil)
 		if err != nil {
 			return err
@@ -288,12 +287,8 @@ func gapRecord(accountID string, n int64, first, last time.Time, reason string) 
 func (c *Codec) Gather(o *Open) (*Table, error) {
 	t := &Table{}
 	for i := range o.Chunks {
-		v, err := c.Open(o.Chunks[i].Content)
-		if err == nil {
-			err = t.AddView(v)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("chunk %d of the open end: %w", o.Chunks[i].ID, err)
+		if err := c.AddChunk(t, &o.Chunks[i]); err != nil {
+			return nil, err
 		}
 	}
 	for i := range o.Records {
@@ -303,4 +298,40 @@ func (c *Codec) Gather(o *Open) (*Table, error) {
 	}
 	t.Sort()
 	return t, nil
+}
+
+// AddChunk adds the records of a chunk to a table.
+func (c *Codec) AddChunk(t *Table, chunk *Chunk) error {
+	v, err := c.Open(chunk.Content)
+	if err == nil {
+		err = t.AddView(v)
+	}
+	if err != nil {
+		return fmt.Errorf("chunk %d of the open end: %w", chunk.ID, err)
+	}
+	return nil
+}
+
+// chunkRecords is how many records a chunk has at most: two of them or more
+// make a block.
+const chunkRecords = MaxRecords / 2
+
+// Chunks returns the records of a sorted table as chunks of the account's open
+// end.
+func (t *Table) Chunks(accountID string) ([]Chunk, error) {
+	var chunks []Chunk
+	for from := 0; from < len(t.rows); from += chunkRecords {
+		part := t.part(from, min(from+chunkRecords, len(t.rows)))
+		content, err := part.Encode(nil)
+		if err != nil {
+			return nil, err
+		}
+		chunks = append(chunks, Chunk{AccountID: accountID, Records: part.Len(), First: time.UnixMicro(part.rows[0].time).UTC(), Content: content})
+	}
+	return chunks, nil
+}
+
+// part returns some of the records, to be read alone.
+func (t *Table) part(from, to int) *Table {
+	return &Table{calls: t.calls, callers: t.callers, clients: t.clients, paths: t.paths, extras: t.extras, rows: t.rows[from:to:to]}
 }

@@ -63,6 +63,10 @@ type Config struct {
 	// nothing.
 	DrainTimeout time.Duration
 
+	// AuditMaxBytes is what the blocks of the audit log may take on disk.
+	AuditMaxBytes int64
+	auditMaxBytes string // as it was given
+
 	// Pprof serves /debug/pprof on OpsAddr.
 	Pprof bool
 

@@ -186,6 +186,10 @@ func TestRefusals(t *testing.T) {
 		{"bad value in file", nil, nil, "\ndrain_timeout: 30\n", []string{"keygate.yaml:2", "drain_timeout", "30s"}},
 		{"bad value in variable", nil, map[string]string{"KEYGATE_GATEWAY_ADDR": "8080"}, "", []string{"KEYGATE_GATEWAY_ADDR", "host:port"}},
 		{"bad value in flag", []string{"--default-global-limit", "0/s"}, nil, "", []string{"--default-global-limit", "<count>/<unit>"}},
+		{"a size without number", []string{"--audit-max-bytes", "GB"}, nil, "", []string{"--audit-max-bytes", "50GB"}},
+		{"a size of an unknown unit", []string{"--audit-max-bytes", "50gb"}, nil, "", []string{"--audit-max-bytes", "50GB"}},
+		{"a size beyond counting", []string{"--audit-max-bytes", "9999999999TB"}, nil, "", []string{"--audit-max-bytes", "no size"}},
+		{"no room for the audit log", []string{"--audit-max-bytes", "1KB"}, nil, "", []string{"--audit-max-bytes", "1MB"}},
 		{"negative duration", []string{"--drain-timeout", "-1s"}, nil, "", []string{"--drain-timeout", "negative"}},
 		{"port out of range", []string{"--ops-addr", "127.0.0.1:70000"}, nil, "", []string{"--ops-addr", "65535"}},
 		{"network without prefix", []string{"--upstream-allow-network", "10.0.0.1"}, nil, "", []string{"prefix length"}},
@@ -222,12 +226,34 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// Guarantee: a size is read with its unit, and shown as it was given.
+func TestSize(t *testing.T) {
+	for text, want := range map[string]int64{"": 50e9, "50GB": 50e9, "1MB": 1e6, "2MiB": 2 << 20, "1000000": 1e6, "3TB": 3e12, "7GiB": 7 << 30} {
+		var args []string
+		if text != "" {
+			args = []string{"--audit-max-bytes", text}
+		}
+		c, err := load(t, args, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.AuditMaxBytes != want {
+			t.Errorf("%q is %d bytes, want %d", text, c.AuditMaxBytes, want)
+		}
+		for _, v := range c.Values() {
+			if v.Name == "audit-max-bytes" && text != "" && v.Text != text {
+				t.Errorf("%q is shown as %q", text, v.Text)
+			}
+		}
+	}
+}
+
 // Guarantee: a setting whose feature is not built is an error wherever it is
 // given, and never ignored (contract, section 1).
 func TestNotBuilt(t *testing.T) {
 	for _, name := range []string{
 		"database-url", "redis-url",
-		"repository-allow-file", "audit-max-bytes",
+		"repository-allow-file",
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := strings.ReplaceAll(name, "-", "_")

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -104,7 +105,10 @@ func settings() []setting {
 		{name: "drain-timeout", fallback: "30s", usage: "how long a shutdown waits for what runs, as a `duration`", parse: func(c *Config, s string) error {
 			return parseDuration(&c.DrainTimeout, s)
 		}},
-		{name: "audit-max-bytes", usage: "`size`"},
+		{name: "audit-max-bytes", fallback: "50GB", usage: "`size` that the audit log may have on disk; beyond it the oldest records go before their time", parse: func(c *Config, s string) error {
+			c.auditMaxBytes = s
+			return parseSize(&c.AuditMaxBytes, s)
+		}},
 		{name: "log-level", fallback: "info", usage: "least `level` that is logged: debug, info, warn or error", parse: func(c *Config, s string) error {
 			return parseWord(&c.LogLevel, s, "debug", "info", "warn", "error")
 		}},
@@ -203,6 +207,27 @@ func parseCount(to *int, s string) error {
 }
 
 const maxCount = 100_000_000
+
+// parseSize reads a number of bytes, with a unit of powers of 1000 or 1024.
+func parseSize(to *int64, s string) error {
+	bad := fmt.Errorf("%q is no size: write a number and a unit, as in 50GB or 512MiB", s)
+	digits := strings.TrimRight(s, "BKMGTi")
+	unit, ok := map[string]int64{
+		"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+	}[s[len(digits):]]
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if !ok || err != nil || int64(n) > math.MaxInt64/unit {
+		return bad
+	}
+	if int64(n)*unit < minSize {
+		return fmt.Errorf("%q is too little: give 1MB or more", s)
+	}
+	*to = int64(n) * unit
+	return nil
+}
+
+// minSize is in bytes.
+const minSize = 1e6
 
 func parseRate(to *ratelimit.Rate, s string) error {
 	r, err := ratelimit.ParseRate(s)

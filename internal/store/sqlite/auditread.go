@@ -193,3 +193,29 @@ func (db *DB) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
 	}
 	return list, nil
 }
+
+// AuditChains returns the chain of each account that has one.
+func (db *DB) AuditChains(ctx context.Context) ([]audit.Chain, error) {
+	var list []audit.Chain
+	err := view(ctx, db.source, func(t *readTx) error {
+		var accounts []string
+		err := t.rows(ctx, "list audit chains", `SELECT account_id FROM audit_chains`, nil, func(r *sql.Rows) error {
+			var a string
+			err := r.Scan(&a)
+			accounts = append(accounts, a)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, a := range accounts {
+			c, err := t.AuditChain(ctx, a)
+			if err != nil {
+				return err
+			}
+			list = append(list, c)
+		}
+		return nil
+	})
+	return list, err
+}

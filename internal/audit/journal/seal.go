@@ -1,0 +1,242 @@
+package journal
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/keygate/keygate/internal/audit"
+)
+
+// sealBlocks is how many blocks one transaction seals, so that a change waits
+// little behind it.
+const sealBlocks = 8
+
+// sealTexts is how many bytes of texts a block has at most, but for one record
+// more: long paths and differences fill a block early.
+const sealTexts = 4 << 20
+
+// seal makes blocks of what is open of an account's log: of everything, or of
+// whole blocks alone.
+func (j *Journal) seal(ctx context.Context, accountID string, everything bool) error {
+	for {
+		o, err := j.cfg.Store.AuditOpen(ctx, accountID)
+		if err != nil {
+			return err
+		}
+		s := sealing{codec: j.codec, open: o, everything: everything, now: j.cfg.Now(), managed: o.Records}
+		more, err := s.run(accountID)
+		if err != nil {
+			return fmt.Errorf("seal the audit log of %s: %w", accountID, err)
+		}
+		if len(s.seal.Blocks) > 0 {
+			if err := j.cfg.Store.SealAudit(ctx, &s.seal); err != nil {
+				return err
+			}
+		}
+		left := &audit.Waiting{AccountID: accountID, Managed: len(s.managed)}
+		for _, c := range o.Chunks[s.chunks:] {
+			left.Chunks, left.Records = left.Chunks+1, left.Records+c.Records
+		}
+		j.open[accountID] = left
+		if left.Chunks == 0 {
+			delete(j.open, accountID)
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// sealing is what one transaction of seal does.
+type sealing struct {
+	codec      *audit.Codec
+	open       *audit.Open
+	everything bool
+	now        time.Time
+
+	chunks  int            // that are in blocks
+	managed []audit.Record // that are in none, the oldest last
+	seal    audit.Seal
+}
+
+// run makes the blocks; more tells that there is more to be made.
+func (s *sealing) run(accountID string) (more bool, err error) {
+	s.seal.AccountID = accountID
+	for s.chunks < len(s.open.Chunks) {
+		if len(s.seal.Blocks) == sealBlocks {
+			return true, nil
+		}
+		t, whole, err := s.chunkRun()
+		if err != nil {
+			return false, err
+		}
+		if !whole && !s.everything {
+			break
+		}
+		_, last := t.Span()
+		if s.everything && s.chunks == len(s.open.Chunks) {
+			last = time.Unix(1<<40, 0)
+		}
+		if err := s.addManaged(t, last); err != nil {
+			return false, err
+		}
+		if err := s.block(t); err != nil {
+			return false, err
+		}
+		s.seal.Through = s.open.Chunks[s.chunks-1].ID
+	}
+	// Management records with no others beside them.
+	for len(s.managed) > 0 && (s.everything || len(s.managed) >= audit.MaxRecords) {
+		if len(s.seal.Blocks) == sealBlocks {
+			return true, nil
+		}
+		var t audit.Table
+		if err := s.addManaged(&t, time.Unix(1<<40, 0)); err != nil {
+			return false, err
+		}
+		if err := s.block(&t); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// chunkRun gathers chunks for one block, in the order in which they came; whole
+// is false if more could still come to it.
+func (s *sealing) chunkRun() (t *audit.Table, whole bool, err error) {
+	t = &audit.Table{}
+	from := s.chunks
+	for ; s.chunks < len(s.open.Chunks); s.chunks++ {
+		c := &s.open.Chunks[s.chunks]
+		if t.Len() > 0 && (t.Len()+c.Records > audit.MaxRecords || t.Texts() > sealTexts) {
+			return t, true, nil
+		}
+		if err := s.codec.AddChunk(t, c); err != nil {
+			return nil, false, err
+		}
+	}
+	if whole = t.Len() == audit.MaxRecords || t.Texts() > sealTexts; !whole && !s.everything {
+		s.chunks = from
+	}
+	return t, whole, nil
+}
+
+// addManaged moves management records up to the time last to the table, as many
+// as it has room for.
+func (s *sealing) addManaged(t *audit.Table, last time.Time) error {
+	for n := len(s.managed) - 1; n >= 0 && t.Len() < audit.MaxRecords && t.Texts() <= 2*sealTexts; n-- {
+		r := &s.managed[n]
+		if r.Time.After(last) {
+			return nil
+		}
+		if err := t.Add(r); err != nil {
+			return err
+		}
+		s.seal.Managed = append(s.seal.Managed, r.Seq)
+		s.managed = s.managed[:n]
+	}
+	return nil
+}
+
+// block closes a block over the table.
+func (s *sealing) block(t *audit.Table) error {
+	t.Sort()
+	content, err := t.Encode(s.codec)
+	if err != nil {
+		return err
+	}
+	head := s.open.Chain.Head
+	if n := len(s.seal.Blocks); n > 0 {
+		head = s.seal.Blocks[n-1].End()
+	}
+	first, last := t.Span()
+	b := &audit.Block{
+		AccountID: s.seal.AccountID, Number: head.Number + 1, Previous: head.Digest, First: first, Last: last,
+		Sealed: s.now.UTC().Truncate(time.Microsecond), Records: t.Len(), Content: content,
+	}
+	b.Seal()
+	s.seal.Blocks = append(s.seal.Blocks, b)
+	s.seal.Summaries = append(s.seal.Summaries, t.Summary(b.Number))
+	return nil
+}
+
+// sealAll seals everything that is open.
+func (j *Journal) sealAll(ctx context.Context) {
+	if err := j.count(ctx); err != nil {
+		j.complain(err, "the audit log could not be sealed")
+		return
+	}
+	for account := range j.open {
+		j.complain(j.seal(ctx, account, true), "a block of the audit log could not be sealed; it is tried again")
+	}
+}
+
+// upkeep seals what is old, removes what is too old or too much, and logs heads.
+func (j *Journal) upkeep(ctx context.Context) {
+	if err := j.lock(ctx); err != nil {
+		return
+	}
+	defer j.unlock()
+	now := j.cfg.Now()
+	if err := j.count(ctx); err != nil {
+		j.complain(err, "the audit log could not be looked through")
+		return
+	}
+	for account, w := range j.open {
+		// A record from the future tells of a clock that was set back.
+		if age := now.Sub(w.Oldest); age >= sealAfter || age < -sealAfter || w.Managed >= audit.MaxRecords {
+			j.complain(j.seal(ctx, account, age >= sealAfter || age < -sealAfter), "a block of the audit log could not be sealed; it is tried again")
+		}
+	}
+	if now.Sub(j.trimmed).Abs() >= trimPeriod {
+		j.trimmed = now
+		j.trim(ctx, now)
+	}
+	if now.Sub(j.told).Abs() >= headPeriod {
+		j.told = now
+		j.tellHeads(ctx)
+	}
+}
+
+// trim removes what is too old or too much.
+func (j *Journal) trim(ctx context.Context, now time.Time) {
+	early := map[string]*audit.Trimmed{}
+	for {
+		t, err := j.cfg.Keeper.TrimAudit(ctx, now, j.cfg.MaxBytes)
+		if err != nil {
+			j.complain(err, "old blocks of the audit log could not be removed; it is tried again")
+		}
+		if err != nil || t == nil {
+			break
+		}
+		if t.Early {
+			if all := early[t.AccountID]; all != nil {
+				t.Blocks, t.Records = t.Blocks+all.Blocks, t.Records+all.Records
+			}
+			early[t.AccountID] = t
+		}
+	}
+	for _, t := range early {
+		j.cfg.Log.Warn("the audit log has outgrown --audit-max-bytes: its oldest records were removed before their time",
+			"account", t.AccountID, "records", t.Records, "up_to", t.Last, "max_bytes", j.cfg.MaxBytes)
+	}
+}
+
+// tellHeads logs the end of each chain that has grown: who keeps the log
+// elsewhere can prove by it that nothing was changed.
+func (j *Journal) tellHeads(ctx context.Context) {
+	chains, err := j.cfg.Keeper.AuditChains(ctx)
+	if err != nil {
+		j.complain(err, "the heads of the audit log could not be read")
+		return
+	}
+	for _, c := range chains {
+		if j.heads[c.AccountID] != c.Head.Number {
+			j.heads[c.AccountID] = c.Head.Number
+			j.cfg.Log.Info("head of the audit log", "account", c.AccountID, "block", c.Head.Number,
+				"digest", hex.EncodeToString(c.Head.Digest[:]), "sealed_at", c.Head.Time)
+		}
+	}
+}
