@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/textproto"
 	"strconv"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 const (
@@ -69,6 +72,14 @@ func (w *adapter) free() {
 
 // Trusted tells edge/h2 that the peer's X-Forwarded-* fields are believed.
 func (w *adapter) Trusted() bool { return w.f.info.Trusted }
+
+// Course tells edge/h2 what it needs for the record of the request.
+func (w *adapter) Course() (lane *outcome.Lane, began ratelimit.Instant, id [16]byte, caller netip.Addr) {
+	if w.f.lane == nil {
+		return nil, began, id, caller
+	}
+	return w.f.lane, w.f.course.began, w.f.course.id, w.f.caller
+}
 
 // Header returns the fields of the answer.
 func (w *adapter) Header() http.Header { return w.header }

@@ -194,6 +194,7 @@ func (c *conn) foreign(x *exchange) step {
 	defer done()
 	f := foreign{
 		engine: c.engine, conn: c.nc, info: &c.info, request: &x.req, head: x.head, verdict: &x.verdict, id: string(x.id),
+		lane: c.lane, course: &x.course, caller: c.caller(x),
 		ctx: ctx, date: *c.engine.clock.date.Load(), closing: c.engine.draining.Load() || !x.req.KeepAlive(),
 		hijack: func() []byte {
 			c.main.enter(phaseTunnel, 0)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/outcome"
 )
 
 // foreign is what the engine hands over when a request is admitted for an
@@ -21,6 +23,9 @@ type foreign struct {
 	head    []byte // the buffer that request's spans are of; until serveForeign returns
 	verdict *admit.Verdict
 	id      string
+	lane    *outcome.Lane // for the record, which Config.Forward puts
+	course  *course
+	caller  netip.Addr
 	// body gives the request's body, decoded; io.EOF at its end, after which
 	// trailers are known. Nil if the request has none. Its Close does nothing.
 	// Nothing of it is read before the first Read, so that a client with

@@ -3,6 +3,7 @@ package h2
 import (
 	"io"
 	"net/http"
+	"sync/atomic"
 )
 
 // body is the body of a request on its way to the upstream: it stops at the
@@ -15,6 +16,7 @@ type body struct {
 	invite   func()        // called before the first read, unless nil
 	ended    chan struct{} // closed at the end of the body
 	wait     *side         // told of each read
+	passed   *atomic.Int64 // counts the bytes; may be nil
 }
 
 // errBodyTooLarge ends a body that crosses max_body_bytes.
@@ -47,6 +49,9 @@ func (b *body) Read(p []byte) (int, error) {
 	b.wait.begin()
 	n, err := b.ReadCloser.Read(p)
 	b.wait.done()
+	if b.passed != nil {
+		b.passed.Add(int64(n))
+	}
 	if b.left >= 0 {
 		if int64(n) > b.left {
 			return 0, errBodyTooLarge{}

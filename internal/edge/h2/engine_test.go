@@ -17,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/edge/h1"
 	"github.com/keygate/keygate/internal/edge/h2"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -64,11 +65,11 @@ type front struct {
 	conns   sync.WaitGroup
 }
 
-func newFront(t testing.TB, decider h2.Decider, pools *upstream.Pools, inner *h2.Server, trusted bool, log *slog.Logger) *front {
+func newFront(t testing.TB, decider h2.Decider, pools *upstream.Pools, inner *h2.Server, s setup, outcomes *outcome.Collector, log *slog.Logger) *front {
 	t.Helper()
 	d := &elsewhere{Decider: decider, off: strings.HasPrefix(t.Name(), engineAlone)}
 	e, err := h1.New(h1.Config{
-		Admit: d, Pools: pools, Via: inner.Via(), Log: log,
+		Admit: d, Pools: pools, Via: inner.Via(), Log: log, Outcome: outcomes.Lane, Mono: s.mono,
 		Forward: func(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) {
 			d.restore(v)
 			inner.ServeDecided(w, r, v, requestID)
@@ -81,7 +82,7 @@ func newFront(t testing.TB, decider h2.Decider, pools *upstream.Pools, inner *h2
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &front{engine: e, http2: inner, trusted: trusted, l: l, handed: make(chan net.Conn), closed: make(chan struct{})}
+	return &front{engine: e, http2: inner, trusted: s.trusted, l: l, handed: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 func (f *front) serve() error {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -29,6 +30,7 @@ func (x *exchange) forward() {
 	}
 	defer x.stall.stop()
 	out, body := x.request()
+	x.watch()
 	protocol := ""
 	if pool.CanUpgrade() {
 		if protocol = upgradeOf(x.r); protocol != "" {
@@ -47,6 +49,7 @@ func (x *exchange) forward() {
 		return
 	}
 	defer answer.Close()
+	x.course.head, x.course.upstream = x.server.cfg.Mono(), answer.StatusCode
 	switch {
 	case answer.StatusCode == http.StatusSwitchingProtocols:
 		x.tunnel(answer, protocol)
@@ -76,6 +79,7 @@ func (x *exchange) request() (*http.Request, *body) {
 		return out, nil
 	}
 	b := newBody(x.r, g.MaxBodyBytes, &x.stall.reading)
+	b.passed = &x.course.in
 	x.stall.start()
 	if x.r.Header.Get("Expect") != "" {
 		b.invite = x.invite
@@ -157,11 +161,13 @@ func (x *exchange) relay(answer *upstream.Answer) {
 	// An answer without a body goes out whole when the handler returns: over
 	// HTTP/2 as one frame that ends the stream, which gRPC tells from others.
 	if answer.Body == http.NoBody || answer.ContentLength == 0 {
+		x.put(outcome.Forwarded, answer.StatusCode)
 		return
 	}
-	if x.rc.Flush() != nil || x.copy(answer.Body) != nil {
+	if x.rc.Flush() != nil || x.copy(answer.Body, answer.ContentLength) != nil {
 		x.abort()
 	}
+	x.put(outcome.Forwarded, answer.StatusCode)
 	if trailers {
 		sendTrailers(h, answer.Trailer)
 	}
@@ -179,15 +185,18 @@ func (b *buffers) get() *[bufferSize]byte {
 	return new([bufferSize]byte)
 }
 
-// copy sends from to the client, each piece at once. The error tells that one of
-// the two broke.
-func (x *exchange) copy(from io.Reader) error {
+// copy sends from, of length bytes if that is not negative, to the client, each
+// piece at once. The error tells that one of the two broke.
+func (x *exchange) copy(from io.Reader, length int64) error {
 	buf := x.server.buffers.get()
 	defer x.server.buffers.pool.Put(buf)
 	x.stall.start()
 	for {
 		n, err := from.Read(buf[:])
 		if n > 0 {
+			if x.course.out += int64(n); x.course.out == length {
+				x.put(outcome.Forwarded, x.course.status)
+			}
 			if err := x.send(buf[:n]); err != nil {
 				return err
 			}

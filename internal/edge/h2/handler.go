@@ -9,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/outcome"
 )
 
 // Bounds of a request's head (contract, 4.5).
@@ -32,7 +33,8 @@ type exchange struct {
 	settled  bool // what the final head is; no other goroutine may touch its fields
 	answered bool // the final head was given to net/http
 
-	stall stall
+	stall  stall
+	course course
 }
 
 // settle ends 1xx answers: the fields of the final head are set from now on.
@@ -46,18 +48,22 @@ func (x *exchange) settle() {
 func (x *exchange) writeHead(status int) {
 	x.head.Lock()
 	defer x.head.Unlock()
-	x.answered = true
+	x.answered, x.course.status = true, status
 	x.w.WriteHeader(status)
 }
 
 // ServeHTTP answers one request of the data plane.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := s.newExchange(w, r, new(admit.Verdict), s.cfg.NewRequestID())
+	s.running.Add(1)
+	defer s.running.Add(-1)
+	x := s.newExchange(w, r, new(admit.Verdict), "")
+	defer x.end()
 	defer x.recover()
 	// Otherwise net/http would read a request's body to its end before it sends
 	// an answer. HTTP/2 is full duplex without being told.
 	_ = x.rc.EnableFullDuplex()
 	if err := x.malformed(); err != nil {
+		x.unread()
 		x.verdict.Close = true
 		x.refuse(err)
 		return
@@ -75,6 +81,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // w may have the method Trusted() bool, which counts as Config.Trusted.
 func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) {
 	x := s.newExchange(w, r, v, requestID)
+	x.goOn()
+	defer x.end()
 	defer x.recover()
 	x.serve()
 }
@@ -102,6 +110,7 @@ func (x *exchange) serve() {
 	case admit.Forward:
 		x.forward()
 	case admit.Preflight:
+		x.course.decision = outcome.Preflight
 		x.ownFields()
 		x.answer(http.StatusNoContent, nil)
 	default:
@@ -148,8 +157,8 @@ func (x *exchange) trusted() bool {
 	if w, ok := x.w.(interface{ Trusted() bool }); ok {
 		return w.Trusted()
 	}
-	trusted, _ := x.r.Context().Value(trustedKey{}).(bool)
-	return trusted
+	c, ok := x.r.Context().Value(connectionKey{}).(*connection)
+	return ok && c.trusted
 }
 
 // decide fills the verdict. The error is of a daily cap that could not be asked.
@@ -166,6 +175,9 @@ func (x *exchange) decide(ctx context.Context) error {
 	}
 	for {
 		x.server.cfg.Admit.Decide(&req, x.verdict)
+		if x.id == "" {
+			x.open(x.verdict.Now)
+		}
 		if x.verdict.Outcome != admit.Wait {
 			return nil
 		}
@@ -210,8 +222,12 @@ func (x *exchange) recover() {
 	case http.ErrAbortHandler:
 		panic(p)
 	default:
+		if x.id == "" {
+			x.unread()
+		}
 		x.server.cfg.Log.Error("a request met a defect", "request_id", x.id, "panic", p, "stack", stack())
 		if x.answered {
+			x.put(outcome.Failed, x.course.status)
 			x.abort()
 		}
 		x.verdict.Close = true

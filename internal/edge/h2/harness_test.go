@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
@@ -37,6 +39,7 @@ type setup struct {
 	cors            *gateway.CORS
 	limit           string // the key's rate limit
 	trusted         bool   // the client is a proxy that is believed
+	mono            func() int64
 }
 
 // edge is a data plane on a free loopback port.
@@ -46,6 +49,37 @@ type edge struct {
 	key    string
 	server *front
 	log    *logbook
+
+	outcomes *outcome.Collector
+	told     *book
+}
+
+// book is a sink that keeps what it takes.
+type book struct {
+	mu      sync.Mutex
+	entries []outcome.Entry
+}
+
+func (b *book) Take(batch []outcome.Entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range batch {
+		e.Path, e.MethodText = strings.Clone(e.Path), strings.Clone(e.MethodText)
+		b.entries = append(b.entries, e)
+	}
+}
+
+// records returns what was told since the last call.
+func (e *edge) records() []outcome.Entry {
+	e.t.Helper()
+	if err := e.outcomes.Sync(context.Background()); err != nil {
+		e.t.Fatal(err)
+	}
+	e.told.mu.Lock()
+	defer e.told.mu.Unlock()
+	entries := e.told.entries
+	e.told.entries = nil
+	return entries
 }
 
 const (
@@ -62,7 +96,9 @@ func start(t testing.TB, s setup) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := ratelimit.Clock()
+	watch := ratelimit.NewWatch()
+	clock := watch.Now
+	s.mono = watch.Mono
 	live, err := snapshot.New(snapshot.Config{
 		Source: source, Ledger: ledger, Now: clock,
 		OpenHeader: func(sealed []byte) ([]byte, error) { return sealed, nil },
@@ -90,16 +126,20 @@ func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &logbook{}
+	log, told := &logbook{}, &book{}
+	outcomes, err := outcome.NewCollector(outcome.Config{Sinks: []outcome.Sink{told}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	driver, err := h2.New(h2.Config{
 		Admit: decider, Pools: pools, Via: "keygate", Trusted: func(net.Conn) bool { return s.trusted },
-		Log: logger,
+		Log: logger, Outcome: outcomes.Lane, Mono: s.mono,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := newFront(t, decider, pools, driver, s.trusted, logger)
+	server := newFront(t, decider, pools, driver, s, outcomes, logger)
 	served := make(chan error, 1)
 	go func() { served <- server.serve() }()
 	t.Cleanup(func() {
@@ -113,7 +153,7 @@ func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 		}
 		pools.Close()
 	})
-	return &edge{t: t, addr: server.Addr().String(), server: server, log: log}
+	return &edge{t: t, addr: server.Addr().String(), server: server, log: log, outcomes: outcomes, told: told}
 }
 
 // source is a store of one account, one gateway and one key.

@@ -25,6 +25,7 @@ const (
 func (x *exchange) refuse(err error) {
 	x.settle()
 	status, body := fault.Answer(err, x.id)
+	x.course.decision = x.verdict.Ended(err)
 	x.ownFields()
 	h := x.w.Header()
 	h["Content-Type"] = []string{"application/json"}
@@ -43,6 +44,10 @@ func (x *exchange) answer(status int, body []byte) {
 	if x.r.ProtoMajor == 1 && (x.verdict.Close || expects || remains && x.r.ContentLength > drainBytes) {
 		x.w.Header()["Connection"] = []string{"close"}
 	}
+	if x.r.Method != http.MethodHead {
+		x.course.out = int64(len(body))
+	}
+	x.put(x.course.decision, status)
 	x.writeHead(status)
 	if body != nil {
 		_, _ = x.w.Write(body) //nolint:gosec // G705: fault.Answer makes JSON

@@ -8,10 +8,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/edge/peer"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -20,6 +23,7 @@ const (
 	idleTimeout = 120 * time.Second
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
+	restTime    = time.Second
 	// maxStreams is the number of requests that a connection of HTTP/2 may have
 	// at once. Others wait at the client.
 	maxStreams = 250
@@ -27,14 +31,8 @@ const (
 	maxFrame = 16 << 10
 )
 
-// trustedKey is the key of a context's value: Config.Trusted of the connection.
-type trustedKey struct{}
-
 func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
-	if s.cfg.Trusted == nil || !s.cfg.Trusted(c) {
-		return ctx
-	}
-	return context.WithValue(ctx, trustedKey{}, true)
+	return context.WithValue(ctx, connectionKey{}, s.connect(c))
 }
 
 // Decider is what the driver needs of admit.Admitter.
@@ -49,8 +47,9 @@ type Config struct {
 	Admit Decider
 	// Pools are the connections to upstreams. Required.
 	Pools *upstream.Pools
-	// NewRequestID makes the identifier of a request. Nil makes random ones.
-	NewRequestID func() string
+	// NewRequestID makes the 16 bytes of a request's identifier, given the
+	// milliseconds since 1970. Nil makes UUIDv7s.
+	NewRequestID func(ms int64) [16]byte
 	// Via is the pseudonym of this instance in the field Via. A request that has
 	// come through it before gets a 502, so it must be unlike that of any other
 	// instance, and the same in all drivers of this one. "" makes a random one.
@@ -58,6 +57,15 @@ type Config struct {
 	// Trusted tells that the X-Forwarded-* fields of the peer on a connection
 	// are believed. It is called once for each. Nil believes nobody.
 	Trusted func(net.Conn) bool
+	// Trust tells which of the addresses in X-Forwarded-For are of proxies, when
+	// the peer is a trusted one. Nil takes the last for the caller.
+	Trust *peer.Trust
+	// Outcome gives a new connection the lane for the records of its requests.
+	// Nil keeps none.
+	Outcome func() *outcome.Lane
+	// Mono reads the monotonic clock of the Decider's verdicts, in nanoseconds.
+	// Nil leaves durations out of records.
+	Mono func() int64
 	// Log receives what went wrong with upstreams. It never sees a key or a
 	// query. Nil discards.
 	Log *slog.Logger
@@ -70,6 +78,8 @@ type Server struct {
 	http    *http.Server
 	tunnels tunnels
 	buffers buffers
+	running atomic.Int64 // requests
+	cutting atomic.Bool  // what still runs is cut off
 }
 
 // New returns a Server that serves nothing until Serve.
@@ -78,7 +88,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("edge: Admit and Pools are required")
 	}
 	if cfg.NewRequestID == nil {
-		cfg.NewRequestID = func() string { return id.New(id.Request) }
+		cfg.NewRequestID = id.At
+	}
+	if cfg.Mono == nil {
+		cfg.Mono = func() int64 { return 0 }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -129,13 +142,30 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil && ctx.Err() != nil {
 		s.cfg.Log.Warn("requests were cut off by the end of the drain")
+		s.cutting.Store(true)
 		err = s.http.Close()
 	}
 	if cut := s.tunnels.drain(ctx); cut > 0 {
 		s.cfg.Log.Warn("upgraded connections were cut off by the end of the drain", "connections", cut)
 	}
+	s.rest()
 	if err != nil {
 		return fmt.Errorf("shut the data plane down: %w", err)
 	}
 	return nil
+}
+
+// rest waits until requests that were cut off have noticed, so that all are told
+// of; not for ever.
+func (s *Server) rest() {
+	limit, again := time.NewTimer(restTime), time.NewTicker(restTime/200)
+	defer limit.Stop()
+	defer again.Stop()
+	for s.running.Load() > 0 {
+		select {
+		case <-again.C:
+		case <-limit.C:
+			return
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -69,7 +70,8 @@ func (x *exchange) tunnel(answer *upstream.Answer, asked string) {
 	}
 	defer x.server.tunnels.remove(t)
 	defer t.close()
-	x.answered = true
+	x.answered, x.course.status = true, http.StatusSwitchingProtocols
+	x.begun()
 	front, buffered, err := x.rc.Hijack()
 	if err != nil {
 		x.server.cfg.Log.Error("a connection could not be upgraded", "request_id", x.id, "error", err)
@@ -77,8 +79,11 @@ func (x *exchange) tunnel(answer *upstream.Answer, asked string) {
 	}
 	t.join(front)
 	if writeSwitch(buffered.Writer, h) == nil {
-		t.run(buffered.Reader)
+		in, out := t.run(buffered.Reader)
+		x.course.in.Store(in)
+		x.course.out = out
 	}
+	x.put(outcome.Forwarded, http.StatusSwitchingProtocols) // before whoever drains tunnels goes on
 }
 
 func writeSwitch(w *bufio.Writer, h http.Header) error {
@@ -119,30 +124,34 @@ func (p *pair) close() {
 	}
 }
 
-// run copies both ways. buffered holds what the client sent behind its head.
-func (p *pair) run(buffered *bufio.Reader) {
+// run copies both ways and returns how many bytes have passed. buffered holds
+// what the client sent behind its head.
+func (p *pair) run(buffered *bufio.Reader) (in, out int64) {
 	var up sync.WaitGroup
 	up.Go(func() {
 		first := io.LimitReader(buffered, int64(buffered.Buffered()))
-		if _, err := io.Copy(p.back, first); err != nil {
+		n, err := io.Copy(p.back, first)
+		if in = n; err != nil {
 			p.close()
 			return
 		}
-		p.pass(p.back, p.front)
+		in += p.pass(p.back, p.front)
 	})
-	p.pass(p.front, p.back)
+	out = p.pass(p.front, p.back)
 	up.Wait()
+	return in, out
 }
 
 // pass copies one direction and then closes it, so that the other can go on; if
-// it breaks, both end.
-func (p *pair) pass(to io.Writer, from io.Reader) {
-	_, err := io.Copy(to, from)
+// it breaks, both end. It returns how many bytes it has copied.
+func (p *pair) pass(to io.Writer, from io.Reader) int64 {
+	n, err := io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); err == nil && ok {
 		err = half.CloseWrite()
 		if err == nil {
-			return
+			return n
 		}
 	}
 	p.close()
+	return n
 }
