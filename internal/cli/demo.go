@@ -76,7 +76,7 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	signals := notify()
 	defer signal.Stop(signals)
 	return server.Run(c.Context(), server.Config{
-		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat), Version: o.Version,
+		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat), Version: o.Version, Env: o.Env,
 	}, signals, func(s *server.Server) error {
 		defer events.begin() // what arrived meanwhile comes after what prepare prints
 		return o.prepare(c.Context(), settings, s, "http://"+sample.Addr, hooks)

@@ -49,7 +49,7 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	_, terminal := isTerminal(o.Out)
 	return server.Run(c.Context(), server.Config{
 		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat),
-		Out: o.Out, OutIsTerminal: terminal, Version: o.Version,
+		Out: o.Out, OutIsTerminal: terminal, Version: o.Version, Env: o.Env,
 	}, signals, nil)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/edge/h1"
 	"github.com/keygate/keygate/internal/edge/h2"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -25,12 +26,12 @@ func (s *Server) buildGateway(clock func() ratelimit.Instant) (err error) {
 	if err != nil {
 		return err
 	}
-	decider := countDecisions(admitter, s.metrics)
-	http2, err := h2.New(h2.Config{Admit: decider, Pools: s.pools, Trusted: edge.Trusted, Log: s.log})
+	decider, log := countDecisions(admitter, s.metrics), telemetry.Seldom(s.log)
+	http2, err := h2.New(h2.Config{Admit: decider, Pools: s.pools, Trusted: edge.Trusted, Log: log})
 	if err != nil {
 		return err
 	}
-	engine, err := h1.New(h1.Config{Admit: decider, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(), Log: s.log})
+	engine, err := h1.New(h1.Config{Admit: decider, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(), Log: log})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,11 @@ type sink interface {
 // openSinks lists the sinks, in the order in which they get a batch. Each
 // function makes one over the open store.
 func (s *Server) openSinks() []func() (sink, error) {
-	return []func() (sink, error){s.openCounts}
+	open := []func() (sink, error){s.openCounts, s.openLines}
+	if s.traces != nil {
+		open = append(open, s.openTraces)
+	}
+	return open
 }
 
 // startRecords starts the sinks and the collector that gives them the records

@@ -24,6 +24,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/telemetry"
+	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -38,6 +39,8 @@ type Config struct {
 	// discards.
 	Out           io.Writer
 	OutIsTerminal bool
+	// Env looks up the variables of OpenTelemetry. Nil has none.
+	Env func(name string) (string, bool)
 	// Version is shown in /metrics.
 	Version string
 }
@@ -51,6 +54,8 @@ type Server struct {
 	readiness telemetry.Readiness
 	metrics   *telemetry.Metrics
 	requests  *telemetry.Requests
+	traces    *trace.Settings // nil if nobody asks for traces
+	tracer    *trace.Tracer
 	trust     *peer.Trust
 
 	certificates certificates
@@ -92,7 +97,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}()
 	begun := time.Now()
 	for _, step := range []func(context.Context) error{
-		s.openCertificates, s.claim, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
+		s.readTraces, s.openCertificates, s.claim, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/telemetry"
+	"github.com/keygate/keygate/internal/telemetry/trace"
 )
 
 // places tells the metrics what stands in a snapshot.
@@ -45,6 +46,40 @@ func (s *Server) openCounts() (_ sink, err error) {
 		Sync:   func(ctx context.Context) error { return s.collector.Sync(ctx) },
 	})
 	return counted{s.requests}, err
+}
+
+// openLines makes the sink of the log.
+func (s *Server) openLines() (sink, error) {
+	l := telemetry.NewLines(s.log)
+	s.metrics.Counter("keygate_log_lost_total", "Lines about requests that the log did not get, because who reads it is too slow.", func() float64 { return float64(l.Lost()) })
+	return l, nil
+}
+
+// readTraces reads whether the environment asks for traces.
+func (s *Server) readTraces(context.Context) (err error) {
+	if s.cfg.Env == nil {
+		return nil
+	}
+	s.traces, err = trace.FromEnvironment(s.cfg.Env)
+	return err
+}
+
+// openTraces makes the sink of the traces.
+func (s *Server) openTraces() (_ sink, err error) {
+	s.tracer, err = trace.New(trace.Config{
+		Settings: s.traces, Version: s.cfg.Version, Log: s.log,
+		RoutePath: func(gatewayID, routeID string) string {
+			_, path, _, _ := places{s.live.Current()}.Describe(gatewayID, routeID)
+			return path
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := s.tracer
+	s.metrics.Counter("keygate_traces_lost_total", "Requests chosen for a trace that the collector of traces did not get.", func() float64 { return float64(t.Lost()) })
+	s.metrics.Gauge("keygate_traces_waiting", "Requests that are still to be told to the collector of traces.", func() float64 { return float64(t.Waiting()) })
+	return t, nil
 }
 
 // tellCounts shows what the sink of the metrics counts, and the figures of the
