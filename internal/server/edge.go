@@ -13,7 +13,7 @@ import (
 )
 
 // buildGateway builds the data plane on the loaded snapshot.
-func (s *Server) buildGateway(clock func() ratelimit.Instant) (err error) {
+func (s *Server) buildGateway(watch *ratelimit.Watch) (err error) {
 	settings := s.cfg.Settings
 	if s.pools, err = upstream.NewPools(upstream.Config{Guard: s.guard, Allow: settings.UpstreamAllowNetwork}); err != nil {
 		return err
@@ -22,16 +22,21 @@ func (s *Server) buildGateway(clock func() ratelimit.Instant) (err error) {
 		s.pools.Close()
 		return nil
 	})
-	admitter, err := admit.New(admit.Config{Live: s.live, Ledger: s.ledger, Now: clock})
+	admitter, err := admit.New(admit.Config{Live: s.live, Ledger: s.ledger, Now: watch.Now})
 	if err != nil {
 		return err
 	}
 	decider, log := countDecisions(admitter, s.metrics), telemetry.Seldom(s.log)
-	http2, err := h2.New(h2.Config{Admit: decider, Pools: s.pools, Trusted: edge.Trusted, Log: log})
+	http2, err := h2.New(h2.Config{
+		Admit: decider, Pools: s.pools, Trusted: edge.Trusted, Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono, Log: log,
+	})
 	if err != nil {
 		return err
 	}
-	engine, err := h1.New(h1.Config{Admit: decider, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(), Log: log})
+	engine, err := h1.New(h1.Config{
+		Admit: decider, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(),
+		Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono, Log: log,
+	})
 	if err != nil {
 		return err
 	}

@@ -186,10 +186,10 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	s.started(s.ledger.Stop)
 
-	clock := ratelimit.Clock()
+	watch := ratelimit.NewWatch()
 	if s.live, err = snapshot.New(snapshot.Config{
 		Source: db, Ledger: s.ledger, OpenHeader: box.Open, GatewayDomain: settings.GatewayDomain,
-		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock, Log: s.log,
+		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: watch.Now, Log: s.log,
 	}); err != nil {
 		return err
 	}
@@ -204,10 +204,10 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.startRecords(ctx); err != nil {
 		return err
 	}
-	if err := s.buildGateway(clock); err != nil {
+	if err := s.buildGateway(watch); err != nil {
 		return err
 	}
-	return s.buildAdmin(ctx, box, clock)
+	return s.buildAdmin(ctx, box, watch.Now)
 }
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
