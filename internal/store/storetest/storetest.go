@@ -18,7 +18,9 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/traffic"
 )
 
 // Engine is everything that a store offers.
@@ -26,6 +28,8 @@ type Engine interface {
 	control.Store
 	snapshot.Source
 	ratelimit.DailyStore
+	traffic.Store
+	requestlog.Store
 }
 
 // Run tests an engine. open returns an empty store and arranges for its end
@@ -69,6 +73,15 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"ConsistentViews", testConsistentViews},
 		{"Source", testSource},
 		{"SourceStops", testSourceStops},
+		{"Traffic", testTraffic},
+		{"TrafficReplace", testTrafficReplace},
+		{"TrafficTrim", testTrafficTrim},
+		{"TrafficReadIsOneState", testTrafficReadIsOneState},
+		{"TrafficBytes", testTrafficBytes},
+		{"RequestRoundTrip", testRequestRoundTrip},
+		{"RequestList", testRequestList},
+		{"RequestsLeftOut", testRequestsLeftOut},
+		{"RequestTrim", testRequestTrim},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(&harness{T: t, Engine: open(t)})

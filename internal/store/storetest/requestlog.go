@@ -1,0 +1,147 @@
+package storetest
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/requestlog"
+)
+
+// newRequest is a request of an account that came some time after the epoch.
+func newRequest(accountID string, after time.Duration) requestlog.Record {
+	at := epoch().Add(after)
+	return requestlog.Record{AccountID: accountID, ID: id.NewAt(id.Request, at), Time: at, Method: "GET", Path: "/orders", ClientIP: "192.0.2.1", Status: 401, Decision: outcome.KeyInvalid}
+}
+
+func (h *harness) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *harness) requests(accountID string, f requestlog.Filter, limit int, after string) (ids []string) {
+	h.Helper()
+	list, err := h.RequestRecords(h.Context(), accountID, f, limit, after)
+	h.must(err)
+	for _, r := range list {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// Every member of a record is kept.
+func testRequestRoundTrip(h *harness) {
+	rapid.Check(h.T, func(t *rapid.T) {
+		at := moment().Filter(func(at time.Time) bool { return at.Year() >= 1970 }).Draw(t, "time")
+		r := requestlog.Record{
+			AccountID: id.New(id.Account), ID: id.NewAt(id.Request, at), GatewayID: text().Draw(t, "gateway"), RouteID: text().Draw(t, "route"), KeyID: text().Draw(t, "key"),
+			Time: at, KeyPrefix: text().Draw(t, "prefix"), Method: text().Draw(t, "method"), Path: text().Draw(t, "path"), ClientIP: "2001:db8::1",
+			Status: rapid.IntRange(400, 599).Draw(t, "status"), Duration: time.Duration(rapid.Int64().Draw(t, "duration")),
+			Decision: outcome.Limited, LimitScope: ratelimit.DailyScope, Limit: rapid.Int64().Draw(t, "limit"), Remaining: rapid.Int64().Draw(t, "remaining"),
+			PassesAt: rapid.Int64().Draw(t, "passes"), UpstreamStatus: rapid.IntRange(0, 599).Draw(t, "upstream status"),
+		}
+		if err := h.AppendRequests(h.Context(), []requestlog.Record{r}, nil); err != nil {
+			t.Fatal(err)
+		}
+		got, err := h.RequestRecord(h.Context(), r.AccountID, r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "record", *got, r)
+	})
+}
+
+// Lists hold what passes the filter, the newest first, page by page; nobody
+// sees another account's.
+func testRequestList(h *harness) {
+	const a, b = "acct_a", "acct_b"
+	first, second, third := newRequest(a, 0), newRequest(a, time.Second), newRequest(a, 2*time.Second)
+	first.GatewayID, second.GatewayID, third.GatewayID = "gw_1", "gw_2", "gw_2"
+	first.RouteID, third.RouteID = "rt_1", "rt_2"
+	second.KeyID, third.KeyID = "key_1", "key_1"
+	third.Status = 429
+	foreign := newRequest(b, time.Second)
+	h.must(h.AppendRequests(h.Context(), []requestlog.Record{first, third, foreign}, nil))
+	h.must(h.AppendRequests(h.Context(), []requestlog.Record{second, first}, nil)) // what is there stays
+
+	for _, test := range []struct {
+		what   string
+		filter requestlog.Filter
+		want   []string
+	}{
+		{"all", requestlog.Filter{}, []string{third.ID, second.ID, first.ID}},
+		{"gateway", requestlog.Filter{GatewayID: "gw_2"}, []string{third.ID, second.ID}},
+		{"route", requestlog.Filter{RouteID: "rt_1"}, []string{first.ID}},
+		{"key", requestlog.Filter{KeyID: "key_1"}, []string{third.ID, second.ID}},
+		{"key and status", requestlog.Filter{KeyID: "key_1", Status: 401}, []string{second.ID}},
+		{"since is included", requestlog.Filter{Since: second.Time}, []string{third.ID, second.ID}},
+		{"until is excluded", requestlog.Filter{Until: second.Time}, []string{first.ID}},
+		{"between", requestlog.Filter{Since: second.Time, Until: third.Time}, []string{second.ID}},
+		{"everything", requestlog.Filter{GatewayID: "gw_2", RouteID: "rt_2", KeyID: "key_1", Status: 429, Since: epoch(), Until: epoch().Add(time.Hour)}, []string{third.ID}},
+		{"nothing", requestlog.Filter{GatewayID: "gw_1", KeyID: "key_1"}, nil},
+	} {
+		same(h, test.what, h.requests(a, test.filter, 10, ""), test.want)
+	}
+	same(h, "first page", h.requests(a, requestlog.Filter{}, 2, ""), []string{third.ID, second.ID})
+	same(h, "second page", h.requests(a, requestlog.Filter{}, 2, second.ID), []string{first.ID})
+	same(h, "another account", h.requests(b, requestlog.Filter{}, 10, ""), []string{foreign.ID})
+	for _, requestID := range []string{foreign.ID, id.New(id.Request), ""} {
+		if _, err := h.RequestRecord(h.Context(), a, requestID); fault.CodeOf(err) != fault.NotFound {
+			h.Errorf("request %q of another: %v", requestID, err)
+		}
+	}
+}
+
+// What was left out of a second stands at each request of it, and adds up.
+func testRequestsLeftOut(h *harness) {
+	const a = "acct_a"
+	one, other := newRequest(a, 0), newRequest(a, 2*time.Second)
+	second := one.Time.Unix()
+	h.must(h.AppendRequests(h.Context(), []requestlog.Record{one, other}, []requestlog.LeftOut{{AccountID: a, Second: second, Count: 3}}))
+	h.must(h.AppendRequests(h.Context(), nil, []requestlog.LeftOut{{AccountID: a, Second: second, Count: 4}, {AccountID: "acct_b", Second: second + 2, Count: 1}}))
+	for requestID, want := range map[string]int64{one.ID: 7, other.ID: 0} {
+		got, err := h.RequestRecord(h.Context(), a, requestID)
+		h.must(err)
+		if got.LeftOut != want {
+			h.Errorf("%d left out, want %d", got.LeftOut, want)
+		}
+	}
+}
+
+// Old requests go in batches, the oldest first.
+func testRequestTrim(h *harness) {
+	const a = "acct_a"
+	var list []requestlog.Record
+	var left []requestlog.LeftOut
+	for i := range 5 {
+		r := newRequest(a, time.Duration(i)*time.Second)
+		list, left = append(list, r), append(left, requestlog.LeftOut{AccountID: a, Second: r.Time.Unix(), Count: 1})
+	}
+	h.must(h.AppendRequests(h.Context(), list, left))
+	more, err := h.TrimRequests(h.Context(), list[3].Time, 2)
+	h.must(err)
+	same(h, "after a batch", h.requests(a, requestlog.Filter{}, 10, ""), []string{list[4].ID, list[3].ID, list[2].ID})
+	if !more {
+		h.Error("a full batch does not tell that there is more")
+	}
+	more, err = h.TrimRequests(h.Context(), list[3].Time, 2)
+	h.must(err)
+	same(h, "after the last batch", h.requests(a, requestlog.Filter{}, 10, ""), []string{list[4].ID, list[3].ID})
+	if more {
+		h.Error("a batch that is not full tells that there is more")
+	}
+	if more, err = h.TrimRequests(h.Context(), list[4].Time, 0); err != nil || more {
+		h.Errorf("a batch of none gives %v, %v", more, err)
+	}
+	got, err := h.RequestRecord(h.Context(), a, list[3].ID)
+	h.must(err)
+	if got.LeftOut != 1 {
+		h.Error("what was left out of a second that is kept is gone")
+	}
+}
