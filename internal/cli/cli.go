@@ -110,6 +110,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
 		newServe(a), newDemo(a), newAccount(a),
 		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
+		newAuditLog(a), newTraffic(a), newExplain(a), newLimits(a),
 		newLogin(a), newContext(a), newAPI(a), newVersion(a),
 	)
 	return root

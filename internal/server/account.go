@@ -82,7 +82,7 @@ func offline(ctx context.Context, settings *config.Config, log *slog.Logger, f f
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	ops, err := newControl(settings, db, box, nobody{}, nil, log)
+	ops, err := newControl(settings, db, box, surroundings{publisher: nobody{}}, log)
 	if err != nil {
 		return err
 	}

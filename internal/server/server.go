@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/adminapi"
+	"github.com/keygate/keygate/internal/audit/journal"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/edge"
@@ -20,11 +22,13 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/requestlog/recorder"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
+	"github.com/keygate/keygate/internal/traffic/meter"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -60,10 +64,14 @@ type Server struct {
 
 	certificates certificates
 
-	db        *sqlite.DB
-	collector *outcome.Collector
-	guard     *netguard.Guard
-	sender    *sender.Sender
+	db         *sqlite.DB
+	collector  *outcome.Collector
+	journal    *journal.Journal
+	operatorID string // of the account default
+	meter      *meter.Meter
+	recorder   *recorder.Recorder
+	guard      *netguard.Guard
+	sender     *sender.Sender
 
 	ledger  *ratelimit.Ledger
 	live    *snapshot.Live
@@ -196,6 +204,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return fmt.Errorf("load the configuration: %w", err)
 	}
+	if err := s.makeFirst(ctx, box); err != nil {
+		return err
+	}
 	s.guard = netguard.New()
 	s.guard.Own(s.listeners.addresses()...)
 	if err := s.startHooks(ctx, box); err != nil {
@@ -210,8 +221,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	return s.buildAdmin(ctx, box, watch.Now)
 }
 
-func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
-	ops, err := newControl(s.cfg.Settings, s.db, box, s.live, s.sender.Wake, s.log)
+// makeFirst makes the account default and its key in an empty store.
+func (s *Server) makeFirst(ctx context.Context, box *secret.Box) error {
+	ops, err := newControl(s.cfg.Settings, s.db, box, surroundings{publisher: s.live}, s.log)
 	if err != nil {
 		return err
 	}
@@ -225,6 +237,24 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 	if err := firstStart(ctx, s.cfg.Settings, ops, remake, s.cfg.Out, s.cfg.OutIsTerminal); err != nil {
 		return err
 	}
+	return s.db.View(ctx, func(tx control.ReadTx) error {
+		operator, err := tx.AccountByName(ctx, account.Default)
+		if err != nil {
+			return fmt.Errorf("find the operator's account: %w", err)
+		}
+		s.operatorID = operator.ID
+		return nil
+	})
+}
+
+func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
+	ops, err := newControl(s.cfg.Settings, s.db, box, surroundings{
+		publisher: s.live, wake: s.sender.Wake, audit: inTurn{s.collector, s.journal},
+		sources: control.Sources{Outcomes: s.collector, Traffic: s.meter, Requests: s.recorder, Levels: s.live},
+	}, s.log)
+	if err != nil {
+		return err
+	}
 	if s.upkeep, err = control.NewUpkeep(control.UpkeepConfig{Service: ops, Store: s.db, Log: s.log}); err != nil {
 		return err
 	}
@@ -232,7 +262,8 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 		return err
 	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.live), Settings: s.settings, ClientIP: s.trust.ClientIP, Clock: clock, Log: s.log,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.live), Settings: s.settings, ClientIP: s.trust.ClientIP, Clock: clock,
+		Recorder: s.journal, Log: s.log,
 	})
 	if err != nil {
 		return err

@@ -39,12 +39,21 @@ func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (
 	return db, box, nil
 }
 
-// newControl returns the operations over a store. wake is called when deliveries
-// may wait; it may be nil.
-func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, p control.Publisher, wake func(), log *slog.Logger) (*control.Service, error) {
+// surroundings are what operations have around them beside the store. Those of
+// an offline command are a Publisher alone.
+type surroundings struct {
+	publisher control.Publisher
+	wake      func() // called when deliveries may wait
+	audit     control.Syncer
+	sources   control.Sources
+}
+
+// newControl returns the operations over a store.
+func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, around surroundings, log *slog.Logger) (*control.Service, error) {
 	return control.New(control.Config{
-		Store: db, Publisher: p, Sealer: box, Now: time.Now, Random: rand.Reader,
+		Store: db, Publisher: around.publisher, Sealer: box, Now: time.Now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, Log: log,
-		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork}, Wake: wake,
+		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
+		Wake:        around.wake, AuditSync: around.audit, Sources: around.sources,
 	})
 }
