@@ -9,9 +9,11 @@ func TestETags(t *testing.T) {
 	gatewayID := s.newGateway("")
 	routeID := s.newRoute("", gatewayID, "/a")
 	keyID := s.newKey(nil).text("key_id")
+	hook := s.newWebhook(nil).text("webhook_id")
 	for _, record := range []struct{ path, method, change, other string }{
 		{"/v1/gateways/" + gatewayID + "/routes/" + routeID, "POST", `{"rate_limit": {"sustained": "1/s"}}`, `{"rate_limit": {"sustained": "2/s"}}`},
 		{"/v1/keys/" + keyID, "PATCH", `{"name": "b"}`, `{"name": "c"}`},
+		{"/v1/webhooks/" + hook, "PATCH", `{"state": "disabled"}`, `{"events": ["key.expired"]}`},
 		{"/v1/gateways/" + gatewayID, "PATCH", `{"name": "b"}`, `{"name": "c"}`},
 	} {
 		t.Run(record.path, func(t *testing.T) {
@@ -74,8 +76,8 @@ func TestETagOfPushes(t *testing.T) {
 	}
 }
 
-// A rotation holds to the ETag of the old key, and a rollback to that of its
-// gateway.
+// A rotation holds to the ETag of the old key, a rollback to that of its gateway,
+// and the rotation of a secret to that of its endpoint.
 func TestETagOfRotationAndRollback(t *testing.T) {
 	s := start(t)
 	keyID := s.newKey(nil).text("key_id")
@@ -88,6 +90,7 @@ func TestETagOfRotationAndRollback(t *testing.T) {
 	}
 	push(petSpec)
 	push(petSpec + "\n# again\n")
+	hook := s.newWebhook(nil).text("webhook_id")
 	for _, c := range []struct {
 		record, path string
 		body         any
@@ -95,6 +98,7 @@ func TestETagOfRotationAndRollback(t *testing.T) {
 	}{
 		{"/v1/keys/" + keyID, "/v1/keys/" + keyID + "/rotate", `{"overlap_days": 1}`, 201},
 		{"/v1/gateways/" + gatewayID, "/v1/gateways/" + gatewayID + "/revisions/1/rollback", nil, 200},
+		{"/v1/webhooks/" + hook, "/v1/webhooks/" + hook + "/rotate-secret", `{}`, 200},
 	} {
 		post := func(match string) *reply {
 			return s.do(request{method: "POST", path: c.path, body: c.body, header: map[string]string{"If-Match": match}})

@@ -31,6 +31,7 @@ type server struct {
 	t       testing.TB
 	dir     string
 	clock   *clock
+	db      *sqlite.DB
 	control *control.Service
 	handler *adminapi.API
 	http    *httptest.Server
@@ -76,6 +77,7 @@ func (s *server) open() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	db := must(sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(s.dir, "keygate.db"), Now: s.clock.Now}))(s.t)
+	s.db = db
 	box := must(secret.New(bytes.Repeat([]byte{7}, 32)))(s.t)
 	ledger := must(ratelimit.NewLedger(ratelimit.LedgerConfig{Store: db, Now: s.clock.Now}))(s.t)
 	live := must(snapshot.New(snapshot.Config{

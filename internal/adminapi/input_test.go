@@ -13,6 +13,8 @@ func TestWrongBodies(t *testing.T) {
 	gatewayID := s.newGateway("")
 	routeID := s.newRoute("", gatewayID, "/a")
 	routes := "/v1/gateways/" + gatewayID + "/routes"
+	hook := "/v1/webhooks/" + s.newWebhook(nil).text("webhook_id")
+	const endpoint = `{"url": "https://hooks.example.com", "events": ["key.created"]`
 	for _, row := range []struct {
 		name, method, path, body string
 		status                   int
@@ -70,6 +72,36 @@ func TestWrongBodies(t *testing.T) {
 		{"rotation without days", "POST", "/v1/keys/key_x/rotate", `{}`, 422, "validation_failed", "overlap_days"},
 		{"rotation over too many days", "POST", "/v1/keys/key_x/rotate", `{"overlap_days": 366}`, 422, "validation_failed", "overlap_days"},
 		{"rotation over a string", "POST", "/v1/keys/key_x/rotate", `{"overlap_days": "1"}`, 422, "validation_failed", "overlap_days"},
+		{"endpoint without URL", "POST", "/v1/webhooks", `{"events": ["key.created"]}`, 422, "validation_failed", "url"},
+		{"endpoint that is no URL", "POST", "/v1/webhooks", `{"url": "nonsense", "events": ["key.created"]}`, 422, "validation_failed", "url"},
+		{"endpoint with a password", "POST", "/v1/webhooks", `{"url": "https://a:b@hooks.example.com", "events": ["key.created"]}`, 422, "validation_failed", "url"},
+		{"endpoint by plain http", "POST", "/v1/webhooks", `{"url": "http://hooks.example.com", "events": ["key.created"]}`, 422, "validation_failed", "url"},
+		{"endpoint without events", "POST", "/v1/webhooks", `{"url": "https://hooks.example.com"}`, 422, "validation_failed", "events"},
+		{"endpoint for no event", "POST", "/v1/webhooks", `{"url": "https://hooks.example.com", "events": []}`, 422, "validation_failed", "events"},
+		{"endpoint for null", "POST", "/v1/webhooks", `{"url": "https://hooks.example.com", "events": null}`, 422, "validation_failed", "events"},
+		{"endpoint for an unknown event", "POST", "/v1/webhooks", `{"url": "https://hooks.example.com", "events": ["key.created", "key.lost"]}`, 422, "validation_failed", "events[1]"},
+		{"endpoint for tests", "POST", "/v1/webhooks", `{"url": "https://hooks.example.com", "events": ["webhook.test"]}`, 422, "validation_failed", "events[0]"},
+		{"short secret", "POST", "/v1/webhooks", endpoint + `, "signing_secret": "fifteen bytes.."}`, 422, "validation_failed", "signing_secret"},
+		{"long secret", "POST", "/v1/webhooks", endpoint + `, "signing_secret": "` + strings.Repeat("x", 129) + `"}`, 422, "validation_failed", "signing_secret"},
+		{"secret of too many bytes", "POST", "/v1/webhooks", endpoint + `, "signing_secret": "` + strings.Repeat("é", 65) + `"}`, 422, "validation_failed", "signing_secret"},
+		{"empty secret", "POST", "/v1/webhooks", endpoint + `, "signing_secret": ""}`, 422, "validation_failed", "signing_secret"},
+		{"secret of another type", "POST", "/v1/webhooks", endpoint + `, "signing_secret": 1}`, 422, "validation_failed", "signing_secret"},
+		{"unknown member of an endpoint", "POST", "/v1/webhooks", endpoint + `, "secret": "x"}`, 422, "validation_failed", "secret"},
+		{"endpoint patched to none", "PATCH", hook, `{"url": null}`, 422, "validation_failed", "url"},
+		{"events patched to none", "PATCH", hook, `{"events": []}`, 422, "validation_failed", "events"},
+		{"events patched to null", "PATCH", hook, `{"events": null}`, 422, "validation_failed", "events"},
+		{"another state", "PATCH", hook, `{"state": "paused"}`, 422, "validation_failed", "state"},
+		{"state null", "PATCH", hook, `{"state": null}`, 422, "validation_failed", "state"},
+		{"secret in a patch", "PATCH", hook, `{"signing_secret": "auto"}`, 422, "validation_failed", "signing_secret"},
+		{"too long an overlap", "POST", hook + "/rotate-secret", `{"overlap_hours": 169}`, 422, "validation_failed", "overlap_hours"},
+		{"negative overlap", "POST", hook + "/rotate-secret", `{"overlap_hours": -1}`, 422, "validation_failed", "overlap_hours"},
+		{"overlap of a fraction", "POST", hook + "/rotate-secret", `{"overlap_hours": 1.5}`, 422, "validation_failed", "overlap_hours"},
+		{"rotation of a secret with no object", "POST", hook + "/rotate-secret", `[]`, 422, "validation_failed", ""},
+		{"test with a body", "POST", hook + "/test", `{"a": 1}`, 422, "validation_failed", "a"},
+		{"recovery since nothing", "POST", hook + "/recover", `{}`, 422, "validation_failed", "since"},
+		{"recovery without body", "POST", hook + "/recover", "", 400, "invalid_json", ""},
+		{"recovery since no time", "POST", hook + "/recover", `{"since": "yesterday"}`, 422, "validation_failed", "since"},
+		{"recovery since a number", "POST", hook + "/recover", `{"since": 1}`, 422, "validation_failed", "since"},
 		{"rollback with a body", "POST", "/v1/gateways/" + gatewayID + "/revisions/1/rollback", `{"a": 1}`, 422, "validation_failed", "a"},
 		{"rollback with a list", "POST", "/v1/gateways/" + gatewayID + "/revisions/1/rollback", `[]`, 422, "validation_failed", ""},
 	} {
@@ -89,6 +121,14 @@ func TestWrongQueries(t *testing.T) {
 		"Limit=5": "Limit", "nonsense=1": "nonsense", "state=gone": "state", "level=x": "level", "q=": "q", "q=%ff": "q",
 	} {
 		s.get("/v1/keys?"+query).refused(422, "validation_failed", field)
+	}
+	for query, field := range map[string]string{
+		"webhook-deliveries?state=lost": "state", "webhook-deliveries?event_type=key.lost": "event_type", "webhook-deliveries?webhook_id=": "webhook_id",
+		"webhook-deliveries?since=x": "since", "webhook-deliveries?until=2027-13-01": "until", "webhook-deliveries?type=key.created": "type",
+		"webhook-deliveries?since=2027-03-02&until=2027-03-01": "since", "webhooks?state=active": "state",
+		"events?type=webhook.test": "type", "events?since=": "since", "events?event_type=key.created": "event_type", "events?limit=0": "limit",
+	} {
+		s.get("/v1/"+query).refused(422, "validation_failed", field)
 	}
 	s.get("/v1/keys?limit=%zz").refused(400, "invalid_request", "")
 	s.get("/v1/account?limit=1").refused(422, "validation_failed", "limit")

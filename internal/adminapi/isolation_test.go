@@ -51,10 +51,15 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	routeID := s.newRoute("", gatewayID, "/a")
 	s.putSpec(gatewayID, petSpec+"  /a:\n    get: {responses: {}}\n").want(200)
 	key := s.newKey(map[string]any{"gateway_id": gatewayID})
+	hook := s.newWebhook(nil).text("webhook_id")
+	s.newKey(nil) // an event, and a delivery of it
+	delivery := s.get("/v1/webhook-deliveries").want(200).data()[0]["delivery_id"].(string)
+	event := s.get("/v1/events").want(200).data()[0]["id"].(string)
 	stranger := s.newAccount("other")
 	strangersGateway := s.newGateway(stranger)
 
-	ours := strings.NewReplacer("{gateway_id}", gatewayID, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
+	ours := strings.NewReplacer("{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
+		"{gateway_id}", gatewayID, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	mixed := strings.NewReplacer("{gateway_id}", strangersGateway, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	for _, q := range operations(t) {
 		if !strings.Contains(q.path, "{") {
@@ -70,10 +75,12 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 		}
 		s.clock.move(1e9)
 	}
-	for _, path := range []string{"/v1/gateways", "/v1/keys"} {
+	for _, path := range []string{"/v1/gateways", "/v1/keys", "/v1/webhooks", "/v1/webhook-deliveries", "/v1/webhook-deliveries?webhook_id=" + hook, "/v1/events"} {
 		r := s.do(request{method: "GET", path: path, key: stranger}).want(200)
-		if strings.Contains(r.raw, gatewayID) || strings.Contains(r.raw, key.text("key_id")) {
-			t.Errorf("%s shows another account's records: %s", path, r.raw)
+		for _, id := range []string{gatewayID, key.text("key_id"), hook, delivery, event} {
+			if strings.Contains(r.raw, id) {
+				t.Errorf("%s shows another account's records: %s", path, r.raw)
+			}
 		}
 	}
 	verify := s.do(request{method: "POST", path: "/v1/keys/verify", key: stranger, body: map[string]any{"key": key.text("key")}}).want(200)
@@ -88,15 +95,18 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	if s.get("/v1/keys/"+key.text("key_id")).want(200).text("state") != "active" {
 		t.Error("a stranger revoked the key")
 	}
+	if w := s.get("/v1/webhooks/" + hook).want(200); w.text("state") != "active" || w.header.Get("ETag") != `"1"` {
+		t.Error("a stranger changed the endpoint")
+	}
 }
 
 // Every call needs the scope that its method asks for (specification,
 // Authentication, 3), and a resource that covers its path.
 func TestScopes(t *testing.T) {
 	s := start(t)
-	ids := strings.NewReplacer("{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1")
+	ids := strings.NewReplacer("{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x")
 	keys := map[string]string{}
-	for _, scope := range []string{"read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x"} {
+	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x"} {
 		keys[scope] = s.accountKey(scope)
 	}
 	for _, q := range operations(t) {

@@ -89,8 +89,19 @@ func TestCursors(t *testing.T) {
 	s.get("/v1/keys?limit=2&cursor=" + keys).want(200)
 	s.get("/v1/keys?owner=a&cursor=" + filtered).want(200)
 
+	for range 2 {
+		s.newWebhook(nil)
+	}
+	hooks, events := cursor("/v1/webhooks?limit=1"), cursor("/v1/events?limit=1&type=key.created&since=2027-01-01")
+	s.get("/v1/events?limit=2&type=key.created&since=2027-01-01&cursor=" + events).want(200)
+
 	stranger := s.newAccount("other")
 	for _, q := range []request{
+		{path: "/v1/webhooks?cursor=" + hooks, key: stranger},
+		{path: "/v1/webhook-deliveries?cursor=" + hooks},
+		{path: "/v1/events?type=key.created&cursor=" + events},
+		{path: "/v1/events?type=key.created&since=2027-01-02&cursor=" + events},
+		{path: "/v1/events?cursor=" + hooks},
 		{path: "/v1/keys?cursor=" + keys, key: stranger},
 		{path: "/v1/gateways?cursor=" + gateways, key: stranger},
 		{path: "/v1/keys?cursor=" + gateways},

@@ -1,0 +1,317 @@
+package adminapi_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
+)
+
+const (
+	webhookMembers  = "webhook_id url events state disabled_reason created_at"
+	deliveryMembers = "delivery_id webhook_id event_id event_type state trigger attempts next_attempt_at created_at"
+)
+
+// newWebhook registers an endpoint for key.created with the given members.
+func (s *server) newWebhook(members map[string]any) *reply {
+	s.t.Helper()
+	body := map[string]any{"url": "https://hooks.example.com/in", "events": []string{"key.created"}}
+	for k, v := range members {
+		body[k] = v
+	}
+	return s.post("/v1/webhooks", body).want(201)
+}
+
+// attempt makes the attempts that are due, as a sender does, with one outcome. A
+// state other than RetryScheduled ends the deliveries.
+func (s *server) attempt(state webhook.DeliveryState, a webhook.Attempt) {
+	s.t.Helper()
+	ctx := context.Background()
+	now := s.clock.Now()
+	jobs := must(s.db.ClaimDeliveries(ctx, sender.Claim{Now: now, Token: "t" + now.String(), Until: now.Add(time.Minute), Limit: 100, Each: 100}))(s.t)
+	var results []sender.Result
+	for _, j := range jobs {
+		r := sender.Result{Lease: j.Lease, Attempt: a, State: state}
+		r.Attempt.Number, r.Attempt.StartedAt = j.Attempt, now
+		if state == webhook.RetryScheduled {
+			r.NextAttemptAt = now.Add(10 * time.Second)
+		}
+		results = append(results, r)
+	}
+	if late := must(s.db.FinishDeliveries(ctx, results))(s.t); late != 0 || len(jobs) == 0 {
+		s.t.Fatalf("%d deliveries, %d late", len(jobs), late)
+	}
+}
+
+// The life of an endpoint, with its secrets in the two answers that show one and
+// nowhere else.
+func TestWebhookLife(t *testing.T) {
+	s := start(t)
+	made := s.newWebhook(map[string]any{"events": []string{"key.revoked", "key.created", "key.revoked"}, "signing_secret": "auto"})
+	id := made.text("webhook_id")
+	members(t, made.json, webhookMembers+" signing_secret")
+	if made.header.Get("Location") != "/v1/webhooks/"+id || made.header.Get("ETag") != `"1"` || !strings.HasPrefix(id, "wh_") ||
+		made.text("state") != "active" || made.json["disabled_reason"] != nil || made.text("created_at") != "2027-03-01T12:00:00Z" ||
+		fmt.Sprint(made.json["events"]) != "[key.revoked key.created]" {
+		t.Errorf("%v\n%s", made.header, made.raw)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(made.text("signing_secret"), "whsec_"))
+	if err != nil || len(key) != 32 {
+		t.Errorf("secret %s", made.text("signing_secret"))
+	}
+	got := s.get("/v1/webhooks/" + id).want(200)
+	members(t, got.json, webhookMembers)
+	list := s.get("/v1/webhooks").want(200)
+	members(t, list.data()[0], webhookMembers)
+
+	patched := s.do(request{method: "PATCH", path: "/v1/webhooks/" + id, body: `{"url": "https://other.example.com", "events": ["gateway.spec_pushed"], "state": "disabled"}`}).want(200)
+	members(t, patched.json, webhookMembers)
+	if patched.text("url") != "https://other.example.com" || patched.text("state") != "disabled" || patched.text("disabled_reason") == "" {
+		t.Error(patched.raw)
+	}
+	s.post("/v1/webhooks/"+id+"/test", nil).refused(409, "conflict", "")
+	enabled := s.do(request{method: "PATCH", path: "/v1/webhooks/" + id, body: `{"state": "active"}`}).want(200)
+	if enabled.text("state") != "active" || enabled.json["disabled_reason"] != nil {
+		t.Error(enabled.raw)
+	}
+
+	rotated := s.post("/v1/webhooks/"+id+"/rotate-secret", nil).want(200) // no body: all its members are optional
+	members(t, rotated.json, webhookMembers+" signing_secret")
+	if rotated.text("signing_secret") == made.text("signing_secret") {
+		t.Error("the secret is the old one")
+	}
+	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + id} {
+		if strings.Contains(s.get(path).want(200).raw, "whsec_") {
+			t.Errorf("%s shows a secret", path)
+		}
+	}
+	s.post("/v1/webhooks/"+id+"/rotate-secret", `{"overlap_hours": 0}`).want(200)
+	s.post("/v1/webhooks/"+id+"/rotate-secret", `{"overlap_hours": null}`).want(200)
+
+	members(t, s.do(request{method: "DELETE", path: "/v1/webhooks/" + id}).want(200).json, webhookMembers)
+	for _, q := range []request{
+		{method: "GET"}, {method: "DELETE"}, {method: "PATCH", body: `{"state": "active"}`}, {method: "POST", path: "/rotate-secret", body: `{}`},
+		{method: "POST", path: "/test"}, {method: "POST", path: "/recover", body: `{"since": "2027-03-01"}`},
+	} {
+		q.path = "/v1/webhooks/" + id + q.path
+		s.do(q).refused(404, "not_found", "")
+	}
+}
+
+// A given secret is taken as it is; one of another form than Standard Webhooks'
+// comes with that form.
+func TestGivenSecrets(t *testing.T) {
+	s := start(t)
+	for given, standard := range map[string]string{
+		"exactly 16 bytes":           "whsec_ZXhhY3RseSAxNiBieXRlcw==",
+		strings.Repeat("x", 128):     "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 128))),
+		"whsec_not base 64 at all":   "whsec_" + base64.StdEncoding.EncodeToString([]byte("whsec_not base 64 at all")),
+		"whsec_MDEyMzQ1Njc4OWFiY2Rl": "",
+	} {
+		made := s.newWebhook(map[string]any{"signing_secret": given})
+		if made.text("signing_secret") != given {
+			t.Errorf("%s became %s", given, made.text("signing_secret"))
+		}
+		if got, _ := made.json["standard_webhooks_secret"].(string); got != standard {
+			t.Errorf("%s: standard form %q, want %q", given, got, standard)
+		}
+	}
+}
+
+// Events are shown byte for byte as they are delivered, with an endpoint or
+// without, and a test is none of them.
+func TestEvents(t *testing.T) {
+	s := start(t)
+	first := s.newKey(map[string]any{"name": "a <b> & \u2028"}).text("key_id")
+	hook := s.newWebhook(nil).text("webhook_id")
+	s.clock.move(time.Second)
+	second := s.newKey(nil).text("key_id")
+	s.do(request{method: "DELETE", path: "/v1/keys/" + second}).want(200)
+	s.post("/v1/webhooks/"+hook+"/test", nil).want(200)
+
+	all := s.get("/v1/events").want(200)
+	if len(all.data()) != 4 { // with the key of the first start
+		t.Fatalf("events %s", all.raw)
+	}
+	for _, e := range all.data() {
+		members(t, e, "id type created_at data")
+		one := s.get("/v1/events/" + e["id"].(string)).want(200)
+		if one.header.Get("Content-Type") != "application/json" || !strings.Contains(all.raw, one.raw) {
+			t.Errorf("alone %s\nlist %s", one.raw, all.raw)
+		}
+	}
+	newest := all.data()[0]
+	if newest["type"] != "key.revoked" || newest["data"].(map[string]any)["key_id"] != second {
+		t.Errorf("newest %v", newest)
+	}
+	for query, want := range map[string]int{
+		"type=key.created": 3, "type=key.revoked": 1, "type=key.expired": 0, "since=2027-03-01T12:00:01Z": 2, "until=2027-03-01T12:00:01Z": 2,
+		"type=key.created&since=2027-03-01T12:00:01Z": 1, "since=2027-03-02": 0, "since=2027-03-01": 4,
+	} {
+		if n := len(s.get("/v1/events?" + query).want(200).data()); n != want {
+			t.Errorf("%s: %d, want %d", query, n, want)
+		}
+	}
+	delivered := s.get("/v1/webhook-deliveries?event_type=key.created").want(200).data()
+	if len(delivered) != 1 { // the endpoint was not there before
+		t.Fatalf("deliveries %v", delivered)
+	}
+	one := s.get("/v1/webhook-deliveries/" + delivered[0]["delivery_id"].(string)).want(200)
+	if one.text("payload") != s.get("/v1/events/"+one.text("event_id")).want(200).raw {
+		t.Errorf("the delivery sends %s", one.text("payload"))
+	}
+	if !strings.Contains(all.raw, first) {
+		t.Error("an event of before the endpoint is missing")
+	}
+	for _, id := range []string{"evt_00000000000000000000000000", "x", strings.Replace(newest["id"].(string), "evt", "key", 1)} {
+		s.get("/v1/events/"+id).refused(404, "not_found", "")
+	}
+}
+
+// A delivery is shown with its attempts; one that failed can be begun again, one
+// that is to come cannot.
+func TestDeliveryLife(t *testing.T) {
+	s := start(t)
+	hook := s.newWebhook(nil).text("webhook_id")
+	s.newKey(nil)
+	list := s.get("/v1/webhook-deliveries").want(200).data()
+	if len(list) != 1 {
+		t.Fatalf("deliveries %v", list)
+	}
+	id := list[0]["delivery_id"].(string)
+	one := s.get("/v1/webhook-deliveries/" + id).want(200)
+	members(t, list[0], deliveryMembers)
+	members(t, one.json, deliveryMembers+" payload request_headers")
+	for name, want := range map[string]string{
+		"webhook_id": `"` + hook + `"`, "event_type": `"key.created"`, "state": `"pending"`, "trigger": `"event"`, "attempts": `[]`,
+		"next_attempt_at": `"2027-03-01T12:00:00Z"`, "created_at": `"2027-03-01T12:00:00Z"`,
+	} {
+		if got, _ := json.Marshal(one.json[name]); string(got) != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).refused(409, "conflict", "")
+
+	// No answer, an answer that is not wanted, one that is no text, and the last.
+	s.attempt(webhook.RetryScheduled, webhook.Attempt{Duration: 1500 * time.Microsecond, Error: "connection refused"})
+	s.clock.move(time.Minute)
+	s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).refused(409, "conflict", "")
+	s.attempt(webhook.RetryScheduled, webhook.Attempt{Duration: time.Second, Status: 500, Response: []byte("oh <no>")})
+	s.clock.move(time.Minute)
+	s.attempt(webhook.Failed, webhook.Attempt{Duration: 30 * time.Second, Status: 200, Error: "no whole answer within 30 s", Response: []byte("a\xff")})
+	one = s.get("/v1/webhook-deliveries/" + id).want(200)
+	want := `[{"duration_ms":1,"error":"connection refused","number":1,"response_body":null,"started_at":"2027-03-01T12:00:00Z","status":null},` +
+		`{"duration_ms":1000,"error":null,"number":2,"response_body":"oh <no>","started_at":"2027-03-01T12:01:00Z","status":500},` +
+		`{"duration_ms":30000,"error":"no whole answer within 30 s","number":3,"response_body":"a` + "\uFFFD" + `","started_at":"2027-03-01T12:02:00Z","status":200}]`
+	if got := compact(t, one.json["attempts"]); got != want {
+		t.Errorf("attempts %s\nwant     %s", got, want)
+	}
+	if one.text("state") != "failed" || one.json["next_attempt_at"] != nil {
+		t.Error(one.raw)
+	}
+	headers := one.json["request_headers"].(map[string]any)
+	if headers["webhook-id"] != one.text("event_id") || headers["X-Service-Delivery"] != id || !strings.HasPrefix(fmt.Sprint(headers["X-Service-Signature"]), "sha256=") {
+		t.Errorf("headers %v", headers)
+	}
+
+	again := s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).want(201)
+	members(t, again.json, deliveryMembers)
+	if again.text("trigger") != "manual" || again.text("event_id") != one.text("event_id") || again.text("delivery_id") == id ||
+		again.header.Get("Location") != "/v1/webhook-deliveries/"+again.text("delivery_id") {
+		t.Errorf("%v\n%s", again.header, again.raw)
+	}
+	fresh := s.get("/v1/webhook-deliveries/" + again.text("delivery_id")).want(200)
+	if fresh.text("payload") != one.text("payload") {
+		t.Error("the new delivery sends something else")
+	}
+	s.get("/v1/webhook-deliveries/dlv_00000000000000000000000000").refused(404, "not_found", "")
+}
+
+func compact(t *testing.T, v any) string {
+	t.Helper()
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// Every filter of deliveries tells apart what it names.
+func TestDeliveryFilters(t *testing.T) {
+	s := start(t)
+	first := s.newWebhook(nil).text("webhook_id")
+	s.newKey(nil)
+	s.attempt(webhook.Failed, webhook.Attempt{Status: 500})
+	s.clock.move(time.Hour)
+	second := s.newWebhook(map[string]any{"events": []string{"key.revoked"}}).text("webhook_id")
+	key := s.newKey(nil).text("key_id")
+	s.attempt(webhook.Delivered, webhook.Attempt{Status: 200})
+	s.do(request{method: "DELETE", path: "/v1/keys/" + key}).want(200)
+	s.attempt(webhook.RetryScheduled, webhook.Attempt{Status: 500})
+	test := s.post("/v1/webhooks/"+first+"/test", nil).want(200)
+	members(t, test.json, "delivery_id")
+
+	for query, want := range map[string]int{
+		"": 4, "webhook_id=" + first: 3, "webhook_id=" + second: 1, "webhook_id=wh_00000000000000000000000000": 0, "webhook_id=x": 0,
+		"state=failed": 1, "state=delivered": 1, "state=retry_scheduled": 1, "state=pending": 1,
+		"event_type=key.created": 2, "event_type=key.revoked": 1, "event_type=webhook.test": 1, "event_type=key.expired": 0,
+		"since=2027-03-01T13:00:00Z": 3, "until=2027-03-01T13:00:00Z": 1, "since=2027-03-01&until=2027-03-02": 4,
+		"webhook_id=" + first + "&state=delivered&event_type=key.created&since=2027-03-01T12:30:00Z": 1,
+		"webhook_id=" + second + "&state=delivered":                                                  0,
+	} {
+		r := s.get("/v1/webhook-deliveries?" + query).want(200)
+		if n := len(r.data()); n != want {
+			t.Errorf("%s: %d, want %d", query, n, want)
+		}
+		if strings.Contains(r.raw, "payload") {
+			t.Error("a list shows payloads")
+		}
+	}
+	// Pages of a filtered list.
+	r := s.get("/v1/webhook-deliveries?limit=2&webhook_id=" + first).want(200)
+	if len(r.data()) != 2 || r.data()[0]["delivery_id"] != test.text("delivery_id") {
+		t.Errorf("first page %s", r.raw)
+	}
+	r = s.get("/v1/webhook-deliveries?limit=2&webhook_id=" + first + "&cursor=" + r.text("next_cursor")).want(200)
+	if len(r.data()) != 1 || r.json["next_cursor"] != nil {
+		t.Errorf("last page %s", r.raw)
+	}
+}
+
+// A recovery delivers what failed since a time, once.
+func TestRecover(t *testing.T) {
+	s := start(t)
+	hook := s.newWebhook(nil).text("webhook_id")
+	for range 3 {
+		s.newKey(nil)
+		s.attempt(webhook.Failed, webhook.Attempt{Status: 500})
+		s.clock.move(time.Hour)
+	}
+	recover := func(since string) any {
+		t.Helper()
+		r := s.post("/v1/webhooks/"+hook+"/recover", map[string]any{"since": since}).want(200)
+		members(t, r.json, "deliveries")
+		return r.json["deliveries"]
+	}
+	if got := recover("2027-03-01T14:00:00Z"); got != 1.0 {
+		t.Errorf("the last one: %v", got)
+	}
+	if got := recover("2027-03-01"); got != 2.0 {
+		t.Errorf("the others: %v", got)
+	}
+	if got := recover("2027-03-01"); got != 0.0 {
+		t.Errorf("again: %v", got)
+	}
+	begun := s.get("/v1/webhook-deliveries?state=pending").want(200).data()
+	if len(begun) != 3 || begun[0]["trigger"] != "recover" {
+		t.Errorf("deliveries %v", begun)
+	}
+}
