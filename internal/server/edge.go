@@ -26,15 +26,15 @@ func (s *Server) buildGateway(watch *ratelimit.Watch) (err error) {
 	if err != nil {
 		return err
 	}
-	decider, log := countDecisions(admitter, s.metrics), telemetry.Seldom(s.log)
+	log := telemetry.Seldom(s.log)
 	http2, err := h2.New(h2.Config{
-		Admit: decider, Pools: s.pools, Trusted: edge.Trusted, Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono, Log: log,
+		Admit: admitter, Pools: s.pools, Trusted: edge.Trusted, Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	engine, err := h1.New(h1.Config{
-		Admit: decider, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(),
+		Admit: admitter, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(),
 		Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono, Log: log,
 	})
 	if err != nil {

@@ -42,7 +42,7 @@ const syncTimeout = time.Second
 // Describe implements prometheus.Collector.
 func (r *Requests) Describe(to chan<- *prometheus.Desc) {
 	d := &r.descs
-	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info} {
+	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info, d.decisions} {
 		to <- one
 	}
 }
@@ -54,7 +54,10 @@ func (r *Requests) Collect(to chan<- prometheus.Metric) {
 		_ = r.cfg.Sync(ctx) // else some figures are a moment old
 		cancel()
 	}
-	_, all := r.copy()
+	ended, all := r.copy()
+	for outcomeName, n := range decisionCounts(&ended) {
+		to <- counter(r.descs.decisions, float64(n), outcomeName)
+	}
 	places := r.cfg.Places()
 	for i := range all {
 		r.tell(to, &all[i], places)

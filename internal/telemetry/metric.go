@@ -12,10 +12,9 @@ import (
 // Metrics are the server's figures. No label takes its values from a caller,
 // so their number is bounded.
 type Metrics struct {
-	registry  *prometheus.Registry
-	requests  *prometheus.CounterVec
-	inFlight  *prometheus.GaugeVec
-	decisions *prometheus.CounterVec
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	inFlight *prometheus.GaugeVec
 }
 
 // NewMetrics returns the figures of a server of the given version.
@@ -30,10 +29,6 @@ func NewMetrics(version string) *Metrics {
 			Name: "keygate_http_requests_in_flight",
 			Help: "Requests being answered, by plane.",
 		}, []string{"plane"}),
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "keygate_gateway_decisions_total",
-			Help: "Requests decided on the data plane, by how the decision ended: forwarded, preflight, or the code of the refusal.",
-		}, []string{"outcome"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "keygate_build_info",
@@ -42,7 +37,7 @@ func NewMetrics(version string) *Metrics {
 	})
 	build.Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, m.requests, m.inFlight, m.decisions)
+		build, m.requests, m.inFlight)
 	return m
 }
 
@@ -122,9 +117,3 @@ func (w *statusWriter) WriteHeader(status int) {
 
 // Unwrap gives http.ResponseController the writer beneath.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Decisions returns the counter of the data plane's decisions that end in
-// outcome, one of a few words.
-func (m *Metrics) Decisions(outcome string) prometheus.Counter {
-	return m.decisions.WithLabelValues(outcome)
-}
