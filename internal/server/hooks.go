@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 
+	"github.com/keygate/keygate/internal/event/watch"
 	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
@@ -23,6 +25,30 @@ func (s *Server) startHooks(ctx context.Context, box *secret.Box) (err error) {
 	s.started(s.sender.Stop)
 	s.countHooks()
 	return nil
+}
+
+// routePaths finds the paths of routes for events.
+type routePaths struct{ live *snapshot.Live }
+
+// RoutePath implements watch.Routes.
+func (p routePaths) RoutePath(gatewayID, routeID string) string {
+	if g := p.live.Current().GatewayByID(gatewayID); g != nil {
+		if r := g.RouteByID(routeID); r != nil {
+			return r.Path
+		}
+	}
+	return ""
+}
+
+// openWatch makes the sink of the events.
+func (s *Server) openWatch() (sink, error) {
+	w, err := watch.New(watch.Config{Store: s.db, Routes: routePaths{s.live}, Wake: s.sender.Wake, Log: s.log})
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.Counter("keygate_event_lost_total", "Refusals by a limit and errors of upstreams that could make no event, because too many waited.",
+		func() float64 { return float64(w.Lost()) })
+	return w, nil
 }
 
 // countHooks shows the figures of the sender.

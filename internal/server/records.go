@@ -17,7 +17,7 @@ type sink interface {
 // openSinks lists the sinks, in the order in which they get a batch. Each
 // function makes one over the open store.
 func (s *Server) openSinks() []func() (sink, error) {
-	open := []func() (sink, error){s.openJournal, s.openMeter, s.openRecorder, s.openCounts, s.openLines}
+	open := []func() (sink, error){s.openJournal, s.openMeter, s.openRecorder, s.openWatch, s.openCounts, s.openLines}
 	if s.traces != nil {
 		open = append(open, s.openTraces)
 	}
