@@ -74,6 +74,7 @@ func (s *Sender) claim() Claim {
 	now := s.cfg.Now()
 	free := maxHeldInAll - s.held
 	s.full = free <= 0
+	s.planned = time.Time{}
 	most := max(1, free/share)
 	c := Claim{
 		Now: now, Token: rand.Text(), Until: now.Add(leaseTime),
@@ -148,7 +149,9 @@ func (s *Sender) waitUntil(next time.Time) time.Duration {
 			wait = min(wait, e.resume.Sub(now))
 		}
 	}
-	return max(wait, 0)
+	wait = max(wait, 0)
+	s.planned = now.Add(wait)
+	return wait
 }
 
 // sweep forgets endpoints that have had nothing to do.

@@ -170,6 +170,19 @@ func (s *Sender) writeResults(ctx context.Context, batch []finished) {
 		s.stats.late.Add(int64(late))
 		return err
 	})
+	s.retries(results)
+}
+
+// retries sees to it that the next claim is not too late for what failed.
+func (s *Sender) retries(results []Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range results {
+		if results[i].State == webhook.RetryScheduled && (s.planned.IsZero() || results[i].NextAttemptAt.Before(s.planned)) {
+			s.Wake()
+			return
+		}
+	}
 }
 
 func (s *Sender) writeReleases(ctx context.Context, tasks []*task) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
@@ -28,6 +29,7 @@ const testSecret = "a secret of a test"
 // bed is a store with one account, and what senders of a test need.
 type bed struct {
 	t     *testing.T
+	dir   string
 	db    *sqlite.DB
 	box   *secret.Box
 	owner string
@@ -39,7 +41,8 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
+	dir := t.TempDir()
+	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "keygate.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,7 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, db: db, box: box, owner: id.New(id.Account), patience: 30 * time.Second, tick: 5 * time.Millisecond}
+	b := &bed{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), patience: 30 * time.Second, tick: 5 * time.Millisecond}
 	b.update(func(tx control.Tx) error {
 		return tx.InsertAccount(t.Context(), &account.Account{ID: b.owner, Name: "one", Plan: account.Platform, CreatedAt: time.Now()})
 	})
@@ -203,4 +206,11 @@ type received struct {
 func read(r *http.Request) received {
 	body, _ := io.ReadAll(r.Body)
 	return received{r.Header.Clone(), string(body), r.Host, r.URL.RequestURI()}
+}
+
+// resolverAt returns a resolver that asks the name server at addr alone.
+func resolverAt(dialer *net.Dialer, addr string) *net.Resolver {
+	return &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dialer.DialContext(ctx, "udp", addr)
+	}}
 }

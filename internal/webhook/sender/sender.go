@@ -87,6 +87,7 @@ type Sender struct {
 	flying    int
 	full      bool // the last claim brought as many as there was room for in all
 	stopping  bool
+	planned   time.Time // when the next claim is due at the latest; zero while one is made
 	swept     time.Time
 	results   []finished
 	releases  []*task

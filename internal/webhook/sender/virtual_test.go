@@ -70,14 +70,24 @@ func virtual(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, b *bed
 // counted from the failed attempt's end; the fifth failure is the last
 // (contract, 6).
 func TestScheduleOfAttempts(t *testing.T) {
-	const takes = 2 * time.Second
-	handler := func(w http.ResponseWriter, r *http.Request) {
+	for _, backoff := range [][4]time.Duration{
+		{10 * time.Second, time.Minute, 6 * time.Minute, 36 * time.Minute},
+		{time.Second, time.Second, 3 * time.Second, time.Second},
+	} {
+		t.Run(backoff[0].String(), func(t *testing.T) { scheduleOfAttempts(t, backoff) })
+	}
+}
+
+func scheduleOfAttempts(t *testing.T, backoff [4]time.Duration) {
+	const takes, late = 2 * time.Second, 100 * time.Millisecond
+	handler := func(w http.ResponseWriter, _ *http.Request) {
 		<-time.After(takes)
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 	virtual(t, handler, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-		hook := b.endpoint("http://receiver.test/")
-		s := b.start(b.config(), connect)
+		hook, cfg := b.endpoint("http://receiver.test/"), b.config()
+		cfg.Backoff = backoff
+		s := b.start(cfg, connect)
 		<-time.After(time.Minute) // nothing to do until something is
 		made := time.Now()
 		b.raise(1)
@@ -87,14 +97,13 @@ func TestScheduleOfAttempts(t *testing.T) {
 		if !in(1, webhook.Failed)(list) || len(list[0].Attempts) != 5 || !list[0].NextAttemptAt.IsZero() {
 			t.Fatalf("%+v", list)
 		}
-		backoff := b.config().Backoff
 		previous, waits := made, append([]time.Duration{0}, backoff[:]...)
 		for i, a := range list[0].Attempts {
 			waited := a.StartedAt.Sub(previous)
-			if waited < waits[i]*8/10-time.Second || waited > waits[i]*12/10+time.Second {
+			if waited < waits[i]*8/10-time.Millisecond || waited > waits[i]*12/10+late {
 				t.Errorf("attempt %d came after %v, want %v", a.Number, waited, waits[i])
 			}
-			if a.Number != i+1 || a.Status != 500 || a.Error != "" || a.Duration < takes || a.Duration > takes+time.Second {
+			if a.Number != i+1 || a.Status != 500 || a.Error != "" || a.Duration < takes || a.Duration > takes+late {
 				t.Errorf("attempt %+v", a)
 			}
 			previous = a.StartedAt.Add(a.Duration)

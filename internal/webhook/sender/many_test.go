@@ -1,0 +1,146 @@
+package sender_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
+)
+
+// watched is a queue that notes who finished what.
+type watched struct {
+	sender.Queue
+	note func(name string, results []sender.Result, late int)
+	name string
+}
+
+func (w watched) FinishDeliveries(ctx context.Context, results []sender.Result) (int, error) {
+	late, err := w.Queue.FinishDeliveries(ctx, results)
+	if err == nil {
+		w.note(w.name, results, late)
+	}
+	return late, err
+}
+
+// Guarantee: two senders on one database, each with a connection of its own,
+// share the work, and never finish the same attempt of a delivery twice.
+func TestTwoSenders(t *testing.T) {
+	const events = 400
+	b := newBed(t)
+	var (
+		mu       sync.Mutex
+		attempts = map[string]int{} // delivery id: how often one was finished
+		by       = map[string]int{}
+		requests = map[string]int{} // delivery id and attempt
+	)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = read(r)
+		mu.Lock()
+		defer mu.Unlock()
+		attempt := r.Header.Get(webhook.FieldAttempt)
+		requests[r.Header.Get(webhook.FieldDelivery)+" "+attempt]++
+		if attempt == "1" && len(requests)%4 == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	var hooks []string
+	for range 3 {
+		hooks = append(hooks, b.endpoint(server.URL))
+	}
+	other, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(b.dir, "keygate.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	note := func(name string, results []sender.Result, late int) {
+		mu.Lock()
+		defer mu.Unlock()
+		by[name] += len(results) - late
+		if late > 0 {
+			t.Errorf("%d late results", late)
+		}
+		for i := range results {
+			attempts[results[i].DeliveryID]++
+			if got := results[i].Attempt.Number; got != attempts[results[i].DeliveryID] {
+				t.Errorf("attempt %d of %s was finished as number %d", attempts[results[i].DeliveryID], results[i].DeliveryID, got)
+			}
+		}
+	}
+	var senders []*sender.Sender
+	for name, db := range map[string]*sqlite.DB{"one": b.db, "two": other} {
+		cfg := b.config()
+		cfg.Backoff = [4]time.Duration{50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond}
+		cfg.Queue = watched{db, note, name}
+		senders = append(senders, b.start(cfg))
+	}
+	for range events / 50 {
+		b.raise(50)
+		for _, s := range senders {
+			s.Wake()
+		}
+	}
+	for _, hook := range hooks {
+		b.await(hook, "all arrive", in(events, webhook.Delivered))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for request, n := range requests {
+		if n != 1 {
+			t.Errorf("%s was sent %d times", request, n)
+		}
+	}
+	if by["one"] == 0 || by["two"] == 0 {
+		t.Errorf("the work was not shared: %v", by)
+	}
+}
+
+// Guarantee: a sender whose lease ended while it was away changes nothing: what
+// another finished stays as it is.
+func TestLateResult(t *testing.T) {
+	b := newBed(t)
+	hook := b.endpoint("https://receiver.test/")
+	b.raise(1)
+	now := time.Now()
+	claim := func(token string, at time.Time) sender.Job {
+		jobs, err := b.db.ClaimDeliveries(t.Context(), sender.Claim{Now: at, Token: token, Until: at.Add(sender.LeaseTime), Limit: 1, Each: 1})
+		if err != nil || len(jobs) != 1 {
+			t.Fatal(jobs, err)
+		}
+		return jobs[0]
+	}
+	finish := func(j sender.Job, status int, state webhook.DeliveryState) (late int) {
+		late, err := b.db.FinishDeliveries(t.Context(), []sender.Result{{
+			Lease: j.Lease, State: state, Attempt: webhook.Attempt{Number: j.Attempt, StartedAt: now, Status: status},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return late
+	}
+	first := claim("first", now)
+	second := claim("second", now.Add(sender.LeaseTime+time.Second))
+	if late := finish(first, 500, webhook.Failed); late != 1 {
+		t.Errorf("a result without a lease was taken")
+	}
+	if late := finish(second, 200, webhook.Delivered); late != 0 {
+		t.Errorf("the holder's result was not taken")
+	}
+	if late := finish(first, 500, webhook.Failed); late != 1 {
+		t.Errorf("a result without a lease was taken")
+	}
+	if err := b.db.ReleaseDeliveries(t.Context(), []sender.Lease{first.Lease, second.Lease}); err != nil {
+		t.Error(err)
+	}
+	list := b.deliveries(hook)
+	if !in(1, webhook.Delivered)(list) || len(list[0].Attempts) != 1 || list[0].Attempts[0].Status != 200 {
+		t.Errorf("%+v", list)
+	}
+}

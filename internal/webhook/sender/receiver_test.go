@@ -1,0 +1,290 @@
+package sender_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/webhook"
+)
+
+// Guarantee: a delivery is one POST of the stored bytes with the header fields of
+// the contract and nothing that the HTTP library adds by itself, to the URL as it
+// was registered.
+func TestRequest(t *testing.T) {
+	b := newBed(t)
+	got := make(chan received, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			t.Errorf("method %s", r.Method)
+		}
+		got <- read(r)
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "thank you")
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1") // nobody is asked but the receiver
+	hook := b.endpoint(server.URL + "/a%2Fb/?team=7&x")
+	e := b.raise(1)[0]
+	b.start(b.config())
+	r := <-got
+	d := b.await(hook, "delivered", in(1, webhook.Delivered))[0]
+	if r.Body != string(e.Payload) || r.Path != "/a%2Fb/?team=7&x" || "http://"+r.Host != server.URL {
+		t.Errorf("%+v", r)
+	}
+	stamp, err := strconv.ParseInt(r.Header.Get("webhook-timestamp"), 10, 64)
+	if err != nil || time.Since(time.Unix(stamp, 0)).Abs() > time.Minute {
+		t.Errorf("timestamp %q", r.Header.Get("webhook-timestamp"))
+	}
+	m := webhook.Message{EventID: e.ID, EventType: e.Type, DeliveryID: d.ID, Attempt: 1, Payload: e.Payload}
+	want := m.Header(time.Unix(stamp, 0), webhook.Secrets{Current: testSecret})
+	want["Content-Length"] = strconv.Itoa(len(e.Payload))
+	for name, value := range want {
+		if got := r.Header.Get(name); got != value {
+			t.Errorf("%s is %q, want %q", name, got, value)
+		}
+	}
+	if len(r.Header) != len(want) {
+		t.Errorf("header fields %v; want those of %v", r.Header, want)
+	}
+	a := d.Attempts[0]
+	if len(d.Attempts) != 1 || a.Number != 1 || a.Status != 202 || a.Error != "" || string(a.Response) != "thank you" || !d.NextAttemptAt.IsZero() {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Guarantee: while a rotation overlaps, both secrets sign; after it the new one
+// alone.
+func TestOverlap(t *testing.T) {
+	b := newBed(t)
+	got := make(chan received, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- read(r) }))
+	t.Cleanup(server.Close)
+	hook := b.endpoint(server.URL)
+	s := b.start(b.config())
+	for _, left := range []time.Duration{time.Hour, -time.Hour} {
+		b.update(func(tx control.Tx) error {
+			w, err := tx.Webhook(t.Context(), b.owner, hook)
+			if err != nil {
+				return err
+			}
+			if w.OldSecret, err = b.box.Seal([]byte("the old secret of it")); err != nil {
+				return err
+			}
+			w.OldUntil = time.Now().Add(left)
+			return tx.UpdateWebhook(t.Context(), w)
+		})
+		e := b.raise(1)[0]
+		s.Wake()
+		r := <-got
+		want := ""
+		if left > 0 {
+			want = webhook.Sign("the old secret of it", e.Payload)
+		}
+		if got := r.Header.Get(webhook.FieldPreviousSignature); got != want {
+			t.Errorf("with %v left: previous signature %q", left, got)
+		}
+		if got := r.Header.Get(webhook.FieldSignature); got != webhook.Sign(testSecret, e.Payload) {
+			t.Errorf("signature %q", got)
+		}
+	}
+}
+
+// raw serves connections by hand: after each request's head and body it calls
+// answer, and closes the connection.
+func raw(t *testing.T, answer func(c *net.TCPConn)) (url string, requests *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	requests = &atomic.Int64{}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				req, err := http.ReadRequest(bufio.NewReader(c))
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, req.Body)
+				requests.Add(1)
+				answer(c.(*net.TCPConn))
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String(), requests
+}
+
+// Guarantee: whatever a receiver answers, an attempt ends as the contract says,
+// reads no more than it may, keeps the first 8 KiB, and says in public words what
+// went wrong.
+func TestReceivers(t *testing.T) {
+	bomb := gzipBomb(t)
+	const head = "HTTP/1.1 200 OK\r\nContent-Length: "
+	for name, tc := range map[string]struct {
+		answer func(c *net.TCPConn)
+		status int
+		error  string // part of it; "" if the event counts as delivered, or the status says it all
+		kept   string // of the answer
+	}{
+		"no content":  {func(c *net.TCPConn) { _, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n") }, 204, "", ""},
+		"unfinished":  {func(c *net.TCPConn) { _, _ = io.WriteString(c, head+"100\r\n\r\nonly this") }, 200, "closed before", "only this"},
+		"half closed": {func(c *net.TCPConn) { _ = c.CloseWrite(); _, _ = io.Copy(io.Discard, c) }, 0, "closed before", ""},
+		"reset":       {func(c *net.TCPConn) { _ = c.SetLinger(0) }, 0, "closed before", ""},
+		"reset later": {func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Le")
+			_ = c.SetLinger(0)
+		}, 0, "answer", ""},
+		"no HTTP": {func(c *net.TCPConn) { _, _ = io.WriteString(c, "220 mail.example ESMTP\r\n") }, 0, "no HTTP answer", ""},
+		"endless head": {func(c *net.TCPConn) {
+			endless(c, "HTTP/1.1 200 OK\r\n", "X-Padding: "+strings.Repeat("x", 1000)+"\r\n")
+		}, 0, "no HTTP answer", ""},
+		"endless 1xx": {func(c *net.TCPConn) { endless(c, "", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n") }, 0, "no HTTP answer", ""},
+		"10 MiB": {func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, head+strconv.Itoa(10<<20)+"\r\n\r\n")
+			_, _ = io.Copy(c, strings.NewReader(strings.Repeat("0123456789abcdef", 10<<20/16)))
+		}, 200, "", strings.Repeat("0123456789abcdef", 512)},
+		"gzip bomb": {func(c *net.TCPConn) {
+			_, _ = fmt.Fprintf(c, "HTTP/1.1 500 No\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", len(bomb), bomb)
+		}, 500, "", string(bomb[:min(len(bomb), 8<<10)])},
+		"endless chunks": {func(c *net.TCPConn) {
+			endless(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "5\r\nabcde\r\n")
+		}, 200, "", strings.Repeat("abcde", 8<<10)[:8<<10]},
+		"redirect": {func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
+		}, 307, "redirect", ""},
+		"redirect of GET": {func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 303 See Other\r\nLocation: /\r\nContent-Length: 0\r\n\r\n")
+		}, 303, "redirect", ""},
+		"binary": {func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 404 No\r\nContent-Length: 4\r\n\r\n\x00\xff\xfe\n")
+		}, 404, "", "\x00\xff\xfe\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			url, requests := raw(t, tc.answer)
+			hook := b.endpoint(url)
+			b.raise(1)
+			b.start(b.config())
+			list := b.await(hook, "an attempt", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
+			d, a := list[0], list[0].Attempts[0]
+			wantState := webhook.RetryScheduled
+			if tc.status/100 == 2 && tc.error == "" {
+				wantState = webhook.Delivered
+			}
+			if d.State != wantState || a.Status != tc.status || string(a.Response) != tc.kept {
+				t.Errorf("%s after %d %q with %d bytes kept", d.State, a.Status, a.Error, len(a.Response))
+			}
+			if (a.Error != "") != (tc.error != "") || !strings.Contains(a.Error, tc.error) || strings.Contains(a.Error, "127.0.0.1") {
+				t.Errorf("error %q, want %q", a.Error, tc.error)
+			}
+			if n := requests.Load(); n != 1 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+// endless writes more again and again until the other side has enough.
+func endless(c *net.TCPConn, first, more string) {
+	if _, err := io.WriteString(c, first); err != nil {
+		return
+	}
+	block := []byte(strings.Repeat(more, 1+4096/len(more)))
+	for {
+		if _, err := c.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+// gzipBomb returns 64 MiB of zeros, twice compressed.
+func gzipBomb(t *testing.T) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	outer := gzip.NewWriter(&out)
+	inner := gzip.NewWriter(outer)
+	zeros := make([]byte, 1<<20)
+	for range 64 {
+		if _, err := inner.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := inner.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := outer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// Guarantee: deliveries to one receiver share kept connections, and one that the
+// receiver closed meanwhile costs no failed attempt.
+func TestKeptConnections(t *testing.T) {
+	b := newBed(t)
+	var opened atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = read(r) }))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	hook := b.endpoint(server.URL)
+	s := b.start(b.config())
+	const rounds, events = 5, 200
+	for round := range rounds {
+		b.raise(events)
+		s.Wake()
+		list := b.await(hook, "delivered", in((round+1)*events, webhook.Delivered))
+		for _, d := range list {
+			if len(d.Attempts) != 1 {
+				t.Fatalf("%+v", d)
+			}
+		}
+		server.CloseClientConnections()
+	}
+	if n := opened.Load(); n > rounds*64*2 {
+		t.Errorf("%d connections for %d deliveries", n, rounds*events)
+	}
+}
+
+// Guarantee: a secret that this server cannot decrypt is a failed attempt with a
+// remedy, and nothing is sent.
+func TestForeignSecret(t *testing.T) {
+	b := newBed(t)
+	url, requests := raw(t, func(*net.TCPConn) {})
+	w := &webhook.Webhook{
+		ID: id.New(id.Webhook), AccountID: b.owner, URL: url, Events: []event.Type{event.KeyCreated}, State: webhook.Active,
+		Secret: []byte("sealed by somebody else, long ago"), CreatedAt: time.Now(),
+	}
+	b.update(func(tx control.Tx) error { return tx.InsertWebhook(t.Context(), w) })
+	b.raise(1)
+	b.start(b.config())
+	list := b.await(w.ID, "an attempt", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
+	if a := list[0].Attempts[0]; !strings.Contains(a.Error, "--secret-key-file") || a.Status != 0 || requests.Load() != 0 {
+		t.Errorf("%+v after %d requests", a, requests.Load())
+	}
+}
