@@ -43,6 +43,7 @@ const (
 	AllowOrigin // Access-Control-Allow-Origin
 	HTTP2Settings
 	Date
+	Traceparent
 )
 
 // NameOf returns the Name of a field name, Other for one that is none.
@@ -103,6 +104,8 @@ func classify(b []byte) Name {
 		case 'k':
 			return nameIf(b, "keep-alive", KeepAlive)
 		}
+	case 11:
+		return nameIf(b, "traceparent", Traceparent)
 	case 13:
 		return nameIf(b, "authorization", Authorization)
 	case 14:

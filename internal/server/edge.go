@@ -27,15 +27,20 @@ func (s *Server) buildGateway(watch *ratelimit.Watch) (err error) {
 		return err
 	}
 	log := telemetry.Seldom(s.log)
+	var tracer h1.Tracer
+	if s.tracer != nil {
+		tracer = s.tracer
+	}
 	http2, err := h2.New(h2.Config{
-		Admit: admitter, Pools: s.pools, Trusted: edge.Trusted, Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono, Log: log,
+		Admit: admitter, Pools: s.pools, Trusted: edge.Trusted, Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono,
+		Tracer: tracer, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	engine, err := h1.New(h1.Config{
 		Admit: admitter, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(),
-		Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono, Log: log,
+		Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono, Tracer: tracer, Log: log,
 	})
 	if err != nil {
 		return err

@@ -75,7 +75,7 @@ func (w *adapter) Trusted() bool { return w.f.info.Trusted }
 
 // Course tells edge/h2 what it needs for the record of the request.
 func (w *adapter) Course() (lane *outcome.Lane, began ratelimit.Instant, id [16]byte, caller netip.Addr) {
-	if w.f.lane == nil {
+	if w.f.course == nil {
 		return nil, began, id, caller
 	}
 	return w.f.lane, w.f.course.began, w.f.course.id, w.f.caller

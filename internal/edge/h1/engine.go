@@ -19,6 +19,15 @@ type Decider interface {
 	Wait(ctx context.Context, v *admit.Verdict) error
 }
 
+// Tracer makes requests part of traces (W3C Trace Context).
+type Tracer interface {
+	// Begin notes in a record, whose Request is set, which trace it is part of.
+	// traceparent is the caller's field, empty without one.
+	Begin(r *outcome.Record, traceparent []byte)
+	// Append appends the traceparent of the upstream, after Begin.
+	Append(dst []byte, r *outcome.Record, traceparent []byte) []byte
+}
+
 // Config is what an Engine is made of.
 type Config struct {
 	// Admit decides. Required.
@@ -44,6 +53,9 @@ type Config struct {
 	// Trust tells which of the addresses in X-Forwarded-For are of proxies, when
 	// the peer is a trusted one. Nil takes the last for the caller.
 	Trust *peer.Trust
+	// Tracer, unless nil, sees every request, and its answers replace the field
+	// traceparent. Nil lets that pass as it is.
+	Tracer Tracer
 	// Log receives what went wrong with upstreams, and defects. It never sees a
 	// key or a query. Nil discards.
 	Log *slog.Logger

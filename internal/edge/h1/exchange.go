@@ -7,6 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -44,13 +45,15 @@ type exchange struct {
 	idRoom  [len(id.Request) + 1 + id.TextLen]byte
 	id      []byte
 	course  course
+	record  outcome.Record // room for it
 
 	writer  requestWriter
 	body    recoder // the request's body, on its way to the upstream
 	out     []byte  // what the upstream gets first
 	relay   relay
 	mode    mode
-	closing func() bool // made once
+	closing func() bool             // made once
+	tracing func(dst []byte) []byte // made once
 
 	// Towards the upstream.
 	up         *upstream.H1Conn
@@ -86,6 +89,7 @@ func (e *Engine) exchange(c *conn) *exchange {
 		x.in = x.own[:]
 		x.onUpstream = x.readUpstream
 		x.closing = x.mustClose
+		x.tracing = x.appendTrace
 	}
 	x.c = c
 	return x

@@ -47,6 +47,9 @@ func (c *conn) forward(x *exchange) step {
 		client: c.info.Client.Addr(), tls: c.info.TLS, trusted: c.info.Trusted, via: c.engine.cfg.Via,
 		upgrade: x.mode == modeUpgrade,
 	}
+	if c.engine.cfg.Tracer != nil {
+		x.writer.trace = x.tracing
+	}
 	whole, err := x.write()
 	switch {
 	case err == errBodyTooLarge: //nolint:errorlint // never wrapped

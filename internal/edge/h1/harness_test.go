@@ -40,6 +40,7 @@ type setup struct {
 	trusted  bool
 	trust    *peer.Trust
 	mono     func() int64
+	tracer   Tracer
 	wrap     func(net.Conn) net.Conn // of each client's connection
 }
 
@@ -143,7 +144,7 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusTeapot)
 		},
-		Outcome: outcomes.Lane, Mono: s.mono, Trust: s.trust,
+		Outcome: outcomes.Lane, Mono: s.mono, Trust: s.trust, Tracer: s.tracer,
 	})
 	if err != nil {
 		t.Fatal(err)

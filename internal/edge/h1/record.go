@@ -40,6 +40,40 @@ func (c *conn) record(r *outcome.Record, x *exchange) {
 	r.Request = x.course.id
 	r.Method = admit.MethodOf(x.ask.Method)
 	r.Client = c.caller(x).As16()
+	if t := c.engine.cfg.Tracer; t != nil {
+		t.Begin(r, x.traceparent())
+	}
+}
+
+// traceparent returns the value of that field, if there is one.
+func (x *exchange) traceparent() (value []byte) {
+	if !x.known {
+		return nil
+	}
+	fields := x.req.Fields()
+	for i := range fields {
+		if fields[i].ID == http1.Traceparent {
+			if value != nil {
+				return nil
+			}
+			value = fields[i].Value.Of(x.head)
+		}
+	}
+	return value
+}
+
+// appendTrace appends the field traceparent for the upstream.
+func (x *exchange) appendTrace(dst []byte) []byte {
+	r, inbound := &x.record, x.traceparent()
+	r.Request = x.course.id
+	x.c.engine.cfg.Tracer.Begin(r, inbound)
+	before := len(dst)
+	dst = append(dst, "Traceparent: "...)
+	start := len(dst)
+	if dst = x.c.engine.cfg.Tracer.Append(dst, r, inbound); len(dst) == start {
+		return dst[:before]
+	}
+	return append(dst, "\r\n"...)
 }
 
 // caller returns who sent the request.
@@ -103,9 +137,8 @@ func (c *conn) put(x *exchange, d outcome.Decision, status int, out int64) {
 	if c.lane == nil {
 		return
 	}
-	var r outcome.Record
-	c.end(&r, x, d, status, out)
-	c.lane.Put(&r, x.ask.Method, x.verdict.Path)
+	c.end(&x.record, x, d, status, out)
+	c.lane.Put(&x.record, x.ask.Method, x.verdict.Path)
 }
 
 // forwarded tells of a request whose upstream has answered.

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -440,6 +441,45 @@ func TestCallerOfARecord(t *testing.T) {
 				if got := netip.AddrFrom16(e.records()[0].Client).Unmap().String(); got != want {
 					t.Errorf("trusted %v: the caller is %s, want %s", trusted, got, want)
 				}
+			}
+		}
+	})
+}
+
+// tracer is a Tracer that shows what it was given.
+type tracer struct{}
+
+func (tracer) Begin(r *outcome.Record, traceparent []byte) {
+	r.Trace = [16]byte{}
+	copy(r.Trace[:], traceparent)
+}
+
+func (tracer) Append(dst []byte, r *outcome.Record, traceparent []byte) []byte {
+	return append(append(append(dst, "ours-"...), bytes.TrimRight(r.Trace[:], "\x00")...), traceparent...)
+}
+
+// Guarantee: with a tracer the upstream gets its traceparent in the caller's
+// place, whatever the caller sends, and the record has the trace.
+func TestTracer(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		var heads chan string
+		s.upstream, heads = upstreamOf(t, always(okAnswer))
+		s.tracer = tracer{}
+		e := start(t, s)
+		c := e.dial()
+		for _, want := range []struct{ fields, upstream, record string }{
+			{"traceparent: one\r\n", "Traceparent: ours-oneone\r\n", "one"},
+			{"", "Traceparent: ours-\r\n", ""},
+			{"Traceparent: one\r\nTraceparent: two\r\n", "Traceparent: ours-\r\n", ""},
+		} {
+			c.say("GET /a HTTP/1.1\r\nKEY\r\n" + want.fields + "\r\n")
+			c.wantStatus("200")
+			c.bytes(2)
+			if h := <-heads; !strings.Contains(h+"\r\n", want.upstream) || strings.Count(strings.ToLower(h), "traceparent") != 1 {
+				t.Errorf("%q: the upstream got\n%s", want.fields, h)
+			}
+			if got := strings.TrimRight(string(e.records()[0].Trace[:]), "\x00"); got != want.record {
+				t.Errorf("%q: the record has %q", want.fields, got)
 			}
 		}
 	})

@@ -35,6 +35,8 @@ type requestWriter struct {
 	trusted bool
 	via     string
 	upgrade bool // ask for the upgrade that the client asks for
+	// trace appends the field traceparent in the caller's place; nil lets that pass.
+	trace func(dst []byte) []byte
 }
 
 // append appends the head.
@@ -68,6 +70,9 @@ func (w *requestWriter) appendCallers(dst []byte) (_ []byte, kept nameSet) {
 		drop |= forwarded
 	} else {
 		drop |= 1 << http1.XForwardedFor // written anew, with the peer at its end
+	}
+	if w.trace != nil {
+		drop |= 1 << http1.Traceparent
 	}
 	set := w.verdict.Gateway.Upstream.Headers
 	fields, named := w.req.Fields(), w.req.Named()
@@ -166,6 +171,9 @@ func (w *requestWriter) appendOwn(dst []byte, kept nameSet) []byte {
 	for i := range g.Upstream.Headers {
 		h := &g.Upstream.Headers[i]
 		dst = append(append(append(append(dst, h.Name...), ": "...), h.Value...), "\r\n"...)
+	}
+	if w.trace != nil && !isSet(g.Upstream.Headers, []byte("traceparent")) {
+		dst = w.trace(dst)
 	}
 	return w.appendFrame(dst)
 }

@@ -66,6 +66,7 @@ func (x *exchange) requestFields() http.Header {
 			out["X-Keygate-Key-Owner"] = []string{owner}
 		}
 	}
+	x.traceField(out)
 	for _, f := range set {
 		out.Set(f.Name, f.Value)
 	}

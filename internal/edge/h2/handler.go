@@ -78,7 +78,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // ServeDecided serves a request as ServeHTTP does, after another driver has
 // read it and had it decided. v must not say that the request has to wait.
 //
-// w may have the method Trusted() bool, which counts as Config.Trusted.
+// w may have the method Trusted() bool, which counts as Config.Trusted, and
+// Course, which gives what the record of the request needs; without it none is put.
 func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) {
 	x := s.newExchange(w, r, v, requestID)
 	x.goOn()

@@ -128,6 +128,32 @@ func (x *exchange) record(r *outcome.Record) {
 	if k.caller.IsValid() {
 		r.Client = k.caller.As16()
 	}
+	if t := x.server.cfg.Tracer; t != nil {
+		t.Begin(r, x.traceparent())
+	}
+}
+
+// traceparent returns the value of that field, if there is one.
+func (x *exchange) traceparent() []byte {
+	if values := x.r.Header["Traceparent"]; len(values) == 1 {
+		return []byte(values[0])
+	}
+	return nil
+}
+
+// traceField sets the field traceparent for the upstream.
+func (x *exchange) traceField(out http.Header) {
+	t := x.server.cfg.Tracer
+	if t == nil {
+		return
+	}
+	r, inbound := outcome.Record{Request: x.course.id}, x.traceparent()
+	t.Begin(&r, inbound)
+	if value := t.Append(nil, &r, inbound); len(value) > 0 {
+		out["Traceparent"] = []string{string(value)}
+	} else {
+		delete(out, "Traceparent")
+	}
 }
 
 // put tells how the request ended, once. What ends it calls this before the last

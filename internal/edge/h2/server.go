@@ -41,6 +41,15 @@ type Decider interface {
 	Wait(ctx context.Context, v *admit.Verdict) error
 }
 
+// Tracer makes requests part of traces (W3C Trace Context).
+type Tracer interface {
+	// Begin notes in a record, whose Request is set, which trace it is part of.
+	// traceparent is the caller's field, empty without one.
+	Begin(r *outcome.Record, traceparent []byte)
+	// Append appends the traceparent of the upstream, after Begin.
+	Append(dst []byte, r *outcome.Record, traceparent []byte) []byte
+}
+
 // Config is what a Server is made of.
 type Config struct {
 	// Admit decides. Required.
@@ -66,6 +75,9 @@ type Config struct {
 	// Mono reads the monotonic clock of the Decider's verdicts, in nanoseconds.
 	// Nil leaves durations out of records.
 	Mono func() int64
+	// Tracer, unless nil, sees every request, and its answers replace the field
+	// traceparent. Nil lets that pass as it is.
+	Tracer Tracer
 	// Log receives what went wrong with upstreams. It never sees a key or a
 	// query. Nil discards.
 	Log *slog.Logger
