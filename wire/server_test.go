@@ -20,10 +20,9 @@ type served struct {
 }
 
 // startServer starts a server in front of the upstream at url, with one gateway:
-// below /public without a key.
-func startServer(t *testing.T, url string, overTLS bool) *served {
+// below /public without a key. args are further flags.
+func startServer(t *testing.T, url string, overTLS bool, args ...string) *served {
 	t.Helper()
-	var args []string
 	out := &served{}
 	if overTLS {
 		pair := certificatetest.New(t, hostname)
@@ -35,7 +34,7 @@ func startServer(t *testing.T, url string, overTLS bool) *served {
 				t.Fatal(err)
 			}
 		}
-		args = []string{"--tls-cert", out.cert, "--tls-key", key}
+		args = append(args, "--tls-cert", out.cert, "--tls-key", key)
 	}
 	out.Server = keygatetest.Start(t, args...)
 	out.addr = out.Running().GatewayAddr()
