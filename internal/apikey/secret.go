@@ -19,6 +19,12 @@ const (
 	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
+// The lengths of key strings.
+const (
+	GatewayLen = len(gatewayTag) + randomLen + checksumLen
+	AccountLen = len(accountTag) + randomLen + checksumLen
+)
+
 // Level says which plane a key opens.
 type Level string
 

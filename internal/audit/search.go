@@ -312,9 +312,13 @@ func (c *Codec) AddChunk(t *Table, chunk *Chunk) error {
 	return nil
 }
 
+// RunRecords is how many records of chunks go into a block at most: the rest is
+// room for management records of the same time.
+const RunRecords = 4000
+
 // chunkRecords is how many records a chunk has at most: two of them or more
 // make a block.
-const chunkRecords = MaxRecords / 2
+const chunkRecords = RunRecords / 2
 
 // Chunks returns the records of a sorted table as chunks of the account's open
 // end.

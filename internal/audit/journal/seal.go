@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -110,14 +111,14 @@ func (s *sealing) chunkRun() (t *audit.Table, whole bool, err error) {
 	from := s.chunks
 	for ; s.chunks < len(s.open.Chunks); s.chunks++ {
 		c := &s.open.Chunks[s.chunks]
-		if t.Len() > 0 && (t.Len()+c.Records > audit.MaxRecords || t.Texts() > sealTexts) {
+		if t.Len() > 0 && (t.Len()+c.Records > audit.RunRecords || t.Texts() > sealTexts) {
 			return t, true, nil
 		}
 		if err := s.codec.AddChunk(t, c); err != nil {
 			return nil, false, err
 		}
 	}
-	if whole = t.Len() == audit.MaxRecords || t.Texts() > sealTexts; !whole && !s.everything {
+	if whole = t.Len() == audit.RunRecords || t.Texts() > sealTexts; !whole && !s.everything {
 		s.chunks = from
 	}
 	return t, whole, nil
@@ -162,15 +163,29 @@ func (s *sealing) block(t *audit.Table) error {
 	return nil
 }
 
+// Seal writes everything that was taken before the call and seals it, however
+// little it is: after it the heads vouch for all records.
+func (j *Journal) Seal(ctx context.Context) error {
+	if err := j.lock(ctx); err != nil {
+		return err
+	}
+	defer j.unlock()
+	if err := j.flush(ctx); err != nil {
+		return err
+	}
+	return j.sealAll(ctx)
+}
+
 // sealAll seals everything that is open.
-func (j *Journal) sealAll(ctx context.Context) {
+func (j *Journal) sealAll(ctx context.Context) error {
 	if err := j.count(ctx); err != nil {
-		j.complain(err, "the audit log could not be sealed")
-		return
+		return err
 	}
+	var errs []error
 	for account := range j.open {
-		j.complain(j.seal(ctx, account, true), "a block of the audit log could not be sealed; it is tried again")
+		errs = append(errs, j.seal(ctx, account, true))
 	}
+	return errors.Join(errs...)
 }
 
 // upkeep seals what is old, removes what is too old or too much, and logs heads.

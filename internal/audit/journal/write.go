@@ -110,16 +110,10 @@ func (j *Journal) write(ctx context.Context) {
 		return
 	}
 	defer j.unlock()
-	now := j.cfg.Now()
-	if back := j.last.Sub(now); back > stepBack {
-		j.cfg.Log.Warn("the clock went back: the audit log up to here is sealed, so that its order holds", "by", back.String())
-		j.sealAll(ctx)
-	}
-	j.last = now
 	j.complain(j.flush(ctx), "the audit log could not be written; it is tried again, and what memory cannot hold is lost and counted")
 	for account, w := range j.open {
 		switch {
-		case w.Records > audit.MaxRecords:
+		case w.Records >= audit.RunRecords:
 			j.complain(j.seal(ctx, account, false), "a block of the audit log could not be sealed; it is tried again")
 		case w.Chunks >= joinFrom:
 			j.complain(j.join(ctx, account), "the open end of the audit log could not be written anew; it is tried again")
@@ -140,6 +134,12 @@ func (j *Journal) complain(err error, message string) {
 
 // flush writes what is in memory.
 func (j *Journal) flush(ctx context.Context) error {
+	now := j.cfg.Now()
+	if back := j.last.Sub(now); back > stepBack {
+		j.cfg.Log.Warn("the clock went back: the audit log up to here is sealed, so that its order holds", "by", back.String())
+		j.complain(j.sealAll(ctx), "the audit log could not be sealed")
+	}
+	j.last = now
 	j.collect()
 	records := make([]*audit.Record, 0, len(j.gaps))
 	for account, l := range j.gaps {
@@ -248,7 +248,7 @@ func (j *Journal) join(ctx context.Context, accountID string) error {
 		w.Chunks, w.Records = w.Chunks+1, w.Records+c.Records
 	}
 	j.open[accountID] = w
-	if w.Chunks < 2 || w.Records > audit.MaxRecords {
+	if w.Chunks < 2 || w.Records > audit.RunRecords {
 		return nil
 	}
 	t, err := j.codec.Gather(&audit.Open{Chunks: o.Chunks})

@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/keygate/keygate/internal/audit/journal"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -28,6 +29,8 @@ type Engine interface {
 	control.Store
 	snapshot.Source
 	ratelimit.DailyStore
+	journal.Store
+	journal.Keeper
 	traffic.Store
 	requestlog.Store
 }
@@ -59,6 +62,15 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"Paging", testPaging},
 		{"Isolation", testIsolation},
 		{"Audit", testAudit},
+		{"AuditLog", testAuditLog},
+		{"AuditLogAcrossGroups", testAuditGroups},
+		{"AuditBlocks", testAuditBlocks},
+		{"AuditJoin", testAuditJoin},
+		{"AuditClockStep", testAuditClockStep},
+		{"AuditRetention", testAuditRetention},
+		{"AuditMaxBytes", testAuditMaxBytes},
+		{"AuditGap", testAuditGap},
+		{"AuditSecrets", testAuditSecrets},
 		{"Events", testEvents},
 		{"Answers", testAnswers},
 		{"DailyCounts", testDailyCounts},

@@ -1,0 +1,246 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/audit/journal"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+)
+
+// diary is a journal over the store whose clock a test turns, and what the log
+// of its account must show.
+type diary struct {
+	*harness
+	*journal.Journal
+	account *account.Account
+	now     time.Time
+	open    []audit.Record // in no order
+	sealed  []audit.Record // in the order of the log
+	seq     int64
+}
+
+func (h *harness) newDiary(cfg journal.Config) *diary {
+	h.Helper()
+	return h.newDiaryNamed("diary", cfg)
+}
+
+func (h *harness) newDiaryNamed(name string, cfg journal.Config) *diary {
+	h.Helper()
+	return h.newDiaryOf(h.insertAccount(name), cfg)
+}
+
+func (h *harness) newDiaryOf(a *account.Account, cfg journal.Config) *diary {
+	h.Helper()
+	d := &diary{harness: h, account: a, now: epoch()}
+	if cfg.Store == nil {
+		cfg.Store = h.Engine
+	}
+	cfg.Keeper, cfg.OperatorID = h.Engine, d.account.ID
+	cfg.Now = func() time.Time { return d.now }
+	var err error
+	if d.Journal, err = journal.New(cfg); err != nil {
+		h.Fatal(err)
+	}
+	return d
+}
+
+// entry makes an authentication event of one of nine keys, at a time after
+// d.now.
+func (d *diary) entry(key byte, after time.Duration, decision outcome.Decision, path string) outcome.Entry {
+	at := d.now.Add(after)
+	e := outcome.Entry{Path: path}
+	e.Start, e.Request, e.Decision, e.Authenticated, e.Method = at.UnixMicro(), id.At(at.UnixMilli()), decision, true, outcome.GET
+	e.Account, _ = id.Parse(id.Account, d.account.ID)
+	e.Key, e.Gateway = fixedID(key), fixedID(100+key%2)
+	copy(e.Prefix[:], "kg_Abcde"+string('0'+key))
+	e.Client = netip.MustParseAddr("192.0.2.7").As16()
+	if decision == outcome.KeyInvalid {
+		e.Key = [16]byte{}
+	}
+	return e
+}
+
+// fixedID returns a UUIDv7 that a test can name.
+func fixedID(n byte) [16]byte { return [16]byte{5: 1, 6: 0x70, 8: 0x80, 15: n} }
+
+func keyID(n byte) string     { return id.Format(id.Key, fixedID(n)) }
+func gatewayID(n byte) string { return id.Format(id.Gateway, fixedID(100+n%2)) }
+
+// take gives the journal an entry and notes the record that it must become.
+func (d *diary) take(e outcome.Entry) {
+	d.Take([]outcome.Entry{e})
+	r := audit.Record{
+		AccountID: d.account.ID, Time: time.UnixMicro(e.Start).UTC(), Kind: audit.Authentication, Outcome: audit.Success,
+		KeyPrefix: strings.TrimRight(string(e.Prefix[:]), "\x00"), GatewayID: id.Format(id.Gateway, e.Gateway), Method: "GET", Path: e.Path,
+		ClientIP: "192.0.2.7", RequestID: id.Format(id.Request, e.Request),
+	}
+	if e.Key != [16]byte{} {
+		r.KeyID = id.Format(id.Key, e.Key)
+	}
+	switch e.Decision {
+	case outcome.KeyInvalid:
+		r.Outcome = audit.KeyInvalid
+	case outcome.KeyExpired:
+		r.Outcome = audit.KeyExpired
+	case outcome.WrongScope, outcome.WrongGateway:
+		r.Outcome = audit.ScopeInsufficient
+	}
+	d.open = append(d.open, r)
+}
+
+// manage writes a management record as a change does.
+func (d *diary) manage(key byte, after time.Duration, target string) {
+	d.Helper()
+	d.seq++
+	r := audit.Record{
+		AccountID: d.account.ID, Time: d.now.Add(after), Kind: audit.Management, Outcome: audit.Success, KeyPrefix: "kga_AbCdEf", KeyID: keyID(key),
+		Method: "POST", Path: "/v1/keys", ClientIP: "127.0.0.1", RequestID: id.New(id.Request), Action: audit.KeyCreate, Target: target,
+		ActorKeyID: keyID(key), Diff: audit.Diff{"name": {nil, target}},
+	}
+	d.update(func(ctx context.Context, tx control.Tx) error { return tx.AppendAudit(ctx, &r) })
+	r.Seq = d.seq
+	d.open = append(d.open, r)
+}
+
+func (d *diary) sync() {
+	d.Helper()
+	if err := d.Sync(d.Context()); err != nil {
+		d.Fatal(err)
+	}
+}
+
+func (d *diary) seal() {
+	d.Helper()
+	if err := d.Seal(d.Context()); err != nil {
+		d.Fatal(err)
+	}
+	d.sealed = append(d.sealed, ordered(d.open)...)
+	d.open = nil
+}
+
+// ordered sorts records as the log does within a block.
+func ordered(list []audit.Record) []audit.Record {
+	slices.SortFunc(list, func(a, b audit.Record) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.RequestID, b.RequestID))
+	})
+	return list
+}
+
+// want lists what must be shown, newest first.
+func (d *diary) want(f audit.Filter) []audit.Record {
+	var out []audit.Record
+	for _, r := range slices.Backward(slices.Concat(d.sealed, ordered(d.open))) {
+		if passes(&r, &f) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func passes(r *audit.Record, f *audit.Filter) bool {
+	same := func(want, is string) bool { return want == "" || want == is }
+	return same(string(f.Kind), string(r.Kind)) && same(string(f.Outcome), string(r.Outcome)) && same(f.KeyPrefix, r.KeyPrefix) &&
+		same(f.KeyID, r.KeyID) && same(f.GatewayID, r.GatewayID) && same(f.Actor, r.ActorKeyID) &&
+		!r.Time.Before(f.Since) && (f.Until.IsZero() || r.Time.Before(f.Until))
+}
+
+func (d *diary) page(f audit.Filter, p control.Page) []audit.Record {
+	d.Helper()
+	return get(d.harness, func(ctx context.Context, tx control.ReadTx) ([]audit.Record, error) {
+		return tx.AuditLog(ctx, d.account.ID, f, p)
+	})
+}
+
+// list reads the whole list by pages; between is called after each.
+func (d *diary) list(f audit.Filter, limit int, between func()) []audit.Record {
+	d.Helper()
+	var all []audit.Record
+	for after := ""; ; {
+		page := d.page(f, control.Page{Limit: limit, After: after})
+		all = append(all, page...)
+		if len(page) < limit {
+			return all
+		}
+		after = page[len(page)-1].Place
+		if between != nil {
+			between()
+		}
+	}
+}
+
+// check compares a whole list with what must be shown.
+func (d *diary) check(what string, f audit.Filter, limit int) {
+	d.Helper()
+	d.compare(what, d.list(f, limit, nil), d.want(f))
+}
+
+func (d *diary) compare(what string, got, want []audit.Record) {
+	d.Helper()
+	for i := range got {
+		if got[i].Place == "" {
+			d.Fatalf("%s: record %d has no place", what, i)
+		}
+		got[i].Place = ""
+	}
+	if len(got) != len(want) {
+		d.Errorf("%s: %d records, want %d", what, len(got), len(want))
+	}
+	for i := range min(len(got), len(want)) {
+		same(d.harness, what, got[i], want[i])
+	}
+}
+
+// verify checks the account's chain and returns what was found.
+func (d *diary) verify() audit.Report {
+	d.Helper()
+	report, err := d.verifyGiven(nil)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return report
+}
+
+func (d *diary) verifyGiven(given *audit.Digest) (audit.Report, error) {
+	chain := d.chain()
+	return audit.Verify(chain, d.blocks(chain), given)
+}
+
+func (d *diary) chain() audit.Chain {
+	d.Helper()
+	return get(d.harness, func(ctx context.Context, tx control.ReadTx) (audit.Chain, error) {
+		return tx.AuditChain(ctx, d.account.ID)
+	})
+}
+
+func (d *diary) blocks(chain audit.Chain) iter.Seq2[*audit.Block, error] {
+	return func(yield func(*audit.Block, error) bool) {
+		for after := chain.Base.Number; ; {
+			some, err := try(d.harness, func(ctx context.Context, tx control.ReadTx) ([]*audit.Block, error) {
+				return tx.AuditBlocks(ctx, d.account.ID, after, 5)
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, b := range some {
+				if !yield(b, nil) {
+					return
+				}
+				after = b.Number
+			}
+			if len(some) == 0 {
+				return
+			}
+		}
+	}
+}
