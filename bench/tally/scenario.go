@@ -45,7 +45,7 @@ func Service() http.Handler {
 // every kind.
 type Scenario struct {
 	Calls []Call
-	// Slow is a call that takes a tenth of a second, and so is not among Calls.
+	// Slow is a call that takes a second, and so is not among Calls.
 	Slow Call
 	// Expired is when the key of "expired key" is no longer valid: calls are
 	// made after it.
@@ -56,7 +56,7 @@ type Scenario struct {
 // a Service, nothing one that nobody listens at.
 func NewScenario(ctx context.Context, api *client.Client, upstream, nothing string) (*Scenario, error) {
 	m := maker{ctx: ctx, api: api}
-	timeout := "100ms"
+	timeout := "1s"
 	live := m.gateway(client.CreateGatewayRequest{Name: "live", UpstreamURL: upstream})
 	hasty := m.gateway(client.CreateGatewayRequest{Name: "hasty", UpstreamURL: upstream, Timeout: &timeout})
 	dead := m.gateway(client.CreateGatewayRequest{Name: "dead", UpstreamURL: nothing})
