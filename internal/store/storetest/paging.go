@@ -10,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // pager is one list, with a way to make it longer.
@@ -85,6 +86,13 @@ func pagers(h *harness) []pager {
 		}, func(ctx context.Context, tx control.ReadTx, p control.Page) ([]string, error) {
 			list, err := tx.Keys(ctx, a.ID, control.KeyFilter{Now: epoch()}, p)
 			return names(list, func(r *apikey.Key) string { return r.ID }), err
+		}},
+		{"webhooks", func(ctx context.Context, tx control.Tx, _ int) (string, error) {
+			r := newWebhook(a)
+			return r.ID, tx.InsertWebhook(ctx, r)
+		}, func(ctx context.Context, tx control.ReadTx, p control.Page) ([]string, error) {
+			list, err := tx.Webhooks(ctx, a.ID, p)
+			return names(list, func(r *webhook.Webhook) string { return r.ID }), err
 		}},
 		{"events", func(ctx context.Context, tx control.Tx, _ int) (string, error) {
 			r := newEvent(h, a)

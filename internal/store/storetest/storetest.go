@@ -17,11 +17,13 @@ import (
 
 	"github.com/keygate/keygate/internal/audit/journal"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event/watch"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
 // Engine is everything that a store offers.
@@ -29,6 +31,9 @@ type Engine interface {
 	control.Store
 	snapshot.Source
 	ratelimit.DailyStore
+	sender.Queue
+	sender.Sole
+	watch.Store
 	journal.Store
 	journal.Keeper
 	traffic.Store
@@ -59,6 +64,21 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"KeysToTell", testKeysToTell},
 		{"KeyList", testKeyList},
 		{"KeyListQuery", testKeyListQuery},
+		{"WebhookRoundTrip", testWebhookRoundTrip},
+		{"WebhookRules", testWebhookRules},
+		{"FanOut", testFanOut},
+		{"AppendEvents", testAppendEvents},
+		{"EventList", testEventList},
+		{"DeliveryList", testDeliveryList},
+		{"Recover", testRecover},
+		{"TrimDeliveries", testTrimDeliveries},
+		{"QueueLease", testQueueLease},
+		{"QueueFairness", testQueueFairness},
+		{"QueueRace", testQueueRace},
+		{"QueueHealth", testQueueHealth},
+		{"Stranded", testStranded},
+		{"ReleaseAll", testReleaseAll},
+		{"AttemptResponse", testAttemptResponse},
 		{"Paging", testPaging},
 		{"Isolation", testIsolation},
 		{"Audit", testAudit},

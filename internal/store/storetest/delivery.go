@@ -1,0 +1,238 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
+)
+
+func (h *harness) deliveries(accountID string, f control.DeliveryFilter) []webhook.Delivery {
+	h.Helper()
+	return get(h, func(ctx context.Context, tx control.ReadTx) ([]webhook.Delivery, error) {
+		return tx.Deliveries(ctx, accountID, f, control.Page{Limit: 1000})
+	})
+}
+
+func (h *harness) delivery(accountID, deliveryID string) *webhook.Delivery {
+	h.Helper()
+	return get(h, func(ctx context.Context, tx control.ReadTx) (*webhook.Delivery, error) {
+		return tx.Delivery(ctx, accountID, deliveryID)
+	})
+}
+
+// deliverAgain makes a delivery of e to w at a time.
+func (h *harness) deliverAgain(e *event.Event, w *webhook.Webhook, by webhook.Trigger, when time.Time) *webhook.Delivery {
+	h.Helper()
+	d := &webhook.Delivery{ID: id.NewAt(id.Delivery, when), AccountID: w.AccountID, WebhookID: w.ID, EventID: e.ID, EventType: e.Type,
+		State: webhook.Pending, Trigger: by, NextAttemptAt: when, CreatedAt: when}
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertDelivery(ctx, d) })
+	return d
+}
+
+// attempt makes an attempt of the given status that ends at a time, whatever is
+// due otherwise, and returns the delivery after it.
+func (h *harness) attempt(d *webhook.Delivery, state webhook.DeliveryState, status int, end time.Time) *webhook.Delivery {
+	h.Helper()
+	made := webhook.Attempt{StartedAt: end.Add(-time.Second), Duration: time.Second, Status: status, Response: []byte("ok")}
+	if status == 0 {
+		made.Error, made.Response = "connection refused", nil
+	}
+	for _, job := range h.claim(sender.Claim{Now: end.Add(1000 * time.Hour), Until: end.Add(1001 * time.Hour), Limit: 1000, Each: 1000}) {
+		if job.DeliveryID != d.ID {
+			h.release(job.Lease)
+			continue
+		}
+		made.Number = job.Attempt
+		r := sender.Result{Lease: job.Lease, Attempt: made, State: state}
+		if state == webhook.RetryScheduled {
+			r.NextAttemptAt = end.Add(time.Minute)
+		}
+		h.finish(0, r)
+	}
+	return h.delivery(d.AccountID, d.ID)
+}
+
+// Every combination of filters of deliveries lists what it means, newest first and
+// page by page, with all attempts.
+func testDeliveryList(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	types := append(webhook.EventTypes(), webhook.Test)
+	states := []webhook.DeliveryState{webhook.Pending, webhook.RetryScheduled, webhook.Delivered, webhook.Failed}
+	endpoints := []*webhook.Webhook{h.insertWebhook(a), h.insertWebhook(a), h.insertWebhook(b)}
+	hooks := []string{id.New(id.Webhook)}
+	for _, w := range endpoints {
+		hooks = append(hooks, w.ID)
+	}
+	var all []webhook.Delivery
+	for i := range 120 {
+		w := endpoints[i%3]
+		unit := time.Microsecond
+		if i%2 == 0 {
+			unit = time.Hour
+		}
+		when := epoch().Add(time.Duration(i%7-3) * unit)
+		account := a
+		if w.AccountID == b.ID {
+			account = b
+		}
+		e := h.at(account, types[i%len(types)], when)
+		h.append(e)
+		d := h.deliverAgain(e, w, webhook.ByHand, when)
+		switch state := states[i/8%4]; state {
+		case webhook.Pending:
+		case webhook.Delivered:
+			h.attempt(d, webhook.RetryScheduled, 500, when.Add(time.Second))
+			h.attempt(d, state, 200, when.Add(time.Minute))
+		default:
+			h.attempt(d, state, 0, when.Add(time.Second))
+		}
+		if account == a {
+			stored := h.delivery(a.ID, d.ID)
+			stored.Payload = nil
+			all = append(all, *stored)
+		}
+	}
+	newestFirst(all, func(d *webhook.Delivery) string { return d.ID })
+	rapid.Check(h, func(t *rapid.T) {
+		f := control.DeliveryFilter{
+			WebhookID: maybe(rapid.SampledFrom(hooks)).Draw(t, "webhook"), State: maybe(rapid.SampledFrom(states)).Draw(t, "state"),
+			EventType: maybe(rapid.SampledFrom(types)).Draw(t, "type"), Since: bound().Draw(t, "since"), Until: bound().Draw(t, "until"),
+		}
+		var want []webhook.Delivery
+		for _, d := range all {
+			if (f.WebhookID == "" || d.WebhookID == f.WebhookID) && (f.State == "" || d.State == f.State) &&
+				(f.EventType == "" || d.EventType == f.EventType) && within(d.CreatedAt, f.Since, f.Until) {
+				want = append(want, d)
+			}
+		}
+		same(t, "deliveries", pages(t, h, func(ctx context.Context, tx control.ReadTx, p control.Page) ([]webhook.Delivery, error) {
+			return tx.Deliveries(ctx, a.ID, f, p)
+		}, func(d *webhook.Delivery) string { return d.ID }), want)
+	})
+	missing(h, "another account's", func(ctx context.Context, tx control.ReadTx) (*webhook.Delivery, error) {
+		return tx.Delivery(ctx, b.ID, all[0].ID)
+	})
+	empty(h, "an unknown state", func(ctx context.Context, tx control.ReadTx) ([]webhook.Delivery, error) {
+		return tx.Deliveries(ctx, a.ID, control.DeliveryFilter{State: "lost"}, control.Page{Limit: 10})
+	})
+}
+
+// What failed at or after a time is found for recovery until its event is
+// delivered to its endpoint again, by whatever; what fails again is found again.
+func testRecover(h *harness) {
+	a := h.insertAccount("a")
+	w, other := h.insertWebhook(a), h.insertWebhook(a)
+	found := func(since time.Time, limit int) []string {
+		h.Helper()
+		return names(get(h, func(ctx context.Context, tx control.ReadTx) ([]webhook.Delivery, error) {
+			return tx.DeliveriesToRecover(ctx, w.ID, since, limit)
+		}), func(d *webhook.Delivery) string { return d.ID })
+	}
+	var failed []*webhook.Delivery
+	var events []*event.Event
+	for i := range 4 {
+		e := h.at(a, event.KeyCreated, epoch())
+		h.append(e)
+		failed = append(failed, h.attempt(h.deliverAgain(e, w, webhook.ByEvent, epoch()), webhook.Failed, 500, epoch().Add(time.Duration(i)*time.Hour)))
+		h.attempt(h.deliverAgain(e, other, webhook.ByEvent, epoch()), webhook.Failed, 500, epoch().Add(time.Hour))
+		events = append(events, e)
+	}
+	h.attempt(h.deliverAgain(events[0], w, webhook.ByHand, epoch()), webhook.Delivered, 200, epoch().Add(9*time.Hour))
+	same(h, "all", found(epoch(), 10), []string{failed[1].ID, failed[2].ID, failed[3].ID})
+	same(h, "since", found(epoch().Add(2*time.Hour), 10), []string{failed[2].ID, failed[3].ID})
+	same(h, "later", found(epoch().Add(3*time.Hour+time.Microsecond), 10), []string(nil))
+	same(h, "at most", found(epoch(), 2), []string{failed[1].ID, failed[2].ID})
+	again := h.deliverAgain(events[2], w, webhook.ByRecover, epoch())
+	same(h, "pending", found(epoch(), 10), []string{failed[1].ID, failed[3].ID})
+	h.attempt(again, webhook.Failed, 500, epoch().Add(10*time.Hour))
+	same(h, "failed again", found(epoch(), 10), []string{failed[1].ID, failed[3].ID, again.ID})
+}
+
+// Retention keeps what is delivered and what failed for their own times, what
+// waits for ever, and an event's payload for as long as a delivery needs it.
+func testTrimDeliveries(h *harness) {
+	a := h.insertAccount("a")
+	w := h.insertWebhook(a)
+	bound := epoch()
+	events, made := map[string]*event.Event{}, map[string]*webhook.Delivery{}
+	add := func(name string, state webhook.DeliveryState, end time.Time) {
+		e := h.at(a, event.KeyCreated, epoch().Add(-100*24*time.Hour))
+		h.append(e)
+		d := h.deliverAgain(e, w, webhook.ByEvent, e.CreatedAt)
+		if state != webhook.Pending {
+			h.attempt(d, state, 500, end)
+		}
+		events[name], made[name] = e, d
+	}
+	for i := range 3 {
+		add(fmt.Sprintf("old delivered %d", i), webhook.Delivered, bound.Add(-time.Hour-time.Microsecond))
+		add(fmt.Sprintf("old failed %d", i), webhook.Failed, bound.Add(-time.Microsecond))
+	}
+	add("young delivered", webhook.Delivered, bound.Add(-time.Hour))
+	add("young failed", webhook.Failed, bound)
+	add("waiting", webhook.Pending, time.Time{})
+	add("to retry", webhook.RetryScheduled, bound.Add(-1000*time.Hour))
+	test := h.at(a, webhook.Test, epoch())
+	h.append(test)
+	h.attempt(h.deliverAgain(test, w, webhook.ByTest, epoch()), webhook.Failed, 500, bound.Add(-time.Microsecond))
+	shared := h.at(a, event.KeyRevoked, epoch())
+	h.append(shared)
+	h.attempt(h.deliverAgain(shared, w, webhook.ByEvent, epoch()), webhook.Failed, 500, bound.Add(-time.Microsecond))
+	last := h.attempt(h.deliverAgain(shared, w, webhook.ByHand, epoch()), webhook.Failed, 500, bound)
+
+	trimEvents := func() {
+		for more := true; more; {
+			h.update(func(ctx context.Context, tx control.Tx) (err error) {
+				more, err = tx.Trim(ctx, time.Unix(0, 0), time.Unix(0, 0), epoch().Add(time.Hour), 0, 3)
+				return err
+			})
+		}
+	}
+	trimEvents() // all are out of the list, and none is gone
+	same(h, "listed", len(h.events(a.ID)), 0)
+	missing(h, "an old event", func(ctx context.Context, tx control.ReadTx) (*event.Event, error) {
+		return tx.Event(ctx, a.ID, shared.ID)
+	})
+	for name, d := range made {
+		same(h, name, string(h.delivery(a.ID, d.ID).Payload), string(events[name].Payload))
+	}
+	rounds := 0
+	for more := true; more; rounds++ {
+		h.update(func(ctx context.Context, tx control.Tx) (err error) {
+			more, err = tx.TrimDeliveries(ctx, bound.Add(-time.Hour), bound, 2)
+			return err
+		})
+	}
+	same(h, "rounds of two", rounds, 3)
+	left := map[string]bool{}
+	for _, d := range h.deliveries(a.ID, control.DeliveryFilter{}) {
+		left[d.ID] = true
+	}
+	for name, d := range made {
+		gone := name[:3] == "old"
+		if left[d.ID] == gone {
+			h.Errorf("%s: left %v", name, left[d.ID])
+		}
+		// An event that is gone can be stored anew.
+		err := h.AppendEvents(h.Context(), []event.Event{*events[name]})
+		if (fault.CodeOf(err) != fault.Conflict) != gone {
+			h.Errorf("%s: its event stored again: %v", name, err)
+		}
+	}
+	same(h, "the shared event's", string(h.delivery(a.ID, last.ID).Payload), string(shared.Payload))
+	if err := h.AppendEvents(h.Context(), []event.Event{*test}); err != nil {
+		h.Errorf("the event of a trimmed test is still there: %v", err)
+	}
+	if jobs := h.claim(sender.Claim{Now: bound.Add(time.Hour), Until: bound.Add(2 * time.Hour), Limit: 10, Each: 10}); len(jobs) != 2 {
+		h.Errorf("%d deliveries still wait, want 2", len(jobs))
+	}
+}

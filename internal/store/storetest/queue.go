@@ -1,0 +1,374 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
+)
+
+// claim claims with a fresh token unless c has one.
+func (h *harness) claim(c sender.Claim) []sender.Job {
+	h.Helper()
+	if c.Token == "" {
+		c.Token = id.New("token")
+	}
+	jobs, err := h.ClaimDeliveries(h.Context(), c)
+	if err != nil {
+		h.Fatalf("ClaimDeliveries: %v", err)
+	}
+	for i := range jobs {
+		if jobs[i].Token != c.Token {
+			h.Fatalf("the lease has the token %q, want %q", jobs[i].Token, c.Token)
+		}
+	}
+	return jobs
+}
+
+// after returns a claim of all that is due d after the epoch, for 90 seconds.
+func after(d time.Duration) sender.Claim {
+	now := epoch().Add(d)
+	return sender.Claim{Now: now, Until: now.Add(90 * time.Second), Limit: 100, Each: 100}
+}
+
+func (h *harness) finish(late int, results ...sender.Result) {
+	h.Helper()
+	got, err := h.FinishDeliveries(h.Context(), results)
+	if err != nil || got != late {
+		h.Fatalf("FinishDeliveries: %d late, %v; want %d", got, err, late)
+	}
+}
+
+func (h *harness) release(leases ...sender.Lease) {
+	h.Helper()
+	if err := h.ReleaseDeliveries(h.Context(), leases); err != nil {
+		h.Fatalf("ReleaseDeliveries: %v", err)
+	}
+}
+
+func (h *harness) next(now time.Time) time.Time {
+	h.Helper()
+	at, err := h.NextDelivery(h.Context(), now)
+	if err != nil {
+		h.Fatalf("NextDelivery: %v", err)
+	}
+	return at
+}
+
+func jobIDs(jobs []sender.Job) []string {
+	list := names(jobs, func(j *sender.Job) string { return j.DeliveryID })
+	slices.Sort(list)
+	return list
+}
+
+// result is what came of a job: an answer with the status d after the epoch.
+func result(j sender.Job, state webhook.DeliveryState, status int, d time.Duration) sender.Result {
+	r := sender.Result{Lease: j.Lease, State: state, Attempt: webhook.Attempt{Number: j.Attempt, StartedAt: epoch().Add(d - time.Millisecond),
+		Duration: time.Millisecond, Status: status, Response: []byte("ü\x00\xff")}}
+	if state == webhook.RetryScheduled {
+		r.NextAttemptAt = epoch().Add(d + time.Minute)
+	}
+	return r
+}
+
+// A claim gives all that sending needs and nobody else gets it until its lease
+// ends; then a result that comes late changes nothing.
+func testQueueLease(h *harness) {
+	a := h.insertAccount("a")
+	w := newWebhook(a, event.KeyCreated)
+	w.OldSecret, w.OldUntil = []byte("old"), epoch().Add(time.Hour)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, w) })
+	e := h.at(a, event.KeyCreated, epoch())
+	h.append(e)
+	same(h, "before it is due", h.next(epoch().Add(-time.Second)), epoch())
+	same(h, "too early", len(h.claim(after(-time.Microsecond))), 0)
+	same(h, "what is due does not count", h.next(epoch()), time.Time{})
+	jobs := h.claim(after(0))
+	if len(jobs) != 1 {
+		h.Fatalf("%d jobs", len(jobs))
+	}
+	first := jobs[0]
+	same(h, "job", first, sender.Job{Lease: first.Lease, EventID: e.ID, EventType: e.Type, Trigger: webhook.ByEvent, Attempt: 1, DueAt: epoch(), Payload: e.Payload,
+		Endpoint: sender.Endpoint{WebhookID: w.ID, URL: w.URL, Secret: w.Secret, OldSecret: w.OldSecret, OldUntil: w.OldUntil}})
+	same(h, "state", h.delivery(a.ID, first.DeliveryID).State, webhook.Pending)
+	same(h, "leased", len(h.claim(after(90*time.Second-time.Microsecond))), 0)
+	same(h, "the lease's end", h.next(epoch()), epoch().Add(90*time.Second))
+	second := h.claim(after(90 * time.Second))[0]
+	h.finish(1, result(first, webhook.Delivered, 200, 91*time.Second))
+	h.release(first.Lease)
+	same(h, "late", h.delivery(a.ID, first.DeliveryID).Attempts, []webhook.Attempt(nil))
+	h.release(second.Lease)
+	third := h.claim(after(91 * time.Second))[0]
+	retry := result(third, webhook.RetryScheduled, 500, 92*time.Second)
+	h.finish(0, retry)
+	h.finish(1, retry)
+	d := h.delivery(a.ID, first.DeliveryID)
+	same(h, "retried", []any{d.State, d.NextAttemptAt, d.Attempts}, []any{webhook.RetryScheduled, retry.NextAttemptAt, []webhook.Attempt{retry.Attempt}})
+	same(h, "next", h.next(epoch().Add(92*time.Second)), retry.NextAttemptAt)
+	same(h, "not yet due", len(h.claim(after(152*time.Second-time.Microsecond))), 0)
+	fourth := h.claim(after(152 * time.Second))[0]
+	same(h, "attempt", []any{fourth.Attempt, fourth.DueAt}, []any{2, retry.NextAttemptAt})
+	// A lease that ended, and was not taken over, still counts.
+	done := result(fourth, webhook.Delivered, 204, time.Hour)
+	h.finish(0, done)
+	d = h.delivery(a.ID, first.DeliveryID)
+	same(h, "delivered", []any{d.State, d.NextAttemptAt, d.Attempts}, []any{webhook.Delivered, time.Time{}, []webhook.Attempt{retry.Attempt, done.Attempt}})
+	same(h, "nothing", []any{len(h.claim(after(1000 * time.Hour))), h.next(epoch())}, []any{0, time.Time{}})
+}
+
+// A claim takes in turn from all endpoints, of each those due longest and no more
+// than it may, and none of a disabled endpoint.
+func testQueueFairness(h *harness) {
+	a := h.insertAccount("a")
+	hooks := map[string]*webhook.Webhook{}
+	made := map[string][]string{}
+	for name, n := range map[string]int{"large": 300, "small": 3, "none": 0, "off": 5} {
+		w := h.insertWebhook(a)
+		hooks[name] = w
+		h.update(func(ctx context.Context, tx control.Tx) error {
+			for i := range n {
+				e := h.at(a, event.KeyCreated, epoch().Add(time.Duration(i)*time.Millisecond))
+				if err := tx.AppendEvent(ctx, e); err != nil {
+					return err
+				}
+				d := &webhook.Delivery{ID: id.NewAt(id.Delivery, e.CreatedAt), AccountID: a.ID, WebhookID: w.ID, EventID: e.ID, EventType: e.Type,
+					State: webhook.Pending, Trigger: webhook.ByEvent, NextAttemptAt: e.CreatedAt, CreatedAt: e.CreatedAt}
+				made[name] = append(made[name], d.ID)
+				if err := tx.InsertDelivery(ctx, d); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	hooks["off"].State = webhook.Disabled
+	h.updateWebhook(hooks["off"])
+	try := func(c sender.Claim, want string) []sender.Job {
+		h.Helper()
+		jobs := h.claim(c)
+		of := map[string][]string{}
+		for _, j := range jobs {
+			of[j.Endpoint.WebhookID] = append(of[j.Endpoint.WebhookID], j.DeliveryID)
+		}
+		var got []string
+		for _, name := range []string{"large", "small", "none", "off"} {
+			list := of[hooks[name].ID]
+			slices.Sort(list)
+			got = append(got, fmt.Sprint(len(list)))
+			if !slices.Equal(list, made[name][:len(list)]) {
+				h.Errorf("of %s, those due longest were not taken", name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			h.Errorf("took %v of large, small, none and off; want %s", got, want)
+		}
+		return jobs
+	}
+	undo := func(jobs []sender.Job) {
+		for _, j := range jobs {
+			h.release(j.Lease)
+		}
+	}
+	c := after(time.Hour)
+	c.Limit = 2
+	undo(try(c, "1 1 0 0"))
+	c.Limit = 5
+	undo(try(c, "3 2 0 0"))
+	c.Limit = 100
+	undo(try(c, "97 3 0 0"))
+	c.Each = 10
+	undo(try(c, "10 3 0 0"))
+	c.Room = map[string]sender.Room{hooks["large"].ID: {Any: 2}, hooks["small"].ID: {}}
+	undo(try(c, "2 0 0 0"))
+	c.Room = map[string]sender.Room{hooks["large"].ID: {Any: 5, Begun: true}}
+	undo(try(c, "0 3 0 0"))
+	c.Limit, c.Each, c.Room = 1, 1, nil
+	begun := try(c, "1 0 0 0")[0]
+	h.finish(0, result(begun, webhook.RetryScheduled, 500, 0))
+	c.Limit, c.Each, c.Room = 10, 10, map[string]sender.Room{hooks["large"].ID: {Any: 5, Begun: true}}
+	undo(try(c, "1 3 0 0"))
+	c.Now = epoch().Add(4 * time.Millisecond)
+	c.Limit, c.Each, c.Room = 1000, 1000, nil
+	made["large"] = made["large"][1:] // the one that was tried is not due yet
+	undo(try(c, "4 3 0 0"))
+}
+
+// Two senders never get the same delivery, and never both finish it.
+func testQueueRace(h *harness) {
+	a := h.insertAccount("a")
+	h.insertWebhook(a, event.KeyCreated)
+	h.insertWebhook(a, event.KeyCreated)
+	const events = 60
+	for range events {
+		h.append(h.at(a, event.KeyCreated, epoch()))
+	}
+	var (
+		mu       sync.Mutex
+		finished = map[string]int{}
+		all      sync.WaitGroup
+	)
+	for n := range 4 {
+		all.Go(func() {
+			for round := 0; ; round++ {
+				c := after(0)
+				c.Token, c.Limit, c.Each = fmt.Sprintf("%d/%d", n, round), 7, 5
+				jobs, err := h.ClaimDeliveries(h.Context(), c)
+				if err != nil {
+					h.Error(err)
+				}
+				if len(jobs) == 0 {
+					return
+				}
+				var results []sender.Result
+				for _, j := range jobs {
+					results = append(results, result(j, webhook.Delivered, 200, 0))
+				}
+				if late, err := h.FinishDeliveries(h.Context(), results); err != nil || late != 0 {
+					h.Errorf("%d late, %v", late, err)
+				}
+				mu.Lock()
+				for _, j := range jobs {
+					finished[j.DeliveryID]++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	same(h, "deliveries", len(finished), 2*events)
+	for name, n := range finished {
+		if n != 1 {
+			h.Errorf("%s was sent %d times", name, n)
+		}
+	}
+	same(h, "delivered", len(h.deliveries(a.ID, control.DeliveryFilter{State: webhook.Delivered})), 2*events)
+}
+
+// Results change the endpoint's health; one that says it is gone is disabled, with
+// an audit record of nobody, and what waits for it fails with a reason.
+func testQueueHealth(h *harness) {
+	a := h.insertAccount("a")
+	w, other := h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyCreated)
+	for range 3 {
+		h.append(h.at(a, event.KeyCreated, epoch()))
+	}
+	jobs := slices.DeleteFunc(h.claim(after(0)), func(j sender.Job) bool { return j.Endpoint.WebhookID == other.ID })
+	h.finish(0, result(jobs[0], webhook.RetryScheduled, 500, time.Second), result(jobs[1], webhook.RetryScheduled, 500, 2*time.Second))
+	failing := *w
+	failing.FailingSince = epoch().Add(time.Second - time.Millisecond)
+	same(h, "failing", h.webhook(a.ID, w.ID), &failing)
+	h.finish(0, result(jobs[2], webhook.Delivered, 200, 3*time.Second))
+	same(h, "healthy", h.webhook(a.ID, w.ID), w)
+	same(h, "another's log", len(h.auditLog(a.ID)), 0)
+
+	h.append(h.at(a, event.KeyCreated, epoch()))
+	jobs = slices.DeleteFunc(h.claim(after(time.Hour)), func(j sender.Job) bool { return j.Endpoint.WebhookID == other.ID })
+	h.append(h.at(a, event.KeyCreated, epoch()))
+	gone := result(jobs[0], webhook.RetryScheduled, 410, time.Hour)
+	h.finish(0, gone)
+	got := h.webhook(a.ID, w.ID)
+	if got.State != webhook.Disabled || got.DisabledReason == "" || got.Version != 2 {
+		h.Fatalf("after 410 the endpoint is %+v", got)
+	}
+	log := h.auditLog(a.ID)
+	if len(log) != 1 || log[0].Action != audit.WebhookDisable || log[0].Target != w.ID || log[0].ActorKeyID != "" || log[0].Kind != audit.Management {
+		h.Fatalf("the log holds %+v", log)
+	}
+	same(h, "diff", log[0].Diff, audit.Diff{"state": {"active", "disabled"}, "disabled_reason": {nil, got.DisabledReason}})
+	reason := "not sent: the endpoint is disabled: " + got.DisabledReason
+	d := h.delivery(a.ID, gone.DeliveryID)
+	same(h, "stranded", []any{d.State, d.NextAttemptAt, len(d.Attempts)}, []any{webhook.Failed, time.Time{}, len(d.Attempts)})
+	same(h, "its last attempt", d.Attempts[len(d.Attempts)-1], webhook.Attempt{Number: gone.Attempt.Number + 1, StartedAt: epoch().Add(time.Hour), Error: reason})
+	waiting := h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID, State: webhook.Pending})
+	retried := h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID, State: webhook.RetryScheduled})
+	same(h, "those in flight stay", len(waiting)+len(retried), len(jobs)-1)
+	same(h, "the other endpoint's", len(h.deliveries(a.ID, control.DeliveryFilter{WebhookID: other.ID, State: webhook.Pending})), 5)
+	// What was in flight may still arrive, and what fails is not tried again.
+	h.finish(0, result(jobs[1], webhook.Delivered, 200, time.Hour))
+	same(h, "still disabled", h.webhook(a.ID, w.ID).State, webhook.Disabled)
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		_, err := tx.FailStranded(ctx, epoch().Add(2*time.Hour), 100)
+		return err
+	})
+	same(h, "none waits", len(h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID, State: webhook.Pending}))+
+		len(h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID, State: webhook.RetryScheduled})), 0)
+	same(h, "no claim", len(slices.DeleteFunc(h.claim(after(3*time.Hour)), func(j sender.Job) bool { return j.Endpoint.WebhookID != w.ID })), 0)
+}
+
+// What waits for an endpoint that is disabled or gone fails, a bounded number at a
+// time; what is leased is left until its lease ends.
+func testStranded(h *harness) {
+	a := h.insertAccount("a")
+	gone, off, on := h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyCreated)
+	h.append(h.at(a, event.KeyCreated, epoch()))
+	h.claim(after(0))
+	for range 3 {
+		h.append(h.at(a, event.KeyCreated, epoch()))
+	}
+	off.State = webhook.Disabled
+	h.updateWebhook(off)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, a.ID, gone.ID) })
+	count := func(w *webhook.Webhook, s webhook.DeliveryState) int {
+		h.Helper()
+		return len(h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID, State: s}))
+	}
+	fail := func(d time.Duration, limit int) (more bool) {
+		h.update(func(ctx context.Context, tx control.Tx) (err error) {
+			more, err = tx.FailStranded(ctx, epoch().Add(d), limit)
+			return err
+		})
+		return more
+	}
+	same(h, "more", fail(time.Second, 4), true)
+	same(h, "four", count(gone, webhook.Failed)+count(off, webhook.Failed), 4)
+	for fail(time.Second, 4) {
+		continue
+	}
+	same(h, "but the leased", []int{count(gone, webhook.Failed), count(off, webhook.Failed), count(gone, webhook.Pending), count(off, webhook.Pending)}, []int{3, 3, 1, 1})
+	fail(90*time.Second, 10)
+	same(h, "all", []int{count(gone, webhook.Failed), count(off, webhook.Failed), count(on, webhook.Failed), count(on, webhook.Pending)}, []int{4, 4, 0, 4})
+	for w, reason := range map[*webhook.Webhook]string{gone: "not sent: the endpoint was deleted", off: "not sent: the endpoint is disabled"} {
+		d := h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID})[0]
+		same(h, "attempt", d.Attempts, []webhook.Attempt{{Number: 1, StartedAt: d.Attempts[0].StartedAt, Error: reason}})
+	}
+	same(h, "more of nothing", fail(time.Hour, 10), false)
+}
+
+// A server that starts alone ends all leases.
+func testReleaseAll(h *harness) {
+	a := h.insertAccount("a")
+	h.insertWebhook(a, event.KeyCreated)
+	for range 5 {
+		h.append(h.at(a, event.KeyCreated, epoch()))
+	}
+	c := after(0)
+	c.Limit = 3
+	first := h.claim(c)
+	released, err := h.ReleaseAllDeliveries(h.Context())
+	if err != nil || released != 3 {
+		h.Fatalf("%d released, %v", released, err)
+	}
+	again := h.claim(after(time.Second))
+	same(h, "all again", len(again), 5)
+	h.finish(1, result(first[0], webhook.Delivered, 200, 0))
+}
+
+// An answer of 8 KiB is kept byte for byte, and no more of a longer one.
+func testAttemptResponse(h *harness) {
+	a := h.insertAccount("a")
+	h.insertWebhook(a, event.KeyCreated)
+	h.append(h.at(a, event.KeyCreated, epoch()))
+	r := result(h.claim(after(0))[0], webhook.Failed, 500, 0)
+	r.Attempt.Response = slices.Repeat([]byte{0, 0xff, 'a', '\n'}, webhook.KeptResponse/2)
+	h.finish(0, r)
+	same(h, "response", h.delivery(a.ID, r.DeliveryID).Attempts[0].Response, r.Attempt.Response[:webhook.KeptResponse])
+}

@@ -1,0 +1,255 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/webhook"
+)
+
+func newWebhook(a *account.Account, types ...event.Type) *webhook.Webhook {
+	return &webhook.Webhook{ID: id.New(id.Webhook), AccountID: a.ID, URL: "https://receiver.example/hook", Events: types, State: webhook.Active,
+		Secret: []byte("sealed"), SecretSince: epoch(), CreatedAt: epoch(), Version: 1}
+}
+
+// insertWebhook makes an active endpoint for the types.
+func (h *harness) insertWebhook(a *account.Account, types ...event.Type) *webhook.Webhook {
+	h.Helper()
+	w := newWebhook(a, types...)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, w) })
+	return w
+}
+
+func (h *harness) updateWebhook(w *webhook.Webhook) {
+	h.Helper()
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateWebhook(ctx, w) })
+}
+
+func (h *harness) webhook(accountID, webhookID string) *webhook.Webhook {
+	h.Helper()
+	return get(h, func(ctx context.Context, tx control.ReadTx) (*webhook.Webhook, error) {
+		return tx.Webhook(ctx, accountID, webhookID)
+	})
+}
+
+// at returns an event of the type that happened at a time.
+func (h *harness) at(a *account.Account, t event.Type, when time.Time) *event.Event {
+	h.Helper()
+	e, err := event.New(a.ID, t, when, json.RawMessage(`{"ü": "<>&"}`))
+	if err != nil {
+		h.Fatal(err)
+	}
+	return &e
+}
+
+// append stores events and returns them.
+func (h *harness) append(events ...*event.Event) {
+	h.Helper()
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		for _, e := range events {
+			if err := tx.AppendEvent(ctx, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// An endpoint is kept with every field, and an update writes all but who it is.
+func testWebhookRoundTrip(h *harness) {
+	a := h.insertAccount("a")
+	draw := func(t *rapid.T, w *webhook.Webhook) {
+		w.URL = text().Draw(t, "url")
+		w.Events = rapid.SliceOfNDistinct(rapid.SampledFrom(webhook.EventTypes()), 1, 7, rapid.ID[event.Type]).Draw(t, "events")
+		w.State = rapid.SampledFrom([]webhook.State{webhook.Active, webhook.Disabled}).Draw(t, "state")
+		w.DisabledReason = text().Draw(t, "reason")
+		w.Secret = rapid.SliceOfN(rapid.Byte(), 1, 100).Draw(t, "secret")
+		w.OldSecret = maybe(rapid.SliceOfN(rapid.Byte(), 1, 100)).Draw(t, "old_secret")
+		w.SecretSince, w.OldUntil = moment().Draw(t, "secret_since"), maybe(moment()).Draw(t, "old_until")
+		w.FailingSince = maybe(moment()).Draw(t, "failing_since")
+		w.Version = rapid.Int64Range(1, 1<<62).Draw(t, "version")
+	}
+	rapid.Check(h, func(t *rapid.T) {
+		w := newWebhook(a)
+		w.CreatedAt = moment().Draw(t, "created_at")
+		draw(t, w)
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, w) })
+		same(t, "inserted", h.webhook(a.ID, w.ID), w)
+		created := w.CreatedAt
+		draw(t, w)
+		w.CreatedAt = created.Add(time.Hour)
+		h.updateWebhook(w)
+		w.CreatedAt = created
+		same(t, "updated", h.webhook(a.ID, w.ID), w)
+	})
+}
+
+// An endpoint that is not there, or another account's, is not found by anything.
+func testWebhookRules(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	w := h.insertWebhook(a, event.KeyCreated)
+	h.refused(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, w) })
+	stolen := *w
+	stolen.AccountID, stolen.URL = b.ID, "https://stolen.example"
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateWebhook(ctx, &stolen) })
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, b.ID, w.ID) })
+	missing(h, "another account's", func(ctx context.Context, tx control.ReadTx) (*webhook.Webhook, error) {
+		return tx.Webhook(ctx, b.ID, w.ID)
+	})
+	empty(h, "Webhooks", func(ctx context.Context, tx control.ReadTx) ([]webhook.Webhook, error) {
+		return tx.Webhooks(ctx, b.ID, control.Page{Limit: 10})
+	})
+	same(h, "untouched", h.webhook(a.ID, w.ID), w)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, a.ID, w.ID) })
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, a.ID, w.ID) })
+	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateWebhook(ctx, w) })
+	missing(h, "a deleted one", func(ctx context.Context, tx control.ReadTx) (*webhook.Webhook, error) {
+		return tx.Webhook(ctx, a.ID, w.ID)
+	})
+}
+
+// An event makes a delivery for each active endpoint of its account that lists
+// its type, in its own transaction; one of type webhook.test makes none and
+// stands in no list.
+func testFanOut(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	both := h.insertWebhook(a, event.KeyRevoked, event.KeyCreated)
+	one := h.insertWebhook(a, event.KeyCreated)
+	h.insertWebhook(b, event.KeyCreated)
+	off := newWebhook(a, event.KeyCreated)
+	off.State, off.DisabledReason = webhook.Disabled, "x"
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, off) })
+	created, revoked, test := h.at(a, event.KeyCreated, epoch()), h.at(a, event.KeyRevoked, epoch().Add(time.Second)), h.at(a, webhook.Test, epoch())
+	h.append(created, revoked, test, h.at(a, event.KeyExpired, epoch()))
+	h.refused(fault.Internal, func(ctx context.Context, tx control.Tx) error {
+		if err := tx.AppendEvent(ctx, h.at(a, event.KeyCreated, epoch())); err != nil {
+			return err
+		}
+		return context.DeadlineExceeded
+	})
+	got := map[string]webhook.Delivery{}
+	list := h.deliveries(a.ID, control.DeliveryFilter{})
+	for _, d := range list {
+		got[d.WebhookID+" "+d.EventID] = d
+	}
+	for _, want := range []struct {
+		w *webhook.Webhook
+		e *event.Event
+	}{{both, created}, {one, created}, {both, revoked}} {
+		d := got[want.w.ID+" "+want.e.ID]
+		same(h, "delivery", d, webhook.Delivery{ID: d.ID, AccountID: a.ID, WebhookID: want.w.ID, EventID: want.e.ID, EventType: want.e.Type,
+			State: webhook.Pending, Trigger: webhook.ByEvent, NextAttemptAt: want.e.CreatedAt, CreatedAt: want.e.CreatedAt})
+		same(h, "payload", string(h.delivery(a.ID, d.ID).Payload), string(want.e.Payload))
+	}
+	same(h, "how many", len(list), 3)
+	same(h, "the other account's", len(h.deliveries(b.ID, control.DeliveryFilter{})), 0)
+	missing(h, "a test", func(ctx context.Context, tx control.ReadTx) (*event.Event, error) {
+		return tx.Event(ctx, a.ID, test.ID)
+	})
+	missing(h, "another account's event", func(ctx context.Context, tx control.ReadTx) (*event.Event, error) {
+		return tx.Event(ctx, b.ID, created.ID)
+	})
+	same(h, "event", get(h, func(ctx context.Context, tx control.ReadTx) (*event.Event, error) {
+		return tx.Event(ctx, a.ID, created.ID)
+	}), created)
+	for _, e := range h.events(a.ID) {
+		if e.ID == test.ID {
+			h.Error("a test is listed")
+		}
+	}
+}
+
+// AppendEvents writes all events with their deliveries, or none.
+func testAppendEvents(h *harness) {
+	a := h.insertAccount("a")
+	h.insertWebhook(a, event.RateLimitExceeded)
+	first, second := h.at(a, event.RateLimitExceeded, epoch()), h.at(a, event.GatewayUpstreamError, epoch())
+	if err := h.AppendEvents(h.Context(), []event.Event{*first, *second}); err != nil {
+		h.Fatal(err)
+	}
+	again := []event.Event{*h.at(a, event.RateLimitExceeded, epoch()), *first}
+	if err := h.AppendEvents(h.Context(), again); fault.CodeOf(err) != fault.Conflict {
+		h.Fatalf("an event that is there gave %v", err)
+	}
+	same(h, "events", len(h.events(a.ID)), 2)
+	same(h, "deliveries", len(h.deliveries(a.ID, control.DeliveryFilter{})), 1)
+}
+
+// Every filter of events lists what it means, newest first and page by page.
+func testEventList(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	types := webhook.EventTypes()
+	var all []event.Event
+	rapid.Check(h, func(t *rapid.T) { // as a source of many different events
+		when := epoch().Add(time.Duration(rapid.IntRange(-3, 3).Draw(t, "when")) * rapid.SampledFrom([]time.Duration{time.Microsecond, time.Hour}).Draw(t, "unit"))
+		e := h.at(rapid.SampledFrom([]*account.Account{a, b}).Draw(t, "account"), rapid.SampledFrom(types).Draw(t, "type"), when)
+		h.append(e)
+		if e.AccountID == a.ID {
+			all = append(all, *e)
+		}
+	})
+	newestFirst(all, func(e *event.Event) string { return e.ID })
+	rapid.Check(h, func(t *rapid.T) {
+		f := control.EventFilter{Type: maybe(rapid.SampledFrom(types)).Draw(t, "type"), Since: bound().Draw(t, "since"), Until: bound().Draw(t, "until")}
+		var want []event.Event
+		for _, e := range all {
+			if (f.Type == "" || e.Type == f.Type) && within(e.CreatedAt, f.Since, f.Until) {
+				want = append(want, e)
+			}
+		}
+		same(t, "events", pages(t, h, func(ctx context.Context, tx control.ReadTx, p control.Page) ([]event.Event, error) {
+			return tx.Events(ctx, a.ID, f, p)
+		}, func(e *event.Event) string { return e.ID }), want)
+	})
+}
+
+// bound draws a time at which a filter begins or ends.
+func bound() *rapid.Generator[time.Time] {
+	return maybe(rapid.Custom(func(t *rapid.T) time.Time {
+		return epoch().Add(time.Duration(rapid.IntRange(-4, 4).Draw(t, "bound")) * rapid.SampledFrom([]time.Duration{time.Microsecond, time.Hour}).Draw(t, "unit"))
+	}))
+}
+
+func within(t, since, until time.Time) bool {
+	return (since.IsZero() || !t.Before(since)) && (until.IsZero() || t.Before(until))
+}
+
+func newestFirst[T any](list []T, name func(*T) string) {
+	slices.SortFunc(list, func(x, y T) int {
+		if name(&x) > name(&y) {
+			return -1
+		}
+		return 1
+	})
+}
+
+// pages reads a list to its end, in pages of a length that it draws.
+func pages[T any](t *rapid.T, h *harness, list func(ctx context.Context, tx control.ReadTx, p control.Page) ([]T, error), name func(*T) string) []T {
+	limit := rapid.IntRange(1, 30).Draw(t, "limit")
+	var all []T
+	for after := ""; ; {
+		page := get(h, func(ctx context.Context, tx control.ReadTx) ([]T, error) {
+			return list(ctx, tx, control.Page{Limit: limit, After: after})
+		})
+		all = append(all, page...)
+		if len(page) > limit {
+			t.Fatalf("a page of %d has %d records", limit, len(page))
+		}
+		if len(page) < limit {
+			return all
+		}
+		if next := name(&page[len(page)-1]); after != "" && next >= after {
+			t.Fatalf("the pages do not end")
+		}
+		after = name(&page[len(page)-1])
+	}
+}
