@@ -139,8 +139,9 @@ type TrailerParser struct {
 }
 
 // Parse continues with buf, which holds everything since the section's first
-// byte, as RequestParser.Parse does. A field that would change the framing is
-// an error (RFC 9110, 6.5.1).
+// byte, as RequestParser.Parse does. What a field would declare in a head it
+// declares to nobody here: whoever passes the section on drops those of framing
+// (RFC 9110, 6.5.1).
 func (p *TrailerParser) Parse(buf []byte, t *Trailers) (done bool, err error) {
 	if !p.begun {
 		t.reset()
@@ -161,11 +162,8 @@ func (p *TrailerParser) Parse(buf []byte, t *Trailers) (done bool, err error) {
 			t.End = p.line
 			return true, nil
 		default:
-			if err := t.add(buf, line); err != nil {
+			if _, err := t.read(buf, line); err != nil {
 				return false, err
-			}
-			if t.chunked || t.length >= 0 {
-				return false, ErrSyntax
 			}
 		}
 	}

@@ -99,8 +99,17 @@ func (s *scanner) next(buf []byte) (line Span, done bool, err error) {
 	return line, true, nil
 }
 
-// add parses one field line (RFC 9112, 5) and notes what it declares.
+// add parses one field line and notes what it declares.
 func (f *fields) add(buf []byte, line Span) error {
+	field, err := f.read(buf, line)
+	if err != nil {
+		return err
+	}
+	return f.note(field.ID, field.Value.Of(buf))
+}
+
+// read parses one field line (RFC 9112, 5).
+func (f *fields) read(buf []byte, line Span) (*Field, error) {
 	b := line.Of(buf)
 	colon := 0
 	for colon < len(b) && token[b[colon]] {
@@ -109,7 +118,7 @@ func (f *fields) add(buf []byte, line Span) error {
 	// A line that begins with white space, be it obs-fold or a space before
 	// the first field, fails here as well: a space is no token byte.
 	if colon == 0 || colon == len(b) || b[colon] != ':' {
-		return ErrSyntax
+		return nil, ErrSyntax
 	}
 	value := Span{line.Start + uint32(colon) + 1, line.End}
 	if value.Start < value.End && buf[value.Start] == ' ' { // nearly always, and alone
@@ -117,15 +126,15 @@ func (f *fields) add(buf []byte, line Span) error {
 	}
 	value = trim(buf, value)
 	if !isFieldText(value.Of(buf)) {
-		return ErrSyntax
+		return nil, ErrSyntax
 	}
 	if f.n == len(f.list) {
-		return ErrHead
+		return nil, ErrHead
 	}
 	field := &f.list[f.n]
 	f.n++
 	*field = Field{Name: Span{line.Start, line.Start + uint32(colon)}, Value: value, ID: classify(b[:colon])}
-	return f.note(field.ID, value.Of(buf))
+	return field, nil
 }
 
 // note keeps what a field says about the message.

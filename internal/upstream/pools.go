@@ -79,6 +79,10 @@ func setDefault(d *time.Duration, to time.Duration) {
 	}
 }
 
+// ContinueTimeout returns how long a request with Expect: 100-continue waits for
+// the upstream's leave to send its body before it is sent all the same.
+func (p *Pools) ContinueTimeout() time.Duration { return p.cfg.ContinueTimeout }
+
 // Get returns the pool of o, made at its first use. It fails only if o's CA
 // cannot be read. The pool is not to be kept beyond the request.
 func (p *Pools) Get(o Origin) (*Pool, error) {

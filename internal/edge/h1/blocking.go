@@ -3,6 +3,7 @@ package h1
 import (
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,37 @@ type upload struct {
 	begun    atomic.Bool // something of the body came
 	err      error       // of the client's side; valid once done is closed
 	rest     []byte      // what came behind the body
+
+	mu      sync.Mutex // held while anything goes to the client
+	settled bool       // the client needs no invitation any more
+	timer   *time.Timer
+}
+
+// expect sees to it that a client that waits for leave to send its body gets it,
+// if nobody has said anything for a while.
+func (u *upload) expect() {
+	if u.x.req.ExpectsContinue() && u.x.req.Minor > 0 {
+		u.timer = time.AfterFunc(u.c.engine.cfg.Pools.ContinueTimeout(), u.invite)
+	}
+}
+
+func (u *upload) invite() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.settled && !u.begun.Load() {
+		u.settled = true
+		_ = u.c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a client that is gone shows elsewhere
+	}
+}
+
+// settle ends invitations.
+func (u *upload) settle() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.settled = true
+	if u.timer != nil {
+		u.timer.Stop()
+	}
 }
 
 // exchangeUpload runs an exchange whose request's body is still coming: another
@@ -62,6 +94,7 @@ func (c *conn) exchangeUpload(x *exchange) step {
 		return c.exchange(x)
 	}
 	c.uploading.Store(true)
+	u.expect()
 	go u.run(x.up.NetConn())
 	return c.exchange(x)
 }
@@ -167,6 +200,7 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 	if u == nil {
 		return true
 	}
+	u.settle()
 	if !u.complete.Load() && !u.ending.Load() {
 		_ = x.up.NetConn().SetDeadline(past)
 		_ = c.nc.SetReadDeadline(past)

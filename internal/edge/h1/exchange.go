@@ -3,6 +3,7 @@ package h1
 import (
 	"io"
 	"syscall"
+	"time"
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
@@ -59,8 +60,10 @@ type exchange struct {
 	up         *upstream.H1Conn
 	onUpstream func(fd uintptr) bool // made once
 	upload     *upload
-	sent       bool // the request's first part is out
-	got        bool // a byte of an answer came
+	patience   time.Duration // for the head of the answer, what it takes to connect included
+	deadline   int64         // for the same, in the engine's milliseconds
+	sent       bool          // the request's first part is out
+	got        bool          // a byte of an answer came
 	streaming  bool
 	answered   bool // a byte of the final answer went to the client
 	buf        *buffer
@@ -198,7 +201,8 @@ func (c *conn) begin(x *exchange) {
 	}
 	c.up.Store(x.up)
 	c.patience.Store(g.Upstream.Timeout.Milliseconds())
-	if c.main.enter(phaseExchange, c.engine.clock.in(g.Upstream.Timeout)) != notCut {
+	x.deadline = c.engine.clock.in(x.patience)
+	if c.main.enter(phaseExchange, x.deadline) != notCut {
 		x.relay.keep = false // the connection was about to be closed
 	}
 }
@@ -338,7 +342,7 @@ func (x *exchange) relayAll() (finished bool) {
 			x.err = nil
 			return true
 		case relayHead: // a 1xx
-			if x.clientErr = x.c.deliver(&out); x.clientErr != nil {
+			if x.clientErr = x.pass(&out); x.clientErr != nil {
 				return true
 			}
 			if x.from == x.to {
@@ -348,7 +352,7 @@ func (x *exchange) relayAll() (finished bool) {
 			continue
 		}
 		x.answered = true
-		if x.clientErr = x.c.deliver(&out); x.clientErr != nil || r.state == relayTunnel {
+		if x.clientErr = x.pass(&out); x.clientErr != nil || r.state == relayTunnel {
 			return true
 		}
 		x.from, x.to = front, front
@@ -367,6 +371,18 @@ func (x *exchange) relayAll() (finished bool) {
 func (x *exchange) canPassOn() bool {
 	b := &x.relay.body
 	return b.in == http1.ByLength && b.left >= spliceFrom+spliceKeep && x.c.pump
+}
+
+// pass sends to the client while the request's body may still be under way.
+func (x *exchange) pass(out *relayed) error {
+	u := x.upload
+	if u == nil {
+		return x.c.deliver(out)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.settled = u.settled || x.relay.continued || x.relay.state != relayHead
+	return x.c.deliver(out)
 }
 
 // deliver sends to the client.

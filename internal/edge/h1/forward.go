@@ -29,7 +29,7 @@ func (c *conn) forward(x *exchange) step {
 	if cameThrough(x.head, x.req.Fields(), c.engine.cfg.Via) {
 		return c.fail(x, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the request has come through this gateway before: its upstream leads back here"})
 	}
-	x.sent = false
+	x.sent, x.patience = false, g.Upstream.Timeout
 	if g.Upstream.Base.Scheme != "http" {
 		x.mode = modeForeign
 		return stepBlock
@@ -119,12 +119,13 @@ func (c *conn) acquire(x *exchange) step {
 	if x.up != nil {
 		return stepIdle
 	}
-	timeout := x.verdict.Gateway.Upstream.Timeout
 	c.up.Store(nil)
 	c.main.enter(phaseExchange, 0)
 	ctx, done := c.context()
 	defer done()
-	up, err := o.pool.Acquire(ctx, time.Now().Add(timeout), nil)
+	start := time.Now()
+	up, err := o.pool.Acquire(ctx, start.Add(x.patience), nil)
+	x.patience = max(tickTime, x.patience-time.Since(start))
 	return c.acquired(x, up, err)
 }
 
@@ -166,7 +167,9 @@ func (c *conn) reconnect(x *exchange) step {
 	x.up = nil
 	ctx, done := c.context()
 	defer done()
-	up, err := x.writer.origin.pool.Connect(ctx, time.Now().Add(x.verdict.Gateway.Upstream.Timeout))
+	left := time.Duration(x.deadline-c.engine.clock.ms.Load()) * time.Millisecond
+	up, err := x.writer.origin.pool.Connect(ctx, time.Now().Add(max(tickTime, left)))
+	x.patience = max(tickTime, left)
 	if next := c.acquired(x, up, err); next != stepIdle {
 		return next
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/admit"
@@ -38,6 +39,7 @@ type setup struct {
 	cors     *gateway.CORS
 	limit    string // the key's rate limit
 	trusted  bool
+	invite   time.Duration // upstream.Config.ContinueTimeout
 	trust    *peer.Trust
 	mono     func() int64
 	tracer   Tracer
@@ -126,7 +128,7 @@ func start(t testing.TB, s setup) *edge {
 
 func serve(t testing.TB, decider Decider, s setup) *edge {
 	t.Helper()
-	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
+	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New(), ContinueTimeout: s.invite})
 	if err != nil {
 		t.Fatal(err)
 	}

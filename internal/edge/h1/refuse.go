@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"strconv"
@@ -96,7 +97,13 @@ func (c *conn) failed(x *exchange, err error) step {
 // on the connection cannot be read.
 func (c *conn) refuseSyntax(x *exchange, err error) step {
 	var e *fault.Error
-	switch {
+	large := errors.Is(err, http1.ErrTarget) || errors.Is(err, http1.ErrHead)
+	switch method := x.neverAllowed(); {
+	case large && method != "":
+		c.unread(x)
+		x.ask.Method = method
+		c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
+		return c.refuse(x, x.verdict.Fault())
 	case errors.Is(err, http1.ErrTarget):
 		e = fault.New(fault.TargetTooLong, "the request target is longer than 16 KiB")
 	case errors.Is(err, http1.ErrHead):
@@ -111,6 +118,21 @@ func (c *conn) refuseSyntax(x *exchange, err error) step {
 	}
 	x.verdict.Close = true
 	return c.refuse(x, e)
+}
+
+// neverAllowed returns the method of a request whose head cannot be read, if it
+// is one that is refused whatever the rest says.
+func (x *exchange) neverAllowed() string {
+	if x.known {
+		return ""
+	}
+	head := bytes.TrimLeft(x.head, "\r\n")
+	for _, method := range [...]string{http.MethodTrace, http.MethodConnect} {
+		if len(head) > len(method) && string(head[:len(method)]) == method && head[len(method)] == ' ' {
+			return method
+		}
+	}
+	return ""
 }
 
 // refuse answers with the error body of err, without waiting for the request's

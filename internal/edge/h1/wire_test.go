@@ -328,6 +328,81 @@ func TestExpect(t *testing.T) {
 	})
 }
 
+// Guarantee: a client that waits for leave to send its body gets it once, from
+// the engine if the upstream says nothing, and its answer after it.
+func TestInvitation(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		s.invite = 50 * time.Millisecond
+		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
+			b := make([]byte, 4)
+			if _, err := io.ReadFull(c, b); err != nil {
+				return ""
+			}
+			return "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + string(b)
+		})
+		c := start(t, s).dial()
+		for range 2 {
+			c.say("PUT /a HTTP/1.1\r\nKEY\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+			c.wantStatus("100")
+			c.say("body")
+			c.wantStatus("200")
+			if got := c.bytes(4); got != "body" {
+				t.Error(got)
+			}
+		}
+	})
+}
+
+// Guarantee: TRACE and CONNECT are 405 before any other check, however long.
+func TestNeverAllowed(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		s.upstream, _ = upstreamOf(t, always(okAnswer))
+		e := start(t, s)
+		for _, request := range []string{
+			"TRACE /" + strings.Repeat("a", 20_000) + " HTTP/1.1\r\nHost: a\r\n\r\n",
+			"\r\nCONNECT a:1 HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("A: b\r\n", 101) + "\r\n",
+			"TRACE /a HTTP/1.1\r\nHost: a\r\n\r\n",
+		} {
+			c := e.dial()
+			c.say(request)
+			if h := c.wantStatus("405"); !strings.Contains(h, "Allow: GET") {
+				t.Error(h)
+			}
+		}
+	})
+}
+
+// Guarantee: fields of framing in a trailer section are dropped; they change
+// nothing.
+func TestFramingInTrailers(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		got := make(chan string, 1)
+		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
+			all := ""
+			for !strings.HasSuffix(all, "\r\n\r\n") {
+				line, err := c.ReadString('\n')
+				if err != nil {
+					return ""
+				}
+				all += line
+			}
+			got <- all
+			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nTransfer-Encoding: gzip\r\nContent-Length: x\r\nX-T: 1\r\n\r\n"
+		})
+		c := start(t, s).dial()
+		for range 2 {
+			c.say("POST /a HTTP/1.1\r\nKEY\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nContent-Length: 7\r\nContent-Length: 8\r\nX-A: b\r\nTransfer-Encoding: chunked\r\n\r\n")
+			c.wantStatus("200")
+			if text := <-got; !strings.HasSuffix(text, "\r\n0\r\nX-A: b\r\n\r\n") {
+				t.Errorf("the upstream got %q", text)
+			}
+			if text := c.bytes(len("1\r\na\r\n0\r\nX-T: 1\r\n\r\n")); text != "1\r\na\r\n0\r\nX-T: 1\r\n\r\n" {
+				t.Errorf("the client got %q", text)
+			}
+		}
+	})
+}
+
 // Guarantee: an upgrade becomes a tunnel of bytes in which each side may end
 // its direction by itself; an answer that was not asked for is 502.
 func TestUpgrade(t *testing.T) {

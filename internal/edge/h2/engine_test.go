@@ -44,7 +44,7 @@ func sharedTests() map[string]func(*testing.T) {
 		"BoundsPass": TestBoundsPass, "RefusalDoesNotWait": TestRefusalDoesNotWait, "MaxBody": TestMaxBody,
 		"MalformedBody": TestMalformedBody, "UpstreamFails": TestUpstreamFails, "Head": TestHead,
 		"BothDirections": TestBothDirections, "Events": TestEvents, "BrokenBody": TestBrokenBody, "ClientLeaves": TestClientLeaves,
-		"Continue": TestContinue, "NoContinue": TestNoContinue, // but not ContinueNeverComes: the engine leaves that to the client
+		"Continue": TestContinue, "NoContinue": TestNoContinue, "ContinueNeverComes": TestContinueNeverComes,
 		"Trailers": TestTrailers, "EarlyAnswer": TestEarlyAnswer, "EarlyClose": TestEarlyClose,
 		"LargeBodies": TestLargeBodies, "StrangeAnswers": TestStrangeAnswers,
 		"TrustedProxy": TestTrustedProxy, "Loop": TestLoop, "SetFieldsAreOurs": TestSetFieldsAreOurs,
