@@ -72,42 +72,19 @@ func arrivals(body []byte, of func(c *Caller) func(second int, n uint32)) error 
 
 // Chunks returns the arrivals as chunks of Seconds that are like c but for First, Last
 // and Body.
-func (a *Arrivals) Chunks(c Chunk) (made []Chunk) {
+func (a *Arrivals) Chunks(c Chunk) []Chunk {
 	c.Part = Seconds
 	callers := slices.SortedFunc(maps.Keys(a.counts), func(x, y Caller) int { return x.compare(&y) })
-	w := newWriter()
+	w := NewWriter(c)
+	var seconds []SecondCount
 	for i := range callers {
-		caller := &callers[i]
-		if w.size() == 0 {
-			c.First = caller.Gateway
+		seconds = seconds[:0]
+		for second, n := range a.counts[callers[i]] {
+			if n > 0 {
+				seconds = append(seconds, SecondCount{uint8(second), n})
+			}
 		}
-		w.arrivals(caller, a.counts[*caller])
-		if i == len(callers)-1 || w.size() >= bodySize {
-			c.Last, c.Body = caller.Gateway, w.body()
-			made = append(made, c)
-			w.reset()
-		}
+		w.Arrivals(&callers[i], seconds)
 	}
-	return made
-}
-
-func (w *writer) arrivals(c *Caller, seconds *[60]uint32) {
-	w.id(c.Gateway)
-	w.id(c.Route)
-	w.id(c.Key)
-	n := 0
-	for _, count := range seconds {
-		if count > 0 {
-			n++
-		}
-	}
-	w.number(int64(n))
-	last := 0
-	for second, count := range seconds {
-		if count > 0 {
-			w.number(int64(second - last))
-			w.number(int64(count))
-			last = second
-		}
-	}
+	return w.Chunks()
 }

@@ -14,51 +14,33 @@ const bodySize = 32 << 10
 // Entries name them by their places.
 const version = 1
 
-// writer makes the bodies of chunks.
-type writer struct {
+// Writer makes chunks of what is given to it in the order of its part. They differ in
+// First, Last and Body alone.
+type Writer struct {
+	like Chunk
+	made []Chunk
+
 	ids     []byte
-	places  map[[16]byte]uint64
+	places  map[[16]byte]uint64 // of gateways and routes
+	lastKey uint64              // the place of the last key, plus one
 	entries []byte
 	scratch []byte
 }
 
-func newWriter() *writer { return &writer{places: map[[16]byte]uint64{}} }
+// NewWriter returns a Writer of chunks like c.
+func NewWriter(c Chunk) *Writer { return &Writer{like: c, places: map[[16]byte]uint64{}} }
 
-func (w *writer) reset() {
-	w.ids, w.entries = w.ids[:0], w.entries[:0]
-	clear(w.places)
-}
-
-func (w *writer) size() int { return len(w.ids) + len(w.entries) }
-
-func (w *writer) number(n int64) { w.entries = binary.AppendUvarint(w.entries, uint64(n)) }
-
-func (w *writer) id(id [16]byte) {
-	place, known := w.places[id]
-	if !known {
-		place = uint64(len(w.places))
-		w.places[id] = place
-		w.ids = append(w.ids, id[:]...)
-	}
-	w.entries = binary.AppendUvarint(w.entries, place)
-}
-
-func (w *writer) sketch(s *Sketch) {
-	w.scratch = w.scratch[:0]
-	if s != nil {
-		w.scratch = s.Append(w.scratch)
-	}
-	w.number(int64(len(w.scratch)))
-	w.entries = append(w.entries, w.scratch...)
-}
-
-func (w *writer) entry(p Part, e *Entry) {
+// Entry adds e. Entries of Gateways must come in the order of gateways, those of Routes
+// in the order of routes, and of Keys in the order of keys.
+func (w *Writer) Entry(e *Entry) {
+	p := w.like.Part
+	w.begin(e.bound(p))
 	w.id(e.Gateway)
 	if p != Gateways {
 		w.id(e.Route)
 	}
 	if p == Keys {
-		w.id(e.Key)
+		w.key(e.Key)
 	}
 	w.number(int64(e.Status))
 	w.number(e.Requests)
@@ -71,12 +53,87 @@ func (w *writer) entry(p Part, e *Entry) {
 	}
 }
 
-func (w *writer) body() []byte {
-	b := make([]byte, 0, 8+w.size())
+// SecondCount is the requests of one second, 0 to 59, of a minute.
+type SecondCount struct {
+	Second uint8
+	Count  uint32
+}
+
+// Arrivals adds what a caller sent, in the order of seconds. Callers must come in the
+// order of gateways. A caller may come more than once.
+func (w *Writer) Arrivals(c *Caller, seconds []SecondCount) {
+	w.begin(c.Gateway)
+	w.id(c.Gateway)
+	w.id(c.Route)
+	w.key(c.Key)
+	w.number(int64(len(seconds)))
+	last := uint8(0)
+	for _, s := range seconds {
+		w.number(int64(s.Second - last))
+		w.number(int64(s.Count))
+		last = s.Second
+	}
+}
+
+// Chunks returns what was added.
+func (w *Writer) Chunks() []Chunk {
+	if len(w.entries) > 0 {
+		w.end()
+	}
+	return w.made
+}
+
+// begin begins an entry with the bound.
+func (w *Writer) begin(bound [16]byte) {
+	if len(w.ids)+len(w.entries) >= bodySize {
+		w.end()
+	}
+	if len(w.entries) == 0 {
+		w.like.First = bound
+	}
+	w.like.Last = bound
+}
+
+// end ends a body.
+func (w *Writer) end() {
+	b := make([]byte, 0, 8+len(w.ids)+len(w.entries))
 	b = append(b, version)
-	b = binary.AppendUvarint(b, uint64(len(w.places)))
+	b = binary.AppendUvarint(b, uint64(len(w.ids)/16))
 	b = append(b, w.ids...)
-	return append(b, w.entries...)
+	w.like.Body = append(b, w.entries...)
+	w.made = append(w.made, w.like)
+	w.ids, w.entries, w.lastKey = w.ids[:0], w.entries[:0], 0
+	clear(w.places)
+}
+
+func (w *Writer) number(n int64) { w.entries = binary.AppendUvarint(w.entries, uint64(n)) }
+
+func (w *Writer) id(id [16]byte) {
+	place, known := w.places[id]
+	if !known {
+		place = uint64(len(w.ids) / 16)
+		w.places[id] = place
+		w.ids = append(w.ids, id[:]...)
+	}
+	w.entries = binary.AppendUvarint(w.entries, place)
+}
+
+// key is id for what comes in order, or nearly so: only the last one is looked at.
+func (w *Writer) key(id [16]byte) {
+	if w.lastKey == 0 || [16]byte(w.ids[16*w.lastKey-16:]) != id {
+		w.ids = append(w.ids, id[:]...)
+		w.lastKey = uint64(len(w.ids) / 16)
+	}
+	w.entries = binary.AppendUvarint(w.entries, w.lastKey-1)
+}
+
+func (w *Writer) sketch(s *Sketch) {
+	w.scratch = w.scratch[:0]
+	if s != nil {
+		w.scratch = s.Append(w.scratch)
+	}
+	w.number(int64(len(w.scratch)))
+	w.entries = append(w.entries, w.scratch...)
 }
 
 // reader reads a body. After its first error it gives zeros.

@@ -61,22 +61,9 @@ func (m *Merger) AddBody(body []byte) error {
 func (m *Merger) Chunks(c Chunk) []Chunk {
 	sorted := slices.SortedFunc(maps.Values(m.entries), func(a, b *Entry) int { return a.compare(m.part, &b.Identity) })
 	c.Part = m.part
-	return chunks(c, sorted)
-}
-
-// chunks writes entries, which are sorted.
-func chunks(c Chunk, sorted []*Entry) (made []Chunk) {
-	w := newWriter()
-	for i, e := range sorted {
-		if w.size() == 0 {
-			c.First = e.bound(c.Part)
-		}
-		w.entry(c.Part, e)
-		if i == len(sorted)-1 || w.size() >= bodySize {
-			c.Last, c.Body = e.bound(c.Part), w.body()
-			made = append(made, c)
-			w.reset()
-		}
+	w := NewWriter(c)
+	for _, e := range sorted {
+		w.Entry(e)
 	}
-	return made
+	return w.Chunks()
 }

@@ -1,68 +1,123 @@
 package meter
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
+// place is a cell on its way into chunks, with what it is sorted by first.
+type place struct {
+	key  uint64 // the first half
+	cell uint32
+}
+
 // chunks returns what w counts, as chunks to be stored.
 func (w *window) chunks() (made []traffic.Chunk) {
-	type interval struct {
-		account [16]byte
-		minute  uint32
-	}
-	type sums struct {
-		parts    [3]*traffic.Merger
-		arrivals *traffic.Arrivals
-	}
-	intervals := map[interval]*sums{}
-	of := func(i *identity) *sums {
-		at := interval{i.account, i.minute}
-		s := intervals[at]
-		if s == nil {
-			s = &sums{arrivals: traffic.NewArrivals()}
-			for _, p := range []traffic.Part{traffic.Gateways, traffic.Routes, traffic.Keys} {
-				s.parts[p] = traffic.NewMerger(p)
-			}
-			intervals[at] = s
-		}
-		return s
-	}
+	places := make([]place, len(w.cells))
 	for n := range w.cells {
 		c := &w.cells[n]
-		s := of(&c.identity)
-		e := &traffic.Entry{Identity: c.entry(), Counts: c.Counts}
-		for _, m := range s.parts {
-			m.Add(e)
-		}
-		w.arrivalsOf(c, s.arrivals)
+		places[n] = place{binary.BigEndian.Uint64(c.key[:]), uint32(n)}
+		c.measured.Counts.Add(&c.Counts)
 	}
-	for i, m := range w.byRoute {
-		e := &traffic.Entry{Identity: i.entry(), Latency: &m.latency, Upstream: &m.upstream}
-		s := of(&i)
-		s.parts[traffic.Gateways].Add(e)
-		s.parts[traffic.Routes].Add(e)
-	}
-	for at, s := range intervals {
-		c := traffic.Chunk{AccountID: id.Format(id.Account, at.account), Tier: traffic.Minutes, State: traffic.Fresh, Start: int64(at.minute) * 60}
-		for _, m := range s.parts {
-			made = append(made, m.Chunks(c)...)
+	// Nearly always all cells are of one account and minute, and most keys differ
+	// in their first halves.
+	slices.SortFunc(places, func(a, b place) int {
+		x, y := &w.cells[a.cell], &w.cells[b.cell]
+		if order := cmp.Or(x.compareInterval(&y.identity), cmp.Compare(a.key, b.key)); order != 0 {
+			return order
 		}
-		made = append(made, s.arrivals.Chunks(c)...)
+		return bytes.Compare(x.key[8:], y.key[8:])
+	})
+	measured := make([]identity, 0, len(w.byRoute))
+	for i := range w.byRoute {
+		measured = append(measured, i)
+	}
+	slices.SortFunc(measured, func(a, b identity) int {
+		return cmp.Or(a.compareInterval(&b), bytes.Compare(a.route[:], b.route[:]))
+	})
+	for len(places) > 0 {
+		of := w.cells[places[0].cell].identity
+		n := 1
+		for n < len(places) && w.cells[places[n].cell].compareInterval(&of) == 0 {
+			n++
+		}
+		m := 0
+		for m < len(measured) && measured[m].compareInterval(&of) == 0 {
+			m++
+		}
+		c := traffic.Chunk{AccountID: id.Format(id.Account, of.account), Tier: traffic.Minutes, State: traffic.Fresh, Start: int64(of.minute) * 60}
+		made = append(made, w.byKey(c, places[:n])...)
+		made = append(made, w.bySecond(c, places[:n])...)
+		made = append(made, w.measuredChunks(c, measured[:m])...)
+		places, measured = places[n:], measured[m:]
 	}
 	return made
+}
+
+// compareInterval orders by account and minute.
+func (i *identity) compareInterval(o *identity) int {
+	return cmp.Or(cmp.Compare(i.minute, o.minute), bytes.Compare(i.account[:], o.account[:]))
 }
 
 func (i *identity) entry() traffic.Identity {
 	return traffic.Identity{Gateway: i.gateway, Route: i.route, Key: i.key, Status: i.status}
 }
 
-// arrivalsOf adds the arrivals of a cell.
-func (w *window) arrivalsOf(c *cell, to *traffic.Arrivals) {
-	caller := traffic.Caller{Gateway: c.gateway, Route: c.route, Key: c.key}
-	for place := c.first; place != 0; {
-		a := &w.arrivals[place-1]
-		to.Add(caller, int(a.second), a.count)
-		place = a.next
+// byKey makes chunks of cells that are sorted by key.
+func (w *window) byKey(c traffic.Chunk, places []place) []traffic.Chunk {
+	c.Part = traffic.Keys
+	to := traffic.NewWriter(c)
+	for _, p := range places {
+		cell := &w.cells[p.cell]
+		to.Entry(&traffic.Entry{Identity: cell.entry(), Counts: cell.Counts})
 	}
+	return to.Chunks()
+}
+
+// bySecond makes chunks of the arrivals of cells. It changes the order of places.
+func (w *window) bySecond(c traffic.Chunk, places []place) []traffic.Chunk {
+	c.Part = traffic.Seconds
+	places = slices.DeleteFunc(places, func(p place) bool { return w.cells[p.cell].first == 0 })
+	slices.SortStableFunc(places, func(a, b place) int {
+		x, y := &w.cells[a.cell], &w.cells[b.cell]
+		return bytes.Compare(x.gateway[:], y.gateway[:])
+	})
+	to := traffic.NewWriter(c)
+	var seconds []traffic.SecondCount
+	for _, p := range places {
+		cell := &w.cells[p.cell]
+		seconds = seconds[:0]
+		inOrder := true
+		for at := cell.first; at != 0; {
+			a := &w.arrivals[at-1]
+			inOrder = inOrder && (len(seconds) == 0 || uint32(seconds[len(seconds)-1].Second) < a.second)
+			seconds = append(seconds, traffic.SecondCount{Second: uint8(a.second), Count: a.count})
+			at = a.next
+		}
+		if !inOrder {
+			slices.SortFunc(seconds, func(a, b traffic.SecondCount) int { return cmp.Compare(a.Second, b.Second) })
+		}
+		to.Arrivals(&traffic.Caller{Gateway: cell.gateway, Route: cell.route, Key: cell.key}, seconds)
+	}
+	return to.Chunks()
+}
+
+// measuredChunks makes chunks by gateway and by route. The identities are sorted by
+// route.
+func (w *window) measuredChunks(c traffic.Chunk, identities []identity) []traffic.Chunk {
+	gateways := traffic.NewMerger(traffic.Gateways)
+	c.Part = traffic.Routes
+	to := traffic.NewWriter(c)
+	for _, i := range identities {
+		m := w.byRoute[i]
+		e := &traffic.Entry{Identity: i.entry(), Counts: m.Counts, Latency: &m.latency, Upstream: &m.upstream}
+		to.Entry(e)
+		gateways.Add(e)
+	}
+	return append(to.Chunks(), gateways.Chunks(c)...)
 }

@@ -27,6 +27,7 @@ type cell struct {
 // measured is the latencies of the cells that differ in their keys alone.
 type measured struct {
 	latency, upstream traffic.Sketch
+	traffic.Counts    // of these cells, once chunks are made
 }
 
 // arrival counts requests that came to the limits in one second.
@@ -57,6 +58,7 @@ func (w *window) reset() {
 	for _, m := range w.byRoute {
 		m.latency.Reset()
 		m.upstream.Reset()
+		m.Counts = traffic.Counts{}
 		w.spare = append(w.spare, m)
 	}
 	clear(w.byRoute)
