@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // places tells the metrics what stands in a snapshot.
@@ -118,11 +120,37 @@ func (s *Server) countHouse() {
 	m.Gauge("keygate_data_dir_free_bytes", "Space left for the data directory.", func() float64 {
 		var fs unix.Statfs_t
 		if err := unix.Statfs(s.cfg.Settings.DataDir, &fs); err != nil {
-			return -1 // it is gone
+			return math.NaN()
 		}
 		return float64(fs.Bavail) * float64(fs.Bsize)
 	})
+	m.Gauge("keygate_webhook_waiting", "Webhook deliveries to active endpoints that are still to be made, due or not.",
+		func() float64 {
+			return s.backlog(func(b webhook.Backlog, _ time.Time) float64 { return float64(b.Waiting) })
+		})
+	m.Gauge("keygate_webhook_overdue_seconds", "Time for which the webhook delivery that is due longest has waited to be sent.",
+		func() float64 {
+			return s.backlog(func(b webhook.Backlog, now time.Time) float64 {
+				if b.Due.IsZero() {
+					return 0
+				}
+				return max(0, now.Sub(b.Due).Seconds())
+			})
+		})
 	s.countCertificates()
+}
+
+// backlog reads a figure of what waits to be delivered. It is no number if the
+// store cannot tell.
+func (s *Server) backlog(read func(b webhook.Backlog, now time.Time) float64) float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	now := time.Now()
+	b, err := s.db.DeliveryBacklog(ctx, now)
+	if err != nil {
+		return math.NaN()
+	}
+	return read(b, now)
 }
 
 func (s *Server) countCertificates() {

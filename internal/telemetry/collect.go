@@ -15,7 +15,7 @@ import (
 
 // descs describe what Requests tell.
 type descs struct {
-	requests, took, upstreamTook, upstreamErrors, limited, bytesIn, bytesOut, info, decisions *prometheus.Desc
+	requests, took, upstreamTook, upstreamErrors, limited, bytesIn, bytesOut, info, decisions, lag *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -34,6 +34,8 @@ func newDescs() descs {
 			[]string{"gateway", "route", "host", "path", "methods"}, nil),
 		decisions: prometheus.NewDesc("keygate_gateway_decisions_total",
 			"Requests on the data plane that ended, by how: forwarded, preflight, abandoned by the client, or the code of the error.", []string{"outcome"}, nil),
+		lag: prometheus.NewDesc("keygate_outcome_lag_seconds",
+			"Longest time, in this minute and the one before, from the end of a request until the sinks (audit, traffic, events, metrics) had its record.", nil, nil),
 	}
 }
 
@@ -42,7 +44,7 @@ const syncTimeout = time.Second
 // Describe implements prometheus.Collector.
 func (r *Requests) Describe(to chan<- *prometheus.Desc) {
 	d := &r.descs
-	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info, d.decisions} {
+	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info, d.decisions, d.lag} {
 		to <- one
 	}
 }
@@ -54,7 +56,8 @@ func (r *Requests) Collect(to chan<- prometheus.Metric) {
 		_ = r.cfg.Sync(ctx) // else some figures are a moment old
 		cancel()
 	}
-	ended, all := r.copy()
+	ended, all, lagged := r.copy()
+	to <- prometheus.MustNewConstMetric(r.descs.lag, prometheus.GaugeValue, lagged)
 	for outcomeName, n := range decisionCounts(&ended) {
 		to <- counter(r.descs.decisions, float64(n), outcomeName)
 	}
@@ -65,7 +68,7 @@ func (r *Requests) Collect(to chan<- prometheus.Metric) {
 }
 
 // copy returns what was counted, less what is no more.
-func (r *Requests) copy() (ended [outcome.Abandoned + 1]uint64, all []series) {
+func (r *Requests) copy() (ended [outcome.Abandoned + 1]uint64, all []series, lagged float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop()
@@ -77,7 +80,7 @@ func (r *Requests) copy() (ended [outcome.Abandoned + 1]uint64, all []series) {
 		s.upstreamTook.copyTo(&all[i].upstreamTook)
 		i++
 	}
-	return r.ended, all
+	return r.ended, all, r.lag.seconds(r.cfg.Now().UnixMicro())
 }
 
 func (r *Requests) tell(to chan<- prometheus.Metric, s *series, places Places) {

@@ -123,7 +123,7 @@ func (h *histogram) copyTo(to *histogram) {
 // message returns h as Prometheus exchanges it, in seconds, both as a native and
 // as a classic histogram.
 func (h *histogram) message(s *scale, since time.Time) *dto.Histogram {
-	sum, scheme, threshold, zero := float64(h.sum)*1e-9, int32(schema), 0.0, uint64(0)
+	sum, scheme, threshold, zero := float64(h.sum)/1e9, int32(schema), 0.0, uint64(0)
 	out := &dto.Histogram{
 		SampleCount: &h.count, SampleSum: &sum, Schema: &scheme, ZeroThreshold: &threshold, ZeroCount: &zero,
 		CreatedTimestamp: timestamppb.New(since),

@@ -49,6 +49,7 @@ type Requests struct {
 	last *series
 
 	ended [outcome.Abandoned + 1]uint64 // requests by what ended them
+	lag   lag
 }
 
 // place is where a request ended: zeros are what was not found.
@@ -97,13 +98,19 @@ func NewRequests(cfg RequestsConfig) (*Requests, error) {
 
 // Take counts a batch.
 func (r *Requests) Take(batch []outcome.Entry) {
+	now := r.cfg.Now().UnixMicro()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	first := now // when the first of them ended
 	for i := range batch {
-		if batch[i].Part != outcome.Begun {
-			r.count(&batch[i].Record)
+		e := &batch[i].Record
+		if e.Part == outcome.Begun {
+			continue
 		}
+		first = min(first, e.Start+e.Duration/1000)
+		r.count(e)
 	}
+	r.lag.note(now, now-first)
 	if len(r.series) >= r.prune {
 		r.drop()
 		r.prune = max(leastPrune, 2*len(r.series))

@@ -154,6 +154,37 @@ func TestRequestsForgetWithoutBeingAsked(t *testing.T) {
 	}
 }
 
+// Guarantee: the lag is the longest of this minute and the one before.
+func TestLag(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	r, err := NewRequests(RequestsConfig{Places: func() Places { return table{} }, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func(ago time.Duration) {
+		e := record(1, 2)
+		e.Start = now.Add(-ago).UnixMicro() - e.Duration/1000
+		r.Take([]outcome.Entry{e})
+	}
+	want := func(d time.Duration) {
+		t.Helper()
+		if _, _, got := r.copy(); got != d.Seconds() {
+			t.Errorf("the lag is %v s, want %v", got, d)
+		}
+	}
+	want(0)
+	take(2 * time.Second)
+	take(time.Second)
+	want(2 * time.Second)
+	now = now.Add(time.Minute)
+	take(time.Second)
+	want(2 * time.Second)
+	now = now.Add(time.Minute)
+	want(time.Second)
+	now = now.Add(2 * time.Minute)
+	want(0)
+}
+
 // Guarantee: in steady state a record costs no allocation.
 func TestRequestsAllocate(t *testing.T) {
 	r := newRequests(t, table{})

@@ -14,6 +14,7 @@ import (
 	"context"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/internal/audit/journal"
 	"github.com/keygate/keygate/internal/control"
@@ -23,6 +24,7 @@ import (
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
@@ -38,6 +40,7 @@ type Engine interface {
 	journal.Keeper
 	traffic.Store
 	requestlog.Store
+	DeliveryBacklog(ctx context.Context, now time.Time) (webhook.Backlog, error)
 }
 
 // Run tests an engine. open returns an empty store and arranges for its end
@@ -79,6 +82,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"Stranded", testStranded},
 		{"ReleaseAll", testReleaseAll},
 		{"AttemptResponse", testAttemptResponse},
+		{"Backlog", testBacklog},
 		{"Paging", testPaging},
 		{"Isolation", testIsolation},
 		{"Audit", testAudit},
