@@ -17,12 +17,12 @@ const (
 	changesKept = time.Hour
 	eventsKept  = 7 * 24 * time.Hour
 	daysKept    = 2 // the day that runs and the one before
-	trimBatch   = 500
+	trimBatch   = 200
 
 	deliveredKept = 3 * 24 * time.Hour
 	failedKept    = 7 * 24 * time.Hour
 	// A delivery has up to five attempts with 8 KiB each: fewer at a time.
-	deliveryBatch = 50
+	deliveryBatch = 25
 )
 
 // UpkeepConfig is what an Upkeep is made of. Service and Store are required.

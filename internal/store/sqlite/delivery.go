@@ -162,32 +162,38 @@ func (t *tx) TrimDeliveries(ctx context.Context, delivered, failed time.Time, li
 // trimDeliveries removes deliveries with their attempts, and the events that no
 // list and no other delivery shows.
 func (t *tx) trimDeliveries(ctx context.Context, state int, before int64, limit int) (int, error) {
-	type gone struct {
-		n     int64
-		event string
-	}
-	var all []gone
-	err := t.rows(ctx, "find old deliveries", `SELECT n, event_id FROM deliveries INDEXED BY deliveries_age
-		WHERE state = ? AND finished_at < ? ORDER BY finished_at LIMIT ?`, []any{state, before, limit}, func(r *sql.Rows) error {
-		var g gone
-		err := r.Scan(&g.n, &g.event)
-		all = append(all, g)
+	var (
+		rows   []int64
+		events []string
+	)
+	err := t.rows(ctx, "trim deliveries", `DELETE FROM deliveries WHERE n IN (SELECT n FROM deliveries INDEXED BY deliveries_age
+		WHERE state = ? AND finished_at < ? ORDER BY finished_at LIMIT ?) RETURNING n, event_id`, []any{state, before, limit}, func(r *sql.Rows) error {
+		var (
+			n     int64
+			event string
+		)
+		err := r.Scan(&n, &event)
+		rows, events = append(rows, n), append(events, event)
 		return err
 	})
-	if err != nil {
+	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	for _, g := range all {
-		if _, err := t.exec(ctx, "trim attempts", `DELETE FROM attempts WHERE n > ? AND n < ?`, g.n*attemptSlots, (g.n+1)*attemptSlots); err != nil {
+	for _, rest := range []struct {
+		what, query string
+		of          any
+	}{
+		{"trim attempts", `DELETE FROM attempts WHERE n IN (SELECT 8 * d.value + slot.value FROM json_each(?) d, json_each('[1, 2, 3, 4, 5, 6, 7]') slot)`, rows},
+		{"trim hidden events", `DELETE FROM events WHERE id IN (SELECT value FROM json_each(?)) AND listed = 0
+			AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, events},
+	} {
+		of, err := maybeJSON(rest.of, false)
+		if err != nil {
 			return 0, err
 		}
-		if _, err := t.exec(ctx, "trim deliveries", `DELETE FROM deliveries WHERE n = ?`, g.n); err != nil {
-			return 0, err
-		}
-		if _, err := t.exec(ctx, "trim hidden events", `DELETE FROM events WHERE id = ? AND listed = 0
-			AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, g.event); err != nil {
+		if _, err := t.exec(ctx, rest.what, rest.query, of); err != nil {
 			return 0, err
 		}
 	}
-	return len(all), nil
+	return len(rows), nil
 }
