@@ -177,12 +177,14 @@ func BenchmarkReport(b *testing.B) {
 			}
 			test.q.Until = end
 			b.ReportAllocs()
+			before := cpu(b)
 			for b.Loop() {
 				rows, err := m.Report(ctx, account, test.q)
 				if err != nil || len(rows) < 24 || rows[0].Requests == 0 && rows[len(rows)-1].Requests == 0 {
 					b.Fatalf("%d rows, %v", len(rows), err)
 				}
 			}
+			b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/1e6, "cpu-ms/report")
 		})
 	}
 }

@@ -13,8 +13,9 @@ CREATE TABLE traffic (
     last       BLOB    NOT NULL,
     body       BLOB    NOT NULL
 ) STRICT;
-CREATE INDEX traffic_read ON traffic (account_id, part, tier, start);
-CREATE INDEX traffic_open ON traffic (tier, state, start) WHERE state < 2;
+-- Both have all that tells which chunks a report needs.
+CREATE INDEX traffic_read ON traffic (account_id, part, tier, start, first, last);
+CREATE INDEX traffic_open ON traffic (tier, state, start, account_id, part, first, last) WHERE state < 2;
 CREATE INDEX traffic_age  ON traffic (part, tier, start) WHERE state = 2;
 
 -- Requests that were refused or failed (package requestlog).

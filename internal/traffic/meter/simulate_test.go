@@ -1,0 +1,242 @@
+package meter_test
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// arrivals is what came to a limit: requests in the order of time.
+type arrivals struct {
+	account, gateway, route [16]byte
+	begin                   time.Time
+	at                      []time.Duration // since begin
+	keys                    [][16]byte
+}
+
+// take counts them as the data plane tells of them, and returns what simulates limits of
+// them.
+func (a *arrivals) take(t fataler, store traffic.Store, c *clock) func(traffic.What) *traffic.Simulated {
+	t.Helper()
+	m := newMeter(t, store, c)
+	for i, at := range a.at {
+		decision, status := outcome.Forwarded, uint16(200)
+		if i%3 == 1 {
+			decision, status = outcome.Limited, 429 // by the limit that there was
+		}
+		m.Take([]outcome.Entry{{Record: outcome.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Key: a.keys[i],
+			Start: a.begin.Add(at).UnixMicro(), Decision: decision, Status: status}}})
+		if i == len(a.at)/2 {
+			if err := m.Sync(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// What did not come to the limits is no arrival.
+	for _, d := range []outcome.Decision{outcome.KeyInvalid, outcome.NoRoute, outcome.WrongScope, outcome.Preflight, outcome.Failed} {
+		m.Take([]outcome.Entry{{Record: outcome.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Start: a.begin.UnixMicro(), Decision: d, Status: 401}}})
+	}
+	if err := m.Sync(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return func(w traffic.What) *traffic.Simulated {
+		t.Helper()
+		got, err := m.Simulate(context.Background(), id.Format(id.Account, a.account), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+}
+
+func (a *arrivals) simulate(t fataler, run func(traffic.What) *traffic.Simulated, c ratelimit.Config) *traffic.Simulated {
+	t.Helper()
+	got := run(traffic.What{Caller: traffic.Caller{Gateway: a.gateway, Route: a.route}, Limit: c})
+	refused := int64(0)
+	for _, k := range got.Keys {
+		refused += k.Refused
+	}
+	if refused != got.Refused || got.Requests != int64(len(a.at)) {
+		t.Fatalf("%d requests, want %d; %d refused, of keys %d", got.Requests, len(a.at), got.Refused, refused)
+	}
+	return got
+}
+
+// live decides them as the data plane does.
+func (a *arrivals) live(c ratelimit.Config) (refused int64, byKey map[[16]byte]int64) {
+	p := ratelimit.Compile(c)
+	shared, each := new(ratelimit.Bucket), ratelimit.NewBuckets(&p)
+	byKey = map[[16]byte]int64{}
+	for i, at := range a.at {
+		now := ratelimit.Instant{Mono: int64(23*time.Hour + at), Wall: a.begin.Add(at).UnixNano()}
+		params, bucket := &p, shared
+		if c.Per == ratelimit.PerKey {
+			params, bucket = each.Bucket(now, a.keys[i])
+		}
+		var standing [1]ratelimit.Standing
+		if r, _ := ratelimit.Decide(now, []ratelimit.Applied{{Params: params, Bucket: bucket}}, standing[:]); r == ratelimit.Refused {
+			refused++
+			byKey[a.keys[i]]++
+		}
+	}
+	return refused, byKey
+}
+
+func drawLimit(t *rapid.T) ratelimit.Config {
+	c := ratelimit.Config{Sustained: ratelimit.Rate{
+		Count: rapid.Int64Range(1, 40).Draw(t, "count"), Per: rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "unit"),
+	}}
+	if rapid.Bool().Draw(t, "burst") {
+		c.Burst = ratelimit.Rate{Count: rapid.Int64Range(1, 60).Draw(t, "burst count"), Per: time.Second}
+	}
+	if rapid.Bool().Draw(t, "per key") {
+		c.Per = ratelimit.PerKey
+	}
+	return c
+}
+
+func newArrivals(now time.Time) *arrivals {
+	return &arrivals{account: id.NewFast(), gateway: id.NewFast(), route: id.NewFast(), begin: now.Add(-time.Hour)}
+}
+
+// TestSimulationIsTheLimiter holds the guarantee that a simulation refuses what the limiter
+// refuses: exactly, key by key, if the requests of a second come evenly spread.
+func TestSimulationIsTheLimiter(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
+	rapid.Check(t, func(t *rapid.T) {
+		limit := drawLimit(t)
+		a := newArrivals(c.now())
+		keys := 1
+		if limit.Per == ratelimit.PerKey {
+			keys = 3
+		}
+		type request struct {
+			at  time.Duration
+			key [16]byte
+		}
+		var all []request
+		for second := range rapid.IntRange(1, 150).Draw(t, "seconds") {
+			for key := range keys {
+				n := rapid.SampledFrom([]int{0, 0, 1, 2, 7, 30, 100}).Draw(t, "requests")
+				for i := range n {
+					// a microsecond is the finest that a record tells
+					all = append(all, request{time.Duration(second)*time.Second + time.Duration(int64(i)*int64(time.Second)/int64(n)), identifier(key)})
+				}
+			}
+		}
+		slices.SortStableFunc(all, func(x, y request) int { return int(x.at - y.at) })
+		for _, r := range all {
+			a.at, a.keys = append(a.at, r.at), append(a.keys, r.key)
+		}
+		got := a.simulate(t, a.take(t, db, c), limit)
+		refused, byKey := a.live(limit)
+		if got.Refused != refused {
+			t.Fatalf("%+v: %d of %d refused, the limiter refuses %d", limit, got.Refused, got.Requests, refused)
+		}
+		for _, k := range got.Keys {
+			u, _ := id.Parse(id.Key, k.KeyID)
+			if k.Refused != byKey[u] || k.FirstAt.Before(a.begin) {
+				t.Fatalf("%+v: %d refused to a key from %s, the limiter refuses %d", limit, k.Refused, k.FirstAt, byKey[u])
+			}
+			delete(byKey, u)
+		}
+		if len(byKey) > 0 {
+			t.Fatalf("keys that are refused are missing: %v", byKey)
+		}
+	})
+}
+
+// TestSimulationIsNear holds the bound that Simulate promises for requests at any
+// moments of their seconds.
+func TestSimulationIsNear(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
+	rapid.Check(t, func(t *rapid.T) {
+		limit := drawLimit(t)
+		a := newArrivals(c.now())
+		n := rapid.IntRange(1, 400).Draw(t, "requests")
+		span := rapid.SampledFrom([]int64{1, 3, 20, 100}).Draw(t, "seconds") * int64(time.Second/time.Microsecond)
+		for range n {
+			a.at = append(a.at, time.Duration(rapid.Int64Range(0, span).Draw(t, "at"))*time.Microsecond)
+			a.keys = append(a.keys, identifier(rapid.IntRange(0, 2).Draw(t, "key")))
+		}
+		slices.Sort(a.at)
+		wider := limit
+		capacity := limit.Sustained.Count
+		if !limit.Burst.IsZero() {
+			capacity = limit.Burst.Count
+		}
+		inTwoSeconds := (2*limit.Sustained.Count*int64(time.Second) + int64(limit.Sustained.Per) - 1) / int64(limit.Sustained.Per)
+		wider.Burst = ratelimit.Rate{Count: capacity + inTwoSeconds, Per: time.Second}
+
+		run := a.take(t, db, c)
+		live, _ := a.live(limit)
+		liveWider, _ := a.live(wider)
+		simulated, simulatedWider := a.simulate(t, run, limit).Refused, a.simulate(t, run, wider).Refused
+		if simulated < liveWider || live < simulatedWider {
+			t.Fatalf("%+v: simulated %d refused, the limiter %d; with two seconds more burst %d and %d", limit, simulated, live, simulatedWider, liveWider)
+		}
+	})
+}
+
+// TestSimulationAppliesToWhatItIsOf holds that a limit of a route, a key or the gateway is replayed
+// with the requests that it would apply to, of 24 hours, and that keys of one rotation
+// share it.
+func TestSimulationAppliesToWhatItIsOf(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
+	m := newMeter(t, db, c)
+	account, gateway := [16]byte(id.NewFast()), [16]byte(id.NewFast())
+	send := func(n int, ago time.Duration, gateway, route, key [16]byte) {
+		for range n {
+			m.Take([]outcome.Entry{{Record: outcome.Record{Account: account, Gateway: gateway, Route: route, Key: key, Start: c.now().Add(-ago).UnixMicro(), Status: 200}}})
+		}
+	}
+	old, young, other := identifier(1), identifier(2), identifier(3)
+	send(3, time.Minute, gateway, identifier(1), old)
+	send(2, time.Minute, gateway, identifier(1), young)
+	send(4, time.Minute, gateway, identifier(2), other)
+	send(1, time.Minute, gateway, identifier(2), [16]byte{})
+	send(50, time.Minute, identifier(9), identifier(1), old)  // another gateway
+	send(50, 25*time.Hour, gateway, identifier(1), old)       // too long ago
+	send(7, time.Hour, gateway, identifier(5), identifier(5)) // long enough ago not to matter to the others
+	if err := m.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	one := ratelimit.Rate{Count: 1, Per: 24 * time.Hour}
+	for _, test := range []struct {
+		name              string
+		of                traffic.Caller
+		limit             ratelimit.Config
+		requests, refused int64
+	}{
+		{"gateway", traffic.Caller{}, ratelimit.Config{Sustained: one}, 17, 16},
+		{"route", traffic.Caller{Route: identifier(1)}, ratelimit.Config{Sustained: one}, 5, 4},
+		{"route per key", traffic.Caller{Route: identifier(1)}, ratelimit.Config{Sustained: one, Per: ratelimit.PerKey}, 5, 4},
+		{"other route per key", traffic.Caller{Route: identifier(2)}, ratelimit.Config{Sustained: one, Per: ratelimit.PerKey}, 5, 3},
+		{"route's day", traffic.Caller{Route: identifier(2)}, ratelimit.Config{Daily: ratelimit.Rate{Count: 2, Per: 24 * time.Hour}}, 5, 3},
+		{"key", traffic.Caller{Key: young}, ratelimit.Config{Sustained: one}, 5, 4},
+		{"key without a partner", traffic.Caller{Key: other}, ratelimit.Config{Sustained: one}, 4, 3},
+		{"unused route", traffic.Caller{Route: identifier(77)}, ratelimit.Config{Sustained: one}, 0, 0},
+	} {
+		test.of.Gateway = gateway
+		got, err := m.Simulate(t.Context(), id.Format(id.Account, account), traffic.What{Caller: test.of, Limit: test.limit, Buckets: map[[16]byte][16]byte{young: old}})
+		if err != nil || got.Requests != test.requests || got.Refused != test.refused {
+			t.Errorf("%s: %+v, %v, want %d of %d refused", test.name, got, err, test.refused, test.requests)
+		}
+	}
+	got, err := m.Simulate(t.Context(), id.New(id.Account), traffic.What{Caller: traffic.Caller{Gateway: gateway}, Limit: ratelimit.Config{Sustained: one}})
+	if err != nil || got.Requests != 0 {
+		t.Errorf("another account's simulation: %+v, %v", got, err)
+	}
+}
