@@ -25,7 +25,15 @@ func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte
 // AppendFields appends what EachField tells, each as "Name: value\r\n". It
 // allocates only if dst lacks room.
 func (v *Verdict) AppendFields(dst []byte) []byte {
-	for f := range fieldCount {
+	first := limitField
+	if v.applied > 0 {
+		dst = v.appendStanding(dst)
+		first = retryField
+	}
+	if v.Outcome == Forward && v.AllowOrigin == "" && !v.VaryOrigin {
+		return dst // nothing else applies
+	}
+	for f := first; f < fieldCount; f++ {
 		start := len(dst)
 		dst = append(append(dst, f.String()...), ": "...)
 		empty := len(dst)
@@ -36,6 +44,24 @@ func (v *Verdict) AppendFields(dst []byte) []byte {
 		dst = append(dst, "\r\n"...)
 	}
 	return dst
+}
+
+// appendStanding appends the lines of the fields up to limitsField, for almost
+// every answer.
+func (v *Verdict) appendStanding(dst []byte) []byte {
+	worst := &v.standings[v.worst]
+	dst = strconv.AppendInt(append(dst, "X-RateLimit-Limit: "...), worst.Limit, 10)
+	dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Remaining: "...), worst.Remaining, 10)
+	dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Reset: "...), worst.ResetAt, 10)
+	dst = append(dst, "\r\nRateLimit-Policy: "...)
+	value := len(dst)
+	dst = ratelimit.AppendPolicy(dst, v.standings[:v.applied])
+	if len(dst) == value {
+		return dst[:value-len("RateLimit-Policy: ")]
+	}
+	dst = append(dst, "\r\nRateLimit: "...)
+	dst = ratelimit.AppendLimits(dst, v.standings[:v.applied])
+	return append(dst, "\r\n"...)
 }
 
 // field is one of the fields that an answer may carry, in their order.

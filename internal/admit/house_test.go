@@ -168,6 +168,13 @@ func (h *house) decide(req Request) *Verdict {
 
 // fields returns the fields of a verdict by name.
 func fields(v *Verdict) map[string]string {
+	var each []byte
+	v.EachField(make([]byte, 0, 256), func(name string, value []byte) {
+		each = append(append(append(append(each, name...), ": "...), value...), "\r\n"...)
+	})
+	if got := v.AppendFields(nil); string(got) != string(each) {
+		panic("AppendFields and EachField differ: " + string(got) + string(each))
+	}
 	all := map[string]string{}
 	for line := range strings.SplitSeq(string(v.AppendFields(nil)), "\r\n") {
 		if name, value, ok := strings.Cut(line, ": "); ok {

@@ -102,7 +102,7 @@ func (s *scanner) next(buf []byte) (line Span, done bool, err error) {
 // add parses one field line and notes what it declares.
 func (f *fields) add(buf []byte, line Span) error {
 	field, err := f.read(buf, line)
-	if err != nil {
+	if err != nil || field.ID == Other {
 		return err
 	}
 	return f.note(field.ID, field.Value.Of(buf))

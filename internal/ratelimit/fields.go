@@ -8,11 +8,25 @@ import "strconv"
 func AppendPolicy(dst []byte, standings []Standing) []byte {
 	start := len(dst)
 	for i := range standings {
-		if s := &standings[i]; !s.Default {
-			dst = appendItem(dst, start, s.Scope, ";q=", s.Limit, ";w=", s.Window)
+		s := &standings[i]
+		if s.Default {
+			continue
+		}
+		dst = appendName(dst, start, s.Scope)
+		if s.policy != "" {
+			dst = append(dst, s.policy...)
+		} else {
+			dst = appendPolicy(dst, s.Limit, s.Window)
 		}
 	}
 	return dst
+}
+
+func policyOf(limit, window int64) string { return string(appendPolicy(nil, limit, window)) }
+
+func appendPolicy(dst []byte, limit, window int64) []byte {
+	dst = strconv.AppendInt(append(dst, ";q="...), limit, 10)
+	return strconv.AppendInt(append(dst, ";w="...), window, 10)
 }
 
 // AppendLimits appends the value of the field RateLimit in the same way:
@@ -20,22 +34,32 @@ func AppendPolicy(dst []byte, standings []Standing) []byte {
 func AppendLimits(dst []byte, standings []Standing) []byte {
 	start := len(dst)
 	for i := range standings {
-		if s := &standings[i]; !s.Default {
-			dst = appendItem(dst, start, s.Scope, ";r=", s.Remaining, ";t=", s.ResetIn)
+		s := &standings[i]
+		if s.Default {
+			continue
 		}
+		dst = append(appendName(dst, start, s.Scope), ";r="...)
+		dst = strconv.AppendInt(dst, s.Remaining, 10)
+		dst = strconv.AppendInt(append(dst, ";t="...), s.ResetIn, 10)
 	}
 	return dst
 }
 
-func appendItem(dst []byte, start int, scope Scope, name1 string, v1 int64, name2 string, v2 int64) []byte {
+// appendName begins an item.
+func appendName(dst []byte, start int, scope Scope) []byte {
 	if len(dst) > start {
 		dst = append(dst, ", "...)
 	}
-	dst = append(dst, '"')
-	dst = append(dst, scope.String()...)
-	dst = append(dst, '"')
-	dst = append(dst, name1...)
-	dst = strconv.AppendInt(dst, v1, 10)
-	dst = append(dst, name2...)
-	return strconv.AppendInt(dst, v2, 10)
+	switch scope { // each of a length that the compiler knows
+	case KeyScope:
+		return append(dst, `"key"`...)
+	case RouteScope:
+		return append(dst, `"route"`...)
+	case DailyScope:
+		return append(dst, `"daily"`...)
+	case GlobalScope:
+		return append(dst, `"global"`...)
+	default:
+		return append(append(append(dst, '"'), scope.String()...), '"')
+	}
 }

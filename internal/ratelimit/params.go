@@ -31,6 +31,7 @@ const maxWord = math.MaxUint64 - 1
 type Params struct {
 	capacity int64  // requests
 	window   int64  // seconds, rounded up, from empty to full
+	policy   string // ";q=" capacity ";w=" window, for every answer
 	cost     uint64 // units that a request takes
 	span     uint64 // capacity in units
 
@@ -71,6 +72,7 @@ func compile(refill Rate, capacity int64) Params {
 	lo, carry := bits.Add64(lo, perSecond-1, 0)
 	seconds, _ := bits.Div64(hi+carry, lo, perSecond)
 	p.window = int64(seconds)
+	p.policy = policyOf(p.capacity, p.window)
 
 	if n <= 15 && uint64(capacity)+1 <= (maxWord-n*horizon)/d {
 		p.cost, p.gain = d, n<<60

@@ -43,6 +43,8 @@ type Standing struct {
 	ResetAt    int64 // Unix second, rounded up, at which it is full again; of a refusal: at which the request would pass
 	ResetIn    int64 // seconds, rounded up, from the decision to the moment that ResetAt tells
 	RetryAfter int64 // of a refusing limit: ResetIn, at least 1
+
+	policy string // what Limit and Window are in RateLimit-Policy, or ""
 }
 
 // stand fills standing of limits whose states are next, and returns the one with
@@ -96,7 +98,7 @@ func standRefused(now Instant, day int64, limits []Applied, views []view, standi
 // stand fills the figures of a bucket in state word when at units are gained.
 func (p *Params) stand(s *Standing, word, at uint64, wall int64) {
 	used := max(word, at) - at
-	s.Limit, s.Window = p.capacity, p.window
+	s.Limit, s.Window, s.policy = p.capacity, p.window, p.policy
 	s.Remaining = p.whole(p.span - min(used, p.span))
 	ns, near := p.until(used)
 	s.reset(wall, ns)
@@ -133,7 +135,7 @@ func (s *Standing) resetFar(wall, seconds int64) {
 
 // stand fills the figures of a count in state w with a cap.
 func (w dailyWord) stand(s *Standing, capacity uint64, now Instant, day int64) {
-	s.Limit, s.Window = int64(capacity), dayLength/second
+	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, ""
 	s.Remaining = max(0, s.Limit-w.used())
 	s.ResetAt = (day + 1) * (dayLength / second)
 	s.ResetIn = ceilSeconds((day+1)*dayLength - now.Wall)

@@ -2,10 +2,12 @@ package h1
 
 import (
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
@@ -55,4 +57,29 @@ func BenchmarkExchange(b *testing.B) {
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
 	cpu := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
 	b.ReportMetric(float64(cpu)/float64(b.N), "cpu-ns/op")
+}
+
+// BenchmarkRecord is what telling of a request adds to it: the record is filled
+// and put, the sinks beside it at work.
+func BenchmarkRecord(b *testing.B) {
+	e := start(b, setup{upstream: "http://127.0.0.1:9", limit: "1000000000/s"})
+	e.told.deaf = true
+	c := newConn(e.engine, &net.TCPConn{}, ConnInfo{Client: netip.MustParseAddrPort("192.0.2.1:1")})
+	x := e.engine.exchange(c)
+	x.ask = admit.Request{Method: "GET", Target: "/a/b?c=d", Host: "api.test", Authorization: "Bearer " + e.key, Authorizations: 1}
+	e.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
+	if x.verdict.Outcome != admit.Forward {
+		b.Fatal(x.verdict.Code)
+	}
+	x.relay.resp.Status = 200
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		x.course = course{}
+		x.course.open(x.verdict.Now)
+		x.course.head = e.engine.cfg.Mono()
+		c.forwarded(x)
+		if n%2000 == 0 {
+			e.records()
+		}
+	}
 }
