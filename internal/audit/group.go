@@ -41,10 +41,12 @@ func Fold(summaries []*Summary) (head []byte, segments [][]byte, err error) {
 	}
 	head = binary.AppendVarint([]byte{groupVersion}, GroupOf(summaries[0].Number))
 	head = binary.AppendUvarint(head, uint64(n))
+	before := int64(0)
 	for _, s := range summaries {
-		head = binary.LittleEndian.AppendUint64(head, uint64(s.First))
-		head = binary.LittleEndian.AppendUint64(head, uint64(s.Last))
+		head = binary.AppendVarint(head, s.First-before)
+		head = binary.AppendVarint(head, s.Last-s.First)
 		head = append(head, s.classes)
+		before = s.First
 	}
 	for segment := range n {
 		var turned [segmentBits]uint64
@@ -77,35 +79,33 @@ func ReadGroup(b []byte) (*Group, error) {
 	if g.segments == 0 || bits.OnesCount(uint(g.segments)) != 1 {
 		return nil, errDamaged
 	}
+	first := int64(0)
 	for i := range GroupSize {
-		if b := r.take(17); b != nil {
-			g.first[i], g.last[i] = int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))
-			g.classes[i] = b[16]
-		}
+		first += r.varint()
+		g.first[i], g.last[i] = first, first+r.varint()
+		g.classes[i] = r.byte()
 	}
 	return g, r.end()
 }
 
-// may returns the blocks that may hold something the filter lets pass, a bit for
-// each. segment gives the group's segments.
-func (g *Group) may(q *query, segment func(n int) ([]byte, error)) (set uint64, err error) {
+// may returns the blocks that by their bounds may hold something that the filter
+// lets pass, a bit for each.
+func (g *Group) may(q *query) (set uint64) {
 	for i := range GroupSize {
 		if g.classes[i]&q.classes != 0 && q.overlaps(g.first[i], g.last[i]) {
 			set |= 1 << i
 		}
 	}
-	for _, t := range q.terms {
-		if set == 0 {
-			break
-		}
-		b, err := segment(t.segment(g.segments))
-		if err != nil {
-			return 0, err
-		}
-		if len(b) != 8*segmentBits {
-			return 0, errDamaged
-		}
-		t.each(func(bit uint) { set &= binary.LittleEndian.Uint64(b[8*bit:]) })
+	return set
+}
+
+// holding returns the blocks that may hold a term, by the segment that it
+// stands in.
+func (t term) holding(segment []byte) (set uint64, err error) {
+	if len(segment) != 8*segmentBits {
+		return 0, errDamaged
 	}
+	set = 1<<GroupSize - 1
+	t.each(func(bit uint) { set &= binary.LittleEndian.Uint64(segment[8*bit:]) })
 	return set, nil
 }

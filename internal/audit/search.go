@@ -34,14 +34,19 @@ type Source interface {
 	// Groups returns up to limit groups whose number is below before, the last
 	// first.
 	Groups(ctx context.Context, before int64, limit int) ([]*Group, error)
-	// Segment returns one segment of a group.
-	Segment(ctx context.Context, group int64, n int) ([]byte, error)
+	// Segments calls f with one segment of each group from first to last that
+	// has so many, in any order. f must not keep it.
+	Segments(ctx context.Context, segment int, first, last int64, f func(group int64, bits []byte) error) error
 	// Block returns the content of a block; nil if retention has removed it.
 	Block(ctx context.Context, number int64) ([]byte, error)
 }
 
-// groupsAtOnce is how many groups are read in one go: three million records.
-const groupsAtOnce = 12
+// Groups are read by more and more at once: what is found soon costs little, and
+// what is not there few reads. 64 are 16 million records.
+const (
+	groupsAtFirst = 2
+	groupsAtOnce  = 64
+)
 
 // Search returns up to limit records that the filter lets pass, newest first,
 // after the place that Record.Place of the last one tells; "" is the beginning.
@@ -101,20 +106,18 @@ func (s *search) run() (err error) {
 	if s.after != nil && !s.after.open {
 		before = min(before, GroupOf(s.after.block)+1)
 	}
-	for !s.full() {
-		groups, err := s.src.Groups(s.ctx, before, groupsAtOnce)
+	for n := groupsAtFirst; !s.full(); n = min(4*n, groupsAtOnce) {
+		groups, err := s.src.Groups(s.ctx, before, n)
 		if err != nil {
 			return err
 		}
-		for _, g := range groups {
-			if err := s.group(g); err != nil || s.full() {
-				return err
-			}
-			before = g.Number
+		if err := s.groups(groups); err != nil {
+			return err
 		}
-		if len(groups) < groupsAtOnce {
+		if len(groups) < n {
 			break
 		}
+		before = groups[n-1].Number
 	}
 	if !s.full() {
 		s.cut()
@@ -166,19 +169,68 @@ func (s *search) openEnd() error {
 	return nil
 }
 
-func (s *search) group(g *Group) error {
-	set, err := g.may(s.query, func(n int) ([]byte, error) { return s.src.Segment(s.ctx, g.Number, n) })
-	if err != nil {
-		return err
+// groups lists what the blocks of groups hold; the groups stand the last first.
+func (s *search) groups(groups []*Group) error {
+	sets := make(map[int64]uint64, len(groups))
+	for _, g := range groups {
+		if set := g.may(s.query); set != 0 {
+			sets[g.Number] = set
+		}
 	}
-	for set != 0 && !s.full() {
-		i := 63 - bits.LeadingZeros64(set)
-		set &^= 1 << i
-		if number := g.Number*GroupSize + int64(i) + 1; s.wants(number) {
-			if err := s.block(number); err != nil {
-				return err
+	for _, t := range s.query.terms {
+		if err := s.narrow(groups, sets, t); err != nil {
+			return err
+		}
+	}
+	for _, g := range groups {
+		for set := sets[g.Number]; set != 0 && !s.full(); {
+			i := 63 - bits.LeadingZeros64(set)
+			set &^= 1 << i
+			if number := g.Number*GroupSize + int64(i) + 1; s.wants(number) {
+				if err := s.block(number); err != nil {
+					return err
+				}
 			}
 		}
+	}
+	return nil
+}
+
+// narrow leaves the blocks in sets that may hold the term. Groups with the same
+// number of segments have it in the same one, and are asked together.
+func (s *search) narrow(groups []*Group, sets map[int64]uint64, t term) error {
+	type span struct{ first, last int64 }
+	spans := map[int]span{}
+	in := map[int64]int{}
+	for _, g := range groups {
+		if sets[g.Number] == 0 {
+			continue
+		}
+		n := t.segment(g.segments)
+		in[g.Number] = n
+		at, ok := spans[n]
+		if !ok {
+			at.last = g.Number
+		}
+		at.first = g.Number
+		spans[n] = at
+	}
+	for n, at := range spans {
+		err := s.src.Segments(s.ctx, n, at.first, at.last, func(group int64, bits []byte) error {
+			if wanted, ok := in[group]; !ok || wanted != n {
+				return nil
+			}
+			delete(in, group)
+			set, err := t.holding(bits)
+			sets[group] &= set
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(in) > 0 {
+		return errDamaged // a group lacks a segment
 	}
 	return nil
 }

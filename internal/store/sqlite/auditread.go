@@ -122,11 +122,17 @@ func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*au
 	return list, err
 }
 
-// Segment implements audit.Source.
-func (s auditSource) Segment(ctx context.Context, group int64, n int) (bits []byte, err error) {
-	err = s.t.row(ctx, "segment of an audit group", `SELECT bits FROM audit_segments WHERE account_id = ? AND number = ? AND segment = ?`,
-		[]any{s.account, group, n}, func(r *sql.Rows) error { return r.Scan(&bits) })
-	return bits, err
+// Segments implements audit.Source.
+func (s auditSource) Segments(ctx context.Context, segment int, first, last int64, f func(group int64, bits []byte) error) error {
+	return s.t.rows(ctx, "read audit segments", `SELECT number, bits FROM audit_segments WHERE account_id = ? AND segment = ? AND number BETWEEN ? AND ?`,
+		[]any{s.account, segment, first, last}, func(r *sql.Rows) error {
+			var group int64
+			var bits sql.RawBytes
+			if err := r.Scan(&group, &bits); err != nil {
+				return err
+			}
+			return f(group, bits)
+		})
 }
 
 // Block implements audit.Source.

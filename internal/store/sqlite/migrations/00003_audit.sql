@@ -59,8 +59,8 @@ CREATE TABLE audit_groups (
 
 CREATE TABLE audit_segments (
     account_id TEXT    NOT NULL,
+    segment    INTEGER NOT NULL,             -- a question asks all groups for the same one
     number     INTEGER NOT NULL,             -- of the group
-    segment    INTEGER NOT NULL,
     bits       BLOB    NOT NULL,
-    PRIMARY KEY (account_id, number, segment)
+    PRIMARY KEY (account_id, segment, number)
 ) STRICT, WITHOUT ROWID;
