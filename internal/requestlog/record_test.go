@@ -1,0 +1,88 @@
+package requestlog
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// TestDecisionsInWords holds that each refusal and failure tells its check, its code and, of
+// a limit, where it stood and when the request would have passed.
+func TestDecisionsInWords(t *testing.T) {
+	prefix := [10]byte([]byte("kg_abc123\x00"))
+	for _, test := range []struct {
+		record            outcome.Record
+		check, code, says string
+	}{
+		{outcome.Record{Status: 401, Decision: outcome.KeyInvalid}, "key", "key_invalid", "no key was sent"},
+		{outcome.Record{Status: 401, Decision: outcome.KeyInvalid, Prefix: prefix}, "key", "key_invalid", "kg_abc123"},
+		{outcome.Record{Status: 401, Decision: outcome.KeyExpired, Prefix: prefix}, "key", "key_expired", "kg_abc123 had expired"},
+		{outcome.Record{Status: 403, Decision: outcome.WrongGateway, Prefix: prefix}, "gateway", "scope_insufficient", "another gateway"},
+		{outcome.Record{Status: 403, Decision: outcome.WrongScope, Method: outcome.DELETE, Prefix: prefix}, "scope", "scope_insufficient", "does not allow DELETE"},
+		{outcome.Record{Status: 502, Decision: outcome.Unreachable}, "upstream", "upstream_unreachable", "could not be reached"},
+		{outcome.Record{Status: 504, Decision: outcome.TimedOut}, "timeout", "upstream_timeout", "timeout"},
+		{outcome.Record{Status: 500, Decision: outcome.Failed}, "internal", "internal", "request_id"},
+		{outcome.Record{Status: 503, Decision: outcome.Failed}, "internal", "unavailable", "request_id"},
+		{outcome.Record{Status: 503, UpstreamStatus: 503}, "upstream", "upstream_status", "the upstream answered 503"},
+		{outcome.Record{Status: 403, UpstreamStatus: 403}, "upstream", "upstream_status", "the upstream answered 403"},
+		{outcome.Record{Status: 429, Decision: outcome.Limited, LimitScope: uint8(ratelimit.KeyScope), Limit: 5, ResetAt: 1_800_000_000}, "limit", "rate_limit_exceeded", "the key's own limit of 5 was used up"},
+		{outcome.Record{Status: 429, Decision: outcome.Limited, LimitScope: uint8(ratelimit.RouteScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's limit"},
+		{outcome.Record{Status: 429, Decision: outcome.Limited, LimitScope: uint8(ratelimit.DailyScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's daily limit"},
+		{outcome.Record{Status: 429, Decision: outcome.Limited, LimitScope: uint8(ratelimit.GlobalScope), Limit: 5}, "limit", "rate_limit_exceeded", "the gateway's global limit"},
+	} {
+		r := test.record
+		r.Account = id.NewFast()
+		if !Belongs(&r) {
+			t.Errorf("%+v does not belong to the log", r)
+		}
+		record := NewRecord(&outcome.Entry{Record: r})
+		d := record.Request().Decision
+		if d.Check != test.check || d.Code != test.code || !strings.Contains(d.Message, test.says) {
+			t.Errorf("decision %d with %d: %+v, want %s, %s and %q", r.Decision, r.Status, d, test.check, test.code, test.says)
+		}
+		if limited := r.Decision == outcome.Limited; limited != (d.LimitScope != "") || limited != !d.PassesAt.IsZero() || limited && d.Limit != 5 {
+			t.Errorf("a limit that is told wrongly: %+v", d)
+		}
+		if d.UpstreamStatus != int(r.UpstreamStatus) {
+			t.Errorf("the upstream's status is %d", d.UpstreamStatus)
+		}
+	}
+}
+
+// TestWhatBelongs holds that requests that passed, that are another's, or that have not ended
+// are not in the log.
+func TestWhatBelongs(t *testing.T) {
+	account := [16]byte{1}
+	for _, r := range []outcome.Record{
+		{Account: account, Status: 200}, {Account: account, Status: 404, Decision: outcome.NoRoute}, {Account: account, Status: 499, Decision: outcome.Abandoned},
+		{Status: 401, Decision: outcome.KeyInvalid}, {Account: account, Status: 401, Part: outcome.Begun},
+	} {
+		if Belongs(&r) {
+			t.Errorf("%+v belongs to the log", r)
+		}
+	}
+}
+
+// TestRecordKeepsNothingOfTheEntry holds that the texts of an entry may be used again at once, and
+// that a long path takes little.
+func TestRecordKeepsNothingOfTheEntry(t *testing.T) {
+	path := []byte("/orders/" + strings.Repeat("7", 5000))
+	e := outcome.Entry{Path: string(path[:20])}
+	e.Record = outcome.Record{Account: id.NewFast(), Request: id.NewFast(), Start: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro(), Duration: 2_500_000,
+		Client: netip.MustParseAddr("192.0.2.7").As16(), Method: outcome.GET, Status: 401, Decision: outcome.KeyInvalid}
+	record := NewRecord(&e)
+	r := record.Request()
+	if r.ID != id.Format(id.Request, e.Request) || r.ClientIP != "192.0.2.7" || r.Method != "GET" || r.Path != "/orders/777777777777" ||
+		r.Time.Nanosecond() != 6000 || r.DurationMS != 2.5 || r.KeyID != "" || r.RouteID != "" || r.GatewayID != "" {
+		t.Errorf("%+v", r)
+	}
+	e.Path = string(path)
+	if long := NewRecord(&e); len(long.Path) > 2100 || !strings.HasSuffix(long.Path, "…") {
+		t.Errorf("a path of %d bytes is kept with %d", len(path), len(long.Path))
+	}
+}
