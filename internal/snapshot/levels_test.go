@@ -1,0 +1,133 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// TestLevels holds that every limit of a gateway is told with what is left of it, those of
+// single keys only while they are in use, and nothing of other gateways or accounts.
+func TestLevels(t *testing.T) {
+	h := newHouse(t)
+	g, other := h.gateway(), h.gateway()
+	g.GlobalLimit = config(t, "100/min", "", "", "")
+	shared := route("/shared", config(t, "10/min", "", "50/day", ""), "GET")
+	each := route("/each", config(t, "6/min", "", "20/day", "key"), "GET")
+	free := route("/free", ratelimit.Config{}, "GET")
+	h.source.PutGateway(g, shared, each, free)
+	h.source.PutGateway(other, route("/shared", config(t, "10/min", "", "", ""), "GET"))
+	own, elsewhere := h.keyWith(t, "7/min", ""), h.keyWith(t, "7/min", other.ID)
+	idle := h.keyWith(t, "7/min", g.ID)
+	h.catchUp()
+
+	levels := func() map[string]int64 {
+		got := map[string]int64{}
+		h.live.Levels(g.ID, func(l ratelimit.Level) {
+			name := l.Scope.String()
+			switch l.Route {
+			case parse(t, id.Route, shared.ID):
+				name += " shared"
+			case parse(t, id.Route, each.ID):
+				name += " each"
+			}
+			if l.Key != ([16]byte{}) {
+				name += " " + id.Format(id.Key, l.Key)
+			}
+			if _, twice := got[name]; twice {
+				t.Errorf("%s is told twice", name)
+			}
+			got[name] = l.Remaining
+		})
+		return got
+	}
+	want := map[string]int64{"global": 100, "route shared": 10, "daily shared": 50}
+	check := func(when string) {
+		t.Helper()
+		if got := levels(); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	check("at first")
+
+	s := h.live.Current()
+	charge := func(path string, keys ...*Key) {
+		t.Helper()
+		r := s.GatewayByID(g.ID).Find(path).Route("GET")
+		for _, k := range keys {
+			limits := r.AppendLimits(nil, h.clock.Now(), k.BucketID())
+			if l, ok := k.Limit(); ok {
+				limits = slices.Insert(limits, 0, l)
+			}
+			limits = append(limits, s.GatewayByID(g.ID).Global())
+			var standing [ratelimit.MaxApplied]ratelimit.Standing
+			for {
+				result, worst := ratelimit.Decide(h.clock.Now(), limits, standing[:])
+				if result == ratelimit.Admitted {
+					break
+				}
+				if result != ratelimit.Exhausted {
+					t.Fatalf("decision %v", result)
+				}
+				if err := h.ledger.Wait(context.Background(), limits[worst].Daily); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	find := func(secret string) *Key { return s.FindKey(secret) }
+	charge("/shared", find(own.secret), find(own.secret))
+	charge("/each", find(own.secret), find(elsewhere.secret))
+	want["global"], want["route shared"], want["daily shared"] = 96, 8, 48
+	want["key "+own.ID] = 4
+	for _, k := range []string{own.ID, elsewhere.ID} {
+		want["route each "+k], want["daily each "+k] = 5, 19
+	}
+	check("in use")
+	if _, told := want["key "+idle.ID]; told {
+		t.Fatal("the test expects an idle key")
+	}
+
+	h.clock.Advance(20 * time.Second)
+	want["global"], want["route shared"] = 100, 10
+	want["key "+own.ID] = 6
+	delete(want, "route each "+own.ID)
+	delete(want, "route each "+elsewhere.ID)
+	check("refilled for 20 seconds")
+
+	// A bucket that was changed is told by its new limit, in proportion.
+	charge("/each", find(own.secret), find(own.secret), find(own.secret))
+	each.RateLimit = config(t, "12/min", "", "20/day", "key")
+	h.source.PutGateway(g, shared, each, free)
+	h.catchUp()
+	want["global"], want["key "+own.ID], want["route each "+own.ID], want["daily each "+own.ID] = 97, 3, 6, 16
+	check("changed")
+
+	h.live.Levels(id.New(id.Gateway), func(l ratelimit.Level) { t.Errorf("a gateway that is not there has %+v", l) })
+}
+
+type heldKey struct{ ID, secret string }
+
+// keyWith stores a key with a rate limit.
+func (h *house) keyWith(t *testing.T, limit, gatewayID string) heldKey {
+	t.Helper()
+	k, secret := h.key()
+	k.RateLimit, k.GatewayID = rate(t, limit), gatewayID
+	h.source.PutKey(k)
+	return heldKey{k.ID, secret}
+}
+
+func parse(t *testing.T, k id.Kind, s string) [16]byte {
+	t.Helper()
+	u, ok := id.Parse(k, s)
+	if !ok {
+		t.Fatal(fmt.Sprintf("%q is no identifier", s))
+	}
+	return u
+}
