@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -117,12 +118,11 @@ func TestHostileAddresses(t *testing.T) {
 		}
 		return nil
 	})
-	hooks := map[string]string{}
+	var urls []string
 	for host := range hostile {
-		for _, scheme := range []string{"https://", "http://"} {
-			hooks[scheme+host] = b.endpoint(scheme + host + ":9999/hook")
-		}
+		urls = append(urls, "https://"+host+":9999/hook", "http://"+host+":9999/hook")
 	}
+	hooks := b.endpoints(urls...)
 	b.raise(1)
 	b.start(cfg, func(s *sender.Sender) { s.Refuse(rec.after) })
 	for url, hook := range hooks {
@@ -144,6 +144,7 @@ func TestHostileAddresses(t *testing.T) {
 // Guarantee: public addresses, and those that a setting names, are let through,
 // plain http only where a setting names the network or allows it in public.
 func TestAllowedAddresses(t *testing.T) {
+	b := newBed(t)
 	metadata := netip.MustParsePrefix("169.254.169.254/32")
 	private := netip.MustParsePrefix("10.0.0.0/8")
 	for _, tc := range []struct {
@@ -171,7 +172,6 @@ func TestAllowedAddresses(t *testing.T) {
 		{"https://unknown.test/", nil, true, "has no address"},
 	} {
 		var rec recorder
-		b := newBed(t)
 		cfg := b.config()
 		cfg.Allow, cfg.AllowHTTP, cfg.Guard = tc.allow, tc.http, netguard.New()
 		cfg.Guard.Own(netip.MustParseAddrPort("127.0.0.1:8081"))
@@ -182,12 +182,16 @@ func TestAllowedAddresses(t *testing.T) {
 		})
 		hook := b.endpoint(tc.url)
 		b.raise(1)
-		b.start(cfg, func(s *sender.Sender) { s.Refuse(rec.after) })
+		s := b.start(cfg, func(s *sender.Sender) { s.Refuse(rec.after) })
 		list := b.await(hook, tc.url, func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
 		a := list[0].Attempts[0]
 		if reached := len(rec.reached()) > 0; reached != (tc.want == "") || tc.want != "" && !strings.Contains(a.Error, tc.want) {
 			t.Errorf("%s with %v, %v: reached %v, %q", tc.url, tc.allow, tc.http, reached, a.Error)
 		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		b.update(func(tx control.Tx) error { return tx.DeleteWebhook(t.Context(), b.owner, hook) })
 	}
 }
 

@@ -3,12 +3,14 @@ package sender_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -26,6 +28,36 @@ import (
 
 const testSecret = "a secret of a test"
 
+// emptyStore is the file of a store without records, which is quicker to copy
+// than to make.
+var emptyStore []byte
+
+func TestMain(m *testing.M) {
+	if err := makeEmptyStore(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func makeEmptyStore() (err error) {
+	dir, err := os.MkdirTemp("", "keygate-sender-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "keygate.db")
+	db, err := sqlite.Open(context.Background(), sqlite.Config{Path: path})
+	if err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	emptyStore, err = os.ReadFile(path)
+	return err
+}
+
 // bed is a store with one account, and what senders of a test need.
 type bed struct {
 	t     *testing.T
@@ -42,6 +74,9 @@ type bed struct {
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "keygate.db"), emptyStore, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "keygate.db")})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +90,7 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), patience: 30 * time.Second, tick: 5 * time.Millisecond}
+	b := &bed{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), patience: 30 * time.Second, tick: 20 * time.Millisecond}
 	b.update(func(tx control.Tx) error {
 		return tx.InsertAccount(t.Context(), &account.Account{ID: b.owner, Name: "one", Plan: account.Platform, CreatedAt: time.Now()})
 	})
@@ -72,16 +107,31 @@ func (b *bed) update(f func(tx control.Tx) error) {
 // endpoint registers an endpoint for key.created.
 func (b *bed) endpoint(url string) (webhookID string) {
 	b.t.Helper()
+	return b.endpoints(url)[url]
+}
+
+// endpoints registers one for each URL and returns their identifiers.
+func (b *bed) endpoints(urls ...string) (webhookIDs map[string]string) {
+	b.t.Helper()
 	sealed, err := b.box.Seal([]byte(testSecret))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	w := &webhook.Webhook{
-		ID: id.New(id.Webhook), AccountID: b.owner, URL: url, Events: []event.Type{event.KeyCreated},
-		State: webhook.Active, Secret: sealed, CreatedAt: time.Now(),
-	}
-	b.update(func(tx control.Tx) error { return tx.InsertWebhook(b.t.Context(), w) })
-	return w.ID
+	b.update(func(tx control.Tx) error {
+		webhookIDs = map[string]string{}
+		for _, url := range urls {
+			w := &webhook.Webhook{
+				ID: id.New(id.Webhook), AccountID: b.owner, URL: url, Events: []event.Type{event.KeyCreated},
+				State: webhook.Active, Secret: sealed, CreatedAt: time.Now(),
+			}
+			webhookIDs[url] = w.ID
+			if err := tx.InsertWebhook(b.t.Context(), w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return webhookIDs
 }
 
 // raise makes n events of key.created, with their deliveries.

@@ -32,7 +32,7 @@ func (w watched) FinishDeliveries(ctx context.Context, results []sender.Result) 
 // Guarantee: two senders on one database, each with a connection of its own,
 // share the work, and never finish the same attempt of a delivery twice.
 func TestTwoSenders(t *testing.T) {
-	const events = 400
+	const events = 200
 	b := newBed(t)
 	var (
 		mu       sync.Mutex

@@ -254,7 +254,7 @@ func TestKeptConnections(t *testing.T) {
 	t.Cleanup(server.Close)
 	hook := b.endpoint(server.URL)
 	s := b.start(b.config())
-	const rounds, events = 5, 200
+	const rounds, events = 3, 100
 	for round := range rounds {
 		b.raise(events)
 		s.Wake()

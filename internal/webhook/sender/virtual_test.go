@@ -56,7 +56,7 @@ func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
 func virtual(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, b *bed, connect func(*sender.Sender))) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newBed(t), newPipes()
-		b.patience, b.tick = time.Hour, time.Second/2
+		b.patience, b.tick = time.Hour, time.Second
 		server := &http.Server{Handler: handler}
 		go func() { _ = server.Serve(l) }()
 		t.Cleanup(func() { _ = server.Close() })
