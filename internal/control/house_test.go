@@ -85,6 +85,7 @@ type house struct {
 	clock *clock
 	pub   *publisher
 	box   *secret.Box
+	wake  func()
 }
 
 const domain = "gw.localhost"
@@ -122,7 +123,7 @@ func (h *house) serve(store control.Store) {
 	h.tb.Helper()
 	h.store = store
 	svc, err := control.New(control.Config{
-		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain,
+		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake,
 	})
 	h.must(err)
 	h.Service = svc
