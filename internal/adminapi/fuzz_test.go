@@ -15,6 +15,8 @@ func FuzzBodies(f *testing.F) {
 		{"POST", "/v1/keys/verify", jsonType}, {"POST", "/v1/gateways", jsonType}, {"PATCH", "/v1/gateways/GATEWAY", jsonType},
 		{"POST", "/v1/gateways/GATEWAY/routes", jsonType}, {"POST", "/v1/gateways/GATEWAY/routes/ROUTE", jsonType},
 		{"PUT", "/v1/gateways/GATEWAY/spec?dry_run=true", "text/plain"}, {"PUT", "/v1/gateways/GATEWAY/config?dry_run=true", "text/plain"},
+		{"POST", "/v1/webhooks", jsonType}, {"PATCH", "/v1/webhooks/HOOK", jsonType},
+		{"POST", "/v1/webhooks/HOOK/rotate-secret", jsonType}, {"POST", "/v1/webhooks/HOOK/recover", jsonType},
 	}
 	for i, seed := range []string{
 		`{"name": "a", "scope": "read", "level": "account", "metadata": {"a": "b"}, "expires_at": "2030-01-31"}`,
@@ -27,12 +29,17 @@ func FuzzBodies(f *testing.F) {
 		`{"rate_limit": {"sustained": null, "burst": "1/s"}}`,
 		petSpec,
 		"gateway: {name: a}\nroutes: [{path: /a, methods: [GET], rate_limit: {sustained: 1/s}}]",
+		`{"url": "https://hooks.example.com:8443/a?b=c", "events": ["key.created"], "signing_secret": "sixteen bytes or so"}`,
+		`{"url": "https://[2001:db8::1]/", "events": ["key.revoked", "key.expired"], "state": "active"}`,
+		`{"overlap_hours": 168}`,
+		`{"since": "2027-03-01T12:00:00.123456789+01:00"}`,
 	} {
 		f.Add(uint8(i), []byte(seed))
 	}
 	s := start(f)
 	gatewayID := s.newGateway("")
-	ids := strings.NewReplacer("GATEWAY", gatewayID, "ROUTE", s.newRoute("", gatewayID, "/a"), "KEY", s.newKey(nil).text("key_id"))
+	ids := strings.NewReplacer("GATEWAY", gatewayID, "ROUTE", s.newRoute("", gatewayID, "/a"), "KEY", s.newKey(nil).text("key_id"),
+		"HOOK", s.newWebhook(nil).text("webhook_id"))
 	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
 		s.clock.move(1e9)
 		call := calls[int(which)%len(calls)]

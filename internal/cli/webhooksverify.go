@@ -3,7 +3,9 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -103,12 +105,20 @@ func (o *webhooksVerify) hint(secret string, header http.Header, payload []byte)
 }
 
 // secret reads the signing secret from its file, else as a line that is not
-// shown if it is typed.
+// shown if it is typed. Only the line's end is not part of it.
 func (o *webhooksVerify) secret() (string, error) {
 	if o.secretFile != "" {
 		return o.readSigningSecret(o.secretFile)
 	}
-	return o.readSecret("Signing secret: ")
+	line, err := o.readLine("Signing secret: ")
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the signing secret: %w", err)
+	}
+	secret := strings.TrimRight(line, "\r\n")
+	if secret == "" {
+		return "", usagef("no signing secret was given: type it at the prompt, send it to standard input, or name a --secret-file")
+	}
+	return secret, nil
 }
 
 // readHeaders reads the fields of --headers-file and --header; the latter come
