@@ -24,8 +24,8 @@ import (
 
 // Server is a server of a test. It ends with the test.
 type Server struct {
-	t    testing.TB
-	args []string
+	t       testing.TB
+	options Options
 
 	// DataDir is the data directory, which a Restart keeps.
 	DataDir string
@@ -37,11 +37,28 @@ type Server struct {
 	running *server.Server
 }
 
+// Options are what a server of a test may have beside its flags.
+type Options struct {
+	// Args are flags of serve; the addresses and the data directory are chosen.
+	Args []string
+	// Env are the variables of OpenTelemetry.
+	Env map[string]string
+	// Log gets what is logged, as JSON from level debug on. Nil is the test's log,
+	// from level warn on.
+	Log io.Writer
+}
+
 // Start starts a server. args are flags of serve; the addresses and the data
 // directory are chosen. It returns when the server is ready.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, args: args, DataDir: filepath.Join(t.TempDir(), "data")}
+	return StartWith(t, Options{Args: args})
+}
+
+// StartWith starts a server with options.
+func StartWith(t testing.TB, options Options) *Server {
+	t.Helper()
+	s := &Server{t: t, options: options, DataDir: filepath.Join(t.TempDir(), "data")}
 	s.start()
 	t.Cleanup(s.Stop)
 	key, err := os.ReadFile(filepath.Join(s.DataDir, "admin.key"))
@@ -59,7 +76,7 @@ func (s *Server) start() {
 	loader := config.Register(flags)
 	args := append([]string{
 		"--data-dir", s.DataDir, "--gateway-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0",
-	}, s.args...)
+	}, s.options.Args...)
 	if err := flags.Parse(args); err != nil {
 		s.t.Fatal(err)
 	}
@@ -68,7 +85,14 @@ func (s *Server) start() {
 		s.t.Fatal(err)
 	}
 	log := telemetry.NewLogger(logWriter{s.t}, "warn", "text")
-	if s.running, err = server.Start(context.WithoutCancel(s.t.Context()), server.Config{Settings: settings, Log: log, Version: "test"}); err != nil {
+	if s.options.Log != nil {
+		log = telemetry.NewLogger(s.options.Log, "debug", "json")
+	}
+	env := func(name string) (string, bool) {
+		value, ok := s.options.Env[name]
+		return value, ok
+	}
+	if s.running, err = server.Start(context.WithoutCancel(s.t.Context()), server.Config{Settings: settings, Log: log, Env: env, Version: "test"}); err != nil {
 		s.t.Fatalf("start a server: %v", err)
 	}
 }
