@@ -95,23 +95,21 @@ func (o *auditExport) exportBlocks(c *cobra.Command) error {
 
 // to lets write write to a new file, which is gone again if that fails, or to
 // standard output for "".
-func (a *app) to(file string, write func(io.Writer) error) (err error) {
-	out := a.Out
-	if file != "" {
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if closeErr := f.Close(); err == nil {
-				err = closeErr
-			}
-			if err != nil {
-				err = errors.Join(err, os.Remove(file))
-			}
-		}()
-		out = f
+func (a *app) to(file string, write func(io.Writer) error) error {
+	if file == "" {
+		return buffered(a.Out, write)
 	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(buffered(f, write), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	return nil
+}
+
+func buffered(out io.Writer, write func(io.Writer) error) error {
 	b := bufio.NewWriter(out)
 	if err := write(b); err != nil {
 		return err

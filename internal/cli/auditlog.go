@@ -151,6 +151,9 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	t := follower{api: api, filter: o.filter, seen: map[string]bool{}}
+	if own, err := api.Account(ctx); err == nil {
+		t.own = own.Key.KeyID
+	}
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	if o.output == "table" {
@@ -206,6 +209,7 @@ func (o *auditLog) line(cells []string) {
 // follower finds the records that were not there before.
 type follower struct {
 	api    *client.Client
+	own    string // key that it asks with, "" if it cannot learn that
 	filter client.AuditFilter
 	seen   map[string]bool
 	order  []string // of seen, the oldest first
@@ -221,9 +225,12 @@ func (t *follower) next(ctx context.Context, begun bool, first int) ([]client.Au
 		if err != nil {
 			return nil, err
 		}
-		if !t.remember(&e) {
+		switch {
+		case !t.remember(&e):
 			known++
-		} else {
+		case e.Path == "/v1/audit-log" && e.AuditAction == nil && t.own != "" && str(e.KeyID) == t.own:
+			// It would follow itself.
+		default:
 			known = 0
 			fresh = append(fresh, e)
 		}

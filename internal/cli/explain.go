@@ -135,8 +135,11 @@ func withID(name, id string) string {
 	return name + " (" + id + ")"
 }
 
+// milliseconds writes a duration for a person; one that was not measured is "".
 func milliseconds(ms float64) string {
 	switch {
+	case ms == 0:
+		return ""
 	case ms >= 1000:
 		return strconv.FormatFloat(ms/1000, 'f', 2, 64) + " s"
 	case ms >= 100:

@@ -145,7 +145,7 @@ func (o *limitsSimulate) print(s *client.Simulation, names *names) error {
 	if s.Requests > 0 {
 		share = fmt.Sprintf(" (%.2f %%)", 100*float64(s.Refused)/float64(s.Requests))
 	}
-	fmt.Fprintf(o.Out, "Of %d requests of the last 24 hours, %d would have been refused%s.\n", s.Requests, s.Refused, share)
+	fmt.Fprintf(o.Out, "Requests of the last 24 hours that the limit would apply to: %d. Of them it would have refused %d%s.\n", s.Requests, s.Refused, share)
 	if len(s.Keys) == 0 {
 		return nil
 	}

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 //	await URL STATUS  wait until GET of URL answers STATUS
 //	get URL [KEY]     GET, with the status and body on standard output
 //	capture NAME      set NAME to the standard output of the last command, without space around it
-//	jq FILE .MEMBER   print a member of an object; jq FILE length, the length of an array
+//	jq FILE .MEMBER   print a member of an object, or of the first of an array; jq FILE length, the length of an array
 //	waitfor N CMD...  run a command until its exit status is N
 //	eventually RE CMD... run a command until its standard output matches RE
 //	firstid PREFIX    print the first identifier with PREFIX in the standard output of the last command

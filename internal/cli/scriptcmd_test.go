@@ -71,12 +71,15 @@ func get(ts *testscript.TestScript, _ bool, args []string) {
 	fmt.Fprintf(ts.Stdout(), "%d %s\n", res.StatusCode, &b)
 }
 
-// jq prints one member of an object in a file, or the length of an array, so
-// that scripts need no other program.
+// jq prints one member of an object in a file, of an array's first object, or the
+// length of an array, so that scripts need no other program.
 func jq(ts *testscript.TestScript, _ bool, args []string) {
 	var v any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
 	if member, ok := strings.CutPrefix(args[1], "."); ok {
+		if array, ok := v.([]any); ok && len(array) > 0 {
+			v = array[0]
+		}
 		object, _ := v.(map[string]any)
 		value, found := object[member]
 		if !found {
