@@ -178,6 +178,9 @@ type DeliveryReader interface {
 	// failed at or after since and whose event was not delivered to it again
 	// since, the earliest failure first.
 	DeliveriesToRecover(ctx context.Context, webhookID string, since time.Time, limit int) ([]webhook.Delivery, error)
+	// StrandingWebhooks returns the endpoints of all accounts that are disabled
+	// or gone and for which deliveries wait.
+	StrandingWebhooks(ctx context.Context) ([]string, error)
 }
 
 // DeliveryWriter makes and ends deliveries. Their attempts are written by the
@@ -186,10 +189,10 @@ type DeliveryWriter interface {
 	// InsertDelivery makes a delivery of an event that is stored. Those of the
 	// same event to the same endpoint that failed count as delivered again.
 	InsertDelivery(ctx context.Context, d *webhook.Delivery) error
-	// FailStranded fails up to limit deliveries that wait, are not leased at now,
-	// and whose endpoint is disabled or gone; the log shows an attempt that was
-	// not made and why. more tells that there may be others.
-	FailStranded(ctx context.Context, now time.Time, limit int) (more bool, err error)
+	// FailStranded fails up to limit deliveries that wait for the endpoint and are
+	// not leased at now, if it is disabled or gone; the log shows an attempt that
+	// was not made and why. more tells that there may be others.
+	FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error)
 	// TrimDeliveries removes what was delivered before delivered, and what failed
 	// before failed, at most limit of each. more tells that there may be others.
 	TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error)

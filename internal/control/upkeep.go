@@ -101,9 +101,17 @@ func (u *Upkeep) repeat(ctx context.Context, f func(tx Tx, now time.Time) (more 
 }
 
 func (u *Upkeep) failStranded(ctx context.Context) error {
-	return u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
-		return tx.FailStranded(ctx, now, strandedAtOnce)
+	var ids []string
+	err := u.cfg.Store.View(ctx, func(tx ReadTx) (err error) { // most of the time there is none
+		ids, err = tx.StrandingWebhooks(ctx)
+		return err
 	})
+	for _, webhookID := range ids {
+		err = errors.Join(err, u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
+			return tx.FailStranded(ctx, webhookID, now, strandedAtOnce)
+		}))
+	}
+	return err
 }
 
 func (u *Upkeep) removeOld(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -159,7 +160,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string
 			return nil, err
 		}
 		if h.State == webhook.Disabled {
-			_, err = w.FailStranded(ctx, w.now, strandedAtOnce)
+			_, err = w.FailStranded(ctx, h.ID, w.now, strandedAtOnce)
 		}
 		return &h, err
 	})
@@ -199,7 +200,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string
 		if err := w.DeleteWebhook(ctx, c.Account.ID, h.ID); err != nil {
 			return nil, err
 		}
-		if _, err := w.FailStranded(ctx, w.now, strandedAtOnce); err != nil {
+		if _, err := w.FailStranded(ctx, h.ID, w.now, strandedAtOnce); err != nil {
 			return nil, err
 		}
 		return h, w.audit(ctx, audit.WebhookDelete, h.ID, "", webhookDiff(h, nil))
@@ -242,7 +243,7 @@ func webhookDiff(before, after *webhook.Webhook) audit.Diff {
 		d["signing_secret"] = [2]any{nil, "***"}
 	case after == nil:
 		d["signing_secret"] = [2]any{"***", nil}
-	case !before.SecretSince.Equal(after.SecretSince) || string(before.Secret) != string(after.Secret):
+	case !before.SecretSince.Equal(after.SecretSince) || !bytes.Equal(before.Secret, after.Secret):
 		d["signing_secret"] = [2]any{"***", "***"}
 	}
 	return d

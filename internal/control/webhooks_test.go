@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -328,7 +329,7 @@ func TestRedeliver(t *testing.T) {
 			t.Errorf("made %+v", again)
 		}
 		a, b := must[*control.DeliveryDetail](h)(h.Delivery(ctx(), c, first.ID)), must[*control.DeliveryDetail](h)(h.Delivery(ctx(), c, again.ID))
-		if string(a.Payload) != string(b.Payload) {
+		if !bytes.Equal(a.Payload, b.Payload) {
 			t.Errorf("%s became %s", a.Payload, b.Payload)
 		}
 		first = *again

@@ -24,7 +24,6 @@ type mail struct {
 	account account.Account
 	hooks   []webhook.Webhook
 	begin   time.Time
-	made    int
 }
 
 // newMail makes deliveries of which the last waiting wait; of the others every

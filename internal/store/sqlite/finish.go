@@ -123,34 +123,20 @@ func notSent(w *webhook.Webhook) string {
 	}
 }
 
+// StrandingWebhooks implements control.DeliveryReader.
+func (t *readTx) StrandingWebhooks(ctx context.Context) ([]string, error) {
+	return t.texts(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
+		WHERE waiting.id IS NOT NULL AND (w.id IS NULL OR w.active = 0)`)
+}
+
 // FailStranded implements control.DeliveryWriter.
-func (t *tx) FailStranded(ctx context.Context, now time.Time, limit int) (more bool, err error) {
-	var ids []string
-	err = t.rows(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
-		WHERE waiting.id IS NOT NULL AND (w.id IS NULL OR w.active = 0)`, nil, func(r *sql.Rows) error {
-		var id string
-		err := r.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	if err != nil {
+func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error) {
+	w, err := t.endpoint(ctx, map[string]*webhook.Webhook{}, webhookID)
+	if err != nil || w != nil && w.State == webhook.Active {
 		return false, err
 	}
-	known := map[string]*webhook.Webhook{}
-	for _, id := range ids {
-		w, err := t.endpoint(ctx, known, id)
-		if err != nil {
-			return false, err
-		}
-		n, err := t.failStranded(ctx, id, notSent(w), now, limit)
-		if err != nil {
-			return false, err
-		}
-		if limit -= n; limit <= 0 {
-			return true, nil
-		}
-	}
-	return false, nil
+	n, err := t.failStranded(ctx, webhookID, notSent(w), now, limit)
+	return limit > 0 && n == limit, err
 }
 
 // failStranded fails up to limit of the deliveries that wait for an endpoint and

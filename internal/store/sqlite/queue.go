@@ -63,7 +63,7 @@ func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job
 // candidates returns what c may take, taking in turn from the endpoints, the
 // one with the earliest first.
 func (t *readTx) candidates(ctx context.Context, c *sender.Claim) ([]candidate, error) {
-	endpoints, err := t.activeWaiting(ctx)
+	endpoints, err := t.dueEndpoints(ctx, c.Now)
 	if err != nil || len(endpoints) == 0 {
 		return nil, err
 	}
@@ -121,16 +121,22 @@ func total(queues [][]candidate) (n int) {
 	return n
 }
 
-// activeWaiting returns the active endpoints for which deliveries wait.
-func (t *readTx) activeWaiting(ctx context.Context) ([]string, error) {
+// dueEndpoints returns the active endpoints for which a delivery is due.
+func (t *readTx) dueEndpoints(ctx context.Context, now time.Time) ([]string, error) {
+	const due = `EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = w.id AND due_at <= ? AND state = `
+	return t.texts(ctx, "read waiting endpoints", waiting+`SELECT w.id FROM waiting CROSS JOIN webhooks w ON w.id = waiting.id
+		WHERE w.active = 1 AND (`+due+`0) OR `+due+`1))`, micros(now), micros(now))
+}
+
+// texts returns the one column of the answer.
+func (t *readTx) texts(ctx context.Context, what, query string, args ...any) ([]string, error) {
 	var list []string
-	err := t.rows(ctx, "read waiting endpoints", waiting+`SELECT w.id FROM waiting CROSS JOIN webhooks w ON w.id = waiting.id WHERE w.active = 1`,
-		nil, func(r *sql.Rows) error {
-			var id string
-			err := r.Scan(&id)
-			list = append(list, id)
-			return err
-		})
+	err := t.rows(ctx, what, query, args, func(r *sql.Rows) error {
+		var s string
+		err := r.Scan(&s)
+		list = append(list, s)
+		return err
+	})
 	return list, err
 }
 

@@ -64,12 +64,6 @@ func (h *harness) next(now time.Time) time.Time {
 	return at
 }
 
-func jobIDs(jobs []sender.Job) []string {
-	list := names(jobs, func(j *sender.Job) string { return j.DeliveryID })
-	slices.Sort(list)
-	return list
-}
-
 // result is what came of a job: an answer with the status d after the epoch.
 func result(j sender.Job, state webhook.DeliveryState, status int, d time.Duration) sender.Result {
 	r := sender.Result{Lease: j.Lease, State: state, Attempt: webhook.Attempt{Number: j.Attempt, StartedAt: epoch().Add(d - time.Millisecond),
@@ -295,13 +289,21 @@ func testQueueHealth(h *harness) {
 	// What was in flight may still arrive, and what fails is not tried again.
 	h.finish(0, result(jobs[1], webhook.Delivered, 200, time.Hour))
 	same(h, "still disabled", h.webhook(a.ID, w.ID).State, webhook.Disabled)
+	same(h, "it strands", h.stranding(), []string{w.ID})
 	h.update(func(ctx context.Context, tx control.Tx) error {
-		_, err := tx.FailStranded(ctx, epoch().Add(2*time.Hour), 100)
+		_, err := tx.FailStranded(ctx, w.ID, epoch().Add(2*time.Hour), 100)
 		return err
 	})
 	same(h, "none waits", len(h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID, State: webhook.Pending}))+
 		len(h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID, State: webhook.RetryScheduled})), 0)
 	same(h, "no claim", len(slices.DeleteFunc(h.claim(after(3*time.Hour)), func(j sender.Job) bool { return j.Endpoint.WebhookID != w.ID })), 0)
+}
+
+func (h *harness) stranding() []string {
+	h.Helper()
+	list := get(h, func(ctx context.Context, tx control.ReadTx) ([]string, error) { return tx.StrandingWebhooks(ctx) })
+	slices.Sort(list)
+	return list
 }
 
 // What waits for an endpoint that is disabled or gone fails, a bounded number at a
@@ -321,26 +323,34 @@ func testStranded(h *harness) {
 		h.Helper()
 		return len(h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID, State: s}))
 	}
-	fail := func(d time.Duration, limit int) (more bool) {
+	fail := func(w *webhook.Webhook, d time.Duration, limit int) (more bool) {
 		h.update(func(ctx context.Context, tx control.Tx) (err error) {
-			more, err = tx.FailStranded(ctx, epoch().Add(d), limit)
+			more, err = tx.FailStranded(ctx, w.ID, epoch().Add(d), limit)
 			return err
 		})
 		return more
 	}
-	same(h, "more", fail(time.Second, 4), true)
-	same(h, "four", count(gone, webhook.Failed)+count(off, webhook.Failed), 4)
-	for fail(time.Second, 4) {
-		continue
+	want := []string{gone.ID, off.ID}
+	slices.Sort(want)
+	same(h, "they strand", h.stranding(), want)
+	same(h, "more", fail(gone, time.Second, 2), true)
+	same(h, "two", []int{count(gone, webhook.Failed), count(off, webhook.Failed)}, []int{2, 0})
+	for _, w := range []*webhook.Webhook{gone, off, on} {
+		for fail(w, time.Second, 2) {
+			continue
+		}
 	}
 	same(h, "but the leased", []int{count(gone, webhook.Failed), count(off, webhook.Failed), count(gone, webhook.Pending), count(off, webhook.Pending)}, []int{3, 3, 1, 1})
-	fail(90*time.Second, 10)
+	for _, w := range []*webhook.Webhook{gone, off, on} {
+		fail(w, 90*time.Second, 10)
+	}
+	same(h, "none strands", len(h.stranding()), 0)
 	same(h, "all", []int{count(gone, webhook.Failed), count(off, webhook.Failed), count(on, webhook.Failed), count(on, webhook.Pending)}, []int{4, 4, 0, 4})
 	for w, reason := range map[*webhook.Webhook]string{gone: "not sent: the endpoint was deleted", off: "not sent: the endpoint is disabled"} {
 		d := h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID})[0]
 		same(h, "attempt", d.Attempts, []webhook.Attempt{{Number: 1, StartedAt: d.Attempts[0].StartedAt, Error: reason}})
 	}
-	same(h, "more of nothing", fail(time.Hour, 10), false)
+	same(h, "more of nothing", fail(gone, time.Hour, 10), false)
 }
 
 // A server that starts alone ends all leases.
