@@ -55,13 +55,20 @@ func appendColumn(dst []byte, c *Codec, raw []byte) []byte {
 	if c == nil || len(raw) < packFrom {
 		return append(append(dst, stored), raw...)
 	}
-	frame := c.enc.EncodeAll(raw, nil)
-	if len(frame)+4 >= len(raw) {
-		return append(append(dst, stored), raw...)
+	// The frame is made behind the room for its length, and moved if that is
+	// shorter.
+	at := len(dst)
+	dst = c.enc.EncodeAll(raw, append(dst, make([]byte, frameRoom)...))
+	frame := dst[at+frameRoom:]
+	if len(frame)+frameRoom >= len(raw) {
+		return append(append(dst[:at], stored), raw...)
 	}
-	dst = binary.AppendUvarint(append(dst, packed), uint64(len(frame)))
+	dst = binary.AppendUvarint(append(dst[:at], packed), uint64(len(frame)))
 	return append(dst, frame...)
 }
+
+// frameRoom is how many bytes go before a frame at most.
+const frameRoom = 1 + binary.MaxVarintLen32
 
 func isConstant(b []byte) bool {
 	for _, c := range b {

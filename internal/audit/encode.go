@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // MaxRecords is how many records a block holds at most.
@@ -32,62 +33,75 @@ func (t *Table) Encode(c *Codec) ([]byte, error) {
 	if n == 0 || n > MaxRecords {
 		return nil, fmt.Errorf("a block cannot hold %d audit records", n)
 	}
-	e := encoder{codec: c, table: t, dst: make([]byte, 0, 64+24*n)}
+	if t.encoder == nil {
+		t.encoder = &encoder{}
+	}
+	e := t.encoder
+	e.codec, e.table, e.dst = c, t, e.dst[:0]
 	e.dst = append(e.dst, version)
 	e.dst = binary.AppendUvarint(e.dst, uint64(n))
 	e.dst = binary.AppendVarint(e.dst, t.rows[0].time)
-	e.numbers(n-1, func(i int) uint64 { return uint64(t.rows[i+1].time - t.rows[i].time) })
-	e.dictionary(&t.calls, func(r *row) uint32 { return r.call })
-	e.dictionary(&t.callers, func(r *row) uint32 { return r.caller })
-	e.dictionary(&t.clients, func(r *row) uint32 { return r.client })
-	e.dictionary(&t.paths, func(r *row) uint32 { return r.path })
+	e.values = e.values[:0]
+	for i := 1; i < n; i++ {
+		e.values = append(e.values, uint64(t.rows[i].time-t.rows[i-1].time))
+	}
+	e.numbers()
+	for column, d := range [...]*dictionary{&t.calls, &t.callers, &t.clients, &t.paths} {
+		e.dictionary(column, d)
+	}
 	e.requests()
 	e.extras()
+	e.table = nil
 	if len(e.dst) > maxContent {
 		return nil, fmt.Errorf("a block of %d audit records has %d bytes", n, len(e.dst))
 	}
-	return e.dst, nil
+	return slices.Clone(e.dst), nil
 }
 
+// encoder is the memory that Encode needs, for the next time.
 type encoder struct {
-	codec *Codec
-	table *Table
-	dst   []byte
-	room  []byte
-	local []uint32 // of the entries of a dictionary: their number in the block, from 1
-	order []uint32 // and the other way round
-
-	offsets []uint64
+	codec  *Codec
+	table  *Table
+	dst    []byte
+	room   []byte
+	values []uint64
+	local  []uint32 // of the entries of a dictionary: their number in the block, from 1
+	order  []uint32 // and the other way round
+	of     []uint16 // the number in the block of each record's entry
 }
 
 func (e *encoder) column(raw []byte) { e.dst = appendColumn(e.dst, e.codec, raw) }
 
-// numbers writes n numbers in as many planes as the largest needs: the low
-// bytes are random and would spoil the packing of the high ones.
-func (e *encoder) numbers(n int, at func(i int) uint64) {
-	width := 0
-	for i := range n {
-		width = max(width, (bits.Len64(at(i))+7)/8)
+// numbers writes e.values in as many planes as the largest needs: the low bytes
+// are random and would spoil the packing of the high ones.
+func (e *encoder) numbers() {
+	all := uint64(0)
+	for _, v := range e.values {
+		all |= v
 	}
+	width := (bits.Len64(all) + 7) / 8
 	e.dst = append(e.dst, byte(width))
 	for plane := range width {
 		e.room = e.room[:0]
-		for i := range n {
-			e.room = append(e.room, byte(at(i)>>(8*plane)))
+		for _, v := range e.values {
+			e.room = append(e.room, byte(v>>(8*plane)))
 		}
 		e.column(e.room)
 	}
 }
 
 // dictionary writes the entries that records use, and which uses which.
-func (e *encoder) dictionary(d *dictionary, of func(*row) uint32) {
-	e.local = append(e.local[:0], make([]uint32, len(d.entries))...)
-	e.order = e.order[:0]
+func (e *encoder) dictionary(column int, d *dictionary) {
+	e.local = slices.Grow(e.local[:0], len(d.entries))[:len(d.entries)]
+	clear(e.local)
+	e.order, e.of = e.order[:0], e.of[:0]
 	for i := range e.table.rows {
-		if n := of(&e.table.rows[i]); e.local[n] == 0 {
+		n := e.table.rows[i].entry[column]
+		if e.local[n] == 0 {
 			e.order = append(e.order, n)
 			e.local[n] = uint32(len(e.order))
 		}
+		e.of = append(e.of, uint16(e.local[n]-1))
 	}
 	e.dst = binary.AppendUvarint(e.dst, uint64(len(e.order)))
 	e.room = e.room[:0]
@@ -102,8 +116,8 @@ func (e *encoder) dictionary(d *dictionary, of func(*row) uint32) {
 	e.column(e.room)
 	for plane := range planesOf(len(e.order)) {
 		e.room = e.room[:0]
-		for i := range e.table.rows {
-			e.room = append(e.room, byte((e.local[of(&e.table.rows[i])]-1)>>(8*plane)))
+		for _, n := range e.of {
+			e.room = append(e.room, byte(n>>(8*plane)))
 		}
 		e.column(e.room)
 	}
@@ -116,13 +130,13 @@ func planesOf(n int) int { return (bits.Len(uint(n-1)) + 7) / 8 }
 // larger part of a block, and nothing packs it.
 func (e *encoder) requests() {
 	rows := e.table.rows
-	e.offsets = e.offsets[:0]
+	e.values = e.values[:0]
 	for i := range rows {
 		if r := &rows[i]; r.request != [16]byte{} {
-			e.offsets = append(e.offsets, zigzag(idMillis(&r.request)-millis(r.time)))
+			e.values = append(e.values, zigzag(idMillis(&r.request)-millis(r.time)))
 		}
 	}
-	e.numbers(len(e.offsets), func(i int) uint64 { return e.offsets[i] })
+	e.numbers()
 	e.room = e.room[:0]
 	for i := range rows {
 		r := &rows[i]

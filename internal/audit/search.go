@@ -135,8 +135,8 @@ func (s *search) wants(number int64) bool {
 
 // openEnd lists what is not sealed.
 func (s *search) openEnd() error {
-	t, err := s.codec.Gather(s.open)
-	if err != nil {
+	t := &Table{}
+	if err := s.codec.Gather(t, s.open); err != nil {
 		return err
 	}
 	bound := s.open.Chain.Head.Number + 1
@@ -335,21 +335,20 @@ func gapRecord(accountID string, n int64, first, last time.Time, reason string) 
 	}
 }
 
-// Gather returns a table of everything in the open end, sorted.
-func (c *Codec) Gather(o *Open) (*Table, error) {
-	t := &Table{}
+// Gather adds everything in the open end to the table, and sorts it.
+func (c *Codec) Gather(t *Table, o *Open) error {
 	for i := range o.Chunks {
 		if err := c.AddChunk(t, &o.Chunks[i]); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for i := range o.Records {
 		if err := t.Add(&o.Records[i]); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	t.Sort()
-	return t, nil
+	return nil
 }
 
 // AddChunk adds the records of a chunk to a table.
@@ -389,5 +388,8 @@ func (t *Table) Chunks(accountID string) ([]Chunk, error) {
 
 // part returns some of the records, to be read alone.
 func (t *Table) part(from, to int) *Table {
-	return &Table{calls: t.calls, callers: t.callers, clients: t.clients, paths: t.paths, extras: t.extras, rows: t.rows[from:to:to]}
+	if t.encoder == nil {
+		t.encoder = &encoder{}
+	}
+	return &Table{calls: t.calls, callers: t.callers, clients: t.clients, paths: t.paths, extras: t.extras, rows: t.rows[from:to:to], encoder: t.encoder}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"time"
+
+	"github.com/keygate/keygate/internal/id"
 )
 
 // A filter in bits answers whether a block may hold records of a key, prefix,
@@ -79,15 +81,21 @@ func (f *Filter) terms() (all []term) {
 		rare = rareManaging
 	}
 	for _, want := range [...]struct {
-		field byte
-		text  string
-	}{{ofPrefix, f.KeyPrefix}, {ofKey, f.KeyID}, {ofGateway, f.GatewayID}, {ofActor, f.Actor}} {
-		if want.text != "" {
-			all = append(all, termOf(want.field, rare, want.text))
+		field   byte
+		written string
+	}{{ofPrefix, f.prefix()}, {ofKey, f.key()}, {ofGateway, f.gateway()}, {ofActor, string(appendText(nil, f.Actor))}} {
+		if want.written != writtenNothing {
+			all = append(all, termOf(want.field, rare, want.written))
 		}
 	}
 	return all
 }
+
+// prefix, key and gateway return what the filter asks for as dictionaries write
+// it.
+func (f *Filter) prefix() string  { return string(appendText(nil, f.KeyPrefix)) }
+func (f *Filter) key() string     { return string(appendID(nil, id.Key, f.KeyID)) }
+func (f *Filter) gateway() string { return string(appendID(nil, id.Gateway, f.GatewayID)) }
 
 // rares returns the marks of a record's terms beside those of all.
 func (c class) rares() (marks []byte) {
@@ -121,11 +129,11 @@ func (t *Table) Summary(number int64) *Summary {
 	first, last := t.Span()
 	s := &Summary{Number: number, First: first.UnixMicro(), Last: last.UnixMicro()}
 	var terms []term
-	add := func(field byte, text string, set uint8) {
-		if text == "" {
+	add := func(field byte, written string, set uint8) {
+		if written == writtenNothing {
 			return
 		}
-		terms = append(terms, termOf(field, common, text))
+		terms = append(terms, termOf(field, common, written))
 		var done [rareManaging + 1]bool
 		for c := range class(classes) {
 			if set&(1<<c) == 0 {
@@ -134,7 +142,7 @@ func (t *Table) Summary(number int64) *Summary {
 			for _, mark := range c.rares() {
 				if !done[mark] {
 					done[mark] = true
-					terms = append(terms, termOf(field, mark, text))
+					terms = append(terms, termOf(field, mark, written))
 				}
 			}
 		}
@@ -153,21 +161,21 @@ func (t *Table) Summary(number int64) *Summary {
 	actors := map[string]uint8{}
 	for i := range t.rows {
 		if n := t.rows[i].extra; n != 0 {
-			actors[t.extras[n-1].actor] |= 1 << t.calls.entries[t.rows[i].call][0]
+			actors[t.extras[n-1].actor] |= 1 << t.calls.entries[t.rows[i].entry[callColumn]][0]
 		}
 	}
 	for a, set := range actors {
-		add(ofActor, a, set)
+		add(ofActor, string(appendText(nil, a)), set)
 	}
 	s.fill(terms)
 	return s
 }
 
 // callersAndClasses returns who occurs in the rows, and with which classes.
-func (t *Table) callersAndClasses() (who []callerText, sets []uint8) {
+func (t *Table) callersAndClasses() (who []caller, sets []uint8) {
 	all := make([]uint8, len(t.callers.entries))
 	for i := range t.rows {
-		all[t.rows[i].caller] |= 1 << t.calls.entries[t.rows[i].call][0]
+		all[t.rows[i].entry[callerColumn]] |= 1 << t.calls.entries[t.rows[i].entry[callColumn]][0]
 	}
 	for i, set := range all {
 		if set != 0 {
@@ -256,10 +264,13 @@ type query struct {
 	classes      uint8
 	terms        []term
 	since, until int64 // microseconds; until is excluded
+
+	prefix, key, gateway string // as dictionaries write them
 }
 
 func newQuery(f Filter) *query {
-	q := &query{filter: f, classes: f.classes(), terms: f.terms(), since: -1 << 63, until: 1<<63 - 1}
+	q := &query{filter: f, classes: f.classes(), terms: f.terms(), since: -1 << 63, until: 1<<63 - 1,
+		prefix: f.prefix(), key: f.key(), gateway: f.gateway()}
 	if !f.Since.IsZero() {
 		q.since = ceilMicro(f.Since)
 	}
@@ -288,9 +299,10 @@ func (q *query) matches(v *View, f func(i int) (bool, error)) error {
 	}
 	callers := make([]bool, len(v.callers))
 	some := false
-	for i, c := range v.callers {
-		callers[i] = (q.filter.KeyPrefix == "" || q.filter.KeyPrefix == c.prefix) && (q.filter.KeyID == "" || q.filter.KeyID == c.key) &&
-			(q.filter.GatewayID == "" || q.filter.GatewayID == c.gateway)
+	passes := func(want, is string) bool { return want == writtenNothing || want == is }
+	for i := range v.callers {
+		c := &v.callers[i]
+		callers[i] = passes(q.prefix, c.prefix) && passes(q.key, c.key) && passes(q.gateway, c.gateway)
 		some = some || callers[i]
 	}
 	if !some {

@@ -46,6 +46,8 @@ type Table struct {
 	rows   []row
 	extras []extra
 	texts  int // bytes in the dictionaries and extras
+
+	encoder *encoder
 }
 
 type callKey struct {
@@ -60,11 +62,19 @@ type callerKey struct {
 
 // row is a record; the numbers are places in the table's dictionaries.
 type row struct {
-	time                       int64
-	request                    [16]byte // zeros if it stands in extra
-	call, caller, client, path uint32
-	extra                      uint32 // place in extras, from 1; 0 for none
+	time    int64
+	request [16]byte  // zeros if it stands in extra
+	entry   [4]uint32 // of the dictionaries, in their order
+	extra   uint32    // place in extras, from 1; 0 for none
 }
+
+// The columns of row.entry.
+const (
+	callColumn = iota
+	callerColumn
+	clientColumn
+	pathColumn
+)
 
 // extra is what few records have.
 type extra struct {
@@ -85,6 +95,16 @@ func (d *dictionary) find(b []byte) (n uint32, fresh bool) {
 		return n, false
 	}
 	return d.add(string(b)), true
+}
+
+// adopt returns the number of s, whose memory may be kept, and adds what is new
+// to texts.
+func (d *dictionary) adopt(s string, texts *int) uint32 {
+	if n, ok := d.index[s]; ok {
+		return n
+	}
+	*texts += len(s)
+	return d.add(s)
 }
 
 func (d *dictionary) add(s string) uint32 {
@@ -140,24 +160,24 @@ func (t *Table) AddEvent(e *Event) {
 	c, _ := classOf(Authentication, e.Outcome)
 	call := callKey{c, e.Method}
 	var ok bool
-	if r.call, ok = t.knownCalls[call]; !ok {
-		r.call = t.internCall(c, strings.Clone(e.Method))
-		t.knownCalls[callKey{c, strings.Clone(e.Method)}] = r.call
+	if r.entry[callColumn], ok = t.knownCalls[call]; !ok {
+		r.entry[callColumn] = t.internCall(c, strings.Clone(e.Method))
+		t.knownCalls[callKey{c, strings.Clone(e.Method)}] = r.entry[callColumn]
 	}
 	caller := callerKey{e.Prefix, e.Key, e.Gateway}
-	if r.caller, ok = t.knownCallers[caller]; !ok {
+	if r.entry[callerColumn], ok = t.knownCallers[caller]; !ok {
 		t.room = appendText(t.room[:0], string(bytes.TrimRight(e.Prefix[:], "\x00")))
 		t.room = appendIDBytes(appendIDBytes(t.room, e.Key), e.Gateway)
-		r.caller = t.intern(&t.callers)
-		t.knownCallers[caller] = r.caller
+		r.entry[callerColumn] = t.intern(&t.callers)
+		t.knownCallers[caller] = r.entry[callerColumn]
 	}
-	if r.client, ok = t.knownClients[e.Client]; !ok {
+	if r.entry[clientColumn], ok = t.knownClients[e.Client]; !ok {
 		t.room = append(t.room[:0], absent)
 		if e.Client != [16]byte{} {
 			t.room = appendAddr(t.room[:0], netip.AddrFrom16(e.Client).Unmap())
 		}
-		r.client = t.intern(&t.clients)
-		t.knownClients[e.Client] = r.client
+		r.entry[clientColumn] = t.intern(&t.clients)
+		t.knownClients[e.Client] = r.entry[clientColumn]
 	}
 	if !isV7(&r.request) {
 		x := extra{}
@@ -166,7 +186,7 @@ func (t *Table) AddEvent(e *Event) {
 		}
 		r.request, r.extra = [16]byte{}, t.addExtra(x)
 	}
-	r.path = t.internPath(e.Path)
+	r.entry[pathColumn] = t.internPath(e.Path)
 	t.rows = append(t.rows, r)
 }
 
@@ -244,13 +264,13 @@ func (t *Table) Add(r *Record) error {
 	if x != (extra{}) || to.request == [16]byte{} {
 		to.extra = t.addExtra(x)
 	}
-	to.call = t.internCall(c, r.Method)
+	to.entry[callColumn] = t.internCall(c, r.Method)
 	t.room = appendText(t.room[:0], r.KeyPrefix)
 	t.room = appendID(appendID(t.room, id.Key, r.KeyID), id.Gateway, r.GatewayID)
-	to.caller = t.intern(&t.callers)
+	to.entry[callerColumn] = t.intern(&t.callers)
 	t.room = appendAddress(t.room[:0], r.ClientIP)
-	to.client = t.intern(&t.clients)
-	to.path = t.internPath(r.Path)
+	to.entry[clientColumn] = t.intern(&t.clients)
+	to.entry[pathColumn] = t.internPath(r.Path)
 	t.rows = append(t.rows, to)
 	return nil
 }

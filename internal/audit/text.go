@@ -146,6 +146,21 @@ func (r *reader) text(k id.Kind) string {
 	return ""
 }
 
+// skipText passes over what text reads.
+func (r *reader) skipText() {
+	switch r.byte() {
+	case absent:
+	case asBytes, asIPv6:
+		r.take(16)
+	case asIPv4:
+		r.take(4)
+	case asText:
+		r.take(r.size(longText))
+	default:
+		r.fail()
+	}
+}
+
 // end makes sure that nothing is left.
 func (r *reader) end() error {
 	if r.err == nil && len(r.b) > 0 {
@@ -153,3 +168,38 @@ func (r *reader) end() error {
 	}
 	return r.err
 }
+
+// cutText takes the first written text off s, as it is written. Only what
+// callers are made of may stand there: an identifier, a text or nothing.
+func cutText(s string) (written, rest string, ok bool) {
+	if s == "" {
+		return "", "", false
+	}
+	n := 1
+	switch s[0] {
+	case absent:
+	case asBytes:
+		n += 16
+	case asText:
+		size, used := binary.Uvarint([]byte(s[1:min(len(s), 1+binary.MaxVarintLen64)]))
+		if used <= 0 || size > longText {
+			return "", "", false
+		}
+		n += used + int(size)
+	default:
+		return "", "", false
+	}
+	if n > len(s) {
+		return "", "", false
+	}
+	return s[:n], s[n:], true
+}
+
+// readText returns what was written as s.
+func readText(s string, k id.Kind) string {
+	r := reader{b: []byte(s)}
+	return r.text(k)
+}
+
+// writtenNothing is how an absent text is written.
+const writtenNothing = "\x00"

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ type View struct {
 
 	calls   []call
 	call    []uint16
-	callers []callerText
+	callers []caller
 	caller  []uint16
 
 	rest *rest
@@ -32,11 +33,13 @@ type call struct {
 	method string
 }
 
-type callerText struct{ prefix, key, gateway string }
+// caller is who called what, each as it is written in the dictionary: few of
+// them are ever shown.
+type caller struct{ entry, prefix, key, gateway string }
 
 // rest is what a record shows beyond what filters ask for.
 type rest struct {
-	clients, paths []string
+	clients, paths []string // clients as they are written
 	client, path   []uint16
 	requests       [][16]byte // zeros for those that stand in extras
 	extras         map[int]*extra
@@ -68,6 +71,7 @@ func (c *Codec) Open(content []byte) (*View, error) {
 		v.times = append(v.times, last+int64(delta))
 	}
 	var calls, callers []string
+	var ok bool
 	calls, v.call = d.dictionary(v.n)
 	callers, v.caller = d.dictionary(v.n)
 	if r.err != nil {
@@ -79,21 +83,26 @@ func (c *Codec) Open(content []byte) (*View, error) {
 		}
 		v.calls = append(v.calls, call{class(s[0]), s[1:]})
 	}
-	for _, s := range callers {
-		c, err := readCaller(s)
-		if err != nil {
-			return nil, err
+	v.callers = make([]caller, len(callers))
+	for i, s := range callers {
+		if v.callers[i], ok = readCaller(s); !ok {
+			return nil, errDamaged
 		}
-		v.callers = append(v.callers, c)
 	}
 	v.tail = r
 	return v, nil
 }
 
-func readCaller(entry string) (callerText, error) {
-	r := reader{b: []byte(entry)}
-	c := callerText{r.text(""), r.text(id.Key), r.text(id.Gateway)}
-	return c, r.end()
+func readCaller(entry string) (c caller, ok bool) {
+	c.entry = entry
+	if c.prefix, entry, ok = cutText(entry); !ok {
+		return c, false
+	}
+	if c.key, entry, ok = cutText(entry); !ok {
+		return c, false
+	}
+	c.gateway, entry, ok = cutText(entry)
+	return c, ok && entry == ""
 }
 
 // Len returns the number of records.
@@ -182,14 +191,12 @@ func (v *View) All() error {
 	}
 	in := v.tail
 	d := decoder{reader: &in, codec: v.codec}
-	var clients []string
 	x := &rest{}
-	clients, x.client = d.dictionary(v.n)
+	x.clients, x.client = d.dictionary(v.n)
 	x.paths, x.path = d.dictionary(v.n)
-	for _, s := range clients {
+	for _, s := range x.clients {
 		text := reader{b: []byte(s)}
-		x.clients = append(x.clients, text.text(""))
-		if text.end() != nil {
+		if text.skipText(); text.end() != nil {
 			return errDamaged
 		}
 	}
@@ -300,8 +307,8 @@ func (v *View) Record(i int) (Record, error) {
 	c, who := v.calls[v.call[i]], v.callers[v.caller[i]]
 	r := Record{
 		Time: time.UnixMicro(v.times[i]).UTC(), Kind: c.class.kind(), Outcome: c.class.outcome(), Method: c.method,
-		KeyPrefix: who.prefix, KeyID: who.key, GatewayID: who.gateway,
-		ClientIP: x.clients[x.client[i]], Path: x.paths[x.path[i]],
+		KeyPrefix: readText(who.prefix, ""), KeyID: readText(who.key, id.Key), GatewayID: readText(who.gateway, id.Gateway),
+		ClientIP: readText(x.clients[x.client[i]], ""), Path: x.paths[x.path[i]],
 	}
 	more := x.extras[i]
 	if x.requests[i] != [16]byte{} {
@@ -329,26 +336,24 @@ func (t *Table) AddView(v *View) error {
 		return err
 	}
 	x := v.rest
-	var calls, callers, clients, paths []uint32
+	var numbers [4][]uint32
 	for _, c := range v.calls {
-		calls = append(calls, t.internCall(c.class, c.method))
+		numbers[0] = append(numbers[0], t.internCall(c.class, c.method))
 	}
-	for _, c := range v.callers {
-		t.room = appendText(t.room[:0], c.prefix)
-		t.room = appendID(appendID(t.room, id.Key, c.key), id.Gateway, c.gateway)
-		callers = append(callers, t.intern(&t.callers))
+	for i := range v.callers {
+		numbers[1] = append(numbers[1], t.callers.adopt(v.callers[i].entry, &t.texts))
 	}
 	for _, s := range x.clients {
-		t.room = appendAddress(t.room[:0], s)
-		clients = append(clients, t.intern(&t.clients))
+		numbers[2] = append(numbers[2], t.clients.adopt(s, &t.texts))
 	}
 	for _, s := range x.paths {
-		paths = append(paths, t.internPath(s))
+		numbers[3] = append(numbers[3], t.paths.adopt(s, &t.texts))
 	}
+	t.rows = slices.Grow(t.rows, v.n)
 	for i := range v.n {
 		r := row{
-			time: v.times[i], request: x.requests[i], call: calls[v.call[i]], caller: callers[v.caller[i]],
-			client: clients[x.client[i]], path: paths[x.path[i]],
+			time: v.times[i], request: x.requests[i], entry: [4]uint32{numbers[0][v.call[i]], numbers[1][v.caller[i]],
+				numbers[2][x.client[i]], numbers[3][x.path[i]]},
 		}
 		if more := x.extras[i]; more != nil {
 			r.extra = t.addExtra(*more)

@@ -87,13 +87,14 @@ type Journal struct {
 
 	// turn is held by whoever writes. It is a channel so that waiting for it
 	// ends with a context.
-	turn   chan struct{}
-	unsent []audit.Chunk             // encoded, and not in the store; under turn
-	weight int                       // what they count in held; under turn
-	gaps   map[string]*loss          // to be told, by account; under turn
-	open   map[string]*audit.Waiting // what of each account is open; under turn
-	last   time.Time                 // when it was last written; under turn
-	failed time.Time                 // when a failure was last logged; under turn
+	turn    chan struct{}
+	sealing audit.Table               // of the block that is made; under turn
+	unsent  []audit.Chunk             // encoded, and not in the store; under turn
+	weight  int                       // what they count in held; under turn
+	gaps    map[string]*loss          // to be told, by account; under turn
+	open    map[string]*audit.Waiting // what of each account is open; under turn
+	last    time.Time                 // when it was last written; under turn
+	failed  time.Time                 // when a failure was last logged; under turn
 
 	trimmed, told time.Time        // when upkeep last did; under turn
 	heads         map[string]int64 // the number of the head last logged; under turn

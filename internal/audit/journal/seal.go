@@ -26,7 +26,7 @@ func (j *Journal) seal(ctx context.Context, accountID string, everything bool) e
 		if err != nil {
 			return err
 		}
-		s := sealing{codec: j.codec, open: o, everything: everything, now: j.cfg.Now(), managed: o.Records}
+		s := sealing{codec: j.codec, table: &j.sealing, open: o, everything: everything, now: j.cfg.Now(), managed: o.Records}
 		more, err := s.run(accountID)
 		if err != nil {
 			return fmt.Errorf("seal the audit log of %s: %w", accountID, err)
@@ -53,6 +53,7 @@ func (j *Journal) seal(ctx context.Context, accountID string, everything bool) e
 // sealing is what one transaction of seal does.
 type sealing struct {
 	codec      *audit.Codec
+	table      *audit.Table // its memory is used for one block after the other
 	open       *audit.Open
 	everything bool
 	now        time.Time
@@ -93,11 +94,11 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 		if len(s.seal.Blocks) == sealBlocks {
 			return true, nil
 		}
-		var t audit.Table
-		if err := s.addManaged(&t, time.Unix(1<<40, 0)); err != nil {
+		s.table.Reset()
+		if err := s.addManaged(s.table, time.Unix(1<<40, 0)); err != nil {
 			return false, err
 		}
-		if err := s.block(&t); err != nil {
+		if err := s.block(s.table); err != nil {
 			return false, err
 		}
 	}
@@ -107,8 +108,8 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 // chunkRun gathers chunks for one block, in the order in which they came; whole
 // is false if more could still come to it.
 func (s *sealing) chunkRun() (t *audit.Table, whole bool, err error) {
-	t = &audit.Table{}
-	from := s.chunks
+	t, from := s.table, s.chunks
+	t.Reset()
 	for ; s.chunks < len(s.open.Chunks); s.chunks++ {
 		c := &s.open.Chunks[s.chunks]
 		if t.Len() > 0 && (t.Len()+c.Records > audit.RunRecords || t.Texts() > sealTexts) {

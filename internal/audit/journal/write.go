@@ -251,8 +251,8 @@ func (j *Journal) join(ctx context.Context, accountID string) error {
 	if w.Chunks < 2 || w.Records > audit.RunRecords {
 		return nil
 	}
-	t, err := j.codec.Gather(&audit.Open{Chunks: o.Chunks})
-	if err != nil {
+	var t audit.Table
+	if err := j.codec.Gather(&t, &audit.Open{Chunks: o.Chunks}); err != nil {
 		return err
 	}
 	content, err := t.Encode(nil)

@@ -211,8 +211,8 @@ func testAuditJoin(h *harness) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	t, err := codec.Gather(o)
-	if err != nil {
+	var t audit.Table
+	if err := codec.Gather(&t, o); err != nil {
 		h.Fatal(err)
 	}
 	content, err := t.Encode(nil)
