@@ -175,6 +175,24 @@ func (e KeyState) Valid() bool {
 	}
 }
 
+// Defines values for KeyEventLevel.
+const (
+	KeyEventLevelAccount KeyEventLevel = "account"
+	KeyEventLevelGateway KeyEventLevel = "gateway"
+)
+
+// Valid indicates whether the value is a known member of the KeyEventLevel enum.
+func (e KeyEventLevel) Valid() bool {
+	switch e {
+	case KeyEventLevelAccount:
+		return true
+	case KeyEventLevelGateway:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for LimitLevelLimitScope.
 const (
 	LimitLevelLimitScopeDaily  LimitLevelLimitScope = "daily"
@@ -208,6 +226,30 @@ const (
 func (e RateLimitPer) Valid() bool {
 	switch e {
 	case RateLimitPerKey:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RateLimitExceededEventLimitScope.
+const (
+	RateLimitExceededEventLimitScopeDaily  RateLimitExceededEventLimitScope = "daily"
+	RateLimitExceededEventLimitScopeGlobal RateLimitExceededEventLimitScope = "global"
+	RateLimitExceededEventLimitScopeKey    RateLimitExceededEventLimitScope = "key"
+	RateLimitExceededEventLimitScopeRoute  RateLimitExceededEventLimitScope = "route"
+)
+
+// Valid indicates whether the value is a known member of the RateLimitExceededEventLimitScope enum.
+func (e RateLimitExceededEventLimitScope) Valid() bool {
+	switch e {
+	case RateLimitExceededEventLimitScopeDaily:
+		return true
+	case RateLimitExceededEventLimitScopeGlobal:
+		return true
+	case RateLimitExceededEventLimitScopeKey:
+		return true
+	case RateLimitExceededEventLimitScopeRoute:
 		return true
 	default:
 		return false
@@ -331,6 +373,54 @@ func (e SettingSource) Valid() bool {
 	case SettingSourceFile:
 		return true
 	case SettingSourceFlag:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SpecPushedEventSource.
+const (
+	SpecPushedEventSourceAPI        SpecPushedEventSource = "api"
+	SpecPushedEventSourceCli        SpecPushedEventSource = "cli"
+	SpecPushedEventSourceDashboard  SpecPushedEventSource = "dashboard"
+	SpecPushedEventSourceRepository SpecPushedEventSource = "repository"
+	SpecPushedEventSourceRollback   SpecPushedEventSource = "rollback"
+)
+
+// Valid indicates whether the value is a known member of the SpecPushedEventSource enum.
+func (e SpecPushedEventSource) Valid() bool {
+	switch e {
+	case SpecPushedEventSourceAPI:
+		return true
+	case SpecPushedEventSourceCli:
+		return true
+	case SpecPushedEventSourceDashboard:
+		return true
+	case SpecPushedEventSourceRepository:
+		return true
+	case SpecPushedEventSourceRollback:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpstreamErrorEventReason.
+const (
+	UpstreamErrorEventReasonTimeout        UpstreamErrorEventReason = "timeout"
+	UpstreamErrorEventReasonUnreachable    UpstreamErrorEventReason = "unreachable"
+	UpstreamErrorEventReasonUpstreamStatus UpstreamErrorEventReason = "upstream_status"
+)
+
+// Valid indicates whether the value is a known member of the UpstreamErrorEventReason enum.
+func (e UpstreamErrorEventReason) Valid() bool {
+	switch e {
+	case UpstreamErrorEventReasonTimeout:
+		return true
+	case UpstreamErrorEventReasonUnreachable:
+		return true
+	case UpstreamErrorEventReasonUpstreamStatus:
 		return true
 	default:
 		return false
@@ -861,6 +951,71 @@ type KeyLevel string
 // KeyState Where the key stands in its life.
 type KeyState string
 
+// KeyEvent defines model for KeyEvent.
+type KeyEvent struct {
+	// ExpiresAt When the key expires; null for never.
+	ExpiresAt *time.Time `json:"expires_at"`
+
+	// GatewayID Gateway that the key is restricted to; null for all.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID *string `json:"gateway_id"`
+
+	// KeyID Identifier of the key.
+	//
+	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
+	KeyID string `json:"key_id"`
+
+	// KeyPrefix Tag and first characters of the key.
+	//
+	// Example: kg_4tQx9Z
+	KeyPrefix string `json:"key_prefix"`
+
+	// Level Which plane the key opens.
+	Level KeyEventLevel `json:"level"`
+
+	// Name Display name of the key.
+	//
+	// Example: mobile app
+	Name string `json:"name"`
+
+	// Owner Whose key it is.
+	//
+	// Example: customer-42
+	Owner *string `json:"owner"`
+
+	// Scope Scope of the key.
+	//
+	// Example: read:orders
+	Scope string `json:"scope"`
+}
+
+// KeyEventLevel Which plane the key opens.
+type KeyEventLevel string
+
+// KeyRotatedEvent defines model for KeyRotatedEvent.
+type KeyRotatedEvent struct {
+	// KeyID Identifier of the old key.
+	//
+	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
+	KeyID string `json:"key_id"`
+
+	// KeyPrefix Tag and first characters of the old key.
+	//
+	// Example: kg_4tQx9Z
+	KeyPrefix string `json:"key_prefix"`
+
+	// NewKeyID Identifier of the new key.
+	//
+	// Example: key_01jz8y5c3te9b8r2m6q4v7x0ee
+	NewKeyID string `json:"new_key_id"`
+
+	// OverlapDays For how many days both keys are valid.
+	//
+	// Example: 7
+	OverlapDays int64 `json:"overlap_days"`
+}
+
 // Latencies defines model for Latencies.
 type Latencies struct {
 	// P50 Milliseconds that half of the requests took at most.
@@ -1021,6 +1176,60 @@ type RateLimit struct {
 
 // RateLimitPer "key" if each key has its own bucket; null if all callers share one.
 type RateLimitPer string
+
+// RateLimitExceededEvent defines model for RateLimitExceededEvent.
+type RateLimitExceededEvent struct {
+	// Breaches Number of this breach in the count of its gateway, route and limit scope.
+	//
+	// Example: 101
+	Breaches int64 `json:"breaches"`
+
+	// GatewayID Gateway that was called.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// KeyID Key of the caller that was refused; null on a public route.
+	//
+	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
+	KeyID *string `json:"key_id"`
+
+	// KeyPrefix Tag and first characters of that key.
+	//
+	// Example: kg_4tQx9Z
+	KeyPrefix *string `json:"key_prefix"`
+
+	// Limit Capacity of that limit.
+	//
+	// Example: 100
+	Limit int64 `json:"limit"`
+
+	// LimitScope Which limit refused.
+	LimitScope RateLimitExceededEventLimitScope `json:"limit_scope"`
+
+	// Method HTTP method of the request.
+	//
+	// Example: GET
+	Method string `json:"method"`
+
+	// Path Path of the route.
+	//
+	// Example: /orders/{id}
+	Path string `json:"path"`
+
+	// RouteID Route that was called.
+	//
+	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
+	RouteID string `json:"route_id"`
+
+	// SampleRate One of how many breaches makes an event.
+	//
+	// Example: 100
+	SampleRate int64 `json:"sample_rate"`
+}
+
+// RateLimitExceededEventLimitScope Which limit refused.
+type RateLimitExceededEventLimitScope string
 
 // RateLimitInput defines model for RateLimitInput.
 type RateLimitInput struct {
@@ -1214,6 +1423,37 @@ type Simulation struct {
 	Requests int64 `json:"requests"`
 }
 
+// SpecPushedEvent defines model for SpecPushedEvent.
+type SpecPushedEvent struct {
+	// Added How many routes it added.
+	Added int64 `json:"added"`
+
+	// Changed How many routes it changed.
+	Changed int64 `json:"changed"`
+
+	// Commit Commit that it came from; null if from none.
+	Commit *string `json:"commit"`
+
+	// GatewayID Gateway whose routes changed.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Removed How many routes it removed.
+	Removed int64 `json:"removed"`
+
+	// Revision Number of the revision.
+	//
+	// Example: 4
+	Revision int64 `json:"revision"`
+
+	// Source What pushed it.
+	Source SpecPushedEventSource `json:"source"`
+}
+
+// SpecPushedEventSource What pushed it.
+type SpecPushedEventSource string
+
 // TrafficRow defines model for TrafficRow.
 type TrafficRow struct {
 	// BytesIn Bytes of request bodies.
@@ -1281,6 +1521,50 @@ type TrafficRow struct {
 	UpstreamErrors    int64      `json:"upstream_errors"`
 	UpstreamLatencyMs *Latencies `json:"upstream_latency_ms"`
 }
+
+// UpstreamErrorEvent defines model for UpstreamErrorEvent.
+type UpstreamErrorEvent struct {
+	// GatewayID Gateway that was called.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Method HTTP method of the last of them.
+	//
+	// Example: GET
+	Method string `json:"method"`
+
+	// Occurrences How many there were since the event before.
+	//
+	// Example: 12
+	Occurrences int64 `json:"occurrences"`
+
+	// Path Path of the route.
+	//
+	// Example: /orders/{id}
+	Path string `json:"path"`
+
+	// Reason What went wrong with the last of them.
+	Reason UpstreamErrorEventReason `json:"reason"`
+
+	// RequestID Identifier of the last of them.
+	//
+	// Example: req_01jz8y5c3te9b8r2m6q4v7x0ff
+	RequestID string `json:"request_id"`
+
+	// RouteID Route that was called.
+	//
+	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
+	RouteID string `json:"route_id"`
+
+	// Status HTTP status that the callers got.
+	//
+	// Example: 502
+	Status int64 `json:"status"`
+}
+
+// UpstreamErrorEventReason What went wrong with the last of them.
+type UpstreamErrorEventReason string
 
 // Verification defines model for Verification.
 type Verification struct {

@@ -43,7 +43,7 @@ func ClientDocument() *huma.OpenAPI {
 			op.Responses["default"] = failure
 		}
 	}
-	doc.Components.Responses, doc.Components.Headers = nil, nil
+	doc.Components.Responses, doc.Components.Headers, doc.Components.Parameters, doc.Webhooks = nil, nil, nil, nil
 	for _, s := range doc.Components.Schemas.Map() {
 		for _, p := range s.Properties {
 			p.Enum = slices.DeleteFunc(p.Enum, func(v any) bool { return v == nil }) // nullable says it
@@ -90,8 +90,9 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 				Description: "An account-level API key. GET needs the scope read; POST, PUT and PATCH write; DELETE admin. " +
 					"A scope with a resource covers the paths below /v1 that begin with it, by whole segments.",
 			}},
-			Headers:   commonHeaders(),
-			Responses: failures(registry),
+			Headers:    commonHeaders(),
+			Parameters: map[string]*huma.Param{},
+			Responses:  failures(registry),
 		},
 	}
 	bodies := map[string]*huma.Schema{}
@@ -101,6 +102,10 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			bodies[ops[i].id] = registry.Schema(t, true, "")
 		}
 	}
+	for _, f := range signatureFields() {
+		doc.Components.Parameters[f.Name] = f
+	}
+	doc.Webhooks = describeEvents(registry)
 	for _, s := range registry.Map() {
 		allowNull(s)
 	}

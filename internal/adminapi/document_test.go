@@ -3,13 +3,17 @@ package adminapi_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keygate/keygate/internal/adminapi"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // api/openapi.yaml is what the code describes.
@@ -110,6 +114,38 @@ func TestClientDocument(t *testing.T) {
 			if len(call.Responses) != 2 || call.Responses["default"] == nil {
 				t.Errorf("%s %s has the answers %v", method, path, call.Responses)
 			}
+		}
+	}
+}
+
+// The document tells of each event what is delivered, member by member.
+func TestEventsAreDocumented(t *testing.T) {
+	doc := adminapi.Document()
+	data := map[event.Type]any{
+		event.KeyCreated: event.Key{}, event.KeyRotated: event.Rotation{}, event.KeyRevoked: event.Key{}, event.KeyExpired: event.Key{},
+		event.RateLimitExceeded: event.Breach{}, event.GatewayUpstreamError: event.UpstreamError{}, event.GatewaySpecPushed: event.Push{},
+	}
+	if len(doc.Webhooks) != len(webhook.EventTypes()) || len(data) != len(doc.Webhooks) {
+		t.Errorf("%d events are documented", len(doc.Webhooks))
+	}
+	for _, typ := range webhook.EventTypes() {
+		item := doc.Webhooks[string(typ)]
+		if item == nil || item.Post == nil {
+			t.Errorf("%s is not documented", typ)
+			continue
+		}
+		schema := item.Post.RequestBody.Content["application/json"].Schema.AllOf[1].Properties["data"]
+		content, err := json.Marshal(data[typ])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent map[string]any
+		if err := json.Unmarshal(content, &sent); err != nil {
+			t.Fatal(err)
+		}
+		documented := slices.Sorted(maps.Keys(doc.Components.Schemas.SchemaFromRef(schema.Ref).Properties))
+		if names := slices.Sorted(maps.Keys(sent)); !slices.Equal(names, documented) {
+			t.Errorf("%s has   %v\ndocumented %v", typ, names, documented)
 		}
 	}
 }
