@@ -36,6 +36,7 @@ type server struct {
 	handler *adminapi.API
 	http    *httptest.Server
 	admin   string // key of the account default
+	events  *events
 	close   func()
 }
 
@@ -93,8 +94,9 @@ func (s *server) open() {
 	if first := must(s.control.FirstStart(ctx))(s.t); first != "" {
 		s.admin = first
 	}
+	s.events = &events{}
 	s.handler = must(adminapi.New(adminapi.Config{
-		Control: s.control, Authenticate: adminapi.BySnapshot(live), Now: s.clock.Now, Clock: s.clock.instant,
+		Recorder: s.events, Control: s.control, Authenticate: adminapi.BySnapshot(live), Now: s.clock.Now, Clock: s.clock.instant,
 		Settings: func() []adminapi.Setting {
 			return []adminapi.Setting{{Name: "gateway-addr", Value: "127.0.0.1:8080", Source: "default"}}
 		},
