@@ -367,3 +367,85 @@ func TestStopWhileReceiverHangs(t *testing.T) {
 		t.Errorf("nothing arrived after the start\n%s", s.output)
 	}
 }
+
+// Guarantee: however many requests meet a broken upstream, there is at most one
+// event a second for the route and status, and the occurrences of all add up to
+// the requests, those just before the end of the server included. Of refusals
+// every 100th makes an event.
+func TestEventsOfAnOutageAddUp(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	defer up.Close()
+	s := startServer(t)
+	s.newGateway(up.URL, nil)
+	_, key := s.newKey(nil)
+	_, limited := s.newKey(map[string]any{"rate_limit": "1/h"})
+	send := func(n int, key string, want int) {
+		t.Helper()
+		const callers = 8
+		var wg sync.WaitGroup
+		for c := range callers {
+			wg.Go(func() {
+				for range n / callers {
+					if a, err := s.through("GET", "/x", key); err != nil || a.status != want {
+						t.Errorf("caller %d: %v, status %d, want %d", c, err, a.status, want)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	sum := func() (occurrences float64, times []time.Time) {
+		t.Helper()
+		for path := "/v1/events?limit=100&type=gateway.upstream_error"; path != ""; {
+			page := s.call(http.StatusOK, "GET", path, nil).json(t)
+			for _, item := range page["data"].([]any) {
+				e := item.(map[string]any)
+				occurrences += e["data"].(map[string]any)["occurrences"].(float64)
+				at, err := time.Parse(time.RFC3339Nano, e["created_at"].(string))
+				if err != nil {
+					t.Fatal(err)
+				}
+				times = append(times, at)
+			}
+			path = ""
+			if next, more := page["next_cursor"].(string); more {
+				path = "/v1/events?limit=100&type=gateway.upstream_error&cursor=" + next
+			}
+		}
+		return occurrences, times
+	}
+	const first, second = 4000, 800
+	send(first, key, http.StatusInternalServerError)
+	if !eventually(patience, func() bool { n, _ := sum(); return n >= first }) {
+		n, _ := sum()
+		t.Fatalf("%v of %d errors were told\n%s", n, first, s.output)
+	}
+	send(second, key, http.StatusInternalServerError)
+	s.restart(syscall.SIGTERM)
+	n, times := sum()
+	if n != first+second {
+		t.Errorf("the events tell of %v errors, there were %d", n, first+second)
+	}
+	for i := 1; i < len(times); i++ { // the newest first; the end of a server does not wait
+		if gap := times[i-1].Sub(times[i]); i > 1 && gap < time.Second {
+			t.Errorf("two events %v apart", gap)
+		}
+	}
+
+	if a, err := s.through("GET", "/x", limited); err != nil || a.status != http.StatusInternalServerError {
+		t.Fatalf("%v %d", err, a.status)
+	}
+	send(240, limited, http.StatusTooManyRequests)
+	var breaches []any
+	eventually(patience, func() bool {
+		breaches = nil
+		for _, e := range s.list("/v1/events?type=rate_limit.exceeded") {
+			breaches = append(breaches, e["data"].(map[string]any)["breaches"])
+		}
+		return len(breaches) >= 3
+	})
+	if fmt.Sprint(breaches) != "[201 101 1]" {
+		t.Errorf("events of the breaches %v", breaches)
+	}
+}
