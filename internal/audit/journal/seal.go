@@ -189,21 +189,28 @@ func (j *Journal) sealAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// upkeep seals what is old, removes what is too old or too much, and logs heads.
+// upkeep is one step of the slow loop.
 func (j *Journal) upkeep(ctx context.Context) {
+	j.complain(j.Upkeep(ctx), "the audit log could not be looked through; it is tried again")
+}
+
+// Upkeep does at once what is else done every ten seconds: it seals what is full
+// or old, removes what is too old or too much, and logs heads.
+func (j *Journal) Upkeep(ctx context.Context) error {
 	if err := j.lock(ctx); err != nil {
-		return
+		return err
 	}
 	defer j.unlock()
 	now := j.cfg.Now()
 	if err := j.count(ctx); err != nil {
-		j.complain(err, "the audit log could not be looked through")
-		return
+		return err
 	}
+	var errs []error
 	for account, w := range j.open {
 		// A record from the future tells of a clock that was set back.
-		if age := now.Sub(w.Oldest); age >= sealAfter || age < -sealAfter || w.Managed >= audit.MaxRecords {
-			j.complain(j.seal(ctx, account, age >= sealAfter || age < -sealAfter), "a block of the audit log could not be sealed; it is tried again")
+		old := now.Sub(w.Oldest).Abs() >= sealAfter
+		if old || w.Records >= audit.RunRecords || w.Managed >= audit.MaxRecords {
+			errs = append(errs, j.seal(ctx, account, old))
 		}
 	}
 	if now.Sub(j.trimmed).Abs() >= trimPeriod {
@@ -214,6 +221,7 @@ func (j *Journal) upkeep(ctx context.Context) {
 		j.told = now
 		j.tellHeads(ctx)
 	}
+	return errors.Join(errs...)
 }
 
 // trim removes what is too old or too much.

@@ -95,6 +95,8 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"AuditMaxBytes", testAuditMaxBytes},
 		{"AuditGap", testAuditGap},
 		{"AuditSecrets", testAuditSecrets},
+		{"AuditUpkeep", testAuditUpkeep},
+		{"AuditStartStop", testAuditStartStop},
 		{"Events", testEvents},
 		{"Answers", testAnswers},
 		{"DailyCounts", testDailyCounts},

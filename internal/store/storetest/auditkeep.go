@@ -1,0 +1,109 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/audit/journal"
+	"github.com/keygate/keygate/internal/outcome"
+)
+
+func (d *diary) upkeep() {
+	d.Helper()
+	if err := d.Upkeep(d.Context()); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// What is full is sealed at once, what is old after ten minutes, also by a
+// process that came after the one that wrote it; what is neither stays open. The
+// heads are logged.
+func testAuditUpkeep(h *harness) {
+	var log bytes.Buffer
+	d := h.newDiary(journal.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for i := range audit.RunRecords + 10 {
+		d.take(d.entry(byte(i%9), time.Duration(i)*time.Microsecond, outcome.Forwarded, "/x"))
+	}
+	d.sync()
+	d.upkeep()
+	r := d.verify()
+	same(h, "full blocks", fmt.Sprint(r.Blocks, r.Records), fmt.Sprint(1, audit.RunRecords))
+	same(h, "open", d.waiting(), 10)
+	d.manage(1, time.Minute, "change")
+
+	d.now = d.now.Add(9 * time.Minute)
+	d.upkeep()
+	same(h, "open after nine minutes", d.waiting(), 11)
+	d.now = d.now.Add(2 * time.Minute)
+	cfg := journal.Config{Store: h.Engine, Keeper: h.Engine, OperatorID: d.account.ID, Now: func() time.Time { return d.now }}
+	successor, err := journal.New(cfg)
+	if err != nil {
+		h.Fatal(err)
+	}
+	if err := successor.Upkeep(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	same(h, "open after eleven minutes", d.waiting(), 0)
+	r = d.verify()
+	same(h, "blocks", fmt.Sprint(r.Blocks, r.Records), fmt.Sprint(2, audit.RunRecords+11))
+	d.check("the whole", audit.Filter{}, 100)
+
+	d.manage(1, 0, "a change alone")
+	d.now = d.now.Add(time.Hour)
+	d.upkeep()
+	same(h, "open after an hour", d.waiting(), 0)
+	head := d.chain().Head
+	d.upkeep()
+	same(h, "head of a log at rest", d.chain().Head, head)
+	d.now = d.now.Add(time.Hour)
+	d.upkeep()
+	if want := fmt.Sprintf("%x", head.Digest); !strings.Contains(log.String(), want) {
+		h.Errorf("the log of the server does not tell the head %s:\n%s", want, log.String())
+	}
+}
+
+// A journal that runs loses nothing to a stop, whoever gives it records, and its
+// successor goes on where it was.
+func testAuditStartStop(h *harness) {
+	const givers, batches, size = 4, 50, 40
+	a := h.insertAccount("running")
+	total := 0
+	for range 3 {
+		cfg := journal.Config{Store: h.Engine, Keeper: h.Engine, OperatorID: a.ID, Period: time.Millisecond}
+		j, err := journal.New(cfg)
+		if err != nil {
+			h.Fatal(err)
+		}
+		if err := j.Start(h.Context()); err != nil {
+			h.Fatal(err)
+		}
+		d := &diary{harness: h, Journal: j, account: a, now: time.Now()}
+		var all sync.WaitGroup
+		for g := range givers {
+			all.Go(func() {
+				for b := range batches {
+					var batch []outcome.Entry
+					for i := range size {
+						batch = append(batch, d.entry(byte((g+b+i)%9), time.Duration(b*size+i)*time.Microsecond, outcome.Forwarded, fmt.Sprint("/", g, "/", b, "/", i)))
+					}
+					j.Take(batch)
+					j.Record(&audit.Record{Time: d.now, Kind: audit.Authentication, Outcome: audit.KeyInvalid, Method: "GET", Path: "/v1/keys"})
+				}
+			})
+		}
+		all.Wait()
+		if err := j.Stop(h.Context()); err != nil {
+			h.Fatal(err)
+		}
+		total += givers * batches * (size + 1)
+		same(h, "lost", j.Lost(), uint64(0))
+		same(h, "held", j.Held(), 0)
+		same(h, "records", len(d.list(audit.Filter{}, 1000, nil)), total)
+		same(h, "records of nobody, which are the operator's", len(d.list(audit.Filter{Outcome: audit.KeyInvalid}, 1000, nil)), total/(size+1))
+	}
+}
