@@ -178,7 +178,10 @@ func (s *Server) send(base, host, method, target, key, body string, header []str
 		s.t.Fatal(err)
 	}
 	path, query, _ := strings.Cut(target, "?")
-	req.URL = &url.URL{Scheme: "http", Host: req.URL.Host, Opaque: "//" + req.URL.Host + path, RawQuery: query}
+	req.URL = &url.URL{Scheme: "http", Host: req.URL.Host, Opaque: path, RawQuery: query}
+	if strings.HasPrefix(path, "//") { // net/http would take it for an authority
+		req.URL.Opaque = "//" + req.URL.Host + path
+	}
 	req.Host = host
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
