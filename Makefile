@@ -41,6 +41,10 @@ bench-peers: build ## Compare with nginx, HAProxy and Caddy (Debian). Flags: ARG
 bench-keys: build ## Measure a million keys and large specs, whole process. Flags: ARGS="-rounds 1".
 	$(GO) run ./bench/keys $(ARGS)
 
+.PHONY: bench-hooks
+bench-hooks: build ## Measure the delivery of events beside an endpoint that hangs. Flags: ARGS="-rounds 1".
+	$(GO) run ./bench/hooks $(ARGS)
+
 .PHONY: bench-accounting
 bench-accounting: build ## Load a server for a minute and hold its traffic report against what its clients received. Flags: ARGS="-duration 10s".
 	$(GO) run ./bench/accounting $(ARGS)

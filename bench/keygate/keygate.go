@@ -42,7 +42,13 @@ type Server struct {
 	// StartupCPU is the processor time that the process used until then.
 	StartupCPU time.Duration
 
-	ops string
+	admin string
+	ops   string
+}
+
+// As returns a client that calls the management API with another key.
+func (s *Server) As(key string) (*client.Client, error) {
+	return client.New(client.Config{URL: s.admin, Key: key, Retries: -1})
 }
 
 // DataDir returns the data directory of a server that runs in dir.
@@ -57,7 +63,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Gateway: addresses[0], ops: "http://" + addresses[2]}
+	s := &Server{Gateway: addresses[0], admin: "http://" + addresses[1], ops: "http://" + addresses[2]}
 	begun := time.Now()
 	s.Process, err = process.Start(process.Config{
 		Path: cfg.Binary,
@@ -87,7 +93,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Admin, err = client.New(client.Config{URL: "http://" + addresses[1], Key: strings.TrimSpace(string(key)), Retries: -1})
+	s.Admin, err = s.As(strings.TrimSpace(string(key)))
 	return s, err
 }
 
