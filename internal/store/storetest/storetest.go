@@ -78,6 +78,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"QueueLease", testQueueLease},
 		{"QueueFairness", testQueueFairness},
 		{"QueueRace", testQueueRace},
+		{"QueueModel", testQueueModel},
 		{"QueueHealth", testQueueHealth},
 		{"Stranded", testStranded},
 		{"ReleaseAll", testReleaseAll},
