@@ -40,6 +40,14 @@ func (e *edge) await(p phase) {
 	e.t.Fatalf("the connection did not come to phase %d", p)
 }
 
+// moved sweeps and returns how much has moved on all connections, as the sweeper
+// sees it.
+func (e *edge) moved(pass func(d time.Duration)) (sum uint64) {
+	pass(0)
+	e.engine.conns.each(func(c *conn) { sum += c.sweeper.moved })
+	return sum
+}
+
 // Guarantee: a head that is not complete after 10 s, a body that stalls for
 // 30 s, a reader that takes nothing for 30 s, and a connection that idles for
 // two minutes are closed; not before, and not while anything moves.
@@ -83,7 +91,13 @@ func TestDeadlines(t *testing.T) {
 					client.bytes(2)
 				}
 				e.await(c.phase)
-				pass(0) // what has moved so far is seen
+				for moved := e.moved(pass); ; { // until the buffers between are full
+					<-time.After(20 * time.Millisecond)
+					before := moved
+					if moved = e.moved(pass); moved == before {
+						break
+					}
+				}
 				pass(c.limit - time.Second)
 				if n := e.engine.Connections(); n != 1 {
 					t.Fatal("closed too early")
@@ -93,8 +107,10 @@ func TestDeadlines(t *testing.T) {
 				if _, err := client.rest(); c.name != "reader" && err != nil {
 					t.Error(err)
 				}
-				for e.engine.Connections() > 0 {
-					runtime.Gosched()
+				for deadline := time.Now().Add(10 * time.Second); e.engine.Connections() > 0; runtime.Gosched() {
+					if time.Now().After(deadline) {
+						t.Fatal("not closed")
+					}
 				}
 			})
 		}
