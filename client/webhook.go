@@ -62,7 +62,9 @@ type EventFilter struct {
 	Since, Until time.Time // Since is included, Until is not
 }
 
-// Event is the envelope that is delivered.
+// Event is the envelope that is delivered. Data holds, by Type, a KeyEvent
+// (key.created, key.revoked, key.expired), a KeyRotatedEvent, a
+// RateLimitExceededEvent, an UpstreamErrorEvent or a SpecPushedEvent.
 type Event struct {
 	ID        string          `json:"id"`
 	Type      string          `json:"type"`

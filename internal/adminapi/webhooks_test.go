@@ -166,6 +166,8 @@ func TestEvents(t *testing.T) {
 	if one.text("payload") != s.get("/v1/events/"+one.text("event_id")).want(200).raw {
 		t.Errorf("the delivery sends %s", one.text("payload"))
 	}
+	test := s.get("/v1/webhook-deliveries?event_type=webhook.test").want(200).data()[0]
+	s.get("/v1/events/"+test["event_id"].(string)).refused(404, "not_found", "")
 	if !strings.Contains(all.raw, first) {
 		t.Error("an event of before the endpoint is missing")
 	}
