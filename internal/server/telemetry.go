@@ -38,8 +38,11 @@ func (p places) Describe(gatewayID, routeID string) (hostname, path, methods str
 // to start or stop.
 type counted struct{ *telemetry.Requests }
 
+// Start does nothing.
 func (counted) Start(context.Context) error { return nil }
-func (counted) Stop(context.Context) error  { return nil }
+
+// Stop does nothing.
+func (counted) Stop(context.Context) error { return nil }
 
 // openCounts makes the sink of the metrics.
 func (s *Server) openCounts() (_ sink, err error) {

@@ -47,7 +47,7 @@ func (s *seldom) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // Handle implements slog.Handler.
-func (s *seldom) Handle(ctx context.Context, r slog.Record) error { //nolint:gocritic // the signature is slog's
+func (s *seldom) Handle(ctx context.Context, r slog.Record) error {
 	kind := seldomKind{message: r.Message, level: r.Level}
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "gateway_id" {

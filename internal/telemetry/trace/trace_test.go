@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/hex"
@@ -156,7 +157,6 @@ type collector struct {
 	*httptest.Server
 	spans   chan *tracepb.ResourceSpans
 	headers chan http.Header
-	answer  func(w http.ResponseWriter)
 }
 
 func newCollector(t *testing.T, answer func(w http.ResponseWriter)) *collector {
@@ -247,7 +247,7 @@ func TestExport(t *testing.T) {
 	s := spans[0]
 	if s.GetName() != "POST /orders/{id}" || s.GetKind() != tracepb.Span_SPAN_KIND_SERVER || s.GetStartTimeUnixNano() != 1_700_000_000_000_000_000 ||
 		s.GetEndTimeUnixNano() != s.GetStartTimeUnixNano()+3_000_000 || s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
-		string(s.GetTraceId()) != string(told.Trace[:]) || string(s.GetSpanId()) != string(told.Request[8:]) || string(s.GetParentSpanId()) != string(told.Parent[:]) {
+		!bytes.Equal(s.GetTraceId(), told.Trace[:]) || !bytes.Equal(s.GetSpanId(), told.Request[8:]) || !bytes.Equal(s.GetParentSpanId(), told.Parent[:]) {
 		t.Errorf("the span is %v", s)
 	}
 	for _, a := range s.GetAttributes() {
@@ -352,7 +352,7 @@ func FuzzParent(f *testing.F) {
 		if !ok {
 			return
 		}
-		if again, ok := parseParent(appendParent(nil, p)); !ok || again != p || string(s[2:52]) != string(appendParent(nil, p)[2:52]) {
+		if again, ok := parseParent(appendParent(nil, p)); !ok || again != p || !bytes.Equal(s[2:52], appendParent(nil, p)[2:52]) {
 			t.Errorf("%q is read as %+v and, written, as %+v", s, p, again)
 		}
 	})
