@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"bytes"
 	"context"
 	"math/rand/v2"
 	"strings"
@@ -172,7 +173,7 @@ func fields(v *Verdict) map[string]string {
 	v.EachField(make([]byte, 0, 256), func(name string, value []byte) {
 		each = append(append(append(append(each, name...), ": "...), value...), "\r\n"...)
 	})
-	if got := v.AppendFields(nil); string(got) != string(each) {
+	if got := v.AppendFields(nil); !bytes.Equal(got, each) {
 		panic("AppendFields and EachField differ: " + string(got) + string(each))
 	}
 	all := map[string]string{}

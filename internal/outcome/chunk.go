@@ -3,9 +3,9 @@ package outcome
 import "unsafe"
 
 const (
-	// MaxPath is how many bytes of a path an entry keeps, MaxMethod how many of
-	// a method's text.
-	MaxPath   = 16 << 10
+	// MaxPath is how many bytes of a path an entry keeps.
+	MaxPath = 16 << 10
+	// MaxMethod is how many bytes of a method's text an entry keeps.
 	MaxMethod = 64
 
 	// A chunk has room for this many entries, and for the longest texts behind
