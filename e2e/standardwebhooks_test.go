@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/base64"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Guarantee: a receiver that is written with nothing but a Standard Webhooks
+// library, here that for Node.js, verifies what Keygate sends, with a secret of
+// that standard's form and with one of another.
+func TestStandardWebhooksReceiver(t *testing.T) {
+	s := startServer(t, quickHooks()...)
+	const own, other = "a key of thirty-two bytes, right", "sixteen bytes, é and more"
+	for secret, standard := range map[string]string{
+		"whsec_" + base64.StdEncoding.EncodeToString([]byte(own)): "",
+		other: "whsec_" + base64.StdEncoding.EncodeToString([]byte(other)),
+	} {
+		known := standard
+		if known == "" {
+			known = secret
+		}
+		lines := nodeReceiver(t, known)
+		address := strings.TrimPrefix(lines(), "listening ")
+		made := s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": address, "events": []string{"key.created"}, "signing_secret": secret}).json(t)
+		if got, _ := made["standard_webhooks_secret"].(string); got != standard {
+			t.Errorf("standard secret %q, want %q", got, standard)
+		}
+		id, _ := s.newKey(map[string]any{"name": "é <b> & \u2028 \"q\""})
+		if line := lines(); !strings.HasPrefix(line, "verified key.created evt_") || !strings.Contains(line, id) {
+			t.Errorf("the receiver says %q", line)
+		}
+		s.call(http.StatusOK, "DELETE", "/v1/webhooks/"+made["webhook_id"].(string), nil)
+	}
+}
+
+// nodeReceiver starts the receiver and returns a function that gives the next
+// line of its output.
+func nodeReceiver(t *testing.T, secret string) func() string {
+	t.Helper()
+	modules, err := filepath.Abs("../tools/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", "testdata/receiver.cjs")
+	cmd.Env = append(os.Environ(), "NODE_PATH="+modules, "SIGNING_SECRET="+secret)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("Node.js is needed; make deps installs it: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := make(chan string, 16)
+	go func() {
+		defer close(lines)
+		for scan := bufio.NewScanner(out); scan.Scan(); {
+			lines <- scan.Text()
+		}
+	}()
+	return func() string {
+		t.Helper()
+		select {
+		case line := <-lines:
+			return line
+		case <-time.After(patience):
+			t.Fatal("the receiver says nothing; make deps installs its library")
+			return ""
+		}
+	}
+}
