@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -26,16 +27,12 @@ const (
 // transaction; whatever is left when it fails is done the next time.
 func (m *Meter) Upkeep(ctx context.Context) error {
 	now := m.cfg.Now().Unix() - settle
-	if err := m.raise(ctx, traffic.Minutes, traffic.Fresh, now-traffic.Minutes.Length()+1); err != nil {
-		return err
-	}
-	if err := m.raise(ctx, traffic.Minutes, traffic.Merged, now-now%traffic.Hours.Length()); err != nil {
-		return err
-	}
-	if err := m.raise(ctx, traffic.Hours, traffic.Merged, now-now%traffic.Days.Length()); err != nil {
-		return err
-	}
-	return m.trim(ctx)
+	return errors.Join(
+		m.raise(ctx, traffic.Minutes, traffic.Fresh, now-traffic.Minutes.Length()+1),
+		m.raise(ctx, traffic.Minutes, traffic.Merged, now-now%traffic.Hours.Length()),
+		m.raise(ctx, traffic.Hours, traffic.Merged, now-now%traffic.Days.Length()),
+		m.trim(ctx),
+	)
 }
 
 // errEnough ends a reading early.
@@ -68,13 +65,15 @@ func (m *Meter) raise(ctx context.Context, t traffic.Tier, s traffic.State, befo
 			}
 			seqs[to] = append(seqs[to], b.Seqs...)
 		}
+		var errs []error
 		for _, to := range order {
-			if err := m.raiseOne(ctx, t, s, to, seqs[to]); err != nil {
-				return fmt.Errorf("merge traffic of %s: %w", time.Unix(to.start, 0).UTC().Format(time.RFC3339), err)
+			err := m.raiseOne(ctx, t, s, to, seqs[to])
+			if err != nil { // a damaged chunk does not hold up the others
+				errs = append(errs, fmt.Errorf("merge traffic of %s: %w", time.Unix(to.start, 0).UTC().Format(time.RFC3339), err))
 			}
 		}
-		if len(list) < backlogSets {
-			return nil
+		if len(list) < backlogSets || len(errs) > 0 {
+			return errors.Join(errs...)
 		}
 	}
 }
@@ -106,7 +105,11 @@ func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, t
 		made.Tier = traffic.Hours
 	}
 	if s == traffic.Fresh && len(seqs) == 1 { // it is the sum already
-		return m.cfg.Store.ReplaceTraffic(ctx, nil, seqs, made.State, nil)
+		err := m.cfg.Store.ReplaceTraffic(ctx, nil, seqs, made.State, nil)
+		if fault.CodeOf(err) == fault.Conflict {
+			return nil
+		}
+		return err
 	}
 	for len(seqs) > 0 {
 		total, done := newSum(to.part), 0
@@ -130,7 +133,11 @@ func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, t
 		if s == traffic.Merged {
 			gone, moved = nil, seqs[:done]
 		}
-		if err := m.cfg.Store.ReplaceTraffic(ctx, gone, moved, traffic.Rolled, total.Chunks(made)); err != nil {
+		err = m.cfg.Store.ReplaceTraffic(ctx, gone, moved, traffic.Rolled, total.Chunks(made))
+		if fault.CodeOf(err) == fault.Conflict { // another node does the same
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		seqs = seqs[done:]

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/traffic"
@@ -157,11 +158,16 @@ func (w *window) measured(i identity) *measured {
 	return m
 }
 
-// hash spreads identities. Identifiers are random in their last eight bytes.
+// hash spreads identities. Those of one kind differ in their last eight bytes, which are
+// random, and it does no harm if they do not.
 func (i *identity) hash() uint64 {
 	const odd1, odd2, odd3 = 0x9e3779b97f4a7c15, 0xd6e8feb86659fd93, 0xa0761d6478bd642f
-	h := binary.LittleEndian.Uint64(i.key[8:])*odd1 ^ binary.LittleEndian.Uint64(i.route[8:])*odd2 ^ binary.LittleEndian.Uint64(i.gateway[8:])
+	h := fold(&i.key)*odd1 ^ fold(&i.route)*odd2 ^ fold(&i.gateway)
 	h ^= h >> 32
 	h = (h ^ uint64(i.minute)<<16 ^ uint64(i.status)) * odd3
 	return h ^ h>>29
+}
+
+func fold(u *[16]byte) uint64 {
+	return bits.RotateLeft64(binary.LittleEndian.Uint64(u[:8]), 29) ^ binary.LittleEndian.Uint64(u[8:])
 }

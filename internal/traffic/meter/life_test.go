@@ -1,0 +1,291 @@
+package meter_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/traffic/meter"
+)
+
+// total returns the requests of all that is stored of an account, by each part.
+func total(t *testing.T, store traffic.Store, account [16]byte) (by [3]int64) {
+	t.Helper()
+	for _, p := range []traffic.Part{traffic.Gateways, traffic.Routes, traffic.Keys} {
+		q := traffic.ChunkQuery{AccountID: id.Format(id.Account, account), Part: p, Tier: traffic.Days, Before: 1 << 40}
+		err := store.ReadTraffic(t.Context(), q, func(c *traffic.Chunk) error {
+			by[p] += c.Requests()
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return by
+}
+
+func wantTotal(t *testing.T, when string, store traffic.Store, account [16]byte, want int64) {
+	t.Helper()
+	if got := total(t, store, account); got != [3]int64{want, want, want} {
+		t.Errorf("%s: %v requests by gateway, route and key, want %d", when, got, want)
+	}
+}
+
+// flaky is a store that fails when it is told.
+type flaky struct {
+	*sqlite.DB
+	fail atomic.Bool
+}
+
+var errStore = errors.New("the store is away")
+
+func (f *flaky) AppendTraffic(ctx context.Context, chunks []traffic.Chunk) error {
+	if f.fail.Load() {
+		return errStore
+	}
+	return f.DB.AppendTraffic(ctx, chunks)
+}
+
+func entry(account [16]byte, n int, at time.Time) outcome.Entry {
+	return outcome.Entry{Record: outcome.Record{Account: account, Gateway: identifier(1), Route: identifier(n%7 + 1), Key: identifier(n%100 + 1), Start: at.UnixMicro(), Status: 200}}
+}
+
+// TestNothingIsLostWhileTheStoreIsAway holds that counts that the store did not take are
+// written later, once, and that Sync tells.
+func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
+	store := &flaky{DB: open(t, filepath.Join(t.TempDir(), "keygate.db"))}
+	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
+	m, account := newMeter(t, store, c), [16]byte(id.NewFast())
+	store.fail.Store(true)
+	for n := range 10 {
+		m.Take([]outcome.Entry{entry(account, n, c.now())})
+		if err := m.Sync(t.Context()); !errors.Is(err, errStore) {
+			t.Fatalf("Sync gives %v", err)
+		}
+	}
+	store.fail.Store(false)
+	if err := m.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantTotal(t, "afterwards", store, account, 10)
+	if m.Lost() != 0 {
+		t.Errorf("%d are lost", m.Lost())
+	}
+}
+
+// TestCancelledSyncLosesNothing holds that a caller who leaves takes nothing along.
+func TestCancelledSyncLosesNothing(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
+	m, account := newMeter(t, db, c), [16]byte(id.NewFast())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for n := range 5 {
+		m.Take([]outcome.Entry{entry(account, n, c.now())})
+		if err := m.Sync(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Sync gives %v", err)
+		}
+	}
+	if err := m.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantTotal(t, "after Stop", db, account, 5)
+}
+
+// TestConcurrentTakeAndReport holds, with the race detector, that records that come while
+// reports, flushes and merges run are counted once.
+func TestConcurrentTakeAndReport(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	begin := time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
+	c := &clock{at: begin}
+	m, account := newMeter(t, db, c), [16]byte(id.NewFast())
+	const batches, size = 200, 100
+	var taken atomic.Int64
+	var work sync.WaitGroup
+	done := make(chan struct{})
+	work.Go(func() {
+		defer close(done)
+		for b := range batches {
+			batch := make([]outcome.Entry, size)
+			for i := range batch {
+				batch[i] = entry(account, b*size+i, c.now())
+			}
+			m.Take(batch)
+			taken.Add(size)
+			c.add(20 * time.Second)
+		}
+	})
+	for range 2 {
+		work.Go(func() {
+			for last := int64(0); ; {
+				before := taken.Load()
+				if err := m.Sync(context.Background()); err != nil {
+					t.Error(err)
+					return
+				}
+				rows, err := m.Report(context.Background(), id.Format(id.Account, account), traffic.Query{Interval: traffic.Hour, Since: begin, Until: begin.Add(2 * time.Hour)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sum := rows[0].Requests + rows[1].Requests
+				if sum < before || sum < last || sum > batches*size {
+					t.Errorf("a report has %d requests, after %d and %d", sum, before, last)
+					return
+				}
+				last = sum
+				if err := m.Upkeep(context.Background()); err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	work.Wait()
+	if err := m.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantTotal(t, "at the end", db, account, batches*size)
+}
+
+// TestMemoryIsBounded holds that more keys than memory is kept for are written early, before
+// anything is lost, and that what a store that stays away costs is bounded and counted.
+func TestMemoryIsBounded(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
+	m, err := meter.New(meter.Config{Store: db, Now: c.now, Period: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	account := [16]byte(id.NewFast())
+	const keys = 300_000
+	batch := make([]outcome.Entry, 100)
+	for n := 0; n < keys; n += len(batch) {
+		for i := range batch {
+			batch[i] = entry(account, 0, c.now())
+			batch[i].Key = [16]byte{1, 2, 3, byte((n + i) >> 16), byte((n + i) >> 8), byte(n + i), 15: 1}
+		}
+		m.Take(batch)
+	}
+	early := total(t, db, account)[traffic.Keys]
+	for end := time.Now().Add(20 * time.Second); early == 0 && time.Now().Before(end); {
+		early = total(t, db, account)[traffic.Keys]
+	}
+	if early == 0 {
+		t.Error("nothing was written before its time")
+	}
+	if err := m.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantTotal(t, "at the end", db, account, keys)
+	if m.Lost() != 0 {
+		t.Errorf("%d are lost", m.Lost())
+	}
+}
+
+// TestOldCountsGo holds how long each tier is kept, and that counts that came late are moved up
+// before they go.
+func TestOldCountsGo(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	begin := time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
+	c := &clock{at: begin}
+	m, account := newMeter(t, db, c), [16]byte(id.NewFast())
+	m.Take([]outcome.Entry{entry(account, 1, begin), entry(account, 1, begin.Add(-60*time.Hour)), entry(account, 1, begin.Add(-30*24*time.Hour))})
+	for _, step := range []struct {
+		after                time.Duration
+		minutes, hours, days int64
+	}{
+		{0, 1, 3, 3},
+		{3 * time.Minute, 1, 3, 3},
+		{2 * time.Hour, 1, 3, 3},
+		{47 * time.Hour, 1, 3, 3},
+		{50 * time.Hour, 0, 3, 3},
+		{6 * 24 * time.Hour, 0, 2, 3},
+		{36 * 24 * time.Hour, 0, 0, 3},
+		{399 * 24 * time.Hour, 0, 0, 2},
+		{403 * 24 * time.Hour, 0, 0, 0},
+	} {
+		c.mu.Lock()
+		c.at = begin.Add(step.after)
+		c.mu.Unlock()
+		if err := m.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Upkeep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for tier, want := range []int64{step.minutes, step.hours, step.days} {
+			got := int64(0)
+			q := traffic.ChunkQuery{AccountID: id.Format(id.Account, account), Part: traffic.Keys, Tier: traffic.Tier(tier), Before: 1 << 40}
+			if err := db.ReadTraffic(t.Context(), q, func(c *traffic.Chunk) error {
+				got += c.Requests()
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if got != want {
+				t.Errorf("after %s the tier %d has %d requests, want %d", step.after, tier, got, want)
+			}
+		}
+	}
+}
+
+// TestItWritesByItself holds what a crash may lose: counts are written every period without
+// a Sync, and Stop writes the rest.
+func TestItWritesByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &noted{}
+		m, err := meter.New(meter.Config{Store: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.Take([]outcome.Entry{entry([16]byte{1}, 1, time.Now())})
+		<-time.After(meter.DefaultPeriod + time.Millisecond)
+		if got := store.requests.Load(); got != 1 {
+			t.Errorf("%d requests are written after a period", got)
+		}
+		m.Take([]outcome.Entry{entry([16]byte{1}, 1, time.Now())})
+		if err := m.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := store.requests.Load(); got != 2 {
+			t.Errorf("%d requests are written after Stop", got)
+		}
+	})
+}
+
+// noted is a store that counts what it takes: the real one does not run on the clock
+// of the test.
+type noted struct {
+	traffic.Store
+	requests atomic.Int64
+}
+
+func (s *noted) AppendTraffic(_ context.Context, chunks []traffic.Chunk) error {
+	for i := range chunks {
+		if chunks[i].Part == traffic.Keys {
+			s.requests.Add(chunks[i].Requests())
+		}
+	}
+	return nil
+}
