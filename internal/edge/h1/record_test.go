@@ -344,33 +344,41 @@ func TestBegunAndEnded(t *testing.T) {
 func TestRecordsAtTheEnd(t *testing.T) {
 	drivers(t, func(t *testing.T, s setup) {
 		var arrived sync.WaitGroup
-		arrived.Add(2)
+		arrived.Add(3)
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
-			if strings.HasPrefix(h, "GET /stream") {
+			switch {
+			case strings.HasPrefix(h, "GET /stream"):
 				c.Say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc")
+			case strings.HasPrefix(h, "GET /tunnel"):
+				c.Say("HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nfirst")
 			}
 			arrived.Done()
 			_, _ = io.Copy(io.Discard, c)
 			return ""
 		})
 		e := start(t, s)
-		a, b := e.dial(), e.dial()
+		a, b, tunnel := e.dial(), e.dial(), e.dial()
 		a.say("GET /wait HTTP/1.1\r\nKEY\r\n\r\n")
 		b.say("GET /stream HTTP/1.1\r\nKEY\r\n\r\n")
 		b.wantStatus("200")
 		b.bytes(3)
+		tunnel.say("GET /tunnel HTTP/1.1\r\nKEY\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		tunnel.wantStatus("101")
+		tunnel.bytes(5)
 		arrived.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		e.stop(ctx)
 		entries := e.ended()
-		if len(entries) != 2 {
+		if len(entries) != 3 {
 			t.Fatalf("%+v", entries)
 		}
 		for _, entry := range entries {
 			want := told{outcome.Failed, 503, 0, 0, 0, true, "GET", "/wait"}
 			if entry.Path == "/stream" {
 				want = told{outcome.Forwarded, 200, 200, 0, 3, true, "GET", "/stream"}
+			} else if entry.Path == "/tunnel" {
+				want = told{outcome.Forwarded, 101, 101, 0, 5, true, "GET", "/tunnel"}
 			}
 			want.check(t, entry)
 		}
