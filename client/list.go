@@ -2,10 +2,12 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 )
 
 // page is one answer of a list (contract, section 2).
@@ -30,6 +32,9 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 		q.Set("limit", strconv.Itoa(pageSize))
 		for {
 			p, err := call[page[T]](ctx, c, http.MethodGet, path+"?"+q.Encode(), nil)
+			if err != nil && c.waited(ctx, err) {
+				continue
+			}
 			if err != nil {
 				var zero T
 				yield(zero, err)
@@ -45,6 +50,27 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 			}
 			q.Set("cursor", *p.NextCursor)
 		}
+	}
+}
+
+// longestWait is the longest Retry-After that a list waits for.
+const longestWait = 10 * time.Second
+
+// waited waits as a refusal for too many calls asks to, and reports whether the
+// call may be made again: a long list has more pages than a key may ask for at
+// once.
+func (c *Client) waited(ctx context.Context, err error) bool {
+	var refusal *Error
+	if !errors.As(err, &refusal) || refusal.Status != http.StatusTooManyRequests || refusal.RetryAfter <= 0 || refusal.RetryAfter > longestWait {
+		return false
+	}
+	wait := time.NewTimer(refusal.RetryAfter)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

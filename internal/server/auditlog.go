@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
 // VerifyAudit checks the chain of an account's sealed audit blocks in the store
@@ -43,7 +44,8 @@ func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger,
 	if _, err := os.Stat(settings.DatabaseFile()); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no store in %s: give another --data-dir", settings.DataDir)
 	}
-	db, _, err := openStore(ctx, settings, log)
+	// Without the key of the secrets: who looks after the log has no need of it.
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	_ "modernc.org/sqlite" // to read the store behind the server's back
+)
+
+// traceCollector takes spans as an OpenTelemetry collector does.
+type traceCollector struct {
+	*httptest.Server
+	mu   sync.Mutex
+	took bytes.Buffer
+}
+
+func newTraceCollector(t *testing.T) *traceCollector {
+	c := &traceCollector{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var body io.Reader = r.Body
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			var err error
+			if body, err = gzip.NewReader(r.Body); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, _ = io.Copy(&c.took, body)
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *traceCollector) content() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Clone(c.took.Bytes())
+}
+
+// Guarantee: no key that is presented, on whatever plane and in whatever place,
+// right or wrong, is in the log, the metrics, traces, the audit log and its
+// blocks and exports, the request log, or the files of the store, compressed
+// parts of them included.
+func TestNoKeyInAnySink(t *testing.T) {
+	traces := newTraceCollector(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", traces.URL)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+	up := newRecorder(t)
+	s := startServer(t, "--log-level", "debug")
+	gatewayID := s.newGateway(up.URL, nil)
+	secrets := map[string]string{}
+	ids := map[string]string{}
+	make := func(name string, more map[string]any) string {
+		body := map[string]any{"name": name, "scope": "read"}
+		for k, v := range more {
+			body[k] = v
+		}
+		a := s.call(http.StatusCreated, "POST", "/v1/keys", body, "Idempotency-Key: make "+name)
+		ids[name], secrets[name] = a.str(t, "key_id"), a.str(t, "key")
+		return secrets[name]
+	}
+	forged := func(name, like string) string {
+		// The form of a key with another end: the check sum is wrong.
+		last := "a"
+		if strings.HasSuffix(like, last) {
+			last = "b"
+		}
+		secrets[name] = like[:12] + strings.Repeat("Z", len(like)-13) + last
+		return secrets[name]
+	}
+	good, revoked := make("good", nil), make("revoked", nil)
+	low := make("restricted", map[string]any{"scope": "read:nothing"})
+	account := make("account level", map[string]any{"level": "account"})
+	rotated := make("rotated", nil)
+	secrets["successor"] = s.call(http.StatusCreated, "POST", "/v1/keys/"+ids["rotated"]+"/rotate", `{"overlap_days": 1}`).str(t, "key")
+	s.call(http.StatusOK, "DELETE", "/v1/keys/"+ids["revoked"], nil)
+	bad, odd := forged("forged", good), "canary-of-no-form-at-all-0123456789"
+	secrets["odd"] = odd
+
+	for _, key := range []string{good, revoked, low, account, rotated, secrets["successor"], bad, odd} {
+		for _, method := range []string{"GET", "DELETE"} {
+			for _, c := range []struct {
+				target  string
+				key     string
+				headers []string
+			}{
+				{"/x", key, nil},
+				{"/x?api_key=" + key, "", nil},
+				{"/x?a=b&api_key=" + key + "&c=d", "", nil},
+				{"/x?api_key=" + key, good, nil},
+				{"/x?%61pi_key=" + key, "", nil},
+				{"/nowhere/at?api_key=" + key, "", []string{"Host: unknown.example"}},
+				{"/x?api_key=" + key, "", []string{"Authorization: Basic " + key}},
+				{"/%zz?api_key=" + key, "", nil},
+			} {
+				if _, err := s.through(method, c.target, c.key, c.headers...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, path := range []string{"/v1/keys", "/v1/nowhere?api_key=" + key, "/v1/keys?owner=" + key} {
+			if _, err := s.try(key, "GET", path, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.call(http.StatusOK, "POST", "/v1/keys/verify", map[string]any{"key": key, "gateway_id": gatewayID}, "Idempotency-Key: verify "+key[len(key)-8:])
+	}
+	// What shows them as they are shown: lists, reports, exports, metrics.
+	sinks := map[string][]byte{}
+	for _, path := range []string{"/v1/audit-log?limit=100", "/v1/requests?limit=100", "/v1/events?limit=100", "/v1/keys?limit=100", "/v1/reports/traffic?group_by=key&interval=1m"} {
+		sinks[path] = s.call(http.StatusOK, "GET", path, nil).body
+	}
+	sinks["/metrics"] = s.metrics()
+	for _, args := range [][]string{
+		{"audit-log", "--limit", "0"}, {"audit-log", "export"}, {"audit-log", "export", "--format", "csv"}, {"explain", "--limit", "0"}, {"traffic", "--group-by", "key"},
+	} {
+		out, status := s.keygate(args...)
+		if status != 0 {
+			t.Errorf("%v: status %d\n%s", args, status, out)
+		}
+		sinks[strings.Join(args, " ")] = []byte(out)
+	}
+	if !bytes.Contains(sinks["audit-log export"], []byte(good[:9])) {
+		t.Error("the audit log does not tell the prefix of a key: the test shows too little")
+	}
+	if !eventually(patience, func() bool { return len(traces.content()) > 1000 }) {
+		t.Error("no traces came: the test shows too little")
+	}
+	if status := s.end(syscall.SIGTERM); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	sinks["log"] = []byte(s.output.String())
+	sinks["traces"] = traces.content()
+	if out, status := s.keygate("audit-log", "export", "--blocks", "--data-dir", s.dataDir); status == 0 {
+		sinks["blocks"] = []byte(out)
+	} else {
+		t.Errorf("export the blocks: status %d\n%s", status, out)
+	}
+	files(t, s.dataDir, sinks)
+	cells := storeCells(t, filepath.Join(s.dataDir, "keygate.db"), sinks)
+	if cells < 100 {
+		t.Errorf("only %d values in the store: the test shows too little", cells)
+	}
+	for where, content := range sinks {
+		for name, secret := range secrets {
+			// A part without the prefix, which may be shown, is as bad as all.
+			if part := secret[len(secret)/2:]; bytes.Contains(content, []byte(part)) {
+				at := bytes.Index(content, []byte(part))
+				t.Errorf("%s holds the %s key: …%q…", where, name, content[max(0, at-80):min(len(content), at+60)])
+			}
+		}
+	}
+}
+
+// files adds the content of the files in the data directory, but for the one key
+// that the first start writes down.
+func files(t *testing.T, dir string, to map[string][]byte) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == "admin.key" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		to["file "+d.Name()] = content
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// storeCells adds every value of every table, and what is found in it packed, and
+// returns how many values there are.
+func storeCells(t *testing.T, path string, to map[string][]byte) (n int) {
+	t.Helper()
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var tables []string
+	rows, err := db.QueryContext(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		tables = append(tables, name)
+	}
+	if err := rows.Close(); err != nil {
+		t.Fatal(err)
+	}
+	unpacked := 0
+	for _, table := range tables {
+		rows, err := db.QueryContext(ctx, fmt.Sprintf(`SELECT * FROM %q`, table))
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns, err := rows.Columns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			values := make([]any, len(columns))
+			for i := range values {
+				values[i] = new(any)
+			}
+			if err := rows.Scan(values...); err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range values {
+				n++
+				cell := cellBytes(*v.(*any))
+				where := "table " + table + "." + columns[i]
+				to[where] = append(to[where], cell...)
+				for _, plain := range unpack(cell) {
+					unpacked++
+					to[where+" unpacked"] = append(to[where+" unpacked"], plain...)
+				}
+			}
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if unpacked == 0 {
+		t.Error("nothing packed was found in the store: the test shows too little")
+	}
+	return n
+}
+
+func cellBytes(v any) []byte {
+	switch v := v.(type) {
+	case []byte:
+		return v
+	case string:
+		return []byte(v)
+	default:
+		return fmt.Append(nil, v)
+	}
+}
+
+// unpack finds what is compressed in b, wherever it begins: whole frames of
+// Zstandard, and a stream of DEFLATE from its beginning.
+func unpack(b []byte) (plain [][]byte) {
+	magic := []byte{0x28, 0xb5, 0x2f, 0xfd}
+	for at := bytes.Index(b, magic); at >= 0; {
+		if d, err := zstd.NewReader(bytes.NewReader(b[at:])); err == nil {
+			if content, _ := io.ReadAll(d); len(content) > 0 { // what follows a frame is no matter
+				plain = append(plain, content)
+			}
+			d.Close()
+		}
+		next := bytes.Index(b[at+1:], magic)
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	for from := range min(8, len(b)) {
+		if content, err := io.ReadAll(flate.NewReader(bytes.NewReader(b[from:]))); err == nil && len(content) > 16 {
+			plain = append(plain, content)
+		}
+	}
+	return plain
+}
