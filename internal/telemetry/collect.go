@@ -56,31 +56,59 @@ func (r *Requests) Collect(to chan<- prometheus.Metric) {
 		_ = r.cfg.Sync(ctx) // else some figures are a moment old
 		cancel()
 	}
-	ended, all, lagged := r.copy()
+	places := r.cfg.Places()
+	ended, all, lagged := r.copy(places)
 	to <- prometheus.MustNewConstMetric(r.descs.lag, prometheus.GaugeValue, lagged)
 	for outcomeName, n := range decisionCounts(&ended) {
 		to <- counter(r.descs.decisions, float64(n), outcomeName)
 	}
-	places := r.cfg.Places()
 	for i := range all {
 		r.tell(to, &all[i], places)
 	}
 }
 
-// copy returns what was counted, less what is no more.
-func (r *Requests) copy() (ended [outcome.Abandoned + 1]uint64, all []series, lagged float64) {
+// copyAtOnce is how many series are copied while no sink may count.
+const copyAtOnce = 256
+
+// copy returns what was counted, less what is no more. Whoever counts meanwhile
+// waits for no more than a few series.
+func (r *Requests) copy(places Places) (ended [outcome.Abandoned + 1]uint64, all []series, lagged float64) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drop()
-	all = make([]series, len(r.series))
-	i := 0
-	for _, s := range r.series {
-		all[i] = *s
-		s.took.copyTo(&all[i].took)
-		s.upstreamTook.copyTo(&all[i].upstreamTook)
-		i++
+	ended, lagged = r.ended, r.lag.seconds(r.cfg.Now().UnixMicro())
+	at, list := make([]place, 0, len(r.series)), make([]*series, 0, len(r.series))
+	for p, s := range r.series {
+		at, list = append(at, p), append(list, s)
 	}
-	return r.ended, all, r.lag.seconds(r.cfg.Now().UnixMicro())
+	r.mu.Unlock()
+	kept := list[:0]
+	var gone []place
+	for i, s := range list {
+		if stands(places, s) {
+			kept = append(kept, s)
+		} else {
+			gone = append(gone, at[i])
+		}
+	}
+	all = make([]series, len(kept))
+	for i := 0; i < len(kept); i += copyAtOnce {
+		r.mu.Lock()
+		for j := i; j < min(len(kept), i+copyAtOnce); j++ {
+			s := kept[j]
+			all[j] = *s
+			s.took.copyTo(&all[j].took)
+			s.upstreamTook.copyTo(&all[j].upstreamTook)
+		}
+		r.mu.Unlock()
+	}
+	if len(gone) > 0 {
+		r.mu.Lock()
+		for _, p := range gone {
+			delete(r.series, p)
+		}
+		r.forget()
+		r.mu.Unlock()
+	}
+	return ended, all, lagged
 }
 
 func (r *Requests) tell(to chan<- prometheus.Metric, s *series, places Places) {

@@ -173,16 +173,22 @@ func text(k id.Kind, u [16]byte) string {
 	return id.Format(k, u)
 }
 
-// drop drops the series of what is no more.
+// drop drops the series of what is no more. The caller holds mu.
 func (r *Requests) drop() {
 	places := r.cfg.Places()
 	for p, s := range r.series {
-		if s.gateway == "" {
-			continue
-		}
-		if _, _, _, ok := places.Describe(s.gateway, s.route); !ok {
+		if !stands(places, s) {
 			delete(r.series, p)
 		}
 	}
 	r.forget()
+}
+
+// stands reports whether the configuration has what s is of.
+func stands(places Places, s *series) bool {
+	if s.gateway == "" {
+		return true
+	}
+	_, _, _, ok := places.Describe(s.gateway, s.route)
+	return ok
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,7 +169,7 @@ func TestLag(t *testing.T) {
 	}
 	want := func(d time.Duration) {
 		t.Helper()
-		if _, _, got := r.copy(); got != d.Seconds() {
+		if _, _, got := r.copy(table{}); got != d.Seconds() {
 			t.Errorf("the lag is %v s, want %v", got, d)
 		}
 	}
@@ -183,6 +184,43 @@ func TestLag(t *testing.T) {
 	want(time.Second)
 	now = now.Add(2 * time.Minute)
 	want(0)
+}
+
+// Guarantee: counting while somebody looks loses nothing.
+func TestRequestsWhileTold(t *testing.T) {
+	gw := id.Format(id.Gateway, number(1))
+	c := table{gw: {}}
+	for i := range 201 {
+		c[gw][id.Format(id.Route, number(i))] = i%2 == 0 // the others are no more
+	}
+	r := newRequests(t, c)
+	var counting sync.WaitGroup
+	counting.Go(func() {
+		for range 60 {
+			r.Take(mixed(200))
+		}
+	})
+	for looking := true; looking; {
+		_, all, _ := r.copy(c)
+		for i := range all {
+			if s := &all[i]; s.statuses[2] != s.took.count {
+				t.Fatalf("%d requests, %d durations", s.statuses[2], s.took.count)
+			}
+		}
+		r.mu.Lock()
+		looking = r.ended[outcome.Forwarded] < 60*1024
+		r.mu.Unlock()
+	}
+	counting.Wait()
+	_, all, _ := r.copy(c)
+	for i := range all {
+		if s := &all[i]; s.route != "" && !c[gw][s.route] || s.gateway != "" && s.statuses[2] < 60*5 {
+			t.Errorf("%s %s: %d requests", s.gateway, s.route, s.statuses[2])
+		}
+	}
+	if len(all) != 101 {
+		t.Errorf("%d series, want those of 100 routes and of nowhere", len(all))
+	}
 }
 
 // Guarantee: in steady state a record costs no allocation.
