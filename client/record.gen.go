@@ -1101,6 +1101,11 @@ type LoggedRequest struct {
 	// Example: kg_4tQx9Z
 	KeyPrefix *string `json:"key_prefix"`
 
+	// LeftOut How many other requests of the same second are not in the list since there were more than 1,000 of them.
+	//
+	// Example: 0
+	LeftOut int64 `json:"left_out"`
+
 	// Method HTTP method.
 	//
 	// Example: GET

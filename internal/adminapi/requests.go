@@ -27,6 +27,7 @@ type loggedRequestRecord struct {
 	Status     int            `json:"status" doc:"Status that the caller got." example:"429"`
 	DurationMS float64        `json:"duration_ms" doc:"Milliseconds from the request's head to the last byte of the answer." example:"0.08"`
 	Decision   decisionRecord `json:"decision" doc:"What ended the request."`
+	LeftOut    int64          `json:"left_out" doc:"How many other requests of the same second are not in the list since there were more than 1,000 of them." example:"0"`
 }
 
 type decisionRecord struct {
@@ -101,6 +102,7 @@ func presentRequest(r *requestlog.Request) loggedRequestRecord {
 	out := loggedRequestRecord{
 		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: text(r.GatewayID), RouteID: text(r.RouteID), KeyID: text(r.KeyID), KeyPrefix: text(r.KeyPrefix),
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, DurationMS: r.DurationMS,
+		LeftOut:  r.LeftOut,
 		Decision: decisionRecord{Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: text(d.LimitScope), PassesAt: moment(d.PassesAt)},
 	}
 	if d.LimitScope != "" {

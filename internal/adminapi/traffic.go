@@ -27,8 +27,8 @@ type trafficRowRecord struct {
 	UpstreamErrors    int64            `json:"upstream_errors" doc:"Answers of the upstream with a 5xx, and requests that it did not answer (502, 504)." example:"10"`
 	BytesIn           int64            `json:"bytes_in" doc:"Bytes of request bodies." example:"52000"`
 	BytesOut          int64            `json:"bytes_out" doc:"Bytes of answer bodies." example:"734000"`
-	LatencyMS         *latenciesRecord `json:"latency_ms" doc:"From the request's head to the last byte of the answer; null grouped by key."`
-	UpstreamLatencyMS *latenciesRecord `json:"upstream_latency_ms" doc:"From sending the request to the head of the upstream's answer; null grouped by key."`
+	LatencyMS         *latenciesRecord `json:"latency_ms" doc:"From the request's head to the last byte of the answer; null grouped or filtered by key."`
+	UpstreamLatencyMS *latenciesRecord `json:"upstream_latency_ms" doc:"From sending the request to the head of the upstream's answer; null grouped or filtered by key."`
 }
 
 type latenciesRecord struct {
@@ -94,7 +94,7 @@ func (a *API) reportTraffic(c *call) (answer, error) {
 	}
 	out := trafficRecord{Data: make([]trafficRowRecord, len(rows))}
 	for i := range rows {
-		out.Data[i] = presentTraffic(&rows[i], q.Group)
+		out.Data[i] = presentTraffic(&rows[i], q.Group != traffic.ByKey && q.KeyID == "")
 	}
 	return ok(out), nil
 }
@@ -128,14 +128,16 @@ func (c *call) trafficQuery() (traffic.Query, error) {
 	}, nil
 }
 
-func presentTraffic(r *traffic.Row, group traffic.Grouping) trafficRowRecord {
+// presentTraffic shows a row. timed tells that latencies are kept of what it
+// counts: of single keys they are not.
+func presentTraffic(r *traffic.Row, timed bool) trafficRowRecord {
 	out := trafficRowRecord{
 		Start: r.Start.UTC(), Group: text(r.Group), Requests: r.Requests,
 		Status2xx: r.Status[0], Status3xx: r.Status[1], Status4xx: r.Status[2], Status5xx: r.Status[3],
 		Limited: r.Limited, Unauthorized: r.Unauthorized, Forbidden: r.Forbidden, UpstreamErrors: r.UpstreamErrors,
 		BytesIn: r.BytesIn, BytesOut: r.BytesOut,
 	}
-	if group != traffic.ByKey {
+	if timed {
 		out.LatencyMS, out.UpstreamLatencyMS = presentLatencies(r.Latency), presentLatencies(r.Upstream)
 	}
 	return out

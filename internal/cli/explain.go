@@ -124,6 +124,9 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 	if d.UpstreamStatus != nil {
 		fields = append(fields, field{"UPSTREAM SAID", strconv.FormatInt(*d.UpstreamStatus, 10)})
 	}
+	if r.LeftOut > 0 {
+		fields = append(fields, field{"LEFT OUT", fmt.Sprintf("%d others of the same second", r.LeftOut)})
+	}
 	return fields
 }
 
