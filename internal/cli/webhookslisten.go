@@ -80,6 +80,9 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := mayDelete(c.Context(), api); err != nil {
+		return err
+	}
 	signals := notify()
 	defer signal.Stop(signals)
 	here, err := receiver.Start(c.Context(), receiver.Config{Name: "keygate-listen", Handle: o.handle, Refused: o.refused})
@@ -99,6 +102,18 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	select {
 	case <-c.Context().Done():
 	case <-signals:
+	}
+	return nil
+}
+
+// mayDelete refuses a key that could make the endpoint but not delete it.
+func mayDelete(ctx context.Context, api *client.Client) error {
+	a, err := api.Account(ctx)
+	if err != nil {
+		return err
+	}
+	if scope := a.Key.Scope; scope != "admin" && scope != "admin:webhooks" {
+		return &noKeyError{fmt.Sprintf("the key's scope is %s: to delete the temporary endpoint at the end takes admin, or admin:webhooks", clean(scope))}
 	}
 	return nil
 }
@@ -146,6 +161,11 @@ func (o *webhooksListen) probe(ctx context.Context, api *client.Client, here *re
 		case <-tick.C:
 		}
 		d, err := api.Delivery(ctx, deliveryID)
+		var refused *client.Error
+		if errors.As(err, &refused) && refused.Status == http.StatusForbidden {
+			tick.Stop() // a key for endpoints alone: what arrives must tell
+			continue
+		}
 		if err != nil {
 			return false, err
 		}
