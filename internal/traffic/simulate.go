@@ -156,11 +156,12 @@ func (r *replay) playTogether(points []point) {
 	for i := int64(0); i < all; i++ {
 		offset := i * int64(time.Second) / all
 		one := ratelimit.Instant{Wall: now.Wall + offset, Mono: now.Mono + offset}
-		if r.limit.Admit(one, bucket) {
+		wait := r.limit.Wait(one, bucket)
+		if wait == 0 && r.limit.Admit(one, bucket) {
 			continue
 		}
 		next := all // the next that may be admitted; those between are refused
-		if wait := r.limit.Wait(one, bucket); wait < int64(time.Second) {
+		if wait < int64(time.Second) {
 			next = min(all, max(i+1, ((offset+wait)*all+int64(time.Second)-1)/int64(time.Second)))
 		}
 		refused.add(i, next)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/traffic"
 )
@@ -185,6 +186,49 @@ func BenchmarkReport(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/1e6, "cpu-ms/report")
+		})
+	}
+}
+
+// BenchmarkSimulate measures a replay of a day of 20,000 requests a second by ten keys:
+// through a limit that refuses none, and through one that refuses nearly all.
+func BenchmarkSimulate(b *testing.B) {
+	ctx := context.Background()
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(b.TempDir(), "keygate.db")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	end := time.Date(2026, 5, 6, 0, 0, 0, 0, time.UTC)
+	of := traffic.Caller{Gateway: id.NewFast(), Route: id.NewFast()}
+	minute := traffic.NewArrivals()
+	for range 10 {
+		of.Key = id.NewFast()
+		for second := range 60 {
+			minute.Add(of, second, 2000)
+		}
+	}
+	account := id.New(id.Account)
+	for start := end.Unix() - 86400; start < end.Unix(); start += 60 {
+		if err := db.AppendTraffic(ctx, minute.Chunks(traffic.Chunk{AccountID: account, Tier: traffic.Minutes, State: traffic.Rolled, Start: start})); err != nil {
+			b.Fatal(err)
+		}
+	}
+	m, err := New(Config{Store: db, Now: func() time.Time { return end }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	of.Key = [16]byte{}
+	for _, limit := range []int64{100_000, 1000} {
+		b.Run(fmt.Sprintf("%d_a_second", limit), func(b *testing.B) {
+			before := cpu(b)
+			for b.Loop() {
+				got, err := m.Simulate(ctx, account, traffic.What{Caller: of, Limit: ratelimit.Config{Sustained: ratelimit.Rate{Count: limit, Per: time.Second}}})
+				if err != nil || got.Requests != 86400*20_000 {
+					b.Fatalf("%+v, %v", got, err)
+				}
+			}
+			b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/1e6, "cpu-ms/day")
 		})
 	}
 }

@@ -58,6 +58,9 @@ type Meter struct {
 
 	lost atomic.Uint64
 
+	// simulating is held by whoever simulates: that may take one core for seconds.
+	simulating chan struct{}
+
 	wake   chan struct{} // holds a token if a flush shall begin early
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -79,7 +82,7 @@ func New(cfg Config) (*Meter, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Meter{cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
+	return &Meter{cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), simulating: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
 }
 
 // Take implements outcome.Sink.
@@ -169,7 +172,13 @@ func (m *Meter) Report(ctx context.Context, accountID string, q traffic.Query) (
 }
 
 // Simulate replays what came to the limits of an account's gateway within the last 24
-// hours, as it is stored: call Sync before.
+// hours, as it is stored: call Sync before. One simulation runs at a time.
 func (m *Meter) Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error) {
+	select {
+	case m.simulating <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-m.simulating }()
 	return traffic.Simulate(ctx, m.cfg.Store, accountID, w, m.cfg.Now())
 }
