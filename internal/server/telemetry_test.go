@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -169,6 +170,10 @@ func TestTraces(t *testing.T) {
 		}
 		s := keygatetest.StartWith(t, options)
 		publicGateway(t, s.Admin, tellingUpstream(t))
+		stacks := make([]byte, 1<<20)
+		if running := strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "telemetry/trace."); running != on {
+			t.Errorf("a goroutine for traces runs: %v, want %v", running, on)
+		}
 		var told []string // the spans that the upstream was told of
 		for _, version := range []int{1, 2} {
 			var protocols http.Protocols
