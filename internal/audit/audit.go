@@ -47,8 +47,8 @@ const (
 	WebhookCreate       Action = "webhook.create"
 	WebhookUpdate       Action = "webhook.update"
 	WebhookDelete       Action = "webhook.delete"
-	WebhookDisable      Action = "webhook.disable" // by its answers: nobody is the actor
-	WebhookRotateSecret Action = "webhook.rotate_secret"
+	WebhookDisable      Action = "webhook.disable"       // by its answers: nobody is the actor
+	WebhookRotateSecret Action = "webhook.rotate_secret" //nolint:gosec // the name of an action
 	WebhookTest         Action = "webhook.test"
 	WebhookRecover      Action = "webhook.recover"
 	DeliveryRedeliver   Action = "delivery.redeliver"

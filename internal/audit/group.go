@@ -61,7 +61,7 @@ func Fold(summaries []*Summary) (head []byte, segments [][]byte, err error) {
 			}
 		}
 		b := make([]byte, 0, 8*segmentBits)
-		for _, w := range turned {
+		for _, w := range &turned {
 			b = binary.LittleEndian.AppendUint64(b, w)
 		}
 		segments = append(segments, b)

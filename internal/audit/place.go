@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/keygate/keygate/internal/fault"
 )
 
 // place is where a list goes on. The list is of the open end, newest first, then
@@ -37,7 +39,7 @@ func (p *place) String() string {
 }
 
 func readPlace(s string) (*place, error) {
-	bad := fmt.Errorf("%.100q is no place in the audit log", s)
+	bad := fault.Invalid("cursor", "is none of the audit log's: take next_cursor of the page before")
 	parts := strings.SplitN(s, "/", 5)
 	p := &place{open: parts[0] == "o", bounded: len(parts) == 5}
 	if len(parts) != 1 && len(parts) != 5 || p.open && !p.bounded {

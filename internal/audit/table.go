@@ -38,9 +38,12 @@ type Table struct {
 	clients dictionary // an address
 	paths   dictionary
 
-	knownCalls   map[callKey]uint32
+	// What AddEvent was given before. The requests of a connection come together,
+	// so that the last one often answers.
+	knownCalls   []callKey
 	knownCallers map[callerKey]uint32
 	knownClients map[[16]byte]uint32
+	last         lastEvent
 	room         []byte
 
 	rows   []row
@@ -53,7 +56,18 @@ type Table struct {
 type callKey struct {
 	class  class
 	method string
+	number uint32
 }
+
+type lastEvent struct {
+	any                        bool
+	caller                     callerKey
+	client                     [16]byte
+	callerNumber, clientNumber uint32
+}
+
+// maxKnownCalls bounds the calls that are looked through one by one.
+const maxKnownCalls = 16
 
 type callerKey struct {
 	prefix       [10]byte
@@ -135,7 +149,7 @@ func (t *Table) Reset() {
 	t.callers.reset()
 	t.clients.reset()
 	t.paths.reset()
-	clear(t.knownCalls)
+	t.knownCalls, t.last = t.knownCalls[:0], lastEvent{}
 	clear(t.knownCallers)
 	clear(t.knownClients)
 	clear(t.extras)
@@ -154,31 +168,19 @@ func (t *Table) intern(d *dictionary) uint32 {
 // AddEvent adds an authentication event.
 func (t *Table) AddEvent(e *Event) {
 	if t.knownCallers == nil {
-		t.knownCalls, t.knownCallers, t.knownClients = map[callKey]uint32{}, map[callerKey]uint32{}, map[[16]byte]uint32{}
+		t.knownCallers, t.knownClients = map[callerKey]uint32{}, map[[16]byte]uint32{}
 	}
 	r := row{time: e.Time, request: e.Request}
-	c, _ := classOf(Authentication, e.Outcome)
-	call := callKey{c, e.Method}
-	var ok bool
-	if r.entry[callColumn], ok = t.knownCalls[call]; !ok {
-		r.entry[callColumn] = t.internCall(c, strings.Clone(e.Method))
-		t.knownCalls[callKey{c, strings.Clone(e.Method)}] = r.entry[callColumn]
+	r.entry[callColumn] = t.callOf(e)
+	caller, last := callerKey{e.Prefix, e.Key, e.Gateway}, &t.last
+	if !last.any || last.caller != caller {
+		last.caller, last.callerNumber = caller, t.callerOf(&caller)
 	}
-	caller := callerKey{e.Prefix, e.Key, e.Gateway}
-	if r.entry[callerColumn], ok = t.knownCallers[caller]; !ok {
-		t.room = appendText(t.room[:0], string(bytes.TrimRight(e.Prefix[:], "\x00")))
-		t.room = appendIDBytes(appendIDBytes(t.room, e.Key), e.Gateway)
-		r.entry[callerColumn] = t.intern(&t.callers)
-		t.knownCallers[caller] = r.entry[callerColumn]
+	if !last.any || last.client != e.Client {
+		last.client, last.clientNumber = e.Client, t.clientOf(e.Client)
 	}
-	if r.entry[clientColumn], ok = t.knownClients[e.Client]; !ok {
-		t.room = append(t.room[:0], absent)
-		if e.Client != [16]byte{} {
-			t.room = appendAddr(t.room[:0], netip.AddrFrom16(e.Client).Unmap())
-		}
-		r.entry[clientColumn] = t.intern(&t.clients)
-		t.knownClients[e.Client] = r.entry[clientColumn]
-	}
+	last.any = true
+	r.entry[callerColumn], r.entry[clientColumn] = last.callerNumber, last.clientNumber
 	if !isV7(&r.request) {
 		x := extra{}
 		if r.request != [16]byte{} {
@@ -188,6 +190,44 @@ func (t *Table) AddEvent(e *Event) {
 	}
 	r.entry[pathColumn] = t.internPath(e.Path)
 	t.rows = append(t.rows, r)
+}
+
+func (t *Table) callOf(e *Event) uint32 {
+	c, _ := classOf(Authentication, e.Outcome)
+	for i := range t.knownCalls {
+		if k := &t.knownCalls[i]; k.class == c && k.method == e.Method {
+			return k.number
+		}
+	}
+	n := t.internCall(c, e.Method)
+	if len(t.knownCalls) < maxKnownCalls {
+		t.knownCalls = append(t.knownCalls, callKey{c, strings.Clone(e.Method), n})
+	}
+	return n
+}
+
+func (t *Table) callerOf(k *callerKey) uint32 {
+	if n, ok := t.knownCallers[*k]; ok {
+		return n
+	}
+	t.room = appendText(t.room[:0], string(bytes.TrimRight(k.prefix[:], "\x00")))
+	t.room = appendIDBytes(appendIDBytes(t.room, k.key), k.gateway)
+	n := t.intern(&t.callers)
+	t.knownCallers[*k] = n
+	return n
+}
+
+func (t *Table) clientOf(client [16]byte) uint32 {
+	if n, ok := t.knownClients[client]; ok {
+		return n
+	}
+	t.room = append(t.room[:0], absent)
+	if client != [16]byte{} {
+		t.room = appendAddr(t.room[:0], netip.AddrFrom16(client).Unmap())
+	}
+	n := t.intern(&t.clients)
+	t.knownClients[client] = n
+	return n
 }
 
 func (t *Table) internCall(c class, method string) uint32 {

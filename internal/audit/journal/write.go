@@ -23,7 +23,11 @@ const (
 	// complainEvery is how often a store that fails is logged.
 	complainEvery = time.Minute
 	stopAttempts  = 3
-	stopWait      = 50 * time.Millisecond
+	// keptRecords and keptTexts, in bytes, are up to how much a table keeps its
+	// memory for the next records.
+	keptRecords = 16 << 10
+	keptTexts   = 1 << 20
+	stopWait    = 50 * time.Millisecond
 )
 
 // Start begins to write. It must be called once. It fails if the store cannot
@@ -220,7 +224,11 @@ func (j *Journal) collect() {
 			j.mu.Unlock()
 		}
 		j.unsent = append(j.unsent, chunks...)
-		p.table.Reset()
+		if p.table.Len() > keptRecords || p.table.Texts() > keptTexts {
+			*p.table = audit.Table{} // a burst's memory is not kept
+		} else {
+			p.table.Reset()
+		}
 	}
 }
 

@@ -377,6 +377,7 @@ type failing struct {
 	err error
 }
 
+// AppendAuditChunks implements journal.Store.
 func (f *failing) AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, records []*audit.Record) error {
 	if f.err != nil {
 		return f.err
