@@ -20,4 +20,11 @@
 // cannot: a Query reads the names of the account's keys, newest first, until
 // the page is full (a covering index; the worst case is a query that matches
 // nothing), and a filter by owner and gateway together reads the owner's keys.
+//
+// The deliveries of webhooks are a log and a queue in one table. Its lists merge
+// one branch of an index for each state and type of event; its queue finds the
+// endpoints for which something waits by stepping through an index from one to
+// the next, so that what waits for one costs the others nothing. An event that has
+// left its list keeps its row, and with it the bytes that are sent, until no
+// delivery needs them.
 package sqlite

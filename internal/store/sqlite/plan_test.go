@@ -78,6 +78,7 @@ func TestDeliveryPlans(t *testing.T) {
 		t.Errorf("%d different statements stay prepared", len(texts))
 	}
 	for _, statement := range []string{
+		waiting + `SELECT id FROM waiting`,
 		`SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = 'w' AND state = 0 AND due_at <= 1 ORDER BY due_at LIMIT 9`,
 		`DELETE FROM events WHERE id = 'e' AND listed = 0 AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`,
 		`UPDATE deliveries SET again = 1 WHERE event_id = 'e' AND webhook_id = 'w' AND state = 3 AND again = 0`,
