@@ -455,6 +455,84 @@ func TestCallerOfARecord(t *testing.T) {
 	})
 }
 
+// Guarantee: the sweeper may tell of a request at any moment of it: each is told
+// of once at its end, and what was told before has its Ended.
+func TestBegunAtAnyMoment(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		s.upstream = ending(t)
+		e := start(t, s)
+		e.byHand()
+		const clients, each = 8, 10
+		done := make(chan bool)
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() {
+				c := e.dial()
+				defer func() { _ = c.Close() }()
+				for n := range each {
+					if n%2 == 0 {
+						c.say("GET /chunks HTTP/1.1\r\nKEY\r\n\r\n")
+						c.head()
+						for line := ""; line != "0\r\n"; {
+							var err error
+							if line, err = c.ReadString('\n'); err != nil {
+								t.Error(err)
+								return
+							}
+						}
+						_, _ = c.ReadString('\n')
+						continue
+					}
+					c.say("GET /large HTTP/1.1\r\nKEY\r\n\r\n")
+					c.head()
+					if _, err := io.CopyN(io.Discard, c, 1_000_000); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		go func() {
+			all.Wait()
+			close(done)
+		}()
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			case <-time.After(50 * time.Microsecond):
+				e.engine.conns.each(func(c *conn) {
+					word := c.main.word.Load()
+					if p := phaseOf(word); p == phaseExchange || p == phaseStream {
+						c.sweeper.tell(c, word, c.sweeper.since+tellAfter.Milliseconds())
+					}
+				})
+			}
+		}
+		e.stop(t.Context())
+		begun, ended, whole := map[[16]byte]int{}, map[[16]byte]int{}, map[[16]byte]int{}
+		for _, entry := range e.records() {
+			switch entry.Part {
+			case outcome.Begun:
+				begun[entry.Request]++
+			case outcome.Ended:
+				ended[entry.Request]++
+			default:
+				whole[entry.Request]++
+			}
+		}
+		if len(ended)+len(whole) != clients*each || len(begun) != len(ended) {
+			t.Errorf("%d ended, %d whole of %d, %d begun", len(ended), len(whole), clients*each, len(begun))
+		}
+		for id, n := range ended {
+			if n != 1 || begun[id] != 1 || whole[id] != 0 {
+				t.Errorf("%x ended %d times, began %d times, was whole %d times", id, n, begun[id], whole[id])
+			}
+		}
+		t.Log(len(begun), "were told of before their end")
+	})
+}
+
 // tracer is a Tracer that shows what it was given.
 type tracer struct{}
 
