@@ -20,6 +20,9 @@ func (a *Attempt) Succeeded() bool {
 	return a.Error == "" && a.Status >= 200 && a.Status <= 299
 }
 
+// Gone reports whether the endpoint answered that it wants no more.
+func (a *Attempt) Gone() bool { return a.Error == "" && a.Status == statusGone }
+
 // Observe takes the outcome of one attempt into the endpoint's health and
 // reports whether the endpoint changed. It disables one that answered 410 or
 // that gave nothing but failures for DisableAfter; nothing else enables or
@@ -37,7 +40,7 @@ func (w *Webhook) Observe(a *Attempt) (changed bool) {
 		return changed
 	}
 	switch {
-	case a.Status == statusGone && a.Error == "":
+	case a.Gone():
 		w.State, w.DisabledReason = Disabled, reasonGone
 	case a.StartedAt.Add(a.Duration).Sub(w.FailingSince) >= DisableAfter:
 		w.State, w.DisabledReason = Disabled, reasonFailing

@@ -69,8 +69,10 @@ func (s *Sender) post(ctx context.Context, t *task, a *webhook.Attempt) (head ht
 	}
 	defer res.Body.Close()
 	a.Status = res.StatusCode
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	a.Response = bytes.Clone(body[:min(len(body), webhook.KeptResponse)])
+	if a.Response, err = io.ReadAll(io.LimitReader(res.Body, webhook.KeptResponse)); err != nil {
+		return res.Header, err
+	}
+	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer-webhook.KeptResponse))
 	return res.Header, err
 }
 

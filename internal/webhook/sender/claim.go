@@ -64,7 +64,7 @@ func (s *Sender) claimOnce(ctx context.Context) (wait time.Duration, again bool)
 		s.cfg.Log.WarnContext(ctx, "cannot ask for the next webhook delivery; trying again", "error", err)
 		return retryStore, false
 	}
-	return s.waitUntil(next), false
+	return s.waitUntil(c.Now, next), false
 }
 
 // claim says what this sender is ready to take.
@@ -75,7 +75,7 @@ func (s *Sender) claim() Claim {
 	free := maxHeldInAll - s.held
 	s.full = free <= 0
 	s.planned = time.Time{}
-	most := max(1, free/share)
+	most := max(1, free/claimShare)
 	c := Claim{
 		Now: now, Token: rand.Text(), Until: now.Add(leaseTime),
 		Limit: free, Each: min(minWindow, most), Room: make(map[string]Room, len(s.busy)),
@@ -134,9 +134,9 @@ func (s *Sender) endpoint(webhookID string) *endpoint {
 	return e
 }
 
-// waitUntil returns how long to wait: until next, or until a pause ends, but no
-// longer than idlePoll.
-func (s *Sender) waitUntil(next time.Time) time.Duration {
+// waitUntil returns how long to wait after a claim made at claimed: until next,
+// or until a pause ends, but no longer than idlePoll.
+func (s *Sender) waitUntil(claimed, next time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.cfg.Now()
@@ -145,7 +145,7 @@ func (s *Sender) waitUntil(next time.Time) time.Duration {
 		wait = min(wait, next.Sub(now))
 	}
 	for e := range s.busy {
-		if e.paused(now) {
+		if e.paused(claimed) {
 			wait = min(wait, e.resume.Sub(now))
 		}
 	}

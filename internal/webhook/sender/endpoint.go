@@ -10,7 +10,7 @@ import (
 // one more for each success up to maxWindow, until one fails.
 const (
 	minWindow = 16
-	maxWindow = 64
+	maxWindow = 32
 )
 
 // maxHeld is how many deliveries to one endpoint are leased at a time: as many

@@ -30,4 +30,5 @@ const (
 	LeaseTime = leaseTime
 	MaxWindow = maxWindow
 	MinWindow = minWindow
+	MaxFlying = maxFlying
 )

@@ -24,7 +24,7 @@ type finished struct {
 func (s *Sender) dispatch(e *endpoint) {
 	now := s.cfg.Now()
 	for len(e.queue) > 0 && !s.stopping && e.flying < e.window {
-		if e.flying >= (maxFlying-s.flying+share-1)/share {
+		if e.flying >= (maxFlying-s.flying+flyShare-1)/flyShare {
 			if !e.starved {
 				e.starved = true
 				s.starved = append(s.starved, e)
@@ -66,9 +66,13 @@ func (s *Sender) landed(f finished) {
 	if e.probe == f.task {
 		e.probe = nil
 	}
-	if f.result.State == webhook.Delivered {
+	switch {
+	case f.result.State == webhook.Delivered:
 		e.succeeded(now)
-	} else if e.failed(now, s.cfg.Backoff) {
+	case f.result.Attempt.Gone():
+		s.release(e.queue...) // to be failed, once the store has disabled the endpoint
+		e.queue = nil
+	case e.failed(now, s.cfg.Backoff):
 		s.stats.pauses.Add(1)
 		s.postpone(e)
 	}
@@ -135,8 +139,9 @@ func (s *Sender) finishAll(ctx context.Context) {
 	s.finish(ctx)
 }
 
-// finishBatch is how many results are written in one transaction.
-const finishBatch = 512
+// finishBatch is how many results are written in one transaction, which must not
+// hold up the other writers for long.
+const finishBatch = 128
 
 // finish writes all that there is to write.
 func (s *Sender) finish(ctx context.Context) {

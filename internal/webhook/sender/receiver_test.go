@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"crypto/x509"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,6 +22,7 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
 // Guarantee: a delivery is one POST of the stored bytes with the header fields of
@@ -266,7 +270,7 @@ func TestKeptConnections(t *testing.T) {
 		}
 		server.CloseClientConnections()
 	}
-	if n := opened.Load(); n > rounds*64*2 {
+	if n := opened.Load(); n > rounds*2*sender.MaxWindow {
 		t.Errorf("%d connections for %d deliveries", n, rounds*events)
 	}
 }
@@ -286,5 +290,53 @@ func TestForeignSecret(t *testing.T) {
 	list := b.await(w.ID, "an attempt", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
 	if a := list[0].Attempts[0]; !strings.Contains(a.Error, "--secret-key-file") || a.Status != 0 || requests.Load() != 0 {
 		t.Errorf("%+v after %d requests", a, requests.Load())
+	}
+}
+
+// Guarantee: deliveries over TLS are made to a receiver whose certificate holds,
+// and to no other; the log says why.
+func TestTLS(t *testing.T) {
+	b := newBed(t)
+	var count atomic.Int64
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 1 {
+			t.Errorf("protocol %s", r.Proto)
+		}
+		count.Add(1)
+	}))
+	t.Cleanup(server.Close)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	port := server.URL[strings.LastIndex(server.URL, ":"):]
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	for _, tc := range []struct {
+		url   string
+		roots *x509.CertPool
+		want  string
+	}{
+		{"https://example.com" + port, roots, ""}, // a name of the certificate
+		{server.URL, nil, "unknown authority"},
+		{"https://localhost" + port, roots, "another host"},
+		{strings.Replace(plain.URL, "http:", "https:", 1), roots, "TLS"},
+		{"https://127.0.0.1:1", roots, "refused"},
+	} {
+		before := count.Load()
+		cfg := b.config()
+		cfg.Roots = tc.roots
+		cfg.Resolver = nameServer(t, func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} })
+		hook := b.endpoint(tc.url)
+		b.raise(1)
+		s := b.start(cfg)
+		list := b.await(hook, tc.url, func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
+		if err := s.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		a := list[0].Attempts[0]
+		if reached := count.Load() > before; reached != (tc.want == "") || (a.Error == "") != (tc.want == "") || !strings.Contains(a.Error, tc.want) {
+			t.Errorf("%s: reached %v, %+v", tc.url, reached, a)
+		}
+		b.update(func(tx control.Tx) error { return tx.DeleteWebhook(t.Context(), b.owner, hook) })
 	}
 }

@@ -55,10 +55,11 @@ const (
 	maxFlying = 2048
 	// maxHeldInAll is how many deliveries are leased at a time.
 	maxHeldInAll = 8192
-	// share is the part of the free places, 1 in share, that one endpoint may
-	// have: as places get fewer each may have fewer, so that no few endpoints
-	// can take them all.
-	share = 8
+	// An endpoint may have one in flyShare of the places that are free, and one
+	// in claimShare of those to hold: as places get fewer each may have fewer, so
+	// that few endpoints cannot take them all. Some 300 that hang at once can.
+	flyShare   = 64
+	claimShare = 8
 )
 
 // How long a claimed delivery is this sender's, and how much of that must be left

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"syscall"
 
 	"github.com/keygate/keygate/internal/netguard"
@@ -54,7 +55,7 @@ func (s *Sender) publicText(ctx context.Context, err error) string {
 		return "the receiver's TLS certificate is for another host"
 	case errors.As(err, &invalid):
 		return "the receiver's TLS certificate is not valid: it has expired, or may not be used for this"
-	case errors.As(err, &record):
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return "the receiver does not speak TLS at this port"
 	case errors.As(err, &handshake):
 		return "the TLS handshake failed"

@@ -3,10 +3,12 @@ package sender_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -449,4 +451,69 @@ func TestDeadSender(t *testing.T) {
 			})
 		})
 	}
+}
+
+// counted is a queue that counts the claims.
+type counted struct {
+	sender.Queue
+	claims *atomic.Int64
+}
+
+func (c counted) ClaimDeliveries(ctx context.Context, claim sender.Claim) ([]sender.Job, error) {
+	c.claims.Add(1)
+	return c.Queue.ClaimDeliveries(ctx, claim)
+}
+
+// Guarantee: a sender does not keep the store busy for what it may not begin: an
+// endpoint that hangs, with many deliveries that wait, costs few claims.
+func TestFewClaims(t *testing.T) {
+	virtual(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
+		b.endpoint("http://hanging.test/")
+		cfg := b.config()
+		var claims atomic.Int64
+		cfg.Queue = counted{b.db, &claims}
+		b.raise(500)
+		b.start(cfg, connect)
+		<-time.After(20 * time.Minute)
+		if n := claims.Load(); n > 20*12*3 { // one in 5 s is the idle rate
+			t.Errorf("%d claims", n)
+		}
+	})
+}
+
+// Guarantee: many endpoints that hang at once leave places for another one.
+func TestManyHanging(t *testing.T) {
+	const hanging, each, events = 150, 20, 50
+	virtual(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Host != "quick.test" {
+			<-r.Context().Done()
+		}
+	}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
+		var urls []string
+		for i := range hanging {
+			urls = append(urls, fmt.Sprintf("http://hanging%d.test/", i))
+		}
+		b.endpoints(urls...)
+		b.raise(each)
+		s := b.start(b.config(), connect)
+		<-time.After(time.Second)
+		flying := s.Stats().Flying
+		if flying < hanging*4 {
+			t.Fatalf("%+v", s.Stats())
+		}
+		quick := b.endpoint("http://quick.test/")
+		b.raise(events)
+		s.Wake()
+		<-time.After(time.Second)
+		if list := b.deliveries(quick); !in(events, webhook.Delivered)(list) {
+			t.Errorf("with %d in flight the quick endpoint did not get everything: %+v", flying, s.Stats())
+		}
+		if n := s.Stats().Flying; n > sender.MaxFlying {
+			t.Errorf("%d in flight", n)
+		}
+	})
 }
