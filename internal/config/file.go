@@ -38,7 +38,7 @@ func parseFile(path string, content []byte) (map[string]value, error) {
 		if earlier, twice := values[key.Value]; twice {
 			return nil, &Error{at, fmt.Errorf("stands on line %d already: keep one", earlier.origin.Line)}
 		}
-		text, err := textOf(node, known[n].isList)
+		text, err := textOf(node, known[n].isList || known[n].isJoined)
 		if err != nil {
 			return nil, &Error{at, err}
 		}

@@ -119,7 +119,7 @@ max_connections: 100
 max_connections_per_address: 10
 upstream_allow_network: [10.0.0.0/8, "fd00::/8"]
 webhook_allow_network: [127.0.0.0/8]
-webhook_backoff: 1s, 2s,3s,4ms
+webhook_backoff: [1s, 2s, 3s, 4ms]
 webhook_allow_http: true
 default_global_limit: 5/min
 drain_timeout: 1m30s
@@ -140,11 +140,11 @@ log_format: json
 		t.Errorf("from file: %+v", c)
 	}
 	c, err = load(t, []string{"--upstream-allow-network", "10.0.0.0/8", "--upstream-allow-network", "172.16.0.0/12,192.168.0.0/16", "--pprof"},
-		map[string]string{"KEYGATE_DRAIN_TIMEOUT": "0s", "KEYGATE_LOG_LEVEL": "", "KEYGATE_REDIS_URL": ""}, "")
+		map[string]string{"KEYGATE_WEBHOOK_BACKOFF": "1s, 2s,3s,4ms", "KEYGATE_DRAIN_TIMEOUT": "0s", "KEYGATE_LOG_LEVEL": "", "KEYGATE_REDIS_URL": ""}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.UpstreamAllowNetwork) != 3 || !c.Pprof || c.DrainTimeout != 0 || c.LogLevel != "info" {
+	if c.WebhookBackoff[3] != 4*time.Millisecond || len(c.UpstreamAllowNetwork) != 3 || !c.Pprof || c.DrainTimeout != 0 || c.LogLevel != "info" {
 		t.Errorf("from flags and environment: %+v", c)
 	}
 }
@@ -206,6 +206,7 @@ func TestRefusals(t *testing.T) {
 		{"too few waits", []string{"--webhook-backoff", "1s,2s,3s"}, nil, "", []string{"--webhook-backoff", "4 waits"}},
 		{"too many waits", nil, map[string]string{"KEYGATE_WEBHOOK_BACKOFF": "1s,2s,3s,4s,5s"}, "", []string{"KEYGATE_WEBHOOK_BACKOFF", "4 waits"}},
 		{"a wait of nothing", nil, nil, "webhook_backoff: 1s,0s,3s,4s\n", []string{"keygate.yaml:1", "more than 0s"}},
+		{"a list of too few waits", nil, nil, "webhook_backoff: [1s, 2s]\n", []string{"keygate.yaml:1", "4 waits"}},
 		{"a negative wait", []string{"--webhook-backoff", "1s,2s,3s,-4s"}, nil, "", []string{"--webhook-backoff", "more than 0s"}},
 		{"a wait beyond all keeping", []string{"--webhook-backoff", "1s,2s,3s,169h"}, nil, "", []string{"--webhook-backoff", "at most 168h"}},
 		{"a wait without unit", []string{"--webhook-backoff", "1,2,3,4"}, nil, "", []string{"--webhook-backoff", "no duration"}},

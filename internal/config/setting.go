@@ -23,6 +23,7 @@ type setting struct {
 	usage    string // with the value's placeholder in back quotes
 	isBool   bool   // a flag that may stand without a value
 	isList   bool   // may be given more than once; the values are joined by commas
+	isJoined bool   // one value of several parts, which may be a list in the file
 	// parse checks text and stores it. Its error says what is wrong and what
 	// to write instead. A nil parse marks a setting whose feature this version
 	// does not have.
@@ -92,7 +93,7 @@ func settings() []setting {
 			return parseNetworks(&c.WebhookAllowNetwork, s)
 		}},
 		{name: "repository-allow-file", usage: "`directory`"},
-		{name: "webhook-backoff", fallback: "10s,60s,6m,36m", usage: "`waits` after the failed attempts 1 to 4 of a webhook delivery", parse: func(c *Config, s string) error {
+		{name: "webhook-backoff", fallback: "10s,60s,6m,36m", isJoined: true, usage: "`waits` after the failed attempts 1 to 4 of a webhook delivery", parse: func(c *Config, s string) error {
 			c.backoff = strings.ReplaceAll(s, " ", "")
 			return parseBackoff(&c.WebhookBackoff, s)
 		}},
