@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -27,7 +26,11 @@ type Lines struct {
 	ended    chan struct{}
 }
 
-const waitingLines = 4096
+const (
+	waitingLines = 4096
+	maxPath      = 1 << 10 // bytes of a path in a line
+	stopTime     = time.Second
+)
 
 // NewLines returns Lines that write to log from Start on.
 func NewLines(log *slog.Logger) *Lines {
@@ -43,7 +46,7 @@ func (l *Lines) Take(batch []outcome.Entry) {
 			continue
 		}
 		kept := *e
-		kept.MethodText, kept.Path = strings.Clone(e.MethodText), strings.Clone(e.Path)
+		kept.MethodText, kept.Path = strings.Clone(e.MethodText), strings.Clone(e.Path[:min(len(e.Path), maxPath)])
 		select {
 		case l.waiting <- kept:
 		default: // whoever reads the log is too slow
@@ -62,16 +65,18 @@ func (l *Lines) Start(context.Context) error {
 	return nil
 }
 
-// Stop writes what waits, for as long as ctx allows. The error is ctx's.
+// Stop writes what waits, for a second at most: a log that nobody reads must not
+// take the time of what is worth more. What is left is lost, which is no error.
 func (l *Lines) Stop(ctx context.Context) error {
 	l.stopping.Do(func() { close(l.stop) })
 	l.starting.Do(func() { close(l.ended) }) // it never began
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
 	select {
 	case <-l.ended:
-		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("write the log: %w", ctx.Err())
 	}
+	return nil
 }
 
 func (l *Lines) run() {

@@ -89,8 +89,12 @@ func (t *Tracer) Sync(ctx context.Context) error {
 	}
 }
 
-// Stop sends what is left for as long as ctx allows. What is not sent by then,
-// and what comes later, is lost, which is no error: nobody's request depends on it.
+// stopTime is how long Stop tries to send what is left. It is short, so that a
+// collector that is away leaves time for what is worth more.
+const stopTime = 2 * time.Second
+
+// Stop sends what is left, for two seconds at most. What is not sent by then, and
+// what comes later, is lost, which is no error: nobody's request depends on it.
 func (t *Tracer) Stop(ctx context.Context) error {
 	t.mu.Lock()
 	t.closed = true
@@ -100,6 +104,8 @@ func (t *Tracer) Stop(ctx context.Context) error {
 		return nil // it never began
 	}
 	defer t.cut()
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
 	select {
 	case <-t.ended:
 	case <-ctx.Done():

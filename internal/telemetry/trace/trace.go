@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -111,6 +112,10 @@ func rootTrace(request [16]byte) [16]byte {
 // span is the request's own in its trace.
 func span(request [16]byte) [8]byte { return [8]byte(request[8:]) }
 
+// maxPath is how much of a path a span tells: it bounds what callers can make the
+// queue hold, and the size of a batch, which collectors bound.
+const maxPath = 1 << 10
+
 // Take queues what was chosen.
 func (t *Tracer) Take(batch []outcome.Entry) {
 	t.mu.Lock()
@@ -124,7 +129,7 @@ func (t *Tracer) Take(batch []outcome.Entry) {
 			t.lost.Add(1)
 			continue
 		}
-		t.queue = append(t.queue, finished{Record: e.Record, method: string([]byte(e.MethodText)), path: string([]byte(e.Path))})
+		t.queue = append(t.queue, finished{Record: e.Record, method: strings.Clone(e.MethodText), path: strings.Clone(e.Path[:min(len(e.Path), maxPath)])})
 	}
 	if len(t.queue) >= t.settings.batch {
 		select {
