@@ -96,8 +96,9 @@ type Journal struct {
 	last    time.Time                 // when it was last written; under turn
 	failed  time.Time                 // when a failure was last logged; under turn
 
-	trimmed, told time.Time        // when upkeep last did; under turn
-	heads         map[string]int64 // the number of the head last logged; under turn
+	keeping       sync.Mutex       // held by Upkeep, before the turn; of what follows
+	trimmed, told time.Time        // when it last did
+	heads         map[string]int64 // the number of the head last logged
 
 	stop context.CancelFunc
 	done sync.WaitGroup

@@ -189,72 +189,94 @@ func (j *Journal) sealAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// upkeep is one step of the slow loop.
+// upkeep is one step of the slow loop. It may be left in the middle.
 func (j *Journal) upkeep(ctx context.Context) {
-	j.complain(j.Upkeep(ctx), "the audit log could not be looked through; it is tried again")
+	if err := j.Upkeep(ctx); err != nil && ctx.Err() == nil {
+		j.cfg.Log.Error("the audit log could not be kept up; it is tried again", "error", err)
+	}
 }
 
 // Upkeep does at once what is else done every ten seconds: it seals what is full
-// or old, removes what is too old or too much, and logs heads.
+// or old, removes what is too old or too much, and logs heads. Records are written
+// between its steps.
 func (j *Journal) Upkeep(ctx context.Context) error {
-	if err := j.lock(ctx); err != nil {
-		return err
-	}
-	defer j.unlock()
+	j.keeping.Lock()
+	defer j.keeping.Unlock()
 	now := j.cfg.Now()
-	if err := j.count(ctx); err != nil {
+	due, err := j.due(ctx, now)
+	if err != nil {
 		return err
 	}
 	var errs []error
-	for account, w := range j.open {
-		// A record from the future tells of a clock that was set back.
-		old := now.Sub(w.Oldest).Abs() >= sealAfter
-		if old || w.Records >= audit.RunRecords || w.Managed >= audit.MaxRecords {
-			errs = append(errs, j.seal(ctx, account, old))
+	for account, old := range due {
+		if err := j.lock(ctx); err != nil {
+			return err
 		}
+		errs = append(errs, j.seal(ctx, account, old))
+		j.unlock()
 	}
 	if now.Sub(j.trimmed).Abs() >= trimPeriod {
 		j.trimmed = now
-		j.trim(ctx, now)
+		errs = append(errs, j.trim(ctx, now))
 	}
 	if now.Sub(j.told).Abs() >= headPeriod {
 		j.told = now
-		j.tellHeads(ctx)
+		errs = append(errs, j.tellHeads(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-// trim removes what is too old or too much.
-func (j *Journal) trim(ctx context.Context, now time.Time) {
-	early := map[string]*audit.Trimmed{}
-	for {
-		t, err := j.cfg.Keeper.TrimAudit(ctx, now, j.cfg.MaxBytes)
-		if err != nil {
-			j.complain(err, "old blocks of the audit log could not be removed; it is tried again")
-		}
-		if err != nil || t == nil {
-			break
-		}
-		if t.Early {
-			if all := early[t.AccountID]; all != nil {
-				t.Blocks, t.Records = t.Blocks+all.Blocks, t.Records+all.Records
-			}
-			early[t.AccountID] = t
+// due returns the accounts of whose log something is to be sealed, and whether
+// that is for its age.
+func (j *Journal) due(ctx context.Context, now time.Time) (map[string]bool, error) {
+	if err := j.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer j.unlock()
+	if err := j.count(ctx); err != nil {
+		return nil, err
+	}
+	due := map[string]bool{}
+	for account, w := range j.open {
+		// A record from the future tells of a clock that was set back.
+		old := now.Sub(w.Oldest).Abs() >= sealAfter
+		if old || w.Records >= audit.RunRecords || w.Managed >= audit.MaxRecords {
+			due[account] = old
 		}
 	}
-	for _, t := range early {
-		j.cfg.Log.Warn("the audit log has outgrown --audit-max-bytes: its oldest records were removed before their time",
-			"account", t.AccountID, "records", t.Records, "up_to", t.Last, "max_bytes", j.cfg.MaxBytes)
+	return due, nil
+}
+
+// trim removes what is too old or too much.
+func (j *Journal) trim(ctx context.Context, now time.Time) error {
+	early := map[string]*audit.Trimmed{}
+	defer func() {
+		for _, t := range early {
+			j.cfg.Log.Warn("the audit log has outgrown --audit-max-bytes: its oldest records were removed before their time",
+				"account", t.AccountID, "records", t.Records, "up_to", t.Last, "max_bytes", j.cfg.MaxBytes)
+		}
+	}()
+	for {
+		t, err := j.cfg.Keeper.TrimAudit(ctx, now, j.cfg.MaxBytes)
+		if err != nil || t == nil {
+			return err
+		}
+		if !t.Early {
+			continue
+		}
+		if all := early[t.AccountID]; all != nil {
+			t.Blocks, t.Records = t.Blocks+all.Blocks, t.Records+all.Records
+		}
+		early[t.AccountID] = t
 	}
 }
 
 // tellHeads logs the end of each chain that has grown: who keeps the log
 // elsewhere can prove by it that nothing was changed.
-func (j *Journal) tellHeads(ctx context.Context) {
+func (j *Journal) tellHeads(ctx context.Context) error {
 	chains, err := j.cfg.Keeper.AuditChains(ctx)
 	if err != nil {
-		j.complain(err, "the heads of the audit log could not be read")
-		return
+		return err
 	}
 	for _, c := range chains {
 		if j.heads[c.AccountID] != c.Head.Number {
@@ -263,4 +285,5 @@ func (j *Journal) tellHeads(ctx context.Context) {
 				"digest", hex.EncodeToString(c.Head.Digest[:]), "sealed_at", c.Head.Time)
 		}
 	}
+	return nil
 }

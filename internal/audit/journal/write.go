@@ -80,8 +80,7 @@ func (j *Journal) every(ctx context.Context, period time.Duration, f func(ctx co
 			return
 		case <-timer.C:
 		}
-		// What was begun is finished: a step is short.
-		f(context.WithoutCancel(ctx))
+		f(ctx)
 		timer.Reset(period)
 	}
 }
@@ -108,8 +107,9 @@ func (j *Journal) Sync(ctx context.Context) error {
 	return j.flush(ctx)
 }
 
-// write is one step of the loop.
+// write is one step of the fast loop. What was begun is finished: it is short.
 func (j *Journal) write(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
 	if err := j.lock(ctx); err != nil {
 		return
 	}
