@@ -40,6 +40,7 @@ type setup struct {
 	limit    string // the key's rate limit
 	trusted  bool
 	invite   time.Duration // upstream.Config.ContinueTimeout
+	maxConns int           // upstream.Config.MaxConns
 	trust    *peer.Trust
 	mono     func() int64
 	tracer   Tracer
@@ -128,7 +129,7 @@ func start(t testing.TB, s setup) *edge {
 
 func serve(t testing.TB, decider Decider, s setup) *edge {
 	t.Helper()
-	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New(), ContinueTimeout: s.invite})
+	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New(), ContinueTimeout: s.invite, MaxConns: s.maxConns})
 	if err != nil {
 		t.Fatal(err)
 	}

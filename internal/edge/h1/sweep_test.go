@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
@@ -46,6 +47,52 @@ func (e *edge) moved(pass func(d time.Duration)) (sum uint64) {
 	pass(0)
 	e.engine.conns.each(func(c *conn) { sum += c.sweeper.moved })
 	return sum
+}
+
+// Guarantee: what a request waits for a connection counts against the time that
+// its gateway gives the upstream for the head of an answer.
+func TestOneTimeout(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		const timeout = 10 * time.Minute
+		s.timeout, s.maxConns = timeout.String(), 1
+		goOn := make(chan bool)
+		url, heads := upstreamOf(t, func(string, *upstreamtest.Conn) string {
+			<-goOn
+			return okAnswer
+		})
+		s.upstream = url
+		e := start(t, s)
+		first, second := e.dial(), e.dial()
+		first.say("GET /first HTTP/1.1\r\nKEY\r\n\r\n")
+		<-heads
+		second.say("GET /second HTTP/1.1\r\nKEY\r\n\r\n")
+		for waiting := 0; waiting == 0; runtime.Gosched() {
+			e.pools.EachPlain(func(_ upstream.Origin, stats upstream.H1Stats) { waiting = stats.Waiting })
+		}
+		since := time.Now()
+		<-time.After(50 * time.Millisecond)
+		waited := time.Since(since)
+		goOn <- true
+		<-heads
+		pass := e.byHand()
+		e.await(phaseExchange)
+		found := false
+		e.engine.conns.each(func(c *conn) {
+			if word := c.main.word.Load(); phaseOf(word) == phaseExchange && c.main.hold(word) {
+				found = true
+				if c.x.patience > timeout-waited {
+					t.Errorf("%v are left of %v after %v", c.x.patience, timeout, waited)
+				}
+				c.main.letGo()
+			}
+		})
+		if !found {
+			t.Error("no exchange waits")
+		}
+		pass(timeout + time.Second)
+		second.wantStatus("504")
+		close(goOn)
+	})
 }
 
 // Guarantee: a head that is not complete after 10 s, a body that stalls for
