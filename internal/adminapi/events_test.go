@@ -4,17 +4,20 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/keygate/keygate/internal/adminapi"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 )
 
 // events keeps the authentication events that an API tells.
 type events struct {
-	mu  sync.Mutex
-	all []audit.Record
+	next adminapi.Recorder
+	mu   sync.Mutex
+	all  []audit.Record
 }
 
 func (e *events) Record(r *audit.Record) {
+	e.next.Record(r)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all = append(e.all, *r)

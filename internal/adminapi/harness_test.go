@@ -16,6 +16,7 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/adminapi"
+	"github.com/keygate/keygate/internal/audit/journal"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -37,6 +38,7 @@ type server struct {
 	http    *httptest.Server
 	admin   string // key of the account default
 	events  *events
+	lane    *outcome.Lane // takes what the data plane would tell
 	close   func()
 }
 
@@ -87,14 +89,12 @@ func (s *server) open() {
 	if err := live.Load(ctx); err != nil {
 		s.t.Fatal(err)
 	}
-	s.control = must(control.New(control.Config{
-		Store: db, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost",
-		Sources: s.sources(db, live),
-	}))(s.t)
-	if first := must(s.control.FirstStart(ctx))(s.t); first != "" {
+	cfg := control.Config{Store: db, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost"}
+	if first := must(must(control.New(cfg))(s.t).FirstStart(ctx))(s.t); first != "" {
 		s.admin = first
 	}
-	s.events = &events{}
+	s.follow(&cfg, db, live)
+	s.control = must(control.New(cfg))(s.t)
 	s.handler = must(adminapi.New(adminapi.Config{
 		Recorder: s.events, Control: s.control, Authenticate: adminapi.BySnapshot(live), Now: s.clock.Now, Clock: s.clock.instant,
 		Settings: func() []adminapi.Setting {
@@ -111,13 +111,43 @@ func (s *server) open() {
 	}
 }
 
-// sources are those of a data plane that has done nothing.
-func (s *server) sources(db *sqlite.DB, live *snapshot.Live) control.Sources {
+// follow builds what keeps what the data plane and the API tell.
+func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Live) {
 	s.t.Helper()
+	told := must(journal.New(journal.Config{Store: db, Keeper: db, OperatorID: s.operator(), Now: s.clock.Now}))(s.t)
 	counts := must(meter.New(meter.Config{Store: db, Now: s.clock.Now}))(s.t)
 	requests := must(recorder.New(recorder.Config{Store: db, Now: s.clock.Now}))(s.t)
-	outcomes := must(outcome.NewCollector(outcome.Config{Sinks: []outcome.Sink{counts, requests}}))(s.t)
-	return control.Sources{Outcomes: outcomes, Traffic: counts, Requests: requests, Levels: live}
+	outcomes := must(outcome.NewCollector(outcome.Config{Sinks: []outcome.Sink{told, counts, requests}}))(s.t)
+	s.lane, s.events = outcomes.Lane(), &events{next: told}
+	cfg.AuditSync = inTurn{outcomes, told}
+	cfg.Sources = control.Sources{Outcomes: outcomes, Traffic: counts, Requests: requests, Levels: live}
+}
+
+// inTurn brings several up to date, one after the other.
+type inTurn []control.Syncer
+
+func (all inTurn) Sync(ctx context.Context) error {
+	for _, one := range all {
+		if err := one.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// operator returns the identifier of the account default.
+func (s *server) operator() (accountID string) {
+	s.t.Helper()
+	if err := s.db.View(context.Background(), func(tx control.ReadTx) error {
+		a, err := tx.AccountByName(context.Background(), account.Default)
+		if err == nil {
+			accountID = a.ID
+		}
+		return err
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return accountID
 }
 
 // in returns s for a subtest, whose failures are then its own.

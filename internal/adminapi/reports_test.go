@@ -1,0 +1,435 @@
+package adminapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// place is a gateway with a route and a key, for requests that the data plane
+// tells of.
+type place struct {
+	s                       *server
+	gateway, route, key     string
+	account, gw, rt, caller [16]byte
+}
+
+// newPlace makes a place of the account default.
+func newPlace(s *server) *place {
+	s.t.Helper()
+	p := &place{s: s, gateway: s.newGateway("")}
+	p.route = s.post("/v1/gateways/"+p.gateway+"/routes", map[string]any{
+		"path": "/orders", "methods": []string{"GET"}, "rate_limit": map[string]any{"sustained": "60/min", "daily": "1000/day"},
+	}).want(201).text("route_id")
+	p.key = s.newKey(nil).text("key_id")
+	p.account, _ = id.Parse(id.Account, s.operator())
+	p.gw, _ = id.Parse(id.Gateway, p.gateway)
+	p.rt, _ = id.Parse(id.Route, p.route)
+	p.caller, _ = id.Parse(id.Key, p.key)
+	return p
+}
+
+// tell hands over the record of a request that begins now, and returns its
+// identifier.
+func (p *place) tell(change func(*outcome.Record)) string {
+	now := p.s.clock.Now()
+	r := outcome.Record{
+		Start: now.UnixMicro(), Duration: int64(4 * time.Millisecond), Upstream: int64(3 * time.Millisecond), BytesIn: 10, BytesOut: 200,
+		Request: id.At(now.UnixMilli()), Account: p.account, Gateway: p.gw, Route: p.rt, Key: p.caller,
+		Client: netip.MustParseAddr("203.0.113.7").As16(), Status: 200, UpstreamStatus: 200, Method: outcome.GET, Authenticated: true,
+	}
+	copy(r.Prefix[:], "kg_4tQx9Z")
+	change(&r)
+	p.s.lane.Put(&r, "", "/orders/17")
+	return id.Format(id.Request, r.Request)
+}
+
+// Kinds of requests.
+
+func fine(*outcome.Record) {}
+
+func limited(r *outcome.Record) {
+	r.Status, r.UpstreamStatus, r.Upstream, r.Decision, r.BytesIn, r.BytesOut = 429, 0, -1, outcome.Limited, 0, 100
+	r.LimitScope, r.Limit, r.Remaining, r.ResetAt = uint8(ratelimit.RouteScope), 60, 0, r.Start/1e6+30
+}
+func unknown(r *outcome.Record) {
+	r.Status, r.UpstreamStatus, r.Upstream, r.Decision, r.BytesIn, r.BytesOut = 401, 0, -1, outcome.KeyInvalid, 0, 90
+	r.Route, r.Key, r.Prefix = [16]byte{}, [16]byte{}, [10]byte{}
+}
+func broken(r *outcome.Record) { r.Status, r.UpstreamStatus = 503, 503 }
+
+const auditMembers = "time kind outcome key_prefix key_id gateway_id method path client_ip request_id"
+
+// Guarantee: the audit log shows authentications of both planes and changes, with
+// the members of the contract (section 7), the newest first, up to the moment of
+// the call.
+func TestAuditLog(t *testing.T) {
+	s := start(t)
+	p := newPlace(s)
+	s.clock.move(time.Minute)
+	good := p.tell(fine)
+	s.clock.move(time.Second)
+	bad := p.tell(unknown)
+	list := s.get("/v1/audit-log?gateway_id=" + p.gateway + "&kind=authentication").want(200).data()
+	if len(list) != 2 || list[0]["request_id"] != bad || list[1]["request_id"] != good {
+		t.Fatalf("%v", list)
+	}
+	for _, r := range list {
+		members(t, r, auditMembers)
+	}
+	want := map[string]any{
+		"time": "2027-03-01T12:01:00Z", "kind": "authentication", "outcome": "success", "key_prefix": "kg_4tQx9Z", "key_id": p.key,
+		"gateway_id": p.gateway, "method": "GET", "path": "/orders/17", "client_ip": "203.0.113.7", "request_id": good,
+	}
+	if fmt.Sprint(list[1]) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", list[1], want)
+	}
+	if r := list[0]; r["outcome"] != "key_invalid" || r["key_id"] != nil || r["key_prefix"] != nil {
+		t.Errorf("%v", r)
+	}
+	changes := s.get("/v1/audit-log?kind=management").want(200).data()
+	members(t, changes[0], auditMembers+" action target actor_key_id diff")
+	if r := changes[0]; r["action"] != "key.create" || r["target"] != p.key || r["method"] != "POST" || r["path"] != "/v1/keys" || r["actor_key_id"] != r["key_id"] ||
+		fmt.Sprint(r["diff"].(map[string]any)["name"]) != "[<nil> test]" {
+		t.Errorf("%v", r)
+	}
+	// What nobody called for has no actor.
+	if last := changes[len(changes)-1]; last["actor_key_id"] != nil || last["request_id"] != "" {
+		t.Errorf("%v", last)
+	}
+	s.clock.move(time.Second)
+	s.do(request{method: "GET", path: "/v1/keys", key: "nonsense"}).want(401)
+	if r := s.get("/v1/audit-log?outcome=key_invalid").want(200).data()[0]; r["path"] != "/v1/keys" || r["gateway_id"] != nil {
+		t.Errorf("%v", r)
+	}
+}
+
+// Guarantee: each filter of the audit log leaves what it names, pages hold every
+// record once, and a cursor is bound to the filters.
+func TestAuditFilters(t *testing.T) {
+	s := start(t)
+	p := newPlace(s)
+	s.clock.move(time.Minute)
+	for range 5 {
+		p.tell(fine)
+		s.clock.move(time.Second)
+	}
+	p.tell(unknown)
+	actor := s.get("/v1/account").want(200).json["key"].(map[string]any)["key_id"].(string)
+	for query, want := range map[string]int{
+		"key_prefix=kg_4tQx9Z": 5, "key_id=" + p.key: 5, "gateway_id=" + p.gateway + "&kind=authentication": 6,
+		"outcome=key_invalid": 1, "outcome=key_expired": 0, "actor=" + actor + "&since=2027-03-01T12:01:00Z": 0, "actor=" + actor: 3,
+		"key_id=" + p.key + "&since=2027-03-01T12:01:01Z&until=2027-03-01T12:01:03Z": 2, // until is excluded
+		"key_id=" + p.key + "&since=2027-03-01":                                      5, "key_id=" + p.key + "&until=2027-03-01": 0, "kind=management": 5, "key_id=nobody": 0,
+		"key_id=" + p.key + "&since=2027-03-01T13:01:01%2B01:00": 4,
+	} {
+		if n := len(s.get("/v1/audit-log?limit=100&" + query).want(200).data()); n != want {
+			t.Errorf("%s: %d records, want %d", query, n, want)
+		}
+		s.clock.move(time.Second)
+	}
+	seen := map[string]bool{}
+	query := "/v1/audit-log?limit=2&key_id=" + p.key
+	cursor, pages := "", 0
+	for more := true; more; pages++ {
+		r := s.get(query + cursor).want(200)
+		for _, record := range r.data() {
+			seen[record["request_id"].(string)] = true
+		}
+		var next string
+		next, more = r.json["next_cursor"].(string)
+		cursor = "&cursor=" + next
+		if more {
+			s.get("/v1/audit-log?limit=2"+cursor).refused(422, "validation_failed", "cursor")
+			s.get("/v1/requests?limit=2"+cursor).refused(422, "validation_failed", "cursor")
+		}
+	}
+	if len(seen) != 5 || pages != 3 {
+		t.Errorf("%d records on %d pages", len(seen), pages)
+	}
+	for query, field := range map[string]string{
+		"kind=other": "kind", "outcome=fine": "outcome", "since=yesterday": "since", "until=2027-13-01": "until", "since=": "since",
+		"since=2027-03-02&until=2027-03-01": "since", "since=2027-03-01&until=2027-03-01": "since", "key_id=": "key_id", "actor=": "actor", "action=x": "action",
+		"kind=management&kind=management": "kind",
+	} {
+		s.get("/v1/audit-log?"+query).refused(422, "validation_failed", field)
+	}
+}
+
+// Guarantee: the head of a log without blocks says so.
+func TestAuditHead(t *testing.T) {
+	s := start(t)
+	if r := s.get("/v1/audit-log/head").want(200); r.raw != `{"number":0,"digest":null,"time":null}`+"\n" {
+		t.Error(r.raw)
+	}
+}
+
+const trafficMembers = "start group requests status_2xx status_3xx status_4xx status_5xx limited unauthorized forbidden upstream_errors bytes_in bytes_out latency_ms upstream_latency_ms"
+
+// Guarantee: the report counts what the data plane told until the call, begins
+// with since, ends before until, and shows empty intervals as zeros.
+func TestTraffic(t *testing.T) {
+	s := start(t)
+	p := newPlace(s)
+	p.tell(fine)
+	s.clock.move(2 * time.Minute) // 12:02
+	for _, kind := range []func(*outcome.Record){fine, fine, limited, unknown, broken} {
+		p.tell(kind)
+	}
+	s.clock.move(time.Minute)
+	report := func(query string) []map[string]any {
+		t.Helper()
+		s.clock.move(time.Millisecond)
+		r := s.get("/v1/reports/traffic?" + query).want(200)
+		members(t, r.json, "data")
+		for _, row := range r.data() {
+			members(t, row, trafficMembers)
+		}
+		return r.data()
+	}
+	rows := report("interval=1m&since=2027-03-01T12:00:00Z&until=2027-03-01T12:03:00Z")
+	if len(rows) != 3 {
+		t.Fatalf("%d rows, want 3: %v", len(rows), rows)
+	}
+	for i, want := range []map[string]any{
+		{"start": "2027-03-01T12:00:00Z", "requests": 1.0, "status_2xx": 1.0, "bytes_in": 10.0, "bytes_out": 200.0, "group": nil},
+		{"start": "2027-03-01T12:01:00Z", "requests": 0.0, "status_2xx": 0.0, "bytes_in": 0.0, "bytes_out": 0.0},
+		{
+			"start": "2027-03-01T12:02:00Z", "requests": 5.0, "status_2xx": 2.0, "status_3xx": 0.0, "status_4xx": 2.0, "status_5xx": 1.0, "limited": 1.0,
+			"unauthorized": 1.0, "forbidden": 0.0, "upstream_errors": 1.0, "bytes_in": 30.0, "bytes_out": 790.0,
+		},
+	} {
+		for name, v := range want {
+			if rows[i][name] != v {
+				t.Errorf("row %d: %s is %v, want %v", i, name, rows[i][name], v)
+			}
+		}
+	}
+	latency := rows[2]["latency_ms"].(map[string]any)
+	members(t, latency, "p50 p90 p95 p99")
+	if p99 := latency["p99"].(float64); p99 < 3.9 || p99 > 4.1 {
+		t.Errorf("p99 is %v ms, want 4", p99)
+	}
+	if p50 := rows[1]["latency_ms"].(map[string]any)["p50"]; p50 != 0.0 {
+		t.Errorf("an empty interval has the latency %v", p50)
+	}
+	groups := func(rows []map[string]any) string {
+		out := ""
+		for _, r := range rows {
+			if r["requests"] != 0.0 {
+				out += fmt.Sprint(r["group"], " ", r["requests"], " ")
+			}
+		}
+		return strings.TrimSpace(out)
+	}
+	day := "interval=1h&since=2027-03-01&until=2027-03-02"
+	for query, want := range map[string][]string{
+		"gateway": {p.gateway + " 6"}, "route": {p.route + " 5", "<nil> 1"}, "key": {p.key + " 5", "<nil> 1"}, "status": {"200 3", "401 1", "429 1", "503 1"},
+	} {
+		rows := report(day + "&group_by=" + query)
+		got := groups(rows)
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("grouped by %s: %s, want %s", query, got, w)
+			}
+		}
+		if query == "key" && rows[0]["latency_ms"] != nil {
+			t.Errorf("latencies of a key: %v", rows[0])
+		}
+	}
+	for query, want := range map[string]float64{
+		"": 6, "&gateway_id=" + p.gateway: 6, "&route_id=" + p.route: 5, "&key_id=" + p.key: 5, "&gateway_id=gw_none": 0, "&key_id=x": 0,
+	} {
+		sum := 0.0
+		for _, r := range report(day + query) {
+			sum += r["requests"].(float64)
+		}
+		if sum != want {
+			t.Errorf("%q: %v requests, want %v", query, sum, want)
+		}
+	}
+	// By default, the last 24 hours by hours, the present one included.
+	if rows := report(""); len(rows) < 24 || rows[len(rows)-1]["requests"] != 6.0 {
+		t.Errorf("%d rows, the last %v", len(rows), rows[len(rows)-1])
+	}
+	stranger := s.newAccount("other")
+	for _, query := range []string{"&group_by=gateway&gateway_id=" + p.gateway, "&group_by=key", "&route_id=" + p.route, ""} {
+		r := s.do(request{method: "GET", path: "/v1/reports/traffic?" + day + query, key: stranger}).want(200)
+		if got := groups(r.data()); got != "" || strings.Contains(r.raw, p.key) {
+			t.Errorf("a stranger sees %s", got)
+		}
+	}
+	for query, field := range map[string]string{
+		"interval=5m": "interval", "group_by=colour": "group_by", "since=now": "since", "since=2027-03-02&until=2027-03-01": "since", "since=2028-01-01": "since",
+		"interval=1m&since=2027-02-28&until=2037-03-01": "since", "route_id=": "route_id", "limit=5": "limit",
+	} {
+		s.get("/v1/reports/traffic?"+query).refused(422, "validation_failed", field)
+	}
+}
+
+const (
+	requestMembers  = "request_id time gateway_id route_id key_id key_prefix method path client_ip status duration_ms decision left_out"
+	decisionMembers = "check code message limit_scope limit remaining passes_at upstream_status"
+)
+
+// Guarantee: a request that was refused or failed is there with the decision that
+// ended it, and one that was neither is not.
+func TestRequests(t *testing.T) {
+	s := start(t)
+	p := newPlace(s)
+	s.clock.move(time.Minute)
+	passed := p.tell(fine)
+	s.clock.move(time.Second)
+	over := p.tell(limited)
+	s.clock.move(time.Second)
+	nobody := p.tell(unknown)
+	s.clock.move(time.Second)
+	failed := p.tell(broken)
+	list := s.get("/v1/requests").want(200).data()
+	if len(list) != 3 || list[0]["request_id"] != failed || list[1]["request_id"] != nobody || list[2]["request_id"] != over {
+		t.Fatalf("%v", list)
+	}
+	for _, r := range list {
+		members(t, r, requestMembers)
+		members(t, r["decision"].(map[string]any), decisionMembers)
+	}
+	r := s.get("/v1/requests/" + over).want(200).json
+	d := r["decision"].(map[string]any)
+	for name, want := range map[string]any{
+		"gateway_id": p.gateway, "route_id": p.route, "key_id": p.key, "key_prefix": "kg_4tQx9Z", "method": "GET", "path": "/orders/17",
+		"client_ip": "203.0.113.7", "status": 429.0, "time": "2027-03-01T12:01:01Z", "duration_ms": 4.0,
+	} {
+		if r[name] != want {
+			t.Errorf("%s is %v, want %v", name, r[name], want)
+		}
+	}
+	for name, want := range map[string]any{
+		"check": "limit", "code": "rate_limit_exceeded", "limit_scope": "route", "limit": 60.0, "remaining": 0.0, "passes_at": "2027-03-01T12:01:31Z", "upstream_status": nil,
+	} {
+		if d[name] != want {
+			t.Errorf("%s is %v, want %v", name, d[name], want)
+		}
+	}
+	if d := list[0]["decision"].(map[string]any); d["upstream_status"] != 503.0 || d["limit"] != nil {
+		t.Errorf("%v", d)
+	}
+	if d := list[1]["decision"].(map[string]any); d["code"] != "key_invalid" || list[1]["key_id"] != nil {
+		t.Errorf("%v", list[1])
+	}
+	for query, want := range map[string]int{
+		"status=429": 1, "status=403": 0, "key_id=" + p.key: 2, "route_id=" + p.route: 2, "gateway_id=" + p.gateway: 3,
+		"since=2027-03-01T12:01:02Z": 2, "until=2027-03-01T12:01:02Z": 1,
+	} {
+		if n := len(s.get("/v1/requests?" + query).want(200).data()); n != want {
+			t.Errorf("%s: %d requests, want %d", query, n, want)
+		}
+	}
+	for _, missing := range []string{passed, "req_00000000000000000000000000", "x"} {
+		s.get("/v1/requests/"+missing).refused(404, "not_found", "")
+	}
+	s.clock.move(time.Second)
+	stranger := s.newAccount("other")
+	s.do(request{method: "GET", path: "/v1/requests/" + over, key: stranger}).refused(404, "not_found", "")
+	if n := len(s.do(request{method: "GET", path: "/v1/requests", key: stranger}).want(200).data()); n != 0 {
+		t.Errorf("a stranger sees %d requests", n)
+	}
+	for query, field := range map[string]string{"status=200": "status", "status=0429": "status", "status=all": "status", "since=x": "since", "kind=x": "kind"} {
+		s.get("/v1/requests?"+query).refused(422, "validation_failed", field)
+	}
+}
+
+// Guarantee: the limits of a gateway are listed with where they stand, in pages.
+func TestLimits(t *testing.T) {
+	s := start(t)
+	p := newPlace(s)
+	path := "/v1/gateways/" + p.gateway + "/limits"
+	list := s.get(path).want(200).data()
+	scopes := map[any]map[string]any{}
+	for _, l := range list {
+		members(t, l, "limit_scope route_id key_id limit remaining reset_at")
+		scopes[l["limit_scope"]] = l
+	}
+	if l := scopes["route"]; l == nil || l["route_id"] != p.route || l["key_id"] != nil || l["limit"] != 60.0 || l["remaining"] != 60.0 {
+		t.Errorf("the route's: %v", l)
+	}
+	if l := scopes["daily"]; l == nil || l["route_id"] != p.route || l["limit"] != 1000.0 {
+		t.Errorf("the daily: %v", l)
+	}
+	if l := scopes["global"]; l == nil || l["route_id"] != nil {
+		t.Errorf("the global: %v", l)
+	}
+	var paged []map[string]any
+	for cursor, more := "", true; more; {
+		r := s.get(path + "?limit=1" + cursor).want(200)
+		paged = append(paged, r.data()...)
+		var next string
+		next, more = r.json["next_cursor"].(string)
+		cursor = "&cursor=" + next
+	}
+	if fmt.Sprint(paged) != fmt.Sprint(list) {
+		t.Errorf("in pages %v\nat once  %v", paged, list)
+	}
+	s.get("/v1/gateways/gw_00000000000000000000000000/limits").refused(404, "not_found", "")
+}
+
+// Guarantee: a simulation replays what was called, takes a limit in its own form
+// alone, changes nothing, and its answer can be kept.
+func TestSimulation(t *testing.T) {
+	s := start(t)
+	p := newPlace(s)
+	s.clock.move(time.Minute)
+	for range 3 {
+		p.tell(fine)
+	}
+	s.clock.move(2 * time.Second)
+	path := "/v1/gateways/" + p.gateway + "/limits/simulate"
+	want := fmt.Sprintf(`{"requests":3,"refused":2,"keys":[{"key_id":%q,"refused":2,"first_at":"2027-03-01T12:01:00Z"}]}`+"\n", p.key)
+	for _, body := range []string{
+		`{"route_id": "` + p.route + `", "key_id": null, "rate_limit": {"sustained": "1/min"}}`,
+		`{"key_id": "` + p.key + `", "rate_limit": "1/min"}`,
+		`{"route_id": null, "rate_limit": {"sustained": "1/min", "burst": null}}`,
+		`{"route_id": "` + p.route + `", "rate_limit": {"sustained": "1/min", "per": "key"}}`,
+		`{"route_id": "` + p.route + `", "rate_limit": {"daily": "1/day"}}`,
+	} {
+		s.clock.move(time.Second)
+		r := s.post(path, body).want(200)
+		members(t, r.json, "requests refused keys")
+		if r.raw != want {
+			t.Errorf("%s gives %s", body, r.raw)
+		}
+	}
+	if r := s.post(path, `{"rate_limit": {"sustained": "100/s"}}`).want(200); r.raw != `{"requests":3,"refused":0,"keys":[]}`+"\n" {
+		t.Error(r.raw)
+	}
+	kept := map[string]string{"Idempotency-Key": "once"}
+	body := `{"rate_limit": {"sustained": "1/min"}}`
+	first := s.do(request{method: http.MethodPost, path: path, body: body, header: kept}).want(200)
+	p.tell(fine)
+	if again := s.do(request{method: http.MethodPost, path: path, body: body, header: kept}).want(200); again.raw != first.raw || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("again %s, first %s", again.raw, first.raw)
+	}
+	for body, field := range map[string]string{
+		`{}`: "rate_limit", `{"rate_limit": null}`: "rate_limit", `{"rate_limit": 5}`: "rate_limit", `{"rate_limit": []}`: "rate_limit", `{"rate_limit": ""}`: "rate_limit",
+		`{"rate_limit": {}}`: "rate_limit", `{"rate_limit": "1/min"}`: "rate_limit", `{"rate_limit": {"colour": "1/min"}}`: "rate_limit.colour",
+		`{"rate_limit": {"sustained": "often"}}`: "rate_limit.sustained", `{"rate_limit": {"sustained": 1}}`: "rate_limit.sustained",
+		`{"rate_limit": {"sustained": "1/min", "daily": "1/day"}}`: "rate_limit.daily", `{"rate_limit": {"sustained": "1/min", "per": "key"}}`: "rate_limit.per",
+		`{"rate_limit": {"burst": "1/s"}}`:                                                                 "rate_limit.sustained",
+		`{"key_id": "` + p.key + `", "rate_limit": {"sustained": "1/min"}}`:                                "rate_limit",
+		`{"key_id": "` + p.key + `", "rate_limit": "0/min"}`:                                               "rate_limit",
+		`{"route_id": "` + p.route + `", "rate_limit": "1/min"}`:                                           "rate_limit",
+		`{"route_id": "` + p.route + `", "key_id": "` + p.key + `", "rate_limit": {"sustained": "1/min"}}`: "key_id",
+		`{"route_id": "", "rate_limit": {"sustained": "1/min"}}`:                                           "route_id",
+		`{"rate_limit": {"sustained": "1/min"}, "since": "x"}`:                                             "since",
+	} {
+		s.clock.move(time.Second)
+		s.post(path, body).refused(422, "validation_failed", field)
+	}
+	s.post("/v1/gateways/gw_00000000000000000000000000/limits/simulate", body).refused(404, "not_found", "")
+}
