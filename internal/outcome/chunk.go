@@ -8,27 +8,42 @@ const (
 	// MaxMethod is how many bytes of a method's text an entry keeps.
 	MaxMethod = 64
 
-	// A chunk has room for this many entries, and for the longest texts behind
-	// others of usual length.
+	// A chunk has room for this many entries, and for texts of usual length. A
+	// longer path has memory of its own: a caller that sends such paths must not
+	// use up the room for the records of others.
 	chunkEntries = 128
-	chunkText    = MaxPath + MaxMethod + 8<<10
+	chunkText    = 24 << 10
+	longPath     = 1 << 10
 )
 
 // chunk is a batch that is filled, taken, and filled again.
 type chunk struct {
-	n, used int // of entries and of text
+	n, used int   // of entries and of text
+	long    int64 // bytes of long paths
 	entries [chunkEntries]Entry
 	text    [chunkText]byte
 }
 
-// add reports false if there is no room.
+// add reports false if there is no room. A long path is kept as it is, others
+// are copied.
 func (c *chunk) add(r *Record, method, path string) bool {
-	if c.n == len(c.entries) || len(c.text)-c.used < len(method)+len(path) {
+	long := len(path) > longPath
+	need := len(method) + len(path)
+	if long {
+		need = len(method)
+	}
+	if c.n == len(c.entries) || len(c.text)-c.used < need {
 		return false
 	}
 	e := &c.entries[c.n]
 	e.Record = *r
-	e.MethodText, e.Path = c.keep(method), c.keep(path)
+	e.MethodText = c.keep(method)
+	if long {
+		e.Path = path
+		c.long += int64(len(path))
+	} else {
+		e.Path = c.keep(path)
+	}
 	c.n++
 	return true
 }
@@ -45,4 +60,13 @@ func (c *chunk) keep(s string) string {
 
 func (c *chunk) batch() []Entry { return c.entries[:c.n] }
 
-func (c *chunk) reset() { c.n, c.used = 0, 0 }
+// reset empties the chunk, and returns how many bytes of long paths it had.
+func (c *chunk) reset() (long int64) {
+	if c.long > 0 {
+		for i := range c.batch() {
+			c.entries[i].Path = ""
+		}
+	}
+	long, c.n, c.used, c.long = c.long, 0, 0, 0
+	return long
+}

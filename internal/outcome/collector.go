@@ -15,6 +15,7 @@ import (
 const (
 	defaultRecords  = 64 << 10
 	defaultInterval = 20 * time.Millisecond
+	maxLong         = 32 << 20 // bytes of long paths
 )
 
 // Config is what a Collector is made of. The zero value of a field is its
@@ -28,7 +29,8 @@ type Config struct {
 	// Records is how many the collector holds at most: those that came while a
 	// sink was busy. Default: 65536, which is more than 600 ms of 100,000 a second,
 	// and takes up to 28 MiB, 56 KiB for each 128; fewer if paths are longer than
-	// 190 bytes on average. Memory is taken when it is first needed, and kept.
+	// 190 bytes on average. Memory is taken when it is first needed, and kept. Paths
+	// of more than 1 KiB take up to 32 MiB beside it, which are given back.
 	Records int
 	// Interval is the longest time for which a record lies in a lane while no
 	// sink is busy. Default: 20 ms.
@@ -43,6 +45,7 @@ type Collector struct {
 	lanes   []Lane // a power of two
 	next    atomic.Uint32
 	lost    atomic.Uint64
+	long    atomic.Int64 // bytes of long paths
 	defects atomic.Uint64
 
 	mu    sync.Mutex // of what follows; a lane may be locked before it
@@ -180,13 +183,24 @@ func (c *Collector) drain() {
 		for _, sink := range c.cfg.Sinks {
 			c.offer(sink, chunk.batch())
 		}
-		chunk.reset()
+		if long := chunk.reset(); long > 0 {
+			c.long.Add(-long)
+		}
 		c.mu.Lock()
 		c.free = append(c.free, chunk)
 		c.mu.Unlock()
 		taking[i] = nil
 	}
 	c.taking = taking[:0]
+}
+
+// borrow reports whether there is room for a long path, and takes it.
+func (c *Collector) borrow(n int64) bool {
+	if c.long.Add(n) > maxLong {
+		c.long.Add(-n)
+		return false
+	}
+	return true
 }
 
 // add takes a chunk that nobody fills any more.

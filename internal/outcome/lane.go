@@ -1,6 +1,9 @@
 package outcome
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // Lane takes records from the request path. A connection keeps one for its
 // life; several connections may share it. A nil Lane takes and forgets.
@@ -13,9 +16,9 @@ type Lane struct {
 }
 
 // Put hands a record over. It copies what it is given, does not block, and
-// allocates only while the collector's memory grows to its bound. methodText is
-// kept for OtherMethod alone. A record for which there is no room is counted as
-// lost.
+// allocates only while the collector's memory grows to its bound, and for a path of
+// more than 1 KiB. methodText is kept for OtherMethod alone. A record for which
+// there is no room is counted as lost.
 func (l *Lane) Put(r *Record, methodText, path string) {
 	if l == nil {
 		return
@@ -24,6 +27,13 @@ func (l *Lane) Put(r *Record, methodText, path string) {
 		methodText = ""
 	}
 	methodText, path = methodText[:min(len(methodText), MaxMethod)], path[:min(len(path), MaxPath)]
+	if len(path) > longPath {
+		if !l.collector.borrow(int64(len(path))) {
+			l.collector.lost.Add(1)
+			return
+		}
+		path = strings.Clone(path)
+	}
 	l.mu.Lock()
 	if l.chunk == nil || !l.chunk.add(r, methodText, path) {
 		l.turn(r, methodText, path)
@@ -39,6 +49,9 @@ func (l *Lane) turn(r *Record, methodText, path string) {
 	}
 	if l.chunk == nil || !l.chunk.add(r, methodText, path) {
 		l.collector.lost.Add(1)
+		if len(path) > longPath {
+			l.collector.long.Add(-int64(len(path)))
+		}
 	}
 }
 
