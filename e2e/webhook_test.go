@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,6 +11,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -447,5 +450,71 @@ func TestEventsOfAnOutageAddUp(t *testing.T) {
 	})
 	if fmt.Sprint(breaches) != "[201 101 1]" {
 		t.Errorf("events of the breaches %v", breaches)
+	}
+}
+
+// Guarantee: a signing secret stands nowhere but in the answer that shows it: not
+// in the store, in what is kept for an Idempotency-Key, in the log, in a list, in
+// the audit log, or in what a delivery shows.
+func TestSigningSecretsStayHidden(t *testing.T) {
+	b := newInbox(t)
+	b.answer(http.StatusInternalServerError)
+	s := startServer(t, append(quickHooks(), "--log-level", "debug")...)
+	body := map[string]any{"url": b.URL + "/in", "events": []string{"key.created"}, "signing_secret": "mine: sixteen bytes and more"}
+	made := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")
+	hook := made.str(t, "webhook_id")
+	again := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")
+	body["signing_secret"] = "auto"
+	auto := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: two")
+	rotated := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/rotate-secret", nil, "Idempotency-Key: three")
+	secrets := []string{"mine: sixteen bytes and more", made.str(t, "standard_webhooks_secret"), auto.str(t, "signing_secret"), rotated.str(t, "signing_secret")}
+	for _, secret := range slices.Clone(secrets) {
+		if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_")); err == nil {
+			secrets = append(secrets, string(key))
+		}
+	}
+	s.call(http.StatusUnprocessableEntity, "POST", "/v1/webhooks", map[string]any{"url": "nonsense", "events": []string{"key.created"}, "signing_secret": secrets[0]})
+	s.newKey(nil)
+	if !eventually(patience, func() bool {
+		failed := 0
+		for _, d := range s.list("/v1/webhook-deliveries") {
+			if d["state"] == "failed" {
+				failed++
+			}
+		}
+		return failed == 2
+	}) {
+		t.Fatalf("no failed deliveries\n%s", s.output)
+	}
+	places := map[string][]byte{"the replay": again.body}
+	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + hook, "/v1/events", "/v1/webhook-deliveries", "/v1/audit-log", "/v1/settings"} {
+		places[path] = s.call(http.StatusOK, "GET", path, nil).body
+	}
+	for _, d := range s.list("/v1/webhook-deliveries") {
+		id := d["delivery_id"].(string)
+		places[id] = s.call(http.StatusOK, "GET", "/v1/webhook-deliveries/"+id, nil).body
+	}
+	if status := s.end(syscall.SIGTERM); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	places["the log"] = []byte(s.output.String())
+	files, err := os.ReadDir(s.dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if places[f.Name()], err = os.ReadFile(filepath.Join(s.dataDir, f.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(places["keygate.db"]) == 0 || !bytes.Contains(places["keygate.db"], []byte(hook)) {
+		t.Error("the store was not looked at")
+	}
+	for name, content := range places {
+		for _, secret := range secrets {
+			if bytes.Contains(content, []byte(secret)) {
+				t.Errorf("%s holds the secret %q", name, secret)
+			}
+		}
 	}
 }

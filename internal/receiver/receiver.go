@@ -22,6 +22,7 @@ import (
 const (
 	maxPayload = 1 << 20
 	readTime   = 10 * time.Second
+	idleTime   = 2 * time.Minute
 )
 
 // tolerance is how far the time of a signature may be from now.
@@ -79,7 +80,7 @@ func Start(ctx context.Context, cfg Config) (*Receiver, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+path, r.receive)
-	r.server = &http.Server{Handler: mux, ReadHeaderTimeout: readTime, ReadTimeout: readTime}
+	r.server = &http.Server{Handler: mux, ReadHeaderTimeout: readTime, ReadTimeout: readTime, IdleTimeout: idleTime}
 	go func() {
 		defer close(r.done)
 		_ = r.server.Serve(l) // until Close
