@@ -95,6 +95,28 @@ func BenchmarkTake(b *testing.B) {
 	perRecord(b, begun, len(events))
 }
 
+// Records come from several lanes, each in order and one after the other.
+func BenchmarkSort(b *testing.B) {
+	const lanes = 8
+	events := make([]audit.Event, audit.RunRecords)
+	m := newMixed()
+	for i := range events {
+		m.next(&events[(i%lanes)*len(events)/lanes+i/lanes])
+	}
+	var table audit.Table
+	begun, spent := processor(b), time.Duration(0)
+	for b.Loop() {
+		table.Reset()
+		filling := processor(b)
+		for i := range events {
+			table.AddEvent(&events[i])
+		}
+		spent += processor(b) - filling
+		table.Sort()
+	}
+	perRecord(b, begun+spent, len(events))
+}
+
 func BenchmarkChunks(b *testing.B) {
 	var table audit.Table
 	newMixed().fill(&table, audit.RunRecords)
