@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"io/fs"
 	"path/filepath"
@@ -44,7 +45,7 @@ func TestMigrationKeepsEvents(t *testing.T) {
 		}
 		return list
 	}
-	if list := events(); len(list) != 1 || string(list[0].Payload) != string(old.Payload) {
+	if list := events(); len(list) != 1 || !bytes.Equal(list[0].Payload, old.Payload) {
 		t.Errorf("the events are %+v", list)
 	}
 	err = db.Update(ctx, func(tx control.Tx) error {
