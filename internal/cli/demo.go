@@ -198,6 +198,20 @@ curl -i -X PATCH -H "Authorization: Bearer $KEY" %[1]s/orders
 # Hit a limit: 5 a minute on this route, so the sixth is 429.
 for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%%{http_code}\n' -H "Authorization: Bearer $KEY" %[1]s/orders/1; done
 
+# Who called, how much and how fast, and who was refused.
+%[8]s audit-log --gateway %[9]s
+%[8]s traffic --group-by route
+%[8]s explain
+
+# Exactly why: the last one; and where every limit stands now.
+%[8]s explain $(%[8]s explain --limit 1 -o json | jq -r '.[0].request_id')
+%[8]s limits show %[9]s
+
+# That no record is missing: each of these counters is 0, and the sealed part of
+# the audit log is as it was sealed.
+curl -s %[4]s/metrics | grep '_lost_total '
+%[8]s audit-log verify --data-dir %[12]s
+
 # Look around.
 %[8]s gateways list
 %[8]s routes list --gateway %[9]s
@@ -226,7 +240,7 @@ curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
 Ctrl-C ends the demo and removes what it made.
 
 Events that arrive at the demo's own webhook receiver, each with a good signature:
-`, t.gateway, t.byName(), t.admin, t.ops, t.upstream, t.key, t.adminKey, t.program, t.gatewayID, t.spec, t.keyID)
+`, t.gateway, t.byName(), t.admin, t.ops, t.upstream, t.key, t.adminKey, t.program, t.gatewayID, t.spec, t.keyID, filepath.Dir(t.adminKey))
 	return err
 }
 
