@@ -28,9 +28,18 @@ type Open struct {
 	Recent  []*Summary // of the blocks behind the last whole group, in order
 }
 
+// Part names what Open is to be filled with beside its Chain.
+type Part uint8
+
+// The parts.
+const (
+	WithRecords   Part = 1 << iota // Chunks and Records
+	WithSummaries                  // Recent
+)
+
 // Source is one account's log as a store keeps it, in one state.
 type Source interface {
-	Open(ctx context.Context) (*Open, error)
+	Open(ctx context.Context, parts Part) (*Open, error)
 	// Groups returns up to limit groups whose number is below before, the last
 	// first.
 	Groups(ctx context.Context, before int64, limit int) ([]*Group, error)
@@ -80,29 +89,31 @@ type search struct {
 	query   *query
 	limit   int
 	after   *place // nil at the beginning
-	open    *Open
+	chain   Chain
 	found   []Record
 }
 
 func (s *search) full() bool { return len(s.found) == s.limit }
 
-func (s *search) run() (err error) {
-	if s.open, err = s.src.Open(s.ctx); err != nil {
-		return err
-	}
+func (s *search) run() error {
 	if s.after == nil || s.after.open {
 		if err := s.openEnd(); err != nil || s.full() {
 			return err
 		}
 	}
-	for i := len(s.open.Recent) - 1; i >= 0 && !s.full(); i-- {
-		if sum := s.open.Recent[i]; s.wants(sum.Number) && sum.may(s.query) {
+	o, err := s.src.Open(s.ctx, WithSummaries)
+	if err != nil {
+		return err
+	}
+	s.chain = o.Chain
+	for i := len(o.Recent) - 1; i >= 0 && !s.full(); i-- {
+		if sum := o.Recent[i]; s.wants(sum.Number) && sum.may(s.query) {
 			if err := s.block(sum.Number); err != nil {
 				return err
 			}
 		}
 	}
-	before := GroupOf(s.open.Chain.Head.Number+1) + 1
+	before := GroupOf(s.chain.Head.Number+1) + 1
 	if s.after != nil && !s.after.open {
 		before = min(before, GroupOf(s.after.block)+1)
 	}
@@ -127,7 +138,7 @@ func (s *search) run() (err error) {
 
 // wants reports whether a block is one that the list has not passed.
 func (s *search) wants(number int64) bool {
-	if number <= s.open.Chain.Base.Number {
+	if number <= s.chain.Base.Number {
 		return false
 	}
 	return s.after == nil || s.after.open || number <= s.after.block
@@ -135,11 +146,15 @@ func (s *search) wants(number int64) bool {
 
 // openEnd lists what is not sealed.
 func (s *search) openEnd() error {
-	t := &Table{}
-	if err := s.codec.Gather(t, s.open); err != nil {
+	o, err := s.src.Open(s.ctx, WithRecords)
+	if err != nil {
 		return err
 	}
-	bound := s.open.Chain.Head.Number + 1
+	t := &Table{}
+	if err := s.codec.Gather(t, o); err != nil {
+		return err
+	}
+	bound := o.Chain.Head.Number + 1
 	for from := t.Len(); from > 0 && !s.full(); {
 		part := t.part(max(0, from-MaxRecords), from)
 		from -= part.Len()
@@ -305,7 +320,7 @@ const cutIndex = -1
 
 // cut lists what was removed before its time, as the oldest record.
 func (s *search) cut() {
-	cut, base := s.open.Chain.Cut, s.open.Chain.Base.Number
+	cut, base := s.chain.Cut, s.chain.Base.Number
 	if cut.Records == 0 || s.after != nil && !s.after.open && s.after.index == cutIndex {
 		return
 	}

@@ -68,13 +68,27 @@ type auditSource struct {
 }
 
 // Open implements audit.Source.
-func (s auditSource) Open(ctx context.Context) (*audit.Open, error) {
+func (s auditSource) Open(ctx context.Context, parts audit.Part) (*audit.Open, error) {
 	chain, err := s.t.AuditChain(ctx, s.account)
 	if err != nil {
 		return nil, err
 	}
 	o := &audit.Open{Chain: chain}
-	err = s.t.rows(ctx, "read the open end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks INDEXED BY audit_chunks_account
+	if parts&audit.WithRecords != 0 {
+		if err := s.records(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	if parts&audit.WithSummaries != 0 {
+		if err := s.summaries(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func (s auditSource) records(ctx context.Context, o *audit.Open) error {
+	err := s.t.rows(ctx, "read the open end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks INDEXED BY audit_chunks_account
 		WHERE account_id = ? ORDER BY id`, []any{s.account}, func(r *sql.Rows) error {
 		c := audit.Chunk{AccountID: s.account}
 		var first int64
@@ -84,14 +98,16 @@ func (s auditSource) Open(ctx context.Context) (*audit.Open, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if o.Records, err = s.t.Audit(ctx, s.account, control.Page{Limit: openManaged}); err != nil {
-		return nil, err
-	}
-	err = s.t.rows(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = ? ORDER BY number`,
+	o.Records, err = s.t.Audit(ctx, s.account, control.Page{Limit: openManaged})
+	return err
+}
+
+func (s auditSource) summaries(ctx context.Context, o *audit.Open) error {
+	return s.t.rows(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = ? ORDER BY number`,
 		[]any{s.account}, func(r *sql.Rows) error {
-			var b []byte
+			var b sql.RawBytes
 			if err := r.Scan(&b); err != nil {
 				return err
 			}
@@ -99,7 +115,6 @@ func (s auditSource) Open(ctx context.Context) (*audit.Open, error) {
 			o.Recent = append(o.Recent, summary)
 			return err
 		})
-	return o, err
 }
 
 // openManaged is more management records than are ever made before they are
@@ -145,7 +160,7 @@ func (s auditSource) Block(ctx context.Context, number int64) (content []byte, e
 // AuditOpen returns the open end of an account's log.
 func (db *DB) AuditOpen(ctx context.Context, accountID string) (o *audit.Open, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		o, err = auditSource{t, accountID}.Open(ctx)
+		o, err = auditSource{t, accountID}.Open(ctx, audit.WithRecords)
 		return err
 	})
 	return o, err
