@@ -1,6 +1,12 @@
 // Package outcome carries what the data plane has to tell about each request
 // from the request path to the sinks: traffic, audit, events, metrics, the request
 // log (architecture, Outcome).
+//
+//	connection ── Put ─► Lane ─► chunk, when full ─┐
+//	connection ── Put ─► Lane ─► chunk, when full ─┼─► Collector ── Take ─► each Sink
+//	                       └── every 20 ms ────────┘     (empty chunks go back)
+//
+// Nobody waits for a sink but the Collector. What has no room is counted as lost.
 package outcome
 
 // Decision is what ended a request, in the order of the checks (contract, 4.2).

@@ -19,7 +19,7 @@ func (c *conn) block(x *exchange) step {
 	case modeDrain:
 		next = c.drain(x)
 	case modeUpgrade:
-		if next = c.acquire(x); next == stepIdle {
+		if next = c.acquire(x); next == stepReady {
 			next = c.exchange(x)
 		}
 	default:
@@ -80,7 +80,7 @@ func (u *upload) settle() {
 // exchangeUpload runs an exchange whose request's body is still coming: another
 // goroutine passes it on beside the answer, which may begin before its end.
 func (c *conn) exchangeUpload(x *exchange) step {
-	if next := c.acquire(x); next != stepIdle {
+	if next := c.acquire(x); next != stepReady {
 		return next
 	}
 	c.begin(x)

@@ -22,6 +22,7 @@ const (
 	stepBlock              // goes on in the ordinary way (blocking.go)
 	stepLinger             // ends after the client has read what was sent
 	stepClose              // ends
+	stepReady              // what was waited for is there, so that the request goes on
 )
 
 // conn is the connection of a client. It belongs to the goroutine that serves

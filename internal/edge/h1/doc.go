@@ -18,5 +18,9 @@
 //     the ordinary way by the same goroutine (blocking.go).
 //
 // An upstream connection is read by RawConn.Read as well (exchange.go). One sweeper
-// ends what takes too long (sweep.go), so that no request sets a timer.
+// ends what takes too long (sweep.go), so that no request sets a timer but one
+// whose client waits for leave to send its body.
+//
+// Every request gives one record (record.go), put before the last byte of its
+// answer goes out; one that lasts gives two, the first of which the sweeper puts.
 package h1

@@ -177,7 +177,7 @@ func (c *conn) exchange(x *exchange) step {
 			return c.broken(x, err)
 		}
 		retry = false
-		if next := c.reconnect(x); next != stepIdle {
+		if next := c.reconnect(x); next != stepReady {
 			return next
 		}
 		c.begin(x)

@@ -59,7 +59,7 @@ func (c *conn) forward(x *exchange) step {
 	case !whole || x.mode == modeUpgrade:
 		return stepBlock
 	}
-	if next := c.acquire(x); next != stepIdle {
+	if next := c.acquire(x); next != stepReady {
 		return next
 	}
 	return c.exchange(x)
@@ -111,13 +111,13 @@ func (x *exchange) write() (whole bool, err error) {
 	return b.done, nil
 }
 
-// acquire takes a connection to the upstream. It returns stepIdle, or what is to
+// acquire takes a connection to the upstream. It returns stepReady, or what is to
 // be done because there is none.
 func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
 	x.up = o.pool.Take(c.hint)
 	if x.up != nil {
-		return stepIdle
+		return stepReady
 	}
 	c.up.Store(nil)
 	c.main.enter(phaseExchange, 0)
@@ -136,7 +136,7 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	case err == nil && why == notCut:
 		x.up = up
 		x.course.sent = c.engine.cfg.Mono()
-		return stepIdle
+		return stepReady
 	case err == nil:
 		up.Discard()
 		return c.gone(x, why)
@@ -170,7 +170,7 @@ func (c *conn) reconnect(x *exchange) step {
 	left := time.Duration(x.deadline-c.engine.clock.ms.Load()) * time.Millisecond
 	up, err := x.writer.origin.pool.Connect(ctx, time.Now().Add(max(tickTime, left)))
 	x.patience = max(tickTime, left)
-	if next := c.acquired(x, up, err); next != stepIdle {
+	if next := c.acquired(x, up, err); next != stepReady {
 		return next
 	}
 	x.sent = false
@@ -178,5 +178,5 @@ func (c *conn) reconnect(x *exchange) step {
 	if err != nil {
 		return stepClose
 	}
-	return stepIdle
+	return stepReady
 }

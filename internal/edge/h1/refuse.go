@@ -45,7 +45,7 @@ func (c *conn) request(x *exchange) step {
 	x.course.open(x.verdict.Now)
 	x.name()
 	if x.verdict.Outcome == admit.Wait {
-		if next := c.awaitCap(x); next != stepIdle {
+		if next := c.awaitCap(x); next != stepReady {
 			return next
 		}
 	}
@@ -67,7 +67,7 @@ func (x *exchange) name() {
 }
 
 // awaitCap decides again until the daily cap of the route has told. It returns
-// stepIdle once the verdict can be acted on.
+// stepReady once the verdict can be acted on.
 func (c *conn) awaitCap(x *exchange) step {
 	c.up.Store(nil)
 	c.main.enter(phaseWait, 0)
@@ -78,19 +78,13 @@ func (c *conn) awaitCap(x *exchange) step {
 			if ctx.Err() != nil {
 				return c.gone(x, c.main.enter(phaseNone, 0))
 			}
-			return c.failed(x, err)
+			return c.fail(x, err)
 		}
 		c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
 	}
 	c.main.enter(phaseNone, 0)
 	x.course.sent = c.engine.cfg.Mono()
-	return stepIdle
-}
-
-// failed is fail for awaitCap, which takes stepIdle for its own success.
-func (c *conn) failed(x *exchange, err error) step {
-	x.verdict.Close = true
-	return c.fail(x, err)
+	return stepReady
 }
 
 // refuseSyntax answers what is no request, or a body that is none. What follows
