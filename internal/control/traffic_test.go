@@ -129,7 +129,7 @@ func TestLimitsInPages(t *testing.T) {
 	g := h.gateway(c)
 	all := levels{{Standing: ratelimit.Standing{Scope: ratelimit.GlobalScope, Limit: 9, Remaining: 8}}}
 	for range 30 {
-		route := [16]byte(id.NewFast())
+		route := id.NewFast()
 		all = append(all, ratelimit.Level{Standing: ratelimit.Standing{Scope: ratelimit.RouteScope}, Route: route},
 			ratelimit.Level{Standing: ratelimit.Standing{Scope: ratelimit.DailyScope}, Route: route, Key: id.NewFast()},
 			ratelimit.Level{Standing: ratelimit.Standing{Scope: ratelimit.KeyScope}, Key: id.NewFast()})

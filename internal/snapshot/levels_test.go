@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -127,7 +126,7 @@ func parse(t *testing.T, k id.Kind, s string) [16]byte {
 	t.Helper()
 	u, ok := id.Parse(k, s)
 	if !ok {
-		t.Fatal(fmt.Sprintf("%q is no identifier", s))
+		t.Fatalf("%q is no identifier", s)
 	}
 	return u
 }

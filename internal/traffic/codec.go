@@ -100,7 +100,8 @@ func (w *Writer) end() {
 	b = append(b, version)
 	b = binary.AppendUvarint(b, uint64(len(w.ids)/16))
 	b = append(b, w.ids...)
-	w.like.Body = append(b, w.entries...)
+	b = append(b, w.entries...)
+	w.like.Body = b
 	w.made = append(w.made, w.like)
 	w.ids, w.entries, w.lastKey = w.ids[:0], w.entries[:0], 0
 	clear(w.places)

@@ -25,7 +25,7 @@ func (i Identity) of(p Part) Identity {
 
 // compare orders the entries of a part.
 func (i *Identity) compare(p Part, o *Identity) int {
-	order := 0
+	var order int
 	switch p {
 	case Keys:
 		order = cmp.Or(bytes.Compare(i.Key[:], o.Key[:]), bytes.Compare(i.Gateway[:], o.Gateway[:]), bytes.Compare(i.Route[:], o.Route[:]))

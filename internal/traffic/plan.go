@@ -9,10 +9,10 @@ import (
 
 // How long the counts of each tier, and those of single seconds, are kept.
 const (
-	KeepMinutes = 48 * time.Hour
-	KeepHours   = 35 * 24 * time.Hour
-	KeepDays    = 400 * 24 * time.Hour
-	KeepSeconds = 24 * time.Hour
+	MinutesKept = 48 * time.Hour
+	HoursKept   = 35 * 24 * time.Hour
+	DaysKept    = 400 * 24 * time.Hour
+	SecondsKept = 24 * time.Hour
 )
 
 // maxRows bounds a report.
@@ -36,13 +36,13 @@ func newPlan(accountID string, q Query, now time.Time) (*plan, error) {
 	if q.Interval == 0 {
 		q.Interval = Minute
 	}
-	tier, back, keep := Minutes, time.Hour, KeepMinutes
+	tier, back, keep := Minutes, time.Hour, MinutesKept
 	switch q.Interval {
 	case Minute:
 	case Hour:
-		tier, back, keep = Hours, 24*time.Hour, KeepHours
+		tier, back, keep = Hours, 24*time.Hour, HoursKept
 	case Day:
-		tier, back, keep = Days, 30*24*time.Hour, KeepDays
+		tier, back, keep = Days, 30*24*time.Hour, DaysKept
 	default:
 		return nil, fault.Invalid("interval", "must be 1m, 1h or 1d")
 	}

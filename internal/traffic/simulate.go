@@ -45,7 +45,7 @@ type SimulatedKey struct {
 // no fewer of them than it would have admitted of the requests as they came
 // if its burst were smaller by what two seconds refill, and no more than if it were greater by that.
 func Simulate(ctx context.Context, store ChunkReader, accountID string, w What, now time.Time) (*Simulated, error) {
-	r := &replay{What: w, limit: ratelimit.NewReplay(w.Limit), places: map[[16]byte]uint32{}, begin: now.Add(-KeepSeconds).Unix()}
+	r := &replay{What: w, limit: ratelimit.NewReplay(w.Limit), places: map[[16]byte]uint32{}, begin: now.Add(-SecondsKept).Unix()}
 	q := ChunkQuery{AccountID: accountID, Part: Seconds, Tier: Minutes, From: floor(r.begin, 60), Before: now.Unix() + 1, Only: &w.Gateway}
 	err := store.ReadTraffic(ctx, q, func(c *Chunk) error {
 		if c.Start != r.minute {

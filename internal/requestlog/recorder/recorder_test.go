@@ -67,7 +67,7 @@ func list(t *testing.T, r *recorder.Recorder, account [16]byte) []requestlog.Req
 // the list and by its identifier, by its account alone, and that others are not there.
 func TestEveryRefusalIsThere(t *testing.T) {
 	r := newRecorder(t, recorder.Config{Store: open(t)})
-	a, b := [16]byte(id.NewFast()), [16]byte(id.NewFast())
+	a, b := id.NewFast(), id.NewFast()
 	one, other, passed := refused(a, 0), refused(b, 0), refused(a, time.Second)
 	passed.Status = 200
 	r.Take([]outcome.Entry{one, other, passed})
@@ -87,7 +87,7 @@ func TestEveryRefusalIsThere(t *testing.T) {
 // is left out is counted, at each request of the second and in sum.
 func TestTooManyAreSampled(t *testing.T) {
 	r := newRecorder(t, recorder.Config{Store: open(t), PerSecond: 3})
-	a, b := [16]byte(id.NewFast()), [16]byte(id.NewFast())
+	a, b := id.NewFast(), id.NewFast()
 	for i := range 10 {
 		r.Take([]outcome.Entry{refused(a, time.Duration(i)*time.Millisecond)})
 		if i == 4 {
@@ -108,7 +108,7 @@ func TestTooManyAreSampled(t *testing.T) {
 func TestOnlyADayIsKept(t *testing.T) {
 	db := open(t)
 	r := newRecorder(t, recorder.Config{Store: db})
-	a := [16]byte(id.NewFast())
+	a := id.NewFast()
 	old, young := refused(a, -24*time.Hour-time.Second), refused(a, -24*time.Hour+time.Second)
 	r.Take([]outcome.Entry{old, young})
 	if got := list(t, r, a); len(got) != 1 || got[0].ID != id.Format(id.Request, young.Request) {
@@ -154,7 +154,7 @@ func (f *failing) set(fail bool) {
 func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 	store := &failing{DB: open(t), fail: true}
 	r := newRecorder(t, recorder.Config{Store: store, PerSecond: 2})
-	a := [16]byte(id.NewFast())
+	a := id.NewFast()
 	for i := range 3 {
 		r.Take([]outcome.Entry{refused(a, time.Duration(i)*time.Millisecond)})
 	}
@@ -172,7 +172,7 @@ func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 // that the rest is counted as lost.
 func TestMemoryIsBounded(t *testing.T) {
 	r := newRecorder(t, recorder.Config{Store: &failing{DB: open(t), fail: true}})
-	a := [16]byte(id.NewFast())
+	a := id.NewFast()
 	const all = 70_000
 	for i := range all {
 		r.Take([]outcome.Entry{refused(a, time.Duration(i)*10*time.Millisecond)})

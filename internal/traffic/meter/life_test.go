@@ -64,7 +64,7 @@ func entry(account [16]byte, n int, at time.Time) outcome.Entry {
 func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 	store := &flaky{DB: open(t, filepath.Join(t.TempDir(), "keygate.db"))}
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
-	m, account := newMeter(t, store, c), [16]byte(id.NewFast())
+	m, account := newMeter(t, store, c), id.NewFast()
 	store.fail.Store(true)
 	for n := range 10 {
 		m.Take([]outcome.Entry{entry(account, n, c.now())})
@@ -86,7 +86,7 @@ func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 func TestCancelledSyncLosesNothing(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
-	m, account := newMeter(t, db, c), [16]byte(id.NewFast())
+	m, account := newMeter(t, db, c), id.NewFast()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for n := range 5 {
@@ -107,7 +107,7 @@ func TestConcurrentTakeAndReport(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
 	begin := time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 	c := &clock{at: begin}
-	m, account := newMeter(t, db, c), [16]byte(id.NewFast())
+	m, account := newMeter(t, db, c), id.NewFast()
 	const batches, size = 200, 100
 	var taken atomic.Int64
 	var work sync.WaitGroup
@@ -174,7 +174,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	account := [16]byte(id.NewFast())
+	account := id.NewFast()
 	const keys = 300_000
 	batch := make([]outcome.Entry, 100)
 	for n := 0; n < keys; n += len(batch) {
@@ -206,7 +206,7 @@ func TestOldCountsGo(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
 	begin := time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 	c := &clock{at: begin}
-	m, account := newMeter(t, db, c), [16]byte(id.NewFast())
+	m, account := newMeter(t, db, c), id.NewFast()
 	m.Take([]outcome.Entry{entry(account, 1, begin), entry(account, 1, begin.Add(-60*time.Hour)), entry(account, 1, begin.Add(-30*24*time.Hour))})
 	for _, step := range []struct {
 		after                time.Duration

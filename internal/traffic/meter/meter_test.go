@@ -190,7 +190,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
 		c := &clock{at: time.Date(2026, 3, 28, 23, 58, 0, 0, time.UTC)} // the night of a change to summer time in Europe
-		account, other := [16]byte(id.NewFast()), [16]byte(id.NewFast())
+		account, other := id.NewFast(), id.NewFast()
 		m, list := newMeter(t, db, c), &model{}
 		small := rapid.IntRange(0, 3)
 		request := func(t *rapid.T) outcome.Entry {
@@ -251,8 +251,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 				if rapid.Bool().Draw(t, "key filter") {
 					q.KeyID = id.Format(id.Key, identifier(small.Draw(t, "key")+1))
 				}
-				list.check(t, m, account, q)
-				list.check(t, m, other, q)
+				list.check(t, m, rapid.SampledFrom([][16]byte{account, account, other}).Draw(t, "reader"), q)
 			},
 		})
 		if err := m.Stop(ctx); err != nil {

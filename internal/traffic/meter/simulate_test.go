@@ -196,7 +196,7 @@ func TestSimulationAppliesToWhatItIsOf(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	m := newMeter(t, db, c)
-	account, gateway := [16]byte(id.NewFast()), [16]byte(id.NewFast())
+	account, gateway := id.NewFast(), id.NewFast()
 	send := func(n int, ago time.Duration, gateway, route, key [16]byte) {
 		for range n {
 			m.Take([]outcome.Entry{{Record: outcome.Record{Account: account, Gateway: gateway, Route: route, Key: key, Start: c.now().Add(-ago).UnixMicro(), Status: 200}}})

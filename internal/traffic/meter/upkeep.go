@@ -153,16 +153,16 @@ func (m *Meter) trim(ctx context.Context) error {
 		tier traffic.Tier
 		age  time.Duration
 	}{
-		{traffic.Gateways, traffic.Minutes, traffic.KeepMinutes},
-		{traffic.Routes, traffic.Minutes, traffic.KeepMinutes},
-		{traffic.Keys, traffic.Minutes, traffic.KeepMinutes},
-		{traffic.Seconds, traffic.Minutes, traffic.KeepSeconds},
-		{traffic.Gateways, traffic.Hours, traffic.KeepHours},
-		{traffic.Routes, traffic.Hours, traffic.KeepHours},
-		{traffic.Keys, traffic.Hours, traffic.KeepHours},
-		{traffic.Gateways, traffic.Days, traffic.KeepDays},
-		{traffic.Routes, traffic.Days, traffic.KeepDays},
-		{traffic.Keys, traffic.Days, traffic.KeepDays},
+		{traffic.Gateways, traffic.Minutes, traffic.MinutesKept},
+		{traffic.Routes, traffic.Minutes, traffic.MinutesKept},
+		{traffic.Keys, traffic.Minutes, traffic.MinutesKept},
+		{traffic.Seconds, traffic.Minutes, traffic.SecondsKept},
+		{traffic.Gateways, traffic.Hours, traffic.HoursKept},
+		{traffic.Routes, traffic.Hours, traffic.HoursKept},
+		{traffic.Keys, traffic.Hours, traffic.HoursKept},
+		{traffic.Gateways, traffic.Days, traffic.DaysKept},
+		{traffic.Routes, traffic.Days, traffic.DaysKept},
+		{traffic.Keys, traffic.Days, traffic.DaysKept},
 	} {
 		// An interval is whole as long as a report may begin within it.
 		before := now.Add(-kept.age).Unix() - 2*kept.tier.Length()
