@@ -50,6 +50,7 @@ type exchange struct {
 
 	writer  requestWriter
 	body    recoder // the request's body, on its way to the upstream
+	taken   bool    // what came of the body with the head is in out, and no longer to be read
 	out     []byte  // what the upstream gets first
 	relay   relay
 	mode    mode

@@ -102,6 +102,7 @@ func (x *exchange) write() (whole bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	x.taken = true
 	x.after += p.used - start
 	if !b.done {
 		x.after = x.end

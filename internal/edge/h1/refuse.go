@@ -22,7 +22,7 @@ const drainBytes = 64 << 10
 // request decides on a request whose head is complete, and does what the
 // decision says.
 func (c *conn) request(x *exchange) step {
-	x.known, x.answered, x.course = true, false, course{}
+	x.known, x.answered, x.taken, x.course = true, false, false, course{}
 	h := x.head
 	x.ask = admit.Request{Method: text(x.req.Method.Of(h)), Target: text(x.req.Target.Of(h))}
 	fields := x.req.Fields()
@@ -140,7 +140,7 @@ func (c *conn) refuse(x *exchange, err error) step {
 // unread makes x the exchange of what is no request: all that is known of it is
 // that it came.
 func (c *conn) unread(x *exchange) {
-	x.verdict, x.ask, x.answered, x.course = admit.Verdict{}, admit.Request{}, false, course{}
+	x.verdict, x.ask, x.answered, x.taken, x.course = admit.Verdict{}, admit.Request{}, false, false, course{}
 	x.course.open(ratelimit.Instant{Wall: time.Now().UnixNano(), Mono: c.engine.cfg.Mono()})
 	x.name()
 }
@@ -149,10 +149,10 @@ func (c *conn) unread(x *exchange) {
 // body.
 func (c *conn) answer(x *exchange, status int, body []byte) step {
 	received := int64(x.end - x.after)
-	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load())
+	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.taken && x.body.done)
 	length := x.req.ContentLength()
 	last := x.verdict.Close || c.engine.draining.Load() || !x.req.KeepAlive() ||
-		remains && (x.upload != nil || length > drainBytes || x.req.ExpectsContinue() && received == 0)
+		remains && (x.upload != nil || x.taken || length > drainBytes || x.req.ExpectsContinue() && received == 0)
 
 	if x.buf == nil {
 		x.buf = c.engine.pools.buffer()
