@@ -10,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -120,4 +121,51 @@ func checkPlan(t *testing.T, c *conn, mayHave int, query string, args []any) {
 	if sorts > mayHave {
 		t.Errorf("%s\nsorts %d times", query, sorts)
 	}
+}
+
+// TestTrafficPlans holds the guarantee that a report finds its chunks in indexes alone, whatever
+// it asks for, and that the upkeep never reads what is settled.
+func TestTrafficPlans(t *testing.T) {
+	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	c, err := db.readers.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.readers.give(c)
+	for _, tier := range []traffic.Tier{traffic.Minutes, traffic.Hours, traffic.Days} {
+		for _, only := range []*[16]byte{nil, {1}} {
+			query, args := chunkQuery(&traffic.ChunkQuery{AccountID: "acct_1", Part: traffic.Keys, Tier: tier, Before: 1, Only: only})
+			for _, step := range planOf(t, c, query, args) {
+				if strings.HasPrefix(step, "SCAN traffic") || strings.HasPrefix(step, "SEARCH traffic") && !strings.Contains(step, "COVERING INDEX") {
+					t.Errorf("%s\nreads the table: %s", query, step)
+				}
+			}
+		}
+	}
+}
+
+// planOf returns the steps of a query.
+func planOf(t *testing.T, c *conn, query string, args []any) (steps []string) {
+	t.Helper()
+	rows, err := c.sql.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, detail)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return steps
 }

@@ -44,7 +44,19 @@ func (db *DB) ReadTraffic(ctx context.Context, q traffic.ChunkQuery, f func(*tra
 
 // findChunks returns the chunks that q asks for, the earliest interval first.
 func (t *readTx) findChunks(ctx context.Context, q *traffic.ChunkQuery) (seqs []int64, err error) {
-	query, args := `SELECT seq, start FROM traffic WHERE account_id = ? AND part = ? AND tier = ? AND start >= ? AND start < ?`,
+	query, args := chunkQuery(q)
+	err = t.rows(ctx, "find traffic", query, args, func(r *sql.Rows) error {
+		var seq, start int64
+		err := r.Scan(&seq, &start)
+		seqs = append(seqs, seq)
+		return err
+	})
+	return seqs, err
+}
+
+// chunkQuery returns the statement that finds the chunks that q asks for.
+func chunkQuery(q *traffic.ChunkQuery) (query string, args []any) {
+	query, args = `SELECT seq, start FROM traffic WHERE account_id = ? AND part = ? AND tier = ? AND start >= ? AND start < ?`,
 		[]any{q.AccountID, int64(q.Part), int64(q.Tier), q.From, q.Before}
 	only := ""
 	if q.Only != nil {
@@ -59,13 +71,7 @@ func (t *readTx) findChunks(ctx context.Context, q *traffic.ChunkQuery) (seqs []
 			args = append(args, q.Only[:], q.Only[:])
 		}
 	}
-	err = t.rows(ctx, "find traffic", query+` ORDER BY start, seq`, args, func(r *sql.Rows) error {
-		var seq, start int64
-		err := r.Scan(&seq, &start)
-		seqs = append(seqs, seq)
-		return err
-	})
-	return seqs, err
+	return query + ` ORDER BY start, seq`, args
 }
 
 // chunks calls f for each chunk that is there.

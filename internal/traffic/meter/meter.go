@@ -30,7 +30,7 @@ const (
 
 	flushCells    = 1 << 17 // a flush begins early
 	flushArrivals = 1 << 20
-	mostCells     = 1 << 20   // records that need another one are lost
+	mostCells     = 1 << 20   // beyond, records are lost
 	mostPending   = 256 << 20 // bytes of bodies that the store does not take
 )
 
@@ -58,7 +58,9 @@ type Meter struct {
 
 	lost atomic.Uint64
 
-	// simulating is held by whoever simulates: that may take one core for seconds.
+	// Who reads much takes a place, so that other readers of the store never wait for
+	// all of them. A simulation may take one core for seconds.
+	reporting  chan struct{}
 	simulating chan struct{}
 
 	wake   chan struct{} // holds a token if a flush shall begin early
@@ -82,7 +84,7 @@ func New(cfg Config) (*Meter, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Meter{cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), simulating: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
+	return &Meter{cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), reporting: make(chan struct{}, 2), simulating: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
 }
 
 // Take implements outcome.Sink.
@@ -166,19 +168,34 @@ func (m *Meter) try(ctx context.Context, what string, f func(context.Context) er
 	}
 }
 
-// Report answers a query of an account from what is stored: call Sync before.
+// Report answers a query of an account from what is stored: call Sync before. Two reports
+// run at a time.
 func (m *Meter) Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error) {
+	leave, err := enter(ctx, m.reporting)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	return traffic.Report(ctx, m.cfg.Store, accountID, q, m.cfg.Now())
+}
+
+// enter waits for a place until ctx ends.
+func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Simulate replays what came to the limits of an account's gateway within the last 24
 // hours, as it is stored: call Sync before. One simulation runs at a time.
 func (m *Meter) Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error) {
-	select {
-	case m.simulating <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	leave, err := enter(ctx, m.simulating)
+	if err != nil {
+		return nil, err
 	}
-	defer func() { <-m.simulating }()
+	defer leave()
 	return traffic.Simulate(ctx, m.cfg.Store, accountID, w, m.cfg.Now())
 }
