@@ -14,7 +14,8 @@ import (
 // What stands in the open end may be sealed before the next page is read. Its
 // place is therefore told by what the record is: of the open end, and of blocks
 // that were sealed since, only what is older follows. That holds for as long as
-// the list has not come to the blocks that were sealed before.
+// the list has not come to the blocks that were sealed before. No two records of
+// an account are of one time, Seq and request.
 type place struct {
 	open bool // the last record stood in the open end; block and index say nothing
 

@@ -62,8 +62,8 @@ const (
 //
 // A block is read only if its bounds and its filter say that it may hold
 // something. What they cannot tell is whether two things that occur in a block
-// occur together, as a key and a gateway: such a filter costs about 0.2 ms for
-// each block that has both and finds nothing.
+// occur together, as a key and a success: such a filter costs about 0.2 ms for each
+// block that has both and finds nothing.
 func (c *Codec) Search(ctx context.Context, src Source, accountID string, f Filter, after string, limit int) ([]Record, error) {
 	if limit <= 0 {
 		return nil, nil

@@ -29,6 +29,9 @@ const (
 	ofKey     = 'k'
 	ofGateway = 'g'
 	ofActor   = 'a'
+	// Pairs: a busy key may never call a busy gateway.
+	ofKeyAtGateway    = 'K'
+	ofPrefixAtGateway = 'P'
 )
 
 // Records that are rare among others have terms of their own beside those of all,
@@ -84,8 +87,18 @@ func (f *Filter) terms() (all []term) {
 		field   byte
 		written string
 	}{{ofPrefix, f.prefix()}, {ofKey, f.key()}, {ofGateway, f.gateway()}, {ofActor, string(appendText(nil, f.Actor))}} {
-		if want.written != writtenNothing {
-			all = append(all, termOf(want.field, rare, want.written))
+		if want.written == writtenNothing {
+			continue
+		}
+		all = append(all, termOf(want.field, rare, want.written))
+		if f.GatewayID == "" {
+			continue
+		}
+		switch want.field {
+		case ofKey:
+			all = append(all, termOf(ofKeyAtGateway, rare, want.written+f.gateway()))
+		case ofPrefix:
+			all = append(all, termOf(ofPrefixAtGateway, rare, want.written+f.gateway()))
 		}
 	}
 	return all
@@ -153,6 +166,12 @@ func (t *Table) Summary(number int64) *Summary {
 		s.classes |= sets[i]
 		add(ofPrefix, c.prefix, sets[i])
 		add(ofKey, c.key, sets[i])
+		if c.gateway != writtenNothing && c.key != writtenNothing {
+			add(ofKeyAtGateway, c.key+c.gateway, sets[i])
+		}
+		if c.gateway != writtenNothing && c.prefix != writtenNothing {
+			add(ofPrefixAtGateway, c.prefix+c.gateway, sets[i])
+		}
 		gateways[c.gateway] |= sets[i]
 	}
 	for g, set := range gateways {

@@ -155,6 +155,7 @@ func BenchmarkAuditQueries(b *testing.B) {
 		{"rare outcome", audit.Filter{Outcome: audit.KeyExpired}, l.rare},
 		{"refusals of a busy prefix that has none", audit.Filter{KeyPrefix: "kg_000001", Outcome: audit.ScopeInsufficient}, 0},
 		{"expiries of a busy key that has none", audit.Filter{KeyID: key(0, 1), Outcome: audit.KeyExpired}, 0},
+		{"busy key on a busy gateway that it never calls", audit.Filter{KeyID: key(0, 0), GatewayID: gateway}, 0},
 		{"key that nobody has", audit.Filter{KeyID: key(99, 99)}, 0},
 		{"prefix that nobody has", audit.Filter{KeyPrefix: "kg_nobody"}, 0},
 		{"actor that nobody is", audit.Filter{Actor: key(1, 1)}, 0},

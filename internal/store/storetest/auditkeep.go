@@ -10,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/audit/journal"
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/outcome"
 )
 
@@ -92,7 +93,8 @@ func testAuditStartStop(h *harness) {
 						batch = append(batch, d.entry(byte((g+b+i)%9), time.Duration(b*size+i)*time.Microsecond, outcome.Forwarded, fmt.Sprint("/", g, "/", b, "/", i)))
 					}
 					j.Take(batch)
-					j.Record(&audit.Record{Time: d.now, Kind: audit.Authentication, Outcome: audit.KeyInvalid, Method: "GET", Path: "/v1/keys"})
+					j.Record(&audit.Record{Time: d.now, Kind: audit.Authentication, Outcome: audit.KeyInvalid, Method: "GET", Path: "/v1/keys",
+						RequestID: id.New(id.Request)})
 				}
 			})
 		}
