@@ -9,14 +9,14 @@ import (
 )
 
 // A filter in bits answers whether a block may hold records of a key, prefix,
-// gateway or actor without a look at the block: no is certain, yes is wrong about
-// once in a thousand. It is made of segments; all bits of a term stand in one,
-// so that a question reads one segment.
+// gateway or actor without a look at the block: no is certain, yes is wrong less
+// than once in two hundred times. It is made of segments; all bits of a term stand
+// in one, so that a question reads one segment.
 const (
 	segmentBits  = 512
 	segmentWords = segmentBits / 64
 	bitsOfTerm   = 6
-	bitsForEach  = 16   // of the filter, for each term
+	bitsForEach  = 12   // of the filter, for each term, at least
 	maxSegments  = 1024 // a term's lowest ten bits choose one
 )
 
