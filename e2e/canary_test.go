@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
-	"context"
 	"database/sql"
 	"fmt"
 	"io"
@@ -19,6 +18,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	_ "modernc.org/sqlite" // to read the store behind the server's back
+
+	"github.com/keygate/keygate/bench/tally"
 )
 
 // traceCollector takes spans as an OpenTelemetry collector does.
@@ -121,6 +122,21 @@ func TestNoKeyInAnySink(t *testing.T) {
 		}
 		s.call(http.StatusOK, "POST", "/v1/keys/verify", map[string]any{"key": key, "gateway_id": gatewayID}, "Idempotency-Key: verify "+key[len(key)-8:])
 	}
+	// So many calls that the audit log seals a block, which is packed.
+	var calls []tally.Call
+	for name, key := range secrets {
+		calls = append(calls, tally.Call{
+			Name: name, Method: "GET", Host: "localhost", Target: "/x?api_key=" + key, Want: []int{http.StatusOK, http.StatusUnauthorized, http.StatusForbidden},
+		})
+	}
+	stop := load(t, s, calls)
+	if !eventually(patience, func() bool {
+		h, err := s.adminAPI().AuditHead(t.Context())
+		return err == nil && h.Number > 0
+	}) {
+		t.Error("no block was sealed: the test shows too little")
+	}
+	stop()
 	// What shows them as they are shown: lists, reports, exports, metrics.
 	sinks := map[string][]byte{}
 	for _, path := range []string{"/v1/audit-log?limit=100", "/v1/requests?limit=100", "/v1/events?limit=100", "/v1/keys?limit=100", "/v1/reports/traffic?group_by=key&interval=1m"} {
@@ -128,7 +144,7 @@ func TestNoKeyInAnySink(t *testing.T) {
 	}
 	sinks["/metrics"] = s.metrics()
 	for _, args := range [][]string{
-		{"audit-log", "--limit", "0"}, {"audit-log", "export"}, {"audit-log", "export", "--format", "csv"}, {"explain", "--limit", "0"}, {"traffic", "--group-by", "key"},
+		{"audit-log", "--limit", "1000"}, {"audit-log", "export"}, {"audit-log", "export", "--format", "csv", "--limit", "1000"}, {"explain", "--limit", "1000"}, {"traffic", "--group-by", "key"},
 	} {
 		out, status := s.keygate(args...)
 		if status != 0 {
@@ -189,49 +205,19 @@ func files(t *testing.T, dir string, to map[string][]byte) {
 // returns how many values there are.
 func storeCells(t *testing.T, path string, to map[string][]byte) (n int) {
 	t.Helper()
-	ctx := context.Background()
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	var tables []string
-	rows, err := db.QueryContext(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			t.Fatal(err)
-		}
-		tables = append(tables, name)
-	}
-	if err := rows.Close(); err != nil {
-		t.Fatal(err)
-	}
 	unpacked := 0
-	for _, table := range tables {
-		rows, err := db.QueryContext(ctx, fmt.Sprintf(`SELECT * FROM %q`, table))
-		if err != nil {
-			t.Fatal(err)
-		}
-		columns, err := rows.Columns()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for rows.Next() {
-			values := make([]any, len(columns))
-			for i := range values {
-				values[i] = new(any)
-			}
-			if err := rows.Scan(values...); err != nil {
-				t.Fatal(err)
-			}
-			for i, v := range values {
+	for _, table := range rowsOf(t, db, `SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name`) {
+		name := string(cellBytes(table["name"]))
+		for _, row := range rowsOf(t, db, fmt.Sprintf(`SELECT * FROM %q`, name)) {
+			for column, value := range row {
 				n++
-				cell := cellBytes(*v.(*any))
-				where := "table " + table + "." + columns[i]
+				cell := cellBytes(value)
+				where := "table " + name + "." + column
 				to[where] = append(to[where], cell...)
 				for _, plain := range unpack(cell) {
 					unpacked++
@@ -239,14 +225,43 @@ func storeCells(t *testing.T, path string, to map[string][]byte) (n int) {
 				}
 			}
 		}
-		if err := rows.Close(); err != nil {
-			t.Fatal(err)
-		}
 	}
 	if unpacked == 0 {
 		t.Error("nothing packed was found in the store: the test shows too little")
 	}
 	return n
+}
+
+// rowsOf returns what a query gives, by column.
+func rowsOf(t *testing.T, db *sql.DB, query string) (all []map[string]any) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values := make([]any, len(columns))
+		for i := range values {
+			values[i] = new(any)
+		}
+		if err := rows.Scan(values...); err != nil {
+			t.Fatal(err)
+		}
+		row := map[string]any{}
+		for i, v := range values {
+			row[columns[i]] = *v.(*any)
+		}
+		all = append(all, row)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func cellBytes(v any) []byte {

@@ -79,8 +79,8 @@ func (l *line) call(index int, c *Call) (status int, bytesOut int64, err error) 
 	if err != nil {
 		return 0, 0, fmt.Errorf("an answer broke off: %w", err)
 	}
-	bytesOut, err = io.Copy(io.Discard, res.Body)
-	if err != nil {
+	defer res.Body.Close()
+	if bytesOut, err = io.Copy(io.Discard, res.Body); err != nil {
 		return 0, 0, fmt.Errorf("an answer broke off: %w", err)
 	}
 	if res.Close {

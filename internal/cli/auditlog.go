@@ -82,7 +82,7 @@ func (o *auditLog) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return printList(o.app, limit, api.AuditLog(c.Context(), o.filter), auditHead(), func(e *client.AuditEntry) []string { return auditRow(e) })
+	return printList(o.app, limit, api.AuditLog(c.Context(), o.filter), auditHead(), auditRow)
 }
 
 func auditHead() []string {
