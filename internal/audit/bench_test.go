@@ -151,7 +151,7 @@ func BenchmarkSeal(b *testing.B) {
 	begun := processor(b)
 	for b.Loop() {
 		t.Reset()
-		if err := c.Gather(&t, &audit.Open{Chunks: chunks}); err != nil {
+		if _, err := c.Gather(&t, &audit.Open{Chunks: chunks}); err != nil {
 			b.Fatal(err)
 		}
 		content, err := t.Encode(c)

@@ -46,8 +46,9 @@ type Source interface {
 	// Segments calls f with one segment of each group from first to last that
 	// has so many, in any order. f must not keep it.
 	Segments(ctx context.Context, segment int, first, last int64, f func(group int64, bits []byte) error) error
-	// Block returns the content of a block; nil if retention has removed it.
-	Block(ctx context.Context, number int64) ([]byte, error)
+	// Block returns a block with its times, number of records and content; nil if
+	// retention has removed it.
+	Block(ctx context.Context, number int64) (*Block, error)
 }
 
 // Groups are read by more and more at once: what is found soon costs little, and
@@ -151,7 +152,7 @@ func (s *search) openEnd() error {
 		return err
 	}
 	t := &Table{}
-	if err := s.codec.Gather(t, o); err != nil {
+	if _, err := s.codec.Gather(t, o); err != nil {
 		return err
 	}
 	bound := o.Chain.Head.Number + 1
@@ -255,22 +256,31 @@ func (s *search) block(number int64) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	content, err := s.src.Block(s.ctx, number)
-	if err != nil || content == nil {
+	b, err := s.src.Block(s.ctx, number)
+	if err != nil || b == nil {
 		return err
 	}
-	v, err := s.codec.Open(content)
-	if err != nil {
-		return fmt.Errorf("block %d: %w", number, err)
+	before := len(s.found)
+	if s.read(b) != nil {
+		s.found = s.found[:before]
+		s.damaged(b)
 	}
-	bounded := s.after != nil && s.after.bounded && number >= s.after.bound
-	err = s.list(v, func(i int) (*place, error) {
-		if s.after != nil && !s.after.open && number == s.after.block && i >= s.after.index {
+	return nil
+}
+
+// read lists what a block holds. It fails if the block is damaged.
+func (s *search) read(b *Block) error {
+	v, err := s.codec.Open(b.Content)
+	if err != nil {
+		return err
+	}
+	bounded := s.bounded(b)
+	return s.list(v, func(i int) (*place, error) {
+		if s.after != nil && !s.after.open && b.Number == s.after.block && i >= s.after.index {
 			return nil, nil
 		}
-		p := &place{block: number, index: i}
+		p := &place{block: b.Number, index: i}
 		if bounded {
-			// The list still is in what was open when its first page was read.
 			if k, err := v.key(i); err != nil || k.compare(&s.after.key) >= 0 {
 				return nil, err
 			}
@@ -278,10 +288,40 @@ func (s *search) block(number int64) error {
 		}
 		return p, nil
 	})
-	if err != nil {
-		return fmt.Errorf("block %d: %w", number, err)
+}
+
+// bounded reports whether the list still is in what was open when its first page
+// was read.
+func (s *search) bounded(b *Block) bool {
+	return s.after != nil && s.after.bounded && b.Number >= s.after.bound
+}
+
+// damaged lists a gap in the place of a block that cannot be read.
+func (s *search) damaged(b *Block) {
+	if s.after != nil && !s.after.open && b.Number == s.after.block {
+		return // the page before ended with it
 	}
-	return nil
+	p := &place{block: b.Number}
+	if s.bounded(b) {
+		if b.Last.UnixMicro() >= s.after.key.time {
+			return
+		}
+		p.bounded, p.bound, p.key = true, s.after.bound, s.after.key
+	}
+	s.gap(gapRecord(s.account, int64(b.Records), b.First, b.Last, fmt.Sprintf("block %d is damaged", b.Number)), p)
+}
+
+// gap lists a record that tells of a gap, if the filter lets it pass.
+func (s *search) gap(r *Record, p *place) {
+	at := r.Time.UnixMicro()
+	if q := s.query; len(q.terms) > 0 || !q.overlaps(at, at) {
+		return
+	}
+	if c, _ := classOf(r.Kind, r.Outcome); s.query.classes&(1<<c) == 0 {
+		return
+	}
+	r.Place = p.String()
+	s.found = append(s.found, *r)
 }
 
 // list adds the records of v that pass, the last first; at tells the place of
@@ -324,16 +364,7 @@ func (s *search) cut() {
 	if cut.Records == 0 || s.after != nil && !s.after.open && s.after.index == cutIndex {
 		return
 	}
-	r := gapRecord(s.account, cut.Records, cut.First, cut.Last, "the log outgrew --audit-max-bytes")
-	at := cut.Last.UnixMicro()
-	if q := s.query; len(q.terms) > 0 || !q.overlaps(at, at) {
-		return
-	}
-	if c, _ := classOf(r.Kind, r.Outcome); s.query.classes&(1<<c) == 0 {
-		return
-	}
-	r.Place = (&place{block: base + 1, index: cutIndex}).String()
-	s.found = append(s.found, *r)
+	s.gap(gapRecord(s.account, cut.Records, cut.First, cut.Last, "the log outgrew --audit-max-bytes"), &place{block: base + 1, index: cutIndex})
 }
 
 // NewGap returns the record that tells that n records of the account are
@@ -350,32 +381,37 @@ func gapRecord(accountID string, n int64, first, last time.Time, reason string) 
 	}
 }
 
-// Gather adds everything in the open end to the table, and sorts it.
-func (c *Codec) Gather(t *Table, o *Open) error {
+// Gather adds everything in the open end to the table, and sorts it. It returns
+// how many records are lost since their chunks are damaged: a gap tells of them.
+func (c *Codec) Gather(t *Table, o *Open) (lost int, err error) {
 	for i := range o.Chunks {
-		if err := c.AddChunk(t, &o.Chunks[i]); err != nil {
-			return err
+		n, err := c.AddChunk(t, &o.Chunks[i])
+		if err != nil {
+			return lost, err
 		}
+		lost += n
 	}
 	for i := range o.Records {
 		if err := t.Add(&o.Records[i]); err != nil {
-			return err
+			return lost, err
 		}
 	}
 	t.Sort()
-	return nil
+	return lost, nil
 }
 
-// AddChunk adds the records of a chunk to a table.
-func (c *Codec) AddChunk(t *Table, chunk *Chunk) error {
+// AddChunk adds the records of a chunk to a table, or, if they cannot be read, a
+// gap. It returns how many records that is of.
+func (c *Codec) AddChunk(t *Table, chunk *Chunk) (lost int, err error) {
 	v, err := c.Open(chunk.Content)
 	if err == nil {
 		err = t.AddView(v)
 	}
-	if err != nil {
-		return fmt.Errorf("chunk %d of the open end: %w", chunk.ID, err)
+	if err == nil {
+		return 0, nil
 	}
-	return nil
+	lost = max(chunk.Records, 1)
+	return lost, t.Add(gapRecord(chunk.AccountID, int64(lost), chunk.First, chunk.First, "their part of the open end was damaged"))
 }
 
 // RunRecords is how many records of chunks go into a block at most: the rest is

@@ -260,7 +260,7 @@ func (x *rest) readExtras(b []byte, n int) error {
 		for _, s := range [...]*string{&more.request, &more.action, &more.target, &more.actor, &more.diff} {
 			*s = string(r.take(r.size(len(r.b))))
 		}
-		if r.err != nil || at < 0 || at >= n || x.extras[at] != nil || plain > 1 || plain == 1 && more.request != "" {
+		if r.err != nil || at < 0 || at >= n || x.extras[at] != nil || plain > 1 || plain == 1 && more.request != "" || more.diff != "" && !json.Valid([]byte(more.diff)) {
 			return errDamaged
 		}
 		x.extras[at] = more

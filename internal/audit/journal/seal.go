@@ -35,6 +35,7 @@ func (j *Journal) seal(ctx context.Context, accountID string, everything bool) e
 			if err := j.cfg.Store.SealAudit(ctx, &s.seal); err != nil {
 				return err
 			}
+			j.damaged(accountID, s.lost)
 		}
 		left := &audit.Waiting{AccountID: accountID, Managed: len(s.managed)}
 		for _, c := range o.Chunks[s.chunks:] {
@@ -60,6 +61,7 @@ type sealing struct {
 
 	chunks  int            // that are in blocks
 	managed []audit.Record // that are in none, the oldest last
+	lost    int            // records of damaged chunks that are in blocks as gaps
 	seal    audit.Seal
 }
 
@@ -70,7 +72,7 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 		if len(s.seal.Blocks) == sealBlocks {
 			return true, nil
 		}
-		t, whole, err := s.chunkRun()
+		t, whole, lost, err := s.chunkRun()
 		if err != nil {
 			return false, err
 		}
@@ -88,6 +90,7 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 			return false, err
 		}
 		s.seal.Through = s.open.Chunks[s.chunks-1].ID
+		s.lost += lost
 	}
 	// Management records with no others beside them.
 	for len(s.managed) > 0 && (s.everything || len(s.managed) >= audit.MaxRecords) {
@@ -106,23 +109,26 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 }
 
 // chunkRun gathers chunks for one block, in the order in which they came; whole
-// is false if more could still come to it.
-func (s *sealing) chunkRun() (t *audit.Table, whole bool, err error) {
+// is false if more could still come to it, and lost is how many of their records
+// cannot be read.
+func (s *sealing) chunkRun() (t *audit.Table, whole bool, lost int, err error) {
 	t, from := s.table, s.chunks
 	t.Reset()
 	for ; s.chunks < len(s.open.Chunks); s.chunks++ {
 		c := &s.open.Chunks[s.chunks]
 		if t.Len() > 0 && (t.Len()+c.Records > audit.RunRecords || t.Texts() > sealTexts) {
-			return t, true, nil
+			return t, true, lost, nil
 		}
-		if err := s.codec.AddChunk(t, c); err != nil {
-			return nil, false, err
+		n, err := s.codec.AddChunk(t, c)
+		if err != nil {
+			return nil, false, 0, err
 		}
+		lost += n
 	}
 	if whole = t.Len() == audit.RunRecords || t.Texts() > sealTexts; !whole && !s.everything {
 		s.chunks = from
 	}
-	return t, whole, nil
+	return t, whole, lost, nil
 }
 
 // addManaged moves management records up to the time last to the table, as many

@@ -260,7 +260,8 @@ func (j *Journal) join(ctx context.Context, accountID string) error {
 		return nil
 	}
 	var t audit.Table
-	if err := j.codec.Gather(&t, &audit.Open{Chunks: o.Chunks}); err != nil {
+	lost, err := j.codec.Gather(&t, &audit.Open{Chunks: o.Chunks})
+	if err != nil {
 		return err
 	}
 	content, err := t.Encode(nil)
@@ -272,7 +273,19 @@ func (j *Journal) join(ctx context.Context, accountID string) error {
 		ID: o.Chunks[len(o.Chunks)-1].ID, AccountID: accountID, Records: t.Len(), First: first, Content: content,
 	})
 	if err == nil {
-		w.Chunks = 1
+		w.Chunks, w.Records = 1, t.Len()
+		j.damaged(accountID, lost)
 	}
 	return err
+}
+
+// damaged counts records that were in the store and cannot be read any more.
+func (j *Journal) damaged(accountID string, lost int) {
+	if lost == 0 {
+		return
+	}
+	j.mu.Lock()
+	j.lost += uint64(lost)
+	j.mu.Unlock()
+	j.cfg.Log.Error("a part of the open end of the audit log is damaged: its records are lost, and the log shows a gap", "account", accountID, "records", lost)
 }

@@ -151,10 +151,16 @@ func (s auditSource) Segments(ctx context.Context, segment int, first, last int6
 }
 
 // Block implements audit.Source.
-func (s auditSource) Block(ctx context.Context, number int64) (content []byte, err error) {
-	err = s.t.rows(ctx, "read audit block", `SELECT content FROM audit_blocks WHERE account_id = ? AND number = ?`,
-		[]any{s.account, number}, func(r *sql.Rows) error { return r.Scan(&content) })
-	return content, err
+func (s auditSource) Block(ctx context.Context, number int64) (b *audit.Block, err error) {
+	err = s.t.rows(ctx, "read audit block", `SELECT first_time, last_time, records, content FROM audit_blocks WHERE account_id = ? AND number = ?`,
+		[]any{s.account, number}, func(r *sql.Rows) error {
+			b = &audit.Block{AccountID: s.account, Number: number}
+			var first, last int64
+			err := r.Scan(&first, &last, &b.Records, &b.Content)
+			b.First, b.Last = instant(first), instant(last)
+			return err
+		})
+	return b, err
 }
 
 // AuditOpen returns the open end of an account's log.

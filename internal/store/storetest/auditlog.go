@@ -212,7 +212,7 @@ func testAuditJoin(h *harness) {
 		h.Fatal(err)
 	}
 	var t audit.Table
-	if err := codec.Gather(&t, o); err != nil {
+	if _, err := codec.Gather(&t, o); err != nil {
 		h.Fatal(err)
 	}
 	content, err := t.Encode(nil)
