@@ -33,7 +33,7 @@ type Sealer interface {
 }
 
 // Config is what a Service is made of. Every field is required but Log,
-// WebhookURLs, Wake and Sources.
+// WebhookURLs, Wake, Recall and Sources.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -46,6 +46,10 @@ type Config struct {
 	// Wake tells the sender of webhooks that deliveries may wait. It must not
 	// block. Nil does nothing: the sender then finds them by itself.
 	Wake func()
+	// Recall tells the sender of webhooks that an endpoint was changed or deleted,
+	// so that nothing more goes out as it stood before. It must not block. Nil does
+	// nothing: what a sender took before then goes out.
+	Recall func(webhookID string)
 	// AuditSync makes what both planes told until now readable in the store. Nil
 	// does nothing.
 	AuditSync Syncer
@@ -206,6 +210,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Wake == nil {
 		cfg.Wake = func() {}
+	}
+	if cfg.Recall == nil {
+		cfg.Recall = func(string) {}
 	}
 	return &Service{cfg: cfg}, nil
 }

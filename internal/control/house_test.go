@@ -78,14 +78,15 @@ func (p *publisher) count() int {
 // house is a service over a real store in a temporary directory.
 type house struct {
 	*control.Service
-	tb    tb
-	path  string
-	db    *sqlite.DB
-	store control.Store // db, or what stands before it
-	clock *clock
-	pub   *publisher
-	box   *secret.Box
-	wake  func()
+	tb     tb
+	path   string
+	db     *sqlite.DB
+	store  control.Store // db, or what stands before it
+	clock  *clock
+	pub    *publisher
+	box    *secret.Box
+	wake   func()
+	recall func(webhookID string)
 }
 
 const domain = "gw.localhost"
@@ -123,7 +124,7 @@ func (h *house) serve(store control.Store) {
 	h.tb.Helper()
 	h.store = store
 	svc, err := control.New(control.Config{
-		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake,
+		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake, Recall: h.recall,
 	})
 	h.must(err)
 	h.Service = svc

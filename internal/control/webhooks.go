@@ -183,6 +183,7 @@ func (w *work) storeWebhook(ctx context.Context, a audit.Action, before, h *webh
 		return nil
 	}
 	h.Version = before.Version + 1
+	w.recall = h.ID
 	if err := w.UpdateWebhook(ctx, h); err != nil {
 		return err
 	}
@@ -200,6 +201,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string
 		if err := w.DeleteWebhook(ctx, c.Account.ID, h.ID); err != nil {
 			return nil, err
 		}
+		w.recall = h.ID
 		if _, err := w.FailStranded(ctx, h.ID, w.now, strandedAtOnce); err != nil {
 			return nil, err
 		}

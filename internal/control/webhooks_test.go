@@ -3,6 +3,7 @@ package control_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -421,6 +422,47 @@ func TestWake(t *testing.T) {
 	})
 	if list := must[[]webhook.Delivery](h)(h.Deliveries(ctx(), c, control.DeliveryFilter{EventType: event.KeyExpired}, control.Page{Limit: 10})); len(list) != 1 {
 		t.Errorf("%d deliveries of an expiry", len(list))
+	}
+}
+
+// Guarantee: whatever changes an endpoint recalls what a sender holds for it, once
+// the change is committed; nothing else does.
+func TestRecallOfChanged(t *testing.T) {
+	h := newHouse(t)
+	var recalled []string
+	h.recall = func(webhookID string) { recalled = append(recalled, webhookID) }
+	h.serve(h.db)
+	c := h.caller("acme", "admin")
+	made := h.endpoint(c, "key.created")
+	patch := func(p control.WebhookPatch) func() error {
+		return func() error { _, err := h.UpdateWebhook(ctx(), c, made.ID, p, nil); return err }
+	}
+	for _, tc := range []struct {
+		what string
+		want bool
+		call func() error
+	}{
+		{"another address", true, patch(control.WebhookPatch{URL: value("https://c.example")})},
+		{"the same address", false, patch(control.WebhookPatch{URL: value("https://c.example")})},
+		{"a test", false, func() error { _, err := h.TestWebhook(ctx(), c, made.ID); return err }},
+		{"a rotation", true, func() error { _, err := h.RotateWebhookSecret(ctx(), c, made.ID, 0, nil); return err }},
+		{"disabling", true, patch(control.WebhookPatch{State: value("disabled")})},
+		{"a condition that does not hold", false, func() error {
+			_, err := h.DeleteWebhook(ctx(), c, made.ID, func(int64) bool { return false })
+			if fault.CodeOf(err) != fault.PreconditionFailed {
+				return fmt.Errorf("deleted: %w", err)
+			}
+			return nil
+		}},
+		{"deletion", true, func() error { _, err := h.DeleteWebhook(ctx(), c, made.ID, nil); return err }},
+	} {
+		recalled = nil
+		if err := tc.call(); err != nil {
+			t.Fatal(tc.what, err)
+		}
+		if got := len(recalled) == 1 && recalled[0] == made.ID; got != tc.want || len(recalled) > 1 {
+			t.Errorf("%s recalled %v", tc.what, recalled)
+		}
 	}
 }
 

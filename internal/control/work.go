@@ -27,8 +27,9 @@ type work struct {
 	caller *Caller
 	key    *apikey.Key // the calling key as it stands in this transaction; nil for an offline command
 	now    time.Time
-	touch  bool // something changed that the data plane holds a copy of
-	wake   bool // something may wait to be delivered
+	touch  bool   // something changed that the data plane holds a copy of
+	wake   bool   // something may wait to be delivered
+	recall string // the endpoint that was changed or deleted; "" if none was
 }
 
 // carryOut runs f as one change: f's state, audit records, events and change
@@ -49,7 +50,7 @@ func carryOut[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 // several transactions, the last of which is carryOut's.
 func apply[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
 	var result T
-	touched, wake := false, false
+	touched, wake, recall := false, false, ""
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
 		w := &work{Tx: tx, caller: c, now: s.now()}
 		err := w.admitCaller(ctx)
@@ -60,12 +61,15 @@ func apply[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T
 			return err
 		}
 		result, err = f(w)
-		touched, wake = w.touch, w.wake
+		touched, wake, recall = w.touch, w.wake, w.recall
 		return err
 	})
 	// A caller that leaves during the commit cannot tell whether it happened,
 	// and neither can we: publishing what may not be there does no harm.
 	mayBe := err == nil || ctx.Err() != nil
+	if recall != "" && mayBe {
+		s.cfg.Recall(recall)
+	}
 	if wake && mayBe {
 		s.cfg.Wake()
 	}

@@ -249,7 +249,7 @@ func (s *Server) makeFirst(ctx context.Context, box *secret.Box) error {
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, surroundings{
-		publisher: s.live, wake: s.sender.Wake, audit: inTurn{s.collector, s.journal},
+		publisher: s.live, wake: s.sender.Wake, recall: s.sender.Recall, audit: inTurn{s.collector, s.journal},
 		sources: control.Sources{Outcomes: s.collector, Traffic: s.meter, Requests: s.recorder, Levels: s.live},
 	}, s.log)
 	if err != nil {

@@ -43,7 +43,8 @@ func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (
 // an offline command are a Publisher alone.
 type surroundings struct {
 	publisher control.Publisher
-	wake      func() // called when deliveries may wait
+	wake      func()                 // called when deliveries may wait
+	recall    func(webhookID string) // called when an endpoint was changed or deleted
 	audit     control.Syncer
 	sources   control.Sources
 }
@@ -54,6 +55,6 @@ func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, around 
 		Store: db, Publisher: around.publisher, Sealer: box, Now: time.Now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
-		Wake:        around.wake, AuditSync: around.audit, Sources: around.sources,
+		Wake:        around.wake, Recall: around.recall, AuditSync: around.audit, Sources: around.sources,
 	})
 }

@@ -75,6 +75,7 @@ func (s *Sender) claim() Claim {
 	free := maxHeldInAll - s.held
 	s.full = free <= 0
 	s.planned = time.Time{}
+	clear(s.recalled)
 	most := max(1, free/claimShare)
 	c := Claim{
 		Now: now, Token: rand.Text(), Until: now.Add(leaseTime),
@@ -117,6 +118,9 @@ func (s *Sender) take(c Claim, jobs []Job) (again bool) {
 		s.busy[e] = struct{}{}
 		if !asked.Begun && e.paused(c.Now) {
 			s.postpone(e) // the breaker opened while the claim was made
+		}
+		if _, changed := s.recalled[e.webhookID]; changed || e.gone {
+			s.takeBack(e)
 		}
 		s.dispatch(e)
 		again = again || e.wants()

@@ -8,4 +8,7 @@
 //
 // A process that dies leaves leases behind, which end after Lease; a delivery is
 // then sent again, by whoever claims it: at least once, never lost.
+//
+// What is held when its endpoint changes is handed back and claimed anew (Recall),
+// so that it goes out as the endpoint then stands. What is in flight is not cut off.
 package sender

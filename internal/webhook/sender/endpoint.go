@@ -33,6 +33,7 @@ type endpoint struct {
 	window    int
 	limit     int       // of held
 	more      bool      // the last claim brought all that it could: more may wait
+	gone      bool      // it answered 410, and the store was not told of that yet
 	starved   bool      // in the sender's list of those that wait for a free place
 	good      int       // successes since
 	since     time.Time // the limit was looked at
@@ -55,6 +56,8 @@ func (e *endpoint) paused(now time.Time) bool { return now.Before(e.resume) }
 func (e *endpoint) room(now time.Time) Room {
 	free := max(0, e.limit-e.held)
 	switch {
+	case e.gone:
+		return Room{}
 	case e.resume.IsZero():
 		return Room{Any: free}
 	case e.paused(now), e.probe != nil:

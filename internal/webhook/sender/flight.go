@@ -70,14 +70,40 @@ func (s *Sender) landed(f finished) {
 	case f.result.State == webhook.Delivered:
 		e.succeeded(now)
 	case f.result.Attempt.Gone():
-		s.release(e.queue...) // to be failed, once the store has disabled the endpoint
-		e.queue = nil
+		e.gone = true
+		s.takeBack(e) // to be failed, once the store has disabled the endpoint
 	case e.failed(now, s.cfg.Backoff):
 		s.stats.pauses.Add(1)
 		s.postpone(e)
 	}
 	s.results = append(s.results, f)
 	s.freed(e)
+}
+
+// Recall tells that an endpoint was changed, disabled or deleted: what is not yet
+// on the way to it goes out as the store then has it, or not at all.
+func (s *Sender) Recall(webhookID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recall(webhookID)
+}
+
+// recall is Recall with the mutex held.
+func (s *Sender) recall(webhookID string) {
+	s.recalled[webhookID] = struct{}{} // a claim that is being made may bring more
+	if e := s.endpoints[webhookID]; e != nil {
+		s.takeBack(e)
+	}
+}
+
+// takeBack hands back what is held of e and not begun, to be claimed anew. The
+// mutex is held.
+func (s *Sender) takeBack(e *endpoint) {
+	if len(e.queue) == 0 {
+		return
+	}
+	s.release(e.queue...)
+	e.queue, e.more = nil, true
 }
 
 // abandon hands back a task whose attempt was cut off.
@@ -175,7 +201,20 @@ func (s *Sender) writeResults(ctx context.Context, batch []finished) {
 		s.stats.late.Add(int64(late))
 		return err
 	})
+	s.settle(batch)
 	s.retries(results)
+}
+
+// settle forgets that endpoints answered 410, now that the store knows.
+func (s *Sender) settle(batch []finished) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range batch {
+		if f.result.Attempt.Gone() {
+			f.task.e.gone = false
+			s.recall(f.task.e.webhookID)
+		}
+	}
 }
 
 // retries sees to it that the next claim is not too late for what failed.

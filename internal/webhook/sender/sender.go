@@ -92,6 +92,7 @@ type Sender struct {
 	swept     time.Time
 	results   []finished
 	releases  []*task
+	recalled  map[string]struct{} // endpoints recalled since the last claim began
 
 	stopClaim func() // nil until Start
 	sendCtx   context.Context
@@ -123,7 +124,7 @@ func New(cfg Config) (*Sender, error) {
 	return &Sender{
 		cfg: cfg, schedule: schedule, dialer: dialer, client: newClient(&cfg, dialer),
 		wake: make(chan struct{}, 1), done: make(chan struct{}, 1),
-		endpoints: map[string]*endpoint{}, busy: map[*endpoint]struct{}{},
+		endpoints: map[string]*endpoint{}, busy: map[*endpoint]struct{}{}, recalled: map[string]struct{}{},
 	}, nil
 }
 
