@@ -1471,7 +1471,7 @@ type TrafficRow struct {
 	// Example: 734000
 	BytesOut int64 `json:"bytes_out"`
 
-	// Forbidden Requests refused for their key's gateway or scope (403).
+	// Forbidden Answers with 403: for the key's gateway or scope, or of the upstream.
 	//
 	// Example: 10
 	Forbidden int64 `json:"forbidden"`
@@ -1482,7 +1482,7 @@ type TrafficRow struct {
 	Group     *string    `json:"group"`
 	LatencyMs *Latencies `json:"latency_ms"`
 
-	// Limited Requests refused by a limit (429).
+	// Limited Answers with 429: of a limit, or of the upstream.
 	//
 	// Example: 40
 	Limited int64 `json:"limited"`
@@ -1515,7 +1515,7 @@ type TrafficRow struct {
 	// Example: 10
 	Status5Xx int64 `json:"status_5xx"`
 
-	// Unauthorized Requests refused for their key (401).
+	// Unauthorized Answers with 401: for the key, or of the upstream.
 	//
 	// Example: 20
 	Unauthorized int64 `json:"unauthorized"`

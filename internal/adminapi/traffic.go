@@ -21,9 +21,9 @@ type trafficRowRecord struct {
 	Status3xx         int64            `json:"status_3xx" doc:"Answers with a status from 300 to 399." example:"0"`
 	Status4xx         int64            `json:"status_4xx" doc:"Answers with a status from 400 to 499, callers included that left before one (499)." example:"90"`
 	Status5xx         int64            `json:"status_5xx" doc:"Answers with a status from 500 to 599." example:"10"`
-	Limited           int64            `json:"limited" doc:"Requests refused by a limit (429)." example:"40"`
-	Unauthorized      int64            `json:"unauthorized" doc:"Requests refused for their key (401)." example:"20"`
-	Forbidden         int64            `json:"forbidden" doc:"Requests refused for their key's gateway or scope (403)." example:"10"`
+	Limited           int64            `json:"limited" doc:"Answers with 429: of a limit, or of the upstream." example:"40"`
+	Unauthorized      int64            `json:"unauthorized" doc:"Answers with 401: for the key, or of the upstream." example:"20"`
+	Forbidden         int64            `json:"forbidden" doc:"Answers with 403: for the key's gateway or scope, or of the upstream." example:"10"`
 	UpstreamErrors    int64            `json:"upstream_errors" doc:"Answers of the upstream with a 5xx, and requests that it did not answer (502, 504)." example:"10"`
 	BytesIn           int64            `json:"bytes_in" doc:"Bytes of request bodies." example:"52000"`
 	BytesOut          int64            `json:"bytes_out" doc:"Bytes of answer bodies." example:"734000"`
@@ -65,7 +65,7 @@ func trafficParams() []queryParam {
 		{name: "gateway_id", doc: "Only requests of this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
 		{name: "route_id", doc: "Only requests of this route.", schema: textSchema(), example: "rt_01jz8y5c3te9b8r2m6q4v7x0bb"},
 		{name: "key_id", doc: "Only requests with this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
-		timeParam("since", "Where the report begins: RFC 3339, or a date, which is its midnight in UTC. Without it, 60 intervals of 1m, 24 of 1h or 30 of 1d before until."),
+		timeParam("since", "Where the report begins: RFC 3339, or a date, which is its midnight in UTC. Without it, 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval of which a part lies between since and until is counted whole."),
 		timeParam("until", "Where the report ends, itself excluded: as since. Without it, now."),
 		interval,
 		enumParam("group_by", "What has rows of its own.", string(traffic.ByGateway), string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByStatus)),

@@ -41,6 +41,8 @@ func (s *Server) openRecorder() (_ sink, err error) {
 	}
 	s.metrics.Counter("keygate_requestlog_lost_total", "Refused and failed requests that could not be kept; those left out by sampling are none of them.",
 		func() float64 { return float64(s.recorder.Lost()) })
+	s.metrics.Counter("keygate_requestlog_left_out_total", "Refused and failed requests that were left out by sampling.",
+		func() float64 { return float64(s.recorder.LeftOut()) })
 	return s.recorder, nil
 }
 
