@@ -13,19 +13,10 @@ const (
 	connClosed              // for good
 )
 
-// doubtAfter is the number of ticks after which an idle connection is looked at
-// before it is used again.
-const doubtAfter = 2
-
 // H1Conn is a plain TCP connection to an upstream that speaks HTTP/1.1. From
 // Acquire or Take on it belongs to the caller, until Release or Discard; after
 // that a pointer to it is good for a hint, and nothing else of it may be used.
 type H1Conn struct {
-	// Suspect makes the next Acquire look at the connection however short it was
-	// idle. It is for an answer after which upstreams are known to send bytes
-	// that nobody expects (HEAD, 204, 304). The pool clears it.
-	Suspect bool
-
 	pool *H1Pool
 	conn *net.TCPConn
 	raw  syscall.RawConn
@@ -70,16 +61,7 @@ func (c *H1Conn) Stale() bool {
 	return c.stale
 }
 
-func (c *H1Conn) peek(fd uintptr) {
-	var b [1]byte
-	for {
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		if err != syscall.EINTR {
-			c.stale = err != syscall.EAGAIN
-			return
-		}
-	}
-}
+func (c *H1Conn) peek(fd uintptr) { c.stale = !quiet(fd) }
 
 // Release makes the connection idle. Its last answer must have been read to its
 // end, and no deadline may be set.
@@ -113,16 +95,17 @@ func (c *H1Conn) close() {
 }
 
 // take makes an idle connection the caller's own. It closes it instead if it
-// turns out to be stale, which may serve a waiter (H1Pool.wake).
-func (c *H1Conn) take(now int64) bool {
+// turns out to be stale, which may serve a waiter (H1Pool.wake). It looks each
+// time: what an upstream has sent since its last answer would be taken for the
+// answer to the next request, which may be somebody else's.
+func (c *H1Conn) take() bool {
 	if !c.state.CompareAndSwap(connIdle, connBusy) {
 		return false
 	}
-	if (now-c.last >= doubtAfter || c.Suspect) && c.Stale() {
+	if c.Stale() {
 		c.close()
 		return false
 	}
-	c.Suspect = false
 	c.uses++
 	return true
 }

@@ -49,7 +49,7 @@ func newH1Pool(owner *Pools, o Origin) (*H1Pool, error) {
 		origin:  o,
 		address: withPort(o.Host, "80"),
 		limit:   int64(or(o.MaxConns, owner.cfg.MaxConns)),
-		idle:    max(doubtAfter, int64(or(o.IdleTimeout, owner.cfg.IdleTimeout)/tickTime)),
+		idle:    max(2, int64(or(o.IdleTimeout, owner.cfg.IdleTimeout)/tickTime)),
 		shards:  make([]shard, owner.shards),
 	}
 	p.dialer = net.Dialer{
@@ -71,10 +71,10 @@ func (p *H1Pool) Take(hint *H1Conn) *H1Conn {
 	if p.queue.waiting() {
 		return nil // they come first
 	}
-	if hint != nil && hint.pool == p && hint.take(now) {
+	if hint != nil && hint.pool == p && hint.take() {
 		return hint
 	}
-	return p.pop(now)
+	return p.pop()
 }
 
 // Acquire returns an idle connection as Take does, or a new one. If the limit of
@@ -194,7 +194,7 @@ func (p *H1Pool) push(c *H1Conn) {
 }
 
 // pop takes an idle connection from this core's stack, else from another's.
-func (p *H1Pool) pop(now int64) *H1Conn {
+func (p *H1Pool) pop() *H1Conn {
 	first := p.owner.shard()
 	for i := range p.shards {
 		s := &p.shards[(first+i)&(len(p.shards)-1)]
@@ -203,7 +203,7 @@ func (p *H1Pool) pop(now int64) *H1Conn {
 			if c == nil {
 				break
 			}
-			if c.take(now) {
+			if c.take() {
 				if i != 0 {
 					c.home.Store(int32(first))
 				}

@@ -159,7 +159,7 @@ func TestPlainForeignHint(t *testing.T) {
 }
 
 // An idle connection that the upstream has ended, broken or talked on is not
-// used again, neither through a hint nor without, once there was reason to look.
+// used again, neither through a hint nor without, however short it was idle.
 func TestPlainStale(t *testing.T) {
 	for name, spoil := range map[string]func(*net.TCPConn){
 		"FIN":  func(c *net.TCPConn) { _ = c.CloseWrite() },
@@ -167,37 +167,31 @@ func TestPlainStale(t *testing.T) {
 		"data": func(c *net.TCPConn) { _, _ = io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\n\r\n") },
 	} {
 		for _, hinted := range []bool{true, false} {
-			for _, why := range []string{"time", "suspect"} {
-				t.Run(name, func(t *testing.T) {
-					p := newPeer(t)
-					pools, pool := newPlain(t, Config{}, p.addr)
-					c := acquire(t, pool, nil)
-					far := p.next()
-					if c.Stale() {
-						t.Fatal("a good connection is called stale")
-					}
-					spoil(far)
-					seen(t, c)
-					c.Suspect = why == "suspect"
-					c.Release()
-					if why == "time" {
-						pools.tick.Add(doubtAfter)
-					}
-					var hint *H1Conn
-					if hinted {
-						hint = c
-					}
-					if again := acquire(t, pool, hint); again == c || again.Reused() {
-						t.Error("a stale connection was given out")
-					}
-					if s := pool.Stats(); s.Open != 1 {
-						t.Errorf("%+v", s)
-					}
-					if _, err := c.NetConn().Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-						t.Errorf("the stale connection: %v", err)
-					}
-				})
-			}
+			t.Run(name, func(t *testing.T) {
+				p := newPeer(t)
+				_, pool := newPlain(t, Config{}, p.addr)
+				c := acquire(t, pool, nil)
+				far := p.next()
+				if c.Stale() {
+					t.Fatal("a good connection is called stale")
+				}
+				c.Release()
+				spoil(far)
+				seen(t, c)
+				var hint *H1Conn
+				if hinted {
+					hint = c
+				}
+				if again := acquire(t, pool, hint); again == c || again.Reused() {
+					t.Error("a stale connection was given out")
+				}
+				if s := pool.Stats(); s.Open != 1 {
+					t.Errorf("%+v", s)
+				}
+				if _, err := c.NetConn().Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("the stale connection: %v", err)
+				}
+			})
 		}
 	}
 }
@@ -208,15 +202,11 @@ func TestPlainFresh(t *testing.T) {
 	pools, pool := newPlain(t, Config{}, p.addr)
 	c := acquire(t, pool, nil)
 	for range 3 {
-		c.Suspect = true
 		c.Release()
-		pools.tick.Add(doubtAfter + 1)
+		pools.tick.Add(3)
 		if acquire(t, pool, nil) != c {
 			t.Fatal("a good connection was not used again")
 		}
-	}
-	if c.Suspect {
-		t.Error("the suspicion stays")
 	}
 }
 
@@ -481,11 +471,9 @@ func TestPlainConcurrency(t *testing.T) {
 				}
 				mine.Add(-1)
 				last = c
-				switch {
-				case (i+j)%17 == 0:
+				if (i+j)%17 == 0 {
 					c.Discard()
-				default:
-					c.Suspect = j%5 == 0
+				} else {
 					c.Release()
 				}
 				if j%50 == 0 {
@@ -514,8 +502,7 @@ func TestWithPort(t *testing.T) {
 	}
 }
 
-// A client that comes back to its last connection costs no allocation, not even
-// when the connection is looked at.
+// A client that comes back to its last connection costs no allocation.
 func TestPlainAllocations(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{}, p.addr)
@@ -523,7 +510,6 @@ func TestPlainAllocations(t *testing.T) {
 	c.Release()
 	if n := testing.AllocsPerRun(100, func() {
 		c = pool.Take(c)
-		c.Suspect = true
 		c.Release()
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -77,7 +77,7 @@ func (p *H1Pool) wake() {
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()
 	for len(p.queue.waiters) > 0 {
-		c := p.pop(p.owner.tick.Load())
+		c := p.pop()
 		if c == nil && !p.reserve() {
 			return
 		}

@@ -406,8 +406,6 @@ func (c *conn) finish(x *exchange) step {
 	uploaded := c.endUpload(x)
 	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
 	if why == notCut && uploaded && x.relay.reusable() {
-		// Some servers send a body behind an answer that has none.
-		x.up.Suspect = x.relay.body.in == http1.NoBody
 		x.up.Release()
 	} else {
 		x.up.Discard()

@@ -1,0 +1,66 @@
+package h1
+
+import (
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/keygate/keygate/internal/upstream/upstreamtest"
+)
+
+// received returns once the other side's system has all that was written to c.
+func received(t *testing.T, c *upstreamtest.Conn) {
+	t.Helper()
+	raw, err := c.Conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for unsent := 1; unsent > 0; runtime.Gosched() {
+		if err := raw.Control(func(fd uintptr) { unsent, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// Guarantee: what an upstream says on a kept connection without being asked
+// answers nobody's request, however soon the next one comes, and that is sent on
+// another connection, whatever its method.
+func TestUnasked(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		const forged = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
+		said := make(chan bool)
+		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
+			if !strings.HasPrefix(h, "GET /first") {
+				return okAnswer
+			}
+			c.Say(okAnswer)
+			<-said
+			c.Say(forged)
+			received(t, c)
+			said <- true
+			if h, err := c.ReadHead(); err == nil {
+				t.Errorf("a request came behind what was not asked for: %s", h)
+			}
+			return ""
+		})
+		e := start(t, s)
+		first, second := e.dial(), e.dial()
+		for _, next := range []string{"GET /a HTTP/1.1\r\nKEY\r\n\r\n", "POST /a HTTP/1.1\r\nKEY\r\nContent-Length: 1\r\n\r\nx"} {
+			first.say("GET /first HTTP/1.1\r\nKEY\r\n\r\n")
+			first.wantStatus("200")
+			first.bytes(2)
+			said <- true
+			<-said
+			second.say(next)
+			second.wantStatus("200")
+			if got := second.bytes(2); got != "ok" {
+				t.Errorf("the answer is another's: %q", got)
+			}
+		}
+	})
+}
