@@ -47,6 +47,7 @@ type upload struct {
 
 	mu      sync.Mutex // held while anything goes to the client
 	settled bool       // the client needs no invitation any more
+	invited bool       // it got ours
 	timer   *time.Timer
 }
 
@@ -62,7 +63,7 @@ func (u *upload) invite() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.settled && !u.begun.Load() {
-		u.settled = true
+		u.settled, u.invited = true, true
 		_ = u.c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a client that is gone shows elsewhere
 	}
 }

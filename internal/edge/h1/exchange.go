@@ -383,6 +383,9 @@ func (x *exchange) pass(out *relayed) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.settled = u.settled || x.relay.continued || x.relay.state != relayHead
+	if u.invited && x.relay.state == relayHead && x.relay.resp.Status == 100 {
+		return nil // the client has had one
+	}
 	return x.c.deliver(out)
 }
 

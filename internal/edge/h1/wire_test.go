@@ -328,6 +328,30 @@ func TestExpect(t *testing.T) {
 	})
 }
 
+// Guarantee: a client that got its leave to send a body from the engine does not
+// get another one when the upstream gives it after all.
+func TestOneInvitation(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		s.invite = time.Nanosecond
+		goOn := make(chan bool)
+		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
+			<-goOn
+			c.Say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+			if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
+				return ""
+			}
+			return okAnswer
+		})
+		c := start(t, s).dial()
+		c.say("PUT /a HTTP/1.1\r\nKEY\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+		c.wantStatus("100")
+		goOn <- true
+		c.wantStatus("103")
+		c.say("body")
+		c.wantStatus("200")
+	})
+}
+
 // Guarantee: a client that waits for leave to send its body gets it once, from
 // the engine if the upstream says nothing, and its answer after it.
 func TestInvitation(t *testing.T) {
