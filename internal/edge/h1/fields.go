@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // nameSet is a set of names, by bits.
@@ -98,11 +99,12 @@ func notInTrailer(name []byte, id http1.Name, answer bool) bool {
 	return false
 }
 
-// appendTrailers appends the lines of a trailer section that may pass.
-func appendTrailers(dst, section []byte, fields []http1.Field, answer bool) []byte {
+// appendTrailers appends the lines of a trailer section that may pass. set is the
+// fields that the gateway sets itself: no caller may say them again.
+func appendTrailers(dst, section []byte, fields []http1.Field, answer bool, set []snapshot.Header) []byte {
 	for i := range fields {
 		f := &fields[i]
-		if name := f.Name.Of(section); !notInTrailer(name, f.ID, answer) {
+		if name := f.Name.Of(section); !notInTrailer(name, f.ID, answer) && !isSet(set, name) {
 			dst = append(append(dst, name...), ": "...)
 			dst = append(append(dst, f.Value.Of(section)...), "\r\n"...)
 		}
@@ -112,14 +114,14 @@ func appendTrailers(dst, section []byte, fields []http1.Field, answer bool) []by
 
 // appendAnnouncement appends the field Trailer with the names in those of a head
 // that may pass, if there are any.
-func appendAnnouncement(dst, buf []byte, fields []http1.Field, answer bool) []byte {
+func appendAnnouncement(dst, buf []byte, fields []http1.Field, answer bool, set []snapshot.Header) []byte {
 	begun := false
 	for i := range fields {
 		if fields[i].ID != http1.Trailer {
 			continue
 		}
 		http1.EachElement(fields[i].Value.Of(buf), func(name []byte) bool {
-			if !http1.IsToken(name) || notInTrailer(name, http1.NameOf(name), answer) {
+			if !http1.IsToken(name) || notInTrailer(name, http1.NameOf(name), answer) || isSet(set, name) {
 				return true
 			}
 			if begun {

@@ -82,7 +82,7 @@ func (x *exchange) write() (whole bool, err error) {
 	b := &x.body
 	x.course.body = true
 	b.start(in, x.req.ContentLength(), x.req.Chunked())
-	b.trailers = true
+	b.trailers, b.set = true, x.verdict.Gateway.Upstream.Headers
 	if bound := x.verdict.Gateway.MaxBodyBytes; bound > 0 {
 		b.room = bound
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // errCut is a message that ended before its end.
@@ -17,13 +18,14 @@ var errBodyTooLarge = errors.New("the body is larger than max_body_bytes")
 // data however that was split.
 type recoder struct {
 	in       http1.Framing
-	chunked  bool  // out: in chunks, else as it is
-	answer   bool  // the body of an answer, else of a request
-	trailers bool  // trailers may pass
-	left     int64 // ByLength: bytes to come
-	room     int64 // bytes of data that may still come; negative is no bound
-	moved    int64 // bytes of data that came
-	done     bool  // the body has ended
+	chunked  bool              // out: in chunks, else as it is
+	answer   bool              // the body of an answer, else of a request
+	trailers bool              // trailers may pass
+	set      []snapshot.Header // what the gateway sets itself, which no trailer may
+	left     int64             // ByLength: bytes to come
+	room     int64             // bytes of data that may still come; negative is no bound
+	moved    int64             // bytes of data that came
+	done     bool              // the body has ended
 
 	chunks  http1.Chunked
 	parser  http1.TrailerParser
@@ -36,7 +38,7 @@ type recoder struct {
 func (r *recoder) start(in http1.Framing, length int64, chunked bool) {
 	r.in, r.chunked, r.left, r.room, r.moved = in, chunked, length, -1, 0
 	r.done = in == http1.NoBody || in == http1.ByLength && length == 0
-	r.answer, r.trailers = false, false
+	r.answer, r.trailers, r.set = false, false, nil
 	if in == http1.ByChunks {
 		r.chunks, r.parser, r.partial = http1.Chunked{}, http1.TrailerParser{}, r.partial[:0]
 	}
@@ -139,7 +141,7 @@ func (r *recoder) trailer(buf []byte, p *piece, end int) error {
 	}
 	r.end = append(r.end[:0], "0\r\n"...)
 	if r.trailers {
-		r.end = appendTrailers(r.end, section, r.section.Fields(), r.answer)
+		r.end = appendTrailers(r.end, section, r.section.Fields(), r.answer, r.set)
 	}
 	r.end = append(r.end, "\r\n"...)
 	return nil

@@ -171,7 +171,7 @@ func (r *relay) final(head []byte) {
 	if chunked {
 		r.out = append(r.out, "Transfer-Encoding: chunked\r\n"...)
 		if r.trailers {
-			r.out = appendAnnouncement(r.out, head, resp.Fields(), true)
+			r.out = appendAnnouncement(r.out, head, resp.Fields(), true, nil)
 		}
 	}
 	if !kept.has(http1.Date) {

@@ -191,7 +191,7 @@ func (w *requestWriter) appendFrame(dst []byte) []byte {
 	switch {
 	case w.req.Chunked():
 		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
-		dst = appendAnnouncement(dst, w.buf, w.req.Fields(), false)
+		dst = appendAnnouncement(dst, w.buf, w.req.Fields(), false, w.verdict.Gateway.Upstream.Headers)
 	case w.req.ContentLength() >= 0:
 		dst = strconv.AppendInt(append(dst, "Content-Length: "...), w.req.ContentLength(), 10)
 		dst = append(dst, "\r\n"...)

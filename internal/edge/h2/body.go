@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
+
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // body is the body of a request on its way to the upstream: it stops at the
@@ -13,10 +15,11 @@ type body struct {
 	left     int64 // bytes that may still come; negative is no bound
 	from     *http.Request
 	trailers http.Header
-	invite   func()        // called before the first read, unless nil
-	ended    chan struct{} // closed at the end of the body
-	wait     *side         // told of each read
-	passed   *atomic.Int64 // counts the bytes; may be nil
+	invite   func()            // called before the first read, unless nil
+	ended    chan struct{}     // closed at the end of the body
+	set      []snapshot.Header // what the gateway sets itself, which no trailer may
+	wait     *side             // told of each read
+	passed   *atomic.Int64     // counts the bytes; may be nil
 }
 
 // errBodyTooLarge ends a body that crosses max_body_bytes.
@@ -24,14 +27,15 @@ type errBodyTooLarge struct{}
 
 func (errBodyTooLarge) Error() string { return "the request's body is larger than max_body_bytes" }
 
-// newBody wraps the body of r. bound is the gateway's, 0 for none.
-func newBody(r *http.Request, bound int64, wait *side) *body {
-	b := &body{ReadCloser: r.Body, left: -1, from: r, trailers: make(http.Header), ended: make(chan struct{}), wait: wait}
+// newBody wraps the body of r. bound is the gateway's, 0 for none, and set what it sets
+// itself.
+func newBody(r *http.Request, bound int64, set []snapshot.Header, wait *side) *body {
+	b := &body{ReadCloser: r.Body, left: -1, from: r, trailers: make(http.Header), ended: make(chan struct{}), set: set, wait: wait}
 	if bound > 0 {
 		b.left = bound
 	}
 	for name := range r.Trailer {
-		if !notInTrailer(name) {
+		if b.mayTrail(name) {
 			b.trailers[name] = nil // announced
 		}
 	}
@@ -60,7 +64,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if err == io.EOF && !b.isEnded() {
 		for name, values := range b.from.Trailer {
-			if !notInTrailer(name) && len(values) > 0 {
+			if b.mayTrail(name) && len(values) > 0 {
 				b.trailers[name] = values
 			}
 		}
@@ -68,6 +72,9 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// mayTrail reports whether a field may stand behind the body.
+func (b *body) mayTrail(name string) bool { return !notInTrailer(name) && !isSet(b.set, name) }
 
 func (b *body) isEnded() bool {
 	select {

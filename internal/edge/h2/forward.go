@@ -78,7 +78,7 @@ func (x *exchange) request() (*http.Request, *body) {
 	if x.r.Body == http.NoBody || x.r.ContentLength == 0 {
 		return out, nil
 	}
-	b := newBody(x.r, g.MaxBodyBytes, &x.stall.reading)
+	b := newBody(x.r, g.MaxBodyBytes, g.Upstream.Headers, &x.stall.reading)
 	b.passed = &x.course.in
 	x.stall.start()
 	if x.r.Header.Get("Expect") != "" {

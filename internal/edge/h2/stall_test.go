@@ -44,7 +44,7 @@ func TestBodyStall(t *testing.T) {
 				s := &Server{}
 				x := s.newExchange(deadlines{read: pr}, &http.Request{Body: pr}, nil, "")
 				x.answered = c.answered
-				b := newBody(x.r, 0, &x.stall.reading)
+				b := newBody(x.r, 0, nil, &x.stall.reading)
 				x.stall.start()
 				defer x.stall.stop()
 				go func() {

@@ -113,7 +113,7 @@ func TestBrokenBody(t *testing.T) {
 }
 
 // A client that leaves ends the upstream's work: before the head, within the
-// answer, and within its own upload.
+// answer, and within its own upload. How soon, edge/h1 holds.
 func TestClientLeaves(t *testing.T) {
 	for _, c := range []struct{ name, answer, field, body string }{
 		{"before the head", "", "X-A: b", ""},
@@ -140,12 +140,8 @@ func TestClientLeaves(t *testing.T) {
 			if c.answer != "" {
 				client.head()
 			}
-			left := time.Now()
 			_ = client.Close()
 			within(t, "the end of the upstream's work", ended)
-			if took := time.Since(left); took > 2*time.Second {
-				t.Errorf("the upstream worked on for %v", took)
-			}
 		})
 	}
 }
@@ -233,14 +229,16 @@ func TestContinueNeverComes(t *testing.T) {
 }
 
 // Trailers pass in both directions, an answer's if the client takes them, less
-// those that have no business behind a body.
+// those that have no business behind a body and those that the gateway sets itself.
 func TestTrailers(t *testing.T) {
-	got := make(chan string, 1)
+	heads, got := make(chan string, 1), make(chan string, 1)
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 		for {
-			if _, err := c.ReadHead(); err != nil {
+			h, err := c.ReadHead()
+			if err != nil {
 				return
 			}
+			heads <- h
 			for {
 				if s, err := readChunk(c); err != nil || s == "" {
 					break
@@ -252,15 +250,18 @@ func TestTrailers(t *testing.T) {
 				"0\r\nX-Sum: 1\r\nX-Late: 2\r\nX-RateLimit-Limit: 1\r\nX-Request-Id: theirs\r\nSet-Cookie: a=1\r\n\r\n")
 		}
 	})
-	e := start(t, setup{upstream: "http://" + addr})
+	e := start(t, setup{upstream: "http://" + addr, headers: map[string]string{"X-Backend-Secret": "s3"}})
 	for _, wants := range []bool{true, false} {
 		c := e.dial()
 		te := "X-No: te"
 		if wants {
 			te = "TE: trailers"
 		}
-		c.request(e, "POST /a HTTP/1.1", te, "Transfer-Encoding: chunked", "Trailer: X-Digest, X-Keygate-Key-Id")
-		c.Say(chunk("body") + "0\r\nX-Digest: d\r\nX-Keygate-Key-Id: key_0\r\nx_keygate_key_owner: root\r\nAuthorization: Bearer x\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n")
+		c.request(e, "POST /a HTTP/1.1", te, "Transfer-Encoding: chunked", "Trailer: X-Digest, X-Keygate-Key-Id, x_backend-secret")
+		c.Say(chunk("body") + "0\r\nX-Digest: d\r\nX-Keygate-Key-Id: key_0\r\nx_keygate_key_owner: root\r\nAuthorization: Bearer x\r\nX-Forwarded-For: 9.9.9.9\r\nX-Backend-Secret: theirs\r\nx_backend-secret: theirs\r\n\r\n")
+		if h := parse(within(t, "the request", heads)); h.get("trailer") != "X-Digest" || h.get("x-backend-secret") != "s3" {
+			t.Errorf("arrived as\n%s", h.text)
+		}
 		if trailers := parse("\r\n" + within(t, "the request", got)); trailers.get("x-digest") != "d" || len(trailers.fields) != 1 {
 			t.Errorf("the upstream got the trailers %q", trailers.text)
 		}
