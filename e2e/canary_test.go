@@ -94,6 +94,16 @@ func TestNoKeyInAnySink(t *testing.T) {
 	bad, odd := forged("forged", good), "canary-of-no-form-at-all-0123456789"
 	secrets["odd"] = odd
 
+	for _, key := range []string{good, revoked, low, account, rotated, secrets["successor"]} {
+		for _, target := range []string{"/x/" + key, "/%6b" + key[1:] + "/x"} {
+			if _, err := s.through("GET", target, good); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.try(good, "GET", "/v1/keys/"+key, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, key := range []string{good, revoked, low, account, rotated, secrets["successor"], bad, odd} {
 		for _, method := range []string{"GET", "DELETE"} {
 			for _, c := range []struct {

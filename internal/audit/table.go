@@ -245,7 +245,7 @@ func (t *Table) internPath(path string) uint32 {
 // appendPath cuts a path that is too long between two characters, and takes key
 // strings out: some callers put theirs where it does not belong.
 func appendPath(b []byte, path string) []byte {
-	path = withoutKeys(path)
+	path = apikey.Redact(path)
 	if len(path) <= MaxPath {
 		return append(b, path...)
 	}
@@ -255,27 +255,6 @@ func appendPath(b []byte, path string) []byte {
 		cut--
 	}
 	return append(append(b, path[:cut]...), mark...)
-}
-
-// withoutKeys leaves the prefix alone of each key string in s.
-func withoutKeys(s string) string {
-	for from := 0; ; {
-		i := strings.Index(s[from:], "kg")
-		if i < 0 {
-			return s
-		}
-		from += i
-		for _, size := range [...]int{apikey.GatewayLen, apikey.AccountLen} {
-			if from+size > len(s) {
-				continue
-			}
-			if prefix := apikey.PrefixOf(s[from : from+size]); prefix != "" {
-				s = s[:from] + prefix + "***" + s[from+size:]
-				break
-			}
-		}
-		from++
-	}
 }
 
 func (t *Table) addExtra(x extra) uint32 {

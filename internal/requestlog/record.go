@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/outcome"
@@ -45,7 +46,7 @@ const longestPath = 2 << 10
 
 // NewRecord returns the record of a request. It keeps nothing of e.
 func NewRecord(e *outcome.Entry) Record {
-	path := e.Path
+	path := apikey.Redact(e.Path)
 	if len(path) > longestPath {
 		path = path[:longestPath] + "…"
 	} else {

@@ -1,11 +1,13 @@
 package requestlog
 
 import (
+	"crypto/rand"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -84,5 +86,17 @@ func TestRecordKeepsNothingOfTheEntry(t *testing.T) {
 	e.Path = string(path)
 	if long := NewRecord(&e); len(long.Path) > 2100 || !strings.HasSuffix(long.Path, "…") {
 		t.Errorf("a path of %d bytes is kept with %d", len(path), len(long.Path))
+	}
+}
+
+// TestNoKeyInAPath holds that a key which a caller put into a path is not kept.
+func TestNoKeyInAPath(t *testing.T) {
+	key, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/orders/" + key + strings.Repeat("/x", longestPath)
+	if r := NewRecord(&outcome.Entry{Path: path}); strings.Contains(r.Path, key) || !strings.HasPrefix(r.Path, "/orders/"+key[:9]+"***/x") {
+		t.Errorf("the path is %.80s", r.Path)
 	}
 }

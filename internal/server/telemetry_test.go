@@ -82,7 +82,7 @@ func TestTelemetryHoldsNoSecret(t *testing.T) {
 	log, traces := &logbook{}, collect(t)
 	s := keygatetest.StartWith(t, keygatetest.Options{Log: log, Env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.url}})
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/fails" {
+		if strings.HasPrefix(r.URL.Path, "/fails") {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 		_, _ = io.WriteString(w, canary)
@@ -117,6 +117,7 @@ func TestTelemetryHoldsNoSecret(t *testing.T) {
 			s.Through(host, http.MethodGet, path+"?api_key="+canary, "", "")
 			s.Through(host, http.MethodGet, path, wrong+canary, "")
 			s.Through(host, http.MethodGet, path, s.AdminKey, "") // of the other level
+			s.Through(host, http.MethodGet, path+"/"+k.Secret, k.Secret, "")
 		}
 	}
 	s.Call(http.MethodGet, "/v1/keys?q="+canary, s.AdminKey, "")

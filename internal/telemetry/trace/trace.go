@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/outcome"
 )
 
@@ -129,7 +130,8 @@ func (t *Tracer) Take(batch []outcome.Entry) {
 			t.lost.Add(1)
 			continue
 		}
-		t.queue = append(t.queue, finished{Record: e.Record, method: strings.Clone(e.MethodText), path: strings.Clone(e.Path[:min(len(e.Path), maxPath)])})
+		path := apikey.Redact(e.Path)
+		t.queue = append(t.queue, finished{Record: e.Record, method: strings.Clone(e.MethodText), path: strings.Clone(path[:min(len(path), maxPath)])})
 	}
 	if len(t.queue) >= t.settings.batch {
 		select {
