@@ -116,7 +116,11 @@ func (m *mail) add(t *tx, i int, waits bool) error {
 // failed.
 func (m *mail) send(tb testing.TB, limit int) int {
 	tb.Helper()
-	now := m.begin.Add(1000 * time.Hour)
+	return m.sendAt(tb, m.begin.Add(1000*time.Hour), limit)
+}
+
+func (m *mail) sendAt(tb testing.TB, now time.Time, limit int) int {
+	tb.Helper()
 	jobs, err := m.db.ClaimDeliveries(context.Background(), sender.Claim{Now: now, Token: id.New("token"), Until: now.Add(90 * time.Second), Limit: limit, Each: limit})
 	if err != nil {
 		tb.Fatal(err)

@@ -80,6 +80,8 @@ func TestDeliveryPlans(t *testing.T) {
 	}
 	for _, statement := range []string{
 		waiting + `SELECT id FROM waiting`,
+		strings.NewReplacer("<= ?", "<= 1", "LIMIT ?", "LIMIT 9").Replace(firstDue),
+		strings.ReplaceAll(nextDue, "?", "1"),
 		`SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = 'w' AND state = 0 AND due_at <= 1 ORDER BY due_at LIMIT 9`,
 		`DELETE FROM events WHERE id = 'e' AND listed = 0 AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`,
 		`UPDATE deliveries SET again = 1 WHERE event_id = 'e' AND webhook_id = 'w' AND state = 3 AND again = 0`,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/webhook"
@@ -46,11 +45,7 @@ func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
-		var jobs []sender.Job
-		err = db.write(ctx, func(t *tx) (err error) {
-			jobs, err = t.lease(ctx, found, &c)
-			return err
-		})
+		jobs, err := db.leaseAll(ctx, found, &c)
 		// Without any, others were faster or endpoints have ended: what they left
 		// is read anew.
 		if err != nil || len(jobs) > 0 {
@@ -58,6 +53,30 @@ func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job
 		}
 	}
 	return nil, nil
+}
+
+// leaseBatch is how many deliveries are leased in one transaction, so that a
+// change waits little behind a claim of thousands.
+const leaseBatch = 200
+
+// leaseAll takes the candidates that are as they were read. It fails only if it
+// took none: what is leased must be sent.
+func (db *DB) leaseAll(ctx context.Context, found []candidate, c *sender.Claim) (all []sender.Job, err error) {
+	for batch := range slices.Chunk(found, leaseBatch) {
+		var jobs []sender.Job
+		err := db.write(ctx, func(t *tx) (err error) {
+			jobs, err = t.lease(ctx, batch, c)
+			return err
+		})
+		if err != nil && len(all) > 0 {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, jobs...)
+	}
+	return all, nil
 }
 
 // candidates returns what c may take, taking in turn from the endpoints, the
@@ -123,9 +142,43 @@ func total(queues [][]candidate) (n int) {
 
 // dueEndpoints returns the active endpoints for which a delivery is due.
 func (t *readTx) dueEndpoints(ctx context.Context, now time.Time) ([]string, error) {
+	list, all, err := t.firstDue(ctx, now)
+	if err != nil || all {
+		return list, err
+	}
 	const due = `EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = w.id AND due_at <= ? AND state = `
 	return t.texts(ctx, "read waiting endpoints", waiting+`SELECT w.id FROM waiting CROSS JOIN webhooks w ON w.id = waiting.id
 		WHERE w.active = 1 AND (`+due+`0) OR `+due+`1))`, micros(now), micros(now))
+}
+
+// fewDue is how many deliveries that are due are looked at one by one, to learn
+// their endpoints. When more are, a step through the endpoints is as quick.
+const fewDue = 500
+
+const firstDue = `SELECT due.webhook_id, due.many, w.active FROM (
+		SELECT webhook_id, count(*) AS many FROM (
+			SELECT webhook_id FROM deliveries INDEXED BY deliveries_next WHERE due_at <= ? ORDER BY due_at LIMIT ?
+		) GROUP BY webhook_id
+	) AS due LEFT JOIN webhooks w ON w.id = due.webhook_id`
+
+// firstDue returns the active endpoints of the deliveries that are due first. It
+// reads no more than fewDue; all is false if there may be others.
+func (t *readTx) firstDue(ctx context.Context, now time.Time) (list []string, all bool, err error) {
+	seen := 0
+	err = t.rows(ctx, "read what is due first", firstDue, []any{micros(now), fewDue}, func(r *sql.Rows) error {
+		var (
+			endpoint string
+			many     int
+			active   sql.NullBool
+		)
+		err := r.Scan(&endpoint, &many, &active)
+		seen += many
+		if active.Bool {
+			list = append(list, endpoint)
+		}
+		return err
+	})
+	return list, seen < fewDue, err
 }
 
 // texts returns the one column of the answer.
@@ -247,22 +300,20 @@ func (db *DB) ReleaseAllDeliveries(ctx context.Context) (released int, err error
 	return released, err
 }
 
+// nextDue finds what is due next. What waits for an endpoint that has ended does
+// not wait for long: there is little to pass over.
+const nextDue = `SELECT due_at FROM deliveries INDEXED BY deliveries_next CROSS JOIN webhooks w ON w.id = webhook_id
+	WHERE due_at > ? AND w.active = 1 ORDER BY due_at LIMIT 1`
+
 // NextDelivery implements sender.Queue.
 func (db *DB) NextDelivery(ctx context.Context, now time.Time) (next time.Time, err error) {
-	var parts []string
-	for _, state := range []string{`0`, `1`} {
-		parts = append(parts, `SELECT (SELECT due_at FROM deliveries INDEXED BY deliveries_due
-			WHERE webhook_id = w.id AND state = `+state+` AND due_at > ? ORDER BY due_at LIMIT 1) AS at
-			FROM waiting CROSS JOIN webhooks w ON w.id = waiting.id WHERE w.active = 1`)
-	}
 	err = view(ctx, db.readers, func(t *readTx) error {
-		return t.rows(ctx, "read when a delivery is due", waiting+`SELECT min(at) FROM (`+strings.Join(parts, ` UNION ALL `)+`)`,
-			[]any{micros(now), micros(now)}, func(r *sql.Rows) error {
-				var at sql.NullInt64
-				err := r.Scan(&at)
-				next = maybeInstant(at)
-				return err
-			})
+		return t.rows(ctx, "read when a delivery is due", nextDue, []any{micros(now)}, func(r *sql.Rows) error {
+			var at int64
+			err := r.Scan(&at)
+			next = instant(at)
+			return err
+		})
 	})
 	return next, err
 }
