@@ -155,12 +155,6 @@ func (x *stage) step(s *script, at *step) {
 		x.client.reset()
 	case "client sees cut": // the framing tells that something is missing
 		x.client.expectEnd(x.t)
-	case "upstream sees end in 2 s":
-		begun := time.Now()
-		x.upstream().expectEnd(x.t)
-		if took := time.Since(begun); took > 2*time.Second {
-			x.t.Errorf("the upstream's work went on for %v", took)
-		}
 	case "1500 ms pass":
 		<-time.After(1500 * time.Millisecond)
 	case "client sees end":

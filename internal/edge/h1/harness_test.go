@@ -45,6 +45,7 @@ type setup struct {
 	mono     func() int64
 	tracer   Tracer
 	wrap     func(net.Conn) net.Conn // of each client's connection
+	forward  http.HandlerFunc        // Config.Forward; nil is a teapot
 }
 
 // edge is an engine on a free loopback port.
@@ -144,6 +145,10 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 	engine, err := New(Config{
 		Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
 		Forward: func(w http.ResponseWriter, r *http.Request, _ *admit.Verdict, _ string) {
+			if s.forward != nil {
+				s.forward(w, r)
+				return
+			}
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusTeapot)
 		},

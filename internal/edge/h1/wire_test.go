@@ -707,43 +707,6 @@ func TestBrokenAnswers(t *testing.T) {
 	})
 }
 
-// Guarantee: 504 when no head comes in time; the upstream's work ends within
-// 2 s when the client leaves.
-func TestTimeAndLeaving(t *testing.T) {
-	drivers(t, func(t *testing.T, s setup) {
-		gone := make(chan time.Time, 2)
-		s.timeout = "3s"
-		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
-			if strings.HasPrefix(h, "GET /stream") {
-				c.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
-			}
-			_, _ = c.ReadByte()
-			gone <- time.Now()
-			return ""
-		})
-		e := start(t, s)
-		for _, path := range []string{"wait", "stream"} {
-			c := e.dial()
-			c.say("GET /" + path + " HTTP/1.1\r\nKEY\r\n\r\n")
-			if path == "stream" {
-				c.wantStatus("200")
-			}
-			left := time.Now()
-			_ = c.Close()
-			if d := (<-gone).Sub(left); d > 2*time.Second {
-				t.Errorf("%s: the upstream worked on for %v", path, d)
-			}
-		}
-		c := e.dial()
-		began := time.Now()
-		c.say("GET /wait HTTP/1.1\r\nKEY\r\n\r\n")
-		c.wantStatus("504")
-		if d := time.Since(began); d < 3*time.Second || d > 4*time.Second {
-			t.Errorf("504 after %v", d)
-		}
-	})
-}
-
 // Guarantee: a request that has come through this instance is refused.
 func TestLoop(t *testing.T) {
 	s := setup{limit: "1000000/s"}

@@ -1,0 +1,121 @@
+package h1
+
+import (
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/upstream/upstreamtest"
+)
+
+// gone returns once the engine's system knows that the only client has left.
+func (e *edge) gone() {
+	e.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+		found := false
+		e.engine.conns.each(func(c *conn) { found = c.control(hungUp) })
+		if found {
+			return
+		}
+	}
+	e.t.Fatal("the client did not leave")
+}
+
+// Guarantee: the upstream's work ends within 2 s of the engine's clock when the
+// client leaves: before the head of the answer, within the answer, within an
+// upload, and where another driver forwards.
+func TestLeaving(t *testing.T) {
+	const ticks = int(2 * time.Second / tickTime)
+	drivers(t, func(t *testing.T, s setup) {
+		for _, c := range []struct {
+			name, say string
+			phase     phase
+			foreign   bool
+		}{
+			{"waiting", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseExchange, false},
+			{"stream", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseStream, false},
+			{"upload", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseExchange, false},
+			{"foreign", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseForeign, true},
+			{"foreign stream", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseForeign, true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				begun, ended := make(chan bool, 1), make(chan bool, 1)
+				s := s
+				s.timeout = "10m"
+				s.upstream, _ = upstreamOf(t, func(h string, up *upstreamtest.Conn) string {
+					if strings.HasPrefix(h, "GET /stream") {
+						up.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+					}
+					begun <- true
+					_, _ = io.Copy(io.Discard, up)
+					ended <- true
+					return ""
+				})
+				if c.foreign {
+					s.upstream = "https://127.0.0.1:9"
+				}
+				s.forward = func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/stream" {
+						_, _ = io.WriteString(w, "x")
+						_ = http.NewResponseController(w).Flush()
+					}
+					begun <- true
+					<-r.Context().Done()
+					ended <- true
+				}
+				e := start(t, s)
+				e.t = t
+				pass := e.byTick()
+				client := e.dial()
+				client.say(c.say)
+				if strings.HasPrefix(c.say, "GET /stream") {
+					client.wantStatus("200")
+				}
+				<-begun
+				e.await(c.phase)
+				pass()
+				_ = client.Close()
+				if c.name != "upload" { // whose reader sees it by itself
+					e.gone()
+				}
+				for range ticks {
+					pass()
+				}
+				select {
+				case <-ended:
+				case <-time.After(10 * time.Second):
+					t.Error("the upstream works on")
+				}
+			})
+		}
+	})
+}
+
+// Guarantee: 504 when no head comes in time, and not before.
+func TestNoHead(t *testing.T) {
+	drivers(t, func(t *testing.T, s setup) {
+		s.timeout = "3s"
+		url, heads := upstreamOf(t, func(_ string, up *upstreamtest.Conn) string {
+			_, _ = io.Copy(io.Discard, up)
+			return ""
+		})
+		s.upstream = url
+		e := start(t, s)
+		pass := e.byHand()
+		client := e.dial()
+		client.say("GET /wait HTTP/1.1\r\nKEY\r\n\r\n")
+		<-heads
+		e.await(phaseExchange)
+		pass(3 * time.Second)
+		e.engine.conns.each(func(c *conn) {
+			if why := c.main.wasCut(); why != notCut {
+				t.Errorf("cut off too early: %d", why)
+			}
+		})
+		pass(2 * tickTime)
+		client.wantStatus("504")
+	})
+}
