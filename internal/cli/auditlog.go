@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -124,10 +126,12 @@ then proves that nothing up to here was altered or removed.`,
 }
 
 // Following asks every so often, and goes back over what it has seen by a
-// little: records come when their request has ended, not in the order of time.
+// little: records come when their request has ended, or has lasted for 800 ms, not
+// in the order of time.
 const (
 	followEvery   = time.Second
-	followBack    = 100 // records that were seen before it believes that all older ones were
+	followBack    = 100                     // records that were seen before it believes that all older ones were
+	followLate    = 1500 * time.Millisecond // and how much older they are than the newest of the last time
 	followAtStart = 10
 	followMemory  = 100_000 // records that are remembered as seen
 )
@@ -150,7 +154,10 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	t := follower{api: api, filter: o.filter, seen: map[string]bool{}}
+	t := follower{
+		records: func(ctx context.Context) iter.Seq2[client.AuditEntry, error] { return api.AuditLog(ctx, o.filter) },
+		seen:    map[string]bool{},
+	}
 	if own, err := api.Account(ctx); err == nil {
 		t.own = own.Key.KeyID
 	}
@@ -208,11 +215,12 @@ func (o *auditLog) line(cells []string) {
 
 // follower finds the records that were not there before.
 type follower struct {
-	api    *client.Client
-	own    string // key that it asks with, "" if it cannot learn that
-	filter client.AuditFilter
-	seen   map[string]bool
-	order  []string // of seen, the oldest first
+	records func(ctx context.Context) iter.Seq2[client.AuditEntry, error] // newest first
+	own     string                                                        // key that it asks with, "" if it cannot learn that
+	seen    map[string]bool
+	order   []string  // of seen, the oldest first
+	begun   time.Time // of the oldest record that was read first: what is older is never shown
+	newest  time.Time // of the last time
 }
 
 // next returns the records that it has not returned, the oldest first. Before
@@ -220,30 +228,41 @@ type follower struct {
 // returned.
 func (t *follower) next(ctx context.Context, begun bool, first int) ([]client.AuditEntry, error) {
 	var fresh []client.AuditEntry
-	known := 0
-	for e, err := range t.api.AuditLog(ctx, t.filter) {
+	var newest time.Time
+	known, met := 0, false
+	for e, err := range t.records(ctx) {
 		if err != nil {
 			return nil, err
+		}
+		if met && !e.Time.After(t.begun) {
+			break
+		}
+		if newest.IsZero() {
+			newest = e.Time
 		}
 		switch {
 		case !t.remember(&e):
 			known++
+			met = true
 		case e.Path == "/v1/audit-log" && e.AuditAction == nil && t.own != "" && str(e.KeyID) == t.own:
 			// It would follow itself.
 		default:
 			known = 0
 			fresh = append(fresh, e)
 		}
-		if known >= followBack || !begun && len(fresh) >= max(first, followBack) {
+		if known >= followBack && e.Time.Before(t.newest.Add(-followLate)) {
+			break
+		}
+		if !begun && len(fresh) >= max(first, followBack) {
+			t.begun = e.Time
 			break
 		}
 	}
+	t.newest = newest
 	if !begun {
 		fresh = fresh[:min(first, len(fresh))]
 	}
-	for i, j := 0, len(fresh)-1; i < j; i, j = i+1, j-1 {
-		fresh[i], fresh[j] = fresh[j], fresh[i]
-	}
+	slices.Reverse(fresh)
 	return fresh, nil
 }
 
@@ -251,7 +270,8 @@ func (t *follower) next(ctx context.Context, begun bool, first int) ([]client.Au
 func (t *follower) remember(e *client.AuditEntry) bool {
 	id := e.RequestID + " " + e.Kind
 	if e.AuditAction != nil {
-		id += " " + e.Action + " " + e.Target
+		// What the server does by itself has no request.
+		id += " " + e.Action + " " + e.Target + " " + e.Time.String()
 	}
 	if t.seen[id] {
 		return false

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/client"
+)
+
+// diary is an audit log that grows, the oldest record first.
+type diary []client.AuditEntry
+
+func (d *diary) records(context.Context) iter.Seq2[client.AuditEntry, error] {
+	sorted := slices.Clone(*d)
+	slices.SortStableFunc(sorted, func(a, b client.AuditEntry) int { return b.Time.Compare(a.Time) })
+	return func(yield func(client.AuditEntry, error) bool) {
+		for i := range sorted {
+			if !yield(sorted[i], nil) {
+				return
+			}
+		}
+	}
+}
+
+func (d *diary) event(at time.Duration) string {
+	id := fmt.Sprintf("req_%d", len(*d))
+	*d = append(*d, client.AuditEntry{Time: time.Unix(1_800_000_000, 0).Add(at), Kind: "authentication", RequestID: id})
+	return id
+}
+
+// Guarantee: following a busy log shows each record that comes, once, and none
+// from before, though records come late: after hundreds that began after them.
+func TestFollowerOfABusyLog(t *testing.T) {
+	log := &diary{}
+	for n := range 5000 {
+		log.event(time.Duration(n) * time.Millisecond)
+	}
+	f := follower{records: log.records, seen: map[string]bool{}}
+	first, err := f.next(t.Context(), false, 10)
+	if err != nil || len(first) != 10 || first[9].RequestID != "req_4999" {
+		t.Fatalf("it begins with %d records: %v", len(first), err)
+	}
+	for second := range 5 {
+		now := time.Duration(5+second) * time.Second
+		want := map[string]bool{}
+		for n := range 1000 {
+			want[log.event(now+time.Duration(n)*time.Millisecond)] = true
+		}
+		// These began in the second before, two of them among the records that were
+		// shown first.
+		want[log.event(now-20*time.Millisecond-time.Microsecond)] = true
+		want[log.event(now-50*time.Millisecond-time.Microsecond)] = true
+		if second > 0 {
+			want[log.event(now-800*time.Millisecond-time.Microsecond)] = true
+		}
+		shown, err := f.next(t.Context(), true, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range shown {
+			if !want[shown[i].RequestID] {
+				t.Fatalf("it shows %s of %s, which is none of those that came", shown[i].RequestID, shown[i].Time.UTC())
+			}
+			delete(want, shown[i].RequestID)
+		}
+		if len(want) > 0 {
+			t.Errorf("it does not show %d of the records that came", len(want))
+		}
+	}
+}
+
+// Guarantee: what the server does by itself, which has no request, is shown each
+// time; and a clock that is set back ends nothing.
+func TestFollowerOfWhatHasNoRequest(t *testing.T) {
+	log := &diary{}
+	for n := range 300 {
+		log.event(time.Duration(n) * time.Second)
+	}
+	f := follower{records: log.records, seen: map[string]bool{}}
+	if _, err := f.next(t.Context(), false, 10); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		*log = append(*log, client.AuditEntry{
+			Time: time.Unix(1_800_000_400+int64(n), 0), Kind: "management", AuditAction: &client.AuditAction{Action: "audit.gap", Target: "acct_1"},
+		})
+		shown, err := f.next(t.Context(), true, 10)
+		if err != nil || len(shown) != 1 || shown[0].AuditAction == nil {
+			t.Fatalf("the gap %d: %v, %v", n, shown, err)
+		}
+	}
+	early := client.AuditEntry{Time: time.Unix(1_700_000_000, 0), Kind: "authentication", RequestID: "req_early"}
+	set := f.records
+	f.records = func(ctx context.Context) iter.Seq2[client.AuditEntry, error] {
+		return func(yield func(client.AuditEntry, error) bool) {
+			if yield(early, nil) {
+				set(ctx)(yield)
+			}
+		}
+	}
+	if shown, err := f.next(t.Context(), true, 10); err != nil || len(shown) != 1 || shown[0].RequestID != "req_early" {
+		t.Errorf("after the clock went back: %v, %v", shown, err)
+	}
+}
