@@ -50,7 +50,10 @@ func (s *Service) CreateAccount(ctx context.Context, name string, plan account.P
 		if err := w.InsertAccount(ctx, a); err != nil {
 			return nil, err
 		}
-		diff := audit.Diff{"name": {nil, a.Name}, "plan": {nil, string(a.Plan)}, "hosts": {nil, a.Hosts}}
+		diff := audit.Diff{"name": {nil, a.Name}, "plan": {nil, string(a.Plan)}}
+		if len(a.Hosts) > 0 {
+			diff["hosts"] = [2]any{nil, a.Hosts}
+		}
 		if err := w.audit(ctx, audit.AccountCreate, a.ID, "", diff); err != nil {
 			return nil, err
 		}

@@ -27,7 +27,15 @@ func TestFirstStart(t *testing.T) {
 	if !v.Valid || v.Key.Scope.String() != "admin" {
 		t.Errorf("first key %+v", v)
 	}
-	audits, events, changes := h.trace(a.ID).story()
+	left := h.trace(a.ID)
+	for _, r := range left.audits {
+		for name, values := range r.Diff {
+			if values[0] == nil && values[1] == nil {
+				t.Errorf("%s tells of %s, which did not change", r.Action, name)
+			}
+		}
+	}
+	audits, events, changes := left.story()
 	if want := [][]string{{"account.create " + a.ID, "key.create " + v.Key.ID}, {"key.created " + v.Key.ID}, {"account " + a.ID, "key " + v.Key.ID}}; !reflect.DeepEqual([][]string{audits, events, changes}, want) {
 		t.Errorf("left %q, %q, %q; want %q", audits, events, changes, want)
 	}
