@@ -119,6 +119,10 @@ func broken(message string) error {
 
 // interim relays a 1xx answer. net/http takes all fields that are set at that
 // moment, so they are set for it alone.
+//
+// Over HTTP/2 it may still write them when WriteHeader has returned, if the client
+// has reset the stream, and two goroutines in one map end the process. A
+// Content-Length, which it sends in no 1xx, makes it take a copy.
 func (x *exchange) interim(status int, header http.Header) {
 	if !x.r.ProtoAtLeast(1, 1) {
 		return
@@ -131,7 +135,7 @@ func (x *exchange) interim(status int, header http.Header) {
 	h := x.w.Header()
 	answerFields(h, header)
 	delete(h, "Content-Type")
-	delete(h, "Content-Length")
+	h["Content-Length"] = []string{"0"}
 	x.w.WriteHeader(status)
 	clear(h)
 }

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
 // h2cClient speaks HTTP/2 in clear with prior knowledge.
@@ -176,6 +178,50 @@ func (e *edge) stream(fields [][2]string, body []byte) *http2.MetaHeadersFrame {
 		if head, ok := frame.(*http2.MetaHeadersFrame); ok {
 			return head
 		}
+	}
+}
+
+// Clients that reset their streams while interim answers go out harm nobody but
+// themselves.
+func TestResetWithinInterim(t *testing.T) {
+	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+		for {
+			if _, err := c.ReadHead(); err != nil {
+				return
+			}
+			c.Say(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-A: b\r\nX-C: d\r\n\r\n", 3) + empty)
+		}
+	})
+	e := start(t, setup{upstream: "http://" + addr})
+	conn, err := net.Dial("tcp", e.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	_, _ = io.WriteString(conn, http2.ClientPreface)
+	framer := http2.NewFramer(conn, conn)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	_ = framer.WriteSettings()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for n := range uint32(400) {
+		block.Reset()
+		for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a"}, {"authorization", "Bearer " + e.key}} {
+			_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+		}
+		id := 2*n + 1
+		_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+		for { // until the first interim answer
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if head, ok := frame.(*http2.MetaHeadersFrame); ok && head.StreamID == id {
+				break
+			}
+		}
+		_ = framer.WriteRSTStream(id, http2.ErrCodeCancel)
 	}
 }
 
