@@ -97,7 +97,8 @@ func (s *Sender) secrets(e *Endpoint, at time.Time) (webhook.Secrets, error) {
 // readRetryAfter reads a Retry-After field (RFC 9110, 10.2.3); 0 if it says
 // nothing of the future.
 func readRetryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+	seconds, err := strconv.ParseUint(value, 10, 31)
+	if err == nil || errors.Is(err, strconv.ErrRange) { // then it is the largest
 		return time.Duration(seconds) * time.Second
 	}
 	if at, err := http.ParseTime(value); err == nil {

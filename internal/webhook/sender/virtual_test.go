@@ -160,7 +160,7 @@ func TestSlowReceivers(t *testing.T) {
 // own.
 func TestRetryAfter(t *testing.T) {
 	for asked, want := range map[string]time.Duration{
-		"15": 15 * time.Second, "3600": 20 * time.Second, "-5": 10 * time.Second,
+		"15": 15 * time.Second, "3600": 20 * time.Second, "-5": 10 * time.Second, "99999999999999999999": 20 * time.Second, "soon": 10 * time.Second,
 		"date": 17 * time.Second,
 	} {
 		handler := func(w http.ResponseWriter, _ *http.Request) {
