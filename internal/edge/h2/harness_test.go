@@ -134,7 +134,7 @@ func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	driver, err := h2.New(h2.Config{
 		Admit: decider, Pools: pools, Via: "keygate", Trusted: func(net.Conn) bool { return s.trusted },
-		Log: logger, Outcome: outcomes.Lane, Mono: s.mono,
+		Log: logger, Outcome: outcomes.Lane, Mono: s.mono, Linger: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

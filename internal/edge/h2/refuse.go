@@ -16,7 +16,8 @@ const (
 	// drainBytes is how much of a refused request's body is read so that its
 	// connection can serve the next request.
 	drainBytes = 64 << 10
-	// drainTime is how long that may take; the answer is out by then.
+	// drainTime is how long that may take over HTTP/1.1, where the answer has ended
+	// by then; over HTTP/2 see Config.Linger.
 	drainTime = time.Second
 )
 
@@ -67,7 +68,11 @@ func (x *exchange) answer(status int, body []byte) {
 // drain reads up to drainBytes of the body. If that is not all of it, the
 // connection closes.
 func (x *exchange) drain() {
-	_ = x.rc.SetReadDeadline(time.Now().Add(drainTime))
+	patience := drainTime
+	if x.r.ProtoMajor > 1 {
+		patience = x.server.cfg.Linger
+	}
+	_ = x.rc.SetReadDeadline(time.Now().Add(patience))
 	// At its bound this reader also tells net/http to close the connection with
 	// care, so that the answer is not lost to a reset.
 	_, err := io.Copy(io.Discard, http.MaxBytesReader(x.w, x.r.Body, drainBytes))

@@ -24,6 +24,8 @@ const (
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
 	restTime    = time.Second
+
+	defaultLinger = 100 * time.Millisecond
 	// maxStreams is the number of requests that a connection of HTTP/2 may have
 	// at once. Others wait at the client.
 	maxStreams = 250
@@ -78,6 +80,11 @@ type Config struct {
 	// Tracer, unless nil, sees every request, and its answers replace the field
 	// traceparent. Nil lets that pass as it is.
 	Tracer Tracer
+	// Linger is how long the stream of a refused request waits, once the answer
+	// is out, for the end of the request's body: some clients drop an answer whose
+	// stream is reset, and others end no body that was refused before the stream
+	// ends. Default: 100 ms.
+	Linger time.Duration
 	// Log receives what went wrong with upstreams. It never sees a key or a
 	// query. Nil discards.
 	Log *slog.Logger
@@ -107,6 +114,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Linger == 0 {
+		cfg.Linger = defaultLinger
 	}
 	if cfg.Via == "" {
 		cfg.Via = "keygate-" + rand.Text()
