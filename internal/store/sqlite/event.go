@@ -71,9 +71,9 @@ func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	if err != nil {
 		return err
 	}
-	for i := range endpoints {
+	for _, endpoint := range endpoints {
 		d := webhook.Delivery{
-			ID: id.NewAt(id.Delivery, e.CreatedAt), AccountID: e.AccountID, WebhookID: endpoints[i].ID, EventID: e.ID, EventType: e.Type,
+			ID: id.NewAt(id.Delivery, e.CreatedAt), AccountID: e.AccountID, WebhookID: endpoint, EventID: e.ID, EventType: e.Type,
 			State: webhook.Pending, Trigger: webhook.ByEvent, NextAttemptAt: e.CreatedAt, CreatedAt: e.CreatedAt,
 		}
 		if err := t.insertDelivery(ctx, &d); err != nil {

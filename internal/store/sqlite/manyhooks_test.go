@@ -118,6 +118,22 @@ func BenchmarkManyEndpoints(b *testing.B) {
 			}
 		}
 	})
+	b.Run("event", func(b *testing.B) { // that none of them asked for
+		for b.Loop() {
+			m.update(b, func(ctx context.Context, tx control.Tx) error {
+				for range 10 {
+					e, err := event.New(m.account.ID, event.KeyExpired, now, struct{}{})
+					if err != nil {
+						return err
+					}
+					if err := tx.AppendEvent(ctx, &e); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	})
 	b.Run("next", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := db.NextDelivery(b.Context(), now); err != nil {
