@@ -184,8 +184,18 @@ func (c *conn) cutReading(word uint64, why cut) {
 	}
 }
 
-// cutExchange ends a phase in which the connection waits for the upstream.
+// cutExchange ends a phase in which the connection waits for the upstream. The
+// sweeper alone calls it: the connection stays in the phase meanwhile, so that the
+// next exchange, which may follow a 504, is not hit instead.
 func (c *conn) cutExchange(word uint64, why cut) {
+	if c.main.hold(word) {
+		c.breakOff(word|held, why)
+		c.main.letGo()
+	}
+}
+
+// breakOff is cutExchange for a connection that serves nothing more.
+func (c *conn) breakOff(word uint64, why cut) {
 	if !c.main.end(word, why) {
 		return
 	}
@@ -202,7 +212,7 @@ func (c *conn) cutAll() {
 	word := c.main.word.Load()
 	switch phaseOf(word) {
 	case phaseWait, phaseExchange, phaseStream, phaseForeign, phaseTunnel:
-		c.cutExchange(word, cutDrain)
+		c.breakOff(word, cutDrain)
 	default: // c.up may be somebody else's by now
 		c.main.end(word, cutDrain)
 	}

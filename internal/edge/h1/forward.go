@@ -162,10 +162,19 @@ func (c *conn) repeatable(x *exchange) bool {
 
 // reconnect makes ready to send the request once more, over a new connection.
 func (c *conn) reconnect(x *exchange) step {
-	c.main.enter(phaseExchange, 0)
+	why := c.main.enter(phaseExchange, 0)
 	c.up.Store(nil)
 	x.up.Discard()
 	x.up = nil
+	switch why { // just now
+	case notCut:
+	case cutLate:
+		c.main.enter(phaseNone, 0)
+		return c.fail(x, errLate(nil))
+	default:
+		c.main.enter(phaseNone, 0)
+		return c.gone(x, why)
+	}
 	ctx, done := c.context()
 	defer done()
 	left := time.Duration(x.deadline-c.engine.clock.ms.Load()) * time.Millisecond

@@ -1,8 +1,11 @@
 package h1
 
 import (
+	"context"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -92,6 +95,35 @@ func TestLeaving(t *testing.T) {
 			})
 		}
 	})
+}
+
+// Guarantee: a connection does not go on to its next exchange while the sweeper
+// ends the one before.
+func TestCutHoldsTheConnection(t *testing.T) {
+	e := start(t, setup{limit: "1000000/s", upstream: "http://127.0.0.1:9"})
+	c := newConn(e.engine, &net.TCPConn{}, ConnInfo{Client: netip.MustParseAddrPort("192.0.2.1:1")})
+	c.main.enter(phaseExchange, 1)
+	left := make(chan cut)
+	var early bool
+	end := context.CancelFunc(func() {
+		go func() { left <- c.main.enter(phaseIdle, 0) }()
+		for range 1000 {
+			runtime.Gosched()
+			select {
+			case why := <-left:
+				early = true
+				go func() { left <- why }()
+				return
+			default:
+			}
+		}
+	})
+	c.cancel.Store(&end)
+	c.cutExchange(c.main.word.Load(), cutLate)
+	if why := <-left; early || why != cutLate {
+		t.Errorf("the connection went on early: %v, told of %d", early, why)
+	}
+	c.cancel.Store(nil)
 }
 
 // Guarantee: 504 when no head comes in time, and not before.

@@ -234,9 +234,13 @@ func (c *conn) broken(x *exchange, err error) step {
 	case uploadErr != nil: // the client left, or stalled
 		return c.gone(x, why)
 	case why == cutLate:
-		return c.fail(x, &fault.Error{Code: fault.UpstreamTimeout, Message: "the upstream service did not answer in time", Err: err})
+		return c.fail(x, errLate(err))
 	}
 	return c.fail(x, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached or broke off before it answered", Err: err})
+}
+
+func errLate(err error) error {
+	return &fault.Error{Code: fault.UpstreamTimeout, Message: "the upstream service did not answer in time", Err: err}
 }
 
 func tooLarge(bound int64) error {
