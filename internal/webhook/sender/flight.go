@@ -103,7 +103,7 @@ func (s *Sender) takeBack(e *endpoint) {
 		return
 	}
 	s.release(e.queue...)
-	e.queue, e.more = nil, true
+	e.queue = nil
 }
 
 // abandon hands back a task whose attempt was cut off.
@@ -240,6 +240,7 @@ func (s *Sender) writeReleases(ctx context.Context, tasks []*task) {
 	s.write(ctx, tasks, "leases of webhook deliveries", func() error {
 		return s.cfg.Queue.ReleaseDeliveries(ctx, leases)
 	})
+	s.Wake() // they are due again
 }
 
 // write calls f until it succeeds. It gives up when ctx is done or the leases
