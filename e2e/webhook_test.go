@@ -146,7 +146,7 @@ func TestEveryEventArrives(t *testing.T) {
 	rotated, _ := s.newKey(nil)
 	s.call(http.StatusCreated, "POST", "/v1/keys/"+rotated+"/rotate", map[string]any{"overlap_days": 1})
 	s.call(http.StatusOK, "DELETE", "/v1/keys/"+rotated, nil)
-	s.newKey(map[string]any{"expires_at": time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)})
+	s.newKey(map[string]any{"expires_at": time.Now().Add(3 * time.Second).UTC().Format(time.RFC3339Nano)})
 	s.call(http.StatusOK, "PUT", "/v1/gateways/"+gateway+"/config", "routes: [{path: /x, methods: [GET]}]", "Content-Type: text/plain")
 
 	seen := map[string]*parcel{}

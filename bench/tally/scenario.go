@@ -68,7 +68,7 @@ func NewScenario(ctx context.Context, api *client.Client, upstream, nothing stri
 	gone := m.route(dead, "/gone", nil, "GET")
 	all, read, capped := m.key("admin", nil, nil, nil), m.key("read", nil, nil, nil), m.key("read", ptr("50/s"), nil, nil)
 	elsewhere := m.key("admin", nil, &dead.GatewayID, nil)
-	s := &Scenario{Expired: time.Now().Add(time.Second)}
+	s := &Scenario{Expired: time.Now().Add(3 * time.Second)} // time enough to make it
 	ends := s.Expired.UTC().Format(time.RFC3339Nano)
 	expired := m.key("admin", nil, nil, &ends)
 	if m.err != nil {
