@@ -326,6 +326,7 @@ func TestRequests(t *testing.T) {
 	for query, want := range map[string]int{
 		"status=429": 1, "status=403": 0, "key_id=" + p.key: 2, "route_id=" + p.route: 2, "gateway_id=" + p.gateway: 3,
 		"since=2027-03-01T12:01:02Z": 2, "until=2027-03-01T12:01:02Z": 1,
+		"until=0001-01-01": 0, "since=0001-01-01T00:00:00Z": 3,
 	} {
 		if n := len(s.get("/v1/requests?" + query).want(200).data()); n != want {
 			t.Errorf("%s: %d requests, want %d", query, n, want)

@@ -31,12 +31,16 @@ func timeParam(name, doc string) queryParam {
 	}
 }
 
-// parseTime reads an RFC 3339 time, or a date as its midnight in UTC.
+// parseTime reads an RFC 3339 time, or a date as its midnight in UTC. It never
+// returns the zero time, which stands for one that is not there.
 func parseTime(v string) (time.Time, error) {
-	if t, err := time.Parse(time.DateOnly, v); err == nil {
-		return t, nil
+	t, err := time.Parse(time.DateOnly, v)
+	if err != nil {
+		t, err = time.Parse(time.RFC3339, v)
 	}
-	t, err := time.Parse(time.RFC3339, v)
+	if t.IsZero() {
+		t = t.Add(time.Microsecond)
+	}
 	return t.UTC(), err
 }
 
