@@ -62,7 +62,7 @@ func upstreamError(r *outcome.Record) (status uint16, reason string) {
 func (w *Watch) countBreach(e *outcome.Entry) bool {
 	name := limit{e.Gateway, e.Route, e.LimitScope}
 	n, known := w.counts[name]
-	if !known && len(w.counts) >= maxCounts {
+	if !known && len(w.counts) >= maxCounts && !w.forget() {
 		w.lost.Add(1)
 		return false
 	}
@@ -90,6 +90,22 @@ func (w *Watch) countBreach(e *outcome.Entry) bool {
 	b.Path = w.cfg.Routes.RoutePath(b.GatewayID, b.RouteID)
 	w.queue = append(w.queue, breach{id.Format(id.Account, e.Account), b})
 	return true
+}
+
+// forget drops the counts of routes that are gone and reports whether there is
+// room again. It looks at most once in forgetEvery. The mutex is held.
+func (w *Watch) forget() bool {
+	now := w.cfg.Now()
+	if now.Before(w.forgetAt) {
+		return false
+	}
+	w.forgetAt = now.Add(forgetEvery)
+	for name := range w.counts {
+		if w.cfg.Routes.RoutePath(id.Format(id.Gateway, name.gateway), id.Format(id.Route, name.route)) == "" {
+			delete(w.counts, name)
+		}
+	}
+	return len(w.counts) < maxCounts
 }
 
 // countError counts an error in its group and reports whether that is a new one.

@@ -47,6 +47,9 @@ const (
 // interval is the least time between two events of one route and status.
 const interval = time.Second
 
+// forgetEvery is the least time between two looks for routes that are gone.
+const forgetEvery = time.Minute
+
 // retryAfter is the wait after a failure of the store.
 const retryAfter = time.Second
 
@@ -64,12 +67,13 @@ type Watch struct {
 	cfg  Config
 	lost atomic.Uint64
 
-	mu     sync.Mutex
-	counts map[limit]int64
-	groups map[outage]*group
-	queue  []breach
-	fresh  []*group // that had no event yet, the first first
-	told   []*group // that had one, the earliest first
+	mu       sync.Mutex
+	counts   map[limit]int64
+	groups   map[outage]*group
+	queue    []breach
+	fresh    []*group  // that had no event yet, the first first
+	told     []*group  // that had one, the earliest first
+	forgetAt time.Time // no look for routes that are gone before
 
 	work   chan struct{}      // of one place: something may be to do
 	syncs  chan chan struct{} // closed by the writer when all that was due is written

@@ -77,6 +77,33 @@ func (s *memoryStore) AppendEvents(ctx context.Context, events []event.Event) er
 	return nil
 }
 
+// Guarantee: what routes that are gone left behind takes nobody's events away.
+func TestCountsOfGoneRoutes(t *testing.T) {
+	s := open(t)
+	defer s.stop()
+	const counts, batch = 1 << 17, 4096 // as many as are remembered, and as may wait
+	live := s.gateway
+	s.gateway = [16]byte{3} // RoutePath is asked for another
+	entries := make([]outcome.Entry, 0, counts)
+	for i := range counts {
+		entries = append(entries, s.limited([16]byte{12: byte(i >> 24), 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)}, ratelimit.RouteScope))
+	}
+	s.gateway = live
+	for part := range slices.Chunk(entries, batch) {
+		s.watch.Take(part)
+		if err := s.watch.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.watch.Take([]outcome.Entry{s.limited(route(0), ratelimit.RouteScope)})
+	if err := s.watch.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lost, events := s.watch.Lost(), len(s.store.events); lost != 0 || events != counts+1 {
+		t.Errorf("%d lost, %d events, want %d", lost, events, counts+1)
+	}
+}
+
 // route returns the identifier of the route number n.
 func route(n int) [16]byte { return [16]byte{15: byte(n + 1)} }
 
