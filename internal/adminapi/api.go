@@ -144,7 +144,7 @@ func (c *call) serve() (res answer, err error) {
 			panic(p)
 		default:
 			c.api.cfg.Log.Error("panic in a management call", "request_id", c.requestID, "method", c.request.Method,
-				"path", c.request.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				"path", c.request.URL.EscapedPath(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			res, err = answer{}, fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")
 		}
 	}()
@@ -184,7 +184,7 @@ func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 			level = slog.LevelDebug // the client left
 		}
 		a.cfg.Log.Log(c.ctx, level, "management call failed", "request_id", c.requestID, "method", c.request.Method,
-			"path", c.request.URL.Path, "error", err.Error())
+			"path", c.request.URL.EscapedPath(), "error", err.Error())
 	}
 	status, content := fault.Answer(err, c.requestID)
 	if status == http.StatusUnauthorized {
@@ -215,7 +215,7 @@ func encode(body any) ([]byte, error) {
 func (c *call) setCaller() {
 	c.caller = control.Caller{
 		Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
-		Source: gateway.API, Method: c.request.Method, Path: c.request.URL.Path,
+		Source: gateway.API, Method: c.request.Method, Path: c.request.URL.EscapedPath(),
 		ClientIP: c.api.clientIP(c.request), RequestID: c.requestID,
 	}
 	switch c.request.Header.Get("X-Keygate-Source") {

@@ -126,7 +126,7 @@ func (c *call) record(err error) {
 	}
 	r := &audit.Record{
 		Time: c.now, Kind: audit.Authentication, Outcome: audit.Success, KeyPrefix: c.presented.prefix, KeyID: c.presented.keyID,
-		Method: c.request.Method, Path: c.request.URL.Path, ClientIP: c.api.clientIP(c.request), RequestID: c.requestID,
+		Method: c.request.Method, Path: c.request.URL.EscapedPath(), ClientIP: c.api.clientIP(c.request), RequestID: c.requestID,
 	}
 	if c.presented.account != nil {
 		r.AccountID = c.presented.account.ID

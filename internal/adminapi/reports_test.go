@@ -109,6 +109,14 @@ func TestAuditLog(t *testing.T) {
 	if r := s.get("/v1/audit-log?outcome=key_invalid").want(200).data()[0]; r["path"] != "/v1/keys" || r["gateway_id"] != nil {
 		t.Errorf("%v", r)
 	}
+	// A path stands as it was sent: it brings no line end, no escape sequence and
+	// nothing that looks like a query.
+	s.clock.move(time.Second)
+	const odd = "/v1/keys/%0a%1b%5bm%3fq"
+	s.get(odd).want(404)
+	if r := s.get("/v1/audit-log").want(200).data()[0]; r["path"] != odd {
+		t.Errorf("%v", r)
+	}
 }
 
 // Guarantee: each filter of the audit log leaves what it names, pages hold every
