@@ -43,7 +43,7 @@ func (s *server) metrics() []byte {
 func (s *server) nothingLost() {
 	s.t.Helper()
 	counters := tally.Lost(s.metrics())
-	for _, name := range []string{"keygate_outcome_lost_total", "keygate_audit_lost_total", "keygate_traffic_lost_total", "keygate_requestlog_lost_total"} {
+	for _, name := range []string{"keygate_outcome_lost_total", "keygate_audit_lost_total", "keygate_traffic_lost_total", "keygate_requestlog_lost_total", "keygate_event_lost_total"} {
 		if _, shown := counters[name]; !shown {
 			s.t.Errorf("no metric %s: %v", name, counters)
 		}
