@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/outcome"
 )
@@ -45,8 +46,8 @@ func (l *Lines) Take(batch []outcome.Entry) {
 		if e.Part == outcome.Begun || !all && e.UpstreamStatus < 500 {
 			continue
 		}
-		kept := *e
-		kept.MethodText, kept.Path = strings.Clone(e.MethodText), strings.Clone(e.Path[:min(len(e.Path), maxPath)])
+		kept, path := *e, apikey.Redact(e.Path) // before it is cut: half a key is none
+		kept.MethodText, kept.Path = strings.Clone(e.MethodText), strings.Clone(path[:min(len(path), maxPath)])
 		select {
 		case l.waiting <- kept:
 		default: // whoever reads the log is too slow

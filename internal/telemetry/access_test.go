@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/outcome"
 )
@@ -40,6 +42,23 @@ func TestLines(t *testing.T) {
 	} {
 		if line[name] != want {
 			t.Errorf("%s is %v, want %v", name, line[name], want)
+		}
+	}
+}
+
+// Guarantee: no part of a key stands in a line, where its path is cut either.
+func TestLinesHaveNoKey(t *testing.T) {
+	key, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []int{1, maxPath - 30, maxPath - 1} {
+		e := record(1, 2)
+		e.Path = "/" + strings.Repeat("x", before-1) + key + "/y"
+		var b bytes.Buffer
+		write(t, NewLines(NewLogger(&b, "debug", "json")), []outcome.Entry{e})
+		if got := b.String(); strings.Count(got, "\n") != 1 || strings.Contains(got, key[9:15]) {
+			t.Errorf("behind %d bytes: %s", before, got)
 		}
 	}
 }
