@@ -133,6 +133,14 @@ func (x *exchange) malformed() error {
 			}
 		}
 	}
+	if lengths, given := r.Header["Content-Length"]; given && (len(lengths) != 1 || !decimal(lengths[0])) {
+		// net/http goes by the first of several, and takes an empty one for 0.
+		return fault.New(fault.InvalidRequest, "the field Content-Length is not one decimal number")
+	}
+	if strings.Contains(r.RequestURI, " ") {
+		// To an upstream of HTTP/1.1 it would be the end of the target.
+		return fault.New(fault.InvalidRequest, "the request target holds a space")
+	}
 	if len(r.RequestURI) > admit.MaxTarget {
 		return fault.New(fault.TargetTooLong, "the request target is longer than 16 KiB")
 	}
@@ -152,6 +160,8 @@ func (x *exchange) malformed() error {
 	}
 	return nil
 }
+
+func decimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // trusted reports whether the peer's X-Forwarded-* fields are believed.
 func (x *exchange) trusted() bool {

@@ -93,6 +93,41 @@ func TestSetFieldsAreOurs(t *testing.T) {
 	}
 }
 
+// Over HTTP/2 a length that is told twice, or is none, is refused as it is over
+// HTTP/1.1: net/http would go by the first, or by none.
+func TestLengths(t *testing.T) {
+	addr, heads := recorder(t, empty)
+	e := start(t, setup{upstream: "http://" + addr})
+	for _, lengths := range [][]string{{"0", "0"}, {"0", "5"}, {""}} {
+		fields := [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a"}, {"authorization", "Bearer " + e.key}}
+		for _, length := range lengths {
+			fields = append(fields, [2]string{"content-length", length})
+		}
+		if got := e.stream(fields, nil).PseudoValue("status"); got != "400" {
+			t.Errorf("%q: %s", lengths, got)
+		}
+	}
+	if len(heads) > 0 {
+		t.Errorf("arrived as\n%s", (<-heads).text)
+	}
+}
+
+// Over HTTP/2 a target may hold a space as far as net/http is concerned, which
+// would end it in the request line for the upstream.
+func TestSpaceInTarget(t *testing.T) {
+	addr, heads := recorder(t, empty)
+	e := start(t, setup{upstream: "http://" + addr})
+	for _, path := range []string{"/a b", "/a HTTP/1.0", "/a ", "/a?b c", "http://api.test/a b"} {
+		head := e.stream([][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", path}, {"authorization", "Bearer " + e.key}}, nil)
+		if got := head.PseudoValue("status"); got != "400" {
+			t.Errorf("%q: %s", path, got)
+		}
+	}
+	if len(heads) > 0 {
+		t.Errorf("arrived as\n%s", (<-heads).text)
+	}
+}
+
 // Over HTTP/2 a field Host that differs from :authority is refused, since an
 // upstream may believe either (RFC 9113, 8.3.1).
 func TestTwoHosts(t *testing.T) {
