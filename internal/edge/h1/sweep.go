@@ -191,7 +191,13 @@ func (s *sweeper) exchange(c *conn, word uint64, now int64, look bool) {
 // stream looks after a client that gets an answer. One that has only ended its
 // own direction still takes bytes.
 func (s *sweeper) stream(c *conn, word uint64, now int64, look bool) {
-	if !look || now-s.since < leaveAfter.Milliseconds() || c.uploading.Load() {
+	if !look || now-s.since < leaveAfter.Milliseconds() {
+		return
+	}
+	if c.uploading.Load() { // as in exchange
+		if c.control(brokenOff) {
+			c.cutExchange(word, cutGone)
+		}
 		return
 	}
 	before := s.hungUp
