@@ -243,7 +243,5 @@ func TestDefect(t *testing.T) {
 	c.isClosed()
 	other.say("b\n")
 	other.hears(`"b\n"`)
-	if d.log.count("as it was told") != 1 {
-		t.Error("the defect is not logged")
-	}
+	eventually(t, "the defect is logged", func() bool { return d.log.count("as it was told") == 1 })
 }
