@@ -125,12 +125,17 @@ func testQueueFairness(h *harness) {
 	a := h.insertAccount("a")
 	hooks := map[string]*webhook.Webhook{}
 	made := map[string][]string{}
-	for name, n := range map[string]int{"large": 300, "small": 3, "none": 0, "off": 5} {
+	for _, endpoint := range []struct {
+		name  string
+		n     int
+		later time.Duration // than the others, so that none are due at the same time
+	}{{"small", 3, 500 * time.Microsecond}, {"large", 300, 0}, {"none", 0, 0}, {"off", 5, 250 * time.Microsecond}} {
+		name := endpoint.name
 		w := h.insertWebhook(a)
 		hooks[name] = w
 		h.update(func(ctx context.Context, tx control.Tx) error {
-			for i := range n {
-				e := h.at(a, event.KeyCreated, epoch().Add(time.Duration(i)*time.Millisecond))
+			for i := range endpoint.n {
+				e := h.at(a, event.KeyCreated, epoch().Add(endpoint.later+time.Duration(i)*time.Millisecond))
 				if err := tx.AppendEvent(ctx, e); err != nil {
 					return err
 				}
