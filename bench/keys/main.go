@@ -81,14 +81,7 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	if o.write == "" {
 		return nil
 	}
-	document, err := os.ReadFile(o.write)
-	if err != nil {
-		return err
-	}
-	if document, err = table.Replace(document, "bench-keys", "\n"+text+"\n"); err != nil {
-		return fmt.Errorf("%s: %w", o.write, err)
-	}
-	return os.WriteFile(o.write, document, 0o644) //nolint:gosec // a document for everybody
+	return table.ReplaceIn(o.write, "bench-keys", "\n"+text+"\n")
 }
 
 // measure is one figure and the bar that it must stay below.

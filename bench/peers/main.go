@@ -110,14 +110,7 @@ func run(ctx context.Context, o *options, out, w io.Writer) (err error) {
 		return err
 	}
 	if o.write != "" {
-		document, err := os.ReadFile(o.write)
-		if err != nil {
-			return err
-		}
-		if document, err = table.Replace(document, "bench-peers", "\n"+text); err != nil {
-			return fmt.Errorf("%s: %w", o.write, err)
-		}
-		if err := os.WriteFile(o.write, document, 0o644); err != nil { //nolint:gosec // a document for everybody
+		if err := table.ReplaceIn(o.write, "bench-peers", "\n"+text); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ package table
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"unicode/utf8"
 )
@@ -71,4 +72,16 @@ func Replace(document []byte, name, text string) ([]byte, error) {
 		return nil, fmt.Errorf("the document must have the line %q and then the line %q, once each", begin, end)
 	}
 	return bytes.Join([][]byte{head, begin, []byte(text), end, tail}, nil), nil
+}
+
+// ReplaceIn is Replace for the document in a file.
+func ReplaceIn(file, name, text string) error {
+	document, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if document, err = Replace(document, name, text); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, document, 0o644) //nolint:gosec // a document for everybody
 }
