@@ -14,9 +14,9 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// Every list of keys reads an index in its own order: nothing scans the table,
-// and nothing but the page itself is sorted.
-func TestKeyListPlans(t *testing.T) {
+// freshReader returns a connection that reads an empty database.
+func freshReader(t *testing.T) *conn {
+	t.Helper()
 	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,14 @@ func TestKeyListPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.readers.give(c)
+	t.Cleanup(func() { db.readers.give(c) })
+	return c
+}
+
+// Every list of keys reads an index in its own order: nothing scans the table,
+// and nothing but the page itself is sorted.
+func TestKeyListPlans(t *testing.T) {
+	c := freshReader(t)
 	texts := map[string]bool{}
 	for _, state := range []apikey.State{"", apikey.Active, apikey.Expired, apikey.Revoked} {
 		for _, level := range []apikey.Level{"", apikey.AccountLevel} {
@@ -51,16 +58,7 @@ func TestKeyListPlans(t *testing.T) {
 // Every list of deliveries and events reads its index in its own order, and the
 // queue and the retention find what they need through theirs.
 func TestDeliveryPlans(t *testing.T) {
-	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	c, err := db.readers.take(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.readers.give(c)
+	c := freshReader(t)
 	texts := map[string]bool{}
 	for _, since := range []time.Time{{}, time.Now()} {
 		for _, of := range []event.Type{"", event.KeyCreated} {
@@ -129,16 +127,7 @@ func checkPlan(t *testing.T, c *conn, mayHave int, query string, args []any) {
 // TestTrafficPlans holds the guarantee that a report finds its chunks in indexes alone, whatever
 // it asks for, and that the upkeep never reads what is settled.
 func TestTrafficPlans(t *testing.T) {
-	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	c, err := db.readers.take(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.readers.give(c)
+	c := freshReader(t)
 	for _, tier := range []traffic.Tier{traffic.Minutes, traffic.Hours, traffic.Days} {
 		for _, only := range []*[16]byte{nil, {1}} {
 			query, args := chunkQuery(&traffic.ChunkQuery{AccountID: "acct_1", Part: traffic.Keys, Tier: tier, Before: 1, Only: only})
