@@ -30,6 +30,17 @@ type Gateway struct {
 	// sealed with the installation's secret key.
 	UpstreamHeaders map[string][]byte
 
+	// UpstreamClientCertificate is the PEM chain that tells an https upstream who
+	// calls, and UpstreamClientKey its private key, in PEM and sealed as the headers
+	// are. Both or neither are there.
+	UpstreamClientCertificate string
+	UpstreamClientKey         []byte
+
+	// Bounds on connections to the upstream; absent, the server's are in force.
+	UpstreamConnectTimeout string // a Go duration as given
+	UpstreamIdleTimeout    string // a Go duration as given
+	UpstreamMaxConnections int64
+
 	CORS         *CORS
 	MaxBodyBytes int64
 	Revision     int64 // number of the revision in force, 0 before the first

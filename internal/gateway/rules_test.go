@@ -1,17 +1,10 @@
 package gateway_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -168,36 +161,5 @@ func TestGatewayMembers(t *testing.T) {
 		{gateway.CORS{Origins: []string{"*"}, MaxAge: 86401}, "max_age"},
 	} {
 		wantField(t, fmt.Sprint(tc.cors), tc.cors.Validate(), tc.field)
-	}
-}
-
-// Guarantee: upstream_ca holds at least one certificate, and never a private
-// key that someone pasted along.
-func TestCheckUpstreamCA(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	private := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
-	broken := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der[:20]}))
-	for text, ok := range map[string]bool{
-		cert: true, cert + "\n" + cert: true, "# root\n" + cert: true,
-		"": false, "x": false, private: false, cert + private: false, broken: false, cert + "rest": false,
-	} {
-		field := "upstream_ca"
-		if ok {
-			field = ""
-		}
-		wantField(t, text, gateway.CheckUpstreamCA(text), field)
 	}
 }

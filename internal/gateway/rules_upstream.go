@@ -1,9 +1,6 @@
 package gateway
 
 import (
-	"bytes"
-	"crypto/x509"
-	"encoding/pem"
 	"net"
 	"net/netip"
 	"net/url"
@@ -111,29 +108,4 @@ func isBasePath(p string) bool {
 	}
 	decoded, err := url.PathUnescape(p)
 	return err == nil && !strings.ContainsFunc(decoded, func(r rune) bool { return r < 0x20 || r == 0x7f })
-}
-
-// CheckUpstreamCA checks the certificates that replace the system's roots: PEM,
-// at least one certificate, and nothing else. The error is a validation error
-// of the field "upstream_ca".
-func CheckUpstreamCA(text string) error {
-	rest := []byte(text)
-	count := 0
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			return fault.Invalid("upstream_ca", "holds a PEM block that is no certificate: give certificates alone, and never a private key")
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fault.Invalid("upstream_ca", "certificate %d cannot be read", count+1)
-		}
-		count++
-	}
-	if count == 0 || len(bytes.TrimSpace(rest)) > 0 {
-		return fault.Invalid("upstream_ca", "must be one or more certificates in PEM")
-	}
-	return nil
 }

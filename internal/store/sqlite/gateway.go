@@ -9,7 +9,8 @@ import (
 )
 
 const gatewayColumns = `SELECT id, account_id, name, upstream_url, upstream_ca, hostname, host_given,
-	global_sustained, global_burst, timeout, upstream_headers, cors, max_body_bytes, revision, created_at, version
+	global_sustained, global_burst, timeout, upstream_headers, cors, max_body_bytes, revision, created_at, version,
+	upstream_client_certificate, upstream_client_key, upstream_connect_timeout, upstream_idle_timeout, upstream_max_connections
 	FROM gateways `
 
 func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
@@ -20,7 +21,8 @@ func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 		created          int64
 	)
 	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &g.UpstreamURL, &g.UpstreamCA, &g.Hostname, &g.HostGiven,
-		&sustained, &burst, &g.Timeout, &headers, &cors, &g.MaxBodyBytes, &g.Revision, &created, &g.Version)
+		&sustained, &burst, &g.Timeout, &headers, &cors, &g.MaxBodyBytes, &g.Revision, &created, &g.Version,
+		&g.UpstreamClientCertificate, &g.UpstreamClientKey, &g.UpstreamConnectTimeout, &g.UpstreamIdleTimeout, &g.UpstreamMaxConnections)
 	if err != nil {
 		return g, err
 	}
@@ -47,7 +49,8 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 	}
 	return []any{g.Name, g.UpstreamURL, g.UpstreamCA, g.Hostname, g.HostGiven,
 		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, headers, cors,
-		g.MaxBodyBytes, g.Revision, g.Version}, nil
+		g.MaxBodyBytes, g.Revision, g.Version,
+		g.UpstreamClientCertificate, g.UpstreamClientKey, g.UpstreamConnectTimeout, g.UpstreamIdleTimeout, g.UpstreamMaxConnections}, nil
 }
 
 func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gateway.Gateway, error) {
@@ -91,7 +94,8 @@ func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	}
 	_, err = t.exec(ctx, "insert gateway", `INSERT INTO gateways (name, upstream_url, upstream_ca, hostname, host_given,
 		global_sustained, global_burst, timeout, upstream_headers, cors, max_body_bytes, revision, version,
-		id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		upstream_client_certificate, upstream_client_key, upstream_connect_timeout, upstream_idle_timeout, upstream_max_connections,
+		id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		append(values, g.ID, g.AccountID, micros(g.CreatedAt))...)
 	return err
 }
@@ -104,7 +108,8 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	}
 	return t.must(ctx, "update gateway", "gateway", `UPDATE gateways SET name = ?, upstream_url = ?, upstream_ca = ?, hostname = ?,
 		host_given = ?, global_sustained = ?, global_burst = ?, timeout = ?, upstream_headers = ?, cors = ?,
-		max_body_bytes = ?, revision = ?, version = ? WHERE id = ? AND account_id = ?`,
+		max_body_bytes = ?, revision = ?, version = ?, upstream_client_certificate = ?, upstream_client_key = ?,
+		upstream_connect_timeout = ?, upstream_idle_timeout = ?, upstream_max_connections = ? WHERE id = ? AND account_id = ?`,
 		append(values, g.ID, g.AccountID)...)
 }
 

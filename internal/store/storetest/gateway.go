@@ -36,6 +36,13 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		if rapid.Bool().Draw(t, "has headers") {
 			g.UpstreamHeaders = rapid.MapOfN(text(), rapid.SliceOfN(rapid.Byte(), 1, 64), 1, 4).Draw(t, "headers")
 		}
+		if rapid.Bool().Draw(t, "has client certificate") {
+			g.UpstreamClientCertificate = text().Draw(t, "client certificate")
+			g.UpstreamClientKey = rapid.SliceOfN(rapid.Byte(), 1, 64).Draw(t, "client key")
+		}
+		g.UpstreamConnectTimeout = rapid.SampledFrom([]string{"", "100ms", "1m"}).Draw(t, "connect_timeout")
+		g.UpstreamIdleTimeout = rapid.SampledFrom([]string{"", "1s", "1h"}).Draw(t, "idle_timeout")
+		g.UpstreamMaxConnections = rapid.Int64Min(0).Draw(t, "max_connections")
 		if rapid.Bool().Draw(t, "has cors") {
 			texts := rapid.SliceOfN(text(), 0, 3)
 			g.CORS = &gateway.CORS{Origins: texts.Draw(t, "origins"), Methods: texts.Draw(t, "methods"), Headers: texts.Draw(t, "headers"),
