@@ -66,8 +66,8 @@ type bed struct {
 	box   *secret.Box
 	owner string
 
-	// patience bounds a wait for what must come about, tick is how often it is
-	// looked at.
+	// patience bounds a wait for what must come about, which only a broken test
+	// feels; tick is how long to wait between two looks at the least.
 	patience, tick time.Duration
 }
 
@@ -90,7 +90,7 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), patience: 30 * time.Second, tick: 20 * time.Millisecond}
+	b := &bed{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), patience: 3 * time.Minute, tick: 20 * time.Millisecond}
 	b.update(func(tx control.Tx) error {
 		return tx.InsertAccount(t.Context(), &account.Account{ID: b.owner, Name: "one", Plan: account.Platform, CreatedAt: time.Now()})
 	})
@@ -222,11 +222,14 @@ func (b *bed) await(webhookID, what string, ok func([]webhook.Delivery) bool) []
 func (b *bed) until(what string, ok func() bool, show func() any) {
 	b.t.Helper()
 	deadline := time.After(b.patience)
-	tick := time.NewTicker(b.tick)
-	defer tick.Stop()
-	for !ok() {
+	for {
+		began := time.Now()
+		if ok() {
+			return
+		}
+		// What is waited for needs the processor more than the looking does.
 		select {
-		case <-tick.C:
+		case <-time.After(max(b.tick, 3*time.Since(began))):
 		case <-deadline:
 			b.t.Fatalf("not within %v: %s: %+v", b.patience, what, show())
 		}

@@ -2,6 +2,7 @@ package sender_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -14,31 +15,59 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// watched is a queue that notes who finished what.
+// watched is a queue that notes who finished what, and that gives its sender no
+// second share of the work before the other has one.
 type watched struct {
 	sender.Queue
-	note func(name string, results []sender.Result, late int)
-	name string
+	note  func(results []sender.Result, late int)
+	has   chan struct{} // closed when the sender has its first deliveries
+	other chan struct{} // has of the other
 }
 
-func (w watched) FinishDeliveries(ctx context.Context, results []sender.Result) (int, error) {
+func (w *watched) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job, error) {
+	has := closed(w.has)
+	if has {
+		select {
+		case <-w.other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	jobs, err := w.Queue.ClaimDeliveries(ctx, c)
+	if len(jobs) > 0 && !has {
+		close(w.has)
+	}
+	return jobs, err
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *watched) FinishDeliveries(ctx context.Context, results []sender.Result) (int, error) {
 	late, err := w.Queue.FinishDeliveries(ctx, results)
 	if err == nil {
-		w.note(w.name, results, late)
+		w.note(results, late)
 	}
 	return late, err
 }
 
 // Guarantee: two senders on one database, each with a connection of its own,
-// share the work, and never finish the same attempt of a delivery twice.
+// share the work, and never send or finish the same attempt of a delivery twice.
 func TestTwoSenders(t *testing.T) {
 	const events = 200
 	b := newBed(t)
 	var (
-		mu       sync.Mutex
-		attempts = map[string]int{} // delivery id: how often one was finished
-		by       = map[string]int{}
-		requests = map[string]int{} // delivery id and attempt
+		mu        sync.Mutex
+		delivered int
+		finished  = map[string]int{} // by delivery id and attempt
+		requests  = map[string]int{}
+		by        = map[string]int{} // sender
 	)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = read(r)
@@ -60,42 +89,58 @@ func TestTwoSenders(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Close() })
-	note := func(name string, results []sender.Result, late int) {
-		mu.Lock()
-		defer mu.Unlock()
-		by[name] += len(results) - late
-		if late > 0 {
-			t.Errorf("%d late results", late)
-		}
-		for i := range results {
-			attempts[results[i].DeliveryID]++
-			if got := results[i].Attempt.Number; got != attempts[results[i].DeliveryID] {
-				t.Errorf("attempt %d of %s was finished as number %d", attempts[results[i].DeliveryID], results[i].DeliveryID, got)
-			}
-		}
-	}
-	var senders []*sender.Sender
-	for name, db := range map[string]*sqlite.DB{"one": b.db, "two": other} {
+	start := func(name string, db *sqlite.DB, has, otherHas chan struct{}) *sender.Sender {
 		cfg := b.config()
 		cfg.Backoff = [4]time.Duration{50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond}
-		cfg.Queue = watched{db, note, name}
-		senders = append(senders, b.start(cfg))
+		cfg.Queue = &watched{Queue: db, has: has, other: otherHas, note: func(results []sender.Result, late int) {
+			mu.Lock()
+			defer mu.Unlock()
+			by[name] += len(results) - late
+			if late > 0 {
+				t.Errorf("%d late results", late)
+			}
+			for i := range results {
+				finished[fmt.Sprint(results[i].DeliveryID, " ", results[i].Attempt.Number)]++
+				if results[i].State == webhook.Delivered {
+					delivered++
+				}
+			}
+		}}
+		return b.start(cfg)
 	}
+	one, two := make(chan struct{}), make(chan struct{})
+	senders := []*sender.Sender{start("one", b.db, one, two), start("two", other, two, one)}
 	for range events / 50 {
-		b.raise(50)
+		b.raise(50) // more than one claim takes
 		for _, s := range senders {
 			s.Wake()
 		}
 	}
+	arrived := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return delivered
+	}
+	b.until("all arrive", func() bool { return arrived() == len(hooks)*events }, func() any { return arrived() })
+	for _, s := range senders {
+		if err := s.Stop(context.Background()); err != nil { // what they finished is noted
+			t.Error(err)
+		}
+	}
 	for _, hook := range hooks {
-		b.await(hook, "all arrive", in(events, webhook.Delivered))
+		if list := b.deliveries(hook); !in(events, webhook.Delivered)(list) {
+			t.Errorf("%+v", list)
+		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	for request, n := range requests {
-		if n != 1 {
-			t.Errorf("%s was sent %d times", request, n)
+		if n != 1 || finished[request] != 1 {
+			t.Errorf("%s was sent %d times and finished %d times", request, n, finished[request])
 		}
+	}
+	if len(finished) != len(requests) {
+		t.Errorf("%d attempts were finished and %d sent", len(finished), len(requests))
 	}
 	if by["one"] == 0 || by["two"] == 0 {
 		t.Errorf("the work was not shared: %v", by)
