@@ -49,6 +49,10 @@ func (c *H1Conn) NetConn() *net.TCPConn { return c.conn }
 // Raw returns the connection for system calls of the caller's own.
 func (c *H1Conn) Raw() syscall.RawConn { return c.raw }
 
+// Uses tells how often the connection was given out: a caller that gave it back
+// and finds the same number knows that nobody had it in between.
+func (c *H1Conn) Uses() int { return c.uses }
+
 // Reused reports whether the connection has served a request before, so that
 // its failing before any byte of an answer may only mean that it was stale.
 func (c *H1Conn) Reused() bool { return c.uses > 1 }
@@ -95,14 +99,17 @@ func (c *H1Conn) close() {
 }
 
 // take makes an idle connection the caller's own. It closes it instead if it
-// turns out to be stale, which may serve a waiter (H1Pool.wake). It looks each
-// time: what an upstream has sent since its last answer would be taken for the
-// answer to the next request, which may be somebody else's.
-func (c *H1Conn) take() bool {
+// turns out to be stale, which may serve a waiter (H1Pool.wake). It looks unless
+// the caller itself had the connection last, as its known number of uses, not 0,
+// tells, and within the last tick: what an upstream has sent since its last answer
+// would be taken for the answer to the next request, which must not be somebody
+// else's.
+func (c *H1Conn) take(known int) bool {
 	if !c.state.CompareAndSwap(connIdle, connBusy) {
 		return false
 	}
-	if c.Stale() {
+	own := known != 0 && known == c.uses && c.pool.owner.tick.Load()-c.last <= 1
+	if !own && c.Stale() {
 		c.close()
 		return false
 	}

@@ -63,7 +63,13 @@ func newH1Pool(owner *Pools, o Origin) (*H1Pool, error) {
 // Take returns an idle connection, or nil if there is none. It does not block.
 // hint is tried first; it may be nil, any connection the caller had before, and
 // of another pool.
-func (p *H1Pool) Take(hint *H1Conn) *H1Conn {
+//
+// uses is not 0 only if the request is of the caller for whom hint was given back
+// last, when it had been given out so often (H1Conn.Uses), and if the request may
+// be sent once more. Then hint is not looked at if that was a moment ago, which
+// saves a system call: nobody else can be harmed by what the upstream may have
+// sent since, and if it has closed the connection the request is sent again.
+func (p *H1Pool) Take(hint *H1Conn, uses int) *H1Conn {
 	now := p.owner.tick.Load()
 	if p.used.Load() != now {
 		p.used.Store(now)
@@ -71,7 +77,7 @@ func (p *H1Pool) Take(hint *H1Conn) *H1Conn {
 	if p.queue.waiting() {
 		return nil // they come first
 	}
-	if hint != nil && hint.pool == p && hint.take() {
+	if hint != nil && hint.pool == p && hint.take(uses) {
 		return hint
 	}
 	return p.pop()
@@ -85,7 +91,7 @@ func (p *H1Pool) Take(hint *H1Conn) *H1Conn {
 // (no connection could be made), UpstreamTimeout (nor refused until the
 // deadline) or Unavailable (the limit was reached until the deadline).
 func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) (*H1Conn, error) {
-	if c := p.Take(hint); c != nil {
+	if c := p.Take(hint, 0); c != nil {
 		return c, nil
 	}
 	if p.retired.Load() {
@@ -203,7 +209,7 @@ func (p *H1Pool) pop() *H1Conn {
 			if c == nil {
 				break
 			}
-			if c.take() {
+			if c.take(0) {
 				if i != 0 {
 					c.home.Store(int32(first))
 				}

@@ -118,7 +118,7 @@ func TestPlainReuse(t *testing.T) {
 	if got := acquire(t, pool, a); got != b {
 		t.Error("an idle connection was left for a busy hint")
 	}
-	if pool.Take(nil) != nil {
+	if pool.Take(nil, 0) != nil {
 		t.Error("something was taken where nothing is idle")
 	}
 	a.Release()
@@ -233,7 +233,7 @@ func TestPlainLimit(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 	}
-	if pool.Take(nil) != nil {
+	if pool.Take(nil, 0) != nil {
 		t.Error("Take went past those who wait")
 	}
 	a.Release()
@@ -509,7 +509,7 @@ func TestPlainAllocations(t *testing.T) {
 	c := acquire(t, pool, nil)
 	c.Release()
 	if n := testing.AllocsPerRun(100, func() {
-		c = pool.Take(c)
+		c = pool.Take(c, 0)
 		c.Release()
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -536,7 +536,7 @@ func BenchmarkPlain(b *testing.B) {
 					if hinted {
 						hint = c
 					}
-					if c = pool.Take(hint); c == nil {
+					if c = pool.Take(hint, 0); c == nil {
 						b.Error("nothing idle")
 						return
 					}

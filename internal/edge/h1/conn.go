@@ -42,6 +42,8 @@ type conn struct {
 	lane   *outcome.Lane
 	x      *exchange        // what was received; nil while there is nothing
 	hint   *upstream.H1Conn // the last one
+	uses   int              // of hint, when it was given back for key; 0 if it was not
+	key    [16]byte         // of the last request with a key
 	origin *origin          // the last one
 
 	main      watch

@@ -28,8 +28,10 @@ func received(t *testing.T, c *upstreamtest.Conn) {
 }
 
 // Guarantee: what an upstream says on a kept connection without being asked
-// answers nobody's request, however soon the next one comes, and that is sent on
-// another connection, whatever its method.
+// answers nobody else's request, however soon the next one comes, and that is sent
+// on another connection, whatever its method. Nobody else is who comes over the
+// same connection with the same key; only of theirs, what could not be sent again
+// is kept from it too.
 func TestUnasked(t *testing.T) {
 	drivers(t, func(t *testing.T, s setup) {
 		const forged = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
@@ -49,18 +51,36 @@ func TestUnasked(t *testing.T) {
 			return ""
 		})
 		e := start(t, s)
-		first, second := e.dial(), e.dial()
-		for _, next := range []string{"GET /a HTTP/1.1\r\nKEY\r\n\r\n", "POST /a HTTP/1.1\r\nKEY\r\nContent-Length: 1\r\n\r\nx"} {
-			first.say("GET /first HTTP/1.1\r\nKEY\r\n\r\n")
-			first.wantStatus("200")
-			first.bytes(2)
-			said <- true
-			<-said
-			second.say(next)
-			second.wantStatus("200")
-			if got := second.bytes(2); got != "ok" {
-				t.Errorf("the answer is another's: %q", got)
-			}
+		get, post := "GET /a HTTP/1.1\r\nKEY\r\n\r\n", "POST /a HTTP/1.1\r\nKEY\r\nContent-Length: 0\r\n\r\n"
+		for name, next := range map[string]struct {
+			request string
+			other   bool   // over another connection
+			key     string // instead of the first's
+		}{
+			"other connection":           {get, true, e.key},
+			"other connection, POST":     {post, true, e.key},
+			"same connection, POST":      {post, false, e.key},
+			"same connection, other key": {get, false, e.other},
+			"same connection, no key":    {"GET /public/a HTTP/1.1\r\nKEY\r\n\r\n", false, e.key},
+		} {
+			t.Run(name, func(t *testing.T) {
+				first := e.dial()
+				first.say("GET /first HTTP/1.1\r\nKEY\r\n\r\n")
+				first.wantStatus("200")
+				first.bytes(2)
+				said <- true
+				<-said
+				second := first
+				if next.other {
+					second = e.dial()
+				}
+				second.key = next.key
+				second.say(next.request)
+				second.wantStatus("200")
+				if got := second.bytes(2); got != "ok" {
+					t.Errorf("the answer is another's: %q", got)
+				}
+			})
 		}
 	})
 }

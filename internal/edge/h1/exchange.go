@@ -408,7 +408,11 @@ func (c *conn) finish(x *exchange) step {
 	}
 	uploaded := c.endUpload(x)
 	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
+	c.uses = 0
 	if why == notCut && uploaded && x.relay.reusable() {
+		if x.verdict.Key != nil {
+			c.uses, c.key = x.up.Uses(), x.verdict.Key.UUID()
+		}
 		x.up.Release()
 	} else {
 		x.up.Discard()

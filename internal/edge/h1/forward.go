@@ -116,7 +116,11 @@ func (x *exchange) write() (whole bool, err error) {
 // be done because there is none.
 func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
-	x.up = o.pool.Take(c.hint)
+	uses := 0
+	if k := x.verdict.Key; k != nil && k.UUID() == c.key && c.repeatable(x) {
+		uses = c.uses
+	}
+	x.up = o.pool.Take(c.hint, uses)
 	if x.up != nil {
 		return stepReady
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -53,6 +54,7 @@ type edge struct {
 	t      testing.TB
 	addr   string
 	key    string
+	other  string // another key
 	engine *Engine
 	pools  *upstream.Pools
 	log    *logbook
@@ -101,7 +103,7 @@ const (
 
 func start(t testing.TB, s setup) *edge {
 	t.Helper()
-	source, key := newSource(t, s)
+	source, key, other := newSource(t, s)
 	ledger, err := ratelimit.NewLedger(ratelimit.LedgerConfig{Store: source})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +126,7 @@ func start(t testing.TB, s setup) *edge {
 		t.Fatal(err)
 	}
 	e := serve(t, admitter, s)
-	e.key = key
+	e.key, e.other = key, other
 	return e
 }
 
@@ -199,19 +201,23 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 	return e
 }
 
-// source is a store of one account, one gateway and one key.
+// source is a store of one account, one gateway and two keys.
 type source struct {
 	account account.Account
 	gateway gateway.Gateway
 	routes  []gateway.Route
-	key     apikey.Key
+	keys    [2]apikey.Key
 }
 
-func newSource(t testing.TB, s setup) (*source, string) {
+func newSource(t testing.TB, s setup) (_ *source, key, other string) {
 	t.Helper()
-	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	var secrets [2]string
+	for i := range secrets {
+		secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets[i] = secret
 	}
 	var limit ratelimit.Rate
 	if err := limit.UnmarshalText([]byte(s.limit)); err != nil {
@@ -220,12 +226,19 @@ func newSource(t testing.TB, s setup) (*source, string) {
 	if s.timeout == "" {
 		s.timeout = "10s"
 	}
+	accountID := id.Format(id.Account, [16]byte{3})
 	headers := map[string][]byte{}
 	for name, value := range s.headers {
 		headers[name] = []byte(value)
 	}
 	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
-	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Plan: account.Platform}
+	keyOf := func(keyID, secret string) apikey.Key {
+		return apikey.Key{
+			ID: keyID, BucketID: keyID, AccountID: accountID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
+			Scope: apikey.Scope{Word: apikey.Admin}, Owner: "Ann <ann@example.com>", RateLimit: limit,
+		}
+	}
+	acct := account.Account{ID: accountID, Name: account.Default, Plan: account.Platform}
 	return &source{
 		account: acct,
 		gateway: gateway.Gateway{
@@ -236,11 +249,8 @@ func newSource(t testing.TB, s setup) (*source, string) {
 			{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
 			{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
 		},
-		key: apikey.Key{
-			ID: keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
-			Scope: apikey.Scope{Word: apikey.Admin}, Owner: "Ann <ann@example.com>", RateLimit: limit,
-		},
-	}, secret
+		keys: [2]apikey.Key{keyOf(keyID, secrets[0]), keyOf(id.Format(id.Key, [16]byte{6}), secrets[1])},
+	}, secrets[0], secrets[1]
 }
 
 func (s *source) Accounts(context.Context) ([]account.Account, error) {
@@ -255,7 +265,9 @@ func (s *source) GatewayByID(context.Context, string) (*gateway.Gateway, []gatew
 	return &s.gateway, s.routes, nil
 }
 
-func (s *source) EachKey(_ context.Context, f func(*apikey.Key) error) error { return f(&s.key) }
+func (s *source) EachKey(_ context.Context, f func(*apikey.Key) error) error {
+	return errors.Join(f(&s.keys[0]), f(&s.keys[1]))
+}
 
 func (s *source) KeyByID(context.Context, string) (*apikey.Key, error) {
 	return nil, fault.Missing("key")
