@@ -2,12 +2,14 @@ package snapshot
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
@@ -51,17 +53,51 @@ func (l *Live) compileUpstream(g *gateway.Gateway) (Upstream, error) {
 		return u, fmt.Errorf("read timeout: %w", err)
 	}
 	for name, sealed := range g.UpstreamHeaders {
-		if l.cfg.OpenHeader == nil {
-			return u, fmt.Errorf("open upstream header %s: there is no secret key", name)
-		}
-		value, err := l.cfg.OpenHeader(sealed)
+		value, err := l.open(sealed)
 		if err != nil {
 			return u, fmt.Errorf("open upstream header %s: %w", name, err)
 		}
-		u.Headers = append(u.Headers, Header{name, string(value)})
+		u.Headers = append(u.Headers, Header{name, value})
 	}
 	slices.SortFunc(u.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
-	return u, nil
+	return u, l.compileConnection(&u, g)
+}
+
+func (l *Live) compileConnection(u *Upstream, g *gateway.Gateway) error {
+	var err error
+	if u.ConnectTimeout, err = maybeDuration(g.UpstreamConnectTimeout); err != nil {
+		return fmt.Errorf("read upstream_connect_timeout: %w", err)
+	}
+	if u.IdleTimeout, err = maybeDuration(g.UpstreamIdleTimeout); err != nil {
+		return fmt.Errorf("read upstream_idle_timeout: %w", err)
+	}
+	u.MaxConns = int(g.UpstreamMaxConnections)
+	if g.UpstreamClientCertificate == "" {
+		return nil
+	}
+	key, err := l.open(g.UpstreamClientKey)
+	if err != nil {
+		return fmt.Errorf("open upstream_client_key: %w", err)
+	}
+	u.Client = unique.Make([2]string{g.UpstreamClientCertificate, key})
+	return nil
+}
+
+// open opens what is sealed in the store.
+func (l *Live) open(sealed []byte) (string, error) {
+	if l.cfg.OpenHeader == nil {
+		return "", errors.New("there is no secret key")
+	}
+	plain, err := l.cfg.OpenHeader(sealed)
+	return string(plain), err
+}
+
+// maybeDuration reads a duration; "" is 0.
+func maybeDuration(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(s)
 }
 
 // compileRoutes builds the route tree.

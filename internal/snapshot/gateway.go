@@ -3,6 +3,7 @@ package snapshot
 import (
 	"net/url"
 	"time"
+	"unique"
 
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -28,13 +29,20 @@ type Gateway struct {
 	global   ratelimit.Applied
 }
 
-// Upstream is where a gateway forwards to. Two upstreams with equal URL, CA,
-// Timeout and PublicOnly can share connections.
+// Upstream is where a gateway forwards to.
 type Upstream struct {
 	URL     string   // as stored
 	Base    *url.URL // URL parsed; not to be changed
 	CA      string   // PEM that replaces the system's roots, or ""
 	Timeout time.Duration
+	// Client is the certificate that tells the upstream who calls, with those of its
+	// issuers, and its opened private key, both in PEM; the zero Handle for none.
+	Client unique.Handle[[2]string]
+	// Bounds on connections; zero values for those of the server.
+	ConnectTimeout time.Duration
+	IdleTimeout    time.Duration
+	MaxConns       int
+
 	Headers []Header // set on every forwarded request; opened, sorted by name
 	// PublicOnly tells that the gateway's account may reach public addresses
 	// alone (contract, 4.6).

@@ -18,8 +18,8 @@ type Config struct {
 	Source Source
 	// Ledger keeps the daily caps. Required.
 	Ledger *ratelimit.Ledger
-	// OpenHeader opens the sealed value of an upstream header. Required if a
-	// gateway has one.
+	// OpenHeader opens the sealed value of an upstream header or of a client's key.
+	// Required if a gateway has one.
 	OpenHeader func(sealed []byte) ([]byte, error)
 	// GatewayDomain is the base domain of the hostnames given to gateways.
 	// Empty is localhost.

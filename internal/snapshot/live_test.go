@@ -83,6 +83,8 @@ func TestCompiledGateway(t *testing.T) {
 	g := h.gateway()
 	g.UpstreamHeaders = map[string][]byte{"X-B": []byte("b"), "X-A": []byte("a")}
 	g.Timeout, g.MaxBodyBytes = "5s", 1000
+	g.UpstreamClientCertificate, g.UpstreamClientKey = "chain", []byte("key")
+	g.UpstreamConnectTimeout, g.UpstreamIdleTimeout, g.UpstreamMaxConnections = "500ms", "1h", 7
 	g.CORS = &gateway.CORS{Origins: []string{"https://app.example"}, Methods: []string{"GET", "PUT"}, Headers: []string{"X-One"}, MaxAge: 60}
 	open := route("/open", ratelimit.Config{}, "GET")
 	open.Auth = gateway.AuthNone
@@ -94,6 +96,9 @@ func TestCompiledGateway(t *testing.T) {
 	}
 	if len(c.Upstream.Headers) != 2 || c.Upstream.Headers[0] != (Header{"X-A", "A"}) || c.Upstream.Headers[1] != (Header{"X-B", "B"}) {
 		t.Errorf("upstream headers %v", c.Upstream.Headers)
+	}
+	if u := c.Upstream; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConns != 7 {
+		t.Errorf("connections of the upstream %+v", u)
 	}
 	if c.CORS.Methods != "GET, PUT" || c.CORS.Headers != "X-One" || c.CORS.MaxAge != "60" {
 		t.Errorf("cors %+v", c.CORS)
@@ -457,17 +462,24 @@ func TestFailures(t *testing.T) {
 func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 	h := newHouse(t)
 	bad := h.gateway()
-	bad.UpstreamHeaders = map[string][]byte{"X-A": nil}
-	h.source.PutGateway(bad)
-	l, err := New(Config{Source: h.source, Ledger: h.ledger, Now: h.clock.Now, OpenHeader: func([]byte) ([]byte, error) { return nil, errors.New("another key") }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Load(context.Background()); err == nil || !strings.Contains(err.Error(), bad.ID) {
-		t.Errorf("Load returns %v", err)
-	}
-	if l.Current().GatewayByID(bad.ID) != nil {
-		t.Error("it is published")
+	for _, spoil := range []func(){
+		func() { bad.UpstreamHeaders = map[string][]byte{"X-A": nil} },
+		func() { bad.UpstreamHeaders, bad.UpstreamClientCertificate = nil, "chain" },
+		func() { bad.UpstreamClientCertificate, bad.UpstreamIdleTimeout = "", "long" },
+		func() { bad.UpstreamIdleTimeout, bad.UpstreamConnectTimeout = "", "long" },
+	} {
+		spoil()
+		h.source.PutGateway(bad)
+		l, err := New(Config{Source: h.source, Ledger: h.ledger, Now: h.clock.Now, OpenHeader: func([]byte) ([]byte, error) { return nil, errors.New("another key") }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Load(context.Background()); err == nil || !strings.Contains(err.Error(), bad.ID) {
+			t.Errorf("Load returns %v", err)
+		}
+		if l.Current().GatewayByID(bad.ID) != nil {
+			t.Error("it is published")
+		}
 	}
 	if _, err := New(Config{}); err == nil {
 		t.Error("New takes no source")

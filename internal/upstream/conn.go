@@ -28,9 +28,11 @@ func dialer(d *net.Dialer) func(ctx context.Context, network, address string) (n
 		if err != nil {
 			return nil, err
 		}
-		return &conn{Conn: c, over: make(chan struct{})}, nil
+		return newConn(c), nil
 	}
 }
+
+func newConn(c net.Conn) *conn { return &conn{Conn: c, over: make(chan struct{})} }
 
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -38,16 +37,16 @@ type H1Pool struct {
 
 	shards []shard // a power of two
 	queue  queue
+
+	lodger atomic.Pointer[Pool] // whose connections have places here, too
 }
 
-func newH1Pool(owner *Pools, o Origin) (*H1Pool, error) {
-	if o.Scheme != "http" {
-		return nil, fmt.Errorf("connect to %s: scheme %q has no plain connections", o.Host, o.Scheme)
-	}
+// newH1Pool returns a pool of o; port is that of a Host that names none.
+func newH1Pool(owner *Pools, o Origin, port string) *H1Pool {
 	p := &H1Pool{
 		owner:   owner,
 		origin:  o,
-		address: withPort(o.Host, "80"),
+		address: withPort(o.Host, port),
 		limit:   int64(or(o.MaxConns, owner.cfg.MaxConns)),
 		idle:    max(2, int64(or(o.IdleTimeout, owner.cfg.IdleTimeout)/tickTime)),
 		shards:  make([]shard, owner.shards),
@@ -57,7 +56,7 @@ func newH1Pool(owner *Pools, o Origin) (*H1Pool, error) {
 		ControlContext: owner.cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: owner.cfg.Allow}),
 	}
 	p.used.Store(owner.tick.Load())
-	return p, nil
+	return p
 }
 
 // Take returns an idle connection, or nil if there is none. It does not block.
@@ -88,8 +87,8 @@ func (p *H1Pool) Take(hint *H1Conn, uses int) *H1Conn {
 // that is zero, and when ctx ends.
 //
 // The error is that of ctx, or a *fault.Error with the code UpstreamUnreachable
-// (no connection could be made), UpstreamTimeout (nor refused until the
-// deadline) or Unavailable (the limit was reached until the deadline).
+// (no connection could be made) or UpstreamTimeout (nor refused until the
+// deadline, or the limit was reached so long).
 func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) (*H1Conn, error) {
 	if c := p.Take(hint, 0); c != nil {
 		return c, nil

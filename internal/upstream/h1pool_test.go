@@ -259,7 +259,7 @@ func TestPlainLimitGivesUp(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{MaxConns: 1}, p.addr)
 	c := acquire(t, pool, nil)
-	if _, err := pool.Acquire(t.Context(), time.Now().Add(time.Millisecond), nil); !isFault(err, fault.Unavailable) {
+	if _, err := pool.Acquire(t.Context(), time.Now().Add(time.Millisecond), nil); !isFault(err, fault.UpstreamTimeout) {
 		t.Errorf("at the deadline: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,6 +28,7 @@ func (p *H1Pool) wait(ctx context.Context, deadline time.Time) (*H1Conn, error) 
 	p.queue.n.Add(1)
 	p.queue.mu.Unlock()
 	p.wake() // something may have come free while nobody waited
+	p.reclaim()
 
 	var late <-chan time.Time
 	if !deadline.IsZero() {
@@ -43,7 +44,7 @@ func (p *H1Pool) wait(ctx context.Context, deadline time.Time) (*H1Conn, error) 
 		return nil, ctx.Err()
 	case <-late:
 		p.leave(got)
-		return nil, &fault.Error{Code: fault.Unavailable, Message: "all connections that this gateway may have to its upstream service are in use"}
+		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "all connections that this gateway may have to its upstream service were in use until the time was up"}
 	}
 }
 

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"math/bits"
 	"runtime"
 	"sync"
@@ -55,18 +56,27 @@ func (p *Pools) Plain(o Origin) (*H1Pool, error) {
 	if found, ok := p.plain.pools.Load(o); ok {
 		return found.(*H1Pool), nil
 	}
-	pool, err := newH1Pool(p, o)
-	if err != nil {
-		return nil, err
+	if o.Scheme != "http" {
+		return nil, fmt.Errorf("connect to %s: scheme %q has no plain connections", o.Host, o.Scheme)
 	}
-	select {
-	case <-p.stop:
+	pool := newH1Pool(p, o, "80")
+	if !p.startSweeping() {
 		pool.over.Store(true)
-	default:
-		p.sweeping.Do(func() { p.stopped.Go(p.sweepAll) })
 	}
 	p.plain.pools.Store(o, pool)
 	return pool, nil
+}
+
+// startSweeping starts the sweeper, unless it runs, and reports false after Close.
+// p.making must be held.
+func (p *Pools) startSweeping() bool {
+	select {
+	case <-p.stop:
+		return false
+	default:
+		p.sweeping.Do(func() { p.stopped.Go(p.sweepAll) })
+		return true
+	}
 }
 
 // sweepAll runs until Close.
@@ -90,9 +100,18 @@ func (p *Pools) sweep() {
 	p.plain.pools.Range(func(_, value any) bool {
 		pool := value.(*H1Pool)
 		pool.sweep(now)
+		if pool.queue.waiting() {
+			pool.reclaim()
+		}
 		if pool.open.Load() == 0 && now-pool.used.Load() > int64(p.cfg.Retain/tickTime) {
 			p.retire(pool)
 		}
+		return true
+	})
+	// Connections come to idle without anybody's notice when those for whom they
+	// were made have got another.
+	p.pools.Range(func(_, value any) bool {
+		value.(*Pool).gate.relieve()
 		return true
 	})
 }

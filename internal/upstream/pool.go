@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/keygate/keygate/internal/netguard"
 )
@@ -25,6 +27,7 @@ const (
 // Pool holds the connections of one origin. It is safe for concurrent use.
 type Pool struct {
 	origin Origin
+	gate   *gate        // nil if nothing bounds the connections
 	used   atomic.Int64 // last use, in seconds since 1970
 
 	requests *http.Transport
@@ -33,47 +36,69 @@ type Pool struct {
 	upgrades *http.Transport
 }
 
-func newPool(cfg *Config, o Origin) (*Pool, error) {
-	var tlsConfig *tls.Config
-	if o.Scheme == "https" {
-		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
-		if o.CA != "" {
-			tlsConfig.RootCAs = x509.NewCertPool()
-			if !tlsConfig.RootCAs.AppendCertsFromPEM([]byte(o.CA)) {
-				return nil, fmt.Errorf("connect to %s: upstream_ca holds no certificate", o.Host)
-			}
-		}
-	}
-	var protocols http.Protocols
+func newPool(owner *Pools, o Origin) (*Pool, error) {
 	p := &Pool{origin: o}
+	p.gate = newGate(owner, p)
+	var protocols http.Protocols
 	switch o.Scheme {
 	case "http":
 		protocols.SetHTTP1(true)
-		p.requests = newTransport(cfg, o, tlsConfig, protocols)
+		p.requests = p.newTransport(&owner.cfg, nil, protocols)
 		p.upgrades = p.requests
 	case "https":
+		tlsConfig, err := newTLSConfig(o)
+		if err != nil {
+			return nil, err
+		}
 		protocols.SetHTTP1(true)
-		p.upgrades = newTransport(cfg, o, tlsConfig.Clone(), protocols)
+		p.upgrades = p.newTransport(&owner.cfg, tlsConfig.Clone(), protocols)
 		protocols.SetHTTP2(true)
-		p.requests = newTransport(cfg, o, tlsConfig, protocols)
+		p.requests = p.newTransport(&owner.cfg, tlsConfig, protocols)
 	case "h2c":
 		protocols.SetUnencryptedHTTP2(true)
-		p.requests = newTransport(cfg, o, nil, protocols)
+		p.requests = p.newTransport(&owner.cfg, nil, protocols)
 	default:
 		return nil, fmt.Errorf("connect to %s: the scheme %q is not known", o.Host, o.Scheme)
 	}
 	return p, nil
 }
 
-func newTransport(cfg *Config, o Origin, tlsConfig *tls.Config, protocols http.Protocols) *http.Transport {
-	dial := dialer(&net.Dialer{
-		Timeout:        or(o.ConnectTimeout, cfg.ConnectTimeout),
-		ControlContext: cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: cfg.Allow}),
-	})
+func newTLSConfig(o Origin) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
+	if o.CA != "" {
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM([]byte(o.CA)) {
+			return nil, fmt.Errorf("connect to %s: upstream_ca holds no certificate", o.Host)
+		}
+	}
+	if o.Client != (unique.Handle[[2]string]{}) {
+		pair := o.Client.Value()
+		cert, err := tls.X509KeyPair([]byte(pair[0]), []byte(pair[1]))
+		if err != nil { // which is not told on: it is about a secret
+			return nil, fmt.Errorf("connect to %s: upstream_client_certificate and upstream_client_key are no pair", o.Host)
+		}
+		// Whoever asks is shown it. By itself crypto/tls would show none to a server
+		// whose list of issuers does not name one of the chain, and say nothing.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
+	}
+	return c, nil
+}
+
+func (p *Pool) newTransport(cfg *Config, tlsConfig *tls.Config, protocols http.Protocols) *http.Transport {
+	o := &p.origin
+	var dial func(context.Context, string, string) (net.Conn, error)
+	if p.gate != nil {
+		dial = p.gate.dial
+	} else {
+		dial = dialer(&net.Dialer{
+			Timeout:        or(o.ConnectTimeout, cfg.ConnectTimeout),
+			ControlContext: cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: cfg.Allow}),
+		})
+	}
 	return &http.Transport{
 		DialContext:            dial,
 		TLSClientConfig:        tlsConfig,
-		TLSHandshakeTimeout:    handshakeTimeout,
+		TLSHandshakeTimeout:    or(o.ConnectTimeout, handshakeTimeout),
 		DisableCompression:     true, // bodies pass as they are
 		MaxIdleConnsPerHost:    idleConns,
 		IdleConnTimeout:        or(o.IdleTimeout, cfg.IdleTimeout),
@@ -82,7 +107,12 @@ func newTransport(cfg *Config, o Origin, tlsConfig *tls.Config, protocols http.P
 		MaxResponseHeaderBytes: maxAnswerHead,
 		ForceAttemptHTTP2:      protocols.HTTP2(),
 		Protocols:              &protocols,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
+			// Beyond the streams that the upstream allows net/http would make
+			// connections without asking whether there may be more.
+			StrictMaxConcurrentRequests: p.gate != nil,
+		},
 	}
 }
 

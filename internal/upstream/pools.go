@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/keygate/keygate/internal/netguard"
 )
@@ -27,27 +28,40 @@ type Config struct {
 	Retain time.Duration
 	// IdleTimeout is how long a connection is kept idle. Zero is 90 s.
 	IdleTimeout time.Duration
-	// MaxConns bounds the connections of one origin. Zero is no bound; over
-	// HTTP/2 it bounds no requests.
+	// MaxConns bounds the connections of one origin. Zero is no bound. With a
+	// bound, all requests over HTTP/2 go by one connection, and those beyond the
+	// streams that the upstream allows wait.
 	MaxConns int
 }
 
 // Origin is everything that connections depend on.
 type Origin struct {
-	Scheme     string // http, https or h2c
-	Host       string // with the port, if the URL has one
-	CA         string // PEM that replaces the system's roots, or ""
-	PublicOnly bool   // public addresses and Config.Allow alone
+	Scheme string // http, https or h2c
+	Host   string // with the port, if the URL has one
+	CA     string // PEM that replaces the system's roots, or ""
+	// Client is the certificate that tells the upstream who calls, with those of its
+	// issuers, and its private key, both in PEM. The zero Handle is none. It is found
+	// by identity, and prints as an address.
+	Client     unique.Handle[[2]string]
+	PublicOnly bool // public addresses and Config.Allow alone
 
-	// These replace those of Config unless they are zero.
+	// These replace those of Config unless they are zero. ConnectTimeout bounds
+	// the handshake of TLS, too, once more.
 	ConnectTimeout time.Duration
 	IdleTimeout    time.Duration
 	MaxConns       int
+	// Gateway is whose connections MaxConns bounds, so that gateways do not take
+	// each other's; without that bound they share, and it is "".
+	Gateway string
 }
 
-// OriginOf returns the origin of an upstream_url.
-func OriginOf(base *url.URL, ca string, publicOnly bool) Origin {
-	return Origin{Scheme: base.Scheme, Host: base.Host, CA: ca, PublicOnly: publicOnly}
+// OriginOf returns the origin of an upstream_url; o has what else there is to it.
+func OriginOf(base *url.URL, o Origin) Origin {
+	o.Scheme, o.Host = base.Scheme, base.Host
+	if o.MaxConns == 0 {
+		o.Gateway = ""
+	}
+	return o
 }
 
 // Pools finds the pool of an origin. It is safe for concurrent use.
@@ -84,7 +98,7 @@ func setDefault(d *time.Duration, to time.Duration) {
 func (p *Pools) ContinueTimeout() time.Duration { return p.cfg.ContinueTimeout }
 
 // Get returns the pool of o, made at its first use. It fails only if o's CA
-// cannot be read. The pool is not to be kept beyond the request.
+// cannot be read, or its client certificate. The pool is not to be kept beyond the request.
 func (p *Pools) Get(o Origin) (*Pool, error) {
 	now := time.Now().Unix()
 	if found, ok := p.pools.Load(o); ok {
@@ -106,15 +120,19 @@ func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 	if found, ok := p.pools.Load(o); ok {
 		return found.(*Pool), nil
 	}
-	pool, err := newPool(&p.cfg, o)
+	pool, err := newPool(p, o)
 	if err != nil {
 		return nil, err
 	}
 	pool.used.Store(now)
 	p.pools.Store(o, pool)
-	oldest := now - int64(p.cfg.Retain/time.Second)
+	if pool.gate != nil {
+		p.startSweeping()
+	}
 	p.pools.Range(func(key, value any) bool {
-		if old := value.(*Pool); old.used.Load() < oldest {
+		old := value.(*Pool)
+		retain := max(p.cfg.Retain, old.origin.IdleTimeout)
+		if old.used.Load() < now-int64(retain/time.Second) && !old.gate.busy() {
 			p.pools.Delete(key)
 			old.closeIdle()
 		}

@@ -35,12 +35,14 @@ type Exchange struct {
 type Answer struct {
 	*http.Response
 	release context.CancelFunc
+	gate    *gate
 }
 
 // Close ends what remains of the exchange in both directions.
 func (a *Answer) Close() {
 	_ = a.Body.Close()
 	a.release()
+	a.gate.relieve()
 }
 
 // Send sends a request and returns the head of the answer; the caller must
@@ -51,13 +53,20 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watch := startWatch(x.HeadTimeout, cancel)
 	in := interim{tell: x.Interim}
-	req := x.Request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: in.got}))
+	trace := &httptrace.ClientTrace{Got1xxResponse: in.got}
+	if p.gate != nil {
+		trace.PutIdleConn = func(error) { p.gate.relieve() }
+	}
+	req := x.Request.WithContext(httptrace.WithClientTrace(ctx, trace))
 	var body *requestBody
 	if req.Body != nil {
 		body = &requestBody{body: req.Body, watch: watch}
 		req.Body = body
 	}
 	prepare(req)
+	if !x.Upgrade && p.gate.crowded() {
+		req.Close = true
+	}
 	transport := p.requests
 	if x.Upgrade {
 		transport = p.upgrades
@@ -66,8 +75,9 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Answer, error) {
 	watch.stop()
 	in.stop()
 	if err == nil {
-		return &Answer{Response: resp, release: func() { cancel(nil) }}, nil
+		return &Answer{Response: resp, release: func() { cancel(nil) }, gate: p.gate}, nil
 	}
+	defer p.gate.relieve()
 	defer cancel(nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errHeadTimeout):

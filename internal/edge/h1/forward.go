@@ -12,7 +12,10 @@ import (
 
 func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
 	base := g.Upstream.Base
-	pool, err := pools.Plain(upstream.OriginOf(base, g.Upstream.CA, g.Upstream.PublicOnly))
+	pool, err := pools.Plain(upstream.OriginOf(base, upstream.Origin{
+		CA: g.Upstream.CA, Client: g.Upstream.Client, PublicOnly: g.Upstream.PublicOnly, Gateway: g.ID,
+		ConnectTimeout: g.Upstream.ConnectTimeout, IdleTimeout: g.Upstream.IdleTimeout, MaxConns: g.Upstream.MaxConns,
+	}))
 	if err != nil {
 		return nil, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached", Err: err}
 	}

@@ -23,7 +23,10 @@ func (x *exchange) forward() {
 		x.fail(broken("the request has come through this gateway before: its upstream leads back here"))
 		return
 	}
-	pool, err := x.server.cfg.Pools.Get(upstream.OriginOf(g.Upstream.Base, g.Upstream.CA, g.Upstream.PublicOnly))
+	pool, err := x.server.cfg.Pools.Get(upstream.OriginOf(g.Upstream.Base, upstream.Origin{
+		CA: g.Upstream.CA, Client: g.Upstream.Client, PublicOnly: g.Upstream.PublicOnly, Gateway: g.ID,
+		ConnectTimeout: g.Upstream.ConnectTimeout, IdleTimeout: g.Upstream.IdleTimeout, MaxConns: g.Upstream.MaxConns,
+	}))
 	if err != nil {
 		x.fail(&fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached", Err: err})
 		return

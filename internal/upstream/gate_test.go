@@ -1,0 +1,379 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/upstream/upstreamtest"
+)
+
+// counter counts the connections that an upstream has at once, without those that
+// the other side has closed before the upstream came to notice.
+type counter struct {
+	mu     sync.Mutex
+	open   map[net.Conn]bool
+	most   int
+	all    int
+	change chan struct{} // closed at the next change
+}
+
+func newCounter() *counter {
+	return &counter{open: map[net.Conn]bool{}, change: make(chan struct{})}
+}
+
+func (c *counter) began(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[conn] = true
+	c.all++
+	now := 0
+	for conn := range c.open {
+		if standing(conn) {
+			now++
+		}
+	}
+	c.most = max(c.most, now)
+	c.changed()
+}
+
+func (c *counter) ended(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, conn)
+	c.changed()
+}
+
+func (c *counter) changed() {
+	close(c.change)
+	c.change = make(chan struct{})
+}
+
+// await returns when so many are open.
+func (c *counter) await(t *testing.T, open int) {
+	t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		c.mu.Lock()
+		now, change := len(c.open), c.change
+		c.mu.Unlock()
+		if now == open {
+			return
+		}
+		select {
+		case <-change:
+		case <-late:
+			t.Fatalf("%d connections are open, want %d", now, open)
+		}
+	}
+}
+
+func (c *counter) figures() (most, all int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most, c.all
+}
+
+// state is a function for http.Server.ConnState. What is hijacked goes on.
+func (c *counter) state(conn net.Conn, s http.ConnState) {
+	switch s {
+	case http.StateNew:
+		c.began(conn)
+	case http.StateClosed:
+		c.ended(conn)
+	default:
+	}
+}
+
+// counted starts an upstream whose connections are counted.
+func counted(t *testing.T, scheme string, h http.Handler) (*counter, upstream.Origin) {
+	t.Helper()
+	c := newCounter()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ConnState = c.state
+	switch scheme {
+	case "http":
+		s.Start()
+	case "h2c":
+		s.Config.Protocols = new(http.Protocols)
+		s.Config.Protocols.SetUnencryptedHTTP2(true)
+		s.Start()
+	case "https", "h2":
+		s.EnableHTTP2 = scheme == "h2"
+		s.StartTLS()
+	}
+	t.Cleanup(s.Close)
+	o := upstream.Origin{Scheme: scheme, Host: s.Listener.Addr().String(), Gateway: "gw_1"}
+	if s.TLS != nil {
+		o.Scheme, o.CA = "https", pemOf(s.Certificate())
+	}
+	return c, o
+}
+
+// Guarantee: an upstream never has more connections of a gateway than its bound,
+// whatever protocol it speaks, and who waits for one is served.
+func TestBoundOnConnections(t *testing.T) {
+	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			count, o := counted(t, scheme, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(w, r.Body)
+			}))
+			o.MaxConns = 3
+			pools := newPools(t, upstream.Config{})
+			var all sync.WaitGroup
+			for range 40 {
+				all.Go(func() {
+					for range 10 {
+						if _, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/")); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+			if most, _ := count.figures(); most > 3 {
+				t.Errorf("%d connections at once", most)
+			}
+		})
+	}
+}
+
+// Guarantee: the engine of HTTP/1.1 and net/http's transport share one bound, and
+// neither keeps the other waiting while it has work itself.
+func TestBoundIsShared(t *testing.T) {
+	count := newCounter()
+	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+		count.began(c.Conn)
+		defer count.ended(c.Conn)
+		for {
+			if _, err := c.ReadHead(); err != nil {
+				return
+			}
+			c.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	o := upstream.Origin{Scheme: "http", Host: addr, MaxConns: 2, Gateway: "gw_1"}
+	pools := newPools(t, upstream.Config{})
+	plain, err := pools.Plain(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const requests = 200
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range requests {
+				c, err := plain.Acquire(t.Context(), time.Now().Add(time.Minute), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !exchangeOver(c.NetConn()) {
+					t.Error("an exchange broke")
+				}
+				c.Release()
+			}
+		})
+		all.Go(func() {
+			for range requests {
+				if _, _, err := send(t, pools, o, request("GET", "http://"+addr, "/")); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if most, _ := count.figures(); most > 2 {
+		t.Errorf("%d connections at once", most)
+	}
+}
+
+// exchangeOver sends a request and reads the head of its answer.
+func exchangeOver(c net.Conn) bool {
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		return false
+	}
+	answer := make([]byte, len("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+	_, err := io.ReadFull(c, answer)
+	return err == nil
+}
+
+// Guarantee: what is idle of one kind of connection makes room for another: an
+// upgrade over HTTP/1.1 while the requests went over HTTP/2, and the other way round.
+func TestBoundMakesRoom(t *testing.T) {
+	for _, scheme := range []string{"https", "h2"} {
+		t.Run(scheme, func(t *testing.T) {
+			count, o := counted(t, scheme, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Upgrade") == "" {
+					return
+				}
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			}))
+			o.MaxConns = 1
+			pools := newPools(t, upstream.Config{})
+			pool, err := pools.Get(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if _, _, err := send(t, pools, o, request("GET", "https://"+o.Host, "/")); err != nil {
+					t.Fatal(err)
+				}
+				req := request("GET", "https://"+o.Host, "/")
+				req.Header.Set("Connection", "Upgrade")
+				req.Header.Set("Upgrade", "test")
+				answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Upgrade: true, HeadTimeout: time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if answer.StatusCode != http.StatusSwitchingProtocols {
+					t.Errorf("status %d", answer.StatusCode)
+				}
+				// While the upgraded connection stands there is room for nothing else.
+				_, err = pool.Send(t.Context(), &upstream.Exchange{Request: request("GET", "https://"+o.Host, "/"), HeadTimeout: 50 * time.Millisecond})
+				if fault.CodeOf(err) != fault.UpstreamTimeout {
+					t.Errorf("beside an upgraded connection: %v", err)
+				}
+				answer.Close()
+			}
+			if most, _ := count.figures(); most > 1 {
+				t.Errorf("%d connections at once", most)
+			}
+		})
+	}
+}
+
+// Guarantee: who gives up waiting leaves nothing behind that others would wait for.
+func TestBoundGivesUp(t *testing.T) {
+	hold := make(chan struct{})
+	count, o := counted(t, "http", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/held" {
+			<-hold
+		}
+	}))
+	o.MaxConns = 1
+	pools := newPools(t, upstream.Config{})
+	held := make(chan error, 1)
+	go func() {
+		_, _, err := send(t, pools, o, request("GET", "http://"+o.Host, "/held"))
+		held <- err
+	}()
+	count.await(t, 1)
+	pool, err := pools.Get(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = pool.Send(t.Context(), &upstream.Exchange{Request: request("GET", "http://"+o.Host, "/"), HeadTimeout: 20 * time.Millisecond})
+	if fault.CodeOf(err) != fault.UpstreamTimeout {
+		t.Errorf("after the time was up: %v", err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err = pool.Send(ctx, &upstream.Exchange{Request: request("GET", "http://"+o.Host, "/"), HeadTimeout: time.Minute}); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its client left: %v", err)
+	}
+	plain, err := pools.Plain(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plain.Acquire(t.Context(), time.Now().Add(20*time.Millisecond), nil); fault.CodeOf(err) != fault.UpstreamTimeout {
+		t.Errorf("in the engine: %v", err)
+	}
+	close(hold)
+	if err := <-held; err != nil {
+		t.Error(err)
+	}
+	c, err := plain.Acquire(t.Context(), time.Now().Add(time.Minute), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Discard()
+	if _, _, err := send(t, pools, o, request("GET", "http://"+o.Host, "/")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Guarantee: a bound is one gateway's own: another with the same upstream and the
+// same bound does not wait for it. Without a bound they share connections.
+func TestBoundIsOneGateways(t *testing.T) {
+	base := request("GET", "http://h.test", "/").URL
+	of := func(gateway string, conns int) upstream.Origin {
+		return upstream.OriginOf(base, upstream.Origin{Gateway: gateway, MaxConns: conns})
+	}
+	if of("gw_1", 5) == of("gw_2", 5) {
+		t.Error("two gateways share a bound")
+	}
+	if of("gw_1", 0) != of("gw_2", 0) {
+		t.Error("two gateways without a bound share no connections")
+	}
+}
+
+// Guarantee: a connection that is idle for the origin's time is closed, and not
+// before a request could use it again.
+func TestIdleTimeout(t *testing.T) {
+	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			count, o := counted(t, scheme, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			o.IdleTimeout = time.Second
+			pools := newPools(t, upstream.Config{})
+			for range 2 {
+				if _, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			count.await(t, 0)
+			if most, all := count.figures(); most != 1 || all > 2 { // the second only if the first took a second
+				t.Errorf("%d connections, %d at once", all, most)
+			}
+		})
+	}
+}
+
+// Guarantee: the time to connect is the origin's own, for the handshake of TLS as
+// well, and what ends at it is an upstream that cannot be reached.
+func TestConnectTimeout(t *testing.T) {
+	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = io.Copy(io.Discard, c) })
+	full := fullListener(t)
+	pools := newPools(t, upstream.Config{})
+	for name, o := range map[string]upstream.Origin{
+		"no handshake":          {Scheme: "https", Host: silent},
+		"no handshake, bounded": {Scheme: "https", Host: silent, MaxConns: 1},
+		"no accept":             {Scheme: "http", Host: full},
+		"no accept, bounded":    {Scheme: "http", Host: full, MaxConns: 1},
+		"no accept, h2c":        {Scheme: "h2c", Host: full},
+	} {
+		o.ConnectTimeout = 100 * time.Millisecond
+		_, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/"))
+		if fault.CodeOf(err) != fault.UpstreamUnreachable {
+			t.Errorf("%s: %v", name, err)
+		}
+		if o.Scheme != "http" {
+			continue
+		}
+		plain, err := pools.Plain(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = plain.Acquire(t.Context(), time.Now().Add(time.Minute), nil); fault.CodeOf(err) != fault.UpstreamUnreachable {
+			t.Errorf("%s, in the engine: %v", name, err)
+		}
+	}
+}
