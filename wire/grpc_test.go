@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -111,7 +110,7 @@ func TestGRPC(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			calls(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.key), t, conn)
 			if err := conn.Invoke(ctx, "/wire.Talk/One", wrapperspb.String("x"), &wrapperspb.StringValue{}); status.Code(err) != codes.Unauthenticated {
@@ -139,12 +138,11 @@ func calls(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 		t.Fatal(err)
 	}
 	for i := range 200 { // each waits for its answer, so nothing may be held back
-		begun := time.Now()
 		if err := stream.SendMsg(wrapperspb.String(strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 		if err := stream.RecvMsg(&got); err != nil || got.Value != strconv.Itoa(i) {
-			t.Fatalf("message %d: %q %v after %v", i, got.Value, err, time.Since(begun))
+			t.Fatalf("message %d: %q %v", i, got.Value, err)
 		}
 	}
 	if err := stream.CloseSend(); err != nil {

@@ -155,8 +155,6 @@ func (x *stage) step(s *script, at *step) {
 		x.client.reset()
 	case "client sees cut": // the framing tells that something is missing
 		x.client.expectEnd(x.t)
-	case "1500 ms pass":
-		<-time.After(1500 * time.Millisecond)
 	case "client sees end":
 		x.client.expectClean(x.t)
 	case "client sees break":
@@ -171,11 +169,25 @@ func (x *stage) step(s *script, at *step) {
 		x.upstream().expectEnd(x.t)
 	default:
 		args := strings.Fields(what)
+		if d, passes := strings.CutSuffix(what, " pass"); passes {
+			x.pass(at, d)
+			return
+		}
 		if len(args) < 3 || args[0] != "refused" {
 			x.t.Fatalf("line %d: the step %q means nothing", at.line, what)
 		}
 		x.refused(args[1], args[2], len(args) > 3)
 	}
+}
+
+// pass lets time pass on the gateway's clock.
+func (x *stage) pass(at *step, text string) {
+	x.t.Helper()
+	d, err := time.ParseDuration(strings.ReplaceAll(text, " ", ""))
+	if err != nil {
+		x.t.Fatalf("line %d: %v", at.line, err)
+	}
+	x.plane.clock.pass(x.t, d)
 }
 
 // refused reads an answer of the gateway's own (contract, 2 and 4.5).

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/edge/peer"
@@ -50,6 +51,9 @@ type Config struct {
 	// Mono reads the monotonic clock of the Decider's verdicts, in nanoseconds.
 	// Nil leaves durations out of records.
 	Mono func() int64
+	// Now reads the clock by which the engine ends what takes too long, once in each
+	// tick, and of which the field Date is. Nil is time.Now.
+	Now func() time.Time
 	// Trust tells which of the addresses in X-Forwarded-For are of proxies, when
 	// the peer is a trusted one. Nil takes the last for the caller.
 	Trust *peer.Trust

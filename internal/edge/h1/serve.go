@@ -47,11 +47,14 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Mono == nil {
 		cfg.Mono = func() int64 { return 0 }
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{cfg: cfg, hurry: make(chan struct{}, 1)}
-	now := time.Now()
+	now := cfg.Now()
 	e.clock.started = now
 	e.clock.tick(now)
 	ctx, stop := context.WithCancel(context.Background())

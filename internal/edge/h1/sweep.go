@@ -17,7 +17,7 @@ const (
 	drainTime   = 2 * time.Second
 	leaveAfter  = 400 * time.Millisecond // an exchange that lasts longer is looked after
 	leaveEvery  = 2                      // ticks between two looks
-	finishCheck = time.Second            // idle time after which the end of a connection is looked for
+	finishCheck = 5                      // ticks of idling after which the end of a connection is looked for
 	tellAfter   = 150 * time.Millisecond // a request that lasts longer is told of before its end
 )
 
@@ -98,7 +98,7 @@ func (e *Engine) sweepAll(ctx context.Context) {
 		case <-ticks.C:
 		case <-e.hurry:
 		}
-		e.clock.tick(time.Now())
+		e.clock.tick(e.cfg.Now())
 		e.sweep(n%leaveEvery == 0)
 	}
 }
@@ -114,7 +114,7 @@ func (e *Engine) sweep(look bool) {
 type sweeper struct {
 	word    uint64 // the main phase at the last visit
 	since   int64  // when it was first seen
-	checked bool   // an idle connection's end was looked for
+	visits  int    // to an idle connection since then, up to finishCheck
 	hungUp  bool   // at the last look
 	moved   uint64 // bytes that the client has sent and acknowledged
 	movedAt int64
@@ -123,7 +123,7 @@ type sweeper struct {
 func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
 	word := c.main.word.Load()
 	if word&^held != s.word {
-		s.word, s.since, s.checked, s.hungUp = word&^held, now, false, false
+		s.word, s.since, s.visits, s.hungUp = word&^held, now, 0, false
 	}
 	switch phaseOf(word) {
 	case phaseIdle:
@@ -132,10 +132,10 @@ func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
 			c.cutReading(word, cutDrain)
 		case late(word, now):
 			c.cutReading(word, cutLate)
-		case !s.checked && now-s.since >= finishCheck.Milliseconds():
+		case s.visits < finishCheck:
 			// The end of a connection may have come together with the last
 			// request, and then nothing else tells of it.
-			if s.checked = true; c.control(hungUp) {
+			if s.visits++; s.visits == finishCheck && c.control(hungUp) {
 				c.cutReading(word, cutGone)
 			}
 		}
