@@ -1,6 +1,9 @@
 package sender_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -40,31 +43,46 @@ func (r *recorder) reached() []string {
 	return append([]string(nil), r.addrs...)
 }
 
-// nameServer answers for every name on the loopback: with addrs, the first answer
-// with the first of them and so on, the last for ever. Names that are numbers
-// get what the C library makes of them.
-func nameServer(t *testing.T, addrs func(name string) []netip.Addr) *net.Resolver {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	go func() {
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := conn.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			if answer, err := answerTo(buf[:n], addrs); err == nil {
-				_, _ = conn.WriteTo(answer, from)
-			}
-		}
-	}()
-	var dialer net.Dialer
-	return resolverAt(&dialer, conn.LocalAddr().String())
+// nameServer returns a resolver whose name server is in memory and answers for
+// every name, with addrs. Nothing is lost on the way there, and nothing is late.
+func nameServer(addrs func(name string) []netip.Addr) *net.Resolver {
+	return &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return &nameConn{addrs: addrs}, nil
+	}}
 }
+
+// nameConn is a connection to a name server, as over TCP: a message has its length
+// before it. What it answers is there as soon as the question is written.
+type nameConn struct {
+	addrs   func(name string) []netip.Addr
+	in, out bytes.Buffer
+}
+
+func (c *nameConn) Write(p []byte) (int, error) {
+	c.in.Write(p)
+	const prefix = 2
+	for c.in.Len() >= prefix {
+		n := int(binary.BigEndian.Uint16(c.in.Bytes()))
+		if c.in.Len() < prefix+n {
+			break
+		}
+		answer, err := answerTo(c.in.Next(prefix + n)[prefix:], c.addrs)
+		if err != nil {
+			return 0, err
+		}
+		c.out.Write(binary.BigEndian.AppendUint16(nil, uint16(len(answer))))
+		c.out.Write(answer)
+	}
+	return len(p), nil
+}
+
+func (c *nameConn) Read(p []byte) (int, error)       { return c.out.Read(p) }
+func (c *nameConn) Close() error                     { return nil }
+func (c *nameConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c *nameConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c *nameConn) SetDeadline(time.Time) error      { return nil }
+func (c *nameConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *nameConn) SetWriteDeadline(time.Time) error { return nil }
 
 func answerTo(query []byte, addrs func(name string) []netip.Addr) ([]byte, error) {
 	var m dnsmessage.Message
@@ -110,7 +128,7 @@ func TestHostileAddresses(t *testing.T) {
 	b := newBed(t)
 	cfg := b.config()
 	cfg.Allow, cfg.AllowHTTP = nil, true
-	cfg.Resolver = nameServer(t, func(name string) []netip.Addr {
+	cfg.Resolver = nameServer(func(name string) []netip.Addr {
 		for host, addr := range hostile {
 			if addr != "" && strings.EqualFold(strings.TrimSuffix(host, "."), name) {
 				return []netip.Addr{netip.MustParseAddr(addr)}
@@ -175,7 +193,7 @@ func TestAllowedAddresses(t *testing.T) {
 		cfg := b.config()
 		cfg.Allow, cfg.AllowHTTP, cfg.Guard = tc.allow, tc.http, netguard.New()
 		cfg.Guard.Own(netip.MustParseAddrPort("127.0.0.1:8081"))
-		cfg.Resolver = nameServer(t, func(name string) []netip.Addr {
+		cfg.Resolver = nameServer(func(name string) []netip.Addr {
 			return map[string][]netip.Addr{
 				"public.test": {netip.MustParseAddr("93.184.215.14")}, "private.test": {netip.MustParseAddr("10.1.2.3")},
 			}[name]
@@ -208,7 +226,7 @@ func TestRebinding(t *testing.T) {
 	b := newBed(t)
 	cfg := b.config()
 	cfg.Allow, cfg.Backoff = nil, [4]time.Duration{1, 1, 1, 1}
-	cfg.Resolver = nameServer(t, func(name string) []netip.Addr {
+	cfg.Resolver = nameServer(func(name string) []netip.Addr {
 		mu.Lock()
 		defer mu.Unlock()
 		switch asked[name]++; {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -58,6 +57,13 @@ func makeEmptyStore() (err error) {
 	return err
 }
 
+// Waits between attempts: the product's own, and those of a test in which none is
+// repeated, however long it takes.
+var (
+	usualBackoff = [webhook.MaxAttempts - 1]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute, 36 * time.Minute}
+	noRetry      = [webhook.MaxAttempts - 1]time.Duration{24 * time.Hour, 24 * time.Hour, 24 * time.Hour, 24 * time.Hour}
+)
+
 // bed is a store with one account, and what senders of a test need.
 type bed struct {
 	t     *testing.T
@@ -66,9 +72,18 @@ type bed struct {
 	box   *secret.Box
 	owner string
 
+	// backoff is of the senders that config makes.
+	backoff [webhook.MaxAttempts - 1]time.Duration
+
 	// patience bounds a wait for what must come about, which only a broken test
 	// feels; tick is how long to wait between two looks at the least.
 	patience, tick time.Duration
+}
+
+// openStore opens the store in dir, which others may be using; writing waits for
+// them as long as it takes.
+func openStore(ctx context.Context, dir string) (*sqlite.DB, error) {
+	return sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir, "keygate.db"), BusyTimeout: 3 * time.Minute})
 }
 
 func newBed(t *testing.T) *bed {
@@ -77,7 +92,7 @@ func newBed(t *testing.T) *bed {
 	if err := os.WriteFile(filepath.Join(dir, "keygate.db"), emptyStore, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "keygate.db")})
+	db, err := openStore(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +105,7 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), patience: 3 * time.Minute, tick: 20 * time.Millisecond}
+	b := &bed{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), backoff: noRetry, patience: 3 * time.Minute, tick: 20 * time.Millisecond}
 	b.update(func(tx control.Tx) error {
 		return tx.InsertAccount(t.Context(), &account.Account{ID: b.owner, Name: "one", Plan: account.Platform, CreatedAt: time.Now()})
 	})
@@ -159,7 +174,7 @@ func (b *bed) config() sender.Config {
 	return sender.Config{
 		Queue: b.db, Sealer: b.box, Guard: netguard.New(),
 		Allow:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Backoff: [4]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute, 36 * time.Minute},
+		Backoff: b.backoff,
 		Log:     slog.New(slog.DiscardHandler),
 	}
 }
@@ -259,11 +274,4 @@ type received struct {
 func read(r *http.Request) received {
 	body, _ := io.ReadAll(r.Body)
 	return received{r.Header.Clone(), string(body), r.Host, r.URL.RequestURI()}
-}
-
-// resolverAt returns a resolver that asks the name server at addr alone.
-func resolverAt(dialer *net.Dialer, addr string) *net.Resolver {
-	return &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return dialer.DialContext(ctx, "udp", addr)
-	}}
 }

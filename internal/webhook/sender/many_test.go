@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -84,7 +83,7 @@ func TestTwoSenders(t *testing.T) {
 	for range 3 {
 		hooks = append(hooks, b.endpoint(server.URL))
 	}
-	other, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(b.dir, "keygate.db")})
+	other, err := openStore(t.Context(), b.dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,11 +91,13 @@ func TestRecall(t *testing.T) {
 // slowStore is a queue that is told of results late.
 type slowStore struct {
 	sender.Queue
-	hold chan struct{} // closed when it may be told
+	hold atomic.Pointer[chan struct{}] // closed when it may be told; nil for at once
 }
 
 func (q *slowStore) FinishDeliveries(ctx context.Context, results []sender.Result) (int, error) {
-	<-q.hold
+	if hold := q.hold.Load(); hold != nil {
+		<-*hold
+	}
 	return q.Queue.FinishDeliveries(ctx, results)
 }
 
@@ -104,12 +107,12 @@ func TestNothingAfterGone(t *testing.T) {
 	receiver := &slowing{}
 	virtual(t, receiver.ServeHTTP, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
 		hook, cfg := b.endpoint("http://receiver.test/"), b.config()
-		queue := &slowStore{Queue: b.db, hold: make(chan struct{})}
-		close(queue.hold)
+		queue := &slowStore{Queue: b.db}
 		cfg.Queue = queue
 		s := b.start(cfg, connect)
 		b.warm(s, hook)
-		queue.hold = make(chan struct{})
+		hold := make(chan struct{})
+		queue.hold.Store(&hold)
 		receiver.begin(http.StatusGone)
 		b.raise(1)
 		s.Wake()
@@ -120,7 +123,7 @@ func TestNothingAfterGone(t *testing.T) {
 		if n := receiver.count("/"); n != 1 {
 			t.Errorf("%d requests to an endpoint whose first answer was 410", n)
 		}
-		close(queue.hold)
+		close(hold)
 		b.until("the endpoint is disabled", func() bool { return b.webhook(hook).State == webhook.Disabled }, func() any { return b.webhook(hook) })
 		<-time.After(time.Minute)
 		if n := receiver.count("/"); n != 1 {

@@ -58,7 +58,7 @@ func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
 func virtual(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, b *bed, connect func(*sender.Sender))) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newBed(t), newPipes()
-		b.patience, b.tick = time.Hour, time.Second
+		b.backoff, b.patience, b.tick = usualBackoff, time.Hour, time.Second
 		server := &http.Server{Handler: handler}
 		go func() { _ = server.Serve(l) }()
 		t.Cleanup(func() { _ = server.Close() })
@@ -73,7 +73,7 @@ func virtual(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, b *bed
 // (contract, 6).
 func TestScheduleOfAttempts(t *testing.T) {
 	for _, backoff := range [][4]time.Duration{
-		{10 * time.Second, time.Minute, 6 * time.Minute, 36 * time.Minute},
+		usualBackoff,
 		{time.Second, time.Second, 3 * time.Second, time.Second},
 	} {
 		t.Run(backoff[0].String(), func(t *testing.T) { scheduleOfAttempts(t, backoff) })
@@ -218,7 +218,9 @@ func TestBreaker(t *testing.T) {
 				t.Errorf("what was begun waited %v for its second attempt", waited)
 			}
 		}
-		if begun < 10 || begun > sender.MinWindow+8 {
+		// Nine may have ended, and others begun in their place, before the tenth
+		// opened the breaker; then one after each of two pauses.
+		if begun < sender.BreakAfter || begun > sender.MinWindow+sender.BreakAfter-1+2 {
 			t.Errorf("%d deliveries were begun while the endpoint was down", begun)
 		}
 		if got := s.Stats(); got.Pauses < 3 || got.Flying != 0 {
