@@ -93,6 +93,7 @@ type Journal struct {
 	weight  int                       // what they count in held; under turn
 	gaps    map[string]*loss          // to be told, by account; under turn
 	open    map[string]*audit.Waiting // what of each account is open; under turn
+	rest    int                       // writes that seal nothing; under turn
 	last    time.Time                 // when it was last written; under turn
 	failed  time.Time                 // when a failure was last logged; under turn
 

@@ -14,6 +14,9 @@ const (
 	// idleAfter is how many times in a row an account may give nothing until its
 	// memory is given back: about a minute.
 	idleAfter = 600
+	// sealRest is how many writes follow one that sealed blocks before the next
+	// seals some: the disk is waited for once for several blocks.
+	sealRest = 4
 	// joinFrom is from how many chunks on an open end is written anew as one, so
 	// that reading it stays cheap where records come one by one.
 	joinFrom = 64
@@ -115,10 +118,17 @@ func (j *Journal) write(ctx context.Context) {
 	}
 	defer j.unlock()
 	j.complain(j.flush(ctx), "the audit log could not be written; it is tried again, and what memory cannot hold is lost and counted")
+	resting := j.rest > 0
+	if resting {
+		j.rest--
+	}
 	for account, w := range j.open {
 		switch {
 		case w.Records >= audit.RunRecords:
-			j.complain(j.seal(ctx, account, false), "a block of the audit log could not be sealed; it is tried again")
+			if !resting {
+				j.complain(j.seal(ctx, account, false), "a block of the audit log could not be sealed; it is tried again")
+				j.rest = sealRest
+			}
 		case w.Chunks >= joinFrom:
 			j.complain(j.join(ctx, account), "the open end of the audit log could not be written anew; it is tried again")
 		}

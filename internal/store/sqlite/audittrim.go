@@ -67,7 +67,7 @@ func expiry(p account.Plan, now time.Time) int64 {
 // time before, or, if excess is not 0, as many as take that many bytes.
 func (db *DB) trim(ctx context.Context, o oldest, before, excess int64) (*audit.Trimmed, error) {
 	done := &audit.Trimmed{AccountID: o.account, Early: excess > 0}
-	err := db.change(ctx, func(t *tx) error {
+	err := db.record(ctx, func(t *tx) error {
 		var (
 			bytes, first, last, sealed int64
 			through                    int64

@@ -6,19 +6,18 @@ import (
 	"fmt"
 
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// change runs f as Update does, with what only this package can do.
-func (db *DB) change(ctx context.Context, f func(t *tx) error) error {
-	return db.Update(ctx, func(t control.Tx) error { return f(t.(*tx)) }) //nolint:forcetypeassert // Update gives no other
-}
-
 // AppendAuditChunks adds chunks to the open ends of their accounts' logs, and
 // management records beside them, in one transaction. Chunk.ID is not looked at.
+// Chunks alone are not synced to the disk.
 func (db *DB) AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, records []*audit.Record) error {
-	return db.change(ctx, func(t *tx) error {
+	write := db.record
+	if len(records) > 0 {
+		write = db.write
+	}
+	return write(ctx, func(t *tx) error {
 		for i := range chunks {
 			if err := t.insertChunk(ctx, 0, &chunks[i]); err != nil {
 				return err
@@ -43,7 +42,7 @@ func (t *tx) insertChunk(ctx context.Context, id int64, c *audit.Chunk) error {
 // JoinAuditChunks puts one chunk in the place of all chunks of its account up to
 // chunk.ID.
 func (db *DB) JoinAuditChunks(ctx context.Context, chunk audit.Chunk) error {
-	return db.change(ctx, func(t *tx) error {
+	return db.record(ctx, func(t *tx) error {
 		if err := t.deleteChunks(ctx, chunk.AccountID, chunk.ID); err != nil {
 			return err
 		}
@@ -58,9 +57,11 @@ func (t *tx) deleteChunks(ctx context.Context, accountID string, through int64) 
 }
 
 // SealAudit moves records from the open end of an account's log to its chain, in
-// one transaction. Blocks that do not continue the chain are fault.Conflict.
+// one transaction. Blocks that do not continue the chain are fault.Conflict. They
+// are synced to the disk, with all records in them: a digest that was told must
+// not be of a chain that the loss of power has taken back.
 func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
-	return db.change(ctx, func(t *tx) error {
+	return db.write(ctx, func(t *tx) error {
 		chain, err := t.AuditChain(ctx, s.AccountID)
 		if err != nil {
 			return err

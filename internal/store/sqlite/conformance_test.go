@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/store/storetest"
@@ -11,7 +12,21 @@ import (
 // open opens the store in path and closes it at the test's end.
 func open(t testing.TB, path string) *sqlite.DB {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	return openWith(t, sqlite.Config{Path: path})
+}
+
+// openPatiently is open for stores that wait for each other, however slow the
+// disk is and whoever is served first.
+func openPatiently(t testing.TB, path string) *sqlite.DB {
+	t.Helper()
+	return openWith(t, sqlite.Config{Path: path, BusyTimeout: patience})
+}
+
+const patience = 5 * time.Minute
+
+func openWith(t testing.TB, cfg sqlite.Config) *sqlite.DB {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,8 @@ type conn struct {
 	codec *audit.Codec // of audit blocks
 	sql   *sql.Conn    // nil until opened
 	stmts map[string]*sql.Stmt
-	since time.Time // since when it is taken
+	since time.Time  // since when it is taken
+	level durability // "" is that with which connections are opened
 }
 
 // open opens the connection unless it is open.
@@ -47,8 +48,21 @@ func (c *conn) close() error {
 		errs = append(errs, s.Close())
 	}
 	errs = append(errs, c.sql.Close())
-	c.sql, c.stmts = nil, nil
+	c.sql, c.stmts, c.level = nil, nil, ""
 	return errors.Join(errs...)
+}
+
+// synchronous sets what the transactions that follow outlast. The statement works
+// when it is prepared, so that it must be prepared each time.
+func (c *conn) synchronous(d durability) error {
+	if c.level == d {
+		return nil
+	}
+	if _, err := c.sql.ExecContext(context.Background(), "PRAGMA synchronous="+string(d)); err != nil {
+		return err
+	}
+	c.level = d
+	return nil
 }
 
 // stmt returns the prepared statement of query. The texts are constants or

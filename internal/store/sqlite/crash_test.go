@@ -81,7 +81,9 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	seed := rand.Uint64()
+	t.Logf("kills are drawn with the seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
 	var acknowledged []string
 	for range 8 {
 		acknowledged = append(acknowledged, runAndKill(t, path, random)...)

@@ -4,14 +4,17 @@
 // One connection writes, a few read; all are to the same file in WAL mode, so
 // that readers never wait for the writer:
 //
-//	Update ──► writer (1 connection, BEGIN IMMEDIATE … COMMIT, synchronous=FULL)
+//	Update ──► writer (1 connection, BEGIN IMMEDIATE … COMMIT)
 //	View   ──► readers (query_only, one state of the file each)
 //	snapshot.Source ──► two readers of its own, so that no search delays the data plane
 //
 // Several processes may have the file open (the offline commands beside a
 // running server): each waits up to Config.BusyTimeout for the others' writes.
 //
-// What COMMIT has acknowledged is synced to the disk. A context that ends
+// What Update has acknowledged is synced to the disk. What is told of traffic, many
+// times a second, is in the file when it is acknowledged, so that it outlasts the
+// process, and is synced with the next Update, or when the log is written back
+// (docs/adr/0007-durability.md). A context that ends
 // stops a transaction between its statements, never within one and never in
 // COMMIT: Update tells what truly happened.
 //

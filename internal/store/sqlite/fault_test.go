@@ -128,7 +128,7 @@ func TestLockedByAnother(t *testing.T) {
 // A write waits for another process's to end.
 func TestWaitsForAnother(t *testing.T) {
 	path := made(t)
-	db := open(t, path)
+	db := openPatiently(t, path)
 	other := raw(t, path)
 	execRaw(t, other, "BEGIN IMMEDIATE")
 	done := make(chan error, 1)

@@ -58,7 +58,7 @@ func TestOpenedBySeveral(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range dbs {
 		wg.Go(func() {
-			db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+			db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, BusyTimeout: patience})
 			if err != nil {
 				t.Error(err)
 				return
@@ -84,11 +84,11 @@ func TestOpenedBySeveral(t *testing.T) {
 }
 
 // What two processes change by reading first is serialized as within one: no
-// increment is lost, and none is refused. Each sees the other's at once.
+// increment is lost, and none is refused while it waits. Each sees the other's at once.
 func TestTwoProcesses(t *testing.T) {
 	const workers, rounds = 3, 20
 	path := made(t)
-	dbs := []*sqlite.DB{open(t, path), open(t, path)}
+	dbs := []*sqlite.DB{openPatiently(t, path), openPatiently(t, path)}
 	count := ratelimit.DailyCount{LimitID: "rt", Day: 1}
 	increment := func(tx control.Tx) error {
 		counts, err := tx.DailyCounts(t.Context(), 1)

@@ -14,7 +14,7 @@ var _ requestlog.Store = (*DB)(nil)
 
 // AppendRequests implements requestlog.Store.
 func (db *DB) AppendRequests(ctx context.Context, records []requestlog.Record, left []requestlog.LeftOut) error {
-	return db.write(ctx, func(t *tx) error {
+	return db.record(ctx, func(t *tx) error {
 		for i := range records {
 			r := &records[i]
 			_, err := t.exec(ctx, "insert request", `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
@@ -113,7 +113,7 @@ func (db *DB) RequestRecord(ctx context.Context, accountID, requestID string) (*
 // TrimRequests implements requestlog.Store.
 func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error) {
 	limit = rowLimit(limit)
-	err = db.write(ctx, func(t *tx) error {
+	err = db.record(ctx, func(t *tx) error {
 		n, err := t.exec(ctx, "trim requests", `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE time < ? ORDER BY time LIMIT ?)`, micros(before), limit)
 		if err != nil {
 			return err

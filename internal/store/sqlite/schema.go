@@ -17,8 +17,9 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// attempts is how often a migration is tried: another process may migrate the
-// same file at the same time, and one of the two then fails harmlessly.
+// attempts is how often a migration is tried while the schema stands still:
+// another process may migrate the same file at the same time, and one of the two
+// then fails harmlessly.
 const attempts = 5
 
 // migrate brings the schema up to date and makes sure that the file can be
@@ -42,10 +43,13 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	}
 	sources := provider.ListSources()
 	newest := sources[len(sources)-1].Version
-	for attempt := 1; ; attempt++ {
+	for attempt, last := 1, int64(0); ; attempt++ {
 		version, err := schemaVersion(ctx, db)
 		if err != nil {
 			return err
+		}
+		if version > last { // whoever brought it there
+			attempt, last = 1, version
 		}
 		if version > newest {
 			return fault.New(fault.Unavailable,

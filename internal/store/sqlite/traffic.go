@@ -15,7 +15,7 @@ func (db *DB) AppendTraffic(ctx context.Context, chunks []traffic.Chunk) error {
 	if len(chunks) == 0 {
 		return nil
 	}
-	return db.write(ctx, func(t *tx) error { return t.insertChunks(ctx, chunks) })
+	return db.record(ctx, func(t *tx) error { return t.insertChunks(ctx, chunks) })
 }
 
 func (t *tx) insertChunks(ctx context.Context, chunks []traffic.Chunk) error {
@@ -128,7 +128,7 @@ func (db *DB) TrafficBacklog(ctx context.Context, tier traffic.Tier, s traffic.S
 
 // ReplaceTraffic implements traffic.Upkeep.
 func (db *DB) ReplaceTraffic(ctx context.Context, gone, moved []int64, to traffic.State, added []traffic.Chunk) error {
-	return db.write(ctx, func(t *tx) error {
+	return db.record(ctx, func(t *tx) error {
 		for _, seq := range gone {
 			if err := t.mustTraffic(ctx, `DELETE FROM traffic WHERE seq = ?`, seq); err != nil {
 				return err
@@ -154,7 +154,7 @@ func (t *tx) mustTraffic(ctx context.Context, query string, args ...any) error {
 
 // TrimTraffic implements traffic.Upkeep.
 func (db *DB) TrimTraffic(ctx context.Context, p traffic.Part, tier traffic.Tier, before int64, limit int) (more bool, err error) {
-	err = db.write(ctx, func(t *tx) error {
+	err = db.record(ctx, func(t *tx) error {
 		n, err := t.exec(ctx, "trim traffic", `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic WHERE state = 2 AND part = ? AND tier = ? AND start < ? ORDER BY start LIMIT ?)`,
 			int64(p), int64(tier), before, rowLimit(limit))
 		more = limit > 0 && n == int64(limit)

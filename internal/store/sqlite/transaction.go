@@ -18,16 +18,48 @@ var (
 // errEnded is what a transaction that is used after its function returned gives.
 var errEnded = errors.New("the transaction has ended")
 
+// durability is what a transaction outlasts once it is committed: a value of
+// SQLite's synchronous.
+type durability string
+
+const (
+	// onDisk outlasts the loss of power, and everything before it does too.
+	onDisk durability = "FULL"
+	// inOrder outlasts the end of the process. The loss of power may take the last
+	// of such transactions back, the later ones first, each of them whole.
+	inOrder durability = "NORMAL"
+)
+
 // Update implements control.Store. It must not be called within f. A
 // transaction in which a statement failed is not committed, even if f returns
 // nil. A ctx that ends before COMMIT begins rolls back; after that it has no
 // effect.
 func (db *DB) Update(ctx context.Context, f func(control.Tx) error) error {
+	return db.update(ctx, onDisk, func(t *tx) error { return f(t) })
+}
+
+// write is Update for what only this package does.
+func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
+	return db.update(ctx, onDisk, f)
+}
+
+// record is write for what is told of traffic many times a second, and of which
+// nobody was promised more than the end of the process: it does not wait for the
+// disk.
+func (db *DB) record(ctx context.Context, f func(t *tx) error) error {
+	return db.update(ctx, inOrder, f)
+}
+
+func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error {
 	c, err := db.writer.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer db.writer.give(c)
+	if err := c.synchronous(d); err != nil {
+		db.failures.Add(1)
+		return translate("set the durability", err)
+	}
 	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
 		db.failures.Add(1)
 		return translate("begin", err)
@@ -58,11 +90,6 @@ func (db *DB) Update(ctx context.Context, f func(control.Tx) error) error {
 	}
 	committed = true
 	return nil
-}
-
-// write is Update for what only this package does.
-func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
-	return db.Update(ctx, func(t control.Tx) error { return f(t.(*tx)) })
 }
 
 // View implements control.Store.

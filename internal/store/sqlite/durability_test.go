@@ -1,0 +1,83 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// Guarantee: what somebody was answered outlasts the loss of power: changes, sealed
+// blocks, ranges of daily caps, management records. Only what is told of traffic
+// many times a second does not wait for the disk, whatever was written before it.
+func TestDurability(t *testing.T) {
+	ctx := t.Context()
+	db, err := Open(ctx, Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: time.Now()}
+	insert := func(ctx context.Context) error {
+		a.ID, a.Name = id.New(id.Account), id.New("name")
+		return db.Update(ctx, func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) })
+	}
+	if err := insert(ctx); err != nil {
+		t.Fatal(err)
+	}
+	table := audit.Table{}
+	table.AddEvent(&audit.Event{Time: time.Now().UnixMicro(), Request: id.NewFast(), Outcome: audit.Success, Method: "GET", Path: "/"})
+	chunks, err := table.Chunks(a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func(ctx context.Context) error { return db.AppendAuditChunks(ctx, chunks, nil) }
+	for name, test := range map[string]struct {
+		write func(ctx context.Context) error
+		want  int // of SQLite's synchronous: 2 is FULL, 1 is NORMAL
+	}{
+		"change":       {insert, 2},
+		"daily caps":   {func(ctx context.Context) error { return db.SaveDailyCounts(ctx, []ratelimit.DailyCount{}) }, 2},
+		"audit chunks": {told, 1},
+		"audit chunks beside a record": {func(ctx context.Context) error {
+			return db.AppendAuditChunks(ctx, chunks, []*audit.Record{audit.NewGap(a.ID, 1, time.Now(), time.Now())})
+		}, 2},
+		"audit blocks": {func(ctx context.Context) error { return db.SealAudit(ctx, &audit.Seal{AccountID: a.ID}) }, 2},
+		"traffic": {func(ctx context.Context) error {
+			return db.AppendTraffic(ctx, []traffic.Chunk{{AccountID: a.ID, Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
+		}, 1},
+	} {
+		for _, before := range []func(context.Context) error{insert, told} {
+			if err := before(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.write(ctx); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			c, err := db.writer.take(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got int
+			err = c.sql.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&got)
+			db.writer.give(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != test.want {
+				t.Errorf("%s: synchronous=%d, want %d", name, got, test.want)
+			}
+		}
+	}
+}
