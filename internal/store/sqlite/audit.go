@@ -26,7 +26,7 @@ func (t *readTx) Audit(ctx context.Context, accountID string, p control.Page) ([
 	var list []audit.Record
 	err := t.rows(ctx, "read audit log", `SELECT account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id, method, path,
 		client_ip, request_id, action, target, actor_key_id, diff
-		FROM audit WHERE account_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?`,
+		FROM audit WHERE account_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?+0`,
 		[]any{accountID, before, rowLimit(p.Limit)}, func(rows *sql.Rows) error {
 			var (
 				r    audit.Record

@@ -44,7 +44,7 @@ func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain,
 func (t *readTx) AuditBlocks(ctx context.Context, accountID string, after int64, limit int) ([]*audit.Block, error) {
 	var list []*audit.Block
 	err := t.rows(ctx, "read audit blocks", `SELECT number, previous, digest, first_time, last_time, sealed_at, records, content
-		FROM audit_blocks WHERE account_id = ? AND number > ? ORDER BY number LIMIT ?`,
+		FROM audit_blocks WHERE account_id = ? AND number > ? ORDER BY number LIMIT ?+0`,
 		[]any{accountID, after, rowLimit(limit)}, func(r *sql.Rows) error {
 			b := &audit.Block{AccountID: accountID}
 			var previous, digest []byte
@@ -124,7 +124,7 @@ const openManaged = 1 << 20
 // Groups implements audit.Source.
 func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*audit.Group, error) {
 	var list []*audit.Group
-	err := s.t.rows(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = ? AND number < ? ORDER BY number DESC LIMIT ?`,
+	err := s.t.rows(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = ? AND number < ? ORDER BY number DESC LIMIT ?+0`,
 		[]any{s.account, before, rowLimit(limit)}, func(r *sql.Rows) error {
 			var b []byte
 			if err := r.Scan(&b); err != nil {

@@ -75,7 +75,7 @@ func (db *DB) trim(ctx context.Context, o oldest, before, excess int64) (*audit.
 			ended                      bool
 		)
 		err := t.rows(ctx, "read the oldest audit blocks", `SELECT number, digest, first_time, last_time, sealed_at, records, bytes FROM audit_blocks
-			WHERE account_id = ? AND number >= ? ORDER BY number LIMIT ?`, []any{o.account, o.number, trimBlocks}, func(r *sql.Rows) error {
+			WHERE account_id = ? AND number >= ? ORDER BY number LIMIT ?+0`, []any{o.account, o.number, trimBlocks}, func(r *sql.Rows) error {
 			var number, blockFirst, blockLast, blockSealed, records, size int64
 			var blockDigest []byte
 			if err := r.Scan(&number, &blockDigest, &blockFirst, &blockLast, &blockSealed, &records, &size); err != nil {

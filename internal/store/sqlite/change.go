@@ -14,7 +14,7 @@ func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []chan
 	if err != nil || seq < first || seq > last {
 		return nil, false, err
 	}
-	err = t.rows(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > ? ORDER BY seq LIMIT ?`,
+	err = t.rows(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > ? ORDER BY seq LIMIT ?+0`,
 		[]any{seq, rowLimit(limit)}, func(r *sql.Rows) error {
 			var c change.Change
 			err := r.Scan(&c.Seq, &c.Kind, &c.ID)

@@ -112,7 +112,7 @@ func (t *readTx) Delivery(ctx context.Context, accountID, deliveryID string) (*w
 // DeliveriesToRecover implements control.DeliveryReader.
 func (t *readTx) DeliveriesToRecover(ctx context.Context, webhookID string, since time.Time, limit int) ([]webhook.Delivery, error) {
 	return t.deliveries(ctx, `INDEXED BY deliveries_failed WHERE webhook_id = ? AND state = 3 AND again = 0 AND finished_at >= ?
-		ORDER BY finished_at LIMIT ?`, webhookID, micros(since), rowLimit(limit))
+		ORDER BY finished_at LIMIT ?+0`, webhookID, micros(since), rowLimit(limit))
 }
 
 // InsertDelivery implements control.DeliveryWriter.
@@ -167,7 +167,7 @@ func (t *tx) trimDeliveries(ctx context.Context, state int, before int64, limit 
 		events []string
 	)
 	err := t.rows(ctx, "trim deliveries", `DELETE FROM deliveries WHERE n IN (SELECT n FROM deliveries INDEXED BY deliveries_age
-		WHERE state = ? AND finished_at < ? ORDER BY finished_at LIMIT ?) RETURNING n, event_id`, []any{state, before, limit}, func(r *sql.Rows) error {
+		WHERE state = ? AND finished_at < ? ORDER BY finished_at LIMIT ?+0) RETURNING n, event_id`, []any{state, before, limit}, func(r *sql.Rows) error {
 		var (
 			n     int64
 			event string

@@ -48,11 +48,11 @@ func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (
 	for _, state := range states {
 		for _, of := range types {
 			branches = append(branches, `SELECT n, id FROM (SELECT n, id `+from+
-				` AND state = ? AND event_type = ? AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?)`)
+				` AND state = ? AND event_type = ? AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?+0)`)
 			args = append(args, owner, state, string(of), s.from, s.below, p.Limit)
 		}
 	}
-	merged := `SELECT n FROM (` + strings.Join(branches, " UNION ALL ") + `) ORDER BY id DESC LIMIT ?`
+	merged := `SELECT n FROM (` + strings.Join(branches, " UNION ALL ") + `) ORDER BY id DESC LIMIT ?+0`
 	// The plus keeps SQLite from walking all deliveries by id to spare the
 	// sorting of one page.
 	return `WHERE n IN (` + merged + `) ORDER BY +id DESC`, append(args, p.Limit)

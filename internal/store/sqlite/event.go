@@ -50,7 +50,7 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 
 func eventQuery(accountID string, f control.EventFilter, p control.Page) (text string, args []any) {
 	s := spanOf(id.Event, f.Since, f.Until, p)
-	const rest = ` AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?`
+	const rest = ` AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?+0`
 	if f.Type == "" {
 		return eventColumns + `INDEXED BY events_list WHERE listed = 1 AND account_id = ?` + rest,
 			[]any{accountID, s.from, s.below, rowLimit(p.Limit)}
@@ -98,7 +98,7 @@ func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
 // trimEvents removes up to limit events from before before, or takes them from
 // the list if a delivery needs them. It returns how many.
 func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, error) {
-	const old = ` WHERE rowid IN (SELECT rowid FROM events INDEXED BY events_age WHERE listed = 1 AND created_at < ? ORDER BY created_at LIMIT ?)`
+	const old = ` WHERE rowid IN (SELECT rowid FROM events INDEXED BY events_age WHERE listed = 1 AND created_at < ? ORDER BY created_at LIMIT ?+0)`
 	gone, err := t.exec(ctx, "trim events", `DELETE FROM events`+old+` AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, before, limit)
 	if err != nil {
 		return 0, err

@@ -145,7 +145,7 @@ func (t *tx) failStranded(ctx context.Context, endpoint, reason string, now time
 	type stranded struct{ n, made int64 }
 	var all []stranded
 	err := t.rows(ctx, "find stranded deliveries", `SELECT n, attempts FROM deliveries INDEXED BY deliveries_due
-		WHERE webhook_id = ? AND due_at IS NOT NULL AND (token IS NULL OR due_at <= ?) LIMIT ?`,
+		WHERE webhook_id = ? AND due_at IS NOT NULL AND (token IS NULL OR due_at <= ?) LIMIT ?+0`,
 		[]any{endpoint, micros(now), rowLimit(limit)}, func(r *sql.Rows) error {
 			var s stranded
 			err := r.Scan(&s.n, &s.made)

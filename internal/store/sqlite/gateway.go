@@ -82,7 +82,7 @@ func (t *readTx) Gateway(ctx context.Context, accountID, gatewayID string) (*gat
 
 // Gateways implements control.GatewayReader.
 func (t *readTx) Gateways(ctx context.Context, accountID string, p control.Page) ([]gateway.Gateway, error) {
-	return t.gateways(ctx, `INDEXED BY gateways_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT ?`,
+	return t.gateways(ctx, `INDEXED BY gateways_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
 		accountID, below(p.After), rowLimit(p.Limit))
 }
 

@@ -91,7 +91,7 @@ func (q *keyQuery) build() (string, []any) {
 	ids := strings.Join(branches, " UNION ALL ")
 	// The plus keeps SQLite from walking all keys by id to spare the sorting
 	// of one page.
-	return `WHERE n IN (` + ids + `) ORDER BY +id DESC LIMIT ?`, append(q.args, q.page.Limit)
+	return `WHERE n IN (` + ids + `) ORDER BY +id DESC LIMIT ?+0`, append(q.args, q.page.Limit)
 }
 
 // phased reads one branch for each phase that the state is made of.
@@ -118,7 +118,7 @@ func (q *keyQuery) phased(index, where string, args ...any) []string {
 
 // branch reads up to a page from an index that has the order of the list.
 func (q *keyQuery) branch(index, where string, args []any) string {
-	text := `SELECT n FROM (SELECT n, id FROM keys INDEXED BY ` + index + ` WHERE ` + q.terms(where, args) + ` ORDER BY id DESC LIMIT ?)`
+	text := `SELECT n FROM (SELECT n, id FROM keys INDEXED BY ` + index + ` WHERE ` + q.terms(where, args) + ` ORDER BY id DESC LIMIT ?+0)`
 	q.args = append(q.args, q.page.Limit)
 	return text
 }

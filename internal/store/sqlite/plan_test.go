@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +81,7 @@ func TestDeliveryPlans(t *testing.T) {
 	checkPlan(t, c, 1, strings.ReplaceAll(listeners, "?", "'a'"), nil) // those that are told
 	for _, statement := range []string{
 		waiting + `SELECT id FROM waiting`,
-		strings.NewReplacer("<= ?", "<= 1", "LIMIT ?", "LIMIT 9").Replace(firstDue),
+		strings.NewReplacer("<= ?", "<= 1", "LIMIT ?+0", "LIMIT 9").Replace(firstDue),
 		strings.ReplaceAll(nextDue, "?", "1"),
 		`SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = 'w' AND state = 0 AND due_at <= 1 ORDER BY due_at LIMIT 9`,
 		`DELETE FROM events WHERE id = 'e' AND listed = 0 AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`,
@@ -160,4 +162,24 @@ func planOf(t *testing.T, c *conn, query string, args []any) (steps []string) {
 		t.Fatal(err)
 	}
 	return steps
+}
+
+// Guarantee: no statement is planned anew for each value of its limit (rowLimit).
+func TestLimitsArePlannedOnce(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	bare := regexp.MustCompile(`LIMIT \?([^+]|$)`)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, line := range strings.Split(string(text), "\n") {
+			if bare.MatchString(line) && !strings.Contains(line, "regexp.") {
+				t.Errorf("%s:%d: write the limit as ?+0: %s", name, n+1, strings.TrimSpace(line))
+			}
+		}
+	}
 }

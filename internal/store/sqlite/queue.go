@@ -157,7 +157,7 @@ const fewDue = 500
 
 const firstDue = `SELECT due.webhook_id, due.many, w.active FROM (
 		SELECT webhook_id, count(*) AS many FROM (
-			SELECT webhook_id FROM deliveries INDEXED BY deliveries_next WHERE due_at <= ? ORDER BY due_at LIMIT ?
+			SELECT webhook_id FROM deliveries INDEXED BY deliveries_next WHERE due_at <= ? ORDER BY due_at LIMIT ?+0
 		) GROUP BY webhook_id
 	) AS due LEFT JOIN webhooks w ON w.id = due.webhook_id`
 
@@ -200,7 +200,7 @@ func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limi
 	if limit <= 0 {
 		return nil, nil
 	}
-	const rest = ` AND due_at <= ? ORDER BY due_at LIMIT ?)`
+	const rest = ` AND due_at <= ? ORDER BY due_at LIMIT ?+0)`
 	const retry = `SELECT n, due_at FROM (SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = ? AND state = 1` + rest
 	const first = ` UNION ALL SELECT n, due_at FROM (SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = ? AND state = 0` + rest
 	const byHand = ` UNION ALL SELECT n, due_at FROM (SELECT n, due_at FROM deliveries INDEXED BY deliveries_hand

@@ -85,7 +85,7 @@ func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog
 	}
 	args = append(args, rowLimit(limit))
 	err = view(ctx, db.readers, func(t *readTx) error {
-		return t.rows(ctx, "list requests", requestColumns+where+` ORDER BY r.id DESC LIMIT ?`, args, func(r *sql.Rows) error {
+		return t.rows(ctx, "list requests", requestColumns+where+` ORDER BY r.id DESC LIMIT ?+0`, args, func(r *sql.Rows) error {
 			q, err := scanRequest(r)
 			list = append(list, q)
 			return err
@@ -114,12 +114,12 @@ func (db *DB) RequestRecord(ctx context.Context, accountID, requestID string) (*
 func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error) {
 	limit = rowLimit(limit)
 	err = db.record(ctx, func(t *tx) error {
-		n, err := t.exec(ctx, "trim requests", `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE time < ? ORDER BY time LIMIT ?)`, micros(before), limit)
+		n, err := t.exec(ctx, "trim requests", `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE time < ? ORDER BY time LIMIT ?+0)`, micros(before), limit)
 		if err != nil {
 			return err
 		}
 		m, err := t.exec(ctx, "trim counts of requests left out", `DELETE FROM requests_left_out WHERE (account_id, second) IN
-			(SELECT account_id, second FROM requests_left_out WHERE second < ? ORDER BY second LIMIT ?)`, before.Unix(), limit)
+			(SELECT account_id, second FROM requests_left_out WHERE second < ? ORDER BY second LIMIT ?+0)`, before.Unix(), limit)
 		more = limit > 0 && (n == int64(limit) || m == int64(limit))
 		return err
 	})

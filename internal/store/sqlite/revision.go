@@ -53,7 +53,7 @@ func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, bef
 		before = math.MaxInt64
 	}
 	var list []gateway.Revision
-	err := t.rows(ctx, "read revisions", revisionColumns+` FROM revisions WHERE gateway_id = ? AND number < ? ORDER BY number DESC LIMIT ?`,
+	err := t.rows(ctx, "read revisions", revisionColumns+` FROM revisions WHERE gateway_id = ? AND number < ? ORDER BY number DESC LIMIT ?+0`,
 		[]any{gatewayID, before, rowLimit(limit)}, func(r *sql.Rows) error {
 			rev, err := scanRevision(r)
 			list = append(list, rev)

@@ -53,7 +53,7 @@ func (t *readTx) Route(ctx context.Context, gatewayID, routeID string) (*gateway
 
 // Routes implements control.GatewayReader.
 func (t *readTx) Routes(ctx context.Context, gatewayID string, p control.Page) ([]gateway.Route, error) {
-	return t.routes(ctx, `INDEXED BY routes_list WHERE gateway_id = ? AND id < ? ORDER BY id DESC LIMIT ?`,
+	return t.routes(ctx, `INDEXED BY routes_list WHERE gateway_id = ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
 		gatewayID, below(p.After), rowLimit(p.Limit))
 }
 

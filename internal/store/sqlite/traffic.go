@@ -155,7 +155,7 @@ func (t *tx) mustTraffic(ctx context.Context, query string, args ...any) error {
 // TrimTraffic implements traffic.Upkeep.
 func (db *DB) TrimTraffic(ctx context.Context, p traffic.Part, tier traffic.Tier, before int64, limit int) (more bool, err error) {
 	err = db.record(ctx, func(t *tx) error {
-		n, err := t.exec(ctx, "trim traffic", `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic WHERE state = 2 AND part = ? AND tier = ? AND start < ? ORDER BY start LIMIT ?)`,
+		n, err := t.exec(ctx, "trim traffic", `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic WHERE state = 2 AND part = ? AND tier = ? AND start < ? ORDER BY start LIMIT ?+0)`,
 			int64(p), int64(tier), before, rowLimit(limit))
 		more = limit > 0 && n == int64(limit)
 		return err

@@ -15,8 +15,8 @@ func (t *tx) Trim(ctx context.Context, answers, changes, events time.Time, day i
 		what, query string
 		before      int64
 	}{
-		{"trim answers", `DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers WHERE created_at < ? ORDER BY created_at LIMIT ?)`, micros(answers)},
-		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < ? LIMIT ?)`, day},
+		{"trim answers", `DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers WHERE created_at < ? ORDER BY created_at LIMIT ?+0)`, micros(answers)},
+		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < ? LIMIT ?+0)`, day},
 	} {
 		n, err := t.exec(ctx, step.what, step.query, step.before, limit)
 		if err != nil {
@@ -38,7 +38,7 @@ func (t *tx) Trim(ctx context.Context, answers, changes, events time.Time, day i
 // was set back.
 func (t *tx) trimChanges(ctx context.Context, before int64, limit int) (int, error) {
 	n, last, old := 0, int64(0), true
-	err := t.rows(ctx, "find old changes", `SELECT seq, at FROM changes ORDER BY seq LIMIT ?`, []any{limit}, func(r *sql.Rows) error {
+	err := t.rows(ctx, "find old changes", `SELECT seq, at FROM changes ORDER BY seq LIMIT ?+0`, []any{limit}, func(r *sql.Rows) error {
 		var seq, at int64
 		if err := r.Scan(&seq, &at); err != nil {
 			return err

@@ -61,7 +61,7 @@ func (t *readTx) Webhook(ctx context.Context, accountID, webhookID string) (*web
 
 // Webhooks implements control.WebhookReader.
 func (t *readTx) Webhooks(ctx context.Context, accountID string, p control.Page) ([]webhook.Webhook, error) {
-	return t.webhooks(ctx, `INDEXED BY webhooks_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT ?`,
+	return t.webhooks(ctx, `INDEXED BY webhooks_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
 		accountID, below(p.After), rowLimit(p.Limit))
 }
 
