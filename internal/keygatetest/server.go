@@ -111,7 +111,7 @@ func (s *Server) Stop() {
 	if s.running == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := s.running.Stop(ctx); err != nil {
 		s.t.Errorf("stop the server: %v", err)
