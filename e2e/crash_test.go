@@ -86,9 +86,12 @@ func TestKillLosesNoAcknowledgedChange(t *testing.T) {
 			}
 		}
 	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	moments := rand.New(rand.NewPCG(seed, 0))
 	for round := range rounds {
 		var group sync.WaitGroup
-		killAt := made.Load() + calls/rounds*3/4 + rand.Int64N(calls/rounds/4)
+		killAt := made.Load() + calls/rounds*3/4 + moments.Int64N(calls/rounds/4)
 		until := made.Load() + calls/rounds
 		reached := make(chan struct{})
 		var once sync.Once
@@ -119,7 +122,7 @@ func TestKillLosesNoAcknowledgedChange(t *testing.T) {
 			}
 			a, err := s.try(admins[round%callers], "GET", "/v1/keys/"+id, nil)
 			for err == nil && a.status == http.StatusTooManyRequests {
-				a, err = s.try(admins[rand.IntN(callers)], "GET", "/v1/keys/"+id, nil)
+				a, err = s.try(admins[moments.IntN(callers)], "GET", "/v1/keys/"+id, nil)
 			}
 			if err != nil || a.status != http.StatusOK {
 				t.Fatalf("round %d: key %s was acknowledged and is gone: %v %d %s", round, id, err, a.status, a.body)

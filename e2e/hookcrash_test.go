@@ -107,9 +107,12 @@ func TestKillLosesNoDelivery(t *testing.T) {
 		}
 		group.Wait()
 	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	moments := rand.New(rand.NewPCG(seed, 0))
 	for round := range rounds {
 		until := int64(events / rounds * (round + 1))
-		killAt := p.count.Load() + 10 + rand.Int64N(events/rounds-20)
+		killAt := p.count.Load() + 10 + moments.Int64N(events/rounds-20)
 		gone := make(chan struct{})
 		go func() { makeKeys(until); close(gone) }()
 		if !eventually(patience, func() bool { return p.count.Load() >= killAt }) {

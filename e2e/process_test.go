@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +22,7 @@ import (
 	// What the binary is made of, so that go test does not take the result of
 	// an older one for this one's.
 	_ "github.com/keygate/keygate/internal/cli"
+	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
 // binary is the path of the keygate that TestMain built.
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 
 // patience is how long a test waits for something that must come about; it
 // bounds a failure and is never part of a measurement.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // server is one keygate process on a data directory of its own.
 type server struct {
@@ -88,7 +88,7 @@ func startServer(t *testing.T, flags ...string) *server {
 	t.Helper()
 	s := &server{
 		t: t, dataDir: filepath.Join(t.TempDir(), "data"), flags: flags,
-		gateway: freeAddr(t), admin: freeAddr(t), ops: freeAddr(t),
+		gateway: porttest.Reserve(t), admin: porttest.Reserve(t), ops: porttest.Reserve(t),
 	}
 	s.start()
 	key, err := os.ReadFile(filepath.Join(s.dataDir, "admin.key"))
@@ -100,18 +100,12 @@ func startServer(t *testing.T, flags ...string) *server {
 	return s
 }
 
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func (s *server) start() {
 	s.t.Helper()
+	// Connections to the process before may not have been found dead yet, and
+	// what is not idempotent is not sent again.
+	adminClient.CloseIdleConnections()
+	planeClient.CloseIdleConnections()
 	args := append([]string{
 		"serve", "--data-dir", s.dataDir, "--gateway-addr", s.gateway,
 		"--admin-addr", s.admin, "--ops-addr", s.ops,
@@ -305,6 +299,25 @@ func (s *server) newKey(more map[string]any) (id, key string) {
 	}
 	a := s.call(http.StatusCreated, "POST", "/v1/keys", body)
 	return a.str(s.t, "key_id"), a.str(s.t, "key")
+}
+
+// newBriefKey makes a key that expires after lasts, or later on a machine so slow
+// that its time was over before it was made.
+func (s *server) newBriefKey(lasts time.Duration) {
+	s.t.Helper()
+	for ; ; lasts *= 2 {
+		expires := time.Now().Add(lasts)
+		a, err := s.try(s.key, "POST", "/v1/keys", map[string]any{"name": "test", "scope": "admin", "expires_at": expires.UTC().Format(time.RFC3339Nano)})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if a.status == http.StatusCreated {
+			return
+		}
+		if a.status != http.StatusUnprocessableEntity || time.Now().Before(expires) {
+			s.t.Fatalf("a key that expires in %v: status %d\n%s", lasts, a.status, a.body)
+		}
+	}
 }
 
 // through makes one request through the data plane on a connection of its own

@@ -72,9 +72,6 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := wait(ctx, time.Until(scenario.Expired)); err != nil {
-		return err
-	}
 	cpu, err := server.CPU()
 	if err != nil {
 		return err
@@ -134,15 +131,4 @@ func compare(ctx context.Context, w io.Writer, server *keygate.Server, calls []t
 		return errors.New("the server counts no lost records")
 	}
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(max(d, 0))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

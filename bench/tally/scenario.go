@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/keygate/keygate/client"
 )
@@ -47,9 +46,6 @@ type Scenario struct {
 	Calls []Call
 	// Slow is a call that takes a second, and so is not among Calls.
 	Slow Call
-	// Expired is when the key of "expired key" is no longer valid: calls are
-	// made after it.
-	Expired time.Time
 }
 
 // NewScenario makes the scenario by the management API. upstream is the URL of
@@ -66,11 +62,10 @@ func NewScenario(ctx context.Context, api *client.Client, upstream, nothing stri
 	limited := m.route(live, "/limited/{n}", &client.RateLimitInput{Sustained: ptr("20/s")}, "GET")
 	public := m.public(live, "/n/public")
 	gone := m.route(dead, "/gone", nil, "GET")
-	all, read, capped := m.key("admin", nil, nil, nil), m.key("read", nil, nil, nil), m.key("read", ptr("50/s"), nil, nil)
-	elsewhere := m.key("admin", nil, &dead.GatewayID, nil)
-	s := &Scenario{Expired: time.Now().Add(3 * time.Second)} // time enough to make it
-	ends := s.Expired.UTC().Format(time.RFC3339Nano)
-	expired := m.key("admin", nil, nil, &ends)
+	all, read, capped := m.key("admin", nil, nil), m.key("read", nil, nil), m.key("read", ptr("50/s"), nil)
+	elsewhere := m.key("admin", nil, &dead.GatewayID)
+	s := &Scenario{}
+	expired := m.expired(m.key("admin", nil, nil))
 	if m.err != nil {
 		return nil, fmt.Errorf("make the scenario: %w", m.err)
 	}
@@ -151,13 +146,21 @@ func (m *maker) public(g *client.Gateway, path string) string {
 	return m.create(g, client.CreateRouteRequest{Path: path, Methods: []string{http.MethodGet}, Auth: ptr(client.CreateRouteRequestAuthNone)})
 }
 
-func (m *maker) key(scope string, limit, gatewayID, expires *string) *client.NewKey {
+func (m *maker) key(scope string, limit, gatewayID *string) *client.NewKey {
 	if m.err != nil {
 		return &client.NewKey{}
 	}
-	k, err := m.api.CreateKey(m.ctx, client.CreateKeyRequest{Name: "tally", Scope: scope, RateLimit: limit, GatewayID: gatewayID, ExpiresAt: expires})
+	k, err := m.api.CreateKey(m.ctx, client.CreateKeyRequest{Name: "tally", Scope: scope, RateLimit: limit, GatewayID: gatewayID})
 	if m.err = err; err != nil {
 		return &client.NewKey{}
+	}
+	return k
+}
+
+// expired returns k once it is expired: at once, by a rotation without overlap.
+func (m *maker) expired(k *client.NewKey) *client.NewKey {
+	if m.err == nil {
+		_, m.err = m.api.RotateKey(m.ctx, k.KeyID, client.RotateKeyRequest{OverlapDays: 0})
 	}
 	return k
 }
