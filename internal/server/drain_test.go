@@ -66,7 +66,7 @@ func TestDrainUpgrade(t *testing.T) {
 			<-begun
 			stopped, opsURL := make(chan error, 1), s.OpsURL()
 			go func() {
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				stopped <- s.Running().Stop(ctx)
 			}()
@@ -112,7 +112,7 @@ func open(t *testing.T, s *keygatetest.Server) *line {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	return &line{c, bufio.NewReader(c)}
 }
 

@@ -186,7 +186,7 @@ func TestNoTrustedProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	_, _ = io.WriteString(c, "PROXY TCP4 198.51.100.7 127.0.0.1 1 2\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -215,7 +215,7 @@ func TestConnectionCaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = third.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = third.SetDeadline(time.Now().Add(patience))
 	if n, err := third.Read(make([]byte, 1)); n > 0 || err == nil || os.IsTimeout(err) {
 		t.Errorf("the third is not closed: %v", err)
 	}

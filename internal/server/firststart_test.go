@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/keygate/keygate/internal/config"
 )
@@ -104,7 +105,9 @@ func TestInterruptedFirstStart(t *testing.T) {
 }
 
 // Guarantee: one server holds a data directory; the other is told which.
-func TestLock(t *testing.T) {
+func TestLock(t *testing.T) { synctest.Test(t, testLock) }
+
+func testLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.lock")
 	first, err := takeLock(t.Context(), path)
 	if err != nil {
@@ -123,6 +126,7 @@ func TestLock(t *testing.T) {
 		}
 		next <- err
 	}()
+	synctest.Wait() // for the first of its looks
 	first.release()
 	if err := <-next; err != nil {
 		t.Fatalf("after the release: %v", err)

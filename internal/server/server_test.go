@@ -48,11 +48,15 @@ func refuses(url string) bool {
 	return err != nil
 }
 
+// patience is how long a test waits for something that must come about; it
+// bounds a failure alone.
+const patience = 2 * time.Minute
+
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); <-tick.C {
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
@@ -117,7 +121,7 @@ func TestDrain(t *testing.T) {
 	<-begun
 	stopped := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		stopped <- s.Running().Stop(ctx)
 	}()
