@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/cli"
@@ -40,7 +39,7 @@ func TestFollow(t *testing.T) {
 	}
 	before := call("/before")
 
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	out, in := io.Pipe()
 	var problems bytes.Buffer

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/keygate/keygate/internal/cli"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
 func TestMain(m *testing.M) {
@@ -28,13 +28,14 @@ func TestMain(m *testing.M) {
 //	server            start a server for the script; sets KEYGATE_URL and KEYGATE_API_KEY
 //	                  as well as URL, KEY, GATEWAY and DATA, and UPSTREAM of a service behind it
 //	exits N CMD...    run a command and hold its exit status to N
-//	free NAME         set NAME to a free address of the loopback
+//	free NAME         set NAME to an address of the loopback that is the script's alone
 //	await URL STATUS  wait until GET of URL answers STATUS
 //	get URL [KEY]     GET, with the status and body on standard output
 //	capture NAME      set NAME to the standard output of the last command, without space around it
 //	jq FILE .MEMBER   print a member of an object, or of the first of an array; jq FILE length, the length of an array
 //	waitfor N CMD...  run a command until its exit status is N
 //	eventually RE CMD... run a command until its standard output matches RE
+//	samehour          wait until the hour has a minute left, so that what follows falls into one
 //	firstid PREFIX    print the first identifier with PREFIX in the standard output of the last command
 //	foreign           set FOREIGN to the address of a server that is not Keygate
 func TestScripts(t *testing.T) {
@@ -68,12 +69,10 @@ func TestScripts(t *testing.T) {
 			"waitfor":    waitfor,
 			"eventually": eventually,
 			"firstid":    firstid,
+			"samehour":   sameHour,
 			"capture":    capture,
 			"free": func(ts *testscript.TestScript, _ bool, args []string) {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				ts.Check(err)
-				ts.Setenv(args[0], l.Addr().String())
-				ts.Check(l.Close())
+				ts.Setenv(args[0], porttest.Reserve(scriptTB{TB: t, ts: ts}))
 			},
 			"await": await,
 			"get":   get,
@@ -86,11 +85,15 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// patience is how long a script waits for something that must come about; it
+// bounds a failure alone.
+const patience = 2 * time.Minute
+
 // await asks again and again until the answer has the status.
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		if res, err := http.Get(args[0]); err == nil {
 			status := res.StatusCode
 			_ = res.Body.Close()

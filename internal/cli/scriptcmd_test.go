@@ -19,7 +19,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// scriptTB lets what starts servers for tests do so for one script.
+// scriptTB lets what starts servers for tests do so for one script. What they log
+// goes to the test's log: a script's own is written to by its goroutine alone.
 type scriptTB struct {
 	testing.TB
 	ts *testscript.TestScript
@@ -28,7 +29,6 @@ type scriptTB struct {
 func (tb scriptTB) TempDir() string                   { return tb.ts.Getenv("WORK") }
 func (tb scriptTB) Cleanup(f func())                  { tb.ts.Defer(f) }
 func (tb scriptTB) Helper()                           {}
-func (tb scriptTB) Log(args ...any)                   { tb.ts.Logf("%s", fmt.Sprint(args...)) }
 func (tb scriptTB) Fatal(args ...any)                 { tb.ts.Fatalf("%s", fmt.Sprint(args...)) }
 func (tb scriptTB) Fatalf(format string, args ...any) { tb.ts.Fatalf(format, args...) }
 
@@ -101,7 +101,7 @@ func waitfor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		err := ts.Exec(args[1], args[2:]...)
 		var exit *exec.ExitError
 		if got := errors.As(err, &exit); got && exit.ExitCode() == want || err == nil && want == 0 {
@@ -118,12 +118,21 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		if ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 	}
 	ts.Fatalf("%s: never %s\n%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"))
+}
+
+// sameHour waits until the hour has a minute left, for what reports add up by it.
+func sameHour(ts *testscript.TestScript, _ bool, _ []string) {
+	now := time.Now()
+	if left := now.Truncate(time.Hour).Add(time.Hour).Sub(now); left < time.Minute {
+		ts.Logf("waiting %v for the next hour", left)
+		<-time.After(left)
+	}
 }
 
 // firstid prints the first identifier with a prefix in the last standard output.
