@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 )
@@ -156,16 +158,27 @@ func TestHostileTexts(t *testing.T) {
 		"folds":              fill("a: >\n", "  b\n\n", ""),
 	} {
 		t.Run(name, func(t *testing.T) {
-			begun := time.Now()
+			begun := processorTime(t)
 			_, err := document.Parse([]byte(text))
-			if took := time.Since(begun); took > 20*time.Second {
-				t.Errorf("took %s", took)
+			if took := processorTime(t) - begun; took > 20*time.Second {
+				t.Errorf("took %s of the processor", took)
 			}
 			if err != nil && fault.CodeOf(err) != fault.ValidationFailed {
 				t.Error(err)
 			}
 		})
 	}
+}
+
+// processorTime returns how long this process has run so far: what others run
+// meanwhile is not in it.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // FuzzParse looks for a text that makes Parse panic or give an error without a place.
