@@ -83,7 +83,7 @@ generated: ## Fail if what is generated is out of date.
 
 .PHONY: lint-api
 lint-api: deps ## Lint the API document.
-	cd tools && npx --no-install redocly lint ../api/openapi.yaml
+	cd tools && REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --no-install redocly lint ../api/openapi.yaml
 
 .PHONY: tidy
 tidy: ## Fail if go.mod is not tidy.
