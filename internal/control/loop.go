@@ -32,7 +32,7 @@ func (l *loop) start() {
 func (l *loop) run(ctx context.Context) {
 	ticker := time.NewTicker(l.period)
 	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil { // a tick may be there as well
 		if err := l.step(ctx); err != nil && ctx.Err() == nil {
 			l.log.Warn(l.name+" failed; it is tried again", "error", err)
 		}
