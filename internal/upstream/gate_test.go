@@ -325,6 +325,48 @@ func TestBoundIsOneGateways(t *testing.T) {
 	}
 }
 
+// Guarantee: what was kept under another bound of the same gateway is closed when
+// it has a new one; another gateway's stays.
+func TestBoundIsLowered(t *testing.T) {
+	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			count, o := counted(t, scheme, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			pools := newPools(t, upstream.Config{})
+			ask := func(gateway string, conns int) {
+				t.Helper()
+				o.Gateway, o.MaxConns = gateway, conns
+				if _, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/")); err != nil {
+					t.Fatal(err)
+				}
+				if o.Scheme != "http" {
+					return
+				}
+				plain, err := pools.Plain(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, err := plain.Acquire(t.Context(), time.Now().Add(time.Minute), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Release()
+			}
+			each := 1
+			if o.Scheme == "http" {
+				each = 2 // one of the engine beside one of net/http's
+			}
+			ask("gw_1", 3)
+			ask("gw_2", 3)
+			count.await(t, 2*each)
+			ask("gw_1", 2)
+			count.await(t, 2*each)
+			ask("gw_1", 3) // back to what it was
+			ask("gw_1", 3)
+			count.await(t, 2*each)
+		})
+	}
+}
+
 // Guarantee: a connection that is idle for the origin's time is closed, and not
 // before a request could use it again.
 func TestIdleTimeout(t *testing.T) {

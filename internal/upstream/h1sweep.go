@@ -64,6 +64,7 @@ func (p *Pools) Plain(o Origin) (*H1Pool, error) {
 		pool.over.Store(true)
 	}
 	p.plain.pools.Store(o, pool)
+	p.supersede(o)
 	return pool, nil
 }
 
@@ -104,7 +105,9 @@ func (p *Pools) sweep() {
 			pool.reclaim()
 		}
 		if pool.open.Load() == 0 && now-pool.used.Load() > int64(p.cfg.Retain/tickTime) {
+			p.making.Lock()
 			p.retire(pool)
+			p.making.Unlock()
 		}
 		return true
 	})
@@ -116,9 +119,8 @@ func (p *Pools) sweep() {
 	})
 }
 
+// retire makes p forget a pool. p.making must be held.
 func (p *Pools) retire(pool *H1Pool) {
-	p.making.Lock()
-	defer p.making.Unlock()
 	p.plain.pools.CompareAndDelete(pool.origin, pool)
 	pool.retired.Store(true)
 	pool.over.Store(true)

@@ -126,6 +126,7 @@ func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 	}
 	pool.used.Store(now)
 	p.pools.Store(o, pool)
+	p.supersede(o)
 	if pool.gate != nil {
 		p.startSweeping()
 	}
@@ -139,6 +140,28 @@ func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 		return true
 	})
 	return pool, nil
+}
+
+// supersede closes what is kept for a gateway under a bound of its own when it has
+// come to another origin, so that it does not count beside what is made for that.
+// p.making must be held.
+func (p *Pools) supersede(by Origin) {
+	if by.Gateway == "" {
+		return
+	}
+	p.plain.pools.Range(func(key, value any) bool {
+		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
+			p.retire(value.(*H1Pool))
+		}
+		return true
+	})
+	p.pools.Range(func(key, value any) bool {
+		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
+			p.pools.Delete(key)
+			value.(*Pool).closeIdle()
+		}
+		return true
+	})
 }
 
 // Close closes every connection that is not in use. Requests may still follow;
