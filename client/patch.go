@@ -3,7 +3,7 @@ package client
 // GatewayPatch is the body of UpdateGateway. Fields that are not set stay.
 type GatewayPatch struct {
 	Name            Change[string]            `json:"name,omitzero"`         // cannot be cleared
-	UpstreamURL     Change[string]            `json:"upstream_url,omitzero"` // cannot be cleared; another origin drops UpstreamHeaders
+	UpstreamURL     Change[string]            `json:"upstream_url,omitzero"` // cannot be cleared; another origin drops UpstreamHeaders and the client certificate
 	Hostname        Change[string]            `json:"hostname,omitzero"`     // cleared: the one made from the identifier
 	GlobalRateLimit Change[GlobalLimitInput]  `json:"global_rate_limit,omitzero"`
 	Timeout         Change[string]            `json:"timeout,omitzero"`
@@ -11,6 +11,12 @@ type GatewayPatch struct {
 	UpstreamCA      Change[string]            `json:"upstream_ca,omitzero"`
 	CORS            Change[CorsInput]         `json:"cors,omitzero"` // replaces all
 	MaxBodyBytes    Change[int64]             `json:"max_body_bytes,omitzero"`
+
+	UpstreamClientCertificate Change[string] `json:"upstream_client_certificate,omitzero"` // cleared only together with the key
+	UpstreamClientKey         Change[string] `json:"upstream_client_key,omitzero"`
+	UpstreamConnectTimeout    Change[string] `json:"upstream_connect_timeout,omitzero"`
+	UpstreamIdleTimeout       Change[string] `json:"upstream_idle_timeout,omitzero"`
+	UpstreamMaxConnections    Change[int64]  `json:"upstream_max_connections,omitzero"`
 }
 
 // KeyPatch is the body of UpdateKey. Fields that are not set stay.

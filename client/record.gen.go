@@ -650,8 +650,29 @@ type CreateGatewayRequest struct {
 	// UpstreamCa PEM certificates that replace the system's roots for this upstream.
 	UpstreamCa *string `json:"upstream_ca,omitempty"`
 
+	// UpstreamClientCertificate Certificate that tells an https upstream who calls, with those of its issuers behind it, in PEM; needs upstream_client_key.
+	UpstreamClientCertificate *string `json:"upstream_client_certificate,omitempty"`
+
+	// UpstreamClientKey Its private key, in PEM without a passphrase; stored encrypted, never shown.
+	UpstreamClientKey *string `json:"upstream_client_key,omitempty"`
+
+	// UpstreamConnectTimeout Time to connect to the upstream, and once more for the TLS handshake: a Go duration from 100ms to 1m, 10s when absent.
+	//
+	// Example: 2s
+	UpstreamConnectTimeout *string `json:"upstream_connect_timeout,omitempty"`
+
 	// UpstreamHeaders Fields to set on every forwarded request; stored encrypted, never shown.
 	UpstreamHeaders *map[string]string `json:"upstream_headers,omitempty"`
+
+	// UpstreamIdleTimeout How long a connection to the upstream is kept without use: a Go duration from 1s to 1h, 90s when absent.
+	//
+	// Example: 30s
+	UpstreamIdleTimeout *string `json:"upstream_idle_timeout,omitempty"`
+
+	// UpstreamMaxConnections Most connections that the gateway has to its upstream at once; waiting for one counts against timeout. No bound when absent.
+	//
+	// Example: 200
+	UpstreamMaxConnections *int64 `json:"upstream_max_connections,omitempty"`
 
 	// UpstreamURL Base URL of the upstream service: http, https or h2c, without userinfo, query or fragment.
 	//
@@ -845,8 +866,31 @@ type Gateway struct {
 	// Example: 60s
 	Timeout string `json:"timeout"`
 
+	// UpstreamClientCertificate Certificate that tells the upstream who calls, as it was given; absent if there is none.
+	UpstreamClientCertificate *string `json:"upstream_client_certificate,omitempty"`
+
+	// UpstreamClientKey Stands for its private key, which is never shown.
+	//
+	// Example: ***
+	UpstreamClientKey *string `json:"upstream_client_key,omitempty"`
+
+	// UpstreamConnectTimeout Time to connect to the upstream, a Go duration; absent for 10s.
+	//
+	// Example: 2s
+	UpstreamConnectTimeout *string `json:"upstream_connect_timeout,omitempty"`
+
 	// UpstreamHeaders Names of the fields set on every forwarded request; values are never shown.
 	UpstreamHeaders map[string]string `json:"upstream_headers"`
+
+	// UpstreamIdleTimeout How long a connection to the upstream is kept without use, a Go duration; absent for 90s.
+	//
+	// Example: 30s
+	UpstreamIdleTimeout *string `json:"upstream_idle_timeout,omitempty"`
+
+	// UpstreamMaxConnections Most connections that the gateway has to its upstream at once; absent for no bound.
+	//
+	// Example: 200
+	UpstreamMaxConnections *int64 `json:"upstream_max_connections,omitempty"`
 
 	// UpstreamURL Base URL of the upstream service.
 	//

@@ -64,7 +64,9 @@ func (a *API) createGateway(c *call) (answer, error) {
 	in := control.GatewayInput{
 		Name: req.Name, UpstreamURL: req.UpstreamURL, Spec: value(req.Spec), Hostname: value(req.Hostname),
 		Timeout: value(req.Timeout), UpstreamHeaders: req.UpstreamHeaders, UpstreamCA: value(req.UpstreamCA),
-		MaxBodyBytes: value(req.MaxBodyBytes),
+		MaxBodyBytes: value(req.MaxBodyBytes), UpstreamClientCertificate: value(req.UpstreamClientCertificate),
+		UpstreamClientKey: value(req.UpstreamClientKey), UpstreamConnectTimeout: value(req.UpstreamConnectTimeout),
+		UpstreamIdleTimeout: value(req.UpstreamIdleTimeout), UpstreamMaxConnections: value(req.UpstreamMaxConnections),
 	}
 	if l := req.GlobalRateLimit; l != nil {
 		var err error
@@ -94,6 +96,9 @@ func (a *API) updateGateway(c *call) (answer, error) {
 	p := control.GatewayPatch{
 		Name: given(req.Name), UpstreamURL: given(req.UpstreamURL), Hostname: req.Hostname.Optional, Timeout: req.Timeout.Optional,
 		UpstreamHeaders: req.UpstreamHeaders.Optional, UpstreamCA: req.UpstreamCA.Optional, MaxBodyBytes: req.MaxBodyBytes.Optional,
+		UpstreamClientCertificate: req.UpstreamClientCertificate.Optional, UpstreamClientKey: req.UpstreamClientKey.Optional,
+		UpstreamConnectTimeout: req.UpstreamConnectTimeout.Optional, UpstreamIdleTimeout: req.UpstreamIdleTimeout.Optional,
+		UpstreamMaxConnections: req.UpstreamMaxConnections.Optional,
 	}
 	p.GlobalLimit.Present, p.GlobalLimit.Null = req.GlobalRateLimit.Present, req.GlobalRateLimit.Null
 	if p.GlobalLimit.Present && !p.GlobalLimit.Null {

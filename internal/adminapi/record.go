@@ -11,7 +11,8 @@ import (
 )
 
 // The records of the API (contract, 3.1 to 3.3): every member is always there,
-// null where it has no value. Their tags are also what the API document says.
+// null where it has no value, but for those with omitempty, which came later and
+// are there only where they are set. Their tags are also what the API document says.
 
 // hidden stands for a value that is stored encrypted and never shown.
 const hidden = "***"
@@ -28,6 +29,12 @@ type gatewayRecord struct {
 	MaxBodyBytes    *int64            `json:"max_body_bytes" doc:"Largest request body that is forwarded, in bytes; null for any size." example:"1048576"`
 	Revision        *int64            `json:"revision" doc:"Number of the revision in force; null before the first push." example:"3"`
 	CreatedAt       time.Time         `json:"created_at" doc:"When the gateway was created."`
+
+	UpstreamClientCertificate string `json:"upstream_client_certificate,omitempty" doc:"Certificate that tells the upstream who calls, as it was given; absent if there is none."`
+	UpstreamClientKey         string `json:"upstream_client_key,omitempty" doc:"Stands for its private key, which is never shown." example:"***"`
+	UpstreamConnectTimeout    string `json:"upstream_connect_timeout,omitempty" doc:"Time to connect to the upstream, a Go duration; absent for 10s." example:"2s"`
+	UpstreamIdleTimeout       string `json:"upstream_idle_timeout,omitempty" doc:"How long a connection to the upstream is kept without use, a Go duration; absent for 90s." example:"30s"`
+	UpstreamMaxConnections    int64  `json:"upstream_max_connections,omitempty" doc:"Most connections that the gateway has to its upstream at once; absent for no bound." example:"200"`
 }
 
 type globalLimit struct {
@@ -211,6 +218,11 @@ func presentGateway(g *gateway.Gateway) gatewayRecord {
 		GatewayID: g.ID, Name: g.Name, UpstreamURL: g.UpstreamURL, Hostname: g.Hostname, Timeout: g.Timeout,
 		UpstreamHeaders: map[string]string{},
 		MaxBodyBytes:    number(g.MaxBodyBytes), Revision: number(g.Revision), CreatedAt: g.CreatedAt.UTC(),
+		UpstreamClientCertificate: g.UpstreamClientCertificate, UpstreamConnectTimeout: g.UpstreamConnectTimeout,
+		UpstreamIdleTimeout: g.UpstreamIdleTimeout, UpstreamMaxConnections: g.UpstreamMaxConnections,
+	}
+	if len(g.UpstreamClientKey) > 0 {
+		r.UpstreamClientKey = hidden
 	}
 	if !g.GlobalLimit.IsZero() {
 		r.GlobalRateLimit = &globalLimit{Sustained: rate(g.GlobalLimit.Sustained), Burst: rate(g.GlobalLimit.Burst)}

@@ -25,11 +25,17 @@ type createGatewayRequest struct {
 	UpstreamCA      *string           `json:"upstream_ca,omitempty" nullable:"true" minLength:"1" doc:"PEM certificates that replace the system's roots for this upstream."`
 	CORS            *corsInput        `json:"cors,omitempty" doc:"Lets the gateway answer browsers of other origins."`
 	MaxBodyBytes    *int64            `json:"max_body_bytes,omitempty" nullable:"true" minimum:"1" doc:"Largest request body that is forwarded, in bytes." example:"1048576"`
+
+	UpstreamClientCertificate *string `json:"upstream_client_certificate,omitempty" nullable:"true" minLength:"1" doc:"Certificate that tells an https upstream who calls, with those of its issuers behind it, in PEM; needs upstream_client_key."`
+	UpstreamClientKey         *string `json:"upstream_client_key,omitempty" nullable:"true" minLength:"1" doc:"Its private key, in PEM without a passphrase; stored encrypted, never shown."`
+	UpstreamConnectTimeout    *string `json:"upstream_connect_timeout,omitempty" nullable:"true" minLength:"1" doc:"Time to connect to the upstream, and once more for the TLS handshake: a Go duration from 100ms to 1m, 10s when absent." example:"2s"`
+	UpstreamIdleTimeout       *string `json:"upstream_idle_timeout,omitempty" nullable:"true" minLength:"1" doc:"How long a connection to the upstream is kept without use: a Go duration from 1s to 1h, 90s when absent." example:"30s"`
+	UpstreamMaxConnections    *int64  `json:"upstream_max_connections,omitempty" nullable:"true" minimum:"1" maximum:"100000" doc:"Most connections that the gateway has to its upstream at once; waiting for one counts against timeout. No bound when absent." example:"200"`
 }
 
 type updateGatewayRequest struct {
 	Name            *string                     `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"orders"`
-	UpstreamURL     *string                     `json:"upstream_url,omitempty" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service; another origin drops upstream_headers." example:"https://orders.internal"`
+	UpstreamURL     *string                     `json:"upstream_url,omitempty" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service; another origin drops upstream_headers and the client certificate with its key." example:"https://orders.internal"`
 	Hostname        optional[string]            `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host name of the gateway; null for the one made from its identifier." example:"api.example.com"`
 	GlobalRateLimit optional[globalLimitInput]  `json:"global_rate_limit,omitempty" doc:"Limit across all routes, replaced whole; null for the installation's default."`
 	Timeout         optional[string]            `json:"timeout,omitempty" minLength:"1" doc:"Time to the head of the upstream's answer; null for 60s." example:"30s"`
@@ -37,6 +43,12 @@ type updateGatewayRequest struct {
 	UpstreamCA      optional[string]            `json:"upstream_ca,omitempty" minLength:"1" doc:"PEM certificates that replace the system's roots; null for the system's."`
 	CORS            optional[corsInput]         `json:"cors,omitempty" doc:"Answer to browsers of other origins, replaced whole; null for none."`
 	MaxBodyBytes    optional[int64]             `json:"max_body_bytes,omitempty" minimum:"1" doc:"Largest request body that is forwarded, in bytes; null for any size." example:"1048576"`
+
+	UpstreamClientCertificate optional[string] `json:"upstream_client_certificate,omitempty" minLength:"1" doc:"Certificate that tells an https upstream who calls; null for none, and then upstream_client_key must be null, too."`
+	UpstreamClientKey         optional[string] `json:"upstream_client_key,omitempty" minLength:"1" doc:"Its private key, in PEM without a passphrase; absent, the new certificate must be of the key that is stored."`
+	UpstreamConnectTimeout    optional[string] `json:"upstream_connect_timeout,omitempty" minLength:"1" doc:"Time to connect to the upstream; null for 10s." example:"2s"`
+	UpstreamIdleTimeout       optional[string] `json:"upstream_idle_timeout,omitempty" minLength:"1" doc:"How long a connection to the upstream is kept without use; null for 90s." example:"30s"`
+	UpstreamMaxConnections    optional[int64]  `json:"upstream_max_connections,omitempty" minimum:"1" maximum:"100000" doc:"Most connections that the gateway has to its upstream at once; null for no bound." example:"200"`
 }
 
 type globalLimitInput struct {

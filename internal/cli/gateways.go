@@ -25,6 +25,7 @@ type gatewayFlags struct {
 	origins, corsMethods, corsHeaders                      []string
 	corsMaxAge                                             int64
 	maxBody                                                int64
+	connection                                             connectionFlags
 }
 
 func (g *gatewayFlags) register(f *pflag.FlagSet) {
@@ -42,6 +43,7 @@ func (g *gatewayFlags) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&g.corsHeaders, "cors-header", nil, "request `field` that they may set; give it again for more")
 	f.Int64Var(&g.corsMaxAge, "cors-max-age", 0, "for how many `seconds` a browser may keep a preflight answer")
 	f.Int64Var(&g.maxBody, "max-body-bytes", 0, "largest request body that is forwarded, in `bytes`; 0 for any")
+	g.connection.register(f)
 }
 
 func (g *gatewayFlags) globalLimit() (*client.GlobalLimitInput, error) {
@@ -155,6 +157,9 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	in.UpstreamCa = given(ca)
+	if err := o.connection.fill(o.app, &in); err != nil {
+		return err
+	}
 	if o.spec != "" {
 		content, err := o.readInput(o.spec)
 		if err != nil {
@@ -181,6 +186,7 @@ func (a *app) printGateway(g *client.Gateway) error {
 			{"GLOBAL LIMIT", globalLimit(g.GlobalRateLimit)}, {"TIMEOUT", g.Timeout},
 			{"UPSTREAM HEADERS", strings.Join(sortedKeys(g.UpstreamHeaders), ", ")},
 		}
+		fields = append(fields, connectionFields(g)...)
 		if g.Cors != nil {
 			fields = append(fields, field{"CORS ORIGINS", strings.Join(g.Cors.Origins, ", ")})
 		}
@@ -350,6 +356,9 @@ func (o *gatewaysUpdate) patch(c *cobra.Command) (p client.GatewayPatch, err err
 			return p, err
 		}
 		p.UpstreamCA = set.text("upstream-ca", ca)
+	}
+	if err := o.connection.change(o.app, c, &p); err != nil {
+		return p, err
 	}
 	if flags.Changed("max-body-bytes") {
 		p.MaxBodyBytes = client.Clear[int64]()

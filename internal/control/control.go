@@ -112,6 +112,12 @@ type GatewayInput struct {
 	UpstreamCA      string
 	CORS            *gateway.CORS
 	MaxBodyBytes    int64
+
+	UpstreamClientCertificate string
+	UpstreamClientKey         string
+	UpstreamConnectTimeout    string
+	UpstreamIdleTimeout       string
+	UpstreamMaxConnections    int64
 }
 
 // GatewayPatch is the body of a gateway's update.
@@ -125,6 +131,12 @@ type GatewayPatch struct {
 	UpstreamCA      Optional[string]
 	CORS            Optional[gateway.CORS]
 	MaxBodyBytes    Optional[int64]
+
+	UpstreamClientCertificate Optional[string]
+	UpstreamClientKey         Optional[string]
+	UpstreamConnectTimeout    Optional[string]
+	UpstreamIdleTimeout       Optional[string]
+	UpstreamMaxConnections    Optional[int64]
 }
 
 // LimitPatch is the body of a route's limit update: an absent member stays,

@@ -75,6 +75,9 @@ func gatewayDiff(before, after *gateway.Gateway) audit.Diff {
 	if before != nil && after != nil && !maps.EqualFunc(before.UpstreamHeaders, after.UpstreamHeaders, bytes.Equal) {
 		d["upstream_headers"] = [2]any{maskedHeaders(before), maskedHeaders(after)}
 	}
+	if before != nil && after != nil && !bytes.Equal(before.UpstreamClientKey, after.UpstreamClientKey) {
+		d["upstream_client_key"] = [2]any{maskedKey(before), maskedKey(after)}
+	}
 	return d
 }
 
@@ -85,11 +88,13 @@ func gatewayFields(g *gateway.Gateway) fields {
 	f := fields{
 		"name": g.Name, "upstream_url": g.UpstreamURL, "hostname": g.Hostname, "timeout": g.Timeout,
 		"upstream_headers": maskedHeaders(g), "global_rate_limit": limitOrNil(g.GlobalLimit),
-		"upstream_ca": nil, "cors": nil, "max_body_bytes": nil, "revision": nil,
+		"upstream_ca": digestOrNil(g.UpstreamCA), "cors": nil, "max_body_bytes": nil, "revision": nil,
+		"upstream_client_certificate": digestOrNil(g.UpstreamClientCertificate), "upstream_client_key": maskedKey(g),
+		"upstream_connect_timeout": orNil(g.UpstreamConnectTimeout), "upstream_idle_timeout": orNil(g.UpstreamIdleTimeout),
+		"upstream_max_connections": nil,
 	}
-	if g.UpstreamCA != "" { // long, and the bytes tell a reader little
-		sum := sha256.Sum256([]byte(g.UpstreamCA))
-		f["upstream_ca"] = "sha256:" + hex.EncodeToString(sum[:])
+	if g.UpstreamMaxConnections != 0 {
+		f["upstream_max_connections"] = g.UpstreamMaxConnections
 	}
 	if g.CORS != nil {
 		f["cors"] = *g.CORS
@@ -112,6 +117,23 @@ func maskedHeaders(g *gateway.Gateway) any {
 		m[name] = gateway.Masked
 	}
 	return m
+}
+
+func maskedKey(g *gateway.Gateway) any {
+	if len(g.UpstreamClientKey) == 0 {
+		return nil
+	}
+	return gateway.Masked
+}
+
+// digestOrNil stands for certificates, which are long, and whose bytes tell a
+// reader little.
+func digestOrNil(certificates string) any {
+	if certificates == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(certificates))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 func limitOrNil(c ratelimit.Config) any {

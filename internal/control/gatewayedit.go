@@ -18,6 +18,8 @@ type gatewayEdit struct {
 	upstreamCA   *string
 	cors         **gateway.CORS
 	maxBodyBytes *int64
+
+	connection connectionEdit
 }
 
 // readInput turns the body of a creation into an edit of an empty gateway: an
@@ -31,6 +33,12 @@ func (s *Service) readInput(c *Caller, in GatewayInput) (gatewayEdit, error) {
 		Timeout:      given(in.Timeout),
 		UpstreamCA:   given(in.UpstreamCA),
 		MaxBodyBytes: given(in.MaxBodyBytes),
+
+		UpstreamClientCertificate: given(in.UpstreamClientCertificate),
+		UpstreamClientKey:         given(in.UpstreamClientKey),
+		UpstreamConnectTimeout:    given(in.UpstreamConnectTimeout),
+		UpstreamIdleTimeout:       given(in.UpstreamIdleTimeout),
+		UpstreamMaxConnections:    given(in.UpstreamMaxConnections),
 	}
 	if in.UpstreamHeaders != nil {
 		p.UpstreamHeaders = Optional[map[string]string]{Present: true, Value: in.UpstreamHeaders}
@@ -85,6 +93,9 @@ func (s *Service) readPatch(c *Caller, p GatewayPatch) (e gatewayEdit, err error
 		if e.headers, err = s.sealHeaders(p.UpstreamHeaders.Value); err != nil {
 			return e, err
 		}
+	}
+	if e.connection, err = s.readConnection(p); err != nil {
+		return e, err
 	}
 	return e, e.readRest(p)
 }
@@ -188,6 +199,7 @@ func (e *gatewayEdit) applyUpstream(g *gateway.Gateway) error {
 		}
 		if moved { // what authenticates to one server is not told to another
 			g.UpstreamHeaders = nil
+			g.UpstreamClientCertificate, g.UpstreamClientKey = "", nil
 		}
 		g.UpstreamURL = *e.upstreamURL
 	}
@@ -205,7 +217,7 @@ func (e *gatewayEdit) applyUpstream(g *gateway.Gateway) error {
 			return fault.Invalid("upstream_ca", "is only for an https upstream: leave it out, or set it to null")
 		}
 	}
-	return nil
+	return e.connection.apply(g)
 }
 
 // moves tells whether two upstream URLs have different origins.

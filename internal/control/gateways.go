@@ -86,8 +86,9 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, in GatewayInput)
 	})
 }
 
-// UpdateGateway changes what p names. The upstream headers are dropped when the
-// origin of the upstream URL changes, unless p gives new ones.
+// UpdateGateway changes what p names. The upstream headers and the client
+// certificate with its key are dropped when the origin of the upstream URL changes,
+// unless p gives new ones.
 func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string, p GatewayPatch, m Match) (*gateway.Gateway, error) {
 	edit, err := s.readPatch(c, p)
 	if err != nil {

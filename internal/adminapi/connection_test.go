@@ -1,0 +1,94 @@
+package adminapi_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
+)
+
+// Guarantee: what tells how a gateway connects to its upstream is in its record
+// where it is set, and only there; the key is in no answer, not even in one that
+// refuses it.
+func TestGatewayConnection(t *testing.T) {
+	s := start(t)
+	pair := certificatetest.New(t, "client")
+	secret := strings.Split(string(pair.Key), "\n")[1]
+	set := map[string]any{
+		"upstream_client_certificate": string(pair.Cert), "upstream_client_key": string(pair.Key), "upstream_connect_timeout": "1500ms",
+		"upstream_idle_timeout": "60s", "upstream_max_connections": 7,
+	}
+	body := map[string]any{"name": "a", "upstream_url": "https://orders.internal"}
+	for name, value := range set {
+		body[name] = value
+	}
+	made := s.post("/v1/gateways", body).want(201)
+	id := made.text("gateway_id")
+	all := gatewayMembers + " upstream_client_certificate upstream_client_key upstream_connect_timeout upstream_idle_timeout upstream_max_connections"
+	members(t, made.json, all)
+	for name, want := range map[string]any{
+		"upstream_client_certificate": string(pair.Cert), "upstream_client_key": "***", "upstream_connect_timeout": "1500ms",
+		"upstream_idle_timeout": "60s", "upstream_max_connections": 7.0,
+	} {
+		if made.json[name] != want {
+			t.Errorf("%s is %v, want %v", name, made.json[name], want)
+		}
+	}
+	path := "/v1/gateways/" + id
+	if got := s.get(path).want(200); got.raw != made.raw {
+		t.Errorf("made %s\ngot  %s", made.raw, got.raw)
+	}
+	patch := func(body string) *reply { return s.do(request{method: "PATCH", path: path, body: body}) }
+	quoted, err := json.Marshal(string(pair.Key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := string(quoted)
+	for _, bad := range []struct{ body, field string }{
+		{`{"upstream_client_key": ""}`, "upstream_client_key"},
+		{`{"upstream_client_key": "***"}`, "upstream_client_key"},
+		{`{"upstream_client_key": [` + key + `]}`, "upstream_client_key"},
+		{`{"upstream_client_key": {"pem": ` + key + `}}`, "upstream_client_key"},
+		{`{"upstream_client_key": 7}`, "upstream_client_key"},
+		{`{"upstream_client_key": null}`, "upstream_client_key"},
+		{`{"upstream_client_certificate": null}`, "upstream_client_certificate"},
+		{`{"upstream_client_certificate": ` + key + `}`, "upstream_client_certificate"},
+		{`{"upstream_client_keys": ` + key + `}`, "upstream_client_keys"},
+		{`{"upstream_ca": ` + key + `}`, "upstream_ca"},
+		{`{"timeout": ` + key + `}`, "timeout"},
+		{`{"upstream_url": ` + key + `}`, "upstream_url"},
+		{`{"hostname": ` + key + `}`, "hostname"},
+		{`{"upstream_connect_timeout": ` + key + `}`, "upstream_connect_timeout"},
+		{`{"upstream_connect_timeout": "2m"}`, "upstream_connect_timeout"},
+		{`{"upstream_connect_timeout": 5}`, "upstream_connect_timeout"},
+		{`{"upstream_idle_timeout": "500ms"}`, "upstream_idle_timeout"},
+		{`{"upstream_max_connections": 0}`, "upstream_max_connections"},
+		{`{"upstream_max_connections": 100001}`, "upstream_max_connections"},
+		{`{"upstream_max_connections": 1.5}`, "upstream_max_connections"},
+		{`{"upstream_max_connections": "7"}`, "upstream_max_connections"},
+	} {
+		if r := patch(bad.body).refused(422, "validation_failed", bad.field); strings.Contains(r.raw, secret) {
+			t.Errorf("%s: the answer tells the key: %s", bad.field, r.raw)
+		}
+	}
+	if got := s.get(path).want(200); got.raw != made.raw || got.header.Get("ETag") != made.header.Get("ETag") {
+		t.Errorf("what was refused changed %s", got.raw)
+	}
+	cleared := patch(`{"upstream_client_certificate": null, "upstream_client_key": null, "upstream_connect_timeout": null,
+		"upstream_idle_timeout": null, "upstream_max_connections": null}`).want(200)
+	members(t, cleared.json, gatewayMembers)
+	if cleared.header.Get("ETag") == made.header.Get("ETag") {
+		t.Error("the ETag stayed")
+	}
+	nothing := s.post("/v1/gateways", map[string]any{
+		"name": "b", "upstream_url": "https://orders.internal", "upstream_client_certificate": nil, "upstream_client_key": nil,
+		"upstream_connect_timeout": nil, "upstream_idle_timeout": nil, "upstream_max_connections": nil,
+	}).want(201)
+	members(t, nothing.json, gatewayMembers)
+	for _, r := range []*reply{made, cleared, s.get("/v1/gateways"), s.get("/v1/audit-log?limit=100")} {
+		if strings.Contains(r.raw, secret) {
+			t.Errorf("the key is told: %s", r.raw)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keygate/keygate/client"
+)
+
+// connectionFlags are the fields of a gateway that tell how it connects to its
+// upstream.
+type connectionFlags struct {
+	certificate, key            string // files
+	connectTimeout, idleTimeout string
+	maxConnections              int64
+}
+
+func (o *connectionFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&o.certificate, "upstream-client-certificate", "", "`file` of the PEM certificate that tells the upstream who calls, with those of its issuers behind it")
+	f.StringVar(&o.key, "upstream-client-key", "", "`file`, or - for standard input, of its private key in PEM")
+	f.StringVar(&o.connectTimeout, "upstream-connect-timeout", "", "`duration` to connect to the upstream, as in 2s")
+	f.StringVar(&o.idleTimeout, "upstream-idle-timeout", "", "`duration` for which a connection to the upstream is kept without use, as in 30s")
+	f.Int64Var(&o.maxConnections, "upstream-max-connections", 0, "most `connections` to the upstream at once; 0 for any number")
+}
+
+// fill sets the fields of a creation that were given.
+func (o *connectionFlags) fill(a *app, in *client.CreateGatewayRequest) error {
+	in.UpstreamConnectTimeout, in.UpstreamIdleTimeout = given(o.connectTimeout), given(o.idleTimeout)
+	if o.maxConnections != 0 {
+		in.UpstreamMaxConnections = &o.maxConnections
+	}
+	for _, f := range []struct {
+		name string
+		to   **string
+	}{{o.certificate, &in.UpstreamClientCertificate}, {o.key, &in.UpstreamClientKey}} {
+		if f.name == "" {
+			continue
+		}
+		text, err := o.read(a, f.name)
+		if err != nil {
+			return err
+		}
+		*f.to = &text
+	}
+	return nil
+}
+
+func (o *connectionFlags) read(a *app, name string) (string, error) {
+	content, err := a.readInput(name)
+	if err != nil {
+		return "", fmt.Errorf("read the client certificate and its key: %w", err)
+	}
+	return string(content), nil
+}
+
+// change makes changes of the flags that were given.
+func (o *connectionFlags) change(a *app, c *cobra.Command, p *client.GatewayPatch) error {
+	flags, set := c.Flags(), changesOf(c)
+	p.UpstreamConnectTimeout = set.text("upstream-connect-timeout", o.connectTimeout)
+	p.UpstreamIdleTimeout = set.text("upstream-idle-timeout", o.idleTimeout)
+	if flags.Changed("upstream-max-connections") {
+		p.UpstreamMaxConnections = client.Clear[int64]()
+		if o.maxConnections != 0 {
+			p.UpstreamMaxConnections = client.Set(o.maxConnections)
+		}
+	}
+	for _, f := range []struct {
+		flag, name string
+		to         *client.Change[string]
+	}{
+		{"upstream-client-certificate", o.certificate, &p.UpstreamClientCertificate},
+		{"upstream-client-key", o.key, &p.UpstreamClientKey},
+	} {
+		switch {
+		case !flags.Changed(f.flag):
+		case f.name == "":
+			*f.to = client.Clear[string]()
+		default:
+			text, err := o.read(a, f.name)
+			if err != nil {
+				return err
+			}
+			*f.to = client.Set(text)
+		}
+	}
+	return nil
+}
+
+// connectionFields are shown where they are set.
+func connectionFields(g *client.Gateway) (fields []field) {
+	for _, f := range []field{
+		{"UPSTREAM CLIENT", subject(g.UpstreamClientCertificate)},
+		{"CONNECT TIMEOUT", limitPart("", g.UpstreamConnectTimeout)},
+		{"IDLE TIMEOUT", limitPart("", g.UpstreamIdleTimeout)},
+		{"MAX CONNECTIONS", number(g.UpstreamMaxConnections)},
+	} {
+		if f.value != "" {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+// subject says whose certificate it is, and until when.
+func subject(certificate *string) string {
+	if certificate == nil {
+		return ""
+	}
+	block, _ := pem.Decode([]byte(*certificate))
+	if block == nil {
+		return "a certificate"
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "a certificate"
+	}
+	return c.Subject.String() + " until " + moment(&c.NotAfter)
+}
