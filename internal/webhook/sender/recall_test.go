@@ -81,6 +81,7 @@ func TestRecall(t *testing.T) {
 		<-time.After(500 * time.Millisecond) // between two answers
 		before := receiver.count("/old")
 		s.Recall(hook)
+		b.tick = 15 * time.Second // a look at so many costs much
 		b.await(hook, "all are delivered", in(900, webhook.Delivered))
 		if more := receiver.count("/old") - before; more != 0 || receiver.count("/new") != 300-before {
 			t.Errorf("%d requests more to the old address, %d to the new one", more, receiver.count("/new"))

@@ -432,6 +432,7 @@ func TestDeadSender(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
 				hook := b.endpoint("http://receiver.test/")
+				b.tick = 15 * time.Second
 				b.raise(20)
 				now := time.Now()
 				taken, err := b.db.ClaimDeliveries(t.Context(), sender.Claim{Now: now, Token: "dead", Until: now.Add(sender.LeaseTime), Limit: 8, Each: 8})
@@ -481,8 +482,9 @@ func TestFewClaims(t *testing.T) {
 		cfg.Queue = counted{b.db, &claims}
 		b.raise(500)
 		b.start(cfg, connect)
-		<-time.After(20 * time.Minute)
-		if n := claims.Load(); n > 20*12*3 { // one in 5 s is the idle rate
+		const minutes = 10
+		<-time.After(minutes * time.Minute)
+		if n := claims.Load(); n > minutes*12*3 { // one in 5 s is the idle rate
 			t.Errorf("%d claims", n)
 		}
 	})
