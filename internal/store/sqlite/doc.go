@@ -5,6 +5,7 @@
 // that readers never wait for the writer:
 //
 //	Update ──► writer (1 connection, BEGIN IMMEDIATE … COMMIT)
+//	           behind (1 connection) writes the log back into the file
 //	View   ──► readers (query_only, one state of the file each)
 //	snapshot.Source ──► two readers of its own, so that no search delays the data plane
 //

@@ -55,7 +55,7 @@ func dataSource(path string, busy time.Duration, writer bool) (string, error) {
 		q.Set("_journal_mode", "WAL")
 		q.Set("_synchronous", "FULL")
 		q.Set("_foreign_keys", "1")
-		q.Add("_pragma", "wal_autocheckpoint(1000)")     // pages: 4 MB
+		q.Add("_pragma", "wal_autocheckpoint("+strconv.Itoa(backstopPages)+")")
 		q.Add("_pragma", "journal_size_limit(67108864)") // what a checkpoint leaves of a WAL that a long reader made grow
 		q.Add("_pragma", "cache_size(-32768)")           // KiB
 		q.Add("_pragma", "temp_store(MEMORY)")

@@ -44,6 +44,7 @@ type DB struct {
 	writer  *pool        // of one connection
 	readers *pool        // of View
 	source  *pool        // of snapshot.Source and ratelimit.DailyStore
+	behind  *checkpointer
 	dbs     []*sql.DB
 
 	path     string
@@ -96,11 +97,16 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	db.writer = newPool(writer, 1, codec)
+	behind, err := db.connect(cfg, true, 1)
+	if err != nil {
+		return nil, err
+	}
 	reader, err := db.connect(cfg, false, readers+followers)
 	if err != nil {
 		return nil, err
 	}
 	db.readers, db.source = newPool(reader, readers, codec), newPool(reader, followers, codec)
+	db.behind = newCheckpointer(db, behind)
 	return db, nil
 }
 
@@ -133,6 +139,7 @@ func (db *DB) closeAll() error {
 // database file and closes it. Later calls of the store are fault.Unavailable.
 // It must be called once.
 func (db *DB) Close() error {
+	db.behind.close()
 	readErr := errors.Join(db.readers.drain(nil), db.source.drain(nil))
 	writeErr := db.writer.drain(func(c *conn) {
 		if _, err := c.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {

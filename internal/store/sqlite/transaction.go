@@ -89,6 +89,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 		return translate("commit", err)
 	}
 	committed = true
+	db.behind.committed()
 	return nil
 }
 
