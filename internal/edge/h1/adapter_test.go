@@ -21,9 +21,6 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// adapterPatience bounds what a test waits for; reaching it is a failure.
-const adapterPatience = 15 * time.Second
-
 // adapted serves every request on a loopback port through the adapter. It is as
 // much of an engine as the adapter needs.
 func adapted(t testing.TB, handler http.HandlerFunc) (addr string) {
@@ -154,7 +151,7 @@ func say(t testing.TB, addr, text string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(adapterPatience))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +354,7 @@ func readAnswers(t *testing.T, addr, text string) (all []string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(adapterPatience))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	_, _ = io.WriteString(c, text)
 	r := bufio.NewReader(c)
 	method, _, _ := strings.Cut(text, " ")
@@ -465,7 +462,7 @@ func TestAdapterDuplex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(adapterPatience))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	_, _ = io.WriteString(c, "POST /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
 	r := bufio.NewReader(c)
 	if line, _ := r.ReadString('\n'); line != "HTTP/1.1 100 Continue\r\n" {

@@ -34,7 +34,7 @@ import (
 // method on every path, below /public without a key.
 type setup struct {
 	upstream string
-	timeout  string // "" is 10s
+	timeout  string // "" is 10m
 	maxBody  int64
 	headers  map[string]string
 	cors     *gateway.CORS
@@ -47,6 +47,20 @@ type setup struct {
 	tracer   Tracer
 	wrap     func(net.Conn) net.Conn // of each client's connection
 	forward  http.HandlerFunc        // Config.Forward; nil is a teapot
+	now      func() time.Time        // Config.Now; nil is standstill
+}
+
+// patience bounds what a test waits for; reaching it is a failure.
+const patience = time.Minute
+
+// standstill is a clock on which a millisecond passes at each tick, so that no
+// time is told twice: however long the machine takes, nothing is late.
+func standstill() func() time.Time {
+	now := time.Now()
+	return func() time.Time {
+		now = now.Add(time.Millisecond)
+		return now
+	}
 }
 
 // edge is an engine on a free loopback port.
@@ -136,6 +150,10 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
+	now := s.now
+	if now == nil {
+		now = standstill()
+	}
 	log, told := &logbook{}, &book{}
 	outcomes, err := outcome.NewCollector(outcome.Config{Sinks: []outcome.Sink{told}})
 	if err != nil {
@@ -154,7 +172,7 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusTeapot)
 		},
-		Outcome: outcomes.Lane, Mono: s.mono, Trust: s.trust, Tracer: s.tracer,
+		Outcome: outcomes.Lane, Mono: s.mono, Now: now, Trust: s.trust, Tracer: s.tracer,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +242,7 @@ func newSource(t testing.TB, s setup) (_ *source, key, other string) {
 		t.Fatal(err)
 	}
 	if s.timeout == "" {
-		s.timeout = "10s"
+		s.timeout = "10m"
 	}
 	accountID := id.Format(id.Account, [16]byte{3})
 	headers := map[string][]byte{}

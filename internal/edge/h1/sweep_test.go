@@ -39,7 +39,7 @@ func (e *edge) byTick() (pass func()) {
 // await returns once the only connection is in a phase, of any of its watches.
 func (e *edge) await(p phase) {
 	e.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
 		found := false
 		e.engine.conns.each(func(c *conn) {
 			for _, w := range []*watch{&c.main, &c.reading, &c.writing} {
@@ -153,7 +153,7 @@ func TestDeadlines(t *testing.T) {
 				}
 				// The clock stands still in between: what moves after a pass, while the
 				// buffers between are not full yet, has its time from then on.
-				for deadline := time.Now().Add(10 * time.Second); watched.wasCut() == notCut && e.engine.Connections() > 0; {
+				for deadline := time.Now().Add(patience); watched.wasCut() == notCut && e.engine.Connections() > 0; {
 					pass(0)
 					until := max(int64(watched.word.Load()>>16), served.sweeper.movedAt+c.limit.Milliseconds())
 					if left := time.Duration(until-e.engine.clock.ms.Load())*time.Millisecond - time.Second; left > 0 {
@@ -170,7 +170,7 @@ func TestDeadlines(t *testing.T) {
 				if _, err := client.rest(); c.name != "reader" && err != nil {
 					t.Error(err)
 				}
-				for deadline := time.Now().Add(10 * time.Second); e.engine.Connections() > 0; runtime.Gosched() {
+				for deadline := time.Now().Add(patience); e.engine.Connections() > 0; runtime.Gosched() {
 					if time.Now().After(deadline) {
 						t.Fatal("not closed")
 					}

@@ -27,7 +27,7 @@ func (e *edge) dial() *client {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	_ = conn.SetDeadline(time.Now().Add(15 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	e.t.Cleanup(func() { _ = conn.Close() })
 	return &client{t: e.t, Conn: conn, Reader: bufio.NewReader(conn), key: e.key}
 }
@@ -616,7 +616,7 @@ func TestRefusedBodies(t *testing.T) {
 		if strings.Contains(h, "Connection: close") {
 			t.Error(h)
 		}
-		skipBody(c, h)
+		c.body(h)
 		c.say(strings.Repeat("x", 20000) + "GET /a HTTP/1.1\r\nKEY\r\n\r\n")
 		c.wantStatus("200")
 
@@ -638,13 +638,15 @@ func TestRefusedBodies(t *testing.T) {
 	})
 }
 
-func skipBody(c *client, head string) {
+// body returns the body of the answer with a head, which has a length.
+func (c *client) body(head string) string {
+	c.t.Helper()
 	_, after, _ := strings.Cut(head, "Content-Length: ")
 	n := 0
 	for i := 0; i < len(after) && after[i] >= '0' && after[i] <= '9'; i++ {
 		n = n*10 + int(after[i]-'0')
 	}
-	c.bytes(n)
+	return c.bytes(n)
 }
 
 // Guarantee: a request is sent once more exactly if it may be and a reused
