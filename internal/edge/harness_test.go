@@ -17,17 +17,16 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/edge/h1"
 	"github.com/keygate/keygate/internal/edge/peer"
+	"github.com/keygate/keygate/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // patience bounds what a test waits for; reaching it is a failure.
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // lines is an HTTP1 that answers each line with what the edge said of the
 // connection and the line itself.
@@ -139,6 +138,9 @@ func openOn(t *testing.T, l net.Listener, cfg edge.Config) *door {
 	}
 	if cfg.HTTP2 == nil {
 		cfg.HTTP2 = newWeb(nil)
+	}
+	if cfg.HeadTimeout == 0 {
+		cfg.HeadTimeout = patience
 	}
 	cfg.Log = slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error

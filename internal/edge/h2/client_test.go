@@ -11,15 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/keygate/keygate/internal/leaktest"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // patience bounds what a test waits for; reaching it is a failure.
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // client is a connection to the edge over which a test says the bytes itself.
 type client struct {

@@ -32,13 +32,14 @@ import (
 type setup struct {
 	upstream        string
 	ca              string
-	timeout         string // "" is 10s
+	timeout         string // "" is 10m
 	maxBody         int64
 	headers         map[string]string
-	continueTimeout time.Duration
+	continueTimeout time.Duration // 0 is patience
 	cors            *gateway.CORS
 	limit           string // the key's rate limit
 	trusted         bool   // the client is a proxy that is believed
+	moving          bool   // the clock of the engine of HTTP/1.1 moves; else nothing is late there
 	mono            func() int64
 }
 
@@ -122,6 +123,9 @@ func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 	t.Helper()
 	guard := netguard.New()
 	guard.Own(netip.MustParseAddrPort(ownListener))
+	if s.continueTimeout == 0 {
+		s.continueTimeout = patience
+	}
 	pools, err := upstream.NewPools(upstream.Config{Guard: guard, ContinueTimeout: s.continueTimeout})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +138,7 @@ func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	driver, err := h2.New(h2.Config{
 		Admit: decider, Pools: pools, Via: "keygate", Trusted: func(net.Conn) bool { return s.trusted },
-		Log: logger, Outcome: outcomes.Lane, Mono: s.mono, Linger: time.Second,
+		Log: logger, Outcome: outcomes.Lane, Mono: s.mono, Linger: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +179,7 @@ func newSource(t testing.TB, s setup) (*source, string) {
 		t.Fatal(err)
 	}
 	if s.timeout == "" {
-		s.timeout = "10s"
+		s.timeout = "10m"
 	}
 	headers := map[string][]byte{}
 	for name, value := range s.headers {

@@ -44,8 +44,8 @@ func (w told) check(t *testing.T, e outcome.Entry) {
 	if got := (told{e.Decision, e.Status, e.UpstreamStatus, e.BytesIn, e.BytesOut, e.Authenticated, e.Method, e.Path}); got != w {
 		t.Errorf("\n got %+v\nwant %+v", got, w)
 	}
-	if e.Duration < 0 || e.Duration > int64(time.Minute) || (e.Upstream >= 0) != (w.upstream != 0) || e.Upstream > e.Duration ||
-		time.Since(time.UnixMicro(e.Start)) > time.Minute {
+	if e.Duration < 0 || e.Duration > int64(time.Hour) || (e.Upstream >= 0) != (w.upstream != 0) || e.Upstream > e.Duration ||
+		time.Since(time.UnixMicro(e.Start)) > time.Hour {
 		t.Errorf("it began at %v, lasted %v, the upstream %v", time.UnixMicro(e.Start), time.Duration(e.Duration), time.Duration(e.Upstream))
 	}
 	if client := net.IP(e.Client[:]); !client.IsLoopback() {
@@ -122,23 +122,47 @@ func TestOneRecordForEachRequest(t *testing.T) {
 					body = strings.NewReader(c.body)
 				}
 				resp, text := e.do(client, c.method, c.path, body, c.fields...)
-				entries := e.records()
-				if len(entries) != 1 {
-					t.Fatalf("%d records: %+v", len(entries), entries)
-				}
+				entry := final(t, e.records())
 				if c.want.out < 0 {
 					c.want.out = int64(len(text))
 				}
 				if c.want.status == http.StatusRequestURITooLong {
-					entries[0].Method = 0 // one of the drivers does not know it
+					entry.Method = 0 // one of the drivers does not know it
 				}
-				c.want.check(t, entries[0])
-				if got := id.Format(id.Request, entries[0].Request); got != resp.Header.Get("X-Request-Id") {
+				c.want.check(t, entry)
+				if got := id.Format(id.Request, entry.Request); got != resp.Header.Get("X-Request-Id") {
 					t.Errorf("the record is of %s, the answer of %s", got, resp.Header.Get("X-Request-Id"))
 				}
 			})
 		}
 	})
+}
+
+// final returns the one record of the end of a request. One that lasts, as any
+// may on a slow machine, was told of before.
+func final(t *testing.T, entries []outcome.Entry) outcome.Entry {
+	t.Helper()
+	if len(entries) == 2 && entries[0].Part == outcome.Begun {
+		begun := entries[0]
+		entries = entries[1:]
+		if last := entries[0]; last.Part != outcome.Ended || last.Request != begun.Request || last.Duration < int64(100*time.Millisecond) {
+			t.Fatalf("told of before its end: %+v, then %+v", begun, last)
+		}
+	}
+	if len(entries) != 1 {
+		t.Fatalf("%d records: %+v", len(entries), entries)
+	}
+	return entries[0]
+}
+
+// whole waits for the next records up to the end of a request.
+func (e *edge) whole(t *testing.T) []outcome.Entry {
+	t.Helper()
+	entries := e.next(t)
+	for entries[len(entries)-1].Part == outcome.Begun {
+		entries = append(entries, e.next(t)...)
+	}
+	return entries
 }
 
 // next waits for the next records.
@@ -162,7 +186,7 @@ func TestRecordsOfBrokenRequests(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(answering))
 	t.Cleanup(upstream.Close)
 	over(t, func(t *testing.T, client http.RoundTripper) {
-		e := start(t, setup{upstream: upstream.URL, timeout: "3s"})
+		e := start(t, setup{upstream: upstream.URL, moving: true})
 		ask := func(ctx context.Context, path string) {
 			req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+e.addr+path, nil)
 			req.Header.Set("Authorization", "Bearer "+e.key)
@@ -172,7 +196,7 @@ func TestRecordsOfBrokenRequests(t *testing.T) {
 			}
 		}
 		ask(t.Context(), "/half")
-		told{outcome.Forwarded, 200, 200, 0, 4, true, outcome.GET, "/half"}.check(t, e.next(t)[0])
+		told{outcome.Forwarded, 200, 200, 0, 4, true, outcome.GET, "/half"}.check(t, final(t, e.whole(t)))
 
 		ctx, leave := context.WithCancel(t.Context())
 		left := make(chan bool)
@@ -192,6 +216,7 @@ func TestRecordsOfBrokenRequests(t *testing.T) {
 		}
 		told{outcome.Abandoned, 499, 0, 0, 0, true, outcome.GET, "/forever"}.check(t, ended[0])
 
+		e = start(t, setup{upstream: upstream.URL, timeout: "1s", moving: true})
 		ask(t.Context(), "/forever")
 		for _, entry := range e.next(t) {
 			if entry.Part != outcome.Begun && (entry.Decision != outcome.TimedOut || entry.Status != 504 || entry.Part != outcome.Ended) {

@@ -176,7 +176,7 @@ func TestRefusalDoesNotWait(t *testing.T) {
 		}
 	})
 	t.Run("stalled", func(t *testing.T) {
-		c := e.dial()
+		c := start(t, setup{upstream: "http://" + addr, moving: true}).dial()
 		c.Say(post + "Content-Length: 5\r\n\r\nab")
 		if h, _ := c.refusal(); h.status() != "401" {
 			t.Fatalf("answer\n%s", h.text)
@@ -250,7 +250,11 @@ func TestUpstreamFails(t *testing.T) {
 		{"silent", "http://" + silent, "504", "upstream_timeout"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := start(t, setup{upstream: c.upstream, timeout: "200ms"})
+			s := setup{upstream: c.upstream}
+			if c.status == "504" {
+				s.timeout, s.moving = "200ms", true
+			}
+			e := start(t, s)
 			client := e.dial()
 			client.Say("GET /a?x=1&api_key=" + e.key + " HTTP/1.1\r\nHost: a\r\n\r\n")
 			h, body := client.refusal()

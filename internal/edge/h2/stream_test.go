@@ -132,7 +132,7 @@ func TestClientLeaves(t *testing.T) {
 				_, _ = io.Copy(io.Discard, conn)
 				close(ended)
 			})
-			e := start(t, setup{upstream: "http://" + addr})
+			e := start(t, setup{upstream: "http://" + addr, moving: true})
 			client := e.dial()
 			client.request(e, "POST /a HTTP/1.1", c.field)
 			client.Say(c.body)

@@ -171,6 +171,7 @@ func TestDrain(t *testing.T) {
 		if h := c.head(); h.status() != "200" || c.text(4) != "done" {
 			t.Errorf("answer\n%s", h.text)
 		}
+		_ = c.Close() // for which the drain waits a while
 		if err := within(t, "the drain", done); err != nil {
 			t.Error(err)
 		}
