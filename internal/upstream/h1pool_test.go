@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
@@ -79,7 +80,7 @@ func newPlain(t testing.TB, cfg Config, host string) (*Pools, *H1Pool) {
 
 func acquire(t testing.TB, p *H1Pool, hint *H1Conn) *H1Conn {
 	t.Helper()
-	c, err := p.Acquire(t.Context(), time.Now().Add(10*time.Second), hint)
+	c, err := p.Acquire(t.Context(), time.Now().Add(time.Minute), hint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func isFault(err error, code fault.Code) bool {
 // seen waits until what the upstream did has arrived at the connection's socket.
 func seen(t testing.TB, c *H1Conn) {
 	t.Helper()
-	_ = c.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = c.conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if err := c.raw.Read(func(uintptr) bool { return c.Stale() }); err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +288,7 @@ func TestPlainConnect(t *testing.T) {
 	if err != nil || b == a || b.Reused() {
 		t.Fatalf("%v, the idle one: %v", err, b == a)
 	}
-	c, err := pool.Connect(t.Context(), time.Now().Add(5*time.Second))
+	c, err := pool.Connect(t.Context(), time.Now().Add(time.Minute))
 	if err != nil || c == a || c.Reused() {
 		t.Fatalf("%v, the idle one: %v", err, c == a)
 	}
@@ -341,12 +342,7 @@ func TestPlainPublicOnly(t *testing.T) {
 // A host that refuses is unreachable; one that has no answer until the request's
 // deadline is a time-out; a caller that leaves is neither.
 func TestPlainDialErrors(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	_, pool := newPlain(t, Config{}, l.Addr().String())
+	_, pool := newPlain(t, Config{}, "127.0.0.1:9") // no port that the system gives to anybody
 	if _, err := pool.Acquire(t.Context(), time.Now().Add(time.Minute), nil); !isFault(err, fault.UpstreamUnreachable) {
 		t.Errorf("a closed port: %v", err)
 	}
@@ -421,7 +417,7 @@ func TestPlainClose(t *testing.T) {
 	a.Release()
 	pools.Close()
 	pools.Close()
-	if err := goleak.Find(before, listening); err != nil {
+	if err := leaktest.Find(before, listening); err != nil {
 		t.Error(err)
 	}
 	if s := pool.Stats(); s.Open != 1 {
@@ -449,11 +445,15 @@ func TestPlainConcurrency(t *testing.T) {
 	var group sync.WaitGroup
 	var waited atomic.Int64
 	var holders sync.Map // *H1Conn to *atomic.Int32
+	var held []*H1Conn   // all, until everybody waits
+	for range 8 {
+		held = append(held, acquire(t, pool, nil))
+	}
 	for i := range 32 {
 		group.Go(func() {
 			var last *H1Conn
 			for j := range 300 {
-				c, err := pool.Acquire(context.Background(), time.Now().Add(20*time.Second), last)
+				c, err := pool.Acquire(context.Background(), time.Now().Add(time.Minute), last)
 				if err != nil {
 					t.Error(err)
 					return
@@ -481,6 +481,12 @@ func TestPlainConcurrency(t *testing.T) {
 				}
 			}
 		})
+	}
+	for pool.Stats().Waiting != 32 {
+		<-time.After(time.Millisecond)
+	}
+	for _, c := range held {
+		c.Release()
 	}
 	group.Wait()
 	if s := pool.Stats(); s.Waiting != 0 || s.Open != s.Idle || s.Open > 8 {

@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -16,16 +15,16 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func newPools(t *testing.T, cfg upstream.Config) *upstream.Pools {
 	t.Helper()
@@ -48,7 +47,7 @@ func send(t *testing.T, pools *upstream.Pools, o upstream.Origin, req *http.Requ
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, HeadTimeout: 10 * time.Second})
+	answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, HeadTimeout: time.Minute})
 	if err != nil {
 		return nil, "", err
 	}
@@ -185,12 +184,7 @@ func TestFailures(t *testing.T) {
 		_, _ = c.ReadHead()
 		c.Say("HTTP/1.1 200 OK\r\nContent-")
 	})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := l.Addr().String()
-	_ = l.Close()
+	const nobody = "127.0.0.1:9" // no port that the system gives to anybody
 	guard := netguard.New()
 	guard.Own(netip.MustParseAddrPort("127.0.0.1:1"))
 	pools := newPools(t, upstream.Config{Guard: guard})
@@ -211,7 +205,11 @@ func TestFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 			req := request("GET", c.origin.Scheme+"://"+c.origin.Host, "/")
-			_, err = pool.Send(t.Context(), &upstream.Exchange{Request: req, HeadTimeout: 200 * time.Millisecond})
+			patience := time.Minute
+			if c.code == fault.UpstreamTimeout {
+				patience = 200 * time.Millisecond
+			}
+			_, err = pool.Send(t.Context(), &upstream.Exchange{Request: req, HeadTimeout: patience})
 			var refused *netguard.RefusedError
 			if fault.CodeOf(err) != c.code || errors.As(err, &refused) != c.refused {
 				t.Errorf("got %v, want %s, refused by the guard %v", err, c.code, c.refused)
