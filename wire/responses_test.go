@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/internal/http1/vectortest"
 )
@@ -22,8 +23,9 @@ type vector struct {
 	addr string
 
 	mu     sync.Mutex
-	pieces [][]byte // of the answer to the first request; nil when it was given
-	closes bool     // the connection ends behind it
+	pieces [][]byte      // of the answer to the first request; nil when it was given
+	closes bool          // the connection ends behind it
+	said   chan struct{} // closed when all of it was written
 }
 
 const afterwards = "the answer to the second request"
@@ -56,19 +58,20 @@ func newVector(t testing.TB) *vector {
 	return v
 }
 
-// script sets what the next request gets.
-func (v *vector) script(pieces [][]byte, closes bool) {
+// script sets what the next request gets, and returns what tells that it was said.
+func (v *vector) script(pieces [][]byte, closes bool) (said <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.pieces, v.closes = pieces, closes
+	v.pieces, v.closes, v.said = pieces, closes, make(chan struct{})
+	return v.said
 }
 
-func (v *vector) take() (pieces [][]byte, closes bool) {
+func (v *vector) take() (pieces [][]byte, closes bool, said chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	pieces, closes = v.pieces, v.closes
 	v.pieces = nil
-	return pieces, closes
+	return pieces, closes, v.said
 }
 
 func (v *vector) serve(conn net.Conn) {
@@ -80,19 +83,25 @@ func (v *vector) serve(conn net.Conn) {
 			return
 		}
 		_, _ = io.Copy(io.Discard, req.Body)
-		pieces, closes := v.take()
+		pieces, closes, said := v.take()
 		if pieces == nil {
 			if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(afterwards), afterwards); err != nil {
 				return
 			}
 			continue
 		}
+		broken := false
 		for _, piece := range pieces {
 			if _, err := conn.Write(piece); err != nil {
-				return
+				broken = true
+				break
 			}
 		}
-		if closes {
+		if !broken {
+			arrived(conn)
+		}
+		close(said)
+		if broken || closes {
 			return
 		}
 	}
@@ -121,8 +130,7 @@ func TestAnswerVectors(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(i), 7))
 				for j, pieces := range splits(r, []byte(v.Input), 2) {
 					for _, method := range []string{"GET", "HEAD"} {
-						up.script(pieces, true)
-						got := exchangeOnce(t, p.addr, method)
+						got := exchangeOnce(t, p.addr, method, up.script(pieces, true))
 						if why := got.wrong(); why != "" {
 							t.Errorf("%s: split %d, %s: %s\n%q\ngave the client\n%q", v.Name, j, method, why, v.Input, got.raw)
 						}
@@ -138,8 +146,8 @@ func TestAnswerVectors(t *testing.T) {
 				if !hasEnd(v.Input) {
 					continue
 				}
-				up.script([][]byte{[]byte(v.Input)}, false)
-				if got := exchangeOnce(t, p.addr, "GET"); got.wrong() != "" {
+				said := up.script([][]byte{[]byte(v.Input)}, false)
+				if got := exchangeOnce(t, p.addr, "GET", said); got.wrong() != "" {
 					t.Errorf("%s, connection kept: %s\n%q\ngave the client\n%q", v.Name, got.wrong(), v.Input, got.raw)
 				}
 			}
@@ -178,8 +186,10 @@ type exchanged struct {
 	odd    string // what in a head could be read otherwise
 }
 
-// exchangeOnce makes two requests, the second when the first is answered.
-func exchangeOnce(t *testing.T, addr, method string) (out exchanged) {
+// exchangeOnce makes two requests, the second when the first is answered and the
+// upstream has said all that it says then: what comes later could be taken for
+// the second answer by anybody.
+func exchangeOnce(t *testing.T, addr, method string, said <-chan struct{}) (out exchanged) {
 	t.Helper()
 	s := newSide(t, "client", dial(t, addr))
 	defer s.close()
@@ -189,6 +199,11 @@ func exchangeOnce(t *testing.T, addr, method string) (out exchanged) {
 		out.read(s.in, method, s.err != nil)
 		if out.status != 0 && !out.broken && !asked {
 			asked = true
+			select {
+			case <-said:
+			case <-time.After(patience):
+				t.Errorf("answered with %q before the upstream has said anything", s.in)
+			}
 			s.say("GET /second HTTP/1.1\r\nHost: " + hostname + "\r\nConnection: close\r\n\r\n")
 		}
 		if !s.more() {
