@@ -137,6 +137,9 @@ func TestDecideDuringChanges(t *testing.T) {
 			}
 		})
 	}
+	for passed.Load() == 0 && !t.Failed() {
+		runtime.Gosched() // what is changed is in use
+	}
 	for i := range 200 {
 		// The capacities alternate, and the level stays in proportion: what a
 		// full bucket of 1000 lets pass, one of 500 does in halves.

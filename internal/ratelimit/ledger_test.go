@@ -49,72 +49,76 @@ func ask(ctx context.Context, l *Ledger, find func() *Daily) (Result, Standing, 
 // TestDailyCapUnderConcurrency holds the guarantee that exactly the cap passes when many
 // ask at once, for all callers together and for each key, and that the store is never behind.
 func TestDailyCapUnderConcurrency(t *testing.T) {
-	store := newMemoryStore()
-	l := startLedger(t, store)
-	const limit, keys = 500, 3
-	l.Daily("rt_1", perDay(limit))
-	var passed [keys + 1]atomic.Int64
-	var wg sync.WaitGroup
-	for w := range 12 {
-		key := w % (keys + 1)
-		find := func() *Daily { return l.Daily("rt_1", perDay(limit)) }
-		if key > 0 {
-			find = func() *Daily { return l.Dailies("rt_1", perDay(limit)).Daily(testKey(key)) }
-		}
-		wg.Go(func() {
-			for {
-				r, _, err := ask(t.Context(), l, find)
-				if err != nil {
-					t.Errorf("wait: %v", err)
-					return
-				}
-				if r == Refused {
-					return
-				}
-				passed[key].Add(1)
+	synctest.Test(t, func(t *testing.T) { // where no midnight comes
+		store := newMemoryStore()
+		l := startLedger(t, store)
+		const limit, keys = 500, 3
+		l.Daily("rt_1", perDay(limit))
+		var passed [keys + 1]atomic.Int64
+		var wg sync.WaitGroup
+		for w := range 12 {
+			key := w % (keys + 1)
+			find := func() *Daily { return l.Daily("rt_1", perDay(limit)) }
+			if key > 0 {
+				find = func() *Daily { return l.Dailies("rt_1", perDay(limit)).Daily(testKey(key)) }
 			}
-		})
-	}
-	wg.Wait()
-	for key := range passed {
-		if got := passed[key].Load(); got != limit {
-			t.Errorf("%d passed a cap of %d", got, limit)
+			wg.Go(func() {
+				for {
+					r, _, err := ask(t.Context(), l, find)
+					if err != nil {
+						t.Errorf("wait: %v", err)
+						return
+					}
+					if r == Refused {
+						return
+					}
+					passed[key].Add(1)
+				}
+			})
 		}
-	}
-	if got := store.used("rt_1", dayOf(time.Now().UnixNano())); got != limit {
-		t.Errorf("the store counts %d", got)
-	}
+		wg.Wait()
+		for key := range passed {
+			if got := passed[key].Load(); got != limit {
+				t.Errorf("%d passed a cap of %d", got, limit)
+			}
+		}
+		if got := store.used("rt_1", dayOf(time.Now().UnixNano())); got != limit {
+			t.Errorf("the store counts %d", got)
+		}
+	})
 }
 
 // TestLateRefusalGivesBackDailyCount holds the guarantee that a request that another limit
 // refuses at the last moment does not count for the day.
 func TestLateRefusalGivesBackDailyCount(t *testing.T) {
-	l := startLedger(t, newMemoryStore())
-	d := l.Daily("rt_1", perDay(MaxCount))
-	if err := l.Wait(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	const narrow = 2000
-	p := compile(perDay(1), narrow)
-	global := new(Bucket)
-	now := Instant{Wall: time.Now().UnixNano()}
-	var passed atomic.Int64
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			limits := []Applied{{Scope: DailyScope, Daily: d}, {Scope: GlobalScope, Params: &p, Bucket: global}}
-			var s [2]Standing
-			for range narrow {
-				if r, _ := Decide(now, limits, s[:]); r == Admitted {
-					passed.Add(1)
+	synctest.Test(t, func(t *testing.T) { // where no midnight comes
+		l := startLedger(t, newMemoryStore())
+		d := l.Daily("rt_1", perDay(MaxCount))
+		if err := l.Wait(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		const narrow = 2000
+		p := compile(perDay(1), narrow)
+		global := new(Bucket)
+		now := Instant{Wall: time.Now().UnixNano()}
+		var passed atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				limits := []Applied{{Scope: DailyScope, Daily: d}, {Scope: GlobalScope, Params: &p, Bucket: global}}
+				var s [2]Standing
+				for range narrow {
+					if r, _ := Decide(now, limits, s[:]); r == Admitted {
+						passed.Add(1)
+					}
 				}
-			}
-		})
-	}
-	wg.Wait()
-	if used := d.load().used(); passed.Load() != narrow || used != narrow {
-		t.Fatalf("%d passed and %d count, want %d", passed.Load(), used, narrow)
-	}
+			})
+		}
+		wg.Wait()
+		if used := d.load().used(); passed.Load() != narrow || used != narrow {
+			t.Fatalf("%d passed and %d count, want %d", passed.Load(), used, narrow)
+		}
+	})
 }
 
 // TestDailyCapOverTime holds the guarantees of a running ledger: the cap counts for a UTC day, the

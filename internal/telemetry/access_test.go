@@ -72,6 +72,7 @@ func write(t *testing.T, l *Lines, batch []outcome.Entry) {
 	if err := l.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	<-l.ended // Stop does not wait for long
 }
 
 // Guarantee: lines that nobody takes are lost and counted; a sink never waits for

@@ -282,6 +282,9 @@ func TestExportAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	tracer.Take([]outcome.Entry{entry(1)})
+	if err := tracer.Sync(t.Context()); err != nil { // Stop has no time for a slow machine
+		t.Fatal(err)
+	}
 	finish(t, tracer)
 	if len(c.spans) != 2 || tracer.Lost() != 0 {
 		t.Errorf("%d attempts, %d lost; want 2, 0", len(c.spans), tracer.Lost())
@@ -305,6 +308,9 @@ func TestExportRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			tracer.Take([]outcome.Entry{entry(1)})
+			if err := tracer.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			finish(t, tracer)
 			if tracer.Lost() != 1 || len(c.spans) != 1 {
 				t.Errorf("%d lost after %d attempts, want 1 after 1", tracer.Lost(), len(c.spans))
