@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
+	"crypto/tls"
 	"database/sql"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +23,7 @@ import (
 	_ "modernc.org/sqlite" // to read the store behind the server's back
 
 	"github.com/keygate/keygate/bench/tally"
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 )
 
 // traceCollector takes spans as an OpenTelemetry collector does.
@@ -58,7 +62,8 @@ func (c *traceCollector) content() []byte {
 }
 
 // Guarantee: no key that is presented, on whatever plane and in whatever place,
-// right or wrong, is in the log, the metrics, traces, the audit log and its
+// right or wrong, and no private key of a gateway's client certificate, is in an
+// answer, the log, the metrics, traces, the audit log and its
 // blocks and exports, the request log, or the files of the store, compressed
 // parts of them included.
 func TestNoKeyInAnySink(t *testing.T) {
@@ -156,6 +161,13 @@ func TestNoKeyInAnySink(t *testing.T) {
 		sinks[path] = s.call(http.StatusOK, "GET", path, nil).body
 	}
 	sinks["/metrics"] = s.metrics()
+	for name, line := range privateKey(t, s) {
+		secrets[name] = line
+	}
+	sinks["/v1/gateways"] = s.call(http.StatusOK, "GET", "/v1/gateways", nil).body
+	if !bytes.Contains(sinks["/v1/gateways"], []byte(`"upstream_client_key":"***"`)) {
+		t.Error("no gateway has a key: the test shows too little")
+	}
 	for _, args := range [][]string{
 		{"audit-log", "--limit", "1000"}, {"audit-log", "export"}, {"audit-log", "export", "--format", "csv", "--limit", "1000"}, {"explain", "--limit", "1000"}, {"traffic", "--group-by", "key"},
 	} {
@@ -195,6 +207,61 @@ func TestNoKeyInAnySink(t *testing.T) {
 			}
 		}
 	}
+}
+
+// privateKey gives private keys to a gateway, in ways that are taken and in ways that
+// are refused, has the key used, and returns a line of each.
+func privateKey(t *testing.T, s *server) map[string]string {
+	t.Helper()
+	lines := map[string]string{}
+	fresh := func(name string) (cert, key string) {
+		p := certificatetest.New(t, name)
+		lines[name] = strings.Split(string(p.Key), "\n")[1]
+		return string(p.Cert), string(p.Key)
+	}
+	cert, key := fresh("first private")
+	service := func(auth tls.ClientAuthType) *httptest.Server {
+		up := httptest.NewUnstartedServer(http.NotFoundHandler())
+		up.TLS = &tls.Config{ClientAuth: auth}
+		up.Config.ErrorLog = log.New(io.Discard, "", 0)
+		up.StartTLS()
+		t.Cleanup(up.Close)
+		return up
+	}
+	up, strict := service(tls.RequireAnyClientCert), service(tls.RequireAndVerifyClientCert)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw}))
+	body := map[string]any{
+		"name": "tls", "upstream_url": up.URL, "hostname": "tls.example.org", "upstream_ca": ca, "upstream_client_certificate": cert, "upstream_client_key": key,
+	}
+	made := s.call(http.StatusCreated, "POST", "/v1/gateways", body, "Idempotency-Key: make tls").str(t, "gateway_id")
+	s.call(http.StatusCreated, "POST", "/v1/gateways", body, "Idempotency-Key: make tls") // from what was kept of it
+	s.call(http.StatusCreated, "POST", "/v1/gateways/"+made+"/routes", `{"path": "/*", "methods": ["GET"], "auth": "none"}`)
+	path := "/v1/gateways/" + made
+	use := func(want int) {
+		t.Helper()
+		s.mustThrough(want, "GET", "/", "", "Host: tls.example.org")
+	}
+	use(http.StatusNotFound) // the service's own
+	cert, key = fresh("second private")
+	_, other := fresh("third private")
+	for _, refused := range []any{
+		map[string]any{"upstream_client_key": other},
+		map[string]any{"upstream_client_certificate": other},
+		map[string]any{"upstream_client_key": []string{other}},
+		map[string]any{"upstream_ca": cert + other},
+		map[string]any{"name": "n", "upstream_client_keys": other},
+		`{"upstream_client_key": "` + other,
+		other,
+	} {
+		if a, err := s.try(s.key, "PATCH", path, refused); err != nil || a.status < 400 || bytes.Contains(a.body, []byte(lines["third private"])) {
+			t.Errorf("%d %s %v", a.status, a.body, err)
+		}
+	}
+	s.call(http.StatusOK, "PATCH", path, map[string]any{"upstream_client_certificate": cert, "upstream_client_key": key})
+	use(http.StatusNotFound)
+	s.call(http.StatusOK, "PATCH", path, map[string]any{"upstream_url": strict.URL, "upstream_client_certificate": cert, "upstream_client_key": key})
+	use(http.StatusBadGateway)
+	return lines
 }
 
 // files adds the content of the files in the data directory, but for the one key
