@@ -46,9 +46,10 @@ func (h *harness) attempt(d *webhook.Delivery, state webhook.DeliveryState, stat
 	if status == 0 {
 		made.Error, made.Response = "connection refused", nil
 	}
+	var others []sender.Lease
 	for _, job := range h.claim(sender.Claim{Now: end.Add(1000 * time.Hour), Until: end.Add(1001 * time.Hour), Limit: 1000, Each: 1000}) {
 		if job.DeliveryID != d.ID {
-			h.release(job.Lease)
+			others = append(others, job.Lease)
 			continue
 		}
 		made.Number = job.Attempt
@@ -58,6 +59,7 @@ func (h *harness) attempt(d *webhook.Delivery, state webhook.DeliveryState, stat
 		}
 		h.finish(0, r)
 	}
+	h.release(others...)
 	return h.delivery(d.AccountID, d.ID)
 }
 

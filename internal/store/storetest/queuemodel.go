@@ -41,7 +41,7 @@ type waitingDelivery struct {
 // Whatever is claimed, finished late or in time, released, disabled, enabled and
 // deleted in whatever order: the queue does what it means.
 func testQueueModel(h *harness) {
-	const enough = 30 // each takes some hundred transactions
+	const enough = 12 // each takes some hundred transactions
 	accounts := 0
 	rapid.Check(h, func(t *rapid.T) {
 		if accounts++; accounts > enough {
