@@ -45,7 +45,7 @@ func newCheckpointer(db *DB, from *sql.DB) *checkpointer {
 
 // committed tells that a transaction was. It never blocks.
 func (c *checkpointer) committed() {
-	if c.commits.Add(1) >= c.due.Load() {
+	if n := c.commits.Add(1); n == 1 || n >= c.due.Load() {
 		select {
 		case c.wake <- struct{}{}:
 		default:
@@ -60,17 +60,24 @@ func (c *checkpointer) close() {
 }
 
 func (c *checkpointer) run() {
-	ticks := time.NewTicker(checkpointEvery)
-	defer ticks.Stop()
+	var late <-chan time.Time // nil while nothing was committed
 	for {
+		now := false
 		select {
 		case <-c.stop:
 			return
-		case <-ticks.C:
+		case <-late:
+			now = true
 		case <-c.wake:
 		}
-		if n := c.commits.Swap(0); n > 0 {
-			c.checkpoint(n)
+		switch n := c.commits.Load(); {
+		case now || n >= c.due.Load():
+			late = nil
+			if n = c.commits.Swap(0); n > 0 {
+				c.checkpoint(n)
+			}
+		case n > 0 && late == nil:
+			late = time.After(checkpointEvery)
 		}
 	}
 }
