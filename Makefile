@@ -24,7 +24,7 @@ run: build ## Run a demo: a server, a sample service behind it, and commands to 
 
 .PHONY: test
 test: deps ## Run all tests, with the race detector.
-	$(GO) test -race -timeout 10m ./...
+	$(GO) test -race -timeout 20m ./...
 
 .PHONY: check
 check: deps fmt vet lint generated lint-api tidy fuzz-short test ## Run all that CI runs.
