@@ -12,7 +12,9 @@ import (
 //
 // Who waits for a place gets it in his turn, whichever transport he came by. A
 // transport would keep its places while it has work, so as long as somebody waits
-// connections end with their exchange.
+// connections end with their exchange. Over HTTP/2 that is with all of theirs:
+// http.HTTP2Config.StrictMaxConcurrentRequests would let requests wait for single
+// streams, but those that wait block each other for good (Go 1.26).
 type gate struct {
 	owner *Pools
 	pool  *Pool

@@ -99,6 +99,7 @@ func counted(t *testing.T, scheme string, h http.Handler) (*counter, upstream.Or
 	c := newCounter()
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ConnState = c.state
+	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 4}
 	switch scheme {
 	case "http":
 		s.Start()

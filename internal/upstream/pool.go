@@ -107,12 +107,7 @@ func (p *Pool) newTransport(cfg *Config, tlsConfig *tls.Config, protocols http.P
 		MaxResponseHeaderBytes: maxAnswerHead,
 		ForceAttemptHTTP2:      protocols.HTTP2(),
 		Protocols:              &protocols,
-		HTTP2: &http.HTTP2Config{
-			SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
-			// Beyond the streams that the upstream allows net/http would make
-			// connections without asking whether there may be more.
-			StrictMaxConcurrentRequests: p.gate != nil,
-		},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
 }
 

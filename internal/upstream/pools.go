@@ -28,9 +28,9 @@ type Config struct {
 	Retain time.Duration
 	// IdleTimeout is how long a connection is kept idle. Zero is 90 s.
 	IdleTimeout time.Duration
-	// MaxConns bounds the connections of one origin. Zero is no bound. With a
-	// bound, all requests over HTTP/2 go by one connection, and those beyond the
-	// streams that the upstream allows wait.
+	// MaxConns bounds the connections of one origin. Zero is no bound. Requests
+	// over HTTP/2 beyond the streams that the upstream allows on so many wait until
+	// a connection has ended all it has.
 	MaxConns int
 }
 
