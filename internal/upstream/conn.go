@@ -17,7 +17,7 @@ const lastWord = 5 * time.Second
 // half the time. So a failed write waits until all that came was read.
 type conn struct {
 	net.Conn
-	over     chan struct{} // closed when reading has failed, or by Close
+	over     chan struct{} // closed when reading has failed or nobody reads any more
 	closeOne sync.Once
 }
 
@@ -53,6 +53,13 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// SetWriteDeadline lets a failed write go: crypto/tls sets one for its last words
+// before it closes the connection, when nobody reads any more, and net/http none.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.end()
+	return c.Conn.SetWriteDeadline(t)
 }
 
 // Close closes the connection and lets a failed write go.
