@@ -19,6 +19,9 @@ type requestBody struct {
 	watch *watch
 
 	mu     sync.Mutex
+	begun  bool // somebody has read
+	left   bool // closed before that: HTTP/2 of net/http may come back to it with another connection
+	ended  bool // net/http does not come back any more
 	closed bool
 	err    error
 }
@@ -26,6 +29,8 @@ type requestBody struct {
 func (b *requestBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	closed := b.closed
+	b.begun = b.begun || !closed
+	b.left = false
 	b.mu.Unlock()
 	if closed {
 		return 0, errBodyClosed
@@ -48,8 +53,22 @@ func (b *requestBody) Read(p []byte) (int, error) {
 func (b *requestBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.closed = true
+	b.left = true
+	b.closed = b.begun || b.ended
 	return nil
+}
+
+// end notes that net/http has come to an end, and reports whether nobody has read
+// of b, nor will. b may be nil.
+func (b *requestBody) end(err error) (untouched bool) {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	b.closed = b.closed || b.left || err != nil
+	return b.closed && !b.begun
 }
 
 func (b *requestBody) failed() error {

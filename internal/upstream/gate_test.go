@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -144,6 +145,47 @@ func TestBoundOnConnections(t *testing.T) {
 			if most, _ := count.figures(); most > 3 {
 				t.Errorf("%d connections at once", most)
 			}
+		})
+	}
+}
+
+// Guarantee: a request with a body is not refused because its connection closed to
+// make room while it came to it.
+func TestBoundWithBodies(t *testing.T) {
+	for _, scheme := range []string{"https", "h2"} {
+		t.Run(scheme, func(t *testing.T) {
+			_, o := counted(t, scheme, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(w, r.Body)
+			}))
+			o.MaxConns = 1
+			pools := newPools(t, upstream.Config{})
+			pool, err := pools.Get(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const text = "what is to come back"
+			ask := func(upgrade bool) {
+				req := request("POST", "https://"+o.Host, "/")
+				req.Body, req.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+				answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Upgrade: upgrade, HeadTimeout: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer answer.Close()
+				if body, err := io.ReadAll(answer.Body); err != nil || string(body) != text {
+					t.Errorf("%q, %v", body, err)
+				}
+			}
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					for range 50 {
+						ask(i%2 == 0) // the two kinds take the place from each other
+					}
+				})
+			}
+			all.Wait()
 		})
 	}
 }

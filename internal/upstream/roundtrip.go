@@ -7,6 +7,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -53,25 +54,7 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watch := startWatch(x.HeadTimeout, cancel)
 	in := interim{tell: x.Interim}
-	trace := &httptrace.ClientTrace{Got1xxResponse: in.got}
-	if p.gate != nil {
-		trace.PutIdleConn = func(error) { p.gate.relieve() }
-	}
-	req := x.Request.WithContext(httptrace.WithClientTrace(ctx, trace))
-	var body *requestBody
-	if req.Body != nil {
-		body = &requestBody{body: req.Body, watch: watch}
-		req.Body = body
-	}
-	prepare(req)
-	if !x.Upgrade && p.gate.crowded() {
-		req.Close = true
-	}
-	transport := p.requests
-	if x.Upgrade {
-		transport = p.upgrades
-	}
-	resp, err := transport.RoundTrip(req) //nolint:bodyclose // Answer.Close does
+	resp, body, err := p.try(ctx, x, watch, &in) //nolint:bodyclose // Answer.Close does
 	watch.stop()
 	in.stop()
 	if err == nil {
@@ -88,6 +71,52 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Answer, error) {
 		return nil, body.failed()
 	default:
 		return nil, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached or broke off before it answered", Err: err}
+	}
+}
+
+// freshAttempts is how often a request is tried on connections that were made for
+// it and closed before anything was sent.
+const freshAttempts = 10
+
+// try sends the request. A connection of HTTP/2 may close, or have no stream left,
+// while a request comes to it. net/http then takes another only if there is no
+// body, which it has closed, and never if it was the connection's first; as nothing
+// was sent, this does.
+func (p *Pool) try(ctx context.Context, x *Exchange, watch *watch, in *interim) (*http.Response, *requestBody, error) {
+	transport := p.requests
+	if x.Upgrade {
+		transport = p.upgrades
+	}
+	for fresh := freshAttempts; ; {
+		var connected, reused, sent atomic.Bool
+		trace := &httptrace.ClientTrace{
+			Got1xxResponse: in.got,
+			GotConn:        func(c httptrace.GotConnInfo) { connected.Store(true); reused.Store(c.Reused) },
+			WroteHeaders:   func() { sent.Store(true) },
+		}
+		if p.gate != nil {
+			trace.PutIdleConn = func(error) { p.gate.relieve() }
+		}
+		req := x.Request.WithContext(httptrace.WithClientTrace(ctx, trace))
+		var body *requestBody
+		if req.Body != nil {
+			body = &requestBody{body: req.Body, watch: watch}
+			req.Body = body
+		}
+		prepare(req)
+		if !x.Upgrade && p.gate.crowded() {
+			req.Close = true
+		}
+		resp, err := transport.RoundTrip(req)
+		untouched := body.end(err)
+		if err == nil || ctx.Err() != nil || !connected.Load() || sent.Load() || !untouched {
+			return resp, body, err
+		}
+		if !reused.Load() {
+			if fresh--; fresh == 0 {
+				return resp, body, err
+			}
+		}
 	}
 }
 
