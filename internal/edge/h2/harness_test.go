@@ -138,7 +138,7 @@ func serve(t testing.TB, decider h2.Decider, s setup) *edge {
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	driver, err := h2.New(h2.Config{
 		Admit: decider, Pools: pools, Via: "keygate", Trusted: func(net.Conn) bool { return s.trusted },
-		Log: logger, Outcome: outcomes.Lane, Mono: s.mono, Linger: patience,
+		Log: logger, Outcome: outcomes.Lane, Mono: s.mono, Linger: 5 * time.Second, // at its end a client and a driver that wait for each other go on
 	})
 	if err != nil {
 		t.Fatal(err)
