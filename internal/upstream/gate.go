@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +19,8 @@ import (
 type gate struct {
 	owner *Pools
 	pool  *Pool
-	own   *H1Pool // nil for scheme http
+	own   *H1Pool                // nil for scheme http
+	last  atomic.Pointer[H1Pool] // for scheme http where places were last
 }
 
 // newGate returns the gate of p, or nil if nothing bounds its connections.
@@ -43,11 +45,20 @@ func (g *gate) places() (*H1Pool, error) {
 	if g.own != nil {
 		return g.own, nil
 	}
+	if last := g.last.Load(); last != nil && g.pool.over.Load() {
+		return last, nil // another would take the gateway back to this origin
+	}
 	places, err := g.owner.Plain(g.pool.origin)
-	if err == nil && places.lodger.Load() != g.pool {
+	if err != nil {
+		return nil, err
+	}
+	if g.last.Load() != places {
+		g.last.Store(places)
+	}
+	if places.lodger.Load() != g.pool {
 		places.lodger.Store(g.pool)
 	}
-	return places, err
+	return places, nil
 }
 
 // dial is a function for http.Transport.DialContext.
@@ -62,17 +73,21 @@ func (g *gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !places.retired.Load() {
+		if !places.retired.Load() || g.pool.over.Load() {
 			return newConn(&lodging{c.conn, c}), nil
 		}
 		c.Discard()
 	}
 }
 
-// crowded reports whether somebody waits for a place.
+// crowded reports whether connections are to end with their exchanges: somebody
+// waits for a place, or the gateway has another origin.
 func (g *gate) crowded() bool {
 	if g == nil {
 		return false
+	}
+	if g.pool.over.Load() {
+		return true
 	}
 	places := g.own
 	if places == nil {

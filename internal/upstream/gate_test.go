@@ -410,6 +410,43 @@ func TestBoundIsLowered(t *testing.T) {
 	}
 }
 
+// Guarantee: what a request of a gateway was sent on when its bound changed is closed
+// with the request.
+func TestBoundIsLoweredMeanwhile(t *testing.T) {
+	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			came, hold := make(chan struct{}), make(chan struct{})
+			count, o := counted(t, scheme, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/held" {
+					close(came)
+					<-hold
+				}
+			}))
+			o.MaxConns = 3
+			pools := newPools(t, upstream.Config{})
+			ask := func(o upstream.Origin, path string) {
+				if _, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, path)); err != nil {
+					t.Error(err)
+				}
+			}
+			var held sync.WaitGroup
+			before := o
+			held.Go(func() { ask(before, "/held") })
+			<-came
+			o.MaxConns = 2
+			ask(o, "/")
+			count.await(t, 2)
+			close(hold)
+			held.Wait()
+			count.await(t, 1)
+			ask(o, "/")
+			if _, all := count.figures(); all != 2 {
+				t.Errorf("%d connections were made", all)
+			}
+		})
+	}
+}
+
 // Guarantee: a connection that is idle for the origin's time is closed, and not
 // before a request could use it again.
 func TestIdleTimeout(t *testing.T) {

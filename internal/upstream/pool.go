@@ -29,6 +29,7 @@ type Pool struct {
 	origin Origin
 	gate   *gate        // nil if nothing bounds the connections
 	used   atomic.Int64 // last use, in seconds since 1970
+	over   atomic.Bool  // nothing is kept idle any more
 
 	requests *http.Transport
 	// upgrades speaks HTTP/1.1 alone, which is where upgrades exist. Nil if
@@ -114,6 +115,12 @@ func (p *Pool) newTransport(cfg *Config, tlsConfig *tls.Config, protocols http.P
 // CanUpgrade reports whether requests for an upgrade can be sent: not over
 // HTTP/2 in clear.
 func (p *Pool) CanUpgrade() bool { return p.upgrades != nil }
+
+// retire makes connections end with what is sent over them.
+func (p *Pool) retire() {
+	p.over.Store(true)
+	p.closeIdle()
+}
 
 func (p *Pool) closeIdle() {
 	p.requests.CloseIdleConnections()

@@ -158,7 +158,7 @@ func (p *Pools) supersede(by Origin) {
 	p.pools.Range(func(key, value any) bool {
 		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
 			p.pools.Delete(key)
-			value.(*Pool).closeIdle()
+			value.(*Pool).retire()
 		}
 		return true
 	})
