@@ -23,33 +23,37 @@ const sealTexts = 4 << 20
 // whole blocks alone.
 func (j *Journal) seal(ctx context.Context, accountID string, everything bool) error {
 	for {
-		o, err := j.cfg.Store.AuditOpen(ctx, accountID)
-		if err != nil {
+		if more, err := j.sealSome(ctx, accountID, everything); err != nil || !more {
 			return err
 		}
-		s := sealing{codec: j.codec, table: &j.sealing, open: o, everything: everything, now: j.cfg.Now(), managed: o.Records}
-		more, err := s.run(accountID)
-		if err != nil {
-			return fmt.Errorf("seal the audit log of %s: %w", accountID, err)
-		}
-		if len(s.seal.Blocks) > 0 {
-			if err := j.cfg.Store.SealAudit(ctx, &s.seal); err != nil {
-				return err
-			}
-			j.damaged(accountID, s.lost)
-		}
-		left := &audit.Waiting{AccountID: accountID, Managed: len(s.managed)}
-		for _, c := range o.Chunks[s.chunks:] {
-			left.Chunks, left.Records = left.Chunks+1, left.Records+c.Records
-		}
-		j.open[accountID] = left
-		if left.Chunks == 0 {
-			delete(j.open, accountID)
-		}
-		if !more {
-			return nil
-		}
 	}
+}
+
+// sealSome is one transaction of seal; more tells that there is more to be sealed.
+func (j *Journal) sealSome(ctx context.Context, accountID string, everything bool) (more bool, err error) {
+	o, err := j.cfg.Store.AuditOpen(ctx, accountID)
+	if err != nil {
+		return false, err
+	}
+	s := sealing{codec: j.codec, table: &j.sealing, open: o, everything: everything, now: j.cfg.Now(), managed: o.Records}
+	if more, err = s.run(accountID); err != nil {
+		return false, fmt.Errorf("seal the audit log of %s: %w", accountID, err)
+	}
+	if len(s.seal.Blocks) > 0 {
+		if err := j.cfg.Store.SealAudit(ctx, &s.seal); err != nil {
+			return false, err
+		}
+		j.damaged(accountID, s.lost)
+	}
+	left := &audit.Waiting{AccountID: accountID, Managed: len(s.managed)}
+	for _, c := range o.Chunks[s.chunks:] {
+		left.Chunks, left.Records = left.Chunks+1, left.Records+c.Records
+	}
+	j.open[accountID] = left
+	if left.Chunks == 0 {
+		delete(j.open, accountID)
+	}
+	return more, nil
 }
 
 // sealing is what one transaction of seal does.
@@ -217,11 +221,14 @@ func (j *Journal) Upkeep(ctx context.Context) error {
 	}
 	var errs []error
 	for account, old := range due {
-		if err := j.lock(ctx); err != nil {
-			return err
+		for more := true; more; {
+			if err := j.lock(ctx); err != nil {
+				return err
+			}
+			more, err = j.sealSome(ctx, account, old)
+			errs = append(errs, err)
+			j.unlock()
 		}
-		errs = append(errs, j.seal(ctx, account, old))
-		j.unlock()
 	}
 	if now.Sub(j.trimmed).Abs() >= trimPeriod {
 		j.trimmed = now

@@ -15,8 +15,11 @@ const (
 	// memory is given back: about a minute.
 	idleAfter = 600
 	// sealRest is how many writes follow one that sealed blocks before the next
-	// seals some: the disk is waited for once for several blocks.
-	sealRest = 4
+	// seals some: the disk is waited for once for several blocks. An account of which
+	// sealAnyway records are open does not wait for it, so that its open end stays
+	// cheap to read.
+	sealRest   = 4
+	sealAnyway = 4 * audit.RunRecords
 	// joinFrom is from how many chunks on an open end is written anew as one, so
 	// that reading it stays cheap where records come one by one.
 	joinFrom = 64
@@ -110,14 +113,17 @@ func (j *Journal) Sync(ctx context.Context) error {
 	return j.flush(ctx)
 }
 
-// write is one step of the fast loop. What was begun is finished: it is short.
+const unwritten = "the audit log could not be written; it is tried again, and what memory cannot hold is lost and counted"
+
+// write is one step of the fast loop. What was begun is finished: it is short. What
+// is taken meanwhile does not wait for more than one transaction that seals.
 func (j *Journal) write(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	if err := j.lock(ctx); err != nil {
 		return
 	}
 	defer j.unlock()
-	j.complain(j.flush(ctx), "the audit log could not be written; it is tried again, and what memory cannot hold is lost and counted")
+	j.complain(j.flush(ctx), unwritten)
 	resting := j.rest > 0
 	if resting {
 		j.rest--
@@ -125,13 +131,35 @@ func (j *Journal) write(ctx context.Context) {
 	for account, w := range j.open {
 		switch {
 		case w.Records >= audit.RunRecords:
-			if !resting {
-				j.complain(j.seal(ctx, account, false), "a block of the audit log could not be sealed; it is tried again")
-				j.rest = sealRest
+			if resting && w.Records < sealAnyway {
+				continue
 			}
+			j.sealRuns(ctx, account, w.Records)
+			j.rest = sealRest
 		case w.Chunks >= joinFrom:
 			j.complain(j.join(ctx, account), "the open end of the audit log could not be written anew; it is tried again")
+			j.catchUp(ctx)
 		}
+	}
+}
+
+// sealRuns seals the whole blocks of what is open of an account's log, which is so
+// many records, and writes what is taken meanwhile.
+func (j *Journal) sealRuns(ctx context.Context, accountID string, records int) {
+	for ; records >= audit.RunRecords; records -= sealBlocks * audit.RunRecords {
+		more, err := j.sealSome(ctx, accountID, false)
+		j.complain(err, "a block of the audit log could not be sealed; it is tried again")
+		j.catchUp(ctx)
+		if err != nil || !more {
+			return
+		}
+	}
+}
+
+// catchUp writes what is in memory if the last time was a period ago.
+func (j *Journal) catchUp(ctx context.Context) {
+	if j.cfg.Now().Sub(j.last) >= j.cfg.Period {
+		j.complain(j.flush(ctx), unwritten)
 	}
 }
 
