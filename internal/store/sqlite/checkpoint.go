@@ -95,6 +95,9 @@ func (c *checkpointer) checkpoint(commits int64) {
 		}
 		return
 	}
+	if busy != 0 { // the writer or another process is at it; nothing is told of the log
+		return
+	}
 	fresh := pages - c.pages
 	if fresh < 0 { // the log began anew
 		fresh = pages
