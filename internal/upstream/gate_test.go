@@ -100,7 +100,7 @@ func counted(t *testing.T, scheme string, h http.Handler) (*counter, upstream.Or
 	c := newCounter()
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ConnState = c.state
-	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 4}
+	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 8}
 	switch scheme {
 	case "http":
 		s.Start()
@@ -178,7 +178,7 @@ func TestBoundWithBodies(t *testing.T) {
 				}
 			}
 			var all sync.WaitGroup
-			for i := range 8 {
+			for i := range 14 { // fewer at once than the streams that the upstream allows
 				all.Go(func() {
 					for range 50 {
 						ask(i%2 == 0) // the two kinds take the place from each other
