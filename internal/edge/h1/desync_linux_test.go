@@ -30,8 +30,8 @@ func received(t *testing.T, c *upstreamtest.Conn) {
 // Guarantee: what an upstream says on a kept connection without being asked
 // answers nobody else's request, however soon the next one comes, and that is sent
 // on another connection, whatever its method. Nobody else is who comes over the
-// same connection with the same key; only of theirs, what could not be sent again
-// is kept from it too.
+// same connection with the same key, unless that is of a trusted proxy; only of
+// theirs, what could not be sent again is kept from it too.
 func TestUnasked(t *testing.T) {
 	drivers(t, func(t *testing.T, s setup) {
 		const forged = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
@@ -51,19 +51,27 @@ func TestUnasked(t *testing.T) {
 			return ""
 		})
 		e := start(t, s)
+		s.trusted = true
+		proxied := start(t, s)
 		get, post := "GET /a HTTP/1.1\r\nKEY\r\n\r\n", "POST /a HTTP/1.1\r\nKEY\r\nContent-Length: 0\r\n\r\n"
 		for name, next := range map[string]struct {
 			request string
 			other   bool   // over another connection
 			key     string // instead of the first's
+			proxied bool   // through a trusted proxy
 		}{
-			"other connection":           {get, true, e.key},
-			"other connection, POST":     {post, true, e.key},
-			"same connection, POST":      {post, false, e.key},
-			"same connection, other key": {get, false, e.other},
-			"same connection, no key":    {"GET /public/a HTTP/1.1\r\nKEY\r\n\r\n", false, e.key},
+			"other connection":                   {get, true, e.key, false},
+			"other connection, POST":             {post, true, e.key, false},
+			"same connection, POST":              {post, false, e.key, false},
+			"same connection, other key":         {get, false, e.other, false},
+			"same connection, no key":            {"GET /public/a HTTP/1.1\r\nKEY\r\n\r\n", false, e.key, false},
+			"same connection of a trusted proxy": {get, false, proxied.key, true},
 		} {
 			t.Run(name, func(t *testing.T) {
+				e := e
+				if next.proxied {
+					e = proxied
+				}
 				first := e.dial()
 				first.say("GET /first HTTP/1.1\r\nKEY\r\n\r\n")
 				first.wantStatus("200")

@@ -120,7 +120,8 @@ func (x *exchange) write() (whole bool, err error) {
 func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
 	uses := 0
-	if k := x.verdict.Key; k != nil && k.UUID() == c.key && c.repeatable(x) {
+	// A trusted proxy has many callers on one connection, and perhaps one key.
+	if k := x.verdict.Key; k != nil && k.UUID() == c.key && !c.info.Trusted && c.repeatable(x) {
 		uses = c.uses
 	}
 	x.up = o.pool.Take(c.hint, uses)
