@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -20,15 +19,7 @@ import (
 // sealed, and a damaged block is found by its chain.
 func TestDamagedAuditLog(t *testing.T) {
 	ctx := t.Context()
-	db, err := Open(ctx, Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := fresh(t)
 	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
 	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: now}
 	if err := db.Update(ctx, func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) }); err != nil {

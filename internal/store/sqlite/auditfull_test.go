@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -21,15 +20,7 @@ import (
 // is told, and the chain holds.
 func TestAuditLogOnAFullDisk(t *testing.T) {
 	ctx := t.Context()
-	db, err := Open(ctx, Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := fresh(t)
 	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: time.Now()}
 	if err := db.Update(ctx, func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) }); err != nil {
 		t.Fatal(err)

@@ -16,15 +16,7 @@ import (
 // Guarantee: what was committed is written back into the file while the server
 // runs, by somebody other than the writer, and however little it is.
 func TestCheckpointer(t *testing.T) {
-	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := fresh(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	poll := time.NewTicker(5 * time.Millisecond)

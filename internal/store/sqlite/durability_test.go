@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,15 +18,7 @@ import (
 // many times a second does not wait for the disk, whatever was written before it.
 func TestDurability(t *testing.T) {
 	ctx := t.Context()
-	db, err := Open(ctx, Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := fresh(t)
 	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: time.Now()}
 	insert := func(ctx context.Context) error {
 		a.ID, a.Name = id.New(id.Account), id.New("name")

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,15 +17,7 @@ import (
 // still be read, and goes on once there is space. The figures tell of it.
 func TestFull(t *testing.T) {
 	ctx := t.Context()
-	db, err := Open(ctx, Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := fresh(t)
 	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: time.Now()}
 	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: a.ID, Hostname: "a.localhost", CreatedAt: time.Now()}
 	update := func(f func(tx control.Tx) error) error { return db.Update(ctx, f) }
