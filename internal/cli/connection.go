@@ -62,12 +62,7 @@ func (o *connectionFlags) change(a *app, c *cobra.Command, p *client.GatewayPatc
 	flags, set := c.Flags(), changesOf(c)
 	p.UpstreamConnectTimeout = set.text("upstream-connect-timeout", o.connectTimeout)
 	p.UpstreamIdleTimeout = set.text("upstream-idle-timeout", o.idleTimeout)
-	if flags.Changed("upstream-max-connections") {
-		p.UpstreamMaxConnections = client.Clear[int64]()
-		if o.maxConnections != 0 {
-			p.UpstreamMaxConnections = client.Set(o.maxConnections)
-		}
-	}
+	p.UpstreamMaxConnections = set.number("upstream-max-connections", o.maxConnections)
 	for _, f := range []struct {
 		flag, name string
 		to         *client.Change[string]

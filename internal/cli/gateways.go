@@ -360,12 +360,7 @@ func (o *gatewaysUpdate) patch(c *cobra.Command) (p client.GatewayPatch, err err
 	if err := o.connection.change(o.app, c, &p); err != nil {
 		return p, err
 	}
-	if flags.Changed("max-body-bytes") {
-		p.MaxBodyBytes = client.Clear[int64]()
-		if o.maxBody != 0 {
-			p.MaxBodyBytes = client.Set(o.maxBody)
-		}
-	}
+	p.MaxBodyBytes = set.number("max-body-bytes", o.maxBody)
 	if flags.Changed("global-rate-limit") || flags.Changed("global-burst") {
 		limit, err := o.globalLimit()
 		if err != nil {
