@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/admit"
-	"github.com/keygate/keygate/internal/edge/h1"
-	"github.com/keygate/keygate/internal/edge/h2"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
@@ -52,7 +52,7 @@ func start(t testing.TB, s setup, addr string, over *tls.Config) *plane {
 	}
 	log := &logbook{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	forwarder, err := h2.New(h2.Config{Admit: admitter, Pools: pools, Log: logger, Via: pseudonym})
+	forwarder, err := nethttp.New(nethttp.Config{Admit: admitter, Pools: pools, Log: logger, Via: pseudonym})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/keygate/keygate/internal/leaktest"
+	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 )
 
 // TestMain runs many tests at once, since most of them wait for others to close,

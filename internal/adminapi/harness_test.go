@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/adminapi"
-	"github.com/keygate/keygate/internal/audit/journal"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/requestlog/recorder"
+	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
@@ -38,7 +38,7 @@ type server struct {
 	http    *httptest.Server
 	admin   string // key of the account default
 	events  *events
-	lane    *outcome.Lane // takes what the data plane would tell
+	lane    *accesslog.Lane // takes what the data plane would tell
 	close   func()
 }
 
@@ -114,10 +114,10 @@ func (s *server) open() {
 // follow builds what keeps what the data plane and the API tell.
 func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Live) {
 	s.t.Helper()
-	told := must(journal.New(journal.Config{Store: db, Keeper: db, OperatorID: s.operator(), Now: s.clock.Now}))(s.t)
+	told := must(auditwriter.New(auditwriter.Config{Store: db, Keeper: db, OperatorID: s.operator(), Now: s.clock.Now}))(s.t)
 	counts := must(meter.New(meter.Config{Store: db, Now: s.clock.Now}))(s.t)
-	requests := must(recorder.New(recorder.Config{Store: db, Now: s.clock.Now}))(s.t)
-	outcomes := must(outcome.NewCollector(outcome.Config{Sinks: []outcome.Sink{told, counts, requests}}))(s.t)
+	requests := must(requestwriter.New(requestwriter.Config{Store: db, Now: s.clock.Now}))(s.t)
+	outcomes := must(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{told, counts, requests}}))(s.t)
 	s.lane, s.events = outcomes.Lane(), &events{next: told}
 	cfg.AuditSync = inTurn{outcomes, told}
 	cfg.Sources = control.Sources{Outcomes: outcomes, Traffic: counts, Requests: requests, Levels: live}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -38,12 +38,12 @@ func newPlace(s *server) *place {
 
 // tell hands over the record of a request that begins now, and returns its
 // identifier.
-func (p *place) tell(change func(*outcome.Record)) string {
+func (p *place) tell(change func(*accesslog.Record)) string {
 	now := p.s.clock.Now()
-	r := outcome.Record{
+	r := accesslog.Record{
 		Start: now.UnixMicro(), Duration: int64(4 * time.Millisecond), Upstream: int64(3 * time.Millisecond), BytesIn: 10, BytesOut: 200,
 		Request: id.At(now.UnixMilli()), Account: p.account, Gateway: p.gw, Route: p.rt, Key: p.caller,
-		Client: netip.MustParseAddr("203.0.113.7").As16(), Status: 200, UpstreamStatus: 200, Method: outcome.GET, Authenticated: true,
+		Client: netip.MustParseAddr("203.0.113.7").As16(), Status: 200, UpstreamStatus: 200, Method: accesslog.GET, Authenticated: true,
 	}
 	copy(r.Prefix[:], "kg_4tQx9Z")
 	change(&r)
@@ -53,17 +53,17 @@ func (p *place) tell(change func(*outcome.Record)) string {
 
 // Kinds of requests.
 
-func fine(*outcome.Record) {}
+func fine(*accesslog.Record) {}
 
-func limited(r *outcome.Record) {
-	r.Status, r.UpstreamStatus, r.Upstream, r.Decision, r.BytesIn, r.BytesOut = 429, 0, -1, outcome.Limited, 0, 100
+func limited(r *accesslog.Record) {
+	r.Status, r.UpstreamStatus, r.Upstream, r.Decision, r.BytesIn, r.BytesOut = 429, 0, -1, accesslog.Limited, 0, 100
 	r.LimitScope, r.Limit, r.Remaining, r.ResetAt = uint8(ratelimit.RouteScope), 60, 0, r.Start/1e6+30
 }
-func unknown(r *outcome.Record) {
-	r.Status, r.UpstreamStatus, r.Upstream, r.Decision, r.BytesIn, r.BytesOut = 401, 0, -1, outcome.KeyInvalid, 0, 90
+func unknown(r *accesslog.Record) {
+	r.Status, r.UpstreamStatus, r.Upstream, r.Decision, r.BytesIn, r.BytesOut = 401, 0, -1, accesslog.KeyInvalid, 0, 90
 	r.Route, r.Key, r.Prefix = [16]byte{}, [16]byte{}, [10]byte{}
 }
-func broken(r *outcome.Record) { r.Status, r.UpstreamStatus = 503, 503 }
+func broken(r *accesslog.Record) { r.Status, r.UpstreamStatus = 503, 503 }
 
 const auditMembers = "time kind outcome key_prefix key_id gateway_id method path client_ip request_id"
 
@@ -188,7 +188,7 @@ func TestTraffic(t *testing.T) {
 	p := newPlace(s)
 	p.tell(fine)
 	s.clock.move(2 * time.Minute) // 12:02
-	for _, kind := range []func(*outcome.Record){fine, fine, limited, unknown, broken} {
+	for _, kind := range []func(*accesslog.Record){fine, fine, limited, unknown, broken} {
 		p.tell(kind)
 	}
 	s.clock.move(time.Minute)

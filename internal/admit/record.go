@@ -3,8 +3,8 @@ package admit
 import (
 	"errors"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 // Record makes r say what the verdict knows of the request: what it was about,
@@ -12,8 +12,8 @@ import (
 // decision is what becomes of it, which is the driver's to tell. Start is when
 // the decision was made; the status, the bytes, the times and the client are left
 // as zeros.
-func (v *Verdict) Record(r *outcome.Record) {
-	*r = outcome.Record{Start: v.Now.Wall / 1000, Upstream: -1, Decision: v.decision(), Authenticated: v.Authenticated}
+func (v *Verdict) Record(r *accesslog.Record) {
+	*r = accesslog.Record{Start: v.Now.Wall / 1000, Upstream: -1, Decision: v.decision(), Authenticated: v.Authenticated}
 	if g := v.Gateway; g != nil {
 		r.Account, r.Gateway = g.AccountUUID, g.UUID
 	}
@@ -24,91 +24,91 @@ func (v *Verdict) Record(r *outcome.Record) {
 		r.Key = v.Key.UUID()
 	}
 	copy(r.Prefix[:], v.KeyPrefix)
-	if r.Decision == outcome.Limited {
+	if r.Decision == accesslog.Limited {
 		s := &v.standings[v.worst]
 		r.Limit, r.Remaining, r.ResetAt, r.LimitScope = s.Limit, s.Remaining, s.ResetAt, uint8(s.Scope)
 	}
 }
 
 // decision returns how the checks ended.
-func (v *Verdict) decision() outcome.Decision {
+func (v *Verdict) decision() accesslog.Decision {
 	switch v.Outcome {
 	case Forward:
-		return outcome.Forwarded
+		return accesslog.Forwarded
 	case Preflight:
-		return outcome.Preflight
+		return accesslog.Preflight
 	case Wait:
-		return outcome.Failed
+		return accesslog.Failed
 	}
 	switch v.Code {
 	case fault.Unauthorized:
 		if v.Auth == fault.KeyExpired {
-			return outcome.KeyExpired
+			return accesslog.KeyExpired
 		}
-		return outcome.KeyInvalid
+		return accesslog.KeyInvalid
 	case fault.RateLimitExceeded:
-		return outcome.Limited
+		return accesslog.Limited
 	case fault.Forbidden:
 		if v.Route == nil { // check 4 comes before the route is told
-			return outcome.WrongGateway
+			return accesslog.WrongGateway
 		}
-		return outcome.WrongScope
+		return accesslog.WrongScope
 	case fault.GatewayNotFound:
-		return outcome.NoGateway
+		return accesslog.NoGateway
 	case fault.RouteNotFound:
-		return outcome.NoRoute
+		return accesslog.NoRoute
 	case fault.MethodNotAllowed:
 		if v.Gateway != nil {
-			return outcome.NoMethod
+			return accesslog.NoMethod
 		}
 	}
-	return outcome.Malformed
+	return accesslog.Malformed
 }
 
 // Ended returns what ended a request that the gateway answers with err: the
 // verdict, or what came after it.
-func (v *Verdict) Ended(err error) outcome.Decision {
+func (v *Verdict) Ended(err error) accesslog.Decision {
 	if v.Outcome == Refuse && v.Code != "" {
 		return v.decision()
 	}
 	var e *fault.Error
 	if !errors.As(err, &e) {
-		return outcome.Failed
+		return accesslog.Failed
 	}
 	switch e.Code {
 	case fault.InvalidRequest, fault.BodyTooLarge, fault.TargetTooLong, fault.HeaderTooLarge, fault.VersionNotSupported, fault.MethodNotAllowed:
-		return outcome.Malformed
+		return accesslog.Malformed
 	case fault.UpstreamUnreachable:
-		return outcome.Unreachable
+		return accesslog.Unreachable
 	case fault.UpstreamTimeout:
-		return outcome.TimedOut
+		return accesslog.TimedOut
 	default:
-		return outcome.Failed
+		return accesslog.Failed
 	}
 }
 
 // MethodOf returns the method of a request as records tell it.
-func MethodOf(method string) outcome.Method {
+func MethodOf(method string) accesslog.Method {
 	switch method {
 	case "GET":
-		return outcome.GET
+		return accesslog.GET
 	case "HEAD":
-		return outcome.HEAD
+		return accesslog.HEAD
 	case "POST":
-		return outcome.POST
+		return accesslog.POST
 	case "PUT":
-		return outcome.PUT
+		return accesslog.PUT
 	case "PATCH":
-		return outcome.PATCH
+		return accesslog.PATCH
 	case "DELETE":
-		return outcome.DELETE
+		return accesslog.DELETE
 	case "OPTIONS":
-		return outcome.OPTIONS
+		return accesslog.OPTIONS
 	case "CONNECT":
-		return outcome.CONNECT
+		return accesslog.CONNECT
 	case "TRACE":
-		return outcome.TRACE
+		return accesslog.TRACE
 	default:
-		return outcome.OtherMethod
+		return accesslog.OtherMethod
 	}
 }

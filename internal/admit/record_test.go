@@ -3,10 +3,10 @@ package admit
 import (
 	"testing"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -29,28 +29,28 @@ func TestRecord(t *testing.T) {
 	for _, c := range []struct {
 		name, method, target, secret string
 		host                         string
-		want                         outcome.Decision
+		want                         accesslog.Decision
 		tells                        int
 		authenticated                bool
 		key                          *apikey.Key
 		prefix                       string
 	}{
-		{"never allowed", "TRACE", "/one", goodText, "", outcome.Malformed, none, false, nil, ""},
-		{"malformed", "GET", "/a/../one", goodText, "", outcome.Malformed, none, false, nil, ""},
-		{"no gateway", "GET", "/one", goodText, "b.example", outcome.NoGateway, none, false, nil, ""},
-		{"two keys", "GET", "/one?api_key=a&api_key=b", "", "", outcome.Malformed, found, false, nil, ""},
-		{"no key", "GET", "/one", "", "", outcome.KeyInvalid, found, true, nil, ""},
-		{"nonsense", "GET", "/one", "nonsense", "", outcome.KeyInvalid, found, true, nil, ""},
-		{"another account's", "GET", "/one", foreign, "", outcome.KeyInvalid, found, true, nil, apikey.PrefixOf(foreign)},
-		{"expired", "GET", "/one", staleText, "", outcome.KeyExpired, found, true, &stale, stale.Prefix},
-		{"another gateway's", "GET", "/one", otherText, "", outcome.WrongGateway, found, true, &other, other.Prefix},
-		{"no route", "GET", "/none", goodText, "", outcome.NoRoute, found, true, &good, good.Prefix},
-		{"no method", "PUT", "/one", goodText, "", outcome.NoMethod, found, true, &good, good.Prefix},
-		{"scope", "POST", "/orders", readerText, "", outcome.WrongScope, routed, true, &reader, reader.Prefix},
-		{"forwarded", "GET", "/one", goodText, "", outcome.Forwarded, routed, true, &good, good.Prefix},
-		{"limited", "GET", "/one", goodText, "", outcome.Limited, routed, true, &good, good.Prefix},
-		{"public", "GET", "/open", goodText, "", outcome.Forwarded, routed, false, nil, ""},
-		{"no method of a public route", "PUT", "/open", "", "", outcome.NoMethod, found, false, nil, ""},
+		{"never allowed", "TRACE", "/one", goodText, "", accesslog.Malformed, none, false, nil, ""},
+		{"malformed", "GET", "/a/../one", goodText, "", accesslog.Malformed, none, false, nil, ""},
+		{"no gateway", "GET", "/one", goodText, "b.example", accesslog.NoGateway, none, false, nil, ""},
+		{"two keys", "GET", "/one?api_key=a&api_key=b", "", "", accesslog.Malformed, found, false, nil, ""},
+		{"no key", "GET", "/one", "", "", accesslog.KeyInvalid, found, true, nil, ""},
+		{"nonsense", "GET", "/one", "nonsense", "", accesslog.KeyInvalid, found, true, nil, ""},
+		{"another account's", "GET", "/one", foreign, "", accesslog.KeyInvalid, found, true, nil, apikey.PrefixOf(foreign)},
+		{"expired", "GET", "/one", staleText, "", accesslog.KeyExpired, found, true, &stale, stale.Prefix},
+		{"another gateway's", "GET", "/one", otherText, "", accesslog.WrongGateway, found, true, &other, other.Prefix},
+		{"no route", "GET", "/none", goodText, "", accesslog.NoRoute, found, true, &good, good.Prefix},
+		{"no method", "PUT", "/one", goodText, "", accesslog.NoMethod, found, true, &good, good.Prefix},
+		{"scope", "POST", "/orders", readerText, "", accesslog.WrongScope, routed, true, &reader, reader.Prefix},
+		{"forwarded", "GET", "/one", goodText, "", accesslog.Forwarded, routed, true, &good, good.Prefix},
+		{"limited", "GET", "/one", goodText, "", accesslog.Limited, routed, true, &good, good.Prefix},
+		{"public", "GET", "/open", goodText, "", accesslog.Forwarded, routed, false, nil, ""},
+		{"no method of a public route", "PUT", "/open", "", "", accesslog.NoMethod, found, false, nil, ""},
 	} {
 		req := Request{Method: c.method, Target: c.target, Host: "a.example"}
 		if c.host != "" {
@@ -59,10 +59,10 @@ func TestRecord(t *testing.T) {
 		if c.secret != "" {
 			req.Authorization = "Bearer " + c.secret
 		}
-		r := outcome.Record{Status: 7, Limit: 7} // of another request
+		r := accesslog.Record{Status: 7, Limit: 7} // of another request
 		v := h.decide(req)
 		v.Record(&r)
-		want := outcome.Record{Start: h.clock.Wall().UnixMicro(), Upstream: -1, Decision: c.want, Authenticated: c.authenticated}
+		want := accesslog.Record{Start: h.clock.Wall().UnixMicro(), Upstream: -1, Decision: c.want, Authenticated: c.authenticated}
 		if c.tells >= found {
 			want.Gateway, _ = id.Parse(id.Gateway, g.ID)
 			want.Account, _ = id.Parse(id.Account, h.account.ID)
@@ -77,7 +77,7 @@ func TestRecord(t *testing.T) {
 			want.Key, _ = id.Parse(id.Key, c.key.ID)
 		}
 		copy(want.Prefix[:], c.prefix)
-		if c.want == outcome.Limited {
+		if c.want == accesslog.Limited {
 			want.Limit, want.LimitScope = 1, uint8(ratelimit.RouteScope)
 			want.ResetAt = h.clock.Wall().Unix() + 86400
 		}
@@ -87,8 +87,8 @@ func TestRecord(t *testing.T) {
 	}
 
 	v := h.decide(Request{Method: "OPTIONS", Target: "/one", Host: "a.example", Origin: "http://b.example", PreflightMethod: "GET"})
-	var r outcome.Record
-	if v.Record(&r); r.Decision != outcome.Preflight || r.Authenticated || r.Gateway == [16]byte{} {
+	var r accesslog.Record
+	if v.Record(&r); r.Decision != accesslog.Preflight || r.Authenticated || r.Gateway == [16]byte{} {
 		t.Errorf("preflight: %+v", r)
 	}
 }
@@ -97,11 +97,11 @@ func TestRecord(t *testing.T) {
 // of whatever letter case, is told by the text.
 func TestMethodOf(t *testing.T) {
 	for n, method := range []string{"", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"} {
-		if got := MethodOf(method); got != outcome.Method(n) {
+		if got := MethodOf(method); got != accesslog.Method(n) {
 			t.Errorf("%q is %d, want %d", method, got, n)
 		}
 	}
-	if MethodOf("get") != outcome.OtherMethod || MethodOf("PROPFIND") != outcome.OtherMethod {
+	if MethodOf("get") != accesslog.OtherMethod || MethodOf("PROPFIND") != accesslog.OtherMethod {
 		t.Error("another method is told as a usual one")
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
-	"github.com/keygate/keygate/internal/requestlog/recorder"
+	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
@@ -28,7 +28,7 @@ func (l levels) Levels(_ string, f func(ratelimit.Level)) {
 
 // plane is what a data plane tells.
 type plane struct {
-	*outcome.Lane
+	*accesslog.Lane
 	account, gateway [16]byte
 	clock            *clock
 }
@@ -38,8 +38,8 @@ type plane struct {
 func (h *house) withPlane(accountID, gatewayID string, l levels) *plane {
 	h.tb.Helper()
 	counts := must[*meter.Meter](h)(meter.New(meter.Config{Store: h.db, Now: h.clock.now}))
-	requests := must[*recorder.Recorder](h)(recorder.New(recorder.Config{Store: h.db, Now: h.clock.now}))
-	outcomes := must[*outcome.Collector](h)(outcome.NewCollector(outcome.Config{Sinks: []outcome.Sink{counts, requests}}))
+	requests := must[*requestwriter.Recorder](h)(requestwriter.New(requestwriter.Config{Store: h.db, Now: h.clock.now}))
+	outcomes := must[*accesslog.Collector](h)(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{counts, requests}}))
 	h.Service = must[*control.Service](h)(control.New(control.Config{
 		Store: h.db, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain,
 		Sources: control.Sources{Outcomes: outcomes, Traffic: counts, Requests: requests, Levels: l},
@@ -51,8 +51,8 @@ func (h *house) withPlane(accountID, gatewayID string, l levels) *plane {
 }
 
 // end tells of a request that ends now.
-func (p *plane) end(route, key string, d outcome.Decision, status uint16) (requestID string) {
-	r := outcome.Record{Account: p.account, Gateway: p.gateway, Request: id.NewFast(), Start: p.clock.now().UnixMicro(), Decision: d, Status: status, Method: outcome.GET}
+func (p *plane) end(route, key string, d accesslog.Decision, status uint16) (requestID string) {
+	r := accesslog.Record{Account: p.account, Gateway: p.gateway, Request: id.NewFast(), Start: p.clock.now().UnixMicro(), Decision: d, Status: status, Method: accesslog.GET}
 	r.Route, _ = id.Parse(id.Route, route)
 	r.Key, _ = id.Parse(id.Key, key)
 	p.Put(&r, "", "/orders")
@@ -67,7 +67,7 @@ func TestReportsAreComplete(t *testing.T) {
 	g := h.gateway(c)
 	p := h.withPlane(c.Account.ID, g.ID, nil)
 	for want := range int64(3) {
-		refused := p.end("", "", outcome.KeyInvalid, 401)
+		refused := p.end("", "", accesslog.KeyInvalid, 401)
 		rows := must[[]traffic.Row](h)(h.Traffic(ctx(), c, traffic.Query{}))
 		if len(rows) != 61 || rows[60].Requests != want+1 || rows[60].Unauthorized != want+1 || rows[0].Requests != 0 {
 			t.Fatalf("%d rows, the last is %+v", len(rows), rows[len(rows)-1])
@@ -174,10 +174,10 @@ func TestSimulateLimit(t *testing.T) {
 	next := must[*control.NewKey](h)(h.RotateKey(ctx(), c, k.ID, 1, "", nil))
 	p := h.withPlane(c.Account.ID, g.ID, nil)
 	for range 3 {
-		p.end(r.ID, k.ID, outcome.Forwarded, 200)
-		p.end(r.ID, next.ID, outcome.Limited, 429)
+		p.end(r.ID, k.ID, accesslog.Forwarded, 200)
+		p.end(r.ID, next.ID, accesslog.Limited, 429)
 	}
-	p.end(r.ID, k.ID, outcome.WrongScope, 403)
+	p.end(r.ID, k.ID, accesslog.WrongScope, 403)
 	limit := ratelimit.Config{Sustained: rate("2/day")}
 	for name, in := range map[string]control.SimulationInput{
 		"route": {RouteID: r.ID, Limit: limit}, "key": {KeyID: next.ID, Limit: limit}, "gateway": {Limit: limit},

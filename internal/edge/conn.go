@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/keygate/keygate/internal/edge/h1"
 	"github.com/keygate/keygate/internal/edge/proxyproto"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy/h1"
 )
 
 // conn is a TCP connection of a client, or of a proxy that speaks for one.

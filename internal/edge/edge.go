@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/keygate/keygate/internal/edge/h1"
-	"github.com/keygate/keygate/internal/edge/peer"
+	"github.com/keygate/keygate/internal/clientip"
+	"github.com/keygate/keygate/internal/proxy/h1"
 )
 
 // The defaults of Config (contract, 4.5).
@@ -42,7 +42,7 @@ type Config struct {
 	HTTP2 HTTP2
 	// Trust is the proxies whose PROXY headers and X-Forwarded-* fields are
 	// believed. Nil believes nobody.
-	Trust *peer.Trust
+	Trust *clientip.Trust
 	// TLS makes the listeners speak TLS. It offers h2 and http/1.1 by ALPN. Nil
 	// is plain TCP.
 	TLS *tls.Config

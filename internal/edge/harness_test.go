@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/edge"
-	"github.com/keygate/keygate/internal/edge/h1"
-	"github.com/keygate/keygate/internal/edge/peer"
-	"github.com/keygate/keygate/internal/leaktest"
+	"github.com/keygate/keygate/internal/keygatetest/leaktest"
+	"github.com/keygate/keygate/internal/proxy/h1"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -241,12 +241,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-func trust(networks ...string) *peer.Trust {
+func trust(networks ...string) *clientip.Trust {
 	var all []netip.Prefix
 	for _, n := range networks {
 		all = append(all, netip.MustParsePrefix(n))
 	}
-	return peer.NewTrust(all)
+	return clientip.NewTrust(all)
 }
 
 // book keeps what is logged.

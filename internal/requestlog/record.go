@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -26,7 +26,7 @@ type Record struct {
 	Status    int
 	Duration  time.Duration
 
-	Decision         outcome.Decision
+	Decision         accesslog.Decision
 	LimitScope       ratelimit.Scope // of outcome.Limited, with the next three
 	Limit, Remaining int64
 	PassesAt         int64 // Unix seconds
@@ -36,16 +36,16 @@ type Record struct {
 }
 
 // Belongs reports whether the log has requests that ended so.
-func Belongs(r *outcome.Record) bool {
+func Belongs(r *accesslog.Record) bool {
 	refused := r.Status == 429 || r.Status == 401 || r.Status == 403
-	return (refused || r.Status >= 500) && r.Part != outcome.Begun && r.Account != [16]byte{}
+	return (refused || r.Status >= 500) && r.Part != accesslog.Begun && r.Account != [16]byte{}
 }
 
 // longestPath bounds what a record holds of a path.
 const longestPath = 2 << 10
 
 // NewRecord returns the record of a request. It keeps nothing of e.
-func NewRecord(e *outcome.Entry) Record {
+func NewRecord(e *accesslog.Entry) Record {
 	path := apikey.Redact(e.Path)
 	if len(path) > longestPath {
 		path = path[:longestPath] + "…"
@@ -59,7 +59,7 @@ func NewRecord(e *outcome.Entry) Record {
 		Method: strings.Clone(e.MethodName()), Path: path, ClientIP: netip.AddrFrom16(e.Client).Unmap().String(),
 		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Decision, UpstreamStatus: int(e.UpstreamStatus),
 	}
-	if e.Decision == outcome.Limited {
+	if e.Decision == accesslog.Limited {
 		r.LimitScope, r.Limit, r.Remaining, r.PassesAt = ratelimit.Scope(e.LimitScope), e.Limit, e.Remaining, e.ResetAt
 	}
 	return r
@@ -88,25 +88,25 @@ func (r *Record) decision() Decision {
 		d.Check, d.Code, d.Message = check, code, fmt.Sprintf(format, args...)
 	}
 	switch r.Decision {
-	case outcome.KeyInvalid:
+	case accesslog.KeyInvalid:
 		if r.KeyPrefix == "" {
 			say("key", string(fault.KeyInvalid), "no key was sent, or what was sent does not have a key's form")
 		} else {
 			say("key", string(fault.KeyInvalid), "a key that begins with %s was sent: it is unknown, revoked, or not a gateway-level key of this account", r.KeyPrefix)
 		}
-	case outcome.KeyExpired:
+	case accesslog.KeyExpired:
 		say("key", string(fault.KeyExpired), "the key %s had expired", r.KeyPrefix)
-	case outcome.WrongGateway:
+	case accesslog.WrongGateway:
 		say("gateway", string(fault.ScopeInsufficient), "the key %s is restricted to another gateway", r.KeyPrefix)
-	case outcome.WrongScope:
+	case accesslog.WrongScope:
 		say("scope", string(fault.ScopeInsufficient), "the scope of the key %s does not allow %s on this path", r.KeyPrefix, r.Method)
-	case outcome.Limited:
+	case accesslog.Limited:
 		r.limited(&d)
-	case outcome.Unreachable:
+	case accesslog.Unreachable:
 		say("upstream", string(fault.UpstreamUnreachable), "the upstream could not be reached, or broke off before the head of its answer")
-	case outcome.TimedOut:
+	case accesslog.TimedOut:
 		say("timeout", string(fault.UpstreamTimeout), "the upstream sent no head of an answer within the gateway's timeout")
-	case outcome.Failed:
+	case accesslog.Failed:
 		code := fault.Internal
 		if r.Status == 503 {
 			code = fault.Unavailable

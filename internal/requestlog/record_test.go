@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -18,36 +18,36 @@ import (
 func TestDecisionsInWords(t *testing.T) {
 	prefix := [10]byte([]byte("kg_abc123\x00"))
 	for _, test := range []struct {
-		record            outcome.Record
+		record            accesslog.Record
 		check, code, says string
 	}{
-		{outcome.Record{Status: 401, Decision: outcome.KeyInvalid}, "key", "key_invalid", "no key was sent"},
-		{outcome.Record{Status: 401, Decision: outcome.KeyInvalid, Prefix: prefix}, "key", "key_invalid", "kg_abc123"},
-		{outcome.Record{Status: 401, Decision: outcome.KeyExpired, Prefix: prefix}, "key", "key_expired", "kg_abc123 had expired"},
-		{outcome.Record{Status: 403, Decision: outcome.WrongGateway, Prefix: prefix}, "gateway", "scope_insufficient", "another gateway"},
-		{outcome.Record{Status: 403, Decision: outcome.WrongScope, Method: outcome.DELETE, Prefix: prefix}, "scope", "scope_insufficient", "does not allow DELETE"},
-		{outcome.Record{Status: 502, Decision: outcome.Unreachable}, "upstream", "upstream_unreachable", "could not be reached"},
-		{outcome.Record{Status: 504, Decision: outcome.TimedOut}, "timeout", "upstream_timeout", "timeout"},
-		{outcome.Record{Status: 500, Decision: outcome.Failed}, "internal", "internal", "request_id"},
-		{outcome.Record{Status: 503, Decision: outcome.Failed}, "internal", "unavailable", "request_id"},
-		{outcome.Record{Status: 503, UpstreamStatus: 503}, "upstream", "upstream_status", "the upstream answered 503"},
-		{outcome.Record{Status: 403, UpstreamStatus: 403}, "upstream", "upstream_status", "the upstream answered 403"},
-		{outcome.Record{Status: 429, Decision: outcome.Limited, LimitScope: uint8(ratelimit.KeyScope), Limit: 5, ResetAt: 1_800_000_000}, "limit", "rate_limit_exceeded", "the key's own limit of 5 was used up"},
-		{outcome.Record{Status: 429, Decision: outcome.Limited, LimitScope: uint8(ratelimit.RouteScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's limit"},
-		{outcome.Record{Status: 429, Decision: outcome.Limited, LimitScope: uint8(ratelimit.DailyScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's daily limit"},
-		{outcome.Record{Status: 429, Decision: outcome.Limited, LimitScope: uint8(ratelimit.GlobalScope), Limit: 5}, "limit", "rate_limit_exceeded", "the gateway's global limit"},
+		{accesslog.Record{Status: 401, Decision: accesslog.KeyInvalid}, "key", "key_invalid", "no key was sent"},
+		{accesslog.Record{Status: 401, Decision: accesslog.KeyInvalid, Prefix: prefix}, "key", "key_invalid", "kg_abc123"},
+		{accesslog.Record{Status: 401, Decision: accesslog.KeyExpired, Prefix: prefix}, "key", "key_expired", "kg_abc123 had expired"},
+		{accesslog.Record{Status: 403, Decision: accesslog.WrongGateway, Prefix: prefix}, "gateway", "scope_insufficient", "another gateway"},
+		{accesslog.Record{Status: 403, Decision: accesslog.WrongScope, Method: accesslog.DELETE, Prefix: prefix}, "scope", "scope_insufficient", "does not allow DELETE"},
+		{accesslog.Record{Status: 502, Decision: accesslog.Unreachable}, "upstream", "upstream_unreachable", "could not be reached"},
+		{accesslog.Record{Status: 504, Decision: accesslog.TimedOut}, "timeout", "upstream_timeout", "timeout"},
+		{accesslog.Record{Status: 500, Decision: accesslog.Failed}, "internal", "internal", "request_id"},
+		{accesslog.Record{Status: 503, Decision: accesslog.Failed}, "internal", "unavailable", "request_id"},
+		{accesslog.Record{Status: 503, UpstreamStatus: 503}, "upstream", "upstream_status", "the upstream answered 503"},
+		{accesslog.Record{Status: 403, UpstreamStatus: 403}, "upstream", "upstream_status", "the upstream answered 403"},
+		{accesslog.Record{Status: 429, Decision: accesslog.Limited, LimitScope: uint8(ratelimit.KeyScope), Limit: 5, ResetAt: 1_800_000_000}, "limit", "rate_limit_exceeded", "the key's own limit of 5 was used up"},
+		{accesslog.Record{Status: 429, Decision: accesslog.Limited, LimitScope: uint8(ratelimit.RouteScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's limit"},
+		{accesslog.Record{Status: 429, Decision: accesslog.Limited, LimitScope: uint8(ratelimit.DailyScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's daily limit"},
+		{accesslog.Record{Status: 429, Decision: accesslog.Limited, LimitScope: uint8(ratelimit.GlobalScope), Limit: 5}, "limit", "rate_limit_exceeded", "the gateway's global limit"},
 	} {
 		r := test.record
 		r.Account = id.NewFast()
 		if !Belongs(&r) {
 			t.Errorf("%+v does not belong to the log", r)
 		}
-		record := NewRecord(&outcome.Entry{Record: r})
+		record := NewRecord(&accesslog.Entry{Record: r})
 		d := record.Request().Decision
 		if d.Check != test.check || d.Code != test.code || !strings.Contains(d.Message, test.says) {
 			t.Errorf("decision %d with %d: %+v, want %s, %s and %q", r.Decision, r.Status, d, test.check, test.code, test.says)
 		}
-		if limited := r.Decision == outcome.Limited; limited != (d.LimitScope != "") || limited != !d.PassesAt.IsZero() || limited && d.Limit != 5 {
+		if limited := r.Decision == accesslog.Limited; limited != (d.LimitScope != "") || limited != !d.PassesAt.IsZero() || limited && d.Limit != 5 {
 			t.Errorf("a limit that is told wrongly: %+v", d)
 		}
 		if d.UpstreamStatus != int(r.UpstreamStatus) {
@@ -60,9 +60,9 @@ func TestDecisionsInWords(t *testing.T) {
 // are not in the log.
 func TestWhatBelongs(t *testing.T) {
 	account := [16]byte{1}
-	for _, r := range []outcome.Record{
-		{Account: account, Status: 200}, {Account: account, Status: 404, Decision: outcome.NoRoute}, {Account: account, Status: 499, Decision: outcome.Abandoned},
-		{Status: 401, Decision: outcome.KeyInvalid}, {Account: account, Status: 401, Part: outcome.Begun},
+	for _, r := range []accesslog.Record{
+		{Account: account, Status: 200}, {Account: account, Status: 404, Decision: accesslog.NoRoute}, {Account: account, Status: 499, Decision: accesslog.Abandoned},
+		{Status: 401, Decision: accesslog.KeyInvalid}, {Account: account, Status: 401, Part: accesslog.Begun},
 	} {
 		if Belongs(&r) {
 			t.Errorf("%+v belongs to the log", r)
@@ -74,9 +74,9 @@ func TestWhatBelongs(t *testing.T) {
 // that a long path takes little.
 func TestRecordKeepsNothingOfTheEntry(t *testing.T) {
 	path := []byte("/orders/" + strings.Repeat("7", 5000))
-	e := outcome.Entry{Path: string(path[:20])}
-	e.Record = outcome.Record{Account: id.NewFast(), Request: id.NewFast(), Start: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro(), Duration: 2_500_000,
-		Client: netip.MustParseAddr("192.0.2.7").As16(), Method: outcome.GET, Status: 401, Decision: outcome.KeyInvalid}
+	e := accesslog.Entry{Path: string(path[:20])}
+	e.Record = accesslog.Record{Account: id.NewFast(), Request: id.NewFast(), Start: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro(), Duration: 2_500_000,
+		Client: netip.MustParseAddr("192.0.2.7").As16(), Method: accesslog.GET, Status: 401, Decision: accesslog.KeyInvalid}
 	record := NewRecord(&e)
 	r := record.Request()
 	if r.ID != id.Format(id.Request, e.Request) || r.ClientIP != "192.0.2.7" || r.Method != "GET" || r.Path != "/orders/777777777777" ||
@@ -96,7 +96,7 @@ func TestNoKeyInAPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := "/orders/" + key + strings.Repeat("/x", longestPath)
-	if r := NewRecord(&outcome.Entry{Path: path}); strings.Contains(r.Path, key) || !strings.HasPrefix(r.Path, "/orders/"+key[:9]+"***/x") {
+	if r := NewRecord(&accesslog.Entry{Path: path}); strings.Contains(r.Path, key) || !strings.HasPrefix(r.Path, "/orders/"+key[:9]+"***/x") {
 		t.Errorf("the path is %.80s", r.Path)
 	}
 }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/edge"
-	"github.com/keygate/keygate/internal/edge/h1"
-	"github.com/keygate/keygate/internal/edge/h2"
+	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/upstream"
@@ -31,7 +31,7 @@ func (s *Server) buildGateway(watch *ratelimit.Watch) (err error) {
 	if s.tracer != nil {
 		tracer = s.tracer
 	}
-	http2, err := h2.New(h2.Config{
+	http2, err := nethttp.New(nethttp.Config{
 		Admit: admitter, Pools: s.pools, Trusted: edge.Trusted, Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono,
 		Tracer: tracer, Log: log,
 	})

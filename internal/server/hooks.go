@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"github.com/keygate/keygate/internal/event/watch"
+	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -42,7 +42,7 @@ func (p routePaths) RoutePath(gatewayID, routeID string) string {
 
 // openWatch makes the sink of the events.
 func (s *Server) openWatch() (sink, error) {
-	w, err := watch.New(watch.Config{Store: s.db, Routes: routePaths{s.live}, Wake: s.sender.Wake, Log: s.log})
+	w, err := detect.New(detect.Config{Store: s.db, Routes: routePaths{s.live}, Wake: s.sender.Wake, Log: s.log})
 	if err != nil {
 		return nil, err
 	}

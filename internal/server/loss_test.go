@@ -7,16 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/audit/journal"
-	"github.com/keygate/keygate/internal/outcome"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 )
 
 // promptStore takes audit records without taking time, and measures how long
 // each waited.
 type promptStore struct {
-	journal.Store
-	journal.Keeper
+	auditwriter.Store
+	auditwriter.Keeper
 
 	mu      sync.Mutex
 	put     []time.Time // the oldest first, of what is not taken yet
@@ -49,11 +49,11 @@ func (s *promptStore) AuditChains(context.Context) ([]audit.Chain, error) { retu
 func TestRecordsReachTheStoreInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &promptStore{}
-		j, err := journal.New(journal.Config{Store: store, Keeper: store, OperatorID: "acct_00000000000000000000000000"})
+		j, err := auditwriter.New(auditwriter.Config{Store: store, Keeper: store, OperatorID: "acct_00000000000000000000000000"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		collector, err := outcome.NewCollector(outcome.Config{Sinks: []outcome.Sink{j}})
+		collector, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{j}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestRecordsReachTheStoreInTime(t *testing.T) {
 			now := time.Now()
 			store.put = append(store.put, now)
 			store.mu.Unlock()
-			lane.Put(&outcome.Record{Start: now.UnixMicro(), Status: 200, Method: outcome.GET, Authenticated: true}, "", "/x")
+			lane.Put(&accesslog.Record{Start: now.UnixMicro(), Status: 200, Method: accesslog.GET, Authenticated: true}, "", "/x")
 			<-time.After(time.Duration(1+n%13) * 700 * time.Microsecond)
 		}
 		<-time.After(time.Second)

@@ -3,13 +3,13 @@ package server
 import (
 	"context"
 
-	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/accesslog"
 )
 
 // A sink keeps what the data plane tells of each request. It is started before
 // the collector and stopped after it, with everything that it took.
 type sink interface {
-	outcome.Sink
+	accesslog.Sink
 	Start(ctx context.Context) error
 	Stop(ctx context.Context) error
 }
@@ -28,7 +28,7 @@ func (s *Server) openSinks() []func() (sink, error) {
 // of the data plane, which is yet to be built. They end in the reverse order:
 // data plane, collector, sinks.
 func (s *Server) startRecords(ctx context.Context) error {
-	var all []outcome.Sink
+	var all []accesslog.Sink
 	for _, open := range s.openSinks() {
 		one, err := open()
 		if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) startRecords(ctx context.Context) error {
 		all = append(all, one)
 	}
 	var err error
-	if s.collector, err = outcome.NewCollector(outcome.Config{Sinks: all, Log: s.log}); err != nil {
+	if s.collector, err = accesslog.NewCollector(accesslog.Config{Sinks: all, Log: s.log}); err != nil {
 		return err
 	}
 	if err := s.collector.Start(ctx); err != nil {

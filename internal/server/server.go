@@ -12,17 +12,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/adminapi"
-	"github.com/keygate/keygate/internal/audit/journal"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/edge"
-	"github.com/keygate/keygate/internal/edge/peer"
 	"github.com/keygate/keygate/internal/netguard"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/requestlog/recorder"
+	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
@@ -60,16 +60,16 @@ type Server struct {
 	requests  *telemetry.Requests
 	traces    *trace.Settings // nil if nobody asks for traces
 	tracer    *trace.Tracer
-	trust     *peer.Trust
+	trust     *clientip.Trust
 
 	certificates certificates
 
 	db         *sqlite.DB
-	collector  *outcome.Collector
-	journal    *journal.Journal
+	collector  *accesslog.Collector
+	journal    *auditwriter.Journal
 	operatorID string // of the account default
 	meter      *meter.Meter
-	recorder   *recorder.Recorder
+	recorder   *requestwriter.Recorder
 	guard      *netguard.Guard
 	sender     *sender.Sender
 
@@ -97,7 +97,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		cfg.Out = io.Discard
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, metrics: telemetry.NewMetrics(cfg.Version), failed: make(chan error, 3)}
-	s.trust = peer.NewTrust(cfg.Settings.TrustedProxies)
+	s.trust = clientip.NewTrust(cfg.Settings.TrustedProxies)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.end(context.WithoutCancel(ctx)))

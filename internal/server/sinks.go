@@ -3,15 +3,15 @@ package server
 import (
 	"context"
 
-	"github.com/keygate/keygate/internal/audit/journal"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/requestlog/recorder"
+	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
 
 // openJournal makes the sink of the audit log.
 func (s *Server) openJournal() (_ sink, err error) {
-	s.journal, err = journal.New(journal.Config{
+	s.journal, err = auditwriter.New(auditwriter.Config{
 		Store: s.db, Keeper: s.db, OperatorID: s.operatorID, MaxBytes: s.cfg.Settings.AuditMaxBytes, Log: s.log,
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Server) openMeter() (_ sink, err error) {
 
 // openRecorder makes the sink that keeps what was refused or failed.
 func (s *Server) openRecorder() (_ sink, err error) {
-	if s.recorder, err = recorder.New(recorder.Config{Store: s.db, Log: s.log}); err != nil {
+	if s.recorder, err = requestwriter.New(requestwriter.Config{Store: s.db, Log: s.log}); err != nil {
 		return nil, err
 	}
 	s.metrics.Counter("keygate_requestlog_lost_total", "Refused and failed requests that could not be kept; those left out by sampling are none of them.",

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 // Lines is an outcome.Sink that writes to the log: at level debug one line for
@@ -19,7 +19,7 @@ import (
 // they are many. A line has neither a key nor a query.
 type Lines struct {
 	log      *slog.Logger
-	waiting  chan outcome.Entry
+	waiting  chan accesslog.Entry
 	lost     atomic.Int64
 	starting sync.Once
 	stopping sync.Once
@@ -35,15 +35,15 @@ const (
 
 // NewLines returns Lines that write to log from Start on.
 func NewLines(log *slog.Logger) *Lines {
-	return &Lines{log: Seldom(log), waiting: make(chan outcome.Entry, waitingLines), stop: make(chan struct{}), ended: make(chan struct{})}
+	return &Lines{log: Seldom(log), waiting: make(chan accesslog.Entry, waitingLines), stop: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // Take keeps what is worth a line.
-func (l *Lines) Take(batch []outcome.Entry) {
+func (l *Lines) Take(batch []accesslog.Entry) {
 	all := l.log.Enabled(context.Background(), slog.LevelDebug)
 	for i := range batch {
 		e := &batch[i]
-		if e.Part == outcome.Begun || !all && e.UpstreamStatus < 500 {
+		if e.Part == accesslog.Begun || !all && e.UpstreamStatus < 500 {
 			continue
 		}
 		kept, path := *e, apikey.Redact(e.Path) // before it is cut: half a key is none
@@ -99,7 +99,7 @@ func (l *Lines) run() {
 	}
 }
 
-func (l *Lines) line(e *outcome.Entry) {
+func (l *Lines) line(e *accesslog.Entry) {
 	if e.UpstreamStatus >= 500 {
 		l.write(slog.LevelWarn, "the upstream answered with an error", e)
 		return
@@ -107,7 +107,7 @@ func (l *Lines) line(e *outcome.Entry) {
 	l.write(slog.LevelDebug, "request", e)
 }
 
-func (l *Lines) write(level slog.Level, message string, e *outcome.Entry) {
+func (l *Lines) write(level slog.Level, message string, e *accesslog.Entry) {
 	attrs := []slog.Attr{
 		slog.String("request_id", id.Format(id.Request, e.Request)), slog.String("method", e.MethodName()), slog.String("path", e.Path),
 		slog.Int("status", int(e.Status)), slog.String("outcome", decisionName(e.Decision)),

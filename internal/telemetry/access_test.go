@@ -11,19 +11,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 // Guarantee: at level debug each request is a line with its identifiers, at info
 // only what the upstream failed at.
 func TestLines(t *testing.T) {
 	good, bad, begun := record(1, 2), record(1, 3), record(1, 4)
-	good.Path, good.Method, good.Request = "/a", outcome.GET, number(9)
+	good.Path, good.Method, good.Request = "/a", accesslog.GET, number(9)
 	bad.Status, bad.UpstreamStatus = 503, 503
-	begun.Part = outcome.Begun
-	batch := []outcome.Entry{good, bad, begun}
+	begun.Part = accesslog.Begun
+	batch := []accesslog.Entry{good, bad, begun}
 	var b bytes.Buffer
 	write(t, NewLines(NewLogger(&b, "info", "json")), batch)
 	if got := b.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"route_id":"`+id.Format(id.Route, number(3))) {
@@ -56,14 +56,14 @@ func TestLinesHaveNoKey(t *testing.T) {
 		e := record(1, 2)
 		e.Path = "/" + strings.Repeat("x", before-1) + key + "/y"
 		var b bytes.Buffer
-		write(t, NewLines(NewLogger(&b, "debug", "json")), []outcome.Entry{e})
+		write(t, NewLines(NewLogger(&b, "debug", "json")), []accesslog.Entry{e})
 		if got := b.String(); strings.Count(got, "\n") != 1 || strings.Contains(got, key[9:15]) {
 			t.Errorf("behind %d bytes: %s", before, got)
 		}
 	}
 }
 
-func write(t *testing.T, l *Lines, batch []outcome.Entry) {
+func write(t *testing.T, l *Lines, batch []accesslog.Entry) {
 	t.Helper()
 	if err := l.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func write(t *testing.T, l *Lines, batch []outcome.Entry) {
 func TestLinesAreBounded(t *testing.T) {
 	l := NewLines(NewLogger(io.Discard, "debug", "json"))
 	for range waitingLines/1000 + 1 {
-		l.Take(make([]outcome.Entry, 1000))
+		l.Take(make([]accesslog.Entry, 1000))
 	}
 	if l.Lost() != 5000-waitingLines {
 		t.Errorf("%d lost, want %d", l.Lost(), 5000-waitingLines)

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -72,7 +72,7 @@ const copyAtOnce = 256
 
 // copy returns what was counted, less what is no more. Whoever counts meanwhile
 // waits for no more than a few series.
-func (r *Requests) copy(places Places) (ended [outcome.Abandoned + 1]uint64, all []series, lagged float64) {
+func (r *Requests) copy(places Places) (ended [accesslog.Abandoned + 1]uint64, all []series, lagged float64) {
 	r.mu.Lock()
 	ended, lagged = r.ended, r.lag.seconds(r.cfg.Now().UnixMicro())
 	at, list := make([]place, 0, len(r.series)), make([]*series, 0, len(r.series))
@@ -180,40 +180,40 @@ func (m *histogramMetric) Write(to *dto.Metric) error {
 
 // decisionCounts returns the requests by the word for what ended them. Every
 // word is there from the beginning.
-func decisionCounts(ended *[outcome.Abandoned + 1]uint64) map[string]uint64 {
+func decisionCounts(ended *[accesslog.Abandoned + 1]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for decision, n := range ended {
-		out[decisionName(outcome.Decision(decision))] += n
+		out[decisionName(accesslog.Decision(decision))] += n
 	}
 	return out
 }
 
 // decisionName is the error code of a refusal (contract, 2), or a word.
-func decisionName(d outcome.Decision) string {
+func decisionName(d accesslog.Decision) string {
 	switch d {
-	case outcome.Forwarded:
+	case accesslog.Forwarded:
 		return "forwarded"
-	case outcome.Unreachable:
+	case accesslog.Unreachable:
 		return "upstream_unreachable"
-	case outcome.TimedOut:
+	case accesslog.TimedOut:
 		return "upstream_timeout"
-	case outcome.Preflight:
+	case accesslog.Preflight:
 		return "preflight"
-	case outcome.Malformed:
+	case accesslog.Malformed:
 		return "invalid_request"
-	case outcome.NoGateway:
+	case accesslog.NoGateway:
 		return "gateway_not_found"
-	case outcome.KeyInvalid, outcome.KeyExpired:
+	case accesslog.KeyInvalid, accesslog.KeyExpired:
 		return "unauthorized"
-	case outcome.WrongGateway, outcome.WrongScope:
+	case accesslog.WrongGateway, accesslog.WrongScope:
 		return "forbidden"
-	case outcome.NoRoute:
+	case accesslog.NoRoute:
 		return "route_not_found"
-	case outcome.NoMethod:
+	case accesslog.NoMethod:
 		return "method_not_allowed"
-	case outcome.Limited:
+	case accesslog.Limited:
 		return "rate_limit_exceeded"
-	case outcome.Abandoned:
+	case accesslog.Abandoned:
 		return "abandoned"
 	default:
 		return "internal"

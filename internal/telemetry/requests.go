@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -48,7 +48,7 @@ type Requests struct {
 	at   place
 	last *series
 
-	ended [outcome.Abandoned + 1]uint64 // requests by what ended them
+	ended [accesslog.Abandoned + 1]uint64 // requests by what ended them
 	lag   lag
 }
 
@@ -97,14 +97,14 @@ func NewRequests(cfg RequestsConfig) (*Requests, error) {
 }
 
 // Take counts a batch.
-func (r *Requests) Take(batch []outcome.Entry) {
+func (r *Requests) Take(batch []accesslog.Entry) {
 	now := r.cfg.Now().UnixMicro()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := now // when the first of them ended
 	for i := range batch {
 		e := &batch[i].Record
-		if e.Part == outcome.Begun {
+		if e.Part == accesslog.Begun {
 			continue
 		}
 		first = min(first, e.Start+e.Duration/1000)
@@ -117,7 +117,7 @@ func (r *Requests) Take(batch []outcome.Entry) {
 	}
 }
 
-func (r *Requests) count(e *outcome.Record) {
+func (r *Requests) count(e *accesslog.Record) {
 	if int(e.Decision) < len(r.ended) {
 		r.ended[e.Decision]++
 	}
@@ -132,13 +132,13 @@ func (r *Requests) count(e *outcome.Record) {
 	}
 	s.bytesIn += e.BytesIn
 	s.bytesOut += e.BytesOut
-	if e.Decision == outcome.Limited && int(e.LimitScope) < len(s.limited) {
+	if e.Decision == accesslog.Limited && int(e.LimitScope) < len(s.limited) {
 		s.limited[e.LimitScope]++
 	}
 	switch {
-	case e.Decision == outcome.Unreachable:
+	case e.Decision == accesslog.Unreachable:
 		s.upstream[reasonUnreachable]++
-	case e.Decision == outcome.TimedOut:
+	case e.Decision == accesslog.TimedOut:
 		s.upstream[reasonTimeout]++
 	case e.UpstreamStatus >= 500:
 		s.upstream[reasonStatus]++

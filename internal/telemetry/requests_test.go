@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -41,8 +41,8 @@ func newRequests(t testing.TB, c table) *Requests {
 }
 
 // record is a request that was forwarded.
-func record(gateway, route int) outcome.Entry {
-	return outcome.Entry{Record: outcome.Record{
+func record(gateway, route int) accesslog.Entry {
+	return accesslog.Entry{Record: accesslog.Record{
 		Gateway: number(gateway), Route: number(route), Status: 200, UpstreamStatus: 200, Duration: int64(3 * time.Millisecond),
 		Upstream: int64(2 * time.Millisecond), BytesIn: 5, BytesOut: 7,
 	}}
@@ -55,17 +55,17 @@ func TestRequests(t *testing.T) {
 	c := table{gw: {rt: true, other: true}}
 	r := newRequests(t, c)
 	limited := record(1, 2)
-	limited.Status, limited.UpstreamStatus, limited.Upstream, limited.Decision, limited.LimitScope = 429, 0, -1, outcome.Limited, uint8(ratelimit.DailyScope)
+	limited.Status, limited.UpstreamStatus, limited.Upstream, limited.Decision, limited.LimitScope = 429, 0, -1, accesslog.Limited, uint8(ratelimit.DailyScope)
 	failed := record(1, 3)
 	failed.Status, failed.UpstreamStatus = 503, 503
 	cut := record(1, 3)
-	cut.Status, cut.UpstreamStatus, cut.Upstream, cut.Decision = 504, 0, -1, outcome.TimedOut
+	cut.Status, cut.UpstreamStatus, cut.Upstream, cut.Decision = 504, 0, -1, accesslog.TimedOut
 	tunnel := record(1, 2)
 	tunnel.Status, tunnel.UpstreamStatus, tunnel.Duration = 101, 101, int64(time.Hour)
-	nowhere := outcome.Entry{Record: outcome.Record{Status: 404, Decision: outcome.NoGateway, Upstream: -1}}
+	nowhere := accesslog.Entry{Record: accesslog.Record{Status: 404, Decision: accesslog.NoGateway, Upstream: -1}}
 	begun, ended := record(1, 2), record(1, 2)
-	begun.Part, ended.Part = outcome.Begun, outcome.Ended
-	r.Take([]outcome.Entry{begun, ended, record(1, 2), limited, failed, cut, tunnel, nowhere, nowhere})
+	begun.Part, ended.Part = accesslog.Begun, accesslog.Ended
+	r.Take([]accesslog.Entry{begun, ended, record(1, 2), limited, failed, cut, tunnel, nowhere, nowhere})
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(r)
@@ -107,7 +107,7 @@ func TestRequests(t *testing.T) {
 	expect("keygate_requests_total{",
 		`keygate_requests_total{gateway="",route="",status="4xx"} 2`,
 		`keygate_requests_total{gateway="GW",route="OTHER",status="5xx"} 2`)
-	r.Take([]outcome.Entry{record(1, 2)}) // it was still running
+	r.Take([]accesslog.Entry{record(1, 2)}) // it was still running
 	delete(c, gw)
 	expect("keygate_requests_total{",
 		`keygate_requests_total{gateway="",route="",status="4xx"} 2`)
@@ -148,7 +148,7 @@ func histogramCount(t *testing.T, g prometheus.Gatherer, name, route string) uin
 func TestRequestsForgetWithoutBeingAsked(t *testing.T) {
 	r := newRequests(t, table{})
 	for i := range 50_000 {
-		r.Take([]outcome.Entry{record(1, i+1)})
+		r.Take([]accesslog.Entry{record(1, i+1)})
 	}
 	if n := len(r.series); n > leastPrune {
 		t.Errorf("%d series of routes that are no more, want at most %d", n, leastPrune)
@@ -165,7 +165,7 @@ func TestLag(t *testing.T) {
 	take := func(ago time.Duration) {
 		e := record(1, 2)
 		e.Start = now.Add(-ago).UnixMicro() - e.Duration/1000
-		r.Take([]outcome.Entry{e})
+		r.Take([]accesslog.Entry{e})
 	}
 	want := func(d time.Duration) {
 		t.Helper()
@@ -208,7 +208,7 @@ func TestRequestsWhileTold(t *testing.T) {
 			}
 		}
 		r.mu.Lock()
-		looking = r.ended[outcome.Forwarded] < 60*1024
+		looking = r.ended[accesslog.Forwarded] < 60*1024
 		r.mu.Unlock()
 	}
 	counting.Wait()
@@ -234,8 +234,8 @@ func TestRequestsAllocate(t *testing.T) {
 }
 
 // mixed is a batch for many routes, with durations from 0.1 to 100 ms.
-func mixed(routes int) []outcome.Entry {
-	batch := make([]outcome.Entry, 1024)
+func mixed(routes int) []accesslog.Entry {
+	batch := make([]accesslog.Entry, 1024)
 	for i := range batch {
 		batch[i] = record(1, i*7%routes+1)
 		batch[i].Duration = int64(100*time.Microsecond) << (i % 10)

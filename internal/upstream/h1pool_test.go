@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/leaktest"
+	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
 )
 

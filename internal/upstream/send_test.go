@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/leaktest"
+	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"

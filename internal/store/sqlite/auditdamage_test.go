@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/audit/journal"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 // What is damaged in the store costs the list no more than the records that were
@@ -25,17 +25,17 @@ func TestDamagedAuditLog(t *testing.T) {
 	if err := db.Update(ctx, func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) }); err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.New(journal.Config{Store: db, Keeper: db, OperatorID: a.ID, Now: func() time.Time { return now }})
+	j, err := auditwriter.New(auditwriter.Config{Store: db, Keeper: db, OperatorID: a.ID, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	give := func(n int) {
-		batch := make([]outcome.Entry, n)
+		batch := make([]accesslog.Entry, n)
 		for i := range batch {
 			now = now.Add(time.Millisecond)
 			e := &batch[i]
 			e.Account, _ = id.Parse(id.Account, a.ID)
-			e.Start, e.Request, e.Authenticated, e.Method, e.Path = now.UnixMicro(), id.At(now.UnixMilli()), true, outcome.GET, "/x"
+			e.Start, e.Request, e.Authenticated, e.Method, e.Path = now.UnixMicro(), id.At(now.UnixMilli()), true, accesslog.GET, "/x"
 		}
 		j.Take(batch)
 		if err := j.Sync(ctx); err != nil {

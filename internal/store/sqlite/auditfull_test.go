@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/audit/journal"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 // While the disk is full, traffic goes on and the log can be read; what memory
@@ -25,18 +25,18 @@ func TestAuditLogOnAFullDisk(t *testing.T) {
 	if err := db.Update(ctx, func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) }); err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.New(journal.Config{Store: db, Keeper: db, OperatorID: a.ID, MaxHeld: 300_000})
+	j, err := auditwriter.New(auditwriter.Config{Store: db, Keeper: db, OperatorID: a.ID, MaxHeld: 300_000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	given := 0
 	give := func(n int) {
 		now := time.Now()
-		batch := make([]outcome.Entry, n)
+		batch := make([]accesslog.Entry, n)
 		for i := range batch {
 			e := &batch[i]
 			e.Account, _ = id.Parse(id.Account, a.ID)
-			e.Start, e.Request, e.Authenticated, e.Method, e.Path = now.UnixMicro()+int64(i), id.NewFast(), true, outcome.GET, "/x"
+			e.Start, e.Request, e.Authenticated, e.Method, e.Path = now.UnixMicro()+int64(i), id.NewFast(), true, accesslog.GET, "/x"
 		}
 		j.Take(batch)
 		given += n

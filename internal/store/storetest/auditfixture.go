@@ -9,19 +9,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/audit/journal"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 // diary is a journal over the store whose clock a test turns, and what the log
 // of its account must show.
 type diary struct {
 	*harness
-	*journal.Journal
+	*auditwriter.Journal
 	account *account.Account
 	now     time.Time
 	open    []audit.Record // in no order
@@ -29,17 +29,17 @@ type diary struct {
 	seq     int64
 }
 
-func (h *harness) newDiary(cfg journal.Config) *diary {
+func (h *harness) newDiary(cfg auditwriter.Config) *diary {
 	h.Helper()
 	return h.newDiaryNamed("diary", cfg)
 }
 
-func (h *harness) newDiaryNamed(name string, cfg journal.Config) *diary {
+func (h *harness) newDiaryNamed(name string, cfg auditwriter.Config) *diary {
 	h.Helper()
 	return h.newDiaryOf(h.insertAccount(name), cfg)
 }
 
-func (h *harness) newDiaryOf(a *account.Account, cfg journal.Config) *diary {
+func (h *harness) newDiaryOf(a *account.Account, cfg auditwriter.Config) *diary {
 	h.Helper()
 	d := &diary{harness: h, account: a, now: epoch()}
 	if cfg.Store == nil {
@@ -48,7 +48,7 @@ func (h *harness) newDiaryOf(a *account.Account, cfg journal.Config) *diary {
 	cfg.Keeper, cfg.OperatorID = h.Engine, d.account.ID
 	cfg.Now = func() time.Time { return d.now }
 	var err error
-	if d.Journal, err = journal.New(cfg); err != nil {
+	if d.Journal, err = auditwriter.New(cfg); err != nil {
 		h.Fatal(err)
 	}
 	return d
@@ -56,15 +56,15 @@ func (h *harness) newDiaryOf(a *account.Account, cfg journal.Config) *diary {
 
 // entry makes an authentication event of one of nine keys, at a time after
 // d.now.
-func (d *diary) entry(key byte, after time.Duration, decision outcome.Decision, path string) outcome.Entry {
+func (d *diary) entry(key byte, after time.Duration, decision accesslog.Decision, path string) accesslog.Entry {
 	at := d.now.Add(after)
-	e := outcome.Entry{Path: path}
-	e.Start, e.Request, e.Decision, e.Authenticated, e.Method = at.UnixMicro(), id.At(at.UnixMilli()), decision, true, outcome.GET
+	e := accesslog.Entry{Path: path}
+	e.Start, e.Request, e.Decision, e.Authenticated, e.Method = at.UnixMicro(), id.At(at.UnixMilli()), decision, true, accesslog.GET
 	e.Account, _ = id.Parse(id.Account, d.account.ID)
 	e.Key, e.Gateway = fixedID(key), fixedID(100+key%2)
 	copy(e.Prefix[:], "kg_Abcde"+string('0'+key))
 	e.Client = netip.MustParseAddr("192.0.2.7").As16()
-	if decision == outcome.KeyInvalid {
+	if decision == accesslog.KeyInvalid {
 		e.Key = [16]byte{}
 	}
 	return e
@@ -77,8 +77,8 @@ func keyID(n byte) string     { return id.Format(id.Key, fixedID(n)) }
 func gatewayID(n byte) string { return id.Format(id.Gateway, fixedID(100+n%2)) }
 
 // take gives the journal an entry and notes the record that it must become.
-func (d *diary) take(e outcome.Entry) {
-	d.Take([]outcome.Entry{e})
+func (d *diary) take(e accesslog.Entry) {
+	d.Take([]accesslog.Entry{e})
 	r := audit.Record{
 		AccountID: d.account.ID, Time: time.UnixMicro(e.Start).UTC(), Kind: audit.Authentication, Outcome: audit.Success,
 		KeyPrefix: strings.TrimRight(string(e.Prefix[:]), "\x00"), GatewayID: id.Format(id.Gateway, e.Gateway), Method: "GET", Path: e.Path,
@@ -88,11 +88,11 @@ func (d *diary) take(e outcome.Entry) {
 		r.KeyID = id.Format(id.Key, e.Key)
 	}
 	switch e.Decision {
-	case outcome.KeyInvalid:
+	case accesslog.KeyInvalid:
 		r.Outcome = audit.KeyInvalid
-	case outcome.KeyExpired:
+	case accesslog.KeyExpired:
 		r.Outcome = audit.KeyExpired
-	case outcome.WrongScope, outcome.WrongGateway:
+	case accesslog.WrongScope, accesslog.WrongGateway:
 		r.Outcome = audit.ScopeInsufficient
 	}
 	d.open = append(d.open, r)

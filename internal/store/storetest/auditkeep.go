@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/audit/journal"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 func (d *diary) upkeep() {
@@ -26,9 +26,9 @@ func (d *diary) upkeep() {
 // heads are logged.
 func testAuditUpkeep(h *harness) {
 	var log bytes.Buffer
-	d := h.newDiary(journal.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	d := h.newDiary(auditwriter.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for i := range audit.RunRecords + 10 {
-		d.take(d.entry(byte(i%9), time.Duration(i)*time.Microsecond, outcome.Forwarded, "/x"))
+		d.take(d.entry(byte(i%9), time.Duration(i)*time.Microsecond, accesslog.Forwarded, "/x"))
 	}
 	d.sync()
 	d.upkeep()
@@ -41,8 +41,8 @@ func testAuditUpkeep(h *harness) {
 	d.upkeep()
 	same(h, "open after nine minutes", d.waiting(), 11)
 	d.now = d.now.Add(2 * time.Minute)
-	cfg := journal.Config{Store: h.Engine, Keeper: h.Engine, OperatorID: d.account.ID, Now: func() time.Time { return d.now }}
-	successor, err := journal.New(cfg)
+	cfg := auditwriter.Config{Store: h.Engine, Keeper: h.Engine, OperatorID: d.account.ID, Now: func() time.Time { return d.now }}
+	successor, err := auditwriter.New(cfg)
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -75,8 +75,8 @@ func testAuditStartStop(h *harness) {
 	a := h.insertAccount("running")
 	total := 0
 	for range 3 {
-		cfg := journal.Config{Store: h.Engine, Keeper: h.Engine, OperatorID: a.ID, Period: time.Millisecond}
-		j, err := journal.New(cfg)
+		cfg := auditwriter.Config{Store: h.Engine, Keeper: h.Engine, OperatorID: a.ID, Period: time.Millisecond}
+		j, err := auditwriter.New(cfg)
 		if err != nil {
 			h.Fatal(err)
 		}
@@ -88,9 +88,9 @@ func testAuditStartStop(h *harness) {
 		for g := range givers {
 			all.Go(func() {
 				for b := range batches {
-					var batch []outcome.Entry
+					var batch []accesslog.Entry
 					for i := range size {
-						batch = append(batch, d.entry(byte((g+b+i)%9), time.Duration(b*size+i)*time.Microsecond, outcome.Forwarded, fmt.Sprint("/", g, "/", b, "/", i)))
+						batch = append(batch, d.entry(byte((g+b+i)%9), time.Duration(b*size+i)*time.Microsecond, accesslog.Forwarded, fmt.Sprint("/", g, "/", b, "/", i)))
 					}
 					j.Take(batch)
 					j.Record(&audit.Record{Time: d.now, Kind: audit.Authentication, Outcome: audit.KeyInvalid, Method: "GET", Path: "/v1/keys",

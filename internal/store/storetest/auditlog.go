@@ -12,14 +12,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/audit/journal"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 // Whatever is taken, changed, sealed and joined in whatever order, each list is
@@ -32,12 +32,12 @@ func testAuditLog(h *harness) {
 		if n > 25 {
 			return // each run is a whole history
 		}
-		d := h.newDiaryNamed(fmt.Sprint("diary ", n), journal.Config{})
+		d := h.newDiaryNamed(fmt.Sprint("diary ", n), auditwriter.Config{})
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			d.now = d.now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "wait")) * time.Millisecond)
 			for range rapid.IntRange(0, 12).Draw(t, "events") {
 				d.take(d.entry(byte(rapid.IntRange(0, 8).Draw(t, "key")), time.Duration(rapid.IntRange(0, 4000).Draw(t, "after"))*time.Millisecond,
-					rapid.SampledFrom([]outcome.Decision{outcome.Forwarded, outcome.Limited, outcome.KeyInvalid, outcome.KeyExpired, outcome.WrongScope}).Draw(t, "decision"),
+					rapid.SampledFrom([]accesslog.Decision{accesslog.Forwarded, accesslog.Limited, accesslog.KeyInvalid, accesslog.KeyExpired, accesslog.WrongScope}).Draw(t, "decision"),
 					rapid.SampledFrom([]string{"/a", "/b/1"}).Draw(t, "path")))
 			}
 			if rapid.Bool().Draw(t, "a change") {
@@ -60,7 +60,7 @@ func testAuditLog(h *harness) {
 		got := d.list(f, rapid.IntRange(1, 9).Draw(t, "limit"), func() {
 			turn++
 			d.now = d.now.Add(10 * time.Second)
-			d.take(d.entry(byte(turn%9), 0, outcome.Forwarded, "/later"))
+			d.take(d.entry(byte(turn%9), 0, accesslog.Forwarded, "/later"))
 			if turn%3 == 1 {
 				d.seal()
 			} else {
@@ -99,15 +99,15 @@ func anyAuditFilter(now time.Time) *rapid.Generator[audit.Filter] {
 // every filter what it must, and passes over what it need not read.
 func testAuditGroups(h *harness) {
 	const blocks = 2*audit.GroupSize + 9
-	d := h.newDiary(journal.Config{})
+	d := h.newDiary(auditwriter.Config{})
 	for i := range blocks {
 		d.now = d.now.Add(time.Minute)
 		for k := range 3 {
-			d.take(d.entry(byte((i+k)%9), time.Duration(k)*time.Second, outcome.Forwarded, "/x"))
+			d.take(d.entry(byte((i+k)%9), time.Duration(k)*time.Second, accesslog.Forwarded, "/x"))
 		}
 		switch i {
 		case 5, 70, 130:
-			d.take(d.entry(9, 0, outcome.KeyExpired, "/rare"))
+			d.take(d.entry(9, 0, accesslog.KeyExpired, "/rare"))
 		case 77:
 			d.manage(2, 0, "one")
 		}
@@ -132,11 +132,11 @@ func testAuditGroups(h *harness) {
 // What is sealed continues the chain, holds each record once, and cannot be
 // sealed a second time.
 func testAuditBlocks(h *harness) {
-	d := h.newDiary(journal.Config{})
+	d := h.newDiary(auditwriter.Config{})
 	same(h, "an empty chain", d.chain(), audit.Chain{AccountID: d.account.ID})
 	// More than two blocks' worth, with changes among them.
 	for i := range 2*audit.MaxRecords + 100 {
-		d.take(d.entry(byte(i%9), time.Duration(i)*time.Millisecond, outcome.Forwarded, fmt.Sprint("/orders/", i)))
+		d.take(d.entry(byte(i%9), time.Duration(i)*time.Millisecond, accesslog.Forwarded, fmt.Sprint("/orders/", i)))
 		if i%3000 == 0 {
 			d.manage(1, time.Duration(i)*time.Millisecond, fmt.Sprint(i))
 		}
@@ -197,9 +197,9 @@ func (d *diary) waiting() int {
 
 // Many small chunks become one, and nothing of them changes.
 func testAuditJoin(h *harness) {
-	d := h.newDiary(journal.Config{})
+	d := h.newDiary(auditwriter.Config{})
 	for i := range 10 {
-		d.take(d.entry(byte(i%9), time.Duration(10-i)*time.Second, outcome.Forwarded, "/x"))
+		d.take(d.entry(byte(i%9), time.Duration(10-i)*time.Second, accesslog.Forwarded, "/x"))
 		d.sync()
 	}
 	o, err := h.AuditOpen(h.Context(), d.account.ID)
@@ -220,7 +220,7 @@ func testAuditJoin(h *harness) {
 		h.Fatal(err)
 	}
 	first, _ := t.Span()
-	d.take(d.entry(1, time.Hour, outcome.Forwarded, "/after"))
+	d.take(d.entry(1, time.Hour, accesslog.Forwarded, "/after"))
 	d.sync()
 	err = h.JoinAuditChunks(h.Context(), audit.Chunk{ID: o.Chunks[9].ID, AccountID: d.account.ID, Records: 10, First: first, Content: content})
 	if err != nil {
@@ -239,17 +239,17 @@ func testAuditJoin(h *harness) {
 // A clock that is set back breaks neither the order of the log, which is that in
 // which things happened, nor the lists by time.
 func testAuditClockStep(h *harness) {
-	d := h.newDiary(journal.Config{})
+	d := h.newDiary(auditwriter.Config{})
 	start := d.now
 	for i := range 5 {
-		d.take(d.entry(1, time.Duration(i)*time.Second, outcome.Forwarded, fmt.Sprint("/before/", i)))
+		d.take(d.entry(1, time.Duration(i)*time.Second, accesslog.Forwarded, fmt.Sprint("/before/", i)))
 	}
 	d.sync()
 	d.now = start.Add(-time.Hour)
 	d.sync() // what came before is sealed by this
 	d.sealed, d.open = ordered(d.open), nil
 	for i := range 5 {
-		d.take(d.entry(1, time.Duration(i)*time.Second, outcome.Forwarded, fmt.Sprint("/after/", i)))
+		d.take(d.entry(1, time.Duration(i)*time.Second, accesslog.Forwarded, fmt.Sprint("/after/", i)))
 	}
 	d.manage(1, 10*time.Second, "after")
 	d.seal()
@@ -265,12 +265,12 @@ func testAuditClockStep(h *harness) {
 func testAuditRetention(h *harness) {
 	starter := &account.Account{ID: id.New(id.Account), Name: "starter", Plan: account.Starter, CreatedAt: epoch()}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertAccount(ctx, starter) })
-	d := h.newDiaryOf(starter, journal.Config{})
-	other := h.newDiaryNamed("platform", journal.Config{})
+	d := h.newDiaryOf(starter, auditwriter.Config{})
+	other := h.newDiaryNamed("platform", auditwriter.Config{})
 	for range 100 {
 		for _, x := range []*diary{d, other} {
 			x.now = x.now.Add(24 * time.Hour)
-			x.take(x.entry(1, 0, outcome.Forwarded, "/daily"))
+			x.take(x.entry(1, 0, accesslog.Forwarded, "/daily"))
 			x.seal()
 		}
 	}
@@ -312,7 +312,7 @@ func testAuditRetention(h *harness) {
 	}
 	d.sealed = nil
 	d.check("nothing", audit.Filter{}, 100)
-	d.take(d.entry(1, 0, outcome.Forwarded, "/new"))
+	d.take(d.entry(1, 0, accesslog.Forwarded, "/new"))
 	d.seal()
 	d.check("what came later", audit.Filter{}, 100)
 	same(h, "numbers go on", d.verify().Head.Number, int64(101))
@@ -321,11 +321,11 @@ func testAuditRetention(h *harness) {
 // A log that outgrows its bound loses its oldest blocks, and says so as the
 // oldest record of the list and in the chain, until they would be gone anyway.
 func testAuditMaxBytes(h *harness) {
-	d := h.newDiary(journal.Config{})
+	d := h.newDiary(auditwriter.Config{})
 	for i := range 40 {
 		d.now = d.now.Add(time.Minute)
 		for range 20 {
-			d.take(d.entry(byte(i%9), 0, outcome.Forwarded, "/x"))
+			d.take(d.entry(byte(i%9), 0, accesslog.Forwarded, "/x"))
 		}
 		d.seal()
 	}
@@ -373,7 +373,7 @@ func testAuditMaxBytes(h *harness) {
 
 // failing is a store that takes nothing while it is told so.
 type failing struct {
-	journal.Store
+	auditwriter.Store
 	err error
 }
 
@@ -389,11 +389,11 @@ func (f *failing) AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, r
 // what is lost beyond is counted, and told by the log when the store is back.
 func testAuditGap(h *harness) {
 	store := &failing{Store: h.Engine, err: fault.New(fault.Unavailable, "full")}
-	d := h.newDiary(journal.Config{Store: store, MaxHeld: 20_000})
+	d := h.newDiary(auditwriter.Config{Store: store, MaxHeld: 20_000})
 	const all = 1000
-	var made []outcome.Entry
+	var made []accesslog.Entry
 	for i := range all {
-		made = append(made, d.entry(byte(i%9), time.Duration(i)*time.Second, outcome.Forwarded, "/x"))
+		made = append(made, d.entry(byte(i%9), time.Duration(i)*time.Second, accesslog.Forwarded, "/x"))
 	}
 	d.Take(made[:10])
 	if err := d.Sync(h.Context()); err == nil {
@@ -428,7 +428,7 @@ func testAuditGap(h *harness) {
 
 // No key string gets into the log, wherever a caller put it.
 func testAuditSecrets(h *harness) {
-	d := h.newDiary(journal.Config{})
+	d := h.newDiary(auditwriter.Config{})
 	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
 	if err != nil {
 		h.Fatal(err)
@@ -438,7 +438,7 @@ func testAuditSecrets(h *harness) {
 		h.Fatal(err)
 	}
 	for _, path := range []string{"/keys/" + secret, "/" + account + "/x", "/kg" + secret + account, strings.Repeat("k", audit.MaxPath-10) + secret} {
-		d.Take([]outcome.Entry{d.entry(1, 0, outcome.Forwarded, path)})
+		d.Take([]accesslog.Entry{d.entry(1, 0, accesslog.Forwarded, path)})
 		d.Record(&audit.Record{AccountID: d.account.ID, Time: d.now, Kind: audit.Authentication, Outcome: audit.Success, Path: path, Method: "GET"})
 	}
 	d.sync()

@@ -5,9 +5,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
 )
@@ -15,7 +15,7 @@ import (
 // newRequest is a request of an account that came some time after the epoch.
 func newRequest(accountID string, after time.Duration) requestlog.Record {
 	at := epoch().Add(after)
-	return requestlog.Record{AccountID: accountID, ID: id.NewAt(id.Request, at), Time: at, Method: "GET", Path: "/orders", ClientIP: "192.0.2.1", Status: 401, Decision: outcome.KeyInvalid}
+	return requestlog.Record{AccountID: accountID, ID: id.NewAt(id.Request, at), Time: at, Method: "GET", Path: "/orders", ClientIP: "192.0.2.1", Status: 401, Decision: accesslog.KeyInvalid}
 }
 
 func (h *harness) must(err error) {
@@ -43,7 +43,7 @@ func testRequestRoundTrip(h *harness) {
 			AccountID: id.New(id.Account), ID: id.NewAt(id.Request, at), GatewayID: text().Draw(t, "gateway"), RouteID: text().Draw(t, "route"), KeyID: text().Draw(t, "key"),
 			Time: at, KeyPrefix: text().Draw(t, "prefix"), Method: text().Draw(t, "method"), Path: text().Draw(t, "path"), ClientIP: "2001:db8::1",
 			Status: rapid.IntRange(400, 599).Draw(t, "status"), Duration: time.Duration(rapid.Int64().Draw(t, "duration")),
-			Decision: outcome.Limited, LimitScope: ratelimit.DailyScope, Limit: rapid.Int64().Draw(t, "limit"), Remaining: rapid.Int64().Draw(t, "remaining"),
+			Decision: accesslog.Limited, LimitScope: ratelimit.DailyScope, Limit: rapid.Int64().Draw(t, "limit"), Remaining: rapid.Int64().Draw(t, "remaining"),
 			PassesAt: rapid.Int64().Draw(t, "passes"), UpstreamStatus: rapid.IntRange(0, 599).Draw(t, "upstream status"),
 		}
 		if err := h.AppendRequests(h.Context(), []requestlog.Record{r}, nil); err != nil {

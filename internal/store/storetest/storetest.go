@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keygate/keygate/internal/audit/journal"
+	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/event/watch"
+	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
@@ -35,9 +35,9 @@ type Engine interface {
 	ratelimit.DailyStore
 	sender.Queue
 	sender.Sole
-	watch.Store
-	journal.Store
-	journal.Keeper
+	detect.Store
+	auditwriter.Store
+	auditwriter.Keeper
 	traffic.Store
 	requestlog.Store
 	DeliveryBacklog(ctx context.Context, now time.Time) (webhook.Backlog, error)

@@ -10,8 +10,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 // encode returns a batch as the collector wants it. TracesData has the fields of
@@ -47,7 +47,7 @@ func (t *Tracer) span(f *finished) *tracepb.Span {
 		out.ParentSpanId, out.Flags = f.Parent[:], out.Flags|0x200
 	}
 	method := f.Method.String()
-	if f.Method == outcome.OtherMethod {
+	if f.Method == accesslog.OtherMethod {
 		method = "_OTHER"
 		out.Attributes = append(out.Attributes, text("http.request.method_original", f.method))
 	}

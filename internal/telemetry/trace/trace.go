@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 // Config is what a Tracer is made of.
@@ -49,7 +49,7 @@ type Tracer struct {
 
 // finished is a request that is to be told of.
 type finished struct {
-	outcome.Record
+	accesslog.Record
 	method, path string
 }
 
@@ -72,7 +72,7 @@ func New(cfg Config) (*Tracer, error) {
 // Begin notes in a request's record which trace it is part of, if it is chosen.
 // traceparent is the value of the caller's field, empty if there is none or more
 // than one.
-func (t *Tracer) Begin(r *outcome.Record, traceparent []byte) {
+func (t *Tracer) Begin(r *accesslog.Record, traceparent []byte) {
 	var p parent
 	inbound := false
 	if t.settings.propagate && len(traceparent) > 0 {
@@ -89,7 +89,7 @@ func (t *Tracer) Begin(r *outcome.Record, traceparent []byte) {
 
 // Append appends the traceparent that the upstream gets. It follows Begin, with
 // the same arguments. That of a trace that is not chosen passes as it came.
-func (t *Tracer) Append(dst []byte, r *outcome.Record, traceparent []byte) []byte {
+func (t *Tracer) Append(dst []byte, r *accesslog.Record, traceparent []byte) []byte {
 	if !t.settings.propagate {
 		return append(dst, traceparent...)
 	}
@@ -118,12 +118,12 @@ func span(request [16]byte) [8]byte { return [8]byte(request[8:]) }
 const maxPath = 1 << 10
 
 // Take queues what was chosen.
-func (t *Tracer) Take(batch []outcome.Entry) {
+func (t *Tracer) Take(batch []accesslog.Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range batch {
 		e := &batch[i]
-		if e.Trace == ([16]byte{}) || e.Part == outcome.Begun {
+		if e.Trace == ([16]byte{}) || e.Part == accesslog.Begun {
 			continue
 		}
 		if t.closed || len(t.queue) >= t.settings.queue {

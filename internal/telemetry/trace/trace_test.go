@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 )
 
 func lookup(vars map[string]string) func(string) (string, bool) {
@@ -117,7 +117,7 @@ func TestPropagation(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tracer := newTracer(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": c.sampler})
-			r := &outcome.Record{Request: request}
+			r := &accesslog.Record{Request: request}
 			tracer.Begin(r, []byte(c.from))
 			if got := string(tracer.Append(nil, r, []byte(c.from))); got != c.want {
 				t.Errorf("the upstream gets %s, want %s", got, c.want)
@@ -128,7 +128,7 @@ func TestPropagation(t *testing.T) {
 		})
 	}
 	without := newTracer(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_PROPAGATORS": "b3"})
-	r := &outcome.Record{Request: request}
+	r := &accesslog.Record{Request: request}
 	without.Begin(r, []byte(inbound))
 	if got := string(without.Append(nil, r, []byte(inbound))); got != inbound || r.Parent != [8]byte{} {
 		t.Errorf("without propagation the upstream gets %q, and the parent is %x", got, r.Parent)
@@ -140,7 +140,7 @@ func TestRatio(t *testing.T) {
 	tracer := newTracer(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.25"})
 	chosen := 0
 	for range 20_000 {
-		r := &outcome.Record{Request: id.NewFast()}
+		r := &accesslog.Record{Request: id.NewFast()}
 		tracer.Begin(r, nil)
 		if r.Trace != [16]byte{} {
 			chosen++
@@ -198,16 +198,16 @@ func finish(t *testing.T, tracer *Tracer) {
 	}
 }
 
-func entry(trace byte) outcome.Entry {
-	r := outcome.Record{
+func entry(trace byte) accesslog.Entry {
+	r := accesslog.Record{
 		Start: 1_700_000_000_000_000, Duration: int64(3 * time.Millisecond), Upstream: int64(2 * time.Millisecond), Request: id.NewFast(), Gateway: id.NewFast(),
-		Route: id.NewFast(), Key: id.NewFast(), Status: 502, UpstreamStatus: 0, Method: outcome.POST, BytesIn: 3, BytesOut: 4,
+		Route: id.NewFast(), Key: id.NewFast(), Status: 502, UpstreamStatus: 0, Method: accesslog.POST, BytesIn: 3, BytesOut: 4,
 	}
 	r.Client[15] = 1
 	if trace != 0 {
 		r.Trace, r.Parent = [16]byte{trace}, [8]byte{9}
 	}
-	return outcome.Entry{Record: r, Path: "/orders/7"}
+	return accesslog.Entry{Record: r, Path: "/orders/7"}
 }
 
 // Guarantee: a chosen request arrives at the collector as one span, whole, with
@@ -223,9 +223,9 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	told, begun := entry(1), entry(1)
-	begun.Part = outcome.Begun
+	begun.Part = accesslog.Begun
 	told.Path = "/orders/" + strings.Repeat("7", 16<<10)
-	tracer.Take([]outcome.Entry{begun, entry(0), told})
+	tracer.Take([]accesslog.Entry{begun, entry(0), told})
 	if err := tracer.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestExportAgain(t *testing.T) {
 	if err := tracer.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	tracer.Take([]outcome.Entry{entry(1)})
+	tracer.Take([]accesslog.Entry{entry(1)})
 	if err := tracer.Sync(t.Context()); err != nil { // Stop has no time for a slow machine
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestExportRefused(t *testing.T) {
 			if err := tracer.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			tracer.Take([]outcome.Entry{entry(1)})
+			tracer.Take([]accesslog.Entry{entry(1)})
 			if err := tracer.Sync(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -327,7 +327,7 @@ func TestQueueIsBounded(t *testing.T) {
 			"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_BSP_MAX_QUEUE_SIZE": "10", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "100",
 		})
 		for range 12 {
-			tracer.Take([]outcome.Entry{entry(1)})
+			tracer.Take([]accesslog.Entry{entry(1)})
 		}
 		if tracer.Lost() != 2 || tracer.Waiting() != 10 {
 			t.Errorf("%d lost, %d wait; want 2 and 10", tracer.Lost(), tracer.Waiting())
@@ -342,7 +342,7 @@ func TestQueueIsBounded(t *testing.T) {
 		if took := time.Since(begun); took > stopTime { // of the bubble's clock
 			t.Errorf("the end took %v", took)
 		}
-		tracer.Take([]outcome.Entry{entry(1)})
+		tracer.Take([]accesslog.Entry{entry(1)})
 		if tracer.Lost() != 13 {
 			t.Errorf("%d lost in the end, want all 13", tracer.Lost())
 		}

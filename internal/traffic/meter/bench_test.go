@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/traffic"
@@ -17,7 +17,7 @@ import (
 
 // mixed returns batches of requests as a house with that many routes and keys has
 // them: nearly all of one second, 1 of 16 refused.
-func mixed(routes, keys int) [][]outcome.Entry {
+func mixed(routes, keys int) [][]accesslog.Entry {
 	gateway, account := id.NewFast(), id.NewFast()
 	routeIDs, keyIDs := make([][16]byte, routes), make([][16]byte, keys)
 	for i := range routeIDs {
@@ -26,17 +26,17 @@ func mixed(routes, keys int) [][]outcome.Entry {
 	for i := range keyIDs {
 		keyIDs[i] = id.NewFast()
 	}
-	batches := make([][]outcome.Entry, 512)
+	batches := make([][]accesslog.Entry, 512)
 	n := uint64(1)
 	for b := range batches {
-		batches[b] = make([]outcome.Entry, 128)
+		batches[b] = make([]accesslog.Entry, 128)
 		for i := range batches[b] {
 			n = n*6364136223846793005 + 1442695040888963407
 			r := &batches[b][i].Record
-			*r = outcome.Record{Account: account, Gateway: gateway, Route: routeIDs[n>>33%uint64(routes)], Key: keyIDs[n>>35%uint64(keys)],
+			*r = accesslog.Record{Account: account, Gateway: gateway, Route: routeIDs[n>>33%uint64(routes)], Key: keyIDs[n>>35%uint64(keys)],
 				Start: 1_800_000_000_000_000 + int64(b)*1000, Duration: int64(n >> 40), Upstream: int64(n >> 41), BytesIn: 100, BytesOut: 2000, Status: 200}
 			if n>>40%16 == 0 {
-				r.Status, r.Decision, r.Upstream = 429, outcome.Limited, -1
+				r.Status, r.Decision, r.Upstream = 429, accesslog.Limited, -1
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/traffic/meter"
@@ -55,8 +55,8 @@ func (f *flaky) AppendTraffic(ctx context.Context, chunks []traffic.Chunk) error
 	return f.DB.AppendTraffic(ctx, chunks)
 }
 
-func entry(account [16]byte, n int, at time.Time) outcome.Entry {
-	return outcome.Entry{Record: outcome.Record{Account: account, Gateway: identifier(1), Route: identifier(n%7 + 1), Key: identifier(n%100 + 1), Start: at.UnixMicro(), Status: 200}}
+func entry(account [16]byte, n int, at time.Time) accesslog.Entry {
+	return accesslog.Entry{Record: accesslog.Record{Account: account, Gateway: identifier(1), Route: identifier(n%7 + 1), Key: identifier(n%100 + 1), Start: at.UnixMicro(), Status: 200}}
 }
 
 // TestNothingIsLostWhileTheStoreIsAway holds that counts that the store did not take are
@@ -67,7 +67,7 @@ func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 	m, account := newMeter(t, store, c), id.NewFast()
 	store.fail.Store(true)
 	for n := range 10 {
-		m.Take([]outcome.Entry{entry(account, n, c.now())})
+		m.Take([]accesslog.Entry{entry(account, n, c.now())})
 		if err := m.Sync(t.Context()); !errors.Is(err, errStore) {
 			t.Fatalf("Sync gives %v", err)
 		}
@@ -90,7 +90,7 @@ func TestCancelledSyncLosesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for n := range 5 {
-		m.Take([]outcome.Entry{entry(account, n, c.now())})
+		m.Take([]accesslog.Entry{entry(account, n, c.now())})
 		if err := m.Sync(ctx); !errors.Is(err, context.Canceled) {
 			t.Fatalf("Sync gives %v", err)
 		}
@@ -115,7 +115,7 @@ func TestConcurrentTakeAndReport(t *testing.T) {
 	work.Go(func() {
 		defer close(done)
 		for b := range batches {
-			batch := make([]outcome.Entry, size)
+			batch := make([]accesslog.Entry, size)
 			for i := range batch {
 				batch[i] = entry(account, b*size+i, c.now())
 			}
@@ -176,7 +176,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	account := id.NewFast()
 	const keys = 300_000
-	batch := make([]outcome.Entry, 100)
+	batch := make([]accesslog.Entry, 100)
 	for n := 0; n < keys; n += len(batch) {
 		for i := range batch {
 			batch[i] = entry(account, 0, c.now())
@@ -207,7 +207,7 @@ func TestOldCountsGo(t *testing.T) {
 	begin := time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 	c := &clock{at: begin}
 	m, account := newMeter(t, db, c), id.NewFast()
-	m.Take([]outcome.Entry{entry(account, 1, begin), entry(account, 1, begin.Add(-60*time.Hour)), entry(account, 1, begin.Add(-30*24*time.Hour))})
+	m.Take([]accesslog.Entry{entry(account, 1, begin), entry(account, 1, begin.Add(-60*time.Hour)), entry(account, 1, begin.Add(-30*24*time.Hour))})
 	for _, step := range []struct {
 		after                time.Duration
 		minutes, hours, days int64
@@ -259,12 +259,12 @@ func TestItWritesByItself(t *testing.T) {
 		if err := m.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		m.Take([]outcome.Entry{entry([16]byte{1}, 1, time.Now())})
+		m.Take([]accesslog.Entry{entry([16]byte{1}, 1, time.Now())})
 		<-time.After(meter.DefaultPeriod + time.Millisecond)
 		if got := store.requests.Load(); got != 1 {
 			t.Errorf("%d requests are written after a period", got)
 		}
-		m.Take([]outcome.Entry{entry([16]byte{1}, 1, time.Now())})
+		m.Take([]accesslog.Entry{entry([16]byte{1}, 1, time.Now())})
 		if err := m.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}

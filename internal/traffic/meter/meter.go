@@ -19,7 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -68,7 +68,7 @@ type Meter struct {
 	done   chan struct{}
 }
 
-var _ outcome.Sink = (*Meter)(nil)
+var _ accesslog.Sink = (*Meter)(nil)
 
 // New returns a Meter that counts at once and writes from Start on.
 func New(cfg Config) (*Meter, error) {
@@ -88,12 +88,12 @@ func New(cfg Config) (*Meter, error) {
 }
 
 // Take implements outcome.Sink.
-func (m *Meter) Take(batch []outcome.Entry) {
+func (m *Meter) Take(batch []accesslog.Entry) {
 	m.mu.Lock()
 	w := m.active
 	for i := range batch {
 		r := &batch[i].Record
-		if r.Part == outcome.Begun || r.Account == [16]byte{} {
+		if r.Part == accesslog.Begun || r.Account == [16]byte{} {
 			continue
 		}
 		if len(w.cells) >= mostCells {

@@ -13,8 +13,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/traffic/meter"
@@ -75,7 +75,7 @@ func identifier(n int) (u [16]byte) {
 }
 
 // model is a house's traffic as a list.
-type model struct{ records []outcome.Record }
+type model struct{ records []accesslog.Record }
 
 // rows counts the list as a report is promised to.
 func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
@@ -84,7 +84,7 @@ func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 	out := map[string]traffic.Row{}
 	for _, r := range m.records {
 		at := time.UnixMicro(r.Start).UTC()
-		if r.Account != account || at.Before(from) || !at.Before(q.Until.Add(length-1).Truncate(length)) || r.Part == outcome.Begun ||
+		if r.Account != account || at.Before(from) || !at.Before(q.Until.Add(length-1).Truncate(length)) || r.Part == accesslog.Begun ||
 			!passes(q.GatewayID, id.Gateway, r.Gateway) || !passes(q.RouteID, id.Route, r.Route) || !passes(q.KeyID, id.Key, r.Key) {
 			continue
 		}
@@ -105,7 +105,7 @@ func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 		case 403:
 			row.Forbidden++
 		}
-		if r.Decision == outcome.Unreachable || r.Decision == outcome.TimedOut || r.UpstreamStatus >= 500 {
+		if r.Decision == accesslog.Unreachable || r.Decision == accesslog.TimedOut || r.UpstreamStatus >= 500 {
 			row.UpstreamErrors++
 		}
 		row.BytesIn += r.BytesIn
@@ -119,7 +119,7 @@ func passes(filter string, k id.Kind, u [16]byte) bool {
 	return filter == "" || filter == id.Format(k, u)
 }
 
-func groupOf(g traffic.Grouping, r *outcome.Record) string {
+func groupOf(g traffic.Grouping, r *accesslog.Record) string {
 	k, u := id.Gateway, r.Gateway
 	switch g {
 	case traffic.Together:
@@ -193,20 +193,20 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 		account, other := id.NewFast(), id.NewFast()
 		m, list := newMeter(t, db, c), &model{}
 		small := rapid.IntRange(0, 3)
-		request := func(t *rapid.T) outcome.Entry {
-			r := outcome.Record{
+		request := func(t *rapid.T) accesslog.Entry {
+			r := accesslog.Record{
 				Start:    c.now().Add(-rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second, time.Minute, 90 * time.Minute, 30 * time.Hour, -time.Hour}).Draw(t, "ago")).UnixMicro(),
 				Duration: rapid.Int64Range(0, 1<<32).Draw(t, "duration"), Upstream: rapid.Int64Range(-1, 1<<30).Draw(t, "upstream"),
 				Account: account, Gateway: identifier(small.Draw(t, "gateway") + 1), Route: identifier(small.Draw(t, "route")), Key: identifier(small.Draw(t, "key")),
 				BytesIn: rapid.Int64Range(0, 1<<40).Draw(t, "in"), BytesOut: rapid.Int64Range(0, 1<<40).Draw(t, "out"),
 				Status:   rapid.SampledFrom([]uint16{101, 200, 204, 301, 401, 403, 404, 429, 499, 500, 502, 504}).Draw(t, "status"),
-				Decision: outcome.Decision(rapid.IntRange(0, int(outcome.Abandoned)).Draw(t, "decision")),
-				Part:     rapid.SampledFrom([]outcome.Part{outcome.Whole, outcome.Whole, outcome.Begun, outcome.Ended}).Draw(t, "part"),
+				Decision: accesslog.Decision(rapid.IntRange(0, int(accesslog.Abandoned)).Draw(t, "decision")),
+				Part:     rapid.SampledFrom([]accesslog.Part{accesslog.Whole, accesslog.Whole, accesslog.Begun, accesslog.Ended}).Draw(t, "part"),
 			}
 			if rapid.IntRange(0, 9).Draw(t, "account") == 0 {
 				r.Account = other
 			}
-			return outcome.Entry{Record: r}
+			return accesslog.Entry{Record: r}
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {

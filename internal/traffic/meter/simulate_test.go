@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/outcome"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/traffic"
 )
@@ -29,11 +29,11 @@ func (a *arrivals) take(t fataler, store traffic.Store, c *clock) func(traffic.W
 	t.Helper()
 	m := newMeter(t, store, c)
 	for i, at := range a.at {
-		decision, status := outcome.Forwarded, uint16(200)
+		decision, status := accesslog.Forwarded, uint16(200)
 		if i%3 == 1 {
-			decision, status = outcome.Limited, 429 // by the limit that there was
+			decision, status = accesslog.Limited, 429 // by the limit that there was
 		}
-		m.Take([]outcome.Entry{{Record: outcome.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Key: a.keys[i],
+		m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Key: a.keys[i],
 			Start: a.begin.Add(at).UnixMicro(), Decision: decision, Status: status}}})
 		if i == len(a.at)/2 {
 			if err := m.Sync(context.Background()); err != nil {
@@ -42,8 +42,8 @@ func (a *arrivals) take(t fataler, store traffic.Store, c *clock) func(traffic.W
 		}
 	}
 	// What did not come to the limits is no arrival.
-	for _, d := range []outcome.Decision{outcome.KeyInvalid, outcome.NoRoute, outcome.WrongScope, outcome.Preflight, outcome.Failed} {
-		m.Take([]outcome.Entry{{Record: outcome.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Start: a.begin.UnixMicro(), Decision: d, Status: 401}}})
+	for _, d := range []accesslog.Decision{accesslog.KeyInvalid, accesslog.NoRoute, accesslog.WrongScope, accesslog.Preflight, accesslog.Failed} {
+		m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Start: a.begin.UnixMicro(), Decision: d, Status: 401}}})
 	}
 	if err := m.Sync(context.Background()); err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestSimulationAppliesToWhatItIsOf(t *testing.T) {
 	account, gateway := id.NewFast(), id.NewFast()
 	send := func(n int, ago time.Duration, gateway, route, key [16]byte) {
 		for range n {
-			m.Take([]outcome.Entry{{Record: outcome.Record{Account: account, Gateway: gateway, Route: route, Key: key, Start: c.now().Add(-ago).UnixMicro(), Status: 200}}})
+			m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: account, Gateway: gateway, Route: route, Key: key, Start: c.now().Add(-ago).UnixMicro(), Status: 200}}})
 		}
 	}
 	old, young, other := identifier(1), identifier(2), identifier(3)

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 
-	"github.com/keygate/keygate/internal/outcome"
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -66,13 +66,13 @@ func (w *window) reset() {
 }
 
 // add counts a request.
-func (w *window) add(r *outcome.Record) {
+func (w *window) add(r *accesslog.Record) {
 	second := max(r.Start, 0) / 1e6
 	c := w.cell(&identity{account: r.Account, gateway: r.Gateway, route: r.Route, key: r.Key, minute: uint32(second / 60), status: r.Status})
 	c.Requests++
 	c.BytesIn += max(r.BytesIn, 0)
 	c.BytesOut += max(r.BytesOut, 0)
-	if r.Decision == outcome.Unreachable || r.Decision == outcome.TimedOut || r.UpstreamStatus >= 500 {
+	if r.Decision == accesslog.Unreachable || r.Decision == accesslog.TimedOut || r.UpstreamStatus >= 500 {
 		c.UpstreamErrors++
 	}
 	c.measured.latency.Add(r.Duration)
@@ -86,9 +86,9 @@ func (w *window) add(r *outcome.Record) {
 
 // cameToLimits reports whether the request was charged, or would have been had
 // no limit refused it.
-func cameToLimits(r *outcome.Record) bool {
+func cameToLimits(r *accesslog.Record) bool {
 	switch r.Decision {
-	case outcome.Forwarded, outcome.Unreachable, outcome.TimedOut, outcome.Limited, outcome.Abandoned:
+	case accesslog.Forwarded, accesslog.Unreachable, accesslog.TimedOut, accesslog.Limited, accesslog.Abandoned:
 		return r.Route != [16]byte{}
 	default:
 		return false

@@ -1,0 +1,373 @@
+package accesslog_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/accesslog"
+)
+
+// book is a sink that keeps a copy of what it takes. before, unless nil, runs
+// first in each call.
+type book struct {
+	before func(batch []accesslog.Entry)
+
+	mu      sync.Mutex
+	entries []accesslog.Entry
+}
+
+func (b *book) Take(batch []accesslog.Entry) {
+	if b.before != nil {
+		b.before(batch)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range batch {
+		e.Path, e.MethodText = strings.Clone(e.Path), strings.Clone(e.MethodText)
+		b.entries = append(b.entries, e)
+	}
+}
+
+func (b *book) len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.entries)
+}
+
+func collector(t testing.TB, cfg accesslog.Config) *accesslog.Collector {
+	t.Helper()
+	c, err := accesslog.NewCollector(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// record returns one that can be told from every other.
+func record(writer, n int) *accesslog.Record {
+	r := &accesslog.Record{Start: int64(n), Status: 200, Method: accesslog.GET}
+	binary.BigEndian.PutUint32(r.Request[:], uint32(writer))
+	binary.BigEndian.PutUint32(r.Request[4:], uint32(n))
+	return r
+}
+
+// Guarantee: every record that many writers put at once, while others wait for
+// the sinks and the collector stops, is taken exactly once by every sink, or
+// counted as lost: none was lost here.
+func TestExactlyOnce(t *testing.T) {
+	const writers, each = 16, 5000
+	sinks := [2]*book{{}, {}}
+	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sinks[0], sinks[1]}, Records: writers * each, Interval: time.Millisecond, Lanes: 3})
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			lane := c.Lane()
+			for n := range each {
+				lane.Put(record(w, n), "", "/some/path")
+				if n%1000 == 0 {
+					if err := c.Sync(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range sinks {
+		seen := make(map[[16]byte]bool, writers*each)
+		for _, e := range s.entries {
+			if seen[e.Request] {
+				t.Fatalf("sink %d took %x twice", i, e.Request)
+			}
+			seen[e.Request] = true
+			if e.Path != "/some/path" || e.Status != 200 {
+				t.Fatalf("sink %d took %+v", i, e)
+			}
+		}
+		if len(seen) != writers*each {
+			t.Errorf("sink %d took %d of %d", i, len(seen), writers*each)
+		}
+	}
+	if c.Lost() != 0 {
+		t.Errorf("%d are counted as lost", c.Lost())
+	}
+}
+
+// Guarantee: a record and its texts arrive as they were put, whatever they are,
+// cut at their bounds, and the text of a known method is not kept.
+func TestWhatArrives(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sink := &book{}
+		c, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1 << 16, Lanes: rapid.IntRange(1, 5).Draw(t, "lanes")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		long := rapid.SampledFrom([]int{0, 1, 20, 200, accesslog.MaxPath - 1, accesslog.MaxPath, accesslog.MaxPath + 1})
+		lanes := []*accesslog.Lane{c.Lane(), c.Lane(), c.Lane()}
+		want := map[[16]byte]accesslog.Entry{}
+		for n := range rapid.IntRange(0, 400).Draw(t, "records") {
+			r := record(0, n)
+			r.Method = accesslog.Method(rapid.IntRange(0, 9).Draw(t, "method"))
+			path := strings.Repeat(string(rune('a'+n%26)), long.Draw(t, "path"))
+			method := strings.Repeat("M", rapid.IntRange(0, accesslog.MaxMethod+2).Draw(t, "method text"))
+			lanes[n%3].Put(r, method, path)
+			e := accesslog.Entry{Record: *r, Path: path[:min(len(path), accesslog.MaxPath)]}
+			if r.Method == accesslog.OtherMethod {
+				e.MethodText = method[:min(len(method), accesslog.MaxMethod)]
+			}
+			want[r.Request] = e
+			if rapid.IntRange(0, 50).Draw(t, "sync") == 0 {
+				_ = c.Sync(context.Background())
+			}
+		}
+		if err := c.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range sink.entries {
+			if e != want[e.Request] {
+				t.Fatalf("took %.100v, put %.100v", e, want[e.Request])
+			}
+		}
+		if len(sink.entries) != len(want) || c.Lost() != 0 {
+			t.Fatalf("took %d of %d, %d lost", len(sink.entries), len(want), c.Lost())
+		}
+	})
+}
+
+// gate is a sink's Take that does not return until it is opened.
+type gate struct {
+	reached chan struct{} // has one for each call
+	open    chan struct{}
+}
+
+func newGate() *gate { return &gate{reached: make(chan struct{}, 1<<10), open: make(chan struct{})} }
+
+func (g *gate) pass([]accesslog.Entry) {
+	g.reached <- struct{}{}
+	<-g.open
+}
+
+// Guarantee: while a sink's Take lasts as long as 100 ms at 100,000 requests a
+// second, nothing is lost.
+func TestASlowSinkLosesNothing(t *testing.T) {
+	g := newGate()
+	sink := &book{before: g.pass}
+	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}, Interval: time.Millisecond})
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lanes := []*accesslog.Lane{c.Lane(), c.Lane(), c.Lane()}
+	lanes[0].Put(record(1, 0), "", "/")
+	<-g.reached
+	const during = 100_000 / 10
+	for n := range during {
+		lanes[n%2].Put(record(0, n), "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11/items")
+	}
+	close(g.open)
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sink.len() != during+1 || c.Lost() != 0 {
+		t.Errorf("took %d of %d, %d are counted as lost", sink.len(), during+1, c.Lost())
+	}
+}
+
+// Guarantee: without room a record is lost and counted, at once and on every
+// lane; with room again none is; what was put is what was taken and what was
+// lost, exactly.
+func TestLossIsCounted(t *testing.T) {
+	g := newGate()
+	sink := &book{before: g.pass}
+	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1024, Lanes: 2, Interval: time.Millisecond})
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a, b := c.Lane(), c.Lane()
+	a.Put(record(0, 0), "", "/")
+	<-g.reached
+	for n := range 5000 {
+		a.Put(record(1, n), "", "/")
+		b.Put(record(2, n), "", "/")
+	}
+	if c.Lost() < 10_000-1024 {
+		t.Errorf("%d of 10000 are counted as lost with room for 1024", c.Lost())
+	}
+	close(g.open)
+	if err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lost := c.Lost()
+	a.Put(record(3, 0), "", "/")
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c.Lost() != lost {
+		t.Error("a record was lost though there was room")
+	}
+	if got := uint64(sink.len()) + lost; got != 10_002 {
+		t.Errorf("%d were taken or lost of 10002", got)
+	}
+	b.Put(record(4, 0), "", "/")
+	if c.Lost() != lost+1 {
+		t.Error("a record that came after the end is not counted as lost")
+	}
+}
+
+// Guarantee: when Sync returns, what was put before it was taken, though the
+// collector holds it in the midst of a batch; it gives up with its context.
+func TestSync(t *testing.T) {
+	g := newGate()
+	sink := &book{before: g.pass}
+	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}, Interval: time.Millisecond})
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lane := c.Lane()
+	lane.Put(record(0, 0), "", "/")
+	<-g.reached
+	lane.Put(record(0, 1), "", "/")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Sync(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Sync returned %v while a sink was busy and its context had ended", err)
+	}
+	if err := c.Stop(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Stop returned %v while a sink was busy and its context had ended", err)
+	}
+	close(g.open)
+	if err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sink.len() != 2 {
+		t.Errorf("%d of 2 were taken when Sync returned", sink.len())
+	}
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Guarantee: a record lies in a lane for no longer than the interval.
+func TestInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &book{}
+		c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}})
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.Lane().Put(record(0, 0), "", "/")
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		if sink.len() != 1 {
+			t.Error("a record was not taken within 20 ms")
+		}
+		if err := c.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Guarantee: a sink that panics keeps no record from the others, and none of
+// the next from itself; it is counted and logged, a flood of it once.
+func TestASinkThatPanics(t *testing.T) {
+	var log bytes.Buffer
+	failing := true
+	bad := &book{before: func([]accesslog.Entry) {
+		if failing {
+			panic("defect")
+		}
+	}}
+	good := &book{}
+	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{bad, good}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	lane := c.Lane()
+	for n := range 3 {
+		lane.Put(record(0, n), "", "/")
+		if err := c.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failing = false
+	lane.Put(record(0, 3), "", "/")
+	if err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if good.len() != 4 || bad.len() != 1 || c.Defects() != 3 {
+		t.Errorf("the good sink took %d of 4, the bad one %d of 1, %d defects are counted of 3", good.len(), bad.len(), c.Defects())
+	}
+	if got := strings.Count(log.String(), "a sink met a defect"); got != 1 || !strings.Contains(log.String(), "*outcome_test.book") {
+		t.Errorf("logged %d times: %s", got, &log)
+	}
+}
+
+// Guarantee: without a collector, putting does nothing.
+func TestNone(t *testing.T) {
+	var c *accesslog.Collector
+	c.Lane().Put(record(0, 0), "", "/")
+}
+
+// Guarantee: a negative setting is refused.
+func TestNegative(t *testing.T) {
+	for _, cfg := range []accesslog.Config{{Lanes: -1}, {Records: -1}, {Interval: -1}} {
+		if _, err := accesslog.NewCollector(cfg); err == nil {
+			t.Errorf("%+v was taken", cfg)
+		}
+	}
+}
+
+// nowhere is a sink that keeps nothing.
+type nowhere struct{}
+
+func (nowhere) Take([]accesslog.Entry) {}
+
+// BenchmarkPut is what handing one record over costs the request path, with the
+// collector at work beside it; a connection for each goroutine.
+func BenchmarkPut(b *testing.B) {
+	c := collector(b, accesslog.Config{Sinks: []accesslog.Sink{nowhere{}}})
+	if err := c.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.SetParallelism(8)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		lane, r := c.Lane(), record(0, 0)
+		for n := 0; pb.Next(); n++ {
+			lane.Put(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
+			if n%1000 == 0 { // no faster than the sinks are
+				_ = c.Sync(context.Background())
+			}
+		}
+	})
+	b.ReportMetric(float64(c.Lost())/float64(b.N), "lost/op")
+	_ = c.Stop(context.Background())
+}
+
+// BenchmarkPutOne is the same without others: the cost of one call.
+func BenchmarkPutOne(b *testing.B) {
+	c := collector(b, accesslog.Config{Sinks: []accesslog.Sink{nowhere{}}})
+	lane, r := c.Lane(), record(0, 0)
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		lane.Put(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
+		if n%2000 == 0 {
+			_ = c.Sync(context.Background())
+		}
+	}
+	if c.Lost() > 0 {
+		b.Errorf("%d were lost", c.Lost())
+	}
+}

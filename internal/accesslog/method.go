@@ -1,0 +1,35 @@
+package accesslog
+
+// String returns the method as it is written; "" for OtherMethod.
+func (m Method) String() string {
+	switch m {
+	case GET:
+		return "GET"
+	case HEAD:
+		return "HEAD"
+	case POST:
+		return "POST"
+	case PUT:
+		return "PUT"
+	case PATCH:
+		return "PATCH"
+	case DELETE:
+		return "DELETE"
+	case OPTIONS:
+		return "OPTIONS"
+	case CONNECT:
+		return "CONNECT"
+	case TRACE:
+		return "TRACE"
+	default:
+		return ""
+	}
+}
+
+// MethodName returns the method as the client wrote it.
+func (e *Entry) MethodName() string {
+	if e.Method == OtherMethod {
+		return e.MethodText
+	}
+	return e.Method.String()
+}

@@ -1,0 +1,80 @@
+package accesslog
+
+import (
+	"strings"
+	"sync"
+)
+
+// Lane takes records from the request path. A connection keeps one for its
+// life; several connections may share it. A nil Lane takes and forgets.
+type Lane struct {
+	mu        sync.Mutex
+	chunk     *chunk // that is being filled; nil after it was taken
+	closed    bool   // nobody will take what comes now
+	collector *Collector
+	_         [96]byte // lanes do not share a cache line
+}
+
+// Put hands a record over. It copies what it is given, does not block, and
+// allocates only while the collector's memory grows to its bound, and for a path of
+// more than 1 KiB. methodText is kept for OtherMethod alone. A record for which
+// there is no room is counted as lost.
+func (l *Lane) Put(r *Record, methodText, path string) {
+	if l == nil {
+		return
+	}
+	if r.Method != OtherMethod {
+		methodText = ""
+	}
+	methodText, path = methodText[:min(len(methodText), MaxMethod)], path[:min(len(path), MaxPath)]
+	if len(path) > longPath {
+		if !l.collector.borrow(int64(len(path))) {
+			l.collector.lost.Add(1)
+			return
+		}
+		path = strings.Clone(path)
+	}
+	l.mu.Lock()
+	if l.chunk == nil || !l.chunk.add(r, methodText, path) {
+		l.turn(r, methodText, path)
+	}
+	l.mu.Unlock()
+}
+
+// turn puts the record into a new chunk. The lane is locked.
+func (l *Lane) turn(r *Record, methodText, path string) {
+	full := l.chunk
+	if l.chunk = nil; !l.closed {
+		l.chunk = l.collector.change(full)
+	}
+	if l.chunk == nil || !l.chunk.add(r, methodText, path) {
+		l.collector.lost.Add(1)
+		if len(path) > longPath {
+			l.collector.long.Add(-int64(len(path)))
+		}
+	}
+}
+
+// take returns the chunk that is being filled, or nil if nothing is in it.
+func (l *Lane) take() *chunk {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.chunk
+	if c == nil || c.n == 0 {
+		return nil
+	}
+	l.chunk = nil
+	return c
+}
+
+// close gives what is in the lane to the collector. All that comes later is
+// lost.
+func (l *Lane) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.chunk != nil {
+		l.collector.add(l.chunk)
+		l.chunk = nil
+	}
+}

@@ -1,0 +1,356 @@
+package h1
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+const (
+	// adapterPiece is the most that is written at once. A client that does not
+	// take that much in adapterStall is gone.
+	adapterPiece = 16 << 10
+	adapterStall = 30 * time.Second
+)
+
+// adapter is an http.ResponseWriter over a connection of the engine. What
+// http.ResponseController can do with net/http's it can do with this one.
+// It is full duplex: answering never waits for the request's body.
+type adapter struct {
+	f      *foreign
+	header http.Header
+	buf    *bytes.Buffer // what was not sent yet
+
+	status   int  // of the final head; 0 before WriteHeader
+	headed   bool // the final head is in buf, or sent
+	framing  http1.Framing
+	invited  bool  // the client was asked for its body
+	closing  bool  // no other request follows
+	left     int64 // of a body with a length
+	hijacked bool
+	failed   error // of the first write that did
+}
+
+var (
+	errHeadSent  = errors.New("h1: the head of the answer is out")
+	errUpgrading = errors.New("h1: a connection with a request's body cannot be taken over")
+)
+
+// adapterBuffers are the buffers of adapters that have ended.
+type adapterBuffers struct{ pool sync.Pool }
+
+func (b *adapterBuffers) get() *bytes.Buffer {
+	if buf, ok := b.pool.Get().(*bytes.Buffer); ok {
+		return buf
+	}
+	return bytes.NewBuffer(make([]byte, 0, 3*adapterPiece)) // a piece of edge/h2, and its frame
+}
+
+func newAdapter(f *foreign) *adapter {
+	return &adapter{f: f, header: make(http.Header), buf: f.engine.adapters.get(), closing: f.closing}
+}
+
+func (w *adapter) free() {
+	w.buf.Reset()
+	w.f.engine.adapters.pool.Put(w.buf)
+	w.buf = nil
+}
+
+// Trusted tells edge/h2 that the peer's X-Forwarded-* fields are believed.
+func (w *adapter) Trusted() bool { return w.f.info.Trusted }
+
+// Course tells edge/h2 what it needs for the record of the request.
+func (w *adapter) Course() (lane *accesslog.Lane, began ratelimit.Instant, id [16]byte, caller netip.Addr) {
+	if w.f.course == nil {
+		return nil, began, id, caller
+	}
+	return w.f.lane, w.f.course.began, w.f.course.id, w.f.caller
+}
+
+// Header returns the fields of the answer.
+func (w *adapter) Header() http.Header { return w.header }
+
+// WriteHeader sends an interim answer at once; the final one waits for the
+// first byte of its body, since an answer that ends before has the length 0.
+func (w *adapter) WriteHeader(status int) {
+	switch {
+	case w.hijacked || w.status != 0:
+	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
+		if w.f.request.Minor > 0 {
+			w.invited = w.invited || status == http.StatusContinue
+			w.statusLine(status)
+			w.fields("Content-Length", "Transfer-Encoding", "Connection")
+			w.buf.WriteString("\r\n")
+			_ = w.flush()
+		}
+	default:
+		w.status = status
+	}
+}
+
+// Write sends a part of the body, or keeps it for the next Flush.
+func (w *adapter) Write(p []byte) (int, error) {
+	if w.hijacked {
+		return 0, http.ErrHijacked
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if !w.headed {
+		w.head(false)
+	}
+	switch w.framing {
+	case http1.NoBody:
+		return 0, http.ErrBodyNotAllowed
+	case http1.ByLength:
+		if int64(len(p)) > w.left {
+			return 0, http.ErrContentLength
+		}
+		w.left -= int64(len(p))
+	}
+	if len(p) == 0 {
+		return 0, w.failed
+	}
+	if w.framing == http1.ByChunks {
+		w.buf.Write(strconv.AppendInt(w.buf.AvailableBuffer(), int64(len(p)), 16))
+		w.buf.WriteString("\r\n")
+	}
+	w.buf.Write(p)
+	if w.framing == http1.ByChunks {
+		w.buf.WriteString("\r\n")
+	}
+	if w.buf.Len() >= adapterPiece {
+		_ = w.flush()
+	}
+	if w.failed != nil {
+		return 0, w.failed
+	}
+	return len(p), nil
+}
+
+// Flush sends what is kept.
+func (w *adapter) Flush() { _ = w.FlushError() }
+
+// FlushError is Flush, and tells whether the client could be reached.
+func (w *adapter) FlushError() error {
+	if w.hijacked {
+		return http.ErrHijacked
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if !w.headed {
+		w.head(false)
+	}
+	return w.flush()
+}
+
+// EnableFullDuplex does nothing, for nothing is to be done.
+func (w *adapter) EnableFullDuplex() error { return nil }
+
+// SetReadDeadline bounds reads of the request's body.
+func (w *adapter) SetReadDeadline(t time.Time) error { return w.f.conn.SetReadDeadline(t) }
+
+// SetWriteDeadline bounds writes that last longer than one piece: each piece
+// sets its own.
+func (w *adapter) SetWriteDeadline(t time.Time) error { return w.f.conn.SetWriteDeadline(t) }
+
+// Hijack gives the connection away, if the request has no body and nothing of
+// the final answer is out.
+func (w *adapter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	switch {
+	case w.hijacked:
+		return nil, nil, http.ErrHijacked
+	case w.f.body != nil:
+		return nil, nil, errUpgrading
+	case w.headed:
+		return nil, nil, errHeadSent
+	}
+	w.hijacked = true
+	received := w.f.hijack()
+	conn := w.f.conn
+	r := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(received), conn), max(16, len(received)))
+	_, _ = r.Peek(len(received)) // so that Buffered tells of it
+	return conn, bufio.NewReadWriter(r, bufio.NewWriter(conn)), conn.SetDeadline(time.Time{})
+}
+
+// finish sends what remains of the answer. The error tells that it is not a
+// whole message.
+func (w *adapter) finish() error {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if !w.headed {
+		w.head(true)
+	}
+	switch w.framing {
+	case http1.ByLength:
+		if w.left > 0 {
+			_ = w.flush()
+			return io.ErrUnexpectedEOF
+		}
+	case http1.ByChunks:
+		w.buf.WriteString("0\r\n")
+		_ = w.trailers().Write(w.buf)
+		w.buf.WriteString("\r\n")
+	}
+	return w.flush()
+}
+
+// head appends the final head. whole tells that no byte of a body follows.
+func (w *adapter) head(whole bool) {
+	w.headed = true
+	w.frame(whole)
+	// A body that nobody asked for may come or not: what follows the head is
+	// then not known.
+	uninvited := w.f.body != nil && w.f.request.ExpectsContinue() && !w.invited
+	w.closing = w.closing || uninvited || names(w.header["Connection"], "close")
+	w.statusLine(w.status)
+	skip := []string{"Connection", "Transfer-Encoding"}
+	if w.framing == http1.ByChunks || w.framing == http1.UntilClose || w.status == http.StatusNoContent {
+		skip = append(skip, "Content-Length")
+	}
+	w.fields(skip...)
+	if _, given := w.header["Date"]; !given {
+		w.line("Date", w.f.date)
+	}
+	switch w.framing {
+	case http1.ByChunks:
+		w.line("Transfer-Encoding", []byte("chunked"))
+	case http1.UntilClose:
+		w.closing = true
+	}
+	switch {
+	case w.closing:
+		w.line("Connection", []byte("close"))
+	case w.f.request.Minor == 0:
+		w.line("Connection", []byte("keep-alive"))
+	}
+	w.buf.WriteString("\r\n")
+}
+
+// frame decides how the end of the body is told (RFC 9112, 6).
+func (w *adapter) frame(whole bool) {
+	length, declared := w.length()
+	switch {
+	case string(w.f.request.Method.Of(w.f.head)) == http.MethodHead, w.status == http.StatusNoContent, w.status == http.StatusNotModified:
+		w.framing = http1.NoBody
+	case declared:
+		w.framing, w.left = http1.ByLength, length
+	case whole && len(w.trailers()) == 0:
+		w.framing, w.left = http1.ByLength, 0
+		w.header["Content-Length"] = []string{"0"}
+	case w.f.request.Minor > 0:
+		w.framing = http1.ByChunks
+	default:
+		w.framing = http1.UntilClose
+	}
+}
+
+// length returns the value of Content-Length. One that is none is removed.
+func (w *adapter) length() (n int64, declared bool) {
+	values := w.header["Content-Length"]
+	if len(values) == 1 {
+		n, err := strconv.ParseUint(values[0], 10, 62)
+		if err == nil {
+			return int64(n), true
+		}
+	}
+	delete(w.header, "Content-Length")
+	return 0, false
+}
+
+// trailers returns the fields behind the body: those that the head announced
+// and those with http.TrailerPrefix.
+func (w *adapter) trailers() http.Header {
+	out := make(http.Header)
+	for _, value := range w.header["Trailer"] {
+		for name := range strings.SplitSeq(value, ",") {
+			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
+			if values, ok := w.header[name]; ok {
+				out[name] = values
+			}
+		}
+	}
+	for name, values := range w.header {
+		if name, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+func (w *adapter) statusLine(status int) {
+	if w.f.request.Minor == 0 {
+		w.buf.WriteString("HTTP/1.0 ")
+	} else {
+		w.buf.WriteString("HTTP/1.1 ")
+	}
+	w.buf.Write(strconv.AppendInt(w.buf.AvailableBuffer(), int64(status), 10))
+	w.buf.WriteByte(' ')
+	w.buf.WriteString(http.StatusText(status))
+	w.buf.WriteString("\r\n")
+}
+
+// fields appends the fields of Header, less those named, and those whose names
+// are none, as http.TrailerPrefix makes them.
+func (w *adapter) fields(less ...string) {
+	skip := make(map[string]bool, len(less))
+	for _, name := range less {
+		skip[name] = true
+	}
+	_ = w.header.WriteSubset(w.buf, skip)
+}
+
+func (w *adapter) line(name string, value []byte) {
+	w.buf.WriteString(name)
+	w.buf.WriteString(": ")
+	w.buf.Write(value)
+	w.buf.WriteString("\r\n")
+}
+
+func (w *adapter) flush() error {
+	for w.failed == nil && w.buf.Len() > 0 {
+		_ = w.f.conn.SetWriteDeadline(time.Now().Add(adapterStall))
+		_, w.failed = w.f.conn.Write(w.buf.Next(adapterPiece))
+	}
+	if w.failed != nil {
+		w.buf.Reset()
+	}
+	return w.failed
+}
+
+// names reports whether a field's values, lists, hold the token.
+func names(values []string, token string) (found bool) {
+	for _, value := range values {
+		http1.EachElement([]byte(value), func(element []byte) bool {
+			found = found || http1.EqualFold(element, token)
+			return !found
+		})
+	}
+	return found
+}
+
+// tlsState returns the state of a TLS connection.
+func tlsState(c net.Conn) *tls.ConnectionState {
+	t, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return &tls.ConnectionState{}
+	}
+	state := t.ConnectionState()
+	return &state
+}

@@ -1,0 +1,317 @@
+package h1
+
+import (
+	"context"
+	"net"
+	"runtime/debug"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// step is what a connection does next.
+type step uint8
+
+const (
+	stepIdle   step = iota // waits for a request, unless one is there already
+	stepMore               // needs more of a head
+	stepBlock              // goes on in the ordinary way (blocking.go)
+	stepLinger             // ends after the client has read what was sent
+	stepClose              // ends
+	stepReady              // what was waited for is there, so that the request goes on
+)
+
+// conn is the connection of a client. It belongs to the goroutine that serves
+// it; the sweeper sees only what is atomic.
+type conn struct {
+	engine *Engine
+	nc     net.Conn
+	tcp    *net.TCPConn // nc, or what is below it; nil if there is none
+	raw    syscall.RawConn
+	info   ConnInfo
+
+	pump       bool                  // raw is read by onReadable
+	onReadable func(fd uintptr) bool // readable, made once
+	fd         int                   // within onReadable, else -1
+	step       step                  // how onReadable ended
+
+	lane   *accesslog.Lane
+	x      *exchange        // what was received; nil while there is nothing
+	hint   *upstream.H1Conn // the last one
+	uses   int              // of hint, when it was given back for key; 0 if it was not
+	key    [16]byte         // of the last request with a key
+	origin *origin          // the last one
+
+	main      watch
+	reading   watch        // of the client's body
+	writing   watch        // to the client
+	patience  atomic.Int64 // ms without progress of an upload before the answer
+	uploading atomic.Bool  // the request's body is under way
+	up        atomic.Pointer[upstream.H1Conn]
+	cancel    atomic.Pointer[context.CancelFunc]
+	sweeper   sweeper
+
+	shard *registryShard
+	place int
+}
+
+func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
+	c := &conn{engine: e, nc: nc, info: info, fd: -1}
+	c.info.Prefix = nil
+	c.info.Client = unmapped(info.Client)
+	if e.cfg.Outcome != nil {
+		c.lane = e.cfg.Outcome()
+	}
+	c.tcp = below(nc)
+	if c.tcp != nil {
+		if raw, err := c.tcp.SyscallConn(); err == nil {
+			c.raw = raw
+		}
+	}
+	c.pump = canPump && c.raw != nil && net.Conn(c.tcp) == nc
+	c.onReadable = c.readable
+	// A client that says nothing at first is not better than one that stops
+	// within a head.
+	c.main.enter(phaseIdle, e.clock.in(headTime))
+	return c
+}
+
+// below returns the TCP connection that carries nc, or nil.
+func below(nc net.Conn) *net.TCPConn {
+	for {
+		if tcp, ok := nc.(*net.TCPConn); ok {
+			return tcp
+		}
+		w, ok := nc.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
+		}
+		nc = w.NetConn()
+	}
+}
+
+// serve runs until the connection has ended.
+func (c *conn) serve(prefix []byte) {
+	defer c.recover()
+	if len(prefix) > 0 {
+		c.x = c.engine.exchange(c)
+		c.x.put(prefix)
+	}
+	for {
+		var next step
+		if c.pump {
+			next = c.runPump()
+		} else {
+			next = c.runReader()
+		}
+		if next == stepBlock {
+			next = c.block(c.x)
+		}
+		switch next {
+		case stepLinger:
+			c.linger()
+			return
+		case stepClose:
+			return
+		}
+		if c.engine.draining.Load() {
+			c.linger()
+			return
+		}
+	}
+}
+
+// recover ends the connection after a defect, and it alone.
+func (c *conn) recover() {
+	if p := recover(); p != nil {
+		c.defect(p)
+	}
+}
+
+func (c *conn) defect(p any) {
+	stack := string(debug.Stack())
+	c.main.enter(phaseNone, 0)
+	x := c.x
+	c.x, c.fd = nil, -1 // whatever it is in, it is not used again
+	if x == nil {
+		c.engine.cfg.Log.Error("a connection met a defect", "panic", p, "stack", stack)
+		return
+	}
+	if x.course.began.Wall == 0 || !x.known {
+		c.unread(x)
+	}
+	c.engine.cfg.Log.Error("a request met a defect", "request_id", string(x.id), "panic", p, "stack", stack)
+	c.fallen(x)
+}
+
+// fallen answers a request that met a defect, or breaks off the answer that has
+// begun.
+func (c *conn) fallen(x *exchange) {
+	defer c.engine.recoverIn("the end of a connection")
+	if x.up != nil {
+		c.endUpload(x)
+		x.up.Discard()
+	}
+	if x.answered || x.course.told {
+		c.put(x, accesslog.Failed, x.relay.resp.Status, x.relay.body.moved)
+		c.abort(x.relay.reset)
+		return
+	}
+	x.verdict.Close = true
+	if c.refuse(x, fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")) == stepLinger {
+		c.linger()
+	}
+}
+
+// control calls f with the client's descriptor. It reports false if there is
+// none.
+func (c *conn) control(f func(fd uintptr) bool) (result bool) {
+	if c.raw == nil {
+		return false
+	}
+	if err := c.raw.Control(func(fd uintptr) { result = f(fd) }); err != nil {
+		return true // closed
+	}
+	return result
+}
+
+// cutReading ends a phase in which the connection waits for the client.
+func (c *conn) cutReading(word uint64, why cut) {
+	if c.main.end(word, why) {
+		_ = c.nc.SetReadDeadline(past)
+	}
+}
+
+// cutExchange ends a phase in which the connection waits for the upstream. The
+// sweeper alone calls it: the connection stays in the phase meanwhile, so that the
+// next exchange, which may follow a 504, is not hit instead.
+func (c *conn) cutExchange(word uint64, why cut) {
+	if c.main.hold(word) {
+		c.breakOff(word|held, why)
+		c.main.letGo()
+	}
+}
+
+// breakOff is cutExchange for a connection that serves nothing more.
+func (c *conn) breakOff(word uint64, why cut) {
+	if !c.main.end(word, why) {
+		return
+	}
+	if up := c.up.Load(); up != nil {
+		_ = up.NetConn().SetDeadline(past)
+	}
+	if cancel := c.cancel.Load(); cancel != nil {
+		(*cancel)()
+	}
+}
+
+// cutAll ends the connection whatever it does.
+func (c *conn) cutAll() {
+	word := c.main.word.Load()
+	switch phaseOf(word) {
+	case phaseWait, phaseExchange, phaseStream, phaseForeign, phaseTunnel:
+		c.breakOff(word, cutDrain)
+	default: // c.up may be somebody else's by now
+		c.main.end(word, cutDrain)
+	}
+	_ = c.nc.SetDeadline(past)
+}
+
+// write sends b to the client, waiting if it must.
+func (c *conn) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if c.fd >= 0 {
+		n, errno := send(c.fd, b)
+		switch {
+		case errno == 0:
+			return nil
+		case errno != again:
+			return errno
+		}
+		b = b[n:]
+	}
+	c.writing.enter(phaseWriting, c.engine.clock.in(stallTime))
+	_, err := c.nc.Write(b)
+	c.writing.enter(phaseNone, 0)
+	return err
+}
+
+// linger ends our direction, so that the client reads what was sent, and waits
+// for it to end its own: a connection that is closed with unread bytes is
+// reset, and what was sent is lost with it.
+func (c *conn) linger() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	if c.main.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
+		return
+	}
+	b := c.engine.pools.buffer()
+	defer c.engine.pools.buffers.Put(b)
+	for total := 0; total < lingerBytes; {
+		n, err := c.nc.Read(b[:])
+		if err != nil {
+			return
+		}
+		total += n
+	}
+}
+
+// abort closes the connection so that the client cannot take what it has for a
+// whole message. reset tells that only a reset says so.
+func (c *conn) abort(reset bool) step {
+	if reset && c.tcp != nil {
+		_ = c.tcp.SetLinger(0)
+		if !c.pump { // the pump cannot close what it reads; serve does
+			_ = c.tcp.Close() // without the end that TLS would send
+		}
+	}
+	return stepClose
+}
+
+// context returns a context that ends when the sweeper ends the exchange, for
+// what cannot be ended otherwise.
+func (c *conn) context() (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel.Store(&cancel)
+	if c.main.wasCut() != notCut {
+		cancel()
+	}
+	return ctx, func() {
+		c.cancel.Store(nil)
+		cancel()
+	}
+}
+
+// originOf returns what forwarding to a gateway's upstream needs. A gateway that
+// is changed has another Base.
+func (c *conn) originOf(g *snapshot.Gateway) (*origin, error) {
+	if c.origin != nil && c.origin.base == g.Upstream.Base {
+		return c.origin, nil
+	}
+	o, err := newOrigin(c.engine.cfg.Pools, g)
+	if err != nil {
+		return nil, err
+	}
+	c.origin = o
+	return o, nil
+}
+
+// closeAll ends the connection's own use of everything.
+func (c *conn) closeAll() {
+	_ = c.nc.Close()
+	if c.x != nil {
+		if c.x.known {
+			c.gone(c.x, c.main.enter(phaseNone, 0))
+		}
+		c.engine.release(c.x)
+		c.x = nil
+	}
+}

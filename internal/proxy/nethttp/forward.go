@@ -1,0 +1,227 @@
+package nethttp
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// forward sends the request to its gateway's upstream and the answer back
+// (contract, 4.4).
+func (x *exchange) forward() {
+	g := x.verdict.Gateway
+	if g.MaxBodyBytes > 0 && x.r.ContentLength > g.MaxBodyBytes {
+		x.refuse(tooLarge(g.MaxBodyBytes))
+		return
+	}
+	if x.looped() {
+		x.fail(broken("the request has come through this gateway before: its upstream leads back here"))
+		return
+	}
+	pool, err := x.server.cfg.Pools.Get(upstream.OriginOf(g.Upstream.Base, upstream.Origin{
+		CA: g.Upstream.CA, Client: g.Upstream.Client, PublicOnly: g.Upstream.PublicOnly, Gateway: g.ID,
+		ConnectTimeout: g.Upstream.ConnectTimeout, IdleTimeout: g.Upstream.IdleTimeout, MaxConns: g.Upstream.MaxConns,
+	}))
+	if err != nil {
+		x.fail(&fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached", Err: err})
+		return
+	}
+	defer x.stall.stop()
+	out, body := x.request()
+	x.watch()
+	protocol := ""
+	if pool.CanUpgrade() {
+		if protocol = upgradeOf(x.r); protocol != "" {
+			out.Header["Connection"] = []string{"Upgrade"}
+			out.Header["Upgrade"] = []string{protocol}
+		}
+	}
+	answer, err := pool.Send(x.r.Context(), &upstream.Exchange{
+		Request:     out,
+		Upgrade:     protocol != "",
+		HeadTimeout: g.Upstream.Timeout,
+		Interim:     x.interim,
+	})
+	if err != nil {
+		x.unanswered(err, body)
+		return
+	}
+	defer answer.Close()
+	x.course.head, x.course.upstream = x.server.cfg.Mono(), answer.StatusCode
+	switch {
+	case answer.StatusCode == http.StatusSwitchingProtocols:
+		x.tunnel(answer, protocol)
+	case answer.StatusCode < 200 || answer.StatusCode > 999:
+		x.fail(broken("the upstream service answered with a status that does not exist"))
+	default:
+		x.relay(answer)
+		if body != nil && !body.isEnded() {
+			x.hangUp()
+		}
+	}
+}
+
+// request returns what goes to the upstream, and its body unless it has none.
+func (x *exchange) request() (*http.Request, *body) {
+	g := x.verdict.Gateway
+	out := &http.Request{
+		Method:     x.r.Method,
+		URL:        upstream.Target(g.Upstream.Base, string(x.verdict.AppendTarget(nil))),
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     x.requestFields(),
+		Host:       g.Upstream.Base.Host,
+	}
+	if x.r.Body == http.NoBody || x.r.ContentLength == 0 {
+		return out, nil
+	}
+	b := newBody(x.r, g.MaxBodyBytes, g.Upstream.Headers, &x.stall.reading)
+	b.passed = &x.course.in
+	x.stall.start()
+	if x.r.Header.Get("Expect") != "" {
+		b.invite = x.invite
+	}
+	out.Body = b
+	out.ContentLength = x.r.ContentLength
+	out.Trailer = b.trailers
+	return out, b
+}
+
+// unanswered answers for an upstream that did not, or for a request whose own
+// body was at fault.
+func (x *exchange) unanswered(err error, b *body) {
+	var public *fault.Error
+	switch {
+	case errors.As(err, new(errBodyTooLarge)):
+		x.refuse(tooLarge(x.verdict.Gateway.MaxBodyBytes))
+	case errors.As(err, &public):
+		x.fail(err)
+	case x.stall.reading.cut.Load(): // the client is as good as gone
+		x.abort()
+	case b != nil && x.r.Context().Err() == nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		x.verdict.Close = true
+		x.refuse(&fault.Error{Code: fault.InvalidRequest, Message: "the request's body could not be read", Err: err})
+	default: // the client left
+		x.abort()
+	}
+}
+
+func tooLarge(bound int64) error {
+	return fault.New(fault.BodyTooLarge, "the request's body is larger than the %d bytes that this gateway takes", bound)
+}
+
+func broken(message string) error {
+	return &fault.Error{Code: fault.UpstreamUnreachable, Message: message}
+}
+
+// interim relays a 1xx answer. net/http takes all fields that are set at that
+// moment, so they are set for it alone.
+//
+// Over HTTP/2 it may still write them when WriteHeader has returned, if the client
+// has reset the stream, and two goroutines in one map end the process. A
+// Content-Length, which it sends in no 1xx, makes it take a copy.
+func (x *exchange) interim(status int, header http.Header) {
+	if !x.r.ProtoAtLeast(1, 1) {
+		return
+	}
+	x.head.Lock()
+	defer x.head.Unlock()
+	if x.settled {
+		return
+	}
+	h := x.w.Header()
+	answerFields(h, header)
+	delete(h, "Content-Type")
+	h["Content-Length"] = []string{"0"}
+	x.w.WriteHeader(status)
+	clear(h)
+}
+
+// invite sends the client the 100 that it waits for. It is called when the
+// upstream has asked for the body, or not said no for long. Without it net/http
+// would send one at the first read, over another interim answer if need be.
+func (x *exchange) invite() {
+	x.head.Lock()
+	defer x.head.Unlock()
+	if !x.settled && x.r.ProtoMajor == 1 && x.r.ProtoAtLeast(1, 1) {
+		x.w.WriteHeader(http.StatusContinue)
+	}
+}
+
+// relay sends the upstream's answer as it comes.
+func (x *exchange) relay(answer *upstream.Answer) {
+	x.settle()
+	h := x.w.Header()
+	answerFields(h, answer.Header)
+	x.ownFields()
+	trailers := wantsTrailers(x.r.Header)
+	if trailers {
+		announceTrailers(h, answer.Trailer)
+	}
+	x.writeHead(answer.StatusCode)
+	// An answer without a body goes out whole when the handler returns: over
+	// HTTP/2 as one frame that ends the stream, which gRPC tells from others.
+	if answer.Body == http.NoBody || answer.ContentLength == 0 {
+		x.put(accesslog.Forwarded, answer.StatusCode)
+		return
+	}
+	if x.rc.Flush() != nil || x.copy(answer.Body, answer.ContentLength) != nil {
+		x.abort()
+	}
+	x.put(accesslog.Forwarded, answer.StatusCode)
+	if trailers {
+		sendTrailers(h, answer.Trailer)
+	}
+}
+
+const bufferSize = 32 << 10
+
+// buffers are for copying bodies; what matters is that they go back.
+type buffers struct{ pool sync.Pool }
+
+func (b *buffers) get() *[bufferSize]byte {
+	if buf, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return buf
+	}
+	return new([bufferSize]byte)
+}
+
+// copy sends from, of length bytes if that is not negative, to the client, each
+// piece at once. The error tells that one of the two broke.
+func (x *exchange) copy(from io.Reader, length int64) error {
+	buf := x.server.buffers.get()
+	defer x.server.buffers.pool.Put(buf)
+	x.stall.start()
+	for {
+		n, err := from.Read(buf[:])
+		if n > 0 {
+			if x.course.out += int64(n); x.course.out == length {
+				x.put(accesslog.Forwarded, x.course.status)
+			}
+			if err := x.send(buf[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func (x *exchange) send(piece []byte) error {
+	x.stall.writing.begin()
+	defer x.stall.writing.done()
+	if _, err := x.w.Write(piece); err != nil { //nolint:gosec // G705: an upstream answers what it likes
+		return err
+	}
+	return x.rc.Flush()
+}

@@ -1,0 +1,79 @@
+package nethttp
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// stallTime is how long a client may neither send nor take a byte while it is
+// waited for (contract, 4.5).
+const stallTime = 30 * time.Second
+
+// stall watches an exchange's reads from and writes to the client, and cuts off
+// one that lasts for stallTime without any progress. It costs a timer for each
+// exchange that has a body, not one for each piece of it.
+type stall struct {
+	reading side
+	writing side
+
+	mu      sync.Mutex
+	timer   *time.Timer // nil before start
+	stopped bool
+}
+
+// side is one direction.
+type side struct {
+	since atomic.Int64 // when the operation that runs began, 0 if none does
+	cut   atomic.Bool  // the operation was, or will be, cut off
+	end   func()       // makes it fail
+}
+
+// start begins to watch. It may be called more than once.
+func (s *stall) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer == nil && !s.stopped {
+		s.timer = time.AfterFunc(stallTime, s.due)
+	}
+}
+
+func (s *stall) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// due looks at both sides and comes back when the one that has waited longest
+// can have waited for stallTime.
+func (s *stall) due() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	now := time.Now().UnixNano()
+	s.timer.Reset(min(s.reading.left(now), s.writing.left(now)))
+}
+
+// left returns how long the side may still go on as it is.
+func (d *side) left(now int64) time.Duration {
+	since := d.since.Load()
+	if since == 0 || d.cut.Load() {
+		return stallTime
+	}
+	if left := stallTime - time.Duration(now-since); left > 0 {
+		return left
+	}
+	d.cut.Store(true)
+	d.end()
+	return stallTime
+}
+
+// begin tells that an operation begins. Its end is told by done.
+func (d *side) begin() { d.since.Store(time.Now().UnixNano()) }
+
+func (d *side) done() { d.since.Store(0) }

@@ -1,0 +1,157 @@
+package nethttp
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// upgradeOf returns the protocol that the request asks to change to, "" if none
+// or one that it must not: HTTP/2 would carry requests past the checks. A
+// request with a body is served without the change.
+func upgradeOf(r *http.Request) string {
+	if r.ProtoMajor != 1 || !r.ProtoAtLeast(1, 1) || r.Body != http.NoBody ||
+		!httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade") {
+		return ""
+	}
+	protocol := strings.Join(r.Header["Upgrade"], ", ")
+	for offer := range strings.SplitSeq(protocol, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(offer), "/")
+		switch strings.ToLower(name) {
+		case "h2c", "h2", "http", "tls":
+			return ""
+		}
+	}
+	return protocol
+}
+
+// offered reports whether answer is one of the protocols that were asked for.
+func offered(answer, asked string) bool {
+	for offer := range strings.SplitSeq(asked, ",") {
+		if answer != "" && strings.EqualFold(strings.TrimSpace(offer), answer) {
+			return true
+		}
+	}
+	return false
+}
+
+// tunnel joins the client's and the upstream's connections after a 101, until
+// both directions have ended or one of them breaks.
+func (x *exchange) tunnel(answer *upstream.Answer, asked string) {
+	back, ok := answer.Body.(io.ReadWriteCloser)
+	protocol := answer.Header.Get("Upgrade")
+	if !ok || !offered(protocol, asked) {
+		x.fail(broken("the upstream service changed to a protocol that was not asked for"))
+		return
+	}
+	x.settle()
+	h := x.w.Header()
+	answerFields(h, answer.Header)
+	x.ownFields()
+	delete(h, "Content-Length")
+	if h["Content-Type"] == nil {
+		delete(h, "Content-Type")
+	}
+	h["Connection"] = []string{"Upgrade"}
+	h["Upgrade"] = []string{protocol}
+	t := &pair{back: back}
+	if !x.server.tunnels.add(t) {
+		x.abort()
+	}
+	defer x.server.tunnels.remove(t)
+	defer t.close()
+	x.answered, x.course.status = true, http.StatusSwitchingProtocols
+	x.begun()
+	front, buffered, err := x.rc.Hijack()
+	if err != nil {
+		x.server.cfg.Log.Error("a connection could not be upgraded", "request_id", x.id, "error", err)
+		x.abort()
+	}
+	t.join(front)
+	if writeSwitch(buffered.Writer, h) == nil {
+		in, out := t.run(buffered.Reader)
+		x.course.in.Store(in)
+		x.course.out = out
+	}
+	x.put(accesslog.Forwarded, http.StatusSwitchingProtocols) // before whoever drains tunnels goes on
+}
+
+func writeSwitch(w *bufio.Writer, h http.Header) error {
+	_, _ = fmt.Fprintf(w, "HTTP/1.1 %d %s\r\n", http.StatusSwitchingProtocols, http.StatusText(http.StatusSwitchingProtocols))
+	_ = h.Write(w)
+	_, _ = w.WriteString("\r\n")
+	return w.Flush() // reports the error of any write before
+}
+
+// pair is the two connections of a tunnel.
+type pair struct {
+	back  io.ReadWriteCloser
+	front net.Conn
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// join adds the client's connection.
+func (p *pair) join(front net.Conn) {
+	_ = front.SetDeadline(time.Time{})
+	p.mu.Lock()
+	p.front = front
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		_ = front.Close()
+	}
+}
+
+func (p *pair) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	_ = p.back.Close()
+	if p.front != nil {
+		_ = p.front.Close()
+	}
+}
+
+// run copies both ways and returns how many bytes have passed. buffered holds
+// what the client sent behind its head.
+func (p *pair) run(buffered *bufio.Reader) (in, out int64) {
+	var up sync.WaitGroup
+	up.Go(func() {
+		first := io.LimitReader(buffered, int64(buffered.Buffered()))
+		n, err := io.Copy(p.back, first)
+		if in = n; err != nil {
+			p.close()
+			return
+		}
+		in += p.pass(p.back, p.front)
+	})
+	out = p.pass(p.front, p.back)
+	up.Wait()
+	return in, out
+}
+
+// pass copies one direction and then closes it, so that the other can go on; if
+// it breaks, both end. It returns how many bytes it has copied.
+func (p *pair) pass(to io.Writer, from io.Reader) int64 {
+	n, err := io.Copy(to, from)
+	if half, ok := to.(interface{ CloseWrite() error }); err == nil && ok {
+		err = half.CloseWrite()
+		if err == nil {
+			return n
+		}
+	}
+	p.close()
+	return n
+}

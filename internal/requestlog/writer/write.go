@@ -1,0 +1,91 @@
+package writer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/requestlog"
+)
+
+// Sync returns when everything that was taken before the call is in the store.
+func (r *Recorder) Sync(ctx context.Context) error {
+	select {
+	case r.writing <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the recorder of requests: %w", ctx.Err())
+	}
+	defer func() { <-r.writing }()
+	if err := r.write(ctx); err != nil { // what an earlier call could not
+		return err
+	}
+	r.collect()
+	return r.write(ctx)
+}
+
+// write writes what is pending.
+func (r *Recorder) write(ctx context.Context) error {
+	for len(r.pending) > 0 || len(r.untold) > 0 {
+		records, left := r.pending[:min(len(r.pending), batch)], r.untold[:min(len(r.untold), batch)]
+		if err := r.cfg.Store.AppendRequests(ctx, records, left); err != nil {
+			return fmt.Errorf("write the log of requests: %w", err)
+		}
+		clear(records)
+		r.pending, r.untold = r.pending[len(records):], r.untold[len(left):]
+	}
+	r.pending, r.untold = nil, nil
+	return nil
+}
+
+// secondsKept is from how many seconds on those that are over are forgotten.
+const secondsKept = 1 << 10
+
+// collect makes what was taken pending.
+func (r *Recorder) collect() {
+	now := r.cfg.Now().Unix()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending, r.records, r.paths = r.records, nil, 0
+	for at, n := range r.left {
+		r.untold = append(r.untold, requestlog.LeftOut{AccountID: id.Format(id.Account, at.account), Second: at.at, Count: n})
+	}
+	clear(r.left)
+	if len(r.kept) > secondsKept {
+		for at := range r.kept {
+			if age := now - at.at; age > 120 || age < -120 {
+				delete(r.kept, at)
+			}
+		}
+	}
+}
+
+// Requests lists an account's requests that pass f, the newest first: up to limit
+// of them that come after the identifier after. Call Sync before.
+func (r *Recorder) Requests(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Request, error) {
+	if oldest := r.cfg.Now().Add(-requestlog.Keep); f.Since.Before(oldest) {
+		f.Since = oldest
+	}
+	records, err := r.cfg.Store.RequestRecords(ctx, accountID, f, limit, after)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]requestlog.Request, len(records))
+	for i := range records {
+		list[i] = records[i].Request()
+	}
+	return list, nil
+}
+
+// Request returns one of them. One that is not there is fault.NotFound.
+func (r *Recorder) Request(ctx context.Context, accountID, requestID string) (*requestlog.Request, error) {
+	record, err := r.cfg.Store.RequestRecord(ctx, accountID, requestID)
+	if err != nil {
+		return nil, err
+	}
+	if record.Time.Before(r.cfg.Now().Add(-requestlog.Keep)) {
+		return nil, fault.Missing("request")
+	}
+	request := record.Request()
+	return &request, nil
+}

@@ -1,0 +1,180 @@
+// Package writer writes the requests that were refused or failed to the store,
+// some of them where there are very many (contract, section 7).
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/requestlog"
+)
+
+// The defaults of Config, and the bounds of what is in memory.
+const (
+	DefaultPeriod    = 250 * time.Millisecond
+	DefaultPerSecond = 1000
+
+	mostPending = 1 << 16 // records
+	mostPaths   = 32 << 20
+	batch       = 1000 // records that one transaction writes, so that a change waits little behind it
+	trimPeriod  = time.Minute
+	trimBatch   = 1000
+)
+
+// Config is what a Recorder is made of. Store is required.
+type Config struct {
+	Store  requestlog.Store
+	Now    func() time.Time // nil is time.Now
+	Period time.Duration    // between two writes; 0 is DefaultPeriod
+	// PerSecond is how many requests of one account that begin in one second are
+	// kept; 0 is DefaultPerSecond.
+	PerSecond int
+	Log       *slog.Logger // nil discards
+}
+
+// Recorder is an outcome.Sink. It is safe for concurrent use.
+type Recorder struct {
+	cfg Config
+
+	mu      sync.Mutex // held shortly: Take waits for it
+	records []requestlog.Record
+	paths   int              // bytes of their texts
+	left    map[second]int64 // left out since the last write
+	kept    map[second]int   // of the last minutes
+
+	// writing is held by whoever writes. It is a channel so that waiting for it
+	// ends with a context.
+	writing chan struct{}
+	pending []requestlog.Record // not stored yet; under writing, like the next
+	untold  []requestlog.LeftOut
+
+	lost    atomic.Uint64
+	leftOut atomic.Uint64
+
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// second is one second of one account.
+type second struct {
+	account [16]byte
+	at      int64 // Unix
+}
+
+var _ accesslog.Sink = (*Recorder)(nil)
+
+// New returns a Recorder that takes records at once and writes from Start on.
+func New(cfg Config) (*Recorder, error) {
+	if cfg.Store == nil {
+		return nil, errors.New("make the recorder of requests: Store is required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Period == 0 {
+		cfg.Period = DefaultPeriod
+	}
+	if cfg.PerSecond == 0 {
+		cfg.PerSecond = DefaultPerSecond
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Recorder{cfg: cfg, left: map[second]int64{}, kept: map[second]int{}, writing: make(chan struct{}, 1)}, nil
+}
+
+// Lost returns the number of requests that are missing because the store did not
+// take them in time.
+func (r *Recorder) Lost() uint64 { return r.lost.Load() }
+
+// LeftOut returns the number of requests that were left out since there were too many
+// in a second, as intended.
+func (r *Recorder) LeftOut() uint64 { return r.leftOut.Load() }
+
+// Take implements outcome.Sink.
+func (r *Recorder) Take(batch []accesslog.Entry) {
+	for i := range batch {
+		if e := &batch[i]; requestlog.Belongs(&e.Record) {
+			r.take(e)
+		}
+	}
+}
+
+func (r *Recorder) take(e *accesslog.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := second{e.Account, e.Start / 1e6}
+	switch {
+	case r.kept[at] >= r.cfg.PerSecond:
+		r.left[at]++
+		r.leftOut.Add(1)
+	case len(r.records) >= mostPending || r.paths >= mostPaths:
+		r.lost.Add(1)
+	default:
+		r.kept[at]++
+		record := requestlog.NewRecord(e)
+		r.records = append(r.records, record)
+		r.paths += len(record.Path) + len(record.Method)
+	}
+}
+
+// Start begins to write, until Stop. It must be called once.
+func (r *Recorder) Start(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel, r.done = cancel, make(chan struct{})
+	go func() {
+		defer close(r.done)
+		r.run(ctx)
+	}()
+	return nil
+}
+
+// Stop writes what was taken and ends. No record may be taken after it. It
+// returns an error if the store does not take it, or if that takes longer than ctx.
+func (r *Recorder) Stop(ctx context.Context) error {
+	if r.cancel != nil {
+		r.cancel()
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return fmt.Errorf("stop the recorder of requests: %w", ctx.Err())
+		}
+	}
+	return r.Sync(ctx)
+}
+
+func (r *Recorder) run(ctx context.Context) {
+	write, trim := time.NewTicker(r.cfg.Period), time.NewTicker(trimPeriod)
+	defer write.Stop()
+	defer trim.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-write.C:
+			err = r.Sync(ctx)
+		case <-trim.C:
+			err = r.Trim(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.cfg.Log.Warn("keeping the log of requests failed; it is tried again", "error", err)
+		}
+	}
+}
+
+// Trim removes what is kept no longer, in short transactions.
+func (r *Recorder) Trim(ctx context.Context) error {
+	for {
+		more, err := r.cfg.Store.TrimRequests(ctx, r.cfg.Now().Add(-requestlog.Keep), trimBatch)
+		if err != nil || !more {
+			return err
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package writer_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/requestlog"
+	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
+	"github.com/keygate/keygate/internal/store/sqlite"
+)
+
+func now() time.Time { return time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC) }
+
+func open(t *testing.T) *sqlite.DB {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func newRecorder(t *testing.T, cfg requestwriter.Config) *requestwriter.Recorder {
+	t.Helper()
+	if cfg.Now == nil {
+		cfg.Now = now
+	}
+	r, err := requestwriter.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// refused is a request that was refused some time after now.
+func refused(account [16]byte, after time.Duration) accesslog.Entry {
+	at := now().Add(after)
+	return accesslog.Entry{Record: accesslog.Record{Account: account, Request: id.At(at.UnixMilli()), Start: at.UnixMicro(), Status: 401, Decision: accesslog.KeyInvalid}, Path: "/orders"}
+}
+
+func list(t *testing.T, r *requestwriter.Recorder, account [16]byte) []requestlog.Request {
+	t.Helper()
+	if err := r.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := r.Requests(t.Context(), id.Format(id.Account, account), requestlog.Filter{}, 10_000, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestEveryRefusalIsThere holds that each refused request can be read after a Sync, in
+// the list and by its identifier, by its account alone, and that others are not there.
+func TestEveryRefusalIsThere(t *testing.T) {
+	r := newRecorder(t, requestwriter.Config{Store: open(t)})
+	a, b := id.NewFast(), id.NewFast()
+	one, other, passed := refused(a, 0), refused(b, 0), refused(a, time.Second)
+	passed.Status = 200
+	r.Take([]accesslog.Entry{one, other, passed})
+	if got := list(t, r, a); len(got) != 1 || got[0].ID != id.Format(id.Request, one.Request) || got[0].Path != "/orders" {
+		t.Fatalf("%+v", got)
+	}
+	for requestID, code := range map[string]fault.Code{
+		id.Format(id.Request, one.Request): "", id.Format(id.Request, other.Request): fault.NotFound, id.Format(id.Request, passed.Request): fault.NotFound, "req_x": fault.NotFound,
+	} {
+		if _, err := r.Request(t.Context(), id.Format(id.Account, a), requestID); fault.CodeOf(err) != code {
+			t.Errorf("%s: %v, want %q", requestID, err, code)
+		}
+	}
+}
+
+// TestTooManyAreSampled holds the bound of a second, by account and second, and that what
+// is left out is counted, at each request of the second and in sum.
+func TestTooManyAreSampled(t *testing.T) {
+	r := newRecorder(t, requestwriter.Config{Store: open(t), PerSecond: 3})
+	a, b := id.NewFast(), id.NewFast()
+	for i := range 10 {
+		r.Take([]accesslog.Entry{refused(a, time.Duration(i)*time.Millisecond)})
+		if i == 4 {
+			list(t, r, a) // a write in the middle changes nothing
+		}
+	}
+	r.Take([]accesslog.Entry{refused(a, time.Second), refused(b, 0)})
+	got := list(t, r, a)
+	if len(got) != 4 || got[0].LeftOut != 0 || got[1].LeftOut != 7 || got[3].LeftOut != 7 || r.LeftOut() != 7 || r.Lost() != 0 {
+		t.Errorf("%d requests, %d left out: %+v", len(got), r.LeftOut(), got)
+	}
+	if got := list(t, r, b); len(got) != 1 || got[0].LeftOut != 0 {
+		t.Errorf("another account: %+v", got)
+	}
+}
+
+// TestOnlyADayIsKept holds that requests are shown for 24 hours and removed after.
+func TestOnlyADayIsKept(t *testing.T) {
+	db := open(t)
+	r := newRecorder(t, requestwriter.Config{Store: db})
+	a := id.NewFast()
+	old, young := refused(a, -24*time.Hour-time.Second), refused(a, -24*time.Hour+time.Second)
+	r.Take([]accesslog.Entry{old, young})
+	if got := list(t, r, a); len(got) != 1 || got[0].ID != id.Format(id.Request, young.Request) {
+		t.Errorf("%+v", got)
+	}
+	if _, err := r.Request(t.Context(), id.Format(id.Account, a), id.Format(id.Request, old.Request)); fault.CodeOf(err) != fault.NotFound {
+		t.Errorf("an old request: %v", err)
+	}
+	if err := r.Trim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := db.RequestRecords(t.Context(), id.Format(id.Account, a), requestlog.Filter{}, 10, ""); err != nil || len(left) != 1 {
+		t.Errorf("%d are left, %v", len(left), err)
+	}
+}
+
+// failing is a store that does not take anything for a while.
+type failing struct {
+	*sqlite.DB
+	mu   sync.Mutex
+	fail bool
+}
+
+var errStore = errors.New("the store is away")
+
+func (f *failing) AppendRequests(ctx context.Context, records []requestlog.Record, left []requestlog.LeftOut) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail {
+		return errStore
+	}
+	return f.DB.AppendRequests(ctx, records, left)
+}
+
+func (f *failing) set(fail bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = fail
+}
+
+// TestNothingIsLostWhileTheStoreIsAway holds that what the store did not take is written
+// later, once, and that Sync tells.
+func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
+	store := &failing{DB: open(t), fail: true}
+	r := newRecorder(t, requestwriter.Config{Store: store, PerSecond: 2})
+	a := id.NewFast()
+	for i := range 3 {
+		r.Take([]accesslog.Entry{refused(a, time.Duration(i)*time.Millisecond)})
+	}
+	if err := r.Sync(t.Context()); !errors.Is(err, errStore) {
+		t.Errorf("Sync gives %v", err)
+	}
+	r.Take([]accesslog.Entry{refused(a, time.Second)})
+	store.set(false)
+	if got := list(t, r, a); len(got) != 3 || got[2].LeftOut != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestMemoryIsBounded holds that a store that stays away costs no more than what may wait, and
+// that the rest is counted as lost.
+func TestMemoryIsBounded(t *testing.T) {
+	r := newRecorder(t, requestwriter.Config{Store: &failing{DB: open(t), fail: true}})
+	a := id.NewFast()
+	const all = 70_000
+	for i := range all {
+		r.Take([]accesslog.Entry{refused(a, time.Duration(i)*10*time.Millisecond)})
+	}
+	if lost := r.Lost(); lost != all-1<<16 {
+		t.Errorf("%d are lost, want %d", lost, all-1<<16)
+	}
+}
+
+// TestItWritesByItself holds that requests become visible without a Sync, within the
+// second that is promised, and that Stop writes the rest.
+func TestItWritesByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &noted{}
+		r := newRecorder(t, requestwriter.Config{Store: store, Now: time.Now})
+		if err := r.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.Take([]accesslog.Entry{refused([16]byte{1}, 0)})
+		<-time.After(time.Second)
+		if store.count() != 1 {
+			t.Errorf("%d requests are written after a second", store.count())
+		}
+		r.Take([]accesslog.Entry{refused([16]byte{1}, 0)})
+		if err := r.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if store.count() != 2 {
+			t.Errorf("%d requests are written after Stop", store.count())
+		}
+	})
+}
+
+// noted is a store that counts what it takes: the real one does not run on the clock
+// of the test.
+type noted struct {
+	requestlog.Store
+	mu sync.Mutex
+	n  int
+}
+
+func (s *noted) AppendRequests(_ context.Context, records []requestlog.Record, _ []requestlog.LeftOut) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n += len(records)
+	return nil
+}
+
+func (s *noted) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
+}
