@@ -119,11 +119,11 @@ func serve(engine *h1.Engine, c net.Conn, over *tls.Config, trusted bool) {
 
 func newAdmitter(t testing.TB, source *source) *admit.Admitter {
 	t.Helper()
-	ledger, err := ratelimit.NewLedger(ratelimit.LedgerConfig{Store: source})
+	ledger, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := ratelimit.Clock()
+	clock := ratelimit.NewClock().Now
 	live, err := snapshot.New(snapshot.Config{
 		Source: source, Ledger: ledger, Now: clock, DefaultGlobalLimit: ratelimit.Rate{Count: 1000000, Per: time.Second},
 		OpenHeader: func(sealed []byte) ([]byte, error) { return sealed, nil },

@@ -42,7 +42,7 @@ type Config struct {
 // Collector carries records from lanes to sinks. It is safe for concurrent use.
 type Collector struct {
 	cfg     Config
-	lanes   []Lane // a power of two
+	lanes   []Shard // a power of two
 	next    atomic.Uint32
 	lost    atomic.Uint64
 	long    atomic.Int64 // bytes of long paths
@@ -87,7 +87,7 @@ func NewCollector(cfg Config) (*Collector, error) {
 	}
 	c := &Collector{
 		cfg:    cfg,
-		lanes:  make([]Lane, 1<<bits.Len(uint(cfg.Lanes-1))),
+		lanes:  make([]Shard, 1<<bits.Len(uint(cfg.Lanes-1))),
 		bound:  (cfg.Records + chunkEntries - 1) / chunkEntries,
 		hurry:  make(chan struct{}, 1),
 		turn:   make(chan struct{}, 1),
@@ -100,9 +100,9 @@ func NewCollector(cfg Config) (*Collector, error) {
 	return c, nil
 }
 
-// Lane returns a lane for a new connection. Of a nil Collector it is the nil
+// Shard returns a lane for a new connection. Of a nil Collector it is the nil
 // lane.
-func (c *Collector) Lane() *Lane {
+func (c *Collector) Shard() *Shard {
 	if c == nil {
 		return nil
 	}
@@ -113,8 +113,8 @@ func (c *Collector) Lane() *Lane {
 // for them, or because they came after Stop.
 func (c *Collector) Lost() uint64 { return c.lost.Load() }
 
-// Defects returns the number of batches at which a sink panicked.
-func (c *Collector) Defects() uint64 { return c.defects.Load() }
+// Panics returns the number of batches at which a sink panicked.
+func (c *Collector) Panics() uint64 { return c.defects.Load() }
 
 // Start begins to call the sinks, until Stop.
 func (c *Collector) Start(context.Context) error {

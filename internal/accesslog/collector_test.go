@@ -74,7 +74,7 @@ func TestExactlyOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for w := range writers {
 		all.Go(func() {
-			lane := c.Lane()
+			lane := c.Shard()
 			for n := range each {
 				lane.Put(record(w, n), "", "/some/path")
 				if n%1000 == 0 {
@@ -119,7 +119,7 @@ func TestWhatArrives(t *testing.T) {
 			t.Fatal(err)
 		}
 		long := rapid.SampledFrom([]int{0, 1, 20, 200, accesslog.MaxPath - 1, accesslog.MaxPath, accesslog.MaxPath + 1})
-		lanes := []*accesslog.Lane{c.Lane(), c.Lane(), c.Lane()}
+		lanes := []*accesslog.Shard{c.Shard(), c.Shard(), c.Shard()}
 		want := map[[16]byte]accesslog.Entry{}
 		for n := range rapid.IntRange(0, 400).Draw(t, "records") {
 			r := record(0, n)
@@ -172,7 +172,7 @@ func TestASlowSinkLosesNothing(t *testing.T) {
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lanes := []*accesslog.Lane{c.Lane(), c.Lane(), c.Lane()}
+	lanes := []*accesslog.Shard{c.Shard(), c.Shard(), c.Shard()}
 	lanes[0].Put(record(1, 0), "", "/")
 	<-g.reached
 	const during = 100_000 / 10
@@ -198,7 +198,7 @@ func TestLossIsCounted(t *testing.T) {
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a, b := c.Lane(), c.Lane()
+	a, b := c.Shard(), c.Shard()
 	a.Put(record(0, 0), "", "/")
 	<-g.reached
 	for n := range 5000 {
@@ -238,7 +238,7 @@ func TestSync(t *testing.T) {
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lane := c.Lane()
+	lane := c.Shard()
 	lane.Put(record(0, 0), "", "/")
 	<-g.reached
 	lane.Put(record(0, 1), "", "/")
@@ -270,7 +270,7 @@ func TestInterval(t *testing.T) {
 		if err := c.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.Lane().Put(record(0, 0), "", "/")
+		c.Shard().Put(record(0, 0), "", "/")
 		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		if sink.len() != 1 {
@@ -294,7 +294,7 @@ func TestASinkThatPanics(t *testing.T) {
 	}}
 	good := &book{}
 	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{bad, good}, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	lane := c.Lane()
+	lane := c.Shard()
 	for n := range 3 {
 		lane.Put(record(0, n), "", "/")
 		if err := c.Sync(t.Context()); err != nil {
@@ -306,10 +306,10 @@ func TestASinkThatPanics(t *testing.T) {
 	if err := c.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if good.len() != 4 || bad.len() != 1 || c.Defects() != 3 {
-		t.Errorf("the good sink took %d of 4, the bad one %d of 1, %d defects are counted of 3", good.len(), bad.len(), c.Defects())
+	if good.len() != 4 || bad.len() != 1 || c.Panics() != 3 {
+		t.Errorf("the good sink took %d of 4, the bad one %d of 1, %d defects are counted of 3", good.len(), bad.len(), c.Panics())
 	}
-	if got := strings.Count(log.String(), "a sink met a defect"); got != 1 || !strings.Contains(log.String(), "*outcome_test.book") {
+	if got := strings.Count(log.String(), "a sink met a defect"); got != 1 || !strings.Contains(log.String(), "*accesslog_test.book") {
 		t.Errorf("logged %d times: %s", got, &log)
 	}
 }
@@ -317,7 +317,7 @@ func TestASinkThatPanics(t *testing.T) {
 // Guarantee: without a collector, putting does nothing.
 func TestNone(t *testing.T) {
 	var c *accesslog.Collector
-	c.Lane().Put(record(0, 0), "", "/")
+	c.Shard().Put(record(0, 0), "", "/")
 }
 
 // Guarantee: a negative setting is refused.
@@ -344,7 +344,7 @@ func BenchmarkPut(b *testing.B) {
 	b.SetParallelism(8)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		lane, r := c.Lane(), record(0, 0)
+		lane, r := c.Shard(), record(0, 0)
 		for n := 0; pb.Next(); n++ {
 			lane.Put(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
 			if n%1000 == 0 { // no faster than the sinks are
@@ -359,7 +359,7 @@ func BenchmarkPut(b *testing.B) {
 // BenchmarkPutOne is the same without others: the cost of one call.
 func BenchmarkPutOne(b *testing.B) {
 	c := collector(b, accesslog.Config{Sinks: []accesslog.Sink{nowhere{}}})
-	lane, r := c.Lane(), record(0, 0)
+	lane, r := c.Shard(), record(0, 0)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		lane.Put(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")

@@ -2,33 +2,33 @@
 // from the request path to the sinks: traffic, audit, events, metrics, the request
 // log (architecture, Outcome).
 //
-//	connection ── Put ─► Lane ─► chunk, when full ─┐
-//	connection ── Put ─► Lane ─► chunk, when full ─┼─► Collector ── Take ─► each Sink
+//	connection ── Put ─► Shard ─► chunk, when full ─┐
+//	connection ── Put ─► Shard ─► chunk, when full ─┼─► Collector ── Take ─► each Sink
 //	                       └── every 20 ms ────────┘     (empty chunks go back)
 //
 // Nobody waits for a sink but the Collector. What has no room is counted as lost.
 package accesslog
 
-// Decision is what ended a request, in the order of the checks (contract, 4.2).
-type Decision uint8
+// Result is what ended a request, in the order of the checks (contract, 4.2).
+type Result uint8
 
 // The decisions.
 const (
-	Forwarded    Decision = iota // the upstream answered
-	Unreachable                  // 502 of ours
-	TimedOut                     // 504 of ours
-	Preflight                    // a CORS preflight, answered by the gateway
-	Malformed                    // 400, 413, 414, 431, 505, or a method that is never allowed
-	NoGateway                    // 404 gateway_not_found: nobody's record
-	KeyInvalid                   // 401
-	KeyExpired                   // 401
-	WrongGateway                 // 403: the key is for another gateway
-	NoRoute                      // 404
-	NoMethod                     // 405
-	WrongScope                   // 403
-	Limited                      // 429: Limit, Remaining and ResetAt tell of the limit that refused
-	Failed                       // 500 or 503 of ours
-	Abandoned                    // the client left before an answer began; Status is 499
+	Forwarded    Result = iota // the upstream answered
+	Unreachable                // 502 of ours
+	TimedOut                   // 504 of ours
+	Preflight                  // a CORS preflight, answered by the gateway
+	Malformed                  // 400, 413, 414, 431, 505, or a method that is never allowed
+	NoGateway                  // 404 gateway_not_found: nobody's record
+	KeyInvalid                 // 401
+	KeyExpired                 // 401
+	WrongGateway               // 403: the key is for another gateway
+	NoRoute                    // 404
+	NoMethod                   // 405
+	WrongScope                 // 403
+	Limited                    // 429: Limit, Remaining and ResetAt tell of the limit that refused
+	Failed                     // 500 or 503 of ours
+	Abandoned                  // the client left before an answer began; Status is 499
 )
 
 // Method is a request method. Those of OtherMethod have their text in the entry.
@@ -52,19 +52,19 @@ const (
 type Part uint8
 
 // The parts. A request that ends soon gives one record, Whole. One that was let
-// through and lasts (a slow upstream, a stream, a tunnel) gives a Begun within
+// through and lasts (a slow upstream, a stream, a tunnel) gives a Started within
 // 800 ms, for who must know at once that it was authenticated, and an Ended.
 const (
 	Whole Part = iota
-	// Begun has no status, bytes or duration yet. Nothing that counts requests
+	// Started has no status, bytes or duration yet. Nothing that counts requests
 	// may count it: the Ended of the same Request follows.
-	Begun
-	// Ended is as Whole is, but for an authentication event that the Begun has
+	Started
+	// Ended is as Whole is, but for an authentication event that the Started has
 	// told already.
 	Ended
 )
 
-// Record is what ends a request on the data plane, but for Begun. It has a fixed
+// Record is what ends a request on the data plane, but for Started. It has a fixed
 // size and no pointers. An identifier of zeros stands for an absent one.
 type Record struct {
 	Start    int64 // microseconds since 1970: when the head had come
@@ -92,7 +92,7 @@ type Record struct {
 
 	Status         uint16 // that the client got
 	UpstreamStatus uint16 // that the upstream gave; 0 if none
-	Decision       Decision
+	Result         Result
 	LimitScope     uint8 // a ratelimit.Scope, of Limited
 	Method         Method
 	Part           Part

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Lane takes records from the request path. A connection keeps one for its
-// life; several connections may share it. A nil Lane takes and forgets.
-type Lane struct {
+// Shard takes records from the request path. A connection keeps one for its
+// life; several connections may share it. A nil Shard takes and forgets.
+type Shard struct {
 	mu        sync.Mutex
 	chunk     *chunk // that is being filled; nil after it was taken
 	closed    bool   // nobody will take what comes now
@@ -19,7 +19,7 @@ type Lane struct {
 // allocates only while the collector's memory grows to its bound, and for a path of
 // more than 1 KiB. methodText is kept for OtherMethod alone. A record for which
 // there is no room is counted as lost.
-func (l *Lane) Put(r *Record, methodText, path string) {
+func (l *Shard) Put(r *Record, methodText, path string) {
 	if l == nil {
 		return
 	}
@@ -42,7 +42,7 @@ func (l *Lane) Put(r *Record, methodText, path string) {
 }
 
 // turn puts the record into a new chunk. The lane is locked.
-func (l *Lane) turn(r *Record, methodText, path string) {
+func (l *Shard) turn(r *Record, methodText, path string) {
 	full := l.chunk
 	if l.chunk = nil; !l.closed {
 		l.chunk = l.collector.change(full)
@@ -56,7 +56,7 @@ func (l *Lane) turn(r *Record, methodText, path string) {
 }
 
 // take returns the chunk that is being filled, or nil if nothing is in it.
-func (l *Lane) take() *chunk {
+func (l *Shard) take() *chunk {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.chunk
@@ -69,7 +69,7 @@ func (l *Lane) take() *chunk {
 
 // close gives what is in the lane to the collector. All that comes later is
 // lost.
-func (l *Lane) close() {
+func (l *Shard) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true

@@ -32,7 +32,7 @@ type Config struct {
 	Authenticate func(secret string, now time.Time) (Principal, bool)
 	// Now is the wall clock. Nil is time.Now.
 	Now func() time.Time
-	// Clock reads the clocks of the keys' own limits. Nil is ratelimit.Clock().
+	// Clock reads the clocks of the keys' own limits. Nil is ratelimit.NewClock().Now.
 	Clock func() ratelimit.Instant
 	// ClientIP tells whose address is noted in audit records, of the peer's and
 	// those in its X-Forwarded-For fields. Nil takes the peer's.
@@ -68,7 +68,7 @@ func New(cfg Config) (*API, error) {
 		cfg.Now = time.Now
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = ratelimit.Clock()
+		cfg.Clock = ratelimit.NewClock().Now
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

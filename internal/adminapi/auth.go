@@ -31,7 +31,7 @@ type Principal struct {
 // BySnapshot returns a Config.Authenticate that finds account-level keys in
 // what the data plane has in force, so that a revoked key is refused from the
 // moment of its revocation. It marks the key as used.
-func BySnapshot(live *snapshot.Live) func(secret string, now time.Time) (Principal, bool) {
+func BySnapshot(live *snapshot.Follower) func(secret string, now time.Time) (Principal, bool) {
 	return func(secret string, now time.Time) (Principal, bool) {
 		s := live.Current()
 		k := s.FindKey(secret)

@@ -38,7 +38,7 @@ type server struct {
 	http    *httptest.Server
 	admin   string // key of the account default
 	events  *events
-	lane    *accesslog.Lane // takes what the data plane would tell
+	lane    *accesslog.Shard // takes what the data plane would tell
 	close   func()
 }
 
@@ -82,7 +82,7 @@ func (s *server) open() {
 	db := must(sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(s.dir, "keygate.db"), Now: s.clock.Now}))(s.t)
 	s.db = db
 	box := must(secret.New(bytes.Repeat([]byte{7}, 32)))(s.t)
-	ledger := must(ratelimit.NewLedger(ratelimit.LedgerConfig{Store: db, Now: s.clock.Now}))(s.t)
+	ledger := must(ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Now: s.clock.Now}))(s.t)
 	live := must(snapshot.New(snapshot.Config{
 		Source: db, Ledger: ledger, OpenHeader: box.Open, GatewayDomain: "localhost", Now: s.clock.instant,
 	}))(s.t)
@@ -112,13 +112,13 @@ func (s *server) open() {
 }
 
 // follow builds what keeps what the data plane and the API tell.
-func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Live) {
+func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Follower) {
 	s.t.Helper()
 	told := must(auditwriter.New(auditwriter.Config{Store: db, Keeper: db, OperatorID: s.operator(), Now: s.clock.Now}))(s.t)
 	counts := must(meter.New(meter.Config{Store: db, Now: s.clock.Now}))(s.t)
 	requests := must(requestwriter.New(requestwriter.Config{Store: db, Now: s.clock.Now}))(s.t)
 	outcomes := must(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{told, counts, requests}}))(s.t)
-	s.lane, s.events = outcomes.Lane(), &events{next: told}
+	s.lane, s.events = outcomes.Shard(), &events{next: told}
 	cfg.AuditSync = inTurn{outcomes, told}
 	cfg.Sources = control.Sources{Outcomes: outcomes, Traffic: counts, Requests: requests, Levels: live}
 }

@@ -36,14 +36,14 @@ func newAccountLimits() *accountLimits {
 
 // decide charges the key one call, or none if charge is false, and tells where
 // its limit then stands.
-func (l *accountLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s ratelimit.Standing, refused bool) {
+func (l *accountLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s ratelimit.Status, refused bool) {
 	if last := l.swept.Load(); now.Mono-last >= sweepEvery && l.swept.CompareAndSwap(last, now.Mono) {
 		l.buckets.Sweep(now)
 	}
-	var standing [1]ratelimit.Standing
+	var standing [1]ratelimit.Status
 	for {
 		params, bucket := l.buckets.Bucket(now, key)
-		limits := [1]ratelimit.Applied{{Scope: ratelimit.AccountScope, Params: params, Bucket: bucket}}
+		limits := [1]ratelimit.Limit{{Scope: ratelimit.AccountScope, Params: params, Bucket: bucket}}
 		if !charge {
 			ratelimit.Look(now, limits[:], standing[:])
 			return standing[0], false
@@ -73,8 +73,8 @@ func (c *call) charge() error {
 	}
 }
 
-func (c *call) setLimitFields(s ratelimit.Standing) {
-	all := []ratelimit.Standing{s}
+func (c *call) setLimitFields(s ratelimit.Status) {
+	all := []ratelimit.Status{s}
 	for name, value := range map[string]string{
 		"X-RateLimit-Limit":     strconv.FormatInt(s.Limit, 10),
 		"X-RateLimit-Remaining": strconv.FormatInt(s.Remaining, 10),

@@ -56,11 +56,11 @@ func (p *place) tell(change func(*accesslog.Record)) string {
 func fine(*accesslog.Record) {}
 
 func limited(r *accesslog.Record) {
-	r.Status, r.UpstreamStatus, r.Upstream, r.Decision, r.BytesIn, r.BytesOut = 429, 0, -1, accesslog.Limited, 0, 100
+	r.Status, r.UpstreamStatus, r.Upstream, r.Result, r.BytesIn, r.BytesOut = 429, 0, -1, accesslog.Limited, 0, 100
 	r.LimitScope, r.Limit, r.Remaining, r.ResetAt = uint8(ratelimit.RouteScope), 60, 0, r.Start/1e6+30
 }
 func unknown(r *accesslog.Record) {
-	r.Status, r.UpstreamStatus, r.Upstream, r.Decision, r.BytesIn, r.BytesOut = 401, 0, -1, accesslog.KeyInvalid, 0, 90
+	r.Status, r.UpstreamStatus, r.Upstream, r.Result, r.BytesIn, r.BytesOut = 401, 0, -1, accesslog.KeyInvalid, 0, 90
 	r.Route, r.Key, r.Prefix = [16]byte{}, [16]byte{}, [10]byte{}
 }
 func broken(r *accesslog.Record) { r.Status, r.UpstreamStatus = 503, 503 }

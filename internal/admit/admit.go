@@ -14,8 +14,8 @@ import (
 
 // Config is what an Admitter is made of. Every field is required.
 type Config struct {
-	Live   *snapshot.Live
-	Ledger *ratelimit.Ledger
+	Live   *snapshot.Follower
+	Ledger *ratelimit.Reserver
 	// Now reads both clocks; the same function as snapshot.Config.Now.
 	Now func() ratelimit.Instant
 }
@@ -83,7 +83,7 @@ type decision struct {
 	target  target
 	now     ratelimit.Instant
 
-	room  [4]ratelimit.Applied
+	room  [4]ratelimit.Limit
 	limit int // how many of room apply so far
 }
 

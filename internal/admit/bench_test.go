@@ -106,7 +106,7 @@ func BenchmarkDecide(b *testing.B) {
 	// Reading the real clocks is part of a decision; the days go on from where
 	// the caps have reserved.
 	start := g.clock.Now()
-	clock := ratelimit.Clock()
+	clock := ratelimit.NewClock().Now
 	g.admit.cfg.Now = func() ratelimit.Instant {
 		now := clock()
 		return ratelimit.Instant{Mono: start.Mono + now.Mono, Wall: start.Wall + now.Mono}
@@ -139,7 +139,7 @@ func BenchmarkDecideParts(b *testing.B) {
 	}
 	var t target
 	part("target", func(req *Request) { t = target{}; t.read(req) })
-	clock := ratelimit.Clock()
+	clock := ratelimit.NewClock().Now
 	var now ratelimit.Instant
 	part("clock", func(*Request) { now = clock() })
 	part("host", func(req *Request) { s.GatewayByHost(req.Host) })
@@ -157,9 +157,9 @@ func BenchmarkDecideParts(b *testing.B) {
 	part("key-look-up", func(*Request) { s.KeyByDigest(digests[next%len(digests)]); next++ })
 	key := s.KeyByDigest(digests[0])
 	own, _ := key.Limit()
-	limits := gw.Find("/user").Route("GET").AppendLimits([]ratelimit.Applied{own}, g.clock.Now(), [16]byte{})
+	limits := gw.Find("/user").Route("GET").AppendLimits([]ratelimit.Limit{own}, g.clock.Now(), [16]byte{})
 	limits = append(limits, gw.Global())
-	var standings [4]ratelimit.Standing
+	var standings [4]ratelimit.Status
 	at := g.clock.Now()
 	part("four-limits", func(*Request) { at.Mono += 100; ratelimit.Decide(at, limits, standings[:]) })
 	var v Verdict

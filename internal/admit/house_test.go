@@ -44,7 +44,7 @@ type house struct {
 	t       testing.TB
 	source  *snapshottest.Source
 	clock   *clock
-	live    *snapshot.Live
+	live    *snapshot.Follower
 	admit   *Admitter
 	account account.Account
 	random  *rand.ChaCha8
@@ -58,7 +58,7 @@ func newHouse(t testing.TB) *house {
 	}
 	h.account = account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
 	h.source.PutAccount(h.account)
-	ledger, err := ratelimit.NewLedger(ratelimit.LedgerConfig{Store: h.source, Now: h.clock.Wall})
+	ledger, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: h.source, Now: h.clock.Wall})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // the decision was made; the status, the bytes, the times and the client are left
 // as zeros.
 func (v *Verdict) Record(r *accesslog.Record) {
-	*r = accesslog.Record{Start: v.Now.Wall / 1000, Upstream: -1, Decision: v.decision(), Authenticated: v.Authenticated}
+	*r = accesslog.Record{Start: v.Now.Wall / 1000, Upstream: -1, Result: v.decision(), Authenticated: v.Authenticated}
 	if g := v.Gateway; g != nil {
 		r.Account, r.Gateway = g.AccountUUID, g.UUID
 	}
@@ -24,14 +24,14 @@ func (v *Verdict) Record(r *accesslog.Record) {
 		r.Key = v.Key.UUID()
 	}
 	copy(r.Prefix[:], v.KeyPrefix)
-	if r.Decision == accesslog.Limited {
+	if r.Result == accesslog.Limited {
 		s := &v.standings[v.worst]
 		r.Limit, r.Remaining, r.ResetAt, r.LimitScope = s.Limit, s.Remaining, s.ResetAt, uint8(s.Scope)
 	}
 }
 
 // decision returns how the checks ended.
-func (v *Verdict) decision() accesslog.Decision {
+func (v *Verdict) decision() accesslog.Result {
 	switch v.Outcome {
 	case Forward:
 		return accesslog.Forwarded
@@ -67,7 +67,7 @@ func (v *Verdict) decision() accesslog.Decision {
 
 // Ended returns what ended a request that the gateway answers with err: the
 // verdict, or what came after it.
-func (v *Verdict) Ended(err error) accesslog.Decision {
+func (v *Verdict) Ended(err error) accesslog.Result {
 	if v.Outcome == Refuse && v.Code != "" {
 		return v.decision()
 	}

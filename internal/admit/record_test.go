@@ -29,7 +29,7 @@ func TestRecord(t *testing.T) {
 	for _, c := range []struct {
 		name, method, target, secret string
 		host                         string
-		want                         accesslog.Decision
+		want                         accesslog.Result
 		tells                        int
 		authenticated                bool
 		key                          *apikey.Key
@@ -62,7 +62,7 @@ func TestRecord(t *testing.T) {
 		r := accesslog.Record{Status: 7, Limit: 7} // of another request
 		v := h.decide(req)
 		v.Record(&r)
-		want := accesslog.Record{Start: h.clock.Wall().UnixMicro(), Upstream: -1, Decision: c.want, Authenticated: c.authenticated}
+		want := accesslog.Record{Start: h.clock.Wall().UnixMicro(), Upstream: -1, Result: c.want, Authenticated: c.authenticated}
 		if c.tells >= found {
 			want.Gateway, _ = id.Parse(id.Gateway, g.ID)
 			want.Account, _ = id.Parse(id.Account, h.account.ID)
@@ -88,7 +88,7 @@ func TestRecord(t *testing.T) {
 
 	v := h.decide(Request{Method: "OPTIONS", Target: "/one", Host: "a.example", Origin: "http://b.example", PreflightMethod: "GET"})
 	var r accesslog.Record
-	if v.Record(&r); r.Decision != accesslog.Preflight || r.Authenticated || r.Gateway == [16]byte{} {
+	if v.Record(&r); r.Result != accesslog.Preflight || r.Authenticated || r.Gateway == [16]byte{} {
 		t.Errorf("preflight: %+v", r)
 	}
 }

@@ -61,7 +61,7 @@ type Verdict struct {
 	daily     *ratelimit.Daily // what Wait waits for
 	applied   int              // how many standings there are
 	worst     int              // the one that the headers tell
-	standings [4]ratelimit.Standing
+	standings [4]ratelimit.Status
 }
 
 // reset makes v a verdict that says nothing. Standings beyond applied are never
@@ -115,7 +115,7 @@ func (v *Verdict) AppendQuery(dst []byte) []byte {
 
 // Standings returns where the limits stand after the decision; worst is the
 // index of the one that X-RateLimit-* tell, or -1 if there are none.
-func (v *Verdict) Standings() (all []ratelimit.Standing, worst int) {
+func (v *Verdict) Standings() (all []ratelimit.Status, worst int) {
 	return v.standings[:v.applied], v.worst
 }
 

@@ -12,10 +12,10 @@ import (
 // for 1,000 expiries a second, few enough that a change waits little behind it.
 const expiryBatch = 200
 
-// TellExpired raises key.expired for every key whose expiry has passed, once
+// NotifyExpired raises key.expired for every key whose expiry has passed, once
 // for each expiry, whichever node or restart; it returns how many. An expiry
 // that is told is marked in the same transaction.
-func (s *Service) TellExpired(ctx context.Context) (int, error) {
+func (s *Service) NotifyExpired(ctx context.Context) (int, error) {
 	total := 0
 	for {
 		told, err := s.tellBatch(ctx)

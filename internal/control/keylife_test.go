@@ -180,7 +180,7 @@ func (l *life) tell() {
 		}
 	}
 	slices.SortStableFunc(due, func(a, b *modelKey) int { return a.expires.Compare(b.expires) })
-	if got := must[int](l.house)(l.TellExpired(ctx())); got != len(due) {
+	if got := must[int](l.house)(l.NotifyExpired(ctx())); got != len(due) {
 		l.tb.Fatalf("%d expiries told; want %d", got, len(due))
 	}
 	for _, k := range due {

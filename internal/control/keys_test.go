@@ -170,7 +170,7 @@ func TestRevokeKey(t *testing.T) {
 	}, nil, nil, nil)
 	h.wantStory(acct, func() { must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, late.ID, nil)) },
 		[]string{"key.revoke " + late.ID}, []string{"key.expired " + late.ID, "key.revoked " + late.ID}, []string{"key " + late.ID})
-	h.wantStory(acct, func() { must[int](h)(h.TellExpired(ctx())) }, nil, nil, nil)
+	h.wantStory(acct, func() { must[int](h)(h.NotifyExpired(ctx())) }, nil, nil, nil)
 }
 
 // Guarantee: key.expired once for each expiry, in any number of batches, and
@@ -186,20 +186,20 @@ func TestTellExpired(t *testing.T) {
 	moved := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read", ExpiresAt: "2026-03-01T12:00:10Z"}))
 	must[*apikey.Key](h)(h.UpdateKey(ctx(), caller, moved.ID, control.KeyPatch{ExpiresAt: value("2026-03-01T12:00:20Z")}, nil))
 	h.clock.advance(10*time.Second - time.Microsecond)
-	if got := must[int](h)(h.TellExpired(ctx())); got != 0 {
+	if got := must[int](h)(h.NotifyExpired(ctx())); got != 0 {
 		t.Errorf("%d told before the time", got)
 	}
 	h.clock.advance(time.Microsecond)
 	before := h.trace(acct)
-	if got := must[int](h)(h.TellExpired(ctx())); got != n {
+	if got := must[int](h)(h.NotifyExpired(ctx())); got != n {
 		t.Errorf("%d told; want %d", got, n)
 	}
 	h.reopen()
-	if got := must[int](h)(h.TellExpired(ctx())); got != 0 {
+	if got := must[int](h)(h.NotifyExpired(ctx())); got != 0 {
 		t.Errorf("%d told again after a restart", got)
 	}
 	h.clock.advance(10 * time.Second)
-	h.must(second(h.TellExpired(ctx())))
+	h.must(second(h.NotifyExpired(ctx())))
 	got := h.trace(acct).since(before)
 	seen := map[string]bool{}
 	for _, e := range got.events {
@@ -311,7 +311,7 @@ func TestRotateWithoutOverlap(t *testing.T) {
 	if got := must[*apikey.Key](h)(h.Key(ctx(), caller, old.ID)); got.State(h.clock.now()) != apikey.Expired {
 		t.Errorf("old key is %s", got.State(h.clock.now()))
 	}
-	h.must(second(h.TellExpired(ctx())))
+	h.must(second(h.NotifyExpired(ctx())))
 	_, events, _ := h.trace(caller.Account.ID).since(before).story()
 	if want := []string{"key.rotated " + old.ID, "key.created " + made.ID, "key.expired " + old.ID}; !reflect.DeepEqual(events, want) {
 		t.Errorf("events %q; want %q", events, want)

@@ -16,7 +16,7 @@ import (
 type LimitLevel struct {
 	RouteID string // "" if it is of no route
 	KeyID   string // "" if it is of no key
-	ratelimit.Standing
+	ratelimit.Status
 }
 
 // Place is where the level stands in the list of its gateway's: what Page.After
@@ -41,7 +41,7 @@ func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Pag
 	s.cfg.Sources.Levels.Levels(gatewayID, levels.add)
 	list := make([]LimitLevel, 0, p.Limit)
 	for _, l := range levels.sorted() {
-		list = append(list, LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), Standing: l.Standing})
+		list = append(list, LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), Status: l.Status})
 	}
 	return list, nil
 }

@@ -28,7 +28,7 @@ func (l levels) Levels(_ string, f func(ratelimit.Level)) {
 
 // plane is what a data plane tells.
 type plane struct {
-	*accesslog.Lane
+	*accesslog.Shard
 	account, gateway [16]byte
 	clock            *clock
 }
@@ -38,21 +38,21 @@ type plane struct {
 func (h *house) withPlane(accountID, gatewayID string, l levels) *plane {
 	h.tb.Helper()
 	counts := must[*meter.Meter](h)(meter.New(meter.Config{Store: h.db, Now: h.clock.now}))
-	requests := must[*requestwriter.Recorder](h)(requestwriter.New(requestwriter.Config{Store: h.db, Now: h.clock.now}))
+	requests := must[*requestwriter.Writer](h)(requestwriter.New(requestwriter.Config{Store: h.db, Now: h.clock.now}))
 	outcomes := must[*accesslog.Collector](h)(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{counts, requests}}))
 	h.Service = must[*control.Service](h)(control.New(control.Config{
 		Store: h.db, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain,
 		Sources: control.Sources{Outcomes: outcomes, Traffic: counts, Requests: requests, Levels: l},
 	}))
-	p := &plane{Lane: outcomes.Lane(), clock: h.clock}
+	p := &plane{Shard: outcomes.Shard(), clock: h.clock}
 	p.account, _ = id.Parse(id.Account, accountID)
 	p.gateway, _ = id.Parse(id.Gateway, gatewayID)
 	return p
 }
 
 // end tells of a request that ends now.
-func (p *plane) end(route, key string, d accesslog.Decision, status uint16) (requestID string) {
-	r := accesslog.Record{Account: p.account, Gateway: p.gateway, Request: id.NewFast(), Start: p.clock.now().UnixMicro(), Decision: d, Status: status, Method: accesslog.GET}
+func (p *plane) end(route, key string, d accesslog.Result, status uint16) (requestID string) {
+	r := accesslog.Record{Account: p.account, Gateway: p.gateway, Request: id.NewFast(), Start: p.clock.now().UnixMicro(), Result: d, Status: status, Method: accesslog.GET}
 	r.Route, _ = id.Parse(id.Route, route)
 	r.Key, _ = id.Parse(id.Key, key)
 	p.Put(&r, "", "/orders")
@@ -127,12 +127,12 @@ func TestLimitsInPages(t *testing.T) {
 	h := newHouse(t)
 	c, other := h.caller("a", "admin"), h.caller("b", "admin")
 	g := h.gateway(c)
-	all := levels{{Standing: ratelimit.Standing{Scope: ratelimit.GlobalScope, Limit: 9, Remaining: 8}}}
+	all := levels{{Status: ratelimit.Status{Scope: ratelimit.GlobalScope, Limit: 9, Remaining: 8}}}
 	for range 30 {
 		route := id.NewFast()
-		all = append(all, ratelimit.Level{Standing: ratelimit.Standing{Scope: ratelimit.RouteScope}, Route: route},
-			ratelimit.Level{Standing: ratelimit.Standing{Scope: ratelimit.DailyScope}, Route: route, Key: id.NewFast()},
-			ratelimit.Level{Standing: ratelimit.Standing{Scope: ratelimit.KeyScope}, Key: id.NewFast()})
+		all = append(all, ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.RouteScope}, Route: route},
+			ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.DailyScope}, Route: route, Key: id.NewFast()},
+			ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.KeyScope}, Key: id.NewFast()})
 	}
 	h.withPlane(c.Account.ID, g.ID, all)
 	var want []control.LimitLevel

@@ -81,7 +81,7 @@ func (u *Upkeep) Stop(ctx context.Context) error {
 }
 
 func (u *Upkeep) tellExpired(ctx context.Context) error {
-	_, err := u.cfg.Service.TellExpired(ctx)
+	_, err := u.cfg.Service.NotifyExpired(ctx)
 	return err
 }
 

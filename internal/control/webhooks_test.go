@@ -413,9 +413,9 @@ func TestWake(t *testing.T) {
 		must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read", ExpiresAt: expires}))
 	})
 	wants("a test", true, func() { must[*webhook.Delivery](h)(h.TestWebhook(ctx(), c, made.ID)) })
-	wants("no expiry", false, func() { must[int](h)(h.TellExpired(ctx())) })
+	wants("no expiry", false, func() { must[int](h)(h.NotifyExpired(ctx())) })
 	h.clock.advance(time.Hour)
-	wants("an expiry", true, func() { must[int](h)(h.TellExpired(ctx())) })
+	wants("an expiry", true, func() { must[int](h)(h.NotifyExpired(ctx())) })
 	wants("a refused call", false, func() { _, _ = h.TestWebhook(ctx(), c, "wh_unknown") })
 	wants("an update", false, func() {
 		must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, control.WebhookPatch{URL: value("https://c.example")}, nil))

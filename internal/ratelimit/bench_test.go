@@ -9,13 +9,13 @@ import (
 
 func BenchmarkDecideOneBucket(b *testing.B) {
 	p := CompileRate(Rate{Count: MaxCount, Per: time.Second})
-	limits := []Applied{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
+	limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
 	benchmarkDecide(b, limits)
 }
 
 func BenchmarkDecideOneBucketInexact(b *testing.B) {
 	p := CompileRate(Rate{Count: 999_999_937, Per: time.Second})
-	limits := []Applied{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
+	limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
 	benchmarkDecide(b, limits)
 }
 
@@ -25,16 +25,16 @@ func BenchmarkDecideFourLimits(b *testing.B) {
 
 func BenchmarkDecideRefused(b *testing.B) {
 	p := Compile(Config{Sustained: Rate{Count: 1, Per: 24 * time.Hour}, Burst: Rate{Count: 1, Per: time.Second}})
-	limits := []Applied{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
-	var standing [1]Standing
+	limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
+	var standing [1]Status
 	b.ReportAllocs()
 	for b.Loop() {
 		Decide(Instant{Mono: 1, Wall: startWall}, limits, standing[:])
 	}
 }
 
-func benchmarkDecide(b *testing.B, limits []Applied) {
-	var standing [4]Standing
+func benchmarkDecide(b *testing.B, limits []Limit) {
+	var standing [4]Status
 	now := Instant{Wall: startWall}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -46,8 +46,8 @@ func benchmarkDecide(b *testing.B, limits []Applied) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(limits)), "ns/limit")
 }
 
-func fourLimits(b *testing.B) []Applied {
-	l, err := NewLedger(LedgerConfig{Store: newMemoryStore(), Now: func() time.Time { return time.Unix(0, startWall) }})
+func fourLimits(b *testing.B) []Limit {
+	l, err := NewReserver(ReserverConfig{Store: newMemoryStore(), Now: func() time.Time { return time.Unix(0, startWall) }})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func fourLimits(b *testing.B) []Applied {
 	}
 	d.limit.capacity.Store(MaxCount)
 	p := CompileRate(Rate{Count: MaxCount, Per: time.Second})
-	return []Applied{
+	return []Limit{
 		{Scope: KeyScope, Params: &p, Bucket: new(Bucket)},
 		{Scope: RouteScope, Params: &p, Bucket: new(Bucket)},
 		{Scope: DailyScope, Daily: d},
@@ -72,11 +72,11 @@ func fourLimits(b *testing.B) []Applied {
 func BenchmarkDecideContended(b *testing.B) {
 	p := CompileRate(Rate{Count: MaxCount, Per: time.Second})
 	bucket := new(Bucket)
-	clock := Clock()
+	clock := NewClock().Now
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		limits := []Applied{{Scope: GlobalScope, Params: &p, Bucket: bucket}}
-		var standing [1]Standing
+		limits := []Limit{{Scope: GlobalScope, Params: &p, Bucket: bucket}}
+		var standing [1]Status
 		for pb.Next() {
 			Decide(clock(), limits, standing[:])
 		}
@@ -84,7 +84,7 @@ func BenchmarkDecideContended(b *testing.B) {
 }
 
 func BenchmarkClock(b *testing.B) {
-	clock := Clock()
+	clock := NewClock().Now
 	b.ReportAllocs()
 	for b.Loop() {
 		clock()
@@ -107,7 +107,7 @@ func BenchmarkBucketOfKey(b *testing.B) {
 }
 
 func BenchmarkAppendFields(b *testing.B) {
-	standing := []Standing{{Scope: KeyScope, Limit: 600, Remaining: 599, Window: 60, ResetIn: 1}, {Scope: RouteScope, Limit: 100, Remaining: 99, Window: 1, ResetIn: 1}}
+	standing := []Status{{Scope: KeyScope, Limit: 600, Remaining: 599, Window: 60, ResetIn: 1}, {Scope: RouteScope, Limit: 100, Remaining: 99, Window: 1, ResetIn: 1}}
 	buf := make([]byte, 0, 256)
 	b.ReportAllocs()
 	for b.Loop() {

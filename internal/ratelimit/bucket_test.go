@@ -52,8 +52,8 @@ func TestFiguresOfExtremes(t *testing.T) {
 				t.Fatalf("capacity %d and window %d, want %d and %d", p.capacity, p.window, c.capacity, c.window)
 			}
 			bucket := new(Bucket)
-			limits := []Applied{{Params: &p, Bucket: bucket}}
-			var s [1]Standing
+			limits := []Limit{{Params: &p, Bucket: bucket}}
+			var s [1]Status
 			now := at(400 * 24 * time.Hour)
 			for n := range min(c.capacity, 100) {
 				if r, _ := Decide(now, limits, s[:]); r != Admitted || s[0].Remaining != c.capacity-n-1 {
@@ -83,8 +83,8 @@ func TestFiguresOfExtremes(t *testing.T) {
 // runs longer than the horizon, or before its epoch.
 func TestTimesPassBeyondTheHorizon(t *testing.T) {
 	p := CompileRate(perSecond(999_999_937))
-	limits := []Applied{{Params: &p, Bucket: new(Bucket)}}
-	var s [1]Standing
+	limits := []Limit{{Params: &p, Bucket: new(Bucket)}}
+	var s [1]Status
 	for _, mono := range []int64{-1, -1 << 63, 0, horizon, horizon + 1, 1<<63 - 1} {
 		if r, _ := Decide(Instant{Mono: mono, Wall: startWall}, limits, s[:]); r != Admitted {
 			t.Fatalf("%v at %d", r, mono)
@@ -100,13 +100,13 @@ func TestWindowBoundUnderConcurrency(t *testing.T) {
 		capacity := int64(50)
 		p := compile(rate, capacity)
 		bucket := new(Bucket)
-		clock := Clock()
+		clock := NewClock().Now
 		passed := make([][]int64, workers)
 		var wg sync.WaitGroup
 		for w := range workers {
 			wg.Go(func() {
-				limits := []Applied{{Params: &p, Bucket: bucket}}
-				var s [1]Standing
+				limits := []Limit{{Params: &p, Bucket: bucket}}
+				var s [1]Status
 				for range each {
 					now := clock()
 					if r, _ := Decide(now, limits, s[:]); r == Admitted {
@@ -133,8 +133,8 @@ func TestAllOrNoneUnderConcurrency(t *testing.T) {
 	for w := range workers {
 		keys[w] = new(Bucket)
 		wg.Go(func() {
-			limits := []Applied{{Scope: KeyScope, Params: &wide, Bucket: keys[w]}, {Scope: GlobalScope, Params: &narrow, Bucket: global}}
-			var s [2]Standing
+			limits := []Limit{{Scope: KeyScope, Params: &wide, Bucket: keys[w]}, {Scope: GlobalScope, Params: &narrow, Bucket: global}}
+			var s [2]Status
 			for range each {
 				switch r, worst := Decide(at(0), limits, s[:]); {
 				case r == Admitted:
@@ -164,12 +164,12 @@ func TestRefusalChargesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := [3]Params{compile(perSecond(2), 3), compile(perSecond(1), 1), compile(perMinute(30), 5)}
 		var buckets [3]Bucket
-		limits := []Applied{
+		limits := []Limit{
 			{Scope: KeyScope, Params: &p[0], Bucket: &buckets[0]},
 			{Scope: RouteScope, Params: &p[1], Bucket: &buckets[1]},
 			{Scope: GlobalScope, Params: &p[2], Bucket: &buckets[2], Default: true},
 		}
-		var s, looked [3]Standing
+		var s, looked [3]Status
 		mono := time.Duration(0)
 		for range 50 {
 			mono += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "step"))
@@ -222,8 +222,8 @@ func TestConvertKeepsProportion(t *testing.T) {
 		from, to := compile(oldRate, oldCap), compile(newRate, newCap)
 		bucket := new(Bucket)
 		now := at(time.Duration(rapid.Int64Range(0, 1e17).Draw(t, "now")))
-		limits := []Applied{{Params: &from, Bucket: bucket}}
-		var s [1]Standing
+		limits := []Limit{{Params: &from, Bucket: bucket}}
+		var s [1]Status
 		used := rapid.Int64Range(0, oldCap).Draw(t, "used")
 		for range used {
 			Decide(now, limits, s[:])
@@ -235,7 +235,7 @@ func TestConvertKeepsProportion(t *testing.T) {
 			}
 			return
 		}
-		Look(now, []Applied{{Params: &to, Bucket: next}}, s[:])
+		Look(now, []Limit{{Params: &to, Bucket: next}}, s[:])
 		want := floorRat(new(big.Rat).Mul(big.NewRat(oldCap-used, oldCap), big.NewRat(newCap, 1)))
 		if got := s[0].Remaining; got > want || got < want-1 || got < want && isExact(oldRate, &from) && isExact(newRate, &to) && used == 0 {
 			t.Fatalf("%d of %d left became %d of %d, want %d", oldCap-used, oldCap, got, newCap, want)
@@ -261,10 +261,10 @@ func TestConvertRace(t *testing.T) {
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
-			var s [1]Standing
+			var s [1]Status
 			for {
 				l := current.Load()
-				switch r, _ := Decide(at(0), []Applied{{Params: l.params, Bucket: l.bucket}}, s[:]); r {
+				switch r, _ := Decide(at(0), []Limit{{Params: l.params, Bucket: l.bucket}}, s[:]); r {
 				case Admitted:
 					passed.Add(1)
 				case Refused:
@@ -292,11 +292,11 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	p := compile(perSecond(1), 5)
 	buckets := NewBuckets(&p)
 	global := new(Bucket)
-	var s [2]Standing
+	var s [2]Status
 	field := make([]byte, 0, 256)
 	allocs := testing.AllocsPerRun(100, func() {
 		params, bucket := buckets.Bucket(at(0), testKey(1))
-		limits := [2]Applied{{Params: params, Bucket: bucket}, {Scope: GlobalScope, Params: params, Bucket: global}}
+		limits := [2]Limit{{Params: params, Bucket: bucket}, {Scope: GlobalScope, Params: params, Bucket: global}}
 		Decide(at(0), limits[:], s[:])
 		Look(at(0), limits[:], s[:])
 		AppendLimits(AppendPolicy(field, s[:]), s[:])

@@ -39,9 +39,9 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 					single[key] = new(Bucket)
 				}
 				p, bucket := buckets.Bucket(at(mono), testKey(key))
-				var got, want [1]Standing
-				r, _ := Decide(at(mono), []Applied{{Params: p, Bucket: bucket}}, got[:])
-				expected, _ := Decide(at(mono), []Applied{{Params: params, Bucket: single[key]}}, want[:])
+				var got, want [1]Status
+				r, _ := Decide(at(mono), []Limit{{Params: p, Bucket: bucket}}, got[:])
+				expected, _ := Decide(at(mono), []Limit{{Params: params, Bucket: single[key]}}, want[:])
 				// A full bucket that was dropped is full again, whatever its old phase.
 				if r != expected || got != want {
 					t.Fatalf("%v %+v, want %v %+v", r, got, expected, want)
@@ -84,10 +84,10 @@ func TestBucketsConvertLazily(t *testing.T) {
 	p10, p20, p40 := compile(perDay(1), 10), compile(perDay(1), 20), compile(perDay(1), 40)
 	for _, sweep := range []bool{false, true} {
 		b := NewBuckets(&p10)
-		var s [1]Standing
+		var s [1]Status
 		p, bucket := b.Bucket(at(0), testKey(1))
 		for range 5 {
-			Decide(at(0), []Applied{{Params: p, Bucket: bucket}}, s[:])
+			Decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
 		}
 		b.Configure(&p20)
 		b.Configure(&p40)
@@ -96,7 +96,7 @@ func TestBucketsConvertLazily(t *testing.T) {
 			b.Sweep(at(0))
 		}
 		p, bucket = b.Bucket(at(0), testKey(1))
-		Decide(at(0), []Applied{{Params: p, Bucket: bucket}}, s[:])
+		Decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
 		if s[0].Limit != 40 || s[0].Remaining != 19 {
 			t.Errorf("half of 10 became %+v, want 19 left of 40", s[0])
 		}
@@ -126,12 +126,12 @@ func TestBucketsRace(t *testing.T) {
 	})
 	for range 4 {
 		deciding.Go(func() {
-			var s [1]Standing
+			var s [1]Status
 			for refused := 0; refused < keys; {
 				refused = 0
 				for k := range keys {
 					params, bucket := b.Bucket(at(0), testKey(k))
-					switch r, _ := Decide(at(0), []Applied{{Params: params, Bucket: bucket}}, s[:]); r {
+					switch r, _ := Decide(at(0), []Limit{{Params: params, Bucket: bucket}}, s[:]); r {
 					case Admitted:
 						passed[k].Add(1)
 					case Refused:

@@ -8,24 +8,21 @@ type Instant struct {
 	Wall int64 // nanoseconds since 1970 on the wall clock; decides the day alone
 }
 
-// Clock returns a source of instants whose epoch is the call.
-func Clock() func() Instant { return NewWatch().Now }
+// Clock reads the clocks of one epoch.
+type Clock struct{ epoch time.Time }
 
-// Watch reads the clocks of one epoch.
-type Watch struct{ epoch time.Time }
-
-// NewWatch returns a Watch whose epoch is the call.
-func NewWatch() *Watch { return &Watch{epoch: time.Now()} }
+// NewClock returns a Clock whose epoch is the call.
+func NewClock() *Clock { return &Clock{epoch: time.Now()} }
 
 // Now reads both clocks.
-func (w *Watch) Now() Instant {
+func (c *Clock) Now() Instant {
 	now := time.Now()
-	return Instant{Mono: int64(now.Sub(w.epoch)), Wall: now.UnixNano()}
+	return Instant{Mono: int64(now.Sub(c.epoch)), Wall: now.UnixNano()}
 }
 
 // Mono reads the monotonic clock alone, which costs half as much: nanoseconds
 // since the epoch.
-func (w *Watch) Mono() int64 { return int64(time.Since(w.epoch)) }
+func (c *Clock) Mono() int64 { return int64(time.Since(c.epoch)) }
 
 const (
 	second    = int64(time.Second)

@@ -8,7 +8,7 @@ import (
 // dailyLimit is one daily cap as it is configured: with one count for all
 // callers, or one for each key.
 type dailyLimit struct {
-	ledger   *Ledger
+	ledger   *Reserver
 	id       string
 	capacity atomic.Int64
 
@@ -32,7 +32,7 @@ type dailyShard struct {
 	current atomic.Pointer[index[Daily]]
 }
 
-func newDailyLimit(l *Ledger, limitID string, perKey bool) *dailyLimit {
+func newDailyLimit(l *Reserver, limitID string, perKey bool) *dailyLimit {
 	if !perKey {
 		limit := &dailyLimit{ledger: l, id: limitID, day: -1}
 		limit.one = &Daily{limit: limit}

@@ -35,7 +35,7 @@ func (w dailyWord) left() int64 { return int64(w >> usedBits & (1<<leftBits - 1)
 // of reports whether w is of the day.
 func (w dailyWord) of(day int64) bool { return w>>(usedBits+leftBits) == dailyWord(day&511) }
 
-// Daily is one daily cap in force. Its Ledger makes it.
+// Daily is one daily cap in force. Its Reserver makes it.
 type Daily struct {
 	word  atomic.Uint64 // a dailyWord
 	limit *dailyLimit

@@ -2,9 +2,9 @@ package ratelimit
 
 import "sync/atomic"
 
-// Applied is one limit that applies to a request: a bucket with its
+// Limit is one limit that applies to a request: a bucket with its
 // parameters, or a daily cap.
-type Applied struct {
+type Limit struct {
 	Scope   Scope
 	Default bool // the global limit that a gateway did not set itself
 	Params  *Params
@@ -37,7 +37,7 @@ const (
 // others were charged, because of a decision beside this one, those are given back; a
 // bucket that has been charged again meanwhile keeps the charge, since to
 // give it back then could let more pass than its limit.
-func Decide(now Instant, limits []Applied, standing []Standing) (r Result, worst int) {
+func Decide(now Instant, limits []Limit, standing []Status) (r Result, worst int) {
 	var room [MaxApplied]view
 	views := room[:len(limits)]
 	day := dayOf(now.Wall)
@@ -66,7 +66,7 @@ func Decide(now Instant, limits []Applied, standing []Standing) (r Result, worst
 
 // Look fills standing as Decide does, and charges nothing; worst is the limit with the
 // fewest left. A limit that cannot tell now (Stale, Exhausted) stands as if unused.
-func Look(now Instant, limits []Applied, standing []Standing) (worst int) {
+func Look(now Instant, limits []Limit, standing []Status) (worst int) {
 	var room [MaxApplied]view
 	views := room[:len(limits)]
 	day := dayOf(now.Wall)
@@ -108,7 +108,7 @@ const (
 )
 
 // look reads every limit and returns the greatest finding, with its limit.
-func look(now Instant, day int64, limits []Applied, views []view) (worst finding, at int) {
+func look(now Instant, day int64, limits []Limit, views []view) (worst finding, at int) {
 	for i := range limits {
 		l, v := &limits[i], &views[i]
 		var f finding
@@ -160,7 +160,7 @@ func (d *Daily) look(day int64, v *view) finding {
 
 // charge takes from every limit what look planned. If one cannot give it any
 // more, it gives back the others and reports false.
-func charge(day int64, limits []Applied, views []view) bool {
+func charge(day int64, limits []Limit, views []view) bool {
 	for i := range limits {
 		l, v := &limits[i], &views[i]
 		var state *atomic.Uint64
@@ -178,7 +178,7 @@ func charge(day int64, limits []Applied, views []view) bool {
 }
 
 // chargeAgain takes from a limit that has changed since v was filled.
-func (l *Applied) chargeAgain(day int64, state *atomic.Uint64, v *view) bool {
+func (l *Limit) chargeAgain(day int64, state *atomic.Uint64, v *view) bool {
 	for {
 		v.word = state.Load()
 		var f finding
@@ -196,7 +196,7 @@ func (l *Applied) chargeAgain(day int64, state *atomic.Uint64, v *view) bool {
 	}
 }
 
-func giveBack(day int64, limits []Applied, views []view) {
+func giveBack(day int64, limits []Limit, views []view) {
 	for i := range limits {
 		if d := limits[i].Daily; d != nil {
 			d.giveBack(day)

@@ -2,11 +2,11 @@
 // decides by them (specification, Limits; contract, 4.3).
 //
 //	Config, Rate ──Compile──► Params ─┐
-//	                                  ├─► Applied ─┐
-//	Bucket, or Buckets for each key ──┘            ├──Decide──► Standing ──► fields
-//	Daily, or Dailies for each key ─────► Applied ─┘
+//	                                  ├─► Limit ─┐
+//	Bucket, or Buckets for each key ──┘            ├──Decide──► Status ──► fields
+//	Daily, or Dailies for each key ─────► Limit ─┘
 //	  ▲ ranges
-//	Ledger ──► DailyStore
+//	Reserver ──► DailyStore
 //
 // A Bucket is one word that compare-and-swap changes; a Daily is another. Decide reads all that
 // apply, then charges all or none. Nothing on that path locks, allocates or waits.

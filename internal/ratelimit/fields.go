@@ -5,7 +5,7 @@ import "strconv"
 // AppendPolicy appends the value of the field RateLimit-Policy, one item for each
 // standing but those of the default limit: "key";q=100;w=60, "route";q=50;w=1.
 // It appends nothing if there is none.
-func AppendPolicy(dst []byte, standings []Standing) []byte {
+func AppendPolicy(dst []byte, standings []Status) []byte {
 	start := len(dst)
 	for i := range standings {
 		s := &standings[i]
@@ -31,7 +31,7 @@ func appendPolicy(dst []byte, limit, window int64) []byte {
 
 // AppendLimits appends the value of the field RateLimit in the same way:
 // "key";r=99;t=1, "route";r=49;t=1.
-func AppendLimits(dst []byte, standings []Standing) []byte {
+func AppendLimits(dst []byte, standings []Status) []byte {
 	start := len(dst)
 	for i := range standings {
 		s := &standings[i]

@@ -8,17 +8,17 @@ import (
 // The races of a decision, one step at a time: what look has seen is changed before charge.
 
 // lateHouse has a key's bucket, a daily cap of 100 and a global bucket of one request.
-func lateHouse(t *testing.T) (now Instant, day int64, limits []Applied) {
+func lateHouse(t *testing.T) (now Instant, day int64, limits []Limit) {
 	t.Helper()
 	now = Instant{Wall: startWall}
-	l, err := NewLedger(LedgerConfig{Store: newMemoryStore(), Now: func() time.Time { return time.Unix(0, startWall) }})
+	l, err := NewReserver(ReserverConfig{Store: newMemoryStore(), Now: func() time.Time { return time.Unix(0, startWall) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := l.Daily("rt_1", perDay(100))
 	l.serve(t.Context())
 	wide, narrow := compile(perDay(1), 10), compile(perDay(1), 1)
-	return now, dayOf(now.Wall), []Applied{
+	return now, dayOf(now.Wall), []Limit{
 		{Scope: KeyScope, Params: &wide, Bucket: new(Bucket)},
 		{Scope: DailyScope, Daily: d},
 		{Scope: GlobalScope, Params: &narrow, Bucket: new(Bucket)},
@@ -34,7 +34,7 @@ func TestLateRefusalGivesBack(t *testing.T) {
 		t.Fatalf("limit %d: %v", i, f)
 	}
 	key, count := limits[0].Bucket.state.Load(), limits[1].Daily.load()
-	var s [3]Standing
+	var s [3]Status
 	if r, _ := Decide(now, limits[2:], s[:]); r != Admitted {
 		t.Fatal(r)
 	}
@@ -60,7 +60,7 @@ func TestGiveBackMintsNothing(t *testing.T) {
 	if !charge(day, limits[:2], views[:]) {
 		t.Fatal("refused")
 	}
-	var s [3]Standing
+	var s [3]Status
 	if r, _ := Decide(now, limits[:1], s[:]); r != Admitted { // another request of the key
 		t.Fatal(r)
 	}
@@ -96,7 +96,7 @@ func TestGiveBackOfAnotherDay(t *testing.T) {
 // was converted or dropped cannot charge what is no longer there.
 func TestReplacedBucketsAreStale(t *testing.T) {
 	p5, p10 := compile(perSecond(5), 5), compile(perSecond(10), 10)
-	var s [1]Standing
+	var s [1]Status
 	for _, c := range []struct {
 		name    string
 		replace func(b *Buckets)
@@ -108,7 +108,7 @@ func TestReplacedBucketsAreStale(t *testing.T) {
 	} {
 		b := NewBuckets(&p5)
 		params, bucket := b.Bucket(at(0), testKey(1))
-		limits := []Applied{{Params: params, Bucket: bucket}}
+		limits := []Limit{{Params: params, Bucket: bucket}}
 		Decide(at(0), limits, s[:])
 		c.replace(b)
 		if r, worst := Decide(at(time.Hour), limits, s[:]); r != Stale || worst != 0 {
@@ -125,7 +125,7 @@ func TestReplacedBucketsAreStale(t *testing.T) {
 func TestDroppedDailyIsStale(t *testing.T) {
 	now, _, limits := lateHouse(t)
 	l := limits[1].Daily.limit.ledger
-	var s [3]Standing
+	var s [3]Status
 	if r, _ := Decide(now, limits, s[:]); r != Admitted {
 		t.Fatal(r)
 	}

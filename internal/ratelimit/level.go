@@ -3,26 +3,26 @@ package ratelimit
 // Level is where one limit stands. Route and Key are the identifiers that it is of,
 // or zero.
 type Level struct {
-	Standing
+	Status
 	Route, Key [16]byte
 }
 
 // LookAt returns where one limit stands, as Look does.
-func LookAt(now Instant, l Applied) Standing {
-	var standing [1]Standing
-	Look(now, []Applied{l}, standing[:])
+func LookAt(now Instant, l Limit) Status {
+	var standing [1]Status
+	Look(now, []Limit{l}, standing[:])
 	return standing[0]
 }
 
 // EachLevel calls f for each bucket that is not full, in no certain order. Decisions
 // go on meanwhile.
-func (b *Buckets) EachLevel(now Instant, f func(k [16]byte, s Standing)) {
+func (b *Buckets) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	for i := range b.shards {
 		b.shards[i].eachLevel(now, f)
 	}
 }
 
-func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Standing)) {
+func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) {
 	s.mu.Lock()
 	g := s.current.Load()
 	all := []*generation{g}
@@ -43,7 +43,7 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Standing)) {
 			if word <= at {
 				return
 			}
-			standing := Standing{Scope: RouteScope}
+			standing := Status{Scope: RouteScope}
 			g.params.stand(&standing, word, at, now.Wall)
 			f(n.key, standing)
 		})
@@ -51,10 +51,10 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Standing)) {
 }
 
 // EachLevel calls f for each key of which the day has a count, in no certain order.
-func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Standing)) {
+func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	day := dayOf(now.Wall)
 	tell := func(k [16]byte, used int64) {
-		standing := Standing{Scope: DailyScope}
+		standing := Status{Scope: DailyScope}
 		packDaily(day, used, 0).stand(&standing, uint64(d.limit.capacity.Load()), now, day)
 		f(k, standing)
 	}

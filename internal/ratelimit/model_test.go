@@ -117,8 +117,8 @@ func TestDecisionEqualsModel(t *testing.T) {
 		m := newModel(refill, capacity)
 		m.last = start
 		bucket := new(Bucket)
-		limits := []Applied{{Scope: RouteScope, Params: &p, Bucket: bucket}}
-		var standing [1]Standing
+		limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: bucket}}
+		var standing [1]Status
 		for range rapid.IntRange(1, 60).Draw(t, "requests") {
 			step := drawStep(t, refill, capacity)
 			now.Mono += step
@@ -138,7 +138,7 @@ func TestDecisionEqualsModel(t *testing.T) {
 	})
 }
 
-func compareWithModel(t *rapid.T, now Instant, m *model, limits []Applied, standing []Standing) {
+func compareWithModel(t *rapid.T, now Instant, m *model, limits []Limit, standing []Status) {
 	want := m.level.Cmp(one) >= 0
 	r, _ := Decide(now, limits, standing)
 	s := standing[0]
@@ -179,8 +179,8 @@ func TestDecisionNeverExceedsRate(t *testing.T) {
 		p := compile(refill, capacity)
 		now := Instant{Mono: rapid.Int64Range(0, int64(30*365*24*time.Hour)).Draw(t, "start"), Wall: startWall}
 		bucket := new(Bucket)
-		limits := []Applied{{Scope: RouteScope, Params: &p, Bucket: bucket}}
-		var standing [1]Standing
+		limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: bucket}}
+		var standing [1]Status
 		m := newModel(refill, capacity) // charged with what passes
 		m.last = now.Mono
 		var passed []int64

@@ -56,15 +56,15 @@ func (r *Replay) of(bucket [16]byte) *replayed {
 // Admit decides one request of the key whose bucket is named bucket. Time must not go back.
 func (r *Replay) Admit(now Instant, bucket [16]byte) bool {
 	s := r.of(bucket)
-	var room [2]Applied
-	var standing [2]Standing
+	var room [2]Limit
+	var standing [2]Status
 	limits := room[:0]
 	if r.config.HasBucket() {
-		limits = append(limits, Applied{Scope: RouteScope, Params: &r.params, Bucket: &s.bucket})
+		limits = append(limits, Limit{Scope: RouteScope, Params: &r.params, Bucket: &s.bucket})
 	}
 	if s.daily != nil {
 		s.reserve(dayOf(now.Wall))
-		limits = append(limits, Applied{Scope: DailyScope, Daily: s.daily})
+		limits = append(limits, Limit{Scope: DailyScope, Daily: s.daily})
 	}
 	result, _ := Decide(now, limits, standing[:])
 	return result == Admitted
@@ -85,7 +85,7 @@ func (s *replayed) reserve(day int64) {
 func (r *Replay) Wait(now Instant, bucket [16]byte) int64 {
 	s, wait := r.of(bucket), int64(0)
 	if r.config.HasBucket() {
-		var standing Standing
+		var standing Status
 		wait = max(wait, r.params.standRefused(&standing, s.bucket.state.Load(), r.params.at(now.Mono), now.Wall))
 	}
 	if s.daily != nil {

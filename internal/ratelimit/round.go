@@ -14,7 +14,7 @@ const sweepEvery = time.Minute
 
 // Start reads today's counts and reserves in the background until Stop. Limits may be
 // registered before and after.
-func (l *Ledger) Start(ctx context.Context) error {
+func (l *Reserver) Start(ctx context.Context) error {
 	l.mu.Lock()
 	if l.state != ledgerNew {
 		l.mu.Unlock()
@@ -36,7 +36,7 @@ func (l *Ledger) Start(ctx context.Context) error {
 
 // Stop gives back to the store what was reserved and not used. Decisions by daily caps are
 // Exhausted from then on.
-func (l *Ledger) Stop(ctx context.Context) error {
+func (l *Reserver) Stop(ctx context.Context) error {
 	l.mu.Lock()
 	before := l.state
 	l.state = ledgerStopped
@@ -71,7 +71,7 @@ func errStopped() error {
 	return fault.New(fault.Unavailable, "the server is shutting down: try again")
 }
 
-func (l *Ledger) run(ctx context.Context) {
+func (l *Reserver) run(ctx context.Context) {
 	defer close(l.done)
 	timer := time.NewTimer(l.untilTick())
 	defer timer.Stop()
@@ -90,12 +90,12 @@ func (l *Ledger) run(ctx context.Context) {
 }
 
 // untilTick returns the time to the next sweep, or to midnight if that is sooner.
-func (l *Ledger) untilTick() time.Duration {
+func (l *Reserver) untilTick() time.Duration {
 	return min(sweepEvery, time.Duration(dayLength-l.now().UnixNano()%dayLength))
 }
 
 // serve does one round and tells those who wait for it.
-func (l *Ledger) serve(ctx context.Context) {
+func (l *Reserver) serve(ctx context.Context) {
 	l.mu.Lock()
 	r := l.round
 	l.round = &round{done: make(chan struct{})}
@@ -109,7 +109,7 @@ func (l *Ledger) serve(ctx context.Context) {
 }
 
 // reserve serves every cap that asked.
-func (l *Ledger) reserve(ctx context.Context) error {
+func (l *Reserver) reserve(ctx context.Context) error {
 	l.mu.Lock()
 	dropped, resized := l.dropped, l.resized
 	l.dropped, l.resized = nil, nil
@@ -151,7 +151,7 @@ func (l *Ledger) reserve(ctx context.Context) error {
 }
 
 // load reads the counts of today and sets all limits to them that are of another day.
-func (l *Ledger) load(ctx context.Context, today int64) error {
+func (l *Reserver) load(ctx context.Context, today int64) error {
 	l.stale = true
 	l.mu.Lock()
 	behind := make(map[limitKey]*dailyLimit)
@@ -189,7 +189,7 @@ func (l *Ledger) load(ctx context.Context, today int64) error {
 
 // sweep drops the counts of keys that were not used since the last one. Those that have
 // something reserved give it back first, and go with the next sweep.
-func (l *Ledger) sweep(ctx context.Context) {
+func (l *Reserver) sweep(ctx context.Context) {
 	l.mu.Lock()
 	limits := make([]*dailyLimit, 0, len(l.limits))
 	for _, limit := range l.limits {

@@ -26,7 +26,7 @@ type Record struct {
 	Status    int
 	Duration  time.Duration
 
-	Decision         accesslog.Decision
+	Decision         accesslog.Result
 	LimitScope       ratelimit.Scope // of outcome.Limited, with the next three
 	Limit, Remaining int64
 	PassesAt         int64 // Unix seconds
@@ -38,7 +38,7 @@ type Record struct {
 // Belongs reports whether the log has requests that ended so.
 func Belongs(r *accesslog.Record) bool {
 	refused := r.Status == 429 || r.Status == 401 || r.Status == 403
-	return (refused || r.Status >= 500) && r.Part != accesslog.Begun && r.Account != [16]byte{}
+	return (refused || r.Status >= 500) && r.Part != accesslog.Started && r.Account != [16]byte{}
 }
 
 // longestPath bounds what a record holds of a path.
@@ -57,9 +57,9 @@ func NewRecord(e *accesslog.Entry) Record {
 		GatewayID: text(id.Gateway, e.Gateway), RouteID: text(id.Route, e.Route), KeyID: text(id.Key, e.Key),
 		Time: time.UnixMicro(e.Start).UTC(), KeyPrefix: strings.TrimRight(string(e.Prefix[:]), "\x00"),
 		Method: strings.Clone(e.MethodName()), Path: path, ClientIP: netip.AddrFrom16(e.Client).Unmap().String(),
-		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Decision, UpstreamStatus: int(e.UpstreamStatus),
+		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Result, UpstreamStatus: int(e.UpstreamStatus),
 	}
-	if e.Decision == accesslog.Limited {
+	if e.Result == accesslog.Limited {
 		r.LimitScope, r.Limit, r.Remaining, r.PassesAt = ratelimit.Scope(e.LimitScope), e.Limit, e.Remaining, e.ResetAt
 	}
 	return r

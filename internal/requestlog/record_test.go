@@ -21,21 +21,21 @@ func TestDecisionsInWords(t *testing.T) {
 		record            accesslog.Record
 		check, code, says string
 	}{
-		{accesslog.Record{Status: 401, Decision: accesslog.KeyInvalid}, "key", "key_invalid", "no key was sent"},
-		{accesslog.Record{Status: 401, Decision: accesslog.KeyInvalid, Prefix: prefix}, "key", "key_invalid", "kg_abc123"},
-		{accesslog.Record{Status: 401, Decision: accesslog.KeyExpired, Prefix: prefix}, "key", "key_expired", "kg_abc123 had expired"},
-		{accesslog.Record{Status: 403, Decision: accesslog.WrongGateway, Prefix: prefix}, "gateway", "scope_insufficient", "another gateway"},
-		{accesslog.Record{Status: 403, Decision: accesslog.WrongScope, Method: accesslog.DELETE, Prefix: prefix}, "scope", "scope_insufficient", "does not allow DELETE"},
-		{accesslog.Record{Status: 502, Decision: accesslog.Unreachable}, "upstream", "upstream_unreachable", "could not be reached"},
-		{accesslog.Record{Status: 504, Decision: accesslog.TimedOut}, "timeout", "upstream_timeout", "timeout"},
-		{accesslog.Record{Status: 500, Decision: accesslog.Failed}, "internal", "internal", "request_id"},
-		{accesslog.Record{Status: 503, Decision: accesslog.Failed}, "internal", "unavailable", "request_id"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid}, "key", "key_invalid", "no key was sent"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Prefix: prefix}, "key", "key_invalid", "kg_abc123"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyExpired, Prefix: prefix}, "key", "key_expired", "kg_abc123 had expired"},
+		{accesslog.Record{Status: 403, Result: accesslog.WrongGateway, Prefix: prefix}, "gateway", "scope_insufficient", "another gateway"},
+		{accesslog.Record{Status: 403, Result: accesslog.WrongScope, Method: accesslog.DELETE, Prefix: prefix}, "scope", "scope_insufficient", "does not allow DELETE"},
+		{accesslog.Record{Status: 502, Result: accesslog.Unreachable}, "upstream", "upstream_unreachable", "could not be reached"},
+		{accesslog.Record{Status: 504, Result: accesslog.TimedOut}, "timeout", "upstream_timeout", "timeout"},
+		{accesslog.Record{Status: 500, Result: accesslog.Failed}, "internal", "internal", "request_id"},
+		{accesslog.Record{Status: 503, Result: accesslog.Failed}, "internal", "unavailable", "request_id"},
 		{accesslog.Record{Status: 503, UpstreamStatus: 503}, "upstream", "upstream_status", "the upstream answered 503"},
 		{accesslog.Record{Status: 403, UpstreamStatus: 403}, "upstream", "upstream_status", "the upstream answered 403"},
-		{accesslog.Record{Status: 429, Decision: accesslog.Limited, LimitScope: uint8(ratelimit.KeyScope), Limit: 5, ResetAt: 1_800_000_000}, "limit", "rate_limit_exceeded", "the key's own limit of 5 was used up"},
-		{accesslog.Record{Status: 429, Decision: accesslog.Limited, LimitScope: uint8(ratelimit.RouteScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's limit"},
-		{accesslog.Record{Status: 429, Decision: accesslog.Limited, LimitScope: uint8(ratelimit.DailyScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's daily limit"},
-		{accesslog.Record{Status: 429, Decision: accesslog.Limited, LimitScope: uint8(ratelimit.GlobalScope), Limit: 5}, "limit", "rate_limit_exceeded", "the gateway's global limit"},
+		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.KeyScope), Limit: 5, ResetAt: 1_800_000_000}, "limit", "rate_limit_exceeded", "the key's own limit of 5 was used up"},
+		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.RouteScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's limit"},
+		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.DailyScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's daily limit"},
+		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.GlobalScope), Limit: 5}, "limit", "rate_limit_exceeded", "the gateway's global limit"},
 	} {
 		r := test.record
 		r.Account = id.NewFast()
@@ -45,9 +45,9 @@ func TestDecisionsInWords(t *testing.T) {
 		record := NewRecord(&accesslog.Entry{Record: r})
 		d := record.Request().Decision
 		if d.Check != test.check || d.Code != test.code || !strings.Contains(d.Message, test.says) {
-			t.Errorf("decision %d with %d: %+v, want %s, %s and %q", r.Decision, r.Status, d, test.check, test.code, test.says)
+			t.Errorf("decision %d with %d: %+v, want %s, %s and %q", r.Result, r.Status, d, test.check, test.code, test.says)
 		}
-		if limited := r.Decision == accesslog.Limited; limited != (d.LimitScope != "") || limited != !d.PassesAt.IsZero() || limited && d.Limit != 5 {
+		if limited := r.Result == accesslog.Limited; limited != (d.LimitScope != "") || limited != !d.PassesAt.IsZero() || limited && d.Limit != 5 {
 			t.Errorf("a limit that is told wrongly: %+v", d)
 		}
 		if d.UpstreamStatus != int(r.UpstreamStatus) {
@@ -61,8 +61,8 @@ func TestDecisionsInWords(t *testing.T) {
 func TestWhatBelongs(t *testing.T) {
 	account := [16]byte{1}
 	for _, r := range []accesslog.Record{
-		{Account: account, Status: 200}, {Account: account, Status: 404, Decision: accesslog.NoRoute}, {Account: account, Status: 499, Decision: accesslog.Abandoned},
-		{Status: 401, Decision: accesslog.KeyInvalid}, {Account: account, Status: 401, Part: accesslog.Begun},
+		{Account: account, Status: 200}, {Account: account, Status: 404, Result: accesslog.NoRoute}, {Account: account, Status: 499, Result: accesslog.Abandoned},
+		{Status: 401, Result: accesslog.KeyInvalid}, {Account: account, Status: 401, Part: accesslog.Started},
 	} {
 		if Belongs(&r) {
 			t.Errorf("%+v belongs to the log", r)
@@ -76,7 +76,7 @@ func TestRecordKeepsNothingOfTheEntry(t *testing.T) {
 	path := []byte("/orders/" + strings.Repeat("7", 5000))
 	e := accesslog.Entry{Path: string(path[:20])}
 	e.Record = accesslog.Record{Account: id.NewFast(), Request: id.NewFast(), Start: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).UnixMicro(), Duration: 2_500_000,
-		Client: netip.MustParseAddr("192.0.2.7").As16(), Method: accesslog.GET, Status: 401, Decision: accesslog.KeyInvalid}
+		Client: netip.MustParseAddr("192.0.2.7").As16(), Method: accesslog.GET, Status: 401, Result: accesslog.KeyInvalid}
 	record := NewRecord(&e)
 	r := record.Request()
 	if r.ID != id.Format(id.Request, e.Request) || r.ClientIP != "192.0.2.7" || r.Method != "GET" || r.Path != "/orders/777777777777" ||

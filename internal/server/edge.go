@@ -13,7 +13,7 @@ import (
 )
 
 // buildGateway builds the data plane on the loaded snapshot.
-func (s *Server) buildGateway(watch *ratelimit.Watch) (err error) {
+func (s *Server) buildGateway(watch *ratelimit.Clock) (err error) {
 	settings := s.cfg.Settings
 	if s.pools, err = upstream.NewPools(upstream.Config{Guard: s.guard, Allow: settings.UpstreamAllowNetwork}); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (s *Server) buildGateway(watch *ratelimit.Watch) (err error) {
 		tracer = s.tracer
 	}
 	http2, err := nethttp.New(nethttp.Config{
-		Admit: admitter, Pools: s.pools, Trusted: edge.Trusted, Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono,
+		Admit: admitter, Pools: s.pools, Trusted: edge.Trusted, Trust: s.trust, Outcome: s.collector.Shard, Mono: watch.Mono,
 		Tracer: tracer, Log: log,
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Server) buildGateway(watch *ratelimit.Watch) (err error) {
 	}
 	engine, err := h1.New(h1.Config{
 		Admit: admitter, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(),
-		Trust: s.trust, Outcome: s.collector.Lane, Mono: watch.Mono, Tracer: tracer, Log: log,
+		Trust: s.trust, Outcome: s.collector.Shard, Mono: watch.Mono, Tracer: tracer, Log: log,
 	})
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (s *Server) startHooks(ctx context.Context, box *secret.Box) (err error) {
 }
 
 // routePaths finds the paths of routes for events.
-type routePaths struct{ live *snapshot.Live }
+type routePaths struct{ live *snapshot.Follower }
 
 // RoutePath implements watch.Routes.
 func (p routePaths) RoutePath(gatewayID, routeID string) string {

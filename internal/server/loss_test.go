@@ -63,7 +63,7 @@ func TestRecordsReachTheStoreInTime(t *testing.T) {
 		if err := collector.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		lane := collector.Lane()
+		lane := collector.Shard()
 		const records = 3000
 		for n := range records {
 			store.mu.Lock()

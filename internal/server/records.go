@@ -51,7 +51,7 @@ func (s *Server) startRecords(ctx context.Context) error {
 	s.metrics.Counter("keygate_outcome_lost_total", "Records of requests that no sink got, because there was no room for them.",
 		func() float64 { return float64(s.collector.Lost()) })
 	s.metrics.Counter("keygate_outcome_defects_total", "Batches of records at which a sink failed by a defect.",
-		func() float64 { return float64(s.collector.Defects()) })
+		func() float64 { return float64(s.collector.Panics()) })
 	s.tellCounts()
 	return nil
 }

@@ -66,15 +66,15 @@ type Server struct {
 
 	db         *sqlite.DB
 	collector  *accesslog.Collector
-	journal    *auditwriter.Journal
+	journal    *auditwriter.Writer
 	operatorID string // of the account default
 	meter      *meter.Meter
-	recorder   *requestwriter.Recorder
+	recorder   *requestwriter.Writer
 	guard      *netguard.Guard
 	sender     *sender.Sender
 
-	ledger  *ratelimit.Ledger
-	live    *snapshot.Live
+	ledger  *ratelimit.Reserver
+	live    *snapshot.Follower
 	pools   *upstream.Pools
 	upkeep  *control.Upkeep
 	usage   *control.Usage
@@ -186,7 +186,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	s.db = db
 	s.started(func(context.Context) error { return db.Close() })
-	if s.ledger, err = ratelimit.NewLedger(ratelimit.LedgerConfig{Store: db, Log: s.log}); err != nil {
+	if s.ledger, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Log: s.log}); err != nil {
 		return err
 	}
 	if err := s.ledger.Start(ctx); err != nil {
@@ -194,7 +194,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	s.started(s.ledger.Stop)
 
-	watch := ratelimit.NewWatch()
+	watch := ratelimit.NewClock()
 	if s.live, err = snapshot.New(snapshot.Config{
 		Source: db, Ledger: s.ledger, OpenHeader: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: watch.Now, Log: s.log,

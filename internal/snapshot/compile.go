@@ -20,7 +20,7 @@ import (
 // for the state of limits, which adopt fills in. The error tells what in the record
 // cannot be used; management lets no such record in, so the cause is another
 // secret key or a damaged store.
-func (l *Live) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bool) (*Gateway, error) {
+func (l *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bool) (*Gateway, error) {
 	c := &Gateway{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes, hostname: strings.ToLower(g.Hostname), CORS: compileCORS(g.CORS)}
 	if !g.HostGiven {
 		c.hostname = gateway.MadeHostname(g.ID, l.cfg.GatewayDomain)
@@ -43,7 +43,7 @@ func (l *Live) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bo
 	return c, nil
 }
 
-func (l *Live) compileUpstream(g *gateway.Gateway) (Upstream, error) {
+func (l *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
 	u := Upstream{URL: g.UpstreamURL, CA: g.UpstreamCA}
 	var err error
 	if u.Base, err = url.Parse(g.UpstreamURL); err != nil {
@@ -63,7 +63,7 @@ func (l *Live) compileUpstream(g *gateway.Gateway) (Upstream, error) {
 	return u, l.compileConnection(&u, g)
 }
 
-func (l *Live) compileConnection(u *Upstream, g *gateway.Gateway) error {
+func (l *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 	var err error
 	if u.ConnectTimeout, err = maybeDuration(g.UpstreamConnectTimeout); err != nil {
 		return fmt.Errorf("read upstream_connect_timeout: %w", err)
@@ -84,7 +84,7 @@ func (l *Live) compileConnection(u *Upstream, g *gateway.Gateway) error {
 }
 
 // open opens what is sealed in the store.
-func (l *Live) open(sealed []byte) (string, error) {
+func (l *Follower) open(sealed []byte) (string, error) {
 	if l.cfg.OpenHeader == nil {
 		return "", errors.New("there is no secret key")
 	}

@@ -25,7 +25,7 @@ const changesAtOnce = 1000
 // A gateway that cannot be compiled keeps the form that it had, is an error of
 // the call that met it, and is tried again with every later call: it does not
 // hold up the changes of others.
-func (l *Live) CatchUp(ctx context.Context) error {
+func (l *Follower) CatchUp(ctx context.Context) error {
 	if err := l.lock(ctx); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (l *Live) CatchUp(ctx context.Context) error {
 // apply puts the records that changes name in force as the source has them now.
 // unusable tells of gateways that cannot be compiled; err that the source could
 // not be read, in which case all of changes must be applied again.
-func (l *Live) apply(ctx context.Context, changes []change.Change) (unusable, err error) {
+func (l *Follower) apply(ctx context.Context, changes []change.Change) (unusable, err error) {
 	var (
 		named    = map[change.Change]bool{} // without Seq
 		gateways = map[string]bool{}
@@ -102,7 +102,7 @@ func (l *Live) apply(ctx context.Context, changes []change.Change) (unusable, er
 }
 
 // readGateways publishes the gateways named by ids as the source has them.
-func (l *Live) readGateways(ctx context.Context, accounts map[string]*account.Account, ids map[string]bool, named map[change.Change]bool) (unusable, err error) {
+func (l *Follower) readGateways(ctx context.Context, accounts map[string]*account.Account, ids map[string]bool, named map[change.Change]bool) (unusable, err error) {
 	changed := map[string]*Gateway{}
 	failed := map[string]bool{}
 	for gatewayID := range ids {
@@ -130,7 +130,7 @@ func (l *Live) readGateways(ctx context.Context, accounts map[string]*account.Ac
 }
 
 // readKey puts one key in force as the source has it.
-func (l *Live) readKey(ctx context.Context, keyID string) error {
+func (l *Follower) readKey(ctx context.Context, keyID string) error {
 	table := l.Current().keys
 	k, err := l.cfg.Source.KeyByID(ctx, keyID)
 	switch {
@@ -153,7 +153,7 @@ func (l *Live) readKey(ctx context.Context, keyID string) error {
 	}
 }
 
-func (l *Live) forgetKey(table *keyTable, keyID [16]byte) {
+func (l *Follower) forgetKey(table *keyTable, keyID [16]byte) {
 	var found *Key
 	table.each(func(k *Key) {
 		if k.id == keyID {
@@ -166,7 +166,7 @@ func (l *Live) forgetKey(table *keyTable, keyID [16]byte) {
 }
 
 // putKey puts k in the table, in the place of what was known of it.
-func (l *Live) putKey(table *keyTable, k *apikey.Key) error {
+func (l *Follower) putKey(table *keyTable, k *apikey.Key) error {
 	c, err := compileKey(k)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (l *Live) putKey(table *keyTable, k *apikey.Key) error {
 	return nil
 }
 
-func (l *Live) removeKey(table *keyTable, k *Key) {
+func (l *Follower) removeKey(table *keyTable, k *Key) {
 	table.remove(k)
 	l.release(k)
 }
@@ -193,7 +193,7 @@ func (l *Live) removeKey(table *keyTable, k *Key) {
 // limitKey gives k the bucket of its rate: the one that its partners in a
 // rotation have, if any. If they hold to another rate, the bucket is converted,
 // for them as well.
-func (l *Live) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
+func (l *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 	if rate.IsZero() {
 		return
 	}
@@ -220,7 +220,7 @@ const maxRates = 10_000
 
 // share returns the one copy of p that all limits of the same rate hold to, so
 // that it is in the cache for each of them.
-func (l *Live) share(p ratelimit.Params) *ratelimit.Params {
+func (l *Follower) share(p ratelimit.Params) *ratelimit.Params {
 	if shared := l.rates[p]; shared != nil {
 		return shared
 	}
@@ -231,17 +231,17 @@ func (l *Live) share(p ratelimit.Params) *ratelimit.Params {
 	return &p
 }
 
-func (l *Live) hold(name holderName) *holder {
+func (l *Follower) hold(name holderName) *keyClass {
 	h := l.holders[name]
 	if h == nil {
-		h = &holder{holderName: name, used: l.used}
+		h = &keyClass{holderName: name, used: l.used}
 		l.holders[name] = h
 	}
 	h.keys++
 	return h
 }
 
-func (l *Live) release(k *Key) {
+func (l *Follower) release(k *Key) {
 	if k.holder.keys--; k.holder.keys == 0 {
 		delete(l.holders, k.holder.holderName)
 	}

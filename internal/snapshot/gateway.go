@@ -26,7 +26,7 @@ type Gateway struct {
 	routes   map[string]*Route // by identifier
 	tree     *gateway.Tree
 	places   []Place // by the tree's numbers
-	global   ratelimit.Applied
+	global   ratelimit.Limit
 }
 
 // Upstream is where a gateway forwards to.
@@ -107,25 +107,25 @@ func (p *Place) Route(method string) *Route {
 }
 
 // Global returns the gateway's global limit, its own or the default.
-func (g *Gateway) Global() ratelimit.Applied { return g.global }
+func (g *Gateway) Global() ratelimit.Limit { return g.global }
 
 // AppendLimits appends the limits of the route for the key whose bucket is
 // named bucket; all callers without a key share the zero bucket. It allocates only
 // for the first request of a key where the route limits each key by itself.
-func (r *Route) AppendLimits(dst []ratelimit.Applied, now ratelimit.Instant, bucket [16]byte) []ratelimit.Applied {
+func (r *Route) AppendLimits(dst []ratelimit.Limit, now ratelimit.Instant, bucket [16]byte) []ratelimit.Limit {
 	l := &r.limits
 	switch {
 	case l.bucket != nil:
-		dst = append(dst, ratelimit.Applied{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})
 	case l.buckets != nil:
 		p, b := l.buckets.Bucket(now, bucket)
-		dst = append(dst, ratelimit.Applied{Scope: ratelimit.RouteScope, Params: p, Bucket: b})
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: p, Bucket: b})
 	}
 	switch {
 	case l.daily != nil:
-		dst = append(dst, ratelimit.Applied{Scope: ratelimit.DailyScope, Daily: l.daily})
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.daily})
 	case l.dailies != nil:
-		dst = append(dst, ratelimit.Applied{Scope: ratelimit.DailyScope, Daily: l.dailies.Daily(bucket)})
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.dailies.Daily(bucket)})
 	}
 	return dst
 }

@@ -39,13 +39,13 @@ func (c *clock) Advance(d time.Duration) {
 	c.now.Wall += int64(d)
 }
 
-// house is a Live over a store in memory, with the account default.
+// house is a Follower over a store in memory, with the account default.
 type house struct {
 	t       testing.TB
 	source  *snapshottest.Source
 	clock   *clock
-	ledger  *ratelimit.Ledger
-	live    *Live
+	ledger  *ratelimit.Reserver
+	live    *Follower
 	account account.Account
 	random  *rand.ChaCha8
 }
@@ -56,7 +56,7 @@ func newHouse(t testing.TB) *house {
 	h.account = account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
 	h.source.PutAccount(h.account)
 	var err error
-	h.ledger, err = ratelimit.NewLedger(ratelimit.LedgerConfig{Store: h.source, Now: func() time.Time { return time.Unix(0, h.clock.Now().Wall) }})
+	h.ledger, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: h.source, Now: func() time.Time { return time.Unix(0, h.clock.Now().Wall) }})
 	if err != nil {
 		t.Fatal(err)
 	}

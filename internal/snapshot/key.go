@@ -21,7 +21,7 @@ type Key struct {
 	owner    string
 	chain    *[16]byte // the name of the bucket, if it is not the key's own
 	resource *string   // of the scope, in the form of gateway.NormalizePath, if it has one
-	holder   *holder
+	holder   *keyClass
 	params   *ratelimit.Params // nil without a rate limit
 	bucket   *ratelimit.Bucket // shared with the partner in a rotation
 	expires  int64             // microseconds since 1970; 0 is never
@@ -29,11 +29,11 @@ type Key struct {
 	nextUsed atomic.Pointer[Key]
 }
 
-// holder is what many keys have in common.
-type holder struct {
+// keyClass is what many keys have in common.
+type keyClass struct {
 	holderName
 	used *usedList
-	keys int // how many keys have it; under Live's lock
+	keys int // how many keys have it; under Follower's lock
 }
 
 type holderName struct {
@@ -89,8 +89,8 @@ func (k *Key) Expired(now time.Time) bool { return k.ExpiredAt(now.UnixMicro()) 
 func (k *Key) ExpiredAt(now int64) bool { return k.expires != 0 && now >= k.expires }
 
 // Limit returns the key's own limit; ok is false if it has none.
-func (k *Key) Limit() (l ratelimit.Applied, ok bool) {
-	return ratelimit.Applied{Scope: ratelimit.KeyScope, Params: k.params, Bucket: k.bucket}, k.bucket != nil
+func (k *Key) Limit() (l ratelimit.Limit, ok bool) {
+	return ratelimit.Limit{Scope: ratelimit.KeyScope, Params: k.params, Bucket: k.bucket}, k.bucket != nil
 }
 
 // compileKey returns k without holder and limit. The error tells that an

@@ -137,7 +137,7 @@ func (s manySource) EachKey(ctx context.Context, f func(*apikey.Key) error) erro
 	return s.keys.EachKey(ctx, f)
 }
 
-func liveOf(t testing.TB, m *manyKeys) *Live {
+func liveOf(t testing.TB, m *manyKeys) *Follower {
 	t.Helper()
 	l, err := New(Config{Source: manySource{m.source, m}, Ledger: m.ledger, Now: m.clock.Now})
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 // certain order: the global one, those of routes, and of those that single keys
 // have, by themselves or on a route, the ones that are in use. It calls f not at all
 // if the gateway is not in force. Decisions go on meanwhile.
-func (l *Live) Levels(gatewayID string, f func(ratelimit.Level)) {
+func (l *Follower) Levels(gatewayID string, f func(ratelimit.Level)) {
 	s := l.Current()
 	g := s.GatewayByID(gatewayID)
 	if g == nil {
 		return
 	}
 	now := l.cfg.Now()
-	f(ratelimit.Level{Standing: ratelimit.LookAt(now, g.global)})
+	f(ratelimit.Level{Status: ratelimit.LookAt(now, g.global)})
 	for _, r := range g.routes {
 		r.levels(now, f)
 	}
@@ -26,7 +26,7 @@ func (l *Live) Levels(gatewayID string, f func(ratelimit.Level)) {
 		}
 		limit, _ := k.Limit()
 		if standing := ratelimit.LookAt(now, limit); standing.ResetIn > 0 {
-			f(ratelimit.Level{Standing: standing, Key: k.id})
+			f(ratelimit.Level{Status: standing, Key: k.id})
 		}
 	})
 }
@@ -34,21 +34,21 @@ func (l *Live) Levels(gatewayID string, f func(ratelimit.Level)) {
 // levels tells of the limits of one route.
 func (r *Route) levels(now ratelimit.Instant, f func(ratelimit.Level)) {
 	route, _ := id.Parse(id.Route, r.ID)
-	one := func(l ratelimit.Applied) {
-		f(ratelimit.Level{Standing: ratelimit.LookAt(now, l), Route: route})
+	one := func(l ratelimit.Limit) {
+		f(ratelimit.Level{Status: ratelimit.LookAt(now, l), Route: route})
 	}
-	each := func(key [16]byte, s ratelimit.Standing) {
-		f(ratelimit.Level{Standing: s, Route: route, Key: key})
+	each := func(key [16]byte, s ratelimit.Status) {
+		f(ratelimit.Level{Status: s, Route: route, Key: key})
 	}
 	l := &r.limits
 	if l.bucket != nil {
-		one(ratelimit.Applied{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})
+		one(ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})
 	}
 	if l.buckets != nil {
 		l.buckets.EachLevel(now, each)
 	}
 	if l.daily != nil {
-		one(ratelimit.Applied{Scope: ratelimit.DailyScope, Daily: l.daily})
+		one(ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.daily})
 	}
 	if l.dailies != nil {
 		l.dailies.EachLevel(now, each)

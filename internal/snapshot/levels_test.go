@@ -65,7 +65,7 @@ func TestLevels(t *testing.T) {
 				limits = slices.Insert(limits, 0, l)
 			}
 			limits = append(limits, s.GatewayByID(g.ID).Global())
-			var standing [ratelimit.MaxApplied]ratelimit.Standing
+			var standing [ratelimit.MaxApplied]ratelimit.Status
 			for {
 				result, worst := ratelimit.Decide(h.clock.Now(), limits, standing[:])
 				if result == ratelimit.Admitted {

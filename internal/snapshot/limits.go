@@ -18,7 +18,7 @@ func (l *routeLimits) hasDaily() bool { return l.daily != nil || l.dailies != ni
 // did not change is the same, what did is converted, so that no publication
 // refills a bucket. Buckets that are converted are closed at once, hence g must be
 // published right after.
-func (l *Live) adopt(g, old *Gateway, now ratelimit.Instant) {
+func (l *Follower) adopt(g, old *Gateway, now ratelimit.Instant) {
 	g.global.Params, g.global.Bucket = carry(g.global.Params, old.globalLimit(), now)
 	for id, r := range g.routes {
 		var was *Route
@@ -29,16 +29,16 @@ func (l *Live) adopt(g, old *Gateway, now ratelimit.Instant) {
 	}
 }
 
-func (g *Gateway) globalLimit() ratelimit.Applied {
+func (g *Gateway) globalLimit() ratelimit.Limit {
 	if g == nil {
-		return ratelimit.Applied{}
+		return ratelimit.Limit{}
 	}
 	return g.global
 }
 
 // carry returns the bucket that holds to p from now on, given the one that did
 // so far, if any.
-func carry(p *ratelimit.Params, was ratelimit.Applied, now ratelimit.Instant) (*ratelimit.Params, *ratelimit.Bucket) {
+func carry(p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant) (*ratelimit.Params, *ratelimit.Bucket) {
 	switch {
 	case was.Bucket == nil:
 		return p, new(ratelimit.Bucket)
@@ -49,7 +49,7 @@ func carry(p *ratelimit.Params, was ratelimit.Applied, now ratelimit.Instant) (*
 	}
 }
 
-func (l *Live) adoptRoute(r, was *Route, now ratelimit.Instant) {
+func (l *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	if was == nil {
 		was = &Route{}
 	} else if was.config == r.config {
@@ -61,7 +61,7 @@ func (l *Live) adoptRoute(r, was *Route, now ratelimit.Instant) {
 		p := l.share(ratelimit.Compile(r.config))
 		switch {
 		case !perKey:
-			r.limits.params, r.limits.bucket = carry(p, ratelimit.Applied{Params: was.limits.params, Bucket: was.limits.bucket}, now)
+			r.limits.params, r.limits.bucket = carry(p, ratelimit.Limit{Params: was.limits.params, Bucket: was.limits.bucket}, now)
 		case was.limits.buckets != nil:
 			r.limits.buckets = was.limits.buckets
 			r.limits.buckets.Configure(p)
@@ -84,7 +84,7 @@ func (l *Live) adoptRoute(r, was *Route, now ratelimit.Instant) {
 
 // dropDailies lets go of the daily caps of old that now, the gateway as it is
 // in force since, or nil, does not have.
-func (l *Live) dropDailies(old, now *Gateway) {
+func (l *Follower) dropDailies(old, now *Gateway) {
 	if old == nil {
 		return
 	}

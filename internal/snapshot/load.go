@@ -13,7 +13,7 @@ import (
 // Load reads everything from the source and publishes it. The first time a
 // gateway that cannot be compiled keeps everything from being published. A later
 // Load keeps the state of limits, and treats such a gateway as CatchUp does.
-func (l *Live) Load(ctx context.Context) error {
+func (l *Follower) Load(ctx context.Context) error {
 	if err := l.lock(ctx); err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (l *Live) Load(ctx context.Context) error {
 
 // load is Load under the lock. Changes that are committed while it reads are
 // after seq, and are read again by the next catch-up.
-func (l *Live) load(ctx context.Context) error {
+func (l *Follower) load(ctx context.Context) error {
 	begun := l.cfg.Now().Mono
 	seq, err := l.cfg.Source.LastSeq(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *Live) load(ctx context.Context) error {
 	return unusable
 }
 
-func (l *Live) readAccounts(ctx context.Context) (map[string]*account.Account, error) {
+func (l *Follower) readAccounts(ctx context.Context) (map[string]*account.Account, error) {
 	list, err := l.cfg.Source.Accounts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("load accounts: %w", err)
@@ -87,7 +87,7 @@ func publicOnly(accounts map[string]*account.Account, accountID string) bool {
 
 // loadKeys brings the key table to what the source has. The first time it fills
 // a table that nobody knows yet; later it changes the one in force, key by key.
-func (l *Live) loadKeys(ctx context.Context) error {
+func (l *Follower) loadKeys(ctx context.Context) error {
 	s := l.Current()
 	if !l.loaded {
 		fresh := *s
@@ -123,7 +123,7 @@ func (l *Live) loadKeys(ctx context.Context) error {
 // publish puts the changed gateways in force, nil standing for one that is gone.
 // The limits of those that were in force pass on. It cannot fail, and is the only place
 // where a bucket of a gateway or route is closed.
-func (l *Live) publish(accounts map[string]*account.Account, changed map[string]*Gateway) {
+func (l *Follower) publish(accounts map[string]*account.Account, changed map[string]*Gateway) {
 	old := l.Current()
 	gateways := make(map[string]*Gateway, len(old.gateways)+len(changed))
 	for id, g := range old.gateways {

@@ -43,7 +43,7 @@ func (l *Lines) Take(batch []accesslog.Entry) {
 	all := l.log.Enabled(context.Background(), slog.LevelDebug)
 	for i := range batch {
 		e := &batch[i]
-		if e.Part == accesslog.Begun || !all && e.UpstreamStatus < 500 {
+		if e.Part == accesslog.Started || !all && e.UpstreamStatus < 500 {
 			continue
 		}
 		kept, path := *e, apikey.Redact(e.Path) // before it is cut: half a key is none
@@ -110,7 +110,7 @@ func (l *Lines) line(e *accesslog.Entry) {
 func (l *Lines) write(level slog.Level, message string, e *accesslog.Entry) {
 	attrs := []slog.Attr{
 		slog.String("request_id", id.Format(id.Request, e.Request)), slog.String("method", e.MethodName()), slog.String("path", e.Path),
-		slog.Int("status", int(e.Status)), slog.String("outcome", decisionName(e.Decision)),
+		slog.Int("status", int(e.Status)), slog.String("outcome", decisionName(e.Result)),
 		slog.Float64("ms", milliseconds(e.Duration)),
 	}
 	if e.Upstream >= 0 {

@@ -22,7 +22,7 @@ func TestLines(t *testing.T) {
 	good, bad, begun := record(1, 2), record(1, 3), record(1, 4)
 	good.Path, good.Method, good.Request = "/a", accesslog.GET, number(9)
 	bad.Status, bad.UpstreamStatus = 503, 503
-	begun.Part = accesslog.Begun
+	begun.Part = accesslog.Started
 	batch := []accesslog.Entry{good, bad, begun}
 	var b bytes.Buffer
 	write(t, NewLines(NewLogger(&b, "info", "json")), batch)

@@ -183,13 +183,13 @@ func (m *histogramMetric) Write(to *dto.Metric) error {
 func decisionCounts(ended *[accesslog.Abandoned + 1]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for decision, n := range ended {
-		out[decisionName(accesslog.Decision(decision))] += n
+		out[decisionName(accesslog.Result(decision))] += n
 	}
 	return out
 }
 
 // decisionName is the error code of a refusal (contract, 2), or a word.
-func decisionName(d accesslog.Decision) string {
+func decisionName(d accesslog.Result) string {
 	switch d {
 	case accesslog.Forwarded:
 		return "forwarded"

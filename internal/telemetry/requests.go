@@ -104,7 +104,7 @@ func (r *Requests) Take(batch []accesslog.Entry) {
 	first := now // when the first of them ended
 	for i := range batch {
 		e := &batch[i].Record
-		if e.Part == accesslog.Begun {
+		if e.Part == accesslog.Started {
 			continue
 		}
 		first = min(first, e.Start+e.Duration/1000)
@@ -118,8 +118,8 @@ func (r *Requests) Take(batch []accesslog.Entry) {
 }
 
 func (r *Requests) count(e *accesslog.Record) {
-	if int(e.Decision) < len(r.ended) {
-		r.ended[e.Decision]++
+	if int(e.Result) < len(r.ended) {
+		r.ended[e.Result]++
 	}
 	if r.at != (place{e.Gateway, e.Route}) {
 		r.find(place{e.Gateway, e.Route})
@@ -132,13 +132,13 @@ func (r *Requests) count(e *accesslog.Record) {
 	}
 	s.bytesIn += e.BytesIn
 	s.bytesOut += e.BytesOut
-	if e.Decision == accesslog.Limited && int(e.LimitScope) < len(s.limited) {
+	if e.Result == accesslog.Limited && int(e.LimitScope) < len(s.limited) {
 		s.limited[e.LimitScope]++
 	}
 	switch {
-	case e.Decision == accesslog.Unreachable:
+	case e.Result == accesslog.Unreachable:
 		s.upstream[reasonUnreachable]++
-	case e.Decision == accesslog.TimedOut:
+	case e.Result == accesslog.TimedOut:
 		s.upstream[reasonTimeout]++
 	case e.UpstreamStatus >= 500:
 		s.upstream[reasonStatus]++

@@ -55,16 +55,16 @@ func TestRequests(t *testing.T) {
 	c := table{gw: {rt: true, other: true}}
 	r := newRequests(t, c)
 	limited := record(1, 2)
-	limited.Status, limited.UpstreamStatus, limited.Upstream, limited.Decision, limited.LimitScope = 429, 0, -1, accesslog.Limited, uint8(ratelimit.DailyScope)
+	limited.Status, limited.UpstreamStatus, limited.Upstream, limited.Result, limited.LimitScope = 429, 0, -1, accesslog.Limited, uint8(ratelimit.DailyScope)
 	failed := record(1, 3)
 	failed.Status, failed.UpstreamStatus = 503, 503
 	cut := record(1, 3)
-	cut.Status, cut.UpstreamStatus, cut.Upstream, cut.Decision = 504, 0, -1, accesslog.TimedOut
+	cut.Status, cut.UpstreamStatus, cut.Upstream, cut.Result = 504, 0, -1, accesslog.TimedOut
 	tunnel := record(1, 2)
 	tunnel.Status, tunnel.UpstreamStatus, tunnel.Duration = 101, 101, int64(time.Hour)
-	nowhere := accesslog.Entry{Record: accesslog.Record{Status: 404, Decision: accesslog.NoGateway, Upstream: -1}}
+	nowhere := accesslog.Entry{Record: accesslog.Record{Status: 404, Result: accesslog.NoGateway, Upstream: -1}}
 	begun, ended := record(1, 2), record(1, 2)
-	begun.Part, ended.Part = accesslog.Begun, accesslog.Ended
+	begun.Part, ended.Part = accesslog.Started, accesslog.Ended
 	r.Take([]accesslog.Entry{begun, ended, record(1, 2), limited, failed, cut, tunnel, nowhere, nowhere})
 
 	registry := prometheus.NewRegistry()

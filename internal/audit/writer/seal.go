@@ -21,7 +21,7 @@ const sealTexts = 4 << 20
 
 // seal makes blocks of what is open of an account's log: of everything, or of
 // whole blocks alone.
-func (j *Journal) seal(ctx context.Context, accountID string, everything bool) error {
+func (j *Writer) seal(ctx context.Context, accountID string, everything bool) error {
 	for {
 		if more, err := j.sealSome(ctx, accountID, everything); err != nil || !more {
 			return err
@@ -30,7 +30,7 @@ func (j *Journal) seal(ctx context.Context, accountID string, everything bool) e
 }
 
 // sealSome is one transaction of seal; more tells that there is more to be sealed.
-func (j *Journal) sealSome(ctx context.Context, accountID string, everything bool) (more bool, err error) {
+func (j *Writer) sealSome(ctx context.Context, accountID string, everything bool) (more bool, err error) {
 	o, err := j.cfg.Store.AuditOpen(ctx, accountID)
 	if err != nil {
 		return false, err
@@ -178,7 +178,7 @@ func (s *sealing) block(t *audit.Table) error {
 
 // Seal writes everything that was taken before the call and seals it, however
 // little it is: after it the heads vouch for all records.
-func (j *Journal) Seal(ctx context.Context) error {
+func (j *Writer) Seal(ctx context.Context) error {
 	if err := j.lock(ctx); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (j *Journal) Seal(ctx context.Context) error {
 }
 
 // sealAll seals everything that is open.
-func (j *Journal) sealAll(ctx context.Context) error {
+func (j *Writer) sealAll(ctx context.Context) error {
 	if err := j.count(ctx); err != nil {
 		return err
 	}
@@ -201,17 +201,17 @@ func (j *Journal) sealAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// upkeep is one step of the slow loop. It may be left in the middle.
-func (j *Journal) upkeep(ctx context.Context) {
-	if err := j.Upkeep(ctx); err != nil && ctx.Err() == nil {
+// maintain is one step of the slow loop. It may be left in the middle.
+func (j *Writer) maintain(ctx context.Context) {
+	if err := j.Maintain(ctx); err != nil && ctx.Err() == nil {
 		j.cfg.Log.Error("the audit log could not be kept up; it is tried again", "error", err)
 	}
 }
 
-// Upkeep does at once what is else done every ten seconds: it seals what is full
+// Maintain does at once what is else done every ten seconds: it seals what is full
 // or old, removes what is too old or too much, and logs heads. Records are written
 // between its steps.
-func (j *Journal) Upkeep(ctx context.Context) error {
+func (j *Writer) Maintain(ctx context.Context) error {
 	j.keeping.Lock()
 	defer j.keeping.Unlock()
 	now := j.cfg.Now()
@@ -236,14 +236,14 @@ func (j *Journal) Upkeep(ctx context.Context) error {
 	}
 	if now.Sub(j.told).Abs() >= headPeriod {
 		j.told = now
-		errs = append(errs, j.tellHeads(ctx))
+		errs = append(errs, j.logHeads(ctx))
 	}
 	return errors.Join(errs...)
 }
 
 // due returns the accounts of whose log something is to be sealed, and whether
 // that is for its age.
-func (j *Journal) due(ctx context.Context, now time.Time) (map[string]bool, error) {
+func (j *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error) {
 	if err := j.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (j *Journal) due(ctx context.Context, now time.Time) (map[string]bool, erro
 }
 
 // trim removes what is too old or too much.
-func (j *Journal) trim(ctx context.Context, now time.Time) error {
+func (j *Writer) trim(ctx context.Context, now time.Time) error {
 	early := map[string]*audit.Trimmed{}
 	defer func() {
 		for _, t := range early {
@@ -286,9 +286,9 @@ func (j *Journal) trim(ctx context.Context, now time.Time) error {
 	}
 }
 
-// tellHeads logs the end of each chain that has grown: who keeps the log
+// logHeads logs the end of each chain that has grown: who keeps the log
 // elsewhere can prove by it that nothing was changed.
-func (j *Journal) tellHeads(ctx context.Context) error {
+func (j *Writer) logHeads(ctx context.Context) error {
 	chains, err := j.cfg.Keeper.AuditChains(ctx)
 	if err != nil {
 		return err

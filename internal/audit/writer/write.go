@@ -38,20 +38,20 @@ const (
 
 // Start begins to write. It must be called once. It fails if the store cannot
 // be read.
-func (j *Journal) Start(ctx context.Context) error {
+func (j *Writer) Start(ctx context.Context) error {
 	if err := j.count(ctx); err != nil {
 		return fmt.Errorf("start the audit journal: %w", err)
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	j.stop = stop
 	j.done.Go(func() { j.every(running, j.cfg.Period, j.write) })
-	j.done.Go(func() { j.every(running, upkeepPeriod, j.upkeep) })
+	j.done.Go(func() { j.every(running, upkeepPeriod, j.maintain) })
 	return nil
 }
 
 // Stop writes everything that was taken until now and ends. It returns an error
 // if that fails, or takes longer than ctx.
-func (j *Journal) Stop(ctx context.Context) error {
+func (j *Writer) Stop(ctx context.Context) error {
 	if j.stop != nil {
 		j.stop()
 		j.done.Wait()
@@ -77,7 +77,7 @@ func (j *Journal) Stop(ctx context.Context) error {
 }
 
 // every calls f now and then a period after each end, until ctx ends.
-func (j *Journal) every(ctx context.Context, period time.Duration, f func(ctx context.Context)) {
+func (j *Writer) every(ctx context.Context, period time.Duration, f func(ctx context.Context)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -92,7 +92,7 @@ func (j *Journal) every(ctx context.Context, period time.Duration, f func(ctx co
 }
 
 // lock takes the turn.
-func (j *Journal) lock(ctx context.Context) error {
+func (j *Writer) lock(ctx context.Context) error {
 	select {
 	case j.turn <- struct{}{}:
 		return nil
@@ -101,11 +101,11 @@ func (j *Journal) lock(ctx context.Context) error {
 	}
 }
 
-func (j *Journal) unlock() { <-j.turn }
+func (j *Writer) unlock() { <-j.turn }
 
 // Sync returns when everything that was taken before the call is in the store,
 // or with the reason why it is not.
-func (j *Journal) Sync(ctx context.Context) error {
+func (j *Writer) Sync(ctx context.Context) error {
 	if err := j.lock(ctx); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ const unwritten = "the audit log could not be written; it is tried again, and wh
 
 // write is one step of the fast loop. What was begun is finished: it is short. What
 // is taken meanwhile does not wait for more than one transaction that seals.
-func (j *Journal) write(ctx context.Context) {
+func (j *Writer) write(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	if err := j.lock(ctx); err != nil {
 		return
@@ -145,7 +145,7 @@ func (j *Journal) write(ctx context.Context) {
 
 // sealRuns seals the whole blocks of what is open of an account's log, which is so
 // many records, and writes what is taken meanwhile.
-func (j *Journal) sealRuns(ctx context.Context, accountID string, records int) {
+func (j *Writer) sealRuns(ctx context.Context, accountID string, records int) {
 	for ; records >= audit.RunRecords; records -= sealBlocks * audit.RunRecords {
 		more, err := j.sealSome(ctx, accountID, false)
 		j.complain(err, "a block of the audit log could not be sealed; it is tried again")
@@ -157,14 +157,14 @@ func (j *Journal) sealRuns(ctx context.Context, accountID string, records int) {
 }
 
 // catchUp writes what is in memory if the last time was a period ago.
-func (j *Journal) catchUp(ctx context.Context) {
+func (j *Writer) catchUp(ctx context.Context) {
 	if j.cfg.Now().Sub(j.last) >= j.cfg.Period {
 		j.complain(j.flush(ctx), unwritten)
 	}
 }
 
 // complain logs a failure, and not the same every time.
-func (j *Journal) complain(err error, message string) {
+func (j *Writer) complain(err error, message string) {
 	if err == nil {
 		return
 	}
@@ -175,7 +175,7 @@ func (j *Journal) complain(err error, message string) {
 }
 
 // flush writes what is in memory.
-func (j *Journal) flush(ctx context.Context) error {
+func (j *Writer) flush(ctx context.Context) error {
 	now := j.cfg.Now()
 	if back := j.last.Sub(now); back > stepBack {
 		j.cfg.Log.Warn("the clock went back: the audit log up to here is sealed, so that its order holds", "by", back.String())
@@ -220,7 +220,7 @@ func (j *Journal) flush(ctx context.Context) error {
 }
 
 // collect makes chunks of what was taken.
-func (j *Journal) collect() {
+func (j *Writer) collect() {
 	type part struct {
 		account string
 		table   *audit.Table
@@ -271,7 +271,7 @@ func (j *Journal) collect() {
 }
 
 // count learns what is open from the store.
-func (j *Journal) count(ctx context.Context) error {
+func (j *Writer) count(ctx context.Context) error {
 	waiting, err := j.cfg.Keeper.AuditWaiting(ctx)
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (j *Journal) count(ctx context.Context) error {
 }
 
 // join writes an open end of many small chunks anew as one.
-func (j *Journal) join(ctx context.Context, accountID string) error {
+func (j *Writer) join(ctx context.Context, accountID string) error {
 	o, err := j.cfg.Store.AuditOpen(ctx, accountID)
 	if err != nil {
 		return err
@@ -318,7 +318,7 @@ func (j *Journal) join(ctx context.Context, accountID string) error {
 }
 
 // damaged counts records that were in the store and cannot be read any more.
-func (j *Journal) damaged(accountID string, lost int) {
+func (j *Writer) damaged(accountID string, lost int) {
 	if lost == 0 {
 		return
 	}

@@ -18,7 +18,7 @@ import (
 type busy struct {
 	*sqlite.DB
 	t       *testing.T
-	journal *Journal
+	journal *Writer
 	now     time.Time
 	account [16]byte // whose request
 	ends    int      // requests that end meanwhile

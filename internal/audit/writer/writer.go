@@ -56,7 +56,7 @@ const (
 	sealAfter    = 10 * time.Minute
 )
 
-// Config is what a Journal is made of. Store and Keeper are required.
+// Config is what a Writer is made of. Store and Keeper are required.
 type Config struct {
 	Store  Store
 	Keeper Keeper
@@ -75,8 +75,8 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Journal is the audit log's way into the store. It is safe for concurrent use.
-type Journal struct {
+// Writer is the audit log's way into the store. It is safe for concurrent use.
+type Writer struct {
 	cfg   Config
 	codec *audit.Codec
 
@@ -133,7 +133,7 @@ func (l *loss) add(o loss) {
 }
 
 // New returns a journal that writes nothing by itself until Start.
-func New(cfg Config) (*Journal, error) {
+func New(cfg Config) (*Writer, error) {
 	if cfg.Store == nil || cfg.Keeper == nil {
 		return nil, errors.New("make the audit journal: Store and Keeper are required")
 	}
@@ -156,7 +156,7 @@ func New(cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Journal{
+	return &Writer{
 		cfg: cfg, codec: codec, intakes: map[[16]byte]*intake{}, turn: make(chan struct{}, 1),
 		gaps: map[string]*loss{}, open: map[string]*audit.Waiting{}, heads: map[string]int64{},
 	}, nil
@@ -166,7 +166,7 @@ func New(cfg Config) (*Journal, error) {
 const recordWeight = 64
 
 // Take implements outcome.Sink: it keeps authentication events.
-func (j *Journal) Take(batch []accesslog.Entry) {
+func (j *Writer) Take(batch []accesslog.Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var account [16]byte
@@ -186,7 +186,7 @@ func (j *Journal) Take(batch []accesslog.Entry) {
 		before := in.table.Texts()
 		in.table.AddEvent(&audit.Event{
 			Time: e.Start, Request: e.Request, Gateway: e.Gateway, Key: e.Key, Client: e.Client, Prefix: e.Prefix,
-			Outcome: outcomeOf(e.Decision), Method: e.MethodName(), Path: e.Path,
+			Outcome: outcomeOf(e.Result), Method: e.MethodName(), Path: e.Path,
 		})
 		j.weigh(in, before)
 	}
@@ -194,7 +194,7 @@ func (j *Journal) Take(batch []accesslog.Entry) {
 
 // Record keeps an authentication event of the management plane. It does not
 // wait for the store.
-func (j *Journal) Record(r *audit.Record) {
+func (j *Writer) Record(r *audit.Record) {
 	account, ok := id.Parse(id.Account, r.AccountID)
 	if !ok {
 		account, _ = id.Parse(id.Account, j.cfg.OperatorID)
@@ -214,7 +214,7 @@ func (j *Journal) Record(r *audit.Record) {
 	j.weigh(in, before)
 }
 
-func (j *Journal) intake(account [16]byte) *intake {
+func (j *Writer) intake(account [16]byte) *intake {
 	in := j.intakes[account]
 	if in == nil {
 		in = &intake{table: &audit.Table{}, other: &audit.Table{}}
@@ -223,19 +223,19 @@ func (j *Journal) intake(account [16]byte) *intake {
 	return in
 }
 
-func (j *Journal) weigh(in *intake, before int) {
+func (j *Writer) weigh(in *intake, before int) {
 	w := recordWeight + in.table.Texts() - before
 	in.weight += w
 	j.held += w
 }
 
-func (j *Journal) lose(in *intake, at time.Time) {
+func (j *Writer) lose(in *intake, at time.Time) {
 	j.lost++
 	in.loss.add(loss{1, at, at})
 }
 
 // Lost returns how many records were lost, ever.
-func (j *Journal) Lost() uint64 {
+func (j *Writer) Lost() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.lost
@@ -243,7 +243,7 @@ func (j *Journal) Lost() uint64 {
 
 // Held returns how many bytes of memory the records take that are not written
 // yet.
-func (j *Journal) Held() int {
+func (j *Writer) Held() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.held
@@ -251,7 +251,7 @@ func (j *Journal) Held() int {
 
 // outcomeOf tells how the authentication ended: whatever checks 3, 4 and 6 did
 // not refuse is a success (contract, section 7).
-func outcomeOf(d accesslog.Decision) audit.Outcome {
+func outcomeOf(d accesslog.Result) audit.Outcome {
 	switch d {
 	case accesslog.KeyInvalid:
 		return audit.KeyInvalid

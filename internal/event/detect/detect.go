@@ -53,7 +53,7 @@ const forgetEvery = time.Minute
 // retryAfter is the wait after a failure of the store.
 const retryAfter = time.Second
 
-// Config is what a Watch is made of. Store and Routes are required.
+// Config is what a Detector is made of. Store and Routes are required.
 type Config struct {
 	Store  Store
 	Routes Routes
@@ -62,8 +62,8 @@ type Config struct {
 	Log    *slog.Logger     // nil discards
 }
 
-// Watch is a sink that makes events. It is safe for concurrent use.
-type Watch struct {
+// Detector is a sink that makes events. It is safe for concurrent use.
+type Detector struct {
 	cfg  Config
 	lost atomic.Uint64
 
@@ -110,8 +110,8 @@ type group struct {
 	next    time.Time           // no event before
 }
 
-// New returns a Watch that stands still until Start.
-func New(cfg Config) (*Watch, error) {
+// New returns a Detector that stands still until Start.
+func New(cfg Config) (*Detector, error) {
 	if cfg.Store == nil || cfg.Routes == nil {
 		return nil, errors.New("watch: Store and Routes are required")
 	}
@@ -124,11 +124,11 @@ func New(cfg Config) (*Watch, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Watch{
+	return &Detector{
 		cfg: cfg, counts: map[limit]int64{}, groups: map[outage]*group{},
 		work: make(chan struct{}, 1), syncs: make(chan chan struct{}),
 	}, nil
 }
 
 // Lost returns how many breaches and errors could not be remembered.
-func (w *Watch) Lost() uint64 { return w.lost.Load() }
+func (w *Detector) Lost() uint64 { return w.lost.Load() }

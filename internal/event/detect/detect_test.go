@@ -29,11 +29,11 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// site is one gateway with a Watch over a store.
+// site is one gateway with a Detector over a store.
 type site struct {
 	tb
 	store            *memoryStore
-	watch            *detect.Watch
+	watch            *detect.Detector
 	account, gateway [16]byte
 	woken            atomic.Int64
 }
@@ -141,10 +141,10 @@ func (s *site) stop() {
 	}
 }
 
-func (s *site) entry(d accesslog.Decision, r [16]byte) accesslog.Entry {
+func (s *site) entry(d accesslog.Result, r [16]byte) accesslog.Entry {
 	return accesslog.Entry{Path: "/route/0/7", Record: accesslog.Record{
 		Account: s.account, Gateway: s.gateway, Route: r, Key: [16]byte{9}, Request: id.NewFast(), Method: accesslog.GET,
-		Decision: d, Prefix: [10]byte([]byte("kg_AbCdEf\x00")), Status: 200, UpstreamStatus: 200,
+		Result: d, Prefix: [10]byte([]byte("kg_AbCdEf\x00")), Status: 200, UpstreamStatus: 200,
 	}}
 }
 
@@ -274,9 +274,9 @@ func TestErrorsAreGathered(t *testing.T) {
 		unreachable.Status, unreachable.UpstreamStatus = 502, 0
 		mine.Status, mine.UpstreamStatus = 503, 0
 		left := s.failed(route(1), 500)
-		left.Decision, left.Status = accesslog.Abandoned, 499
+		left.Result, left.Status = accesslog.Abandoned, 499
 		begun := s.failed(route(1), 501)
-		begun.Part = accesslog.Begun
+		begun.Part = accesslog.Started
 		s.watch.Take([]accesslog.Entry{timeout, unreachable, mine, left, begun})
 		synctest.Wait()
 		var got []string

@@ -16,14 +16,14 @@ const (
 )
 
 // Take implements outcome.Sink.
-func (w *Watch) Take(entries []accesslog.Entry) {
+func (w *Detector) Take(entries []accesslog.Entry) {
 	w.mu.Lock()
 	wake := false
 	for i := range entries {
 		e := &entries[i]
 		switch {
-		case e.Part == accesslog.Begun || e.Account == [16]byte{}:
-		case e.Decision == accesslog.Limited:
+		case e.Part == accesslog.Started || e.Account == [16]byte{}:
+		case e.Result == accesslog.Limited:
 			wake = w.countBreach(e) || wake
 		default:
 			if status, reason := upstreamError(&e.Record); status != 0 {
@@ -37,7 +37,7 @@ func (w *Watch) Take(entries []accesslog.Entry) {
 	}
 }
 
-func (w *Watch) signal() {
+func (w *Detector) signal() {
 	select {
 	case w.work <- struct{}{}:
 	default:
@@ -47,9 +47,9 @@ func (w *Watch) signal() {
 // upstreamError returns 0 for a record that tells of none.
 func upstreamError(r *accesslog.Record) (status uint16, reason string) {
 	switch {
-	case r.Decision == accesslog.Unreachable:
+	case r.Result == accesslog.Unreachable:
 		return badGateway, event.Unreachable
-	case r.Decision == accesslog.TimedOut:
+	case r.Result == accesslog.TimedOut:
 		return gatewayTimeout, event.Timeout
 	case r.UpstreamStatus >= 500 && r.UpstreamStatus <= 599:
 		return r.UpstreamStatus, event.UpstreamStatus
@@ -59,7 +59,7 @@ func upstreamError(r *accesslog.Record) (status uint16, reason string) {
 }
 
 // countBreach counts a breach and reports whether it makes an event.
-func (w *Watch) countBreach(e *accesslog.Entry) bool {
+func (w *Detector) countBreach(e *accesslog.Entry) bool {
 	name := limit{e.Gateway, e.Route, e.LimitScope}
 	n, known := w.counts[name]
 	if !known && len(w.counts) >= maxCounts && !w.forget() {
@@ -94,7 +94,7 @@ func (w *Watch) countBreach(e *accesslog.Entry) bool {
 
 // forget drops the counts of routes that are gone and reports whether there is
 // room again. It looks at most once in forgetEvery. The mutex is held.
-func (w *Watch) forget() bool {
+func (w *Detector) forget() bool {
 	now := w.cfg.Now()
 	if now.Before(w.forgetAt) {
 		return false
@@ -109,7 +109,7 @@ func (w *Watch) forget() bool {
 }
 
 // countError counts an error in its group and reports whether that is a new one.
-func (w *Watch) countError(e *accesslog.Entry, status uint16, reason string) bool {
+func (w *Detector) countError(e *accesslog.Entry, status uint16, reason string) bool {
 	name := outage{e.Gateway, e.Route, status}
 	g, known := w.groups[name]
 	if !known {

@@ -12,7 +12,7 @@ import (
 )
 
 // Start begins to write. It must be called once.
-func (w *Watch) Start(context.Context) error {
+func (w *Detector) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel, w.done = cancel, make(chan struct{})
 	go func() {
@@ -24,7 +24,7 @@ func (w *Watch) Start(context.Context) error {
 
 // Stop writes everything that was taken, whatever time passed since the event
 // before. It returns an error if that fails or takes longer than ctx.
-func (w *Watch) Stop(ctx context.Context) error {
+func (w *Detector) Stop(ctx context.Context) error {
 	if w.cancel != nil {
 		w.cancel()
 		select {
@@ -44,8 +44,8 @@ func (w *Watch) Stop(ctx context.Context) error {
 }
 
 // Sync returns when every event that was due before the call is in the store. It
-// needs a Watch between Start and Stop.
-func (w *Watch) Sync(ctx context.Context) error {
+// needs a Detector between Start and Stop.
+func (w *Detector) Sync(ctx context.Context) error {
 	written := make(chan struct{})
 	select {
 	case w.syncs <- written:
@@ -65,7 +65,7 @@ func (w *Watch) Sync(ctx context.Context) error {
 }
 
 // run writes whatever is due until ctx ends.
-func (w *Watch) run(ctx context.Context) {
+func (w *Detector) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var syncs []chan struct{}
@@ -104,7 +104,7 @@ func (w *Watch) run(ctx context.Context) {
 }
 
 // workUnless gives no signal after a failure: the timer ends the wait.
-func (w *Watch) workUnless(err error) <-chan struct{} {
+func (w *Detector) workUnless(err error) <-chan struct{} {
 	if err != nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (w *Watch) workUnless(err error) <-chan struct{} {
 }
 
 // untilDue returns how long nothing has to be written; 0 if something has.
-func (w *Watch) untilDue() time.Duration {
+func (w *Detector) untilDue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -126,7 +126,7 @@ func (w *Watch) untilDue() time.Duration {
 }
 
 // pending reports whether anything is not yet told.
-func (w *Watch) pending() bool {
+func (w *Detector) pending() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.queue) > 0 || len(w.groups) > 0
@@ -135,7 +135,7 @@ func (w *Watch) pending() bool {
 // write makes a batch of events of what is due, of everything if last, and stores
 // it. What the store does not take stays in unsent and is written first the next
 // time, with the identifiers that it has.
-func (w *Watch) write(ctx context.Context, last bool) error {
+func (w *Detector) write(ctx context.Context, last bool) error {
 	if len(w.unsent) == 0 {
 		made, err := w.gather(last)
 		if err != nil {
@@ -156,7 +156,7 @@ func (w *Watch) write(ctx context.Context, last bool) error {
 }
 
 // gather turns up to maxBatch of what is due into events.
-func (w *Watch) gather(last bool) ([]event.Event, error) {
+func (w *Detector) gather(last bool) ([]event.Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.cfg.Now()
@@ -195,7 +195,7 @@ func (w *Watch) gather(last bool) ([]event.Event, error) {
 }
 
 // nextGroup takes the group that is due first, or nil.
-func (w *Watch) nextGroup(now time.Time, last bool) *group {
+func (w *Detector) nextGroup(now time.Time, last bool) *group {
 	list := &w.fresh
 	if len(*list) == 0 {
 		if list = &w.told; len(*list) == 0 || !last && (*list)[0].next.After(now) {

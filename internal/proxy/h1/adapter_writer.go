@@ -74,7 +74,7 @@ func (w *adapter) free() {
 func (w *adapter) Trusted() bool { return w.f.info.Trusted }
 
 // Course tells edge/h2 what it needs for the record of the request.
-func (w *adapter) Course() (lane *accesslog.Lane, began ratelimit.Instant, id [16]byte, caller netip.Addr) {
+func (w *adapter) Course() (lane *accesslog.Shard, began ratelimit.Instant, id [16]byte, caller netip.Addr) {
 	if w.f.course == nil {
 		return nil, began, id, caller
 	}

@@ -39,7 +39,7 @@ type conn struct {
 	fd         int                   // within onReadable, else -1
 	step       step                  // how onReadable ended
 
-	lane   *accesslog.Lane
+	lane   *accesslog.Shard
 	x      *exchange        // what was received; nil while there is nothing
 	hint   *upstream.H1Conn // the last one
 	uses   int              // of hint, when it was given back for key; 0 if it was not

@@ -118,11 +118,11 @@ const (
 func start(t testing.TB, s setup) *edge {
 	t.Helper()
 	source, key, other := newSource(t, s)
-	ledger, err := ratelimit.NewLedger(ratelimit.LedgerConfig{Store: source})
+	ledger, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := ratelimit.NewWatch()
+	watch := ratelimit.NewClock()
 	clock := watch.Now
 	s.mono = watch.Mono
 	live, err := snapshot.New(snapshot.Config{
@@ -172,7 +172,7 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusTeapot)
 		},
-		Outcome: outcomes.Lane, Mono: s.mono, Now: now, Trust: s.trust, Tracer: s.tracer,
+		Outcome: outcomes.Shard, Mono: s.mono, Now: now, Trust: s.trust, Tracer: s.tracer,
 	})
 	if err != nil {
 		t.Fatal(err)

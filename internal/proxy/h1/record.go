@@ -20,7 +20,7 @@ type course struct {
 	id       [16]byte
 	sent     int64 // when the request went to the upstream
 	head     int64 // when the head of its answer came; 0 before
-	decision accesslog.Decision
+	decision accesslog.Result
 	body     bool // there is one, and it was begun to be passed on
 	told     bool // the record was put, or is somebody else's to put
 	begun    bool // a Begun was put
@@ -102,15 +102,15 @@ func (c *conn) begun(x *exchange) {
 	x.course.begun = true
 	var r accesslog.Record
 	c.record(&r, x)
-	r.Part = accesslog.Begun
+	r.Part = accesslog.Started
 	c.lane.Put(&r, x.ask.Method, x.verdict.Path)
 }
 
 // end fills in how a request ended.
-func (c *conn) end(r *accesslog.Record, x *exchange, d accesslog.Decision, status int, out int64) {
+func (c *conn) end(r *accesslog.Record, x *exchange, d accesslog.Result, status int, out int64) {
 	c.record(r, x)
 	a := &x.course
-	r.Decision, r.Status, r.BytesOut = d, uint16(status), out
+	r.Result, r.Status, r.BytesOut = d, uint16(status), out
 	if a.body {
 		r.BytesIn = x.body.moved
 	}
@@ -129,7 +129,7 @@ func (c *conn) end(r *accesslog.Record, x *exchange, d accesslog.Decision, statu
 
 // put ends x for the record. What ends a request calls it before the last byte of
 // the answer goes out, so that who has the answer finds the request everywhere.
-func (c *conn) put(x *exchange, d accesslog.Decision, status int, out int64) {
+func (c *conn) put(x *exchange, d accesslog.Result, status int, out int64) {
 	if x.course.told {
 		return
 	}

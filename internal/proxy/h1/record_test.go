@@ -23,7 +23,7 @@ import (
 
 // told is what a test wants a record to say.
 type told struct {
-	decision         accesslog.Decision
+	decision         accesslog.Result
 	status, upstream uint16
 	in, out          int64
 	authenticated    bool
@@ -37,7 +37,7 @@ func (w told) check(t *testing.T, e accesslog.Entry) {
 	if e.Method != accesslog.OtherMethod {
 		method = [...]string{"", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}[e.Method]
 	}
-	got := told{e.Decision, e.Status, e.UpstreamStatus, e.BytesIn, e.BytesOut, e.Authenticated, method, e.Path}
+	got := told{e.Result, e.Status, e.UpstreamStatus, e.BytesIn, e.BytesOut, e.Authenticated, method, e.Path}
 	if got != w {
 		t.Errorf("\n got %+v\nwant %+v", got, w)
 	}
@@ -50,7 +50,7 @@ func (w told) check(t *testing.T, e accesslog.Entry) {
 	if netip.AddrFrom16(e.Client).Unmap() != netip.MustParseAddr("127.0.0.1") {
 		t.Errorf("the client is %v", netip.AddrFrom16(e.Client))
 	}
-	if e.Request == [16]byte{} || e.Part == accesslog.Begun {
+	if e.Request == [16]byte{} || e.Part == accesslog.Started {
 		t.Errorf("request %x, part %d", e.Request, e.Part)
 	}
 }
@@ -254,10 +254,10 @@ func TestRecordsOfThoseWhoWait(t *testing.T) {
 		timedOut.wantStatus("504")
 		_ = timedOut.Close()
 		e.stop(t.Context())
-		byDecision := map[accesslog.Decision]int{}
+		byDecision := map[accesslog.Result]int{}
 		for _, entry := range e.ended() {
-			byDecision[entry.Decision]++
-			if entry.Decision == accesslog.Abandoned && (entry.Status != 499 || entry.UpstreamStatus != 0 || entry.BytesOut != 0) {
+			byDecision[entry.Result]++
+			if entry.Result == accesslog.Abandoned && (entry.Status != 499 || entry.UpstreamStatus != 0 || entry.BytesOut != 0) {
 				t.Errorf("%+v", entry)
 			}
 		}
@@ -280,7 +280,7 @@ func (e *edge) alone() {
 // ended returns what was told since the last call, but for beginnings.
 func (e *edge) ended() (entries []accesslog.Entry) {
 	for _, entry := range e.records() {
-		if entry.Part != accesslog.Begun {
+		if entry.Part != accesslog.Started {
 			entries = append(entries, entry)
 		}
 	}
@@ -335,7 +335,7 @@ func TestBegunAndEnded(t *testing.T) {
 			c.say("GET " + path + " HTTP/1.1\r\nKEY\r\n" + upgrade + "\r\n")
 			entries := e.next(t)
 			begun := entries[0]
-			if len(entries) != 1 || begun.Part != accesslog.Begun || !begun.Authenticated || begun.Path != path || begun.Status != 0 {
+			if len(entries) != 1 || begun.Part != accesslog.Started || !begun.Authenticated || begun.Path != path || begun.Status != 0 {
 				t.Fatalf("%s: %+v", path, entries)
 			}
 			want := told{accesslog.Forwarded, 200, 200, 0, 2, true, "GET", path}
@@ -542,7 +542,7 @@ func TestBegunAtAnyMoment(t *testing.T) {
 		begun, ended, whole := map[[16]byte]int{}, map[[16]byte]int{}, map[[16]byte]int{}
 		for _, entry := range e.records() {
 			switch entry.Part {
-			case accesslog.Begun:
+			case accesslog.Started:
 				begun[entry.Request]++
 			case accesslog.Ended:
 				ended[entry.Request]++
@@ -623,7 +623,7 @@ func TestRecordsUnderAborts(t *testing.T) {
 		e.stop(t.Context())
 		whole, begun := map[[16]byte]bool{}, map[[16]byte]bool{}
 		for _, entry := range e.records() {
-			if entry.Part == accesslog.Begun {
+			if entry.Part == accesslog.Started {
 				begun[entry.Request] = true
 				continue
 			}

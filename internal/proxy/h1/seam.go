@@ -23,7 +23,7 @@ type foreign struct {
 	head    []byte // the buffer that request's spans are of; until serveForeign returns
 	verdict *admit.Verdict
 	id      string
-	lane    *accesslog.Lane // for the record, which Config.Forward puts
+	lane    *accesslog.Shard // for the record, which Config.Forward puts
 	course  *course
 	caller  netip.Addr
 	// body gives the request's body, decoded; io.EOF at its end, after which

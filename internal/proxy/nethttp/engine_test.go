@@ -74,7 +74,7 @@ func newFront(t testing.TB, decider nethttp.Decider, pools *upstream.Pools, inne
 		now = time.Now
 	}
 	e, err := h1.New(h1.Config{
-		Admit: d, Pools: pools, Via: inner.Via(), Log: log, Outcome: outcomes.Lane, Mono: s.mono, Now: now,
+		Admit: d, Pools: pools, Via: inner.Via(), Log: log, Outcome: outcomes.Shard, Mono: s.mono, Now: now,
 		Forward: func(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) {
 			d.restore(v)
 			inner.ServeDecided(w, r, v, requestID)

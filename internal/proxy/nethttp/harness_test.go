@@ -93,11 +93,11 @@ const (
 func start(t testing.TB, s setup) *edge {
 	t.Helper()
 	source, key := newSource(t, s)
-	ledger, err := ratelimit.NewLedger(ratelimit.LedgerConfig{Store: source})
+	ledger, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := ratelimit.NewWatch()
+	watch := ratelimit.NewClock()
 	clock := watch.Now
 	s.mono = watch.Mono
 	live, err := snapshot.New(snapshot.Config{
@@ -138,7 +138,7 @@ func serve(t testing.TB, decider nethttp.Decider, s setup) *edge {
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	driver, err := nethttp.New(nethttp.Config{
 		Admit: decider, Pools: pools, Via: "keygate", Trusted: func(net.Conn) bool { return s.trusted },
-		Log: logger, Outcome: outcomes.Lane, Mono: s.mono, Linger: 5 * time.Second, // at its end a client and a driver that wait for each other go on
+		Log: logger, Outcome: outcomes.Shard, Mono: s.mono, Linger: 5 * time.Second, // at its end a client and a driver that wait for each other go on
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ const (
 // connection is what is known of a client's connection.
 type connection struct {
 	trusted bool
-	lane    *accesslog.Lane
+	lane    *accesslog.Shard
 	peer    netip.Addr
 }
 
@@ -45,7 +45,7 @@ func (s *Server) connect(c net.Conn) *connection {
 // course is how a request has gone so far, for its record. Times are of
 // Config.Mono.
 type course struct {
-	lane     *accesslog.Lane
+	lane     *accesslog.Shard
 	caller   netip.Addr
 	began    ratelimit.Instant
 	id       [16]byte
@@ -53,7 +53,7 @@ type course struct {
 	head     int64 // when the head of its answer came; 0 before
 	status   int   // of the final head; 0 before
 	upstream int   // the status of the upstream's answer; 0 before
-	decision accesslog.Decision
+	decision accesslog.Result
 	out      int64        // bytes of the answer's body
 	in       atomic.Int64 // bytes of the request's body
 
@@ -87,7 +87,7 @@ func (x *exchange) unread() {
 func (x *exchange) goOn() {
 	k := &x.course
 	if w, ok := x.w.(interface {
-		Course() (lane *accesslog.Lane, began ratelimit.Instant, id [16]byte, caller netip.Addr)
+		Course() (lane *accesslog.Shard, began ratelimit.Instant, id [16]byte, caller netip.Addr)
 	}); ok {
 		k.lane, k.began, k.id, k.caller = w.Course()
 	}
@@ -116,7 +116,7 @@ func (x *exchange) begun() {
 	k.begun = true
 	var r accesslog.Record
 	x.record(&r)
-	r.Part = accesslog.Begun
+	r.Part = accesslog.Started
 	k.lane.Put(&r, x.r.Method, x.verdict.Path)
 }
 
@@ -159,7 +159,7 @@ func (x *exchange) traceField(out http.Header) {
 // put tells how the request ended, once. What ends it calls this before the last
 // byte of the answer goes out, so that who has the answer finds the request
 // everywhere.
-func (x *exchange) put(d accesslog.Decision, status int) {
+func (x *exchange) put(d accesslog.Result, status int) {
 	k := &x.course
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,7 +175,7 @@ func (x *exchange) put(d accesslog.Decision, status int) {
 	}
 	var r accesslog.Record
 	x.record(&r)
-	r.Decision, r.Status, r.BytesIn, r.BytesOut = d, uint16(status), k.in.Load(), k.out
+	r.Result, r.Status, r.BytesIn, r.BytesOut = d, uint16(status), k.in.Load(), k.out
 	r.Duration = x.server.cfg.Mono() - k.began.Mono
 	if k.upstream != 0 {
 		r.Upstream, r.UpstreamStatus = k.head-k.sent, uint16(k.upstream)

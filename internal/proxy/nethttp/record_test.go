@@ -31,7 +31,7 @@ func over(t *testing.T, f func(t *testing.T, client http.RoundTripper)) {
 // told is what a test wants a record to say. A negative out is the length of the
 // body that the client got.
 type told struct {
-	decision         accesslog.Decision
+	decision         accesslog.Result
 	status, upstream uint16
 	in, out          int64
 	authenticated    bool
@@ -41,7 +41,7 @@ type told struct {
 
 func (w told) check(t *testing.T, e accesslog.Entry) {
 	t.Helper()
-	if got := (told{e.Decision, e.Status, e.UpstreamStatus, e.BytesIn, e.BytesOut, e.Authenticated, e.Method, e.Path}); got != w {
+	if got := (told{e.Result, e.Status, e.UpstreamStatus, e.BytesIn, e.BytesOut, e.Authenticated, e.Method, e.Path}); got != w {
 		t.Errorf("\n got %+v\nwant %+v", got, w)
 	}
 	if e.Duration < 0 || e.Duration > int64(time.Hour) || (e.Upstream >= 0) != (w.upstream != 0) || e.Upstream > e.Duration ||
@@ -142,7 +142,7 @@ func TestOneRecordForEachRequest(t *testing.T) {
 // may on a slow machine, was told of before.
 func final(t *testing.T, entries []accesslog.Entry) accesslog.Entry {
 	t.Helper()
-	if len(entries) == 2 && entries[0].Part == accesslog.Begun {
+	if len(entries) == 2 && entries[0].Part == accesslog.Started {
 		begun := entries[0]
 		entries = entries[1:]
 		if last := entries[0]; last.Part != accesslog.Ended || last.Request != begun.Request || last.Duration < int64(100*time.Millisecond) {
@@ -159,7 +159,7 @@ func final(t *testing.T, entries []accesslog.Entry) accesslog.Entry {
 func (e *edge) whole(t *testing.T) []accesslog.Entry {
 	t.Helper()
 	entries := e.next(t)
-	for entries[len(entries)-1].Part == accesslog.Begun {
+	for entries[len(entries)-1].Part == accesslog.Started {
 		entries = append(entries, e.next(t)...)
 	}
 	return entries
@@ -205,7 +205,7 @@ func TestRecordsOfBrokenRequests(t *testing.T) {
 			close(left)
 		}()
 		begun := e.next(t)
-		if len(begun) != 1 || begun[0].Part != accesslog.Begun || begun[0].Path != "/forever" || begun[0].Status != 0 {
+		if len(begun) != 1 || begun[0].Part != accesslog.Started || begun[0].Path != "/forever" || begun[0].Status != 0 {
 			t.Fatalf("%+v", begun)
 		}
 		leave()
@@ -219,7 +219,7 @@ func TestRecordsOfBrokenRequests(t *testing.T) {
 		e = start(t, setup{upstream: upstream.URL, timeout: "1s", moving: true})
 		ask(t.Context(), "/forever")
 		for _, entry := range e.next(t) {
-			if entry.Part != accesslog.Begun && (entry.Decision != accesslog.TimedOut || entry.Status != 504 || entry.Part != accesslog.Ended) {
+			if entry.Part != accesslog.Started && (entry.Result != accesslog.TimedOut || entry.Status != 504 || entry.Part != accesslog.Ended) {
 				t.Errorf("%+v", entry)
 			}
 		}
@@ -235,7 +235,7 @@ func TestRecordOfATunnel(t *testing.T) {
 		t.Fatalf("answer\n%s", h.text)
 	}
 	begun := e.next(t)
-	if len(begun) != 1 || begun[0].Part != accesslog.Begun {
+	if len(begun) != 1 || begun[0].Part != accesslog.Started {
 		t.Fatalf("%+v", begun)
 	}
 	c.closeWrite()
@@ -264,7 +264,7 @@ func TestRecordOfADefect(t *testing.T) {
 			t.Errorf("%+v %s", resp, body)
 		}
 		entries := e.records()
-		if len(entries) != 1 || entries[0].Decision != accesslog.Failed || entries[0].Status != 500 || entries[0].Gateway != [16]byte{} {
+		if len(entries) != 1 || entries[0].Result != accesslog.Failed || entries[0].Status != 500 || entries[0].Gateway != [16]byte{} {
 			t.Errorf("%+v", entries)
 		}
 	})
@@ -285,7 +285,7 @@ func TestRecordsAtTheEnd(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 		}()
-		if begun := e.next(t); begun[0].Part != accesslog.Begun {
+		if begun := e.next(t); begun[0].Part != accesslog.Started {
 			t.Fatalf("%+v", begun)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -73,7 +73,7 @@ type Config struct {
 	Trust *clientip.Trust
 	// Outcome gives a new connection the lane for the records of its requests.
 	// Nil keeps none.
-	Outcome func() *accesslog.Lane
+	Outcome func() *accesslog.Shard
 	// Mono reads the monotonic clock of the Decider's verdicts, in nanoseconds.
 	// Nil leaves durations out of records.
 	Mono func() int64

@@ -10,7 +10,7 @@ import (
 )
 
 // Sync returns when everything that was taken before the call is in the store.
-func (r *Recorder) Sync(ctx context.Context) error {
+func (r *Writer) Sync(ctx context.Context) error {
 	select {
 	case r.writing <- struct{}{}:
 	case <-ctx.Done():
@@ -25,7 +25,7 @@ func (r *Recorder) Sync(ctx context.Context) error {
 }
 
 // write writes what is pending.
-func (r *Recorder) write(ctx context.Context) error {
+func (r *Writer) write(ctx context.Context) error {
 	for len(r.pending) > 0 || len(r.untold) > 0 {
 		records, left := r.pending[:min(len(r.pending), batch)], r.untold[:min(len(r.untold), batch)]
 		if err := r.cfg.Store.AppendRequests(ctx, records, left); err != nil {
@@ -42,7 +42,7 @@ func (r *Recorder) write(ctx context.Context) error {
 const secondsKept = 1 << 10
 
 // collect makes what was taken pending.
-func (r *Recorder) collect() {
+func (r *Writer) collect() {
 	now := r.cfg.Now().Unix()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *Recorder) collect() {
 
 // Requests lists an account's requests that pass f, the newest first: up to limit
 // of them that come after the identifier after. Call Sync before.
-func (r *Recorder) Requests(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Request, error) {
+func (r *Writer) Requests(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Request, error) {
 	if oldest := r.cfg.Now().Add(-requestlog.Keep); f.Since.Before(oldest) {
 		f.Since = oldest
 	}
@@ -78,7 +78,7 @@ func (r *Recorder) Requests(ctx context.Context, accountID string, f requestlog.
 }
 
 // Request returns one of them. One that is not there is fault.NotFound.
-func (r *Recorder) Request(ctx context.Context, accountID, requestID string) (*requestlog.Request, error) {
+func (r *Writer) Request(ctx context.Context, accountID, requestID string) (*requestlog.Request, error) {
 	record, err := r.cfg.Store.RequestRecord(ctx, accountID, requestID)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ const (
 	trimBatch   = 1000
 )
 
-// Config is what a Recorder is made of. Store is required.
+// Config is what a Writer is made of. Store is required.
 type Config struct {
 	Store  requestlog.Store
 	Now    func() time.Time // nil is time.Now
@@ -38,8 +38,8 @@ type Config struct {
 	Log       *slog.Logger // nil discards
 }
 
-// Recorder is an outcome.Sink. It is safe for concurrent use.
-type Recorder struct {
+// Writer is an outcome.Sink. It is safe for concurrent use.
+type Writer struct {
 	cfg Config
 
 	mu      sync.Mutex // held shortly: Take waits for it
@@ -67,10 +67,10 @@ type second struct {
 	at      int64 // Unix
 }
 
-var _ accesslog.Sink = (*Recorder)(nil)
+var _ accesslog.Sink = (*Writer)(nil)
 
-// New returns a Recorder that takes records at once and writes from Start on.
-func New(cfg Config) (*Recorder, error) {
+// New returns a Writer that takes records at once and writes from Start on.
+func New(cfg Config) (*Writer, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("make the recorder of requests: Store is required")
 	}
@@ -86,19 +86,19 @@ func New(cfg Config) (*Recorder, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Recorder{cfg: cfg, left: map[second]int64{}, kept: map[second]int{}, writing: make(chan struct{}, 1)}, nil
+	return &Writer{cfg: cfg, left: map[second]int64{}, kept: map[second]int{}, writing: make(chan struct{}, 1)}, nil
 }
 
 // Lost returns the number of requests that are missing because the store did not
 // take them in time.
-func (r *Recorder) Lost() uint64 { return r.lost.Load() }
+func (r *Writer) Lost() uint64 { return r.lost.Load() }
 
 // LeftOut returns the number of requests that were left out since there were too many
 // in a second, as intended.
-func (r *Recorder) LeftOut() uint64 { return r.leftOut.Load() }
+func (r *Writer) LeftOut() uint64 { return r.leftOut.Load() }
 
 // Take implements outcome.Sink.
-func (r *Recorder) Take(batch []accesslog.Entry) {
+func (r *Writer) Take(batch []accesslog.Entry) {
 	for i := range batch {
 		if e := &batch[i]; requestlog.Belongs(&e.Record) {
 			r.take(e)
@@ -106,7 +106,7 @@ func (r *Recorder) Take(batch []accesslog.Entry) {
 	}
 }
 
-func (r *Recorder) take(e *accesslog.Entry) {
+func (r *Writer) take(e *accesslog.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := second{e.Account, e.Start / 1e6}
@@ -125,7 +125,7 @@ func (r *Recorder) take(e *accesslog.Entry) {
 }
 
 // Start begins to write, until Stop. It must be called once.
-func (r *Recorder) Start(context.Context) error {
+func (r *Writer) Start(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel, r.done = cancel, make(chan struct{})
 	go func() {
@@ -137,7 +137,7 @@ func (r *Recorder) Start(context.Context) error {
 
 // Stop writes what was taken and ends. No record may be taken after it. It
 // returns an error if the store does not take it, or if that takes longer than ctx.
-func (r *Recorder) Stop(ctx context.Context) error {
+func (r *Writer) Stop(ctx context.Context) error {
 	if r.cancel != nil {
 		r.cancel()
 		select {
@@ -149,7 +149,7 @@ func (r *Recorder) Stop(ctx context.Context) error {
 	return r.Sync(ctx)
 }
 
-func (r *Recorder) run(ctx context.Context) {
+func (r *Writer) run(ctx context.Context) {
 	write, trim := time.NewTicker(r.cfg.Period), time.NewTicker(trimPeriod)
 	defer write.Stop()
 	defer trim.Stop()
@@ -170,7 +170,7 @@ func (r *Recorder) run(ctx context.Context) {
 }
 
 // Trim removes what is kept no longer, in short transactions.
-func (r *Recorder) Trim(ctx context.Context) error {
+func (r *Writer) Trim(ctx context.Context) error {
 	for {
 		more, err := r.cfg.Store.TrimRequests(ctx, r.cfg.Now().Add(-requestlog.Keep), trimBatch)
 		if err != nil || !more {

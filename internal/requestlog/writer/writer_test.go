@@ -33,7 +33,7 @@ func open(t *testing.T) *sqlite.DB {
 	return db
 }
 
-func newRecorder(t *testing.T, cfg requestwriter.Config) *requestwriter.Recorder {
+func newRecorder(t *testing.T, cfg requestwriter.Config) *requestwriter.Writer {
 	t.Helper()
 	if cfg.Now == nil {
 		cfg.Now = now
@@ -48,10 +48,10 @@ func newRecorder(t *testing.T, cfg requestwriter.Config) *requestwriter.Recorder
 // refused is a request that was refused some time after now.
 func refused(account [16]byte, after time.Duration) accesslog.Entry {
 	at := now().Add(after)
-	return accesslog.Entry{Record: accesslog.Record{Account: account, Request: id.At(at.UnixMilli()), Start: at.UnixMicro(), Status: 401, Decision: accesslog.KeyInvalid}, Path: "/orders"}
+	return accesslog.Entry{Record: accesslog.Record{Account: account, Request: id.At(at.UnixMilli()), Start: at.UnixMicro(), Status: 401, Result: accesslog.KeyInvalid}, Path: "/orders"}
 }
 
-func list(t *testing.T, r *requestwriter.Recorder, account [16]byte) []requestlog.Request {
+func list(t *testing.T, r *requestwriter.Writer, account [16]byte) []requestlog.Request {
 	t.Helper()
 	if err := r.Sync(t.Context()); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 // of its account must show.
 type diary struct {
 	*harness
-	*auditwriter.Journal
+	*auditwriter.Writer
 	account *account.Account
 	now     time.Time
 	open    []audit.Record // in no order
@@ -48,7 +48,7 @@ func (h *harness) newDiaryOf(a *account.Account, cfg auditwriter.Config) *diary 
 	cfg.Keeper, cfg.OperatorID = h.Engine, d.account.ID
 	cfg.Now = func() time.Time { return d.now }
 	var err error
-	if d.Journal, err = auditwriter.New(cfg); err != nil {
+	if d.Writer, err = auditwriter.New(cfg); err != nil {
 		h.Fatal(err)
 	}
 	return d
@@ -56,10 +56,10 @@ func (h *harness) newDiaryOf(a *account.Account, cfg auditwriter.Config) *diary 
 
 // entry makes an authentication event of one of nine keys, at a time after
 // d.now.
-func (d *diary) entry(key byte, after time.Duration, decision accesslog.Decision, path string) accesslog.Entry {
+func (d *diary) entry(key byte, after time.Duration, decision accesslog.Result, path string) accesslog.Entry {
 	at := d.now.Add(after)
 	e := accesslog.Entry{Path: path}
-	e.Start, e.Request, e.Decision, e.Authenticated, e.Method = at.UnixMicro(), id.At(at.UnixMilli()), decision, true, accesslog.GET
+	e.Start, e.Request, e.Result, e.Authenticated, e.Method = at.UnixMicro(), id.At(at.UnixMilli()), decision, true, accesslog.GET
 	e.Account, _ = id.Parse(id.Account, d.account.ID)
 	e.Key, e.Gateway = fixedID(key), fixedID(100+key%2)
 	copy(e.Prefix[:], "kg_Abcde"+string('0'+key))
@@ -87,7 +87,7 @@ func (d *diary) take(e accesslog.Entry) {
 	if e.Key != [16]byte{} {
 		r.KeyID = id.Format(id.Key, e.Key)
 	}
-	switch e.Decision {
+	switch e.Result {
 	case accesslog.KeyInvalid:
 		r.Outcome = audit.KeyInvalid
 	case accesslog.KeyExpired:

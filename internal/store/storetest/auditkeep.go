@@ -16,7 +16,7 @@ import (
 
 func (d *diary) upkeep() {
 	d.Helper()
-	if err := d.Upkeep(d.Context()); err != nil {
+	if err := d.Maintain(d.Context()); err != nil {
 		d.Fatal(err)
 	}
 }
@@ -46,7 +46,7 @@ func testAuditUpkeep(h *harness) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	if err := successor.Upkeep(h.Context()); err != nil {
+	if err := successor.Maintain(h.Context()); err != nil {
 		h.Fatal(err)
 	}
 	same(h, "open after eleven minutes", d.waiting(), 0)
@@ -83,7 +83,7 @@ func testAuditStartStop(h *harness) {
 		if err := j.Start(h.Context()); err != nil {
 			h.Fatal(err)
 		}
-		d := &diary{harness: h, Journal: j, account: a, now: time.Now()}
+		d := &diary{harness: h, Writer: j, account: a, now: time.Now()}
 		var all sync.WaitGroup
 		for g := range givers {
 			all.Go(func() {

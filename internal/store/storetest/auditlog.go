@@ -37,7 +37,7 @@ func testAuditLog(h *harness) {
 			d.now = d.now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "wait")) * time.Millisecond)
 			for range rapid.IntRange(0, 12).Draw(t, "events") {
 				d.take(d.entry(byte(rapid.IntRange(0, 8).Draw(t, "key")), time.Duration(rapid.IntRange(0, 4000).Draw(t, "after"))*time.Millisecond,
-					rapid.SampledFrom([]accesslog.Decision{accesslog.Forwarded, accesslog.Limited, accesslog.KeyInvalid, accesslog.KeyExpired, accesslog.WrongScope}).Draw(t, "decision"),
+					rapid.SampledFrom([]accesslog.Result{accesslog.Forwarded, accesslog.Limited, accesslog.KeyInvalid, accesslog.KeyExpired, accesslog.WrongScope}).Draw(t, "decision"),
 					rapid.SampledFrom([]string{"/a", "/b/1"}).Draw(t, "path")))
 			}
 			if rapid.Bool().Draw(t, "a change") {

@@ -123,7 +123,7 @@ func (t *Tracer) Take(batch []accesslog.Entry) {
 	defer t.mu.Unlock()
 	for i := range batch {
 		e := &batch[i]
-		if e.Trace == ([16]byte{}) || e.Part == accesslog.Begun {
+		if e.Trace == ([16]byte{}) || e.Part == accesslog.Started {
 			continue
 		}
 		if t.closed || len(t.queue) >= t.settings.queue {

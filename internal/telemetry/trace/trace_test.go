@@ -223,7 +223,7 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	told, begun := entry(1), entry(1)
-	begun.Part = accesslog.Begun
+	begun.Part = accesslog.Started
 	told.Path = "/orders/" + strings.Repeat("7", 16<<10)
 	tracer.Take([]accesslog.Entry{begun, entry(0), told})
 	if err := tracer.Sync(t.Context()); err != nil {

@@ -36,7 +36,7 @@ func mixed(routes, keys int) [][]accesslog.Entry {
 			*r = accesslog.Record{Account: account, Gateway: gateway, Route: routeIDs[n>>33%uint64(routes)], Key: keyIDs[n>>35%uint64(keys)],
 				Start: 1_800_000_000_000_000 + int64(b)*1000, Duration: int64(n >> 40), Upstream: int64(n >> 41), BytesIn: 100, BytesOut: 2000, Status: 200}
 			if n>>40%16 == 0 {
-				r.Status, r.Decision, r.Upstream = 429, accesslog.Limited, -1
+				r.Status, r.Result, r.Upstream = 429, accesslog.Limited, -1
 			}
 		}
 	}

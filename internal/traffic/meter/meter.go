@@ -93,7 +93,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 	w := m.active
 	for i := range batch {
 		r := &batch[i].Record
-		if r.Part == accesslog.Begun || r.Account == [16]byte{} {
+		if r.Part == accesslog.Started || r.Account == [16]byte{} {
 			continue
 		}
 		if len(w.cells) >= mostCells {

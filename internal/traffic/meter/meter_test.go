@@ -84,7 +84,7 @@ func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 	out := map[string]traffic.Row{}
 	for _, r := range m.records {
 		at := time.UnixMicro(r.Start).UTC()
-		if r.Account != account || at.Before(from) || !at.Before(q.Until.Add(length-1).Truncate(length)) || r.Part == accesslog.Begun ||
+		if r.Account != account || at.Before(from) || !at.Before(q.Until.Add(length-1).Truncate(length)) || r.Part == accesslog.Started ||
 			!passes(q.GatewayID, id.Gateway, r.Gateway) || !passes(q.RouteID, id.Route, r.Route) || !passes(q.KeyID, id.Key, r.Key) {
 			continue
 		}
@@ -105,7 +105,7 @@ func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 		case 403:
 			row.Forbidden++
 		}
-		if r.Decision == accesslog.Unreachable || r.Decision == accesslog.TimedOut || r.UpstreamStatus >= 500 {
+		if r.Result == accesslog.Unreachable || r.Result == accesslog.TimedOut || r.UpstreamStatus >= 500 {
 			row.UpstreamErrors++
 		}
 		row.BytesIn += r.BytesIn
@@ -199,9 +199,9 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 				Duration: rapid.Int64Range(0, 1<<32).Draw(t, "duration"), Upstream: rapid.Int64Range(-1, 1<<30).Draw(t, "upstream"),
 				Account: account, Gateway: identifier(small.Draw(t, "gateway") + 1), Route: identifier(small.Draw(t, "route")), Key: identifier(small.Draw(t, "key")),
 				BytesIn: rapid.Int64Range(0, 1<<40).Draw(t, "in"), BytesOut: rapid.Int64Range(0, 1<<40).Draw(t, "out"),
-				Status:   rapid.SampledFrom([]uint16{101, 200, 204, 301, 401, 403, 404, 429, 499, 500, 502, 504}).Draw(t, "status"),
-				Decision: accesslog.Decision(rapid.IntRange(0, int(accesslog.Abandoned)).Draw(t, "decision")),
-				Part:     rapid.SampledFrom([]accesslog.Part{accesslog.Whole, accesslog.Whole, accesslog.Begun, accesslog.Ended}).Draw(t, "part"),
+				Status: rapid.SampledFrom([]uint16{101, 200, 204, 301, 401, 403, 404, 429, 499, 500, 502, 504}).Draw(t, "status"),
+				Result: accesslog.Result(rapid.IntRange(0, int(accesslog.Abandoned)).Draw(t, "decision")),
+				Part:   rapid.SampledFrom([]accesslog.Part{accesslog.Whole, accesslog.Whole, accesslog.Started, accesslog.Ended}).Draw(t, "part"),
 			}
 			if rapid.IntRange(0, 9).Draw(t, "account") == 0 {
 				r.Account = other

@@ -34,7 +34,7 @@ func (a *arrivals) take(t fataler, store traffic.Store, c *clock) func(traffic.W
 			decision, status = accesslog.Limited, 429 // by the limit that there was
 		}
 		m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Key: a.keys[i],
-			Start: a.begin.Add(at).UnixMicro(), Decision: decision, Status: status}}})
+			Start: a.begin.Add(at).UnixMicro(), Result: decision, Status: status}}})
 		if i == len(a.at)/2 {
 			if err := m.Sync(context.Background()); err != nil {
 				t.Fatal(err)
@@ -42,8 +42,8 @@ func (a *arrivals) take(t fataler, store traffic.Store, c *clock) func(traffic.W
 		}
 	}
 	// What did not come to the limits is no arrival.
-	for _, d := range []accesslog.Decision{accesslog.KeyInvalid, accesslog.NoRoute, accesslog.WrongScope, accesslog.Preflight, accesslog.Failed} {
-		m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Start: a.begin.UnixMicro(), Decision: d, Status: 401}}})
+	for _, d := range []accesslog.Result{accesslog.KeyInvalid, accesslog.NoRoute, accesslog.WrongScope, accesslog.Preflight, accesslog.Failed} {
+		m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Start: a.begin.UnixMicro(), Result: d, Status: 401}}})
 	}
 	if err := m.Sync(context.Background()); err != nil {
 		t.Fatal(err)
@@ -82,8 +82,8 @@ func (a *arrivals) live(c ratelimit.Config) (refused int64, byKey map[[16]byte]i
 		if c.Per == ratelimit.PerKey {
 			params, bucket = each.Bucket(now, a.keys[i])
 		}
-		var standing [1]ratelimit.Standing
-		if r, _ := ratelimit.Decide(now, []ratelimit.Applied{{Params: params, Bucket: bucket}}, standing[:]); r == ratelimit.Refused {
+		var standing [1]ratelimit.Status
+		if r, _ := ratelimit.Decide(now, []ratelimit.Limit{{Params: params, Bucket: bucket}}, standing[:]); r == ratelimit.Refused {
 			refused++
 			byKey[a.keys[i]]++
 		}

@@ -72,7 +72,7 @@ func (w *window) add(r *accesslog.Record) {
 	c.Requests++
 	c.BytesIn += max(r.BytesIn, 0)
 	c.BytesOut += max(r.BytesOut, 0)
-	if r.Decision == accesslog.Unreachable || r.Decision == accesslog.TimedOut || r.UpstreamStatus >= 500 {
+	if r.Result == accesslog.Unreachable || r.Result == accesslog.TimedOut || r.UpstreamStatus >= 500 {
 		c.UpstreamErrors++
 	}
 	c.measured.latency.Add(r.Duration)
@@ -87,7 +87,7 @@ func (w *window) add(r *accesslog.Record) {
 // cameToLimits reports whether the request was charged, or would have been had
 // no limit refused it.
 func cameToLimits(r *accesslog.Record) bool {
-	switch r.Decision {
+	switch r.Result {
 	case accesslog.Forwarded, accesslog.Unreachable, accesslog.TimedOut, accesslog.Limited, accesslog.Abandoned:
 		return r.Route != [16]byte{}
 	default:

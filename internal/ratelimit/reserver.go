@@ -24,21 +24,21 @@ type DailyStore interface {
 	SaveDailyCounts(ctx context.Context, counts []DailyCount) error
 }
 
-// LedgerConfig configures a Ledger.
-type LedgerConfig struct {
+// ReserverConfig configures a Reserver.
+type ReserverConfig struct {
 	Store DailyStore       // required
 	Now   func() time.Time // the wall clock; default time.Now
 	Log   *slog.Logger     // default: none
 }
 
-// Ledger owns every daily cap of the node.
+// Reserver owns every daily cap of the node.
 //
 // It reserves ranges of a cap in the store ahead of use: the store always has a
 // count that is at least what has passed, and at most a hundredth of the cap (at
 // least one request) more. So a crash never lets more than the cap pass, and loses
 // no more than that. One goroutine does all the reserving, in rounds: each writes for
 // every cap that asked since the last one began, in one call of the store.
-type Ledger struct {
+type Reserver struct {
 	store DailyStore
 	now   func() time.Time
 	log   *slog.Logger
@@ -81,8 +81,8 @@ const (
 	ledgerStopped
 )
 
-// NewLedger returns a ledger that is not started.
-func NewLedger(cfg LedgerConfig) (*Ledger, error) {
+// NewReserver returns a ledger that is not started.
+func NewReserver(cfg ReserverConfig) (*Reserver, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("ledger: no store")
 	}
@@ -92,7 +92,7 @@ func NewLedger(cfg LedgerConfig) (*Ledger, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Ledger{
+	return &Reserver{
 		store: cfg.Store, now: cfg.Now, log: cfg.Log,
 		wake:   make(chan struct{}, 1),
 		limits: make(map[limitKey]*dailyLimit),
@@ -104,16 +104,16 @@ func NewLedger(cfg LedgerConfig) (*Ledger, error) {
 
 // Daily returns the daily cap that all callers of the limit limitID (a route) share,
 // made at the first call. A later call sets the cap and keeps the day's count.
-func (l *Ledger) Daily(limitID string, limit Rate) *Daily {
+func (l *Reserver) Daily(limitID string, limit Rate) *Daily {
 	return l.limit(limitKey{limitID, false}, limit.Count).one
 }
 
 // Dailies returns the daily caps of the keys of the limit limitID, as Daily does.
-func (l *Ledger) Dailies(limitID string, limit Rate) *Dailies {
+func (l *Reserver) Dailies(limitID string, limit Rate) *Dailies {
 	return l.limit(limitKey{limitID, true}, limit.Count).keys
 }
 
-func (l *Ledger) limit(k limitKey, capacity int64) *dailyLimit {
+func (l *Reserver) limit(k limitKey, capacity int64) *dailyLimit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limit := l.limits[k]
@@ -130,7 +130,7 @@ func (l *Ledger) limit(k limitKey, capacity int64) *dailyLimit {
 
 // Drop forgets limitID, whose count stays in the store. Whoever still decides by it
 // gets Stale: publish a configuration without it first.
-func (l *Ledger) Drop(limitID string) {
+func (l *Reserver) Drop(limitID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range []limitKey{{limitID, false}, {limitID, true}} {
@@ -145,7 +145,7 @@ func (l *Ledger) Drop(limitID string) {
 // Wait returns once d, of which a decision was Exhausted, can tell, so that the
 // caller may decide again. The error is that of the store or of ctx, or that the
 // ledger has stopped: fault.Unavailable.
-func (l *Ledger) Wait(ctx context.Context, d *Daily) error {
+func (l *Reserver) Wait(ctx context.Context, d *Daily) error {
 	for !d.tells(dayOf(l.now().UnixNano())) {
 		l.ask(d)
 		l.mu.Lock()
@@ -174,7 +174,7 @@ func (d *Daily) tells(today int64) bool {
 }
 
 // ask puts d into the queue. It neither blocks nor allocates.
-func (l *Ledger) ask(d *Daily) {
+func (l *Reserver) ask(d *Daily) {
 	if d.queued.Swap(true) {
 		return
 	}
@@ -188,7 +188,7 @@ func (l *Ledger) ask(d *Daily) {
 	l.poke()
 }
 
-func (l *Ledger) poke() {
+func (l *Reserver) poke() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -196,7 +196,7 @@ func (l *Ledger) poke() {
 }
 
 // asked empties the queue.
-func (l *Ledger) asked(into []*Daily) []*Daily {
+func (l *Reserver) asked(into []*Daily) []*Daily {
 	for d := l.queue.Swap(nil); d != nil; {
 		next := d.next
 		d.queued.Store(false)

@@ -14,7 +14,7 @@ import (
 type ledgerModel struct {
 	t      *rapid.T
 	store  *memoryStore
-	ledger *Ledger
+	ledger *Reserver
 	now    time.Time
 	caps   map[bool]int64 // by per: key
 
@@ -39,7 +39,7 @@ func drawCap(t *rapid.T) int64 {
 }
 
 func (m *ledgerModel) boot() {
-	l, err := NewLedger(LedgerConfig{Store: m.store, Now: func() time.Time { return m.now }})
+	l, err := NewReserver(ReserverConfig{Store: m.store, Now: func() time.Time { return m.now }})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -68,8 +68,8 @@ func (m *ledgerModel) daily(key int) *Daily {
 func (m *ledgerModel) request(key int) {
 	c, limit := m.count(key), m.caps[key > 0]
 	for range 10 {
-		limits := []Applied{{Scope: DailyScope, Daily: m.daily(key)}}
-		var s [1]Standing
+		limits := []Limit{{Scope: DailyScope, Daily: m.daily(key)}}
+		var s [1]Status
 		r, _ := Decide(Instant{Wall: m.now.UnixNano()}, limits, s[:])
 		switch r {
 		case Stale:

@@ -4,7 +4,7 @@ import "testing"
 
 // TestFields holds the form of the IETF fields: one item for each limit, the default one excepted.
 func TestFields(t *testing.T) {
-	s := []Standing{
+	s := []Status{
 		{Scope: KeyScope, Limit: 100, Remaining: 99, Window: 60, ResetIn: 1},
 		{Scope: RouteScope, Limit: 50, Remaining: 0, Window: 1, ResetIn: 0},
 		{Scope: DailyScope, Limit: 1000, Remaining: 7, Window: 86400, ResetIn: 3600},
@@ -25,8 +25,8 @@ func TestFields(t *testing.T) {
 // that resets later; of refusing limits the one with the longest wait.
 func TestFewestLeft(t *testing.T) {
 	fast, slow := compile(perSecond(5), 5), compile(perMinute(5), 5)
-	var s [3]Standing
-	limits := []Applied{
+	var s [3]Status
+	limits := []Limit{
 		{Scope: KeyScope, Params: &fast, Bucket: new(Bucket)},
 		{Scope: RouteScope, Params: &slow, Bucket: new(Bucket)},
 		{Scope: GlobalScope, Params: &fast, Bucket: new(Bucket)},

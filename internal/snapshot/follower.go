@@ -12,12 +12,12 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Config is what a Live is made of.
+// Config is what a Follower is made of.
 type Config struct {
 	// Source is the store. Required.
 	Source Source
 	// Ledger keeps the daily caps. Required.
-	Ledger *ratelimit.Ledger
+	Ledger *ratelimit.Reserver
 	// OpenHeader opens the sealed value of an upstream header or of a client's key.
 	// Required if a gateway has one.
 	OpenHeader func(sealed []byte) ([]byte, error)
@@ -40,9 +40,9 @@ type Config struct {
 // sweepInterval is the time between two sweeps of the per-key buckets.
 const sweepInterval = time.Minute
 
-// Live is the data plane's view of the store, kept up to date. It is safe for
+// Follower is the data plane's view of the store, kept up to date. It is safe for
 // concurrent use.
-type Live struct {
+type Follower struct {
 	cfg           Config
 	defaultGlobal ratelimit.Params
 	current       atomic.Pointer[Snapshot]
@@ -55,13 +55,13 @@ type Live struct {
 	// The rest is under writing.
 	loaded  bool
 	seq     int64 // the last entry of the change log that is in force
-	holders map[holderName]*holder
+	holders map[holderName]*keyClass
 	rates   map[ratelimit.Params]*ratelimit.Params // shared by limits of the same rate
 	failed  map[string]bool                        // gateways that did not compile
 }
 
-// New returns a Live that knows nothing until Load.
-func New(cfg Config) (*Live, error) {
+// New returns a Follower that knows nothing until Load.
+func New(cfg Config) (*Follower, error) {
 	if cfg.Source == nil || cfg.Ledger == nil || cfg.Now == nil {
 		return nil, errors.New("make the snapshot: Source, Ledger and Now are required")
 	}
@@ -73,12 +73,12 @@ func New(cfg Config) (*Live, error) {
 	if cfg.DefaultGlobalLimit.IsZero() {
 		cfg.DefaultGlobalLimit = ratelimit.Rate{Count: 1_000_000, Per: time.Second}
 	}
-	l := &Live{
+	l := &Follower{
 		cfg:           cfg,
 		defaultGlobal: ratelimit.CompileRate(cfg.DefaultGlobalLimit),
 		used:          newUsedList(),
 		writing:       make(chan struct{}, 1),
-		holders:       map[holderName]*holder{},
+		holders:       map[holderName]*keyClass{},
 		rates:         map[ratelimit.Params]*ratelimit.Params{},
 		failed:        map[string]bool{},
 	}
@@ -88,12 +88,12 @@ func New(cfg Config) (*Live, error) {
 
 // Current returns what is in force now: one atomic load. Before Load it is
 // empty. It is never nil.
-func (l *Live) Current() *Snapshot { return l.current.Load() }
+func (l *Follower) Current() *Snapshot { return l.current.Load() }
 
 // Run catches up at every PollInterval, so that what another process wrote is
 // in force soon, and drops idle per-key buckets, until ctx ends. Failures are
 // logged and tried again.
-func (l *Live) Run(ctx context.Context) {
+func (l *Follower) Run(ctx context.Context) {
 	poll, sweep := time.NewTicker(l.cfg.PollInterval), time.NewTicker(sweepInterval)
 	defer poll.Stop()
 	defer sweep.Stop()
@@ -123,16 +123,16 @@ func (l *Live) Run(ctx context.Context) {
 // Age returns the time since the store was last read to its end, whether there was
 // something new or not: what is in force is no older. It is below PollInterval
 // or little more while all is well.
-func (l *Live) Age() time.Duration {
+func (l *Follower) Age() time.Duration {
 	return time.Duration(l.cfg.Now().Mono - l.caughtUp.Load())
 }
 
 // DrainUsed calls f for each key that authenticated a request since the last
 // call, with the time of its last use. Calls must not overlap.
-func (l *Live) DrainUsed(f func(keyID string, at time.Time)) { l.used.drain(f) }
+func (l *Follower) DrainUsed(f func(keyID string, at time.Time)) { l.used.drain(f) }
 
 // lock waits for the right to write.
-func (l *Live) lock(ctx context.Context) error {
+func (l *Follower) lock(ctx context.Context) error {
 	select {
 	case l.writing <- struct{}{}:
 		return nil
@@ -141,4 +141,4 @@ func (l *Live) lock(ctx context.Context) error {
 	}
 }
 
-func (l *Live) unlock() { <-l.writing }
+func (l *Follower) unlock() { <-l.writing }

@@ -225,10 +225,10 @@ func TestKeysFollow(t *testing.T) {
 }
 
 // pass counts how many of n requests the limits let through now.
-func (h *house) pass(limits []ratelimit.Applied, n int) int {
+func (h *house) pass(limits []ratelimit.Limit, n int) int {
 	h.t.Helper()
 	passed := 0
-	standings := make([]ratelimit.Standing, len(limits))
+	standings := make([]ratelimit.Status, len(limits))
 	for range n {
 		r, worst := ratelimit.Decide(h.clock.Now(), limits, standings)
 		for r == ratelimit.Exhausted {
@@ -247,7 +247,7 @@ func (h *house) pass(limits []ratelimit.Applied, n int) int {
 	return passed
 }
 
-func (h *house) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Applied {
+func (h *house) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
 	return h.live.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, h.clock.Now(), bucket)
 }
 
@@ -269,7 +269,7 @@ func TestLimitsOutlivePublications(t *testing.T) {
 			t.Fatalf("%s lets %d of %d pass", path, got, want)
 		}
 	}
-	global := func() []ratelimit.Applied { return []ratelimit.Applied{h.live.Current().GatewayByID(g.ID).Global()} }
+	global := func() []ratelimit.Limit { return []ratelimit.Limit{h.live.Current().GatewayByID(g.ID).Global()} }
 	h.pass(global(), 400)
 
 	publications := map[string]func(){
@@ -291,12 +291,12 @@ func TestLimitsOutlivePublications(t *testing.T) {
 		publish()
 		for path, max := range map[string]int64{"/shared": 60, "/each": 60, "/daily": 30, "/daily-each": 30} {
 			limits := h.routeLimits(g.ID, path, key)
-			var s [1]ratelimit.Standing
+			var s [1]ratelimit.Status
 			if ratelimit.Look(h.clock.Now(), limits, s[:]); s[0].Remaining != max {
 				t.Errorf("after %s, %s has %d left, want %d", name, path, s[0].Remaining, max)
 			}
 		}
-		var s [1]ratelimit.Standing
+		var s [1]ratelimit.Status
 		if ratelimit.Look(h.clock.Now(), global(), s[:]); s[0].Remaining != 600 || s[0].Default {
 			t.Errorf("after %s, the global limit stands at %+v", name, s[0])
 		}
@@ -353,12 +353,12 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	old.RateLimit = rate(t, "100/day")
 	h.source.PutKey(old)
 	h.catchUp()
-	limits := func(secret string) []ratelimit.Applied {
+	limits := func(secret string) []ratelimit.Limit {
 		l, ok := h.live.Current().FindKey(secret).Limit()
 		if !ok {
 			t.Fatal("no limit")
 		}
-		return []ratelimit.Applied{l}
+		return []ratelimit.Limit{l}
 	}
 	h.pass(limits(oldSecret), 20)
 	fresh, freshSecret := h.key()

@@ -12,9 +12,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-func startLedger(t *testing.T, store DailyStore) *Ledger {
+func startLedger(t *testing.T, store DailyStore) *Reserver {
 	t.Helper()
-	l, err := NewLedger(LedgerConfig{Store: store})
+	l, err := NewReserver(ReserverConfig{Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +30,10 @@ func startLedger(t *testing.T, store DailyStore) *Ledger {
 }
 
 // ask decides as the data plane does, with now as the clock.
-func ask(ctx context.Context, l *Ledger, find func() *Daily) (Result, Standing, error) {
+func ask(ctx context.Context, l *Reserver, find func() *Daily) (Result, Status, error) {
 	for {
-		limits := []Applied{{Scope: DailyScope, Daily: find()}}
-		var s [1]Standing
+		limits := []Limit{{Scope: DailyScope, Daily: find()}}
+		var s [1]Status
 		switch r, _ := Decide(Instant{Wall: time.Now().UnixNano()}, limits, s[:]); r {
 		case Exhausted:
 			if err := l.Wait(ctx, limits[0].Daily); err != nil {
@@ -105,8 +105,8 @@ func TestLateRefusalGivesBackDailyCount(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				limits := []Applied{{Scope: DailyScope, Daily: d}, {Scope: GlobalScope, Params: &p, Bucket: global}}
-				var s [2]Standing
+				limits := []Limit{{Scope: DailyScope, Daily: d}, {Scope: GlobalScope, Params: &p, Bucket: global}}
+				var s [2]Status
 				for range narrow {
 					if r, _ := Decide(now, limits, s[:]); r == Admitted {
 						passed.Add(1)
@@ -158,8 +158,8 @@ func TestDailyCapOverTime(t *testing.T) {
 
 		<-time.After(time.Duration(dayLength - time.Now().UnixNano()%dayLength))
 		synctest.Wait()
-		var s [1]Standing
-		if r, _ := Decide(Instant{Wall: time.Now().UnixNano()}, []Applied{{Daily: shared()}}, s[:]); r != Admitted {
+		var s [1]Status
+		if r, _ := Decide(Instant{Wall: time.Now().UnixNano()}, []Limit{{Daily: shared()}}, s[:]); r != Admitted {
 			t.Errorf("the first request of the day is %v: it was not reserved ahead", r)
 		}
 		if r, s, err := ask(t.Context(), l, keyed); r != Admitted || s.Remaining != 999 || err != nil {
@@ -173,7 +173,7 @@ func TestDailyCapOverTime(t *testing.T) {
 func TestRestartKeepsDailyCount(t *testing.T) {
 	store := newMemoryStore()
 	for start := range 3 {
-		l, err := NewLedger(LedgerConfig{Store: store})
+		l, err := NewReserver(ReserverConfig{Store: store})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,12 +266,12 @@ func TestOneSaveForAllThatWait(t *testing.T) {
 
 // TestStartNeedsTheStore holds the guarantee that a server does not start without its counts.
 func TestStartNeedsTheStore(t *testing.T) {
-	if _, err := NewLedger(LedgerConfig{}); err == nil {
+	if _, err := NewReserver(ReserverConfig{}); err == nil {
 		t.Error("a ledger without a store was made")
 	}
 	store := newMemoryStore()
 	store.fail = true
-	l, err := NewLedger(LedgerConfig{Store: store})
+	l, err := NewReserver(ReserverConfig{Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}

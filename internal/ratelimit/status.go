@@ -32,8 +32,8 @@ func (s Scope) String() string {
 	}
 }
 
-// Standing is where a limit stands after a decision.
-type Standing struct {
+// Status is where a limit stands after a decision.
+type Status struct {
 	Scope      Scope
 	Default    bool
 	Refused    bool
@@ -49,7 +49,7 @@ type Standing struct {
 
 // stand fills standing of limits whose states are next, and returns the one with
 // the fewest requests left (tie: the later reset), or -1.
-func stand(now Instant, day int64, limits []Applied, views []view, standing []Standing) (worst int) {
+func stand(now Instant, day int64, limits []Limit, views []view, standing []Status) (worst int) {
 	worst = -1
 	for i := range limits {
 		l, s := &limits[i], &standing[i]
@@ -69,7 +69,7 @@ func stand(now Instant, day int64, limits []Applied, views []view, standing []St
 
 // standRefused fills standing of limits whose states are word, of which at least
 // one refuses, and returns the one that makes the caller wait longest.
-func standRefused(now Instant, day int64, limits []Applied, views []view, standing []Standing) (worst int) {
+func standRefused(now Instant, day int64, limits []Limit, views []view, standing []Status) (worst int) {
 	longest := int64(-1)
 	for i := range limits {
 		l, v, s := &limits[i], &views[i], &standing[i]
@@ -96,7 +96,7 @@ func standRefused(now Instant, day int64, limits []Applied, views []view, standi
 }
 
 // stand fills the figures of a bucket in state word when at units are gained.
-func (p *Params) stand(s *Standing, word, at uint64, wall int64) {
+func (p *Params) stand(s *Status, word, at uint64, wall int64) {
 	used := max(word, at) - at
 	s.Limit, s.Window, s.policy = p.capacity, p.window, p.policy
 	s.Remaining = p.whole(p.span - min(used, p.span))
@@ -109,7 +109,7 @@ func (p *Params) stand(s *Standing, word, at uint64, wall int64) {
 
 // standRefused sets the reset of a bucket that refuses to the moment at which it will let
 // the request pass, and returns the nanoseconds until then, or -1 if it does not refuse.
-func (p *Params) standRefused(s *Standing, word, at uint64, wall int64) (wait int64) {
+func (p *Params) standRefused(s *Status, word, at uint64, wall int64) (wait int64) {
 	used := max(word, at) - at
 	if used <= p.span-p.cost {
 		return -1
@@ -125,16 +125,16 @@ func (p *Params) standRefused(s *Standing, word, at uint64, wall int64) (wait in
 }
 
 // reset sets the reset to ns nanoseconds from now.
-func (s *Standing) reset(wall int64, ns uint64) {
+func (s *Status) reset(wall int64, ns uint64) {
 	s.ResetAt, s.ResetIn = ceilSeconds(wall+int64(ns)), ceilSeconds(int64(ns))
 }
 
-func (s *Standing) resetFar(wall, seconds int64) {
+func (s *Status) resetFar(wall, seconds int64) {
 	s.ResetAt, s.ResetIn = ceilSeconds(wall)+seconds, seconds
 }
 
 // stand fills the figures of a count in state w with a cap.
-func (w dailyWord) stand(s *Standing, capacity uint64, now Instant, day int64) {
+func (w dailyWord) stand(s *Status, capacity uint64, now Instant, day int64) {
 	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, ""
 	s.Remaining = max(0, s.Limit-w.used())
 	s.ResetAt = (day + 1) * (dayLength / second)
