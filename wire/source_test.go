@@ -7,11 +7,11 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 const (
@@ -111,7 +111,7 @@ func (s *source) KeyByID(context.Context, string) (*apikey.Key, error) {
 
 func (s *source) LastSeq(context.Context) (int64, error) { return 0, nil }
 
-func (s *source) Changes(context.Context, int64, int) ([]change.Change, bool, error) {
+func (s *source) Changes(context.Context, int64, int) ([]snapshot.Change, bool, error) {
 	return nil, true, nil
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // firstKeyName is the name of the key that an account is born with.
@@ -57,7 +57,7 @@ func (s *Service) CreateAccount(ctx context.Context, name string, plan account.P
 		if err := w.audit(ctx, audit.AccountCreate, a.ID, "", diff); err != nil {
 			return nil, err
 		}
-		if err := w.changed(ctx, change.Account, a.ID); err != nil {
+		if err := w.changed(ctx, snapshot.AccountChange, a.ID); err != nil {
 			return nil, err
 		}
 		return s.insertAdminKey(ctx, w, firstKeyName)

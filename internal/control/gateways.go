@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Gateways lists the account's gateways, newest first.
@@ -82,7 +82,7 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, in GatewayInput)
 		if err := w.audit(ctx, audit.GatewayCreate, g.ID, g.ID, gatewayDiff(nil, g)); err != nil {
 			return nil, err
 		}
-		return g, w.changed(ctx, change.Gateway, g.ID)
+		return g, w.changed(ctx, snapshot.GatewayChange, g.ID)
 	})
 }
 
@@ -118,7 +118,7 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 		if err := w.audit(ctx, audit.GatewayUpdate, g.ID, g.ID, diff); err != nil {
 			return nil, err
 		}
-		return &g, w.changed(ctx, change.Gateway, g.ID)
+		return &g, w.changed(ctx, snapshot.GatewayChange, g.ID)
 	})
 }
 
@@ -152,7 +152,7 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string
 		if err := w.audit(ctx, audit.GatewayDelete, g.ID, g.ID, gatewayDiff(g, nil)); err != nil {
 			return nil, err
 		}
-		return g, w.changed(ctx, change.Gateway, g.ID)
+		return g, w.changed(ctx, snapshot.GatewayChange, g.ID)
 	})
 }
 

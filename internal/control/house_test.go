@@ -15,12 +15,12 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
@@ -201,7 +201,7 @@ func ctx() context.Context { return context.Background() }
 type trace struct {
 	audits  []audit.Record
 	events  []event.Event
-	changes []change.Change
+	changes []snapshot.Change
 }
 
 func (h *house) trace(accountID string) trace {

@@ -7,11 +7,11 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Keys lists the account's keys that pass f, newest first. f.Now is set here.
@@ -134,7 +134,7 @@ func (s *Service) issue(ctx context.Context, w *work, k apikey.Key) (*NewKey, er
 	if err := w.raise(ctx, event.KeyCreated, k.EventData()); err != nil {
 		return nil, err
 	}
-	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, change.Key, k.ID)
+	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, snapshot.KeyChange, k.ID)
 }
 
 // storeKey writes k, which was before, if anything about it differs, with a new version
@@ -151,5 +151,5 @@ func (w *work) storeKey(ctx context.Context, a audit.Action, before, k *apikey.K
 	if err := w.audit(ctx, a, k.ID, k.GatewayID, diff); err != nil {
 		return err
 	}
-	return w.changed(ctx, change.Key, k.ID)
+	return w.changed(ctx, snapshot.KeyChange, k.ID)
 }

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // PushSpec replaces the gateway's whole route table by the operations of an
@@ -151,7 +151,7 @@ func (w *work) apply(ctx context.Context, p *plan) error {
 	if err != nil {
 		return err
 	}
-	return w.changed(ctx, change.Gateway, g.ID)
+	return w.changed(ctx, snapshot.GatewayChange, g.ID)
 }
 
 // storeRevision writes the routes of d and the revision that made them.

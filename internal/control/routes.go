@@ -5,11 +5,11 @@ import (
 	"slices"
 
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Routes lists a gateway's routes, newest first.
@@ -65,7 +65,7 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 		if err := w.audit(ctx, audit.RouteCreate, r.ID, gatewayID, routeDiff(nil, r)); err != nil {
 			return nil, err
 		}
-		return r, w.changed(ctx, change.Gateway, gatewayID)
+		return r, w.changed(ctx, snapshot.GatewayChange, gatewayID)
 	})
 }
 
@@ -135,7 +135,7 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, ro
 		if err := w.audit(ctx, audit.RouteUpdate, r.ID, gatewayID, routeDiff(before, &r)); err != nil {
 			return nil, err
 		}
-		return &r, w.changed(ctx, change.Gateway, gatewayID)
+		return &r, w.changed(ctx, snapshot.GatewayChange, gatewayID)
 	})
 }
 
@@ -226,6 +226,6 @@ func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID
 		if err := w.audit(ctx, audit.RouteDelete, r.ID, gatewayID, routeDiff(r, nil)); err != nil {
 			return nil, err
 		}
-		return r, w.changed(ctx, change.Gateway, gatewayID)
+		return r, w.changed(ctx, snapshot.GatewayChange, gatewayID)
 	})
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -226,7 +226,7 @@ type LedgerReader interface {
 	// Changes returns up to limit entries of the change log after seq, oldest
 	// first. complete is false if entries after seq were already trimmed, so
 	// that the reader must load everything again.
-	Changes(ctx context.Context, seq int64, limit int) (changes []change.Change, complete bool, err error)
+	Changes(ctx context.Context, seq int64, limit int) (changes []snapshot.Change, complete bool, err error)
 	// Answer returns the stored answer, or fault.NotFound.
 	Answer(ctx context.Context, keyID, key string) (*Answer, error)
 	// DailyCounts returns all counts of the day.
@@ -237,7 +237,7 @@ type LedgerReader interface {
 type LedgerWriter interface {
 	AppendAudit(ctx context.Context, r *audit.Record) error
 	// AppendChange writes an entry of the change log.
-	AppendChange(ctx context.Context, k change.Kind, recordID string) error
+	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) error
 	PutAnswer(ctx context.Context, a *Answer) error
 	// PutDailyCounts sets each count, whatever it was before.
 	PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error

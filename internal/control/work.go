@@ -8,9 +8,9 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // How long a committed change may wait until the data plane has it in force,
@@ -181,7 +181,7 @@ func raise(ctx context.Context, tx Tx, accountID string, t event.Type, at time.T
 }
 
 // changed writes an entry of the change log.
-func (w *work) changed(ctx context.Context, k change.Kind, recordID string) error {
+func (w *work) changed(ctx context.Context, k snapshot.ChangeKind, recordID string) error {
 	w.touch = true
 	return w.AppendChange(ctx, k, recordID)
 }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // brokenStore fails each transaction when it writes the kind of record that
@@ -59,7 +59,7 @@ func (t brokenTx) AppendEvent(ctx context.Context, e *event.Event) error {
 	return errors.Join(t.Tx.AppendEvent(ctx, e), t.fails("event"))
 }
 
-func (t brokenTx) AppendChange(ctx context.Context, k change.Kind, id string) error {
+func (t brokenTx) AppendChange(ctx context.Context, k snapshot.ChangeKind, id string) error {
 	return errors.Join(t.Tx.AppendChange(ctx, k, id), t.fails("change"))
 }
 

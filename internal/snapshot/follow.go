@@ -7,7 +7,6 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -63,9 +62,9 @@ func (l *Follower) CatchUp(ctx context.Context) error {
 // apply puts the records that changes name in force as the source has them now.
 // unusable tells of gateways that cannot be compiled; err that the source could
 // not be read, in which case all of changes must be applied again.
-func (l *Follower) apply(ctx context.Context, changes []change.Change) (unusable, err error) {
+func (l *Follower) apply(ctx context.Context, changes []Change) (unusable, err error) {
 	var (
-		named    = map[change.Change]bool{} // without Seq
+		named    = map[Change]bool{} // without Seq
 		gateways = map[string]bool{}
 		accounts = l.Current().accounts
 		newAccs  bool
@@ -80,13 +79,13 @@ func (l *Follower) apply(ctx context.Context, changes []change.Change) (unusable
 		}
 		named[c] = true
 		switch c.Kind {
-		case change.Key:
+		case KeyChange:
 			if err := l.readKey(ctx, c.ID); err != nil {
 				return nil, err
 			}
-		case change.Gateway:
+		case GatewayChange:
 			gateways[c.ID] = true
-		case change.Account:
+		case AccountChange:
 			newAccs = true
 		}
 	}
@@ -102,7 +101,7 @@ func (l *Follower) apply(ctx context.Context, changes []change.Change) (unusable
 }
 
 // readGateways publishes the gateways named by ids as the source has them.
-func (l *Follower) readGateways(ctx context.Context, accounts map[string]*account.Account, ids map[string]bool, named map[change.Change]bool) (unusable, err error) {
+func (l *Follower) readGateways(ctx context.Context, accounts map[string]*account.Account, ids map[string]bool, named map[Change]bool) (unusable, err error) {
 	changed := map[string]*Gateway{}
 	failed := map[string]bool{}
 	for gatewayID := range ids {
@@ -117,7 +116,7 @@ func (l *Follower) readGateways(ctx context.Context, accounts map[string]*accoun
 		c, err := l.compile(g, routes, publicOnly(accounts, g.AccountID))
 		if err != nil {
 			failed[gatewayID] = true
-			if named[change.Change{Kind: change.Gateway, ID: gatewayID}] {
+			if named[Change{Kind: GatewayChange, ID: gatewayID}] {
 				unusable = errors.Join(unusable, err)
 			}
 			continue

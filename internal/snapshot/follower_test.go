@@ -1,4 +1,4 @@
-package snapshot
+package snapshot_test
 
 import (
 	"context"
@@ -16,11 +16,12 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // TestHosts holds which gateway a host reaches (contract, 4.1).
 func TestHosts(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	other := account.Account{ID: id.New(id.Account), Name: "other", Plan: account.Starter}
 	h.source.PutAccount(other)
 	foreign := h.gateway()
@@ -28,7 +29,7 @@ func TestHosts(t *testing.T) {
 	h.source.PutGateway(foreign)
 	h.catchUp()
 
-	if g := h.live.Current().GatewayByHost("127.0.0.1:8080"); g != nil {
+	if g := h.follower.Current().GatewayByHost("127.0.0.1:8080"); g != nil {
 		t.Errorf("without a gateway of the account default, an unknown host reaches %s", g.ID)
 	}
 	first := h.gateway()
@@ -53,33 +54,33 @@ func TestHosts(t *testing.T) {
 		{strings.Repeat("a", 300), first.ID},
 		{"", first.ID},
 	} {
-		if g := h.live.Current().GatewayByHost(c.host); g == nil || g.ID != c.want {
+		if g := h.follower.Current().GatewayByHost(c.host); g == nil || g.ID != c.want {
 			t.Errorf("the host %q reaches %v, want %s", c.host, g, c.want)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { h.live.Current().GatewayByHost("API.other.example:8080") }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { h.follower.Current().GatewayByHost("API.other.example:8080") }); n != 0 {
 		t.Errorf("GatewayByHost allocates %v times", n)
 	}
 
 	second := h.gateway()
 	h.source.PutGateway(second)
 	h.catchUp()
-	if g := h.live.Current().GatewayByHost("nobody.example"); g != nil {
+	if g := h.follower.Current().GatewayByHost("nobody.example"); g != nil {
 		t.Errorf("with two gateways of the account default, an unknown host reaches %s", g.ID)
 	}
 	h.source.DeleteGateway(first.ID)
 	h.catchUp()
-	if g := h.live.Current().GatewayByHost("nobody.example"); g == nil || g.ID != second.ID {
+	if g := h.follower.Current().GatewayByHost("nobody.example"); g == nil || g.ID != second.ID {
 		t.Errorf("an unknown host reaches %v, want the gateway that is left", g)
 	}
-	if h.live.Current().GatewayByHost(made) == h.live.Current().GatewayByID(first.ID) {
+	if h.follower.Current().GatewayByHost(made) == h.follower.Current().GatewayByID(first.ID) {
 		t.Error("a deleted gateway is still there")
 	}
 }
 
 // TestCompiledGateway holds what a driver reads of a gateway.
 func TestCompiledGateway(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	g := h.gateway()
 	g.UpstreamHeaders = map[string][]byte{"X-B": []byte("b"), "X-A": []byte("a")}
 	g.Timeout, g.MaxBodyBytes = "5s", 1000
@@ -90,11 +91,11 @@ func TestCompiledGateway(t *testing.T) {
 	open.Auth = gateway.AuthNone
 	h.source.PutGateway(g, route("/a/{id}", ratelimit.Config{}, "GET"), route("/a/{name}", ratelimit.Config{}, "POST"), open)
 	h.catchUp()
-	c := h.live.Current().GatewayByID(g.ID)
+	c := h.follower.Current().GatewayByID(g.ID)
 	if c.Upstream.Base.Path != "/base" || c.Upstream.Timeout != 5*time.Second || c.Upstream.PublicOnly || c.MaxBodyBytes != 1000 {
 		t.Errorf("upstream %+v", c.Upstream)
 	}
-	if len(c.Upstream.Headers) != 2 || c.Upstream.Headers[0] != (Header{"X-A", "A"}) || c.Upstream.Headers[1] != (Header{"X-B", "B"}) {
+	if len(c.Upstream.Headers) != 2 || c.Upstream.Headers[0] != (snapshot.Header{"X-A", "A"}) || c.Upstream.Headers[1] != (snapshot.Header{"X-B", "B"}) {
 		t.Errorf("upstream headers %v", c.Upstream.Headers)
 	}
 	if u := c.Upstream; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConns != 7 {
@@ -120,7 +121,7 @@ func TestCompiledGateway(t *testing.T) {
 	foreign.AccountID = id.New(id.Account)
 	h.source.PutGateway(foreign)
 	h.catchUp()
-	if !h.live.Current().GatewayByID(foreign.ID).Upstream.PublicOnly {
+	if !h.follower.Current().GatewayByID(foreign.ID).Upstream.PublicOnly {
 		t.Error("the gateway of an unknown account may reach private addresses")
 	}
 }
@@ -128,7 +129,7 @@ func TestCompiledGateway(t *testing.T) {
 // TestRevocationIsInForce holds that no caller who begins after CatchUp has
 // returned finds a key that was revoked before it, while eight others look.
 func TestRevocationIsInForce(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	for range 200 {
 		k, secret := h.key()
 		k.RateLimit = rate(t, "10/s")
@@ -146,7 +147,7 @@ func TestRevocationIsInForce(t *testing.T) {
 				begun.Done()
 				for !stop.Load() {
 					gone := revoked.Load()
-					if h.live.Current().FindKey(secret) != nil && gone {
+					if h.follower.Current().FindKey(secret) != nil && gone {
 						t.Error("a revoked key was found")
 						return
 					}
@@ -155,7 +156,7 @@ func TestRevocationIsInForce(t *testing.T) {
 			})
 		}
 		begun.Wait()
-		if h.live.Current().FindKey(secret) == nil {
+		if h.follower.Current().FindKey(secret) == nil {
 			t.Fatal("a key is not in force")
 		}
 		k.RevokedAt = time.Unix(1, 0)
@@ -174,7 +175,7 @@ func TestRevocationIsInForce(t *testing.T) {
 // load of everything after the log was trimmed.
 func TestKeysFollow(t *testing.T) {
 	for _, trimmed := range []bool{false, true} {
-		h := newHouse(t)
+		h := newHarness(t)
 		follow := func() {
 			if trimmed {
 				h.source.Trim()
@@ -189,7 +190,7 @@ func TestKeysFollow(t *testing.T) {
 		h.source.PutKey(k)
 		h.source.PutKey(stay)
 		follow()
-		c := h.live.Current().FindKey(secret)
+		c := h.follower.Current().FindKey(secret)
 		if c == nil || c.ID() != k.ID || string(c.AppendID(nil)) != k.ID || c.AccountID() != k.AccountID || c.Owner() != k.Owner ||
 			c.GatewayID() != k.GatewayID || c.Level() != k.Level || c.Scope() != (apikey.Scope{Word: apikey.Read, Resource: "caf%C3%A9/a"}) {
 			t.Fatalf("key %+v", c)
@@ -197,42 +198,42 @@ func TestKeysFollow(t *testing.T) {
 		if c.Expired(k.ExpiresAt.Add(-1)) || !c.Expired(k.ExpiresAt) {
 			t.Error("a key does not expire at its instant")
 		}
-		before := h.live.Current().FindKey(staySecret)
+		before := h.follower.Current().FindKey(staySecret)
 		k.Owner = "tenant 8"
 		h.source.PutKey(k)
 		follow()
-		if got := h.live.Current().FindKey(secret).Owner(); got != "tenant 8" {
+		if got := h.follower.Current().FindKey(secret).Owner(); got != "tenant 8" {
 			t.Errorf("owner %q after a change", got)
 		}
-		if h.live.Current().FindKey(staySecret) != before {
+		if h.follower.Current().FindKey(staySecret) != before {
 			t.Error("a key that did not change was replaced")
 		}
 		h.source.DeleteKey(k.ID)
 		follow()
-		if h.live.Current().FindKey(secret) != nil {
+		if h.follower.Current().FindKey(secret) != nil {
 			t.Error("a key without a record is found")
 		}
-		if h.live.Current().FindKey(staySecret) != before {
+		if h.follower.Current().FindKey(staySecret) != before {
 			t.Error("another key went with it")
 		}
-		if h.live.Current().FindKey("kg_nonsense") != nil {
+		if h.follower.Current().FindKey("kg_nonsense") != nil {
 			t.Error("nonsense is found")
 		}
-		if len(h.live.holders) != 1 {
-			t.Errorf("%d holders for one key", len(h.live.holders))
+		if h.follower.KeyClasses() != 1 {
+			t.Errorf("%d holders for one key", h.follower.KeyClasses())
 		}
 	}
 }
 
 // pass counts how many of n requests the limits let through now.
-func (h *house) pass(limits []ratelimit.Limit, n int) int {
+func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 	h.t.Helper()
 	passed := 0
 	standings := make([]ratelimit.Status, len(limits))
 	for range n {
 		r, worst := ratelimit.Decide(h.clock.Now(), limits, standings)
 		for r == ratelimit.Exhausted {
-			if err := h.ledger.Wait(context.Background(), limits[worst].Daily); err != nil {
+			if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {
 				h.t.Fatal(err)
 			}
 			r, worst = ratelimit.Decide(h.clock.Now(), limits, standings)
@@ -247,14 +248,14 @@ func (h *house) pass(limits []ratelimit.Limit, n int) int {
 	return passed
 }
 
-func (h *house) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
-	return h.live.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, h.clock.Now(), bucket)
+func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
+	return h.follower.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, h.clock.Now(), bucket)
 }
 
 // TestLimitsOutlivePublications holds that no publication refills a bucket or a
 // daily count, and that a changed limit keeps its level in proportion (contract, 4.3).
 func TestLimitsOutlivePublications(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	g := h.gateway()
 	g.GlobalLimit = config(t, "1000/day", "", "", "")
 	shared := route("/shared", config(t, "100/day", "", "", ""), "GET")
@@ -269,7 +270,7 @@ func TestLimitsOutlivePublications(t *testing.T) {
 			t.Fatalf("%s lets %d of %d pass", path, got, want)
 		}
 	}
-	global := func() []ratelimit.Limit { return []ratelimit.Limit{h.live.Current().GatewayByID(g.ID).Global()} }
+	global := func() []ratelimit.Limit { return []ratelimit.Limit{h.follower.Current().GatewayByID(g.ID).Global()} }
 	h.pass(global(), 400)
 
 	publications := map[string]func(){
@@ -277,7 +278,7 @@ func TestLimitsOutlivePublications(t *testing.T) {
 		"an unrelated change":  func() { g.Name = "other"; put() },
 		"another gateway":      func() { h.source.PutGateway(h.gateway()); h.catchUp() },
 		"a load of everything": func() { h.source.Trim(); h.source.PutAccount(h.account); h.source.Trim(); h.catchUp() },
-		"a load asked for":     func() { _ = h.live.Load(context.Background()) },
+		"a load asked for":     func() { _ = h.follower.Load(context.Background()) },
 		"a new path, same id":  func() { shared.Methods = []string{"GET", "POST"}; put() },
 		"nothing":              h.catchUp,
 		"a route beside it": func() {
@@ -326,7 +327,7 @@ func TestLimitsOutlivePublications(t *testing.T) {
 // TestDailyOutlivesItsKind holds that a daily count which becomes one for each
 // key, or back, begins anew and decides.
 func TestDailyOutlivesItsKind(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	g := h.gateway()
 	r := route("/d", config(t, "", "", "5/day", ""), "GET")
 	for _, per := range []string{"", ratelimit.PerKey, ""} {
@@ -348,13 +349,13 @@ func TestDailyOutlivesItsKind(t *testing.T) {
 // TestRotatedKeysShareOneBucket holds contract 3.2: old and new key draw from one
 // bucket, and a change of the rate applies to both, in whatever order it is told.
 func TestRotatedKeysShareOneBucket(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	old, oldSecret := h.key()
 	old.RateLimit = rate(t, "100/day")
 	h.source.PutKey(old)
 	h.catchUp()
 	limits := func(secret string) []ratelimit.Limit {
-		l, ok := h.live.Current().FindKey(secret).Limit()
+		l, ok := h.follower.Current().FindKey(secret).Limit()
 		if !ok {
 			t.Fatal("no limit")
 		}
@@ -382,7 +383,7 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	h.catchUp()
 	h.source.Trim()
 	h.catchUp()
-	if err := h.live.Load(context.Background()); err != nil {
+	if err := h.follower.Load(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.pass(limits(oldSecret), 60); got != 60 {
@@ -400,7 +401,7 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 // TestFailures holds that what cannot be read is tried again, and that a gateway
 // which cannot be compiled holds up nobody else.
 func TestFailures(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	broken := h.gateway()
 	h.source.PutGateway(broken, route("/a", ratelimit.Config{}, "GET"))
 	h.catchUp()
@@ -408,12 +409,12 @@ func TestFailures(t *testing.T) {
 	h.source.PutKey(k)
 	lost := errors.New("the store is away")
 	h.source.Fail(lost)
-	if err := h.live.CatchUp(context.Background()); !errors.Is(err, lost) {
+	if err := h.follower.CatchUp(context.Background()); !errors.Is(err, lost) {
 		t.Errorf("CatchUp returns %v", err)
 	}
 	h.source.Fail(nil)
 	h.catchUp()
-	if h.live.Current().FindKey(secret) == nil {
+	if h.follower.Current().FindKey(secret) == nil {
 		t.Error("a change was lost with a failed call")
 	}
 
@@ -422,45 +423,45 @@ func TestFailures(t *testing.T) {
 	h.source.PutGateway(bad)
 	k.RevokedAt = time.Unix(1, 0)
 	h.source.PutKey(k)
-	if err := h.live.CatchUp(context.Background()); err == nil || !strings.Contains(err.Error(), bad.ID) {
+	if err := h.follower.CatchUp(context.Background()); err == nil || !strings.Contains(err.Error(), bad.ID) {
 		t.Errorf("CatchUp returns %v for a gateway that cannot be compiled", err)
 	}
-	if h.live.Current().FindKey(secret) != nil {
+	if h.follower.Current().FindKey(secret) != nil {
 		t.Error("a gateway that cannot be compiled holds up a revocation")
 	}
-	if h.live.Current().GatewayByID(bad.ID).Find("/a") == nil {
+	if h.follower.Current().GatewayByID(bad.ID).Find("/a") == nil {
 		t.Error("the gateway did not keep its form")
 	}
 	h.source.Trim()
 	h.source.PutAccount(h.account)
 	h.source.Trim()
-	if err := h.live.CatchUp(context.Background()); err == nil {
+	if err := h.follower.CatchUp(context.Background()); err == nil {
 		t.Error("a load of everything says nothing of a gateway that cannot be compiled")
 	}
-	if h.live.Current().GatewayByID(bad.ID) == nil {
+	if h.follower.Current().GatewayByID(bad.ID) == nil {
 		t.Error("the gateway is gone after a load")
 	}
 	h.source.PutGateway(broken, route("/b", ratelimit.Config{}, "GET"))
 	h.catchUp()
-	if h.live.Current().GatewayByID(bad.ID).Find("/b") == nil {
+	if h.follower.Current().GatewayByID(bad.ID).Find("/b") == nil {
 		t.Error("the gateway did not come back")
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := h.live.lock(context.Background()); err != nil {
+	if err := h.follower.Lock(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.live.CatchUp(ctx); !errors.Is(err, context.Canceled) {
+	if err := h.follower.CatchUp(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("CatchUp returns %v while another runs and its context has ended", err)
 	}
-	h.live.unlock()
+	h.follower.Unlock()
 }
 
 // TestFirstLoadRefusesBrokenGateway holds that a server does not start with a
 // gateway missing, and says which.
 func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	bad := h.gateway()
 	for _, spoil := range []func(){
 		func() { bad.UpstreamHeaders = map[string][]byte{"X-A": nil} },
@@ -470,7 +471,7 @@ func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 	} {
 		spoil()
 		h.source.PutGateway(bad)
-		l, err := New(Config{Source: h.source, Ledger: h.ledger, Now: h.clock.Now, OpenHeader: func([]byte) ([]byte, error) { return nil, errors.New("another key") }})
+		l, err := snapshot.New(snapshot.Config{Source: h.source, Ledger: h.reserver, Now: h.clock.Now, OpenHeader: func([]byte) ([]byte, error) { return nil, errors.New("another key") }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -481,7 +482,7 @@ func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 			t.Error("it is published")
 		}
 	}
-	if _, err := New(Config{}); err == nil {
+	if _, err := snapshot.New(snapshot.Config{}); err == nil {
 		t.Error("New takes no source")
 	}
 }
@@ -490,15 +491,15 @@ func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 // a second, and after a failure as well.
 func TestRunFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newHarness(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		var run sync.WaitGroup
-		run.Go(func() { h.live.Run(ctx) })
+		run.Go(func() { h.follower.Run(ctx) })
 		k, secret := h.key()
 		h.source.PutKey(k)
 		<-time.After(500 * time.Millisecond)
 		synctest.Wait()
-		if h.live.Current().FindKey(secret) == nil {
+		if h.follower.Current().FindKey(secret) == nil {
 			t.Error("a key is not in force after 500 ms")
 		}
 		h.source.Fail(errors.New("locked"))
@@ -508,7 +509,7 @@ func TestRunFollows(t *testing.T) {
 		h.source.Fail(nil)
 		<-time.After(500 * time.Millisecond)
 		synctest.Wait()
-		if h.live.Current().FindKey(secret) != nil {
+		if h.follower.Current().FindKey(secret) != nil {
 			t.Error("a revoked key is in force 500 ms after the store came back")
 		}
 		cancel()
@@ -518,7 +519,7 @@ func TestRunFollows(t *testing.T) {
 
 // TestUsedKeys holds that each use is drained with its time, whoever drains beside it.
 func TestUsedKeys(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	var secrets []string
 	for range 50 {
 		k, secret := h.key()
@@ -528,7 +529,7 @@ func TestUsedKeys(t *testing.T) {
 	h.catchUp()
 	last := map[string]time.Time{}
 	drain := func() {
-		h.live.DrainUsed(func(keyID string, at time.Time) {
+		h.follower.DrainUsed(func(keyID string, at time.Time) {
 			if at.After(last[keyID]) {
 				last[keyID] = at
 			}
@@ -539,7 +540,7 @@ func TestUsedKeys(t *testing.T) {
 	for u := range 4 {
 		users.Go(func() {
 			for i := range 2000 {
-				h.live.Current().FindKey(secrets[(i*7+u)%len(secrets)]).MarkUsed(start.Add(time.Duration(i) * time.Second))
+				h.follower.Current().FindKey(secrets[(i*7+u)%len(secrets)]).MarkUsed(start.Add(time.Duration(i) * time.Second))
 			}
 		})
 	}
@@ -555,18 +556,18 @@ func TestUsedKeys(t *testing.T) {
 	}
 	end := start.Add(time.Hour)
 	for _, s := range secrets {
-		h.live.Current().FindKey(s).MarkUsed(end)
-		h.live.Current().FindKey(s).MarkUsed(end.Add(-time.Minute)) // a clock that went back
+		h.follower.Current().FindKey(s).MarkUsed(end)
+		h.follower.Current().FindKey(s).MarkUsed(end.Add(-time.Minute)) // a clock that went back
 	}
 	drain()
 	for _, s := range secrets {
-		k := h.live.Current().FindKey(s)
+		k := h.follower.Current().FindKey(s)
 		if got := last[k.ID()]; !got.Equal(end) {
 			t.Errorf("key %s was used last at %v, want %v", k.ID(), got, end)
 		}
 	}
-	h.live.DrainUsed(func(keyID string, _ time.Time) { t.Errorf("%s is drained without a use", keyID) })
-	k := h.live.Current().FindKey(secrets[0])
+	h.follower.DrainUsed(func(keyID string, _ time.Time) { t.Errorf("%s is drained without a use", keyID) })
+	k := h.follower.Current().FindKey(secrets[0])
 	at := end.UnixMicro()
 	if n := testing.AllocsPerRun(100, func() { at += 5000; k.MarkUsedAt(at) }); n != 0 {
 		t.Errorf("MarkUsedAt allocates %v times", n)
@@ -576,24 +577,24 @@ func TestUsedKeys(t *testing.T) {
 // TestAge holds that the age of what is in force begins anew whenever the store
 // was read, and grows while it cannot be.
 func TestAge(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.clock.Advance(time.Second)
-	if got := h.live.Age(); got != time.Second {
+	if got := h.follower.Age(); got != time.Second {
 		t.Errorf("a second after loading the age is %v", got)
 	}
 	h.catchUp()
 	h.clock.Advance(time.Second)
 	h.source.Fail(errors.New("away"))
-	if err := h.live.CatchUp(t.Context()); err == nil {
+	if err := h.follower.CatchUp(t.Context()); err == nil {
 		t.Fatal("the store could be read")
 	}
 	h.clock.Advance(time.Second)
-	if got := h.live.Age(); got != 2*time.Second {
+	if got := h.follower.Age(); got != 2*time.Second {
 		t.Errorf("two seconds after the last look that succeeded the age is %v", got)
 	}
 	h.source.Fail(nil)
 	h.catchUp()
-	if got := h.live.Age(); got != 0 {
+	if got := h.follower.Age(); got != 0 {
 		t.Errorf("after a look at nothing new the age is %v", got)
 	}
 }

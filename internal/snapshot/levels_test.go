@@ -1,4 +1,4 @@
-package snapshot
+package snapshot_test
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // TestLevels holds that every limit of a gateway is told with what is left of it, those of
 // single keys only while they are in use, and nothing of other gateways or accounts.
 func TestLevels(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	g, other := h.gateway(), h.gateway()
 	g.GlobalLimit = config(t, "100/min", "", "", "")
 	shared := route("/shared", config(t, "10/min", "", "50/day", ""), "GET")
@@ -28,7 +29,7 @@ func TestLevels(t *testing.T) {
 
 	levels := func() map[string]int64 {
 		got := map[string]int64{}
-		h.live.Levels(g.ID, func(l ratelimit.Level) {
+		h.follower.Levels(g.ID, func(l ratelimit.Level) {
 			name := l.Scope.String()
 			switch l.Route {
 			case parse(t, id.Route, shared.ID):
@@ -55,8 +56,8 @@ func TestLevels(t *testing.T) {
 	}
 	check("at first")
 
-	s := h.live.Current()
-	charge := func(path string, keys ...*Key) {
+	s := h.follower.Current()
+	charge := func(path string, keys ...*snapshot.Key) {
 		t.Helper()
 		r := s.GatewayByID(g.ID).Find(path).Route("GET")
 		for _, k := range keys {
@@ -74,13 +75,13 @@ func TestLevels(t *testing.T) {
 				if result != ratelimit.Exhausted {
 					t.Fatalf("decision %v", result)
 				}
-				if err := h.ledger.Wait(context.Background(), limits[worst].Daily); err != nil {
+				if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 	}
-	find := func(secret string) *Key { return s.FindKey(secret) }
+	find := func(secret string) *snapshot.Key { return s.FindKey(secret) }
 	charge("/shared", find(own.secret), find(own.secret))
 	charge("/each", find(own.secret), find(elsewhere.secret))
 	want["global"], want["route shared"], want["daily shared"] = 96, 8, 48
@@ -108,13 +109,13 @@ func TestLevels(t *testing.T) {
 	want["global"], want["key "+own.ID], want["route each "+own.ID], want["daily each "+own.ID] = 97, 3, 6, 16
 	check("changed")
 
-	h.live.Levels(id.New(id.Gateway), func(l ratelimit.Level) { t.Errorf("a gateway that is not there has %+v", l) })
+	h.follower.Levels(id.New(id.Gateway), func(l ratelimit.Level) { t.Errorf("a gateway that is not there has %+v", l) })
 }
 
 type heldKey struct{ ID, secret string }
 
 // keyWith stores a key with a rate limit.
-func (h *house) keyWith(t *testing.T, limit, gatewayID string) heldKey {
+func (h *harness) keyWith(t *testing.T, limit, gatewayID string) heldKey {
 	t.Helper()
 	k, secret := h.key()
 	k.RateLimit, k.GatewayID = rate(t, limit), gatewayID

@@ -5,7 +5,6 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -18,17 +17,6 @@ type Source interface {
 	KeySource
 	// Accounts returns every account.
 	Accounts(ctx context.Context) ([]account.Account, error)
-}
-
-// ChangeLog is the order in which changes were committed.
-type ChangeLog interface {
-	// LastSeq returns the Seq of the newest entry that was ever written, 0
-	// before the first.
-	LastSeq(ctx context.Context) (int64, error)
-	// Changes returns up to limit entries after seq, oldest first. complete is
-	// false if entries after seq were already trimmed: everything must be
-	// loaded again.
-	Changes(ctx context.Context, seq int64, limit int) (changes []change.Change, complete bool, err error)
 }
 
 // GatewaySource reads gateways with their route tables, of all accounts.

@@ -16,7 +16,6 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
@@ -224,7 +223,7 @@ func (s *source) KeyByID(context.Context, string) (*apikey.Key, error) {
 
 func (s *source) LastSeq(context.Context) (int64, error) { return 0, nil }
 
-func (s *source) Changes(context.Context, int64, int) ([]change.Change, bool, error) {
+func (s *source) Changes(context.Context, int64, int) ([]snapshot.Change, bool, error) {
 	return nil, true, nil
 }
 

@@ -9,10 +9,10 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Source is a snapshot.Source and a ratelimit.DailyStore over maps. The zero
@@ -22,7 +22,7 @@ type Source struct {
 	accounts map[string]account.Account
 	gateways map[string]stored
 	keys     map[string]apikey.Key
-	log      []change.Change
+	log      []snapshot.Change
 	trimmed  int64
 	seq      int64
 	fail     error
@@ -35,9 +35,9 @@ type stored struct {
 }
 
 // append must be called under the lock.
-func (s *Source) append(kind change.Kind, recordID string) {
+func (s *Source) append(kind snapshot.ChangeKind, recordID string) {
 	s.seq++
-	s.log = append(s.log, change.Change{Seq: s.seq, Kind: kind, ID: recordID})
+	s.log = append(s.log, snapshot.Change{Seq: s.seq, Kind: kind, ID: recordID})
 }
 
 // PutAccount adds or replaces an account.
@@ -48,7 +48,7 @@ func (s *Source) PutAccount(a account.Account) {
 		s.accounts = map[string]account.Account{}
 	}
 	s.accounts[a.ID] = a
-	s.append(change.Account, a.ID)
+	s.append(snapshot.AccountChange, a.ID)
 }
 
 // PutGateway adds or replaces a gateway with its route table.
@@ -59,7 +59,7 @@ func (s *Source) PutGateway(g gateway.Gateway, routes ...gateway.Route) {
 		s.gateways = map[string]stored{}
 	}
 	s.gateways[g.ID] = stored{g, slices.Clone(routes)}
-	s.append(change.Gateway, g.ID)
+	s.append(snapshot.GatewayChange, g.ID)
 }
 
 // DeleteGateway removes a gateway.
@@ -67,7 +67,7 @@ func (s *Source) DeleteGateway(gatewayID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.gateways, gatewayID)
-	s.append(change.Gateway, gatewayID)
+	s.append(snapshot.GatewayChange, gatewayID)
 }
 
 // PutKey adds or replaces a key.
@@ -78,7 +78,7 @@ func (s *Source) PutKey(k apikey.Key) {
 		s.keys = map[string]apikey.Key{}
 	}
 	s.keys[k.ID] = k
-	s.append(change.Key, k.ID)
+	s.append(snapshot.KeyChange, k.ID)
 }
 
 // DeleteKey removes a key's record, as no store does.
@@ -86,7 +86,7 @@ func (s *Source) DeleteKey(keyID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.keys, keyID)
-	s.append(change.Key, keyID)
+	s.append(snapshot.KeyChange, keyID)
 }
 
 // Trim forgets the change log so far.
@@ -139,7 +139,7 @@ func (s *Source) LastSeq(ctx context.Context) (int64, error) {
 }
 
 // Changes implements snapshot.ChangeLog.
-func (s *Source) Changes(ctx context.Context, seq int64, limit int) (changes []change.Change, complete bool, err error) {
+func (s *Source) Changes(ctx context.Context, seq int64, limit int) (changes []snapshot.Change, complete bool, err error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, false, err
 	}

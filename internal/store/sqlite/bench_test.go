@@ -13,11 +13,11 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
@@ -185,5 +185,5 @@ func createKey(ctx context.Context, tx control.Tx, k *apikey.Key) error {
 	if err := tx.AppendEvent(ctx, &e); err != nil {
 		return err
 	}
-	return tx.AppendChange(ctx, change.Key, k.ID)
+	return tx.AppendChange(ctx, snapshot.KeyChange, k.ID)
 }

@@ -4,19 +4,19 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/keygate/keygate/internal/change"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Changes implements control.LedgerReader. A seq beyond the newest entry is of
 // another history, as after a backup was restored, and not complete either.
-func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []change.Change, complete bool, err error) {
+func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []snapshot.Change, complete bool, err error) {
 	first, last, err := t.changeBounds(ctx)
 	if err != nil || seq < first || seq > last {
 		return nil, false, err
 	}
 	err = t.rows(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > ? ORDER BY seq LIMIT ?+0`,
 		[]any{seq, rowLimit(limit)}, func(r *sql.Rows) error {
-			var c change.Change
+			var c snapshot.Change
 			err := r.Scan(&c.Seq, &c.Kind, &c.ID)
 			list = append(list, c)
 			return err
@@ -34,7 +34,7 @@ func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err err
 
 // AppendChange implements control.LedgerWriter. There is one writer at a time,
 // so that the order of seq is the order of commits.
-func (t *tx) AppendChange(ctx context.Context, k change.Kind, recordID string) error {
+func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) error {
 	_, err := t.exec(ctx, "append change", `INSERT INTO changes (at, kind, record_id) VALUES (?, ?, ?)`, t.now(), string(k), recordID)
 	return err
 }

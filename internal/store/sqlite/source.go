@@ -5,7 +5,6 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 )
@@ -30,7 +29,7 @@ func (db *DB) LastSeq(ctx context.Context) (int64, error) {
 }
 
 // Changes implements snapshot.ChangeLog.
-func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []change.Change, complete bool, err error) {
+func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []snapshot.Change, complete bool, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
 		changes, complete, err = t.Changes(ctx, seq, limit)
 		return err

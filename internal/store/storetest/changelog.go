@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
-func (h *harness) changes(seq int64, limit int) ([]change.Change, bool) {
+func (h *harness) changes(seq int64, limit int) ([]snapshot.Change, bool) {
 	h.Helper()
 	list, complete, err := h.Changes(h.Context(), seq, limit)
 	if err != nil {
@@ -31,7 +31,7 @@ func (h *harness) appendChanges(ids ...string) {
 	h.Helper()
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		for _, id := range ids {
-			if err := tx.AppendChange(ctx, change.Key, id); err != nil {
+			if err := tx.AppendChange(ctx, snapshot.KeyChange, id); err != nil {
 				return err
 			}
 		}
@@ -39,7 +39,7 @@ func (h *harness) appendChanges(ids ...string) {
 	})
 }
 
-func changed(list []change.Change) []string {
+func changed(list []snapshot.Change) []string {
 	all := []string{}
 	for _, c := range list {
 		all = append(all, c.ID)
@@ -53,12 +53,16 @@ func testChangeLog(h *harness) {
 	list, complete := h.changes(0, 10)
 	same(h, "empty log", fmt.Sprint(len(list), complete), "0 true")
 
-	h.update(func(ctx context.Context, tx control.Tx) error { return tx.AppendChange(ctx, change.Account, "a") })
-	h.update(func(ctx context.Context, tx control.Tx) error { return tx.AppendChange(ctx, change.Gateway, "g") })
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		return tx.AppendChange(ctx, snapshot.AccountChange, "a")
+	})
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		return tx.AppendChange(ctx, snapshot.GatewayChange, "g")
+	})
 	h.appendChanges("k1", "k2", "k1")
 	all, complete := h.changes(0, 10)
 	same(h, "ids", changed(all), []string{"a", "g", "k1", "k2", "k1"})
-	same(h, "kinds", []change.Kind{all[0].Kind, all[1].Kind, all[2].Kind}, []change.Kind{change.Account, change.Gateway, change.Key})
+	same(h, "kinds", []snapshot.ChangeKind{all[0].Kind, all[1].Kind, all[2].Kind}, []snapshot.ChangeKind{snapshot.AccountChange, snapshot.GatewayChange, snapshot.KeyChange})
 	same(h, "complete", complete, true)
 	for i := 1; i < len(all); i++ {
 		if all[i].Seq <= all[i-1].Seq {
@@ -73,7 +77,7 @@ func testChangeLog(h *harness) {
 	_, complete = h.changes(all[4].Seq+1, 10)
 	same(h, "beyond the end is another history", complete, false)
 
-	inside := get(h, func(ctx context.Context, tx control.ReadTx) ([]change.Change, error) {
+	inside := get(h, func(ctx context.Context, tx control.ReadTx) ([]snapshot.Change, error) {
 		list, _, err := tx.Changes(ctx, 0, 10)
 		return list, err
 	})

@@ -10,12 +10,12 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/change"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // everything makes one change of every kind, with all the records that go with
@@ -42,7 +42,7 @@ func (e *everything) write(ctx context.Context, h *harness, tx control.Tx, a *ac
 		tx.InsertRevision(ctx, newRevision(g, 1)),
 		tx.AppendAudit(ctx, newAudit(a, k.ID)),
 		tx.AppendEvent(ctx, newEvent(h, a)),
-		tx.AppendChange(ctx, change.Key, k.ID),
+		tx.AppendChange(ctx, snapshot.KeyChange, k.ID),
 		tx.PutAnswer(ctx, &control.Answer{KeyID: k.ID, Key: "rolled back", Status: 200, CreatedAt: epoch()}),
 		tx.PutDailyCounts(ctx, []ratelimit.DailyCount{{LimitID: "rt", Day: 1, Used: 1}}),
 	)
@@ -167,7 +167,7 @@ func testCancellationAtRandom(h *harness) {
 		k := newKey(a)
 		stop := time.AfterFunc(time.Duration(random.Int64N(int64(4*time.Millisecond))), cancel)
 		err := h.Update(ctx, func(tx control.Tx) error {
-			return errors.Join(tx.InsertKey(ctx, k), tx.AppendChange(ctx, change.Key, k.ID))
+			return errors.Join(tx.InsertKey(ctx, k), tx.AppendChange(ctx, snapshot.KeyChange, k.ID))
 		})
 		stop.Stop()
 		cancel()
@@ -216,7 +216,7 @@ func testSerializableUpdates(h *harness) {
 						return err
 					}
 					g.Version++
-					return errors.Join(tx.UpdateGateway(h.Context(), g), tx.AppendChange(h.Context(), change.Gateway, fmt.Sprint(g.Version)))
+					return errors.Join(tx.UpdateGateway(h.Context(), g), tx.AppendChange(h.Context(), snapshot.GatewayChange, fmt.Sprint(g.Version)))
 				})
 				if err != nil {
 					h.Error(err)

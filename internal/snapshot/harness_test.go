@@ -1,4 +1,4 @@
-package snapshot
+package snapshot_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 )
 
@@ -39,57 +40,57 @@ func (c *clock) Advance(d time.Duration) {
 	c.now.Wall += int64(d)
 }
 
-// house is a Follower over a store in memory, with the account default.
-type house struct {
-	t       testing.TB
-	source  *snapshottest.Source
-	clock   *clock
-	ledger  *ratelimit.Reserver
-	live    *Follower
-	account account.Account
-	random  *rand.ChaCha8
+// harness is a Follower over a store in memory, with the account default.
+type harness struct {
+	t        testing.TB
+	source   *snapshottest.Source
+	clock    *clock
+	reserver *ratelimit.Reserver
+	follower *snapshot.Follower
+	account  account.Account
+	random   *rand.ChaCha8
 }
 
-func newHouse(t testing.TB) *house {
+func newHarness(t testing.TB) *harness {
 	t.Helper()
-	h := &house{t: t, source: &snapshottest.Source{}, clock: newClock(), random: rand.NewChaCha8([32]byte{1})}
+	h := &harness{t: t, source: &snapshottest.Source{}, clock: newClock(), random: rand.NewChaCha8([32]byte{1})}
 	h.account = account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
 	h.source.PutAccount(h.account)
 	var err error
-	h.ledger, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: h.source, Now: func() time.Time { return time.Unix(0, h.clock.Now().Wall) }})
+	h.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: h.source, Now: func() time.Time { return time.Unix(0, h.clock.Now().Wall) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.ledger.Start(context.Background()); err != nil {
+	if err := h.reserver.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := h.ledger.Stop(context.Background()); err != nil {
+		if err := h.reserver.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	h.live, err = New(Config{
-		Source: h.source, Ledger: h.ledger, Now: h.clock.Now, GatewayDomain: "gw.test",
+	h.follower, err = snapshot.New(snapshot.Config{
+		Source: h.source, Ledger: h.reserver, Now: h.clock.Now, GatewayDomain: "gw.test",
 		OpenHeader: func(b []byte) ([]byte, error) { return []byte(strings.ToUpper(string(b))), nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.live.Load(context.Background()); err != nil {
+	if err := h.follower.Load(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-func (h *house) catchUp() {
+func (h *harness) catchUp() {
 	h.t.Helper()
-	if err := h.live.CatchUp(context.Background()); err != nil {
+	if err := h.follower.CatchUp(context.Background()); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
 // gateway returns the record of a gateway that is not stored yet.
-func (h *house) gateway() gateway.Gateway {
+func (h *harness) gateway() gateway.Gateway {
 	return gateway.Gateway{ID: id.New(id.Gateway), AccountID: h.account.ID, Name: "orders", UpstreamURL: "http://127.0.0.1:9/base"}
 }
 
@@ -98,7 +99,7 @@ func route(path string, limit ratelimit.Config, methods ...string) gateway.Route
 }
 
 // key returns the record of a key that is not stored yet, and its string.
-func (h *house) key() (apikey.Key, string) {
+func (h *harness) key() (apikey.Key, string) {
 	h.t.Helper()
 	secret, err := apikey.Generate(apikey.GatewayLevel, h.random)
 	if err != nil {

@@ -1,0 +1,34 @@
+package snapshot
+
+import "context"
+
+// ChangeLog is the store's list of committed changes, in the order of their
+// commits. A Follower reads it to learn which records it must read again.
+type ChangeLog interface {
+	// LastSeq returns the Seq of the newest change ever written, or 0 before
+	// the first.
+	LastSeq(ctx context.Context) (int64, error)
+	// Changes returns up to limit changes after seq, oldest first. It returns
+	// complete as false if changes after seq have already been trimmed;
+	// the caller must then load the whole configuration again.
+	Changes(ctx context.Context, seq int64, limit int) (changes []Change, complete bool, err error)
+}
+
+// Change is one entry of the change log. It is written in the transaction that
+// makes the change. Seq increases from entry to entry, in the order of commits,
+// possibly with gaps.
+type Change struct {
+	Seq  int64
+	Kind ChangeKind
+	ID   string // of the changed record
+}
+
+// ChangeKind is the kind of record that a Change touched.
+type ChangeKind string
+
+// The kinds of records that a Snapshot is compiled from.
+const (
+	AccountChange ChangeKind = "account"
+	GatewayChange ChangeKind = "gateway" // the gateway itself or any of its routes
+	KeyChange     ChangeKind = "key"
+)

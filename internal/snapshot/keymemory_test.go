@@ -1,0 +1,175 @@
+package snapshot_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// manyKeys is a source of n keys that are made as they are asked for, so that
+// they weigh nothing themselves.
+type manyKeys struct {
+	*harness
+	n     int
+	rate  ratelimit.Rate
+	owner bool
+}
+
+func (m *manyKeys) nth(i int) (k apikey.Key) {
+	var u [16]byte
+	binary.BigEndian.PutUint64(u[:8], 0x0190_0000_0000_7000+uint64(i)<<16)
+	binary.BigEndian.PutUint64(u[8:], uint64(i+1)*0x9e3779b97f4a7c15)
+	k = apikey.Key{ID: id.Format(id.Key, u), AccountID: m.account.ID, Digest: m.digest(i), Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Read}, RateLimit: m.rate}
+	if m.owner {
+		k.Owner = fmt.Sprintf("customer-%07d", i)
+	}
+	return k
+}
+
+func (m *manyKeys) digest(i int) apikey.Digest {
+	return apikey.DigestOf(fmt.Sprint("key number ", i))
+}
+
+func (m *manyKeys) EachKey(_ context.Context, f func(*apikey.Key) error) error {
+	for i := range m.n {
+		k := m.nth(i)
+		if err := f(&k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// source puts EachKey of manyKeys in the place of the house's.
+type manySource struct {
+	snapshot.Source
+	keys *manyKeys
+}
+
+func (s manySource) EachKey(ctx context.Context, f func(*apikey.Key) error) error {
+	return s.keys.EachKey(ctx, f)
+}
+
+func followerOf(t testing.TB, m *manyKeys) *snapshot.Follower {
+	t.Helper()
+	l, err := snapshot.New(snapshot.Config{Source: manySource{m.source, m}, Ledger: m.reserver, Now: m.clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func liveHeap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+// BenchmarkKeyMemory loads a million keys, with an owner of 16 bytes and, in the
+// second form, a rate limit of their own, and reports the live heap that each
+// takes and the time of the whole load.
+func BenchmarkKeyMemory(b *testing.B) {
+	const keys = 1_000_000
+	for _, c := range []struct {
+		name string
+		rate ratelimit.Rate
+	}{{"plain", ratelimit.Rate{}}, {"rated", ratelimit.Rate{Count: 100, Per: 1e9}}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				m := &manyKeys{harness: newHarness(b), n: keys, rate: c.rate, owner: true}
+				l := followerOf(b, m)
+				empty := liveHeap()
+				began := time.Now()
+				if err := l.Load(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(time.Since(began).Seconds(), "load-s")
+				perKey := float64(liveHeap()-empty) / keys
+				b.ReportMetric(perKey, "B/key")
+				if perKey > 250 {
+					b.Errorf("%.0f bytes of live heap for each key, want at most 250", perKey)
+				}
+				runtime.KeepAlive(l)
+			}
+		})
+	}
+}
+
+// TestKeyMemory holds the bound of live heap for each key at a size that a test
+// can afford.
+func TestKeyMemory(t *testing.T) {
+	const keys = 100_000
+	m := &manyKeys{harness: newHarness(t), n: keys, rate: ratelimit.Rate{Count: 100, Per: 1e9}, owner: true}
+	l := followerOf(t, m)
+	empty := liveHeap()
+	if err := l.Load(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if perKey := float64(liveHeap()-empty) / keys; perKey > 250 {
+		t.Errorf("%.0f bytes of live heap for each key, want at most 250", perKey)
+	}
+	for i := range keys {
+		d := m.digest(i)
+		if k := l.Current().KeyByDigest(d); k == nil || k.Digest() != d {
+			t.Fatalf("key %d is not found", i)
+		}
+	}
+	runtime.KeepAlive(l)
+}
+
+// BenchmarkKeyChange creates and revokes one key beside others: the cost must
+// not depend on how many there are.
+func BenchmarkKeyChange(b *testing.B) {
+	for _, n := range []int{10, 1_000_000} {
+		b.Run(fmt.Sprintf("among-%d", n), func(b *testing.B) {
+			m := &manyKeys{harness: newHarness(b), n: n}
+			l := followerOf(b, m)
+			ctx := context.Background()
+			if err := l.Load(ctx); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			i := n
+			for b.Loop() {
+				i++
+				k := m.nth(i)
+				if err := l.PutKey(&k); err != nil {
+					b.Fatal(err)
+				}
+				l.RemoveKey(k.Digest)
+			}
+		})
+	}
+}
+
+// BenchmarkFindKey looks up keys among 100,000 by their digests, each in turn.
+func BenchmarkFindKey(b *testing.B) {
+	const keys = 100_000
+	m := &manyKeys{harness: newHarness(b), n: keys}
+	l := followerOf(b, m)
+	if err := l.Load(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	digests := make([]apikey.Digest, 4096)
+	for i := range digests {
+		digests[i] = m.digest(i * 7919 % keys)
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if l.Current().KeyByDigest(digests[i%len(digests)]) == nil {
+			b.Fatal("not found")
+		}
+		i++
+	}
+}
