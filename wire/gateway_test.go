@@ -17,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -117,7 +118,7 @@ func serve(engine *h1.Engine, c net.Conn, over *tls.Config, trusted bool) {
 	engine.ServeConn(c, info)
 }
 
-func newAdmitter(t testing.TB, source *source) *admit.Admitter {
+func newAdmitter(t testing.TB, source *snapshottest.Source) *admit.Admitter {
 	t.Helper()
 	ledger, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
 	if err != nil {

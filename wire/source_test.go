@@ -1,17 +1,15 @@
 package wire
 
 import (
-	"context"
 	"crypto/rand"
 	"testing"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 )
 
 const (
@@ -36,15 +34,8 @@ type setup struct {
 	open    bool   // every route is public
 }
 
-// source is the stored configuration: one account, one gateway, one key.
-type source struct {
-	account account.Account
-	gateway gateway.Gateway
-	routes  []gateway.Route
-	key     apikey.Key
-}
-
-func newSource(t testing.TB, s setup, upstream string) (*source, string) {
+// newSource returns a store of one account, one gateway and one key.
+func newSource(t testing.TB, s setup, upstream string) (*snapshottest.Source, string) {
 	t.Helper()
 	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
 	if err != nil {
@@ -66,22 +57,21 @@ func newSource(t testing.TB, s setup, upstream string) (*source, string) {
 	}
 	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Plan: account.Platform}
-	return &source{
-		account: acct,
-		gateway: gateway.Gateway{
-			ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: hostname,
-			UpstreamURL: or(s.scheme, "http") + "://" + upstream + s.base, UpstreamCA: s.ca,
-			Timeout: or(s.timeout, "30s"), UpstreamHeaders: headers, MaxBodyBytes: s.maxBody, CORS: s.cors,
-		},
-		routes: []gateway.Route{
-			{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: auth},
-			{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
-		},
-		key: apikey.Key{
-			ID: keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
-			Scope: apikey.Scope{Word: apikey.Admin}, Owner: owner, RateLimit: limit,
-		},
-	}, secret
+	stored := &snapshottest.Source{}
+	stored.PutAccount(acct)
+	stored.PutGateway(gateway.Gateway{
+		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: hostname,
+		UpstreamURL: or(s.scheme, "http") + "://" + upstream + s.base, UpstreamCA: s.ca,
+		Timeout: or(s.timeout, "30s"), UpstreamHeaders: headers, MaxBodyBytes: s.maxBody, CORS: s.cors,
+	},
+		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: auth},
+		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
+	)
+	stored.PutKey(apikey.Key{
+		ID: keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
+		Scope: apikey.Scope{Word: apikey.Admin}, Owner: owner, RateLimit: limit,
+	})
+	return stored, secret
 }
 
 func or(s, otherwise string) string {
@@ -90,33 +80,3 @@ func or(s, otherwise string) string {
 	}
 	return s
 }
-
-func (s *source) Accounts(context.Context) ([]account.Account, error) {
-	return []account.Account{s.account}, nil
-}
-
-func (s *source) EachGateway(_ context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
-	return f(&s.gateway, s.routes)
-}
-
-func (s *source) GatewayByID(context.Context, string) (*gateway.Gateway, []gateway.Route, error) {
-	return &s.gateway, s.routes, nil
-}
-
-func (s *source) EachKey(_ context.Context, f func(*apikey.Key) error) error { return f(&s.key) }
-
-func (s *source) KeyByID(context.Context, string) (*apikey.Key, error) {
-	return nil, fault.Missing("key")
-}
-
-func (s *source) LastSeq(context.Context) (int64, error) { return 0, nil }
-
-func (s *source) Changes(context.Context, int64, int) ([]snapshot.Change, bool, error) {
-	return nil, true, nil
-}
-
-func (s *source) LoadDailyCounts(context.Context, int64) ([]ratelimit.DailyCount, error) {
-	return nil, nil
-}
-
-func (s *source) SaveDailyCounts(context.Context, []ratelimit.DailyCount) error { return nil }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -20,12 +19,12 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/clientip"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -218,15 +217,8 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 	return e
 }
 
-// source is a store of one account, one gateway and two keys.
-type source struct {
-	account account.Account
-	gateway gateway.Gateway
-	routes  []gateway.Route
-	keys    [2]apikey.Key
-}
-
-func newSource(t testing.TB, s setup) (_ *source, key, other string) {
+// newSource returns a store of one account, one gateway and two keys.
+func newSource(t testing.TB, s setup) (_ *snapshottest.Source, key, other string) {
 	t.Helper()
 	var secrets [2]string
 	for i := range secrets {
@@ -256,51 +248,19 @@ func newSource(t testing.TB, s setup) (_ *source, key, other string) {
 		}
 	}
 	acct := account.Account{ID: accountID, Name: account.Default, Plan: account.Platform}
-	return &source{
-		account: acct,
-		gateway: gateway.Gateway{
-			ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", UpstreamURL: s.upstream,
-			Timeout: s.timeout, UpstreamHeaders: headers, MaxBodyBytes: s.maxBody, CORS: s.cors,
-		},
-		routes: []gateway.Route{
-			{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
-			{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
-		},
-		keys: [2]apikey.Key{keyOf(keyID, secrets[0]), keyOf(id.Format(id.Key, [16]byte{6}), secrets[1])},
-	}, secrets[0], secrets[1]
+	stored := &snapshottest.Source{}
+	stored.PutAccount(acct)
+	stored.PutGateway(gateway.Gateway{
+		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", UpstreamURL: s.upstream,
+		Timeout: s.timeout, UpstreamHeaders: headers, MaxBodyBytes: s.maxBody, CORS: s.cors,
+	},
+		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
+		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
+	)
+	stored.PutKey(keyOf(keyID, secrets[0]))
+	stored.PutKey(keyOf(id.Format(id.Key, [16]byte{6}), secrets[1]))
+	return stored, secrets[0], secrets[1]
 }
-
-func (s *source) Accounts(context.Context) ([]account.Account, error) {
-	return []account.Account{s.account}, nil
-}
-
-func (s *source) EachGateway(_ context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
-	return f(&s.gateway, s.routes)
-}
-
-func (s *source) GatewayByID(context.Context, string) (*gateway.Gateway, []gateway.Route, error) {
-	return &s.gateway, s.routes, nil
-}
-
-func (s *source) EachKey(_ context.Context, f func(*apikey.Key) error) error {
-	return errors.Join(f(&s.keys[0]), f(&s.keys[1]))
-}
-
-func (s *source) KeyByID(context.Context, string) (*apikey.Key, error) {
-	return nil, fault.Missing("key")
-}
-
-func (s *source) LastSeq(context.Context) (int64, error) { return 0, nil }
-
-func (s *source) Changes(context.Context, int64, int) ([]snapshot.Change, bool, error) {
-	return nil, true, nil
-}
-
-func (s *source) LoadDailyCounts(context.Context, int64) ([]ratelimit.DailyCount, error) {
-	return nil, nil
-}
-
-func (s *source) SaveDailyCounts(context.Context, []ratelimit.DailyCount) error { return nil }
 
 // logbook keeps what is logged.
 type logbook struct {
