@@ -97,8 +97,8 @@ type Response struct {
 	Body   []byte
 }
 
-// maxAnswer bounds the memory that a server can make a client use.
-const maxAnswer = 256 << 20
+// maxResponseBytes bounds the memory that a server can make a client use.
+const maxResponseBytes = 256 << 20
 
 // Do makes a call. A status of 400 or more is an *Error; a server that cannot be
 // reached is an *UnreachableError.
@@ -110,7 +110,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	for attempt := 0; ; attempt++ {
 		res, err := c.try(ctx, r, idempotencyKey)
 		var lost *UnreachableError
-		if !errors.As(err, &lost) || attempt >= c.cfg.Retries || ctx.Err() != nil || !mayRepeat(r.Method, lost) {
+		if !errors.As(err, &lost) || attempt >= c.cfg.Retries || ctx.Err() != nil || !retryable(r.Method, lost) {
 			return res, err
 		}
 		wait := time.NewTimer(100 * time.Millisecond << attempt)
@@ -123,9 +123,9 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	}
 }
 
-// mayRepeat tells whether a call that got no answer can be made again without
+// retryable tells whether a call that got no answer can be made again without
 // doing anything twice.
-func mayRepeat(method string, lost *UnreachableError) bool {
+func retryable(method string, lost *UnreachableError) bool {
 	if method == http.MethodGet || method == http.MethodPost {
 		return true
 	}
@@ -170,7 +170,7 @@ func (c *Client) try(ctx context.Context, r *Request, idempotencyKey string) (*R
 		return nil, &UnreachableError{URL: c.base.String(), Err: withoutURL(err)}
 	}
 	defer res.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	content, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes))
 	if err != nil {
 		return nil, &UnreachableError{URL: c.base.String(), Err: err}
 	}

@@ -32,7 +32,7 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 		q.Set("limit", strconv.Itoa(pageSize))
 		for {
 			p, err := call[page[T]](ctx, c, http.MethodGet, path+"?"+q.Encode(), nil)
-			if err != nil && c.waited(ctx, err) {
+			if err != nil && c.waitToRetry(ctx, err) {
 				continue
 			}
 			if err != nil {
@@ -53,15 +53,15 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 	}
 }
 
-// longestWait is the longest Retry-After that a list waits for.
-const longestWait = 10 * time.Second
+// maxRetryAfter is the longest Retry-After that a list waits for.
+const maxRetryAfter = 10 * time.Second
 
-// waited waits as a refusal for too many calls asks to, and reports whether the
+// waitToRetry waits as a refusal for too many calls asks to, and reports whether the
 // call may be made again: a long list has more pages than a key may ask for at
 // once.
-func (c *Client) waited(ctx context.Context, err error) bool {
+func (c *Client) waitToRetry(ctx context.Context, err error) bool {
 	var refusal *Error
-	if !errors.As(err, &refusal) || refusal.Status != http.StatusTooManyRequests || refusal.RetryAfter <= 0 || refusal.RetryAfter > longestWait {
+	if !errors.As(err, &refusal) || refusal.Status != http.StatusTooManyRequests || refusal.RetryAfter <= 0 || refusal.RetryAfter > maxRetryAfter {
 		return false
 	}
 	wait := time.NewTimer(refusal.RetryAfter)

@@ -15,24 +15,24 @@ import (
 
 // The header fields that sign a delivery (contract, section 6).
 const (
-	SignatureField         = "X-Service-Signature"
-	PreviousSignatureField = "X-Service-Signature-Previous"
-	StandardSignatureField = "Webhook-Signature"
-	standardIDField        = "Webhook-Id"
-	standardTimeField      = "Webhook-Timestamp"
+	SignatureHeader         = "X-Service-Signature"
+	PreviousSignatureHeader = "X-Service-Signature-Previous"
+	StandardSignatureHeader = "Webhook-Signature"
+	standardIDHeader        = "Webhook-Id"
+	standardTimestampHeader = "Webhook-Timestamp"
 )
 
 // SignatureError tells that a delivery is not to be believed.
 type SignatureError struct {
-	Field  string // whose signature it is; "" if there is none at all
+	Header string // whose signature it is; "" if there is none at all
 	Reason string
 }
 
 func (e *SignatureError) Error() string {
-	if e.Field == "" {
+	if e.Header == "" {
 		return e.Reason
 	}
-	return e.Field + ": " + e.Reason
+	return e.Header + ": " + e.Reason
 }
 
 // VerifyDelivery checks that a delivery was signed with secret, the
@@ -42,9 +42,9 @@ func (e *SignatureError) Error() string {
 // refused, so that what was recorded cannot be sent again later; 0 takes any. The
 // error is a *SignatureError.
 func VerifyDelivery(secret string, header http.Header, payload []byte, now time.Time, tolerance time.Duration) error {
-	plain, standard := header.Get(SignatureField), header.Get(StandardSignatureField)
+	plain, standard := header.Get(SignatureHeader), header.Get(StandardSignatureHeader)
 	if plain == "" && standard == "" {
-		return &SignatureError{"", "there is no " + SignatureField + " and no webhook-signature"}
+		return &SignatureError{"", "there is no " + SignatureHeader + " and no webhook-signature"}
 	}
 	if plain != "" {
 		if err := verifyPlain(secret, header, payload); err != nil {
@@ -63,17 +63,17 @@ func verifyPlain(secret string, header http.Header, payload []byte) error {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(payload)
 	want := []byte("sha256=" + hex.EncodeToString(mac.Sum(nil)))
-	for _, name := range []string{SignatureField, PreviousSignatureField} {
+	for _, name := range []string{SignatureHeader, PreviousSignatureHeader} {
 		if hmac.Equal([]byte(header.Get(name)), want) {
 			return nil
 		}
 	}
-	return &SignatureError{SignatureField, "the signature does not hold"}
+	return &SignatureError{SignatureHeader, "the signature does not hold"}
 }
 
 func verifyStandard(secret string, header http.Header, payload []byte, now time.Time, tolerance time.Duration) error {
 	refuse := func(reason string) error { return &SignatureError{"webhook-signature", reason} }
-	eventID, stamp := header.Get(standardIDField), header.Get(standardTimeField)
+	eventID, stamp := header.Get(standardIDHeader), header.Get(standardTimestampHeader)
 	if eventID == "" || stamp == "" {
 		return refuse("webhook-id and webhook-timestamp belong with it: one of them is missing")
 	}
@@ -82,7 +82,7 @@ func verifyStandard(secret string, header http.Header, payload []byte, now time.
 	mac.Write(payload)
 	want := []byte("v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	holds := false
-	for _, given := range strings.Fields(header.Get(StandardSignatureField)) {
+	for _, given := range strings.Fields(header.Get(StandardSignatureHeader)) {
 		holds = holds || hmac.Equal([]byte(given), want)
 	}
 	if !holds {

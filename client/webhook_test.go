@@ -130,7 +130,7 @@ func TestVerifyDelivery(t *testing.T) {
 			switch good := tc.field == "" && !tc.none; {
 			case good && err != nil:
 				t.Error(err)
-			case !good && (!errors.As(err, &refused) || refused.Field != tc.field || !client.IsSignatureError(err)):
+			case !good && (!errors.As(err, &refused) || refused.Header != tc.field || !client.IsSignatureError(err)):
 				t.Errorf("error %v, want one of %q", err, tc.field)
 			}
 		})

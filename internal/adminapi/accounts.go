@@ -13,23 +13,23 @@ func (a *API) accountOperations() []operation {
 		run: a.getAccount,
 	}, {
 		id: "getSettings", method: http.MethodGet, path: "/v1/settings", tag: "Account",
-		summary:     "Get the settings",
-		description: "Gives the installation's settings and where each came from, without secrets. For the account default alone.",
-		operator:    true, success: http.StatusOK, result: reflect.TypeFor[settingsRecord](),
-		run: func(*call) (answer, error) {
+		summary:      "Get the settings",
+		description:  "Gives the installation's settings and where each came from, without secrets. For the account default alone.",
+		operatorOnly: true, success: http.StatusOK, result: reflect.TypeFor[settingsRecord](),
+		run: func(*call) (response, error) {
 			var settings []Setting
 			if a.cfg.Settings != nil {
 				settings = a.cfg.Settings()
 			}
-			return ok(settingsRecord{Settings: some(settings)}), nil
+			return ok(settingsRecord{Settings: orEmpty(settings)}), nil
 		},
 	}}
 }
 
-func (a *API) getAccount(c *call) (answer, error) {
+func (a *API) getAccount(c *call) (response, error) {
 	k, err := a.cfg.Control.Key(c.ctx, &c.caller, c.caller.KeyID)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(presentAccount(c.caller.Account, k)), nil
 }
@@ -39,19 +39,19 @@ func (a *API) metaOperations() []operation {
 		id: "getOpenAPIJSON", method: http.MethodGet, path: "/v1/openapi.json", tag: "Document",
 		summary: "Get this document as JSON", description: "Gives the OpenAPI 3.1 document of this API. Needs no key.",
 		public: true, success: http.StatusOK, media: []string{jsonType},
-		run: func(*call) (answer, error) {
-			return answer{status: http.StatusOK, raw: a.documentJSON}.with("Content-Type", jsonType), nil
+		run: func(*call) (response, error) {
+			return response{status: http.StatusOK, raw: a.documentJSON}.with("Content-Type", jsonType), nil
 		},
 	}, {
 		id: "getOpenAPIYAML", method: http.MethodGet, path: "/v1/openapi.yaml", tag: "Document",
 		summary: "Get this document as YAML", description: "Gives the OpenAPI 3.1 document of this API. Needs no key.",
 		public: true, success: http.StatusOK, media: []string{yamlType},
-		run: func(*call) (answer, error) {
+		run: func(*call) (response, error) {
 			content, err := a.documentYAML()
 			if err != nil {
-				return answer{}, err
+				return response{}, err
 			}
-			return answer{status: http.StatusOK, raw: content}.with("Content-Type", yamlType), nil
+			return response{status: http.StatusOK, raw: content}.with("Content-Type", yamlType), nil
 		},
 	}}
 }

@@ -52,7 +52,7 @@ type API struct {
 	paths   []path
 	bodies  map[string]*huma.Schema // of JSON bodies, by operation
 	schemas huma.Registry
-	limits  *accountLimits
+	limits  *callLimits
 	running *inFlight
 
 	documentJSON []byte
@@ -73,10 +73,10 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newAccountLimits(), running: newInFlight()}
+	a := &API{cfg: cfg, limits: newCallLimits(), running: newInFlight()}
 	ops := a.operations()
 	doc, bodies := describe(ops)
-	a.paths, a.bodies, a.schemas = arrange(ops), bodies, doc.Components.Schemas
+	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas
 	var err error
 	if a.documentJSON, err = json.Marshal(doc); err != nil {
 		return nil, fmt.Errorf("write the API document: %w", err)
@@ -95,7 +95,7 @@ type call struct {
 	now       time.Time
 	caller    control.Caller
 	principal Principal
-	presented presented
+	presented presentedKey
 
 	op     *operation
 	params map[string]string // from the path
@@ -136,7 +136,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve runs the checks and the call. A panic becomes an error.
-func (c *call) serve() (res answer, err error) {
+func (c *call) serve() (res response, err error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
@@ -145,14 +145,14 @@ func (c *call) serve() (res answer, err error) {
 		default:
 			c.api.cfg.Log.Error("panic in a management call", "request_id", c.requestID, "method", c.request.Method,
 				"path", c.request.URL.EscapedPath(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			res, err = answer{}, fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")
+			res, err = response{}, fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")
 		}
 	}()
 	release := func() {}
 	defer func() { release() }()
 	for _, check := range []func() error{c.find, c.admit, c.readBody, c.readSyntax, c.checkQuery} {
 		if err := check(); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	kept, release, err := c.replay()

@@ -49,7 +49,7 @@ func auditFilters() []queryParam {
 		{name: "key_id", doc: "Only records of this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
 		{name: "gateway_id", doc: "Only records of this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
 		{name: "actor", doc: "Only management records of this calling key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
-	}, spanParams("records")...)
+	}, timeRangeParams("records")...)
 }
 
 func (a *API) auditOperations() []operation {
@@ -68,39 +68,39 @@ func (a *API) auditOperations() []operation {
 	}}
 }
 
-func (a *API) listAuditLog(c *call) (answer, error) {
-	since, until, err := c.span()
+func (a *API) listAuditLog(c *call) (response, error) {
+	since, until, err := c.timeRange()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	f := audit.Filter{
 		Kind: audit.Kind(c.query.Get("kind")), Outcome: audit.Outcome(c.query.Get("outcome")), KeyPrefix: c.query.Get("key_prefix"),
 		KeyID: c.query.Get("key_id"), GatewayID: c.query.Get("gateway_id"), Actor: c.query.Get("actor"), Since: since, Until: until,
 	}
-	return page(c, "audit-log", c.bind(auditFilters()), func(p control.Page) ([]audit.Record, error) {
+	return page(c, "audit-log", c.cursorBinding(auditFilters()), func(p control.Page) ([]audit.Record, error) {
 		return a.cfg.Control.AuditLog(c.ctx, &c.caller, f, p)
 	}, func(r *audit.Record) (string, auditEntryRecord) { return r.Place, presentAudit(r) })
 }
 
-func (a *API) getAuditHead(c *call) (answer, error) {
+func (a *API) getAuditHead(c *call) (response, error) {
 	h, err := a.cfg.Control.AuditHead(c.ctx, &c.caller)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	r := auditHeadRecord{Number: h.Number}
 	if h.Number > 0 {
-		r.Digest, r.Time = text(hex.EncodeToString(h.Digest[:])), moment(h.Time)
+		r.Digest, r.Time = optionalText(hex.EncodeToString(h.Digest[:])), optionalTime(h.Time)
 	}
 	return ok(r), nil
 }
 
 func presentAudit(r *audit.Record) auditEntryRecord {
 	out := auditEntryRecord{
-		Time: r.Time.UTC(), Kind: string(r.Kind), Outcome: string(r.Outcome), KeyPrefix: text(r.KeyPrefix), KeyID: text(r.KeyID),
-		GatewayID: text(r.GatewayID), Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, RequestID: r.RequestID,
+		Time: r.Time.UTC(), Kind: string(r.Kind), Outcome: string(r.Outcome), KeyPrefix: optionalText(r.KeyPrefix), KeyID: optionalText(r.KeyID),
+		GatewayID: optionalText(r.GatewayID), Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, RequestID: r.RequestID,
 	}
 	if r.Kind == audit.Management {
-		out.AuditAction = &AuditAction{Action: string(r.Action), Target: r.Target, ActorKeyID: text(r.ActorKeyID), Diff: r.Diff}
+		out.AuditAction = &AuditAction{Action: string(r.Action), Target: r.Target, ActorKeyID: optionalText(r.ActorKeyID), Diff: r.Diff}
 		if out.Diff == nil {
 			out.Diff = map[string][2]any{}
 		}

@@ -30,7 +30,7 @@ type Principal struct {
 
 // BySnapshot returns a Config.Authenticate that finds account-level keys in
 // what the data plane has in force, so that a revoked key is refused from the
-// moment of its revocation. It marks the key as used.
+// optionalTime of its revocation. It marks the key as used.
 func BySnapshot(live *snapshot.Follower) func(secret string, now time.Time) (Principal, bool) {
 	return func(secret string, now time.Time) (Principal, bool) {
 		s := live.Current()
@@ -61,7 +61,7 @@ func (c *call) authenticate() error {
 		return c.unauthorized(fault.KeyInvalid, "give an account-level API key in one field: Authorization, the word Bearer, a space, the key")
 	}
 	p, found := c.api.cfg.Authenticate(secret, c.now)
-	c.presented = presented{account: p.Account, prefix: apikey.PrefixOf(secret), keyID: p.KeyID}
+	c.presented = presentedKey{account: p.Account, prefix: apikey.PrefixOf(secret), keyID: p.KeyID}
 	switch {
 	case !found:
 		return c.unauthorized(fault.KeyInvalid, "the key is not a valid account-level API key: check it, or create another")
@@ -95,10 +95,10 @@ func bearer(fields []string) (secret string, ok bool) {
 // authorise is the check 403, as far as it needs neither body nor store; what
 // a key may give to others, control checks.
 func (c *call) authorise() error {
-	if c.op.operator && !c.principal.Account.IsDefault() {
+	if c.op.operatorOnly && !c.principal.Account.IsDefault() {
 		return fault.Denied("the settings are for keys of the operator's account alone")
 	}
-	if c.op.anyScope || c.op.ownKey && c.params["key_id"] == c.principal.KeyID {
+	if c.op.anyScope || c.op.allowOwnKey && c.params["key_id"] == c.principal.KeyID {
 		return nil
 	}
 	method := c.op.method
@@ -111,8 +111,8 @@ func (c *call) authorise() error {
 	return fault.Denied("the key's scope %s does not allow this call: use a key with a scope that does", c.principal.Scope)
 }
 
-// presented is what is known of the key that was presented, let in or not.
-type presented struct {
+// presentedKey is what is known of the key that was presented, let in or not.
+type presentedKey struct {
 	account *account.Account
 	prefix  string
 	keyID   string
@@ -138,8 +138,8 @@ func (c *call) record(err error) {
 	c.api.cfg.Recorder.Record(r)
 }
 
-// bucketOf names the limit of a key.
-func bucketOf(keyID string) [16]byte {
+// bucketKey names the limit of a key.
+func bucketKey(keyID string) [16]byte {
 	u, _ := id.Parse(id.Key, keyID)
 	return u
 }

@@ -63,7 +63,7 @@ func (c *call) checkMediaType() error {
 		also = append(slices.Clone(takes), "application/x-yaml", "text/yaml", "text/x-yaml", "application/openapi+json", "application/openapi+yaml",
 			"application/vnd.oai.openapi", "application/vnd.oai.openapi+json")
 	}
-	refusal := fault.New(fault.UnsupportedMediaType, "send the body with Content-Type: %s", either(takes))
+	refusal := fault.New(fault.UnsupportedMediaType, "send the body with Content-Type: %s", joinOr(takes))
 	if e := c.request.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return fault.New(fault.UnsupportedMediaType, "send the body without Content-Encoding")
 	}
@@ -100,7 +100,7 @@ func (c *call) readSyntax() (err error) {
 	switch {
 	case c.op.method == http.MethodGet, c.op.method == http.MethodDelete, c.op.document:
 		return nil
-	case (c.op.body == nil || c.op.bodyMayMiss) && len(c.body) == 0:
+	case (c.op.body == nil || c.op.bodyOptional) && len(c.body) == 0:
 		return nil
 	default:
 		return checkSyntax(c.body)
@@ -119,7 +119,7 @@ func (c *call) checkQuery() error {
 		case len(known) == 0:
 			return fault.Invalid(name, "is no parameter of this call, which takes none: leave it out")
 		default:
-			return fault.Invalid(name, "is no parameter of this call: it takes %s", enumerate(known, " and "))
+			return fault.Invalid(name, "is no parameter of this call: it takes %s", join(known, " and "))
 		}
 	}
 	for _, p := range c.op.query {
@@ -145,7 +145,7 @@ func (c *call) checkQuery() error {
 // decode reads the JSON body into v, a pointer to the operation's body type,
 // after checking it against that type's schema.
 func (c *call) decode(v any) error {
-	if c.op.bodyMayMiss && len(c.body) == 0 {
+	if c.op.bodyOptional && len(c.body) == 0 {
 		return nil
 	}
 	if err := checkBody(c.api.schemas, c.api.bodies[c.op.id], c.body); err != nil {

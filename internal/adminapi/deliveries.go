@@ -44,11 +44,11 @@ func presentDelivery(d *webhook.Delivery) DeliveryRecord {
 	r := DeliveryRecord{
 		DeliveryID: d.ID, WebhookID: d.WebhookID, EventID: d.EventID, EventType: string(d.EventType),
 		State: string(d.State), Trigger: string(d.Trigger), Attempts: make([]attemptRecord, len(d.Attempts)),
-		NextAttemptAt: moment(d.NextAttemptAt), CreatedAt: d.CreatedAt.UTC(),
+		NextAttemptAt: optionalTime(d.NextAttemptAt), CreatedAt: d.CreatedAt.UTC(),
 	}
 	for i := range d.Attempts {
 		t := &d.Attempts[i]
-		a := attemptRecord{Number: t.Number, StartedAt: t.StartedAt.UTC(), DurationMS: t.Duration.Milliseconds(), Error: text(t.Error)}
+		a := attemptRecord{Number: t.Number, StartedAt: t.StartedAt.UTC(), DurationMS: t.Duration.Milliseconds(), Error: optionalText(t.Error)}
 		if t.Status != 0 {
 			body := strings.ToValidUTF8(string(t.Response), "\uFFFD")
 			a.Status, a.ResponseBody = &t.Status, &body
@@ -81,7 +81,7 @@ func deliveryFilters() []queryParam {
 		enumParam("state", "Only deliveries in this state.",
 			string(webhook.Pending), string(webhook.RetryScheduled), string(webhook.Delivered), string(webhook.Failed)),
 		enumParam("event_type", "Only deliveries of events of this type.", append(eventTypes(), string(webhook.Test))...),
-	}, spanParams("deliveries begun")...)
+	}, timeRangeParams("deliveries begun")...)
 }
 
 func (a *API) deliveryOperations() []operation {
@@ -100,40 +100,40 @@ func (a *API) deliveryOperations() []operation {
 		id: "redeliver", method: http.MethodPost, path: "/v1/webhook-deliveries/{delivery_id}/redeliver", tag: "Webhook deliveries",
 		summary:     "Deliver an event again",
 		description: "Begins a new delivery of the same event, with the same identifier and the same bytes, to the same endpoint. One that is still to come is a 409.",
-		keepable:    true, success: http.StatusCreated, result: reflect.TypeFor[DeliveryRecord](), hasPlace: true,
+		replayable:  true, success: http.StatusCreated, result: reflect.TypeFor[DeliveryRecord](), hasLocation: true,
 		run: a.redeliver,
 	}}
 }
 
-func (a *API) listDeliveries(c *call) (answer, error) {
-	since, until, err := c.span()
+func (a *API) listDeliveries(c *call) (response, error) {
+	since, until, err := c.timeRange()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	filter := control.DeliveryFilter{
 		WebhookID: c.query.Get("webhook_id"), State: webhook.DeliveryState(c.query.Get("state")),
 		EventType: event.Type(c.query.Get("event_type")), Since: since, Until: until,
 	}
-	return page(c, "webhook-deliveries", c.bind(deliveryFilters()), func(p control.Page) ([]webhook.Delivery, error) {
+	return page(c, "webhook-deliveries", c.cursorBinding(deliveryFilters()), func(p control.Page) ([]webhook.Delivery, error) {
 		return a.cfg.Control.Deliveries(c.ctx, &c.caller, filter, p)
 	}, func(d *webhook.Delivery) (string, DeliveryRecord) { return d.ID, presentDelivery(d) })
 }
 
-func (a *API) getDelivery(c *call) (answer, error) {
+func (a *API) getDelivery(c *call) (response, error) {
 	d, err := a.cfg.Control.Delivery(c.ctx, &c.caller, c.params["delivery_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(presentDetail(d)), nil
 }
 
-func (a *API) redeliver(c *call) (answer, error) {
-	present := func(d *webhook.Delivery) answer {
+func (a *API) redeliver(c *call) (response, error) {
+	present := func(d *webhook.Delivery) response {
 		return ok(presentDelivery(d)).created("/v1/webhook-deliveries/" + d.ID)
 	}
-	d, err := a.cfg.Control.Redeliver(keep(c, present), &c.caller, c.params["delivery_id"])
+	d, err := a.cfg.Control.Redeliver(withIdempotency(c, present), &c.caller, c.params["delivery_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(d), nil
 }

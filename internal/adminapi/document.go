@@ -102,7 +102,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			bodies[ops[i].id] = registry.Schema(t, true, "")
 		}
 	}
-	for _, f := range signatureFields() {
+	for _, f := range signatureHeaders() {
 		doc.Components.Parameters[f.Name] = f
 	}
 	doc.Webhooks = describeEvents(registry)
@@ -154,7 +154,7 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 			Schema: &huma.Schema{Type: huma.TypeString}, Example: `"3"`,
 		})
 	}
-	if o.keepable {
+	if o.replayable {
 		op.Parameters = append(op.Parameters, &huma.Param{
 			Name: "Idempotency-Key", In: "header",
 			Description: "1 to 255 printable characters. The same call with the same value gets the first answer again for 24 hours, without secrets.",
@@ -169,7 +169,7 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 	}
 	switch {
 	case o.body != nil:
-		op.RequestBody = &huma.RequestBody{Required: !o.bodyMayMiss, Content: map[string]*huma.MediaType{
+		op.RequestBody = &huma.RequestBody{Required: !o.bodyOptional, Content: map[string]*huma.MediaType{
 			jsonType: {Schema: registry.Schema(o.body, true, "")},
 		}}
 	case o.document:
@@ -180,7 +180,7 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 		}}
 	}
 	for _, status := range o.failures() {
-		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: "#/components/responses/" + failureName(status)}
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: "#/components/responses/" + responseName(status)}
 	}
 	return op
 }
@@ -197,10 +197,10 @@ func (o *operation) describeSuccess(registry huma.Registry) *huma.Response {
 	if o.hasETag {
 		names = append(names, "ETag")
 	}
-	if o.hasPlace {
+	if o.hasLocation {
 		names = append(names, "Location")
 	}
-	if o.keepable {
+	if o.replayable {
 		names = append(names, "Idempotent-Replayed")
 	}
 	for _, name := range names {
@@ -235,7 +235,7 @@ func (o *operation) failures() []int {
 	if o.body != nil || o.document {
 		out = append(out, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusBadRequest)
 	}
-	if o.keepable {
+	if o.replayable {
 		out = append(out, http.StatusConflict, http.StatusBadRequest)
 	}
 	if o.ifMatch {
@@ -331,9 +331,9 @@ func failures(registry huma.Registry) map[string]*huma.Response {
 		for _, name := range append([]string{"X-Request-Id"}, f.headers...) {
 			r.Headers[name] = &huma.Param{Ref: "#/components/headers/" + name}
 		}
-		out[failureName(f.status)] = r
+		out[responseName(f.status)] = r
 	}
 	return out
 }
 
-func failureName(status int) string { return strings.ReplaceAll(http.StatusText(status), " ", "") }
+func responseName(status int) string { return strings.ReplaceAll(http.StatusText(status), " ", "") }

@@ -48,7 +48,7 @@ func (a *API) documentOperations() []operation {
 			"If-Match takes the ETag of the gateway.",
 		query: []queryParam{dryRunParam()}, document: true, maxBody: maxDocument, ifMatch: true,
 		success: http.StatusOK, result: push,
-		run: func(c *call) (answer, error) { return c.push(a.cfg.Control.PushSpec) },
+		run: func(c *call) (response, error) { return c.push(a.cfg.Control.PushSpec) },
 	}, {
 		id: "getGatewayConfig", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/config", tag: "Documents",
 		summary:     "Get the configuration",
@@ -62,35 +62,35 @@ func (a *API) documentOperations() []operation {
 			"If-Match takes the ETag of the gateway.",
 		query: []queryParam{dryRunParam()}, document: true, maxBody: maxDocument, ifMatch: true,
 		success: http.StatusOK, result: push, errors: []int{http.StatusConflict},
-		run: func(c *call) (answer, error) { return c.push(a.cfg.Control.PushConfiguration) },
+		run: func(c *call) (response, error) { return c.push(a.cfg.Control.PushConfiguration) },
 	}}
 }
 
-func (a *API) getSpec(c *call) (answer, error) {
+func (a *API) getSpec(c *call) (response, error) {
 	r, err := a.cfg.Control.Spec(c.ctx, &c.caller, c.params["gateway_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	mediaType := yamlType
 	if bytes.HasPrefix(bytes.TrimLeft(r.Content, " \t\r\n"), []byte("{")) {
 		mediaType = jsonType
 	}
-	return answer{status: http.StatusOK, raw: r.Content}.with("Content-Type", mediaType), nil
+	return response{status: http.StatusOK, raw: r.Content}.with("Content-Type", mediaType), nil
 }
 
-func (a *API) getConfig(c *call) (answer, error) {
+func (a *API) getConfig(c *call) (response, error) {
 	content, err := a.cfg.Control.Configuration(c.ctx, &c.caller, c.params["gateway_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return answer{status: http.StatusOK, raw: content}.with("Content-Type", yamlType), nil
+	return response{status: http.StatusOK, raw: content}.with("Content-Type", yamlType), nil
 }
 
 // push runs either push operation of package control.
-func (c *call) push(f func(context.Context, *control.Caller, string, []byte, bool, control.Match) (*control.PushResult, error)) (answer, error) {
+func (c *call) push(f func(context.Context, *control.Caller, string, []byte, bool, control.Match) (*control.PushResult, error)) (response, error) {
 	result, err := f(c.ctx, &c.caller, c.params["gateway_id"], c.body, c.query.Get("dry_run") == "true", c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(presentPush(result)), nil
 }
@@ -111,18 +111,18 @@ func (a *API) revisionOperations() []operation {
 		summary: "Roll back to a revision",
 		description: "Makes a new revision with the route table of an old one, limits included. Takes no body. " +
 			"If-Match takes the ETag of the gateway.",
-		keepable: true, ifMatch: true, success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
+		replayable: true, ifMatch: true, success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
 		run: a.rollback,
 	}}
 }
 
-func (a *API) listRevisions(c *call) (answer, error) {
+func (a *API) listRevisions(c *call) (response, error) {
 	return page(c, "revisions", c.params["gateway_id"], func(p control.Page) ([]gateway.Revision, error) {
 		var before int64
 		if p.After != "" {
 			var ok bool
 			if before, ok = revisionNumber(p.After); !ok {
-				return nil, badCursor()
+				return nil, invalidCursor()
 			}
 		}
 		return a.cfg.Control.Revisions(c.ctx, &c.caller, c.params["gateway_id"], p.Limit, before)
@@ -131,27 +131,27 @@ func (a *API) listRevisions(c *call) (answer, error) {
 	})
 }
 
-func (a *API) getRevision(c *call) (answer, error) {
+func (a *API) getRevision(c *call) (response, error) {
 	n, found := revisionNumber(c.params["number"])
 	if !found {
-		return answer{}, fault.Missing("revision")
+		return response{}, fault.Missing("revision")
 	}
 	r, err := a.cfg.Control.Revision(c.ctx, &c.caller, c.params["gateway_id"], n)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(presentRevision(r)), nil
 }
 
-func (a *API) rollback(c *call) (answer, error) {
+func (a *API) rollback(c *call) (response, error) {
 	n, found := revisionNumber(c.params["number"])
 	if !found {
-		return answer{}, fault.Missing("revision")
+		return response{}, fault.Missing("revision")
 	}
-	present := func(p *control.PushResult) answer { return ok(presentPush(p)) }
-	result, err := a.cfg.Control.Rollback(keep(c, present), &c.caller, c.params["gateway_id"], n, c.match)
+	present := func(p *control.PushResult) response { return ok(presentPush(p)) }
+	result, err := a.cfg.Control.Rollback(withIdempotency(c, present), &c.caller, c.params["gateway_id"], n, c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(result), nil
 }

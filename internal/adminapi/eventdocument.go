@@ -66,7 +66,7 @@ type specPushedEventRecord struct {
 func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 	items := map[string]*huma.PathItem{}
 	var fields []*huma.Param
-	for _, f := range signatureFields() {
+	for _, f := range signatureHeaders() {
 		fields = append(fields, &huma.Param{Ref: "#/components/parameters/" + f.Name})
 	}
 	for _, e := range []struct {
@@ -105,8 +105,8 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 	return items
 }
 
-// signatureFields are the header fields of a delivery.
-func signatureFields() []*huma.Param {
+// signatureHeaders are the header fields of a delivery.
+func signatureHeaders() []*huma.Param {
 	var out []*huma.Param
 	for _, f := range []struct{ name, doc, example string }{
 		{"X-Service-Signature", "sha256= and the HMAC with SHA-256 of the body in lower-case hexadecimal, keyed with the whole signing secret.",

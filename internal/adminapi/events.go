@@ -20,7 +20,7 @@ type eventRecord struct {
 }
 
 func eventFilters() []queryParam {
-	return append([]queryParam{enumParam("type", "Only events of this type.", eventTypes()...)}, spanParams("events")...)
+	return append([]queryParam{enumParam("type", "Only events of this type.", eventTypes()...)}, timeRangeParams("events")...)
 }
 
 func (a *API) eventOperations() []operation {
@@ -38,21 +38,21 @@ func (a *API) eventOperations() []operation {
 	}}
 }
 
-func (a *API) listEvents(c *call) (answer, error) {
-	since, until, err := c.span()
+func (a *API) listEvents(c *call) (response, error) {
+	since, until, err := c.timeRange()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	filter := control.EventFilter{Type: event.Type(c.query.Get("type")), Since: since, Until: until}
-	return page(c, "events", c.bind(eventFilters()), func(p control.Page) ([]event.Event, error) {
+	return page(c, "events", c.cursorBinding(eventFilters()), func(p control.Page) ([]event.Event, error) {
 		return a.cfg.Control.Events(c.ctx, &c.caller, filter, p)
 	}, func(e *event.Event) (string, json.RawMessage) { return e.ID, e.Payload })
 }
 
-func (a *API) getEvent(c *call) (answer, error) {
+func (a *API) getEvent(c *call) (response, error) {
 	e, err := a.cfg.Control.Event(c.ctx, &c.caller, c.params["event_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return answer{status: http.StatusOK, raw: e.Payload}.with("Content-Type", jsonType), nil
+	return response{status: http.StatusOK, raw: e.Payload}.with("Content-Type", jsonType), nil
 }

@@ -17,8 +17,8 @@ type path struct {
 	allow    string
 }
 
-// arrange groups the operations by path, literal segments before parameters.
-func arrange(ops []operation) []path {
+// groupByPath groups the operations by path, literal segments before parameters.
+func groupByPath(ops []operation) []path {
 	var paths []path
 	at := map[string]int{}
 	for i := range ops {
@@ -74,7 +74,7 @@ func (p *path) match(segments []string) (params map[string]string, ok bool) {
 // find looks the call up. It fails only on a path that needs no key: what else
 // it does not find is told after the key is known, by charge.
 func (c *call) find() error {
-	p := c.place()
+	p := c.findPath()
 	if p == nil {
 		return nil
 	}
@@ -89,8 +89,8 @@ func (c *call) find() error {
 	return nil
 }
 
-// place returns the path of the request, or nil if the API has none such.
-func (c *call) place() *path {
+// findPath returns the path of the request, or nil if the API has none such.
+func (c *call) findPath() *path {
 	segments := strings.Split(c.normalPath(), "/")
 	for i := range c.api.paths {
 		if params, ok := c.api.paths[i].match(segments); ok {
@@ -107,8 +107,8 @@ func (c *call) normalPath() string {
 	return gateway.NormalizePath(nil, c.request.URL.EscapedPath())
 }
 
-// missing returns the error for a request that is no call of the API.
-func (c *call) missing() error {
+// noSuchCall returns the error for a request that is no call of the API.
+func (c *call) noSuchCall() error {
 	if c.header.Get("Allow") != "" {
 		return fault.New(fault.MethodNotAllowed, "this path takes %s", c.header.Get("Allow"))
 	}

@@ -108,37 +108,37 @@ func (a *API) limitOperations() []operation {
 		id: "simulateLimit", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/limits/simulate", tag: "Limits",
 		summary:     "Simulate a limit",
 		description: "Replays the recorded requests of the last 24 hours through a limit, by the same code that decides for real, and tells what it would have refused. Changes nothing.",
-		body:        reflect.TypeFor[simulateRequest](), keepable: true,
+		body:        reflect.TypeFor[simulateRequest](), replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[simulationRecord](),
 		run: a.simulateLimit,
 	}}
 }
 
-func (a *API) listLimits(c *call) (answer, error) {
+func (a *API) listLimits(c *call) (response, error) {
 	return page(c, "limits", c.params["gateway_id"], func(p control.Page) ([]control.LimitLevel, error) {
 		return a.cfg.Control.Limits(c.ctx, &c.caller, c.params["gateway_id"], p)
 	}, func(l *control.LimitLevel) (string, limitLevelRecord) {
 		return l.Place(), limitLevelRecord{
-			LimitScope: l.Scope.String(), RouteID: text(l.RouteID), KeyID: text(l.KeyID), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
+			LimitScope: l.Scope.String(), RouteID: optionalText(l.RouteID), KeyID: optionalText(l.KeyID), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
 		}
 	})
 }
 
-func (a *API) simulateLimit(c *call) (answer, error) {
+func (a *API) simulateLimit(c *call) (response, error) {
 	var req simulateRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	limit, err := req.config()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	present := func(s *control.Simulation) answer { return ok(presentSimulation(s)) }
-	s, err := a.cfg.Control.SimulateLimit(keep(c, present), &c.caller, c.params["gateway_id"], control.SimulationInput{
+	present := func(s *control.Simulation) response { return ok(presentSimulation(s)) }
+	s, err := a.cfg.Control.SimulateLimit(withIdempotency(c, present), &c.caller, c.params["gateway_id"], control.SimulationInput{
 		RouteID: value(req.RouteID), KeyID: value(req.KeyID), Limit: limit,
 	})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(s), nil
 }
@@ -146,7 +146,7 @@ func (a *API) simulateLimit(c *call) (answer, error) {
 func presentSimulation(s *control.Simulation) simulationRecord {
 	out := simulationRecord{Requests: s.Requests, Refused: s.Refused, Keys: make([]simulatedKeyRecord, len(s.Keys))}
 	for i, k := range s.Keys {
-		out.Keys[i] = simulatedKeyRecord{KeyID: text(k.KeyID), Refused: k.Refused, FirstAt: k.FirstAt.UTC()}
+		out.Keys[i] = simulatedKeyRecord{KeyID: optionalText(k.KeyID), Refused: k.Refused, FirstAt: k.FirstAt.UTC()}
 	}
 	return out
 }

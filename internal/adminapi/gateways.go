@@ -20,8 +20,8 @@ func (a *API) gatewayOperations() []operation {
 		id: "createGateway", method: http.MethodPost, path: "/v1/gateways", tag: "Gateways",
 		summary:     "Create a gateway",
 		description: "Creates a gateway in front of an upstream service. A specification given here becomes revision 1 and raises no event.",
-		body:        reflect.TypeFor[createGatewayRequest](), maxBody: maxDocument, keepable: true,
-		success: http.StatusCreated, result: record, hasETag: true, hasPlace: true,
+		body:        reflect.TypeFor[createGatewayRequest](), maxBody: maxDocument, replayable: true,
+		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true,
 		run: a.createGateway,
 	}, {
 		id: "getGateway", method: http.MethodGet, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
@@ -42,24 +42,24 @@ func (a *API) gatewayOperations() []operation {
 	}}
 }
 
-func (a *API) listGateways(c *call) (answer, error) {
+func (a *API) listGateways(c *call) (response, error) {
 	return page(c, "gateways", "", func(p control.Page) ([]gateway.Gateway, error) {
 		return a.cfg.Control.Gateways(c.ctx, &c.caller, p)
 	}, func(g *gateway.Gateway) (string, gatewayRecord) { return g.ID, presentGateway(g) })
 }
 
-func (a *API) getGateway(c *call) (answer, error) {
+func (a *API) getGateway(c *call) (response, error) {
 	g, err := a.cfg.Control.Gateway(c.ctx, &c.caller, c.params["gateway_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return tagged(presentGateway(g), g.Version), nil
+	return withETag(presentGateway(g), g.Version), nil
 }
 
-func (a *API) createGateway(c *call) (answer, error) {
+func (a *API) createGateway(c *call) (response, error) {
 	var req createGatewayRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in := control.GatewayInput{
 		Name: req.Name, UpstreamURL: req.UpstreamURL, Spec: value(req.Spec), Hostname: value(req.Hostname),
@@ -71,30 +71,30 @@ func (a *API) createGateway(c *call) (answer, error) {
 	if l := req.GlobalRateLimit; l != nil {
 		var err error
 		if in.GlobalLimit, err = l.config(); err != nil {
-			return answer{}, fault.Prefixed("global_rate_limit", err)
+			return response{}, fault.Prefixed("global_rate_limit", err)
 		}
 	}
 	if req.CORS != nil {
 		cors := req.CORS.cors()
 		in.CORS = &cors
 	}
-	present := func(g *gateway.Gateway) answer {
-		return tagged(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
+	present := func(g *gateway.Gateway) response {
+		return withETag(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
 	}
-	g, err := a.cfg.Control.CreateGateway(keep(c, present), &c.caller, in)
+	g, err := a.cfg.Control.CreateGateway(withIdempotency(c, present), &c.caller, in)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(g), nil
 }
 
-func (a *API) updateGateway(c *call) (answer, error) {
+func (a *API) updateGateway(c *call) (response, error) {
 	var req updateGatewayRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	p := control.GatewayPatch{
-		Name: given(req.Name), UpstreamURL: given(req.UpstreamURL), Hostname: req.Hostname.Optional, Timeout: req.Timeout.Optional,
+		Name: setTo(req.Name), UpstreamURL: setTo(req.UpstreamURL), Hostname: req.Hostname.Optional, Timeout: req.Timeout.Optional,
 		UpstreamHeaders: req.UpstreamHeaders.Optional, UpstreamCA: req.UpstreamCA.Optional, MaxBodyBytes: req.MaxBodyBytes.Optional,
 		UpstreamClientCertificate: req.UpstreamClientCertificate.Optional, UpstreamClientKey: req.UpstreamClientKey.Optional,
 		UpstreamConnectTimeout: req.UpstreamConnectTimeout.Optional, UpstreamIdleTimeout: req.UpstreamIdleTimeout.Optional,
@@ -104,7 +104,7 @@ func (a *API) updateGateway(c *call) (answer, error) {
 	if p.GlobalLimit.Present && !p.GlobalLimit.Null {
 		var err error
 		if p.GlobalLimit.Value, err = req.GlobalRateLimit.Value.config(); err != nil {
-			return answer{}, fault.Prefixed("global_rate_limit", err)
+			return response{}, fault.Prefixed("global_rate_limit", err)
 		}
 	}
 	p.CORS.Present, p.CORS.Null = req.CORS.Present, req.CORS.Null
@@ -113,15 +113,15 @@ func (a *API) updateGateway(c *call) (answer, error) {
 	}
 	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.caller, c.params["gateway_id"], p, c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return tagged(presentGateway(g), g.Version), nil
+	return withETag(presentGateway(g), g.Version), nil
 }
 
-func (a *API) deleteGateway(c *call) (answer, error) {
+func (a *API) deleteGateway(c *call) (response, error) {
 	g, err := a.cfg.Control.DeleteGateway(c.ctx, &c.caller, c.params["gateway_id"], c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(presentGateway(g)), nil
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-const idempotencyField = "Idempotency-Key"
+const idempotencyHeader = "Idempotency-Key"
 
 // checkIdempotencyKey is the check 400 of the field on a POST.
 func checkIdempotencyKey(fields []string) error {
-	bad := &fault.Error{Code: fault.InvalidRequest, Field: idempotencyField, Message: "must be one field of 1 to 255 printable ASCII characters"}
+	bad := &fault.Error{Code: fault.InvalidRequest, Field: idempotencyHeader, Message: "must be one field of 1 to 255 printable ASCII characters"}
 	if len(fields) == 0 {
 		return nil
 	}
@@ -35,16 +35,16 @@ func checkIdempotencyKey(fields []string) error {
 // Idempotency-Key, if there is one. If there is none and the call's answer is
 // to be kept, the call holds its key until release, and a second call under it
 // is a conflict.
-func (c *call) replay() (kept *answer, release func(), err error) {
+func (c *call) replay() (kept *response, release func(), err error) {
 	release = func() {}
-	if !c.op.keepable || len(c.request.Header.Values(idempotencyField)) == 0 {
+	if !c.op.replayable || len(c.request.Header.Values(idempotencyHeader)) == 0 {
 		return nil, release, nil
 	}
-	key := c.request.Header.Get(idempotencyField)
-	release, ours := c.api.running.begin(c.principal.KeyID + " " + key)
+	key := c.request.Header.Get(idempotencyHeader)
+	release, ours := c.api.running.acquire(c.principal.KeyID + " " + key)
 	if !ours {
 		return nil, release, &fault.Error{
-			Code: fault.Conflict, Field: idempotencyField,
+			Code: fault.Conflict, Field: idempotencyHeader,
 			Message: "a call with this Idempotency-Key is still running: try again when it has ended",
 		}
 	}
@@ -52,23 +52,23 @@ func (c *call) replay() (kept *answer, release func(), err error) {
 	stored, err := c.api.cfg.Control.Answer(c.ctx, c.principal.KeyID, key, fingerprint)
 	switch {
 	case err != nil:
-		return nil, release, aboutKey(err)
+		return nil, release, withIdempotencyField(err)
 	case stored != nil:
-		res := answer{status: stored.Status, raw: stored.Body, header: stored.Header}.with("Idempotent-Replayed", "true")
+		res := response{status: stored.Status, raw: stored.Body, header: stored.Header}.with("Idempotent-Replayed", "true")
 		return &res, release, nil
 	}
 	c.idem = &control.Idempotency{KeyID: c.principal.KeyID, Key: key, Fingerprint: fingerprint}
 	return nil, release, nil
 }
 
-// aboutKey names the field of a mismatch.
-func aboutKey(err error) error {
+// withIdempotencyField names the field of a mismatch.
+func withIdempotencyField(err error) error {
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != fault.ValidationFailed {
 		return err
 	}
 	named := *e
-	named.Field = idempotencyField
+	named.Field = idempotencyHeader
 	return &named
 }
 
@@ -86,9 +86,9 @@ func (c *call) fingerprint() (sum [32]byte) {
 	return sum
 }
 
-// keep returns the context for an operation whose answer is kept if the caller
+// withIdempotency returns the context for an operation whose answer is kept if the caller
 // asked for that. present is what makes the answer of the operation's result.
-func keep[R any](c *call, present func(R) answer) context.Context {
+func withIdempotency[R any](c *call, present func(R) response) context.Context {
 	if c.idem == nil {
 		return c.ctx
 	}
@@ -99,8 +99,8 @@ func keep[R any](c *call, present func(R) answer) context.Context {
 		}
 		res := present(r).with("Content-Type", jsonType)
 		body := res.body
-		if res.kept != nil {
-			body = res.kept
+		if res.replay != nil {
+			body = res.replay
 		}
 		content, err := encode(body)
 		return res.status, res.header, content, err
@@ -116,8 +116,8 @@ type inFlight struct {
 
 func newInFlight() *inFlight { return &inFlight{keys: map[string]bool{}} }
 
-// begin takes key until release. ours is false if another call has it.
-func (f *inFlight) begin(key string) (release func(), ours bool) {
+// acquire takes key until release. ours is false if another call has it.
+func (f *inFlight) acquire(key string) (release func(), ours bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.keys[key] {

@@ -30,14 +30,14 @@ func (a *API) keyOperations() []operation {
 		id: "createKey", method: http.MethodPost, path: "/v1/keys", tag: "Keys",
 		summary:     "Create a key",
 		description: "Creates an API key. The answer shows it this once; a lost key must be revoked and replaced. No key gives more than its maker has.",
-		body:        reflect.TypeFor[createKeyRequest](), keepable: true,
-		success: http.StatusCreated, result: made, hasETag: true, hasPlace: true,
+		body:        reflect.TypeFor[createKeyRequest](), replayable: true,
+		success: http.StatusCreated, result: made, hasETag: true, hasLocation: true,
 		run: a.createKey,
 	}, {
 		id: "verifyKey", method: http.MethodPost, path: "/v1/keys/verify", tag: "Keys",
 		summary:     "Verify a key",
 		description: "Tells whether a gateway-level key would be let in. Charges no limit, and needs the scope read.",
-		body:        reflect.TypeFor[verifyKeyRequest](), readScope: true, keepable: true,
+		body:        reflect.TypeFor[verifyKeyRequest](), readScope: true, replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[verificationRecord](),
 		run: a.verifyKey,
 	}, {
@@ -55,19 +55,19 @@ func (a *API) keyOperations() []operation {
 		id: "revokeKey", method: http.MethodDelete, path: "/v1/keys/{key_id}", tag: "Keys",
 		summary:     "Revoke a key",
 		description: "Revokes the key before the answer leaves: every later request with it is a 401. Again is 200. A key may always revoke itself.",
-		ifMatch:     true, ownKey: true, success: http.StatusOK, result: record, hasETag: true,
+		ifMatch:     true, allowOwnKey: true, success: http.StatusOK, result: record, hasETag: true,
 		run: a.revokeKey,
 	}, {
 		id: "rotateKey", method: http.MethodPost, path: "/v1/keys/{key_id}/rotate", tag: "Keys",
 		summary:     "Rotate a key",
 		description: "Makes a new key in place of an old one, which stays valid during the overlap. Both share one limit. The answer shows the new key this once.",
-		body:        reflect.TypeFor[rotateKeyRequest](), keepable: true, ifMatch: true,
-		success: http.StatusCreated, result: made, hasETag: true, hasPlace: true,
+		body:        reflect.TypeFor[rotateKeyRequest](), replayable: true, ifMatch: true,
+		success: http.StatusCreated, result: made, hasETag: true, hasLocation: true,
 		run: a.rotateKey,
 	}}
 }
 
-func (a *API) listKeys(c *call) (answer, error) {
+func (a *API) listKeys(c *call) (response, error) {
 	filter := control.KeyFilter{
 		State: apikey.State(c.query.Get("state")), GatewayID: c.query.Get("gateway_id"), Level: apikey.Level(c.query.Get("level")),
 		Owner: c.query.Get("owner"), Query: c.query.Get("q"), Now: c.now,
@@ -83,86 +83,86 @@ func (a *API) listKeys(c *call) (answer, error) {
 	}, func(k *apikey.Key) (string, KeyRecord) { return k.ID, presentKey(k, c.now) })
 }
 
-func (a *API) getKey(c *call) (answer, error) {
+func (a *API) getKey(c *call) (response, error) {
 	k, err := a.cfg.Control.Key(c.ctx, &c.caller, c.params["key_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return tagged(presentKey(k, c.now), k.Version), nil
+	return withETag(presentKey(k, c.now), k.Version), nil
 }
 
-// presentNew shows a key just made, and what a replay shows of it. The record
+// presentNewKey shows a key just made, and what a replay shows of it. The record
 // is shown as of the key's creation, which may lie a little after the call's
-// begin.
-func presentNew(k *control.NewKey) answer {
-	r := newKeyRecord{KeyRecord: presentKey(&k.Key, k.CreatedAt), Key: k.Secret, OverlapEndsAt: moment(k.OverlapEndsAt)}
+// acquire.
+func presentNewKey(k *control.NewKey) response {
+	r := newKeyRecord{KeyRecord: presentKey(&k.Key, k.CreatedAt), Key: k.Secret, OverlapEndsAt: optionalTime(k.OverlapEndsAt)}
 	again := r
 	again.Key = ""
 	again.Message = "this is a replay of the first answer: the key was shown there once and is not kept; if it is lost, revoke this key and create another"
-	shown := tagged(r, k.Version).created("/v1/keys/" + k.ID)
-	shown.kept = again
+	shown := withETag(r, k.Version).created("/v1/keys/" + k.ID)
+	shown.replay = again
 	return shown
 }
 
-func (a *API) createKey(c *call) (answer, error) {
+func (a *API) createKey(c *call) (response, error) {
 	var req createKeyRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	k, err := a.cfg.Control.CreateKey(keep(c, presentNew), &c.caller, control.KeyInput{
+	k, err := a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.caller, control.KeyInput{
 		Name: req.Name, Scope: req.Scope, ExpiresAt: value(req.ExpiresAt), GatewayID: value(req.GatewayID),
 		RateLimit: value(req.RateLimit), Level: value(req.Level), Owner: value(req.Owner), Metadata: req.Metadata,
 	})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return presentNew(k), nil
+	return presentNewKey(k), nil
 }
 
-func (a *API) updateKey(c *call) (answer, error) {
+func (a *API) updateKey(c *call) (response, error) {
 	var req updateKeyRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	k, err := a.cfg.Control.UpdateKey(c.ctx, &c.caller, c.params["key_id"], control.KeyPatch{
-		Name: given(req.Name), Owner: req.Owner.Optional, RateLimit: req.RateLimit.Optional,
+		Name: setTo(req.Name), Owner: req.Owner.Optional, RateLimit: req.RateLimit.Optional,
 		Metadata: req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional,
 	}, c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return tagged(presentKey(k, c.now), k.Version), nil
+	return withETag(presentKey(k, c.now), k.Version), nil
 }
 
-func (a *API) revokeKey(c *call) (answer, error) {
+func (a *API) revokeKey(c *call) (response, error) {
 	k, err := a.cfg.Control.RevokeKey(c.ctx, &c.caller, c.params["key_id"], c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return tagged(presentKey(k, c.now), k.Version), nil
+	return withETag(presentKey(k, c.now), k.Version), nil
 }
 
-func (a *API) rotateKey(c *call) (answer, error) {
+func (a *API) rotateKey(c *call) (response, error) {
 	var req rotateKeyRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	k, err := a.cfg.Control.RotateKey(keep(c, presentNew), &c.caller, c.params["key_id"], req.OverlapDays, value(req.ExpiresAt), c.match)
+	k, err := a.cfg.Control.RotateKey(withIdempotency(c, presentNewKey), &c.caller, c.params["key_id"], req.OverlapDays, value(req.ExpiresAt), c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return presentNew(k), nil
+	return presentNewKey(k), nil
 }
 
-func (a *API) verifyKey(c *call) (answer, error) {
+func (a *API) verifyKey(c *call) (response, error) {
 	var req verifyKeyRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	present := func(v *control.Verification) answer { return ok(presentVerification(v)) }
-	v, err := a.cfg.Control.VerifyKey(keep(c, present), &c.caller, req.Key, value(req.GatewayID), value(req.Method), value(req.Path))
+	present := func(v *control.Verification) response { return ok(presentVerification(v)) }
+	v, err := a.cfg.Control.VerifyKey(withIdempotency(c, present), &c.caller, req.Key, value(req.GatewayID), value(req.Method), value(req.Path))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(v), nil
 }

@@ -15,29 +15,29 @@ const (
 	callsBurst     = "200/s"
 )
 
-// sweepEvery is how often buckets that are full again are dropped, in
+// sweepInterval is how often buckets that are full again are dropped, in
 // nanoseconds.
-const sweepEvery = int64(time.Minute)
+const sweepInterval = int64(time.Minute)
 
-// accountLimits holds the limit of each account-level key.
-type accountLimits struct {
+// callLimits holds the limit of each account-level key.
+type callLimits struct {
 	buckets *ratelimit.Buckets
 	swept   atomic.Int64 // when, on the monotonic clock
 }
 
-func newAccountLimits() *accountLimits {
+func newCallLimits() *callLimits {
 	c, err := ratelimit.ParseConfig(callsSustained, callsBurst, "", "")
 	if err != nil {
 		panic(err) // the constants above are rates
 	}
 	params := ratelimit.Compile(c)
-	return &accountLimits{buckets: ratelimit.NewBuckets(&params)}
+	return &callLimits{buckets: ratelimit.NewBuckets(&params)}
 }
 
 // decide charges the key one call, or none if charge is false, and tells where
 // its limit then stands.
-func (l *accountLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s ratelimit.Status, refused bool) {
-	if last := l.swept.Load(); now.Mono-last >= sweepEvery && l.swept.CompareAndSwap(last, now.Mono) {
+func (l *callLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s ratelimit.Status, refused bool) {
+	if last := l.swept.Load(); now.Mono-last >= sweepInterval && l.swept.CompareAndSwap(last, now.Mono) {
 		l.buckets.Sweep(now)
 	}
 	var standing [1]ratelimit.Status
@@ -57,10 +57,10 @@ func (l *accountLimits) decide(now ratelimit.Instant, key [16]byte, charge bool)
 // charge is the checks 404 (of the path), 405 and 429. What is no call of the
 // API charges nothing. Every answer from here on tells where the limit stands.
 func (c *call) charge() error {
-	standing, refused := c.api.limits.decide(c.api.cfg.Clock(), bucketOf(c.principal.KeyID), c.op != nil)
-	c.setLimitFields(standing)
+	standing, refused := c.api.limits.decide(c.api.cfg.Clock(), bucketKey(c.principal.KeyID), c.op != nil)
+	c.setLimitHeaders(standing)
 	if c.op == nil {
-		return c.missing()
+		return c.noSuchCall()
 	}
 	if !refused {
 		return nil
@@ -73,7 +73,7 @@ func (c *call) charge() error {
 	}
 }
 
-func (c *call) setLimitFields(s ratelimit.Status) {
+func (c *call) setLimitHeaders(s ratelimit.Status) {
 	all := []ratelimit.Status{s}
 	for name, value := range map[string]string{
 		"X-RateLimit-Limit":     strconv.FormatInt(s.Limit, 10),

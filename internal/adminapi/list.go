@@ -36,7 +36,7 @@ func pageParams() []queryParam {
 		schema: textSchema(),
 		check: func(v string) error {
 			if v == "" {
-				return badCursor()
+				return invalidCursor()
 			}
 			return nil
 		},
@@ -59,16 +59,16 @@ func enumParam(name, doc string, values ...string) queryParam {
 	}
 	return queryParam{name: name, doc: doc, schema: schema, check: func(v string) error {
 		if !slices.Contains(values, v) {
-			return fault.Invalid(name, "must be %s", either(values))
+			return fault.Invalid(name, "must be %s", joinOr(values))
 		}
 		return nil
 	}}
 }
 
-// either joins values as "a, b or c".
-func either(values []string) string { return enumerate(values, " or ") }
+// joinOr joins values as "a, b or c".
+func joinOr(values []string) string { return join(values, " or ") }
 
-func enumerate(values []string, last string) string {
+func join(values []string, last string) string {
 	if len(values) < 2 {
 		return strings.Join(values, "")
 	}
@@ -79,8 +79,8 @@ func enumerate(values []string, last string) string {
 // page answers a list call: it reads one record more than the page holds, to
 // learn whether there is a next page. what names the list and filters
 // everything beside it that the cursor is bound to; show gives a record's
-// place in the list and its face.
-func page[T, R any](c *call, what, filters string, read func(control.Page) ([]T, error), show func(*T) (string, R)) (answer, error) {
+// findPath in the list and its face.
+func page[T, R any](c *call, what, filters string, read func(control.Page) ([]T, error), show func(*T) (string, R)) (response, error) {
 	limit := defaultPage
 	if v := c.query.Get("limit"); v != "" {
 		limit, _ = strconv.Atoi(v) // checked by pageParams
@@ -88,21 +88,21 @@ func page[T, R any](c *call, what, filters string, read func(control.Page) ([]T,
 	binding := what + "\x00" + c.caller.Account.ID + "\x00" + filters
 	p := control.Page{Limit: limit + 1}
 	if v := c.query.Get("cursor"); v != "" {
-		after, valid := openCursor(binding, v)
+		after, valid := decodeCursor(binding, v)
 		if !valid {
-			return answer{}, badCursor()
+			return response{}, invalidCursor()
 		}
 		p.After = after
 	}
 	records, err := read(p)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out := list[R]{Data: []R{}}
 	for i := range records {
 		if i == limit {
 			after, _ := show(&records[i-1])
-			cursor := makeCursor(binding, after)
+			cursor := encodeCursor(binding, after)
 			out.NextCursor = &cursor
 			break
 		}
@@ -117,12 +117,12 @@ func page[T, R any](c *call, what, filters string, read func(control.Page) ([]T,
 // mix-ups; it keeps no secret, since a place alone opens nothing.
 const checksumLen = 12
 
-func makeCursor(binding, after string) string {
+func encodeCursor(binding, after string) string {
 	sum := cursorChecksum(binding, after)
 	return base64.RawURLEncoding.EncodeToString(append(sum, after...))
 }
 
-func openCursor(binding, cursor string) (after string, ok bool) {
+func decodeCursor(binding, cursor string) (after string, ok bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(raw) <= checksumLen || strings.ContainsAny(cursor, "\r\n") {
 		return "", false
@@ -136,6 +136,6 @@ func cursorChecksum(binding, after string) []byte {
 	return sum[:checksumLen]
 }
 
-func badCursor() error {
+func invalidCursor() error {
 	return fault.Invalid("cursor", "is no cursor of this list: give next_cursor of the page before with the same filters, or leave it out")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// tagged is the answer with a mutable record and its ETag, the record's version.
-func tagged(record any, version int64) answer {
+// withETag is the answer with a mutable record and its ETag, the record's version.
+func withETag(record any, version int64) response {
 	return ok(record).with("ETag", etag(version))
 }
 

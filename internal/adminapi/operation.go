@@ -21,40 +21,40 @@ type operation struct {
 
 	query []queryParam
 
-	body        reflect.Type // of a JSON body; nil for none
-	bodyMayMiss bool         // no body at all counts as an object without members
-	document    bool         // the body is a specification or configuration file instead
-	maxBody     int64        // bytes; 0 for maxBody
-	ifMatch     bool         // honours If-Match
-	keepable    bool         // keeps its answer under an Idempotency-Key
-	success     int          // status
-	result      reflect.Type // of the JSON answer; nil for media
-	media       []string     // media types of an answer that is no JSON record
-	hasETag     bool
-	hasPlace    bool  // has a Location
-	errors      []int // statuses beyond those that follow from the above
-	public      bool  // needs no key
-	anyScope    bool  // any account-level key may call it
-	readScope   bool  // needs no more than the scope read, whatever the method
-	ownKey      bool  // a key may call it on itself whatever its scope
-	operator    bool  // for the account default alone
+	body         reflect.Type // of a JSON body; nil for none
+	bodyOptional bool         // no body at all counts as an object without members
+	document     bool         // the body is a specification or configuration file instead
+	maxBody      int64        // bytes; 0 for maxBody
+	ifMatch      bool         // honours If-Match
+	replayable   bool         // keeps its answer under an Idempotency-Key
+	success      int          // status
+	result       reflect.Type // of the JSON answer; nil for media
+	media        []string     // media types of an answer that is no JSON record
+	hasETag      bool
+	hasLocation  bool  // has a Location
+	errors       []int // statuses beyond those that follow from the above
+	public       bool  // needs no key
+	anyScope     bool  // any account-level key may call it
+	readScope    bool  // needs no more than the scope read, whatever the method
+	allowOwnKey  bool  // a key may call it on itself whatever its scope
+	operatorOnly bool  // for the account default alone
 
-	run func(c *call) (answer, error)
+	run func(c *call) (response, error)
 }
 
-// answer is what a call that succeeded gives back.
-type answer struct {
+// response is what a call that succeeded gives back.
+type response struct {
 	status int
 	header map[string]string
 	body   any    // becomes JSON
 	raw    []byte // instead of body; header has its Content-Type
-	kept   any    // what a replay shows instead of a body that holds a secret; nil if it holds none
+	replay any    // what a replay shows instead of a body that holds a secret; nil if it holds none
 }
 
-func ok(body any) answer { return answer{status: http.StatusOK, body: body} }
+func ok(body any) response { return response{status: http.StatusOK, body: body} }
 
 // with returns a with a header field set.
-func (a answer) with(name, value string) answer {
+func (a response) with(name, value string) response {
 	h := make(map[string]string, len(a.header)+1)
 	for k, v := range a.header {
 		h[k] = v
@@ -64,7 +64,7 @@ func (a answer) with(name, value string) answer {
 	return a
 }
 
-func (a answer) created(location string) answer {
+func (a response) created(location string) response {
 	a.status = http.StatusCreated
 	return a.with("Location", location)
 }

@@ -181,21 +181,21 @@ type errorRecord struct {
 	RequestID  string `json:"request_id" doc:"Identifier of the request, also in X-Request-Id." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
 }
 
-func text(s string) *string {
+func optionalText(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-func number(n int64) *int64 {
+func optionalNumber(n int64) *int64 {
 	if n == 0 {
 		return nil
 	}
 	return &n
 }
 
-func moment(t time.Time) *time.Time {
+func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -203,21 +203,21 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-// some returns s, or an empty slice for nil, which JSON would show as null.
-func some[T any](s []T) []T {
+// orEmpty returns s, or an empty slice for nil, which JSON would show as null.
+func orEmpty[T any](s []T) []T {
 	if s == nil {
 		return []T{}
 	}
 	return s
 }
 
-func rate(r ratelimit.Rate) *string { return text(r.String()) }
+func rate(r ratelimit.Rate) *string { return optionalText(r.String()) }
 
 func presentGateway(g *gateway.Gateway) gatewayRecord {
 	r := gatewayRecord{
 		GatewayID: g.ID, Name: g.Name, UpstreamURL: g.UpstreamURL, Hostname: g.Hostname, Timeout: g.Timeout,
 		UpstreamHeaders: map[string]string{},
-		MaxBodyBytes:    number(g.MaxBodyBytes), Revision: number(g.Revision), CreatedAt: g.CreatedAt.UTC(),
+		MaxBodyBytes:    optionalNumber(g.MaxBodyBytes), Revision: optionalNumber(g.Revision), CreatedAt: g.CreatedAt.UTC(),
 		UpstreamClientCertificate: g.UpstreamClientCertificate, UpstreamConnectTimeout: g.UpstreamConnectTimeout,
 		UpstreamIdleTimeout: g.UpstreamIdleTimeout, UpstreamMaxConnections: g.UpstreamMaxConnections,
 	}
@@ -231,14 +231,14 @@ func presentGateway(g *gateway.Gateway) gatewayRecord {
 		r.UpstreamHeaders[name] = hidden
 	}
 	if c := g.CORS; c != nil {
-		r.CORS = &corsRecord{Origins: some(c.Origins), Methods: some(c.Methods), Headers: some(c.Headers), MaxAge: c.MaxAge}
+		r.CORS = &corsRecord{Origins: orEmpty(c.Origins), Methods: orEmpty(c.Methods), Headers: orEmpty(c.Headers), MaxAge: c.MaxAge}
 	}
 	return r
 }
 
 func presentRoute(r *gateway.Route) routeRecord {
 	return routeRecord{
-		RouteID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: some(r.Methods),
+		RouteID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: orEmpty(r.Methods),
 		RateLimit: presentLimit(r.RateLimit), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
 	}
 }
@@ -247,27 +247,27 @@ func presentLimit(c ratelimit.Config) *rateLimitRecord {
 	if c.IsZero() {
 		return nil
 	}
-	return &rateLimitRecord{Sustained: rate(c.Sustained), Burst: rate(c.Burst), Daily: rate(c.Daily), Per: text(c.Per)}
+	return &rateLimitRecord{Sustained: rate(c.Sustained), Burst: rate(c.Burst), Daily: rate(c.Daily), Per: optionalText(c.Per)}
 }
 
 func presentRevision(r *gateway.Revision) revisionRecord {
 	return revisionRecord{
 		RevisionID: r.ID, Number: r.Number, Source: string(r.Source), Kind: string(r.Kind), Author: r.Author,
-		Commit: text(r.Commit), CreatedAt: r.CreatedAt.UTC(), Added: r.Added, Removed: r.Removed, Changed: r.Changed,
+		Commit: optionalText(r.Commit), CreatedAt: r.CreatedAt.UTC(), Added: r.Added, Removed: r.Removed, Changed: r.Changed,
 	}
 }
 
 func presentPush(p *control.PushResult) pushRecord {
 	return pushRecord{
-		Revision: number(p.Revision), Added: presentChanges(p.Added), Removed: presentChanges(p.Removed),
-		Changed: presentChanges(p.Changed), Unchanged: p.Unchanged, Warnings: some(p.Warnings),
+		Revision: optionalNumber(p.Revision), Added: presentChanges(p.Added), Removed: presentChanges(p.Removed),
+		Changed: presentChanges(p.Changed), Unchanged: p.Unchanged, Warnings: orEmpty(p.Warnings),
 	}
 }
 
 func presentChanges(changes []control.RouteChange) []routeChangeRecord {
 	out := make([]routeChangeRecord, len(changes))
 	for i, c := range changes {
-		out[i] = routeChangeRecord{Path: c.Path, Methods: some(c.Methods), RouteID: text(c.RouteID)}
+		out[i] = routeChangeRecord{Path: c.Path, Methods: orEmpty(c.Methods), RouteID: optionalText(c.RouteID)}
 	}
 	return out
 }
@@ -275,9 +275,9 @@ func presentChanges(changes []control.RouteChange) []routeChangeRecord {
 func presentKey(k *apikey.Key, now time.Time) KeyRecord {
 	r := KeyRecord{
 		KeyID: k.ID, Name: k.Name, Level: string(k.Level), Scope: k.Scope.String(), KeyPrefix: k.Prefix,
-		State: string(k.State(now)), Owner: text(k.Owner), GatewayID: text(k.GatewayID), RateLimit: rate(k.RateLimit),
-		Metadata: k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: moment(k.ExpiresAt), RevokedAt: moment(k.RevokedAt),
-		LastUsedAt: moment(k.LastUsedAt), RotatedFrom: text(k.RotatedFrom), RotatedTo: text(k.RotatedTo),
+		State: string(k.State(now)), Owner: optionalText(k.Owner), GatewayID: optionalText(k.GatewayID), RateLimit: rate(k.RateLimit),
+		Metadata: k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
+		LastUsedAt: optionalTime(k.LastUsedAt), RotatedFrom: optionalText(k.RotatedFrom), RotatedTo: optionalText(k.RotatedTo),
 	}
 	if r.Metadata == nil {
 		r.Metadata = map[string]string{}
@@ -286,10 +286,10 @@ func presentKey(k *apikey.Key, now time.Time) KeyRecord {
 }
 
 func presentVerification(v *control.Verification) verificationRecord {
-	r := verificationRecord{Valid: v.Valid, Code: text(v.Code)}
+	r := verificationRecord{Valid: v.Valid, Code: optionalText(v.Code)}
 	if k := v.Key; k != nil {
 		scope, state := k.Scope.String(), string(v.State)
-		r.KeyID, r.Owner, r.Scope, r.State = &k.ID, text(k.Owner), &scope, &state
+		r.KeyID, r.Owner, r.Scope, r.State = &k.ID, optionalText(k.Owner), &scope, &state
 	}
 	return r
 }

@@ -174,8 +174,8 @@ func (optional[T]) Schema(r huma.Registry) *huma.Schema {
 	return s
 }
 
-// given makes an Optional of a member that cannot be null.
-func given[T any](p *T) control.Optional[T] {
+// setTo makes an Optional of a member that cannot be null.
+func setTo[T any](p *T) control.Optional[T] {
 	if p == nil {
 		return control.Optional[T]{}
 	}

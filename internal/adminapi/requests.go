@@ -56,7 +56,7 @@ func requestFilters() []queryParam {
 				return nil
 			},
 		},
-	}, spanParams("requests")...)
+	}, timeRangeParams("requests")...)
 }
 
 func (a *API) requestOperations() []operation {
@@ -74,25 +74,25 @@ func (a *API) requestOperations() []operation {
 	}}
 }
 
-func (a *API) listRequests(c *call) (answer, error) {
-	since, until, err := c.span()
+func (a *API) listRequests(c *call) (response, error) {
+	since, until, err := c.timeRange()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	status, _ := strconv.Atoi(c.query.Get("status")) // checked by requestFilters; 0 if it is not there
 	f := requestlog.Filter{
 		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"),
 		Status: status, Since: since, Until: until,
 	}
-	return page(c, "requests", c.bind(requestFilters()), func(p control.Page) ([]requestlog.Request, error) {
+	return page(c, "requests", c.cursorBinding(requestFilters()), func(p control.Page) ([]requestlog.Request, error) {
 		return a.cfg.Control.Requests(c.ctx, &c.caller, f, p)
 	}, func(r *requestlog.Request) (string, loggedRequestRecord) { return r.ID, presentRequest(r) })
 }
 
-func (a *API) getRequest(c *call) (answer, error) {
+func (a *API) getRequest(c *call) (response, error) {
 	r, err := a.cfg.Control.Request(c.ctx, &c.caller, c.params["request_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(presentRequest(r)), nil
 }
@@ -100,10 +100,10 @@ func (a *API) getRequest(c *call) (answer, error) {
 func presentRequest(r *requestlog.Request) loggedRequestRecord {
 	d := &r.Decision
 	out := loggedRequestRecord{
-		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: text(r.GatewayID), RouteID: text(r.RouteID), KeyID: text(r.KeyID), KeyPrefix: text(r.KeyPrefix),
+		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: optionalText(r.GatewayID), RouteID: optionalText(r.RouteID), KeyID: optionalText(r.KeyID), KeyPrefix: optionalText(r.KeyPrefix),
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, DurationMS: r.DurationMS,
 		LeftOut:  r.LeftOut,
-		Decision: decisionRecord{Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: text(d.LimitScope), PassesAt: moment(d.PassesAt)},
+		Decision: decisionRecord{Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: optionalText(d.LimitScope), PassesAt: optionalTime(d.PassesAt)},
 	}
 	if d.LimitScope != "" {
 		out.Decision.Limit, out.Decision.Remaining = &d.Limit, &d.Remaining

@@ -19,8 +19,8 @@ func (a *API) routeOperations() []operation {
 	}, {
 		id: "createRoute", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/routes", tag: "Routes",
 		summary: "Create a route", description: "Adds one route without a push. The next push replaces it with what the document says.",
-		body: reflect.TypeFor[createRouteRequest](), keepable: true,
-		success: http.StatusCreated, result: record, hasETag: true, hasPlace: true,
+		body: reflect.TypeFor[createRouteRequest](), replayable: true,
+		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true,
 		run: a.createRoute,
 	}, {
 		id: "getRoute", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
@@ -31,7 +31,7 @@ func (a *API) routeOperations() []operation {
 		id: "updateRouteLimit", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
 		summary:     "Update the rate limit of a route",
 		description: "Changes the limit of one route without a push: an absent member stays, null removes it.",
-		body:        reflect.TypeFor[updateRouteRequest](), ifMatch: true, keepable: true,
+		body:        reflect.TypeFor[updateRouteRequest](), ifMatch: true, replayable: true,
 		success: http.StatusOK, result: record, hasETag: true,
 		run: a.updateRouteLimit,
 	}, {
@@ -42,24 +42,24 @@ func (a *API) routeOperations() []operation {
 	}}
 }
 
-func (a *API) listRoutes(c *call) (answer, error) {
+func (a *API) listRoutes(c *call) (response, error) {
 	return page(c, "routes", c.params["gateway_id"], func(p control.Page) ([]gateway.Route, error) {
 		return a.cfg.Control.Routes(c.ctx, &c.caller, c.params["gateway_id"], p)
 	}, func(r *gateway.Route) (string, routeRecord) { return r.ID, presentRoute(r) })
 }
 
-func (a *API) getRoute(c *call) (answer, error) {
+func (a *API) getRoute(c *call) (response, error) {
 	r, err := a.cfg.Control.Route(c.ctx, &c.caller, c.params["gateway_id"], c.params["route_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return tagged(presentRoute(r), r.Version), nil
+	return withETag(presentRoute(r), r.Version), nil
 }
 
-func (a *API) createRoute(c *call) (answer, error) {
+func (a *API) createRoute(c *call) (response, error) {
 	var req createRouteRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	in := gateway.RouteSpec{Path: req.Path, Methods: req.Methods, Auth: gateway.Auth(value(req.Auth))}
 	if in.Auth == "" {
@@ -68,39 +68,39 @@ func (a *API) createRoute(c *call) (answer, error) {
 	if req.RateLimit != nil {
 		var err error
 		if in.RateLimit, err = req.RateLimit.config(); err != nil {
-			return answer{}, fault.Prefixed("rate_limit", err)
+			return response{}, fault.Prefixed("rate_limit", err)
 		}
 	}
-	present := func(r *gateway.Route) answer {
-		return tagged(presentRoute(r), r.Version).created("/v1/gateways/" + r.GatewayID + "/routes/" + r.ID)
+	present := func(r *gateway.Route) response {
+		return withETag(presentRoute(r), r.Version).created("/v1/gateways/" + r.GatewayID + "/routes/" + r.ID)
 	}
-	r, err := a.cfg.Control.CreateRoute(keep(c, present), &c.caller, c.params["gateway_id"], in)
+	r, err := a.cfg.Control.CreateRoute(withIdempotency(c, present), &c.caller, c.params["gateway_id"], in)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(r), nil
 }
 
-func (a *API) updateRouteLimit(c *call) (answer, error) {
+func (a *API) updateRouteLimit(c *call) (response, error) {
 	var req updateRouteRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var p control.LimitPatch
 	p.RateLimit.Present, p.RateLimit.Null = req.RateLimit.Present, req.RateLimit.Null
 	p.RateLimit.Value = req.RateLimit.Value.control()
-	present := func(r *gateway.Route) answer { return tagged(presentRoute(r), r.Version) }
-	r, err := a.cfg.Control.UpdateRouteLimit(keep(c, present), &c.caller, c.params["gateway_id"], c.params["route_id"], p, c.match)
+	present := func(r *gateway.Route) response { return withETag(presentRoute(r), r.Version) }
+	r, err := a.cfg.Control.UpdateRouteLimit(withIdempotency(c, present), &c.caller, c.params["gateway_id"], c.params["route_id"], p, c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(r), nil
 }
 
-func (a *API) deleteRoute(c *call) (answer, error) {
+func (a *API) deleteRoute(c *call) (response, error) {
 	r, err := a.cfg.Control.DeleteRoute(c.ctx, &c.caller, c.params["gateway_id"], c.params["route_id"], c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(presentRoute(r)), nil
 }

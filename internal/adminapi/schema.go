@@ -50,7 +50,7 @@ func checkSyntax(body []byte) error {
 // checkBody is the part of the check 422 that a schema can tell, of a body that
 // checkSyntax has passed. It names the first member, in the order of the body,
 // that is wrong; of an object whose members are all right, the first that is
-// missing.
+// noSuchCall.
 func checkBody(schemas huma.Registry, schema *huma.Schema, body []byte) error {
 	c := bodyCheck{schemas: schemas, dec: jsontext.NewDecoder(bytes.NewBuffer(body))}
 	if c.dec.PeekKind() != '{' {
@@ -137,7 +137,7 @@ func (c *bodyCheck) object(s *huma.Schema, field string) error {
 			member, _ = s.AdditionalProperties.(*huma.Schema)
 		}
 		if member == nil {
-			return fault.Invalid(place, "is no member here: leave it out, or check its spelling; there are %s", enumerate(slices.Sorted(maps.Keys(s.Properties)), " and "))
+			return fault.Invalid(place, "is no member here: leave it out, or check its spelling; there are %s", join(slices.Sorted(maps.Keys(s.Properties)), " and "))
 		}
 		if err := c.value(member, place); err != nil {
 			return err
@@ -222,7 +222,7 @@ func describeType(s *huma.Schema) string {
 				values = append(values, v)
 			}
 		}
-		return either(values)
+		return joinOr(values)
 	case s.Type == huma.TypeObject:
 		return "an object"
 	case s.Type == huma.TypeArray:

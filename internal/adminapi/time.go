@@ -9,9 +9,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// spanParams are the parameters since and until of a list; what tells what their
+// timeRangeParams are the parameters since and until of a list; what tells what their
 // times are of.
-func spanParams(what string) []queryParam {
+func timeRangeParams(what string) []queryParam {
 	return []queryParam{
 		timeParam("since", "Only "+what+" at or after this time: RFC 3339, or a date, which is its midnight in UTC."),
 		timeParam("until", "Only "+what+" before this time: as since."),
@@ -44,9 +44,9 @@ func parseTime(v string) (time.Time, error) {
 	return t.UTC(), err
 }
 
-// span returns since and until of a query that checkQuery has passed; a zero
+// timeRange returns since and until of a query that checkQuery has passed; a zero
 // time is one that is not there. It fails if they leave nothing between them.
-func (c *call) span() (since, until time.Time, err error) {
+func (c *call) timeRange() (since, until time.Time, err error) {
 	if v := c.query.Get("since"); v != "" {
 		since, _ = parseTime(v) // checked by timeParam
 	}
@@ -59,9 +59,9 @@ func (c *call) span() (since, until time.Time, err error) {
 	return since, until, nil
 }
 
-// bind makes a text of the parameters that are there, for a cursor to be bound
+// cursorBinding makes a text of the parameters that are there, for a cursor to be bound
 // to.
-func (c *call) bind(params []queryParam) string {
+func (c *call) cursorBinding(params []queryParam) string {
 	bound := url.Values{}
 	for _, p := range params {
 		if v := c.query.Get(p.name); v != "" {

@@ -83,14 +83,14 @@ func (a *API) trafficOperations() []operation {
 	}}
 }
 
-func (a *API) reportTraffic(c *call) (answer, error) {
+func (a *API) reportTraffic(c *call) (response, error) {
 	q, err := c.trafficQuery()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	rows, err := a.cfg.Control.Traffic(c.ctx, &c.caller, q)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	out := trafficRecord{Data: make([]trafficRowRecord, len(rows))}
 	for i := range rows {
@@ -100,7 +100,7 @@ func (a *API) reportTraffic(c *call) (answer, error) {
 }
 
 func (c *call) trafficQuery() (traffic.Query, error) {
-	since, until, err := c.span()
+	since, until, err := c.timeRange()
 	if err != nil {
 		return traffic.Query{}, err
 	}
@@ -132,7 +132,7 @@ func (c *call) trafficQuery() (traffic.Query, error) {
 // counts: of single keys they are not.
 func presentTraffic(r *traffic.Row, timed bool) trafficRowRecord {
 	out := trafficRowRecord{
-		Start: r.Start.UTC(), Group: text(r.Group), Requests: r.Requests,
+		Start: r.Start.UTC(), Group: optionalText(r.Group), Requests: r.Requests,
 		Status2xx: r.Status[0], Status3xx: r.Status[1], Status4xx: r.Status[2], Status5xx: r.Status[3],
 		Limited: r.Limited, Unauthorized: r.Unauthorized, Forbidden: r.Forbidden, UpstreamErrors: r.UpstreamErrors,
 		BytesIn: r.BytesIn, BytesOut: r.BytesOut,

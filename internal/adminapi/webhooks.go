@@ -30,8 +30,8 @@ type recoverRequest struct {
 	Since string `json:"since" minLength:"1" doc:"Deliver again what failed at or after this time: RFC 3339, or a date, which is its midnight in UTC." example:"2026-03-01T12:00:00Z"`
 }
 
-// defaultOverlap is the overlap of a secret's rotation that says none, in hours.
-const defaultOverlap = 24
+// defaultOverlapHours is the overlap of a secret's rotation that says none, in hours.
+const defaultOverlapHours = 24
 
 // WebhookRecord is exported so that it can be embedded, as KeyRecord is.
 type WebhookRecord struct {
@@ -63,7 +63,7 @@ type webhookRecoveryRecord struct {
 func presentWebhook(w *webhook.Webhook) WebhookRecord {
 	r := WebhookRecord{
 		WebhookID: w.ID, URL: w.URL, Events: make([]string, len(w.Events)), State: string(w.State),
-		DisabledReason: text(w.DisabledReason), CreatedAt: w.CreatedAt.UTC(),
+		DisabledReason: optionalText(w.DisabledReason), CreatedAt: w.CreatedAt.UTC(),
 	}
 	for i, e := range w.Events {
 		r.Events[i] = string(e)
@@ -71,15 +71,15 @@ func presentWebhook(w *webhook.Webhook) WebhookRecord {
 	return r
 }
 
-// presentSecret shows an endpoint with its new secret, and what a replay shows of
+// presentNewWebhook shows an endpoint with its new secret, and what a replay shows of
 // it.
-func presentSecret(w *control.NewWebhook) answer {
+func presentNewWebhook(w *control.NewWebhook) response {
 	r := newWebhookRecord{WebhookRecord: presentWebhook(&w.Webhook), SigningSecret: w.Secret, StandardWebhooksSecret: w.StandardSecret}
 	again := r
 	again.SigningSecret, again.StandardWebhooksSecret = "", ""
 	again.Message = "this is a replay of the first answer: the secret was shown there once; if it is lost, rotate it"
-	shown := tagged(r, w.Version)
-	shown.kept = again
+	shown := withETag(r, w.Version)
+	shown.replay = again
 	return shown
 }
 
@@ -95,8 +95,8 @@ func (a *API) webhookOperations() []operation {
 		summary: "Register a webhook endpoint",
 		description: "Registers an address that gets the events of the given types. The answer shows the signing secret this once. " +
 			"Loopback, private, link-local and metadata addresses are refused, unless the operator allows their network.",
-		body: reflect.TypeFor[createWebhookRequest](), keepable: true,
-		success: http.StatusCreated, result: made, hasETag: true, hasPlace: true,
+		body: reflect.TypeFor[createWebhookRequest](), replayable: true,
+		success: http.StatusCreated, result: made, hasETag: true, hasLocation: true,
 		run: a.createWebhook,
 	}, {
 		id: "getWebhook", method: http.MethodGet, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
@@ -119,113 +119,113 @@ func (a *API) webhookOperations() []operation {
 		summary: "Rotate the secret of a webhook endpoint",
 		description: "Makes a new signing secret, which the answer shows this once. During the overlap both sign: the new one in X-Service-Signature, " +
 			"the old one in X-Service-Signature-Previous, both in webhook-signature.",
-		body: reflect.TypeFor[rotateSecretRequest](), bodyMayMiss: true, keepable: true, ifMatch: true,
+		body: reflect.TypeFor[rotateSecretRequest](), bodyOptional: true, replayable: true, ifMatch: true,
 		success: http.StatusOK, result: made, hasETag: true,
 		run: a.rotateWebhookSecret,
 	}, {
 		id: "testWebhook", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/test", tag: "Webhooks",
 		summary: "Test a webhook endpoint", description: "Delivers an event of the type webhook.test, which stands in no list of events.",
-		keepable: true, success: http.StatusOK, result: reflect.TypeFor[webhookTestRecord](),
+		replayable: true, success: http.StatusOK, result: reflect.TypeFor[webhookTestRecord](),
 		run: a.testWebhook,
 	}, {
 		id: "recoverWebhook", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/recover", tag: "Webhooks",
 		summary:     "Deliver again what failed",
 		description: "Begins a new delivery of each event whose delivery to the endpoint failed since the given time and that was not delivered again.",
-		body:        reflect.TypeFor[recoverRequest](), keepable: true,
+		body:        reflect.TypeFor[recoverRequest](), replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[webhookRecoveryRecord](),
 		run: a.recoverWebhook,
 	}}
 }
 
-func (a *API) listWebhooks(c *call) (answer, error) {
+func (a *API) listWebhooks(c *call) (response, error) {
 	return page(c, "webhooks", "", func(p control.Page) ([]webhook.Webhook, error) {
 		return a.cfg.Control.Webhooks(c.ctx, &c.caller, p)
 	}, func(w *webhook.Webhook) (string, WebhookRecord) { return w.ID, presentWebhook(w) })
 }
 
-func (a *API) getWebhook(c *call) (answer, error) {
+func (a *API) getWebhook(c *call) (response, error) {
 	w, err := a.cfg.Control.Webhook(c.ctx, &c.caller, c.params["webhook_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return tagged(presentWebhook(w), w.Version), nil
+	return withETag(presentWebhook(w), w.Version), nil
 }
 
-func (a *API) createWebhook(c *call) (answer, error) {
+func (a *API) createWebhook(c *call) (response, error) {
 	var req createWebhookRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	present := func(w *control.NewWebhook) answer { return presentSecret(w).created("/v1/webhooks/" + w.ID) }
-	w, err := a.cfg.Control.CreateWebhook(keep(c, present), &c.caller, control.WebhookInput{
+	present := func(w *control.NewWebhook) response { return presentNewWebhook(w).created("/v1/webhooks/" + w.ID) }
+	w, err := a.cfg.Control.CreateWebhook(withIdempotency(c, present), &c.caller, control.WebhookInput{
 		URL: req.URL, Events: req.Events, Secret: value(req.SigningSecret),
 	})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(w), nil
 }
 
-func (a *API) updateWebhook(c *call) (answer, error) {
+func (a *API) updateWebhook(c *call) (response, error) {
 	var req updateWebhookRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	w, err := a.cfg.Control.UpdateWebhook(c.ctx, &c.caller, c.params["webhook_id"], control.WebhookPatch{
-		URL: given(req.URL), Events: given(req.Events), State: given(req.State),
+		URL: setTo(req.URL), Events: setTo(req.Events), State: setTo(req.State),
 	}, c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return tagged(presentWebhook(w), w.Version), nil
+	return withETag(presentWebhook(w), w.Version), nil
 }
 
-func (a *API) deleteWebhook(c *call) (answer, error) {
+func (a *API) deleteWebhook(c *call) (response, error) {
 	w, err := a.cfg.Control.DeleteWebhook(c.ctx, &c.caller, c.params["webhook_id"], c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return ok(presentWebhook(w)), nil
 }
 
-func (a *API) rotateWebhookSecret(c *call) (answer, error) {
+func (a *API) rotateWebhookSecret(c *call) (response, error) {
 	var req rotateSecretRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	hours := defaultOverlap
+	hours := defaultOverlapHours
 	if req.OverlapHours != nil {
 		hours = *req.OverlapHours
 	}
-	w, err := a.cfg.Control.RotateWebhookSecret(keep(c, presentSecret), &c.caller, c.params["webhook_id"], hours, c.match)
+	w, err := a.cfg.Control.RotateWebhookSecret(withIdempotency(c, presentNewWebhook), &c.caller, c.params["webhook_id"], hours, c.match)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return presentSecret(w), nil
+	return presentNewWebhook(w), nil
 }
 
-func (a *API) testWebhook(c *call) (answer, error) {
-	present := func(d *webhook.Delivery) answer { return ok(webhookTestRecord{DeliveryID: d.ID}) }
-	d, err := a.cfg.Control.TestWebhook(keep(c, present), &c.caller, c.params["webhook_id"])
+func (a *API) testWebhook(c *call) (response, error) {
+	present := func(d *webhook.Delivery) response { return ok(webhookTestRecord{DeliveryID: d.ID}) }
+	d, err := a.cfg.Control.TestWebhook(withIdempotency(c, present), &c.caller, c.params["webhook_id"])
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(d), nil
 }
 
-func (a *API) recoverWebhook(c *call) (answer, error) {
+func (a *API) recoverWebhook(c *call) (response, error) {
 	var req recoverRequest
 	if err := c.decode(&req); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	since, err := parseTime(req.Since)
 	if err != nil {
-		return answer{}, fault.Invalid("since", "must be a time, as in 2026-03-01T12:00:00Z, or a date, as in 2026-03-01")
+		return response{}, fault.Invalid("since", "must be a time, as in 2026-03-01T12:00:00Z, or a date, as in 2026-03-01")
 	}
-	present := func(n int) answer { return ok(webhookRecoveryRecord{Deliveries: n}) }
-	n, err := a.cfg.Control.RecoverWebhook(keep(c, present), &c.caller, c.params["webhook_id"], since)
+	present := func(n int) response { return ok(webhookRecoveryRecord{Deliveries: n}) }
+	n, err := a.cfg.Control.RecoverWebhook(withIdempotency(c, present), &c.caller, c.params["webhook_id"], since)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return present(n), nil
 }
