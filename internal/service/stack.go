@@ -1,0 +1,38 @@
+package service
+
+import (
+	"context"
+	"errors"
+)
+
+// Stack stops what was started in the reverse order. The zero value is empty and
+// ready to use. It is not safe for concurrent use.
+type Stack struct {
+	stops []func(ctx context.Context) error
+}
+
+// Start starts s and pushes it. If that fails, s is not pushed.
+func (t *Stack) Start(ctx context.Context, s Service) error {
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	t.Push(s.Stop)
+	return nil
+}
+
+// Push adds what is to be called by Stop before everything pushed earlier.
+func (t *Stack) Push(stop func(ctx context.Context) error) { t.stops = append(t.stops, stop) }
+
+// Stop stops everything, the last pushed first, each after the one before has
+// stopped. A failure does not keep it from stopping the rest. It returns all errors,
+// joined. ctx bounds the whole. Afterwards the stack is empty.
+func (t *Stack) Stop(ctx context.Context) error {
+	var errs []error
+	for len(t.stops) > 0 {
+		last := len(t.stops) - 1
+		stop := t.stops[last]
+		t.stops = t.stops[:last]
+		errs = append(errs, stop(ctx))
+	}
+	return errors.Join(errs...)
+}
