@@ -17,8 +17,6 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/config"
-	"github.com/keygate/keygate/internal/demo"
-	"github.com/keygate/keygate/internal/receiver"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/telemetry"
 )
@@ -66,7 +64,7 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, sample.Close()) }()
 	events := newDemoEvents(o.Out)
-	hooks, err := receiver.Start(c.Context(), receiver.Config{Name: demoHooks, Handle: events.handle})
+	hooks, err := startReceiver(c.Context(), receiverConfig{Name: demoHooks, Handle: events.handle})
 	if err != nil {
 		return err
 	}
@@ -90,14 +88,14 @@ func startSample(ctx context.Context) (*http.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the sample service: %w", err)
 	}
-	s := &http.Server{Addr: l.Addr().String(), Handler: demo.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	s := &http.Server{Addr: l.Addr().String(), Handler: sampleService(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = s.Serve(l) }() // until Close, which run calls
 	return s, nil
 }
 
 // prepare registers the receiver, makes the gateway and the key, and prints what
 // to try with them.
-func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *server.Server, upstream string, hooks *receiver.Receiver) error {
+func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *server.Server, upstream string, hooks *receiver) error {
 	admin := scheme(settings.AdminTLSCert) + reachable(s.AdminAddr())
 	key, err := os.ReadFile(settings.AdminKeyFile())
 	if err != nil {
@@ -116,7 +114,7 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 	if err != nil {
 		return fmt.Errorf("make the demo's gateway: %w", err)
 	}
-	if _, err := api.PushSpec(ctx, g.GatewayID, demo.Document(), false); err != nil {
+	if _, err := api.PushSpec(ctx, g.GatewayID, []byte(sampleDocument), false); err != nil {
 		return fmt.Errorf("push the sample service's document: %w", err)
 	}
 	limit, owner := "60/min", "you"
@@ -125,7 +123,7 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 		return fmt.Errorf("make the demo's key: %w", err)
 	}
 	spec := filepath.Join(filepath.Dir(settings.AdminKeyFile()), "sample-openapi.yaml")
-	if err := os.WriteFile(spec, demo.Document(), 0o600); err != nil {
+	if err := os.WriteFile(spec, []byte(sampleDocument), 0o600); err != nil {
 		return fmt.Errorf("write the sample service's document: %w", err)
 	}
 	return o.print(&tour{

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/keygate/keygate/client"
-	"github.com/keygate/keygate/internal/receiver"
 )
 
 // demoHooks begins the path of the demo's receiver.
@@ -17,7 +16,7 @@ const demoHooks = "keygate-demo"
 
 // registerDemo makes the endpoint of the demo's receiver, in place of one that an
 // earlier demo left in the same data directory.
-func registerDemo(ctx context.Context, api *client.Client, hooks *receiver.Receiver) error {
+func registerDemo(ctx context.Context, api *client.Client, hooks *receiver) error {
 	for w, err := range api.Webhooks(ctx, client.ListOptions{}) {
 		if err != nil {
 			return err
@@ -47,7 +46,7 @@ func newDemoEvents(out io.Writer) *demoEvents {
 
 func (e *demoEvents) begin() { e.once.Do(func() { close(e.begun) }) }
 
-func (e *demoEvents) handle(ctx context.Context, d *receiver.Delivery) (status int, body []byte) {
+func (e *demoEvents) handle(ctx context.Context, d *receivedDelivery) (status int, body []byte) {
 	select {
 	case <-e.begun:
 	case <-ctx.Done():

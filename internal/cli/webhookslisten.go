@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
-	"github.com/keygate/keygate/internal/receiver"
 )
 
 type webhooksListen struct {
@@ -85,7 +84,7 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	}
 	signals := notify()
 	defer signal.Stop(signals)
-	here, err := receiver.Start(c.Context(), receiver.Config{Name: "keygate-listen", Handle: o.handle, Refused: o.refused})
+	here, err := startReceiver(c.Context(), receiverConfig{Name: "keygate-listen", Handle: o.handle, Refused: o.refused})
 	if err != nil {
 		return err
 	}
@@ -119,7 +118,7 @@ func mayDelete(ctx context.Context, api *client.Client) error {
 }
 
 // register makes the endpoint and gives the receiver its secret.
-func (o *webhooksListen) register(ctx context.Context, api *client.Client, here *receiver.Receiver) (*client.NewWebhook, error) {
+func (o *webhooksListen) register(ctx context.Context, api *client.Client, here *receiver) (*client.NewWebhook, error) {
 	w, err := api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: here.URL, Events: o.events, SigningSecret: here.Secret})
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Field == "url" {
@@ -143,7 +142,7 @@ const probePace = 100 * time.Millisecond
 
 // probe lets the server deliver a test, so that a way that does not lead here is
 // told at once and not when an event is missing.
-func (o *webhooksListen) probe(ctx context.Context, api *client.Client, here *receiver.Receiver, webhookID string, signals <-chan os.Signal) (stopped bool, err error) {
+func (o *webhooksListen) probe(ctx context.Context, api *client.Client, here *receiver, webhookID string, signals <-chan os.Signal) (stopped bool, err error) {
 	deliveryID, err := api.TestWebhook(ctx, webhookID)
 	if err != nil {
 		return false, err
@@ -184,7 +183,7 @@ const maxRelayed = 64 << 10
 
 // handle prints a delivery, forwards it and answers what that answers. The first
 // test is the probe's and goes no further.
-func (o *webhooksListen) handle(ctx context.Context, d *receiver.Delivery) (status int, body []byte) {
+func (o *webhooksListen) handle(ctx context.Context, d *receivedDelivery) (status int, body []byte) {
 	probe := false
 	if d.Event.Type == "webhook.test" {
 		o.probing.Do(func() {
@@ -210,7 +209,7 @@ func (o *webhooksListen) handle(ctx context.Context, d *receiver.Delivery) (stat
 }
 
 // send forwards a delivery with the header fields that it came with.
-func (o *webhooksListen) send(ctx context.Context, d *receiver.Delivery) (status int, body []byte, err error) {
+func (o *webhooksListen) send(ctx context.Context, d *receivedDelivery) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.forwardTo, bytes.NewReader(d.Payload))
 	if err != nil {
 		return 0, nil, err
@@ -230,7 +229,7 @@ func (o *webhooksListen) send(ctx context.Context, d *receiver.Delivery) (status
 }
 
 // show prints one delivery: as a table a line of it, else the event itself.
-func (o *webhooksListen) show(d *receiver.Delivery, note string) {
+func (o *webhooksListen) show(d *receivedDelivery, note string) {
 	o.print.Lock()
 	defer o.print.Unlock()
 	if o.output == "table" {
