@@ -5,8 +5,10 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-# Tools stand in their own module, so that the product's list of parts stays short.
-TOOL := $(GO) tool -modfile=tools/go.mod
+# The tools and the benchmarks have modules of their own, so that the list of what the
+# product depends on stays short.
+TOOL := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
+MODULES := . bench
 FUZZTIME ?= 1000x
 
 .PHONY: help
@@ -24,7 +26,7 @@ run: build ## Run a demo: a server, a sample service behind it, and commands to 
 
 .PHONY: test
 test: deps ## Run all tests, with the race detector.
-	$(GO) test -race -timeout 20m ./...
+	for module in $(MODULES); do $(GO) -C $$module test -race -timeout 20m ./...; done
 
 .PHONY: check
 check: deps fmt vet lint generated lint-api tidy fuzz-short test ## Run all that CI runs.
@@ -35,19 +37,23 @@ bench: ## Run the benchmarks.
 
 .PHONY: bench-peers
 bench-peers: build ## Compare with nginx, HAProxy and Caddy (Debian). Flags: ARGS="-rounds 1".
-	$(GO) run ./bench/peers $(ARGS)
+	$(GO) build -C bench -o ../bin/bench-peers ./peers
+	bin/bench-peers $(ARGS)
 
 .PHONY: bench-keys
 bench-keys: build ## Measure a million keys and large specs, whole process. Flags: ARGS="-rounds 1".
-	$(GO) run ./bench/keys $(ARGS)
+	$(GO) build -C bench -o ../bin/bench-keys ./keys
+	bin/bench-keys $(ARGS)
 
 .PHONY: bench-hooks
 bench-hooks: build ## Measure the delivery of events beside an endpoint that hangs. Flags: ARGS="-rounds 1".
-	$(GO) run ./bench/hooks $(ARGS)
+	$(GO) build -C bench -o ../bin/bench-hooks ./hooks
+	bin/bench-hooks $(ARGS)
 
 .PHONY: bench-accounting
 bench-accounting: build ## Load a server for a minute and hold its traffic report against what its clients received. Flags: ARGS="-duration 10s".
-	$(GO) run ./bench/accounting $(ARGS)
+	$(GO) build -C bench -o ../bin/bench-accounting ./accounting
+	bin/bench-accounting $(ARGS)
 
 .PHONY: fuzz-short
 fuzz-short: ## Run every fuzz target for FUZZTIME (1000x: so many inputs).
@@ -60,11 +66,11 @@ fmt: ## Fail if a file is not formatted.
 
 .PHONY: vet
 vet: ## Run go vet.
-	$(GO) vet ./...
+	for module in $(MODULES); do $(GO) -C $$module vet ./...; done
 
 .PHONY: lint
 lint: ## Run golangci-lint.
-	$(TOOL) golangci-lint run ./...
+	for module in $(MODULES); do (cd $$module && $(TOOL) golangci-lint run ./...); done
 
 .PHONY: generate
 generate: ## Write again what is generated: api/openapi.yaml and the client.
@@ -87,7 +93,7 @@ lint-api: deps ## Lint the API document.
 
 .PHONY: tidy
 tidy: ## Fail if go.mod is not tidy.
-	$(GO) mod tidy -diff
+	for module in $(MODULES); do $(GO) -C $$module mod tidy -diff; done
 
 .PHONY: deps
 deps: ## Install what the tests need (as root, or with sudo), if it is missing.

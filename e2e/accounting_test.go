@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keygate/keygate/bench/tally"
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/e2e/tally"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	_ "modernc.org/sqlite" // to change a copy of the store behind the server's back
 
-	"github.com/keygate/keygate/bench/tally"
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/e2e/tally"
 )
 
 // auditCounts counts the authentication records of gateways by outcome.

@@ -22,7 +22,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	_ "modernc.org/sqlite" // to read the store behind the server's back
 
-	"github.com/keygate/keygate/bench/tally"
+	"github.com/keygate/keygate/e2e/tally"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 )
 

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/bench/keygate"
-	"github.com/keygate/keygate/bench/tally"
+	"github.com/keygate/keygate/e2e/tally"
 )
 
 type options struct {

@@ -17,8 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/keygate/keygate/bench/quantile"
-	"github.com/keygate/keygate/bench/table"
+	"github.com/keygate/keygate/bench/stats"
 )
 
 type options struct {
@@ -83,17 +82,17 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	if o.write == "" {
 		return nil
 	}
-	return table.ReplaceIn(o.write, "bench-hooks", "\n"+text+"\n")
+	return stats.ReplaceIn(o.write, "bench-hooks", "\n"+text+"\n")
 }
 
 func report(o options, alone, beside []figures) string {
-	t := table.Table{Columns: []string{"Measure", "Alone", "Beside one that hangs", "Bar"}}
+	t := stats.Table{Columns: []string{"Measure", "Alone", "Beside one that hangs", "Bar"}}
 	middle := func(of []figures, read func(figures) float64) float64 {
 		var values []float64
 		for _, f := range of {
 			values = append(values, read(f))
 		}
-		return quantile.Median(values...)
+		return stats.Median(values...)
 	}
 	add := func(name, format, bar string, read func(figures) float64) {
 		t.Add(name, fmt.Sprintf(format, middle(alone, read)), fmt.Sprintf(format, middle(beside, read)), bar)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/bench/keygate"
-	"github.com/keygate/keygate/bench/quantile"
+	"github.com/keygate/keygate/bench/stats"
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
@@ -90,7 +90,7 @@ func (f *figures) waited(arrivals map[string]arrival, want int) {
 		after = append(after, at.Sub(first))
 	}
 	f.rate = float64(len(times)-1) / after[len(after)-1].Seconds()
-	f.backlog = quantile.Of(0.99, after...)
+	f.backlog = stats.Quantile(0.99, after...)
 }
 
 // lived takes those that were made while the server ran.
@@ -100,7 +100,7 @@ func (f *figures) lived(arrivals map[string]arrival, want int) {
 		delays = append(delays, a.delay)
 	}
 	f.incomplete += want - len(delays)
-	f.p50, f.p99 = quantile.Of(0.5, delays...), quantile.Of(0.99, delays...)
+	f.p50, f.p99 = stats.Quantile(0.5, delays...), stats.Quantile(0.99, delays...)
 }
 
 // prepare makes a store with endpoints at urls and events that wait for them.

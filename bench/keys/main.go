@@ -16,7 +16,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/keygate/keygate/bench/table"
+	"github.com/keygate/keygate/bench/stats"
 )
 
 type options struct {
@@ -81,7 +81,7 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	if o.write == "" {
 		return nil
 	}
-	return table.ReplaceIn(o.write, "bench-keys", "\n"+text+"\n")
+	return stats.ReplaceIn(o.write, "bench-keys", "\n"+text+"\n")
 }
 
 // measure is one figure and the bar that it must stay below.
@@ -93,7 +93,7 @@ type measure struct {
 }
 
 func report(all []measure) string {
-	t := table.Table{Columns: []string{"Measure", "Figure", "Bar", "Figure ÷ bar"}}
+	t := stats.Table{Columns: []string{"Measure", "Figure", "Bar", "Figure ÷ bar"}}
 	number := func(v float64, unit string) string {
 		digits := 0
 		if v < 100 {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/bench/keygate"
-	"github.com/keygate/keygate/bench/quantile"
+	"github.com/keygate/keygate/bench/stats"
 	"github.com/keygate/keygate/client"
 )
 
@@ -50,8 +50,8 @@ func measureKeys(ctx context.Context, o options, dir string, w io.Writer) ([]mea
 	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1000 }
 	with := fmt.Sprintf("with %d keys", o.keys)
 	return []measure{
-		{"start to ready, " + with, quantile.Median(starts...), 8, "s"},
-		{"its processor time", quantile.Median(work...), 0, "s"},
+		{"start to ready, " + with, stats.Median(starts...), 8, "s"},
+		{"its processor time", stats.Median(work...), 0, "s"},
 		{"live heap for each key", float64(large.live-small.live) / float64(o.keys), 250, "B"},
 		{"resident memory, " + with, float64(large.resident) / 1e6, 0, "MB"},
 		{fmt.Sprintf("create one key, with %d keys", few), milliseconds(small.create), 0, "ms"},
@@ -105,6 +105,6 @@ func measureStore(ctx context.Context, o options, dir string, deep bool) (f figu
 		}
 		create, revoke = append(create, created.Sub(begun)), append(revoke, time.Since(created))
 	}
-	f.create, f.revoke = quantile.Median(create...), quantile.Median(revoke...)
+	f.create, f.revoke = stats.Median(create...), stats.Median(revoke...)
 	return f, nil
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/bench/keygate"
-	"github.com/keygate/keygate/bench/quantile"
+	"github.com/keygate/keygate/bench/stats"
 	"github.com/keygate/keygate/client"
 )
 
@@ -37,8 +37,8 @@ func measurePushes(ctx context.Context, o options, dir string, w io.Writer) ([]m
 			seconds, peaks = append(seconds, taken.Seconds()), append(peaks, float64(peak)/1e6)
 		}
 		all = append(all,
-			measure{"PUT spec, " + spec.file, quantile.Median(seconds...), spec.seconds, "s"},
-			measure{"its peak of resident memory, the process whole", quantile.Of(1, peaks...), spec.maximum, "MB"})
+			measure{"PUT spec, " + spec.file, stats.Median(seconds...), spec.seconds, "s"},
+			measure{"its peak of resident memory, the process whole", stats.Quantile(1, peaks...), spec.maximum, "MB"})
 	}
 	return all, nil
 }

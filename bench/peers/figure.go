@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/keygate/keygate/bench/quantile"
+	"github.com/keygate/keygate/bench/stats"
 )
 
 // figure is something that a run measures.
@@ -83,7 +83,7 @@ func (s series) ratios(f figure, to series) (all []float64) {
 
 // text returns the median of the values with a number of digits.
 func text(values []float64, digits int) string {
-	v := quantile.Median(values...)
+	v := stats.Median(values...)
 	if len(values) == 0 || math.IsNaN(v) {
 		return "–"
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/bench/openloop"
-	"github.com/keygate/keygate/bench/quantile"
+	"github.com/keygate/keygate/bench/stats"
 )
 
 // wrk sends a request on each of the connections, waits for the answer, and
@@ -108,7 +108,7 @@ func readH2load(log string) (*outcome, error) {
 	if len(took) == 0 {
 		return nil, errors.New("no request succeeded")
 	}
-	of := func(q float64) time.Duration { return time.Duration(quantile.Of(q, took...)) * time.Microsecond }
+	of := func(q float64) time.Duration { return time.Duration(stats.Quantile(q, took...)) * time.Microsecond }
 	return &outcome{
 		requests: len(took), elapsed: time.Duration(last-first) * time.Microsecond, p50: of(0.5), p99: of(0.99), p999: of(0.999),
 	}, nil
@@ -135,7 +135,7 @@ func fixedRate(path string, part float64) load {
 		if r.Failures > 0 || len(r.Latencies) == 0 {
 			return nil, fmt.Errorf("%d requests failed and %d succeeded", r.Failures, len(r.Latencies))
 		}
-		of := func(q float64) time.Duration { return quantile.Of(q, r.Latencies...) }
+		of := func(q float64) time.Duration { return stats.Quantile(q, r.Latencies...) }
 		return &outcome{requests: len(r.Latencies), elapsed: r.Elapsed, p50: of(0.5), p99: of(0.99), p999: of(0.999)}, nil
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/keygate/keygate/bench/table"
+	"github.com/keygate/keygate/bench/stats"
 )
 
 type options struct {
@@ -110,7 +110,7 @@ func run(ctx context.Context, o *options, out, w io.Writer) (err error) {
 		return err
 	}
 	if o.write != "" {
-		if err := table.ReplaceIn(o.write, "bench-peers", "\n"+text); err != nil {
+		if err := stats.ReplaceIn(o.write, "bench-peers", "\n"+text); err != nil {
 			return err
 		}
 	}

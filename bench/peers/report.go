@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keygate/keygate/bench/quantile"
-	"github.com/keygate/keygate/bench/table"
+	"github.com/keygate/keygate/bench/stats"
 )
 
 // report returns the findings in Markdown.
@@ -45,8 +44,8 @@ func (f *findings) remark(st *stage, scenario string) string {
 	}
 }
 
-func (f *findings) table(s *scenario) *table.Table {
-	t := &table.Table{Columns: []string{"Proxy"}}
+func (f *findings) table(s *scenario) *stats.Table {
+	t := &stats.Table{Columns: []string{"Proxy"}}
 	for _, c := range s.columns {
 		t.Columns = append(t.Columns, c.heading)
 		if c.ratio {
@@ -92,8 +91,8 @@ func bars() []bar {
 }
 
 // barTable compares Keygate with what it promises.
-func (f *findings) barTable() *table.Table {
-	t := &table.Table{Columns: []string{"Keygate", "Median", "Bar", "Met", "Each round"}}
+func (f *findings) barTable() *stats.Table {
+	t := &stats.Table{Columns: []string{"Keygate", "Median", "Bar", "Met", "Each round"}}
 	for _, bar := range bars() {
 		own := f.runs[at(bar.scenario, keygateName)]
 		rounds := own.values(bar.figure)
@@ -103,7 +102,7 @@ func (f *findings) barTable() *table.Table {
 		if len(rounds) == 0 {
 			continue
 		}
-		median, sign := quantile.Median(rounds...), "≤"
+		median, sign := stats.Median(rounds...), "≤"
 		met := median <= bar.bound
 		if bar.least {
 			sign, met = "≥", median >= bar.bound

@@ -1,6 +1,6 @@
 // Package table writes the tables of benchmarks in Markdown and keeps them in a
 // document.
-package table
+package stats
 
 import (
 	"bytes"

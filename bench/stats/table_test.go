@@ -1,14 +1,14 @@
-package table_test
+package stats_test
 
 import (
 	"testing"
 
-	"github.com/keygate/keygate/bench/table"
+	"github.com/keygate/keygate/bench/stats"
 )
 
 // Guarantee: cells stand below their columns, whatever characters they hold.
 func TestString(t *testing.T) {
-	tab := table.Table{Columns: []string{"Proxy", "CPU µs"}}
+	tab := stats.Table{Columns: []string{"Proxy", "CPU µs"}}
 	tab.Add("nginx", "13.0")
 	tab.Add("Keygate")
 	want := "| Proxy   | CPU µs |\n| ------- | -----: |\n| nginx   |   13.0 |\n| Keygate |        |\n"
@@ -20,12 +20,12 @@ func TestString(t *testing.T) {
 // Guarantee: only what stands between the two markers changes, and a document
 // without them is refused.
 func TestReplace(t *testing.T) {
-	got, err := table.Replace([]byte("a\n<!-- x -->\nold\n<!-- /x -->\nb\n"), "x", "new\n")
+	got, err := stats.Replace([]byte("a\n<!-- x -->\nold\n<!-- /x -->\nb\n"), "x", "new\n")
 	if want := "a\n<!-- x -->\nnew\n<!-- /x -->\nb\n"; err != nil || string(got) != want {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
 	for _, bad := range []string{"", "<!-- x -->\n", "<!-- /x -->\n<!-- x -->\n", "<!-- x -->\n<!-- /x -->\n<!-- x -->\n<!-- /x -->\n"} {
-		if got, err := table.Replace([]byte(bad), "x", "new\n"); err == nil {
+		if got, err := stats.Replace([]byte(bad), "x", "new\n"); err == nil {
 			t.Errorf("%q became %q; want an error", bad, got)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/keygate/keygate/bench/tally"
+	"github.com/keygate/keygate/e2e/tally"
 )
 
 // Guarantee: every answer is counted once, with its status and the bytes of both

@@ -1,9 +1,9 @@
-package quantile_test
+package stats_test
 
 import (
 	"testing"
 
-	"github.com/keygate/keygate/bench/quantile"
+	"github.com/keygate/keygate/bench/stats"
 )
 
 // Guarantee: a quantile is one of the values, by nearest rank, in whatever
@@ -18,7 +18,7 @@ func TestOf(t *testing.T) {
 		{0.5, []int{3, 1}, 1}, {0.5, []int{9, 1, 5}, 5},
 		{0.99, []int{4, 3, 2, 1}, 4}, {0.25, []int{4, 3, 2, 1}, 1}, {0.26, []int{4, 3, 2, 1}, 2},
 	} {
-		if got := quantile.Of(c.q, c.values...); got != c.want {
+		if got := stats.Quantile(c.q, c.values...); got != c.want {
 			t.Errorf("%g of %v is %d, want %d", c.q, c.values, got, c.want)
 		}
 	}
@@ -30,7 +30,7 @@ func TestMedian(t *testing.T) {
 		values []float64
 		want   float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 5}, 5}, {[]float64{8, 1, 2, 4}, 3}} {
-		if got := quantile.Median(c.values...); got != c.want {
+		if got := stats.Median(c.values...); got != c.want {
 			t.Errorf("median of %v is %g, want %g", c.values, got, c.want)
 		}
 	}

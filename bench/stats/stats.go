@@ -1,5 +1,5 @@
 // Package quantile sums up the runs of a benchmark.
-package quantile
+package stats
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 
 // Of returns the smallest of the values that is not below the part q of them,
 // by nearest rank; of no values, zero.
-func Of[T cmp.Ordered](q float64, values ...T) T {
+func Quantile[T cmp.Ordered](q float64, values ...T) T {
 	if len(values) == 0 {
 		return *new(T)
 	}
@@ -20,7 +20,7 @@ func Of[T cmp.Ordered](q float64, values ...T) T {
 // Median returns the middle of the values, or what lies halfway between the
 // two in the middle; of no values, zero.
 func Median[T ~int64 | ~float64](values ...T) T {
-	lower := Of(0.5, values...)
+	lower := Quantile(0.5, values...)
 	if n := len(values); n > 0 && n%2 == 0 {
 		return (lower + slices.Sorted(slices.Values(values))[n/2]) / 2
 	}
