@@ -126,8 +126,8 @@ func newAdmitter(t testing.TB, source *snapshottest.Source) *admit.Admitter {
 	}
 	clock := ratelimit.NewClock().Now
 	live, err := snapshot.New(snapshot.Config{
-		Source: source, Ledger: ledger, Now: clock, DefaultGlobalLimit: ratelimit.Rate{Count: 1000000, Per: time.Second},
-		OpenHeader: func(sealed []byte) ([]byte, error) { return sealed, nil },
+		Source: source, Reserver: ledger, Now: clock, DefaultGlobalLimit: ratelimit.Rate{Count: 1000000, Per: time.Second},
+		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func newAdmitter(t testing.TB, source *snapshottest.Source) *admit.Admitter {
 	if err := live.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Live: live, Ledger: ledger, Now: clock})
+	admitter, err := admit.New(admit.Config{Follower: live, Reserver: ledger, Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

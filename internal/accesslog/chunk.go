@@ -24,7 +24,7 @@ type chunk struct {
 	text    [chunkText]byte
 }
 
-// add reports false if there is no room. A long path is kept as it is, others
+// addFull reports false if there is no room. A long path is kept as it is, others
 // are copied.
 func (c *chunk) add(r *Record, method, path string) bool {
 	long := len(path) > longPath
@@ -37,19 +37,19 @@ func (c *chunk) add(r *Record, method, path string) bool {
 	}
 	e := &c.entries[c.n]
 	e.Record = *r
-	e.MethodText = c.keep(method)
+	e.MethodText = c.copyText(method)
 	if long {
 		e.Path = path
 		c.long += int64(len(path))
 	} else {
-		e.Path = c.keep(path)
+		e.Path = c.copyText(path)
 	}
 	c.n++
 	return true
 }
 
-// keep returns a copy of s that lasts until the chunk is filled again.
-func (c *chunk) keep(s string) string {
+// copyText returns a copy of s that lasts until the chunk is filled again.
+func (c *chunk) copyText(s string) string {
 	if s == "" {
 		return ""
 	}

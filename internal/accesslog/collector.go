@@ -23,9 +23,9 @@ const (
 type Config struct {
 	// Sinks get every record, each batch in this order.
 	Sinks []Sink
-	// Lanes is how many there are, rounded up to a power of two. Default: four
+	// Shards is how many there are, rounded up to a power of two. Default: four
 	// for each core.
-	Lanes int
+	Shards int
 	// Records is how many the collector holds at most: those that came while a
 	// sink was busy. Default: 65536, which is more than 600 ms of 100,000 a second,
 	// and takes up to 28 MiB, 56 KiB for each 128; fewer if paths are longer than
@@ -41,12 +41,12 @@ type Config struct {
 
 // Collector carries records from lanes to sinks. It is safe for concurrent use.
 type Collector struct {
-	cfg     Config
-	lanes   []Shard // a power of two
-	next    atomic.Uint32
-	lost    atomic.Uint64
-	long    atomic.Int64 // bytes of long paths
-	defects atomic.Uint64
+	cfg    Config
+	shards []Shard // a power of two
+	next   atomic.Uint32
+	lost   atomic.Uint64
+	long   atomic.Int64 // bytes of long paths
+	panics atomic.Uint64
 
 	mu    sync.Mutex // of what follows; a lane may be locked before it
 	full  []*chunk
@@ -54,12 +54,12 @@ type Collector struct {
 	made  int      // chunks, wherever they are
 	bound int      // of made
 
-	hurry chan struct{} // has room for one
-	// turn is held by whoever calls sinks. It is a channel so that waiting for
+	drainNow chan struct{} // has room for one
+	// emitToNewChunk is held by whoever calls sinks. It is a channel so that waiting for
 	// it ends with a context.
-	turn   chan struct{}
-	taking []*chunk             // under turn
-	logged map[string]time.Time // by sink: when its defect was last logged; under turn
+	drainLock chan struct{}
+	taking    []*chunk             // under turn
+	logged    map[string]time.Time // by sink: when its defect was last logged; under turn
 
 	starting sync.Once
 	stopping sync.Once
@@ -70,11 +70,11 @@ type Collector struct {
 // NewCollector returns a Collector. Records may be put at once; they are taken
 // from Start on, and by Sync.
 func NewCollector(cfg Config) (*Collector, error) {
-	if cfg.Lanes < 0 || cfg.Records < 0 || cfg.Interval < 0 {
+	if cfg.Shards < 0 || cfg.Records < 0 || cfg.Interval < 0 {
 		return nil, errors.New("make the collector of outcomes: a negative setting")
 	}
-	if cfg.Lanes == 0 {
-		cfg.Lanes = 4 * runtime.GOMAXPROCS(0)
+	if cfg.Shards == 0 {
+		cfg.Shards = 4 * runtime.GOMAXPROCS(0)
 	}
 	if cfg.Records == 0 {
 		cfg.Records = defaultRecords
@@ -86,16 +86,16 @@ func NewCollector(cfg Config) (*Collector, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Collector{
-		cfg:    cfg,
-		lanes:  make([]Shard, 1<<bits.Len(uint(cfg.Lanes-1))),
-		bound:  (cfg.Records + chunkEntries - 1) / chunkEntries,
-		hurry:  make(chan struct{}, 1),
-		turn:   make(chan struct{}, 1),
-		logged: map[string]time.Time{},
-		stop:   make(chan struct{}),
+		cfg:       cfg,
+		shards:    make([]Shard, 1<<bits.Len(uint(cfg.Shards-1))),
+		bound:     (cfg.Records + chunkEntries - 1) / chunkEntries,
+		drainNow:  make(chan struct{}, 1),
+		drainLock: make(chan struct{}, 1),
+		logged:    map[string]time.Time{},
+		stop:      make(chan struct{}),
 	}
-	for i := range c.lanes {
-		c.lanes[i].collector = c
+	for i := range c.shards {
+		c.shards[i].collector = c
 	}
 	return c, nil
 }
@@ -106,7 +106,7 @@ func (c *Collector) Shard() *Shard {
 	if c == nil {
 		return nil
 	}
-	return &c.lanes[int(c.next.Add(1))&(len(c.lanes)-1)]
+	return &c.shards[int(c.next.Add(1))&(len(c.shards)-1)]
 }
 
 // Lost returns the number of records that no sink got because there was no room
@@ -114,7 +114,7 @@ func (c *Collector) Shard() *Shard {
 func (c *Collector) Lost() uint64 { return c.lost.Load() }
 
 // Panics returns the number of batches at which a sink panicked.
-func (c *Collector) Panics() uint64 { return c.defects.Load() }
+func (c *Collector) Panics() uint64 { return c.panics.Load() }
 
 // Start begins to call the sinks, until Stop.
 func (c *Collector) Start(context.Context) error {
@@ -130,11 +130,11 @@ func (c *Collector) run() {
 		case <-c.stop:
 			return
 		case <-ticks.C:
-		case <-c.hurry:
+		case <-c.drainNow:
 		}
-		c.turn <- struct{}{}
+		c.drainLock <- struct{}{}
 		c.drain()
-		<-c.turn
+		<-c.drainLock
 	}
 }
 
@@ -142,8 +142,8 @@ func (c *Collector) run() {
 // lost. The error is ctx's: a sink has not returned by then.
 func (c *Collector) Stop(ctx context.Context) error {
 	c.stopping.Do(func() { close(c.stop) })
-	for i := range c.lanes {
-		c.lanes[i].close()
+	for i := range c.shards {
+		c.shards[i].close()
 	}
 	if err := c.Sync(ctx); err != nil {
 		return fmt.Errorf("stop the collector of outcomes: %w", err)
@@ -156,11 +156,11 @@ func (c *Collector) Stop(ctx context.Context) error {
 // call. The error is ctx's.
 func (c *Collector) Sync(ctx context.Context) error {
 	select {
-	case c.turn <- struct{}{}:
+	case c.drainLock <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the sinks: %w", ctx.Err())
 	}
-	defer func() { <-c.turn }()
+	defer func() { <-c.drainLock }()
 	c.drain()
 	return nil
 }
@@ -168,8 +168,8 @@ func (c *Collector) Sync(ctx context.Context) error {
 // drain gives the sinks what lies in the lanes. The caller has the turn.
 func (c *Collector) drain() {
 	taking := c.taking[:0]
-	for i := range c.lanes {
-		if chunk := c.lanes[i].take(); chunk != nil {
+	for i := range c.shards {
+		if chunk := c.shards[i].take(); chunk != nil {
 			taking = append(taking, chunk)
 		}
 	}
@@ -181,7 +181,7 @@ func (c *Collector) drain() {
 	c.mu.Unlock()
 	for i, chunk := range taking {
 		for _, sink := range c.cfg.Sinks {
-			c.offer(sink, chunk.batch())
+			c.deliver(sink, chunk.batch())
 		}
 		if long := chunk.reset(); long > 0 {
 			c.long.Add(-long)
@@ -194,8 +194,8 @@ func (c *Collector) drain() {
 	c.taking = taking[:0]
 }
 
-// borrow reports whether there is room for a long path, and takes it.
-func (c *Collector) borrow(n int64) bool {
+// reserveLong reports whether there is room for a long path, and takes it.
+func (c *Collector) reserveLong(n int64) bool {
 	if c.long.Add(n) > maxLong {
 		c.long.Add(-n)
 		return false
@@ -203,22 +203,22 @@ func (c *Collector) borrow(n int64) bool {
 	return true
 }
 
-// add takes a chunk that nobody fills any more.
-func (c *Collector) add(full *chunk) {
+// addFull takes a chunk that nobody fills any more.
+func (c *Collector) addFull(full *chunk) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.full = append(c.full, full)
 }
 
-// change takes a full chunk, or nil, and returns an empty one, or nil if there
+// swapChunk takes a full chunk, or nil, and returns an empty one, or nil if there
 // is none.
-func (c *Collector) change(full *chunk) (empty *chunk) {
+func (c *Collector) swapChunk(full *chunk) (empty *chunk) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if full != nil {
 		if c.full = append(c.full, full); len(c.full) >= c.bound/8 {
 			select {
-			case c.hurry <- struct{}{}:
+			case c.drainNow <- struct{}{}:
 			default:
 			}
 		}

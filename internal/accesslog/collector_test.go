@@ -67,7 +67,7 @@ func record(writer, n int) *accesslog.Record {
 func TestExactlyOnce(t *testing.T) {
 	const writers, each = 16, 5000
 	sinks := [2]*book{{}, {}}
-	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sinks[0], sinks[1]}, Records: writers * each, Interval: time.Millisecond, Lanes: 3})
+	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sinks[0], sinks[1]}, Records: writers * each, Interval: time.Millisecond, Shards: 3})
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestExactlyOnce(t *testing.T) {
 		all.Go(func() {
 			lane := c.Shard()
 			for n := range each {
-				lane.Put(record(w, n), "", "/some/path")
+				lane.Emit(record(w, n), "", "/some/path")
 				if n%1000 == 0 {
 					if err := c.Sync(t.Context()); err != nil {
 						t.Error(err)
@@ -114,7 +114,7 @@ func TestExactlyOnce(t *testing.T) {
 func TestWhatArrives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sink := &book{}
-		c, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1 << 16, Lanes: rapid.IntRange(1, 5).Draw(t, "lanes")})
+		c, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1 << 16, Shards: rapid.IntRange(1, 5).Draw(t, "lanes")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestWhatArrives(t *testing.T) {
 			r.Method = accesslog.Method(rapid.IntRange(0, 9).Draw(t, "method"))
 			path := strings.Repeat(string(rune('a'+n%26)), long.Draw(t, "path"))
 			method := strings.Repeat("M", rapid.IntRange(0, accesslog.MaxMethod+2).Draw(t, "method text"))
-			lanes[n%3].Put(r, method, path)
+			lanes[n%3].Emit(r, method, path)
 			e := accesslog.Entry{Record: *r, Path: path[:min(len(path), accesslog.MaxPath)]}
 			if r.Method == accesslog.OtherMethod {
 				e.MethodText = method[:min(len(method), accesslog.MaxMethod)]
@@ -173,11 +173,11 @@ func TestASlowSinkLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	lanes := []*accesslog.Shard{c.Shard(), c.Shard(), c.Shard()}
-	lanes[0].Put(record(1, 0), "", "/")
+	lanes[0].Emit(record(1, 0), "", "/")
 	<-g.reached
 	const during = 100_000 / 10
 	for n := range during {
-		lanes[n%2].Put(record(0, n), "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11/items")
+		lanes[n%2].Emit(record(0, n), "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11/items")
 	}
 	close(g.open)
 	if err := c.Stop(t.Context()); err != nil {
@@ -194,16 +194,16 @@ func TestASlowSinkLosesNothing(t *testing.T) {
 func TestLossIsCounted(t *testing.T) {
 	g := newGate()
 	sink := &book{before: g.pass}
-	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1024, Lanes: 2, Interval: time.Millisecond})
+	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1024, Shards: 2, Interval: time.Millisecond})
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	a, b := c.Shard(), c.Shard()
-	a.Put(record(0, 0), "", "/")
+	a.Emit(record(0, 0), "", "/")
 	<-g.reached
 	for n := range 5000 {
-		a.Put(record(1, n), "", "/")
-		b.Put(record(2, n), "", "/")
+		a.Emit(record(1, n), "", "/")
+		b.Emit(record(2, n), "", "/")
 	}
 	if c.Lost() < 10_000-1024 {
 		t.Errorf("%d of 10000 are counted as lost with room for 1024", c.Lost())
@@ -213,7 +213,7 @@ func TestLossIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := c.Lost()
-	a.Put(record(3, 0), "", "/")
+	a.Emit(record(3, 0), "", "/")
 	if err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestLossIsCounted(t *testing.T) {
 	if got := uint64(sink.len()) + lost; got != 10_002 {
 		t.Errorf("%d were taken or lost of 10002", got)
 	}
-	b.Put(record(4, 0), "", "/")
+	b.Emit(record(4, 0), "", "/")
 	if c.Lost() != lost+1 {
 		t.Error("a record that came after the end is not counted as lost")
 	}
@@ -239,9 +239,9 @@ func TestSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	lane := c.Shard()
-	lane.Put(record(0, 0), "", "/")
+	lane.Emit(record(0, 0), "", "/")
 	<-g.reached
-	lane.Put(record(0, 1), "", "/")
+	lane.Emit(record(0, 1), "", "/")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Sync(ctx); !errors.Is(err, context.Canceled) {
@@ -270,7 +270,7 @@ func TestInterval(t *testing.T) {
 		if err := c.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.Shard().Put(record(0, 0), "", "/")
+		c.Shard().Emit(record(0, 0), "", "/")
 		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		if sink.len() != 1 {
@@ -296,13 +296,13 @@ func TestASinkThatPanics(t *testing.T) {
 	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{bad, good}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	lane := c.Shard()
 	for n := range 3 {
-		lane.Put(record(0, n), "", "/")
+		lane.Emit(record(0, n), "", "/")
 		if err := c.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	failing = false
-	lane.Put(record(0, 3), "", "/")
+	lane.Emit(record(0, 3), "", "/")
 	if err := c.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -317,12 +317,12 @@ func TestASinkThatPanics(t *testing.T) {
 // Guarantee: without a collector, putting does nothing.
 func TestNone(t *testing.T) {
 	var c *accesslog.Collector
-	c.Shard().Put(record(0, 0), "", "/")
+	c.Shard().Emit(record(0, 0), "", "/")
 }
 
 // Guarantee: a negative setting is refused.
 func TestNegative(t *testing.T) {
-	for _, cfg := range []accesslog.Config{{Lanes: -1}, {Records: -1}, {Interval: -1}} {
+	for _, cfg := range []accesslog.Config{{Shards: -1}, {Records: -1}, {Interval: -1}} {
 		if _, err := accesslog.NewCollector(cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}
@@ -346,7 +346,7 @@ func BenchmarkPut(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		lane, r := c.Shard(), record(0, 0)
 		for n := 0; pb.Next(); n++ {
-			lane.Put(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
+			lane.Emit(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
 			if n%1000 == 0 { // no faster than the sinks are
 				_ = c.Sync(context.Background())
 			}
@@ -362,7 +362,7 @@ func BenchmarkPutOne(b *testing.B) {
 	lane, r := c.Shard(), record(0, 0)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		lane.Put(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
+		lane.Emit(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
 		if n%2000 == 0 {
 			_ = c.Sync(context.Background())
 		}

@@ -12,14 +12,14 @@ type Shard struct {
 	chunk     *chunk // that is being filled; nil after it was taken
 	closed    bool   // nobody will take what comes now
 	collector *Collector
-	_         [96]byte // lanes do not share a cache line
+	_         [96]byte // shards do not share a cache line
 }
 
-// Put hands a record over. It copies what it is given, does not block, and
+// Emit hands a record over. It copies what it is given, does not block, and
 // allocates only while the collector's memory grows to its bound, and for a path of
 // more than 1 KiB. methodText is kept for OtherMethod alone. A record for which
 // there is no room is counted as lost.
-func (l *Shard) Put(r *Record, methodText, path string) {
+func (l *Shard) Emit(r *Record, methodText, path string) {
 	if l == nil {
 		return
 	}
@@ -28,7 +28,7 @@ func (l *Shard) Put(r *Record, methodText, path string) {
 	}
 	methodText, path = methodText[:min(len(methodText), MaxMethod)], path[:min(len(path), MaxPath)]
 	if len(path) > longPath {
-		if !l.collector.borrow(int64(len(path))) {
+		if !l.collector.reserveLong(int64(len(path))) {
 			l.collector.lost.Add(1)
 			return
 		}
@@ -36,16 +36,16 @@ func (l *Shard) Put(r *Record, methodText, path string) {
 	}
 	l.mu.Lock()
 	if l.chunk == nil || !l.chunk.add(r, methodText, path) {
-		l.turn(r, methodText, path)
+		l.emitToNewChunk(r, methodText, path)
 	}
 	l.mu.Unlock()
 }
 
-// turn puts the record into a new chunk. The lane is locked.
-func (l *Shard) turn(r *Record, methodText, path string) {
+// emitToNewChunk puts the record into a new chunk. The lane is locked.
+func (l *Shard) emitToNewChunk(r *Record, methodText, path string) {
 	full := l.chunk
 	if l.chunk = nil; !l.closed {
-		l.chunk = l.collector.change(full)
+		l.chunk = l.collector.swapChunk(full)
 	}
 	if l.chunk == nil || !l.chunk.add(r, methodText, path) {
 		l.collector.lost.Add(1)
@@ -74,7 +74,7 @@ func (l *Shard) close() {
 	defer l.mu.Unlock()
 	l.closed = true
 	if l.chunk != nil {
-		l.collector.add(l.chunk)
+		l.collector.addFull(l.chunk)
 		l.chunk = nil
 	}
 }

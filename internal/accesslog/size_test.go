@@ -22,7 +22,7 @@ func TestMemory(t *testing.T) {
 	lane := c.Shard()
 	var r Record
 	for range 2 * defaultRecords {
-		lane.Put(&r, "", "/")
+		lane.Emit(&r, "", "/")
 	}
 	long := strings.Repeat("x", MaxPath)
 	c2, err := NewCollector(Config{})
@@ -30,12 +30,12 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 10_000 {
-		c2.Shard().Put(&r, "", long)
+		c2.Shard().Emit(&r, "", long)
 	}
 	if want := uint64(10_000 - maxLong/MaxPath); c2.Lost() != want || c2.long.Load() != maxLong {
 		t.Errorf("%d of %d long paths were lost, %d bytes are held", c2.Lost(), want, c2.long.Load())
 	}
-	c2.Shard().Put(&r, "", "/short")
+	c2.Shard().Emit(&r, "", "/short")
 	if err := c2.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}

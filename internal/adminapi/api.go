@@ -186,7 +186,7 @@ func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 		a.cfg.Log.Log(c.ctx, level, "management call failed", "request_id", c.requestID, "method", c.request.Method,
 			"path", c.request.URL.EscapedPath(), "error", err.Error())
 	}
-	status, content := fault.Answer(err, c.requestID)
+	status, content := fault.Response(err, c.requestID)
 	if status == http.StatusUnauthorized {
 		c.header.Set("WWW-Authenticate", "Bearer")
 	}

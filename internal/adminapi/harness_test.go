@@ -84,7 +84,7 @@ func (s *server) open() {
 	box := must(secret.New(bytes.Repeat([]byte{7}, 32)))(s.t)
 	ledger := must(ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Now: s.clock.Now}))(s.t)
 	live := must(snapshot.New(snapshot.Config{
-		Source: db, Ledger: ledger, OpenHeader: box.Open, GatewayDomain: "localhost", Now: s.clock.instant,
+		Source: db, Reserver: ledger, OpenSealed: box.Open, GatewayDomain: "localhost", Now: s.clock.instant,
 	}))(s.t)
 	if err := live.Load(ctx); err != nil {
 		s.t.Fatal(err)

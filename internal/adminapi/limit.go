@@ -45,7 +45,7 @@ func (l *callLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s
 		params, bucket := l.buckets.Bucket(now, key)
 		limits := [1]ratelimit.Limit{{Scope: ratelimit.AccountScope, Params: params, Bucket: bucket}}
 		if !charge {
-			ratelimit.Look(now, limits[:], standing[:])
+			ratelimit.Peek(now, limits[:], standing[:])
 			return standing[0], false
 		}
 		if result, _ := ratelimit.Decide(now, limits[:], standing[:]); result != ratelimit.Stale {

@@ -42,12 +42,12 @@ func (p *place) tell(change func(*accesslog.Record)) string {
 	now := p.s.clock.Now()
 	r := accesslog.Record{
 		Start: now.UnixMicro(), Duration: int64(4 * time.Millisecond), Upstream: int64(3 * time.Millisecond), BytesIn: 10, BytesOut: 200,
-		Request: id.At(now.UnixMilli()), Account: p.account, Gateway: p.gw, Route: p.rt, Key: p.caller,
+		Request: id.NewFastAt(now.UnixMilli()), Account: p.account, Gateway: p.gw, Route: p.rt, Key: p.caller,
 		Client: netip.MustParseAddr("203.0.113.7").As16(), Status: 200, UpstreamStatus: 200, Method: accesslog.GET, Authenticated: true,
 	}
 	copy(r.Prefix[:], "kg_4tQx9Z")
 	change(&r)
-	p.s.lane.Put(&r, "", "/orders/17")
+	p.s.lane.Emit(&r, "", "/orders/17")
 	return id.Format(id.Request, r.Request)
 }
 

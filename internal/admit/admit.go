@@ -14,8 +14,8 @@ import (
 
 // Config is what an Admitter is made of. Every field is required.
 type Config struct {
-	Live   *snapshot.Follower
-	Ledger *ratelimit.Reserver
+	Follower *snapshot.Follower
+	Reserver *ratelimit.Reserver
 	// Now reads both clocks; the same function as snapshot.Config.Now.
 	Now func() ratelimit.Instant
 }
@@ -27,7 +27,7 @@ type Admitter struct {
 
 // New returns an Admitter over cfg.
 func New(cfg Config) (*Admitter, error) {
-	if cfg.Live == nil || cfg.Ledger == nil || cfg.Now == nil {
+	if cfg.Follower == nil || cfg.Reserver == nil || cfg.Now == nil {
 		return nil, errors.New("make the admitter: Live, Ledger and Now are required")
 	}
 	return &Admitter{cfg: cfg}, nil
@@ -43,40 +43,40 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		v.refuse(code, reason)
 		v.Close = true
 		if code == fault.MethodNotAllowed {
-			v.Allow = usualMethods
+			v.Allow = allowedMethods
 		}
 		return
 	}
 	t := &d.target
-	v.Path, v.queryHead, v.queryTail, v.hasQuery = t.path, t.head, t.tail, t.hasQuery && !t.dropMark
+	v.Path, v.queryHead, v.queryTail, v.hasQuery = t.path, t.head, t.tail, t.hasQuery && !t.emptied
 	path := t.path
 	if !t.normal {
 		var room [512]byte
 		path = gateway.NormalizePath(room[:0], path)
 	}
 	for {
-		if d.decide(a.cfg.Live.Current(), path) {
+		if d.decide(a.cfg.Follower.Current(), path) {
 			return
 		}
 		// A limit was changed under this decision: the configuration that has
 		// the new one is in force at once.
 		runtime.Gosched()
 		d.now = a.cfg.Now()
-		v.again()
+		v.resetDecision()
 	}
 }
 
-// usualMethods is told where a method is refused whatever the path.
-const usualMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+// allowedMethods is told where a method is refused whatever the path.
+const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // Wait returns once the daily cap that v names can tell, after which the
 // request must be decided again. It returns ctx's error, or an error with the code
 // fault.Unavailable if the store cannot be reached.
 func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
-	return a.cfg.Ledger.Wait(ctx, v.daily)
+	return a.cfg.Reserver.Wait(ctx, v.daily)
 }
 
-// decision is one decision under way.
+// result is one decision under way.
 type decision struct {
 	req     *Request
 	verdict *Verdict
@@ -99,8 +99,8 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	}
 	v.Gateway = g
 	if d.preflight(g) {
-		v.Outcome = Preflight
-		d.look(g)
+		v.Action = Preflight
+		d.peek(g)
 		return true
 	}
 	// Which route it is decides whether a key is asked for; that there is none
@@ -117,22 +117,22 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	}
 	if d.req.Authorizations > 1 || d.target.apiKeys > 1 {
 		v.refuse(fault.InvalidRequest, "the request has more than one key: send one Authorization field, or one api_key parameter")
-		d.look(g)
+		d.peek(g)
 		return true
 	}
 	if !public && !d.authenticate(s, g) {
-		d.look(g)
+		d.peek(g)
 		return true
 	}
 	switch {
 	case place == nil:
 		v.refuse(fault.RouteNotFound, "")
-		d.look(g)
+		d.peek(g)
 		return true
 	case route == nil:
 		v.refuse(fault.MethodNotAllowed, "")
 		v.Allow = place.Allow
-		d.look(g)
+		d.peek(g)
 		return true
 	}
 	v.Route = route
@@ -182,7 +182,7 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool 
 // with a known digest needs no further look: the checksum is of use only to tell
 // an unknown key from what is none, for its prefix.
 func (d *decision) find(s *snapshot.Snapshot, secret string) *snapshot.Key {
-	if level, prefix, ok := apikey.Glance(secret); ok && level == apikey.GatewayLevel {
+	if level, prefix, ok := apikey.Peek(secret); ok && level == apikey.GatewayLevel {
 		if k := s.KeyByDigest(apikey.DigestOf(secret)); k != nil && k.Level() == apikey.GatewayLevel {
 			d.verdict.KeyPrefix = prefix
 			return k
@@ -203,32 +203,32 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 	d.limit = len(limits)
 	if v.Key != nil && !v.Key.Scope().Allows(d.req.Method, path) {
 		v.forbid("the key's scope does not allow this method on this path")
-		d.look(g)
+		d.peek(g)
 		return true
 	}
 	limits = append(limits, g.Global())
-	result, worst := ratelimit.Decide(d.now, limits, v.standings[:])
+	result, worst := ratelimit.Decide(d.now, limits, v.statuses[:])
 	switch result {
 	case ratelimit.Stale:
 		return false
-	case ratelimit.Exhausted:
-		d.look(g)
-		v.Outcome, v.daily = Wait, limits[worst].Daily
+	case ratelimit.NeedsReservation:
+		d.peek(g)
+		v.Action, v.daily = Wait, limits[worst].Daily
 	case ratelimit.Refused:
 		v.refuse(fault.RateLimitExceeded, "")
-		v.applied, v.worst = len(limits), worst
+		v.statusCount, v.worst = len(limits), worst
 	case ratelimit.Admitted:
-		v.Outcome = Forward
-		v.applied, v.worst = len(limits), worst
+		v.Action = Forward
+		v.statusCount, v.worst = len(limits), worst
 	}
 	return true
 }
 
-// look fills the standings of an answer that charges nothing: of the limits that
+// peek fills the standings of an answer that charges nothing: of the limits that
 // are known to apply so far, and the gateway's global one.
-func (d *decision) look(g *snapshot.Gateway) {
+func (d *decision) peek(g *snapshot.Gateway) {
 	v := d.verdict
 	limits := append(d.room[:d.limit], g.Global())
-	v.worst = ratelimit.Look(d.now, limits, v.standings[:])
-	v.applied = len(limits)
+	v.worst = ratelimit.Peek(d.now, limits, v.statuses[:])
+	v.statusCount = len(limits)
 }

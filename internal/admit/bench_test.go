@@ -61,7 +61,7 @@ func newGitHub(t testing.TB, keys int) *gitHub {
 	var v Verdict
 	for i := range g.requests {
 		h.decide(g.requests[i]) // daily caps reserve their first range
-		if h.admit.Decide(&g.requests[i], &v); v.Outcome != Forward {
+		if h.admit.Decide(&g.requests[i], &v); v.Action != Forward {
 			t.Fatalf("%s: %v", g.requests[i].Target, v.Fault())
 		}
 	}
@@ -113,7 +113,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	var v Verdict
 	decide := func(req *Request) {
-		if g.admit.Decide(req, &v); v.Outcome == Refuse {
+		if g.admit.Decide(req, &v); v.Action == Refuse {
 			b.Fatal(v.Fault())
 		}
 	}
@@ -163,8 +163,8 @@ func BenchmarkDecideParts(b *testing.B) {
 	at := g.clock.Now()
 	part("four-limits", func(*Request) { at.Mono += 100; ratelimit.Decide(at, limits, standings[:]) })
 	var v Verdict
-	v.Outcome, v.applied = Forward, len(limits)
-	v.worst = ratelimit.Look(at, limits, v.standings[:])
+	v.Action, v.statusCount = Forward, len(limits)
+	v.worst = ratelimit.Peek(at, limits, v.statuses[:])
 	room := make([]byte, 0, 1024)
 	part("append-fields", func(*Request) { v.AppendFields(room) })
 	_ = now

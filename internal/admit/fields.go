@@ -26,11 +26,11 @@ func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte
 // allocates only if dst lacks room.
 func (v *Verdict) AppendFields(dst []byte) []byte {
 	first := limitField
-	if v.applied > 0 {
-		dst = v.appendStanding(dst)
+	if v.statusCount > 0 {
+		dst = v.appendStatus(dst)
 		first = retryField
 	}
-	if v.Outcome == Forward && v.AllowOrigin == "" && !v.VaryOrigin {
+	if v.Action == Forward && v.AllowOrigin == "" && !v.VaryOrigin {
 		return dst // nothing else applies
 	}
 	for f := first; f < fieldCount; f++ {
@@ -46,21 +46,21 @@ func (v *Verdict) AppendFields(dst []byte) []byte {
 	return dst
 }
 
-// appendStanding appends the lines of the fields up to limitsField, for almost
+// appendStatus appends the lines of the fields up to limitsField, for almost
 // every answer.
-func (v *Verdict) appendStanding(dst []byte) []byte {
-	worst := &v.standings[v.worst]
+func (v *Verdict) appendStatus(dst []byte) []byte {
+	worst := &v.statuses[v.worst]
 	dst = strconv.AppendInt(append(dst, "X-RateLimit-Limit: "...), worst.Limit, 10)
 	dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Remaining: "...), worst.Remaining, 10)
 	dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Reset: "...), worst.ResetAt, 10)
 	dst = append(dst, "\r\nRateLimit-Policy: "...)
 	value := len(dst)
-	dst = ratelimit.AppendPolicy(dst, v.standings[:v.applied])
+	dst = ratelimit.AppendPolicy(dst, v.statuses[:v.statusCount])
 	if len(dst) == value {
 		return dst[:value-len("RateLimit-Policy: ")]
 	}
 	dst = append(dst, "\r\nRateLimit: "...)
-	dst = ratelimit.AppendLimits(dst, v.standings[:v.applied])
+	dst = ratelimit.AppendLimits(dst, v.statuses[:v.statusCount])
 	return append(dst, "\r\n"...)
 }
 
@@ -131,7 +131,7 @@ func (v *Verdict) appendValue(f field, dst []byte) []byte {
 	case originField:
 		return append(dst, v.AllowOrigin...)
 	case methodsField, headersField, ageField:
-		if v.Outcome == Preflight && v.AllowOrigin != "" {
+		if v.Action == Preflight && v.AllowOrigin != "" {
 			return v.appendPreflight(f, dst)
 		}
 	case varyField:
@@ -144,10 +144,10 @@ func (v *Verdict) appendValue(f field, dst []byte) []byte {
 
 // appendLimit is appendValue for the fields that tell of limits.
 func (v *Verdict) appendLimit(f field, dst []byte) []byte {
-	if v.applied == 0 {
+	if v.statusCount == 0 {
 		return dst
 	}
-	worst := &v.standings[v.worst]
+	worst := &v.statuses[v.worst]
 	switch f {
 	case limitField:
 		return strconv.AppendInt(dst, worst.Limit, 10)
@@ -156,9 +156,9 @@ func (v *Verdict) appendLimit(f field, dst []byte) []byte {
 	case resetField:
 		return strconv.AppendInt(dst, worst.ResetAt, 10)
 	case policyField:
-		return ratelimit.AppendPolicy(dst, v.standings[:v.applied])
+		return ratelimit.AppendPolicy(dst, v.statuses[:v.statusCount])
 	case limitsField:
-		return ratelimit.AppendLimits(dst, v.standings[:v.applied])
+		return ratelimit.AppendLimits(dst, v.statuses[:v.statusCount])
 	default:
 		if v.Code != fault.RateLimitExceeded {
 			return dst

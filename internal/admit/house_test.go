@@ -70,11 +70,11 @@ func newHouse(t testing.TB) *house {
 			t.Error(err)
 		}
 	})
-	h.live, err = snapshot.New(snapshot.Config{Source: h.source, Ledger: ledger, Now: h.clock.Now})
+	h.live, err = snapshot.New(snapshot.Config{Source: h.source, Reserver: ledger, Now: h.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.admit, err = New(Config{Live: h.live, Ledger: ledger, Now: h.clock.Now})
+	h.admit, err = New(Config{Follower: h.live, Reserver: ledger, Now: h.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func (h *house) decide(req Request) *Verdict {
 	v := new(Verdict)
 	for {
 		h.admit.Decide(&req, v)
-		if v.Outcome != Wait {
+		if v.Action != Wait {
 			return v
 		}
 		if err := h.admit.Wait(context.Background(), v); err != nil {

@@ -54,7 +54,7 @@ func TestLimitsThatApply(t *testing.T) {
 	h.decide(Request{Target: "/all", Authorization: "Bearer " + first})
 	h.decide(Request{Target: "/all", Authorization: "Bearer " + second})
 	v = h.decide(Request{Target: "/all", Authorization: "Bearer " + first})
-	status, body := fault.Answer(v.Fault(), "req_1")
+	status, body := fault.Response(v.Fault(), "req_1")
 	var b struct {
 		Error      string `json:"error"`
 		Limit      int64  `json:"limit"`
@@ -72,18 +72,18 @@ func TestLimitsThatApply(t *testing.T) {
 		t.Errorf("%d %s, fields %v", status, body, got)
 	}
 	h.clock.Advance(28800 * time.Second)
-	if v := h.decide(Request{Target: "/all", Authorization: "Bearer " + second}); v.Outcome != Forward {
+	if v := h.decide(Request{Target: "/all", Authorization: "Bearer " + second}); v.Action != Forward {
 		t.Errorf("refused at the second that was told: %v", v.Fault())
 	}
 	h.clock.Advance(28800*time.Second - time.Second)
-	if v := h.decide(Request{Target: "/all", Authorization: "Bearer " + second}); v.Outcome != Refuse {
+	if v := h.decide(Request{Target: "/all", Authorization: "Bearer " + second}); v.Action != Refuse {
 		t.Error("passes a second before it should")
 	}
 
 	for _, key := range []string{first, second} {
 		for want := range 3 {
 			v := h.decide(Request{Target: "/each", Authorization: "Bearer " + key})
-			if (v.Outcome == Forward) != (want < 2) {
+			if (v.Action == Forward) != (want < 2) {
 				t.Errorf("request %d of a key: %v", want, v.Fault())
 			}
 		}
@@ -91,7 +91,7 @@ func TestLimitsThatApply(t *testing.T) {
 	// Callers of a public route have no key: they share one bucket.
 	for want := range 3 {
 		v := h.decide(Request{Target: "/open", Authorization: "Bearer " + []string{first, second, ""}[want]})
-		if (v.Outcome == Forward) != (want < 2) {
+		if (v.Action == Forward) != (want < 2) {
 			t.Errorf("request %d without a key: %v", want, v.Fault())
 		}
 	}
@@ -127,7 +127,7 @@ func TestDecideDuringChanges(t *testing.T) {
 			for !stop.Load() {
 				h.admit.Decide(&Request{Method: "GET", Target: "/a", Host: "x", Authorization: "Bearer " + secret, Authorizations: 1}, &v)
 				switch {
-				case v.Outcome == Forward:
+				case v.Action == Forward:
 					passed.Add(1)
 				case v.Code != fault.RateLimitExceeded:
 					t.Errorf("%v", v.Fault())
@@ -167,7 +167,7 @@ func TestWaitEnds(t *testing.T) {
 	_, key := h.key(nil)
 	passed := 0
 	for range 1100 {
-		if h.decide(Request{Target: "/a", Authorization: "Bearer " + key}).Outcome == Forward {
+		if h.decide(Request{Target: "/a", Authorization: "Bearer " + key}).Action == Forward {
 			passed++
 		}
 	}

@@ -80,8 +80,8 @@ func TestOrderOfChecks(t *testing.T) {
 			req.Authorization = "Bearer " + c.key
 		}
 		v := h.decide(req)
-		if v.Code != c.code || v.Auth != c.auth || (c.code == "") != (v.Outcome == Forward) {
-			t.Errorf("%s: outcome %d, code %q %q, want %q %q", c.name, v.Outcome, v.Code, v.Auth, c.code, c.auth)
+		if v.Code != c.code || v.Auth != c.auth || (c.code == "") != (v.Action == Forward) {
+			t.Errorf("%s: outcome %d, code %q %q, want %q %q", c.name, v.Action, v.Code, v.Auth, c.code, c.auth)
 		}
 		if f := v.Fault(); (f == nil) != (c.code == "") || f != nil && (f.Code != c.code || f.Auth != c.auth || f.Message == "") {
 			t.Errorf("%s: fault %v", c.name, f)
@@ -198,7 +198,7 @@ func TestExpiryToTheInstant(t *testing.T) {
 	h.gateway(nil, route("/a", "GET"))
 	_, key := h.key(func(k *apikey.Key) { k.ExpiresAt = h.clock.Wall().Add(time.Minute) })
 	h.clock.Advance(time.Minute - time.Microsecond)
-	if v := h.decide(Request{Target: "/a", Authorization: "Bearer " + key}); v.Outcome != Forward {
+	if v := h.decide(Request{Target: "/a", Authorization: "Bearer " + key}); v.Action != Forward {
 		t.Errorf("refused before the expiry: %v", v.Fault())
 	}
 	h.clock.Advance(time.Microsecond)
@@ -236,18 +236,18 @@ func TestCORS(t *testing.T) {
 	for range 3 {
 		v := h.decide(ask)
 		got := fields(v)
-		if v.Outcome != Preflight || v.Fault() != nil || got["Access-Control-Allow-Origin"] != origin || got["Access-Control-Allow-Methods"] != "GET, PUT" ||
+		if v.Action != Preflight || v.Fault() != nil || got["Access-Control-Allow-Origin"] != origin || got["Access-Control-Allow-Methods"] != "GET, PUT" ||
 			got["Access-Control-Allow-Headers"] != "Authorization" || got["Access-Control-Max-Age"] != "600" || got["Vary"] != "Origin" || got["X-RateLimit-Remaining"] != "1" {
-			t.Errorf("preflight: outcome %d, fields %v", v.Outcome, got)
+			t.Errorf("preflight: outcome %d, fields %v", v.Action, got)
 		}
 	}
 	ask.Origin = "https://evil.example"
-	if v := h.decide(ask); v.Outcome != Preflight || fields(v)["Access-Control-Allow-Origin"] != "" || fields(v)["Access-Control-Allow-Methods"] != "" || fields(v)["Vary"] != "Origin" {
-		t.Errorf("preflight of another origin: outcome %d, fields %v", v.Outcome, fields(v))
+	if v := h.decide(ask); v.Action != Preflight || fields(v)["Access-Control-Allow-Origin"] != "" || fields(v)["Access-Control-Allow-Methods"] != "" || fields(v)["Vary"] != "Origin" {
+		t.Errorf("preflight of another origin: outcome %d, fields %v", v.Action, fields(v))
 	}
 	v := h.decide(Request{Method: "OPTIONS", Target: "/a", Origin: origin, Authorization: "Bearer " + key})
-	if v.Outcome != Forward || fields(v)["Access-Control-Allow-Origin"] != origin {
-		t.Errorf("an OPTIONS request that is no preflight: outcome %d, fields %v", v.Outcome, fields(v))
+	if v.Action != Forward || fields(v)["Access-Control-Allow-Origin"] != origin {
+		t.Errorf("an OPTIONS request that is no preflight: outcome %d, fields %v", v.Action, fields(v))
 	}
 	v = h.decide(Request{Target: "/a", Origin: origin})
 	if v.Code != fault.Unauthorized || fields(v)["Access-Control-Allow-Origin"] != origin || fields(v)["Access-Control-Allow-Methods"] != "" {

@@ -9,11 +9,11 @@ import (
 
 // Record makes r say what the verdict knows of the request: what it was about,
 // whose it was, and what was decided. For a request that is to be forwarded the
-// decision is what becomes of it, which is the driver's to tell. Start is when
+// result is what becomes of it, which is the driver's to tell. Start is when
 // the decision was made; the status, the bytes, the times and the client are left
 // as zeros.
 func (v *Verdict) Record(r *accesslog.Record) {
-	*r = accesslog.Record{Start: v.Now.Wall / 1000, Upstream: -1, Result: v.decision(), Authenticated: v.Authenticated}
+	*r = accesslog.Record{Start: v.Now.Wall / 1000, Upstream: -1, Result: v.result(), Authenticated: v.Authenticated}
 	if g := v.Gateway; g != nil {
 		r.Account, r.Gateway = g.AccountUUID, g.UUID
 	}
@@ -25,14 +25,14 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	}
 	copy(r.Prefix[:], v.KeyPrefix)
 	if r.Result == accesslog.Limited {
-		s := &v.standings[v.worst]
+		s := &v.statuses[v.worst]
 		r.Limit, r.Remaining, r.ResetAt, r.LimitScope = s.Limit, s.Remaining, s.ResetAt, uint8(s.Scope)
 	}
 }
 
-// decision returns how the checks ended.
-func (v *Verdict) decision() accesslog.Result {
-	switch v.Outcome {
+// result returns how the checks ended.
+func (v *Verdict) result() accesslog.Result {
+	switch v.Action {
 	case Forward:
 		return accesslog.Forwarded
 	case Preflight:
@@ -65,11 +65,11 @@ func (v *Verdict) decision() accesslog.Result {
 	return accesslog.Malformed
 }
 
-// Ended returns what ended a request that the gateway answers with err: the
+// ResultOf returns what ended a request that the gateway answers with err: the
 // verdict, or what came after it.
-func (v *Verdict) Ended(err error) accesslog.Result {
-	if v.Outcome == Refuse && v.Code != "" {
-		return v.decision()
+func (v *Verdict) ResultOf(err error) accesslog.Result {
+	if v.Action == Refuse && v.Code != "" {
+		return v.result()
 	}
 	var e *fault.Error
 	if !errors.As(err, &e) {

@@ -20,11 +20,11 @@ type target struct {
 
 	// Of the query: how many api_key parameters there are, the value of the
 	// first as it is written, and the query without it.
-	apiKeys  int
-	apiKey   string
-	head     string
-	tail     string
-	dropMark bool // nothing is left of the query
+	apiKeys int
+	apiKey  string
+	head    string
+	tail    string
+	emptied bool // nothing is left of the query
 }
 
 // read takes a request's target and authority apart and checks both (contract,
@@ -169,7 +169,7 @@ func (t *target) cut(start, end int) {
 	case t.head != "":
 		t.head = t.head[:len(t.head)-1]
 	}
-	t.dropMark = t.head == "" && t.tail == ""
+	t.emptied = t.head == "" && t.tail == ""
 }
 
 // cutAPIKey returns the value, as it is written, of a parameter whose

@@ -107,8 +107,8 @@ func checkQuery(t interface {
 	switch {
 	case len(values) == 0 && got.head+got.tail != query:
 		t.Fatalf("%q is forwarded as %q", query, got.head+got.tail)
-	case len(values) == 1 && (got.head+got.tail != rest || got.dropMark != (rest == "") || got.apiKey != values[0]):
-		t.Fatalf("%q is forwarded as %q, ? dropped %v, want %q", query, got.head+got.tail, got.dropMark, rest)
+	case len(values) == 1 && (got.head+got.tail != rest || got.emptied != (rest == "") || got.apiKey != values[0]):
+		t.Fatalf("%q is forwarded as %q, ? dropped %v, want %q", query, got.head+got.tail, got.emptied, rest)
 	}
 }
 

@@ -6,21 +6,21 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Outcome tells a driver what to do with the request.
-type Outcome uint8
+// Action tells a driver what to do with the request.
+type Action uint8
 
 // The outcomes.
 const (
-	Refuse    Outcome = iota // answer with Verdict.Fault
-	Forward                  // every limit is charged: forward to Gateway.Upstream
-	Preflight                // answer 204 without a body
-	Wait                     // call Admitter.Wait, then decide again
+	Refuse    Action = iota // answer with Verdict.Fault
+	Forward                 // every limit is charged: forward to Gateway.Upstream
+	Preflight               // answer 204 without a body
+	Wait                    // call Admitter.Wait, then decide again
 )
 
 // Verdict is the end of a decision. It belongs to the caller, who may use it
-// again for the next request; its strings are parts of the request's.
+// resetDecision for the next request; its strings are parts of the request's.
 type Verdict struct {
-	Outcome Outcome
+	Action Action
 
 	// Now is when the decision began.
 	Now ratelimit.Instant
@@ -58,29 +58,29 @@ type Verdict struct {
 	queryHead, queryTail string // the query to forward is their concatenation
 	hasQuery             bool
 
-	daily     *ratelimit.Daily // what Wait waits for
-	applied   int              // how many standings there are
-	worst     int              // the one that the headers tell
-	standings [4]ratelimit.Status
+	daily       *ratelimit.Daily // what Wait waits for
+	statusCount int              // how many standings there are
+	worst       int              // the one that the headers tell
+	statuses    [4]ratelimit.Status
 }
 
 // reset makes v a verdict that says nothing. Standings beyond applied are never
 // read.
 func (v *Verdict) reset() {
-	v.again()
+	v.resetDecision()
 	v.Close, v.Path, v.queryHead, v.queryTail, v.hasQuery = false, "", "", "", false
 }
 
-// again forgets what a decision that must be made again has said.
-func (v *Verdict) again() {
-	v.Outcome, v.Code, v.Auth, v.reason = Refuse, "", "", ""
+// resetDecision forgets what a decision that must be made again has said.
+func (v *Verdict) resetDecision() {
+	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
 	v.Gateway, v.Route, v.Key, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
 	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
-	v.daily, v.applied, v.worst = nil, 0, -1
+	v.daily, v.statusCount, v.worst = nil, 0, -1
 }
 
 func (v *Verdict) refuse(code fault.Code, reason string) {
-	v.Outcome, v.Code, v.reason = Refuse, code, reason
+	v.Action, v.Code, v.reason = Refuse, code, reason
 }
 
 func (v *Verdict) unauthorized(code fault.AuthCode) bool {
@@ -113,21 +113,21 @@ func (v *Verdict) AppendQuery(dst []byte) []byte {
 	return append(append(dst, v.queryHead...), v.queryTail...)
 }
 
-// Standings returns where the limits stand after the decision; worst is the
+// Statuses returns where the limits stand after the decision; worst is the
 // index of the one that X-RateLimit-* tell, or -1 if there are none.
-func (v *Verdict) Standings() (all []ratelimit.Status, worst int) {
-	return v.standings[:v.applied], v.worst
+func (v *Verdict) Statuses() (all []ratelimit.Status, worst int) {
+	return v.statuses[:v.statusCount], v.worst
 }
 
-// Fault returns the error of a refusal, for fault.Answer; nil for any other
+// Fault returns the error of a refusal, for fault.Response; nil for any other
 // outcome.
 func (v *Verdict) Fault() *fault.Error {
-	if v.Outcome != Refuse || v.Code == "" {
+	if v.Action != Refuse || v.Code == "" {
 		return nil
 	}
 	e := &fault.Error{Code: v.Code, Auth: v.Auth, Message: v.message()}
 	if v.Code == fault.RateLimitExceeded {
-		s := &v.standings[v.worst]
+		s := &v.statuses[v.worst]
 		e.Limit = &fault.Limit{Limit: s.Limit, Remaining: 0, ResetAt: s.ResetAt, Scope: s.Scope.String()}
 	}
 	return e
@@ -153,7 +153,7 @@ func (v *Verdict) message() string {
 		}
 		return "the key is missing or not valid: send it as Authorization: Bearer <key>"
 	case fault.RateLimitExceeded:
-		switch v.standings[v.worst].Scope {
+		switch v.statuses[v.worst].Scope {
 		case ratelimit.KeyScope:
 			return "the key's rate limit is used up; try again after Retry-After seconds"
 		case ratelimit.DailyScope:

@@ -50,8 +50,8 @@ type Key struct {
 	RotatedFrom string
 	RotatedTo   string
 
-	// ExpiryTold is the expiry for which key.expired was already raised.
-	ExpiryTold time.Time
+	// ExpiryNotified is the expiry for which key.expired was already raised.
+	ExpiryNotified time.Time
 
 	// Version grows with every change that a management call makes; the ETag.
 	Version int64

@@ -91,7 +91,7 @@ func appendChecksum(b []byte, sum uint32) []byte {
 // a key's form and checksum, in which case no look-up can find it. It does not
 // allocate.
 func LevelOf(s string) (l Level, ok bool) {
-	if l, _, ok = Glance(s); !ok {
+	if l, _, ok = Peek(s); !ok {
 		return "", false
 	}
 	body, sum := s[:len(s)-checksumLen], s[len(s)-checksumLen:]
@@ -128,9 +128,9 @@ func PrefixOf(s string) string {
 	return prefix
 }
 
-// Glance reads the level and prefix of s by its length and tag alone: enough for
+// Peek reads the level and prefix of s by its length and tag alone: enough for
 // a string whose digest is known, since no other than a key has one that is.
-func Glance(s string) (l Level, prefix string, ok bool) {
+func Peek(s string) (l Level, prefix string, ok bool) {
 	switch {
 	case len(s) == len(gatewayTag)+randomLen+checksumLen && s[:len(gatewayTag)] == gatewayTag:
 		l = GatewayLevel
@@ -147,6 +147,6 @@ func Inspect(s string) (l Level, prefix string, ok bool) {
 	if l, ok = LevelOf(s); !ok {
 		return "", "", false
 	}
-	_, prefix, _ = Glance(s)
+	_, prefix, _ = Peek(s)
 	return l, prefix, true
 }

@@ -28,7 +28,7 @@ func chained(t testing.TB, accountID string, n int) (audit.Chain, []*audit.Block
 		var table audit.Table
 		for r := range 5 {
 			now = now.Add(time.Second)
-			e := audit.Event{Time: now.UnixMicro(), Request: id.At(now.UnixMilli()), Outcome: audit.Success, Method: "GET", Path: fmt.Sprintf("/%d/%d", i, r)}
+			e := audit.Event{Time: now.UnixMicro(), Request: id.NewFastAt(now.UnixMilli()), Outcome: audit.Success, Method: "GET", Path: fmt.Sprintf("/%d/%d", i, r)}
 			copy(e.Prefix[:], "kg_AbCdEf")
 			table.AddEvent(&e)
 		}

@@ -30,8 +30,8 @@ type Config struct {
 	// CertSetting and KeySetting are the settings that named the files, as in
 	// "tls-cert", for messages. Required.
 	CertSetting, KeySetting string
-	// Every is the time between two looks at the files. 0 is 2 s.
-	Every time.Duration
+	// Interval is the time between two looks at the files. 0 is 2 s.
+	Interval time.Duration
 	// Now tells the time, for certificates that have expired. Nil is time.Now.
 	Now func() time.Time
 	// Log receives what became of a change. Nil discards.
@@ -43,9 +43,9 @@ type Pair struct {
 	cfg     Config
 	current atomic.Pointer[tls.Certificate]
 
-	mu      sync.Mutex
-	tried   [sha256.Size]byte // what the files held when they were last tried
-	trouble string            // of the last look, so that it is logged once
+	mu        sync.Mutex
+	tried     [sha256.Size]byte // what the files held when they were last tried
+	lastError string            // of the last look, so that it is logged once
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -58,8 +58,8 @@ const (
 
 // Open reads the pair. Its errors name the setting and the file.
 func Open(cfg Config) (*Pair, error) {
-	if cfg.Every == 0 {
-		cfg.Every = defaultEvery
+	if cfg.Interval == 0 {
+		cfg.Interval = defaultEvery
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -77,7 +77,7 @@ func Open(cfg Config) (*Pair, error) {
 	if info, err := os.Stat(cfg.KeyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
 		cfg.Log.Warn("every user of this machine may read the private key: run chmod 600", "setting", cfg.KeySetting, "file", cfg.KeyFile)
 	}
-	p.tellAge(cert)
+	p.logValidity(cert)
 	return p, nil
 }
 
@@ -102,7 +102,7 @@ func (p *Pair) Start() {
 	p.stop, p.done = stop, make(chan struct{})
 	go func() {
 		defer close(p.done)
-		tick := time.NewTicker(p.cfg.Every)
+		tick := time.NewTicker(p.cfg.Interval)
 		defer tick.Stop()
 		for {
 			select {
@@ -131,27 +131,27 @@ func (p *Pair) Check() (changed bool) {
 	cert, digest, err := p.read()
 	switch {
 	case err != nil:
-		if p.trouble != err.Error() {
-			p.trouble = err.Error()
+		if p.lastError != err.Error() {
+			p.lastError = err.Error()
 			p.cfg.Log.Error("a changed certificate cannot be used; the one before stays in use", "error", err)
 		}
 		return false
 	case digest == p.tried:
-		if p.trouble != "" {
+		if p.lastError != "" {
 			p.cfg.Log.Info("the files hold the certificate in use again", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile)
 		}
-		p.trouble = ""
+		p.lastError = ""
 		return false
 	}
-	p.tried, p.trouble = digest, ""
+	p.tried, p.lastError = digest, ""
 	p.current.Store(cert)
 	p.cfg.Log.Info("a new certificate is in use", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile,
 		"names", cert.Leaf.DNSNames, "until", cert.Leaf.NotAfter.UTC())
-	p.tellAge(cert)
+	p.logValidity(cert)
 	return true
 }
 
-func (p *Pair) tellAge(cert *tls.Certificate) {
+func (p *Pair) logValidity(cert *tls.Certificate) {
 	switch now := p.cfg.Now(); {
 	case now.After(cert.Leaf.NotAfter):
 		p.cfg.Log.Warn("the certificate has expired", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile, "on", cert.Leaf.NotAfter.UTC())

@@ -61,9 +61,9 @@ func (s *Service) tellBatch(ctx context.Context) (int, error) {
 // tellExpiry raises key.expired for k and marks it as told; the caller stores k.
 // An expiry that was told is left alone.
 func tellExpiry(ctx context.Context, tx Tx, k *apikey.Key, now time.Time) error {
-	if k.ExpiryTold.Equal(k.ExpiresAt) {
+	if k.ExpiryNotified.Equal(k.ExpiresAt) {
 		return nil
 	}
-	k.ExpiryTold = k.ExpiresAt
+	k.ExpiryNotified = k.ExpiresAt
 	return raise(ctx, tx, k.AccountID, event.KeyExpired, now, k.EventData())
 }

@@ -55,7 +55,7 @@ func (p *plane) end(route, key string, d accesslog.Result, status uint16) (reque
 	r := accesslog.Record{Account: p.account, Gateway: p.gateway, Request: id.NewFast(), Start: p.clock.now().UnixMicro(), Result: d, Status: status, Method: accesslog.GET}
 	r.Route, _ = id.Parse(id.Route, route)
 	r.Key, _ = id.Parse(id.Key, key)
-	p.Put(&r, "", "/orders")
+	p.Emit(&r, "", "/orders")
 	return id.Format(id.Request, r.Request)
 }
 

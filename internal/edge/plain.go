@@ -30,7 +30,7 @@ func looksLikeHTTP(first [5]byte) bool {
 // answerPlain answers a client that speaks HTTP to a listener of TLS.
 func (c *conn) answerPlain() {
 	request := id.New(id.Request)
-	status, body := fault.Answer(fault.New(fault.InvalidRequest, "this port speaks TLS: write https in the URL"), request)
+	status, body := fault.Response(fault.New(fault.InvalidRequest, "this port speaks TLS: write https in the URL"), request)
 	_ = c.SetDeadline(time.Now().Add(lingerTime))
 	_, err := fmt.Fprintf(c.TCPConn, "HTTP/1.1 %d Bad Request\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\nX-Request-Id: %s\r\n\r\n%s",
 		status, len(body), request, body)

@@ -193,10 +193,10 @@ type body struct {
 	RequestID  string   `json:"request_id"`
 }
 
-// Answer turns err into an HTTP status and a JSON body (specification, Errors;
+// Response turns err into an HTTP status and a JSON body (specification, Errors;
 // contract, section 2). It is the only place where that happens. Whatever has
 // no public face is a 500 without detail.
-func Answer(err error, requestID string) (status int, answer []byte) {
+func Response(err error, requestID string) (status int, answer []byte) {
 	var e *Error
 	if !errors.As(err, &e) {
 		e = New(Internal, "an internal error happened; the server's log has it under this request_id")

@@ -12,12 +12,12 @@ import (
 // Guarantee: an error without a public face tells the caller nothing.
 func TestInternalTextNeverLeaves(t *testing.T) {
 	err := fmt.Errorf("insert key: %w", errors.New("SQLITE_CORRUPT at /var/lib/x"))
-	status, body := fault.Answer(err, "req_1")
+	status, body := fault.Response(err, "req_1")
 	if status != 500 || strings.Contains(string(body), "SQLITE") {
 		t.Fatalf("got %d %s", status, body)
 	}
 	wrapped := &fault.Error{Code: fault.Unavailable, Message: "try again", Err: err}
-	if status, body := fault.Answer(wrapped, "req_1"); status != 503 || strings.Contains(string(body), "SQLITE") {
+	if status, body := fault.Response(wrapped, "req_1"); status != 503 || strings.Contains(string(body), "SQLITE") {
 		t.Fatalf("got %d %s", status, body)
 	}
 }
@@ -43,7 +43,7 @@ func TestAnswer(t *testing.T) {
 			`{"error":"rate_limit_exceeded","message":"slow down","limit":5,"remaining":0,"reset_at":9,"limit_scope":"key","request_id":"req_1"}`,
 		},
 	} {
-		status, body := fault.Answer(c.err, "req_1")
+		status, body := fault.Response(c.err, "req_1")
 		if status != c.status || string(body) != c.body {
 			t.Errorf("%v:\n got %d %s\nwant %d %s", c.err, status, body, c.status, c.body)
 		}

@@ -14,7 +14,7 @@ func NewAt(k Kind, t time.Time) string {
 	now := uuid.Must(uuid.NewV7()) // its first half grows with each call
 	order := binary.BigEndian.Uint64(now[:8])
 	order = order>>16<<12 | order&0xfff // milliseconds and a sequence, without the version
-	u := beginning(t)
+	u := timeHalf(t)
 	// 44 bits of order go round in 49 days; 18 random bits tell processes apart.
 	binary.BigEndian.PutUint64(u[8:], 2<<62|order<<20>>2|uint64(now[8]&3)<<16|uint64(now[9])<<8|uint64(now[10]))
 	return Format(k, u)
@@ -22,10 +22,10 @@ func NewAt(k Kind, t time.Time) string {
 
 // Lowest returns what no identifier of kind k that NewAt made for t or a later
 // time is below, and every one for an earlier time is, to the microsecond.
-func Lowest(k Kind, t time.Time) string { return Format(k, beginning(t)) }
+func Lowest(k Kind, t time.Time) string { return Format(k, timeHalf(t)) }
 
-// beginning returns the half of a UUIDv7 that tells the time, of before 1970 as 1970.
-func beginning(t time.Time) (u [16]byte) {
+// timeHalf returns the half of a UUIDv7 that tells the time, of before 1970 as 1970.
+func timeHalf(t time.Time) (u [16]byte) {
 	us := max(t.UnixMicro(), 0)
 	binary.BigEndian.PutUint64(u[:8], uint64(us/1000)<<16|7<<12|uint64(us%1000)<<2)
 	return u

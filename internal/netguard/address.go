@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// refusal says why p may not connect to addr; "" if it may.
-func refusal(p Policy, addr netip.Addr) string {
+// refusalReason says why p may not connect to addr; "" if it may.
+func refusalReason(p Policy, addr netip.Addr) string {
 	if !addr.IsValid() {
 		return "it is no address"
 	}
-	for _, a := range faces(addr) {
-		if reason := never(a); reason != "" {
+	for _, a := range equivalents(addr) {
+		if reason := neverReason(a); reason != "" {
 			return reason
 		}
-		if reason := risky(a); reason != "" && !(p.AllowRisky && allowed(p.Allow, a)) {
+		if reason := riskyReason(a); reason != "" && !(p.AllowRisky && allowed(p.Allow, a)) {
 			return reason
 		}
 	}
 	if !p.PublicOnly {
 		return ""
 	}
-	for i, a := range faces(addr) {
-		reason := notPublic(a)
+	for i, a := range equivalents(addr) {
+		reason := notPublicReason(a)
 		if reason == "" {
 			continue
 		}
@@ -45,8 +45,8 @@ func allowed(networks []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// never says why nobody may connect to a: it belongs to no single machine.
-func never(a netip.Addr) string {
+// neverReason says why nobody may connect to a: it belongs to no single machine.
+func neverReason(a netip.Addr) string {
 	switch {
 	case a.IsUnspecified(), prefix4(0, 0, 0, 0, 8).Contains(a):
 		return "it is an unspecified address"
@@ -58,9 +58,9 @@ func never(a netip.Addr) string {
 	return ""
 }
 
-// risky says why nobody may connect to a but by Policy.AllowRisky: it belongs to
+// riskyReason says why nobody may connect to a but by Policy.AllowRisky: it belongs to
 // one link or to a machine's own cloud.
-func risky(a netip.Addr) string {
+func riskyReason(a netip.Addr) string {
 	switch {
 	case a.IsLinkLocalUnicast():
 		return "it is a link-local address"
@@ -87,11 +87,11 @@ func metadata() []netip.Prefix {
 	}
 }
 
-// notPublic says why a is no public unicast address. The lists are IANA's
+// notPublicReason says why a is no public unicast address. The lists are IANA's
 // special-purpose address registries; what is not globally reachable there, or
 // only by a deprecated mechanism, is refused. Of IPv6 only the block that is
 // given out as global unicast is public.
-func notPublic(a netip.Addr) string {
+func notPublicReason(a netip.Addr) string {
 	switch {
 	case a.IsLoopback():
 		return "it is a loopback address"

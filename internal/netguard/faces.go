@@ -2,9 +2,9 @@ package netguard
 
 import "net/netip"
 
-// faces returns addr without zone, IPv4-mapped ones as IPv4, followed by the
+// equivalents returns addr without zone, IPv4-mapped ones as IPv4, followed by the
 // IPv4 addresses that it carries if it is an address of a transition mechanism.
-func faces(addr netip.Addr) []netip.Addr {
+func equivalents(addr netip.Addr) []netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	out := []netip.Addr{addr}
 	if addr.Is4() {

@@ -21,10 +21,10 @@ type Policy struct {
 	AllowRisky bool
 }
 
-// Names reports whether Allow names the network of addr, or of the IPv4 address
+// Lists reports whether Allow names the network of addr, or of the IPv4 address
 // that addr carries.
-func (p Policy) Names(addr netip.Addr) bool {
-	return slices.ContainsFunc(faces(addr), func(a netip.Addr) bool { return allowed(p.Allow, a) })
+func (p Policy) Lists(addr netip.Addr) bool {
+	return slices.ContainsFunc(equivalents(addr), func(a netip.Addr) bool { return allowed(p.Allow, a) })
 }
 
 // RefusedError tells that an address may not be connected to. It is for the
@@ -32,8 +32,8 @@ func (p Policy) Names(addr netip.Addr) bool {
 type RefusedError struct {
 	Addr   netip.AddrPort
 	Reason string
-	// MayBeNamed is set if a network that is named would not be refused.
-	MayBeNamed bool
+	// Allowable is set if a network that is named would not be refused.
+	Allowable bool
 }
 
 func (e *RefusedError) Error() string {
@@ -52,35 +52,35 @@ func New() *Guard {
 	return &Guard{local: net.InterfaceAddrs}
 }
 
-// Own tells the guard the addresses of Keygate's listeners, in place of any
+// SetListeners tells the guard the addresses of Keygate's listeners, in place of any
 // told before. A listener on a wildcard counts for every address of this
 // machine, one on a loopback address for every loopback address.
-func (g *Guard) Own(listeners ...netip.AddrPort) {
+func (g *Guard) SetListeners(listeners ...netip.AddrPort) {
 	own := slices.Clone(listeners)
 	g.own.Store(&own)
 }
 
 // Check returns nil if p may connect to addr, else a *RefusedError.
 func (g *Guard) Check(p Policy, addr netip.AddrPort) error {
-	reason := refusal(p, addr.Addr())
+	reason := refusalReason(p, addr.Addr())
 	if reason == "" && g.isOwn(addr) {
 		reason = "it is one of Keygate's own listeners"
 	}
 	if reason == "" {
 		return nil
 	}
-	return &RefusedError{Addr: addr, Reason: reason, MayBeNamed: mayBeNamed(p, addr.Addr()) && !g.isOwn(addr)}
+	return &RefusedError{Addr: addr, Reason: reason, Allowable: couldBeAllowed(p, addr.Addr()) && !g.isOwn(addr)}
 }
 
-// mayBeNamed reports whether p would let addr pass if it named its network.
-func mayBeNamed(p Policy, addr netip.Addr) bool {
+// couldBeAllowed reports whether p would let addr pass if it named its network.
+func couldBeAllowed(p Policy, addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return false
 	}
-	for _, a := range faces(addr) {
+	for _, a := range equivalents(addr) {
 		p.Allow = append(slices.Clone(p.Allow), netip.PrefixFrom(a, a.BitLen()))
 	}
-	return refusal(p, addr) == ""
+	return refusalReason(p, addr) == ""
 }
 
 // Control returns a function for net.Dialer.ControlContext that applies p to
@@ -110,7 +110,7 @@ func (g *Guard) isOwn(addr netip.AddrPort) bool {
 
 // reaches reports whether a connection to addr can arrive at a listener on l.
 func (g *Guard) reaches(l, addr netip.Addr) bool {
-	for _, a := range faces(addr) {
+	for _, a := range equivalents(addr) {
 		switch {
 		case l == a, l.IsLoopback() && a.IsLoopback():
 			return true

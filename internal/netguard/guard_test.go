@@ -155,7 +155,7 @@ func TestNames(t *testing.T) {
 	for addr, want := range map[string]bool{
 		"127.0.0.1": true, "::ffff:127.0.0.1": true, "2002:7f00:1::": true, "::1": false, "1.1.1.1": false,
 	} {
-		if got := policy.Names(netip.MustParseAddr(addr)); got != want {
+		if got := policy.Lists(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s: %v", addr, got)
 		}
 	}
@@ -165,7 +165,7 @@ func TestNames(t *testing.T) {
 func TestOwnListeners(t *testing.T) {
 	local, other := localAddress(t), "203.0.113.9:8081"
 	g := netguard.New()
-	g.Own(netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("[::]:8081"),
+	g.SetListeners(netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("[::]:8081"),
 		netip.MustParseAddrPort("10.9.9.9:8082"), netip.MustParseAddrPort("[::1]:8083"))
 	for addr, want := range map[string]bool{
 		"127.0.0.1:8080": false, "127.4.4.4:8080": false, "[::1]:8080": false, "[::ffff:127.0.0.1]:8080": false,
@@ -220,7 +220,7 @@ func TestDialerAsks(t *testing.T) {
 	if err := dial(netguard.Policy{PublicOnly: true}); !errors.As(err, &refused) {
 		t.Errorf("another account: %v", err)
 	}
-	g.Own(netip.MustParseAddrPort(l.Addr().String()))
+	g.SetListeners(netip.MustParseAddrPort(l.Addr().String()))
 	if err := dial(netguard.Policy{}); !errors.As(err, &refused) {
 		t.Errorf("Keygate itself: %v", err)
 	}

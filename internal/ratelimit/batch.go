@@ -10,7 +10,7 @@ import (
 // batch is what one call of the store will save. It belongs to the ledger's goroutine.
 type batch struct {
 	counts  []DailyCount
-	dailies []*Daily // of each count
+	dailies []*Daily // isOf each count
 }
 
 func (b *batch) add(d *Daily, day, count int64) {
@@ -24,11 +24,11 @@ func (b *batch) add(d *Daily, day, count int64) {
 }
 
 // extend plans what the store must have so that d may go on: a whole range ahead if half
-// of the last is used. If the cap has shrunk, d gives up what is more than its range.
+// isOf the last is used. If the cap has shrunk, d gives up what is more than its range.
 func (b *batch) extend(d *Daily, today int64) {
 	for {
 		w := d.load()
-		if w == closedDaily || d.limit.day != today || !w.of(today) {
+		if w == closedDaily || d.limit.day != today || !w.isOf(today) {
 			return
 		}
 		used, left := w.used(), w.left()
@@ -57,7 +57,7 @@ func (b *batch) release(d *Daily, day int64, to dailyWord) {
 		if w == closedDaily {
 			return
 		}
-		known := d.limit.day == day && day >= 0 && w.of(day)
+		known := d.limit.day == day && day >= 0 && w.isOf(day)
 		next := to
 		if next != closedDaily {
 			if !known {
@@ -96,7 +96,7 @@ func (b *batch) open(today int64) {
 		reserved := b.counts[i].Used
 		for {
 			w := d.load()
-			if w == closedDaily || !w.of(today) {
+			if w == closedDaily || !w.isOf(today) {
 				break
 			}
 			left := reserved - w.used()
@@ -105,7 +105,7 @@ func (b *batch) open(today int64) {
 				continue
 			}
 			if ahead < left { // a charge was given back meanwhile: the store has too much
-				d.limit.ledger.ask(d)
+				d.limit.reserver.enqueue(d)
 			}
 			break
 		}
@@ -118,8 +118,8 @@ type dailyCounts struct {
 	keys   map[[16]byte]int64
 }
 
-// sortCounts gives each of the limits its rows.
-func sortCounts(rows []DailyCount, limits map[limitKey]*dailyLimit) map[limitKey]dailyCounts {
+// groupCounts gives each of the limits its rows.
+func groupCounts(rows []DailyCount, limits map[limitKey]*dailyLimit) map[limitKey]dailyCounts {
 	known := make(map[limitKey]dailyCounts, len(limits))
 	for k := range limits {
 		if k.perKey {

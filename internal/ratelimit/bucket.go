@@ -12,7 +12,7 @@ const closed = math.MaxUint64
 // Bucket is the state of one token bucket; the zero value is full. What it holds to,
 // its Params, is the caller's to remember. It is safe for concurrent use.
 type Bucket struct {
-	// state is the reading of Params.at at which the bucket is full again.
+	// state is the reading of Params.unitsAt at which the bucket is full again.
 	state atomic.Uint64
 }
 
@@ -27,7 +27,7 @@ func (b *Bucket) Convert(old, p *Params, now Instant) *Bucket {
 	c := new(Bucket)
 	word := b.state.Swap(closed)
 	if word == closed {
-		word = old.at(now.Mono) + old.span
+		word = old.unitsAt(now.Mono) + old.span
 	}
 	c.state.Store(convert(old, p, word, now))
 	return c
@@ -40,12 +40,12 @@ func convert(old, p *Params, word uint64, now Instant) uint64 {
 	hi, lo := bits.Mul64(used, p.span)
 	lo, carry := bits.Add64(lo, old.span-1, 0)
 	scaled, _ := bits.Div64(hi+carry, lo, old.span)
-	return p.at(now.Mono) + scaled
+	return p.unitsAt(now.Mono) + scaled
 }
 
 // used returns the units that a bucket in state word lacks at mono.
 func (p *Params) used(word uint64, mono int64) uint64 {
-	if at := p.at(mono); word > at {
+	if at := p.unitsAt(mono); word > at {
 		return word - at
 	}
 	return 0

@@ -93,7 +93,7 @@ func TestTimesPassBeyondTheHorizon(t *testing.T) {
 }
 
 // TestWindowBoundUnderConcurrency holds the guarantee that however many decide at once, in
-// every window w at most capacity + w×rate pass.
+// keepAll window w at most capacity + w×rate pass.
 func TestWindowBoundUnderConcurrency(t *testing.T) {
 	const workers, each = 8, 4000
 	for _, rate := range []Rate{perSecond(1_000_000), perSecond(999_983)} {
@@ -173,7 +173,7 @@ func TestRefusalChargesNothing(t *testing.T) {
 		mono := time.Duration(0)
 		for range 50 {
 			mono += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "step"))
-			best := Look(at(mono), limits, looked[:])
+			best := Peek(at(mono), limits, looked[:])
 			for i := range looked {
 				if looked[i].Remaining < looked[best].Remaining {
 					t.Fatalf("fewest left is %d, not %d", i, best)
@@ -235,7 +235,7 @@ func TestConvertKeepsProportion(t *testing.T) {
 			}
 			return
 		}
-		Look(now, []Limit{{Params: &to, Bucket: next}}, s[:])
+		Peek(now, []Limit{{Params: &to, Bucket: next}}, s[:])
 		want := floorRat(new(big.Rat).Mul(big.NewRat(oldCap-used, oldCap), big.NewRat(newCap, 1)))
 		if got := s[0].Remaining; got > want || got < want-1 || got < want && isExact(oldRate, &from) && isExact(newRate, &to) && used == 0 {
 			t.Fatalf("%d of %d left became %d of %d, want %d", oldCap-used, oldCap, got, newCap, want)
@@ -298,7 +298,7 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 		params, bucket := buckets.Bucket(at(0), testKey(1))
 		limits := [2]Limit{{Params: params, Bucket: bucket}, {Scope: GlobalScope, Params: params, Bucket: global}}
 		Decide(at(0), limits[:], s[:])
-		Look(at(0), limits[:], s[:])
+		Peek(at(0), limits[:], s[:])
 		AppendLimits(AppendPolicy(field, s[:]), s[:])
 	})
 	if allocs != 0 {

@@ -75,7 +75,7 @@ func (s *bucketShard) add(n *node[Bucket]) *generation {
 		g.buckets.add(n)
 		return g
 	}
-	larger := &generation{params: g.params, buckets: g.buckets.with(every[Bucket]), older: g.older}
+	larger := &generation{params: g.params, buckets: g.buckets.with(keepAll[Bucket]), older: g.older}
 	larger.buckets.add(n)
 	s.current.Store(larger)
 	return larger
@@ -94,9 +94,9 @@ func (b *Buckets) Configure(p *Params) {
 	}
 }
 
-// settled is how long, in nanoseconds, a bucket must have been full before Sweep drops
+// sweepGrace is how long, in nanoseconds, a bucket must have been full before Sweep drops
 // it, so that a decision by an instant read a little earlier finds no fuller one.
-const settled = second
+const sweepGrace = second
 
 // Sweep drops every bucket that has been full for a second. Call it now and
 // then, about once a minute. Whoever holds a bucket that is dropped gets Stale from it.
@@ -113,7 +113,7 @@ func (s *bucketShard) sweep(now Instant) {
 	for o := g.older; o != nil; o = o.older {
 		o.buckets.each(func(n *node[Bucket]) {
 			word := n.value.state.Swap(closed)
-			if word == closed || o.params.used(word, now.Mono-settled) == 0 {
+			if word == closed || o.params.used(word, now.Mono-sweepGrace) == 0 {
 				return
 			}
 			moved := &node[Bucket]{key: n.key}
@@ -124,7 +124,7 @@ func (s *bucketShard) sweep(now Instant) {
 	g.older = nil
 
 	dropped := 0
-	at := g.params.at(now.Mono - settled)
+	at := g.params.unitsAt(now.Mono - sweepGrace)
 	g.buckets.each(func(n *node[Bucket]) {
 		if word := n.value.state.Load(); word <= at && n.value.state.CompareAndSwap(word, closed) {
 			dropped++

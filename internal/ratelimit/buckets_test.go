@@ -56,7 +56,7 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 				for _, bucket := range single {
 					if word := bucket.state.Load(); params.used(word, int64(mono)) > 0 {
 						inUse++
-					} else if params.used(word, int64(mono)-settled) > 0 {
+					} else if params.used(word, int64(mono)-sweepGrace) > 0 {
 						settling++
 					}
 				}
@@ -79,7 +79,7 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 }
 
 // TestBucketsConvertLazily holds the guarantee that a changed per: key limit keeps the level
-// of a bucket that nobody used since, through several changes.
+// isOf a bucket that nobody used since, through several changes.
 func TestBucketsConvertLazily(t *testing.T) {
 	p10, p20, p40 := compile(perDay(1), 10), compile(perDay(1), 20), compile(perDay(1), 40)
 	for _, sweep := range []bool{false, true} {

@@ -8,7 +8,7 @@ import (
 // dailyLimit is one daily cap as it is configured: with one count for all
 // callers, or one for each key.
 type dailyLimit struct {
-	ledger   *Reserver
+	reserver *Reserver
 	id       string
 	capacity atomic.Int64
 
@@ -16,7 +16,7 @@ type dailyLimit struct {
 	keys *Dailies // nil without
 
 	mu    sync.Mutex
-	day   int64              // of which the counts are known; -1 for none
+	day   int64              // isOf which the counts are known; -1 for none
 	known map[[16]byte]int64 // the counts of the keys that have no Daily now
 }
 
@@ -34,11 +34,11 @@ type dailyShard struct {
 
 func newDailyLimit(l *Reserver, limitID string, perKey bool) *dailyLimit {
 	if !perKey {
-		limit := &dailyLimit{ledger: l, id: limitID, day: -1}
+		limit := &dailyLimit{reserver: l, id: limitID, day: -1}
 		limit.one = &Daily{limit: limit}
 		return limit
 	}
-	d := &Dailies{limit: dailyLimit{ledger: l, id: limitID, day: -1}}
+	d := &Dailies{limit: dailyLimit{reserver: l, id: limitID, day: -1}}
 	d.limit.keys = d
 	for i := range d.shards {
 		empty := newIndex[Daily](0)
@@ -68,9 +68,9 @@ func (d *Dailies) daily(s *dailyShard, h uint64, k [16]byte) *Daily {
 	}
 	n := &node[Daily]{key: k}
 	n.value.limit, n.value.key = &d.limit, k
-	d.limit.begin(&n.value)
+	d.limit.initialize(&n.value)
 	if x.full() {
-		larger := x.with(every[Daily])
+		larger := x.with(keepAll[Daily])
 		x = &larger
 		x.add(n)
 		s.current.Store(x)
@@ -80,8 +80,8 @@ func (d *Dailies) daily(s *dailyShard, h uint64, k [16]byte) *Daily {
 	return &n.value
 }
 
-// begin sets the word of a new count of a key to what is known.
-func (limit *dailyLimit) begin(d *Daily) {
+// initialize sets the word of a new count of a key to what is known.
+func (limit *dailyLimit) initialize(d *Daily) {
 	limit.mu.Lock()
 	defer limit.mu.Unlock()
 	if limit.day >= 0 {
@@ -91,8 +91,8 @@ func (limit *dailyLimit) begin(d *Daily) {
 	}
 }
 
-// turn makes the counts of day what is known, and sets every word to them.
-func (limit *dailyLimit) turn(day int64, counts dailyCounts) {
+// startDay makes the counts of day what is known, and sets every word to them.
+func (limit *dailyLimit) startDay(day int64, counts dailyCounts) {
 	limit.mu.Lock()
 	limit.day, limit.known = day, counts.keys
 	limit.mu.Unlock()
@@ -145,7 +145,7 @@ func (limit *dailyLimit) evict() (idle []*Daily) {
 				d.seen = w
 			case w.used() != d.saved: // something is reserved, or a save failed
 				idle = append(idle, d)
-			case limit.keep(d, w):
+			case limit.evictOne(d, w):
 				evicted++
 			}
 		})
@@ -158,14 +158,14 @@ func (limit *dailyLimit) evict() (idle []*Daily) {
 	return idle
 }
 
-// keep closes d, whose word is w, and notes what it counts.
-func (limit *dailyLimit) keep(d *Daily, w dailyWord) bool {
+// evictOne closes d, whose word is w, and notes what it counts.
+func (limit *dailyLimit) evictOne(d *Daily, w dailyWord) bool {
 	limit.mu.Lock()
 	defer limit.mu.Unlock()
 	if limit.day < 0 || !d.swap(w, closedDaily) {
 		return false
 	}
-	if used := w.used(); used > 0 && w.of(limit.day) {
+	if used := w.used(); used > 0 && w.isOf(limit.day) {
 		limit.known[d.key] = used
 	}
 	return true

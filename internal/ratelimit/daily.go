@@ -32,8 +32,8 @@ func packDaily(day, used, left int64) dailyWord {
 func (w dailyWord) used() int64 { return int64(w & (1<<usedBits - 1)) }
 func (w dailyWord) left() int64 { return int64(w >> usedBits & (1<<leftBits - 1)) }
 
-// of reports whether w is of the day.
-func (w dailyWord) of(day int64) bool { return w>>(usedBits+leftBits) == dailyWord(day&511) }
+// isOf reports whether w is of the day.
+func (w dailyWord) isOf(day int64) bool { return w>>(usedBits+leftBits) == dailyWord(day&511) }
 
 // Daily is one daily cap in force. Its Reserver makes it.
 type Daily struct {
@@ -46,7 +46,7 @@ type Daily struct {
 
 	// Of the ledger's goroutine alone.
 	saved int64     // the count that the store has for the day of word
-	seen  dailyWord // at the last sweep
+	seen  dailyWord // unitsAt the last sweep
 }
 
 func (d *Daily) load() dailyWord { return dailyWord(d.word.Load()) }
@@ -61,16 +61,16 @@ func (d *Daily) capacity() uint64 { return uint64(d.limit.capacity.Load()) }
 func (d *Daily) charged(w dailyWord) {
 	capacity := d.limit.capacity.Load()
 	if left := w.left(); left*2 <= rangeOf(capacity) && w.used()+left < capacity {
-		d.limit.ledger.ask(d)
+		d.limit.reserver.enqueue(d)
 	}
 }
 
-// giveBack undoes a charge of the day. Unlike a bucket, a count can be
+// refund undoes a charge of the day. Unlike a bucket, a count can be
 // given back whatever happened since; only a day that is over keeps it.
-func (d *Daily) giveBack(day int64) {
+func (d *Daily) refund(day int64) {
 	for {
 		w := d.load()
-		if w == closedDaily || !w.of(day) || w.used() == 0 {
+		if w == closedDaily || !w.isOf(day) || w.used() == 0 {
 			return
 		}
 		if w.left() < rangeOf(d.limit.capacity.Load()) {
@@ -78,7 +78,7 @@ func (d *Daily) giveBack(day int64) {
 				return
 			}
 		} else if d.swap(w, w-oneUsed) {
-			d.limit.ledger.ask(d) // the store has more now than it should
+			d.limit.reserver.enqueue(d) // the store has more now than it should
 			return
 		}
 	}

@@ -12,45 +12,45 @@ type Limit struct {
 	Daily   *Daily
 }
 
-// MaxApplied is the most limits that one decision takes.
-const MaxApplied = 4
+// MaxLimits is the most limits that one decision takes.
+const MaxLimits = 4
 
 // Result is how a decision ended.
 type Result uint8
 
 // The results.
 const (
-	Admitted  Result = iota // every limit was charged
-	Refused                 // no limit was charged
-	Stale                   // a bucket was closed by a change: look it up again
-	Exhausted               // a daily cap must reserve before it can tell: wait for it, then ask again
+	Admitted         Result = iota // keepAll limit was charged
+	Refused                        // no limit was charged
+	Stale                          // a bucket was closed by a change: look it up again
+	NeedsReservation               // a daily cap must reserve before it can tell: wait for it, then ask again
 )
 
 // Decide charges one request to all of limits or to none, and fills standing,
 // which has room for as many. Of a refusal, worst is the index of the refusing limit
-// that makes the caller wait longest; of Stale and Exhausted, of the limit that is; of
+// that makes the caller wait longest; of Stale and NeedsReservation, of the limit that is; of
 // Admitted, of the limit with the fewest requests left (tie: the later reset), -1
 // without limits. It does not allocate. Give the limits in the order of their scopes,
-// at most MaxApplied, no two with the same bucket.
+// unitsAt most MaxLimits, no two with the same bucket.
 //
 // It looks at all limits before it charges any. If one refuses after
 // others were charged, because of a decision beside this one, those are given back; a
 // bucket that has been charged again meanwhile keeps the charge, since to
 // give it back then could let more pass than its limit.
 func Decide(now Instant, limits []Limit, standing []Status) (r Result, worst int) {
-	var room [MaxApplied]view
+	var room [MaxLimits]view
 	views := room[:len(limits)]
 	day := dayOf(now.Wall)
 	for {
-		f, i := look(now, day, limits, views)
+		f, i := check(now, day, limits, views)
 		switch f {
 		case passes:
 		case refuses:
-			return Refused, standRefused(now, day, limits, views, standing)
+			return Refused, fillRefused(now, day, limits, views, standing)
 		case isStale:
 			return Stale, i
 		default:
-			return Exhausted, i
+			return NeedsReservation, i
 		}
 		if charge(day, limits, views) {
 			break
@@ -61,13 +61,13 @@ func Decide(now Instant, limits []Limit, standing []Status) (r Result, worst int
 			d.charged(dailyWord(views[i].next))
 		}
 	}
-	return Admitted, stand(now, day, limits, views, standing)
+	return Admitted, fillStatuses(now, day, limits, views, standing)
 }
 
-// Look fills standing as Decide does, and charges nothing; worst is the limit with the
-// fewest left. A limit that cannot tell now (Stale, Exhausted) stands as if unused.
-func Look(now Instant, limits []Limit, standing []Status) (worst int) {
-	var room [MaxApplied]view
+// Peek fills standing as Decide does, and charges nothing; worst is the limit with the
+// fewest left. A limit that cannot tell now (Stale, NeedsReservation) stands as if unused.
+func Peek(now Instant, limits []Limit, standing []Status) (worst int) {
+	var room [MaxLimits]view
 	views := room[:len(limits)]
 	day := dayOf(now.Wall)
 	for i := range limits {
@@ -75,25 +75,25 @@ func Look(now Instant, limits []Limit, standing []Status) (worst int) {
 		if l.Daily != nil {
 			v.at = l.Daily.capacity()
 			w := l.Daily.load()
-			if w == closedDaily || !w.of(day) {
+			if w == closedDaily || !w.isOf(day) {
 				w = packDaily(day, 0, 0)
 			}
 			v.next = uint64(w)
 			continue
 		}
-		v.at = l.Params.at(now.Mono)
+		v.at = l.Params.unitsAt(now.Mono)
 		if v.next = l.Bucket.state.Load(); v.next == closed {
 			v.next = 0
 		}
 	}
-	return stand(now, day, limits, views, standing)
+	return fillStatuses(now, day, limits, views, standing)
 }
 
 // view is what a decision has seen of one limit.
 type view struct {
 	word uint64 // the state
 	next uint64 // the state after a charge
-	at   uint64 // of a bucket: the units gained until now; of a daily cap: the cap
+	at   uint64 // isOf a bucket: the units gained until now; of a daily cap: the cap
 }
 
 // finding is what a look at one limit tells. A greater one goes before a smaller.
@@ -107,19 +107,19 @@ const (
 	isStale
 )
 
-// look reads every limit and returns the greatest finding, with its limit.
-func look(now Instant, day int64, limits []Limit, views []view) (worst finding, at int) {
+// check reads every limit and returns the greatest finding, with its limit.
+func check(now Instant, day int64, limits []Limit, views []view) (worst finding, at int) {
 	for i := range limits {
 		l, v := &limits[i], &views[i]
 		var f finding
 		if l.Daily != nil {
 			v.at = l.Daily.capacity()
 			v.word = l.Daily.word.Load()
-			f = l.Daily.look(day, v)
+			f = l.Daily.check(day, v)
 		} else {
-			v.at = l.Params.at(now.Mono)
+			v.at = l.Params.unitsAt(now.Mono)
 			v.word = l.Bucket.state.Load()
-			f = l.Params.look(v)
+			f = l.Params.check(v)
 		}
 		if f > worst {
 			worst, at = f, i
@@ -128,8 +128,8 @@ func look(now Instant, day int64, limits []Limit, views []view) (worst finding, 
 	return worst, at
 }
 
-// look tells what v.word allows at v.at, and sets v.next.
-func (p *Params) look(v *view) finding {
+// check tells what v.word allows at v.at, and sets v.next.
+func (p *Params) check(v *view) finding {
 	start := max(v.word, v.at)
 	if v.next = start + p.cost; start-v.at <= p.span-p.cost {
 		return passes
@@ -140,13 +140,13 @@ func (p *Params) look(v *view) finding {
 	return refuses
 }
 
-// look tells what v.word allows on the day, and sets v.next.
-func (d *Daily) look(day int64, v *view) finding {
+// check tells what v.word allows on the day, and sets v.next.
+func (d *Daily) check(day int64, v *view) finding {
 	w := dailyWord(v.word)
 	switch {
 	case w == closedDaily:
 		return isStale
-	case !w.of(day):
+	case !w.isOf(day):
 		return isUnknown
 	case uint64(w.used()) >= v.at:
 		return refuses
@@ -169,23 +169,23 @@ func charge(day int64, limits []Limit, views []view) bool {
 		} else {
 			state = &l.Bucket.state
 		}
-		if !state.CompareAndSwap(v.word, v.next) && !l.chargeAgain(day, state, v) {
-			giveBack(day, limits[:i], views)
+		if !state.CompareAndSwap(v.word, v.next) && !l.retryCharge(day, state, v) {
+			refund(day, limits[:i], views)
 			return false
 		}
 	}
 	return true
 }
 
-// chargeAgain takes from a limit that has changed since v was filled.
-func (l *Limit) chargeAgain(day int64, state *atomic.Uint64, v *view) bool {
+// retryCharge takes from a limit that has changed since v was filled.
+func (l *Limit) retryCharge(day int64, state *atomic.Uint64, v *view) bool {
 	for {
 		v.word = state.Load()
 		var f finding
 		if l.Daily != nil {
-			f = l.Daily.look(day, v)
+			f = l.Daily.check(day, v)
 		} else {
-			f = l.Params.look(v)
+			f = l.Params.check(v)
 		}
 		if f != passes {
 			return false
@@ -196,10 +196,10 @@ func (l *Limit) chargeAgain(day int64, state *atomic.Uint64, v *view) bool {
 	}
 }
 
-func giveBack(day int64, limits []Limit, views []view) {
+func refund(day int64, limits []Limit, views []view) {
 	for i := range limits {
 		if d := limits[i].Daily; d != nil {
-			d.giveBack(day)
+			d.refund(day)
 		} else {
 			limits[i].Bucket.state.CompareAndSwap(views[i].next, views[i].word)
 		}

@@ -92,5 +92,5 @@ func hash(k *[16]byte) uint64 {
 // shardOf returns the shard of a hash.
 func shardOf(h uint64) uint64 { return h >> 60 }
 
-// every keeps every node.
-func every[V any](*node[V]) bool { return true }
+// keepAll keeps every node.
+func keepAll[V any](*node[V]) bool { return true }

@@ -30,7 +30,7 @@ func lateHouse(t *testing.T) (now Instant, day int64, limits []Limit) {
 func TestLateRefusalGivesBack(t *testing.T) {
 	now, day, limits := lateHouse(t)
 	var views [3]view
-	if f, i := look(now, day, limits, views[:]); f != passes {
+	if f, i := check(now, day, limits, views[:]); f != passes {
 		t.Fatalf("limit %d: %v", i, f)
 	}
 	key, count := limits[0].Bucket.state.Load(), limits[1].Daily.load()
@@ -54,9 +54,9 @@ func TestLateRefusalGivesBack(t *testing.T) {
 func TestGiveBackMintsNothing(t *testing.T) {
 	now, day, limits := lateHouse(t)
 	d := limits[1].Daily
-	l, store := d.limit.ledger, d.limit.ledger.store.(*memoryStore)
+	l, store := d.limit.reserver, d.limit.reserver.store.(*memoryStore)
 	var views [3]view
-	look(now, day, limits, views[:])
+	check(now, day, limits, views[:])
 	if !charge(day, limits[:2], views[:]) {
 		t.Fatal("refused")
 	}
@@ -64,10 +64,10 @@ func TestGiveBackMintsNothing(t *testing.T) {
 	if r, _ := Decide(now, limits[:1], s[:]); r != Admitted { // another request of the key
 		t.Fatal(r)
 	}
-	l.ask(d)
+	l.enqueue(d)
 	l.serve(t.Context()) // and another range of the day
 
-	giveBack(day, limits[:2], views[:])
+	refund(day, limits[:2], views[:])
 	if used := limits[0].Params.used(limits[0].Bucket.state.Load(), 0); used != 2*limits[0].Params.cost {
 		t.Errorf("the key has %d requests charged, want 2", used/limits[0].Params.cost)
 	}
@@ -86,7 +86,7 @@ func TestGiveBackOfAnotherDay(t *testing.T) {
 	_, day, limits := lateHouse(t)
 	d := limits[1].Daily
 	d.word.Store(uint64(packDaily(day+1, 5, 1)))
-	d.giveBack(day)
+	d.refund(day)
 	if w := d.load(); w.used() != 5 || w.left() != 1 {
 		t.Errorf("the new day has %d used", w.used())
 	}
@@ -124,7 +124,7 @@ func TestReplacedBucketsAreStale(t *testing.T) {
 // its count if the limit does.
 func TestDroppedDailyIsStale(t *testing.T) {
 	now, _, limits := lateHouse(t)
-	l := limits[1].Daily.limit.ledger
+	l := limits[1].Daily.limit.reserver
 	var s [3]Status
 	if r, _ := Decide(now, limits, s[:]); r != Admitted {
 		t.Fatal(r)

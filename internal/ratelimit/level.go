@@ -7,10 +7,10 @@ type Level struct {
 	Route, Key [16]byte
 }
 
-// LookAt returns where one limit stands, as Look does.
-func LookAt(now Instant, l Limit) Status {
+// StatusOf returns where one limit stands, as Peek does.
+func StatusOf(now Instant, l Limit) Status {
 	var standing [1]Status
-	Look(now, []Limit{l}, standing[:])
+	Peek(now, []Limit{l}, standing[:])
 	return standing[0]
 }
 
@@ -30,7 +30,7 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) {
 		all = append(all, o)
 	}
 	s.mu.Unlock()
-	at := g.params.at(now.Mono)
+	at := g.params.unitsAt(now.Mono)
 	for _, o := range all {
 		o.buckets.each(func(n *node[Bucket]) {
 			word := n.value.state.Load()
@@ -44,7 +44,7 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) {
 				return
 			}
 			standing := Status{Scope: RouteScope}
-			g.params.stand(&standing, word, at, now.Wall)
+			g.params.fillStatus(&standing, word, at, now.Wall)
 			f(n.key, standing)
 		})
 	}
@@ -55,7 +55,7 @@ func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	day := dayOf(now.Wall)
 	tell := func(k [16]byte, used int64) {
 		standing := Status{Scope: DailyScope}
-		packDaily(day, used, 0).stand(&standing, uint64(d.limit.capacity.Load()), now, day)
+		packDaily(day, used, 0).fillStatus(&standing, uint64(d.limit.capacity.Load()), now, day)
 		f(k, standing)
 	}
 	// What is evicted between the two looks is told twice rather than not at all,
@@ -63,7 +63,7 @@ func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	seen := map[[16]byte]bool{}
 	for i := range d.shards {
 		d.shards[i].current.Load().each(func(n *node[Daily]) {
-			if w := n.value.load(); w != closedDaily && w.of(day) && w.used() > 0 {
+			if w := n.value.load(); w != closedDaily && w.isOf(day) && w.used() > 0 {
 				seen[n.key] = true
 				tell(n.key, w.used())
 			}

@@ -83,7 +83,7 @@ func isExact(refill Rate, p *Params) bool {
 }
 
 // drawStep draws how long it is to the next request: nothing, a little, about a
-// whole number of token intervals, or long.
+// requests number of token intervals, or long.
 func drawStep(t *rapid.T, refill Rate, capacity int64) int64 {
 	interval := int64(refill.Per) / refill.Count
 	return rapid.OneOf(

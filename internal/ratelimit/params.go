@@ -17,7 +17,7 @@ const maxWord = math.MaxUint64 - 1
 // Params is a compiled token bucket. Values are comparable.
 //
 // A bucket counts in units, of which a request costs some number, so that a
-// whole number of them is gained in every nanosecond where that is possible. With the
+// requests number of them is gained in every nanosecond where that is possible. With the
 // refill reduced to n requests in d nanoseconds, a request costs d units and n are
 // gained in a nanosecond. That is exact, and it fits a word of 64 bits up to n = 15 if
 // the bucket refills within decades: all round rates and most others.
@@ -40,7 +40,7 @@ type Params struct {
 	far       uint64 // the top half of units × wait from which on a time is far
 	perCost   uint64 // 2^64 ÷ cost, rounded down
 	gainShift uint8
-	waitShift uint8 // at least 1
+	waitShift uint8 // unitsAt least 1
 }
 
 // Compile returns the token bucket of a configuration that has one (Config.HasBucket).
@@ -131,8 +131,8 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// at returns the units that have been gained from the epoch to mono.
-func (p *Params) at(mono int64) uint64 {
+// unitsAt returns the units that have been gained from the epoch to mono.
+func (p *Params) unitsAt(mono int64) uint64 {
 	if uint64(mono) > horizon {
 		mono = max(0, min(mono, horizon))
 	}
@@ -144,9 +144,9 @@ func (p *Params) gained(ns uint64) uint64 {
 	return hi >> (p.gainShift & 63)
 }
 
-// whole returns how many requests units pay for.
-func (p *Params) whole(units uint64) int64 {
-	q, _ := bits.Mul64(units, p.perCost) // at most one too few
+// requests returns how many requests units pay for.
+func (p *Params) requests(units uint64) int64 {
+	q, _ := bits.Mul64(units, p.perCost) // unitsAt most one too few
 	if units-q*p.cost >= p.cost {
 		q++
 	}

@@ -1,20 +1,20 @@
 package ratelimit
 
-// dailyAtOnce is how many requests a replayed daily cap reserves: enough never to
-// ask a ledger for more.
-const dailyAtOnce = 1<<leftBits - 1
+// replayRange is how many requests a replayed daily cap reserves: enough never to
+// enqueue a ledger for more.
+const replayRange = 1<<leftBits - 1
 
 // Replay is one limit by itself, full at first, on a clock that its user turns:
 // what it decides is what Decide decides. It is not safe for concurrent use.
 type Replay struct {
 	config Config
 	params Params
-	shared replayed
-	keys   map[[16]byte]*replayed
+	shared replayState
+	keys   map[[16]byte]*replayState
 }
 
-// replayed is the state of the limit for those who share it.
-type replayed struct {
+// replayState is the state of the limit for those who share it.
+type replayState struct {
 	bucket Bucket
 	daily  *Daily
 }
@@ -22,7 +22,7 @@ type replayed struct {
 // NewReplay returns the limit of a configuration that limits something. The daily
 // cap has counted nothing yet.
 func NewReplay(c Config) *Replay {
-	r := &Replay{config: c, keys: map[[16]byte]*replayed{}}
+	r := &Replay{config: c, keys: map[[16]byte]*replayState{}}
 	if c.HasBucket() {
 		r.params = Compile(c)
 	}
@@ -30,7 +30,7 @@ func NewReplay(c Config) *Replay {
 	return r
 }
 
-func (r *Replay) start(s *replayed) {
+func (r *Replay) start(s *replayState) {
 	if r.config.Daily.IsZero() {
 		return
 	}
@@ -39,14 +39,14 @@ func (r *Replay) start(s *replayed) {
 	s.daily = &Daily{limit: limit}
 }
 
-// of returns the state for the key whose bucket is named bucket.
-func (r *Replay) of(bucket [16]byte) *replayed {
+// isOf returns the state for the key whose bucket is named bucket.
+func (r *Replay) of(bucket [16]byte) *replayState {
 	if r.config.Per != PerKey {
 		return &r.shared
 	}
 	s := r.keys[bucket]
 	if s == nil {
-		s = new(replayed)
+		s = new(replayState)
 		r.start(s)
 		r.keys[bucket] = s
 	}
@@ -71,13 +71,13 @@ func (r *Replay) Admit(now Instant, bucket [16]byte) bool {
 }
 
 // reserve does what a ledger does: a new day begins at nothing.
-func (s *replayed) reserve(day int64) {
+func (s *replayState) reserve(day int64) {
 	w, used := s.daily.load(), int64(0)
 	if s.daily.limit.day == day {
 		used = w.used()
 	}
 	s.daily.limit.day = day
-	s.daily.word.Store(uint64(packDaily(day, used, dailyAtOnce)))
+	s.daily.word.Store(uint64(packDaily(day, used, replayRange)))
 }
 
 // Wait returns for how many nanoseconds from now a request of the key whose bucket is
@@ -86,7 +86,7 @@ func (r *Replay) Wait(now Instant, bucket [16]byte) int64 {
 	s, wait := r.of(bucket), int64(0)
 	if r.config.HasBucket() {
 		var standing Status
-		wait = max(wait, r.params.standRefused(&standing, s.bucket.state.Load(), r.params.at(now.Mono), now.Wall))
+		wait = max(wait, r.params.fillRefused(&standing, s.bucket.state.Load(), r.params.unitsAt(now.Mono), now.Wall))
 	}
 	if s.daily != nil {
 		day := dayOf(now.Wall)
@@ -111,30 +111,30 @@ func (r *Replay) AdmitAll(now Instant, n, within int64, bucket [16]byte) bool {
 		}
 	}
 	if r.config.HasBucket() {
-		word, ok := r.params.all(s.bucket.state.Load(), now.Mono, n, within)
+		word, ok := r.params.admitEvenly(s.bucket.state.Load(), now.Mono, n, within)
 		if !ok {
 			return false
 		}
 		s.bucket.state.Store(word)
 	}
 	if s.daily != nil {
-		s.daily.word.Store(uint64(packDaily(day, s.daily.load().used()+n, dailyAtOnce)))
+		s.daily.word.Store(uint64(packDaily(day, s.daily.load().used()+n, replayRange)))
 	}
 	return true
 }
 
-// all returns the state of a bucket in state word after n requests that come
+// admitEvenly returns the state of a bucket in state word after n requests that come
 // evenly from mono on; ok is false if one would be refused, or if that is not certain.
 //
 // Let at(i) be what is gained until request i. If requests come faster than the bucket
 // refills, by more than rounding can shift at(i), then it is not full again before the last,
 // which is the first to be refused; if they come slower, then the first
 // is, and after each the state is at(i) and a cost, or what the beginning left.
-func (p *Params) all(word uint64, mono, n, within int64) (after uint64, ok bool) {
+func (p *Params) admitEvenly(word uint64, mono, n, within int64) (after uint64, ok bool) {
 	// A gain is below 16 units in a nanosecond, and each time and gain is rounded
 	// by less than one.
 	const rounding = 18
-	first, last := p.at(mono), p.at(mono+(n-1)*within/n)
+	first, last := p.unitsAt(mono), p.unitsAt(mono+(n-1)*within/n)
 	if uint64(n) >= (maxWord-max(word, last))/p.cost { // it would not fit a word
 		return 0, false
 	}

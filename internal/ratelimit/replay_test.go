@@ -72,7 +72,7 @@ func TestReplayTakesAllAsOneByOne(t *testing.T) {
 }
 
 // TestReplayIsQuickWhereNothingIsRefused holds the guarantee that a limit far from the traffic is
-// replayed without a step for each request.
+// replayState without a step for each request.
 func TestReplayIsQuickWhereNothingIsRefused(t *testing.T) {
 	for _, text := range []string{"1000000/s", "1000000000/day", "100000/min", "200000/s"} {
 		rate, err := ParseRate(text)

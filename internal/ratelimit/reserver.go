@@ -37,7 +37,7 @@ type ReserverConfig struct {
 // count that is at least what has passed, and at most a hundredth of the cap (at
 // least one request) more. So a crash never lets more than the cap pass, and loses
 // no more than that. One goroutine does all the reserving, in rounds: each writes for
-// every cap that asked since the last one began, in one call of the store.
+// keepAll cap that asked since the last one began, in one call of the store.
 type Reserver struct {
 	store DailyStore
 	now   func() time.Time
@@ -51,13 +51,13 @@ type Reserver struct {
 	resized []*dailyLimit // whose cap has changed
 	dropped []*dailyLimit
 	round   *round // that what asks now is served in
-	state   ledgerState
+	state   reserverState
 	quit    chan struct{}      // closed by Stop
 	done    chan struct{}      // closed when the goroutine has ended
 	cancel  context.CancelFunc // ends the store's calls
 
 	// Of the goroutine alone.
-	day     int64 // of which the counts are known; -1 for none
+	day     int64 // isOf which the counts are known; -1 for none
 	stale   bool  // some limit's counts are not known yet
 	pending []*Daily
 }
@@ -73,12 +73,12 @@ type round struct {
 	err  error // set before done is closed
 }
 
-type ledgerState uint8
+type reserverState uint8
 
 const (
-	ledgerNew ledgerState = iota
-	ledgerRunning
-	ledgerStopped
+	reserverNew reserverState = iota
+	reserverRunning
+	reserverStopped
 )
 
 // NewReserver returns a ledger that is not started.
@@ -123,7 +123,7 @@ func (l *Reserver) limit(k limitKey, capacity int64) *dailyLimit {
 	}
 	if limit.capacity.Swap(capacity) != capacity {
 		l.resized = append(l.resized, limit)
-		l.poke()
+		l.signal()
 	}
 	return limit
 }
@@ -137,24 +137,24 @@ func (l *Reserver) Drop(limitID string) {
 		if limit := l.limits[k]; limit != nil {
 			delete(l.limits, k)
 			l.dropped = append(l.dropped, limit)
-			l.poke()
+			l.signal()
 		}
 	}
 }
 
-// Wait returns once d, of which a decision was Exhausted, can tell, so that the
+// Wait returns once d, of which a decision was NeedsReservation, can tell, so that the
 // caller may decide again. The error is that of the store or of ctx, or that the
-// ledger has stopped: fault.Unavailable.
+// reserver has stopped: fault.Unavailable.
 func (l *Reserver) Wait(ctx context.Context, d *Daily) error {
-	for !d.tells(dayOf(l.now().UnixNano())) {
-		l.ask(d)
+	for !d.canDecide(dayOf(l.now().UnixNano())) {
+		l.enqueue(d)
 		l.mu.Lock()
 		r, state := l.round, l.state
 		l.mu.Unlock()
-		if state == ledgerStopped {
+		if state == reserverStopped {
 			return errStopped()
 		}
-		l.poke()
+		l.signal()
 		select {
 		case <-r.done:
 			if r.err != nil {
@@ -167,14 +167,14 @@ func (l *Reserver) Wait(ctx context.Context, d *Daily) error {
 	return nil
 }
 
-// tells reports whether d can decide about a request of today, or is closed.
-func (d *Daily) tells(today int64) bool {
+// canDecide reports whether d can decide about a request of today, or is closed.
+func (d *Daily) canDecide(today int64) bool {
 	w := d.load()
-	return w == closedDaily || w.of(today) && (w.left() > 0 || w.used() >= d.limit.capacity.Load())
+	return w == closedDaily || w.isOf(today) && (w.left() > 0 || w.used() >= d.limit.capacity.Load())
 }
 
-// ask puts d into the queue. It neither blocks nor allocates.
-func (l *Reserver) ask(d *Daily) {
+// enqueue puts d into the queue. It neither blocks nor allocates.
+func (l *Reserver) enqueue(d *Daily) {
 	if d.queued.Swap(true) {
 		return
 	}
@@ -185,18 +185,18 @@ func (l *Reserver) ask(d *Daily) {
 			break
 		}
 	}
-	l.poke()
+	l.signal()
 }
 
-func (l *Reserver) poke() {
+func (l *Reserver) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// asked empties the queue.
-func (l *Reserver) asked(into []*Daily) []*Daily {
+// takeQueue empties the queue.
+func (l *Reserver) takeQueue(into []*Daily) []*Daily {
 	for d := l.queue.Swap(nil); d != nil; {
 		next := d.next
 		d.queued.Store(false)

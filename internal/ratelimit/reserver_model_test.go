@@ -74,8 +74,8 @@ func (m *ledgerModel) request(key int) {
 		switch r {
 		case Stale:
 			continue
-		case Exhausted:
-			m.ledger.ask(limits[0].Daily)
+		case NeedsReservation:
+			m.ledger.enqueue(limits[0].Daily)
 			m.ledger.serve(context.Background())
 			if m.store.fail {
 				return // the data plane answers 503
@@ -140,7 +140,7 @@ func TestLedgerSurvivesAnything(t *testing.T) {
 			},
 			"restart": func(*rapid.T) {
 				m.store.fail = false
-				m.ledger.state = ledgerRunning
+				m.ledger.state = reserverRunning
 				m.ledger.cancel = func() {}
 				close(m.ledger.done)
 				if err := m.ledger.Stop(ctx); err != nil {

@@ -29,13 +29,13 @@ func startLedger(t *testing.T, store DailyStore) *Reserver {
 	return l
 }
 
-// ask decides as the data plane does, with now as the clock.
+// enqueue decides as the data plane does, with now as the clock.
 func ask(ctx context.Context, l *Reserver, find func() *Daily) (Result, Status, error) {
 	for {
 		limits := []Limit{{Scope: DailyScope, Daily: find()}}
 		var s [1]Status
 		switch r, _ := Decide(Instant{Wall: time.Now().UnixNano()}, limits, s[:]); r {
-		case Exhausted:
+		case NeedsReservation:
 			if err := l.Wait(ctx, limits[0].Daily); err != nil {
 				return r, s[0], err
 			}
@@ -47,7 +47,7 @@ func ask(ctx context.Context, l *Reserver, find func() *Daily) (Result, Status, 
 }
 
 // TestDailyCapUnderConcurrency holds the guarantee that exactly the cap passes when many
-// ask at once, for all callers together and for each key, and that the store is never behind.
+// enqueue at once, for all callers together and for each key, and that the store is never behind.
 func TestDailyCapUnderConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where no midnight comes
 		store := newMemoryStore()

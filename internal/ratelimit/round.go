@@ -16,11 +16,11 @@ const sweepEvery = time.Minute
 // registered before and after.
 func (l *Reserver) Start(ctx context.Context) error {
 	l.mu.Lock()
-	if l.state != ledgerNew {
+	if l.state != reserverNew {
 		l.mu.Unlock()
 		return errors.New("ledger: started before")
 	}
-	l.state = ledgerRunning
+	l.state = reserverRunning
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.cancel = cancel
 	l.mu.Unlock()
@@ -35,13 +35,13 @@ func (l *Reserver) Start(ctx context.Context) error {
 }
 
 // Stop gives back to the store what was reserved and not used. Decisions by daily caps are
-// Exhausted from then on.
+// NeedsReservation from then on.
 func (l *Reserver) Stop(ctx context.Context) error {
 	l.mu.Lock()
 	before := l.state
-	l.state = ledgerStopped
+	l.state = reserverStopped
 	l.mu.Unlock()
-	if before != ledgerRunning {
+	if before != reserverRunning {
 		return nil
 	}
 	close(l.quit)
@@ -134,11 +134,11 @@ func (l *Reserver) reserve(ctx context.Context) error {
 		}
 	}
 	for _, limit := range resized {
-		limit.each(l.ask)
+		limit.each(l.enqueue)
 	}
 
 	var b batch
-	l.pending = l.asked(l.pending[:0])
+	l.pending = l.takeQueue(l.pending[:0])
 	for _, d := range l.pending {
 		b.extend(d, today)
 	}
@@ -169,7 +169,7 @@ func (l *Reserver) load(ctx context.Context, today int64) error {
 			return fmt.Errorf("load daily counts: %w", err)
 		}
 	}
-	known := sortCounts(counts, behind)
+	known := groupCounts(counts, behind)
 	var last batch
 	for _, limit := range behind { // the clock may turn back to the day that ends
 		limit.each(func(d *Daily) { last.release(d, l.day, packDaily(l.day, 0, 0)) })
@@ -179,9 +179,9 @@ func (l *Reserver) load(ctx context.Context, today int64) error {
 	}
 	for k, limit := range behind {
 		if limit.one != nil && limit.one.load().used() > 0 {
-			l.ask(limit.one) // it was used the day before, so it will be today
+			l.enqueue(limit.one) // it was used the day before, so it will be today
 		}
-		limit.turn(today, known[k])
+		limit.startDay(today, known[k])
 	}
 	l.day, l.stale = today, false
 	return nil

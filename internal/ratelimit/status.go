@@ -11,7 +11,7 @@ const (
 	RouteScope
 	DailyScope
 	GlobalScope
-	AccountScope // of the management API
+	AccountScope // isOf the management API
 )
 
 // String returns the scope as limit_scope tells it: key, route, daily, global, account.
@@ -38,26 +38,26 @@ type Status struct {
 	Default    bool
 	Refused    bool
 	Limit      int64 // capacity
-	Remaining  int64 // whole requests left
-	Window     int64 // whole seconds, rounded up, that a refill from empty takes
+	Remaining  int64 // requests requests left
+	Window     int64 // requests seconds, rounded up, that a refill from empty takes
 	ResetAt    int64 // Unix second, rounded up, at which it is full again; of a refusal: at which the request would pass
 	ResetIn    int64 // seconds, rounded up, from the decision to the moment that ResetAt tells
-	RetryAfter int64 // of a refusing limit: ResetIn, at least 1
+	RetryAfter int64 // isOf a refusing limit: ResetIn, at least 1
 
 	policy string // what Limit and Window are in RateLimit-Policy, or ""
 }
 
-// stand fills standing of limits whose states are next, and returns the one with
+// fillStatuses fills standing of limits whose states are next, and returns the one with
 // the fewest requests left (tie: the later reset), or -1.
-func stand(now Instant, day int64, limits []Limit, views []view, standing []Status) (worst int) {
+func fillStatuses(now Instant, day int64, limits []Limit, views []view, standing []Status) (worst int) {
 	worst = -1
 	for i := range limits {
 		l, s := &limits[i], &standing[i]
 		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
 		if l.Daily != nil {
-			dailyWord(views[i].next).stand(s, views[i].at, now, day)
+			dailyWord(views[i].next).fillStatus(s, views[i].at, now, day)
 		} else {
-			l.Params.stand(s, views[i].next, views[i].at, now.Wall)
+			l.Params.fillStatus(s, views[i].next, views[i].at, now.Wall)
 		}
 		if worst < 0 || s.Remaining < standing[worst].Remaining ||
 			s.Remaining == standing[worst].Remaining && s.ResetAt > standing[worst].ResetAt {
@@ -67,22 +67,22 @@ func stand(now Instant, day int64, limits []Limit, views []view, standing []Stat
 	return worst
 }
 
-// standRefused fills standing of limits whose states are word, of which at least
+// fillRefused fills standing of limits whose states are word, of which at least
 // one refuses, and returns the one that makes the caller wait longest.
-func standRefused(now Instant, day int64, limits []Limit, views []view, standing []Status) (worst int) {
+func fillRefused(now Instant, day int64, limits []Limit, views []view, standing []Status) (worst int) {
 	longest := int64(-1)
 	for i := range limits {
 		l, v, s := &limits[i], &views[i], &standing[i]
 		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
 		wait := int64(-1)
 		if l.Daily != nil {
-			dailyWord(v.word).stand(s, v.at, now, day)
+			dailyWord(v.word).fillStatus(s, v.at, now, day)
 			if s.Remaining == 0 {
 				wait = (day+1)*dayLength - now.Wall
 			}
 		} else {
-			l.Params.stand(s, v.word, v.at, now.Wall)
-			wait = l.Params.standRefused(s, v.word, v.at, now.Wall)
+			l.Params.fillStatus(s, v.word, v.at, now.Wall)
+			wait = l.Params.fillRefused(s, v.word, v.at, now.Wall)
 		}
 		if wait < 0 {
 			continue
@@ -95,11 +95,11 @@ func standRefused(now Instant, day int64, limits []Limit, views []view, standing
 	return worst
 }
 
-// stand fills the figures of a bucket in state word when at units are gained.
-func (p *Params) stand(s *Status, word, at uint64, wall int64) {
+// fillStatus fills the figures of a bucket in state word when at units are gained.
+func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	used := max(word, at) - at
 	s.Limit, s.Window, s.policy = p.capacity, p.window, p.policy
-	s.Remaining = p.whole(p.span - min(used, p.span))
+	s.Remaining = p.requests(p.span - min(used, p.span))
 	ns, near := p.until(used)
 	s.reset(wall, ns)
 	if !near {
@@ -107,9 +107,9 @@ func (p *Params) stand(s *Status, word, at uint64, wall int64) {
 	}
 }
 
-// standRefused sets the reset of a bucket that refuses to the moment at which it will let
+// fillRefused sets the reset of a bucket that refuses to the moment at which it will let
 // the request pass, and returns the nanoseconds until then, or -1 if it does not refuse.
-func (p *Params) standRefused(s *Status, word, at uint64, wall int64) (wait int64) {
+func (p *Params) fillRefused(s *Status, word, at uint64, wall int64) (wait int64) {
 	used := max(word, at) - at
 	if used <= p.span-p.cost {
 		return -1
@@ -133,8 +133,8 @@ func (s *Status) resetFar(wall, seconds int64) {
 	s.ResetAt, s.ResetIn = ceilSeconds(wall)+seconds, seconds
 }
 
-// stand fills the figures of a count in state w with a cap.
-func (w dailyWord) stand(s *Status, capacity uint64, now Instant, day int64) {
+// fillStatus fills the figures of a count in state w with a cap.
+func (w dailyWord) fillStatus(s *Status, capacity uint64, now Instant, day int64) {
 	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, ""
 	s.Remaining = max(0, s.Limit-w.used())
 	s.ResetAt = (day + 1) * (dayLength / second)

@@ -22,7 +22,7 @@ func (s *Server) buildGateway(watch *ratelimit.Clock) (err error) {
 		s.pools.Close()
 		return nil
 	})
-	admitter, err := admit.New(admit.Config{Live: s.live, Ledger: s.ledger, Now: watch.Now})
+	admitter, err := admit.New(admit.Config{Follower: s.live, Reserver: s.ledger, Now: watch.Now})
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func TestRecordsReachTheStoreInTime(t *testing.T) {
 			now := time.Now()
 			store.put = append(store.put, now)
 			store.mu.Unlock()
-			lane.Put(&accesslog.Record{Start: now.UnixMicro(), Status: 200, Method: accesslog.GET, Authenticated: true}, "", "/x")
+			lane.Emit(&accesslog.Record{Start: now.UnixMicro(), Status: 200, Method: accesslog.GET, Authenticated: true}, "", "/x")
 			<-time.After(time.Duration(1+n%13) * 700 * time.Microsecond)
 		}
 		<-time.After(time.Second)

@@ -196,7 +196,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 
 	watch := ratelimit.NewClock()
 	if s.live, err = snapshot.New(snapshot.Config{
-		Source: db, Ledger: s.ledger, OpenHeader: box.Open, GatewayDomain: settings.GatewayDomain,
+		Source: db, Reserver: s.ledger, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: watch.Now, Log: s.log,
 	}); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		return err
 	}
 	s.guard = netguard.New()
-	s.guard.Own(s.listeners.addresses()...)
+	s.guard.SetListeners(s.listeners.addresses()...)
 	if err := s.startHooks(ctx, box); err != nil {
 		return err
 	}

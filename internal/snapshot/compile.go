@@ -65,10 +65,10 @@ func (l *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
 
 func (l *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 	var err error
-	if u.ConnectTimeout, err = maybeDuration(g.UpstreamConnectTimeout); err != nil {
+	if u.ConnectTimeout, err = optionalDuration(g.UpstreamConnectTimeout); err != nil {
 		return fmt.Errorf("read upstream_connect_timeout: %w", err)
 	}
-	if u.IdleTimeout, err = maybeDuration(g.UpstreamIdleTimeout); err != nil {
+	if u.IdleTimeout, err = optionalDuration(g.UpstreamIdleTimeout); err != nil {
 		return fmt.Errorf("read upstream_idle_timeout: %w", err)
 	}
 	u.MaxConns = int(g.UpstreamMaxConnections)
@@ -85,15 +85,15 @@ func (l *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 
 // open opens what is sealed in the store.
 func (l *Follower) open(sealed []byte) (string, error) {
-	if l.cfg.OpenHeader == nil {
+	if l.cfg.OpenSealed == nil {
 		return "", errors.New("there is no secret key")
 	}
-	plain, err := l.cfg.OpenHeader(sealed)
+	plain, err := l.cfg.OpenSealed(sealed)
 	return string(plain), err
 }
 
-// maybeDuration reads a duration; "" is 0.
-func maybeDuration(s string) (time.Duration, error) {
+// optionalDuration reads a duration; "" is 0.
+func optionalDuration(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -111,28 +111,28 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 		}
 	}
 	tree, place := gateway.NewTree(templates)
-	g.tree, g.places = tree, make([]Place, tree.Places())
-	for i := range g.places {
-		g.places[i].Public = true
+	g.tree, g.nodes = tree, make([]Node, tree.Places())
+	for i := range g.nodes {
+		g.nodes[i].Public = true
 	}
 	for i := range routes {
 		s := &routes[i]
 		r := &Route{ID: s.ID, Path: s.Path, Methods: s.Methods, Public: s.Auth == gateway.AuthNone, config: s.RateLimit}
 		r.UUID, _ = id.Parse(id.Route, s.ID)
 		g.routes[r.ID] = r
-		p := &g.places[place[i]]
+		p := &g.nodes[place[i]]
 		p.Public = p.Public && r.Public
 		for _, m := range r.Methods {
-			p.methods = append(p.methods, operation{wellKnown(m), r})
+			p.methods = append(p.methods, operation{internMethod(m), r})
 		}
 	}
 	// One piece of memory for the methods of all places keeps them close.
 	var all []operation
-	for i := range g.places {
-		all = append(all, g.places[i].methods...)
+	for i := range g.nodes {
+		all = append(all, g.nodes[i].methods...)
 	}
-	for i := range g.places {
-		p := &g.places[i]
+	for i := range g.nodes {
+		p := &g.nodes[i]
 		n := len(p.methods)
 		p.methods, all = all[:n:n], all[n:]
 		p.compileAllow()
@@ -140,9 +140,9 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 	return nil
 }
 
-// wellKnown returns the one string of a usual method, so that comparisons with it
+// internMethod returns the one string of a usual method, so that comparisons with it
 // meet bytes that are in the cache.
-func wellKnown(method string) string {
+func internMethod(method string) string {
 	for _, m := range [...]string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} {
 		if m == method {
 			return m
@@ -151,7 +151,7 @@ func wellKnown(method string) string {
 	return method
 }
 
-func (p *Place) compileAllow() {
+func (p *Node) compileAllow() {
 	var methods []string
 	for _, o := range p.methods {
 		methods = append(methods, o.method)

@@ -7,7 +7,7 @@ import (
 )
 
 // KeyClasses returns the number of classes of keys that are in use.
-func (l *Follower) KeyClasses() int { return len(l.holders) }
+func (l *Follower) KeyClasses() int { return len(l.classes) }
 
 // Lock waits for the right to write, as CatchUp and Load do.
 func (l *Follower) Lock(ctx context.Context) error { return l.lock(ctx) }

@@ -12,9 +12,9 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// changesAtOnce is the number of entries of the change log that are applied
+// changeBatch is the number of entries of the change log that are applied
 // together.
-const changesAtOnce = 1000
+const changeBatch = 1000
 
 // CatchUp returns once every change committed before the call is in force: it
 // reads the change log after the last entry that is in force, reads the records
@@ -23,7 +23,7 @@ const changesAtOnce = 1000
 //
 // A gateway that cannot be compiled keeps the form that it had, is an error of
 // the call that met it, and is tried again with every later call: it does not
-// hold up the changes of others.
+// acquireClass up the changes of others.
 func (l *Follower) CatchUp(ctx context.Context) error {
 	if err := l.lock(ctx); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (l *Follower) CatchUp(ctx context.Context) error {
 	begun := l.cfg.Now().Mono
 	var unusable error
 	for {
-		changes, complete, err := l.cfg.Source.Changes(ctx, l.seq, changesAtOnce)
+		changes, complete, err := l.cfg.Source.Changes(ctx, l.seq, changeBatch)
 		switch {
 		case err != nil:
 			return fmt.Errorf("read the change log: %w", err)
@@ -52,7 +52,7 @@ func (l *Follower) CatchUp(ctx context.Context) error {
 		if len(changes) > 0 {
 			l.seq = changes[len(changes)-1].Seq
 		}
-		if len(changes) < changesAtOnce {
+		if len(changes) < changeBatch {
 			l.caughtUp.Store(begun)
 			return unusable
 		}
@@ -171,22 +171,22 @@ func (l *Follower) putKey(table *keyTable, k *apikey.Key) error {
 		return err
 	}
 	l.limitKey(table, c, k.RateLimit)
-	c.holder = l.hold(holderName{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, word: k.Scope.Word})
+	c.class = l.acquireClass(holderName{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, word: k.Scope.Word})
 	old := table.find(&c.digest)
 	if old != nil && old.same(c) {
-		l.release(c)
+		l.releaseClass(c)
 		return nil
 	}
 	table.put(old, c)
 	if old != nil {
-		l.release(old)
+		l.releaseClass(old)
 	}
 	return nil
 }
 
 func (l *Follower) removeKey(table *keyTable, k *Key) {
 	table.remove(k)
-	l.release(k)
+	l.releaseClass(k)
 }
 
 // limitKey gives k the bucket of its rate: the one that its partners in a
@@ -196,7 +196,7 @@ func (l *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 	if rate.IsZero() {
 		return
 	}
-	k.params = l.share(ratelimit.CompileRate(rate))
+	k.params = l.sharedParams(ratelimit.CompileRate(rate))
 	var partners []*Key
 	table.partners(k.BucketID(), func(p *Key) { partners = append(partners, p) })
 	if len(partners) == 0 {
@@ -217,9 +217,9 @@ func (l *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 // maxRates bounds the rates that are shared: beyond it sharing begins anew.
 const maxRates = 10_000
 
-// share returns the one copy of p that all limits of the same rate hold to, so
+// sharedParams returns the one copy of p that all limits of the same rate hold to, so
 // that it is in the cache for each of them.
-func (l *Follower) share(p ratelimit.Params) *ratelimit.Params {
+func (l *Follower) sharedParams(p ratelimit.Params) *ratelimit.Params {
 	if shared := l.rates[p]; shared != nil {
 		return shared
 	}
@@ -230,18 +230,18 @@ func (l *Follower) share(p ratelimit.Params) *ratelimit.Params {
 	return &p
 }
 
-func (l *Follower) hold(name holderName) *keyClass {
-	h := l.holders[name]
+func (l *Follower) acquireClass(name holderName) *keyClass {
+	h := l.classes[name]
 	if h == nil {
 		h = &keyClass{holderName: name, used: l.used}
-		l.holders[name] = h
+		l.classes[name] = h
 	}
 	h.keys++
 	return h
 }
 
-func (l *Follower) release(k *Key) {
-	if k.holder.keys--; k.holder.keys == 0 {
-		delete(l.holders, k.holder.holderName)
+func (l *Follower) releaseClass(k *Key) {
+	if k.class.keys--; k.class.keys == 0 {
+		delete(l.classes, k.class.holderName)
 	}
 }

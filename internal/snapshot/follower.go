@@ -16,11 +16,11 @@ import (
 type Config struct {
 	// Source is the store. Required.
 	Source Source
-	// Ledger keeps the daily caps. Required.
-	Ledger *ratelimit.Reserver
-	// OpenHeader opens the sealed value of an upstream header or of a client's key.
+	// Reserver keeps the daily caps. Required.
+	Reserver *ratelimit.Reserver
+	// OpenSealed opens the sealed value of an upstream header or of a client's key.
 	// Required if a gateway has one.
-	OpenHeader func(sealed []byte) ([]byte, error)
+	OpenSealed func(sealed []byte) ([]byte, error)
 	// GatewayDomain is the base domain of the hostnames given to gateways.
 	// Empty is localhost.
 	GatewayDomain string
@@ -55,14 +55,14 @@ type Follower struct {
 	// The rest is under writing.
 	loaded  bool
 	seq     int64 // the last entry of the change log that is in force
-	holders map[holderName]*keyClass
+	classes map[holderName]*keyClass
 	rates   map[ratelimit.Params]*ratelimit.Params // shared by limits of the same rate
 	failed  map[string]bool                        // gateways that did not compile
 }
 
 // New returns a Follower that knows nothing until Load.
 func New(cfg Config) (*Follower, error) {
-	if cfg.Source == nil || cfg.Ledger == nil || cfg.Now == nil {
+	if cfg.Source == nil || cfg.Reserver == nil || cfg.Now == nil {
 		return nil, errors.New("make the snapshot: Source, Ledger and Now are required")
 	}
 	cfg.GatewayDomain = cmp.Or(cfg.GatewayDomain, "localhost")
@@ -78,7 +78,7 @@ func New(cfg Config) (*Follower, error) {
 		defaultGlobal: ratelimit.CompileRate(cfg.DefaultGlobalLimit),
 		used:          newUsedList(),
 		writing:       make(chan struct{}, 1),
-		holders:       map[holderName]*keyClass{},
+		classes:       map[holderName]*keyClass{},
 		rates:         map[ratelimit.Params]*ratelimit.Params{},
 		failed:        map[string]bool{},
 	}

@@ -232,7 +232,7 @@ func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 	standings := make([]ratelimit.Status, len(limits))
 	for range n {
 		r, worst := ratelimit.Decide(h.clock.Now(), limits, standings)
-		for r == ratelimit.Exhausted {
+		for r == ratelimit.NeedsReservation {
 			if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {
 				h.t.Fatal(err)
 			}
@@ -293,12 +293,12 @@ func TestLimitsOutlivePublications(t *testing.T) {
 		for path, max := range map[string]int64{"/shared": 60, "/each": 60, "/daily": 30, "/daily-each": 30} {
 			limits := h.routeLimits(g.ID, path, key)
 			var s [1]ratelimit.Status
-			if ratelimit.Look(h.clock.Now(), limits, s[:]); s[0].Remaining != max {
+			if ratelimit.Peek(h.clock.Now(), limits, s[:]); s[0].Remaining != max {
 				t.Errorf("after %s, %s has %d left, want %d", name, path, s[0].Remaining, max)
 			}
 		}
 		var s [1]ratelimit.Status
-		if ratelimit.Look(h.clock.Now(), global(), s[:]); s[0].Remaining != 600 || s[0].Default {
+		if ratelimit.Peek(h.clock.Now(), global(), s[:]); s[0].Remaining != 600 || s[0].Default {
 			t.Errorf("after %s, the global limit stands at %+v", name, s[0])
 		}
 	}
@@ -471,7 +471,7 @@ func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 	} {
 		spoil()
 		h.source.PutGateway(bad)
-		l, err := snapshot.New(snapshot.Config{Source: h.source, Ledger: h.reserver, Now: h.clock.Now, OpenHeader: func([]byte) ([]byte, error) { return nil, errors.New("another key") }})
+		l, err := snapshot.New(snapshot.Config{Source: h.source, Reserver: h.reserver, Now: h.clock.Now, OpenSealed: func([]byte) ([]byte, error) { return nil, errors.New("another key") }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ type Gateway struct {
 	hostname string
 	routes   map[string]*Route // by identifier
 	tree     *gateway.Tree
-	places   []Place // by the tree's numbers
+	nodes    []Node // by the tree's numbers
 	global   ratelimit.Limit
 }
 
@@ -65,8 +65,8 @@ type Route struct {
 	config ratelimit.Config
 }
 
-// Place is the routes whose templates match the same paths.
-type Place struct {
+// Node is the routes whose templates match the same paths.
+type Node struct {
 	// Allow is the value of the field Allow of a 405.
 	Allow string
 	// Public tells that all of its routes are public.
@@ -81,16 +81,16 @@ type operation struct {
 
 // Find returns the most specific place that matches a path in the form of
 // gateway.NormalizePath, or nil. It does not allocate.
-func (g *Gateway) Find(path string) *Place {
+func (g *Gateway) Find(path string) *Node {
 	if i := g.tree.Find(path); i >= 0 {
-		return &g.places[i]
+		return &g.nodes[i]
 	}
 	return nil
 }
 
 // Route returns the route that lists the method, or nil. HEAD goes where GET
 // goes, unless a route lists it.
-func (p *Place) Route(method string) *Route {
+func (p *Node) Route(method string) *Route {
 	var get *Route
 	for i := range p.methods {
 		switch o := &p.methods[i]; o.method {

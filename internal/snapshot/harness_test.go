@@ -70,8 +70,8 @@ func newHarness(t testing.TB) *harness {
 		}
 	})
 	h.follower, err = snapshot.New(snapshot.Config{
-		Source: h.source, Ledger: h.reserver, Now: h.clock.Now, GatewayDomain: "gw.test",
-		OpenHeader: func(b []byte) ([]byte, error) { return []byte(strings.ToUpper(string(b))), nil },
+		Source: h.source, Reserver: h.reserver, Now: h.clock.Now, GatewayDomain: "gw.test",
+		OpenSealed: func(b []byte) ([]byte, error) { return []byte(strings.ToUpper(string(b))), nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ type Key struct {
 	owner    string
 	chain    *[16]byte // the name of the bucket, if it is not the key's own
 	resource *string   // of the scope, in the form of gateway.NormalizePath, if it has one
-	holder   *keyClass
+	class    *keyClass
 	params   *ratelimit.Params // nil without a rate limit
 	bucket   *ratelimit.Bucket // shared with the partner in a rotation
 	expires  int64             // microseconds since 1970; 0 is never
@@ -53,25 +53,25 @@ func (k *Key) AppendID(dst []byte) []byte { return id.Append(dst, id.Key, k.id) 
 func (k *Key) UUID() [16]byte { return k.id }
 
 // AccountID returns the identifier of the key's account.
-func (k *Key) AccountID() string { return k.holder.accountID }
+func (k *Key) AccountID() string { return k.class.accountID }
 
 // Level returns which plane the key opens.
-func (k *Key) Level() apikey.Level { return k.holder.level }
+func (k *Key) Level() apikey.Level { return k.class.level }
 
 // Scope returns what the key may do. Its resource is in the form of
 // gateway.NormalizePath, for comparison with paths in that form.
 func (k *Key) Scope() apikey.Scope {
 	if k.resource == nil {
-		return apikey.Scope{Word: k.holder.word}
+		return apikey.Scope{Word: k.class.word}
 	}
-	return apikey.Scope{Word: k.holder.word, Resource: *k.resource}
+	return apikey.Scope{Word: k.class.word, Resource: *k.resource}
 }
 
 // Owner returns whose key it is, or "".
 func (k *Key) Owner() string { return k.owner }
 
 // GatewayID returns the gateway that the key is restricted to, or "".
-func (k *Key) GatewayID() string { return k.holder.gatewayID }
+func (k *Key) GatewayID() string { return k.class.gatewayID }
 
 // BucketID names the per-key bucket that the key shares with its partner in a
 // rotation.
@@ -121,10 +121,10 @@ func compileKey(k *apikey.Key) (*Key, error) {
 // same reports whether k and o decide alike.
 func (k *Key) same(o *Key) bool {
 	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner == o.owner && k.Scope() == o.Scope() &&
-		k.holder == o.holder && k.params == o.params && k.bucket == o.bucket && k.expires == o.expires
+		k.class == o.class && k.params == o.params && k.bucket == o.bucket && k.expires == o.expires
 }
 
 // withBucket returns a copy of k that holds to another limit.
 func (k *Key) withBucket(p *ratelimit.Params, b *ratelimit.Bucket) *Key {
-	return &Key{digest: k.digest, id: k.id, chain: k.chain, owner: k.owner, resource: k.resource, holder: k.holder, params: p, bucket: b, expires: k.expires}
+	return &Key{digest: k.digest, id: k.id, chain: k.chain, owner: k.owner, resource: k.resource, class: k.class, params: p, bucket: b, expires: k.expires}
 }

@@ -60,7 +60,7 @@ func (s manySource) EachKey(ctx context.Context, f func(*apikey.Key) error) erro
 
 func followerOf(t testing.TB, m *manyKeys) *snapshot.Follower {
 	t.Helper()
-	l, err := snapshot.New(snapshot.Config{Source: manySource{m.source, m}, Ledger: m.reserver, Now: m.clock.Now})
+	l, err := snapshot.New(snapshot.Config{Source: manySource{m.source, m}, Reserver: m.reserver, Now: m.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

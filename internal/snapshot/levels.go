@@ -16,7 +16,7 @@ func (l *Follower) Levels(gatewayID string, f func(ratelimit.Level)) {
 		return
 	}
 	now := l.cfg.Now()
-	f(ratelimit.Level{Status: ratelimit.LookAt(now, g.global)})
+	f(ratelimit.Level{Status: ratelimit.StatusOf(now, g.global)})
 	for _, r := range g.routes {
 		r.levels(now, f)
 	}
@@ -25,7 +25,7 @@ func (l *Follower) Levels(gatewayID string, f func(ratelimit.Level)) {
 			return
 		}
 		limit, _ := k.Limit()
-		if standing := ratelimit.LookAt(now, limit); standing.ResetIn > 0 {
+		if standing := ratelimit.StatusOf(now, limit); standing.ResetIn > 0 {
 			f(ratelimit.Level{Status: standing, Key: k.id})
 		}
 	})
@@ -35,7 +35,7 @@ func (l *Follower) Levels(gatewayID string, f func(ratelimit.Level)) {
 func (r *Route) levels(now ratelimit.Instant, f func(ratelimit.Level)) {
 	route, _ := id.Parse(id.Route, r.ID)
 	one := func(l ratelimit.Limit) {
-		f(ratelimit.Level{Status: ratelimit.LookAt(now, l), Route: route})
+		f(ratelimit.Level{Status: ratelimit.StatusOf(now, l), Route: route})
 	}
 	each := func(key [16]byte, s ratelimit.Status) {
 		f(ratelimit.Level{Status: s, Route: route, Key: key})

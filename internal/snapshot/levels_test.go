@@ -66,13 +66,13 @@ func TestLevels(t *testing.T) {
 				limits = slices.Insert(limits, 0, l)
 			}
 			limits = append(limits, s.GatewayByID(g.ID).Global())
-			var standing [ratelimit.MaxApplied]ratelimit.Status
+			var standing [ratelimit.MaxLimits]ratelimit.Status
 			for {
 				result, worst := ratelimit.Decide(h.clock.Now(), limits, standing[:])
 				if result == ratelimit.Admitted {
 					break
 				}
-				if result != ratelimit.Exhausted {
+				if result != ratelimit.NeedsReservation {
 					t.Fatalf("decision %v", result)
 				}
 				if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {

@@ -14,12 +14,12 @@ type routeLimits struct {
 
 func (l *routeLimits) hasDaily() bool { return l.daily != nil || l.dailies != nil }
 
-// adopt gives g the limits of old, the gateway as it is in force, or nil: what
+// adoptLimits gives g the limits of old, the gateway as it is in force, or nil: what
 // did not change is the same, what did is converted, so that no publication
 // refills a bucket. Buckets that are converted are closed at once, hence g must be
 // published right after.
-func (l *Follower) adopt(g, old *Gateway, now ratelimit.Instant) {
-	g.global.Params, g.global.Bucket = carry(g.global.Params, old.globalLimit(), now)
+func (l *Follower) adoptLimits(g, old *Gateway, now ratelimit.Instant) {
+	g.global.Params, g.global.Bucket = carryBucket(g.global.Params, old.globalLimit(), now)
 	for id, r := range g.routes {
 		var was *Route
 		if old != nil {
@@ -36,9 +36,9 @@ func (g *Gateway) globalLimit() ratelimit.Limit {
 	return g.global
 }
 
-// carry returns the bucket that holds to p from now on, given the one that did
+// carryBucket returns the bucket that holds to p from now on, given the one that did
 // so far, if any.
-func carry(p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant) (*ratelimit.Params, *ratelimit.Bucket) {
+func carryBucket(p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant) (*ratelimit.Params, *ratelimit.Bucket) {
 	switch {
 	case was.Bucket == nil:
 		return p, new(ratelimit.Bucket)
@@ -58,10 +58,10 @@ func (l *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	}
 	perKey := r.config.Per == ratelimit.PerKey
 	if r.config.HasBucket() {
-		p := l.share(ratelimit.Compile(r.config))
+		p := l.sharedParams(ratelimit.Compile(r.config))
 		switch {
 		case !perKey:
-			r.limits.params, r.limits.bucket = carry(p, ratelimit.Limit{Params: was.limits.params, Bucket: was.limits.bucket}, now)
+			r.limits.params, r.limits.bucket = carryBucket(p, ratelimit.Limit{Params: was.limits.params, Bucket: was.limits.bucket}, now)
 		case was.limits.buckets != nil:
 			r.limits.buckets = was.limits.buckets
 			r.limits.buckets.Configure(p)
@@ -73,12 +73,12 @@ func (l *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 		return
 	}
 	if was.limits.hasDaily() && perKey != (was.limits.dailies != nil) {
-		l.cfg.Ledger.Drop(r.ID) // a count of another kind
+		l.cfg.Reserver.Drop(r.ID) // a count of another kind
 	}
 	if perKey {
-		r.limits.dailies = l.cfg.Ledger.Dailies(r.ID, r.config.Daily)
+		r.limits.dailies = l.cfg.Reserver.Dailies(r.ID, r.config.Daily)
 	} else {
-		r.limits.daily = l.cfg.Ledger.Daily(r.ID, r.config.Daily)
+		r.limits.daily = l.cfg.Reserver.Daily(r.ID, r.config.Daily)
 	}
 }
 
@@ -93,7 +93,7 @@ func (l *Follower) dropDailies(old, now *Gateway) {
 			continue
 		}
 		if now == nil || now.routes[id] == nil || !now.routes[id].limits.hasDaily() {
-			l.cfg.Ledger.Drop(id)
+			l.cfg.Reserver.Drop(id)
 		}
 	}
 }

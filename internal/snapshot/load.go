@@ -92,7 +92,7 @@ func (l *Follower) loadKeys(ctx context.Context) error {
 	if !l.loaded {
 		fresh := *s
 		fresh.keys = &keyTable{private: true}
-		clear(l.holders)
+		clear(l.classes)
 		err := l.cfg.Source.EachKey(ctx, func(k *apikey.Key) error { return l.putKey(fresh.keys, k) })
 		fresh.keys.private = false
 		if err == nil {
@@ -145,7 +145,7 @@ func (l *Follower) publish(accounts map[string]*account.Account, changed map[str
 	now := l.cfg.Now()
 	for id, g := range changed {
 		if g != nil {
-			l.adopt(g, old.gateways[id], now)
+			l.adoptLimits(g, old.gateways[id], now)
 		}
 	}
 	l.current.Store(next)

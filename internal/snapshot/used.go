@@ -19,9 +19,9 @@ func newUsedList() *usedList {
 	return l
 }
 
-// usedGrain is how many microseconds two uses lie apart at least for the second
+// usedInterval is how many microseconds two uses lie apart at least for the second
 // to be noted: a key in heavy use then costs no shared write for each request.
-const usedGrain = 1000
+const usedInterval = 1000
 
 // MarkUsed records that k authenticated a request at the time at. It does not
 // allocate or block.
@@ -29,13 +29,13 @@ func (k *Key) MarkUsed(at time.Time) { k.MarkUsedAt(at.UnixMicro()) }
 
 // MarkUsedAt is MarkUsed for a time in microseconds since 1970.
 func (k *Key) MarkUsedAt(at int64) {
-	if at < k.used.Load()+usedGrain {
+	if at < k.used.Load()+usedInterval {
 		return
 	}
 	k.used.Store(at)
 	// Whoever drains clears nextUsed before it reads used: either it sees this
 	// time, or this sees nil and pushes again.
-	list := k.holder.used
+	list := k.class.used
 	if k.nextUsed.Load() != nil || !k.nextUsed.CompareAndSwap(nil, &list.end) {
 		return
 	}

@@ -201,7 +201,7 @@ func TestBoundIsShared(t *testing.T) {
 			if _, err := c.ReadHead(); err != nil {
 				return
 			}
-			c.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			c.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		}
 	})
 	o := upstream.Origin{Scheme: "http", Host: addr, MaxConns: 2, Gateway: "gw_1"}

@@ -304,7 +304,7 @@ func TestPlainGuard(t *testing.T) {
 	guard := netguard.New()
 	_, pool := newPlain(t, Config{Guard: guard}, p.addr)
 	acquire(t, pool, nil).Discard()
-	guard.Own(netip.MustParseAddrPort(p.addr))
+	guard.SetListeners(netip.MustParseAddrPort(p.addr))
 	for range 2 {
 		_, err := pool.Acquire(t.Context(), time.Time{}, nil)
 		var refused *netguard.RefusedError
@@ -315,7 +315,7 @@ func TestPlainGuard(t *testing.T) {
 	if s := pool.Stats(); s.Open != 0 || s.Dials != 3 || s.Failures != 2 {
 		t.Errorf("%+v", s)
 	}
-	guard.Own()
+	guard.SetListeners()
 	acquire(t, pool, nil).Discard()
 	_ = p.next()
 	_ = p.next()

@@ -31,16 +31,16 @@ type Exchange struct {
 	Interim func(status int, header http.Header)
 }
 
-// Answer is the head of an upstream's answer. Its body ends with an error
+// Response is the head of an upstream's answer. Its body ends with an error
 // unless the upstream's message was complete.
-type Answer struct {
+type Response struct {
 	*http.Response
 	release context.CancelFunc
 	gate    *gate
 }
 
 // Close ends what remains of the exchange in both directions.
-func (a *Answer) Close() {
+func (a *Response) Close() {
 	_ = a.Body.Close()
 	a.release()
 	a.gate.relieve()
@@ -50,15 +50,15 @@ func (a *Answer) Close() {
 // Close it. ctx ends the exchange, the answer's body included. The error is one
 // of ctx, of reading the request's body, or has the code
 // fault.UpstreamUnreachable or fault.UpstreamTimeout.
-func (p *Pool) Send(ctx context.Context, x *Exchange) (*Answer, error) {
+func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watch := startWatch(x.HeadTimeout, cancel)
 	in := interim{tell: x.Interim}
-	resp, body, err := p.try(ctx, x, watch, &in) //nolint:bodyclose // Answer.Close does
+	resp, body, err := p.try(ctx, x, watch, &in) //nolint:bodyclose // Response.Close does
 	watch.stop()
 	in.stop()
 	if err == nil {
-		return &Answer{Response: resp, release: func() { cancel(nil) }, gate: p.gate}, nil
+		return &Response{Response: resp, release: func() { cancel(nil) }, gate: p.gate}, nil
 	}
 	defer p.gate.relieve()
 	defer cancel(nil)

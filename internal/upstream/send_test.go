@@ -107,7 +107,7 @@ func TestRepeat(t *testing.T) {
 					if conn.Number == 1 && n == 2 {
 						return // takes the second request and hangs up
 					}
-					conn.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+					conn.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 				}
 			})
 			pools := newPools(t, upstream.Config{})
@@ -154,7 +154,7 @@ func TestTargetBytes(t *testing.T) {
 			}
 			line, _, _ := strings.Cut(head, "\r\n")
 			lines <- line
-			c.Say("HTTP/1.1 204 No Content\r\n\r\n")
+			c.Send("HTTP/1.1 204 No Content\r\n\r\n")
 		}
 	})
 	pools := newPools(t, upstream.Config{})
@@ -182,11 +182,11 @@ func TestFailures(t *testing.T) {
 	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = io.Copy(io.Discard, c) })
 	broken := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 		_, _ = c.ReadHead()
-		c.Say("HTTP/1.1 200 OK\r\nContent-")
+		c.Send("HTTP/1.1 200 OK\r\nContent-")
 	})
 	const nobody = "127.0.0.1:9" // no port that the system gives to anybody
 	guard := netguard.New()
-	guard.Own(netip.MustParseAddrPort("127.0.0.1:1"))
+	guard.SetListeners(netip.MustParseAddrPort("127.0.0.1:1"))
 	pools := newPools(t, upstream.Config{Guard: guard})
 	for name, c := range map[string]struct {
 		origin  upstream.Origin
@@ -214,7 +214,7 @@ func TestFailures(t *testing.T) {
 			if fault.CodeOf(err) != c.code || errors.As(err, &refused) != c.refused {
 				t.Errorf("got %v, want %s, refused by the guard %v", err, c.code, c.refused)
 			}
-			if status, body := fault.Answer(err, "req_1"); status < 502 || strings.Contains(string(body), "127.0.0.1") {
+			if status, body := fault.Response(err, "req_1"); status < 502 || strings.Contains(string(body), "127.0.0.1") {
 				t.Errorf("the client sees %d %s", status, body)
 			}
 		})

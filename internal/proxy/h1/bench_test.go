@@ -68,7 +68,7 @@ func BenchmarkRecord(b *testing.B) {
 	x := e.engine.exchange(c)
 	x.ask = admit.Request{Method: "GET", Target: "/a/b?c=d", Host: "api.test", Authorization: "Bearer " + e.key, Authorizations: 1}
 	e.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
-	if x.verdict.Outcome != admit.Forward {
+	if x.verdict.Action != admit.Forward {
 		b.Fatal(x.verdict.Code)
 	}
 	x.relay.resp.Status = 200

@@ -40,9 +40,9 @@ func TestUnasked(t *testing.T) {
 			if !strings.HasPrefix(h, "GET /first") {
 				return okAnswer
 			}
-			c.Say(okAnswer)
+			c.Send(okAnswer)
 			<-said
-			c.Say(forged)
+			c.Send(forged)
 			received(t, c)
 			said <- true
 			if h, err := c.ReadHead(); err == nil {

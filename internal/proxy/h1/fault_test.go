@@ -45,10 +45,10 @@ func TestRandomAborts(t *testing.T) {
 						answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + path
 					}
 					if random.IntN(8) == 0 {
-						c.Say(answer[:random.IntN(len(answer))])
+						c.Send(answer[:random.IntN(len(answer))])
 						return
 					}
-					c.Say(answer)
+					c.Send(answer)
 				}
 			})
 			e := start(t, s)

@@ -124,8 +124,8 @@ func start(t testing.TB, s setup) *edge {
 	clock := watch.Now
 	s.mono = watch.Mono
 	live, err := snapshot.New(snapshot.Config{
-		Source: source, Ledger: ledger, Now: clock,
-		OpenHeader: func(sealed []byte) ([]byte, error) { return sealed, nil },
+		Source: source, Reserver: ledger, Now: clock,
+		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func start(t testing.TB, s setup) *edge {
 	if err := live.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Live: live, Ledger: ledger, Now: clock})
+	admitter, err := admit.New(admit.Config{Follower: live, Reserver: ledger, Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

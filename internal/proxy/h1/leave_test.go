@@ -51,7 +51,7 @@ func TestLeaving(t *testing.T) {
 				s.timeout = "10m"
 				s.upstream, _ = upstreamOf(t, func(h string, up *upstreamtest.Conn) string {
 					if strings.HasPrefix(h, "GET /stream") {
-						up.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+						up.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
 					}
 					begun <- true
 					_, _ = io.Copy(io.Discard, up)

@@ -31,7 +31,7 @@ type course struct {
 func (a *course) open(now ratelimit.Instant) { a.began, a.sent = now, now.Mono }
 
 // failed notes why the gateway answers itself.
-func (a *course) failed(v *admit.Verdict, err error) { a.decision = v.Ended(err) }
+func (a *course) failed(v *admit.Verdict, err error) { a.decision = v.ResultOf(err) }
 
 // record fills in what all records of x have in common.
 func (c *conn) record(r *accesslog.Record, x *exchange) {
@@ -103,7 +103,7 @@ func (c *conn) begun(x *exchange) {
 	var r accesslog.Record
 	c.record(&r, x)
 	r.Part = accesslog.Started
-	c.lane.Put(&r, x.ask.Method, x.verdict.Path)
+	c.lane.Emit(&r, x.ask.Method, x.verdict.Path)
 }
 
 // end fills in how a request ended.
@@ -138,7 +138,7 @@ func (c *conn) put(x *exchange, d accesslog.Result, status int, out int64) {
 		return
 	}
 	c.end(&x.record, x, d, status, out)
-	c.lane.Put(&x.record, x.ask.Method, x.verdict.Path)
+	c.lane.Emit(&x.record, x.ask.Method, x.verdict.Path)
 }
 
 // forwarded tells of a request whose upstream has answered.
@@ -188,5 +188,5 @@ func (c *conn) closed(t *tunnelRecord, in, out int64) {
 		return
 	}
 	t.BytesIn, t.BytesOut, t.Duration = in, out, c.engine.cfg.Mono()-t.began
-	c.lane.Put(&t.Record, t.method, t.path)
+	c.lane.Emit(&t.Record, t.method, t.path)
 }

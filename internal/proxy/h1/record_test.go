@@ -71,7 +71,7 @@ func ending(t *testing.T) (url string, heads chan string) {
 		case "/large":
 			return "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 1_000_000)
 		case "/half":
-			c.Say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+			c.Send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
 			return ""
 		case "/nothing":
 			return ""
@@ -314,13 +314,13 @@ func TestBegunAndEnded(t *testing.T) {
 			case strings.HasPrefix(h, "GET /slow"):
 				<-goOn
 			case strings.HasPrefix(h, "GET /stream"):
-				c.Say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc")
+				c.Send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc")
 				<-goOn
 				return "de"
 			case strings.HasPrefix(h, "GET /tunnel"):
-				c.Say("HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nfirst")
+				c.Send("HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nfirst")
 				b, _ := io.ReadAll(c)
-				c.Say(string(b))
+				c.Send(string(b))
 				return ""
 			}
 			return okAnswer
@@ -378,9 +378,9 @@ func TestRecordsAtTheEnd(t *testing.T) {
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			switch {
 			case strings.HasPrefix(h, "GET /stream"):
-				c.Say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc")
+				c.Send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc")
 			case strings.HasPrefix(h, "GET /tunnel"):
-				c.Say("HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nfirst")
+				c.Send("HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nfirst")
 			}
 			arrived.Done()
 			_, _ = io.Copy(io.Discard, c)
@@ -420,7 +420,7 @@ type waits struct{ Decider }
 
 func (w waits) Decide(req *admit.Request, v *admit.Verdict) {
 	w.Decider.Decide(req, v)
-	v.Outcome = admit.Wait
+	v.Action = admit.Wait
 }
 
 func (waits) Wait(context.Context, *admit.Verdict) error {

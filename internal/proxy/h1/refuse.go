@@ -44,12 +44,12 @@ func (c *conn) request(x *exchange) step {
 	c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
 	x.course.open(x.verdict.Now)
 	x.name()
-	if x.verdict.Outcome == admit.Wait {
+	if x.verdict.Action == admit.Wait {
 		if next := c.awaitCap(x); next != stepReady {
 			return next
 		}
 	}
-	switch x.verdict.Outcome {
+	switch x.verdict.Action {
 	case admit.Forward:
 		return c.forward(x)
 	case admit.Preflight:
@@ -73,7 +73,7 @@ func (c *conn) awaitCap(x *exchange) step {
 	c.main.enter(phaseWait, 0)
 	ctx, done := c.context()
 	defer done()
-	for x.verdict.Outcome == admit.Wait {
+	for x.verdict.Action == admit.Wait {
 		if err := c.engine.cfg.Admit.Wait(ctx, &x.verdict); err != nil {
 			if ctx.Err() != nil {
 				return c.gone(x, c.main.enter(phaseNone, 0))
@@ -132,7 +132,7 @@ func (x *exchange) neverAllowed() string {
 // refuse answers with the error body of err, without waiting for the request's
 // body.
 func (c *conn) refuse(x *exchange, err error) step {
-	status, body := fault.Answer(err, string(x.id))
+	status, body := fault.Response(err, string(x.id))
 	x.course.failed(&x.verdict, err)
 	return c.answer(x, status, body)
 }

@@ -42,7 +42,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg.Via = "keygate-" + strconv.FormatUint(rand.Uint64()|1<<63, 36)
 	}
 	if cfg.NewRequestID == nil {
-		cfg.NewRequestID = id.At
+		cfg.NewRequestID = id.NewFastAt
 	}
 	if cfg.Mono == nil {
 		cfg.Mono = func() int64 { return 0 }

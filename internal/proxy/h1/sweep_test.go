@@ -111,7 +111,7 @@ func TestDeadlines(t *testing.T) {
 				return ""
 			}
 			if strings.HasPrefix(h, "GET /endless") {
-				c.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+				c.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 				for piece := "8000\r\n" + strings.Repeat("x", 0x8000) + "\r\n"; ; {
 					if _, err := io.WriteString(c.Conn, piece); err != nil {
 						return ""

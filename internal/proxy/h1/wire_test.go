@@ -93,7 +93,7 @@ func upstreamOf(t testing.TB, answer func(head string, c *upstreamtest.Conn) str
 			if a == "" {
 				return
 			}
-			c.Say(a)
+			c.Send(a)
 		}
 	}), heads
 }
@@ -183,7 +183,7 @@ func TestBodiesAndTrailers(t *testing.T) {
 					_, _ = io.CopyN(&b, c, 5)
 				}
 				bodies <- h + "\n" + b.String()
-				c.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T, Set-Cookie\r\n\r\n3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nX-T: 1\r\nSet-Cookie: no\r\nX-Request-Id: no\r\n\r\n")
+				c.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T, Set-Cookie\r\n\r\n3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nX-T: 1\r\nSet-Cookie: no\r\nX-Request-Id: no\r\n\r\n")
 			}
 		})
 		e := start(t, s)
@@ -241,7 +241,7 @@ func TestOldClient(t *testing.T) {
 		seen := make(chan bool)
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			if strings.HasPrefix(h, "GET /broken") {
-				c.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+				c.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
 				<-seen
 				return "x\r\n"
 			}
@@ -305,7 +305,7 @@ func TestExpect(t *testing.T) {
 			if !strings.Contains(h, "Expect: 100-continue") {
 				return "HTTP/1.1 500 no expect\r\nContent-Length: 0\r\n\r\n"
 			}
-			c.Say("HTTP/1.1 100 Continue\r\n\r\n")
+			c.Send("HTTP/1.1 100 Continue\r\n\r\n")
 			b := make([]byte, 4)
 			if _, err := io.ReadFull(c, b); err != nil {
 				return ""
@@ -336,7 +336,7 @@ func TestOneInvitation(t *testing.T) {
 		goOn := make(chan bool)
 		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
 			<-goOn
-			c.Say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+			c.Send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
 			if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
 				return ""
 			}
@@ -435,9 +435,9 @@ func TestUpgrade(t *testing.T) {
 			if !strings.Contains(h, "Upgrade: echo") {
 				return "HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n"
 			}
-			c.Say("HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nfirst")
+			c.Send("HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nfirst")
 			b, _ := io.ReadAll(c)
-			c.Say("[" + string(b) + "]")
+			c.Send("[" + string(b) + "]")
 			return ""
 		})
 		e := start(t, s)
@@ -464,7 +464,7 @@ func TestUpgrade(t *testing.T) {
 func TestBothDirectionsAtOnce(t *testing.T) {
 	drivers(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
-			c.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			c.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 			for {
 				size, err := c.ReadString('\n')
 				if err != nil {
@@ -474,7 +474,7 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 				if err != nil {
 					return ""
 				}
-				c.Say(size + line)
+				c.Send(size + line)
 				if size == "0\r\n" {
 					return "\r\n"[:0]
 				}
@@ -536,10 +536,10 @@ func TestLargeBodies(t *testing.T) {
 				}
 				return okAnswer
 			}
-			c.Say("HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n")
+			c.Send("HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n")
 			piece := strings.Repeat("0123456789abcdef", 4096)
 			for range size / len(piece) {
-				c.Say(piece)
+				c.Send(piece)
 			}
 			return "HTTP/1.1 200 late\r\n"[:0] + "\r\n"[:0]
 		})
@@ -659,7 +659,7 @@ func TestStaleConnections(t *testing.T) {
 				if err != nil || strings.HasPrefix(h, "GET /stop") && c.Number == 1 || strings.HasPrefix(h, "POST /stop") {
 					return
 				}
-				c.Say(okAnswer)
+				c.Send(okAnswer)
 			}
 		})
 		c := start(t, s).dial()
@@ -680,15 +680,15 @@ func TestBrokenAnswers(t *testing.T) {
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			switch {
 			case strings.HasPrefix(h, "GET /length"):
-				c.Say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+				c.Send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
 			case strings.HasPrefix(h, "GET /chunked"):
-				c.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+				c.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
 			case strings.HasPrefix(h, "GET /head"):
-				c.Say("HTTP/1.1 200 OK\r\nContent-Le")
+				c.Send("HTTP/1.1 200 OK\r\nContent-Le")
 			case strings.HasPrefix(h, "GET /bad"):
-				c.Say("HTTP/1.1 200 OK\r\nBad Name: x\r\n\r\n")
+				c.Send("HTTP/1.1 200 OK\r\nBad Name: x\r\n\r\n")
 			case strings.HasPrefix(h, "GET /close"):
-				c.Say("HTTP/1.1 200 OK\r\n\r\nhello")
+				c.Send("HTTP/1.1 200 OK\r\n\r\nhello")
 			}
 			return ""
 		})

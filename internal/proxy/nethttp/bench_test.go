@@ -20,7 +20,7 @@ func BenchmarkForward(b *testing.B) {
 			if _, err := c.ReadHead(); err != nil {
 				return
 			}
-			c.Say(answer)
+			c.Send(answer)
 		}
 	})
 	e := start(b, setup{upstream: "http://" + addr, limit: "1000000000/s"})
@@ -36,7 +36,7 @@ func BenchmarkForward(b *testing.B) {
 		defer func() { _ = conn.Close() }()
 		c := &upstreamtest.Conn{Conn: conn, Reader: bufio.NewReader(conn)}
 		for pb.Next() {
-			c.Say(request)
+			c.Send(request)
 			text, err := c.ReadHead()
 			if err != nil {
 				b.Error(err)

@@ -39,7 +39,7 @@ func (e *edge) dial() *client {
 
 // request says a request's head: the line, Host, the key, and fields.
 func (c *client) request(e *edge, line string, fields ...string) {
-	c.Say(line + "\r\nHost: api.test\r\nAuthorization: Bearer " + e.key + "\r\n" + lines(fields) + "\r\n")
+	c.Send(line + "\r\nHost: api.test\r\nAuthorization: Bearer " + e.key + "\r\n" + lines(fields) + "\r\n")
 }
 
 func lines(fields []string) string {
@@ -113,7 +113,7 @@ func recorder(t testing.TB, answer string) (addr string, heads <-chan head) {
 				return
 			}
 			seen <- parse(text)
-			c.Say(answer)
+			c.Send(answer)
 		}
 	}), seen
 }

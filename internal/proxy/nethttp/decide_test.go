@@ -20,9 +20,9 @@ type waiting struct {
 }
 
 func (w *waiting) Decide(_ *admit.Request, v *admit.Verdict) {
-	*v = admit.Verdict{Outcome: admit.Wait}
+	*v = admit.Verdict{Action: admit.Wait}
 	if w.asked.Load() > 0 {
-		*v = admit.Verdict{Outcome: admit.Refuse, Code: fault.RouteNotFound}
+		*v = admit.Verdict{Action: admit.Refuse, Code: fault.RouteNotFound}
 	}
 	if w.crash {
 		panic("a defect")
@@ -46,7 +46,7 @@ func TestWait(t *testing.T) {
 	} {
 		d := &waiting{err: c.err}
 		client := serve(t, d, setup{}).dial()
-		client.Say("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+		client.Send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
 		if h, _ := client.refusal(); h.status() != c.want || d.asked.Load() != 1 {
 			t.Errorf("asked %d times, answer\n%s", d.asked.Load(), h.text)
 		}
@@ -77,7 +77,7 @@ func TestLimit(t *testing.T) {
 	}
 	within(t, "the request", heads)
 	c.request(e, "POST /a HTTP/1.1", "Content-Length: 2")
-	c.Say("ok")
+	c.Send("ok")
 	h, body := c.refusal()
 	if h.status() != "429" || body.Error != "rate_limit_exceeded" || h.get("retry-after") == "" || h.get("x-ratelimit-remaining") != "0" {
 		t.Errorf("second\n%s %+v", h.text, body)
@@ -99,7 +99,7 @@ func TestCORS(t *testing.T) {
 		Origins: []string{"https://app.test"}, Methods: []string{"GET"}, Headers: []string{"Authorization"}, MaxAge: 60,
 	}})
 	c := e.dial()
-	c.Say("OPTIONS /a HTTP/1.1\r\nHost: a\r\nOrigin: https://app.test\r\nAccess-Control-Request-Method: GET\r\n\r\n")
+	c.Send("OPTIONS /a HTTP/1.1\r\nHost: a\r\nOrigin: https://app.test\r\nAccess-Control-Request-Method: GET\r\n\r\n")
 	h := c.head()
 	if h.status() != "204" || h.get("access-control-allow-origin") != "https://app.test" || h.get("access-control-max-age") != "60" ||
 		h.get("x-request-id") == "" || h.get("x-ratelimit-limit") == "" || len(heads) != 0 {

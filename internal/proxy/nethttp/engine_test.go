@@ -175,7 +175,7 @@ type elsewhere struct {
 
 func (d *elsewhere) Decide(req *admit.Request, v *admit.Verdict) {
 	d.Decider.Decide(req, v)
-	if v.Outcome != admit.Forward || d.off {
+	if v.Action != admit.Forward || d.off {
 		return
 	}
 	seen := *v.Gateway

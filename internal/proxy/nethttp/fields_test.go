@@ -92,7 +92,7 @@ func TestKeyIsRemoved(t *testing.T) {
 		if c.authorization != "" {
 			head += "Authorization: " + c.authorization + "\r\n"
 		}
-		client.Say(head + "\r\n")
+		client.Send(head + "\r\n")
 		if answer := client.head(); answer.status() != "200" {
 			t.Errorf("%s %q: %s", c.target, c.authorization, answer.text)
 			continue
@@ -166,7 +166,7 @@ func TestInterim(t *testing.T) {
 		if _, err := c.ReadHead(); err != nil {
 			return
 		}
-		c.Say("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nX-Request-Id: theirs\r\nConnection: x-p\r\nX-P: 1\r\n\r\n" +
+		c.Send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nX-Request-Id: theirs\r\nConnection: x-p\r\nX-P: 1\r\n\r\n" +
 			"HTTP/1.1 102 Processing\r\n\r\n" + empty)
 	})
 	e := start(t, setup{upstream: "http://" + addr})

@@ -155,7 +155,7 @@ func (x *exchange) invite() {
 }
 
 // relay sends the upstream's answer as it comes.
-func (x *exchange) relay(answer *upstream.Answer) {
+func (x *exchange) relay(answer *upstream.Response) {
 	x.settle()
 	h := x.w.Header()
 	answerFields(h, answer.Header)

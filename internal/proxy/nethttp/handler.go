@@ -107,7 +107,7 @@ func (x *exchange) stalledBody() {
 
 // serve does what the verdict says.
 func (x *exchange) serve() {
-	switch x.verdict.Outcome {
+	switch x.verdict.Action {
 	case admit.Forward:
 		x.forward()
 	case admit.Preflight:
@@ -189,7 +189,7 @@ func (x *exchange) decide(ctx context.Context) error {
 		if x.id == "" {
 			x.open(x.verdict.Now)
 		}
-		if x.verdict.Outcome != admit.Wait {
+		if x.verdict.Action != admit.Wait {
 			return nil
 		}
 		if err := x.server.cfg.Admit.Wait(ctx, x.verdict); err != nil {

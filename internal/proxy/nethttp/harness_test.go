@@ -100,8 +100,8 @@ func start(t testing.TB, s setup) *edge {
 	clock := watch.Now
 	s.mono = watch.Mono
 	live, err := snapshot.New(snapshot.Config{
-		Source: source, Ledger: ledger, Now: clock,
-		OpenHeader: func(sealed []byte) ([]byte, error) { return sealed, nil },
+		Source: source, Reserver: ledger, Now: clock,
+		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func start(t testing.TB, s setup) *edge {
 	if err := live.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Live: live, Ledger: ledger, Now: clock})
+	admitter, err := admit.New(admit.Config{Follower: live, Reserver: ledger, Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func start(t testing.TB, s setup) *edge {
 func serve(t testing.TB, decider nethttp.Decider, s setup) *edge {
 	t.Helper()
 	guard := netguard.New()
-	guard.Own(netip.MustParseAddrPort(ownListener))
+	guard.SetListeners(netip.MustParseAddrPort(ownListener))
 	if s.continueTimeout == 0 {
 		s.continueTimeout = patience
 	}

@@ -189,7 +189,7 @@ func TestResetWithinInterim(t *testing.T) {
 			if _, err := c.ReadHead(); err != nil {
 				return
 			}
-			c.Say(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-A: b\r\nX-C: d\r\n\r\n", 3) + empty)
+			c.Send(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-A: b\r\nX-C: d\r\n\r\n", 3) + empty)
 		}
 	})
 	e := start(t, setup{upstream: "http://" + addr})

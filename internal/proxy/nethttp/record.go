@@ -117,7 +117,7 @@ func (x *exchange) begun() {
 	var r accesslog.Record
 	x.record(&r)
 	r.Part = accesslog.Started
-	k.lane.Put(&r, x.r.Method, x.verdict.Path)
+	k.lane.Emit(&r, x.r.Method, x.verdict.Path)
 }
 
 // record fills in what all records of x have in common.
@@ -183,7 +183,7 @@ func (x *exchange) put(d accesslog.Result, status int) {
 	if k.begun {
 		r.Part = accesslog.Ended
 	}
-	k.lane.Put(&r, x.r.Method, x.verdict.Path)
+	k.lane.Emit(&r, x.r.Method, x.verdict.Path)
 }
 
 // end tells of a request that nothing else has told of: its answer was broken

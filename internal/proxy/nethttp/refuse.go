@@ -25,8 +25,8 @@ const (
 // body.
 func (x *exchange) refuse(err error) {
 	x.settle()
-	status, body := fault.Answer(err, x.id)
-	x.course.decision = x.verdict.Ended(err)
+	status, body := fault.Response(err, x.id)
+	x.course.decision = x.verdict.ResultOf(err)
 	x.ownFields()
 	h := x.w.Header()
 	h["Content-Type"] = []string{"application/json"}
@@ -51,7 +51,7 @@ func (x *exchange) answer(status int, body []byte) {
 	x.put(x.course.decision, status)
 	x.writeHead(status)
 	if body != nil {
-		_, _ = x.w.Write(body) //nolint:gosec // G705: fault.Answer makes JSON
+		_, _ = x.w.Write(body) //nolint:gosec // G705: fault.Response makes JSON
 	}
 	if !remains {
 		return

@@ -68,7 +68,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client := e.dial()
-			client.Say(c.send)
+			client.Send(c.send)
 			h, body := client.refusal()
 			if h.status() != c.status || body.Error != c.err || c.field != "" && h.get(c.field) != c.want {
 				t.Errorf("answer\n%s\n%+v", h.text, body)
@@ -116,11 +116,11 @@ func TestRefusalDoesNotWait(t *testing.T) {
 	post := "POST /a HTTP/1.1\r\nHost: a\r\n"
 	t.Run("small, known", func(t *testing.T) {
 		c := e.dial()
-		c.Say(post + "Content-Length: 5\r\n\r\nab")
+		c.Send(post + "Content-Length: 5\r\n\r\nab")
 		if h, _ := c.refusal(); h.status() != "401" || h.get("connection") != "" {
 			t.Fatalf("answer\n%s", h.text)
 		}
-		c.Say("cde")
+		c.Send("cde")
 		c.request(e, "GET /next HTTP/1.1")
 		if h := c.head(); h.status() != "200" || within(t, "the request", heads).line != "GET /next HTTP/1.1" {
 			t.Fatalf("next answer\n%s", h.text)
@@ -128,11 +128,11 @@ func TestRefusalDoesNotWait(t *testing.T) {
 	})
 	t.Run("small, chunked", func(t *testing.T) {
 		c := e.dial()
-		c.Say(post + "Transfer-Encoding: chunked\r\n\r\n" + chunk("ab"))
+		c.Send(post + "Transfer-Encoding: chunked\r\n\r\n" + chunk("ab"))
 		if h, _ := c.refusal(); h.status() != "401" {
 			t.Fatalf("answer\n%s", h.text)
 		}
-		c.Say(chunk("GET /smuggled HTTP/1.1\r\n\r\n") + "0\r\n\r\n")
+		c.Send(chunk("GET /smuggled HTTP/1.1\r\n\r\n") + "0\r\n\r\n")
 		c.request(e, "GET /next HTTP/1.1")
 		if h := c.head(); h.status() != "200" || within(t, "the request", heads).line != "GET /next HTTP/1.1" {
 			t.Fatalf("next answer\n%s", h.text)
@@ -140,25 +140,25 @@ func TestRefusalDoesNotWait(t *testing.T) {
 	})
 	t.Run("large, known", func(t *testing.T) {
 		c := e.dial()
-		c.Say(post + "Content-Length: 1000000\r\n\r\nab")
+		c.Send(post + "Content-Length: 1000000\r\n\r\nab")
 		h, _ := c.refusal()
 		if h.status() != "401" || h.get("connection") != "close" {
 			t.Fatalf("answer\n%s", h.text)
 		}
-		c.Say(strings.Repeat("x", 100_000))
+		c.Send(strings.Repeat("x", 100_000))
 		if rest, _ := c.rest(); rest != "" { // a reset is as good as an end
 			t.Errorf("behind the answer: %q", rest)
 		}
 	})
 	t.Run("large, chunked", func(t *testing.T) {
 		c := e.dial()
-		c.Say(post + "Transfer-Encoding: chunked\r\n\r\n")
+		c.Send(post + "Transfer-Encoding: chunked\r\n\r\n")
 		if h, _ := c.refusal(); h.status() != "401" {
 			t.Fatalf("answer\n%s", h.text)
 		}
 		go func() {
 			for range 20 {
-				c.Say(chunk(strings.Repeat("x", 10_000)))
+				c.Send(chunk(strings.Repeat("x", 10_000)))
 			}
 		}()
 		if rest, _ := c.rest(); rest != "" {
@@ -167,7 +167,7 @@ func TestRefusalDoesNotWait(t *testing.T) {
 	})
 	t.Run("expecting", func(t *testing.T) {
 		c := e.dial()
-		c.Say(post + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+		c.Send(post + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n")
 		if h, _ := c.refusal(); h.status() != "401" || h.get("connection") != "close" {
 			t.Fatalf("the first answer is\n%s", h.text)
 		}
@@ -177,7 +177,7 @@ func TestRefusalDoesNotWait(t *testing.T) {
 	})
 	t.Run("stalled", func(t *testing.T) {
 		c := start(t, setup{upstream: "http://" + addr, moving: true}).dial()
-		c.Say(post + "Content-Length: 5\r\n\r\nab")
+		c.Send(post + "Content-Length: 5\r\n\r\nab")
 		if h, _ := c.refusal(); h.status() != "401" {
 			t.Fatalf("answer\n%s", h.text)
 		}
@@ -194,7 +194,7 @@ func TestMaxBody(t *testing.T) {
 	e := start(t, setup{upstream: "http://" + addr, maxBody: 10})
 	c := e.dial()
 	c.request(e, "POST /a HTTP/1.1", "Content-Length: 10")
-	c.Say("0123456789")
+	c.Send("0123456789")
 	if h := c.head(); h.status() != "200" {
 		t.Errorf("ten bytes:\n%s", h.text)
 	}
@@ -206,7 +206,7 @@ func TestMaxBody(t *testing.T) {
 		e := start(t, setup{upstream: "http://" + silent, maxBody: 10})
 		c := e.dial()
 		c.request(e, "POST /a HTTP/1.1", send[0])
-		c.Say(send[1])
+		c.Send(send[1])
 		if h, body := c.refusal(); h.status() != "413" || body.Error != "body_too_large" || h.get("x-ratelimit-limit") == "" {
 			t.Errorf("%s:\n%s %+v", name, h.text, body)
 		}
@@ -218,7 +218,7 @@ func TestMaxBody(t *testing.T) {
 	if h := c.head(); h.status() != "200" || c.readChunk() != "begun" {
 		t.Fatalf("answer\n%s", h.text)
 	}
-	c.Say(chunk("0123456789a"))
+	c.Send(chunk("0123456789a"))
 	if rest, _ := c.rest(); strings.Contains(rest, "0\r\n") {
 		t.Errorf("the answer ended properly: %q", rest)
 	}
@@ -230,7 +230,7 @@ func TestMalformedBody(t *testing.T) {
 	e := start(t, setup{upstream: "http://" + silent})
 	c := e.dial()
 	c.request(e, "POST /a HTTP/1.1", "Transfer-Encoding: chunked")
-	c.Say("zz\r\n")
+	c.Send("zz\r\n")
 	if h, body := c.refusal(); h.status() != "400" || body.Error != "invalid_request" || h.get("connection") != "close" {
 		t.Errorf("answer\n%s %+v", h.text, body)
 	}
@@ -241,7 +241,7 @@ func TestMalformedBody(t *testing.T) {
 // key and query.
 func TestUpstreamFails(t *testing.T) {
 	silent, _ := recorder(t, "")
-	hangsUp := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { c.Say("HTTP/1.1 200 OK\r\nContent-") })
+	hangsUp := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { c.Send("HTTP/1.1 200 OK\r\nContent-") })
 	for _, c := range []struct{ name, upstream, status, err string }{
 		{"nobody", "http://127.0.0.1:1", "502", "upstream_unreachable"},
 		{"Keygate itself", "http://" + ownListener, "502", "upstream_unreachable"},
@@ -256,7 +256,7 @@ func TestUpstreamFails(t *testing.T) {
 			}
 			e := start(t, s)
 			client := e.dial()
-			client.Say("GET /a?x=1&api_key=" + e.key + " HTTP/1.1\r\nHost: a\r\n\r\n")
+			client.Send("GET /a?x=1&api_key=" + e.key + " HTTP/1.1\r\nHost: a\r\n\r\n")
 			h, body := client.refusal()
 			if h.status() != c.status || body.Error != c.err || h.get("x-ratelimit-limit") == "" || strings.Contains(body.Message, "127.") {
 				t.Errorf("answer\n%s %+v", h.text, body)
@@ -278,11 +278,11 @@ func TestHead(t *testing.T) {
 		t.Errorf("%d, length %d", resp.StatusCode, resp.ContentLength)
 	}
 	c := e.dial()
-	c.Say("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n")
 	if h := c.head(); h.status() != "401" || h.get("content-length") == "" {
 		t.Errorf("answer\n%s", h.text)
 	}
-	c.Say("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n")
 	if h := c.head(); h.status() != "401" {
 		t.Errorf("second answer\n%s", h.text)
 	}

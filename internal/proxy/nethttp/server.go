@@ -107,7 +107,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("edge: Admit and Pools are required")
 	}
 	if cfg.NewRequestID == nil {
-		cfg.NewRequestID = id.At
+		cfg.NewRequestID = id.NewFastAt
 	}
 	if cfg.Mono == nil {
 		cfg.Mono = func() int64 { return 0 }

@@ -15,17 +15,17 @@ func TestBothDirections(t *testing.T) {
 		if _, err := c.ReadHead(); err != nil {
 			return
 		}
-		c.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("ready"))
+		c.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("ready"))
 		for {
 			s, err := readChunk(c)
 			if err != nil {
 				return
 			}
 			if s == "" {
-				c.Say("0\r\n\r\n")
+				c.Send("0\r\n\r\n")
 				return
 			}
-			c.Say(chunk("echo " + s))
+			c.Send(chunk("echo " + s))
 		}
 	})
 	e := start(t, setup{upstream: "http://" + addr})
@@ -35,12 +35,12 @@ func TestBothDirections(t *testing.T) {
 		t.Fatalf("answer\n%s", h.text)
 	}
 	for _, s := range []string{"one", "two", "three"} {
-		c.Say(chunk(s))
+		c.Send(chunk(s))
 		if got := c.readChunk(); got != "echo "+s {
 			t.Fatalf("got %q", got)
 		}
 	}
-	c.Say("0\r\n\r\n")
+	c.Send("0\r\n\r\n")
 	if got := c.readChunk(); got != "" {
 		t.Errorf("the end is %q", got)
 	}
@@ -53,9 +53,9 @@ func TestEvents(t *testing.T) {
 		if _, err := c.ReadHead(); err != nil {
 			return
 		}
-		c.Say("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+		c.Send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
 		for s := range next {
-			c.Say(s)
+			c.Send(s)
 		}
 	})
 	e := start(t, setup{upstream: "http://" + addr})
@@ -89,9 +89,9 @@ func TestBrokenBody(t *testing.T) {
 			finish := make(chan struct{})
 			addr := upstreamtest.Serve(t, func(conn *upstreamtest.Conn) {
 				if _, err := conn.ReadHead(); err == nil {
-					conn.Say(c.answer)
+					conn.Send(c.answer)
 					<-finish
-					conn.Say(c.then)
+					conn.Send(c.then)
 				}
 			})
 			e := start(t, setup{upstream: "http://" + addr})
@@ -127,7 +127,7 @@ func TestClientLeaves(t *testing.T) {
 				if _, err := conn.ReadHead(); err != nil {
 					return
 				}
-				conn.Say(c.answer)
+				conn.Send(c.answer)
 				close(arrived)
 				_, _ = io.Copy(io.Discard, conn)
 				close(ended)
@@ -135,7 +135,7 @@ func TestClientLeaves(t *testing.T) {
 			e := start(t, setup{upstream: "http://" + addr, moving: true})
 			client := e.dial()
 			client.request(e, "POST /a HTTP/1.1", c.field)
-			client.Say(c.body)
+			client.Send(c.body)
 			within(t, "the request", arrived)
 			if c.answer != "" {
 				client.head()
@@ -156,12 +156,12 @@ func TestContinue(t *testing.T) {
 		}
 		asked <- parse(text)
 		<-ask
-		c.Say("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
+		c.Send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
 		body := make([]byte, 4)
 		if _, err := io.ReadFull(c, body); err != nil {
 			return
 		}
-		c.Say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + string(body))
+		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + string(body))
 	})
 	e := start(t, setup{upstream: "http://" + addr})
 	c := e.dial()
@@ -176,7 +176,7 @@ func TestContinue(t *testing.T) {
 	if h := c.head(); h.status() != "100" || len(h.fields) != 0 {
 		t.Fatalf("second\n%s", h.text)
 	}
-	c.Say("body")
+	c.Send("body")
 	if h := c.head(); h.status() != "200" || c.text(4) != "body" {
 		t.Fatalf("final\n%s", h.text)
 	}
@@ -190,7 +190,7 @@ func TestNoContinue(t *testing.T) {
 		if _, err := c.ReadHead(); err != nil {
 			return
 		}
-		c.Say("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 2\r\n\r\nno")
+		c.Send("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 2\r\n\r\nno")
 		b, _ := io.ReadAll(c)
 		rest <- string(b)
 	})
@@ -213,7 +213,7 @@ func TestContinueNeverComes(t *testing.T) {
 		}
 		body := make([]byte, 4)
 		if _, err := io.ReadFull(c, body); err == nil {
-			c.Say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + string(body))
+			c.Send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + string(body))
 		}
 	})
 	e := start(t, setup{upstream: "http://" + addr, continueTimeout: 50 * time.Millisecond})
@@ -222,7 +222,7 @@ func TestContinueNeverComes(t *testing.T) {
 	if h := c.head(); h.status() != "100" {
 		t.Fatalf("first\n%s", h.text)
 	}
-	c.Say("body")
+	c.Send("body")
 	if h := c.head(); h.status() != "200" || c.text(4) != "body" {
 		t.Fatalf("final\n%s", h.text)
 	}
@@ -246,7 +246,7 @@ func TestTrailers(t *testing.T) {
 			}
 			trailers, _ := c.ReadHead()
 			got <- trailers
-			c.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n" + chunk("text") +
+			c.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n" + chunk("text") +
 				"0\r\nX-Sum: 1\r\nX-Late: 2\r\nX-RateLimit-Limit: 1\r\nX-Request-Id: theirs\r\nSet-Cookie: a=1\r\n\r\n")
 		}
 	})
@@ -258,7 +258,7 @@ func TestTrailers(t *testing.T) {
 			te = "TE: trailers"
 		}
 		c.request(e, "POST /a HTTP/1.1", te, "Transfer-Encoding: chunked", "Trailer: X-Digest, X-Keygate-Key-Id, x_backend-secret")
-		c.Say(chunk("body") + "0\r\nX-Digest: d\r\nX-Keygate-Key-Id: key_0\r\nx_keygate_key_owner: root\r\nAuthorization: Bearer x\r\nX-Forwarded-For: 9.9.9.9\r\nX-Backend-Secret: theirs\r\nx_backend-secret: theirs\r\n\r\n")
+		c.Send(chunk("body") + "0\r\nX-Digest: d\r\nX-Keygate-Key-Id: key_0\r\nx_keygate_key_owner: root\r\nAuthorization: Bearer x\r\nX-Forwarded-For: 9.9.9.9\r\nX-Backend-Secret: theirs\r\nx_backend-secret: theirs\r\n\r\n")
 		if h := parse(within(t, "the request", heads)); h.get("trailer") != "X-Digest" || h.get("x-backend-secret") != "s3" {
 			t.Errorf("arrived as\n%s", h.text)
 		}
@@ -287,7 +287,7 @@ func TestEarlyAnswer(t *testing.T) {
 	e := start(t, setup{upstream: "http://" + addr})
 	c := e.dial()
 	c.request(e, "POST /a HTTP/1.1", "Content-Length: 1000000")
-	c.Say("part")
+	c.Send("part")
 	if h := c.head(); h.status() != "403" || c.text(4) != "stop" {
 		t.Fatalf("answer\n%s", h.text)
 	}
@@ -300,7 +300,7 @@ func TestEarlyAnswer(t *testing.T) {
 func TestEarlyClose(t *testing.T) {
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 		if _, err := c.ReadHead(); err == nil {
-			c.Say("HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nstop")
+			c.Send("HTTP/1.1 413 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nstop")
 		}
 	})
 	e := start(t, setup{upstream: "http://" + addr})
@@ -331,7 +331,7 @@ func TestLargeBodies(t *testing.T) {
 		if n != size {
 			return
 		}
-		c.Say("HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n")
+		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 8388608\r\n\r\n")
 		_, _ = io.Copy(c.Conn, io.LimitReader(zeros{}, size))
 	})
 	e := start(t, setup{upstream: "http://" + addr})
@@ -366,7 +366,7 @@ func TestStrangeAnswers(t *testing.T) {
 	} {
 		addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 			_, _ = c.ReadHead()
-			c.Say(answer)
+			c.Send(answer)
 		})
 		e := start(t, setup{upstream: "http://" + addr})
 		c := e.dial()

@@ -47,7 +47,7 @@ func offered(answer, asked string) bool {
 
 // tunnel joins the client's and the upstream's connections after a 101, until
 // both directions have ended or one of them breaks.
-func (x *exchange) tunnel(answer *upstream.Answer, asked string) {
+func (x *exchange) tunnel(answer *upstream.Response, asked string) {
 	back, ok := answer.Body.(io.ReadWriteCloser)
 	protocol := answer.Header.Get("Upgrade")
 	if !ok || !offered(protocol, asked) {

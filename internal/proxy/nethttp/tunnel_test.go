@@ -20,18 +20,18 @@ func switching(t *testing.T, first string) string {
 			return
 		}
 		if parse(text).get("upgrade") != "echo/1" {
-			c.Say("HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n")
+			c.Send("HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n")
 			return
 		}
-		c.Say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\nX-App: 1\r\nX-Request-Id: theirs\r\n\r\n" + first)
+		c.Send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\nX-App: 1\r\nX-Request-Id: theirs\r\n\r\n" + first)
 		_, _ = io.Copy(c.Conn, c)
-		c.Say("bye")
+		c.Send("bye")
 	})
 }
 
 func (c *client) upgrade(e *edge, behind string) head {
 	c.t.Helper()
-	c.Say("GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + e.key + "\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n" + behind)
+	c.Send("GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + e.key + "\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n" + behind)
 	h := c.head()
 	if h.status() != "101" {
 		c.t.Fatalf("answer\n%s", h.text)
@@ -59,7 +59,7 @@ func TestTunnel(t *testing.T) {
 	if got := c.text(len("helloearly")); got != "helloearly" {
 		t.Fatalf("got %q", got)
 	}
-	c.Say("more\x00\xff")
+	c.Send("more\x00\xff")
 	if got := c.text(6); got != "more\x00\xff" {
 		t.Fatalf("got %q", got)
 	}
@@ -89,7 +89,7 @@ func TestTunnelBreaks(t *testing.T) {
 		if _, err := c.ReadHead(); err != nil {
 			return
 		}
-		c.Say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n")
+		c.Send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n")
 		_, _ = io.Copy(io.Discard, c)
 		close(ended)
 	})
@@ -101,7 +101,7 @@ func TestTunnelBreaks(t *testing.T) {
 
 	addr = upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 		if _, err := c.ReadHead(); err == nil {
-			c.Say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\nlast")
+			c.Send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\nlast")
 		}
 	})
 	e = start(t, setup{upstream: "http://" + addr})
@@ -121,7 +121,7 @@ func TestDrain(t *testing.T) {
 		c.upgrade(e, "")
 		done := make(chan error, 1)
 		go func() { done <- e.server.Shutdown(context.Background()) }()
-		c.Say("still")
+		c.Send("still")
 		if got := c.text(5); got != "still" {
 			t.Fatalf("got %q", got)
 		}
@@ -159,7 +159,7 @@ func TestDrain(t *testing.T) {
 			}
 			close(arrived)
 			<-answer
-			c.Say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+			c.Send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
 		})
 		e := start(t, setup{upstream: "http://" + addr})
 		c := e.dial()
@@ -199,7 +199,7 @@ func TestTunnelTLS(t *testing.T) {
 	e := start(t, setup{upstream: "https://" + addr, ca: ca})
 	c := e.dial()
 	c.upgrade(e, "")
-	c.Say("text")
+	c.Send("text")
 	if got := c.text(4); got != "text" {
 		t.Fatalf("got %q", got)
 	}

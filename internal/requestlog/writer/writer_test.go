@@ -48,7 +48,7 @@ func newRecorder(t *testing.T, cfg requestwriter.Config) *requestwriter.Writer {
 // refused is a request that was refused some time after now.
 func refused(account [16]byte, after time.Duration) accesslog.Entry {
 	at := now().Add(after)
-	return accesslog.Entry{Record: accesslog.Record{Account: account, Request: id.At(at.UnixMilli()), Start: at.UnixMicro(), Status: 401, Result: accesslog.KeyInvalid}, Path: "/orders"}
+	return accesslog.Entry{Record: accesslog.Record{Account: account, Request: id.NewFastAt(at.UnixMilli()), Start: at.UnixMicro(), Status: 401, Result: accesslog.KeyInvalid}, Path: "/orders"}
 }
 
 func list(t *testing.T, r *requestwriter.Writer, account [16]byte) []requestlog.Request {

@@ -114,7 +114,7 @@ func fillMixed(t *audit.Table, n int, at time.Time, rare bool) {
 	for i := range audit.MaxRecords {
 		now += int64(random.ExpFloat64() * 450)
 		k := keys.Uint64()
-		e := audit.Event{Time: now, Request: id.At(now / 1000), Outcome: audit.Success, Method: "GET"}
+		e := audit.Event{Time: now, Request: id.NewFastAt(now / 1000), Outcome: audit.Success, Method: "GET"}
 		e.Key, e.Gateway = benchID(byte(k>>8), byte(k)), benchID(9, byte(k%4))
 		copy(e.Prefix[:], fmt.Sprintf("kg_%06d", k))
 		ip := clients.Uint64() * 2654435761

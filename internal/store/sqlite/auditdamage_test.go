@@ -35,7 +35,7 @@ func TestDamagedAuditLog(t *testing.T) {
 			now = now.Add(time.Millisecond)
 			e := &batch[i]
 			e.Account, _ = id.Parse(id.Account, a.ID)
-			e.Start, e.Request, e.Authenticated, e.Method, e.Path = now.UnixMicro(), id.At(now.UnixMilli()), true, accesslog.GET, "/x"
+			e.Start, e.Request, e.Authenticated, e.Method, e.Path = now.UnixMicro(), id.NewFastAt(now.UnixMilli()), true, accesslog.GET, "/x"
 		}
 		j.Take(batch)
 		if err := j.Sync(ctx); err != nil {

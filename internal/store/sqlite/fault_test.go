@@ -29,7 +29,7 @@ func unavailable(t *testing.T, err error, want string) {
 	if !strings.Contains(e.Message, want) {
 		t.Errorf("the message is %q, want it to say %q", e.Message, want)
 	}
-	_, answer := fault.Answer(err, "req_x")
+	_, answer := fault.Response(err, "req_x")
 	body, _, _ := bytes.Cut(answer, []byte("request_id"))
 	for _, internal := range []string{"SQLITE", "sqlite", "(5)", "(8)", "(26)", "/"} {
 		if bytes.Contains(body, []byte(internal)) {

@@ -22,7 +22,7 @@ func phaseOf(k *apikey.Key) int {
 	switch {
 	case !k.RevokedAt.IsZero():
 		return revoked
-	case !k.ExpiresAt.IsZero() && k.ExpiryTold.Equal(k.ExpiresAt):
+	case !k.ExpiresAt.IsZero() && k.ExpiryNotified.Equal(k.ExpiresAt):
 		return told
 	default:
 		return live
@@ -79,7 +79,7 @@ func scanKey(r *sql.Rows) (apikey.Key, error) {
 		k.BucketID = bucket.String
 	}
 	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = instant(created), maybeInstant(expires), maybeInstant(used)
-	k.RevokedAt, k.ExpiryTold = maybeInstant(revokedAt), maybeInstant(expiryTold)
+	k.RevokedAt, k.ExpiryNotified = maybeInstant(revokedAt), maybeInstant(expiryTold)
 	if err := k.RateLimit.UnmarshalText([]byte(rate.String)); err != nil {
 		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
 	}
@@ -163,7 +163,7 @@ func keyValues(k *apikey.Key) ([]any, error) {
 		bucket = k.BucketID
 	}
 	return []any{levelNumber(k.Level), phaseOf(k), int64(k.Scope.Word), maybeText(k.Scope.Resource), maybeText(k.GatewayID), maybeText(k.Owner),
-		bucket, maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryTold),
+		bucket, maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryNotified),
 		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata}, nil
 }
 

@@ -59,7 +59,7 @@ func (h *harness) newDiaryOf(a *account.Account, cfg auditwriter.Config) *diary 
 func (d *diary) entry(key byte, after time.Duration, decision accesslog.Result, path string) accesslog.Entry {
 	at := d.now.Add(after)
 	e := accesslog.Entry{Path: path}
-	e.Start, e.Request, e.Result, e.Authenticated, e.Method = at.UnixMicro(), id.At(at.UnixMilli()), decision, true, accesslog.GET
+	e.Start, e.Request, e.Result, e.Authenticated, e.Method = at.UnixMicro(), id.NewFastAt(at.UnixMilli()), decision, true, accesslog.GET
 	e.Account, _ = id.Parse(id.Account, d.account.ID)
 	e.Key, e.Gateway = fixedID(key), fixedID(100+key%2)
 	copy(e.Prefix[:], "kg_Abcde"+string('0'+key))

@@ -42,7 +42,7 @@ func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
 		k.ExpiresAt = maybe(moment()).Draw(t, "expires_at")
 		k.RevokedAt = maybe(moment()).Draw(t, "revoked_at")
 		k.LastUsedAt = maybe(moment()).Draw(t, "last_used_at")
-		k.ExpiryTold = maybe(rapid.SampledFrom([]time.Time{k.ExpiresAt, epoch()})).Draw(t, "expiry_told")
+		k.ExpiryNotified = maybe(rapid.SampledFrom([]time.Time{k.ExpiresAt, epoch()})).Draw(t, "expiry_told")
 		k.Version = rapid.Int64Min(1).Draw(t, "version")
 		return k
 	})
@@ -159,7 +159,7 @@ func testKeysOfGateway(h *harness) {
 	}
 	active := of(g.ID, nil)
 	expired := of(g.ID, func(k *apikey.Key) { k.ExpiresAt = epoch() })
-	told := of(g.ID, func(k *apikey.Key) { k.ExpiresAt, k.ExpiryTold = epoch(), epoch() })
+	told := of(g.ID, func(k *apikey.Key) { k.ExpiresAt, k.ExpiryNotified = epoch(), epoch() })
 	of(g.ID, revoke)
 	of(other.ID, nil)
 	of("", nil)
@@ -216,8 +216,8 @@ func testKeysToTell(h *harness) {
 	later := h.insertKey(a, at(time.Microsecond))
 	h.insertKey(a, nil)
 	h.insertKey(a, func(k *apikey.Key) { at(-time.Hour)(k); revoke(k) })
-	h.insertKey(a, func(k *apikey.Key) { at(-time.Hour)(k); k.ExpiryTold = k.ExpiresAt })
-	again := h.insertKey(a, func(k *apikey.Key) { at(time.Hour)(k); k.ExpiryTold = epoch() })
+	h.insertKey(a, func(k *apikey.Key) { at(-time.Hour)(k); k.ExpiryNotified = k.ExpiresAt })
+	again := h.insertKey(a, func(k *apikey.Key) { at(time.Hour)(k); k.ExpiryNotified = epoch() })
 
 	due := func(now time.Time, limit int) []string {
 		return ids(get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
@@ -227,7 +227,7 @@ func testKeysToTell(h *harness) {
 	same(h, "all due", due(epoch(), 10), []string{first.ID, second.ID, third.ID})
 	same(h, "first batch", due(epoch(), 2), []string{first.ID, second.ID})
 	for _, k := range []*apikey.Key{first, second} {
-		k.ExpiryTold = k.ExpiresAt
+		k.ExpiryNotified = k.ExpiresAt
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, k) })
 	}
 	same(h, "what is left", due(epoch(), 2), []string{third.ID})

@@ -58,7 +58,7 @@ func testKeyList(h *harness) {
 			if rapid.Bool().Draw(t, "expires") {
 				k.ExpiresAt = epoch().Add(time.Duration(rapid.IntRange(-3, 3).Draw(t, "expires")) * time.Second)
 				if rapid.Bool().Draw(t, "told") {
-					k.ExpiryTold = k.ExpiresAt
+					k.ExpiryNotified = k.ExpiresAt
 				}
 			}
 			if rapid.IntRange(0, 2).Draw(t, "revoked") == 0 {

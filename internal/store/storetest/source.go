@@ -69,7 +69,7 @@ func testSource(h *harness) {
 				k.RateLimit, k.ExpiresAt, k.BucketID = rate("5/s"), epoch().Add(time.Duration(i)), id.New(id.Key)
 			}
 			if i%10 == 0 {
-				k.ExpiryTold = k.ExpiresAt
+				k.ExpiryNotified = k.ExpiresAt
 			}
 		})
 		k.ExpiresAt = k.ExpiresAt.Truncate(time.Microsecond)

@@ -44,8 +44,8 @@ func (c *Conn) ReadHead() (string, error) {
 	}
 }
 
-// Say writes s; errors show in what the other side misses.
-func (c *Conn) Say(s string) { _, _ = io.WriteString(c.Conn, s) }
+// Send writes s; errors show in what the other side misses.
+func (c *Conn) Send(s string) { _, _ = io.WriteString(c.Conn, s) }
 
 // Serve runs an upstream on a free loopback port until the test ends and
 // returns its address. handle owns a connection until it returns, which closes it.

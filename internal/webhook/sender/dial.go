@@ -90,7 +90,7 @@ func (g *gate) control(ctx context.Context, network, address string, c syscall.R
 		return err
 	}
 	plain, _ := ctx.Value(plainKey{}).(bool)
-	if plain && !g.allowHTTP && !g.policy.Names(addr.Addr()) {
+	if plain && !g.allowHTTP && !g.policy.Lists(addr.Addr()) {
 		return errPlain
 	}
 	return nil

@@ -192,7 +192,7 @@ func TestAllowedAddresses(t *testing.T) {
 		var rec recorder
 		cfg := b.config()
 		cfg.Allow, cfg.AllowHTTP, cfg.Guard = tc.allow, tc.http, netguard.New()
-		cfg.Guard.Own(netip.MustParseAddrPort("127.0.0.1:8081"))
+		cfg.Guard.SetListeners(netip.MustParseAddrPort("127.0.0.1:8081"))
 		cfg.Resolver = nameServer(func(name string) []netip.Addr {
 			return map[string][]netip.Addr{
 				"public.test": {netip.MustParseAddr("93.184.215.14")}, "private.test": {netip.MustParseAddr("10.1.2.3")},

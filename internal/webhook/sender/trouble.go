@@ -72,7 +72,7 @@ func (s *Sender) publicText(ctx context.Context, err error) string {
 
 // remedy says how a refused address could be allowed.
 func remedy(r *netguard.RefusedError) string {
-	if r.MayBeNamed {
+	if r.Allowable {
 		return "give another URL, or start the server with --webhook-allow-network and its network"
 	}
 	return "give another URL"
