@@ -8,55 +8,55 @@ import (
 	"time"
 )
 
-// The waits between attempts to accept when the system has no room, as for
-// another file: they double.
+// The backoff after a failed accept, for example when the process has no file
+// descriptor left, doubles from minBackoff to maxBackoff.
 const (
-	minPause = 5 * time.Millisecond
-	maxPause = time.Second
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = time.Second
 )
 
-// Serve accepts TCP connections on l until Shutdown, after which it returns nil.
-// Trouble with accepting, such as a process that has no file left, is logged and
-// tried again; only a listener that was closed by others is an error. Serve
+// Serve accepts TCP connections on l until Shutdown, then returns nil. A failed
+// accept, for example for want of a file descriptor, is logged and retried. Serve
+// returns an error only if l was closed by something other than Shutdown. It
 // closes l.
 func (s *Server) Serve(l net.Listener) error {
 	if !s.add(l) {
 		return l.Close()
 	}
 	defer s.remove(l)
-	s.begin.Do(func() {
+	s.startHTTP2.Do(func() {
 		s.http2.Go(func() {
-			if err := s.cfg.HTTP2.Serve(s.handed); err != nil {
-				s.cfg.Log.Error("HTTP/2 is served no more", "error", err)
+			if err := s.cfg.HTTP2.Serve(s.http2Conns); err != nil {
+				s.cfg.Log.Error("HTTP/2 driver stopped", "error", err)
 			}
 		})
 	})
-	var pause time.Duration
+	var backoff time.Duration
 	for {
 		c, err := l.Accept()
 		switch {
 		case err == nil:
-			pause = 0
-			s.take(c)
+			backoff = 0
+			s.startConn(c)
 		case s.isClosed():
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept connections of the data plane: %w", err)
 		default:
-			s.counts.acceptErrors.Add(1)
-			if s.counts.acceptLog.due(time.Now()) {
-				s.cfg.Log.Error("connections cannot be accepted; trying again", "error", err)
+			s.counters.acceptErrors.Add(1)
+			if s.counters.acceptLog.allow(time.Now()) {
+				s.cfg.Log.Error("accepting a connection failed; retrying", "error", err)
 			}
-			pause = min(max(2*pause, minPause), maxPause)
-			if !s.rest(pause) {
+			backoff = min(max(2*backoff, minBackoff), maxBackoff)
+			if !s.sleep(backoff) {
 				return nil
 			}
 		}
 	}
 }
 
-// rest waits; false tells that the shutdown has begun.
-func (s *Server) rest(d time.Duration) bool {
+// sleep pauses for d. It returns false, at once, if the shutdown begins.
+func (s *Server) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -67,7 +67,7 @@ func (s *Server) rest(d time.Duration) bool {
 	}
 }
 
-// add reports whether l may be served.
+// add registers l for Shutdown. It returns false if the shutdown has begun.
 func (s *Server) add(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Server) add(l net.Listener) bool {
 		return false
 	}
 	s.listeners[l] = struct{}{}
-	s.handed.serves(l.Addr())
+	s.http2Conns.setAddr(l.Addr())
 	s.accepting.Add(1)
 	return true
 }
@@ -94,25 +94,26 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// take starts to serve a connection, or closes it at once if there are too many.
-func (s *Server) take(nc net.Conn) {
-	s.counts.accepted.Add(1)
+// startConn starts the goroutine that serves an accepted connection. It closes the
+// connection instead if a limit on connections is reached.
+func (s *Server) startConn(nc net.Conn) {
+	s.counters.accepted.Add(1)
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
-		s.cfg.Log.Error("a listener of the data plane gave something else than a TCP connection")
+		s.cfg.Log.Error("a listener of the data plane accepted a connection that is not TCP")
 		_ = nc.Close()
 		return
 	}
 	c := &conn{TCPConn: tcp, server: s, client: addrPort(tcp.RemoteAddr())}
 	c.trusted = s.cfg.Trust.Trusted(c.client.Addr())
-	if !s.slots.take() {
-		s.refused(&s.counts.refusedTotal, "there are too many connections: new ones are closed", "max_connections", s.cfg.MaxConnections)
+	if !s.slots.acquire() {
+		s.logRefused(&s.counters.refusedTotal, "too many connections: new ones are closed", "max_connections", s.cfg.MaxConnections)
 		_ = tcp.Close()
 		return
 	}
-	c.slot = true
-	// Whose connection a trusted proxy brings is known only after its header.
-	if !c.trusted && !c.count() {
+	c.hasSlot = true
+	// Behind a trusted proxy the client's address is known only after the PROXY header.
+	if !c.trusted && !c.acquireAddressSlot() {
 		_ = c.Close()
 		return
 	}

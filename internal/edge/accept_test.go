@@ -15,171 +15,152 @@ import (
 	"github.com/keygate/keygate/internal/edge"
 )
 
-// Guarantee: beyond the caps a connection is closed at once, counted, and logged
-// seldom; one that ends makes room.
-func TestCaps(t *testing.T) {
-	d := open(t, edge.Config{MaxConnections: 4, MaxConnectionsPerAddress: 2})
-	serve := func(from string) *caller {
-		c := d.dialFrom(from)
-		c.say("x\n")
-		c.hears(`"x\n"`)
-		return c
-	}
-	one, _ := serve("127.0.0.1"), serve("127.0.0.1")
+// Guarantee: a connection beyond a limit is closed at once and counted, the log
+// says so once rather than for each, and a connection that ends frees its slot.
+func TestConnectionLimits(t *testing.T) {
+	h := start(t, edge.Config{MaxConnections: 4, MaxConnectionsPerAddress: 2})
+	first := h.dialFrom("127.0.0.1")
+	first.wantEcho("x")
+	h.dialFrom("127.0.0.1").wantEcho("x")
 	for range 3 {
-		d.dialFrom("127.0.0.1").isClosed()
+		h.dialFrom("127.0.0.1").wantClosed()
 	}
-	serve("127.0.0.2")
-	serve("127.0.0.3")
-	d.dialFrom("127.0.0.4").isClosed()
-	if s := d.server.Stats(); s.Open != 4 || s.Accepted != 8 || s.RefusedAddress != 3 || s.RefusedTotal != 1 {
-		t.Errorf("%+v", s)
+	h.dialFrom("127.0.0.2").wantEcho("x")
+	h.dialFrom("127.0.0.3").wantEcho("x")
+	h.dialFrom("127.0.0.4").wantClosed()
+
+	want := edge.Stats{Open: 4, Accepted: 8, RefusedAddress: 3, RefusedTotal: 1}
+	if got := h.server.Stats(); got != want {
+		t.Errorf("got stats %+v, want %+v", got, want)
 	}
-	if n := d.log.count("too many connections"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
-	_ = one.Close()
-	eventually(t, "there is room again", func() bool { return d.server.Stats().Open == 3 })
-	serve("127.0.0.1")
+	h.wantLogged("too many connections", 1)
+
+	_ = first.Close()
+	h.wantOpen(3)
+	h.dialFrom("127.0.0.1").wantEcho("x")
 }
 
-// broken is a listener that first fails as one does in a process without a free
-// file.
-type broken struct {
+// failingListener is a listener whose first calls of Accept fail as in a process
+// that has no file descriptor left.
+type failingListener struct {
 	net.Listener
-	mu   sync.Mutex
-	left int
+	mu       sync.Mutex
+	failures int // still to come
 }
 
-func (b *broken) Accept() (net.Conn, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.left > 0 {
-		b.left--
+func (l *failingListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failures > 0 {
+		l.failures--
 		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
 	}
-	return b.Listener.Accept()
+	return l.Listener.Accept()
 }
 
-// Guarantee: trouble with accepting passes.
-func TestAcceptErrors(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// Guarantee: after errors of Accept the server retries and serves again; each
+// error is counted, and one is logged.
+func TestServeRetriesAfterAcceptErrors(t *testing.T) {
+	h := startOn(t, &failingListener{Listener: listen(t), failures: 4}, edge.Config{})
+	h.dial().wantEcho("x")
+	if n := h.server.Stats().AcceptErrors; n != 4 {
+		t.Errorf("got %d accept errors, want 4", n)
 	}
-	d := openOn(t, &broken{Listener: l, left: 4}, edge.Config{})
-	c := d.dial()
-	c.say("x\n")
-	c.hears(`"x\n"`)
-	if d.server.Stats().AcceptErrors != 4 || d.log.count("cannot be accepted") != 1 {
-		t.Errorf("%+v", d.server.Stats())
-	}
+	h.wantLogged("accepting a connection failed", 1)
 }
 
-// Guarantee: a shutdown ends the pause after an error.
-func TestShutdownInPause(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := openOn(t, &broken{Listener: l, left: 1 << 30}, edge.Config{})
-	eventually(t, "it pauses for long", func() bool { return d.server.Stats().AcceptErrors > 5 })
-	d.close()
+// Guarantee: a shutdown ends the backoff after an error of Accept.
+func TestShutdownEndsBackoff(t *testing.T) {
+	h := startOn(t, &failingListener{Listener: listen(t), failures: 1 << 30}, edge.Config{})
+	waitUntil(t, "the backoff has grown", func() bool { return h.server.Stats().AcceptErrors > 5 })
+	h.close()
 }
 
-// Guarantee: a listener that somebody else closed is told of.
-func TestListenerGone(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := openOn(t, l, edge.Config{})
+// Guarantee: Serve returns an error if something other than Shutdown closed its
+// listener.
+func TestServeReportsClosedListener(t *testing.T) {
+	l := listen(t)
+	h := startOn(t, l, edge.Config{})
 	_ = l.Close()
-	if err := <-d.served; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Serve returned %v", err)
+	if err := <-h.served; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve: got error %v, want %v", err, net.ErrClosed)
 	}
-	d.served <- nil
+	h.served <- nil
 }
 
-// Guarantee: a shutdown refuses new connections, closes at once those that have
-// said nothing, tells both drivers to end, and waits for what runs.
-func TestShutdown(t *testing.T) {
-	arrived, answer := make(chan struct{}), make(chan struct{})
-	d := open(t, edge.Config{HTTP2: newWeb(func(w http.ResponseWriter, _ *http.Request) {
+// Guarantee: a shutdown refuses new connections, closes those without a whole
+// first line at once, shuts down both drivers, and waits for running requests.
+func TestShutdownDrains(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	h := start(t, edge.Config{HTTP2: newHTTP2Server(func(w http.ResponseWriter, _ *http.Request) {
 		close(arrived)
-		<-answer
+		<-release
 		_, _ = io.WriteString(w, "done")
 	})})
-	client, got := priorKnowledge(t), make(chan string, 1)
-	go func() {
-		resp, err := client.Get("http://" + d.addr)
-		if err != nil {
-			got <- err.Error()
-			return
-		}
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		got <- string(body)
-	}()
+	stream, streamBody := priorKnowledgeClient(t), make(chan string, 1)
+	go func() { streamBody <- bodyOrError(stream, "http://"+h.addr) }()
 	<-arrived
-	silent := d.dial()
-	part := d.dial()
-	part.say("PRI")
-	busy := d.dial()
-	busy.say("x\n")
-	busy.hears(`"x\n"`)
+	silent, partial, idle := h.dial(), h.dial(), h.dial()
+	partial.send("PRI")
+	idle.wantEcho("x")
 
 	ended := make(chan error, 1)
-	go func() { ended <- d.server.Shutdown(context.Background()) }()
-	silent.isClosed()
-	part.isClosed()
-	<-d.http1.ended
-	busy.isClosed()
-	if err := <-d.served; err != nil {
-		t.Errorf("Serve: %v", err)
+	go func() { ended <- h.server.Shutdown(context.Background()) }()
+	silent.wantClosed()
+	partial.wantClosed()
+	<-h.http1.ended
+	idle.wantClosed()
+	if err := <-h.served; err != nil {
+		t.Errorf("Serve: got error %v, want nil", err)
 	}
-	if c, err := net.Dial("tcp", d.addr); err == nil {
+	if c, err := net.Dial("tcp", h.addr); err == nil {
 		_ = c.Close()
-		t.Error("it still accepts")
+		t.Error("a new connection was accepted during the shutdown, want it refused")
 	}
 	select {
 	case err := <-ended:
-		t.Fatalf("ended before the stream: %v", err)
+		t.Fatalf("Shutdown returned %v while a stream was running, want it to wait", err)
 	default:
 	}
-	close(answer)
-	if body := <-got; body != "done" {
-		t.Errorf("the stream that ran got %q", body)
+	close(release)
+	if body := <-streamBody; body != "done" {
+		t.Errorf("running stream: got body %q, want %q", body, "done")
 	}
-	client.CloseIdleConnections()
+	stream.CloseIdleConnections()
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("Shutdown: got error %v, want nil", err)
 	}
-	if err := d.server.Serve(listener(t)); err != nil {
-		t.Errorf("Serve after the end: %v", err)
+	if err := h.server.Serve(listen(t)); err != nil {
+		t.Errorf("Serve after Shutdown: got error %v, want nil", err)
 	}
-	d.served <- nil
+	h.served <- nil
 }
 
-func listener(t *testing.T) net.Listener {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// bodyOrError returns the body of a response, or the text of the error.
+func bodyOrError(c *http.Client, url string) string {
+	resp, err := c.Get(url)
 	if err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
-	return l
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
 }
 
-// Guarantee: what still runs when the time is over is cut off.
-func TestCutOff(t *testing.T) {
+// Guarantee: requests that still run when the shutdown's context ends are cut off,
+// and Shutdown reports no error.
+func TestShutdownCutsOffAtDeadline(t *testing.T) {
 	arrived := make(chan struct{})
-	w := &hard{newWeb(func(_ http.ResponseWriter, r *http.Request) {
+	h := start(t, edge.Config{HTTP2: &closingServer{newHTTP2Server(func(_ http.ResponseWriter, r *http.Request) {
 		close(arrived)
 		<-r.Context().Done()
-	})}
-	d := open(t, edge.Config{HTTP2: w})
+	})}})
 	failed := make(chan error, 1)
 	go func() {
-		resp, err := priorKnowledge(t).Get("http://" + d.addr)
+		resp, err := priorKnowledgeClient(t).Get("http://" + h.addr)
 		if err == nil {
 			_ = resp.Body.Close()
 		}
@@ -188,32 +169,34 @@ func TestCutOff(t *testing.T) {
 	<-arrived
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := d.server.Shutdown(ctx); err != nil {
-		t.Error(err)
+	if err := h.server.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: got error %v, want nil", err)
 	}
 	if err := <-failed; err == nil || strings.Contains(err.Error(), "Timeout") {
-		t.Errorf("the stream ended with %v", err)
+		t.Errorf("running stream: got error %v, want it cut off by the server", err)
 	}
 }
 
-// hard is a web that cuts off what runs, as h2.Server does.
-type hard struct{ *web }
+// closingServer is an http2Server that cuts off running requests when the context
+// of Shutdown ends, as nethttp.Server does.
+type closingServer struct{ *http2Server }
 
-func (h *hard) Shutdown(ctx context.Context) error {
-	if err := h.web.Shutdown(ctx); err != nil {
-		return h.web.Close()
+func (s *closingServer) Shutdown(ctx context.Context) error {
+	if err := s.http2Server.Shutdown(ctx); err != nil {
+		return s.Close()
 	}
 	return nil
 }
 
-// Guarantee: thousands of connections that come and go leave nothing behind.
-func TestMany(t *testing.T) {
-	d := open(t, edge.Config{})
+// Guarantee: after many concurrent connections have come and gone, none counts as
+// open.
+func TestManyConnectionsReleaseTheirSlots(t *testing.T) {
+	h := start(t, edge.Config{})
 	var all sync.WaitGroup
 	for range 32 {
 		all.Go(func() {
 			for i := range 50 {
-				c, err := net.Dial("tcp", d.addr)
+				c, err := net.Dial("tcp", h.addr)
 				if err != nil {
 					t.Error(err)
 					return
@@ -227,5 +210,8 @@ func TestMany(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, "all are closed", func() bool { s := d.server.Stats(); return s.Accepted == 1600 && s.Open == 0 })
+	waitUntil(t, "1600 connections were accepted and none is open", func() bool {
+		s := h.server.Stats()
+		return s.Accepted == 1600 && s.Open == 0
+	})
 }

@@ -3,7 +3,6 @@ package edge
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -16,101 +15,105 @@ import (
 	"github.com/keygate/keygate/internal/proxy/h1"
 )
 
-// conn is a TCP connection of a client, or of a proxy that speaks for one.
+// conn is a TCP connection from a client, or from a proxy on a client's behalf.
 type conn struct {
 	*net.TCPConn
 	server *Server
 
-	client  netip.AddrPort // the peer, or whom a PROXY header named in its place
+	client  netip.AddrPort // the peer, or the source address of its PROXY header
 	trusted bool           // client is a trusted proxy
 
-	slot    bool // it holds one of all slots
-	counted bool // it holds a slot of block
-	block   block
-	ended   sync.Once
+	hasSlot        bool  // holds one of MaxConnections
+	hasAddressSlot bool  // holds one of MaxConnectionsPerAddress, counted by block
+	block          block // of client, if hasAddressSlot
+	closeOnce      sync.Once
 }
 
 // RemoteAddr returns the client's address.
 func (c *conn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.client) }
 
-// NetConn returns the connection itself.
+// NetConn returns the underlying TCP connection.
 func (c *conn) NetConn() net.Conn { return c.TCPConn }
 
-// Close closes the connection and gives its slots back.
+// Close closes the connection and releases its slots. Further calls return
+// net.ErrClosed.
 func (c *conn) Close() error {
 	err := net.ErrClosed
-	c.ended.Do(func() {
+	c.closeOnce.Do(func() {
 		err = c.TCPConn.Close()
-		if c.counted {
-			c.server.slots.giveOf(c.block)
+		if c.hasAddressSlot {
+			c.server.slots.releaseFor(c.block)
 		}
-		if c.slot {
-			c.server.slots.give()
+		if c.hasSlot {
+			c.server.slots.release()
 		}
 	})
 	return err
 }
 
-// count counts the connection by the client's address; false if there are too
-// many, which is noted.
-func (c *conn) count() bool {
+// acquireAddressSlot takes one of the client address's slots. If none is free it
+// counts and logs the refusal and returns false.
+func (c *conn) acquireAddressSlot() bool {
 	b := blockOf(c.client.Addr())
-	if !c.server.slots.takeOf(b) {
-		c.server.refused(&c.server.counts.refusedAddress, "there are too many connections from one address: new ones are closed",
+	if !c.server.slots.acquireFor(b) {
+		c.server.logRefused(&c.server.counters.refusedAddress, "too many connections from one address: new ones are closed",
 			"address", c.client.Addr(), "max_connections_per_address", c.server.cfg.MaxConnectionsPerAddress)
 		return false
 	}
-	c.block, c.counted = b, true
+	c.block, c.hasAddressSlot = b, true
 	return true
 }
 
-// errTooMany tells that a connection was refused and that this was noted.
-var errTooMany = errors.New("edge: too many connections")
+// errAddressLimit reports that the client address has no free slot. The refusal
+// has been counted and logged.
+var errAddressLimit = errors.New("edge: too many connections from one address")
 
-// serve finds out what the connection speaks and gives it to the driver.
+// serve finds out which protocol the connection speaks and hands it to the driver.
 func (s *Server) serve(c *conn) {
-	kept := false // by HTTP2, which closes it
+	handedOff := false // to HTTP2, which closes the connection
 	defer func() {
 		if p := recover(); p != nil {
-			s.cfg.Log.Error("a connection met a defect", "panic", p, "stack", string(debug.Stack()))
+			s.cfg.Log.Error("serving a connection panicked", "panic", p, "stack", string(debug.Stack()))
 		}
-		if !kept {
+		if !handedOff {
 			_ = c.Close()
 		}
 	}()
-	if !s.waiting.add(c) {
+	if !s.pending.add(c) {
 		return
 	}
-	stream, isHTTP2, err := s.open(c)
-	s.waiting.remove(c)
+	stream, isHTTP2, err := s.negotiate(c)
+	s.pending.remove(c)
 	if err != nil {
-		s.note(c, err)
+		s.logFailure(c, err)
 		return
 	}
 	if stream.SetDeadline(time.Time{}) != nil {
 		return
 	}
 	if isHTTP2 {
-		kept = s.handed.give(stream)
+		handedOff = s.http2Conns.deliver(stream)
 		return
 	}
 	_, isTLS := stream.(*tls.Conn)
 	s.cfg.HTTP1.ServeConn(stream, h1.ConnInfo{Client: c.client, Trusted: c.trusted, TLS: isTLS})
 }
 
-// open takes everything from the connection that comes before HTTP.
-func (s *Server) open(c *conn) (stream net.Conn, isHTTP2 bool, err error) {
+// negotiate handles everything that comes before HTTP: the PROXY header, the TLS
+// handshake and the choice of protocol. It returns the connection on which HTTP
+// is spoken.
+func (s *Server) negotiate(c *conn) (stream net.Conn, isHTTP2 bool, err error) {
 	if err := c.SetDeadline(time.Now().Add(s.cfg.HeadTimeout)); err != nil {
 		return nil, false, err
 	}
 	if c.trusted {
-		if err := c.believe(); err != nil {
+		if err := c.readProxyHeader(); err != nil {
 			return nil, false, err
 		}
 	}
 	if s.cfg.TLS != nil {
 		t := tls.Server(c, s.cfg.TLS)
-		if err := t.Handshake(); err != nil { // the deadline bounds it; a context would cost a goroutine
+		if err := t.Handshake(); err != nil { // bounded by the deadline; a context would cost a goroutine
 			return nil, false, &handshakeError{err}
 		}
 		return t, t.ConnectionState().NegotiatedProtocol == "h2", nil
@@ -121,20 +124,20 @@ func (s *Server) open(c *conn) (stream net.Conn, isHTTP2 bool, err error) {
 	if isHTTP2 {
 		return c, true, nil
 	}
-	return c.TCPConn, false, nil // as the engine's pump wants it
+	return c.TCPConn, false, nil // the engine's pump needs the bare TCP connection
 }
 
-// believe reads the PROXY header of a trusted proxy, if it sends one. The client
-// that it names takes the peer's place in everything, the question included
-// whether its fields are believed.
-func (c *conn) believe() error {
+// readProxyHeader reads the PROXY header of a trusted proxy, if it sends one. The
+// source address in the header replaces the peer's as the client's address, and
+// decides anew whether the client is trusted.
+func (c *conn) readProxyHeader() error {
 	var size int
 	var none bool
 	var malformed error
 	buf := make([]byte, proxyproto.MaxV1)
 	err := peek(c.TCPConn, buf, func(seen []byte) bool {
 		size, malformed = proxyproto.Measure(seen)
-		none = errors.Is(malformed, proxyproto.ErrNone)
+		none = errors.Is(malformed, proxyproto.ErrNoHeader)
 		return size > 0 || malformed != nil
 	})
 	switch {
@@ -143,32 +146,32 @@ func (c *conn) believe() error {
 	case none:
 		return nil
 	case malformed != nil:
-		return &headerError{malformed}
+		return &proxyHeaderError{malformed}
 	}
 	if size > len(buf) {
 		buf = make([]byte, size)
 	}
 	if _, err := io.ReadFull(c.TCPConn, buf[:size]); err != nil {
-		return &headerError{err}
+		return &proxyHeaderError{err}
 	}
 	header, err := proxyproto.Parse(buf[:size])
 	if err != nil {
-		return &headerError{err}
+		return &proxyHeaderError{err}
 	}
 	if !header.Source.IsValid() {
-		return nil // the proxy speaks for itself, as to see whether we live
+		return nil // the proxy's own connection, such as a health check
 	}
 	c.client, c.trusted = header.Source, c.server.cfg.Trust.Trusted(header.Source.Addr())
-	if !c.trusted && !c.count() {
-		return errTooMany
+	if !c.trusted && !c.acquireAddressSlot() {
+		return errAddressLimit
 	}
 	return nil
 }
 
-// startsHTTP2 waits for the first bytes and reports whether they are the preface
-// of HTTP/2.
+// startsHTTP2 waits for the first bytes and reports whether they are the HTTP/2
+// connection preface.
 func (c *conn) startsHTTP2() (whole bool, err error) {
-	var buf [24]byte // the preface's length
+	var buf [24]byte // the length of the preface
 	err = peek(c.TCPConn, buf[:], func(seen []byte) bool {
 		var possible bool
 		possible, whole = http1.HasPreface(seen)
@@ -177,41 +180,43 @@ func (c *conn) startsHTTP2() (whole bool, err error) {
 	return whole, err
 }
 
-// handshakeError is a TLS handshake that failed, headerError a PROXY header.
+// handshakeError is the error of a failed TLS handshake, proxyHeaderError that of
+// a malformed or incomplete PROXY header.
 type (
-	handshakeError struct{ error }
-	headerError    struct{ error }
+	handshakeError   struct{ error }
+	proxyHeaderError struct{ error }
 )
 
-func (e *handshakeError) Unwrap() error { return e.error }
-func (e *headerError) Unwrap() error    { return e.error }
+func (e *handshakeError) Unwrap() error   { return e.error }
+func (e *proxyHeaderError) Unwrap() error { return e.error }
 
-// note counts and logs why a connection ended before it came to HTTP.
-func (s *Server) note(c *conn, err error) {
+// logFailure counts and logs why a connection ended before its first request.
+func (s *Server) logFailure(c *conn, err error) {
 	var handshake *handshakeError
-	var header *headerError
+	var header *proxyHeaderError
 	switch {
-	case errors.Is(err, errTooMany), s.isClosed():
+	case errors.Is(err, errAddressLimit), s.isClosed():
 	case errors.As(err, &handshake):
-		s.counts.handshakes.Add(1)
-		s.cfg.Log.Debug("a TLS handshake failed", "client", c.client, "error", handshake.error)
-		var plain tls.RecordHeaderError
-		if errors.As(err, &plain) && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader) {
-			c.answerPlain()
+		s.counters.badHandshakes.Add(1)
+		s.cfg.Log.Debug("TLS handshake failed", "client", c.client, "error", handshake.error)
+		var record tls.RecordHeaderError
+		if errors.As(err, &record) && record.Conn != nil && looksLikeHTTP(record.RecordHeader) {
+			c.rejectPlainHTTP()
 		}
 	case errors.As(err, &header):
-		s.counts.headers.Add(1)
-		if s.counts.headerLog.due(time.Now()) {
-			s.cfg.Log.Warn("a trusted proxy sent a PROXY header that cannot be read: its connections are closed", "proxy", c.TCPConn.RemoteAddr(), "error", header.error)
+		s.counters.badProxyHeaders.Add(1)
+		if s.counters.proxyHeaderLog.allow(time.Now()) {
+			s.cfg.Log.Warn("malformed PROXY header from a trusted proxy: closing the connection", "proxy", c.TCPConn.RemoteAddr(), "error", header.error)
 		}
-	case errors.Is(err, io.EOF): // it said nothing, as to see whether we live
+	case errors.Is(err, io.EOF): // closed without a byte, as health checks do
 	default:
-		s.cfg.Log.Debug("a connection ended before its first request", "client", c.client, "error", fmt.Sprint(err))
+		s.cfg.Log.Debug("connection ended before its first request", "client", c.client, "error", err.Error())
 	}
 }
 
-// Trusted reports whether the client of a connection that a Server gave to its
-// HTTP2 is a trusted proxy, whose X-Forwarded-* fields are believed.
+// Trusted reports whether the client of nc, a connection that a Server handed to
+// its HTTP2 driver, is a trusted proxy, so that its X-Forwarded-* fields are
+// accepted.
 func Trusted(nc net.Conn) bool {
 	if t, ok := nc.(*tls.Conn); ok {
 		nc = t.NetConn()

@@ -1,14 +1,16 @@
-// Package edge holds the listeners of the data plane: it accepts connections,
-// learns whose they are, and gives each to the driver of its protocol (contract,
-// sections 1, 4.4 and 4.5).
+// Package edge is the front of the data plane: its listeners, TLS, the PROXY
+// protocol and the limits on connections (contract, sections 1, 4.4 and 4.5). It
+// accepts connections, finds out which client and which protocol each one has,
+// and hands it to the driver for that protocol.
 //
-//	accept ─► caps ─► PROXY header, from trusted proxies alone
-//	        ─► TLS ─► ALPN h2 ──────────────────────────► net/http (edge/h2)
-//	        │       └► http/1.1, or none ───────────────► engine (edge/h1), blocking
-//	        └► first bytes ─► preface of HTTP/2 ────────► net/http (edge/h2)
-//	                        └► anything else ───────────► engine (edge/h1), pump
+//	accept ─► connection limits ─► PROXY header, from trusted proxies only
+//	        ─► TLS ─► ALPN "h2" ───────────────────────► HTTP2 (proxy/nethttp)
+//	        │       └► "http/1.1", or no ALPN ─────────► HTTP1 (proxy/h1), blocking
+//	        └► first bytes ─► HTTP/2 connection preface ► HTTP2 (proxy/nethttp)
+//	                        └► anything else ──────────► HTTP1 (proxy/h1), pump
 //
-// Each connection has one goroutine. The first bytes are looked at and left in
-// the socket, so that the engine gets a bare TCP connection to which nothing has
-// happened. Everything up to there, a handshake included, has one deadline.
+// Each connection has one goroutine. The first bytes are peeked at and stay in the
+// socket, so that the HTTP/1.1 engine receives a bare TCP connection from which
+// nothing has been read but a PROXY header. One deadline, Config.HeadTimeout,
+// covers everything up to that point, including the TLS handshake.
 package edge

@@ -16,69 +16,74 @@ import (
 	"github.com/keygate/keygate/internal/proxy/h1"
 )
 
-// The defaults of Config (contract, 4.5).
+// Defaults of Config (contract, 4.5).
 const (
 	DefaultMaxConnections           = 65536
 	DefaultMaxConnectionsPerAddress = 4096
 	DefaultHeadTimeout              = 10 * time.Second
 )
 
-// HTTP1 serves connections of HTTP/1.1, as h1.Engine does.
+// HTTP1 serves HTTP/1.1 connections. h1.Engine implements it.
 type HTTP1 interface {
 	ServeConn(c net.Conn, info h1.ConnInfo)
 	Shutdown(ctx context.Context) error
 }
 
-// HTTP2 serves connections of HTTP/2, as h2.Server does.
+// HTTP2 serves the HTTP/2 connections that a listener accepts. nethttp.Server
+// implements it.
 type HTTP2 interface {
 	Serve(l net.Listener) error
 	Shutdown(ctx context.Context) error
 }
 
-// Config is what a Server is made of.
+// Config configures a Server.
 type Config struct {
-	// HTTP1 and HTTP2 are the drivers. Required.
+	// HTTP1 and HTTP2 are the drivers. Both are required.
 	HTTP1 HTTP1
 	HTTP2 HTTP2
-	// Trust is the proxies whose PROXY headers and X-Forwarded-* fields are
-	// believed. Nil believes nobody.
+	// Trust holds the networks of the trusted proxies: only from them are PROXY
+	// headers and X-Forwarded-* fields accepted. Nil trusts no peer.
 	Trust *clientip.Trust
-	// TLS makes the listeners speak TLS. It offers h2 and http/1.1 by ALPN. Nil
-	// is plain TCP.
+	// TLS makes the listeners speak TLS, with ALPN choosing between h2 and
+	// http/1.1. Nil means plain TCP.
 	TLS *tls.Config
-	// MaxConnections bounds the open connections, MaxConnectionsPerAddress
-	// those from one address, of IPv6 from one /64. A trusted proxy is not
-	// bounded by its own address. 0 is the default.
-	MaxConnections, MaxConnectionsPerAddress int
-	// HeadTimeout is how long a connection may take to its first bytes of HTTP,
-	// with its PROXY header and its handshake. 0 is the default.
+	// MaxConnections limits the open connections in total. 0 means
+	// DefaultMaxConnections.
+	MaxConnections int
+	// MaxConnectionsPerAddress limits the open connections of one client
+	// address, or of one /64 network for IPv6. It does not apply to the address of
+	// a trusted proxy. 0 means DefaultMaxConnectionsPerAddress.
+	MaxConnectionsPerAddress int
+	// HeadTimeout bounds the time from accepting a connection to its first bytes
+	// of HTTP, including the PROXY header and the TLS handshake. 0 means
+	// DefaultHeadTimeout.
 	HeadTimeout time.Duration
-	// Log receives trouble with listeners and connections. Nil discards.
+	// Log receives errors of listeners and connections. Nil discards them.
 	Log *slog.Logger
 }
 
 // Server accepts the connections of the data plane on one or more listeners. It
 // is safe for concurrent use.
 type Server struct {
-	cfg     Config
-	slots   *slots
-	counts  counts
-	waiting waiting  // connections of which no driver knows yet
-	handed  *handoff // to HTTP2
+	cfg        Config
+	slots      *slots
+	counters   counters
+	pending    pendingConns // connections that have not reached a driver yet
+	http2Conns *handoff     // the listener that HTTP2 serves
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	closed    bool
 
-	done      chan struct{} // closed when the shutdown begins
-	begin     sync.Once
-	http2     sync.WaitGroup // the goroutine of HTTP2.Serve
-	accepting sync.WaitGroup // calls of Serve
-	conns     sync.WaitGroup // goroutines of connections
+	done       chan struct{} // closed when the shutdown begins
+	startHTTP2 sync.Once
+	http2      sync.WaitGroup // the goroutine that runs HTTP2.Serve
+	accepting  sync.WaitGroup // running calls of Serve
+	conns      sync.WaitGroup // goroutines of connections
 }
 
-// New returns a Server that accepts nothing until Serve. It logs if the
-// process may not open as many files as there may be connections.
+// New returns a Server. It accepts connections once Serve is called. New logs a
+// message if the process may open fewer files than MaxConnections.
 func New(cfg Config) (*Server, error) {
 	if cfg.HTTP1 == nil || cfg.HTTP2 == nil {
 		return nil, errors.New("edge: HTTP1 and HTTP2 are required")
@@ -97,36 +102,37 @@ func New(cfg Config) (*Server, error) {
 	}
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur < uint64(cfg.MaxConnections) {
-		cfg.Log.Info("the process may open fewer files than there may be connections: raise its limit, or lower --max-connections",
+		cfg.Log.Info("the limit of open files is below the limit of connections: raise it, or lower --max-connections",
 			"files", files.Cur, "max_connections", cfg.MaxConnections)
 	}
 	return &Server{
-		cfg:       cfg,
-		slots:     newSlots(cfg.MaxConnections, cfg.MaxConnectionsPerAddress),
-		handed:    newHandoff(),
-		listeners: map[net.Listener]struct{}{},
-		done:      make(chan struct{}),
+		cfg:        cfg,
+		slots:      newSlots(cfg.MaxConnections, cfg.MaxConnectionsPerAddress),
+		http2Conns: newHandoff(),
+		listeners:  map[net.Listener]struct{}{},
+		done:       make(chan struct{}),
 	}, nil
 }
 
-// Shutdown closes the listeners and the connections that have not yet said
-// anything, tells those that are idle or busy to end (GOAWAY in HTTP/2,
-// "Connection: close" in HTTP/1.1), and waits for them, upgraded ones last. What
-// still runs when ctx ends is cut off, which the drivers log and is no error.
+// Shutdown drains the server. It closes the listeners and the connections that
+// have not reached a driver, asks the others to end (GOAWAY over HTTP/2,
+// "Connection: close" over HTTP/1.1), and waits for them; upgraded connections
+// end last. The drivers cut off what still runs when ctx ends and log it;
+// Shutdown does not report that as an error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stopAccepting()
 	s.accepting.Wait()
-	s.waiting.closeAll()
+	s.pending.closeAll()
 	var drivers sync.WaitGroup
 	var err1, err2 error
 	drivers.Go(func() { err1 = s.cfg.HTTP1.Shutdown(ctx) })
 	drivers.Go(func() { err2 = s.cfg.HTTP2.Shutdown(ctx) })
 	drivers.Wait()
-	_ = s.handed.Close() // it always succeeds
+	_ = s.http2Conns.Close() // it always succeeds
 	s.conns.Wait()
 	s.http2.Wait()
 	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("shut the data plane down: %w", err)
+		return fmt.Errorf("shut down the data plane: %w", err)
 	}
 	return nil
 }
@@ -144,39 +150,41 @@ func (s *Server) stopAccepting() {
 	}
 }
 
-// waiting knows the connections of which no driver knows yet.
-type waiting struct {
+// pendingConns holds the connections that have not reached a driver yet, so that
+// Shutdown can close them.
+type pendingConns struct {
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
 	closed bool
 }
 
-// add reports whether the connection may go on.
-func (w *waiting) add(c *conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
+// add adds a connection. It returns false after closeAll.
+func (p *pendingConns) add(c *conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return false
 	}
-	if w.conns == nil {
-		w.conns = map[*conn]struct{}{}
+	if p.conns == nil {
+		p.conns = map[*conn]struct{}{}
 	}
-	w.conns[c] = struct{}{}
+	p.conns[c] = struct{}{}
 	return true
 }
 
-func (w *waiting) remove(c *conn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.conns, c)
+func (p *pendingConns) remove(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
 }
 
-// closeAll makes whatever the connections do fail. Their goroutines clean up.
-func (w *waiting) closeAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.closed = true
-	for c := range w.conns {
+// closeAll closes the sockets of all connections. Their goroutines fail at their
+// next read and release the slots.
+func (p *pendingConns) closeAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for c := range p.conns {
 		_ = c.TCPConn.Close()
 	}
 }

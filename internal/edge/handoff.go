@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// handoff is a listener that gives what it is given: the connections that turned
-// out to speak HTTP/2.
+// handoff is a net.Listener whose Accept returns the connections passed to deliver:
+// those that turned out to speak HTTP/2.
 type handoff struct {
 	conns chan net.Conn
-	done  chan struct{} // closed when nobody accepts any more
+	done  chan struct{} // closed by Close
 	once  sync.Once
 
 	mu   sync.Mutex
@@ -20,8 +20,9 @@ func newHandoff() *handoff {
 	return &handoff{conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// give reports whether the connection was accepted.
-func (h *handoff) give(c net.Conn) bool {
+// deliver blocks until Accept takes the connection. It returns false if the
+// listener is closed first; the connection is then the caller's to close.
+func (h *handoff) deliver(c net.Conn) bool {
 	select {
 	case h.conns <- c:
 		return true
@@ -30,7 +31,7 @@ func (h *handoff) give(c net.Conn) bool {
 	}
 }
 
-// Accept returns the next connection.
+// Accept returns the next delivered connection, or net.ErrClosed after Close.
 func (h *handoff) Accept() (net.Conn, error) {
 	select {
 	case <-h.done:
@@ -45,20 +46,20 @@ func (h *handoff) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept and give.
+// Close makes pending and future calls of Accept and deliver fail. It returns nil.
 func (h *handoff) Close() error {
 	h.once.Do(func() { close(h.done) })
 	return nil
 }
 
-// serves tells the address that Addr returns.
-func (h *handoff) serves(a net.Addr) {
+// setAddr sets the address that Addr returns.
+func (h *handoff) setAddr(a net.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.addr = a
 }
 
-// Addr returns the address of the listener behind it.
+// Addr returns the address of the TCP listener added last.
 func (h *handoff) Addr() net.Addr {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,23 +25,23 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience bounds what a test waits for; reaching it is a failure.
-const patience = time.Minute
+// testTimeout bounds every wait of a test. Reaching it is a failure.
+const testTimeout = time.Minute
 
-// lines is an HTTP1 that answers each line with what the edge said of the
-// connection and the line itself.
-type lines struct {
+// lineEcho is an HTTP1 driver that responds to each line with the type of the
+// connection, its ConnInfo and the line itself. The line "panic" makes it panic.
+type lineEcho struct {
 	mu     sync.Mutex
 	open   map[net.Conn]struct{}
 	closed bool
-	ended  chan struct{} // closed when Shutdown was called
+	ended  chan struct{} // closed by Shutdown
 }
 
-func newLines() *lines {
-	return &lines{open: map[net.Conn]struct{}{}, ended: make(chan struct{})}
+func newLineEcho() *lineEcho {
+	return &lineEcho{open: map[net.Conn]struct{}{}, ended: make(chan struct{})}
 }
 
-func (l *lines) ServeConn(c net.Conn, info h1.ConnInfo) {
+func (l *lineEcho) ServeConn(c net.Conn, info h1.ConnInfo) {
 	l.mu.Lock()
 	closed := l.closed
 	l.open[c] = struct{}{}
@@ -62,13 +62,13 @@ func (l *lines) ServeConn(c net.Conn, info h1.ConnInfo) {
 			return
 		}
 		if line == "panic\n" {
-			panic("as it was told")
+			panic("panic requested by the test")
 		}
 		fmt.Fprintf(c, "%T %s trusted=%v tls=%v %q\n", c, info.Client.Addr(), info.Trusted, info.TLS, line)
 	}
 }
 
-func (l *lines) Shutdown(context.Context) error {
+func (l *lineEcho) Shutdown(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -81,10 +81,12 @@ func (l *lines) Shutdown(context.Context) error {
 	return nil
 }
 
-// web is an HTTP2 over net/http.
-type web struct{ http.Server }
+// http2Server is an HTTP2 driver on net/http.
+type http2Server struct{ http.Server }
 
-func newWeb(h http.HandlerFunc) *web {
+// newHTTP2Server returns a driver with the handler h. Nil is a handler that
+// responds with the protocol, the client's address and whether it is trusted.
+func newHTTP2Server(h http.HandlerFunc) *http2Server {
 	type trusted struct{}
 	if h == nil {
 		h = func(w http.ResponseWriter, r *http.Request) {
@@ -94,151 +96,186 @@ func newWeb(h http.HandlerFunc) *web {
 	var p http.Protocols
 	p.SetHTTP2(true)
 	p.SetUnencryptedHTTP2(true)
-	w := &web{}
-	w.Handler, w.Protocols = h, &p
-	w.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
-	w.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+	s := &http2Server{}
+	s.Handler, s.Protocols = h, &p
+	s.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, trusted{}, edge.Trusted(c))
 	}
-	return w
+	return s
 }
 
-func (w *web) Serve(l net.Listener) error {
-	if err := w.Server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+func (s *http2Server) Serve(l net.Listener) error {
+	if err := s.Server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
 
-// door is a Server on a free port of the loopback.
-type door struct {
+// harness is a running edge.Server on a free port of the loopback.
+type harness struct {
 	t      *testing.T
 	addr   string
 	server *edge.Server
-	http1  *lines
-	served chan error
-	log    *book
+	http1  *lineEcho
+	served chan error // the result of Serve
+	log    *logBuffer
 }
 
-func open(t *testing.T, cfg edge.Config) *door {
+// start starts a server. The drivers that cfg leaves nil are a lineEcho and an
+// http2Server.
+func start(t *testing.T, cfg edge.Config) *harness {
+	t.Helper()
+	return startOn(t, listen(t), cfg)
+}
+
+// startOn is start with a listener of the test's.
+func startOn(t *testing.T, l net.Listener, cfg edge.Config) *harness {
+	t.Helper()
+	h := &harness{t: t, addr: l.Addr().String(), served: make(chan error, 1), log: &logBuffer{}}
+	if cfg.HTTP1 == nil {
+		h.http1 = newLineEcho()
+		cfg.HTTP1 = h.http1
+	}
+	if cfg.HTTP2 == nil {
+		cfg.HTTP2 = newHTTP2Server(nil)
+	}
+	if cfg.HeadTimeout == 0 {
+		cfg.HeadTimeout = testTimeout
+	}
+	cfg.Log = slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var err error
+	if h.server, err = edge.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	go func() { h.served <- h.server.Serve(l) }()
+	t.Cleanup(h.close)
+	return h
+}
+
+func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return openOn(t, l, cfg)
+	return l
 }
 
-func openOn(t *testing.T, l net.Listener, cfg edge.Config) *door {
-	t.Helper()
-	d := &door{t: t, addr: l.Addr().String(), served: make(chan error, 1), log: &book{}}
-	if cfg.HTTP1 == nil {
-		d.http1 = newLines()
-		cfg.HTTP1 = d.http1
-	}
-	if cfg.HTTP2 == nil {
-		cfg.HTTP2 = newWeb(nil)
-	}
-	if cfg.HeadTimeout == 0 {
-		cfg.HeadTimeout = patience
-	}
-	cfg.Log = slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	var err error
-	if d.server, err = edge.New(cfg); err != nil {
-		t.Fatal(err)
-	}
-	go func() { d.served <- d.server.Serve(l) }()
-	t.Cleanup(d.close)
-	return d
-}
-
-// close shuts the door. A second call does nothing.
-func (d *door) close() {
-	d.t.Helper()
-	if d.server == nil {
+// close shuts the server down and checks that no connection counts as open any
+// more. It is idempotent.
+func (h *harness) close() {
+	h.t.Helper()
+	if h.server == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
-	if err := d.server.Shutdown(ctx); err != nil {
-		d.t.Error(err)
+	if err := h.server.Shutdown(ctx); err != nil {
+		h.t.Errorf("Shutdown: got error %v, want nil", err)
 	}
-	if err := <-d.served; err != nil {
-		d.t.Errorf("Serve: %v", err)
+	if err := <-h.served; err != nil {
+		h.t.Errorf("Serve: got error %v, want nil", err)
 	}
-	if n := d.server.Stats().Open; n != 0 {
-		d.t.Errorf("%d connections still count as open", n)
+	if n := h.server.Stats().Open; n != 0 {
+		h.t.Errorf("after Shutdown: got %d open connections, want 0", n)
 	}
-	d.server = nil
+	h.server = nil
 }
 
-// caller is a connection to a door.
-type caller struct {
+// client is a connection to a harness.
+type client struct {
 	net.Conn
 	t *testing.T
 	r *bufio.Reader
 }
 
-func (d *door) dial() *caller { return d.dialFrom("") }
+func (h *harness) dial() *client {
+	h.t.Helper()
+	return h.dialFrom("")
+}
 
-// dialFrom dials from an address of the loopback.
-func (d *door) dialFrom(local string) *caller {
-	d.t.Helper()
+// dialFrom dials from an address of the loopback; "" is any.
+func (h *harness) dialFrom(local string) *client {
+	h.t.Helper()
 	var dialer net.Dialer
 	if local != "" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(local)}
 	}
-	c, err := dialer.Dial("tcp", d.addr)
+	c, err := dialer.Dial("tcp", h.addr)
 	if err != nil {
-		d.t.Fatal(err)
+		h.t.Fatal(err)
 	}
-	return d.caller(c)
+	return h.client(c)
 }
 
-func (d *door) caller(c net.Conn) *caller {
-	_ = c.SetDeadline(time.Now().Add(patience))
-	d.t.Cleanup(func() { _ = c.Close() })
-	return &caller{c, d.t, bufio.NewReader(c)}
+func (h *harness) client(c net.Conn) *client {
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
+	h.t.Cleanup(func() { _ = c.Close() })
+	return &client{c, h.t, bufio.NewReader(c)}
 }
 
-func (c *caller) say(s string) {
+func (c *client) send(s string) {
 	c.t.Helper()
 	if _, err := io.WriteString(c, s); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// hears expects a line that ends with want.
-func (c *caller) hears(want string) {
+// sendBytewise sends each byte of s with a write of its own. The kernel may join
+// them again.
+func (c *client) sendBytewise(s string) {
 	c.t.Helper()
-	line, err := c.r.ReadString('\n')
-	if err != nil || !strings.HasSuffix(line, want+"\n") {
-		c.t.Errorf("heard %q, %v; want … %q", line, err, want)
+	for i := range len(s) {
+		c.send(s[i : i+1])
 	}
 }
 
-// isClosed expects that the connection ends without a word.
-func (c *caller) isClosed() {
+// wantLine reads a line and checks that it ends with suffix.
+func (c *client) wantLine(suffix string) {
+	c.t.Helper()
+	line, err := c.r.ReadString('\n')
+	if err != nil || !strings.HasSuffix(line, suffix+"\n") {
+		c.t.Errorf("got line %q, error %v; want a line that ends with %q", line, err, suffix)
+	}
+}
+
+// wantEcho sends text and a newline and checks that lineEcho responds to it.
+func (c *client) wantEcho(text string) {
+	c.t.Helper()
+	c.send(text + "\n")
+	c.wantLine(`"` + text + `\n"`)
+}
+
+// wantClosed checks that the server closes the connection and sends nothing more.
+func (c *client) wantClosed() {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.r)
 	if len(rest) > 0 {
-		c.t.Errorf("heard %q", rest)
+		c.t.Errorf("got %q, want the end of the connection", rest)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.t.Error("it stays open")
+		c.t.Error("the connection stayed open, want it closed")
 	}
 }
 
-// eventually waits for what happens on the other side of a connection.
-func eventually(t *testing.T, what string, holds func() bool) {
+// waitUntil polls until holds returns true. It is for effects that a client cannot
+// observe on its connection.
+func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+	for deadline := time.Now().Add(testTimeout); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
+}
+
+// wantOpen waits until the server counts n open connections.
+func (h *harness) wantOpen(n int64) {
+	h.t.Helper()
+	waitUntil(h.t, fmt.Sprintf("%d connections are open", n), func() bool { return h.server.Stats().Open == n })
 }
 
 func trust(networks ...string) *clientip.Trust {
@@ -249,20 +286,29 @@ func trust(networks ...string) *clientip.Trust {
 	return clientip.NewTrust(all)
 }
 
-// book keeps what is logged.
-type book struct {
+// logBuffer keeps what is logged. It is safe for concurrent use.
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (b *book) Write(p []byte) (int, error) {
+func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.Write(p)
 }
 
-func (b *book) count(s string) int {
+// count returns how often s was logged.
+func (b *logBuffer) count(s string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Count(b.buf.String(), s)
+}
+
+// wantLogged checks how many times the server logged message.
+func (h *harness) wantLogged(message string, times int) {
+	h.t.Helper()
+	if n := h.log.count(message); n != times {
+		h.t.Errorf("%q: logged %d times, want %d", message, n, times)
+	}
 }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peek looks at the first bytes of c, without taking them, until enough says
-// that they suffice or buf is full. It returns io.EOF if c ends before its first
-// byte.
+// peek fills buf with the first bytes of c without consuming them. It returns once
+// enough reports that the bytes seen suffice, or buf is full. If c ends before its
+// first byte, the error is io.EOF.
 func peek(c *net.TCPConn, buf []byte, enough func(seen []byte) bool) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -30,7 +30,7 @@ func peek(c *net.TCPConn, buf []byte, enough func(seen []byte) bool) error {
 			case n == 0:
 				failed = io.EOF
 			default:
-				// What was only looked at stays, and the next bytes wake us again.
+				// The bytes stay in the socket; the arrival of more wakes us again.
 				return enough(buf[:n]) || n == len(buf)
 			}
 			return true

@@ -9,15 +9,17 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// What a client that is refused outside of HTTP may still send, so that a reset
-// does not overtake the answer.
+// After a response to a client on the wrong protocol, the connection is read for at
+// most lingerTime and lingerBytes before it is closed. Closing it with unread bytes
+// would send a reset, which can destroy the response on its way.
 const (
 	lingerTime  = time.Second
 	lingerBytes = 64 << 10
 )
 
-// looksLikeHTTP reports whether the first bytes of what should be TLS begin a
-// request: a method in capitals, perhaps with what follows it.
+// looksLikeHTTP reports whether first, the bytes received in place of a TLS record
+// header, begins an HTTP request: a method of capital letters, possibly followed by
+// a space and the start of a path.
 func looksLikeHTTP(first [5]byte) bool {
 	for i, b := range first {
 		if (b < 'A' || b > 'Z') && (i < 3 || b != ' ' && b != '/') {
@@ -27,8 +29,9 @@ func looksLikeHTTP(first [5]byte) bool {
 	return true
 }
 
-// answerPlain answers a client that speaks HTTP to a listener of TLS.
-func (c *conn) answerPlain() {
+// rejectPlainHTTP responds with a 400 to a client that speaks plain HTTP to a TLS
+// listener.
+func (c *conn) rejectPlainHTTP() {
 	request := id.New(id.Request)
 	status, body := fault.Response(fault.New(fault.InvalidRequest, "this port speaks TLS: write https in the URL"), request)
 	_ = c.SetDeadline(time.Now().Add(lingerTime))

@@ -19,103 +19,107 @@ const (
 	v1FromIPv6 = "PROXY TCP6 2001:db8::1 ::1 56324 443\r\n"
 )
 
-// v2Long has more behind its addresses than a socket's first bytes hold.
+// v2Long returns a header whose TLVs exceed what a peek at the socket holds.
 func v2Long() string {
 	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x40\x0f\xc0\x00\x02\x01\xc6\x33\x64\x01\xdc\x04\x01\xbb" + "\x04\x40\x00" + strings.Repeat("\x00", 0x4000)
 }
 
-// Guarantee: a trusted proxy's header names the client, whose own
-// trustworthiness counts from there; what follows the header is untouched. A
-// proxy may send none.
-func TestPROXY(t *testing.T) {
-	d := open(t, edge.Config{Trust: trust("127.0.0.0/8", "10.0.0.0/8")})
+// Guarantee: a trusted proxy's PROXY header names the client and decides whether the
+// client is trusted in turn; the bytes after it are untouched. The header is optional.
+func TestProxyHeaderNamesClient(t *testing.T) {
+	h := start(t, edge.Config{Trust: trust("127.0.0.0/8", "10.0.0.0/8")})
 	for name, tc := range map[string]struct{ header, want string }{
-		"version 1":               {v1, "192.0.2.1 trusted=false"},
-		"version 1, IPv6":         {v1FromIPv6, "2001:db8::1 trusted=false"},
-		"version 1, unknown":      {"PROXY UNKNOWN\r\n", "127.0.0.1 trusted=true"},
-		"version 2":               {v2, "192.0.2.1 trusted=false"},
-		"version 2, long":         {v2Long(), "192.0.2.1 trusted=false"},
-		"version 2, local":        {v2Local, "127.0.0.1 trusted=true"},
-		"a trusted proxy behind":  {v2From10, "10.0.0.5 trusted=true"},
-		"no header":               {"", "127.0.0.1 trusted=true"},
-		"no header, but alike":    {"PROXi", "127.0.0.1 trusted=true"},
-		"no header, empty lines":  {"\r\n\r\nGET", "127.0.0.1 trusted=true"},
-		"a second is no header":   {v1 + "PROXY UNKNOWN\r\n", "192.0.2.1 trusted=false"},
-		"the other kind after it": {v2 + v1, "192.0.2.1 trusted=false"},
+		"version 1":                             {v1, "192.0.2.1 trusted=false"},
+		"version 1, IPv6":                       {v1FromIPv6, "2001:db8::1 trusted=false"},
+		"version 1, unknown":                    {"PROXY UNKNOWN\r\n", "127.0.0.1 trusted=true"},
+		"version 2":                             {v2, "192.0.2.1 trusted=false"},
+		"version 2, long":                       {v2Long(), "192.0.2.1 trusted=false"},
+		"version 2, local":                      {v2Local, "127.0.0.1 trusted=true"},
+		"the client is a trusted proxy":         {v2From10, "10.0.0.5 trusted=true"},
+		"no header":                             {"", "127.0.0.1 trusted=true"},
+		"no header, but a similar word":         {"PROXi", "127.0.0.1 trusted=true"},
+		"no header, but empty lines":            {"\r\n\r\nGET", "127.0.0.1 trusted=true"},
+		"a second header is part of the stream": {v1 + "PROXY UNKNOWN\r\n", "192.0.2.1 trusted=false"},
+		"so is one of the other version":        {v2 + v1, "192.0.2.1 trusted=false"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole := d.dial()
-			whole.say(tc.header + "GET\n")
-			pieces := d.dial()
-			for i := range min(len(tc.header), 200) {
-				pieces.say(tc.header[i : i+1])
-			}
-			pieces.say(tc.header[min(len(tc.header), 200):] + "GET\n")
-			for _, c := range []*caller{whole, pieces} {
-				line, err := c.r.ReadString('\n')
-				if err != nil || !strings.HasPrefix(line, "*net.TCPConn "+tc.want+" tls=false ") {
-					t.Errorf("heard %q, %v", line, err)
+			whole := h.dial()
+			whole.send(tc.header + "GET\n")
+			pieces := h.dial()
+			cut := min(len(tc.header), 200)
+			pieces.sendBytewise(tc.header[:cut])
+			pieces.send(tc.header[cut:] + "GET\n")
+			for _, c := range []*client{whole, pieces} {
+				want := "*net.TCPConn " + tc.want + " tls=false "
+				if line, err := c.r.ReadString('\n'); err != nil || !strings.HasPrefix(line, want) {
+					t.Errorf("got line %q, error %v; want a line that begins with %q", line, err, want)
 				}
 			}
 		})
 	}
-	if n := d.server.Stats().BadProxyHeaders; n != 0 {
-		t.Errorf("%d headers were refused", n)
+	if n := h.server.Stats().BadProxyHeaders; n != 0 {
+		t.Errorf("got %d malformed headers, want 0", n)
 	}
 }
 
-// Guarantee: a header that is malformed ends the connection; its bytes are not
-// taken for a request.
-func TestBrokenPROXY(t *testing.T) {
-	d := open(t, edge.Config{Trust: trust("127.0.0.1/32")})
-	broken := []string{"PROXY TCP4 192.0.2.1 198.51.100.1 56324\r\n", "PROXY TCP4 192.0.2.1 198.51.100.1 1 2\nGET / HTTP/1.1\r\n", "PROXY " + strings.Repeat("x", 200), v2Broken}
-	for _, header := range broken {
-		c := d.dial()
-		c.say(header + "GET\n")
-		c.isClosed()
+// Guarantee: a malformed PROXY header ends the connection and counts; its bytes are
+// not read as a request. The log says so once rather than for each.
+func TestMalformedProxyHeaderEndsConnection(t *testing.T) {
+	h := start(t, edge.Config{Trust: trust("127.0.0.1/32")})
+	malformed := []string{
+		"PROXY TCP4 192.0.2.1 198.51.100.1 56324\r\n", "PROXY TCP4 192.0.2.1 198.51.100.1 1 2\nGET / HTTP/1.1\r\n", "PROXY " + strings.Repeat("x", 200), v2Broken,
 	}
-	eventually(t, "they are counted", func() bool { return d.server.Stats().BadProxyHeaders == int64(len(broken)) })
-	if d.log.count("cannot be read") != 1 {
-		t.Error("they are to be logged, and not each")
+	for _, header := range malformed {
+		c := h.dial()
+		c.send(header + "GET\n")
+		c.wantClosed()
 	}
+	waitUntil(t, "all malformed headers are counted", func() bool { return h.server.Stats().BadProxyHeaders == int64(len(malformed)) })
+	h.wantLogged("malformed PROXY header", 1)
 }
 
-// Guarantee: nobody else's header is believed: its bytes are those of a request.
-func TestUntrustedPROXY(t *testing.T) {
-	d := open(t, edge.Config{Trust: trust("127.0.0.2/32")})
-	c := d.dial()
-	c.say(v1)
-	c.hears("*net.TCPConn 127.0.0.1 trusted=false tls=false " + quote(v1))
-	c = d.dialFrom("127.0.0.2")
-	c.say(v1 + "GET\n")
-	c.hears(`192.0.2.1 trusted=false tls=false "GET\n"`)
+// Guarantee: only a trusted peer's PROXY header is accepted; from any other peer its
+// bytes are part of the request.
+func TestUntrustedProxyHeaderIsIgnored(t *testing.T) {
+	h := start(t, edge.Config{Trust: trust("127.0.0.2/32")})
+	c := h.dial()
+	c.send(v1)
+	c.wantLine("*net.TCPConn 127.0.0.1 trusted=false tls=false " + quote(v1))
+	c = h.dialFrom("127.0.0.2")
+	c.send(v1 + "GET\n")
+	c.wantLine(`192.0.2.1 trusted=false tls=false "GET\n"`)
 }
 
-// Guarantee: the header stands before TLS and before HTTP/2 as well, and both
-// learn the client that it names.
-func TestPROXYBefore(t *testing.T) {
-	pair, files, _ := secure(t)
-	d := open(t, edge.Config{Trust: trust("127.0.0.0/8"), TLS: pair.TLS("h2", "http/1.1")})
-	raw := d.dial()
-	raw.say(v2)
-	c := d.caller(tls.Client(raw.Conn, &tls.Config{RootCAs: files.Pool(t), ServerName: "one.test"}))
-	c.say("GET\n")
-	c.hears(`*tls.Conn 192.0.2.1 trusted=false tls=true "GET\n"`)
+// Guarantee: a PROXY header is accepted before a TLS handshake, and the driver
+// learns the client that it names.
+func TestProxyHeaderBeforeTLS(t *testing.T) {
+	pair, files, _ := newPair(t)
+	h := start(t, edge.Config{Trust: trust("127.0.0.0/8"), TLS: pair.TLS("h2", "http/1.1")})
+	raw := h.dial()
+	raw.send(v2)
+	c := h.client(tls.Client(raw.Conn, &tls.Config{RootCAs: files.Pool(t), ServerName: "one.test"}))
+	c.send("GET\n")
+	c.wantLine(`*tls.Conn 192.0.2.1 trusted=false tls=true "GET\n"`)
+}
 
-	plain := open(t, edge.Config{Trust: trust("127.0.0.0/8")})
+// Guarantee: a PROXY header is accepted before the HTTP/2 preface, and the driver
+// learns the client that it names.
+func TestProxyHeaderBeforeHTTP2(t *testing.T) {
+	h := start(t, edge.Config{Trust: trust("127.0.0.0/8")})
 	for header, want := range map[string]string{v1: "192.0.2.1:56324 trusted=false", "": "127.0.0.1:", v2From10: "10.0.0.5:56324 trusted=false"} {
-		c := plain.dial()
-		c.say(header)
-		if got := overHTTP2(t, c); !strings.HasPrefix(got, "HTTP/2.0 "+want) {
-			t.Errorf("after %q: %q", header, got)
+		c := h.dial()
+		c.send(header)
+		if got := bodyOverHTTP2(t, c); !strings.HasPrefix(got, "HTTP/2.0 "+want) {
+			t.Errorf("after header %q: got body %q, want it to begin with %q", header, got, "HTTP/2.0 "+want)
 		}
 	}
 }
 
-// overHTTP2 makes a request on the connection and returns the answer's body.
-func overHTTP2(t *testing.T, c *caller) string {
+// bodyOverHTTP2 makes an HTTP/2 request on the connection and returns the first
+// DATA frame of the response.
+func bodyOverHTTP2(t *testing.T, c *client) string {
 	t.Helper()
-	c.say(http2.ClientPreface)
+	c.send(http2.ClientPreface)
 	framer := http2.NewFramer(c, c.r)
 	_ = framer.WriteSettings()
 	// :method GET, :scheme http, :path /, :authority a
@@ -131,25 +135,24 @@ func overHTTP2(t *testing.T, c *caller) string {
 	}
 }
 
-// Guarantee: behind a load balancer the cap for one address is the client's; the
-// load balancer itself has none.
-func TestCapBehindPROXY(t *testing.T) {
-	d := open(t, edge.Config{Trust: trust("127.0.0.0/8"), MaxConnectionsPerAddress: 2})
+// Guarantee: behind a load balancer, MaxConnectionsPerAddress counts the clients
+// that its PROXY headers name; the load balancer's own address is not limited.
+func TestAddressLimitBehindProxy(t *testing.T) {
+	h := start(t, edge.Config{Trust: trust("127.0.0.0/8"), MaxConnectionsPerAddress: 2})
 	for range 4 {
-		c := d.dial()
-		c.say("GET\n")
-		c.hears(`"GET\n"`)
+		h.dial().wantEcho("GET")
 	}
 	for i := range 4 {
-		c := d.dial()
-		c.say(v1 + "GET\n")
+		c := h.dial()
 		if i < 2 {
-			c.hears(`"GET\n"`)
+			c.send(v1)
+			c.wantEcho("GET")
 		} else {
-			c.isClosed()
+			c.send(v1 + "GET\n")
+			c.wantClosed()
 		}
 	}
-	if s := d.server.Stats(); s.RefusedAddress != 2 {
-		t.Errorf("%+v", s)
+	if n := h.server.Stats().RefusedAddress; n != 2 {
+		t.Errorf("got %d connections refused, want 2", n)
 	}
 }

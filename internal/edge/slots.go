@@ -7,26 +7,29 @@ import (
 	"sync/atomic"
 )
 
-// slots counts open connections, in all and by address.
+// slots counts the open connections and enforces the limits on them, in total and
+// per address. It is safe for concurrent use.
 type slots struct {
-	max, maxEach int64
-	open         atomic.Int64
-	shards       [shards]shard
+	max           int64
+	maxPerAddress int64
+	open          atomic.Int64
+	shards        [shards]shard
 }
 
 const shards = 64 // a power of two
 
+// shard holds the counts of some of the addresses.
 type shard struct {
 	mu     sync.Mutex
 	counts map[block]int64
-	_      [48]byte // so that two do not share a line of the cache
+	_      [48]byte // keeps neighbours out of the same cache line
 }
 
-// block is what counts as one address: an IPv4 address, or an IPv6 network of
-// 64 bits, which is what one customer has at least.
+// block is the unit of the limit per address: one IPv4 address, or one IPv6 /64
+// network, the least that a provider assigns to a customer.
 type block struct {
-	bits uint64
-	four bool
+	bits uint64 // the IPv4 address, or the first 64 bits of the IPv6 address
+	is4  bool
 }
 
 func blockOf(a netip.Addr) block {
@@ -38,16 +41,16 @@ func blockOf(a netip.Addr) block {
 	return block{binary.BigEndian.Uint64(b[:]), false}
 }
 
-func newSlots(total, each int) *slots {
-	s := &slots{max: int64(total), maxEach: int64(each)}
+func newSlots(total, perAddress int) *slots {
+	s := &slots{max: int64(total), maxPerAddress: int64(perAddress)}
 	for i := range s.shards {
 		s.shards[i].counts = map[block]int64{}
 	}
 	return s
 }
 
-// take takes one of all slots; false if none is left.
-func (s *slots) take() bool {
+// acquire takes one of all slots. It returns false if none is free.
+func (s *slots) acquire() bool {
 	if s.open.Add(1) > s.max {
 		s.open.Add(-1)
 		return false
@@ -55,22 +58,24 @@ func (s *slots) take() bool {
 	return true
 }
 
-func (s *slots) give() { s.open.Add(-1) }
+// release returns a slot that acquire took.
+func (s *slots) release() { s.open.Add(-1) }
 
-// takeOf takes one of the slots of b; false if none is left.
-func (s *slots) takeOf(b block) bool {
+// acquireFor takes one of the slots of b. It returns false if none is free.
+func (s *slots) acquireFor(b block) bool {
 	sh := s.shard(b)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	n := sh.counts[b]
-	if n >= s.maxEach {
+	if n >= s.maxPerAddress {
 		return false
 	}
 	sh.counts[b] = n + 1
 	return true
 }
 
-func (s *slots) giveOf(b block) {
+// releaseFor returns a slot that acquireFor took.
+func (s *slots) releaseFor(b block) {
 	sh := s.shard(b)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// Guarantee: an IPv4 address counts for itself, in both its forms, and of IPv6
-// all addresses of one /64 count as one.
-func TestBlocks(t *testing.T) {
+// Guarantee: an IPv4 address is a block of its own, whether written as IPv4 or as
+// IPv4-mapped IPv6; all IPv6 addresses of one /64 network are one block.
+func TestBlockOf(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
 		same bool
@@ -21,34 +21,34 @@ func TestBlocks(t *testing.T) {
 		{"0.0.0.0", "::", false},
 	} {
 		a, b := blockOf(netip.MustParseAddr(tc.a)), blockOf(netip.MustParseAddr(tc.b))
-		if (a == b) != tc.same {
-			t.Errorf("%s and %s: %v %v", tc.a, tc.b, a, b)
+		if same := a == b; same != tc.same {
+			t.Errorf("%s and %s: got blocks %v and %v, want the same block: %v", tc.a, tc.b, a, b, tc.same)
 		}
 	}
 }
 
-// Guarantee: addresses in a row, as a botnet or a test has, spread over the
-// shards; what is given back leaves nothing.
-func TestShards(t *testing.T) {
+// Guarantee: consecutive addresses spread over all shards, each address has exactly
+// its own slots, and nothing is stored for an address without connections.
+func TestSlotsPerAddress(t *testing.T) {
 	s := newSlots(10, 1)
 	used := map[*shard]bool{}
 	first := netip.MustParseAddr("10.0.0.0")
 	for a, i := first, 0; i < 1000; a, i = a.Next(), i+1 {
 		b := blockOf(a)
 		used[s.shard(b)] = true
-		if !s.takeOf(b) || s.takeOf(b) {
-			t.Fatalf("%s does not have exactly one slot", a)
+		if !s.acquireFor(b) || s.acquireFor(b) {
+			t.Fatalf("%s: want exactly one slot", a)
 		}
 	}
 	if len(used) != shards {
-		t.Errorf("%d shards of %d are used", len(used), shards)
+		t.Errorf("got %d shards in use, want all %d", len(used), shards)
 	}
 	for a, i := first, 0; i < 1000; a, i = a.Next(), i+1 {
-		s.giveOf(blockOf(a))
+		s.releaseFor(blockOf(a))
 	}
 	for i := range s.shards {
 		if n := len(s.shards[i].counts); n != 0 {
-			t.Errorf("shard %d remembers %d addresses", i, n)
+			t.Errorf("shard %d: got %d addresses after the last release, want 0", i, n)
 		}
 	}
 }
@@ -59,9 +59,9 @@ func BenchmarkSlots(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		blk := blockOf(a)
-		if s.take() && s.takeOf(blk) {
-			s.giveOf(blk)
-			s.give()
+		if s.acquire() && s.acquireFor(blk) {
+			s.releaseFor(blk)
+			s.release()
 		}
 	}
 }

@@ -1,10 +1,12 @@
-// Package proxyproto reads the headers of the PROXY protocol, versions 1 and 2,
-// with which a load balancer that forwards connections tells from whom they
-// came (haproxy.org/download/3.0/doc/proxy-protocol.txt). It does no I/O: Measure
-// says how many bytes to take from the connection, Parse reads them.
+// Package proxyproto parses PROXY protocol headers, versions 1 and 2, as specified in
+// haproxy.org/download/3.0/doc/proxy-protocol.txt. A load balancer sends such a header
+// at the start of a connection to name the client on whose behalf it connects.
 //
-// It is strict: a header that is not wholly as specified is an error, since
-// what follows it could not be told from the header.
+// The package does no I/O: Measure returns how many bytes of the connection are the
+// header, and Parse parses them.
+//
+// Parsing is strict. Any deviation from the specification is an error, because the
+// end of the header, where the client's bytes begin, would then be in doubt.
 package proxyproto
 
 import (
@@ -18,51 +20,53 @@ const (
 	signature1 = "PROXY "
 	signature2 = "\r\n\r\n\x00\r\nQUIT\n"
 
-	// MaxV1 is the greatest length of a header of version 1, in bytes.
+	// MaxV1 is the maximum length of a version 1 header, in bytes.
 	MaxV1 = 107
-	fixed = 16 // bytes of a header of version 2 before its addresses
+	// fixedV2 is the length of a version 2 header up to its addresses, in bytes.
+	fixedV2 = 16
 )
 
 var (
-	// ErrNone tells that the bytes begin no header of the PROXY protocol.
-	ErrNone = errors.New("proxyproto: no header")
-	// ErrMalformed tells that the bytes begin with the signature of a header
-	// but are none.
+	// ErrNoHeader reports that the bytes do not begin with the signature of a PROXY
+	// header.
+	ErrNoHeader = errors.New("proxyproto: no header")
+	// ErrMalformed reports that the bytes begin with the signature of a PROXY header
+	// but the rest of the header is not valid.
 	ErrMalformed = errors.New("proxyproto: malformed header")
 )
 
-// Header is what a header tells.
+// Header is a parsed PROXY header.
 type Header struct {
-	// Source is the client's address, Destination the one that it connected to.
-	// Both are invalid if the header does not say: the connection is the load
-	// balancer's own, or of a kind that has no addresses.
+	// Source is the client's address, and Destination the address to which the
+	// client connected. Both are the zero AddrPort if the header does not name a TCP
+	// client: the connection is the load balancer's own, or of another family.
 	Source, Destination netip.AddrPort
 }
 
-// Measure returns the length of the header that buf, the first bytes of a
-// connection, begins with; 0 while that needs more bytes. At most MaxV1 bytes
-// are needed. The errors are ErrNone and ErrMalformed.
+// Measure returns the length in bytes of the PROXY header at the start of buf, the
+// first bytes of a connection. It returns 0 if more bytes are needed to know; MaxV1
+// bytes are always enough. The errors are ErrNoHeader and ErrMalformed.
 func Measure(buf []byte) (length int, err error) {
 	switch {
-	case begins(buf, signature1):
-		return measure1(buf)
-	case begins(buf, signature2):
-		if len(buf) < fixed {
+	case samePrefix(buf, signature1):
+		return measureV1(buf)
+	case samePrefix(buf, signature2):
+		if len(buf) < fixedV2 {
 			return 0, nil
 		}
-		return fixed + int(binary.BigEndian.Uint16(buf[14:])), nil
+		return fixedV2 + int(binary.BigEndian.Uint16(buf[14:])), nil
 	default:
-		return 0, ErrNone
+		return 0, ErrNoHeader
 	}
 }
 
-// begins reports whether buf and signature are the same as far as both go.
-func begins(buf []byte, signature string) bool {
+// samePrefix reports whether buf begins with signature, or is the beginning of it.
+func samePrefix(buf []byte, signature string) bool {
 	n := min(len(buf), len(signature))
 	return string(buf[:n]) == signature[:n]
 }
 
-func measure1(buf []byte) (length int, err error) {
+func measureV1(buf []byte) (length int, err error) {
 	end := bytes.IndexByte(buf[:min(len(buf), MaxV1)], '\n')
 	switch {
 	case end > 0 && buf[end-1] == '\r':
@@ -74,8 +78,8 @@ func measure1(buf []byte) (length int, err error) {
 	}
 }
 
-// Parse reads a header of the length that Measure told. The errors are ErrNone
-// and ErrMalformed.
+// Parse parses a header, which must have the length that Measure returns. The errors
+// are ErrNoHeader and ErrMalformed.
 func Parse(header []byte) (Header, error) {
 	switch n, err := Measure(header); {
 	case err != nil:
@@ -83,8 +87,8 @@ func Parse(header []byte) (Header, error) {
 	case n != len(header) || n == 0:
 		return Header{}, ErrMalformed
 	case header[0] == signature1[0]:
-		return parse1(string(header[:n-2]))
+		return parseV1(string(header[:n-2]))
 	default:
-		return parse2(header)
+		return parseV2(header)
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"net/netip"
 )
 
-// Values of the thirteenth and fourteenth byte: version and command, family and
-// transport.
+// Values of byte 13 (version and command) and byte 14 (address family and transport).
 const (
 	commandLocal = 0x20
 	commandProxy = 0x21
@@ -22,26 +21,25 @@ const (
 )
 
 const (
-	typeCRC32C = 0x03
-	sizeCRC32C = 4
+	typeCRC32C = 0x03 // the type of the TLV that holds a checksum
+	sizeCRC32C = 4    // bytes
 )
 
-// parse2 reads a header of version 2, whose length is right.
-func parse2(b []byte) (Header, error) {
+// parseV2 parses a version 2 header, whose length has been checked.
+func parseV2(b []byte) (Header, error) {
 	switch b[12] {
 	case commandLocal:
-		return Header{}, nil // the rest is to be ignored, the family included
+		return Header{}, nil // the specification says to ignore the rest, including the family
 	case commandProxy:
 	default:
 		return Header{}, ErrMalformed
 	}
 	var h Header
-	rest := b[fixed:]
+	rest := b[fixedV2:]
 	var size int // of the addresses
 	switch b[13] {
 	case familyNone:
-		// Which addresses follow, if any, is not known, so neither is where the
-		// fields begin.
+		// The length of the addresses is unknown, so the TLVs cannot be found.
 		return Header{}, nil
 	case familyTCP4, familyUDP4:
 		size = 12
@@ -63,16 +61,17 @@ func parse2(b []byte) (Header, error) {
 		h.Source = netip.AddrPortFrom(netip.AddrFrom16([16]byte(rest[0:16])).Unmap(), binary.BigEndian.Uint16(rest[32:]))
 		h.Destination = netip.AddrPortFrom(netip.AddrFrom16([16]byte(rest[16:32])).Unmap(), binary.BigEndian.Uint16(rest[34:]))
 	}
-	// The other families are valid and say nothing about a TCP connection.
-	if !fieldsHold(b, fixed+size) {
+	// The other families are valid, but have no TCP addresses.
+	if !validTLVs(b, fixedV2+size) {
 		return Header{}, ErrMalformed
 	}
 	return h, nil
 }
 
-// fieldsHold checks the fields behind the addresses, each a type, a length and
-// a value: they must fill the header, and a checksum among them must be right.
-func fieldsHold(b []byte, at int) bool {
+// validTLVs checks the type-length-value fields (TLVs), which begin at index at, after
+// the addresses: they must end exactly where the header ends, and a CRC-32C checksum
+// among them must match.
+func validTLVs(b []byte, at int) bool {
 	for at < len(b) {
 		if len(b)-at < 3 {
 			return false
@@ -89,8 +88,8 @@ func fieldsHold(b []byte, at int) bool {
 	return true
 }
 
-// checksum returns the CRC-32C of the header b with zeros in place of the
-// checksum that stands at the index at.
+// checksum returns the CRC-32C of the header b, computed with zeros in place of the
+// checksum at index at.
 func checksum(b []byte, at int) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(0, table, b[:at])
