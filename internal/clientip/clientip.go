@@ -1,6 +1,5 @@
-// Package clientip tells who is at the other end of a connection, and which of the
-// proxies in between are believed when they say for whom they speak (contract,
-// section 1, --trusted-proxies).
+// Package clientip determines a client's IP address from the peer's address and the
+// X-Forwarded-For fields of trusted proxies (contract, section 1, --trusted-proxies).
 package clientip
 
 import (
@@ -8,12 +7,12 @@ import (
 	"strings"
 )
 
-// Trust is the networks whose proxies are believed. A nil Trust believes
-// nobody. It is safe for concurrent use.
+// Trust is the set of networks in which the trusted proxies are. A nil Trust trusts
+// no address. It is immutable and safe for concurrent use.
 type Trust struct{ networks []netip.Prefix }
 
-// NewTrust returns a Trust of networks. A network of IPv4-mapped IPv6 addresses
-// counts as the IPv4 network that it stands for.
+// NewTrust returns a Trust of networks. A network of IPv4-mapped IPv6 addresses is
+// treated as the IPv4 network.
 func NewTrust(networks []netip.Prefix) *Trust {
 	t := &Trust{networks: make([]netip.Prefix, 0, len(networks))}
 	for _, n := range networks {
@@ -25,8 +24,8 @@ func NewTrust(networks []netip.Prefix) *Trust {
 	return t
 }
 
-// Trusted reports whether the proxy at addr is believed. IPv4-mapped IPv6
-// addresses count as IPv4.
+// Trusted reports whether addr is the address of a trusted proxy. An IPv4-mapped IPv6
+// address is treated as IPv4, and a zone is ignored.
 func (t *Trust) Trusted(addr netip.Addr) bool {
 	if t == nil || len(t.networks) == 0 {
 		return false
@@ -40,13 +39,13 @@ func (t *Trust) Trusted(addr netip.Addr) bool {
 	return false
 }
 
-// ClientIP returns the address that stands for the client: the peer's, or, if
-// the peer is trusted, the right-most address of the X-Forwarded-For fields
-// that is not of a trusted proxy. What a trusted proxy says is followed only as
-// far as it can be read: before an element that is no address, the address to
-// its right counts. If all are trusted it is the left-most.
+// ClientIP returns the client's address. If the peer is not a trusted proxy, that is
+// the peer's address. Otherwise it is the right-most address of the X-Forwarded-For
+// fields that does not belong to a trusted proxy, or the left-most address if all do.
+// The search stops at an element that is not a valid address, and the address to its
+// right is the client's.
 //
-// forwardedFor holds the values of the fields in their order.
+// forwardedFor holds the values of the X-Forwarded-For fields in their order.
 func (t *Trust) ClientIP(peer netip.Addr, forwardedFor []string) netip.Addr {
 	client := peer.Unmap()
 	for i := len(forwardedFor) - 1; i >= 0 && t.Trusted(client); i-- {
@@ -60,7 +59,7 @@ func (t *Trust) ClientIP(peer netip.Addr, forwardedFor []string) netip.Addr {
 			}
 			element = strings.Trim(element, " \t")
 			if element == "" {
-				continue // an empty element of a list means nothing
+				continue // RFC 9110, 5.6.1.2: a recipient ignores empty list elements
 			}
 			addr, ok := parse(element)
 			if !ok {
@@ -72,8 +71,9 @@ func (t *Trust) ClientIP(peer netip.Addr, forwardedFor []string) netip.Addr {
 	return client
 }
 
-// Caller is ClientIP for a peer that is believed, whoever knows that. Without
-// networks the right-most address counts, if it can be read.
+// Caller is ClientIP for a peer already known to be trusted. If t has no networks by
+// which to judge further proxies, the client's address is the last element of
+// forwardedFor, or peer if that element is not a valid address.
 func (t *Trust) Caller(peer netip.Addr, forwardedFor []string) netip.Addr {
 	if t != nil && len(t.networks) > 0 {
 		return t.ClientIP(peer, forwardedFor)
@@ -89,8 +89,8 @@ func (t *Trust) Caller(peer netip.Addr, forwardedFor []string) netip.Addr {
 	return peer
 }
 
-// parse reads one element of X-Forwarded-For: an address, with a port from some
-// proxies, an IPv6 one in brackets from others.
+// parse parses one element of X-Forwarded-For: an address, to which some proxies
+// append a port, and around which some put brackets if it is IPv6.
 func parse(s string) (netip.Addr, bool) {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Unmap().WithZone(""), true
@@ -108,8 +108,8 @@ func parse(s string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// Append returns the value of X-Forwarded-For for the next hop: what the fields
-// of a trusted peer say, in one line, and the peer behind it.
+// Append returns the value of X-Forwarded-For for the next hop: the values in
+// forwardedFor, joined by commas, followed by the peer's address.
 func Append(forwardedFor []string, peer netip.Addr) string {
 	var b strings.Builder
 	for _, v := range forwardedFor {

@@ -16,8 +16,8 @@ func trust(t testing.TB, networks ...string) *clientip.Trust {
 	return clientip.NewTrust(all)
 }
 
-// Guarantee: an address is trusted if a network holds it, in whichever form the
-// two are written.
+// Guarantee: an address is trusted if one of the networks contains it, whether either
+// is written as IPv4 or as IPv4-mapped IPv6.
 func TestTrusted(t *testing.T) {
 	for _, tc := range []struct {
 		networks []string
@@ -37,17 +37,28 @@ func TestTrusted(t *testing.T) {
 		{[]string{"127.0.0.1/32"}, "127.0.0.2", false},
 	} {
 		if got := trust(t, tc.networks...).Trusted(netip.MustParseAddr(tc.addr)); got != tc.want {
-			t.Errorf("%v trusts %s: %v", tc.networks, tc.addr, got)
+			t.Errorf("networks %v, address %s: got trusted %v, want %v", tc.networks, tc.addr, got, tc.want)
 		}
-	}
-	var nobody *clientip.Trust
-	if nobody.Trusted(netip.MustParseAddr("127.0.0.1")) || trust(t, "0.0.0.0/0").Trusted(netip.Addr{}) {
-		t.Error("trusted out of nothing")
 	}
 }
 
-// Guarantee: the client is the right-most address that no trusted proxy has;
-// nothing that an untrusted one wrote is believed.
+// Guarantee: a nil Trust trusts no address.
+func TestNilTrustsNothing(t *testing.T) {
+	var none *clientip.Trust
+	if none.Trusted(netip.MustParseAddr("127.0.0.1")) {
+		t.Error("a nil Trust trusts 127.0.0.1, want it to trust nothing")
+	}
+}
+
+// Guarantee: the zero Addr is never trusted.
+func TestZeroAddrIsNotTrusted(t *testing.T) {
+	if trust(t, "0.0.0.0/0").Trusted(netip.Addr{}) {
+		t.Error("0.0.0.0/0 trusts the zero Addr, want it not trusted")
+	}
+}
+
+// Guarantee: the client is the right-most address that does not belong to a trusted
+// proxy; addresses that anything else wrote are ignored.
 func TestClientIP(t *testing.T) {
 	proxies := trust(t, "10.0.0.0/8", "fd00::/8")
 	for _, tc := range []struct {
@@ -56,28 +67,28 @@ func TestClientIP(t *testing.T) {
 		want       string
 	}{
 		{"a direct client", "192.0.2.1", nil, "192.0.2.1"},
-		{"a direct client that claims", "192.0.2.1", []string{"198.51.100.7"}, "192.0.2.1"},
+		{"a direct client that claims another address", "192.0.2.1", []string{"198.51.100.7"}, "192.0.2.1"},
 		{"one proxy", "10.0.0.1", []string{"192.0.2.1"}, "192.0.2.1"},
-		{"a proxy that says nothing", "10.0.0.1", nil, "10.0.0.1"},
-		{"a client that claims through a proxy", "10.0.0.1", []string{"198.51.100.7, 192.0.2.1"}, "192.0.2.1"},
+		{"a proxy without X-Forwarded-For", "10.0.0.1", nil, "10.0.0.1"},
+		{"a client that claims another address through a proxy", "10.0.0.1", []string{"198.51.100.7, 192.0.2.1"}, "192.0.2.1"},
 		{"two proxies", "10.0.0.1", []string{"198.51.100.7, 192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
 		{"several fields", "10.0.0.1", []string{"198.51.100.7", "192.0.2.1,10.0.0.3", "10.0.0.2"}, "192.0.2.1"},
 		{"all trusted", "10.0.0.1", []string{"10.0.0.9, 10.0.0.2"}, "10.0.0.9"},
 		{"empty elements", "10.0.0.1", []string{"192.0.2.1, , ", ""}, "192.0.2.1"},
-		{"no address", "10.0.0.1", []string{"192.0.2.1, unknown, 10.0.0.2"}, "10.0.0.2"},
-		{"nonsense only", "10.0.0.1", []string{"_hidden"}, "10.0.0.1"},
+		{"an element that is not an address", "10.0.0.1", []string{"192.0.2.1, unknown, 10.0.0.2"}, "10.0.0.2"},
+		{"no address at all", "10.0.0.1", []string{"_hidden"}, "10.0.0.1"},
 		{"ports", "10.0.0.1", []string{"192.0.2.1:443, 10.0.0.2:80"}, "192.0.2.1"},
 		{"IPv6", "fd00::1", []string{"[2001:db8::1]:443, [fd00::2], fd00::3"}, "2001:db8::1"},
 		{"IPv4 in IPv6", "::ffff:10.0.0.1", []string{"::ffff:192.0.2.1"}, "192.0.2.1"},
 		{"a zone", "fd00::1", []string{"fe80::1%lan"}, "fe80::1"},
 	} {
 		if got := proxies.ClientIP(netip.MustParseAddr(tc.peer), tc.forwarded); got.String() != tc.want {
-			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
 		}
 	}
 }
 
-// Guarantee: the next hop is told the whole chain, this peer last.
+// Guarantee: the next hop receives the whole chain of addresses, with this peer last.
 func TestAppend(t *testing.T) {
 	for _, tc := range []struct {
 		forwarded []string
@@ -89,13 +100,13 @@ func TestAppend(t *testing.T) {
 		{[]string{"192.0.2.1, 192.0.2.2", " 192.0.2.3,"}, "192.0.2.1, 192.0.2.2, 192.0.2.3, 10.0.0.1"},
 	} {
 		if got := clientip.Append(tc.forwarded, netip.MustParseAddr("::ffff:10.0.0.1")); got != tc.want {
-			t.Errorf("%q: %q, want %q", tc.forwarded, got, tc.want)
+			t.Errorf("Append(%q): got %q, want %q", tc.forwarded, got, tc.want)
 		}
 	}
 }
 
-// FuzzClientIP holds that whatever a client claims, behind one trusted proxy
-// that appends the client's address, it is that address which counts.
+// Guarantee: behind a trusted proxy that appends the client's address, nothing that a
+// client sends in X-Forwarded-For changes the result.
 func FuzzClientIP(f *testing.F) {
 	for _, s := range []string{"", "198.51.100.7", "10.0.0.1, ::1", "a,b,,c", ",", "[::1]:80, 10.1.1.1:1"} {
 		f.Add(s)
@@ -104,10 +115,10 @@ func FuzzClientIP(f *testing.F) {
 	client := netip.MustParseAddr("192.0.2.1")
 	f.Fuzz(func(t *testing.T, claim string) {
 		if got := proxies.ClientIP(proxy, []string{claim, clientip.Append([]string{claim}, client)}); got != client {
-			t.Errorf("the client is %s", got)
+			t.Errorf("claim %q: got client %s, want %s", claim, got, client)
 		}
 		if got := proxies.ClientIP(proxy, []string{claim}); !got.IsValid() {
-			t.Error("the client has no address")
+			t.Errorf("claim %q: got an invalid address", claim)
 		}
 	})
 }
