@@ -16,28 +16,28 @@ var errBodyClosed = errors.New("upstream: the exchange is over")
 // itself stays the sender's, who may have reason to read on.
 type requestBody struct {
 	body  io.ReadCloser
-	watch *watch
+	timer *headTimer
 
-	mu     sync.Mutex
-	begun  bool // somebody has read
-	left   bool // closed before that: HTTP/2 of net/http may come back to it with another connection
-	ended  bool // net/http does not come back any more
-	closed bool
-	err    error
+	mu            sync.Mutex
+	readStarted   bool // somebody has read
+	closedUnread  bool // closed before that: HTTP/2 of net/http may come back to it with another connection
+	transportDone bool // net/http does not come back any more
+	closed        bool
+	err           error
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	closed := b.closed
-	b.begun = b.begun || !closed
-	b.left = false
+	b.readStarted = b.readStarted || !closed
+	b.closedUnread = false
 	b.mu.Unlock()
 	if closed {
 		return 0, errBodyClosed
 	}
 	n, err := b.body.Read(p)
 	if n > 0 || err == io.EOF {
-		b.watch.progress()
+		b.timer.progress()
 	}
 	if err != nil && err != io.EOF {
 		b.mu.Lock()
@@ -53,12 +53,12 @@ func (b *requestBody) Read(p []byte) (int, error) {
 func (b *requestBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left = true
-	b.closed = b.begun || b.ended
+	b.closedUnread = true
+	b.closed = b.readStarted || b.transportDone
 	return nil
 }
 
-// end notes that net/http has come to an end, and reports whether nobody has read
+// endReading notes that net/http has come to an end, and reports whether nobody has read
 // of b, nor will. b may be nil.
 func (b *requestBody) end(err error) (untouched bool) {
 	if b == nil {
@@ -66,9 +66,9 @@ func (b *requestBody) end(err error) (untouched bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ended = true
-	b.closed = b.closed || b.left || err != nil
-	return b.closed && !b.begun
+	b.transportDone = true
+	b.closed = b.closed || b.closedUnread || err != nil
+	return b.closed && !b.readStarted
 }
 
 func (b *requestBody) failed() error {
@@ -77,9 +77,9 @@ func (b *requestBody) failed() error {
 	return b.err
 }
 
-// watch cancels an exchange that has no head of an answer, and made no progress
+// headTimer cancels an exchange that has no head of an answer, and made no progress
 // with its upload, for a while.
-type watch struct {
+type headTimer struct {
 	limit  time.Duration
 	cancel context.CancelCauseFunc
 
@@ -89,15 +89,15 @@ type watch struct {
 	stopped bool
 }
 
-func startWatch(limit time.Duration, cancel context.CancelCauseFunc) *watch {
-	w := &watch{limit: limit, cancel: cancel, last: time.Now()}
+func startHeadTimer(limit time.Duration, cancel context.CancelCauseFunc) *headTimer {
+	w := &headTimer{limit: limit, cancel: cancel, last: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(limit, w.due)
+	w.timer = time.AfterFunc(limit, w.expired)
 	return w
 }
 
-func (w *watch) due() {
+func (w *headTimer) expired() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
@@ -110,7 +110,7 @@ func (w *watch) due() {
 	w.cancel(errHeadTimeout)
 }
 
-func (w *watch) progress() {
+func (w *headTimer) progress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.stopped {
@@ -118,7 +118,7 @@ func (w *watch) progress() {
 	}
 }
 
-func (w *watch) stop() {
+func (w *headTimer) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true

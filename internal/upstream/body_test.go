@@ -15,7 +15,7 @@ import (
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		w := startWatch(time.Minute, cancel)
+		w := startHeadTimer(time.Minute, cancel)
 		for range 10 {
 			<-time.After(59 * time.Second)
 			w.progress()
@@ -37,7 +37,7 @@ func TestWatch(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		w := startWatch(time.Minute, cancel)
+		w := startHeadTimer(time.Minute, cancel)
 		<-time.After(59 * time.Second)
 		w.stop()
 		w.progress()
@@ -54,7 +54,7 @@ func TestWatch(t *testing.T) {
 // was read is not the last word: net/http may come back to it.
 func TestRequestBodyClosed(t *testing.T) {
 	_, cancel := context.WithCancelCause(t.Context())
-	w := startWatch(time.Hour, cancel)
+	w := startHeadTimer(time.Hour, cancel)
 	defer w.stop()
 	part := make([]byte, 1)
 	for name, c := range map[string]struct {
@@ -67,7 +67,7 @@ func TestRequestBodyClosed(t *testing.T) {
 		"failed":             {func(b *requestBody) { b.end(io.ErrUnexpectedEOF) }, true},
 		"closed, then taken": {func(b *requestBody) { _ = b.Close(); _, _ = b.Read(part); _ = b.Close() }, false},
 	} {
-		b := &requestBody{body: io.NopCloser(strings.NewReader("text")), watch: w}
+		b := &requestBody{body: io.NopCloser(strings.NewReader("text")), timer: w}
 		c.course(b)
 		if got := b.end(nil); got != c.untouched {
 			t.Errorf("%s: untouched is %v", name, got)
@@ -79,7 +79,7 @@ func TestRequestBodyClosed(t *testing.T) {
 			t.Errorf("%s: failed: %v", name, err)
 		}
 	}
-	b := &requestBody{body: io.NopCloser(strings.NewReader("text")), watch: w}
+	b := &requestBody{body: io.NopCloser(strings.NewReader("text")), timer: w}
 	_ = b.Close()
 	if text, err := io.ReadAll(b); err != nil || string(text) != "text" {
 		t.Errorf("closed and taken again: %q, %v", text, err)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// lastWord is how long a connection that cannot be written to any more may be
+// finalReadTimeout is how long a connection that cannot be written to any more may be
 // read before its error is told.
-const lastWord = 5 * time.Second
+const finalReadTimeout = 5 * time.Second
 
 // conn is a connection whose reading outlives its writing. An upstream that
 // answers before the end of an upload and closes breaks the writes that follow;
@@ -17,7 +17,7 @@ const lastWord = 5 * time.Second
 // half the time. So a failed write waits until all that came was read.
 type conn struct {
 	net.Conn
-	over     chan struct{} // closed when reading has failed or nobody reads any more
+	readDone chan struct{} // closed when reading has failed or nobody reads any more
 	closeOne sync.Once
 }
 
@@ -32,12 +32,12 @@ func dialer(d *net.Dialer) func(ctx context.Context, network, address string) (n
 	}
 }
 
-func newConn(c net.Conn) *conn { return &conn{Conn: c, over: make(chan struct{})} }
+func newConn(c net.Conn) *conn { return &conn{Conn: c, readDone: make(chan struct{})} }
 
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
-		c.end()
+		c.endReading()
 	}
 	return n, err
 }
@@ -45,10 +45,10 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
-		limit := time.NewTimer(lastWord)
+		limit := time.NewTimer(finalReadTimeout)
 		defer limit.Stop()
 		select {
-		case <-c.over:
+		case <-c.readDone:
 		case <-limit.C:
 		}
 	}
@@ -58,13 +58,13 @@ func (c *conn) Write(p []byte) (int, error) {
 // SetWriteDeadline lets a failed write go: crypto/tls sets one for its last words
 // before it closes the connection, when nobody reads any more, and net/http none.
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.end()
+	c.endReading()
 	return c.Conn.SetWriteDeadline(t)
 }
 
 // Close closes the connection and lets a failed write go.
 func (c *conn) Close() error {
-	c.end()
+	c.endReading()
 	return c.Conn.Close()
 }
 
@@ -76,4 +76,4 @@ func (c *conn) CloseWrite() error {
 	return c.Close()
 }
 
-func (c *conn) end() { c.closeOne.Do(func() { close(c.over) }) }
+func (c *conn) endReading() { c.closeOne.Do(func() { close(c.readDone) }) }

@@ -27,9 +27,9 @@ type H1Conn struct {
 	listed atomic.Bool  // stands in a stack, or is about to
 	home   atomic.Int32 // the number of the stack for its next Release
 
-	// look is made once, since a closure for each call would be an allocation.
-	look  func(fd uintptr)
-	stale bool // what look saw
+	// peekFunc is made once, since a closure for each call would be an allocation.
+	peekFunc func(fd uintptr)
+	stale    bool // what look saw
 }
 
 func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
@@ -38,7 +38,7 @@ func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 		return nil, err
 	}
 	c := &H1Conn{pool: p, conn: conn, raw: raw, uses: 1}
-	c.look = c.peek
+	c.peekFunc = c.peek
 	c.home.Store(int32(home))
 	return c, nil
 }
@@ -61,14 +61,14 @@ func (c *H1Conn) Reused() bool { return c.uses > 1 }
 // closed it, broken it, or sent what nobody asked for. It does not block.
 func (c *H1Conn) Stale() bool {
 	c.stale = true
-	_ = c.raw.Control(c.look) // leaves it stale if the descriptor is gone
+	_ = c.raw.Control(c.peekFunc) // leaves it stale if the descriptor is gone
 	return c.stale
 }
 
-func (c *H1Conn) peek(fd uintptr) { c.stale = !quiet(fd) }
+func (c *H1Conn) peek(fd uintptr) { c.stale = !isQuiet(fd) }
 
 // Release makes the connection idle. Its last answer must have been read to its
-// end, and no deadline may be set.
+// endReading, and no deadline may be set.
 func (c *H1Conn) Release() {
 	p := c.pool
 	c.last = p.owner.tick.Load()
@@ -78,16 +78,16 @@ func (c *H1Conn) Release() {
 	}
 	// What follows must come after the push: whoever sets over or waits looks
 	// for idle connections afterwards.
-	if p.over.Load() {
+	if p.draining.Load() {
 		p.CloseIdle()
 	}
-	p.wake()
+	p.serveWaiters()
 }
 
 // Discard closes the connection. It may be called more than once.
 func (c *H1Conn) Discard() {
 	c.close()
-	c.pool.wake()
+	c.pool.serveWaiters()
 }
 
 func (c *H1Conn) close() {
@@ -99,7 +99,7 @@ func (c *H1Conn) close() {
 }
 
 // take makes an idle connection the caller's own. It closes it instead if it
-// turns out to be stale, which may serve a waiter (H1Pool.wake). It looks unless
+// turns out to be stale, which may serve a waiter (H1Pool.serveWaiters). It looks unless
 // the caller itself had the connection last, as its known number of uses, not 0,
 // tells, and within the last tick: what an upstream has sent since its last answer
 // would be taken for the answer to the next request, which must not be somebody

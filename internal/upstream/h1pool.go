@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -15,7 +16,7 @@ import (
 // H1Pool holds the plain connections of one origin of scheme http for the
 // HTTP/1.1 engine, which does its own reading and writing. It is safe for
 // concurrent use, and may be kept: after a long time without use it lets its
-// place to another pool and passes requests on to that.
+// slot to another pool and passes requests on to that.
 //
 // An idle connection stands in one of several stacks, the most recently pushed
 // on top. A connection taken through a hint stays where it stands, so a client
@@ -28,17 +29,17 @@ type H1Pool struct {
 	limit   int64 // of open connections; 0 is none
 	idle    int64 // ticks that a connection may be idle
 
-	used     atomic.Int64 // tick of the last use
-	over     atomic.Bool  // nothing is kept idle any more
-	retired  atomic.Bool  // Pools has forgotten it
-	open     atomic.Int64 // connections, those that are being made included
-	dials    atomic.Int64
-	failures atomic.Int64
+	used      atomic.Int64 // tick of the last use
+	draining  atomic.Bool  // nothing is kept idle any more
+	forgotten atomic.Bool  // Pools has forgotten it
+	open      atomic.Int64 // connections, those that are being made included
+	dials     atomic.Int64
+	failures  atomic.Int64
 
 	shards []shard // a power of two
-	queue  queue
+	queue  waitQueue
 
-	lodger atomic.Pointer[Pool] // whose connections have places here, too
+	sharedBy atomic.Pointer[Pool] // whose connections have places here, too
 }
 
 // newH1Pool returns a pool of o; port is that of a Host that names none.
@@ -47,12 +48,12 @@ func newH1Pool(owner *Pools, o Origin, port string) *H1Pool {
 		owner:   owner,
 		origin:  o,
 		address: withPort(o.Host, port),
-		limit:   int64(or(o.MaxConns, owner.cfg.MaxConns)),
-		idle:    max(2, int64(or(o.IdleTimeout, owner.cfg.IdleTimeout)/tickTime)),
+		limit:   int64(cmp.Or(o.MaxConns, owner.cfg.MaxConns)),
+		idle:    max(2, int64(cmp.Or(o.IdleTimeout, owner.cfg.IdleTimeout)/tickTime)),
 		shards:  make([]shard, owner.shards),
 	}
 	p.dialer = net.Dialer{
-		Timeout:        or(o.ConnectTimeout, owner.cfg.ConnectTimeout),
+		Timeout:        cmp.Or(o.ConnectTimeout, owner.cfg.ConnectTimeout),
 		ControlContext: owner.cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: owner.cfg.Allow}),
 	}
 	p.used.Store(owner.tick.Load())
@@ -93,7 +94,7 @@ func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) 
 	if c := p.Take(hint, 0); c != nil {
 		return c, nil
 	}
-	if p.retired.Load() {
+	if p.forgotten.Load() {
 		next, err := p.owner.Plain(p.origin)
 		if err != nil {
 			return nil, err
@@ -102,8 +103,8 @@ func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) 
 			return next.Acquire(ctx, deadline, hint)
 		}
 	}
-	if p.queue.waiting() || !p.reserve() {
-		c, err := p.wait(ctx, deadline)
+	if p.queue.waiting() || !p.takeSlot() {
+		c, err := p.waitForSlot(ctx, deadline)
 		if c != nil || err != nil {
 			return c, err
 		}
@@ -114,14 +115,14 @@ func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) 
 // Connect returns a new connection, as Acquire does where none is idle: for
 // trying once more what failed on a reused one.
 func (p *H1Pool) Connect(ctx context.Context, deadline time.Time) (*H1Conn, error) {
-	if p.queue.waiting() || !p.reserve() {
-		c, err := p.wait(ctx, deadline)
+	if p.queue.waiting() || !p.takeSlot() {
+		c, err := p.waitForSlot(ctx, deadline)
 		if err != nil {
 			return nil, err
 		}
 		if c != nil {
 			c.close() // its place stays ours, or is found again
-			if !p.reserve() {
+			if !p.takeSlot() {
 				return p.Connect(ctx, deadline)
 			}
 		}
@@ -129,8 +130,8 @@ func (p *H1Pool) Connect(ctx context.Context, deadline time.Time) (*H1Conn, erro
 	return p.connect(ctx, deadline)
 }
 
-// reserve counts a connection that is about to be made, if the limit allows.
-func (p *H1Pool) reserve() bool {
+// takeSlot counts a connection that is about to be made, if the limit allows.
+func (p *H1Pool) takeSlot() bool {
 	for {
 		n := p.open.Load()
 		if p.limit > 0 && n >= p.limit {
@@ -151,7 +152,7 @@ func (p *H1Pool) connect(ctx context.Context, deadline time.Time) (*H1Conn, erro
 	}
 	p.failures.Add(1)
 	p.open.Add(-1)
-	p.wake()
+	p.serveWaiters()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -235,15 +236,6 @@ func (s *shard) top() *H1Conn {
 	c.listed.Store(false)
 	s.mu.Unlock()
 	return c
-}
-
-// or returns v, or instead if v is zero.
-func or[T comparable](v, instead T) T {
-	var zero T
-	if v == zero {
-		return instead
-	}
-	return v
 }
 
 func withPort(host, port string) string {

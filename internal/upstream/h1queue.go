@@ -10,25 +10,25 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// queue holds those who wait for a connection of a pool at its limit, the first
+// waitQueue holds those who wait for a connection of a pool at its limit, the first
 // to come first.
-type queue struct {
+type waitQueue struct {
 	n       atomic.Int32 // of waiters, for who does not hold mu
 	mu      sync.Mutex
 	waiters []chan *H1Conn // each has room for one
 }
 
-func (q *queue) waiting() bool { return q.n.Load() > 0 }
+func (q *waitQueue) waiting() bool { return q.n.Load() > 0 }
 
-// wait returns a connection, or nil if the caller may make one: it is counted.
-func (p *H1Pool) wait(ctx context.Context, deadline time.Time) (*H1Conn, error) {
+// waitForSlot returns a connection, or nil if the caller may make one: it is counted.
+func (p *H1Pool) waitForSlot(ctx context.Context, deadline time.Time) (*H1Conn, error) {
 	got := make(chan *H1Conn, 1)
 	p.queue.mu.Lock()
 	p.queue.waiters = append(p.queue.waiters, got)
 	p.queue.n.Add(1)
 	p.queue.mu.Unlock()
-	p.wake() // something may have come free while nobody waited
-	p.reclaim()
+	p.serveWaiters() // something may have come free while nobody waited
+	p.reclaimIdle()
 
 	var late <-chan time.Time
 	if !deadline.IsZero() {
@@ -40,17 +40,17 @@ func (p *H1Pool) wait(ctx context.Context, deadline time.Time) (*H1Conn, error) 
 	case c := <-got:
 		return c, nil
 	case <-ctx.Done():
-		p.leave(got)
+		p.stopWaiting(got)
 		return nil, ctx.Err()
 	case <-late:
-		p.leave(got)
+		p.stopWaiting(got)
 		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "all connections that this gateway may have to its upstream service were in use until the time was up"}
 	}
 }
 
-// leave takes a waiter out of the queue. What it has been given meanwhile goes
+// stopWaiting takes a waiter out of the queue. What it has been given meanwhile goes
 // to the next.
-func (p *H1Pool) leave(got chan *H1Conn) {
+func (p *H1Pool) stopWaiting(got chan *H1Conn) {
 	p.queue.mu.Lock()
 	i := slices.Index(p.queue.waiters, got)
 	if i >= 0 {
@@ -66,12 +66,12 @@ func (p *H1Pool) leave(got chan *H1Conn) {
 		return
 	}
 	p.open.Add(-1)
-	p.wake()
+	p.serveWaiters()
 }
 
-// wake gives what is free to those who wait. It is called after anything has
+// serveWaiters gives what is free to those who wait. It is called after anything has
 // become free.
-func (p *H1Pool) wake() {
+func (p *H1Pool) serveWaiters() {
 	if !p.queue.waiting() {
 		return
 	}
@@ -79,7 +79,7 @@ func (p *H1Pool) wake() {
 	defer p.queue.mu.Unlock()
 	for len(p.queue.waiters) > 0 {
 		c := p.pop()
-		if c == nil && !p.reserve() {
+		if c == nil && !p.takeSlot() {
 			return
 		}
 		p.queue.waiters[0] <- c

@@ -12,8 +12,8 @@ import (
 // tickTime is the unit in which pools of plain connections count time.
 const tickTime = 500 * time.Millisecond
 
-// plain is what Pools keep for all pools of plain connections.
-type plain struct {
+// h1State is what Pools keep for all pools of plain connections.
+type h1State struct {
 	pools  sync.Map     // Origin to *H1Pool
 	tick   atomic.Int64 // ticks since the start
 	shards int          // of each pool, a power of two
@@ -27,14 +27,14 @@ type plain struct {
 	stopped  sync.WaitGroup
 }
 
-func (p *plain) init() {
+func (p *h1State) init() {
 	p.shards = 1 << bits.Len(uint(runtime.GOMAXPROCS(0)-1))
 	p.stop = make(chan struct{})
 }
 
 // shard returns the number of the stack of this core. A sync.Pool is the one
 // thing that knows cores and can be asked at the price of a few instructions.
-func (p *plain) shard() int {
+func (p *h1State) shard() int {
 	n, ok := p.local.Get().(*int)
 	if !ok {
 		n = new(int)
@@ -48,12 +48,12 @@ func (p *plain) shard() int {
 // Plain returns the pool of plain connections of o, made at its first use. It
 // fails unless o's scheme is http. The pool may be kept.
 func (p *Pools) Plain(o Origin) (*H1Pool, error) {
-	if found, ok := p.plain.pools.Load(o); ok {
+	if found, ok := p.h1State.pools.Load(o); ok {
 		return found.(*H1Pool), nil
 	}
 	p.making.Lock()
 	defer p.making.Unlock()
-	if found, ok := p.plain.pools.Load(o); ok {
+	if found, ok := p.h1State.pools.Load(o); ok {
 		return found.(*H1Pool), nil
 	}
 	if o.Scheme != "http" {
@@ -61,10 +61,10 @@ func (p *Pools) Plain(o Origin) (*H1Pool, error) {
 	}
 	pool := newH1Pool(p, o, "80")
 	if !p.startSweeping() {
-		pool.over.Store(true)
+		pool.draining.Store(true)
 	}
-	p.plain.pools.Store(o, pool)
-	p.supersede(o)
+	p.h1State.pools.Store(o, pool)
+	p.drainPreviousOrigin(o)
 	return pool, nil
 }
 
@@ -98,15 +98,15 @@ func (p *Pools) sweepAll() {
 // too long, and forgets pools that nobody uses.
 func (p *Pools) sweep() {
 	now := p.tick.Add(1)
-	p.plain.pools.Range(func(_, value any) bool {
+	p.h1State.pools.Range(func(_, value any) bool {
 		pool := value.(*H1Pool)
 		pool.sweep(now)
 		if pool.queue.waiting() {
-			pool.reclaim()
+			pool.reclaimIdle()
 		}
 		if pool.open.Load() == 0 && now-pool.used.Load() > int64(p.cfg.Retain/tickTime) {
 			p.making.Lock()
-			p.retire(pool)
+			p.forget(pool)
 			p.making.Unlock()
 		}
 		return true
@@ -114,16 +114,16 @@ func (p *Pools) sweep() {
 	// Connections come to idle without anybody's notice when those for whom they
 	// were made have got another.
 	p.pools.Range(func(_, value any) bool {
-		value.(*Pool).gate.relieve()
+		value.(*Pool).limiter.yieldIdle()
 		return true
 	})
 }
 
-// retire makes p forget a pool. p.making must be held.
-func (p *Pools) retire(pool *H1Pool) {
-	p.plain.pools.CompareAndDelete(pool.origin, pool)
-	pool.retired.Store(true)
-	pool.over.Store(true)
+// forget makes p forget a pool. p.making must be held.
+func (p *Pools) forget(pool *H1Pool) {
+	p.h1State.pools.CompareAndDelete(pool.origin, pool)
+	pool.forgotten.Store(true)
+	pool.draining.Store(true)
 	pool.CloseIdle()
 }
 
@@ -131,9 +131,9 @@ func (p *Pools) retire(pool *H1Pool) {
 func (p *Pools) closePlain() {
 	p.making.Lock()
 	p.stopping.Do(func() { close(p.stop) })
-	p.plain.pools.Range(func(_, value any) bool {
+	p.h1State.pools.Range(func(_, value any) bool {
 		pool := value.(*H1Pool)
-		pool.over.Store(true)
+		pool.draining.Store(true)
 		pool.CloseIdle()
 		return true
 	})
@@ -162,7 +162,7 @@ func (p *H1Pool) eachIdle(end func(*H1Conn) bool) {
 	for i := range p.shards {
 		p.shards[i].filter(end)
 	}
-	p.wake()
+	p.serveWaiters()
 }
 
 func (s *shard) filter(end func(*H1Conn) bool) {
@@ -217,7 +217,7 @@ func (p *H1Pool) Stats() H1Stats {
 
 // EachPlain calls f with every pool of plain connections.
 func (p *Pools) EachPlain(f func(Origin, H1Stats)) {
-	p.plain.pools.Range(func(_, value any) bool {
+	p.h1State.pools.Range(func(_, value any) bool {
 		pool := value.(*H1Pool)
 		f(pool.origin, pool.Stats())
 		return true

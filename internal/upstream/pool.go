@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,7 +18,7 @@ import (
 const (
 	idleConns        = 1024 // connections kept for reuse, of one origin
 	handshakeTimeout = 10 * time.Second
-	maxAnswerHead    = 1 << 20
+	maxResponseHead  = 1 << 20
 	// A connection of HTTP/2 that is silent for pingAfter while it is used must
 	// answer a ping within pingTimeout.
 	pingAfter   = 30 * time.Second
@@ -26,10 +27,10 @@ const (
 
 // Pool holds the connections of one origin. It is safe for concurrent use.
 type Pool struct {
-	origin Origin
-	gate   *gate        // nil if nothing bounds the connections
-	used   atomic.Int64 // last use, in seconds since 1970
-	over   atomic.Bool  // nothing is kept idle any more
+	origin   Origin
+	limiter  *limiter     // nil if nothing bounds the connections
+	used     atomic.Int64 // last use, in seconds since 1970
+	draining atomic.Bool  // nothing is kept idle any more
 
 	requests *http.Transport
 	// upgrades speaks HTTP/1.1 alone, which is where upgrades exist. Nil if
@@ -39,7 +40,7 @@ type Pool struct {
 
 func newPool(owner *Pools, o Origin) (*Pool, error) {
 	p := &Pool{origin: o}
-	p.gate = newGate(owner, p)
+	p.limiter = newLimiter(owner, p)
 	var protocols http.Protocols
 	switch o.Scheme {
 	case "http":
@@ -88,24 +89,24 @@ func newTLSConfig(o Origin) (*tls.Config, error) {
 func (p *Pool) newTransport(cfg *Config, tlsConfig *tls.Config, protocols http.Protocols) *http.Transport {
 	o := &p.origin
 	var dial func(context.Context, string, string) (net.Conn, error)
-	if p.gate != nil {
-		dial = p.gate.dial
+	if p.limiter != nil {
+		dial = p.limiter.dial
 	} else {
 		dial = dialer(&net.Dialer{
-			Timeout:        or(o.ConnectTimeout, cfg.ConnectTimeout),
+			Timeout:        cmp.Or(o.ConnectTimeout, cfg.ConnectTimeout),
 			ControlContext: cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: cfg.Allow}),
 		})
 	}
 	return &http.Transport{
 		DialContext:            dial,
 		TLSClientConfig:        tlsConfig,
-		TLSHandshakeTimeout:    or(o.ConnectTimeout, handshakeTimeout),
+		TLSHandshakeTimeout:    cmp.Or(o.ConnectTimeout, handshakeTimeout),
 		DisableCompression:     true, // bodies pass as they are
 		MaxIdleConnsPerHost:    idleConns,
-		IdleConnTimeout:        or(o.IdleTimeout, cfg.IdleTimeout),
-		MaxConnsPerHost:        or(o.MaxConns, cfg.MaxConns),
+		IdleConnTimeout:        cmp.Or(o.IdleTimeout, cfg.IdleTimeout),
+		MaxConnsPerHost:        cmp.Or(o.MaxConns, cfg.MaxConns),
 		ExpectContinueTimeout:  cfg.ContinueTimeout,
-		MaxResponseHeaderBytes: maxAnswerHead,
+		MaxResponseHeaderBytes: maxResponseHead,
 		ForceAttemptHTTP2:      protocols.HTTP2(),
 		Protocols:              &protocols,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
@@ -116,9 +117,9 @@ func (p *Pool) newTransport(cfg *Config, tlsConfig *tls.Config, protocols http.P
 // HTTP/2 in clear.
 func (p *Pool) CanUpgrade() bool { return p.upgrades != nil }
 
-// retire makes connections end with what is sent over them.
-func (p *Pool) retire() {
-	p.over.Store(true)
+// forget makes connections end with what is sent over them.
+func (p *Pool) drain() {
+	p.draining.Store(true)
 	p.closeIdle()
 }
 

@@ -29,7 +29,7 @@ type Config struct {
 	// IdleTimeout is how long a connection is kept idle. Zero is 90 s.
 	IdleTimeout time.Duration
 	// MaxConns bounds the connections of one origin. Zero is no bound. Requests
-	// over HTTP/2 beyond the streams that the upstream allows on so many wait until
+	// draining HTTP/2 beyond the streams that the upstream allows on so many wait until
 	// a connection has ended all it has.
 	MaxConns int
 }
@@ -68,7 +68,7 @@ func OriginOf(base *url.URL, o Origin) Origin {
 type Pools struct {
 	cfg   Config
 	pools sync.Map // Origin to *Pool
-	plain
+	h1State
 
 	making sync.Mutex // held while pools are added and removed
 }
@@ -83,7 +83,7 @@ func NewPools(cfg Config) (*Pools, error) {
 	setDefault(&cfg.Retain, 5*time.Minute)
 	setDefault(&cfg.IdleTimeout, 90*time.Second)
 	p := &Pools{cfg: cfg}
-	p.plain.init()
+	p.h1State.init()
 	return p, nil
 }
 
@@ -126,14 +126,14 @@ func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 	}
 	pool.used.Store(now)
 	p.pools.Store(o, pool)
-	p.supersede(o)
-	if pool.gate != nil {
+	p.drainPreviousOrigin(o)
+	if pool.limiter != nil {
 		p.startSweeping()
 	}
 	p.pools.Range(func(key, value any) bool {
 		old := value.(*Pool)
 		retain := max(p.cfg.Retain, old.origin.IdleTimeout)
-		if old.used.Load() < now-int64(retain/time.Second) && !old.gate.busy() {
+		if old.used.Load() < now-int64(retain/time.Second) && !old.limiter.inUse() {
 			p.pools.Delete(key)
 			old.closeIdle()
 		}
@@ -142,23 +142,23 @@ func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 	return pool, nil
 }
 
-// supersede closes what is kept for a gateway under a bound of its own when it has
+// drainPreviousOrigin closes what is kept for a gateway under a bound of its own when it has
 // come to another origin, so that it does not count beside what is made for that.
 // p.making must be held.
-func (p *Pools) supersede(by Origin) {
+func (p *Pools) drainPreviousOrigin(by Origin) {
 	if by.Gateway == "" {
 		return
 	}
-	p.plain.pools.Range(func(key, value any) bool {
+	p.h1State.pools.Range(func(key, value any) bool {
 		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
-			p.retire(value.(*H1Pool))
+			p.forget(value.(*H1Pool))
 		}
 		return true
 	})
 	p.pools.Range(func(key, value any) bool {
 		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
 			p.pools.Delete(key)
-			value.(*Pool).retire()
+			value.(*Pool).drain()
 		}
 		return true
 	})

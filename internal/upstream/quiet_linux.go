@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quiet reports whether nothing has come on a connection, its end included. The
+// isQuiet reports whether nothing has come on a connection, its end included. The
 // descriptor is never blocking, so the scheduler need not know of the call, which
 // is made for each request.
-func quiet(fd uintptr) bool {
+func isQuiet(fd uintptr) bool {
 	var b [1]byte
 	for {
 		//nolint:gosec // recvfrom(2) takes an address

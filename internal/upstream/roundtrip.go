@@ -36,14 +36,14 @@ type Exchange struct {
 type Response struct {
 	*http.Response
 	release context.CancelFunc
-	gate    *gate
+	limiter *limiter
 }
 
 // Close ends what remains of the exchange in both directions.
 func (a *Response) Close() {
 	_ = a.Body.Close()
 	a.release()
-	a.gate.relieve()
+	a.limiter.yieldIdle()
 }
 
 // Send sends a request and returns the head of the answer; the caller must
@@ -52,15 +52,15 @@ func (a *Response) Close() {
 // fault.UpstreamUnreachable or fault.UpstreamTimeout.
 func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	watch := startWatch(x.HeadTimeout, cancel)
-	in := interim{tell: x.Interim}
+	watch := startHeadTimer(x.HeadTimeout, cancel)
+	in := interim{forward: x.Interim}
 	resp, body, err := p.try(ctx, x, watch, &in) //nolint:bodyclose // Response.Close does
 	watch.stop()
 	in.stop()
 	if err == nil {
-		return &Response{Response: resp, release: func() { cancel(nil) }, gate: p.gate}, nil
+		return &Response{Response: resp, release: func() { cancel(nil) }, limiter: p.limiter}, nil
 	}
-	defer p.gate.relieve()
+	defer p.limiter.yieldIdle()
 	defer cancel(nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errHeadTimeout):
@@ -82,7 +82,7 @@ const freshAttempts = 10
 // while a request comes to it. net/http then takes another only if there is no
 // body, which it has closed, and never if it was the connection's first; as nothing
 // was sent, this does.
-func (p *Pool) try(ctx context.Context, x *Exchange, watch *watch, in *interim) (*http.Response, *requestBody, error) {
+func (p *Pool) try(ctx context.Context, x *Exchange, watch *headTimer, in *interim) (*http.Response, *requestBody, error) {
 	transport := p.requests
 	if x.Upgrade {
 		transport = p.upgrades
@@ -90,21 +90,21 @@ func (p *Pool) try(ctx context.Context, x *Exchange, watch *watch, in *interim) 
 	for fresh := freshAttempts; ; {
 		var connected, reused, sent atomic.Bool
 		trace := &httptrace.ClientTrace{
-			Got1xxResponse: in.got,
+			Got1xxResponse: in.handle,
 			GotConn:        func(c httptrace.GotConnInfo) { connected.Store(true); reused.Store(c.Reused) },
 			WroteHeaders:   func() { sent.Store(true) },
 		}
-		if p.gate != nil {
-			trace.PutIdleConn = func(error) { p.gate.relieve() }
+		if p.limiter != nil {
+			trace.PutIdleConn = func(error) { p.limiter.yieldIdle() }
 		}
 		req := x.Request.WithContext(httptrace.WithClientTrace(ctx, trace))
 		var body *requestBody
 		if req.Body != nil {
-			body = &requestBody{body: req.Body, watch: watch}
+			body = &requestBody{body: req.Body, timer: watch}
 			req.Body = body
 		}
 		prepare(req)
-		if !x.Upgrade && p.gate.crowded() {
+		if !x.Upgrade && p.limiter.contended() {
 			req.Close = true
 		}
 		resp, err := transport.RoundTrip(req)
@@ -155,17 +155,17 @@ func respell(h http.Header, from, to string) {
 // interim passes 1xx answers on until the final head has come: net/http may
 // call it from another goroutine, even then.
 type interim struct {
-	mu   sync.Mutex
-	tell func(int, http.Header)
+	mu      sync.Mutex
+	forward func(int, http.Header)
 }
 
-func (i *interim) got(status int, header textproto.MIMEHeader) error {
+func (i *interim) handle(status int, header textproto.MIMEHeader) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	// 100 has done its work when the body is read; the client's server sends
 	// one of its own then.
-	if i.tell != nil && status != http.StatusContinue {
-		i.tell(status, http.Header(header))
+	if i.forward != nil && status != http.StatusContinue {
+		i.forward(status, http.Header(header))
 	}
 	return nil
 }
@@ -173,5 +173,5 @@ func (i *interim) got(status int, header textproto.MIMEHeader) error {
 func (i *interim) stop() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.tell = nil
+	i.forward = nil
 }

@@ -1,13 +1,14 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"sync/atomic"
 	"time"
 )
 
-// gate bounds the connections of a Pool. Each has a place among those of an H1Pool:
+// limiter bounds the connections of a Pool. Each has a place among those of an H1Pool:
 // for scheme http that of the engine of HTTP/1.1, so that both together keep to
 // the bound; for others one that holds nothing else.
 //
@@ -16,19 +17,19 @@ import (
 // connections end with their exchange. Over HTTP/2 that is with all of theirs:
 // http.HTTP2Config.StrictMaxConcurrentRequests would let requests wait for single
 // streams, but those that wait block each other for good (Go 1.26).
-type gate struct {
+type limiter struct {
 	owner *Pools
 	pool  *Pool
 	own   *H1Pool                // nil for scheme http
 	last  atomic.Pointer[H1Pool] // for scheme http where places were last
 }
 
-// newGate returns the gate of p, or nil if nothing bounds its connections.
-func newGate(owner *Pools, p *Pool) *gate {
-	if or(p.origin.MaxConns, owner.cfg.MaxConns) == 0 {
+// newLimiter returns the gate of p, or nil if nothing bounds its connections.
+func newLimiter(owner *Pools, p *Pool) *limiter {
+	if cmp.Or(p.origin.MaxConns, owner.cfg.MaxConns) == 0 {
 		return nil
 	}
-	g := &gate{owner: owner, pool: p}
+	g := &limiter{owner: owner, pool: p}
 	switch p.origin.Scheme {
 	case "https":
 		g.own = newH1Pool(owner, p.origin, "443")
@@ -36,16 +37,16 @@ func newGate(owner *Pools, p *Pool) *gate {
 		g.own = newH1Pool(owner, p.origin, "80")
 	}
 	if g.own != nil {
-		g.own.lodger.Store(p)
+		g.own.sharedBy.Store(p)
 	}
 	return g
 }
 
-func (g *gate) places() (*H1Pool, error) {
+func (g *limiter) slots() (*H1Pool, error) {
 	if g.own != nil {
 		return g.own, nil
 	}
-	if last := g.last.Load(); last != nil && g.pool.over.Load() {
+	if last := g.last.Load(); last != nil && g.pool.draining.Load() {
 		return last, nil // another would take the gateway back to this origin
 	}
 	places, err := g.owner.Plain(g.pool.origin)
@@ -55,16 +56,16 @@ func (g *gate) places() (*H1Pool, error) {
 	if g.last.Load() != places {
 		g.last.Store(places)
 	}
-	if places.lodger.Load() != g.pool {
-		places.lodger.Store(g.pool)
+	if places.sharedBy.Load() != g.pool {
+		places.sharedBy.Store(g.pool)
 	}
 	return places, nil
 }
 
 // dial is a function for http.Transport.DialContext.
-func (g *gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (g *limiter) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	for {
-		places, err := g.places()
+		places, err := g.slots()
 		if err != nil {
 			return nil, err
 		}
@@ -73,25 +74,25 @@ func (g *gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !places.retired.Load() || g.pool.over.Load() {
-			return newConn(&lodging{c.conn, c}), nil
+		if !places.forgotten.Load() || g.pool.draining.Load() {
+			return newConn(&slotConn{c.conn, c}), nil
 		}
 		c.Discard()
 	}
 }
 
-// crowded reports whether connections are to end with their exchanges: somebody
+// contended reports whether connections are to end with their exchanges: somebody
 // waits for a place, or the gateway has another origin.
-func (g *gate) crowded() bool {
+func (g *limiter) contended() bool {
 	if g == nil {
 		return false
 	}
-	if g.pool.over.Load() {
+	if g.pool.draining.Load() {
 		return true
 	}
 	places := g.own
 	if places == nil {
-		found, ok := g.owner.plain.pools.Load(g.pool.origin)
+		found, ok := g.owner.h1State.pools.Load(g.pool.origin)
 		if !ok {
 			return false
 		}
@@ -100,32 +101,32 @@ func (g *gate) crowded() bool {
 	return places.queue.waiting()
 }
 
-// relieve gives places to those who wait for one: what is idle is closed, and
+// yieldIdle gives places to those who wait for one: what is idle is closed, and
 // what is being made for nobody is given up.
-func (g *gate) relieve() {
-	if g.crowded() {
+func (g *limiter) yieldIdle() {
+	if g.contended() {
 		g.pool.closeIdle()
 	}
 }
 
-// busy reports whether connections have places that would be forgotten with g.
-func (g *gate) busy() bool { return g != nil && g.own != nil && g.own.open.Load() > 0 }
+// inUse reports whether connections have places that would be forgotten with g.
+func (g *limiter) inUse() bool { return g != nil && g.own != nil && g.own.open.Load() > 0 }
 
-// reclaim closes what is idle of a Pool whose connections have places in p.
-func (p *H1Pool) reclaim() {
-	if l := p.lodger.Load(); l != nil {
+// reclaimIdle closes what is idle of a Pool whose connections have places in p.
+func (p *H1Pool) reclaimIdle() {
+	if l := p.sharedBy.Load(); l != nil {
 		l.closeIdle()
 	}
 }
 
-// lodging is a connection that gives its place back when it is closed.
-type lodging struct {
+// slotConn is a connection that gives its place back when it is closed.
+type slotConn struct {
 	*net.TCPConn
-	place *H1Conn
+	slot *H1Conn
 }
 
 // Close implements net.Conn.
-func (l *lodging) Close() error {
-	l.place.Discard()
+func (l *slotConn) Close() error {
+	l.slot.Discard()
 	return nil
 }
