@@ -34,7 +34,7 @@ func (s *server) attempt(state webhook.DeliveryState, a webhook.Attempt) {
 	s.t.Helper()
 	ctx := context.Background()
 	now := s.clock.Now()
-	jobs := must(s.db.ClaimDeliveries(ctx, sender.Claim{Now: now, Token: "t" + now.String(), Until: now.Add(time.Minute), Limit: 100, Each: 100}))(s.t)
+	jobs := must(s.db.ClaimDeliveries(ctx, sender.Claim{Now: now, Token: "t" + now.String(), Until: now.Add(time.Minute), Limit: 100, EachLimit: 100}))(s.t)
 	var results []sender.Result
 	for _, j := range jobs {
 		r := sender.Result{Lease: j.Lease, Attempt: a, State: state}

@@ -27,7 +27,7 @@ func (h *house) endpoint(c *control.Caller, types ...string) *control.NewWebhook
 func (h *house) deliver(status int) []sender.Job {
 	h.tb.Helper()
 	now := h.clock.now()
-	jobs := must[[]sender.Job](h)(h.db.ClaimDeliveries(ctx(), sender.Claim{Now: now, Token: now.String(), Until: now.Add(time.Minute), Limit: 1000, Each: 1000}))
+	jobs := must[[]sender.Job](h)(h.db.ClaimDeliveries(ctx(), sender.Claim{Now: now, Token: now.String(), Until: now.Add(time.Minute), Limit: 1000, EachLimit: 1000}))
 	var results []sender.Result
 	for _, j := range jobs {
 		state := webhook.Delivered

@@ -14,7 +14,7 @@ import (
 func (s *Server) startHooks(ctx context.Context, box *secret.Box) (err error) {
 	settings := s.cfg.Settings
 	if s.sender, err = sender.New(sender.Config{
-		Queue: s.db, Sole: s.db, Sealer: box, Guard: s.guard,
+		Queue: s.db, Exclusive: s.db, Sealer: box, Guard: s.guard,
 		Allow: settings.WebhookAllowNetwork, AllowHTTP: settings.WebhookAllowHTTP, Backoff: settings.WebhookBackoff, Log: s.log,
 	}); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *Server) countHooks() {
 		name, help string
 		read       func(sender.Stats) int
 	}{
-		{"keygate_webhook_in_flight", "Webhook deliveries that are being sent.", func(t sender.Stats) int { return t.Flying }},
+		{"keygate_webhook_in_flight", "Webhook deliveries that are being sent.", func(t sender.Stats) int { return t.InFlight }},
 		{"keygate_webhook_held", "Webhook deliveries that this server took on, those being sent included.", func(t sender.Stats) int { return t.Held }},
 		{"keygate_webhook_endpoints_paused", "Endpoints that are left alone for a while after failures in a row.", func(t sender.Stats) int { return t.Paused }},
 	} {

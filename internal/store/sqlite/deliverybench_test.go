@@ -121,7 +121,7 @@ func (m *mail) send(tb testing.TB, limit int) int {
 
 func (m *mail) sendAt(tb testing.TB, now time.Time, limit int) int {
 	tb.Helper()
-	jobs, err := m.db.ClaimDeliveries(context.Background(), sender.Claim{Now: now, Token: id.New("token"), Until: now.Add(90 * time.Second), Limit: limit, Each: limit})
+	jobs, err := m.db.ClaimDeliveries(context.Background(), sender.Claim{Now: now, Token: id.New("token"), Until: now.Add(90 * time.Second), Limit: limit, EachLimit: limit})
 	if err != nil {
 		tb.Fatal(err)
 	}

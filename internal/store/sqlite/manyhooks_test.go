@@ -32,7 +32,7 @@ func TestClaimBehindManyDue(t *testing.T) {
 		m.enqueue(t, begin.Add(time.Minute), m.hooks[1])
 		m.enqueue(t, begin.Add(time.Hour), m.hooks[2])
 		now := begin.Add(2 * time.Minute)
-		jobs, err := db.ClaimDeliveries(t.Context(), sender.Claim{Now: now, Token: id.New("token"), Until: now.Add(time.Minute), Limit: 5000, Each: 4000})
+		jobs, err := db.ClaimDeliveries(t.Context(), sender.Claim{Now: now, Token: id.New("token"), Until: now.Add(time.Minute), Limit: 5000, EachLimit: 4000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func BenchmarkManyEndpoints(b *testing.B) {
 	b.Run("all due", func(b *testing.B) {
 		later := now.Add(2 * time.Hour)
 		for b.Loop() {
-			jobs, err := db.ClaimDeliveries(b.Context(), sender.Claim{Now: later, Token: id.New("token"), Until: later.Add(time.Minute), Limit: 8192, Each: 16})
+			jobs, err := db.ClaimDeliveries(b.Context(), sender.Claim{Now: later, Token: id.New("token"), Until: later.Add(time.Minute), Limit: 8192, EachLimit: 16})
 			if err != nil || len(jobs) != 8192 {
 				b.Fatal(len(jobs), err)
 			}

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	_ sender.Queue = (*DB)(nil)
-	_ sender.Sole  = (*DB)(nil)
+	_ sender.Queue     = (*DB)(nil)
+	_ sender.Exclusive = (*DB)(nil)
 )
 
 // waiting lists the endpoints for which deliveries wait, whether due or not. It
@@ -94,15 +94,15 @@ func (t *readTx) candidates(ctx context.Context, c *sender.Claim) ([]candidate, 
 	for {
 		queues, cut = nil, false
 		for _, endpoint := range endpoints {
-			room, known := c.Room[endpoint]
+			room, known := c.Allowances[endpoint]
 			if !known {
-				room.Any = c.Each
+				room.Limit = c.EachLimit
 			}
-			queue, err := t.dueOf(ctx, endpoint, c.Now, min(room.Any, share), room.Begun)
+			queue, err := t.dueOf(ctx, endpoint, c.Now, min(room.Limit, share), room.SkipNew)
 			if err != nil {
 				return nil, err
 			}
-			cut = cut || len(queue) == share && share < room.Any
+			cut = cut || len(queue) == share && share < room.Limit
 			if len(queue) > 0 {
 				queues = append(queues, queue)
 			}
@@ -289,7 +289,7 @@ func (db *DB) ReleaseDeliveries(ctx context.Context, leases []sender.Lease) erro
 	})
 }
 
-// ReleaseAllDeliveries implements sender.Sole.
+// ReleaseAllDeliveries implements sender.Exclusive.
 func (db *DB) ReleaseAllDeliveries(ctx context.Context) (released int, err error) {
 	err = db.write(ctx, func(t *tx) error {
 		n, err := t.exec(ctx, "release deliveries", `UPDATE deliveries SET token = NULL, due_at = next_at WHERE n IN (

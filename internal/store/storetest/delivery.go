@@ -47,7 +47,7 @@ func (h *harness) attempt(d *webhook.Delivery, state webhook.DeliveryState, stat
 		made.Error, made.Response = "connection refused", nil
 	}
 	var others []sender.Lease
-	for _, job := range h.claim(sender.Claim{Now: end.Add(1000 * time.Hour), Until: end.Add(1001 * time.Hour), Limit: 1000, Each: 1000}) {
+	for _, job := range h.claim(sender.Claim{Now: end.Add(1000 * time.Hour), Until: end.Add(1001 * time.Hour), Limit: 1000, EachLimit: 1000}) {
 		if job.DeliveryID != d.ID {
 			others = append(others, job.Lease)
 			continue
@@ -234,7 +234,7 @@ func testTrimDeliveries(h *harness) {
 	if err := h.AppendEvents(h.Context(), []event.Event{*test}); err != nil {
 		h.Errorf("the event of a trimmed test is still there: %v", err)
 	}
-	if jobs := h.claim(sender.Claim{Now: bound.Add(time.Hour), Until: bound.Add(2 * time.Hour), Limit: 10, Each: 10}); len(jobs) != 2 {
+	if jobs := h.claim(sender.Claim{Now: bound.Add(time.Hour), Until: bound.Add(2 * time.Hour), Limit: 10, EachLimit: 10}); len(jobs) != 2 {
 		h.Errorf("%d deliveries still wait, want 2", len(jobs))
 	}
 }

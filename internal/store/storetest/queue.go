@@ -37,7 +37,7 @@ func (h *harness) claim(c sender.Claim) []sender.Job {
 // after returns a claim of all that is due d after the epoch, for 90 seconds.
 func after(d time.Duration) sender.Claim {
 	now := epoch().Add(d)
-	return sender.Claim{Now: now, Until: now.Add(90 * time.Second), Limit: 100, Each: 100}
+	return sender.Claim{Now: now, Until: now.Add(90 * time.Second), Limit: 100, EachLimit: 100}
 }
 
 func (h *harness) finish(late int, results ...sender.Result) {
@@ -184,19 +184,19 @@ func testQueueFairness(h *harness) {
 	undo(try(c, "3 2 0 0"))
 	c.Limit = 100
 	undo(try(c, "97 3 0 0"))
-	c.Each = 10
+	c.EachLimit = 10
 	undo(try(c, "10 3 0 0"))
-	c.Room = map[string]sender.Room{hooks["large"].ID: {Any: 2}, hooks["small"].ID: {}}
+	c.Allowances = map[string]sender.Allowance{hooks["large"].ID: {Limit: 2}, hooks["small"].ID: {}}
 	undo(try(c, "2 0 0 0"))
-	c.Room = map[string]sender.Room{hooks["large"].ID: {Any: 5, Begun: true}}
+	c.Allowances = map[string]sender.Allowance{hooks["large"].ID: {Limit: 5, SkipNew: true}}
 	undo(try(c, "0 3 0 0"))
-	c.Limit, c.Each, c.Room = 1, 1, nil
+	c.Limit, c.EachLimit, c.Allowances = 1, 1, nil
 	begun := try(c, "1 0 0 0")[0]
 	h.finish(0, result(begun, webhook.RetryScheduled, 500, 0))
-	c.Limit, c.Each, c.Room = 10, 10, map[string]sender.Room{hooks["large"].ID: {Any: 5, Begun: true}}
+	c.Limit, c.EachLimit, c.Allowances = 10, 10, map[string]sender.Allowance{hooks["large"].ID: {Limit: 5, SkipNew: true}}
 	undo(try(c, "1 3 0 0"))
 	c.Now = epoch().Add(4 * time.Millisecond)
-	c.Limit, c.Each, c.Room = 1000, 1000, nil
+	c.Limit, c.EachLimit, c.Allowances = 1000, 1000, nil
 	made["large"] = made["large"][1:] // the one that was tried is not due yet
 	undo(try(c, "4 3 0 0"))
 }
@@ -219,7 +219,7 @@ func testQueueRace(h *harness) {
 		all.Go(func() {
 			for round := 0; ; round++ {
 				c := after(0)
-				c.Token, c.Limit, c.Each = fmt.Sprintf("%d/%d", n, round), 7, 5
+				c.Token, c.Limit, c.EachLimit = fmt.Sprintf("%d/%d", n, round), 7, 5
 				jobs, err := h.ClaimDeliveries(h.Context(), c)
 				if err != nil {
 					h.Error(err)

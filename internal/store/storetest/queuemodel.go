@@ -87,23 +87,23 @@ func (m *queueModel) append(t *rapid.T) {
 func (m *queueModel) claim(t *rapid.T) {
 	m.claims++
 	c := sender.Claim{Now: m.now, Token: fmt.Sprintf("%s/%d", m.account.ID, m.claims), Until: m.now.Add(90 * time.Second),
-		Limit: rapid.IntRange(1, 8).Draw(t, "limit"), Each: rapid.IntRange(1, 5).Draw(t, "each"), Room: map[string]sender.Room{}}
+		Limit: rapid.IntRange(1, 8).Draw(t, "limit"), EachLimit: rapid.IntRange(1, 5).Draw(t, "each"), Allowances: map[string]sender.Allowance{}}
 	for i, w := range m.hooks {
 		if rapid.IntRange(0, 3).Draw(t, "known") == 0 {
-			c.Room[w.ID] = sender.Room{Any: rapid.IntRange(0, 3).Draw(t, fmt.Sprint("room", i)), Begun: rapid.Bool().Draw(t, "begun")}
+			c.Allowances[w.ID] = sender.Allowance{Limit: rapid.IntRange(0, 3).Draw(t, fmt.Sprint("room", i)), SkipNew: rapid.Bool().Draw(t, "begun")}
 		}
 	}
 	may := map[string][]string{} // by endpoint
 	for name, d := range m.waits {
-		if m.active(d.hook) && !d.due.After(m.now) && (!c.Room[d.hook].Begun || d.attempts > 0) {
+		if m.active(d.hook) && !d.due.After(m.now) && (!c.Allowances[d.hook].SkipNew || d.attempts > 0) {
 			may[d.hook] = append(may[d.hook], name)
 		}
 	}
 	most := func(hook string) int {
-		if room, known := c.Room[hook]; known {
-			return min(room.Any, len(may[hook]))
+		if room, known := c.Allowances[hook]; known {
+			return min(room.Limit, len(may[hook]))
 		}
-		return min(c.Each, len(may[hook]))
+		return min(c.EachLimit, len(may[hook]))
 	}
 	jobs := m.h.claim(c)
 	taken := map[string][]string{}

@@ -34,7 +34,7 @@ type Engine interface {
 	snapshot.Source
 	ratelimit.DailyStore
 	sender.Queue
-	sender.Sole
+	sender.Exclusive
 	detect.Store
 	auditwriter.Store
 	auditwriter.Keeper

@@ -1,14 +1,28 @@
-// Package sender makes the requests that deliver events to endpoints (contract,
-// section 6).
+// Package sender sends webhook deliveries to their endpoints (contract, section 6).
 //
-// The deliveries that wait are rows of the store, its Queue. A sender leases
-// what is due, sends it, and writes the results back, all in batches:
+// Deliveries wait in the store, behind the interface [Queue]. A sender leases those
+// that are due, sends them, and writes the results back. Claims and results are
+// batched:
 //
-//	store ──claim──► held, by endpoint ──window──► in flight ──► results ──finish──► store
+//		store ──claim──► dispatcher ──attempt──► endpoint
+//		  ▲               │ hands back     │ result
+//		  └───writer──── results ◄─────────┘
 //
-// A process that dies leaves leases behind, which end after Lease; a delivery is
-// then sent again, by whoever claims it: at least once, never lost.
+//	  - The dispatcher decides which deliveries to claim and which to send next. It
+//	    keeps the state of each endpoint: what is queued, how many deliveries may be in
+//	    flight, and its circuit breaker.
+//	  - An attempt is one HTTP request.
+//	  - The results queue holds what the store must learn: results of attempts, and
+//	    deliveries that the dispatcher hands back unsent. The writer writes them in
+//	    batches and then tells the dispatcher that their slots are free.
 //
-// What is held when its endpoint changes is handed back and claimed anew (Recall),
-// so that it goes out as the endpoint then stands. What is in flight is not cut off.
+// Locks are taken in that order: the dispatcher may add to the results queue while it
+// holds its lock; the results queue calls nobody.
+//
+// Delivery is at least once. A process that dies leaves leases behind; when they
+// expire, another claim takes the deliveries and sends them again.
+//
+// When an endpoint changes, Recall hands back the deliveries that are queued for it.
+// They are claimed again and sent as the endpoint is configured then. Deliveries in
+// flight are not interrupted.
 package sender

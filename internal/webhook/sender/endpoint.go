@@ -6,43 +6,49 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// How many deliveries to one endpoint are in flight at a time: minWindow, and
-// one more for each success up to maxWindow, until one fails.
+// How many deliveries to one endpoint are in flight at a time: minWindow at first, one
+// more after each success up to maxWindow, and half as many after a failure, but at
+// least minWindow (additive increase, multiplicative decrease).
 const (
 	minWindow = 16
 	maxWindow = 32
 )
 
-// maxHeld is how many deliveries to one endpoint are leased at a time: as many
-// as it takes in a second, so that a fast one is served in large batches and a
-// slow one holds no leases that it cannot use.
-const maxHeld = 512
+// maxHeldEach is how many deliveries to one endpoint are leased at a time. The limit of
+// an endpoint follows what it takes in about a second, so that a fast endpoint is served
+// in large batches and a slow one holds no leases that it cannot use.
+const maxHeldEach = 512
 
-// breakAfter is how many failures in a row open the breaker of an endpoint.
+// breakAfter is how many failures in a row open the circuit breaker of an endpoint.
 const breakAfter = 10
 
-// maxPause bounds a pause of the breaker.
+// maxPause bounds how long a breaker stays open.
 const maxPause = 5 * time.Minute
 
-// endpoint is what a sender knows of one endpoint. The sender's mutex guards it.
+// endpoint is the state of one endpoint in a sender. The dispatcher's mutex guards it.
 type endpoint struct {
 	webhookID string
-	queue     []*task // held, not begun
-	held      int     // queue, in flight, and what the store was not told of yet
-	flying    int
-	window    int
-	limit     int       // of held
-	more      bool      // the last claim brought all that it could: more may wait
-	gone      bool      // it answered 410, and the store was not told of that yet
-	starved   bool      // in the sender's list of those that wait for a free place
-	good      int       // successes since
-	since     time.Time // the limit was looked at
+	queue     []*task // held, not started
+	held      int     // queued, in flight, or ended and not yet in the store
+	inFlight  int
+	window    int // most that may be in flight
+	limit     int // most that may be held
+	// mayHaveMore is set if the last claim returned as many deliveries as it allowed.
+	mayHaveMore bool
+	gone        bool // it responded 410, which the store has not recorded yet
+	starved     bool // it is in the dispatcher's list of starved endpoints
+	usedAt      time.Time
 
-	failures int       // in a row
-	pauses   int       // in a row
-	resume   time.Time // the end of the pause; zero if the breaker is closed
-	probe    *task     // the one delivery that may be new after a pause
-	usedAt   time.Time
+	// successes counts those since limit was last measured, at measuredAt.
+	successes  int
+	measuredAt time.Time
+
+	// The circuit breaker. It is closed while resumeAt is zero, open before resumeAt,
+	// and half open after it, until an attempt ends.
+	failures int // in a row
+	pauses   int // in a row
+	resumeAt time.Time
+	probe    *task // the one new delivery that is sent while half open
 }
 
 func newEndpoint(webhookID string) *endpoint {
@@ -50,35 +56,35 @@ func newEndpoint(webhookID string) *endpoint {
 }
 
 // paused reports whether the breaker is open.
-func (e *endpoint) paused(now time.Time) bool { return now.Before(e.resume) }
+func (e *endpoint) paused(now time.Time) bool { return now.Before(e.resumeAt) }
 
-// room returns what may be claimed for the endpoint.
-func (e *endpoint) room(now time.Time) Room {
+// allowance returns what may be claimed for the endpoint.
+func (e *endpoint) allowance(now time.Time) Allowance {
 	free := max(0, e.limit-e.held)
 	switch {
 	case e.gone:
-		return Room{}
-	case e.resume.IsZero():
-		return Room{Any: free}
+		return Allowance{}
+	case e.resumeAt.IsZero():
+		return Allowance{Limit: free}
 	case e.paused(now), e.probe != nil:
-		return Room{Any: free, Begun: true}
-	default: // half open: whatever comes first tells how the endpoint fares
-		return Room{Any: min(free, 1)}
+		return Allowance{Limit: free, SkipNew: true}
+	default: // half open: one delivery of any kind probes the endpoint
+		return Allowance{Limit: min(free, 1)}
 	}
 }
 
-// take adds what a claim brought of what was asked for.
-func (e *endpoint) take(tasks []*task, asked Room, now time.Time) {
-	if asked.Any > 0 {
-		e.more = len(tasks) >= asked.Any
+// claimed queues the tasks that a claim with allowance a returned.
+func (e *endpoint) claimed(tasks []*task, a Allowance, now time.Time) {
+	if a.Limit > 0 {
+		e.mayHaveMore = len(tasks) >= a.Limit
 	}
 	if len(tasks) == 0 {
 		return
 	}
 	if e.held == 0 {
-		e.good, e.since = 0, now
+		e.successes, e.measuredAt = 0, now
 	}
-	if !e.resume.IsZero() && !asked.Begun {
+	if !e.resumeAt.IsZero() && !a.SkipNew {
 		e.probe = tasks[0]
 	}
 	e.queue = append(e.queue, tasks...)
@@ -86,57 +92,65 @@ func (e *endpoint) take(tasks []*task, asked Room, now time.Time) {
 	e.usedAt = now
 }
 
-// wants reports whether a claim should look after the endpoint: more may wait in
-// the store, and what is held is on the way or half done.
-func (e *endpoint) wants() bool {
-	return e.more && e.held < e.limit && (len(e.queue) == 0 || e.held <= e.limit/2)
+// wantsMore reports whether another claim should be made for the endpoint: the store may
+// have more, and the queue is empty or half of what may be held is done.
+func (e *endpoint) wantsMore() bool {
+	return e.mayHaveMore && e.held < e.limit && (len(e.queue) == 0 || e.held <= e.limit/2)
 }
 
-// next takes the first task out of the queue.
-func (e *endpoint) next() *task {
+// pop removes and returns the first task of the queue.
+func (e *endpoint) pop() *task {
 	t := e.queue[0]
 	e.queue[0] = nil
 	e.queue = e.queue[1:]
 	return t
 }
 
-// cut takes what a pause postpones out of the queue: deliveries that had no
-// attempt yet, unless somebody asked for them one by one.
-func (e *endpoint) cut() (back []*task) {
+// takeNew removes and returns the queued tasks that an open breaker postpones: those
+// without an attempt, except deliveries that were requested one by one.
+func (e *endpoint) takeNew() (taken []*task) {
 	kept := e.queue[:0]
 	for _, t := range e.queue {
 		if t.Attempt == 1 && t.Trigger != webhook.ByHand && t.Trigger != webhook.ByTest {
-			back = append(back, t)
+			taken = append(taken, t)
 		} else {
 			kept = append(kept, t)
 		}
 	}
 	clear(e.queue[len(kept):])
 	e.queue = kept
-	return back
+	return taken
 }
 
-// succeeded takes a success into account.
+// clearProbe ends the probe if t is it.
+func (e *endpoint) clearProbe(t *task) {
+	if e.probe == t {
+		e.probe = nil
+	}
+}
+
+// succeeded records a success: it closes the breaker, widens the window, and adapts the
+// limit once half of it has succeeded.
 func (e *endpoint) succeeded(now time.Time) {
-	e.failures, e.pauses, e.resume = 0, 0, time.Time{}
+	e.failures, e.pauses, e.resumeAt = 0, 0, time.Time{}
 	e.window = min(e.window+1, maxWindow)
 	e.limit = max(e.limit, e.window)
-	e.good++
-	if e.good < e.limit/2 {
+	e.successes++
+	if e.successes < e.limit/2 {
 		return
 	}
-	// Half of what may be held is done: it should take half a second.
-	switch took := now.Sub(e.since); {
-	case took < time.Second/2 && e.more:
-		e.limit = min(2*e.limit, maxHeld)
+	// Half of the limit should take about half a second.
+	switch took := now.Sub(e.measuredAt); {
+	case took < time.Second/2 && e.mayHaveMore:
+		e.limit = min(2*e.limit, maxHeldEach)
 	case took > 2*time.Second:
 		e.limit = max(e.limit/2, e.window)
 	}
-	e.good, e.since = 0, now
+	e.successes, e.measuredAt = 0, now
 }
 
-// failed takes a failure into account and reports whether the breaker opened,
-// for a pause that grows as the waits between attempts do.
+// failed records a failure and reports whether it opened the breaker. The pauses of the
+// breaker grow like the waits between attempts.
 func (e *endpoint) failed(now time.Time, waits [webhook.MaxAttempts - 1]time.Duration) (opened bool) {
 	e.failures++
 	e.window = max(e.window/2, minWindow)
@@ -144,12 +158,12 @@ func (e *endpoint) failed(now time.Time, waits [webhook.MaxAttempts - 1]time.Dur
 	if e.failures < breakAfter || e.paused(now) {
 		return false
 	}
-	e.resume = now.Add(min(waits[min(e.pauses, len(waits)-1)], maxPause))
+	e.resumeAt = now.Add(min(waits[min(e.pauses, len(waits)-1)], maxPause))
 	e.pauses++
 	return true
 }
 
-// forgettable reports whether nothing is lost if the endpoint is forgotten.
+// forgettable reports whether the endpoint can be forgotten without losing anything.
 func (e *endpoint) forgettable(now time.Time) bool {
-	return e.held == 0 && now.Sub(e.usedAt) >= sweepEvery && now.Sub(e.resume) >= sweepEvery
+	return e.held == 0 && now.Sub(e.usedAt) >= forgetAfter && now.Sub(e.resumeAt) >= forgetAfter
 }

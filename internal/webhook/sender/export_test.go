@@ -27,9 +27,9 @@ func (s *Sender) Refuse(after func(network, address string) error) {
 
 // Bounds that the tests name.
 const (
-	LeaseTime  = leaseTime
-	MaxWindow  = maxWindow
-	MinWindow  = minWindow
-	MaxFlying  = maxFlying
-	BreakAfter = breakAfter
+	LeaseTime   = leaseTime
+	MaxWindow   = maxWindow
+	MinWindow   = minWindow
+	MaxInFlight = maxInFlight
+	BreakAfter  = breakAfter
 )

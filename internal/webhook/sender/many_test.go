@@ -154,7 +154,7 @@ func TestLateResult(t *testing.T) {
 	b.raise(1)
 	now := time.Now()
 	claim := func(token string, at time.Time) sender.Job {
-		jobs, err := b.db.ClaimDeliveries(t.Context(), sender.Claim{Now: at, Token: token, Until: at.Add(sender.LeaseTime), Limit: 1, Each: 1})
+		jobs, err := b.db.ClaimDeliveries(t.Context(), sender.Claim{Now: at, Token: token, Until: at.Add(sender.LeaseTime), Limit: 1, EachLimit: 1})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}

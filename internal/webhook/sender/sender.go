@@ -17,82 +17,67 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// Opener decrypts what the store holds sealed.
+// Opener decrypts what the store holds encrypted.
 type Opener interface {
 	Open(sealed []byte) ([]byte, error)
 }
 
-// Config is what a sender works with.
+// Config is what a sender works with. Queue, Sealer, Guard and Log are required.
 type Config struct {
 	Queue Queue
-	// Sole is set if no other process uses the queue. Start then ends all
-	// leases, which are those of a process that is dead.
-	Sole   Sole
+	// Exclusive is set if no other process uses the queue. Start then ends all leases:
+	// only a process that has died can have left them.
+	Exclusive Exclusive
+	// Sealer decrypts the signing secrets.
 	Sealer Opener
-	// Guard decides where endpoints may be: at public addresses and in the
-	// networks of Allow, in which plain http is allowed too.
+	// Guard decides which addresses may be connected to: public ones and those in the
+	// networks of Allow, where plain http is allowed too.
 	Guard *netguard.Guard
 	Allow []netip.Prefix
 	// AllowHTTP allows plain http to public addresses.
 	AllowHTTP bool
-	// Backoff is how long to wait after the failed attempts 1 to 4.
+	// Backoff holds the waits after the failed attempts 1 to 4.
 	Backoff [webhook.MaxAttempts - 1]time.Duration
 	Log     *slog.Logger
-	// Roots are the certificate authorities to trust; nil for the system's.
+	// Roots are the certificate authorities to trust. Nil means the system's.
 	Roots *x509.CertPool
-	// Resolver finds the addresses of hosts; nil for the system's.
+	// Resolver resolves host names. Nil means the system's.
 	Resolver *net.Resolver
-	// Now tells the time; nil for time.Now.
+	// Now returns the time. Nil means time.Now.
 	Now func() time.Time
-	// Random draws a number from 0 up to 1 for the jitter; nil for math/rand's.
+	// Random returns a number in [0, 1) for the jitter of waits. Nil means
+	// math/rand/v2's Float64.
 	Random func() float64
 }
 
-// Bounds of a sender. Each delivery in flight costs up to about 64 KiB, mostly
-// its connection; each one held, its payload and some 1 KiB.
-const (
-	// maxFlying is how many deliveries are in flight at a time.
-	maxFlying = 2048
-	// maxHeldInAll is how many deliveries are leased at a time.
-	maxHeldInAll = 8192
-	// An endpoint may have one in flyShare of the places that are free, and one
-	// in claimShare of those to hold: as places get fewer each may have fewer, so
-	// that few endpoints cannot take them all. Some 300 that hang at once can.
-	flyShare   = 64
-	claimShare = 8
-)
+func (cfg *Config) check() error {
+	for _, required := range []struct {
+		name    string
+		missing bool
+	}{
+		{"Queue", cfg.Queue == nil},
+		{"Sealer", cfg.Sealer == nil},
+		{"Guard", cfg.Guard == nil},
+		{"Log", cfg.Log == nil},
+	} {
+		if required.missing {
+			return fmt.Errorf("webhook/sender: Config.%s is required", required.name)
+		}
+	}
+	return nil
+}
 
-// How long a claimed delivery is this sender's, and how much of that must be left
-// when it begins, for a whole attempt and the writing of its result.
-const (
-	leaseTime    = 90 * time.Second
-	attemptNeeds = Timeout + 20*time.Second
-)
-
-// Sender sends what waits in a queue. Its methods may be called by several
+// Sender sends the deliveries of a queue. Its methods may be called by several
 // goroutines.
 type Sender struct {
-	cfg      Config
-	schedule webhook.Schedule
-	dialer   *net.Dialer
-	client   *http.Client
-	wake     chan struct{}
-	done     chan struct{} // something is in results or releases
-	stats    counters
-
-	mu        sync.Mutex
-	endpoints map[string]*endpoint
-	busy      map[*endpoint]struct{} // those with something held, or a breaker that opened
-	starved   []*endpoint
-	held      int
-	flying    int
-	full      bool // the last claim brought as many as there was room for in all
-	stopping  bool
-	planned   time.Time // when the next claim is due at the latest; zero while one is made
-	swept     time.Time
-	results   []finished
-	releases  []*task
-	recalled  map[string]struct{} // endpoints recalled since the last claim began
+	cfg        Config
+	schedule   webhook.Schedule
+	dialer     *net.Dialer
+	client     *http.Client
+	stats      counters
+	results    *results
+	dispatcher *dispatcher
+	writer     *writer
 
 	stopClaim func() // nil until Start
 	sendCtx   context.Context
@@ -100,19 +85,19 @@ type Sender struct {
 	stopWrite func()
 	claiming  sync.WaitGroup
 	sending   sync.WaitGroup
-	finishing sync.WaitGroup
+	writing   sync.WaitGroup
 	stopOnce  sync.Once
 	stopErr   error
 }
 
 // New returns a sender that does nothing until Start.
 func New(cfg Config) (*Sender, error) {
-	if cfg.Queue == nil || cfg.Sealer == nil || cfg.Guard == nil || cfg.Log == nil {
-		return nil, errors.New("a sender needs a queue, a sealer, a guard and a log")
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	schedule, err := webhook.NewSchedule(cfg.Backoff)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("webhook/sender: Config.Backoff: %w", err)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -121,22 +106,24 @@ func New(cfg Config) (*Sender, error) {
 		cfg.Random = rand.Float64
 	}
 	dialer := newDialer(&cfg)
-	return &Sender{
-		cfg: cfg, schedule: schedule, dialer: dialer, client: newClient(&cfg, dialer),
-		wake: make(chan struct{}, 1), done: make(chan struct{}, 1),
-		endpoints: map[string]*endpoint{}, busy: map[*endpoint]struct{}{}, recalled: map[string]struct{}{},
-	}, nil
+	s := &Sender{cfg: cfg, schedule: schedule, dialer: dialer, client: newClient(&cfg, dialer), results: newResults()}
+	s.dispatcher = newDispatcher(&cfg, s.results, &s.stats)
+	s.dispatcher.start = func(t *task) { s.sending.Go(func() { s.send(t) }) }
+	s.writer = &writer{
+		queue: cfg.Queue, results: s.results, dispatcher: s.dispatcher, stats: &s.stats, now: cfg.Now, log: cfg.Log,
+	}
+	return s, nil
 }
 
-// Start begins to send. ctx bounds the start alone. It is called once.
+// Start starts sending. ctx bounds only the start. Start is called once.
 func (s *Sender) Start(ctx context.Context) error {
-	if s.cfg.Sole != nil {
-		n, err := s.cfg.Sole.ReleaseAllDeliveries(ctx)
+	if s.cfg.Exclusive != nil {
+		n, err := s.cfg.Exclusive.ReleaseAllDeliveries(ctx)
 		if err != nil {
-			return fmt.Errorf("take back the webhook deliveries of the last run: %w", err)
+			return fmt.Errorf("release the webhook deliveries of the last run: %w", err)
 		}
 		if n > 0 {
-			s.cfg.Log.InfoContext(ctx, "webhook deliveries that were in flight when the last run ended are sent again", "count", n)
+			s.cfg.Log.InfoContext(ctx, "sending webhook deliveries again that were in flight when the last run ended", "count", n)
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -145,30 +132,46 @@ func (s *Sender) Start(ctx context.Context) error {
 	s.sendCtx, s.stopSend = context.WithCancel(ctx)
 	s.stopClaim, s.stopWrite = stopClaim, stopWrite
 	s.claiming.Go(func() { s.claimAll(claimCtx) })
-	s.finishing.Go(func() { s.finishAll(writeCtx) })
+	s.writing.Go(func() { s.writer.run(writeCtx) })
 	return nil
 }
 
-// Wake tells that a delivery was made. It never blocks.
-func (s *Sender) Wake() { signal(s.wake) }
+// Wake makes the sender look for new deliveries now. It never blocks.
+func (s *Sender) Wake() { s.dispatcher.askForClaim() }
 
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// Recall is called after an endpoint was changed, disabled or deleted. Deliveries to it
+// that are not in flight are claimed again: they are sent as the store has the endpoint
+// now, or not at all.
+func (s *Sender) Recall(webhookID string) { s.dispatcher.recall(webhookID) }
+
+// send makes one attempt and reports it to the dispatcher.
+func (s *Sender) send(t *task) {
+	attempt, retryAfter := s.attempt(s.sendCtx, t)
+	if s.sendCtx.Err() != nil && !attempt.Succeeded() {
+		s.dispatcher.cutOff(t) // by Stop, so it does not count as a failure of the endpoint
+		return
 	}
+	r := Result{Lease: t.Lease, Attempt: attempt, State: webhook.Delivered}
+	if !attempt.Succeeded() {
+		ended := attempt.StartedAt.Add(attempt.Duration)
+		r.State, r.NextAttemptAt = s.schedule.After(attempt.Number, ended, s.cfg.Random(), retryAfter)
+	}
+	s.stats.count(&r)
+	s.dispatcher.ended(finished{t, r})
 }
 
-// How long a stopping sender waits for what is in flight, before it hands it
-// back without an attempt to be sent again, and then for the store.
 const (
-	grace     = 5 * time.Second
-	lastWrite = 2 * time.Second
+	// gracePeriod is how long Stop waits for deliveries in flight before it interrupts
+	// them.
+	gracePeriod = 5 * time.Second
+	// writeGrace is how long Stop waits for the store after its context has ended.
+	writeGrace = 2 * time.Second
 )
 
-// Stop claims nothing more, waits for what is in flight, though not beyond ctx
-// or grace, hands back what was not sent, and returns when the store has it all,
-// or lastWrite after ctx is done.
+// Stop stops the sender. It makes no more claims, waits for the deliveries in flight
+// until gracePeriod has passed or ctx ends, and hands the rest back to the store without
+// an attempt. It returns when the store has all results, or an error writeGrace after ctx
+// has ended; those deliveries are sent again. Stop is idempotent.
 func (s *Sender) Stop(ctx context.Context) error {
 	if s.stopClaim == nil {
 		return nil
@@ -180,35 +183,29 @@ func (s *Sender) Stop(ctx context.Context) error {
 func (s *Sender) stop(ctx context.Context) error {
 	s.stopClaim()
 	s.claiming.Wait()
-	s.mu.Lock()
-	s.stopping = true
-	for e := range s.busy {
-		s.release(e.queue...)
-		e.queue = nil
-	}
-	s.mu.Unlock()
-	if !endsWithin(ctx, &s.sending, grace, 0) {
-		s.cfg.Log.InfoContext(ctx, "webhook deliveries in flight are cut off and will be sent again")
+	s.dispatcher.stop()
+	if !endsWithin(ctx, &s.sending, gracePeriod, 0) {
+		s.cfg.Log.InfoContext(ctx, "interrupting webhook deliveries in flight; they will be sent again")
 	}
 	s.stopSend()
-	s.sending.Wait() // not for long: every wait of an attempt ends with its context
+	s.sending.Wait() // short: every wait of an attempt ends with its context
 	s.client.CloseIdleConnections()
-	close(s.done)
+	s.results.close()
 	defer s.stopWrite()
-	if !endsWithin(ctx, &s.finishing, leaseTime, lastWrite) {
+	if !endsWithin(ctx, &s.writing, leaseTime, writeGrace) {
 		s.stopWrite()
-		s.finishing.Wait()
-		return errors.New("the results of some webhook deliveries were not written: they are sent again")
+		s.writing.Wait()
+		return errors.New("could not write the results of some webhook deliveries: they will be sent again")
 	}
 	return nil
 }
 
-// endsWithin waits for w, at most for the given time and at most for the given
-// time after ctx is done, and reports whether it ended.
-func endsWithin(ctx context.Context, w *sync.WaitGroup, most, after time.Duration) bool {
+// endsWithin waits for w until limit has passed or, if that is earlier, until after has
+// passed since ctx ended. It reports whether w ended.
+func endsWithin(ctx context.Context, w *sync.WaitGroup, limit, after time.Duration) bool {
 	ended := make(chan struct{})
 	go func() { w.Wait(); close(ended) }()
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	select {
 	case <-ended:

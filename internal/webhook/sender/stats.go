@@ -6,21 +6,23 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// Stats are the figures of a sender. Those without another word only grow.
+// Stats are the counters and gauges of a sender.
 type Stats struct {
-	Held   int // now: leased by this sender
-	Flying int // now: in flight
-	Paused int // now: endpoints whose breaker is open
+	Held     int // deliveries that this sender has leased
+	InFlight int // deliveries in flight
+	Paused   int // endpoints whose breaker is open
+
+	// The following only grow.
 
 	Claimed     int64 // leases
 	Delivered   int64 // deliveries
-	Retried     int64 // failed attempts that another follows
-	Failed      int64 // deliveries without a further attempt
-	Late        int64 // results that came after their lease
+	Retried     int64 // failed attempts that another attempt follows
+	Failed      int64 // deliveries that get no further attempt
+	Late        int64 // results that reached the store after their lease had passed to another sender
 	Pauses      int64 // openings of a breaker
-	Postponed   int64 // deliveries that a breaker handed back
+	Postponed   int64 // deliveries that an open breaker handed back
 	Unwritten   int64 // results and releases given up because the store failed
-	StoreErrors int64 // calls to the store that failed
+	StoreErrors int64 // calls of the store that failed
 }
 
 type counters struct {
@@ -38,19 +40,12 @@ func (c *counters) count(r *Result) {
 	}
 }
 
-// Stats returns the present figures.
+// Stats returns the current counters and gauges.
 func (s *Sender) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, paused := s.cfg.Now(), 0
-	for e := range s.busy {
-		if e.paused(now) {
-			paused++
-		}
-	}
+	held, inFlight, paused := s.dispatcher.gauges()
 	c := &s.stats
 	return Stats{
-		Held: s.held, Flying: s.flying, Paused: paused,
+		Held: held, InFlight: inFlight, Paused: paused,
 		Claimed: c.claimed.Load(), Delivered: c.delivered.Load(), Retried: c.retried.Load(), Failed: c.failed.Load(),
 		Late: c.late.Load(), Pauses: c.pauses.Load(), Postponed: c.postponed.Load(),
 		Unwritten: c.unwritten.Load(), StoreErrors: c.storeErrors.Load(),

@@ -223,7 +223,7 @@ func TestBreaker(t *testing.T) {
 		if begun < sender.BreakAfter || begun > sender.MinWindow+sender.BreakAfter-1+2 {
 			t.Errorf("%d deliveries were begun while the endpoint was down", begun)
 		}
-		if got := s.Stats(); got.Pauses < 3 || got.Flying != 0 {
+		if got := s.Stats(); got.Pauses < 3 || got.InFlight != 0 {
 			t.Errorf("%+v", got)
 		}
 		<-time.After(45 * time.Minute)
@@ -399,7 +399,7 @@ func TestStopHandsBack(t *testing.T) {
 		b.raise(100)
 		s := b.start(b.config(), connect)
 		<-time.After(time.Second)
-		if got := s.Stats(); got.Flying != sender.MinWindow {
+		if got := s.Stats(); got.InFlight != sender.MinWindow {
 			t.Fatalf("%+v", got)
 		}
 		start := time.Now()
@@ -435,14 +435,14 @@ func TestDeadSender(t *testing.T) {
 				b.tick = 15 * time.Second
 				b.raise(20)
 				now := time.Now()
-				taken, err := b.db.ClaimDeliveries(t.Context(), sender.Claim{Now: now, Token: "dead", Until: now.Add(sender.LeaseTime), Limit: 8, Each: 8})
+				taken, err := b.db.ClaimDeliveries(t.Context(), sender.Claim{Now: now, Token: "dead", Until: now.Add(sender.LeaseTime), Limit: 8, EachLimit: 8})
 				if err != nil || len(taken) != 8 {
 					t.Fatal(len(taken), err)
 				}
 				cfg := b.config()
 				want := sender.LeaseTime
 				if sole {
-					cfg.Sole, want = b.db, 0
+					cfg.Exclusive, want = b.db, 0
 				}
 				b.start(cfg, connect)
 				list := b.await(hook, "all arrive", in(20, webhook.Delivered))
@@ -507,7 +507,7 @@ func TestManyHanging(t *testing.T) {
 		b.raise(each)
 		s := b.start(b.config(), connect)
 		<-time.After(time.Second)
-		flying := s.Stats().Flying
+		flying := s.Stats().InFlight
 		if flying < hanging*4 {
 			t.Fatalf("%+v", s.Stats())
 		}
@@ -518,7 +518,7 @@ func TestManyHanging(t *testing.T) {
 		if list := b.deliveries(quick); !in(events, webhook.Delivered)(list) {
 			t.Errorf("with %d in flight the quick endpoint did not get everything: %+v", flying, s.Stats())
 		}
-		if n := s.Stats().Flying; n > sender.MaxFlying {
+		if n := s.Stats().InFlight; n > sender.MaxInFlight {
 			t.Errorf("%d in flight", n)
 		}
 	})

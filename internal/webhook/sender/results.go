@@ -1,0 +1,77 @@
+package sender
+
+import (
+	"sync"
+	"time"
+)
+
+// task is a job that this sender has leased.
+type task struct {
+	Job
+	endpoint *endpoint
+	until    time.Time // when the lease expires
+}
+
+// finished is a task with the result of its attempt.
+type finished struct {
+	task   *task
+	result Result
+}
+
+// results is a FIFO queue of what the store must learn: the results of attempts, and
+// leases to end without an attempt. Its methods may be called by several goroutines.
+type results struct {
+	// ready has a value when something was added since the last take. It is closed
+	// by close.
+	ready chan struct{}
+
+	mu       sync.Mutex
+	finished []finished
+	released []*task
+}
+
+func newResults() *results { return &results{ready: make(chan struct{}, 1)} }
+
+// add appends one result.
+func (r *results) add(f finished) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.finished = append(r.finished, f)
+	signal(r.ready)
+}
+
+// release appends tasks whose leases are to end without an attempt.
+func (r *results) release(tasks ...*task) {
+	if len(tasks) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.released = append(r.released, tasks...)
+	signal(r.ready)
+}
+
+// take removes and returns the oldest results, at most n, and all releases. Results
+// come before the releases that were added after them.
+func (r *results) take(n int) (batch []finished, released []*task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n = min(n, len(r.finished))
+	batch, r.finished = r.finished[:n:n], r.finished[n:]
+	if len(r.finished) == 0 {
+		r.finished = nil
+	}
+	released, r.released = r.released, nil
+	return batch, released
+}
+
+// close ends the queue. Nothing may be added after it.
+func (r *results) close() { close(r.ready) }
+
+// signal puts a value into c, which has room for one, unless it has one already.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
