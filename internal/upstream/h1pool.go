@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
@@ -157,9 +156,9 @@ func (p *H1Pool) connect(ctx context.Context, deadline time.Time) (*H1Conn, erro
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded) && !deadline.IsZero() && !time.Now().Before(deadline):
-		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "the upstream service did not answer in time", Err: err}
+		return nil, TimedOut(err)
 	default:
-		return nil, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached", Err: err}
+		return nil, Unreachable(err)
 	}
 }
 

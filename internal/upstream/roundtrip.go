@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/keygate/keygate/internal/fault"
 )
 
 // errHeadTimeout is the cause of a context whose exchange had no head in time.
@@ -23,6 +21,9 @@ type Exchange struct {
 	Request *http.Request
 	// Upgrade tells that the request asks for a change of protocol.
 	Upgrade bool
+	// Retry tells that the request may be sent a second time when a reused connection
+	// fails before any byte of a response. It has no body then.
+	Retry bool
 	// HeadTimeout is the longest time without progress of the upload before
 	// the head of the answer.
 	HeadTimeout time.Duration
@@ -64,13 +65,13 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	defer cancel(nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errHeadTimeout):
-		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "the upstream service did not answer in time", Err: errHeadTimeout}
+		return nil, TimedOut(errHeadTimeout)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case body != nil && body.failed() != nil:
 		return nil, body.failed()
 	default:
-		return nil, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached or broke off before it answered", Err: err}
+		return nil, Unreachable(err)
 	}
 }
 
@@ -103,7 +104,7 @@ func (p *Pool) try(ctx context.Context, x *Exchange, watch *headTimer, in *inter
 			body = &requestBody{body: req.Body, timer: watch}
 			req.Body = body
 		}
-		prepare(req)
+		prepare(req, x.Retry)
 		if !x.Upgrade && p.limiter.contended() {
 			req.Close = true
 		}
@@ -120,21 +121,19 @@ func (p *Pool) try(ctx context.Context, x *Exchange, watch *headTimer, in *inter
 	}
 }
 
-// prepare makes req say to net/http what may be sent a second time when a
-// reused connection fails before any byte of an answer: GET, HEAD, OPTIONS, PUT
-// and DELETE without a body, nothing else (contract, 4.4).
-func prepare(req *http.Request) {
-	switch req.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-	case http.MethodPut, http.MethodDelete:
-		// net/http repeats what has such a field; without a value it is not sent.
-		if _, given := req.Header["X-Idempotency-Key"]; !given && req.Body == nil {
+// prepare makes net/http send req a second time when a reused connection fails before
+// any byte of a response if retry is true, and only then.
+func prepare(req *http.Request, retry bool) {
+	switch {
+	case retry && (req.Method == http.MethodPut || req.Method == http.MethodDelete):
+		// net/http repeats a request that has such a field; without a value it is not
+		// sent. GET, HEAD and OPTIONS it repeats anyway.
+		if _, given := req.Header["X-Idempotency-Key"]; !given {
 			req.Header["X-Idempotency-Key"] = []string{}
 		}
-	default:
-		// A caller's own field of these names means something between it and
-		// the upstream; net/http must not act on it, and looks for this
-		// spelling alone.
+	case !retry:
+		// A caller's own field of these names means something between it and the
+		// upstream; net/http must not act on it, and looks for this spelling alone.
 		respell(req.Header, "Idempotency-Key", "idempotency-key")
 		respell(req.Header, "X-Idempotency-Key", "x-idempotency-key")
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -47,7 +48,7 @@ func send(t *testing.T, pools *upstream.Pools, o upstream.Origin, req *http.Requ
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, HeadTimeout: time.Minute})
+	answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Retry: proxy.Retryable(req.Method, req.Body != nil), HeadTimeout: time.Minute})
 	if err != nil {
 		return nil, "", err
 	}

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // bodyReader reads a request's body in the ordinary way. It is used by one
@@ -121,7 +122,7 @@ func (c *conn) drain(x *exchange) step {
 		if body.fill() != nil {
 			return stepClose
 		}
-		if total += body.to - body.from; total > drainBytes {
+		if total += body.to - body.from; total > proxy.DrainBytes {
 			return stepLinger
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/keygate/keygate/internal/accesslog"
-	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -162,7 +162,7 @@ func (c *conn) fallen(x *exchange) {
 		return
 	}
 	x.verdict.Close = true
-	if c.refuse(x, fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")) == stepLinger {
+	if c.refuse(x, proxy.Panicked()) == stepLinger {
 		c.linger()
 	}
 }

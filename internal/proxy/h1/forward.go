@@ -1,25 +1,20 @@
 package h1
 
 import (
-	"strings"
 	"time"
 
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
 func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
-	base := g.Upstream.Base
-	pool, err := pools.Plain(upstream.OriginOf(base, upstream.Origin{
-		CA: g.Upstream.CA, Client: g.Upstream.Client, PublicOnly: g.Upstream.PublicOnly, Gateway: g.ID,
-		ConnectTimeout: g.Upstream.ConnectTimeout, IdleTimeout: g.Upstream.IdleTimeout, MaxConns: g.Upstream.MaxConns,
-	}))
+	pool, err := pools.Plain(proxy.OriginOf(g))
 	if err != nil {
-		return nil, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached", Err: err}
+		return nil, proxy.Unreachable(err)
 	}
-	return &origin{base: base, pool: pool, path: strings.TrimSuffix(base.EscapedPath(), "/"), host: base.Host}, nil
+	return &origin{base: g.Upstream.Base, pool: pool, prefix: upstream.Prefix(g.Upstream.Base)}, nil
 }
 
 // forward sends an admitted request to its gateway's upstream, or leaves that
@@ -27,10 +22,10 @@ func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
 func (c *conn) forward(x *exchange) step {
 	g := x.verdict.Gateway
 	if g.MaxBodyBytes > 0 && x.req.ContentLength() > g.MaxBodyBytes {
-		return c.refuse(x, tooLarge(g.MaxBodyBytes))
+		return c.refuse(x, proxy.BodyTooLarge(g.MaxBodyBytes))
 	}
-	if cameThrough(x.head, x.req.Fields(), c.engine.cfg.Via) {
-		return c.fail(x, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the request has come through this gateway before: its upstream leads back here"})
+	if loops(x.head, x.req.Fields(), c.engine.cfg.Via) {
+		return c.fail(x, proxy.Loop())
 	}
 	x.sent, x.patience = false, g.Upstream.Timeout
 	if g.Upstream.Base.Scheme != "http" {
@@ -46,9 +41,11 @@ func (c *conn) forward(x *exchange) step {
 		x.mode = modeUpgrade
 	}
 	x.writer = requestWriter{
-		req: &x.req, buf: x.head, verdict: &x.verdict, origin: o, id: x.id,
-		client: c.info.Client.Addr(), tls: c.info.TLS, trusted: c.info.Trusted, via: c.engine.cfg.Via,
-		upgrade: x.mode == modeUpgrade,
+		req: &x.req, buf: x.head, verdict: &x.verdict, origin: o,
+		trusted: c.info.Trusted, upgrade: x.mode == modeUpgrade,
+		hop: proxy.Hop{
+			Verdict: &x.verdict, RequestID: proxy.Text(x.id), Client: c.info.Client.Addr(), TLS: c.info.TLS, Via: c.engine.cfg.Via,
+		},
 	}
 	if c.engine.cfg.Tracer != nil {
 		x.writer.trace = x.tracing
@@ -56,7 +53,7 @@ func (c *conn) forward(x *exchange) step {
 	whole, err := x.write()
 	switch {
 	case err == errBodyTooLarge: //nolint:errorlint // never wrapped
-		return c.refuse(x, tooLarge(g.MaxBodyBytes))
+		return c.refuse(x, proxy.BodyTooLarge(g.MaxBodyBytes))
 	case err != nil:
 		return c.refuseSyntax(x, err)
 	case !whole || x.mode == modeUpgrade:
@@ -155,17 +152,9 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	return c.fail(x, err)
 }
 
-// repeatable reports whether the request may be sent once more: GET, HEAD,
-// OPTIONS, PUT and DELETE without a body, nothing else (contract, 4.4).
+// repeatable reports whether the request may be sent once more.
 func (c *conn) repeatable(x *exchange) bool {
-	if x.req.HasBody() || x.clientErr != nil {
-		return false
-	}
-	switch x.ask.Method {
-	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
-		return true
-	}
-	return false
+	return x.clientErr == nil && proxy.Retryable(x.ask.Method, x.req.HasBody())
 }
 
 // reconnect makes ready to send the request once more, over a new connection.
@@ -178,7 +167,7 @@ func (c *conn) reconnect(x *exchange) step {
 	case notCut:
 	case cutLate:
 		c.main.enter(phaseNone, 0)
-		return c.fail(x, errLate(nil))
+		return c.fail(x, proxy.TimedOut(nil))
 	default:
 		c.main.enter(phaseNone, 0)
 		return c.gone(x, why)

@@ -18,6 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
@@ -362,7 +363,7 @@ func TestBegunAndEnded(t *testing.T) {
 				t.Fatalf("%s: %+v", path, entries)
 			}
 			want.check(t, entries[0])
-			if entries[0].Duration < int64(tellAfter) && path != "/tunnel" {
+			if entries[0].Duration < int64(proxy.StartedAfter) && path != "/tunnel" {
 				t.Errorf("%s lasted %v", path, time.Duration(entries[0].Duration))
 			}
 		}
@@ -533,7 +534,7 @@ func TestBegunAtAnyMoment(t *testing.T) {
 				e.engine.conns.each(func(c *conn) {
 					word := c.main.word.Load()
 					if p := phaseOf(word); p == phaseExchange || p == phaseStream {
-						c.sweeper.tell(c, word, c.sweeper.since+tellAfter.Milliseconds())
+						c.sweeper.tell(c, word, c.sweeper.since+proxy.StartedAfter.Milliseconds())
 					}
 				})
 			}

@@ -12,12 +12,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
-
-// drainBytes is how much of a refused request's body is read so that its
-// connection can serve the next request.
-const drainBytes = 64 << 10
 
 // request decides on a request whose head is complete, and does what the
 // decision says.
@@ -99,13 +96,13 @@ func (c *conn) refuseSyntax(x *exchange, err error) step {
 		c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
 		return c.refuse(x, x.verdict.Fault())
 	case errors.Is(err, http1.ErrTarget):
-		e = fault.New(fault.TargetTooLong, "the request target is longer than 16 KiB")
+		e = proxy.TargetTooLong()
 	case errors.Is(err, http1.ErrHead):
-		e = fault.New(fault.HeaderTooLarge, "the request's head has more than 100 fields or 64 KiB")
+		e = proxy.HeadTooLarge()
 	case errors.Is(err, http1.ErrVersion):
-		e = fault.New(fault.VersionNotSupported, "the version of HTTP is not supported here: use HTTP/1.1 or HTTP/2")
+		e = proxy.VersionNotSupported()
 	default:
-		e = fault.New(fault.InvalidRequest, "the request is not well-formed HTTP/1.1")
+		e = proxy.Malformed("it does not follow the syntax of HTTP/1.1")
 	}
 	if !x.known {
 		c.unread(x)
@@ -152,7 +149,7 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.taken && x.body.done)
 	length := x.req.ContentLength()
 	last := x.verdict.Close || c.engine.draining.Load() || !x.req.KeepAlive() ||
-		remains && (x.upload != nil || x.taken || length > drainBytes || x.req.ExpectsContinue() && received == 0)
+		remains && (x.upload != nil || x.taken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
 
 	if x.buf == nil {
 		x.buf = c.engine.pools.buffer()
@@ -227,24 +224,29 @@ func (c *conn) broken(x *exchange, err error) step {
 		c.gone(x, why)
 		return c.abort(x.relay.reset)
 	case errors.Is(uploadErr, errBodyTooLarge):
-		return c.refuse(x, tooLarge(x.verdict.Gateway.MaxBodyBytes))
+		return c.refuse(x, proxy.BodyTooLarge(x.verdict.Gateway.MaxBodyBytes))
 	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):
 		x.verdict.Close = true
-		return c.refuse(x, fault.New(fault.InvalidRequest, "the request's body is not well-formed"))
+		return c.refuse(x, proxy.MalformedBody(uploadErr))
 	case uploadErr != nil: // the client left, or stalled
 		return c.gone(x, why)
 	case why == cutLate:
-		return c.fail(x, errLate(err))
+		return c.fail(x, proxy.TimedOut(err))
 	}
-	return c.fail(x, &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached or broke off before it answered", Err: err})
+	return c.fail(x, unanswered(err))
 }
 
-func errLate(err error) error {
-	return &fault.Error{Code: fault.UpstreamTimeout, Message: "the upstream service did not answer in time", Err: err}
-}
-
-func tooLarge(bound int64) error {
-	return fault.New(fault.BodyTooLarge, "the request's body is larger than the %d bytes that this gateway takes", bound)
+// unanswered returns the public error for an upstream that gave no response, or none that
+// can be relayed.
+func unanswered(err error) error {
+	var public *fault.Error
+	switch {
+	case errors.As(err, &public):
+		return public
+	case errors.Is(err, http1.ErrSyntax), errors.Is(err, http1.ErrVersion), errors.Is(err, http1.ErrHead), errors.Is(err, http1.ErrChunk):
+		return proxy.BadResponse(err)
+	}
+	return proxy.Unreachable(err)
 }
 
 // log writes one line about the request: never a field of it, never its query.

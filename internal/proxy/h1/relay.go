@@ -1,17 +1,16 @@
 package h1
 
 import (
-	"bytes"
 	"errors"
 	"strconv"
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // What an upstream may do wrong.
 var (
-	errNotAsked = errors.New("the upstream changed to a protocol that was not asked for")
 	errNoAnswer = errors.New("the upstream closed the connection without an answer")
 )
 
@@ -140,7 +139,7 @@ func (r *relay) closed(pending bool) (end []byte, err error) {
 func (r *relay) interim(head []byte) {
 	r.out = append(r.out[:0], "HTTP/1.1 "...)
 	r.out = append(append(r.out, head[len("HTTP/1.1 "):r.resp.Line.End]...), "\r\n"...)
-	r.fields(head, notForClient|1<<http1.ContentLength)
+	r.fields(head, proxy.ResponseDrop(r.resp.Status, false))
 	r.out = append(r.out, "\r\n"...)
 	r.continued = r.continued || r.resp.Status == 100
 }
@@ -160,21 +159,14 @@ func (r *relay) final(head []byte) {
 	r.state = relayBody
 
 	r.statusLine(head)
-	drop := notForClient
-	if resp.Status == 204 {
-		drop |= 1 << http1.ContentLength
-	}
-	if r.verdict.AllowOrigin != "" {
-		drop |= 1 << http1.AllowOrigin
-	}
-	kept := r.fields(head, drop)
+	kept := r.fields(head, proxy.ResponseDrop(resp.Status, r.verdict.AllowOrigin != ""))
 	if chunked {
 		r.out = append(r.out, "Transfer-Encoding: chunked\r\n"...)
 		if r.trailers {
-			r.out = appendAnnouncement(r.out, head, resp.Fields(), true, nil)
+			r.out = appendTrailerNames(r.out, head, resp.Fields(), true, nil)
 		}
 	}
-	if !kept.has(http1.Date) {
+	if !kept.Has(http1.Date) {
 		r.out = append(append(append(r.out, "Date: "...), r.date...), "\r\n"...)
 	}
 	switch {
@@ -195,12 +187,12 @@ func (r *relay) statusLine(head []byte) {
 
 // fields appends the upstream's fields that pass. kept tells which are among
 // them.
-func (r *relay) fields(head []byte, drop nameSet) (kept nameSet) {
+func (r *relay) fields(head []byte, drop proxy.Fields) (kept proxy.Fields) {
 	fields, named := r.resp.Fields(), r.resp.Named()
 	run := runs{dst: r.out, buf: head, from: -1}
 	for i := range fields {
 		f := &fields[i]
-		if drop.has(f.ID) || named && namedByConnection(head, fields, f) {
+		if drop.Has(f.ID) || named && namedByConnection(head, fields, f) {
 			run.cut(f.Name.Start)
 			continue
 		}
@@ -222,17 +214,12 @@ func (r *relay) own() {
 // switched edits the head of a 101.
 func (r *relay) switched(head []byte, next int) (out relayed, err error) {
 	protocol := valueOf(head, r.resp.Fields(), http1.Upgrade)
-	offered := false
-	http1.EachElement(r.asked, func(offer []byte) bool {
-		offered = bytes.EqualFold(offer, protocol)
-		return !offered
-	})
-	if !offered {
-		return relayed{next: next}, errNotAsked
+	if !proxy.Offered(proxy.Text(r.asked), proxy.Text(protocol)) {
+		return relayed{next: next}, proxy.BadUpgrade()
 	}
 	r.state = relayTunnel
 	r.statusLine(head)
-	r.fields(head, notForClient|1<<http1.ContentLength)
+	r.fields(head, proxy.ResponseDrop(r.resp.Status, false))
 	r.out = append(append(append(r.out, "Connection: Upgrade\r\nUpgrade: "...), protocol...), "\r\n"...)
 	r.own()
 	return relayed{head: r.out, next: next}, nil

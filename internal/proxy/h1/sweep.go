@@ -6,19 +6,20 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // The bounds of waiting (contract, 4.4 and 4.5). They hold to within two ticks.
 const (
 	tickTime    = 200 * time.Millisecond
-	headTime    = 10 * time.Second
-	idleTime    = 120 * time.Second
-	stallTime   = 30 * time.Second
+	headTime    = proxy.HeadTimeout
+	idleTime    = proxy.IdleTimeout
+	stallTime   = proxy.StallTimeout
 	drainTime   = 2 * time.Second
 	leaveAfter  = 400 * time.Millisecond // an exchange that lasts longer is looked after
 	leaveEvery  = 2                      // ticks between two looks
 	finishCheck = 5                      // ticks of idling after which the end of a connection is looked for
-	tellAfter   = 150 * time.Millisecond // a request that lasts longer is told of before its end
 )
 
 // clock is the time since the engine was made, which goes on with each tick.
@@ -159,7 +160,7 @@ func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
 
 // tell tells of a request that lasts, and returns what is in c.main since.
 func (s *sweeper) tell(c *conn, word uint64, now int64) uint64 {
-	if word&held != 0 || c.lane == nil || now-s.since < tellAfter.Milliseconds() || !c.main.hold(word) {
+	if word&held != 0 || c.lane == nil || now-s.since < proxy.StartedAfter.Milliseconds() || !c.main.hold(word) {
 		return word
 	}
 	c.begun(c.x)

@@ -74,7 +74,7 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // mayTrail reports whether a field may stand behind the body.
-func (b *body) mayTrail(name string) bool { return !notInTrailer(name) && !isSet(b.set, name) }
+func (b *body) mayTrail(name string) bool { return mayTrail(name, false, b.set) }
 
 func (b *body) isEnded() bool {
 	select {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -16,19 +17,16 @@ import (
 func (x *exchange) forward() {
 	g := x.verdict.Gateway
 	if g.MaxBodyBytes > 0 && x.r.ContentLength > g.MaxBodyBytes {
-		x.refuse(tooLarge(g.MaxBodyBytes))
+		x.refuse(proxy.BodyTooLarge(g.MaxBodyBytes))
 		return
 	}
-	if x.looped() {
-		x.fail(broken("the request has come through this gateway before: its upstream leads back here"))
+	if x.loops() {
+		x.fail(proxy.Loop())
 		return
 	}
-	pool, err := x.server.cfg.Pools.Get(upstream.OriginOf(g.Upstream.Base, upstream.Origin{
-		CA: g.Upstream.CA, Client: g.Upstream.Client, PublicOnly: g.Upstream.PublicOnly, Gateway: g.ID,
-		ConnectTimeout: g.Upstream.ConnectTimeout, IdleTimeout: g.Upstream.IdleTimeout, MaxConns: g.Upstream.MaxConns,
-	}))
+	pool, err := x.server.cfg.Pools.Get(proxy.OriginOf(g))
 	if err != nil {
-		x.fail(&fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream service could not be reached", Err: err})
+		x.fail(proxy.Unreachable(err))
 		return
 	}
 	defer x.stall.stop()
@@ -44,6 +42,7 @@ func (x *exchange) forward() {
 	answer, err := pool.Send(x.r.Context(), &upstream.Exchange{
 		Request:     out,
 		Upgrade:     protocol != "",
+		Retry:       proxy.Retryable(out.Method, body != nil),
 		HeadTimeout: g.Upstream.Timeout,
 		Interim:     x.interim,
 	})
@@ -56,8 +55,8 @@ func (x *exchange) forward() {
 	switch {
 	case answer.StatusCode == http.StatusSwitchingProtocols:
 		x.tunnel(answer, protocol)
-	case answer.StatusCode < 200 || answer.StatusCode > 999:
-		x.fail(broken("the upstream service answered with a status that does not exist"))
+	case !proxy.ValidStatus(answer.StatusCode):
+		x.fail(proxy.BadResponse(errStatus))
 	default:
 		x.relay(answer)
 		if body != nil && !body.isEnded() {
@@ -99,26 +98,21 @@ func (x *exchange) unanswered(err error, b *body) {
 	var public *fault.Error
 	switch {
 	case errors.As(err, new(errBodyTooLarge)):
-		x.refuse(tooLarge(x.verdict.Gateway.MaxBodyBytes))
+		x.refuse(proxy.BodyTooLarge(x.verdict.Gateway.MaxBodyBytes))
 	case errors.As(err, &public):
 		x.fail(err)
 	case x.stall.reading.cut.Load(): // the client is as good as gone
 		x.abort()
 	case b != nil && x.r.Context().Err() == nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		x.verdict.Close = true
-		x.refuse(&fault.Error{Code: fault.InvalidRequest, Message: "the request's body could not be read", Err: err})
+		x.refuse(proxy.MalformedBody(err))
 	default: // the client left
 		x.abort()
 	}
 }
 
-func tooLarge(bound int64) error {
-	return fault.New(fault.BodyTooLarge, "the request's body is larger than the %d bytes that this gateway takes", bound)
-}
-
-func broken(message string) error {
-	return &fault.Error{Code: fault.UpstreamUnreachable, Message: message}
-}
+// errStatus is the cause of a 502 for a status that does not exist.
+var errStatus = errors.New("the status is not between 200 and 599")
 
 // interim relays a 1xx answer. net/http takes all fields that are set at that
 // moment, so they are set for it alone.
@@ -136,8 +130,10 @@ func (x *exchange) interim(status int, header http.Header) {
 		return
 	}
 	h := x.w.Header()
-	answerFields(h, header)
-	delete(h, "Content-Type")
+	x.responseFields(h, status, header)
+	if h["Content-Type"] == nil {
+		delete(h, "Content-Type")
+	}
 	h["Content-Length"] = []string{"0"}
 	x.w.WriteHeader(status)
 	clear(h)
@@ -158,7 +154,7 @@ func (x *exchange) invite() {
 func (x *exchange) relay(answer *upstream.Response) {
 	x.settle()
 	h := x.w.Header()
-	answerFields(h, answer.Header)
+	x.responseFields(h, answer.StatusCode, answer.Header)
 	x.ownFields()
 	trailers := wantsTrailers(x.r.Header)
 	if trailers {

@@ -9,13 +9,8 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
-	"github.com/keygate/keygate/internal/fault"
-)
-
-// Bounds of a request's head (contract, 4.5).
-const (
-	maxHead   = 64 << 10
-	maxFields = 100
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // exchange is one request on its way through the driver.
@@ -129,20 +124,20 @@ func (x *exchange) malformed() error {
 	if r.ProtoMajor == 2 {
 		for _, host := range r.Header["Host"] {
 			if host != r.Host { // RFC 9113, 8.3.1
-				return fault.New(fault.InvalidRequest, "the field Host and the pseudo-field :authority differ")
+				return proxy.Malformed("Host and :authority differ")
 			}
 		}
 	}
 	if lengths, given := r.Header["Content-Length"]; given && (len(lengths) != 1 || !decimal(lengths[0])) {
 		// net/http goes by the first of several, and takes an empty one for 0.
-		return fault.New(fault.InvalidRequest, "the field Content-Length is not one decimal number")
+		return proxy.Malformed("Content-Length is not one decimal number")
 	}
 	if strings.Contains(r.RequestURI, " ") {
 		// To an upstream of HTTP/1.1 it would be the end of the target.
-		return fault.New(fault.InvalidRequest, "the request target holds a space")
+		return proxy.Malformed("the target holds a space")
 	}
 	if len(r.RequestURI) > admit.MaxTarget {
-		return fault.New(fault.TargetTooLong, "the request target is longer than 16 KiB")
+		return proxy.TargetTooLong()
 	}
 	fields, size := 1, len(r.Method)+len(r.RequestURI)+len(" HTTP/1.1\r\n")+len("Host: \r\n")+len(r.Host)
 	for name, values := range r.Header {
@@ -155,8 +150,8 @@ func (x *exchange) malformed() error {
 	if len(r.Trailer) > 0 {
 		fields++
 	}
-	if fields > maxFields || size > maxHead {
-		return fault.New(fault.HeaderTooLarge, "the request's head has more than 100 fields or 64 KiB")
+	if fields > http1.MaxFields || size > http1.MaxHead {
+		return proxy.HeadTooLarge()
 	}
 	return nil
 }
@@ -242,6 +237,6 @@ func (x *exchange) recover() {
 			x.abort()
 		}
 		x.verdict.Close = true
-		x.refuse(fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id"))
+		x.refuse(proxy.Panicked())
 	}
 }

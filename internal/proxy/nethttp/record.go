@@ -11,12 +11,11 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 const (
-	// tellAfter is how long a request lasts before it is told of while it runs.
-	tellAfter = 300 * time.Millisecond
 	// statusGone is recorded for a client that left before an answer began.
 	statusGone = 499
 )
@@ -72,7 +71,7 @@ func (x *exchange) open(now ratelimit.Instant) {
 	if c, ok := x.r.Context().Value(connectionKey{}).(*connection); ok && c.lane != nil {
 		k.lane, k.caller = c.lane, c.peer
 		if c.trusted {
-			k.caller = x.server.cfg.Trust.Caller(c.peer, x.r.Header["X-Forwarded-For"])
+			k.caller = x.server.cfg.Trust.Caller(c.peer, forwardedFor(x.r.Header))
 		}
 	}
 }
@@ -102,7 +101,7 @@ func (x *exchange) watch() {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.timer = time.AfterFunc(tellAfter, x.begun)
+	k.timer = time.AfterFunc(proxy.StartedAfter, x.begun)
 }
 
 // begun tells of a request that lasts.

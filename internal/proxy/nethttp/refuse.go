@@ -10,12 +10,10 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 const (
-	// drainBytes is how much of a refused request's body is read so that its
-	// connection can serve the next request.
-	drainBytes = 64 << 10
 	// drainTime is how long that may take over HTTP/1.1, where the answer has ended
 	// by then; over HTTP/2 see Config.Linger.
 	drainTime = time.Second
@@ -42,7 +40,7 @@ func (x *exchange) answer(status int, body []byte) {
 	remains := x.r.Body != http.NoBody
 	// A client that waits for leave to send its body will not get it.
 	expects := remains && x.r.Header.Get("Expect") != ""
-	if x.r.ProtoMajor == 1 && (x.verdict.Close || expects || remains && x.r.ContentLength > drainBytes) {
+	if x.r.ProtoMajor == 1 && (x.verdict.Close || expects || remains && x.r.ContentLength > proxy.DrainBytes) {
 		x.w.Header()["Connection"] = []string{"close"}
 	}
 	if x.r.Method != http.MethodHead {
@@ -57,7 +55,7 @@ func (x *exchange) answer(status int, body []byte) {
 		return
 	}
 	_ = x.rc.Flush()
-	if expects || x.r.ProtoMajor > 1 && x.r.ContentLength > drainBytes {
+	if expects || x.r.ProtoMajor > 1 && x.r.ContentLength > proxy.DrainBytes {
 		// Reading would ask the client for its body, or could not end it.
 		x.stopReading()
 		return
@@ -65,7 +63,7 @@ func (x *exchange) answer(status int, body []byte) {
 	x.drain()
 }
 
-// drain reads up to drainBytes of the body. If that is not all of it, the
+// drain reads up to proxy.DrainBytes of the body. If that is not all of it, the
 // connection closes.
 func (x *exchange) drain() {
 	patience := drainTime
@@ -75,7 +73,7 @@ func (x *exchange) drain() {
 	_ = x.rc.SetReadDeadline(time.Now().Add(patience))
 	// At its bound this reader also tells net/http to close the connection with
 	// care, so that the answer is not lost to a reset.
-	_, err := io.Copy(io.Discard, http.MaxBytesReader(x.w, x.r.Body, drainBytes))
+	_, err := io.Copy(io.Discard, http.MaxBytesReader(x.w, x.r.Body, proxy.DrainBytes))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:

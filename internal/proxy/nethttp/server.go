@@ -14,13 +14,13 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/clientip"
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
 const (
-	headTimeout = 10 * time.Second
-	idleTimeout = 120 * time.Second
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
 	restTime    = time.Second
@@ -133,13 +133,13 @@ func New(cfg Config) (*Server, error) {
 			MaxReadFrameSize:     maxFrame,
 			SendPingTimeout:      pingAfter,
 			PingTimeout:          pingTimeout,
-			WriteByteTimeout:     stallTime,
+			WriteByteTimeout:     proxy.StallTimeout,
 		},
 		ConnContext:       s.connContext,
-		ReadHeaderTimeout: headTimeout,
-		IdleTimeout:       idleTimeout,
+		ReadHeaderTimeout: proxy.HeadTimeout,
+		IdleTimeout:       proxy.IdleTimeout,
 		// A head a little too large gets our answer; one far too large, net/http's.
-		MaxHeaderBytes:               4 * maxHead,
+		MaxHeaderBytes:               4 * http1.MaxHead,
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}

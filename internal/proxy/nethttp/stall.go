@@ -4,11 +4,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/proxy"
 )
 
-// stallTime is how long a client may neither send nor take a byte while it is
-// waited for (contract, 4.5).
-const stallTime = 30 * time.Second
+const stallTime = proxy.StallTimeout
 
 // stall watches an exchange's reads from and writes to the client, and cuts off
 // one that lasts for stallTime without any progress. It costs a timer for each

@@ -13,36 +13,22 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// upgradeOf returns the protocol that the request asks to change to, "" if none
-// or one that it must not: HTTP/2 would carry requests past the checks. A
-// request with a body is served without the change.
+// upgradeOf returns the protocols to which the request asks to change, "" if it must not.
+// A request with a body, or of HTTP/1.0, is served without the change.
 func upgradeOf(r *http.Request) string {
 	if r.ProtoMajor != 1 || !r.ProtoAtLeast(1, 1) || r.Body != http.NoBody ||
 		!httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade") {
 		return ""
 	}
 	protocol := strings.Join(r.Header["Upgrade"], ", ")
-	for offer := range strings.SplitSeq(protocol, ",") {
-		name, _, _ := strings.Cut(strings.TrimSpace(offer), "/")
-		switch strings.ToLower(name) {
-		case "h2c", "h2", "http", "tls":
-			return ""
-		}
+	if !proxy.MayUpgrade(protocol) {
+		return ""
 	}
 	return protocol
-}
-
-// offered reports whether answer is one of the protocols that were asked for.
-func offered(answer, asked string) bool {
-	for offer := range strings.SplitSeq(asked, ",") {
-		if answer != "" && strings.EqualFold(strings.TrimSpace(offer), answer) {
-			return true
-		}
-	}
-	return false
 }
 
 // tunnel joins the client's and the upstream's connections after a 101, until
@@ -50,18 +36,14 @@ func offered(answer, asked string) bool {
 func (x *exchange) tunnel(answer *upstream.Response, asked string) {
 	back, ok := answer.Body.(io.ReadWriteCloser)
 	protocol := answer.Header.Get("Upgrade")
-	if !ok || !offered(protocol, asked) {
-		x.fail(broken("the upstream service changed to a protocol that was not asked for"))
+	if !ok || !proxy.Offered(asked, protocol) {
+		x.fail(proxy.BadUpgrade())
 		return
 	}
 	x.settle()
 	h := x.w.Header()
-	answerFields(h, answer.Header)
+	x.responseFields(h, answer.StatusCode, answer.Header)
 	x.ownFields()
-	delete(h, "Content-Length")
-	if h["Content-Type"] == nil {
-		delete(h, "Content-Type")
-	}
 	h["Connection"] = []string{"Upgrade"}
 	h["Upgrade"] = []string{protocol}
 	t := &pair{back: back}

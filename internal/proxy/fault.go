@@ -1,0 +1,70 @@
+package proxy
+
+import (
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// The errors of a request's head and body (contract, 4.5).
+
+// Malformed returns the 400 for a request that breaks a rule of HTTP. rule completes
+// the sentence "the request is malformed: ".
+func Malformed(rule string) *fault.Error {
+	return fault.New(fault.InvalidRequest, "the request is malformed: %s", rule)
+}
+
+// MalformedBody returns the 400 for a body that cannot be read. cause is for the log.
+func MalformedBody(cause error) *fault.Error {
+	return &fault.Error{Code: fault.InvalidRequest, Message: "the request body is malformed", Err: cause}
+}
+
+// TargetTooLong returns the 414.
+func TargetTooLong() *fault.Error {
+	return fault.New(fault.TargetTooLong, "the request target is longer than 16 KiB")
+}
+
+// HeadTooLarge returns the 431.
+func HeadTooLarge() *fault.Error {
+	return fault.New(fault.HeaderTooLarge, "the request has more than 100 headers, or more than 64 KiB of them")
+}
+
+// VersionNotSupported returns the 505.
+func VersionNotSupported() *fault.Error {
+	return fault.New(fault.VersionNotSupported, "this version of HTTP is not supported; use HTTP/1.1 or HTTP/2")
+}
+
+// BodyTooLarge returns the 413 for a body of more than max_body_bytes.
+func BodyTooLarge(limit int64) *fault.Error {
+	return fault.New(fault.BodyTooLarge, "the request body is larger than the limit of %d bytes", limit)
+}
+
+// The errors of the way to the upstream (contract, 4.2, 8).
+
+// Loop returns the 502 for a request that has come through this instance before.
+func Loop() *fault.Error {
+	return fault.New(fault.UpstreamUnreachable, "the request has already passed through this gateway: upstream_url leads back to it")
+}
+
+// BadUpgrade returns the 502 for an upstream that changed to a protocol that the
+// client did not ask for.
+func BadUpgrade() *fault.Error {
+	return fault.New(fault.UpstreamUnreachable, "the upstream changed to a protocol that was not asked for")
+}
+
+// BadResponse returns the 502 for a response that is not well formed, or whose head is
+// too large. cause is for the log.
+func BadResponse(cause error) *fault.Error {
+	return &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream sent a response that is malformed or too large", Err: cause}
+}
+
+// Unreachable returns the 502 for an upstream that gave no response. cause is for the
+// log.
+func Unreachable(cause error) *fault.Error { return upstream.Unreachable(cause) }
+
+// TimedOut returns the 504 for an upstream that was too slow. cause is for the log.
+func TimedOut(cause error) *fault.Error { return upstream.TimedOut(cause) }
+
+// Panicked returns the 500 for a request that made a driver panic.
+func Panicked() *fault.Error {
+	return fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")
+}

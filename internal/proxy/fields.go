@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"unsafe"
+
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// Fields is a set of header fields, one bit for each http1.Name.
+type Fields uint64
+
+// Has reports whether the set holds a field.
+func (s Fields) Has(n http1.Name) bool { return s>>n&1 != 0 }
+
+// NameOf returns the http1.Name of a field name in any letter case.
+func NameOf(name string) http1.Name {
+	return http1.NameOf(unsafe.Slice(unsafe.StringData(name), len(name))) //nolint:gosec // it only reads
+}
+
+// where lists the parts of messages in which a field does not pass.
+type where uint8
+
+const (
+	inRequest   where = 1 << iota // in the head of a request
+	inUntrusted                   // in the head of a request, unless a trusted proxy sent it
+	inResponse                    // in the head of a response
+	inTrailer                     // in the trailers of either
+
+	everywhere = inRequest | inResponse | inTrailer
+)
+
+// dropped is the table of the fields that do not pass (contract, 4.2, end, and 4.4).
+// Those of one connection alone and of its framing are written anew for the next hop;
+// those that the gateway sets itself replace what was sent under their names, for which
+// http1.NameOf counts "_" as "-". Every other field passes.
+var dropped = [...]where{ //nolint:gochecknoglobals // a table that is never written
+	http1.Connection:         everywhere,
+	http1.ProxyConnection:    everywhere,
+	http1.KeepAlive:          everywhere,
+	http1.ProxyAuthenticate:  everywhere,
+	http1.ProxyAuthorization: everywhere,
+	http1.TE:                 everywhere,
+	http1.Trailer:            everywhere,
+	http1.TransferEncoding:   everywhere,
+	http1.Upgrade:            everywhere,
+	http1.HTTP2Settings:      everywhere,
+
+	http1.Host:          inRequest | inTrailer,
+	http1.ContentLength: inRequest | inTrailer, // see also ResponseDrop
+	http1.Authorization: inTrailer,             // see also IsKey
+	http1.Expect:        inTrailer,
+	http1.Via:           inTrailer,
+
+	http1.XRequestID: everywhere,
+	http1.XKeygate:   inRequest | inTrailer,
+	http1.RateLimit:  inResponse | inTrailer,
+
+	http1.Forwarded:       inUntrusted | inTrailer,
+	http1.XForwardedFor:   inRequest | inTrailer, // AppendForwardedFor writes it anew
+	http1.XForwardedHost:  inUntrusted | inTrailer,
+	http1.XForwardedProto: inUntrusted | inTrailer,
+	http1.XForwarded:      inUntrusted | inTrailer,
+}
+
+//nolint:gochecknoglobals // the columns of the table as sets
+var (
+	droppedInRequest   = column(inRequest)
+	droppedInUntrusted = column(inRequest | inUntrusted)
+	droppedInResponse  = column(inResponse)
+	droppedInTrailer   = column(inTrailer)
+)
+
+func column(w where) (s Fields) {
+	for n, parts := range dropped {
+		if parts&w != 0 {
+			s |= 1 << n
+		}
+	}
+	return s
+}
+
+// Unnameable are the fields that Connection cannot remove by naming them.
+const Unnameable Fields = 1<<http1.Via | 1<<http1.Host | 1<<http1.ContentLength
+
+// RequestDrop returns the fields of a request's head that do not reach the upstream.
+// trusted says that a trusted proxy sent the request, and traced that the gateway
+// writes Traceparent itself.
+func RequestDrop(trusted, traced bool) Fields {
+	drop := droppedInUntrusted
+	if trusted {
+		drop = droppedInRequest
+	}
+	if traced {
+		drop |= 1 << http1.Traceparent
+	}
+	return drop
+}
+
+// ResponseDrop returns the fields of a response's head that do not reach the client.
+// cors says that the gateway writes Access-Control-Allow-Origin itself.
+func ResponseDrop(status int, cors bool) Fields {
+	drop := droppedInResponse
+	if status < 200 || status == 204 {
+		drop |= 1 << http1.ContentLength // RFC 9110, 8.6
+	}
+	if cors {
+		drop |= 1 << http1.AllowOrigin
+	}
+	return drop
+}
+
+// MayTrail reports whether a field may pass in the trailers of a request or response:
+// not if it concerns framing, routing, authentication or how a response is used, which
+// was settled before the body, nor if it is the gateway's own (contract, 4.4).
+func MayTrail(name string, id http1.Name, response bool) bool {
+	if droppedInTrailer.Has(id) {
+		return false
+	}
+	var room [32]byte
+	lower := append(room[:0], name[:min(len(name), len(room))]...)
+	for i, c := range lower {
+		if 'A' <= c && c <= 'Z' {
+			lower[i] = c | 0x20
+		}
+	}
+	switch string(lower) {
+	case "content-encoding", "content-range", "content-type", "max-forwards", "location",
+		"www-authenticate", "authentication-info", "proxy-authentication-info", "cookie", "set-cookie":
+		return false
+	case "access-control-allow-origin", "retry-after", "cache-control", "age", "date", "vary":
+		return !response
+	}
+	return true
+}
+
+// IsSet reports whether a gateway sets a field itself (upstream_headers), so that no
+// caller may send it. "_" counts as "-".
+func IsSet(set []snapshot.Header, name string) bool {
+	for i := range set {
+		if len(set[i].Name) == len(name) && sameName(set[i].Name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameName(a, b string) bool {
+	for i := range len(b) {
+		if fold(b[i]) != fold(a[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func fold(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c | 0x20
+	case c == '_':
+		return '-'
+	}
+	return c
+}

@@ -1,0 +1,57 @@
+package proxy
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// Bounds that all drivers share (contract, 4.4 and 4.5).
+const (
+	// HeadTimeout bounds the receipt of a request's head.
+	HeadTimeout = 10 * time.Second
+	// IdleTimeout is how long a client's connection may wait for its next request.
+	IdleTimeout = 120 * time.Second
+	// StallTimeout is how long a client may neither send nor take a byte while the
+	// gateway waits for it.
+	StallTimeout = 30 * time.Second
+	// DrainBytes is how much of a refused request's body is read so that its
+	// connection can serve the next request.
+	DrainBytes = 64 << 10
+	// StartedAfter is how long a request runs before it has a record of its start.
+	StartedAfter = 150 * time.Millisecond
+)
+
+// OriginOf returns the origin that a gateway's connections depend on.
+func OriginOf(g *snapshot.Gateway) upstream.Origin {
+	u := &g.Upstream
+	return upstream.OriginOf(u.Base, upstream.Origin{
+		CA: u.CA, Client: u.Client, PublicOnly: u.PublicOnly, Gateway: g.ID,
+		ConnectTimeout: u.ConnectTimeout, IdleTimeout: u.IdleTimeout, MaxConns: u.MaxConns,
+	})
+}
+
+// Retryable reports whether a request may be sent once more when a connection that
+// was used before fails ahead of the first byte of a response: GET, HEAD, OPTIONS, PUT
+// and DELETE without a body (contract, 4.4).
+func Retryable(method string, hasBody bool) bool {
+	if hasBody {
+		return false
+	}
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
+		return true
+	}
+	return false
+}
+
+// ValidStatus reports whether a final response may have a status (RFC 9110, 15).
+func ValidStatus(status int) bool { return status >= 200 && status <= 599 }
+
+// Text returns b as a string that shares its memory. It is for values that are used
+// and forgotten before b changes: a copy would be an allocation for each field.
+func Text(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // see above
+}

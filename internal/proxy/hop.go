@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/apikey"
+)
+
+// Hop is what the gateway tells the upstream about a request beside the caller's own
+// fields.
+type Hop struct {
+	Verdict   *admit.Verdict
+	RequestID string
+	// Client is the peer: the caller, or the last proxy before this one.
+	Client netip.Addr
+	// TLS says that the request came over TLS.
+	TLS bool
+	// Major and Minor are the version of HTTP in which it came, and Via the pseudonym
+	// of this instance.
+	Major, Minor byte
+	Via          string
+	// Authority is the host that the caller addressed.
+	Authority string
+	// ForwardedFor is the X-Forwarded-For of a trusted proxy, as one list; "" without.
+	ForwardedFor string
+	// HasForwardedHost and HasForwardedProto say that a trusted proxy sent these
+	// fields, which pass.
+	HasForwardedHost, HasForwardedProto bool
+
+	room [64]byte // for values that are composed; here, since what yield is given escapes
+}
+
+// Each calls yield with each field that the gateway adds to a forwarded request
+// (contract, 4.2, end): the request's identifier, X-Forwarded-*, Via, X-Keygate-* and
+// the gateway's upstream_headers. Via is added to the caller's; the others have no other
+// value. value is valid until yield returns.
+func (h *Hop) Each(yield func(name, value string)) {
+	yield("X-Request-Id", h.RequestID)
+	b := h.room[:0]
+	if h.ForwardedFor != "" {
+		b = append(append(b, h.ForwardedFor...), ", "...)
+	}
+	yield("X-Forwarded-For", Text(h.Client.AppendTo(b)))
+	if !h.HasForwardedHost {
+		yield("X-Forwarded-Host", h.Authority)
+	}
+	if !h.HasForwardedProto {
+		if h.TLS {
+			yield("X-Forwarded-Proto", "https")
+		} else {
+			yield("X-Forwarded-Proto", "http")
+		}
+	}
+	b = append(h.room[:0], '0'+h.Major, '.', '0'+h.Minor, ' ')
+	yield("Via", Text(append(b, h.Via...)))
+	g := h.Verdict.Gateway
+	yield("X-Keygate-Gateway-Id", g.ID)
+	if k := h.Verdict.Key; k != nil {
+		yield("X-Keygate-Key-Id", Text(k.AppendID(h.room[:0])))
+		if owner := k.Owner(); owner != "" {
+			yield("X-Keygate-Key-Owner", owner)
+		}
+	}
+	for i := range g.Upstream.Headers {
+		f := &g.Upstream.Headers[i]
+		yield(f.Name, f.Value)
+	}
+}
+
+// NamesInstance reports whether a value of Via names the instance, so that the request
+// has come through it before.
+func NamesInstance(via, instance string) bool {
+	for rest, more := via, true; more; {
+		var hop string
+		hop, rest, more = strings.Cut(rest, ",")
+		_, by, _ := strings.Cut(strings.Trim(hop, " \t"), " ")
+		by, _, _ = strings.Cut(strings.TrimLeft(by, " \t"), " ")
+		if by == instance {
+			return true
+		}
+	}
+	return false
+}
+
+// IsKey reports whether an Authorization value holds a Keygate key, or was meant to, so
+// that the upstream must not see it: any Bearer value if a key let the request in, and
+// on public routes a Bearer value that looks like a key.
+func IsKey(authorization string, v *admit.Verdict) bool {
+	scheme, credential := authorization, ""
+	if i := strings.IndexAny(authorization, " \t"); i >= 0 {
+		scheme, credential = authorization[:i], strings.Trim(authorization[i:], " \t")
+	}
+	if !strings.EqualFold(scheme, "Bearer") {
+		return false
+	}
+	if v.Key != nil {
+		return true
+	}
+	_, isKey := apikey.LevelOf(credential)
+	return isKey || strings.HasPrefix(credential, "kg_") || strings.HasPrefix(credential, "kga_")
+}
+
+// MayUpgrade reports whether a request may ask the upstream to change to any protocol
+// of a list (the value of Upgrade): not to HTTP/2 or TLS, which would carry requests past
+// the checks (contract, 4.4).
+func MayUpgrade(protocols string) bool {
+	offers := 0
+	for rest, more := protocols, true; more; {
+		var offer string
+		offer, rest, more = strings.Cut(rest, ",")
+		if offer = strings.Trim(offer, " \t"); offer == "" {
+			continue
+		}
+		offers++
+		name, _, _ := strings.Cut(offer, "/")
+		for _, never := range [...]string{"h2c", "h2", "http", "tls"} {
+			if strings.EqualFold(name, never) {
+				return false
+			}
+		}
+	}
+	return offers > 0
+}
+
+// Offered reports whether the protocol to which an upstream changed is one of a list
+// that the client asked for.
+func Offered(protocols, chosen string) bool {
+	for rest, more := protocols, chosen != ""; more; {
+		var offer string
+		offer, rest, more = strings.Cut(rest, ",")
+		if strings.EqualFold(strings.Trim(offer, " \t"), chosen) {
+			return true
+		}
+	}
+	return false
+}
