@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/service"
 )
 
 const (
@@ -36,25 +37,34 @@ const (
 	stopWait    = 50 * time.Millisecond
 )
 
-// Start begins to write. It must be called once. It fails if the store cannot
-// be read.
+// Start begins to write. It fails if the store cannot be read.
 func (j *Writer) Start(ctx context.Context) error {
 	if err := j.count(ctx); err != nil {
-		return fmt.Errorf("start the audit journal: %w", err)
+		return fmt.Errorf("start the audit log writer: %w", err)
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	j.stop = stop
-	j.done.Go(func() { j.every(running, j.cfg.Period, j.write) })
-	j.done.Go(func() { j.every(running, upkeepPeriod, j.maintain) })
+	err := j.group.Start(
+		func(ctx context.Context) {
+			// A write that has begun is finished: it is short.
+			write := func(context.Context) { j.write(j.group.Grace()) }
+			write(ctx)
+			service.Every(ctx, j.cfg.Period, write)
+		},
+		func(ctx context.Context) {
+			j.maintain(ctx)
+			service.Every(ctx, upkeepPeriod, j.maintain)
+		},
+	)
+	if err != nil {
+		return fmt.Errorf("start the audit log writer: %w", err)
+	}
 	return nil
 }
 
-// Stop writes everything that was taken until now and ends. It returns an error
-// if that fails, or takes longer than ctx.
+// Stop finishes the write that runs, writes everything taken so far, and ends. It
+// returns an error if that fails or ctx ends first. It may then be called again.
 func (j *Writer) Stop(ctx context.Context) error {
-	if j.stop != nil {
-		j.stop()
-		j.done.Wait()
+	if err := j.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the audit log writer: %w", err)
 	}
 	var err error
 	for attempt := range stopAttempts {
@@ -71,24 +81,9 @@ func (j *Writer) Stop(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("stop the audit journal: %w", err)
+		return fmt.Errorf("stop the audit log writer: %w", err)
 	}
 	return nil
-}
-
-// every calls f now and then a period after each end, until ctx ends.
-func (j *Writer) every(ctx context.Context, period time.Duration, f func(ctx context.Context)) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		f(ctx)
-		timer.Reset(period)
-	}
 }
 
 // lock takes the turn.
@@ -115,10 +110,9 @@ func (j *Writer) Sync(ctx context.Context) error {
 
 const unwritten = "the audit log could not be written; it is tried again, and what memory cannot hold is lost and counted"
 
-// write is one step of the fast loop. What was begun is finished: it is short. What
-// is taken meanwhile does not wait for more than one transaction that seals.
+// write is one step of the fast loop. What is taken meanwhile waits for one
+// transaction that seals at most.
 func (j *Writer) write(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
 	if err := j.lock(ctx); err != nil {
 		return
 	}

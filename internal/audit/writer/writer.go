@@ -21,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/service"
 )
 
 // Store keeps open ends and blocks.
@@ -101,8 +102,7 @@ type Writer struct {
 	trimmed, told time.Time        // when it last did
 	heads         map[string]int64 // the number of the head last logged
 
-	stop context.CancelFunc
-	done sync.WaitGroup
+	group service.Group
 }
 
 // intake is what came of one account since it was last written.
