@@ -13,6 +13,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/service"
 )
 
 // The defaults of Config, and the bounds of what is in memory.
@@ -57,8 +58,7 @@ type Writer struct {
 	lost    atomic.Uint64
 	leftOut atomic.Uint64
 
-	cancel context.CancelFunc
-	done   chan struct{}
+	group service.Group
 }
 
 // second is one second of one account.
@@ -124,49 +124,30 @@ func (r *Writer) take(e *accesslog.Entry) {
 	}
 }
 
-// Start begins to write, until Stop. It must be called once.
+// Start begins to write, until Stop.
 func (r *Writer) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel, r.done = cancel, make(chan struct{})
-	go func() {
-		defer close(r.done)
-		r.run(ctx)
-	}()
+	repeat := func(period time.Duration, f func(context.Context) error) func(context.Context) {
+		return func(ctx context.Context) {
+			service.Every(ctx, period, func(ctx context.Context) {
+				if err := f(ctx); err != nil && ctx.Err() == nil {
+					r.cfg.Log.Warn("keeping the log of requests failed; it is tried again", "error", err)
+				}
+			})
+		}
+	}
+	if err := r.group.Start(repeat(r.cfg.Period, r.Sync), repeat(trimPeriod, r.Trim)); err != nil {
+		return fmt.Errorf("start the request log writer: %w", err)
+	}
 	return nil
 }
 
-// Stop writes what was taken and ends. No record may be taken after it. It
-// returns an error if the store does not take it, or if that takes longer than ctx.
+// Stop writes what was taken and ends. No record may be taken after it. It returns
+// an error if the store fails or ctx ends first.
 func (r *Writer) Stop(ctx context.Context) error {
-	if r.cancel != nil {
-		r.cancel()
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return fmt.Errorf("stop the recorder of requests: %w", ctx.Err())
-		}
+	if err := r.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the request log writer: %w", err)
 	}
 	return r.Sync(ctx)
-}
-
-func (r *Writer) run(ctx context.Context) {
-	write, trim := time.NewTicker(r.cfg.Period), time.NewTicker(trimPeriod)
-	defer write.Stop()
-	defer trim.Stop()
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return
-		case <-write.C:
-			err = r.Sync(ctx)
-		case <-trim.C:
-			err = r.Trim(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			r.cfg.Log.Warn("keeping the log of requests failed; it is tried again", "error", err)
-		}
-	}
 }
 
 // Trim removes what is kept no longer, in short transactions.
