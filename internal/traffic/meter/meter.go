@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -63,9 +64,8 @@ type Meter struct {
 	reporting  chan struct{}
 	simulating chan struct{}
 
-	wake   chan struct{} // holds a token if a flush shall begin early
-	cancel context.CancelFunc
-	done   chan struct{}
+	wake  chan struct{} // holds a token if a flush is to begin early
+	group service.Group
 }
 
 var _ accesslog.Sink = (*Meter)(nil)
@@ -116,27 +116,22 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 // not take them in time.
 func (m *Meter) Lost() uint64 { return m.lost.Load() }
 
-// Start begins to write, until Stop. It must be called once.
+// Start begins to write, until Stop.
 func (m *Meter) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	m.cancel, m.done = cancel, make(chan struct{})
-	go func() {
-		defer close(m.done)
-		m.run(ctx)
-	}()
+	err := m.group.Start(m.run, func(ctx context.Context) {
+		service.Every(ctx, upkeepPeriod, func(ctx context.Context) { m.try(ctx, "merging traffic counts", m.Upkeep) })
+	})
+	if err != nil {
+		return fmt.Errorf("start the traffic meter: %w", err)
+	}
 	return nil
 }
 
-// Stop writes what was taken and ends. No record may be taken after it. It
-// returns an error if the store does not take it, or if that takes longer than ctx.
+// Stop writes what was taken and ends. No record may be taken after it. It returns
+// an error if the store fails or ctx ends first.
 func (m *Meter) Stop(ctx context.Context) error {
-	if m.cancel != nil {
-		m.cancel()
-		select {
-		case <-m.done:
-		case <-ctx.Done():
-			return fmt.Errorf("stop the meter: %w", ctx.Err())
-		}
+	if err := m.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the traffic meter: %w", err)
 	}
 	return m.Sync(ctx)
 }
@@ -144,10 +139,10 @@ func (m *Meter) Stop(ctx context.Context) error {
 // upkeepPeriod is the time between two runs of the upkeep.
 const upkeepPeriod = 20 * time.Second
 
+// run flushes every Period, and early when it is woken.
 func (m *Meter) run(ctx context.Context) {
-	flush, upkeep := time.NewTicker(m.cfg.Period), time.NewTicker(upkeepPeriod)
+	flush := time.NewTicker(m.cfg.Period)
 	defer flush.Stop()
-	defer upkeep.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -156,8 +151,6 @@ func (m *Meter) run(ctx context.Context) {
 			m.try(ctx, "writing traffic counts", m.Sync)
 		case <-m.wake:
 			m.try(ctx, "writing traffic counts", m.Sync)
-		case <-upkeep.C:
-			m.try(ctx, "merging traffic counts", m.Upkeep)
 		}
 	}
 }
