@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/service"
 )
 
 // Store keeps events and makes the deliveries of each in the same transaction. A
@@ -77,8 +78,7 @@ type Detector struct {
 
 	work   chan struct{}      // of one place: something may be to do
 	syncs  chan chan struct{} // closed by the writer when all that was due is written
-	cancel context.CancelFunc
-	done   chan struct{}
+	group  service.Group
 	unsent []event.Event // that were made and are not yet written; the writer's
 }
 

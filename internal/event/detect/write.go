@@ -11,27 +11,19 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Start begins to write. It must be called once.
+// Start begins to write, until Stop.
 func (w *Detector) Start(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	w.cancel, w.done = cancel, make(chan struct{})
-	go func() {
-		defer close(w.done)
-		w.run(ctx)
-	}()
+	if err := w.group.Start(w.run); err != nil {
+		return fmt.Errorf("start the event detector: %w", err)
+	}
 	return nil
 }
 
 // Stop writes everything that was taken, whatever time passed since the event
 // before. It returns an error if that fails or takes longer than ctx.
 func (w *Detector) Stop(ctx context.Context) error {
-	if w.cancel != nil {
-		w.cancel()
-		select {
-		case <-w.done:
-		case <-ctx.Done():
-			return fmt.Errorf("stop making events: %w", ctx.Err())
-		}
+	if err := w.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the event detector: %w", err)
 	}
 	for {
 		if err := w.write(ctx, true); err != nil {
@@ -46,10 +38,10 @@ func (w *Detector) Stop(ctx context.Context) error {
 // Sync returns when every event that was due before the call is in the store. It
 // needs a Detector between Start and Stop.
 func (w *Detector) Sync(ctx context.Context) error {
-	written := make(chan struct{})
+	written, ended := make(chan struct{}), w.group.Grace().Done()
 	select {
 	case w.syncs <- written:
-	case <-w.done:
+	case <-ended:
 		return errors.New("the making of events has ended")
 	case <-ctx.Done():
 		return ctx.Err()
@@ -57,7 +49,7 @@ func (w *Detector) Sync(ctx context.Context) error {
 	select {
 	case <-written:
 		return nil
-	case <-w.done:
+	case <-ended:
 		return errors.New("the making of events has ended")
 	case <-ctx.Done():
 		return ctx.Err()
