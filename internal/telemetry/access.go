@@ -2,29 +2,27 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/service"
 )
 
 // Lines is an outcome.Sink that writes to the log: at level debug one line for
 // each request, else one for those that the upstream answered with 5xx, seldom if
 // they are many. A line has neither a key nor a query.
 type Lines struct {
-	log      *slog.Logger
-	waiting  chan accesslog.Entry
-	lost     atomic.Int64
-	starting sync.Once
-	stopping sync.Once
-	stop     chan struct{}
-	ended    chan struct{}
+	log     *slog.Logger
+	waiting chan accesslog.Entry
+	lost    atomic.Int64
+	group   service.Group
 }
 
 const (
@@ -35,7 +33,7 @@ const (
 
 // NewLines returns Lines that write to log from Start on.
 func NewLines(log *slog.Logger) *Lines {
-	return &Lines{log: Seldom(log), waiting: make(chan accesslog.Entry, waitingLines), stop: make(chan struct{}), ended: make(chan struct{})}
+	return &Lines{log: Seldom(log), waiting: make(chan accesslog.Entry, waitingLines)}
 }
 
 // Take keeps what is worth a line.
@@ -62,41 +60,55 @@ func (l *Lines) Lost() int64 { return l.lost.Load() }
 
 // Start begins to write, until Stop.
 func (l *Lines) Start(context.Context) error {
-	l.starting.Do(func() { go l.run() })
-	return nil
-}
-
-// Stop writes what waits, for a second at most: a log that nobody reads must not
-// take the time of what is worth more. What is left is lost, which is no error.
-func (l *Lines) Stop(ctx context.Context) error {
-	l.stopping.Do(func() { close(l.stop) })
-	l.starting.Do(func() { close(l.ended) }) // it never began
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
-	select {
-	case <-l.ended:
-	case <-ctx.Done():
+	if err := l.group.Start(l.run); err != nil {
+		return fmt.Errorf("start the request log lines: %w", err)
 	}
 	return nil
 }
 
-func (l *Lines) run() {
-	defer close(l.ended)
+// Stop writes the waiting lines, for one second at most, so that a log that is read
+// slowly leaves time for services that matter more. The lines that are left after
+// that are lost, which is not an error. It returns an error only if the log has not
+// accepted the line being written after another second, or if ctx ends first.
+func (l *Lines) Stop(ctx context.Context) error {
+	if l.stopWithin(ctx, stopTime) == nil {
+		return nil
+	}
+	if err := l.stopWithin(ctx, stopTime); err != nil {
+		return fmt.Errorf("stop the request log lines: %w", err)
+	}
+	return nil
+}
+
+func (l *Lines) stopWithin(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return l.group.Stop(ctx)
+}
+
+func (l *Lines) run(ctx context.Context) {
 	for {
 		select {
 		case e := <-l.waiting:
 			l.line(&e)
-		case <-l.stop:
-			for {
-				select {
-				case e := <-l.waiting:
-					l.line(&e)
-				default:
-					return
-				}
-			}
+		case <-ctx.Done():
+			l.finish(l.group.Grace())
+			return
 		}
 	}
+}
+
+// finish writes the waiting lines until ctx ends.
+func (l *Lines) finish(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case e := <-l.waiting:
+			l.line(&e)
+		default:
+			return
+		}
+	}
+	l.lost.Add(int64(len(l.waiting)))
 }
 
 func (l *Lines) line(e *accesslog.Entry) {

@@ -2,8 +2,10 @@ package telemetry
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -25,12 +27,12 @@ func TestLines(t *testing.T) {
 	begun.Part = accesslog.Started
 	batch := []accesslog.Entry{good, bad, begun}
 	var b bytes.Buffer
-	write(t, NewLines(NewLogger(&b, "info", "json")), batch)
+	write(t, NewLogger(&b, "info", "json"), batch)
 	if got := b.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"route_id":"`+id.Format(id.Route, number(3))) {
 		t.Errorf("at info: %s", got)
 	}
 	b.Reset()
-	write(t, NewLines(NewLogger(&b, "debug", "json")), batch)
+	write(t, NewLogger(&b, "debug", "json"), batch)
 	first, _, _ := strings.Cut(b.String(), "\n")
 	var line map[string]any
 	if err := json.Unmarshal([]byte(first), &line); err != nil || strings.Count(b.String(), "\n") != 2 {
@@ -56,23 +58,87 @@ func TestLinesHaveNoKey(t *testing.T) {
 		e := record(1, 2)
 		e.Path = "/" + strings.Repeat("x", before-1) + key + "/y"
 		var b bytes.Buffer
-		write(t, NewLines(NewLogger(&b, "debug", "json")), []accesslog.Entry{e})
+		write(t, NewLogger(&b, "debug", "json"), []accesslog.Entry{e})
 		if got := b.String(); strings.Count(got, "\n") != 1 || strings.Contains(got, key[9:15]) {
 			t.Errorf("behind %d bytes: %s", before, got)
 		}
 	}
 }
 
-func write(t *testing.T, l *Lines, batch []accesslog.Entry) {
+// write returns after Lines over log has written batch. The virtual clock gives Stop all
+// the time that it needs.
+func write(t *testing.T, log *slog.Logger, batch []accesslog.Entry) {
 	t.Helper()
-	if err := l.Start(t.Context()); err != nil {
-		t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLines(log)
+		if err := l.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.Take(batch)
+		if err := l.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// slowLog is a log that takes some time for each line.
+type slowLog struct {
+	slog.Handler
+	perLine time.Duration
+}
+
+func (s slowLog) Handle(context.Context, slog.Record) error {
+	<-time.After(s.perLine)
+	return nil
+}
+
+func (s slowLog) WithAttrs([]slog.Attr) slog.Handler { return s }
+
+// Guarantee: a slow log takes little of the time of a shutdown; the lines that it does
+// not get are counted.
+func TestLinesStopIsBounded(t *testing.T) {
+	stop := func(t *testing.T, perLine time.Duration) (took time.Duration, lost int64, err error) {
+		t.Helper()
+		l := NewLines(slog.New(slowLog{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}), perLine}))
+		if err := l.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.Take(make([]accesslog.Entry, 5))
+		begun := time.Now()
+		err = l.Stop(t.Context())
+		took, lost = time.Since(begun), l.Lost()
+		if err != nil { // the goroutine must not outlive the test
+			if err := l.group.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		return took, lost, err
 	}
-	l.Take(batch)
-	if err := l.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	<-l.ended // Stop does not wait for long
+	t.Run("lines that are left after a second are lost", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			took, lost, err := stop(t, 600*time.Millisecond)
+			if err != nil {
+				t.Errorf("Stop returned %v, want nil", err)
+			}
+			if took != 1200*time.Millisecond {
+				t.Errorf("Stop took %s, want two lines of 600ms", took)
+			}
+			if lost != 3 {
+				t.Errorf("%d lines were lost, want 3", lost)
+			}
+		})
+	})
+	t.Run("a log that accepts nothing is an error", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			took, _, err := stop(t, time.Hour)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Stop returned %v, want context.DeadlineExceeded", err)
+			}
+			if took != 2*stopTime {
+				t.Errorf("Stop took %s, want %s", took, 2*stopTime)
+			}
+		})
+	})
 }
 
 // Guarantee: lines that nobody takes are lost and counted; a sink never waits for

@@ -8,17 +8,15 @@ import (
 
 // Start begins to send, until Stop.
 func (t *Tracer) Start(context.Context) error {
-	t.starting.Do(func() {
-		ctx, cut := context.WithCancel(context.Background())
-		t.cut = cut
-		go t.run(ctx)
-	})
+	if err := t.group.Start(t.run); err != nil {
+		return fmt.Errorf("start the exporter of traces: %w", err)
+	}
 	return nil
 }
 
 func (t *Tracer) run(ctx context.Context) {
-	defer close(t.ended)
 	defer t.sender.close()
+	sending := t.group.Grace()
 	ticks := time.NewTicker(t.settings.delay)
 	defer ticks.Stop()
 	failing := false
@@ -26,8 +24,8 @@ func (t *Tracer) run(ctx context.Context) {
 		everything := false
 		var told chan struct{}
 		select {
-		case <-t.stop:
-			t.sendAll(ctx, &failing)
+		case <-ctx.Done():
+			t.sendAll(sending, &failing)
 			return
 		case <-ticks.C:
 			everything = true
@@ -36,7 +34,7 @@ func (t *Tracer) run(ctx context.Context) {
 		case <-t.hurry:
 		}
 		for everything && t.Waiting() > 0 || t.whole() {
-			t.send(ctx, t.next(), &failing)
+			t.send(sending, t.next(), &failing)
 		}
 		if told != nil {
 			close(told)
@@ -76,7 +74,7 @@ func (t *Tracer) Sync(ctx context.Context) error {
 	told := make(chan struct{})
 	select {
 	case t.sync <- told:
-	case <-t.ended:
+	case <-t.group.Grace().Done():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the traces: %w", ctx.Err())
@@ -99,18 +97,14 @@ func (t *Tracer) Stop(ctx context.Context) error {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	t.stopping.Do(func() { close(t.stop) })
-	if t.cut == nil {
-		return nil // it never began
-	}
-	defer t.cut()
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	sending, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
-	select {
-	case <-t.ended:
-	case <-ctx.Done():
-		t.cut()
-		<-t.ended
+	if t.group.Stop(sending) == nil {
+		return nil
+	}
+	// The attempt that runs was just cancelled: the goroutine ends soon.
+	if err := t.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the exporter of traces: %w", err)
 	}
 	return nil
 }

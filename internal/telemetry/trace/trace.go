@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/service"
 )
 
 // Config is what a Tracer is made of.
@@ -38,13 +38,9 @@ type Tracer struct {
 	queue  []finished
 	closed bool
 
-	hurry    chan struct{}      // has room for one: a batch is full
-	sync     chan chan struct{} // closed when what was taken before is sent or lost
-	starting sync.Once
-	stop     chan struct{}
-	stopping sync.Once
-	ended    chan struct{}
-	cut      context.CancelFunc // ends attempts to send
+	hurry chan struct{}      // has room for one: a batch is full
+	sync  chan chan struct{} // closed when what was taken before is sent or lost
+	group service.Group
 }
 
 // finished is a request that is to be told of.
@@ -63,7 +59,7 @@ func New(cfg Config) (*Tracer, error) {
 	}
 	t := &Tracer{
 		cfg: cfg, settings: cfg.Settings,
-		hurry: make(chan struct{}, 1), sync: make(chan chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
+		hurry: make(chan struct{}, 1), sync: make(chan chan struct{}),
 	}
 	t.sender = newSender(cfg.Settings)
 	return t, nil
