@@ -494,7 +494,7 @@ type Account struct {
 	// Example: acct_01jz8y5c3te9b8r2m6q4v7x0ee
 	AccountID string `json:"account_id"`
 
-	// AuditRetentionDays For how many days the audit log is kept.
+	// AuditRetentionDays How long audit records are kept, in days.
 	//
 	// Example: 365
 	AuditRetentionDays int64      `json:"audit_retention_days"`
@@ -532,26 +532,26 @@ type AccountKey struct {
 
 // Attempt defines model for Attempt.
 type Attempt struct {
-	// DurationMs How long it took, in milliseconds.
+	// DurationMs How long the attempt took, in milliseconds.
 	//
 	// Example: 87
 	DurationMs int64 `json:"duration_ms"`
 
-	// Error Why it failed without an answer that counts; null if the answer counts.
+	// Error Why no complete response was received; null if one was.
 	Error *string `json:"error"`
 
-	// Number Number of the attempt, from 1.
+	// Number Number of the attempt, starting at 1.
 	//
 	// Example: 1
 	Number int64 `json:"number"`
 
-	// ResponseBody The first 8 KiB of the answer's body; null if no answer came.
+	// ResponseBody First 8 KiB of the response body; null if there was no response.
 	ResponseBody *string `json:"response_body"`
 
-	// StartedAt When it was begun.
+	// StartedAt When the attempt started.
 	StartedAt time.Time `json:"started_at"`
 
-	// Status HTTP status of the answer; null if none came.
+	// Status HTTP status of the response; null if there was no response.
 	//
 	// Example: 200
 	Status *int64 `json:"status"`
@@ -559,38 +559,38 @@ type Attempt struct {
 
 // AuditHead defines model for AuditHead.
 type AuditHead struct {
-	// Digest Digest of that block in hexadecimal: with it, keygate audit-log verify --head finds any change of the blocks up to here; null before the first.
+	// Digest Digest of that block, in hexadecimal. Pass it to keygate audit-log verify --head to detect changes to this and all earlier blocks. null if there is none yet.
 	//
 	// Example: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 	Digest *string `json:"digest"`
 
-	// Number Number of the last sealed block of the account's chain, from 1; 0 before the first.
+	// Number Number of the last sealed block in the account's chain, starting at 1; 0 if there is none yet.
 	//
 	// Example: 17
 	Number int64 `json:"number"`
 
-	// Time When the block was sealed; null before the first.
+	// Time When the block was sealed; null if there is none yet.
 	Time *time.Time `json:"time"`
 }
 
 // Cors defines model for Cors.
 type Cors struct {
-	// Headers Request fields that they may set.
+	// Headers Allowed request headers.
 	//
 	// Example: ["Authorization"]
 	Headers []string `json:"headers"`
 
-	// MaxAge For how many seconds a browser may keep a preflight answer.
+	// MaxAge How long a browser may cache a preflight response, in seconds.
 	//
 	// Example: 600
 	MaxAge int64 `json:"max_age"`
 
-	// Methods Methods that they may use.
+	// Methods Allowed methods.
 	//
 	// Example: ["GET","POST"]
 	Methods []string `json:"methods"`
 
-	// Origins Origins that may call.
+	// Origins Allowed origins.
 	//
 	// Example: ["https://app.example.com"]
 	Origins []string `json:"origins"`
@@ -598,22 +598,22 @@ type Cors struct {
 
 // CorsInput defines model for CorsInput.
 type CorsInput struct {
-	// Headers Request fields that they may set.
+	// Headers Allowed request headers.
 	//
 	// Example: ["Authorization"]
 	Headers *[]string `json:"headers,omitempty"`
 
-	// MaxAge For how many seconds a browser may keep a preflight answer.
+	// MaxAge How long a browser may cache a preflight response, in seconds.
 	//
 	// Example: 600
 	MaxAge *int64 `json:"max_age,omitempty"`
 
-	// Methods Methods that they may use.
+	// Methods Allowed methods.
 	//
 	// Example: ["GET","POST"]
 	Methods *[]string `json:"methods,omitempty"`
 
-	// Origins Origins that may call, or * for every one.
+	// Origins Allowed origins, or * for all.
 	//
 	// Example: ["https://app.example.com"]
 	Origins []string `json:"origins"`
@@ -624,12 +624,12 @@ type CreateGatewayRequest struct {
 	Cors            *CorsInput        `json:"cors,omitempty"`
 	GlobalRateLimit *GlobalLimitInput `json:"global_rate_limit,omitempty"`
 
-	// Hostname Host name of the gateway; made from its identifier when absent.
+	// Hostname Host name of the gateway. If absent, one is generated from the gateway's identifier.
 	//
 	// Example: api.example.com
 	Hostname *string `json:"hostname,omitempty"`
 
-	// MaxBodyBytes Largest request body that is forwarded, in bytes.
+	// MaxBodyBytes Maximum size of a request body, in bytes. Larger requests get a 413.
 	//
 	// Example: 1048576
 	MaxBodyBytes *int64 `json:"max_body_bytes,omitempty"`
@@ -639,42 +639,42 @@ type CreateGatewayRequest struct {
 	// Example: orders
 	Name string `json:"name"`
 
-	// Spec OpenAPI 3.0, 3.1 or 3.2 document, YAML or JSON; it becomes revision 1.
+	// Spec OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1.
 	Spec *string `json:"spec,omitempty"`
 
-	// Timeout Time to the head of the upstream's answer: a Go duration from 1s to 1h, 60s when absent.
+	// Timeout Timeout for the upstream's response headers, as a Go duration from 1s to 1h. Default: 60s.
 	//
 	// Example: 30s
 	Timeout *string `json:"timeout,omitempty"`
 
-	// UpstreamCa PEM certificates that replace the system's roots for this upstream.
+	// UpstreamCa PEM certificates that replace the system's root certificates for this upstream.
 	UpstreamCa *string `json:"upstream_ca,omitempty"`
 
-	// UpstreamClientCertificate Certificate that tells an https upstream who calls, with those of its issuers behind it, in PEM; needs upstream_client_key.
+	// UpstreamClientCertificate Client certificate for an https upstream, in PEM, followed by the certificates of its issuers. Requires upstream_client_key.
 	UpstreamClientCertificate *string `json:"upstream_client_certificate,omitempty"`
 
-	// UpstreamClientKey Its private key, in PEM without a passphrase; stored encrypted, never shown.
+	// UpstreamClientKey Private key of the client certificate, in PEM without a passphrase. It is encrypted at rest and never returned.
 	UpstreamClientKey *string `json:"upstream_client_key,omitempty"`
 
-	// UpstreamConnectTimeout Time to connect to the upstream, and once more for the TLS handshake: a Go duration from 100ms to 1m, 10s when absent.
+	// UpstreamConnectTimeout Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m. Default: 10s.
 	//
 	// Example: 2s
 	UpstreamConnectTimeout *string `json:"upstream_connect_timeout,omitempty"`
 
-	// UpstreamHeaders Fields to set on every forwarded request; stored encrypted, never shown.
+	// UpstreamHeaders Headers to set on every forwarded request. Their values are encrypted at rest and never returned.
 	UpstreamHeaders *map[string]string `json:"upstream_headers,omitempty"`
 
-	// UpstreamIdleTimeout How long a connection to the upstream is kept without use: a Go duration from 1s to 1h, 90s when absent.
+	// UpstreamIdleTimeout How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h. Default: 90s.
 	//
 	// Example: 30s
 	UpstreamIdleTimeout *string `json:"upstream_idle_timeout,omitempty"`
 
-	// UpstreamMaxConnections Most connections that the gateway has to its upstream at once; waiting for one counts against timeout. No bound when absent.
+	// UpstreamMaxConnections Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Default: unlimited.
 	//
 	// Example: 200
 	UpstreamMaxConnections *int64 `json:"upstream_max_connections,omitempty"`
 
-	// UpstreamURL Base URL of the upstream service: http, https or h2c, without userinfo, query or fragment.
+	// UpstreamURL Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed.
 	//
 	// Example: https://orders.internal
 	UpstreamURL string `json:"upstream_url"`
@@ -682,20 +682,20 @@ type CreateGatewayRequest struct {
 
 // CreateKeyRequest defines model for CreateKeyRequest.
 type CreateKeyRequest struct {
-	// ExpiresAt When the key expires: an RFC 3339 time, or a date through whose last instant in UTC it is valid.
+	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
 	//
 	// Example: 2030-01-31
 	ExpiresAt *string `json:"expires_at,omitempty"`
 
-	// GatewayID Restricts the key to one gateway.
+	// GatewayID Gateway that the key is restricted to. If absent, the key works on every gateway of the account.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id,omitempty"`
 
-	// Level gateway, the default, for the data plane; account for this API, which takes neither gateway_id nor rate_limit.
+	// Level gateway (the default) for calls through gateways; account for this API. An account-level key takes neither gateway_id nor rate_limit.
 	Level *CreateKeyRequestLevel `json:"level,omitempty"`
 
-	// Metadata Strings of yours.
+	// Metadata Key-value pairs of your own. Keygate does not interpret them.
 	Metadata *map[string]string `json:"metadata,omitempty"`
 
 	// Name Display name.
@@ -703,66 +703,66 @@ type CreateKeyRequest struct {
 	// Example: mobile app
 	Name string `json:"name"`
 
-	// Owner Whose key it is: printable ASCII.
+	// Owner Owner of the key, in printable ASCII.
 	//
 	// Example: customer-42
 	Owner *string `json:"owner,omitempty"`
 
-	// RateLimit Limit of the key, <count>/<unit>.
+	// RateLimit Rate limit of the key, <count>/<unit>.
 	//
 	// Example: 100/s
 	RateLimit *string `json:"rate_limit,omitempty"`
 
-	// Scope read, write, admin, or one of them with a resource.
+	// Scope read, write or admin, optionally limited to a resource, as in read:orders.
 	//
 	// Example: read:orders
 	Scope string `json:"scope"`
 }
 
-// CreateKeyRequestLevel gateway, the default, for the data plane; account for this API, which takes neither gateway_id nor rate_limit.
+// CreateKeyRequestLevel gateway (the default) for calls through gateways; account for this API. An account-level key takes neither gateway_id nor rate_limit.
 type CreateKeyRequestLevel string
 
 // CreateRouteRequest defines model for CreateRouteRequest.
 type CreateRouteRequest struct {
-	// Auth key, the default, asks for a key; none makes a public route.
+	// Auth key (the default) requires an API key; none makes the route public.
 	Auth *CreateRouteRequestAuth `json:"auth,omitempty"`
 
-	// Methods HTTP methods, in capitals.
+	// Methods HTTP methods, in upper case.
 	//
 	// Example: ["GET","DELETE"]
 	Methods []string `json:"methods"`
 
-	// Path OpenAPI path template, or a path that ends in /* for everything below.
+	// Path OpenAPI path template, or a path ending in /* that matches everything below it.
 	//
 	// Example: /orders/{id}
 	Path      string          `json:"path"`
 	RateLimit *RateLimitInput `json:"rate_limit,omitempty"`
 }
 
-// CreateRouteRequestAuth key, the default, asks for a key; none makes a public route.
+// CreateRouteRequestAuth key (the default) requires an API key; none makes the route public.
 type CreateRouteRequestAuth string
 
 // Decision defines model for Decision.
 type Decision struct {
-	// Check The check or limit that decided: key, gateway, scope, limit, upstream, timeout or internal.
+	// Check Check that refused the request, or cause of the failure: key, gateway, scope, limit, upstream, timeout or internal.
 	//
 	// Example: limit
 	Check string `json:"check"`
 
-	// Code Code that the caller got: of a 401 or 403 the code, else the error.
+	// Code Code in the response: for 401 and 403 the code field, otherwise the error field.
 	//
 	// Example: rate_limit_exceeded
 	Code string `json:"code"`
 
-	// Limit Its capacity.
+	// Limit Capacity of the limit.
 	//
 	// Example: 50
 	Limit *int64 `json:"limit"`
 
-	// LimitScope Of a refusing limit, like the next three: which one.
+	// LimitScope If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
 	LimitScope *DecisionLimitScope `json:"limit_scope"`
 
-	// Message What the check saw, for a person.
+	// Message Explanation of the decision.
 	//
 	// Example: the route's limit of 50 was used up
 	Message string `json:"message"`
@@ -770,26 +770,26 @@ type Decision struct {
 	// PassesAt When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Remaining How many requests were left in it.
+	// Remaining Remaining requests at that time.
 	//
 	// Example: 0
 	Remaining *int64 `json:"remaining"`
 
-	// UpstreamStatus Status of the upstream's answer; null if there was none.
+	// UpstreamStatus HTTP status of the upstream's response; null if there was none.
 	//
 	// Example: 503
 	UpstreamStatus *int64 `json:"upstream_status"`
 }
 
-// DecisionLimitScope Of a refusing limit, like the next three: which one.
+// DecisionLimitScope If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
 type DecisionLimitScope string
 
 // Delivery defines model for Delivery.
 type Delivery struct {
-	// Attempts The attempts so far, the first one first.
+	// Attempts Attempts so far, oldest first.
 	Attempts []Attempt `json:"attempts"`
 
-	// CreatedAt When the delivery was begun.
+	// CreatedAt When the delivery was created.
 	CreatedAt time.Time `json:"created_at"`
 
 	// DeliveryID Identifier of the delivery.
@@ -797,7 +797,7 @@ type Delivery struct {
 	// Example: dlv_01jz8y5c3te9b8r2m6q4v7x0hh
 	DeliveryID string `json:"delivery_id"`
 
-	// EventID Event that it carries.
+	// EventID Event that is delivered.
 	//
 	// Example: evt_01jz8y5c3te9b8r2m6q4v7x0jj
 	EventID string `json:"event_id"`
@@ -807,25 +807,25 @@ type Delivery struct {
 	// Example: key.created
 	EventType string `json:"event_type"`
 
-	// NextAttemptAt When the next attempt is due; null if none is to come.
+	// NextAttemptAt When the next attempt is due; null if there will be none.
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
-	// State Where the delivery stands: no attempt ended yet, another is to come, the receiver took it, or five attempts failed.
+	// State State of the delivery. pending: no attempt has finished yet. retry_scheduled: an attempt failed, and another will follow. delivered: the receiver accepted the event. failed: there will be no more attempts.
 	State DeliveryState `json:"state"`
 
-	// Trigger What began the delivery.
+	// Trigger What caused the delivery.
 	Trigger DeliveryTrigger `json:"trigger"`
 
-	// WebhookID Endpoint that it goes to.
+	// WebhookID Endpoint that the event is delivered to.
 	//
 	// Example: wh_01jz8y5c3te9b8r2m6q4v7x0gg
 	WebhookID string `json:"webhook_id"`
 }
 
-// DeliveryState Where the delivery stands: no attempt ended yet, another is to come, the receiver took it, or five attempts failed.
+// DeliveryState State of the delivery. pending: no attempt has finished yet. retry_scheduled: an attempt failed, and another will follow. delivered: the receiver accepted the event. failed: there will be no more attempts.
 type DeliveryState string
 
-// DeliveryTrigger What began the delivery.
+// DeliveryTrigger What caused the delivery.
 type DeliveryTrigger string
 
 // Gateway defines model for Gateway.
@@ -841,12 +841,12 @@ type Gateway struct {
 	GatewayID       string       `json:"gateway_id"`
 	GlobalRateLimit *GlobalLimit `json:"global_rate_limit"`
 
-	// Hostname Host name under which the data plane reaches the gateway.
+	// Hostname Host name that selects the gateway.
 	//
 	// Example: api.example.com
 	Hostname string `json:"hostname"`
 
-	// MaxBodyBytes Largest request body that is forwarded, in bytes; null for any size.
+	// MaxBodyBytes Maximum size of a request body, in bytes; null for unlimited.
 	//
 	// Example: 1048576
 	MaxBodyBytes *int64 `json:"max_body_bytes"`
@@ -856,38 +856,38 @@ type Gateway struct {
 	// Example: orders
 	Name string `json:"name"`
 
-	// Revision Number of the revision in force; null before the first push.
+	// Revision Number of the current revision; null before the first push.
 	//
 	// Example: 3
 	Revision *int64 `json:"revision"`
 
-	// Timeout Time to the head of the upstream's answer, a Go duration.
+	// Timeout Timeout for the upstream's response headers, as a Go duration.
 	//
 	// Example: 60s
 	Timeout string `json:"timeout"`
 
-	// UpstreamClientCertificate Certificate that tells the upstream who calls, as it was given; absent if there is none.
+	// UpstreamClientCertificate Client certificate for the upstream, in PEM, as given. Absent if there is none.
 	UpstreamClientCertificate *string `json:"upstream_client_certificate,omitempty"`
 
-	// UpstreamClientKey Stands for its private key, which is never shown.
+	// UpstreamClientKey *** if the client certificate's private key is stored. The key itself is never returned.
 	//
 	// Example: ***
 	UpstreamClientKey *string `json:"upstream_client_key,omitempty"`
 
-	// UpstreamConnectTimeout Time to connect to the upstream, a Go duration; absent for 10s.
+	// UpstreamConnectTimeout Timeout for connecting to the upstream, as a Go duration. Absent for the default, 10s.
 	//
 	// Example: 2s
 	UpstreamConnectTimeout *string `json:"upstream_connect_timeout,omitempty"`
 
-	// UpstreamHeaders Names of the fields set on every forwarded request; values are never shown.
+	// UpstreamHeaders Headers set on every forwarded request. Each value is shown as ***.
 	UpstreamHeaders map[string]string `json:"upstream_headers"`
 
-	// UpstreamIdleTimeout How long a connection to the upstream is kept without use, a Go duration; absent for 90s.
+	// UpstreamIdleTimeout How long an idle connection to the upstream stays open, as a Go duration. Absent for the default, 90s.
 	//
 	// Example: 30s
 	UpstreamIdleTimeout *string `json:"upstream_idle_timeout,omitempty"`
 
-	// UpstreamMaxConnections Most connections that the gateway has to its upstream at once; absent for no bound.
+	// UpstreamMaxConnections Maximum number of open connections to the upstream. Absent for unlimited.
 	//
 	// Example: 200
 	UpstreamMaxConnections *int64 `json:"upstream_max_connections,omitempty"`
@@ -900,7 +900,7 @@ type Gateway struct {
 
 // GlobalLimit defines model for GlobalLimit.
 type GlobalLimit struct {
-	// Burst Bucket capacity, <count>/<unit>; null for the count of sustained.
+	// Burst Bucket capacity, <count>/<unit>; null means the count of sustained.
 	//
 	// Example: 200/s
 	Burst *string `json:"burst"`
@@ -913,7 +913,7 @@ type GlobalLimit struct {
 
 // GlobalLimitInput defines model for GlobalLimitInput.
 type GlobalLimitInput struct {
-	// Burst Bucket capacity, <count>/<unit>; the count of sustained when absent.
+	// Burst Bucket capacity, <count>/<unit>. Default: the count of sustained.
 	//
 	// Example: 200/s
 	Burst *string `json:"burst,omitempty"`
@@ -932,7 +932,7 @@ type Key struct {
 	// ExpiresAt When the key expires; null for never.
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// GatewayID Gateway that the key is restricted to; null for all.
+	// GatewayID Gateway that the key is restricted to; null if it works on every gateway of the account.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
@@ -942,18 +942,18 @@ type Key struct {
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID string `json:"key_id"`
 
-	// KeyPrefix Tag and first characters of the key; the rest is never shown again.
+	// KeyPrefix Start of the key, for recognizing it. The full key cannot be retrieved again.
 	//
 	// Example: kg_4tQx9Z
 	KeyPrefix string `json:"key_prefix"`
 
-	// LastUsedAt When the key was last used; null for never.
+	// LastUsedAt When the key was last used; null if never.
 	LastUsedAt *time.Time `json:"last_used_at"`
 
-	// Level Which plane the key opens: gateway for the data plane, account for this API.
+	// Level gateway for calls through gateways, account for this API.
 	Level KeyLevel `json:"level"`
 
-	// Metadata Strings of yours.
+	// Metadata Key-value pairs of your own. Keygate does not interpret them.
 	Metadata map[string]string `json:"metadata"`
 
 	// Name Display name.
@@ -961,38 +961,38 @@ type Key struct {
 	// Example: mobile app
 	Name string `json:"name"`
 
-	// Owner Whose key it is.
+	// Owner Owner of the key; null if none was set.
 	//
 	// Example: customer-42
 	Owner *string `json:"owner"`
 
-	// RateLimit Limit of the key, <count>/<unit>; null for none.
+	// RateLimit Rate limit of the key, <count>/<unit>; null for no limit.
 	//
 	// Example: 100/s
 	RateLimit *string `json:"rate_limit"`
 
-	// RevokedAt When the key was revoked; null if it was not.
+	// RevokedAt When the key was revoked; null if it is not revoked.
 	RevokedAt *time.Time `json:"revoked_at"`
 
-	// RotatedFrom Key that this one replaces.
+	// RotatedFrom Identifier of the key that this key replaced in a rotation; null if none.
 	RotatedFrom *string `json:"rotated_from"`
 
-	// RotatedTo Key that replaces this one.
+	// RotatedTo Identifier of the key that replaced this key in a rotation; null if none.
 	RotatedTo *string `json:"rotated_to"`
 
-	// Scope read, write, admin, or one of them with a resource.
+	// Scope read, write or admin, optionally limited to a resource, as in read:orders.
 	//
 	// Example: read:orders
 	Scope string `json:"scope"`
 
-	// State Where the key stands in its life.
+	// State State of the key.
 	State KeyState `json:"state"`
 }
 
-// KeyLevel Which plane the key opens: gateway for the data plane, account for this API.
+// KeyLevel gateway for calls through gateways, account for this API.
 type KeyLevel string
 
-// KeyState Where the key stands in its life.
+// KeyState State of the key.
 type KeyState string
 
 // KeyEvent defines model for KeyEvent.
@@ -1000,7 +1000,7 @@ type KeyEvent struct {
 	// ExpiresAt When the key expires; null for never.
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// GatewayID Gateway that the key is restricted to; null for all.
+	// GatewayID Gateway that the key is restricted to; null if it works on every gateway of the account.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
@@ -1010,12 +1010,12 @@ type KeyEvent struct {
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID string `json:"key_id"`
 
-	// KeyPrefix Tag and first characters of the key.
+	// KeyPrefix Start of the key, for recognizing it.
 	//
 	// Example: kg_4tQx9Z
 	KeyPrefix string `json:"key_prefix"`
 
-	// Level Which plane the key opens.
+	// Level gateway for calls through gateways, account for this API.
 	Level KeyEventLevel `json:"level"`
 
 	// Name Display name of the key.
@@ -1023,7 +1023,7 @@ type KeyEvent struct {
 	// Example: mobile app
 	Name string `json:"name"`
 
-	// Owner Whose key it is.
+	// Owner Owner of the key; null if none was set.
 	//
 	// Example: customer-42
 	Owner *string `json:"owner"`
@@ -1034,7 +1034,7 @@ type KeyEvent struct {
 	Scope string `json:"scope"`
 }
 
-// KeyEventLevel Which plane the key opens.
+// KeyEventLevel gateway for calls through gateways, account for this API.
 type KeyEventLevel string
 
 // KeyRotatedEvent defines model for KeyRotatedEvent.
@@ -1044,7 +1044,7 @@ type KeyRotatedEvent struct {
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID string `json:"key_id"`
 
-	// KeyPrefix Tag and first characters of the old key.
+	// KeyPrefix Start of the old key, for recognizing it.
 	//
 	// Example: kg_4tQx9Z
 	KeyPrefix string `json:"key_prefix"`
@@ -1054,7 +1054,7 @@ type KeyRotatedEvent struct {
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0ee
 	NewKeyID string `json:"new_key_id"`
 
-	// OverlapDays For how many days both keys are valid.
+	// OverlapDays How long both keys are valid, in days of 24 hours.
 	//
 	// Example: 7
 	OverlapDays int64 `json:"overlap_days"`
@@ -1062,22 +1062,22 @@ type KeyRotatedEvent struct {
 
 // Latencies defines model for Latencies.
 type Latencies struct {
-	// P50 Milliseconds that half of the requests took at most.
+	// P50 50th percentile, in milliseconds.
 	//
 	// Example: 3.1
 	P50 float64 `json:"p50"`
 
-	// P90 Milliseconds that 90 % of the requests took at most.
+	// P90 90th percentile, in milliseconds.
 	//
 	// Example: 8.4
 	P90 float64 `json:"p90"`
 
-	// P95 Milliseconds that 95 % of the requests took at most.
+	// P95 95th percentile, in milliseconds.
 	//
 	// Example: 12.9
 	P95 float64 `json:"p95"`
 
-	// P99 Milliseconds that 99 % of the requests took at most.
+	// P99 99th percentile, in milliseconds.
 	//
 	// Example: 40.2
 	P99 float64 `json:"p99"`
@@ -1085,47 +1085,47 @@ type Latencies struct {
 
 // LimitLevel defines model for LimitLevel.
 type LimitLevel struct {
-	// KeyID Key that the limit is of; null if all keys share it.
+	// KeyID Key that the limit applies to; null if all keys share it.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID *string `json:"key_id"`
 
-	// Limit Its capacity.
+	// Limit Capacity of the limit.
 	//
 	// Example: 50
 	Limit int64 `json:"limit"`
 
-	// LimitScope Which limit it is.
+	// LimitScope Scope of the limit.
 	LimitScope LimitLevelLimitScope `json:"limit_scope"`
 
-	// Remaining Whole requests left.
+	// Remaining Remaining requests, rounded down.
 	//
 	// Example: 12
 	Remaining int64 `json:"remaining"`
 
-	// ResetAt Unix second at which it is full again.
+	// ResetAt When the limit is full again, as a Unix time in seconds.
 	//
 	// Example: 1893456000
 	ResetAt int64 `json:"reset_at"`
 
-	// RouteID Route that the limit is of; null if it is of none.
+	// RouteID Route that the limit applies to; null if it is not a route's limit.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	RouteID *string `json:"route_id"`
 }
 
-// LimitLevelLimitScope Which limit it is.
+// LimitLevelLimitScope Scope of the limit.
 type LimitLevelLimitScope string
 
 // LoggedRequest defines model for LoggedRequest.
 type LoggedRequest struct {
-	// ClientIP Address of the caller.
+	// ClientIP IP address of the client.
 	//
 	// Example: 203.0.113.7
 	ClientIP string   `json:"client_ip"`
 	Decision Decision `json:"decision"`
 
-	// DurationMs Milliseconds from the request's head to the last byte of the answer.
+	// DurationMs Time from the request headers to the last byte of the response, in milliseconds.
 	//
 	// Example: 0.08
 	DurationMs float64 `json:"duration_ms"`
@@ -1135,17 +1135,17 @@ type LoggedRequest struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
 
-	// KeyID Key that was presented; null if the account has no such key.
+	// KeyID Identifier of the key that was used; null if the account has no such key.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID *string `json:"key_id"`
 
-	// KeyPrefix Tag and first characters of what was presented; null if it has no key's form.
+	// KeyPrefix Start of the key that was used; null if there was none, or it was not a well-formed key.
 	//
 	// Example: kg_4tQx9Z
 	KeyPrefix *string `json:"key_prefix"`
 
-	// LeftOut How many other requests of the same second are not in the list since there were more than 1,000 of them.
+	// LeftOut Number of other requests of the same second that are not in the list because there were more than 1,000.
 	//
 	// Example: 0
 	LeftOut int64 `json:"left_out"`
@@ -1160,45 +1160,45 @@ type LoggedRequest struct {
 	// Example: /orders/17
 	Path string `json:"path"`
 
-	// RequestID Identifier of the request, which its caller got as X-Request-Id.
+	// RequestID Identifier of the request, which the client got in the X-Request-Id header.
 	//
 	// Example: req_01jz8y5c3te9b8r2m6q4v7x0ff
 	RequestID string `json:"request_id"`
 
-	// RouteID Route that was called; null if none was found, or the request was refused before.
+	// RouteID Route that was called; null if no route matched, or the request was refused before the route was known.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	RouteID *string `json:"route_id"`
 
-	// Status Status that the caller got.
+	// Status HTTP status of the response.
 	//
 	// Example: 429
 	Status int64 `json:"status"`
 
-	// Time When the request came.
+	// Time When the request was received.
 	Time time.Time `json:"time"`
 }
 
 // Push defines model for Push.
 type Push struct {
-	// Added Routes added.
+	// Added Routes that were added, or in a dry run would be.
 	Added []RouteChange `json:"added"`
 
-	// Changed Routes changed.
+	// Changed Routes that were changed, or in a dry run would be.
 	Changed []RouteChange `json:"changed"`
 
-	// Removed Routes removed.
+	// Removed Routes that were removed, or in a dry run would be.
 	Removed []RouteChange `json:"removed"`
 
-	// Revision Number of the revision made; null if nothing changed, or in a dry run.
+	// Revision Number of the new revision; null if nothing changed, or in a dry run.
 	//
 	// Example: 4
 	Revision *int64 `json:"revision"`
 
-	// Unchanged How many routes stayed as they were.
+	// Unchanged Number of routes that did not change.
 	Unchanged int64 `json:"unchanged"`
 
-	// Warnings What is probably not meant.
+	// Warnings Likely mistakes in the document.
 	Warnings []string `json:"warnings"`
 }
 
@@ -1209,12 +1209,12 @@ type RateLimit struct {
 	// Example: 50/s
 	Burst *string `json:"burst"`
 
-	// Daily Cap for one UTC day, <count>/day.
+	// Daily Maximum number of requests in a UTC day, <count>/day.
 	//
 	// Example: 100000/day
 	Daily *string `json:"daily"`
 
-	// Per "key" if each key has its own bucket; null if all callers share one.
+	// Per key if each key has its own bucket; null if all callers share one.
 	Per *RateLimitPer `json:"per"`
 
 	// Sustained Refill rate, <count>/<unit>.
@@ -1223,12 +1223,12 @@ type RateLimit struct {
 	Sustained *string `json:"sustained"`
 }
 
-// RateLimitPer "key" if each key has its own bucket; null if all callers share one.
+// RateLimitPer key if each key has its own bucket; null if all callers share one.
 type RateLimitPer string
 
 // RateLimitExceededEvent defines model for RateLimitExceededEvent.
 type RateLimitExceededEvent struct {
-	// Breaches Number of this breach in the count of its gateway, route and limit scope.
+	// Breaches Number of breaches of this gateway, route and limit scope so far, including this one.
 	//
 	// Example: 101
 	Breaches int64 `json:"breaches"`
@@ -1238,22 +1238,22 @@ type RateLimitExceededEvent struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID string `json:"gateway_id"`
 
-	// KeyID Key of the caller that was refused; null on a public route.
+	// KeyID Key of the refused request; null on a public route.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID *string `json:"key_id"`
 
-	// KeyPrefix Tag and first characters of that key.
+	// KeyPrefix Start of that key; null on a public route.
 	//
 	// Example: kg_4tQx9Z
 	KeyPrefix *string `json:"key_prefix"`
 
-	// Limit Capacity of that limit.
+	// Limit Capacity of the limit that was exceeded.
 	//
 	// Example: 100
 	Limit int64 `json:"limit"`
 
-	// LimitScope Which limit refused.
+	// LimitScope Scope of the limit that was exceeded.
 	LimitScope RateLimitExceededEventLimitScope `json:"limit_scope"`
 
 	// Method HTTP method of the request.
@@ -1271,13 +1271,13 @@ type RateLimitExceededEvent struct {
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	RouteID string `json:"route_id"`
 
-	// SampleRate One of how many breaches makes an event.
+	// SampleRate One event is raised for this many breaches.
 	//
 	// Example: 100
 	SampleRate int64 `json:"sample_rate"`
 }
 
-// RateLimitExceededEventLimitScope Which limit refused.
+// RateLimitExceededEventLimitScope Scope of the limit that was exceeded.
 type RateLimitExceededEventLimitScope string
 
 // RateLimitInput defines model for RateLimitInput.
@@ -1287,12 +1287,12 @@ type RateLimitInput struct {
 	// Example: 50/s
 	Burst *string `json:"burst,omitempty"`
 
-	// Daily Cap for one UTC day, <count>/day.
+	// Daily Maximum number of requests in a UTC day, <count>/day.
 	//
 	// Example: 100000/day
 	Daily *string `json:"daily,omitempty"`
 
-	// Per "key" gives each key its own bucket.
+	// Per key gives each key its own bucket. If absent, all callers share one.
 	Per *RateLimitInputPer `json:"per,omitempty"`
 
 	// Sustained Refill rate, <count>/<unit>.
@@ -1301,35 +1301,35 @@ type RateLimitInput struct {
 	Sustained *string `json:"sustained,omitempty"`
 }
 
-// RateLimitInputPer "key" gives each key its own bucket.
+// RateLimitInputPer key gives each key its own bucket. If absent, all callers share one.
 type RateLimitInputPer string
 
 // Revision defines model for Revision.
 type Revision struct {
-	// Added How many routes it added.
+	// Added Number of routes added.
 	Added int64 `json:"added"`
 
-	// Author Who pushed it.
+	// Author Who pushed the revision.
 	Author string `json:"author"`
 
-	// Changed How many routes it changed.
+	// Changed Number of routes changed.
 	Changed int64 `json:"changed"`
 
-	// Commit Commit that it came from; null if from none.
+	// Commit Git commit that the revision came from; null if it did not come from a repository.
 	Commit *string `json:"commit"`
 
-	// CreatedAt When it was pushed.
+	// CreatedAt When the revision was pushed.
 	CreatedAt time.Time `json:"created_at"`
 
-	// Kind Kind of the document.
+	// Kind Kind of document that was pushed.
 	Kind RevisionKind `json:"kind"`
 
-	// Number Number of the revision, from 1 for each gateway.
+	// Number Number of the revision. Each gateway's first revision is 1.
 	//
 	// Example: 3
 	Number int64 `json:"number"`
 
-	// Removed How many routes it removed.
+	// Removed Number of routes removed.
 	Removed int64 `json:"removed"`
 
 	// RevisionID Identifier of the revision.
@@ -1337,24 +1337,24 @@ type Revision struct {
 	// Example: rev_01jz8y5c3te9b8r2m6q4v7x0cc
 	RevisionID string `json:"revision_id"`
 
-	// Source What pushed it.
+	// Source What pushed the revision.
 	Source RevisionSource `json:"source"`
 }
 
-// RevisionKind Kind of the document.
+// RevisionKind Kind of document that was pushed.
 type RevisionKind string
 
-// RevisionSource What pushed it.
+// RevisionSource What pushed the revision.
 type RevisionSource string
 
 // RotateKeyRequest defines model for RotateKeyRequest.
 type RotateKeyRequest struct {
-	// ExpiresAt When the new key expires; as the old one was to when absent.
+	// ExpiresAt When the new key expires. Default: the old key's original expiry.
 	//
 	// Example: 2030-01-31
 	ExpiresAt *string `json:"expires_at,omitempty"`
 
-	// OverlapDays For how many times 24 hours the old key stays valid beside the new one; 0 expires it at once.
+	// OverlapDays How long the old key stays valid, in days of 24 hours; 0 expires it immediately.
 	//
 	// Example: 7
 	OverlapDays int64 `json:"overlap_days"`
@@ -1362,7 +1362,7 @@ type RotateKeyRequest struct {
 
 // Route defines model for Route.
 type Route struct {
-	// Auth Whether the route asks for a key.
+	// Auth key if the route requires an API key; none if it is public.
 	Auth RouteAuth `json:"auth"`
 
 	// CreatedAt When the route was created.
@@ -1378,7 +1378,7 @@ type Route struct {
 	// Example: ["GET","DELETE"]
 	Methods []string `json:"methods"`
 
-	// Path OpenAPI path template, or a path that ends in /* for everything below.
+	// Path OpenAPI path template, or a path ending in /* that matches everything below it.
 	//
 	// Example: /orders/{id}
 	Path      string     `json:"path"`
@@ -1389,14 +1389,14 @@ type Route struct {
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	RouteID string `json:"route_id"`
 
-	// Source What made the route.
+	// Source How the route was created.
 	Source RouteSource `json:"source"`
 }
 
-// RouteAuth Whether the route asks for a key.
+// RouteAuth key if the route requires an API key; none if it is public.
 type RouteAuth string
 
-// RouteSource What made the route.
+// RouteSource How the route was created.
 type RouteSource string
 
 // RouteChange defines model for RouteChange.
@@ -1411,46 +1411,46 @@ type RouteChange struct {
 	// Example: /orders/{id}
 	Path string `json:"path"`
 
-	// RouteID Identifier of the route; null for one that a dry run would add.
+	// RouteID Identifier of the route; null for a route that a dry run would add.
 	RouteID *string `json:"route_id"`
 }
 
 // Setting defines model for Setting.
 type Setting struct {
-	// Name Name of the setting: that of its flag.
+	// Name Name of the setting, which is the name of its flag.
 	//
 	// Example: gateway-addr
 	Name string `json:"name"`
 
-	// Source Where the value came from.
+	// Source Where the value comes from.
 	Source SettingSource `json:"source"`
 
-	// Value Value in force; *** for a secret.
+	// Value Current value; *** for a secret.
 	//
 	// Example: 127.0.0.1:8080
 	Value string `json:"value"`
 }
 
-// SettingSource Where the value came from.
+// SettingSource Where the value comes from.
 type SettingSource string
 
 // Settings defines model for Settings.
 type Settings struct {
-	// Settings Every setting of the installation.
+	// Settings All settings of the installation.
 	Settings []Setting `json:"settings"`
 }
 
 // SimulatedKey defines model for SimulatedKey.
 type SimulatedKey struct {
-	// FirstAt When it would have been refused first.
+	// FirstAt When the first of them would have been refused.
 	FirstAt time.Time `json:"first_at"`
 
-	// KeyID Identifier of the key; null for callers without one.
+	// KeyID Identifier of the key; null for requests without a key.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID *string `json:"key_id"`
 
-	// Refused How many of its requests would have been refused.
+	// Refused Number of requests with this key that would have been refused.
 	//
 	// Example: 340
 	Refused int64 `json:"refused"`
@@ -1458,15 +1458,15 @@ type SimulatedKey struct {
 
 // Simulation defines model for Simulation.
 type Simulation struct {
-	// Keys Keys that would have been refused at least once, the most refused first.
+	// Keys Keys with at least one request that would have been refused, most refused first.
 	Keys []SimulatedKey `json:"keys"`
 
-	// Refused How many of them it would have refused.
+	// Refused Number of those requests that the limit would have refused.
 	//
 	// Example: 340
 	Refused int64 `json:"refused"`
 
-	// Requests Recorded requests of the last 24 hours that the limit would have applied to.
+	// Requests Number of recorded requests of the last 24 hours that the limit would have applied to.
 	//
 	// Example: 120000
 	Requests int64 `json:"requests"`
@@ -1474,13 +1474,13 @@ type Simulation struct {
 
 // SpecPushedEvent defines model for SpecPushedEvent.
 type SpecPushedEvent struct {
-	// Added How many routes it added.
+	// Added Number of routes added.
 	Added int64 `json:"added"`
 
-	// Changed How many routes it changed.
+	// Changed Number of routes changed.
 	Changed int64 `json:"changed"`
 
-	// Commit Commit that it came from; null if from none.
+	// Commit Git commit that the revision came from; null if it did not come from a repository.
 	Commit *string `json:"commit"`
 
 	// GatewayID Gateway whose routes changed.
@@ -1488,7 +1488,7 @@ type SpecPushedEvent struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID string `json:"gateway_id"`
 
-	// Removed How many routes it removed.
+	// Removed Number of routes removed.
 	Removed int64 `json:"removed"`
 
 	// Revision Number of the revision.
@@ -1496,75 +1496,75 @@ type SpecPushedEvent struct {
 	// Example: 4
 	Revision int64 `json:"revision"`
 
-	// Source What pushed it.
+	// Source What pushed the revision.
 	Source SpecPushedEventSource `json:"source"`
 }
 
-// SpecPushedEventSource What pushed it.
+// SpecPushedEventSource What pushed the revision.
 type SpecPushedEventSource string
 
 // TrafficRow defines model for TrafficRow.
 type TrafficRow struct {
-	// BytesIn Bytes of request bodies.
+	// BytesIn Total size of request bodies, in bytes.
 	//
 	// Example: 52000
 	BytesIn int64 `json:"bytes_in"`
 
-	// BytesOut Bytes of answer bodies.
+	// BytesOut Total size of response bodies, in bytes.
 	//
 	// Example: 734000
 	BytesOut int64 `json:"bytes_out"`
 
-	// Forbidden Answers with 403: for the key's gateway or scope, or of the upstream.
+	// Forbidden Responses with status 403, whether from Keygate or from the upstream.
 	//
 	// Example: 10
 	Forbidden int64 `json:"forbidden"`
 
-	// Group Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have none.
+	// Group Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have no such value.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	Group     *string    `json:"group"`
 	LatencyMs *Latencies `json:"latency_ms"`
 
-	// Limited Answers with 429: of a limit, or of the upstream.
+	// Limited Responses with status 429, whether from Keygate or from the upstream.
 	//
 	// Example: 40
 	Limited int64 `json:"limited"`
 
-	// Requests Requests, those included that were refused.
+	// Requests Number of requests, including refused ones.
 	//
 	// Example: 1200
 	Requests int64 `json:"requests"`
 
-	// Start When the interval begins.
+	// Start Start of the interval.
 	Start time.Time `json:"start"`
 
-	// Status2Xx Answers with a status from 200 to 299.
+	// Status2Xx Responses with a status from 200 to 299.
 	//
 	// Example: 1100
 	Status2Xx int64 `json:"status_2xx"`
 
-	// Status3Xx Answers with a status from 300 to 399.
+	// Status3Xx Responses with a status from 300 to 399.
 	//
 	// Example: 0
 	Status3Xx int64 `json:"status_3xx"`
 
-	// Status4Xx Answers with a status from 400 to 499, callers included that left before one (499).
+	// Status4Xx Responses with a status from 400 to 499, including requests whose client disconnected before the response (499).
 	//
 	// Example: 90
 	Status4Xx int64 `json:"status_4xx"`
 
-	// Status5Xx Answers with a status from 500 to 599.
+	// Status5Xx Responses with a status from 500 to 599.
 	//
 	// Example: 10
 	Status5Xx int64 `json:"status_5xx"`
 
-	// Unauthorized Answers with 401: for the key, or of the upstream.
+	// Unauthorized Responses with status 401, whether from Keygate or from the upstream.
 	//
 	// Example: 20
 	Unauthorized int64 `json:"unauthorized"`
 
-	// UpstreamErrors Answers of the upstream with a 5xx, and requests that it did not answer (502, 504).
+	// UpstreamErrors Responses with a 5xx status from the upstream, and 502 and 504 responses from Keygate.
 	//
 	// Example: 10
 	UpstreamErrors    int64      `json:"upstream_errors"`
@@ -1578,12 +1578,12 @@ type UpstreamErrorEvent struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID string `json:"gateway_id"`
 
-	// Method HTTP method of the last of them.
+	// Method HTTP method of the last failed request.
 	//
 	// Example: GET
 	Method string `json:"method"`
 
-	// Occurrences How many there were since the event before.
+	// Occurrences Number of errors since the previous event.
 	//
 	// Example: 12
 	Occurrences int64 `json:"occurrences"`
@@ -1593,10 +1593,10 @@ type UpstreamErrorEvent struct {
 	// Example: /orders/{id}
 	Path string `json:"path"`
 
-	// Reason What went wrong with the last of them.
+	// Reason Cause of the last error.
 	Reason UpstreamErrorEventReason `json:"reason"`
 
-	// RequestID Identifier of the last of them.
+	// RequestID Identifier of the last failed request.
 	//
 	// Example: req_01jz8y5c3te9b8r2m6q4v7x0ff
 	RequestID string `json:"request_id"`
@@ -1606,24 +1606,24 @@ type UpstreamErrorEvent struct {
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	RouteID string `json:"route_id"`
 
-	// Status HTTP status that the callers got.
+	// Status HTTP status of the responses.
 	//
 	// Example: 502
 	Status int64 `json:"status"`
 }
 
-// UpstreamErrorEventReason What went wrong with the last of them.
+// UpstreamErrorEventReason Cause of the last error.
 type UpstreamErrorEventReason string
 
 // Verification defines model for Verification.
 type Verification struct {
-	// Code Why not; null if it would.
+	// Code Why the request would be refused; null if valid is true.
 	Code *VerificationCode `json:"code"`
 
 	// KeyID Identifier of the key; null if the account has no such key.
 	KeyID *string `json:"key_id"`
 
-	// Owner Whose key it is.
+	// Owner Owner of the key; null if none was set.
 	Owner *string `json:"owner"`
 
 	// Scope Scope of the key.
@@ -1634,11 +1634,11 @@ type Verification struct {
 	// State State of the key.
 	State *VerificationState `json:"state"`
 
-	// Valid Whether the call would be let in.
+	// Valid Whether the request would pass the checks of key, gateway and scope.
 	Valid bool `json:"valid"`
 }
 
-// VerificationCode Why not; null if it would.
+// VerificationCode Why the request would be refused; null if valid is true.
 type VerificationCode string
 
 // VerificationState State of the key.
@@ -1646,7 +1646,7 @@ type VerificationState string
 
 // VerifyKeyRequest defines model for VerifyKeyRequest.
 type VerifyKeyRequest struct {
-	// GatewayID Gateway that the call would go to.
+	// GatewayID Gateway that the request would be sent to.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id,omitempty"`
@@ -1656,12 +1656,12 @@ type VerifyKeyRequest struct {
 	// Example: kg_4tQx9ZexampleexampleexampleexAmple
 	Key string `json:"key"`
 
-	// Method Method of the call.
+	// Method HTTP method of the request.
 	//
 	// Example: GET
 	Method *string `json:"method,omitempty"`
 
-	// Path Path of the call.
+	// Path Path of the request.
 	//
 	// Example: /orders/17
 	Path *string `json:"path,omitempty"`
@@ -1669,21 +1669,21 @@ type VerifyKeyRequest struct {
 
 // Webhook defines model for Webhook.
 type Webhook struct {
-	// CreatedAt When the endpoint was registered.
+	// CreatedAt When the endpoint was created.
 	CreatedAt time.Time `json:"created_at"`
 
 	// DisabledReason Why the endpoint is disabled; null while it is active.
 	DisabledReason *string `json:"disabled_reason"`
 
-	// Events Types of the events that are delivered.
+	// Events Event types that are delivered.
 	//
 	// Example: ["key.created","key.revoked"]
 	Events []string `json:"events"`
 
-	// State A disabled endpoint gets no deliveries.
+	// State State of the endpoint. A disabled endpoint receives no deliveries.
 	State WebhookState `json:"state"`
 
-	// URL Address that receives deliveries.
+	// URL URL that receives deliveries.
 	//
 	// Example: https://hooks.example.com/keygate
 	URL string `json:"url"`
@@ -1694,5 +1694,5 @@ type Webhook struct {
 	WebhookID string `json:"webhook_id"`
 }
 
-// WebhookState A disabled endpoint gets no deliveries.
+// WebhookState State of the endpoint. A disabled endpoint receives no deliveries.
 type WebhookState string

@@ -8,13 +8,13 @@ import (
 func (a *API) accountOperations() []operation {
 	return []operation{{
 		id: "getAccount", method: http.MethodGet, path: "/v1/account", tag: "Account",
-		summary: "Get the account", description: "Gives the account and the calling key. Any account-level key may call it.",
+		summary: "Get the account", description: "Returns the account and the calling key. Any account-level key may make this call.",
 		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[accountRecord](),
 		run: a.getAccount,
 	}, {
 		id: "getSettings", method: http.MethodGet, path: "/v1/settings", tag: "Account",
 		summary:      "Get the settings",
-		description:  "Gives the installation's settings and where each came from, without secrets. For the account default alone.",
+		description:  "Returns the settings of the installation and the source of each value, without secrets. Only for keys of the account default.",
 		operatorOnly: true, success: http.StatusOK, result: reflect.TypeFor[settingsRecord](),
 		run: func(*call) (response, error) {
 			var settings []Setting
@@ -37,14 +37,14 @@ func (a *API) getAccount(c *call) (response, error) {
 func (a *API) metaOperations() []operation {
 	return []operation{{
 		id: "getOpenAPIJSON", method: http.MethodGet, path: "/v1/openapi.json", tag: "Document",
-		summary: "Get this document as JSON", description: "Gives the OpenAPI 3.1 document of this API. Needs no key.",
+		summary: "Get this document as JSON", description: "Returns the OpenAPI 3.1 document of this API. Needs no key.",
 		public: true, success: http.StatusOK, media: []string{jsonType},
 		run: func(*call) (response, error) {
 			return response{status: http.StatusOK, raw: a.documentJSON}.with("Content-Type", jsonType), nil
 		},
 	}, {
 		id: "getOpenAPIYAML", method: http.MethodGet, path: "/v1/openapi.yaml", tag: "Document",
-		summary: "Get this document as YAML", description: "Gives the OpenAPI 3.1 document of this API. Needs no key.",
+		summary: "Get this document as YAML", description: "Returns the OpenAPI 3.1 document of this API. Needs no key.",
 		public: true, success: http.StatusOK, media: []string{yamlType},
 		run: func(*call) (response, error) {
 			content, err := a.documentYAML()

@@ -24,25 +24,29 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Config is what an API is made of.
+// Config configures an API.
 type Config struct {
-	// Control carries the calls out. Required.
+	// Control runs the management operations. Required.
 	Control *control.Service
-	// Authenticate finds who holds a key string; see BySnapshot. Required.
+	// Authenticate returns the principal of an account-level key; see
+	// BySnapshot. Required.
 	Authenticate func(secret string, now time.Time) (Principal, bool)
-	// Now is the wall clock. Nil is time.Now.
+	// Now returns the wall clock time. Nil means time.Now.
 	Now func() time.Time
-	// Clock reads the clocks of the keys' own limits. Nil is ratelimit.NewClock().Now.
+	// Clock returns the time for the rate limits of the calling keys. Nil means
+	// ratelimit.NewClock().Now.
 	Clock func() ratelimit.Instant
-	// ClientIP tells whose address is noted in audit records, of the peer's and
-	// those in its X-Forwarded-For fields. Nil takes the peer's.
+	// ClientIP returns the client address for audit records, given the address
+	// of the peer and the values of X-Forwarded-For. Nil means the peer.
 	ClientIP func(peer netip.Addr, forwardedFor []string) netip.Addr
-	// Settings tells the settings of the installation, without secrets. Nil
-	// tells none.
+	// Settings returns the settings of the installation, without secrets. Nil
+	// means none.
 	Settings func() []Setting
-	// Recorder keeps the authentication events. Nil keeps none.
+	// Recorder receives an audit record of each authentication. Nil means that
+	// none are recorded.
 	Recorder Recorder
-	// Log receives what answers 500 and 503 do not tell. Nil discards.
+	// Log receives the causes of responses with status 500 and 503. Nil means
+	// that they are discarded.
 	Log *slog.Logger
 }
 
@@ -50,19 +54,22 @@ type Config struct {
 type API struct {
 	cfg     Config
 	paths   []path
-	bodies  map[string]*huma.Schema // of JSON bodies, by operation
+	bodies  map[string]*huma.Schema // schemas of JSON bodies, by operation ID
 	schemas huma.Registry
 	limits  *callLimits
 	running *inFlight
 
 	documentJSON []byte
-	documentYAML func() ([]byte, error) // made when it is first asked for
+	documentYAML func() ([]byte, error) // encodes the document on the first call
 }
 
-// New returns the handler over cfg.
+// New returns an API. It fails if a required field of cfg is missing.
 func New(cfg Config) (*API, error) {
-	if cfg.Control == nil || cfg.Authenticate == nil {
-		return nil, errors.New("adminapi: Control and Authenticate are required")
+	switch {
+	case cfg.Control == nil:
+		return nil, errors.New("adminapi: Config.Control is required")
+	case cfg.Authenticate == nil:
+		return nil, errors.New("adminapi: Config.Authenticate is required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -79,34 +86,34 @@ func New(cfg Config) (*API, error) {
 	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas
 	var err error
 	if a.documentJSON, err = json.Marshal(doc); err != nil {
-		return nil, fmt.Errorf("write the API document: %w", err)
+		return nil, fmt.Errorf("encode the OpenAPI document: %w", err)
 	}
 	a.documentYAML = sync.OnceValues(func() ([]byte, error) { return YAML(doc) })
 	return a, nil
 }
 
-// call is one request on its way.
+// call holds the state of one request.
 type call struct {
 	api       *API
 	ctx       context.Context
 	request   *http.Request
-	header    http.Header // of the answer
+	header    http.Header // of the response
 	requestID string
 	now       time.Time
 	caller    control.Caller
 	principal Principal
 	presented presentedKey
 
-	op     *operation
-	params map[string]string // from the path
+	op     *operation        // nil if the request matches no operation
+	params map[string]string // path parameters, by name
 	query  url.Values
 	body   []byte
 	match  control.Match
-	idem   *control.Idempotency // nil unless the answer is to be kept
+	idem   *control.Idempotency // nil unless the response is stored for replays
 }
 
-// ServeHTTP answers one request. Whatever happens, the answer is JSON with a
-// request_id, or what the call is documented to give.
+// ServeHTTP serves one request. The response is the documented response of the
+// call, or else a JSON error with a request_id, also after a panic.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{
 		api: a, ctx: r.Context(), request: r, header: w.Header(), requestID: id.New(id.Request),
@@ -135,7 +142,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.write(w, res.status, content)
 }
 
-// serve runs the checks and the call. A panic becomes an error.
+// serve runs the checks and then the operation. It returns a panic as an error.
 func (c *call) serve() (res response, err error) {
 	defer func() {
 		switch p := recover(); p {
@@ -143,9 +150,9 @@ func (c *call) serve() (res response, err error) {
 		case http.ErrAbortHandler:
 			panic(p)
 		default:
-			c.api.cfg.Log.Error("panic in a management call", "request_id", c.requestID, "method", c.request.Method,
+			c.api.cfg.Log.Error("management call panicked", "request_id", c.requestID, "method", c.request.Method,
 				"path", c.request.URL.EscapedPath(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			res, err = response{}, fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")
+			res, err = response{}, fault.New(fault.Internal, "an internal error occurred: look for this request_id in the server's log")
 		}
 	}()
 	release := func() {}
@@ -155,14 +162,15 @@ func (c *call) serve() (res response, err error) {
 			return response{}, err
 		}
 	}
-	kept, release, err := c.replay()
-	if err != nil || kept != nil {
-		return value(kept), err
+	stored, release, err := c.replay()
+	if err != nil || stored != nil {
+		return value(stored), err
 	}
 	return c.op.run(c)
 }
 
-// admit is checks 401 to 403. A path that needs no key passes at once.
+// admit makes the checks 401, 404 (path), 405, 429 and 403. It passes a call
+// that needs no key.
 func (c *call) admit() error {
 	if c.op != nil && c.op.public {
 		return nil
@@ -173,15 +181,16 @@ func (c *call) admit() error {
 	if err := c.charge(); err != nil {
 		return err
 	}
-	return c.authorise()
+	return c.authorize()
 }
 
-// fail answers with an error. Only the log learns the cause of a 500 or 503.
+// fail writes an error response. The cause of a 500 or 503 appears only in the
+// log.
 func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 	if code := fault.CodeOf(err); code == fault.Internal || code == fault.Unavailable {
 		level := slog.LevelError
 		if errors.Is(err, context.Canceled) {
-			level = slog.LevelDebug // the client left
+			level = slog.LevelDebug // the client hung up
 		}
 		a.cfg.Log.Log(c.ctx, level, "management call failed", "request_id", c.requestID, "method", c.request.Method,
 			"path", c.request.URL.EscapedPath(), "error", err.Error())
@@ -197,8 +206,7 @@ func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 func (a *API) write(w http.ResponseWriter, status int, content []byte) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 	w.WriteHeader(status)
-	// A client that left cannot be told.
-	_, _ = w.Write(content)
+	_, _ = w.Write(content) // fails only if the client has hung up
 }
 
 func encode(body any) ([]byte, error) {
@@ -206,12 +214,12 @@ func encode(body any) ([]byte, error) {
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(body); err != nil {
-		return nil, fmt.Errorf("write the answer: %w", err)
+		return nil, fmt.Errorf("encode the response: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-// setCaller fills what the audit record tells of the call.
+// setCaller sets c.caller, which identifies the call to package control.
 func (c *call) setCaller() {
 	c.caller = control.Caller{
 		Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
@@ -226,7 +234,8 @@ func (c *call) setCaller() {
 	}
 }
 
-// clientIP returns the address that stands for the caller.
+// clientIP returns the client's address, or RemoteAddr as it is if it is not an
+// address with a port.
 func (a *API) clientIP(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

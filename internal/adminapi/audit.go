@@ -12,33 +12,32 @@ import (
 
 // auditEntryRecord is one record of the audit log (contract, section 7).
 type auditEntryRecord struct {
-	Time      time.Time `json:"time" doc:"When it happened."`
-	Kind      string    `json:"kind" enum:"authentication,management" doc:"A key that was presented on either plane, or a change made through this API."`
-	Outcome   string    `json:"outcome" enum:"success,key_invalid,key_expired,scope_insufficient" doc:"How the authentication ended: success is whatever was not refused for its key or scope."`
-	KeyPrefix *string   `json:"key_prefix" doc:"Tag and first characters of the key that was presented; null if what was presented has no key's form." example:"kg_4tQx9Z"`
+	Time      time.Time `json:"time" doc:"When the event occurred."`
+	Kind      string    `json:"kind" enum:"authentication,management" doc:"authentication for a use of an API key, whether with a gateway or with this API; management for a change made through this API."`
+	Outcome   string    `json:"outcome" enum:"success,key_invalid,key_expired,scope_insufficient" doc:"Outcome of the authentication. success means that the request was not refused because of its key or scope, whatever its status."`
+	KeyPrefix *string   `json:"key_prefix" doc:"Start of the key that was used; null if there was none, or it was not a well-formed key." example:"kg_4tQx9Z"`
 	KeyID     *string   `json:"key_id" doc:"Identifier of the key; null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	GatewayID *string   `json:"gateway_id" doc:"Gateway that was called; null for this API." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	GatewayID *string   `json:"gateway_id" doc:"Gateway that was called; null for a call of this API." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Method    string    `json:"method" doc:"HTTP method." example:"GET"`
 	Path      string    `json:"path" doc:"Path without the query." example:"/orders/17"`
-	ClientIP  string    `json:"client_ip" doc:"Address of the caller." example:"203.0.113.7"`
+	ClientIP  string    `json:"client_ip" doc:"IP address of the client." example:"203.0.113.7"`
 	RequestID string    `json:"request_id" doc:"Identifier of the request." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
 	*AuditAction
 }
 
-// AuditAction is what a record of the kind management has beside the others; a
-// record of another kind has none of it. It is exported so that it can be
-// embedded.
+// AuditAction holds the fields that only records of kind management have. It is
+// exported so that it can be embedded; see KeyRecord.
 type AuditAction struct {
-	Action     string            `json:"action" required:"false" doc:"Of management alone: what was done." example:"key.create"`
-	Target     string            `json:"target" required:"false" doc:"Of management alone: identifier of the record acted on." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	ActorKeyID *string           `json:"actor_key_id" required:"false" doc:"Of management alone: identifier of the calling key; null for a command on the server's own machine, and for what the server does by itself." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	Diff       map[string][2]any `json:"diff" required:"false" nullable:"false" doc:"Of management alone: each field that changed, with its values before and after; a secret stands as ***."`
+	Action     string            `json:"action" required:"false" doc:"Only in management records: what was done." example:"key.create"`
+	Target     string            `json:"target" required:"false" doc:"Only in management records: identifier of the record that was changed." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	ActorKeyID *string           `json:"actor_key_id" required:"false" doc:"Only in management records: identifier of the calling key; null for a command run on the server's machine, and for a change that the server made itself." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	Diff       map[string][2]any `json:"diff" required:"false" nullable:"false" doc:"Only in management records: the changed fields, each with its value before and after. A secret is shown as ***."`
 }
 
 type auditHeadRecord struct {
-	Number int64      `json:"number" doc:"Number of the last sealed block of the account's chain, from 1; 0 before the first." example:"17"`
-	Digest *string    `json:"digest" doc:"Digest of that block in hexadecimal: with it, keygate audit-log verify --head finds any change of the blocks up to here; null before the first." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
-	Time   *time.Time `json:"time" doc:"When the block was sealed; null before the first."`
+	Number int64      `json:"number" doc:"Number of the last sealed block in the account's chain, starting at 1; 0 if there is none yet." example:"17"`
+	Digest *string    `json:"digest" doc:"Digest of that block, in hexadecimal. Pass it to keygate audit-log verify --head to detect changes to this and all earlier blocks. null if there is none yet." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
+	Time   *time.Time `json:"time" doc:"When the block was sealed; null if there is none yet."`
 }
 
 func auditFilters() []queryParam {
@@ -56,13 +55,13 @@ func (a *API) auditOperations() []operation {
 	return []operation{{
 		id: "listAuditLog", method: http.MethodGet, path: "/v1/audit-log", tag: "Audit log",
 		summary:     "List the audit log",
-		description: "Lists who presented a key on either plane, with what result, and who changed what, newest first. Complete up to the moment of the call.",
+		description: "Returns audit records, newest first: each authentication with its outcome, for gateways and for this API, and each change made through this API. The log is complete up to the time of the call.",
 		query:       append(pageParams(), auditFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[auditEntryRecord]](),
 		run: a.listAuditLog,
 	}, {
 		id: "getAuditHead", method: http.MethodGet, path: "/v1/audit-log/head", tag: "Audit log",
 		summary:     "Get the head of the audit log",
-		description: "Gives the end of the hash chain of the account's sealed blocks. Whoever keeps it elsewhere can prove later that no older record was altered or removed.",
+		description: "Returns the end of the hash chain over the sealed blocks of the account's audit log. If you store it elsewhere, you can later prove that no earlier record was changed or removed.",
 		success:     http.StatusOK, result: reflect.TypeFor[auditHeadRecord](),
 		run: a.getAuditHead,
 	}}

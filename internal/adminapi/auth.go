@@ -13,27 +13,29 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Recorder keeps authentication events. Record must not wait.
+// Recorder writes audit records.
 type Recorder interface {
-	// Record takes an event; one of no account has no AccountID.
+	// Record takes a record and returns without waiting for it to be stored.
+	// AccountID is "" if the account is unknown.
 	Record(r *audit.Record)
 }
 
-// Principal is who holds a key.
+// Principal is the account and the key that a call is made with.
 type Principal struct {
-	Account   *account.Account // also of a key that is known and not let in, if only that is known
+	Account   *account.Account // may also be set if the key is refused
 	KeyID     string
 	KeyPrefix string
 	Scope     apikey.Scope
 	Expired   bool
 }
 
-// BySnapshot returns a Config.Authenticate that finds account-level keys in
-// what the data plane has in force, so that a revoked key is refused from the
-// optionalTime of its revocation. It marks the key as used.
-func BySnapshot(live *snapshot.Follower) func(secret string, now time.Time) (Principal, bool) {
+// BySnapshot returns a Config.Authenticate that looks account-level keys up in
+// the snapshot of the data plane, so that a revoked key is refused from the
+// moment of its revocation. It marks the key as used. For a gateway-level key it
+// returns false and a Principal that has only the account.
+func BySnapshot(follower *snapshot.Follower) func(secret string, now time.Time) (Principal, bool) {
 	return func(secret string, now time.Time) (Principal, bool) {
-		s := live.Current()
+		s := follower.Current()
 		k := s.FindKey(secret)
 		if k == nil {
 			return Principal{}, false
@@ -54,19 +56,19 @@ func BySnapshot(live *snapshot.Follower) func(secret string, now time.Time) (Pri
 	}
 }
 
-// authenticate is the check 401.
+// authenticate makes the check 401 and sets c.principal and c.caller.
 func (c *call) authenticate() error {
 	secret, given := bearer(c.request.Header.Values("Authorization"))
 	if !given {
-		return c.unauthorized(fault.KeyInvalid, "give an account-level API key in one field: Authorization, the word Bearer, a space, the key")
+		return c.unauthorized(fault.KeyInvalid, "the Authorization header is missing or malformed: send Authorization: Bearer KEY with an account-level API key")
 	}
 	p, found := c.api.cfg.Authenticate(secret, c.now)
 	c.presented = presentedKey{account: p.Account, prefix: apikey.PrefixOf(secret), keyID: p.KeyID}
 	switch {
 	case !found:
-		return c.unauthorized(fault.KeyInvalid, "the key is not a valid account-level API key: check it, or create another")
+		return c.unauthorized(fault.KeyInvalid, "the API key is not a valid account-level key: check it, or create a new one")
 	case p.Expired:
-		return c.unauthorized(fault.KeyExpired, "the key has expired: use another")
+		return c.unauthorized(fault.KeyExpired, "the API key has expired: use another key")
 	}
 	c.principal = p
 	c.setCaller()
@@ -74,17 +76,17 @@ func (c *call) authenticate() error {
 }
 
 func (c *call) unauthorized(code fault.AuthCode, message string) error {
-	c.header.Del("Allow") // what the path takes is told to who holds a key
+	c.header.Del("Allow") // only callers with a valid key may learn which paths exist
 	return &fault.Error{Code: fault.Unauthorized, Auth: code, Message: message}
 }
 
-// bearer returns the key of the Authorization fields. Two fields are as bad as
-// none: which of them counts must not depend on who reads them.
-func bearer(fields []string) (secret string, ok bool) {
-	if len(fields) != 1 {
+// bearer returns the key of the Authorization header. It refuses two such
+// headers, because software in front of the server might use the other one.
+func bearer(values []string) (secret string, ok bool) {
+	if len(values) != 1 {
 		return "", false
 	}
-	scheme, secret, found := strings.Cut(fields[0], " ")
+	scheme, secret, found := strings.Cut(values[0], " ")
 	if !found || !strings.EqualFold(scheme, "Bearer") {
 		return "", false
 	}
@@ -92,11 +94,11 @@ func bearer(fields []string) (secret string, ok bool) {
 	return secret, secret != ""
 }
 
-// authorise is the check 403, as far as it needs neither body nor store; what
-// a key may give to others, control checks.
-func (c *call) authorise() error {
+// authorize makes the part of the check 403 that needs neither the body nor the
+// store. Package control checks what rights a key may give to other keys.
+func (c *call) authorize() error {
 	if c.op.operatorOnly && !c.principal.Account.IsDefault() {
-		return fault.Denied("the settings are for keys of the operator's account alone")
+		return fault.Denied("this call is only for keys of the account default")
 	}
 	if c.op.anyScope || c.op.allowOwnKey && c.params["key_id"] == c.principal.KeyID {
 		return nil
@@ -108,18 +110,19 @@ func (c *call) authorise() error {
 	if c.principal.Scope.Allows(method, strings.TrimPrefix(c.normalPath(), "/v1")) {
 		return nil
 	}
-	return fault.Denied("the key's scope %s does not allow this call: use a key with a scope that does", c.principal.Scope)
+	return fault.Denied("the scope of this key, %s, does not allow this call: use a key with a sufficient scope", c.principal.Scope)
 }
 
-// presentedKey is what is known of the key that was presented, let in or not.
+// presentedKey is what is known about the key of a call, whether it was accepted
+// or refused.
 type presentedKey struct {
 	account *account.Account
 	prefix  string
 	keyID   string
 }
 
-// record tells the recorder how the authentication of a call that needs a key
-// ended: whatever was not refused for its key or scope is a success.
+// record records the authentication of a call that needs a key. Its outcome is
+// success unless the call was refused because of its key or scope.
 func (c *call) record(err error) {
 	if c.api.cfg.Recorder == nil || c.op != nil && c.op.public {
 		return
@@ -131,14 +134,14 @@ func (c *call) record(err error) {
 	if c.presented.account != nil {
 		r.AccountID = c.presented.account.ID
 	}
-	var refusal *fault.Error
-	if errors.As(err, &refusal) && refusal.Auth != "" {
-		r.Outcome = audit.Outcome(refusal.Auth)
+	var refused *fault.Error
+	if errors.As(err, &refused) && refused.Auth != "" {
+		r.Outcome = audit.Outcome(refused.Auth)
 	}
 	c.api.cfg.Recorder.Record(r)
 }
 
-// bucketKey names the limit of a key.
+// bucketKey returns the name of the bucket of a calling key.
 func bucketKey(keyID string) [16]byte {
 	u, _ := id.Parse(id.Key, keyID)
 	return u

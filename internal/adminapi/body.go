@@ -14,8 +14,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// readBody is the checks 413 and 415. Bodies of GET and DELETE have no meaning
-// and are not read.
+// readBody reads the body and makes the checks 413 and 415. It does not read the
+// body of a GET or DELETE, which has no meaning.
 func (c *call) readBody() error {
 	if m := c.op.method; m == http.MethodGet || m == http.MethodDelete {
 		return nil
@@ -24,26 +24,27 @@ func (c *call) readBody() error {
 	if most == 0 {
 		most = maxBody
 	}
-	tooLarge := fault.New(fault.BodyTooLarge, "the body may have at most %d bytes", most)
+	tooLarge := fault.New(fault.BodyTooLarge, "the request body must not exceed %d bytes", most)
 	if c.request.ContentLength > most {
 		return tooLarge
 	}
 	content, err := readAll(c.request, most)
 	if err != nil {
-		return &fault.Error{Code: fault.InvalidRequest, Message: "the body ended before its time", Err: err}
+		return &fault.Error{Code: fault.InvalidRequest, Message: "the request body is incomplete: the connection ended before all of it arrived", Err: err}
 	}
 	if int64(len(content)) > most {
 		return tooLarge
 	}
 	c.body = content
 	if len(content) == 0 {
-		return nil // there is nothing to have a type
+		return nil // an empty body needs no Content-Type
 	}
 	return c.checkMediaType()
 }
 
-// readAll reads the body, or one byte more than most of it. A body that tells
-// its length, which is at most that, is read into a slice of just that size.
+// readAll reads the body up to one byte more than most. A body with a
+// Content-Length, which the caller has checked, is read into a slice of exactly
+// that size.
 func readAll(r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength < 0 {
 		return io.ReadAll(io.LimitReader(r.Body, most+1))
@@ -53,39 +54,39 @@ func readAll(r *http.Request, most int64) ([]byte, error) {
 	return content, err
 }
 
-// checkMediaType is the check 415. A body without a type is refused: guessing
-// would make the same bytes mean different things to different callers.
+// checkMediaType makes the check 415. A body without a Content-Type is refused,
+// because the meaning of a body must not depend on a guess.
 func (c *call) checkMediaType() error {
-	takes := []string{jsonType}
-	also := takes
+	documented := []string{jsonType}
+	accepted := documented
 	if c.op.document {
-		takes = []string{yamlType, jsonType, textType}
-		also = append(slices.Clone(takes), "application/x-yaml", "text/yaml", "text/x-yaml", "application/openapi+json", "application/openapi+yaml",
+		documented = []string{yamlType, jsonType, textType}
+		accepted = append(slices.Clone(documented), "application/x-yaml", "text/yaml", "text/x-yaml", "application/openapi+json", "application/openapi+yaml",
 			"application/vnd.oai.openapi", "application/vnd.oai.openapi+json")
 	}
-	refusal := fault.New(fault.UnsupportedMediaType, "send the body with Content-Type: %s", joinOr(takes))
+	unsupported := fault.New(fault.UnsupportedMediaType, "the Content-Type header must be %s", joinOr(documented))
 	if e := c.request.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return fault.New(fault.UnsupportedMediaType, "send the body without Content-Encoding")
+		return fault.New(fault.UnsupportedMediaType, "the Content-Encoding header is not supported: send the body uncompressed")
 	}
-	fields := c.request.Header.Values("Content-Type")
-	if len(fields) != 1 {
-		return refusal
+	values := c.request.Header.Values("Content-Type")
+	if len(values) != 1 {
+		return unsupported
 	}
-	mediaType, params, err := mime.ParseMediaType(fields[0])
-	if err != nil || !slices.Contains(also, mediaType) {
-		return refusal
+	mediaType, params, err := mime.ParseMediaType(values[0])
+	if err != nil || !slices.Contains(accepted, mediaType) {
+		return unsupported
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
-		return fault.New(fault.UnsupportedMediaType, "send the body in UTF-8")
+		return fault.New(fault.UnsupportedMediaType, "the charset must be utf-8")
 	}
 	return nil
 }
 
-// readSyntax is the check 400: the query, If-Match, Idempotency-Key and a JSON
-// body can be read at all.
+// readSyntax makes the check 400: it parses the query and If-Match, and checks
+// the syntax of Idempotency-Key and of a JSON body.
 func (c *call) readSyntax() (err error) {
 	if c.query, err = url.ParseQuery(c.request.URL.RawQuery); err != nil {
-		return fault.New(fault.InvalidRequest, "the query cannot be read: percent-encode it")
+		return fault.New(fault.InvalidRequest, "the query string is malformed: percent-encode names and values")
 	}
 	if c.op.ifMatch {
 		if c.match, err = parseMatch(c.request.Header.Values("If-Match")); err != nil {
@@ -107,7 +108,8 @@ func (c *call) readSyntax() (err error) {
 	}
 }
 
-// checkQuery is the part of the check 422 that concerns the query.
+// checkQuery makes the check 422 of the query, and of the body of a call that
+// takes none.
 func (c *call) checkQuery() error {
 	known := make([]string, len(c.op.query))
 	for i, p := range c.op.query {
@@ -117,9 +119,9 @@ func (c *call) checkQuery() error {
 		switch {
 		case slices.Contains(known, name):
 		case len(known) == 0:
-			return fault.Invalid(name, "is no parameter of this call, which takes none: leave it out")
+			return fault.Invalid(name, "is not a valid query parameter: this call takes none")
 		default:
-			return fault.Invalid(name, "is no parameter of this call: it takes %s", join(known, " and "))
+			return fault.Invalid(name, "is not a valid query parameter: this call takes %s", join(known, " and "))
 		}
 	}
 	for _, p := range c.op.query {
@@ -127,13 +129,13 @@ func (c *call) checkQuery() error {
 		switch {
 		case !given:
 		case len(values) > 1:
-			return fault.Invalid(p.name, "is there more than once: give it one time")
+			return fault.Invalid(p.name, "must be given only once")
 		case p.check != nil:
 			if err := p.check(values[0]); err != nil {
 				return err
 			}
 		case values[0] == "" || !utf8.ValidString(values[0]):
-			return fault.Invalid(p.name, "must be some text: give it a value, or leave it out")
+			return fault.Invalid(p.name, "must not be empty or contain invalid UTF-8: give a value or remove the parameter")
 		}
 	}
 	if c.op.body == nil && !c.op.document && len(c.body) > 0 {
@@ -142,8 +144,8 @@ func (c *call) checkQuery() error {
 	return nil
 }
 
-// decode reads the JSON body into v, a pointer to the operation's body type,
-// after checking it against that type's schema.
+// decode checks the JSON body against the schema of the operation's body type
+// and decodes it into v, a pointer to that type.
 func (c *call) decode(v any) error {
 	if c.op.bodyOptional && len(c.body) == 0 {
 		return nil
@@ -154,19 +156,21 @@ func (c *call) decode(v any) error {
 	return unmarshal(c.body, v)
 }
 
-// checkEmpty refuses a body of a call that takes none, unless it says nothing.
+// checkEmpty accepts an empty JSON object as the body of a call that takes no
+// body, and refuses anything else.
 func (c *call) checkEmpty() error {
-	var members map[string]any
-	if err := unmarshal(c.body, &members); err != nil || members == nil {
-		return fault.New(fault.ValidationFailed, "this call takes no body: leave it out")
+	var fields map[string]any
+	if err := unmarshal(c.body, &fields); err != nil || fields == nil {
+		return fault.New(fault.ValidationFailed, "this call takes no request body: remove it")
 	}
-	if names := slices.Sorted(maps.Keys(members)); len(names) > 0 {
-		return fault.Invalid(names[0], "this call takes no body: leave it out")
+	if names := slices.Sorted(maps.Keys(fields)); len(names) > 0 {
+		return fault.Invalid(names[0], "is not a valid field: this call takes no request body")
 	}
 	return nil
 }
 
-// lineAndColumn tells where the byte at offset stands, both from 1.
+// lineAndColumn returns the line and column of the byte at offset, both starting
+// at 1. Columns count characters.
 func lineAndColumn(content []byte, offset int64) (line, column int) {
 	before := content[:min(int(offset), len(content))]
 	line = bytes.Count(before, []byte("\n")) + 1

@@ -11,33 +11,34 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// DeliveryRecord is exported so that it can be embedded, as KeyRecord is.
+// DeliveryRecord is a delivery. It is exported so that it can be embedded; see
+// KeyRecord.
 type DeliveryRecord struct {
 	DeliveryID    string          `json:"delivery_id" doc:"Identifier of the delivery." example:"dlv_01jz8y5c3te9b8r2m6q4v7x0hh"`
-	WebhookID     string          `json:"webhook_id" doc:"Endpoint that it goes to." example:"wh_01jz8y5c3te9b8r2m6q4v7x0gg"`
-	EventID       string          `json:"event_id" doc:"Event that it carries." example:"evt_01jz8y5c3te9b8r2m6q4v7x0jj"`
+	WebhookID     string          `json:"webhook_id" doc:"Endpoint that the event is delivered to." example:"wh_01jz8y5c3te9b8r2m6q4v7x0gg"`
+	EventID       string          `json:"event_id" doc:"Event that is delivered." example:"evt_01jz8y5c3te9b8r2m6q4v7x0jj"`
 	EventType     string          `json:"event_type" doc:"Type of the event." example:"key.created"`
-	State         string          `json:"state" enum:"pending,retry_scheduled,delivered,failed" doc:"Where the delivery stands: no attempt ended yet, another is to come, the receiver took it, or five attempts failed."`
-	Trigger       string          `json:"trigger" enum:"event,manual,recover,test" doc:"What began the delivery."`
-	Attempts      []attemptRecord `json:"attempts" nullable:"false" doc:"The attempts so far, the first one first."`
-	NextAttemptAt *time.Time      `json:"next_attempt_at" doc:"When the next attempt is due; null if none is to come."`
-	CreatedAt     time.Time       `json:"created_at" doc:"When the delivery was begun."`
+	State         string          `json:"state" enum:"pending,retry_scheduled,delivered,failed" doc:"State of the delivery. pending: no attempt has finished yet. retry_scheduled: an attempt failed, and another will follow. delivered: the receiver accepted the event. failed: there will be no more attempts."`
+	Trigger       string          `json:"trigger" enum:"event,manual,recover,test" doc:"What caused the delivery."`
+	Attempts      []attemptRecord `json:"attempts" nullable:"false" doc:"Attempts so far, oldest first."`
+	NextAttemptAt *time.Time      `json:"next_attempt_at" doc:"When the next attempt is due; null if there will be none."`
+	CreatedAt     time.Time       `json:"created_at" doc:"When the delivery was created."`
 }
 
 type attemptRecord struct {
-	Number       int       `json:"number" doc:"Number of the attempt, from 1." example:"1"`
-	StartedAt    time.Time `json:"started_at" doc:"When it was begun."`
-	DurationMS   int64     `json:"duration_ms" doc:"How long it took, in milliseconds." example:"87"`
-	Status       *int      `json:"status" doc:"HTTP status of the answer; null if none came." example:"200"`
-	Error        *string   `json:"error" doc:"Why it failed without an answer that counts; null if the answer counts."`
-	ResponseBody *string   `json:"response_body" doc:"The first 8 KiB of the answer's body; null if no answer came."`
+	Number       int       `json:"number" doc:"Number of the attempt, starting at 1." example:"1"`
+	StartedAt    time.Time `json:"started_at" doc:"When the attempt started."`
+	DurationMS   int64     `json:"duration_ms" doc:"How long the attempt took, in milliseconds." example:"87"`
+	Status       *int      `json:"status" doc:"HTTP status of the response; null if there was no response." example:"200"`
+	Error        *string   `json:"error" doc:"Why no complete response was received; null if one was."`
+	ResponseBody *string   `json:"response_body" doc:"First 8 KiB of the response body; null if there was no response."`
 }
 
-// deliveryDetailRecord is a single delivery.
+// deliveryDetailRecord is a delivery with the request that it sends.
 type deliveryDetailRecord struct {
 	DeliveryRecord
-	Payload        string            `json:"payload" doc:"The exact body of each attempt."`
-	RequestHeaders map[string]string `json:"request_headers" nullable:"false" doc:"Header fields of the last attempt, or of the one to come."`
+	Payload        string            `json:"payload" doc:"Exact request body, the same in each attempt."`
+	RequestHeaders map[string]string `json:"request_headers" nullable:"false" doc:"Request headers of the last attempt, or of the first one if there was none yet."`
 }
 
 func presentDelivery(d *webhook.Delivery) DeliveryRecord {
@@ -66,7 +67,7 @@ func presentDetail(d *control.DeliveryDetail) deliveryDetailRecord {
 	return r
 }
 
-// eventTypes are the types that an endpoint can ask for.
+// eventTypes returns the event types that an endpoint can subscribe to.
 func eventTypes() []string {
 	var names []string
 	for _, t := range webhook.EventTypes() {
@@ -78,28 +79,28 @@ func eventTypes() []string {
 func deliveryFilters() []queryParam {
 	return append([]queryParam{
 		{name: "webhook_id", doc: "Only deliveries to this endpoint.", schema: textSchema(), example: "wh_01jz8y5c3te9b8r2m6q4v7x0gg"},
-		enumParam("state", "Only deliveries in this state.",
+		enumParam("state", "Only deliveries with this state.",
 			string(webhook.Pending), string(webhook.RetryScheduled), string(webhook.Delivered), string(webhook.Failed)),
 		enumParam("event_type", "Only deliveries of events of this type.", append(eventTypes(), string(webhook.Test))...),
-	}, timeRangeParams("deliveries begun")...)
+	}, timeRangeParams("deliveries created")...)
 }
 
 func (a *API) deliveryOperations() []operation {
 	return []operation{{
 		id: "listDeliveries", method: http.MethodGet, path: "/v1/webhook-deliveries", tag: "Webhook deliveries",
 		summary:     "List webhook deliveries",
-		description: "Lists the deliveries of the account, newest first. Failed ones are kept for 7 days, delivered ones for 3.",
+		description: "Returns the deliveries of the account, newest first. Failed deliveries are kept for 7 days, successful ones for 3 days.",
 		query:       append(pageParams(), deliveryFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[DeliveryRecord]](),
 		run: a.listDeliveries,
 	}, {
 		id: "getDelivery", method: http.MethodGet, path: "/v1/webhook-deliveries/{delivery_id}", tag: "Webhook deliveries",
-		summary: "Get a webhook delivery", description: "Gives one delivery with what it sends.",
+		summary: "Get a webhook delivery", description: "Returns one delivery with its request body and headers.",
 		success: http.StatusOK, result: reflect.TypeFor[deliveryDetailRecord](),
 		run: a.getDelivery,
 	}, {
 		id: "redeliver", method: http.MethodPost, path: "/v1/webhook-deliveries/{delivery_id}/redeliver", tag: "Webhook deliveries",
-		summary:     "Deliver an event again",
-		description: "Begins a new delivery of the same event, with the same identifier and the same bytes, to the same endpoint. One that is still to come is a 409.",
+		summary:     "Redeliver an event",
+		description: "Starts a new delivery of the same event to the same endpoint, with the same event identifier and the same body. A delivery that is pending or has a retry scheduled is a 409.",
 		replayable:  true, success: http.StatusCreated, result: reflect.TypeFor[DeliveryRecord](), hasLocation: true,
 		run: a.redeliver,
 	}}

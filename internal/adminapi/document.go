@@ -10,19 +10,20 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Document returns the OpenAPI 3.1 document of the API. It is made from the
-// same operations and types that serve the calls.
+// Document returns the OpenAPI 3.1 document of the API. It is derived from the
+// operations and types that serve the calls.
 func Document() *huma.OpenAPI {
 	doc, _ := describe((&API{}).operations())
 	return doc
 }
 
-// ClientDocument returns the document that the Go client is generated from: the
-// same calls and records, with one face for all failures of a call and without
-// what a generator would only make bulk of.
+// ClientDocument returns the document that the Go client is generated from. It has
+// the same calls and records, but a single error response for each call, and none
+// of the headers, parameters and webhooks, for which the generator would write
+// code that the client does not use.
 func ClientDocument() *huma.OpenAPI {
 	doc := Document()
-	failure := &huma.Response{Description: "The call failed.", Content: map[string]*huma.MediaType{
+	failure := &huma.Response{Description: "The request failed.", Content: map[string]*huma.MediaType{
 		jsonType: {Schema: &huma.Schema{Ref: schemaPrefix + "Error"}},
 	}}
 	for _, item := range doc.Paths {
@@ -46,7 +47,7 @@ func ClientDocument() *huma.OpenAPI {
 	doc.Components.Responses, doc.Components.Headers, doc.Components.Parameters, doc.Webhooks = nil, nil, nil, nil
 	for _, s := range doc.Components.Schemas.Map() {
 		for _, p := range s.Properties {
-			p.Enum = slices.DeleteFunc(p.Enum, func(v any) bool { return v == nil }) // nullable says it
+			p.Enum = slices.DeleteFunc(p.Enum, func(v any) bool { return v == nil }) // in OpenAPI 3.0, nullable suffices
 		}
 	}
 	return doc
@@ -54,8 +55,8 @@ func ClientDocument() *huma.OpenAPI {
 
 const schemaPrefix = "#/components/schemas/"
 
-// describe makes the document, and gives each operation with a JSON body the
-// schema to check it against.
+// describe returns the document and the schema of each JSON request body, by
+// operation ID.
 func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 	registry := huma.NewMapRegistry(schemaPrefix, schemaName)
 	doc := &huma.OpenAPI{
@@ -63,32 +64,32 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 		Info: &huma.Info{
 			Title:       "Keygate management API",
 			Version:     "1",
-			Description: "Creates gateways in front of HTTP services, manages the API keys that open them, and configures their routes and rate limits.",
+			Description: "Create gateways in front of HTTP services, manage the API keys for them, and configure their routes and rate limits.",
 			License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Servers:  []*huma.Server{{URL: "http://127.0.0.1:8081", Description: "A server on this machine."}},
 		Security: []map[string][]string{{"bearer": {}}},
 		Tags: []*huma.Tag{
-			{Name: "Gateways", Description: "What stands in front of an upstream service."},
-			{Name: "Documents", Description: "OpenAPI documents and configuration files that make a gateway's routes."},
-			{Name: "Revisions", Description: "The pushes that changed a gateway's routes."},
-			{Name: "Routes", Description: "What a gateway lets through, and its limits."},
-			{Name: "Keys", Description: "API keys of both planes."},
-			{Name: "Webhooks", Description: "Addresses of yours that are told of events."},
-			{Name: "Webhook deliveries", Description: "What was sent to them, and what came back."},
-			{Name: "Events", Description: "What happened to keys and gateways."},
-			{Name: "Limits", Description: "Where rate limits stand, and what others would have done."},
-			{Name: "Audit log", Description: "Who presented a key, and who changed what."},
-			{Name: "Traffic", Description: "How much was called, how fast, and why requests were refused."},
+			{Name: "Gateways", Description: "A gateway checks and forwards requests to one upstream service."},
+			{Name: "Documents", Description: "OpenAPI documents and configuration files that define the routes of a gateway."},
+			{Name: "Revisions", Description: "The history of pushes that changed a gateway's routes."},
+			{Name: "Routes", Description: "The paths and methods that a gateway accepts, with their rate limits."},
+			{Name: "Keys", Description: "API keys for calls through gateways and for this API."},
+			{Name: "Webhooks", Description: "Endpoints of yours that receive events."},
+			{Name: "Webhook deliveries", Description: "Deliveries of events to your endpoints, with each attempt and its response."},
+			{Name: "Events", Description: "Events of keys and gateways, such as the creation of a key or an upstream error."},
+			{Name: "Limits", Description: "Current levels of rate limits, and simulation of other limits."},
+			{Name: "Audit log", Description: "Authentications and changes."},
+			{Name: "Traffic", Description: "Request counts and latencies, and the reasons of refused and failed requests."},
 			{Name: "Account", Description: "The account and the installation."},
-			{Name: "Document", Description: "This document."},
+			{Name: "Document", Description: "This OpenAPI document."},
 		},
 		Components: &huma.Components{
 			Schemas: registry,
 			SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {
 				Type: "http", Scheme: "bearer", BearerFormat: "kga_…",
-				Description: "An account-level API key. GET needs the scope read; POST, PUT and PATCH write; DELETE admin. " +
-					"A scope with a resource covers the paths below /v1 that begin with it, by whole segments.",
+				Description: "An account-level API key. GET needs the scope read; POST, PUT and PATCH need write; DELETE needs admin. " +
+					"A scope with a resource, as in read:keys, allows only the path /v1/keys and the paths below it.",
 			}},
 			Headers:    commonHeaders(),
 			Parameters: map[string]*huma.Param{},
@@ -112,8 +113,8 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 	return doc, bodies
 }
 
-// schemaName gives a type its name in the document: gatewayRecord is Gateway,
-// list[gatewayRecord] is GatewayList.
+// schemaName returns the name of a type in the document: Gateway for
+// gatewayRecord, GatewayList for list[gatewayRecord].
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	if item, found := strings.CutPrefix(name, "List"); found {
@@ -122,8 +123,8 @@ func schemaName(t reflect.Type, hint string) string {
 	return strings.TrimSuffix(name, "Record")
 }
 
-// allowNull adds null to the values of an enumeration that may be null, as JSON
-// Schema wants it.
+// allowNull adds null to the values of each nullable enumeration, as JSON Schema
+// requires.
 func allowNull(s *huma.Schema) {
 	for _, p := range s.Properties {
 		if p.Nullable && len(p.Enum) > 0 && !slices.Contains(p.Enum, nil) {
@@ -150,20 +151,20 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 	}
 	if o.ifMatch {
 		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: "If-Match", In: "header", Description: "ETags that the record may have, or *; otherwise the call is a 412.",
+			Name: "If-Match", In: "header", Description: "One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.",
 			Schema: &huma.Schema{Type: huma.TypeString}, Example: `"3"`,
 		})
 	}
 	if o.replayable {
 		op.Parameters = append(op.Parameters, &huma.Param{
 			Name: "Idempotency-Key", In: "header",
-			Description: "1 to 255 printable characters. The same call with the same value gets the first answer again for 24 hours, without secrets.",
+			Description: "1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.",
 			Schema:      &huma.Schema{Type: huma.TypeString}, Example: "3f1c8e0a-create-orders",
 		})
 	}
 	if o.isPush() {
 		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: "X-Keygate-Source", In: "header", Description: "What makes the push: cli or dashboard; anything else is api.",
+			Name: "X-Keygate-Source", In: "header", Description: "Source to record for the revision: cli or dashboard. Any other value means api.",
 			Schema: &huma.Schema{Type: huma.TypeString}, Example: "cli",
 		})
 	}
@@ -173,7 +174,7 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 			jsonType: {Schema: registry.Schema(o.body, true, "")},
 		}}
 	case o.document:
-		op.RequestBody = &huma.RequestBody{Required: true, Description: "The document itself.", Content: map[string]*huma.MediaType{
+		op.RequestBody = &huma.RequestBody{Required: true, Description: "The document, in YAML or JSON.", Content: map[string]*huma.MediaType{
 			yamlType: {Schema: &huma.Schema{Type: huma.TypeString}},
 			textType: {Schema: &huma.Schema{Type: huma.TypeString}},
 			jsonType: {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}},
@@ -185,7 +186,7 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 	return op
 }
 
-// isPush reports whether the call makes a revision.
+// isPush reports whether the call creates a revision.
 func (o *operation) isPush() bool { return o.document || o.id == "rollbackRevision" }
 
 func (o *operation) describeSuccess(registry huma.Registry) *huma.Response {
@@ -219,7 +220,7 @@ func (o *operation) describeSuccess(registry huma.Registry) *huma.Response {
 	return r
 }
 
-// failures lists the statuses that the call may fail with, in rising order.
+// failures returns the error statuses of the call, in ascending order.
 func (o *operation) failures() []int {
 	out := append([]int{http.StatusUnprocessableEntity, http.StatusInternalServerError}, o.errors...)
 	if o.public {
@@ -270,7 +271,7 @@ func pathParam(name string) *huma.Param {
 }
 
 func commonHeaders() map[string]*huma.Param {
-	field := func(typ, doc string, example any) *huma.Param {
+	header := func(typ, doc string, example any) *huma.Param {
 		s := &huma.Schema{Type: typ}
 		if typ == huma.TypeInteger {
 			s.Format = "int64"
@@ -278,21 +279,21 @@ func commonHeaders() map[string]*huma.Param {
 		return &huma.Param{Description: doc, Schema: s, Example: example}
 	}
 	return map[string]*huma.Param{
-		"X-Request-Id":          field(huma.TypeString, "Identifier of the request.", "req_01jz8y5c3te9b8r2m6q4v7x0ff"),
-		"X-RateLimit-Limit":     field(huma.TypeInteger, "Capacity of the calling key's limit.", 200),
-		"X-RateLimit-Remaining": field(huma.TypeInteger, "Requests left.", 199),
-		"X-RateLimit-Reset":     field(huma.TypeInteger, "Unix second at which the limit is full again; of a 429, at which the request would pass.", 1893456000),
-		"RateLimit-Policy":      field(huma.TypeString, "The limit, as in the IETF draft.", `"account";q=200;w=2`),
-		"RateLimit":             field(huma.TypeString, "Where the limit stands, as in the IETF draft.", `"account";r=199;t=1`),
-		"Retry-After":           field(huma.TypeInteger, "Whole seconds to wait.", 1),
-		"WWW-Authenticate":      field(huma.TypeString, "The scheme to authenticate with.", "Bearer"),
-		"ETag":                  field(huma.TypeString, "Version of the record, for If-Match.", `"3"`),
-		"Location":              field(huma.TypeString, "Path of the new record.", "/v1/keys/key_01jz8y5c3te9b8r2m6q4v7x0dd"),
-		"Idempotent-Replayed":   field(huma.TypeString, "true if this is the kept answer to an earlier call with the same Idempotency-Key.", "true"),
+		"X-Request-Id":          header(huma.TypeString, "Identifier of the request.", "req_01jz8y5c3te9b8r2m6q4v7x0ff"),
+		"X-RateLimit-Limit":     header(huma.TypeInteger, "Capacity of the calling key's rate limit.", 200),
+		"X-RateLimit-Remaining": header(huma.TypeInteger, "Remaining requests.", 199),
+		"X-RateLimit-Reset":     header(huma.TypeInteger, "When the limit is full again, or for a 429, when the request would pass, as a Unix time in seconds.", 1893456000),
+		"RateLimit-Policy":      header(huma.TypeString, "The rate limit, as in the IETF draft on RateLimit headers.", `"account";q=200;w=2`),
+		"RateLimit":             header(huma.TypeString, "The current level of the rate limit, as in the IETF draft on RateLimit headers.", `"account";r=199;t=1`),
+		"Retry-After":           header(huma.TypeInteger, "How long to wait before retrying, in seconds.", 1),
+		"WWW-Authenticate":      header(huma.TypeString, "Required authentication scheme.", "Bearer"),
+		"ETag":                  header(huma.TypeString, "Version of the record, for use in If-Match.", `"3"`),
+		"Location":              header(huma.TypeString, "Path of the new record.", "/v1/keys/key_01jz8y5c3te9b8r2m6q4v7x0dd"),
+		"Idempotent-Replayed":   header(huma.TypeString, "true if this is the stored response to an earlier request with the same Idempotency-Key.", "true"),
 	}
 }
 
-// failures describes each status that a call may fail with.
+// failures returns the error responses of the document, by name.
 func failures(registry huma.Registry) map[string]*huma.Response {
 	schema := registry.Schema(reflect.TypeFor[errorRecord](), true, "")
 	out := map[string]*huma.Response{}
@@ -302,18 +303,18 @@ func failures(registry huma.Registry) map[string]*huma.Response {
 		field                 string
 		headers               []string
 	}{
-		{http.StatusBadRequest, "The body is not JSON, or a header field has no meaning.", "invalid_json", "", "the body is not valid JSON", "", nil},
-		{http.StatusUnauthorized, "The key is missing, invalid or expired.", "unauthorized", "key_invalid", "the key is not a valid account-level API key: check it, or create another", "", []string{"WWW-Authenticate"}},
-		{http.StatusForbidden, "The key's scope does not allow the call.", "forbidden", "scope_insufficient", "the key's scope does not allow this call", "", nil},
-		{http.StatusNotFound, "There is no such record in the account.", "not_found", "", "there is no such gateway", "", nil},
-		{http.StatusConflict, "The state of a record forbids the call.", "conflict", "", "the hostname is taken", "hostname", nil},
-		{http.StatusPreconditionFailed, "If-Match does not hold.", "precondition_failed", "", "the record has changed: get it again", "", nil},
-		{http.StatusRequestEntityTooLarge, "The body is too large.", "body_too_large", "", "the body may have at most 1048576 bytes", "", nil},
-		{http.StatusUnsupportedMediaType, "The Content-Type is not one that the call takes.", "unsupported_media_type", "", "send the body with Content-Type: application/json", "", nil},
-		{http.StatusUnprocessableEntity, "A member, parameter or header field is missing or wrong.", "validation_failed", "", "is required", "name", nil},
-		{http.StatusTooManyRequests, "The calling key's limit is used up.", "rate_limit_exceeded", "", "too many requests with this key", "", []string{"Retry-After"}},
-		{http.StatusInternalServerError, "Something went wrong inside.", "internal", "", "an internal error happened", "", nil},
-		{http.StatusServiceUnavailable, "The server cannot do it now.", "unavailable", "", "the store is not available", "", nil},
+		{http.StatusBadRequest, "The request body or a header is malformed.", "invalid_json", "", "the request body is not valid JSON", "", nil},
+		{http.StatusUnauthorized, "The API key is missing, invalid or expired.", "unauthorized", "key_invalid", "the API key is not a valid account-level key: check it, or create a new one", "", []string{"WWW-Authenticate"}},
+		{http.StatusForbidden, "The scope of the API key does not allow the call.", "forbidden", "scope_insufficient", "the scope of this key, read, does not allow this call: use a key with a sufficient scope", "", nil},
+		{http.StatusNotFound, "The account has no such record.", "not_found", "", "there is no such gateway", "", nil},
+		{http.StatusConflict, "The current state of a record does not allow the call.", "conflict", "", "is already taken", "hostname", nil},
+		{http.StatusPreconditionFailed, "The record's ETag does not match If-Match.", "precondition_failed", "", "the record has changed: get it again", "", nil},
+		{http.StatusRequestEntityTooLarge, "The request body is too large.", "body_too_large", "", "the request body must not exceed 1048576 bytes", "", nil},
+		{http.StatusUnsupportedMediaType, "The Content-Type of the request is not supported.", "unsupported_media_type", "", "the Content-Type header must be application/json", "", nil},
+		{http.StatusUnprocessableEntity, "A field, query parameter or header is missing or invalid.", "validation_failed", "", "is required: add it", "name", nil},
+		{http.StatusTooManyRequests, "The rate limit of the calling key is exceeded.", "rate_limit_exceeded", "", "too many requests with this key", "", []string{"Retry-After"}},
+		{http.StatusInternalServerError, "An internal error occurred.", "internal", "", "an internal error occurred", "", nil},
+		{http.StatusServiceUnavailable, "The server is temporarily unable to handle the request.", "unavailable", "", "the store is not available", "", nil},
 	} {
 		example := map[string]any{"error": f.code, "message": f.text, "request_id": "req_01jz8y5c3te9b8r2m6q4v7x0ff"}
 		if f.auth != "" {

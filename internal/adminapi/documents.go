@@ -22,7 +22,7 @@ const (
 
 func dryRunParam() queryParam {
 	return queryParam{
-		name: "dry_run", doc: "true tells what the push would change, and changes nothing.",
+		name: "dry_run", doc: "If true, returns what the push would change, without changing anything.",
 		schema: &huma.Schema{Type: huma.TypeBoolean},
 		check: func(v string) error {
 			if v != "true" && v != "false" {
@@ -37,14 +37,14 @@ func (a *API) documentOperations() []operation {
 	push := reflect.TypeFor[pushRecord]()
 	return []operation{{
 		id: "getGatewaySpec", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/spec", tag: "Documents",
-		summary:     "Get the specification",
-		description: "Gives the pushed OpenAPI document back, byte for byte. 404 if the routes did not come from one.",
+		summary:     "Get the spec",
+		description: "Returns the OpenAPI document that was pushed last, byte for byte. If the routes did not come from an OpenAPI document, the response is a 404.",
 		success:     http.StatusOK, media: []string{yamlType, jsonType},
 		run: a.getSpec,
 	}, {
 		id: "putGatewaySpec", method: http.MethodPut, path: "/v1/gateways/{gateway_id}/spec", tag: "Documents",
-		summary: "Push a specification",
-		description: "Makes one route for each operation of an OpenAPI 3.0, 3.1 or 3.2 document, in place of all routes that stand, as one revision. " +
+		summary: "Push a spec",
+		description: "Replaces all routes of the gateway with one route for each operation of an OpenAPI 3.0, 3.1 or 3.2 document, as one revision. " +
 			"If-Match takes the ETag of the gateway.",
 		query: []queryParam{dryRunParam()}, document: true, maxBody: maxDocument, ifMatch: true,
 		success: http.StatusOK, result: push,
@@ -52,13 +52,13 @@ func (a *API) documentOperations() []operation {
 	}, {
 		id: "getGatewayConfig", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/config", tag: "Documents",
 		summary:     "Get the configuration",
-		description: "Exports the gateway and its routes as a configuration file that can be applied unchanged.",
+		description: "Exports the gateway and its routes as a configuration file, which can be pushed again unchanged.",
 		success:     http.StatusOK, media: []string{yamlType},
 		run: a.getConfig,
 	}, {
 		id: "putGatewayConfig", method: http.MethodPut, path: "/v1/gateways/{gateway_id}/config", tag: "Documents",
 		summary: "Push a configuration",
-		description: "Applies a configuration file: its routes take the place of all routes that stand, as one revision. " +
+		description: "Applies a configuration file: updates the gateway and replaces all of its routes, as one revision. " +
 			"If-Match takes the ETag of the gateway.",
 		query: []queryParam{dryRunParam()}, document: true, maxBody: maxDocument, ifMatch: true,
 		success: http.StatusOK, result: push, errors: []int{http.StatusConflict},
@@ -86,7 +86,7 @@ func (a *API) getConfig(c *call) (response, error) {
 	return response{status: http.StatusOK, raw: content}.with("Content-Type", yamlType), nil
 }
 
-// push runs either push operation of package control.
+// push calls f, one of the two push operations of package control.
 func (c *call) push(f func(context.Context, *control.Caller, string, []byte, bool, control.Match) (*control.PushResult, error)) (response, error) {
 	result, err := f(c.ctx, &c.caller, c.params["gateway_id"], c.body, c.query.Get("dry_run") == "true", c.match)
 	if err != nil {
@@ -98,18 +98,18 @@ func (c *call) push(f func(context.Context, *control.Caller, string, []byte, boo
 func (a *API) revisionOperations() []operation {
 	return []operation{{
 		id: "listRevisions", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions", tag: "Revisions",
-		summary: "List revisions", description: "Lists the pushes that changed the gateway's route table, newest first.",
+		summary: "List revisions", description: "Returns the pushes and rollbacks that changed the gateway's routes, newest first.",
 		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[revisionRecord]](),
 		run: a.listRevisions,
 	}, {
 		id: "getRevision", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions/{number}", tag: "Revisions",
-		summary: "Get a revision", description: "Gives one revision.",
+		summary: "Get a revision", description: "Returns one revision.",
 		success: http.StatusOK, result: reflect.TypeFor[revisionRecord](),
 		run: a.getRevision,
 	}, {
 		id: "rollbackRevision", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/revisions/{number}/rollback", tag: "Revisions",
 		summary: "Roll back to a revision",
-		description: "Makes a new revision with the route table of an old one, limits included. Takes no body. " +
+		description: "Creates a new revision with the routes and rate limits of an old one. Takes no request body. " +
 			"If-Match takes the ETag of the gateway.",
 		replayable: true, ifMatch: true, success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
 		run: a.rollback,
@@ -156,7 +156,8 @@ func (a *API) rollback(c *call) (response, error) {
 	return present(result), nil
 }
 
-// revisionNumber reads the number of a revision, in its only spelling.
+// revisionNumber parses the number of a revision. It accepts only the canonical
+// spelling, without a sign or leading zeros.
 func revisionNumber(s string) (n int64, ok bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == s

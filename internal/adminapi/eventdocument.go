@@ -8,61 +8,63 @@ import (
 	"github.com/keygate/keygate/internal/event"
 )
 
-// The data of events, for the document and its readers; package event makes it.
+// The types below describe the data of events for the document. Package event
+// encodes the data itself.
 
 type keyEventRecord struct {
 	KeyID     string  `json:"key_id" doc:"Identifier of the key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	KeyPrefix string  `json:"key_prefix" doc:"Tag and first characters of the key." example:"kg_4tQx9Z"`
+	KeyPrefix string  `json:"key_prefix" doc:"Start of the key, for recognizing it." example:"kg_4tQx9Z"`
 	Name      string  `json:"name" doc:"Display name of the key." example:"mobile app"`
 	Scope     string  `json:"scope" doc:"Scope of the key." example:"read:orders"`
-	Level     string  `json:"level" enum:"gateway,account" doc:"Which plane the key opens."`
-	Owner     *string `json:"owner" doc:"Whose key it is." example:"customer-42"`
-	GatewayID *string `json:"gateway_id" doc:"Gateway that the key is restricted to; null for all." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Level     string  `json:"level" enum:"gateway,account" doc:"gateway for calls through gateways, account for this API."`
+	Owner     *string `json:"owner" doc:"Owner of the key; null if none was set." example:"customer-42"`
+	GatewayID *string `json:"gateway_id" doc:"Gateway that the key is restricted to; null if it works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	ExpiresAt *string `json:"expires_at" format:"date-time" doc:"When the key expires; null for never."`
 }
 
 type keyRotatedEventRecord struct {
 	KeyID       string `json:"key_id" doc:"Identifier of the old key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	KeyPrefix   string `json:"key_prefix" doc:"Tag and first characters of the old key." example:"kg_4tQx9Z"`
-	OverlapDays int    `json:"overlap_days" doc:"For how many days both keys are valid." example:"7"`
+	KeyPrefix   string `json:"key_prefix" doc:"Start of the old key, for recognizing it." example:"kg_4tQx9Z"`
+	OverlapDays int    `json:"overlap_days" doc:"How long both keys are valid, in days of 24 hours." example:"7"`
 	NewKeyID    string `json:"new_key_id" doc:"Identifier of the new key." example:"key_01jz8y5c3te9b8r2m6q4v7x0ee"`
 }
 
 type rateLimitExceededEventRecord struct {
 	GatewayID  string  `json:"gateway_id" doc:"Gateway that was called." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	RouteID    string  `json:"route_id" doc:"Route that was called." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	KeyID      *string `json:"key_id" doc:"Key of the caller that was refused; null on a public route." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	KeyPrefix  *string `json:"key_prefix" doc:"Tag and first characters of that key." example:"kg_4tQx9Z"`
-	LimitScope string  `json:"limit_scope" enum:"key,route,daily,global" doc:"Which limit refused."`
-	Limit      int64   `json:"limit" doc:"Capacity of that limit." example:"100"`
+	KeyID      *string `json:"key_id" doc:"Key of the refused request; null on a public route." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	KeyPrefix  *string `json:"key_prefix" doc:"Start of that key; null on a public route." example:"kg_4tQx9Z"`
+	LimitScope string  `json:"limit_scope" enum:"key,route,daily,global" doc:"Scope of the limit that was exceeded."`
+	Limit      int64   `json:"limit" doc:"Capacity of the limit that was exceeded." example:"100"`
 	Method     string  `json:"method" doc:"HTTP method of the request." example:"GET"`
 	Path       string  `json:"path" doc:"Path of the route." example:"/orders/{id}"`
-	SampleRate int     `json:"sample_rate" doc:"One of how many breaches makes an event." example:"100"`
-	Breaches   int64   `json:"breaches" doc:"Number of this breach in the count of its gateway, route and limit scope." example:"101"`
+	SampleRate int     `json:"sample_rate" doc:"One event is raised for this many breaches." example:"100"`
+	Breaches   int64   `json:"breaches" doc:"Number of breaches of this gateway, route and limit scope so far, including this one." example:"101"`
 }
 
 type upstreamErrorEventRecord struct {
 	GatewayID   string `json:"gateway_id" doc:"Gateway that was called." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	RouteID     string `json:"route_id" doc:"Route that was called." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	Status      int    `json:"status" doc:"HTTP status that the callers got." example:"502"`
-	Reason      string `json:"reason" enum:"upstream_status,unreachable,timeout" doc:"What went wrong with the last of them."`
-	Method      string `json:"method" doc:"HTTP method of the last of them." example:"GET"`
+	Status      int    `json:"status" doc:"HTTP status of the responses." example:"502"`
+	Reason      string `json:"reason" enum:"upstream_status,unreachable,timeout" doc:"Cause of the last error."`
+	Method      string `json:"method" doc:"HTTP method of the last failed request." example:"GET"`
 	Path        string `json:"path" doc:"Path of the route." example:"/orders/{id}"`
-	RequestID   string `json:"request_id" doc:"Identifier of the last of them." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
-	Occurrences int64  `json:"occurrences" doc:"How many there were since the event before." example:"12"`
+	RequestID   string `json:"request_id" doc:"Identifier of the last failed request." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
+	Occurrences int64  `json:"occurrences" doc:"Number of errors since the previous event." example:"12"`
 }
 
 type specPushedEventRecord struct {
 	GatewayID string  `json:"gateway_id" doc:"Gateway whose routes changed." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Revision  int64   `json:"revision" doc:"Number of the revision." example:"4"`
-	Source    string  `json:"source" enum:"cli,api,repository,dashboard,rollback" doc:"What pushed it."`
-	Commit    *string `json:"commit" doc:"Commit that it came from; null if from none."`
-	Added     int     `json:"added" doc:"How many routes it added."`
-	Removed   int     `json:"removed" doc:"How many routes it removed."`
-	Changed   int     `json:"changed" doc:"How many routes it changed."`
+	Source    string  `json:"source" enum:"cli,api,repository,dashboard,rollback" doc:"What pushed the revision."`
+	Commit    *string `json:"commit" doc:"Git commit that the revision came from; null if it did not come from a repository."`
+	Added     int     `json:"added" doc:"Number of routes added."`
+	Removed   int     `json:"removed" doc:"Number of routes removed."`
+	Changed   int     `json:"changed" doc:"Number of routes changed."`
 }
 
-// describeEvents tells what is delivered to webhook endpoints.
+// describeEvents returns the webhooks of the document: the requests that are
+// delivered to webhook endpoints, by event type.
 func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 	items := map[string]*huma.PathItem{}
 	var fields []*huma.Param
@@ -70,23 +72,23 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 		fields = append(fields, &huma.Param{Ref: "#/components/parameters/" + f.Name})
 	}
 	for _, e := range []struct {
-		of            event.Type
-		id, when, doc string
-		data          reflect.Type
+		of               event.Type
+		id, summary, doc string
+		data             reflect.Type
 	}{
-		{event.KeyCreated, "onKeyCreated", "A key was made", "A key was created, or made by a rotation.", reflect.TypeFor[keyEventRecord]()},
-		{event.KeyRotated, "onKeyRotated", "A rotation began", "A key was rotated: the old one stays valid during the overlap.", reflect.TypeFor[keyRotatedEventRecord]()},
-		{event.KeyRevoked, "onKeyRevoked", "A key was revoked", "A key was revoked: it is refused from now on.", reflect.TypeFor[keyEventRecord]()},
-		{event.KeyExpired, "onKeyExpired", "A key expired", "A key passed its expiry.", reflect.TypeFor[keyEventRecord]()},
-		{event.RateLimitExceeded, "onRateLimitExceeded", "A limit refused a request", "A limit refused a request: the 1st, 101st, 201st … time.",
+		{event.KeyCreated, "onKeyCreated", "Key created", "A key was created, by itself or in a rotation.", reflect.TypeFor[keyEventRecord]()},
+		{event.KeyRotated, "onKeyRotated", "Key rotated", "A key was rotated. The old key stays valid during the overlap.", reflect.TypeFor[keyRotatedEventRecord]()},
+		{event.KeyRevoked, "onKeyRevoked", "Key revoked", "A key was revoked. It is refused from now on.", reflect.TypeFor[keyEventRecord]()},
+		{event.KeyExpired, "onKeyExpired", "Key expired", "A key expired. It is refused from now on.", reflect.TypeFor[keyEventRecord]()},
+		{event.RateLimitExceeded, "onRateLimitExceeded", "Rate limit exceeded", "A request exceeded a rate limit. This event is raised for the 1st, 101st, 201st … such request of each gateway, route and limit scope.",
 			reflect.TypeFor[rateLimitExceededEventRecord]()},
-		{event.GatewayUpstreamError, "onUpstreamError", "An upstream failed", "An upstream answered 5xx, could not be reached or was too slow: at most one event a second for each route and status.",
+		{event.GatewayUpstreamError, "onUpstreamError", "Upstream error", "An upstream returned a 5xx status, could not be reached or timed out. There is at most one event per second for each route and status.",
 			reflect.TypeFor[upstreamErrorEventRecord]()},
-		{event.GatewaySpecPushed, "onSpecPushed", "Routes were pushed", "A push or a rollback changed the routes of a gateway.", reflect.TypeFor[specPushedEventRecord]()},
+		{event.GatewaySpecPushed, "onSpecPushed", "Routes changed", "A push or rollback changed the routes of a gateway.", reflect.TypeFor[specPushedEventRecord]()},
 	} {
 		envelope := registry.Schema(reflect.TypeFor[eventRecord](), true, "")
 		items[string(e.of)] = &huma.PathItem{Post: &huma.Operation{
-			OperationID: e.id, Tags: []string{"Events"}, Summary: e.when, Description: e.doc,
+			OperationID: e.id, Tags: []string{"Events"}, Summary: e.summary, Description: e.doc,
 			Security:   []map[string][]string{{}},
 			Parameters: fields,
 			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{jsonType: {Schema: &huma.Schema{AllOf: []*huma.Schema{envelope, {
@@ -97,31 +99,31 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 				},
 			}}}}}},
 			Responses: map[string]*huma.Response{
-				"2XX": {Description: "The event was taken. Anything else within 30 seconds, or nothing, is a failed attempt."},
-				"410": {Description: "No event is wanted any more: the endpoint is disabled."},
+				"2XX": {Description: "The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt."},
+				"410": {Description: "The receiver wants no more events. Keygate disables the endpoint."},
 			},
 		}}
 	}
 	return items
 }
 
-// signatureHeaders are the header fields of a delivery.
+// signatureHeaders returns the headers of a delivery that sign or identify it.
 func signatureHeaders() []*huma.Param {
 	var out []*huma.Param
 	for _, f := range []struct{ name, doc, example string }{
-		{"X-Service-Signature", "sha256= and the HMAC with SHA-256 of the body in lower-case hexadecimal, keyed with the whole signing secret.",
+		{"X-Service-Signature", "sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.",
 			"sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd"},
 		{"X-Service-Event", "Type of the event.", "key.created"},
 		{"X-Service-Delivery", "Identifier of the delivery.", "dlv_01jz8y5c3te9b8r2m6q4v7x0hh"},
-		{"X-Service-Attempt", "Number of the attempt, from 1.", "1"},
-		{"webhook-id", "Identifier of the event, of Standard Webhooks.", "evt_01jz8y5c3te9b8r2m6q4v7x0jj"},
-		{"webhook-timestamp", "Unix second of the attempt, of Standard Webhooks.", "1893456000"},
-		{"webhook-signature", "Signatures of Standard Webhooks, separated by spaces.", "v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y="},
+		{"X-Service-Attempt", "Number of the attempt, starting at 1.", "1"},
+		{"webhook-id", "Identifier of the event, as specified by Standard Webhooks.", "evt_01jz8y5c3te9b8r2m6q4v7x0jj"},
+		{"webhook-timestamp", "Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.", "1893456000"},
+		{"webhook-signature", "One or more signatures, separated by spaces, as specified by Standard Webhooks.", "v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y="},
 	} {
 		out = append(out, &huma.Param{Name: f.name, In: "header", Required: true, Description: f.doc, Schema: &huma.Schema{Type: huma.TypeString}, Example: f.example})
 	}
 	return append(out, &huma.Param{
-		Name: "X-Service-Signature-Previous", In: "header", Description: "As X-Service-Signature, with the old secret, while a rotation overlaps.",
+		Name: "X-Service-Signature-Previous", In: "header", Description: "Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation.",
 		Schema: &huma.Schema{Type: huma.TypeString},
 	})
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/keygate/keygate/internal/event"
 )
 
-// eventRecord is the envelope of an event, for the document. What is shown is
-// the envelope as it is stored, byte for byte: it is what was signed.
+// eventRecord describes the envelope of an event for the document. The API returns
+// the stored envelope byte for byte, because those bytes were signed.
 type eventRecord struct {
 	ID        string         `json:"id" doc:"Identifier of the event, the same in every delivery." example:"evt_01jz8y5c3te9b8r2m6q4v7x0jj"`
 	Type      string         `json:"type" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed" doc:"Type of the event."`
-	CreatedAt time.Time      `json:"created_at" doc:"When it happened."`
-	Data      map[string]any `json:"data" nullable:"false" doc:"What happened; its members depend on the type."`
+	CreatedAt time.Time      `json:"created_at" doc:"When the event occurred."`
+	Data      map[string]any `json:"data" nullable:"false" doc:"Details of the event. The fields depend on the type."`
 }
 
 func eventFilters() []queryParam {
@@ -27,12 +27,12 @@ func (a *API) eventOperations() []operation {
 	return []operation{{
 		id: "listEvents", method: http.MethodGet, path: "/v1/events", tag: "Events",
 		summary:     "List events",
-		description: "Lists the events of the account, newest first, as they are delivered. They are kept for 7 days, with or without a webhook endpoint.",
+		description: "Returns the events of the account, newest first, in the form in which they are delivered. Events are kept for 7 days, with or without a webhook endpoint.",
 		query:       append(pageParams(), eventFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[eventRecord]](),
 		run: a.listEvents,
 	}, {
 		id: "getEvent", method: http.MethodGet, path: "/v1/events/{event_id}", tag: "Events",
-		summary: "Get an event", description: "Gives one event, byte for byte as it is delivered.",
+		summary: "Get an event", description: "Returns one event, byte for byte as it is delivered.",
 		success: http.StatusOK, result: reflect.TypeFor[eventRecord](),
 		run: a.getEvent,
 	}}

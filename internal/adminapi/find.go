@@ -10,14 +10,15 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// path is a path of the API with its calls by method.
+// path is a path of the API with its operations by method.
 type path struct {
 	segments []string // "{name}" for a parameter
 	calls    map[string]*operation
-	allow    string
+	allow    string // value of the Allow header
 }
 
-// groupByPath groups the operations by path, literal segments before parameters.
+// groupByPath groups the operations by path. Paths with fewer parameters come
+// first, so that a literal segment takes precedence over a parameter.
 func groupByPath(ops []operation) []path {
 	var paths []path
 	at := map[string]int{}
@@ -48,8 +49,8 @@ func groupByPath(ops []operation) []path {
 	return paths
 }
 
-// match returns the parameters of a path's segments; ok is false if it is
-// another path.
+// match matches the segments of a request's path and returns the values of the
+// path parameters.
 func (p *path) match(segments []string) (params map[string]string, ok bool) {
 	if len(segments) != len(p.segments) {
 		return nil, false
@@ -71,8 +72,8 @@ func (p *path) match(segments []string) (params map[string]string, ok bool) {
 	return params, true
 }
 
-// find looks the call up. It fails only on a path that needs no key: what else
-// it does not find is told after the key is known, by charge.
+// find sets c.op, or the Allow header if the path has no such method. It never
+// fails: charge reports an unknown path or method, after the key is checked.
 func (c *call) find() error {
 	p := c.findPath()
 	if p == nil {
@@ -80,7 +81,7 @@ func (c *call) find() error {
 	}
 	method := c.request.Method
 	if method == http.MethodHead {
-		method = http.MethodGet // the server drops the body
+		method = http.MethodGet // net/http does not send the body
 	}
 	c.op = p.calls[method]
 	if c.op == nil {
@@ -89,7 +90,7 @@ func (c *call) find() error {
 	return nil
 }
 
-// findPath returns the path of the request, or nil if the API has none such.
+// findPath returns the path that the request matches, or nil, and sets c.params.
 func (c *call) findPath() *path {
 	segments := strings.Split(c.normalPath(), "/")
 	for i := range c.api.paths {
@@ -101,16 +102,17 @@ func (c *call) findPath() *path {
 	return nil
 }
 
-// normalPath is the path as scopes and routes see it: with percent-encoded
-// unreserved characters decoded, and nothing else.
+// normalPath returns the path in the form in which scopes and operations are
+// matched: percent-encoded unreserved characters are decoded, nothing else is.
 func (c *call) normalPath() string {
 	return gateway.NormalizePath(nil, c.request.URL.EscapedPath())
 }
 
-// noSuchCall returns the error for a request that is no call of the API.
+// noSuchCall returns the error for a request that matches no operation: 405 if
+// its path exists, else 404.
 func (c *call) noSuchCall() error {
 	if c.header.Get("Allow") != "" {
-		return fault.New(fault.MethodNotAllowed, "this path takes %s", c.header.Get("Allow"))
+		return fault.New(fault.MethodNotAllowed, "method %s is not allowed for this path: use %s", c.request.Method, c.header.Get("Allow"))
 	}
-	return fault.New(fault.NotFound, "there is no such path: GET /v1/openapi.json lists them all")
+	return fault.New(fault.NotFound, "there is no such path: see GET /v1/openapi.json for all paths")
 }

@@ -13,30 +13,30 @@ func (a *API) gatewayOperations() []operation {
 	record := reflect.TypeFor[gatewayRecord]()
 	return []operation{{
 		id: "listGateways", method: http.MethodGet, path: "/v1/gateways", tag: "Gateways",
-		summary: "List gateways", description: "Lists all gateways of the account, newest first.",
+		summary: "List gateways", description: "Returns the gateways of the account, newest first.",
 		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[gatewayRecord]](),
 		run: a.listGateways,
 	}, {
 		id: "createGateway", method: http.MethodPost, path: "/v1/gateways", tag: "Gateways",
 		summary:     "Create a gateway",
-		description: "Creates a gateway in front of an upstream service. A specification given here becomes revision 1 and raises no event.",
+		description: "Creates a gateway in front of an upstream service. A spec given here becomes revision 1 and raises no event.",
 		body:        reflect.TypeFor[createGatewayRequest](), maxBody: maxDocument, replayable: true,
 		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true,
 		run: a.createGateway,
 	}, {
 		id: "getGateway", method: http.MethodGet, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
-		summary: "Get a gateway", description: "Gives one gateway.",
+		summary: "Get a gateway", description: "Returns one gateway.",
 		success: http.StatusOK, result: record, hasETag: true,
 		run: a.getGateway,
 	}, {
 		id: "updateGateway", method: http.MethodPatch, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
-		summary: "Update a gateway", description: "Changes the members that are given; null clears an optional one.",
+		summary: "Update a gateway", description: "Changes the given fields; null clears an optional field.",
 		body: reflect.TypeFor[updateGatewayRequest](), ifMatch: true,
 		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
 		run: a.updateGateway,
 	}, {
 		id: "deleteGateway", method: http.MethodDelete, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
-		summary: "Delete a gateway", description: "Ends the gateway and its routes, and revokes the keys restricted to it. Gives the record as it last was.",
+		summary: "Delete a gateway", description: "Deletes the gateway and its routes, and revokes the keys restricted to it. Returns the record as it was before.",
 		ifMatch: true, success: http.StatusOK, result: record,
 		run: a.deleteGateway,
 	}}

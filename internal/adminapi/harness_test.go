@@ -135,7 +135,7 @@ func (all inTurn) Sync(ctx context.Context) error {
 	return nil
 }
 
-// operatorOnly returns the identifier of the account default.
+// operator returns the identifier of the account default.
 func (s *server) operator() (accountID string) {
 	s.t.Helper()
 	if err := s.db.View(context.Background(), func(tx control.ReadTx) error {
@@ -299,7 +299,7 @@ func (r *reply) refused(status int, code, field string) *reply {
 	return r
 }
 
-// optionalText returns a member of the answer that must be a string.
+// text returns a field of the response that must be a string.
 func (r *reply) text(name string) string {
 	r.t.Helper()
 	v, isText := r.json[name].(string)

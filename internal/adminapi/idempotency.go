@@ -14,38 +14,38 @@ import (
 
 const idempotencyHeader = "Idempotency-Key"
 
-// checkIdempotencyKey is the check 400 of the field on a POST.
-func checkIdempotencyKey(fields []string) error {
-	bad := &fault.Error{Code: fault.InvalidRequest, Field: idempotencyHeader, Message: "must be one field of 1 to 255 printable ASCII characters"}
-	if len(fields) == 0 {
+// checkIdempotencyKey makes the check 400 of the values of Idempotency-Key.
+func checkIdempotencyKey(values []string) error {
+	invalid := &fault.Error{Code: fault.InvalidRequest, Field: idempotencyHeader, Message: "must be a single header of 1 to 255 printable ASCII characters"}
+	if len(values) == 0 {
 		return nil
 	}
-	if len(fields) > 1 || len(fields[0]) == 0 || len(fields[0]) > 255 {
-		return bad
+	if len(values) > 1 || len(values[0]) == 0 || len(values[0]) > 255 {
+		return invalid
 	}
-	for _, c := range []byte(fields[0]) {
+	for _, c := range []byte(values[0]) {
 		if c < 0x20 || c > 0x7e {
-			return bad
+			return invalid
 		}
 	}
 	return nil
 }
 
-// replay gives the kept answer to an earlier call with the same
-// Idempotency-Key, if there is one. If there is none and the call's answer is
-// to be kept, the call holds its key until release, and a second call under it
-// is a conflict.
-func (c *call) replay() (kept *response, release func(), err error) {
+// replay returns the stored response to an earlier call with the same
+// Idempotency-Key, or nil if there is none (contract, section 2). If the response
+// to this call will be stored, the call holds its key until the caller calls
+// release; meanwhile another call with the same key is a conflict.
+func (c *call) replay() (replayed *response, release func(), err error) {
 	release = func() {}
 	if !c.op.replayable || len(c.request.Header.Values(idempotencyHeader)) == 0 {
 		return nil, release, nil
 	}
 	key := c.request.Header.Get(idempotencyHeader)
-	release, ours := c.api.running.acquire(c.principal.KeyID + " " + key)
-	if !ours {
+	release, acquired := c.api.running.acquire(c.principal.KeyID + " " + key)
+	if !acquired {
 		return nil, release, &fault.Error{
 			Code: fault.Conflict, Field: idempotencyHeader,
-			Message: "a call with this Idempotency-Key is still running: try again when it has ended",
+			Message: "another request with this Idempotency-Key is still running: retry when it has finished",
 		}
 	}
 	fingerprint := c.fingerprint()
@@ -61,7 +61,7 @@ func (c *call) replay() (kept *response, release func(), err error) {
 	return nil, release, nil
 }
 
-// withIdempotencyField names the field of a mismatch.
+// withIdempotencyField sets the field of a validation error to Idempotency-Key.
 func withIdempotencyField(err error) error {
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != fault.ValidationFailed {
@@ -72,8 +72,8 @@ func withIdempotencyField(err error) error {
 	return &named
 }
 
-// fingerprint tells one call from another: its method, path, query and body.
-// The calling key is part of the look-up.
+// fingerprint returns the SHA-256 of the request's method, path, query and body.
+// The calling key is not part of it: stored responses are looked up by key.
 func (c *call) fingerprint() (sum [32]byte) {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(c.request.Method), []byte(c.request.URL.EscapedPath()), []byte(c.request.URL.RawQuery), c.body} {
@@ -86,8 +86,9 @@ func (c *call) fingerprint() (sum [32]byte) {
 	return sum
 }
 
-// withIdempotency returns the context for an operation whose answer is kept if the caller
-// asked for that. present is what makes the answer of the operation's result.
+// withIdempotency returns the context for an operation whose response is stored
+// if the request has an Idempotency-Key. present turns the operation's result
+// into the response.
 func withIdempotency[R any](c *call, present func(R) response) context.Context {
 	if c.idem == nil {
 		return c.ctx
@@ -95,7 +96,7 @@ func withIdempotency[R any](c *call, present func(R) response) context.Context {
 	c.idem.Encode = func(result any) (int, map[string]string, []byte, error) {
 		r, isResult := result.(R)
 		if !isResult {
-			return 0, nil, nil, fmt.Errorf("keep the answer: the result is a %T", result)
+			return 0, nil, nil, fmt.Errorf("store the response: unexpected result type %T", result)
 		}
 		res := present(r).with("Content-Type", jsonType)
 		body := res.body
@@ -108,7 +109,7 @@ func withIdempotency[R any](c *call, present func(R) response) context.Context {
 	return control.WithIdempotency(c.ctx, c.idem)
 }
 
-// inFlight holds the Idempotency-Keys of the calls that run now.
+// inFlight holds the Idempotency-Keys of the running calls.
 type inFlight struct {
 	mu   sync.Mutex
 	keys map[string]bool
@@ -116,8 +117,9 @@ type inFlight struct {
 
 func newInFlight() *inFlight { return &inFlight{keys: map[string]bool{}} }
 
-// acquire takes key until release. ours is false if another call has it.
-func (f *inFlight) acquire(key string) (release func(), ours bool) {
+// acquire holds key until release is called. ok is false if another call holds
+// it; release then does nothing.
+func (f *inFlight) acquire(key string) (release func(), ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.keys[key] {

@@ -11,58 +11,58 @@ import (
 
 func keyFilters() []queryParam {
 	return []queryParam{
-		enumParam("state", "Only keys in this state.", string(apikey.Active), string(apikey.Expired), string(apikey.Revoked)),
+		enumParam("state", "Only keys with this state.", string(apikey.Active), string(apikey.Expired), string(apikey.Revoked)),
 		{name: "gateway_id", doc: "Only keys restricted to this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
 		enumParam("level", "Only keys of this level.", string(apikey.GatewayLevel), string(apikey.AccountLevel)),
 		{name: "owner", doc: "Only keys of this owner.", schema: textSchema(), example: "customer-42"},
-		{name: "q", doc: "Only keys whose name holds this text, or whose prefix begins with it.", schema: textSchema(), example: "mobile"},
+		{name: "q", doc: "Only keys whose name contains this text, or whose prefix starts with it.", schema: textSchema(), example: "mobile"},
 	}
 }
 
 func (a *API) keyOperations() []operation {
-	record, made := reflect.TypeFor[KeyRecord](), reflect.TypeFor[newKeyRecord]()
+	record, created := reflect.TypeFor[KeyRecord](), reflect.TypeFor[newKeyRecord]()
 	return []operation{{
 		id: "listKeys", method: http.MethodGet, path: "/v1/keys", tag: "Keys",
-		summary: "List keys", description: "Lists the API keys of the account as metadata and prefix, newest first; never the keys themselves.",
+		summary: "List keys", description: "Returns the API keys of the account, newest first. The full keys are never included.",
 		query: append(pageParams(), keyFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[KeyRecord]](),
 		run: a.listKeys,
 	}, {
 		id: "createKey", method: http.MethodPost, path: "/v1/keys", tag: "Keys",
 		summary:     "Create a key",
-		description: "Creates an API key. The answer shows it this once; a lost key must be revoked and replaced. No key gives more than its maker has.",
+		description: "Creates an API key. Only this response contains the full key; if you lose it, revoke the key and create a new one. The new key cannot have more rights than the calling key.",
 		body:        reflect.TypeFor[createKeyRequest](), replayable: true,
-		success: http.StatusCreated, result: made, hasETag: true, hasLocation: true,
+		success: http.StatusCreated, result: created, hasETag: true, hasLocation: true,
 		run: a.createKey,
 	}, {
 		id: "verifyKey", method: http.MethodPost, path: "/v1/keys/verify", tag: "Keys",
 		summary:     "Verify a key",
-		description: "Tells whether a gateway-level key would be let in. Charges no limit, and needs the scope read.",
+		description: "Checks whether a gateway-level key would be accepted for a request. Charges no rate limit. Needs the scope read.",
 		body:        reflect.TypeFor[verifyKeyRequest](), readScope: true, replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[verificationRecord](),
 		run: a.verifyKey,
 	}, {
 		id: "getKey", method: http.MethodGet, path: "/v1/keys/{key_id}", tag: "Keys",
-		summary: "Get a key", description: "Gives one key as metadata and prefix.",
+		summary: "Get a key", description: "Returns one key, without the full key.",
 		success: http.StatusOK, result: record, hasETag: true,
 		run: a.getKey,
 	}, {
 		id: "updateKey", method: http.MethodPatch, path: "/v1/keys/{key_id}", tag: "Keys",
-		summary: "Update a key", description: "Changes the members that are given; null clears an optional one. A revoked or expired key cannot be changed.",
+		summary: "Update a key", description: "Changes the given fields; null clears an optional field. A revoked or expired key cannot be changed (409).",
 		body: reflect.TypeFor[updateKeyRequest](), ifMatch: true,
 		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
 		run: a.updateKey,
 	}, {
 		id: "revokeKey", method: http.MethodDelete, path: "/v1/keys/{key_id}", tag: "Keys",
 		summary:     "Revoke a key",
-		description: "Revokes the key before the answer leaves: every later request with it is a 401. Again is 200. A key may always revoke itself.",
+		description: "Revokes the key before the response is sent: every later request with it gets a 401. Revoking a revoked key succeeds and changes nothing. A key may always revoke itself.",
 		ifMatch:     true, allowOwnKey: true, success: http.StatusOK, result: record, hasETag: true,
 		run: a.revokeKey,
 	}, {
 		id: "rotateKey", method: http.MethodPost, path: "/v1/keys/{key_id}/rotate", tag: "Keys",
 		summary:     "Rotate a key",
-		description: "Makes a new key in place of an old one, which stays valid during the overlap. Both share one limit. The answer shows the new key this once.",
+		description: "Creates a new key that replaces an old one. The old key stays valid during the overlap, and both share one rate limit. Only this response contains the full new key.",
 		body:        reflect.TypeFor[rotateKeyRequest](), replayable: true, ifMatch: true,
-		success: http.StatusCreated, result: made, hasETag: true, hasLocation: true,
+		success: http.StatusCreated, result: created, hasETag: true, hasLocation: true,
 		run: a.rotateKey,
 	}}
 }
@@ -91,17 +91,17 @@ func (a *API) getKey(c *call) (response, error) {
 	return withETag(presentKey(k, c.now), k.Version), nil
 }
 
-// presentNewKey shows a key just made, and what a replay shows of it. The record
-// is shown as of the key's creation, which may lie a little after the call's
-// acquire.
+// presentNewKey returns the response with a new key, and the one for replays. The
+// state in the record is that at the key's creation, which may be slightly later
+// than the start of the call.
 func presentNewKey(k *control.NewKey) response {
 	r := newKeyRecord{KeyRecord: presentKey(&k.Key, k.CreatedAt), Key: k.Secret, OverlapEndsAt: optionalTime(k.OverlapEndsAt)}
-	again := r
-	again.Key = ""
-	again.Message = "this is a replay of the first answer: the key was shown there once and is not kept; if it is lost, revoke this key and create another"
-	shown := withETag(r, k.Version).created("/v1/keys/" + k.ID)
-	shown.replay = again
-	return shown
+	replay := r
+	replay.Key = ""
+	replay.Message = "this is a replay of the first response, which was the only one with the key: if the key is lost, revoke it and create a new one"
+	res := withETag(r, k.Version).created("/v1/keys/" + k.ID)
+	res.replay = replay
+	return res
 }
 
 func (a *API) createKey(c *call) (response, error) {

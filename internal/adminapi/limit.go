@@ -9,20 +9,19 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Each account-level key may make this many calls (contract, section 3).
+// The rate limit of each account-level key (contract, section 3).
 const (
 	callsSustained = "100/s"
 	callsBurst     = "200/s"
 )
 
-// sweepInterval is how often buckets that are full again are dropped, in
-// nanoseconds.
+// sweepInterval is the time between removals of full buckets, in nanoseconds.
 const sweepInterval = int64(time.Minute)
 
-// callLimits holds the limit of each account-level key.
+// callLimits holds the token bucket of each account-level key.
 type callLimits struct {
 	buckets *ratelimit.Buckets
-	swept   atomic.Int64 // when, on the monotonic clock
+	swept   atomic.Int64 // time of the last sweep, in nanoseconds of the monotonic clock
 }
 
 func newCallLimits() *callLimits {
@@ -34,42 +33,43 @@ func newCallLimits() *callLimits {
 	return &callLimits{buckets: ratelimit.NewBuckets(&params)}
 }
 
-// decide charges the key one call, or none if charge is false, and tells where
-// its limit then stands.
+// decide charges the key for one call, or not at all if charge is false, and
+// returns the status of its limit afterwards.
 func (l *callLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s ratelimit.Status, refused bool) {
 	if last := l.swept.Load(); now.Mono-last >= sweepInterval && l.swept.CompareAndSwap(last, now.Mono) {
 		l.buckets.Sweep(now)
 	}
-	var standing [1]ratelimit.Status
+	var status [1]ratelimit.Status
 	for {
 		params, bucket := l.buckets.Bucket(now, key)
 		limits := [1]ratelimit.Limit{{Scope: ratelimit.AccountScope, Params: params, Bucket: bucket}}
 		if !charge {
-			ratelimit.Peek(now, limits[:], standing[:])
-			return standing[0], false
+			ratelimit.Peek(now, limits[:], status[:])
+			return status[0], false
 		}
-		if result, _ := ratelimit.Decide(now, limits[:], standing[:]); result != ratelimit.Stale {
-			return standing[0], result == ratelimit.Refused
+		if result, _ := ratelimit.Decide(now, limits[:], status[:]); result != ratelimit.Stale {
+			return status[0], result == ratelimit.Refused
 		}
 	}
 }
 
-// charge is the checks 404 (of the path), 405 and 429. What is no call of the
-// API charges nothing. Every answer from here on tells where the limit stands.
+// charge makes the checks 404 (path), 405 and 429. A request that matches no
+// operation is not charged. Every response from here on has the rate limit
+// headers.
 func (c *call) charge() error {
-	standing, refused := c.api.limits.decide(c.api.cfg.Clock(), bucketKey(c.principal.KeyID), c.op != nil)
-	c.setLimitHeaders(standing)
+	status, refused := c.api.limits.decide(c.api.cfg.Clock(), bucketKey(c.principal.KeyID), c.op != nil)
+	c.setLimitHeaders(status)
 	if c.op == nil {
 		return c.noSuchCall()
 	}
 	if !refused {
 		return nil
 	}
-	c.header.Set("Retry-After", strconv.FormatInt(standing.RetryAfter, 10))
+	c.header.Set("Retry-After", strconv.FormatInt(status.RetryAfter, 10))
 	return &fault.Error{
 		Code:    fault.RateLimitExceeded,
-		Message: "too many calls with this key: it may make " + callsSustained + " with bursts of 200; wait for the time in Retry-After",
-		Limit:   &fault.Limit{Limit: standing.Limit, Remaining: standing.Remaining, ResetAt: standing.ResetAt, Scope: standing.Scope.String()},
+		Message: "too many requests with this key: the limit is " + callsSustained + " with bursts of 200; retry after the seconds in the Retry-After header",
+		Limit:   &fault.Limit{Limit: status.Limit, Remaining: status.Remaining, ResetAt: status.ResetAt, Scope: status.Scope.String()},
 	}
 }
 
@@ -82,8 +82,8 @@ func (c *call) setLimitHeaders(s ratelimit.Status) {
 		"RateLimit-Policy":      string(ratelimit.AppendPolicy(nil, all)),
 		"RateLimit":             string(ratelimit.AppendLimits(nil, all)),
 	} {
-		// The names are written as the specification writes them; Set would
-		// make X-Ratelimit-Limit of the first.
+		// Set would change the names that the specification gives, as in
+		// X-Ratelimit-Limit.
 		c.header[name] = []string{value}
 	}
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// The sizes of a page (specification, Limits).
+// Page sizes (specification, Limits), in records.
 const (
 	defaultPage = 25
 	maxPage     = 100
 )
 
-// pageParams are the parameters of every list.
+// pageParams returns the query parameters that every list has.
 func pageParams() []queryParam {
 	return []queryParam{{
-		name: "limit", doc: "How many records a page holds at most.",
+		name: "limit", doc: "Maximum number of records on a page.",
 		schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(1), Maximum: bound(maxPage), Default: defaultPage},
 		check: func(v string) error {
 			if n, err := strconv.Atoi(v); err != nil || n < 1 || n > maxPage || strconv.Itoa(n) != v {
-				return fault.Invalid("limit", "must be a whole number from 1 to %d", maxPage)
+				return fault.Invalid("limit", "must be an integer between 1 and %d", maxPage)
 			}
 			return nil
 		},
 	}, {
-		name: "cursor", doc: "next_cursor of the page before; the other parameters but limit must be the same.",
+		name: "cursor", doc: "next_cursor of the previous page. All other parameters except limit must be the same as for that page.",
 		schema: textSchema(),
 		check: func(v string) error {
 			if v == "" {
@@ -43,7 +43,7 @@ func pageParams() []queryParam {
 	}}
 }
 
-// textSchema is that of a parameter that takes any text but the empty one.
+// textSchema returns the schema of a parameter that takes any non-empty text.
 func textSchema() *huma.Schema {
 	one := 1
 	return &huma.Schema{Type: huma.TypeString, MinLength: &one}
@@ -51,7 +51,7 @@ func textSchema() *huma.Schema {
 
 func bound(n float64) *float64 { return &n }
 
-// enumParam is a filter that takes one of values.
+// enumParam returns a query parameter that takes one of values.
 func enumParam(name, doc string, values ...string) queryParam {
 	schema := &huma.Schema{Type: huma.TypeString}
 	for _, v := range values {
@@ -68,6 +68,7 @@ func enumParam(name, doc string, values ...string) queryParam {
 // joinOr joins values as "a, b or c".
 func joinOr(values []string) string { return join(values, " or ") }
 
+// join joins values with commas, and the last two with the separator last.
 func join(values []string, last string) string {
 	if len(values) < 2 {
 		return strings.Join(values, "")
@@ -76,16 +77,16 @@ func join(values []string, last string) string {
 	return strings.Join(values[:n], ", ") + last + values[n]
 }
 
-// page answers a list call: it reads one record more than the page holds, to
-// learn whether there is a next page. what names the list and filters
-// everything beside it that the cursor is bound to; show gives a record's
-// findPath in the list and its face.
-func page[T, R any](c *call, what, filters string, read func(control.Page) ([]T, error), show func(*T) (string, R)) (response, error) {
+// page returns one page of a list. It reads one record more than the page holds,
+// to learn whether there is a next page. The cursor is bound to the name of the
+// list, the account and filters. present returns a record's position in the list,
+// after which another page can start, and its JSON form.
+func page[T, R any](c *call, name, filters string, read func(control.Page) ([]T, error), present func(*T) (string, R)) (response, error) {
 	limit := defaultPage
 	if v := c.query.Get("limit"); v != "" {
 		limit, _ = strconv.Atoi(v) // checked by pageParams
 	}
-	binding := what + "\x00" + c.caller.Account.ID + "\x00" + filters
+	binding := name + "\x00" + c.caller.Account.ID + "\x00" + filters
 	p := control.Page{Limit: limit + 1}
 	if v := c.query.Get("cursor"); v != "" {
 		after, valid := decodeCursor(binding, v)
@@ -101,20 +102,21 @@ func page[T, R any](c *call, what, filters string, read func(control.Page) ([]T,
 	out := list[R]{Data: []R{}}
 	for i := range records {
 		if i == limit {
-			after, _ := show(&records[i-1])
+			after, _ := present(&records[i-1])
 			cursor := encodeCursor(binding, after)
 			out.NextCursor = &cursor
 			break
 		}
-		_, face := show(&records[i])
-		out.Data = append(out.Data, face)
+		_, record := present(&records[i])
+		out.Data = append(out.Data, record)
 	}
 	return ok(out), nil
 }
 
-// A cursor is the place in the list after which the next page begins, behind a
-// checksum over it and all that it is bound to. The checksum finds damage and
-// mix-ups; it keeps no secret, since a place alone opens nothing.
+// A cursor is the position in the list after which the next page starts, preceded
+// by a checksum of the position and of what the cursor is bound to. The checksum
+// detects damaged and mixed-up cursors. It is not a secret: knowing a position
+// gives access to nothing.
 const checksumLen = 12
 
 func encodeCursor(binding, after string) string {
@@ -137,5 +139,5 @@ func cursorChecksum(binding, after string) []byte {
 }
 
 func invalidCursor() error {
-	return fault.Invalid("cursor", "is no cursor of this list: give next_cursor of the page before with the same filters, or leave it out")
+	return fault.Invalid("cursor", "is not a valid cursor for this list: use next_cursor of the previous page with the same filters, or omit it to start again")
 }

@@ -7,77 +7,77 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// The largest bodies (contract, section 2), in bytes.
+// Maximum sizes of a request body (contract, section 2), in bytes.
 const (
 	maxBody     = 1 << 20
 	maxDocument = 16 << 20
 )
 
-// operation is one call of the API: what the document says of it, what is
-// checked before it runs, and how it runs.
+// operation is one call of the API: its text in the OpenAPI document, the checks
+// that apply to it, and the function that runs it.
 type operation struct {
 	id, method, path, tag string
 	summary, description  string
 
 	query []queryParam
 
-	body         reflect.Type // of a JSON body; nil for none
-	bodyOptional bool         // no body at all counts as an object without members
-	document     bool         // the body is a specification or configuration file instead
-	maxBody      int64        // bytes; 0 for maxBody
-	ifMatch      bool         // honours If-Match
-	replayable   bool         // keeps its answer under an Idempotency-Key
-	success      int          // status
-	result       reflect.Type // of the JSON answer; nil for media
-	media        []string     // media types of an answer that is no JSON record
-	hasETag      bool
-	hasLocation  bool  // has a Location
-	errors       []int // statuses beyond those that follow from the above
-	public       bool  // needs no key
-	anyScope     bool  // any account-level key may call it
-	readScope    bool  // needs no more than the scope read, whatever the method
-	allowOwnKey  bool  // a key may call it on itself whatever its scope
-	operatorOnly bool  // for the account default alone
+	body         reflect.Type // type of the JSON body; nil if it takes none
+	bodyOptional bool         // a missing body means an empty object
+	document     bool         // takes an OpenAPI document or a configuration file as the raw body
+	maxBody      int64        // in bytes; 0 means the constant maxBody
+	ifMatch      bool         // honors If-Match
+	replayable   bool         // stores its response under an Idempotency-Key
+	success      int          // status of a successful response
+	result       reflect.Type // type of the JSON response; nil if media is set
+	media        []string     // media types of a response that is not a JSON record
+	hasETag      bool         // the response has an ETag
+	hasLocation  bool         // the response has a Location
+	errors       []int        // error statuses besides those that follow from the other fields
+	public       bool         // needs no key
+	anyScope     bool         // any account-level key may call it
+	readScope    bool         // needs the scope read, whatever the method
+	allowOwnKey  bool         // a key may apply it to itself, whatever its scope
+	operatorOnly bool         // only for keys of the account default
 
 	run func(c *call) (response, error)
 }
 
-// response is what a call that succeeded gives back.
+// response is the response to a successful call.
 type response struct {
 	status int
 	header map[string]string
-	body   any    // becomes JSON
-	raw    []byte // instead of body; header has its Content-Type
-	replay any    // what a replay shows instead of a body that holds a secret; nil if it holds none
+	body   any    // encoded as JSON
+	raw    []byte // sent as it is in place of body; header has its Content-Type
+	replay any    // stored for replays in place of a body that holds a secret; nil if body holds none
 }
 
 func ok(body any) response { return response{status: http.StatusOK, body: body} }
 
-// with returns a with a header field set.
-func (a response) with(name, value string) response {
-	h := make(map[string]string, len(a.header)+1)
-	for k, v := range a.header {
+// with returns a copy of r with a header added.
+func (r response) with(name, value string) response {
+	h := make(map[string]string, len(r.header)+1)
+	for k, v := range r.header {
 		h[k] = v
 	}
 	h[name] = value
-	a.header = h
-	return a
+	r.header = h
+	return r
 }
 
-func (a response) created(location string) response {
-	a.status = http.StatusCreated
-	return a.with("Location", location)
+func (r response) created(location string) response {
+	r.status = http.StatusCreated
+	return r.with("Location", location)
 }
 
-// queryParam is a parameter in the query of a call.
+// queryParam is a query parameter of a call.
 type queryParam struct {
 	name, doc string
 	schema    *huma.Schema
 	example   any
-	check     func(value string) error // of a value that is there; nil for any text but the empty one
+	check     func(value string) error // checks a given value; nil accepts any non-empty text
 }
 
-// operations lists every call. A call that is not here does not exist.
+// operations returns all calls of the API.
 func (a *API) operations() []operation {
 	var ops []operation
 	for _, group := range [][]operation{

@@ -10,129 +10,130 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// The records of the API (contract, 3.1 to 3.3): every member is always there,
-// null where it has no value, but for those with omitempty, which came later and
-// are there only where they are set. Their tags are also what the API document says.
+// The records of the API (contract, sections 3.1 to 3.3). Every field is always
+// present, and null if it has no value. The exceptions are the optional fields of
+// section 3.3, which have omitempty. The OpenAPI document takes its schemas and
+// descriptions from the tags.
 
-// hidden stands for a value that is stored encrypted and never shown.
+// hidden is shown in place of a value that is stored encrypted.
 const hidden = "***"
 
 type gatewayRecord struct {
 	GatewayID       string            `json:"gateway_id" doc:"Identifier of the gateway." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Name            string            `json:"name" doc:"Display name." example:"orders"`
 	UpstreamURL     string            `json:"upstream_url" doc:"Base URL of the upstream service." example:"https://orders.internal"`
-	Hostname        string            `json:"hostname" doc:"Host name under which the data plane reaches the gateway." example:"api.example.com"`
-	GlobalRateLimit *globalLimit      `json:"global_rate_limit" doc:"Limit across all routes; null for the installation's default."`
-	Timeout         string            `json:"timeout" doc:"Time to the head of the upstream's answer, a Go duration." example:"60s"`
-	UpstreamHeaders map[string]string `json:"upstream_headers" doc:"Names of the fields set on every forwarded request; values are never shown."`
-	CORS            *corsRecord       `json:"cors" doc:"Answer to browsers of other origins; null if the upstream answers them."`
-	MaxBodyBytes    *int64            `json:"max_body_bytes" doc:"Largest request body that is forwarded, in bytes; null for any size." example:"1048576"`
-	Revision        *int64            `json:"revision" doc:"Number of the revision in force; null before the first push." example:"3"`
+	Hostname        string            `json:"hostname" doc:"Host name that selects the gateway." example:"api.example.com"`
+	GlobalRateLimit *globalLimit      `json:"global_rate_limit" doc:"Rate limit across all routes; null for the installation's default."`
+	Timeout         string            `json:"timeout" doc:"Timeout for the upstream's response headers, as a Go duration." example:"60s"`
+	UpstreamHeaders map[string]string `json:"upstream_headers" doc:"Headers set on every forwarded request. Each value is shown as ***."`
+	CORS            *corsRecord       `json:"cors" doc:"CORS settings; null if preflight requests are forwarded to the upstream."`
+	MaxBodyBytes    *int64            `json:"max_body_bytes" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
+	Revision        *int64            `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
 	CreatedAt       time.Time         `json:"created_at" doc:"When the gateway was created."`
 
-	UpstreamClientCertificate string `json:"upstream_client_certificate,omitempty" doc:"Certificate that tells the upstream who calls, as it was given; absent if there is none."`
-	UpstreamClientKey         string `json:"upstream_client_key,omitempty" doc:"Stands for its private key, which is never shown." example:"***"`
-	UpstreamConnectTimeout    string `json:"upstream_connect_timeout,omitempty" doc:"Time to connect to the upstream, a Go duration; absent for 10s." example:"2s"`
-	UpstreamIdleTimeout       string `json:"upstream_idle_timeout,omitempty" doc:"How long a connection to the upstream is kept without use, a Go duration; absent for 90s." example:"30s"`
-	UpstreamMaxConnections    int64  `json:"upstream_max_connections,omitempty" doc:"Most connections that the gateway has to its upstream at once; absent for no bound." example:"200"`
+	UpstreamClientCertificate string `json:"upstream_client_certificate,omitempty" doc:"Client certificate for the upstream, in PEM, as given. Absent if there is none."`
+	UpstreamClientKey         string `json:"upstream_client_key,omitempty" doc:"*** if the client certificate's private key is stored. The key itself is never returned." example:"***"`
+	UpstreamConnectTimeout    string `json:"upstream_connect_timeout,omitempty" doc:"Timeout for connecting to the upstream, as a Go duration. Absent for the default, 10s." example:"2s"`
+	UpstreamIdleTimeout       string `json:"upstream_idle_timeout,omitempty" doc:"How long an idle connection to the upstream stays open, as a Go duration. Absent for the default, 90s." example:"30s"`
+	UpstreamMaxConnections    int64  `json:"upstream_max_connections,omitempty" doc:"Maximum number of open connections to the upstream. Absent for unlimited." example:"200"`
 }
 
 type globalLimit struct {
 	_         struct{} `nullable:"true"`
 	Sustained *string  `json:"sustained" doc:"Refill rate, <count>/<unit>." example:"6000/min"`
-	Burst     *string  `json:"burst" doc:"Bucket capacity, <count>/<unit>; null for the count of sustained." example:"200/s"`
+	Burst     *string  `json:"burst" doc:"Bucket capacity, <count>/<unit>; null means the count of sustained." example:"200/s"`
 }
 
 type rateLimitRecord struct {
 	_         struct{} `nullable:"true"`
 	Sustained *string  `json:"sustained" doc:"Refill rate, <count>/<unit>." example:"600/min"`
 	Burst     *string  `json:"burst" doc:"Bucket capacity, <count>/<unit>." example:"50/s"`
-	Daily     *string  `json:"daily" doc:"Cap for one UTC day, <count>/day." example:"100000/day"`
-	Per       *string  `json:"per" enum:"key" doc:"\"key\" if each key has its own bucket; null if all callers share one."`
+	Daily     *string  `json:"daily" doc:"Maximum number of requests in a UTC day, <count>/day." example:"100000/day"`
+	Per       *string  `json:"per" enum:"key" doc:"key if each key has its own bucket; null if all callers share one."`
 }
 
 type corsRecord struct {
 	_       struct{} `nullable:"true"`
-	Origins []string `json:"origins" nullable:"false" doc:"Origins that may call." example:"https://app.example.com"`
-	Methods []string `json:"methods" nullable:"false" doc:"Methods that they may use." example:"GET,POST"`
-	Headers []string `json:"headers" nullable:"false" doc:"Request fields that they may set." example:"Authorization"`
-	MaxAge  int      `json:"max_age" doc:"For how many seconds a browser may keep a preflight answer." example:"600"`
+	Origins []string `json:"origins" nullable:"false" doc:"Allowed origins." example:"https://app.example.com"`
+	Methods []string `json:"methods" nullable:"false" doc:"Allowed methods." example:"GET,POST"`
+	Headers []string `json:"headers" nullable:"false" doc:"Allowed request headers." example:"Authorization"`
+	MaxAge  int      `json:"max_age" doc:"How long a browser may cache a preflight response, in seconds." example:"600"`
 }
 
 type routeRecord struct {
 	RouteID   string           `json:"route_id" doc:"Identifier of the route." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	GatewayID string           `json:"gateway_id" doc:"Gateway that the route belongs to." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Path      string           `json:"path" doc:"OpenAPI path template, or a path that ends in /* for everything below." example:"/orders/{id}"`
+	Path      string           `json:"path" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
 	Methods   []string         `json:"methods" nullable:"false" doc:"HTTP methods." example:"GET,DELETE"`
-	RateLimit *rateLimitRecord `json:"rate_limit" doc:"Limit of the route; null for none."`
-	Auth      string           `json:"auth" enum:"key,none" doc:"Whether the route asks for a key."`
-	Source    string           `json:"source" enum:"api,spec,config" doc:"What made the route."`
+	RateLimit *rateLimitRecord `json:"rate_limit" doc:"Rate limit of the route; null for no limit."`
+	Auth      string           `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
+	Source    string           `json:"source" enum:"api,spec,config" doc:"How the route was created."`
 	CreatedAt time.Time        `json:"created_at" doc:"When the route was created."`
 }
 
 type revisionRecord struct {
 	RevisionID string    `json:"revision_id" doc:"Identifier of the revision." example:"rev_01jz8y5c3te9b8r2m6q4v7x0cc"`
-	Number     int64     `json:"number" doc:"Number of the revision, from 1 for each gateway." example:"3"`
-	Source     string    `json:"source" enum:"cli,api,repository,dashboard,rollback" doc:"What pushed it."`
-	Kind       string    `json:"kind" enum:"spec,config" doc:"Kind of the document."`
-	Author     string    `json:"author" doc:"Who pushed it."`
-	Commit     *string   `json:"commit" doc:"Commit that it came from; null if from none."`
-	CreatedAt  time.Time `json:"created_at" doc:"When it was pushed."`
-	Added      int       `json:"added" doc:"How many routes it added."`
-	Removed    int       `json:"removed" doc:"How many routes it removed."`
-	Changed    int       `json:"changed" doc:"How many routes it changed."`
+	Number     int64     `json:"number" doc:"Number of the revision. Each gateway's first revision is 1." example:"3"`
+	Source     string    `json:"source" enum:"cli,api,repository,dashboard,rollback" doc:"What pushed the revision."`
+	Kind       string    `json:"kind" enum:"spec,config" doc:"Kind of document that was pushed."`
+	Author     string    `json:"author" doc:"Who pushed the revision."`
+	Commit     *string   `json:"commit" doc:"Git commit that the revision came from; null if it did not come from a repository."`
+	CreatedAt  time.Time `json:"created_at" doc:"When the revision was pushed."`
+	Added      int       `json:"added" doc:"Number of routes added."`
+	Removed    int       `json:"removed" doc:"Number of routes removed."`
+	Changed    int       `json:"changed" doc:"Number of routes changed."`
 }
 
 type routeChangeRecord struct {
 	Path    string   `json:"path" doc:"Path of the route." example:"/orders/{id}"`
 	Methods []string `json:"methods" nullable:"false" doc:"HTTP methods of the route." example:"GET"`
-	RouteID *string  `json:"route_id" doc:"Identifier of the route; null for one that a dry run would add."`
+	RouteID *string  `json:"route_id" doc:"Identifier of the route; null for a route that a dry run would add."`
 }
 
 type pushRecord struct {
-	Revision  *int64              `json:"revision" doc:"Number of the revision made; null if nothing changed, or in a dry run." example:"4"`
-	Added     []routeChangeRecord `json:"added" nullable:"false" doc:"Routes added."`
-	Removed   []routeChangeRecord `json:"removed" nullable:"false" doc:"Routes removed."`
-	Changed   []routeChangeRecord `json:"changed" nullable:"false" doc:"Routes changed."`
-	Unchanged int                 `json:"unchanged" doc:"How many routes stayed as they were."`
-	Warnings  []string            `json:"warnings" nullable:"false" doc:"What is probably not meant."`
+	Revision  *int64              `json:"revision" doc:"Number of the new revision; null if nothing changed, or in a dry run." example:"4"`
+	Added     []routeChangeRecord `json:"added" nullable:"false" doc:"Routes that were added, or in a dry run would be."`
+	Removed   []routeChangeRecord `json:"removed" nullable:"false" doc:"Routes that were removed, or in a dry run would be."`
+	Changed   []routeChangeRecord `json:"changed" nullable:"false" doc:"Routes that were changed, or in a dry run would be."`
+	Unchanged int                 `json:"unchanged" doc:"Number of routes that did not change."`
+	Warnings  []string            `json:"warnings" nullable:"false" doc:"Likely mistakes in the document."`
 }
 
-// KeyRecord is exported so that it can be embedded: what is embedded by an
-// unexported name is missing from the document.
+// KeyRecord is a key. It is exported because huma omits an embedded struct with an
+// unexported name from the document.
 type KeyRecord struct {
 	KeyID       string            `json:"key_id" doc:"Identifier of the key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	Name        string            `json:"name" doc:"Display name." example:"mobile app"`
-	Level       string            `json:"level" enum:"gateway,account" doc:"Which plane the key opens: gateway for the data plane, account for this API."`
-	Scope       string            `json:"scope" doc:"read, write, admin, or one of them with a resource." example:"read:orders"`
-	KeyPrefix   string            `json:"key_prefix" doc:"Tag and first characters of the key; the rest is never shown again." example:"kg_4tQx9Z"`
-	State       string            `json:"state" enum:"active,expired,revoked" doc:"Where the key stands in its life."`
-	Owner       *string           `json:"owner" doc:"Whose key it is." example:"customer-42"`
-	GatewayID   *string           `json:"gateway_id" doc:"Gateway that the key is restricted to; null for all." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	RateLimit   *string           `json:"rate_limit" doc:"Limit of the key, <count>/<unit>; null for none." example:"100/s"`
-	Metadata    map[string]string `json:"metadata" doc:"Strings of yours."`
+	Level       string            `json:"level" enum:"gateway,account" doc:"gateway for calls through gateways, account for this API."`
+	Scope       string            `json:"scope" doc:"read, write or admin, optionally limited to a resource, as in read:orders." example:"read:orders"`
+	KeyPrefix   string            `json:"key_prefix" doc:"Start of the key, for recognizing it. The full key cannot be retrieved again." example:"kg_4tQx9Z"`
+	State       string            `json:"state" enum:"active,expired,revoked" doc:"State of the key."`
+	Owner       *string           `json:"owner" doc:"Owner of the key; null if none was set." example:"customer-42"`
+	GatewayID   *string           `json:"gateway_id" doc:"Gateway that the key is restricted to; null if it works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	RateLimit   *string           `json:"rate_limit" doc:"Rate limit of the key, <count>/<unit>; null for no limit." example:"100/s"`
+	Metadata    map[string]string `json:"metadata" doc:"Key-value pairs of your own. Keygate does not interpret them."`
 	CreatedAt   time.Time         `json:"created_at" doc:"When the key was created."`
 	ExpiresAt   *time.Time        `json:"expires_at" doc:"When the key expires; null for never."`
-	RevokedAt   *time.Time        `json:"revoked_at" doc:"When the key was revoked; null if it was not."`
-	LastUsedAt  *time.Time        `json:"last_used_at" doc:"When the key was last used; null for never."`
-	RotatedFrom *string           `json:"rotated_from" doc:"Key that this one replaces."`
-	RotatedTo   *string           `json:"rotated_to" doc:"Key that replaces this one."`
+	RevokedAt   *time.Time        `json:"revoked_at" doc:"When the key was revoked; null if it is not revoked."`
+	LastUsedAt  *time.Time        `json:"last_used_at" doc:"When the key was last used; null if never."`
+	RotatedFrom *string           `json:"rotated_from" doc:"Identifier of the key that this key replaced in a rotation; null if none."`
+	RotatedTo   *string           `json:"rotated_to" doc:"Identifier of the key that replaced this key in a rotation; null if none."`
 }
 
-// newKeyRecord is the only record that holds a key string. A replay under an
-// Idempotency-Key leaves it out and says so in Message.
+// newKeyRecord is the only record that holds a key string. A response replayed for
+// an Idempotency-Key omits it and says so in Message.
 type newKeyRecord struct {
 	KeyRecord
-	Key           string     `json:"key,omitempty" doc:"The key itself, shown this once; absent from a replay." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
-	OverlapEndsAt *time.Time `json:"overlap_ends_at,omitempty" doc:"Of a rotation: when the old key expires."`
-	Message       string     `json:"message,omitempty" doc:"In a replay: why the key is absent."`
+	Key           string     `json:"key,omitempty" doc:"The full key. It is returned only once, and is absent from a replayed response." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
+	OverlapEndsAt *time.Time `json:"overlap_ends_at,omitempty" doc:"After a rotation: when the old key expires."`
+	Message       string     `json:"message,omitempty" doc:"In a replayed response: why key is absent."`
 }
 
 type verificationRecord struct {
-	Valid bool    `json:"valid" doc:"Whether the call would be let in."`
-	Code  *string `json:"code" enum:"key_invalid,key_expired,scope_insufficient" doc:"Why not; null if it would."`
+	Valid bool    `json:"valid" doc:"Whether the request would pass the checks of key, gateway and scope."`
+	Code  *string `json:"code" enum:"key_invalid,key_expired,scope_insufficient" doc:"Why the request would be refused; null if valid is true."`
 	KeyID *string `json:"key_id" doc:"Identifier of the key; null if the account has no such key."`
-	Owner *string `json:"owner" doc:"Whose key it is."`
+	Owner *string `json:"owner" doc:"Owner of the key; null if none was set."`
 	Scope *string `json:"scope" doc:"Scope of the key." example:"read"`
 	State *string `json:"state" enum:"active,expired,revoked" doc:"State of the key."`
 }
@@ -141,7 +142,7 @@ type accountRecord struct {
 	AccountID          string           `json:"account_id" doc:"Identifier of the account." example:"acct_01jz8y5c3te9b8r2m6q4v7x0ee"`
 	Name               string           `json:"name" doc:"Name of the account." example:"default"`
 	Plan               string           `json:"plan" enum:"starter,platform,scale" doc:"Plan of the account."`
-	AuditRetentionDays int              `json:"audit_retention_days" doc:"For how many days the audit log is kept." example:"365"`
+	AuditRetentionDays int              `json:"audit_retention_days" doc:"How long audit records are kept, in days." example:"365"`
 	Key                accountKeyRecord `json:"key" doc:"The calling key."`
 }
 
@@ -152,35 +153,37 @@ type accountKeyRecord struct {
 }
 
 type settingsRecord struct {
-	Settings []Setting `json:"settings" nullable:"false" doc:"Every setting of the installation."`
+	Settings []Setting `json:"settings" nullable:"false" doc:"All settings of the installation."`
 }
 
-// Setting is one setting of the installation as GET /v1/settings shows it. A
-// secret value is left out by whoever makes it.
+// Setting is one setting of the installation, as in GET /v1/settings. Its Value
+// must not be a secret.
 type Setting struct {
-	Name   string `json:"name" doc:"Name of the setting: that of its flag." example:"gateway-addr"`
-	Value  string `json:"value" doc:"Value in force; *** for a secret." example:"127.0.0.1:8080"`
-	Source string `json:"source" enum:"default,file,environment,flag" doc:"Where the value came from."`
+	Name   string `json:"name" doc:"Name of the setting, which is the name of its flag." example:"gateway-addr"`
+	Value  string `json:"value" doc:"Current value; *** for a secret." example:"127.0.0.1:8080"`
+	Source string `json:"source" enum:"default,file,environment,flag" doc:"Where the value comes from."`
 }
 
 type list[T any] struct {
 	Data       []T     `json:"data" nullable:"false" doc:"One page of records, newest first."`
-	NextCursor *string `json:"next_cursor" doc:"Cursor of the next page; null on the last one."`
+	NextCursor *string `json:"next_cursor" doc:"Cursor of the next page; null on the last page."`
 }
 
-// errorRecord is what package fault answers with; it is here for the document.
+// errorRecord describes the error body for the document. Package fault encodes the
+// errors themselves.
 type errorRecord struct {
 	Error      string `json:"error" doc:"Machine-readable error code." example:"validation_failed"`
-	Message    string `json:"message" doc:"What is wrong, and what to do about it." example:"is required: give the display name"`
-	Field      string `json:"field,omitempty" doc:"Dotted path of the offending field, or the name of the parameter or header field." example:"rate_limit.burst"`
-	Code       string `json:"code,omitempty" enum:"key_invalid,key_expired,scope_insufficient" doc:"Of 401 and 403 alone."`
-	Limit      *int64 `json:"limit,omitempty" doc:"Of 429 alone: capacity of the limit that refused."`
-	Remaining  *int64 `json:"remaining,omitempty" doc:"Of 429 alone: requests left, 0."`
-	ResetAt    *int64 `json:"reset_at,omitempty" doc:"Of 429 alone: Unix second at which the request would pass."`
-	LimitScope string `json:"limit_scope,omitempty" enum:"account" doc:"Of 429 alone: which limit refused."`
-	RequestID  string `json:"request_id" doc:"Identifier of the request, also in X-Request-Id." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
+	Message    string `json:"message" doc:"What is wrong and how to fix it." example:"is required: add it"`
+	Field      string `json:"field,omitempty" doc:"Dotted path of the invalid field, or the name of the query parameter or header." example:"rate_limit.burst"`
+	Code       string `json:"code,omitempty" enum:"key_invalid,key_expired,scope_insufficient" doc:"Only with 401 and 403: why the key was refused."`
+	Limit      *int64 `json:"limit,omitempty" doc:"Only with 429: capacity of the limit that was exceeded."`
+	Remaining  *int64 `json:"remaining,omitempty" doc:"Only with 429: remaining requests, which is 0."`
+	ResetAt    *int64 `json:"reset_at,omitempty" doc:"Only with 429: when the request would pass, as a Unix time in seconds."`
+	LimitScope string `json:"limit_scope,omitempty" enum:"account" doc:"Only with 429: scope of the limit that was exceeded."`
+	RequestID  string `json:"request_id" doc:"Identifier of the request, also in the X-Request-Id header." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
 }
 
+// optionalText returns nil for "", else a pointer to s.
 func optionalText(s string) *string {
 	if s == "" {
 		return nil
@@ -188,6 +191,7 @@ func optionalText(s string) *string {
 	return &s
 }
 
+// optionalNumber returns nil for 0, else a pointer to n.
 func optionalNumber(n int64) *int64 {
 	if n == 0 {
 		return nil
@@ -195,6 +199,7 @@ func optionalNumber(n int64) *int64 {
 	return &n
 }
 
+// optionalTime returns nil for the zero time, else a pointer to t in UTC.
 func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -203,7 +208,7 @@ func optionalTime(t time.Time) *time.Time {
 	return &t
 }
 
-// orEmpty returns s, or an empty slice for nil, which JSON would show as null.
+// orEmpty returns s, or an empty slice for nil, which would be encoded as null.
 func orEmpty[T any](s []T) []T {
 	if s == nil {
 		return []T{}

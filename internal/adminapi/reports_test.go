@@ -13,7 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// findPath is a gateway with a route and a key, for requests that the data plane
+// place is a gateway with a route and a key, for requests that the data plane
 // tells of.
 type place struct {
 	s                       *server

@@ -10,51 +10,51 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// The bodies of requests. Their tags make the schemas that decode checks a
-// body against, and that the API document shows. In a creation null stands for
-// an absent optional member; in a PATCH it clears what the member names.
+// The request bodies. Their tags define the schemas of the OpenAPI document,
+// against which decode checks a body. When a record is created, null means the
+// same as an absent optional field; in a PATCH, null clears the field.
 
 type createGatewayRequest struct {
 	Name            string            `json:"name" minLength:"1" maxLength:"255" doc:"Display name." example:"orders"`
-	UpstreamURL     string            `json:"upstream_url" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service: http, https or h2c, without userinfo, query or fragment." example:"https://orders.internal"`
-	Spec            *string           `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document, YAML or JSON; it becomes revision 1."`
-	Hostname        *string           `json:"hostname,omitempty" nullable:"true" minLength:"1" maxLength:"253" doc:"Host name of the gateway; made from its identifier when absent." example:"api.example.com"`
-	GlobalRateLimit *globalLimitInput `json:"global_rate_limit,omitempty" doc:"Limit across all routes."`
-	Timeout         *string           `json:"timeout,omitempty" nullable:"true" minLength:"1" doc:"Time to the head of the upstream's answer: a Go duration from 1s to 1h, 60s when absent." example:"30s"`
-	UpstreamHeaders map[string]string `json:"upstream_headers,omitempty" nullable:"true" maxProperties:"16" doc:"Fields to set on every forwarded request; stored encrypted, never shown."`
-	UpstreamCA      *string           `json:"upstream_ca,omitempty" nullable:"true" minLength:"1" doc:"PEM certificates that replace the system's roots for this upstream."`
-	CORS            *corsInput        `json:"cors,omitempty" doc:"Lets the gateway answer browsers of other origins."`
-	MaxBodyBytes    *int64            `json:"max_body_bytes,omitempty" nullable:"true" minimum:"1" doc:"Largest request body that is forwarded, in bytes." example:"1048576"`
+	UpstreamURL     string            `json:"upstream_url" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed." example:"https://orders.internal"`
+	Spec            *string           `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1."`
+	Hostname        *string           `json:"hostname,omitempty" nullable:"true" minLength:"1" maxLength:"253" doc:"Host name of the gateway. If absent, one is generated from the gateway's identifier." example:"api.example.com"`
+	GlobalRateLimit *globalLimitInput `json:"global_rate_limit,omitempty" doc:"Rate limit across all routes."`
+	Timeout         *string           `json:"timeout,omitempty" nullable:"true" minLength:"1" doc:"Timeout for the upstream's response headers, as a Go duration from 1s to 1h. Default: 60s." example:"30s"`
+	UpstreamHeaders map[string]string `json:"upstream_headers,omitempty" nullable:"true" maxProperties:"16" doc:"Headers to set on every forwarded request. Their values are encrypted at rest and never returned."`
+	UpstreamCA      *string           `json:"upstream_ca,omitempty" nullable:"true" minLength:"1" doc:"PEM certificates that replace the system's root certificates for this upstream."`
+	CORS            *corsInput        `json:"cors,omitempty" doc:"CORS settings. If set, the gateway answers preflight requests itself."`
+	MaxBodyBytes    *int64            `json:"max_body_bytes,omitempty" nullable:"true" minimum:"1" doc:"Maximum size of a request body, in bytes. Larger requests get a 413." example:"1048576"`
 
-	UpstreamClientCertificate *string `json:"upstream_client_certificate,omitempty" nullable:"true" minLength:"1" doc:"Certificate that tells an https upstream who calls, with those of its issuers behind it, in PEM; needs upstream_client_key."`
-	UpstreamClientKey         *string `json:"upstream_client_key,omitempty" nullable:"true" minLength:"1" doc:"Its private key, in PEM without a passphrase; stored encrypted, never shown."`
-	UpstreamConnectTimeout    *string `json:"upstream_connect_timeout,omitempty" nullable:"true" minLength:"1" doc:"Time to connect to the upstream, and once more for the TLS handshake: a Go duration from 100ms to 1m, 10s when absent." example:"2s"`
-	UpstreamIdleTimeout       *string `json:"upstream_idle_timeout,omitempty" nullable:"true" minLength:"1" doc:"How long a connection to the upstream is kept without use: a Go duration from 1s to 1h, 90s when absent." example:"30s"`
-	UpstreamMaxConnections    *int64  `json:"upstream_max_connections,omitempty" nullable:"true" minimum:"1" maximum:"100000" doc:"Most connections that the gateway has to its upstream at once; waiting for one counts against timeout. No bound when absent." example:"200"`
+	UpstreamClientCertificate *string `json:"upstream_client_certificate,omitempty" nullable:"true" minLength:"1" doc:"Client certificate for an https upstream, in PEM, followed by the certificates of its issuers. Requires upstream_client_key."`
+	UpstreamClientKey         *string `json:"upstream_client_key,omitempty" nullable:"true" minLength:"1" doc:"Private key of the client certificate, in PEM without a passphrase. It is encrypted at rest and never returned."`
+	UpstreamConnectTimeout    *string `json:"upstream_connect_timeout,omitempty" nullable:"true" minLength:"1" doc:"Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m. Default: 10s." example:"2s"`
+	UpstreamIdleTimeout       *string `json:"upstream_idle_timeout,omitempty" nullable:"true" minLength:"1" doc:"How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h. Default: 90s." example:"30s"`
+	UpstreamMaxConnections    *int64  `json:"upstream_max_connections,omitempty" nullable:"true" minimum:"1" maximum:"100000" doc:"Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Default: unlimited." example:"200"`
 }
 
 type updateGatewayRequest struct {
 	Name            *string                     `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"orders"`
-	UpstreamURL     *string                     `json:"upstream_url,omitempty" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service; another origin drops upstream_headers and the client certificate with its key." example:"https://orders.internal"`
-	Hostname        optional[string]            `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host name of the gateway; null for the one made from its identifier." example:"api.example.com"`
-	GlobalRateLimit optional[globalLimitInput]  `json:"global_rate_limit,omitempty" doc:"Limit across all routes, replaced whole; null for the installation's default."`
-	Timeout         optional[string]            `json:"timeout,omitempty" minLength:"1" doc:"Time to the head of the upstream's answer; null for 60s." example:"30s"`
-	UpstreamHeaders optional[map[string]string] `json:"upstream_headers,omitempty" maxProperties:"16" doc:"Fields to set on every forwarded request, replaced whole; null for none."`
-	UpstreamCA      optional[string]            `json:"upstream_ca,omitempty" minLength:"1" doc:"PEM certificates that replace the system's roots; null for the system's."`
-	CORS            optional[corsInput]         `json:"cors,omitempty" doc:"Answer to browsers of other origins, replaced whole; null for none."`
-	MaxBodyBytes    optional[int64]             `json:"max_body_bytes,omitempty" minimum:"1" doc:"Largest request body that is forwarded, in bytes; null for any size." example:"1048576"`
+	UpstreamURL     *string                     `json:"upstream_url,omitempty" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key." example:"https://orders.internal"`
+	Hostname        optional[string]            `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host name of the gateway; null restores the generated one." example:"api.example.com"`
+	GlobalRateLimit optional[globalLimitInput]  `json:"global_rate_limit,omitempty" doc:"Rate limit across all routes. Replaces the whole object; null restores the installation's default."`
+	Timeout         optional[string]            `json:"timeout,omitempty" minLength:"1" doc:"Timeout for the upstream's response headers; null restores the default, 60s." example:"30s"`
+	UpstreamHeaders optional[map[string]string] `json:"upstream_headers,omitempty" maxProperties:"16" doc:"Headers to set on every forwarded request. Replaces all of them; null removes them."`
+	UpstreamCA      optional[string]            `json:"upstream_ca,omitempty" minLength:"1" doc:"PEM certificates that replace the system's root certificates; null restores the system's."`
+	CORS            optional[corsInput]         `json:"cors,omitempty" doc:"CORS settings. Replaces the whole object; null removes them."`
+	MaxBodyBytes    optional[int64]             `json:"max_body_bytes,omitempty" minimum:"1" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
 
-	UpstreamClientCertificate optional[string] `json:"upstream_client_certificate,omitempty" minLength:"1" doc:"Certificate that tells an https upstream who calls; null for none, and then upstream_client_key must be null, too."`
-	UpstreamClientKey         optional[string] `json:"upstream_client_key,omitempty" minLength:"1" doc:"Its private key, in PEM without a passphrase; absent, the new certificate must be of the key that is stored."`
-	UpstreamConnectTimeout    optional[string] `json:"upstream_connect_timeout,omitempty" minLength:"1" doc:"Time to connect to the upstream; null for 10s." example:"2s"`
-	UpstreamIdleTimeout       optional[string] `json:"upstream_idle_timeout,omitempty" minLength:"1" doc:"How long a connection to the upstream is kept without use; null for 90s." example:"30s"`
-	UpstreamMaxConnections    optional[int64]  `json:"upstream_max_connections,omitempty" minimum:"1" maximum:"100000" doc:"Most connections that the gateway has to its upstream at once; null for no bound." example:"200"`
+	UpstreamClientCertificate optional[string] `json:"upstream_client_certificate,omitempty" minLength:"1" doc:"Client certificate for an https upstream, in PEM; null removes it, and then upstream_client_key must be null too."`
+	UpstreamClientKey         optional[string] `json:"upstream_client_key,omitempty" minLength:"1" doc:"Private key of the client certificate, in PEM without a passphrase. If absent, a new certificate must match the stored key."`
+	UpstreamConnectTimeout    optional[string] `json:"upstream_connect_timeout,omitempty" minLength:"1" doc:"Timeout for connecting to the upstream; null restores the default, 10s." example:"2s"`
+	UpstreamIdleTimeout       optional[string] `json:"upstream_idle_timeout,omitempty" minLength:"1" doc:"How long an idle connection to the upstream stays open; null restores the default, 90s." example:"30s"`
+	UpstreamMaxConnections    optional[int64]  `json:"upstream_max_connections,omitempty" minimum:"1" maximum:"100000" doc:"Maximum number of open connections to the upstream; null for unlimited." example:"200"`
 }
 
 type globalLimitInput struct {
 	_         struct{} `nullable:"true"`
 	Sustained string   `json:"sustained" minLength:"1" doc:"Refill rate, <count>/<unit>." example:"6000/min"`
-	Burst     *string  `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Bucket capacity, <count>/<unit>; the count of sustained when absent." example:"200/s"`
+	Burst     *string  `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Bucket capacity, <count>/<unit>. Default: the count of sustained." example:"200/s"`
 }
 
 func (g *globalLimitInput) config() (ratelimit.Config, error) {
@@ -63,10 +63,10 @@ func (g *globalLimitInput) config() (ratelimit.Config, error) {
 
 type corsInput struct {
 	_       struct{} `nullable:"true"`
-	Origins []string `json:"origins" nullable:"false" minItems:"1" doc:"Origins that may call, or * for every one." example:"https://app.example.com"`
-	Methods []string `json:"methods,omitempty" nullable:"true" doc:"Methods that they may use." example:"GET,POST"`
-	Headers []string `json:"headers,omitempty" nullable:"true" doc:"Request fields that they may set." example:"Authorization"`
-	MaxAge  *int     `json:"max_age,omitempty" nullable:"true" minimum:"0" maximum:"86400" doc:"For how many seconds a browser may keep a preflight answer." example:"600"`
+	Origins []string `json:"origins" nullable:"false" minItems:"1" doc:"Allowed origins, or * for all." example:"https://app.example.com"`
+	Methods []string `json:"methods,omitempty" nullable:"true" doc:"Allowed methods." example:"GET,POST"`
+	Headers []string `json:"headers,omitempty" nullable:"true" doc:"Allowed request headers." example:"Authorization"`
+	MaxAge  *int     `json:"max_age,omitempty" nullable:"true" minimum:"0" maximum:"86400" doc:"How long a browser may cache a preflight response, in seconds." example:"600"`
 }
 
 func (c *corsInput) cors() gateway.CORS {
@@ -74,18 +74,18 @@ func (c *corsInput) cors() gateway.CORS {
 }
 
 type createRouteRequest struct {
-	Path      string          `json:"path" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path that ends in /* for everything below." example:"/orders/{id}"`
-	Methods   []string        `json:"methods" nullable:"false" minItems:"1" maxItems:"32" doc:"HTTP methods, in capitals." example:"GET,DELETE"`
-	RateLimit *rateLimitInput `json:"rate_limit,omitempty" doc:"Limit of the route."`
-	Auth      *string         `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key, the default, asks for a key; none makes a public route."`
+	Path      string          `json:"path" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
+	Methods   []string        `json:"methods" nullable:"false" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case." example:"GET,DELETE"`
+	RateLimit *rateLimitInput `json:"rate_limit,omitempty" doc:"Rate limit of the route."`
+	Auth      *string         `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
 }
 
 type rateLimitInput struct {
 	_         struct{} `nullable:"true"`
 	Sustained *string  `json:"sustained,omitempty" nullable:"true" minLength:"1" doc:"Refill rate, <count>/<unit>." example:"600/min"`
 	Burst     *string  `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Bucket capacity, <count>/<unit>." example:"50/s"`
-	Daily     *string  `json:"daily,omitempty" nullable:"true" minLength:"1" doc:"Cap for one UTC day, <count>/day." example:"100000/day"`
-	Per       *string  `json:"per,omitempty" nullable:"true" enum:"key" doc:"\"key\" gives each key its own bucket."`
+	Daily     *string  `json:"daily,omitempty" nullable:"true" minLength:"1" doc:"Maximum number of requests in a UTC day, <count>/day." example:"100000/day"`
+	Per       *string  `json:"per,omitempty" nullable:"true" enum:"key" doc:"key gives each key its own bucket. If absent, all callers share one."`
 }
 
 func (l *rateLimitInput) config() (ratelimit.Config, error) {
@@ -93,15 +93,15 @@ func (l *rateLimitInput) config() (ratelimit.Config, error) {
 }
 
 type updateRouteRequest struct {
-	RateLimit optional[rateLimitPatch] `json:"rate_limit" doc:"Changes to the limit of the route; null removes it."`
+	RateLimit optional[rateLimitPatch] `json:"rate_limit" doc:"Changes to the route's rate limit; null removes the limit."`
 }
 
 type rateLimitPatch struct {
 	_         struct{}         `nullable:"true"`
-	Sustained optional[string] `json:"sustained,omitempty" minLength:"1" doc:"Refill rate, <count>/<unit>; null removes it, absent it stays." example:"600/min"`
-	Burst     optional[string] `json:"burst,omitempty" minLength:"1" doc:"Bucket capacity, <count>/<unit>; null removes it, absent it stays." example:"50/s"`
-	Daily     optional[string] `json:"daily,omitempty" minLength:"1" doc:"Cap for one UTC day, <count>/day; null removes it, absent it stays." example:"100000/day"`
-	Per       optional[string] `json:"per,omitempty" enum:"key" doc:"\"key\" gives each key its own bucket; null makes all callers share one, absent it stays."`
+	Sustained optional[string] `json:"sustained,omitempty" minLength:"1" doc:"Refill rate, <count>/<unit>. null removes it; if absent, it is unchanged." example:"600/min"`
+	Burst     optional[string] `json:"burst,omitempty" minLength:"1" doc:"Bucket capacity, <count>/<unit>. null removes it; if absent, it is unchanged." example:"50/s"`
+	Daily     optional[string] `json:"daily,omitempty" minLength:"1" doc:"Maximum number of requests in a UTC day, <count>/day. null removes it; if absent, it is unchanged." example:"100000/day"`
+	Per       optional[string] `json:"per,omitempty" enum:"key" doc:"\"key\" gives each key its own bucket; null makes all callers share one; if absent, it is unchanged."`
 }
 
 func (p *rateLimitPatch) control() control.RateLimitPatch {
@@ -112,36 +112,36 @@ func (p *rateLimitPatch) control() control.RateLimitPatch {
 
 type createKeyRequest struct {
 	Name      string            `json:"name" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
-	Scope     string            `json:"scope" minLength:"1" maxLength:"300" doc:"read, write, admin, or one of them with a resource." example:"read:orders"`
-	ExpiresAt *string           `json:"expires_at,omitempty" nullable:"true" minLength:"1" doc:"When the key expires: an RFC 3339 time, or a date through whose last instant in UTC it is valid." example:"2030-01-31"`
-	GatewayID *string           `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Restricts the key to one gateway." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	RateLimit *string           `json:"rate_limit,omitempty" nullable:"true" minLength:"1" doc:"Limit of the key, <count>/<unit>." example:"100/s"`
-	Level     *string           `json:"level,omitempty" nullable:"true" enum:"gateway,account" doc:"gateway, the default, for the data plane; account for this API, which takes neither gateway_id nor rate_limit."`
-	Owner     *string           `json:"owner,omitempty" nullable:"true" minLength:"1" maxLength:"255" doc:"Whose key it is: printable ASCII." example:"customer-42"`
-	Metadata  map[string]string `json:"metadata,omitempty" nullable:"true" maxProperties:"16" doc:"Strings of yours."`
+	Scope     string            `json:"scope" minLength:"1" maxLength:"300" doc:"read, write or admin, optionally limited to a resource, as in read:orders." example:"read:orders"`
+	ExpiresAt *string           `json:"expires_at,omitempty" nullable:"true" minLength:"1" doc:"When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC." example:"2030-01-31"`
+	GatewayID *string           `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the key is restricted to. If absent, the key works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	RateLimit *string           `json:"rate_limit,omitempty" nullable:"true" minLength:"1" doc:"Rate limit of the key, <count>/<unit>." example:"100/s"`
+	Level     *string           `json:"level,omitempty" nullable:"true" enum:"gateway,account" doc:"gateway (the default) for calls through gateways; account for this API. An account-level key takes neither gateway_id nor rate_limit."`
+	Owner     *string           `json:"owner,omitempty" nullable:"true" minLength:"1" maxLength:"255" doc:"Owner of the key, in printable ASCII." example:"customer-42"`
+	Metadata  map[string]string `json:"metadata,omitempty" nullable:"true" maxProperties:"16" doc:"Key-value pairs of your own. Keygate does not interpret them."`
 }
 
 type updateKeyRequest struct {
 	Name      *string                     `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
-	Owner     optional[string]            `json:"owner,omitempty" minLength:"1" maxLength:"255" doc:"Whose key it is; null for nobody's." example:"customer-42"`
-	RateLimit optional[string]            `json:"rate_limit,omitempty" minLength:"1" doc:"Limit of the key, <count>/<unit>; null for none." example:"100/s"`
-	Metadata  optional[map[string]string] `json:"metadata,omitempty" maxProperties:"16" doc:"Strings of yours, replaced whole; null for none."`
-	ExpiresAt optional[string]            `json:"expires_at,omitempty" minLength:"1" doc:"When the key expires, as at creation; null for never." example:"2030-01-31"`
+	Owner     optional[string]            `json:"owner,omitempty" minLength:"1" maxLength:"255" doc:"Owner of the key; null removes it." example:"customer-42"`
+	RateLimit optional[string]            `json:"rate_limit,omitempty" minLength:"1" doc:"Rate limit of the key, <count>/<unit>; null for no limit." example:"100/s"`
+	Metadata  optional[map[string]string] `json:"metadata,omitempty" maxProperties:"16" doc:"Key-value pairs of your own. Replaces all of them; null removes them."`
+	ExpiresAt optional[string]            `json:"expires_at,omitempty" minLength:"1" doc:"When the key expires, in the same form as when creating a key; null for never." example:"2030-01-31"`
 }
 
 type rotateKeyRequest struct {
-	OverlapDays int     `json:"overlap_days" minimum:"0" maximum:"365" doc:"For how many times 24 hours the old key stays valid beside the new one; 0 expires it at once." example:"7"`
-	ExpiresAt   *string `json:"expires_at,omitempty" nullable:"true" minLength:"1" doc:"When the new key expires; as the old one was to when absent." example:"2030-01-31"`
+	OverlapDays int     `json:"overlap_days" minimum:"0" maximum:"365" doc:"How long the old key stays valid, in days of 24 hours; 0 expires it immediately." example:"7"`
+	ExpiresAt   *string `json:"expires_at,omitempty" nullable:"true" minLength:"1" doc:"When the new key expires. Default: the old key's original expiry." example:"2030-01-31"`
 }
 
 type verifyKeyRequest struct {
 	Key       string  `json:"key" minLength:"1" maxLength:"255" doc:"The key to verify." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
-	GatewayID *string `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the call would go to." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Method    *string `json:"method,omitempty" nullable:"true" minLength:"1" maxLength:"32" doc:"Method of the call." example:"GET"`
-	Path      *string `json:"path,omitempty" nullable:"true" minLength:"1" maxLength:"16384" doc:"Path of the call." example:"/orders/17"`
+	GatewayID *string `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the request would be sent to." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Method    *string `json:"method,omitempty" nullable:"true" minLength:"1" maxLength:"32" doc:"HTTP method of the request." example:"GET"`
+	Path      *string `json:"path,omitempty" nullable:"true" minLength:"1" maxLength:"16384" doc:"Path of the request." example:"/orders/17"`
 }
 
-// value returns what p points to, or the zero value.
+// value returns *p, or the zero value if p is nil.
 func value[T any](p *T) T {
 	if p == nil {
 		var zero T
@@ -150,12 +150,12 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// optional is a member of a body that is absent, null, or a value.
+// optional is a field of a body that is absent, null, or has a value.
 type optional[T any] struct {
 	control.Optional[T]
 }
 
-// UnmarshalJSON is called only for a member that is there.
+// UnmarshalJSON decodes a field that is present.
 func (o *optional[T]) UnmarshalJSON(data []byte) error {
 	o.Present = true
 	if string(data) == "null" {
@@ -165,7 +165,7 @@ func (o *optional[T]) UnmarshalJSON(data []byte) error {
 	return unmarshal(data, &o.Value)
 }
 
-// Schema is that of a value or null.
+// Schema returns the schema of T, or null.
 func (optional[T]) Schema(r huma.Registry) *huma.Schema {
 	s := r.Schema(reflect.TypeFor[T](), true, "")
 	if s.Ref == "" {
@@ -174,7 +174,7 @@ func (optional[T]) Schema(r huma.Registry) *huma.Schema {
 	return s
 }
 
-// setTo makes an Optional of a member that cannot be null.
+// setTo returns the Optional of a field that cannot be null.
 func setTo[T any](p *T) control.Optional[T] {
 	if p == nil {
 		return control.Optional[T]{}

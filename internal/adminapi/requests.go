@@ -13,32 +13,32 @@ import (
 	"github.com/keygate/keygate/internal/requestlog"
 )
 
-// loggedRequestRecord is one request that was refused or failed.
+// loggedRequestRecord is one refused or failed request.
 type loggedRequestRecord struct {
-	RequestID  string         `json:"request_id" doc:"Identifier of the request, which its caller got as X-Request-Id." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
-	Time       time.Time      `json:"time" doc:"When the request came."`
+	RequestID  string         `json:"request_id" doc:"Identifier of the request, which the client got in the X-Request-Id header." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
+	Time       time.Time      `json:"time" doc:"When the request was received."`
 	GatewayID  *string        `json:"gateway_id" doc:"Gateway that was called." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	RouteID    *string        `json:"route_id" doc:"Route that was called; null if none was found, or the request was refused before." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	KeyID      *string        `json:"key_id" doc:"Key that was presented; null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	KeyPrefix  *string        `json:"key_prefix" doc:"Tag and first characters of what was presented; null if it has no key's form." example:"kg_4tQx9Z"`
+	RouteID    *string        `json:"route_id" doc:"Route that was called; null if no route matched, or the request was refused before the route was known." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	KeyID      *string        `json:"key_id" doc:"Identifier of the key that was used; null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	KeyPrefix  *string        `json:"key_prefix" doc:"Start of the key that was used; null if there was none, or it was not a well-formed key." example:"kg_4tQx9Z"`
 	Method     string         `json:"method" doc:"HTTP method." example:"GET"`
 	Path       string         `json:"path" doc:"Path without the query." example:"/orders/17"`
-	ClientIP   string         `json:"client_ip" doc:"Address of the caller." example:"203.0.113.7"`
-	Status     int            `json:"status" doc:"Status that the caller got." example:"429"`
-	DurationMS float64        `json:"duration_ms" doc:"Milliseconds from the request's head to the last byte of the answer." example:"0.08"`
-	Decision   decisionRecord `json:"decision" doc:"What ended the request."`
-	LeftOut    int64          `json:"left_out" doc:"How many other requests of the same second are not in the list since there were more than 1,000 of them." example:"0"`
+	ClientIP   string         `json:"client_ip" doc:"IP address of the client." example:"203.0.113.7"`
+	Status     int            `json:"status" doc:"HTTP status of the response." example:"429"`
+	DurationMS float64        `json:"duration_ms" doc:"Time from the request headers to the last byte of the response, in milliseconds." example:"0.08"`
+	Decision   decisionRecord `json:"decision" doc:"Why the request was refused or failed."`
+	LeftOut    int64          `json:"left_out" doc:"Number of other requests of the same second that are not in the list because there were more than 1,000." example:"0"`
 }
 
 type decisionRecord struct {
-	Check          string     `json:"check" doc:"The check or limit that decided: key, gateway, scope, limit, upstream, timeout or internal." example:"limit"`
-	Code           string     `json:"code" doc:"Code that the caller got: of a 401 or 403 the code, else the error." example:"rate_limit_exceeded"`
-	Message        string     `json:"message" doc:"What the check saw, for a person." example:"the route's limit of 50 was used up"`
-	LimitScope     *string    `json:"limit_scope" enum:"key,route,daily,global" doc:"Of a refusing limit, like the next three: which one."`
-	Limit          *int64     `json:"limit" doc:"Its capacity." example:"50"`
-	Remaining      *int64     `json:"remaining" doc:"How many requests were left in it." example:"0"`
+	Check          string     `json:"check" doc:"Check that refused the request, or cause of the failure: key, gateway, scope, limit, upstream, timeout or internal." example:"limit"`
+	Code           string     `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field." example:"rate_limit_exceeded"`
+	Message        string     `json:"message" doc:"Explanation of the decision." example:"the route's limit of 50 was used up"`
+	LimitScope     *string    `json:"limit_scope" enum:"key,route,daily,global" doc:"If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null."`
+	Limit          *int64     `json:"limit" doc:"Capacity of the limit." example:"50"`
+	Remaining      *int64     `json:"remaining" doc:"Remaining requests at that time." example:"0"`
 	PassesAt       *time.Time `json:"passes_at" doc:"When the request would have passed."`
-	UpstreamStatus *int       `json:"upstream_status" doc:"Status of the upstream's answer; null if there was none." example:"503"`
+	UpstreamStatus *int       `json:"upstream_status" doc:"HTTP status of the upstream's response; null if there was none." example:"503"`
 }
 
 func requestFilters() []queryParam {
@@ -47,11 +47,11 @@ func requestFilters() []queryParam {
 		{name: "route_id", doc: "Only requests of this route.", schema: textSchema(), example: "rt_01jz8y5c3te9b8r2m6q4v7x0bb"},
 		{name: "key_id", doc: "Only requests with this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
 		{
-			name: "status", doc: "Only requests that got this status.", example: 429,
+			name: "status", doc: "Only requests with this response status.", example: 429,
 			schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(400), Maximum: bound(599)},
 			check: func(v string) error {
 				if n, err := strconv.Atoi(v); err != nil || n < 400 || n > 599 || strconv.Itoa(n) != v {
-					return fault.Invalid("status", "must be a status from 400 to 599")
+					return fault.Invalid("status", "must be a status code between 400 and 599")
 				}
 				return nil
 			},
@@ -63,12 +63,12 @@ func (a *API) requestOperations() []operation {
 	return []operation{{
 		id: "listRequests", method: http.MethodGet, path: "/v1/requests", tag: "Traffic",
 		summary:     "List refused and failed requests",
-		description: "Lists the requests of the last 24 hours that were refused (429, 401, 403) or failed (5xx), each with the decision that ended it, newest first. Sampled when they are more than 1,000 a second.",
+		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429) or failed (5xx), newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.",
 		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[loggedRequestRecord]](),
 		run: a.listRequests,
 	}, {
 		id: "getRequest", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: "Traffic",
-		summary: "Get a refused or failed request", description: "Tells why a request was refused or failed, and when it would have passed.",
+		summary: "Get a refused or failed request", description: "Returns why a request was refused or failed. For a refusal by a rate limit, also returns when the request would have passed.",
 		success: http.StatusOK, result: reflect.TypeFor[loggedRequestRecord](),
 		run: a.getRequest,
 	}}
@@ -79,7 +79,7 @@ func (a *API) listRequests(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	status, _ := strconv.Atoi(c.query.Get("status")) // checked by requestFilters; 0 if it is not there
+	status, _ := strconv.Atoi(c.query.Get("status")) // checked by requestFilters; 0 if not given
 	f := requestlog.Filter{
 		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"),
 		Status: status, Since: since, Until: until,

@@ -13,30 +13,30 @@ func (a *API) routeOperations() []operation {
 	record := reflect.TypeFor[routeRecord]()
 	return []operation{{
 		id: "listRoutes", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/routes", tag: "Routes",
-		summary: "List routes", description: "Lists the routes of a gateway, newest first.",
+		summary: "List routes", description: "Returns the routes of a gateway, newest first.",
 		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[routeRecord]](),
 		run: a.listRoutes,
 	}, {
 		id: "createRoute", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/routes", tag: "Routes",
-		summary: "Create a route", description: "Adds one route without a push. The next push replaces it with what the document says.",
+		summary: "Create a route", description: "Creates one route without a push. The next push of a document replaces all routes of the gateway, including this one.",
 		body: reflect.TypeFor[createRouteRequest](), replayable: true,
 		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true,
 		run: a.createRoute,
 	}, {
 		id: "getRoute", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
-		summary: "Get a route", description: "Gives one route.",
+		summary: "Get a route", description: "Returns one route.",
 		success: http.StatusOK, result: record, hasETag: true,
 		run: a.getRoute,
 	}, {
 		id: "updateRouteLimit", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
 		summary:     "Update the rate limit of a route",
-		description: "Changes the limit of one route without a push: an absent member stays, null removes it.",
+		description: "Changes the rate limit of one route without a push. An absent field is unchanged; null removes it.",
 		body:        reflect.TypeFor[updateRouteRequest](), ifMatch: true, replayable: true,
 		success: http.StatusOK, result: record, hasETag: true,
 		run: a.updateRouteLimit,
 	}, {
 		id: "deleteRoute", method: http.MethodDelete, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
-		summary: "Delete a route", description: "Ends the route. Gives the record as it last was.",
+		summary: "Delete a route", description: "Deletes the route. Returns the record as it was before.",
 		ifMatch: true, success: http.StatusOK, result: record,
 		run: a.deleteRoute,
 	}}

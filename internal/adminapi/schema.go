@@ -17,12 +17,12 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// unmarshal reads JSON that checkSyntax has passed. Member names must match to
-// the letter.
+// unmarshal decodes JSON that checkSyntax has accepted. Field names are
+// case-sensitive.
 func unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// checkSyntax is the check 400 of a JSON body: exactly one value, in UTF-8,
-// without a member twice in one object.
+// checkSyntax makes the check 400 of a JSON body: it must be exactly one value,
+// in UTF-8, and no object may have a field twice.
 func checkSyntax(body []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
 	_, err := dec.ReadValue()
@@ -31,30 +31,29 @@ func checkSyntax(body []byte) error {
 			return nil
 		}
 		line, column := lineAndColumn(body, dec.InputOffset())
-		return fault.New(fault.InvalidJSON, "the body goes on after its JSON value at line %d, column %d: send one JSON object", line, column)
+		return fault.New(fault.InvalidJSON, "the request body has extra text after its JSON value, at line %d, column %d: send one JSON object", line, column)
 	}
 	var syntax *jsontext.SyntacticError
 	switch {
 	case errors.Is(err, io.EOF):
-		return fault.New(fault.InvalidJSON, "the body is empty: send a JSON object")
+		return fault.New(fault.InvalidJSON, "the request body is empty: send a JSON object")
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return fault.New(fault.InvalidJSON, "the body has a member twice in one object: leave one out")
+		return fault.New(fault.InvalidJSON, "the request body has the same field twice in one object: remove one")
 	case errors.As(err, &syntax):
 		line, column := lineAndColumn(body, syntax.ByteOffset)
-		return fault.New(fault.InvalidJSON, "the body is not valid JSON at line %d, column %d", line, column)
+		return fault.New(fault.InvalidJSON, "the request body is not valid JSON, at line %d, column %d", line, column)
 	default:
-		return fault.New(fault.InvalidJSON, "the body is not valid JSON")
+		return fault.New(fault.InvalidJSON, "the request body is not valid JSON")
 	}
 }
 
-// checkBody is the part of the check 422 that a schema can tell, of a body that
-// checkSyntax has passed. It names the first member, in the order of the body,
-// that is wrong; of an object whose members are all right, the first that is
-// noSuchCall.
+// checkBody makes the part of the check 422 that a schema covers, on a body that
+// checkSyntax has accepted. The error names the first invalid field, in the order
+// of the body, or else the first missing field of an object.
 func checkBody(schemas huma.Registry, schema *huma.Schema, body []byte) error {
 	c := bodyCheck{schemas: schemas, dec: jsontext.NewDecoder(bytes.NewBuffer(body))}
 	if c.dec.PeekKind() != '{' {
-		return fault.New(fault.ValidationFailed, "the body must be a JSON object")
+		return fault.New(fault.ValidationFailed, "the request body must be a JSON object")
 	}
 	return c.value(schema, "")
 }
@@ -86,11 +85,11 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 	case huma.TypeInteger:
 		want = '0'
 	default:
-		return fmt.Errorf("the schema of %s has the type %q, which no body has", field, s.Type)
+		return fmt.Errorf("check field %s: unsupported schema type %q", field, s.Type)
 	}
 	switch {
 	case kind == 'n':
-		return fault.Invalid(field, "must not be null: give %s, or leave it out if it is optional", describeType(s))
+		return fault.Invalid(field, "must not be null: give %s, or omit the field if it is optional", describeType(s))
 	case kind != want:
 		return fault.Invalid(field, "must be %s", describeType(s))
 	case want == '{':
@@ -104,8 +103,8 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 	}
 }
 
-// oneOf takes a string as the form that is one, and anything else as the other:
-// there are never more of them in a body.
+// oneOf checks a value against the one of two forms that fits its kind: one form
+// is a string, and the other is not.
 func (c *bodyCheck) oneOf(forms []*huma.Schema, field string) error {
 	kind := c.dec.PeekKind()
 	for _, s := range forms {
@@ -128,18 +127,18 @@ func (c *bodyCheck) object(s *huma.Schema, field string) error {
 		}
 		name := token.String()
 		seen[name] = true
-		place := name
+		path := name
 		if field != "" {
-			place = field + "." + name
+			path = field + "." + name
 		}
-		member := s.Properties[name]
-		if member == nil {
-			member, _ = s.AdditionalProperties.(*huma.Schema)
+		property := s.Properties[name]
+		if property == nil {
+			property, _ = s.AdditionalProperties.(*huma.Schema)
 		}
-		if member == nil {
-			return fault.Invalid(place, "is no member here: leave it out, or check its spelling; there are %s", join(slices.Sorted(maps.Keys(s.Properties)), " and "))
+		if property == nil {
+			return fault.Invalid(path, "is not a valid field: remove it or check its spelling; valid fields are %s", join(slices.Sorted(maps.Keys(s.Properties)), " and "))
 		}
-		if err := c.value(member, place); err != nil {
+		if err := c.value(property, path); err != nil {
 			return err
 		}
 	}
@@ -155,7 +154,7 @@ func (c *bodyCheck) object(s *huma.Schema, field string) error {
 		}
 	}
 	if s.MaxProperties != nil && len(seen) > *s.MaxProperties {
-		return fault.Invalid(field, "must have at most %d members", *s.MaxProperties)
+		return fault.Invalid(field, "must have at most %d entries", *s.MaxProperties)
 	}
 	return nil
 }
@@ -174,10 +173,10 @@ func (c *bodyCheck) array(s *huma.Schema, field string) error {
 		return err
 	}
 	if s.MinItems != nil && n < *s.MinItems {
-		return fault.Invalid(field, "must have at least %d", *s.MinItems)
+		return fault.Invalid(field, "must have at least %s", countOf(*s.MinItems, "item"))
 	}
 	if s.MaxItems != nil && n > *s.MaxItems {
-		return fault.Invalid(field, "must have at most %d", *s.MaxItems)
+		return fault.Invalid(field, "must have at most %s", countOf(*s.MaxItems, "item"))
 	}
 	return nil
 }
@@ -212,7 +211,16 @@ func (c *bodyCheck) integer(s *huma.Schema, field string) error {
 	return nil
 }
 
-// describeType says what a schema wants.
+// countOf returns "1 item", "2 items" and so on.
+func countOf(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// describeType describes the values that a schema accepts, for the end of a
+// sentence such as "must be …".
 func describeType(s *huma.Schema) string {
 	switch {
 	case len(s.Enum) > 0:
@@ -226,14 +234,14 @@ func describeType(s *huma.Schema) string {
 	case s.Type == huma.TypeObject:
 		return "an object"
 	case s.Type == huma.TypeArray:
-		return "a list"
+		return "an array"
 	case s.Type == huma.TypeString:
 		return "a string"
 	case s.Minimum != nil && s.Maximum != nil:
-		return fmt.Sprintf("a whole number from %d to %d", int64(*s.Minimum), int64(*s.Maximum))
+		return fmt.Sprintf("an integer between %d and %d", int64(*s.Minimum), int64(*s.Maximum))
 	case s.Minimum != nil:
-		return fmt.Sprintf("a whole number of at least %d", int64(*s.Minimum))
+		return fmt.Sprintf("an integer of at least %d", int64(*s.Minimum))
 	default:
-		return "a whole number"
+		return "an integer"
 	}
 }

@@ -9,30 +9,33 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// timeRangeParams are the parameters since and until of a list; what tells what their
-// times are of.
+// timeRangeParams returns the query parameters since and until of a list of what.
 func timeRangeParams(what string) []queryParam {
 	return []queryParam{
-		timeParam("since", "Only "+what+" at or after this time: RFC 3339, or a date, which is its midnight in UTC."),
-		timeParam("until", "Only "+what+" before this time: as since."),
+		timeParam("since", "Only "+what+" at or after this time: an RFC 3339 time, or a date, which means midnight UTC."),
+		timeParam("until", "Only "+what+" before this time, in the same form as since."),
 	}
 }
 
-// timeParam is a parameter that takes a time.
+// timeParam returns a query parameter that takes a time.
 func timeParam(name, doc string) queryParam {
 	return queryParam{
 		name: name, doc: doc, schema: &huma.Schema{Type: huma.TypeString}, example: "2026-03-01T12:00:00Z",
 		check: func(v string) error {
 			if _, err := parseTime(v); err != nil {
-				return fault.Invalid(name, "must be a time, as in 2026-03-01T12:00:00Z, or a date, as in 2026-03-01")
+				return invalidTime(name)
 			}
 			return nil
 		},
 	}
 }
 
-// parseTime reads an RFC 3339 time, or a date as its midnight in UTC. It never
-// returns the zero time, which stands for one that is not there.
+func invalidTime(field string) error {
+	return fault.Invalid(field, "must be an RFC 3339 time, as in 2026-03-01T12:00:00Z, or a date, as in 2026-03-01")
+}
+
+// parseTime parses an RFC 3339 time, or a date as midnight UTC. Unless it fails
+// it never returns the zero time, which means that no time was given.
 func parseTime(v string) (time.Time, error) {
 	t, err := time.Parse(time.DateOnly, v)
 	if err != nil {
@@ -44,8 +47,9 @@ func parseTime(v string) (time.Time, error) {
 	return t.UTC(), err
 }
 
-// timeRange returns since and until of a query that checkQuery has passed; a zero
-// time is one that is not there. It fails if they leave nothing between them.
+// timeRange returns since and until of a query that checkQuery has accepted. A
+// zero time means that the parameter was not given. It fails unless since is
+// before until.
 func (c *call) timeRange() (since, until time.Time, err error) {
 	if v := c.query.Get("since"); v != "" {
 		since, _ = parseTime(v) // checked by timeParam
@@ -59,8 +63,8 @@ func (c *call) timeRange() (since, until time.Time, err error) {
 	return since, until, nil
 }
 
-// cursorBinding makes a text of the parameters that are there, for a cursor to be bound
-// to.
+// cursorBinding returns the given values of params in the form in which page
+// binds a cursor to them.
 func (c *call) cursorBinding(params []queryParam) string {
 	bound := url.Values{}
 	for _, p := range params {

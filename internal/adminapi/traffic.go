@@ -10,37 +10,37 @@ import (
 )
 
 type trafficRecord struct {
-	Data []trafficRowRecord `json:"data" nullable:"false" doc:"One row for each interval and group, the oldest first; an interval without requests has zeros."`
+	Data []trafficRowRecord `json:"data" nullable:"false" doc:"One row for each interval and group, oldest first. An interval without requests has zeros."`
 }
 
 type trafficRowRecord struct {
-	Start             time.Time        `json:"start" doc:"When the interval begins."`
-	Group             *string          `json:"group" doc:"Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have none." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	Requests          int64            `json:"requests" doc:"Requests, those included that were refused." example:"1200"`
-	Status2xx         int64            `json:"status_2xx" doc:"Answers with a status from 200 to 299." example:"1100"`
-	Status3xx         int64            `json:"status_3xx" doc:"Answers with a status from 300 to 399." example:"0"`
-	Status4xx         int64            `json:"status_4xx" doc:"Answers with a status from 400 to 499, callers included that left before one (499)." example:"90"`
-	Status5xx         int64            `json:"status_5xx" doc:"Answers with a status from 500 to 599." example:"10"`
-	Limited           int64            `json:"limited" doc:"Answers with 429: of a limit, or of the upstream." example:"40"`
-	Unauthorized      int64            `json:"unauthorized" doc:"Answers with 401: for the key, or of the upstream." example:"20"`
-	Forbidden         int64            `json:"forbidden" doc:"Answers with 403: for the key's gateway or scope, or of the upstream." example:"10"`
-	UpstreamErrors    int64            `json:"upstream_errors" doc:"Answers of the upstream with a 5xx, and requests that it did not answer (502, 504)." example:"10"`
-	BytesIn           int64            `json:"bytes_in" doc:"Bytes of request bodies." example:"52000"`
-	BytesOut          int64            `json:"bytes_out" doc:"Bytes of answer bodies." example:"734000"`
-	LatencyMS         *latenciesRecord `json:"latency_ms" doc:"From the request's head to the last byte of the answer; null grouped or filtered by key."`
-	UpstreamLatencyMS *latenciesRecord `json:"upstream_latency_ms" doc:"From sending the request to the head of the upstream's answer; null grouped or filtered by key."`
+	Start             time.Time        `json:"start" doc:"Start of the interval."`
+	Group             *string          `json:"group" doc:"Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have no such value." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Requests          int64            `json:"requests" doc:"Number of requests, including refused ones." example:"1200"`
+	Status2xx         int64            `json:"status_2xx" doc:"Responses with a status from 200 to 299." example:"1100"`
+	Status3xx         int64            `json:"status_3xx" doc:"Responses with a status from 300 to 399." example:"0"`
+	Status4xx         int64            `json:"status_4xx" doc:"Responses with a status from 400 to 499, including requests whose client disconnected before the response (499)." example:"90"`
+	Status5xx         int64            `json:"status_5xx" doc:"Responses with a status from 500 to 599." example:"10"`
+	Limited           int64            `json:"limited" doc:"Responses with status 429, whether from Keygate or from the upstream." example:"40"`
+	Unauthorized      int64            `json:"unauthorized" doc:"Responses with status 401, whether from Keygate or from the upstream." example:"20"`
+	Forbidden         int64            `json:"forbidden" doc:"Responses with status 403, whether from Keygate or from the upstream." example:"10"`
+	UpstreamErrors    int64            `json:"upstream_errors" doc:"Responses with a 5xx status from the upstream, and 502 and 504 responses from Keygate." example:"10"`
+	BytesIn           int64            `json:"bytes_in" doc:"Total size of request bodies, in bytes." example:"52000"`
+	BytesOut          int64            `json:"bytes_out" doc:"Total size of response bodies, in bytes." example:"734000"`
+	LatencyMS         *latenciesRecord `json:"latency_ms" doc:"Time from the request headers to the last byte of the response; null if the report is grouped or filtered by key."`
+	UpstreamLatencyMS *latenciesRecord `json:"upstream_latency_ms" doc:"Time from sending the request to the upstream's response headers; null if the report is grouped or filtered by key."`
 }
 
 type latenciesRecord struct {
 	_   struct{} `nullable:"true"`
-	P50 float64  `json:"p50" doc:"Milliseconds that half of the requests took at most." example:"3.1"`
-	P90 float64  `json:"p90" doc:"Milliseconds that 90 % of the requests took at most." example:"8.4"`
-	P95 float64  `json:"p95" doc:"Milliseconds that 95 % of the requests took at most." example:"12.9"`
-	P99 float64  `json:"p99" doc:"Milliseconds that 99 % of the requests took at most." example:"40.2"`
+	P50 float64  `json:"p50" doc:"50th percentile, in milliseconds." example:"3.1"`
+	P90 float64  `json:"p90" doc:"90th percentile, in milliseconds." example:"8.4"`
+	P95 float64  `json:"p95" doc:"95th percentile, in milliseconds." example:"12.9"`
+	P99 float64  `json:"p99" doc:"99th percentile, in milliseconds." example:"40.2"`
 }
 
-// intervals are those of a report, each with the time that a report goes back
-// if it is not told.
+// intervals returns the intervals of a report, each with how far a report without
+// since goes back.
 func intervals() map[string]struct {
 	length traffic.Interval
 	back   time.Duration
@@ -55,29 +55,29 @@ func intervals() map[string]struct {
 	}
 }
 
-// maxIntervals bounds a report.
+// maxIntervals is the maximum number of intervals in a report.
 const maxIntervals = 10_000
 
 func trafficParams() []queryParam {
-	interval := enumParam("interval", "Length of the rows' intervals.", "1m", "1h", "1d")
+	interval := enumParam("interval", "Length of an interval.", "1m", "1h", "1d")
 	interval.schema.Default = "1h"
 	return []queryParam{
 		{name: "gateway_id", doc: "Only requests of this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
 		{name: "route_id", doc: "Only requests of this route.", schema: textSchema(), example: "rt_01jz8y5c3te9b8r2m6q4v7x0bb"},
 		{name: "key_id", doc: "Only requests with this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
-		timeParam("since", "Where the report begins: RFC 3339, or a date, which is its midnight in UTC. Without it, 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval of which a part lies between since and until is counted whole."),
-		timeParam("until", "Where the report ends, itself excluded: as since. Without it, now."),
+		timeParam("since", "Start of the report, inclusive: an RFC 3339 time, or a date, which means midnight UTC. Default: 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval that overlaps the report is included as a whole."),
+		timeParam("until", "End of the report, exclusive, in the same form as since. Default: now."),
 		interval,
-		enumParam("group_by", "What has rows of its own.", string(traffic.ByGateway), string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByStatus)),
+		enumParam("group_by", "Returns separate rows for each gateway, route, key or status code.", string(traffic.ByGateway), string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByStatus)),
 	}
 }
 
 func (a *API) trafficOperations() []operation {
 	return []operation{{
 		id: "reportTraffic", method: http.MethodGet, path: "/v1/reports/traffic", tag: "Traffic",
-		summary: "Report the traffic",
-		description: "Counts the requests of the account's gateways, with their latencies, complete to the last second. Minutes are kept for 48 hours, " +
-			"hours for 35 days, days for 400 days.",
+		summary: "Get the traffic report",
+		description: "Returns request counts and latencies of the account's gateways, complete to the last second. Intervals of 1m are kept for 48 hours, " +
+			"of 1h for 35 days, of 1d for 400 days.",
 		query: trafficParams(), success: http.StatusOK, result: reflect.TypeFor[trafficRecord](),
 		run: a.reportTraffic,
 	}}
@@ -110,17 +110,17 @@ func (c *call) trafficQuery() (traffic.Query, error) {
 	}
 	interval := intervals()[name]
 	if until.IsZero() {
-		// now, but not before what was answered just before this call
+		// until is exclusive, and requests that ended just before this call count.
 		until = c.now.Add(time.Microsecond)
 	}
 	if since.IsZero() {
 		since = until.Add(-interval.back)
 	}
 	if !since.Before(until) {
-		return traffic.Query{}, fault.Invalid("since", "must not lie in the future")
+		return traffic.Query{}, fault.Invalid("since", "must not be in the future")
 	}
 	if until.Sub(since)/time.Duration(interval.length) > maxIntervals {
-		return traffic.Query{}, fault.Invalid("since", "must be at most %d intervals before until: give a later time, or a longer interval", maxIntervals)
+		return traffic.Query{}, fault.Invalid("since", "must be at most %d intervals before until: use a later time or a longer interval", maxIntervals)
 	}
 	return traffic.Query{
 		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"),
@@ -128,22 +128,22 @@ func (c *call) trafficQuery() (traffic.Query, error) {
 	}, nil
 }
 
-// presentTraffic shows a row. timed tells that latencies are kept of what it
-// counts: of single keys they are not.
-func presentTraffic(r *traffic.Row, timed bool) trafficRowRecord {
+// presentTraffic returns the JSON form of a row. hasLatency is false for rows of
+// single keys, for which no latencies are kept.
+func presentTraffic(r *traffic.Row, hasLatency bool) trafficRowRecord {
 	out := trafficRowRecord{
 		Start: r.Start.UTC(), Group: optionalText(r.Group), Requests: r.Requests,
 		Status2xx: r.Status[0], Status3xx: r.Status[1], Status4xx: r.Status[2], Status5xx: r.Status[3],
 		Limited: r.Limited, Unauthorized: r.Unauthorized, Forbidden: r.Forbidden, UpstreamErrors: r.UpstreamErrors,
 		BytesIn: r.BytesIn, BytesOut: r.BytesOut,
 	}
-	if timed {
+	if hasLatency {
 		out.LatencyMS, out.UpstreamLatencyMS = presentLatencies(r.Latency), presentLatencies(r.Upstream)
 	}
 	return out
 }
 
-// presentLatencies shows zeros where nothing was measured.
+// presentLatencies returns zeros if there were no requests.
 func presentLatencies(q *traffic.Quantiles) *latenciesRecord {
 	if q == nil {
 		return &latenciesRecord{}

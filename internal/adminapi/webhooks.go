@@ -6,58 +6,58 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
 type createWebhookRequest struct {
-	URL           string   `json:"url" minLength:"1" maxLength:"2048" doc:"Address that receives deliveries: https, without userinfo or fragment." example:"https://hooks.example.com/keygate"`
-	Events        []string `json:"events" nullable:"false" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed" doc:"Types of the events to deliver." example:"key.created,key.revoked"`
-	SigningSecret *string  `json:"signing_secret,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"Secret that signs the deliveries, of 16 to 128 bytes; auto, or none, makes one." example:"auto"`
+	URL           string   `json:"url" minLength:"1" maxLength:"2048" doc:"URL that receives deliveries. It must use https and have no userinfo or fragment." example:"https://hooks.example.com/keygate"`
+	Events        []string `json:"events" nullable:"false" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed" doc:"Event types to deliver." example:"key.created,key.revoked"`
+	SigningSecret *string  `json:"signing_secret,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated." example:"auto"`
 }
 
 type updateWebhookRequest struct {
-	URL    *string   `json:"url,omitempty" minLength:"1" maxLength:"2048" doc:"Address that receives deliveries." example:"https://hooks.example.com/keygate"`
-	Events *[]string `json:"events,omitempty" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed" doc:"Types of the events to deliver, replaced whole." example:"key.created,key.revoked"`
-	State  *string   `json:"state,omitempty" enum:"active,disabled" doc:"active enables a disabled endpoint again; disabled stops its deliveries."`
+	URL    *string   `json:"url,omitempty" minLength:"1" maxLength:"2048" doc:"URL that receives deliveries." example:"https://hooks.example.com/keygate"`
+	Events *[]string `json:"events,omitempty" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed" doc:"Event types to deliver. Replaces all of them." example:"key.created,key.revoked"`
+	State  *string   `json:"state,omitempty" enum:"active,disabled" doc:"active enables a disabled endpoint; disabled stops deliveries to it."`
 }
 
 type rotateSecretRequest struct {
-	OverlapHours *int `json:"overlap_hours,omitempty" nullable:"true" minimum:"0" maximum:"168" default:"24" doc:"For how many hours the old secret signs beside the new one; 0 ends it at once." example:"24"`
+	OverlapHours *int `json:"overlap_hours,omitempty" nullable:"true" minimum:"0" maximum:"168" default:"24" doc:"How long deliveries are also signed with the old secret, in hours; 0 stops immediately." example:"24"`
 }
 
 type recoverRequest struct {
-	Since string `json:"since" minLength:"1" doc:"Deliver again what failed at or after this time: RFC 3339, or a date, which is its midnight in UTC." example:"2026-03-01T12:00:00Z"`
+	Since string `json:"since" minLength:"1" doc:"Redeliver what failed at or after this time: an RFC 3339 time, or a date, which means midnight UTC." example:"2026-03-01T12:00:00Z"`
 }
 
-// defaultOverlapHours is the overlap of a secret's rotation that says none, in hours.
+// defaultOverlapHours is the default overlap of a secret rotation, in hours.
 const defaultOverlapHours = 24
 
-// WebhookRecord is exported so that it can be embedded, as KeyRecord is.
+// WebhookRecord is a webhook endpoint. It is exported so that it can be embedded;
+// see KeyRecord.
 type WebhookRecord struct {
 	WebhookID      string    `json:"webhook_id" doc:"Identifier of the endpoint." example:"wh_01jz8y5c3te9b8r2m6q4v7x0gg"`
-	URL            string    `json:"url" doc:"Address that receives deliveries." example:"https://hooks.example.com/keygate"`
-	Events         []string  `json:"events" nullable:"false" doc:"Types of the events that are delivered." example:"key.created,key.revoked"`
-	State          string    `json:"state" enum:"active,disabled" doc:"A disabled endpoint gets no deliveries."`
+	URL            string    `json:"url" doc:"URL that receives deliveries." example:"https://hooks.example.com/keygate"`
+	Events         []string  `json:"events" nullable:"false" doc:"Event types that are delivered." example:"key.created,key.revoked"`
+	State          string    `json:"state" enum:"active,disabled" doc:"State of the endpoint. A disabled endpoint receives no deliveries."`
 	DisabledReason *string   `json:"disabled_reason" doc:"Why the endpoint is disabled; null while it is active."`
-	CreatedAt      time.Time `json:"created_at" doc:"When the endpoint was registered."`
+	CreatedAt      time.Time `json:"created_at" doc:"When the endpoint was created."`
 }
 
-// newWebhookRecord is the only record that holds a signing secret. A replay under
-// an Idempotency-Key leaves it out and says so in Message.
+// newWebhookRecord is the only record that holds a signing secret. A response
+// replayed for an Idempotency-Key omits it and says so in Message.
 type newWebhookRecord struct {
 	WebhookRecord
-	SigningSecret          string `json:"signing_secret,omitempty" doc:"The secret, shown this once; absent from a replay. Its bytes as they stand key X-Service-Signature." example:"whsec_ZXhhbXBsZWV4YW1wbGVleGFtcGxlZXhhbXBsZTE="`
-	StandardWebhooksSecret string `json:"standard_webhooks_secret,omitempty" doc:"The same secret in the form that Standard Webhooks libraries take, where signing_secret has another." example:"whsec_ZXhhbXBsZWV4YW1wbGVleGFtcGxlZXhhbXBsZTE="`
-	Message                string `json:"message,omitempty" doc:"In a replay: why the secret is absent."`
+	SigningSecret          string `json:"signing_secret,omitempty" doc:"The signing secret. It is returned only once, and is absent from a replayed response. The key of X-Service-Signature is this whole string." example:"whsec_ZXhhbXBsZWV4YW1wbGVleGFtcGxlZXhhbXBsZTE="`
+	StandardWebhooksSecret string `json:"standard_webhooks_secret,omitempty" doc:"The same secret in the form that Standard Webhooks libraries take. Absent if signing_secret already has that form." example:"whsec_ZXhhbXBsZWV4YW1wbGVleGFtcGxlZXhhbXBsZTE="`
+	Message                string `json:"message,omitempty" doc:"In a replayed response: why the secret is absent."`
 }
 
 type webhookTestRecord struct {
-	DeliveryID string `json:"delivery_id" doc:"Identifier of the delivery that was begun." example:"dlv_01jz8y5c3te9b8r2m6q4v7x0hh"`
+	DeliveryID string `json:"delivery_id" doc:"Identifier of the new delivery." example:"dlv_01jz8y5c3te9b8r2m6q4v7x0hh"`
 }
 
 type webhookRecoveryRecord struct {
-	Deliveries int `json:"deliveries" doc:"How many deliveries were begun." example:"12"`
+	Deliveries int `json:"deliveries" doc:"Number of new deliveries." example:"12"`
 }
 
 func presentWebhook(w *webhook.Webhook) WebhookRecord {
@@ -71,66 +71,66 @@ func presentWebhook(w *webhook.Webhook) WebhookRecord {
 	return r
 }
 
-// presentNewWebhook shows an endpoint with its new secret, and what a replay shows of
-// it.
+// presentNewWebhook returns the response with an endpoint's new secret, and the one
+// for replays.
 func presentNewWebhook(w *control.NewWebhook) response {
 	r := newWebhookRecord{WebhookRecord: presentWebhook(&w.Webhook), SigningSecret: w.Secret, StandardWebhooksSecret: w.StandardSecret}
-	again := r
-	again.SigningSecret, again.StandardWebhooksSecret = "", ""
-	again.Message = "this is a replay of the first answer: the secret was shown there once; if it is lost, rotate it"
-	shown := withETag(r, w.Version)
-	shown.replay = again
-	return shown
+	replay := r
+	replay.SigningSecret, replay.StandardWebhooksSecret = "", ""
+	replay.Message = "this is a replay of the first response, which was the only one with the secret: if the secret is lost, rotate it"
+	res := withETag(r, w.Version)
+	res.replay = replay
+	return res
 }
 
 func (a *API) webhookOperations() []operation {
-	record, made := reflect.TypeFor[WebhookRecord](), reflect.TypeFor[newWebhookRecord]()
+	record, created := reflect.TypeFor[WebhookRecord](), reflect.TypeFor[newWebhookRecord]()
 	return []operation{{
 		id: "listWebhooks", method: http.MethodGet, path: "/v1/webhooks", tag: "Webhooks",
-		summary: "List webhook endpoints", description: "Lists the endpoints of the account, newest first, without their secrets.",
+		summary: "List webhook endpoints", description: "Returns the webhook endpoints of the account, newest first, without their secrets.",
 		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[WebhookRecord]](),
 		run: a.listWebhooks,
 	}, {
 		id: "createWebhook", method: http.MethodPost, path: "/v1/webhooks", tag: "Webhooks",
-		summary: "Register a webhook endpoint",
-		description: "Registers an address that gets the events of the given types. The answer shows the signing secret this once. " +
-			"Loopback, private, link-local and metadata addresses are refused, unless the operator allows their network.",
+		summary: "Create a webhook endpoint",
+		description: "Registers a URL that receives events of the given types. Only this response contains the signing secret. " +
+			"Loopback, private, link-local and metadata addresses are refused unless the operator allows their network.",
 		body: reflect.TypeFor[createWebhookRequest](), replayable: true,
-		success: http.StatusCreated, result: made, hasETag: true, hasLocation: true,
+		success: http.StatusCreated, result: created, hasETag: true, hasLocation: true,
 		run: a.createWebhook,
 	}, {
 		id: "getWebhook", method: http.MethodGet, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
-		summary: "Get a webhook endpoint", description: "Gives one endpoint without its secret.",
+		summary: "Get a webhook endpoint", description: "Returns one endpoint, without its secret.",
 		success: http.StatusOK, result: record, hasETag: true,
 		run: a.getWebhook,
 	}, {
 		id: "updateWebhook", method: http.MethodPatch, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
-		summary: "Update a webhook endpoint", description: "Changes the members that are given. The state active enables an endpoint that was disabled.",
+		summary: "Update a webhook endpoint", description: "Changes the given fields. Setting state to active enables a disabled endpoint.",
 		body: reflect.TypeFor[updateWebhookRequest](), ifMatch: true,
 		success: http.StatusOK, result: record, hasETag: true,
 		run: a.updateWebhook,
 	}, {
 		id: "deleteWebhook", method: http.MethodDelete, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
-		summary: "Delete a webhook endpoint", description: "Ends the endpoint; what was not yet delivered to it fails. Gives the record as it last was.",
+		summary: "Delete a webhook endpoint", description: "Deletes the endpoint. Deliveries that have not yet succeeded fail. Returns the record as it was before.",
 		ifMatch: true, success: http.StatusOK, result: record,
 		run: a.deleteWebhook,
 	}, {
 		id: "rotateWebhookSecret", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/rotate-secret", tag: "Webhooks",
 		summary: "Rotate the secret of a webhook endpoint",
-		description: "Makes a new signing secret, which the answer shows this once. During the overlap both sign: the new one in X-Service-Signature, " +
-			"the old one in X-Service-Signature-Previous, both in webhook-signature.",
+		description: "Creates a new signing secret. Only this response contains it. During the overlap, deliveries are signed with both secrets: " +
+			"the new one in X-Service-Signature, the old one in X-Service-Signature-Previous, and both in webhook-signature.",
 		body: reflect.TypeFor[rotateSecretRequest](), bodyOptional: true, replayable: true, ifMatch: true,
-		success: http.StatusOK, result: made, hasETag: true,
+		success: http.StatusOK, result: created, hasETag: true,
 		run: a.rotateWebhookSecret,
 	}, {
 		id: "testWebhook", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/test", tag: "Webhooks",
-		summary: "Test a webhook endpoint", description: "Delivers an event of the type webhook.test, which stands in no list of events.",
+		summary: "Test a webhook endpoint", description: "Delivers an event of type webhook.test, which appears in no list of events.",
 		replayable: true, success: http.StatusOK, result: reflect.TypeFor[webhookTestRecord](),
 		run: a.testWebhook,
 	}, {
 		id: "recoverWebhook", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/recover", tag: "Webhooks",
-		summary:     "Deliver again what failed",
-		description: "Begins a new delivery of each event whose delivery to the endpoint failed since the given time and that was not delivered again.",
+		summary:     "Redeliver failed events",
+		description: "Starts a new delivery of each event whose delivery to the endpoint failed at or after the given time and that was not redelivered afterwards.",
 		body:        reflect.TypeFor[recoverRequest](), replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[webhookRecoveryRecord](),
 		run: a.recoverWebhook,
@@ -220,7 +220,7 @@ func (a *API) recoverWebhook(c *call) (response, error) {
 	}
 	since, err := parseTime(req.Since)
 	if err != nil {
-		return response{}, fault.Invalid("since", "must be a time, as in 2026-03-01T12:00:00Z, or a date, as in 2026-03-01")
+		return response{}, invalidTime("since")
 	}
 	present := func(n int) response { return ok(webhookRecoveryRecord{Deliveries: n}) }
 	n, err := a.cfg.Control.RecoverWebhook(withIdempotency(c, present), &c.caller, c.params["webhook_id"], since)
