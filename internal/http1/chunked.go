@@ -2,42 +2,44 @@ package http1
 
 import "errors"
 
-// ErrChunk is a malformed chunked body.
+// ErrChunk reports a malformed chunked body.
 var ErrChunk = errors.New("http1: malformed chunked body")
 
-// maxExtension bounds the bytes that a chunk's line may have behind its size,
-// which are dropped: without a bound they are a body that nobody counts.
+// maxExtension is the maximum length of a chunk's extensions, in bytes. They are
+// discarded, so without a limit they could carry any amount of data uncounted.
 const maxExtension = 4 << 10
 
-// chunkState is where a Chunked stands.
+// chunkState is the next element that a Chunked expects.
 type chunkState uint8
 
 const (
-	chunkSize  chunkState = iota // in the digits
-	chunkName                    // where the name of an extension must begin
-	chunkExt                     // in an extension, to the CR
-	chunkLF                      // the LF of the size line
-	chunkData                    // in the data
-	chunkCR                      // the CR behind the data
-	chunkEnd                     // the LF behind the data
-	chunkTrail                   // in the trailer section
-	chunkDone
+	chunkSize    chunkState = iota // a digit of the size, or what follows the size
+	chunkName                      // the first byte of an extension's name
+	chunkExt                       // the rest of the extensions, up to the CR
+	chunkLF                        // the LF of the size line
+	chunkData                      // data
+	chunkDataCR                    // the CR after the data
+	chunkDataLF                    // the LF after the data
+	chunkTrailer                   // the trailer section
 )
 
-// Chunked finds the data in a chunked body (RFC 9112, 7.1). The zero value
-// stands at the first chunk's size.
+// Chunked is an incremental decoder of the chunked coding (RFC 9112, 7.1). The zero
+// value is ready for the start of a body.
 type Chunked struct {
 	state  chunkState
-	digits int
-	ext    int
-	left   int64 // bytes of data to come in this chunk
+	digits int   // number of digits of the current size
+	ext    int   // bytes of the current extensions
+	left   int64 // bytes of the current chunk's data still to come
 }
 
-// Next takes the next piece of b. It returns how many bytes it used and which
-// of them are data of the body; data is empty for what is framing. It stops
-// before the trailer section: InTrailer then holds, and the rest of the
-// section, from the first field line to the empty line, is the caller's to
-// parse with a TrailerParser. used is 0 only if b is empty or InTrailer.
+// Next decodes the next part of b. It returns how many bytes of b it used, and the data
+// of the body among them, which is empty if they are framing only. Call it again with
+// the rest of b.
+//
+// Next stops before the trailer section, which begins with the first field line and ends
+// with the empty line: InTrailer then reports true, and a TrailerParser parses the
+// section. used is 0 only if b is empty or InTrailer reports true. The error is
+// ErrChunk.
 func (c *Chunked) Next(b []byte) (used int, data []byte, err error) {
 	for used < len(b) {
 		ch := b[used]
@@ -80,7 +82,7 @@ func (c *Chunked) Next(b []byte) (used int, data []byte, err error) {
 			}
 			c.digits = 0
 			if c.left == 0 {
-				c.state = chunkTrail
+				c.state = chunkTrailer
 				return used + 1, nil, nil
 			}
 			c.state = chunkData
@@ -88,15 +90,15 @@ func (c *Chunked) Next(b []byte) (used int, data []byte, err error) {
 			n := min(int64(len(b)-used), c.left)
 			data = b[used : used+int(n)]
 			if c.left -= n; c.left == 0 {
-				c.state = chunkCR
+				c.state = chunkDataCR
 			}
 			return used + int(n), data, nil
-		case chunkCR:
+		case chunkDataCR:
 			if ch != '\r' {
 				return used, nil, ErrChunk
 			}
-			c.state = chunkEnd
-		case chunkEnd:
+			c.state = chunkDataLF
+		case chunkDataLF:
 			if ch != '\n' {
 				return used, nil, ErrChunk
 			}
@@ -109,10 +111,11 @@ func (c *Chunked) Next(b []byte) (used int, data []byte, err error) {
 	return used, nil, nil
 }
 
-// InTrailer reports whether the last chunk was read and the trailer section
-// begins.
-func (c *Chunked) InTrailer() bool { return c.state == chunkTrail }
+// InTrailer reports whether the last chunk has been read, so that the trailer section
+// comes next.
+func (c *Chunked) InTrailer() bool { return c.state == chunkTrailer }
 
+// unhex returns the value of a hexadecimal digit, -1 for any other byte.
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
@@ -129,26 +132,26 @@ func unhex(c byte) int {
 // Trailers is the trailer section of a chunked body.
 type Trailers struct {
 	fields
-	End int // where the section ends
+	End int // index of the first byte after the section
 }
 
-// TrailerParser parses a trailer section. The zero value is ready.
+// TrailerParser parses a trailer section. The zero value is ready to use.
 type TrailerParser struct {
-	scanner
-	begun bool
+	lineScanner
+	started bool
 }
 
-// Parse continues with buf, which holds everything since the section's first
-// byte, as RequestParser.Parse does. What a field would declare in a head it
-// declares to nobody here: whoever passes the section on drops those of framing
-// (RFC 9110, 6.5.1).
+// Parse parses buf, which holds all bytes received since the start of the section, as
+// RequestParser.Parse does. Fields that describe framing or routing have no effect in a
+// trailer section; a proxy that forwards the section must drop them (RFC 9110, 6.5.1).
+// The errors are ErrSyntax and ErrHead.
 func (p *TrailerParser) Parse(buf []byte, t *Trailers) (done bool, err error) {
-	if !p.begun {
+	if !p.started {
 		t.reset()
-		p.begun = true
+		p.started = true
 	}
 	for {
-		line, ok, err := p.next(buf)
+		line, ok, err := p.nextLine(buf)
 		if err != nil {
 			return false, err
 		}
@@ -162,7 +165,7 @@ func (p *TrailerParser) Parse(buf []byte, t *Trailers) (done bool, err error) {
 			t.End = p.line
 			return true, nil
 		default:
-			if _, err := t.read(buf, line); err != nil {
+			if _, err := t.parseField(buf, line); err != nil {
 				return false, err
 			}
 		}

@@ -1,12 +1,16 @@
-// Package http1 reads HTTP/1.1 messages out of byte slices, and does no I/O
-// (RFC 9112; contract, 4.5). Whoever holds the bytes calls a parser again each
-// time there are more of them; a parser remembers how far it came and answers
-// the same however the bytes were split.
+// Package http1 parses HTTP/1.1 messages from byte slices, without I/O (RFC 9112;
+// contract, 4.5).
 //
-// It is strict, because two parsers that read one message differently are a
-// hole: whatever is not the grammar is an error, and nothing is repaired.
+// The parsers are incremental. The caller appends received bytes to a buffer and calls
+// the parser again; the parser remembers how far it got. The result does not depend on
+// how the bytes were split.
 //
-//	RequestParser ─► Request (spans into the buffer, framing of the body)
-//	ResponseParser ─► Response (the same)
-//	Chunked ─► the data of a chunked body, then its trailer section
+// Parsing is strict. Two parsers that read one message differently make request
+// smuggling possible, so any deviation from the grammar is an error and nothing is
+// repaired.
+//
+//	RequestParser  ─► Request: spans into the buffer, and the framing of the body
+//	ResponseParser ─► Response: the same
+//	Chunked        ─► the data of a chunked body
+//	TrailerParser  ─► Trailers: the trailer section of a chunked body
 package http1

@@ -1,20 +1,20 @@
 package http1
 
-// Span is a part of the buffer that holds a head.
+// Span is a part of the buffer that holds a head: the bytes from Start up to End.
 type Span struct{ Start, End uint32 }
 
-// Of returns the part of buf.
+// Of returns the span's bytes in buf.
 func (s Span) Of(buf []byte) []byte { return buf[s.Start:s.End] }
 
-// Len returns the number of bytes.
+// Len returns the length in bytes.
 func (s Span) Len() int { return int(s.End - s.Start) }
 
-// Name tells the fields that a proxy must know by name from all others.
+// Name identifies a field that a proxy must recognize by its name.
 type Name uint8
 
-// The fields that mean something to a proxy.
+// The fields that a proxy recognizes.
 const (
-	Other Name = iota
+	Other Name = iota // all other fields
 	Host
 	Connection
 	ContentLength
@@ -35,7 +35,7 @@ const (
 	XForwardedProto
 	XForwarded // any other X-Forwarded-*
 	XRequestID
-	XKeygate  // any X-Keygate-*, with - or _
+	XKeygate  // any X-Keygate-*
 	RateLimit // X-RateLimit-*, RateLimit, RateLimit-Policy
 	Origin
 	AccessControl // Access-Control-Request-Method
@@ -46,7 +46,7 @@ const (
 	Traceparent
 )
 
-// NameOf returns the Name of a field name, Other for one that is none.
+// NameOf returns the Name of a field name, and Other for an empty one.
 func NameOf(name []byte) Name {
 	if len(name) == 0 {
 		return Other
@@ -54,9 +54,12 @@ func NameOf(name []byte) Name {
 	return classify(name)
 }
 
-// classify returns the Name of a field name, looking at its length and first
-// byte before it compares anything. An underscore counts as a dash where the
-// field is ours, since applications read both alike.
+// classify returns the Name of a field name, which must not be empty. It switches on the
+// length and the first byte before it compares names.
+//
+// In the names of fields that the gateway sets itself (X-Keygate-*, X-Forwarded-*,
+// X-Request-Id, RateLimit*) an underscore counts as a dash. Many applications cannot
+// tell the two apart, so a client's X_Keygate_Key_Id must be recognized as well.
 func classify(b []byte) Name {
 	first := b[0] | 0x20
 	if first == 'x' {
@@ -136,7 +139,7 @@ func classify(b []byte) Name {
 	return Other
 }
 
-// nameIf returns name if b equals lower, which has the same length, else Other.
+// nameIf returns name if b equals lower, ignoring case, and Other if not.
 func nameIf(b []byte, lower string, name Name) Name {
 	if EqualFold(b, lower) {
 		return name
@@ -144,7 +147,7 @@ func nameIf(b []byte, lower string, name Name) Name {
 	return Other
 }
 
-// classifyX is classify for names that begin with x.
+// classifyX is classify for names that begin with an x.
 func classifyX(b []byte) Name {
 	switch {
 	case len(b) < len("x-keygate-"):
@@ -153,25 +156,26 @@ func classifyX(b []byte) Name {
 		return XKeygate
 	case hasDashedPrefix(b, "x-ratelimit-"):
 		return RateLimit
-	case dashed(b, "x-request-id"):
+	case equalDashed(b, "x-request-id"):
 		return XRequestID
 	case !hasDashedPrefix(b, "x-forwarded-"):
 		return Other
-	case dashed(b, "x-forwarded-for"):
+	case equalDashed(b, "x-forwarded-for"):
 		return XForwardedFor
-	case dashed(b, "x-forwarded-host"):
+	case equalDashed(b, "x-forwarded-host"):
 		return XForwardedHost
-	case dashed(b, "x-forwarded-proto"):
+	case equalDashed(b, "x-forwarded-proto"):
 		return XForwardedProto
 	}
 	return XForwarded
 }
 
-// dashed is EqualFold with an underscore equal to a dash.
-func dashed(b []byte, lower string) bool {
+// equalDashed is EqualFold with an underscore equal to a dash.
+func equalDashed(b []byte, lower string) bool {
 	return len(b) == len(lower) && hasDashedPrefix(b, lower)
 }
 
+// hasDashedPrefix reports whether b begins with lower, as equalDashed compares.
 func hasDashedPrefix(b []byte, lower string) bool {
 	if len(b) < len(lower) {
 		return false
@@ -194,6 +198,6 @@ func hasDashedPrefix(b []byte, lower string) bool {
 // Field is one field line of a head.
 type Field struct {
 	Name  Span
-	Value Span // without white space at its ends
+	Value Span // without leading and trailing white space
 	ID    Name
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Guarantee: however the bytes of requests are split, they are read alike, and
-// what net/http refuses is refused; what both read, they read alike.
+// Guarantee: requests are read the same however their bytes are split; requests that
+// net/http rejects are rejected; and what both accept, both read the same.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -30,12 +30,12 @@ func FuzzRequests(f *testing.F) {
 		whole := readAll([][]byte{input})
 		for _, pieces := range splits(r, input, 3) {
 			if got := readAll(pieces); !sameReading(whole, got) {
-				t.Fatalf("%q\nread whole: %v\nsplit as %q: %v", input, whole, pieces, got)
+				t.Fatalf("%q split as %q\ngot:  %v\nwant: %v", input, pieces, got, whole)
 			}
 		}
 		theirs := bufio.NewReader(bytes.NewReader(input))
 		for i, m := range whole.messages {
-			// RFC 9112, 2.2 asks to pass over an empty line; net/http does not.
+			// RFC 9112, 2.2 asks servers to ignore an empty line; net/http does not.
 			for range 2 {
 				if b, err := theirs.Peek(2); err == nil && string(b) == "\r\n" {
 					_, _ = theirs.Discard(2)
@@ -43,35 +43,35 @@ func FuzzRequests(f *testing.F) {
 			}
 			req, err := http.ReadRequest(theirs)
 			if err != nil {
-				if refusesForItself(m) {
+				if rejectedByNetHTTPOnly(m) {
 					return
 				}
-				t.Fatalf("message %d is read here as %+v; net/http refuses it: %v\n%q", i, m, err, input)
+				t.Fatalf("message %d: got %+v, want an error as from net/http: %v\n%q", i, m, err, input)
 			}
 			body, err := io.ReadAll(req.Body)
 			if err != nil {
-				t.Fatalf("message %d is read here as %+v; net/http refuses its body: %v\n%q", i, m, err, input)
+				t.Fatalf("message %d: got %+v, want an error in the body as from net/http: %v\n%q", i, m, err, input)
 			}
 			if req.Method != m.method || req.RequestURI != m.target || string(body) != m.body {
-				t.Fatalf("message %d is read here as %+v, by net/http as %s %s %q\n%q", i, m, req.Method, req.RequestURI, body, input)
+				t.Fatalf("message %d: got %+v, want %s %s %q as net/http reads it\n%q", i, m, req.Method, req.RequestURI, body, input)
 			}
-			if want, got := trailerText(req.Trailer), strings.Join(m.trailers, "\n"); m.trailers == nil && want != "" {
-				t.Fatalf("trailers: here %q, net/http %q", got, want)
+			if want := trailerText(req.Trailer); m.trailers == nil && want != "" {
+				t.Fatalf("message %d: got no trailers, want %q as net/http reads them\n%q", i, want, input)
 			}
 		}
 	})
 }
 
-// refusesForItself tells the targets that are refused by whoever looks at the
-// path, admit here and net/url there, not by the reader of messages.
-func refusesForItself(m message) bool {
+// rejectedByNetHTTPOnly reports whether net/http may reject the message for its target
+// or Host, which this package does not validate; package admit does.
+func rejectedByNetHTTPOnly(m message) bool {
 	return !strings.HasPrefix(m.target, "/") || strings.Contains(m.target, "%") || strings.Contains(m.target, "#") || m.method == "CONNECT" ||
-		strings.HasPrefix(m.target, "//") || hasPort(m)
+		strings.HasPrefix(m.target, "//") || hasUnusualHost(m)
 }
 
-// hasPort tells a Host that is refused for its own syntax, which is admit's
-// part.
-func hasPort(m message) bool {
+// hasUnusualHost reports whether Host contains anything but lower-case letters, digits
+// and dots.
+func hasUnusualHost(m message) bool {
 	for _, f := range m.fields {
 		if name, value, _ := strings.Cut(f, ": "); strings.EqualFold(name, "host") && strings.ContainsFunc(value, func(r rune) bool {
 			return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.')
@@ -82,6 +82,7 @@ func hasPort(m message) bool {
 	return false
 }
 
+// trailerText returns h as field lines.
 func trailerText(h http.Header) string {
 	var b strings.Builder
 	for name, values := range h {
@@ -92,8 +93,8 @@ func trailerText(h http.Header) string {
 	return b.String()
 }
 
-// Guarantee: however the bytes of responses are split, the head is read alike,
-// and what net/http reads of the same bytes agrees with it.
+// Guarantee: the head of a response is read the same however its bytes are split, and
+// net/http accepts it and reads the same status.
 func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
@@ -115,7 +116,7 @@ func FuzzResponse(f *testing.F) {
 					return 0, "", true
 				}
 				if done {
-					return resp.Status, strings.Join(lines(buf, resp.Fields()), "\n"), false
+					return resp.Status, strings.Join(fieldLines(buf, resp.Fields()), "\n"), false
 				}
 			}
 			return 0, "", false
@@ -124,7 +125,7 @@ func FuzzResponse(f *testing.F) {
 		r := rand.New(rand.NewPCG(uint64(len(input)), 9))
 		for _, pieces := range splits(r, input, 3) {
 			if s, x, bad := read(pieces); s != status || x != text || bad != failed {
-				t.Fatalf("%q split as %q: %d %q %v, whole %d %q %v", input, pieces, s, x, bad, status, text, failed)
+				t.Fatalf("%q split as %q: got status %d, fields %q, failed %v; want %d, %q, %v", input, pieces, s, x, bad, status, text, failed)
 			}
 		}
 		if status == 0 {
@@ -132,16 +133,16 @@ func FuzzResponse(f *testing.F) {
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(input)), nil)
 		if err != nil {
-			t.Fatalf("%q is read here as %d; net/http refuses it: %v", input, status, err)
+			t.Fatalf("%q: got status %d, want an error as from net/http: %v", input, status, err)
 		}
 		resp.Body.Close()
 		if resp.StatusCode != status {
-			t.Fatalf("%q is read here as %d, by net/http as %d", input, status, resp.StatusCode)
+			t.Fatalf("%q: got status %d, want %d as net/http reads it", input, status, resp.StatusCode)
 		}
 	})
 }
 
-// BenchmarkRequest parses the head of a browser's request.
+// BenchmarkRequest parses the head of a typical browser request.
 func BenchmarkRequest(b *testing.B) {
 	input := []byte("GET /api/v1/orders/1234?expand=items HTTP/1.1\r\nHost: api.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0)\r\n" +
 		"Accept: application/json\r\nAccept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br\r\nAuthorization: Bearer kg_0123456789abcdefghijklmnopqrst000000\r\nConnection: keep-alive\r\n\r\n")

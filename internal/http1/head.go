@@ -5,16 +5,17 @@ import (
 	"errors"
 )
 
-// The limits of a head (contract, 4.5).
+// Limits of a head (contract, 4.5).
 const (
-	MaxHead   = 64 << 10 // bytes, from the first to the empty line that ends it
+	MaxHead   = 64 << 10 // bytes, including the empty line that ends the head
 	MaxTarget = 16 << 10 // bytes
-	MaxFields = 100      // all counted
-	maxMethod = 32       // bytes; the longest registered one has 17
+	MaxFields = 100      // field lines
+	maxMethod = 32       // bytes; the longest registered method has 17
 )
 
-// The errors of a message. After any of them the connection cannot be used
-// again: where the next message begins is not known.
+// The errors of the parsers, with the status that a server responds with. After any of
+// them the connection cannot be reused, because it is unknown where the next message
+// begins.
 var (
 	ErrSyntax       = errors.New("http1: malformed message")          // 400
 	ErrTarget       = errors.New("http1: target too long")            // 414
@@ -23,21 +24,21 @@ var (
 	ErrUpgradeFirst = errors.New("http1: HTTP/2 without negotiation") // the preface of HTTP/2
 )
 
-// fields is the part that both kinds of heads share: the field lines and the
-// framing that they declare.
+// fields is the part that requests and responses have in common: the field lines, and
+// what they say about the message.
 type fields struct {
 	list [MaxFields]Field
 	n    int
 
-	length   int64 // Content-Length, -1 without
+	length   int64 // Content-Length, -1 if absent
 	chunked  bool  // Transfer-Encoding: chunked
 	close    bool  // Connection: close
 	keep     bool  // Connection: keep-alive
 	upgrade  bool  // Connection: upgrade
-	named    bool  // Connection names other fields
-	hosts    int
-	expects  bool // Expect: 100-continue
-	trailers bool // TE: trailers
+	named    bool  // Connection names further options
+	hosts    int   // number of Host fields
+	expects  bool  // Expect: 100-continue
+	trailers bool  // TE: trailers
 }
 
 func (f *fields) reset() {
@@ -45,42 +46,42 @@ func (f *fields) reset() {
 	f.chunked, f.close, f.keep, f.upgrade, f.named, f.expects, f.trailers = false, false, false, false, false, false, false
 }
 
-// Fields returns the field lines in their order. They stay valid until the
-// next message is parsed into the same head.
+// Fields returns the field lines in their order. The slice is valid until the next
+// message is parsed into the same head.
 func (f *fields) Fields() []Field { return f.list[:f.n] }
 
-// ContentLength returns the declared length of the body; -1 if none is.
+// ContentLength returns the value of Content-Length in bytes, and -1 if it is absent.
 func (f *fields) ContentLength() int64 { return f.length }
 
-// Chunked reports whether the body is chunked.
+// Chunked reports whether the body has the chunked transfer coding.
 func (f *fields) Chunked() bool { return f.chunked }
 
-// Upgrade reports whether Connection names the option upgrade.
+// Upgrade reports whether Connection contains the option upgrade.
 func (f *fields) Upgrade() bool { return f.upgrade }
 
-// Named reports whether Connection names fields other than its own options, so
-// that they are to be removed.
+// Named reports whether Connection contains options other than close, keep-alive and
+// upgrade. They name fields that a proxy must remove (RFC 9110, 7.6.1).
 func (f *fields) Named() bool { return f.named }
 
-// ExpectsContinue reports whether the client waits for a 100.
+// ExpectsContinue reports whether the client waits for a 100 (Continue) response.
 func (f *fields) ExpectsContinue() bool { return f.expects }
 
-// WantsTrailers reports whether TE holds "trailers".
+// WantsTrailers reports whether TE contains "trailers".
 func (f *fields) WantsTrailers() bool { return f.trailers }
 
-// scanner finds the lines of a head in a buffer that grows.
-type scanner struct {
-	line int // where the current line begins
-	seen int // how far no line feed was found
+// lineScanner splits a growing buffer into lines.
+type lineScanner struct {
+	line int // index of the current line's first byte
+	seen int // index up to which there is no line feed in the current line
 }
 
-// next returns the current line without its CRLF once it is complete. A CR
-// within it is for whoever parses it to refuse, as every control byte is.
-func (s *scanner) next(buf []byte) (line Span, done bool, err error) {
+// nextLine returns the current line, without its CRLF, once it is complete, and moves on
+// to the next. The caller rejects a CR within the line, as it does any control byte.
+func (s *lineScanner) nextLine(buf []byte) (line Span, done bool, err error) {
 	i := bytes.IndexByte(buf[s.seen:], '\n')
 	if i < 0 {
-		// A CR may only be the last byte so far; one with a byte behind it
-		// is bare, and waiting for more would only hide that.
+		// A CR can be part of a CRLF only as the last byte so far. Any other is an
+		// error already, which waiting for the line's end would only delay.
 		if j := bytes.IndexByte(buf[s.seen:], '\r'); j >= 0 && s.seen+j != len(buf)-1 {
 			return Span{}, false, ErrSyntax
 		}
@@ -99,29 +100,29 @@ func (s *scanner) next(buf []byte) (line Span, done bool, err error) {
 	return line, true, nil
 }
 
-// add parses one field line and notes what it declares.
-func (f *fields) add(buf []byte, line Span) error {
-	field, err := f.read(buf, line)
+// addField parses one field line of a head and interprets it.
+func (f *fields) addField(buf []byte, line Span) error {
+	field, err := f.parseField(buf, line)
 	if err != nil || field.ID == Other {
 		return err
 	}
-	return f.note(field.ID, field.Value.Of(buf))
+	return f.interpret(field.ID, field.Value.Of(buf))
 }
 
-// read parses one field line (RFC 9112, 5).
-func (f *fields) read(buf []byte, line Span) (*Field, error) {
+// parseField parses one field line and appends it to the list (RFC 9112, 5).
+func (f *fields) parseField(buf []byte, line Span) (*Field, error) {
 	b := line.Of(buf)
 	colon := 0
 	for colon < len(b) && token[b[colon]] {
 		colon++
 	}
-	// A line that begins with white space, be it obs-fold or a space before
-	// the first field, fails here as well: a space is no token byte.
+	// This rejects lines that begin with white space as well, whether obs-fold or a
+	// space before the first field: a space is not a token byte.
 	if colon == 0 || colon == len(b) || b[colon] != ':' {
 		return nil, ErrSyntax
 	}
 	value := Span{line.Start + uint32(colon) + 1, line.End}
-	if value.Start < value.End && buf[value.Start] == ' ' { // nearly always, and alone
+	if value.Start < value.End && buf[value.Start] == ' ' { // the usual case: exactly one space
 		value.Start++
 	}
 	value = trim(buf, value)
@@ -137,8 +138,9 @@ func (f *fields) read(buf []byte, line Span) (*Field, error) {
 	return field, nil
 }
 
-// note keeps what a field says about the message.
-func (f *fields) note(id Name, value []byte) error {
+// interpret records what a recognized field says about the message. It rejects
+// repeated or invalid framing fields (contract, 4.5).
+func (f *fields) interpret(id Name, value []byte) error {
 	switch id {
 	case ContentLength:
 		n, ok := parseLength(value)
@@ -178,15 +180,16 @@ func (f *fields) note(id Name, value []byte) error {
 	return nil
 }
 
-// framed checks what only the whole head tells.
-func (f *fields) framed() error {
+// checkFraming rejects a head with both Content-Length and Transfer-Encoding (RFC 9112,
+// 6.1).
+func (f *fields) checkFraming() error {
 	if f.chunked && f.length >= 0 {
 		return ErrSyntax
 	}
 	return nil
 }
 
-// version parses "HTTP/1.x". It returns the minor version.
+// version parses "HTTP/1.x" and returns the minor version.
 func version(b []byte) (minor byte, err error) {
 	if len(b) != len("HTTP/1.1") || string(b[:5]) != "HTTP/" || b[6] != '.' ||
 		b[5] < '0' || b[5] > '9' || b[7] < '0' || b[7] > '9' {

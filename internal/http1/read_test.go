@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 )
 
-// message is a request as the parsers read it.
+// message is a request as the parsers of this package read it.
 type message struct {
 	method, target string
 	minor          byte
@@ -15,102 +15,125 @@ type message struct {
 	trailers       []string
 }
 
-// reading is everything that is found in a stream of bytes: the messages that
-// are whole, and how it ends.
+// reading is everything that the parsers find in a stream of bytes: the complete
+// messages, and how the stream ends.
 type reading struct {
 	messages []message
 	err      error
-	rest     bool // bytes of an incomplete message follow
-	closed   bool // bytes follow a message after which the connection ends
+	rest     bool // the stream ends within a message
+	closed   bool // bytes follow a message that closes the connection
 }
 
 func (r reading) String() string {
-	return fmt.Sprintf("%+v, rest %v, error %v", r.messages, r.rest, r.err)
+	return fmt.Sprintf("%+v, rest %v, closed %v, error %v", r.messages, r.rest, r.closed, r.err)
 }
 
-// readAll reads requests from pieces, in the way a connection gives them.
-func readAll(pieces [][]byte) (out reading) {
-	var (
-		buf     []byte
-		p       RequestParser
-		req     Request
-		inBody  bool
-		left    int64
-		chunked Chunked
-		tp      TrailerParser
-		ts      Trailers
-		cur     message
-		closing bool // the last message said that the connection ends
-	)
+// streamReader reads requests from a stream as a server does.
+type streamReader struct {
+	buf     []byte // received and not yet used
+	parser  RequestParser
+	req     Request
+	inBody  bool
+	left    int64 // bytes of a body with a Content-Length still to come
+	chunked Chunked
+	trailer TrailerParser
+	fields  Trailers
+	current message
+	closing bool // the last message closes the connection
+	out     reading
+}
+
+// readAll reads requests from a stream that arrives in pieces.
+func readAll(pieces [][]byte) reading {
+	r := &streamReader{}
 	for _, piece := range pieces {
-		buf = append(buf, piece...)
-		for progress := true; progress; {
-			progress = false
-			switch {
-			case !inBody && closing:
-				out.closed = out.closed || len(buf) > 0
-			case !inBody:
-				done, err := p.Parse(buf, &req)
-				if err != nil {
-					out.err = err
-					return out
-				}
-				if !done {
-					break
-				}
-				cur = message{method: string(req.Method.Of(buf)), target: string(req.Target.Of(buf)), minor: req.Minor}
-				cur.fields = lines(buf, req.Fields())
-				buf = append([]byte(nil), buf[req.End:]...)
-				inBody, progress = true, true
-				closing = !req.KeepAlive()
-				left, chunked, tp = max(req.ContentLength(), 0), Chunked{}, TrailerParser{}
-			case req.Chunked() && chunked.InTrailer():
-				done, err := tp.Parse(buf, &ts)
-				if err != nil {
-					out.err = err
-					return out
-				}
-				if done {
-					cur.trailers = lines(buf, ts.Fields())
-					buf = append([]byte(nil), buf[ts.End:]...)
-					out.messages = append(out.messages, cur)
-					inBody, progress = false, true
-					p.Reset()
-				}
-			case req.Chunked():
-				used, data, err := chunked.Next(buf)
-				if err != nil {
-					out.err = err
-					return out
-				}
-				cur.body += string(data)
-				buf = append([]byte(nil), buf[used:]...)
-				progress = used > 0
-			default:
-				n := min(left, int64(len(buf)))
-				cur.body += string(buf[:n])
-				left -= n
-				buf = append([]byte(nil), buf[n:]...)
-				if left == 0 {
-					out.messages = append(out.messages, cur)
-					inBody, progress = false, true
-					p.Reset()
-				}
-			}
+		r.buf = append(r.buf, piece...)
+		for r.step() {
+		}
+		if r.out.err != nil {
+			return r.out
 		}
 	}
-	out.rest = inBody || len(buf) > 0
-	return out
+	r.out.rest = r.inBody || len(r.buf) > 0
+	return r.out
 }
 
-func lines(buf []byte, fields []Field) (out []string) {
+// step reads the next part of the buffer. It returns false if it needs more bytes or
+// met an error.
+func (r *streamReader) step() bool {
+	switch {
+	case !r.inBody && r.closing:
+		r.out.closed = r.out.closed || len(r.buf) > 0
+		return false
+	case !r.inBody:
+		return r.head()
+	case r.req.Chunked() && r.chunked.InTrailer():
+		return r.trailers()
+	case r.req.Chunked():
+		used, data, err := r.chunked.Next(r.buf)
+		r.current.body += string(data)
+		r.use(used)
+		r.out.err = err
+		return used > 0 && err == nil
+	default:
+		n := min(r.left, int64(len(r.buf)))
+		r.current.body += string(r.buf[:n])
+		r.left -= n
+		r.use(int(n))
+		if r.left > 0 {
+			return false
+		}
+		r.finish()
+		return true
+	}
+}
+
+func (r *streamReader) head() bool {
+	done, err := r.parser.Parse(r.buf, &r.req)
+	if r.out.err = err; err != nil || !done {
+		return false
+	}
+	r.current = message{
+		method: string(r.req.Method.Of(r.buf)), target: string(r.req.Target.Of(r.buf)), minor: r.req.Minor,
+		fields: fieldLines(r.buf, r.req.Fields()),
+	}
+	r.use(r.req.End)
+	r.inBody, r.closing = true, !r.req.KeepAlive()
+	r.left, r.chunked, r.trailer = max(r.req.ContentLength(), 0), Chunked{}, TrailerParser{}
+	return true
+}
+
+func (r *streamReader) trailers() bool {
+	done, err := r.trailer.Parse(r.buf, &r.fields)
+	if r.out.err = err; err != nil || !done {
+		return false
+	}
+	r.current.trailers = fieldLines(r.buf, r.fields.Fields())
+	r.use(r.fields.End)
+	r.finish()
+	return true
+}
+
+// finish ends the current message.
+func (r *streamReader) finish() {
+	r.out.messages = append(r.out.messages, r.current)
+	r.inBody = false
+	r.parser.Reset()
+}
+
+// use removes the first n bytes of the buffer. The rest is copied, so that a parser
+// that kept a reference to the buffer would be noticed.
+func (r *streamReader) use(n int) { r.buf = append([]byte(nil), r.buf[n:]...) }
+
+// fieldLines returns fields as "name: value".
+func fieldLines(buf []byte, fields []Field) (out []string) {
 	for _, f := range fields {
 		out = append(out, string(f.Name.Of(buf))+": "+string(f.Value.Of(buf)))
 	}
 	return out
 }
 
-// splits returns whole, byte by byte, and n random splits of b.
+// splits returns b whole, b byte by byte, and n random splits of b.
 func splits(r *rand.Rand, b []byte, n int) (out [][][]byte) {
 	var single [][]byte
 	for i := range b {
@@ -132,8 +155,7 @@ func splits(r *rand.Rand, b []byte, n int) (out [][][]byte) {
 	return out
 }
 
-// sameReading reports whether two readings agree. Of an error only its being
-// one counts in a stream that was cut differently.
+// sameReading reports whether two readings of one stream are the same.
 func sameReading(a, b reading) bool {
 	return errors.Is(a.err, b.err) && a.rest == b.rest && a.closed == b.closed && fmt.Sprint(a.messages) == fmt.Sprint(b.messages)
 }

@@ -7,13 +7,13 @@ type Request struct {
 	fields
 	Method Span
 	Target Span
-	Minor  byte // of the version HTTP/1.x
-	End    int  // where the head ends and the body begins
+	Minor  byte // minor version: the x of HTTP/1.x
+	End    int  // index of the first byte after the head
 }
 
-// KeepAlive reports whether the client will use the connection again: always
-// in HTTP/1.1 unless it said close, in HTTP/1.0 only if it said keep-alive
-// (RFC 9112, 9.3).
+// KeepAlive reports whether the connection persists after the request: in HTTP/1.1
+// unless Connection contains close, in HTTP/1.0 only if it contains keep-alive and not
+// close (RFC 9112, 9.3).
 func (r *Request) KeepAlive() bool {
 	return !r.close && (r.Minor > 0 || r.keep)
 }
@@ -21,66 +21,63 @@ func (r *Request) KeepAlive() bool {
 // HasBody reports whether a body follows the head.
 func (r *Request) HasBody() bool { return r.chunked || r.length > 0 }
 
-// RequestParser parses the head of one request after another. The zero value
-// is ready.
+// RequestParser parses the head of a request. The zero value is ready to use; Reset
+// makes it ready for the next request.
 type RequestParser struct {
-	scanner
-	begun bool // the request line is done
-	skip  int  // empty lines before the request line
+	lineScanner
+	started bool // the request line has been parsed
+	skipped int  // empty lines before the request line
 }
 
-// Reset makes the parser ready for the next request, which begins at the
-// buffer's first byte.
+// Reset makes the parser ready for a request that begins at the first byte of the
+// buffer.
 func (p *RequestParser) Reset() { *p = RequestParser{} }
 
-// Parse continues with buf, which holds everything since the message's first
-// byte. done tells that r is complete; r.End is where the body begins. Without
-// done and error, call again with more bytes. The errors are those of this
-// package; none can be recovered from.
+// Parse parses buf, which holds all bytes received since the start of the request,
+// into r. If the head is complete, done is true and the body begins at r.End.
+// Otherwise call Parse again once the buffer holds more bytes.
+//
+// The errors are ErrSyntax, ErrTarget, ErrHead, ErrVersion and ErrUpgradeFirst. After
+// an error the connection must be closed.
 func (p *RequestParser) Parse(buf []byte, r *Request) (done bool, err error) {
 	for {
-		line, ok, err := p.next(buf)
+		line, ok, err := p.nextLine(buf)
 		if err != nil {
 			return false, err
 		}
 		if !ok {
-			return false, p.tooLong(buf)
+			return false, p.checkSize(buf)
 		}
 		if p.line > MaxHead {
 			return false, ErrHead
 		}
 		switch {
-		case !p.begun && line.Len() == 0:
-			// RFC 9112, 2.2: an empty line or two before a request are
-			// what some clients leave behind a body.
-			if p.skip++; p.skip > 2 {
+		case !p.started && line.Len() == 0:
+			// Some clients send an empty line or two after a body (RFC 9112, 2.2).
+			if p.skipped++; p.skipped > 2 {
 				return false, ErrSyntax
 			}
-		case !p.begun:
+		case !p.started:
 			r.reset()
 			if err := r.requestLine(buf, line); err != nil {
 				return false, err
 			}
-			p.begun = true
+			p.started = true
 		case line.Len() == 0:
 			r.End = p.line
 			return true, r.check()
 		default:
-			if err := r.add(buf, line); err != nil {
+			if err := r.addField(buf, line); err != nil {
 				return false, err
 			}
 		}
 	}
 }
 
-// Begun reports whether a byte of a request was seen; without it, an idle
-// connection may be closed without a word.
-func (p *RequestParser) Begun() bool { return p.begun || p.seen > 0 }
-
-// tooLong tells whether an incomplete head can still become one.
-func (p *RequestParser) tooLong(buf []byte) error {
-	if !p.begun {
-		// "METHOD target HTTP/1.1": what is too long can only be the target.
+// checkSize returns an error if an incomplete head already exceeds a limit.
+func (p *RequestParser) checkSize(buf []byte) error {
+	if !p.started {
+		// In "METHOD target HTTP/1.1" only the target can be this long.
 		if rest := buf[p.line:]; len(rest) > maxMethod+1+MaxTarget+len(" HTTP/1.1\r") {
 			if sp := bytes.IndexByte(rest, ' '); sp <= 0 || sp > maxMethod || !isToken(rest[:sp]) {
 				return ErrSyntax
@@ -126,15 +123,15 @@ func (r *Request) requestLine(buf []byte, line Span) error {
 	return nil
 }
 
-// check makes sure of what only the whole head tells (contract, 4.5).
+// check validates the head as a whole (contract, 4.5).
 func (r *Request) check() error {
 	if r.hosts != 1 {
 		return ErrSyntax
 	}
 	if r.chunked && r.Minor == 0 {
-		// RFC 9112, 6.1: a coding in a message of HTTP/1.0 means that
-		// somebody on the way did not understand it.
+		// A transfer coding in an HTTP/1.0 message means that a sender on the way may
+		// not have understood it (RFC 9112, 6.1).
 		return ErrSyntax
 	}
-	return r.framed()
+	return r.checkFraming()
 }

@@ -8,29 +8,29 @@ type Response struct {
 	Status int
 	Line   Span // the whole status line, without CRLF
 	Reason Span
-	Minor  byte
-	End    int // where the head ends and the body begins
+	Minor  byte // minor version: the x of HTTP/1.x
+	End    int  // index of the first byte after the head
 }
 
-// KeepAlive reports whether the upstream will use the connection again, as far
-// as the head tells; a body that ends with the connection says otherwise.
+// KeepAlive reports whether the connection persists after the response, judging by
+// the head alone. It does not if the Framing is UntilClose.
 func (r *Response) KeepAlive() bool {
 	return !r.close && (r.Minor > 0 || r.keep)
 }
 
-// Framing is how the end of a response's body is found (RFC 9112, 6.3).
+// Framing is how the end of a response's body is determined (RFC 9112, 6.3).
 type Framing uint8
 
 // The framings.
 const (
-	NoBody     Framing = iota // none can follow, whatever the fields say
-	ByLength                  // ContentLength bytes, maybe none
-	ByChunks                  // chunked
-	UntilClose                // up to the end of the connection
+	NoBody     Framing = iota // there is no body, whatever the fields say
+	ByLength                  // ContentLength bytes, possibly 0
+	ByChunks                  // the chunked transfer coding
+	UntilClose                // the body ends when the connection is closed
 )
 
-// Framing returns how the body of r, an answer to a request with the given
-// method, is framed.
+// Framing returns how the body of r is framed. head says that r is the response to a
+// HEAD request.
 func (r *Response) Framing(head bool) Framing {
 	switch {
 	case head || r.Status < 200 || r.Status == 204 || r.Status == 304:
@@ -44,21 +44,22 @@ func (r *Response) Framing(head bool) Framing {
 	}
 }
 
-// ResponseParser parses the head of one response after another. The zero value
-// is ready.
+// ResponseParser parses the head of a response. The zero value is ready to use; Reset
+// makes it ready for the next response.
 type ResponseParser struct {
-	scanner
-	begun bool
+	lineScanner
+	started bool // the status line has been parsed
 }
 
-// Reset makes the parser ready for the next response, which begins at the
-// buffer's first byte.
+// Reset makes the parser ready for a response that begins at the first byte of the
+// buffer.
 func (p *ResponseParser) Reset() { *p = ResponseParser{} }
 
-// Parse continues with buf as RequestParser.Parse does.
+// Parse parses buf, which holds all bytes received since the start of the response,
+// into r, as RequestParser.Parse does. The errors are ErrSyntax, ErrHead and ErrVersion.
 func (p *ResponseParser) Parse(buf []byte, r *Response) (done bool, err error) {
 	for {
-		line, ok, err := p.next(buf)
+		line, ok, err := p.nextLine(buf)
 		if err != nil {
 			return false, err
 		}
@@ -72,25 +73,25 @@ func (p *ResponseParser) Parse(buf []byte, r *Response) (done bool, err error) {
 			return false, ErrHead
 		}
 		switch {
-		case !p.begun:
+		case !p.started:
 			r.reset()
 			if err := r.statusLine(buf, line); err != nil {
 				return false, err
 			}
-			p.begun = true
+			p.started = true
 		case line.Len() == 0:
 			r.End = p.line
-			return true, r.framed()
+			return true, r.checkFraming()
 		default:
-			if err := r.add(buf, line); err != nil {
+			if err := r.addField(buf, line); err != nil {
 				return false, err
 			}
 		}
 	}
 }
 
-// statusLine parses "version SP status SP reason" (RFC 9112, 4). The space
-// before an absent reason may be missing, as it is from some servers.
+// statusLine parses "version SP status SP reason" (RFC 9112, 4). Without a reason, the
+// space before it may be missing, because some servers omit it.
 func (r *Response) statusLine(buf []byte, line Span) error {
 	b := line.Of(buf)
 	const fixed = len("HTTP/1.1 200")
@@ -116,8 +117,8 @@ func (r *Response) statusLine(buf []byte, line Span) error {
 	return nil
 }
 
-// HasPreface reports whether buf may still be, or is, the connection preface
-// of HTTP/2 (RFC 9113, 3.4): whole tells that it is.
+// HasPreface reports whether buf begins with the HTTP/2 connection preface (RFC 9113,
+// 3.4). whole is true if it does, and possible is true if more bytes may complete it.
 func HasPreface(buf []byte) (possible, whole bool) {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	n := min(len(buf), len(preface))

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// token tells the bytes of a token (RFC 9110, 5.6.2).
+// token holds true for the bytes allowed in a token (RFC 9110, 5.6.2).
 var token = makeTable("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") //nolint:gochecknoglobals // a table that is never written
 
 func makeTable(members string) (t [256]bool) {
@@ -14,10 +14,9 @@ func makeTable(members string) (t [256]bool) {
 	return t
 }
 
-// IsToken reports whether b is a token (RFC 9110, 5.6.2).
+// IsToken reports whether b is a token: one or more tchar (RFC 9110, 5.6.2).
 func IsToken(b []byte) bool { return isToken(b) }
 
-// isToken reports whether b is a token: at least one byte, all of them tchar.
 func isToken(b []byte) bool {
 	for _, c := range b {
 		if !token[c] {
@@ -27,22 +26,23 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
+// Masks for testing eight bytes of a word at once: 1 in each byte, and the high bit of
+// each byte.
 const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
 
-// isFieldText reports whether b holds no control byte but HTAB: the content of
-// a field value, obs-text included (RFC 9110, 5.5). It looks at 8 bytes at a
-// time, and at single ones only where a word holds something below a space or
-// a DEL.
+// isFieldText reports whether b is valid as a field value: it contains no control byte
+// other than HTAB; obs-text is allowed (RFC 9110, 5.5). It tests 8 bytes at a time, and
+// single bytes only in a word that may contain a control byte.
 func isFieldText(b []byte) bool {
 	if len(b) < 8 {
-		return plainWithTabs(b)
+		return isFieldTextBytewise(b)
 	}
 	for i := 0; ; i += 8 {
-		i = min(i, len(b)-8) // the last word may look at some bytes again
-		if w := binary.LittleEndian.Uint64(b[i:]); hasControl(w) && !plainWithTabs(b[i:i+8]) {
+		i = min(i, len(b)-8) // the last word may overlap the one before
+		if w := binary.LittleEndian.Uint64(b[i:]); hasControl(w) && !isFieldTextBytewise(b[i:i+8]) {
 			return false
 		}
 		if i == len(b)-8 {
@@ -51,14 +51,15 @@ func isFieldText(b []byte) bool {
 	}
 }
 
-// hasControl reports whether a byte of w is below 0x20 or is 0x7f. It may say
-// so of a word in which a borrow crossed bytes, never miss one.
+// hasControl reports whether a byte of w is below 0x20 or is 0x7f. It has false positives,
+// when a subtraction borrows from the next byte, but no false negatives.
 func hasControl(w uint64) bool {
 	del := w ^ (0x7f * ones)
 	return ((w-0x20*ones)&^w|(del-ones)&^del)&highs != 0
 }
 
-func plainWithTabs(b []byte) bool {
+// isFieldTextBytewise is isFieldText, one byte at a time.
+func isFieldTextBytewise(b []byte) bool {
 	for _, c := range b {
 		if c < 0x20 && c != '\t' || c == 0x7f {
 			return false
@@ -67,14 +68,14 @@ func plainWithTabs(b []byte) bool {
 	return true
 }
 
-// isTargetText reports whether b holds no control byte, space or DEL. Bytes from
-// 0x80 up, which clients send for letters beyond ASCII, pass. Which of the rest
-// makes a path is admit's to say.
+// isTargetText reports whether b contains no control byte, space or DEL. Bytes from 0x80
+// up are allowed, because clients send them for letters beyond ASCII. Package admit
+// decides whether the target is a valid path.
 func isTargetText(b []byte) bool {
 	for len(b) >= 8 {
 		w := binary.LittleEndian.Uint64(b)
 		del := w ^ (0x7f * ones)
-		// The bound of 0x21 makes the space a control as well.
+		// As in hasControl, but with the space counted as a control byte.
 		if ((w-0x21*ones)&^w|(del-ones)&^del)&highs != 0 {
 			return false
 		}
@@ -88,7 +89,7 @@ func isTargetText(b []byte) bool {
 	return true
 }
 
-// trim removes optional white space from both ends (RFC 9110, 5.6.3).
+// trim returns s without optional white space at either end (RFC 9110, 5.6.3).
 func trim(b []byte, s Span) Span {
 	for s.Start < s.End && (b[s.Start] == ' ' || b[s.Start] == '\t') {
 		s.Start++
@@ -99,8 +100,8 @@ func trim(b []byte, s Span) Span {
 	return s
 }
 
-// EqualFold reports whether b equals lower, which is in lower case, without
-// regard to the case of ASCII letters.
+// EqualFold reports whether b equals lower, ignoring the case of ASCII letters. lower
+// must be in lower case.
 func EqualFold(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false
@@ -113,8 +114,8 @@ func EqualFold(b []byte, lower string) bool {
 	return true
 }
 
-// EachElement calls f with every non-empty element of a comma-separated list,
-// trimmed (RFC 9110, 5.6.1), until f returns false.
+// EachElement calls f with each non-empty element of a comma-separated list (RFC 9110,
+// 5.6.1), without the white space around it, until f returns false.
 func EachElement(value []byte, f func(element []byte) bool) {
 	for start := 0; start <= len(value); {
 		end := start
@@ -129,8 +130,8 @@ func EachElement(value []byte, f func(element []byte) bool) {
 	}
 }
 
-// parseLength reads a Content-Length: decimal digits alone, at most 18 of
-// them (RFC 9110, 8.6; contract, 4.5).
+// parseLength parses a Content-Length: 1 to 18 decimal digits (RFC 9110, 8.6; contract,
+// 4.5).
 func parseLength(b []byte) (n int64, ok bool) {
 	if len(b) == 0 || len(b) > 18 {
 		return 0, false

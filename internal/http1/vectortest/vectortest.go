@@ -1,6 +1,6 @@
-// Package vectortest reads the public test vectors of HTTP/1.1, which are kept
-// beside the project: those of Node's parser (llhttp) and those of
-// http-desync-guardian, with the rules by which this project differs from them.
+// Package vectortest loads public HTTP/1.1 test vectors, which are kept in a directory
+// beside the repository: those of Node's parser (llhttp) and of http-desync-guardian. It
+// also lists the vectors on which this project differs from them, and why.
 package vectortest
 
 import (
@@ -13,33 +13,33 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Test is what this package needs of a testing.TB.
+// Test is the part of testing.TB that this package needs.
 type Test interface {
 	Helper()
 	Fatal(args ...any)
 	Skipf(format string, args ...any)
 }
 
-// dir is where the vectors of a collection are.
+// dir returns the directory of a collection. It skips the test if there is none.
 func dir(t Test, name string) string {
 	t.Helper()
 	_, here, _, ok := runtime.Caller(0)
 	if !ok {
-		t.Fatal("the place of this file is not known")
+		t.Fatal("the path of this source file is unknown")
 	}
 	path := filepath.Join(filepath.Dir(here), "..", "..", "..", "..", "shared", "data", "http", name)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("needs the public vectors of %s, which are kept beside the project: %v", name, err)
+		t.Skipf("needs the public vectors of %s, which are kept beside the repository: %v", name, err)
 	}
 	return path
 }
 
-// files reads the files of a collection that match pattern.
+// files returns the files of a collection that match pattern.
 func files(t Test, name, pattern string) (out []file) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir(t, name), pattern))
 	if err != nil || len(paths) == 0 {
-		t.Fatal("no vectors", err)
+		t.Fatal("no vectors found:", pattern, err)
 	}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
@@ -64,8 +64,8 @@ type Desync struct {
 	Reason string
 }
 
-// DesyncRequests reads all requests of http-desync-guardian. Those without a
-// Host get one, since RFC 9112, 3.2 demands it.
+// DesyncRequests returns all requests of http-desync-guardian. To those without a Host it
+// adds one, which RFC 9112, 3.2 requires.
 func DesyncRequests(t Test) (out []Desync) {
 	t.Helper()
 	for _, f := range files(t, "desync", "*.yaml") {
@@ -102,11 +102,11 @@ type Node struct {
 	Name  string // file/title
 	Meta  string
 	Input string
-	Log   string // what Node's parser says
+	Log   string // the events and errors that Node's parser reports
 }
 
-// NodeVectors reads the vectors in the files that match pattern. Requests without
-// a Host get one: without it everything would be refused for that alone.
+// NodeVectors returns the vectors in the files that match pattern. To requests without a
+// Host it adds one; otherwise they would all be rejected for that reason alone.
 func NodeVectors(t Test, pattern string) (out []Node) {
 	t.Helper()
 	title := regexp.MustCompile(`(?m)^#+ (.*)$`)
@@ -135,25 +135,25 @@ func NodeVectors(t Test, pattern string) (out []Node) {
 	return out
 }
 
-// Refused reports whether Node's parser refuses the vector.
+// Refused reports whether Node's parser rejects the vector.
 func (v Node) Refused() bool {
 	return strings.Contains(v.Log, "error code") && !strings.Contains(v.Log, "pause") &&
 		!strings.Contains(v.Log, "code=21") && !strings.Contains(v.Log, "code=22")
 }
 
-// Lenient reports whether Node's parser reads the vector only when told to be
-// lenient.
+// Lenient reports whether Node's parser accepts the vector only in a lenient mode.
 func (v Node) Lenient() bool { return strings.Contains(v.Meta, "lenient") && !v.Refused() }
 
-// unescape makes the bytes of a vector: line ends are CRLF, but those that are
-// written as escapes stand for themselves.
+// unescape returns the bytes that a vector denotes: line ends are CRLF, and escape
+// sequences are resolved.
 func unescape(s string) string {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
-	s = strings.ReplaceAll(s, "\\\n", "") // a line that goes on
+	s = strings.ReplaceAll(s, "\\\n", "") // a line continuation
 	s = strings.ReplaceAll(s, "\n", "\r\n")
 	return strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\t`, "\t", `\f`, "\f", `\x00`, "\x00").Replace(s)
 }
 
+// addHost adds a Host field to each request without one.
 func addHost(s string) string {
 	requestLine := regexp.MustCompile(`(?m)^([A-Z-]+ [^\r\n]+ HTTP/1\.[01]\r\n)`)
 	return requestLine.ReplaceAllStringFunc(s, func(line string) string {
