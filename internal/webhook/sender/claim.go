@@ -21,7 +21,7 @@ func (s *Sender) claimAll(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		wait, again := s.claimOnce(ctx)
+		wait, again := s.claimOnce()
 		if again {
 			continue
 		}
@@ -37,13 +37,13 @@ func (s *Sender) claimAll(ctx context.Context) {
 
 // claimOnce makes one claim. It returns how long to wait for the next one unless the
 // dispatcher asks for it earlier, or again if it should follow at once.
-func (s *Sender) claimOnce(ctx context.Context) (wait time.Duration, again bool) {
+func (s *Sender) claimOnce() (wait time.Duration, again bool) {
 	c := s.dispatcher.claim()
 	if c.Limit <= 0 {
 		return idlePoll, false // the dispatcher asks for a claim when a lease ends
 	}
-	// A claim is not interrupted: the store may have made it all the same.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	// Stop lets a claim finish: the store may have made one that was interrupted.
+	ctx, cancel := context.WithTimeout(s.claiming.Grace(), claimTimeout)
 	defer cancel()
 	jobs, err := s.cfg.Queue.ClaimDeliveries(ctx, c)
 	if err != nil {

@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -79,15 +81,11 @@ type Sender struct {
 	dispatcher *dispatcher
 	writer     *writer
 
-	stopClaim func() // nil until Start
-	sendCtx   context.Context
-	stopSend  func()
-	stopWrite func()
-	claiming  sync.WaitGroup
-	sending   sync.WaitGroup
-	writing   sync.WaitGroup
-	stopOnce  sync.Once
-	stopErr   error
+	claiming service.Group
+	sending  service.Group
+	writing  service.Group
+	stopOnce sync.Once
+	stopErr  error
 }
 
 // New returns a sender that does nothing until Start.
@@ -108,7 +106,10 @@ func New(cfg Config) (*Sender, error) {
 	dialer := newDialer(&cfg)
 	s := &Sender{cfg: cfg, schedule: schedule, dialer: dialer, client: newClient(&cfg, dialer), results: newResults()}
 	s.dispatcher = newDispatcher(&cfg, s.results, &s.stats)
-	s.dispatcher.start = func(t *task) { s.sending.Go(func() { s.send(t) }) }
+	s.dispatcher.start = func(t *task) {
+		// Go always runs it: Stop stops the dispatcher before this group.
+		s.sending.Go(func(context.Context) { s.send(s.sending.Grace(), t) })
+	}
 	s.writer = &writer{
 		queue: cfg.Queue, results: s.results, dispatcher: s.dispatcher, stats: &s.stats, now: cfg.Now, log: cfg.Log,
 	}
@@ -126,14 +127,10 @@ func (s *Sender) Start(ctx context.Context) error {
 			s.cfg.Log.InfoContext(ctx, "sending webhook deliveries again that were in flight when the last run ended", "count", n)
 		}
 	}
-	ctx = context.WithoutCancel(ctx)
-	claimCtx, stopClaim := context.WithCancel(ctx)
-	writeCtx, stopWrite := context.WithCancel(ctx)
-	s.sendCtx, s.stopSend = context.WithCancel(ctx)
-	s.stopClaim, s.stopWrite = stopClaim, stopWrite
-	s.claiming.Go(func() { s.claimAll(claimCtx) })
-	s.writing.Go(func() { s.writer.run(writeCtx) })
-	return nil
+	return errors.Join(
+		s.writing.Start(func(context.Context) { s.writer.run(s.writing.Grace()) }),
+		s.claiming.Start(s.claimAll),
+	)
 }
 
 // Wake makes the sender look for new deliveries now. It never blocks.
@@ -144,11 +141,12 @@ func (s *Sender) Wake() { s.dispatcher.askForClaim() }
 // now, or not at all.
 func (s *Sender) Recall(webhookID string) { s.dispatcher.recall(webhookID) }
 
-// send makes one attempt and reports it to the dispatcher.
-func (s *Sender) send(t *task) {
-	attempt, retryAfter := s.attempt(s.sendCtx, t)
-	if s.sendCtx.Err() != nil && !attempt.Succeeded() {
-		s.dispatcher.cutOff(t) // by Stop, so it does not count as a failure of the endpoint
+// send makes one attempt and reports it to the dispatcher. ctx ends when Stop interrupts
+// the attempts.
+func (s *Sender) send(ctx context.Context, t *task) {
+	attempt, retryAfter := s.attempt(ctx, t)
+	if ctx.Err() != nil && !attempt.Succeeded() {
+		s.dispatcher.cutOff(t) // not a failure of the endpoint
 		return
 	}
 	r := Result{Lease: t.Lease, Attempt: attempt, State: webhook.Delivered}
@@ -164,60 +162,59 @@ const (
 	// gracePeriod is how long Stop waits for deliveries in flight before it interrupts
 	// them.
 	gracePeriod = 5 * time.Second
-	// writeGrace is how long Stop waits for the store after its context has ended.
-	writeGrace = 2 * time.Second
+	// storeGrace is how long Stop waits for the store after its context has ended.
+	storeGrace = 2 * time.Second
 )
 
 // Stop stops the sender. It makes no more claims, waits for the deliveries in flight
 // until gracePeriod has passed or ctx ends, and hands the rest back to the store without
-// an attempt. It returns when the store has all results, or an error writeGrace after ctx
-// has ended; those deliveries are sent again. Stop is idempotent.
+// an attempt. It returns when the store has all results. If the store takes longer than
+// storeGrace after ctx has ended, Stop returns an error; those deliveries are sent again.
+// No goroutine of the sender runs when Stop returns. Stop is idempotent.
 func (s *Sender) Stop(ctx context.Context) error {
-	if s.stopClaim == nil {
-		return nil
-	}
 	s.stopOnce.Do(func() { s.stopErr = s.stop(ctx) })
 	return s.stopErr
 }
 
 func (s *Sender) stop(ctx context.Context) error {
-	s.stopClaim()
-	s.claiming.Wait()
+	storeCtx, cancel := extend(ctx, storeGrace)
+	defer cancel()
+	_ = stopGroup(storeCtx, &s.claiming, claimTimeout)
 	s.dispatcher.stop()
-	if !endsWithin(ctx, &s.sending, gracePeriod, 0) {
-		s.cfg.Log.InfoContext(ctx, "interrupting webhook deliveries in flight; they will be sent again")
+	if err := stopGroup(ctx, &s.sending, gracePeriod); err != nil {
+		s.cfg.Log.InfoContext(ctx, "interrupted webhook deliveries in flight; they will be sent again")
 	}
-	s.stopSend()
-	s.sending.Wait() // short: every wait of an attempt ends with its context
 	s.client.CloseIdleConnections()
 	s.results.close()
-	defer s.stopWrite()
-	if !endsWithin(ctx, &s.writing, leaseTime, writeGrace) {
-		s.stopWrite()
-		s.writing.Wait()
-		return errors.New("could not write the results of some webhook deliveries: they will be sent again")
+	if err := stopGroup(storeCtx, &s.writing, leaseTime); err != nil {
+		return fmt.Errorf("write the results of webhook deliveries, which will be sent again: %w", cmp.Or(ctx.Err(), err))
 	}
 	return nil
 }
 
-// endsWithin waits for w until limit has passed or, if that is earlier, until after has
-// passed since ctx ended. It reports whether w ended.
-func endsWithin(ctx context.Context, w *sync.WaitGroup, limit, after time.Duration) bool {
-	ended := make(chan struct{})
-	go func() { w.Wait(); close(ended) }()
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// stopGroup stops g. If g runs for longer than limit or beyond the end of ctx, it ends g's
+// grace context, waits for the goroutines, which then end soon, and returns an error.
+func stopGroup(ctx context.Context, g *service.Group, limit time.Duration) error {
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	select {
-	case <-ended:
-		return true
-	case <-ctx.Done():
+	err := g.Stop(bounded)
+	if err != nil {
+		_ = g.Stop(context.WithoutCancel(ctx))
 	}
-	last := time.NewTimer(after)
-	defer last.Stop()
-	select {
-	case <-ended:
-		return true
-	case <-last.C:
-		return false
-	}
+	return err
+}
+
+// extend returns a context that ends when the given time has passed after the end of ctx.
+func extend(ctx context.Context, by time.Duration) (extended context.Context, cancel func()) {
+	extended, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(by)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			end()
+		case <-extended.Done():
+		}
+	})
+	return extended, func() { stop(); end() }
 }
