@@ -285,7 +285,7 @@ func TestVerifyFindsWhatWasChanged(t *testing.T) {
 		t.Fatalf("the log has too few blocks: %+v", head)
 	}
 	stop()
-	if out, status := s.keygate("audit-log", "verify", "--data-dir", s.dataDir, "--head", *head.Digest); status != 0 || !strings.Contains(out, "the chain holds") {
+	if out, status := s.keygate("audit-log", "verify", "--data-dir", s.dataDir, "--head", *head.Digest); status != 0 || !strings.Contains(out, "the chain is intact") {
 		t.Fatalf("beside the server: status %d\n%s", status, out)
 	}
 	s.end(syscall.SIGTERM)

@@ -13,11 +13,11 @@ import (
 )
 
 func newAccount(a *app) *cobra.Command {
-	return newGroup("account", "Make accounts and their keys in the store on this machine, beside a running server or without one",
+	return newGroup("account", "Create accounts and their keys directly in the store on this machine",
 		newAccountCreate(a), newAccountKey(a))
 }
 
-// storeCommand is a command that works on the store itself.
+// storeCommand is a command that opens the store directly, without a server.
 type storeCommand struct {
 	*app
 	loader *config.Loader
@@ -28,7 +28,7 @@ func (o *storeCommand) load() (*config.Config, *slog.Logger, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// Only what goes wrong: the rest is of interest in a server alone.
+	// Warnings and errors only: the rest is of interest in a server.
 	return settings, telemetry.NewLogger(o.Err, "warn", settings.LogFormat), nil
 }
 
@@ -42,7 +42,7 @@ func newAccountCreate(a *app) *cobra.Command {
 	o := &accountCreate{storeCommand: storeCommand{app: a}}
 	c := &cobra.Command{
 		Use:     "create --name NAME --plan starter|platform|scale",
-		Short:   "Make an account with its first key, which is shown this once",
+		Short:   "Create an account with its first key, which is shown only once",
 		Example: "  keygate account create --name acme --plan starter --host '*.acme.example'",
 		Args:    noArgs,
 		RunE:    o.run,
@@ -50,7 +50,7 @@ func newAccountCreate(a *app) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "`name` of the account")
 	f.StringVar(&o.plan, "plan", "", "`plan`: starter, platform or scale")
-	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the host names that its gateways may take, as in *.acme.example; give it again for more")
+	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the hostnames that its gateways may take, such as *.acme.example; can be repeated")
 	o.loader = config.Register(f)
 	return c
 }
@@ -66,24 +66,28 @@ func (o *accountCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	made, err := server.CreateAccount(c.Context(), settings, log, o.name, o.plan, o.hosts)
+	created, err := server.CreateAccount(c.Context(), settings, log, o.name, o.plan, o.hosts)
 	if err != nil {
 		return err
 	}
-	err = o.printRecord(made, func() []field {
+	err = o.printRecord(created, func() []field {
 		return []field{
-			{"ACCOUNT ID", made.AccountID}, {"NAME", made.Name}, {"PLAN", made.Plan}, {"HOSTS", strings.Join(made.Hosts, ", ")},
-			{"KEY ID", made.KeyID}, {"KEY", made.Key},
+			{"ACCOUNT ID", created.AccountID}, {"NAME", created.Name}, {"PLAN", created.Plan}, {"HOSTS", strings.Join(created.Hosts, ", ")},
+			{"KEY ID", created.KeyID}, {"KEY", created.Key},
 		}
 	})
-	o.tellOnce(err)
-	return err
+	if err != nil {
+		return err
+	}
+	o.remindToSaveKey()
+	return nil
 }
 
-// tellOnce reminds a person that a key is shown this once.
-func (a *app) tellOnce(err error) {
-	if err == nil && a.output == "table" {
-		fmt.Fprintln(a.Err, "The key is shown this once. Keep it now.")
+// remindToSaveKey prints a reminder that a key is shown only once, if it was
+// shown to a person.
+func (a *app) remindToSaveKey() {
+	if a.output == "table" {
+		fmt.Fprintln(a.Err, "The key is shown only once. Save it now.")
 	}
 }
 
@@ -96,8 +100,8 @@ func newAccountKey(a *app) *cobra.Command {
 	o := &accountKey{storeCommand: storeCommand{app: a}}
 	c := &cobra.Command{
 		Use:     "key --account NAME --name NAME",
-		Short:   "Make an account-level key with the scope admin; it is shown this once",
-		Long:    "Make an account-level key with the scope admin; it is shown this once.\nThis is also the way back in when the admin key is lost.",
+		Short:   "Create an account-level key with the scope admin",
+		Long:    "Create an account-level key with the scope admin. The key is shown only once.\nUse this also to recover when the admin key is lost.",
 		Example: "  keygate account key --account default --name recovered",
 		Args:    noArgs,
 		RunE:    o.run,
@@ -120,13 +124,16 @@ func (o *accountKey) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	made, err := server.CreateAccountKey(c.Context(), settings, log, o.account, o.name)
+	created, err := server.CreateAccountKey(c.Context(), settings, log, o.account, o.name)
 	if err != nil {
 		return err
 	}
-	err = o.printRecord(made, func() []field {
-		return []field{{"KEY ID", made.KeyID}, {"NAME", made.Name}, {"SCOPE", made.Scope}, {"KEY", made.Key}}
+	err = o.printRecord(created, func() []field {
+		return []field{{"KEY ID", created.KeyID}, {"NAME", created.Name}, {"SCOPE", created.Scope}, {"KEY", created.Key}}
 	})
-	o.tellOnce(err)
-	return err
+	if err != nil {
+		return err
+	}
+	o.remindToSaveKey()
+	return nil
 }

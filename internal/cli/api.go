@@ -20,7 +20,7 @@ func newAPI(a *app) *cobra.Command {
 	o := &apiCall{app: a}
 	c := &cobra.Command{
 		Use:   "api [METHOD] PATH",
-		Short: "Make any call of the management API, and print the answer as it came",
+		Short: "Call the management API and print the response body unchanged",
 		Example: `  keygate api /v1/account
   keygate api GET '/v1/keys?state=active&limit=100'
   keygate api POST /v1/keys --data '{"name": "ci", "scope": "read"}'
@@ -29,10 +29,10 @@ func newAPI(a *app) *cobra.Command {
 		RunE: o.run,
 	}
 	f := c.Flags()
-	f.StringVarP(&o.data, "data", "d", "", "`body` of the call")
-	f.StringVar(&o.input, "input", "", "`file`, or - for standard input, of the body")
+	f.StringVarP(&o.data, "data", "d", "", "request `body`")
+	f.StringVar(&o.input, "input", "", "`file` with the request body, or - for standard input")
 	f.StringVar(&o.contentType, "content-type", "application/json", "media `type` of the body")
-	f.StringArrayVarP(&o.headers, "header", "H", nil, "field of the request, as `'NAME: VALUE'`; give it again for more")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "request header, as `'NAME: VALUE'`; can be repeated")
 	return c
 }
 
@@ -58,7 +58,7 @@ func (o *apiCall) request(c *cobra.Command, args []string) (*client.Request, err
 	r := &client.Request{Method: http.MethodGet, Header: http.Header{}, ContentType: o.contentType}
 	switch len(args) {
 	case 0:
-		return nil, usagef("which call? Give a method and a path, as in keygate api GET /v1/keys.")
+		return nil, usagef("no call given: give a method and a path, such as keygate api GET /v1/keys")
 	case 1:
 		r.Path = args[0]
 		if hasBody {
@@ -68,7 +68,7 @@ func (o *apiCall) request(c *cobra.Command, args []string) (*client.Request, err
 		r.Method, r.Path = strings.ToUpper(args[0]), args[1]
 	}
 	if !strings.HasPrefix(r.Path, "/") {
-		return nil, usagef("%q is no path: it begins with a slash, as in /v1/keys", r.Path)
+		return nil, usagef("%q is not a path: it must begin with a slash, such as /v1/keys", r.Path)
 	}
 	if c.Flags().Changed("data") && c.Flags().Changed("input") {
 		return nil, usagef("give --data or --input, not both")

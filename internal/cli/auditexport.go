@@ -30,13 +30,14 @@ func newAuditExport(a *app) *cobra.Command {
 	o := &auditExport{storeCommand: storeCommand{app: a}}
 	c := &cobra.Command{
 		Use:   "export",
-		Short: "Write the audit log as JSON lines or CSV, or its sealed blocks for audit-log verify",
-		Long: `Write the records of the audit log, newest first, as JSON lines or as CSV with a
-head, to standard output or a file. However many there are, memory is constant.
+		Short: "Export the audit log as JSON lines or CSV, or its sealed blocks for audit-log verify",
+		Long: `Write the records of the audit log, newest first, to standard output or a file, as
+JSON lines or as CSV with a header row. It uses constant memory for any number of
+records.
 
-With --blocks write the log's sealed blocks as they are in the store on this
-machine, with their digests: what "audit-log verify FILE" checks, wherever and
-whenever. It needs no server, and one may run.`,
+With --blocks, write the sealed blocks of the log and their digests, as they are in
+the store on this machine. "audit-log verify FILE" can check such a file at any time
+and on any machine. --blocks reads the store directly; a server may be running.`,
 		Example: "  keygate audit-log export --since 2026-03-01 --until 2026-04-01 --format csv --file march.csv\n" +
 			"  keygate audit-log export --blocks --data-dir /var/lib/keygate --file blocks.jsonl",
 		Args: noArgs, RunE: o.run,
@@ -44,10 +45,10 @@ whenever. It needs no server, and one may run.`,
 	f := c.Flags()
 	o.add(f)
 	limitFlag(f, &o.limit)
-	f.StringVar(&o.format, "format", "jsonl", "`format`: jsonl, one JSON object a line, or csv")
-	f.StringVar(&o.file, "file", "", "`file` to write, for its owner alone; it must not be there yet")
-	f.BoolVar(&o.blocks, "blocks", false, "write the sealed blocks in the store on this machine")
-	f.StringVar(&o.account, "account", "default", "of --blocks: `name` of the account whose log it is")
+	f.StringVar(&o.format, "format", "jsonl", "`format`: jsonl (one JSON object per line) or csv")
+	f.StringVar(&o.file, "file", "", "`file` to create, with mode 0600; it must not exist")
+	f.BoolVar(&o.blocks, "blocks", false, "export the sealed blocks of the store on this machine")
+	f.StringVar(&o.account, "account", "default", "with --blocks, `name` of the account")
 	o.loader = config.Register(f)
 	return c
 }
@@ -57,25 +58,25 @@ func (o *auditExport) run(c *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	if c.Flags().Changed("output") {
-		return usagef("an export has a form of its own: give --format jsonl or csv instead of -o")
+		return usagef("export does not take -o: use --format jsonl or --format csv")
 	}
 	if o.blocks {
 		return o.exportBlocks(c)
 	}
 	for _, flag := range []string{"account", "data-dir"} {
 		if c.Flags().Changed(flag) {
-			return usagef("--%s is for --blocks: records come from a server", flag)
+			return usagef("--%s requires --blocks: without it, records come from a server", flag)
 		}
 	}
 	write, known := map[string]func(io.Writer, iter.Seq2[client.AuditEntry, error]) error{"jsonl": writeLines, "csv": writeCSV}[o.format]
 	if !known {
-		return usagef("--format %s is no format: jsonl or csv", o.format)
+		return usagef("--format must be jsonl or csv, not %q", o.format)
 	}
 	api, err := o.list(&o.filter.ListOptions, o.limit)
 	if err != nil {
 		return err
 	}
-	return o.to(o.file, func(w io.Writer) error {
+	return o.writeTo(o.file, func(w io.Writer) error {
 		return write(w, firstOf(o.limit, api.AuditLog(c.Context(), o.filter)))
 	})
 }
@@ -83,19 +84,19 @@ func (o *auditExport) run(c *cobra.Command, _ []string) (err error) {
 func (o *auditExport) exportBlocks(c *cobra.Command) error {
 	for _, flag := range []string{"kind", "outcome", "key-prefix", "key-id", "gateway", "actor", "since", "until", "limit", "format"} {
 		if c.Flags().Changed(flag) {
-			return usagef("--%s does not go with --blocks: they are whole, or could not be verified", flag)
+			return usagef("--%s cannot be used with --blocks: only complete blocks can be verified", flag)
 		}
 	}
 	settings, log, err := o.load()
 	if err != nil {
 		return err
 	}
-	return o.to(o.file, func(w io.Writer) error { return server.ExportAudit(c.Context(), settings, log, o.account, w) })
+	return o.writeTo(o.file, func(w io.Writer) error { return server.ExportAudit(c.Context(), settings, log, o.account, w) })
 }
 
-// to lets write write to a new file, which is gone again if that fails, or to
-// standard output for "".
-func (a *app) to(file string, write func(io.Writer) error) error {
+// writeTo calls write with a new file, or with standard output if file is "". If
+// write fails, the file is removed.
+func (a *app) writeTo(file string, write func(io.Writer) error) error {
 	if file == "" {
 		return buffered(a.Out, write)
 	}
@@ -117,7 +118,7 @@ func buffered(out io.Writer, write func(io.Writer) error) error {
 	return b.Flush()
 }
 
-// firstOf returns the first n of records, all for 0.
+// firstOf returns the first n records, or all of them if n is 0.
 func firstOf[T any](n int, records iter.Seq2[T, error]) iter.Seq2[T, error] {
 	if n <= 0 {
 		return records
@@ -149,8 +150,8 @@ func writeLines(w io.Writer, records iter.Seq2[client.AuditEntry, error]) error 
 	return nil
 }
 
-// writeCSV writes each record as a row. What a spreadsheet would take for a
-// formula has a quote in front of it: paths are the caller's to choose.
+// writeCSV writes one row for each record. It puts a quote before a cell that a
+// spreadsheet would take for a formula, because callers choose the paths.
 func writeCSV(w io.Writer, records iter.Seq2[client.AuditEntry, error]) error {
 	out := csv.NewWriter(w)
 	if err := out.Write([]string{

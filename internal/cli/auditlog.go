@@ -16,7 +16,7 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// auditFlags narrow the audit log.
+// auditFlags are the filters of the audit log.
 type auditFlags struct {
 	filter client.AuditFilter
 	span   spanFlags
@@ -25,10 +25,10 @@ type auditFlags struct {
 func (o *auditFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.filter.Kind, "kind", "", "only records of this `kind`: authentication or management")
 	f.StringVar(&o.filter.Outcome, "outcome", "", "only records with this `outcome`: success, key_invalid, key_expired or scope_insufficient")
-	f.StringVar(&o.filter.KeyPrefix, "key-prefix", "", "only records of keys with this `prefix`, as in kg_4tQx9Z")
+	f.StringVar(&o.filter.KeyPrefix, "key-prefix", "", "only records of keys with this `prefix`, such as kg_4tQx9Z")
 	f.StringVar(&o.filter.KeyID, "key-id", "", "only records of the key with this `id`")
 	f.StringVar(&o.filter.GatewayID, "gateway", "", "only records of the gateway with this `id`")
-	f.StringVar(&o.filter.ActorKeyID, "actor", "", "only changes made with the key with this `id`")
+	f.StringVar(&o.filter.ActorKeyID, "actor", "", "only changes that the key with this `id` made")
 	o.span.add(f, "records")
 }
 
@@ -51,10 +51,10 @@ func newAuditLog(a *app) *cobra.Command {
 	o := &auditLog{app: a}
 	c := &cobra.Command{
 		Use:   "audit-log",
-		Short: "List who presented a key, with what result, and who changed what",
-		Long: `List the audit log, newest first: every authentication on both planes, and every
-change made through the management API. A table ends after 100 records unless
---limit says otherwise.`,
+		Short: "Show the audit log: authentications and changes",
+		Long: `Show the audit log, newest record first: every authentication on both planes, and
+every change made through the management API. A table shows at most 100 records
+unless --limit is given.`,
 		Example: "  keygate audit-log --outcome key_expired --since 24h\n  keygate audit-log --follow --gateway gw_01j…\n  keygate audit-log --kind management --actor key_01j… -o json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -67,7 +67,7 @@ change made through the management API. A table ends after 100 records unless
 	f := c.Flags()
 	o.add(f)
 	limitFlag(f, &o.limit)
-	f.BoolVarP(&o.follow, "follow", "f", false, "show the latest records, the oldest first, and then what comes, until Ctrl-C; in JSON one object a line")
+	f.BoolVarP(&o.follow, "follow", "f", false, "show the latest records, oldest first, then new records as they arrive, until Ctrl-C; in JSON, one object per line")
 	c.AddCommand(newAuditHead(a), newAuditExport(a), newAuditVerify(a))
 	return c
 }
@@ -104,10 +104,11 @@ func auditRow(e *client.AuditEntry) []string {
 func newAuditHead(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "head",
-		Short: "Show the end of the hash chain of the audit log's sealed blocks",
-		Long: `Show the end of the hash chain of the audit log's sealed blocks. Keep the digest
-where nobody who could change the log can change it, too: audit-log verify --head
-then proves that nothing up to here was altered or removed.`,
+		Short: "Show the head of the audit log's hash chain",
+		Long: `Show the head of the audit log's hash chain: the number, digest and time of the last
+sealed block. Keep the digest where nobody who can change the log can change it.
+"audit-log verify --head" then proves that nothing up to this block was altered or
+removed.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			api, err := a.connect()
@@ -125,30 +126,31 @@ then proves that nothing up to here was altered or removed.`,
 	}
 }
 
-// Following asks every so often, and goes back over what it has seen by a
-// little: records come when their request has ended, or has lasted for 800 ms, not
-// in the order of time.
+// How --follow polls the log. Each poll reads back past some records that it has
+// seen: a record appears when its request has ended, or after 800 ms, so records do
+// not appear in the order of their times.
 const (
-	followEvery   = time.Second
-	followBack    = 100                     // records that were seen before it believes that all older ones were
-	followLate    = 1500 * time.Millisecond // and how much older they are than the newest of the last time
-	followAtStart = 10
-	followMemory  = 100_000 // records that are remembered as seen
+	followInterval = time.Second
+	followOverlap  = 100                     // a poll ends after this many seen records in a row,
+	followDelay    = 1500 * time.Millisecond // if they are this much older than the newest record of the previous poll
+	followAtStart  = 10                      // records shown first, unless --limit is given
+	followMemory   = 100_000                 // records remembered as seen
 )
 
-// runFollow shows the latest records and then what comes, until the context ends.
+// runFollow shows the latest records and then new ones, until the context ends or
+// a signal arrives.
 func (o *auditLog) runFollow(c *cobra.Command) error {
 	if o.output == "yaml" {
-		return usagef("--follow shows a table, or with -o json one object a line: leave -o yaml out")
+		return usagef("--follow cannot be used with -o yaml: use a table or -o json")
 	}
 	if o.span.until != "" {
-		return usagef("--follow has no end: leave --until out")
+		return usagef("--follow cannot be used with --until")
 	}
 	first := o.limit
 	if first == 0 {
 		first = followAtStart
 	}
-	api, err := o.list(&o.filter.ListOptions, followBack)
+	api, err := o.list(&o.filter.ListOptions, followOverlap)
 	if err != nil {
 		return err
 	}
@@ -161,15 +163,15 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 	if own, err := api.Account(ctx); err == nil {
 		t.own = own.Key.KeyID
 	}
-	tick := time.NewTicker(followEvery)
+	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
 	if o.output == "table" {
 		o.line(auditHead())
 	}
-	for begun := false; ; begun = true {
-		entries, err := t.next(ctx, begun, first)
+	for started := false; ; started = true {
+		entries, err := t.next(ctx, started, first)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // Ctrl-C is how it ends
+			return nil //nolint:nilerr // Ctrl-C is the normal end
 		}
 		if err != nil {
 			return err
@@ -195,8 +197,8 @@ func (o *auditLog) show(e *client.AuditEntry) error {
 	return nil
 }
 
-// line shows one row of a table whose other rows are not known: the columns
-// have widths of their own.
+// line prints one row of a table whose other rows are not known yet, so its
+// columns have fixed widths.
 func (o *auditLog) line(cells []string) {
 	widths := []int{24, 18, 10, 30, 6, 24, 16, 30, 15, 0}
 	out := ""
@@ -213,20 +215,20 @@ func (o *auditLog) line(cells []string) {
 	_, _ = o.Out.Write([]byte(out + "\n"))
 }
 
-// follower finds the records that were not there before.
+// follower finds the records that appeared since its last poll.
 type follower struct {
 	records func(ctx context.Context) iter.Seq2[client.AuditEntry, error] // newest first
-	own     string                                                        // key that it asks with, "" if it cannot learn that
+	own     string                                                        // identifier of the key that it calls with; "" if unknown
 	seen    map[string]bool
-	order   []string  // of seen, the oldest first
-	begun   time.Time // of the oldest record that was read first: what is older is never shown
-	newest  time.Time // of the last time
+	order   []string  // keys of seen, oldest first
+	start   time.Time // of the oldest record that the first poll read; older records are never shown
+	newest  time.Time // of the newest record that the previous poll read
 }
 
-// next returns the records that it has not returned, the oldest first. Before
-// it has begun, those are the newest first of all, and all others count as
-// returned.
-func (t *follower) next(ctx context.Context, begun bool, first int) ([]client.AuditEntry, error) {
+// next returns the records that it has not returned before, oldest first. The
+// first poll (started is false) returns only the newest records, at most first of
+// them, and marks all older ones as seen.
+func (t *follower) next(ctx context.Context, started bool, first int) ([]client.AuditEntry, error) {
 	var fresh []client.AuditEntry
 	var newest time.Time
 	known, met := 0, false
@@ -234,7 +236,7 @@ func (t *follower) next(ctx context.Context, begun bool, first int) ([]client.Au
 		if err != nil {
 			return nil, err
 		}
-		if met && !e.Time.After(t.begun) {
+		if met && !e.Time.After(t.start) {
 			break
 		}
 		if newest.IsZero() {
@@ -245,32 +247,32 @@ func (t *follower) next(ctx context.Context, begun bool, first int) ([]client.Au
 			known++
 			met = true
 		case e.Path == "/v1/audit-log" && e.AuditAction == nil && t.own != "" && str(e.KeyID) == t.own:
-			// It would follow itself.
+			// The command's own call: showing it would cause another.
 		default:
 			known = 0
 			fresh = append(fresh, e)
 		}
-		if known >= followBack && e.Time.Before(t.newest.Add(-followLate)) {
+		if known >= followOverlap && e.Time.Before(t.newest.Add(-followDelay)) {
 			break
 		}
-		if !begun && len(fresh) >= max(first, followBack) {
-			t.begun = e.Time
+		if !started && len(fresh) >= max(first, followOverlap) {
+			t.start = e.Time
 			break
 		}
 	}
 	t.newest = newest
-	if !begun {
+	if !started {
 		fresh = fresh[:min(first, len(fresh))]
 	}
 	slices.Reverse(fresh)
 	return fresh, nil
 }
 
-// remember reports whether the record is a new one.
+// remember marks a record as seen and reports whether it was new.
 func (t *follower) remember(e *client.AuditEntry) bool {
 	id := e.RequestID + " " + e.Kind
 	if e.AuditAction != nil {
-		// What the server does by itself has no request.
+		// Changes that the server makes by itself have no request identifier.
 		id += " " + e.Action + " " + e.Target + " " + e.Time.String()
 	}
 	if t.seen[id] {

@@ -23,23 +23,23 @@ func newAuditVerify(a *app) *cobra.Command {
 	o := &auditVerify{storeCommand: storeCommand{app: a}}
 	c := &cobra.Command{
 		Use:   "verify [FILE]",
-		Short: "Check, without a server, that no sealed block of the audit log was altered, removed or moved",
-		Long: `Check the hash chain of the audit log's sealed blocks, in the store on this
-machine or in a file that "audit-log export --blocks" wrote, - for standard input.
-It needs no server, and one may run.
+		Short: "Verify offline that no sealed block of the audit log was altered, removed or moved",
+		Long: `Verify the hash chain of the audit log's sealed blocks, in the store on this machine
+or in a file that "audit-log export --blocks" wrote (- for standard input). It reads
+the store directly; a server may be running.
 
-Whoever can write the whole store could make the whole chain anew. --head finds
-that, too: the digest that "audit-log head" gave some time ago, kept elsewhere,
-must be in the chain.
+Someone who can write the whole store could compute the whole chain anew. --head
+detects that too: it takes a digest that "audit-log head" printed earlier and that
+you kept elsewhere, and fails if the digest is not in the chain.
 
-Records of the last minutes are in no block yet. Exit status 6: the chain does not
-hold.`,
+Records of the last minutes are not in a block yet. The exit status is 6 if the
+chain is broken.`,
 		Example: "  keygate audit-log verify --data-dir /var/lib/keygate --head 9f86d081884c7d65…\n  keygate audit-log verify blocks.jsonl",
 		Args:    atMost(1), RunE: o.run,
 	}
 	f := c.Flags()
 	f.StringVar(&o.head, "head", "", "`digest` of an earlier head, in hexadecimal")
-	f.StringVar(&o.account, "account", "default", "`name` of the account whose log it is")
+	f.StringVar(&o.account, "account", "default", "`name` of the account whose log to verify")
 	o.loader = config.Register(f)
 	return c
 }
@@ -49,7 +49,7 @@ func (o *auditVerify) run(c *cobra.Command, args []string) error {
 	if c.Flags().Changed("head") {
 		d, err := audit.ParseDigest(o.head)
 		if err != nil {
-			return usagef("--head %q is no digest: %s", o.head, err)
+			return usagef("--head %q is not a digest: %s", o.head, err)
 		}
 		given = &d
 	}
@@ -59,7 +59,7 @@ func (o *auditVerify) run(c *cobra.Command, args []string) error {
 	}
 	return o.printRecord(verified(report), func() []field {
 		fields := []field{
-			{"RESULT", "the chain holds"}, {"ACCOUNT", report.AccountID}, {"BLOCKS", strconv.FormatInt(report.Blocks, 10)},
+			{"RESULT", "the chain is intact"}, {"ACCOUNT", report.AccountID}, {"BLOCKS", strconv.FormatInt(report.Blocks, 10)},
 			{"RECORDS", strconv.FormatInt(report.Records, 10)}, {"FIRST RECORD", momentOf(report.First)}, {"LAST RECORD", momentOf(report.Last)},
 			{"HEAD", strconv.FormatInt(report.Head.Number, 10)}, {"DIGEST", digestOf(report.Head)},
 		}
@@ -71,7 +71,7 @@ func (o *auditVerify) run(c *cobra.Command, args []string) error {
 		}
 		if n := report.Cut.Records; n > 0 {
 			fields = append(fields, field{"GAP", strconv.FormatInt(n, 10) + " records from " + momentOf(report.Cut.First) + " to " + momentOf(report.Cut.Last) +
-				" were removed before their time, because the log had outgrown --audit-max-bytes"})
+				" were removed before their retention ended, because the log exceeded --audit-max-bytes"})
 		}
 		return fields
 	})
@@ -87,7 +87,7 @@ func (o *auditVerify) verify(c *cobra.Command, args []string, given *audit.Diges
 	}
 	for _, flag := range []string{"account", "data-dir"} {
 		if c.Flags().Changed(flag) {
-			return audit.Report{}, usagef("--%s is for the store: leave it out beside a file", flag)
+			return audit.Report{}, usagef("--%s is for the store and cannot be used with a file", flag)
 		}
 	}
 	if args[0] == "-" {
@@ -101,7 +101,7 @@ func (o *auditVerify) verify(c *cobra.Command, args []string, given *audit.Diges
 	return report, errors.Join(err, f.Close())
 }
 
-// verifiedLog is what a program reads of a verification.
+// verifiedLog is the output of verify in JSON and YAML.
 type verifiedLog struct {
 	AccountID string     `json:"account_id"`
 	Blocks    int64      `json:"blocks"`
@@ -112,7 +112,7 @@ type verifiedLog struct {
 	Number    int64      `json:"number"`
 	Digest    *string    `json:"digest"`
 	HeadFound *int64     `json:"head_found"` // number of the block of --head; null without one
-	Removed   int64      `json:"removed"`    // records that went before their time
+	Removed   int64      `json:"removed"`    // records that were removed before their retention ended
 }
 
 func verified(r audit.Report) verifiedLog {

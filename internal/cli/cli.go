@@ -1,7 +1,9 @@
-// Package cli is the command line: one file a noun, each command an options
-// struct, a constructor and a run function (contract, section 8). It speaks to
-// servers through package client alone; only serve, demo and account reach into
-// this machine's own.
+// Package cli implements the command line (contract, section 8): one file for each
+// noun; for each command an options struct, a constructor and a run function.
+//
+// Commands call servers only through package client. serve, demo, account,
+// audit-log verify and audit-log export --blocks work on this machine's data
+// directory through package server.
 package cli
 
 import (
@@ -16,16 +18,16 @@ import (
 	"golang.org/x/term"
 )
 
-// System is what a command sees of the machine.
+// System is the environment that commands run in.
 type System struct {
 	In  io.Reader
-	Out io.Writer // data alone
+	Out io.Writer // only data
 	Err io.Writer // messages
-	// Env looks an environment variable up.
+	// Env returns the value of an environment variable and whether it is set.
 	Env func(name string) (string, bool)
-	// ConfigDir is the user's directory for settings; "" if there is none.
+	// ConfigDir is the user's configuration directory; "" if there is none.
 	ConfigDir string
-	// Version is the program's.
+	// Version is the version of the program.
 	Version string
 }
 
@@ -33,7 +35,7 @@ type System struct {
 func OS() *System {
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		dir = "" // login says so when it needs one
+		dir = "" // only login needs one, and reports it
 	}
 	return &System{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
@@ -49,7 +51,7 @@ func buildVersion() string {
 	return "(devel)"
 }
 
-// app is what every command is made with.
+// app holds what all commands share: the system and the persistent flags.
 type app struct {
 	*System
 	url     string // --url
@@ -57,8 +59,8 @@ type app struct {
 	output  string // -o
 }
 
-// Run runs one command and returns the process's exit status (contract,
-// section 8).
+// Run runs the command that args name and returns the exit status of the process
+// (contract, section 8). Errors are printed to s.Err.
 func Run(ctx context.Context, s *System, args []string) int {
 	root := newRoot(s)
 	root.SetArgs(args)
@@ -76,23 +78,23 @@ func newRoot(s *System) *cobra.Command {
 		Short: "Keygate puts API keys, rate limits and routes in front of an HTTP service",
 		Long: `Keygate puts API keys, rate limits and routes in front of an HTTP service.
 
-  keygate demo     try it: a server, a sample service and commands to paste
+  keygate demo     run a server with a sample service, and print commands to try
   keygate serve    run a server
 
-The other commands call a running server. They find it, and the key to call it
-with, in this order:
+The other commands call a running server. They look for its address and for a key in
+this order:
 
-  1. --url and --api-key-file, KEYGATE_URL and KEYGATE_API_KEY
-  2. the context that "keygate login" made
+  1. --url and --api-key-file, or KEYGATE_URL and KEYGATE_API_KEY
+  2. the current context, which "keygate login" creates
   3. http://127.0.0.1:8081 and ./keygate-data/admin.key
 
-A key is only ever sent to the server that it was given for.
+A key is sent only to the server that it was given for.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
 4 not authorised, 5 not found, 6 conflict or invalid, 7 server unreachable.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.ArbitraryArgs, // group refuses them
+		Args:          cobra.ArbitraryArgs, // refused by group
 		RunE:          group,
 	}
 	root.SetIn(s.In)
@@ -103,7 +105,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.url, "url", "", "`address` of the management API")
-	flags.StringVar(&a.keyFile, "api-key-file", "", "`file` that holds the account-level key to call with")
+	flags.StringVar(&a.keyFile, "api-key-file", "", "`file` that holds an account-level key")
 	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the output: table, json or yaml")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.checkOutput() }
 	root.AddCommand(
@@ -116,7 +118,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
 	return root
 }
 
-// group is the run function of a command that only holds others.
+// group is the run function of a command that only has subcommands.
 func group(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
@@ -128,11 +130,11 @@ func group(c *cobra.Command, args []string) error {
 		return c.Help()
 	}
 	c.SetOut(c.ErrOrStderr())
-	_ = c.Help() // to a person
-	return usagef("which command? See above.")
+	_ = c.Help() // a failed write to standard error cannot be reported
+	return usagef("no command given: choose one of the above")
 }
 
-// newGroup returns a command that only holds others.
+// newGroup returns a command that only has subcommands.
 func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: name, Short: short, Args: cobra.ArbitraryArgs, RunE: group, SuggestionsMinimumDistance: 2}
 	c.AddCommand(commands...)
@@ -142,7 +144,7 @@ func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 // noArgs refuses arguments.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no argument %q: see its --help", c.CommandPath(), args[0])
+		return usagef("%s does not take the argument %q: see its --help", c.CommandPath(), args[0])
 	}
 	return nil
 }
@@ -151,31 +153,31 @@ func noArgs(c *cobra.Command, args []string) error {
 func atMost(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > n {
-			return usagef("%s takes no argument %q: see its --help", c.CommandPath(), args[n])
+			return usagef("%s does not take the argument %q: see its --help", c.CommandPath(), args[n])
 		}
 		return nil
 	}
 }
 
-// idOf returns the identifier that a command was given as its flag or as its
-// first argument.
+// idOf returns the identifier that a command was given, as a flag or as its first
+// argument.
 func idOf(flag, value string, args []string) (string, error) {
 	switch {
 	case value != "" && len(args) > 0 && args[0] != value:
-		return "", usagef("--%s says %s and the argument %s: give one", flag, value, args[0])
+		return "", usagef("--%s is %s but the argument is %s: give only one", flag, value, args[0])
 	case value != "":
 		return value, nil
 	case len(args) > 0 && args[0] != "":
 		return args[0], nil
 	default:
-		return "", usagef("which one? Give its identifier as the argument, or with --%s.", flag)
+		return "", usagef("no identifier given: give it as the argument or with --%s", flag)
 	}
 }
 
-// required refuses an absent flag.
+// required returns a usage error if the value of a flag is empty.
 func required(flag, value string) error {
 	if value == "" {
-		return usagef("--%s is missing", flag)
+		return usagef("--%s is required", flag)
 	}
 	return nil
 }

@@ -11,12 +11,12 @@ import (
 )
 
 func newConfig(a *app) *cobra.Command {
-	return newGroup("config", "Check, compare, apply and export the configuration file of a gateway",
+	return newGroup("config", "Manage a gateway by a configuration file",
 		newConfigValidate(a), newConfigDiff(a), newConfigApply(a), newConfigExport(a))
 }
 
-// readConfig reads a configuration file and puts the caller's environment into
-// it (contract, section 5).
+// readConfig reads a configuration file and resolves ${env:NAME} from the caller's
+// environment (contract, section 5).
 func (a *app) readConfig(args []string) ([]byte, error) {
 	content, err := a.fileArgument(args)
 	if err != nil {
@@ -27,7 +27,7 @@ func (a *app) readConfig(args []string) ([]byte, error) {
 
 func newConfigValidate(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "validate FILE|-", Short: "Check a configuration file without a server", Args: atMost(1),
+		Use: "validate FILE|-", Short: "Validate a configuration file offline", Args: atMost(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			content, err := a.readConfig(args)
 			if err != nil {
@@ -59,7 +59,7 @@ func newConfigApply(a *app) *cobra.Command {
 	o := &configPush{app: a}
 	c := o.command(&cobra.Command{
 		Use:     "apply --gateway ID FILE|-",
-		Short:   "Apply a configuration file; ${env:NAME} in it is taken from your environment",
+		Short:   "Apply a configuration file; ${env:NAME} is replaced from your environment",
 		Example: "  keygate config apply --gateway gw_01j… orders.yaml",
 		RunE: func(c *cobra.Command, args []string) error {
 			_, p, err := o.push(c, args, o.dryRun)
@@ -69,12 +69,12 @@ func newConfigApply(a *app) *cobra.Command {
 			return o.printPush(p, o.dryRun)
 		},
 	})
-	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "tell what would change, and change nothing")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would change, but change nothing")
 	return c
 }
 
-// push sends the file, and returns what it sent and what that did, or would
-// do.
+// push pushes the file. It returns what it sent and what that changed, or in a dry
+// run would change.
 func (o *configPush) push(c *cobra.Command, args []string, dryRun bool) ([]byte, *client.Push, error) {
 	if err := required("gateway", o.gateway); err != nil {
 		return nil, nil, err
@@ -95,20 +95,20 @@ func newConfigDiff(a *app) *cobra.Command {
 	o := &configPush{app: a}
 	return o.command(&cobra.Command{
 		Use:   "diff --gateway ID FILE|-",
-		Short: "Tell what applying a configuration file would change; exit status 3 if anything",
+		Short: "Show what applying a configuration file would change; the exit status is 3 if anything would",
 		RunE:  o.diff,
 	})
 }
 
-// settingChange is a member of the file's section gateway that differs from
-// what stands.
+// settingChange is a field of the file's section gateway that differs from the
+// gateway's current value.
 type settingChange struct {
 	Field  string  `json:"field"`
 	Before *string `json:"before"`
 	After  *string `json:"after"`
 }
 
-// difference is what config diff prints.
+// difference is the output of config diff.
 type difference struct {
 	*client.Push
 	Gateway []settingChange `json:"gateway"`
@@ -123,7 +123,7 @@ func (o *configPush) diff(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	stands, err := api.Gateway(c.Context(), o.gateway)
+	current, err := api.Gateway(c.Context(), o.gateway)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (o *configPush) diff(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	d := difference{p, gatewayChanges(&doc.Gateway, stands)}
+	d := difference{p, gatewayChanges(&doc.Gateway, current)}
 	if o.output != "table" {
 		err = o.printData(d)
 	} else {
@@ -146,9 +146,9 @@ func (o *configPush) diff(c *cobra.Command, args []string) error {
 	return err
 }
 
-// gatewayChanges compares the section gateway of a file with what stands. A
-// member that is absent changes nothing; null removes.
-func gatewayChanges(s *gateway.Section, stands *client.Gateway) []settingChange {
+// gatewayChanges compares the section gateway of a file with the current gateway. An
+// absent field changes nothing; null removes the field.
+func gatewayChanges(s *gateway.Section, current *client.Gateway) []settingChange {
 	changes := []settingChange{}
 	add := func(name, before, after string) {
 		if before != after {
@@ -156,10 +156,10 @@ func gatewayChanges(s *gateway.Section, stands *client.Gateway) []settingChange 
 		}
 	}
 	if s.Name.Present {
-		add("name", stands.Name, s.Name.Value)
+		add("name", current.Name, s.Name.Value)
 	}
 	if s.UpstreamURL.Present {
-		add("upstream_url", stands.UpstreamURL, s.UpstreamURL.Value)
+		add("upstream_url", current.UpstreamURL, s.UpstreamURL.Value)
 	}
 	if s.GlobalLimit.Present {
 		after := ""
@@ -167,7 +167,7 @@ func gatewayChanges(s *gateway.Section, stands *client.Gateway) []settingChange 
 			sustained, burst := limit.Sustained.String(), limit.Burst.String()
 			after = globalLimit(&client.GlobalLimit{Sustained: given(sustained), Burst: given(burst)})
 		}
-		add("global_rate_limit", globalLimit(stands.GlobalRateLimit), after)
+		add("global_rate_limit", globalLimit(current.GlobalRateLimit), after)
 	}
 	return changes
 }
@@ -188,7 +188,7 @@ func newConfigExport(a *app) *cobra.Command {
 	}})
 }
 
-// readText reads a file as text.
+// readText returns the content of a file as a string.
 func readText(name string) (string, error) {
 	content, err := os.ReadFile(name)
 	return string(content), err

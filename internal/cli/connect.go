@@ -14,14 +14,14 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// Where a server and its key are looked for last.
+// The last place to look for a server and its key.
 const (
 	localURL = "http://127.0.0.1:8081"
 	localKey = "keygate-data/admin.key"
 )
 
-// connect returns a client of the server that the command is to call. Without
-// a key that may be used there it fails with a *noKeyError.
+// connect returns a client for the server that the command calls. If there is no key
+// for that server, the error is a *noKeyError.
 func (a *app) connect() (*client.Client, error) {
 	access, err := a.access()
 	if err != nil {
@@ -40,9 +40,9 @@ func (a *app) clientOf(access serverAccess) (*client.Client, error) {
 	return c, nil
 }
 
-// access finds the server and its key (contract, section 8). A key is used
-// only with the address of the same source, where flags and environment count
-// as one: otherwise whoever sets an address could collect keys.
+// access returns the server and its key (contract, section 8). A key is used only
+// with the address of the same source, where flags and environment count as one
+// source. Otherwise anyone who can set an address could collect keys.
 func (a *app) access() (serverAccess, error) {
 	address, err := a.givenURL()
 	if err != nil {
@@ -77,14 +77,13 @@ func (a *app) access() (serverAccess, error) {
 		address = localURL
 	}
 	if !isLoopback(address) {
-		return serverAccess{}, &noKeyError{fmt.Sprintf("there is no key for %s: give --api-key-file or KEYGATE_API_KEY beside the address, or keygate login --url %s", address, address)}
+		return serverAccess{}, &noKeyError{fmt.Sprintf("there is no key for %s: give --api-key-file or set KEYGATE_API_KEY with the address, or run keygate login --url %s", address, address)}
 	}
 	key, err = readLocalKey(filepath.FromSlash(localKey))
 	return serverAccess{address, key}, err
 }
 
-// givenURL returns the address of the flag or the environment, "" if neither
-// has one.
+// givenURL returns the address from the flag, else from the environment, else "".
 func (a *app) givenURL() (string, error) {
 	address := a.url
 	if address == "" {
@@ -99,8 +98,7 @@ func (a *app) givenURL() (string, error) {
 	return address, nil
 }
 
-// givenKey returns the key of the flag or the environment, "" if neither has
-// one.
+// givenKey returns the key from the flag, else from the environment, else "".
 func (a *app) givenKey() (string, error) {
 	if a.keyFile == "" {
 		key, _ := a.Env("KEYGATE_API_KEY")
@@ -112,19 +110,19 @@ func (a *app) givenKey() (string, error) {
 	}
 	key := strings.TrimSpace(string(content))
 	if key == "" {
-		return "", &noKeyError{a.keyFile + " holds no key"}
+		return "", &noKeyError{a.keyFile + " is empty: it must hold an account-level key"}
 	}
 	return key, nil
 }
 
-// readLocalKey reads the key that a server's first start left in its data
+// readLocalKey reads the key that the first start of a server wrote to its data
 // directory.
 func readLocalKey(path string) (string, error) {
 	content, err := readPrivate(path)
 	var unsafe *unsafeError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", &noKeyError{"there is no key to call the server with: give --api-key-file, set KEYGATE_API_KEY, use keygate login, or run where ./" + localKey + " is"}
+		return "", &noKeyError{"there is no key to call the server with: give --api-key-file, set KEYGATE_API_KEY, run keygate login, or change to the directory of ./" + localKey}
 	case errors.As(err, &unsafe):
 		return "", &noKeyError{unsafe.text}
 	case err != nil:
@@ -132,13 +130,12 @@ func readLocalKey(path string) (string, error) {
 	}
 	key := strings.TrimSpace(string(content))
 	if !strings.HasPrefix(key, "kga_") {
-		return "", &noKeyError{"./" + localKey + " holds no account-level key"}
+		return "", &noKeyError{"./" + localKey + " does not hold an account-level key"}
 	}
 	return key, nil
 }
 
-// sameOrigin reports whether two addresses have the same scheme, host and
-// port.
+// sameOrigin reports whether two URLs have the same scheme, host and port.
 func sameOrigin(x, y string) bool {
 	ox, okx := origin(x)
 	oy, oky := origin(y)
@@ -157,8 +154,8 @@ func origin(address string) (string, bool) {
 	return strings.ToLower(u.Scheme) + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port), true
 }
 
-// isLoopback reports whether an address is this machine's: an IP address of
-// its loopback, or the name localhost.
+// isLoopback reports whether the host of a URL is a loopback IP address or the name
+// localhost.
 func isLoopback(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// connectionFlags are the fields of a gateway that tell how it connects to its
-// upstream.
+// connectionFlags are the flags for the fields of a gateway that control its
+// connections to the upstream.
 type connectionFlags struct {
 	certificate, key            string // files
 	connectTimeout, idleTimeout string
@@ -20,14 +20,14 @@ type connectionFlags struct {
 }
 
 func (o *connectionFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&o.certificate, "upstream-client-certificate", "", "`file` of the PEM certificate that tells the upstream who calls, with those of its issuers behind it")
-	f.StringVar(&o.key, "upstream-client-key", "", "`file`, or - for standard input, of its private key in PEM")
-	f.StringVar(&o.connectTimeout, "upstream-connect-timeout", "", "`duration` to connect to the upstream, as in 2s")
-	f.StringVar(&o.idleTimeout, "upstream-idle-timeout", "", "`duration` for which a connection to the upstream is kept without use, as in 30s")
-	f.Int64Var(&o.maxConnections, "upstream-max-connections", 0, "most `connections` to the upstream at once; 0 for any number")
+	f.StringVar(&o.certificate, "upstream-client-certificate", "", "`file` with the client certificate in PEM, followed by its intermediate certificates")
+	f.StringVar(&o.key, "upstream-client-key", "", "`file` with the private key of the client certificate in PEM, or - for standard input")
+	f.StringVar(&o.connectTimeout, "upstream-connect-timeout", "", "timeout for connecting to the upstream, as a `duration` such as 2s")
+	f.StringVar(&o.idleTimeout, "upstream-idle-timeout", "", "time after which an idle connection to the upstream is closed, as a `duration` such as 30s")
+	f.Int64Var(&o.maxConnections, "upstream-max-connections", 0, "maximum number of `connections` to the upstream; 0 means unlimited")
 }
 
-// fill sets the fields of a creation that were given.
+// fill sets the fields of a new gateway whose flags were given.
 func (o *connectionFlags) fill(a *app, in *client.CreateGatewayRequest) error {
 	in.UpstreamConnectTimeout, in.UpstreamIdleTimeout = given(o.connectTimeout), given(o.idleTimeout)
 	if o.maxConnections != 0 {
@@ -57,7 +57,7 @@ func (o *connectionFlags) read(a *app, name string) (string, error) {
 	return string(content), nil
 }
 
-// change makes changes of the flags that were given.
+// change sets the fields of a patch whose flags were given.
 func (o *connectionFlags) change(a *app, c *cobra.Command, p *client.GatewayPatch) error {
 	flags, set := c.Flags(), changesOf(c)
 	p.UpstreamConnectTimeout = set.text("upstream-connect-timeout", o.connectTimeout)
@@ -85,7 +85,7 @@ func (o *connectionFlags) change(a *app, c *cobra.Command, p *client.GatewayPatc
 	return nil
 }
 
-// connectionFields are shown where they are set.
+// connectionFields returns those connection fields of a gateway that are set.
 func connectionFields(g *client.Gateway) (fields []field) {
 	for _, f := range []field{
 		{"UPSTREAM CLIENT", subject(g.UpstreamClientCertificate)},
@@ -100,7 +100,7 @@ func connectionFields(g *client.Gateway) (fields []field) {
 	return fields
 }
 
-// subject says whose certificate it is, and until when.
+// subject returns the subject of a certificate and the end of its validity.
 func subject(certificate *string) string {
 	if certificate == nil {
 		return ""

@@ -9,11 +9,11 @@ import (
 )
 
 func newContext(a *app) *cobra.Command {
-	return newGroup("context", "List, choose and delete the servers that login has kept",
+	return newGroup("context", "Manage the servers saved by keygate login",
 		newContextList(a), newContextUse(a), newContextDelete(a))
 }
 
-// contextRecord is what is shown of a context: never its key.
+// contextRecord is the output for a context. It never contains the key.
 type contextRecord struct {
 	Name    string `json:"name"`
 	URL     string `json:"url"`
@@ -33,7 +33,7 @@ func newContextList(a *app) *cobra.Command {
 				}
 			}
 		}
-		return printList(a, 0, records, []string{"IN USE", "NAME", "URL"}, func(r *contextRecord) []string {
+		return printList(a, 0, records, []string{"CURRENT", "NAME", "URL"}, func(r *contextRecord) []string {
 			mark := ""
 			if r.Current {
 				mark = "*"
@@ -44,32 +44,32 @@ func newContextList(a *app) *cobra.Command {
 }
 
 func newContextUse(a *app) *cobra.Command {
-	return &cobra.Command{Use: "use NAME", Short: "Use a context from now on", Args: atMost(1), RunE: func(_ *cobra.Command, args []string) error {
+	return &cobra.Command{Use: "use NAME", Short: "Make a context the current one", Args: atMost(1), RunE: func(_ *cobra.Command, args []string) error {
 		return a.changeContexts(args, func(f *contextFile, name string) string {
 			f.Current = name
-			return "The context " + clean(name) + " is in use."
+			return "The context " + clean(name) + " is now the current one."
 		})
 	}}
 }
 
 func newContextDelete(a *app) *cobra.Command {
-	return &cobra.Command{Use: "delete NAME", Short: "Forget a context and its key", Args: atMost(1), RunE: func(_ *cobra.Command, args []string) error {
+	return &cobra.Command{Use: "delete NAME", Short: "Delete a context and its key", Args: atMost(1), RunE: func(_ *cobra.Command, args []string) error {
 		return a.changeContexts(args, func(f *contextFile, name string) string {
 			delete(f.Contexts, name)
 			if f.Current == name {
 				f.Current = ""
-				return "The context " + clean(name) + " is gone. None is in use now."
+				return "The context " + clean(name) + " was deleted. There is no current context now."
 			}
-			return "The context " + clean(name) + " is gone."
+			return "The context " + clean(name) + " was deleted."
 		})
 	}}
 }
 
-// changeContexts changes the file by the context that args name, and tells what
-// was done.
+// changeContexts applies change to the context that args name, saves the file and
+// prints the message that change returned.
 func (a *app) changeContexts(args []string, change func(f *contextFile, name string) string) error {
 	if len(args) == 0 {
-		return usagef("which context? Give its name.")
+		return usagef("no context given: give its name as the argument")
 	}
 	f, err := a.readContexts()
 	if err != nil {

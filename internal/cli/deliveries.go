@@ -11,7 +11,7 @@ import (
 )
 
 func newDeliveries(a *app) *cobra.Command {
-	return newGroup("deliveries", "See what was sent to webhook endpoints, and send it again",
+	return newGroup("deliveries", "Show webhook deliveries and redeliver them",
 		newDeliveriesList(a), newDeliveriesGet(a), newDeliveriesRedeliver(a))
 }
 
@@ -50,11 +50,11 @@ func (o *deliveriesList) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	return printList(o.app, o.limit, api.Deliveries(c.Context(), o.filter),
-		[]string{"DELIVERY ID", "EVENT TYPE", "STATE", "ATTEMPTS", "LAST ANSWER", "NEXT ATTEMPT", "CREATED", "WEBHOOK ID"},
+		[]string{"DELIVERY ID", "EVENT TYPE", "STATE", "ATTEMPTS", "LAST RESULT", "NEXT ATTEMPT", "CREATED", "WEBHOOK ID"},
 		func(d *client.Delivery) []string {
 			last := ""
 			if n := len(d.Attempts); n > 0 {
-				last = attemptAnswer(&d.Attempts[n-1])
+				last = attemptResult(&d.Attempts[n-1])
 			}
 			return []string{
 				d.DeliveryID, d.EventType, string(d.State), strconv.Itoa(len(d.Attempts)), last, moment(d.NextAttemptAt), moment(&d.CreatedAt), d.WebhookID,
@@ -62,8 +62,8 @@ func (o *deliveriesList) run(c *cobra.Command, _ []string) error {
 		})
 }
 
-// attemptAnswer says in a word what came of an attempt.
-func attemptAnswer(t *client.Attempt) string {
+// attemptResult returns the status that an attempt received, or its error.
+func attemptResult(t *client.Attempt) string {
 	if t.Error != nil {
 		return *t.Error
 	}
@@ -103,14 +103,14 @@ func deliveryFields(d *client.Delivery) []field {
 	for i := range d.Attempts {
 		t := &d.Attempts[i]
 		took := (time.Duration(t.DurationMs) * time.Millisecond).String()
-		fields = append(fields, field{fmt.Sprintf("ATTEMPT %d", t.Number), moment(&t.StartedAt) + "  " + attemptAnswer(t) + " in " + took})
+		fields = append(fields, field{fmt.Sprintf("ATTEMPT %d", t.Number), moment(&t.StartedAt) + "  " + attemptResult(t) + " in " + took})
 	}
 	return fields
 }
 
 func newDeliveriesGet(a *app) *cobra.Command {
 	o := &deliveryCommand{app: a}
-	return o.flag(&cobra.Command{Use: "get DELIVERY_ID", Short: "Show a delivery with its attempts and what it sends", RunE: func(c *cobra.Command, args []string) error {
+	return o.flag(&cobra.Command{Use: "get DELIVERY_ID", Short: "Show a delivery with its attempts, headers and payload", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.delivery(args)
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func newDeliveriesGet(a *app) *cobra.Command {
 		return o.printRecord(d, func() []field {
 			fields := deliveryFields(&d.Delivery)
 			if n := len(d.Attempts); n > 0 {
-				fields = append(fields, field{"LAST ANSWER'S BODY", str(d.Attempts[n-1].ResponseBody)})
+				fields = append(fields, field{"LAST RESPONSE BODY", str(d.Attempts[n-1].ResponseBody)})
 			}
 			for _, name := range sortedKeys(d.RequestHeaders) {
 				fields = append(fields, field{"HEADER " + clean(name), d.RequestHeaders[name]})
@@ -134,7 +134,7 @@ func newDeliveriesGet(a *app) *cobra.Command {
 
 func newDeliveriesRedeliver(a *app) *cobra.Command {
 	o := &deliveryCommand{app: a}
-	return o.flag(&cobra.Command{Use: "redeliver DELIVERY_ID", Short: "Deliver the same event to the same endpoint again", RunE: func(c *cobra.Command, args []string) error {
+	return o.flag(&cobra.Command{Use: "redeliver DELIVERY_ID", Short: "Deliver an event to its endpoint again", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.delivery(args)
 		if err != nil {
 			return err

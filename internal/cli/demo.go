@@ -31,10 +31,9 @@ func newDemo(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a server with a sample service behind it, and print commands to try",
-		Long: `Run a server in a temporary directory, with a sample service behind it, a
-gateway in front of that and a key, and print commands to try. It needs no
-network. It takes the flags and the environment of serve. Ctrl-C ends it and
-removes everything.`,
+		Long: `Run a server in a temporary directory, with a sample service, a gateway in front of
+it and a key, and print commands to try. It needs no network. It takes the same flags
+and environment variables as serve. Ctrl-C stops the demo and removes everything.`,
 		Args: noArgs,
 		RunE: o.run,
 	}
@@ -50,13 +49,13 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	if settings.Origin("data-dir").Kind == config.Default {
 		dir, err := os.MkdirTemp("", "keygate-demo-")
 		if err != nil {
-			return fmt.Errorf("make the demo's directory: %w", err)
+			return fmt.Errorf("create the demo's directory: %w", err)
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		settings.UseDataDir(filepath.Join(dir, "data"))
 	}
 	if settings.Origin("log-level").Kind == config.Default {
-		settings.LogLevel = "warn" // the commands are not to drown
+		settings.LogLevel = "warn" // so that log lines do not bury the printed commands
 	}
 	sample, err := startSample(c.Context())
 	if err != nil {
@@ -76,12 +75,12 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	return server.Run(c.Context(), server.Config{
 		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat), Version: o.Version, Env: o.Env,
 	}, signals, func(s *server.Server) error {
-		defer events.begin() // what arrived meanwhile comes after what prepare prints
+		defer events.begin() // print early events after the output of prepare
 		return o.prepare(c.Context(), settings, s, "http://"+sample.Addr, hooks)
 	})
 }
 
-// startSample serves the sample service on a free port of this machine.
+// startSample serves the sample service on a free port of the loopback interface.
 func startSample(ctx context.Context) (*http.Server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -89,12 +88,12 @@ func startSample(ctx context.Context) (*http.Server, error) {
 		return nil, fmt.Errorf("start the sample service: %w", err)
 	}
 	s := &http.Server{Addr: l.Addr().String(), Handler: sampleService(), ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = s.Serve(l) }() // until Close, which run calls
+	go func() { _ = s.Serve(l) }() // until run calls Close
 	return s, nil
 }
 
-// prepare registers the receiver, makes the gateway and the key, and prints what
-// to try with them.
+// prepare registers the receiver, creates the gateway and the key, and prints the
+// commands to try.
 func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *server.Server, upstream string, hooks *receiver) error {
 	admin := scheme(settings.AdminTLSCert) + reachable(s.AdminAddr())
 	key, err := os.ReadFile(settings.AdminKeyFile())
@@ -112,7 +111,7 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 		Name: "demo", UpstreamURL: upstream, GlobalRateLimit: &client.GlobalLimitInput{Sustained: "600/min"},
 	})
 	if err != nil {
-		return fmt.Errorf("make the demo's gateway: %w", err)
+		return fmt.Errorf("create the demo's gateway: %w", err)
 	}
 	if _, err := api.PushSpec(ctx, g.GatewayID, []byte(sampleDocument), false); err != nil {
 		return fmt.Errorf("push the sample service's document: %w", err)
@@ -120,7 +119,7 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 	limit, owner := "60/min", "you"
 	k, err := api.CreateKey(ctx, client.CreateKeyRequest{Name: "demo", Scope: "write", RateLimit: &limit, Owner: &owner, GatewayID: &g.GatewayID})
 	if err != nil {
-		return fmt.Errorf("make the demo's key: %w", err)
+		return fmt.Errorf("create the demo's key: %w", err)
 	}
 	spec := filepath.Join(filepath.Dir(settings.AdminKeyFile()), "sample-openapi.yaml")
 	if err := os.WriteFile(spec, []byte(sampleDocument), 0o600); err != nil {
@@ -132,8 +131,8 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 	})
 }
 
-// reachable returns the address to call for a listener's: the wildcard is
-// listened on, not called.
+// reachable returns the address at which a client reaches the listener at addr. A
+// wildcard address becomes the loopback address.
 func reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -145,7 +144,7 @@ func reachable(addr string) string {
 	return addr
 }
 
-// programName returns how this program can be called from where the user is.
+// programName returns a path that runs this program from the current directory.
 func programName() string {
 	path, err := os.Executable()
 	if err != nil {
@@ -159,7 +158,7 @@ func programName() string {
 	return path
 }
 
-// tour is what the printed commands are made of.
+// tour holds the values that the printed commands contain.
 type tour struct {
 	program, gateway, host, admin, ops, adminKey, gatewayID, keyID, key, spec, upstream string
 }
@@ -174,7 +173,7 @@ func (o *demoRun) print(t *tour) error {
 
 Paste these into another terminal, one after the other.
 
-# What the commands use: the key of a caller, and yours to manage with.
+# Used by all commands: a caller's key, and your key for the management API.
 export KEY=%[6]s
 export KEYGATE_URL=%[3]s
 export KEYGATE_API_KEY=$(cat %[7]s)
@@ -182,44 +181,44 @@ export KEYGATE_API_KEY=$(cat %[7]s)
 # Call the service through the gateway.
 curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
 
-# What the service learns of the caller.
+# Show what the gateway tells the service about the caller.
 curl -H "Authorization: Bearer $KEY" %[1]s/whoami
 
-# Without a key: 401. A public route needs none: 200.
+# Without a key: 401. A public route needs no key: 200.
 curl -i %[1]s/orders
 curl -i %[1]s/health
 
-# A path that the service's document does not have: 404, and a method: 405.
+# A path that is not in the service's OpenAPI document: 404. A method that is not: 405.
 curl -i -H "Authorization: Bearer $KEY" %[1]s/secrets
 curl -i -X PATCH -H "Authorization: Bearer $KEY" %[1]s/orders
 
-# Hit a limit: 5 a minute on this route, so the sixth is 429.
+# Exceed a limit: this route allows 5 requests a minute, so the sixth is 429.
 for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%%{http_code}\n' -H "Authorization: Bearer $KEY" %[1]s/orders/1; done
 
-# Who called, how much and how fast, and who was refused.
+# The audit log, the traffic report, and the refused requests.
 %[8]s audit-log --gateway %[9]s
 %[8]s traffic --group-by route
 %[8]s explain
 
-# Exactly why: the last one; and where every limit stands now.
+# Why the last of them was refused; and the current level of every limit.
 %[8]s explain $(%[8]s explain --limit 1 -o json | jq -r '.[0].request_id')
 %[8]s limits show %[9]s
 
-# That no record is missing: each of these counters is 0, and the sealed part of
-# the audit log is as it was sealed.
+# Check that no record is missing: each of these counters is 0, and the hash chain of
+# the audit log is intact.
 curl -s %[4]s/metrics | grep '_lost_total '
 %[8]s audit-log verify --data-dir %[12]s
 
-# Look around.
+# List what there is.
 %[8]s gateways list
 %[8]s routes list --gateway %[9]s
 %[8]s keys list
 
-# Push the service's document again (nothing changes), and see what a push was.
+# Push the service's document again (nothing changes), and list the revisions.
 %[8]s spec push --gateway %[9]s %[10]s
 %[8]s spec revisions --gateway %[9]s
 
-# Another key, for reading orders alone, and one to replace the first.
+# Create a key that may only read orders, and replace the first key by a new one.
 %[8]s keys create --name reader --scope read:orders -o json
 %[8]s keys rotate --key-id %[11]s --overlap-days 7
 
@@ -227,23 +226,23 @@ curl -s %[4]s/metrics | grep '_lost_total '
 %[8]s keys revoke %[11]s
 curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
 
-# Events, and their deliveries to the receiver that prints the lines below.
+# Events, and their deliveries to the webhook receiver that prints the lines below.
 %[8]s events list
 %[8]s webhooks list
 %[8]s deliveries list
 
-# Receive them yourself in another terminal; with --forward-to URL in your program.
+# Receive events in another terminal. --forward-to URL forwards them to your program.
 %[8]s webhooks listen
 
-Ctrl-C ends the demo and removes what it made.
+Ctrl-C stops the demo and removes its data.
 
-Events that arrive at the demo's own webhook receiver, each with a good signature:
+Events received by the demo's own webhook receiver, each with a verified signature:
 `, t.gateway, t.byName(), t.admin, t.ops, t.upstream, t.key, t.adminKey, t.program, t.gatewayID, t.spec, t.keyID, filepath.Dir(t.adminKey))
 	return err
 }
 
-// scheme returns how the URL of a listener with the certificate cert begins; ""
-// is none.
+// scheme returns the start of the URL of a listener: https if it has a certificate,
+// http if cert is "".
 func scheme(cert string) string {
 	if cert == "" {
 		return "http://"
@@ -251,9 +250,9 @@ func scheme(cert string) string {
 	return "https://"
 }
 
-// byName returns the gateway's URL with its own host name.
+// byName returns the data plane's URL with the gateway's hostname.
 func (t *tour) byName() string {
 	scheme, address, _ := strings.Cut(t.gateway, "://")
-	_, port, _ := net.SplitHostPort(address) // our own listener's: it has one
+	_, port, _ := net.SplitHostPort(address) // a listener's address always has a port
 	return scheme + "://" + net.JoinHostPort(t.host, port)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// demoHooks begins the path of the demo's receiver.
+// demoHooks is the first path segment of the demo's webhook receiver.
 const demoHooks = "keygate-demo"
 
-// registerDemo makes the endpoint of the demo's receiver, in place of one that an
-// earlier demo left in the same data directory.
+// registerDemo registers the demo's receiver as an endpoint. It deletes the one that
+// an earlier demo may have left in the same data directory.
 func registerDemo(ctx context.Context, api *client.Client, hooks *receiver) error {
 	for w, err := range api.Webhooks(ctx, client.ListOptions{}) {
 		if err != nil {
@@ -32,12 +32,13 @@ func registerDemo(ctx context.Context, api *client.Client, hooks *receiver) erro
 	return err
 }
 
-// demoEvents prints the events that arrive, one a line. Until begin they wait.
+// demoEvents prints each event that arrives on a line. Deliveries block until begin
+// is called.
 type demoEvents struct {
 	out   io.Writer
-	begun chan struct{}
+	begun chan struct{} // closed by begin
 	once  sync.Once
-	mu    sync.Mutex // lines come whole
+	mu    sync.Mutex // keeps lines whole
 }
 
 func newDemoEvents(out io.Writer) *demoEvents {

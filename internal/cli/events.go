@@ -9,7 +9,7 @@ import (
 )
 
 func newEvents(a *app) *cobra.Command {
-	return newGroup("events", "See what happened to keys and gateways in the last 7 days", newEventsList(a), newEventsGet(a))
+	return newGroup("events", "Show the events of the last 7 days", newEventsList(a), newEventsGet(a))
 }
 
 type eventsList struct {

@@ -23,30 +23,30 @@ const (
 	exitUnreachable  = 7
 )
 
-// usageError is a command line that cannot be understood.
+// usageError reports wrong usage of a command.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// noKeyError tells that there is no key to call the server with, or none that
-// may be used.
+// noKeyError reports that there is no key to call the server with, or that it may
+// not be used.
 type noKeyError struct{ text string }
 
 func (e *noKeyError) Error() string { return e.text }
 
-// noContextError tells that there is no context of that name.
+// noContextError reports that no context has that name.
 type noContextError struct{ name string }
 
 func (e *noContextError) Error() string {
-	return fmt.Sprintf("there is no context %q: see keygate context list", e.name)
+	return fmt.Sprintf("there is no context %q: run keygate context list", e.name)
 }
 
-// errDifferent tells that config diff found differences, which are its output.
+// errDifferent reports that config diff found differences. They are on standard output.
 var errDifferent = errors.New("differences found")
 
-// exitCode returns the exit status that err stands for.
+// exitCode returns the exit status for err.
 func exitCode(err error) int {
 	var (
 		usage       *usageError
@@ -79,7 +79,7 @@ func exitCode(err error) int {
 	case errors.As(err, &unreachable):
 		return exitUnreachable
 	case errors.As(err, &refused):
-		if refused.Code == "" { // not an answer of Keygate's
+		if refused.Code == "" { // not a response of Keygate
 			return exitFailed
 		}
 		return exitOfStatus(refused.Status)
@@ -104,8 +104,8 @@ func exitOfStatus(status int) int {
 	}
 }
 
-// message returns what a person is told of err: of what a person gave, the
-// public message; of what the machine could not do, everything.
+// message returns the text of err for the user. If the input was wrong, that is the
+// public message alone; if an operation failed, it is the whole chain of errors.
 func message(err error) string {
 	var local *fault.Error
 	if errors.As(err, &local) && exitOfStatus(local.Code.Status()) != exitFailed {

@@ -21,11 +21,11 @@ func newExplain(a *app) *cobra.Command {
 	o := &explain{app: a}
 	c := &cobra.Command{
 		Use:   "explain [REQUEST_ID]",
-		Short: "Tell why a request was refused or failed, or list those that were",
-		Long: `Tell which check or limit decided a request that was refused (429, 401, 403)
-or failed (5xx) in the last 24 hours, what it saw, and when the request would have
-passed. The caller has the identifier in X-Request-Id, and in the body of an error.
-Without an identifier, list such requests, newest first.`,
+		Short: "Explain why a request was refused or failed, or list such requests",
+		Long: `Show which check or limit decided a request that was refused (429, 401, 403) or failed
+(5xx) in the last 24 hours, with its level at that time, and when the request would
+have passed. Callers find the request identifier in the header X-Request-Id and in
+the body of an error. Without an identifier, list such requests, newest first.`,
 		Example: "  keygate explain req_01j…\n  keygate explain --status 429 --since 15m",
 		Args:    atMost(1), RunE: o.run,
 	}
@@ -33,7 +33,7 @@ Without an identifier, list such requests, newest first.`,
 	f.StringVar(&o.filter.GatewayID, "gateway", "", "only requests of the gateway with this `id`")
 	f.StringVar(&o.filter.RouteID, "route-id", "", "only requests of the route with this `id`")
 	f.StringVar(&o.filter.KeyID, "key-id", "", "only requests with the key with this `id`")
-	f.IntVar(&o.filter.Status, "status", 0, "only requests that got this `status`")
+	f.IntVar(&o.filter.Status, "status", 0, "only requests with this response `status`")
 	o.span.add(f, "requests")
 	limitFlag(f, &o.limit)
 	return c
@@ -63,8 +63,8 @@ func (o *explain) run(c *cobra.Command, args []string) (err error) {
 		})
 }
 
-// tableLimit is the --limit in force: a table, which a person reads, ends after
-// 100 records unless --limit says otherwise; what a program reads does not.
+// tableLimit returns the limit that applies: without --limit, 100 for a table and
+// none for JSON and YAML.
 func (a *app) tableLimit(c *cobra.Command, limit int) int {
 	if a.output != "table" || c.Flags().Changed("limit") {
 		return limit
@@ -72,7 +72,7 @@ func (a *app) tableLimit(c *cobra.Command, limit int) int {
 	return 100
 }
 
-// why is a decision in a word or two.
+// why summarizes a decision in a word or two.
 func why(d *client.Decision) string {
 	if d.LimitScope != nil {
 		return d.Check + " (" + string(*d.LimitScope) + ")"
@@ -86,7 +86,7 @@ func why(d *client.Decision) string {
 func (o *explain) one(c *cobra.Command, id string) error {
 	for _, flag := range []string{"gateway", "route-id", "key-id", "status", "since", "until", "limit"} {
 		if c.Flags().Changed(flag) {
-			return usagef("--%s is for the list: leave it out beside an identifier", flag)
+			return usagef("--%s is for the list and cannot be used with an identifier", flag)
 		}
 	}
 	api, err := o.connect()
@@ -122,15 +122,15 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 		fields = append(fields, field{"WOULD PASS AT", moment(d.PassesAt)})
 	}
 	if d.UpstreamStatus != nil {
-		fields = append(fields, field{"UPSTREAM SAID", strconv.FormatInt(*d.UpstreamStatus, 10)})
+		fields = append(fields, field{"UPSTREAM STATUS", strconv.FormatInt(*d.UpstreamStatus, 10)})
 	}
 	if r.LeftOut > 0 {
-		fields = append(fields, field{"LEFT OUT", fmt.Sprintf("%d others of the same second", r.LeftOut)})
+		fields = append(fields, field{"LEFT OUT", fmt.Sprintf("%d other requests of the same second", r.LeftOut)})
 	}
 	return fields
 }
 
-// withID joins a name and the identifier that it stands for.
+// withID joins a name and the identifier that it belongs to.
 func withID(name, id string) string {
 	if name == "" || name == id {
 		return id
@@ -138,7 +138,7 @@ func withID(name, id string) string {
 	return name + " (" + id + ")"
 }
 
-// milliseconds writes a duration for a person; one that was not measured is "".
+// milliseconds formats a duration in milliseconds; 0, which is not measured, is "".
 func milliseconds(ms float64) string {
 	switch {
 	case ms == 0:

@@ -13,11 +13,11 @@ import (
 )
 
 func newGateways(a *app) *cobra.Command {
-	return newGroup("gateways", "Make, find, change and delete gateways",
+	return newGroup("gateways", "Manage gateways",
 		newGatewaysCreate(a), newGatewaysList(a), newGatewaysGet(a), newGatewaysUpdate(a), newGatewaysDelete(a))
 }
 
-// gatewayFlags are the fields of a gateway that both create and update take.
+// gatewayFlags are the flags that create and update share.
 type gatewayFlags struct {
 	name, upstreamURL, hostname, limit, burst, timeout, ca string
 	headers                                                []string
@@ -31,18 +31,18 @@ type gatewayFlags struct {
 func (g *gatewayFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&g.name, "name", "", "display `name`")
 	f.StringVar(&g.upstreamURL, "upstream-url", "", "base `URL` of the upstream service: http, https or h2c")
-	f.StringVar(&g.hostname, "hostname", "", "`host` name of the gateway; made from its identifier when absent")
-	f.StringVar(&g.limit, "global-rate-limit", "", "`rate` limit across all routes, as in 6000/min")
-	f.StringVar(&g.burst, "global-burst", "", "capacity of the global limit, as in `200/s`")
-	f.StringVar(&g.timeout, "timeout", "", "`duration` to the head of the upstream's answer, as in 30s")
+	f.StringVar(&g.hostname, "hostname", "", "`host` name of the gateway (default: made from its identifier)")
+	f.StringVar(&g.limit, "global-rate-limit", "", "`rate` limit across all routes, such as 6000/min")
+	f.StringVar(&g.burst, "global-burst", "", "capacity of the global limit, such as `200/s`")
+	f.StringVar(&g.timeout, "timeout", "", "timeout for the upstream's response headers, as a `duration` such as 30s")
 	f.StringVar(&g.ca, "upstream-ca", "", "`file` of PEM certificates that replace the system's roots for this upstream")
-	f.StringArrayVar(&g.headers, "upstream-header", nil, "field to set on every forwarded request, as `NAME=VALUE`; give it again for more")
-	f.StringVar(&g.headersFile, "upstream-headers-file", "", "`file`, or - for standard input, of such fields, one NAME=VALUE a line: keeps secrets out of the process list")
-	f.StringArrayVar(&g.origins, "cors-origin", nil, "`origin` whose browsers may call; give it again for more")
-	f.StringSliceVar(&g.corsMethods, "cors-method", nil, "`method` that they may use; give it again for more")
-	f.StringSliceVar(&g.corsHeaders, "cors-header", nil, "request `field` that they may set; give it again for more")
-	f.Int64Var(&g.corsMaxAge, "cors-max-age", 0, "for how many `seconds` a browser may keep a preflight answer")
-	f.Int64Var(&g.maxBody, "max-body-bytes", 0, "largest request body that is forwarded, in `bytes`; 0 for any")
+	f.StringArrayVar(&g.headers, "upstream-header", nil, "header to set on every forwarded request, as `NAME=VALUE`; can be repeated")
+	f.StringVar(&g.headersFile, "upstream-headers-file", "", "`file` with such headers, one NAME=VALUE per line, or - for standard input; keeps secrets out of the process list")
+	f.StringArrayVar(&g.origins, "cors-origin", nil, "`origin` from which browsers may call; can be repeated")
+	f.StringSliceVar(&g.corsMethods, "cors-method", nil, "`method` that CORS requests may use; can be repeated")
+	f.StringSliceVar(&g.corsHeaders, "cors-header", nil, "request `header` that CORS requests may set; can be repeated")
+	f.Int64Var(&g.corsMaxAge, "cors-max-age", 0, "`seconds` for which browsers may cache a preflight response")
+	f.Int64Var(&g.maxBody, "max-body-bytes", 0, "maximum size of a request body in `bytes`; 0 means unlimited")
 	g.connection.register(f)
 }
 
@@ -77,8 +77,7 @@ func (g *gatewayFlags) cors() (*client.CorsInput, error) {
 	return in, nil
 }
 
-// upstreamHeaders returns the fields given by flag and file; nil if there are
-// none.
+// upstreamHeaders returns the headers given by flag and file; nil if there are none.
 func (g *gatewayFlags) upstreamHeaders(a *app) (map[string]string, error) {
 	lines := g.headers
 	if g.headersFile != "" {
@@ -115,13 +114,13 @@ func newGatewaysCreate(a *app) *cobra.Command {
 	o := &gatewaysCreate{app: a}
 	c := &cobra.Command{
 		Use:     "create --name NAME --upstream-url URL",
-		Short:   "Make a gateway in front of a service",
+		Short:   "Create a gateway in front of a service",
 		Example: "  keygate gateways create --name orders --upstream-url https://orders.internal --spec openapi.yaml",
 		Args:    noArgs,
 		RunE:    o.run,
 	}
 	o.register(c.Flags())
-	c.Flags().StringVar(&o.spec, "spec", "", "`file`, or - for standard input, of the OpenAPI document that gives the routes")
+	c.Flags().StringVar(&o.spec, "spec", "", "`file` with the OpenAPI document to make the routes from, or - for standard input")
 	return c
 }
 
@@ -209,7 +208,7 @@ func limitPart(name string, p *string) string {
 	return name + *p
 }
 
-// join joins what is not empty by commas.
+// join joins the parts that are not empty with commas.
 func join(parts ...string) string {
 	var full []string
 	for _, p := range parts {
@@ -340,7 +339,7 @@ func (o *gatewaysUpdate) run(c *cobra.Command, args []string) error {
 	return o.printGateway(g)
 }
 
-// patch makes changes of the flags that were given.
+// patch returns the changes of the flags that were given.
 func (o *gatewaysUpdate) patch(c *cobra.Command) (p client.GatewayPatch, err error) {
 	flags, set := c.Flags(), changesOf(c)
 	if flags.Changed("name") {
@@ -388,7 +387,7 @@ func (o *gatewaysUpdate) patch(c *cobra.Command) (p client.GatewayPatch, err err
 	return p, nil
 }
 
-// changeTo returns the change to what p points to, or the one that clears.
+// changeTo returns a change to *p, or one that clears the field if p is nil.
 func changeTo[T any](p *T) client.Change[T] {
 	if p == nil {
 		return client.Clear[T]()

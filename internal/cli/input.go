@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// maxInput bounds what is read of a file or standard input; the server takes
-// 16 MiB.
+// maxInput is how many bytes are read from standard input. The server accepts at
+// most 16 MiB.
 const maxInput = 64 << 20
 
 // readInput reads a file, or standard input for "-".
@@ -32,8 +32,8 @@ func (a *app) readInput(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// readLine reads one line: without echo after a prompt if standard input is a
-// terminal.
+// readLine reads one line from standard input. If that is a terminal, it prints the
+// prompt and turns off echo.
 func (a *app) readLine(prompt string) (string, error) {
 	fd, ok := isTerminal(a.In)
 	if !ok {
@@ -45,7 +45,7 @@ func (a *app) readLine(prompt string) (string, error) {
 	return string(line), err
 }
 
-// given returns nil for an empty value, which is one that was not given.
+// given returns a pointer to s, or nil if s is empty: then the flag was not given.
 func given(s string) *string {
 	if s == "" {
 		return nil
@@ -53,19 +53,19 @@ func given(s string) *string {
 	return &s
 }
 
-// noneEmpty refuses a flag that was given with nothing in it, as a script does
-// whose variable is not set: without it the key would have no limit, or no
-// expiry, and nobody would see.
+// noneEmpty returns a usage error if a flag was given with an empty value, for
+// example by a script whose variable is not set. Without this check a key could
+// silently get no limit or no expiry.
 func noneEmpty(c *cobra.Command) (err error) {
 	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if err == nil && f.Changed && f.Value.String() == "" {
-			err = usagef("--%s is empty: give it a value, or leave it out", f.Name)
+			err = usagef("--%s is empty: give it a value or omit it", f.Name)
 		}
 	})
 	return err
 }
 
-// pairs reads the values of a flag that has the form NAME=VALUE.
+// pairs parses the values of a flag of the form NAME=VALUE.
 func pairs(flag string, values []string) (map[string]string, error) {
 	m := make(map[string]string, len(values))
 	for _, v := range values {
@@ -78,13 +78,13 @@ func pairs(flag string, values []string) (map[string]string, error) {
 	return m, nil
 }
 
-// changes makes changes of the flags that were given.
+// changes turns the flags that were given into changes of fields.
 type changes struct{ flags *pflag.FlagSet }
 
 func changesOf(c *cobra.Command) changes { return changes{c.Flags()} }
 
-// text returns the change of a field to the flag's value; an empty one clears
-// it.
+// text returns the change of a field to the flag's value. An empty value clears the
+// field.
 func (s changes) text(flag, value string) client.Change[string] {
 	switch {
 	case !s.flags.Changed(flag):
@@ -96,7 +96,7 @@ func (s changes) text(flag, value string) client.Change[string] {
 	}
 }
 
-// number returns the change of a field to the flag's value; 0 clears it.
+// number returns the change of a field to the flag's value. 0 clears the field.
 func (s changes) number(flag string, value int64) client.Change[int64] {
 	switch {
 	case !s.flags.Changed(flag):
@@ -110,13 +110,13 @@ func (s changes) number(flag string, value int64) client.Change[int64] {
 
 // limitFlag adds --limit.
 func limitFlag(f *pflag.FlagSet, to *int) {
-	f.IntVar(to, "limit", 0, "show at most `n` records, 0 for all")
+	f.IntVar(to, "limit", 0, "show at most `n` records; 0 means all")
 }
 
-// list checks --limit, sets the page size by it and connects.
+// list checks --limit, sets the page size accordingly and connects.
 func (a *app) list(o *client.ListOptions, limit int) (*client.Client, error) {
 	if limit < 0 {
-		return nil, usagef("--limit %d is negative", limit)
+		return nil, usagef("--limit must not be negative, got %d", limit)
 	}
 	if limit > 0 && limit < 100 {
 		o.PageSize = limit

@@ -12,7 +12,7 @@ import (
 )
 
 func newKeys(a *app) *cobra.Command {
-	return newGroup("keys", "Make, find, change, rotate and revoke API keys",
+	return newGroup("keys", "Manage API keys",
 		newKeysCreate(a), newKeysList(a), newKeysGet(a), newKeysUpdate(a), newKeysRevoke(a), newKeysRotate(a), newKeysVerify(a))
 }
 
@@ -26,20 +26,20 @@ func newKeysCreate(a *app) *cobra.Command {
 	o := &keysCreate{app: a}
 	c := &cobra.Command{
 		Use:     "create --name NAME --scope SCOPE",
-		Short:   "Make a key; it is shown this once",
+		Short:   "Create a key, which is shown only once",
 		Example: "  keygate keys create --name mobile --scope read:orders --rate-limit 100/min\n  keygate keys create --name ci --scope write --expires 2027-01-31 -o json | jq -r .key",
 		Args:    noArgs,
 		RunE:    o.run,
 	}
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "display `name`")
-	f.StringVar(&o.scope, "scope", "", "`scope`: read, write, admin, or one of them with a resource, as in read:orders")
-	f.StringVar(&o.expires, "expires", "", "`date` through which the key is valid, or a time, as in 2027-01-31T12:00:00Z")
-	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` of the key, as in 100/min")
-	f.StringVar(&o.gateway, "gateway", "", "`id` of the only gateway that the key opens")
-	f.StringVar(&o.level, "level", "", "`level`: gateway, the default, or account for the management API")
-	f.StringVar(&o.owner, "owner", "", "whose key it is, in your own `words`")
-	f.StringArrayVar(&o.metadata, "metadata", nil, "a string of yours, as `NAME=VALUE`; give it again for more")
+	f.StringVar(&o.scope, "scope", "", "`scope`: read, write or admin, optionally with a resource, such as read:orders")
+	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid, or a time such as 2027-01-31T12:00:00Z")
+	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` limit of the key, such as 100/min")
+	f.StringVar(&o.gateway, "gateway", "", "`id` of the only gateway that the key is valid for")
+	f.StringVar(&o.level, "level", "", "`level`: gateway (default), or account for the management API")
+	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
+	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`; can be repeated")
 	return c
 }
 
@@ -76,8 +76,8 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	return o.printNewKey(k)
 }
 
-// printNewKey shows a key with its string, and fails if the string was lost on
-// the way.
+// printNewKey prints a key with its string. It fails if the response has no string,
+// which is the case when a lost response was replayed.
 func (a *app) printNewKey(k *client.NewKey) error {
 	err := a.printRecord(k, func() []field {
 		fields := keyFields(&k.Key)
@@ -93,9 +93,9 @@ func (a *app) printNewKey(k *client.NewKey) error {
 		return err
 	}
 	if k.Secret == "" {
-		return fmt.Errorf("the key was made but its string was lost with the connection: revoke %s and create another", k.KeyID)
+		return fmt.Errorf("the key was created, but its string was lost with the connection: revoke %s and create another key", k.KeyID)
 	}
-	a.tellOnce(nil)
+	a.remindToSaveKey()
 	return nil
 }
 
@@ -130,7 +130,7 @@ func newKeysList(a *app) *cobra.Command {
 	f.StringVar(&o.filter.GatewayID, "gateway", "", "only keys restricted to the gateway with this `id`")
 	f.StringVar(&o.filter.Level, "level", "", "only keys of this `level`: gateway or account")
 	f.StringVar(&o.filter.Owner, "owner", "", "only keys of this `owner`")
-	f.StringVarP(&o.filter.Query, "query", "q", "", "only keys whose name holds this `text` or whose prefix begins with it")
+	f.StringVarP(&o.filter.Query, "query", "q", "", "only keys whose name contains this `text` or whose prefix begins with it")
 	limitFlag(f, &o.limit)
 	return c
 }
@@ -196,7 +196,7 @@ func newKeysGet(a *app) *cobra.Command {
 
 func newKeysRevoke(a *app) *cobra.Command {
 	o := &keyCommand{app: a}
-	return o.flag(&cobra.Command{Use: "revoke KEY_ID", Short: "Revoke a key: it is refused from now on", RunE: func(c *cobra.Command, args []string) error {
+	return o.flag(&cobra.Command{Use: "revoke KEY_ID", Short: "Revoke a key", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.key(args)
 		if err != nil {
 			return err
@@ -223,10 +223,10 @@ func newKeysUpdate(a *app) *cobra.Command {
 	})
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "display `name`")
-	f.StringVar(&o.owner, "owner", "", "whose key it is, in your own `words`")
-	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` of the key, as in 100/min")
-	f.StringVar(&o.expires, "expires", "", "`date` through which the key is valid, or a time")
-	f.StringArrayVar(&o.metadata, "metadata", nil, "strings of yours, as `NAME=VALUE`, in place of all that stand")
+	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
+	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` limit of the key, such as 100/min")
+	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid, or a time")
+	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`, which replaces all existing metadata; can be repeated")
 	return c
 }
 
@@ -272,11 +272,11 @@ func newKeysRotate(a *app) *cobra.Command {
 	o := &keysRotate{keyCommand: keyCommand{app: a}}
 	c := o.flag(&cobra.Command{
 		Use:     "rotate --key-id KEY_ID --overlap-days DAYS",
-		Short:   "Make a new key in place of an old one, which stays valid for the overlap",
+		Short:   "Replace a key by a new one; the old key stays valid during the overlap",
 		Example: "  keygate keys rotate --key-id key_01j… --overlap-days 7", RunE: o.run,
 	})
-	c.Flags().Int64Var(&o.overlapDays, "overlap-days", 0, "for how many `days` both keys are valid; 0 ends the old one at once")
-	c.Flags().StringVar(&o.expires, "expires", "", "`date` through which the new key is valid, or a time; else as the old one's")
+	c.Flags().Int64Var(&o.overlapDays, "overlap-days", 0, "number of `days` for which both keys are valid; 0 expires the old key at once")
+	c.Flags().StringVar(&o.expires, "expires", "", "last `date` on which the new key is valid, or a time (default: the expiry of the old key)")
 	return c
 }
 
@@ -307,15 +307,15 @@ func newKeysVerify(a *app) *cobra.Command {
 	o := &keysVerify{app: a}
 	c := &cobra.Command{
 		Use:     "verify",
-		Short:   "Tell whether a key would be let in; the key is read from a prompt or standard input",
+		Short:   "Check whether a key would be accepted; it is read from a prompt or standard input",
 		Example: "  keygate keys verify --method DELETE --path /orders/17 < key.txt",
 		Args:    noArgs,
 		RunE:    o.run,
 	}
 	f := c.Flags()
-	f.StringVar(&o.gateway, "gateway", "", "`id` of the gateway that the call would go to")
-	f.StringVar(&o.method, "method", "", "`method` of the call")
-	f.StringVar(&o.path, "path", "", "`path` of the call")
+	f.StringVar(&o.gateway, "gateway", "", "`id` of the gateway to check against")
+	f.StringVar(&o.method, "method", "", "`method` of the request to check")
+	f.StringVar(&o.path, "path", "", "`path` of the request to check")
 	return c
 }
 
@@ -345,7 +345,7 @@ func (o *keysVerify) run(c *cobra.Command, _ []string) error {
 	})
 }
 
-// readSecret reads one line, without showing it if it is typed.
+// readSecret reads a key as one line, without echo if it is typed.
 func (a *app) readSecret(prompt string) (string, error) {
 	line, err := a.readLine(prompt)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -353,7 +353,7 @@ func (a *app) readSecret(prompt string) (string, error) {
 	}
 	line = strings.TrimSpace(line)
 	if line == "" {
-		return "", usagef("no key was given: type it at the prompt, or send it to standard input")
+		return "", usagef("no key was given: type it at the prompt or pass it on standard input")
 	}
 	return line, nil
 }

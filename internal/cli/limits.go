@@ -11,7 +11,7 @@ import (
 )
 
 func newLimits(a *app) *cobra.Command {
-	return newGroup("limits", "See where rate limits stand, and try others on what was called",
+	return newGroup("limits", "Show the levels of rate limits, and simulate other limits",
 		newLimitsShow(a), newLimitsSimulate(a))
 }
 
@@ -25,7 +25,7 @@ type limitsShow struct {
 func newLimitsShow(a *app) *cobra.Command {
 	o := &limitsShow{app: a}
 	c := &cobra.Command{
-		Use: "show --gateway ID", Short: "Show where every limit of a gateway that is in use stands now",
+		Use: "show --gateway ID", Short: "Show the current level of every limit of a gateway that is in use",
 		Args: atMost(1), RunE: o.run,
 	}
 	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway; also the first argument")
@@ -74,26 +74,26 @@ func newLimitsSimulate(a *app) *cobra.Command {
 	o := &limitsSimulate{app: a}
 	c := &cobra.Command{
 		Use:   "simulate --gateway ID",
-		Short: "Tell what a limit would have refused of the last 24 hours; nothing changes",
-		Long: `Replay the requests of the last 24 hours through a limit, and tell what it would
-have refused, and to whom. Nothing changes.
+		Short: "Simulate a limit on the requests of the last 24 hours",
+		Long: `Replay the requests of the last 24 hours through a limit, and show how many it would
+have refused for each key. Nothing changes.
 
-With --route-id it is a route's limit: --sustained, --burst, --daily, --per. With
---key-id it is a key's: --rate-limit. With neither it is the gateway's global one:
---sustained, --burst.`,
+With --route-id, simulate a limit of the route: --sustained, --burst, --daily, --per.
+With --key-id, simulate a limit of the key: --rate-limit. With neither, simulate the
+gateway's global limit: --sustained, --burst.`,
 		Example: "  keygate limits simulate --gateway gw_01j… --route-id rt_01j… --sustained 600/min --burst 50/s\n" +
 			"  keygate limits simulate --gateway gw_01j… --key-id key_01j… --rate-limit 100/min",
 		Args: atMost(1), RunE: o.run,
 	}
 	f := c.Flags()
 	f.StringVar(&o.gateway, "gateway", "", "`id` of the gateway; also the first argument")
-	f.StringVar(&o.route, "route-id", "", "`id` of the route that the limit would be of")
-	f.StringVar(&o.key, "key-id", "", "`id` of the key that the limit would be of")
-	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` of a key, as in 100/min")
-	f.StringVar(&o.sustained, "sustained", "", "refill `rate`, as in 600/min")
-	f.StringVar(&o.burst, "burst", "", "capacity, as in `50/s`")
-	f.StringVar(&o.daily, "daily", "", "cap for one UTC day, as in `100000/day`")
-	f.StringVar(&o.per, "per", "", "`key` gives each key a limit of its own")
+	f.StringVar(&o.route, "route-id", "", "`id` of the route to simulate a limit for")
+	f.StringVar(&o.key, "key-id", "", "`id` of the key to simulate a limit for")
+	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` limit of a key, such as 100/min")
+	f.StringVar(&o.sustained, "sustained", "", "refill `rate`, such as 600/min")
+	f.StringVar(&o.burst, "burst", "", "capacity, such as `50/s`")
+	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
+	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit")
 	return c
 }
 
@@ -109,15 +109,15 @@ func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
 	parts := o.sustained + o.burst + o.daily + o.per
 	switch {
 	case o.route != "" && o.key != "":
-		return usagef("give --route-id or --key-id: a limit is of one of them, or with neither of the gateway")
+		return usagef("give either --route-id or --key-id, or neither for the gateway's global limit")
 	case o.key != "" && (o.rateLimit == "" || parts != ""):
-		return usagef("a key's limit is a rate alone: give --rate-limit")
+		return usagef("the limit of a key is a single rate: give --rate-limit and no other part")
 	case o.key != "":
 		in.RateLimit = o.rateLimit
 	case o.rateLimit != "":
-		return usagef("--rate-limit is of a key: give --key-id, or --sustained and --burst for a route or the gateway")
+		return usagef("--rate-limit is the limit of a key: also give --key-id, or give --sustained and --burst for a route or the gateway")
 	case parts == "":
-		return usagef("which limit? Give --sustained, --burst or --daily, or with --key-id --rate-limit.")
+		return usagef("no limit given: give --sustained, --burst or --daily, or --rate-limit with --key-id")
 	default:
 		limit := client.RateLimitInput{Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily)}
 		if o.per != "" {
@@ -145,7 +145,7 @@ func (o *limitsSimulate) print(s *client.Simulation, names *names) error {
 	if s.Requests > 0 {
 		share = fmt.Sprintf(" (%.2f %%)", 100*float64(s.Refused)/float64(s.Requests))
 	}
-	fmt.Fprintf(o.Out, "Requests of the last 24 hours that the limit would apply to: %d. Of them it would have refused %d%s.\n", s.Requests, s.Refused, share)
+	fmt.Fprintf(o.Out, "The limit applies to %d requests of the last 24 hours. It would have refused %d%s.\n", s.Requests, s.Refused, share)
 	if len(s.Keys) == 0 {
 		return nil
 	}

@@ -16,16 +16,17 @@ func newLogin(a *app) *cobra.Command {
 	o := &login{app: a}
 	c := &cobra.Command{
 		Use:   "login --url URL",
-		Short: "Keep a server and a key for it as the context in use",
-		Long: `Keep a server and a key for it as the context in use.
+		Short: "Save a server and a key for it as the current context",
+		Long: `Save a server and a key for it as the current context.
 
-The key is read from a prompt, from standard input or from --api-key-file,
-tried, and kept in a file of your settings that only you can read.`,
+The key is read from a prompt, from standard input or from --api-key-file. If the
+server accepts it, it is saved in a file in your configuration directory that only
+you can read.`,
 		Example: "  keygate login --url https://keygate.example.com\n  keygate login --url http://127.0.0.1:8081 < keygate-data/admin.key",
 		Args:    noArgs,
 		RunE:    o.run,
 	}
-	c.Flags().StringVar(&o.name, "name", "", "`name` of the context (default the server's host and port)")
+	c.Flags().StringVar(&o.name, "name", "", "`name` of the context (default: the server's host and port)")
 	return c
 }
 
@@ -69,7 +70,7 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 	if err := o.writeContexts(contexts); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Err, "Logged in to %s as key %s (%s) of account %s. The context %s is in use.\n",
+	fmt.Fprintf(o.Err, "Logged in to %s as key %s (%s) of account %s. The current context is %s.\n",
 		address, clean(account.Key.Name), account.Key.Scope, clean(account.Name), clean(name))
 	return nil
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// names tells a person what identifiers stand for. It asks the server for what
-// it is asked for, once each; what it cannot learn, a key may not read or is
-// gone, has no name.
+// names looks up the names of identifiers on the server, once each, for output that
+// people read. An identifier has no name if the key may not read the record or if
+// the record was deleted.
 type names struct {
 	ctx      context.Context //nolint:containedctx // it lives for one command
 	api      *client.Client
 	gateways map[string]string
 	routes   map[string]string
-	listed   map[string]bool // gateways whose routes are known
+	listed   map[string]bool // gateways whose routes were listed
 	keys     map[string]string
 }
 
@@ -76,10 +76,10 @@ func (n *names) listRoutes(gatewayID string) {
 	}
 }
 
-// maxKeys is how many keys are asked for by their names: each is a call.
+// maxKeys is how many names of keys are looked up. Each takes a call.
 const maxKeys = 50
 
-// key returns a key's name, and whose it is.
+// key returns a key's name and owner.
 func (n *names) key(id string) string {
 	name, known := n.keys[id]
 	if known || id == "" || len(n.keys) >= maxKeys {

@@ -18,7 +18,7 @@ func (a *app) checkOutput() error {
 	case "table", "json", "yaml":
 		return nil
 	default:
-		return usagef("-o %s is no format: table, json or yaml", a.output)
+		return usagef("-o must be table, json or yaml, not %q", a.output)
 	}
 }
 
@@ -28,8 +28,8 @@ type field struct {
 	value string
 }
 
-// printRecord writes one record in the format that was asked for; fields is
-// what a table shows of it.
+// printRecord writes one record in the format that -o names. fields returns what a
+// table shows.
 func (a *app) printRecord(record any, fields func() []field) error {
 	if a.output != "table" {
 		return a.printData(record)
@@ -51,7 +51,7 @@ func (a *app) printData(data any) error {
 		return fmt.Errorf("encode the output: %w", err)
 	}
 	if a.output == "yaml" {
-		// Through JSON, so that the two formats have the same members.
+		// Convert the JSON, so that both formats have the same fields.
 		var node yaml.Node
 		if err := yaml.Unmarshal(b.Bytes(), &node); err != nil {
 			return fmt.Errorf("encode the output: %w", err)
@@ -68,7 +68,7 @@ func (a *app) printData(data any) error {
 	return err
 }
 
-// plain takes JSON's braces and quotes away where YAML reads the same without.
+// plain removes JSON's braces and quotes where YAML does not need them.
 func plain(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
 		n.Style = 0
@@ -81,7 +81,7 @@ func plain(n *yaml.Node) {
 	}
 }
 
-// table is a list shown to a person.
+// table writes a list as aligned columns.
 type table struct {
 	w *tabwriter.Writer
 }
@@ -99,8 +99,8 @@ func (t *table) row(cells ...string) {
 	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
 }
 
-// printList writes the records of a list: all, or limit of them if it is above
-// 0. As a table it shows head and what row makes of each.
+// printList writes the records of a list, at most limit of them if limit is above 0.
+// A table has the header head and one row for each record.
 func printList[T any](a *app, limit int, records func(func(T, error) bool), head []string, row func(*T) []string) error {
 	all := []T{}
 	for record, err := range records {
@@ -122,8 +122,9 @@ func printList[T any](a *app, limit int, records func(func(T, error) bool), head
 	return t.w.Flush()
 }
 
-// clean makes text safe to show: a name must not move the cursor or begin a
-// new line. What is empty shows as a dash.
+// clean makes text from a server safe to print on a terminal: it replaces characters
+// that are not printable, such as escape sequences and line ends. An empty string
+// becomes a dash.
 func clean(s string) string {
 	if s == "" {
 		return "-"
@@ -136,7 +137,7 @@ func clean(s string) string {
 	}, s)
 }
 
-// str returns what p points to, or "".
+// str returns *p as a string, or "" if p is nil.
 func str[T ~string](p *T) string {
 	if p == nil {
 		return ""
@@ -144,7 +145,7 @@ func str[T ~string](p *T) string {
 	return string(*p)
 }
 
-// moment returns the time that p points to in UTC, or "".
+// moment formats *p in UTC; nil is "".
 func moment(p *time.Time) string {
 	if p == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 )
 
 func newRoutes(a *app) *cobra.Command {
-	return newGroup("routes", "Make, find, change and delete the routes of a gateway",
+	return newGroup("routes", "Manage the routes of a gateway",
 		newRoutesCreate(a), newRoutesList(a), newRoutesGet(a), newRoutesUpdate(a), newRoutesDelete(a))
 }
 
@@ -19,7 +19,7 @@ type routeCommand struct {
 	gateway, id string
 }
 
-// flags adds the flags that name the gateway and, if one, the route.
+// flags adds the flag for the gateway and, if one is true, the flag for the route.
 func (o *routeCommand) flags(c *cobra.Command, one bool) *cobra.Command {
 	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
 	c.Args = noArgs
@@ -72,17 +72,17 @@ type routesCreate struct {
 func newRoutesCreate(a *app) *cobra.Command {
 	o := &routesCreate{routeCommand: routeCommand{app: a}}
 	c := o.flags(&cobra.Command{
-		Use: "create --gateway ID --path PATH --method METHOD", Short: "Add a route",
+		Use: "create --gateway ID --path PATH --method METHOD", Short: "Create a route",
 		Example: "  keygate routes create --gateway gw_01j… --path '/orders/{id}' --method GET,DELETE --sustained 600/min", RunE: o.run,
 	}, false)
 	f := c.Flags()
-	f.StringVar(&o.path, "path", "", "`template` of the path, as in /orders/{id}, or one that ends in /* for everything below")
-	f.StringSliceVar(&o.methods, "method", nil, "HTTP `methods`, joined by commas")
-	f.StringVar(&o.auth, "auth", "", "`key`, the default, or none for a public route")
-	f.StringVar(&o.sustained, "sustained", "", "refill `rate` of the limit, as in 600/min")
-	f.StringVar(&o.burst, "burst", "", "capacity of the limit, as in `50/s`")
-	f.StringVar(&o.daily, "daily", "", "cap for one UTC day, as in `100000/day`")
-	f.StringVar(&o.per, "per", "", "`key` gives each key a limit of its own")
+	f.StringVar(&o.path, "path", "", "path `template`, such as /orders/{id}; one that ends in /* matches everything below")
+	f.StringSliceVar(&o.methods, "method", nil, "HTTP `methods`, separated by commas")
+	f.StringVar(&o.auth, "auth", "", "`key` (default), or none for a public route")
+	f.StringVar(&o.sustained, "sustained", "", "refill `rate` of the limit, such as 600/min")
+	f.StringVar(&o.burst, "burst", "", "capacity of the limit, such as `50/s`")
+	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
+	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit")
 	return c
 }
 
@@ -167,7 +167,7 @@ func newRoutesGet(a *app) *cobra.Command {
 
 func newRoutesDelete(a *app) *cobra.Command {
 	o := &routeCommand{app: a}
-	return o.flags(&cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Remove a route", RunE: func(c *cobra.Command, args []string) error {
+	return o.flags(&cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Delete a route", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.route(args)
 		if err != nil {
 			return err
@@ -189,14 +189,14 @@ type routesUpdate struct {
 func newRoutesUpdate(a *app) *cobra.Command {
 	o := &routesUpdate{routeCommand: routeCommand{app: a}}
 	c := o.flags(&cobra.Command{
-		Use: "update --gateway ID ROUTE_ID", Short: "Change the rate limit of a route; an empty value clears a part of it",
+		Use: "update --gateway ID ROUTE_ID", Short: "Change the rate limit of a route; an empty value removes that part of it",
 		Example: "  keygate routes update --gateway gw_01j… rt_01j… --sustained 600/min --daily ''", RunE: o.run,
 	}, true)
 	f := c.Flags()
-	f.StringVar(&o.sustained, "sustained", "", "refill `rate`, as in 600/min")
-	f.StringVar(&o.burst, "burst", "", "capacity, as in `50/s`")
-	f.StringVar(&o.daily, "daily", "", "cap for one UTC day, as in `100000/day`")
-	f.StringVar(&o.per, "per", "", "`key` gives each key a limit of its own")
+	f.StringVar(&o.sustained, "sustained", "", "refill `rate`, such as 600/min")
+	f.StringVar(&o.burst, "burst", "", "capacity, such as `50/s`")
+	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
+	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit")
 	f.BoolVar(&o.noLimit, "no-limit", false, "remove the limit")
 	return c
 }
@@ -211,7 +211,7 @@ func (o *routesUpdate) run(c *cobra.Command, args []string) error {
 	changed := limit != client.RateLimitPatch{}
 	switch {
 	case o.noLimit && changed:
-		return usagef("--no-limit removes the limit: give no other flag of it")
+		return usagef("--no-limit cannot be used with the other flags of the limit")
 	case o.noLimit:
 		p.RateLimit = client.Clear[client.RateLimitPatch]()
 	case !changed:

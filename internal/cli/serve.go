@@ -22,16 +22,16 @@ func newServe(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
-		Long: `Run a server: the data plane, the management API, and an address for
-operators. It needs no other service; everything it keeps is in --data-dir.
+		Long: `Run a server: the data plane, the management API, and an address for operators. It
+needs no other service and stores everything in --data-dir.
 
-Each flag is also an environment variable, KEYGATE_ and its name in capitals
-with _ for -, and a key of the file that --config or KEYGATE_CONFIG names. A flag
-comes before the environment, which comes before the file.
+Each flag can also be set by an environment variable, KEYGATE_ followed by its name in
+capitals with _ for -, and by a key of the file that --config or KEYGATE_CONFIG names.
+A flag takes precedence over the environment, and the environment over the file.
 
-The first start writes a key for the management API to admin.key in --data-dir.
-SIGTERM or SIGINT lets what runs end within --drain-timeout; a second one ends
-the server at once.`,
+The first start writes a key for the management API to admin.key in --data-dir. On
+SIGTERM or SIGINT the server finishes the work in progress within --drain-timeout and
+exits. A second signal stops it at once.`,
 		Args: noArgs,
 		RunE: o.run,
 	}
@@ -53,7 +53,7 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	}, signals, nil)
 }
 
-// notify returns a channel of the signals that end a server.
+// notify returns a channel that receives the signals that stop a server.
 func notify() chan os.Signal {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

@@ -11,7 +11,7 @@ import (
 )
 
 func newSpec(a *app) *cobra.Command {
-	return newGroup("spec", "Push a service's OpenAPI document, and go back to an earlier push",
+	return newGroup("spec", "Push OpenAPI documents, list revisions and roll back",
 		newSpecPush(a), newSpecGet(a), newSpecRevisions(a), newSpecRollback(a))
 }
 
@@ -25,13 +25,13 @@ func newSpecPush(a *app) *cobra.Command {
 	o := &specPush{app: a}
 	c := &cobra.Command{
 		Use:     "push --gateway ID FILE|-",
-		Short:   "Make the operations of an OpenAPI document the gateway's routes",
+		Short:   "Replace a gateway's routes by the operations of an OpenAPI document",
 		Example: "  keygate spec push --gateway gw_01j… openapi.yaml",
 		Args:    atMost(1),
 		RunE:    o.run,
 	}
 	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
-	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "tell what would change, and change nothing")
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would change, but change nothing")
 	return c
 }
 
@@ -47,7 +47,7 @@ func (o *specPush) run(c *cobra.Command, args []string) error {
 	return o.printPush(p, o.dryRun)
 }
 
-// document reads the file that a push was given, and connects.
+// document reads the file that args name and connects.
 func (a *app) document(gateway string, args []string) ([]byte, *client.Client, error) {
 	if err := required("gateway", gateway); err != nil {
 		return nil, nil, err
@@ -62,7 +62,7 @@ func (a *app) document(gateway string, args []string) ([]byte, *client.Client, e
 
 func (a *app) fileArgument(args []string) ([]byte, error) {
 	if len(args) == 0 {
-		return nil, usagef("which file? Give its name, or - for standard input.")
+		return nil, usagef("no file given: give its name, or - for standard input")
 	}
 	content, err := a.readInput(args[0])
 	if err != nil {
@@ -71,7 +71,8 @@ func (a *app) fileArgument(args []string) ([]byte, error) {
 	return content, nil
 }
 
-// printPush shows what a push changed, or would; warnings go to the messages.
+// printPush prints what a push changed, or in a dry run would change. Warnings go to
+// standard error.
 func (a *app) printPush(p *client.Push, dryRun bool) error {
 	if a.output != "table" {
 		return a.printData(p)
@@ -101,7 +102,7 @@ func (a *app) printPush(p *client.Push, dryRun bool) error {
 
 func newSpecGet(a *app) *cobra.Command {
 	o := &gatewayCommand{app: a}
-	return o.flag(&cobra.Command{Use: "get --gateway ID", Short: "Print the document that was pushed last, as it was", RunE: func(c *cobra.Command, args []string) error {
+	return o.flag(&cobra.Command{Use: "get --gateway ID", Short: "Print the document that was pushed last, byte for byte", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.gateway(args)
 		if err != nil {
 			return err
@@ -125,7 +126,7 @@ type specRevisions struct {
 func newSpecRevisions(a *app) *cobra.Command {
 	o := &specRevisions{app: a}
 	c := &cobra.Command{
-		Use: "revisions --gateway ID [NUMBER]", Short: "List the pushes of a gateway, newest first, or show one", Args: atMost(1), RunE: o.run,
+		Use: "revisions --gateway ID [NUMBER]", Short: "List the revisions of a gateway, newest first, or show one", Args: atMost(1), RunE: o.run,
 	}
 	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
 	limitFlag(c.Flags(), &o.limit)
@@ -178,7 +179,7 @@ func (o *specRevisions) one(c *cobra.Command, arg string) error {
 func revisionNumber(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 1 {
-		return 0, usagef("%q is no revision's number: see keygate spec revisions", s)
+		return 0, usagef("%q is not a revision number: run keygate spec revisions to list them", s)
 	}
 	return n, nil
 }
@@ -191,7 +192,7 @@ type specRollback struct {
 func newSpecRollback(a *app) *cobra.Command {
 	o := &specRollback{app: a}
 	c := &cobra.Command{
-		Use: "rollback --gateway ID NUMBER", Short: "Make the routes of an earlier push those of a new one", Args: atMost(1), RunE: o.run,
+		Use: "rollback --gateway ID NUMBER", Short: "Restore the routes of an earlier revision, as a new revision", Args: atMost(1), RunE: o.run,
 	}
 	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
 	return c
@@ -202,7 +203,7 @@ func (o *specRollback) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	if len(args) == 0 {
-		return usagef("to which revision? Give its number.")
+		return usagef("no revision given: give its number")
 	}
 	n, err := revisionNumber(args[0])
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 type spanFlags struct{ since, until string }
 
 func (o *spanFlags) add(f *pflag.FlagSet, what string) {
-	f.StringVar(&o.since, "since", "", "only "+what+" from this `time` on: 2026-03-01T12:00:00Z, 2026-03-01, or how long ago, as in 90s, 15m, 24h or 7d")
-	f.StringVar(&o.until, "until", "", "only "+what+" before this `time`: as --since")
+	f.StringVar(&o.since, "since", "", "only "+what+" at or after this `time`: 2026-03-01T12:00:00Z, 2026-03-01, or how long ago, such as 90s, 15m, 24h or 7d")
+	f.StringVar(&o.until, "until", "", "only "+what+" before this `time`, in the same forms")
 }
 
-// span reads the flags; the zero time is a flag that was not given.
+// span parses the flags. A flag that was not given is the zero time.
 func (o *spanFlags) span(now time.Time) (since, until time.Time, err error) {
 	if since, err = parseTime("since", o.since, now); err != nil {
 		return since, until, err
@@ -25,7 +25,7 @@ func (o *spanFlags) span(now time.Time) (since, until time.Time, err error) {
 	return since, until, err
 }
 
-// parseTime reads a time, a date, which is its midnight in UTC, or how long
+// parseTime parses the value of a flag: a time, a date (midnight UTC), or a duration
 // before now.
 func parseTime(flag, v string, now time.Time) (time.Time, error) {
 	if v == "" {
@@ -43,7 +43,7 @@ func parseTime(flag, v string, now time.Time) (time.Time, error) {
 		ago = time.Duration(n) * 24 * time.Hour
 	}
 	if err != nil || ago < 0 || ago > 10*365*24*time.Hour {
-		return time.Time{}, usagef("--%s %q is no time: write 2026-03-01T12:00:00Z, 2026-03-01, or how long ago, as in 15m, 24h or 7d", flag, v)
+		return time.Time{}, usagef("--%s %q is not a valid time: give 2026-03-01T12:00:00Z, 2026-03-01, or how long ago, such as 15m, 24h or 7d", flag, v)
 	}
 	return now.Add(-ago).UTC(), nil
 }

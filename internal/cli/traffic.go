@@ -23,13 +23,14 @@ func newTraffic(a *app) *cobra.Command {
 	o := &traffic{app: a}
 	c := &cobra.Command{
 		Use:   "traffic",
-		Short: "Report how much was called, with what result, and how fast",
-		Long: `Report how much was called, with what result, and how fast, complete to the last
-second. Minutes are kept for 48 hours, hours for 35 days, days for 400 days.
+		Short: "Report requests, statuses, bytes and latencies",
+		Long: `Report requests, statuses, bytes and latencies, complete to the last second. Minutes
+are kept for 48 hours, hours for 35 days, days for 400 days.
 
-Without --interval it is by minutes, and grouped by hours. Without --since it goes
-back 60 minutes, 24 hours or 30 days. A table leaves out groups without requests,
-and the empty intervals before the first request; JSON and YAML have them all.`,
+The default interval is a minute, or an hour with --group-by. The default of --since
+is 60 minutes ago for minutes, 24 hours ago for hours and 30 days ago for days. A
+table omits groups without requests and the empty intervals before the first request;
+JSON and YAML have them all.`,
 		Example: "  keygate traffic\n  keygate traffic --group-by route --since 1h\n  keygate traffic --key-id key_01j… --interval 1d",
 		Args:    noArgs, RunE: o.run,
 	}
@@ -38,7 +39,7 @@ and the empty intervals before the first request; JSON and YAML have them all.`,
 	f.StringVar(&o.query.RouteID, "route-id", "", "only requests of the route with this `id`")
 	f.StringVar(&o.query.KeyID, "key-id", "", "only requests with the key with this `id`")
 	f.StringVar(&o.query.Interval, "interval", "", "`length` of the intervals: 1m, 1h or 1d")
-	f.StringVar(&o.query.GroupBy, "group-by", "", "rows of their own for each `what`: gateway, route, key or status")
+	f.StringVar(&o.query.GroupBy, "group-by", "", "report separately for each `what`: gateway, route, key or status")
 	o.span.add(f, "requests")
 	return c
 }
@@ -70,7 +71,7 @@ func (o *traffic) run(c *cobra.Command, _ []string) (err error) {
 	return o.print(rows, o.namesOf(c.Context(), api))
 }
 
-// print shows the rows, each with a bar as long as its requests.
+// print prints the rows, each with a bar that shows its share of the busiest row.
 func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 	rows = o.worthShowing(rows)
 	if len(rows) == 0 {
@@ -114,8 +115,9 @@ func latencies(l *client.Latencies) client.Latencies {
 	return *l
 }
 
-// worthShowing leaves out what only fills a screen. Of one interval, the group
-// with the most requests comes first.
+// worthShowing removes rows that would only fill the screen: groups without requests,
+// or the empty intervals before the first request. Within an interval, the groups
+// with the most requests come first.
 func (o *traffic) worthShowing(rows []client.TrafficRow) []client.TrafficRow {
 	if o.query.GroupBy == "" {
 		first := slices.IndexFunc(rows, func(r client.TrafficRow) bool { return r.Requests > 0 })
@@ -131,7 +133,7 @@ func (o *traffic) worthShowing(rows []client.TrafficRow) []client.TrafficRow {
 	return rows
 }
 
-// group names the group of a row for a person.
+// group returns the group of a row, with its name if it has one.
 func (o *traffic) group(r *client.TrafficRow, names *names) string {
 	id := str(r.Group)
 	switch o.query.GroupBy {
@@ -148,11 +150,11 @@ func (o *traffic) group(r *client.TrafficRow, names *names) string {
 
 func count(n int64) string { return strconv.FormatInt(n, 10) }
 
-// gauge draws n of most as a bar of up to width cells. What is above zero
-// shows.
+// gauge draws n out of most as a bar of up to width cells. Any n above zero is
+// visible.
 func gauge(n, most int64, width int) string {
 	if n <= 0 || most <= 0 {
-		return " " // nothing would show as a dash
+		return " " // an empty cell would be printed as a dash
 	}
 	eighths := max(1, int(float64(min(n, most))/float64(most)*float64(width*8)))
 	bar := strings.Repeat("█", eighths/8)
@@ -162,7 +164,7 @@ func gauge(n, most int64, width int) string {
 	return bar
 }
 
-// size writes a number of bytes for a person.
+// size formats a number of bytes.
 func size(n int64) string {
 	switch {
 	case n >= 1<<30:

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionRecord is what version prints.
+// versionRecord is the output of version.
 type versionRecord struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`

@@ -25,25 +25,25 @@ type webhooksListen struct {
 	forwardTo string
 	events    []string
 
-	probed  chan struct{} // closed when the first test arrived
+	probed  chan struct{} // closed when the probe has arrived
 	probing sync.Once
 	forward *http.Client
-	print   sync.Mutex // lines come whole
+	print   sync.Mutex // keeps lines whole
 }
 
 func newWebhooksListen(a *app) *cobra.Command {
 	o := &webhooksListen{app: a, probed: make(chan struct{}), forward: &http.Client{
-		// What a receiver answers is for the server to see, redirects too.
+		// Redirects are returned to the server like any other response.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       forwardTime,
+		Timeout:       forwardTimeout,
 	}}
 	c := &cobra.Command{
 		Use:   "listen --forward-to URL",
-		Short: "Receive events on this machine, print them and forward them, until Ctrl-C",
-		Long: `Register a temporary endpoint on this machine, verify what arrives, print one
-line for each event and forward it, with its header fields, to --forward-to. What
-that answers goes back to the server, so that it tries again what failed. The
-endpoint is deleted at the end, also on Ctrl-C.
+		Short: "Receive events on this machine, and print and forward them until Ctrl-C",
+		Long: `Register a temporary endpoint on this machine, verify each delivery, print a line for
+each event and forward it with its headers to --forward-to. The response is returned
+to the server, which retries failed deliveries. The endpoint is deleted when the
+command ends, also on Ctrl-C.
 
 The server must run on this machine and be allowed to deliver to it: start it with
 --webhook-allow-network 127.0.0.0/8.
@@ -54,12 +54,12 @@ The server must run on this machine and be allowed to deliver to it: start it wi
 		RunE:    o.run,
 	}
 	f := c.Flags()
-	f.StringVar(&o.forwardTo, "forward-to", "", "`url` of a receiver of yours that gets each event; without it events are only printed")
-	f.StringSliceVar(&o.events, "events", allEvents(), "`types` of the events to receive, joined by commas")
+	f.StringVar(&o.forwardTo, "forward-to", "", "`url` to forward each event to; without it, events are only printed")
+	f.StringSliceVar(&o.events, "events", allEvents(), "`types` of the events to receive, separated by commas")
 	return c
 }
 
-// allEvents are the types that an endpoint can ask for.
+// allEvents returns the event types that an endpoint can subscribe to.
 func allEvents() []string {
 	return []string{
 		"key.created", "key.rotated", "key.revoked", "key.expired", "rate_limit.exceeded", "gateway.upstream_error", "gateway.spec_pushed",
@@ -72,7 +72,7 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	}
 	if o.forwardTo != "" {
 		if u, err := url.Parse(o.forwardTo); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return usagef("--forward-to %q is no address: write http:// or https:// and a host", o.forwardTo)
+			return usagef("--forward-to %q is not a valid URL: it must begin with http:// or https:// and have a host", o.forwardTo)
 		}
 	}
 	api, err := o.connect()
@@ -97,7 +97,7 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	if stopped, err := o.probe(c.Context(), api, here, w.WebhookID, signals); stopped || err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Err, "Ready: events arrive at %s (%s). Ctrl-C ends it.\n", here.URL, w.WebhookID)
+	fmt.Fprintf(o.Err, "Ready: receiving events at %s (%s). Press Ctrl-C to stop.\n", here.URL, w.WebhookID)
 	select {
 	case <-c.Context().Done():
 	case <-signals:
@@ -105,19 +105,19 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	return nil
 }
 
-// mayDelete refuses a key that could make the endpoint but not delete it.
+// mayDelete refuses a key that could create the endpoint but not delete it.
 func mayDelete(ctx context.Context, api *client.Client) error {
 	a, err := api.Account(ctx)
 	if err != nil {
 		return err
 	}
 	if scope := a.Key.Scope; scope != "admin" && scope != "admin:webhooks" {
-		return &noKeyError{fmt.Sprintf("the key's scope is %s: to delete the temporary endpoint at the end takes admin, or admin:webhooks", clean(scope))}
+		return &noKeyError{fmt.Sprintf("the key's scope is %s: deleting the temporary endpoint at the end requires admin or admin:webhooks", clean(scope))}
 	}
 	return nil
 }
 
-// register makes the endpoint and gives the receiver its secret.
+// register creates the endpoint, with the receiver's secret.
 func (o *webhooksListen) register(ctx context.Context, api *client.Client, here *receiver) (*client.NewWebhook, error) {
 	w, err := api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: here.URL, Events: o.events, SigningSecret: here.Secret})
 	var refused *client.Error
@@ -127,27 +127,27 @@ func (o *webhooksListen) register(ctx context.Context, api *client.Client, here 
 	return w, err
 }
 
-// unregister deletes the endpoint, whatever ended the command.
+// unregister deletes the endpoint, even if ctx is done.
 func (o *webhooksListen) unregister(ctx context.Context, api *client.Client, webhookID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if _, err := api.DeleteWebhook(ctx, webhookID); err != nil && !client.IsNotFound(err) {
-		return fmt.Errorf("the temporary endpoint %s stands still: delete it with keygate webhooks delete: %w", webhookID, err)
+		return fmt.Errorf("the temporary endpoint %[1]s was not deleted: run keygate webhooks delete %[1]s: %[2]w", webhookID, err)
 	}
 	return nil
 }
 
-// probePace is how long to wait between looks at what became of the probe.
-const probePace = 100 * time.Millisecond
+// probeInterval is the time between checks of the probe's delivery.
+const probeInterval = 100 * time.Millisecond
 
-// probe lets the server deliver a test, so that a way that does not lead here is
-// told at once and not when an event is missing.
+// probe has the server deliver a test event and waits for it, so that an endpoint
+// that the server cannot reach is reported at once.
 func (o *webhooksListen) probe(ctx context.Context, api *client.Client, here *receiver, webhookID string, signals <-chan os.Signal) (stopped bool, err error) {
 	deliveryID, err := api.TestWebhook(ctx, webhookID)
 	if err != nil {
 		return false, err
 	}
-	tick := time.NewTicker(probePace)
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -162,7 +162,7 @@ func (o *webhooksListen) probe(ctx context.Context, api *client.Client, here *re
 		d, err := api.Delivery(ctx, deliveryID)
 		var refused *client.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusForbidden {
-			tick.Stop() // a key for endpoints alone: what arrives must tell
+			tick.Stop() // the key may not read deliveries: wait for the event itself
 			continue
 		}
 		if err != nil {
@@ -170,19 +170,21 @@ func (o *webhooksListen) probe(ctx context.Context, api *client.Client, here *re
 		}
 		if n := len(d.Attempts); n > 0 && d.State != client.DeliveryStateDelivered {
 			return false, fmt.Errorf("the server cannot deliver to %s: %s. It must run on this machine, with --webhook-allow-network 127.0.0.0/8",
-				here.URL, attemptAnswer(&d.Attempts[n-1]))
+				here.URL, attemptResult(&d.Attempts[n-1]))
 		}
 	}
 }
 
-// forwardTime leaves the server, which waits 30 s, time to be answered.
-const forwardTime = 25 * time.Second
+// forwardTimeout is shorter than the 30 s that the server waits, so that the server
+// receives a response.
+const forwardTimeout = 25 * time.Second
 
-// maxRelayed bounds what is given back of an answer; the server reads no more.
+// maxRelayed is how many bytes of a response body are returned to the server, which
+// does not read more.
 const maxRelayed = 64 << 10
 
-// handle prints a delivery, forwards it and answers what that answers. The first
-// test is the probe's and goes no further.
+// handle prints a delivery, forwards it and returns the response. The first test
+// event is the probe's; it is not printed or forwarded.
 func (o *webhooksListen) handle(ctx context.Context, d *receivedDelivery) (status int, body []byte) {
 	probe := false
 	if d.Event.Type == "webhook.test" {
@@ -198,17 +200,17 @@ func (o *webhooksListen) handle(ctx context.Context, d *receivedDelivery) (statu
 		o.show(d, "")
 		return http.StatusNoContent, nil
 	}
-	begun := time.Now()
+	start := time.Now()
 	status, body, err := o.send(ctx, d)
 	if err != nil {
 		o.show(d, "not forwarded: "+err.Error())
 		return http.StatusBadGateway, []byte("the receiver cannot be reached: " + err.Error())
 	}
-	o.show(d, fmt.Sprintf("forwarded: %d in %s", status, time.Since(begun).Round(time.Millisecond)))
+	o.show(d, fmt.Sprintf("forwarded: %d in %s", status, time.Since(start).Round(time.Millisecond)))
 	return status, body
 }
 
-// send forwards a delivery with the header fields that it came with.
+// send forwards a delivery with its headers.
 func (o *webhooksListen) send(ctx context.Context, d *receivedDelivery) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.forwardTo, bytes.NewReader(d.Payload))
 	if err != nil {
@@ -228,7 +230,7 @@ func (o *webhooksListen) send(ctx context.Context, d *receivedDelivery) (status 
 	return res.StatusCode, body, err
 }
 
-// show prints one delivery: as a table a line of it, else the event itself.
+// show prints one delivery: one line as a table, else the event itself.
 func (o *webhooksListen) show(d *receivedDelivery, note string) {
 	o.print.Lock()
 	defer o.print.Unlock()
@@ -241,7 +243,7 @@ func (o *webhooksListen) show(d *receivedDelivery, note string) {
 	}
 	if o.output == "yaml" {
 		fmt.Fprintln(o.Out, "---")
-		_ = o.printData(json.RawMessage(d.Payload)) // to a person who watches
+		_ = o.printData(json.RawMessage(d.Payload)) // a failed write to standard output does not end the command
 		return
 	}
 	fmt.Fprintf(o.Out, "%s\n", d.Payload)

@@ -26,27 +26,27 @@ func newWebhooksVerify(a *app) *cobra.Command {
 	o := &webhooksVerify{app: a}
 	c := &cobra.Command{
 		Use:   "verify PAYLOAD_FILE",
-		Short: "Check the signatures of a delivery that you received",
-		Long: `Check the signatures of a delivery that you received: X-Service-Signature, and
-webhook-signature with webhook-id and webhook-timestamp, whichever of the two are
-there. No server is asked. The signing secret is read from --secret-file, else
-from a prompt or standard input. The exit status is 1 if a signature does not
-hold, or if there is none.`,
+		Short: "Verify the signatures of a delivery offline",
+		Long: `Verify the signatures of a delivery that you received: X-Service-Signature, and
+webhook-signature with webhook-id and webhook-timestamp. At least one of them must be
+there, and all that are there must be valid. No server is called. The signing secret
+is read from --secret-file, else from a prompt or standard input. The exit status is
+1 if a signature is invalid or if there is none.`,
 		Example: `  keygate webhooks verify body.json --header "X-Service-Signature: sha256=…" --secret-file secret.txt
   keygate webhooks verify body.json --headers-file headers.txt < secret.txt`,
 		Args: atMost(1),
 		RunE: o.run,
 	}
 	f := c.Flags()
-	f.StringVar(&o.payload, "payload", "", "`file` with the body as it was received, byte for byte; also the first argument")
-	f.StringArrayVarP(&o.headers, "header", "H", nil, "header `field` of the delivery, as NAME: VALUE; give it again for more")
-	f.StringVar(&o.headersFile, "headers-file", "", "`file` with the header fields, one a line; other lines in it are passed over")
+	f.StringVar(&o.payload, "payload", "", "`file` with the body exactly as received; also the first argument")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "`header` of the delivery, as NAME: VALUE; can be repeated")
+	f.StringVar(&o.headersFile, "headers-file", "", "`file` with the headers, one per line; other lines are ignored")
 	f.StringVar(&o.secretFile, "secret-file", "", "`file` with the signing secret")
-	f.DurationVar(&o.maxAge, "max-age", 0, "refuse a webhook-timestamp further from now than this `duration`; 0 takes any")
+	f.DurationVar(&o.maxAge, "max-age", 0, "refuse a webhook-timestamp further from now than this `duration`; 0 accepts any")
 	return c
 }
 
-// verification is what verify prints.
+// verification is the output of verify.
 type verification struct {
 	Valid  bool   `json:"valid"`
 	Reason string `json:"reason,omitempty"`
@@ -58,10 +58,10 @@ func (o *webhooksVerify) run(c *cobra.Command, args []string) error {
 	}
 	file, err := idOf("payload", o.payload, args)
 	if err != nil {
-		return usagef("which file holds the body? Give it as the argument, or with --payload.")
+		return usagef("no file given: give the file with the body as the argument or with --payload")
 	}
 	if o.secretFile == "" && file == "-" || o.secretFile == "-" && file == "-" {
-		return usagef("standard input can hold the body or the secret: give the other in a file")
+		return usagef("the body and the secret cannot both come from standard input: give one of them in a file")
 	}
 	header, err := o.readHeaders()
 	if err != nil {
@@ -90,20 +90,20 @@ func (o *webhooksVerify) run(c *cobra.Command, args []string) error {
 	if err != nil || invalid == nil {
 		return err
 	}
-	return fmt.Errorf("the delivery is not to be believed: %w%s", invalid, o.hint(secret, header, payload))
+	return fmt.Errorf("the delivery is not valid: %w%s", invalid, o.hint(secret, header, payload))
 }
 
-// hint finds what most often spoils a body on its way into a file.
+// hint detects the most common mistake: an editor added a line end to the body.
 func (o *webhooksVerify) hint(secret string, header http.Header, payload []byte) string {
 	trimmed := bytes.TrimRight(payload, "\r\n")
 	if !bytes.Equal(trimmed, payload) && client.VerifyDelivery(secret, header, trimmed, time.Now(), o.maxAge) == nil {
-		return "; it holds for the body without the line end at the end of the file"
+		return "; it is valid for the body without the line end at the end of the file"
 	}
 	return ""
 }
 
-// secret reads the signing secret from its file, else as a line that is not
-// shown if it is typed. Only the line's end is not part of it.
+// secret reads the signing secret from its file, else as one line, without echo if
+// it is typed. The line end is not part of it; other white space is.
 func (o *webhooksVerify) secret() (string, error) {
 	if o.secretFile != "" {
 		return o.readSigningSecret(o.secretFile)
@@ -114,13 +114,13 @@ func (o *webhooksVerify) secret() (string, error) {
 	}
 	secret := strings.TrimRight(line, "\r\n")
 	if secret == "" {
-		return "", usagef("no signing secret was given: type it at the prompt, send it to standard input, or name a --secret-file")
+		return "", usagef("no signing secret was given: type it at the prompt, pass it on standard input, or give --secret-file")
 	}
 	return secret, nil
 }
 
-// readHeaders reads the fields of --headers-file and --header; the latter come
-// before the former.
+// readHeaders returns the headers given by --header and --headers-file. --header
+// takes precedence.
 func (o *webhooksVerify) readHeaders() (http.Header, error) {
 	header := http.Header{}
 	for _, h := range o.headers {
@@ -132,13 +132,13 @@ func (o *webhooksVerify) readHeaders() (http.Header, error) {
 	}
 	if o.headersFile == "" {
 		if len(header) == 0 {
-			return nil, usagef("which signatures? Give the header fields of the delivery with --header or --headers-file.")
+			return nil, usagef("no signatures given: give the headers of the delivery with --header or --headers-file")
 		}
 		return header, nil
 	}
 	content, err := o.readInput(o.headersFile)
 	if err != nil {
-		return nil, fmt.Errorf("read the header fields: %w", err)
+		return nil, fmt.Errorf("read the headers: %w", err)
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
 		name, value, ok := strings.Cut(strings.TrimLeft(lines.Text(), "<> "), ":") // as curl -v shows them
