@@ -647,29 +647,29 @@ type CreateGatewayRequest struct {
 	// Example: 30s
 	Timeout *string `json:"timeout,omitempty"`
 
-	// UpstreamCa PEM certificates that replace the system's root certificates for this upstream.
+	// UpstreamCa PEM certificates that replace the system's root certificates for this upstream; null restores the system's.
 	UpstreamCa *string `json:"upstream_ca,omitempty"`
 
-	// UpstreamClientCertificate Client certificate for an https upstream, in PEM, followed by the certificates of its issuers. Requires upstream_client_key.
+	// UpstreamClientCertificate Client certificate for an https upstream, in PEM, followed by the certificates of its issuers. Requires upstream_client_key; null removes it, and then upstream_client_key must be null too.
 	UpstreamClientCertificate *string `json:"upstream_client_certificate,omitempty"`
 
-	// UpstreamClientKey Private key of the client certificate, in PEM without a passphrase. It is encrypted at rest and never returned.
+	// UpstreamClientKey Private key of the client certificate, in PEM without a passphrase. It is encrypted at rest and never returned. If an update has no key, a new certificate must match the stored one.
 	UpstreamClientKey *string `json:"upstream_client_key,omitempty"`
 
-	// UpstreamConnectTimeout Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m. Default: 10s.
+	// UpstreamConnectTimeout Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m; null restores the default, 10s.
 	//
 	// Example: 2s
 	UpstreamConnectTimeout *string `json:"upstream_connect_timeout,omitempty"`
 
-	// UpstreamHeaders Headers to set on every forwarded request. Their values are encrypted at rest and never returned.
+	// UpstreamHeaders Headers to set on every forwarded request. Replaces all of them; null removes them. Their values are encrypted at rest and never returned.
 	UpstreamHeaders *map[string]string `json:"upstream_headers,omitempty"`
 
-	// UpstreamIdleTimeout How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h. Default: 90s.
+	// UpstreamIdleTimeout How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
 	//
 	// Example: 30s
 	UpstreamIdleTimeout *string `json:"upstream_idle_timeout,omitempty"`
 
-	// UpstreamMaxConnections Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Default: unlimited.
+	// UpstreamMaxConnections Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Null, the default, means unlimited.
 	//
 	// Example: 200
 	UpstreamMaxConnections *int64 `json:"upstream_max_connections,omitempty"`

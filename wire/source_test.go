@@ -61,8 +61,10 @@ func newSource(t testing.TB, s setup, upstream string) (*snapshottest.Source, st
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{
 		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: hostname,
-		UpstreamURL: or(s.scheme, "http") + "://" + upstream + s.base, UpstreamCA: s.ca,
-		Timeout: or(s.timeout, "30s"), UpstreamHeaders: headers, MaxBodyBytes: s.maxBody, CORS: s.cors,
+		Upstream: gateway.Upstream{
+			URL: or(s.scheme, "http") + "://" + upstream + s.base, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca},
+		},
+		Timeout: or(s.timeout, "30s"), MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: auth},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},

@@ -61,27 +61,26 @@ func (a *API) createGateway(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	in := control.GatewayInput{
-		Name: req.Name, UpstreamURL: req.UpstreamURL, Spec: value(req.Spec), Hostname: value(req.Hostname),
-		Timeout: value(req.Timeout), UpstreamHeaders: req.UpstreamHeaders, UpstreamCA: value(req.UpstreamCA),
-		MaxBodyBytes: value(req.MaxBodyBytes), UpstreamClientCertificate: value(req.UpstreamClientCertificate),
-		UpstreamClientKey: value(req.UpstreamClientKey), UpstreamConnectTimeout: value(req.UpstreamConnectTimeout),
-		UpstreamIdleTimeout: value(req.UpstreamIdleTimeout), UpstreamMaxConnections: value(req.UpstreamMaxConnections),
+	p := control.GatewayPatch{
+		Name: setTo(&req.Name), Hostname: setTo(req.Hostname), Timeout: setTo(req.Timeout), MaxBodyBytes: setTo(req.MaxBodyBytes),
+		Upstream: req.patch(),
 	}
+	p.Upstream.URL = setTo(&req.UpstreamURL)
 	if l := req.GlobalRateLimit; l != nil {
-		var err error
-		if in.GlobalLimit, err = l.config(); err != nil {
+		limit, err := l.config()
+		if err != nil {
 			return response{}, fault.Prefixed("global_rate_limit", err)
 		}
+		p.GlobalLimit = setTo(&limit)
 	}
 	if req.CORS != nil {
 		cors := req.CORS.cors()
-		in.CORS = &cors
+		p.CORS = setTo(&cors)
 	}
 	present := func(g *gateway.Gateway) response {
 		return withETag(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
 	}
-	g, err := a.cfg.Control.CreateGateway(withIdempotency(c, present), &c.caller, in)
+	g, err := a.cfg.Control.CreateGateway(withIdempotency(c, present), &c.caller, p, value(req.Spec))
 	if err != nil {
 		return response{}, err
 	}
@@ -94,12 +93,10 @@ func (a *API) updateGateway(c *call) (response, error) {
 		return response{}, err
 	}
 	p := control.GatewayPatch{
-		Name: setTo(req.Name), UpstreamURL: setTo(req.UpstreamURL), Hostname: req.Hostname.Optional, Timeout: req.Timeout.Optional,
-		UpstreamHeaders: req.UpstreamHeaders.Optional, UpstreamCA: req.UpstreamCA.Optional, MaxBodyBytes: req.MaxBodyBytes.Optional,
-		UpstreamClientCertificate: req.UpstreamClientCertificate.Optional, UpstreamClientKey: req.UpstreamClientKey.Optional,
-		UpstreamConnectTimeout: req.UpstreamConnectTimeout.Optional, UpstreamIdleTimeout: req.UpstreamIdleTimeout.Optional,
-		UpstreamMaxConnections: req.UpstreamMaxConnections.Optional,
+		Name: setTo(req.Name), Hostname: req.Hostname.Optional, Timeout: req.Timeout.Optional, MaxBodyBytes: req.MaxBodyBytes.Optional,
+		Upstream: req.patch(),
 	}
+	p.Upstream.URL = setTo(req.UpstreamURL)
 	p.GlobalLimit.Present, p.GlobalLimit.Null = req.GlobalRateLimit.Present, req.GlobalRateLimit.Null
 	if p.GlobalLimit.Present && !p.GlobalLimit.Null {
 		var err error

@@ -31,11 +31,7 @@ type gatewayRecord struct {
 	Revision        *int64            `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
 	CreatedAt       time.Time         `json:"created_at" doc:"When the gateway was created."`
 
-	UpstreamClientCertificate string `json:"upstream_client_certificate,omitempty" doc:"Client certificate for the upstream, in PEM, as given. Absent if there is none."`
-	UpstreamClientKey         string `json:"upstream_client_key,omitempty" doc:"*** if the client certificate's private key is stored. The key itself is never returned." example:"***"`
-	UpstreamConnectTimeout    string `json:"upstream_connect_timeout,omitempty" doc:"Timeout for connecting to the upstream, as a Go duration. Absent for the default, 10s." example:"2s"`
-	UpstreamIdleTimeout       string `json:"upstream_idle_timeout,omitempty" doc:"How long an idle connection to the upstream stays open, as a Go duration. Absent for the default, 90s." example:"30s"`
-	UpstreamMaxConnections    int64  `json:"upstream_max_connections,omitempty" doc:"Maximum number of open connections to the upstream. Absent for unlimited." example:"200"`
+	UpstreamRecord
 }
 
 type globalLimit struct {
@@ -220,19 +216,15 @@ func rate(r ratelimit.Rate) *string { return optionalText(r.String()) }
 
 func presentGateway(g *gateway.Gateway) gatewayRecord {
 	r := gatewayRecord{
-		GatewayID: g.ID, Name: g.Name, UpstreamURL: g.UpstreamURL, Hostname: g.Hostname, Timeout: g.Timeout,
+		GatewayID: g.ID, Name: g.Name, UpstreamURL: g.Upstream.URL, Hostname: g.Hostname, Timeout: g.Timeout,
 		UpstreamHeaders: map[string]string{},
 		MaxBodyBytes:    optionalNumber(g.MaxBodyBytes), Revision: optionalNumber(g.Revision), CreatedAt: g.CreatedAt.UTC(),
-		UpstreamClientCertificate: g.UpstreamClientCertificate, UpstreamConnectTimeout: g.UpstreamConnectTimeout,
-		UpstreamIdleTimeout: g.UpstreamIdleTimeout, UpstreamMaxConnections: g.UpstreamMaxConnections,
-	}
-	if len(g.UpstreamClientKey) > 0 {
-		r.UpstreamClientKey = hidden
+		UpstreamRecord: presentUpstream(&g.Upstream),
 	}
 	if !g.GlobalLimit.IsZero() {
 		r.GlobalRateLimit = &globalLimit{Sustained: rate(g.GlobalLimit.Sustained), Burst: rate(g.GlobalLimit.Burst)}
 	}
-	for name := range g.UpstreamHeaders {
+	for name := range g.Upstream.Headers {
 		r.UpstreamHeaders[name] = hidden
 	}
 	if c := g.CORS; c != nil {

@@ -21,34 +21,22 @@ type createGatewayRequest struct {
 	Hostname        *string           `json:"hostname,omitempty" nullable:"true" minLength:"1" maxLength:"253" doc:"Host name of the gateway. If absent, one is generated from the gateway's identifier." example:"api.example.com"`
 	GlobalRateLimit *globalLimitInput `json:"global_rate_limit,omitempty" doc:"Rate limit across all routes."`
 	Timeout         *string           `json:"timeout,omitempty" nullable:"true" minLength:"1" doc:"Timeout for the upstream's response headers, as a Go duration from 1s to 1h. Default: 60s." example:"30s"`
-	UpstreamHeaders map[string]string `json:"upstream_headers,omitempty" nullable:"true" maxProperties:"16" doc:"Headers to set on every forwarded request. Their values are encrypted at rest and never returned."`
-	UpstreamCA      *string           `json:"upstream_ca,omitempty" nullable:"true" minLength:"1" doc:"PEM certificates that replace the system's root certificates for this upstream."`
 	CORS            *corsInput        `json:"cors,omitempty" doc:"CORS settings. If set, the gateway answers preflight requests itself."`
 	MaxBodyBytes    *int64            `json:"max_body_bytes,omitempty" nullable:"true" minimum:"1" doc:"Maximum size of a request body, in bytes. Larger requests get a 413." example:"1048576"`
 
-	UpstreamClientCertificate *string `json:"upstream_client_certificate,omitempty" nullable:"true" minLength:"1" doc:"Client certificate for an https upstream, in PEM, followed by the certificates of its issuers. Requires upstream_client_key."`
-	UpstreamClientKey         *string `json:"upstream_client_key,omitempty" nullable:"true" minLength:"1" doc:"Private key of the client certificate, in PEM without a passphrase. It is encrypted at rest and never returned."`
-	UpstreamConnectTimeout    *string `json:"upstream_connect_timeout,omitempty" nullable:"true" minLength:"1" doc:"Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m. Default: 10s." example:"2s"`
-	UpstreamIdleTimeout       *string `json:"upstream_idle_timeout,omitempty" nullable:"true" minLength:"1" doc:"How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h. Default: 90s." example:"30s"`
-	UpstreamMaxConnections    *int64  `json:"upstream_max_connections,omitempty" nullable:"true" minimum:"1" maximum:"100000" doc:"Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Default: unlimited." example:"200"`
+	UpstreamInput
 }
 
 type updateGatewayRequest struct {
-	Name            *string                     `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"orders"`
-	UpstreamURL     *string                     `json:"upstream_url,omitempty" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key." example:"https://orders.internal"`
-	Hostname        optional[string]            `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host name of the gateway; null restores the generated one." example:"api.example.com"`
-	GlobalRateLimit optional[globalLimitInput]  `json:"global_rate_limit,omitempty" doc:"Rate limit across all routes. Replaces the whole object; null restores the installation's default."`
-	Timeout         optional[string]            `json:"timeout,omitempty" minLength:"1" doc:"Timeout for the upstream's response headers; null restores the default, 60s." example:"30s"`
-	UpstreamHeaders optional[map[string]string] `json:"upstream_headers,omitempty" maxProperties:"16" doc:"Headers to set on every forwarded request. Replaces all of them; null removes them."`
-	UpstreamCA      optional[string]            `json:"upstream_ca,omitempty" minLength:"1" doc:"PEM certificates that replace the system's root certificates; null restores the system's."`
-	CORS            optional[corsInput]         `json:"cors,omitempty" doc:"CORS settings. Replaces the whole object; null removes them."`
-	MaxBodyBytes    optional[int64]             `json:"max_body_bytes,omitempty" minimum:"1" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
+	Name            *string                    `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"orders"`
+	UpstreamURL     *string                    `json:"upstream_url,omitempty" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key." example:"https://orders.internal"`
+	Hostname        optional[string]           `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host name of the gateway; null restores the generated one." example:"api.example.com"`
+	GlobalRateLimit optional[globalLimitInput] `json:"global_rate_limit,omitempty" doc:"Rate limit across all routes. Replaces the whole object; null restores the installation's default."`
+	Timeout         optional[string]           `json:"timeout,omitempty" minLength:"1" doc:"Timeout for the upstream's response headers; null restores the default, 60s." example:"30s"`
+	CORS            optional[corsInput]        `json:"cors,omitempty" doc:"CORS settings. Replaces the whole object; null removes them."`
+	MaxBodyBytes    optional[int64]            `json:"max_body_bytes,omitempty" minimum:"1" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
 
-	UpstreamClientCertificate optional[string] `json:"upstream_client_certificate,omitempty" minLength:"1" doc:"Client certificate for an https upstream, in PEM; null removes it, and then upstream_client_key must be null too."`
-	UpstreamClientKey         optional[string] `json:"upstream_client_key,omitempty" minLength:"1" doc:"Private key of the client certificate, in PEM without a passphrase. If absent, a new certificate must match the stored key."`
-	UpstreamConnectTimeout    optional[string] `json:"upstream_connect_timeout,omitempty" minLength:"1" doc:"Timeout for connecting to the upstream; null restores the default, 10s." example:"2s"`
-	UpstreamIdleTimeout       optional[string] `json:"upstream_idle_timeout,omitempty" minLength:"1" doc:"How long an idle connection to the upstream stays open; null restores the default, 90s." example:"30s"`
-	UpstreamMaxConnections    optional[int64]  `json:"upstream_max_connections,omitempty" minimum:"1" maximum:"100000" doc:"Maximum number of open connections to the upstream; null for unlimited." example:"200"`
+	UpstreamInput
 }
 
 type globalLimitInput struct {

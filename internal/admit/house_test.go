@@ -92,7 +92,7 @@ func (h *house) catchUp() {
 // gateway stores a gateway of the account default; edit may change it first.
 func (h *house) gateway(edit func(*gateway.Gateway), routes ...gateway.Route) gateway.Gateway {
 	h.t.Helper()
-	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: h.account.ID, UpstreamURL: "http://127.0.0.1:9"}
+	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: h.account.ID, Upstream: gateway.Upstream{URL: "http://127.0.0.1:9"}}
 	if edit != nil {
 		edit(&g)
 	}

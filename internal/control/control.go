@@ -15,7 +15,6 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -98,45 +97,6 @@ type Optional[T any] struct {
 	Present bool
 	Null    bool
 	Value   T
-}
-
-// GatewayInput is the body of a gateway's creation.
-type GatewayInput struct {
-	Name            string
-	UpstreamURL     string
-	Spec            string
-	Hostname        string
-	GlobalLimit     ratelimit.Config
-	Timeout         string
-	UpstreamHeaders map[string]string
-	UpstreamCA      string
-	CORS            *gateway.CORS
-	MaxBodyBytes    int64
-
-	UpstreamClientCertificate string
-	UpstreamClientKey         string
-	UpstreamConnectTimeout    string
-	UpstreamIdleTimeout       string
-	UpstreamMaxConnections    int64
-}
-
-// GatewayPatch is the body of a gateway's update.
-type GatewayPatch struct {
-	Name            Optional[string]
-	UpstreamURL     Optional[string]
-	Hostname        Optional[string]
-	GlobalLimit     Optional[ratelimit.Config]
-	Timeout         Optional[string]
-	UpstreamHeaders Optional[map[string]string] // replaces the whole map
-	UpstreamCA      Optional[string]
-	CORS            Optional[gateway.CORS]
-	MaxBodyBytes    Optional[int64]
-
-	UpstreamClientCertificate Optional[string]
-	UpstreamClientKey         Optional[string]
-	UpstreamConnectTimeout    Optional[string]
-	UpstreamIdleTimeout       Optional[string]
-	UpstreamMaxConnections    Optional[int64]
 }
 
 // LimitPatch is the body of a route's limit update: an absent member stays,

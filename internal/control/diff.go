@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -71,12 +70,8 @@ func routeFields(r *gateway.Route) fields {
 
 func gatewayDiff(before, after *gateway.Gateway) audit.Diff {
 	d := differ(gatewayFields(before), gatewayFields(after))
-	// New values under the same names look the same, and are a change.
-	if before != nil && after != nil && !maps.EqualFunc(before.UpstreamHeaders, after.UpstreamHeaders, bytes.Equal) {
-		d["upstream_headers"] = [2]any{maskedHeaders(before), maskedHeaders(after)}
-	}
-	if before != nil && after != nil && !bytes.Equal(before.UpstreamClientKey, after.UpstreamClientKey) {
-		d["upstream_client_key"] = [2]any{maskedKey(before), maskedKey(after)}
+	if before != nil && after != nil {
+		secretsDiff(d, &before.Upstream, &after.Upstream)
 	}
 	return d
 }
@@ -86,44 +81,14 @@ func gatewayFields(g *gateway.Gateway) fields {
 		return nil
 	}
 	f := fields{
-		"name": g.Name, "upstream_url": g.UpstreamURL, "hostname": g.Hostname, "timeout": g.Timeout,
-		"upstream_headers": maskedHeaders(g), "global_rate_limit": limitOrNil(g.GlobalLimit),
-		"upstream_ca": digestOrNil(g.UpstreamCA), "cors": nil, "max_body_bytes": nil, "revision": nil,
-		"upstream_client_certificate": digestOrNil(g.UpstreamClientCertificate), "upstream_client_key": maskedKey(g),
-		"upstream_connect_timeout": orNil(g.UpstreamConnectTimeout), "upstream_idle_timeout": orNil(g.UpstreamIdleTimeout),
-		"upstream_max_connections": nil,
-	}
-	if g.UpstreamMaxConnections != 0 {
-		f["upstream_max_connections"] = g.UpstreamMaxConnections
+		"name": g.Name, "hostname": g.Hostname, "timeout": g.Timeout, "global_rate_limit": limitOrNil(g.GlobalLimit),
+		"cors": nil, "max_body_bytes": numberOrNil(g.MaxBodyBytes), "revision": numberOrNil(g.Revision),
 	}
 	if g.CORS != nil {
 		f["cors"] = *g.CORS
 	}
-	if g.MaxBodyBytes != 0 {
-		f["max_body_bytes"] = g.MaxBodyBytes
-	}
-	if g.Revision != 0 {
-		f["revision"] = g.Revision
-	}
+	upstreamFields(f, &g.Upstream)
 	return f
-}
-
-func maskedHeaders(g *gateway.Gateway) any {
-	if len(g.UpstreamHeaders) == 0 {
-		return nil
-	}
-	m := make(map[string]string, len(g.UpstreamHeaders))
-	for name := range g.UpstreamHeaders {
-		m[name] = gateway.Masked
-	}
-	return m
-}
-
-func maskedKey(g *gateway.Gateway) any {
-	if len(g.UpstreamClientKey) == 0 {
-		return nil
-	}
-	return gateway.Masked
 }
 
 // digestOrNil stands for certificates, which are long, and whose bytes tell a
@@ -156,6 +121,13 @@ func orNil(s string) any {
 		return nil
 	}
 	return s
+}
+
+func numberOrNil(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
 }
 
 func timeOrNil(t time.Time) any {

@@ -42,7 +42,7 @@ func (s *Service) readConfiguration(c *Caller, content []byte) (*document, error
 	if err != nil {
 		return nil, err
 	}
-	return &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, edit: edit}, nil
+	return &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, edit: *edit}, nil
 }
 
 // readRevision turns an old revision into a document to push again. The
@@ -62,11 +62,11 @@ func (s *Service) readRevision(c *Caller, rev *gateway.Revision) (*document, err
 
 // readSection turns the section gateway of a configuration file into an edit.
 // Errors name the field as "gateway.name".
-func (s *Service) readSection(c *Caller, section gateway.Section) (gatewayEdit, error) {
+func (s *Service) readSection(c *Caller, section gateway.Section) (*gatewayEdit, error) {
 	edit, err := s.readPatch(c, GatewayPatch{
 		Name:        fromMember(section.Name),
-		UpstreamURL: fromMember(section.UpstreamURL),
 		GlobalLimit: fromMember(section.GlobalLimit),
+		Upstream:    UpstreamPatch{URL: fromMember(section.UpstreamURL)},
 	})
 	return edit, fault.Prefixed("gateway", err)
 }

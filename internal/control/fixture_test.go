@@ -32,7 +32,14 @@ func spec(paths ...string) []byte {
 
 func (h *house) gateway(c *control.Caller) *gateway.Gateway {
 	h.tb.Helper()
-	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, control.GatewayInput{Name: "orders", UpstreamURL: "https://orders.internal/base"}))
+	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, control.GatewayPatch{
+		Name: value("orders"), Upstream: control.UpstreamPatch{URL: value("https://orders.internal/base")},
+	}, ""))
+}
+
+// newGateway is what a creation must give.
+func newGateway(upstreamURL string) control.GatewayPatch {
+	return control.GatewayPatch{Name: value("n"), Upstream: control.UpstreamPatch{URL: value(upstreamURL)}}
 }
 
 func (h *house) route(c *control.Caller, gatewayID, path string, methods ...string) *gateway.Route {

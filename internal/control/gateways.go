@@ -45,17 +45,17 @@ func (s *Service) nameHost(g *gateway.Gateway) {
 	}
 }
 
-// CreateGateway makes a gateway, and from a spec its routes as revision 1,
-// without an event. A bad spec makes nothing. A hostname that is taken is
-// fault.Conflict.
-func (s *Service) CreateGateway(ctx context.Context, c *Caller, in GatewayInput) (*gateway.Gateway, error) {
-	edit, err := s.readInput(c, in)
+// CreateGateway creates a gateway with p applied to the defaults. A spec other than
+// "" becomes revision 1, without an event; if it is invalid, nothing is created. A
+// hostname that is in use is fault.Conflict.
+func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, spec string) (*gateway.Gateway, error) {
+	edit, err := s.readNew(c, p)
 	if err != nil {
 		return nil, err
 	}
 	var doc *document
-	if in.Spec != "" {
-		if doc, err = readSpec([]byte(in.Spec)); err != nil {
+	if spec != "" {
+		if doc, err = readSpec([]byte(spec)); err != nil {
 			return nil, inField("spec", err)
 		}
 	}

@@ -121,7 +121,7 @@ func (p *plan) result(dryRun bool) *PushResult {
 		r.Revision = p.after.Revision
 	}
 	if p.doc.warnings != nil {
-		r.Warnings = append(r.Warnings, p.doc.warnings(p.after.UpstreamURL)...)
+		r.Warnings = append(r.Warnings, p.doc.warnings(p.after.Upstream.URL)...)
 	}
 	return r
 }

@@ -89,7 +89,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 		"rotate key": func(ctx context.Context) error { return second(h.RotateKey(ctx, caller, k.ID, 0, "", nil)) },
 		"revoke key": func(ctx context.Context) error { return second(h.RevokeKey(ctx, caller, k.ID, nil)) },
 		"create gateway": func(ctx context.Context) error {
-			return second(h.CreateGateway(ctx, caller, control.GatewayInput{Name: "n", UpstreamURL: "https://h", Spec: emptySpec}))
+			return second(h.CreateGateway(ctx, caller, newGateway("https://h"), emptySpec))
 		},
 		"update gateway": func(ctx context.Context) error {
 			return second(h.UpdateGateway(ctx, caller, g.ID, control.GatewayPatch{Name: value("n")}, nil))

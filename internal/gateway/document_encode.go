@@ -15,7 +15,7 @@ import (
 // what a configuration file holds.
 func Export(g *Gateway, routes []Route) *Document {
 	d := &Document{
-		Gateway: Section{Name: given(g.Name), UpstreamURL: given(g.UpstreamURL), GlobalLimit: given(g.GlobalLimit)},
+		Gateway: Section{Name: given(g.Name), UpstreamURL: given(g.Upstream.URL), GlobalLimit: given(g.GlobalLimit)},
 		Routes:  make([]RouteSpec, len(routes)),
 	}
 	d.Gateway.GlobalLimit.Null = g.GlobalLimit.IsZero()

@@ -169,8 +169,8 @@ func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
 func TestExportRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := &gateway.Gateway{
-			Name:        rapid.StringN(1, 30, -1).Filter(func(s string) bool { return gateway.CheckName(s) == nil }).Draw(t, "name"),
-			UpstreamURL: "https://orders.internal:8443/" + rapid.SampledFrom([]string{"", "a%20b", "x:y,z"}).Draw(t, "base"),
+			Name:     rapid.StringN(1, 30, -1).Filter(func(s string) bool { return gateway.CheckName(s) == nil }).Draw(t, "name"),
+			Upstream: gateway.Upstream{URL: "https://orders.internal:8443/" + rapid.SampledFrom([]string{"", "a%20b", "x:y,z"}).Draw(t, "base")},
 		}
 		if rapid.Bool().Draw(t, "limited") {
 			g.GlobalLimit = limit(t, rates().Draw(t, "sustained"), maybe(rates()).Draw(t, "burst"), "", "")

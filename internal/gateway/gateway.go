@@ -19,27 +19,11 @@ type Gateway struct {
 	ID          string
 	AccountID   string
 	Name        string
-	UpstreamURL string // as given; http, https or h2c
-	UpstreamCA  string // PEM; replaces the system's roots
+	Upstream    Upstream
 	Hostname    string // given, or made from ID and the gateway domain; lower case
 	HostGiven   bool
 	GlobalLimit ratelimit.Config // Sustained and Burst alone
 	Timeout     string           // a Go duration as given
-
-	// UpstreamHeaders are set on every forwarded request. The values are
-	// sealed with the installation's secret key.
-	UpstreamHeaders map[string][]byte
-
-	// UpstreamClientCertificate is the PEM chain that tells an https upstream who
-	// calls, and UpstreamClientKey its private key, in PEM and sealed as the headers
-	// are. Both or neither are there.
-	UpstreamClientCertificate string
-	UpstreamClientKey         []byte
-
-	// Bounds on connections to the upstream; absent, the server's are in force.
-	UpstreamConnectTimeout string // a Go duration as given
-	UpstreamIdleTimeout    string // a Go duration as given
-	UpstreamMaxConnections int64
 
 	CORS         *CORS
 	MaxBodyBytes int64

@@ -32,6 +32,15 @@ func CheckUpstreamIdleTimeout(s string) error {
 	return nil
 }
 
+// CheckMaxBodyBytes checks the size of the largest request body that is forwarded.
+// The error is a validation error of the field "max_body_bytes".
+func CheckMaxBodyBytes(n int64) error {
+	if n < 1 {
+		return fault.Invalid("max_body_bytes", "must be at least 1, or null for no limit")
+	}
+	return nil
+}
+
 // CheckUpstreamMaxConnections checks a bound on connections to an upstream. The
 // error is a validation error of the field "upstream_max_connections".
 func CheckUpstreamMaxConnections(n int64) error {

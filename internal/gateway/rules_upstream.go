@@ -13,8 +13,8 @@ import (
 // maxUpstreamURL is the number of bytes that an upstream URL may have.
 const maxUpstreamURL = 2048
 
-// Upstream is what an upstream URL says.
-type Upstream struct {
+// UpstreamURL is the parsed base URL of an upstream service.
+type UpstreamURL struct {
 	Scheme string // http, https or h2c
 	Host   string // lower case, without port; an IPv6 address without brackets
 	Port   string // decimal; the scheme's own if none was given
@@ -23,7 +23,7 @@ type Upstream struct {
 
 // Origin returns the scheme, host and port. Secrets that were given for one
 // origin are not sent to another.
-func (u Upstream) Origin() string {
+func (u UpstreamURL) Origin() string {
 	return u.Scheme + "://" + net.JoinHostPort(u.Host, u.Port)
 }
 
@@ -31,36 +31,36 @@ func (u Upstream) Origin() string {
 // h2c, a host, perhaps a port and a path; no userinfo, query or fragment
 // (contract, 3.3). The error is a validation error of the field
 // "upstream_url".
-func ParseUpstreamURL(s string) (Upstream, error) {
+func ParseUpstreamURL(s string) (UpstreamURL, error) {
 	if len(s) > maxUpstreamURL {
-		return Upstream{}, badUpstream("must have at most 2048 characters")
+		return UpstreamURL{}, badUpstream("must have at most 2048 characters")
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Opaque != "" || strings.ContainsFunc(s, notInURL) {
-		return Upstream{}, badUpstream("must be a URL, as in https://orders.internal/base")
+		return UpstreamURL{}, badUpstream("must be a URL, as in https://orders.internal/base")
 	}
-	up := Upstream{Scheme: u.Scheme, Host: strings.ToLower(u.Hostname()), Port: u.Port(), Path: u.EscapedPath()}
+	up := UpstreamURL{Scheme: u.Scheme, Host: strings.ToLower(u.Hostname()), Port: u.Port(), Path: u.EscapedPath()}
 	switch up.Scheme {
 	case "http", "h2c":
 		up.Port = orDefault(up.Port, "80")
 	case "https":
 		up.Port = orDefault(up.Port, "443")
 	default:
-		return Upstream{}, badUpstream("must begin with http://, https:// or h2c://")
+		return UpstreamURL{}, badUpstream("must begin with http://, https:// or h2c://")
 	}
 	switch {
 	case u.User != nil:
-		return Upstream{}, badUpstream("may hold no user or password: use upstream_headers")
+		return UpstreamURL{}, badUpstream("may hold no user or password: use upstream_headers")
 	case u.RawQuery != "" || u.ForceQuery:
-		return Upstream{}, badUpstream("may hold no query")
+		return UpstreamURL{}, badUpstream("may hold no query")
 	case strings.Contains(s, "#"):
-		return Upstream{}, badUpstream("may hold no fragment")
+		return UpstreamURL{}, badUpstream("may hold no fragment")
 	case !isUpstreamHost(up.Host):
-		return Upstream{}, badUpstream("must name a host: a DNS name or an IP address")
+		return UpstreamURL{}, badUpstream("must name a host: a DNS name or an IP address")
 	case !isPort(up.Port) || strings.HasSuffix(u.Host, ":"):
-		return Upstream{}, badUpstream("must have a port from 1 to 65535, or none")
+		return UpstreamURL{}, badUpstream("must have a port from 1 to 65535, or none")
 	case !isBasePath(up.Path):
-		return Upstream{}, badUpstream("has a path that a request line cannot hold: leave out dot segments, empty segments and encoded slashes")
+		return UpstreamURL{}, badUpstream("has a path that a request line cannot hold: leave out dot segments, empty segments and encoded slashes")
 	}
 	return up, nil
 }

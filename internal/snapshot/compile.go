@@ -44,15 +44,15 @@ func (l *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnl
 }
 
 func (l *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
-	u := Upstream{URL: g.UpstreamURL, CA: g.UpstreamCA}
+	u := Upstream{URL: g.Upstream.URL, CA: g.Upstream.TLS.CA}
 	var err error
-	if u.Base, err = url.Parse(g.UpstreamURL); err != nil {
+	if u.Base, err = url.Parse(g.Upstream.URL); err != nil {
 		return u, fmt.Errorf("read upstream_url: %w", err)
 	}
 	if u.Timeout, err = time.ParseDuration(cmp.Or(g.Timeout, gateway.DefaultTimeout)); err != nil {
 		return u, fmt.Errorf("read timeout: %w", err)
 	}
-	for name, sealed := range g.UpstreamHeaders {
+	for name, sealed := range g.Upstream.Headers {
 		value, err := l.open(sealed)
 		if err != nil {
 			return u, fmt.Errorf("open upstream header %s: %w", name, err)
@@ -65,21 +65,21 @@ func (l *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
 
 func (l *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 	var err error
-	if u.ConnectTimeout, err = optionalDuration(g.UpstreamConnectTimeout); err != nil {
+	if u.ConnectTimeout, err = optionalDuration(g.Upstream.Timeouts.Connect); err != nil {
 		return fmt.Errorf("read upstream_connect_timeout: %w", err)
 	}
-	if u.IdleTimeout, err = optionalDuration(g.UpstreamIdleTimeout); err != nil {
+	if u.IdleTimeout, err = optionalDuration(g.Upstream.Timeouts.Idle); err != nil {
 		return fmt.Errorf("read upstream_idle_timeout: %w", err)
 	}
-	u.MaxConns = int(g.UpstreamMaxConnections)
-	if g.UpstreamClientCertificate == "" {
+	u.MaxConns = int(g.Upstream.MaxConnections)
+	if g.Upstream.TLS.ClientCertificate == "" {
 		return nil
 	}
-	key, err := l.open(g.UpstreamClientKey)
+	key, err := l.open(g.Upstream.TLS.ClientKey)
 	if err != nil {
 		return fmt.Errorf("open upstream_client_key: %w", err)
 	}
-	u.Client = unique.Make([2]string{g.UpstreamClientCertificate, key})
+	u.Client = unique.Make([2]string{g.Upstream.TLS.ClientCertificate, key})
 	return nil
 }
 

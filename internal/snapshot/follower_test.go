@@ -82,10 +82,10 @@ func TestHosts(t *testing.T) {
 func TestCompiledGateway(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()
-	g.UpstreamHeaders = map[string][]byte{"X-B": []byte("b"), "X-A": []byte("a")}
+	g.Upstream.Headers = map[string][]byte{"X-B": []byte("b"), "X-A": []byte("a")}
 	g.Timeout, g.MaxBodyBytes = "5s", 1000
-	g.UpstreamClientCertificate, g.UpstreamClientKey = "chain", []byte("key")
-	g.UpstreamConnectTimeout, g.UpstreamIdleTimeout, g.UpstreamMaxConnections = "500ms", "1h", 7
+	g.Upstream.TLS.ClientCertificate, g.Upstream.TLS.ClientKey = "chain", []byte("key")
+	g.Upstream.Timeouts.Connect, g.Upstream.Timeouts.Idle, g.Upstream.MaxConnections = "500ms", "1h", 7
 	g.CORS = &gateway.CORS{Origins: []string{"https://app.example"}, Methods: []string{"GET", "PUT"}, Headers: []string{"X-One"}, MaxAge: 60}
 	open := route("/open", ratelimit.Config{}, "GET")
 	open.Auth = gateway.AuthNone
@@ -464,10 +464,10 @@ func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 	h := newHarness(t)
 	bad := h.gateway()
 	for _, spoil := range []func(){
-		func() { bad.UpstreamHeaders = map[string][]byte{"X-A": nil} },
-		func() { bad.UpstreamHeaders, bad.UpstreamClientCertificate = nil, "chain" },
-		func() { bad.UpstreamClientCertificate, bad.UpstreamIdleTimeout = "", "long" },
-		func() { bad.UpstreamIdleTimeout, bad.UpstreamConnectTimeout = "", "long" },
+		func() { bad.Upstream.Headers = map[string][]byte{"X-A": nil} },
+		func() { bad.Upstream.Headers, bad.Upstream.TLS.ClientCertificate = nil, "chain" },
+		func() { bad.Upstream.TLS.ClientCertificate, bad.Upstream.Timeouts.Idle = "", "long" },
+		func() { bad.Upstream.Timeouts.Idle, bad.Upstream.Timeouts.Connect = "", "long" },
 	} {
 		spoil()
 		h.source.PutGateway(bad)

@@ -91,7 +91,7 @@ func (h *harness) catchUp() {
 
 // gateway returns the record of a gateway that is not stored yet.
 func (h *harness) gateway() gateway.Gateway {
-	return gateway.Gateway{ID: id.New(id.Gateway), AccountID: h.account.ID, Name: "orders", UpstreamURL: "http://127.0.0.1:9/base"}
+	return gateway.Gateway{ID: id.New(id.Gateway), AccountID: h.account.ID, Name: "orders", Upstream: gateway.Upstream{URL: "http://127.0.0.1:9/base"}}
 }
 
 func route(path string, limit ratelimit.Config, methods ...string) gateway.Route {

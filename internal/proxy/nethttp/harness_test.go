@@ -182,8 +182,9 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{
-		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", UpstreamURL: s.upstream, UpstreamCA: s.ca,
-		Timeout: s.timeout, UpstreamHeaders: headers, MaxBodyBytes: s.maxBody, CORS: s.cors,
+		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost",
+		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}},
+		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},

@@ -3,26 +3,26 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"fmt"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-const gatewayColumns = `SELECT id, account_id, name, upstream_url, upstream_ca, hostname, host_given,
-	global_sustained, global_burst, timeout, upstream_headers, cors, max_body_bytes, revision, created_at, version,
-	upstream_client_certificate, upstream_client_key, upstream_connect_timeout, upstream_idle_timeout, upstream_max_connections
-	FROM gateways `
+const gatewayColumns = `SELECT id, account_id, name, upstream, hostname, host_given,
+	global_sustained, global_burst, timeout, cors, max_body_bytes, revision, created_at, version FROM gateways `
 
 func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 	var (
 		g                gateway.Gateway
 		sustained, burst string
-		headers, cors    sql.NullString
+		upstream         string
+		cors             sql.NullString
 		created          int64
 	)
-	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &g.UpstreamURL, &g.UpstreamCA, &g.Hostname, &g.HostGiven,
-		&sustained, &burst, &g.Timeout, &headers, &cors, &g.MaxBodyBytes, &g.Revision, &created, &g.Version,
-		&g.UpstreamClientCertificate, &g.UpstreamClientKey, &g.UpstreamConnectTimeout, &g.UpstreamIdleTimeout, &g.UpstreamMaxConnections)
+	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &upstream, &g.Hostname, &g.HostGiven,
+		&sustained, &burst, &g.Timeout, &cors, &g.MaxBodyBytes, &g.Revision, &created, &g.Version)
 	if err != nil {
 		return g, err
 	}
@@ -30,8 +30,8 @@ func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 	if g.GlobalLimit, err = limit(sustained, burst, "", ""); err != nil {
 		return g, err
 	}
-	if err := fromJSON(headers, &g.UpstreamHeaders); err != nil {
-		return g, err
+	if err := json.Unmarshal([]byte(upstream), &g.Upstream); err != nil {
+		return g, fmt.Errorf("decode the upstream of gateway %s: %w", g.ID, err)
 	}
 	err = fromJSON(cors, &g.CORS)
 	return g, err
@@ -39,18 +39,17 @@ func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 
 // gatewayValues are what Update writes, in the order of its text.
 func gatewayValues(g *gateway.Gateway) ([]any, error) {
-	headers, err := maybeJSON(g.UpstreamHeaders, len(g.UpstreamHeaders) == 0)
+	upstream, err := json.Marshal(&g.Upstream)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode the upstream of gateway %s: %w", g.ID, err)
 	}
 	cors, err := maybeJSON(g.CORS, g.CORS == nil)
 	if err != nil {
 		return nil, err
 	}
-	return []any{g.Name, g.UpstreamURL, g.UpstreamCA, g.Hostname, g.HostGiven,
-		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, headers, cors,
-		g.MaxBodyBytes, g.Revision, g.Version,
-		g.UpstreamClientCertificate, g.UpstreamClientKey, g.UpstreamConnectTimeout, g.UpstreamIdleTimeout, g.UpstreamMaxConnections}, nil
+	return []any{g.Name, string(upstream), g.Hostname, g.HostGiven,
+		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, cors,
+		g.MaxBodyBytes, g.Revision, g.Version}, nil
 }
 
 func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gateway.Gateway, error) {
@@ -92,10 +91,9 @@ func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "insert gateway", `INSERT INTO gateways (name, upstream_url, upstream_ca, hostname, host_given,
-		global_sustained, global_burst, timeout, upstream_headers, cors, max_body_bytes, revision, version,
-		upstream_client_certificate, upstream_client_key, upstream_connect_timeout, upstream_idle_timeout, upstream_max_connections,
-		id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err = t.exec(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
+		global_sustained, global_burst, timeout, cors, max_body_bytes, revision, version,
+		id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		append(values, g.ID, g.AccountID, micros(g.CreatedAt))...)
 	return err
 }
@@ -106,10 +104,9 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	return t.must(ctx, "update gateway", "gateway", `UPDATE gateways SET name = ?, upstream_url = ?, upstream_ca = ?, hostname = ?,
-		host_given = ?, global_sustained = ?, global_burst = ?, timeout = ?, upstream_headers = ?, cors = ?,
-		max_body_bytes = ?, revision = ?, version = ?, upstream_client_certificate = ?, upstream_client_key = ?,
-		upstream_connect_timeout = ?, upstream_idle_timeout = ?, upstream_max_connections = ? WHERE id = ? AND account_id = ?`,
+	return t.must(ctx, "update gateway", "gateway", `UPDATE gateways SET name = ?, upstream = ?, hostname = ?,
+		host_given = ?, global_sustained = ?, global_burst = ?, timeout = ?, cors = ?,
+		max_body_bytes = ?, revision = ?, version = ? WHERE id = ? AND account_id = ?`,
 		append(values, g.ID, g.AccountID)...)
 }
 

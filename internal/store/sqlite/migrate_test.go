@@ -3,10 +3,8 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io/fs"
 	"path/filepath"
-	"reflect"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -100,46 +97,5 @@ func writeFirstSchema(t *testing.T, path string, a *account.Account, e *event.Ev
 		if _, err := db.ExecContext(t.Context(), s.query, s.args...); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// A gateway from before connections had settings keeps what it has, and has none.
-func TestMigrationKeepsGateways(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keygate.db")
-	a := &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Starter, CreatedAt: time.Now()}
-	e, err := event.New(a.ID, event.KeyCreated, time.Now(), event.Key{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFirstSchema(t, path, a, &e)
-	raw, err := (&DB{}).connect(Config{Path: path, BusyTimeout: time.Second}, true, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := gateway.Gateway{
-		ID: id.New(id.Gateway), AccountID: a.ID, Name: "n", UpstreamURL: "https://h", UpstreamCA: "ca", Hostname: "h.example", HostGiven: true,
-		Timeout: "5s", MaxBodyBytes: 7, Revision: 2, CreatedAt: time.UnixMicro(1).UTC(), Version: 3,
-	}
-	_, err = raw.ExecContext(t.Context(), `INSERT INTO gateways (id, account_id, name, upstream_url, upstream_ca, hostname, host_given, global_sustained,
-		global_burst, timeout, max_body_bytes, revision, created_at, version) VALUES (?, ?, ?, ?, ?, ?, ?, '', '', ?, ?, ?, ?, ?)`,
-		want.ID, want.AccountID, want.Name, want.UpstreamURL, want.UpstreamCA, want.Hostname, want.HostGiven,
-		want.Timeout, want.MaxBodyBytes, want.Revision, micros(want.CreatedAt), want.Version)
-	if err := errors.Join(err, raw.Close()); err != nil {
-		t.Fatal(err)
-	}
-	db, err := Open(t.Context(), Config{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	err = db.View(t.Context(), func(tx control.ReadTx) error {
-		got, err := tx.Gateway(t.Context(), a.ID, want.ID)
-		if err == nil && !reflect.DeepEqual(*got, want) {
-			t.Errorf("it is %+v; want %+v", got, want)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -37,7 +38,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		return err
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
+		goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(goMigrations()...))
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		}
 		results, err := provider.Up(ctx)
 		for _, r := range results {
-			log.Info("migrated the database", "migration", r.Source.Path, "took", r.Duration)
+			log.Info("migrated the database", "migration", cmp.Or(r.Source.Path, fmt.Sprint(r.Source.Version)), "took", r.Duration)
 		}
 		if attempt == attempts {
 			return errors.Join(fmt.Errorf("the schema is %d after %d attempts to bring it to %d", version, attempts, newest), err)

@@ -24,8 +24,7 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 	return rapid.Custom(func(t *rapid.T) *gateway.Gateway {
 		g := newGateway(a)
 		g.Name = text().Draw(t, "name")
-		g.UpstreamURL = text().Draw(t, "upstream_url")
-		g.UpstreamCA = text().Draw(t, "upstream_ca")
+		g.Upstream = upstreamOf().Draw(t, "upstream")
 		g.HostGiven = rapid.Bool().Draw(t, "host_given")
 		g.GlobalLimit = ratelimit.Config{Sustained: maybe(rateOf()).Draw(t, "sustained"), Burst: maybe(rateOf()).Draw(t, "burst")}
 		g.Timeout = rapid.SampledFrom([]string{"1s", "60s", "1h"}).Draw(t, "timeout")
@@ -33,22 +32,26 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		g.Revision = rapid.Int64Min(0).Draw(t, "revision")
 		g.CreatedAt = moment().Draw(t, "created_at")
 		g.Version = rapid.Int64Min(1).Draw(t, "version")
-		if rapid.Bool().Draw(t, "has headers") {
-			g.UpstreamHeaders = rapid.MapOfN(text(), rapid.SliceOfN(rapid.Byte(), 1, 64), 1, 4).Draw(t, "headers")
-		}
-		if rapid.Bool().Draw(t, "has client certificate") {
-			g.UpstreamClientCertificate = text().Draw(t, "client certificate")
-			g.UpstreamClientKey = rapid.SliceOfN(rapid.Byte(), 1, 64).Draw(t, "client key")
-		}
-		g.UpstreamConnectTimeout = rapid.SampledFrom([]string{"", "100ms", "1m"}).Draw(t, "connect_timeout")
-		g.UpstreamIdleTimeout = rapid.SampledFrom([]string{"", "1s", "1h"}).Draw(t, "idle_timeout")
-		g.UpstreamMaxConnections = rapid.Int64Min(0).Draw(t, "max_connections")
 		if rapid.Bool().Draw(t, "has cors") {
 			texts := rapid.SliceOfN(text(), 0, 3)
 			g.CORS = &gateway.CORS{Origins: texts.Draw(t, "origins"), Methods: texts.Draw(t, "methods"), Headers: texts.Draw(t, "headers"),
 				MaxAge: rapid.IntRange(0, 1<<30).Draw(t, "max_age")}
 		}
 		return g
+	})
+}
+
+// upstreamOf draws every field of an upstream, also those that come later.
+func upstreamOf() *rapid.Generator[gateway.Upstream] {
+	return rapid.Custom(func(t *rapid.T) gateway.Upstream {
+		u := rapid.Make[gateway.Upstream]().Draw(t, "fields")
+		if len(u.Headers) == 0 {
+			u.Headers = nil
+		}
+		if len(u.TLS.ClientKey) == 0 {
+			u.TLS.ClientKey = nil
+		}
+		return u
 	})
 }
 

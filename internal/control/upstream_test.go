@@ -1,0 +1,189 @@
+package control_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// clientPair changes the client certificate of one gateway.
+type clientPair struct {
+	*house
+	t      *testing.T
+	caller *control.Caller
+	g      *gateway.Gateway
+}
+
+// newClientPair creates a gateway with the upstream https://h/a that presents pair.
+func newClientPair(t *testing.T, pair certificatetest.Pair) *clientPair {
+	t.Helper()
+	h := newHouse(t)
+	c := &clientPair{house: h, t: t, caller: h.caller("acme", "admin")}
+	creation := newGateway("https://h/a")
+	creation.Upstream.ClientCertificate, creation.Upstream.ClientKey = value(string(pair.Cert)), value(string(pair.Key))
+	c.g = must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c.caller, creation, ""))
+	return c
+}
+
+func pairPatch(p certificatetest.Pair) control.UpstreamPatch {
+	return control.UpstreamPatch{ClientCertificate: value(string(p.Cert)), ClientKey: value(string(p.Key))}
+}
+
+func noPair() control.UpstreamPatch {
+	return control.UpstreamPatch{ClientCertificate: null[string](), ClientKey: null[string]()}
+}
+
+func (c *clientPair) patch(p control.UpstreamPatch) *gateway.Gateway {
+	c.t.Helper()
+	return must[*gateway.Gateway](c.house)(c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Upstream: p}, nil))
+}
+
+// wantRejected fails unless p is rejected for the field and leaves no record.
+func (c *clientPair) wantRejected(p control.UpstreamPatch, field string) {
+	c.t.Helper()
+	c.wantStory(c.caller.Account.ID, func() {
+		_, err := c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Upstream: p}, nil)
+		c.wantCode(err, fault.ValidationFailed, field)
+	}, nil, nil, nil)
+}
+
+func (c *clientPair) wantPair(g *gateway.Gateway, want certificatetest.Pair) {
+	c.t.Helper()
+	plain, err := c.box.Open(g.Upstream.TLS.ClientKey)
+	if err != nil {
+		c.t.Errorf("open the stored key: %v", err)
+	}
+	if !bytes.Equal(plain, want.Key) {
+		c.t.Errorf("the stored key has %d bytes and is another than the one given", len(plain))
+	}
+	if got := g.Upstream.TLS.ClientCertificate; got != string(want.Cert) {
+		c.t.Errorf("got certificate %q; want %q", got, want.Cert)
+	}
+}
+
+func (c *clientPair) wantNoPair(g *gateway.Gateway, after string) {
+	c.t.Helper()
+	if tls := g.Upstream.TLS; tls.ClientCertificate != "" || tls.ClientKey != nil {
+		c.t.Errorf("after %s: certificate %q and a key of %d bytes; want neither", after, tls.ClientCertificate, len(tls.ClientKey))
+	}
+}
+
+// Guarantee: a client certificate and its key belong together, are set and cleared
+// together, and need an https upstream.
+func TestClientCertificateAndKeyBelongTogether(t *testing.T) {
+	one, two := certificatetest.New(t, "one"), certificatetest.New(t, "two")
+	c := newClientPair(t, one)
+	c.wantPair(c.g, one)
+	c.wantPair(must[*gateway.Gateway](c.house)(c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Name: value("renamed")}, nil)), one)
+	// A renewed certificate for the stored key, followed by its issuers.
+	chain := certificatetest.Pair{Cert: append(append([]byte{}, one.Cert...), two.Cert...), Key: one.Key}
+	c.wantPair(c.patch(control.UpstreamPatch{ClientCertificate: value(string(chain.Cert))}), chain)
+
+	c.wantRejected(control.UpstreamPatch{ClientCertificate: value(string(two.Cert))}, "upstream_client_key")
+	c.wantRejected(control.UpstreamPatch{ClientKey: value(string(two.Key))}, "upstream_client_key")
+	c.wantRejected(control.UpstreamPatch{ClientCertificate: null[string]()}, "upstream_client_certificate")
+	c.wantRejected(control.UpstreamPatch{ClientKey: null[string]()}, "upstream_client_key")
+	creation := newGateway("https://h")
+	creation.Upstream.ClientCertificate = value(string(one.Cert))
+	_, err := c.CreateGateway(ctx(), c.caller, creation, "")
+	c.wantCode(err, fault.ValidationFailed, "upstream_client_key")
+
+	replaced := c.patch(pairPatch(two))
+	c.wantPair(replaced, two)
+	// Sealed again, the same key cannot be told from another.
+	if again := c.patch(pairPatch(two)); again.Version <= replaced.Version {
+		t.Errorf("giving the key again left version %d; want a later one", again.Version)
+	}
+	c.wantNoPair(c.patch(noPair()), "null for both")
+	c.wantStory(c.caller.Account.ID, func() { c.patch(noPair()) }, nil, nil, nil)
+}
+
+// Guarantee: the client certificate and its key are dropped when the origin of the
+// upstream URL changes, unless the same call gives new ones.
+func TestClientCertificateIsDroppedWithItsOrigin(t *testing.T) {
+	one, two := certificatetest.New(t, "one"), certificatetest.New(t, "two")
+	c := newClientPair(t, one)
+	c.wantPair(c.patch(control.UpstreamPatch{URL: value("https://H:443/b")}), one) // the same origin
+	for _, other := range []string{"http://h:443/", "https://h2/", "h2c://h:443"} {
+		c.patch(control.UpstreamPatch{URL: value("https://h")})
+		c.patch(pairPatch(one))
+		c.wantNoPair(c.patch(control.UpstreamPatch{URL: value(other)}), other)
+	}
+	moved := pairPatch(two)
+	moved.URL = value("https://h9")
+	c.wantPair(c.patch(moved), two)
+	c.wantRejected(control.UpstreamPatch{URL: value("https://h10"), ClientCertificate: value(string(two.Cert))}, "upstream_client_key")
+	moved.URL = value("http://h9")
+	c.wantRejected(moved, "upstream_client_certificate")
+}
+
+// Guarantee: the audit log records that the pair was replaced, and never its content.
+func TestClientCertificateInAuditLog(t *testing.T) {
+	one, two := certificatetest.New(t, "one"), certificatetest.New(t, "two")
+	c := newClientPair(t, one)
+	c.patch(pairPatch(two))
+	c.patch(noPair())
+	recorded := false
+	for _, r := range c.trace(c.caller.Account.ID).audits {
+		text := fmt.Sprint(r.Diff)
+		recorded = recorded || strings.Contains(text, "upstream_client_key:[*** ***]")
+		for _, p := range []certificatetest.Pair{one, two} {
+			if containsAny(text, strings.Split(string(p.Key), "\n")[1], strings.Split(string(p.Cert), "\n")[1]) {
+				t.Errorf("the audit record %s shows the pair: %s", r.Action, text)
+			}
+		}
+	}
+	if !recorded {
+		t.Error("no audit record says that the key was replaced")
+	}
+}
+
+// Guarantee: the limits on connections are stored as given, the audit log records
+// both values of a change, and null restores the server's default.
+func TestConnectionLimits(t *testing.T) {
+	h := newHouse(t)
+	caller := h.caller("acme", "admin")
+	creation := newGateway("http://h")
+	creation.Upstream.ConnectTimeout, creation.Upstream.IdleTimeout, creation.Upstream.MaxConnections = value("1500ms"), value("60s"), value(int64(7))
+	g := must[*gateway.Gateway](h)(h.CreateGateway(ctx(), caller, creation, ""))
+	want := func(after string, connect, idle string, connections, version int64) {
+		t.Helper()
+		if u := g.Upstream; u.Timeouts != (gateway.UpstreamTimeouts{Connect: connect, Idle: idle}) || u.MaxConnections != connections || g.Version != version {
+			t.Errorf("after %s: %+v, %d connections, version %d; want connect %q, idle %q, %d connections, version %d",
+				after, u.Timeouts, u.MaxConnections, g.Version, connect, idle, connections, version)
+		}
+	}
+	patch := func(p control.UpstreamPatch) {
+		t.Helper()
+		g = must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Upstream: p}, nil))
+	}
+	want("creation", "1500ms", "60s", 7, 1)
+	patch(control.UpstreamPatch{MaxConnections: value(int64(8)), IdleTimeout: null[string]()})
+	want("a change", "1500ms", "", 8, 2)
+	patch(control.UpstreamPatch{MaxConnections: null[int64](), ConnectTimeout: null[string]()})
+	want("null", "", "", 0, 3)
+
+	var diffs []string
+	for _, r := range h.trace(caller.Account.ID).audits {
+		if r.Action == audit.GatewayUpdate {
+			diffs = append(diffs, fmt.Sprint(r.Diff))
+		}
+	}
+	wantDiffs := []string{
+		"map[upstream_idle_timeout:[60s <nil>] upstream_max_connections:[7 8]]",
+		"map[upstream_connect_timeout:[1500ms <nil>] upstream_max_connections:[8 <nil>]]",
+	}
+	slices.Sort(diffs)
+	slices.Sort(wantDiffs)
+	if !slices.Equal(diffs, wantDiffs) {
+		t.Errorf("got audited differences %q; want %q", diffs, wantDiffs)
+	}
+}
