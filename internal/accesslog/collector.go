@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 const (
@@ -61,10 +63,7 @@ type Collector struct {
 	taking    []*chunk             // under turn
 	logged    map[string]time.Time // by sink: when its defect was last logged; under turn
 
-	starting sync.Once
-	stopping sync.Once
-	stop     chan struct{}
-	running  sync.WaitGroup
+	group service.Group
 }
 
 // NewCollector returns a Collector. Records may be put at once; they are taken
@@ -92,7 +91,6 @@ func NewCollector(cfg Config) (*Collector, error) {
 		drainNow:  make(chan struct{}, 1),
 		drainLock: make(chan struct{}, 1),
 		logged:    map[string]time.Time{},
-		stop:      make(chan struct{}),
 	}
 	for i := range c.shards {
 		c.shards[i].collector = c
@@ -118,16 +116,18 @@ func (c *Collector) Panics() uint64 { return c.panics.Load() }
 
 // Start begins to call the sinks, until Stop.
 func (c *Collector) Start(context.Context) error {
-	c.starting.Do(func() { c.running.Go(c.run) })
+	if err := c.group.Start(c.run); err != nil {
+		return fmt.Errorf("start the access log: %w", err)
+	}
 	return nil
 }
 
-func (c *Collector) run() {
+func (c *Collector) run(ctx context.Context) {
 	ticks := time.NewTicker(c.cfg.Interval)
 	defer ticks.Stop()
 	for {
 		select {
-		case <-c.stop:
+		case <-ctx.Done():
 			return
 		case <-ticks.C:
 		case <-c.drainNow:
@@ -141,14 +141,15 @@ func (c *Collector) run() {
 // Stop gives the sinks what is left. Records that come later are counted as
 // lost. The error is ctx's: a sink has not returned by then.
 func (c *Collector) Stop(ctx context.Context) error {
-	c.stopping.Do(func() { close(c.stop) })
 	for i := range c.shards {
 		c.shards[i].close()
 	}
-	if err := c.Sync(ctx); err != nil {
-		return fmt.Errorf("stop the collector of outcomes: %w", err)
+	if err := c.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the access log: %w", err)
 	}
-	c.running.Wait() // it may hold no turn any more for longer than a drain of nothing
+	if err := c.Sync(ctx); err != nil {
+		return fmt.Errorf("stop the access log: %w", err)
+	}
 	return nil
 }
 
