@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // DailyCount is how much of a daily cap is given out: Used requests of the UTC
@@ -46,15 +48,14 @@ type Reserver struct {
 	queue atomic.Pointer[Daily] // the caps that asked, linked by next
 	wake  chan struct{}         // holds a token if there is something to do
 
-	mu      sync.Mutex
-	limits  map[limitKey]*dailyLimit
-	resized []*dailyLimit // whose cap has changed
-	dropped []*dailyLimit
-	round   *round // that what asks now is served in
-	state   reserverState
-	quit    chan struct{}      // closed by Stop
-	done    chan struct{}      // closed when the goroutine has ended
-	cancel  context.CancelFunc // ends the store's calls
+	mu                         sync.Mutex
+	limits                     map[limitKey]*dailyLimit
+	resized                    []*dailyLimit // whose cap has changed
+	dropped                    []*dailyLimit
+	round                      *round // that what asks now is served in
+	started, stopped, released bool   // what was reserved and not used is released after Stop
+
+	group service.Group
 
 	// Of the goroutine alone.
 	day     int64 // isOf which the counts are known; -1 for none
@@ -73,14 +74,6 @@ type round struct {
 	err  error // set before done is closed
 }
 
-type reserverState uint8
-
-const (
-	reserverNew reserverState = iota
-	reserverRunning
-	reserverStopped
-)
-
 // NewReserver returns a ledger that is not started.
 func NewReserver(cfg ReserverConfig) (*Reserver, error) {
 	if cfg.Store == nil {
@@ -97,8 +90,7 @@ func NewReserver(cfg ReserverConfig) (*Reserver, error) {
 		wake:   make(chan struct{}, 1),
 		limits: make(map[limitKey]*dailyLimit),
 		round:  &round{done: make(chan struct{})},
-		quit:   make(chan struct{}), done: make(chan struct{}),
-		day: -1,
+		day:    -1,
 	}, nil
 }
 
@@ -149,9 +141,9 @@ func (l *Reserver) Wait(ctx context.Context, d *Daily) error {
 	for !d.canDecide(dayOf(l.now().UnixNano())) {
 		l.enqueue(d)
 		l.mu.Lock()
-		r, state := l.round, l.state
+		r, stopped := l.round, l.stopped
 		l.mu.Unlock()
-		if state == reserverStopped {
+		if stopped {
 			return errStopped()
 		}
 		l.signal()

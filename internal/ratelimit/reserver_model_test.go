@@ -140,9 +140,7 @@ func TestLedgerSurvivesAnything(t *testing.T) {
 			},
 			"restart": func(*rapid.T) {
 				m.store.fail = false
-				m.ledger.state = reserverRunning
-				m.ledger.cancel = func() {}
-				close(m.ledger.done)
+				m.ledger.started = true
 				if err := m.ledger.Stop(ctx); err != nil {
 					m.t.Fatal(err)
 				}

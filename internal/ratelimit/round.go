@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,42 +14,36 @@ const sweepEvery = time.Minute
 // Start reads today's counts and reserves in the background until Stop. Limits may be
 // registered before and after.
 func (l *Reserver) Start(ctx context.Context) error {
-	l.mu.Lock()
-	if l.state != reserverNew {
-		l.mu.Unlock()
-		return errors.New("ledger: started before")
+	if err := l.group.Start(); err != nil {
+		return fmt.Errorf("start the reserver of daily caps: %w", err)
 	}
-	l.state = reserverRunning
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l.cancel = cancel
+	l.mu.Lock()
+	l.started = true
 	l.mu.Unlock()
-
-	err := l.load(ctx, dayOf(l.now().UnixNano()))
-	if err != nil {
-		close(l.done)
+	if err := l.load(ctx, dayOf(l.now().UnixNano())); err != nil {
 		return err
 	}
-	go l.run(run)
+	l.group.Go(l.run)
 	return nil
 }
 
-// Stop gives back to the store what was reserved and not used. Decisions by daily caps are
-// NeedsReservation from then on.
+// Stop finishes the round that runs, unless ctx ends first, and gives back to the store
+// what was reserved and not used. Decisions by daily caps are NeedsReservation from then
+// on.
 func (l *Reserver) Stop(ctx context.Context) error {
 	l.mu.Lock()
-	before := l.state
-	l.state = reserverStopped
+	l.stopped = true
 	l.mu.Unlock()
-	if before != reserverRunning {
-		return nil
+	if err := l.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the reserver of daily caps: %w", err)
 	}
-	close(l.quit)
-	stop := context.AfterFunc(ctx, l.cancel)
-	<-l.done
-	stop()
-	l.cancel()
 
 	l.mu.Lock()
+	if !l.started || l.released {
+		l.mu.Unlock()
+		return nil
+	}
+	l.released = true
 	r := l.round
 	limits := l.dropped
 	for _, limit := range l.limits {
@@ -72,18 +65,18 @@ func errStopped() error {
 }
 
 func (l *Reserver) run(ctx context.Context) {
-	defer close(l.done)
+	rounds := l.group.Grace() // a round that has begun is finished
 	timer := time.NewTimer(l.untilTick())
 	defer timer.Stop()
 	for {
 		select {
-		case <-l.quit:
+		case <-ctx.Done():
 			return
 		case <-l.wake:
-			l.serve(ctx)
+			l.serve(rounds)
 		case <-timer.C:
-			l.serve(ctx)
-			l.sweep(ctx)
+			l.serve(rounds)
+			l.sweep(rounds)
 			timer.Reset(l.untilTick())
 		}
 	}
