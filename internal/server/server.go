@@ -282,17 +282,10 @@ func (s *Server) settings() []adminapi.Setting {
 
 // startServices starts what works in the background.
 func (s *Server) startServices(ctx context.Context) error {
-	following, stop := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.live.Run(following)
-	}()
-	s.started(func(context.Context) error {
-		stop()
-		<-done
-		return nil
-	})
+	if err := s.live.Start(ctx); err != nil {
+		return err
+	}
+	s.started(s.live.Stop)
 	if err := s.upkeep.Start(ctx); err != nil {
 		return err
 	}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/service"
 )
 
 // Config is what a Follower is made of.
@@ -58,6 +60,8 @@ type Follower struct {
 	classes map[holderName]*keyClass
 	rates   map[ratelimit.Params]*ratelimit.Params // shared by limits of the same rate
 	failed  map[string]bool                        // gateways that did not compile
+
+	group service.Group
 }
 
 // New returns a Follower that knows nothing until Load.
@@ -90,10 +94,25 @@ func New(cfg Config) (*Follower, error) {
 // empty. It is never nil.
 func (l *Follower) Current() *Snapshot { return l.current.Load() }
 
-// Run catches up at every PollInterval, so that what another process wrote is
-// in force soon, and drops idle per-key buckets, until ctx ends. Failures are
-// logged and tried again.
-func (l *Follower) Run(ctx context.Context) {
+// Start begins to catch up at every PollInterval, so that what another process wrote
+// is in force soon, and to drop idle per-key buckets. Failures are logged and tried
+// again.
+func (l *Follower) Start(context.Context) error {
+	if err := l.group.Start(l.run); err != nil {
+		return fmt.Errorf("start following the store: %w", err)
+	}
+	return nil
+}
+
+// Stop ends what Start began. The Follower stays usable.
+func (l *Follower) Stop(ctx context.Context) error {
+	if err := l.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop following the store: %w", err)
+	}
+	return nil
+}
+
+func (l *Follower) run(ctx context.Context) {
 	poll, sweep := time.NewTicker(l.cfg.PollInterval), time.NewTicker(sweepInterval)
 	defer poll.Stop()
 	defer sweep.Stop()

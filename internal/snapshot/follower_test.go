@@ -492,9 +492,9 @@ func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 func TestRunFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t)
-		ctx, cancel := context.WithCancel(context.Background())
-		var run sync.WaitGroup
-		run.Go(func() { h.follower.Run(ctx) })
+		if err := h.follower.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		k, secret := h.key()
 		h.source.PutKey(k)
 		<-time.After(500 * time.Millisecond)
@@ -512,8 +512,9 @@ func TestRunFollows(t *testing.T) {
 		if h.follower.Current().FindKey(secret) != nil {
 			t.Error("a revoked key is in force 500 ms after the store came back")
 		}
-		cancel()
-		run.Wait()
+		if err := h.follower.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
