@@ -20,6 +20,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // Config names the files of a Pair.
@@ -47,8 +49,7 @@ type Pair struct {
 	tried     [sha256.Size]byte // what the files held when they were last tried
 	lastError string            // of the last look, so that it is logged once
 
-	stop context.CancelFunc
-	done chan struct{}
+	group service.Group
 }
 
 const (
@@ -97,30 +98,22 @@ func (p *Pair) TLS(protocols ...string) *tls.Config {
 func (p *Pair) NotAfter() time.Time { return p.current.Load().Leaf.NotAfter }
 
 // Start watches the files until Stop.
-func (p *Pair) Start() {
-	ctx, stop := context.WithCancel(context.Background())
-	p.stop, p.done = stop, make(chan struct{})
-	go func() {
-		defer close(p.done)
-		tick := time.NewTicker(p.cfg.Interval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				p.Check()
-			}
-		}
-	}()
+func (p *Pair) Start(context.Context) error {
+	err := p.group.Start(func(ctx context.Context) {
+		service.Every(ctx, p.cfg.Interval, func(context.Context) { p.Check() })
+	})
+	if err != nil {
+		return fmt.Errorf("start watching certificate files: %w", err)
+	}
+	return nil
 }
 
 // Stop ends what Start began. The pair stays usable.
-func (p *Pair) Stop() {
-	if p.stop != nil {
-		p.stop()
-		<-p.done
+func (p *Pair) Stop(ctx context.Context) error {
+	if err := p.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop watching certificate files: %w", err)
 	}
+	return nil
 }
 
 // Check looks at the files now and uses the pair in them if it is a new one and

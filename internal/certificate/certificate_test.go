@@ -138,8 +138,14 @@ func TestWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Start()
-		defer p.Stop()
+		if err := p.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := p.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
 		f.write(f.cert, two.Cert)
 		f.write(f.key, two.Key)
 		<-time.After(5 * time.Second)

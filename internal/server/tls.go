@@ -14,7 +14,7 @@ type certificates struct {
 }
 
 // openCertificates reads the certificates and watches them from now on.
-func (s *Server) openCertificates(context.Context) error {
+func (s *Server) openCertificates(ctx context.Context) error {
 	c := s.cfg.Settings
 	for _, one := range []struct {
 		to                                 **certificate.Pair
@@ -33,11 +33,10 @@ func (s *Server) openCertificates(context.Context) error {
 			return err
 		}
 		*one.to = pair
-		pair.Start()
-		s.started(func(context.Context) error {
-			pair.Stop()
-			return nil
-		})
+		if err := pair.Start(ctx); err != nil {
+			return err
+		}
+		s.started(pair.Stop)
 	}
 	return nil
 }
