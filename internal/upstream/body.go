@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// errBodyClosed is what a request's body gives once the exchange is over.
+// errBodyClosed is what reading a request's body returns once the exchange is over.
 var errBodyClosed = errors.New("upstream: the exchange is over")
 
-// requestBody is a request's body on its way to an upstream. It tells the watch
-// of its progress and remembers what it failed with. The body
-// itself stays the sender's, who may have reason to read on.
+// requestBody is a request's body on its way to an upstream. It reports progress to the
+// timer and remembers its read error. It does not close the caller's body, which the caller
+// may go on to read.
 type requestBody struct {
 	body  io.ReadCloser
 	timer *headTimer
 
 	mu            sync.Mutex
-	readStarted   bool // somebody has read
-	closedUnread  bool // closed before that: HTTP/2 of net/http may come back to it with another connection
-	transportDone bool // net/http does not come back any more
+	readStarted   bool // Read was called
+	closedUnread  bool // closed before any Read: net/http's HTTP/2 may use it again on another connection
+	transportDone bool // net/http will not use it again
 	closed        bool
 	err           error
 }
@@ -49,7 +49,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends reading and leaves the sender's body as it is.
+// Close ends reading. It leaves the caller's body open.
 func (b *requestBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,8 +58,8 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// endReading notes that net/http has come to an end, and reports whether nobody has read
-// of b, nor will. b may be nil.
+// end records that RoundTrip has returned err, and reports whether the body is unread and
+// will stay so. b may be nil.
 func (b *requestBody) end(err error) (untouched bool) {
 	if b == nil {
 		return true
@@ -77,8 +77,8 @@ func (b *requestBody) failed() error {
 	return b.err
 }
 
-// headTimer cancels an exchange that has no head of an answer, and made no progress
-// with its upload, for a while.
+// headTimer cancels an exchange if no head of a response arrives, and the upload makes no
+// progress, for as long as limit.
 type headTimer struct {
 	limit  time.Duration
 	cancel context.CancelCauseFunc

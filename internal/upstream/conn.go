@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// finalReadTimeout is how long a connection that cannot be written to any more may be
-// read before its error is told.
+// finalReadTimeout is how long a connection that can no longer be written to may be read
+// before the write returns its error.
 const finalReadTimeout = 5 * time.Second
 
-// conn is a connection whose reading outlives its writing. An upstream that
-// answers before the end of an upload and closes breaks the writes that follow;
-// net/http would give up at the first of them, with the answer in its hands
-// half the time. So a failed write waits until all that came was read.
+// conn is a connection that can be read to its end after a write has failed. An upstream
+// that responds before the end of an upload and then closes the connection makes the
+// following writes fail. net/http would give up at the first of them, and lose a response
+// that has already arrived in half of the cases. So a failed write returns only after
+// everything that arrived has been read.
 type conn struct {
 	net.Conn
-	readDone chan struct{} // closed when reading has failed or nobody reads any more
+	readDone chan struct{} // closed when reading has failed or has stopped
 	closeOne sync.Once
 }
 
-// dialer returns a function for http.Transport.DialContext.
+// dialer returns a function for http.Transport.DialContext that returns a conn.
 func dialer(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := d.DialContext(ctx, network, address)
@@ -55,20 +56,20 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline lets a failed write go: crypto/tls sets one for its last words
-// before it closes the connection, when nobody reads any more, and net/http none.
+// SetWriteDeadline releases a failed write. Only crypto/tls sets a write deadline, for the
+// alert that it sends before it closes the connection; nothing reads by then.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.endReading()
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// Close closes the connection and lets a failed write go.
+// Close closes the connection and releases a failed write.
 func (c *conn) Close() error {
 	c.endReading()
 	return c.Conn.Close()
 }
 
-// CloseWrite ends one direction of a tunnel.
+// CloseWrite closes one direction of a tunnel.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -1,18 +1,31 @@
-// Package upstream keeps the connections to upstream services and sends
-// requests over them (contract, 4.4 and 4.6).
+// Package upstream keeps the connections to upstream services and sends requests over
+// them (contract, 4.4 and 4.6).
 //
-// A Pool holds the connections of one origin; gateways whose upstreams agree in
-// everything that a connection depends on share one, and a change of anything
-// else leaves it alone. Each attempt to connect resolves the name again and asks
-// the guard. What a Pool does beyond net/http's Transport: it bounds the time
-// to the head of an answer without cutting an upload that progresses, repeats
-// only what may be repeated, keeps targets byte for byte, and tells failures
-// apart.
+// There are two kinds of pool, and a Pools finds both by Origin, which is everything
+// that a connection depends on:
 //
-// An H1Pool holds plain connections for the engine of HTTP/1.1, which reads and
-// writes them itself.
+//   - A Pool sends requests with net/http's Transport, over HTTP/1.1 or HTTP/2. What it
+//     adds to the Transport: it bounds the time to the head of the response without
+//     cutting an upload that makes progress, retries only what may be retried, keeps
+//     request targets byte for byte, and tells failures apart.
+//   - An H1Pool holds plain TCP connections for the HTTP/1.1 engine, which does its own
+//     reading and writing.
 //
-// net/http/httputil.ReverseProxy is not used above it: it does not pass the
-// trailers of requests, passes those of answers unfiltered, re-encodes some
-// queries, and gives no place to stop a body that grows too large.
+// Gateways whose upstreams have the same Origin share a pool, so a change of any other
+// setting leaves their connections alone. Every attempt to connect resolves the name
+// again and asks the netguard.Guard.
+//
+// # Connection limit
+//
+// If an origin's connections are limited (Origin.MaxConns, Config.MaxConns), each
+// connection holds a slot of an H1Pool. A Pool takes its slots from an H1Pool too: for
+// scheme http from the one that the engine uses, so that both together keep to the
+// limit. Requests that find no free slot wait in a FIFO queue. H1Pool and waitQueue
+// draw the states of a slot and of a waiter.
+//
+// # Why not httputil.ReverseProxy
+//
+// ReverseProxy does not forward request trailers, forwards response trailers
+// unfiltered, re-encodes some queries, and has no hook to stop a body that grows too
+// large.
 package upstream

@@ -8,28 +8,28 @@ import (
 
 // The states of an H1Conn.
 const (
-	connBusy   int32 = iota // somebody's own
-	connIdle                // in no hands: whoever makes it busy owns it
-	connClosed              // for good
+	connBusy   int32 = iota // owned by one caller
+	connIdle                // owned by the pool; a caller that changes it to connBusy becomes the owner
+	connClosed              // final
 )
 
-// H1Conn is a plain TCP connection to an upstream that speaks HTTP/1.1. From
-// Acquire or Take on it belongs to the caller, until Release or Discard; after
-// that a pointer to it is good for a hint, and nothing else of it may be used.
+// H1Conn is a plain TCP connection to an upstream that speaks HTTP/1.1. A caller that gets
+// it from Acquire, Connect or Take owns it until Release or Discard. After that, the caller
+// may only pass the pointer to Take or Acquire as a hint.
 type H1Conn struct {
 	pool *H1Pool
 	conn *net.TCPConn
 	raw  syscall.RawConn
-	uses int   // how often it was given out
+	uses int   // how many callers have owned it so far
 	last int64 // tick of the last Release
 
 	state  atomic.Int32
-	listed atomic.Bool  // stands in a stack, or is about to
-	home   atomic.Int32 // the number of the stack for its next Release
+	listed atomic.Bool  // is in a stack, or is about to be pushed
+	home   atomic.Int32 // index of the shard for its next Release
 
-	// peekFunc is made once, since a closure for each call would be an allocation.
+	// peekFunc is peek, bound once: a closure for each call would be an allocation.
 	peekFunc func(fd uintptr)
-	stale    bool // what look saw
+	stale    bool // result of peek
 }
 
 func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
@@ -46,50 +46,51 @@ func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 // NetConn returns the connection for ordinary reads and writes.
 func (c *H1Conn) NetConn() *net.TCPConn { return c.conn }
 
-// Raw returns the connection for system calls of the caller's own.
+// Raw returns the connection for the caller's own system calls.
 func (c *H1Conn) Raw() syscall.RawConn { return c.raw }
 
-// Uses tells how often the connection was given out: a caller that gave it back
-// and finds the same number knows that nobody had it in between.
+// Uses returns how many callers have owned the connection. A caller that released it and
+// finds the same number later knows that no other caller has owned it since.
 func (c *H1Conn) Uses() int { return c.uses }
 
-// Reused reports whether the connection has served a request before, so that
-// its failing before any byte of an answer may only mean that it was stale.
+// Reused reports whether the connection has carried a request before. If so, a failure
+// before the first byte of a response may only mean that the upstream had closed it.
 func (c *H1Conn) Reused() bool { return c.uses > 1 }
 
-// Stale reports whether an idle connection cannot be used: the upstream has
-// closed it, broken it, or sent what nobody asked for. It does not block.
+// Stale reports whether an idle connection is unusable: the upstream has closed or reset
+// it, or sent bytes that no request asked for. It does not block.
 func (c *H1Conn) Stale() bool {
 	c.stale = true
-	_ = c.raw.Control(c.peekFunc) // leaves it stale if the descriptor is gone
+	_ = c.raw.Control(c.peekFunc) // leaves stale set if the descriptor is closed
 	return c.stale
 }
 
 func (c *H1Conn) peek(fd uintptr) { c.stale = !isQuiet(fd) }
 
-// Release makes the connection idle. Its last answer must have been read to its
-// endReading, and no deadline may be set.
+// Release makes the connection idle, or gives it to a waiter. The caller must have read the
+// last response to its end and must not leave a deadline set.
 func (c *H1Conn) Release() {
 	p := c.pool
 	c.last = p.owner.tick.Load()
-	c.state.Store(connIdle) // from here on it may be somebody else's
+	c.state.Store(connIdle) // from here on another caller may own it
 	if !c.listed.Load() && c.listed.CompareAndSwap(false, true) {
 		p.push(c)
 	}
-	// What follows must come after the push: whoever sets over or waits looks
-	// for idle connections afterwards.
+	// These checks must follow the push: setting draining, and joining the queue, are
+	// each followed by a search for idle connections.
 	if p.draining.Load() {
 		p.CloseIdle()
 	}
 	p.serveWaiters()
 }
 
-// Discard closes the connection. It may be called more than once.
+// Discard closes the connection and frees its slot. It may be called more than once.
 func (c *H1Conn) Discard() {
 	c.close()
 	c.pool.serveWaiters()
 }
 
+// close closes the connection and frees its slot, but does not serve waiters.
 func (c *H1Conn) close() {
 	if c.state.Swap(connClosed) == connClosed {
 		return
@@ -98,12 +99,14 @@ func (c *H1Conn) close() {
 	c.pool.open.Add(-1)
 }
 
-// take makes an idle connection the caller's own. It closes it instead if it
-// turns out to be stale, which may serve a waiter (H1Pool.serveWaiters). It looks unless
-// the caller itself had the connection last, as its known number of uses, not 0,
-// tells, and within the last tick: what an upstream has sent since its last answer
-// would be taken for the answer to the next request, which must not be somebody
-// else's.
+// take makes the caller the owner of an idle connection. It returns false if the connection
+// is not idle, or is stale; a stale one is closed, and the caller must see to it that
+// waiters are served.
+//
+// take checks for staleness unless the caller itself was the last owner (known is not zero
+// and equals the number of uses) and released the connection within the last tick. Bytes
+// that the upstream has sent since its last response would be taken for the response to the
+// next request, and that must not be another client's request.
 func (c *H1Conn) take(known int) bool {
 	if !c.state.CompareAndSwap(connIdle, connBusy) {
 		return false

@@ -12,36 +12,52 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// H1Pool holds the plain connections of one origin of scheme http for the
-// HTTP/1.1 engine, which does its own reading and writing. It is safe for
-// concurrent use, and may be kept: after a long time without use it lets its
-// slot to another pool and passes requests on to that.
+// H1Pool holds the plain connections of one origin of scheme http for the HTTP/1.1 engine,
+// which does its own reading and writing. It is safe for concurrent use, and a caller may
+// keep it: a pool that was long unused is forgotten by Pools, and then passes requests on
+// to its successor.
 //
-// An idle connection stands in one of several stacks, the most recently pushed
-// on top. A connection taken through a hint stays where it stands, so a client
-// that comes back to its last connection touches no lock.
+// Idle connections are kept in LIFO stacks, one for each shard. A connection taken by a
+// hint stays in its stack, so a client that returns to its last connection takes no lock.
+//
+// The field open counts connections, dials included. If limit is not zero, it bounds open:
+// each connection then holds one of limit slots.
+//
+//	         takeSlot             dial succeeds
+//	┌──────┐           ┌─────────┐             ┌──────┐  Release  ┌──────┐
+//	│ free ├──────────►│ dialing ├────────────►│      ├──────────►│      │
+//	│      │           └────┬────┘             │ busy │           │ idle │
+//	│      │◄───────────────┘ dial fails       │      │◄──────────┤      │
+//	│      │◄──────────────────────────────────┤      │   take    │      │
+//	│      │  Discard                          └──────┘           │      │
+//	│      │◄─────────────────────────────────────────────────────┤      │
+//	└──────┘  idle for too long, stale, or the pool is draining   └──────┘
+//
+// A request takes a slot or an idle connection for itself, or serveWaiters takes it for the
+// first waiter. Every transition to free or idle is followed by serveWaiters. See waitQueue
+// for the states of a waiter.
 type H1Pool struct {
 	owner   *Pools
 	origin  Origin
 	address string
 	dialer  net.Dialer
-	limit   int64 // of open connections; 0 is none
-	idle    int64 // ticks that a connection may be idle
+	limit   int64 // of open; 0 means no limit
+	idle    int64 // ticks for which a connection may be idle
 
 	used      atomic.Int64 // tick of the last use
-	draining  atomic.Bool  // nothing is kept idle any more
-	forgotten atomic.Bool  // Pools has forgotten it
-	open      atomic.Int64 // connections, those that are being made included
+	draining  atomic.Bool  // connections close instead of becoming idle
+	forgotten atomic.Bool  // Pools no longer has it
+	open      atomic.Int64 // connections, including dials: the slots that are taken
 	dials     atomic.Int64
 	failures  atomic.Int64
 
 	shards []shard // a power of two
 	queue  waitQueue
 
-	sharedBy atomic.Pointer[Pool] // whose connections have places here, too
+	sharedBy atomic.Pointer[Pool] // the Pool whose connections also hold slots of this pool, or nil
 }
 
-// newH1Pool returns a pool of o; port is that of a Host that names none.
+// newH1Pool returns a pool of o. port is the port to use if o.Host has none.
 func newH1Pool(owner *Pools, o Origin, port string) *H1Pool {
 	p := &H1Pool{
 		owner:   owner,
@@ -59,22 +75,22 @@ func newH1Pool(owner *Pools, o Origin, port string) *H1Pool {
 	return p
 }
 
-// Take returns an idle connection, or nil if there is none. It does not block.
-// hint is tried first; it may be nil, any connection the caller had before, and
-// of another pool.
+// Take returns an idle connection, or nil if there is none or if requests wait for one. It
+// does not block. It tries hint first, which may be nil, any connection that the caller
+// owned before, or one of another pool.
 //
-// uses is not 0 only if the request is of the caller for whom hint was given back
-// last, when it had been given out so often (H1Conn.Uses), and if the request may
-// be sent once more. Then hint is not looked at if that was a moment ago, which
-// saves a system call: nobody else can be harmed by what the upstream may have
-// sent since, and if it has closed the connection the request is sent again.
+// uses is zero, or the value of hint.Uses when this same client's previous request released
+// hint. Pass it only for a request that may be sent twice. If the release was a moment ago,
+// Take then saves the system call that checks whether hint is stale: nobody else can be
+// harmed by bytes that the upstream may have sent since, and if the upstream has closed the
+// connection, the request is sent again.
 func (p *H1Pool) Take(hint *H1Conn, uses int) *H1Conn {
 	now := p.owner.tick.Load()
 	if p.used.Load() != now {
 		p.used.Store(now)
 	}
 	if p.queue.waiting() {
-		return nil // they come first
+		return nil // waiters come first
 	}
 	if hint != nil && hint.pool == p && hint.take(uses) {
 		return hint
@@ -83,12 +99,12 @@ func (p *H1Pool) Take(hint *H1Conn, uses int) *H1Conn {
 }
 
 // Acquire returns an idle connection as Take does, or a new one. If the limit of
-// connections is reached, it waits its turn. It gives up at the deadline, unless
+// connections is reached, it waits in the FIFO queue. It gives up at the deadline, unless
 // that is zero, and when ctx ends.
 //
-// The error is that of ctx, or a *fault.Error with the code UpstreamUnreachable
-// (no connection could be made) or UpstreamTimeout (nor refused until the
-// deadline, or the limit was reached so long).
+// The error is that of ctx, or a *fault.Error with the code UpstreamUnreachable if the
+// connection failed, or UpstreamTimeout if it was neither established nor refused by the
+// deadline, or no slot became free by then.
 func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) (*H1Conn, error) {
 	if c := p.Take(hint, 0); c != nil {
 		return c, nil
@@ -111,8 +127,8 @@ func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) 
 	return p.connect(ctx, deadline)
 }
 
-// Connect returns a new connection, as Acquire does where none is idle: for
-// trying once more what failed on a reused one.
+// Connect returns a new connection, even if others are idle. It waits and fails like
+// Acquire. Use it to retry what failed on a reused connection.
 func (p *H1Pool) Connect(ctx context.Context, deadline time.Time) (*H1Conn, error) {
 	if p.queue.waiting() || !p.takeSlot() {
 		c, err := p.waitForSlot(ctx, deadline)
@@ -120,7 +136,7 @@ func (p *H1Pool) Connect(ctx context.Context, deadline time.Time) (*H1Conn, erro
 			return nil, err
 		}
 		if c != nil {
-			c.close() // its place stays ours, or is found again
+			c.close() // frees a slot for the new connection
 			if !p.takeSlot() {
 				return p.Connect(ctx, deadline)
 			}
@@ -129,7 +145,8 @@ func (p *H1Pool) Connect(ctx context.Context, deadline time.Time) (*H1Conn, erro
 	return p.connect(ctx, deadline)
 }
 
-// takeSlot counts a connection that is about to be made, if the limit allows.
+// takeSlot takes a slot for a connection that is about to be dialed. It reports false if
+// none is free.
 func (p *H1Pool) takeSlot() bool {
 	for {
 		n := p.open.Load()
@@ -142,7 +159,8 @@ func (p *H1Pool) takeSlot() bool {
 	}
 }
 
-// connect makes a connection that reserve has counted.
+// connect dials a connection for which the caller has taken a slot. On failure it frees the
+// slot.
 func (p *H1Pool) connect(ctx context.Context, deadline time.Time) (*H1Conn, error) {
 	p.dials.Add(1)
 	c, err := p.dial(ctx, deadline)
@@ -180,16 +198,16 @@ func (p *H1Pool) dial(ctx context.Context, deadline time.Time) (*H1Conn, error) 
 	return c, nil
 }
 
-// shard is one of a pool's stacks.
+// shard is one of a pool's stacks of idle connections.
 type shard struct {
-	n     atomic.Int32 // of conns, for who does not hold mu
+	n     atomic.Int32 // len(conns), to be read without mu
 	mu    sync.Mutex
 	conns []*H1Conn
 	_     [24]byte // shards do not share a cache line
 }
 
-// push puts a connection that is marked as listed on the stack of the core that
-// took it, which has most likely used it.
+// push adds a connection that is marked as listed to the stack of the core that last took
+// it, which has most likely used it.
 func (p *H1Pool) push(c *H1Conn) {
 	s := &p.shards[c.home.Load()]
 	s.mu.Lock()
@@ -198,7 +216,7 @@ func (p *H1Pool) push(c *H1Conn) {
 	s.mu.Unlock()
 }
 
-// pop takes an idle connection from this core's stack, else from another's.
+// pop takes an idle connection from the stack of this core, or else from another.
 func (p *H1Pool) pop() *H1Conn {
 	first := p.owner.shard()
 	for i := range p.shards {
@@ -219,6 +237,7 @@ func (p *H1Pool) pop() *H1Conn {
 	return nil
 }
 
+// top removes and returns the top of the stack, or nil if it is empty.
 func (s *shard) top() *H1Conn {
 	s.mu.Lock()
 	last := len(s.conns) - 1
@@ -230,13 +249,14 @@ func (s *shard) top() *H1Conn {
 	s.conns[last] = nil
 	s.conns = s.conns[:last]
 	s.n.Store(int32(last))
-	// Before the caller looks at its state, so that a Release that comes
-	// between either finds it unlisted or leaves it idle for the caller.
+	// Clear this before the caller reads the state, so that a concurrent Release
+	// either finds the connection unlisted or leaves it idle for the caller.
 	c.listed.Store(false)
 	s.mu.Unlock()
 	return c
 }
 
+// withPort returns host with the given port, unless host has one.
 func withPort(host, port string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return host

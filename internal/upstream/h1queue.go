@@ -10,31 +10,47 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// waitQueue holds those who wait for a connection of a pool at its limit, the first
-// to come first.
+// waitQueue is the FIFO queue of the requests that wait for a connection of a pool at its
+// limit.
+//
+//	Acquire, Connect: no slot is free, or others wait
+//	     │
+//	     ▼
+//	┌────────┐  serveWaiters, with an idle connection  ┌──────────────────────┐
+//	│        ├────────────────────────────────────────►│ owns the connection  │
+//	│ queued │  serveWaiters, with a slot (nil)        ├──────────────────────┤
+//	│        ├────────────────────────────────────────►│ dials in the slot    │
+//	│        │  deadline, or ctx ends                  ├──────────────────────┤
+//	│        ├────────────────────────────────────────►│ gave up: stopWaiting │
+//	└────────┘                                         └──────────────────────┘
+//
+// A waiter is a channel with a buffer of one, so serveWaiters never blocks. What it gives
+// to a waiter that gives up at the same time goes to the next waiter. While requests wait,
+// a newcomer joins the queue even if a slot is free.
 type waitQueue struct {
-	n       atomic.Int32 // of waiters, for who does not hold mu
+	n       atomic.Int32 // len(waiters), to be read without mu
 	mu      sync.Mutex
-	waiters []chan *H1Conn // each has room for one
+	waiters []chan *H1Conn // each has a buffer of one
 }
 
 func (q *waitQueue) waiting() bool { return q.n.Load() > 0 }
 
-// waitForSlot returns a connection, or nil if the caller may make one: it is counted.
+// waitForSlot waits in the queue. It returns an idle connection, or nil if the caller has
+// been given a slot and must dial.
 func (p *H1Pool) waitForSlot(ctx context.Context, deadline time.Time) (*H1Conn, error) {
 	got := make(chan *H1Conn, 1)
 	p.queue.mu.Lock()
 	p.queue.waiters = append(p.queue.waiters, got)
 	p.queue.n.Add(1)
 	p.queue.mu.Unlock()
-	p.serveWaiters() // something may have come free while nobody waited
+	p.serveWaiters() // a slot may have become free before this waiter was queued
 	p.reclaimIdle()
 
-	var late <-chan time.Time
+	var timeout <-chan time.Time
 	if !deadline.IsZero() {
 		timer := time.NewTimer(time.Until(deadline))
 		defer timer.Stop()
-		late = timer.C
+		timeout = timer.C
 	}
 	select {
 	case c := <-got:
@@ -42,14 +58,14 @@ func (p *H1Pool) waitForSlot(ctx context.Context, deadline time.Time) (*H1Conn, 
 	case <-ctx.Done():
 		p.stopWaiting(got)
 		return nil, ctx.Err()
-	case <-late:
+	case <-timeout:
 		p.stopWaiting(got)
-		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "all connections that this gateway may have to its upstream service were in use until the time was up"}
+		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "all connections that this gateway may have to its upstream service were in use until the timeout"}
 	}
 }
 
-// stopWaiting takes a waiter out of the queue. What it has been given meanwhile goes
-// to the next.
+// stopWaiting removes a waiter from the queue. A connection or slot that it has been given
+// meanwhile goes to the next waiter.
 func (p *H1Pool) stopWaiting(got chan *H1Conn) {
 	p.queue.mu.Lock()
 	i := slices.Index(p.queue.waiters, got)
@@ -69,8 +85,8 @@ func (p *H1Pool) stopWaiting(got chan *H1Conn) {
 	p.serveWaiters()
 }
 
-// serveWaiters gives what is free to those who wait. It is called after anything has
-// become free.
+// serveWaiters gives idle connections and free slots to the waiters, in FIFO order. It must
+// be called whenever a connection becomes idle or a slot becomes free.
 func (p *H1Pool) serveWaiters() {
 	if !p.queue.waiting() {
 		return

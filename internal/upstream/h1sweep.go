@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// tickTime is the unit in which pools of plain connections count time.
+// tickTime is the unit of time of pools of plain connections.
 const tickTime = 500 * time.Millisecond
 
-// h1State is what Pools keep for all pools of plain connections.
+// h1State is the part of Pools that concerns pools of plain connections.
 type h1State struct {
 	pools  sync.Map     // Origin to *H1Pool
 	tick   atomic.Int64 // ticks since the start
-	shards int          // of each pool, a power of two
+	shards int          // number of shards of each pool, a power of two
 
-	local sync.Pool     // of *int, the number of a shard: one for each core, more or less
-	next  atomic.Uint32 // shard given out next
+	local sync.Pool     // of *int, a shard's index; roughly one for each core
+	next  atomic.Uint32 // index of the next shard to assign
 
 	sweeping sync.Once
 	stopping sync.Once
@@ -32,8 +32,8 @@ func (p *h1State) init() {
 	p.stop = make(chan struct{})
 }
 
-// shard returns the number of the stack of this core. A sync.Pool is the one
-// thing that knows cores and can be asked at the price of a few instructions.
+// shard returns the index of the shard of the current core. A sync.Pool is the only thing
+// that knows cores and can be asked at the cost of a few instructions.
 func (p *h1State) shard() int {
 	n, ok := p.local.Get().(*int)
 	if !ok {
@@ -45,8 +45,8 @@ func (p *h1State) shard() int {
 	return i
 }
 
-// Plain returns the pool of plain connections of o, made at its first use. It
-// fails unless o's scheme is http. The pool may be kept.
+// Plain returns the pool of plain connections of o and creates it on first use. It fails
+// unless o's scheme is http. The caller may keep the pool.
 func (p *Pools) Plain(o Origin) (*H1Pool, error) {
 	if found, ok := p.h1State.pools.Load(o); ok {
 		return found.(*H1Pool), nil
@@ -57,7 +57,7 @@ func (p *Pools) Plain(o Origin) (*H1Pool, error) {
 		return found.(*H1Pool), nil
 	}
 	if o.Scheme != "http" {
-		return nil, fmt.Errorf("connect to %s: scheme %q has no plain connections", o.Host, o.Scheme)
+		return nil, fmt.Errorf("connect to %s: plain connections need scheme http, not %q", o.Host, o.Scheme)
 	}
 	pool := newH1Pool(p, o, "80")
 	if !p.startSweeping() {
@@ -68,8 +68,8 @@ func (p *Pools) Plain(o Origin) (*H1Pool, error) {
 	return pool, nil
 }
 
-// startSweeping starts the sweeper, unless it runs, and reports false after Close.
-// p.making must be held.
+// startSweeping starts the sweeper, unless it is running, and reports false after Close.
+// The caller holds p.making.
 func (p *Pools) startSweeping() bool {
 	select {
 	case <-p.stop:
@@ -80,7 +80,7 @@ func (p *Pools) startSweeping() bool {
 	}
 }
 
-// sweepAll runs until Close.
+// sweepAll sweeps at every tick until Close.
 func (p *Pools) sweepAll() {
 	ticks := time.NewTicker(tickTime)
 	defer ticks.Stop()
@@ -94,8 +94,8 @@ func (p *Pools) sweepAll() {
 	}
 }
 
-// sweep lets the clock of the pools go on by one tick, closes what was idle for
-// too long, and forgets pools that nobody uses.
+// sweep advances the clock of the pools by one tick, closes connections that were idle for
+// too long, and forgets unused pools.
 func (p *Pools) sweep() {
 	now := p.tick.Add(1)
 	p.h1State.pools.Range(func(_, value any) bool {
@@ -111,15 +111,15 @@ func (p *Pools) sweep() {
 		}
 		return true
 	})
-	// Connections come to idle without anybody's notice when those for whom they
-	// were made have got another.
+	// A transport's connection becomes idle unnoticed if the request that it was dialed
+	// for has been served by another one.
 	p.pools.Range(func(_, value any) bool {
 		value.(*Pool).limiter.yieldIdle()
 		return true
 	})
 }
 
-// forget makes p forget a pool. p.making must be held.
+// forget removes a pool from p and drains it. The caller holds p.making.
 func (p *Pools) forget(pool *H1Pool) {
 	p.h1State.pools.CompareAndDelete(pool.origin, pool)
 	pool.forgotten.Store(true)
@@ -127,7 +127,7 @@ func (p *Pools) forget(pool *H1Pool) {
 	pool.CloseIdle()
 }
 
-// closePlain stops the sweeper and closes what is idle, now and later.
+// closePlain stops the sweeper and closes idle connections, now and as they become idle.
 func (p *Pools) closePlain() {
 	p.making.Lock()
 	p.stopping.Do(func() { close(p.stop) })
@@ -141,8 +141,7 @@ func (p *Pools) closePlain() {
 	p.stopped.Wait()
 }
 
-// sweep closes connections that were idle for too long, and those beyond the
-// number that may be idle.
+// sweep closes connections that were idle for too long, and those in excess of idleConns.
 func (p *H1Pool) sweep(now int64) {
 	spare := idleConns
 	p.eachIdle(func(c *H1Conn) bool {
@@ -153,11 +152,10 @@ func (p *H1Pool) sweep(now int64) {
 	})
 }
 
-// CloseIdle closes every connection that nobody uses.
+// CloseIdle closes every idle connection.
 func (p *H1Pool) CloseIdle() { p.eachIdle(func(*H1Conn) bool { return true }) }
 
-// eachIdle calls end with each idle connection and closes those for which it
-// returns true.
+// eachIdle calls end with each idle connection and closes those for which it returns true.
 func (p *H1Pool) eachIdle(end func(*H1Conn) bool) {
 	for i := range p.shards {
 		p.shards[i].filter(end)
@@ -171,7 +169,7 @@ func (s *shard) filter(end func(*H1Conn) bool) {
 	kept := s.conns[:0]
 	for _, c := range s.conns {
 		switch {
-		case c.state.CompareAndSwap(connIdle, connBusy): // its fields are ours to read
+		case c.state.CompareAndSwap(connIdle, connBusy): // now its fields may be read
 			if end(c) {
 				c.close()
 				continue
@@ -187,16 +185,16 @@ func (s *shard) filter(end func(*H1Conn) bool) {
 	s.n.Store(int32(len(kept)))
 }
 
-// H1Stats are the figures of an H1Pool.
+// H1Stats is the statistics of an H1Pool.
 type H1Stats struct {
-	Open     int   // connections, those that are being made included
-	Idle     int   // of them
-	Waiting  int   // requests that wait for one
+	Open     int   // connections, including dials
+	Idle     int   // of Open
+	Waiting  int   // requests that wait for a connection
 	Dials    int64 // attempts to connect so far
-	Failures int64 // of them
+	Failures int64 // of Dials
 }
 
-// Stats returns the pool's figures.
+// Stats returns the pool's statistics.
 func (p *H1Pool) Stats() H1Stats {
 	s := H1Stats{
 		Open: int(p.open.Load()), Waiting: int(p.queue.n.Load()),
@@ -215,7 +213,7 @@ func (p *H1Pool) Stats() H1Stats {
 	return s
 }
 
-// EachPlain calls f with every pool of plain connections.
+// EachPlain calls f with the origin and statistics of every pool of plain connections.
 func (p *Pools) EachPlain(f func(Origin, H1Stats)) {
 	p.h1State.pools.Range(func(_, value any) bool {
 		pool := value.(*H1Pool)

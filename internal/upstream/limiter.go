@@ -8,125 +8,130 @@ import (
 	"time"
 )
 
-// limiter bounds the connections of a Pool. Each has a place among those of an H1Pool:
-// for scheme http that of the engine of HTTP/1.1, so that both together keep to
-// the bound; for others one that holds nothing else.
+// limiter bounds the connections of a Pool: each holds a slot of an H1Pool. For scheme
+// http that is the pool of the HTTP/1.1 engine, so that the engine and the Pool share
+// one limit; for other schemes it is an H1Pool that only lends its slots.
 //
-// Who waits for a place gets it in his turn, whichever transport he came by. A
-// transport would keep its places while it has work, so as long as somebody waits
-// connections end with their exchange. Over HTTP/2 that is with all of theirs:
-// http.HTTP2Config.StrictMaxConcurrentRequests would let requests wait for single
-// streams, but those that wait block each other for good (Go 1.26).
+// Waiters are served in FIFO order across the engine and both transports of the Pool. A
+// transport would keep its connections for as long as it has work, so while anyone
+// waits, a connection closes at the end of its exchange. An HTTP/2 connection closes
+// once all its exchanges have ended. (http.HTTP2Config.StrictMaxConcurrentRequests
+// would let requests wait for single streams instead, but in Go 1.26 such requests
+// block each other forever.)
+//
+// The methods that accept a nil limiter treat it as no limit.
 type limiter struct {
 	owner *Pools
 	pool  *Pool
-	own   *H1Pool                // nil for scheme http
-	last  atomic.Pointer[H1Pool] // for scheme http where places were last
+	own   *H1Pool                // lends the slots; nil for scheme http
+	last  atomic.Pointer[H1Pool] // for scheme http: lent the last slot
 }
 
-// newLimiter returns the gate of p, or nil if nothing bounds its connections.
+// newLimiter returns the limiter of p, or nil if its connections are not limited.
 func newLimiter(owner *Pools, p *Pool) *limiter {
 	if cmp.Or(p.origin.MaxConns, owner.cfg.MaxConns) == 0 {
 		return nil
 	}
-	g := &limiter{owner: owner, pool: p}
+	l := &limiter{owner: owner, pool: p}
 	switch p.origin.Scheme {
 	case "https":
-		g.own = newH1Pool(owner, p.origin, "443")
+		l.own = newH1Pool(owner, p.origin, "443")
 	case "h2c":
-		g.own = newH1Pool(owner, p.origin, "80")
+		l.own = newH1Pool(owner, p.origin, "80")
 	}
-	if g.own != nil {
-		g.own.sharedBy.Store(p)
+	if l.own != nil {
+		l.own.sharedBy.Store(p)
 	}
-	return g
+	return l
 }
 
-func (g *limiter) slots() (*H1Pool, error) {
-	if g.own != nil {
-		return g.own, nil
+// slots returns the H1Pool that lends the slots.
+func (l *limiter) slots() (*H1Pool, error) {
+	if l.own != nil {
+		return l.own, nil
 	}
-	if last := g.last.Load(); last != nil && g.pool.draining.Load() {
-		return last, nil // another would take the gateway back to this origin
+	if last := l.last.Load(); last != nil && l.pool.draining.Load() {
+		return last, nil // a new H1Pool would drain the gateway's current origin
 	}
-	places, err := g.owner.Plain(g.pool.origin)
+	slots, err := l.owner.Plain(l.pool.origin)
 	if err != nil {
 		return nil, err
 	}
-	if g.last.Load() != places {
-		g.last.Store(places)
+	if l.last.Load() != slots {
+		l.last.Store(slots)
 	}
-	if places.sharedBy.Load() != g.pool {
-		places.sharedBy.Store(g.pool)
+	if slots.sharedBy.Load() != l.pool {
+		slots.sharedBy.Store(l.pool)
 	}
-	return places, nil
+	return slots, nil
 }
 
-// dial is a function for http.Transport.DialContext.
-func (g *limiter) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// dial takes a slot and connects. It is a function for http.Transport.DialContext.
+func (l *limiter) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	for {
-		places, err := g.slots()
+		slots, err := l.slots()
 		if err != nil {
 			return nil, err
 		}
-		places.used.Store(g.owner.tick.Load())
-		c, err := places.Connect(ctx, time.Time{})
+		slots.used.Store(l.owner.tick.Load())
+		c, err := slots.Connect(ctx, time.Time{})
 		if err != nil {
 			return nil, err
 		}
-		if !places.forgotten.Load() || g.pool.draining.Load() {
+		if !slots.forgotten.Load() || l.pool.draining.Load() {
 			return newConn(&slotConn{c.conn, c}), nil
 		}
 		c.Discard()
 	}
 }
 
-// contended reports whether connections are to end with their exchanges: somebody
-// waits for a place, or the gateway has another origin.
-func (g *limiter) contended() bool {
-	if g == nil {
+// contended reports whether connections must close at the end of their exchange: a
+// request waits for a slot, or the gateway now has another origin.
+func (l *limiter) contended() bool {
+	if l == nil {
 		return false
 	}
-	if g.pool.draining.Load() {
+	if l.pool.draining.Load() {
 		return true
 	}
-	places := g.own
-	if places == nil {
-		found, ok := g.owner.h1State.pools.Load(g.pool.origin)
+	slots := l.own
+	if slots == nil {
+		found, ok := l.owner.h1State.pools.Load(l.pool.origin)
 		if !ok {
 			return false
 		}
-		places = found.(*H1Pool)
+		slots = found.(*H1Pool)
 	}
-	return places.queue.waiting()
+	return slots.queue.waiting()
 }
 
-// yieldIdle gives places to those who wait for one: what is idle is closed, and
-// what is being made for nobody is given up.
-func (g *limiter) yieldIdle() {
-	if g.contended() {
-		g.pool.closeIdle()
+// yieldIdle frees slots for waiters: if there are any, it closes the pool's idle
+// connections and stops dials that no request needs any more.
+func (l *limiter) yieldIdle() {
+	if l.contended() {
+		l.pool.closeIdle()
 	}
 }
 
-// inUse reports whether connections have places that would be forgotten with g.
-func (g *limiter) inUse() bool { return g != nil && g.own != nil && g.own.open.Load() > 0 }
+// inUse reports whether connections hold slots that only l knows of, so that l must be
+// kept.
+func (l *limiter) inUse() bool { return l != nil && l.own != nil && l.own.open.Load() > 0 }
 
-// reclaimIdle closes what is idle of a Pool whose connections have places in p.
+// reclaimIdle closes the idle connections of the Pool that takes slots from p, if any.
 func (p *H1Pool) reclaimIdle() {
-	if l := p.sharedBy.Load(); l != nil {
-		l.closeIdle()
+	if pool := p.sharedBy.Load(); pool != nil {
+		pool.closeIdle()
 	}
 }
 
-// slotConn is a connection that gives its place back when it is closed.
+// slotConn is a connection that frees its slot when it is closed.
 type slotConn struct {
 	*net.TCPConn
 	slot *H1Conn
 }
 
 // Close implements net.Conn.
-func (l *slotConn) Close() error {
-	l.slot.Discard()
+func (c *slotConn) Close() error {
+	c.slot.Discard()
 	return nil
 }

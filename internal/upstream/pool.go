@@ -16,25 +16,26 @@ import (
 )
 
 const (
-	idleConns        = 1024 // connections kept for reuse, of one origin
+	idleConns        = 1024 // idle connections kept for each origin
 	handshakeTimeout = 10 * time.Second
 	maxResponseHead  = 1 << 20
-	// A connection of HTTP/2 that is silent for pingAfter while it is used must
-	// answer a ping within pingTimeout.
+	// An HTTP/2 connection that is in use but silent for pingAfter is pinged, and closed if
+	// the response takes longer than pingTimeout.
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
 )
 
-// Pool holds the connections of one origin. It is safe for concurrent use.
+// Pool holds the connections of one origin and sends requests over them with net/http. It
+// is safe for concurrent use.
 type Pool struct {
 	origin   Origin
-	limiter  *limiter     // nil if nothing bounds the connections
+	limiter  *limiter     // nil if the connections are not limited
 	used     atomic.Int64 // last use, in seconds since 1970
-	draining atomic.Bool  // nothing is kept idle any more
+	draining atomic.Bool  // connections close instead of becoming idle
 
 	requests *http.Transport
-	// upgrades speaks HTTP/1.1 alone, which is where upgrades exist. Nil if
-	// the origin speaks HTTP/2 alone; the same as requests for scheme http.
+	// upgrades speaks only HTTP/1.1, the version that has upgrades. It is the same as
+	// requests for scheme http, and nil for h2c.
 	upgrades *http.Transport
 }
 
@@ -60,7 +61,7 @@ func newPool(owner *Pools, o Origin) (*Pool, error) {
 		protocols.SetUnencryptedHTTP2(true)
 		p.requests = p.newTransport(&owner.cfg, nil, protocols)
 	default:
-		return nil, fmt.Errorf("connect to %s: the scheme %q is not known", o.Host, o.Scheme)
+		return nil, fmt.Errorf("connect to %s: %q is not a supported scheme", o.Host, o.Scheme)
 	}
 	return p, nil
 }
@@ -70,17 +71,18 @@ func newTLSConfig(o Origin) (*tls.Config, error) {
 	if o.CA != "" {
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM([]byte(o.CA)) {
-			return nil, fmt.Errorf("connect to %s: upstream_ca holds no certificate", o.Host)
+			return nil, fmt.Errorf("connect to %s: upstream_ca has no PEM certificate", o.Host)
 		}
 	}
 	if o.Client != (unique.Handle[[2]string]{}) {
 		pair := o.Client.Value()
 		cert, err := tls.X509KeyPair([]byte(pair[0]), []byte(pair[1]))
-		if err != nil { // which is not told on: it is about a secret
-			return nil, fmt.Errorf("connect to %s: upstream_client_certificate and upstream_client_key are no pair", o.Host)
+		if err != nil { // err is dropped: it may quote the private key
+			return nil, fmt.Errorf("connect to %s: upstream_client_certificate and upstream_client_key do not match", o.Host)
 		}
-		// Whoever asks is shown it. By itself crypto/tls would show none to a server
-		// whose list of issuers does not name one of the chain, and say nothing.
+		// Every server that asks for a client certificate gets this one. By default,
+		// crypto/tls silently sends none to a server whose list of accepted issuers does
+		// not match the chain.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
 	return c, nil
@@ -101,7 +103,7 @@ func (p *Pool) newTransport(cfg *Config, tlsConfig *tls.Config, protocols http.P
 		DialContext:            dial,
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    cmp.Or(o.ConnectTimeout, handshakeTimeout),
-		DisableCompression:     true, // bodies pass as they are
+		DisableCompression:     true, // forward bodies unchanged
 		MaxIdleConnsPerHost:    idleConns,
 		IdleConnTimeout:        cmp.Or(o.IdleTimeout, cfg.IdleTimeout),
 		MaxConnsPerHost:        cmp.Or(o.MaxConns, cfg.MaxConns),
@@ -113,11 +115,11 @@ func (p *Pool) newTransport(cfg *Config, tlsConfig *tls.Config, protocols http.P
 	}
 }
 
-// CanUpgrade reports whether requests for an upgrade can be sent: not over
-// HTTP/2 in clear.
+// CanUpgrade reports whether the pool can send upgrade requests. It can unless the scheme
+// is h2c.
 func (p *Pool) CanUpgrade() bool { return p.upgrades != nil }
 
-// forget makes connections end with what is sent over them.
+// drain closes idle connections now, and others at the end of their exchange.
 func (p *Pool) drain() {
 	p.draining.Store(true)
 	p.closeIdle()

@@ -11,51 +11,52 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// Config is what Pools are made of.
+// Config configures Pools.
 type Config struct {
-	// Guard judges every address before a connection to it. Required.
+	// Guard checks every address before a connection to it. Required.
 	Guard *netguard.Guard
-	// Allow names the networks that upstreams of a PublicOnly origin may be in
-	// beside public ones (--upstream-allow-network).
+	// Allow lists networks that upstreams of a PublicOnly origin may be in besides public
+	// ones (--upstream-allow-network).
 	Allow []netip.Prefix
-	// ConnectTimeout bounds name resolution and connecting together. Zero is
-	// 10 s.
+	// ConnectTimeout bounds name resolution and connecting together. Zero means 10 s.
 	ConnectTimeout time.Duration
-	// ContinueTimeout is how long a request with Expect: 100-continue waits for
-	// the upstream's 100 before its body is sent all the same. Zero is 5 s.
+	// ContinueTimeout is how long a request with Expect: 100-continue waits for the
+	// upstream's 100 before its body is sent anyway. Zero means 5 s.
 	ContinueTimeout time.Duration
-	// Retain is how long a pool that nobody uses is kept. Zero is 5 minutes.
+	// Retain is how long an unused pool is kept. Zero means 5 minutes.
 	Retain time.Duration
-	// IdleTimeout is how long a connection is kept idle. Zero is 90 s.
+	// IdleTimeout is how long an idle connection is kept. Zero means 90 s.
 	IdleTimeout time.Duration
-	// MaxConns bounds the connections of one origin. Zero is no bound. Requests
-	// draining HTTP/2 beyond the streams that the upstream allows on so many wait until
-	// a connection has ended all it has.
+	// MaxConns is the limit of connections to one origin. Zero means no limit. An HTTP/2
+	// request that finds no free stream on these connections waits until one of the
+	// connections has ended all its exchanges.
 	MaxConns int
 }
 
-// Origin is everything that connections depend on.
+// Origin is everything that a connection depends on: scheme, host, port and connection
+// settings. Pools are keyed by it.
 type Origin struct {
 	Scheme string // http, https or h2c
-	Host   string // with the port, if the URL has one
-	CA     string // PEM that replaces the system's roots, or ""
-	// Client is the certificate that tells the upstream who calls, with those of its
-	// issuers, and its private key, both in PEM. The zero Handle is none. It is found
-	// by identity, and prints as an address.
+	Host   string // includes the port if the URL has one
+	CA     string // PEM certificates that replace the system's roots, or ""
+	// Client is the client certificate with its chain, and its private key, both in PEM.
+	// The zero Handle means none. Handles compare by identity, and print as an address
+	// rather than as the key.
 	Client     unique.Handle[[2]string]
-	PublicOnly bool // public addresses and Config.Allow alone
+	PublicOnly bool // connect only to public addresses and Config.Allow
 
-	// These replace those of Config unless they are zero. ConnectTimeout bounds
-	// the handshake of TLS, too, once more.
+	// These override the fields of Config unless they are zero. ConnectTimeout also bounds
+	// the TLS handshake, as a second period of the same length.
 	ConnectTimeout time.Duration
 	IdleTimeout    time.Duration
 	MaxConns       int
-	// Gateway is whose connections MaxConns bounds, so that gateways do not take
-	// each other's; without that bound they share, and it is "".
+	// Gateway is the gateway whose connections MaxConns limits, so that gateways do not use
+	// up each other's connections. It is "" if MaxConns is zero: then gateways share
+	// connections.
 	Gateway string
 }
 
-// OriginOf returns the origin of an upstream_url; o has what else there is to it.
+// OriginOf returns o with the scheme and host of base, an upstream_url.
 func OriginOf(base *url.URL, o Origin) Origin {
 	o.Scheme, o.Host = base.Scheme, base.Host
 	if o.MaxConns == 0 {
@@ -64,19 +65,19 @@ func OriginOf(base *url.URL, o Origin) Origin {
 	return o
 }
 
-// Pools finds the pool of an origin. It is safe for concurrent use.
+// Pools finds the pools of an origin. It is safe for concurrent use.
 type Pools struct {
 	cfg   Config
 	pools sync.Map // Origin to *Pool
 	h1State
 
-	making sync.Mutex // held while pools are added and removed
+	making sync.Mutex // held to add or remove a pool
 }
 
-// NewPools returns an empty Pools.
+// NewPools returns a Pools without any pool. The only error is a missing Config.Guard.
 func NewPools(cfg Config) (*Pools, error) {
 	if cfg.Guard == nil {
-		return nil, errors.New("upstream: a guard is required")
+		return nil, errors.New("upstream: Config.Guard is required")
 	}
 	setDefault(&cfg.ConnectTimeout, 10*time.Second)
 	setDefault(&cfg.ContinueTimeout, 5*time.Second)
@@ -93,12 +94,11 @@ func setDefault(d *time.Duration, to time.Duration) {
 	}
 }
 
-// ContinueTimeout returns how long a request with Expect: 100-continue waits for
-// the upstream's leave to send its body before it is sent all the same.
+// ContinueTimeout returns Config.ContinueTimeout or its default.
 func (p *Pools) ContinueTimeout() time.Duration { return p.cfg.ContinueTimeout }
 
-// Get returns the pool of o, made at its first use. It fails only if o's CA
-// cannot be read, or its client certificate. The pool is not to be kept beyond the request.
+// Get returns the pool of o and creates it on first use. It fails only if o's CA or client
+// certificate cannot be parsed. Use the returned pool for one request only.
 func (p *Pools) Get(o Origin) (*Pool, error) {
 	now := time.Now().Unix()
 	if found, ok := p.pools.Load(o); ok {
@@ -111,9 +111,8 @@ func (p *Pools) Get(o Origin) (*Pool, error) {
 	return p.add(o, now)
 }
 
-// add makes a pool. New origins come with changes of the configuration, so this
-// is also where pools go that such changes have left behind; connections that
-// are in use end with their requests.
+// add creates a pool. New origins come with changes of the configuration, so add also
+// removes pools that such changes left unused. Connections in use end with their requests.
 func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 	p.making.Lock()
 	defer p.making.Unlock()
@@ -142,9 +141,9 @@ func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 	return pool, nil
 }
 
-// drainPreviousOrigin closes what is kept for a gateway under a bound of its own when it has
-// come to another origin, so that it does not count beside what is made for that.
-// p.making must be held.
+// drainPreviousOrigin drains the pools of by.Gateway's other origins, if the gateway has a
+// limit of its own, so that their connections do not count beside the new ones. The caller
+// holds p.making.
 func (p *Pools) drainPreviousOrigin(by Origin) {
 	if by.Gateway == "" {
 		return
@@ -164,8 +163,8 @@ func (p *Pools) drainPreviousOrigin(by Origin) {
 	})
 }
 
-// Close closes every connection that is not in use. Requests may still follow;
-// their connections are closed when they end, or after a while.
+// Close closes every connection that is not in use. Requests may still follow; their
+// connections close when they end or when they have been idle for too long.
 func (p *Pools) Close() {
 	p.closePlain()
 	p.pools.Range(func(_, value any) bool {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isQuiet reports whether nothing has come on a connection, its end included. The
-// descriptor is never blocking, so the scheduler need not know of the call, which
-// is made for each request.
+// isQuiet reports whether a connection has nothing to read, not even its end. The
+// descriptor is non-blocking, so the call, which is made for each request, bypasses the
+// scheduler.
 func isQuiet(fd uintptr) bool {
 	var b [1]byte
 	for {

@@ -4,8 +4,8 @@ package upstream
 
 import "syscall"
 
-// quiet reports whether nothing has come on a connection, its end included.
-func quiet(fd uintptr) bool {
+// isQuiet reports whether a connection has nothing to read, not even its end.
+func isQuiet(fd uintptr) bool {
 	var b [1]byte
 	for {
 		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

@@ -11,28 +11,29 @@ import (
 	"time"
 )
 
-// errHeadTimeout is the cause of a context whose exchange had no head in time.
-var errHeadTimeout = errors.New("no head of an answer in time")
+// errHeadTimeout is the cancellation cause of an exchange whose response head did not
+// arrive in time.
+var errHeadTimeout = errors.New("upstream: timeout before the head of the response")
 
-// Exchange is one request to an upstream and what the sender wants to know of it.
+// Exchange is one request to an upstream, with the settings of its exchange.
 type Exchange struct {
-	// Request has a URL made by Target, and header fields that go out as they
-	// are. Its context is not used. Its body is not closed.
+	// Request has a URL made by Target, and a header that is sent as it is. Its context is
+	// ignored. Its body is not closed.
 	Request *http.Request
-	// Upgrade tells that the request asks for a change of protocol.
+	// Upgrade is set if the request asks for a change of protocol.
 	Upgrade bool
-	// Retry tells that the request may be sent a second time when a reused connection
-	// fails before any byte of a response. It has no body then.
+	// Retry is set if the request may be sent a second time when a reused connection fails
+	// before the first byte of a response. Such a request has no body.
 	Retry bool
-	// HeadTimeout is the longest time without progress of the upload before
-	// the head of the answer.
+	// HeadTimeout is the longest time before the head of the response in which the upload
+	// makes no progress.
 	HeadTimeout time.Duration
-	// Interim is called with each 1xx answer but 100 and 101, before Send
+	// Interim, if not nil, is called with each 1xx response except 100 and 101, before Send
 	// returns. It may keep header.
 	Interim func(status int, header http.Header)
 }
 
-// Response is the head of an upstream's answer. Its body ends with an error
+// Response is the head of an upstream's response. Reading its body ends with an error
 // unless the upstream's message was complete.
 type Response struct {
 	*http.Response
@@ -47,10 +48,10 @@ func (a *Response) Close() {
 	a.limiter.yieldIdle()
 }
 
-// Send sends a request and returns the head of the answer; the caller must
-// Close it. ctx ends the exchange, the answer's body included. The error is one
-// of ctx, of reading the request's body, or has the code
-// fault.UpstreamUnreachable or fault.UpstreamTimeout.
+// Send sends a request and returns the head of the response, which the caller must Close.
+// ctx ends the exchange, including the body of the response. The error is that of ctx, that
+// of reading the request's body, or has the code fault.UpstreamUnreachable or
+// fault.UpstreamTimeout.
 func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watch := startHeadTimer(x.HeadTimeout, cancel)
@@ -75,14 +76,14 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	}
 }
 
-// freshAttempts is how often a request is tried on connections that were made for
-// it and closed before anything was sent.
+// freshAttempts is how many times a request is tried on new connections that closed before
+// anything was sent.
 const freshAttempts = 10
 
-// try sends the request. A connection of HTTP/2 may close, or have no stream left,
-// while a request comes to it. net/http then takes another only if there is no
-// body, which it has closed, and never if it was the connection's first; as nothing
-// was sent, this does.
+// try sends the request. An HTTP/2 connection may close, or have no stream left, just as a
+// request is assigned to it. net/http then tries another connection only if the request has
+// no body, and never if it was the connection's first. As nothing was sent, try retries
+// these requests too.
 func (p *Pool) try(ctx context.Context, x *Exchange, watch *headTimer, in *interim) (*http.Response, *requestBody, error) {
 	transport := p.requests
 	if x.Upgrade {
@@ -121,24 +122,24 @@ func (p *Pool) try(ctx context.Context, x *Exchange, watch *headTimer, in *inter
 	}
 }
 
-// prepare makes net/http send req a second time when a reused connection fails before
-// any byte of a response if retry is true, and only then.
+// prepare makes net/http send req a second time if a reused connection fails before the
+// first byte of a response and retry is set, and never otherwise.
 func prepare(req *http.Request, retry bool) {
 	switch {
 	case retry && (req.Method == http.MethodPut || req.Method == http.MethodDelete):
-		// net/http repeats a request that has such a field; without a value it is not
-		// sent. GET, HEAD and OPTIONS it repeats anyway.
+		// net/http retries a request with this field; a field without values is not sent.
+		// It retries GET, HEAD and OPTIONS anyway.
 		if _, given := req.Header["X-Idempotency-Key"]; !given {
 			req.Header["X-Idempotency-Key"] = []string{}
 		}
 	case !retry:
-		// A caller's own field of these names means something between it and the
-		// upstream; net/http must not act on it, and looks for this spelling alone.
+		// A client's own field of this name is meant for the upstream; net/http must not
+		// act on it. It only recognizes the canonical spelling.
 		respell(req.Header, "Idempotency-Key", "idempotency-key")
 		respell(req.Header, "X-Idempotency-Key", "x-idempotency-key")
 	}
-	// An upstream that answers without asking for an announced body does not
-	// get it: without this, net/http sends it to keep the connection.
+	// If the upstream responds without asking for the announced body, the body is not
+	// sent. Without Close, net/http would send it to keep the connection usable.
 	if req.Header.Get("Expect") != "" {
 		req.Close = true
 	}
@@ -151,8 +152,8 @@ func respell(h http.Header, from, to string) {
 	}
 }
 
-// interim passes 1xx answers on until the final head has come: net/http may
-// call it from another goroutine, even then.
+// interim forwards 1xx responses until the final head has arrived. net/http may call handle
+// from another goroutine, even later.
 type interim struct {
 	mu      sync.Mutex
 	forward func(int, http.Header)
@@ -161,8 +162,8 @@ type interim struct {
 func (i *interim) handle(status int, header textproto.MIMEHeader) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	// 100 has done its work when the body is read; the client's server sends
-	// one of its own then.
+	// A 100 has served its purpose when the body is read: the server then sends the
+	// client one of its own.
 	if i.forward != nil && status != http.StatusContinue {
 		i.forward(status, http.Header(header))
 	}

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Prefix returns what stands before an origin-form request target on its way to base, an
+// Prefix returns what precedes an origin-form request target when it is sent to base, an
 // upstream_url: the path of base without its final slash.
 func Prefix(base *url.URL) string {
 	path := strings.TrimSuffix(base.EscapedPath(), "/")
 	if !strings.HasPrefix(path, "//") {
 		return path
 	}
-	// It would be read as an authority. The absolute form says the same in a way that
-	// every server must accept.
+	// The path would be read as an authority. The absolute form means the same, and every
+	// server must accept it.
 	return scheme(base) + "://" + base.Host + path
 }
 
-// Target returns the URL that forwards to base, an upstream_url, with an origin-form
-// request target joined to base's path. It reaches the wire as it is given: nothing is
-// decoded or encoded again.
+// Target returns the URL that forwards target, an origin-form request target, to base, an
+// upstream_url. The target is appended to base's path and reaches the wire byte for byte:
+// nothing is decoded or re-encoded.
 func Target(base *url.URL, target string) *url.URL {
 	return &url.URL{Scheme: scheme(base), Host: base.Host, Opaque: Prefix(base) + target}
 }

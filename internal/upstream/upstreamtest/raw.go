@@ -1,5 +1,5 @@
-// Package upstreamtest gives tests an upstream that is no HTTP library: they see
-// and say the bytes themselves.
+// Package upstreamtest runs an upstream for tests that read and write raw bytes, without an
+// HTTP library.
 package upstreamtest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Test is what Serve needs of a testing.TB.
+// Test is the part of testing.TB that Serve needs.
 type Test interface {
 	Helper()
 	Fatal(args ...any)
@@ -21,15 +21,14 @@ type Test interface {
 type Conn struct {
 	net.Conn
 	*bufio.Reader
-	// Number counts the connections of the upstream from 1.
+	// Number counts the upstream's connections, starting at 1.
 	Number int
 }
 
 // Read reads through the buffer.
 func (c *Conn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 
-// ReadHead returns the next bytes up to the empty line that ends a head,
-// without it.
+// ReadHead reads up to the empty line that ends a head, and returns the head without it.
 func (c *Conn) ReadHead() (string, error) {
 	var head strings.Builder
 	for {
@@ -44,11 +43,11 @@ func (c *Conn) ReadHead() (string, error) {
 	}
 }
 
-// Send writes s; errors show in what the other side misses.
+// Send writes s. It ignores errors: they show as bytes missing at the other end.
 func (c *Conn) Send(s string) { _, _ = io.WriteString(c.Conn, s) }
 
-// Serve runs an upstream on a free loopback port until the test ends and
-// returns its address. handle owns a connection until it returns, which closes it.
+// Serve runs an upstream on a free loopback port until the test ends, and returns its
+// address. handle owns a connection until it returns; then the connection is closed.
 func Serve(t Test, handle func(c *Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
