@@ -11,32 +11,32 @@ import (
 	"time"
 )
 
-// NewKey is a key just made, with its string, which no other call gives.
+// NewKey is a new key with the full key string, which no other call returns.
 type NewKey struct {
 	Key
-	// Secret is the key itself. It is "" if the connection failed after the
-	// server had made the key and the call was tried again: then Message says
-	// so, and the key is to be revoked and another made.
+	// Secret is the full key. It is "" if the connection failed after the server
+	// had created the key and the call was retried: then Message says so, and the
+	// key should be revoked and created again.
 	Secret        string     `json:"key,omitempty"`
-	OverlapEndsAt *time.Time `json:"overlap_ends_at,omitempty"` // of a rotation: when the old key expires
+	OverlapEndsAt *time.Time `json:"overlap_ends_at,omitempty"` // after a rotation: when the old key expires
 	Message       string     `json:"message,omitempty"`
 }
 
-// ListOptions says how a list is read. The zero value reads all of it.
+// ListOptions holds the options of all lists.
 type ListOptions struct {
-	// PageSize is how many records one call asks for, from 1 to 100. Zero is
-	// 100.
+	// PageSize is the number of records that one call requests, 1 to 100. Zero
+	// means 100. It does not limit how many records the iteration returns.
 	PageSize int
 }
 
-// KeyFilter narrows a list of keys. Empty fields do not filter.
+// KeyFilter restricts Keys to matching keys. Zero fields match all keys.
 type KeyFilter struct {
 	ListOptions
 	State     string // active, expired or revoked
 	GatewayID string
 	Level     string // gateway or account
 	Owner     string
-	Query     string // part of the name, or the beginning of the prefix
+	Query     string // part of the name, or start of the prefix
 }
 
 func gatewayPath(gatewayID string) string { return "/v1/gateways/" + url.PathEscape(gatewayID) }
@@ -47,18 +47,19 @@ func routePath(gatewayID, routeID string) string {
 
 func keyPath(keyID string) string { return "/v1/keys/" + url.PathEscape(keyID) }
 
-// Account returns the account that the key belongs to, and the key.
+// Account returns the account of the calling key, and the key. Any account-level
+// key may call it.
 func (c *Client) Account(ctx context.Context) (*Account, error) {
 	return call[Account](ctx, c, http.MethodGet, "/v1/account", nil)
 }
 
-// Settings returns the installation's settings; only keys of the account
-// default may ask.
+// Settings returns the settings of the installation, without secrets. For a key of
+// another account than default it returns an *Error with status 403.
 func (c *Client) Settings(ctx context.Context) (*Settings, error) {
 	return call[Settings](ctx, c, http.MethodGet, "/v1/settings", nil)
 }
 
-// Gateways lists the account's gateways, newest first (contract, section 3).
+// Gateways lists the gateways of the account, newest first.
 func (c *Client) Gateways(ctx context.Context, o ListOptions) iter.Seq2[Gateway, error] {
 	return list[Gateway](ctx, c, "/v1/gateways", nil, o.PageSize)
 }
@@ -68,18 +69,20 @@ func (c *Client) Gateway(ctx context.Context, gatewayID string) (*Gateway, error
 	return call[Gateway](ctx, c, http.MethodGet, gatewayPath(gatewayID), nil)
 }
 
-// CreateGateway makes a gateway. A hostname that is taken is a conflict.
+// CreateGateway creates a gateway and returns it (contract, section 3.3). A hostname
+// that is already taken is an *Error with status 409.
 func (c *Client) CreateGateway(ctx context.Context, in CreateGatewayRequest) (*Gateway, error) {
 	return call[Gateway](ctx, c, http.MethodPost, "/v1/gateways", in)
 }
 
-// UpdateGateway changes a gateway.
+// UpdateGateway changes a gateway and returns it. A hostname that is already taken
+// is an *Error with status 409.
 func (c *Client) UpdateGateway(ctx context.Context, gatewayID string, p GatewayPatch) (*Gateway, error) {
 	return call[Gateway](ctx, c, http.MethodPatch, gatewayPath(gatewayID), p)
 }
 
-// DeleteGateway ends a gateway and its routes, and revokes the keys restricted
-// to it. It returns the last state of the record.
+// DeleteGateway deletes a gateway and its routes, and revokes the keys restricted to
+// it. It returns the record as it was before.
 func (c *Client) DeleteGateway(ctx context.Context, gatewayID string) (*Gateway, error) {
 	return call[Gateway](ctx, c, http.MethodDelete, gatewayPath(gatewayID), nil)
 }
@@ -94,98 +97,113 @@ func (c *Client) Route(ctx context.Context, gatewayID, routeID string) (*Route, 
 	return call[Route](ctx, c, http.MethodGet, routePath(gatewayID, routeID), nil)
 }
 
-// CreateRoute adds a route to a gateway.
+// CreateRoute adds a route to a gateway and returns it (contract, section 3.3). The
+// next push replaces it.
 func (c *Client) CreateRoute(ctx context.Context, gatewayID string, in CreateRouteRequest) (*Route, error) {
 	return call[Route](ctx, c, http.MethodPost, gatewayPath(gatewayID)+"/routes", in)
 }
 
-// UpdateRouteLimit changes the rate limit of a route.
+// UpdateRouteLimit changes the rate limit of a route and returns the route (contract,
+// section 4.3).
 func (c *Client) UpdateRouteLimit(ctx context.Context, gatewayID, routeID string, p RoutePatch) (*Route, error) {
 	return call[Route](ctx, c, http.MethodPost, routePath(gatewayID, routeID), p)
 }
 
-// DeleteRoute removes a route. It returns the last state of the record.
+// DeleteRoute deletes a route. It returns the record as it was before.
 func (c *Client) DeleteRoute(ctx context.Context, gatewayID, routeID string) (*Route, error) {
 	return call[Route](ctx, c, http.MethodDelete, routePath(gatewayID, routeID), nil)
 }
 
 // Spec returns the OpenAPI document that was pushed last, byte for byte. If the
-// routes did not come from one there is none: see IsNotFound.
+// routes did not come from an OpenAPI document, it returns an *Error with status
+// 404; see IsNotFound.
 func (c *Client) Spec(ctx context.Context, gatewayID string) ([]byte, error) {
 	return c.document(ctx, gatewayPath(gatewayID)+"/spec")
 }
 
-// PushSpec makes the operations of an OpenAPI document the gateway's routes.
-// dryRun tells what would change and changes nothing.
+// PushSpec replaces the routes of a gateway with the operations of an OpenAPI 3.0,
+// 3.1 or 3.2 document in YAML or JSON, at most 16 MiB (contract, section 5). With
+// dryRun it only returns what would change. A document that is not valid is an
+// *Error with status 422.
 func (c *Client) PushSpec(ctx context.Context, gatewayID string, content []byte, dryRun bool) (*Push, error) {
 	return c.push(ctx, gatewayPath(gatewayID)+"/spec", content, dryRun)
 }
 
-// Config returns the gateway and its routes as a configuration file.
+// Config returns a gateway and its routes as a configuration file in YAML (contract,
+// section 5).
 func (c *Client) Config(ctx context.Context, gatewayID string) ([]byte, error) {
 	return c.document(ctx, gatewayPath(gatewayID)+"/config")
 }
 
-// PushConfig applies a configuration file. dryRun tells what would change and
-// changes nothing.
+// PushConfig updates a gateway and replaces its routes as a configuration file says
+// (contract, section 5). The file is YAML or JSON of at most 16 MiB. With dryRun it
+// only returns what would change. A file that is not valid is an *Error with status
+// 422.
 func (c *Client) PushConfig(ctx context.Context, gatewayID string, content []byte, dryRun bool) (*Push, error) {
 	return c.push(ctx, gatewayPath(gatewayID)+"/config", content, dryRun)
 }
 
-// Revisions lists the pushes of a gateway, newest first.
+// Revisions lists the revisions of a gateway, newest first.
 func (c *Client) Revisions(ctx context.Context, gatewayID string, o ListOptions) iter.Seq2[Revision, error] {
 	return list[Revision](ctx, c, gatewayPath(gatewayID)+"/revisions", nil, o.PageSize)
 }
 
-// Revision returns one push by its number.
+// Revision returns one revision of a gateway by its number, starting at 1.
 func (c *Client) Revision(ctx context.Context, gatewayID string, number int64) (*Revision, error) {
 	return call[Revision](ctx, c, http.MethodGet, fmt.Sprintf("%s/revisions/%d", gatewayPath(gatewayID), number), nil)
 }
 
-// Rollback makes a new revision with the routes of an old one.
+// Rollback creates a new revision with the routes and rate limits of an old one
+// (contract, section 5).
 func (c *Client) Rollback(ctx context.Context, gatewayID string, number int64) (*Push, error) {
 	return call[Push](ctx, c, http.MethodPost, fmt.Sprintf("%s/revisions/%d/rollback", gatewayPath(gatewayID), number), nil)
 }
 
-// Keys lists the account's keys as metadata and prefix, newest first.
+// Keys lists the keys of the account, newest first, without the full keys.
 func (c *Client) Keys(ctx context.Context, f KeyFilter) iter.Seq2[Key, error] {
 	return list[Key](ctx, c, "/v1/keys",
 		filter("state", f.State, "gateway_id", f.GatewayID, "level", f.Level, "owner", f.Owner, "q", f.Query), f.PageSize)
 }
 
-// Key returns one key as metadata and prefix.
+// Key returns one key, without the full key.
 func (c *Client) Key(ctx context.Context, keyID string) (*Key, error) {
 	return call[Key](ctx, c, http.MethodGet, keyPath(keyID), nil)
 }
 
-// CreateKey makes a key (contract, 3.1).
+// CreateKey creates a key and returns it with the full key (contract, section 3.1). A
+// key with more rights than the calling key is an *Error with status 403.
 func (c *Client) CreateKey(ctx context.Context, in CreateKeyRequest) (*NewKey, error) {
 	return call[NewKey](ctx, c, http.MethodPost, "/v1/keys", in)
 }
 
-// UpdateKey changes a key. One that is revoked or expired is a conflict.
+// UpdateKey changes a key and returns it (contract, section 3.1). For a revoked or
+// expired key it returns an *Error with status 409.
 func (c *Client) UpdateKey(ctx context.Context, keyID string, p KeyPatch) (*Key, error) {
 	return call[Key](ctx, c, http.MethodPatch, keyPath(keyID), p)
 }
 
-// RevokeKey revokes a key: it is refused from the moment this returns. To
-// revoke it again is no error.
+// RevokeKey revokes a key. When it returns, the key is refused everywhere. It is
+// idempotent. It needs the scope admin, except that a key may revoke itself.
 func (c *Client) RevokeKey(ctx context.Context, keyID string) (*Key, error) {
 	return call[Key](ctx, c, http.MethodDelete, keyPath(keyID), nil)
 }
 
-// RotateKey makes a new key in place of an old one, which stays valid for the
-// overlap (contract, 3.2).
+// RotateKey creates a key that replaces an old one, and returns it with the full key
+// (contract, section 3.2). The old key stays valid for in.OverlapDays days of 24
+// hours, 0 to 365. For a key that is revoked, expired or already rotated it returns
+// an *Error with status 409.
 func (c *Client) RotateKey(ctx context.Context, keyID string, in RotateKeyRequest) (*NewKey, error) {
 	return call[NewKey](ctx, c, http.MethodPost, keyPath(keyID)+"/rotate", in)
 }
 
-// VerifyKey tells whether a gateway-level key would be let in. It charges
-// nothing.
+// VerifyKey checks whether a gateway-level key would be accepted (contract, section
+// 3). A key that would be refused is not an error; see Verification.Valid. The check
+// charges no rate limit and needs the scope read.
 func (c *Client) VerifyKey(ctx context.Context, in VerifyKeyRequest) (*Verification, error) {
 	return call[Verification](ctx, c, http.MethodPost, "/v1/keys/verify", in)
 }
 
+// document returns the body of a GET.
 func (c *Client) document(ctx context.Context, path string) ([]byte, error) {
 	res, err := c.Do(ctx, &Request{Method: http.MethodGet, Path: path})
 	if err != nil {
@@ -194,6 +212,7 @@ func (c *Client) document(ctx context.Context, path string) ([]byte, error) {
 	return res.Body, nil
 }
 
+// push puts a document, as JSON if its first character is "{", else as YAML.
 func (c *Client) push(ctx context.Context, path string, content []byte, dryRun bool) (*Push, error) {
 	if content == nil {
 		content = []byte{}

@@ -2,22 +2,23 @@ package client
 
 import "encoding/json"
 
-// Change is what a PATCH does to one field. The zero value leaves the field as
-// it is.
+// Change is a change to one field in an update: Set, Clear, or no change, which is
+// the zero value.
 type Change[T any] struct {
 	present bool
 	value   *T
 }
 
-// Set returns the change of a field to v.
+// Set returns a Change that sets a field to v.
 func Set[T any](v T) Change[T] { return Change[T]{true, &v} }
 
-// Clear returns the change that removes a field's value.
+// Clear returns a Change that clears a field. The server refuses it with a 422 for
+// a field that cannot be cleared.
 func Clear[T any]() Change[T] { return Change[T]{present: true} }
 
-// IsZero reports whether the field stays as it is; it keeps such fields out of
-// the body.
+// IsZero reports whether the field is unchanged. It makes the encoder omit the
+// field.
 func (c Change[T]) IsZero() bool { return !c.present }
 
-// MarshalJSON writes the new value, or null.
+// MarshalJSON returns the new value, or null if the field is cleared.
 func (c Change[T]) MarshalJSON() ([]byte, error) { return json.Marshal(c.value) }

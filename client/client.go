@@ -14,50 +14,52 @@ import (
 	"time"
 )
 
-// Config is what a Client is made of.
+// Config configures a Client.
 type Config struct {
 	// URL is the address of the management API, as in http://127.0.0.1:8081.
-	// Required.
+	// Required. It may have a path, but no user, query or fragment.
 	URL string
-	// Key is an account-level API key. Without one only the API document can be
-	// had.
+	// Key is an account-level API key. Without a key, only the OpenAPI document
+	// can be read.
 	Key string
-	// UserAgent names the program that calls. Empty is keygate-go.
+	// UserAgent is the value of the User-Agent header. Empty means keygate-go.
 	UserAgent string
-	// Source is recorded as what made a push: cli or dashboard. Empty is api
-	// (contract, section 5).
+	// Source is recorded as the source of pushes and rollbacks: cli or dashboard.
+	// Empty means api (contract, section 5).
 	Source string
-	// Timeout bounds each attempt of a call, body included. Zero is 60 s.
+	// Timeout limits each attempt of a call, including the response body. Zero
+	// means 60 seconds.
 	Timeout time.Duration
-	// Retries is how many times a call is tried again after a connection
-	// failed, where that cannot do anything twice: a call that was never sent,
-	// a GET, and a POST, which carries an Idempotency-Key. Zero is 2; -1 is
-	// none.
+	// Retries is the maximum number of retries after a connection failed. A call
+	// is retried only if that cannot execute it twice: if no connection could be
+	// made, for a GET, and for a POST, which has an Idempotency-Key. Zero means 2;
+	// a negative number means no retries.
 	Retries int
-	// HTTPClient sends the requests; its Timeout and CheckRedirect are not
-	// used. Nil is a client of its own.
+	// HTTPClient sends the requests. Its Timeout and CheckRedirect are ignored.
+	// Nil means a client with default settings.
 	HTTPClient *http.Client
 }
 
-// Client calls the management API. It is safe for concurrent use.
+// Client is a client for the management API. It is safe for concurrent use.
 type Client struct {
 	cfg  Config
 	base *url.URL
 	http *http.Client
 }
 
-// New returns a client over cfg. It fails if the URL cannot be used.
+// New returns a Client. It fails if cfg.URL is not a valid server address or
+// cfg.Key contains a space or a character that is not printable ASCII.
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, fmt.Errorf("%q is no server address: write http:// or https:// and a host, as in http://127.0.0.1:8081", cfg.URL)
+		return nil, fmt.Errorf("%q is not a valid server address: it must be http:// or https:// and a host, as in http://127.0.0.1:8081", cfg.URL)
 	}
 	if base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-		return nil, fmt.Errorf("%q is no server address: leave out user, query and fragment", cfg.URL)
+		return nil, fmt.Errorf("%q is not a valid server address: remove the user, query and fragment", cfg.URL)
 	}
 	base.Path = strings.TrimRight(base.Path, "/")
 	if strings.TrimFunc(cfg.Key, func(r rune) bool { return r > ' ' && r < 0x7f }) != "" {
-		return nil, errors.New("the key holds a character that no key has: give the key alone")
+		return nil, errors.New("the API key contains a character that is not allowed in a key: give only the key, without spaces or line breaks")
 	}
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "keygate-go"
@@ -75,33 +77,35 @@ func New(cfg Config) (*Client, error) {
 	if cfg.HTTPClient != nil {
 		*c.http = *cfg.HTTPClient
 	}
-	// A redirect would take the key to where it was not meant to go.
+	// Following a redirect would send the key to another address.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http.Timeout = 0
 	return c, nil
 }
 
-// Request is one call of the API.
+// Request is a request for Do.
 type Request struct {
 	Method      string
-	Path        string // from /v1 on, with its query, as in /v1/keys?state=active
-	Body        []byte // nil for none
-	ContentType string // of Body; empty is application/json
-	Header      http.Header
+	Path        string      // path and query after Config.URL, as in /v1/keys?state=active
+	Body        []byte      // nil means no body
+	ContentType string      // of Body; empty means application/json
+	Header      http.Header // additional headers; may be nil
 }
 
-// Response is the answer to a call that succeeded.
+// Response is the response to a successful call.
 type Response struct {
-	Status int
+	Status int // 200 to 299
 	Header http.Header
 	Body   []byte
 }
 
-// maxResponseBytes bounds the memory that a server can make a client use.
+// maxResponseBytes limits how much of a response is read into memory.
 const maxResponseBytes = 256 << 20
 
-// Do makes a call. A status of 400 or more is an *Error; a server that cannot be
-// reached is an *UnreachableError.
+// Do sends a request with the client's key and returns the response. It adds an
+// Idempotency-Key to a POST that has none. It returns an *Error for a status of
+// 300 or more, since redirects are not followed, and an *UnreachableError if there
+// was no complete response.
 func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	idempotencyKey := r.Header.Get("Idempotency-Key")
 	if r.Method == http.MethodPost && idempotencyKey == "" {
@@ -109,8 +113,8 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	}
 	for attempt := 0; ; attempt++ {
 		res, err := c.try(ctx, r, idempotencyKey)
-		var lost *UnreachableError
-		if !errors.As(err, &lost) || attempt >= c.cfg.Retries || ctx.Err() != nil || !retryable(r.Method, lost) {
+		var unreachable *UnreachableError
+		if !errors.As(err, &unreachable) || attempt >= c.cfg.Retries || ctx.Err() != nil || !retryable(r.Method, unreachable) {
 			return res, err
 		}
 		wait := time.NewTimer(100 * time.Millisecond << attempt)
@@ -123,16 +127,17 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	}
 }
 
-// retryable tells whether a call that got no answer can be made again without
-// doing anything twice.
-func retryable(method string, lost *UnreachableError) bool {
+// retryable reports whether a call that got no response can be retried without
+// being executed twice.
+func retryable(method string, err *UnreachableError) bool {
 	if method == http.MethodGet || method == http.MethodPost {
 		return true
 	}
 	var op *net.OpError
-	return errors.As(lost.Err, &op) && op.Op == "dial"
+	return errors.As(err.Err, &op) && op.Op == "dial"
 }
 
+// try makes one attempt of a call.
 func (c *Client) try(ctx context.Context, r *Request, idempotencyKey string) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -142,7 +147,7 @@ func (c *Client) try(ctx context.Context, r *Request, idempotencyKey string) (*R
 	}
 	req, err := http.NewRequestWithContext(ctx, r.Method, c.base.String()+r.Path, body)
 	if err != nil {
-		return nil, fmt.Errorf("make the request %s %s: %w", r.Method, r.Path, err)
+		return nil, fmt.Errorf("create request %s %s: %w", r.Method, r.Path, err)
 	}
 	for name, values := range r.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
@@ -180,8 +185,8 @@ func (c *Client) try(ctx context.Context, r *Request, idempotencyKey string) (*R
 	return &Response{res.StatusCode, res.Header, content}, nil
 }
 
-// withoutURL takes what net/http puts in front of an error away: the request's
-// method and address, which the caller names itself.
+// withoutURL removes the method and address that net/http adds to an error. An
+// UnreachableError has the address already.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -190,20 +195,21 @@ func withoutURL(err error) error {
 	return err
 }
 
-// call makes a call with in as its JSON body, unless it is nil, and reads the
-// answer as a T.
+// call makes a call with in as its JSON body, or without a body if in is nil, and
+// decodes the response into a T.
 func call[T any](ctx context.Context, c *Client, method, path string, in any) (*T, error) {
 	r := &Request{Method: method, Path: path}
 	if in != nil {
 		body, err := json.Marshal(in)
 		if err != nil {
-			return nil, fmt.Errorf("encode the body of %s %s: %w", method, path, err)
+			return nil, fmt.Errorf("encode the request body of %s %s: %w", method, path, err)
 		}
 		r.Body = body
 	}
 	return do[T](ctx, c, r)
 }
 
+// do makes a call and decodes the response into a T.
 func do[T any](ctx context.Context, c *Client, r *Request) (*T, error) {
 	res, err := c.Do(ctx, r)
 	if err != nil {
@@ -211,7 +217,7 @@ func do[T any](ctx context.Context, c *Client, r *Request) (*T, error) {
 	}
 	out := new(T)
 	if err := json.Unmarshal(res.Body, out); err != nil {
-		return nil, fmt.Errorf("read the answer to %s %s: is %s a Keygate server? %w", r.Method, r.Path, c.base, err)
+		return nil, fmt.Errorf("decode the response to %s %s: %w; is %s the address of a Keygate server?", r.Method, r.Path, err, c.base)
 	}
 	return out, nil
 }

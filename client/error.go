@@ -10,18 +10,20 @@ import (
 	"time"
 )
 
-// Error is an answer that refuses a call (specification, Errors; contract,
+// Error is an error response of the server (specification, Errors; contract,
 // section 2).
 type Error struct {
-	Status     int           // of HTTP
-	Code       string        // the member "error", as in validation_failed
-	Message    string        // for people
-	Field      string        // dotted path of the offending field, or ""
-	AuthCode   string        // key_invalid, key_expired, scope_insufficient, or ""
-	RequestID  string        // what the server's log has the call under
-	RetryAfter time.Duration // of a rate limit: how long to wait; else 0
+	Status     int           // HTTP status
+	Code       string        // the field error, as in validation_failed; "" if the response is not from Keygate
+	Message    string        // what is wrong and how to fix it
+	Field      string        // dotted path of the invalid field, name of the query parameter or header, or ""
+	AuthCode   string        // the field code: key_invalid, key_expired or scope_insufficient; "" unless Status is 401 or 403
+	RequestID  string        // identifies the request in the server's log
+	RetryAfter time.Duration // how long to wait before retrying, in whole seconds; 0 if the response does not say
 }
 
+// Error returns the field and the message. For a status of 500 or more it adds the
+// request ID.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Field != "" {
@@ -34,26 +36,30 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// UnreachableError tells that a call got no answer.
+// UnreachableError means that a call got no complete response: the connection
+// could not be made or failed, or the call timed out. The server may have executed
+// the call.
 type UnreachableError struct {
-	URL string // of the server
-	Err error
+	URL string // Config.URL
+	Err error  // the cause
 }
 
 func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("cannot reach the server at %s: %v", e.URL, e.Err)
 }
 
+// Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// IsNotFound reports whether err is the answer that there is no such record.
+// IsNotFound reports whether err is an *Error with status 404: the account has no
+// such record.
 func IsNotFound(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// errorOf reads an answer that refuses. One that does not come from Keygate
-// still gives an error that says what came.
+// errorOf returns the error of a response. A response that is not an error of
+// Keygate gives an Error without a Code.
 func errorOf(res *http.Response, content []byte) *Error {
 	e := &Error{Status: res.StatusCode, RequestID: res.Header.Get("X-Request-Id")}
 	var body struct {
@@ -66,7 +72,7 @@ func errorOf(res *http.Response, content []byte) *Error {
 			e.RequestID = body.RequestID
 		}
 	} else {
-		e.Message = fmt.Sprintf("the server answered %s without an error of Keygate's: is this the address of the management API?", res.Status)
+		e.Message = fmt.Sprintf("unexpected response %q, which is not from Keygate: is this the address of the management API?", res.Status)
 	}
 	if n, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && n > 0 {
 		e.RetryAfter = time.Duration(n) * time.Second

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// page is one answer of a list (contract, section 2).
+// page is one page of a list (contract, section 2).
 type page[T any] struct {
 	Data       []T     `json:"data"`
 	NextCursor *string `json:"next_cursor"`
 }
 
-// maxPage is the largest page that a server gives.
+// maxPage is the maximum number of records on a page.
 const maxPage = 100
 
-// list walks all pages of a list. Each error ends it.
+// list iterates over all pages of a list. An error ends the iteration.
 func list[T any](ctx context.Context, c *Client, path string, query url.Values, pageSize int) iter.Seq2[T, error] {
 	if pageSize <= 0 || pageSize > maxPage {
 		pageSize = maxPage
@@ -56,15 +56,14 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 // maxRetryAfter is the longest Retry-After that a list waits for.
 const maxRetryAfter = 10 * time.Second
 
-// waitToRetry waits as a refusal for too many calls asks to, and reports whether the
-// call may be made again: a long list has more pages than a key may ask for at
-// once.
+// waitToRetry waits for the Retry-After of a 429 and reports whether to retry. A
+// long list has more pages than the rate limit of a key allows at once.
 func (c *Client) waitToRetry(ctx context.Context, err error) bool {
-	var refusal *Error
-	if !errors.As(err, &refusal) || refusal.Status != http.StatusTooManyRequests || refusal.RetryAfter <= 0 || refusal.RetryAfter > maxRetryAfter {
+	var limited *Error
+	if !errors.As(err, &limited) || limited.Status != http.StatusTooManyRequests || limited.RetryAfter <= 0 || limited.RetryAfter > maxRetryAfter {
 		return false
 	}
-	wait := time.NewTimer(refusal.RetryAfter)
+	wait := time.NewTimer(limited.RetryAfter)
 	defer wait.Stop()
 	select {
 	case <-wait.C:
@@ -74,7 +73,8 @@ func (c *Client) waitToRetry(ctx context.Context, err error) bool {
 	}
 }
 
-// filter builds a query from names and values, leaving empty values out.
+// filter returns a query of alternating names and values, without the empty
+// values.
 func filter(pairs ...string) url.Values {
 	q := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -1,43 +1,45 @@
 package client
 
-// GatewayPatch is the body of UpdateGateway. Fields that are not set stay.
+// GatewayPatch is the body of UpdateGateway (contract, section 3.3). Fields without
+// a Change are unchanged; a cleared field gets its default.
 type GatewayPatch struct {
-	Name            Change[string]            `json:"name,omitzero"`         // cannot be cleared
-	UpstreamURL     Change[string]            `json:"upstream_url,omitzero"` // cannot be cleared; another origin drops UpstreamHeaders and the client certificate
-	Hostname        Change[string]            `json:"hostname,omitzero"`     // cleared: the one made from the identifier
-	GlobalRateLimit Change[GlobalLimitInput]  `json:"global_rate_limit,omitzero"`
-	Timeout         Change[string]            `json:"timeout,omitzero"`
-	UpstreamHeaders Change[map[string]string] `json:"upstream_headers,omitzero"` // replaces all
-	UpstreamCA      Change[string]            `json:"upstream_ca,omitzero"`
-	CORS            Change[CorsInput]         `json:"cors,omitzero"` // replaces all
-	MaxBodyBytes    Change[int64]             `json:"max_body_bytes,omitzero"`
+	Name            Change[string]            `json:"name,omitzero"`              // 1 to 255 characters; cannot be cleared
+	UpstreamURL     Change[string]            `json:"upstream_url,omitzero"`      // cannot be cleared; another origin removes UpstreamHeaders and the client certificate
+	Hostname        Change[string]            `json:"hostname,omitzero"`          // default: generated from the identifier
+	GlobalRateLimit Change[GlobalLimitInput]  `json:"global_rate_limit,omitzero"` // replaced as a whole; default: the installation's
+	Timeout         Change[string]            `json:"timeout,omitzero"`           // Go duration, 1s to 1h; default: 60s
+	UpstreamHeaders Change[map[string]string] `json:"upstream_headers,omitzero"`  // replaced as a whole, at most 16; default: none
+	UpstreamCA      Change[string]            `json:"upstream_ca,omitzero"`       // PEM; default: the system's root certificates
+	CORS            Change[CorsInput]         `json:"cors,omitzero"`              // replaced as a whole; default: none
+	MaxBodyBytes    Change[int64]             `json:"max_body_bytes,omitzero"`    // at least 1; default: unlimited
 
-	UpstreamClientCertificate Change[string] `json:"upstream_client_certificate,omitzero"` // cleared only together with the key
-	UpstreamClientKey         Change[string] `json:"upstream_client_key,omitzero"`
-	UpstreamConnectTimeout    Change[string] `json:"upstream_connect_timeout,omitzero"`
-	UpstreamIdleTimeout       Change[string] `json:"upstream_idle_timeout,omitzero"`
-	UpstreamMaxConnections    Change[int64]  `json:"upstream_max_connections,omitzero"`
+	UpstreamClientCertificate Change[string] `json:"upstream_client_certificate,omitzero"` // PEM; cleared only together with the key
+	UpstreamClientKey         Change[string] `json:"upstream_client_key,omitzero"`         // PEM, without a passphrase
+	UpstreamConnectTimeout    Change[string] `json:"upstream_connect_timeout,omitzero"`    // Go duration, 100ms to 1m; default: 10s
+	UpstreamIdleTimeout       Change[string] `json:"upstream_idle_timeout,omitzero"`       // Go duration, 1s to 1h; default: 90s
+	UpstreamMaxConnections    Change[int64]  `json:"upstream_max_connections,omitzero"`    // 1 to 100000; default: unlimited
 }
 
-// KeyPatch is the body of UpdateKey. Fields that are not set stay.
+// KeyPatch is the body of UpdateKey (contract, section 3.1). Fields without a
+// Change are unchanged.
 type KeyPatch struct {
-	Name      Change[string]            `json:"name,omitzero"` // cannot be cleared
-	Owner     Change[string]            `json:"owner,omitzero"`
-	RateLimit Change[string]            `json:"rate_limit,omitzero"`
-	Metadata  Change[map[string]string] `json:"metadata,omitzero"` // replaces all
-	ExpiresAt Change[string]            `json:"expires_at,omitzero"`
+	Name      Change[string]            `json:"name,omitzero"`       // 1 to 255 characters; cannot be cleared
+	Owner     Change[string]            `json:"owner,omitzero"`      // at most 255 printable ASCII characters
+	RateLimit Change[string]            `json:"rate_limit,omitzero"` // <count>/<unit>; cleared: no limit
+	Metadata  Change[map[string]string] `json:"metadata,omitzero"`   // replaced as a whole, at most 16 entries
+	ExpiresAt Change[string]            `json:"expires_at,omitzero"` // RFC 3339 time, or a date whose end it is; cleared: never
 }
 
-// RateLimitPatch changes members of a route's limit. Fields that are not set
-// stay.
+// RateLimitPatch changes fields of a route's rate limit (contract, section 4.3).
+// Fields without a Change are unchanged.
 type RateLimitPatch struct {
-	Sustained Change[string] `json:"sustained,omitzero"`
-	Burst     Change[string] `json:"burst,omitzero"`
-	Daily     Change[string] `json:"daily,omitzero"`
-	Per       Change[string] `json:"per,omitzero"`
+	Sustained Change[string] `json:"sustained,omitzero"` // refill rate, <count>/<unit>
+	Burst     Change[string] `json:"burst,omitzero"`     // capacity, <count>/<unit>
+	Daily     Change[string] `json:"daily,omitzero"`     // maximum per UTC day, <count>/day
+	Per       Change[string] `json:"per,omitzero"`       // key, or cleared: all callers share the limit
 }
 
 // RoutePatch is the body of UpdateRouteLimit.
 type RoutePatch struct {
-	RateLimit Change[RateLimitPatch] `json:"rate_limit"` // cleared: no limit
+	RateLimit Change[RateLimitPatch] `json:"rate_limit"` // cleared: the route has no limit
 }

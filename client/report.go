@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// AuditEntry is one record of the audit log (contract, section 7). KeyPrefix,
-// KeyID and GatewayID are nil where there is none.
+// AuditEntry is one record of the audit log (contract, section 7). KeyPrefix is nil
+// if no well-formed key was used, KeyID if the account has no such key, and
+// GatewayID for a call of the management API.
 type AuditEntry struct {
 	Time      time.Time `json:"time"`
 	Kind      string    `json:"kind"`    // authentication or management
@@ -26,65 +27,70 @@ type AuditEntry struct {
 	*AuditAction
 }
 
-// AuditAction is what a management record has beside the others. ActorKeyID is
-// nil for a command on the server's own machine.
+// AuditAction holds the fields that only a management record has. ActorKeyID is nil
+// for a command run on the server's machine and for a change that the server made
+// itself.
 type AuditAction struct {
-	Action     string            `json:"action"`
-	Target     string            `json:"target"`
+	Action     string            `json:"action"` // as in key.create
+	Target     string            `json:"target"` // identifier of the changed record
 	ActorKeyID *string           `json:"actor_key_id"`
-	Diff       map[string][2]any `json:"diff"` // before and after; a secret is ***
+	Diff       map[string][2]any `json:"diff"` // values before and after, by field; a secret is ***
 }
 
-// AuditFilter narrows the audit log. Zero fields do not filter. Since is
-// included, Until is not.
+// AuditFilter restricts AuditLog to matching records. Zero fields match all
+// records.
 type AuditFilter struct {
 	ListOptions
 	Kind, Outcome                           string
 	KeyPrefix, KeyID, GatewayID, ActorKeyID string
-	Since, Until                            time.Time
+	Since, Until                            time.Time // Since is inclusive, Until exclusive
 }
 
-// TrafficQuery asks for a traffic report. Zero fields do not filter.
+// TrafficQuery selects a traffic report. GatewayID, RouteID and KeyID, if set,
+// restrict it to matching requests.
 type TrafficQuery struct {
 	GatewayID, RouteID, KeyID string
-	// Since is included, Until is not. Zero is 60 intervals of 1m, 24 of 1h or
-	// 30 of 1d before Until, and now.
+	// Since is inclusive, Until exclusive. The default of Until is now; that of
+	// Since is 60 intervals of 1m, 24 of 1h or 30 of 1d before Until.
 	Since, Until time.Time
-	Interval     string // 1m, 1h or 1d; "" is 1h
-	GroupBy      string // gateway, route, key or status; "" makes one row for each interval
+	Interval     string // 1m, 1h or 1d; "" means 1h
+	GroupBy      string // gateway, route, key or status; "" means one row for each interval
 }
 
-// RequestFilter narrows the list of refused and failed requests. Zero fields do
-// not filter. Since is included, Until is not.
+// RequestFilter restricts Requests to matching requests. Zero fields match all
+// requests.
 type RequestFilter struct {
 	ListOptions
 	GatewayID, RouteID, KeyID string
-	Status                    int
-	Since, Until              time.Time
+	Status                    int       // 400 to 599
+	Since, Until              time.Time // Since is inclusive, Until exclusive
 }
 
-// SimulateRequest is the body of SimulateLimit. With neither RouteID nor KeyID
-// the limit is the gateway's global one.
+// SimulateRequest is the body of SimulateLimit. It simulates the limit of a route
+// or of a key, or with neither RouteID nor KeyID the gateway's global limit.
 type SimulateRequest struct {
 	RouteID *string `json:"route_id,omitempty"`
 	KeyID   *string `json:"key_id,omitempty"`
-	// RateLimit is of a key a string, as in 100/min, else a RateLimitInput.
+	// RateLimit is a string for a key, as in "100/min", else a RateLimitInput.
 	RateLimit any `json:"rate_limit"`
 }
 
-// AuditLog lists the audit log, newest first (contract, section 7).
+// AuditLog lists the audit log, newest first (contract, section 7). The log is
+// complete up to the time of the call.
 func (c *Client) AuditLog(ctx context.Context, f AuditFilter) iter.Seq2[AuditEntry, error] {
 	return list[AuditEntry](ctx, c, "/v1/audit-log", filter("kind", f.Kind, "outcome", f.Outcome, "key_prefix", f.KeyPrefix,
 		"key_id", f.KeyID, "gateway_id", f.GatewayID, "actor", f.ActorKeyID, "since", instant(f.Since), "until", instant(f.Until)), f.PageSize)
 }
 
-// AuditHead returns the end of the hash chain of the audit log's sealed blocks.
+// AuditHead returns the end of the hash chain over the sealed blocks of the
+// account's audit log (contract, section 7).
 func (c *Client) AuditHead(ctx context.Context) (*AuditHead, error) {
 	return call[AuditHead](ctx, c, http.MethodGet, "/v1/audit-log/head", nil)
 }
 
-// Traffic reports the traffic, complete to the last second, the oldest interval
-// first.
+// Traffic returns the traffic report, oldest interval first (contract, section 7).
+// It is complete to the last second. A report of more than 10,000 intervals is an
+// *Error with status 422.
 func (c *Client) Traffic(ctx context.Context, q TrafficQuery) ([]TrafficRow, error) {
 	query := filter("gateway_id", q.GatewayID, "route_id", q.RouteID, "key_id", q.KeyID, "since", instant(q.Since), "until", instant(q.Until),
 		"interval", q.Interval, "group_by", q.GroupBy)
@@ -95,8 +101,9 @@ func (c *Client) Traffic(ctx context.Context, q TrafficQuery) ([]TrafficRow, err
 	return r.Data, nil
 }
 
-// Requests lists the requests of the last 24 hours that were refused or failed,
-// newest first.
+// Requests lists the requests of the last 24 hours that were refused (401, 403,
+// 429) or failed (5xx), newest first (contract, section 7). Of more than 1,000 such
+// requests in one second it has a sample.
 func (c *Client) Requests(ctx context.Context, f RequestFilter) iter.Seq2[LoggedRequest, error] {
 	status := ""
 	if f.Status != 0 {
@@ -106,24 +113,25 @@ func (c *Client) Requests(ctx context.Context, f RequestFilter) iter.Seq2[Logged
 		"status", status, "since", instant(f.Since), "until", instant(f.Until)), f.PageSize)
 }
 
-// RequestByID returns one request that was refused or failed. Of one that was
-// neither, there is none: see IsNotFound.
+// RequestByID returns one refused or failed request. For any other request it
+// returns an *Error with status 404; see IsNotFound.
 func (c *Client) RequestByID(ctx context.Context, requestID string) (*LoggedRequest, error) {
 	return call[LoggedRequest](ctx, c, http.MethodGet, "/v1/requests/"+url.PathEscape(requestID), nil)
 }
 
-// Limits lists where the limits of a gateway that are in use stand now.
+// Limits lists the current levels of all limits of a gateway that are in use
+// (contract, section 7).
 func (c *Client) Limits(ctx context.Context, gatewayID string, o ListOptions) iter.Seq2[LimitLevel, error] {
 	return list[LimitLevel](ctx, c, gatewayPath(gatewayID)+"/limits", nil, o.PageSize)
 }
 
-// SimulateLimit tells what a limit would have done to the requests of the last
-// 24 hours.
+// SimulateLimit returns what a limit would have refused of the requests of the last
+// 24 hours (contract, section 7). It changes nothing, and needs the scope write.
 func (c *Client) SimulateLimit(ctx context.Context, gatewayID string, in SimulateRequest) (*Simulation, error) {
 	return call[Simulation](ctx, c, http.MethodPost, gatewayPath(gatewayID)+"/limits/simulate", in)
 }
 
-// instant writes a time for a query; the zero time is "".
+// instant formats a time for a query. It returns "" for the zero time.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The header fields that sign a delivery (contract, section 6).
+// Headers that sign a delivery (contract, section 6).
 const (
 	SignatureHeader         = "X-Service-Signature"
 	PreviousSignatureHeader = "X-Service-Signature-Previous"
@@ -22,9 +22,9 @@ const (
 	standardTimestampHeader = "Webhook-Timestamp"
 )
 
-// SignatureError tells that a delivery is not to be believed.
+// SignatureError means that a delivery is not authentic or too old.
 type SignatureError struct {
-	Header string // whose signature it is; "" if there is none at all
+	Header string // the header that failed; "" if there is no signature at all
 	Reason string
 }
 
@@ -35,16 +35,16 @@ func (e *SignatureError) Error() string {
 	return e.Header + ": " + e.Reason
 }
 
-// VerifyDelivery checks that a delivery was signed with secret, the
-// signing_secret of its endpoint: whichever of X-Service-Signature and the fields
-// of Standard Webhooks are there must hold, and one of the two must be. payload is
-// the body, byte for byte. A webhook-timestamp further than tolerance from now is
-// refused, so that what was recorded cannot be sent again later; 0 takes any. The
-// error is a *SignatureError.
+// VerifyDelivery verifies that a delivery was signed with secret, the
+// signing_secret of its endpoint (contract, section 6). payload is the request
+// body, byte for byte. The delivery must have X-Service-Signature, the headers of
+// Standard Webhooks, or both, and each of them must be valid. To prevent replays, a
+// webhook-timestamp that differs from now by more than tolerance is refused; a
+// tolerance of 0 accepts any time. The error is a *SignatureError.
 func VerifyDelivery(secret string, header http.Header, payload []byte, now time.Time, tolerance time.Duration) error {
 	plain, standard := header.Get(SignatureHeader), header.Get(StandardSignatureHeader)
 	if plain == "" && standard == "" {
-		return &SignatureError{"", "there is no " + SignatureHeader + " and no webhook-signature"}
+		return &SignatureError{"", "the request has neither " + SignatureHeader + " nor webhook-signature"}
 	}
 	if plain != "" {
 		if err := verifyPlain(secret, header, payload); err != nil {
@@ -57,8 +57,8 @@ func VerifyDelivery(secret string, header http.Header, payload []byte, now time.
 	return nil
 }
 
-// verifyPlain checks X-Service-Signature and, for a receiver that still has the
-// old secret of a rotation, X-Service-Signature-Previous.
+// verifyPlain verifies X-Service-Signature or, for a receiver that still has the
+// old secret during a rotation, X-Service-Signature-Previous.
 func verifyPlain(secret string, header http.Header, payload []byte) error {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(payload)
@@ -68,25 +68,27 @@ func verifyPlain(secret string, header http.Header, payload []byte) error {
 			return nil
 		}
 	}
-	return &SignatureError{SignatureHeader, "the signature does not hold"}
+	return &SignatureError{SignatureHeader, "the signature does not match"}
 }
 
+// verifyStandard verifies webhook-signature, in which at least one signature must
+// match, and then webhook-timestamp.
 func verifyStandard(secret string, header http.Header, payload []byte, now time.Time, tolerance time.Duration) error {
 	refuse := func(reason string) error { return &SignatureError{"webhook-signature", reason} }
 	eventID, stamp := header.Get(standardIDHeader), header.Get(standardTimestampHeader)
 	if eventID == "" || stamp == "" {
-		return refuse("webhook-id and webhook-timestamp belong with it: one of them is missing")
+		return refuse("webhook-id or webhook-timestamp is missing")
 	}
 	mac := hmac.New(sha256.New, standardKey(secret))
 	mac.Write([]byte(eventID + "." + stamp + "."))
 	mac.Write(payload)
 	want := []byte("v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	holds := false
+	matches := false
 	for _, given := range strings.Fields(header.Get(StandardSignatureHeader)) {
-		holds = holds || hmac.Equal([]byte(given), want)
+		matches = matches || hmac.Equal([]byte(given), want)
 	}
-	if !holds {
-		return refuse("the signature does not hold")
+	if !matches {
+		return refuse("the signature does not match")
 	}
 	return checkAge(stamp, now, tolerance)
 }
@@ -95,16 +97,16 @@ func checkAge(stamp string, now time.Time, tolerance time.Duration) error {
 	refuse := func(reason string) error { return &SignatureError{"webhook-timestamp", reason} }
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {
-		return refuse("it is no Unix second")
+		return refuse("is not a Unix time in seconds")
 	}
 	if age := now.Sub(time.Unix(seconds, 0)); tolerance > 0 && (age > tolerance || age < -tolerance) {
-		return refuse(fmt.Sprintf("it is %s away from now, and may be %s", age.Abs().Round(time.Second), tolerance))
+		return refuse(fmt.Sprintf("differs from the current time by %s, but at most %s is allowed", age.Abs().Round(time.Second), tolerance))
 	}
 	return nil
 }
 
-// standardKey is the key that Standard Webhooks signs with: what the base 64
-// after whsec_ stands for, or the bytes of a secret that has no such form.
+// standardKey returns the key of Standard Webhooks: the decoded base64 after
+// whsec_, or the bytes of a secret that does not have this form.
 func standardKey(secret string) []byte {
 	if text, tagged := strings.CutPrefix(secret, "whsec_"); tagged && !strings.ContainsAny(text, "\r\n") {
 		if key, err := base64.StdEncoding.DecodeString(text); err == nil && len(key) > 0 {
@@ -114,8 +116,7 @@ func standardKey(secret string) []byte {
 	return []byte(secret)
 }
 
-// IsSignatureError reports whether err tells that a delivery is not to be
-// believed.
+// IsSignatureError reports whether err is a *SignatureError.
 func IsSignatureError(err error) bool {
 	var e *SignatureError
 	return errors.As(err, &e)

@@ -9,62 +9,64 @@ import (
 	"time"
 )
 
-// CreateWebhookRequest is the body of CreateWebhook.
+// CreateWebhookRequest is the body of CreateWebhook (contract, section 3.3).
 type CreateWebhookRequest struct {
-	URL    string   `json:"url"`
-	Events []string `json:"events"` // their types, as in key.created
-	// SigningSecret has 16 to 128 bytes. "" makes one.
+	URL    string   `json:"url"`    // an https URL, at most 2048 characters
+	Events []string `json:"events"` // event types, as in key.created; at least one
+	// SigningSecret has 16 to 128 bytes. If it is "", the server generates one.
 	SigningSecret string `json:"signing_secret,omitempty"`
 }
 
-// WebhookPatch is the body of UpdateWebhook. Fields that are not set stay; none
-// can be cleared.
+// WebhookPatch is the body of UpdateWebhook. Fields without a Change are unchanged;
+// none can be cleared.
 type WebhookPatch struct {
 	URL    Change[string]   `json:"url,omitzero"`
-	Events Change[[]string] `json:"events,omitzero"` // replaces all
+	Events Change[[]string] `json:"events,omitzero"` // replaced as a whole
 	State  Change[string]   `json:"state,omitzero"`  // active or disabled
 }
 
-// NewWebhook is an endpoint with a secret just made, which no other call gives.
+// NewWebhook is an endpoint with a new secret. No other call returns the secret.
 type NewWebhook struct {
 	Webhook
-	// SigningSecret is "" if the connection failed after the server had made the
-	// secret and the call was tried again: then Message says so, and the secret
-	// is to be rotated.
+	// SigningSecret is the new secret. It is "" if the connection failed after the
+	// server had created it and the call was retried: then Message says so, and
+	// the secret must be rotated.
 	SigningSecret string `json:"signing_secret,omitempty"`
-	// StandardWebhooksSecret is what a Standard Webhooks library takes; "" if
-	// that is SigningSecret.
+	// StandardWebhooksSecret is the secret in the form that Standard Webhooks
+	// libraries take. It is "" if SigningSecret has that form.
 	StandardWebhooksSecret string `json:"standard_webhooks_secret,omitempty"`
 	Message                string `json:"message,omitempty"`
 }
 
-// DeliveryFilter narrows a list of deliveries. Empty fields do not filter.
+// DeliveryFilter restricts Deliveries to matching deliveries. Zero fields match all
+// deliveries.
 type DeliveryFilter struct {
 	ListOptions
 	WebhookID string
 	State     string // pending, retry_scheduled, delivered or failed
 	EventType string
-	// Since is included, Until is not; both are of the delivery's begin.
+	// Since (inclusive) and Until (exclusive) apply to CreatedAt.
 	Since, Until time.Time
 }
 
-// DeliveryDetail is a single delivery with what it sends.
+// DeliveryDetail is a delivery with the request that it sends.
 type DeliveryDetail struct {
 	Delivery
-	Payload        string            `json:"payload"` // the exact body of each attempt
-	RequestHeaders map[string]string `json:"request_headers"`
+	Payload        string            `json:"payload"`         // exact request body, the same in each attempt
+	RequestHeaders map[string]string `json:"request_headers"` // headers of the last attempt, or of the first if there was none yet
 }
 
-// EventFilter narrows a list of events. Empty fields do not filter.
+// EventFilter restricts Events to matching events. Zero fields match all events.
 type EventFilter struct {
 	ListOptions
 	Type         string
-	Since, Until time.Time // Since is included, Until is not
+	Since, Until time.Time // Since is inclusive, Until exclusive
 }
 
-// Event is the envelope that is delivered. Data holds, by Type, a KeyEvent
-// (key.created, key.revoked, key.expired), a KeyRotatedEvent, a
-// RateLimitExceededEvent, an UpstreamErrorEvent or a SpecPushedEvent.
+// Event is an event in the form in which it is delivered (contract, section 6).
+// Depending on Type, Data is the JSON of a KeyEvent (key.created, key.revoked,
+// key.expired), a KeyRotatedEvent, a RateLimitExceededEvent, an UpstreamErrorEvent
+// or a SpecPushedEvent.
 type Event struct {
 	ID        string          `json:"id"`
 	Type      string          `json:"type"`
@@ -78,40 +80,43 @@ func deliveryPath(deliveryID string) string {
 	return "/v1/webhook-deliveries/" + url.PathEscape(deliveryID)
 }
 
-// Webhooks lists the account's endpoints, newest first.
+// Webhooks lists the webhook endpoints of the account, newest first.
 func (c *Client) Webhooks(ctx context.Context, o ListOptions) iter.Seq2[Webhook, error] {
 	return list[Webhook](ctx, c, "/v1/webhooks", nil, o.PageSize)
 }
 
-// Webhook returns one endpoint.
+// Webhook returns one webhook endpoint.
 func (c *Client) Webhook(ctx context.Context, webhookID string) (*Webhook, error) {
 	return call[Webhook](ctx, c, http.MethodGet, webhookPath(webhookID), nil)
 }
 
-// CreateWebhook registers an endpoint (contract, section 6). An address that the
-// server does not deliver to is refused.
+// CreateWebhook registers a webhook endpoint and returns it with its signing secret
+// (contract, section 6). A URL that the server may not deliver to is an *Error with
+// status 422.
 func (c *Client) CreateWebhook(ctx context.Context, in CreateWebhookRequest) (*NewWebhook, error) {
 	return call[NewWebhook](ctx, c, http.MethodPost, "/v1/webhooks", in)
 }
 
-// UpdateWebhook changes an endpoint.
+// UpdateWebhook changes a webhook endpoint and returns it.
 func (c *Client) UpdateWebhook(ctx context.Context, webhookID string, p WebhookPatch) (*Webhook, error) {
 	return call[Webhook](ctx, c, http.MethodPatch, webhookPath(webhookID), p)
 }
 
-// DeleteWebhook ends an endpoint. It returns the last state of the record.
+// DeleteWebhook deletes a webhook endpoint; its unfinished deliveries fail. It
+// returns the record as it was before.
 func (c *Client) DeleteWebhook(ctx context.Context, webhookID string) (*Webhook, error) {
 	return call[Webhook](ctx, c, http.MethodDelete, webhookPath(webhookID), nil)
 }
 
-// RotateWebhookSecret gives an endpoint a new secret; the old one signs beside it
-// for overlapHours.
+// RotateWebhookSecret creates a new signing secret for an endpoint and returns the
+// endpoint with it (contract, section 3.3). For overlapHours hours, 0 to 168,
+// deliveries are signed with the old secret as well.
 func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID string, overlapHours int) (*NewWebhook, error) {
 	return call[NewWebhook](ctx, c, http.MethodPost, webhookPath(webhookID)+"/rotate-secret", map[string]int{"overlap_hours": overlapHours})
 }
 
-// TestWebhook begins the delivery of an event of the type webhook.test and
-// returns its identifier.
+// TestWebhook starts the delivery of an event of type webhook.test to an endpoint
+// and returns the identifier of the delivery.
 func (c *Client) TestWebhook(ctx context.Context, webhookID string) (deliveryID string, err error) {
 	r, err := call[struct {
 		DeliveryID string `json:"delivery_id"`
@@ -122,8 +127,9 @@ func (c *Client) TestWebhook(ctx context.Context, webhookID string) (deliveryID 
 	return r.DeliveryID, nil
 }
 
-// RecoverWebhook delivers again what failed at or after since and was not
-// delivered again; it returns how many.
+// RecoverWebhook redelivers the events whose delivery to an endpoint failed at or
+// after since and that were not redelivered afterwards. It returns the number of
+// new deliveries.
 func (c *Client) RecoverWebhook(ctx context.Context, webhookID string, since time.Time) (int, error) {
 	r, err := call[struct {
 		Deliveries int `json:"deliveries"`
@@ -134,24 +140,27 @@ func (c *Client) RecoverWebhook(ctx context.Context, webhookID string, since tim
 	return r.Deliveries, nil
 }
 
-// Deliveries lists the account's deliveries, newest first.
+// Deliveries lists the webhook deliveries of the account, newest first. Failed
+// deliveries are kept for 7 days, successful ones for 3 days (contract, section 6).
 func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter) iter.Seq2[Delivery, error] {
 	return list[Delivery](ctx, c, "/v1/webhook-deliveries",
 		filter("webhook_id", f.WebhookID, "state", f.State, "event_type", f.EventType, "since", instant(f.Since), "until", instant(f.Until)), f.PageSize)
 }
 
-// Delivery returns one delivery with what it sends.
+// Delivery returns one delivery with the request that it sends.
 func (c *Client) Delivery(ctx context.Context, deliveryID string) (*DeliveryDetail, error) {
 	return call[DeliveryDetail](ctx, c, http.MethodGet, deliveryPath(deliveryID), nil)
 }
 
-// Redeliver begins a new delivery of the same event. One that is still to come is
-// a conflict.
+// Redeliver starts a new delivery of the same event to the same endpoint and
+// returns it. For a delivery that is pending or has a retry scheduled it returns an
+// *Error with status 409.
 func (c *Client) Redeliver(ctx context.Context, deliveryID string) (*Delivery, error) {
 	return call[Delivery](ctx, c, http.MethodPost, deliveryPath(deliveryID)+"/redeliver", nil)
 }
 
-// Events lists the account's events, newest first.
+// Events lists the events of the account, newest first. They are kept for 7 days
+// (contract, section 3).
 func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
 	return list[Event](ctx, c, "/v1/events", filter("type", f.Type, "since", instant(f.Since), "until", instant(f.Until)), f.PageSize)
 }
