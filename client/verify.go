@@ -77,7 +77,7 @@ func verifyStandard(secret string, header http.Header, payload []byte, now time.
 	refuse := func(reason string) error { return &SignatureError{"webhook-signature", reason} }
 	eventID, stamp := header.Get(standardIDHeader), header.Get(standardTimestampHeader)
 	if eventID == "" || stamp == "" {
-		return refuse("webhook-id or webhook-timestamp is missing")
+		return refuse("requires the headers webhook-id and webhook-timestamp: one of them is missing")
 	}
 	mac := hmac.New(sha256.New, standardKey(secret))
 	mac.Write([]byte(eventID + "." + stamp + "."))
