@@ -118,7 +118,7 @@ func (a *API) listLimits(c *call) (response, error) {
 	return page(c, "limits", c.params["gateway_id"], func(p control.Page) ([]control.LimitLevel, error) {
 		return a.cfg.Control.Limits(c.ctx, &c.caller, c.params["gateway_id"], p)
 	}, func(l *control.LimitLevel) (string, limitLevelRecord) {
-		return l.Place(), limitLevelRecord{
+		return l.Cursor(), limitLevelRecord{
 			LimitScope: l.Scope.String(), RouteID: optionalText(l.RouteID), KeyID: optionalText(l.KeyID), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
 		}
 	})

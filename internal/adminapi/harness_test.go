@@ -120,7 +120,7 @@ func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Follo
 	outcomes := must(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{told, counts, requests}}))(s.t)
 	s.lane, s.events = outcomes.Shard(), &events{next: told}
 	cfg.AuditSync = inTurn{outcomes, told}
-	cfg.Sources = control.Sources{Outcomes: outcomes, Traffic: counts, Requests: requests, Levels: live}
+	cfg.Sources = control.Sources{AccessLog: outcomes, Traffic: counts, Requests: requests, Levels: live}
 }
 
 // inTurn brings several up to date, one after the other.

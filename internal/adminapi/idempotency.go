@@ -49,7 +49,7 @@ func (c *call) replay() (replayed *response, release func(), err error) {
 		}
 	}
 	fingerprint := c.fingerprint()
-	stored, err := c.api.cfg.Control.Answer(c.ctx, c.principal.KeyID, key, fingerprint)
+	stored, err := c.api.cfg.Control.StoredResponse(c.ctx, c.principal.KeyID, key, fingerprint)
 	switch {
 	case err != nil:
 		return nil, release, withIdempotencyField(err)

@@ -20,7 +20,7 @@ const firstKeyName = "admin"
 // such account, and returns the key's string. The string is "" if the account
 // was there (contract, section 1).
 func (s *Service) FirstStart(ctx context.Context) (secret string, err error) {
-	_, err = look(ctx, s, func(tx ReadTx) (*account.Account, error) {
+	_, err = read(ctx, s, func(tx ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, account.Default)
 	})
 	if fault.CodeOf(err) != fault.NotFound {
@@ -45,7 +45,7 @@ func (s *Service) CreateAccount(ctx context.Context, name string, plan account.P
 		return nil, nil, err
 	}
 	caller := offline(a)
-	key, err := carryOut(ctx, s, caller, func(w *work) (*NewKey, error) {
+	key, err := inTx(ctx, s, caller, func(w *work) (*NewKey, error) {
 		a.ID, a.CreatedAt = id.New(id.Account), w.now
 		if err := w.InsertAccount(ctx, a); err != nil {
 			return nil, err
@@ -71,13 +71,13 @@ func (s *Service) CreateAccount(ctx context.Context, name string, plan account.P
 // CreateAccountKey makes an account-level key with the scope admin for the
 // account of that name, which is fault.NotFound if there is none.
 func (s *Service) CreateAccountKey(ctx context.Context, accountName, keyName string) (*NewKey, error) {
-	a, err := look(ctx, s, func(tx ReadTx) (*account.Account, error) {
+	a, err := read(ctx, s, func(tx ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, accountName)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return carryOut(ctx, s, offline(a), func(w *work) (*NewKey, error) {
+	return inTx(ctx, s, offline(a), func(w *work) (*NewKey, error) {
 		return s.insertAdminKey(ctx, w, keyName)
 	})
 }

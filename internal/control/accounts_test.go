@@ -14,7 +14,7 @@ import (
 // Guarantee: contract 1, the first start makes the operator's account and one
 // key of it; a later one makes nothing.
 func TestFirstStart(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	secret := must[string](h)(h.FirstStart(ctx()))
 	if level, ok := apikey.LevelOf(secret); !ok || level != apikey.AccountLevel {
 		t.Errorf("first key %q", secret)
@@ -50,7 +50,7 @@ func TestFirstStart(t *testing.T) {
 // Guarantee: contract 1, the offline commands: unique names, valid plans and
 // patterns, and keys for accounts that exist.
 func TestAccounts(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	a, k, err := h.CreateAccount(ctx(), "acme", account.Starter, []string{"*.Acme.example"})
 	h.must(err)
 	if !a.MayTake("x.acme.example") || a.MayTake("acme.example") || !strings.HasPrefix(k.Secret, "kga_") || k.AccountID != a.ID {

@@ -23,7 +23,7 @@ func (s *Service) AuditLog(ctx context.Context, c *Caller, f audit.Filter, p Pag
 	if s.cfg.AuditSync != nil && p.After == "" {
 		s.sync(ctx, s.cfg.AuditSync)
 	}
-	return look(ctx, s, func(tx ReadTx) ([]audit.Record, error) { return tx.AuditLog(ctx, c.Account.ID, f, p) })
+	return read(ctx, s, func(tx ReadTx) ([]audit.Record, error) { return tx.AuditLog(ctx, c.Account.ID, f, p) })
 }
 
 // sync waits for what is in memory, as long as makes sense.
@@ -43,11 +43,11 @@ func (s *Service) AuditHead(ctx context.Context, c *Caller) (audit.Head, error) 
 
 // AuditChain tells what the account's chain of blocks holds.
 func (s *Service) AuditChain(ctx context.Context, c *Caller) (audit.Chain, error) {
-	return look(ctx, s, func(tx ReadTx) (audit.Chain, error) { return tx.AuditChain(ctx, c.Account.ID) })
+	return read(ctx, s, func(tx ReadTx) (audit.Chain, error) { return tx.AuditChain(ctx, c.Account.ID) })
 }
 
 // AuditBlocks returns up to limit blocks of the account's chain after the one
 // with the number after, in order.
 func (s *Service) AuditBlocks(ctx context.Context, c *Caller, after int64, limit int) ([]*audit.Block, error) {
-	return look(ctx, s, func(tx ReadTx) ([]*audit.Block, error) { return tx.AuditBlocks(ctx, c.Account.ID, after, limit) })
+	return read(ctx, s, func(tx ReadTx) ([]*audit.Block, error) { return tx.AuditBlocks(ctx, c.Account.ID, after, limit) })
 }

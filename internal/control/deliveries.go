@@ -42,28 +42,28 @@ const recoverBatch = 200
 
 // Events lists the account's events, newest first.
 func (s *Service) Events(ctx context.Context, c *Caller, f EventFilter, p Page) ([]event.Event, error) {
-	return look(ctx, s, func(tx ReadTx) ([]event.Event, error) {
+	return read(ctx, s, func(tx ReadTx) ([]event.Event, error) {
 		return tx.Events(ctx, c.Account.ID, f, p)
 	})
 }
 
 // Event returns one event.
 func (s *Service) Event(ctx context.Context, c *Caller, eventID string) (*event.Event, error) {
-	return look(ctx, s, func(tx ReadTx) (*event.Event, error) {
+	return read(ctx, s, func(tx ReadTx) (*event.Event, error) {
 		return tx.Event(ctx, c.Account.ID, eventID)
 	})
 }
 
 // Deliveries lists the account's deliveries, newest first, without Payload.
 func (s *Service) Deliveries(ctx context.Context, c *Caller, f DeliveryFilter, p Page) ([]webhook.Delivery, error) {
-	return look(ctx, s, func(tx ReadTx) ([]webhook.Delivery, error) {
+	return read(ctx, s, func(tx ReadTx) ([]webhook.Delivery, error) {
 		return tx.Deliveries(ctx, c.Account.ID, f, p)
 	})
 }
 
 // Delivery returns one delivery.
 func (s *Service) Delivery(ctx context.Context, c *Caller, deliveryID string) (*DeliveryDetail, error) {
-	return look(ctx, s, func(tx ReadTx) (*DeliveryDetail, error) {
+	return read(ctx, s, func(tx ReadTx) (*DeliveryDetail, error) {
 		d, err := tx.Delivery(ctx, c.Account.ID, deliveryID)
 		if err != nil {
 			return nil, err
@@ -108,7 +108,7 @@ func (s *Service) requestHeader(d *webhook.Delivery, h *webhook.Webhook) (map[st
 // TestWebhook delivers an event of type webhook.test. A disabled endpoint is
 // fault.Conflict.
 func (s *Service) TestWebhook(ctx context.Context, c *Caller, webhookID string) (*webhook.Delivery, error) {
-	return carryOut(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
+	return inTx(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
 		h, err := w.webhookToSend(ctx, webhookID)
 		if err != nil {
 			return nil, err
@@ -154,7 +154,7 @@ func (w *work) deliver(ctx context.Context, webhookID string, e *event.Event, by
 // Redeliver makes a new delivery of the same event. One that is still to come, or
 // whose endpoint is disabled or gone, is fault.Conflict.
 func (s *Service) Redeliver(ctx context.Context, c *Caller, deliveryID string) (*webhook.Delivery, error) {
-	return carryOut(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
+	return inTx(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
 		old, err := w.Delivery(ctx, c.Account.ID, deliveryID)
 		if err != nil {
 			return nil, err
@@ -183,7 +183,7 @@ func (s *Service) Redeliver(ctx context.Context, c *Caller, deliveryID string) (
 func (s *Service) RecoverWebhook(ctx context.Context, c *Caller, webhookID string, since time.Time) (int, error) {
 	before, more := 0, true
 	for more {
-		n, err := apply(ctx, s, c, func(w *work) (int, error) {
+		n, err := inTxOnly(ctx, s, c, func(w *work) (int, error) {
 			list, err := w.toRecover(ctx, webhookID, since)
 			if more = err == nil && len(list) == recoverBatch; !more { // the last batch stores the answer
 				return 0, err
@@ -195,7 +195,7 @@ func (s *Service) RecoverWebhook(ctx context.Context, c *Caller, webhookID strin
 		}
 		before += n
 	}
-	return carryOut(ctx, s, c, func(w *work) (int, error) {
+	return inTx(ctx, s, c, func(w *work) (int, error) {
 		list, err := w.toRecover(ctx, webhookID, since)
 		if err != nil {
 			return 0, err

@@ -14,7 +14,7 @@ import (
 // seconds, and the log keeps what was delivered for 3 days, what failed for 7.
 func TestUpkeepOfDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openHouse(t, t.TempDir()+"/keygate.db")
+		h := openHarness(t, t.TempDir()+"/keygate.db")
 		defer h.close()
 		c := h.caller("acme", "admin")
 		gone, kept := h.endpoint(c, "key.revoked"), h.endpoint(c, "key.created")
@@ -40,7 +40,7 @@ func TestUpkeepOfDeliveries(t *testing.T) {
 		if failed := count(gone, webhook.Failed); failed == 0 || failed == waiting {
 			t.Errorf("%d of %d failed in the transaction that deleted the endpoint", failed, waiting)
 		}
-		u, err := control.NewUpkeep(control.UpkeepConfig{Service: h.Service, Store: h.db, Now: h.clock.now})
+		u, err := control.NewMaintenance(control.MaintenanceConfig{Service: h.Service, Store: h.db, Now: h.clock.now})
 		h.must(err)
 		h.must(u.Start(ctx()))
 		later := func(d time.Duration) {

@@ -8,9 +8,9 @@ import (
 	"github.com/keygate/keygate/internal/event"
 )
 
-// expiryBatch is how many keys one transaction of TellExpired takes: enough
+// notifyBatchSize is how many keys one transaction of TellExpired takes: enough
 // for 1,000 expiries a second, few enough that a change waits little behind it.
-const expiryBatch = 200
+const notifyBatchSize = 200
 
 // NotifyExpired raises key.expired for every key whose expiry has passed, once
 // for each expiry, whichever node or restart; it returns how many. An expiry
@@ -18,19 +18,19 @@ const expiryBatch = 200
 func (s *Service) NotifyExpired(ctx context.Context) (int, error) {
 	total := 0
 	for {
-		told, err := s.tellBatch(ctx)
+		told, err := s.notifyBatch(ctx)
 		total += told
-		if err != nil || told < expiryBatch {
+		if err != nil || told < notifyBatchSize {
 			return total, err
 		}
 	}
 }
 
-// tellBatch looks before it takes the store's write lock: most of the time
+// notifyBatch looks before it takes the store's write lock: most of the time
 // nothing has expired.
-func (s *Service) tellBatch(ctx context.Context) (int, error) {
-	due := func(tx KeyReader) ([]apikey.Key, error) { return tx.KeysToTell(ctx, s.now(), expiryBatch) }
-	keys, err := look(ctx, s, func(tx ReadTx) ([]apikey.Key, error) { return due(tx) })
+func (s *Service) notifyBatch(ctx context.Context) (int, error) {
+	due := func(tx KeyReader) ([]apikey.Key, error) { return tx.KeysToNotify(ctx, s.now(), notifyBatchSize) }
+	keys, err := read(ctx, s, func(tx ReadTx) ([]apikey.Key, error) { return due(tx) })
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
@@ -42,7 +42,7 @@ func (s *Service) tellBatch(ctx context.Context) (int, error) {
 		}
 		told = len(keys)
 		for i := range keys {
-			if err := tellExpiry(ctx, tx, &keys[i], s.now()); err != nil {
+			if err := notifyExpiry(ctx, tx, &keys[i], s.now()); err != nil {
 				return err
 			}
 			if err := tx.UpdateKey(ctx, &keys[i]); err != nil {
@@ -58,9 +58,9 @@ func (s *Service) tellBatch(ctx context.Context) (int, error) {
 	return told, nil
 }
 
-// tellExpiry raises key.expired for k and marks it as told; the caller stores k.
+// notifyExpiry raises key.expired for k and marks it as told; the caller stores k.
 // An expiry that was told is left alone.
-func tellExpiry(ctx context.Context, tx Tx, k *apikey.Key, now time.Time) error {
+func notifyExpiry(ctx context.Context, tx Tx, k *apikey.Key, now time.Time) error {
 	if k.ExpiryNotified.Equal(k.ExpiresAt) {
 		return nil
 	}

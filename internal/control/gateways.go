@@ -12,7 +12,7 @@ import (
 
 // Gateways lists the account's gateways, newest first.
 func (s *Service) Gateways(ctx context.Context, c *Caller, p Page) ([]gateway.Gateway, error) {
-	list, err := look(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) {
+	list, err := read(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) {
 		return tx.Gateways(ctx, c.Account.ID, p)
 	})
 	for i := range list {
@@ -23,7 +23,7 @@ func (s *Service) Gateways(ctx context.Context, c *Caller, p Page) ([]gateway.Ga
 
 // Gateway returns one gateway.
 func (s *Service) Gateway(ctx context.Context, c *Caller, gatewayID string) (*gateway.Gateway, error) {
-	return look(ctx, s, func(tx ReadTx) (*gateway.Gateway, error) {
+	return read(ctx, s, func(tx ReadTx) (*gateway.Gateway, error) {
 		return s.gateway(ctx, tx, c, gatewayID)
 	})
 }
@@ -59,7 +59,7 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 			return nil, inField("spec", err)
 		}
 	}
-	return carryOut(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
+	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		g := &gateway.Gateway{
 			ID: id.New(id.Gateway), AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout,
 			CreatedAt: w.now, Version: 1,
@@ -75,7 +75,7 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 			return nil, err
 		}
 		if doc != nil {
-			if err := w.storeRevision(ctx, g, doc, difference(nil, doc, g.ID, w.now)); err != nil {
+			if err := w.storeRevision(ctx, g, doc, deltaOf(nil, doc, g.ID, w.now)); err != nil {
 				return nil, err
 			}
 		}
@@ -94,7 +94,7 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 	if err != nil {
 		return nil, err
 	}
-	return carryOut(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
+	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		before, err := s.gateway(ctx, w, c, gatewayID)
 		if err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 // that are restricted to it, each with its event and audit record. It returns
 // the gateway as it was.
 func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string, m Match) (*gateway.Gateway, error) {
-	return carryOut(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
+	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		g, err := s.gateway(ctx, w, c, gatewayID)
 		if err != nil {
 			return nil, err

@@ -14,7 +14,7 @@ import (
 
 // Guarantee: contract 3.3, the defaults of a new gateway, and the records of its creation.
 func TestCreateGateway(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	var g *gateway.Gateway
 	before := h.trace(caller.Account.ID)
@@ -38,7 +38,7 @@ func TestCreateGateway(t *testing.T) {
 // Guarantee: every setting is validated, on creation and on update, and a rejected
 // call leaves no record.
 func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	limit := func(sustained, burst, daily string) ratelimit.Config {
@@ -108,7 +108,7 @@ func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
 // Guarantee: contract 4.1, hostnames are unique across accounts, stored in lower
 // case, limited to the account's patterns, and free again once removed.
 func TestHostnames(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	_, operator := h.account("default")
 	named := func(hostname string) control.GatewayPatch {
@@ -140,7 +140,7 @@ func TestHostnames(t *testing.T) {
 // Guarantee: upstream headers are sealed in the store, never appear in the audit log,
 // and are dropped when the origin of the upstream URL changes.
 func TestUpstreamHeaders(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	secret := value(map[string]string{"Authorization": "Bearer s3cret"})
 	creation := newGateway("https://h/a")
@@ -187,7 +187,7 @@ func TestUpstreamHeaders(t *testing.T) {
 // Guarantee: DELETE removes the routes and revokes the keys restricted to the
 // gateway, each with its event and audit record, and leaves other keys alone.
 func TestDeleteGateway(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	creation := newGateway("https://h")
 	creation.Hostname = value("a.acme.example")

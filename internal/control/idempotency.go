@@ -8,16 +8,16 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// answersKept is how long the answer to a call with an Idempotency-Key is
+// responsesKept is how long the answer to a call with an Idempotency-Key is
 // given again (contract, section 2).
-const answersKept = 24 * time.Hour
+const responsesKept = 24 * time.Hour
 
-// Answer returns the kept answer to a call with an Idempotency-Key: nil if
+// StoredResponse returns the kept answer to a call with an Idempotency-Key: nil if
 // there is none, or none any more; fault.ValidationFailed if it was to another
 // call.
-func (s *Service) Answer(ctx context.Context, keyID, key string, fingerprint [32]byte) (*Answer, error) {
-	return look(ctx, s, func(tx ReadTx) (*Answer, error) {
-		a, err := answer(ctx, tx, keyID, key, s.now())
+func (s *Service) StoredResponse(ctx context.Context, keyID, key string, fingerprint [32]byte) (*StoredResponse, error) {
+	return read(ctx, s, func(tx ReadTx) (*StoredResponse, error) {
+		a, err := storedResponse(ctx, tx, keyID, key, s.now())
 		if a == nil || err != nil {
 			return nil, err
 		}
@@ -28,16 +28,16 @@ func (s *Service) Answer(ctx context.Context, keyID, key string, fingerprint [32
 	})
 }
 
-// answer returns nil if nothing is kept.
-func answer(ctx context.Context, tx LedgerReader, keyID, key string, now time.Time) (*Answer, error) {
-	a, err := tx.Answer(ctx, keyID, key)
+// storedResponse returns nil if nothing is kept.
+func storedResponse(ctx context.Context, tx LedgerReader, keyID, key string, now time.Time) (*StoredResponse, error) {
+	a, err := tx.StoredResponse(ctx, keyID, key)
 	if fault.CodeOf(err) == fault.NotFound {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !now.Before(a.CreatedAt.Add(answersKept)) {
+	if !now.Before(a.CreatedAt.Add(responsesKept)) {
 		return nil, nil
 	}
 	return a, nil
@@ -49,14 +49,14 @@ func idempotencyOf(ctx context.Context) *Idempotency {
 	return i
 }
 
-// refuseRepetition refuses what was carried out since the caller looked for a
+// rejectRepeat refuses what was carried out since the caller looked for a
 // kept answer, by another process beside this one.
-func (w *work) refuseRepetition(ctx context.Context) error {
+func (w *work) rejectRepeat(ctx context.Context) error {
 	i := idempotencyOf(ctx)
 	if i == nil {
 		return nil
 	}
-	a, err := answer(ctx, w.Tx, i.KeyID, i.Key, w.now)
+	a, err := storedResponse(ctx, w.Tx, i.KeyID, i.Key, w.now)
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func (w *work) refuseRepetition(ctx context.Context) error {
 	return nil
 }
 
-// keepAnswer stores the answer of a call with an Idempotency-Key.
-func (w *work) keepAnswer(ctx context.Context, result any) error {
+// storeResponse stores the answer of a call with an Idempotency-Key.
+func (w *work) storeResponse(ctx context.Context, result any) error {
 	i := idempotencyOf(ctx)
 	if i == nil {
 		return nil
@@ -76,7 +76,7 @@ func (w *work) keepAnswer(ctx context.Context, result any) error {
 	if err != nil {
 		return fmt.Errorf("encode the answer to keep: %w", err)
 	}
-	return w.PutAnswer(ctx, &Answer{
+	return w.PutStoredResponse(ctx, &StoredResponse{
 		KeyID: i.KeyID, Key: i.Key, Fingerprint: i.Fingerprint,
 		Status: status, Header: header, Body: body, CreatedAt: w.now,
 	})

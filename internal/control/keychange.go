@@ -85,7 +85,7 @@ func (e *keyEdit) apply(k *apikey.Key) {
 // revoked or expired, and for an old key of a rotation that would live longer.
 func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
 	edit, invalid := p.read(s.now())
-	return carryOut(ctx, s, c, func(w *work) (*apikey.Key, error) {
+	return inTx(ctx, s, c, func(w *work) (*apikey.Key, error) {
 		before, err := w.keyToChange(ctx, keyID, false, invalid)
 		if err != nil {
 			return nil, err
@@ -137,7 +137,7 @@ func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
 
 // RevokeKey revokes a key; again, it changes nothing.
 func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Match) (*apikey.Key, error) {
-	return carryOut(ctx, s, c, func(w *work) (*apikey.Key, error) {
+	return inTx(ctx, s, c, func(w *work) (*apikey.Key, error) {
 		k, err := w.keyToChange(ctx, keyID, true, nil)
 		if err != nil {
 			return nil, err
@@ -158,7 +158,7 @@ func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, err
 	}
 	k := *before
 	if state == apikey.Expired {
-		if err := tellExpiry(ctx, w.Tx, &k, w.now); err != nil {
+		if err := notifyExpiry(ctx, w.Tx, &k, w.now); err != nil {
 			return nil, err
 		}
 	}

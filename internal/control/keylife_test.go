@@ -24,7 +24,7 @@ type modelKey struct {
 // life is the model: the keys, and the events and audit records that they must
 // have left.
 type life struct {
-	*house
+	*harness
 	caller         *control.Caller
 	keys           []*modelKey
 	checks         int
@@ -36,13 +36,13 @@ type life struct {
 // contract (3.1, 3.2) says, verification agrees, and the events and audit
 // records are exactly those of the changes.
 func TestKeyLife(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	accounts := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		h.tb = rt
 		defer func() { h.tb = t }()
 		accounts++ // a new one for each run, so that the store need not be
-		l := &life{house: h, caller: h.caller(fmt.Sprintf("acme%d", accounts), "admin")}
+		l := &life{harness: h, caller: h.caller(fmt.Sprintf("acme%d", accounts), "admin")}
 		l.audits, l.events, _ = l.ledger(l.caller.Account.ID).story()
 		rt.Repeat(map[string]func(*rapid.T){
 			"create":  l.create,
@@ -80,7 +80,7 @@ func (l *life) state(k *modelKey) apikey.State {
 
 func (l *life) create(t *rapid.T) {
 	in := control.KeyInput{Name: "k", Scope: "read", RateLimit: drawRate(t), ExpiresAt: l.drawExpiry(t)}
-	k := must[*control.NewKey](l.house)(l.CreateKey(ctx(), l.caller, in))
+	k := must[*control.NewKey](l.harness)(l.CreateKey(ctx(), l.caller, in))
 	l.keys = append(l.keys, &modelKey{id: k.ID, secret: k.Secret, rate: in.RateLimit, bucket: k.ID, expires: parseTime(in.ExpiresAt)})
 	l.did("key.create", k.ID, "key.created")
 }
@@ -156,7 +156,7 @@ func (l *life) patch(t *rapid.T) {
 func (l *life) revoke(t *rapid.T) {
 	k := l.draw(t)
 	state := l.state(k)
-	must[*apikey.Key](l.house)(l.RevokeKey(ctx(), l.caller, k.id, nil))
+	must[*apikey.Key](l.harness)(l.RevokeKey(ctx(), l.caller, k.id, nil))
 	if state == apikey.Revoked {
 		return
 	}
@@ -180,7 +180,7 @@ func (l *life) tell() {
 		}
 	}
 	slices.SortStableFunc(due, func(a, b *modelKey) int { return a.expires.Compare(b.expires) })
-	if got := must[int](l.house)(l.NotifyExpired(ctx())); got != len(due) {
+	if got := must[int](l.harness)(l.NotifyExpired(ctx())); got != len(due) {
 		l.tb.Fatalf("%d expiries told; want %d", got, len(due))
 	}
 	for _, k := range due {
@@ -192,7 +192,7 @@ func (l *life) tell() {
 // the verification of one key after the other.
 func (l *life) check(*rapid.T) {
 	stored := map[string]apikey.Key{}
-	for _, k := range must[[]apikey.Key](l.house)(l.Keys(ctx(), l.caller, control.KeyFilter{Level: apikey.GatewayLevel}, control.Page{Limit: 1000})) {
+	for _, k := range must[[]apikey.Key](l.harness)(l.Keys(ctx(), l.caller, control.KeyFilter{Level: apikey.GatewayLevel}, control.Page{Limit: 1000})) {
 		stored[k.ID] = k
 	}
 	for _, k := range l.keys {
@@ -204,7 +204,7 @@ func (l *life) check(*rapid.T) {
 	}
 	if l.checks++; len(l.keys) > 0 {
 		k := l.keys[l.checks%len(l.keys)]
-		v := must[*control.Verification](l.house)(l.VerifyKey(ctx(), l.caller, k.secret, "", "", ""))
+		v := must[*control.Verification](l.harness)(l.VerifyKey(ctx(), l.caller, k.secret, "", "", ""))
 		want := map[apikey.State]string{apikey.Active: "", apikey.Expired: "key_expired", apikey.Revoked: "key_invalid"}[l.state(k)]
 		if v.Code != want || v.State != l.state(k) {
 			l.tb.Fatalf("verification %+v of a key that is %s", v, l.state(k))

@@ -25,14 +25,14 @@ func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]a
 		return nil, badLevel()
 	}
 	f.Now = s.now()
-	return look(ctx, s, func(tx ReadTx) ([]apikey.Key, error) {
+	return read(ctx, s, func(tx ReadTx) ([]apikey.Key, error) {
 		return tx.Keys(ctx, c.Account.ID, f, p)
 	})
 }
 
 // Key returns one key.
 func (s *Service) Key(ctx context.Context, c *Caller, keyID string) (*apikey.Key, error) {
-	return look(ctx, s, func(tx ReadTx) (*apikey.Key, error) {
+	return read(ctx, s, func(tx ReadTx) (*apikey.Key, error) {
 		return tx.Key(ctx, c.Account.ID, keyID)
 	})
 }
@@ -44,7 +44,7 @@ func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKe
 	if err != nil {
 		return nil, err
 	}
-	return carryOut(ctx, s, c, func(w *work) (*NewKey, error) {
+	return inTx(ctx, s, c, func(w *work) (*NewKey, error) {
 		if k.GatewayID != "" {
 			_, err := w.Gateway(ctx, c.Account.ID, k.GatewayID)
 			if fault.CodeOf(err) == fault.NotFound {

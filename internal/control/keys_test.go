@@ -14,7 +14,7 @@ import (
 // Guarantee: contract 3.1, what a creation may hold; a refused one leaves
 // nothing.
 func TestCreateKeyRefuses(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	a, owner := h.account("acme")
 	many := map[string]string{}
 	for i := range 17 {
@@ -42,7 +42,7 @@ func TestCreateKeyRefuses(t *testing.T) {
 // Guarantee: contract 3.1, the record of a new key, its event and its audit
 // record, which know the digest alone.
 func TestCreateKey(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	var k *control.NewKey
@@ -95,7 +95,7 @@ func TestCreateKey(t *testing.T) {
 // Guarantee: contract 3, PATCH of a key: what changes, what null does, what
 // is refused, in which order.
 func TestUpdateKey(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{
 		Name: "a", Scope: "read", ExpiresAt: "2026-03-02", RateLimit: "5/s", Owner: "o", Metadata: map[string]string{"a": "b"},
@@ -148,7 +148,7 @@ func TestUpdateKey(t *testing.T) {
 // Guarantee: DELETE revokes once, whatever comes after, and an expiry that was
 // not told yet is told before.
 func TestRevokeKey(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	acct := caller.Account.ID
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read", ExpiresAt: "2026-03-01T12:00:10Z"}))
@@ -176,7 +176,7 @@ func TestRevokeKey(t *testing.T) {
 // Guarantee: key.expired once for each expiry, in any number of batches, and
 // again for a new expiry; never before the time, nor for a revoked key.
 func TestTellExpired(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	acct := caller.Account.ID
 	const n = 450 // more than two batches
@@ -212,7 +212,7 @@ func TestTellExpired(t *testing.T) {
 
 // Guarantee: contract 3.2, rotation.
 func TestRotateKey(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	acct := caller.Account.ID
 	g := h.gateway(caller)
@@ -300,7 +300,7 @@ func TestRotateKey(t *testing.T) {
 // Guarantee: without an overlap the old key ends in the call, and its expiry
 // is told once.
 func TestRotateWithoutOverlap(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	old := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"}))
 	before := h.trace(caller.Account.ID)
@@ -327,7 +327,7 @@ func TestRotateWithoutOverlap(t *testing.T) {
 // Guarantee: contract 3, verify: the data plane's answer, without charge or
 // trace.
 func TestVerifyKey(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "read")
 	_, owner := h.account("acme")
 	g, elsewhere := h.gateway(owner), h.gateway(owner)

@@ -19,13 +19,13 @@ type LimitLevel struct {
 	ratelimit.Status
 }
 
-// Place is where the level stands in the list of its gateway's: what Page.After
+// Cursor is where the level stands in the list of its gateway's: what Page.After
 // takes. It is the same as long as the limit is.
-func (l *LimitLevel) Place() string { return l.Scope.String() + " " + l.RouteID + " " + l.KeyID }
+func (l *LimitLevel) Cursor() string { return l.Scope.String() + " " + l.RouteID + " " + l.KeyID }
 
 // Limits lists the limits of a gateway: the global one, those of routes, and those of
 // single keys that are in use, in this order, the newest route and key first. Page.After is
-// LimitLevel.Place of the last one.
+// LimitLevel.Cursor of the last one.
 func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Page) ([]LimitLevel, error) {
 	if _, err := s.Gateway(ctx, c, gatewayID); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Pag
 	}
 	levels := page{limit: max(p.Limit, 1)}
 	if p.After != "" {
-		after := readPlace(p.After)
+		after := parseCursor(p.After)
 		levels.after = &after
 	}
 	s.cfg.Sources.Levels.Levels(gatewayID, levels.add)
@@ -85,8 +85,8 @@ func rank(s ratelimit.Scope) int {
 	}
 }
 
-// readPlace reads what Place wrote.
-func readPlace(place string) (l ratelimit.Level) {
+// parseCursor reads what Place wrote.
+func parseCursor(place string) (l ratelimit.Level) {
 	scope, rest, _ := strings.Cut(place, " ")
 	route, key, _ := strings.Cut(rest, " ")
 	for _, s := range []ratelimit.Scope{ratelimit.KeyScope, ratelimit.RouteScope, ratelimit.DailyScope, ratelimit.GlobalScope} {

@@ -16,7 +16,7 @@ func TestNoKeyGivesMoreThanItHas(t *testing.T) {
 	words := map[string]int{"read": 1, "write": 2, "admin": 3}
 	scopes := []string{"read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways"}
 	targets := []string{"read", "write", "admin", "read:orders", "write:orders", "admin:orders/items"}
-	h := newHouse(t)
+	h := newHarness(t)
 	a, owner := h.account("acme")
 	for _, scope := range scopes {
 		caller := h.caller("acme", scope)
@@ -54,7 +54,7 @@ func TestNoKeyGivesMoreThanItHas(t *testing.T) {
 // Guarantee: a refused caller is told so (403) before what else is wrong
 // (422), and nothing is left of the call.
 func TestDeniedBeforeInvalid(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	a, owner := h.account("acme")
 	caller := h.caller("acme", "write")
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, control.KeyInput{Name: "k", Scope: "admin", Level: "account"}))
@@ -78,7 +78,7 @@ func TestDeniedBeforeInvalid(t *testing.T) {
 // Guarantee: accounts see nothing of each other, on every operation that names
 // a record, and an unknown record is answered in the same words.
 func TestAnotherAccountsRecordIsNotFound(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	theirs, owner := h.account("theirs")
 	caller := h.caller("mine", "admin")
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, control.KeyInput{Name: "k", Scope: "read"}))
@@ -120,7 +120,7 @@ func TestAnotherAccountsRecordIsNotFound(t *testing.T) {
 }
 
 // operations has every operation that names a record, as the caller would do it.
-func operations(h *house, c *control.Caller) map[string]func(keyID, gatewayID, routeID string) error {
+func operations(h *harness, c *control.Caller) map[string]func(keyID, gatewayID, routeID string) error {
 	doc := []byte("routes: []")
 	return map[string]func(k, g, r string) error{
 		"key":     func(k, _, _ string) error { return second(h.Key(ctx(), c, k)) },
@@ -153,7 +153,7 @@ func operations(h *house, c *control.Caller) map[string]func(keyID, gatewayID, r
 // Guarantee: a key that was revoked or expired while its call was on the way
 // changes nothing any more.
 func TestCallerThatEnded(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	a, owner := h.account("acme")
 	revoked := h.caller("acme", "admin")
 	must[*apikey.Key](h)(h.RevokeKey(ctx(), owner, revoked.KeyID, nil))
@@ -171,7 +171,7 @@ func TestCallerThatEnded(t *testing.T) {
 	}, nil, nil, nil)
 }
 
-func (h *house) wantAllowed(what string, err error, allowed bool) {
+func (h *harness) wantAllowed(what string, err error, allowed bool) {
 	h.tb.Helper()
 	switch {
 	case allowed && err != nil:

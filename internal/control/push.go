@@ -49,7 +49,7 @@ func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, num
 // transaction, which holds up every other change.
 func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *document, dryRun bool, m Match) (*PushResult, error) {
 	if dryRun {
-		return look(ctx, s, func(tx ReadTx) (*PushResult, error) {
+		return read(ctx, s, func(tx ReadTx) (*PushResult, error) {
 			p, err := s.plan(ctx, tx, c, gatewayID, doc, m)
 			if err != nil {
 				return nil, err
@@ -57,7 +57,7 @@ func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *do
 			return p.result(true), nil
 		})
 	}
-	return carryOut(ctx, s, c, func(w *work) (*PushResult, error) {
+	return inTx(ctx, s, c, func(w *work) (*PushResult, error) {
 		p, err := s.plan(ctx, w, c, gatewayID, doc, m)
 		if err != nil || p.idle {
 			return p.result(false), err
@@ -93,7 +93,7 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 		return nil, err
 	}
 	p.routes = len(table)
-	p.delta = difference(table, doc, gatewayID, s.now())
+	p.delta = deltaOf(table, doc, gatewayID, s.now())
 	if before.Revision > 0 && p.delta.isEmpty() && len(gatewayDiff(before, &p.after)) == 0 {
 		current, err := tx.Revision(ctx, gatewayID, before.Revision)
 		if err != nil {
@@ -111,9 +111,9 @@ func (p *plan) result(dryRun bool) *PushResult {
 		return nil
 	}
 	r := &PushResult{
-		Added:     lines(p.delta.added, !dryRun),
-		Removed:   lines(p.delta.removed, true),
-		Changed:   lines(p.delta.changed, true),
+		Added:     routeChanges(p.delta.added, !dryRun),
+		Removed:   routeChanges(p.delta.removed, true),
+		Changed:   routeChanges(p.delta.changed, true),
 		Unchanged: p.delta.unchanged,
 		Warnings:  []string{},
 	}
@@ -126,7 +126,7 @@ func (p *plan) result(dryRun bool) *PushResult {
 	return r
 }
 
-// apply stores what was planned, with its audit record and event.
+// inTxOnly stores what was planned, with its audit record and event.
 func (w *work) apply(ctx context.Context, p *plan) error {
 	g := &p.after
 	if err := w.UpdateGateway(ctx, g); err != nil {

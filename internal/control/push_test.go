@@ -26,17 +26,17 @@ func show(r *control.PushResult) string {
 	return fmt.Sprintf("%d: +[%s] -[%s] ~[%s] =%d", r.Revision, paths(r.Added), paths(r.Removed), paths(r.Changed), r.Unchanged)
 }
 
-func (h *house) push(c *control.Caller, gatewayID string, doc []byte) *control.PushResult {
+func (h *harness) push(c *control.Caller, gatewayID string, doc []byte) *control.PushResult {
 	h.tb.Helper()
 	return must[*control.PushResult](h)(h.PushSpec(ctx(), c, gatewayID, doc, false, nil))
 }
 
-func (h *house) configure(c *control.Caller, gatewayID, doc string) *control.PushResult {
+func (h *harness) configure(c *control.Caller, gatewayID, doc string) *control.PushResult {
 	h.tb.Helper()
 	return must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, gatewayID, []byte(doc), false, nil))
 }
 
-func (h *house) routes(c *control.Caller, gatewayID string) []gateway.Route {
+func (h *harness) routes(c *control.Caller, gatewayID string) []gateway.Route {
 	h.tb.Helper()
 	list := must[[]gateway.Route](h)(h.Routes(ctx(), c, gatewayID, control.Page{Limit: 1000}))
 	slices.Reverse(list)
@@ -44,7 +44,7 @@ func (h *house) routes(c *control.Caller, gatewayID string) []gateway.Route {
 }
 
 // limitByAPI sets a route's sustained limit.
-func (h *house) limitByAPI(c *control.Caller, gatewayID, routeID, sustained string) {
+func (h *harness) limitByAPI(c *control.Caller, gatewayID, routeID, sustained string) {
 	h.tb.Helper()
 	p := control.LimitPatch{RateLimit: value(control.RateLimitPatch{Sustained: value(sustained)})}
 	must[*gateway.Route](h)(h.UpdateRouteLimit(ctx(), c, gatewayID, routeID, p, nil))
@@ -53,7 +53,7 @@ func (h *house) limitByAPI(c *control.Caller, gatewayID, routeID, sustained stri
 // Guarantee: contract 5, one story of pushes: the difference, revisions
 // without gaps, events with their counts, identities and limits that stay.
 func TestPushStory(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	id := g.ID
@@ -172,7 +172,7 @@ func TestPushStory(t *testing.T) {
 // Guarantee: a bad document, or a condition that does not hold, changes
 // nothing, and the error names the place.
 func TestPushRefuses(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	h.push(caller, g.ID, spec("/a"))
@@ -209,7 +209,7 @@ func TestPushRefuses(t *testing.T) {
 // a route that stands before and after keeps its identity, the difference is
 // the true one, and a rollback gives the earlier table again.
 func TestPushProperty(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	document := rapid.Custom(func(t *rapid.T) map[string]string {
 		doc := map[string]string{} // identity to limit
@@ -250,7 +250,7 @@ func TestPushProperty(t *testing.T) {
 
 // wantTable compares the routes in force with doc, and the identities of those
 // that stood before.
-func (h *house) wantTable(c *control.Caller, gatewayID string, doc, before map[string]string) {
+func (h *harness) wantTable(c *control.Caller, gatewayID string, doc, before map[string]string) {
 	h.tb.Helper()
 	routes := h.routes(c, gatewayID)
 	if got := limitsOf(routes); fmt.Sprint(got) != fmt.Sprint(doc) {
@@ -336,7 +336,7 @@ func identities(routes []gateway.Route) map[string]string {
 // none, even if an earlier spec carried the very same one; to set it changes
 // nothing that anyone sees.
 func TestSameLimitByAPI(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	h.push(caller, g.ID, spec("/a 7/s", "/b 7/s"))

@@ -10,7 +10,7 @@ import (
 // Spec returns the revision in force, whose Content is the OpenAPI document as
 // it was received. It is fault.NotFound if the routes did not come from one.
 func (s *Service) Spec(ctx context.Context, c *Caller, gatewayID string) (*gateway.Revision, error) {
-	return look(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
+	return read(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
 		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
 		if err != nil {
 			return nil, err
@@ -33,7 +33,7 @@ func (s *Service) Spec(ctx context.Context, c *Caller, gatewayID string) (*gatew
 // Configuration returns the gateway and its routes as they stand as a
 // configuration file, whatever they came from.
 func (s *Service) Configuration(ctx context.Context, c *Caller, gatewayID string) ([]byte, error) {
-	return look(ctx, s, func(tx ReadTx) ([]byte, error) {
+	return read(ctx, s, func(tx ReadTx) ([]byte, error) {
 		g, err := s.gateway(ctx, tx, c, gatewayID)
 		if err != nil {
 			return nil, err
@@ -49,7 +49,7 @@ func (s *Service) Configuration(ctx context.Context, c *Caller, gatewayID string
 // Revisions lists up to limit revisions with a number below before, newest
 // first, without their Content and Routes; before is 0 for the first page.
 func (s *Service) Revisions(ctx context.Context, c *Caller, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
-	return look(ctx, s, func(tx ReadTx) ([]gateway.Revision, error) {
+	return read(ctx, s, func(tx ReadTx) ([]gateway.Revision, error) {
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (s *Service) Revisions(ctx context.Context, c *Caller, gatewayID string, li
 
 // Revision returns one revision.
 func (s *Service) Revision(ctx context.Context, c *Caller, gatewayID string, number int64) (*gateway.Revision, error) {
-	return look(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
+	return read(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}

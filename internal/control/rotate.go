@@ -22,7 +22,7 @@ const maxOverlapDays = 365
 // fault.Conflict (contract, 3.2).
 func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string, m Match) (*NewKey, error) {
 	expiry, invalid := readRotation(overlapDays, expiresAt, s.now())
-	return carryOut(ctx, s, c, func(w *work) (*NewKey, error) {
+	return inTx(ctx, s, c, func(w *work) (*NewKey, error) {
 		old, err := w.keyToRotate(ctx, keyID, invalid)
 		if err != nil {
 			return nil, err
@@ -91,7 +91,7 @@ func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overl
 	}
 	made.OverlapEndsAt = old.ExpiresAt
 	if old.State(w.now) == apikey.Expired { // no overlap: over at once
-		if err := tellExpiry(ctx, w.Tx, &old, w.now); err != nil {
+		if err := notifyExpiry(ctx, w.Tx, &old, w.now); err != nil {
 			return nil, err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // Routes lists a gateway's routes, newest first.
 func (s *Service) Routes(ctx context.Context, c *Caller, gatewayID string, p Page) ([]gateway.Route, error) {
-	return look(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
+	return read(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
@@ -24,7 +24,7 @@ func (s *Service) Routes(ctx context.Context, c *Caller, gatewayID string, p Pag
 
 // Route returns one route.
 func (s *Service) Route(ctx context.Context, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
-	return look(ctx, s, func(tx ReadTx) (*gateway.Route, error) {
+	return read(ctx, s, func(tx ReadTx) (*gateway.Route, error) {
 		return route(ctx, tx, c, gatewayID, routeID)
 	})
 }
@@ -43,7 +43,7 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 	if err := checkRoute(&in); err != nil {
 		return nil, err
 	}
-	return carryOut(ctx, s, c, func(w *work) (*gateway.Route, error) {
+	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
 		if _, err := w.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, ro
 	if err != nil {
 		return nil, err
 	}
-	return carryOut(ctx, s, c, func(w *work) (*gateway.Route, error) {
+	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
 		before, err := route(ctx, w, c, gatewayID, routeID)
 		if err != nil {
 			return nil, err
@@ -212,7 +212,7 @@ func set[T any](to *T, present bool, value T) {
 
 // DeleteRoute ends a route and returns it as it was.
 func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID string, m Match) (*gateway.Route, error) {
-	return carryOut(ctx, s, c, func(w *work) (*gateway.Route, error) {
+	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
 		r, err := route(ctx, w, c, gatewayID, routeID)
 		if err != nil {
 			return nil, err

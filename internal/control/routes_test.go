@@ -13,7 +13,7 @@ import (
 
 // Guarantee: routes "configured separately" obey the rules of a document.
 func TestCreateRoute(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	r := must[*gateway.Route](h)(h.CreateRoute(ctx(), caller, g.ID, gateway.RouteSpec{
@@ -57,7 +57,7 @@ func TestCreateRoute(t *testing.T) {
 // Guarantee: contract 3, the update of a route's limit: an absent member
 // stays, null removes it.
 func TestUpdateRouteLimit(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	r := h.route(caller, g.ID, "/a", "GET")

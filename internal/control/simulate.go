@@ -38,7 +38,7 @@ func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string
 	if err := in.Limit.Validate(); err != nil {
 		return nil, fault.Prefixed("rate_limit", err)
 	}
-	what, err := look(ctx, s, func(tx ReadTx) (traffic.What, error) { return in.what(ctx, tx, c, gatewayID) })
+	what, err := read(ctx, s, func(tx ReadTx) (traffic.What, error) { return in.what(ctx, tx, c, gatewayID) })
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string
 		out.Keys[i] = SimulatedKey(k)
 	}
 	if idempotencyOf(ctx) != nil {
-		return carryOut(ctx, s, c, func(*work) (*Simulation, error) { return out, nil })
+		return inTx(ctx, s, c, func(*work) (*Simulation, error) { return out, nil })
 	}
 	return out, nil
 }

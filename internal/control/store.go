@@ -125,9 +125,9 @@ type KeyReader interface {
 	// SharedBuckets returns the per-key bucket of each of the account's keys, in
 	// any state, that was made by a rotation: that of the first key.
 	SharedBuckets(ctx context.Context, accountID string) (map[string]string, error)
-	// KeysToTell returns up to limit keys that are not revoked, whose expiry
+	// KeysToNotify returns up to limit keys that are not revoked, whose expiry
 	// is at or before now and was not told yet, the earliest first.
-	KeysToTell(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error)
+	KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error)
 }
 
 // KeyWriter changes keys. The caller sets Version. UpdateKey writes everything
@@ -198,9 +198,9 @@ type DeliveryWriter interface {
 	TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error)
 }
 
-// Answer is a stored answer to a call with an Idempotency-Key. It holds no
+// StoredResponse is a stored answer to a call with an Idempotency-Key. It holds no
 // secret.
-type Answer struct {
+type StoredResponse struct {
 	KeyID       string   // the calling key
 	Key         string   // the Idempotency-Key
 	Fingerprint [32]byte // of method, path, query and body
@@ -227,8 +227,8 @@ type LedgerReader interface {
 	// first. complete is false if entries after seq were already trimmed, so
 	// that the reader must load everything again.
 	Changes(ctx context.Context, seq int64, limit int) (changes []snapshot.Change, complete bool, err error)
-	// Answer returns the stored answer, or fault.NotFound.
-	Answer(ctx context.Context, keyID, key string) (*Answer, error)
+	// StoredResponse returns the stored answer, or fault.NotFound.
+	StoredResponse(ctx context.Context, keyID, key string) (*StoredResponse, error)
 	// DailyCounts returns all counts of the day.
 	DailyCounts(ctx context.Context, day int64) ([]ratelimit.DailyCount, error)
 }
@@ -238,7 +238,7 @@ type LedgerWriter interface {
 	AppendAudit(ctx context.Context, r *audit.Record) error
 	// AppendChange writes an entry of the change log.
 	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) error
-	PutAnswer(ctx context.Context, a *Answer) error
+	PutStoredResponse(ctx context.Context, a *StoredResponse) error
 	// PutDailyCounts sets each count, whatever it was before.
 	PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error
 	// Trim removes answers older than answers, entries of the change log older

@@ -12,10 +12,10 @@ import (
 // Sources are where operations learn what the data plane has done. Where one is
 // nil, as in an offline command, the operations that need it are fault.Unavailable.
 type Sources struct {
-	Outcomes Syncer // hands over the records of the requests that have ended
-	Traffic  TrafficSource
-	Requests RequestSource
-	Levels   LevelSource
+	AccessLog Syncer // hands over the records of the requests that have ended
+	Traffic   TrafficSource
+	Requests  RequestSource
+	Levels    LevelSource
 }
 
 // TrafficSource counts requests.
@@ -43,10 +43,10 @@ type LevelSource interface {
 // complete hands over what the data plane has done until now, so that an answer of
 // source is complete.
 func (s *Service) complete(ctx context.Context, source Syncer) error {
-	if s.cfg.Sources.Outcomes == nil || source == nil {
+	if s.cfg.Sources.AccessLog == nil || source == nil {
 		return fault.New(fault.Unavailable, "this process has no data plane: ask the server")
 	}
-	if err := s.cfg.Sources.Outcomes.Sync(ctx); err != nil {
+	if err := s.cfg.Sources.AccessLog.Sync(ctx); err != nil {
 		return err
 	}
 	return source.Sync(ctx)

@@ -35,14 +35,14 @@ type plane struct {
 
 // withPlane makes the service anew, over what a data plane tells of requests of the
 // gateway.
-func (h *house) withPlane(accountID, gatewayID string, l levels) *plane {
+func (h *harness) withPlane(accountID, gatewayID string, l levels) *plane {
 	h.tb.Helper()
 	counts := must[*meter.Meter](h)(meter.New(meter.Config{Store: h.db, Now: h.clock.now}))
 	requests := must[*requestwriter.Writer](h)(requestwriter.New(requestwriter.Config{Store: h.db, Now: h.clock.now}))
 	outcomes := must[*accesslog.Collector](h)(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{counts, requests}}))
 	h.Service = must[*control.Service](h)(control.New(control.Config{
 		Store: h.db, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain,
-		Sources: control.Sources{Outcomes: outcomes, Traffic: counts, Requests: requests, Levels: l},
+		Sources: control.Sources{AccessLog: outcomes, Traffic: counts, Requests: requests, Levels: l},
 	}))
 	p := &plane{Shard: outcomes.Shard(), clock: h.clock}
 	p.account, _ = id.Parse(id.Account, accountID)
@@ -62,7 +62,7 @@ func (p *plane) end(route, key string, d accesslog.Result, status uint16) (reque
 // TestReportsAreComplete holds that a report and the log have every request that ended
 // before the call, and nothing of another account.
 func TestReportsAreComplete(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c, other := h.caller("a", "admin"), h.caller("b", "admin")
 	g := h.gateway(c)
 	p := h.withPlane(c.Account.ID, g.ID, nil)
@@ -95,7 +95,7 @@ func TestReportsAreComplete(t *testing.T) {
 // TestReportsThatCannotBe holds what is refused: an interval that is not kept for so long, a
 // time that makes no sense, and too many rows.
 func TestReportsThatCannotBe(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("a", "admin")
 	h.withPlane(c.Account.ID, "", nil)
 	now := h.clock.now()
@@ -124,7 +124,7 @@ func TestReportsThatCannotBe(t *testing.T) {
 // TestLimitsInPages holds that the pages of the limits have each of them once, in one order, and
 // go on after a limit that is gone meanwhile.
 func TestLimitsInPages(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c, other := h.caller("a", "admin"), h.caller("b", "admin")
 	g := h.gateway(c)
 	all := levels{{Status: ratelimit.Status{Scope: ratelimit.GlobalScope, Limit: 9, Remaining: 8}}}
@@ -147,7 +147,7 @@ func TestLimitsInPages(t *testing.T) {
 				break
 			}
 			got = append(got, page...)
-			after = page[len(page)-1].Place()
+			after = page[len(page)-1].Cursor()
 		}
 		if want == nil {
 			want = got
@@ -166,7 +166,7 @@ func TestLimitsInPages(t *testing.T) {
 // TestSimulateLimit holds that a limit is replayed on the requests that came to the limits until the call,
 // keeps its answer under an Idempotency-Key, and refuses what is not there.
 func TestSimulateLimit(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c, other := h.caller("a", "admin"), h.caller("b", "admin")
 	g := h.gateway(c)
 	r := h.route(c, g.ID, "/orders", "GET")
@@ -208,7 +208,7 @@ func TestSimulateLimit(t *testing.T) {
 	}
 	kept := &control.Idempotency{KeyID: c.KeyID, Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 200, nil, []byte("{}"), nil }}
 	must[*control.Simulation](h)(h.SimulateLimit(control.WithIdempotency(ctx(), kept), c, g.ID, control.SimulationInput{Limit: limit}))
-	if a := must[*control.Answer](h)(h.Answer(ctx(), c.KeyID, "once", kept.Fingerprint)); a == nil {
+	if a := must[*control.StoredResponse](h)(h.StoredResponse(ctx(), c.KeyID, "once", kept.Fingerprint)); a == nil {
 		t.Error("the answer is not kept")
 	}
 }
@@ -216,7 +216,7 @@ func TestSimulateLimit(t *testing.T) {
 // TestWithoutDataPlane holds that an offline command does not tell of nothing where it
 // knows nothing.
 func TestWithoutDataPlane(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("a", "admin")
 	g := h.gateway(c)
 	_, err := h.Traffic(ctx(), c, traffic.Query{})

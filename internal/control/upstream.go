@@ -141,7 +141,7 @@ func upstreamFields(f fields, u *gateway.Upstream) {
 }
 
 // secretsDiff adds to d the secrets that changed: masked, the old and the new value
-// look the same.
+// read the same.
 func secretsDiff(d audit.Diff, before, after *gateway.Upstream) {
 	if !maps.EqualFunc(before.Headers, after.Headers, bytes.Equal) {
 		d["upstream_headers"] = [2]any{maskedHeaders(before.Headers), maskedHeaders(after.Headers)}

@@ -16,7 +16,7 @@ import (
 
 // clientPair changes the client certificate of one gateway.
 type clientPair struct {
-	*house
+	*harness
 	t      *testing.T
 	caller *control.Caller
 	g      *gateway.Gateway
@@ -25,8 +25,8 @@ type clientPair struct {
 // newClientPair creates a gateway with the upstream https://h/a that presents pair.
 func newClientPair(t *testing.T, pair certificatetest.Pair) *clientPair {
 	t.Helper()
-	h := newHouse(t)
-	c := &clientPair{house: h, t: t, caller: h.caller("acme", "admin")}
+	h := newHarness(t)
+	c := &clientPair{harness: h, t: t, caller: h.caller("acme", "admin")}
 	creation := newGateway("https://h/a")
 	creation.Upstream.ClientCertificate, creation.Upstream.ClientKey = value(string(pair.Cert)), value(string(pair.Key))
 	c.g = must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c.caller, creation, ""))
@@ -43,7 +43,7 @@ func noPair() control.UpstreamPatch {
 
 func (c *clientPair) patch(p control.UpstreamPatch) *gateway.Gateway {
 	c.t.Helper()
-	return must[*gateway.Gateway](c.house)(c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Upstream: p}, nil))
+	return must[*gateway.Gateway](c.harness)(c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Upstream: p}, nil))
 }
 
 // wantRejected fails unless p is rejected for the field and leaves no record.
@@ -82,7 +82,7 @@ func TestClientCertificateAndKeyBelongTogether(t *testing.T) {
 	one, two := certificatetest.New(t, "one"), certificatetest.New(t, "two")
 	c := newClientPair(t, one)
 	c.wantPair(c.g, one)
-	c.wantPair(must[*gateway.Gateway](c.house)(c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Name: value("renamed")}, nil)), one)
+	c.wantPair(must[*gateway.Gateway](c.harness)(c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Name: value("renamed")}, nil)), one)
 	// A renewed certificate for the stored key, followed by its issuers.
 	chain := certificatetest.Pair{Cert: append(append([]byte{}, one.Cert...), two.Cert...), Key: one.Key}
 	c.wantPair(c.patch(control.UpstreamPatch{ClientCertificate: value(string(chain.Cert))}), chain)
@@ -149,7 +149,7 @@ func TestClientCertificateInAuditLog(t *testing.T) {
 // Guarantee: the limits on connections are stored as given, the audit log records
 // both values of a change, and null restores the server's default.
 func TestConnectionLimits(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	creation := newGateway("http://h")
 	creation.Upstream.ConnectTimeout, creation.Upstream.IdleTimeout, creation.Upstream.MaxConnections = value("1500ms"), value("60s"), value(int64(7))

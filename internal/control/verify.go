@@ -22,9 +22,9 @@ func (s *Service) VerifyKey(ctx context.Context, c *Caller, secret, gatewayID, m
 		return nil, err
 	}
 	if idempotencyOf(ctx) != nil {
-		return carryOut(ctx, s, c, func(w *work) (*Verification, error) { return s.verify(ctx, w, c, q) })
+		return inTx(ctx, s, c, func(w *work) (*Verification, error) { return s.verify(ctx, w, c, q) })
 	}
-	return look(ctx, s, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, c, q) })
+	return read(ctx, s, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, c, q) })
 }
 
 // question is what VerifyKey is asked.

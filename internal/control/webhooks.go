@@ -43,20 +43,20 @@ const maxOverlapHours = 168
 // disabledByHand is the reason of an endpoint that a management call disabled.
 const disabledByHand = "disabled by a management call"
 
-// strandedAtOnce is how many deliveries fail in the transaction that ends or
+// strandedBatch is how many deliveries fail in the transaction that ends or
 // disables their endpoint; the upkeep fails the others.
-const strandedAtOnce = 100
+const strandedBatch = 100
 
 // Webhooks lists the account's endpoints, newest first.
 func (s *Service) Webhooks(ctx context.Context, c *Caller, p Page) ([]webhook.Webhook, error) {
-	return look(ctx, s, func(tx ReadTx) ([]webhook.Webhook, error) {
+	return read(ctx, s, func(tx ReadTx) ([]webhook.Webhook, error) {
 		return tx.Webhooks(ctx, c.Account.ID, p)
 	})
 }
 
 // Webhook returns one endpoint.
 func (s *Service) Webhook(ctx context.Context, c *Caller, webhookID string) (*webhook.Webhook, error) {
-	return look(ctx, s, func(tx ReadTx) (*webhook.Webhook, error) {
+	return read(ctx, s, func(tx ReadTx) (*webhook.Webhook, error) {
 		return tx.Webhook(ctx, c.Account.ID, webhookID)
 	})
 }
@@ -78,7 +78,7 @@ func (s *Service) CreateWebhook(ctx context.Context, c *Caller, in WebhookInput)
 	if err != nil {
 		return nil, fmt.Errorf("seal a signing secret: %w", err)
 	}
-	return carryOut(ctx, s, c, func(w *work) (*NewWebhook, error) {
+	return inTx(ctx, s, c, func(w *work) (*NewWebhook, error) {
 		h := webhook.Webhook{
 			ID: id.NewAt(id.Webhook, w.now), AccountID: c.Account.ID, URL: in.URL, Events: events, State: webhook.Active,
 			Secret: sealed, SecretSince: w.now, CreatedAt: w.now, Version: 1,
@@ -127,7 +127,7 @@ func (s *Service) readWebhookPatch(p WebhookPatch) (e webhookEdit, err error) {
 	return e, nil
 }
 
-// apply changes h. Another address, or being enabled, begins with a clean record.
+// inTxOnly changes h. Another address, or being enabled, begins with a clean record.
 func (e *webhookEdit) apply(h *webhook.Webhook) {
 	if e.url != "" && e.url != h.URL {
 		h.URL, h.FailingSince = e.url, time.Time{}
@@ -149,7 +149,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string
 	if err != nil {
 		return nil, err
 	}
-	return carryOut(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
+	return inTx(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
 		before, err := w.webhookToChange(ctx, webhookID, m)
 		if err != nil {
 			return nil, err
@@ -160,7 +160,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string
 			return nil, err
 		}
 		if h.State == webhook.Disabled {
-			_, err = w.FailStranded(ctx, h.ID, w.now, strandedAtOnce)
+			_, err = w.FailStranded(ctx, h.ID, w.now, strandedBatch)
 		}
 		return &h, err
 	})
@@ -193,7 +193,7 @@ func (w *work) storeWebhook(ctx context.Context, a audit.Action, before, h *webh
 // DeleteWebhook removes an endpoint; what was not delivered to it is failed. It
 // returns the endpoint as it was.
 func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string, m Match) (*webhook.Webhook, error) {
-	return carryOut(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
+	return inTx(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
 		h, err := w.webhookToChange(ctx, webhookID, m)
 		if err != nil {
 			return nil, err
@@ -202,7 +202,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string
 			return nil, err
 		}
 		w.recall = h.ID
-		if _, err := w.FailStranded(ctx, h.ID, w.now, strandedAtOnce); err != nil {
+		if _, err := w.FailStranded(ctx, h.ID, w.now, strandedBatch); err != nil {
 			return nil, err
 		}
 		return h, w.audit(ctx, audit.WebhookDelete, h.ID, "", webhookDiff(h, nil))
@@ -220,7 +220,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, c *Caller, webhookID 
 	if err != nil {
 		return nil, fmt.Errorf("seal a signing secret: %w", err)
 	}
-	return carryOut(ctx, s, c, func(w *work) (*NewWebhook, error) {
+	return inTx(ctx, s, c, func(w *work) (*NewWebhook, error) {
 		before, err := w.webhookToChange(ctx, webhookID, m)
 		if err != nil {
 			return nil, err

@@ -18,13 +18,13 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-func (h *house) endpoint(c *control.Caller, types ...string) *control.NewWebhook {
+func (h *harness) endpoint(c *control.Caller, types ...string) *control.NewWebhook {
 	h.tb.Helper()
 	return must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), c, control.WebhookInput{URL: "https://hooks.example/a?b=c", Events: types}))
 }
 
 // deliver makes one attempt of everything that is due, with the given status.
-func (h *house) deliver(status int) []sender.Job {
+func (h *harness) deliver(status int) []sender.Job {
 	h.tb.Helper()
 	now := h.clock.now()
 	jobs := must[[]sender.Job](h)(h.db.ClaimDeliveries(ctx(), sender.Claim{Now: now, Token: now.String(), Until: now.Add(time.Minute), Limit: 1000, EachLimit: 1000}))
@@ -40,14 +40,14 @@ func (h *house) deliver(status int) []sender.Job {
 	return jobs
 }
 
-func (h *house) unseal(sealed []byte) string {
+func (h *harness) unseal(sealed []byte) string {
 	h.tb.Helper()
 	return string(must[[]byte](h)(h.box.Open(sealed)))
 }
 
 // wantActions runs f and compares the actions that it left in the audit log; it
 // must raise no event.
-func (h *house) wantActions(c *control.Caller, f func(), want ...audit.Action) {
+func (h *harness) wantActions(c *control.Caller, f func(), want ...audit.Action) {
 	h.tb.Helper()
 	before := h.ledger(c.Account.ID)
 	f()
@@ -67,7 +67,7 @@ func (h *house) wantActions(c *control.Caller, f func(), want ...audit.Action) {
 // Guarantee: an endpoint is registered as asked, its secret is shown once and
 // stored sealed, and stands in no audit record.
 func TestCreateWebhook(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("acme", "write")
 	var made *control.NewWebhook
 	h.wantActions(c, func() {
@@ -98,7 +98,7 @@ func TestCreateWebhook(t *testing.T) {
 // Guarantee: a bad endpoint is refused with the field that is wrong, before the
 // record is looked for, and nothing is left of it.
 func TestWebhookValidation(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("acme", "write")
 	made := h.endpoint(c, "key.created")
 	h.wantActions(c, func() {
@@ -135,7 +135,7 @@ func TestWebhookValidation(t *testing.T) {
 // Guarantee: a change holds to If-Match, makes one version and one record of what
 // differs, and what changes nothing makes neither.
 func TestUpdateWebhook(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("acme", "write")
 	made := h.endpoint(c, "key.created")
 	patch := control.WebhookPatch{URL: value("https://b.example"), Events: value([]string{"key.rotated"})}
@@ -158,7 +158,7 @@ func TestUpdateWebhook(t *testing.T) {
 // Guarantee: a disabled endpoint gets nothing, what waited for it fails with the
 // reason, and enabling it clears the reason and the row of failures.
 func TestDisableWebhook(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("acme", "admin")
 	made := h.endpoint(c, "key.created")
 	newKey := func() {
@@ -215,7 +215,7 @@ func TestDisableWebhook(t *testing.T) {
 // Guarantee: what was not delivered to a deleted endpoint fails, its log stays,
 // and nothing can be sent to it again.
 func TestDeleteWebhook(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("acme", "admin")
 	made := h.endpoint(c, "key.created")
 	must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read"}))
@@ -238,7 +238,7 @@ func TestDeleteWebhook(t *testing.T) {
 // Guarantee: during the overlap both secrets sign, and the log shows the header
 // fields that an attempt had, without what can no longer be known.
 func TestRotateWebhookSecret(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("acme", "admin")
 	made := h.endpoint(c, "key.created")
 	test := func() *webhook.Delivery { return must[*webhook.Delivery](h)(h.TestWebhook(ctx(), c, made.ID)) }
@@ -287,7 +287,7 @@ func TestRotateWebhookSecret(t *testing.T) {
 
 // Guarantee: a test delivers an event that stands nowhere else.
 func TestTestWebhook(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("acme", "write")
 	made := h.endpoint(c, "key.created")
 	var d *webhook.Delivery
@@ -312,7 +312,7 @@ func TestTestWebhook(t *testing.T) {
 // Guarantee: a redelivery is a new delivery of the same event with the same bytes;
 // one that is still to come is a conflict.
 func TestRedeliver(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("acme", "admin")
 	h.endpoint(c, "key.created")
 	must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read"}))
@@ -340,7 +340,7 @@ func TestRedeliver(t *testing.T) {
 // Guarantee: recovery takes everything that failed since and was not delivered
 // again, each event once however many there are, and again only what failed again.
 func TestRecoverWebhook(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.caller("acme", "admin")
 	made := h.endpoint(c, "key.created")
 	const keys = 450
@@ -394,7 +394,7 @@ func TestRecoverWebhook(t *testing.T) {
 // Guarantee: the sender is woken after every commit that may have left something
 // to deliver, and not by others.
 func TestWake(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	var woken atomic.Int32
 	h.wake = func() { woken.Add(1) }
 	h.serve(h.db)
@@ -428,7 +428,7 @@ func TestWake(t *testing.T) {
 // Guarantee: whatever changes an endpoint recalls what a sender holds for it, once
 // the change is committed; nothing else does.
 func TestRecallOfChanged(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	var recalled []string
 	h.recall = func(webhookID string) { recalled = append(recalled, webhookID) }
 	h.serve(h.db)
@@ -468,7 +468,7 @@ func TestRecallOfChanged(t *testing.T) {
 
 // Guarantee: the endpoints, deliveries and events of another account do not exist.
 func TestWebhooksOfAnotherAccount(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	a, b := h.caller("acme", "admin"), h.caller("beta", "admin")
 	made := h.endpoint(a, "key.created")
 	d := must[*webhook.Delivery](h)(h.TestWebhook(ctx(), a, made.ID))

@@ -24,31 +24,31 @@ const (
 // that go with what it changes.
 type work struct {
 	Tx
-	caller *Caller
-	key    *apikey.Key // the calling key as it stands in this transaction; nil for an offline command
-	now    time.Time
-	touch  bool   // something changed that the data plane holds a copy of
-	wake   bool   // something may wait to be delivered
-	recall string // the endpoint that was changed or deleted; "" if none was
+	caller  *Caller
+	key     *apikey.Key // the calling key as it stands in this transaction; nil for an offline command
+	now     time.Time
+	publish bool   // something changed that the data plane holds a copy of
+	wake    bool   // something may wait to be delivered
+	recall  string // the endpoint that was changed or deleted; "" if none was
 }
 
-// carryOut runs f as one change: f's state, audit records, events and change
+// inTx runs f as one change: f's state, audit records, events and change
 // log entries, and the answer to keep for a call with an Idempotency-Key, are
 // written in one transaction or not at all. If anything was touched it then
 // waits until the change is in force, whether or not the caller still waits.
 // f may run more than once; it must take all that it remembers from w.
-func carryOut[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
-	return apply(ctx, s, c, func(w *work) (result T, err error) {
+func inTx[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
+	return inTxOnly(ctx, s, c, func(w *work) (result T, err error) {
 		if result, err = f(w); err == nil {
-			err = w.keepAnswer(ctx, result)
+			err = w.storeResponse(ctx, result)
 		}
 		return result, err
 	})
 }
 
-// apply is carryOut without an answer to keep: for an operation that takes
+// inTxOnly is carryOut without an answer to keep: for an operation that takes
 // several transactions, the last of which is carryOut's.
-func apply[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
+func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
 	var result T
 	touched, wake, recall := false, false, ""
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
@@ -57,11 +57,11 @@ func apply[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T
 		if err != nil {
 			return err
 		}
-		if err := w.refuseRepetition(ctx); err != nil {
+		if err := w.rejectRepeat(ctx); err != nil {
 			return err
 		}
 		result, err = f(w)
-		touched, wake, recall = w.touch, w.wake, w.recall
+		touched, wake, recall = w.publish, w.wake, w.recall
 		return err
 	})
 	// A caller that leaves during the commit cannot tell whether it happened,
@@ -83,8 +83,8 @@ func apply[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T
 	return result, nil
 }
 
-// look runs f over one consistent state.
-func look[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
+// read runs f over one consistent state.
+func read[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
 	var result T
 	err := s.cfg.Store.View(ctx, func(tx ReadTx) (err error) {
 		result, err = f(tx)
@@ -182,7 +182,7 @@ func raise(ctx context.Context, tx Tx, accountID string, t event.Type, at time.T
 
 // changed writes an entry of the change log.
 func (w *work) changed(ctx context.Context, k snapshot.ChangeKind, recordID string) error {
-	w.touch = true
+	w.publish = true
 	return w.AppendChange(ctx, k, recordID)
 }
 

@@ -63,15 +63,15 @@ func (t brokenTx) AppendChange(ctx context.Context, k snapshot.ChangeKind, id st
 	return errors.Join(t.Tx.AppendChange(ctx, k, id), t.fails("change"))
 }
 
-func (t brokenTx) PutAnswer(ctx context.Context, a *control.Answer) error {
-	return errors.Join(t.Tx.PutAnswer(ctx, a), t.fails("answer"))
+func (t brokenTx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) error {
+	return errors.Join(t.Tx.PutStoredResponse(ctx, a), t.fails("response"))
 }
 
 // Guarantee: a change whose audit record, event, change log entry or kept
-// answer cannot be written, or that is not committed, leaves none of them, nor
+// storedResponse cannot be written, or that is not committed, leaves none of them, nor
 // its state, and is not published.
 func TestRolledBackChangesLeaveNothing(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	r := h.route(caller, g.ID, "/a", "GET")
@@ -116,7 +116,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 	}
 	kept := &control.Idempotency{KeyID: "key_x", Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 201, nil, []byte("{}"), nil }}
 	before := h.everything(caller)
-	for _, at := range []string{"audit", "event", "change", "answer", "commit"} {
+	for _, at := range []string{"audit", "event", "change", "response", "commit"} {
 		h.serve(brokenStore{h.db, at})
 		for name, f := range changes {
 			published := h.pub.count()
@@ -143,7 +143,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 }
 
 // everything is the state of the account and its ledger, as text.
-func (h *house) everything(c *control.Caller) []string {
+func (h *harness) everything(c *control.Caller) []string {
 	h.tb.Helper()
 	var all []string
 	h.must(h.db.View(ctx(), func(tx control.ReadTx) error {
@@ -160,7 +160,7 @@ func (h *house) everything(c *control.Caller) []string {
 			all = append(all, fmt.Sprint(routes), fmt.Sprint(revisions))
 		}
 		_, err = tx.AccountByName(ctx(), "new")
-		_, answerErr := tx.Answer(ctx(), "key_x", "once")
+		_, answerErr := tx.StoredResponse(ctx(), "key_x", "once")
 		all = append(all, fmt.Sprint(err), fmt.Sprint(answerErr))
 		return nil
 	}))
@@ -172,7 +172,7 @@ func (h *house) everything(c *control.Caller) []string {
 // with the change itself, for 24 hours and through restarts, and belongs to one
 // call alone.
 func TestIdempotency(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	call := &control.Idempotency{KeyID: caller.KeyID, Key: "once", Fingerprint: [32]byte{1}}
 	call.Encode = func(result any) (int, map[string]string, []byte, error) {
@@ -182,8 +182,8 @@ func TestIdempotency(t *testing.T) {
 		}
 		return 201, map[string]string{"Location": "/v1/keys/" + k.ID}, []byte(k.ID), nil
 	}
-	answer := func(fingerprint byte) (*control.Answer, error) {
-		return h.Answer(ctx(), caller.KeyID, "once", [32]byte{fingerprint})
+	answer := func(fingerprint byte) (*control.StoredResponse, error) {
+		return h.StoredResponse(ctx(), caller.KeyID, "once", [32]byte{fingerprint})
 	}
 	if a, err := answer(1); a != nil || err != nil {
 		t.Errorf("answer before the call: %v, %v", a, err)
@@ -195,7 +195,7 @@ func TestIdempotency(t *testing.T) {
 	h.wantCode(err, fault.ValidationFailed, "scope")
 	k := must[*control.NewKey](h)(create())
 	h.reopen()
-	a := must[*control.Answer](h)(answer(1))
+	a := must[*control.StoredResponse](h)(answer(1))
 	if a == nil || a.Status != 201 || string(a.Body) != k.ID || a.Header["Location"] != "/v1/keys/"+k.ID {
 		t.Fatalf("kept %+v", a)
 	}
@@ -206,11 +206,11 @@ func TestIdempotency(t *testing.T) {
 		h.wantCode(err, fault.Conflict, "")
 	}, nil, nil, nil)
 	h.clock.advance(24*time.Hour - time.Microsecond)
-	if a := must[*control.Answer](h)(answer(1)); a == nil {
+	if a := must[*control.StoredResponse](h)(answer(1)); a == nil {
 		t.Error("the answer is gone before 24 hours")
 	}
 	h.clock.advance(time.Microsecond)
-	if a := must[*control.Answer](h)(answer(2)); a != nil {
+	if a := must[*control.StoredResponse](h)(answer(2)); a != nil {
 		t.Error("the answer is kept after 24 hours")
 	}
 	must[*control.NewKey](h)(create())
@@ -226,7 +226,7 @@ func TestIdempotency(t *testing.T) {
 		quiet.Key = name
 		quiet.Encode = func(any) (int, map[string]string, []byte, error) { return 200, nil, []byte(name), nil }
 		h.must(f(control.WithIdempotency(ctx(), &quiet)))
-		if a := must[*control.Answer](h)(h.Answer(ctx(), caller.KeyID, name, quiet.Fingerprint)); a == nil || string(a.Body) != name {
+		if a := must[*control.StoredResponse](h)(h.StoredResponse(ctx(), caller.KeyID, name, quiet.Fingerprint)); a == nil || string(a.Body) != name {
 			t.Errorf("%s kept %+v", name, a)
 		}
 	}
@@ -235,7 +235,7 @@ func TestIdempotency(t *testing.T) {
 // Guarantee: a change is in force before its call answers, even if the caller
 // leaves as soon as it is stored.
 func TestPublishedThoughTheCallerLeft(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	leaving, leave := context.WithCancel(ctx())
 	h.serve(leavingStore{h.db, leave})
@@ -265,7 +265,7 @@ func (s leavingStore) Update(ctx context.Context, f func(control.Tx) error) erro
 // the call says that the change is stored, which it is.
 func TestPublicationFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openHouse(t, t.TempDir()+"/keygate.db")
+		h := openHarness(t, t.TempDir()+"/keygate.db")
 		defer h.close()
 		caller := h.caller("acme", "admin")
 		h.pub.fail = func(context.Context) error {

@@ -73,14 +73,14 @@ type Server struct {
 	guard      *netguard.Guard
 	sender     *sender.Sender
 
-	ledger  *ratelimit.Reserver
-	live    *snapshot.Follower
-	pools   *upstream.Pools
-	upkeep  *control.Upkeep
-	usage   *control.Usage
-	gateway *edge.Server
-	admin   *http.Server
-	ops     *http.Server
+	ledger      *ratelimit.Reserver
+	live        *snapshot.Follower
+	pools       *upstream.Pools
+	maintenance *control.Maintenance
+	usage       *control.Usage
+	gateway     *edge.Server
+	admin       *http.Server
+	ops         *http.Server
 
 	undo   []func(ctx context.Context) error // how to end what was started, in the order of starting
 	group  sync.WaitGroup                    // of the goroutines below
@@ -250,12 +250,12 @@ func (s *Server) makeFirst(ctx context.Context, box *secret.Box) error {
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, surroundings{
 		publisher: s.live, wake: s.sender.Wake, recall: s.sender.Recall, audit: inTurn{s.collector, s.journal},
-		sources: control.Sources{Outcomes: s.collector, Traffic: s.meter, Requests: s.recorder, Levels: s.live},
+		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.recorder, Levels: s.live},
 	}, s.log)
 	if err != nil {
 		return err
 	}
-	if s.upkeep, err = control.NewUpkeep(control.UpkeepConfig{Service: ops, Store: s.db, Log: s.log}); err != nil {
+	if s.maintenance, err = control.NewMaintenance(control.MaintenanceConfig{Service: ops, Store: s.db, Log: s.log}); err != nil {
 		return err
 	}
 	if s.usage, err = control.NewUsage(control.UsageConfig{Store: s.db, Drain: s.live.DrainUsed, Log: s.log}); err != nil {
@@ -286,10 +286,10 @@ func (s *Server) startServices(ctx context.Context) error {
 		return err
 	}
 	s.started(s.live.Stop)
-	if err := s.upkeep.Start(ctx); err != nil {
+	if err := s.maintenance.Start(ctx); err != nil {
 		return err
 	}
-	s.started(s.upkeep.Stop)
+	s.started(s.maintenance.Stop)
 	if err := s.usage.Start(ctx); err != nil {
 		return err
 	}

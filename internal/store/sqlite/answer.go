@@ -8,9 +8,9 @@ import (
 	"github.com/keygate/keygate/internal/control"
 )
 
-// Answer implements control.LedgerReader.
-func (t *readTx) Answer(ctx context.Context, keyID, key string) (*control.Answer, error) {
-	a := control.Answer{KeyID: keyID, Key: key}
+// StoredResponse implements control.LedgerReader.
+func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*control.StoredResponse, error) {
+	a := control.StoredResponse{KeyID: keyID, Key: key}
 	err := t.row(ctx, "answer", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = ? AND key = ?`,
 		[]any{keyID, key}, func(r *sql.Rows) error {
 			var (
@@ -33,8 +33,8 @@ func (t *readTx) Answer(ctx context.Context, keyID, key string) (*control.Answer
 	return &a, nil
 }
 
-// PutAnswer implements control.LedgerWriter. It replaces an older answer.
-func (t *tx) PutAnswer(ctx context.Context, a *control.Answer) error {
+// PutStoredResponse implements control.LedgerWriter. It replaces an older answer.
+func (t *tx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) error {
 	header, err := maybeJSON(a.Header, len(a.Header) == 0)
 	if err != nil {
 		return err

@@ -146,8 +146,8 @@ func (t *readTx) SharedBuckets(ctx context.Context, accountID string) (map[strin
 	return shared, err
 }
 
-// KeysToTell implements control.KeyReader.
-func (t *readTx) KeysToTell(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
+// KeysToNotify implements control.KeyReader.
+func (t *readTx) KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
 	return t.keys(ctx, `INDEXED BY keys_expiry WHERE phase = 0 AND phase < 2 AND expires_at <= ? ORDER BY expires_at, id LIMIT ?+0`,
 		micros(now), rowLimit(limit))
 }

@@ -221,7 +221,7 @@ func testKeysToTell(h *harness) {
 
 	due := func(now time.Time, limit int) []string {
 		return ids(get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
-			return tx.KeysToTell(ctx, now, limit)
+			return tx.KeysToNotify(ctx, now, limit)
 		}))
 	}
 	same(h, "all due", due(epoch(), 10), []string{first.ID, second.ID, third.ID})

@@ -74,28 +74,28 @@ func testEvents(h *harness) {
 	h.refused(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.AppendEvent(ctx, &want[0]) })
 }
 
-func (h *harness) answer(keyID, key string) (*control.Answer, error) {
-	return try(h, func(ctx context.Context, tx control.ReadTx) (*control.Answer, error) {
-		return tx.Answer(ctx, keyID, key)
+func (h *harness) answer(keyID, key string) (*control.StoredResponse, error) {
+	return try(h, func(ctx context.Context, tx control.ReadTx) (*control.StoredResponse, error) {
+		return tx.StoredResponse(ctx, keyID, key)
 	})
 }
 
 // An answer is kept for its caller and key, whole, and a newer one replaces it.
 func testAnswers(h *harness) {
 	caller := id.New(id.Key)
-	first := control.Answer{KeyID: caller, Key: "printable ~ key", Fingerprint: [32]byte{1, 31: 255}, Status: 201,
+	first := control.StoredResponse{KeyID: caller, Key: "printable ~ key", Fingerprint: [32]byte{1, 31: 255}, Status: 201,
 		Header: map[string]string{"Location": "/v1/keys/x", "Etag": `"1"`}, Body: []byte("{\"ü\": \"\x00\xff\"}"), CreatedAt: epoch()}
-	second := control.Answer{KeyID: caller, Key: first.Key, Fingerprint: [32]byte{2}, Status: 200, CreatedAt: epoch().Add(25 * time.Hour)}
-	other := control.Answer{KeyID: id.New(id.Key), Key: first.Key, Fingerprint: [32]byte{3}, Status: 204, CreatedAt: epoch()}
-	for _, a := range []control.Answer{first, other} {
-		h.update(func(ctx context.Context, tx control.Tx) error { return tx.PutAnswer(ctx, &a) })
+	second := control.StoredResponse{KeyID: caller, Key: first.Key, Fingerprint: [32]byte{2}, Status: 200, CreatedAt: epoch().Add(25 * time.Hour)}
+	other := control.StoredResponse{KeyID: id.New(id.Key), Key: first.Key, Fingerprint: [32]byte{3}, Status: 204, CreatedAt: epoch()}
+	for _, a := range []control.StoredResponse{first, other} {
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.PutStoredResponse(ctx, &a) })
 		got, err := h.answer(a.KeyID, a.Key)
 		if err != nil {
 			h.Fatal(err)
 		}
 		same(h, "answer", got, &a)
 	}
-	h.update(func(ctx context.Context, tx control.Tx) error { return tx.PutAnswer(ctx, &second) })
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.PutStoredResponse(ctx, &second) })
 	got, err := h.answer(caller, first.Key)
 	if err != nil {
 		h.Fatal(err)
@@ -158,7 +158,7 @@ func testTrim(h *harness) {
 			if err := tx.AppendEvent(ctx, e); err != nil {
 				return err
 			}
-			if err := tx.PutAnswer(ctx, &control.Answer{KeyID: "key", Key: string(rune('a' + i)), Status: 200, CreatedAt: at}); err != nil {
+			if err := tx.PutStoredResponse(ctx, &control.StoredResponse{KeyID: "key", Key: string(rune('a' + i)), Status: 200, CreatedAt: at}); err != nil {
 				return err
 			}
 			c := ratelimit.DailyCount{LimitID: id.New(id.Route), Day: 99 + int64(i/4), Used: 1}

@@ -43,7 +43,7 @@ func (e *everything) write(ctx context.Context, h *harness, tx control.Tx, a *ac
 		tx.AppendAudit(ctx, newAudit(a, k.ID)),
 		tx.AppendEvent(ctx, newEvent(h, a)),
 		tx.AppendChange(ctx, snapshot.KeyChange, k.ID),
-		tx.PutAnswer(ctx, &control.Answer{KeyID: k.ID, Key: "rolled back", Status: 200, CreatedAt: epoch()}),
+		tx.PutStoredResponse(ctx, &control.StoredResponse{KeyID: k.ID, Key: "rolled back", Status: 200, CreatedAt: epoch()}),
 		tx.PutDailyCounts(ctx, []ratelimit.DailyCount{{LimitID: "rt", Day: 1, Used: 1}}),
 	)
 }
@@ -63,8 +63,8 @@ func (e *everything) nothing(h *harness, a *account.Account, g *gateway.Gateway,
 	missing(h, "revision", func(ctx context.Context, tx control.ReadTx) (*gateway.Revision, error) {
 		return tx.Revision(ctx, g.ID, 1)
 	})
-	missing(h, "answer", func(ctx context.Context, tx control.ReadTx) (*control.Answer, error) {
-		return tx.Answer(ctx, k.ID, "rolled back")
+	missing(h, "answer", func(ctx context.Context, tx control.ReadTx) (*control.StoredResponse, error) {
+		return tx.StoredResponse(ctx, k.ID, "rolled back")
 	})
 	same(h, "gateway", h.gateway(a.ID, g.ID), g)
 	same(h, "key", h.key(a.ID, k.ID), k)

@@ -25,16 +25,16 @@ type delta struct {
 
 func (d *delta) isEmpty() bool { return len(d.added)+len(d.removed)+len(d.changed) == 0 }
 
-// difference compares the routes in force with those of doc. A spec that
+// deltaOf compares the routes in force with those of doc. A spec that
 // carries no limit for a route leaves it the one that was set through the API.
-func difference(current []gateway.Route, doc *document, gatewayID string, now time.Time) delta {
+func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.Time) delta {
 	standing := make(map[string]*gateway.Route, len(current))
 	for i := range current {
-		standing[sameness(&current[i])] = &current[i]
+		standing[routeKey(&current[i])] = &current[i]
 	}
 	var d delta
 	for _, r := range doc.table() {
-		key := sameness(&r)
+		key := routeKey(&r)
 		before := standing[key]
 		delete(standing, key)
 		if before == nil {
@@ -47,7 +47,7 @@ func difference(current []gateway.Route, doc *document, gatewayID string, now ti
 		d.table = append(d.table, r)
 	}
 	for i := range current {
-		if standing[sameness(&current[i])] != nil {
+		if standing[routeKey(&current[i])] != nil {
 			d.removed = append(d.removed, current[i])
 		}
 	}
@@ -75,8 +75,8 @@ func (d *delta) place(before, r gateway.Route, keepsLimit bool) gateway.Route {
 	return after
 }
 
-// sameness is equal for routes that are the same before and after a push.
-func sameness(r *gateway.Route) string { return r.Path + "\x00" + strings.Join(r.Methods, ",") }
+// routeKey is equal for routes that are the same before and after a push.
+func routeKey(r *gateway.Route) string { return r.Path + "\x00" + strings.Join(r.Methods, ",") }
 
 func sorted(list []string) []string {
 	list = slices.Clone(list)
@@ -84,9 +84,9 @@ func sorted(list []string) []string {
 	return list
 }
 
-// lines shows routes as the difference of a push does. The added ones of a dry
+// routeChanges shows routes as the difference of a push does. The added ones of a dry
 // run have no identity that would last.
-func lines(routes []gateway.Route, withID bool) []RouteChange {
+func routeChanges(routes []gateway.Route, withID bool) []RouteChange {
 	list := make([]RouteChange, len(routes))
 	for i, r := range routes {
 		list[i] = RouteChange{Path: r.Path, Methods: r.Methods}

@@ -25,8 +25,8 @@ const (
 	deliveryBatch = 25
 )
 
-// UpkeepConfig is what an Upkeep is made of. Service and Store are required.
-type UpkeepConfig struct {
+// MaintenanceConfig is what an Maintenance is made of. Service and Store are required.
+type MaintenanceConfig struct {
 	Service      *Service
 	Store        Store
 	Now          func() time.Time // nil is time.Now
@@ -35,17 +35,17 @@ type UpkeepConfig struct {
 	Log          *slog.Logger
 }
 
-// Upkeep does what time asks of a store: it tells expiries and removes what is
+// Maintenance does what time asks of a store: it tells expiries and removes what is
 // kept no longer. Several nodes over one store may run one each.
-type Upkeep struct {
-	cfg      UpkeepConfig
+type Maintenance struct {
+	cfg      MaintenanceConfig
 	expiry   loop
 	stranded loop
 	trim     loop
 }
 
-// NewUpkeep returns an Upkeep that stands still until Start.
-func NewUpkeep(cfg UpkeepConfig) (*Upkeep, error) {
+// NewMaintenance returns an Maintenance that stands still until Start.
+func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 	if cfg.Service == nil || cfg.Store == nil {
 		return nil, errors.New("control: Service and Store are required")
 	}
@@ -58,16 +58,16 @@ func NewUpkeep(cfg UpkeepConfig) (*Upkeep, error) {
 	if cfg.TrimPeriod == 0 {
 		cfg.TrimPeriod = DefaultTrimPeriod
 	}
-	u := &Upkeep{cfg: cfg}
+	u := &Maintenance{cfg: cfg}
 	log := logOr(cfg.Log)
-	u.expiry = loop{name: "telling of expired keys", period: cfg.ExpiryPeriod, step: u.tellExpired, log: log}
+	u.expiry = loop{name: "telling of expired keys", period: cfg.ExpiryPeriod, step: u.notifyExpired, log: log}
 	u.stranded = loop{name: "failing what waits for ended endpoints", period: cfg.ExpiryPeriod, step: u.failStranded, log: log}
 	u.trim = loop{name: "removing old records", period: cfg.TrimPeriod, step: u.removeOld, log: log}
 	return u, nil
 }
 
 // Start begins the upkeep. It must be called once.
-func (u *Upkeep) Start(context.Context) error {
+func (u *Maintenance) Start(context.Context) error {
 	u.expiry.start()
 	u.stranded.start()
 	u.trim.start()
@@ -76,18 +76,18 @@ func (u *Upkeep) Start(context.Context) error {
 
 // Stop ends the upkeep; a transaction that runs is waited for. It returns an
 // error if that takes longer than ctx.
-func (u *Upkeep) Stop(ctx context.Context) error {
+func (u *Maintenance) Stop(ctx context.Context) error {
 	return errors.Join(u.expiry.stop(ctx), u.stranded.stop(ctx), u.trim.stop(ctx))
 }
 
-func (u *Upkeep) tellExpired(ctx context.Context) error {
+func (u *Maintenance) notifyExpired(ctx context.Context) error {
 	_, err := u.cfg.Service.NotifyExpired(ctx)
 	return err
 }
 
 // repeat runs short transactions, of which a change waits for one at most, until
 // one finds no more to do.
-func (u *Upkeep) repeat(ctx context.Context, f func(tx Tx, now time.Time) (more bool, err error)) error {
+func (u *Maintenance) repeat(ctx context.Context, f func(tx Tx, now time.Time) (more bool, err error)) error {
 	for {
 		more := false
 		err := u.cfg.Store.Update(ctx, func(tx Tx) (err error) {
@@ -100,7 +100,7 @@ func (u *Upkeep) repeat(ctx context.Context, f func(tx Tx, now time.Time) (more 
 	}
 }
 
-func (u *Upkeep) failStranded(ctx context.Context) error {
+func (u *Maintenance) failStranded(ctx context.Context) error {
 	var ids []string
 	err := u.cfg.Store.View(ctx, func(tx ReadTx) (err error) { // most of the time there is none
 		ids, err = tx.StrandingWebhooks(ctx)
@@ -108,16 +108,16 @@ func (u *Upkeep) failStranded(ctx context.Context) error {
 	})
 	for _, webhookID := range ids {
 		err = errors.Join(err, u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
-			return tx.FailStranded(ctx, webhookID, now, strandedAtOnce)
+			return tx.FailStranded(ctx, webhookID, now, strandedBatch)
 		}))
 	}
 	return err
 }
 
-func (u *Upkeep) removeOld(ctx context.Context) error {
+func (u *Maintenance) removeOld(ctx context.Context) error {
 	err := u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
 		day := now.Unix()/86400 - (daysKept - 1)
-		return tx.Trim(ctx, now.Add(-answersKept), now.Add(-changesKept), now.Add(-eventsKept), day, trimBatch)
+		return tx.Trim(ctx, now.Add(-responsesKept), now.Add(-changesKept), now.Add(-eventsKept), day, trimBatch)
 	})
 	return errors.Join(err, u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)

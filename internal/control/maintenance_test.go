@@ -20,7 +20,7 @@ import (
 // an older time never replaces a newer one.
 func TestUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openHouse(t, t.TempDir()+"/keygate.db")
+		h := openHarness(t, t.TempDir()+"/keygate.db")
 		defer h.close()
 		caller := h.caller("acme", "admin")
 		var ids []string
@@ -76,7 +76,7 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-func (h *house) lastUsed(c *control.Caller, keyID string) time.Time {
+func (h *harness) lastUsed(c *control.Caller, keyID string) time.Time {
 	h.tb.Helper()
 	k := must[*apikey.Key](h)(h.Key(ctx(), c, keyID))
 	if k.Version != 1 {
@@ -98,11 +98,11 @@ func (s switchedStore) Update(ctx context.Context, f func(control.Tx) error) err
 	return s.Store.Update(ctx, f)
 }
 
-// Guarantee: the upkeep tells an expiry within five seconds, and removes what
+// Guarantee: the maintenance tells an expiry within five seconds, and removes what
 // is kept no longer, and nothing else.
 func TestUpkeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openHouse(t, t.TempDir()+"/keygate.db")
+		h := openHarness(t, t.TempDir()+"/keygate.db")
 		defer h.close()
 		elapse := func(d time.Duration) {
 			t.Helper()
@@ -119,7 +119,7 @@ func TestUpkeep(t *testing.T) {
 		kept := &control.Idempotency{KeyID: caller.KeyID, Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 201, nil, nil, nil }}
 		expires := h.clock.now().Add(30 * time.Second).Format(time.RFC3339Nano)
 		must[*control.NewKey](h)(h.CreateKey(control.WithIdempotency(ctx(), kept), caller, control.KeyInput{Name: "k", Scope: "read", ExpiresAt: expires}))
-		u, err := control.NewUpkeep(control.UpkeepConfig{Service: h.Service, Store: h.db, Now: h.clock.now})
+		u, err := control.NewMaintenance(control.MaintenanceConfig{Service: h.Service, Store: h.db, Now: h.clock.now})
 		h.must(err)
 		h.must(u.Start(ctx()))
 		before := h.trace(caller.Account.ID)
@@ -149,7 +149,7 @@ func TestUpkeep(t *testing.T) {
 	})
 }
 
-func (h *house) changes() (n int, complete bool) {
+func (h *harness) changes() (n int, complete bool) {
 	h.tb.Helper()
 	h.must(h.db.View(ctx(), func(tx control.ReadTx) error {
 		list, ok, err := tx.Changes(ctx(), 0, 1000)
@@ -159,9 +159,9 @@ func (h *house) changes() (n int, complete bool) {
 	return n, complete
 }
 
-func (h *house) answer(keyID string) (a *control.Answer, err error) {
+func (h *harness) answer(keyID string) (a *control.StoredResponse, err error) {
 	err = h.db.View(ctx(), func(tx control.ReadTx) (err error) {
-		a, err = tx.Answer(ctx(), keyID, "once")
+		a, err = tx.StoredResponse(ctx(), keyID, "once")
 		return err
 	})
 	return a, err
@@ -170,12 +170,12 @@ func (h *house) answer(keyID string) (a *control.Answer, err error) {
 // Guarantee: Stop gives up when its context ends, and without Start does
 // nothing.
 func TestStop(t *testing.T) {
-	h := newHouse(t)
-	u, err := control.NewUpkeep(control.UpkeepConfig{Service: h.Service, Store: h.db})
+	h := newHarness(t)
+	u, err := control.NewMaintenance(control.MaintenanceConfig{Service: h.Service, Store: h.db})
 	h.must(err)
 	h.must(u.Stop(ctx()))
-	if _, err := control.NewUpkeep(control.UpkeepConfig{}); err == nil {
-		t.Error("an upkeep without a store was made")
+	if _, err := control.NewMaintenance(control.MaintenanceConfig{}); err == nil {
+		t.Error("an maintenance without a store was made")
 	}
 	if _, err := control.NewUsage(control.UsageConfig{}); err == nil {
 		t.Error("a usage without a store was made")

@@ -75,8 +75,8 @@ func (p *publisher) count() int {
 	return p.calls
 }
 
-// house is a service over a real store in a temporary directory.
-type house struct {
+// harness is a service over a real store in a temporary directory.
+type harness struct {
 	*control.Service
 	tb     tb
 	path   string
@@ -91,16 +91,16 @@ type house struct {
 
 const domain = "gw.localhost"
 
-func newHouse(t *testing.T) *house {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
-	h := openHouse(t, filepath.Join(t.TempDir(), "keygate.db"))
+	h := openHarness(t, filepath.Join(t.TempDir(), "keygate.db"))
 	t.Cleanup(h.close)
 	return h
 }
 
-func openHouse(t tb, path string) *house {
+func openHarness(t tb, path string) *harness {
 	t.Helper()
-	h := &house{
+	h := &harness{
 		tb: t, path: path, pub: &publisher{},
 		clock: &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 	}
@@ -111,7 +111,7 @@ func openHouse(t tb, path string) *house {
 	return h
 }
 
-func (h *house) open() {
+func (h *harness) open() {
 	h.tb.Helper()
 	db, err := sqlite.Open(context.Background(), sqlite.Config{Path: h.path, Now: h.clock.now})
 	h.must(err)
@@ -120,7 +120,7 @@ func (h *house) open() {
 }
 
 // serve makes the service over store.
-func (h *house) serve(store control.Store) {
+func (h *harness) serve(store control.Store) {
 	h.tb.Helper()
 	h.store = store
 	svc, err := control.New(control.Config{
@@ -130,15 +130,15 @@ func (h *house) serve(store control.Store) {
 	h.Service = svc
 }
 
-func (h *house) close() { h.must(h.db.Close()) }
+func (h *harness) close() { h.must(h.db.Close()) }
 
-func (h *house) reopen() {
+func (h *harness) reopen() {
 	h.tb.Helper()
 	h.close()
 	h.open()
 }
 
-func (h *house) must(err error) {
+func (h *harness) must(err error) {
 	h.tb.Helper()
 	if err != nil {
 		h.tb.Fatal(err)
@@ -146,7 +146,7 @@ func (h *house) must(err error) {
 }
 
 // wantCode fails unless err has the code and, if field is not "", the field.
-func (h *house) wantCode(err error, code fault.Code, field string) {
+func (h *harness) wantCode(err error, code fault.Code, field string) {
 	h.tb.Helper()
 	var f *fault.Error
 	if fault.CodeOf(err) != code || field != "" && (!errors.As(err, &f) || f.Field != field) {
@@ -156,7 +156,7 @@ func (h *house) wantCode(err error, code fault.Code, field string) {
 
 // caller makes an account of that name, if there is none, and returns the holder of
 // a new account-level key of it with the scope.
-func (h *house) caller(name, scope string) *control.Caller {
+func (h *harness) caller(name, scope string) *control.Caller {
 	h.tb.Helper()
 	a, owner := h.account(name)
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, control.KeyInput{Name: name + " " + scope, Scope: scope, Level: "account"}))
@@ -172,7 +172,7 @@ func holder(a *account.Account, k *control.NewKey) *control.Caller {
 
 // account returns the account of that name, and a caller that may do
 // everything in it, as an offline command may.
-func (h *house) account(name string) (*account.Account, *control.Caller) {
+func (h *harness) account(name string) (*account.Account, *control.Caller) {
 	h.tb.Helper()
 	var a *account.Account
 	err := h.store.View(ctx(), func(tx control.ReadTx) (err error) {
@@ -186,7 +186,7 @@ func (h *house) account(name string) (*account.Account, *control.Caller) {
 	return a, &control.Caller{Account: a, Scope: apikey.Scope{Word: apikey.Admin}}
 }
 
-func must[T any](h *house) func(v T, err error) T {
+func must[T any](h *harness) func(v T, err error) T {
 	return func(v T, err error) T {
 		h.tb.Helper()
 		h.must(err)
@@ -204,7 +204,7 @@ type trace struct {
 	changes []snapshot.Change
 }
 
-func (h *house) trace(accountID string) trace {
+func (h *harness) trace(accountID string) trace {
 	h.tb.Helper()
 	t := h.ledger(accountID)
 	h.must(h.store.View(ctx(), func(tx control.ReadTx) (err error) {
@@ -215,7 +215,7 @@ func (h *house) trace(accountID string) trace {
 }
 
 // ledger is trace without the changes, which are of all accounts.
-func (h *house) ledger(accountID string) trace {
+func (h *harness) ledger(accountID string) trace {
 	h.tb.Helper()
 	var t trace
 	h.must(h.store.View(ctx(), func(tx control.ReadTx) (err error) {
@@ -263,7 +263,7 @@ func dataOf(e event.Event) map[string]any {
 }
 
 // wantStory runs f and compares what it left in the account's ledger.
-func (h *house) wantStory(accountID string, f func(), audits, events, changes []string) {
+func (h *harness) wantStory(accountID string, f func(), audits, events, changes []string) {
 	h.tb.Helper()
 	before, published := h.trace(accountID), h.pub.count()
 	f()
