@@ -13,6 +13,7 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
 	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -53,13 +54,14 @@ func start(t testing.TB, s setup, addr string, over *tls.Config) *plane {
 	}
 	log := &logbook{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	forwarder, err := nethttp.New(nethttp.Config{Admit: admitter, Pools: pools, Log: logger, Via: pseudonym})
+	shared := proxy.Config{Admit: admitter, Pools: pools, Log: logger, Via: pseudonym}
+	forwarder, err := nethttp.New(nethttp.Config{Config: shared})
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock := newStillness()
 	engine, err := h1.New(h1.Config{
-		Admit: admitter, Pools: pools, Now: clock.Now, Log: logger, Via: pseudonym, Forward: forwarder.ServeDecided,
+		Config: shared, Now: clock.Now, Forward: forwarder.ServeDecided,
 	})
 	if err != nil {
 		t.Fatal(err)

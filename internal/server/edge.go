@@ -5,6 +5,7 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
 	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -26,22 +27,18 @@ func (s *Server) buildGateway(watch *ratelimit.Clock) (err error) {
 	if err != nil {
 		return err
 	}
-	log := telemetry.Seldom(s.log)
-	var tracer h1.Tracer
-	if s.tracer != nil {
-		tracer = s.tracer
+	shared := proxy.Config{
+		Admit: admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: watch.Mono, Log: telemetry.Seldom(s.log),
 	}
-	http2, err := nethttp.New(nethttp.Config{
-		Admit: admitter, Pools: s.pools, Trusted: edge.Trusted, Trust: s.trust, Outcome: s.collector.Shard, Mono: watch.Mono,
-		Tracer: tracer, Log: log,
-	})
+	if s.tracer != nil {
+		shared.Tracer = s.tracer
+	}
+	http2, err := nethttp.New(nethttp.Config{Config: shared, Trusted: edge.Trusted})
 	if err != nil {
 		return err
 	}
-	engine, err := h1.New(h1.Config{
-		Admit: admitter, Pools: s.pools, Forward: http2.ServeDecided, Via: http2.Via(),
-		Trust: s.trust, Outcome: s.collector.Shard, Mono: watch.Mono, Tracer: tracer, Log: log,
-	})
+	shared.Via = http2.Via()
+	engine, err := h1.New(h1.Config{Config: shared, Forward: http2.ServeDecided})
 	if err != nil {
 		return err
 	}

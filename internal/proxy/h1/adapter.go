@@ -27,7 +27,7 @@ func (e *Engine) serveForeign(f *foreign) (again bool) {
 	w := newAdapter(f)
 	defer w.free()
 	r, body := f.httpRequest()
-	if aborted := w.call(func() { e.cfg.Forward(w, r, f.verdict, f.id) }); aborted {
+	if aborted := w.call(func() { e.cfg.Forward(w, r, f.exchange) }); aborted {
 		body.end()
 		w.breakOff()
 		return false

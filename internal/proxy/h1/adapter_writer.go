@@ -8,16 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/textproto"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/http1"
-	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 const (
@@ -68,17 +65,6 @@ func (w *adapter) free() {
 	w.buf.Reset()
 	w.f.engine.adapters.pool.Put(w.buf)
 	w.buf = nil
-}
-
-// Trusted tells edge/h2 that the peer's X-Forwarded-* fields are believed.
-func (w *adapter) Trusted() bool { return w.f.info.Trusted }
-
-// Course tells edge/h2 what it needs for the record of the request.
-func (w *adapter) Course() (lane *accesslog.Shard, began ratelimit.Instant, id [16]byte, caller netip.Addr) {
-	if w.f.course == nil {
-		return nil, began, id, caller
-	}
-	return w.f.lane, w.f.course.began, w.f.course.id, w.f.caller
 }
 
 // Header returns the fields of the answer.

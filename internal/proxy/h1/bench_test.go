@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
@@ -67,17 +68,18 @@ func BenchmarkRecord(b *testing.B) {
 	c := newConn(e.engine, &net.TCPConn{}, ConnInfo{Client: netip.MustParseAddrPort("192.0.2.1:1")})
 	x := e.engine.exchange(c)
 	x.ask = admit.Request{Method: "GET", Target: "/a/b?c=d", Host: "api.test", Authorization: "Bearer " + e.key, Authorizations: 1}
-	e.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
-	if x.verdict.Action != admit.Forward {
-		b.Fatal(x.verdict.Code)
+	e.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
+	if x.Verdict.Action != admit.Forward {
+		b.Fatal(x.Verdict.Code)
 	}
+	verdict := x.Verdict
 	x.relay.resp.Status = 200
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		x.course = course{}
-		x.course.open(x.verdict.Now)
-		x.course.head = e.engine.cfg.Mono()
-		c.forwarded(x)
+		x.Exchange = proxy.Exchange{Client: c.client, Verdict: verdict, Method: "GET"}
+		x.Begin(&e.engine.cfg.Config, x.Verdict.Now)
+		x.MarkResponse(200)
+		x.emitForwarded()
 		if n%2000 == 0 {
 			e.records()
 		}

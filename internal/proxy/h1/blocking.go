@@ -107,7 +107,7 @@ func (u *upload) run(to io.Writer) {
 		u.c.uploading.Store(false)
 		u.c.reading.enter(phaseNone, 0)
 		if p := recover(); p != nil {
-			u.c.engine.cfg.Log.Error("an upload met a defect", "request_id", string(u.x.id), "panic", p)
+			u.c.engine.cfg.Log.Error("upload panicked", "request_id", u.x.RequestID(), "panic", p)
 			u.fail(errCut)
 		}
 	}()
@@ -222,14 +222,12 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 func (c *conn) foreign(x *exchange) step {
 	c.up.Store(nil)
 	if why := c.main.enter(phaseForeign, 0); why != notCut {
-		return c.gone(x, why)
+		return x.emitUnanswered(why)
 	}
-	x.course.told = true // by Config.Forward
 	ctx, done := c.context()
 	defer done()
 	f := foreign{
-		engine: c.engine, conn: c.nc, info: &c.info, request: &x.req, head: x.head, verdict: &x.verdict, id: string(x.id),
-		lane: c.lane, course: &x.course, caller: c.caller(x),
+		engine: c.engine, conn: c.nc, info: &c.info, request: &x.req, head: x.head, exchange: x.HandOver(),
 		ctx: ctx, date: *c.engine.clock.date.Load(), closing: c.engine.draining.Load() || !x.req.KeepAlive(),
 		hijack: func() []byte {
 			c.main.enter(phaseTunnel, 0)

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
@@ -39,7 +40,7 @@ type conn struct {
 	fd         int                   // within onReadable, else -1
 	step       step                  // how onReadable ended
 
-	lane   *accesslog.Shard
+	client proxy.Client
 	x      *exchange        // what was received; nil while there is nothing
 	hint   *upstream.H1Conn // the last one
 	uses   int              // of hint, when it was given back for key; 0 if it was not
@@ -52,7 +53,7 @@ type conn struct {
 	patience  atomic.Int64 // ms without progress of an upload before the answer
 	uploading atomic.Bool  // the request's body is under way
 	up        atomic.Pointer[upstream.H1Conn]
-	cancel    atomic.Pointer[context.CancelFunc]
+	cancel    atomic.Pointer[context.CancelCauseFunc]
 	sweeper   sweeper
 
 	shard *registryShard
@@ -63,9 +64,7 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	c := &conn{engine: e, nc: nc, info: info, fd: -1}
 	c.info.Prefix = nil
 	c.info.Client = unmapped(info.Client)
-	if e.cfg.Outcome != nil {
-		c.lane = e.cfg.Outcome()
-	}
+	c.client = proxy.Client{Peer: c.info.Client.Addr(), Trusted: info.Trusted, Shard: e.cfg.NewShard()}
 	c.tcp = below(nc)
 	if c.tcp != nil {
 		if raw, err := c.tcp.SyscallConn(); err == nil {
@@ -125,44 +124,43 @@ func (c *conn) serve(prefix []byte) {
 	}
 }
 
-// recover ends the connection after a defect, and it alone.
+// recover ends the connection after a panic, and no other.
 func (c *conn) recover() {
 	if p := recover(); p != nil {
-		c.defect(p)
+		c.panicked(p)
 	}
 }
 
-func (c *conn) defect(p any) {
-	stack := string(debug.Stack())
+func (c *conn) panicked(p any) {
 	c.main.enter(phaseNone, 0)
 	x := c.x
-	c.x, c.fd = nil, -1 // whatever it is in, it is not used again
+	c.x, c.fd = nil, -1 // whatever state it is in, it is not used again
 	if x == nil {
-		c.engine.cfg.Log.Error("a connection met a defect", "panic", p, "stack", stack)
+		c.engine.cfg.Log.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
 		return
 	}
-	if x.course.began.Wall == 0 || !x.known {
-		c.unread(x)
+	if !x.Begun() {
+		x.Verdict = admit.Verdict{}
+		x.BeginUndecided(&c.engine.cfg.Config)
 	}
-	c.engine.cfg.Log.Error("a request met a defect", "request_id", string(x.id), "panic", p, "stack", stack)
-	c.fallen(x)
+	c.endPanicked(x, x.Panicked(p))
 }
 
-// fallen answers a request that met a defect, or breaks off the answer that has
+// endPanicked responds to a request that panicked, or breaks off the response that has
 // begun.
-func (c *conn) fallen(x *exchange) {
+func (c *conn) endPanicked(x *exchange, err error) {
 	defer c.engine.recoverIn("the end of a connection")
 	if x.up != nil {
 		c.endUpload(x)
 		x.up.Discard()
 	}
-	if x.answered || x.course.told {
-		c.put(x, accesslog.Failed, x.relay.resp.Status, x.relay.body.moved)
+	if x.answered || x.Ended() {
+		x.Emit(x.endOf(accesslog.Failed, x.relay.resp.Status, x.relay.body.moved))
 		c.abort(x.relay.reset)
 		return
 	}
-	x.verdict.Close = true
-	if c.refuse(x, proxy.Panicked()) == stepLinger {
+	x.Verdict.Close = true
+	if c.refuse(x, err) == stepLinger {
 		c.linger()
 	}
 }
@@ -205,7 +203,7 @@ func (c *conn) breakOff(word uint64, why cut) {
 		_ = up.NetConn().SetDeadline(past)
 	}
 	if cancel := c.cancel.Load(); cancel != nil {
-		(*cancel)()
+		(*cancel)(causeOf(why))
 	}
 }
 
@@ -279,15 +277,23 @@ func (c *conn) abort(reset bool) step {
 // context returns a context that ends when the sweeper ends the exchange, for
 // what cannot be ended otherwise.
 func (c *conn) context() (ctx context.Context, done func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel.Store(&cancel)
-	if c.main.wasCut() != notCut {
-		cancel()
+	if why := c.main.wasCut(); why != notCut {
+		cancel(causeOf(why))
 	}
 	return ctx, func() {
 		c.cancel.Store(nil)
-		cancel()
+		cancel(nil)
 	}
+}
+
+// causeOf returns the cause with which a context ends.
+func causeOf(why cut) error {
+	if why == cutDrain {
+		return proxy.ErrCut
+	}
+	return nil
 }
 
 // originOf returns what forwarding to a gateway's upstream needs. A gateway that
@@ -309,7 +315,7 @@ func (c *conn) closeAll() {
 	_ = c.nc.Close()
 	if c.x != nil {
 		if c.x.known {
-			c.gone(c.x, c.main.enter(phaseNone, 0))
+			c.x.emitUnanswered(c.main.enter(phaseNone, 0))
 		}
 		c.engine.release(c.x)
 		c.x = nil

@@ -5,10 +5,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
-	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -26,6 +25,7 @@ const (
 // exchange is one request on its way, with the room that it needs. It is kept
 // for the next one, of whichever connection.
 type exchange struct {
+	proxy.Exchange
 	c *conn
 
 	// What was received: in[start:end] is still to be read, and begins with the
@@ -37,16 +37,13 @@ type exchange struct {
 	unseen     bool // something was put there that nobody has looked at
 	own        [inSize]byte
 	head       []byte
-	known      bool // the head was read
+	known      bool      // the head was read
+	hasBody    bool      // the request's body is passed on
+	forwarded  [4]string // room for ForwardedFor
 	parser     http1.RequestParser
 	req        http1.Request
 
-	ask     admit.Request
-	verdict admit.Verdict
-	idRoom  [len(id.Request) + 1 + id.TextLen]byte
-	id      []byte
-	course  course
-	record  accesslog.Record // room for it
+	ask admit.Request
 
 	writer  requestWriter
 	body    recoder // the request's body, on its way to the upstream
@@ -93,7 +90,7 @@ func (e *Engine) exchange(c *conn) *exchange {
 		x.in = x.own[:]
 		x.onUpstream = x.readUpstream
 		x.closing = x.mustClose
-		x.tracing = x.appendTrace
+		x.tracing = x.appendTraceparent
 	}
 	x.c = c
 	return x
@@ -188,14 +185,13 @@ func (c *conn) exchange(x *exchange) step {
 // begin makes the relay ready and tells the sweeper that an answer is awaited.
 func (c *conn) begin(x *exchange) {
 	x.err, x.clientErr, x.got, x.streaming, x.answered = nil, nil, false, false, false
-	x.course.head = 0
 	x.last = relayed{}
-	g := x.verdict.Gateway
+	g := x.Verdict.Gateway
 	r := &x.relay
 	r.begin()
 	r.isHead = x.ask.Method == "HEAD"
 	r.oldClient, r.keep, r.trailers = x.req.Minor == 0, x.req.KeepAlive(), x.req.WantsTrailers()
-	r.verdict, r.id, r.closing = &x.verdict, x.id, x.closing
+	r.verdict, r.id, r.closing = &x.Verdict, x.RequestID(), x.closing
 	r.date = *c.engine.clock.date.Load()
 	if x.mode == modeUpgrade {
 		r.asked = upgradeOf(&x.req, x.head)
@@ -332,8 +328,8 @@ func (x *exchange) relayAll() (finished bool) {
 			return false // the head is incomplete
 		}
 		x.from = out.next
-		if r.state != relayHead && x.course.head == 0 {
-			x.course.head = x.c.engine.cfg.Mono()
+		if r.state != relayHead {
+			x.MarkResponse(r.resp.Status)
 		}
 		switch r.state {
 		case relayDone:
@@ -410,15 +406,15 @@ func (c *conn) finish(x *exchange) step {
 	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
 	c.uses = 0
 	if why == notCut && uploaded && x.relay.reusable() {
-		if x.verdict.Key != nil {
-			c.uses, c.key = x.up.Uses(), x.verdict.Key.UUID()
+		if x.Verdict.Key != nil {
+			c.uses, c.key = x.up.Uses(), x.Verdict.Key.UUID()
 		}
 		x.up.Release()
 	} else {
 		x.up.Discard()
 	}
 	c.hint, x.up = x.up, nil
-	c.forwarded(x)
+	x.emitForwarded()
 	err := c.deliver(&x.last)
 	x.last = relayed{}
 	x.dropBuffer()

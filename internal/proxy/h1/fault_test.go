@@ -13,6 +13,7 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
@@ -126,7 +127,7 @@ func TestDefectsStayWithTheirConnection(t *testing.T) {
 	})
 }
 
-type panics struct{ Decider }
+type panics struct{ proxy.Decider }
 
 func (p panics) Decide(req *admit.Request, v *admit.Verdict) {
 	if req.Target == "/panic" {

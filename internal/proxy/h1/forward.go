@@ -20,12 +20,9 @@ func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
 // forward sends an admitted request to its gateway's upstream, or leaves that
 // to the blocking driver.
 func (c *conn) forward(x *exchange) step {
-	g := x.verdict.Gateway
-	if g.MaxBodyBytes > 0 && x.req.ContentLength() > g.MaxBodyBytes {
-		return c.refuse(x, proxy.BodyTooLarge(g.MaxBodyBytes))
-	}
-	if loops(x.head, x.req.Fields(), c.engine.cfg.Via) {
-		return c.fail(x, proxy.Loop())
+	g := x.Verdict.Gateway
+	if err := x.CheckForward(x.req.ContentLength(), loops(x.head, x.req.Fields(), c.engine.cfg.Via)); err != nil {
+		return c.refuse(x, err)
 	}
 	x.sent, x.patience = false, g.Upstream.Timeout
 	if g.Upstream.Base.Scheme != "http" {
@@ -34,17 +31,17 @@ func (c *conn) forward(x *exchange) step {
 	}
 	o, err := c.originOf(g)
 	if err != nil {
-		return c.fail(x, err)
+		return c.refuse(x, err)
 	}
 	x.mode = modeUpload
 	if x.req.Upgrade() && upgradeOf(&x.req, x.head) != nil {
 		x.mode = modeUpgrade
 	}
 	x.writer = requestWriter{
-		req: &x.req, buf: x.head, verdict: &x.verdict, origin: o,
+		req: &x.req, buf: x.head, verdict: &x.Verdict, origin: o,
 		trusted: c.info.Trusted, upgrade: x.mode == modeUpgrade,
 		hop: proxy.Hop{
-			Verdict: &x.verdict, RequestID: proxy.Text(x.id), Client: c.info.Client.Addr(), TLS: c.info.TLS, Via: c.engine.cfg.Via,
+			Verdict: &x.Verdict, RequestID: x.RequestID(), Client: c.client.Peer, TLS: c.info.TLS, Via: c.engine.cfg.Via,
 		},
 	}
 	if c.engine.cfg.Tracer != nil {
@@ -80,10 +77,10 @@ func (x *exchange) write() (whole bool, err error) {
 		in = http1.ByChunks
 	}
 	b := &x.body
-	x.course.body = true
+	x.hasBody = true
 	b.start(in, x.req.ContentLength(), x.req.Chunked())
-	b.trailers, b.set = true, x.verdict.Gateway.Upstream.Headers
-	if bound := x.verdict.Gateway.MaxBodyBytes; bound > 0 {
+	b.trailers, b.set = true, x.Verdict.Gateway.Upstream.Headers
+	if bound := x.Verdict.Gateway.MaxBodyBytes; bound > 0 {
 		b.room = bound
 	}
 	received := x.in[x.after:x.end]
@@ -118,7 +115,7 @@ func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
 	uses := 0
 	// A trusted proxy has many callers on one connection, and perhaps one key.
-	if k := x.verdict.Key; k != nil && k.UUID() == c.key && !c.info.Trusted && c.repeatable(x) {
+	if k := x.Verdict.Key; k != nil && k.UUID() == c.key && !c.info.Trusted && c.repeatable(x) {
 		uses = c.uses
 	}
 	x.up = o.pool.Take(c.hint, uses)
@@ -141,15 +138,15 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	switch {
 	case err == nil && why == notCut:
 		x.up = up
-		x.course.sent = c.engine.cfg.Mono()
+		x.MarkSent()
 		return stepReady
 	case err == nil:
 		up.Discard()
-		return c.gone(x, why)
+		return x.emitUnanswered(why)
 	case why != notCut: // nobody waits for an answer
-		return c.gone(x, why)
+		return x.emitUnanswered(why)
 	}
-	return c.fail(x, err)
+	return c.refuse(x, err)
 }
 
 // repeatable reports whether the request may be sent once more.
@@ -167,10 +164,10 @@ func (c *conn) reconnect(x *exchange) step {
 	case notCut:
 	case cutLate:
 		c.main.enter(phaseNone, 0)
-		return c.fail(x, proxy.TimedOut(nil))
+		return c.refuse(x, proxy.TimedOut(nil))
 	default:
 		c.main.enter(phaseNone, 0)
-		return c.gone(x, why)
+		return x.emitUnanswered(why)
 	}
 	ctx, done := c.context()
 	defer done()

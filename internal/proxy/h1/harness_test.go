@@ -22,6 +22,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
@@ -42,9 +43,10 @@ type setup struct {
 	maxConns int           // upstream.Config.MaxConns
 	trust    *clientip.Trust
 	mono     func() int64
-	tracer   Tracer
+	tracer   proxy.Tracer
 	wrap     func(net.Conn) net.Conn // of each client's connection
 	forward  http.HandlerFunc        // Config.Forward; nil is a teapot
+	handed   func(*proxy.Exchange)   // called with what Config.Forward is given, unless nil
 	now      func() time.Time        // Config.Now; nil is standstill
 }
 
@@ -142,7 +144,7 @@ func start(t testing.TB, s setup) *edge {
 	return e
 }
 
-func serve(t testing.TB, decider Decider, s setup) *edge {
+func serve(t testing.TB, decider proxy.Decider, s setup) *edge {
 	t.Helper()
 	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New(), ContinueTimeout: s.invite, MaxConns: s.maxConns})
 	if err != nil {
@@ -161,8 +163,14 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 		t.Fatal(err)
 	}
 	engine, err := New(Config{
-		Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
-		Forward: func(w http.ResponseWriter, r *http.Request, _ *admit.Verdict, _ string) {
+		Config: proxy.Config{
+			Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
+			Shard: outcomes.Shard, Mono: s.mono, Trust: s.trust, Tracer: s.tracer,
+		},
+		Forward: func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
+			if s.handed != nil {
+				s.handed(x)
+			}
 			if s.forward != nil {
 				s.forward(w, r)
 				return
@@ -170,7 +178,7 @@ func serve(t testing.TB, decider Decider, s setup) *edge {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusTeapot)
 		},
-		Outcome: outcomes.Shard, Mono: s.mono, Now: now, Trust: s.trust, Tracer: s.tracer,
+		Now: now,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func TestCutHoldsTheConnection(t *testing.T) {
 	c.main.enter(phaseExchange, 1)
 	left := make(chan cut)
 	var early bool
-	end := context.CancelFunc(func() {
+	end := context.CancelCauseFunc(func(error) {
 		go func() { left <- c.main.enter(phaseIdle, 0) }()
 		for range 1000 {
 			runtime.Gosched()

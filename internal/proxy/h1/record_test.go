@@ -417,7 +417,7 @@ func TestRecordsAtTheEnd(t *testing.T) {
 }
 
 // waits is a Decider whose verdict is to wait, which fails.
-type waits struct{ Decider }
+type waits struct{ proxy.Decider }
 
 func (w waits) Decide(req *admit.Request, v *admit.Verdict) {
 	w.Decider.Decide(req, v)
@@ -435,12 +435,12 @@ func TestRecordsOfFailures(t *testing.T) {
 		s.upstream, _ = ending(t)
 		good := start(t, s)
 		for _, c := range []struct {
-			decider Decider
+			decider proxy.Decider
 			path    string
 			status  string
 			want    told
 		}{
-			{panics{good.engine.cfg.Admit}, "/panic", "500", told{accesslog.Failed, 500, 0, 0, -1, false, "", ""}},
+			{panics{good.engine.cfg.Admit}, "/panic", "500", told{accesslog.Failed, 500, 0, 0, -1, false, "GET", ""}},
 			{waits{good.engine.cfg.Admit}, "/a", "503", told{accesslog.Failed, 503, 0, 0, -1, true, "GET", "/a"}},
 		} {
 			e := serve(t, c.decider, s)

@@ -5,23 +5,24 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
-	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // request decides on a request whose head is complete, and does what the
 // decision says.
 func (c *conn) request(x *exchange) step {
-	x.known, x.answered, x.taken, x.course = true, false, false, course{}
+	x.Exchange = proxy.Exchange{Client: c.client}
+	x.known, x.answered, x.taken, x.hasBody = true, false, false, false
 	h := x.head
 	x.ask = admit.Request{Method: text(x.req.Method.Of(h)), Target: text(x.req.Target.Of(h))}
+	x.Method = x.ask.Method
+	x.ForwardedFor = x.forwarded[:0]
+	traceparents := 0
 	fields := x.req.Fields()
 	for i := range fields {
 		f := &fields[i]
@@ -36,31 +37,33 @@ func (c *conn) request(x *exchange) step {
 			x.ask.Origin = text(f.Value.Of(h))
 		case http1.AccessControl:
 			x.ask.PreflightMethod = text(f.Value.Of(h))
+		case http1.XForwardedFor:
+			if c.client.Trusted {
+				x.ForwardedFor = append(x.ForwardedFor, text(f.Value.Of(h)))
+			}
+		case http1.Traceparent:
+			if x.Traceparent = f.Value.Of(h); traceparents > 0 {
+				x.Traceparent = nil
+			}
+			traceparents++
 		}
 	}
-	c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
-	x.course.open(x.verdict.Now)
-	x.name()
-	if x.verdict.Action == admit.Wait {
+	c.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
+	x.Begin(&c.engine.cfg.Config, x.Verdict.Now)
+	if x.Verdict.Action == admit.Wait {
 		if next := c.awaitCap(x); next != stepReady {
 			return next
 		}
 	}
-	switch x.verdict.Action {
+	switch x.Verdict.Action {
 	case admit.Forward:
 		return c.forward(x)
 	case admit.Preflight:
-		x.course.decision = accesslog.Preflight
+		x.Result = accesslog.Preflight
 		return c.answer(x, http.StatusNoContent, nil)
 	default:
-		return c.refuse(x, x.verdict.Fault())
+		return c.refuse(x, x.Verdict.Fault())
 	}
-}
-
-// name gives the request its identifier.
-func (x *exchange) name() {
-	x.course.id = x.c.engine.cfg.NewRequestID(x.course.began.Wall / int64(time.Millisecond))
-	x.id = id.Append(x.idRoom[:0], id.Request, x.course.id)
 }
 
 // awaitCap decides again until the daily cap of the route has told. It returns
@@ -70,17 +73,17 @@ func (c *conn) awaitCap(x *exchange) step {
 	c.main.enter(phaseWait, 0)
 	ctx, done := c.context()
 	defer done()
-	for x.verdict.Action == admit.Wait {
-		if err := c.engine.cfg.Admit.Wait(ctx, &x.verdict); err != nil {
+	for x.Verdict.Action == admit.Wait {
+		if err := c.engine.cfg.Admit.Wait(ctx, &x.Verdict); err != nil {
 			if ctx.Err() != nil {
-				return c.gone(x, c.main.enter(phaseNone, 0))
+				return x.emitUnanswered(c.main.enter(phaseNone, 0))
 			}
-			return c.fail(x, err)
+			return c.refuse(x, err)
 		}
-		c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
+		c.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
 	}
 	c.main.enter(phaseNone, 0)
-	x.course.sent = c.engine.cfg.Mono()
+	x.MarkSent()
 	return stepReady
 }
 
@@ -91,10 +94,10 @@ func (c *conn) refuseSyntax(x *exchange, err error) step {
 	large := errors.Is(err, http1.ErrTarget) || errors.Is(err, http1.ErrHead)
 	switch method := x.neverAllowed(); {
 	case large && method != "":
-		c.unread(x)
-		x.ask.Method = method
-		c.engine.cfg.Admit.Decide(&x.ask, &x.verdict)
-		return c.refuse(x, x.verdict.Fault())
+		c.beginUndecided(x)
+		x.ask.Method, x.Method = method, method
+		c.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
+		return c.refuse(x, x.Verdict.Fault())
 	case errors.Is(err, http1.ErrTarget):
 		e = proxy.TargetTooLong()
 	case errors.Is(err, http1.ErrHead):
@@ -105,9 +108,9 @@ func (c *conn) refuseSyntax(x *exchange, err error) step {
 		e = proxy.Malformed("it does not follow the syntax of HTTP/1.1")
 	}
 	if !x.known {
-		c.unread(x)
+		c.beginUndecided(x)
 	}
-	x.verdict.Close = true
+	x.Verdict.Close = true
 	return c.refuse(x, e)
 }
 
@@ -129,17 +132,15 @@ func (x *exchange) neverAllowed() string {
 // refuse answers with the error body of err, without waiting for the request's
 // body.
 func (c *conn) refuse(x *exchange, err error) step {
-	status, body := fault.Response(err, string(x.id))
-	x.course.failed(&x.verdict, err)
+	status, body := x.Respond(err)
 	return c.answer(x, status, body)
 }
 
-// unread makes x the exchange of what is no request: all that is known of it is
-// that it came.
-func (c *conn) unread(x *exchange) {
-	x.verdict, x.ask, x.answered, x.taken, x.course = admit.Verdict{}, admit.Request{}, false, false, course{}
-	x.course.open(ratelimit.Instant{Wall: time.Now().UnixNano(), Mono: c.engine.cfg.Mono()})
-	x.name()
+// beginUndecided begins the exchange of a request whose head cannot be read.
+func (c *conn) beginUndecided(x *exchange) {
+	x.Exchange, x.ask = proxy.Exchange{Client: c.client}, admit.Request{}
+	x.answered, x.taken, x.hasBody = false, false, false
+	x.BeginUndecided(&c.engine.cfg.Config)
 }
 
 // answer sends an answer of the gateway's own and disposes of the request's
@@ -148,7 +149,7 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 	received := int64(x.end - x.after)
 	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.taken && x.body.done)
 	length := x.req.ContentLength()
-	last := x.verdict.Close || c.engine.draining.Load() || !x.req.KeepAlive() ||
+	last := x.Verdict.Close || c.engine.draining.Load() || !x.req.KeepAlive() ||
 		remains && (x.upload != nil || x.taken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
 
 	if x.buf == nil {
@@ -166,16 +167,16 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 	case x.req.Minor == 0:
 		out = append(out, "Connection: keep-alive\r\n"...)
 	}
-	out = append(append(append(out, "X-Request-Id: "...), x.id...), "\r\n"...)
-	if x.verdict.Gateway != nil || x.verdict.Code != "" {
-		out = x.verdict.AppendFields(out)
+	out = append(append(append(out, "X-Request-Id: "...), x.RequestID()...), "\r\n"...)
+	if x.Verdict.Gateway != nil || x.Verdict.Code != "" {
+		out = x.Verdict.AppendFields(out)
 	}
 	out = append(out, "\r\n"...)
 	if x.ask.Method == http.MethodHead {
 		body = nil
 	}
 	out = append(out, body...)
-	c.answered(x, status, len(body))
+	x.Emit(x.endOf(x.Result, status, int64(len(body))))
 	err := c.write(out)
 	x.dropBuffer()
 	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
@@ -194,13 +195,6 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 	return stepBlock
 }
 
-// fail answers a request that was not refused by a check but could not be
-// served, and logs why.
-func (c *conn) fail(x *exchange, err error) step {
-	c.log(x, "request failed", err)
-	return c.refuse(x, err)
-}
-
 // broken ends an exchange that its upstream, its client or the sweeper ended.
 func (c *conn) broken(x *exchange, err error) step {
 	up := x.up
@@ -216,24 +210,24 @@ func (c *conn) broken(x *exchange, err error) step {
 	switch {
 	case x.answered:
 		if uploadErr == nil && x.clientErr == nil && why != cutGone && why != cutDrain {
-			c.log(x, "the upstream broke off", err)
+			x.LogBrokenOff(err)
 		}
-		c.forwarded(x)
+		x.emitForwarded()
 		return c.abort(x.relay.reset)
 	case x.clientErr != nil || why == cutGone || why == cutDrain:
-		c.gone(x, why)
+		x.emitUnanswered(why)
 		return c.abort(x.relay.reset)
 	case errors.Is(uploadErr, errBodyTooLarge):
-		return c.refuse(x, proxy.BodyTooLarge(x.verdict.Gateway.MaxBodyBytes))
+		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):
-		x.verdict.Close = true
+		x.Verdict.Close = true
 		return c.refuse(x, proxy.MalformedBody(uploadErr))
 	case uploadErr != nil: // the client left, or stalled
-		return c.gone(x, why)
+		return x.emitUnanswered(why)
 	case why == cutLate:
-		return c.fail(x, proxy.TimedOut(err))
+		return c.refuse(x, proxy.TimedOut(err))
 	}
-	return c.fail(x, unanswered(err))
+	return c.refuse(x, unanswered(err))
 }
 
 // unanswered returns the public error for an upstream that gave no response, or none that
@@ -247,19 +241,4 @@ func unanswered(err error) error {
 		return proxy.BadResponse(err)
 	}
 	return proxy.Unreachable(err)
-}
-
-// log writes one line about the request: never a field of it, never its query.
-func (c *conn) log(x *exchange, message string, err error) {
-	args := []any{"request_id", string(x.id), "method", string(x.req.Method.Of(x.head)), "path", x.verdict.Path, "error", err}
-	if g := x.verdict.Gateway; g != nil {
-		args = append(args, "gateway_id", g.ID)
-	}
-	if r := x.verdict.Route; r != nil {
-		args = append(args, "route_id", r.ID)
-	}
-	if k := x.verdict.Key; k != nil {
-		args = append(args, "key_id", k.ID())
-	}
-	c.engine.cfg.Log.Warn(message, args...)
 }

@@ -35,7 +35,7 @@ type relay struct {
 	trailers  bool   // the client takes trailers
 	asked     []byte // the protocols that the client wants to change to
 	verdict   *admit.Verdict
-	id        []byte
+	id        string
 	date      []byte
 	closing   func() bool // asked at the final head: the connection must close after it
 

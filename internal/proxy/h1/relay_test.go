@@ -115,7 +115,7 @@ func TestRelayInAllSplits(t *testing.T) {
 		{"two framings", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", nil, []string{"malformed"}, []string{"HTTP/1.1"}},
 	} {
 		run := func(pieces ...string) string {
-			r := &relay{verdict: &admit.Verdict{}, id: []byte("req_1"), date: []byte("now"), keep: true, closing: func() bool { return false }}
+			r := &relay{verdict: &admit.Verdict{}, id: "req_1", date: []byte("now"), keep: true, closing: func() bool { return false }}
 			r.begin()
 			if c.set != nil {
 				c.set(r)

@@ -1,8 +1,11 @@
 package h1
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // Guarantee: the upstream gets the caller's fields as they are, in their order
@@ -87,4 +90,27 @@ func TestForeignUpstream(t *testing.T) {
 			c.body(h)
 		}
 	})
+}
+
+// Guarantee: the driver that serves a request for a foreign upstream gets the exchange
+// with what is known of the client's connection.
+func TestForeignExchangeKnowsTheClient(t *testing.T) {
+	for _, trusted := range []bool{false, true} {
+		s := setup{limit: "1000/s", upstream: "https://127.0.0.1:1", trusted: trusted}
+		handed := make(chan proxy.Client, 1)
+		s.handed = func(x *proxy.Exchange) { handed <- x.Client }
+		c := start(t, s).dial()
+		c.say("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
+		c.wantStatus("418")
+		got := <-handed
+		if got.Trusted != trusted {
+			t.Errorf("trusted is %v, want %v", got.Trusted, trusted)
+		}
+		if want := netip.MustParseAddr("127.0.0.1"); got.Peer != want {
+			t.Errorf("the peer is %v, want %v", got.Peer, want)
+		}
+		if got.Shard == nil {
+			t.Error("the exchange has no shard for its record")
+		}
+	}
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/netip"
 
-	"github.com/keygate/keygate/internal/accesslog"
-	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // foreign is what the engine hands over when a request is admitted for an
@@ -16,16 +14,12 @@ import (
 // http.ResponseWriter and *http.Request of it, calls Config.Forward and tells
 // whether the connection can serve another request.
 type foreign struct {
-	engine  *Engine
-	conn    net.Conn // written to by the adapter, read by body alone
-	info    *ConnInfo
-	request *http1.Request
-	head    []byte // the buffer that request's spans are of; until serveForeign returns
-	verdict *admit.Verdict
-	id      string
-	lane    *accesslog.Shard // for the record, which Config.Forward puts
-	course  *course
-	caller  netip.Addr
+	engine   *Engine
+	conn     net.Conn // written to by the adapter, read by body alone
+	info     *ConnInfo
+	request  *http1.Request
+	head     []byte          // the buffer that request's spans are of; until serveForeign returns
+	exchange *proxy.Exchange // Config.Forward's from now on
 	// body gives the request's body, decoded; io.EOF at its end, after which
 	// trailers are known. Nil if the request has none. Its Close does nothing.
 	// Nothing of it is read before the first Read, so that a client with

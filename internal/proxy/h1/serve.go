@@ -2,17 +2,12 @@ package h1
 
 import (
 	"context"
-	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/keygate/keygate/internal/id"
 )
 
 // Engine serves connections of HTTP/1.1. It is safe for concurrent use.
@@ -35,23 +30,14 @@ type Engine struct {
 
 // New returns an Engine. Shutdown ends what it starts.
 func New(cfg Config) (*Engine, error) {
-	if cfg.Admit == nil || cfg.Pools == nil || cfg.Forward == nil {
+	if err := cfg.SetDefaults(); err != nil {
+		return nil, err
+	}
+	if cfg.Forward == nil {
 		return nil, errConfig
-	}
-	if cfg.Via == "" {
-		cfg.Via = "keygate-" + strconv.FormatUint(rand.Uint64()|1<<63, 36)
-	}
-	if cfg.NewRequestID == nil {
-		cfg.NewRequestID = id.NewFastAt
-	}
-	if cfg.Mono == nil {
-		cfg.Mono = func() int64 { return 0 }
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{cfg: cfg, hurry: make(chan struct{}, 1)}
 	now := cfg.Now()

@@ -160,10 +160,10 @@ func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
 
 // tell tells of a request that lasts, and returns what is in c.main since.
 func (s *sweeper) tell(c *conn, word uint64, now int64) uint64 {
-	if word&held != 0 || c.lane == nil || now-s.since < proxy.StartedAfter.Milliseconds() || !c.main.hold(word) {
+	if word&held != 0 || c.client.Shard == nil || now-s.since < proxy.StartedAfter.Milliseconds() || !c.main.hold(word) {
 		return word
 	}
-	c.begun(c.x)
+	c.x.EmitStarted()
 	c.main.letGo()
 	return word | held
 }

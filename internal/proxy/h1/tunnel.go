@@ -15,7 +15,7 @@ func (c *conn) tunnel(x *exchange) step {
 	if c.main.enter(phaseTunnel, 0) != notCut {
 		return stepClose
 	}
-	record := c.upgraded(x)
+	record := x.Detach(x.relay.resp.Status)
 	toClient := append([]byte(nil), x.buf[x.from:x.to]...)
 	toUpstream := append([]byte(nil), x.in[x.after:x.end]...)
 	x.up = nil
@@ -32,7 +32,7 @@ func (c *conn) tunnel(x *exchange) step {
 		defer upward.Wait()
 		out = pass(c.nc, back, toClient)
 	}()
-	c.closed(record, in, out)
+	record.Emit(in, out)
 	return stepClose
 }
 

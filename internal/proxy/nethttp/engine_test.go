@@ -17,6 +17,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
 	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -66,7 +67,7 @@ type front struct {
 	conns   sync.WaitGroup
 }
 
-func newFront(t testing.TB, decider nethttp.Decider, pools *upstream.Pools, inner *nethttp.Server, s setup, outcomes *accesslog.Collector, log *slog.Logger) *front {
+func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner *nethttp.Server, s setup, outcomes *accesslog.Collector, log *slog.Logger) *front {
 	t.Helper()
 	d := &elsewhere{Decider: decider, off: strings.HasPrefix(t.Name(), engineAlone)}
 	now := standstill()
@@ -74,10 +75,11 @@ func newFront(t testing.TB, decider nethttp.Decider, pools *upstream.Pools, inne
 		now = time.Now
 	}
 	e, err := h1.New(h1.Config{
-		Admit: d, Pools: pools, Via: inner.Via(), Log: log, Outcome: outcomes.Shard, Mono: s.mono, Now: now,
-		Forward: func(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) {
-			d.restore(v)
-			inner.ServeDecided(w, r, v, requestID)
+		Config: proxy.Config{Admit: d, Pools: pools, Via: inner.Via(), Log: log, Shard: outcomes.Shard, Mono: s.mono},
+		Now:    now,
+		Forward: func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
+			d.restore(&x.Verdict)
+			inner.ServeDecided(w, r, x)
 		},
 	})
 	if err != nil {
@@ -168,7 +170,7 @@ func (f *front) Shutdown(ctx context.Context) error {
 // elsewhere makes every upstream look like one that the engine does not speak
 // to itself.
 type elsewhere struct {
-	nethttp.Decider
+	proxy.Decider
 	off      bool
 	gateways sync.Map // *snapshot.Gateway as the engine sees it to the true one
 }

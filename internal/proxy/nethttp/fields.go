@@ -1,9 +1,7 @@
 package nethttp
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -19,12 +17,12 @@ import (
 // those of the verdict.
 func (x *exchange) ownFields() {
 	h := x.w.Header()
-	h["X-Request-Id"] = []string{x.id}
-	if x.verdict.Gateway == nil && x.verdict.Code == "" {
+	h["X-Request-Id"] = []string{x.RequestID()}
+	if x.Verdict.Gateway == nil && x.Verdict.Code == "" {
 		return // nothing was decided
 	}
 	var scratch [512]byte
-	x.verdict.EachField(scratch[:], func(name string, value []byte) {
+	x.Verdict.EachField(scratch[:], func(name string, value []byte) {
 		if name == "Vary" {
 			h.Add(name, string(value))
 			return
@@ -41,8 +39,8 @@ func (x *exchange) requestFields() http.Header {
 	out := make(http.Header, len(r.Header)+10)
 	var kept proxy.Fields
 	named := connectionNames(r.Header)
-	set := x.verdict.Gateway.Upstream.Headers
-	trusted := x.trusted()
+	set := x.Verdict.Gateway.Upstream.Headers
+	trusted := x.Client.Trusted
 	drop := proxy.RequestDrop(trusted, x.server.cfg.Tracer != nil)
 	for name, values := range r.Header {
 		id := proxy.NameOf(name)
@@ -52,7 +50,7 @@ func (x *exchange) requestFields() http.Header {
 		kept |= 1 << id
 		out[name] = values
 	}
-	if proxy.IsKey(out.Get("Authorization"), x.verdict) {
+	if proxy.IsKey(out.Get("Authorization"), &x.Verdict) {
 		delete(out, "Authorization")
 	}
 	if wantsTrailers(r.Header) {
@@ -62,7 +60,7 @@ func (x *exchange) requestFields() http.Header {
 		out["User-Agent"] = []string{""} // or net/http would send its own
 	}
 	hop := proxy.Hop{
-		Verdict: x.verdict, RequestID: x.id, Client: remoteAddr(r), TLS: r.TLS != nil,
+		Verdict: &x.Verdict, RequestID: x.RequestID(), Client: x.Client.Peer, TLS: r.TLS != nil,
 		Major: byte(r.ProtoMajor), Minor: byte(r.ProtoMinor), Via: x.server.cfg.Via, Authority: r.Host,
 		HasForwardedHost: kept.Has(http1.XForwardedHost), HasForwardedProto: kept.Has(http1.XForwardedProto),
 	}
@@ -78,20 +76,9 @@ func (x *exchange) requestFields() http.Header {
 		out[name] = append(before[:len(before):len(before)], strings.Clone(value))
 	})
 	if !proxy.IsSet(set, "traceparent") {
-		x.traceField(out)
+		x.setTraceparent(out)
 	}
 	return out
-}
-
-// remoteAddr returns the address of the peer.
-func remoteAddr(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		addr, _ := netip.ParseAddr(host)
-		return addr
-	}
-	return peer.Addr().Unmap().WithZone("")
 }
 
 // forwardedFor returns the values of X-Forwarded-For, in any spelling.
@@ -119,7 +106,7 @@ func (x *exchange) loops() bool {
 // responseFields copies the fields of an upstream's response that pass.
 func (x *exchange) responseFields(to http.Header, status int, from http.Header) {
 	named := connectionNames(from)
-	drop := proxy.ResponseDrop(status, x.verdict.AllowOrigin != "")
+	drop := proxy.ResponseDrop(status, x.Verdict.AllowOrigin != "")
 	for name, values := range from {
 		if id := proxy.NameOf(name); drop.Has(id) || named[name] && !proxy.Unnameable.Has(id) {
 			continue

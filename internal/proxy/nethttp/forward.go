@@ -15,23 +15,19 @@ import (
 // forward sends the request to its gateway's upstream and the answer back
 // (contract, 4.4).
 func (x *exchange) forward() {
-	g := x.verdict.Gateway
-	if g.MaxBodyBytes > 0 && x.r.ContentLength > g.MaxBodyBytes {
-		x.refuse(proxy.BodyTooLarge(g.MaxBodyBytes))
-		return
-	}
-	if x.loops() {
-		x.fail(proxy.Loop())
+	g := x.Verdict.Gateway
+	if err := x.CheckForward(x.r.ContentLength, x.loops()); err != nil {
+		x.refuse(err)
 		return
 	}
 	pool, err := x.server.cfg.Pools.Get(proxy.OriginOf(g))
 	if err != nil {
-		x.fail(proxy.Unreachable(err))
+		x.refuse(proxy.Unreachable(err))
 		return
 	}
 	defer x.stall.stop()
 	out, body := x.request()
-	x.watch()
+	x.emitStartedLater()
 	protocol := ""
 	if pool.CanUpgrade() {
 		if protocol = upgradeOf(x.r); protocol != "" {
@@ -51,12 +47,12 @@ func (x *exchange) forward() {
 		return
 	}
 	defer answer.Close()
-	x.course.head, x.course.upstream = x.server.cfg.Mono(), answer.StatusCode
+	x.MarkResponse(answer.StatusCode)
 	switch {
 	case answer.StatusCode == http.StatusSwitchingProtocols:
 		x.tunnel(answer, protocol)
 	case !proxy.ValidStatus(answer.StatusCode):
-		x.fail(proxy.BadResponse(errStatus))
+		x.refuse(proxy.BadResponse(errStatus))
 	default:
 		x.relay(answer)
 		if body != nil && !body.isEnded() {
@@ -67,10 +63,10 @@ func (x *exchange) forward() {
 
 // request returns what goes to the upstream, and its body unless it has none.
 func (x *exchange) request() (*http.Request, *body) {
-	g := x.verdict.Gateway
+	g := x.Verdict.Gateway
 	out := &http.Request{
 		Method:     x.r.Method,
-		URL:        upstream.Target(g.Upstream.Base, string(x.verdict.AppendTarget(nil))),
+		URL:        upstream.Target(g.Upstream.Base, string(x.Verdict.AppendTarget(nil))),
 		Proto:      "HTTP/1.1",
 		ProtoMajor: 1,
 		ProtoMinor: 1,
@@ -81,7 +77,7 @@ func (x *exchange) request() (*http.Request, *body) {
 		return out, nil
 	}
 	b := newBody(x.r, g.MaxBodyBytes, g.Upstream.Headers, &x.stall.reading)
-	b.passed = &x.course.in
+	b.passed = &x.bytesIn
 	x.stall.start()
 	if x.r.Header.Get("Expect") != "" {
 		b.invite = x.invite
@@ -98,13 +94,16 @@ func (x *exchange) unanswered(err error, b *body) {
 	var public *fault.Error
 	switch {
 	case errors.As(err, new(errBodyTooLarge)):
-		x.refuse(proxy.BodyTooLarge(x.verdict.Gateway.MaxBodyBytes))
+		x.refuse(proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.As(err, &public):
-		x.fail(err)
+		if x.r.Context().Err() != nil { // nobody waits for a response
+			x.abort()
+		}
+		x.refuse(err)
 	case x.stall.reading.cut.Load(): // the client is as good as gone
 		x.abort()
 	case b != nil && x.r.Context().Err() == nil && !errors.Is(err, io.ErrUnexpectedEOF):
-		x.verdict.Close = true
+		x.Verdict.Close = true
 		x.refuse(proxy.MalformedBody(err))
 	default: // the client left
 		x.abort()
@@ -164,13 +163,13 @@ func (x *exchange) relay(answer *upstream.Response) {
 	// An answer without a body goes out whole when the handler returns: over
 	// HTTP/2 as one frame that ends the stream, which gRPC tells from others.
 	if answer.Body == http.NoBody || answer.ContentLength == 0 {
-		x.put(accesslog.Forwarded, answer.StatusCode)
+		x.emit(accesslog.Forwarded, answer.StatusCode)
 		return
 	}
 	if x.rc.Flush() != nil || x.copy(answer.Body, answer.ContentLength) != nil {
 		x.abort()
 	}
-	x.put(accesslog.Forwarded, answer.StatusCode)
+	x.emit(accesslog.Forwarded, answer.StatusCode)
 	if trailers {
 		sendTrailers(h, answer.Trailer)
 	}
@@ -197,8 +196,8 @@ func (x *exchange) copy(from io.Reader, length int64) error {
 	for {
 		n, err := from.Read(buf[:])
 		if n > 0 {
-			if x.course.out += int64(n); x.course.out == length {
-				x.put(accesslog.Forwarded, x.course.status)
+			if x.bytesOut += int64(n); x.bytesOut == length {
+				x.emit(accesslog.Forwarded, x.status)
 			}
 			if err := x.send(buf[:n]); err != nil {
 				return err

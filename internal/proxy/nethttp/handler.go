@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -13,23 +14,27 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// exchange is one request on its way through the driver.
+// exchange is one request with its response on its way through the driver.
 type exchange struct {
-	server  *Server
-	w       http.ResponseWriter
-	r       *http.Request
-	rc      *http.ResponseController
-	id      string
-	verdict *admit.Verdict
+	*proxy.Exchange
+	server *Server
+	w      http.ResponseWriter
+	r      *http.Request
+	rc     *http.ResponseController
 
-	// head is held while something of a head goes to net/http: 1xx answers come
+	// head is held while something of a head goes to net/http: 1xx responses come
 	// from other goroutines than the final one.
 	head     sync.Mutex
-	settled  bool // what the final head is; no other goroutine may touch its fields
+	settled  bool // the final head is known; no other goroutine may touch its fields
 	answered bool // the final head was given to net/http
+	status   int  // of the final head; 0 before
 
-	stall  stall
-	course course
+	stall    stall
+	bytesOut int64        // of the response's body
+	bytesIn  atomic.Int64 // of the request's body
+
+	emitting sync.Mutex // held while a record is emitted
+	timer    *time.Timer
 }
 
 // settle ends 1xx answers: the fields of the final head are set from now on.
@@ -43,7 +48,7 @@ func (x *exchange) settle() {
 func (x *exchange) writeHead(status int) {
 	x.head.Lock()
 	defer x.head.Unlock()
-	x.answered, x.course.status = true, status
+	x.answered, x.status = true, status
 	x.w.WriteHeader(status)
 }
 
@@ -51,40 +56,54 @@ func (x *exchange) writeHead(status int) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.running.Add(1)
 	defer s.running.Add(-1)
-	x := s.newExchange(w, r, new(admit.Verdict), "")
+	x := s.newExchange(w, r, s.begin(r))
 	defer x.end()
 	defer x.recover()
 	// Otherwise net/http would read a request's body to its end before it sends
-	// an answer. HTTP/2 is full duplex without being told.
+	// a response. HTTP/2 is full duplex anyway.
 	_ = x.rc.EnableFullDuplex()
 	if err := x.malformed(); err != nil {
-		x.unread()
-		x.verdict.Close = true
+		x.BeginUndecided(&s.cfg.Config)
+		x.Verdict.Close = true
 		x.refuse(err)
 		return
 	}
 	if err := x.decide(r.Context()); err != nil {
-		x.fail(err)
+		if r.Context().Err() != nil { // nobody waits for a response
+			x.abort()
+		}
+		x.refuse(err)
 		return
 	}
 	x.serve()
 }
 
-// ServeDecided serves a request as ServeHTTP does, after another driver has
-// read it and had it decided. v must not say that the request has to wait.
-//
-// w may have the method Trusted() bool, which counts as Config.Trusted, and
-// Course, which gives what the record of the request needs; without it none is put.
-func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) {
-	x := s.newExchange(w, r, v, requestID)
-	x.goOn()
+// ServeDecided serves a request as ServeHTTP does, after another driver has read it and
+// had it decided: the verdict must not be to wait. It emits the access record of e.
+func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, e *proxy.Exchange) {
+	x := s.newExchange(w, r, e)
 	defer x.end()
 	defer x.recover()
 	x.serve()
 }
 
-func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, v *admit.Verdict, requestID string) *exchange {
-	x := &exchange{server: s, w: w, r: r, rc: http.NewResponseController(w), id: requestID, verdict: v}
+// begin returns the exchange of a request that this driver reads itself.
+func (s *Server) begin(r *http.Request) *proxy.Exchange {
+	e := &proxy.Exchange{Method: r.Method}
+	if client, ok := r.Context().Value(connectionKey{}).(*proxy.Client); ok {
+		e.Client = *client
+	}
+	if e.Client.Trusted {
+		e.ForwardedFor = forwardedFor(r.Header)
+	}
+	if values := r.Header["Traceparent"]; len(values) == 1 {
+		e.Traceparent = []byte(values[0])
+	}
+	return e
+}
+
+func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, e *proxy.Exchange) *exchange {
+	x := &exchange{Exchange: e, server: s, w: w, r: r, rc: http.NewResponseController(w)}
 	x.stall.reading.end = x.stalledBody
 	x.stall.writing.end = func() { _ = x.rc.SetWriteDeadline(time.Unix(1, 0)) }
 	return x
@@ -102,15 +121,15 @@ func (x *exchange) stalledBody() {
 
 // serve does what the verdict says.
 func (x *exchange) serve() {
-	switch x.verdict.Action {
+	switch x.Verdict.Action {
 	case admit.Forward:
 		x.forward()
 	case admit.Preflight:
-		x.course.decision = accesslog.Preflight
+		x.Result = accesslog.Preflight
 		x.ownFields()
 		x.answer(http.StatusNoContent, nil)
 	default:
-		x.refuse(x.verdict.Fault())
+		x.refuse(x.Verdict.Fault())
 	}
 }
 
@@ -158,15 +177,6 @@ func (x *exchange) malformed() error {
 
 func decimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// trusted reports whether the peer's X-Forwarded-* fields are believed.
-func (x *exchange) trusted() bool {
-	if w, ok := x.w.(interface{ Trusted() bool }); ok {
-		return w.Trusted()
-	}
-	c, ok := x.r.Context().Value(connectionKey{}).(*connection)
-	return ok && c.trusted
-}
-
 // decide fills the verdict. The error is of a daily cap that could not be asked.
 func (x *exchange) decide(ctx context.Context) error {
 	h := x.r.Header
@@ -180,63 +190,36 @@ func (x *exchange) decide(ctx context.Context) error {
 		PreflightMethod: h.Get("Access-Control-Request-Method"),
 	}
 	for {
-		x.server.cfg.Admit.Decide(&req, x.verdict)
-		if x.id == "" {
-			x.open(x.verdict.Now)
+		x.server.cfg.Admit.Decide(&req, &x.Verdict)
+		if !x.Begun() {
+			x.Begin(&x.server.cfg.Config, x.Verdict.Now)
 		}
-		if x.verdict.Action != admit.Wait {
+		if x.Verdict.Action != admit.Wait {
 			return nil
 		}
-		if err := x.server.cfg.Admit.Wait(ctx, x.verdict); err != nil {
+		if err := x.server.cfg.Admit.Wait(ctx, &x.Verdict); err != nil {
 			return err
 		}
 	}
 }
 
-// fail answers a request that was not refused by a check but could not be
-// served, and logs why.
-func (x *exchange) fail(err error) {
-	if x.r.Context().Err() != nil { // nobody waits for an answer
-		x.abort()
-	}
-	x.log("request failed", err)
-	x.refuse(err)
-}
-
-// log writes one line about the request: never a field of it, never its query.
-func (x *exchange) log(message string, err error) {
-	args := []any{"request_id", x.id, "method", x.r.Method, "path", pathOf(x.r.RequestURI), "error", err}
-	if g := x.verdict.Gateway; g != nil {
-		args = append(args, "gateway_id", g.ID)
-	}
-	if k := x.verdict.Key; k != nil {
-		args = append(args, "key_id", k.ID())
-	}
-	x.server.cfg.Log.Warn(message, args...)
-}
-
-func pathOf(target string) string {
-	path, _, _ := strings.Cut(target, "?")
-	return path
-}
-
-// recover turns a defect into a 500 with the usual body, or a broken message if
-// an answer has begun.
+// recover turns a panic into a 500 with the usual body, or a broken message if the
+// response has begun.
 func (x *exchange) recover() {
 	switch p := recover(); p {
 	case nil:
 	case http.ErrAbortHandler:
 		panic(p)
 	default:
-		if x.id == "" {
-			x.unread()
+		if !x.Begun() {
+			x.BeginUndecided(&x.server.cfg.Config)
 		}
-		x.server.cfg.Log.Error("a request met a defect", "request_id", x.id, "panic", p, "stack", stack())
+		err := x.Panicked(p)
 		if x.answered {
-			x.put(accesslog.Failed, x.course.status)
+			x.emit(accesslog.Failed, x.status)
 			x.abort()
 		}
-		x.verdict.Close = true
-		x.refuse(proxy.Panicked())
+		x.Verdict.Close = true
+		x.refuse(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -118,7 +119,7 @@ func start(t testing.TB, s setup) *edge {
 	return e
 }
 
-func serve(t testing.TB, decider nethttp.Decider, s setup) *edge {
+func serve(t testing.TB, decider proxy.Decider, s setup) *edge {
 	t.Helper()
 	guard := netguard.New()
 	guard.SetListeners(netip.MustParseAddrPort(ownListener))
@@ -136,8 +137,9 @@ func serve(t testing.TB, decider nethttp.Decider, s setup) *edge {
 	}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	driver, err := nethttp.New(nethttp.Config{
-		Admit: decider, Pools: pools, Via: "keygate", Trusted: func(net.Conn) bool { return s.trusted },
-		Log: logger, Outcome: outcomes.Shard, Mono: s.mono, Linger: 5 * time.Second, // at its end a client and a driver that wait for each other go on
+		Config:  proxy.Config{Admit: decider, Pools: pools, Via: "keygate", Log: logger, Shard: outcomes.Shard, Mono: s.mono},
+		Trusted: func(net.Conn) bool { return s.trusted },
+		Linger:  5 * time.Second, // at its end a client and a driver that wait for each other go on
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // late is a http.ResponseWriter that writes the fields of an interim answer after
@@ -33,7 +33,7 @@ func (w *late) WriteHeader(int) {
 func TestInterimStays(t *testing.T) {
 	w := &late{header: http.Header{}}
 	s := &Server{}
-	x := s.newExchange(w, httptest.NewRequest(http.MethodGet, "/", nil), new(admit.Verdict), "")
+	x := s.newExchange(w, httptest.NewRequest(http.MethodGet, "/", nil), &proxy.Exchange{})
 	x.interim(http.StatusEarlyHints, http.Header{"Link": {"</a>"}, "Content-Length": {"7"}})
 	x.interim(http.StatusProcessing, http.Header{})
 	w.header.Set("X-Final", "1")

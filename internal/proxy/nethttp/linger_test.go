@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // expiring is a ResponseWriter whose read deadline breaks a pipe when it comes.
@@ -34,7 +34,7 @@ func TestRefusalLingersShortly(t *testing.T) {
 		defer client.Close()
 		s := &Server{cfg: Config{Linger: defaultLinger}}
 		r := &http.Request{Method: http.MethodPost, ProtoMajor: 2, Body: body, ContentLength: -1}
-		x := s.newExchange(expiring{httptest.NewRecorder(), body}, r, &admit.Verdict{}, "")
+		x := s.newExchange(expiring{httptest.NewRecorder(), body}, r, &proxy.Exchange{})
 		began := time.Now()
 		x.answer(http.StatusUnauthorized, []byte("{}"))
 		if took := time.Since(began); took != defaultLinger {

@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/proxy/nethttp"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // over runs f with a client of HTTP/2, and with one of HTTP/1.1 whose requests
@@ -251,7 +251,7 @@ func TestRecordOfATunnel(t *testing.T) {
 }
 
 // panics is a Decider with a defect.
-type panics struct{ nethttp.Decider }
+type panics struct{ proxy.Decider }
 
 func (panics) Decide(*admit.Request, *admit.Verdict) { panic("a defect of the test") }
 

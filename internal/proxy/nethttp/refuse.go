@@ -4,12 +4,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/proxy"
 )
 
@@ -23,8 +21,7 @@ const (
 // body.
 func (x *exchange) refuse(err error) {
 	x.settle()
-	status, body := fault.Response(err, x.id)
-	x.course.decision = x.verdict.ResultOf(err)
+	status, body := x.Respond(err)
 	x.ownFields()
 	h := x.w.Header()
 	h["Content-Type"] = []string{"application/json"}
@@ -40,13 +37,13 @@ func (x *exchange) answer(status int, body []byte) {
 	remains := x.r.Body != http.NoBody
 	// A client that waits for leave to send its body will not get it.
 	expects := remains && x.r.Header.Get("Expect") != ""
-	if x.r.ProtoMajor == 1 && (x.verdict.Close || expects || remains && x.r.ContentLength > proxy.DrainBytes) {
+	if x.r.ProtoMajor == 1 && (x.Verdict.Close || expects || remains && x.r.ContentLength > proxy.DrainBytes) {
 		x.w.Header()["Connection"] = []string{"close"}
 	}
 	if x.r.Method != http.MethodHead {
-		x.course.out = int64(len(body))
+		x.bytesOut = int64(len(body))
 	}
-	x.put(x.course.decision, status)
+	x.emit(x.Result, status)
 	x.writeHead(status)
 	if body != nil {
 		_, _ = x.w.Write(body) //nolint:gosec // G705: fault.Response makes JSON
@@ -123,5 +120,3 @@ func (x *exchange) reset() {
 	}
 	_ = conn.Close()
 }
-
-func stack() string { return string(debug.Stack()) }

@@ -2,7 +2,6 @@ package nethttp
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,13 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keygate/keygate/internal/accesslog"
-	"github.com/keygate/keygate/internal/admit"
-	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/http1"
-	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/upstream"
 )
 
 const (
@@ -37,57 +31,17 @@ func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, s.connect(c))
 }
 
-// Decider is what the driver needs of admit.Admitter.
-type Decider interface {
-	Decide(req *admit.Request, v *admit.Verdict)
-	Wait(ctx context.Context, v *admit.Verdict) error
-}
-
-// Tracer makes requests part of traces (W3C Trace Context).
-type Tracer interface {
-	// Begin notes in a record, whose Request is set, which trace it is part of.
-	// traceparent is the caller's field, empty without one.
-	Begin(r *accesslog.Record, traceparent []byte)
-	// Append appends the traceparent of the upstream, after Begin.
-	Append(dst []byte, r *accesslog.Record, traceparent []byte) []byte
-}
-
-// Config is what a Server is made of.
+// Config is the configuration of a Server.
 type Config struct {
-	// Admit decides. Required.
-	Admit Decider
-	// Pools are the connections to upstreams. Required.
-	Pools *upstream.Pools
-	// NewRequestID makes the 16 bytes of a request's identifier, given the
-	// milliseconds since 1970. Nil makes UUIDv7s.
-	NewRequestID func(ms int64) [16]byte
-	// Via is the pseudonym of this instance in the field Via. A request that has
-	// come through it before gets a 502, so it must be unlike that of any other
-	// instance, and the same in all drivers of this one. "" makes a random one.
-	Via string
-	// Trusted tells that the X-Forwarded-* fields of the peer on a connection
-	// are believed. It is called once for each. Nil believes nobody.
+	proxy.Config
+	// Trusted reports whether the peer of a connection is a trusted proxy, whose
+	// X-Forwarded-* fields count. It is called once for each. Nil trusts none.
 	Trusted func(net.Conn) bool
-	// Trust tells which of the addresses in X-Forwarded-For are of proxies, when
-	// the peer is a trusted one. Nil takes the last for the caller.
-	Trust *clientip.Trust
-	// Outcome gives a new connection the lane for the records of its requests.
-	// Nil keeps none.
-	Outcome func() *accesslog.Shard
-	// Mono reads the monotonic clock of the Decider's verdicts, in nanoseconds.
-	// Nil leaves durations out of records.
-	Mono func() int64
-	// Tracer, unless nil, sees every request, and its answers replace the field
-	// traceparent. Nil lets that pass as it is.
-	Tracer Tracer
-	// Linger is how long the stream of a refused request waits, once the answer
-	// is out, for the end of the request's body: some clients drop an answer whose
-	// stream is reset, and others end no body that was refused before the stream
-	// ends. Default: 100 ms.
+	// Linger is how long the stream of a refused request stays open after the response
+	// for the end of the request's body: some clients drop a response whose stream is
+	// reset, and others do not end a refused body before the stream ends. Default:
+	// 100 ms.
 	Linger time.Duration
-	// Log receives what went wrong with upstreams. It never sees a key or a
-	// query. Nil discards.
-	Log *slog.Logger
 }
 
 // Server serves the data plane on one or more listeners. It is safe for
@@ -103,23 +57,11 @@ type Server struct {
 
 // New returns a Server that serves nothing until Serve.
 func New(cfg Config) (*Server, error) {
-	if cfg.Admit == nil || cfg.Pools == nil {
-		return nil, errors.New("edge: Admit and Pools are required")
-	}
-	if cfg.NewRequestID == nil {
-		cfg.NewRequestID = id.NewFastAt
-	}
-	if cfg.Mono == nil {
-		cfg.Mono = func() int64 { return 0 }
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
+	if err := cfg.SetDefaults(); err != nil {
+		return nil, err
 	}
 	if cfg.Linger == 0 {
 		cfg.Linger = defaultLinger
-	}
-	if cfg.Via == "" {
-		cfg.Via = "keygate-" + rand.Text()
 	}
 	s := &Server{cfg: cfg}
 	var protocols http.Protocols

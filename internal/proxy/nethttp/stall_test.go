@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // deadlines is a ResponseWriter whose deadlines, once in the past, break a pipe.
@@ -42,7 +44,7 @@ func TestBodyStall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pr, pw := io.Pipe()
 				s := &Server{}
-				x := s.newExchange(deadlines{read: pr}, &http.Request{Body: pr}, nil, "")
+				x := s.newExchange(deadlines{read: pr}, &http.Request{Body: pr}, &proxy.Exchange{})
 				x.answered = c.answered
 				b := newBody(x.r, 0, nil, &x.stall.reading)
 				x.stall.start()
@@ -80,7 +82,7 @@ func TestReaderStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pr, pw := io.Pipe()
 		s := &Server{}
-		x := s.newExchange(deadlines{write: pr}, &http.Request{}, nil, "")
+		x := s.newExchange(deadlines{write: pr}, &http.Request{}, &proxy.Exchange{})
 		x.stall.start()
 		defer x.stall.stop()
 		go func() {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -68,7 +69,7 @@ func TestViaNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := func() *nethttp.Server {
-		s, err := nethttp.New(nethttp.Config{Admit: &waiting{}, Pools: pools})
+		s, err := nethttp.New(nethttp.Config{Config: proxy.Config{Admit: &waiting{}, Pools: pools}})
 		if err != nil {
 			t.Fatal(err)
 		}

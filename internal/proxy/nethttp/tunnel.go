@@ -37,7 +37,7 @@ func (x *exchange) tunnel(answer *upstream.Response, asked string) {
 	back, ok := answer.Body.(io.ReadWriteCloser)
 	protocol := answer.Header.Get("Upgrade")
 	if !ok || !proxy.Offered(asked, protocol) {
-		x.fail(proxy.BadUpgrade())
+		x.refuse(proxy.BadUpgrade())
 		return
 	}
 	x.settle()
@@ -52,20 +52,20 @@ func (x *exchange) tunnel(answer *upstream.Response, asked string) {
 	}
 	defer x.server.tunnels.remove(t)
 	defer t.close()
-	x.answered, x.course.status = true, http.StatusSwitchingProtocols
-	x.begun()
+	x.answered, x.status = true, http.StatusSwitchingProtocols
+	x.emitStarted()
 	front, buffered, err := x.rc.Hijack()
 	if err != nil {
-		x.server.cfg.Log.Error("a connection could not be upgraded", "request_id", x.id, "error", err)
+		x.server.cfg.Log.Error("a connection could not be upgraded", "request_id", x.RequestID(), "error", err)
 		x.abort()
 	}
 	t.join(front)
 	if writeSwitch(buffered.Writer, h) == nil {
 		in, out := t.run(buffered.Reader)
-		x.course.in.Store(in)
-		x.course.out = out
+		x.bytesIn.Store(in)
+		x.bytesOut = out
 	}
-	x.put(accesslog.Forwarded, http.StatusSwitchingProtocols) // before whoever drains tunnels goes on
+	x.emit(accesslog.Forwarded, http.StatusSwitchingProtocols) // before whoever drains tunnels goes on
 }
 
 func writeSwitch(w *bufio.Writer, h http.Header) error {

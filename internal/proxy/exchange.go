@@ -1,0 +1,148 @@
+package proxy
+
+import (
+	"net/netip"
+	"runtime/debug"
+	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// requestIDLen is the length of a request's identifier as text.
+const requestIDLen = len(id.Request) + 1 + id.TextLen
+
+// Exchange is one request with its response, as far as all drivers know it: what was
+// decided, how it is identified and recorded. A driver sets the exported fields, calls
+// Begin once the request was decided, and then exactly one of Emit, EmitUnanswered and
+// Detach. The zero value is ready. It is not safe for concurrent use, except that strings
+// and records that were handed out stay valid.
+type Exchange struct {
+	// Verdict is the decision about the request.
+	Verdict admit.Verdict
+	// Method is the request's method, as received.
+	Method string
+	// Client is what is known of the connection.
+	Client Client
+	// ForwardedFor holds the values of X-Forwarded-For, and Traceparent the value of
+	// that field, if there is exactly one.
+	ForwardedFor []string
+	Traceparent  []byte
+	// Result is what ends the exchange if the gateway itself responds.
+	Result accesslog.Result
+
+	cfg            *Config // nil before Begin
+	start          ratelimit.Instant
+	id             [16]byte
+	idText         [requestIDLen]byte
+	sent           int64 // when the request went to the upstream
+	head           int64 // when the head of its response came; 0 before
+	upstreamStatus int
+	started        bool             // the record of the start was emitted
+	ended          bool             // the record of the end was emitted, or is another's to emit
+	logged         bool             // why the exchange failed was logged
+	record         accesslog.Record // room for the record
+}
+
+// Client is what is known of the connection that a request came over.
+type Client struct {
+	// Peer is the address of the peer, or the one that a trusted proxy named by the
+	// PROXY protocol.
+	Peer netip.Addr
+	// Trusted says that the peer is a trusted proxy, whose X-Forwarded-* fields count.
+	Trusted bool
+	// Shard takes the access records; nil keeps none.
+	Shard *accesslog.Shard
+}
+
+// Begin starts the exchange at the time of the decision and names the request.
+func (x *Exchange) Begin(cfg *Config, now ratelimit.Instant) {
+	x.cfg, x.start = cfg, now
+	// A connection that is kept to the upstream is taken at once, so this is when the
+	// request is sent unless MarkSent corrects it.
+	x.sent = now.Mono
+	x.id = cfg.NewRequestID(now.Wall / int64(time.Millisecond))
+	id.Append(x.idText[:0], id.Request, x.id)
+}
+
+// BeginUndecided starts the exchange of a request that cannot be decided about, because
+// it is malformed or the decision panicked.
+func (x *Exchange) BeginUndecided(cfg *Config) {
+	x.Begin(cfg, ratelimit.Instant{Wall: time.Now().UnixNano(), Mono: cfg.Mono()})
+}
+
+// Begun reports whether Begin was called.
+func (x *Exchange) Begun() bool { return x.cfg != nil }
+
+// RequestID returns the request's identifier as text. It shares the memory of x.
+func (x *Exchange) RequestID() string { return Text(x.idText[:]) }
+
+// MarkSent notes that the request goes to the upstream now.
+func (x *Exchange) MarkSent() { x.sent = x.cfg.Mono() }
+
+// MarkResponse notes that the head of the upstream's final response has come. Only the
+// first call counts.
+func (x *Exchange) MarkResponse(status int) {
+	if x.head == 0 {
+		x.head, x.upstreamStatus = x.cfg.Mono(), status
+	}
+}
+
+// ResponseAt returns the time of MarkResponse, 0 before it.
+func (x *Exchange) ResponseAt() int64 { return x.head }
+
+// CheckForward returns the error for an admitted request that must not be forwarded:
+// because of the declared length of its body (negative if unknown), or because loops says
+// that it came through this instance before.
+func (x *Exchange) CheckForward(length int64, loops bool) error {
+	if limit := x.Verdict.Gateway.MaxBodyBytes; limit > 0 && length > limit {
+		return BodyTooLarge(limit)
+	}
+	if loops {
+		return Loop()
+	}
+	return nil
+}
+
+// Respond returns the status and body with which the gateway responds to a request that
+// is refused, or failed with err. It logs a failure that is not the client's.
+func (x *Exchange) Respond(err error) (status int, body []byte) {
+	status, body = fault.Response(err, x.RequestID())
+	switch fault.CodeOf(err) {
+	case fault.UpstreamUnreachable, fault.UpstreamTimeout, fault.Unavailable, fault.Internal:
+		if !x.logged {
+			x.log("request failed", err)
+		}
+	}
+	x.Result = x.Verdict.ResultOf(err)
+	return status, body
+}
+
+// LogBrokenOff logs that the upstream broke off a response that has begun.
+func (x *Exchange) LogBrokenOff(err error) { x.log("upstream broke off its response", err) }
+
+// Panicked logs a panic and returns the error for the client.
+func (x *Exchange) Panicked(p any) error {
+	x.logged = true
+	x.cfg.Log.Error("request panicked", "request_id", x.RequestID(), "panic", p, "stack", string(debug.Stack()))
+	return Panicked()
+}
+
+// log writes one line about the exchange: never a header of it, never its query.
+func (x *Exchange) log(message string, err error) {
+	v := &x.Verdict
+	args := []any{"request_id", x.RequestID(), "method", x.Method, "path", v.Path, "error", err}
+	if v.Gateway != nil {
+		args = append(args, "gateway_id", v.Gateway.ID)
+	}
+	if v.Route != nil {
+		args = append(args, "route_id", v.Route.ID)
+	}
+	if v.Key != nil {
+		args = append(args, "key_id", v.Key.ID())
+	}
+	x.cfg.Log.Warn(message, args...)
+}

@@ -1,0 +1,152 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/admit"
+)
+
+// statusClientClosed is recorded for a client that hung up before a response began.
+const statusClientClosed = 499
+
+// ErrCut is the cause of a context that ends because a shutdown cuts off what runs, not
+// because the client hung up.
+var ErrCut = errors.New("cut off by a shutdown")
+
+// End is what a driver knows of the end of an exchange.
+type End struct {
+	Result accesslog.Result
+	Status int
+	// BytesIn and BytesOut count the bytes of the bodies, without framing.
+	BytesIn, BytesOut int64
+	// At is the time of the end by Config.Mono; 0 is now.
+	At int64
+}
+
+// Emit hands the access record of the exchange to its shard. Only the first call
+// counts. A driver calls it before the last byte of the response goes out, so that a
+// client that has the whole response finds the request in every report.
+func (x *Exchange) Emit(e End) {
+	if x.ended {
+		return
+	}
+	x.ended = true
+	if x.Client.Shard == nil {
+		return
+	}
+	x.fillEnd(&x.record, e)
+	x.Client.Shard.Emit(&x.record, x.Method, x.Verdict.Path)
+}
+
+// EmitUnanswered emits the record of a request that got no response: the client hung up,
+// or a shutdown cut the request off.
+func (x *Exchange) EmitUnanswered(cut bool, bytesIn int64) {
+	if cut {
+		x.Emit(End{Result: accesslog.Failed, Status: http.StatusServiceUnavailable, BytesIn: bytesIn})
+	} else {
+		x.Emit(End{Result: accesslog.Abandoned, Status: statusClientClosed, BytesIn: bytesIn})
+	}
+}
+
+// Ended reports whether the record was emitted, or is another's to emit.
+func (x *Exchange) Ended() bool { return x.ended }
+
+// EmitStarted emits the record of the start of a request that runs for StartedAfter, or
+// becomes a tunnel, so that its authentication is in the audit log within a second.
+func (x *Exchange) EmitStarted() {
+	if x.started || x.ended || x.Client.Shard == nil || !x.Verdict.Authenticated {
+		return
+	}
+	x.started = true
+	var r accesslog.Record
+	x.fill(&r)
+	r.Part = accesslog.Started
+	x.Client.Shard.Emit(&r, x.Method, x.Verdict.Path)
+}
+
+// HandOver returns a copy of the exchange for another driver, which emits the record in
+// the place of this one. The copy shares the memory of the request.
+func (x *Exchange) HandOver() *Exchange {
+	other := *x
+	x.ended = true
+	return &other
+}
+
+// Detach emits the record of the start of a tunnel and returns the record of its end,
+// which outlives the exchange. It is nil if no records are kept.
+func (x *Exchange) Detach(status int) *Detached {
+	if x.Client.Shard == nil {
+		x.ended = true
+		return nil
+	}
+	x.EmitStarted()
+	x.ended = true
+	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
+	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
+	return d
+}
+
+// Detached is the record of a tunnel.
+type Detached struct {
+	record       accesslog.Record
+	cfg          *Config
+	shard        *accesslog.Shard
+	start        int64
+	method, path string
+}
+
+// Emit emits the record of a tunnel that has carried so many bytes.
+func (d *Detached) Emit(in, out int64) {
+	if d == nil {
+		return
+	}
+	d.record.BytesIn, d.record.BytesOut, d.record.Duration = in, out, d.cfg.Mono()-d.start
+	d.shard.Emit(&d.record, d.method, d.path)
+}
+
+// fill sets what all records of the exchange have in common.
+func (x *Exchange) fill(r *accesslog.Record) {
+	x.Verdict.Record(r)
+	r.Start, r.Request, r.Method = x.start.Wall/1000, x.id, admit.MethodOf(x.Method)
+	if caller := x.caller(); caller.IsValid() {
+		r.Client = caller.As16()
+	}
+	if t := x.cfg.Tracer; t != nil {
+		t.Begin(r, x.Traceparent)
+	}
+}
+
+// fillEnd sets the whole record of the end.
+func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
+	x.fill(r)
+	r.Result, r.Status, r.BytesIn, r.BytesOut = e.Result, uint16(e.Status), e.BytesIn, e.BytesOut
+	if e.At == 0 {
+		e.At = x.cfg.Mono()
+	}
+	r.Duration = e.At - x.start.Mono
+	if x.head != 0 {
+		r.Upstream, r.UpstreamStatus = x.head-x.sent, uint16(x.upstreamStatus)
+	}
+	if x.started {
+		r.Part = accesslog.Ended
+	}
+}
+
+// caller returns the address of the request's sender.
+func (x *Exchange) caller() netip.Addr {
+	if !x.Client.Trusted {
+		return x.Client.Peer
+	}
+	return x.cfg.Trust.Caller(x.Client.Peer, x.ForwardedFor)
+}
+
+// AppendTraceparent appends the value of traceparent for the upstream, or nothing.
+func (x *Exchange) AppendTraceparent(dst []byte) []byte {
+	x.record.Request = x.id
+	x.cfg.Tracer.Begin(&x.record, x.Traceparent)
+	return x.cfg.Tracer.Append(dst, &x.record, x.Traceparent)
+}
