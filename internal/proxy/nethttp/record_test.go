@@ -292,7 +292,7 @@ func TestRecordsAtTheEnd(t *testing.T) {
 		cancel()
 		_ = e.server.Shutdown(ctx)
 		ended := e.records()
-		if len(ended) != 1 || ended[0].Part != accesslog.Ended || ended[0].Status != 503 && ended[0].Status != 499 {
+		if len(ended) != 1 || ended[0].Part != accesslog.Ended || ended[0].Status != 503 {
 			t.Errorf("%+v", ended)
 		}
 		<-done
