@@ -1,5 +1,5 @@
-// Package apikey defines API keys: their strings, scopes, states and the rules
-// of their life (specification, API key; contract, 3.1 and 3.2).
+// Package apikey defines API keys: their strings, scopes, states, and the rules for
+// creating, expiring and revoking them (specification, API key; contract, 3.1 and 3.2).
 package apikey
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// State is where a key stands in its life.
+// State is the state of a key.
 type State string
 
 // The states.
@@ -23,8 +23,8 @@ const (
 	Revoked State = "revoked"
 )
 
-// Key is the stored record of a key; of its string it holds the prefix and the
-// digest alone. Zero times and empty strings are absent values.
+// Key is the stored record of a key. Of the key string it contains only the prefix and the
+// digest. Zero times and empty strings mean absent.
 type Key struct {
 	ID        string
 	AccountID string
@@ -35,11 +35,11 @@ type Key struct {
 	Scope     Scope
 	Owner     string
 	GatewayID string         // "" for all gateways of the account
-	RateLimit ratelimit.Rate // of BucketID's bucket
+	RateLimit ratelimit.Rate // rate of the bucket BucketID
 	Metadata  map[string]string
 
-	// BucketID names the per-key bucket: the identifier of the first key of a
-	// chain of rotations, so that old and new key share one.
+	// BucketID identifies the key's rate limit bucket: it is the ID of the first key in a
+	// chain of rotations, so that the old and the new key share a bucket.
 	BucketID string
 
 	CreatedAt  time.Time
@@ -50,15 +50,15 @@ type Key struct {
 	RotatedFrom string
 	RotatedTo   string
 
-	// ExpiryNotified is the expiry for which key.expired was already raised.
+	// ExpiryNotified is the expiry for which the event key.expired was already emitted.
 	ExpiryNotified time.Time
 
-	// Version grows with every change that a management call makes; the ETag.
+	// Version increases with every change by a management request. It is the ETag.
 	Version int64
 }
 
-// State returns the state of the key at the time now. A revoked key stays
-// revoked whatever its expiry.
+// State returns the state of the key at the time now. A revoked key is Revoked whether or
+// not it has expired.
 func (k *Key) State(now time.Time) State {
 	switch {
 	case !k.RevokedAt.IsZero():
@@ -70,33 +70,33 @@ func (k *Key) State(now time.Time) State {
 	}
 }
 
-// Limits of what a person gives.
+// Limits of the fields that a user sets.
 const (
 	MaxName     = 255
 	MaxOwner    = 255
 	MaxMetadata = 16
-	MaxValue    = 1024 // bytes of one metadata value; its name has up to 64
+	MaxValue    = 1024 // bytes of one metadata value; a name has at most 64
 )
 
-// Validate checks the fields that a person gives. Times are checked by
-// ParseExpiry.
+// Validate checks the fields that a user sets, except for times: see ParseExpiry. The error
+// is a validation error that names the field.
 func (k *Key) Validate() error {
 	if n := utf8.RuneCountInString(k.Name); n == 0 || n > MaxName {
 		return fault.Invalid("name", "must have 1 to 255 characters")
 	}
 	if strings.ContainsFunc(k.Name, unicode.IsControl) {
-		return fault.Invalid("name", "may not hold control characters, such as the end of a line")
+		return fault.Invalid("name", "must not contain control characters, such as a line break")
 	}
 	if len(k.Owner) > MaxOwner || !printable(k.Owner) {
 		return fault.Invalid("owner", "must have at most 255 printable ASCII characters")
 	}
-	// The upstream gets the owner in a field, around whose value spaces count for
-	// nothing: two owners would look like one.
+	// The upstream receives the owner in a header, where spaces around the value are not
+	// significant: two owners would look the same.
 	if strings.TrimSpace(k.Owner) != k.Owner {
-		return fault.Invalid("owner", "may not begin or end with a space")
+		return fault.Invalid("owner", "must not begin or end with a space")
 	}
 	if len(k.Metadata) > MaxMetadata {
-		return fault.Invalid("metadata", "must have at most 16 members")
+		return fault.Invalid("metadata", "must have at most 16 properties")
 	}
 	for name, value := range k.Metadata {
 		if name == "" || len(name) > 64 || len(value) > MaxValue {
@@ -105,10 +105,10 @@ func (k *Key) Validate() error {
 	}
 	if k.Level == AccountLevel {
 		if k.GatewayID != "" {
-			return fault.Invalid("gateway_id", "an account-level key takes no gateway_id: leave it out, or use the level gateway")
+			return fault.Invalid("gateway_id", "must be absent for an account-level key: omit it, or use the level gateway")
 		}
 		if !k.RateLimit.IsZero() {
-			return fault.Invalid("rate_limit", "an account-level key takes no rate_limit: leave it out, or use the level gateway")
+			return fault.Invalid("rate_limit", "must be absent for an account-level key: omit it, or use the level gateway")
 		}
 	}
 	return nil
@@ -123,10 +123,10 @@ func printable(s string) bool {
 	return true
 }
 
-// ParseExpiry reads an expires_at: an RFC 3339 time, or a date, through whose
-// last instant in UTC the key is valid (contract, section 2). It must lie after
-// now. The error is a validation error of the field "expires_at". The result is
-// in UTC and whole microseconds, which is what every store keeps.
+// ParseExpiry parses an expires_at: an RFC 3339 time, or a date, which means that the key
+// is valid through the last instant of that day in UTC (contract, section 2). It must be
+// after now. The error is a validation error of the field "expires_at". The result is in
+// UTC and in whole microseconds, the precision of every store.
 func ParseExpiry(s string, now time.Time) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
@@ -136,15 +136,15 @@ func ParseExpiry(s string, now time.Time) (time.Time, error) {
 		t = t.AddDate(0, 0, 1)
 	}
 	if t = t.UTC().Truncate(time.Microsecond); !t.After(now) {
-		return time.Time{}, fault.Invalid("expires_at", "must lie in the future")
+		return time.Time{}, fault.Invalid("expires_at", "must be in the future")
 	}
 	if t.Year() > 9999 {
-		return time.Time{}, fault.Invalid("expires_at", "must lie before the year 10000")
+		return time.Time{}, fault.Invalid("expires_at", "must be before the year 10000")
 	}
 	return t, nil
 }
 
-// EventData returns the data of the events about the key's life.
+// EventData returns the data of the events about the key.
 func (k *Key) EventData() event.Key {
 	d := event.Key{KeyID: k.ID, KeyPrefix: k.Prefix, Name: k.Name, Scope: k.Scope.String(), Level: string(k.Level)}
 	if k.Owner != "" {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Redact returns s with nothing but the prefix of each key string in it: some
-// callers put theirs into a path, where it would be recorded. Characters of a key
-// that stand percent-encoded count as what they are.
+// Redact returns s with every key string in it replaced by its prefix and "***": some clients
+// put key strings into a path, where they would be recorded. It also finds key strings with
+// percent-encoded characters.
 func Redact(s string) string {
 	s = redact(s)
 	if strings.IndexByte(s, '%') < 0 {
@@ -20,7 +20,7 @@ func Redact(s string) string {
 	return s
 }
 
-// redact knows keys by their checksum alone, so that a look-alike stays.
+// redact recognizes key strings by their checksum, so strings that only look like one stay.
 func redact(s string) string {
 	for from := 0; ; from++ {
 		i := strings.Index(s[from:], "kg")
@@ -40,7 +40,7 @@ func redact(s string) string {
 	}
 }
 
-// decode decodes the characters that a key may have.
+// decode decodes the percent-encoded characters that a key string may contain.
 func decode(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {

@@ -10,7 +10,7 @@ import (
 // Word is the part of a scope that says which methods it allows.
 type Word uint8
 
-// The scope words, in rising order of power.
+// The scope words, from the least to the most power.
 const (
 	Read Word = iota + 1
 	Write
@@ -30,9 +30,8 @@ func (w Word) String() string {
 	}
 }
 
-// AllowsMethod reports whether the word allows the HTTP method (contract,
-// 4.2, 6): read GET, HEAD and OPTIONS; write also POST, PUT and PATCH; admin
-// every method.
+// AllowsMethod reports whether the word allows the HTTP method (contract, 4.2, 6): read
+// allows GET, HEAD and OPTIONS; write also POST, PUT and PATCH; admin every method.
 func (w Word) AllowsMethod(method string) bool {
 	switch method {
 	case "GET", "HEAD", "OPTIONS":
@@ -44,16 +43,16 @@ func (w Word) AllowsMethod(method string) bool {
 	}
 }
 
-// Scope is what a key may do: a word and, if it is path-specific, the resource
-// whose paths it is limited to.
+// Scope is what a key may do: a word and, for a path-specific scope, the resource whose
+// paths it is limited to.
 type Scope struct {
 	Word     Word
-	Resource string // without slashes at its ends; "" for every path
+	Resource string // without leading and trailing slashes; "" for every path
 }
 
-// ParseScope reads "read", "write", "admin" or "<word>:<resource>", where the
-// resource is one or more path segments joined by slashes. The error is a
-// validation error of the field "scope".
+// ParseScope parses "read", "write", "admin" or "<word>:<resource>", where the resource is
+// one or more path segments joined by slashes. The error is a validation error of the field
+// "scope".
 func ParseScope(s string) (Scope, error) {
 	word, resource, specific := strings.Cut(s, ":")
 	var sc Scope
@@ -75,19 +74,18 @@ func ParseScope(s string) (Scope, error) {
 	}
 	for i := range len(resource) {
 		if !isResourceByte(resource[i]) {
-			return Scope{}, fault.Invalid("scope", "the resource may hold letters, digits and the characters - . _ ~ ! $ & ' ( ) * + , ; = : @ / and %%, as in a path")
+			return Scope{}, fault.Invalid("scope", "the resource must consist of letters, digits and the characters - . _ ~ ! $ & ' ( ) * + , ; = : @ / and %%, as in a path")
 		}
 	}
-	// Whatever a request may not hold could never match.
+	// A resource that is not valid in a request's path could never match.
 	if problem, _ := gateway.InspectPath("/" + resource); problem != "" || strings.HasSuffix(resource, "/") {
-		return Scope{}, fault.Invalid("scope", "the resource must be path segments joined by single slashes, as in read:orders/items, and hold nothing that a request's path may not: no dot segment, no encoded slash or control byte, no %% without two hexadecimal digits")
+		return Scope{}, fault.Invalid("scope", "the resource must be path segments joined by single slashes, as in read:orders/items, and valid in a request's path: without dot segments, encoded slashes, encoded control bytes, or a %% that two hexadecimal digits do not follow")
 	}
 	sc.Resource = resource
 	return sc, nil
 }
 
-// isResourceByte reports whether c may stand in a URL path (RFC 3986, pchar
-// and "/").
+// isResourceByte reports whether c is allowed in a URL path (RFC 3986: pchar or "/").
 func isResourceByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		strings.IndexByte("-._~!$&'()*+,;=:@/%", c) >= 0
@@ -100,9 +98,9 @@ func (s Scope) String() string {
 	return s.Word.String() + ":" + s.Resource
 }
 
-// Allows reports whether the scope allows method on path. The path begins with
-// a slash and has its percent-encoded unreserved characters decoded; it is
-// under the resource by whole segments (contract, 4.2, 6).
+// Allows reports whether the scope allows method on path, which is matched by whole
+// segments (contract, 4.2, 6). path begins with a slash, and its percent-encoded unreserved
+// characters are decoded.
 func (s Scope) Allows(method, path string) bool {
 	return s.Word.AllowsMethod(method) && s.covers(path)
 }

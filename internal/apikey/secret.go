@@ -8,24 +8,24 @@ import (
 	"unsafe"
 )
 
-// The form of a key string: a tag, 30 random base 62 characters, and the CRC-32
-// of all of that in 6 base 62 characters (contract, 3.1).
+// The format of a key string: a tag, 30 random base 62 characters, and the CRC-32 of
+// both, in 6 base 62 characters (contract, 3.1).
 const (
 	gatewayTag  = "kg_"
 	accountTag  = "kga_"
 	randomLen   = 30
 	checksumLen = 6
-	prefixLen   = 6 // random characters that a prefix shows
+	prefixLen   = 6 // random characters in a prefix
 	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// The lengths of key strings.
+// The lengths of the key strings.
 const (
 	GatewayLen = len(gatewayTag) + randomLen + checksumLen
 	AccountLen = len(accountTag) + randomLen + checksumLen
 )
 
-// Level says which plane a key opens.
+// Level says which part of Keygate a key gives access to.
 type Level string
 
 // The levels.
@@ -44,21 +44,22 @@ func (l Level) tag() string {
 	return gatewayTag
 }
 
-// Digest is the SHA-256 of a whole key string, the only thing stored of it.
+// Digest is the SHA-256 of a whole key string. Only the digest is stored.
 type Digest [sha256.Size]byte
 
-// DigestOf returns the digest of the key string s. It does not allocate.
+// DigestOf returns the digest of the key string s. It does not allocate unless s is longer than
+// any key string.
 func DigestOf(s string) Digest {
 	var b [len(accountTag) + randomLen + checksumLen]byte
-	if len(s) > len(b) { // no key has this length; its digest finds nothing
+	if len(s) > len(b) { // no key string has this length, so no key has this digest
 		return sha256.Sum256([]byte(s))
 	}
 	n := copy(b[:], s)
 	return sha256.Sum256(b[:n])
 }
 
-// Generate makes a new key string of the given level from random, which must
-// be a cryptographic source. It returns random's error.
+// Generate returns a new key string of the given level. random must be a cryptographic source
+// of randomness; its error is returned.
 func Generate(l Level, random io.Reader) (string, error) {
 	b := make([]byte, 0, len(accountTag)+randomLen+checksumLen)
 	b = append(b, l.tag()...)
@@ -68,8 +69,8 @@ func Generate(l Level, random io.Reader) (string, error) {
 			return "", fmt.Errorf("read randomness: %w", err)
 		}
 		for _, r := range chunk {
-			// 248 is the largest multiple of 62 below 256: what is beyond
-			// it would favour some characters.
+			// 248 is the largest multiple of 62 below 256: bytes beyond it
+			// would favour some characters.
 			if r < 248 && len(b) < want {
 				b = append(b, base62[r%62])
 			}
@@ -87,9 +88,8 @@ func appendChecksum(b []byte, sum uint32) []byte {
 	return append(b, digits[:]...)
 }
 
-// LevelOf returns the level of the key string s; ok is false if s does not have
-// a key's form and checksum, in which case no look-up can find it. It does not
-// allocate.
+// LevelOf returns the level of the key string s. ok is false if s does not have the format and
+// checksum of a key string, so no key can have it. LevelOf does not allocate.
 func LevelOf(s string) (l Level, ok bool) {
 	if l, _, ok = Peek(s); !ok {
 		return "", false
@@ -104,32 +104,32 @@ func LevelOf(s string) (l Level, ok bool) {
 	return l, string(appendChecksum(room[:0], checksumOf(body))) == sum
 }
 
-// checksumOf returns the CRC-32 of s. What crc32 is given escapes, so that a copy
-// would be an allocation for each request; it only reads.
+// checksumOf returns the CRC-32 of s. It passes s without a copy: crc32 only reads its
+// argument, but the argument escapes, so a copy would be an allocation for each request.
 func checksumOf(s string) uint32 {
 	return crc32.ChecksumIEEE(unsafe.Slice(unsafe.StringData(s), len(s))) //nolint:gosec // see above
 }
 
-// isBase62 looks into a table: the characters of a key are random, so that a
-// processor would guess every other comparison wrong.
+// isBase62 reports whether c is a base 62 character. It uses a table: the characters of a
+// key string are random, so a processor would mispredict every other comparison.
 func isBase62(c byte) bool { return c < 0x80 && inBase62[c] == 'x' }
 
-// inBase62 has an x for each character of base 62.
+// inBase62 has an x at the index of each base 62 character.
 const inBase62 = "" +
 	"................................" +
 	"................xxxxxxxxxx......" +
 	".xxxxxxxxxxxxxxxxxxxxxxxxxx....." +
 	".xxxxxxxxxxxxxxxxxxxxxxxxxx....."
 
-// PrefixOf returns the part of a key string that may be shown: its tag and
-// first 6 random characters; "" if s does not have a key's form and checksum.
+// PrefixOf returns the part of a key string that may be shown, its tag and first 6 random
+// characters, or "" if s does not have the format and checksum of a key string.
 func PrefixOf(s string) string {
 	_, prefix, _ := Inspect(s)
 	return prefix
 }
 
-// Peek reads the level and prefix of s by its length and tag alone: enough for
-// a string whose digest is known, since no other than a key has one that is.
+// Peek returns the level and prefix of s by its length and tag alone. That is enough for a
+// string whose digest is known, since only a key string can have such a digest.
 func Peek(s string) (l Level, prefix string, ok bool) {
 	switch {
 	case len(s) == len(gatewayTag)+randomLen+checksumLen && s[:len(gatewayTag)] == gatewayTag:
@@ -142,7 +142,7 @@ func Peek(s string) (l Level, prefix string, ok bool) {
 	return l, s[:len(s)-randomLen-checksumLen+prefixLen], true
 }
 
-// Inspect returns what LevelOf and PrefixOf do, for the price of one.
+// Inspect returns what LevelOf and PrefixOf return, at the cost of one of them.
 func Inspect(s string) (l Level, prefix string, ok bool) {
 	if l, ok = LevelOf(s); !ok {
 		return "", "", false

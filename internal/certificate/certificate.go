@@ -1,10 +1,10 @@
-// Package certificate holds the certificate and key of a TLS listener, read
-// from files and read again when these change (contract, section 1, --tls-cert).
+// Package certificate loads the certificate and key of a TLS listener from files, and
+// reloads them when the files change (contract, section 1, --tls-cert).
 //
-// Files are compared by content, not by their times: a renewal that writes a
-// file in place, renames one over it or turns a symbolic link is seen alike. A
-// pair that does not fit, as between the writes of its two files, is logged once
-// and the one before stays in use.
+// Files are compared by content, not by modification time, so it does not matter whether
+// a renewal writes a file in place, renames another over it, or changes a symbolic link.
+// A pair that does not match, as between the writes of its two files, is logged once, and
+// the previous pair stays in use.
 package certificate
 
 import (
@@ -24,29 +24,30 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Config names the files of a Pair.
+// Config configures a Pair.
 type Config struct {
-	// CertFile holds the certificate and those of its issuers, KeyFile the
-	// private key, in PEM. Required.
+	// CertFile contains the certificate with its chain, KeyFile the private key, both in
+	// PEM. Required.
 	CertFile, KeyFile string
-	// CertSetting and KeySetting are the settings that named the files, as in
+	// CertSetting and KeySetting are the names of the settings that gave the files, as in
 	// "tls-cert", for messages. Required.
 	CertSetting, KeySetting string
-	// Interval is the time between two looks at the files. 0 is 2 s.
+	// Interval is the time between two checks of the files. Zero means 2 s.
 	Interval time.Duration
-	// Now tells the time, for certificates that have expired. Nil is time.Now.
+	// Now returns the current time, against which the certificate's validity is checked.
+	// Nil means time.Now.
 	Now func() time.Time
-	// Log receives what became of a change. Nil discards.
+	// Log receives reloads and failures. Nil discards them.
 	Log *slog.Logger
 }
 
-// Pair is a certificate with its key. It is safe for concurrent use.
+// Pair is a certificate with its key, which may be reloaded. It is safe for concurrent use.
 type Pair struct {
 	cfg     Config
 	current atomic.Pointer[tls.Certificate]
 
 	mu        sync.Mutex
-	tried     [sha256.Size]byte // what the files held when they were last tried
+	tried     [sha256.Size]byte // hash of the files' contents when they were last tried
 	lastError string            // of the last look, so that it is logged once
 
 	group service.Group
@@ -57,7 +58,7 @@ const (
 	maxFile      = 1 << 20 // bytes
 )
 
-// Open reads the pair. Its errors name the setting and the file.
+// Open loads the pair. An error names the setting and the file.
 func Open(cfg Config) (*Pair, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = defaultEvery
@@ -76,14 +77,14 @@ func Open(cfg Config) (*Pair, error) {
 	p.tried = digest
 	p.current.Store(cert)
 	if info, err := os.Stat(cfg.KeyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
-		cfg.Log.Warn("every user of this machine may read the private key: run chmod 600", "setting", cfg.KeySetting, "file", cfg.KeyFile)
+		cfg.Log.Warn("private key is readable by every user of this machine: run chmod 600", "setting", cfg.KeySetting, "file", cfg.KeyFile)
 	}
 	p.logValidity(cert)
 	return p, nil
 }
 
-// TLS returns the settings of a listener that offers the given protocols of
-// ALPN, the most wanted first: TLS 1.2 and later, with session tickets.
+// TLS returns the configuration of a listener: TLS 1.2 or later, session tickets, and the
+// given ALPN protocols in order of preference.
 func (p *Pair) TLS(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -94,7 +95,7 @@ func (p *Pair) TLS(protocols ...string) *tls.Config {
 	}
 }
 
-// NotAfter returns the end of the certificate in use.
+// NotAfter returns when the certificate in use expires.
 func (p *Pair) NotAfter() time.Time { return p.current.Load().Leaf.NotAfter }
 
 // Start watches the files until Stop.
@@ -116,8 +117,8 @@ func (p *Pair) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Check looks at the files now and uses the pair in them if it is a new one and
-// holds. It reports whether it did.
+// Check reads the files, and uses their pair if it is new and valid. It reports whether it
+// did.
 func (p *Pair) Check() (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,19 +127,19 @@ func (p *Pair) Check() (changed bool) {
 	case err != nil:
 		if p.lastError != err.Error() {
 			p.lastError = err.Error()
-			p.cfg.Log.Error("a changed certificate cannot be used; the one before stays in use", "error", err)
+			p.cfg.Log.Error("changed certificate cannot be used; keeping the previous one", "error", err)
 		}
 		return false
 	case digest == p.tried:
 		if p.lastError != "" {
-			p.cfg.Log.Info("the files hold the certificate in use again", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile)
+			p.cfg.Log.Info("certificate files match the certificate in use again", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile)
 		}
 		p.lastError = ""
 		return false
 	}
 	p.tried, p.lastError = digest, ""
 	p.current.Store(cert)
-	p.cfg.Log.Info("a new certificate is in use", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile,
+	p.cfg.Log.Info("certificate reloaded", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile,
 		"names", cert.Leaf.DNSNames, "until", cert.Leaf.NotAfter.UTC())
 	p.logValidity(cert)
 	return true
@@ -147,14 +148,14 @@ func (p *Pair) Check() (changed bool) {
 func (p *Pair) logValidity(cert *tls.Certificate) {
 	switch now := p.cfg.Now(); {
 	case now.After(cert.Leaf.NotAfter):
-		p.cfg.Log.Warn("the certificate has expired", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile, "on", cert.Leaf.NotAfter.UTC())
+		p.cfg.Log.Warn("certificate has expired", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile, "on", cert.Leaf.NotAfter.UTC())
 	case now.Before(cert.Leaf.NotBefore):
-		p.cfg.Log.Warn("the certificate is not valid yet", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile, "from", cert.Leaf.NotBefore.UTC())
+		p.cfg.Log.Warn("certificate is not valid yet", "setting", p.cfg.CertSetting, "file", p.cfg.CertFile, "from", cert.Leaf.NotBefore.UTC())
 	}
 }
 
-// read reads both files and makes a certificate of them, unless they hold what
-// was tried last.
+// read loads the pair from the files. It returns nil if their contents are those that were
+// last tried.
 func (p *Pair) read() (*tls.Certificate, [sha256.Size]byte, error) {
 	var digest [sha256.Size]byte
 	cert, err := readFile(p.cfg.CertSetting, p.cfg.CertFile)
@@ -176,7 +177,7 @@ func (p *Pair) read() (*tls.Certificate, [sha256.Size]byte, error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, digest, fmt.Errorf("--%s %s and --%s %s make no pair: %w", p.cfg.CertSetting, p.cfg.CertFile, p.cfg.KeySetting, p.cfg.KeyFile, err)
+		return nil, digest, fmt.Errorf("--%s %s and --%s %s do not match: %w", p.cfg.CertSetting, p.cfg.CertFile, p.cfg.KeySetting, p.cfg.KeyFile, err)
 	}
 	return &pair, digest, nil
 }
@@ -185,9 +186,9 @@ func readFile(setting, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("--%s: there is no file %s", setting, path)
+		return nil, fmt.Errorf("--%s: file %s does not exist", setting, path)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("--%s: the user that Keygate runs as may not read %s: change its owner or mode", setting, path)
+		return nil, fmt.Errorf("--%s: Keygate's user is not permitted to read %s: change the file's owner or mode", setting, path)
 	case err != nil:
 		return nil, fmt.Errorf("--%s: %w", setting, err)
 	}
@@ -197,7 +198,7 @@ func readFile(setting, path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--%s: %w", setting, err)
 	case len(content) > maxFile:
-		return nil, fmt.Errorf("--%s: %s is larger than 1 MiB and no certificate or key", setting, path)
+		return nil, fmt.Errorf("--%s: %s is larger than 1 MiB, too large for a certificate or key", setting, path)
 	}
 	return content, nil
 }

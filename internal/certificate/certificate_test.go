@@ -92,7 +92,7 @@ func TestReload(t *testing.T) {
 			t.Fatal("uses half of a pair")
 		}
 	}
-	if n := f.log.count("make no pair"); n != 1 {
+	if n := f.log.count("do not match"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	f.write(f.key, two.Key)
@@ -164,11 +164,11 @@ func TestRefusals(t *testing.T) {
 		cert, key []byte
 		want      []string
 	}{
-		{"no certificate", nil, good.Key, []string{"--tls-cert", "cert.pem", "no file"}},
-		{"no key", good.Cert, nil, []string{"--tls-key", "key.pem", "no file"}},
-		{"not of each other", good.Cert, other.Key, []string{"--tls-cert", "--tls-key", "make no pair"}},
-		{"the wrong way round", good.Key, good.Cert, []string{"--tls-cert", "make no pair"}},
-		{"no PEM", []byte("x"), good.Key, []string{"--tls-cert", "make no pair"}},
+		{"no certificate", nil, good.Key, []string{"--tls-cert", "cert.pem", "does not exist"}},
+		{"no key", good.Cert, nil, []string{"--tls-key", "key.pem", "does not exist"}},
+		{"not of each other", good.Cert, other.Key, []string{"--tls-cert", "--tls-key", "do not match"}},
+		{"the wrong way round", good.Key, good.Cert, []string{"--tls-cert", "do not match"}},
+		{"no PEM", []byte("x"), good.Key, []string{"--tls-cert", "do not match"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFiles(t)

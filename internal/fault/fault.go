@@ -1,6 +1,6 @@
-// Package fault holds the errors that a caller may see: their codes, public
-// messages and HTTP statuses, and the one function that turns an error into an
-// answer (contract, section 2). It is ground floor: it imports nothing of ours.
+// Package fault defines the errors that a client may see: their codes, public messages and
+// HTTP statuses, and Response, the one function that turns an error into an HTTP response
+// (contract, section 2). It imports no other package of Keygate.
 package fault
 
 import (
@@ -11,11 +11,11 @@ import (
 	"net/http"
 )
 
-// Code is the machine-readable word in the member "error" of an error body.
+// Code is the machine-readable error code, the property "error" of an error body.
 type Code string
 
-// The codes of both planes, with the status that each is answered with in
-// the table below.
+// The error codes of the data plane and the management API. Code.Status returns the status
+// that belongs to each.
 const (
 	InvalidJSON          Code = "invalid_json"
 	InvalidRequest       Code = "invalid_request"
@@ -32,7 +32,7 @@ const (
 	Internal             Code = "internal"
 	Unavailable          Code = "unavailable"
 
-	// On the data plane alone.
+	// Only on the data plane.
 	GatewayNotFound     Code = "gateway_not_found"
 	RouteNotFound       Code = "route_not_found"
 	TargetTooLong       Code = "target_too_long"
@@ -42,7 +42,7 @@ const (
 	VersionNotSupported Code = "version_not_supported"
 )
 
-// Status returns the HTTP status of c; 500 for a code that is not in the table.
+// Status returns the HTTP status of c. It is 500 for an unknown code.
 func (c Code) Status() int {
 	switch c {
 	case InvalidJSON, InvalidRequest:
@@ -84,7 +84,7 @@ func (c Code) Status() int {
 	}
 }
 
-// AuthCode is the member "code" of a 401 or 403 body (specification,
+// AuthCode is the property "code" of the body of a 401 or 403 (specification,
 // Authentication, 6).
 type AuthCode string
 
@@ -95,20 +95,20 @@ const (
 	ScopeInsufficient AuthCode = "scope_insufficient"
 )
 
-// Limit holds the figures of a refusal by a rate limit (contract, 4.3).
+// Limit describes the rate limit that refused a request (contract, 4.3).
 type Limit struct {
-	Limit     int64  // capacity of the refusing limit
-	Remaining int64  // whole requests left in it; 0 by definition of a refusal
-	ResetAt   int64  // Unix second at which the request would pass
+	Limit     int64  // capacity of the limit that refused
+	Remaining int64  // whole requests left; always 0
+	ResetAt   int64  // Unix time in seconds at which the request would be admitted
 	Scope     string // key, route, daily, global or account
 }
 
-// Error is an error with a public face. Message names the remedy and holds no
-// secret and no internal text; Err, which may, stays inside.
+// Error is an error with a public message. Message says what to do and contains neither
+// secrets nor internal text. Err may contain both, and is never sent to a client.
 type Error struct {
 	Code    Code
 	Message string
-	Field   string   // dotted path of the offending field, or ""
+	Field   string   // dotted path of the field that is wrong, or ""
 	Auth    AuthCode // for Unauthorized and Forbidden
 	Limit   *Limit   // for RateLimitExceeded
 	Err     error    // the cause, for the log
@@ -132,13 +132,13 @@ func New(c Code, format string, args ...any) *Error {
 	return &Error{Code: c, Message: fmt.Sprintf(format, args...)}
 }
 
-// Invalid returns a validation error of one field (422).
+// Invalid returns the validation error (422) for one field.
 func Invalid(field, format string, args ...any) *Error {
 	return &Error{Code: ValidationFailed, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// Prefixed returns err with prefix put before the field of a validation
-// error, as in "rate_limit" + "burst"; any other error is returned as it is.
+// Prefixed returns err with prefix prepended to the field of a validation error: the prefix
+// "rate_limit" turns "burst" into "rate_limit.burst". It returns any other error unchanged.
 func Prefixed(prefix string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Code != ValidationFailed {
@@ -156,19 +156,18 @@ func Prefixed(prefix string, err error) error {
 	return &moved
 }
 
-// Missing returns the error for an identifier that names nothing that the
-// caller may see.
+// Missing returns the error (404) for an identifier that does not exist or is not visible
+// to the client. what is the kind of record, as in "gateway".
 func Missing(what string) *Error {
 	return New(NotFound, "there is no such %s", what)
 }
 
-// Denied returns the error for a valid key whose scope does not allow the call.
+// Denied returns the error (403) for a valid key whose scope does not allow the request.
 func Denied(format string, args ...any) *Error {
 	return &Error{Code: Forbidden, Auth: ScopeInsufficient, Message: fmt.Sprintf(format, args...)}
 }
 
-// CodeOf returns the code of err; Internal if it has no public face, "" if it
-// is nil.
+// CodeOf returns the code of err: Internal if err wraps no *Error, and "" if err is nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""
@@ -180,7 +179,8 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// body is the error body of both planes (specification, Errors).
+// body is the JSON error body of the data plane and the management API (specification,
+// Errors).
 type body struct {
 	Error      Code     `json:"error"`
 	Message    string   `json:"message"`
@@ -193,13 +193,13 @@ type body struct {
 	RequestID  string   `json:"request_id"`
 }
 
-// Response turns err into an HTTP status and a JSON body (specification, Errors;
-// contract, section 2). It is the only place where that happens. Whatever has
-// no public face is a 500 without detail.
-func Response(err error, requestID string) (status int, answer []byte) {
+// Response returns the HTTP status and JSON body for err (specification, Errors; contract,
+// section 2). It is the only place where an error becomes a response. If err wraps no
+// *Error, the response is a 500 without detail.
+func Response(err error, requestID string) (status int, response []byte) {
 	var e *Error
 	if !errors.As(err, &e) {
-		e = New(Internal, "an internal error happened; the server's log has it under this request_id")
+		e = New(Internal, "an internal error occurred; look for this request_id in the server's log")
 	}
 	b := body{Error: e.Code, Message: e.Message, Field: e.Field, Code: e.Auth, RequestID: requestID}
 	if e.Limit != nil {
@@ -209,8 +209,8 @@ func Response(err error, requestID string) (status int, answer []byte) {
 	return e.Code.Status(), encode(b)
 }
 
-// encode writes b as people read it, without escapes for HTML. It cannot fail:
-// body holds only strings and numbers.
+// encode marshals b without HTML escapes. It cannot fail: body contains only strings and
+// numbers.
 func encode(b body) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

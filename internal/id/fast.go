@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// NewFast returns a UUIDv7 for what is made for every request: it costs tens of
-// nanoseconds and no system call. Its randomness is the runtime's, which is
-// ChaCha8, seeded by the system and kept for each thread: unique, and not to be
-// guessed from others, but no secret.
+// NewFast returns a UUIDv7 for something that is created with every request: it costs tens
+// of nanoseconds and no system call. Its random bits come from the runtime's ChaCha8
+// generator, which is seeded by the system and kept for each thread. They are unique and
+// cannot be guessed from other identifiers, but must not serve as a secret.
 func NewFast() (u [16]byte) { return NewFastAt(time.Now().UnixMilli()) }
 
-// NewFastAt is NewFast for a time in milliseconds since 1970.
+// NewFastAt is NewFast for the time ms, in milliseconds since 1970.
 func NewFastAt(ms int64) (u [16]byte) {
 	binary.BigEndian.PutUint64(u[:8], uint64(ms)<<16|7<<12|rand.Uint64()&0xfff)
 	binary.BigEndian.PutUint64(u[8:], 2<<62|rand.Uint64()>>2)

@@ -1,8 +1,8 @@
-// Package id makes and reads the identifiers of Keygate's records.
+// Package id creates and parses the identifiers of Keygate's records.
 //
-// An identifier is a kind's prefix, an underscore, and 26 characters of
-// lower-case Crockford base 32 over a UUIDv7 (contract, section 2), so that the
-// identifiers of one kind sort by the time at which they were made.
+// An identifier is the prefix of its kind, an underscore, and a UUIDv7 encoded in 26
+// characters of lower-case Crockford base 32 (contract, section 2). So identifiers of one
+// kind sort by the time of their creation.
 package id
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Kind is the prefix that tells what an identifier names.
+// Kind is the prefix of an identifier, which says what kind of record it identifies.
 type Kind string
 
 // The kinds of identifiers (contract, section 2).
@@ -30,27 +30,27 @@ const (
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
-// TextLen is the number of characters that follow the prefix and underscore.
+// TextLen is the number of characters after the prefix and the underscore.
 const TextLen = 26
 
-// New returns a fresh identifier of kind k. It panics only if the system's
-// source of randomness fails, after which nothing can be trusted.
+// New returns a new identifier of kind k. It panics only if the system's source of
+// randomness fails.
 func New(k Kind) string {
 	return Format(k, uuid.Must(uuid.NewV7()))
 }
 
-// Format returns the identifier of kind k over the 16 bytes u.
+// Format returns the identifier of kind k that encodes u.
 func Format(k Kind, u [16]byte) string {
 	var b [8 + 1 + TextLen]byte
 	return string(Append(b[:0], k, u))
 }
 
-// Append appends the identifier of kind k over u to dst. It allocates only if
-// dst lacks room.
+// Append appends the identifier of kind k that encodes u to dst. It allocates only if dst
+// lacks room.
 func Append(dst []byte, k Kind, u [16]byte) []byte {
 	dst = append(dst, k...)
 	dst = append(dst, '_')
-	// 128 bits are 26 groups of 5 with two zero bits in front.
+	// 128 bits, preceded by two zero bits, make 26 groups of 5.
 	hi := uint64(u[0])<<56 | uint64(u[1])<<48 | uint64(u[2])<<40 | uint64(u[3])<<32 |
 		uint64(u[4])<<24 | uint64(u[5])<<16 | uint64(u[6])<<8 | uint64(u[7])
 	lo := uint64(u[8])<<56 | uint64(u[9])<<48 | uint64(u[10])<<40 | uint64(u[11])<<32 |
@@ -70,7 +70,8 @@ func Append(dst []byte, k Kind, u [16]byte) []byte {
 	return dst
 }
 
-// Parse reads an identifier of kind k. ok is false if s is anything else.
+// Parse returns the 16 bytes that s encodes. ok is false if s is not an identifier of kind
+// k.
 func Parse(k Kind, s string) (u [16]byte, ok bool) {
 	text, found := strings.CutPrefix(s, string(k)+"_")
 	if !found || len(text) != TextLen || text[0] > '7' {

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// refusalReason says why p may not connect to addr; "" if it may.
+// refusalReason returns why p forbids connecting to addr, or "" if it does not.
 func refusalReason(p Policy, addr netip.Addr) string {
 	if !addr.IsValid() {
-		return "it is no address"
+		return "it is not a valid address"
 	}
 	for _, a := range equivalents(addr) {
 		if reason := neverReason(a); reason != "" {
@@ -29,7 +29,7 @@ func refusalReason(p Policy, addr netip.Addr) string {
 		if !allowed(p.Allow, a) {
 			return reason
 		}
-		if i == 0 { // the address itself is named: what it may carry is too
+		if i == 0 { // the address itself is allowed, and with it what it may embed
 			return ""
 		}
 	}
@@ -45,7 +45,8 @@ func allowed(networks []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// neverReason says why nobody may connect to a: it belongs to no single machine.
+// neverReason returns why no one may connect to a: it does not belong to a single machine.
+// It returns "" if that is not so.
 func neverReason(a netip.Addr) string {
 	switch {
 	case a.IsUnspecified(), prefix4(0, 0, 0, 0, 8).Contains(a):
@@ -58,8 +59,8 @@ func neverReason(a netip.Addr) string {
 	return ""
 }
 
-// riskyReason says why nobody may connect to a but by Policy.AllowRisky: it belongs to
-// one link or to a machine's own cloud.
+// riskyReason returns why connecting to a needs Policy.AllowRisky: it belongs to one link,
+// or to the machine's own cloud. It returns "" if that is not so.
 func riskyReason(a netip.Addr) string {
 	switch {
 	case a.IsLinkLocalUnicast():
@@ -74,8 +75,8 @@ func isMetadata(a netip.Addr) bool {
 	return slices.ContainsFunc(metadata(), func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// metadata lists where clouds hand out a machine's credentials or configuration
-// outside the link-local networks.
+// metadata lists the addresses outside the link-local networks at which clouds serve a
+// machine's credentials or configuration.
 func metadata() []netip.Prefix {
 	return []netip.Prefix{
 		prefix4(100, 100, 100, 200, 32), // Alibaba Cloud
@@ -87,10 +88,10 @@ func metadata() []netip.Prefix {
 	}
 }
 
-// notPublicReason says why a is no public unicast address. The lists are IANA's
-// special-purpose address registries; what is not globally reachable there, or
-// only by a deprecated mechanism, is refused. Of IPv6 only the block that is
-// given out as global unicast is public.
+// notPublicReason returns why a is not a public unicast address, or "" if it is one. The
+// lists follow IANA's special-purpose address registries: what is not globally reachable
+// there, or only by a deprecated mechanism, is not public. Of IPv6 only the block assigned
+// for global unicast is public.
 func notPublicReason(a netip.Addr) string {
 	switch {
 	case a.IsLoopback():
@@ -106,7 +107,7 @@ func notPublicReason(a netip.Addr) string {
 		}
 		return ""
 	}
-	if prefix6(96, 0x64, 0xff9b).Contains(a) { // NAT64: its IPv4 face decides
+	if prefix6(96, 0x64, 0xff9b).Contains(a) { // NAT64: its embedded IPv4 address decides
 		return ""
 	}
 	for _, n := range special6() {
@@ -115,7 +116,7 @@ func notPublicReason(a netip.Addr) string {
 		}
 	}
 	if !prefix6(3, 0x2000).Contains(a) {
-		return "it is no global unicast address"
+		return "it is not a global unicast address"
 	}
 	return ""
 }

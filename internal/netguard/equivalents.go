@@ -2,8 +2,8 @@ package netguard
 
 import "net/netip"
 
-// equivalents returns addr without zone, IPv4-mapped ones as IPv4, followed by the
-// IPv4 addresses that it carries if it is an address of a transition mechanism.
+// equivalents returns addr without zone and the IPv4 addresses that it embeds if it belongs
+// to a transition mechanism. An IPv4-mapped address is returned as IPv4.
 func equivalents(addr netip.Addr) []netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	out := []netip.Addr{addr}
@@ -19,7 +19,7 @@ func equivalents(addr netip.Addr) []netip.Addr {
 		prefix6(96, 0x64, 0xff9b).Contains(addr):       // NAT64
 		out = append(out, at(12))
 	case prefix6(48, 0x64, 0xff9b, 1).Contains(addr):
-		// Local NAT64: the operator chose one of several forms (RFC 6052, 2.2).
+		// Local NAT64: the network's operator chose one of several forms (RFC 6052, 2.2).
 		out = appendRisky(out, at(12), netip.AddrFrom4([4]byte{b[6], b[7], b[9], b[10]}),
 			netip.AddrFrom4([4]byte{b[7], b[9], b[10], b[11]}), at(9))
 	case prefix6(16, 0x2002).Contains(addr): // 6to4
@@ -30,8 +30,8 @@ func equivalents(addr netip.Addr) []netip.Addr {
 	return out
 }
 
-// appendRisky appends those of addrs, which an address may or may not carry,
-// that would do harm if it does. Another reading of the same bits says nothing.
+// appendRisky appends those of addrs that would do harm if the address did embed them.
+// Whether it does cannot be told from its bits, so other readings say nothing.
 func appendRisky(out []netip.Addr, addrs ...netip.Addr) []netip.Addr {
 	for _, a := range addrs {
 		if a.IsLoopback() || a.IsLinkLocalUnicast() || isMetadata(a) {
@@ -45,7 +45,7 @@ func prefix4(a, b, c, d byte, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{a, b, c, d}), bits)
 }
 
-// prefix6 returns the IPv6 prefix that begins with the given groups of 16 bits.
+// prefix6 returns the IPv6 prefix that begins with the given 16-bit groups.
 func prefix6(bits int, groups ...uint16) netip.Prefix {
 	var b [16]byte
 	for i, g := range groups {

@@ -10,29 +10,28 @@ import (
 	"syscall"
 )
 
-// Policy says what one kind of caller may reach beyond what is always refused.
-// The zero value may reach everything else.
+// Policy says which addresses a caller may connect to, besides those that are always
+// refused. The zero value allows all others.
 type Policy struct {
 	// PublicOnly refuses every address that is not public unicast.
 	PublicOnly bool
-	// Allow names networks that PublicOnly does not refuse.
+	// Allow lists networks that PublicOnly does not refuse.
 	Allow []netip.Prefix
-	// AllowRisky lets Allow open link-local and metadata addresses too.
+	// AllowRisky makes Allow apply to link-local and metadata addresses too.
 	AllowRisky bool
 }
 
-// Lists reports whether Allow names the network of addr, or of the IPv4 address
-// that addr carries.
+// Lists reports whether Allow contains addr or an IPv4 address that addr embeds.
 func (p Policy) Lists(addr netip.Addr) bool {
 	return slices.ContainsFunc(equivalents(addr), func(a netip.Addr) bool { return allowed(p.Allow, a) })
 }
 
-// RefusedError tells that an address may not be connected to. It is for the
-// log; a caller of Keygate learns only that the upstream is unreachable.
+// RefusedError says that the guard refused an address. It is for the log: a client only
+// learns that the upstream is unreachable.
 type RefusedError struct {
 	Addr   netip.AddrPort
 	Reason string
-	// Allowable is set if a network that is named would not be refused.
+	// Allowable is set if the address would be permitted if Policy.Allow contained it.
 	Allowable bool
 }
 
@@ -40,27 +39,27 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("address %s refused by the guard: %s", e.Addr, e.Reason)
 }
 
-// Guard holds what the decision needs beside a policy: Keygate's own
-// listeners. Its methods may be called by several goroutines.
+// Guard checks addresses by a policy and against Keygate's own listeners. It is safe for
+// concurrent use.
 type Guard struct {
 	own   atomic.Pointer[[]netip.AddrPort]
 	local func() ([]net.Addr, error)
 }
 
-// New returns a guard without listeners.
+// New returns a guard that knows no listeners.
 func New() *Guard {
 	return &Guard{local: net.InterfaceAddrs}
 }
 
-// SetListeners tells the guard the addresses of Keygate's listeners, in place of any
-// told before. A listener on a wildcard counts for every address of this
-// machine, one on a loopback address for every loopback address.
+// SetListeners sets the addresses of Keygate's own listeners, which the guard refuses. A
+// listener on a wildcard address stands for every address of this machine, one on a
+// loopback address for every loopback address.
 func (g *Guard) SetListeners(listeners ...netip.AddrPort) {
 	own := slices.Clone(listeners)
 	g.own.Store(&own)
 }
 
-// Check returns nil if p may connect to addr, else a *RefusedError.
+// Check returns nil if p allows connecting to addr, and a *RefusedError otherwise.
 func (g *Guard) Check(p Policy, addr netip.AddrPort) error {
 	reason := refusalReason(p, addr.Addr())
 	if reason == "" && g.isOwn(addr) {
@@ -72,7 +71,7 @@ func (g *Guard) Check(p Policy, addr netip.AddrPort) error {
 	return &RefusedError{Addr: addr, Reason: reason, Allowable: couldBeAllowed(p, addr.Addr()) && !g.isOwn(addr)}
 }
 
-// couldBeAllowed reports whether p would let addr pass if it named its network.
+// couldBeAllowed reports whether p would allow addr if p.Allow contained it.
 func couldBeAllowed(p Policy, addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return false
@@ -83,13 +82,13 @@ func couldBeAllowed(p Policy, addr netip.Addr) bool {
 	return refusalReason(p, addr) == ""
 }
 
-// Control returns a function for net.Dialer.ControlContext that applies p to
-// each address before the dialer sends anything to it.
+// Control returns a function for net.Dialer.ControlContext that checks each address before
+// the dialer connects to it.
 func (g *Guard) Control(p Policy) func(ctx context.Context, network, address string, c syscall.RawConn) error {
 	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		addr, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return fmt.Errorf("guard cannot judge the address %q: %w", address, err)
+			return fmt.Errorf("check address %q: %w", address, err)
 		}
 		return g.Check(p, addr)
 	}
@@ -121,8 +120,8 @@ func (g *Guard) reaches(l, addr netip.Addr) bool {
 	return false
 }
 
-// isLocal reports whether a is an address of this machine; true if that cannot
-// be told.
+// isLocal reports whether a is an address of this machine. It returns true if the addresses
+// cannot be listed.
 func (g *Guard) isLocal(a netip.Addr) bool {
 	addrs, err := g.local()
 	if err != nil {

@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 )
 
-// LoadOrCreate returns the box whose key stands in the file at path. If there
-// is no such file it makes one, with mode 0600, that holds KeySize random
-// bytes; it is complete and on disk before its name appears, and never replaces
-// a file that another process made in between. It refuses a file of another
-// size, one that others than its owner may read or write, and whatever is no
-// regular file.
+// LoadOrCreate returns a Box with the key in the file at path. If the file does not exist,
+// it creates it with mode 0600 and KeySize random bytes. The file is complete and on disk
+// before it appears at path, and never replaces one that another process created in
+// between. LoadOrCreate returns an error if the file has another size, is not a regular
+// file, or can be read or written by anyone but its owner.
 func LoadOrCreate(path string) (*Box, error) {
 	key, err := load(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,9 +40,9 @@ func load(path string) (key []byte, err error) {
 	}
 	switch {
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("secret key file %s is no regular file", path)
+		return nil, fmt.Errorf("secret key file %s is not a regular file", path)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("secret key file %s may be read by others (mode %04o): run chmod 600 %s", path, info.Mode().Perm(), path)
+		return nil, fmt.Errorf("secret key file %s is accessible to other users (mode %04o): run chmod 600 %s", path, info.Mode().Perm(), path)
 	case info.Size() != KeySize:
 		return nil, fmt.Errorf("secret key file %s has %d bytes and must have %d: restore it from a backup", path, info.Size(), KeySize)
 	}
@@ -54,25 +53,25 @@ func load(path string) (key []byte, err error) {
 	return key, nil
 }
 
-// create makes the file under a temporary name and links it to path. The error
-// is fs.ErrExist if a file stands at path by then.
+// create writes a new key file under a temporary name and links it to path. The error is
+// fs.ErrExist if path exists by then.
 func create(path string) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, ".secret-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("make secret key file: %w", err)
+		return fmt.Errorf("create secret key file: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
 	if err := fill(f); err != nil {
 		return fmt.Errorf("write secret key file: %w", err)
 	}
 	if err := os.Link(f.Name(), path); err != nil {
-		return fmt.Errorf("make secret key file: %w", err)
+		return fmt.Errorf("create secret key file: %w", err)
 	}
 	return syncDir(dir)
 }
 
-// fill writes a new key to f and closes it once the disk has it.
+// fill writes a new key to f, syncs it to disk and closes it.
 func fill(f *os.File) error {
 	key := make([]byte, KeySize)
 	_, readErr := rand.Read(key)
@@ -83,10 +82,10 @@ func fill(f *os.File) error {
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
-		return fmt.Errorf("make secret key file: %w", err)
+		return fmt.Errorf("create secret key file: %w", err)
 	}
 	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("make secret key file: %w", err)
+		return fmt.Errorf("create secret key file: %w", err)
 	}
 	return nil
 }

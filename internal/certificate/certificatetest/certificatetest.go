@@ -1,4 +1,4 @@
-// Package certificatetest makes certificates for tests.
+// Package certificatetest creates certificates for tests.
 package certificatetest
 
 import (
@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// Test is what this package needs of a testing.TB.
+// Test is the part of testing.TB that this package needs.
 type Test interface {
 	Helper()
 	Fatal(args ...any)
 }
 
-// Pair is a certificate that signs itself, with its key, in PEM. It is valid for
-// a month, for its name and the loopback addresses.
+// Pair is a self-signed certificate and its key, in PEM. It is valid for 30 days, for its
+// name, localhost and the loopback addresses.
 type Pair struct {
 	Cert, Key []byte
 }
 
-// New makes a Pair for name.
+// New creates a Pair for the DNS name name.
 func New(t Test, name string) Pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -59,7 +59,7 @@ func New(t Test, name string) Pair {
 	}
 }
 
-// Write writes the pair into dir and returns the paths.
+// Write writes the pair to dir and returns the paths of its files.
 func (p Pair) Write(t Test, dir string) (certFile, keyFile string) {
 	t.Helper()
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -71,12 +71,12 @@ func (p Pair) Write(t Test, dir string) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// Pool returns a pool that trusts the pair.
+// Pool returns a certificate pool that trusts the pair.
 func (p Pair) Pool(t Test) *x509.CertPool {
 	t.Helper()
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(p.Cert) {
-		t.Fatal("the certificate is none")
+		t.Fatal("the pair has no PEM certificate")
 	}
 	return pool
 }
