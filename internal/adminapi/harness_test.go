@@ -24,6 +24,7 @@ import (
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
 
@@ -69,7 +70,7 @@ func (c *clock) instant() ratelimit.Instant {
 func start(t testing.TB) *server {
 	t.Helper()
 	noon := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := &server{t: t, dir: t.TempDir(), clock: &clock{epoch: noon, now: noon}}
+	s := &server{t: t, dir: filepath.Dir(sqlitetest.Path(t)), clock: &clock{epoch: noon, now: noon}}
 	s.open()
 	t.Cleanup(func() { s.close() })
 	return s

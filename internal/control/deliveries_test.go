@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -14,7 +15,7 @@ import (
 // seconds, and the log keeps what was delivered for 3 days, what failed for 7.
 func TestUpkeepOfDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openHarness(t, t.TempDir()+"/keygate.db")
+		h := openHarness(t, sqlitetest.Path(t))
 		defer h.close()
 		c := h.caller("acme", "admin")
 		gone, kept := h.endpoint(c, "key.revoked"), h.endpoint(c, "key.created")

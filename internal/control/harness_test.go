@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
 
 // tb is what both *testing.T and *rapid.T offer.
@@ -93,7 +93,7 @@ const domain = "gw.localhost"
 
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	h := openHarness(t, filepath.Join(t.TempDir(), "keygate.db"))
+	h := openHarness(t, sqlitetest.Path(t))
 	t.Cleanup(h.close)
 	return h
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
 
 // Guarantee: the last use of a key is in the store within two seconds and at
@@ -20,7 +21,7 @@ import (
 // an older time never replaces a newer one.
 func TestUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openHarness(t, t.TempDir()+"/keygate.db")
+		h := openHarness(t, sqlitetest.Path(t))
 		defer h.close()
 		caller := h.caller("acme", "admin")
 		var ids []string
@@ -102,7 +103,7 @@ func (s switchedStore) Update(ctx context.Context, f func(control.Tx) error) err
 // is kept no longer, and nothing else.
 func TestUpkeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openHarness(t, t.TempDir()+"/keygate.db")
+		h := openHarness(t, sqlitetest.Path(t))
 		defer h.close()
 		elapse := func(d time.Duration) {
 			t.Helper()

@@ -16,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
 
 // brokenStore fails each transaction when it writes the kind of record that
@@ -265,7 +266,7 @@ func (s leavingStore) Update(ctx context.Context, f func(control.Tx) error) erro
 // the call says that the change is stored, which it is.
 func TestPublicationFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openHarness(t, t.TempDir()+"/keygate.db")
+		h := openHarness(t, sqlitetest.Path(t))
 		defer h.close()
 		caller := h.caller("acme", "admin")
 		h.pub.fail = func(context.Context) error {

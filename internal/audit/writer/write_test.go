@@ -2,7 +2,6 @@ package writer
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
 
 // busy is a store under load: while it seals, a period passes and requests end.
@@ -57,15 +57,7 @@ func (b *busy) head(accountID [16]byte) (number int64) {
 
 func newBusy(t *testing.T, accounts int) (*busy, [][16]byte) {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := sqlitetest.Open(t, sqlite.Config{})
 	b := &busy{DB: db, t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	var all [][16]byte
 	for range accounts {
@@ -78,6 +70,7 @@ func newBusy(t *testing.T, accounts int) (*busy, [][16]byte) {
 		all = append(all, u)
 	}
 	b.account = all[0]
+	var err error
 	b.journal, err = New(Config{Store: b, Keeper: db, OperatorID: id.Format(id.Account, all[0]), Now: func() time.Time { return b.now }})
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package writer_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,22 +14,14 @@ import (
 	"github.com/keygate/keygate/internal/requestlog"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
 
 func now() time.Time { return time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC) }
 
 func open(t *testing.T) *sqlite.DB {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
+	return sqlitetest.Open(t, sqlite.Config{})
 }
 
 func newRecorder(t *testing.T, cfg requestwriter.Config) *requestwriter.Writer {

@@ -1,11 +1,11 @@
 package sqlite_test
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	"github.com/keygate/keygate/internal/store/storetest"
 )
 
@@ -41,6 +41,6 @@ func openWith(t testing.TB, cfg sqlite.Config) *sqlite.DB {
 // The SQLite store does what every store must do.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Engine {
-		return open(t, filepath.Join(t.TempDir(), "keygate.db"))
+		return sqlitetest.Open(t, sqlite.Config{})
 	})
 }

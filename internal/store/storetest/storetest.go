@@ -43,8 +43,8 @@ type Engine interface {
 	DeliveryBacklog(ctx context.Context, now time.Time) (webhook.Backlog, error)
 }
 
-// Run tests an engine. open returns an empty store and arranges for its end
-// with t.Cleanup; it is called once for each test.
+// Run tests an engine. open returns an empty store and closes it with t.Cleanup.
+// It is called once for each test; the tests run in parallel.
 func Run(t *testing.T, open func(t *testing.T) Engine) {
 	for _, test := range []struct {
 		name string
@@ -123,6 +123,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"RequestTrim", testRequestTrim},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			test.run(&harness{T: t, Engine: open(t)})
 		})
 	}

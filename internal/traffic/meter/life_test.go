@@ -3,7 +3,6 @@ package meter_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
@@ -62,7 +62,7 @@ func entry(account [16]byte, n int, at time.Time) accesslog.Entry {
 // TestNothingIsLostWhileTheStoreIsAway holds that counts that the store did not take are
 // written later, once, and that Sync tells.
 func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
-	store := &flaky{DB: open(t, filepath.Join(t.TempDir(), "keygate.db"))}
+	store := &flaky{DB: sqlitetest.Open(t, sqlite.Config{})}
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	m, account := newMeter(t, store, c), id.NewFast()
 	store.fail.Store(true)
@@ -84,7 +84,7 @@ func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 
 // TestCancelledSyncLosesNothing holds that a caller who leaves takes nothing along.
 func TestCancelledSyncLosesNothing(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	m, account := newMeter(t, db, c), id.NewFast()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,7 +104,7 @@ func TestCancelledSyncLosesNothing(t *testing.T) {
 // TestConcurrentTakeAndReport holds, with the race detector, that records that come while
 // reports, flushes and merges run are counted once.
 func TestConcurrentTakeAndReport(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	db := sqlitetest.Open(t, sqlite.Config{})
 	begin := time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 	c := &clock{at: begin}
 	m, account := newMeter(t, db, c), id.NewFast()
@@ -165,7 +165,7 @@ func TestConcurrentTakeAndReport(t *testing.T) {
 // TestMemoryIsBounded holds that more keys than memory is kept for are written early, before
 // anything is lost, and that what a store that stays away costs is bounded and counted.
 func TestMemoryIsBounded(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	m, err := meter.New(meter.Config{Store: db, Now: c.now, Period: time.Hour})
 	if err != nil {
@@ -203,7 +203,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // TestOldCountsGo holds how long each tier is kept, and that counts that came late are moved up
 // before they go.
 func TestOldCountsGo(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	db := sqlitetest.Open(t, sqlite.Config{})
 	begin := time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 	c := &clock{at: begin}
 	m, account := newMeter(t, db, c), id.NewFast()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
@@ -46,16 +46,7 @@ type fataler interface {
 
 func open(t testing.TB, path string) *sqlite.DB {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
+	return sqlitetest.Open(t, sqlite.Config{Path: path})
 }
 
 func newMeter(t fataler, store traffic.Store, c *clock) *meter.Meter {
@@ -186,7 +177,7 @@ func (m *model) check(t fataler, report *meter.Meter, account [16]byte, q traffi
 // flushes, merges, restarts and steps of the clock, every grouping, filter and interval
 // gives the sums of the very requests that were taken, to nobody but their account.
 func TestEveryRequestIsCountedOnce(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	db := sqlitetest.Open(t, sqlite.Config{})
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
 		c := &clock{at: time.Date(2026, 3, 28, 23, 58, 0, 0, time.UTC)} // the night of a change to summer time in Europe

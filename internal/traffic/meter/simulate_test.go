@@ -2,7 +2,6 @@ package meter_test
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -111,7 +112,7 @@ func newArrivals(now time.Time) *arrivals {
 // TestSimulationIsTheLimiter holds the guarantee that a simulation refuses what the limiter
 // refuses: exactly, key by key, if the requests of a second come evenly spread.
 func TestSimulationIsTheLimiter(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t)
@@ -159,7 +160,7 @@ func TestSimulationIsTheLimiter(t *testing.T) {
 // TestSimulationIsNear holds the bound that Simulate promises for requests at any
 // moments of their seconds.
 func TestSimulationIsNear(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t)
@@ -193,7 +194,7 @@ func TestSimulationIsNear(t *testing.T) {
 // with the requests that it would apply to, of 24 hours, and that keys of one rotation
 // share it.
 func TestSimulationAppliesToWhatItIsOf(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "keygate.db"))
+	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	m := newMeter(t, db, c)
 	account, gateway := id.NewFast(), id.NewFast()

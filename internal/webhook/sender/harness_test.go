@@ -3,13 +3,11 @@ package sender_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -21,41 +19,12 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
 const testSecret = "a secret of a test"
-
-// emptyStore is the file of a store without records, which is quicker to copy
-// than to make.
-var emptyStore []byte
-
-func TestMain(m *testing.M) {
-	if err := makeEmptyStore(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
-
-func makeEmptyStore() (err error) {
-	dir, err := os.MkdirTemp("", "keygate-sender-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "keygate.db")
-	db, err := sqlite.Open(context.Background(), sqlite.Config{Path: path})
-	if err != nil {
-		return err
-	}
-	if err := db.Close(); err != nil {
-		return err
-	}
-	emptyStore, err = os.ReadFile(path)
-	return err
-}
 
 // Waits between attempts: the product's own, and those of a test in which none is
 // repeated, however long it takes.
@@ -88,10 +57,7 @@ func openStore(ctx context.Context, dir string) (*sqlite.DB, error) {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "keygate.db"), emptyStore, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Dir(sqlitetest.Path(t))
 	db, err := openStore(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
