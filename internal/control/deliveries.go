@@ -12,21 +12,6 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// DeliveryFilter narrows a list of deliveries. Zero members do not filter. Since
-// is included, Until is not; both are of CreatedAt.
-type DeliveryFilter struct {
-	WebhookID    string
-	State        webhook.DeliveryState
-	EventType    event.Type
-	Since, Until time.Time
-}
-
-// EventFilter narrows a list of events, like DeliveryFilter.
-type EventFilter struct {
-	Type         event.Type
-	Since, Until time.Time
-}
-
 // DeliveryDetail is a single delivery with what an attempt sends: the exact body,
 // and the header fields of the last attempt. Those of one to come are without
 // signatures, and so are those of an attempt that was signed with a secret that

@@ -29,7 +29,7 @@ func (s *Service) StoredResponse(ctx context.Context, keyID, key string, fingerp
 }
 
 // storedResponse returns nil if nothing is kept.
-func storedResponse(ctx context.Context, tx LedgerReader, keyID, key string, now time.Time) (*StoredResponse, error) {
+func storedResponse(ctx context.Context, tx IdempotencyReader, keyID, key string, now time.Time) (*StoredResponse, error) {
 	a, err := tx.StoredResponse(ctx, keyID, key)
 	if fault.CodeOf(err) == fault.NotFound {
 		return nil, nil

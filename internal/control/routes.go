@@ -29,7 +29,7 @@ func (s *Service) Route(ctx context.Context, c *Caller, gatewayID, routeID strin
 	})
 }
 
-func route(ctx context.Context, tx GatewayReader, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
+func route(ctx context.Context, tx ReadTx, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
 	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (t *readTx) AccountByName(ctx context.Context, name string) (*account.Accou
 	return t.account(ctx, `WHERE name = ?`, name)
 }
 
-// InsertAccount implements control.AccountWriter.
+// InsertAccount implements control.AccountStore.
 func (t *tx) InsertAccount(ctx context.Context, a *account.Account) error {
 	hosts, err := maybeJSON(a.Hosts, len(a.Hosts) == 0)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 )
 
-// StoredResponse implements control.LedgerReader.
+// StoredResponse implements control.IdempotencyReader.
 func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*control.StoredResponse, error) {
 	a := control.StoredResponse{KeyID: keyID, Key: key}
 	err := t.row(ctx, "answer", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = ? AND key = ?`,
@@ -33,7 +33,7 @@ func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*contro
 	return &a, nil
 }
 
-// PutStoredResponse implements control.LedgerWriter. It replaces an older answer.
+// PutStoredResponse implements control.IdempotencyStore. It replaces an older answer.
 func (t *tx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) error {
 	header, err := maybeJSON(a.Header, len(a.Header) == 0)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Audit implements control.LedgerReader.
+// Audit implements control.AuditReader.
 func (t *readTx) Audit(ctx context.Context, accountID string, p control.Page) ([]audit.Record, error) {
 	before := int64(math.MaxInt64)
 	if p.After != "" {
@@ -59,7 +59,7 @@ func decodeDiff(s string) (audit.Diff, error) {
 	return diff, err
 }
 
-// AppendAudit implements control.LedgerWriter.
+// AppendAudit implements control.AuditStore.
 func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
 	diff, err := maybeJSON(r.Diff, r.Diff == nil)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/keygate/keygate/internal/control"
 )
 
-// AuditLog implements control.LedgerReader.
+// AuditLog implements control.AuditReader.
 func (t *readTx) AuditLog(ctx context.Context, accountID string, f audit.Filter, p control.Page) ([]audit.Record, error) {
 	return t.c.codec.Search(ctx, auditSource{t, accountID}, accountID, f, p.After, p.Limit)
 }
 
-// AuditChain implements control.LedgerReader.
+// AuditChain implements control.AuditReader.
 func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain, error) {
 	c := audit.Chain{AccountID: accountID}
 	err := t.rows(ctx, "read audit chain", `SELECT number, digest, sealed_at, base, base_digest, base_sealed, cut_records, cut_first, cut_last
@@ -40,7 +40,7 @@ func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain,
 	return c, err
 }
 
-// AuditBlocks implements control.LedgerReader.
+// AuditBlocks implements control.AuditReader.
 func (t *readTx) AuditBlocks(ctx context.Context, accountID string, after int64, limit int) ([]*audit.Block, error) {
 	var list []*audit.Block
 	err := t.rows(ctx, "read audit blocks", `SELECT number, previous, digest, first_time, last_time, sealed_at, records, content

@@ -7,7 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Changes implements control.LedgerReader. A seq beyond the newest entry is of
+// Changes implements control.ChangeLogReader. A seq beyond the newest entry is of
 // another history, as after a backup was restored, and not complete either.
 func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []snapshot.Change, complete bool, err error) {
 	first, last, err := t.changeBounds(ctx)
@@ -32,7 +32,7 @@ func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err err
 	return trimmed, last, err
 }
 
-// AppendChange implements control.LedgerWriter. There is one writer at a time,
+// AppendChange implements control.ChangeLog. There is one writer at a time,
 // so that the order of seq is the order of commits.
 func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) error {
 	_, err := t.exec(ctx, "append change", `INSERT INTO changes (at, kind, record_id) VALUES (?, ?, ?)`, t.now(), string(k), recordID)

@@ -10,7 +10,7 @@ import (
 
 var _ ratelimit.DailyStore = (*DB)(nil)
 
-// DailyCounts implements control.LedgerReader.
+// DailyCounts implements control.DailyCountsReader.
 func (t *readTx) DailyCounts(ctx context.Context, day int64) ([]ratelimit.DailyCount, error) {
 	var list []ratelimit.DailyCount
 	err := t.rows(ctx, "read daily counts", `SELECT limit_id, key_id, used FROM daily_counts WHERE day = ? ORDER BY limit_id, key_id`,
@@ -23,7 +23,7 @@ func (t *readTx) DailyCounts(ctx context.Context, day int64) ([]ratelimit.DailyC
 	return list, err
 }
 
-// PutDailyCounts implements control.LedgerWriter.
+// PutDailyCounts implements control.DailyCounts.
 func (t *tx) PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error {
 	for i := range counts {
 		c := &counts[i]

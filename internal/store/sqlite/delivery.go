@@ -115,7 +115,7 @@ func (t *readTx) DeliveriesToRecover(ctx context.Context, webhookID string, sinc
 		ORDER BY finished_at LIMIT ?+0`, webhookID, micros(since), rowLimit(limit))
 }
 
-// InsertDelivery implements control.DeliveryWriter.
+// InsertDelivery implements control.DeliveryStore.
 func (t *tx) InsertDelivery(ctx context.Context, d *webhook.Delivery) error {
 	_, err := t.exec(ctx, "mark what is delivered again", `UPDATE deliveries SET again = 1 WHERE event_id = ? AND webhook_id = ? AND state = 3 AND again = 0`,
 		d.EventID, d.WebhookID)
@@ -144,7 +144,7 @@ func (t *tx) insertAttempt(ctx context.Context, n int64, a *webhook.Attempt) err
 	return err
 }
 
-// TrimDeliveries implements control.DeliveryWriter.
+// TrimDeliveries implements control.Trimmer.
 func (t *tx) TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error) {
 	for _, old := range []struct {
 		state  int

@@ -59,7 +59,7 @@ func eventQuery(accountID string, f control.EventFilter, p control.Page) (text s
 		[]any{accountID, string(f.Type), s.from, s.below, rowLimit(p.Limit)}
 }
 
-// AppendEvent implements control.EventWriter.
+// AppendEvent implements control.EventStore.
 func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	listed := e.Type != webhook.Test
 	_, err := t.exec(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES (?, ?, ?, ?, ?, ?)`,

@@ -129,7 +129,7 @@ func (t *readTx) StrandingWebhooks(ctx context.Context) ([]string, error) {
 		WHERE waiting.id IS NOT NULL AND (w.id IS NULL OR w.active = 0)`)
 }
 
-// FailStranded implements control.DeliveryWriter.
+// FailStranded implements control.DeliveryStore.
 func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error) {
 	w, err := t.endpoint(ctx, map[string]*webhook.Webhook{}, webhookID)
 	if err != nil || w != nil && w.State == webhook.Active {

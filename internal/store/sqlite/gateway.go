@@ -85,7 +85,7 @@ func (t *readTx) Gateways(ctx context.Context, accountID string, p control.Page)
 		accountID, below(p.After), rowLimit(p.Limit))
 }
 
-// InsertGateway implements control.GatewayWriter.
+// InsertGateway implements control.GatewayStore.
 func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	values, err := gatewayValues(g)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	return err
 }
 
-// UpdateGateway implements control.GatewayWriter.
+// UpdateGateway implements control.GatewayStore.
 func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	values, err := gatewayValues(g)
 	if err != nil {
@@ -110,7 +110,7 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 		append(values, g.ID, g.AccountID)...)
 }
 
-// DeleteGateway implements control.GatewayWriter.
+// DeleteGateway implements control.GatewayStore.
 func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
 	for _, table := range []string{"routes", "revisions"} {
 		_, err := t.exec(ctx, "delete "+table, `DELETE FROM `+table+` WHERE gateway_id = (SELECT id FROM gateways WHERE id = ? AND account_id = ?)`,

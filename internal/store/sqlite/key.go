@@ -167,7 +167,7 @@ func keyValues(k *apikey.Key) ([]any, error) {
 		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata}, nil
 }
 
-// InsertKey implements control.KeyWriter.
+// InsertKey implements control.KeyStore.
 func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
 	values, err := keyValues(k)
 	if err != nil {
@@ -181,7 +181,7 @@ func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
 	return err
 }
 
-// UpdateKey implements control.KeyWriter.
+// UpdateKey implements control.KeyStore.
 func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	values, err := keyValues(k)
 	if err != nil {
@@ -193,7 +193,7 @@ func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 		append(values, k.ID, k.AccountID)...)
 }
 
-// TouchKeys implements control.KeyWriter.
+// TouchKeys implements control.KeyStore.
 func (t *tx) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	for _, id := range slices.Sorted(maps.Keys(used)) { // in order: neighbours share pages
 		at := micros(used[id])

@@ -24,7 +24,7 @@ func scanRevision(r *sql.Rows, more ...any) (gateway.Revision, error) {
 	return rev, err
 }
 
-// Revision implements control.GatewayReader.
+// Revision implements control.RevisionReader.
 func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (*gateway.Revision, error) {
 	var (
 		rev             gateway.Revision
@@ -47,7 +47,7 @@ func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (
 	return &rev, nil
 }
 
-// Revisions implements control.GatewayReader.
+// Revisions implements control.RevisionReader.
 func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
 	if before == 0 {
 		before = math.MaxInt64
@@ -62,7 +62,7 @@ func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, bef
 	return list, err
 }
 
-// InsertRevision implements control.GatewayWriter.
+// InsertRevision implements control.RevisionStore.
 func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
 	content, err := pack(r.Content)
 	if err != nil {

@@ -38,7 +38,7 @@ func scanRoute(r *sql.Rows) (gateway.Route, error) {
 	return route, err
 }
 
-// Route implements control.GatewayReader.
+// Route implements control.RouteReader.
 func (t *readTx) Route(ctx context.Context, gatewayID, routeID string) (*gateway.Route, error) {
 	var route gateway.Route
 	err := t.row(ctx, "route", routeColumns+`WHERE id = ? AND gateway_id = ?`, []any{routeID, gatewayID}, func(r *sql.Rows) (err error) {
@@ -51,13 +51,13 @@ func (t *readTx) Route(ctx context.Context, gatewayID, routeID string) (*gateway
 	return &route, nil
 }
 
-// Routes implements control.GatewayReader.
+// Routes implements control.RouteReader.
 func (t *readTx) Routes(ctx context.Context, gatewayID string, p control.Page) ([]gateway.Route, error) {
 	return t.routes(ctx, `INDEXED BY routes_list WHERE gateway_id = ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
 		gatewayID, below(p.After), rowLimit(p.Limit))
 }
 
-// RouteTable implements control.GatewayReader.
+// RouteTable implements control.RouteReader.
 func (t *readTx) RouteTable(ctx context.Context, gatewayID string) ([]gateway.Route, error) {
 	return t.routes(ctx, `INDEXED BY routes_list WHERE gateway_id = ? ORDER BY id`, gatewayID)
 }
@@ -69,7 +69,7 @@ func routeValues(r *gateway.Route) []any {
 		r.LimitByAPI, string(r.Auth), string(r.Source), r.Version}
 }
 
-// InsertRoutes implements control.GatewayWriter.
+// InsertRoutes implements control.RouteStore.
 func (t *tx) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
 	for i := range routes {
 		r := &routes[i]
@@ -83,7 +83,7 @@ func (t *tx) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
 	return nil
 }
 
-// UpdateRoutes implements control.GatewayWriter.
+// UpdateRoutes implements control.RouteStore.
 func (t *tx) UpdateRoutes(ctx context.Context, routes []gateway.Route) error {
 	for i := range routes {
 		r := &routes[i]
@@ -97,7 +97,7 @@ func (t *tx) UpdateRoutes(ctx context.Context, routes []gateway.Route) error {
 	return nil
 }
 
-// DeleteRoutes implements control.GatewayWriter.
+// DeleteRoutes implements control.RouteStore.
 func (t *tx) DeleteRoutes(ctx context.Context, gatewayID string, routeIDs []string) error {
 	for _, id := range routeIDs {
 		if err := t.must(ctx, "delete route", "route", `DELETE FROM routes WHERE id = ? AND gateway_id = ?`, id, gatewayID); err != nil {

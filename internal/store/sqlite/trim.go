@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Trim implements control.LedgerWriter.
+// Trim implements control.Trimmer.
 func (t *tx) Trim(ctx context.Context, answers, changes, events time.Time, day int64, limit int) (more bool, err error) {
 	if limit <= 0 {
 		return false, t.ready(ctx)

@@ -96,7 +96,7 @@ func webhookValues(w *webhook.Webhook) []any {
 		maybeMicros(w.OldUntil), maybeMicros(w.FailingSince), w.Version}
 }
 
-// InsertWebhook implements control.WebhookWriter.
+// InsertWebhook implements control.WebhookStore.
 func (t *tx) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
 	_, err := t.exec(ctx, "insert webhook", `INSERT INTO webhooks (url, events, active, disabled_reason, secret, secret_since,
 		old_secret, old_until, failing_since, version, id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -104,14 +104,14 @@ func (t *tx) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
 	return err
 }
 
-// UpdateWebhook implements control.WebhookWriter.
+// UpdateWebhook implements control.WebhookStore.
 func (t *tx) UpdateWebhook(ctx context.Context, w *webhook.Webhook) error {
 	return t.must(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = ?, events = ?, active = ?, disabled_reason = ?, secret = ?,
 		secret_since = ?, old_secret = ?, old_until = ?, failing_since = ?, version = ? WHERE id = ? AND account_id = ?`,
 		append(webhookValues(w), w.ID, w.AccountID)...)
 }
 
-// DeleteWebhook implements control.WebhookWriter.
+// DeleteWebhook implements control.WebhookStore.
 func (t *tx) DeleteWebhook(ctx context.Context, accountID, webhookID string) error {
 	return t.must(ctx, "delete webhook", "webhook", `DELETE FROM webhooks WHERE id = ? AND account_id = ?`, webhookID, accountID)
 }

@@ -1,0 +1,69 @@
+package control
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// AccountReader finds accounts.
+type AccountReader interface {
+	Account(ctx context.Context, accountID string) (*account.Account, error)
+	AccountByName(ctx context.Context, name string) (*account.Account, error)
+}
+
+// AccountStore finds and creates accounts.
+type AccountStore interface {
+	AccountReader
+	// InsertAccount returns fault.Conflict if the name is in use.
+	InsertAccount(ctx context.Context, a *account.Account) error
+}
+
+// GatewayReader finds gateways.
+type GatewayReader interface {
+	Gateway(ctx context.Context, accountID, gatewayID string) (*gateway.Gateway, error)
+	Gateways(ctx context.Context, accountID string, p Page) ([]gateway.Gateway, error)
+}
+
+// GatewayStore finds and changes gateways. A hostname that is in use, by any account, is
+// fault.Conflict with the field "hostname". The caller sets Version.
+type GatewayStore interface {
+	GatewayReader
+	InsertGateway(ctx context.Context, g *gateway.Gateway) error
+	UpdateGateway(ctx context.Context, g *gateway.Gateway) error
+	// DeleteGateway removes the gateway, its routes and its revisions.
+	DeleteGateway(ctx context.Context, accountID, gatewayID string) error
+}
+
+// RouteReader finds routes.
+type RouteReader interface {
+	Route(ctx context.Context, gatewayID, routeID string) (*gateway.Route, error)
+	Routes(ctx context.Context, gatewayID string, p Page) ([]gateway.Route, error)
+	// RouteTable returns all routes of a gateway, oldest first.
+	RouteTable(ctx context.Context, gatewayID string) ([]gateway.Route, error)
+}
+
+// RouteStore finds and changes routes. An update or deletion of a route that does not
+// exist is fault.NotFound. The caller sets Version.
+type RouteStore interface {
+	RouteReader
+	InsertRoutes(ctx context.Context, routes []gateway.Route) error
+	UpdateRoutes(ctx context.Context, routes []gateway.Route) error
+	DeleteRoutes(ctx context.Context, gatewayID string, routeIDs []string) error
+}
+
+// RevisionReader finds revisions.
+type RevisionReader interface {
+	// Revision returns one revision with its Content and Routes.
+	Revision(ctx context.Context, gatewayID string, number int64) (*gateway.Revision, error)
+	// Revisions lists revisions without Content and Routes, newest first; before is the
+	// number that the page follows, or 0 for the first page.
+	Revisions(ctx context.Context, gatewayID string, limit int, before int64) ([]gateway.Revision, error)
+}
+
+// RevisionStore finds and adds revisions.
+type RevisionStore interface {
+	RevisionReader
+	InsertRevision(ctx context.Context, r *gateway.Revision) error
+}

@@ -1,0 +1,47 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+)
+
+// KeyFilter selects keys for a list. Fields that are zero select every key.
+type KeyFilter struct {
+	State     apikey.State
+	GatewayID string
+	Level     apikey.Level
+	Owner     string
+	Query     string    // a part of the name, ignoring the case of ASCII letters, or the start of the prefix
+	Now       time.Time // separates active keys from expired ones
+}
+
+// KeyReader finds keys.
+type KeyReader interface {
+	Key(ctx context.Context, accountID, keyID string) (*apikey.Key, error)
+	KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error)
+	Keys(ctx context.Context, accountID string, f KeyFilter, p Page) ([]apikey.Key, error)
+	// KeysOfGateway returns the keys restricted to the gateway that are not revoked.
+	KeysOfGateway(ctx context.Context, accountID, gatewayID string) ([]apikey.Key, error)
+	// KeysOfBucket returns the keys that share a per-key bucket and are not revoked.
+	KeysOfBucket(ctx context.Context, accountID, bucketID string) ([]apikey.Key, error)
+	// SharedBuckets returns the per-key bucket of each of the account's keys that a
+	// rotation created, in any state. It is the bucket of the first key that was rotated.
+	SharedBuckets(ctx context.Context, accountID string) (map[string]string, error)
+	// KeysToNotify returns up to limit keys that are not revoked and have expired by now
+	// without a key.expired event, the earliest expiry first.
+	KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error)
+}
+
+// KeyStore finds and changes keys. The caller sets Version.
+type KeyStore interface {
+	KeyReader
+	InsertKey(ctx context.Context, k *apikey.Key) error
+	// UpdateKey writes all fields but ID, AccountID, Digest, Prefix, CreatedAt and
+	// LastUsedAt.
+	UpdateKey(ctx context.Context, k *apikey.Key) error
+	// TouchKeys sets LastUsedAt where the given time is later than the stored one. It
+	// skips keys that do not exist.
+	TouchKeys(ctx context.Context, used map[string]time.Time) error
+}

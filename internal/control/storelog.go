@@ -1,0 +1,94 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// AuditReader reads the audit log.
+type AuditReader interface {
+	// Audit lists the account's management records that are not in a block yet, newest
+	// first. Page.After is the Seq of the last one.
+	Audit(ctx context.Context, accountID string, p Page) ([]audit.Record, error)
+	// AuditLog lists all of the account's audit records, newest first. Page.After is the
+	// cursor of the last one.
+	AuditLog(ctx context.Context, accountID string, f audit.Filter, p Page) ([]audit.Record, error)
+	// AuditChain describes the account's chain of blocks.
+	AuditChain(ctx context.Context, accountID string) (audit.Chain, error)
+	// AuditBlocks returns up to limit blocks of the account's chain in order, starting
+	// with the one that follows the number after.
+	AuditBlocks(ctx context.Context, accountID string, after int64, limit int) ([]*audit.Block, error)
+}
+
+// AuditStore reads the audit log and appends to it.
+type AuditStore interface {
+	AuditReader
+	AppendAudit(ctx context.Context, r *audit.Record) error
+}
+
+// ChangeLogReader reads the change log, which snapshots follow.
+type ChangeLogReader interface {
+	// Changes returns up to limit entries after seq, oldest first. complete is false if
+	// entries after seq were already trimmed; the reader must then load everything again.
+	Changes(ctx context.Context, seq int64, limit int) (changes []snapshot.Change, complete bool, err error)
+}
+
+// ChangeLog reads the change log and appends to it.
+type ChangeLog interface {
+	ChangeLogReader
+	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) error
+}
+
+// StoredResponse is the response to a call with an Idempotency-Key, kept to be returned
+// again. It holds no secret.
+type StoredResponse struct {
+	KeyID       string   // of the calling key
+	Key         string   // the Idempotency-Key
+	Fingerprint [32]byte // of method, path, query and body
+	Status      int
+	Header      map[string]string
+	Body        []byte
+	CreatedAt   time.Time
+}
+
+// IdempotencyReader finds stored responses.
+type IdempotencyReader interface {
+	StoredResponse(ctx context.Context, keyID, key string) (*StoredResponse, error)
+}
+
+// IdempotencyStore finds and keeps responses.
+type IdempotencyStore interface {
+	IdempotencyReader
+	// PutStoredResponse stores r and replaces an older response to the same key.
+	PutStoredResponse(ctx context.Context, r *StoredResponse) error
+}
+
+// DailyCountsReader reads the counts of daily caps.
+type DailyCountsReader interface {
+	// DailyCounts returns all counts of a day, given as days since 1970 in UTC.
+	DailyCounts(ctx context.Context, day int64) ([]ratelimit.DailyCount, error)
+}
+
+// DailyCounts reads and writes the counts of daily caps.
+type DailyCounts interface {
+	DailyCountsReader
+	// PutDailyCounts sets each count, whatever it was before.
+	PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error
+}
+
+// Trimmer removes what has been kept long enough. more reports whether there may be
+// other records to remove.
+type Trimmer interface {
+	// Trim removes stored responses older than responses, entries of the change log older
+	// than changes, events older than events and counts of days before day, at most limit
+	// rows of each. What a delivery needs of an event stays until its last delivery is
+	// removed.
+	Trim(ctx context.Context, responses, changes, events time.Time, day int64, limit int) (more bool, err error)
+	// TrimDeliveries removes deliveries that were delivered before delivered or failed
+	// before failed, at most limit of each.
+	TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error)
+}

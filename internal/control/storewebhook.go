@@ -1,0 +1,82 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/webhook"
+)
+
+// WebhookReader finds webhook endpoints.
+type WebhookReader interface {
+	Webhook(ctx context.Context, accountID, webhookID string) (*webhook.Webhook, error)
+	Webhooks(ctx context.Context, accountID string, p Page) ([]webhook.Webhook, error)
+}
+
+// WebhookStore finds and changes webhook endpoints. The caller sets Version.
+type WebhookStore interface {
+	WebhookReader
+	InsertWebhook(ctx context.Context, w *webhook.Webhook) error
+	// UpdateWebhook writes all fields but ID, AccountID and CreatedAt.
+	UpdateWebhook(ctx context.Context, w *webhook.Webhook) error
+	DeleteWebhook(ctx context.Context, accountID, webhookID string) error
+}
+
+// EventFilter selects events for a list, as DeliveryFilter does deliveries.
+type EventFilter struct {
+	Type         event.Type
+	Since, Until time.Time
+}
+
+// EventReader finds events. Filters by time compare with the time in the identifiers
+// (id.NewAt), which is CreatedAt.
+type EventReader interface {
+	Event(ctx context.Context, accountID, eventID string) (*event.Event, error)
+	Events(ctx context.Context, accountID string, f EventFilter, p Page) ([]event.Event, error)
+}
+
+// EventStore finds and adds events.
+type EventStore interface {
+	EventReader
+	// AppendEvent stores e and adds a delivery of it, pending from its CreatedAt, for
+	// each active endpoint of the account that lists its type. No endpoint lists the type
+	// webhook.Test, so it adds no delivery.
+	AppendEvent(ctx context.Context, e *event.Event) error
+}
+
+// DeliveryFilter selects deliveries for a list. Fields that are zero select every
+// delivery. Since is inclusive and Until exclusive; both compare with CreatedAt.
+type DeliveryFilter struct {
+	WebhookID    string
+	State        webhook.DeliveryState
+	EventType    event.Type
+	Since, Until time.Time
+}
+
+// DeliveryReader finds deliveries. Filters by time work as those of EventReader.
+type DeliveryReader interface {
+	// Delivery returns one delivery with its Payload.
+	Delivery(ctx context.Context, accountID, deliveryID string) (*webhook.Delivery, error)
+	Deliveries(ctx context.Context, accountID string, f DeliveryFilter, p Page) ([]webhook.Delivery, error)
+	// DeliveriesToRecover returns up to limit deliveries to the endpoint that failed at
+	// or after since and whose event was not delivered to it again since then, the
+	// earliest failure first.
+	DeliveriesToRecover(ctx context.Context, webhookID string, since time.Time, limit int) ([]webhook.Delivery, error)
+	// StrandingWebhooks returns the endpoints of all accounts that are disabled or
+	// deleted and have undelivered deliveries.
+	StrandingWebhooks(ctx context.Context) ([]string, error)
+}
+
+// DeliveryStore finds, adds and ends deliveries. The queue writes their attempts
+// (webhook/sender.Queue).
+type DeliveryStore interface {
+	DeliveryReader
+	// InsertDelivery adds a delivery of a stored event. Failed deliveries of the same
+	// event to the same endpoint then count as delivered again.
+	InsertDelivery(ctx context.Context, d *webhook.Delivery) error
+	// FailStranded fails up to limit deliveries that wait for an endpoint that is
+	// disabled or deleted and are not leased at now. Their logs get an entry that says
+	// why no attempt was made. more reports whether there may be others.
+	FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error)
+}
