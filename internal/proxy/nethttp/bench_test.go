@@ -11,24 +11,24 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// BenchmarkForward is one small request through the whole driver over
-// connections that are kept, client and upstream included.
+// BenchmarkForward measures one small request through the whole driver over persistent
+// connections, including the client and the upstream.
 func BenchmarkForward(b *testing.B) {
-	answer := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 381\r\n\r\n" + strings.Repeat("x", 381)
+	response := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 381\r\n\r\n" + strings.Repeat("x", 381)
 	addr := upstreamtest.Serve(b, func(c *upstreamtest.Conn) {
 		for {
 			if _, err := c.ReadHead(); err != nil {
 				return
 			}
-			c.Send(answer)
+			c.Send(response)
 		}
 	})
-	e := start(b, setup{upstream: "http://" + addr, limit: "1000000000/s"})
-	request := "GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + e.key + "\r\n\r\n"
+	g := start(b, setup{upstream: "http://" + addr, limit: "1000000000/s"})
+	request := "GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + g.key + "\r\n\r\n"
 	b.ReportAllocs()
 	b.SetParallelism(16)
 	b.RunParallel(func(pb *testing.PB) {
-		conn, err := net.Dial("tcp", e.addr)
+		conn, err := net.Dial("tcp", g.addr)
 		if err != nil {
 			b.Error(err)
 			return
@@ -45,7 +45,7 @@ func BenchmarkForward(b *testing.B) {
 			h := parse(text)
 			n, err := strconv.ParseInt(h.get("content-length"), 10, 64)
 			if err != nil || h.status() != "200" {
-				b.Errorf("answer\n%s", text)
+				b.Errorf("got response\n%s\nwant a 200 with Content-Length", text)
 				return
 			}
 			if _, err := io.CopyN(io.Discard, c, n); err != nil {

@@ -12,105 +12,109 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// waiting is a Decider whose daily cap must be asked first.
-type waiting struct {
-	asked atomic.Int32
-	err   error
-	crash bool
+// waitingDecider is a Decider whose first decision must wait, as it does when the node
+// has to reserve from a daily cap. The second is a 404.
+type waitingDecider struct {
+	waits  atomic.Int32
+	err    error // of Wait
+	panics bool
 }
 
-func (w *waiting) Decide(_ *admit.Request, v *admit.Verdict) {
+func (d *waitingDecider) Decide(_ *admit.Request, v *admit.Verdict) {
 	*v = admit.Verdict{Action: admit.Wait}
-	if w.asked.Load() > 0 {
+	if d.waits.Load() > 0 {
 		*v = admit.Verdict{Action: admit.Refuse, Code: fault.RouteNotFound}
 	}
-	if w.crash {
-		panic("a defect")
+	if d.panics {
+		panic("panic in a test's decider")
 	}
 }
 
-func (w *waiting) Wait(context.Context, *admit.Verdict) error {
-	w.asked.Add(1)
-	return w.err
+func (d *waitingDecider) Wait(context.Context, *admit.Verdict) error {
+	d.waits.Add(1)
+	return d.err
 }
 
-// A decision that must wait for a daily cap is made again once it can be; a
-// store that cannot be asked is 503.
-func TestWait(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want string
-	}{
-		{nil, "404"},
-		{fault.New(fault.Unavailable, "the store cannot be reached"), "503"},
-	} {
-		d := &waiting{err: c.err}
-		client := serve(t, d, setup{}).dial()
-		client.Send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-		if h, _ := client.refusal(); h.status() != c.want || d.asked.Load() != 1 {
-			t.Errorf("asked %d times, answer\n%s", d.asked.Load(), h.text)
+// Guarantee: a decision that had to wait for a daily cap is made again afterwards; if
+// the store cannot be reached, the response is a 503.
+func TestDecisionIsRepeatedAfterWait(t *testing.T) {
+	t.Parallel()
+	for status, err := range map[string]error{"404": nil, "503": fault.New(fault.Unavailable, "the store cannot be reached")} {
+		d := &waitingDecider{err: err}
+		c := serve(t, d, setup{}).dial(t)
+		c.Send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.wantRefusal(status, "")
+		if n := d.waits.Load(); n != 1 {
+			t.Errorf("error %v: waited %d times, want once", err, n)
 		}
 	}
 }
 
-// A defect is a 500 that tells nothing, and the log has it.
-func TestDefect(t *testing.T) {
-	e := serve(t, &waiting{crash: true}, setup{})
-	resp, body := e.do(h2cClient(t), "GET", "/a", nil)
-	if resp.StatusCode != http.StatusInternalServerError || !strings.Contains(body, `"internal"`) || strings.Contains(body, "defect") {
-		t.Errorf("answer %s %s", resp.Status, body)
+// Guarantee: a panic is a 500 that reveals nothing of it, and is logged with the
+// request's identifier.
+func TestPanicIs500(t *testing.T) {
+	t.Parallel()
+	g := serve(t, &waitingDecider{panics: true}, setup{})
+	resp, body := g.do(h2cClient(t), "GET", "/a", nil)
+	if resp.StatusCode != http.StatusInternalServerError || !strings.Contains(body, `"internal"`) || strings.Contains(body, "panic") {
+		t.Errorf("got %s %s, want a 500 with code internal and without the panic's text", resp.Status, body)
 	}
-	if log := e.log.String(); !strings.Contains(log, "a defect") || !strings.Contains(log, resp.Header.Get("X-Request-Id")) {
-		t.Errorf("log: %s", log)
+	for _, want := range []string{"panic in a test's decider", resp.Header.Get("X-Request-Id")} {
+		if log := g.log.String(); !strings.Contains(log, want) {
+			t.Errorf("got log %s, want it to contain %q", log, want)
+		}
 	}
 }
 
-// A limit that is used up is 429 with the figures of contract 4.3, and nothing
-// is forwarded.
-func TestLimit(t *testing.T) {
+// Guarantee: a request beyond the rate limit is a 429 with the fields of contract 4.3,
+// and is not forwarded.
+func TestRateLimitIs429(t *testing.T) {
+	t.Parallel()
 	addr, heads := recorder(t, empty)
-	e := start(t, setup{upstream: "http://" + addr, limit: "1/day"})
-	c := e.dial()
-	c.request(e, "GET /a HTTP/1.1")
-	if h := c.head(); h.status() != "200" || h.get("x-ratelimit-limit") != "1" || h.get("x-ratelimit-remaining") != "0" || h.get("ratelimit") == "" {
-		t.Fatalf("first\n%s", h.text)
-	}
-	within(t, "the request", heads)
-	c.request(e, "POST /a HTTP/1.1", "Content-Length: 2")
+	g := start(t, setup{upstream: "http://" + addr, limit: "1/day"})
+	c := g.dial(t)
+	c.request(g, "GET /a HTTP/1.1")
+	h := c.wantHead("200")
+	h.wantFields(t, map[string]string{"x-ratelimit-limit": "1", "x-ratelimit-remaining": "0"})
+	h.wantPresent(t, "ratelimit")
+	receive(t, "the first request", heads)
+
+	c.request(g, "POST /a HTTP/1.1", "Content-Length: 2")
 	c.Send("ok")
-	h, body := c.refusal()
-	if h.status() != "429" || body.Error != "rate_limit_exceeded" || h.get("retry-after") == "" || h.get("x-ratelimit-remaining") != "0" {
-		t.Errorf("second\n%s %+v", h.text, body)
-	}
-	c.request(e, "GET /b HTTP/1.1")
-	if h, _ := c.refusal(); h.status() != "429" {
-		t.Errorf("third\n%s", h.text)
-	}
-	if len(heads) != 0 {
-		t.Error("a refused request reached the upstream")
-	}
+	h = c.wantRefusal("429", "rate_limit_exceeded")
+	h.wantFields(t, map[string]string{"x-ratelimit-remaining": "0"})
+	h.wantPresent(t, "retry-after")
+
+	c.request(g, "GET /b HTTP/1.1")
+	c.wantRefusal("429", "rate_limit_exceeded")
+	wantNone(t, heads)
 }
 
-// A preflight is answered by the gateway, without key or charge; other answers
-// to the origin carry its permission instead of the upstream's (contract, 3.3).
+// Guarantee: contract 3.3. The gateway responds to a preflight itself, without a key or
+// a charge, and replaces the upstream's CORS fields in other responses by its own. An
+// OPTIONS request that is not a preflight is forwarded.
 func TestCORS(t *testing.T) {
+	t.Parallel()
 	addr, heads := recorder(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAccess-Control-Allow-Origin: https://theirs\r\nVary: Accept\r\n\r\n")
-	e := start(t, setup{upstream: "http://" + addr, cors: &gateway.CORS{
+	g := start(t, setup{upstream: "http://" + addr, cors: &gateway.CORS{
 		Origins: []string{"https://app.test"}, Methods: []string{"GET"}, Headers: []string{"Authorization"}, MaxAge: 60,
 	}})
-	c := e.dial()
+	c := g.dial(t)
 	c.Send("OPTIONS /a HTTP/1.1\r\nHost: a\r\nOrigin: https://app.test\r\nAccess-Control-Request-Method: GET\r\n\r\n")
+	preflight := c.wantHead("204")
+	preflight.wantFields(t, map[string]string{"access-control-allow-origin": "https://app.test", "access-control-max-age": "60"})
+	preflight.wantPresent(t, "x-request-id", "x-ratelimit-limit")
+	wantNone(t, heads)
+
+	c.request(g, "GET /a HTTP/1.1", "Origin: https://app.test")
 	h := c.head()
-	if h.status() != "204" || h.get("access-control-allow-origin") != "https://app.test" || h.get("access-control-max-age") != "60" ||
-		h.get("x-request-id") == "" || h.get("x-ratelimit-limit") == "" || len(heads) != 0 {
-		t.Errorf("preflight\n%s", h.text)
+	h.wantFields(t, map[string]string{"access-control-allow-origin": "https://app.test"})
+	if vary := h.get("vary"); !strings.Contains(vary, "Accept") || !strings.Contains(vary, "Origin") {
+		t.Errorf("got Vary %q, want the upstream's Accept and the gateway's Origin", vary)
 	}
-	c.request(e, "GET /a HTTP/1.1", "Origin: https://app.test")
-	if h := c.head(); h.get("access-control-allow-origin") != "https://app.test" || !strings.Contains(h.get("vary"), "Accept") || !strings.Contains(h.get("vary"), "Origin") {
-		t.Errorf("answer\n%s", h.text)
-	}
-	resp, _ := e.do(http.DefaultTransport, "OPTIONS", "/a", nil)
+
+	resp, _ := g.do(http.DefaultTransport, "OPTIONS", "/a", nil)
 	if resp.StatusCode != http.StatusOK {
-		t.Errorf("an OPTIONS that is no preflight: %d", resp.StatusCode)
+		t.Errorf("OPTIONS that is not a preflight: got status %d, want 200", resp.StatusCode)
 	}
 }

@@ -24,58 +24,89 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// engineAlone is how the tests below know that upstreams are the engine's own.
+// engineAlone is the prefix of the names of tests in which the HTTP/1.1 engine speaks to
+// the upstream itself. In all others it passes its requests to this driver.
 const engineAlone = "TestEngineAlone/"
 
-// What holds for requests that the engine of HTTP/1.1 serves through this driver,
-// as in all other tests, holds for those that it serves itself.
+// Guarantee: the tests that hold for HTTP/1.1 requests that the engine passes to this
+// driver hold as well for those that the engine forwards itself.
 func TestEngineAlone(t *testing.T) {
 	for name, test := range sharedTests() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t)
-		})
+		t.Run(name, test)
 	}
 }
+
+// sharedTests returns the tests that hold in both cases. They call t.Parallel.
 
 func sharedTests() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"Wait": TestWait, "Limit": TestLimit, "CORS": TestCORS,
-		"RequestFields": TestRequestFields, "KeyIsRemoved": TestKeyIsRemoved, "AnswerFields": TestAnswerFields,
-		"PathBytes": TestPathBytes, "Interim": TestInterim, "NoUpgradeToH2C": TestNoUpgradeToH2C,
-		"BoundsPass": TestBoundsPass, "RefusalDoesNotWait": TestRefusalDoesNotWait, "MaxBody": TestMaxBody,
-		"MalformedBody": TestMalformedBody, "UpstreamFails": TestUpstreamFails, "Head": TestHead,
-		"BothDirections": TestBothDirections, "Events": TestEvents, "BrokenBody": TestBrokenBody, "ClientLeaves": TestClientLeaves,
-		"Continue": TestContinue, "NoContinue": TestNoContinue, "ContinueNeverComes": TestContinueNeverComes,
-		"Trailers": TestTrailers, "EarlyAnswer": TestEarlyAnswer, "EarlyClose": TestEarlyClose,
-		"LargeBodies": TestLargeBodies, "StrangeAnswers": TestStrangeAnswers,
-		"TrustedProxy": TestTrustedProxy, "Loop": TestLoop, "SetFieldsAreOurs": TestSetFieldsAreOurs,
-		"Tunnel": TestTunnel, "UpgradeDeclined": TestUpgradeDeclined, "TunnelBreaks": TestTunnelBreaks, "Drain": TestDrain, "TunnelTLS": TestTunnelTLS,
+		"DecisionIsRepeatedAfterWait": TestDecisionIsRepeatedAfterWait,
+		"RateLimitIs429":              TestRateLimitIs429,
+		"CORS":                        TestCORS,
+
+		"RequestFields":              TestRequestFields,
+		"KeyIsRemoved":               TestKeyIsRemoved,
+		"ResponseFields":             TestResponseFields,
+		"PathsArriveUnchanged":       TestPathsArriveUnchanged,
+		"InterimFields":              TestInterimFields,
+		"TrustedProxyFields":         TestTrustedProxyFields,
+		"LoopIs502":                  TestLoopIs502,
+		"ConfiguredFieldsWin":        TestConfiguredFieldsWin,
+		"NoUpgradeToHTTP2Upstream":   TestNoUpgradeToHTTP2Upstream,
+		"HeadsWithinLimitsAreServed": TestHeadsWithinLimitsAreServed,
+
+		"RefusalDoesNotWaitForBody": TestRefusalDoesNotWaitForBody,
+		"MaxBody":                   TestMaxBody,
+		"MalformedBodyIs400":        TestMalformedBodyIs400,
+		"UpstreamFailures":          TestUpstreamFailures,
+		"StrangeResponsesAre502":    TestStrangeResponsesAre502,
+		"HeadHasNoBody":             TestHeadHasNoBody,
+
+		"BodiesPassInBothDirections":  TestBodiesPassInBothDirections,
+		"EventsPassAtOnce":            TestEventsPassAtOnce,
+		"BrokenBodyNeverEndsProperly": TestBrokenBodyNeverEndsProperly,
+		"ClientHangUpEndsUpstream":    TestClientHangUpEndsUpstream,
+		"Continue":                    TestContinue,
+		"FinalResponseInsteadOf100":   TestFinalResponseInsteadOf100,
+		"ContinueTimeout":             TestContinueTimeout,
+		"RequestTrailers":             TestRequestTrailers,
+		"ResponseTrailers":            TestResponseTrailers,
+		"EarlyResponse":               TestEarlyResponse,
+		"EarlyResponseAndClose":       TestEarlyResponseAndClose,
+		"LargeBodies":                 TestLargeBodies,
+
+		"Tunnel":          TestTunnel,
+		"UpgradeDeclined": TestUpgradeDeclined,
+		"TunnelEnds":      TestTunnelEnds,
+		"TunnelOverTLS":   TestTunnelOverTLS,
+		"DrainWaits":      TestDrainWaits,
+		"DrainCutsOff":    TestDrainCutsOff,
 	}
 }
 
-// front gives connections of HTTP/2 to http2 and all others to the engine, which
-// passes every request on to http2.
+// front is a listener that hands HTTP/2 connections to the driver and all others to the
+// engine. The engine passes its requests to the driver, unless the test's name begins
+// with engineAlone.
 type front struct {
-	engine  *h1.Engine
-	http2   *nethttp.Server
-	trusted bool
-	l       net.Listener
-	handed  chan net.Conn // to http2
-	closed  chan struct{}
-	closing sync.Once
-	conns   sync.WaitGroup
+	engine     *h1.Engine
+	http2      *nethttp.Server
+	trusted    bool
+	l          net.Listener
+	http2Conns chan net.Conn
+	closed     chan struct{}
+	closeOnce  sync.Once
+	conns      sync.WaitGroup
 }
 
-func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner *nethttp.Server, s setup, outcomes *accesslog.Collector, log *slog.Logger) *front {
+func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner *nethttp.Server, s setup, collector *accesslog.Collector, log *slog.Logger) *front {
 	t.Helper()
-	d := &elsewhere{Decider: decider, off: strings.HasPrefix(t.Name(), engineAlone)}
-	now := standstill()
-	if s.moving {
+	d := &foreignUpstreams{Decider: decider, off: strings.HasPrefix(t.Name(), engineAlone)}
+	now := slowClock()
+	if s.realClock {
 		now = time.Now
 	}
 	e, err := h1.New(h1.Config{
-		Config: proxy.Config{Admit: d, Pools: pools, Via: inner.Via(), Log: log, Shard: outcomes.Shard, Mono: s.mono},
+		Config: proxy.Config{Admit: d, Pools: pools, Via: inner.Via(), Log: log, Shard: collector.Shard, Mono: s.mono},
 		Now:    now,
 		Forward: func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
 			d.restore(&x.Verdict)
@@ -89,12 +120,12 @@ func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &front{engine: e, http2: inner, trusted: s.trusted, l: l, handed: make(chan net.Conn), closed: make(chan struct{})}
+	return &front{engine: e, http2: inner, trusted: s.trusted, l: l, http2Conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// standstill is a clock on which a millisecond passes at each tick, so that no
-// time is told twice: however long the machine takes, nothing is late.
-func standstill() func() time.Time {
+// slowClock returns a clock that advances by a millisecond each time it is read, so that
+// no two readings are equal. However slow the machine is, no timeout expires.
+func slowClock() func() time.Time {
 	now := time.Now()
 	return func() time.Time {
 		now = now.Add(time.Millisecond)
@@ -116,13 +147,13 @@ func (f *front) serve() error {
 	}
 }
 
-// begun is a connection whose first bytes were read.
-type begun struct {
+// prefixed is a connection whose first bytes have been read and are read again.
+type prefixed struct {
 	net.Conn
 	io.Reader
 }
 
-func (b begun) Read(p []byte) (int, error) { return b.Reader.Read(p) }
+func (p prefixed) Read(b []byte) (int, error) { return p.Reader.Read(b) }
 
 func (f *front) dispatch(c net.Conn) {
 	first := make([]byte, 3)
@@ -133,16 +164,16 @@ func (f *front) dispatch(c net.Conn) {
 		return
 	}
 	select {
-	case f.handed <- begun{c, io.MultiReader(bytes.NewReader(first), c)}:
+	case f.http2Conns <- prefixed{c, io.MultiReader(bytes.NewReader(first), c)}:
 	case <-f.closed:
 		_ = c.Close()
 	}
 }
 
-// Accept, Close and Addr make a front the listener of its http2.
+// Accept, Close and Addr implement the net.Listener that http2 serves.
 func (f *front) Accept() (net.Conn, error) {
 	select {
-	case c := <-f.handed:
+	case c := <-f.http2Conns:
 		return c, nil
 	case <-f.closed:
 		return nil, net.ErrClosed
@@ -150,13 +181,13 @@ func (f *front) Accept() (net.Conn, error) {
 }
 
 func (f *front) Close() error {
-	f.closing.Do(func() { close(f.closed) })
+	f.closeOnce.Do(func() { close(f.closed) })
 	return nil
 }
 
 func (f *front) Addr() net.Addr { return f.l.Addr() }
 
-// Shutdown may be called more than once.
+// Shutdown drains the engine and the driver. It may be called more than once.
 func (f *front) Shutdown(ctx context.Context) error {
 	_ = f.l.Close()
 	engine := make(chan error, 1)
@@ -167,26 +198,27 @@ func (f *front) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// elsewhere makes every upstream look like one that the engine does not speak
-// to itself.
-type elsewhere struct {
+// foreignUpstreams is a Decider that gives every upstream a URL scheme that the engine
+// does not support, so that the engine passes the request to the driver.
+type foreignUpstreams struct {
 	proxy.Decider
 	off      bool
-	gateways sync.Map // *snapshot.Gateway as the engine sees it to the true one
+	gateways sync.Map // from the *snapshot.Gateway that the engine sees to the real one
 }
 
-func (d *elsewhere) Decide(req *admit.Request, v *admit.Verdict) {
+func (d *foreignUpstreams) Decide(req *admit.Request, v *admit.Verdict) {
 	d.Decider.Decide(req, v)
 	if v.Action != admit.Forward || d.off {
 		return
 	}
 	seen := *v.Gateway
-	seen.Upstream.Base = &url.URL{Scheme: "elsewhere", Host: v.Gateway.Upstream.Base.Host}
+	seen.Upstream.Base = &url.URL{Scheme: "foreign", Host: v.Gateway.Upstream.Base.Host}
 	d.gateways.Store(&seen, v.Gateway)
 	v.Gateway = &seen
 }
 
-func (d *elsewhere) restore(v *admit.Verdict) {
+// restore puts the real gateway back into the verdict.
+func (d *foreignUpstreams) restore(v *admit.Verdict) {
 	g, ok := d.gateways.LoadAndDelete(v.Gateway)
 	if ok {
 		v.Gateway = g.(*snapshot.Gateway)

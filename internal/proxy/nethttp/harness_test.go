@@ -27,141 +27,147 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// setup is what a test wants of the one gateway behind the edge: it takes every
-// method on every path, below /public without a key.
+// setup configures the harness's gateway. The gateway accepts every method on every
+// path; below /public it needs no key.
 type setup struct {
-	upstream        string
-	ca              string
-	timeout         string // "" is 10m
-	maxBody         int64
+	upstream        string // base URL
+	ca              string // PEM, for an https upstream
+	timeout         string // "" means 10m
+	maxBody         int64  // bytes
 	headers         map[string]string
-	continueTimeout time.Duration // 0 is patience
+	continueTimeout time.Duration // 0 means testTimeout
+	linger          time.Duration // how long an error response waits for the request's body; 0 means 5s
 	cors            *gateway.CORS
 	limit           string // the key's rate limit
-	trusted         bool   // the client is a proxy that is believed
-	moving          bool   // the clock of the engine of HTTP/1.1 moves; else nothing is late there
+	trusted         bool   // the client is a trusted proxy
+	realClock       bool   // the HTTP/1.1 engine uses the real clock; otherwise no timeout of it expires
 	mono            func() int64
 }
 
-// edge is a data plane on a free loopback port.
-type edge struct {
+// harness is a data plane on a free loopback port.
+type harness struct {
 	t      testing.TB
 	addr   string
 	key    string
 	server *front
-	log    *logbook
+	log    *logBuffer
 
-	outcomes *accesslog.Collector
-	told     *book
+	collector *accesslog.Collector
+	sink      *recordSink
 }
 
-// book is a sink that keeps what it takes.
-type book struct {
+// recordSink is a sink that keeps the access records it takes.
+type recordSink struct {
 	mu      sync.Mutex
 	entries []accesslog.Entry
 }
 
-func (b *book) Take(batch []accesslog.Entry) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *recordSink) Take(batch []accesslog.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, e := range batch {
 		e.Path, e.MethodText = strings.Clone(e.Path), strings.Clone(e.MethodText)
-		b.entries = append(b.entries, e)
+		s.entries = append(s.entries, e)
 	}
 }
 
-// records returns what was told since the last call.
-func (e *edge) records() []accesslog.Entry {
-	e.t.Helper()
-	if err := e.outcomes.Sync(context.Background()); err != nil {
-		e.t.Fatal(err)
+// records returns the access records emitted since the last call.
+func (g *harness) records() []accesslog.Entry {
+	g.t.Helper()
+	if err := g.collector.Sync(context.Background()); err != nil {
+		g.t.Fatal(err)
 	}
-	e.told.mu.Lock()
-	defer e.told.mu.Unlock()
-	entries := e.told.entries
-	e.told.entries = nil
+	g.sink.mu.Lock()
+	defer g.sink.mu.Unlock()
+	entries := g.sink.entries
+	g.sink.entries = nil
 	return entries
 }
 
 const (
 	gatewayID = "gw_00000000000000000000000001"
 	keyID     = "key_00000000000000000000000002"
-	// ownListener stands for a listener of Keygate.
+	// ownListener is an address that the harness declares to be a listener of Keygate.
 	ownListener = "127.0.0.1:2"
 )
 
-func start(t testing.TB, s setup) *edge {
+// start starts a data plane whose requests package admit decides.
+func start(t testing.TB, s setup) *harness {
 	t.Helper()
 	source, key := newSource(t, s)
-	ledger, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
+	reserver, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := ratelimit.NewClock()
-	clock := watch.Now
-	s.mono = watch.Mono
-	live, err := snapshot.New(snapshot.Config{
-		Source: source, Reserver: ledger, Now: clock,
+	clock := ratelimit.NewClock()
+	s.mono = clock.Mono
+	follower, err := snapshot.New(snapshot.Config{
+		Source: source, Reserver: reserver, Now: clock.Now,
 		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := live.Load(t.Context()); err != nil {
+	if err := follower.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Follower: live, Reserver: ledger, Now: clock})
+	admitter, err := admit.New(admit.Config{Follower: follower, Reserver: reserver, Now: clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := serve(t, admitter, s)
-	e.key = key
-	return e
+	g := serve(t, admitter, s)
+	g.key = key
+	return g
 }
 
-func serve(t testing.TB, decider proxy.Decider, s setup) *edge {
+// serve starts a data plane whose requests decider decides.
+func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 	t.Helper()
 	guard := netguard.New()
 	guard.SetListeners(netip.MustParseAddrPort(ownListener))
 	if s.continueTimeout == 0 {
-		s.continueTimeout = patience
+		s.continueTimeout = testTimeout
+	}
+	if s.linger == 0 {
+		s.linger = 5 * time.Second
 	}
 	pools, err := upstream.NewPools(upstream.Config{Guard: guard, ContinueTimeout: s.continueTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, told := &logbook{}, &book{}
-	outcomes, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{told}})
+	log, sink := &logBuffer{}, &recordSink{}
+	collector, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	driver, err := nethttp.New(nethttp.Config{
-		Config:  proxy.Config{Admit: decider, Pools: pools, Via: "keygate", Log: logger, Shard: outcomes.Shard, Mono: s.mono},
+		Config:  proxy.Config{Admit: decider, Pools: pools, Via: "keygate", Log: logger, Shard: collector.Shard, Mono: s.mono},
 		Trusted: func(net.Conn) bool { return s.trusted },
-		Linger:  5 * time.Second, // at its end a client and a driver that wait for each other go on
+		Linger:  s.linger,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := newFront(t, decider, pools, driver, s, outcomes, logger)
+	server := newFront(t, decider, pools, driver, s, collector, logger)
 	served := make(chan error, 1)
 	go func() { served <- server.serve() }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := server.Shutdown(ctx); err != nil {
-			t.Error(err)
+			t.Errorf("Shutdown: got error %v, want nil", err)
 		}
 		if err := <-served; err != nil {
-			t.Error(err)
+			t.Errorf("Serve: got error %v, want nil", err)
 		}
 		pools.Close()
 	})
-	return &edge{t: t, addr: server.Addr().String(), server: server, log: log, outcomes: outcomes, told: told}
+	return &harness{t: t, addr: server.Addr().String(), server: server, log: log, collector: collector, sink: sink}
 }
 
-// newSource returns a store of one account, one gateway and one key.
+// newSource returns a store with one account, one gateway and one key, and the secret of
+// the key.
 func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	t.Helper()
 	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
@@ -198,20 +204,20 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	return stored, secret
 }
 
-// logbook keeps what is logged.
-type logbook struct {
+// logBuffer keeps what is logged.
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
 }
 
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// h2cClient speaks HTTP/2 in clear with prior knowledge.
+// h2cClient returns a client that speaks HTTP/2 without TLS, by prior knowledge.
 func h2cClient(t testing.TB) *http.Transport {
 	var p http.Protocols
 	p.SetUnencryptedHTTP2(true)
@@ -27,7 +27,7 @@ func h2cClient(t testing.TB) *http.Transport {
 	return tr
 }
 
-// h2cUpstream serves HTTP/2 in clear alone.
+// h2cUpstream starts an upstream that speaks only HTTP/2, without TLS, and returns its URL.
 func h2cUpstream(t testing.TB, handler http.HandlerFunc) string {
 	var p http.Protocols
 	p.SetUnencryptedHTTP2(true)
@@ -38,7 +38,8 @@ func h2cUpstream(t testing.TB, handler http.HandlerFunc) string {
 	return "h2c://" + s.Listener.Addr().String()
 }
 
-// tlsUpstream offers HTTP/2 and, over HTTP/1.1, the upgrade of switching.
+// tlsUpstream starts a TLS upstream that supports HTTP/2 and, over HTTP/1.1, the upgrade of
+// switching. To other requests it responds with their protocol.
 func tlsUpstream(t testing.TB) (addr, ca string) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "echo/1" {
@@ -61,29 +62,47 @@ func tlsUpstream(t testing.TB) (addr, ca string) {
 	return s.Listener.Addr().String(), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
-// A client of HTTP/2 in clear gets what one of HTTP/1.1 gets.
-func TestH2CIn(t *testing.T) {
+// Guarantee: a request over HTTP/2 without TLS gets the same treatment as one over
+// HTTP/1.1, in both directions.
+func TestPriorKnowledgeRequest(t *testing.T) {
+	t.Parallel()
 	addr, heads := recorder(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-RateLimit-Limit: 0\r\n\r\nok")
-	e := start(t, setup{upstream: "http://" + addr})
-	resp, body := e.do(h2cClient(t), "GET", "/a%2dB?q=%41", nil, "X-Keygate-Key-Id", "key_0", "Te", "trailers")
-	if resp.ProtoMajor != 2 || resp.StatusCode != 200 || body != "ok" || resp.Header.Get("X-RateLimit-Limit") == "0" || !strings.HasPrefix(resp.Header.Get("X-Request-Id"), "req_") {
-		t.Errorf("%+v %q", resp, body)
+	g := start(t, setup{upstream: "http://" + addr})
+	resp, body := g.do(h2cClient(t), "GET", "/a%2dB?q=%41", nil, "X-Keygate-Key-Id", "key_0", "Te", "trailers")
+	if resp.ProtoMajor != 2 || resp.StatusCode != 200 || body != "ok" {
+		t.Errorf("got %s %s with body %q, want HTTP/2, 200 and %q", resp.Proto, resp.Status, body, "ok")
 	}
-	got := within(t, "the request", heads)
-	if got.line != "GET /a%2dB?q=%41 HTTP/1.1" || got.get("via") != "2.0 keygate" || got.get("te") != "trailers" || got.get("x-forwarded-host") != e.addr || got.get("x-keygate-key-id") == "key_0" {
-		t.Errorf("arrived as\n%s", got.text)
+	if limit := resp.Header.Get("X-RateLimit-Limit"); limit == "0" {
+		t.Errorf("got the upstream's X-RateLimit-Limit %q, want the gateway's", limit)
 	}
-	resp, body = e.do(h2cClient(t), "POST", "/a", strings.NewReader(strings.Repeat("x", 200_000)), "Authorization", "twice")
+	if id := resp.Header.Get("X-Request-Id"); !strings.HasPrefix(id, "req_") {
+		t.Errorf("got X-Request-Id %q, want an identifier", id)
+	}
+	got := receive(t, "the request", heads)
+	if got.line != "GET /a%2dB?q=%41 HTTP/1.1" {
+		t.Errorf("the upstream received %q, want the target unchanged", got.line)
+	}
+	got.wantFields(t, map[string]string{"via": "2.0 keygate", "te": "trailers", "x-forwarded-host": g.addr, "x-keygate-key-id": keyID})
+}
+
+// Guarantee: a request over HTTP/2 that is refused gets the error body even if it has a
+// large body of its own.
+func TestPriorKnowledgeRefusal(t *testing.T) {
+	t.Parallel()
+	addr, _ := recorder(t, empty)
+	g := start(t, setup{upstream: "http://" + addr})
+	resp, body := g.do(h2cClient(t), "POST", "/a", strings.NewReader(strings.Repeat("x", 200_000)), "Authorization", "twice")
 	if resp.StatusCode < 400 || resp.Header.Get("Content-Type") != "application/json" || !strings.Contains(body, resp.Header.Get("X-Request-Id")) {
-		t.Errorf("refusal: %+v %q", resp, body)
+		t.Errorf("got %+v with body %q, want an error response in JSON with its request identifier", resp, body)
 	}
 }
 
-// A gRPC call streams both ways over HTTP/2 on both sides, its trailers behind.
-func TestStreamH2C(t *testing.T) {
-	e := start(t, setup{upstream: h2cUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+// grpcEcho is the handler of an upstream that sends back the request's body as it
+// arrives, and ends with trailers as gRPC does.
+func grpcEcho(t *testing.T) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.Header.Get("Te") != "trailers" || r.Header.Get("Content-Type") != "application/grpc" {
-			t.Errorf("arrived as %s %v", r.Proto, r.Header)
+			t.Errorf("the upstream received %s %v, want HTTP/2, TE: trailers and Content-Type: application/grpc", r.Proto, r.Header)
 		}
 		w.Header().Set("Content-Type", "application/grpc")
 		w.WriteHeader(http.StatusOK)
@@ -99,15 +118,22 @@ func TestStreamH2C(t *testing.T) {
 		}
 		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 		w.Header().Set(http.TrailerPrefix+"X-Digest", r.Trailer.Get("X-Digest"))
-	})})
+	}
+}
+
+// Guarantee: a gRPC call streams in both directions, over HTTP/2 on both sides, and the
+// trailers of both follow.
+func TestGRPCStream(t *testing.T) {
+	t.Parallel()
+	g := start(t, setup{upstream: h2cUpstream(t, grpcEcho(t))})
 	pr, pw := io.Pipe()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+e.addr+"/a.Service/Call", pr)
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+g.addr+"/a.Service/Call", pr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header = http.Header{"Authorization": {"Bearer " + e.key}, "Te": {"trailers"}, "Content-Type": {"application/grpc"}}
+	req.Header = http.Header{"Authorization": {"Bearer " + g.key}, "Te": {"trailers"}, "Content-Type": {"application/grpc"}}
 	req.Trailer = http.Header{"X-Digest": nil}
 	resp, err := h2cClient(t).RoundTrip(req)
 	if err != nil {
@@ -118,62 +144,81 @@ func TestStreamH2C(t *testing.T) {
 		_, _ = io.WriteString(pw, s)
 		got := make([]byte, len(s))
 		if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != s {
-			t.Fatalf("got %q, %v", got, err)
+			t.Fatalf("got %q, error %v; want %q", got, err, s)
 		}
 	}
 	req.Trailer.Set("X-Digest", "d")
 	_ = pw.Close()
 	if rest, err := io.ReadAll(resp.Body); len(rest) > 0 || err != nil {
-		t.Errorf("the end is %q, %v", rest, err)
+		t.Errorf("got the rest %q, error %v; want the end of the body", rest, err)
 	}
 	if resp.Trailer.Get("Grpc-Status") != "0" || resp.Trailer.Get("X-Digest") != "d" {
-		t.Errorf("trailers %v", resp.Trailer)
+		t.Errorf("got trailers %v, want Grpc-Status: 0 and X-Digest: d", resp.Trailer)
 	}
 }
 
-// A gRPC answer that is trailers alone stays one frame that ends the stream:
-// clients read another shape as a broken call.
-func TestTrailersOnly(t *testing.T) {
-	e := start(t, setup{upstream: h2cUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+// Guarantee: a gRPC response without a body (Trailers-Only) stays a single HEADERS frame
+// that ends the stream. Clients treat any other form as a failed call.
+func TestTrailersOnlyStaysOneFrame(t *testing.T) {
+	t.Parallel()
+	g := start(t, setup{upstream: h2cUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Header().Set("Grpc-Status", "12")
 	})})
-	head := e.stream([][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a.Service/Call"},
-		{"authorization", "Bearer " + e.key}, {"te", "trailers"}, {"content-type", "application/grpc"}}, []byte("\x00\x00\x00\x00\x00"))
+	head := g.stream([][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a.Service/Call"},
+		{"authorization", "Bearer " + g.key}, {"te", "trailers"}, {"content-type", "application/grpc"}}, []byte("\x00\x00\x00\x00\x00"))
 	fields := map[string]string{}
 	for _, f := range head.Fields {
 		fields[f.Name] = f.Value
 	}
 	if !head.StreamEnded() || fields["grpc-status"] != "12" || fields["x-ratelimit-limit"] == "" {
-		t.Errorf("stream ended %v, fields %v", head.StreamEnded(), fields)
+		t.Errorf("got stream ended %v, fields %v; want the end, grpc-status 12 and rate limit fields", head.StreamEnded(), fields)
 	}
 }
 
-// stream sends one request of HTTP/2 with the fields as they are and returns the
-// head of the answer.
-func (e *edge) stream(fields [][2]string, body []byte) *http2.MetaHeadersFrame {
-	e.t.Helper()
-	conn, err := net.Dial("tcp", e.addr)
+// framer is an HTTP/2 connection over which a test sends the frames itself.
+type framer struct {
+	*http2.Framer
+	block bytes.Buffer // the output of enc
+	enc   *hpack.Encoder
+}
+
+func (g *harness) dialHTTP2() *framer {
+	g.t.Helper()
+	conn, err := net.Dial("tcp", g.addr)
 	if err != nil {
-		e.t.Fatal(err)
+		g.t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	g.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	_, _ = io.WriteString(conn, http2.ClientPreface)
-	framer := http2.NewFramer(conn, conn)
-	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	_ = framer.WriteSettings()
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
-	for _, f := range fields {
-		_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	f := &framer{Framer: http2.NewFramer(conn, conn)}
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	f.enc = hpack.NewEncoder(&f.block)
+	_ = f.WriteSettings()
+	return f
+}
+
+// request sends a HEADERS frame with the given names and values.
+func (f *framer) request(stream uint32, end bool, fields [][2]string) {
+	f.block.Reset()
+	for _, field := range fields {
+		_ = f.enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
 	}
-	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: f.block.Bytes(), EndHeaders: true, EndStream: end})
+}
+
+// stream sends one HTTP/2 request with the fields as given and returns the head of the
+// response.
+func (g *harness) stream(fields [][2]string, body []byte) *http2.MetaHeadersFrame {
+	g.t.Helper()
+	framer := g.dialHTTP2()
+	framer.request(1, false, fields)
 	_ = framer.WriteData(1, true, body)
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {
-			e.t.Fatal(err)
+			g.t.Fatal(err)
 		}
 		if head, ok := frame.(*http2.MetaHeadersFrame); ok {
 			return head
@@ -181,9 +226,10 @@ func (e *edge) stream(fields [][2]string, body []byte) *http2.MetaHeadersFrame {
 	}
 }
 
-// Clients that reset their streams while interim answers go out harm nobody but
-// themselves.
-func TestResetWithinInterim(t *testing.T) {
+// Guarantee: a client that resets its streams while interim responses are being written
+// does no harm to the other streams of its connection.
+func TestResetDuringInterimResponses(t *testing.T) {
+	t.Parallel()
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 		for {
 			if _, err := c.ReadHead(); err != nil {
@@ -192,27 +238,12 @@ func TestResetWithinInterim(t *testing.T) {
 			c.Send(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-A: b\r\nX-C: d\r\n\r\n", 3) + empty)
 		}
 	})
-	e := start(t, setup{upstream: "http://" + addr})
-	conn, err := net.Dial("tcp", e.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	_, _ = io.WriteString(conn, http2.ClientPreface)
-	framer := http2.NewFramer(conn, conn)
-	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	_ = framer.WriteSettings()
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
+	g := start(t, setup{upstream: "http://" + addr})
+	framer := g.dialHTTP2()
 	for n := range uint32(400) {
-		block.Reset()
-		for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a"}, {"authorization", "Bearer " + e.key}} {
-			_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
-		}
 		id := 2*n + 1
-		_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
-		for { // until the first interim answer
+		framer.request(id, true, [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a"}, {"authorization", "Bearer " + g.key}})
+		for { // until the first interim response
 			frame, err := framer.ReadFrame()
 			if err != nil {
 				t.Fatal(err)
@@ -225,29 +256,31 @@ func TestResetWithinInterim(t *testing.T) {
 	}
 }
 
-// An upstream of HTTP/2 in clear never gets an upgrade.
-func TestNoUpgradeToH2C(t *testing.T) {
-	e := start(t, setup{upstream: h2cUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+// Guarantee: a request with an upgrade to an upstream that speaks only HTTP/2 is served
+// without the upgrade.
+func TestNoUpgradeToHTTP2Upstream(t *testing.T) {
+	t.Parallel()
+	g := start(t, setup{upstream: h2cUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "upgrade "+r.Header.Get("Upgrade"))
 	})})
-	c := e.dial()
-	c.request(e, "GET /a HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket")
-	if h := c.head(); h.status() != "200" {
-		t.Errorf("answer\n%s", h.text)
-	}
+	c := g.dial(t)
+	c.request(g, "GET /a HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket")
+	c.wantHead("200")
 }
 
-// A broken body resets the stream, and leaves the connection's others alone.
-func TestBrokenStream(t *testing.T) {
+// Guarantee: over HTTP/2, a body that the upstream breaks off resets the stream; the
+// connection serves further streams.
+func TestBrokenBodyResetsStream(t *testing.T) {
+	t.Parallel()
 	addr, _ := recorder(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk("part")+"zz\r\n")
-	e := start(t, setup{upstream: "http://" + addr})
+	g := start(t, setup{upstream: "http://" + addr})
 	tr := h2cClient(t)
 	for range 2 {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+e.addr+"/a", nil)
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+g.addr+"/a", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header.Set("Authorization", "Bearer "+e.key)
+		req.Header.Set("Authorization", "Bearer "+g.key)
 		resp, err := tr.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
@@ -255,81 +288,66 @@ func TestBrokenStream(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if string(body) != "part" || err == nil {
-			t.Errorf("%q, %v: the broken body ended cleanly", body, err)
+			t.Errorf("got body %q, error %v; want %q and an error", body, err, "part")
 		}
 	}
 }
 
-// A drain lets a stream of HTTP/2 end.
-func TestDrainH2C(t *testing.T) {
-	arrived, answer := make(chan struct{}), make(chan struct{})
-	e := start(t, setup{upstream: h2cUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+// Guarantee: a drain waits for a running HTTP/2 stream.
+func TestDrainWaitsForStream(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	g := start(t, setup{upstream: h2cUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		close(arrived)
-		<-answer
+		<-release
 		_, _ = io.WriteString(w, "done")
 	})})
 	bodies := make(chan string, 1)
 	go func() {
-		_, body := e.do(h2cClient(t), "GET", "/a", nil)
+		_, body := g.do(h2cClient(t), "GET", "/a", nil)
 		bodies <- body
 	}()
-	within(t, "the request", arrived)
-	done := make(chan error, 1)
-	go func() { done <- e.server.Shutdown(context.Background()) }()
-	close(answer)
-	if got := within(t, "the answer", bodies); got != "done" {
-		t.Errorf("got %q", got)
+	receive(t, "the request", arrived)
+	done := g.shutdown()
+	close(release)
+	if got := receive(t, "the response", bodies); got != "done" {
+		t.Errorf("got body %q, want %q", got, "done")
 	}
-	if err := within(t, "the drain", done); err != nil {
-		t.Error(err)
-	}
+	wantDrained(t, done)
 }
 
-// A refusal over HTTP/2 is out before the request's body is, and its stream
-// ends properly after a small body: curl drops an answer behind which its stream
-// is reset.
-func TestRefusalOfABody(t *testing.T) {
-	e := start(t, setup{upstream: "http://127.0.0.1:1"})
-	conn, err := net.Dial("tcp", e.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	_, _ = io.WriteString(conn, http2.ClientPreface)
-	framer := http2.NewFramer(conn, conn)
-	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	_ = framer.WriteSettings()
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "a"}, {":path", "/a"}} {
-		_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
-	}
-	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
+// Guarantee: over HTTP/2, an error response is sent before the request's body has arrived,
+// and after a small body the stream ends without a reset. curl discards a response that is
+// followed by a reset.
+func TestRefusalEndsStreamWithoutReset(t *testing.T) {
+	t.Parallel()
+	g := start(t, setup{upstream: "http://127.0.0.1:1"})
+	framer := g.dialHTTP2()
+	framer.request(1, false, [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "a"}, {":path", "/a"}})
 	var status, body string
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {
-			t.Fatalf("after status %q and body %q: %v", status, body, err)
+			t.Fatalf("got status %q, body %q, then error %v; want the end of the stream", status, body, err)
 		}
 		switch f := frame.(type) {
 		case *http2.MetaHeadersFrame:
 			status = f.PseudoValue("status")
 		case *http2.DataFrame:
-			if body == "" { // the answer is here; now the request's body comes
+			if body == "" { // the response has arrived before the request's body is sent
 				_ = framer.WriteData(1, true, []byte("0123456789"))
 			}
 			body += string(f.Data())
 			if f.StreamEnded() {
-				_ = framer.WritePing(false, [8]byte{}) // what follows the end comes before the answer to this
+				_ = framer.WritePing(false, [8]byte{}) // anything that follows the end arrives before the acknowledgement
 			}
 		case *http2.PingFrame:
 			if status != "401" || !strings.Contains(body, `"key_invalid"`) {
-				t.Errorf("status %s, body %s", status, body)
+				t.Errorf("got status %s, body %s; want 401 and code key_invalid", status, body)
 			}
 			return
 		case *http2.RSTStreamFrame:
-			t.Fatalf("after status %q and body %q the stream was reset: %v", status, body, f.ErrCode)
+			t.Fatalf("got status %q, body %q, then a reset with %v; want no reset", status, body, f.ErrCode)
 		}
 	}
 }

@@ -17,21 +17,26 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// over runs f with a client of HTTP/2, and with one of HTTP/1.1 whose requests
-// the engine passes on to this driver.
-func over(t *testing.T, f func(t *testing.T, client http.RoundTripper)) {
-	t.Run("HTTP/2", func(t *testing.T) { f(t, h2cClient(t)) })
+// overBoth runs f with an HTTP/2 client, and with an HTTP/1.1 client whose requests the
+// engine passes to this driver.
+func overBoth(t *testing.T, f func(t *testing.T, client http.RoundTripper)) {
+	t.Parallel()
+	t.Run("HTTP/2", func(t *testing.T) {
+		t.Parallel()
+		f(t, h2cClient(t))
+	})
 	t.Run("HTTP/1.1", func(t *testing.T) {
+		t.Parallel()
 		client := &http.Transport{DisableCompression: true}
 		t.Cleanup(client.CloseIdleConnections)
 		f(t, client)
 	})
 }
 
-// told is what a test wants a record to say. A negative out is the length of the
-// body that the client got.
-type told struct {
-	decision         accesslog.Result
+// wantRecord is what a test expects of an access record. A negative out stands for the
+// length of the body that the client received.
+type wantRecord struct {
+	result           accesslog.Result
 	status, upstream uint16
 	in, out          int64
 	authenticated    bool
@@ -39,22 +44,33 @@ type told struct {
 	path             string
 }
 
-func (w told) check(t *testing.T, e accesslog.Entry) {
+func (w wantRecord) check(t *testing.T, e accesslog.Entry) {
 	t.Helper()
-	if got := (told{e.Result, e.Status, e.UpstreamStatus, e.BytesIn, e.BytesOut, e.Authenticated, e.Method, e.Path}); got != w {
+	if got := (wantRecord{e.Result, e.Status, e.UpstreamStatus, e.BytesIn, e.BytesOut, e.Authenticated, e.Method, e.Path}); got != w {
 		t.Errorf("\n got %+v\nwant %+v", got, w)
 	}
-	if e.Duration < 0 || e.Duration > int64(time.Hour) || (e.Upstream >= 0) != (w.upstream != 0) || e.Upstream > e.Duration ||
-		time.Since(time.UnixMicro(e.Start)) > time.Hour {
-		t.Errorf("it began at %v, lasted %v, the upstream %v", time.UnixMicro(e.Start), time.Duration(e.Duration), time.Duration(e.Upstream))
+	if e.Duration < 0 || e.Duration > int64(time.Hour) {
+		t.Errorf("got duration %v, want 0 to 1h", time.Duration(e.Duration))
+	}
+	if since := time.Since(time.UnixMicro(e.Start)); since > time.Hour {
+		t.Errorf("got a start %v ago, want at most 1h", since)
+	}
+	if e.Upstream > e.Duration {
+		t.Errorf("got upstream time %v, want at most the duration %v", time.Duration(e.Upstream), time.Duration(e.Duration))
+	}
+	if w.upstream != 0 && e.Upstream < 0 {
+		t.Errorf("got upstream time %v with an upstream response, want at least 0", time.Duration(e.Upstream))
+	}
+	if w.upstream == 0 && e.Upstream >= 0 {
+		t.Errorf("got upstream time %v without an upstream response, want a negative one", time.Duration(e.Upstream))
 	}
 	if client := net.IP(e.Client[:]); !client.IsLoopback() {
-		t.Errorf("the client is %v", client)
+		t.Errorf("got client %v, want a loopback address", client)
 	}
 }
 
-// answering is the upstream of the tests below: the path says what it does.
-func answering(w http.ResponseWriter, r *http.Request) {
+// byPath is the handler of the upstream of the tests below. The path selects its response.
+func byPath(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/stream":
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -87,213 +103,235 @@ func answering(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Guarantee: however a request ends, it gives exactly one record, which says what
-// the client got, and it is there when the client has the answer.
+// Guarantee: however a request ends, exactly one access record says what the client
+// received. It is emitted before the client has the whole response.
 func TestOneRecordForEachRequest(t *testing.T) {
-	upstream := httptest.NewServer(http.HandlerFunc(answering))
+	upstream := httptest.NewServer(http.HandlerFunc(byPath))
 	t.Cleanup(upstream.Close)
-	over(t, func(t *testing.T, client http.RoundTripper) {
-		e := start(t, setup{upstream: upstream.URL, maxBody: 1000, cors: &gateway.CORS{Origins: []string{"*"}}})
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		g := start(t, setup{upstream: upstream.URL, maxBody: 1000, linger: 100 * time.Millisecond, cors: &gateway.CORS{Origins: []string{"*"}}})
 		const forwarded, malformed = accesslog.Forwarded, accesslog.Malformed
 		for _, c := range []struct {
 			method, path, body string
 			fields             []string
-			want               told
+			want               wantRecord
 		}{
-			{"GET", "/a?api_key=none&b=c", "", nil, told{forwarded, 200, 200, 0, 2, true, accesslog.GET, "/a"}},
-			{"HEAD", "/a", "", nil, told{forwarded, 200, 200, 0, 0, true, accesslog.HEAD, "/a"}},
-			{"GET", "/stream", "", nil, told{forwarded, 200, 200, 0, 15, true, accesslog.GET, "/stream"}},
-			{"GET", "/none", "", nil, told{forwarded, 204, 204, 0, 0, true, accesslog.GET, "/none"}},
-			{"GET", "/trailers", "", []string{"TE", "trailers"}, told{forwarded, 200, 200, 0, 4, true, accesslog.GET, "/trailers"}},
-			{"GET", "/busy", "", nil, told{forwarded, 503, 503, 0, 0, true, accesslog.GET, "/busy"}},
-			{"POST", "/stream", "hello", nil, told{forwarded, 200, 200, 5, 15, true, accesslog.POST, "/stream"}},
-			{"POST", "/nothing", "", nil, told{accesslog.Unreachable, 502, 0, 0, -1, true, accesslog.POST, "/nothing"}},
-			{"GET", "/a", "", []string{"Via", "1.1 keygate"}, told{accesslog.Unreachable, 502, 0, 0, -1, true, accesslog.GET, "/a"}},
-			{"GET", "/a", "", []string{"Authorization", "twice"}, told{malformed, 400, 0, 0, -1, false, accesslog.GET, "/a"}},
-			{"POST", "/a", strings.Repeat("x", 1001), nil, told{malformed, 413, 0, 0, -1, true, accesslog.POST, "/a"}},
-			{"PROPFIND", "/a", "", nil, told{accesslog.NoMethod, 405, 0, 0, -1, true, accesslog.OtherMethod, "/a"}},
-			{"OPTIONS", "/a", "", []string{"Origin", "http://b", "Access-Control-Request-Method", "GET"}, told{accesslog.Preflight, 204, 0, 0, 0, false, accesslog.OPTIONS, "/a"}},
-			{"TRACE", "/a", "", nil, told{malformed, 405, 0, 0, -1, false, accesslog.TRACE, ""}},
-			{"GET", "/" + strings.Repeat("a", admit.MaxTarget), "", nil, told{malformed, 414, 0, 0, -1, false, 0, ""}},
+			{"GET", "/a?api_key=none&b=c", "", nil, wantRecord{forwarded, 200, 200, 0, 2, true, accesslog.GET, "/a"}},
+			{"HEAD", "/a", "", nil, wantRecord{forwarded, 200, 200, 0, 0, true, accesslog.HEAD, "/a"}},
+			{"GET", "/stream", "", nil, wantRecord{forwarded, 200, 200, 0, 15, true, accesslog.GET, "/stream"}},
+			{"GET", "/none", "", nil, wantRecord{forwarded, 204, 204, 0, 0, true, accesslog.GET, "/none"}},
+			{"GET", "/trailers", "", []string{"TE", "trailers"}, wantRecord{forwarded, 200, 200, 0, 4, true, accesslog.GET, "/trailers"}},
+			{"GET", "/busy", "", nil, wantRecord{forwarded, 503, 503, 0, 0, true, accesslog.GET, "/busy"}},
+			{"POST", "/stream", "hello", nil, wantRecord{forwarded, 200, 200, 5, 15, true, accesslog.POST, "/stream"}},
+			{"POST", "/nothing", "", nil, wantRecord{accesslog.Unreachable, 502, 0, 0, -1, true, accesslog.POST, "/nothing"}},
+			{"GET", "/a", "", []string{"Via", "1.1 keygate"}, wantRecord{accesslog.Unreachable, 502, 0, 0, -1, true, accesslog.GET, "/a"}},
+			{"GET", "/a", "", []string{"Authorization", "twice"}, wantRecord{malformed, 400, 0, 0, -1, false, accesslog.GET, "/a"}},
+			{"POST", "/a", strings.Repeat("x", 1001), nil, wantRecord{malformed, 413, 0, 0, -1, true, accesslog.POST, "/a"}},
+			{"PROPFIND", "/a", "", nil, wantRecord{accesslog.NoMethod, 405, 0, 0, -1, true, accesslog.OtherMethod, "/a"}},
+			{"OPTIONS", "/a", "", []string{"Origin", "http://b", "Access-Control-Request-Method", "GET"}, wantRecord{accesslog.Preflight, 204, 0, 0, 0, false, accesslog.OPTIONS, "/a"}},
+			{"TRACE", "/a", "", nil, wantRecord{malformed, 405, 0, 0, -1, false, accesslog.TRACE, ""}},
+			{"GET", "/" + strings.Repeat("a", admit.MaxTarget), "", nil, wantRecord{malformed, 414, 0, 0, -1, false, 0, ""}},
 		} {
 			t.Run(c.method+" "+c.path[:min(len(c.path), 20)], func(t *testing.T) {
 				var body io.Reader
 				if c.body != "" {
 					body = strings.NewReader(c.body)
 				}
-				resp, text := e.do(client, c.method, c.path, body, c.fields...)
-				entry := final(t, e.records())
+				resp, text := g.do(client, c.method, c.path, body, c.fields...)
+				entry := final(t, g.records())
 				if c.want.out < 0 {
 					c.want.out = int64(len(text))
 				}
 				if c.want.status == http.StatusRequestURITooLong {
-					entry.Method = 0 // one of the drivers does not know it
+					entry.Method = 0 // only one of the drivers knows it
 				}
 				c.want.check(t, entry)
 				if got := id.Format(id.Request, entry.Request); got != resp.Header.Get("X-Request-Id") {
-					t.Errorf("the record is of %s, the answer of %s", got, resp.Header.Get("X-Request-Id"))
+					t.Errorf("got record of request %s, want %s as in the response", got, resp.Header.Get("X-Request-Id"))
 				}
 			})
 		}
 	})
 }
 
-// final returns the one record of the end of a request. One that lasts, as any
-// may on a slow machine, was told of before.
+// final returns the record of the end of a request. A record of its start may precede it,
+// if the request took as long as 100 ms, as any may on a slow machine.
 func final(t *testing.T, entries []accesslog.Entry) accesslog.Entry {
 	t.Helper()
 	if len(entries) == 2 && entries[0].Part == accesslog.Started {
-		begun := entries[0]
+		started := entries[0]
 		entries = entries[1:]
-		if last := entries[0]; last.Part != accesslog.Ended || last.Request != begun.Request || last.Duration < int64(100*time.Millisecond) {
-			t.Fatalf("told of before its end: %+v, then %+v", begun, last)
+		if last := entries[0]; last.Part != accesslog.Ended || last.Request != started.Request || last.Duration < int64(100*time.Millisecond) {
+			t.Fatalf("got records %+v and %+v, want the start and the end of one request of at least 100 ms", started, last)
 		}
 	}
 	if len(entries) != 1 {
-		t.Fatalf("%d records: %+v", len(entries), entries)
+		t.Fatalf("got %d records, want 1: %+v", len(entries), entries)
 	}
 	return entries[0]
 }
 
-// whole waits for the next records up to the end of a request.
-func (e *edge) whole(t *testing.T) []accesslog.Entry {
+// recordsToEnd waits for the next records, up to one of the end of a request.
+func (g *harness) recordsToEnd(t *testing.T) []accesslog.Entry {
 	t.Helper()
-	entries := e.next(t)
+	entries := g.nextRecords(t)
 	for entries[len(entries)-1].Part == accesslog.Started {
-		entries = append(entries, e.next(t)...)
+		entries = append(entries, g.nextRecords(t)...)
 	}
 	return entries
 }
 
-// next waits for the next records.
-func (e *edge) next(t *testing.T) []accesslog.Entry {
+// nextRecords waits for the next records.
+func (g *harness) nextRecords(t *testing.T) []accesslog.Entry {
 	t.Helper()
 	for {
-		if entries := e.records(); len(entries) > 0 {
+		if entries := g.records(); len(entries) > 0 {
 			return entries
 		}
 		select {
 		case <-t.Context().Done():
-			t.Fatal("nothing was told")
+			t.Fatal("no access record was emitted")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
 
-// Guarantee: an answer that breaks off is told of as far as it came, and a client
-// that leaves before one as 499; a request that lasts is told of while it runs.
-func TestRecordsOfBrokenRequests(t *testing.T) {
-	upstream := httptest.NewServer(http.HandlerFunc(answering))
+// wantStart waits for the record of a request's start and returns it.
+func (g *harness) wantStart(t *testing.T) accesslog.Entry {
+	t.Helper()
+	entries := g.nextRecords(t)
+	if len(entries) != 1 || entries[0].Part != accesslog.Started {
+		t.Fatalf("got records %+v, want the start of one request", entries)
+	}
+	return entries[0]
+}
+
+// wantEnd waits for the record of the end of the request that started is of, and returns
+// it.
+func (g *harness) wantEnd(t *testing.T, started accesslog.Entry) accesslog.Entry {
+	t.Helper()
+	entries := g.nextRecords(t)
+	if len(entries) != 1 || entries[0].Part != accesslog.Ended || entries[0].Request != started.Request {
+		t.Fatalf("got records %+v, want the end of request %x", entries, started.Request)
+	}
+	return entries[0]
+}
+
+// request makes a GET request with the key and discards its response, or its error.
+func (g *harness) request(ctx context.Context, client http.RoundTripper, path string) {
+	req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+g.addr+path, nil)
+	req.Header.Set("Authorization", "Bearer "+g.key)
+	if resp, err := client.RoundTrip(req); err == nil {
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+}
+
+// Guarantee: the record of a response that the upstream broke off has the bytes that
+// were sent.
+func TestRecordOfBrokenResponse(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(byPath))
 	t.Cleanup(upstream.Close)
-	over(t, func(t *testing.T, client http.RoundTripper) {
-		e := start(t, setup{upstream: upstream.URL, moving: true})
-		ask := func(ctx context.Context, path string) {
-			req, _ := http.NewRequestWithContext(ctx, "GET", "http://"+e.addr+path, nil)
-			req.Header.Set("Authorization", "Bearer "+e.key)
-			if resp, err := client.RoundTrip(req); err == nil {
-				_, _ = io.Copy(io.Discard, resp.Body)
-				_ = resp.Body.Close()
-			}
-		}
-		ask(t.Context(), "/half")
-		told{accesslog.Forwarded, 200, 200, 0, 4, true, accesslog.GET, "/half"}.check(t, final(t, e.whole(t)))
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		g := start(t, setup{upstream: upstream.URL, realClock: true})
+		g.request(t.Context(), client, "/half")
+		wantRecord{accesslog.Forwarded, 200, 200, 0, 4, true, accesslog.GET, "/half"}.check(t, final(t, g.recordsToEnd(t)))
+	})
+}
 
-		ctx, leave := context.WithCancel(t.Context())
-		left := make(chan bool)
+// Guarantee: the start of a long request is recorded while it runs, and a client that
+// hangs up before the response is recorded with status 499.
+func TestRecordOfClientHangUp(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(byPath))
+	t.Cleanup(upstream.Close)
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		g := start(t, setup{upstream: upstream.URL, realClock: true})
+		ctx, hangUp := context.WithCancel(t.Context())
+		done := make(chan struct{})
 		go func() {
-			ask(ctx, "/forever")
-			close(left)
+			g.request(ctx, client, "/forever")
+			close(done)
 		}()
-		begun := e.next(t)
-		if len(begun) != 1 || begun[0].Part != accesslog.Started || begun[0].Path != "/forever" || begun[0].Status != 0 {
-			t.Fatalf("%+v", begun)
+		started := g.wantStart(t)
+		if started.Path != "/forever" || started.Status != 0 {
+			t.Fatalf("got %+v, want path /forever and no status", started)
 		}
-		leave()
-		<-left
-		ended := e.next(t)
-		if len(ended) != 1 || ended[0].Part != accesslog.Ended || ended[0].Request != begun[0].Request {
-			t.Fatalf("%+v", ended)
-		}
-		told{accesslog.Abandoned, 499, 0, 0, 0, true, accesslog.GET, "/forever"}.check(t, ended[0])
+		hangUp()
+		<-done
+		wantRecord{accesslog.Abandoned, 499, 0, 0, 0, true, accesslog.GET, "/forever"}.check(t, g.wantEnd(t, started))
+	})
+}
 
-		e = start(t, setup{upstream: upstream.URL, timeout: "1s", moving: true})
-		ask(t.Context(), "/forever")
-		for _, entry := range e.next(t) {
-			if entry.Part != accesslog.Started && (entry.Result != accesslog.TimedOut || entry.Status != 504 || entry.Part != accesslog.Ended) {
-				t.Errorf("%+v", entry)
-			}
+// Guarantee: a request to an upstream that times out is recorded with status 504.
+func TestRecordOfTimeout(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(byPath))
+	t.Cleanup(upstream.Close)
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		g := start(t, setup{upstream: upstream.URL, timeout: "1s", realClock: true})
+		g.request(t.Context(), client, "/forever")
+		entries := g.recordsToEnd(t)
+		last := entries[len(entries)-1]
+		if last.Part != accesslog.Ended || last.Result != accesslog.TimedOut || last.Status != 504 {
+			t.Errorf("got %+v, want the end of a request that timed out with status 504", last)
 		}
 	})
 }
 
-// Guarantee: an upgrade is told of at once, and at its end with the bytes of both
-// directions.
-func TestRecordOfATunnel(t *testing.T) {
-	e := start(t, setup{upstream: "http://" + switching(t, "first")})
-	c := e.dial()
-	if h := c.upgrade(e, "early"); h.status() != "101" {
-		t.Fatalf("answer\n%s", h.text)
-	}
-	begun := e.next(t)
-	if len(begun) != 1 || begun[0].Part != accesslog.Started {
-		t.Fatalf("%+v", begun)
-	}
+// Guarantee: the start of an upgraded connection is recorded at once, and its end with the
+// bytes of both directions.
+func TestRecordOfTunnel(t *testing.T) {
+	t.Parallel()
+	g := start(t, setup{upstream: "http://" + switching(t, "first")})
+	c := g.dial(t)
+	c.upgrade(g, "early")
+	started := g.wantStart(t)
 	c.closeWrite()
 	got, err := c.rest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := e.next(t)
-	if len(ended) != 1 || ended[0].Part != accesslog.Ended || ended[0].Request != begun[0].Request {
-		t.Fatalf("%+v", ended)
-	}
-	told{accesslog.Forwarded, 101, 101, 5, int64(len(got)), true, accesslog.GET, ended[0].Path}.check(t, ended[0])
+	ended := g.wantEnd(t, started)
+	wantRecord{accesslog.Forwarded, 101, 101, 5, int64(len(got)), true, accesslog.GET, ended.Path}.check(t, ended)
 }
 
-// panics is a Decider with a defect.
-type panics struct{ proxy.Decider }
+// panickingDecider is a Decider that panics.
+type panickingDecider struct{ proxy.Decider }
 
-func (panics) Decide(*admit.Request, *admit.Verdict) { panic("a defect of the test") }
+func (panickingDecider) Decide(*admit.Request, *admit.Verdict) { panic("panic in a test's decider") }
 
-// Guarantee: a defect gives a 500 and its record.
-func TestRecordOfADefect(t *testing.T) {
-	over(t, func(t *testing.T, client http.RoundTripper) {
-		e := serve(t, panics{}, setup{})
-		resp, body := e.do(client, "GET", "/a", nil)
+// Guarantee: a panic gives a 500 and the access record of it.
+func TestRecordOfPanic(t *testing.T) {
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		g := serve(t, panickingDecider{}, setup{})
+		resp, body := g.do(client, "GET", "/a", nil)
 		if resp.StatusCode != 500 || resp.Header.Get("Content-Type") != "application/json" || !strings.Contains(body, `"internal"`) {
-			t.Errorf("%+v %s", resp, body)
+			t.Errorf("got %+v with body %s, want a 500 in JSON with code internal", resp, body)
 		}
-		entries := e.records()
+		entries := g.records()
 		if len(entries) != 1 || entries[0].Result != accesslog.Failed || entries[0].Status != 500 || entries[0].Gateway != [16]byte{} {
-			t.Errorf("%+v", entries)
+			t.Errorf("got records %+v, want one with result Failed, status 500 and no gateway", entries)
 		}
 	})
 }
 
-// Guarantee: what the end of a drain cuts off is told of when Shutdown returns.
-func TestRecordsAtTheEnd(t *testing.T) {
-	upstream := httptest.NewServer(http.HandlerFunc(answering))
+// Guarantee: requests that a drain cuts off are recorded by the time Shutdown returns.
+func TestRecordOfRequestCutOffByDrain(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(byPath))
 	t.Cleanup(upstream.Close)
-	over(t, func(t *testing.T, client http.RoundTripper) {
-		e := start(t, setup{upstream: upstream.URL})
-		done := make(chan bool)
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		g := start(t, setup{upstream: upstream.URL})
+		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+e.addr+"/forever", nil)
-			req.Header.Set("Authorization", "Bearer "+e.key)
-			if resp, err := client.RoundTrip(req); err == nil {
-				_ = resp.Body.Close()
-			}
+			g.request(t.Context(), client, "/forever")
 		}()
-		if begun := e.next(t); begun[0].Part != accesslog.Started {
-			t.Fatalf("%+v", begun)
-		}
+		g.wantStart(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_ = e.server.Shutdown(ctx)
-		ended := e.records()
+		_ = g.server.Shutdown(ctx)
+		ended := g.records()
 		if len(ended) != 1 || ended[0].Part != accesslog.Ended || ended[0].Status != 503 {
-			t.Errorf("%+v", ended)
+			t.Errorf("got records %+v, want the end of one request with status 503", ended)
 		}
 		<-done
 	})

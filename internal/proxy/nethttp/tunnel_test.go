@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// switching is an upstream that changes to a protocol that echoes, and says bye
-// when the other side has ended.
+// switching is an upstream that switches to an echo protocol. It sends first behind its
+// 101, and "bye" when the other side has ended its half.
 func switching(t *testing.T, first string) string {
 	return upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 		text, err := c.ReadHead()
@@ -29,189 +29,196 @@ func switching(t *testing.T, first string) string {
 	})
 }
 
-func (c *client) upgrade(e *edge, behind string) head {
+// upgrade requests the echo protocol, with the bytes of behind after the head, and checks
+// that the response is a 101.
+func (c *client) upgrade(g *harness, behind string) head {
 	c.t.Helper()
-	c.Send("GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + e.key + "\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n" + behind)
-	h := c.head()
-	if h.status() != "101" {
-		c.t.Fatalf("answer\n%s", h.text)
-	}
-	return h
+	c.Send("GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + g.key + "\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n" + behind)
+	return c.wantHead("101")
 }
 
-// closeWrite ends what the client sends, and nothing else.
+// closeWrite closes the client's sending half.
 func (c *client) closeWrite() {
 	if err := c.Conn.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		c.t.Error(err)
 	}
 }
 
-// An upgraded connection is an opaque tunnel: what stood behind the heads is not
-// lost, and one direction may end before the other.
+// Guarantee: an upgraded connection is an opaque tunnel. Bytes right behind the heads are
+// not lost, and one direction may end before the other.
 func TestTunnel(t *testing.T) {
-	e := start(t, setup{upstream: "http://" + switching(t, "hello")})
-	c := e.dial()
-	h := c.upgrade(e, "early")
-	if h.get("upgrade") != "echo/1" || h.get("connection") != "Upgrade" || h.get("x-app") != "1" || !strings.HasPrefix(h.get("x-request-id"), "req_") ||
-		h.get("x-ratelimit-limit") == "" || h.get("content-length") != "" || h.get("content-type") != "" || h.get("transfer-encoding") != "" {
-		t.Errorf("head\n%s", h.text)
+	t.Parallel()
+	g := start(t, setup{upstream: "http://" + switching(t, "hello")})
+	c := g.dial(t)
+	h := c.upgrade(g, "early")
+	h.wantFields(t, map[string]string{
+		"upgrade": "echo/1", "connection": "Upgrade", "x-app": "1", "content-length": "", "content-type": "", "transfer-encoding": "",
+	})
+	h.wantPresent(t, "x-ratelimit-limit")
+	if id := h.get("x-request-id"); !strings.HasPrefix(id, "req_") {
+		t.Errorf("got X-Request-Id %q, want the gateway's", id)
 	}
-	if got := c.text(len("helloearly")); got != "helloearly" {
-		t.Fatalf("got %q", got)
-	}
+	c.wantText("helloearly")
 	c.Send("more\x00\xff")
-	if got := c.text(6); got != "more\x00\xff" {
-		t.Fatalf("got %q", got)
-	}
+	c.wantText("more\x00\xff")
 	c.closeWrite()
-	if rest, err := c.rest(); rest != "bye" || err != nil {
-		t.Errorf("after the half-close: %q, %v", rest, err)
-	}
+	c.wantEnd("bye")
 }
 
-// An upstream that declines is answered through, and the connection goes on.
+// Guarantee: if the upstream declines an upgrade, its response passes and the connection is
+// reused.
 func TestUpgradeDeclined(t *testing.T) {
+	t.Parallel()
 	addr, heads := recorder(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")
-	e := start(t, setup{upstream: "http://" + addr})
-	c := e.dial()
+	g := start(t, setup{upstream: "http://" + addr})
+	c := g.dial(t)
 	for range 2 {
-		c.request(e, "GET /a HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket")
-		if h := c.head(); h.status() != "200" || c.text(2) != "no" || within(t, "the request", heads).get("upgrade") != "websocket" {
-			t.Fatalf("answer\n%s", h.text)
-		}
+		c.request(g, "GET /a HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket")
+		c.wantHead("200")
+		c.wantText("no")
+		receive(t, "the request", heads).wantFields(t, map[string]string{"upgrade": "websocket"})
 	}
 }
 
-// Either side's break ends the other.
-func TestTunnelBreaks(t *testing.T) {
-	ended := make(chan struct{})
-	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
-		if _, err := c.ReadHead(); err != nil {
-			return
-		}
-		c.Send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n")
-		_, _ = io.Copy(io.Discard, c)
-		close(ended)
+// Guarantee: when one side of a tunnel closes its connection, the other side's ends.
+func TestTunnelEnds(t *testing.T) {
+	t.Parallel()
+	t.Run("when the client closes", func(t *testing.T) {
+		ended := make(chan struct{})
+		addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+			if _, err := c.ReadHead(); err != nil {
+				return
+			}
+			c.Send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n")
+			_, _ = io.Copy(io.Discard, c)
+			close(ended)
+		})
+		g := start(t, setup{upstream: "http://" + addr})
+		c := g.dial(t)
+		c.upgrade(g, "")
+		_ = c.Close()
+		receive(t, "the end of the upstream's connection", ended)
 	})
-	e := start(t, setup{upstream: "http://" + addr})
-	c := e.dial()
-	c.upgrade(e, "")
-	_ = c.Close()
-	within(t, "the end of the upstream's connection", ended)
+	t.Run("when the upstream closes", func(t *testing.T) {
+		addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+			if _, err := c.ReadHead(); err == nil {
+				c.Send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\nlast")
+			}
+		})
+		g := start(t, setup{upstream: "http://" + addr})
+		c := g.dial(t)
+		c.upgrade(g, "")
+		c.wantEnd("last")
+	})
+}
 
-	addr = upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
-		if _, err := c.ReadHead(); err == nil {
-			c.Send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\nlast")
-		}
-	})
-	e = start(t, setup{upstream: "http://" + addr})
-	c = e.dial()
-	c.upgrade(e, "")
-	if rest, err := c.rest(); rest != "last" || err != nil {
-		t.Errorf("after the upstream's end: %q, %v", rest, err)
+// shutdown starts a drain without a deadline and returns the channel of its result.
+func (g *harness) shutdown() <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- g.server.Shutdown(context.Background()) }()
+	return done
+}
+
+// wantDrained waits for the end of a drain and checks that it was no error.
+func wantDrained(t *testing.T, done <-chan error) {
+	t.Helper()
+	if err := receive(t, "the end of the drain", done); err != nil {
+		t.Errorf("Shutdown: got error %v, want nil", err)
 	}
 }
 
-// A drain waits for requests and then for tunnels; at its end it cuts what is
-// left, and is no error (contract, 4.4).
-func TestDrain(t *testing.T) {
-	t.Run("tunnel ends", func(t *testing.T) {
-		e := start(t, setup{upstream: "http://" + switching(t, "")})
-		c := e.dial()
-		c.upgrade(e, "")
-		done := make(chan error, 1)
-		go func() { done <- e.server.Shutdown(context.Background()) }()
+// Guarantee: contract 4.4. A drain waits for running requests and tunnels.
+func TestDrainWaits(t *testing.T) {
+	t.Parallel()
+	t.Run("for a tunnel", func(t *testing.T) {
+		g := start(t, setup{upstream: "http://" + switching(t, "")})
+		c := g.dial(t)
+		c.upgrade(g, "")
+		done := g.shutdown()
 		c.Send("still")
-		if got := c.text(5); got != "still" {
-			t.Fatalf("got %q", got)
-		}
+		c.wantText("still")
 		select {
 		case err := <-done:
-			t.Fatalf("the drain did not wait for the tunnel: %v", err)
+			t.Fatalf("Shutdown returned %v while a tunnel was open, want it to wait", err)
 		default:
 		}
 		c.closeWrite()
 		if rest, _ := c.rest(); rest != "bye" {
-			t.Errorf("got %q", rest)
+			t.Errorf("got the rest %q, want %q", rest, "bye")
 		}
-		if err := within(t, "the drain", done); err != nil {
-			t.Error(err)
-		}
+		wantDrained(t, done)
 	})
-	t.Run("tunnel is cut", func(t *testing.T) {
-		e := start(t, setup{upstream: "http://" + switching(t, "")})
-		c := e.dial()
-		c.upgrade(e, "")
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		defer cancel()
-		if err := e.server.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
-		if rest, _ := c.rest(); rest != "" {
-			t.Errorf("got %q", rest)
-		}
-	})
-	t.Run("request ends", func(t *testing.T) {
-		arrived, answer := make(chan struct{}), make(chan struct{})
+	t.Run("for a request", func(t *testing.T) {
+		arrived, release := make(chan struct{}), make(chan struct{})
 		addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 			if _, err := c.ReadHead(); err != nil {
 				return
 			}
 			close(arrived)
-			<-answer
+			<-release
 			c.Send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
 		})
-		e := start(t, setup{upstream: "http://" + addr})
-		c := e.dial()
-		c.request(e, "GET /a HTTP/1.1")
-		within(t, "the request", arrived)
-		done := make(chan error, 1)
-		go func() { done <- e.server.Shutdown(context.Background()) }()
-		close(answer)
-		if h := c.head(); h.status() != "200" || c.text(4) != "done" {
-			t.Errorf("answer\n%s", h.text)
-		}
-		_ = c.Close() // for which the drain waits a while
-		if err := within(t, "the drain", done); err != nil {
-			t.Error(err)
-		}
+		g := start(t, setup{upstream: "http://" + addr})
+		c := g.dial(t)
+		c.request(g, "GET /a HTTP/1.1")
+		receive(t, "the request", arrived)
+		done := g.shutdown()
+		close(release)
+		c.wantHead("200")
+		c.wantText("done")
+		_ = c.Close() // the drain lingers for it
+		wantDrained(t, done)
 	})
-	t.Run("request is cut", func(t *testing.T) {
-		silent, arrived := recorder(t, "")
-		e := start(t, setup{upstream: "http://" + silent})
-		c := e.dial()
-		c.request(e, "GET /a HTTP/1.1")
-		within(t, "the request", arrived)
+}
+
+// Guarantee: contract 4.4. When its context ends, a drain cuts off what still runs, and
+// reports no error.
+func TestDrainCutsOff(t *testing.T) {
+	t.Parallel()
+	cutOff := func(t *testing.T, g *harness) {
+		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
-		if err := e.server.Shutdown(ctx); err != nil {
-			t.Error(err)
+		if err := g.server.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: got error %v, want nil", err)
 		}
-		if rest, _ := c.rest(); rest != "" {
-			t.Errorf("got %q", rest)
-		}
+	}
+	t.Run("a tunnel", func(t *testing.T) {
+		g := start(t, setup{upstream: "http://" + switching(t, "")})
+		c := g.dial(t)
+		c.upgrade(g, "")
+		cutOff(t, g)
+		c.wantCutOff()
+	})
+	t.Run("a request", func(t *testing.T) {
+		silent, arrived := recorder(t, "")
+		g := start(t, setup{upstream: "http://" + silent})
+		c := g.dial(t)
+		c.request(g, "GET /a HTTP/1.1")
+		receive(t, "the request", arrived)
+		cutOff(t, g)
+		c.wantCutOff()
 	})
 }
 
-// An https upstream is upgraded over HTTP/1.1, also if it offers HTTP/2.
-func TestTunnelTLS(t *testing.T) {
+// Guarantee: the upgrade of an https upstream goes over HTTP/1.1, even if the upstream
+// supports HTTP/2, as other requests show.
+func TestTunnelOverTLS(t *testing.T) {
+	t.Parallel()
 	addr, ca := tlsUpstream(t)
-	e := start(t, setup{upstream: "https://" + addr, ca: ca})
-	c := e.dial()
-	c.upgrade(e, "")
+	g := start(t, setup{upstream: "https://" + addr, ca: ca})
+	c := g.dial(t)
+	c.upgrade(g, "")
 	c.Send("text")
-	if got := c.text(4); got != "text" {
-		t.Fatalf("got %q", got)
-	}
+	c.wantText("text")
 	c.closeWrite()
-	if rest, err := c.rest(); rest != "bye" || err != nil {
-		t.Errorf("after the half-close: %q, %v", rest, err)
-	}
-	if _, body := e.get("/a"); body != "HTTP/2.0" {
-		t.Errorf("another request went over %s", body)
+	c.wantEnd("bye")
+	if _, body := g.get("/a"); body != "HTTP/2.0" {
+		t.Errorf("another request: got protocol %s, want HTTP/2.0", body)
 	}
 }
 
+// echo sends back what it reads from r, then "bye", and closes c.
 func echo(c io.ReadWriteCloser, r *bufio.Reader) {
 	_, _ = io.Copy(c, r)
 	_, _ = io.WriteString(c, "bye")
