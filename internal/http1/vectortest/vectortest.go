@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -23,11 +22,21 @@ type Test interface {
 // dir returns the directory of a collection. It skips the test if there is none.
 func dir(t Test, name string) string {
 	t.Helper()
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("the path of this source file is unknown")
+	root, err := os.Getwd() // the directory of the package under test
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			break
+		}
+		parent := filepath.Dir(root)
+		if parent == root {
+			t.Fatal("no directory above the working directory has a go.mod")
+		}
+		root = parent
 	}
-	path := filepath.Join(filepath.Dir(here), "..", "..", "..", "..", "shared", "data", "http", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "..", "shared", "data", "http", name)
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("needs the public vectors of %s, which are kept beside the repository: %v", name, err)
 	}
