@@ -1,12 +1,16 @@
 package upstream
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // tickTime is the unit of time of pools of plain connections.
@@ -21,15 +25,11 @@ type h1State struct {
 	local sync.Pool     // of *int, a shard's index; roughly one for each core
 	next  atomic.Uint32 // index of the next shard to assign
 
-	sweeping sync.Once
-	stopping sync.Once
-	stop     chan struct{} // closed by Close
-	stopped  sync.WaitGroup
+	sweeper service.Group
 }
 
 func (p *h1State) init() {
 	p.shards = 1 << bits.Len(uint(runtime.GOMAXPROCS(0)-1))
-	p.stop = make(chan struct{})
 }
 
 // shard returns the index of the shard of the current core. A sync.Pool is the only thing
@@ -71,27 +71,12 @@ func (p *Pools) Plain(o Origin) (*H1Pool, error) {
 // startSweeping starts the sweeper, unless it is running, and reports false after Close.
 // The caller holds p.making.
 func (p *Pools) startSweeping() bool {
-	select {
-	case <-p.stop:
-		return false
-	default:
-		p.sweeping.Do(func() { p.stopped.Go(p.sweepAll) })
-		return true
-	}
+	return !errors.Is(p.sweeper.Start(p.sweepAll), service.ErrStopped)
 }
 
 // sweepAll sweeps at every tick until Close.
-func (p *Pools) sweepAll() {
-	ticks := time.NewTicker(tickTime)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-ticks.C:
-			p.sweep()
-		}
-	}
+func (p *Pools) sweepAll(ctx context.Context) {
+	service.Every(ctx, tickTime, func(context.Context) { p.sweep() })
 }
 
 // sweep advances the clock of the pools by one tick, closes connections that were idle for
@@ -129,16 +114,16 @@ func (p *Pools) forget(pool *H1Pool) {
 
 // closePlain stops the sweeper and closes idle connections, now and as they become idle.
 func (p *Pools) closePlain() {
+	// Pools made from here on close their connections by themselves.
+	_ = p.sweeper.Stop(context.Background()) // without a bound there is no error
 	p.making.Lock()
-	p.stopping.Do(func() { close(p.stop) })
+	defer p.making.Unlock()
 	p.h1State.pools.Range(func(_, value any) bool {
 		pool := value.(*H1Pool)
 		pool.draining.Store(true)
 		pool.CloseIdle()
 		return true
 	})
-	p.making.Unlock()
-	p.stopped.Wait()
 }
 
 // sweep closes connections that were idle for too long, and those in excess of idleConns.
