@@ -3,9 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 const (
@@ -29,17 +30,16 @@ type checkpointer struct {
 	commits atomic.Int64 // since it last ran
 	due     atomic.Int64 // how many make it run at once
 	wake    chan struct{}
-	stop    chan struct{}
-	running sync.WaitGroup
+	group   service.Group
 
 	pages  int64 // of the log, when it last ran; of the goroutine alone, like failed
 	failed time.Time
 }
 
 func newCheckpointer(db *DB, from *sql.DB) *checkpointer {
-	c := &checkpointer{db: db, from: from, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	c := &checkpointer{db: db, from: from, wake: make(chan struct{}, 1)}
 	c.due.Store(1)
-	c.running.Go(c.run)
+	c.group.Go(c.run)
 	return c
 }
 
@@ -53,18 +53,17 @@ func (c *checkpointer) committed() {
 	}
 }
 
-// close ends the goroutine. It must be called once.
+// close ends the goroutine, after the checkpoint that runs.
 func (c *checkpointer) close() {
-	close(c.stop)
-	c.running.Wait()
+	_ = c.group.Stop(context.Background()) // without a bound there is no error
 }
 
-func (c *checkpointer) run() {
+func (c *checkpointer) run(ctx context.Context) {
 	var late <-chan time.Time // nil while nothing was committed
 	for {
 		now := false
 		select {
-		case <-c.stop:
+		case <-ctx.Done():
 			return
 		case <-late:
 			now = true
