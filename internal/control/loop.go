@@ -2,60 +2,29 @@ package control
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
-// loop repeats a step on a goroutine that it owns, from Start to Stop. A step
-// that fails is logged and tried again a period later.
+// loop repeats a step. One that fails is logged and tried again a period later.
 type loop struct {
 	name   string
 	period time.Duration
 	step   func(ctx context.Context) error
 	log    *slog.Logger
-
-	cancel context.CancelFunc
-	done   chan struct{}
 }
 
-// start begins with a step at once. It must be called once.
-func (l *loop) start() {
-	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel, l.done = cancel, make(chan struct{})
-	go func() {
-		defer close(l.done)
-		l.run(ctx)
-	}()
-}
-
+// run calls the step at once, and then a period after each call, until ctx ends.
 func (l *loop) run(ctx context.Context) {
-	ticker := time.NewTicker(l.period)
-	defer ticker.Stop()
-	for ctx.Err() == nil { // a tick may be there as well
-		if err := l.step(ctx); err != nil && ctx.Err() == nil {
-			l.log.Warn(l.name+" failed; it is tried again", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	l.try(ctx)
+	service.Every(ctx, l.period, l.try)
 }
 
-// stop ends the loop and waits for the step that runs. It returns ctx's error
-// if that takes too long. Without a start it does nothing.
-func (l *loop) stop(ctx context.Context) error {
-	if l.cancel == nil {
-		return nil
-	}
-	l.cancel()
-	select {
-	case <-l.done:
-		return nil
-	case <-ctx.Done():
-		return errors.Join(errors.New(l.name+" did not stop in time"), ctx.Err())
+func (l *loop) try(ctx context.Context) {
+	if err := l.step(ctx); err != nil && ctx.Err() == nil {
+		l.log.Warn(l.name+" failed; it is tried again", "error", err)
 	}
 }
 

@@ -3,8 +3,11 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // How often the upkeep looks, and how long the records that it removes are
@@ -42,6 +45,7 @@ type Maintenance struct {
 	expiry   loop
 	stranded loop
 	trim     loop
+	group    service.Group
 }
 
 // NewMaintenance returns an Maintenance that stands still until Start.
@@ -66,18 +70,21 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 	return u, nil
 }
 
-// Start begins the upkeep. It must be called once.
+// Start begins the maintenance, until Stop.
 func (u *Maintenance) Start(context.Context) error {
-	u.expiry.start()
-	u.stranded.start()
-	u.trim.start()
+	if err := u.group.Start(u.expiry.run, u.stranded.run, u.trim.run); err != nil {
+		return fmt.Errorf("start the maintenance: %w", err)
+	}
 	return nil
 }
 
-// Stop ends the upkeep; a transaction that runs is waited for. It returns an
+// Stop ends the maintenance; a transaction that runs is waited for. It returns an
 // error if that takes longer than ctx.
 func (u *Maintenance) Stop(ctx context.Context) error {
-	return errors.Join(u.expiry.stop(ctx), u.stranded.stop(ctx), u.trim.stop(ctx))
+	if err := u.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the maintenance: %w", err)
+	}
+	return nil
 }
 
 func (u *Maintenance) notifyExpired(ctx context.Context) error {

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // DefaultUsagePeriod is how often the last use of keys is written.
@@ -31,6 +33,7 @@ type UsageConfig struct {
 type Usage struct {
 	cfg     UsageConfig
 	loop    loop
+	group   service.Group
 	pending map[string]time.Time // drained and not yet written
 }
 
@@ -47,17 +50,19 @@ func NewUsage(cfg UsageConfig) (*Usage, error) {
 	return u, nil
 }
 
-// Start begins to write. It must be called once.
+// Start begins to write, until Stop.
 func (u *Usage) Start(context.Context) error {
-	u.loop.start()
+	if err := u.group.Start(u.loop.run); err != nil {
+		return fmt.Errorf("start writing the last use of keys: %w", err)
+	}
 	return nil
 }
 
 // Stop ends the writing after everything that was used until now is written.
 // It returns an error if that fails or takes longer than ctx.
 func (u *Usage) Stop(ctx context.Context) error {
-	if err := u.loop.stop(ctx); err != nil {
-		return err
+	if err := u.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop writing the last use of keys: %w", err)
 	}
 	return u.flush(ctx)
 }
