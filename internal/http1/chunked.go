@@ -147,7 +147,7 @@ type TrailerParser struct {
 // The errors are ErrSyntax and ErrHead.
 func (p *TrailerParser) Parse(buf []byte, t *Trailers) (done bool, err error) {
 	if !p.started {
-		t.reset()
+		t.reset(MaxFields)
 		p.started = true
 	}
 	for {

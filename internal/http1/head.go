@@ -9,8 +9,11 @@ import (
 const (
 	MaxHead   = 64 << 10 // bytes, including the empty line that ends the head
 	MaxTarget = 16 << 10 // bytes
-	MaxFields = 100      // field lines
+	MaxFields = 100      // field lines, also of a trailer section
 	maxMethod = 32       // bytes; the longest registered method has 17
+
+	MaxResponseHead   = 256 << 10 // bytes, as MaxHead
+	MaxResponseFields = 512       // field lines
 )
 
 // The errors of the parsers, with the status that a server responds with. After any of
@@ -27,8 +30,10 @@ var (
 // fields is the part that requests and responses have in common: the field lines, and
 // what they say about the message.
 type fields struct {
-	list [MaxFields]Field
-	n    int
+	list  [MaxFields]Field
+	more  []Field // all of them, once list has no room; nil before
+	n     int
+	limit int // of n
 
 	length   int64 // Content-Length, -1 if absent
 	chunked  bool  // Transfer-Encoding: chunked
@@ -41,14 +46,20 @@ type fields struct {
 	trailers bool  // TE: trailers
 }
 
-func (f *fields) reset() {
+func (f *fields) reset(limit int) {
+	f.more, f.limit = nil, limit
 	f.n, f.length, f.hosts = 0, -1, 0
 	f.chunked, f.close, f.keep, f.upgrade, f.named, f.expects, f.trailers = false, false, false, false, false, false, false
 }
 
 // Fields returns the field lines in their order. The slice is valid until the next
 // message is parsed into the same head.
-func (f *fields) Fields() []Field { return f.list[:f.n] }
+func (f *fields) Fields() []Field {
+	if f.more != nil {
+		return f.more[:f.n]
+	}
+	return f.list[:f.n]
+}
 
 // ContentLength returns the value of Content-Length in bytes, and -1 if it is absent.
 func (f *fields) ContentLength() int64 { return f.length }
@@ -129,11 +140,10 @@ func (f *fields) parseField(buf []byte, line Span) (*Field, error) {
 	if !isFieldText(value.Of(buf)) {
 		return nil, ErrSyntax
 	}
-	if f.n == len(f.list) {
+	field := f.next()
+	if field == nil {
 		return nil, ErrHead
 	}
-	field := &f.list[f.n]
-	f.n++
 	*field = Field{Name: Span{line.Start, line.Start + uint32(colon)}, Value: value, ID: classify(b[:colon])}
 	return field, nil
 }
@@ -199,4 +209,20 @@ func version(b []byte) (minor byte, err error) {
 		return 0, ErrVersion
 	}
 	return b[7] - '0', nil
+}
+
+// next returns the room for one more field, nil beyond the limit.
+func (f *fields) next() *Field {
+	if f.n == f.limit {
+		return nil
+	}
+	if f.n == len(f.list) && f.more == nil {
+		f.more = make([]Field, f.limit)
+		copy(f.more, f.list[:])
+	}
+	f.n++
+	if f.more != nil {
+		return &f.more[f.n-1]
+	}
+	return &f.list[f.n-1]
 }

@@ -58,7 +58,7 @@ func (p *RequestParser) Parse(buf []byte, r *Request) (done bool, err error) {
 				return false, ErrSyntax
 			}
 		case !p.started:
-			r.reset()
+			r.reset(MaxFields)
 			if err := r.requestLine(buf, line); err != nil {
 				return false, err
 			}

@@ -64,17 +64,17 @@ func (p *ResponseParser) Parse(buf []byte, r *Response) (done bool, err error) {
 			return false, err
 		}
 		if !ok {
-			if len(buf) >= MaxHead {
+			if len(buf) >= MaxResponseHead {
 				return false, ErrHead
 			}
 			return false, nil
 		}
-		if p.line > MaxHead {
+		if p.line > MaxResponseHead {
 			return false, ErrHead
 		}
 		switch {
 		case !p.started:
-			r.reset()
+			r.reset(MaxResponseFields)
 			if err := r.statusLine(buf, line); err != nil {
 				return false, err
 			}

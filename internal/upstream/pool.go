@@ -12,13 +12,16 @@ import (
 	"time"
 	"unique"
 
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
 const (
 	idleConns        = 1024 // idle connections kept for each origin
 	handshakeTimeout = 10 * time.Second
-	maxResponseHead  = 1 << 20
+	// maxResponseHead bounds what net/http reads of a response's head. Over HTTP/2 it counts
+	// 32 bytes more for each field; the driver checks the exact limits.
+	maxResponseHead = http1.MaxResponseHead + 64*http1.MaxResponseFields
 	// An HTTP/2 connection that is in use but silent for pingAfter is pinged, and closed if
 	// the response takes longer than pingTimeout.
 	pingAfter   = 30 * time.Second

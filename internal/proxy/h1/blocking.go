@@ -112,7 +112,7 @@ func (u *upload) run(to io.Writer) {
 		}
 	}()
 	b := u.c.engine.pools.buffer()
-	defer u.c.engine.pools.buffers.Put(b)
+	defer u.c.engine.pools.release(b)
 	for !u.x.body.done {
 		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.pump && u.begun.Load() {
 			if !u.passOn(to, n) {
@@ -124,16 +124,16 @@ func (u *upload) run(to io.Writer) {
 			u.fail(readError(err))
 			return
 		}
-		p, err := u.x.body.step(b[:], front, front+n)
+		p, err := u.x.body.step(b.data, front, front+n)
 		if err != nil {
 			u.fail(err)
 			return
 		}
 		if u.x.body.done {
-			u.rest = append(u.rest, b[p.used:front+n]...)
+			u.rest = append(u.rest, b.data[p.used:front+n]...)
 			u.ending.Store(true)
 		}
-		if !u.write(to, b[p.from:p.to]) || !u.write(to, p.end) {
+		if !u.write(to, b.data[p.from:p.to]) || !u.write(to, p.end) {
 			return // the upstream's answer, or its absence, says what follows
 		}
 	}

@@ -42,7 +42,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 		}
 		r.err = r.fill()
 	}
-	n := copy(p, r.b[r.from:r.to])
+	n := copy(p, r.b.data[r.from:r.to])
 	r.from += n
 	return n, nil
 }
@@ -63,7 +63,7 @@ func (r *bodyReader) fill() error {
 		}
 		r.asked = true
 	}
-	p, err := r.rec.step(r.b[:], front, front+n)
+	p, err := r.rec.step(r.b.data, front, front+n)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (r *bodyReader) fill() error {
 	case received:
 		r.x.after += n
 	case r.rec.done && p.used < front+n:
-		rest := r.b[p.used : front+n]
+		rest := r.b.data[p.used : front+n]
 		r.x.after = r.x.end
 		r.x.put(rest)
 	}
@@ -106,7 +106,7 @@ func (r *bodyReader) Trailers() (buf []byte, fields []http1.Field) {
 }
 
 func (r *bodyReader) free() {
-	r.c.engine.pools.buffers.Put(r.b)
+	r.c.engine.pools.release(r.b)
 	r.b = nil
 }
 

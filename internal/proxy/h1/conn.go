@@ -252,9 +252,9 @@ func (c *conn) linger() {
 		return
 	}
 	b := c.engine.pools.buffer()
-	defer c.engine.pools.buffers.Put(b)
+	defer c.engine.pools.release(b)
 	for total := 0; total < lingerBytes; {
-		n, err := c.nc.Read(b[:])
+		n, err := c.nc.Read(b.data)
 		if err != nil {
 			return
 		}

@@ -148,7 +148,7 @@ func (x *exchange) next() {
 
 func (x *exchange) dropBuffer() {
 	if x.buf != nil {
-		x.c.engine.pools.buffers.Put(x.buf)
+		x.c.engine.pools.release(x.buf)
 		x.buf, x.out = nil, nil
 	}
 }
@@ -291,14 +291,19 @@ func (x *exchange) readUpstream(fd uintptr) (finished bool) {
 	}
 }
 
-// room is where to receive into.
+// room returns where to receive into. It is empty only if a body fills the buffer, which
+// is never the case: all of it has been relayed by then.
 func (x *exchange) room() []byte {
-	const limit = bufferSize - tailRoom
+	limit := len(x.buf.data) - tailRoom
 	if x.to == limit && x.from > front {
-		x.to = front + copy(x.buf[front:], x.buf[x.from:x.to])
+		x.to = front + copy(x.buf.data[front:], x.buf.data[x.from:x.to])
 		x.from = front
 	}
-	return x.buf[x.to:limit]
+	if x.to == limit && x.relay.state == relayHead {
+		x.buf.grow()
+		limit = len(x.buf.data) - tailRoom
+	}
+	return x.buf.data[x.to:limit]
 }
 
 // endOfUpstream takes the end of the upstream's connection.
@@ -319,7 +324,7 @@ func (x *exchange) endOfUpstream() {
 func (x *exchange) relayAll() (finished bool) {
 	r := &x.relay
 	for {
-		out, err := r.step(x.buf, x.from, x.to)
+		out, err := r.step(x.buf.data, x.from, x.to)
 		switch {
 		case err != nil:
 			x.err = err

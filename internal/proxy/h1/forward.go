@@ -68,7 +68,7 @@ func (x *exchange) write() (whole bool, err error) {
 	if x.buf == nil {
 		x.buf = x.c.engine.pools.buffer()
 	}
-	x.out = x.writer.append(x.buf[:0])
+	x.out = x.writer.append(x.buf.data[:0])
 	if !x.req.HasBody() {
 		return true, nil
 	}

@@ -155,7 +155,7 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 	if x.buf == nil {
 		x.buf = c.engine.pools.buffer()
 	}
-	out := appendStatusLine(x.buf[:0], status, http.StatusText(status))
+	out := appendStatusLine(x.buf.data[:0], status, http.StatusText(status))
 	out = append(append(append(out, "Date: "...), *c.engine.clock.date.Load()...), "\r\n"...)
 	if body != nil {
 		out = append(out, "Content-Type: application/json\r\nContent-Length: "...)

@@ -52,6 +52,9 @@ type relay struct {
 // begin makes r ready for an answer. The fields of the request are set after it.
 func (r *relay) begin() {
 	r.state, r.continued, r.reset, r.extra, r.asked = relayHead, false, false, false, nil
+	if cap(r.out) > http1.MaxHead {
+		r.out = nil // grown for one long head
+	}
 	r.parser.Reset()
 }
 
@@ -70,7 +73,7 @@ type relayed struct {
 }
 
 // step takes what the upstream sent, buf[start:end]. It uses room before start.
-func (r *relay) step(buf *buffer, start, end int) (out relayed, err error) {
+func (r *relay) step(buf []byte, start, end int) (out relayed, err error) {
 	out.next = start
 	if r.state == relayHead {
 		done, err := r.parser.Parse(buf[start:end], &r.resp)
@@ -93,7 +96,7 @@ func (r *relay) step(buf *buffer, start, end int) (out relayed, err error) {
 		r.final(buf[start:next])
 		out.head, start = r.out, next
 	}
-	p, err := r.body.step(buf[:], start, end)
+	p, err := r.body.step(buf, start, end)
 	if err != nil {
 		return out, err
 	}
@@ -107,7 +110,7 @@ func (r *relay) step(buf *buffer, start, end int) (out relayed, err error) {
 }
 
 // merge makes one part of the three where there is room for it.
-func (r *relay) merge(buf *buffer, out *relayed, p piece) {
+func (r *relay) merge(buf []byte, out *relayed, p piece) {
 	if n := len(out.head); n > 0 && n <= p.from {
 		p.from -= n
 		copy(buf[p.from:], out.head)

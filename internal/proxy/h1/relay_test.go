@@ -14,7 +14,7 @@ import (
 func relayedBy(t *testing.T, r *relay, pieces []string) string {
 	t.Helper()
 	var out strings.Builder
-	buf := new(buffer)
+	buf := newBuffer().data
 	from, to := front, front
 	take := func(o relayed) {
 		out.Write(o.head)
@@ -156,14 +156,14 @@ func TestRecoderInAllSplits(t *testing.T) {
 			r.room = bound
 		}
 		var out, rest strings.Builder
-		b := new(buffer)
+		b := newBuffer().data
 		for _, s := range pieces {
 			if r.done {
 				rest.WriteString(s)
 				continue
 			}
 			n := copy(b[front:], s)
-			p, err := r.step(b[:], front, front+n)
+			p, err := r.step(b, front, front+n)
 			if err != nil {
 				return err.Error()
 			}

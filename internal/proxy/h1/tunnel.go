@@ -16,7 +16,7 @@ func (c *conn) tunnel(x *exchange) step {
 		return stepClose
 	}
 	record := x.Detach(x.relay.resp.Status)
-	toClient := append([]byte(nil), x.buf[x.from:x.to]...)
+	toClient := append([]byte(nil), x.buf.data[x.from:x.to]...)
 	toUpstream := append([]byte(nil), x.in[x.after:x.end]...)
 	x.up = nil
 	c.engine.release(x)

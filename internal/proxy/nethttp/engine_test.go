@@ -75,12 +75,13 @@ func sharedTests() map[string]func(*testing.T) {
 		"EarlyResponseAndClose":       TestEarlyResponseAndClose,
 		"LargeBodies":                 TestLargeBodies,
 
-		"Tunnel":          TestTunnel,
-		"UpgradeDeclined": TestUpgradeDeclined,
-		"TunnelEnds":      TestTunnelEnds,
-		"TunnelOverTLS":   TestTunnelOverTLS,
-		"DrainWaits":      TestDrainWaits,
-		"DrainCutsOff":    TestDrainCutsOff,
+		"Tunnel":             TestTunnel,
+		"UpgradeDeclined":    TestUpgradeDeclined,
+		"TunnelEnds":         TestTunnelEnds,
+		"TunnelOverTLS":      TestTunnelOverTLS,
+		"DrainWaits":         TestDrainWaits,
+		"DrainCutsOff":       TestDrainCutsOff,
+		"ResponseHeadLimits": TestResponseHeadLimits,
 	}
 }
 

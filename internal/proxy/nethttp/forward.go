@@ -3,11 +3,15 @@ package nethttp
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -53,6 +57,8 @@ func (x *exchange) forward() {
 		x.tunnel(answer, protocol)
 	case !proxy.ValidStatus(answer.StatusCode):
 		x.refuse(proxy.BadResponse(errStatus))
+	case tooLarge(answer.Response):
+		x.refuse(proxy.BadResponse(errHeadTooLarge))
 	default:
 		x.relay(answer)
 		if body != nil && !body.isEnded() {
@@ -110,8 +116,34 @@ func (x *exchange) unanswered(err error, b *body) {
 	}
 }
 
-// errStatus is the cause of a 502 for a status that does not exist.
-var errStatus = errors.New("the status is not between 200 and 599")
+// The causes of a 502 for a response that is not relayed.
+var (
+	errStatus       = errors.New("the status is not between 200 and 599")
+	errHeadTooLarge = errors.New("the head has more than 512 fields or 256 KiB")
+)
+
+// tooLarge reports whether the head of a response, as HTTP/1.1 writes it, is over the
+// limits (contract, 4.2, 8).
+func tooLarge(r *http.Response) bool {
+	fields, size := 0, len(r.Proto)+len(" ")+len(r.Status)+len("\r\n\r\n")
+	count := func(name, value string) {
+		fields++
+		size += len(name) + len(": ") + len(value) + len("\r\n")
+	}
+	for name, values := range r.Header {
+		for _, v := range values {
+			count(name, v)
+		}
+	}
+	// net/http keeps these elsewhere.
+	for _, coding := range r.TransferEncoding {
+		count("Transfer-Encoding", coding)
+	}
+	if len(r.Trailer) > 0 {
+		count("Trailer", strings.Join(slices.Collect(maps.Keys(r.Trailer)), ", "))
+	}
+	return fields > http1.MaxResponseFields || size > http1.MaxResponseHead
+}
 
 // interim relays a 1xx answer. net/http takes all fields that are set at that
 // moment, so they are set for it alone.
