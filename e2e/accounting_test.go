@@ -121,7 +121,7 @@ func TestExactAccounting(t *testing.T) {
 	s.restart(syscall.SIGTERM)
 	awaitTraffic(t, s, before[""][""].Requests+6000)
 	result := stop()
-	t.Logf("%d answers, %d requests without one", result.Total(), result.Unanswered)
+	t.Logf("%d answers, %d requests without one", result.Total(), result.NoResponse)
 	seen := map[int]bool{}
 	for o := range result.Counts {
 		seen[o.Call] = true

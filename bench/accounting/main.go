@@ -90,7 +90,7 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 	}
 	answers := result.Total()
 	fmt.Fprintf(w, "%d answers in %s: %.0f a second, %.1f µs of the server's processor time for each; %d requests without an answer.\n",
-		answers, took.Round(time.Millisecond), float64(answers)/took.Seconds(), (used-cpu).Seconds()*1e6/float64(answers), result.Unanswered)
+		answers, took.Round(time.Millisecond), float64(answers)/took.Seconds(), (used-cpu).Seconds()*1e6/float64(answers), result.NoResponse)
 	return compare(ctx, w, server, scenario.Calls, result, begun)
 }
 

@@ -13,13 +13,13 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// Groupings are those of a traffic report; "" is all together.
+// Groupings returns the groupings of a traffic report; "" is no grouping.
 func Groupings() []string { return []string{"", "gateway", "route", "key", "status"} }
 
 // Sums are the sums of a traffic report over its intervals, by group.
 type Sums map[string]client.TrafficRow
 
-// Expected returns what a report has to say of a result.
+// Expected returns the report that the server must give for a result.
 func (r *Result) Expected(calls []Call, grouping string) Sums {
 	sums := Sums{}
 	for o, n := range r.Counts {
@@ -47,7 +47,7 @@ func (r *Result) Expected(calls []Call, grouping string) Sums {
 	return sums
 }
 
-// Report asks for the sums of the requests from since on.
+// Report returns the sums of the server's traffic report from since on.
 func Report(ctx context.Context, api *client.Client, since time.Time, interval, grouping string) (Sums, error) {
 	rows, err := api.Traffic(ctx, client.TrafficQuery{Since: since, Interval: interval, GroupBy: grouping})
 	if err != nil {
@@ -66,7 +66,7 @@ func Report(ctx context.Context, api *client.Client, since time.Time, interval, 
 	return sums, nil
 }
 
-// Less returns what s has more than before.
+// Less returns s minus before.
 func (s Sums) Less(before Sums) Sums {
 	out := Sums{}
 	for group, row := range s {
@@ -79,7 +79,7 @@ func (s Sums) Less(before Sums) Sums {
 	return out
 }
 
-// Differences tells where two sums are not the same, a line for each.
+// Differences returns a line for each figure in which s differs from want.
 func (s Sums) Differences(want Sums) []string {
 	var lines []string
 	groups := map[string]bool{}

@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// Service is the upstream of a scenario: /n/{n} answers n bytes, /status/{n}
-// that status, and /slow does not answer.
+// Service is the upstream of a scenario: /n/{n} responds with n bytes, /status/{n}
+// with that status, and /slow never responds.
 func Service() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/n/{n}", func(w http.ResponseWriter, r *http.Request) {
@@ -23,7 +23,7 @@ func Service() http.Handler {
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "text/plain")
-		_, _ = io.WriteString(w, strings.Repeat("x", n)) // a client that left needs nothing
+		_, _ = io.WriteString(w, strings.Repeat("x", n)) // fails only if the client closed the connection
 	})
 	mux.HandleFunc("/status/{n}", func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(r.PathValue("n"))
@@ -39,26 +39,26 @@ func Service() http.Handler {
 	return mux
 }
 
-// Scenario is three gateways, two before the service, of which one has little
-// patience, and one before nothing, with routes, limits and keys for requests of
-// every kind.
+// Scenario is three gateways, with routes, limits and keys for requests of every
+// kind: one in front of the service, one in front of the service with a short
+// timeout, and one whose upstream cannot be reached.
 type Scenario struct {
 	Calls []Call
-	// Slow is a call that takes a second, and so is not among Calls.
+	// Slow is a call that takes a second. It is not one of Calls.
 	Slow Call
 }
 
-// NewScenario makes the scenario by the management API. upstream is the URL of
-// a Service, nothing one that nobody listens at.
+// NewScenario creates the scenario through the management API. upstream is the URL of
+// a Service, nothing one at which no server listens.
 func NewScenario(ctx context.Context, api *client.Client, upstream, nothing string) (*Scenario, error) {
-	m := maker{ctx: ctx, api: api}
+	m := builder{ctx: ctx, api: api}
 	timeout := "1s"
 	live := m.gateway(client.CreateGatewayRequest{Name: "live", UpstreamURL: upstream})
-	hasty := m.gateway(client.CreateGatewayRequest{Name: "hasty", UpstreamURL: upstream, Timeout: &timeout})
+	impatient := m.gateway(client.CreateGatewayRequest{Name: "impatient", UpstreamURL: upstream, Timeout: &timeout})
 	dead := m.gateway(client.CreateGatewayRequest{Name: "dead", UpstreamURL: nothing})
 	n := m.route(live, "/n/{n}", nil, "GET", "POST", "DELETE")
 	status := m.route(live, "/status/{n}", nil, "GET")
-	slow := m.route(hasty, "/slow", nil, "GET")
+	slow := m.route(impatient, "/slow", nil, "GET")
 	limited := m.route(live, "/limited/{n}", &client.RateLimitInput{Sustained: ptr("20/s")}, "GET")
 	public := m.public(live, "/n/public")
 	gone := m.route(dead, "/gone", nil, "GET")
@@ -67,7 +67,7 @@ func NewScenario(ctx context.Context, api *client.Client, upstream, nothing stri
 	s := &Scenario{}
 	expired := m.expired(m.key("admin", nil, nil))
 	if m.err != nil {
-		return nil, fmt.Errorf("make the scenario: %w", m.err)
+		return nil, fmt.Errorf("create the scenario: %w", m.err)
 	}
 	on := func(c Call, g *client.Gateway, routeID string, k *client.NewKey) Call {
 		c.Host, c.Gateway, c.Route = g.Hostname, g.GatewayID, routeID
@@ -79,7 +79,7 @@ func NewScenario(ctx context.Context, api *client.Client, upstream, nothing stri
 		}
 		return c
 	}
-	// A call that its name does not say otherwise of is admitted.
+	// The name of a call says so if it is refused or fails.
 	s.Calls = []Call{
 		on(Call{Name: "small", Target: "/n/10", Want: []int{200}}, live, n, all),
 		on(Call{Name: "another key", Target: "/n/300", Want: []int{200}}, live, n, read),
@@ -103,20 +103,20 @@ func NewScenario(ctx context.Context, api *client.Client, upstream, nothing stri
 		on(Call{Name: "upstream away", Target: "/gone", Want: []int{502}, Upstream: true}, dead, gone, all),
 		{Name: "no gateway", Method: http.MethodGet, Host: "nowhere.example", Target: "/n/1", Key: all.Secret, Want: []int{404}},
 	}
-	s.Slow = on(Call{Name: "slow", Target: "/slow", Want: []int{504}, Upstream: true}, hasty, slow, all)
+	s.Slow = on(Call{Name: "slow", Target: "/slow", Want: []int{504}, Upstream: true}, impatient, slow, all)
 	return s, nil
 }
 
 func ptr[T any](v T) *T { return &v }
 
-// maker makes records until the first error.
-type maker struct {
+// builder creates records until the first error.
+type builder struct {
 	ctx context.Context //nolint:containedctx // it lives for one scenario
 	api *client.Client
 	err error
 }
 
-func (m *maker) gateway(in client.CreateGatewayRequest) *client.Gateway {
+func (m *builder) gateway(in client.CreateGatewayRequest) *client.Gateway {
 	if m.err != nil {
 		return &client.Gateway{}
 	}
@@ -127,7 +127,7 @@ func (m *maker) gateway(in client.CreateGatewayRequest) *client.Gateway {
 	return g
 }
 
-func (m *maker) create(g *client.Gateway, in client.CreateRouteRequest) string {
+func (m *builder) create(g *client.Gateway, in client.CreateRouteRequest) string {
 	if m.err != nil {
 		return ""
 	}
@@ -138,15 +138,15 @@ func (m *maker) create(g *client.Gateway, in client.CreateRouteRequest) string {
 	return r.RouteID
 }
 
-func (m *maker) route(g *client.Gateway, path string, limit *client.RateLimitInput, methods ...string) string {
+func (m *builder) route(g *client.Gateway, path string, limit *client.RateLimitInput, methods ...string) string {
 	return m.create(g, client.CreateRouteRequest{Path: path, Methods: methods, RateLimit: limit})
 }
 
-func (m *maker) public(g *client.Gateway, path string) string {
+func (m *builder) public(g *client.Gateway, path string) string {
 	return m.create(g, client.CreateRouteRequest{Path: path, Methods: []string{http.MethodGet}, Auth: ptr(client.CreateRouteRequestAuthNone)})
 }
 
-func (m *maker) key(scope string, limit, gatewayID *string) *client.NewKey {
+func (m *builder) key(scope string, limit, gatewayID *string) *client.NewKey {
 	if m.err != nil {
 		return &client.NewKey{}
 	}
@@ -157,8 +157,8 @@ func (m *maker) key(scope string, limit, gatewayID *string) *client.NewKey {
 	return k
 }
 
-// expired returns k once it is expired: at once, by a rotation without overlap.
-func (m *maker) expired(k *client.NewKey) *client.NewKey {
+// expired expires k by a rotation without overlap.
+func (m *builder) expired(k *client.NewKey) *client.NewKey {
 	if m.err == nil {
 		_, m.err = m.api.RotateKey(m.ctx, k.KeyID, client.RotateKeyRequest{OverlapDays: 0})
 	}

@@ -1,6 +1,6 @@
-// Package tally makes load of many kinds at once and counts exactly what came
-// back, for what a server reports to be held against it. It speaks HTTP/1.1, by
-// its own few lines, and HTTP/2 in the clear, by net/http.
+// Package tally generates load with requests of many kinds and counts the responses
+// exactly, so that a server's reports can be compared with them. It uses a small
+// HTTP/1.1 client of its own, and net/http for cleartext HTTP/2.
 package tally
 
 import (
@@ -13,38 +13,38 @@ import (
 	"time"
 )
 
-// Call is one kind of request, and what a report is to tell of it.
+// Call is one kind of request, and how a report must count it.
 type Call struct {
 	Name   string
 	Method string
 	Host   string
 	Target string // path and query
-	Key    string // sent as a bearer; "" sends none
+	Key    string // sent as a bearer token; "" sends none
 	Body   []byte
-	Want   []int // statuses that may come back
+	Want   []int // expected statuses
 
-	// Gateway, Route and KeyID are what the report has it under; "" is none. A
-	// call without a gateway is nobody's, and no report has it.
+	// Gateway, Route and KeyID are the groups that a report counts the call in; "" is
+	// none. A call without a gateway belongs to no account and is in no report.
 	Gateway, Route, KeyID string
-	// Upstream tells that its 5xx are an upstream's, or for want of one.
+	// Upstream says that a 5xx response counts as an upstream error.
 	Upstream bool
 }
 
-// Config is what load is made of.
+// Config describes a load.
 type Config struct {
 	Address string // host and port of the data plane
-	Calls   []Call // made in turn by each worker, which begin at different ones
-	Workers int    // each with one connection of HTTP/1.1
-	Streams int    // of one connection of HTTP/2
+	Calls   []Call // each worker makes them in turn, starting at a different one
+	Workers int    // number of HTTP/1.1 connections
+	Streams int    // number of streams on one HTTP/2 connection
 }
 
-// Outcome is a kind of request with what came back.
-type Outcome struct {
+// Response is a kind of response: a status for a kind of request.
+type Response struct {
 	Call   int // index in Config.Calls
 	Status int
 }
 
-// Count is how often something came back, and how large its bodies were.
+// Count is a number of responses with the sizes of their bodies.
 type Count struct{ Requests, BytesIn, BytesOut int64 }
 
 func (c *Count) add(other Count) {
@@ -53,16 +53,16 @@ func (c *Count) add(other Count) {
 	c.BytesOut += other.BytesOut
 }
 
-// Result is what came of it.
+// Result is what a run counted.
 type Result struct {
-	Counts map[Outcome]Count
-	// Unanswered is how many requests got no byte of an answer, because the
-	// server had closed the connection, or was not there. They may not be in
-	// its report.
-	Unanswered int64
+	Counts map[Response]Count
+	// NoResponse is how many requests received no byte of a response, because the
+	// server had closed the connection or was down. They may be missing from its
+	// report.
+	NoResponse int64
 }
 
-// Total returns the number of answers.
+// Total returns the number of responses.
 func (r *Result) Total() (n int64) {
 	for _, c := range r.Counts {
 		n += c.Requests
@@ -70,57 +70,56 @@ func (r *Result) Total() (n int64) {
 	return n
 }
 
-// run is one run on its way.
-type run struct {
+// loadRun is a run in progress.
+type loadRun struct {
 	cfg        Config
-	unanswered atomic.Int64
+	noResponse atomic.Int64
 	mu         sync.Mutex
-	counts     map[Outcome]Count
+	counts     map[Response]Count
 	fail       func(error)
 }
 
-// Run makes load until ctx ends; what is on its way then is finished and
-// counted. It fails at an answer that breaks off and at a status that was not
-// to come.
+// Run generates load until ctx ends. Requests in progress are then finished and
+// counted. It fails if a response breaks off or has an unexpected status.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if cfg.Address == "" || len(cfg.Calls) == 0 || cfg.Workers+cfg.Streams < 1 {
 		return nil, errors.New("tally: an address, calls and workers are required")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &run{cfg: cfg, counts: map[Outcome]Count{}, fail: cancel}
+	r := &loadRun{cfg: cfg, counts: map[Response]Count{}, fail: cancel}
 	var group sync.WaitGroup
 	for i := range cfg.Workers {
-		group.Go(func() { r.work(ctx, i, newLine(cfg)) })
+		group.Go(func() { r.work(ctx, i, newHTTP1Conn(cfg)) })
 	}
 	if cfg.Streams > 0 {
-		streams := newStreams(cfg)
+		streams := newHTTP2Streams(cfg)
 		for i := range cfg.Streams {
 			group.Go(func() { r.work(ctx, i, streams) })
 		}
-		defer streams.end()
+		defer streams.close()
 	}
 	group.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return nil, err
 	}
-	return &Result{Counts: r.counts, Unanswered: r.unanswered.Load()}, nil
+	return &Result{Counts: r.counts, NoResponse: r.noResponse.Load()}, nil
 }
 
-// errUnanswered tells that a request got no byte of an answer.
-var errUnanswered = errors.New("no answer")
+// errNoResponse reports that a request received no byte of a response.
+var errNoResponse = errors.New("no response")
 
 // caller makes calls.
 type caller interface {
 	call(index int, c *Call) (status int, bytesOut int64, err error)
 }
 
-// pause is how long a worker waits before it tries again what got no answer.
-const pause = 5 * time.Millisecond
+// retryInterval is how long a worker waits after a request without a response.
+const retryInterval = 5 * time.Millisecond
 
 // work makes calls until ctx ends.
-func (r *run) work(ctx context.Context, first int, by caller) {
-	own := map[Outcome]Count{}
+func (r *loadRun) work(ctx context.Context, first int, by caller) {
+	own := map[Response]Count{}
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -129,22 +128,22 @@ func (r *run) work(ctx context.Context, first int, by caller) {
 			sum.add(c)
 			r.counts[o] = sum
 		}
-		if l, ok := by.(*line); ok {
+		if l, ok := by.(*http1Conn); ok {
 			l.close()
 		}
 	}()
-	again := time.NewTicker(pause)
-	defer again.Stop()
+	retry := time.NewTicker(retryInterval)
+	defer retry.Stop()
 	for i := first; ctx.Err() == nil; i++ {
 		index := i % len(r.cfg.Calls)
 		c := &r.cfg.Calls[index]
 		status, bytesOut, err := by.call(index, c)
 		switch {
-		case errors.Is(err, errUnanswered):
-			r.unanswered.Add(1)
+		case errors.Is(err, errNoResponse):
+			r.noResponse.Add(1)
 			select {
 			case <-ctx.Done():
-			case <-again.C:
+			case <-retry.C:
 			}
 			continue
 		case err != nil:
@@ -154,9 +153,9 @@ func (r *run) work(ctx context.Context, first int, by caller) {
 			r.fail(fmt.Errorf("%s: status %d %s, want one of %v", c.Name, status, http.StatusText(status), c.Want))
 			return
 		}
-		sum := own[Outcome{index, status}]
+		sum := own[Response{index, status}]
 		sum.add(Count{1, int64(len(c.Body)), bytesOut})
-		own[Outcome{index, status}] = sum
+		own[Response{index, status}] = sum
 	}
 }
 

@@ -8,27 +8,27 @@ import (
 	"net/http"
 )
 
-// streams are callers of HTTP/2 that share a connection.
-type streams struct {
+// http2Streams makes calls as streams of one shared HTTP/2 connection.
+type http2Streams struct {
 	address string
 	client  *http.Client
 }
 
-func newStreams(cfg Config) *streams {
+func newHTTP2Streams(cfg Config) *http2Streams {
 	var only http.Protocols
 	only.SetUnencryptedHTTP2(true)
-	return &streams{cfg.Address, &http.Client{
+	return &http2Streams{cfg.Address, &http.Client{
 		Transport:     &http.Transport{Protocols: &only, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       patience,
+		Timeout:       callTimeout,
 	}}
 }
 
-func (s *streams) end() { s.client.CloseIdleConnections() }
+func (s *http2Streams) close() { s.client.CloseIdleConnections() }
 
-// call makes a call. An error that is not errUnanswered is of an answer that
-// broke off.
-func (s *streams) call(_ int, c *Call) (status int, bytesOut int64, err error) {
+// call makes a call. If there was no response, the error is errNoResponse;
+// any other error means that the response broke off.
+func (s *http2Streams) call(_ int, c *Call) (status int, bytesOut int64, err error) {
 	var body io.Reader = http.NoBody
 	if c.Body != nil {
 		body = bytes.NewReader(c.Body)
@@ -43,11 +43,11 @@ func (s *streams) call(_ int, c *Call) (status int, bytesOut int64, err error) {
 	}
 	res, err := s.client.Do(req)
 	if err != nil {
-		return 0, 0, errUnanswered
+		return 0, 0, errNoResponse
 	}
 	defer res.Body.Close()
 	if bytesOut, err = io.Copy(io.Discard, res.Body); err != nil {
-		return 0, 0, fmt.Errorf("an answer broke off: %w", err)
+		return 0, 0, fmt.Errorf("a response broke off: %w", err)
 	}
 	return res.StatusCode, bytesOut, nil
 }
