@@ -1,9 +1,8 @@
 //go:build linux
 
-// Command accounting loads a server with requests of every kind for a while, as
-// fast as the machine does it, and holds the traffic report against what the
-// clients received: to the last request, in every grouping. Run it by make
-// bench-accounting.
+// Command accounting loads a server with requests of every kind, as fast as the
+// machine allows, and compares its traffic report with what the clients received, to
+// the last request and in every grouping. Run it with make bench-accounting.
 package main
 
 import (
@@ -31,10 +30,10 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.binary, "keygate", "bin/keygate", "the binary to load")
-	flag.DurationVar(&o.duration, "duration", time.Minute, "time of the load")
-	flag.IntVar(&o.workers, "workers", 32, "connections of HTTP/1.1")
-	flag.IntVar(&o.streams, "streams", 16, "streams of one connection of HTTP/2")
+	flag.StringVar(&o.binary, "keygate", "bin/keygate", "binary to measure")
+	flag.DurationVar(&o.duration, "duration", time.Minute, "duration of the load")
+	flag.IntVar(&o.workers, "workers", 32, "number of HTTP/1.1 connections")
+	flag.IntVar(&o.streams, "streams", 16, "number of streams on one HTTP/2 connection")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,8 +45,8 @@ func main() {
 	}
 }
 
-// run loads a server and tells w how the figures compare. Differences, and
-// records that were lost, are an error.
+// run loads a server and writes the comparison to w. Differences and lost records
+// are errors.
 func run(ctx context.Context, o options, w io.Writer) (err error) {
 	if o.binary, err = filepath.Abs(o.binary); err != nil {
 		return err
@@ -59,7 +58,7 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	service := httptest.NewServer(tally.Service())
 	defer service.Close()
-	nothing, err := keygate.FreeAddresses(1)
+	unused, err := keygate.FreeAddresses(1)
 	if err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 		return err
 	}
 	defer server.Stop()
-	scenario, err := tally.NewScenario(ctx, server.Admin, service.URL, "http://"+nothing[0])
+	scenario, err := tally.NewScenario(ctx, server.Admin, service.URL, "http://"+unused[0])
 	if err != nil {
 		return err
 	}
@@ -76,35 +75,35 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
+	start := time.Now()
 	loading, cancel := context.WithTimeout(ctx, o.duration)
 	defer cancel()
 	result, err := tally.Run(loading, tally.Config{Address: server.Gateway, Calls: scenario.Calls, Workers: o.workers, Streams: o.streams})
 	if err != nil {
 		return err
 	}
-	took := time.Since(begun)
+	took := time.Since(start)
 	used, err := server.CPU()
 	if err != nil {
 		return err
 	}
-	answers := result.Total()
-	fmt.Fprintf(w, "%d answers in %s: %.0f a second, %.1f µs of the server's processor time for each; %d requests without an answer.\n",
-		answers, took.Round(time.Millisecond), float64(answers)/took.Seconds(), (used-cpu).Seconds()*1e6/float64(answers), result.NoResponse)
-	return compare(ctx, w, server, scenario.Calls, result, begun)
+	responses := result.Total()
+	fmt.Fprintf(w, "%d responses in %s: %.0f/s, %.1f µs of server CPU for each; %d requests without a response.\n",
+		responses, took.Round(time.Millisecond), float64(responses)/took.Seconds(), (used-cpu).Seconds()*1e6/float64(responses), result.NoResponse)
+	return compare(ctx, w, server, scenario.Calls, result, start)
 }
 
-// compare holds the server's report against a result.
-func compare(ctx context.Context, w io.Writer, server *keygate.Server, calls []tally.Call, result *tally.Result, begun time.Time) error {
+// compare compares the server's report with a result.
+func compare(ctx context.Context, w io.Writer, server *keygate.Server, calls []tally.Call, result *tally.Result, start time.Time) error {
 	different := 0
 	for _, grouping := range tally.Groupings() {
-		got, err := tally.Report(ctx, server.Admin, begun.Add(-time.Minute), "1m", grouping)
+		got, err := tally.Report(ctx, server.Admin, start.Add(-time.Minute), "1m", grouping)
 		if err != nil {
 			return err
 		}
 		name := grouping
 		if name == "" {
-			name = "all together"
+			name = "all"
 		}
 		lines := got.Differences(result.Expected(calls, grouping))
 		fmt.Fprintf(w, "%-12s  %3d groups, %d differences\n", name, len(got), len(lines))
@@ -124,11 +123,11 @@ func compare(ctx context.Context, w io.Writer, server *keygate.Server, calls []t
 	}
 	switch {
 	case different > 0:
-		return fmt.Errorf("%d figures of the report are not what the clients received", different)
+		return fmt.Errorf("%d figures of the report differ from what the clients received", different)
 	case lost > 0:
 		return fmt.Errorf("%.0f records were lost", lost)
 	case len(counters) == 0:
-		return errors.New("the server counts no lost records")
+		return errors.New("/metrics has no counters of lost records")
 	}
 	return nil
 }

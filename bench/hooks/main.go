@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command hooks measures the delivery of events: how many a second reach one
-// receiver, and how late, alone and while a second endpoint hangs on every
-// delivery. Run it by make bench-hooks.
+// Command hooks measures the delivery of events: the throughput to one receiver and
+// the delay, first with that receiver alone and then with a second endpoint that
+// hangs on every delivery. Run it with make bench-hooks.
 package main
 
 import (
@@ -31,12 +31,12 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.binary, "keygate", "bin/keygate", "the binary to measure")
-	flag.IntVar(&o.events, "events", 20_000, "events that wait when the server starts")
-	flag.DurationVar(&o.live, "live", 10*time.Second, "how long keys are made after that, each with its event")
-	flag.IntVar(&o.pace, "pace", 200, "keys a second")
-	flag.IntVar(&o.rounds, "rounds", 3, "runs, of which the median counts")
-	flag.StringVar(&o.write, "write", "", "document to put the table into, as in docs/performance.md")
+	flag.StringVar(&o.binary, "keygate", "bin/keygate", "binary to measure")
+	flag.IntVar(&o.events, "events", 20_000, "number of events that are pending when the server starts")
+	flag.DurationVar(&o.live, "live", 10*time.Second, "how long to create keys after that, each of which raises an event")
+	flag.IntVar(&o.pace, "pace", 200, "keys to create per second")
+	flag.IntVar(&o.rounds, "rounds", 3, "number of runs; the medians are reported")
+	flag.StringVar(&o.write, "write", "", "document to put the table into, such as docs/performance.md")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,25 +48,25 @@ func main() {
 	}
 }
 
-// figures are of one run.
+// figures are the results of one run.
 type figures struct {
-	rate       float64       // deliveries a second of those that waited
-	backlog    time.Duration // p99 from the first arrival of those that waited
-	p50, p99   time.Duration // from an event to its arrival, of those made while the server runs
-	incomplete int           // events that did not arrive
+	rate     float64       // pending events delivered per second
+	backlog  time.Duration // p99 of the arrivals of pending events, from the first one on
+	p50, p99 time.Duration // from an event to its arrival, for events raised while the server runs
+	missing  int           // events that did not arrive
 }
 
-// run measures, tells progress to w and writes the table to out.
+// run measures, reports progress to w and writes the table to out.
 func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	if o.rounds < 1 || o.events < 100 || o.pace < 1 {
-		return errors.New("give at least one round, 100 events and one key a second")
+		return errors.New("-rounds and -pace must be at least 1, and -events at least 100")
 	}
 	if o.binary, err = filepath.Abs(o.binary); err != nil {
 		return err
 	}
 	all := map[bool][]figures{}
 	for range o.rounds {
-		for _, hanging := range []bool{false, true} { // in turn, so that a noisy minute hits both
+		for _, hanging := range []bool{false, true} { // alternating, so that a noisy minute affects both
 			f, err := measure(ctx, o, hanging)
 			if err != nil {
 				return err
@@ -85,8 +85,8 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	return stats.ReplaceIn(o.write, "bench-hooks", "\n"+text+"\n")
 }
 
-func report(o options, alone, beside []figures) string {
-	t := stats.Table{Columns: []string{"Measure", "Alone", "Beside one that hangs", "Bar"}}
+func report(o options, alone, hanging []figures) string {
+	t := stats.Table{Columns: []string{"Measure", "Alone", "With one that hangs", "Target"}}
 	middle := func(of []figures, read func(figures) float64) float64 {
 		var values []float64
 		for _, f := range of {
@@ -94,14 +94,14 @@ func report(o options, alone, beside []figures) string {
 		}
 		return stats.Median(values...)
 	}
-	add := func(name, format, bar string, read func(figures) float64) {
-		t.Add(name, fmt.Sprintf(format, middle(alone, read)), fmt.Sprintf(format, middle(beside, read)), bar)
+	add := func(name, format, target string, read func(figures) float64) {
+		t.Add(name, fmt.Sprintf(format, middle(alone, read)), fmt.Sprintf(format, middle(hanging, read)), target)
 	}
 	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1000 }
-	add(fmt.Sprintf("%d that wait: deliveries a second", o.events), "%.0f", "≥ 1500", func(f figures) float64 { return f.rate })
-	add("the same: p99 after the first, ms", "%.0f", "≤ 2 × alone", func(f figures) float64 { return milliseconds(f.backlog) })
-	add(fmt.Sprintf("%d a second: p50 from event to arrival, ms", o.pace), "%.1f", "", func(f figures) float64 { return milliseconds(f.p50) })
-	add("the same: p99, ms", "%.1f", "≤ 2 × alone", func(f figures) float64 { return milliseconds(f.p99) })
-	add("events that did not arrive", "%.0f", "0", func(f figures) float64 { return float64(f.incomplete) })
+	add(fmt.Sprintf("%d pending events: deliveries/s", o.events), "%.0f", "≥ 1500", func(f figures) float64 { return f.rate })
+	add("their p99 after the first, ms", "%.0f", "≤ 2 × alone", func(f figures) float64 { return milliseconds(f.backlog) })
+	add(fmt.Sprintf("%d events/s: p50 from event to arrival, ms", o.pace), "%.1f", "", func(f figures) float64 { return milliseconds(f.p50) })
+	add("their p99, ms", "%.1f", "≤ 2 × alone", func(f figures) float64 { return milliseconds(f.p99) })
+	add("events that did not arrive", "%.0f", "0", func(f figures) float64 { return float64(f.missing) })
 	return t.String()
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// patience is how long deliveries may take in all.
-const patience = 2 * time.Minute
+// deliveryTimeout bounds the time for all deliveries of a run.
+const deliveryTimeout = 2 * time.Minute
 
-// makers is how many account-level keys make keys: one may make 100 calls a
-// second.
-const makers = 8
+// creators is the number of account-level keys that create keys, since each may make
+// 100 calls a second.
+const creators = 8
 
-// measure runs a server of its own.
+// measure starts a server, measures its deliveries and stops it.
 func measure(ctx context.Context, o options, hanging bool) (f figures, err error) {
 	dir, err := os.MkdirTemp("", "keygate-bench-hooks-")
 	if err != nil {
@@ -57,14 +57,14 @@ func measure(ctx context.Context, o options, hanging bool) (f figures, err error
 		return f, err
 	}
 	defer s.Stop()
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, deliveryTimeout)
 	defer cancel()
 	f.waited(r.await(waiting, o.events), o.events)
 	admins, err := admins(ctx, s)
 	if err != nil {
 		return f, err
 	}
-	r.await(waiting, len(admins)) // their own events
+	r.await(waiting, len(admins)) // the events of these keys
 	made, err := makeKeys(ctx, admins, o.live, o.pace)
 	if err != nil {
 		return f, err
@@ -73,13 +73,13 @@ func measure(ctx context.Context, o options, hanging bool) (f figures, err error
 	return f, nil
 }
 
-// waited takes those that waited when the server started.
+// waited evaluates the events that were pending when the server started.
 func (f *figures) waited(arrivals map[string]arrival, want int) {
 	var times []time.Time
 	for _, a := range arrivals {
 		times = append(times, a.at)
 	}
-	f.incomplete += want - len(times)
+	f.missing += want - len(times)
 	if len(times) < 2 {
 		return
 	}
@@ -93,17 +93,17 @@ func (f *figures) waited(arrivals map[string]arrival, want int) {
 	f.backlog = stats.Quantile(0.99, after...)
 }
 
-// lived takes those that were made while the server ran.
+// lived evaluates the events that were raised while the server ran.
 func (f *figures) lived(arrivals map[string]arrival, want int) {
 	var delays []time.Duration
 	for _, a := range arrivals {
 		delays = append(delays, a.delay)
 	}
-	f.incomplete += want - len(delays)
+	f.missing += want - len(delays)
 	f.p50, f.p99 = stats.Quantile(0.5, delays...), stats.Quantile(0.99, delays...)
 }
 
-// prepare makes a store with endpoints at urls and events that wait for them.
+// prepare creates a store with endpoints at urls and pending events for them.
 func prepare(ctx context.Context, cfg keygate.Config, urls []string, events int) (err error) {
 	s, err := keygate.Start(ctx, cfg)
 	if err != nil {
@@ -141,12 +141,12 @@ func prepare(ctx context.Context, cfg keygate.Config, urls []string, events int)
 	})
 }
 
-// admins returns clients with keys of their own.
+// admins retokens clients, each with its own account-level key.
 func admins(ctx context.Context, s *keygate.Server) ([]*client.Client, error) {
 	var all []*client.Client
 	level := client.CreateKeyRequestLevelAccount
-	for range makers {
-		k, err := s.Admin.CreateKey(ctx, client.CreateKeyRequest{Name: "maker", Scope: "admin", Level: &level})
+	for range creators {
+		k, err := s.Admin.CreateKey(ctx, client.CreateKeyRequest{Name: "creator", Scope: "admin", Level: &level})
 		if err != nil {
 			return nil, err
 		}
@@ -159,17 +159,17 @@ func admins(ctx context.Context, s *keygate.Server) ([]*client.Client, error) {
 	return all, nil
 }
 
-// makeKeys makes keys at the given pace, and returns how many.
+// makeKeys creates keys at the given pace and retokens their number.
 func makeKeys(ctx context.Context, admins []*client.Client, during time.Duration, pace int) (made int, err error) {
 	var (
-		group sync.WaitGroup
-		mu    sync.Mutex
-		errs  []error
-		turns = make(chan struct{}, pace)
+		group  sync.WaitGroup
+		mu     sync.Mutex
+		errs   []error
+		tokens = make(chan struct{}, pace)
 	)
 	for _, c := range admins {
 		group.Go(func() {
-			for range turns {
+			for range tokens {
 				_, err := c.CreateKey(ctx, client.CreateKeyRequest{Name: "k", Scope: "read"})
 				mu.Lock()
 				if err == nil {
@@ -184,9 +184,9 @@ func makeKeys(ctx context.Context, admins []*client.Client, during time.Duration
 	defer tick.Stop()
 	for range int(during.Seconds() * float64(pace)) {
 		<-tick.C
-		turns <- struct{}{}
+		tokens <- struct{}{}
 	}
-	close(turns)
+	close(tokens)
 	group.Wait()
 	return made, errors.Join(errs...)
 }

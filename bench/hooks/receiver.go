@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// arrival is when an event came first.
+// arrival is the first arrival of an event.
 type arrival struct {
 	at    time.Time
 	delay time.Duration // since the event's created_at
 }
 
-// receiver takes deliveries and notes when each event came.
+// receiver is a webhook receiver that records when each event first arrived.
 type receiver struct {
 	url    string
 	server *http.Server
@@ -62,7 +62,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// await waits until n events came, but no longer than ctx, and returns them.
+// await waits until n events have arrived or ctx ends. It returns the arrivals since
+// the last call.
 func (r *receiver) await(ctx context.Context, n int) map[string]arrival {
 	for {
 		r.mu.Lock()
@@ -87,7 +88,7 @@ func (r *receiver) await(ctx context.Context, n int) map[string]arrival {
 
 func (r *receiver) close() { _ = r.server.Close() }
 
-// hang accepts connections at the returned URL and never answers.
+// hang accepts connections at the returned URL and never responds.
 func hang() (url string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// Heap is what the Go runtime says of a process's memory, in bytes.
+// Heap is the memory of a process as the Go runtime reports it, in bytes.
 type Heap struct {
-	Live   int64 // objects that were reachable at the last collection
-	Stacks int64 // of goroutines
-	Free   int64 // kept for objects to come, and not yet given back to the system
+	Live   int64 // objects reachable at the last collection
+	Stacks int64 // goroutine stacks
+	Free   int64 // free heap memory that was not returned to the system
 }
 
-// Collect makes the server collect its garbage and returns what is left. It
-// needs the flag --pprof.
+// Collect makes the server collect garbage and returns its heap afterwards. The
+// server must run with --pprof.
 func (s *Server) Collect(ctx context.Context) (Heap, error) {
-	// The second collection frees what pools kept over the first, and the
-	// third tells what is left after it.
+	// The second collection frees what sync.Pools kept over the first one, and the
+	// third profile shows what is left.
 	for range 2 {
 		if _, err := s.get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
 			return Heap{}, err
@@ -36,7 +36,7 @@ func (s *Server) Collect(ctx context.Context) (Heap, error) {
 	return readHeap(body)
 }
 
-// readHeap reads the figures that end a heap profile in text.
+// readHeap reads the statistics at the end of a heap profile in text form.
 func readHeap(profile []byte) (h Heap, err error) {
 	var idle, released int64
 	fields := map[string]*int64{"# HeapAlloc = ": &h.Live, "# Stack = ": &h.Stacks, "# HeapIdle = ": &idle, "# HeapReleased = ": &released}
@@ -46,7 +46,7 @@ func readHeap(profile []byte) (h Heap, err error) {
 	for lines.Scan() {
 		for name, to := range fields {
 			if text, ok := strings.CutPrefix(lines.Text(), name); ok {
-				text, _, _ = strings.Cut(text, " ") // of the stacks: in use, and taken from the system
+				text, _, _ = strings.Cut(text, " ") // "# Stack" has a second figure: taken from the system
 				if *to, err = strconv.ParseInt(text, 10, 64); err != nil {
 					return h, fmt.Errorf("read the heap profile: %w", err)
 				}
@@ -55,7 +55,7 @@ func readHeap(profile []byte) (h Heap, err error) {
 		}
 	}
 	if found != len(fields) {
-		return h, errors.Join(errors.New("the heap profile lacks its figures"), lines.Err())
+		return h, errors.Join(errors.New("the heap profile has no statistics"), lines.Err())
 	}
 	h.Free = idle - released
 	return h, nil

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Guarantee: the figures of this Go version's heap profile are found.
-func TestReadHeap(t *testing.T) {
+// Guarantee: the statistics in this Go version's heap profiles are found.
+func TestReadHeapOfThisGoVersion(t *testing.T) {
 	var b bytes.Buffer
 	if err := pprof.Lookup("heap").WriteTo(&b, 1); err != nil {
 		t.Fatal(err)
@@ -22,9 +22,9 @@ func TestReadHeap(t *testing.T) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	if h.Live <= 0 || h.Live > int64(m.Sys) || h.Stacks <= 0 || h.Stacks > int64(m.Sys) || h.Free < 0 || h.Free > int64(m.Sys) {
-		t.Errorf("got %+v of %d bytes in all", h, m.Sys)
+		t.Errorf("got %+v, want figures between 0 and %d", h, m.Sys)
 	}
 	if _, err := readHeap([]byte("heap profile: 1: 2\n")); err == nil {
-		t.Error("a profile without figures was read")
+		t.Error("a profile without statistics was accepted")
 	}
 }

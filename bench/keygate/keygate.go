@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package keygate runs the built binary as its users do, for benchmarks of the
-// whole process.
+// Package keygate runs the built binary for benchmarks of the whole process.
 package keygate
 
 import (
@@ -21,32 +20,31 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// Config is what is run.
+// Config describes a server to start.
 type Config struct {
 	Binary string
-	Dir    string   // holds the data directory and the output
-	Args   []string // of serve, beside the data directory and the addresses
+	Dir    string   // contains the data directory and the output
+	Args   []string // further flags of serve
 }
 
-// Server is a server that is ready.
+// Server is a running server that is ready.
 type Server struct {
 	*process.Process
 
-	// Admin calls the management API with the key of the first start.
+	// Admin is a client of the management API with the key of the first start.
 	Admin *client.Client
 	// Gateway is the host and port of the data plane.
 	Gateway string
-	// Startup is the time from the start of the process to the first 200 of
-	// /readyz.
+	// Startup is the time from the start of the process until /readyz returned 200.
 	Startup time.Duration
-	// StartupCPU is the processor time that the process used until then.
+	// StartupCPU is the CPU time that the process used until then.
 	StartupCPU time.Duration
 
 	admin string
 	ops   string
 }
 
-// As returns a client that calls the management API with another key.
+// As returns a client of the management API with another key.
 func (s *Server) As(key string) (*client.Client, error) {
 	return client.New(client.Config{URL: s.admin, Key: key, Retries: -1})
 }
@@ -57,14 +55,14 @@ func DataDir(dir string) string { return filepath.Join(dir, "data") }
 // Database returns the database of a server that runs in dir.
 func Database(dir string) string { return filepath.Join(DataDir(dir), "keygate.db") }
 
-// Start starts a server and waits until it is ready. Whoever gets it stops it.
+// Start starts a server and waits until it is ready. The caller must stop it.
 func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	addresses, err := FreeAddresses(3)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{Gateway: addresses[0], admin: "http://" + addresses[1], ops: "http://" + addresses[2]}
-	begun := time.Now()
+	start := time.Now()
 	s.Process, err = process.Start(process.Config{
 		Path: cfg.Binary,
 		Dir:  cfg.Dir,
@@ -85,7 +83,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	s.Startup = time.Since(begun)
+	s.Startup = time.Since(start)
 	if s.StartupCPU, err = s.CPU(); err != nil {
 		return nil, err
 	}
@@ -97,10 +95,10 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, err
 }
 
-// Metrics returns what /metrics shows.
+// Metrics returns the body of /metrics.
 func (s *Server) Metrics(ctx context.Context) ([]byte, error) { return s.get(ctx, "/metrics") }
 
-// get returns the body of an answer of the operators' address.
+// get returns the body of a response of the operators' address.
 func (s *Server) get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.ops+path, http.NoBody)
 	if err != nil {
@@ -118,11 +116,11 @@ func (s *Server) get(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-// The ports that are tried: those below which Linux takes the ports of clients
-// from, so that no connection takes one before its server does.
+// The ports to try. They are below the range from which Linux assigns ports to client
+// connections, so that no connection takes one before the server does.
 const firstPort, ports = 20_000, 12_000
 
-// FreeAddresses returns n addresses of the loopback whose ports are free now.
+// FreeAddresses returns n loopback addresses whose ports are free at the moment.
 func FreeAddresses(n int) ([]string, error) {
 	var all []string
 	for range 100 * n {
@@ -132,7 +130,7 @@ func FreeAddresses(n int) ([]string, error) {
 		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))
 		l, err := net.Listen("tcp", address)
 		if err != nil {
-			continue // somebody has it
+			continue // the port is in use
 		}
 		if err := l.Close(); err != nil {
 			return nil, err
@@ -141,5 +139,5 @@ func FreeAddresses(n int) ([]string, error) {
 			all = append(all, address)
 		}
 	}
-	return nil, fmt.Errorf("found no %d free ports from %d to %d", n, firstPort, firstPort+ports-1)
+	return nil, fmt.Errorf("could not find %d free ports from %d to %d", n, firstPort, firstPort+ports-1)
 }

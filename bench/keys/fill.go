@@ -18,11 +18,11 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// batch is how many keys go into one transaction.
+// batch is the number of keys in one transaction.
 const batch = 100_000
 
-// fill writes keys of the account default, every third of which is restricted
-// to one of ten gateways, limited and set to expire. Nobody has their strings.
+// fill inserts keys of the account default. Every third one has a limit and an expiry
+// and is restricted to one of ten gateways. Their strings are not known to anyone.
 func fill(ctx context.Context, database string, keys int) (err error) {
 	db, err := sqlite.Open(ctx, sqlite.Config{Path: database})
 	if err != nil {
@@ -38,9 +38,9 @@ func fill(ctx context.Context, database string, keys int) (err error) {
 	if err := db.Update(ctx, func(tx control.Tx) error { return f.gateways(ctx, tx) }); err != nil {
 		return err
 	}
-	for f.made < keys {
+	for f.created < keys {
 		if err := db.Update(ctx, func(tx control.Tx) error {
-			for range min(batch, keys-f.made) {
+			for range min(batch, keys-f.created) {
 				k := f.key()
 				if err := tx.InsertKey(ctx, &k); err != nil {
 					return err
@@ -59,7 +59,7 @@ type filler struct {
 	limit      ratelimit.Rate
 	accountID  string
 	gatewayIDs []string
-	made       int
+	created    int
 }
 
 func (f *filler) gateways(ctx context.Context, tx control.Tx) error {
@@ -81,15 +81,15 @@ func (f *filler) gateways(ctx context.Context, tx control.Tx) error {
 
 func (f *filler) key() apikey.Key {
 	k := apikey.Key{
-		ID: id.New(id.Key), AccountID: f.accountID, Prefix: fmt.Sprintf("kg_%06x", f.made),
-		Name: fmt.Sprintf("partner number %d", f.made), Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Read},
-		Owner: fmt.Sprintf("owner-%d", f.made%1000), CreatedAt: f.now, Version: 1,
+		ID: id.New(id.Key), AccountID: f.accountID, Prefix: fmt.Sprintf("kg_%06x", f.created),
+		Name: fmt.Sprintf("partner number %d", f.created), Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Read},
+		Owner: fmt.Sprintf("owner-%d", f.created%1000), CreatedAt: f.now, Version: 1,
 	}
-	_, _ = rand.Read(k.Digest[:]) // it never fails
+	_, _ = rand.Read(k.Digest[:]) // never returns an error
 	k.BucketID = k.ID
-	if f.made%3 == 0 {
-		k.GatewayID, k.RateLimit, k.ExpiresAt = f.gatewayIDs[f.made%10], f.limit, f.now.Add(1000*time.Hour)
+	if f.created%3 == 0 {
+		k.GatewayID, k.RateLimit, k.ExpiresAt = f.gatewayIDs[f.created%10], f.limit, f.now.Add(1000*time.Hour)
 	}
-	f.made++
+	f.created++
 	return k
 }

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command keys measures the whole process: its start and memory with a million
-// keys, what a change of one key costs then, and pushes of large OpenAPI
-// documents. Run it by make bench-keys.
+// Command keys measures the whole process: start-up and memory with a million keys,
+// the cost of changing one key, and pushes of large OpenAPI documents. Run it with
+// make bench-keys.
 package main
 
 import (
@@ -29,11 +29,11 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.binary, "keygate", "bin/keygate", "the binary to measure")
-	flag.StringVar(&o.specs, "specs", "../shared/data/specs", "directory of github.json.gz and openai.yaml.gz; empty leaves pushes out")
-	flag.IntVar(&o.keys, "keys", 1_000_000, "keys in the store; 0 leaves them out")
-	flag.IntVar(&o.rounds, "rounds", 3, "starts and pushes, of which the median counts")
-	flag.StringVar(&o.write, "write", "", "document to put the table into, as in docs/performance.md")
+	flag.StringVar(&o.binary, "keygate", "bin/keygate", "binary to measure")
+	flag.StringVar(&o.specs, "specs", "", "directory with github.json.gz and openai.yaml.gz; empty omits pushes")
+	flag.IntVar(&o.keys, "keys", 1_000_000, "number of keys in the store; 0 omits them")
+	flag.IntVar(&o.rounds, "rounds", 3, "number of starts and pushes; the medians are reported")
+	flag.StringVar(&o.write, "write", "", "document to put the table into, such as docs/performance.md")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -45,10 +45,10 @@ func main() {
 	}
 }
 
-// run measures, tells progress to w and writes the table to out.
+// run measures, reports progress to w and writes the table to out.
 func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	if o.rounds < 1 {
-		return errors.New("give at least one round")
+		return errors.New("-rounds must be at least 1")
 	}
 	if o.binary, err = filepath.Abs(o.binary); err != nil {
 		return err
@@ -84,16 +84,16 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	return stats.ReplaceIn(o.write, "bench-keys", "\n"+text+"\n")
 }
 
-// measure is one figure and the bar that it must stay below.
+// measure is one figure with the target that it must not exceed.
 type measure struct {
-	name  string
-	value float64
-	bar   float64 // 0 if there is none
-	unit  string
+	name   string
+	value  float64
+	target float64 // 0 if there is none
+	unit   string
 }
 
 func report(all []measure) string {
-	t := stats.Table{Columns: []string{"Measure", "Figure", "Bar", "Figure ÷ bar"}}
+	t := stats.Table{Columns: []string{"Measure", "Figure", "Target", "Figure ÷ target"}}
 	number := func(v float64, unit string) string {
 		digits := 0
 		if v < 100 {
@@ -102,11 +102,11 @@ func report(all []measure) string {
 		return fmt.Sprintf("%.*f %s", digits, v, unit)
 	}
 	for _, m := range all {
-		if m.bar == 0 {
+		if m.target == 0 {
 			t.Add(m.name, number(m.value, m.unit))
 			continue
 		}
-		t.Add(m.name, number(m.value, m.unit), fmt.Sprintf("%g %s", m.bar, m.unit), fmt.Sprintf("%.2f", m.value/m.bar))
+		t.Add(m.name, number(m.value, m.unit), fmt.Sprintf("%g %s", m.target, m.unit), fmt.Sprintf("%.2f", m.value/m.target))
 	}
 	return t.String()
 }

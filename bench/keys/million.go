@@ -14,14 +14,14 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// few is the number of keys that a server with many is compared with.
+// few is the number of keys in the store that a large store is compared with.
 const few = 10
 
-// changes is how many keys are created and revoked to tell what one costs. The
-// management API lets a key make 200 calls at once.
+// changes is how many keys are created and revoked to measure the cost of one change.
+// The rate limit of the management API allows a burst of 200 calls.
 const changes = 60
 
-// measureKeys compares a server that has many keys with one that has few.
+// measureKeys compares a server with many keys to one with few.
 func measureKeys(ctx context.Context, o options, dir string, w io.Writer) ([]measure, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -30,11 +30,11 @@ func measureKeys(ctx context.Context, o options, dir string, w io.Writer) ([]mea
 	if err != nil {
 		return nil, err
 	}
-	begun := time.Now()
+	start := time.Now()
 	if err := fill(ctx, keygate.Database(dir), o.keys); err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
-	fmt.Fprintf(w, "wrote %d keys in %.1f s\n", o.keys, time.Since(begun).Seconds())
+	fmt.Fprintf(w, "wrote %d keys in %.1f s\n", o.keys, time.Since(start).Seconds())
 
 	var starts, work []float64
 	var large figures
@@ -44,31 +44,32 @@ func measureKeys(ctx context.Context, o options, dir string, w io.Writer) ([]mea
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(w, "start %d: %.2f s, of which %.2f s of processor time\n", round+1, f.startup.Seconds(), f.work.Seconds())
+		fmt.Fprintf(w, "start %d: %.2f s, with %.2f s of CPU time\n", round+1, f.startup.Seconds(), f.work.Seconds())
 		starts, work, large = append(starts, f.startup.Seconds()), append(work, f.work.Seconds()), f
 	}
 	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1000 }
 	with := fmt.Sprintf("with %d keys", o.keys)
 	return []measure{
 		{"start to ready, " + with, stats.Median(starts...), 8, "s"},
-		{"its processor time", stats.Median(work...), 0, "s"},
+		{"its CPU time", stats.Median(work...), 0, "s"},
 		{"live heap for each key", float64(large.live-small.live) / float64(o.keys), 250, "B"},
 		{"resident memory, " + with, float64(large.resident) / 1e6, 0, "MB"},
 		{fmt.Sprintf("create one key, with %d keys", few), milliseconds(small.create), 0, "ms"},
-		{"create one key, " + with + ": more", milliseconds(large.create - small.create), 5, "ms"},
+		{"create one key, " + with + ": difference", milliseconds(large.create - small.create), 5, "ms"},
 		{fmt.Sprintf("revoke one key, with %d keys", few), milliseconds(small.revoke), 0, "ms"},
-		{"revoke one key, " + with + ": more", milliseconds(large.revoke - small.revoke), 5, "ms"},
+		{"revoke one key, " + with + ": difference", milliseconds(large.revoke - small.revoke), 5, "ms"},
 	}, nil
 }
 
 type figures struct {
-	startup, work  time.Duration // until ready: by the clock, and of the processors
-	create, revoke time.Duration // the median of one call
-	live, resident int64         // bytes, the first after a collection
+	startup, work  time.Duration // wall-clock and CPU time until ready
+	create, revoke time.Duration // median of one call
+	live, resident int64         // bytes: live heap after a collection, and resident memory
 }
 
-// measureStore starts a server on the store in dir. If deep, it measures more
-// than the start, and leaves few keys more in the store.
+// measureStore starts a server on the store in dir and measures the start. If deep is
+// true, it also measures memory and changes of keys, and leaves further keys in the
+// store.
 func measureStore(ctx context.Context, o options, dir string, deep bool) (f figures, err error) {
 	s, err := keygate.Start(ctx, keygate.Config{Binary: o.binary, Dir: dir, Args: []string{"--pprof"}})
 	if err != nil {
@@ -94,7 +95,7 @@ func measureStore(ctx context.Context, o options, dir string, deep bool) (f figu
 	}
 	var create, revoke []time.Duration
 	for range changes {
-		begun := time.Now()
+		start := time.Now()
 		k, err := s.Admin.CreateKey(ctx, client.CreateKeyRequest{Name: "bench", Scope: "read"})
 		if err != nil {
 			return f, err
@@ -103,7 +104,7 @@ func measureStore(ctx context.Context, o options, dir string, deep bool) (f figu
 		if _, err := s.Admin.RevokeKey(ctx, k.KeyID); err != nil {
 			return f, err
 		}
-		create, revoke = append(create, created.Sub(begun)), append(revoke, time.Since(created))
+		create, revoke = append(create, created.Sub(start)), append(revoke, time.Since(created))
 	}
 	f.create, f.revoke = stats.Median(create...), stats.Median(revoke...)
 	return f, nil

@@ -21,7 +21,7 @@ func measurePushes(ctx context.Context, o options, dir string, w io.Writer) ([]m
 	var all []measure
 	for _, spec := range []struct {
 		file             string
-		seconds, maximum float64 // bars, of time and of memory in MB
+		seconds, maximum float64 // targets for the time, and for memory in MB
 	}{{"github.json.gz", 4, 400}, {"openai.yaml.gz", 3, 0}} {
 		content, err := unpack(filepath.Join(o.specs, spec.file))
 		if err != nil {
@@ -38,13 +38,13 @@ func measurePushes(ctx context.Context, o options, dir string, w io.Writer) ([]m
 		}
 		all = append(all,
 			measure{"PUT spec, " + spec.file, stats.Median(seconds...), spec.seconds, "s"},
-			measure{"its peak of resident memory, the process whole", stats.Quantile(1, peaks...), spec.maximum, "MB"})
+			measure{"its peak resident memory of the whole process", stats.Quantile(1, peaks...), spec.maximum, "MB"})
 	}
 	return all, nil
 }
 
-// push starts a server on an empty store, pushes content and returns how long
-// that took and the most memory, in bytes, that the process had.
+// push starts a server on an empty store and pushes content. It returns the time that
+// the push took and the peak resident memory of the process in bytes.
 func push(ctx context.Context, o options, dir string, content []byte) (taken time.Duration, peak int64, err error) {
 	own, err := os.MkdirTemp(dir, "push-")
 	if err != nil {
@@ -59,11 +59,11 @@ func push(ctx context.Context, o options, dir string, content []byte) (taken tim
 	if err != nil {
 		return 0, 0, err
 	}
-	begun := time.Now()
+	start := time.Now()
 	if _, err := s.Admin.PushSpec(ctx, g.GatewayID, content, false); err != nil {
 		return 0, 0, err
 	}
-	taken = time.Since(begun)
+	taken = time.Since(start)
 	peak, err = s.PeakMemory()
 	return taken, peak, err
 }
@@ -73,7 +73,7 @@ func unpack(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // nothing was written
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		return nil, err

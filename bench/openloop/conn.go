@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is a connection on which at most one answer is waited for.
+// conn is a connection with at most one outstanding request.
 type conn struct {
 	fd   int
 	due  time.Time // of the last request; zero before the first
-	head []byte    // what came of the answer's head
-	body int64     // bytes of the answer's body still to come; -1 before its head ended
+	head []byte    // the part of the response head that has arrived
+	body int64     // remaining bytes of the response body; -1 before the end of the head
 	ok   bool      // the status is 200
 	in   [32 << 10]byte
 }
@@ -26,7 +26,7 @@ type conn struct {
 func dial(to netip.AddrPort) (*conn, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make a socket: %w", err)
+		return nil, fmt.Errorf("create a socket: %w", err)
 	}
 	err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
 	if err == nil {
@@ -42,7 +42,7 @@ func dial(to netip.AddrPort) (*conn, error) {
 	return &conn{fd: fd, body: -1}, nil
 }
 
-// send sends a request, which must fit into the socket's empty buffer.
+// send sends a request. The whole request must fit into the socket's buffer.
 func (c *conn) send(request []byte, due time.Time) error {
 	c.due = due
 	n, err := unix.Write(c.fd, request)
@@ -50,13 +50,13 @@ func (c *conn) send(request []byte, due time.Time) error {
 		return fmt.Errorf("send a request: %w", err)
 	}
 	if n < len(request) {
-		return fmt.Errorf("send a request: only %d of %d bytes went out", n, len(request))
+		return fmt.Errorf("send a request: wrote only %d of %d bytes", n, len(request))
 	}
 	return nil
 }
 
-// receive takes what came. done tells that the answer is whole, ok that its
-// status is 200.
+// receive reads what has arrived. done reports whether the response is complete, ok
+// whether its status is 200.
 func (c *conn) receive() (done, ok bool, _ error) {
 	for {
 		n, err := unix.Read(c.fd, c.in[:])
@@ -64,35 +64,35 @@ func (c *conn) receive() (done, ok bool, _ error) {
 			return false, false, nil
 		}
 		if err != nil {
-			return false, false, fmt.Errorf("receive an answer: %w", err)
+			return false, false, fmt.Errorf("receive a response: %w", err)
 		}
 		if n == 0 {
-			return false, false, errors.New("the server closed a connection that was to be kept")
+			return false, false, errors.New("the server closed a persistent connection")
 		}
 		if c.due.IsZero() {
-			return false, false, errors.New("the server sent an answer without a request")
+			return false, false, errors.New("the server sent a response without a request")
 		}
 		done, err := c.add(c.in[:n])
 		if err != nil || done {
 			return done, c.ok, err
 		}
 		if n < len(c.in) {
-			return false, false, nil // nothing more for now; epoll tells
+			return false, false, nil // nothing more for now: wait for epoll
 		}
 	}
 }
 
-// maxHead bounds an answer's head, in bytes.
+// maxHead is the maximum size of a response head in bytes.
 const maxHead = 16 << 10
 
-// add takes the next bytes of the answer and tells whether it is whole.
+// add processes the next bytes of the response and reports whether it is complete.
 func (c *conn) add(b []byte) (done bool, err error) {
 	if c.body < 0 {
 		c.head = append(c.head, b...)
 		end := bytes.Index(c.head, []byte("\r\n\r\n"))
 		if end < 0 {
 			if len(c.head) > maxHead {
-				return false, errors.New("the head of an answer does not end")
+				return false, errors.New("the head of a response is too long")
 			}
 			return false, nil
 		}
@@ -104,7 +104,7 @@ func (c *conn) add(b []byte) (done bool, err error) {
 	}
 	c.body -= int64(len(b))
 	if c.body < 0 {
-		return false, errors.New("the answer is longer than it said")
+		return false, errors.New("a response is longer than its Content-Length")
 	}
 	if c.body > 0 {
 		return false, nil
@@ -113,12 +113,12 @@ func (c *conn) add(b []byte) (done bool, err error) {
 	return true, nil
 }
 
-// readHead reads the status and the length of an answer's body. head ends with
-// the last field's CRLF.
+// readHead parses the status and the body length from a response head, which ends
+// with the CRLF of the last field.
 func readHead(head []byte) (ok bool, length int64, err error) {
 	status, fields, _ := bytes.Cut(head, []byte("\r\n"))
 	if !bytes.HasPrefix(status, []byte("HTTP/1.1 ")) {
-		return false, 0, fmt.Errorf("the answer begins with %q", status)
+		return false, 0, fmt.Errorf("a response begins with %q", status)
 	}
 	for line := range bytes.SplitSeq(fields, []byte("\r\n")) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
@@ -127,5 +127,5 @@ func readHead(head []byte) (ok bool, length int64, err error) {
 			return bytes.HasPrefix(status[9:], []byte("200")), length, err
 		}
 	}
-	return false, 0, errors.New("an answer without Content-Length")
+	return false, 0, errors.New("a response has no Content-Length")
 }

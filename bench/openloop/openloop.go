@@ -1,13 +1,13 @@
 //go:build linux
 
-// Package openloop sends HTTP/1.1 requests at a fixed rate, whatever the
-// answers take, and tells how long each took from the moment at which it was
-// due. A server that stalls is thus seen with all the requests that a stall
-// would have met, which a client that waits for each answer does not make.
+// Package openloop is an open-loop load generator: it sends HTTP/1.1 requests at a
+// fixed rate, however long the responses take, and measures each latency from the
+// time at which the request was due. So a stall of the server counts for every request
+// that was due during the stall. A client that waits for each response before the next
+// request (closed loop) would not even send those requests.
 //
-// One thread serves all connections by epoll and a timer of the kernel, so it
-// takes little from the server beside it and is late by microseconds alone.
-// It is for Linux.
+// One thread serves all connections with epoll and a kernel timer. It uses little CPU,
+// and requests are late by microseconds only. The package works on Linux only.
 package openloop
 
 import (
@@ -21,32 +21,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config is what is sent.
+// Config describes a load.
 type Config struct {
 	Address     netip.AddrPort
-	Request     []byte        // one whole request, on connections that are kept
-	Connections int           // that answers are waited for on at the same time
+	Request     []byte        // one complete request, sent on persistent connections
+	Connections int           // maximum number of outstanding requests
 	Rate        float64       // requests a second
-	Duration    time.Duration // of sending
+	Duration    time.Duration // how long to send
 }
 
-// Result is what came of it.
+// Result is what a run measured.
 type Result struct {
-	Latencies []time.Duration // of the answers, in the order in which they came
-	Failures  int             // answers of another status than 200, and requests that got none
-	Elapsed   time.Duration   // from the first request's time to the last answer
+	Latencies []time.Duration // of the responses with status 200, in the order of their arrival
+	Failures  int             // responses with another status, and requests without a response
+	Elapsed   time.Duration   // from the first request to the last response
 }
 
-// grace is how long the last answers are waited for.
+// grace is how long Run waits for the last responses.
 const grace = 10 * time.Second
 
-// Run sends. It fails if a connection does; answers that do not come, or are
-// not 200, are counted.
+// Run sends the load. It returns an error if a connection fails. Missing responses and
+// those with a status other than 200 are counted as failures.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if cfg.Connections < 1 || cfg.Rate <= 0 || cfg.Duration <= 0 || !cfg.Address.Addr().Is4() {
-		return nil, errors.New("openloop: an address of IPv4, connections, a rate and a duration are required")
+		return nil, errors.New("openloop: an IPv4 address, connections, a rate and a duration are required")
 	}
-	// The wait for the next request and for answers is the thread's own.
+	// The thread blocks in epoll while it waits for the next request and for responses.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	g, err := newGenerator(cfg)
@@ -64,11 +64,11 @@ type generator struct {
 	cfg    Config
 	epoll  int
 	timer  int
-	conns  []*conn    // by their place
-	idle   chan *conn // a queue: every connection has its turn
+	conns  []*conn    // by index
+	idle   chan *conn // FIFO queue, so that all connections are used equally
 	total  int        // requests to send
 	sent   int
-	begun  time.Time
+	start  time.Time
 	result Result
 }
 
@@ -82,33 +82,33 @@ func newGenerator(cfg Config) (_ *generator, err error) {
 		}
 	}()
 	if g.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("make an epoll: %w", err)
+		return nil, fmt.Errorf("create an epoll instance: %w", err)
 	}
 	if g.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("make a timer: %w", err)
+		return nil, fmt.Errorf("create a timer: %w", err)
 	}
-	if err := g.watch(g.timer, -1, unix.EPOLLIN|unix.EPOLLET); err != nil {
+	if err := g.register(g.timer, -1, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		return nil, err
 	}
-	for place := range cfg.Connections {
+	for index := range cfg.Connections {
 		c, err := dial(cfg.Address)
 		if err != nil {
 			return nil, err
 		}
 		g.conns = append(g.conns, c)
 		g.idle <- c
-		if err := g.watch(c.fd, place, unix.EPOLLIN); err != nil {
+		if err := g.register(c.fd, index, unix.EPOLLIN); err != nil {
 			return nil, err
 		}
 	}
 	return g, nil
 }
 
-// watch tells epoll to report what happens to fd, by place.
-func (g *generator) watch(fd, place int, events uint32) error {
-	e := unix.EpollEvent{Events: events, Fd: int32(place)}
+// register makes epoll report events on fd with the given index.
+func (g *generator) register(fd, index int, events uint32) error {
+	e := unix.EpollEvent{Events: events, Fd: int32(index)}
 	if err := unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &e); err != nil {
-		return fmt.Errorf("watch a descriptor: %w", err)
+		return fmt.Errorf("register a descriptor with epoll: %w", err)
 	}
 	return nil
 }
@@ -126,11 +126,11 @@ func (g *generator) close() {
 
 // due returns when request n is to be sent.
 func (g *generator) due(n int) time.Time {
-	return g.begun.Add(time.Duration(float64(n) / g.cfg.Rate * float64(time.Second)))
+	return g.start.Add(time.Duration(float64(n) / g.cfg.Rate * float64(time.Second)))
 }
 
 func (g *generator) run(ctx context.Context) error {
-	g.begun = time.Now()
+	g.start = time.Now()
 	deadline := g.due(g.total).Add(grace)
 	events := make([]unix.EpollEvent, 128)
 	for g.sent < g.total || len(g.idle) < len(g.conns) {
@@ -145,9 +145,9 @@ func (g *generator) run(ctx context.Context) error {
 		if err := g.send(now); err != nil {
 			return err
 		}
-		n, err := unix.EpollWait(g.epoll, events, 100) // milliseconds: ctx and deadline are looked at again
+		n, err := unix.EpollWait(g.epoll, events, 100) // in milliseconds, so that ctx and deadline are checked regularly
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait for answers: %w", err)
+			return fmt.Errorf("wait for responses: %w", err)
 		}
 		for _, e := range events[:max(0, n)] {
 			if err := g.take(int(e.Fd)); err != nil {
@@ -155,12 +155,12 @@ func (g *generator) run(ctx context.Context) error {
 			}
 		}
 	}
-	g.result.Elapsed = time.Since(g.begun)
+	g.result.Elapsed = time.Since(g.start)
 	return nil
 }
 
-// send sends what is due, as far as there are idle connections, and sets the
-// timer for what comes next.
+// send sends the requests that are due, as long as there are idle connections, and sets
+// the timer for the next one.
 func (g *generator) send(now time.Time) error {
 	for g.sent < g.total && len(g.idle) > 0 {
 		due := g.due(g.sent)
@@ -180,12 +180,12 @@ func (g *generator) send(now time.Time) error {
 	return nil
 }
 
-// take receives what came at place.
-func (g *generator) take(place int) error {
-	if place < 0 {
-		return nil // the timer: something is due
+// take reads from the connection with the given index.
+func (g *generator) take(index int) error {
+	if index < 0 {
+		return nil // the timer: a request is due
 	}
-	c := g.conns[place]
+	c := g.conns[index]
 	done, ok, err := c.receive()
 	if err != nil || !done {
 		return err

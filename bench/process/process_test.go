@@ -15,7 +15,7 @@ import (
 	"github.com/keygate/keygate/bench/process"
 )
 
-// start runs a shell script in dir that makes the file ready when it is.
+// start runs a shell script in dir and waits until it has created the file "ready".
 func start(t *testing.T, dir, script string) *process.Process {
 	t.Helper()
 	shell, err := exec.LookPath("sh")
@@ -38,8 +38,8 @@ func start(t *testing.T, dir, script string) *process.Process {
 	return p
 }
 
-// childTime returns what the shell's times wrote down: user and system time, as in
-// 0m0.250s 0m0.010s.
+// childTime returns the sum of the user and system times that the shell builtin times
+// wrote to file, such as 0m0.250s 0m0.010s.
 func childTime(t *testing.T, file string) (sum time.Duration) {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -57,9 +57,9 @@ func childTime(t *testing.T, file string) (sum time.Duration) {
 	return sum
 }
 
-// Guarantee: the figures of a program are those of its children, too.
-func TestTree(t *testing.T) {
-	stay := `mkfifo wait; : > ready; read line < wait` // ready is made by the shell itself, so that nothing else runs then
+// Guarantee: the figures of a program include its child processes.
+func TestFiguresIncludeChildren(t *testing.T) {
+	stay := `mkfifo wait; : > ready; read line < wait` // the shell itself creates ready, so that no other process runs
 	busy := `i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; times > used; ` + stay
 	dir := t.TempDir()
 	alone, parent := start(t, t.TempDir(), stay), start(t, dir, `trap 'kill $child' TERM; (`+busy+`) & child=$!; wait`)
@@ -68,7 +68,7 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if child := childTime(t, filepath.Join(dir, "used")); used < child || child < 10*time.Millisecond {
-		t.Errorf("the program used %v, and its child that counts %v of it", used, child)
+		t.Errorf("the program used %v, want at least its child's %v", used, child)
 	}
 	one, err := alone.Memory()
 	if err != nil {
@@ -79,16 +79,16 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if one == 0 || two < one {
-		t.Errorf("two processes have %d bytes, one %d", two, one)
+		t.Errorf("two processes have %d bytes, want at least those of one, %d", two, one)
 	}
 	if peak, err := parent.PeakMemory(); err != nil || peak < two {
-		t.Errorf("peak %d, %v; now %d", peak, err, two)
+		t.Errorf("peak %d, error %v; want at least the current %d", peak, err, two)
 	}
 }
 
-// Guarantee: a program that ends before it is ready gives its exit status and
-// what it wrote.
-func TestEndsEarly(t *testing.T) {
+// Guarantee: if a program exits before it is ready, the error has its exit status and
+// its output.
+func TestEarlyExitIsReported(t *testing.T) {
 	shell, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestEndsEarly(t *testing.T) {
 	}
 	err = p.Await(t.Context(), func(context.Context) error { return errors.New("not yet") })
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no such thing") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want the exit status 3 and the output", err)
 	}
 	p.Stop()
 }

@@ -14,10 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPU returns the processor time, user and system, that all processes of the
-// program have used so far. It reads the kernel's clock of each process, which
-// counts what /proc/PID/stat does in nanoseconds instead of hundredths of a
-// second.
+// CPU returns the CPU time, user and system, that all processes of the program have used
+// so far. It reads the kernel's CPU clock of each process, which has a resolution of
+// nanoseconds; /proc/PID/stat has hundredths of a second.
 func (p *Process) CPU() (time.Duration, error) {
 	tree, err := p.tree()
 	if err != nil {
@@ -29,28 +28,28 @@ func (p *Process) CPU() (time.Duration, error) {
 		if err != nil && id == p.ID() {
 			return 0, err
 		}
-		sum += d // of a child that has ended, nothing
+		sum += d // 0 for a child that has exited
 	}
 	return sum, nil
 }
 
-// cpuClock is CPUCLOCK_SCHED of the kernel: user and system time, exact.
+// cpuClock is the kernel's CPUCLOCK_SCHED: exact user and system time.
 const cpuClock = 2
 
 func cpu(id int) (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^id<<3|cpuClock), &t); err != nil {
-		return 0, fmt.Errorf("read the processor time of process %d: %w", id, err)
+		return 0, fmt.Errorf("read the CPU time of process %d: %w", id, err)
 	}
 	return time.Duration(t.Nano()), nil
 }
 
-// Memory returns the bytes that all processes of the program have resident;
-// what they share counts for each.
+// Memory returns the resident memory of all processes of the program in bytes. Shared
+// pages count for each process.
 func (p *Process) Memory() (int64, error) { return p.status("VmRSS:") }
 
-// PeakMemory returns the most bytes that the program's processes ever had
-// resident.
+// PeakMemory returns the sum of the peak resident memory of the program's processes in
+// bytes.
 func (p *Process) PeakMemory() (int64, error) { return p.status("VmHWM:") }
 
 func (p *Process) status(field string) (int64, error) {
@@ -64,7 +63,7 @@ func (p *Process) status(field string) (int64, error) {
 		if err != nil && id == p.ID() {
 			return 0, err
 		}
-		sum += n // of a child that has ended, nothing
+		sum += n // 0 for a child that has exited
 	}
 	return sum, nil
 }
@@ -84,7 +83,7 @@ func memory(id int, field string) (int64, error) {
 	return n << 10, err
 }
 
-// tree returns the program's first process and all that descend from it.
+// tree returns the program's first process and all of its descendants.
 func (p *Process) tree() ([]int, error) {
 	all := []int{p.ID()}
 	for i := 0; i < len(all); i++ { // all grows
@@ -97,8 +96,8 @@ func (p *Process) tree() ([]int, error) {
 	return all, nil
 }
 
-// children returns what the threads of process id started. What has ended has
-// none.
+// children returns the child processes of all threads of process id. A process that has
+// exited has none.
 func children(id int) ([]int, error) {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", id))
 	if errors.Is(err, os.ErrNotExist) {

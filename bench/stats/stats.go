@@ -1,4 +1,5 @@
-// Package quantile sums up the runs of a benchmark.
+// Package stats summarizes the runs of benchmarks: quantiles, and tables in
+// Markdown.
 package stats
 
 import (
@@ -7,8 +8,9 @@ import (
 	"slices"
 )
 
-// Of returns the smallest of the values that is not below the part q of them,
-// by nearest rank; of no values, zero.
+// Quantile returns the q-quantile of the values by the nearest-rank method: the
+// smallest value such that at least the fraction q of all values is not above it.
+// Without values it returns zero.
 func Quantile[T cmp.Ordered](q float64, values ...T) T {
 	if len(values) == 0 {
 		return *new(T)
@@ -17,8 +19,8 @@ func Quantile[T cmp.Ordered](q float64, values ...T) T {
 	return sorted[min(len(sorted), max(1, int(math.Ceil(q*float64(len(sorted))))))-1]
 }
 
-// Median returns the middle of the values, or what lies halfway between the
-// two in the middle; of no values, zero.
+// Median returns the middle value, or the mean of the two middle values. Without
+// values it returns zero.
 func Median[T ~int64 | ~float64](values ...T) T {
 	lower := Quantile(0.5, values...)
 	if n := len(values); n > 0 && n%2 == 0 {

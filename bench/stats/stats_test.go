@@ -6,9 +6,9 @@ import (
 	"github.com/keygate/keygate/bench/stats"
 )
 
-// Guarantee: a quantile is one of the values, by nearest rank, in whatever
-// order they come.
-func TestOf(t *testing.T) {
+// Guarantee: a quantile is one of the values, by nearest rank, in any order of the
+// values.
+func TestQuantileIsTheNearestRank(t *testing.T) {
 	for _, c := range []struct {
 		q      float64
 		values []int
@@ -19,13 +19,13 @@ func TestOf(t *testing.T) {
 		{0.99, []int{4, 3, 2, 1}, 4}, {0.25, []int{4, 3, 2, 1}, 1}, {0.26, []int{4, 3, 2, 1}, 2},
 	} {
 		if got := stats.Quantile(c.q, c.values...); got != c.want {
-			t.Errorf("%g of %v is %d, want %d", c.q, c.values, got, c.want)
+			t.Errorf("quantile %g of %v is %d, want %d", c.q, c.values, got, c.want)
 		}
 	}
 }
 
-// Guarantee: of an even number of values none is preferred.
-func TestMedian(t *testing.T) {
+// Guarantee: the median of an even number of values is the mean of the middle two.
+func TestMedianOfAnEvenNumber(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
 		want   float64

@@ -1,5 +1,3 @@
-// Package table writes the tables of benchmarks in Markdown and keeps them in a
-// document.
 package stats
 
 import (
@@ -10,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// Table is a heading of columns and rows of as many cells. The first column
-// is aligned left, the others right.
+// Table is a table with column headings. The first column is aligned left, the
+// others right.
 type Table struct {
 	Columns []string
 	rows    [][]string
 }
 
-// Add adds a row. Cells that are missing stay empty.
+// Add adds a row. Missing cells are empty.
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// String returns the table in Markdown, its columns aligned.
+// String returns the table in Markdown, with aligned columns.
 func (t *Table) String() string {
 	width := make([]int, len(t.Columns))
 	for _, row := range append([][]string{t.Columns}, t.rows...) {
@@ -62,14 +60,14 @@ func (t *Table) String() string {
 	return b.String()
 }
 
-// Replace returns document with text between the lines "<!-- name -->" and
-// "<!-- /name -->", which must stand there once each, in this order.
+// Replace returns document with the text between the lines "<!-- name -->" and
+// "<!-- /name -->" replaced. Each line must occur once, in this order.
 func Replace(document []byte, name, text string) ([]byte, error) {
 	begin, end := []byte("<!-- "+name+" -->\n"), []byte("<!-- /"+name+" -->\n")
 	head, rest, found := bytes.Cut(document, begin)
 	_, tail, closed := bytes.Cut(rest, end)
 	if !found || !closed || bytes.Contains(tail, begin) || bytes.Contains(tail, end) {
-		return nil, fmt.Errorf("the document must have the line %q and then the line %q, once each", begin, end)
+		return nil, fmt.Errorf("the document must contain the line %q and after it the line %q, once each", begin, end)
 	}
 	return bytes.Join([][]byte{head, begin, []byte(text), end, tail}, nil), nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/keygate/keygate/bench/stats"
 )
 
-// Guarantee: cells stand below their columns, whatever characters they hold.
-func TestString(t *testing.T) {
+// Guarantee: cells are aligned with their columns, whatever characters they contain.
+func TestCellsAreAligned(t *testing.T) {
 	tab := stats.Table{Columns: []string{"Proxy", "CPU µs"}}
 	tab.Add("nginx", "13.0")
 	tab.Add("Keygate")
@@ -17,9 +17,9 @@ func TestString(t *testing.T) {
 	}
 }
 
-// Guarantee: only what stands between the two markers changes, and a document
-// without them is refused.
-func TestReplace(t *testing.T) {
+// Guarantee: only the text between the two markers changes, and a document without
+// them is refused.
+func TestReplaceChangesOnlyTheMarkedText(t *testing.T) {
 	got, err := stats.Replace([]byte("a\n<!-- x -->\nold\n<!-- /x -->\nb\n"), "x", "new\n")
 	if want := "a\n<!-- x -->\nnew\n<!-- /x -->\nb\n"; err != nil || string(got) != want {
 		t.Errorf("got %q, %v; want %q", got, err, want)
