@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// bulkOrigin is a service that gives and takes one large body.
+// bulkOrigin is a service that sends and receives one large body.
 type bulkOrigin struct {
 	address string
-	file    string // the body: zeros, which take no room on the disk
+	file    string // the body: a sparse file of zeros
 	server  *http.Server
 	ended   chan struct{}
 }
@@ -46,17 +46,17 @@ func newBulkOrigin(dir string, size int64) (*bulkOrigin, error) {
 }
 
 func (b *bulkOrigin) close() {
-	_ = b.server.Close() // nothing of it is needed any more
+	_ = b.server.Close() // requests in progress are not needed any more
 	<-b.ended
 }
 
-// ServeHTTP gives the body, or tells how much it took.
+// ServeHTTP responds to GET with the body, and to PUT with the number of bytes received.
 func (b *bulkOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		http.ServeFile(w, r, b.file)
 		return
 	}
-	n, err := swallow(r.Body)
+	n, err := discardAll(r.Body)
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
@@ -64,14 +64,14 @@ func (b *bulkOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, n)
 }
 
-// swallow reads to the end, in large pieces.
-func swallow(r io.Reader) (int64, error) {
+// discardAll reads r to the end in large pieces and returns the number of bytes.
+func discardAll(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, 256<<10))
 }
 
-// runBulk measures one large body in each direction.
+// runBulk measures the transfer of one large body in each direction.
 func runBulk(ctx context.Context, st *stage, p *peer) (*sample, error) {
-	running, err := p.open(ctx, st, how{origin: st.bulk.address})
+	running, err := p.open(ctx, st, mode{origin: st.bulk.address})
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +80,8 @@ func runBulk(ctx context.Context, st *stage, p *peer) (*sample, error) {
 	defer transport.CloseIdleConnections()
 	c := &http.Client{Transport: transport}
 
-	// What a first request makes is no growth.
-	if _, err := move(ctx, c, running, http.MethodPut, http.NoBody, 0); err != nil {
+	// Make a first request, so that its allocations do not count as growth.
+	if _, err := transferBody(ctx, c, running, http.MethodPut, http.NoBody, 0); err != nil {
 		return nil, err
 	}
 	before, err := running.Memory()
@@ -92,10 +92,10 @@ func runBulk(ctx context.Context, st *stage, p *peer) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	highest := watchMemory(running)
-	down, downErr := move(ctx, c, running, http.MethodGet, http.NoBody, st.o.bytes)
+	stopWatching := watchMemory(running)
+	down, downErr := transferBody(ctx, c, running, http.MethodGet, http.NoBody, st.o.bytes)
 	up, upErr := st.send(ctx, c, running)
-	most := highest()
+	most := stopWatching()
 	if err := errors.Join(downErr, upErr); err != nil {
 		return nil, err
 	}
@@ -114,19 +114,19 @@ func runBulk(ctx context.Context, st *stage, p *peer) (*sample, error) {
 	}, nil
 }
 
-// send sends the large body.
+// send sends the large body through the proxy.
 func (st *stage) send(ctx context.Context, c *http.Client, p *proxy) (time.Duration, error) {
 	f, err := os.Open(st.bulk.file)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = f.Close() }() // only read from
-	return move(ctx, c, p, http.MethodPut, f, st.o.bytes)
+	defer func() { _ = f.Close() }() // nothing was written
+	return transferBody(ctx, c, p, http.MethodPut, f, st.o.bytes)
 }
 
-// move makes one request whose body, of a PUT, or answer, of a GET, has size
-// bytes, and returns how long it took.
-func move(ctx context.Context, c *http.Client, p *proxy, method string, body io.Reader, size int64) (time.Duration, error) {
+// transferBody makes one request and returns how long it took. The body of a PUT
+// request, or the response to a GET request, must have size bytes.
+func transferBody(ctx context.Context, c *http.Client, p *proxy, method string, body io.Reader, size int64) (time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, method, p.URL(bulkPath+"1"), body)
 	if err != nil {
 		return 0, err
@@ -137,7 +137,7 @@ func move(ctx context.Context, c *http.Client, p *proxy, method string, body io.
 	if p.key != "" {
 		req.Header.Set("Authorization", "Bearer "+p.key)
 	}
-	begun := time.Now()
+	start := time.Now()
 	res, err := c.Do(req)
 	if err != nil {
 		return 0, err
@@ -145,14 +145,14 @@ func move(ctx context.Context, c *http.Client, p *proxy, method string, body io.
 	defer res.Body.Close()
 	var moved int64
 	if method == http.MethodGet {
-		moved, err = swallow(res.Body)
+		moved, err = discardAll(res.Body)
 	} else {
 		var text []byte
 		if text, err = io.ReadAll(res.Body); err == nil {
 			moved, err = strconv.ParseInt(string(text), 10, 64)
 		}
 	}
-	taken := time.Since(begun)
+	taken := time.Since(start)
 	if err == nil && (res.StatusCode != http.StatusOK || moved != size) {
 		err = fmt.Errorf("status %d, and %d of %d bytes", res.StatusCode, moved, size)
 	}
@@ -162,8 +162,8 @@ func move(ctx context.Context, c *http.Client, p *proxy, method string, body io.
 	return taken, nil
 }
 
-// watchMemory looks at a proxy's memory every 20 ms until the function that it
-// returns is called, which returns the most that it saw.
+// watchMemory samples a proxy's memory every 20 ms. The returned function stops it and
+// returns the maximum.
 func watchMemory(p *proxy) func() int64 {
 	var most int64
 	stop := make(chan struct{})

@@ -9,35 +9,35 @@ import (
 	"github.com/keygate/keygate/bench/stats"
 )
 
-// figure is something that a run measures.
+// figure identifies something that a run measures.
 type figure int
 
 // The figures.
 const (
-	cpu        figure = iota // processor time a request, µs, over all processes of the proxy
-	throughput               // requests a second
+	cpu        figure = iota // CPU time per request over all processes of the proxy, µs
+	throughput               // requests per second
 	p50                      // ms
 	p99                      // ms
 	p999                     // ms
-	memory                   // resident, MB
-	growth                   // of the memory in use, MB
-	resident                 // growth of all that is resident, also what a collection freed, MB
-	live                     // growth of the heap's live objects and the stacks, MB
+	memory                   // resident memory, MB
+	growth                   // growth of the memory in use, MB
+	resident                 // growth of the resident memory, which includes freed heap memory, MB
+	live                     // growth of live heap objects and stacks, MB
 	download                 // MB/s
 	upload                   // MB/s
-	transfer                 // processor time for each GB, s
+	transfer                 // CPU time per GB, s
 	figures
 )
 
-// sample is what one run measured.
+// sample holds the figures of one run.
 type sample [figures]float64
 
-// column is how a figure stands in a table.
+// column describes how a table shows a figure.
 type column struct {
 	figure
 	heading string
 	digits  int
-	ratio   bool // beside it, the ratio to the reference
+	ratio   bool // followed by a column with the ratio to the reference
 }
 
 func loadColumns() []column {
@@ -48,7 +48,7 @@ func loadColumns() []column {
 }
 
 func idleColumns() []column {
-	return []column{{growth, "in use MB", 1, true}, {resident, "resident MB", 1, false}, {live, "live heap and stacks MB", 1, false}, {memory, "in all MB", 1, false}}
+	return []column{{growth, "in use MB", 1, true}, {resident, "resident MB", 1, false}, {live, "live heap and stacks MB", 1, false}, {memory, "total MB", 1, false}}
 }
 
 func bulkColumns() []column {
@@ -58,10 +58,10 @@ func bulkColumns() []column {
 	}
 }
 
-// series is the runs of one peer in one scenario, a nil where one failed.
+// series has the runs of one peer in one scenario; nil for a failed run.
 type series []*sample
 
-// values returns a figure in each round.
+// values returns the values of a figure in all rounds.
 func (s series) values(f figure) (all []float64) {
 	for _, run := range s {
 		if run != nil {
@@ -71,7 +71,7 @@ func (s series) values(f figure) (all []float64) {
 	return all
 }
 
-// ratios returns the ratios of a figure to that of to in the same round.
+// ratios returns the ratios of a figure to that of the series to, round by round.
 func (s series) ratios(f figure, to series) (all []float64) {
 	for round := range min(len(s), len(to)) {
 		if s[round] != nil && to[round] != nil && to[round][f] != 0 {
@@ -81,7 +81,7 @@ func (s series) ratios(f figure, to series) (all []float64) {
 	return all
 }
 
-// text returns the median of the values with a number of digits.
+// text formats the median of the values with the given number of digits.
 func text(values []float64, digits int) string {
 	v := stats.Median(values...)
 	if len(values) == 0 || math.IsNaN(v) {

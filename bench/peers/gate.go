@@ -11,34 +11,34 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// startKeygate starts the binary with its default settings on a store that has
-// one gateway, its routes and keys.
-func startKeygate(ctx context.Context, st *stage, how how) (*proxy, error) {
-	if st.gates[how.origin] == "" {
-		if err := st.prepareGate(ctx, how.origin); err != nil {
+// startKeygate starts the binary with its default settings, on a store with one
+// gateway, its routes and keys.
+func startKeygate(ctx context.Context, st *stage, m mode) (*proxy, error) {
+	if st.gatewayDirs[m.origin] == "" {
+		if err := st.prepareGateway(ctx, m.origin); err != nil {
 			return nil, fmt.Errorf("prepare keygate: %w", err)
 		}
 	}
 	var args []string
-	if how.secure {
+	if m.secure {
 		args = append(args, "--tls-cert", st.pair.certificate, "--tls-key", st.pair.privateKey)
 	}
-	if how.collect {
+	if m.collect {
 		args = append(args, "--pprof")
 	}
-	s, err := keygate.Start(ctx, keygate.Config{Binary: st.o.binary, Dir: st.gates[how.origin], Args: args})
+	s, err := keygate.Start(ctx, keygate.Config{Binary: st.o.binary, Dir: st.gatewayDirs[m.origin], Args: args})
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{Process: s.Process, address: s.Gateway, secure: how.secure, key: st.secret[how.origin]}
-	if how.collect {
+	p := &proxy{Process: s.Process, address: s.Gateway, secure: m.secure, key: st.gatewayKeys[m.origin]}
+	if m.collect {
 		p.collect = s.Collect
 	}
 	return p, nil
 }
 
-// prepareGate makes a store with a gateway in front of origin.
-func (st *stage) prepareGate(ctx context.Context, origin string) error {
+// prepareGateway creates a store with a gateway in front of origin.
+func (st *stage) prepareGateway(ctx context.Context, origin string) error {
 	dir, err := os.MkdirTemp(st.dir, "keygate-")
 	if err != nil {
 		return err
@@ -72,9 +72,9 @@ func (st *stage) prepareGate(ctx context.Context, origin string) error {
 			return err
 		}
 		if i == callers/2 {
-			st.secret[origin] = k.Secret
+			st.gatewayKeys[origin] = k.Secret
 		}
 	}
-	st.gates[origin] = dir
+	st.gatewayDirs[origin] = dir
 	return nil
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/keygate/keygate/bench/keygate"
 )
 
-// perAddress is how many connections come from one address: gateways bound
-// that.
+// perAddress is the number of connections from one client address, which gateways
+// limit.
 const perAddress = 3000
 
-// runIdle measures what connections that made a request and then wait add to a
-// proxy's memory. One that collects garbage does so before both measurements.
+// runIdle measures how much memory idle connections add to a proxy. Each has made one
+// request. A proxy with garbage collection collects before both measurements.
 func runIdle(ctx context.Context, st *stage, p *peer) (*sample, error) {
-	running, err := p.open(ctx, st, how{collect: true})
+	running, err := p.open(ctx, st, mode{collect: true})
 	if err != nil {
 		return nil, err
 	}
 	defer running.Stop()
-	before, beforeHeap, err := rest(ctx, running)
+	before, beforeHeap, err := memoryAtRest(ctx, running)
 	if err != nil {
 		return nil, err
 	}
@@ -39,20 +39,20 @@ func runIdle(ctx context.Context, st *stage, p *peer) (*sample, error) {
 		}
 	}()
 	for i := range st.o.idle {
-		c, err := visit(ctx, running, i/perAddress)
+		c, err := connect(ctx, running, i/perAddress)
 		if err != nil {
 			return nil, fmt.Errorf("connection %d: %w", i+1, err)
 		}
 		idle = append(idle, c)
 	}
-	after, afterHeap, err := rest(ctx, running)
+	after, afterHeap, err := memoryAtRest(ctx, running)
 	if err != nil {
 		return nil, err
 	}
-	// One that was closed meanwhile would count for nothing.
+	// A connection that the proxy had closed would use no memory.
 	for i, c := range idle {
-		if err := ask(c, running); err != nil {
-			return nil, fmt.Errorf("connection %d did not stay: %w", i+1, err)
+		if err := request(c, running); err != nil {
+			return nil, fmt.Errorf("connection %d did not stay open: %w", i+1, err)
 		}
 	}
 	found := &sample{memory: float64(after) / 1e6, live: math.NaN()}
@@ -64,8 +64,8 @@ func runIdle(ctx context.Context, st *stage, p *peer) (*sample, error) {
 	return found, nil
 }
 
-// rest returns a proxy's memory, after a collection if it has that.
-func rest(ctx context.Context, p *proxy) (bytes int64, heap keygate.Heap, err error) {
+// memoryAtRest returns a proxy's memory, after a garbage collection if it has one.
+func memoryAtRest(ctx context.Context, p *proxy) (bytes int64, heap keygate.Heap, err error) {
 	if p.collect != nil {
 		if heap, err = p.collect(ctx); err != nil {
 			return 0, heap, err
@@ -75,29 +75,29 @@ func rest(ctx context.Context, p *proxy) (bytes int64, heap keygate.Heap, err er
 	return bytes, heap, err
 }
 
-// visit makes one request from the loopback's address number from, and leaves
-// the connection open.
-func visit(ctx context.Context, p *proxy, from int) (net.Conn, error) {
+// connect opens a connection from the loopback address 127.0.0.(from+1) and makes one
+// request on it.
+func connect(ctx context.Context, p *proxy, from int) (net.Conn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(from+1))}}
 	c, err := d.DialContext(ctx, "tcp", p.address)
 	if err != nil {
 		return nil, err
 	}
-	if err := ask(c, p); err != nil {
+	if err := request(c, p); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func ask(c net.Conn, p *proxy) error {
+func request(c net.Conn, p *proxy) error {
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
 	}
-	request := "GET " + jsonPath + "1 HTTP/1.1\r\nHost: " + p.address + "\r\n"
+	text := "GET " + jsonPath + "1 HTTP/1.1\r\nHost: " + p.address + "\r\n"
 	if p.key != "" {
-		request += "Authorization: Bearer " + p.key + "\r\n"
+		text += "Authorization: Bearer " + p.key + "\r\n"
 	}
-	if _, err := io.WriteString(c, request+"\r\n"); err != nil {
+	if _, err := io.WriteString(c, text+"\r\n"); err != nil {
 		return err
 	}
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)

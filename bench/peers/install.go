@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// needPrograms finds the programs that the chosen peers and scenarios need, and
-// installs what is missing from Debian.
+// needPrograms finds the programs that the chosen peers and scenarios need. It installs
+// missing ones from Debian, if the options allow that.
 func needPrograms(ctx context.Context, o *options, w io.Writer) error {
-	packages := map[string]string{"nginx": "nginx", "wrk": "wrk"} // nginx is the service behind them, too
+	packages := map[string]string{"nginx": "nginx", "wrk": "wrk"} // nginx is also the service behind the proxies
 	for _, name := range o.peers {
 		if name != keygateName {
 			packages[name] = name
@@ -38,16 +38,16 @@ func needPrograms(ctx context.Context, o *options, w io.Writer) error {
 		return fmt.Errorf("these packages are missing: %s", strings.Join(missing, ", "))
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("install what stands in for Debian's %s, then try again", strings.Join(missing, ", "))
+		return fmt.Errorf("install the equivalent of these Debian packages and try again: %s", strings.Join(missing, ", "))
 	}
-	fmt.Fprintf(w, "installing %s; Debian may start them as services, which would disturb: systemctl disable --now ends that\n", strings.Join(missing, ", "))
+	fmt.Fprintf(w, "installing %s; Debian may start them as services, which would distort the figures: stop them with systemctl disable --now\n", strings.Join(missing, ", "))
 	install := append([]string{"install", "-y", "-q", "--no-install-recommends"}, missing...)
 	for _, args := range [][]string{{"update", "-q"}, install} {
 		args = append([]string{"env", "DEBIAN_FRONTEND=noninteractive", "apt-get"}, args...)
 		if os.Getuid() != 0 {
 			args = append([]string{"sudo"}, args...)
 		}
-		c := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the packages stand above
+		c := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the packages are listed above
 		c.Stdout, c.Stderr = w, w
 		if err := c.Run(); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
@@ -56,8 +56,8 @@ func needPrograms(ctx context.Context, o *options, w io.Writer) error {
 	return nil
 }
 
-// find returns the path of a program, also where Debian keeps what only
-// administrators run.
+// find returns the path of a program. It also searches the directories for system
+// administration, which may not be in PATH.
 func find(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err == nil {
@@ -71,15 +71,15 @@ func find(program string) (string, error) {
 	return "", err
 }
 
-// tool runs a program to its end and returns what it wrote.
+// tool runs a program and returns its output.
 func tool(ctx context.Context, program string, args ...string) (string, error) {
 	path, err := find(program)
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput() //nolint:gosec // the programs stand in this package
+	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput() //nolint:gosec // the programs are named in this package
 	if err != nil {
-		return "", fmt.Errorf("%s: %w; it wrote:\n%s", program, err, out)
+		return "", fmt.Errorf("%s: %w; its output:\n%s", program, err, out)
 	}
 	return string(out), nil
 }

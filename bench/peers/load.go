@@ -17,10 +17,10 @@ import (
 	"github.com/keygate/keygate/bench/stats"
 )
 
-// wrk sends a request on each of the connections, waits for the answer, and
-// sends the next.
+// wrk returns a load that sends a request on each of the connections, waits for the
+// response, and sends the next.
 func wrk(path string, connections int) load {
-	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*outcome, error) {
+	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error) {
 		script, err := st.write("wrk.lua", nil)
 		if err != nil {
 			return nil, err
@@ -37,16 +37,16 @@ func wrk(path string, connections int) load {
 	}
 }
 
-// readWrk reads what wrk.lua writes.
-func readWrk(out string) (*outcome, error) {
+// readWrk parses the output of wrk.lua.
+func readWrk(out string) (*loadResult, error) {
 	_, line, found := strings.Cut(out, "figures ")
 	if !found {
-		return nil, fmt.Errorf("wrk wrote no figures:\n%s", out)
+		return nil, fmt.Errorf("the output of wrk has no figures:\n%s", out)
 	}
-	var o outcome
+	var o loadResult
 	var failures, elapsed, us50, us99, us999 int64
 	if _, err := fmt.Sscan(line, &o.requests, &elapsed, &failures, &us50, &us99, &us999); err != nil {
-		return nil, fmt.Errorf("read the figures of wrk: %w:\n%s", err, out)
+		return nil, fmt.Errorf("parse the figures of wrk: %w:\n%s", err, out)
 	}
 	if failures > 0 || o.requests == 0 {
 		return nil, fmt.Errorf("%d requests failed and %d succeeded:\n%s", failures, o.requests, out)
@@ -56,11 +56,11 @@ func readWrk(out string) (*outcome, error) {
 	return &o, nil
 }
 
-// h2load does the same over HTTP/2.
+// h2load returns the same kind of load over HTTP/2.
 func h2load(path string, connections, streams int) load {
-	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*outcome, error) {
+	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error) {
 		log := filepath.Join(st.dir, "h2load.log")
-		if err := os.WriteFile(log, nil, 0o600); err != nil { // it appends
+		if err := os.WriteFile(log, nil, 0o600); err != nil { // h2load appends to it
 			return nil, err
 		}
 		args := []string{"-t1", fmt.Sprintf("-c%d", connections), fmt.Sprintf("-m%d", streams), fmt.Sprintf("-D%.0f", max(1, d.Seconds())), "--log-file", log}
@@ -72,7 +72,7 @@ func h2load(path string, connections, streams int) load {
 			return nil, err
 		}
 		if !strings.Contains(out, "Application protocol: h2\n") {
-			return nil, fmt.Errorf("this was no HTTP/2:\n%s", out)
+			return nil, fmt.Errorf("h2load did not use HTTP/2:\n%s", out)
 		}
 		content, err := os.ReadFile(log)
 		if err != nil {
@@ -86,38 +86,38 @@ func h2load(path string, connections, streams int) load {
 	}
 }
 
-// readH2load reads the log of h2load: for each request the time at which it
-// began, its status and how long it took, in microseconds.
-func readH2load(log string) (*outcome, error) {
+// readH2load parses the log of h2load. Each line has the start time of a request, its
+// status and its duration; times are in microseconds.
+func readH2load(log string) (*loadResult, error) {
 	var took []int64
 	var first, last int64
 	for lines := bufio.NewScanner(strings.NewReader(log)); lines.Scan(); {
-		var begun, status, length int64
-		if _, err := fmt.Sscan(lines.Text(), &begun, &status, &length); err != nil {
-			return nil, fmt.Errorf("read the log of h2load: %w: %q", err, lines.Text())
+		var start, status, length int64
+		if _, err := fmt.Sscan(lines.Text(), &start, &status, &length); err != nil {
+			return nil, fmt.Errorf("parse the log of h2load: %w: %q", err, lines.Text())
 		}
 		if status != 200 {
-			return nil, fmt.Errorf("a request has the status %d", status)
+			return nil, fmt.Errorf("a request got status %d", status)
 		}
-		if first == 0 || begun < first {
-			first = begun
+		if first == 0 || start < first {
+			first = start
 		}
-		last = max(last, begun+length)
+		last = max(last, start+length)
 		took = append(took, length)
 	}
 	if len(took) == 0 {
 		return nil, errors.New("no request succeeded")
 	}
 	of := func(q float64) time.Duration { return time.Duration(stats.Quantile(q, took...)) * time.Microsecond }
-	return &outcome{
+	return &loadResult{
 		requests: len(took), elapsed: time.Duration(last-first) * time.Microsecond, p50: of(0.5), p99: of(0.99), p999: of(0.999),
 	}, nil
 }
 
-// fixedRate sends a part of the peak's requests a second, whatever the answers
-// take.
+// fixedRate returns a load at the given fraction of the peak rate, however long the
+// responses take.
 func fixedRate(path string, part float64) load {
-	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*outcome, error) {
+	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error) {
 		address, err := netip.ParseAddrPort(p.address)
 		if err != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func fixedRate(path string, part float64) load {
 			request += "Authorization: Bearer " + p.key + "\r\n"
 		}
 		r, err := openloop.Run(ctx, openloop.Config{
-			Address: address, Request: []byte(request + "\r\n"), Connections: crowd, Rate: part * st.o.peak, Duration: d,
+			Address: address, Request: []byte(request + "\r\n"), Connections: manyConnections, Rate: part * st.o.peak, Duration: d,
 		})
 		if err != nil {
 			return nil, err
@@ -136,6 +136,6 @@ func fixedRate(path string, part float64) load {
 			return nil, fmt.Errorf("%d requests failed and %d succeeded", r.Failures, len(r.Latencies))
 		}
 		of := func(q float64) time.Duration { return stats.Quantile(q, r.Latencies...) }
-		return &outcome{requests: len(r.Latencies), elapsed: r.Elapsed, p50: of(0.5), p99: of(0.99), p999: of(0.999)}, nil
+		return &loadResult{requests: len(r.Latencies), elapsed: r.Elapsed, p50: of(0.5), p99: of(0.99), p999: of(0.999)}, nil
 	}
 }

@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Guarantee: the figures of wrk.lua are read, and a run in which a request
-// failed is none.
+// Guarantee: the figures of wrk.lua are parsed, and a run with a failed request is an
+// error.
 func TestReadWrk(t *testing.T) {
 	o, err := readWrk("Running 1s test @ http://127.0.0.1:1/\n  1 threads and 64 connections\nfigures 6880 1000123 0 900 6870 8940\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := outcome{6880, 1000123 * time.Microsecond, 900 * time.Microsecond, 6870 * time.Microsecond, 8940 * time.Microsecond}
+	want := loadResult{6880, 1000123 * time.Microsecond, 900 * time.Microsecond, 6870 * time.Microsecond, 8940 * time.Microsecond}
 	if *o != want {
 		t.Errorf("got %+v, want %+v", *o, want)
 	}
 	for _, bad := range []string{"", "figures 1 2", "figures 10 1000000 1 1 1 1\n", "figures 0 1000000 0 0 0 0\n"} {
 		if o, err := readWrk(bad); err == nil {
-			t.Errorf("%q was read as %+v", bad, o)
+			t.Errorf("%q was accepted as %+v, want an error", bad, o)
 		}
 	}
 }
 
-// Guarantee: the quantiles of h2load's log are those of its requests, and one
-// that failed makes the run none.
+// Guarantee: the quantiles are those of the requests in h2load's log, and a failed
+// request is an error.
 func TestReadH2load(t *testing.T) {
 	var log strings.Builder
 	for i := range 100 {
@@ -37,19 +37,19 @@ func TestReadH2load(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := outcome{100, 990*time.Millisecond + 11*time.Microsecond, time.Microsecond, 11 * time.Microsecond, 11 * time.Microsecond}
+	want := loadResult{100, 990*time.Millisecond + 11*time.Microsecond, time.Microsecond, 11 * time.Microsecond, 11 * time.Microsecond}
 	if *o != want {
 		t.Errorf("got %+v, want %+v", *o, want)
 	}
 	for _, bad := range []string{"", "1 429 5\n", "1 -1 5\n", "x\n"} {
 		if o, err := readH2load(bad); err == nil {
-			t.Errorf("%q was read as %+v", bad, o)
+			t.Errorf("%q was accepted as %+v, want an error", bad, o)
 		}
 	}
 }
 
-// Guarantee: a ratio compares runs of the same round, and a run that failed
-// counts for neither.
+// Guarantee: a ratio compares runs of the same round, and rounds with a failed run are
+// omitted.
 func TestRatios(t *testing.T) {
 	run := func(v float64) *sample { return &sample{cpu: v} }
 	own, other := series{run(10), nil, run(30), run(8)}, series{run(20), run(5), nil, run(10)}
@@ -58,9 +58,9 @@ func TestRatios(t *testing.T) {
 		t.Errorf("ratios %v, want 0.5 and 0.8", got)
 	}
 	if all := own.values(cpu); len(all) != 3 {
-		t.Errorf("values %v, want three", all)
+		t.Errorf("values %v, want three of them", all)
 	}
 	if text(nil, 2) != "–" || text([]float64{1.234}, 1) != "1.2" {
-		t.Errorf("texts %q and %q", text(nil, 2), text([]float64{1.234}, 1))
+		t.Errorf("texts %q and %q, want – and 1.2", text(nil, 2), text([]float64{1.234}, 1))
 	}
 }

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Command peers runs Keygate, nginx, HAProxy and Caddy in turn on the same work
-// and compares them. Run it by make bench-peers; docs/performance.md says what
-// it does.
+// Command peers compares Keygate with nginx, HAProxy and Caddy on the same work. Run it
+// with make bench-peers; docs/performance.md describes the method.
 package main
 
 import (
@@ -37,17 +36,17 @@ type options struct {
 }
 
 func parse() (o options, err error) {
-	flag.StringVar(&o.binary, "keygate", "bin/keygate", "the binary to measure")
-	peers := flag.String("peers", strings.Join(peerNames(), ","), "who runs; nginx always does, as what the others are compared with")
-	scenarios := flag.String("scenarios", strings.Join(scenarioNames(), ","), "what runs")
-	flag.DurationVar(&o.duration, "duration", 4*time.Second, "of each run, after a warm-up")
-	flag.DurationVar(&o.warmup, "warmup", time.Second, "load before each run that is not measured")
-	flag.IntVar(&o.rounds, "rounds", 3, "runs of each peer in each scenario, of which the median counts")
-	flag.Float64Var(&o.peak, "peak", 0, "requests a second of which the fixed rates are parts; 0 measures nginx first")
-	flag.Int64Var(&o.bytes, "bytes", 1<<30, "of the large body that goes through in each direction")
-	flag.IntVar(&o.idle, "idle", 10_000, "idle connections")
-	flag.BoolVar(&o.install, "install", true, "install programs that are missing, by apt-get")
-	flag.StringVar(&o.write, "write", "", "document to put the tables into, as in docs/performance.md")
+	flag.StringVar(&o.binary, "keygate", "bin/keygate", "binary to measure")
+	peers := flag.String("peers", strings.Join(peerNames(), ","), "proxies to run; nginx always runs, since the others are compared with it")
+	scenarios := flag.String("scenarios", strings.Join(scenarioNames(), ","), "scenarios to run")
+	flag.DurationVar(&o.duration, "duration", 4*time.Second, "duration of each run, after the warm-up")
+	flag.DurationVar(&o.warmup, "warmup", time.Second, "duration of the load before each run, which is not measured")
+	flag.IntVar(&o.rounds, "rounds", 3, "number of runs of each peer in each scenario; the medians are reported")
+	flag.Float64Var(&o.peak, "peak", 0, "requests per second that the fixed rates are fractions of; 0 measures the peak of nginx first")
+	flag.Int64Var(&o.bytes, "bytes", 1<<30, "size of the large body in each direction")
+	flag.IntVar(&o.idle, "idle", 10_000, "number of idle connections")
+	flag.BoolVar(&o.install, "install", true, "install missing programs with apt-get")
+	flag.StringVar(&o.write, "write", "", "document to put the tables into, such as docs/performance.md")
 	flag.Parse()
 	if o.peers, err = choose(*peers, peerNames()); err != nil {
 		return o, err
@@ -56,7 +55,7 @@ func parse() (o options, err error) {
 		return o, err
 	}
 	if flag.NArg() > 0 || o.rounds < 1 || o.duration < time.Second || o.warmup <= 0 || o.bytes < 1 || o.idle < 1 {
-		return o, errors.New("give at least one round, a second each, and no other arguments than flags")
+		return o, errors.New("-rounds, -bytes and -idle must be at least 1, -duration at least 1s and -warmup positive, and there must be no arguments")
 	}
 	if !slices.Contains(o.peers, reference) {
 		o.peers = append(o.peers, reference)
@@ -65,13 +64,13 @@ func parse() (o options, err error) {
 	return o, err
 }
 
-// choose reads a list of names joined by commas, and returns them in the order
-// of all.
+// choose parses a list of names separated by commas. It returns them in the order of
+// all.
 func choose(list string, all []string) ([]string, error) {
 	given := strings.Split(list, ",")
 	for _, name := range given {
 		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(all, ", "))
+			return nil, fmt.Errorf("%q is not one of %s", name, strings.Join(all, ", "))
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !slices.Contains(given, name) }), nil
@@ -90,7 +89,7 @@ func main() {
 	}
 }
 
-// run measures, tells progress to w and writes the tables to out.
+// run measures, reports progress to w and writes the tables to out.
 func run(ctx context.Context, o *options, out, w io.Writer) (err error) {
 	if err := needPrograms(ctx, o, w); err != nil {
 		return err

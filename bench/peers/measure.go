@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// findings is what all runs measured.
+// findings holds what all runs measured.
 type findings struct {
 	scenarios []scenario
 	peers     []peer
-	runs      map[string]series // by scenario and peer, see at
+	runs      map[string]series // by scenario and peer: see runKey
 	failures  []string
 	loadavg   string // before the first run
 	took      time.Duration
 }
 
-func at(scenario, peer string) string { return scenario + " " + peer }
+func runKey(scenario, peer string) string { return scenario + " " + peer }
 
-// measure runs the peers in turn through the scenarios, round after round.
+// measure runs all peers through all scenarios, round after round.
 func (st *stage) measure(ctx context.Context, w io.Writer) (*findings, error) {
 	found := &findings{
 		runs:      map[string]series{},
@@ -32,7 +32,7 @@ func (st *stage) measure(ctx context.Context, w io.Writer) (*findings, error) {
 		peers:     slices.DeleteFunc(peers(), func(p peer) bool { return !slices.Contains(st.o.peers, p.name) }),
 		loadavg:   loadAverage(),
 	}
-	begun := time.Now()
+	start := time.Now()
 	if err := st.findPeak(ctx, w); err != nil {
 		return nil, err
 	}
@@ -46,12 +46,12 @@ func (st *stage) measure(ctx context.Context, w io.Writer) (*findings, error) {
 			}
 		}
 	}
-	found.took = time.Since(begun)
+	found.took = time.Since(start)
 	return found, nil
 }
 
-// findPeak measures the peak that the fixed rates are parts of, if there are
-// any and none was given.
+// findPeak measures the peak rate that the fixed rates are fractions of, if there are
+// fixed rates and no peak was given.
 func (st *stage) findPeak(ctx context.Context, w io.Writer) error {
 	fixed := slices.ContainsFunc(st.o.scenarios, func(name string) bool { return strings.HasPrefix(name, "rate") })
 	if !fixed || st.o.peak > 0 {
@@ -59,18 +59,18 @@ func (st *stage) findPeak(ctx context.Context, w io.Writer) error {
 	}
 	all := peers()
 	p := &all[slices.IndexFunc(all, func(p peer) bool { return p.name == reference })]
-	s, err := runLoad(ctx, st, p, false, wrk(jsonPath, crowd))
+	s, err := runLoad(ctx, st, p, false, wrk(jsonPath, manyConnections))
 	if err != nil {
 		return fmt.Errorf("measure the peak of %s: %w", reference, err)
 	}
 	st.o.peak = s[throughput]
-	fmt.Fprintf(w, "the peak of %s: %.0f requests/s\n", reference, st.o.peak)
+	fmt.Fprintf(w, "peak of %s: %.0f requests/s\n", reference, st.o.peak)
 	return nil
 }
 
-// run makes one run. A peer that failed in a scenario is not tried there again.
+// run makes one run. If a peer failed in a scenario, its further runs there are skipped.
 func (f *findings) run(ctx context.Context, st *stage, round int, s *scenario, p *peer, w io.Writer) {
-	key := at(s.name, p.name)
+	key := runKey(s.name, p.name)
 	if slices.Contains(f.runs[key], nil) {
 		f.runs[key] = append(f.runs[key], nil)
 		return
@@ -92,7 +92,7 @@ func (f *findings) run(ctx context.Context, st *stage, round int, s *scenario, p
 	fmt.Fprintln(w)
 }
 
-// failed returns the runs that failed, as one error.
+// failed returns an error that lists the failed runs, or nil.
 func (f *findings) failed() error {
 	if len(f.failures) == 0 {
 		return nil

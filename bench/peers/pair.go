@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// pair is a certificate for the loopback, ECDSA on P-256, and its private key.
+// pair is a certificate for loopback addresses (ECDSA on P-256) with its private key.
 type pair struct {
 	certificate, privateKey, both string // files
 	client                        *http.Client
@@ -58,7 +58,7 @@ func newPair(dir string) (*pair, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(certificate) {
-		return nil, fmt.Errorf("the certificate in %s cannot be read", p.certificate)
+		return nil, fmt.Errorf("parse the certificate in %s", p.certificate)
 	}
 	p.client = &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},

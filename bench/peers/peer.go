@@ -13,38 +13,37 @@ import (
 	"github.com/keygate/keygate/bench/process"
 )
 
-// The names of two peers that others are not: ours, and the one that all are
-// compared with.
+// The names of Keygate and of the peer that all are compared with.
 const (
 	keygateName = "keygate"
 	reference   = "nginx"
 )
 
-// peer is a proxy that is compared.
+// peer is a proxy to compare.
 type peer struct {
 	name   string
-	checks bool // keys, and limits
-	start  func(ctx context.Context, st *stage, how how) (*proxy, error)
+	checks bool // checks keys and limits
+	start  func(ctx context.Context, st *stage, m mode) (*proxy, error)
 }
 
-// how is in which way a proxy runs.
-type how struct {
-	origin  string // host:port of what stands behind it
-	secure  bool   // answer over TLS
-	collect bool   // be able to collect garbage when told
+// mode says how to run a proxy.
+type mode struct {
+	origin  string // host:port of the upstream; "" is the origin of constant responses
+	secure  bool   // use the TLS listener
+	collect bool   // allow the benchmark to trigger a garbage collection
 }
 
-// proxy is a proxy that runs.
+// proxy is a running proxy.
 type proxy struct {
 	*process.Process
 	address string // host:port
 	secure  bool
-	key     string // "" if it checks none
-	// collect makes it collect its garbage, if it has any.
+	key     string // valid key; "" if the proxy does not check keys
+	// collect triggers a garbage collection; nil if the proxy has none.
 	collect func(context.Context) (keygate.Heap, error)
 }
 
-// URL returns the address of path.
+// URL returns the URL of path on the proxy.
 func (p *proxy) URL(path string) string {
 	if p.secure {
 		return "https://" + p.address + path
@@ -68,13 +67,13 @@ func peerNames() (names []string) {
 	return names
 }
 
-// open starts the peer and sees that it does its work: that it forwards, and,
-// if it checks keys, refuses a request without one and sets its three fields.
-func (p *peer) open(ctx context.Context, st *stage, how how) (_ *proxy, err error) {
-	if how.origin == "" {
-		how.origin = st.plain
+// open starts the peer and checks that it works: that it forwards requests and, if it
+// checks keys, that it refuses a request without one and sets the three headers.
+func (p *peer) open(ctx context.Context, st *stage, m mode) (_ *proxy, err error) {
+	if m.origin == "" {
+		m.origin = st.plain
 	}
-	running, err := p.start(ctx, st, how)
+	running, err := p.start(ctx, st, m)
 	if err != nil {
 		return nil, err
 	}
@@ -89,34 +88,34 @@ func (p *peer) open(ctx context.Context, st *stage, how how) (_ *proxy, err erro
 	}); err != nil {
 		return nil, err
 	}
-	if how.origin != st.plain {
+	if m.origin != st.plain {
 		return running, nil
 	}
 	return running, check(ctx, st.pair.client, base, running.key, p.checks)
 }
 
-// reach returns nil if anything answers.
+// reach returns nil if the URL gets any response.
 func reach(ctx context.Context, c *http.Client, url string) error {
 	_, err := get(ctx, c, url, "")
 	return err
 }
 
-// check returns nil if the three answers are there.
+// check requests the three resources and returns an error if a response is wrong.
 func check(ctx context.Context, c *http.Client, base, key string, checks bool) error {
 	for path, length := range map[string]int{smallPath: smallBytes, jsonPath: jsonBytes, largePath: largeBytes} {
 		res, err := get(ctx, c, base+path+"1", key)
 		if err != nil {
 			return err
 		}
-		if res.status != http.StatusOK || res.body != answer(length) {
+		if res.status != http.StatusOK || res.body != jsonText(length) {
 			return fmt.Errorf("%s: status %d, %d bytes; want 200 and the %d bytes of the origin", path, res.status, len(res.body), length)
 		}
 		if !checks {
 			continue
 		}
-		for _, field := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
-			if res.header.Get(field) == "" {
-				return fmt.Errorf("%s: the answer lacks %s", path, field)
+		for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+			if res.header.Get(name) == "" {
+				return fmt.Errorf("%s: the response has no header %s", path, name)
 			}
 		}
 		if res, err = get(ctx, c, base+path+"1", ""); err != nil {
@@ -129,31 +128,31 @@ func check(ctx context.Context, c *http.Client, base, key string, checks bool) e
 	return nil
 }
 
-type received struct {
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-func get(ctx context.Context, c *http.Client, url, key string) (received, error) {
+func get(ctx context.Context, c *http.Client, url, key string) (response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return received{}, err
+		return response{}, err
 	}
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	res, err := c.Do(req)
 	if err != nil {
-		return received{}, err
+		return response{}, err
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	return received{res.StatusCode, res.Header, string(body)}, err
+	return response{res.StatusCode, res.Header, string(body)}, err
 }
 
-// blanks are those of the other proxies' files.
-type blanks struct {
+// templateData fills in the configuration files of the other proxies.
+type templateData struct {
 	Root                          bool
 	Files, Clients                uint64
 	Dir, Origin, Plain, Secure    string
@@ -161,15 +160,15 @@ type blanks struct {
 	Keys                          []string
 }
 
-// startOther starts a proxy that has one file of settings and listens at two
-// addresses.
-func startOther(st *stage, how how, program, file string, args func(path string) []string, env ...string) (*proxy, error) {
+// startOther starts a proxy that has one configuration file and listens on two
+// addresses, one of them with TLS.
+func startOther(st *stage, m mode, program, file string, args func(path string) []string, env ...string) (*proxy, error) {
 	addresses, err := keygate.FreeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
-	path, err := st.write(file, blanks{
-		Root: os.Getuid() == 0, Files: st.files, Clients: st.files - st.files/4, Dir: st.dir, Origin: how.origin, Plain: addresses[0], Secure: addresses[1],
+	path, err := st.write(file, templateData{
+		Root: os.Getuid() == 0, Files: st.files, Clients: st.files - st.files/4, Dir: st.dir, Origin: m.origin, Plain: addresses[0], Secure: addresses[1],
 		Certificate: st.pair.certificate, PrivateKey: st.pair.privateKey, Pair: st.pair.both, Keys: st.keys,
 	})
 	if err != nil {
@@ -178,24 +177,24 @@ func startOther(st *stage, how how, program, file string, args func(path string)
 	if program, err = find(program); err != nil {
 		return nil, err
 	}
-	p := &proxy{address: addresses[0], secure: how.secure, key: st.keys[callers/2]}
-	if how.secure {
+	p := &proxy{address: addresses[0], secure: m.secure, key: st.keys[callers/2]}
+	if m.secure {
 		p.address = addresses[1]
 	}
 	p.Process, err = process.Start(process.Config{Path: program, Args: args(path), Env: env, Dir: st.dir})
 	return p, err
 }
 
-func startNginx(_ context.Context, st *stage, how how) (*proxy, error) {
-	return startOther(st, how, "nginx", "nginx.conf", func(path string) []string { return []string{"-c", path, "-e", "stderr"} })
+func startNginx(_ context.Context, st *stage, m mode) (*proxy, error) {
+	return startOther(st, m, "nginx", "nginx.conf", func(path string) []string { return []string{"-c", path, "-e", "stderr"} })
 }
 
-func startHAProxy(_ context.Context, st *stage, how how) (*proxy, error) {
-	return startOther(st, how, "haproxy", "haproxy.cfg", func(path string) []string { return []string{"-db", "-f", path} })
+func startHAProxy(_ context.Context, st *stage, m mode) (*proxy, error) {
+	return startOther(st, m, "haproxy", "haproxy.cfg", func(path string) []string { return []string{"-db", "-f", path} })
 }
 
-func startCaddy(_ context.Context, st *stage, how how) (*proxy, error) {
-	return startOther(st, how, "caddy", "Caddyfile", func(path string) []string {
+func startCaddy(_ context.Context, st *stage, m mode) (*proxy, error) {
+	return startOther(st, m, "caddy", "Caddyfile", func(path string) []string {
 		return []string{"run", "--adapter", "caddyfile", "--config", path}
 	}, "HOME="+st.dir, "XDG_DATA_HOME="+st.dir, "XDG_CONFIG_HOME="+st.dir)
 }

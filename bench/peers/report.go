@@ -15,20 +15,20 @@ import (
 	"github.com/keygate/keygate/bench/stats"
 )
 
-// report returns the findings in Markdown.
+// report formats the findings in Markdown.
 func (f *findings) report(ctx context.Context, st *stage) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s; load average before: %s.\n", time.Now().UTC().Format("2 January 2006"), machine(), f.loadavg)
+	fmt.Fprintf(&b, "%s, %s; load average before the runs: %s.\n", time.Now().UTC().Format("2 January 2006"), machine(), f.loadavg)
 	fmt.Fprintf(&b, "%s.\n", strings.Join(versions(ctx, st), ", "))
-	fmt.Fprintf(&b, "Medians of %d rounds of %s after %s of warm-up; %s in all.\n\n", st.o.rounds, st.o.duration, st.o.warmup, f.took.Round(time.Second))
-	b.WriteString(f.barTable().String() + "\n")
+	fmt.Fprintf(&b, "Medians of %d rounds of %s, after a warm-up of %s; total time %s.\n\n", st.o.rounds, st.o.duration, st.o.warmup, f.took.Round(time.Second))
+	b.WriteString(f.targetTable().String() + "\n")
 	for _, s := range f.scenarios {
 		fmt.Fprintf(&b, "**%s**%s\n\n%s\n", s.title, f.remark(st, s.name), f.table(&s))
 	}
 	return b.String()
 }
 
-// remark tells the figures that a title leaves open.
+// remark returns the figures that complete the title of a scenario.
 func (f *findings) remark(st *stage, scenario string) string {
 	switch scenario {
 	case "rate30":
@@ -52,10 +52,10 @@ func (f *findings) table(s *scenario) *stats.Table {
 			t.Columns = append(t.Columns, "÷ "+reference)
 		}
 	}
-	base := f.runs[at(s.name, reference)]
+	base := f.runs[runKey(s.name, reference)]
 	for _, p := range f.peers {
 		cells := []string{p.name}
-		own := f.runs[at(s.name, p.name)]
+		own := f.runs[runKey(s.name, p.name)]
 		for _, c := range s.columns {
 			cells = append(cells, text(own.values(c.figure), c.digits))
 			if c.ratio {
@@ -67,18 +67,18 @@ func (f *findings) table(s *scenario) *stats.Table {
 	return t
 }
 
-// bar is what Keygate promises.
-type bar struct {
+// target is a performance target of Keygate.
+type target struct {
 	what     string
 	scenario string
 	figure   figure
-	to       string // the peer that it is compared with; "" for the figure itself
+	to       string // the peer to compare with; "" for the figure itself
 	bound    float64
-	least    bool // the bound is the least, not the most
+	least    bool // bound is a minimum, not a maximum
 }
 
-func bars() []bar {
-	return []bar{
+func targets() []target {
+	return []target{
 		{"CPU for each request, ÷ nginx", "c64", cpu, reference, 0.95, false},
 		{"p99, ÷ nginx", "c64", p99, reference, 1, false},
 		{"CPU for each request, ÷ Caddy", "c64", cpu, "caddy", 0.25, false},
@@ -90,33 +90,33 @@ func bars() []bar {
 	}
 }
 
-// barTable compares Keygate with what it promises.
-func (f *findings) barTable() *stats.Table {
-	t := &stats.Table{Columns: []string{"Keygate", "Median", "Bar", "Met", "Each round"}}
-	for _, bar := range bars() {
-		own := f.runs[at(bar.scenario, keygateName)]
-		rounds := own.values(bar.figure)
-		if bar.to != "" {
-			rounds = own.ratios(bar.figure, f.runs[at(bar.scenario, bar.to)])
+// targetTable compares Keygate with its targets.
+func (f *findings) targetTable() *stats.Table {
+	t := &stats.Table{Columns: []string{"Keygate", "Median", "Target", "Met", "Each round"}}
+	for _, target := range targets() {
+		own := f.runs[runKey(target.scenario, keygateName)]
+		rounds := own.values(target.figure)
+		if target.to != "" {
+			rounds = own.ratios(target.figure, f.runs[runKey(target.scenario, target.to)])
 		}
 		if len(rounds) == 0 {
 			continue
 		}
 		median, sign := stats.Median(rounds...), "≤"
-		met := median <= bar.bound
-		if bar.least {
-			sign, met = "≥", median >= bar.bound
+		met := median <= target.bound
+		if target.least {
+			sign, met = "≥", median >= target.bound
 		}
 		var each []string
 		for _, v := range rounds {
 			each = append(each, text([]float64{v}, 2))
 		}
-		t.Add(bar.what, text(rounds, 2), fmt.Sprintf("%s %g", sign, bar.bound), map[bool]string{true: "yes", false: "no"}[met], strings.Join(each, " "))
+		t.Add(target.what, text(rounds, 2), fmt.Sprintf("%s %g", sign, target.bound), map[bool]string{true: "yes", false: "no"}[met], strings.Join(each, " "))
 	}
 	return t
 }
 
-// machine says what the figures were measured on.
+// machine describes the machine.
 func machine() string {
 	model := runtime.GOARCH
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -139,7 +139,7 @@ func loadAverage() string {
 	return strings.Join(strings.Fields(string(b))[:3], " ")
 }
 
-// versions returns which programs these are.
+// versions returns the names and versions of the programs.
 func versions(ctx context.Context, st *stage) (all []string) {
 	revision := ""
 	if info, err := buildinfo.ReadFile(st.o.binary); err == nil {
@@ -148,7 +148,7 @@ func versions(ctx context.Context, st *stage) (all []string) {
 			case s.Key == "vcs.revision":
 				revision += " " + s.Value[:min(len(s.Value), 12)]
 			case s.Key == "vcs.modified" && s.Value == "true":
-				revision += ", with changes"
+				revision += ", modified"
 			}
 		}
 		revision += " (" + info.GoVersion + ")"

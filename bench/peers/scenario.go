@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// scenario is a work that each peer does in turn.
+// scenario is one kind of work, which each peer does in turn.
 type scenario struct {
 	name, title string
 	columns     []column
 	run         func(ctx context.Context, st *stage, p *peer) (*sample, error)
 }
 
-// crowd is the number of connections of most scenarios.
-const crowd = 64
+// manyConnections is the number of connections in most scenarios.
+const manyConnections = 64
 
 func scenarios() []scenario {
 	load := loadColumns()
 	return []scenario{
-		{"c64", "381-byte answer, 64 connections", load, plainLoad(wrk(jsonPath, crowd))},
+		{"c64", "381-byte response, 64 connections", load, plainLoad(wrk(jsonPath, manyConnections))},
 		{"c1", "1 connection", load, plainLoad(wrk(jsonPath, 1))},
 		{"c8", "8 connections", load, plainLoad(wrk(jsonPath, 8))},
 		{"c512", "512 connections", load, plainLoad(wrk(jsonPath, 512))},
-		{"b100", "100-byte answer", load, plainLoad(wrk(smallPath, crowd))},
-		{"b64k", "64 KiB answer", load, plainLoad(wrk(largePath, crowd))},
-		{"tls", "TLS 1.3, HTTP/1.1", load, secureLoad(wrk(jsonPath, crowd))},
+		{"b100", "100-byte response", load, plainLoad(wrk(smallPath, manyConnections))},
+		{"b64k", "64 KiB response", load, plainLoad(wrk(largePath, manyConnections))},
+		{"tls", "TLS 1.3, HTTP/1.1", load, secureLoad(wrk(jsonPath, manyConnections))},
 		{"h2", "TLS 1.3, HTTP/2, 8 connections with 8 streams each", load, secureLoad(h2load(jsonPath, 8, 8))},
 		{"rate30", "fixed rate, 30 % of nginx's peak", load, plainLoad(fixedRate(jsonPath, 0.3))},
 		{"rate60", "fixed rate, 60 % of nginx's peak", load, plainLoad(fixedRate(jsonPath, 0.6))},
-		{"idle", "idle connections: what they add", idleColumns(), runIdle},
+		{"idle", "idle connections: added memory", idleColumns(), runIdle},
 		{"bulk", "one large body in each direction", bulkColumns(), runBulk},
 	}
 }
@@ -43,15 +43,15 @@ func scenarioNames() (names []string) {
 	return names
 }
 
-// outcome is what a client saw. It had no failure.
-type outcome struct {
+// loadResult is what a client measured in a run without failures.
+type loadResult struct {
 	requests       int
 	elapsed        time.Duration
 	p50, p99, p999 time.Duration
 }
 
-// load puts load on a proxy for a time.
-type load func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*outcome, error)
+// load puts a proxy under load for the duration d.
+type load func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error)
 
 func plainLoad(l load) func(context.Context, *stage, *peer) (*sample, error) {
 	return func(ctx context.Context, st *stage, p *peer) (*sample, error) { return runLoad(ctx, st, p, false, l) }
@@ -63,7 +63,7 @@ func secureLoad(l load) func(context.Context, *stage, *peer) (*sample, error) {
 
 // runLoad starts the peer, warms it up, and measures it under load.
 func runLoad(ctx context.Context, st *stage, p *peer, secure bool, l load) (*sample, error) {
-	running, err := p.open(ctx, st, how{secure: secure})
+	running, err := p.open(ctx, st, mode{secure: secure})
 	if err != nil {
 		return nil, err
 	}

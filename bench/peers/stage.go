@@ -23,8 +23,8 @@ import (
 //go:embed conf
 var conf embed.FS
 
-// The paths of the origin, which are routes of Keygate's, and how long their
-// answers are, in bytes.
+// The paths of the origin, which are also Keygate's routes, and the lengths of their
+// responses in bytes.
 const (
 	smallPath, smallBytes = "/small/", 100
 	jsonPath, jsonBytes   = "/json/", 381
@@ -32,26 +32,26 @@ const (
 	bulkPath              = "/bulk/"
 )
 
-// callers is how many keys each proxy that checks them knows.
+// callers is the number of keys that each proxy knows.
 const callers = 100
 
-// stage is what all runs share: a directory, a service that the proxies stand
-// in front of, and a certificate.
+// stage holds what all runs share: a directory, the origins behind the proxies, and a
+// certificate.
 type stage struct {
-	o      *options
-	dir    string
-	origin *process.Process
-	plain  string // host:port of the origin of constant answers
-	bulk   *bulkOrigin
-	pair   *pair
-	files  uint64            // descriptors that a process may have
-	keys   []string          // for the peers that do not make their own
-	gates  map[string]string // the directory of a Keygate in front of an origin
-	secret map[string]string // its key
+	o           *options
+	dir         string
+	origin      *process.Process
+	plain       string // host:port of the origin with constant responses
+	bulk        *bulkOrigin
+	pair        *pair
+	files       uint64            // limit of open files of each process
+	keys        []string          // for the peers other than Keygate
+	gatewayDirs map[string]string // by origin, the directory of a Keygate in front of it
+	gatewayKeys map[string]string // by origin, a key for that Keygate
 }
 
 func openStage(ctx context.Context, o *options) (_ *stage, err error) {
-	st := &stage{o: o, gates: map[string]string{}, secret: map[string]string{}}
+	st := &stage{o: o, gatewayDirs: map[string]string{}, gatewayKeys: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, st.close())
@@ -81,15 +81,15 @@ func openStage(ctx context.Context, o *options) (_ *stage, err error) {
 	return st, st.openOrigin(ctx)
 }
 
-// mostFiles is how many descriptors are enough for every scenario.
+// mostFiles is a limit of open files that suffices for every scenario.
 const mostFiles = 1 << 16
 
-// allowFiles lets this process and those that it starts have as many
-// descriptors as the scenarios need, or as the system lets them have.
+// allowFiles raises the limit of open files, of this process and of those that it
+// starts, to what the scenarios need or the system allows.
 func allowFiles() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, fmt.Errorf("read the limit of descriptors: %w", err)
+		return 0, fmt.Errorf("read the limit of open files: %w", err)
 	}
 	limit.Cur = limit.Max
 	if wish := (syscall.Rlimit{Cur: mostFiles, Max: max(mostFiles, limit.Max)}); limit.Max < mostFiles && syscall.Setrlimit(syscall.RLIMIT_NOFILE, &wish) == nil {
@@ -99,18 +99,18 @@ func allowFiles() (uint64, error) {
 	return limit.Cur, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 }
 
-// openOrigin starts the nginx that answers behind the proxies.
+// openOrigin starts the nginx behind the proxies.
 func (st *stage) openOrigin(ctx context.Context) error {
 	addresses, err := keygate.FreeAddresses(1)
 	if err != nil {
 		return err
 	}
 	st.plain = addresses[0]
-	if err := os.WriteFile(filepath.Join(st.dir, "large.json"), []byte(answer(largeBytes)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(st.dir, "large.json"), []byte(jsonText(largeBytes)), 0o600); err != nil {
 		return err
 	}
 	path, err := st.write("origin.conf", map[string]any{
-		"Root": os.Getuid() == 0, "Dir": st.dir, "Files": st.files, "Address": st.plain, "Small": answer(smallBytes), "JSON": answer(jsonBytes),
+		"Root": os.Getuid() == 0, "Dir": st.dir, "Files": st.files, "Address": st.plain, "Small": jsonText(smallBytes), "JSON": jsonText(jsonBytes),
 	})
 	if err != nil {
 		return err
@@ -127,21 +127,21 @@ func (st *stage) openOrigin(ctx context.Context) error {
 	})
 }
 
-// answer returns a JSON text of n bytes.
-func answer(n int) string {
+// jsonText returns a JSON text of n bytes.
+func jsonText(n int) string {
 	const begin, end = `{"id": 42, "text": "`, `"}`
 	return begin + strings.Repeat("abcdefghij", n/10+1)[:n-len(begin)-len(end)] + end
 }
 
-// write writes one of the files of conf with its blanks filled in, and returns
-// its path.
-func (st *stage) write(name string, blanks any) (string, error) {
+// write executes one of the templates in conf with data, writes it to a file and
+// returns the path.
+func (st *stage) write(name string, data any) (string, error) {
 	t, err := template.ParseFS(conf, "conf/"+name)
 	if err != nil {
 		return "", err
 	}
 	var b bytes.Buffer
-	if err := t.Option("missingkey=error").Execute(&b, blanks); err != nil {
+	if err := t.Option("missingkey=error").Execute(&b, data); err != nil {
 		return "", err
 	}
 	path := filepath.Join(st.dir, name)

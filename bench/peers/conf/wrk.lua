@@ -1,4 +1,4 @@
--- Tells what wrk prints rounded, in microseconds.
+-- Prints exact figures, in microseconds; wrk itself rounds them.
 done = function(summary, latency)
   local e = summary.errors
   io.write(string.format("figures %.0f %.0f %.0f %.0f %.0f %.0f\n",
