@@ -50,7 +50,7 @@ func TestResponseHeadLimits(t *testing.T) {
 	}
 	for name, serve := range upstreams {
 		t.Run(name, func(t *testing.T) {
-			over(t, func(t *testing.T, client http.RoundTripper) {
+			overBoth(t, func(t *testing.T, client http.RoundTripper) {
 				var s setup
 				s.upstream, s.ca = serve(t)
 				e := start(t, s)
