@@ -19,8 +19,8 @@ type Shard struct {
 // allocates only while the collector's memory grows to its bound, and for a path of
 // more than 1 KiB. methodText is kept for OtherMethod alone. A record for which
 // there is no room is counted as lost.
-func (l *Shard) Emit(r *Record, methodText, path string) {
-	if l == nil {
+func (s *Shard) Emit(r *Record, methodText, path string) {
+	if s == nil {
 		return
 	}
 	if r.Method != OtherMethod {
@@ -28,53 +28,53 @@ func (l *Shard) Emit(r *Record, methodText, path string) {
 	}
 	methodText, path = methodText[:min(len(methodText), MaxMethod)], path[:min(len(path), MaxPath)]
 	if len(path) > longPath {
-		if !l.collector.reserveLong(int64(len(path))) {
-			l.collector.lost.Add(1)
+		if !s.collector.reserveLong(int64(len(path))) {
+			s.collector.lost.Add(1)
 			return
 		}
 		path = strings.Clone(path)
 	}
-	l.mu.Lock()
-	if l.chunk == nil || !l.chunk.add(r, methodText, path) {
-		l.emitToNewChunk(r, methodText, path)
+	s.mu.Lock()
+	if s.chunk == nil || !s.chunk.add(r, methodText, path) {
+		s.emitToNewChunk(r, methodText, path)
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 }
 
 // emitToNewChunk puts the record into a new chunk. The lane is locked.
-func (l *Shard) emitToNewChunk(r *Record, methodText, path string) {
-	full := l.chunk
-	if l.chunk = nil; !l.closed {
-		l.chunk = l.collector.swapChunk(full)
+func (s *Shard) emitToNewChunk(r *Record, methodText, path string) {
+	full := s.chunk
+	if s.chunk = nil; !s.closed {
+		s.chunk = s.collector.swapChunk(full)
 	}
-	if l.chunk == nil || !l.chunk.add(r, methodText, path) {
-		l.collector.lost.Add(1)
+	if s.chunk == nil || !s.chunk.add(r, methodText, path) {
+		s.collector.lost.Add(1)
 		if len(path) > longPath {
-			l.collector.long.Add(-int64(len(path)))
+			s.collector.long.Add(-int64(len(path)))
 		}
 	}
 }
 
 // take returns the chunk that is being filled, or nil if nothing is in it.
-func (l *Shard) take() *chunk {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.chunk
+func (s *Shard) take() *chunk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.chunk
 	if c == nil || c.n == 0 {
 		return nil
 	}
-	l.chunk = nil
+	s.chunk = nil
 	return c
 }
 
 // close gives what is in the lane to the collector. All that comes later is
 // lost.
-func (l *Shard) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	if l.chunk != nil {
-		l.collector.addFull(l.chunk)
-		l.chunk = nil
+func (s *Shard) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.chunk != nil {
+		s.collector.addFull(s.chunk)
+		s.chunk = nil
 	}
 }

@@ -66,5 +66,5 @@ func TimedOut(cause error) *fault.Error { return upstream.TimedOut(cause) }
 
 // Panicked returns the 500 for a request that made a driver panic.
 func Panicked() *fault.Error {
-	return fault.New(fault.Internal, "an internal error happened; the server's log has it under this request_id")
+	return fault.New(fault.Internal, "an internal error occurred; look for this request_id in the server's log")
 }

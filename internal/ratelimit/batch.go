@@ -7,10 +7,11 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// batch is what one call of the store will save. It belongs to the ledger's goroutine.
+// batch is the counts that one call of the store will save. It belongs to the Reserver's
+// goroutine.
 type batch struct {
 	counts  []DailyCount
-	dailies []*Daily // isOf each count
+	dailies []*Daily // in the order of counts
 }
 
 func (b *batch) add(d *Daily, day, count int64) {
@@ -23,8 +24,9 @@ func (b *batch) add(d *Daily, day, count int64) {
 	b.dailies = append(b.dailies, d)
 }
 
-// extend plans what the store must have so that d may go on: a whole range ahead if half
-// isOf the last is used. If the cap has shrunk, d gives up what is more than its range.
+// extend adds what the store must have before d may admit more: if half of the last range
+// is used, a whole range ahead. If the cap has shrunk, d gives up the excess over its
+// range.
 func (b *batch) extend(d *Daily, today int64) {
 	for {
 		w := d.load()
@@ -49,8 +51,8 @@ func (b *batch) extend(d *Daily, today int64) {
 	}
 }
 
-// release plans that the store has no more than what d has used, and takes away what it
-// has left: to becomes its word, with what is used unless that is closedDaily.
+// release adds what d has really used, and takes away what it has left. The word becomes
+// to: closedDaily, or to plus the used count.
 func (b *batch) release(d *Daily, day int64, to dailyWord) {
 	for {
 		w := d.load()
@@ -75,8 +77,8 @@ func (b *batch) release(d *Daily, day int64, to dailyWord) {
 	}
 }
 
-// save writes the batch. If that fails nobody knows what the store has: at
-// least what it had, and what it has is written anew the next time.
+// save writes the batch. If it fails, the store's counts are unknown, though no lower than
+// before. They are written again next time.
 func (b *batch) save(ctx context.Context, store DailyStore) error {
 	if len(b.counts) == 0 {
 		return nil
@@ -104,7 +106,7 @@ func (b *batch) open(today int64) {
 			if !d.swap(w, packDaily(today, w.used(), ahead)) {
 				continue
 			}
-			if ahead < left { // a charge was given back meanwhile: the store has too much
+			if ahead < left { // a charge was refunded meanwhile: the store's count is too high
 				d.limit.reserver.enqueue(d)
 			}
 			break
@@ -112,13 +114,13 @@ func (b *batch) open(today int64) {
 	}
 }
 
-// dailyCounts is what a store has of one limit for a day.
+// dailyCounts is the store's counts of one limit for a day.
 type dailyCounts struct {
 	shared int64
 	keys   map[[16]byte]int64
 }
 
-// groupCounts gives each of the limits its rows.
+// groupCounts groups rows by limit.
 func groupCounts(rows []DailyCount, limits map[limitKey]*dailyLimit) map[limitKey]dailyCounts {
 	known := make(map[limitKey]dailyCounts, len(limits))
 	for k := range limits {

@@ -26,20 +26,20 @@ func BenchmarkDecideFourLimits(b *testing.B) {
 func BenchmarkDecideRefused(b *testing.B) {
 	p := Compile(Config{Sustained: Rate{Count: 1, Per: 24 * time.Hour}, Burst: Rate{Count: 1, Per: time.Second}})
 	limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
-	var standing [1]Status
+	var status [1]Status
 	b.ReportAllocs()
 	for b.Loop() {
-		Decide(Instant{Mono: 1, Wall: startWall}, limits, standing[:])
+		Decide(Instant{Mono: 1, Wall: startWall}, limits, status[:])
 	}
 }
 
 func benchmarkDecide(b *testing.B, limits []Limit) {
-	var standing [4]Status
+	var status [4]Status
 	now := Instant{Wall: startWall}
 	b.ReportAllocs()
 	for b.Loop() {
 		now.Mono += 20
-		if r, _ := Decide(now, limits, standing[:]); r != Admitted {
+		if r, _ := Decide(now, limits, status[:]); r != Admitted {
 			b.Fatalf("decision %v", r)
 		}
 	}
@@ -76,9 +76,9 @@ func BenchmarkDecideContended(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		limits := []Limit{{Scope: GlobalScope, Params: &p, Bucket: bucket}}
-		var standing [1]Status
+		var status [1]Status
 		for pb.Next() {
-			Decide(clock(), limits, standing[:])
+			Decide(clock(), limits, status[:])
 		}
 	})
 }
@@ -107,11 +107,11 @@ func BenchmarkBucketOfKey(b *testing.B) {
 }
 
 func BenchmarkAppendFields(b *testing.B) {
-	standing := []Status{{Scope: KeyScope, Limit: 600, Remaining: 599, Window: 60, ResetIn: 1}, {Scope: RouteScope, Limit: 100, Remaining: 99, Window: 1, ResetIn: 1}}
+	status := []Status{{Scope: KeyScope, Limit: 600, Remaining: 599, Window: 60, ResetIn: 1}, {Scope: RouteScope, Limit: 100, Remaining: 99, Window: 1, ResetIn: 1}}
 	buf := make([]byte, 0, 256)
 	b.ReportAllocs()
 	for b.Loop() {
-		AppendLimits(AppendPolicy(buf, standing), standing)
+		AppendLimits(AppendPolicy(buf, status), status)
 	}
 }
 

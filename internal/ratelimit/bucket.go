@@ -6,20 +6,21 @@ import (
 	"sync/atomic"
 )
 
-// closed is the state of a bucket that a change has replaced.
+// closed is the state of a bucket that a change or a sweep has replaced.
 const closed = math.MaxUint64
 
-// Bucket is the state of one token bucket; the zero value is full. What it holds to,
-// its Params, is the caller's to remember. It is safe for concurrent use.
+// Bucket is the state of one token bucket. The zero value is full. The caller keeps the
+// Params that belong to it. It is safe for concurrent use.
 type Bucket struct {
-	// state is the reading of Params.unitsAt at which the bucket is full again.
+	// state is the value of Params.unitsAt at which the bucket will be full again: GCRA's
+	// theoretical arrival time. In the past, it means full.
 	state atomic.Uint64
 }
 
-// Convert closes b, which holds to old, and returns a bucket that holds to
-// p with its level in proportion; if both admit the same it returns b itself. Whoever
-// still decides by b gets Stale, so publish the bucket that comes back at once, and
-// convert a bucket one time only: what a closed bucket becomes is empty.
+// Convert closes b, which has the parameters old, and returns a bucket with the parameters
+// p and a proportional level. If the parameters are equal, it returns b itself. Decisions
+// that still use b return Stale, so publish the returned bucket at once. Convert a bucket
+// only once: converting a closed bucket yields an empty one.
 func (b *Bucket) Convert(old, p *Params, now Instant) *Bucket {
 	if *old == *p {
 		return b
@@ -33,8 +34,8 @@ func (b *Bucket) Convert(old, p *Params, now Instant) *Bucket {
 	return c
 }
 
-// convert returns the state that stands to p as word stands to old. What is used of
-// the bucket is rounded up.
+// convert returns the state under p that corresponds to the state word under old. It rounds
+// the used part of the bucket up.
 func convert(old, p *Params, word uint64, now Instant) uint64 {
 	used := min(old.used(word, now.Mono), old.span)
 	hi, lo := bits.Mul64(used, p.span)
@@ -43,7 +44,7 @@ func convert(old, p *Params, word uint64, now Instant) uint64 {
 	return p.unitsAt(now.Mono) + scaled
 }
 
-// used returns the units that a bucket in state word lacks at mono.
+// used returns the units that a bucket in the state word lacks at mono.
 func (p *Params) used(word uint64, mono int64) uint64 {
 	if at := p.unitsAt(mono); word > at {
 		return word - at

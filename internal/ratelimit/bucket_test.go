@@ -93,7 +93,7 @@ func TestTimesPassBeyondTheHorizon(t *testing.T) {
 }
 
 // TestWindowBoundUnderConcurrency holds the guarantee that however many decide at once, in
-// keepAll window w at most capacity + w×rate pass.
+// every window w at most capacity + w×rate pass.
 func TestWindowBoundUnderConcurrency(t *testing.T) {
 	const workers, each = 8, 4000
 	for _, rate := range []Rate{perSecond(1_000_000), perSecond(999_983)} {
@@ -121,7 +121,7 @@ func TestWindowBoundUnderConcurrency(t *testing.T) {
 }
 
 // TestAllOrNoneUnderConcurrency holds the guarantee that a request is charged to all its
-// limits or to none: with time standing still, each limit has given exactly what passed
+// limits or to none: with time status still, each limit has given exactly what passed
 // through it, but for buckets charged again before a refusal gave back, which lose and never gain.
 func TestAllOrNoneUnderConcurrency(t *testing.T) {
 	const workers, each = 8, 2000

@@ -5,27 +5,28 @@ import (
 	"sync/atomic"
 )
 
-// Buckets gives each key its own bucket of one limit (per: key), made at its
-// first use and dropped by Sweep when it is full again. It is safe for concurrent use.
+// Buckets is a set of buckets of one limit, one for each key (per: key). A bucket is
+// created on first use and dropped by Sweep when it is full again. It is safe for
+// concurrent use.
 type Buckets struct {
 	shards [shards]bucketShard
 }
 
 type bucketShard struct {
-	mu      sync.Mutex // held to change the index, not to look up
+	mu      sync.Mutex // held to change the index, not to read it
 	current atomic.Pointer[generation]
 }
 
-// generation is the buckets of one shard that hold to the same parameters.
+// generation is the buckets of one shard that have the same parameters.
 type generation struct {
 	params  *Params
 	buckets index[Bucket]
-	// older is what stood before the last change of parameters and has not been
-	// converted. It is guarded by the shard's mutex.
+	// older has the buckets that have not been converted since the last change of
+	// parameters. It is guarded by the shard's mutex.
 	older *generation
 }
 
-// NewBuckets returns an empty set whose buckets hold to p.
+// NewBuckets returns an empty set of buckets with the parameters p.
 func NewBuckets(p *Params) *Buckets {
 	b := new(Buckets)
 	for i := range b.shards {
@@ -34,8 +35,8 @@ func NewBuckets(p *Params) *Buckets {
 	return b
 }
 
-// Bucket returns the bucket of the key whose bucket identity is k, with the parameters
-// that it holds to. It allocates only when it makes the bucket.
+// Bucket returns the bucket of the key whose bucket is identified by k, and its parameters.
+// It allocates only to create the bucket.
 func (b *Buckets) Bucket(now Instant, k [16]byte) (*Params, *Bucket) {
 	h := hash(&k)
 	s := &b.shards[shardOf(h)]
@@ -46,7 +47,7 @@ func (b *Buckets) Bucket(now Instant, k [16]byte) (*Params, *Bucket) {
 	return s.bucket(now, h, k)
 }
 
-// bucket finds or makes the bucket of k under the lock.
+// bucket finds or creates the bucket of k, under the lock.
 func (s *bucketShard) bucket(now Instant, h uint64, k [16]byte) (*Params, *Bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +69,7 @@ func (s *bucketShard) bucket(now Instant, h uint64, k [16]byte) (*Params, *Bucke
 	return s.add(n).params, &n.value
 }
 
-// add puts n into the current generation, which it returns. The lock is held.
+// add puts n into the current generation and returns that. The caller holds the lock.
 func (s *bucketShard) add(n *node[Bucket]) *generation {
 	g := s.current.Load()
 	if !g.buckets.full() {
@@ -81,7 +82,7 @@ func (s *bucketShard) add(n *node[Bucket]) *generation {
 	return larger
 }
 
-// Configure makes b hold to p from now on, each bucket with its level in
+// Configure sets the parameters of all buckets to p and keeps each bucket's level in
 // proportion: a bucket is converted at its next use or by Sweep.
 func (b *Buckets) Configure(p *Params) {
 	for i := range b.shards {
@@ -95,11 +96,11 @@ func (b *Buckets) Configure(p *Params) {
 }
 
 // sweepGrace is how long, in nanoseconds, a bucket must have been full before Sweep drops
-// it, so that a decision by an instant read a little earlier finds no fuller one.
+// it, so that a decision at a slightly earlier instant does not find a fuller one.
 const sweepGrace = second
 
-// Sweep drops every bucket that has been full for a second. Call it now and
-// then, about once a minute. Whoever holds a bucket that is dropped gets Stale from it.
+// Sweep drops every bucket that has been full for a second. Call it about once a minute. A
+// decision that uses a dropped bucket returns Stale.
 func (b *Buckets) Sweep(now Instant) {
 	for i := range b.shards {
 		b.shards[i].sweep(now)

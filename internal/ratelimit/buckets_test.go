@@ -79,7 +79,7 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 }
 
 // TestBucketsConvertLazily holds the guarantee that a changed per: key limit keeps the level
-// isOf a bucket that nobody used since, through several changes.
+// of a bucket that nobody used since, through several changes.
 func TestBucketsConvertLazily(t *testing.T) {
 	p10, p20, p40 := compile(perDay(1), 10), compile(perDay(1), 20), compile(perDay(1), 40)
 	for _, sweep := range []bool{false, true} {

@@ -2,16 +2,16 @@ package ratelimit
 
 import "time"
 
-// Instant is one reading of both clocks.
+// Instant is one reading of the monotonic and the wall clock.
 type Instant struct {
-	Mono int64 // nanoseconds on the monotonic clock since the process's epoch
-	Wall int64 // nanoseconds since 1970 on the wall clock; decides the day alone
+	Mono int64 // nanoseconds on the monotonic clock since the Clock's epoch
+	Wall int64 // nanoseconds since 1970 on the wall clock; determines the UTC day, nothing else
 }
 
-// Clock reads the clocks of one epoch.
+// Clock reads the monotonic and the wall clock.
 type Clock struct{ epoch time.Time }
 
-// NewClock returns a Clock whose epoch is the call.
+// NewClock returns a Clock whose epoch is now.
 func NewClock() *Clock { return &Clock{epoch: time.Now()} }
 
 // Now reads both clocks.
@@ -20,8 +20,8 @@ func (c *Clock) Now() Instant {
 	return Instant{Mono: int64(now.Sub(c.epoch)), Wall: now.UnixNano()}
 }
 
-// Mono reads the monotonic clock alone, which costs half as much: nanoseconds
-// since the epoch.
+// Mono reads only the monotonic clock, at half the cost of Now: nanoseconds since the
+// epoch.
 func (c *Clock) Mono() int64 { return int64(time.Since(c.epoch)) }
 
 const (
@@ -29,8 +29,8 @@ const (
 	dayLength = 24 * int64(time.Hour)
 )
 
-// dayOf returns the UTC day of a wall clock reading, in days since 1970.
+// dayOf returns the UTC day of a reading of the wall clock, in days since 1970.
 func dayOf(wall int64) int64 { return wall / dayLength }
 
-// ceilSeconds returns ns, which is not negative, in whole seconds, rounded up.
+// ceilSeconds returns ns, which must not be negative, in seconds, rounded up.
 func ceilSeconds(ns int64) int64 { return int64((uint64(ns) + uint64(second) - 1) / uint64(second)) }

@@ -5,30 +5,30 @@ import (
 	"sync/atomic"
 )
 
-// dailyLimit is one daily cap as it is configured: with one count for all
-// callers, or one for each key.
+// dailyLimit is one configured daily cap, with one count for all callers or one for each
+// key.
 type dailyLimit struct {
 	reserver *Reserver
 	id       string
 	capacity atomic.Int64
 
-	one  *Daily   // nil with per: key
-	keys *Dailies // nil without
+	one  *Daily   // the count for all callers; nil with per: key
+	keys *Dailies // the counts of the keys; nil without per: key
 
 	mu    sync.Mutex
-	day   int64              // isOf which the counts are known; -1 for none
-	known map[[16]byte]int64 // the counts of the keys that have no Daily now
+	day   int64              // day for which the counts are known; -1 for none
+	known map[[16]byte]int64 // counts of the keys that have no Daily
 }
 
-// Dailies gives each key its own count of one daily cap (per: key). It is safe
-// for concurrent use.
+// Dailies is the counts of one daily cap, one for each key (per: key). It is safe for
+// concurrent use.
 type Dailies struct {
 	limit  dailyLimit
 	shards [shards]dailyShard
 }
 
 type dailyShard struct {
-	mu      sync.Mutex // held to change the index, not to look up
+	mu      sync.Mutex // held to change the index, not to read it
 	current atomic.Pointer[index[Daily]]
 }
 
@@ -47,8 +47,8 @@ func newDailyLimit(l *Reserver, limitID string, perKey bool) *dailyLimit {
 	return &d.limit
 }
 
-// Daily returns the count of the key whose bucket identity is k. It allocates only
-// when it makes it.
+// Daily returns the count of the key whose bucket is identified by k. It allocates only to
+// create the count.
 func (d *Dailies) Daily(k [16]byte) *Daily {
 	h := hash(&k)
 	s := &d.shards[shardOf(h)]
@@ -58,7 +58,7 @@ func (d *Dailies) Daily(k [16]byte) *Daily {
 	return d.daily(s, h, k)
 }
 
-// daily finds or makes the count of k under the lock.
+// daily finds or creates the count of k, under the lock.
 func (d *Dailies) daily(s *dailyShard, h uint64, k [16]byte) *Daily {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (d *Dailies) daily(s *dailyShard, h uint64, k [16]byte) *Daily {
 	return &n.value
 }
 
-// initialize sets the word of a new count of a key to what is known.
+// initialize sets the word of a key's new count to the known count.
 func (limit *dailyLimit) initialize(d *Daily) {
 	limit.mu.Lock()
 	defer limit.mu.Unlock()
@@ -91,7 +91,7 @@ func (limit *dailyLimit) initialize(d *Daily) {
 	}
 }
 
-// startDay makes the counts of day what is known, and sets every word to them.
+// startDay makes counts the known counts of day, and sets every word to them.
 func (limit *dailyLimit) startDay(day int64, counts dailyCounts) {
 	limit.mu.Lock()
 	limit.day, limit.known = day, counts.keys
@@ -126,9 +126,9 @@ func (limit *dailyLimit) each(f func(d *Daily)) {
 	}
 }
 
-// evict drops the counts of keys that were not used since the last call and of which
-// the store has the exact count, and keeps what they count. It returns those that were not
-// used and of which the store has another count.
+// evict drops the counts of keys that were not used since the last call and whose exact
+// count is in the store, and remembers them as known. It returns the unused counts that the
+// store does not have exactly.
 func (limit *dailyLimit) evict() (idle []*Daily) {
 	if limit.keys == nil {
 		return nil
@@ -158,7 +158,8 @@ func (limit *dailyLimit) evict() (idle []*Daily) {
 	return idle
 }
 
-// evictOne closes d, whose word is w, and notes what it counts.
+// evictOne closes d, whose word is w, and remembers its count. It reports false if d has
+// changed.
 func (limit *dailyLimit) evictOne(d *Daily, w dailyWord) bool {
 	limit.mu.Lock()
 	defer limit.mu.Unlock()

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// A dailyWord is the state of one daily count: how many requests of the day are
-// used, and how many more may pass before the store must know of them.
+// A dailyWord is the state of one daily count: how many requests of the day have passed,
+// and how many more may pass before the store must be told.
 //
 //	bits  0–29  used: at most 10⁹
-//	bits 30–53  left of the range that is reserved: at most a hundredth of that
+//	bits 30–53  left of the reserved range: at most a hundredth of the cap
 //	bits 54–62  the UTC day, modulo 512
 //
-// A word with nothing left is changed by the ledger alone, which sets every
-// word anew when the day changes, so 512 days cannot be mistaken for one.
+// Only the Reserver changes a word with nothing left, and it resets every word when the
+// day changes, so days that are equal modulo 512 cannot be confused.
 type dailyWord uint64
 
 const (
@@ -32,21 +32,21 @@ func packDaily(day, used, left int64) dailyWord {
 func (w dailyWord) used() int64 { return int64(w & (1<<usedBits - 1)) }
 func (w dailyWord) left() int64 { return int64(w >> usedBits & (1<<leftBits - 1)) }
 
-// isOf reports whether w is of the day.
+// isOf reports whether w counts the given day.
 func (w dailyWord) isOf(day int64) bool { return w>>(usedBits+leftBits) == dailyWord(day&511) }
 
-// Daily is one daily cap in force. Its Reserver makes it.
+// Daily is one daily cap in force. A Reserver creates it.
 type Daily struct {
 	word  atomic.Uint64 // a dailyWord
 	limit *dailyLimit
-	key   [16]byte // the bucket identity of the key, of a limit with per: key
+	key   [16]byte // identifier of the key's bucket, for a limit with per: key
 
-	queued atomic.Bool // it is in the ledger's queue
+	queued atomic.Bool // it is in the Reserver's queue
 	next   *Daily      // in the queue
 
-	// Of the ledger's goroutine alone.
-	saved int64     // the count that the store has for the day of word
-	seen  dailyWord // unitsAt the last sweep
+	// Used only by the Reserver's goroutine.
+	saved int64     // count in the store for the day of word; -1 if unknown
+	seen  dailyWord // word at the last sweep
 }
 
 func (d *Daily) load() dailyWord { return dailyWord(d.word.Load()) }
@@ -57,7 +57,8 @@ func (d *Daily) swap(from, to dailyWord) bool {
 
 func (d *Daily) capacity() uint64 { return uint64(d.limit.capacity.Load()) }
 
-// charged tells the ledger when little is left of a range, after a charge made w.
+// charged asks for another range when half of the last one is used. w is the state after a
+// charge.
 func (d *Daily) charged(w dailyWord) {
 	capacity := d.limit.capacity.Load()
 	if left := w.left(); left*2 <= rangeOf(capacity) && w.used()+left < capacity {
@@ -65,8 +66,8 @@ func (d *Daily) charged(w dailyWord) {
 	}
 }
 
-// refund undoes a charge of the day. Unlike a bucket, a count can be
-// given back whatever happened since; only a day that is over keeps it.
+// refund undoes a charge of the day. Unlike a bucket, a count can be refunded whatever has
+// happened since, unless the day is over.
 func (d *Daily) refund(day int64) {
 	for {
 		w := d.load()
@@ -78,12 +79,12 @@ func (d *Daily) refund(day int64) {
 				return
 			}
 		} else if d.swap(w, w-oneUsed) {
-			d.limit.reserver.enqueue(d) // the store has more now than it should
+			d.limit.reserver.enqueue(d) // the store's count is now too high
 			return
 		}
 	}
 }
 
-// rangeOf returns how many requests of a cap may be reserved and not used: what a
-// crash may lose (contract, 4.3).
+// rangeOf returns the size of the ranges in which a cap is reserved, which is the most that
+// a crash may lose (contract, 4.3).
 func rangeOf(capacity int64) int64 { return max(1, capacity/100) }

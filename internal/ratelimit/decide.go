@@ -2,42 +2,44 @@ package ratelimit
 
 import "sync/atomic"
 
-// Limit is one limit that applies to a request: a bucket with its
-// parameters, or a daily cap.
+// Limit is one limit that applies to a request: a bucket with its parameters, or a daily
+// cap.
 type Limit struct {
 	Scope   Scope
-	Default bool // the global limit that a gateway did not set itself
+	Default bool // the server's default for a gateway without a global limit
 	Params  *Params
 	Bucket  *Bucket
 	Daily   *Daily
 }
 
-// MaxLimits is the most limits that one decision takes.
+// MaxLimits is the largest number of limits in one decision.
 const MaxLimits = 4
 
-// Result is how a decision ended.
+// Result is the result of a decision.
 type Result uint8
 
 // The results.
 const (
-	Admitted         Result = iota // keepAll limit was charged
+	Admitted         Result = iota // every limit was charged
 	Refused                        // no limit was charged
-	Stale                          // a bucket was closed by a change: look it up again
-	NeedsReservation               // a daily cap must reserve before it can tell: wait for it, then ask again
+	Stale                          // a limit was replaced by a change: find it again, then decide again
+	NeedsReservation               // a daily cap has nothing reserved: Reserver.Wait for it, then decide again
 )
 
-// Decide charges one request to all of limits or to none, and fills standing,
-// which has room for as many. Of a refusal, worst is the index of the refusing limit
-// that makes the caller wait longest; of Stale and NeedsReservation, of the limit that is; of
-// Admitted, of the limit with the fewest requests left (tie: the later reset), -1
-// without limits. It does not allocate. Give the limits in the order of their scopes,
-// unitsAt most MaxLimits, no two with the same bucket.
+// Decide charges one request to all limits or to none. It fills statuses, which must be as
+// long as limits. It does not allocate. Pass at most MaxLimits limits, in the order of
+// their scopes, no two with the same bucket.
 //
-// It looks at all limits before it charges any. If one refuses after
-// others were charged, because of a decision beside this one, those are given back; a
-// bucket that has been charged again meanwhile keeps the charge, since to
-// give it back then could let more pass than its limit.
-func Decide(now Instant, limits []Limit, standing []Status) (r Result, worst int) {
+// worst is an index into limits. For Admitted, it is the limit with the fewest requests
+// left (on a tie, the one that resets later), or -1 without limits. For Refused, it is the
+// refusing limit for which the caller must wait longest. For Stale and NeedsReservation, it
+// is the limit that caused the result.
+//
+// Decide checks all limits before it charges any. If a limit refuses after others were
+// charged, because a concurrent decision took the last request, the others are refunded. A
+// bucket that has been charged again meanwhile keeps the charge, since a refund could admit
+// more than the limit.
+func Decide(now Instant, limits []Limit, status []Status) (r Result, worst int) {
 	var room [MaxLimits]view
 	views := room[:len(limits)]
 	day := dayOf(now.Wall)
@@ -46,7 +48,7 @@ func Decide(now Instant, limits []Limit, standing []Status) (r Result, worst int
 		switch f {
 		case passes:
 		case refuses:
-			return Refused, fillRefused(now, day, limits, views, standing)
+			return Refused, fillRefused(now, day, limits, views, status)
 		case isStale:
 			return Stale, i
 		default:
@@ -61,12 +63,13 @@ func Decide(now Instant, limits []Limit, standing []Status) (r Result, worst int
 			d.charged(dailyWord(views[i].next))
 		}
 	}
-	return Admitted, fillStatuses(now, day, limits, views, standing)
+	return Admitted, fillStatuses(now, day, limits, views, status)
 }
 
-// Peek fills standing as Decide does, and charges nothing; worst is the limit with the
-// fewest left. A limit that cannot tell now (Stale, NeedsReservation) stands as if unused.
-func Peek(now Instant, limits []Limit, standing []Status) (worst int) {
+// Peek fills statuses as Decide does, but charges nothing. worst is the limit with the
+// fewest requests left. A limit for which Decide would return Stale or NeedsReservation
+// counts as unused.
+func Peek(now Instant, limits []Limit, status []Status) (worst int) {
 	var room [MaxLimits]view
 	views := room[:len(limits)]
 	day := dayOf(now.Wall)
@@ -86,28 +89,29 @@ func Peek(now Instant, limits []Limit, standing []Status) (worst int) {
 			v.next = 0
 		}
 	}
-	return fillStatuses(now, day, limits, views, standing)
+	return fillStatuses(now, day, limits, views, status)
 }
 
-// view is what a decision has seen of one limit.
+// view is what a decision has read of one limit.
 type view struct {
 	word uint64 // the state
 	next uint64 // the state after a charge
-	at   uint64 // isOf a bucket: the units gained until now; of a daily cap: the cap
+	at   uint64 // for a bucket, the units gained until now; for a daily cap, the cap
 }
 
-// finding is what a look at one limit tells. A greater one goes before a smaller.
+// finding is the result of checking one limit. The greatest finding determines the
+// decision.
 type finding uint8
 
 const (
 	passes      finding = iota
-	mustReserve         // a daily cap has room, and nothing reserved
+	mustReserve         // a daily cap has room, but nothing reserved
 	refuses
-	isUnknown // a daily cap of which today's count is not known, so neither are its figures
+	isUnknown // today's count of a daily cap is not loaded yet, so its status is unknown
 	isStale
 )
 
-// check reads every limit and returns the greatest finding, with its limit.
+// check reads every limit and returns the greatest finding and its limit.
 func check(now Instant, day int64, limits []Limit, views []view) (worst finding, at int) {
 	for i := range limits {
 		l, v := &limits[i], &views[i]
@@ -128,7 +132,7 @@ func check(now Instant, day int64, limits []Limit, views []view) (worst finding,
 	return worst, at
 }
 
-// check tells what v.word allows at v.at, and sets v.next.
+// check returns what the state v.word allows at v.at, and sets v.next.
 func (p *Params) check(v *view) finding {
 	start := max(v.word, v.at)
 	if v.next = start + p.cost; start-v.at <= p.span-p.cost {
@@ -140,7 +144,7 @@ func (p *Params) check(v *view) finding {
 	return refuses
 }
 
-// check tells what v.word allows on the day, and sets v.next.
+// check returns what the state v.word allows on the day, and sets v.next.
 func (d *Daily) check(day int64, v *view) finding {
 	w := dailyWord(v.word)
 	switch {
@@ -158,8 +162,8 @@ func (d *Daily) check(day int64, v *view) finding {
 	}
 }
 
-// charge takes from every limit what look planned. If one cannot give it any
-// more, it gives back the others and reports false.
+// charge charges every limit as check planned. If a limit no longer allows it, charge
+// refunds the others and reports false.
 func charge(day int64, limits []Limit, views []view) bool {
 	for i := range limits {
 		l, v := &limits[i], &views[i]
@@ -177,7 +181,7 @@ func charge(day int64, limits []Limit, views []view) bool {
 	return true
 }
 
-// retryCharge takes from a limit that has changed since v was filled.
+// retryCharge charges a limit that has changed since v was filled.
 func (l *Limit) retryCharge(day int64, state *atomic.Uint64, v *view) bool {
 	for {
 		v.word = state.Load()

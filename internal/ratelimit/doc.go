@@ -1,18 +1,31 @@
-// Package ratelimit holds the rates that users write, and the arithmetic that
-// decides by them (specification, Limits; contract, 4.3).
+// Package ratelimit defines rate limits and decides by them (specification, Limits;
+// contract, 4.3).
+//
+// There are two kinds of limit:
+//
+//   - A Bucket is a token bucket. It is decided by GCRA (generic cell rate algorithm): its
+//     whole state is one word, the time at which the bucket will be full again, in units
+//     that Params defines. It is changed by compare-and-swap.
+//   - A Daily is a cap on the requests of one UTC day. Its state is one word too. The
+//     Reserver reserves ranges of the cap in the store ahead of use, so that no crash lets
+//     more than the cap pass.
+//
+// Either exists once for all callers, or once for each key (Buckets, Dailies).
 //
 //	Config, Rate ──Compile──► Params ─┐
 //	                                  ├─► Limit ─┐
-//	Bucket, or Buckets for each key ──┘            ├──Decide──► Status ──► fields
+//	Bucket, or Buckets for each key ──┘          ├──Decide──► Status ──► header fields
 //	Daily, or Dailies for each key ─────► Limit ─┘
-//	  ▲ ranges
-//	Reserver ──► DailyStore
+//	  ▲ reserved ranges
+//	Reserver ◄──► DailyStore
 //
-// A Bucket is one word that compare-and-swap changes; a Daily is another. Decide reads all that
-// apply, then charges all or none. Nothing on that path locks, allocates or waits.
+// Decide reads all the limits that apply to a request, then charges all of them or none.
+// It takes no lock, does not allocate and does not wait.
 //
-// What it promises, whatever runs beside it: in every window w at most
-// capacity + w×rate requests pass a bucket; no more than the cap pass a Daily in a UTC day,
-// through crashes, restarts and steps of the wall clock; no change of a limit, sweep or
-// publication refills a bucket.
+// Guarantees, whatever runs concurrently:
+//
+//   - In every window w at most capacity + w×rate requests pass a bucket.
+//   - At most the cap pass a Daily in a UTC day, through crashes, restarts and steps of the
+//     wall clock.
+//   - No change of a limit, no sweep and no publication of a snapshot refills a bucket.
 package ratelimit

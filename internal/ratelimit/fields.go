@@ -2,13 +2,13 @@ package ratelimit
 
 import "strconv"
 
-// AppendPolicy appends the value of the field RateLimit-Policy, one item for each
-// standing but those of the default limit: "key";q=100;w=60, "route";q=50;w=1.
-// It appends nothing if there is none.
-func AppendPolicy(dst []byte, standings []Status) []byte {
+// AppendPolicy appends the value of the header field RateLimit-Policy, with one item for
+// each status except those of the default limit: "key";q=100;w=60, "route";q=50;w=1. It
+// appends nothing if there are no items.
+func AppendPolicy(dst []byte, statuses []Status) []byte {
 	start := len(dst)
-	for i := range standings {
-		s := &standings[i]
+	for i := range statuses {
+		s := &statuses[i]
 		if s.Default {
 			continue
 		}
@@ -29,12 +29,12 @@ func appendPolicy(dst []byte, limit, window int64) []byte {
 	return strconv.AppendInt(append(dst, ";w="...), window, 10)
 }
 
-// AppendLimits appends the value of the field RateLimit in the same way:
+// AppendLimits appends the value of the header field RateLimit in the same way:
 // "key";r=99;t=1, "route";r=49;t=1.
-func AppendLimits(dst []byte, standings []Status) []byte {
+func AppendLimits(dst []byte, statuses []Status) []byte {
 	start := len(dst)
-	for i := range standings {
-		s := &standings[i]
+	for i := range statuses {
+		s := &statuses[i]
 		if s.Default {
 			continue
 		}
@@ -45,12 +45,13 @@ func AppendLimits(dst []byte, standings []Status) []byte {
 	return dst
 }
 
-// appendName begins an item.
+// appendName appends the beginning of an item: a separator unless it is the first, and the
+// scope in quotes.
 func appendName(dst []byte, start int, scope Scope) []byte {
 	if len(dst) > start {
 		dst = append(dst, ", "...)
 	}
-	switch scope { // each of a length that the compiler knows
+	switch scope { // constants, so that the compiler knows their lengths
 	case KeyScope:
 		return append(dst, `"key"`...)
 	case RouteScope:

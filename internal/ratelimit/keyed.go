@@ -5,17 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// shards is the number of parts that a set of buckets or counts is locked in.
+// shards is the number of shards of a set of buckets or daily counts.
 const shards = 16
 
-// node is one entry of an index; it never moves.
+// node is one entry of an index. Its address never changes.
 type node[V any] struct {
 	key   [16]byte
 	value V
 }
 
-// index finds nodes by key. Looking up takes no lock; whoever adds holds one.
-// Nodes are never removed from an index: a smaller one replaces it.
+// index is a hash table of nodes by key, with open addressing. Readers take no lock;
+// writers hold the shard's lock. Nodes are never removed from an index: a smaller index
+// replaces it.
 type index[V any] struct {
 	slots []atomic.Pointer[node[V]] // a power of two; at least a quarter are nil
 	count int
@@ -40,10 +41,10 @@ func (x *index[V]) find(h uint64, k *[16]byte) *node[V] {
 	}
 }
 
-// full reports whether another node needs a larger index.
+// full reports whether one more node needs a larger index.
 func (x *index[V]) full() bool { return (x.count+1)*4 > len(x.slots)*3 }
 
-// add puts in a node whose key is not there yet. The index must not be full.
+// add adds a node whose key is not in the index. The index must not be full.
 func (x *index[V]) add(n *node[V]) {
 	mask := uint64(len(x.slots) - 1)
 	i := hash(&n.key) & mask
@@ -63,7 +64,8 @@ func (x *index[V]) each(f func(n *node[V])) {
 	}
 }
 
-// with returns an index of the nodes of x that keep accepts, with room for one more.
+// with returns an index of those nodes of x for which keep returns true, with room for one
+// more.
 func (x *index[V]) with(keep func(n *node[V]) bool) index[V] {
 	kept := 0
 	x.each(func(n *node[V]) {
@@ -80,7 +82,7 @@ func (x *index[V]) with(keep func(n *node[V]) bool) index[V] {
 	return smaller
 }
 
-// hash spreads the key of a node: the low bits choose a slot, the top bits a shard.
+// hash hashes the key of a node: the low bits choose a slot, the top bits a shard.
 func hash(k *[16]byte) uint64 {
 	const odd1, odd2 = 0x9e3779b97f4a7c15, 0xd6e8feb86659fd93
 	h := binary.LittleEndian.Uint64(k[:8])*odd1 ^ binary.LittleEndian.Uint64(k[8:])

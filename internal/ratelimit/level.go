@@ -1,21 +1,21 @@
 package ratelimit
 
-// Level is where one limit stands. Route and Key are the identifiers that it is of,
-// or zero.
+// Level is the Status of one limit, with the identifiers of the route and key that it
+// belongs to, or zeros.
 type Level struct {
 	Status
 	Route, Key [16]byte
 }
 
-// StatusOf returns where one limit stands, as Peek does.
+// StatusOf returns the status of one limit, as Peek does.
 func StatusOf(now Instant, l Limit) Status {
-	var standing [1]Status
-	Peek(now, []Limit{l}, standing[:])
-	return standing[0]
+	var status [1]Status
+	Peek(now, []Limit{l}, status[:])
+	return status[0]
 }
 
-// EachLevel calls f for each bucket that is not full, in no certain order. Decisions
-// go on meanwhile.
+// EachLevel calls f for each bucket that is not full, in no particular order. It does not
+// block decisions.
 func (b *Buckets) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	for i := range b.shards {
 		b.shards[i].eachLevel(now, f)
@@ -43,29 +43,29 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) {
 			if word <= at {
 				return
 			}
-			standing := Status{Scope: RouteScope}
-			g.params.fillStatus(&standing, word, at, now.Wall)
-			f(n.key, standing)
+			status := Status{Scope: RouteScope}
+			g.params.fillStatus(&status, word, at, now.Wall)
+			f(n.key, status)
 		})
 	}
 }
 
-// EachLevel calls f for each key of which the day has a count, in no certain order.
+// EachLevel calls f for each key that has used any of today's cap, in no particular order.
 func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	day := dayOf(now.Wall)
-	tell := func(k [16]byte, used int64) {
-		standing := Status{Scope: DailyScope}
-		packDaily(day, used, 0).fillStatus(&standing, uint64(d.limit.capacity.Load()), now, day)
-		f(k, standing)
+	emit := func(k [16]byte, used int64) {
+		status := Status{Scope: DailyScope}
+		packDaily(day, used, 0).fillStatus(&status, uint64(d.limit.capacity.Load()), now, day)
+		f(k, status)
 	}
-	// What is evicted between the two looks is told twice rather than not at all,
-	// hence seen.
+	// A count that is evicted between the two loops is found by both rather than by
+	// neither; seen removes the duplicate.
 	seen := map[[16]byte]bool{}
 	for i := range d.shards {
 		d.shards[i].current.Load().each(func(n *node[Daily]) {
 			if w := n.value.load(); w != closedDaily && w.isOf(day) && w.used() > 0 {
 				seen[n.key] = true
-				tell(n.key, w.used())
+				emit(n.key, w.used())
 			}
 		})
 	}
@@ -80,6 +80,6 @@ func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	}
 	d.limit.mu.Unlock()
 	for k, used := range rest {
-		tell(k, used)
+		emit(k, used)
 	}
 }

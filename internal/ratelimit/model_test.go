@@ -118,7 +118,7 @@ func TestDecisionEqualsModel(t *testing.T) {
 		m.last = start
 		bucket := new(Bucket)
 		limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: bucket}}
-		var standing [1]Status
+		var status [1]Status
 		for range rapid.IntRange(1, 60).Draw(t, "requests") {
 			step := drawStep(t, refill, capacity)
 			now.Mono += step
@@ -127,21 +127,21 @@ func TestDecisionEqualsModel(t *testing.T) {
 			if rapid.Float64Range(0, 1).Draw(t, "drain") < 0.1 { // most of what is left at once
 				n := min(floorRat(m.level), 300)
 				for range n {
-					if r, _ := Decide(now, limits, standing[:]); r != Admitted {
+					if r, _ := Decide(now, limits, status[:]); r != Admitted {
 						t.Fatalf("refused with %s left", m.level)
 					}
 					m.take()
 				}
 			}
-			compareWithModel(t, now, m, limits, standing[:])
+			compareWithModel(t, now, m, limits, status[:])
 		}
 	})
 }
 
-func compareWithModel(t *rapid.T, now Instant, m *model, limits []Limit, standing []Status) {
+func compareWithModel(t *rapid.T, now Instant, m *model, limits []Limit, status []Status) {
 	want := m.level.Cmp(one) >= 0
-	r, _ := Decide(now, limits, standing)
-	s := standing[0]
+	r, _ := Decide(now, limits, status)
+	s := status[0]
 	if (r == Admitted) != want || s.Refused == want {
 		t.Fatalf("decision %v with level %s", r, m.level)
 	}
@@ -180,7 +180,7 @@ func TestDecisionNeverExceedsRate(t *testing.T) {
 		now := Instant{Mono: rapid.Int64Range(0, int64(30*365*24*time.Hour)).Draw(t, "start"), Wall: startWall}
 		bucket := new(Bucket)
 		limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: bucket}}
-		var standing [1]Status
+		var status [1]Status
 		m := newModel(refill, capacity) // charged with what passes
 		m.last = now.Mono
 		var passed []int64
@@ -188,7 +188,7 @@ func TestDecisionNeverExceedsRate(t *testing.T) {
 		for range rapid.IntRange(1, 100).Draw(t, "requests") {
 			now.Mono += drawStep(t, refill, capacity)
 			m.advance(now.Mono)
-			r, _ := Decide(now, limits, standing[:])
+			r, _ := Decide(now, limits, status[:])
 			if r == Admitted {
 				m.take()
 				passed = append(passed, now.Mono)

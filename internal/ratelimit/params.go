@@ -7,40 +7,41 @@ import (
 	"time"
 )
 
-// horizon is the longest time, in nanoseconds since the process's epoch, that a
-// bucket can tell apart: 36 years.
+// horizon is the longest time since the epoch, in nanoseconds, that a bucket can represent:
+// 36 years.
 const horizon = 1<<60 - 1
 
-// maxWord is the largest state of a bucket; the value above it is closed.
+// maxWord is the largest state of a bucket. The value above it is closed.
 const maxWord = math.MaxUint64 - 1
 
-// Params is a compiled token bucket. Values are comparable.
+// Params is a compiled token bucket: what its rate and capacity mean for GCRA. Values are
+// comparable.
 //
-// A bucket counts in units, of which a request costs some number, so that a
-// requests number of them is gained in every nanosecond where that is possible. With the
-// refill reduced to n requests in d nanoseconds, a request costs d units and n are
-// gained in a nanosecond. That is exact, and it fits a word of 64 bits up to n = 15 if
-// the bucket refills within decades: all round rates and most others.
+// A bucket counts in units. A request costs a fixed number of units, chosen so that, where
+// possible, the bucket gains a whole number of units per nanosecond. If the refill rate is
+// n requests in d nanoseconds, in lowest terms, a request costs d units and the bucket
+// gains n units per nanosecond. That is exact, and it fits a word of 64 bits up to n = 15
+// if the bucket refills within decades: all round rates and most others.
 //
-// For any other rate a request costs the most units, m, that fit, and the gain is
-// (m-1)×n/(d-1) units in a nanosecond, rounded down: slower than the rate by less than one part in
-// m, and just so much that the rounding of the clock to whole units cannot
-// let a request pass before its time. (From the gain over w nanoseconds, less than
-// w(m-1)n/(d-1) + 1, follows: if wn ≤ jd - 1 then it is less than jm, for every j ≥ 1.) So
-// in every window w at most capacity + w×rate requests pass, whatever the rate.
+// For any other rate, a request costs m units, the most that fit, and the bucket gains
+// (m-1)×n/(d-1) units per nanosecond, rounded down. That is slower than the rate by less
+// than one part in m, and just slow enough that rounding the clock to whole units cannot
+// admit a request early. (Proof: the gain over w nanoseconds is less than w(m-1)n/(d-1) +
+// 1. So if wn ≤ jd - 1, the gain is less than jm, for every j ≥ 1.) So in every window w at
+// most capacity + w×rate requests pass, whatever the rate.
 type Params struct {
 	capacity int64  // requests
 	window   int64  // seconds, rounded up, from empty to full
-	policy   string // ";q=" capacity ";w=" window, for every answer
-	cost     uint64 // units that a request takes
+	policy   string // ";q=" capacity ";w=" window, for RateLimit-Policy
+	cost     uint64 // units that a request costs
 	span     uint64 // capacity in units
 
-	gain      uint64 // units in a nanosecond, times 2^(60+gainShift), rounded down
-	wait      uint64 // nanoseconds for a unit, times 2^(64-waitShift), rounded down
-	far       uint64 // the top half of units × wait from which on a time is far
+	gain      uint64 // units gained per nanosecond, times 2^(60+gainShift), rounded down
+	wait      uint64 // nanoseconds per unit, times 2^(64-waitShift), rounded down
+	far       uint64 // smallest high word of units×wait that until does not handle
 	perCost   uint64 // 2^64 ÷ cost, rounded down
 	gainShift uint8
-	waitShift uint8 // unitsAt least 1
+	waitShift uint8 // at least 1
 }
 
 // Compile returns the token bucket of a configuration that has one (Config.HasBucket).
@@ -55,10 +56,11 @@ func Compile(c Config) Params {
 	}
 }
 
-// CompileRate returns the token bucket of a key's rate: a sustained.
+// CompileRate returns the token bucket of a key's rate limit, which has only a sustained
+// rate.
 func CompileRate(r Rate) Params { return compile(r, r.Count) }
 
-// Capacity returns the number of requests that a full bucket lets pass at once.
+// Capacity returns the number of requests that a full bucket admits at once.
 func (p *Params) Capacity() int64 { return p.capacity }
 
 func compile(refill Rate, capacity int64) Params {
@@ -89,7 +91,7 @@ func compile(refill Rate, capacity int64) Params {
 	return p
 }
 
-// inverse returns 2^64 ÷ v, rounded down to 64 bits.
+// inverse returns 2^64 ÷ v, rounded down, at most 2^64-1.
 func inverse(v uint64) uint64 {
 	if v == 1 {
 		return math.MaxUint64
@@ -98,8 +100,8 @@ func inverse(v uint64) uint64 {
 	return q
 }
 
-// fit chooses cost and gain for a refill of n requests in d nanoseconds that
-// is not exact within a word.
+// fit chooses cost and gain for a refill of n requests in d nanoseconds that a word cannot
+// represent exactly.
 func (p *Params) fit(n, d uint64) {
 	bigN, bigD := new(big.Int).SetUint64(n), new(big.Int).SetUint64(d)
 
@@ -131,7 +133,7 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// unitsAt returns the units that have been gained from the epoch to mono.
+// unitsAt returns the units gained from the epoch to mono.
 func (p *Params) unitsAt(mono int64) uint64 {
 	if uint64(mono) > horizon {
 		mono = max(0, min(mono, horizon))
@@ -144,21 +146,21 @@ func (p *Params) gained(ns uint64) uint64 {
 	return hi >> (p.gainShift & 63)
 }
 
-// requests returns how many requests units pay for.
+// requests returns how many whole requests the units pay for.
 func (p *Params) requests(units uint64) int64 {
-	q, _ := bits.Mul64(units, p.perCost) // unitsAt most one too few
+	q, _ := bits.Mul64(units, p.perCost) // at most one too few
 	if units-q*p.cost >= p.cost {
 		q++
 	}
 	return int64(q)
 }
 
-// until returns the shortest time in nanoseconds in which units are gained from any
-// moment on. near is false if that is beyond the horizon: then untilFar tells.
+// until returns the shortest time, in nanoseconds, in which a bucket gains the units,
+// whenever it begins. near is false if the time is beyond the horizon: then use untilFar.
 func (p *Params) until(units uint64) (ns uint64, near bool) {
 	hi, lo := bits.Mul64(units, p.wait)
 	ns, near = hi<<(p.waitShift&63)|lo>>(-p.waitShift&63), hi < p.far
-	for near && p.gained(ns) < units { // the estimate is short by at most a few
+	for near && p.gained(ns) < units { // the estimate is at most a few too low
 		ns++
 	}
 	return ns, near

@@ -7,20 +7,20 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// MaxCount is the largest count that a rate may have.
+// MaxCount is the largest count of a rate.
 const MaxCount = 1_000_000_000
 
-// Rate is a number of requests in a unit of time, written "<count>/<unit>"
-// (contract, 4.3). The zero value is no rate.
+// Rate is a number of requests per unit of time, written "<count>/<unit>" (contract, 4.3).
+// The zero value means no rate.
 type Rate struct {
 	Count int64         // 1 to MaxCount
 	Per   time.Duration // a second, a minute, an hour or a day
 	text  string        // as the user wrote it
 }
 
-// ParseRate reads "<count>/<unit>": a positive integer up to 10⁹ without
-// leading zeros, and one of s, sec, second, min, minute, h, hour, day. The
-// error is a validation error without a field.
+// ParseRate parses "<count>/<unit>": a positive integer up to 10⁹ without leading zeros,
+// and one of the units s, sec, second, min, minute, h, hour, day. The error is a validation
+// error without a field.
 func ParseRate(s string) (Rate, error) {
 	count, unit, found := strings.Cut(s, "/")
 	per := unitLength(unit)
@@ -44,7 +44,7 @@ func badRate(s string) error {
 	if len(s) > 64 {
 		s = s[:64] + "…"
 	}
-	return fault.Invalid("", "%q is no rate: write <count>/<unit>, with a count from 1 to 1000000000 and one of the units s, sec, second, min, minute, h, hour, day", s)
+	return fault.Invalid("", "%q is not a valid rate: write <count>/<unit>, with a count from 1 to 1000000000 and one of the units s, sec, second, min, minute, h, hour, day", s)
 }
 
 func unitLength(unit string) time.Duration {
@@ -62,19 +62,19 @@ func unitLength(unit string) time.Duration {
 	}
 }
 
-// String returns the rate as it was written.
+// String returns the rate as the user wrote it.
 func (r Rate) String() string { return r.text }
 
-// IsZero reports whether r is no rate.
+// IsZero reports whether r is the zero value, no rate.
 func (r Rate) IsZero() bool { return r.Count == 0 }
 
-// Equal reports whether r and o admit the same, however they are written.
+// Equal reports whether r and o are the same rate, however they are written.
 func (r Rate) Equal(o Rate) bool { return r.Count == o.Count && r.Per == o.Per }
 
-// MarshalText writes the rate as the user wrote it.
+// MarshalText returns the rate as the user wrote it.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.text), nil }
 
-// UnmarshalText reads what MarshalText wrote; empty text is no rate.
+// UnmarshalText parses what MarshalText returned. Empty text means no rate.
 func (r *Rate) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*r = Rate{}
@@ -89,30 +89,30 @@ func (r *Rate) UnmarshalText(text []byte) error {
 const PerKey = "key"
 
 // Config is the rate limit configuration of a route (specification, Rate limit
-// configuration) or, with Sustained and Burst alone, of a gateway. The zero
-// value is no limit. Zero rates are absent members.
+// configuration) or, with only Sustained and Burst, of a gateway. The zero value means no
+// limit. A zero Rate is an absent property.
 type Config struct {
-	Sustained Rate   // refill
-	Burst     Rate   // capacity: its count; alone, also the refill
-	Daily     Rate   // cap for one UTC day
-	Per       string // "" for one bucket for all callers, or PerKey
+	Sustained Rate   // refill rate of the bucket
+	Burst     Rate   // its count is the bucket's capacity; without Sustained, it is the refill rate too
+	Daily     Rate   // cap per UTC day
+	Per       string // PerKey for a bucket for each key, or "" for one bucket for all callers
 }
 
 // IsZero reports whether c limits nothing.
 func (c Config) IsZero() bool { return c == Config{} }
 
-// HasBucket reports whether c has a token bucket beside its daily cap.
+// HasBucket reports whether c has a token bucket, with or without a daily cap.
 func (c Config) HasBucket() bool { return !c.Sustained.IsZero() || !c.Burst.IsZero() }
 
-// Validate checks what the members' own syntax does not: daily takes only the
-// unit day, per only "key", and a configuration limits something. Errors name
-// the field below the configuration.
+// Validate checks what ParseRate cannot: the unit of daily must be day, per must be "key",
+// and the configuration must have at least one limit. Errors name the field relative to the
+// configuration.
 func (c Config) Validate() error {
 	if !c.Daily.IsZero() && c.Daily.Per != 24*time.Hour {
 		return fault.Invalid("daily", "must be written <count>/day")
 	}
 	if c.Per != "" && c.Per != PerKey {
-		return fault.Invalid("per", `must be "key", or absent for one limit that all callers share`)
+		return fault.Invalid("per", `must be "key"; omit it for one limit that all callers share`)
 	}
 	if !c.HasBucket() && c.Daily.IsZero() {
 		return fault.Invalid("", "must have at least one of sustained, burst and daily")
@@ -120,8 +120,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// ParseConfig reads the members of a configuration as users write them; an
-// empty string is an absent member. Errors name the member as their field.
+// ParseConfig parses the properties of a configuration as users write them. An empty string
+// is an absent property. Errors name the property as their field.
 func ParseConfig(sustained, burst, daily, per string) (Config, error) {
 	c := Config{Per: per}
 	for _, m := range []struct {

@@ -1,11 +1,11 @@
 package ratelimit
 
-// replayRange is how many requests a replayed daily cap reserves: enough never to
-// enqueue a ledger for more.
+// replayRange is how many requests a replayed daily cap reserves: so many that it never
+// needs more.
 const replayRange = 1<<leftBits - 1
 
-// Replay is one limit by itself, full at first, on a clock that its user turns:
-// what it decides is what Decide decides. It is not safe for concurrent use.
+// Replay is a single limit, full at first, with a clock that the caller sets. It decides
+// like Decide, for simulations. It is not safe for concurrent use.
 type Replay struct {
 	config Config
 	params Params
@@ -13,14 +13,14 @@ type Replay struct {
 	keys   map[[16]byte]*replayState
 }
 
-// replayState is the state of the limit for those who share it.
+// replayState is the state of the limit, for all keys or for one.
 type replayState struct {
 	bucket Bucket
 	daily  *Daily
 }
 
-// NewReplay returns the limit of a configuration that limits something. The daily
-// cap has counted nothing yet.
+// NewReplay returns a Replay of a configuration, which must not be the zero value. The
+// daily cap starts at 0.
 func NewReplay(c Config) *Replay {
 	r := &Replay{config: c, keys: map[[16]byte]*replayState{}}
 	if c.HasBucket() {
@@ -39,7 +39,7 @@ func (r *Replay) start(s *replayState) {
 	s.daily = &Daily{limit: limit}
 }
 
-// isOf returns the state for the key whose bucket is named bucket.
+// of returns the state for the key whose bucket is identified by bucket.
 func (r *Replay) of(bucket [16]byte) *replayState {
 	if r.config.Per != PerKey {
 		return &r.shared
@@ -53,11 +53,12 @@ func (r *Replay) of(bucket [16]byte) *replayState {
 	return s
 }
 
-// Admit decides one request of the key whose bucket is named bucket. Time must not go back.
+// Admit decides one request of the key whose bucket is identified by bucket. now must not
+// go back.
 func (r *Replay) Admit(now Instant, bucket [16]byte) bool {
 	s := r.of(bucket)
 	var room [2]Limit
-	var standing [2]Status
+	var status [2]Status
 	limits := room[:0]
 	if r.config.HasBucket() {
 		limits = append(limits, Limit{Scope: RouteScope, Params: &r.params, Bucket: &s.bucket})
@@ -66,11 +67,11 @@ func (r *Replay) Admit(now Instant, bucket [16]byte) bool {
 		s.reserve(dayOf(now.Wall))
 		limits = append(limits, Limit{Scope: DailyScope, Daily: s.daily})
 	}
-	result, _ := Decide(now, limits, standing[:])
+	result, _ := Decide(now, limits, status[:])
 	return result == Admitted
 }
 
-// reserve does what a ledger does: a new day begins at nothing.
+// reserve does what a Reserver does: a new day starts at 0.
 func (s *replayState) reserve(day int64) {
 	w, used := s.daily.load(), int64(0)
 	if s.daily.limit.day == day {
@@ -81,12 +82,12 @@ func (s *replayState) reserve(day int64) {
 }
 
 // Wait returns for how many nanoseconds from now a request of the key whose bucket is
-// named bucket would be refused; 0 if it would be admitted.
+// identified by bucket would be refused, or 0 if it would be admitted.
 func (r *Replay) Wait(now Instant, bucket [16]byte) int64 {
 	s, wait := r.of(bucket), int64(0)
 	if r.config.HasBucket() {
-		var standing Status
-		wait = max(wait, r.params.fillRefused(&standing, s.bucket.state.Load(), r.params.unitsAt(now.Mono), now.Wall))
+		var status Status
+		wait = max(wait, r.params.fillRefused(&status, s.bucket.state.Load(), r.params.unitsAt(now.Mono), now.Wall))
 	}
 	if s.daily != nil {
 		day := dayOf(now.Wall)
@@ -97,10 +98,10 @@ func (r *Replay) Wait(now Instant, bucket [16]byte) int64 {
 	return wait
 }
 
-// AdmitAll admits n requests of the key whose bucket is named bucket, the i-th of
-// which comes at now plus i/n of the nanoseconds within, all of the same day, if none of
-// them would be refused. Otherwise it changes nothing and reports false. It takes
-// no longer for many than for one.
+// AdmitAll admits n requests of the key whose bucket is identified by bucket, if none of
+// them would be refused. Request i arrives at now plus i/n of within, in nanoseconds; all
+// must be on the same day. Otherwise AdmitAll changes nothing and reports false. Its cost
+// does not depend on n.
 func (r *Replay) AdmitAll(now Instant, n, within int64, bucket [16]byte) bool {
 	s := r.of(bucket)
 	day := dayOf(now.Wall)
@@ -123,19 +124,20 @@ func (r *Replay) AdmitAll(now Instant, n, within int64, bucket [16]byte) bool {
 	return true
 }
 
-// admitEvenly returns the state of a bucket in state word after n requests that come
-// evenly from mono on; ok is false if one would be refused, or if that is not certain.
+// admitEvenly returns the state of a bucket in the state word after n requests that arrive
+// evenly from mono on. ok is false if one would be refused, or if that is not certain.
 //
-// Let at(i) be what is gained until request i. If requests come faster than the bucket
-// refills, by more than rounding can shift at(i), then it is not full again before the last,
-// which is the first to be refused; if they come slower, then the first
-// is, and after each the state is at(i) and a cost, or what the beginning left.
+// Let g(i) be the units gained until request i. If requests arrive faster than the bucket
+// refills, by more than rounding can shift g(i), the bucket is not full again before the
+// last request, which is the first that could be refused. If they arrive slower, the first
+// request is the one that could be refused, and after each the state is g(i) plus one cost,
+// or what the initial state left.
 func (p *Params) admitEvenly(word uint64, mono, n, within int64) (after uint64, ok bool) {
-	// A gain is below 16 units in a nanosecond, and each time and gain is rounded
+	// The gain is below 16 units per nanosecond, and each time and gain is rounded
 	// by less than one.
 	const rounding = 18
 	first, last := p.unitsAt(mono), p.unitsAt(mono+(n-1)*within/n)
-	if uint64(n) >= (maxWord-max(word, last))/p.cost { // it would not fit a word
+	if uint64(n) >= (maxWord-max(word, last))/p.cost { // the state would not fit a word
 		return 0, false
 	}
 	start, gained, steps := max(word, first), last-first, uint64(n-1)

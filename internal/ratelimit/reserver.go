@@ -11,16 +11,16 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// DailyCount is how much of a daily cap is given out: Used requests of the UTC
-// day Day (days since 1970) count against the limit that LimitID and KeyID name.
+// DailyCount is the reserved part of a daily cap: Used requests of the UTC day Day (in days
+// since 1970) count against the limit identified by LimitID and KeyID.
 type DailyCount struct {
-	LimitID string // the route
-	KeyID   string // the bucket identity of the key for a limit with per: key, else ""
+	LimitID string // identifier of the route
+	KeyID   string // identifier of the key's bucket for a limit with per: key, or ""
 	Day     int64
 	Used    int64
 }
 
-// DailyStore keeps daily counts.
+// DailyStore stores daily counts.
 type DailyStore interface {
 	LoadDailyCounts(ctx context.Context, day int64) ([]DailyCount, error)
 	SaveDailyCounts(ctx context.Context, counts []DailyCount) error
@@ -28,37 +28,37 @@ type DailyStore interface {
 
 // ReserverConfig configures a Reserver.
 type ReserverConfig struct {
-	Store DailyStore       // required
-	Now   func() time.Time // the wall clock; default time.Now
-	Log   *slog.Logger     // default: none
+	Store DailyStore       // where counts are kept; required
+	Now   func() time.Time // the wall clock; nil means time.Now
+	Log   *slog.Logger     // receives failures; nil discards them
 }
 
 // Reserver owns every daily cap of the node.
 //
-// It reserves ranges of a cap in the store ahead of use: the store always has a
-// count that is at least what has passed, and at most a hundredth of the cap (at
-// least one request) more. So a crash never lets more than the cap pass, and loses
-// no more than that. One goroutine does all the reserving, in rounds: each writes for
-// keepAll cap that asked since the last one began, in one call of the store.
+// It reserves ranges of a cap in the store ahead of use: the count in the store is never
+// less than what has passed, and at most a hundredth of the cap (at least one request)
+// more. So a crash never lets more than the cap pass, and loses no more than that
+// hundredth. One goroutine does all reserving, in rounds: a round saves, in one call of the
+// store, for every cap that has asked since the previous round began.
 type Reserver struct {
 	store DailyStore
 	now   func() time.Time
 	log   *slog.Logger
 
-	queue atomic.Pointer[Daily] // the caps that asked, linked by next
-	wake  chan struct{}         // holds a token if there is something to do
+	queue atomic.Pointer[Daily] // the caps that have asked for a range, linked by next
+	wake  chan struct{}         // holds a token if there is work to do
 
 	mu                         sync.Mutex
 	limits                     map[limitKey]*dailyLimit
-	resized                    []*dailyLimit // whose cap has changed
+	resized                    []*dailyLimit // limits whose cap has changed
 	dropped                    []*dailyLimit
-	round                      *round // that what asks now is served in
-	started, stopped, released bool   // what was reserved and not used is released after Stop
+	round                      *round // the round that will serve new requests
+	started, stopped, released bool   // released: the unused part of the ranges was given back, after Stop
 
 	group service.Group
 
-	// Of the goroutine alone.
-	day     int64 // isOf which the counts are known; -1 for none
+	// Used only by the goroutine.
+	day     int64 // day for which the counts are known; -1 for none
 	stale   bool  // some limit's counts are not known yet
 	pending []*Daily
 }
@@ -68,16 +68,17 @@ type limitKey struct {
 	perKey bool
 }
 
-// round is one pass of the ledger's goroutine.
+// round is one pass of the Reserver's goroutine.
 type round struct {
 	done chan struct{}
 	err  error // set before done is closed
 }
 
-// NewReserver returns a ledger that is not started.
+// NewReserver returns a Reserver that is not started. The only error is a missing
+// ReserverConfig.Store.
 func NewReserver(cfg ReserverConfig) (*Reserver, error) {
 	if cfg.Store == nil {
-		return nil, errors.New("ledger: no store")
+		return nil, errors.New("ratelimit: ReserverConfig.Store is required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -94,63 +95,63 @@ func NewReserver(cfg ReserverConfig) (*Reserver, error) {
 	}, nil
 }
 
-// Daily returns the daily cap that all callers of the limit limitID (a route) share,
-// made at the first call. A later call sets the cap and keeps the day's count.
-func (l *Reserver) Daily(limitID string, limit Rate) *Daily {
-	return l.limit(limitKey{limitID, false}, limit.Count).one
+// Daily returns the daily cap of the limit limitID (a route) that all callers share. It is
+// created by the first call; a later call sets the cap and keeps the day's count.
+func (r *Reserver) Daily(limitID string, limit Rate) *Daily {
+	return r.limit(limitKey{limitID, false}, limit.Count).one
 }
 
-// Dailies returns the daily caps of the keys of the limit limitID, as Daily does.
-func (l *Reserver) Dailies(limitID string, limit Rate) *Dailies {
-	return l.limit(limitKey{limitID, true}, limit.Count).keys
+// Dailies returns the daily caps of the limit limitID for each key, as Daily does.
+func (r *Reserver) Dailies(limitID string, limit Rate) *Dailies {
+	return r.limit(limitKey{limitID, true}, limit.Count).keys
 }
 
-func (l *Reserver) limit(k limitKey, capacity int64) *dailyLimit {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	limit := l.limits[k]
+func (r *Reserver) limit(k limitKey, capacity int64) *dailyLimit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	limit := r.limits[k]
 	if limit == nil {
-		limit = newDailyLimit(l, k.id, k.perKey)
-		l.limits[k] = limit
+		limit = newDailyLimit(r, k.id, k.perKey)
+		r.limits[k] = limit
 	}
 	if limit.capacity.Swap(capacity) != capacity {
-		l.resized = append(l.resized, limit)
-		l.signal()
+		r.resized = append(r.resized, limit)
+		r.signal()
 	}
 	return limit
 }
 
-// Drop forgets limitID, whose count stays in the store. Whoever still decides by it
-// gets Stale: publish a configuration without it first.
-func (l *Reserver) Drop(limitID string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// Drop removes limitID; its count stays in the store. Decisions that still use it return
+// Stale, so publish a configuration without it first.
+func (r *Reserver) Drop(limitID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, k := range []limitKey{{limitID, false}, {limitID, true}} {
-		if limit := l.limits[k]; limit != nil {
-			delete(l.limits, k)
-			l.dropped = append(l.dropped, limit)
-			l.signal()
+		if limit := r.limits[k]; limit != nil {
+			delete(r.limits, k)
+			r.dropped = append(r.dropped, limit)
+			r.signal()
 		}
 	}
 }
 
-// Wait returns once d, of which a decision was NeedsReservation, can tell, so that the
-// caller may decide again. The error is that of the store or of ctx, or that the
-// reserver has stopped: fault.Unavailable.
-func (l *Reserver) Wait(ctx context.Context, d *Daily) error {
-	for !d.canDecide(dayOf(l.now().UnixNano())) {
-		l.enqueue(d)
-		l.mu.Lock()
-		r, stopped := l.round, l.stopped
-		l.mu.Unlock()
+// Wait returns when d, for which a decision returned NeedsReservation, can decide, so that
+// the caller may decide again. The error is that of ctx, or has the code fault.Unavailable
+// if the store fails or the Reserver has stopped.
+func (r *Reserver) Wait(ctx context.Context, d *Daily) error {
+	for !d.canDecide(dayOf(r.now().UnixNano())) {
+		r.enqueue(d)
+		r.mu.Lock()
+		current, stopped := r.round, r.stopped
+		r.mu.Unlock()
 		if stopped {
 			return errStopped()
 		}
-		l.signal()
+		r.signal()
 		select {
-		case <-r.done:
-			if r.err != nil {
-				return r.err
+		case <-current.done:
+			if current.err != nil {
+				return current.err
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -159,37 +160,38 @@ func (l *Reserver) Wait(ctx context.Context, d *Daily) error {
 	return nil
 }
 
-// canDecide reports whether d can decide about a request of today, or is closed.
+// canDecide reports whether d can decide a request of today, or is closed.
 func (d *Daily) canDecide(today int64) bool {
 	w := d.load()
 	return w == closedDaily || w.isOf(today) && (w.left() > 0 || w.used() >= d.limit.capacity.Load())
 }
 
-// enqueue puts d into the queue. It neither blocks nor allocates.
-func (l *Reserver) enqueue(d *Daily) {
+// enqueue adds d to the queue of caps that ask for a range. It neither blocks nor
+// allocates.
+func (r *Reserver) enqueue(d *Daily) {
 	if d.queued.Swap(true) {
 		return
 	}
 	for {
-		head := l.queue.Load()
+		head := r.queue.Load()
 		d.next = head
-		if l.queue.CompareAndSwap(head, d) {
+		if r.queue.CompareAndSwap(head, d) {
 			break
 		}
 	}
-	l.signal()
+	r.signal()
 }
 
-func (l *Reserver) signal() {
+func (r *Reserver) signal() {
 	select {
-	case l.wake <- struct{}{}:
+	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// takeQueue empties the queue.
-func (l *Reserver) takeQueue(into []*Daily) []*Daily {
-	for d := l.queue.Swap(nil); d != nil; {
+// takeQueue empties the queue and appends its caps to into.
+func (r *Reserver) takeQueue(into []*Daily) []*Daily {
+	for d := r.queue.Swap(nil); d != nil; {
 		next := d.next
 		d.queued.Store(false)
 		into = append(into, d)

@@ -29,7 +29,7 @@ func startLedger(t *testing.T, store DailyStore) *Reserver {
 	return l
 }
 
-// enqueue decides as the data plane does, with now as the clock.
+// ask decides as the data plane does, with now as the clock.
 func ask(ctx context.Context, l *Reserver, find func() *Daily) (Result, Status, error) {
 	for {
 		limits := []Limit{{Scope: DailyScope, Daily: find()}}
@@ -47,7 +47,7 @@ func ask(ctx context.Context, l *Reserver, find func() *Daily) (Result, Status, 
 }
 
 // TestDailyCapUnderConcurrency holds the guarantee that exactly the cap passes when many
-// enqueue at once, for all callers together and for each key, and that the store is never behind.
+// ask at once, for all callers together and for each key, and that the store is never behind.
 func TestDailyCapUnderConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where no midnight comes
 		store := newMemoryStore()

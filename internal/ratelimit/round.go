@@ -8,196 +8,196 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// sweepEvery is how often counts of keys that nobody uses are dropped.
+// sweepEvery is how often the counts of unused keys are dropped.
 const sweepEvery = time.Minute
 
-// Start reads today's counts and reserves in the background until Stop. Limits may be
-// registered before and after.
-func (l *Reserver) Start(ctx context.Context) error {
-	if err := l.group.Start(); err != nil {
+// Start reads today's counts and reserves ranges in the background until Stop. Limits may
+// be registered before and after Start.
+func (r *Reserver) Start(ctx context.Context) error {
+	if err := r.group.Start(); err != nil {
 		return fmt.Errorf("start the reserver of daily caps: %w", err)
 	}
-	l.mu.Lock()
-	l.started = true
-	l.mu.Unlock()
-	if err := l.load(ctx, dayOf(l.now().UnixNano())); err != nil {
+	r.mu.Lock()
+	r.started = true
+	r.mu.Unlock()
+	if err := r.load(ctx, dayOf(r.now().UnixNano())); err != nil {
 		return err
 	}
-	l.group.Go(l.run)
+	r.group.Go(r.run)
 	return nil
 }
 
-// Stop finishes the round that runs, unless ctx ends first, and gives back to the store
-// what was reserved and not used. Decisions by daily caps are NeedsReservation from then
-// on.
-func (l *Reserver) Stop(ctx context.Context) error {
-	l.mu.Lock()
-	l.stopped = true
-	l.mu.Unlock()
-	if err := l.group.Stop(ctx); err != nil {
+// Stop finishes the current round, unless ctx ends first, and returns the unused part of
+// the reserved ranges to the store. From then on, decisions by daily caps return
+// NeedsReservation.
+func (r *Reserver) Stop(ctx context.Context) error {
+	r.mu.Lock()
+	r.stopped = true
+	r.mu.Unlock()
+	if err := r.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop the reserver of daily caps: %w", err)
 	}
 
-	l.mu.Lock()
-	if !l.started || l.released {
-		l.mu.Unlock()
+	r.mu.Lock()
+	if !r.started || r.released {
+		r.mu.Unlock()
 		return nil
 	}
-	l.released = true
-	r := l.round
-	limits := l.dropped
-	for _, limit := range l.limits {
+	r.released = true
+	current := r.round
+	limits := r.dropped
+	for _, limit := range r.limits {
 		limits = append(limits, limit)
 	}
-	l.mu.Unlock()
-	r.err = errStopped()
-	close(r.done)
+	r.mu.Unlock()
+	current.err = errStopped()
+	close(current.done)
 
 	var unused batch
 	for _, limit := range limits {
-		limit.each(func(d *Daily) { unused.release(d, l.day, packDaily(l.day, 0, 0)) })
+		limit.each(func(d *Daily) { unused.release(d, r.day, packDaily(r.day, 0, 0)) })
 	}
-	return unused.save(ctx, l.store)
+	return unused.save(ctx, r.store)
 }
 
 func errStopped() error {
 	return fault.New(fault.Unavailable, "the server is shutting down: try again")
 }
 
-func (l *Reserver) run(ctx context.Context) {
-	rounds := l.group.Grace() // a round that has begun is finished
-	timer := time.NewTimer(l.untilTick())
+func (r *Reserver) run(ctx context.Context) {
+	rounds := r.group.Grace() // a round that has begun is finished
+	timer := time.NewTimer(r.untilTick())
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.wake:
-			l.serve(rounds)
+		case <-r.wake:
+			r.serve(rounds)
 		case <-timer.C:
-			l.serve(rounds)
-			l.sweep(rounds)
-			timer.Reset(l.untilTick())
+			r.serve(rounds)
+			r.sweep(rounds)
+			timer.Reset(r.untilTick())
 		}
 	}
 }
 
-// untilTick returns the time to the next sweep, or to midnight if that is sooner.
-func (l *Reserver) untilTick() time.Duration {
-	return min(sweepEvery, time.Duration(dayLength-l.now().UnixNano()%dayLength))
+// untilTick returns the time until the next sweep, or until midnight if that is sooner.
+func (r *Reserver) untilTick() time.Duration {
+	return min(sweepEvery, time.Duration(dayLength-r.now().UnixNano()%dayLength))
 }
 
-// serve does one round and tells those who wait for it.
-func (l *Reserver) serve(ctx context.Context) {
-	l.mu.Lock()
-	r := l.round
-	l.round = &round{done: make(chan struct{})}
-	l.mu.Unlock()
+// serve runs one round and wakes those who wait for it.
+func (r *Reserver) serve(ctx context.Context) {
+	r.mu.Lock()
+	current := r.round
+	r.round = &round{done: make(chan struct{})}
+	r.mu.Unlock()
 
-	if err := l.reserve(ctx); err != nil {
-		l.log.Error("daily limits cannot be reserved", "error", err)
-		r.err = &fault.Error{Code: fault.Unavailable, Message: "the daily limit cannot be counted now: try again", Err: err}
+	if err := r.reserve(ctx); err != nil {
+		r.log.Error("reserving daily limits failed", "error", err)
+		current.err = &fault.Error{Code: fault.Unavailable, Message: "the daily limit cannot be counted at the moment: try again", Err: err}
 	}
-	close(r.done)
+	close(current.done)
 }
 
-// reserve serves every cap that asked.
-func (l *Reserver) reserve(ctx context.Context) error {
-	l.mu.Lock()
-	dropped, resized := l.dropped, l.resized
-	l.dropped, l.resized = nil, nil
-	l.mu.Unlock()
+// reserve serves every cap that has asked for a range.
+func (r *Reserver) reserve(ctx context.Context) error {
+	r.mu.Lock()
+	dropped, resized := r.dropped, r.resized
+	r.dropped, r.resized = nil, nil
+	r.mu.Unlock()
 
-	// What is dropped may come back: its last word goes to the store before anything is read.
+	// A dropped limit may be registered again: save its count before reading the store.
 	var last batch
 	for _, limit := range dropped {
-		limit.each(func(d *Daily) { last.release(d, l.day, closedDaily) })
+		limit.each(func(d *Daily) { last.release(d, r.day, closedDaily) })
 	}
-	if err := last.save(ctx, l.store); err != nil {
-		l.log.Warn("the unused part of a dropped daily limit is lost", "error", err)
+	if err := last.save(ctx, r.store); err != nil {
+		r.log.Warn("returning the unused part of a dropped daily limit failed", "error", err)
 	}
 
-	today := dayOf(l.now().UnixNano())
+	today := dayOf(r.now().UnixNano())
 	for _, limit := range resized {
-		l.stale = l.stale || limit.day != today
+		r.stale = r.stale || limit.day != today
 	}
-	if l.stale || l.day != today {
-		if err := l.load(ctx, today); err != nil {
+	if r.stale || r.day != today {
+		if err := r.load(ctx, today); err != nil {
 			return err
 		}
 	}
 	for _, limit := range resized {
-		limit.each(l.enqueue)
+		limit.each(r.enqueue)
 	}
 
 	var b batch
-	l.pending = l.takeQueue(l.pending[:0])
-	for _, d := range l.pending {
+	r.pending = r.takeQueue(r.pending[:0])
+	for _, d := range r.pending {
 		b.extend(d, today)
 	}
-	clear(l.pending)
-	if err := b.save(ctx, l.store); err != nil {
+	clear(r.pending)
+	if err := b.save(ctx, r.store); err != nil {
 		return err
 	}
 	b.open(today)
 	return nil
 }
 
-// load reads the counts of today and sets all limits to them that are of another day.
-func (l *Reserver) load(ctx context.Context, today int64) error {
-	l.stale = true
-	l.mu.Lock()
+// load reads the counts of today and sets all limits to them that are still at another day.
+func (r *Reserver) load(ctx context.Context, today int64) error {
+	r.stale = true
+	r.mu.Lock()
 	behind := make(map[limitKey]*dailyLimit)
-	for k, limit := range l.limits {
+	for k, limit := range r.limits {
 		if limit.day != today {
 			behind[k] = limit
 		}
 	}
-	l.mu.Unlock()
+	r.mu.Unlock()
 
 	var counts []DailyCount
 	if len(behind) > 0 {
 		var err error
-		if counts, err = l.store.LoadDailyCounts(ctx, today); err != nil {
+		if counts, err = r.store.LoadDailyCounts(ctx, today); err != nil {
 			return fmt.Errorf("load daily counts: %w", err)
 		}
 	}
 	known := groupCounts(counts, behind)
 	var last batch
-	for _, limit := range behind { // the clock may turn back to the day that ends
-		limit.each(func(d *Daily) { last.release(d, l.day, packDaily(l.day, 0, 0)) })
+	for _, limit := range behind { // the clock may be set back to the day that has ended
+		limit.each(func(d *Daily) { last.release(d, r.day, packDaily(r.day, 0, 0)) })
 	}
-	if err := last.save(ctx, l.store); err != nil {
-		l.log.Warn("the unused part of the daily limits of the last day is not given back", "error", err)
+	if err := last.save(ctx, r.store); err != nil {
+		r.log.Warn("returning the unused part of the last day's limits failed", "error", err)
 	}
 	for k, limit := range behind {
 		if limit.one != nil && limit.one.load().used() > 0 {
-			l.enqueue(limit.one) // it was used the day before, so it will be today
+			r.enqueue(limit.one) // it was used yesterday, so expect use today
 		}
 		limit.startDay(today, known[k])
 	}
-	l.day, l.stale = today, false
+	r.day, r.stale = today, false
 	return nil
 }
 
-// sweep drops the counts of keys that were not used since the last one. Those that have
-// something reserved give it back first, and go with the next sweep.
-func (l *Reserver) sweep(ctx context.Context) {
-	l.mu.Lock()
-	limits := make([]*dailyLimit, 0, len(l.limits))
-	for _, limit := range l.limits {
+// sweep drops the counts of keys that were not used since the last sweep. A key with a
+// reserved range first gives that back, and is dropped by the next sweep.
+func (r *Reserver) sweep(ctx context.Context) {
+	r.mu.Lock()
+	limits := make([]*dailyLimit, 0, len(r.limits))
+	for _, limit := range r.limits {
 		limits = append(limits, limit)
 	}
-	l.mu.Unlock()
+	r.mu.Unlock()
 
 	var unused batch
 	for _, limit := range limits {
 		for _, d := range limit.evict() {
-			unused.release(d, l.day, packDaily(l.day, 0, 0))
+			unused.release(d, r.day, packDaily(r.day, 0, 0))
 			d.seen = d.load()
 		}
 	}
-	if err := unused.save(ctx, l.store); err != nil {
-		l.log.Warn("the unused part of idle daily limits is not given back", "error", err)
+	if err := unused.save(ctx, r.store); err != nil {
+		r.log.Warn("returning the unused part of idle daily limits failed", "error", err)
 	}
 }

@@ -11,10 +11,11 @@ const (
 	RouteScope
 	DailyScope
 	GlobalScope
-	AccountScope // isOf the management API
+	AccountScope // an account's limit on the management API
 )
 
-// String returns the scope as limit_scope tells it: key, route, daily, global, account.
+// String returns the scope as in the property limit_scope: key, route, daily, global,
+// account.
 func (s Scope) String() string {
 	switch s {
 	case KeyScope:
@@ -32,47 +33,47 @@ func (s Scope) String() string {
 	}
 }
 
-// Status is where a limit stands after a decision.
+// Status is the status of a limit after a decision.
 type Status struct {
 	Scope      Scope
 	Default    bool
 	Refused    bool
 	Limit      int64 // capacity
 	Remaining  int64 // requests requests left
-	Window     int64 // requests seconds, rounded up, that a refill from empty takes
-	ResetAt    int64 // Unix second, rounded up, at which it is full again; of a refusal: at which the request would pass
-	ResetIn    int64 // seconds, rounded up, from the decision to the moment that ResetAt tells
-	RetryAfter int64 // isOf a refusing limit: ResetIn, at least 1
+	Window     int64 // seconds, rounded up, from empty to full
+	ResetAt    int64 // Unix time in seconds, rounded up, at which it is full again or, if Refused, would admit the request
+	ResetIn    int64 // seconds, rounded up, from the decision to that time
+	RetryAfter int64 // if Refused: ResetIn, at least 1
 
-	policy string // what Limit and Window are in RateLimit-Policy, or ""
+	policy string // Limit and Window as in RateLimit-Policy, or "" if not precomputed
 }
 
-// fillStatuses fills standing of limits whose states are next, and returns the one with
-// the fewest requests left (tie: the later reset), or -1.
-func fillStatuses(now Instant, day int64, limits []Limit, views []view, standing []Status) (worst int) {
+// fillStatuses fills the statuses of limits in the state next. It returns the limit with
+// the fewest requests left (on a tie, the one that resets later), or -1 without limits.
+func fillStatuses(now Instant, day int64, limits []Limit, views []view, status []Status) (worst int) {
 	worst = -1
 	for i := range limits {
-		l, s := &limits[i], &standing[i]
+		l, s := &limits[i], &status[i]
 		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
 		if l.Daily != nil {
 			dailyWord(views[i].next).fillStatus(s, views[i].at, now, day)
 		} else {
 			l.Params.fillStatus(s, views[i].next, views[i].at, now.Wall)
 		}
-		if worst < 0 || s.Remaining < standing[worst].Remaining ||
-			s.Remaining == standing[worst].Remaining && s.ResetAt > standing[worst].ResetAt {
+		if worst < 0 || s.Remaining < status[worst].Remaining ||
+			s.Remaining == status[worst].Remaining && s.ResetAt > status[worst].ResetAt {
 			worst = i
 		}
 	}
 	return worst
 }
 
-// fillRefused fills standing of limits whose states are word, of which at least
-// one refuses, and returns the one that makes the caller wait longest.
-func fillRefused(now Instant, day int64, limits []Limit, views []view, standing []Status) (worst int) {
+// fillRefused fills the statuses of limits in the state word, at least one of which
+// refuses. It returns the one for which the caller must wait longest.
+func fillRefused(now Instant, day int64, limits []Limit, views []view, status []Status) (worst int) {
 	longest := int64(-1)
 	for i := range limits {
-		l, v, s := &limits[i], &views[i], &standing[i]
+		l, v, s := &limits[i], &views[i], &status[i]
 		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
 		wait := int64(-1)
 		if l.Daily != nil {
@@ -95,7 +96,7 @@ func fillRefused(now Instant, day int64, limits []Limit, views []view, standing 
 	return worst
 }
 
-// fillStatus fills the figures of a bucket in state word when at units are gained.
+// fillStatus fills the status of a bucket in the state word when at units are gained.
 func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	used := max(word, at) - at
 	s.Limit, s.Window, s.policy = p.capacity, p.window, p.policy
@@ -107,8 +108,8 @@ func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	}
 }
 
-// fillRefused sets the reset of a bucket that refuses to the moment at which it will let
-// the request pass, and returns the nanoseconds until then, or -1 if it does not refuse.
+// fillRefused sets the reset of a bucket that refuses to the time at which it will admit
+// the request. It returns the nanoseconds until then, or -1 if the bucket does not refuse.
 func (p *Params) fillRefused(s *Status, word, at uint64, wall int64) (wait int64) {
 	used := max(word, at) - at
 	if used <= p.span-p.cost {
@@ -124,7 +125,7 @@ func (p *Params) fillRefused(s *Status, word, at uint64, wall int64) (wait int64
 	return int64(ns)
 }
 
-// reset sets the reset to ns nanoseconds from now.
+// reset sets the reset to ns nanoseconds after wall.
 func (s *Status) reset(wall int64, ns uint64) {
 	s.ResetAt, s.ResetIn = ceilSeconds(wall+int64(ns)), ceilSeconds(int64(ns))
 }
@@ -133,7 +134,7 @@ func (s *Status) resetFar(wall, seconds int64) {
 	s.ResetAt, s.ResetIn = ceilSeconds(wall)+seconds, seconds
 }
 
-// fillStatus fills the figures of a count in state w with a cap.
+// fillStatus fills the status of a daily count in the state w, with a cap of capacity.
 func (w dailyWord) fillStatus(s *Status, capacity uint64, now Instant, day int64) {
 	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, ""
 	s.Remaining = max(0, s.Limit-w.used())

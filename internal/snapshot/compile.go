@@ -20,19 +20,19 @@ import (
 // for the state of limits, which adopt fills in. The error tells what in the record
 // cannot be used; management lets no such record in, so the cause is another
 // secret key or a damaged store.
-func (l *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bool) (*Gateway, error) {
+func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bool) (*Gateway, error) {
 	c := &Gateway{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes, hostname: strings.ToLower(g.Hostname), CORS: compileCORS(g.CORS)}
 	if !g.HostGiven {
-		c.hostname = gateway.MadeHostname(g.ID, l.cfg.GatewayDomain)
+		c.hostname = gateway.MadeHostname(g.ID, f.cfg.GatewayDomain)
 	}
 	c.UUID, _ = id.Parse(id.Gateway, g.ID)
 	c.AccountUUID, _ = id.Parse(id.Account, g.AccountID)
 	var err error
-	if c.Upstream, err = l.compileUpstream(g); err != nil {
+	if c.Upstream, err = f.compileUpstream(g); err != nil {
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
 	}
 	c.Upstream.PublicOnly = publicOnly
-	params := l.defaultGlobal
+	params := f.defaultGlobal
 	if c.global.Default = !g.GlobalLimit.HasBucket(); !c.global.Default {
 		params = ratelimit.Compile(g.GlobalLimit)
 	}
@@ -43,7 +43,7 @@ func (l *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnl
 	return c, nil
 }
 
-func (l *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
+func (f *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
 	u := Upstream{URL: g.Upstream.URL, CA: g.Upstream.TLS.CA}
 	var err error
 	if u.Base, err = url.Parse(g.Upstream.URL); err != nil {
@@ -53,17 +53,17 @@ func (l *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
 		return u, fmt.Errorf("read timeout: %w", err)
 	}
 	for name, sealed := range g.Upstream.Headers {
-		value, err := l.open(sealed)
+		value, err := f.open(sealed)
 		if err != nil {
 			return u, fmt.Errorf("open upstream header %s: %w", name, err)
 		}
 		u.Headers = append(u.Headers, Header{name, value})
 	}
 	slices.SortFunc(u.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
-	return u, l.compileConnection(&u, g)
+	return u, f.compileConnection(&u, g)
 }
 
-func (l *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
+func (f *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 	var err error
 	if u.ConnectTimeout, err = optionalDuration(g.Upstream.Timeouts.Connect); err != nil {
 		return fmt.Errorf("read upstream_connect_timeout: %w", err)
@@ -75,7 +75,7 @@ func (l *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 	if g.Upstream.TLS.ClientCertificate == "" {
 		return nil
 	}
-	key, err := l.open(g.Upstream.TLS.ClientKey)
+	key, err := f.open(g.Upstream.TLS.ClientKey)
 	if err != nil {
 		return fmt.Errorf("open upstream_client_key: %w", err)
 	}
@@ -84,11 +84,11 @@ func (l *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 }
 
 // open opens what is sealed in the store.
-func (l *Follower) open(sealed []byte) (string, error) {
-	if l.cfg.OpenSealed == nil {
+func (f *Follower) open(sealed []byte) (string, error) {
+	if f.cfg.OpenSealed == nil {
 		return "", errors.New("there is no secret key")
 	}
-	plain, err := l.cfg.OpenSealed(sealed)
+	plain, err := f.cfg.OpenSealed(sealed)
 	return string(plain), err
 }
 

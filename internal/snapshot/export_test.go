@@ -7,21 +7,21 @@ import (
 )
 
 // KeyClasses returns the number of classes of keys that are in use.
-func (l *Follower) KeyClasses() int { return len(l.classes) }
+func (f *Follower) KeyClasses() int { return len(f.classes) }
 
 // Lock waits for the right to write, as CatchUp and Load do.
-func (l *Follower) Lock(ctx context.Context) error { return l.lock(ctx) }
+func (f *Follower) Lock(ctx context.Context) error { return f.lock(ctx) }
 
 // Unlock gives up the right to write.
-func (l *Follower) Unlock() { l.unlock() }
+func (f *Follower) Unlock() { f.unlock() }
 
 // PutKey compiles k and puts it in force.
-func (l *Follower) PutKey(k *apikey.Key) error { return l.putKey(l.Current().keys, k) }
+func (f *Follower) PutKey(k *apikey.Key) error { return f.putKey(f.Current().keys, k) }
 
 // RemoveKey removes the key with the digest d, which is in force.
-func (l *Follower) RemoveKey(d apikey.Digest) {
-	table := l.Current().keys
-	l.removeKey(table, table.find(&d))
+func (f *Follower) RemoveKey(d apikey.Digest) {
+	table := f.Current().keys
+	f.removeKey(table, table.find(&d))
 }
 
 // Digest returns the digest of the key's secret.

@@ -24,36 +24,36 @@ const changeBatch = 1000
 // A gateway that cannot be compiled keeps the form that it had, is an error of
 // the call that met it, and is tried again with every later call: it does not
 // acquireClass up the changes of others.
-func (l *Follower) CatchUp(ctx context.Context) error {
-	if err := l.lock(ctx); err != nil {
+func (f *Follower) CatchUp(ctx context.Context) error {
+	if err := f.lock(ctx); err != nil {
 		return err
 	}
-	defer l.unlock()
-	if !l.loaded {
-		return l.load(ctx)
+	defer f.unlock()
+	if !f.loaded {
+		return f.load(ctx)
 	}
-	begun := l.cfg.Now().Mono
+	begun := f.cfg.Now().Mono
 	var unusable error
 	for {
-		changes, complete, err := l.cfg.Source.Changes(ctx, l.seq, changeBatch)
+		changes, complete, err := f.cfg.Source.Changes(ctx, f.seq, changeBatch)
 		switch {
 		case err != nil:
 			return fmt.Errorf("read the change log: %w", err)
 		case !complete:
-			return errors.Join(unusable, l.load(ctx))
+			return errors.Join(unusable, f.load(ctx))
 		}
-		if len(changes) > 0 || len(l.failed) > 0 {
-			bad, err := l.apply(ctx, changes)
+		if len(changes) > 0 || len(f.failed) > 0 {
+			bad, err := f.apply(ctx, changes)
 			if err != nil {
 				return err
 			}
 			unusable = errors.Join(unusable, bad)
 		}
 		if len(changes) > 0 {
-			l.seq = changes[len(changes)-1].Seq
+			f.seq = changes[len(changes)-1].Seq
 		}
 		if len(changes) < changeBatch {
-			l.caughtUp.Store(begun)
+			f.caughtUp.Store(begun)
 			return unusable
 		}
 	}
@@ -62,14 +62,14 @@ func (l *Follower) CatchUp(ctx context.Context) error {
 // apply puts the records that changes name in force as the source has them now.
 // unusable tells of gateways that cannot be compiled; err that the source could
 // not be read, in which case all of changes must be applied again.
-func (l *Follower) apply(ctx context.Context, changes []Change) (unusable, err error) {
+func (f *Follower) apply(ctx context.Context, changes []Change) (unusable, err error) {
 	var (
 		named    = map[Change]bool{} // without Seq
 		gateways = map[string]bool{}
-		accounts = l.Current().accounts
+		accounts = f.Current().accounts
 		newAccs  bool
 	)
-	for id := range l.failed {
+	for id := range f.failed {
 		gateways[id] = true
 	}
 	for _, c := range changes {
@@ -80,7 +80,7 @@ func (l *Follower) apply(ctx context.Context, changes []Change) (unusable, err e
 		named[c] = true
 		switch c.Kind {
 		case KeyChange:
-			if err := l.readKey(ctx, c.ID); err != nil {
+			if err := f.readKey(ctx, c.ID); err != nil {
 				return nil, err
 			}
 		case GatewayChange:
@@ -90,22 +90,22 @@ func (l *Follower) apply(ctx context.Context, changes []Change) (unusable, err e
 		}
 	}
 	if newAccs {
-		if accounts, err = l.readAccounts(ctx); err != nil {
+		if accounts, err = f.readAccounts(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if !newAccs && len(gateways) == 0 {
 		return nil, nil
 	}
-	return l.readGateways(ctx, accounts, gateways, named)
+	return f.readGateways(ctx, accounts, gateways, named)
 }
 
 // readGateways publishes the gateways named by ids as the source has them.
-func (l *Follower) readGateways(ctx context.Context, accounts map[string]*account.Account, ids map[string]bool, named map[Change]bool) (unusable, err error) {
+func (f *Follower) readGateways(ctx context.Context, accounts map[string]*account.Account, ids map[string]bool, named map[Change]bool) (unusable, err error) {
 	changed := map[string]*Gateway{}
 	failed := map[string]bool{}
 	for gatewayID := range ids {
-		g, routes, err := l.cfg.Source.GatewayByID(ctx, gatewayID)
+		g, routes, err := f.cfg.Source.GatewayByID(ctx, gatewayID)
 		if fault.CodeOf(err) == fault.NotFound {
 			changed[gatewayID] = nil
 			continue
@@ -113,7 +113,7 @@ func (l *Follower) readGateways(ctx context.Context, accounts map[string]*accoun
 		if err != nil {
 			return nil, fmt.Errorf("read gateway %s: %w", gatewayID, err)
 		}
-		c, err := l.compile(g, routes, publicOnly(accounts, g.AccountID))
+		c, err := f.compile(g, routes, publicOnly(accounts, g.AccountID))
 		if err != nil {
 			failed[gatewayID] = true
 			if named[Change{Kind: GatewayChange, ID: gatewayID}] {
@@ -123,36 +123,36 @@ func (l *Follower) readGateways(ctx context.Context, accounts map[string]*accoun
 		}
 		changed[gatewayID] = c
 	}
-	l.publish(accounts, changed)
-	l.failed = failed
+	f.publish(accounts, changed)
+	f.failed = failed
 	return unusable, nil
 }
 
 // readKey puts one key in force as the source has it.
-func (l *Follower) readKey(ctx context.Context, keyID string) error {
-	table := l.Current().keys
-	k, err := l.cfg.Source.KeyByID(ctx, keyID)
+func (f *Follower) readKey(ctx context.Context, keyID string) error {
+	table := f.Current().keys
+	k, err := f.cfg.Source.KeyByID(ctx, keyID)
 	switch {
 	case fault.CodeOf(err) == fault.NotFound:
 		// Keys are revoked, never deleted: a search of all is not worth an
 		// index.
 		if u, ok := id.Parse(id.Key, keyID); ok {
-			l.forgetKey(table, u)
+			f.forgetKey(table, u)
 		}
 		return nil
 	case err != nil:
 		return fmt.Errorf("read key %s: %w", keyID, err)
 	case !k.RevokedAt.IsZero():
 		if old := table.find(&k.Digest); old != nil {
-			l.removeKey(table, old)
+			f.removeKey(table, old)
 		}
 		return nil
 	default:
-		return l.putKey(table, k)
+		return f.putKey(table, k)
 	}
 }
 
-func (l *Follower) forgetKey(table *keyTable, keyID [16]byte) {
+func (f *Follower) forgetKey(table *keyTable, keyID [16]byte) {
 	var found *Key
 	table.each(func(k *Key) {
 		if k.id == keyID {
@@ -160,43 +160,43 @@ func (l *Follower) forgetKey(table *keyTable, keyID [16]byte) {
 		}
 	})
 	if found != nil {
-		l.removeKey(table, found)
+		f.removeKey(table, found)
 	}
 }
 
 // putKey puts k in the table, in the place of what was known of it.
-func (l *Follower) putKey(table *keyTable, k *apikey.Key) error {
+func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 	c, err := compileKey(k)
 	if err != nil {
 		return err
 	}
-	l.limitKey(table, c, k.RateLimit)
-	c.class = l.acquireClass(holderName{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, word: k.Scope.Word})
+	f.limitKey(table, c, k.RateLimit)
+	c.class = f.acquireClass(holderName{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, word: k.Scope.Word})
 	old := table.find(&c.digest)
 	if old != nil && old.same(c) {
-		l.releaseClass(c)
+		f.releaseClass(c)
 		return nil
 	}
 	table.put(old, c)
 	if old != nil {
-		l.releaseClass(old)
+		f.releaseClass(old)
 	}
 	return nil
 }
 
-func (l *Follower) removeKey(table *keyTable, k *Key) {
+func (f *Follower) removeKey(table *keyTable, k *Key) {
 	table.remove(k)
-	l.releaseClass(k)
+	f.releaseClass(k)
 }
 
 // limitKey gives k the bucket of its rate: the one that its partners in a
 // rotation have, if any. If they hold to another rate, the bucket is converted,
 // for them as well.
-func (l *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
+func (f *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 	if rate.IsZero() {
 		return
 	}
-	k.params = l.sharedParams(ratelimit.CompileRate(rate))
+	k.params = f.sharedParams(ratelimit.CompileRate(rate))
 	var partners []*Key
 	table.partners(k.BucketID(), func(p *Key) { partners = append(partners, p) })
 	if len(partners) == 0 {
@@ -208,7 +208,7 @@ func (l *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 		k.params, k.bucket = was.params, was.bucket
 		return
 	}
-	k.bucket = was.bucket.Convert(was.params, k.params, l.cfg.Now())
+	k.bucket = was.bucket.Convert(was.params, k.params, f.cfg.Now())
 	for _, p := range partners {
 		table.put(p, p.withBucket(k.params, k.bucket))
 	}
@@ -219,29 +219,29 @@ const maxRates = 10_000
 
 // sharedParams returns the one copy of p that all limits of the same rate hold to, so
 // that it is in the cache for each of them.
-func (l *Follower) sharedParams(p ratelimit.Params) *ratelimit.Params {
-	if shared := l.rates[p]; shared != nil {
+func (f *Follower) sharedParams(p ratelimit.Params) *ratelimit.Params {
+	if shared := f.rates[p]; shared != nil {
 		return shared
 	}
-	if len(l.rates) >= maxRates {
-		clear(l.rates)
+	if len(f.rates) >= maxRates {
+		clear(f.rates)
 	}
-	l.rates[p] = &p
+	f.rates[p] = &p
 	return &p
 }
 
-func (l *Follower) acquireClass(name holderName) *keyClass {
-	h := l.classes[name]
+func (f *Follower) acquireClass(name holderName) *keyClass {
+	h := f.classes[name]
 	if h == nil {
-		h = &keyClass{holderName: name, used: l.used}
-		l.classes[name] = h
+		h = &keyClass{holderName: name, used: f.used}
+		f.classes[name] = h
 	}
 	h.keys++
 	return h
 }
 
-func (l *Follower) releaseClass(k *Key) {
+func (f *Follower) releaseClass(k *Key) {
 	if k.class.keys--; k.class.keys == 0 {
-		delete(l.classes, k.class.holderName)
+		delete(f.classes, k.class.holderName)
 	}
 }

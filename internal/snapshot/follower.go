@@ -92,28 +92,28 @@ func New(cfg Config) (*Follower, error) {
 
 // Current returns what is in force now: one atomic load. Before Load it is
 // empty. It is never nil.
-func (l *Follower) Current() *Snapshot { return l.current.Load() }
+func (f *Follower) Current() *Snapshot { return f.current.Load() }
 
 // Start begins to catch up at every PollInterval, so that what another process wrote
 // is in force soon, and to drop idle per-key buckets. Failures are logged and tried
 // again.
-func (l *Follower) Start(context.Context) error {
-	if err := l.group.Start(l.run); err != nil {
+func (f *Follower) Start(context.Context) error {
+	if err := f.group.Start(f.run); err != nil {
 		return fmt.Errorf("start following the store: %w", err)
 	}
 	return nil
 }
 
 // Stop ends what Start began. The Follower stays usable.
-func (l *Follower) Stop(ctx context.Context) error {
-	if err := l.group.Stop(ctx); err != nil {
+func (f *Follower) Stop(ctx context.Context) error {
+	if err := f.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop following the store: %w", err)
 	}
 	return nil
 }
 
-func (l *Follower) run(ctx context.Context) {
-	poll, sweep := time.NewTicker(l.cfg.PollInterval), time.NewTicker(sweepInterval)
+func (f *Follower) run(ctx context.Context) {
+	poll, sweep := time.NewTicker(f.cfg.PollInterval), time.NewTicker(sweepInterval)
 	defer poll.Stop()
 	defer sweep.Stop()
 	failing := false
@@ -122,17 +122,17 @@ func (l *Follower) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-sweep.C:
-			l.Current().sweep(l.cfg.Now())
+			f.Current().sweep(f.cfg.Now())
 		case <-poll.C:
-			err := l.CatchUp(ctx)
+			err := f.CatchUp(ctx)
 			if ctx.Err() != nil {
 				return
 			}
 			switch {
 			case err != nil && !failing:
-				l.cfg.Log.Error("the data plane cannot follow the store; it keeps what it has and tries again", "error", err)
+				f.cfg.Log.Error("the data plane cannot follow the store; it keeps what it has and tries again", "error", err)
 			case err == nil && failing:
-				l.cfg.Log.Info("the data plane follows the store again")
+				f.cfg.Log.Info("the data plane follows the store again")
 			}
 			failing = err != nil
 		}
@@ -142,22 +142,22 @@ func (l *Follower) run(ctx context.Context) {
 // Age returns the time since the store was last read to its end, whether there was
 // something new or not: what is in force is no older. It is below PollInterval
 // or little more while all is well.
-func (l *Follower) Age() time.Duration {
-	return time.Duration(l.cfg.Now().Mono - l.caughtUp.Load())
+func (f *Follower) Age() time.Duration {
+	return time.Duration(f.cfg.Now().Mono - f.caughtUp.Load())
 }
 
 // DrainUsed calls f for each key that authenticated a request since the last
 // call, with the time of its last use. Calls must not overlap.
-func (l *Follower) DrainUsed(f func(keyID string, at time.Time)) { l.used.drain(f) }
+func (f *Follower) DrainUsed(yield func(keyID string, at time.Time)) { f.used.drain(yield) }
 
 // lock waits for the right to write.
-func (l *Follower) lock(ctx context.Context) error {
+func (f *Follower) lock(ctx context.Context) error {
 	select {
-	case l.writing <- struct{}{}:
+	case f.writing <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (l *Follower) unlock() { <-l.writing }
+func (f *Follower) unlock() { <-f.writing }

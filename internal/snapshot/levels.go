@@ -9,16 +9,16 @@ import (
 // certain order: the global one, those of routes, and of those that single keys
 // have, by themselves or on a route, the ones that are in use. It calls f not at all
 // if the gateway is not in force. Decisions go on meanwhile.
-func (l *Follower) Levels(gatewayID string, f func(ratelimit.Level)) {
-	s := l.Current()
+func (f *Follower) Levels(gatewayID string, yield func(ratelimit.Level)) {
+	s := f.Current()
 	g := s.GatewayByID(gatewayID)
 	if g == nil {
 		return
 	}
-	now := l.cfg.Now()
-	f(ratelimit.Level{Status: ratelimit.StatusOf(now, g.global)})
+	now := f.cfg.Now()
+	yield(ratelimit.Level{Status: ratelimit.StatusOf(now, g.global)})
 	for _, r := range g.routes {
-		r.levels(now, f)
+		r.levels(now, yield)
 	}
 	s.keys.each(func(k *Key) {
 		if k.bucket == nil || k.AccountID() != g.AccountID || k.GatewayID() != "" && k.GatewayID() != g.ID {
@@ -26,7 +26,7 @@ func (l *Follower) Levels(gatewayID string, f func(ratelimit.Level)) {
 		}
 		limit, _ := k.Limit()
 		if standing := ratelimit.StatusOf(now, limit); standing.ResetIn > 0 {
-			f(ratelimit.Level{Status: standing, Key: k.id})
+			yield(ratelimit.Level{Status: standing, Key: k.id})
 		}
 	})
 }

@@ -18,14 +18,14 @@ func (l *routeLimits) hasDaily() bool { return l.daily != nil || l.dailies != ni
 // did not change is the same, what did is converted, so that no publication
 // refills a bucket. Buckets that are converted are closed at once, hence g must be
 // published right after.
-func (l *Follower) adoptLimits(g, old *Gateway, now ratelimit.Instant) {
+func (f *Follower) adoptLimits(g, old *Gateway, now ratelimit.Instant) {
 	g.global.Params, g.global.Bucket = carryBucket(g.global.Params, old.globalLimit(), now)
 	for id, r := range g.routes {
 		var was *Route
 		if old != nil {
 			was = old.routes[id]
 		}
-		l.adoptRoute(r, was, now)
+		f.adoptRoute(r, was, now)
 	}
 }
 
@@ -49,7 +49,7 @@ func carryBucket(p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant
 	}
 }
 
-func (l *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
+func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	if was == nil {
 		was = &Route{}
 	} else if was.config == r.config {
@@ -58,7 +58,7 @@ func (l *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	}
 	perKey := r.config.Per == ratelimit.PerKey
 	if r.config.HasBucket() {
-		p := l.sharedParams(ratelimit.Compile(r.config))
+		p := f.sharedParams(ratelimit.Compile(r.config))
 		switch {
 		case !perKey:
 			r.limits.params, r.limits.bucket = carryBucket(p, ratelimit.Limit{Params: was.limits.params, Bucket: was.limits.bucket}, now)
@@ -73,18 +73,18 @@ func (l *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 		return
 	}
 	if was.limits.hasDaily() && perKey != (was.limits.dailies != nil) {
-		l.cfg.Reserver.Drop(r.ID) // a count of another kind
+		f.cfg.Reserver.Drop(r.ID) // a count of another kind
 	}
 	if perKey {
-		r.limits.dailies = l.cfg.Reserver.Dailies(r.ID, r.config.Daily)
+		r.limits.dailies = f.cfg.Reserver.Dailies(r.ID, r.config.Daily)
 	} else {
-		r.limits.daily = l.cfg.Reserver.Daily(r.ID, r.config.Daily)
+		r.limits.daily = f.cfg.Reserver.Daily(r.ID, r.config.Daily)
 	}
 }
 
 // dropDailies lets go of the daily caps of old that now, the gateway as it is
 // in force since, or nil, does not have.
-func (l *Follower) dropDailies(old, now *Gateway) {
+func (f *Follower) dropDailies(old, now *Gateway) {
 	if old == nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (l *Follower) dropDailies(old, now *Gateway) {
 			continue
 		}
 		if now == nil || now.routes[id] == nil || !now.routes[id].limits.hasDaily() {
-			l.cfg.Reserver.Drop(id)
+			f.cfg.Reserver.Drop(id)
 		}
 	}
 }

@@ -13,38 +13,38 @@ import (
 // Load reads everything from the source and publishes it. The first time a
 // gateway that cannot be compiled keeps everything from being published. A later
 // Load keeps the state of limits, and treats such a gateway as CatchUp does.
-func (l *Follower) Load(ctx context.Context) error {
-	if err := l.lock(ctx); err != nil {
+func (f *Follower) Load(ctx context.Context) error {
+	if err := f.lock(ctx); err != nil {
 		return err
 	}
-	defer l.unlock()
-	return l.load(ctx)
+	defer f.unlock()
+	return f.load(ctx)
 }
 
 // load is Load under the lock. Changes that are committed while it reads are
 // after seq, and are read again by the next catch-up.
-func (l *Follower) load(ctx context.Context) error {
-	begun := l.cfg.Now().Mono
-	seq, err := l.cfg.Source.LastSeq(ctx)
+func (f *Follower) load(ctx context.Context) error {
+	begun := f.cfg.Now().Mono
+	seq, err := f.cfg.Source.LastSeq(ctx)
 	if err != nil {
 		return fmt.Errorf("load the configuration: %w", err)
 	}
-	accounts, err := l.readAccounts(ctx)
+	accounts, err := f.readAccounts(ctx)
 	if err != nil {
 		return err
 	}
 	changed := map[string]*Gateway{}
-	for id := range l.Current().gateways {
+	for id := range f.Current().gateways {
 		changed[id] = nil
 	}
 	failed := map[string]bool{}
 	var unusable error
-	err = l.cfg.Source.EachGateway(ctx, func(g *gateway.Gateway, routes []gateway.Route) error {
-		c, err := l.compile(g, routes, publicOnly(accounts, g.AccountID))
+	err = f.cfg.Source.EachGateway(ctx, func(g *gateway.Gateway, routes []gateway.Route) error {
+		c, err := f.compile(g, routes, publicOnly(accounts, g.AccountID))
 		switch {
 		case err == nil:
 			changed[g.ID] = c
-		case !l.loaded:
+		case !f.loaded:
 			return err
 		default:
 			delete(changed, g.ID)
@@ -56,18 +56,18 @@ func (l *Follower) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load gateways: %w", err)
 	}
-	if err := l.loadKeys(ctx); err != nil {
+	if err := f.loadKeys(ctx); err != nil {
 		return fmt.Errorf("load keys: %w", err)
 	}
-	l.publish(accounts, changed)
-	l.failed = failed
-	l.seq, l.loaded = seq, true
-	l.caughtUp.Store(begun)
+	f.publish(accounts, changed)
+	f.failed = failed
+	f.seq, f.loaded = seq, true
+	f.caughtUp.Store(begun)
 	return unusable
 }
 
-func (l *Follower) readAccounts(ctx context.Context) (map[string]*account.Account, error) {
-	list, err := l.cfg.Source.Accounts(ctx)
+func (f *Follower) readAccounts(ctx context.Context) (map[string]*account.Account, error) {
+	list, err := f.cfg.Source.Accounts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("load accounts: %w", err)
 	}
@@ -87,23 +87,23 @@ func publicOnly(accounts map[string]*account.Account, accountID string) bool {
 
 // loadKeys brings the key table to what the source has. The first time it fills
 // a table that nobody knows yet; later it changes the one in force, key by key.
-func (l *Follower) loadKeys(ctx context.Context) error {
-	s := l.Current()
-	if !l.loaded {
+func (f *Follower) loadKeys(ctx context.Context) error {
+	s := f.Current()
+	if !f.loaded {
 		fresh := *s
 		fresh.keys = &keyTable{private: true}
-		clear(l.classes)
-		err := l.cfg.Source.EachKey(ctx, func(k *apikey.Key) error { return l.putKey(fresh.keys, k) })
+		clear(f.classes)
+		err := f.cfg.Source.EachKey(ctx, func(k *apikey.Key) error { return f.putKey(fresh.keys, k) })
 		fresh.keys.private = false
 		if err == nil {
-			l.current.Store(&fresh)
+			f.current.Store(&fresh)
 		}
 		return err
 	}
 	seen := map[apikey.Digest]bool{}
-	err := l.cfg.Source.EachKey(ctx, func(k *apikey.Key) error {
+	err := f.cfg.Source.EachKey(ctx, func(k *apikey.Key) error {
 		seen[k.Digest] = true
-		return l.putKey(s.keys, k)
+		return f.putKey(s.keys, k)
 	})
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (l *Follower) loadKeys(ctx context.Context) error {
 		}
 	})
 	for _, k := range gone {
-		l.removeKey(s.keys, k)
+		f.removeKey(s.keys, k)
 	}
 	return nil
 }
@@ -123,8 +123,8 @@ func (l *Follower) loadKeys(ctx context.Context) error {
 // publish puts the changed gateways in force, nil standing for one that is gone.
 // The limits of those that were in force pass on. It cannot fail, and is the only place
 // where a bucket of a gateway or route is closed.
-func (l *Follower) publish(accounts map[string]*account.Account, changed map[string]*Gateway) {
-	old := l.Current()
+func (f *Follower) publish(accounts map[string]*account.Account, changed map[string]*Gateway) {
+	old := f.Current()
 	gateways := make(map[string]*Gateway, len(old.gateways)+len(changed))
 	for id, g := range old.gateways {
 		if only := publicOnly(accounts, g.AccountID); only != g.Upstream.PublicOnly {
@@ -142,14 +142,14 @@ func (l *Follower) publish(accounts map[string]*account.Account, changed map[str
 		}
 	}
 	next := old.publishable(accounts, gateways)
-	now := l.cfg.Now()
+	now := f.cfg.Now()
 	for id, g := range changed {
 		if g != nil {
-			l.adoptLimits(g, old.gateways[id], now)
+			f.adoptLimits(g, old.gateways[id], now)
 		}
 	}
-	l.current.Store(next)
+	f.current.Store(next)
 	for id, g := range changed {
-		l.dropDailies(old.gateways[id], g)
+		f.dropDailies(old.gateways[id], g)
 	}
 }

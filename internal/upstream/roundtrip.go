@@ -42,10 +42,10 @@ type Response struct {
 }
 
 // Close ends what remains of the exchange in both directions.
-func (a *Response) Close() {
-	_ = a.Body.Close()
-	a.release()
-	a.limiter.yieldIdle()
+func (r *Response) Close() {
+	_ = r.Body.Close()
+	r.release()
+	r.limiter.yieldIdle()
 }
 
 // Send sends a request and returns the head of the response, which the caller must Close.
