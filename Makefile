@@ -1,4 +1,4 @@
-# Needs Go, git and make. What else the tests need, `make deps` installs.
+# Requires Go, git and make. `make deps` installs what else the tests need.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -16,7 +16,7 @@ FUZZTIME ?= 1000x
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
 .PHONY: help
-help: ## Show this list.
+help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
@@ -25,7 +25,7 @@ build: ## Build bin/keygate.
 	$(GO) build -trimpath -o bin/keygate ./cmd/keygate
 
 .PHONY: run
-run: build ## Run a demo: a server, a sample service behind it, and commands to try.
+run: build ## Run a demo: a server with a sample service, and commands to try.
 	@exec bin/keygate demo
 
 .PHONY: test
@@ -33,10 +33,10 @@ test: deps ## Run all tests, with the race detector.
 	for module in $(MODULES); do $(GO) -C $$module test -race -timeout 20m ./...; done
 
 .PHONY: check
-check: deps fmt vet lint generated lint-api tidy fuzz-short test ## Run all that CI runs.
+check: deps fmt vet lint generated lint-api tidy fuzz-short test ## Run everything that CI runs.
 
 .PHONY: bench
-bench: ## Run the benchmarks.
+bench: ## Run the Go benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: bench-peers
@@ -45,22 +45,22 @@ bench-peers: build ## Compare with nginx, HAProxy and Caddy (Debian). Flags: ARG
 	bin/bench-peers $(ARGS)
 
 .PHONY: bench-keys
-bench-keys: build ## Measure a million keys and large specs, whole process. Flags: ARGS="-rounds 1".
+bench-keys: build ## Measure a million keys and large OpenAPI documents. Flags: ARGS="-rounds 1".
 	$(GO) build -C bench -o ../bin/bench-keys ./keys
 	bin/bench-keys $(ARGS)
 
 .PHONY: bench-hooks
-bench-hooks: build ## Measure the delivery of events beside an endpoint that hangs. Flags: ARGS="-rounds 1".
+bench-hooks: build ## Measure the delivery of events while another endpoint hangs. Flags: ARGS="-rounds 1".
 	$(GO) build -C bench -o ../bin/bench-hooks ./hooks
 	bin/bench-hooks $(ARGS)
 
 .PHONY: bench-accounting
-bench-accounting: build ## Load a server for a minute and hold its traffic report against what its clients received. Flags: ARGS="-duration 10s".
+bench-accounting: build ## Load a server and check its traffic report to the last request. Flags: ARGS="-duration 10s".
 	$(GO) build -C bench -o ../bin/bench-accounting ./accounting
 	bin/bench-accounting $(ARGS)
 
 .PHONY: fuzz-short
-fuzz-short: ## Run every fuzz target for FUZZTIME (1000x: so many inputs).
+fuzz-short: ## Run every fuzz target for FUZZTIME (1000x means 1000 inputs).
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: fmt
@@ -77,7 +77,7 @@ lint: ## Run golangci-lint.
 	for module in $(MODULES); do (cd $$module && $(TOOL) golangci-lint run ./...); done
 
 .PHONY: generate
-generate: ## Write again what is generated: api/openapi.yaml and the client.
+generate: ## Regenerate api/openapi.yaml and the client.
 	$(GO) run ./internal/adminapi/export > api/openapi.yaml.new
 	mv api/openapi.yaml.new api/openapi.yaml
 	$(GO) run ./internal/adminapi/export -downgrade > client/openapi-3.0.yaml
@@ -85,7 +85,7 @@ generate: ## Write again what is generated: api/openapi.yaml and the client.
 	rm client/openapi-3.0.yaml
 
 .PHONY: generated
-generated: ## Fail if what is generated is out of date.
+generated: ## Fail if generated files are out of date.
 	@before=$$(cat api/openapi.yaml client/*.gen.go | sha256sum); \
 	$(MAKE) --no-print-directory generate; \
 	after=$$(cat api/openapi.yaml client/*.gen.go | sha256sum); \
@@ -100,9 +100,9 @@ tidy: ## Fail if go.mod is not tidy.
 	for module in $(MODULES); do $(GO) -C $$module mod tidy -diff; done
 
 .PHONY: deps
-deps: ## Install what the tests need (as root, or with sudo), if it is missing.
+deps: ## Install missing programs that the tests need (as root or with sudo).
 	@.ci/deps
 
 .PHONY: clean
-clean: ## Remove what was built.
+clean: ## Remove build output.
 	rm -rf bin tools/node_modules
