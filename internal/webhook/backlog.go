@@ -2,8 +2,8 @@ package webhook
 
 import "time"
 
-// Backlog is what waits for endpoints that are active.
+// Backlog summarizes the deliveries that are waiting for active endpoints.
 type Backlog struct {
-	Waiting int64     // deliveries that are still to be made, due or not
-	Due     time.Time // since when the one that is due longest is; zero if none is
+	Waiting int64     // number of unfinished deliveries, whether due or not
+	Due     time.Time // when the oldest due delivery became due; zero if none is due
 }

@@ -2,31 +2,31 @@ package webhook
 
 import "time"
 
-// DisableAfter is how long an endpoint may give nothing but failures.
+// DisableAfter is how long every attempt must have failed before the endpoint is disabled.
 const DisableAfter = 5 * 24 * time.Hour
 
-// statusGone is the answer of an endpoint that wants no more.
+// statusGone is the status with which an endpoint asks for no further deliveries.
 const statusGone = 410
 
-// What a disabled endpoint says of itself.
+// The values of Webhook.DisabledReason.
 const (
-	reasonGone    = "the endpoint answered 410 Gone"
+	reasonGone    = "the endpoint responded with 410 Gone"
 	reasonFailing = "every attempt of the last 5 days failed"
 )
 
-// Succeeded reports whether the attempt delivered its event: a 2xx answer that
-// arrived whole.
+// Succeeded reports whether the attempt delivered its event: the response was complete
+// and its status 2xx.
 func (a *Attempt) Succeeded() bool {
 	return a.Error == "" && a.Status >= 200 && a.Status <= 299
 }
 
-// Gone reports whether the endpoint answered that it wants no more.
+// Gone reports whether the endpoint responded with 410 Gone.
 func (a *Attempt) Gone() bool { return a.Error == "" && a.Status == statusGone }
 
-// Observe takes the outcome of one attempt into the endpoint's health and
-// reports whether the endpoint changed. It disables one that answered 410 or
-// that gave nothing but failures for DisableAfter; nothing else enables or
-// disables here, and a disabled one stays so whatever late attempts bring.
+// Observe updates the endpoint's health with the result of one attempt and reports
+// whether the endpoint changed. It disables an endpoint that responded with 410, or whose
+// attempts have all failed for DisableAfter. It never enables one: results that come in
+// after the endpoint was disabled do not change its state.
 func (w *Webhook) Observe(a *Attempt) (changed bool) {
 	if a.Succeeded() {
 		changed = !w.FailingSince.IsZero()
@@ -50,7 +50,7 @@ func (w *Webhook) Observe(a *Attempt) (changed bool) {
 	return true
 }
 
-// Enable makes the endpoint active with a clean record.
+// Enable makes the endpoint active and forgets its failures.
 func (w *Webhook) Enable() {
 	w.State, w.DisabledReason, w.FailingSince = Active, "", time.Time{}
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// wantInvalid fails the test unless err is a validation error of the field whose
-// message holds text.
+// wantInvalid fails the test unless err is a validation error of the field and its message
+// contains text.
 func wantInvalid(t *testing.T, err error, field, text string) {
 	t.Helper()
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != fault.ValidationFailed || e.Field != field || !strings.Contains(e.Message, text) {
-		t.Errorf("error %v; want one of %s that says %q", err, field, text)
+		t.Errorf("got error %v, want a validation error of %s that contains %q", err, field, text)
 	}
 }
 
-// Guarantee: "auto" and nothing make a secret of 32 random bytes in the form of
-// Standard Webhooks; a given one of 16 to 128 bytes is taken as it is; another is
-// refused without being repeated.
+// Guarantee: "auto" and "" generate a secret of 32 random bytes in the form of Standard
+// Webhooks. A given secret of 16 to 128 bytes is used unchanged. Any other is rejected, and
+// the error does not contain it.
 func TestParseSecret(t *testing.T) {
 	seen := map[string]bool{}
 	for _, given := range []string{"", "auto", "auto"} {
@@ -33,26 +33,26 @@ func TestParseSecret(t *testing.T) {
 		text, tagged := strings.CutPrefix(s, "whsec_")
 		key, decodeErr := base64.StdEncoding.DecodeString(text)
 		if err != nil || !tagged || decodeErr != nil || len(key) != 32 || seen[s] {
-			t.Errorf("%q gives %q, %v", given, s, err)
+			t.Errorf("ParseSecret(%q) = %q, %v; want a new key of 32 bytes in base64 after whsec_", given, s, err)
 		}
 		seen[s] = true
 	}
 	for _, given := range []string{strings.Repeat("x", 16), strings.Repeat("x", 128), strings.Repeat("ü", 64), "whsec_not base 64!"} {
 		if s, err := webhook.ParseSecret(given); err != nil || s != given {
-			t.Errorf("%q gives %q, %v", given, s, err)
+			t.Errorf("ParseSecret(%q) = %q, %v; want it unchanged", given, s, err)
 		}
 	}
 	for _, given := range []string{"AUTO", "secretsecret123", strings.Repeat("x", 129), strings.Repeat("ü", 65)} {
 		_, err := webhook.ParseSecret(given)
 		wantInvalid(t, err, "signing_secret", "16 to 128 bytes")
 		if err != nil && strings.Contains(err.Error(), given) {
-			t.Errorf("the error repeats the secret: %v", err)
+			t.Errorf("the error contains the secret: %v", err)
 		}
 	}
 }
 
-// Guarantee: a secret that a Standard Webhooks library takes needs no other
-// form, and every other secret has one.
+// Guarantee: a secret that a Standard Webhooks library accepts is not converted; every other
+// secret is converted to a form that it accepts.
 func TestStandardSecret(t *testing.T) {
 	for secret, want := range map[string]string{
 		webhook.NewSecret(): "", "whsec_AAECAwQFBgcICQoLDA0ODw==": "",
@@ -62,13 +62,13 @@ func TestStandardSecret(t *testing.T) {
 		"whsec_AAEC\nAwQFBgcICQoL=": "whsec_" + base64.StdEncoding.EncodeToString([]byte("whsec_AAEC\nAwQFBgcICQoL=")),
 	} {
 		if got := webhook.StandardSecret(secret); got != want {
-			t.Errorf("%q gives %q, want %q", secret, got, want)
+			t.Errorf("StandardSecret(%q) = %q, want %q", secret, got, want)
 		}
 	}
 }
 
-// Guarantee: an endpoint's URL is https; plain http passes only where a setting
-// may allow it, and the message names the settings (contract, 6).
+// Guarantee: an endpoint's URL uses https. Plain http is accepted only where a setting may
+// allow it, and the message names the settings (contract, section 6).
 func TestURLRule(t *testing.T) {
 	strict := webhook.URLRule{}
 	local := webhook.URLRule{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}
@@ -76,7 +76,7 @@ func TestURLRule(t *testing.T) {
 	for _, tc := range []struct {
 		url  string
 		rule webhook.URLRule
-		want string // part of the message; "" if it passes
+		want string // part of the message; "" if the URL is accepted
 	}{
 		{"https://example.com", strict, ""},
 		{"https://example.com/hooks?team=7&x", strict, ""},
@@ -90,7 +90,7 @@ func TestURLRule(t *testing.T) {
 		{"http://127.0.0.1:9000/", local, ""},
 		{"http://[::ffff:127.0.0.1]:9000/", local, ""},
 		{"http://[fd00::7]/", local, ""},
-		{"http://receiver.internal/", local, ""}, // where it is, is seen when connecting
+		{"http://receiver.internal/", local, ""}, // its address is checked on connecting
 		{"http://10.0.0.1/", local, "--webhook-allow-network"},
 		{"http://[::1]/", local, "--webhook-allow-network"},
 		{"http://example.com/", plain, ""},
@@ -101,12 +101,12 @@ func TestURLRule(t *testing.T) {
 		{"ftp://example.com/", plain, "https://"},
 		{"file:///etc/passwd", plain, "https://"},
 		{"https:example.com", strict, "must be a URL"},
-		{"https://", strict, "name a host"},
-		{"https:///hooks", strict, "name a host"},
-		{"https://:443/", strict, "name a host"},
-		{"https://a..b/", strict, "name a host"},
-		{"https://exa$mple.com/", strict, "name a host"},
-		{"https://[fe80::1%25eth0]/", strict, "name a host"},
+		{"https://", strict, "have a host"},
+		{"https:///hooks", strict, "have a host"},
+		{"https://:443/", strict, "have a host"},
+		{"https://a..b/", strict, "have a host"},
+		{"https://exa$mple.com/", strict, "have a host"},
+		{"https://[fe80::1%25eth0]/", strict, "have a host"},
 		{"https://user@example.com/", strict, "user or password"},
 		{"https://user:pw@example.com/", strict, "user or password"},
 		{"https://example.com/#part", strict, "fragment"},
@@ -126,7 +126,7 @@ func TestURLRule(t *testing.T) {
 		err := tc.rule.Check(tc.url)
 		if tc.want == "" {
 			if err != nil {
-				t.Errorf("%q: %v", tc.url, err)
+				t.Errorf("Check(%q) = %v, want it accepted", tc.url, err)
 			}
 			continue
 		}
@@ -134,12 +134,12 @@ func TestURLRule(t *testing.T) {
 	}
 }
 
-// Guarantee: an endpoint asks for known events, at least one, each of which it
-// gets once.
+// Guarantee: the list of events has at least one known type; unknown types are rejected and
+// duplicates removed.
 func TestParseEvents(t *testing.T) {
 	got, err := webhook.ParseEvents([]string{"key.revoked", "key.created", "key.revoked"})
 	if want := []event.Type{event.KeyRevoked, event.KeyCreated}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("with a duplicate: got %v, %v; want %v", got, err, want)
 	}
 	all := webhook.EventTypes()
 	names := make([]string, len(all))
@@ -147,7 +147,7 @@ func TestParseEvents(t *testing.T) {
 		names[i] = string(e)
 	}
 	if got, err := webhook.ParseEvents(names); err != nil || len(got) != 7 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("with all types: got %v, %v; want 7 types", got, err)
 	}
 	_, err = webhook.ParseEvents(nil)
 	wantInvalid(t, err, "events", "key.created")

@@ -5,30 +5,29 @@ import (
 	"time"
 )
 
-// jitter is the part by which a wait may be longer or shorter, so that what
-// failed together does not come back together.
+// jitter is the fraction by which a wait is randomly lengthened or shortened, so that
+// deliveries that failed together are not retried together.
 const jitter = 0.2
 
-// Schedule is how long to wait after each failed attempt but the last.
+// Schedule holds the waits after each failed attempt except the last.
 type Schedule struct {
 	waits [MaxAttempts - 1]time.Duration
 }
 
-// NewSchedule returns the schedule with the given waits, each more than 0.
+// NewSchedule returns a schedule with the given waits. Each must be more than 0.
 func NewSchedule(waits [MaxAttempts - 1]time.Duration) (Schedule, error) {
 	for i, w := range waits {
 		if w <= 0 {
-			return Schedule{}, fmt.Errorf("the wait after attempt %d is %v and must be more than 0", i+1, w)
+			return Schedule{}, fmt.Errorf("the wait after attempt %d must be more than 0, not %v", i+1, w)
 		}
 	}
 	return Schedule{waits: waits}, nil
 }
 
-// After returns what becomes of a delivery whose attempt with the given number
-// failed at ended: Failed after the last, else RetryScheduled and the time of the
-// next. random is from 0 up to 1. retryAfter is how long the endpoint asked to
-// be left alone, 0 if it did not; it may make a wait longer, up to twice the
-// schedule's own.
+// After returns the state of a delivery after its attempt with the given number, from 1,
+// failed at ended: Failed after the last attempt, otherwise RetryScheduled and the time of
+// the next one. random in [0, 1) chooses the jitter. retryAfter is the wait that the
+// endpoint asked for, or 0; it may lengthen a wait to at most twice the schedule's.
 func (s Schedule) After(attempt int, ended time.Time, random float64, retryAfter time.Duration) (DeliveryState, time.Time) {
 	if attempt >= MaxAttempts {
 		return Failed, time.Time{}

@@ -11,14 +11,14 @@ import (
 	"github.com/keygate/keygate/internal/event"
 )
 
-// Secrets are the secrets that sign, in clear. Old is "" unless a rotation
+// Secrets are an endpoint's signing secrets in plain text. Old is "" unless a rotation
 // overlaps.
 type Secrets struct {
 	Current string
 	Old     string
 }
 
-// Message is what one attempt sends.
+// Message is the content of one attempt.
 type Message struct {
 	EventID    string
 	EventType  event.Type
@@ -27,7 +27,7 @@ type Message struct {
 	Payload    []byte
 }
 
-// The header fields of a delivery, as they are written.
+// The header fields of a delivery, in the documented spelling (contract, section 6).
 const (
 	FieldSignature         = "X-Service-Signature"
 	FieldPreviousSignature = "X-Service-Signature-Previous"
@@ -39,11 +39,11 @@ const (
 	FieldStandard          = "webhook-signature"
 )
 
-// UserAgent names who delivers.
+// UserAgent is the value of User-Agent in deliveries.
 const UserAgent = "Keygate"
 
-// Header returns the header fields that an attempt at the time at sends. With no
-// secret it leaves out the signatures.
+// Header returns the header fields of an attempt that starts at the time at. It leaves
+// out the signatures if there is no current secret.
 func (m *Message) Header(at time.Time, s Secrets) map[string]string {
 	h := map[string]string{
 		"Content-Type": "application/json",
@@ -66,16 +66,16 @@ func (m *Message) Header(at time.Time, s Secrets) map[string]string {
 	return h
 }
 
-// Sign returns the value of X-Service-Signature (specification, Signature): the
-// key is the whole secret as shown.
+// Sign returns the value of X-Service-Signature: the HMAC-SHA256 of payload in hexadecimal.
+// The key is the whole secret as shown (specification, Signature).
 func Sign(secret string, payload []byte) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(payload)
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// SignStandard returns one signature of webhook-signature, as Standard Webhooks
-// defines it for symmetric keys.
+// SignStandard returns one signature for webhook-signature: the HMAC-SHA256 that Standard
+// Webhooks defines for symmetric keys.
 func SignStandard(secret, eventID string, at time.Time, payload []byte) string {
 	key, _ := standardKey(secret)
 	mac := hmac.New(sha256.New, key)

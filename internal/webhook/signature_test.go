@@ -16,7 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// The digests were made with OpenSSL:
+// The digests were computed with OpenSSL:
 //
 //	printf '%s' "$payload" | openssl dgst -sha256 -hmac "$secret"
 //	printf '%s' "evt_1.1767225600.$payload" | openssl dgst -sha256 -mac HMAC -macopt hexkey:… -binary | base64
@@ -27,32 +27,32 @@ const (
 
 var vectorTime = time.Unix(1767225600, 0)
 
-// Guarantee: X-Service-Signature is the HMAC over the payload, keyed with the
-// whole secret as shown, in lower-case hexadecimal (specification, Signature).
+// Guarantee: X-Service-Signature is the HMAC of the payload in lower-case hexadecimal. Its
+// key is the whole secret as shown (specification, Signature).
 func TestSign(t *testing.T) {
 	const want = "sha256=6ce791020c3b89f35bb38ccf9693ce30cd976c51c6cbe91282e401c6567f7325"
 	if got := webhook.Sign(vectorSecret, []byte(vectorPayload)); got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-// Guarantee: webhook-signature is keyed with what the base 64 stands for.
+// Guarantee: the key of webhook-signature is the decoded base64 of the secret.
 func TestSignStandard(t *testing.T) {
 	const want = "v1,nTGPvm+tHpPVj80wnLorICEmk9toSiP84tPMPOMkoPo="
 	if got := webhook.SignStandard(vectorSecret, "evt_1", vectorTime, []byte(vectorPayload)); got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-// sent is a request as a receiver gets it.
+// sent is a request as a receiver gets it, with the secret to verify it.
 type sent struct {
 	Secret  string            `json:"secret"`
 	Payload string            `json:"payload"`
 	Headers map[string]string `json:"headers"`
 }
 
-// deliveries returns requests for secrets of every form, and for both secrets of
-// an overlap.
+// deliveries returns requests with secrets of every form, each once for both secrets of an
+// overlap.
 func deliveries(t *testing.T) []sent {
 	t.Helper()
 	payloads := []string{vectorPayload, `{"id":"evt_2","data":{"name":"Grüße, 世界 \u003c&> \\ \n"}}`}
@@ -72,7 +72,7 @@ func deliveries(t *testing.T) []sent {
 	return all
 }
 
-// standard is what the owner of an endpoint gives a Standard Webhooks library.
+// standard returns secret in the form that a Standard Webhooks library accepts.
 func standard(secret string) string {
 	if s := webhook.StandardSecret(secret); s != "" {
 		return s
@@ -86,8 +86,8 @@ func damaged(d sent) sent {
 	return d
 }
 
-// Guarantee: the public Standard Webhooks library for Go verifies what is sent,
-// with either secret of an overlap, and refuses it when a byte is changed.
+// Guarantee: the Standard Webhooks library for Go accepts a delivery with either secret of an
+// overlap, and rejects it if a byte was changed.
 func TestStandardGo(t *testing.T) {
 	verify := func(d sent) error {
 		h := http.Header{}
@@ -102,15 +102,15 @@ func TestStandardGo(t *testing.T) {
 	}
 	for i, d := range deliveries(t) {
 		if err := verify(d); err != nil {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("request %d was rejected: %v", i, err)
 		}
 		if err := verify(damaged(d)); err == nil {
-			t.Errorf("%d: a changed payload was verified", i)
+			t.Errorf("request %d was accepted with a changed payload", i)
 		}
 	}
 }
 
-// Guarantee: so does the public library for Node.
+// Guarantee: so does the Standard Webhooks library for Node.js.
 func TestStandardNode(t *testing.T) {
 	modules, err := filepath.Abs("../../tools/node_modules")
 	if err != nil {
@@ -134,19 +134,25 @@ func TestStandardNode(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Node.js is needed; make deps installs it: %v", err)
 	}
-	var said []string
-	if err := json.Unmarshal(out, &said); err != nil || len(said) != len(all) {
-		t.Fatalf("%v: %s", err, out)
+	var results []string
+	if err := json.Unmarshal(out, &results); err != nil || len(results) != len(all) {
+		t.Fatalf("got %d results (%v), want %d: %s", len(results), err, len(all), out)
 	}
-	for i, s := range said {
-		if (s == "ok") != (i < len(all)/2) {
-			t.Errorf("%d: the library says %q", i, s)
+	genuine := len(all) / 2
+	for i, result := range results[:genuine] {
+		if result != "ok" {
+			t.Errorf("request %d was rejected: %s", i, result)
+		}
+	}
+	for i, result := range results[genuine:] {
+		if result == "ok" {
+			t.Errorf("request %d was accepted with a changed payload", i)
 		}
 	}
 }
 
-// Guarantee: an attempt sends the header fields of the contract, and the old
-// secret's signatures in an overlap alone.
+// Guarantee: an attempt sends the header fields of the contract, with signatures of the old
+// secret only during an overlap.
 func TestHeader(t *testing.T) {
 	m := webhook.Message{EventID: "evt_1", EventType: "key.created", DeliveryID: "dlv_9", Attempt: 3, Payload: []byte(vectorPayload)}
 	one, two := webhook.Sign("first secret 1234", m.Payload), webhook.Sign("second secret 123", m.Payload)
@@ -169,12 +175,12 @@ func TestHeader(t *testing.T) {
 	} {
 		got := m.Header(vectorTime, tc.secrets)
 		if len(got) != len(base)+len(tc.more) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got the header fields %v, want %d of them", name, got, len(base)+len(tc.more))
 		}
 		for _, want := range []map[string]string{base, tc.more} {
 			for field, value := range want {
 				if got[field] != value {
-					t.Errorf("%s: %s is %q, want %q", name, field, got[field], value)
+					t.Errorf("%s: got %s: %q, want %q", name, field, got[field], value)
 				}
 			}
 		}

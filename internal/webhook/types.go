@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// EventTypes returns the types that an endpoint may ask for.
+// EventTypes returns the event types that an endpoint may subscribe to.
 func EventTypes() []event.Type {
 	return []event.Type{
 		event.KeyCreated, event.KeyRotated, event.KeyRevoked, event.KeyExpired,
@@ -17,9 +17,8 @@ func EventTypes() []event.Type {
 	}
 }
 
-// ParseEvents returns the types that an endpoint asks for, in their order and
-// each once. The error is a validation error of the field "events" or of the
-// member that is wrong.
+// ParseEvents returns the given event types in their order, without duplicates. The
+// error is a validation error of the field "events" or of the invalid element.
 func ParseEvents(given []string) ([]event.Type, error) {
 	known := EventTypes()
 	if len(given) == 0 {

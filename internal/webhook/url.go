@@ -10,11 +10,11 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// maxURL is the number of bytes that an endpoint's URL may have.
+// maxURL is the maximum length of an endpoint's URL in bytes.
 const maxURL = 2048
 
-// URLRule says which URLs endpoints may have. Where the host is, is decided
-// anew whenever a sender connects; this is what can be told beforehand.
+// URLRule decides which URLs endpoints may have. It checks only what is known before
+// connecting; the sender checks the host's address on every connection.
 type URLRule struct {
 	// AllowHTTP allows plain http to public addresses (--webhook-allow-http).
 	AllowHTTP bool
@@ -23,39 +23,38 @@ type URLRule struct {
 	Allow []netip.Prefix
 }
 
-// Check checks the URL of an endpoint: https, or http where a setting allows
-// it, with a host, without userinfo and fragment. The error is a validation
-// error of the field "url".
+// Check checks the URL of an endpoint. The URL needs a host, must use https (or http if a
+// setting allows it), and must have neither userinfo nor a fragment. The error is a
+// validation error of the field "url".
 func (r URLRule) Check(s string) error {
 	if s == "" {
-		return badURL("is required: the address that receives the deliveries, as in https://example.com/hooks")
+		return badURL("is required: give the URL that receives the deliveries, such as https://example.com/hooks")
 	}
 	if len(s) > maxURL {
 		return badURL("must have at most 2048 characters")
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Opaque != "" || strings.ContainsFunc(s, notInURL) {
-		return badURL("must be a URL, as in https://example.com/hooks")
+		return badURL("must be a URL such as https://example.com/hooks")
 	}
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
-		return badURL("must begin with https://")
+		return badURL("must start with https://")
 	case u.User != nil:
-		return badURL("may hold no user or password: check the signature of what you receive instead")
+		return badURL("must not contain a user or password: check the signature of the requests instead")
 	case strings.Contains(s, "#"):
-		return badURL("may hold no fragment")
+		return badURL("must not contain a fragment")
 	case !isHost(u.Hostname()):
-		return badURL("must name a host: a DNS name or an IP address")
+		return badURL("must have a host: a DNS name or an IP address")
 	case !isPort(u.Port()) || strings.HasSuffix(u.Host, ":"):
-		return badURL("must have a port from 1 to 65535, or none")
+		return badURL("must have a port between 1 and 65535, or none")
 	case u.Scheme == "http" && !r.mayBePlain(u.Hostname()):
-		return badURL("must begin with https://: plain http is taken where --webhook-allow-network names the receiver's network, and at public addresses with --webhook-allow-http")
+		return badURL("must start with https://: plain http is allowed only in the networks of --webhook-allow-network, and at public addresses with --webhook-allow-http")
 	}
 	return nil
 }
 
-// mayBePlain reports whether some address of host could be reached by plain
-// http.
+// mayBePlain reports whether plain http could be allowed for an address of host.
 func (r URLRule) mayBePlain(host string) bool {
 	if r.AllowHTTP {
 		return true
@@ -69,11 +68,10 @@ func (r URLRule) mayBePlain(host string) bool {
 
 func badURL(message string) error { return fault.Invalid("url", "%s", message) }
 
-// notInURL reports the characters that net/url passes and a request line does
-// not.
+// notInURL reports whether net/url accepts r although it is not allowed in a request line.
 func notInURL(r rune) bool { return r <= 0x20 || r >= 0x7f || strings.ContainsRune(`\"<>^`+"`{|}", r) }
 
-// isPort reports whether s is "" or a port's number.
+// isPort reports whether s is a port number or "".
 func isPort(s string) bool {
 	if s == "" {
 		return true
@@ -82,8 +80,8 @@ func isPort(s string) bool {
 	return err == nil && n > 0 && s[0] != '0'
 }
 
-// isHost reports whether s can be resolved or is an address. Names are not held
-// to the letter, since the resolvers of private networks are not either.
+// isHost reports whether s is an IP address or looks like a DNS name. It allows more than
+// the DNS standards, because the resolvers of private networks do too.
 func isHost(s string) bool {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Zone() == ""

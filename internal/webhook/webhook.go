@@ -1,5 +1,5 @@
-// Package webhook defines webhook endpoints, deliveries and the rules by which
-// they are made and repeated (specification, Events; contract, sections 3.3 and 6).
+// Package webhook defines webhook endpoints and deliveries, and the rules for signing,
+// retrying and disabling (specification, Events; contract, sections 3.3 and 6).
 package webhook
 
 import (
@@ -25,15 +25,15 @@ type Webhook struct {
 	Events         []event.Type // not empty
 	State          State
 	DisabledReason string // "" unless Disabled
-	// Secret and OldSecret are sealed. OldSecret is nil unless a rotation
-	// overlaps until OldUntil.
+	// Secret and OldSecret are encrypted. OldSecret is nil unless a rotation overlaps
+	// until OldUntil.
 	Secret       []byte
 	SecretSince  time.Time
 	OldSecret    []byte
 	OldUntil     time.Time
-	FailingSince time.Time // of an unbroken row of failed attempts; zero if there is none
+	FailingSince time.Time // start of the first failed attempt since the last success; zero if there is none
 	CreatedAt    time.Time
-	Version      int64 // grows with each change that a management call can make
+	Version      int64 // incremented by every change that a management call can make
 }
 
 // DeliveryState is the state of a delivery.
@@ -47,7 +47,7 @@ const (
 	Failed         DeliveryState = "failed"
 )
 
-// Trigger is why a delivery was made.
+// Trigger is the reason for which a delivery was created.
 type Trigger string
 
 // The triggers.
@@ -58,11 +58,11 @@ const (
 	ByTest    Trigger = "test"
 )
 
-// MaxAttempts is how many failed attempts make a delivery Failed
+// MaxAttempts is the number of failed attempts after which a delivery is Failed
 // (specification, Limits).
 const MaxAttempts = 5
 
-// Delivery is the sending of one event to one endpoint.
+// Delivery is one event on its way to one endpoint.
 type Delivery struct {
 	ID            string
 	AccountID     string
@@ -74,10 +74,10 @@ type Delivery struct {
 	Attempts      []Attempt
 	NextAttemptAt time.Time // zero once Delivered or Failed
 	CreatedAt     time.Time
-	Payload       []byte // the event's; only a single record has it
+	Payload       []byte // the event's; set only when a single delivery is read
 }
 
-// Test is the type of the event that a test delivers.
+// Test is the type of the event that a test call delivers.
 const Test event.Type = "webhook.test"
 
 // Attempt is one request to an endpoint.
@@ -85,10 +85,10 @@ type Attempt struct {
 	Number    int // from 1
 	StartedAt time.Time
 	Duration  time.Duration
-	Status    int    // 0 if no answer came
-	Error     string // public; "" if the answer counts
-	Response  []byte // the first KeptResponse bytes of the answer's body
+	Status    int    // 0 if there was no response
+	Error     string // public message; "" if there was a complete response
+	Response  []byte // the first KeptResponse bytes of the response body
 }
 
-// KeptResponse is how much of an answer's body the log keeps.
+// KeptResponse is how many bytes of a response body the delivery log keeps.
 const KeptResponse = 8 << 10

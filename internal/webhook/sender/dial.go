@@ -12,21 +12,20 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// How connections to receivers are kept.
+// Limits of the idle connections to receivers.
 const (
 	idleTimeout = 60 * time.Second
 	maxIdle     = 1024
 )
 
-// newDialer returns a dialer to where the guard allows receivers.
+// newDialer returns a dialer that connects only to addresses that the guard allows.
 func newDialer(cfg *Config) *net.Dialer {
-	g := &gate{guard: cfg.Guard, allowHTTP: cfg.AllowHTTP, policy: netguard.Policy{PublicOnly: true, Allow: cfg.Allow, AllowRisky: true}}
-	return &net.Dialer{Timeout: Timeout, KeepAlive: 15 * time.Second, Resolver: cfg.Resolver, ControlContext: g.control}
+	rule := &addressRule{guard: cfg.Guard, allowHTTP: cfg.AllowHTTP, policy: netguard.Policy{PublicOnly: true, Allow: cfg.Allow, AllowRisky: true}}
+	return &net.Dialer{Timeout: Timeout, KeepAlive: 15 * time.Second, Resolver: cfg.Resolver, ControlContext: rule.control}
 }
 
-// newClient returns a client that sends to receivers: over HTTP/1.1, straight
-// and not through a proxy, without asking for compression and without following
-// redirects.
+// newClient returns a client that uses HTTP/1.1, connects directly and never through a
+// proxy, does not request compression, and does not follow redirects.
 func newClient(cfg *Config, dialer *net.Dialer) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -43,7 +42,7 @@ func newClient(cfg *Config, dialer *net.Dialer) *http.Client {
 			MaxIdleConns:           maxIdle,
 			MaxIdleConnsPerHost:    maxWindow,
 			IdleConnTimeout:        idleTimeout,
-			MaxResponseHeaderBytes: maxAnswerHead,
+			MaxResponseHeaderBytes: maxResponseHead,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -54,7 +53,7 @@ func dialTLS(ctx context.Context, dialer *net.Dialer, cfg *Config, network, addr
 	if err != nil {
 		return nil, err
 	}
-	// The transport goes on to connect when the attempt that asked has ended.
+	// The transport continues to connect after the attempt has ended.
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	raw, err := dialer.DialContext(ctx, network, addr)
@@ -72,17 +71,16 @@ func dialTLS(ctx context.Context, dialer *net.Dialer, cfg *Config, network, addr
 // plainKey marks the context of a connection without TLS.
 type plainKey struct{}
 
-// gate decides which addresses may be connected to.
-type gate struct {
+// addressRule decides which addresses may be connected to.
+type addressRule struct {
 	guard     *netguard.Guard
 	policy    netguard.Policy
 	allowHTTP bool
 }
 
-// control is asked for each address, after the look-up of its name and before
-// anything is sent to it.
-func (g *gate) control(ctx context.Context, network, address string, c syscall.RawConn) error {
-	if err := g.guard.Control(g.policy)(ctx, network, address, c); err != nil {
+// control checks an address after the DNS lookup and before anything is sent to it.
+func (r *addressRule) control(ctx context.Context, network, address string, c syscall.RawConn) error {
+	if err := r.guard.Control(r.policy)(ctx, network, address, c); err != nil {
 		return err
 	}
 	addr, err := netip.ParseAddrPort(address)
@@ -90,7 +88,7 @@ func (g *gate) control(ctx context.Context, network, address string, c syscall.R
 		return err
 	}
 	plain, _ := ctx.Value(plainKey{}).(bool)
-	if plain && !g.allowHTTP && !g.policy.Lists(addr.Addr()) {
+	if plain && !r.allowHTTP && !r.policy.Lists(addr.Addr()) {
 		return errPlain
 	}
 	return nil

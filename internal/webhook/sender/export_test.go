@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// DialWith replaces how s connects, guard and all, for receivers in memory.
+// DialWith replaces how s connects, including the guard, for receivers in memory.
 func (s *Sender) DialWith(dial func(ctx context.Context, network, addr string) (net.Conn, error)) {
 	s.client.Transport.(*http.Transport).DialContext = dial
 }
 
-// Refuse lets after decide about each address that the guard allowed, so that a
-// test can see them and nothing is ever sent there.
+// Refuse calls after for each address that the guard allowed, so that a test can record
+// the addresses and return an error that prevents the connection.
 func (s *Sender) Refuse(after func(network, address string) error) {
 	dialer := s.dialer
 	guard := dialer.ControlContext
@@ -25,7 +25,7 @@ func (s *Sender) Refuse(after func(network, address string) error) {
 	}
 }
 
-// Bounds that the tests name.
+// Bounds for the tests.
 const (
 	LeaseTime   = leaseTime
 	MaxWindow   = maxWindow

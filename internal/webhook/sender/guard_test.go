@@ -20,11 +20,11 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// errRecorded ends each connection that the guard would have let pass: nothing
-// leaves this machine, even if the guard is broken.
+// errRecorded prevents each connection that the guard allowed: nothing leaves this machine,
+// even if the guard is broken.
 var errRecorded = errors.New("recorded")
 
-// recorder notes the addresses that would have been connected to.
+// recorder records the addresses that the sender would have connected to.
 type recorder struct {
 	mu    sync.Mutex
 	addrs []string
@@ -43,16 +43,16 @@ func (r *recorder) reached() []string {
 	return append([]string(nil), r.addrs...)
 }
 
-// nameServer returns a resolver whose name server is in memory and answers for
-// every name, with addrs. Nothing is lost on the way there, and nothing is late.
+// nameServer returns a resolver that gets the addresses of every name from addrs. Its name
+// server is in memory, so no query is lost or late.
 func nameServer(addrs func(name string) []netip.Addr) *net.Resolver {
 	return &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return &nameConn{addrs: addrs}, nil
 	}}
 }
 
-// nameConn is a connection to a name server, as over TCP: a message has its length
-// before it. What it answers is there as soon as the question is written.
+// nameConn is a connection to a name server. As over TCP, each message follows its length.
+// The response can be read as soon as the query is written.
 type nameConn struct {
 	addrs   func(name string) []netip.Addr
 	in, out bytes.Buffer
@@ -66,12 +66,12 @@ func (c *nameConn) Write(p []byte) (int, error) {
 		if c.in.Len() < prefix+n {
 			break
 		}
-		answer, err := answerTo(c.in.Next(prefix + n)[prefix:], c.addrs)
+		response, err := respond(c.in.Next(prefix + n)[prefix:], c.addrs)
 		if err != nil {
 			return 0, err
 		}
-		c.out.Write(binary.BigEndian.AppendUint16(nil, uint16(len(answer))))
-		c.out.Write(answer)
+		c.out.Write(binary.BigEndian.AppendUint16(nil, uint16(len(response))))
+		c.out.Write(response)
 	}
 	return len(p), nil
 }
@@ -84,7 +84,7 @@ func (c *nameConn) SetDeadline(time.Time) error      { return nil }
 func (c *nameConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *nameConn) SetWriteDeadline(time.Time) error { return nil }
 
-func answerTo(query []byte, addrs func(name string) []netip.Addr) ([]byte, error) {
+func respond(query []byte, addrs func(name string) []netip.Addr) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(query); err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func answerTo(query []byte, addrs func(name string) []netip.Addr) ([]byte, error
 	return m.Pack()
 }
 
-// hostile are hosts that must not be reached, as somebody would write them, with
-// the address that a resolver gives for those that are no addresses.
+// hostile maps hosts that must not be connected to, as an attacker would write them, to the
+// address that the resolver returns for those that are names.
 var hostile = map[string]string{
 	"127.0.0.1": "", "127.1.2.3": "", "[::1]": "", "[0:0:0:0:0:0:0:1]": "", "[::ffff:127.0.0.1]": "", "[::ffff:7f00:1]": "",
 	"[::127.0.0.1]": "", "[::ffff:0:127.0.0.1]": "", "[64:ff9b::7f00:1]": "", "[64:ff9b:1::7f00:1]": "", "[2002:7f00:1::]": "",
@@ -120,13 +120,13 @@ var hostile = map[string]string{
 	"mapped.attacker.test": "::ffff:169.254.169.254",
 }
 
-// Guarantee: no spelling of an address that is not public is connected to, by
-// https or http, with whatever a name resolves to; the log names the remedy and
-// no address (contract, 6).
-func TestHostileAddresses(t *testing.T) {
+// Guarantee: the sender never connects to an address that is not public, however it is
+// spelled or resolved, over https or http. The delivery log says what to do and contains no
+// address (contract, section 6).
+func TestPrivateAddressesAreNotConnectedTo(t *testing.T) {
 	var rec recorder
-	b := newBed(t)
-	cfg := b.config()
+	h := newHarness(t)
+	cfg := h.config()
 	cfg.Allow, cfg.AllowHTTP = nil, true
 	cfg.Resolver = nameServer(func(name string) []netip.Addr {
 		for host, addr := range hostile {
@@ -140,36 +140,40 @@ func TestHostileAddresses(t *testing.T) {
 	for host := range hostile {
 		urls = append(urls, "https://"+host+":9999/hook", "http://"+host+":9999/hook")
 	}
-	hooks := b.endpoints(urls...)
-	b.raise(1)
-	b.start(cfg, func(s *sender.Sender) { s.Refuse(rec.after) })
+	hooks := h.endpoints(urls...)
+	h.raise(1)
+	h.start(cfg, func(s *sender.Sender) { s.Refuse(rec.after) })
 	for url, hook := range hooks {
-		list := b.await(hook, url+" fails", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
+		list := h.await(hook, url+" fails", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
 		a := list[0].Attempts[0]
-		refused := strings.HasPrefix(a.Error, "the receiver's address is refused")
+		refused := strings.HasPrefix(a.Error, "the receiver's address is not allowed")
 		if a.Error == "the host of the URL has no address" {
-			refused = true // Go's own resolver takes no numbers for names
+			refused = true // Go's own resolver does not accept numbers as names
 		}
-		if a.Status != 0 || !refused || strings.Contains(a.Error, "9999") {
-			t.Errorf("%s: %+v", url, a)
+		if a.Status != 0 || !refused {
+			t.Errorf("%s: got the attempt %+v, want the address refused", url, a)
+		}
+		if strings.Contains(a.Error, "9999") {
+			t.Errorf("%s: the error contains the address: %q", url, a.Error)
 		}
 	}
 	if reached := rec.reached(); len(reached) > 0 {
-		t.Errorf("would have connected to %v", reached)
+		t.Errorf("the guard allowed %v, want none", reached)
 	}
 }
 
-// Guarantee: public addresses, and those that a setting names, are let through,
-// plain http only where a setting names the network or allows it in public.
-func TestAllowedAddresses(t *testing.T) {
-	b := newBed(t)
+// Guarantee: public addresses and the networks of --webhook-allow-network are connected to.
+// Plain http is allowed only in those networks, or at public addresses with
+// --webhook-allow-http.
+func TestAllowedAddressesAreConnectedTo(t *testing.T) {
+	h := newHarness(t)
 	metadata := netip.MustParsePrefix("169.254.169.254/32")
 	private := netip.MustParsePrefix("10.0.0.0/8")
 	for _, tc := range []struct {
 		url   string
 		allow []netip.Prefix
 		http  bool
-		want  string // part of the error; "" if it is connected to
+		want  string // part of the error; "" if the address is connected to
 	}{
 		{"https://93.184.215.14/", nil, false, ""},
 		{"https://[2606:2800:220:1:248:1893:25c8:1946]/", nil, false, ""},
@@ -185,12 +189,12 @@ func TestAllowedAddresses(t *testing.T) {
 		{"https://private.test/", []netip.Prefix{private}, false, ""},
 		{"http://169.254.169.254/", []netip.Prefix{private}, true, "--webhook-allow-network"},
 		{"http://169.254.169.254/", []netip.Prefix{metadata}, false, ""},
-		{"https://224.0.0.1/", []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}, true, "give another URL"},
+		{"https://224.0.0.1/", []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}, true, "use another URL"},
 		{"https://127.0.0.1:8081/", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, true, "Keygate's own"},
 		{"https://unknown.test/", nil, true, "has no address"},
 	} {
 		var rec recorder
-		cfg := b.config()
+		cfg := h.config()
 		cfg.Allow, cfg.AllowHTTP, cfg.Guard = tc.allow, tc.http, netguard.New()
 		cfg.Guard.SetListeners(netip.MustParseAddrPort("127.0.0.1:8081"))
 		cfg.Resolver = nameServer(func(name string) []netip.Addr {
@@ -198,33 +202,38 @@ func TestAllowedAddresses(t *testing.T) {
 				"public.test": {netip.MustParseAddr("93.184.215.14")}, "private.test": {netip.MustParseAddr("10.1.2.3")},
 			}[name]
 		})
-		hook := b.endpoint(tc.url)
-		b.raise(1)
-		s := b.start(cfg, func(s *sender.Sender) { s.Refuse(rec.after) })
-		list := b.await(hook, tc.url, func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
+		hook := h.endpoint(tc.url)
+		h.raise(1)
+		s := h.start(cfg, func(s *sender.Sender) { s.Refuse(rec.after) })
+		list := h.await(hook, tc.url, func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
 		a := list[0].Attempts[0]
-		if reached := len(rec.reached()) > 0; reached != (tc.want == "") || tc.want != "" && !strings.Contains(a.Error, tc.want) {
-			t.Errorf("%s with %v, %v: reached %v, %q", tc.url, tc.allow, tc.http, reached, a.Error)
+		switch reached := rec.reached(); {
+		case tc.want == "" && len(reached) == 0:
+			t.Errorf("%s with %v, http %v: not connected to: %q", tc.url, tc.allow, tc.http, a.Error)
+		case tc.want != "" && len(reached) > 0:
+			t.Errorf("%s with %v, http %v: connected to %v, want an error that contains %q", tc.url, tc.allow, tc.http, reached, tc.want)
+		case tc.want != "" && !strings.Contains(a.Error, tc.want):
+			t.Errorf("%s with %v, http %v: got the error %q, want one that contains %q", tc.url, tc.allow, tc.http, a.Error, tc.want)
 		}
 		if err := s.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
-		b.update(func(tx control.Tx) error { return tx.DeleteWebhook(t.Context(), b.owner, hook) })
+		h.update(func(tx control.Tx) error { return tx.DeleteWebhook(t.Context(), h.owner, hook) })
 	}
 }
 
-// Guarantee: a name that was public at the first attempt and is the loopback at
-// the second is refused then, and so is one that is both at once, but for its
-// public part.
-func TestRebinding(t *testing.T) {
+// Guarantee: a name that resolved to a public address at the first attempt and to the
+// loopback at the second is refused at the second (DNS rebinding). Of a name that resolves
+// to both, only the public address is connected to.
+func TestAddressIsCheckedOnEveryAttempt(t *testing.T) {
 	public, loopback := netip.MustParseAddr("93.184.215.14"), netip.MustParseAddr("127.0.0.1")
 	var (
 		rec   recorder
 		mu    sync.Mutex
 		asked = map[string]int{}
 	)
-	b := newBed(t)
-	cfg := b.config()
+	h := newHarness(t)
+	cfg := h.config()
 	cfg.Allow, cfg.Backoff = nil, [4]time.Duration{1, 1, 1, 1}
 	cfg.Resolver = nameServer(func(name string) []netip.Addr {
 		mu.Lock()
@@ -238,25 +247,29 @@ func TestRebinding(t *testing.T) {
 			return []netip.Addr{loopback}
 		}
 	})
-	hook := b.endpoint("https://rebinding.test:9999/")
-	b.raise(1)
-	s := b.start(cfg, func(s *sender.Sender) { s.Refuse(rec.after) })
-	list := b.await(hook, "five attempts", in(1, webhook.Failed))
+	hook := h.endpoint("https://rebinding.test:9999/")
+	h.raise(1)
+	s := h.start(cfg, func(s *sender.Sender) { s.Refuse(rec.after) })
+	list := h.await(hook, "five attempts", in(1, webhook.Failed))
 	for i, a := range list[0].Attempts {
-		if refused := strings.Contains(a.Error, "loopback"); refused != (i > 0) {
-			t.Errorf("attempt %d: %q", i+1, a.Error)
+		refused := strings.Contains(a.Error, "loopback")
+		if i == 0 && refused {
+			t.Errorf("the first attempt, at a public address, was refused: %q", a.Error)
+		}
+		if i > 0 && !refused {
+			t.Errorf("attempt %d: got the error %q, want the loopback refused", i+1, a.Error)
 		}
 	}
-	both := b.endpoint("https://both.test:9998/")
-	b.raise(1)
+	both := h.endpoint("https://both.test:9998/")
+	h.raise(1)
 	s.Wake()
-	b.await(both, "five attempts", in(1, webhook.Failed))
+	h.await(both, "five attempts", in(1, webhook.Failed))
 	for _, address := range rec.reached() {
 		if strings.HasPrefix(address, "127.") {
-			t.Errorf("would have connected to %s", address)
+			t.Errorf("the guard allowed %s", address)
 		}
 	}
 	if n := len(rec.reached()); n < 2 {
-		t.Errorf("%d connections to public addresses: %v", n, rec.reached())
+		t.Errorf("got %d connections to public addresses (%v), want at least 2", n, rec.reached())
 	}
 }

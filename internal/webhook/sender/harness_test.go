@@ -26,36 +26,36 @@ import (
 
 const testSecret = "a secret of a test"
 
-// Waits between attempts: the product's own, and those of a test in which none is
-// repeated, however long it takes.
+// Waits between attempts: the defaults, and those of a test in which no attempt is repeated
+// however long it takes.
 var (
 	usualBackoff = [webhook.MaxAttempts - 1]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute, 36 * time.Minute}
 	noRetry      = [webhook.MaxAttempts - 1]time.Duration{24 * time.Hour, 24 * time.Hour, 24 * time.Hour, 24 * time.Hour}
 )
 
-// bed is a store with one account, and what senders of a test need.
-type bed struct {
+// harness is a store with one account, and what the senders of a test need.
+type harness struct {
 	t     *testing.T
 	dir   string
 	db    *sqlite.DB
 	box   *secret.Box
 	owner string
 
-	// backoff is of the senders that config makes.
+	// backoff is the backoff of the senders that config configures.
 	backoff [webhook.MaxAttempts - 1]time.Duration
 
-	// patience bounds a wait for what must come about, which only a broken test
-	// feels; tick is how long to wait between two looks at the least.
-	patience, tick time.Duration
+	// timeout bounds a wait for a condition; only a failing test reaches it. tick is the
+	// minimum time between two checks.
+	timeout, tick time.Duration
 }
 
-// openStore opens the store in dir, which others may be using; writing waits for
-// them as long as it takes.
+// openStore opens the store in dir, which other processes may use. Writes wait for them as
+// long as it takes.
 func openStore(ctx context.Context, dir string) (*sqlite.DB, error) {
 	return sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir, "keygate.db"), BusyTimeout: 3 * time.Minute})
 }
 
-func newBed(t *testing.T) *bed {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
 	dir := filepath.Dir(sqlitetest.Path(t))
 	db, err := openStore(t.Context(), dir)
@@ -71,42 +71,42 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), backoff: noRetry, patience: 3 * time.Minute, tick: 20 * time.Millisecond}
-	b.update(func(tx control.Tx) error {
-		return tx.InsertAccount(t.Context(), &account.Account{ID: b.owner, Name: "one", Plan: account.Platform, CreatedAt: time.Now()})
+	h := &harness{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), backoff: noRetry, timeout: 3 * time.Minute, tick: 20 * time.Millisecond}
+	h.update(func(tx control.Tx) error {
+		return tx.InsertAccount(t.Context(), &account.Account{ID: h.owner, Name: "one", Plan: account.Platform, CreatedAt: time.Now()})
 	})
-	return b
+	return h
 }
 
-func (b *bed) update(f func(tx control.Tx) error) {
-	b.t.Helper()
-	if err := b.db.Update(context.Background(), f); err != nil {
-		b.t.Fatal(err)
+func (h *harness) update(f func(tx control.Tx) error) {
+	h.t.Helper()
+	if err := h.db.Update(context.Background(), f); err != nil {
+		h.t.Fatal(err)
 	}
 }
 
 // endpoint registers an endpoint for key.created.
-func (b *bed) endpoint(url string) (webhookID string) {
-	b.t.Helper()
-	return b.endpoints(url)[url]
+func (h *harness) endpoint(url string) (webhookID string) {
+	h.t.Helper()
+	return h.endpoints(url)[url]
 }
 
-// endpoints registers one for each URL and returns their identifiers.
-func (b *bed) endpoints(urls ...string) (webhookIDs map[string]string) {
-	b.t.Helper()
-	sealed, err := b.box.Seal([]byte(testSecret))
+// endpoints registers an endpoint for each URL and returns their identifiers by URL.
+func (h *harness) endpoints(urls ...string) (webhookIDs map[string]string) {
+	h.t.Helper()
+	sealed, err := h.box.Seal([]byte(testSecret))
 	if err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
-	b.update(func(tx control.Tx) error {
+	h.update(func(tx control.Tx) error {
 		webhookIDs = map[string]string{}
 		for _, url := range urls {
 			w := &webhook.Webhook{
-				ID: id.New(id.Webhook), AccountID: b.owner, URL: url, Events: []event.Type{event.KeyCreated},
+				ID: id.New(id.Webhook), AccountID: h.owner, URL: url, Events: []event.Type{event.KeyCreated},
 				State: webhook.Active, Secret: sealed, CreatedAt: time.Now(),
 			}
 			webhookIDs[url] = w.ID
-			if err := tx.InsertWebhook(b.t.Context(), w); err != nil {
+			if err := tx.InsertWebhook(h.t.Context(), w); err != nil {
 				return err
 			}
 		}
@@ -115,17 +115,17 @@ func (b *bed) endpoints(urls ...string) (webhookIDs map[string]string) {
 	return webhookIDs
 }
 
-// raise makes n events of key.created, with their deliveries.
-func (b *bed) raise(n int) (events []event.Event) {
-	b.t.Helper()
-	b.update(func(tx control.Tx) error {
+// raise creates n events of key.created and their deliveries.
+func (h *harness) raise(n int) (events []event.Event) {
+	h.t.Helper()
+	h.update(func(tx control.Tx) error {
 		events = nil
 		for i := range n {
-			e, err := event.New(b.owner, event.KeyCreated, time.Now(), event.Key{Name: fmt.Sprint("key ", i)})
+			e, err := event.New(h.owner, event.KeyCreated, time.Now(), event.Key{Name: fmt.Sprint("key ", i)})
 			if err != nil {
 				return err
 			}
-			if err := tx.AppendEvent(b.t.Context(), &e); err != nil {
+			if err := tx.AppendEvent(h.t.Context(), &e); err != nil {
 				return err
 			}
 			events = append(events, e)
@@ -135,44 +135,44 @@ func (b *bed) raise(n int) (events []event.Event) {
 	return events
 }
 
-// config is of a sender that may reach the loopback.
-func (b *bed) config() sender.Config {
+// config returns the configuration of a sender that may connect to the loopback.
+func (h *harness) config() sender.Config {
 	return sender.Config{
-		Queue: b.db, Sealer: b.box, Guard: netguard.New(),
+		Queue: h.db, Sealer: h.box, Guard: netguard.New(),
 		Allow:   []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Backoff: b.backoff,
+		Backoff: h.backoff,
 		Log:     slog.New(slog.DiscardHandler),
 	}
 }
 
-// start starts a sender that the test's end stops.
-func (b *bed) start(cfg sender.Config, change ...func(*sender.Sender)) *sender.Sender {
-	b.t.Helper()
+// start starts a sender and stops it when the test ends.
+func (h *harness) start(cfg sender.Config, change ...func(*sender.Sender)) *sender.Sender {
+	h.t.Helper()
 	s, err := sender.New(cfg)
 	if err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	for _, f := range change {
 		f(s)
 	}
-	if err := s.Start(b.t.Context()); err != nil {
-		b.t.Fatal(err)
+	if err := s.Start(h.t.Context()); err != nil {
+		h.t.Fatal(err)
 	}
-	b.t.Cleanup(func() {
+	h.t.Cleanup(func() {
 		if err := s.Stop(context.Background()); err != nil {
-			b.t.Error(err)
+			h.t.Error(err)
 		}
 	})
 	return s
 }
 
-// deliveries returns all deliveries to an endpoint, the first made first.
-func (b *bed) deliveries(webhookID string) []webhook.Delivery {
-	b.t.Helper()
+// deliveries returns all deliveries to an endpoint, the oldest first.
+func (h *harness) deliveries(webhookID string) []webhook.Delivery {
+	h.t.Helper()
 	var all []webhook.Delivery
-	err := b.db.View(context.Background(), func(tx control.ReadTx) error {
+	err := h.db.View(context.Background(), func(tx control.ReadTx) error {
 		for page := (control.Page{Limit: 100}); ; {
-			list, err := tx.Deliveries(context.Background(), b.owner, control.DeliveryFilter{WebhookID: webhookID}, page)
+			list, err := tx.Deliveries(context.Background(), h.owner, control.DeliveryFilter{WebhookID: webhookID}, page)
 			all = append(all, list...)
 			if err != nil || len(list) < page.Limit {
 				return err
@@ -181,7 +181,7 @@ func (b *bed) deliveries(webhookID string) []webhook.Delivery {
 		}
 	})
 	if err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	for i, j := 0, len(all)-1; i < j; i, j = i+1, j-1 {
 		all[i], all[j] = all[j], all[i]
@@ -189,35 +189,37 @@ func (b *bed) deliveries(webhookID string) []webhook.Delivery {
 	return all
 }
 
-// await waits until the deliveries to an endpoint are as ok wants them.
-func (b *bed) await(webhookID, what string, ok func([]webhook.Delivery) bool) []webhook.Delivery {
-	b.t.Helper()
+// await waits until ok reports true for the deliveries to an endpoint, and returns them.
+func (h *harness) await(webhookID, what string, ok func([]webhook.Delivery) bool) []webhook.Delivery {
+	h.t.Helper()
 	var last []webhook.Delivery
-	b.until(what, func() bool {
-		last = b.deliveries(webhookID)
+	h.until(what, func() bool {
+		last = h.deliveries(webhookID)
 		return ok(last)
 	}, func() any { return last })
 	return last
 }
 
-func (b *bed) until(what string, ok func() bool, show func() any) {
-	b.t.Helper()
-	deadline := time.After(b.patience)
+// until waits until ok reports true. If that takes too long, it fails the test with what
+// show returns.
+func (h *harness) until(what string, ok func() bool, show func() any) {
+	h.t.Helper()
+	deadline := time.After(h.timeout)
 	for {
 		began := time.Now()
 		if ok() {
 			return
 		}
-		// What is waited for needs the processor more than the looking does.
+		// The work that is waited for needs the processor more than these checks.
 		select {
-		case <-time.After(max(b.tick, 3*time.Since(began))):
+		case <-time.After(max(h.tick, 3*time.Since(began))):
 		case <-deadline:
-			b.t.Fatalf("not within %v: %s: %+v", b.patience, what, show())
+			h.t.Fatalf("%s: not within %v: %+v", what, h.timeout, show())
 		}
 	}
 }
 
-// in returns a condition: n deliveries, all in the given state.
+// in returns a condition for await: there are n deliveries, all in the given state.
 func in(n int, state webhook.DeliveryState) func([]webhook.Delivery) bool {
 	return func(list []webhook.Delivery) bool {
 		for i := range list {
@@ -229,7 +231,7 @@ func in(n int, state webhook.DeliveryState) func([]webhook.Delivery) bool {
 	}
 }
 
-// received is a request as a receiver got it.
+// received is a request that a receiver got.
 type received struct {
 	Header http.Header
 	Body   string

@@ -14,16 +14,16 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// watched is a queue that notes who finished what, and that gives its sender no
-// second share of the work before the other has one.
-type watched struct {
+// observed is a queue that reports the results of its sender, and makes it wait with its
+// second claim until the other sender has deliveries too.
+type observed struct {
 	sender.Queue
 	note  func(results []sender.Result, late int)
-	has   chan struct{} // closed when the sender has its first deliveries
-	other chan struct{} // has of the other
+	has   chan struct{} // closed when this sender has its first deliveries
+	other chan struct{} // the other sender's has
 }
 
-func (w *watched) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job, error) {
+func (w *observed) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job, error) {
 	has := closed(w.has)
 	if has {
 		select {
@@ -48,7 +48,7 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-func (w *watched) FinishDeliveries(ctx context.Context, results []sender.Result) (int, error) {
+func (w *observed) FinishDeliveries(ctx context.Context, results []sender.Result) (int, error) {
 	late, err := w.Queue.FinishDeliveries(ctx, results)
 	if err == nil {
 		w.note(results, late)
@@ -56,11 +56,11 @@ func (w *watched) FinishDeliveries(ctx context.Context, results []sender.Result)
 	return late, err
 }
 
-// Guarantee: two senders on one database, each with a connection of its own,
-// share the work, and never send or finish the same attempt of a delivery twice.
-func TestTwoSenders(t *testing.T) {
+// Guarantee: two senders of one database, each with its own connections, share the work and
+// never send or finish an attempt of a delivery twice.
+func TestTwoSendersShareTheWork(t *testing.T) {
 	const events = 200
-	b := newBed(t)
+	h := newHarness(t)
 	var (
 		mu        sync.Mutex
 		delivered int
@@ -81,22 +81,22 @@ func TestTwoSenders(t *testing.T) {
 	t.Cleanup(server.Close)
 	var hooks []string
 	for range 3 {
-		hooks = append(hooks, b.endpoint(server.URL))
+		hooks = append(hooks, h.endpoint(server.URL))
 	}
-	other, err := openStore(t.Context(), b.dir)
+	other, err := openStore(t.Context(), h.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Close() })
 	start := func(name string, db *sqlite.DB, has, otherHas chan struct{}) *sender.Sender {
-		cfg := b.config()
+		cfg := h.config()
 		cfg.Backoff = [4]time.Duration{50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond}
-		cfg.Queue = &watched{Queue: db, has: has, other: otherHas, note: func(results []sender.Result, late int) {
+		cfg.Queue = &observed{Queue: db, has: has, other: otherHas, note: func(results []sender.Result, late int) {
 			mu.Lock()
 			defer mu.Unlock()
 			by[name] += len(results) - late
 			if late > 0 {
-				t.Errorf("%d late results", late)
+				t.Errorf("got %d late results, want none", late)
 			}
 			for i := range results {
 				finished[fmt.Sprint(results[i].DeliveryID, " ", results[i].Attempt.Number)]++
@@ -105,12 +105,12 @@ func TestTwoSenders(t *testing.T) {
 				}
 			}
 		}}
-		return b.start(cfg)
+		return h.start(cfg)
 	}
 	one, two := make(chan struct{}), make(chan struct{})
-	senders := []*sender.Sender{start("one", b.db, one, two), start("two", other, two, one)}
+	senders := []*sender.Sender{start("one", h.db, one, two), start("two", other, two, one)}
 	for range events / 50 {
-		b.raise(50) // more than one claim takes
+		h.raise(50) // more than one claim leases
 		for _, s := range senders {
 			s.Wake()
 		}
@@ -120,48 +120,48 @@ func TestTwoSenders(t *testing.T) {
 		defer mu.Unlock()
 		return delivered
 	}
-	b.until("all arrive", func() bool { return arrived() == len(hooks)*events }, func() any { return arrived() })
+	h.until("all arrive", func() bool { return arrived() == len(hooks)*events }, func() any { return arrived() })
 	for _, s := range senders {
-		if err := s.Stop(context.Background()); err != nil { // what they finished is noted
+		if err := s.Stop(context.Background()); err != nil { // afterwards all results are reported
 			t.Error(err)
 		}
 	}
 	for _, hook := range hooks {
-		if list := b.deliveries(hook); !in(events, webhook.Delivered)(list) {
-			t.Errorf("%+v", list)
+		if list := h.deliveries(hook); !in(events, webhook.Delivered)(list) {
+			t.Errorf("not all deliveries are delivered: %+v", list)
 		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	for request, n := range requests {
 		if n != 1 || finished[request] != 1 {
-			t.Errorf("%s was sent %d times and finished %d times", request, n, finished[request])
+			t.Errorf("%s was sent %d times and finished %d times, want once each", request, n, finished[request])
 		}
 	}
 	if len(finished) != len(requests) {
-		t.Errorf("%d attempts were finished and %d sent", len(finished), len(requests))
+		t.Errorf("%d attempts were finished, but %d were sent", len(finished), len(requests))
 	}
 	if by["one"] == 0 || by["two"] == 0 {
 		t.Errorf("the work was not shared: %v", by)
 	}
 }
 
-// Guarantee: a sender whose lease ended while it was away changes nothing: what
-// another finished stays as it is.
-func TestLateResult(t *testing.T) {
-	b := newBed(t)
-	hook := b.endpoint("https://receiver.test/")
-	b.raise(1)
+// Guarantee: a result whose lease has passed to another sender changes nothing, before and
+// after the other sender finished the delivery.
+func TestLateResultChangesNothing(t *testing.T) {
+	h := newHarness(t)
+	hook := h.endpoint("https://receiver.test/")
+	h.raise(1)
 	now := time.Now()
 	claim := func(token string, at time.Time) sender.Job {
-		jobs, err := b.db.ClaimDeliveries(t.Context(), sender.Claim{Now: at, Token: token, Until: at.Add(sender.LeaseTime), Limit: 1, EachLimit: 1})
+		jobs, err := h.db.ClaimDeliveries(t.Context(), sender.Claim{Now: at, Token: token, Until: at.Add(sender.LeaseTime), Limit: 1, EachLimit: 1})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
 		return jobs[0]
 	}
 	finish := func(j sender.Job, status int, state webhook.DeliveryState) (late int) {
-		late, err := b.db.FinishDeliveries(t.Context(), []sender.Result{{
+		late, err := h.db.FinishDeliveries(t.Context(), []sender.Result{{
 			Lease: j.Lease, State: state, Attempt: webhook.Attempt{Number: j.Attempt, StartedAt: now, Status: status},
 		}})
 		if err != nil {
@@ -172,19 +172,19 @@ func TestLateResult(t *testing.T) {
 	first := claim("first", now)
 	second := claim("second", now.Add(sender.LeaseTime+time.Second))
 	if late := finish(first, 500, webhook.Failed); late != 1 {
-		t.Errorf("a result without a lease was taken")
+		t.Errorf("a result without a lease was recorded before the other sender finished")
 	}
 	if late := finish(second, 200, webhook.Delivered); late != 0 {
-		t.Errorf("the holder's result was not taken")
+		t.Errorf("the result of the sender with the lease was not recorded")
 	}
 	if late := finish(first, 500, webhook.Failed); late != 1 {
-		t.Errorf("a result without a lease was taken")
+		t.Errorf("a result without a lease was recorded after the other sender finished")
 	}
-	if err := b.db.ReleaseDeliveries(t.Context(), []sender.Lease{first.Lease, second.Lease}); err != nil {
+	if err := h.db.ReleaseDeliveries(t.Context(), []sender.Lease{first.Lease, second.Lease}); err != nil {
 		t.Error(err)
 	}
-	list := b.deliveries(hook)
+	list := h.deliveries(hook)
 	if !in(1, webhook.Delivered)(list) || len(list[0].Attempts) != 1 || list[0].Attempts[0].Status != 200 {
-		t.Errorf("%+v", list)
+		t.Errorf("got %+v, want one delivered with one attempt of status 200", list)
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// slowing is a receiver that answers at once, so that a sender takes on much for
-// it, until slow: then every answer takes a second.
+// slowing is a receiver that responds at once, so that a sender holds many deliveries for it,
+// until it becomes slow: then each response takes a second.
 type slowing struct {
 	mu       sync.Mutex
 	slow     bool
 	status   int
-	requests map[string]int // by path, since slow
+	requests map[string]int // by path, since it became slow
 }
 
 func (s *slowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,8 @@ func (s *slowing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-func (s *slowing) begin(status int) {
+// slowDown makes the receiver slow; it then responds with status.
+func (s *slowing) slowDown(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slow, s.status, s.requests = true, status, map[string]int{}
@@ -49,50 +50,53 @@ func (s *slowing) count(path string) int {
 	return s.requests[path]
 }
 
-// warm lets a sender learn that an endpoint is fast.
-func (b *bed) warm(s *sender.Sender, hook string) {
-	b.t.Helper()
+// warm makes a sender measure that an endpoint is fast.
+func (h *harness) warm(s *sender.Sender, hook string) {
+	h.t.Helper()
 	const events = 600
-	b.raise(events)
+	h.raise(events)
 	s.Wake()
-	b.await(hook, "the first are delivered", in(events, webhook.Delivered))
+	h.await(hook, "the first deliveries are delivered", in(events, webhook.Delivered))
 }
 
-// Guarantee: what is not yet on the way when an endpoint is changed goes out as it
-// then stands: nothing more to the address that it had.
-func TestRecall(t *testing.T) {
+// Guarantee: deliveries that are not in flight when an endpoint is changed are sent to its
+// new URL, and none to the old one.
+func TestRecallSendsToTheNewURL(t *testing.T) {
 	receiver := &slowing{}
-	virtual(t, receiver.ServeHTTP, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-		hook := b.endpoint("http://receiver.test/old")
-		s := b.start(b.config(), connect)
-		b.warm(s, hook)
-		receiver.begin(http.StatusNoContent)
-		b.raise(300)
+	virtual(t, receiver.ServeHTTP, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+		hook := h.endpoint("http://receiver.test/old")
+		s := h.start(h.config(), connect)
+		h.warm(s, hook)
+		receiver.slowDown(http.StatusNoContent)
+		h.raise(300)
 		s.Wake()
-		b.until("much is held", func() bool { return s.Stats().Held > 2*sender.MaxWindow }, func() any { return s.Stats() })
-		b.update(func(tx control.Tx) error {
-			w, err := tx.Webhook(context.Background(), b.owner, hook)
+		h.until("many deliveries are held", func() bool { return s.Stats().Held > 2*sender.MaxWindow }, func() any { return s.Stats() })
+		h.update(func(tx control.Tx) error {
+			w, err := tx.Webhook(context.Background(), h.owner, hook)
 			if err != nil {
 				return err
 			}
 			w.URL = "http://receiver.test/new"
 			return tx.UpdateWebhook(context.Background(), w)
 		})
-		<-time.After(500 * time.Millisecond) // between two answers
+		<-time.After(500 * time.Millisecond) // between two responses
 		before := receiver.count("/old")
 		s.Recall(hook)
-		b.tick = 15 * time.Second // a look at so many costs much
-		b.await(hook, "all are delivered", in(900, webhook.Delivered))
-		if more := receiver.count("/old") - before; more != 0 || receiver.count("/new") != 300-before {
-			t.Errorf("%d requests more to the old address, %d to the new one", more, receiver.count("/new"))
+		h.tick = 15 * time.Second // checking so many deliveries is expensive
+		h.await(hook, "all deliveries are delivered", in(900, webhook.Delivered))
+		if more := receiver.count("/old") - before; more != 0 {
+			t.Errorf("got %d more requests to the old URL, want none", more)
+		}
+		if got := receiver.count("/new"); got != 300-before {
+			t.Errorf("got %d requests to the new URL, want %d", got, 300-before)
 		}
 	})
 }
 
-// slowStore is a queue that is told of results late.
+// slowStore is a queue in which recording results can be delayed.
 type slowStore struct {
 	sender.Queue
-	hold atomic.Pointer[chan struct{}] // closed when it may be told; nil for at once
+	hold atomic.Pointer[chan struct{}] // recording waits until it is closed; nil for no wait
 }
 
 func (q *slowStore) FinishDeliveries(ctx context.Context, results []sender.Result) (int, error) {
@@ -102,33 +106,33 @@ func (q *slowStore) FinishDeliveries(ctx context.Context, results []sender.Resul
 	return q.Queue.FinishDeliveries(ctx, results)
 }
 
-// Guarantee: an endpoint that answered 410 gets nothing more, even before the store
-// knows that it is disabled.
-func TestNothingAfterGone(t *testing.T) {
+// Guarantee: an endpoint that responded with 410 gets no more requests, even before the store
+// has recorded that it is disabled.
+func TestNothingIsSentAfter410(t *testing.T) {
 	receiver := &slowing{}
-	virtual(t, receiver.ServeHTTP, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-		hook, cfg := b.endpoint("http://receiver.test/"), b.config()
-		queue := &slowStore{Queue: b.db}
+	virtual(t, receiver.ServeHTTP, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+		hook, cfg := h.endpoint("http://receiver.test/"), h.config()
+		queue := &slowStore{Queue: h.db}
 		cfg.Queue = queue
-		s := b.start(cfg, connect)
-		b.warm(s, hook)
+		s := h.start(cfg, connect)
+		h.warm(s, hook)
 		hold := make(chan struct{})
 		queue.hold.Store(&hold)
-		receiver.begin(http.StatusGone)
-		b.raise(1)
+		receiver.slowDown(http.StatusGone)
+		h.raise(1)
 		s.Wake()
-		<-time.After(2 * time.Second) // it answered, and the store waits
-		b.raise(100)
+		<-time.After(2 * time.Second) // it responded, and the store has not recorded it
+		h.raise(100)
 		s.Wake()
 		<-time.After(10 * time.Second)
 		if n := receiver.count("/"); n != 1 {
-			t.Errorf("%d requests to an endpoint whose first answer was 410", n)
+			t.Errorf("got %d requests to an endpoint whose first response was 410, want 1", n)
 		}
 		close(hold)
-		b.until("the endpoint is disabled", func() bool { return b.webhook(hook).State == webhook.Disabled }, func() any { return b.webhook(hook) })
+		h.until("the endpoint is disabled", func() bool { return h.webhook(hook).State == webhook.Disabled }, func() any { return h.webhook(hook) })
 		<-time.After(time.Minute)
 		if n := receiver.count("/"); n != 1 {
-			t.Errorf("%d requests to a disabled endpoint", n)
+			t.Errorf("got %d requests after the endpoint was disabled, want still 1", n)
 		}
 	})
 }

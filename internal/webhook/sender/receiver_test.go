@@ -25,74 +25,72 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// Guarantee: a delivery is one POST of the stored bytes with the header fields of
-// the contract and nothing that the HTTP library adds by itself, to the URL as it
-// was registered.
-func TestRequest(t *testing.T) {
-	b := newBed(t)
+// Guarantee: a delivery is one POST of the stored bytes to the URL exactly as registered,
+// with the header fields of the contract and none that the HTTP library would add.
+func TestRequestIsAsDocumented(t *testing.T) {
+	h := newHarness(t)
 	got := make(chan received, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			t.Errorf("method %s", r.Method)
+			t.Errorf("got the method %s, want POST", r.Method)
 		}
 		got <- read(r)
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, "thank you")
 	}))
 	t.Cleanup(server.Close)
-	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1") // nobody is asked but the receiver
-	hook := b.endpoint(server.URL + "/a%2Fb/?team=7&x")
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1") // must be ignored
+	hook := h.endpoint(server.URL + "/a%2Fb/?team=7&x")
 	raised := time.Now()
-	e := b.raise(1)[0]
-	b.start(b.config())
+	e := h.raise(1)[0]
+	h.start(h.config())
 	r := <-got
-	d := b.await(hook, "delivered", in(1, webhook.Delivered))[0]
+	d := h.await(hook, "delivered", in(1, webhook.Delivered))[0]
 	if r.Body != string(e.Payload) || r.Path != "/a%2Fb/?team=7&x" || "http://"+r.Host != server.URL {
-		t.Errorf("%+v", r)
+		t.Errorf("got the request %+v, want the event's payload at the registered URL", r)
 	}
 	stamp, err := strconv.ParseInt(r.Header.Get("webhook-timestamp"), 10, 64)
 	if err != nil || stamp < raised.Unix() || stamp > time.Now().Unix() {
-		t.Errorf("timestamp %q", r.Header.Get("webhook-timestamp"))
+		t.Errorf("got the timestamp %q, want the time of the attempt", r.Header.Get("webhook-timestamp"))
 	}
 	m := webhook.Message{EventID: e.ID, EventType: e.Type, DeliveryID: d.ID, Attempt: 1, Payload: e.Payload}
 	want := m.Header(time.Unix(stamp, 0), webhook.Secrets{Current: testSecret})
 	want["Content-Length"] = strconv.Itoa(len(e.Payload))
 	for name, value := range want {
 		if got := r.Header.Get(name); got != value {
-			t.Errorf("%s is %q, want %q", name, got, value)
+			t.Errorf("got %s: %q, want %q", name, got, value)
 		}
 	}
 	if len(r.Header) != len(want) {
-		t.Errorf("header fields %v; want those of %v", r.Header, want)
+		t.Errorf("got the header fields %v, want only those of %v", r.Header, want)
 	}
 	a := d.Attempts[0]
 	if len(d.Attempts) != 1 || a.Number != 1 || a.Status != 202 || a.Error != "" || string(a.Response) != "thank you" || !d.NextAttemptAt.IsZero() {
-		t.Errorf("%+v", d)
+		t.Errorf("got the delivery %+v, want one attempt of status 202 with the response \"thank you\"", d)
 	}
 }
 
-// Guarantee: while a rotation overlaps, both secrets sign; after it the new one
-// alone.
-func TestOverlap(t *testing.T) {
-	b := newBed(t)
+// Guarantee: during the overlap of a rotation both secrets sign; after it only the new one.
+func TestBothSecretsSignDuringTheOverlap(t *testing.T) {
+	h := newHarness(t)
 	got := make(chan received, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- read(r) }))
 	t.Cleanup(server.Close)
-	hook := b.endpoint(server.URL)
-	s := b.start(b.config())
+	hook := h.endpoint(server.URL)
+	s := h.start(h.config())
 	for _, left := range []time.Duration{time.Hour, -time.Hour} {
-		b.update(func(tx control.Tx) error {
-			w, err := tx.Webhook(t.Context(), b.owner, hook)
+		h.update(func(tx control.Tx) error {
+			w, err := tx.Webhook(t.Context(), h.owner, hook)
 			if err != nil {
 				return err
 			}
-			if w.OldSecret, err = b.box.Seal([]byte("the old secret of it")); err != nil {
+			if w.OldSecret, err = h.box.Seal([]byte("the old secret of it")); err != nil {
 				return err
 			}
 			w.OldUntil = time.Now().Add(left)
 			return tx.UpdateWebhook(t.Context(), w)
 		})
-		e := b.raise(1)[0]
+		e := h.raise(1)[0]
 		s.Wake()
 		r := <-got
 		want := ""
@@ -100,17 +98,17 @@ func TestOverlap(t *testing.T) {
 			want = webhook.Sign("the old secret of it", e.Payload)
 		}
 		if got := r.Header.Get(webhook.FieldPreviousSignature); got != want {
-			t.Errorf("with %v left: previous signature %q", left, got)
+			t.Errorf("with %v left of the overlap: got the previous signature %q, want %q", left, got, want)
 		}
 		if got := r.Header.Get(webhook.FieldSignature); got != webhook.Sign(testSecret, e.Payload) {
-			t.Errorf("signature %q", got)
+			t.Errorf("with %v left of the overlap: got the signature %q, want that of the new secret", left, got)
 		}
 	}
 }
 
-// raw serves connections by hand: after each request's head and body it calls
-// answer, and closes the connection.
-func raw(t *testing.T, answer func(c *net.TCPConn)) (url string, requests *atomic.Int64) {
+// raw serves one request on each connection: it reads the request, calls respond, and closes
+// the connection. requests counts them.
+func raw(t *testing.T, respond func(c *net.TCPConn)) (url string, requests *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -132,24 +130,24 @@ func raw(t *testing.T, answer func(c *net.TCPConn)) (url string, requests *atomi
 				}
 				_, _ = io.Copy(io.Discard, req.Body)
 				requests.Add(1)
-				answer(c.(*net.TCPConn))
+				respond(c.(*net.TCPConn))
 			}()
 		}
 	}()
 	return "http://" + l.Addr().String(), requests
 }
 
-// Guarantee: whatever a receiver answers, an attempt ends as the contract says,
-// reads no more than it may, keeps the first 8 KiB, and says in public words what
-// went wrong.
-func TestReceivers(t *testing.T) {
+// Guarantee: whatever a receiver sends, the attempt ends as the contract says: it reads a
+// limited part of the response, keeps the first 8 KiB, and explains a failure without
+// internal details.
+func TestHostileReceivers(t *testing.T) {
 	bomb := gzipBomb(t)
 	const head = "HTTP/1.1 200 OK\r\nContent-Length: "
 	for name, tc := range map[string]struct {
-		answer func(c *net.TCPConn)
-		status int
-		error  string // part of it; "" if the event counts as delivered, or the status says it all
-		kept   string // of the answer
+		respond func(c *net.TCPConn)
+		status  int
+		error   string // part of it; "" if there is a complete response
+		kept    string // part of the response body that is kept
 	}{
 		"no content":  {func(c *net.TCPConn) { _, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n") }, 204, "", ""},
 		"unfinished":  {func(c *net.TCPConn) { _, _ = io.WriteString(c, head+"100\r\n\r\nonly this") }, 200, "closed before", "only this"},
@@ -158,12 +156,12 @@ func TestReceivers(t *testing.T) {
 		"reset later": {func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Le")
 			_ = c.SetLinger(0)
-		}, 0, "answer", ""},
-		"no HTTP": {func(c *net.TCPConn) { _, _ = io.WriteString(c, "220 mail.example ESMTP\r\n") }, 0, "no HTTP answer", ""},
+		}, 0, "response", ""},
+		"no HTTP": {func(c *net.TCPConn) { _, _ = io.WriteString(c, "220 mail.example ESMTP\r\n") }, 0, "not valid HTTP", ""},
 		"endless head": {func(c *net.TCPConn) {
 			endless(c, "HTTP/1.1 200 OK\r\n", "X-Padding: "+strings.Repeat("x", 1000)+"\r\n")
-		}, 0, "no HTTP answer", ""},
-		"endless 1xx": {func(c *net.TCPConn) { endless(c, "", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n") }, 0, "no HTTP answer", ""},
+		}, 0, "not valid HTTP", ""},
+		"endless 1xx": {func(c *net.TCPConn) { endless(c, "", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n") }, 0, "not valid HTTP", ""},
 		"10 MiB": {func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, head+strconv.Itoa(10<<20)+"\r\n\r\n")
 			_, _ = io.Copy(c, strings.NewReader(strings.Repeat("0123456789abcdef", 10<<20/16)))
@@ -186,31 +184,38 @@ func TestReceivers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t)
-			url, requests := raw(t, tc.answer)
-			hook := b.endpoint(url)
-			b.raise(1)
-			b.start(b.config())
-			list := b.await(hook, "an attempt", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
+			h := newHarness(t)
+			url, requests := raw(t, tc.respond)
+			hook := h.endpoint(url)
+			h.raise(1)
+			h.start(h.config())
+			list := h.await(hook, "there is an attempt", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
 			d, a := list[0], list[0].Attempts[0]
 			wantState := webhook.RetryScheduled
 			if tc.status/100 == 2 && tc.error == "" {
 				wantState = webhook.Delivered
 			}
 			if d.State != wantState || a.Status != tc.status || string(a.Response) != tc.kept {
-				t.Errorf("%s after %d %q with %d bytes kept", d.State, a.Status, a.Error, len(a.Response))
+				t.Errorf("got the state %s, status %d and %d bytes kept; want %s, %d and %d bytes",
+					d.State, a.Status, len(a.Response), wantState, tc.status, len(tc.kept))
 			}
-			if (a.Error != "") != (tc.error != "") || !strings.Contains(a.Error, tc.error) || strings.Contains(a.Error, "127.0.0.1") {
-				t.Errorf("error %q, want %q", a.Error, tc.error)
+			if tc.error == "" && a.Error != "" {
+				t.Errorf("got the error %q, want none", a.Error)
+			}
+			if tc.error != "" && !strings.Contains(a.Error, tc.error) {
+				t.Errorf("got the error %q, want one that contains %q", a.Error, tc.error)
+			}
+			if strings.Contains(a.Error, "127.0.0.1") {
+				t.Errorf("the error contains the address: %q", a.Error)
 			}
 			if n := requests.Load(); n != 1 {
-				t.Errorf("%d requests", n)
+				t.Errorf("got %d requests, want 1", n)
 			}
 		})
 	}
 }
 
-// endless writes more again and again until the other side has enough.
+// endless writes first, and then more repeatedly until the other side closes the connection.
 func endless(c *net.TCPConn, first, more string) {
 	if _, err := io.WriteString(c, first); err != nil {
 		return
@@ -223,7 +228,7 @@ func endless(c *net.TCPConn, first, more string) {
 	}
 }
 
-// gzipBomb returns 64 MiB of zeros, twice compressed.
+// gzipBomb returns 64 MiB of zeros, compressed twice.
 func gzipBomb(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -244,10 +249,10 @@ func gzipBomb(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// Guarantee: deliveries to one receiver share kept connections, and one that the
-// receiver closed meanwhile costs no failed attempt.
-func TestKeptConnections(t *testing.T) {
-	b := newBed(t)
+// Guarantee: deliveries to one receiver reuse connections, and a kept connection that the
+// receiver has closed does not make an attempt fail.
+func TestConnectionsAreReused(t *testing.T) {
+	h := newHarness(t)
 	var opened atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = read(r) }))
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -257,51 +262,51 @@ func TestKeptConnections(t *testing.T) {
 	}
 	server.Start()
 	t.Cleanup(server.Close)
-	hook := b.endpoint(server.URL)
-	s := b.start(b.config())
+	hook := h.endpoint(server.URL)
+	s := h.start(h.config())
 	const rounds, events = 3, 100
 	for round := range rounds {
-		b.raise(events)
+		h.raise(events)
 		s.Wake()
-		list := b.await(hook, "delivered", in((round+1)*events, webhook.Delivered))
+		list := h.await(hook, "all deliveries are delivered", in((round+1)*events, webhook.Delivered))
 		for _, d := range list {
 			if len(d.Attempts) != 1 {
-				t.Fatalf("%+v", d)
+				t.Fatalf("got the delivery %+v, want one attempt", d)
 			}
 		}
 		server.CloseClientConnections()
 	}
 	if n := opened.Load(); n > rounds*2*sender.MaxWindow {
-		t.Errorf("%d connections for %d deliveries", n, rounds*events)
+		t.Errorf("got %d connections for %d deliveries, want at most %d", n, rounds*events, rounds*2*sender.MaxWindow)
 	}
 }
 
-// Guarantee: a secret that this server cannot decrypt is a failed attempt with a
-// remedy, and nothing is sent.
-func TestForeignSecret(t *testing.T) {
-	b := newBed(t)
+// Guarantee: if this server cannot decrypt the signing secret, the attempt fails, the error
+// says what to do, and nothing is sent.
+func TestUndecryptableSecretSendsNothing(t *testing.T) {
+	h := newHarness(t)
 	url, requests := raw(t, func(*net.TCPConn) {})
 	w := &webhook.Webhook{
-		ID: id.New(id.Webhook), AccountID: b.owner, URL: url, Events: []event.Type{event.KeyCreated}, State: webhook.Active,
+		ID: id.New(id.Webhook), AccountID: h.owner, URL: url, Events: []event.Type{event.KeyCreated}, State: webhook.Active,
 		Secret: []byte("sealed by somebody else, long ago"), CreatedAt: time.Now(),
 	}
-	b.update(func(tx control.Tx) error { return tx.InsertWebhook(t.Context(), w) })
-	b.raise(1)
-	b.start(b.config())
-	list := b.await(w.ID, "an attempt", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
+	h.update(func(tx control.Tx) error { return tx.InsertWebhook(t.Context(), w) })
+	h.raise(1)
+	h.start(h.config())
+	list := h.await(w.ID, "there is an attempt", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
 	if a := list[0].Attempts[0]; !strings.Contains(a.Error, "--secret-key-file") || a.Status != 0 || requests.Load() != 0 {
-		t.Errorf("%+v after %d requests", a, requests.Load())
+		t.Errorf("got the attempt %+v after %d requests, want an error that names --secret-key-file and no request", a, requests.Load())
 	}
 }
 
-// Guarantee: deliveries over TLS are made to a receiver whose certificate holds,
-// and to no other; the log says why.
-func TestTLS(t *testing.T) {
-	b := newBed(t)
+// Guarantee: deliveries over TLS are sent only to receivers with a valid certificate; for
+// others the error says what is wrong with it.
+func TestTLSCertificateIsVerified(t *testing.T) {
+	h := newHarness(t)
 	var count atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 {
-			t.Errorf("protocol %s", r.Proto)
+			t.Errorf("got the protocol %s, want HTTP/1.1", r.Proto)
 		}
 		count.Add(1)
 	}))
@@ -318,27 +323,31 @@ func TestTLS(t *testing.T) {
 		roots *x509.CertPool
 		want  string
 	}{
-		{"https://example.com" + port, roots, ""}, // a name of the certificate
+		{"https://example.com" + port, roots, ""}, // a name in the certificate
 		{server.URL, nil, "unknown authority"},
 		{"https://localhost" + port, roots, "another host"},
 		{strings.Replace(plain.URL, "http:", "https:", 1), roots, "TLS"},
 		{"https://127.0.0.1:1", roots, "refused"},
 	} {
 		before := count.Load()
-		cfg := b.config()
+		cfg := h.config()
 		cfg.Roots = tc.roots
 		cfg.Resolver = nameServer(func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} })
-		hook := b.endpoint(tc.url)
-		b.raise(1)
-		s := b.start(cfg)
-		list := b.await(hook, tc.url, func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
+		hook := h.endpoint(tc.url)
+		h.raise(1)
+		s := h.start(cfg)
+		list := h.await(hook, tc.url, func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
 		if err := s.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
 		a := list[0].Attempts[0]
-		if reached := count.Load() > before; reached != (tc.want == "") || (a.Error == "") != (tc.want == "") || !strings.Contains(a.Error, tc.want) {
-			t.Errorf("%s: reached %v, %+v", tc.url, reached, a)
+		reached := count.Load() > before
+		if tc.want == "" && (!reached || a.Error != "") {
+			t.Errorf("%s: got the error %q (request received: %v), want a delivery", tc.url, a.Error, reached)
 		}
-		b.update(func(tx control.Tx) error { return tx.DeleteWebhook(t.Context(), b.owner, hook) })
+		if tc.want != "" && (reached || !strings.Contains(a.Error, tc.want)) {
+			t.Errorf("%s: got the error %q (request received: %v), want one that contains %q and no request", tc.url, a.Error, reached, tc.want)
+		}
+		h.update(func(tx control.Tx) error { return tx.DeleteWebhook(t.Context(), h.owner, hook) })
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// pipes is a listener whose connections stay in memory, so that they take part
-// in the time of a test.
+// pipes is a listener with connections in memory, so that they follow the virtual time of a
+// test.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -48,21 +48,21 @@ func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
 	case p.conns <- theirs:
 		return ours, nil
 	case <-p.closed:
-		return nil, errors.New("nobody listens")
+		return nil, errors.New("the listener is closed")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// virtual runs f in a bubble of time, with a receiver in memory at every host.
-func virtual(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, b *bed, connect func(*sender.Sender))) {
+// virtual runs f in virtual time (testing/synctest). Every host is a receiver in memory.
+func virtual(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, h *harness, connect func(*sender.Sender))) {
 	synctest.Test(t, func(t *testing.T) {
-		b, l := newBed(t), newPipes()
-		b.backoff, b.patience, b.tick = usualBackoff, time.Hour, time.Second
+		h, l := newHarness(t), newPipes()
+		h.backoff, h.timeout, h.tick = usualBackoff, time.Hour, time.Second
 		server := &http.Server{Handler: handler}
 		go func() { _ = server.Serve(l) }()
 		t.Cleanup(func() { _ = server.Close() })
-		f(t, b, func(s *sender.Sender) {
+		f(t, h, func(s *sender.Sender) {
 			s.DialWith(func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) })
 		})
 	})
@@ -81,44 +81,44 @@ func TestScheduleOfAttempts(t *testing.T) {
 }
 
 func scheduleOfAttempts(t *testing.T, backoff [4]time.Duration) {
-	const takes, late = 2 * time.Second, 100 * time.Millisecond
+	const takes, tolerance = 2 * time.Second, 100 * time.Millisecond
 	handler := func(w http.ResponseWriter, _ *http.Request) {
 		<-time.After(takes)
 		w.WriteHeader(http.StatusInternalServerError)
 	}
-	virtual(t, handler, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-		hook, cfg := b.endpoint("http://receiver.test/"), b.config()
+	virtual(t, handler, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+		hook, cfg := h.endpoint("http://receiver.test/"), h.config()
 		cfg.Backoff = backoff
-		s := b.start(cfg, connect)
-		<-time.After(time.Minute) // nothing to do until something is
+		s := h.start(cfg, connect)
+		<-time.After(time.Minute) // the sender is idle
 		made := time.Now()
-		b.raise(1)
+		h.raise(1)
 		s.Wake()
 		<-time.After(2 * time.Hour)
-		list := b.deliveries(hook)
+		list := h.deliveries(hook)
 		if !in(1, webhook.Failed)(list) || len(list[0].Attempts) != 5 || !list[0].NextAttemptAt.IsZero() {
-			t.Fatalf("%+v", list)
+			t.Fatalf("got %+v, want one failed delivery with 5 attempts", list)
 		}
 		previous, waits := made, append([]time.Duration{0}, backoff[:]...)
 		for i, a := range list[0].Attempts {
 			waited := a.StartedAt.Sub(previous)
-			if waited < waits[i]*8/10-time.Millisecond || waited > waits[i]*12/10+late {
-				t.Errorf("attempt %d came after %v, want %v", a.Number, waited, waits[i])
+			if waited < waits[i]*8/10-time.Millisecond || waited > waits[i]*12/10+tolerance {
+				t.Errorf("attempt %d started after %v, want %v ±20 %%", a.Number, waited, waits[i])
 			}
-			if a.Number != i+1 || a.Status != 500 || a.Error != "" || a.Duration < takes || a.Duration > takes+late {
-				t.Errorf("attempt %+v", a)
+			if a.Number != i+1 || a.Status != 500 || a.Error != "" || a.Duration < takes || a.Duration > takes+tolerance {
+				t.Errorf("got the attempt %+v, want number %d with status 500 after %v", a, i+1, takes)
 			}
 			previous = a.StartedAt.Add(a.Duration)
 		}
 	})
 }
 
-// Guarantee: 30 s are for the whole answer: a receiver that says nothing, or one
-// byte after the other, has failed by then, and its connection is closed.
-func TestSlowReceivers(t *testing.T) {
+// Guarantee: the whole response must arrive within 30 s. After that the attempt of a receiver
+// that sends nothing, or one byte at a time, fails and its connection is closed.
+func TestSlowResponseTimesOut(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"hanging": func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the end
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice the closed connection
 			<-r.Context().Done()
 		},
 		"dripping": func(w http.ResponseWriter, r *http.Request) {
@@ -133,32 +133,31 @@ func TestSlowReceivers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var ended chan struct{} // of the bubble
+			var ended chan struct{} // made within the bubble
 			virtual(t, func(w http.ResponseWriter, r *http.Request) {
 				handler(w, r)
 				ended <- struct{}{}
-			}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
+			}, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
 				ended = make(chan struct{}, 8)
-				hook := b.endpoint("http://receiver.test/")
-				b.raise(1)
-				b.start(b.config(), connect)
-				list := b.await(hook, "the attempt failed", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
+				hook := h.endpoint("http://receiver.test/")
+				h.raise(1)
+				h.start(h.config(), connect)
+				list := h.await(hook, "the attempt failed", func(list []webhook.Delivery) bool { return len(list[0].Attempts) > 0 })
 				a := list[0].Attempts[0]
-				if a.Duration < 30*time.Second || a.Duration > 31*time.Second || a.Error != "no whole answer came within 30 s" {
-					t.Errorf("attempt %+v", a)
+				if a.Duration < 30*time.Second || a.Duration > 31*time.Second || a.Error != "no complete response within 30 s" {
+					t.Errorf("got the attempt %+v, want a timeout after 30 s", a)
 				}
 				<-ended
 				if name == "dripping" && (a.Status != 200 || len(a.Response) < 29) {
-					t.Errorf("attempt %+v", a)
+					t.Errorf("got the attempt %+v, want the status 200 and the first 29 bytes", a)
 				}
 			})
 		})
 	}
 }
 
-// Guarantee: Retry-After makes a wait longer, but at most twice the schedule's
-// own.
-func TestRetryAfter(t *testing.T) {
+// Guarantee: Retry-After lengthens a wait to at most twice the schedule's.
+func TestRetryAfterLengthensTheWait(t *testing.T) {
 	for asked, want := range map[string]time.Duration{
 		"15": 15 * time.Second, "3600": 20 * time.Second, "-5": 10 * time.Second, "99999999999999999999": 20 * time.Second, "soon": 10 * time.Second,
 		"date": 17 * time.Second,
@@ -171,90 +170,90 @@ func TestRetryAfter(t *testing.T) {
 			}
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		virtual(t, handler, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-			hook := b.endpoint("http://receiver.test/")
-			cfg := b.config()
+		virtual(t, handler, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+			hook := h.endpoint("http://receiver.test/")
+			cfg := h.config()
 			cfg.Random = func() float64 { return 0.5 }
-			b.raise(1)
-			b.start(cfg, connect)
-			list := b.await(hook, "the second attempt", func(list []webhook.Delivery) bool { return len(list[0].Attempts) == 2 })
+			h.raise(1)
+			h.start(cfg, connect)
+			list := h.await(hook, "the second attempt", func(list []webhook.Delivery) bool { return len(list[0].Attempts) == 2 })
 			first, second := list[0].Attempts[0], list[0].Attempts[1]
 			if got := second.StartedAt.Sub(first.StartedAt.Add(first.Duration)).Round(time.Second); got != want {
-				t.Errorf("after Retry-After: %s the wait was %v, want %v", asked, got, want)
+				t.Errorf("after Retry-After: %s: got a wait of %v, want %v", asked, got, want)
 			}
 		})
 	}
 }
 
-// Guarantee: after 10 failures in a row the breaker postpones what was not begun,
-// without an attempt, while what was begun keeps its schedule; when the endpoint
-// is back everything arrives.
-func TestBreaker(t *testing.T) {
+// Guarantee: after 10 failures in a row the breaker postpones new deliveries without an
+// attempt, while deliveries with an attempt keep their schedule. When the endpoint works
+// again, everything is delivered.
+func TestBreakerPostponesNewDeliveries(t *testing.T) {
 	var back time.Time
 	virtual(t, func(w http.ResponseWriter, r *http.Request) {
 		if time.Now().Before(back) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
-	}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
+	}, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
 		const events = 200
 		start := time.Now()
 		back = start.Add(5 * time.Minute)
-		hook := b.endpoint("http://receiver.test/")
-		s := b.start(b.config(), connect)
-		b.raise(events)
+		hook := h.endpoint("http://receiver.test/")
+		s := h.start(h.config(), connect)
+		h.raise(events)
 		s.Wake()
 		<-time.After(4 * time.Minute)
-		begun := 0
-		for _, d := range b.deliveries(hook) {
+		started := 0
+		for _, d := range h.deliveries(hook) {
 			if len(d.Attempts) == 0 {
 				continue
 			}
-			begun++
+			started++
 			if len(d.Attempts) < 2 {
 				continue
 			}
 			first, second := d.Attempts[0], d.Attempts[1]
 			if waited := second.StartedAt.Sub(first.StartedAt.Add(first.Duration)); waited > 12*time.Second+time.Second {
-				t.Errorf("what was begun waited %v for its second attempt", waited)
+				t.Errorf("the second attempt of a delivery started after %v, want at most 13 s", waited)
 			}
 		}
-		// Nine may have ended, and others begun in their place, before the tenth
-		// opened the breaker; then one after each of two pauses.
-		if begun < sender.BreakAfter || begun > sender.MinWindow+sender.BreakAfter-1+2 {
-			t.Errorf("%d deliveries were begun while the endpoint was down", begun)
+		// Nine attempts may have ended, and others started in their slots, before the tenth
+		// failure opened the breaker. One more follows each of two pauses.
+		if least, most := sender.BreakAfter, sender.MinWindow+sender.BreakAfter-1+2; started < least || started > most {
+			t.Errorf("%d deliveries were started while the endpoint was down, want %d to %d", started, least, most)
 		}
 		if got := s.Stats(); got.Pauses < 3 || got.InFlight != 0 {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want at least 3 pauses and nothing in flight", got)
 		}
 		<-time.After(45 * time.Minute)
-		if list := b.deliveries(hook); !in(events, webhook.Delivered)(list) {
-			t.Errorf("not everything arrived: %+v", s.Stats())
+		if list := h.deliveries(hook); !in(events, webhook.Delivered)(list) {
+			t.Errorf("not everything was delivered: %+v", s.Stats())
 		}
 	})
 }
 
-// Guarantee: what somebody asked for by hand passes an open breaker, and its
-// success closes it.
-func TestBreakerByHand(t *testing.T) {
+// Guarantee: a delivery that was requested by hand is sent although the breaker is open, and
+// its success closes the breaker.
+func TestManualDeliveryPassesTheBreaker(t *testing.T) {
 	var up atomic.Bool
 	virtual(t, func(w http.ResponseWriter, _ *http.Request) {
 		if !up.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
-	}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-		hook := b.endpoint("http://receiver.test/")
-		s := b.start(b.config(), connect)
-		b.raise(50)
+	}, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+		hook := h.endpoint("http://receiver.test/")
+		s := h.start(h.config(), connect)
+		h.raise(50)
 		s.Wake()
-		<-time.After(100 * time.Second) // in the second pause
+		<-time.After(100 * time.Second) // in the second pause of the breaker
 		up.Store(true)
-		begun := time.Now()
-		e := b.raiseTest(hook)
+		start := time.Now()
+		e := h.redeliver(hook)
 		s.Wake()
-		b.until("the test arrives", func() bool {
-			return b.delivery(e).State == webhook.Delivered
-		}, func() any { return b.delivery(e) })
-		b.await(hook, "the pause ends", func(list []webhook.Delivery) bool {
+		h.until("the manual delivery is delivered", func() bool {
+			return h.delivery(e).State == webhook.Delivered
+		}, func() any { return h.delivery(e) })
+		h.await(hook, "the breaker closes", func(list []webhook.Delivery) bool {
 			for i := range list {
 				if len(list[i].Attempts) == 0 {
 					return false
@@ -262,56 +261,59 @@ func TestBreakerByHand(t *testing.T) {
 			}
 			return true
 		})
-		if took := time.Since(begun); took > 6*time.Second {
-			t.Errorf("it took %v", took)
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("closing the breaker took %v, want at most 6 s", took)
 		}
 	})
 }
 
-// raiseTest makes a delivery by hand and returns its identifier.
-func (b *bed) raiseTest(hook string) (deliveryID string) {
-	b.t.Helper()
-	list := b.deliveries(hook)
+// redeliver creates a manual delivery to the endpoint and returns its identifier.
+func (h *harness) redeliver(hook string) (deliveryID string) {
+	h.t.Helper()
+	list := h.deliveries(hook)
 	d := list[0]
 	d.ID, d.State, d.Trigger, d.CreatedAt, d.NextAttemptAt = id.New(id.Delivery), webhook.Pending, webhook.ByHand, time.Now(), time.Now()
-	b.update(func(tx control.Tx) error { return tx.InsertDelivery(b.t.Context(), &d) })
+	h.update(func(tx control.Tx) error { return tx.InsertDelivery(h.t.Context(), &d) })
 	return d.ID
 }
 
-func (b *bed) delivery(deliveryID string) (d *webhook.Delivery) {
-	b.t.Helper()
-	err := b.db.View(context.Background(), func(tx control.ReadTx) (err error) {
-		d, err = tx.Delivery(context.Background(), b.owner, deliveryID)
+func (h *harness) delivery(deliveryID string) (d *webhook.Delivery) {
+	h.t.Helper()
+	err := h.db.View(context.Background(), func(tx control.ReadTx) (err error) {
+		d, err = tx.Delivery(context.Background(), h.owner, deliveryID)
 		return err
 	})
 	if err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	return d
 }
 
-// Guarantee: 410 disables the endpoint at once; so do 5 days of nothing but
-// failures.
-func TestDisabling(t *testing.T) {
+// Guarantee: a 410 disables the endpoint at once; 5 days in which every attempt failed do too.
+func TestFailingEndpointIsDisabled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int
-		after  []webhook.State // of one failed delivery, and of another 5 days later
+		after  []webhook.State // the first failed delivery, and the next one 5 days later
 	}{
 		"gone":    {410, []webhook.State{webhook.Disabled}},
 		"failing": {500, []webhook.State{webhook.Active, webhook.Disabled}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			virtual(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.status) }, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-				hook := b.endpoint("http://receiver.test/")
+			virtual(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.status) }, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+				hook := h.endpoint("http://receiver.test/")
 				for i, want := range tc.after {
-					b.raise(1)
-					s := b.start(b.config(), connect)
+					h.raise(1)
+					s := h.start(h.config(), connect)
 					<-time.After(time.Minute)
 					if err := s.Stop(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					if w := b.webhook(hook); w.State != want || (w.DisabledReason != "") != (want == webhook.Disabled) {
-						t.Errorf("after failure %d: %s, %q", i+1, w.State, w.DisabledReason)
+					if w := h.webhook(hook); w.State != want {
+						t.Errorf("after failure %d: got the state %s, want %s", i+1, w.State, want)
+					} else if want == webhook.Disabled && w.DisabledReason == "" {
+						t.Errorf("after failure %d: the disabled endpoint has no reason", i+1)
+					} else if want == webhook.Active && w.DisabledReason != "" {
+						t.Errorf("after failure %d: the active endpoint has the reason %q", i+1, w.DisabledReason)
 					}
 					<-time.After(5 * 24 * time.Hour)
 				}
@@ -320,18 +322,18 @@ func TestDisabling(t *testing.T) {
 	}
 }
 
-func (b *bed) webhook(webhookID string) (w *webhook.Webhook) {
-	b.t.Helper()
-	b.update(func(tx control.Tx) (err error) {
-		w, err = tx.Webhook(context.Background(), b.owner, webhookID)
+func (h *harness) webhook(webhookID string) (w *webhook.Webhook) {
+	h.t.Helper()
+	h.update(func(tx control.Tx) (err error) {
+		w, err = tx.Webhook(context.Background(), h.owner, webhookID)
 		return err
 	})
 	return w
 }
 
-// Guarantee: while one endpoint hangs on every delivery, another gets all of its
-// own at once, and the one that hangs has no more in flight than its cap.
-func TestIsolation(t *testing.T) {
+// Guarantee: while one endpoint hangs on every delivery, another gets its deliveries at once,
+// and the hanging one has no more in flight than its limit.
+func TestHangingEndpointDelaysNoOther(t *testing.T) {
 	const events = 100
 	var (
 		mu            sync.Mutex
@@ -351,42 +353,42 @@ func TestIsolation(t *testing.T) {
 		count(1)
 		<-r.Context().Done()
 		count(-1)
-	}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-		slow, quick := b.endpoint("http://hanging.test/"), b.endpoint("http://quick.test/")
-		s := b.start(b.config(), connect)
+	}, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+		slow, quick := h.endpoint("http://hanging.test/"), h.endpoint("http://quick.test/")
+		s := h.start(h.config(), connect)
 		start := time.Now()
 		for range 3 {
-			b.raise(events)
+			h.raise(events)
 			s.Wake()
 			<-time.After(15 * time.Second)
 		}
-		list := b.deliveries(quick)
+		list := h.deliveries(quick)
 		if !in(3*events, webhook.Delivered)(list) {
-			t.Fatalf("the quick endpoint did not get everything: %+v", s.Stats())
+			t.Fatalf("the quick endpoint did not get all deliveries: %+v", s.Stats())
 		}
 		for _, d := range list {
 			if late := d.Attempts[0].StartedAt.Sub(d.CreatedAt); late > time.Second {
-				t.Errorf("a delivery to the quick endpoint began %v late", late)
+				t.Errorf("a delivery to the quick endpoint started after %v, want at most 1 s", late)
 			}
 		}
 		<-time.After(10 * time.Minute)
 		mu.Lock()
 		if most < 10 || most > 2*sender.MinWindow {
-			t.Errorf("%d deliveries to the endpoint that hangs were in flight at once", most)
+			t.Errorf("%d deliveries to the hanging endpoint were in flight at the same time, want 10 to %d", most, 2*sender.MinWindow)
 		}
 		mu.Unlock()
-		for _, d := range b.deliveries(slow) {
+		for _, d := range h.deliveries(slow) {
 			for _, a := range d.Attempts {
 				if a.Duration > 31*time.Second || a.StartedAt.Before(start) {
-					t.Errorf("attempt %+v", a)
+					t.Errorf("got the attempt %+v, want one of at most 31 s", a)
 				}
 			}
 		}
 	})
 }
 
-// Guarantee: a sender that stops waits for what is in flight, but not long: it
-// hands back what hangs, without an attempt, and another sends it at once.
+// Guarantee: Stop waits a few seconds for deliveries in flight, and hands those that hang back
+// without an attempt. Another sender sends them at once.
 func TestStopHandsBack(t *testing.T) {
 	var second atomic.Bool
 	virtual(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -394,71 +396,71 @@ func TestStopHandsBack(t *testing.T) {
 		if !second.Load() {
 			<-r.Context().Done()
 		}
-	}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-		hook := b.endpoint("http://receiver.test/")
-		b.raise(100)
-		s := b.start(b.config(), connect)
+	}, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+		hook := h.endpoint("http://receiver.test/")
+		h.raise(100)
+		s := h.start(h.config(), connect)
 		<-time.After(time.Second)
 		if got := s.Stats(); got.InFlight != sender.MinWindow {
-			t.Fatalf("%+v", got)
+			t.Fatalf("got %+v, want %d in flight", got, sender.MinWindow)
 		}
 		start := time.Now()
 		if err := s.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("Stop took %v", took)
+			t.Errorf("Stop took %v, want at most 6 s", took)
 		}
-		list := b.deliveries(hook)
+		list := h.deliveries(hook)
 		if !in(100, webhook.Pending)(list) {
-			t.Errorf("%+v", list)
+			t.Errorf("got %+v, want 100 pending deliveries", list)
 		}
 		second.Store(true)
 		again := time.Now()
-		b.start(b.config(), connect)
-		list = b.await(hook, "the next sender sends them", in(100, webhook.Delivered))
+		h.start(h.config(), connect)
+		list = h.await(hook, "the next sender delivers them", in(100, webhook.Delivered))
 		for _, d := range list {
 			if len(d.Attempts) != 1 || d.Attempts[0].Number != 1 || d.Attempts[0].StartedAt.Sub(again) > time.Second {
-				t.Errorf("%+v", d)
+				t.Errorf("got %+v, want one attempt within 1 s", d)
 			}
 		}
 	})
 }
 
-// Guarantee: what a dead sender had in flight is sent again when its leases end,
-// and at once by a sender that has the queue for itself.
-func TestDeadSender(t *testing.T) {
-	for name, sole := range map[string]bool{"lease ends": false, "sole": true} {
+// Guarantee: deliveries of a sender that died are sent again when its leases end, and at once
+// by a sender that uses the queue exclusively.
+func TestDeliveriesOfADeadSenderAreSentAgain(t *testing.T) {
+	for name, exclusive := range map[string]bool{"lease ends": false, "exclusive": true} {
 		t.Run(name, func(t *testing.T) {
-			virtual(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-				hook := b.endpoint("http://receiver.test/")
-				b.tick = 15 * time.Second
-				b.raise(20)
+			virtual(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+				hook := h.endpoint("http://receiver.test/")
+				h.tick = 15 * time.Second
+				h.raise(20)
 				now := time.Now()
-				taken, err := b.db.ClaimDeliveries(t.Context(), sender.Claim{Now: now, Token: "dead", Until: now.Add(sender.LeaseTime), Limit: 8, EachLimit: 8})
+				taken, err := h.db.ClaimDeliveries(t.Context(), sender.Claim{Now: now, Token: "dead", Until: now.Add(sender.LeaseTime), Limit: 8, EachLimit: 8})
 				if err != nil || len(taken) != 8 {
 					t.Fatal(len(taken), err)
 				}
-				cfg := b.config()
+				cfg := h.config()
 				want := sender.LeaseTime
-				if sole {
-					cfg.Exclusive, want = b.db, 0
+				if exclusive {
+					cfg.Exclusive, want = h.db, 0
 				}
-				b.start(cfg, connect)
-				list := b.await(hook, "all arrive", in(20, webhook.Delivered))
+				h.start(cfg, connect)
+				list := h.await(hook, "all are delivered", in(20, webhook.Delivered))
 				var last time.Duration
 				for _, d := range list {
 					last = max(last, d.Attempts[0].StartedAt.Sub(now))
 				}
 				if last < want || last > want+time.Second {
-					t.Errorf("the last was sent after %v, want %v", last, want)
+					t.Errorf("the last delivery was sent after %v, want %v", last, want)
 				}
 			})
 		})
 	}
 }
 
-// counted is a queue that counts the claims.
+// counted is a queue that counts claims.
 type counted struct {
 	sender.Queue
 	claims *atomic.Int64
@@ -469,57 +471,105 @@ func (c counted) ClaimDeliveries(ctx context.Context, claim sender.Claim) ([]sen
 	return c.Queue.ClaimDeliveries(ctx, claim)
 }
 
-// Guarantee: a sender does not keep the store busy for what it may not begin: an
-// endpoint that hangs, with many deliveries that wait, costs few claims.
-func TestFewClaims(t *testing.T) {
+// Guarantee: a sender makes few claims for a hanging endpoint with many waiting deliveries,
+// which it must not start.
+func TestHangingEndpointCausesFewClaims(t *testing.T) {
 	virtual(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
-	}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
-		b.endpoint("http://hanging.test/")
-		cfg := b.config()
+	}, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+		h.endpoint("http://hanging.test/")
+		cfg := h.config()
 		var claims atomic.Int64
-		cfg.Queue = counted{b.db, &claims}
-		b.raise(500)
-		b.start(cfg, connect)
+		cfg.Queue = counted{h.db, &claims}
+		h.raise(500)
+		h.start(cfg, connect)
 		const minutes = 10
 		<-time.After(minutes * time.Minute)
-		if n := claims.Load(); n > minutes*12*3 { // one in 5 s is the idle rate
-			t.Errorf("%d claims", n)
+		if n := claims.Load(); n > minutes*12*3 { // idle senders make one in 5 s
+			t.Errorf("got %d claims in %d minutes, want at most %d", n, minutes, minutes*12*3)
 		}
 	})
 }
 
-// Guarantee: many endpoints that hang at once leave places for another one.
-func TestManyHanging(t *testing.T) {
+// Guarantee: many endpoints that hang at the same time leave slots for another one.
+func TestManyHangingEndpointsLeaveSlots(t *testing.T) {
 	const hanging, each, events = 150, 20, 50
 	virtual(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if r.Host != "quick.test" {
 			<-r.Context().Done()
 		}
-	}, func(t *testing.T, b *bed, connect func(*sender.Sender)) {
+	}, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
 		var urls []string
 		for i := range hanging {
 			urls = append(urls, fmt.Sprintf("http://hanging%d.test/", i))
 		}
-		b.endpoints(urls...)
-		b.raise(each)
-		s := b.start(b.config(), connect)
+		h.endpoints(urls...)
+		h.raise(each)
+		s := h.start(h.config(), connect)
 		<-time.After(time.Second)
-		flying := s.Stats().InFlight
-		if flying < hanging*4 {
-			t.Fatalf("%+v", s.Stats())
+		inFlight := s.Stats().InFlight
+		if inFlight < hanging*4 {
+			t.Fatalf("got %+v, want at least %d in flight", s.Stats(), hanging*4)
 		}
-		quick := b.endpoint("http://quick.test/")
-		b.raise(events)
+		quick := h.endpoint("http://quick.test/")
+		h.raise(events)
 		s.Wake()
 		<-time.After(time.Second)
-		if list := b.deliveries(quick); !in(events, webhook.Delivered)(list) {
-			t.Errorf("with %d in flight the quick endpoint did not get everything: %+v", flying, s.Stats())
+		if list := h.deliveries(quick); !in(events, webhook.Delivered)(list) {
+			t.Errorf("with %d in flight the quick endpoint did not get all deliveries: %+v", inFlight, s.Stats())
 		}
 		if n := s.Stats().InFlight; n > sender.MaxInFlight {
-			t.Errorf("%d in flight", n)
+			t.Errorf("got %d in flight, want at most %d", n, sender.MaxInFlight)
 		}
 	})
+}
+
+// Guarantee: Stop returns soon after its context has ended even if the store does not respond,
+// with an error that wraps the context's. It can be called again, and without Start.
+func TestStopIsBounded(t *testing.T) {
+	virtual(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, h *harness, connect func(*sender.Sender)) {
+		h.endpoint("http://receiver.test/")
+		h.raise(1)
+		cfg := h.config()
+		cfg.Queue = stuckStore{h.db}
+		s, err := sender.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		connect(s)
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second) // the delivery was sent, and the store records it
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		err = s.Stop(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want an error that wraps the context's", err)
+		}
+		if took := time.Since(start); took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("Stop took %v, want 2 s more than its context", took)
+		}
+		if again := s.Stop(t.Context()); !errors.Is(again, err) {
+			t.Errorf("the second Stop returned %v, want %v", again, err)
+		}
+		unstarted, err := sender.New(h.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unstarted.Stop(t.Context()); err != nil {
+			t.Errorf("Stop without Start returned %v, want nil", err)
+		}
+	})
+}
+
+// stuckStore is a queue that records no results: it waits until the context ends.
+type stuckStore struct{ sender.Queue }
+
+func (stuckStore) FinishDeliveries(ctx context.Context, _ []sender.Result) (int, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
 }

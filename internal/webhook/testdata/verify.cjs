@@ -1,13 +1,13 @@
-// Verifies what stands on standard input with the public Standard Webhooks
-// library, as a receiver would: a list of {secret, payload, headers}. It prints
-// for each "ok" or what the library says.
+// Verifies a list of {secret, payload, headers} from standard input with the Standard
+// Webhooks library, as a receiver would. It prints a list with "ok" or the library's error
+// for each.
 const { Webhook } = require("standardwebhooks");
 
 let input = "";
 process.stdin.setEncoding("utf8");
 process.stdin.on("data", (part) => (input += part));
 process.stdin.on("end", () => {
-  const said = JSON.parse(input).map(({ secret, payload, headers }) => {
+  const results = JSON.parse(input).map(({ secret, payload, headers }) => {
     try {
       new Webhook(secret).verify(payload, headers);
       return "ok";
@@ -15,5 +15,5 @@ process.stdin.on("end", () => {
       return e.message;
     }
   });
-  process.stdout.write(JSON.stringify(said));
+  process.stdout.write(JSON.stringify(results));
 });

@@ -13,16 +13,16 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// Causes of failures that are ours to name.
+// Causes of failed attempts.
 var (
-	errTimeout = errors.New("attempt timed out")
-	errSecret  = errors.New("cannot open the signing secret")
-	errBadURL  = errors.New("cannot use the URL")
+	errTimeout = errors.New("the attempt timed out")
+	errSecret  = errors.New("cannot decrypt the signing secret")
+	errBadURL  = errors.New("the URL is not valid")
 	errPlain   = errors.New("plain http is not allowed to this address")
 )
 
-// publicText tells the endpoint's owner what went wrong and what helps. It holds
-// no address that a name resolved to and no internal text.
+// publicText returns the error of an attempt for the endpoint's owner: what went wrong and
+// what to do. It contains no address that a name resolved to and no internal text.
 func (s *Sender) publicText(ctx context.Context, err error) string {
 	var (
 		refused   *netguard.RefusedError
@@ -35,28 +35,28 @@ func (s *Sender) publicText(ctx context.Context, err error) string {
 	)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return "no whole answer came within 30 s"
+		return "no complete response within 30 s"
 	case errors.Is(err, errSecret):
 		return "the signing secret could not be decrypted: rotate it, or start the server with the --secret-key-file that encrypted it"
 	case errors.Is(err, errBadURL):
-		return "the URL cannot be used: register it anew"
+		return "the URL is not valid: register it again"
 	case errors.As(err, &refused):
-		return "the receiver's address is refused, because " + refused.Reason + ": " + remedy(refused)
+		return "the receiver's address is not allowed, because " + refused.Reason + ": " + remedy(refused)
 	case errors.Is(err, errPlain):
-		return "plain http is not allowed to the receiver's address: use https, or start the server with --webhook-allow-network and its network, or with --webhook-allow-http if it is public"
+		return "plain http is not allowed for the receiver's address: use https, or start the server with --webhook-allow-network and the address's network, or with --webhook-allow-http if the address is public"
 	case errors.As(err, &dns):
 		if dns.IsNotFound {
 			return "the host of the URL has no address"
 		}
-		return "the host of the URL could not be looked up"
+		return "the DNS lookup of the URL's host failed"
 	case errors.As(err, &unknown):
 		return "the receiver's TLS certificate is signed by an unknown authority"
 	case errors.As(err, &host):
 		return "the receiver's TLS certificate is for another host"
 	case errors.As(err, &invalid):
-		return "the receiver's TLS certificate is not valid: it has expired, or may not be used for this"
+		return "the receiver's TLS certificate is not valid: it has expired or must not be used for servers"
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
-		return "the receiver does not speak TLS at this port"
+		return "the receiver does not use TLS on this port"
 	case errors.As(err, &handshake):
 		return "the TLS handshake failed"
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -64,16 +64,16 @@ func (s *Sender) publicText(ctx context.Context, err error) string {
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "the receiver's network cannot be reached"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was closed before the answer was complete"
+		return "the connection was closed before the response was complete"
 	default:
-		return "the request failed, or what came back is no HTTP answer"
+		return "the request failed, or the response is not valid HTTP"
 	}
 }
 
-// remedy says how a refused address could be allowed.
+// remedy returns what to do about an address that is not allowed.
 func remedy(r *netguard.RefusedError) string {
 	if r.Allowable {
-		return "give another URL, or start the server with --webhook-allow-network and its network"
+		return "use another URL, or start the server with --webhook-allow-network and the address's network"
 	}
-	return "give another URL"
+	return "use another URL"
 }
