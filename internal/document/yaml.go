@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
-	yamlv4 "go.yaml.in/yaml/v4"
 )
 
 // parseYAML reads a text as YAML. The library builds its own tree of about 200
@@ -19,12 +19,13 @@ func parseYAML(text string) (*Node, error) {
 		return nil, Place{1, 1}.Invalid("", "the document has too many values to be read as YAML: write it as JSON or make it smaller")
 	}
 	in := strings.NewReader(text)
-	root, second, err := decodeYAML(in)
+	dec := yaml.NewDecoder(in)
+	root, second, err := decodeYAML(dec)
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, Place{1, 1}.Invalid("", "the document is empty")
 	case err != nil:
-		return nil, yamlProblem(text[:len(text)-in.Len()], err)
+		return nil, yamlProblem(dec, text[:len(text)-in.Len()], err)
 	case second != nil:
 		return nil, placeOfNode(second).Invalid("", "there is a second document: only one is read")
 	}
@@ -62,16 +63,14 @@ func endsIndicator(text string, i int) bool {
 	return i+1 == len(text) || strings.IndexByte(" \t\r\n", text[i+1]) >= 0
 }
 
-// decodeYAML returns the first document, and the second if there is one. The
-// library reports all but its own defects as errors; a defect is made an error
-// here, since the text is a stranger's.
-func decodeYAML(in io.Reader) (first, second *yaml.Node, err error) {
+// decodeYAML returns the first document, and the second if there is one. A panic of the
+// library becomes an error, because the text comes from outside.
+func decodeYAML(dec *yaml.Decoder) (first, second *yaml.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("yaml: %v", p)
 		}
 	}()
-	dec := yaml.NewDecoder(in)
 	first = new(yaml.Node)
 	if err := dec.Decode(first); err != nil {
 		return nil, nil, err
@@ -252,38 +251,59 @@ func (s nameSet) add(name string) bool {
 	return len(s) > before
 }
 
-// maxFlow bounds the work of yamlProblem: the library that knows columns keeps
-// every token of a flow collection until the collection ends.
-const maxFlow = 100_000
-
-// yamlProblem tells the place of the mistake that made err, in what was read
-// until then. The library that reads knows lines alone, and of the context at that;
-// its successor, which is slower by far on flow collections, knows the place.
-func yamlProblem(text string, err error) error {
-	if r, size := utf8.DecodeLastRuneInString(text); r == utf8.RuneError && size == 1 {
-		text = strings.ToValidUTF8(text, "") // less the half character at its end
-	}
-	for i, r := range text {
-		if !isPrintable(r) {
-			return placeOf(text, i).Invalid("", "the character U+%04X may not stand in YAML", r)
+// yamlProblem turns err, with which dec failed, into one with its position. read is the
+// text that dec had read by then.
+func yamlProblem(dec *yaml.Decoder, read string, err error) error {
+	for i, r := range read {
+		if _, size := utf8.DecodeRuneInString(read[i:]); r == utf8.RuneError && size == 1 {
+			break // dec had read half of a character
 		}
-	}
-	var found *yamlv4.LoadError
-	if strings.Count(text, ",")+strings.Count(text, "[")+strings.Count(text, "{") <= maxFlow {
-		var n yamlv4.Node
-		if errors.As(yamlv4.Load([]byte(text), &n), &found) && found.Mark.Line > 0 {
-			message := found.Message
-			if found.ContextMsg != "" {
-				message += " (" + found.ContextMsg + ")"
-			}
-			return Place{int32(found.Mark.Line), int32(max(1, found.Mark.Column))}.Invalid("", "%s", Short(message))
+		if !isPrintable(r) {
+			return placeOf(read, i).Invalid("", "the character U+%04X is not allowed in YAML", r)
 		}
 	}
 	line, message := splitLine(strings.TrimPrefix(err.Error(), "yaml: "))
-	return Place{line, 1}.Invalid("", "%s", Short(message))
+	at := Place{line, 1}
+	if exact, ok := stoppedAt(dec); ok {
+		at = exact
+	}
+	return at.Invalid("", "%s", Short(message))
 }
 
-// splitLine takes "line 12: " off a message; without one it is line 1.
+// stoppedAt returns the position at which dec failed. Errors of the library have only a
+// line, and often that of the collection around the mistake, but its parser knows more.
+// It is read by reflection, so ok is false if another version names its fields
+// differently; TestRefused then fails.
+func stoppedAt(dec *yaml.Decoder) (at Place, ok bool) {
+	field := func(v reflect.Value, names ...string) reflect.Value {
+		for _, name := range names {
+			if v.Kind() == reflect.Pointer {
+				v = v.Elem()
+			}
+			if v.Kind() != reflect.Struct {
+				return reflect.Value{}
+			}
+			v = v.FieldByName(name)
+		}
+		return v
+	}
+	parser := field(reflect.ValueOf(dec), "parser", "parser")
+	kind := field(parser, "error")
+	if !kind.IsValid() || !kind.CanInt() {
+		return at, false
+	}
+	mark := field(parser, "problem_mark")
+	if kind.IsZero() { // not a syntax error but an alias without an anchor: the last event
+		mark = field(reflect.ValueOf(dec), "parser", "event", "start_mark")
+	}
+	line, column := field(mark, "line"), field(mark, "column")
+	if !line.IsValid() || !line.CanInt() || !column.IsValid() || !column.CanInt() {
+		return at, false
+	}
+	return Place{int32(line.Int()) + 1, int32(column.Int()) + 1}, true
+}
+
+// splitLine cuts "line 12: " off a message. Without it, the line is 1.
 func splitLine(message string) (int32, string) {
 	if rest, ok := strings.CutPrefix(message, "line "); ok {
 		number, rest, _ := strings.Cut(rest, ": ")
