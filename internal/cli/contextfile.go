@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v3"
 )
 
 func (a *app) checkOutput() error {

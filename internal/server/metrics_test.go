@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
