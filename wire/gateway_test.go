@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
@@ -35,7 +35,7 @@ type plane struct {
 	addr   string
 	key    string
 	tls    *tls.Config // of the listener; nil is plain
-	log    *logbook
+	log    *logtest.Recorder
 	engine *h1.Engine
 	clock  *stillness // of the engine
 	stop   func(context.Context)
@@ -52,7 +52,7 @@ func start(t testing.TB, s setup, addr string, over *tls.Config) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &logbook{}
+	log := &logtest.Recorder{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	shared := proxy.Config{Admit: admitter, Pools: pools, Log: logger, Via: pseudonym}
 	forwarder, err := nethttp.New(nethttp.Config{Config: shared})
@@ -142,22 +142,4 @@ func newAdmitter(t testing.TB, source *snapshottest.Source) *admit.Admitter {
 		t.Fatal(err)
 	}
 	return admitter
-}
-
-// logbook keeps what is logged.
-type logbook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }

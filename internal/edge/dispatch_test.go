@@ -278,5 +278,5 @@ func TestPanicEndsOneConnection(t *testing.T) {
 	c.send("panic\n")
 	c.wantClosed()
 	other.wantEcho("b")
-	waitUntil(t, "the panic is logged", func() bool { return h.log.count("panic requested by the test") == 1 })
+	waitUntil(t, "the panic is logged", func() bool { return h.log.Count("panic requested by the test") == 1 })
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
+	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/proxy/h1"
 )
 
@@ -119,7 +120,7 @@ type harness struct {
 	server *edge.Server
 	http1  *lineEcho
 	served chan error // the result of Serve
-	log    *logBuffer
+	log    *logtest.Recorder
 }
 
 // start starts a server. The drivers that cfg leaves nil are a lineEcho and an
@@ -132,7 +133,7 @@ func start(t *testing.T, cfg edge.Config) *harness {
 // startOn is start with a listener of the test's.
 func startOn(t *testing.T, l net.Listener, cfg edge.Config) *harness {
 	t.Helper()
-	h := &harness{t: t, addr: l.Addr().String(), served: make(chan error, 1), log: &logBuffer{}}
+	h := &harness{t: t, addr: l.Addr().String(), served: make(chan error, 1), log: &logtest.Recorder{}}
 	if cfg.HTTP1 == nil {
 		h.http1 = newLineEcho()
 		cfg.HTTP1 = h.http1
@@ -286,29 +287,10 @@ func trust(networks ...string) *clientip.Trust {
 	return clientip.NewTrust(all)
 }
 
-// logBuffer keeps what is logged. It is safe for concurrent use.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-// count returns how often s was logged.
-func (b *logBuffer) count(s string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.buf.String(), s)
-}
-
 // wantLogged checks how many times the server logged message.
 func (h *harness) wantLogged(message string, times int) {
 	h.t.Helper()
-	if n := h.log.count(message); n != times {
+	if n := h.log.Count(message); n != times {
 		h.t.Errorf("%q: logged %d times, want %d", message, n, times)
 	}
 }

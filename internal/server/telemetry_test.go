@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -19,26 +18,9 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
-
-// logbook keeps what is logged.
-type logbook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
 
 // collected is what a collector of traces was sent.
 type collected struct {
@@ -80,7 +62,7 @@ func collect(t *testing.T) *collected {
 // its identifiers.
 func TestTelemetryHoldsNoSecret(t *testing.T) {
 	const canary = "canary7Qz"
-	log, traces := &logbook{}, collect(t)
+	log, traces := &logtest.Recorder{}, collect(t)
 	s := keygatetest.StartWith(t, keygatetest.Options{Log: log, Env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.url}})
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/fails") {

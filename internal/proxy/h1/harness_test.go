@@ -1,7 +1,6 @@
 package h1
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -71,7 +71,7 @@ type edge struct {
 	other  string // another key
 	engine *Engine
 	pools  *upstream.Pools
-	log    *logbook
+	log    *logtest.Recorder
 	stop   func(ctx context.Context)
 
 	outcomes *accesslog.Collector
@@ -154,7 +154,7 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *edge {
 	if now == nil {
 		now = standstill()
 	}
-	log, told := &logbook{}, &book{}
+	log, told := &logtest.Recorder{}, &book{}
 	outcomes, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{told}})
 	if err != nil {
 		t.Fatal(err)
@@ -269,24 +269,6 @@ func newSource(t testing.TB, s setup) (_ *snapshottest.Source, key, other string
 	stored.PutKey(keyOf(keyID, secrets[0]))
 	stored.PutKey(keyOf(id.Format(id.Key, [16]byte{6}), secrets[1]))
 	return stored, secrets[0], secrets[1]
-}
-
-// logbook keeps what is logged.
-type logbook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // logOnFailure shows what was logged if the test fails.

@@ -1,7 +1,6 @@
 package nethttp_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/nethttp"
@@ -50,7 +50,7 @@ type harness struct {
 	addr   string
 	key    string
 	server *front
-	log    *logBuffer
+	log    *logtest.Recorder
 
 	collector *accesslog.Collector
 	sink      *recordSink
@@ -135,7 +135,7 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, sink := &logBuffer{}, &recordSink{}
+	log, sink := &logtest.Recorder{}, &recordSink{}
 	collector, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}})
 	if err != nil {
 		t.Fatal(err)
@@ -202,22 +202,4 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 		Scope: apikey.Scope{Word: apikey.Admin}, Owner: "Ann <ann@example.com>", RateLimit: limit,
 	})
 	return stored, secret
-}
-
-// logBuffer keeps what is logged.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
