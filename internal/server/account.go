@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 )
 
-// NewAccount is an account just made, with its first key.
+// NewAccount is an account that was just created, with its first key.
 type NewAccount struct {
 	AccountID string    `json:"account_id"`
 	Name      string    `json:"name"`
@@ -25,7 +25,7 @@ type NewAccount struct {
 	Key       string    `json:"key"`
 }
 
-// NewAccountKey is an account-level key just made.
+// NewAccountKey is an account-level key that was just created.
 type NewAccountKey struct {
 	KeyID string `json:"key_id"`
 	Name  string `json:"name"`
@@ -33,9 +33,8 @@ type NewAccountKey struct {
 	Key   string `json:"key"`
 }
 
-// CreateAccount makes an account in the store itself, whether a server runs on
-// it or not; a running one has it in force within a second. Errors about what
-// was given are of package fault.
+// CreateAccount creates an account directly in the store. A server may run on the same
+// store; it uses the account within a second. Errors of validation are of package fault.
 func CreateAccount(ctx context.Context, settings *config.Config, log *slog.Logger, name, plan string, hosts []string) (*NewAccount, error) {
 	var made *NewAccount
 	err := offline(ctx, settings, log, func(ops *control.Service) error {
@@ -49,8 +48,8 @@ func CreateAccount(ctx context.Context, settings *config.Config, log *slog.Logge
 	return made, err
 }
 
-// CreateAccountKey makes an account-level key with the scope admin for an
-// account, as CreateAccount does.
+// CreateAccountKey creates an account-level key with the scope admin, directly in the
+// store, as CreateAccount does.
 func CreateAccountKey(ctx context.Context, settings *config.Config, log *slog.Logger, accountName, keyName string) (*NewAccountKey, error) {
 	var made *NewAccountKey
 	err := offline(ctx, settings, log, func(ops *control.Service) error {
@@ -64,25 +63,25 @@ func CreateAccountKey(ctx context.Context, settings *config.Config, log *slog.Lo
 	return made, err
 }
 
-// nobody is the Publisher of an offline command: this process has no data
-// plane. A running server follows the store's change log by itself.
-type nobody struct{}
+// noDataPlane is the Publisher of an offline command, whose process has no data plane. A
+// running server follows the store's change log by itself.
+type noDataPlane struct{}
 
-// CatchUp has nothing to bring up to date.
-func (nobody) CatchUp(context.Context) error { return nil }
+// CatchUp does nothing.
+func (noDataPlane) CatchUp(context.Context) error { return nil }
 
-// offline runs f on the store in the data directory, which must be there: to
-// make one in a directory given by mistake would only hide the mistake.
+// offline runs f on the store in the data directory. The store must exist: creating one
+// in a mistyped directory would hide the mistake.
 func offline(ctx context.Context, settings *config.Config, log *slog.Logger, f func(*control.Service) error) (err error) {
 	if _, err := os.Stat(settings.DatabaseFile()); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no store in %s: start the server there once, or give another --data-dir", settings.DataDir)
+		return fmt.Errorf("no store in %s: start a server there once, or set another --data-dir", settings.DataDir)
 	}
 	db, box, err := openStore(ctx, settings, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	ops, err := newControl(settings, db, box, surroundings{publisher: nobody{}}, log)
+	ops, err := newControl(settings, db, box, dependencies{publisher: noDataPlane{}}, log)
 	if err != nil {
 		return err
 	}

@@ -16,35 +16,36 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// VerifyAudit checks the chain of an account's sealed audit blocks in the store
-// itself, whether a server runs on it or not. given is a head that was kept
-// elsewhere, or nil. What does not hold is an *audit.Problem.
-func VerifyAudit(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, given *audit.Digest) (report audit.Report, err error) {
+// VerifyAudit verifies the hash chain of an account's sealed audit blocks, directly in
+// the store, which a server may be using. head is the digest of a block that was kept
+// elsewhere, or nil; the chain must contain it. If the chain is broken, the error is an
+// *audit.Problem.
+func VerifyAudit(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, head *audit.Digest) (report audit.Report, err error) {
 	err = auditBlocks(ctx, settings, log, accountName, func(chain audit.Chain, blocks iter.Seq2[*audit.Block, error]) (err error) {
-		report, err = audit.Verify(chain, blocks, given)
+		report, err = audit.Verify(chain, blocks, head)
 		return err
 	})
 	return report, err
 }
 
-// ExportAudit writes the chain of an account's sealed audit blocks, as they are
-// in the store, in the form that audit.VerifyExport reads.
+// ExportAudit writes the chain of an account's sealed audit blocks to w, in the format
+// that audit.VerifyExport reads.
 func ExportAudit(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, w io.Writer) error {
 	return auditBlocks(ctx, settings, log, accountName, func(chain audit.Chain, blocks iter.Seq2[*audit.Block, error]) error {
 		return audit.Export(w, chain, blocks)
 	})
 }
 
-// blocksAtOnce is how many blocks are held in memory.
+// blocksAtOnce is the number of blocks read from the store at a time.
 const blocksAtOnce = 16
 
-// auditBlocks calls f with an account's chain and its blocks, in order, all of
-// one state of the store.
+// auditBlocks calls f with an account's chain and its blocks, in order, read in one
+// transaction.
 func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, f func(audit.Chain, iter.Seq2[*audit.Block, error]) error) (err error) {
 	if _, err := os.Stat(settings.DatabaseFile()); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no store in %s: give another --data-dir", settings.DataDir)
+		return fmt.Errorf("no store in %s: set another --data-dir", settings.DataDir)
 	}
-	// Without the key of the secrets: who looks after the log has no need of it.
+	// The secret key file is not needed, so it is not opened.
 	db, err := sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log})
 	if err != nil {
 		return err

@@ -14,35 +14,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prepareDataDir makes the data directory, for its owner alone, if it is
-// missing.
+// prepareDataDir creates the data directory if it does not exist, with mode 0700.
 func prepareDataDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the data directory: %w", err)
+		return fmt.Errorf("create the data directory: %w", err)
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("look at the data directory: %w", err)
+		return fmt.Errorf("check the data directory: %w", err)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("the data directory %s is no directory: give another with --data-dir", dir)
+		return fmt.Errorf("the data directory %s is not a directory: set another --data-dir", dir)
 	}
 	return nil
 }
 
-// lock is the exclusive hold of one server on its data directory. The kernel
-// gives it up when the process ends, however that happens.
+// lock is a server's exclusive lock on its data directory. The kernel releases it when
+// the process ends, however that happens.
 type lock struct{ file *os.File }
 
-// patience is how long a start waits for what a server that has just been
-// killed still holds: the kernel takes a moment to give its lock and its
-// addresses free.
-const patience = time.Second
+// takeoverTimeout is how long a start waits for the lock and the addresses of a server
+// that was just killed: the kernel takes a moment to release them.
+const takeoverTimeout = time.Second
 
-// insist calls f until it returns another error than those that again accepts,
-// or patience is over.
-func insist(ctx context.Context, again func(error) bool, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// retryWhile calls f until it succeeds, it returns an error that again rejects, or
+// takeoverTimeout has passed. It returns f's last error.
+func retryWhile(ctx context.Context, again func(error) bool, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -59,33 +57,33 @@ func insist(ctx context.Context, again func(error) bool, f func() error) error {
 	}
 }
 
-// takeLock locks the file at path. If another server holds it, the error says
-// which.
+// takeLock locks the file at path. If another server holds the lock, the error names its
+// process.
 func takeLock(ctx context.Context, path string) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the data directory: %w", err)
 	}
 	held := func(err error) bool { return errors.Is(err, unix.EWOULDBLOCK) }
-	err = insist(ctx, held, func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	err = retryWhile(ctx, held, func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
 	if err != nil {
 		holder := readHolder(f)
 		_ = f.Close() // only read from
 		if held(err) {
-			return nil, fmt.Errorf("another server%s uses the data directory %s: stop it, or give this one its own with --data-dir", holder, filepath.Dir(path))
+			return nil, fmt.Errorf("another server%s uses the data directory %s: stop it, or set another --data-dir", holder, filepath.Dir(path))
 		}
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
 	l := &lock{f}
-	if err := l.sign(); err != nil {
+	if err := l.writePID(); err != nil {
 		l.release()
 		return nil, fmt.Errorf("write the lock of the data directory: %w", err)
 	}
 	return l, nil
 }
 
-// sign writes the process's number into the file, for the message above.
-func (l *lock) sign() error {
+// writePID writes the process ID into the file, for the error message of takeLock.
+func (l *lock) writePID() error {
 	if err := l.file.Truncate(0); err != nil {
 		return err
 	}
@@ -101,12 +99,12 @@ func readHolder(f *os.File) string {
 	return ""
 }
 
-// release gives the directory free. The file stays: removing it could take the
-// lock from a server that has just opened it.
+// release releases the lock. It does not remove the file: another server may have just
+// opened it, and would then hold a lock on a file that nobody else sees.
 func (l *lock) release() { _ = l.file.Close() }
 
-// writeFileAtomically writes a file for its owner alone so that a reader, or a
-// crash, finds the old content or the new one, whole.
+// writeFileAtomically writes a file with mode 0600. Readers, and a crash at any time,
+// find either the whole old content or the whole new content.
 func writeFileAtomically(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // 0600
 	if err != nil {
@@ -129,7 +127,7 @@ func writeFileAtomically(path string, content []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes the names in dir survive a power loss.
+// syncDir makes the directory entries of dir durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -14,21 +14,21 @@ import (
 )
 
 // buildGateway builds the data plane on the loaded snapshot.
-func (s *Server) buildGateway(watch *ratelimit.Clock) (err error) {
+func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 	settings := s.cfg.Settings
 	if s.pools, err = upstream.NewPools(upstream.Config{Guard: s.guard, Allow: settings.UpstreamAllowNetwork}); err != nil {
 		return err
 	}
-	s.started(func(context.Context) error {
+	s.running.Push(func(context.Context) error {
 		s.pools.Close()
 		return nil
 	})
-	admitter, err := admit.New(admit.Config{Follower: s.live, Reserver: s.ledger, Now: watch.Now})
+	admitter, err := admit.New(admit.Config{Follower: s.follower, Reserver: s.reserver, Now: clock.Now})
 	if err != nil {
 		return err
 	}
 	shared := proxy.Config{
-		Admit: admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: watch.Mono, Log: telemetry.Seldom(s.log),
+		Admit: admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: clock.Mono, Log: telemetry.Seldom(s.log),
 	}
 	if s.tracer != nil {
 		shared.Tracer = s.tracer
@@ -49,14 +49,14 @@ func (s *Server) buildGateway(watch *ratelimit.Clock) (err error) {
 	if err != nil {
 		return err
 	}
-	// The drain comes before; this is for a start that fails.
-	s.started(s.gateway.Shutdown)
-	s.countConnections()
+	// Stop drains the data plane before; this is for a start that fails.
+	s.running.Push(s.gateway.Shutdown)
+	s.registerConnectionMetrics()
 	return nil
 }
 
-// countConnections shows the figures of the data plane's listener.
-func (s *Server) countConnections() {
+// registerConnectionMetrics registers the metrics of the data plane's listener.
+func (s *Server) registerConnectionMetrics() {
 	stats := s.gateway.Stats
 	s.metrics.Gauge("keygate_gateway_connections", "Open connections of the data plane.",
 		func() float64 { return float64(stats().Open) })
@@ -64,15 +64,15 @@ func (s *Server) countConnections() {
 		name, help string
 		read       func(edge.Stats) int64
 	}{
-		{"keygate_gateway_connections_accepted_total", "Connections of the data plane, those that were closed at once included.",
+		{"keygate_gateway_connections_accepted_total", "Connections accepted by the data plane, including those closed at once.",
 			func(t edge.Stats) int64 { return t.Accepted }},
-		{"keygate_gateway_connections_refused_total", "Connections closed at once because there were too many, in all or from one address.",
+		{"keygate_gateway_connections_refused_total", "Connections closed at once because of the limit in total or for one address.",
 			func(t edge.Stats) int64 { return t.RefusedTotal + t.RefusedAddress }},
-		{"keygate_gateway_handshakes_failed_total", "TLS handshakes of the data plane that failed.",
+		{"keygate_gateway_handshakes_failed_total", "Failed TLS handshakes of the data plane.",
 			func(t edge.Stats) int64 { return t.BadHandshakes }},
-		{"keygate_gateway_proxy_headers_refused_total", "PROXY headers of trusted proxies that could not be read.",
+		{"keygate_gateway_proxy_headers_refused_total", "Malformed PROXY headers from trusted proxies.",
 			func(t edge.Stats) int64 { return t.BadProxyHeaders }},
-		{"keygate_gateway_accept_errors_total", "Failed attempts to accept a connection of the data plane.",
+		{"keygate_gateway_accept_errors_total", "Failed attempts to accept a connection on the data plane.",
 			func(t edge.Stats) int64 { return t.AcceptErrors }},
 	} {
 		s.metrics.Counter(c.name, c.help, func() float64 { return float64(c.read(stats())) })

@@ -12,28 +12,28 @@ import (
 	"github.com/keygate/keygate/internal/config"
 )
 
-// firstKeys is what the first start needs of the operations.
+// firstKeys is the part of control.Service that the first start needs.
 type firstKeys interface {
 	FirstStart(ctx context.Context) (secret string, err error)
 }
 
-// firstStart makes the account default and its admin key in an empty store and
-// writes the key to admin.key. It tells w the key if w is a terminal, else where
-// the file is (contract, section 1).
+// firstStart creates the account default and its admin key in an empty store and writes
+// the key to admin.key. To w it prints the key if w is a terminal, else the path of the
+// file (contract, section 1).
 //
-// A process that dies between the two would leave a key that nobody knows. So a
-// mark stands beside the file until it is written: whoever finds the mark and
-// no new account makes the key again, by remake.
-func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, remake func(ctx context.Context, accountName string) (string, error), w io.Writer, isTerminal bool) error {
+// If the process died after creating the key and before writing it, the key would be
+// lost. Therefore a marker file exists until admin.key is written. A start that finds
+// the marker, and a store that is not empty, creates another key with replaceKey.
+func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, replaceKey func(ctx context.Context, accountName string) (string, error), w io.Writer, isTerminal bool) error {
 	path := settings.AdminKeyFile()
-	mark := path + ".pending"
-	interrupted, err := exists(mark)
+	marker := path + ".pending"
+	interrupted, err := exists(marker)
 	if err != nil {
 		return err
 	}
 	if !interrupted {
-		// Before the store can change. It goes again if the store was not empty.
-		if err := writeFileAtomically(mark, nil); err != nil {
+		// Before the store changes. It is removed below even if the store was not empty.
+		if err := writeFileAtomically(marker, nil); err != nil {
 			return fmt.Errorf("prepare the admin key's file: %w", err)
 		}
 	}
@@ -42,8 +42,8 @@ func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, rem
 		return err
 	}
 	if secret == "" && interrupted {
-		if secret, err = remake(ctx, account.Default); err != nil {
-			return fmt.Errorf("make the admin key again after an interrupted first start: %w", err)
+		if secret, err = replaceKey(ctx, account.Default); err != nil {
+			return fmt.Errorf("create another admin key after an interrupted first start: %w", err)
 		}
 	}
 	if secret != "" {
@@ -51,7 +51,7 @@ func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, rem
 			return fmt.Errorf("write the admin key: %w", err)
 		}
 	}
-	if err := os.Remove(mark); err != nil {
+	if err := os.Remove(marker); err != nil {
 		return fmt.Errorf("finish the first start: %w", err)
 	}
 	switch {

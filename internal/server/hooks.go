@@ -9,9 +9,9 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// startHooks starts what delivers events. It ends after everything that makes
-// some, and before the store.
-func (s *Server) startHooks(ctx context.Context, box *secret.Box) (err error) {
+// startWebhooks starts the sender of webhook deliveries. It stops after everything that
+// creates events, and before the store.
+func (s *Server) startWebhooks(ctx context.Context, box *secret.Box) (err error) {
 	settings := s.cfg.Settings
 	if s.sender, err = sender.New(sender.Config{
 		Queue: s.db, Exclusive: s.db, Sealer: box, Guard: s.guard,
@@ -19,20 +19,19 @@ func (s *Server) startHooks(ctx context.Context, box *secret.Box) (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := s.sender.Start(ctx); err != nil {
+	if err := s.running.Start(ctx, s.sender); err != nil {
 		return err
 	}
-	s.started(s.sender.Stop)
-	s.countHooks()
+	s.registerWebhookMetrics()
 	return nil
 }
 
-// routePaths finds the paths of routes for events.
-type routePaths struct{ live *snapshot.Follower }
+// routePaths finds the paths of routes for events, in the current snapshot.
+type routePaths struct{ follower *snapshot.Follower }
 
-// RoutePath implements watch.Routes.
+// RoutePath implements detect.Routes.
 func (p routePaths) RoutePath(gatewayID, routeID string) string {
-	if g := p.live.Current().GatewayByID(gatewayID); g != nil {
+	if g := p.follower.Current().GatewayByID(gatewayID); g != nil {
 		if r := g.RouteByID(routeID); r != nil {
 			return r.Path
 		}
@@ -40,27 +39,27 @@ func (p routePaths) RoutePath(gatewayID, routeID string) string {
 	return ""
 }
 
-// openWatch makes the sink of the events.
-func (s *Server) openWatch() (sink, error) {
-	w, err := detect.New(detect.Config{Store: s.db, Routes: routePaths{s.live}, Wake: s.sender.Wake, Log: s.log})
+// openEvents returns the sink that creates events.
+func (s *Server) openEvents() (sink, error) {
+	w, err := detect.New(detect.Config{Store: s.db, Routes: routePaths{s.follower}, Wake: s.sender.Wake, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
-	s.metrics.Counter("keygate_event_lost_total", "Refusals by a limit and errors of upstreams that could make no event, because too many waited.",
+	s.metrics.Counter("keygate_event_lost_total", "Exceeded limits and upstream errors that made no event because too many were waiting.",
 		func() float64 { return float64(w.Lost()) })
 	return w, nil
 }
 
-// countHooks shows the figures of the sender.
-func (s *Server) countHooks() {
+// registerWebhookMetrics registers the metrics of the sender.
+func (s *Server) registerWebhookMetrics() {
 	stats := s.sender.Stats
 	for _, g := range []struct {
 		name, help string
 		read       func(sender.Stats) int
 	}{
-		{"keygate_webhook_in_flight", "Webhook deliveries that are being sent.", func(t sender.Stats) int { return t.InFlight }},
-		{"keygate_webhook_held", "Webhook deliveries that this server took on, those being sent included.", func(t sender.Stats) int { return t.Held }},
-		{"keygate_webhook_endpoints_paused", "Endpoints that are left alone for a while after failures in a row.", func(t sender.Stats) int { return t.Paused }},
+		{"keygate_webhook_in_flight", "Webhook deliveries being sent.", func(t sender.Stats) int { return t.InFlight }},
+		{"keygate_webhook_held", "Webhook deliveries that this server has claimed, including those being sent.", func(t sender.Stats) int { return t.Held }},
+		{"keygate_webhook_endpoints_paused", "Webhook endpoints paused after consecutive failures.", func(t sender.Stats) int { return t.Paused }},
 	} {
 		s.metrics.Gauge(g.name, g.help, func() float64 { return float64(g.read(stats())) })
 	}
@@ -68,13 +67,13 @@ func (s *Server) countHooks() {
 		name, help string
 		read       func(sender.Stats) int64
 	}{
-		{"keygate_webhook_delivered_total", "Webhook deliveries that a receiver took.", func(t sender.Stats) int64 { return t.Delivered }},
-		{"keygate_webhook_retried_total", "Failed attempts of webhook deliveries that another attempt follows.", func(t sender.Stats) int64 { return t.Retried }},
-		{"keygate_webhook_failed_total", "Webhook deliveries whose every attempt failed.", func(t sender.Stats) int64 { return t.Failed }},
-		{"keygate_webhook_postponed_total", "Webhook deliveries put off because their endpoint failed in a row.", func(t sender.Stats) int64 { return t.Postponed }},
-		{"keygate_webhook_late_total", "Results of attempts that came after another sender had taken the delivery over.", func(t sender.Stats) int64 { return t.Late }},
-		{"keygate_webhook_unwritten_total", "Results of attempts that the store did not take; those deliveries are sent again.", func(t sender.Stats) int64 { return t.Unwritten }},
-		{"keygate_webhook_store_errors_total", "Calls of the sender to the store that failed.", func(t sender.Stats) int64 { return t.StoreErrors }},
+		{"keygate_webhook_delivered_total", "Webhook deliveries accepted by their endpoint.", func(t sender.Stats) int64 { return t.Delivered }},
+		{"keygate_webhook_retried_total", "Failed webhook attempts that will be retried.", func(t sender.Stats) int64 { return t.Retried }},
+		{"keygate_webhook_failed_total", "Webhook deliveries that failed after their last attempt.", func(t sender.Stats) int64 { return t.Failed }},
+		{"keygate_webhook_postponed_total", "Webhook deliveries postponed because their endpoint is paused.", func(t sender.Stats) int64 { return t.Postponed }},
+		{"keygate_webhook_late_total", "Results of webhook attempts that came after another sender had claimed the delivery.", func(t sender.Stats) int64 { return t.Late }},
+		{"keygate_webhook_unwritten_total", "Results of webhook attempts that could not be stored; those deliveries are sent again.", func(t sender.Stats) int64 { return t.Unwritten }},
+		{"keygate_webhook_store_errors_total", "Failed calls of the webhook sender to the store.", func(t sender.Stats) int64 { return t.StoreErrors }},
 	} {
 		s.metrics.Counter(c.name, c.help, func() float64 { return float64(c.read(stats())) })
 	}

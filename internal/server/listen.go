@@ -12,12 +12,12 @@ import (
 	"github.com/keygate/keygate/internal/config"
 )
 
-// listeners are the server's three, bound before anything serves.
+// listeners are the three listeners of a server. All are bound before any serves.
 type listeners struct {
 	gateway, admin, ops net.Listener
 }
 
-// listen binds all three, or none.
+// listen binds all three listeners, or none.
 func listen(ctx context.Context, settings *config.Config) (l listeners, err error) {
 	defer func() {
 		if err != nil {
@@ -34,12 +34,12 @@ func listen(ctx context.Context, settings *config.Config) (l listeners, err erro
 	} {
 		var lc net.ListenConfig
 		taken := func(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
-		if err = insist(ctx, taken, func() (err error) {
+		if err = retryWhile(ctx, taken, func() (err error) {
 			*one.to, err = lc.Listen(ctx, "tcp", one.addr)
 			return err
 		}); err != nil {
 			if taken(err) {
-				return l, fmt.Errorf("%s is taken by another program: stop it, or give another --%s", one.addr, one.setting)
+				return l, fmt.Errorf("address %s is in use by another program: stop it, or set another --%s", one.addr, one.setting)
 			}
 			return l, fmt.Errorf("listen on --%s: %w", one.setting, err)
 		}
@@ -50,12 +50,12 @@ func listen(ctx context.Context, settings *config.Config) (l listeners, err erro
 func (l *listeners) close() {
 	for _, one := range []net.Listener{l.gateway, l.admin, l.ops} {
 		if one != nil {
-			_ = one.Close() // it may be closed already
+			_ = one.Close() // an error means that it is already closed
 		}
 	}
 }
 
-// addresses returns where the three listen, for the guard of upstreams.
+// addresses returns the addresses of the listeners, which upstreams must not have.
 func (l *listeners) addresses() []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, one := range []net.Listener{l.gateway, l.admin, l.ops} {

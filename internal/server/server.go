@@ -24,6 +24,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/telemetry"
@@ -33,19 +34,20 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// Config is what a server is made of.
+// Config configures a Server.
 type Config struct {
-	// Settings are from package config. Required.
+	// Settings are the settings, from package config. Required.
 	Settings *config.Config
-	// Log receives what happens. Nil discards.
+	// Log receives log lines. Nil discards them.
 	Log *slog.Logger
-	// Out is told of the first start; the key itself only if OutIsTerminal. Nil
-	// discards.
+	// Out receives the message of the first start: the admin key itself if
+	// OutIsTerminal, else the path of its file. Nil discards it.
 	Out           io.Writer
 	OutIsTerminal bool
-	// Env looks up the variables of OpenTelemetry. Nil has none.
+	// Env looks up environment variables of OpenTelemetry. Nil means that none is
+	// set.
 	Env func(name string) (string, bool)
-	// Version is shown in /metrics.
+	// Version is the version that /metrics and traces report.
 	Version string
 }
 
@@ -58,7 +60,7 @@ type Server struct {
 	readiness telemetry.Readiness
 	metrics   *telemetry.Metrics
 	requests  *telemetry.Requests
-	traces    *trace.Settings // nil if nobody asks for traces
+	traces    *trace.Settings // nil without traces
 	tracer    *trace.Tracer
 	trust     *clientip.Trust
 
@@ -66,15 +68,15 @@ type Server struct {
 
 	db         *sqlite.DB
 	collector  *accesslog.Collector
-	journal    *auditwriter.Writer
+	auditLog   *auditwriter.Writer
 	operatorID string // of the account default
 	meter      *meter.Meter
-	recorder   *requestwriter.Writer
+	requestLog *requestwriter.Writer
 	guard      *netguard.Guard
 	sender     *sender.Sender
 
-	ledger      *ratelimit.Reserver
-	live        *snapshot.Follower
+	reserver    *ratelimit.Reserver
+	follower    *snapshot.Follower
 	pools       *upstream.Pools
 	maintenance *control.Maintenance
 	usage       *control.Usage
@@ -82,13 +84,13 @@ type Server struct {
 	admin       *http.Server
 	ops         *http.Server
 
-	undo   []func(ctx context.Context) error // how to end what was started, in the order of starting
-	group  sync.WaitGroup                    // of the goroutines below
-	failed chan error                        // a listener that ended by itself
+	running service.Stack // everything started or opened, in this order
+	serving service.Group // a goroutine for each listener
+	failed  chan error    // receives an error if a listener ends by itself
 }
 
-// Start builds a server and starts it; when it returns, the server is ready.
-// What was started is ended again if a later part fails.
+// Start builds a server and starts it. When it returns nil, the server is ready. If a
+// step fails, Start stops everything that it started.
 func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -100,10 +102,10 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.trust = clientip.NewTrust(cfg.Settings.TrustedProxies)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.end(context.WithoutCancel(ctx)))
+			err = errors.Join(err, s.stopRunning(context.WithoutCancel(ctx)))
 		}
 	}()
-	begun := time.Now()
+	began := time.Now()
 	for _, step := range []func(context.Context) error{
 		s.readTraces, s.openCertificates, s.claim, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
 	} {
@@ -113,40 +115,33 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.readiness.Set(telemetry.Ready)
 	s.log.Info("ready", "gateway", s.GatewayAddr(), "admin", s.AdminAddr(), "ops", s.OpsAddr(), "data_dir", cfg.Settings.DataDir,
-		"after", time.Since(begun).Round(time.Millisecond).String(), "pid", os.Getpid())
+		"after", time.Since(began).Round(time.Millisecond).String(), "pid", os.Getpid())
 	return s, nil
 }
 
-// GatewayAddr returns the address of the data plane in use, with the port that
-// the system chose if the setting had port 0.
+// GatewayAddr returns the address that the data plane listens on, with the port that
+// the system chose if the setting has port 0.
 func (s *Server) GatewayAddr() string { return s.listeners.gateway.Addr().String() }
 
-// AdminAddr returns the address of the management API in use.
+// AdminAddr returns the address that the management API listens on.
 func (s *Server) AdminAddr() string { return s.listeners.admin.Addr().String() }
 
-// OpsAddr returns the address of /livez, /readyz and /metrics in use.
+// OpsAddr returns the address that /livez, /readyz and /metrics listen on.
 func (s *Server) OpsAddr() string { return s.listeners.ops.Addr().String() }
 
-// Failed gives an error if a listener ends by itself; the server is then to be
-// stopped.
+// Failed receives an error if a listener ends by itself. The caller must then stop the
+// server.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// started notes how to end what was just started.
-func (s *Server) started(stop func(ctx context.Context) error) { s.undo = append(s.undo, stop) }
-
-// end ends what was started, the last first.
-func (s *Server) end(ctx context.Context) error {
-	var errs []error
-	for i := len(s.undo) - 1; i >= 0; i-- {
-		errs = append(errs, s.undo[i](ctx))
-	}
-	s.undo = nil
-	s.group.Wait()
-	return errors.Join(errs...)
+// stopRunning stops and closes everything that was started, the last first.
+func (s *Server) stopRunning(ctx context.Context) error {
+	err := s.running.Stop(ctx)
+	// The listeners are closed, so serving on them ends at once.
+	return errors.Join(err, s.serving.Stop(context.WithoutCancel(ctx)))
 }
 
-// claim takes the data directory and binds the listeners, so that whatever
-// else runs here is noticed before anything is changed.
+// claim locks the data directory and binds the listeners, so that a conflict with
+// another server is found before anything changes.
 func (s *Server) claim(ctx context.Context) (err error) {
 	if err := prepareDataDir(s.cfg.Settings.DataDir); err != nil {
 		return err
@@ -154,26 +149,26 @@ func (s *Server) claim(ctx context.Context) (err error) {
 	if s.lock, err = takeLock(ctx, s.cfg.Settings.LockFile()); err != nil {
 		return err
 	}
-	s.started(func(context.Context) error {
+	s.running.Push(func(context.Context) error {
 		s.lock.release()
 		return nil
 	})
 	if s.listeners, err = listen(ctx, s.cfg.Settings); err != nil {
 		return err
 	}
-	s.started(func(context.Context) error {
+	s.running.Push(func(context.Context) error {
 		s.listeners.close()
 		return nil
 	})
 	return nil
 }
 
-// serveOps serves /livez from now on, to the very end.
+// serveOps serves /livez, from now until everything else has stopped.
 func (s *Server) serveOps(context.Context) error {
 	s.ops = newHTTPServer(telemetry.OpsHandler(&s.readiness, s.metrics, s.cfg.Settings.Pprof), s.log)
-	s.ops.WriteTimeout = 0 // a profile takes as long as it was asked for
-	s.run("ops", func() error { return s.ops.Serve(s.listeners.ops) })
-	s.started(func(context.Context) error { return s.ops.Close() })
+	s.ops.WriteTimeout = 0 // a profile may take as long as the client asks
+	s.serve("ops", func() error { return s.ops.Serve(s.listeners.ops) })
+	s.running.Push(func(context.Context) error { return s.ops.Close() })
 	return nil
 }
 
@@ -185,56 +180,55 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		return err
 	}
 	s.db = db
-	s.started(func(context.Context) error { return db.Close() })
-	if s.ledger, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Log: s.log}); err != nil {
+	s.running.Push(func(context.Context) error { return db.Close() })
+	if s.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Log: s.log}); err != nil {
 		return err
 	}
-	if err := s.ledger.Start(ctx); err != nil {
+	if err := s.running.Start(ctx, s.reserver); err != nil {
 		return fmt.Errorf("read the daily counts: %w", err)
 	}
-	s.started(s.ledger.Stop)
 
-	watch := ratelimit.NewClock()
-	if s.live, err = snapshot.New(snapshot.Config{
-		Source: db, Reserver: s.ledger, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
-		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: watch.Now, Log: s.log,
+	clock := ratelimit.NewClock()
+	if s.follower, err = snapshot.New(snapshot.Config{
+		Source: db, Reserver: s.reserver, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
+		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock.Now, Log: s.log,
 	}); err != nil {
 		return err
 	}
 	if err := s.load(ctx); err != nil {
 		return fmt.Errorf("load the configuration: %w", err)
 	}
-	if err := s.makeFirst(ctx, box); err != nil {
+	if err := s.createFirstAccount(ctx, box); err != nil {
 		return err
 	}
 	s.guard = netguard.New()
 	s.guard.SetListeners(s.listeners.addresses()...)
-	if err := s.startHooks(ctx, box); err != nil {
+	if err := s.startWebhooks(ctx, box); err != nil {
 		return err
 	}
-	if err := s.startRecords(ctx); err != nil {
+	if err := s.startSinks(ctx); err != nil {
 		return err
 	}
-	if err := s.buildGateway(watch); err != nil {
+	if err := s.buildGateway(clock); err != nil {
 		return err
 	}
-	return s.buildAdmin(ctx, box, watch.Now)
+	return s.buildAdmin(ctx, box, clock.Now)
 }
 
-// makeFirst makes the account default and its key in an empty store.
-func (s *Server) makeFirst(ctx context.Context, box *secret.Box) error {
-	ops, err := newControl(s.cfg.Settings, s.db, box, surroundings{publisher: s.live}, s.log)
+// createFirstAccount creates the account default and its admin key in an empty store.
+func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error {
+	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{publisher: s.follower}, s.log)
 	if err != nil {
 		return err
 	}
-	remake := func(ctx context.Context, accountName string) (string, error) {
+	replaceKey := func(ctx context.Context, accountName string) (string, error) {
 		k, err := ops.CreateAccountKey(ctx, accountName, "admin")
 		if err != nil {
 			return "", err
 		}
 		return k.Secret, nil
 	}
-	if err := firstStart(ctx, s.cfg.Settings, ops, remake, s.cfg.Out, s.cfg.OutIsTerminal); err != nil {
+	if err := firstStart(ctx, s.cfg.Settings, ops, replaceKey, s.cfg.Out, s.cfg.OutIsTerminal); err != nil {
 		return err
 	}
 	return s.db.View(ctx, func(tx control.ReadTx) error {
@@ -248,9 +242,9 @@ func (s *Server) makeFirst(ctx context.Context, box *secret.Box) error {
 }
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
-	ops, err := newControl(s.cfg.Settings, s.db, box, surroundings{
-		publisher: s.live, wake: s.sender.Wake, recall: s.sender.Recall, audit: inTurn{s.collector, s.journal},
-		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.recorder, Levels: s.live},
+	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
+		publisher: s.follower, wake: s.sender.Wake, recall: s.sender.Recall, audit: syncers{s.collector, s.auditLog},
+		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.requestLog, Levels: s.follower},
 	}, s.log)
 	if err != nil {
 		return err
@@ -258,12 +252,12 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 	if s.maintenance, err = control.NewMaintenance(control.MaintenanceConfig{Service: ops, Store: s.db, Log: s.log}); err != nil {
 		return err
 	}
-	if s.usage, err = control.NewUsage(control.UsageConfig{Store: s.db, Drain: s.live.DrainUsed, Log: s.log}); err != nil {
+	if s.usage, err = control.NewUsage(control.UsageConfig{Store: s.db, Drain: s.follower.DrainUsed, Log: s.log}); err != nil {
 		return err
 	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.live), Settings: s.settings, ClientIP: s.trust.ClientIP, Clock: clock,
-		Recorder: s.journal, Log: s.log,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Settings: s.settings, ClientIP: s.trust.ClientIP, Clock: clock,
+		Recorder: s.auditLog, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -280,43 +274,36 @@ func (s *Server) settings() []adminapi.Setting {
 	return out
 }
 
-// startServices starts what works in the background.
+// startServices starts the services that need both planes.
 func (s *Server) startServices(ctx context.Context) error {
-	if err := s.live.Start(ctx); err != nil {
-		return err
+	for _, one := range []service.Service{s.follower, s.maintenance, s.usage} {
+		if err := s.running.Start(ctx, one); err != nil {
+			return err
+		}
 	}
-	s.started(s.live.Stop)
-	if err := s.maintenance.Start(ctx); err != nil {
-		return err
-	}
-	s.started(s.maintenance.Stop)
-	if err := s.usage.Start(ctx); err != nil {
-		return err
-	}
-	s.started(s.usage.Stop)
 	return nil
 }
 
-// servePlanes begins to answer on both planes.
+// servePlanes begins to serve requests on both planes.
 func (s *Server) servePlanes(context.Context) error {
-	s.run("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
-	s.run("admin", func() error { return s.admin.Serve(s.secured(s.listeners.admin)) })
+	s.serve("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
+	s.serve("admin", func() error { return s.admin.Serve(s.secured(s.listeners.admin)) })
 	return nil
 }
 
-// run serves a listener until it is closed.
-func (s *Server) run(name string, serve func() error) {
-	s.group.Go(func() {
+// serve serves a listener in a goroutine until the listener is closed.
+func (s *Server) serve(name string, serve func() error) {
+	s.serving.Go(func(context.Context) {
 		if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) && s.readiness.Phase() != telemetry.Draining {
 			s.failed <- fmt.Errorf("the %s listener ended: %w", name, err)
 		}
 	})
 }
 
-// Stop drains the server and ends it. /readyz answers 503 from its first
-// moment; both planes stop accepting and finish what runs, for as long as
-// ctx allows; then everything in memory is written and the store closed. That
-// requests were cut off is no error.
+// Stop drains the server and stops it. At once, /readyz responds with 503 and both
+// planes stop accepting connections. Requests under way are finished until ctx ends,
+// and cut off then, which is not an error. Then Stop writes everything that is in
+// memory and closes the store, for which it takes closeTimeout at most.
 func (s *Server) Stop(ctx context.Context) error {
 	s.readiness.Set(telemetry.Draining)
 	s.log.Info("shutting down")
@@ -325,51 +312,50 @@ func (s *Server) Stop(ctx context.Context) error {
 	planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
 	planes.Go(func() { adminErr = shutdown(ctx, s.admin, s.log) })
 	planes.Wait()
-	// What follows must not be cut short because the requests took all the
-	// time that there was.
+	// The rest has time of its own, even if the requests took all of ctx's.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	err := errors.Join(gatewayErr, adminErr, s.end(closing))
-	s.log.Info("ended")
+	err := errors.Join(gatewayErr, adminErr, s.stopRunning(closing))
+	s.log.Info("server stopped")
 	return err
 }
 
-// closeTimeout is for writing what is in memory after the drain.
+// closeTimeout is the time for stopping the services after the drain.
 const closeTimeout = 10 * time.Second
 
 func shutdown(ctx context.Context, srv *http.Server, log *slog.Logger) error {
 	err := srv.Shutdown(ctx)
 	if err != nil && ctx.Err() != nil {
-		log.Warn("management calls were cut off by the end of the drain")
+		log.Warn("management requests were cut off at the end of the drain")
 		return srv.Close()
 	}
 	return err
 }
 
-// load fills the snapshot. With a million keys that is a heap which only grows:
-// at its usual pace the collector would look through all of it at each doubling,
-// and take as long as the loading itself.
+// load fills the snapshot. With a million keys the heap only grows meanwhile: at its
+// usual pace the garbage collector would scan all of it at each doubling, which takes as
+// long as the loading itself.
 func (s *Server) load(ctx context.Context) error {
 	const pace = 400 // percent of growth between two collections
 	if usual := debug.SetGCPercent(pace); usual < 0 || usual > pace {
-		debug.SetGCPercent(usual) // somebody knows better
+		debug.SetGCPercent(usual) // GOGC is off or higher already
 	} else {
 		defer debug.SetGCPercent(usual)
 	}
-	return s.live.Load(ctx)
+	return s.follower.Load(ctx)
 }
 
-// newHTTPServer returns a server with time-outs for callers that stall.
+// newHTTPServer returns a server with timeouts for clients that stall.
 func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       2 * time.Minute, // 16 MiB over a slow line
+		ReadTimeout:       2 * time.Minute, // 16 MiB over a slow connection
 		WriteTimeout:      3 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 
-		DisableGeneralOptionsHandler: true, // OPTIONS * is refused like any path that is not there
+		DisableGeneralOptionsHandler: true, // OPTIONS * is refused like any unknown path
 		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

@@ -9,48 +9,48 @@ import (
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
 
-// openJournal makes the sink of the audit log.
-func (s *Server) openJournal() (_ sink, err error) {
-	s.journal, err = auditwriter.New(auditwriter.Config{
+// openAuditLog returns the sink that writes the audit log.
+func (s *Server) openAuditLog() (_ sink, err error) {
+	s.auditLog, err = auditwriter.New(auditwriter.Config{
 		Store: s.db, Keeper: s.db, OperatorID: s.operatorID, MaxBytes: s.cfg.Settings.AuditMaxBytes, Log: s.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.metrics.Counter("keygate_audit_lost_total", "Records of the audit log that were lost: the log shows where, as a gap.",
-		func() float64 { return float64(s.journal.Lost()) })
-	s.metrics.Gauge("keygate_audit_held_bytes", "Memory that records of the audit log take which are still to be written.",
-		func() float64 { return float64(s.journal.Held()) })
-	return s.journal, nil
+	s.metrics.Counter("keygate_audit_lost_total", "Audit records that were lost. The audit log shows each loss as a gap.",
+		func() float64 { return float64(s.auditLog.Lost()) })
+	s.metrics.Gauge("keygate_audit_held_bytes", "Memory used by audit records that are not yet written.",
+		func() float64 { return float64(s.auditLog.Held()) })
+	return s.auditLog, nil
 }
 
-// openMeter makes the sink of the traffic report.
+// openMeter returns the sink that counts traffic.
 func (s *Server) openMeter() (_ sink, err error) {
 	if s.meter, err = meter.New(meter.Config{Store: s.db, Log: s.log}); err != nil {
 		return nil, err
 	}
-	s.metrics.Counter("keygate_traffic_lost_total", "Requests that the traffic report could not count.",
+	s.metrics.Counter("keygate_traffic_lost_total", "Requests missing from traffic reports.",
 		func() float64 { return float64(s.meter.Lost()) })
 	return s.meter, nil
 }
 
-// openRecorder makes the sink that keeps what was refused or failed.
-func (s *Server) openRecorder() (_ sink, err error) {
-	if s.recorder, err = requestwriter.New(requestwriter.Config{Store: s.db, Log: s.log}); err != nil {
+// openRequestLog returns the sink that keeps refused and failed requests.
+func (s *Server) openRequestLog() (_ sink, err error) {
+	if s.requestLog, err = requestwriter.New(requestwriter.Config{Store: s.db, Log: s.log}); err != nil {
 		return nil, err
 	}
-	s.metrics.Counter("keygate_requestlog_lost_total", "Refused and failed requests that could not be kept; those left out by sampling are none of them.",
-		func() float64 { return float64(s.recorder.Lost()) })
-	s.metrics.Counter("keygate_requestlog_left_out_total", "Refused and failed requests that were left out by sampling.",
-		func() float64 { return float64(s.recorder.LeftOut()) })
-	return s.recorder, nil
+	s.metrics.Counter("keygate_requestlog_lost_total", "Refused and failed requests missing from the request log; excludes sampled-out requests.",
+		func() float64 { return float64(s.requestLog.Lost()) })
+	s.metrics.Counter("keygate_requestlog_left_out_total", "Refused and failed requests left out of the request log by sampling.",
+		func() float64 { return float64(s.requestLog.LeftOut()) })
+	return s.requestLog, nil
 }
 
-// inTurn brings several up to date, one after the other.
-type inTurn []control.Syncer
+// syncers is several Syncers as one.
+type syncers []control.Syncer
 
-// Sync implements control.Syncer.
-func (all inTurn) Sync(ctx context.Context) error {
+// Sync implements control.Syncer: it syncs one after the other.
+func (all syncers) Sync(ctx context.Context) error {
 	for _, one := range all {
 		if err := one.Sync(ctx); err != nil {
 			return err

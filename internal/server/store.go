@@ -15,9 +15,9 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// openStore opens the database and the box that seals secrets in it. The key of
-// the box is made with a new database alone: beside an old one a new key would
-// open nothing, and stand where the right one must be restored.
+// openStore opens the database and the box that encrypts secrets in it. It creates a
+// secret key only together with a new database: with an existing one, a new key could
+// decrypt nothing, and would be in the way of the one to be restored.
 func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (*sqlite.DB, *secret.Box, error) {
 	old, err := exists(settings.DatabaseFile())
 	if err != nil {
@@ -25,7 +25,7 @@ func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (
 	}
 	if hasKey, err := exists(settings.SecretKeyFile); err != nil || old && !hasKey {
 		return nil, nil, errors.Join(err, fmt.Errorf(
-			"there is no secret key file %s, but the database %s was made with one: restore the file from a backup, or name it with --secret-key-file",
+			"the secret key file %s does not exist, but the database %s was created with one: restore the file from a backup, or set --secret-key-file",
 			settings.SecretKeyFile, settings.DatabaseFile()))
 	}
 	box, err := secret.LoadOrCreate(settings.SecretKeyFile)
@@ -39,18 +39,18 @@ func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (
 	return db, box, nil
 }
 
-// surroundings are what operations have around them beside the store. Those of
-// an offline command are a Publisher alone.
-type surroundings struct {
+// dependencies are what management operations use besides the store. Offline commands
+// have only a publisher.
+type dependencies struct {
 	publisher control.Publisher
-	wake      func()                 // called when deliveries may wait
-	recall    func(webhookID string) // called when an endpoint was changed or deleted
+	wake      func()                 // called when deliveries may be due
+	recall    func(webhookID string) // called when an endpoint has changed or was deleted
 	audit     control.Syncer
 	sources   control.Sources
 }
 
-// newControl returns the operations over a store.
-func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, around surroundings, log *slog.Logger) (*control.Service, error) {
+// newControl returns the management operations over a store.
+func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, around dependencies, log *slog.Logger) (*control.Service, error) {
 	return control.New(control.Config{
 		Store: db, Publisher: around.publisher, Sealer: box, Now: time.Now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, Log: log,

@@ -15,7 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// places tells the metrics what stands in a snapshot.
+// places looks up gateways and routes in a snapshot for the labels of metrics.
 type places struct{ *snapshot.Snapshot }
 
 // Describe implements telemetry.Places.
@@ -34,33 +34,32 @@ func (p places) Describe(gatewayID, routeID string) (hostname, path, methods str
 	return g.Hostname(), r.Path, strings.Join(r.Methods, ","), true
 }
 
-// counted is the sink of the metrics. It works while it takes, and has nothing
-// to start or stop.
-type counted struct{ *telemetry.Requests }
+// metricsSink is the sink that counts metrics. It has no background work.
+type metricsSink struct{ *telemetry.Requests }
 
 // Start does nothing.
-func (counted) Start(context.Context) error { return nil }
+func (metricsSink) Start(context.Context) error { return nil }
 
 // Stop does nothing.
-func (counted) Stop(context.Context) error { return nil }
+func (metricsSink) Stop(context.Context) error { return nil }
 
-// openCounts makes the sink of the metrics.
-func (s *Server) openCounts() (_ sink, err error) {
+// openMetrics returns the sink that counts metrics.
+func (s *Server) openMetrics() (_ sink, err error) {
 	s.requests, err = telemetry.NewRequests(telemetry.RequestsConfig{
-		Places: func() telemetry.Places { return places{s.live.Current()} },
+		Places: func() telemetry.Places { return places{s.follower.Current()} },
 		Sync:   func(ctx context.Context) error { return s.collector.Sync(ctx) },
 	})
-	return counted{s.requests}, err
+	return metricsSink{s.requests}, err
 }
 
-// openLines makes the sink of the log.
+// openLines returns the sink that writes log lines.
 func (s *Server) openLines() (sink, error) {
 	l := telemetry.NewLines(s.log)
-	s.metrics.Counter("keygate_log_lost_total", "Lines about requests that the log did not get, because who reads it is too slow.", func() float64 { return float64(l.Lost()) })
+	s.metrics.Counter("keygate_log_lost_total", "Log lines about requests that were lost because the log is too slow.", func() float64 { return float64(l.Lost()) })
 	return l, nil
 }
 
-// readTraces reads whether the environment asks for traces.
+// readTraces reads the settings of traces from the environment.
 func (s *Server) readTraces(context.Context) (err error) {
 	if s.cfg.Env == nil {
 		return nil
@@ -69,12 +68,12 @@ func (s *Server) readTraces(context.Context) (err error) {
 	return err
 }
 
-// openTraces makes the sink of the traces.
+// openTraces returns the sink that exports traces.
 func (s *Server) openTraces() (_ sink, err error) {
 	s.tracer, err = trace.New(trace.Config{
 		Settings: s.traces, Version: s.cfg.Version, Log: s.log,
 		RoutePath: func(gatewayID, routeID string) string {
-			_, path, _, _ := places{s.live.Current()}.Describe(gatewayID, routeID)
+			_, path, _, _ := places{s.follower.Current()}.Describe(gatewayID, routeID)
 			return path
 		},
 	})
@@ -82,56 +81,56 @@ func (s *Server) openTraces() (_ sink, err error) {
 		return nil, err
 	}
 	t := s.tracer
-	s.metrics.Counter("keygate_traces_lost_total", "Requests chosen for a trace that the collector of traces did not get.", func() float64 { return float64(t.Lost()) })
-	s.metrics.Gauge("keygate_traces_waiting", "Requests that are still to be told to the collector of traces.", func() float64 { return float64(t.Waiting()) })
+	s.metrics.Counter("keygate_traces_lost_total", "Sampled requests that the trace collector did not receive.", func() float64 { return float64(t.Lost()) })
+	s.metrics.Gauge("keygate_traces_waiting", "Sampled requests waiting to be sent to the trace collector.", func() float64 { return float64(t.Waiting()) })
 	return t, nil
 }
 
-// tellCounts shows what the sink of the metrics counts, and the figures of the
-// house.
-func (s *Server) tellCounts() {
+// registerMetrics registers the metrics of requests and those of the server.
+func (s *Server) registerMetrics() {
 	s.metrics.Register(s.requests)
-	s.countHouse()
+	s.registerServerMetrics()
 }
 
-// countHouse shows the figures of the store, the snapshot and the certificates.
-func (s *Server) countHouse() {
+// registerServerMetrics registers the metrics of the store, the snapshot, the webhook
+// backlog and the certificates.
+func (s *Server) registerServerMetrics() {
 	m, store := s.metrics, s.db.Stats
-	m.Gauge("keygate_snapshot_age_seconds", "Time since the data plane last read the store to its end: what is in force is no older.",
-		func() float64 { return s.live.Age().Seconds() })
-	m.Labelled("keygate_store_transactions_total", "Transactions of the store, by kind: write, read (management), follow (data plane).", "kind", true,
+	m.Gauge("keygate_snapshot_age_seconds", "Time since the data plane last read all changes from the store.",
+		func() float64 { return s.follower.Age().Seconds() })
+	m.Labelled("keygate_store_transactions_total", "Store transactions, by kind: write, read (management), follow (data plane).", "kind", true,
 		func() map[string]float64 {
 			t := store()
 			return map[string]float64{"write": float64(t.Writes.Transactions), "read": float64(t.Reads.Transactions), "follow": float64(t.Follow.Transactions)}
 		})
-	m.Labelled("keygate_store_transaction_seconds_total", "Time that transactions of the store took, together.", "kind", true,
+	m.Labelled("keygate_store_transaction_seconds_total", "Total duration of store transactions.", "kind", true,
 		func() map[string]float64 {
 			t := store()
 			return map[string]float64{"write": t.Writes.Held.Seconds(), "read": t.Reads.Held.Seconds(), "follow": t.Follow.Held.Seconds()}
 		})
-	m.Labelled("keygate_store_wait_seconds_total", "Time for which transactions of the store waited for others, together.", "kind", true,
+	m.Labelled("keygate_store_wait_seconds_total", "Total time that store transactions waited for others.", "kind", true,
 		func() map[string]float64 {
 			t := store()
 			return map[string]float64{"write": t.Writes.Waited.Seconds(), "read": t.Reads.Waited.Seconds(), "follow": t.Follow.Waited.Seconds()}
 		})
-	m.Counter("keygate_store_failures_total", "Writing transactions that the store failed, as with a full disk.", func() float64 { return float64(store().Failures) })
-	m.Labelled("keygate_store_size_bytes", "Size of the store's files: database, log (write-ahead).", "file", false,
+	m.Counter("keygate_store_failures_total", "Write transactions that failed in the store, for example because the disk is full.", func() float64 { return float64(store().Failures) })
+	m.Labelled("keygate_store_size_bytes", "Size of the store's files: database, and log (the write-ahead log).", "file", false,
 		func() map[string]float64 {
 			t := store()
 			return map[string]float64{"database": float64(t.Database), "log": float64(t.Log)}
 		})
-	m.Gauge("keygate_data_dir_free_bytes", "Space left for the data directory.", func() float64 {
+	m.Gauge("keygate_data_dir_free_bytes", "Free disk space for the data directory.", func() float64 {
 		var fs unix.Statfs_t
 		if err := unix.Statfs(s.cfg.Settings.DataDir, &fs); err != nil {
 			return math.NaN()
 		}
 		return float64(fs.Bavail) * float64(fs.Bsize)
 	})
-	m.Gauge("keygate_webhook_waiting", "Webhook deliveries to active endpoints that are still to be made, due or not.",
+	m.Gauge("keygate_webhook_waiting", "Pending webhook deliveries to active endpoints, due or not.",
 		func() float64 {
 			return s.backlog(func(b webhook.Backlog, _ time.Time) float64 { return float64(b.Waiting) })
 		})
-	m.Gauge("keygate_webhook_overdue_seconds", "Time for which the webhook delivery that is due longest has waited to be sent.",
+	m.Gauge("keygate_webhook_overdue_seconds", "Time since the oldest pending webhook delivery became due.",
 		func() float64 {
 			return s.backlog(func(b webhook.Backlog, now time.Time) float64 {
 				if b.Due.IsZero() {
@@ -140,11 +139,11 @@ func (s *Server) countHouse() {
 				return max(0, now.Sub(b.Due).Seconds())
 			})
 		})
-	s.countCertificates()
+	s.registerCertificateMetrics()
 }
 
-// backlog reads a figure of what waits to be delivered. It is no number if the
-// store cannot tell.
+// backlog returns a number about the pending deliveries, or NaN if the store cannot be
+// read.
 func (s *Server) backlog(read func(b webhook.Backlog, now time.Time) float64) float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -156,9 +155,9 @@ func (s *Server) backlog(read func(b webhook.Backlog, now time.Time) float64) fl
 	return read(b, now)
 }
 
-func (s *Server) countCertificates() {
+func (s *Server) registerCertificateMetrics() {
 	pairs := map[string]*certificate.Pair{"gateway": s.certificates.gateway, "admin": s.certificates.admin}
-	s.metrics.Labelled("keygate_certificate_expiry_timestamp_seconds", "When the certificate of a listener ends, in seconds since 1970.", "listener", false,
+	s.metrics.Labelled("keygate_certificate_expiry_timestamp_seconds", "Expiry of a listener's certificate, in seconds since 1970.", "listener", false,
 		func() map[string]float64 {
 			out := map[string]float64{}
 			for name, p := range pairs {

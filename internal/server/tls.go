@@ -8,12 +8,12 @@ import (
 	"github.com/keygate/keygate/internal/certificate"
 )
 
-// certificates are those of the two planes, nil where none is set.
+// certificates are the certificates of the two planes; nil means no TLS.
 type certificates struct {
 	gateway, admin *certificate.Pair
 }
 
-// openCertificates reads the certificates and watches them from now on.
+// openCertificates reads the certificates and starts to watch their files.
 func (s *Server) openCertificates(ctx context.Context) error {
 	c := s.cfg.Settings
 	for _, one := range []struct {
@@ -33,17 +33,16 @@ func (s *Server) openCertificates(ctx context.Context) error {
 			return err
 		}
 		*one.to = pair
-		if err := pair.Start(ctx); err != nil {
+		if err := s.running.Start(ctx, pair); err != nil {
 			return err
 		}
-		s.started(pair.Stop)
 	}
 	return nil
 }
 
-// tlsOf returns the settings of a listener with the certificate p, nil if there
-// is none: TLS with HTTP/2 and HTTP/1. Clients that were told to speak HTTP/1.0 ask
-// for it by that name.
+// tlsOf returns the TLS configuration of a listener with the certificate p, or nil if p
+// is nil. It offers HTTP/2 and HTTP/1.1 by ALPN, and http/1.0, which clients configured
+// for HTTP/1.0 ask for.
 func tlsOf(p *certificate.Pair) *tls.Config {
 	if p == nil {
 		return nil
@@ -51,7 +50,7 @@ func tlsOf(p *certificate.Pair) *tls.Config {
 	return p.TLS("h2", "http/1.1", "http/1.0")
 }
 
-// secured returns l, with TLS if the management API has a certificate.
+// secured returns l, wrapped in TLS if the management API has a certificate.
 func (s *Server) secured(l net.Listener) net.Listener {
 	if cfg := tlsOf(s.certificates.admin); cfg != nil {
 		return tls.NewListener(l, cfg)
