@@ -14,7 +14,7 @@ const (
 	keyB = "kga_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"
 )
 
-// newApp returns an app in a directory of its own, with the given environment.
+// newApp returns an app in an empty current directory, with the given environment.
 func newApp(t *testing.T, env map[string]string) *app {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -38,14 +38,14 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(path, mode); err != nil { // whatever the umask
+	if err := os.Chmod(path, mode); err != nil { // independent of the umask
 		t.Fatal(err)
 	}
 }
 
-// Guarantee: a key is used only with the address of the same source, whatever
-// combination of sources there is (contract, section 8).
-func TestAccess(t *testing.T) {
+// Guarantee: a key is used only with the address of the same source, for every
+// combination of sources (contract, section 8).
+func TestKeyIsUsedOnlyWithTheAddressOfItsSource(t *testing.T) {
 	const remote, other = "https://keygate.example", "https://other.example"
 	type setup struct {
 		flagURL, envURL   string
@@ -53,31 +53,31 @@ func TestAccess(t *testing.T) {
 		contextURL        string // with keyB
 		admin             bool   // ./keygate-data/admin.key, with keyA
 		wantURL, wantKey  string
-		wantErr           string // part of it; a *noKeyError
+		wantErr           string // part of the text of a *noKeyError
 		contextNotCurrent bool
 	}
 	for name, s := range map[string]setup{
-		"nothing":                                {wantErr: "there is no key"},
-		"admin.key":                              {admin: true, wantURL: localURL, wantKey: keyA},
-		"admin.key with a loopback address":      {admin: true, envURL: "http://[::1]:9999", wantURL: "http://[::1]:9999", wantKey: keyA},
-		"admin.key with localhost":               {admin: true, flagURL: "http://localhost:9999", wantURL: "http://localhost:9999", wantKey: keyA},
-		"admin.key never leaves the machine":     {admin: true, flagURL: remote, wantErr: "there is no key for " + remote},
-		"a name that looks like loopback":        {admin: true, flagURL: "http://127.0.0.1.example", wantErr: "there is no key for"},
-		"a name below localhost":                 {admin: true, flagURL: "http://evil.localhost", wantErr: "there is no key for"},
-		"flags":                                  {flagURL: remote, flagKey: keyA, wantURL: remote, wantKey: keyA},
-		"environment":                            {envURL: remote, envKey: keyA, wantURL: remote, wantKey: keyA},
-		"flags and environment count as one":     {flagURL: remote, envKey: keyA, wantURL: remote, wantKey: keyA},
-		"flag before environment":                {flagURL: remote, envURL: other, flagKey: keyA, envKey: keyB, wantURL: remote, wantKey: keyA},
-		"context":                                {contextURL: remote, wantURL: remote, wantKey: keyB},
-		"context before admin.key":               {contextURL: remote, admin: true, wantURL: remote, wantKey: keyB},
-		"a context's key stays with its origin":  {contextURL: remote, flagURL: other, wantErr: "there is no key for " + other},
-		"another scheme is another origin":       {contextURL: remote, flagURL: "http://keygate.example", wantErr: "there is no key for"},
-		"another port is another origin":         {contextURL: remote, flagURL: remote + ":8443", wantErr: "there is no key for"},
-		"the default port is the same origin":    {contextURL: remote, flagURL: remote + ":443", wantURL: remote + ":443", wantKey: keyB},
-		"a given key never goes to a context":    {contextURL: remote, envKey: keyA, wantURL: localURL, wantKey: keyA},
-		"a context not in use has no say":        {contextURL: remote, contextNotCurrent: true, admin: true, wantURL: localURL, wantKey: keyA},
-		"context elsewhere, loopback address":    {contextURL: remote, envURL: "http://127.0.0.2:1", admin: true, wantURL: "http://127.0.0.2:1", wantKey: keyA},
-		"a key file's space and line end are no": {flagURL: remote, flagKey: "  " + keyA + "\r\n", wantURL: remote, wantKey: keyA},
+		"nothing":                               {wantErr: "there is no key"},
+		"admin.key":                             {admin: true, wantURL: localURL, wantKey: keyA},
+		"admin.key with a loopback address":     {admin: true, envURL: "http://[::1]:9999", wantURL: "http://[::1]:9999", wantKey: keyA},
+		"admin.key with localhost":              {admin: true, flagURL: "http://localhost:9999", wantURL: "http://localhost:9999", wantKey: keyA},
+		"admin.key never leaves the machine":    {admin: true, flagURL: remote, wantErr: "there is no key for " + remote},
+		"a name that resembles loopback":        {admin: true, flagURL: "http://127.0.0.1.example", wantErr: "there is no key for"},
+		"a name below localhost":                {admin: true, flagURL: "http://evil.localhost", wantErr: "there is no key for"},
+		"flags":                                 {flagURL: remote, flagKey: keyA, wantURL: remote, wantKey: keyA},
+		"environment":                           {envURL: remote, envKey: keyA, wantURL: remote, wantKey: keyA},
+		"flags and environment count as one":    {flagURL: remote, envKey: keyA, wantURL: remote, wantKey: keyA},
+		"flag before environment":               {flagURL: remote, envURL: other, flagKey: keyA, envKey: keyB, wantURL: remote, wantKey: keyA},
+		"context":                               {contextURL: remote, wantURL: remote, wantKey: keyB},
+		"context before admin.key":              {contextURL: remote, admin: true, wantURL: remote, wantKey: keyB},
+		"a context's key stays with its origin": {contextURL: remote, flagURL: other, wantErr: "there is no key for " + other},
+		"another scheme is another origin":      {contextURL: remote, flagURL: "http://keygate.example", wantErr: "there is no key for"},
+		"another port is another origin":        {contextURL: remote, flagURL: remote + ":8443", wantErr: "there is no key for"},
+		"the default port is the same origin":   {contextURL: remote, flagURL: remote + ":443", wantURL: remote + ":443", wantKey: keyB},
+		"a given key never goes to a context":   {contextURL: remote, envKey: keyA, wantURL: localURL, wantKey: keyA},
+		"only the current context is used":      {contextURL: remote, contextNotCurrent: true, admin: true, wantURL: localURL, wantKey: keyA},
+		"admin.key despite another context":     {contextURL: remote, envURL: "http://127.0.0.2:1", admin: true, wantURL: "http://127.0.0.2:1", wantKey: keyA},
+		"white space around a key is ignored":   {flagURL: remote, flagKey: "  " + keyA + "\r\n", wantURL: remote, wantKey: keyA},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(t, map[string]string{"KEYGATE_URL": s.envURL, "KEYGATE_API_KEY": s.envKey})
@@ -102,25 +102,25 @@ func TestAccess(t *testing.T) {
 			if s.wantErr != "" {
 				var noKey *noKeyError
 				if !errors.As(err, &noKey) || !strings.Contains(err.Error(), s.wantErr) || exitCode(err) != exitUnauthorized {
-					t.Fatalf("got %+v, error %v; want that %s", got, err, s.wantErr)
+					t.Fatalf("got %+v, error %v; want a *noKeyError with %q", got, err, s.wantErr)
 				}
 				return
 			}
 			if err != nil || got.URL != s.wantURL || got.Key != s.wantKey {
-				t.Errorf("got %+v, error %v; want %s with %s", got, err, s.wantURL, s.wantKey)
+				t.Errorf("got %+v, error %v; want address %s with key %s", got, err, s.wantURL, s.wantKey)
 			}
 		})
 	}
 }
 
-// Guarantee: admin.key and the contexts are used only if they are the caller's
-// own, private, and no link (contract, section 8).
-func TestPrivateFiles(t *testing.T) {
+// Guarantee: admin.key and the contexts are used only if they are private regular files
+// of the caller (contract, section 8).
+func TestFilesWithKeysMustBePrivate(t *testing.T) {
 	spoil := map[string]func(t *testing.T, path string){
 		"mode 0644": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o644) },
 		"mode 0640": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o640) },
 		"mode 0400": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o400) },
-		"a link": func(t *testing.T, path string) {
+		"a symbolic link": func(t *testing.T, path string) {
 			writeFile(t, path+".real", keyA, 0o600)
 			if err := os.Symlink(filepath.Base(path)+".real", path); err != nil {
 				t.Fatal(err)
@@ -133,7 +133,7 @@ func TestPrivateFiles(t *testing.T) {
 		},
 	}
 	if os.Geteuid() == 0 { // only root can give files away
-		spoil["somebody else's"] = func(t *testing.T, path string) {
+		spoil["another user's file"] = func(t *testing.T, path string) {
 			writeFile(t, path, keyA, 0o600)
 			if err := os.Chown(path, 12345, 12345); err != nil {
 				t.Fatal(err)
@@ -156,11 +156,11 @@ func TestPrivateFiles(t *testing.T) {
 			}
 			make(t, path)
 			if _, err := a.readContexts(); err == nil {
-				t.Error("contexts: accepted")
+				t.Error("contexts: accepted, want a refusal")
 			}
 		})
 	}
-	t.Run("no key in it", func(t *testing.T) {
+	t.Run("a file without a key", func(t *testing.T) {
 		a := newApp(t, nil)
 		writeFile(t, localKey, "some other secret\n", 0o600)
 		var noKey *noKeyError
@@ -170,9 +170,9 @@ func TestPrivateFiles(t *testing.T) {
 	})
 }
 
-// Guarantee: what login keeps is readable by its owner alone, and comes back as
-// it was.
-func TestContextFile(t *testing.T) {
+// Guarantee: the contexts that login saves are readable only by their owner, and are
+// read back unchanged.
+func TestContextsArePrivateAndReadBack(t *testing.T) {
 	a := newApp(t, nil)
 	f := &contextFile{Current: "x: y", Contexts: map[string]serverAccess{"x: y": {"http://127.0.0.1:1", keyA}}}
 	if err := a.writeContexts(f); err != nil {
@@ -189,6 +189,6 @@ func TestContextFile(t *testing.T) {
 	}
 	got, err := a.readContexts()
 	if err != nil || got.Current != f.Current || got.Contexts["x: y"] != f.Contexts["x: y"] {
-		t.Errorf("got %+v, error %v", got, err)
+		t.Errorf("got %+v, error %v; want %+v", got, err, f)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Guarantee: the guide names every command.
-func TestGuide(t *testing.T) {
+// Guarantee: docs/cli.md names every command.
+func TestGuideNamesEveryCommand(t *testing.T) {
 	content, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {
 		t.Fatal(err)

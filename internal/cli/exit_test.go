@@ -11,9 +11,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Guarantee: each kind of failure has the exit status of the contract's table
-// (section 8), wrapped or not.
-func TestExitCode(t *testing.T) {
+// Guarantee: each kind of error has the exit status of the contract's table (section
+// 8), also if it is wrapped.
+func TestExitCodeOfEachError(t *testing.T) {
 	status := func(n int) error { return &client.Error{Status: n, Code: "x"} }
 	for _, tc := range []struct {
 		err  error
@@ -40,7 +40,7 @@ func TestExitCode(t *testing.T) {
 		{status(429), 1},
 		{status(500), 1},
 		{status(503), 1},
-		{&client.Error{Status: 404}, 1}, // not an answer of Keygate's
+		{&client.Error{Status: 404}, 1}, // not a response of Keygate
 		{&client.UnreachableError{Err: errors.New("x")}, 7},
 		{fault.Invalid("name", "x"), 6},
 		{fault.New(fault.Conflict, "x"), 6},

@@ -14,23 +14,87 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest"
 )
 
-// Guarantee: audit-log --follow shows the latest records and then each that
-// comes, once, the oldest first, without its own calls, and ends well when it is
-// told to.
-func TestFollow(t *testing.T) {
+// followedLog is the output of a running "audit-log --follow -o json".
+type followedLog struct {
+	t      *testing.T
+	stop   context.CancelFunc
+	out    io.Reader
+	lines  *bufio.Scanner
+	seen   map[string]bool
+	stderr bytes.Buffer // written by the command until exit
+	exit   chan int
+}
+
+// followLog starts "audit-log --follow" on a server.
+func followLog(t *testing.T, s *keygatetest.Server) *followedLog {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), scriptTimeout)
+	t.Cleanup(stop)
+	out, in := io.Pipe()
+	f := &followedLog{t: t, stop: stop, out: out, lines: bufio.NewScanner(out), seen: map[string]bool{}, exit: make(chan int, 1)}
+	go func() {
+		defer in.Close()
+		f.exit <- cli.Run(ctx, &cli.System{
+			In: bytes.NewReader(nil), Out: in, Err: &f.stderr, Version: "test",
+			Env: func(name string) (string, bool) {
+				v, ok := map[string]string{"KEYGATE_URL": s.AdminURL(), "KEYGATE_API_KEY": s.AdminKey}[name]
+				return v, ok
+			},
+		}, []string{"audit-log", "--follow", "-o", "json"})
+	}()
+	return f
+}
+
+// await reads records until found returns true for one. Each must be new, and none may
+// be of a call that the command itself made.
+func (f *followedLog) await(what string, found func(e *client.AuditEntry) bool) {
+	f.t.Helper()
+	for f.lines.Scan() {
+		var e client.AuditEntry
+		if err := json.Unmarshal(f.lines.Bytes(), &e); err != nil {
+			f.t.Fatalf("%v: %s", err, f.lines.Bytes())
+		}
+		if e.Path == "/v1/audit-log" {
+			f.t.Errorf("its own call is shown: %s", f.lines.Bytes())
+		}
+		if line := f.lines.Text(); f.seen[line] {
+			f.t.Errorf("shown twice: %s", line)
+		} else {
+			f.seen[line] = true
+		}
+		if found(&e) {
+			return
+		}
+	}
+	f.t.Fatalf("it ended before %s was shown: error %v, standard error %q", what, f.lines.Err(), f.stderr.String())
+}
+
+// awaitRequest reads records until the one of a request.
+func (f *followedLog) awaitRequest(id string) {
+	f.t.Helper()
+	f.await(id, func(e *client.AuditEntry) bool { return e.RequestID == id })
+}
+
+// end stops the command and returns its exit status and standard error.
+func (f *followedLog) end() (status int, stderr string) {
+	f.stop()
+	go func() { _, _ = io.Copy(io.Discard, f.out) }()
+	status = <-f.exit
+	return status, f.stderr.String()
+}
+
+// Guarantee: audit-log --follow shows the latest records and then each new one once,
+// oldest first, without its own calls, and exits with 0 when it is stopped.
+func TestFollowShowsNewRecordsUntilStopped(t *testing.T) {
 	s := keygatetest.Start(t)
 	up := keygatetest.NewUpstream(t)
 	g, err := s.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: "g", UpstreamURL: up.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := func(path string) string {
+	call := func(path string) (requestID string) {
 		t.Helper()
-		req, err := http.NewRequest(http.MethodGet, s.GatewayURL()+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.DefaultClient.Do(req)
+		res, err := http.Get(s.GatewayURL() + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,58 +102,18 @@ func TestFollow(t *testing.T) {
 		return res.Header.Get("X-Request-Id")
 	}
 	before := call("/before")
-
-	ctx, stop := context.WithTimeout(t.Context(), patience)
-	defer stop()
-	out, in := io.Pipe()
-	var problems bytes.Buffer
-	ended := make(chan int, 1)
-	go func() {
-		defer in.Close()
-		ended <- cli.Run(ctx, &cli.System{
-			In: bytes.NewReader(nil), Out: in, Err: &problems, Version: "test",
-			Env: func(name string) (string, bool) {
-				v, ok := map[string]string{"KEYGATE_URL": s.AdminURL(), "KEYGATE_API_KEY": s.AdminKey}[name]
-				return v, ok
-			},
-		}, []string{"audit-log", "--follow", "-o", "json"})
-	}()
-	seen := map[string]int{}
-	lines := bufio.NewScanner(out)
-	next := func(what string, found func(e *client.AuditEntry) bool) {
-		t.Helper()
-		for lines.Scan() {
-			var e client.AuditEntry
-			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-				t.Fatalf("%v: %s", err, lines.Bytes())
-			}
-			if e.Path == "/v1/audit-log" {
-				t.Errorf("it follows itself: %s", lines.Bytes())
-			}
-			id := lines.Text()
-			if seen[id]++; seen[id] > 1 {
-				t.Errorf("twice: %s", lines.Bytes())
-			}
-			if found(&e) {
-				return
-			}
-		}
-		t.Fatalf("it ended before %s was shown: %v, %s", what, lines.Err(), &problems)
-	}
-	request := func(id string) { t.Helper(); next(id, func(e *client.AuditEntry) bool { return e.RequestID == id }) }
-	request(before)
+	f := followLog(t, s)
+	f.awaitRequest(before)
 	for _, path := range []string{"/one", "/two", "/three"} {
-		request(call(path))
+		f.awaitRequest(call(path))
 	}
 	if _, err := s.Admin.DeleteGateway(t.Context(), g.GatewayID); err != nil {
 		t.Fatal(err)
 	}
-	next("the deletion", func(e *client.AuditEntry) bool {
+	f.await("the deletion", func(e *client.AuditEntry) bool {
 		return e.AuditAction != nil && e.Action == "gateway.delete" && e.Target == g.GatewayID
 	})
-	stop()
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	if status := <-ended; status != 0 || problems.Len() > 0 {
-		t.Errorf("exit status %d, %s", status, &problems)
+	if status, stderr := f.end(); status != 0 || stderr != "" {
+		t.Errorf("exit status %d, standard error %q; want 0 and nothing", status, stderr)
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// diary is an audit log that grows, the oldest record first.
-type diary []client.AuditEntry
+// growingLog is an audit log that grows, oldest record first.
+type growingLog []client.AuditEntry
 
-func (d *diary) records(context.Context) iter.Seq2[client.AuditEntry, error] {
-	sorted := slices.Clone(*d)
+func (l *growingLog) records(context.Context) iter.Seq2[client.AuditEntry, error] {
+	sorted := slices.Clone(*l)
 	slices.SortStableFunc(sorted, func(a, b client.AuditEntry) int { return b.Time.Compare(a.Time) })
 	return func(yield func(client.AuditEntry, error) bool) {
 		for i := range sorted {
@@ -26,23 +26,23 @@ func (d *diary) records(context.Context) iter.Seq2[client.AuditEntry, error] {
 	}
 }
 
-func (d *diary) event(at time.Duration) string {
-	id := fmt.Sprintf("req_%d", len(*d))
-	*d = append(*d, client.AuditEntry{Time: time.Unix(1_800_000_000, 0).Add(at), Kind: "authentication", RequestID: id})
+func (l *growingLog) event(at time.Duration) string {
+	id := fmt.Sprintf("req_%d", len(*l))
+	*l = append(*l, client.AuditEntry{Time: time.Unix(1_800_000_000, 0).Add(at), Kind: "authentication", RequestID: id})
 	return id
 }
 
-// Guarantee: following a busy log shows each record that comes, once, and none
-// from before, though records come late: after hundreds that began after them.
-func TestFollowerOfABusyLog(t *testing.T) {
-	log := &diary{}
+// Guarantee: following a busy log shows each new record once and no older record, even
+// if a record appears late, after hundreds of records with later times.
+func TestFollowerShowsEachNewRecordOnce(t *testing.T) {
+	log := &growingLog{}
 	for n := range 5000 {
 		log.event(time.Duration(n) * time.Millisecond)
 	}
 	f := follower{records: log.records, seen: map[string]bool{}}
 	first, err := f.next(t.Context(), false, 10)
 	if err != nil || len(first) != 10 || first[9].RequestID != "req_4999" {
-		t.Fatalf("it begins with %d records: %v", len(first), err)
+		t.Fatalf("first poll: %d records, error %v; want the 10 newest", len(first), err)
 	}
 	for second := range 5 {
 		now := time.Duration(5+second) * time.Second
@@ -50,8 +50,8 @@ func TestFollowerOfABusyLog(t *testing.T) {
 		for n := range 1000 {
 			want[log.event(now+time.Duration(n)*time.Millisecond)] = true
 		}
-		// These began in the second before, two of them among the records that were
-		// shown first.
+		// Late records: they started in the second before, two of them at times among the
+		// records that were shown first.
 		want[log.event(now-20*time.Millisecond-time.Microsecond)] = true
 		want[log.event(now-50*time.Millisecond-time.Microsecond)] = true
 		if second > 0 {
@@ -63,20 +63,20 @@ func TestFollowerOfABusyLog(t *testing.T) {
 		}
 		for i := range shown {
 			if !want[shown[i].RequestID] {
-				t.Fatalf("it shows %s of %s, which is none of those that came", shown[i].RequestID, shown[i].Time.UTC())
+				t.Fatalf("it shows %s of %s, which is not a new record", shown[i].RequestID, shown[i].Time.UTC())
 			}
 			delete(want, shown[i].RequestID)
 		}
 		if len(want) > 0 {
-			t.Errorf("it does not show %d of the records that came", len(want))
+			t.Errorf("%d of the new records are not shown", len(want))
 		}
 	}
 }
 
-// Guarantee: what the server does by itself, which has no request, is shown each
-// time; and a clock that is set back ends nothing.
-func TestFollowerOfWhatHasNoRequest(t *testing.T) {
-	log := &diary{}
+// Guarantee: changes that the server makes by itself, without a request, are each
+// shown; and following continues after the clock was set back.
+func TestFollowerShowsRecordsWithoutRequest(t *testing.T) {
+	log := &growingLog{}
 	for n := range 300 {
 		log.event(time.Duration(n) * time.Second)
 	}
@@ -90,19 +90,19 @@ func TestFollowerOfWhatHasNoRequest(t *testing.T) {
 		})
 		shown, err := f.next(t.Context(), true, 10)
 		if err != nil || len(shown) != 1 || shown[0].AuditAction == nil {
-			t.Fatalf("the gap %d: %v, %v", n, shown, err)
+			t.Fatalf("gap %d: got %v, error %v; want the one new record", n, shown, err)
 		}
 	}
 	early := client.AuditEntry{Time: time.Unix(1_700_000_000, 0), Kind: "authentication", RequestID: "req_early"}
-	set := f.records
+	older := f.records
 	f.records = func(ctx context.Context) iter.Seq2[client.AuditEntry, error] {
 		return func(yield func(client.AuditEntry, error) bool) {
 			if yield(early, nil) {
-				set(ctx)(yield)
+				older(ctx)(yield)
 			}
 		}
 	}
 	if shown, err := f.next(t.Context(), true, 10); err != nil || len(shown) != 1 || shown[0].RequestID != "req_early" {
-		t.Errorf("after the clock went back: %v, %v", shown, err)
+		t.Errorf("after the clock was set back: got %v, error %v; want req_early", shown, err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// Guarantee: text from elsewhere cannot move the cursor, begin a line or paint
+// Guarantee: text from a server cannot move the cursor, start a line or change colours
 // in a table.
-func TestClean(t *testing.T) {
+func TestCleanReplacesControlCharacters(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "-", "plain": "plain", "ärger €": "ärger €", "a\x1b[2Jb": "a\uFFFD[2Jb", "a\nb\tc\r": "a\uFFFDb\uFFFDc\uFFFD", "\u202eabc": "\uFFFDabc",
 	} {
@@ -19,9 +19,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// Guarantee: YAML has the same members as JSON, and reads strings back as
-// strings.
-func TestFormats(t *testing.T) {
+// Guarantee: YAML output has the same fields as JSON, and strings stay strings.
+func TestYAMLHasTheFieldsOfJSON(t *testing.T) {
 	owner := "true"
 	record := client.Key{KeyID: "key_1", Name: "a & b <c>", Owner: &owner, Metadata: map[string]string{"n": "1"}}
 	for format, want := range map[string][]string{

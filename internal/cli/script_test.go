@@ -22,20 +22,21 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs testdata/script: what a user types, what comes back on which
-// stream, and the exit status. Commands of ours in them:
+// TestScripts runs the scripts in testdata/script. They check what commands print on
+// which stream, and the exit status. Scripts can use these commands:
 //
-//	server            start a server for the script; sets KEYGATE_URL and KEYGATE_API_KEY
-//	                  as well as URL, KEY, GATEWAY and DATA, and UPSTREAM of a service behind it
-//	exits N CMD...    run a command and hold its exit status to N
-//	free NAME         set NAME to an address of the loopback that is the script's alone
-//	await URL STATUS  wait until GET of URL answers STATUS
-//	get URL [KEY]     GET, with the status and body on standard output
-//	capture NAME      set NAME to the standard output of the last command, without space around it
-//	jq FILE .MEMBER   print a member of an object, or of the first of an array; jq FILE length, the length of an array
+//	server            start a server for the script; sets KEYGATE_URL and KEYGATE_API_KEY,
+//	                  the same as URL and KEY, GATEWAY, DATA, and UPSTREAM, a service
+//	exits N CMD...    run a command and check that its exit status is N
+//	free NAME         set NAME to a loopback address that is reserved for the script
+//	await URL STATUS  wait until GET of URL returns STATUS
+//	get URL [KEY]     GET URL, with the key if given; prints the status and body
+//	capture NAME      set NAME to the trimmed standard output of the last command
+//	jq FILE .FIELD    print a field of an object, or of the first object of an array
+//	jq FILE length    print the length of an array
 //	waitfor N CMD...  run a command until its exit status is N
 //	eventually RE CMD... run a command until its standard output matches RE
-//	samehour          wait until the hour has a minute left, so that what follows falls into one
+//	samehour          wait until the hour has a minute left, so that what follows is in one hour
 //	firstid PREFIX    print the first identifier with PREFIX in the standard output of the last command
 //	foreign           set FOREIGN to the address of a server that is not Keygate
 func TestScripts(t *testing.T) {
@@ -85,15 +86,15 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// patience is how long a script waits for something that must come about; it
-// bounds a failure alone.
-const patience = 2 * time.Minute
+// scriptTimeout is how long a script waits for a condition. It only bounds the time
+// until a failure.
+const scriptTimeout = 2 * time.Minute
 
-// await asks again and again until the answer has the status.
+// await polls a URL until the response has the given status.
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(scriptTimeout); time.Now().Before(deadline); <-tick.C {
 		if res, err := http.Get(args[0]); err == nil {
 			status := res.StatusCode
 			_ = res.Body.Close()
@@ -102,5 +103,5 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			}
 		}
 	}
-	ts.Fatalf("%s did not answer %s in time", args[0], args[1])
+	ts.Fatalf("%s did not return %s in time", args[0], args[1])
 }

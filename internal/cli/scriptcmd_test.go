@@ -19,8 +19,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// scriptTB lets what starts servers for tests do so for one script. What they log
-// goes to the test's log: a script's own is written to by its goroutine alone.
+// scriptTB is the testing.TB of one script, for helpers that start servers. Their log
+// goes to the log of the test, since only the script's goroutine may write to its own.
 type scriptTB struct {
 	testing.TB
 	ts *testscript.TestScript
@@ -32,8 +32,7 @@ func (tb scriptTB) Helper()                           {}
 func (tb scriptTB) Fatal(args ...any)                 { tb.ts.Fatalf("%s", fmt.Sprint(args...)) }
 func (tb scriptTB) Fatalf(format string, args ...any) { tb.ts.Fatalf(format, args...) }
 
-// exits runs a command as exec does, with its streams for stdout and stderr,
-// and holds its exit status to the first argument.
+// exits runs a command like exec and checks that its exit status is the first argument.
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -50,12 +49,12 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// capture sets a variable to the last standard output.
+// capture sets a variable to the trimmed standard output of the last command.
 func capture(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
 }
 
-// get makes a request of the data plane.
+// get makes a GET request and prints the status and body of the response.
 func get(ts *testscript.TestScript, _ bool, args []string) {
 	req, err := http.NewRequest(http.MethodGet, args[0], http.NoBody)
 	ts.Check(err)
@@ -71,26 +70,26 @@ func get(ts *testscript.TestScript, _ bool, args []string) {
 	fmt.Fprintf(ts.Stdout(), "%d %s\n", res.StatusCode, &b)
 }
 
-// jq prints one member of an object in a file, of an array's first object, or the
-// length of an array, so that scripts need no other program.
+// jq prints a field of the object in a file, or of the first object of an array, or the
+// length of an array. With it scripts do not need the program jq.
 func jq(ts *testscript.TestScript, _ bool, args []string) {
 	var v any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
-	if member, ok := strings.CutPrefix(args[1], "."); ok {
+	if field, ok := strings.CutPrefix(args[1], "."); ok {
 		if array, ok := v.([]any); ok && len(array) > 0 {
 			v = array[0]
 		}
 		object, _ := v.(map[string]any)
-		value, found := object[member]
+		value, found := object[field]
 		if !found {
-			ts.Fatalf("no member %s in %s", member, args[0])
+			ts.Fatalf("no field %s in %s", field, args[0])
 		}
 		fmt.Fprintln(ts.Stdout(), value)
 		return
 	}
 	array, ok := v.([]any)
 	if !ok {
-		ts.Fatalf("%s holds no array", args[0])
+		ts.Fatalf("%s is not an array", args[0])
 	}
 	fmt.Fprintln(ts.Stdout(), len(array))
 }
@@ -101,14 +100,14 @@ func waitfor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(scriptTimeout); time.Now().Before(deadline); <-tick.C {
 		err := ts.Exec(args[1], args[2:]...)
 		var exit *exec.ExitError
 		if got := errors.As(err, &exit); got && exit.ExitCode() == want || err == nil && want == 0 {
 			return
 		}
 	}
-	ts.Fatalf("%s: never the exit status %d", strings.Join(args[1:], " "), want)
+	ts.Fatalf("%s: exit status %d not reached in time", strings.Join(args[1:], " "), want)
 }
 
 // eventually runs a command until its standard output matches the first
@@ -118,15 +117,15 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(scriptTimeout); time.Now().Before(deadline); <-tick.C {
 		if ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 	}
-	ts.Fatalf("%s: never %s\n%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"))
+	ts.Fatalf("%s: standard output does not match %s in time:\n%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"))
 }
 
-// sameHour waits until the hour has a minute left, for what reports add up by it.
+// sameHour waits until the hour has at least a minute left, for reports by hour.
 func sameHour(ts *testscript.TestScript, _ bool, _ []string) {
 	now := time.Now()
 	if left := now.Truncate(time.Hour).Add(time.Hour).Sub(now); left < time.Minute {
@@ -135,11 +134,12 @@ func sameHour(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// firstid prints the first identifier with a prefix in the last standard output.
+// firstid prints the first identifier with a prefix in the standard output of the last
+// command.
 func firstid(ts *testscript.TestScript, _ bool, args []string) {
 	id := regexp.MustCompile(args[0] + "[0-9a-z]{26}").FindString(ts.ReadFile("stdout"))
 	if id == "" {
-		ts.Fatalf("no identifier %s…", args[0])
+		ts.Fatalf("no identifier with the prefix %s", args[0])
 	}
 	fmt.Fprintln(ts.Stdout(), id)
 }
