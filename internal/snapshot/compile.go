@@ -16,10 +16,9 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// compile turns a stored gateway and its routes into their compiled form, but
-// for the state of limits, which adopt fills in. The error tells what in the record
-// cannot be used; management lets no such record in, so the cause is another
-// secret key or a damaged store.
+// compile returns the compiled form of a stored gateway and its routes, without the state
+// of limits: see adoptLimits. The error says what cannot be used. Management validates
+// records before it stores them, so the cause is a different secret key or a damaged store.
 func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bool) (*Gateway, error) {
 	c := &Gateway{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes, hostname: strings.ToLower(g.Hostname), CORS: compileCORS(g.CORS)}
 	if !g.HostGiven {
@@ -83,16 +82,16 @@ func (f *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 	return nil
 }
 
-// open opens what is sealed in the store.
+// open decrypts a sealed value from the store.
 func (f *Follower) open(sealed []byte) (string, error) {
 	if f.cfg.OpenSealed == nil {
-		return "", errors.New("there is no secret key")
+		return "", errors.New("no secret key is configured")
 	}
 	plain, err := f.cfg.OpenSealed(sealed)
 	return string(plain), err
 }
 
-// optionalDuration reads a duration; "" is 0.
+// optionalDuration parses a duration; "" is 0.
 func optionalDuration(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -110,7 +109,7 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 			return fmt.Errorf("route %s: %w", routes[i].ID, err)
 		}
 	}
-	tree, place := gateway.NewTree(templates)
+	tree, node := gateway.NewTree(templates)
 	g.tree, g.nodes = tree, make([]Node, tree.Places())
 	for i := range g.nodes {
 		g.nodes[i].Public = true
@@ -120,13 +119,13 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 		r := &Route{ID: s.ID, Path: s.Path, Methods: s.Methods, Public: s.Auth == gateway.AuthNone, config: s.RateLimit}
 		r.UUID, _ = id.Parse(id.Route, s.ID)
 		g.routes[r.ID] = r
-		p := &g.nodes[place[i]]
+		p := &g.nodes[node[i]]
 		p.Public = p.Public && r.Public
 		for _, m := range r.Methods {
 			p.methods = append(p.methods, operation{internMethod(m), r})
 		}
 	}
-	// One piece of memory for the methods of all places keeps them close.
+	// Keep the methods of all nodes together in one allocation.
 	var all []operation
 	for i := range g.nodes {
 		all = append(all, g.nodes[i].methods...)
@@ -140,8 +139,8 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 	return nil
 }
 
-// internMethod returns the one string of a usual method, so that comparisons with it
-// meet bytes that are in the cache.
+// internMethod returns one shared string for a common method, so that comparisons use bytes
+// that are in the processor's cache.
 func internMethod(method string) string {
 	for _, m := range [...]string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} {
 		if m == method {
@@ -151,16 +150,16 @@ func internMethod(method string) string {
 	return method
 }
 
-func (p *Node) compileAllow() {
+func (n *Node) compileAllow() {
 	var methods []string
-	for _, o := range p.methods {
+	for _, o := range n.methods {
 		methods = append(methods, o.method)
 		if o.method == "GET" {
 			methods = append(methods, "HEAD")
 		}
 	}
 	slices.Sort(methods)
-	p.Allow = strings.Join(slices.Compact(methods), ", ")
+	n.Allow = strings.Join(slices.Compact(methods), ", ")
 }
 
 func compileCORS(c *gateway.CORS) *CORS {

@@ -1,11 +1,23 @@
-// Package snapshot holds what the data plane knows of the stored configuration,
-// compiled: hostnames to gateways, each gateway's route tree, limits and
-// upstream, and key digests to keys (architecture, Snapshot).
+// Package snapshot compiles the stored configuration into the form that the data plane
+// reads, and keeps it current.
 //
-// Gateways and accounts stand in one immutable Snapshot behind one atomic
-// pointer. Keys stand in shards of small immutable tables, each behind a
-// pointer of its own, so that a change of one key copies some hundred pointers
-// whether there are ten keys or a million. Follower follows the store's change log
-// and publishes; the state of limits lives outside and passes from one
-// publication to the next by route identifier, key bucket and gateway.
+//	        Source: accounts, gateways, keys
+//	          │ records by ID                         one atomic load
+//	ChangeLog ├──► Follower ──compile──► publish ──► Snapshot ◄──────── request path
+//	          │      CatchUp after each commit, and
+//	          │      at every PollInterval
+//
+// A Snapshot is immutable: accounts, gateways by hostname, and for each gateway its route
+// tree, limits and upstream. It is published by storing one atomic pointer. Keys are the
+// exception, as there may be a million of them: they are in a table of shards that the
+// snapshots share, each shard immutable behind a pointer of its own, so that the change of
+// one key copies some hundred pointers whether there are ten keys or a million.
+//
+// Every committed change is an entry of the change log. A Follower reads the log, reads the
+// records that it names again, compiles them, and publishes the delta. CatchUp returns
+// when all changes committed before the call are in force.
+//
+// The state of rate limits is not part of a snapshot: a newly compiled route, key or
+// gateway takes over the buckets of its predecessor, so that no publication refills a
+// bucket.
 package snapshot

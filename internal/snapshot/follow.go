@@ -12,18 +12,17 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// changeBatch is the number of entries of the change log that are applied
-// together.
+// changeBatch is the number of entries of the change log that are applied together.
 const changeBatch = 1000
 
-// CatchUp returns once every change committed before the call is in force: it
-// reads the change log after the last entry that is in force, reads the records
-// that it names again, and publishes. If the log was trimmed it loads everything
-// again. What a failed call did not do the next does.
+// CatchUp returns when every change committed before the call is in force. It reads the
+// change log after the last entry in force, reads the records that it names again, and
+// publishes them. If the log was trimmed, it loads everything again. The next call resumes
+// where a failed call stopped.
 //
-// A gateway that cannot be compiled keeps the form that it had, is an error of
-// the call that met it, and is tried again with every later call: it does not
-// acquireClass up the changes of others.
+// A gateway that cannot be compiled keeps its previous form and does not delay the changes
+// of others. It is an error of the call that read its change, and is retried by every later
+// call.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	if err := f.lock(ctx); err != nil {
 		return err
@@ -59,9 +58,9 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	}
 }
 
-// apply puts the records that changes name in force as the source has them now.
-// unusable tells of gateways that cannot be compiled; err that the source could
-// not be read, in which case all of changes must be applied again.
+// apply publishes the records that changes name, as the source has them now. unusable
+// reports gateways that cannot be compiled. If err is not nil, the source could not be
+// read, and all of changes must be applied again.
 func (f *Follower) apply(ctx context.Context, changes []Change) (unusable, err error) {
 	var (
 		named    = map[Change]bool{} // without Seq
@@ -100,7 +99,7 @@ func (f *Follower) apply(ctx context.Context, changes []Change) (unusable, err e
 	return f.readGateways(ctx, accounts, gateways, named)
 }
 
-// readGateways publishes the gateways named by ids as the source has them.
+// readGateways publishes the gateways in ids as the source has them.
 func (f *Follower) readGateways(ctx context.Context, accounts map[string]*account.Account, ids map[string]bool, named map[Change]bool) (unusable, err error) {
 	changed := map[string]*Gateway{}
 	failed := map[string]bool{}
@@ -128,14 +127,13 @@ func (f *Follower) readGateways(ctx context.Context, accounts map[string]*accoun
 	return unusable, nil
 }
 
-// readKey puts one key in force as the source has it.
+// readKey publishes one key as the source has it.
 func (f *Follower) readKey(ctx context.Context, keyID string) error {
 	table := f.Current().keys
 	k, err := f.cfg.Source.KeyByID(ctx, keyID)
 	switch {
 	case fault.CodeOf(err) == fault.NotFound:
-		// Keys are revoked, never deleted: a search of all is not worth an
-		// index.
+		// Keys are revoked, never deleted, so this case is not worth an index.
 		if u, ok := id.Parse(id.Key, keyID); ok {
 			f.forgetKey(table, u)
 		}
@@ -164,14 +162,14 @@ func (f *Follower) forgetKey(table *keyTable, keyID [16]byte) {
 	}
 }
 
-// putKey puts k in the table, in the place of what was known of it.
+// putKey adds k to the table, or replaces the key with the same digest.
 func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 	c, err := compileKey(k)
 	if err != nil {
 		return err
 	}
 	f.limitKey(table, c, k.RateLimit)
-	c.class = f.acquireClass(holderName{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, word: k.Scope.Word})
+	c.class = f.acquireClass(classID{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, word: k.Scope.Word})
 	old := table.find(&c.digest)
 	if old != nil && old.same(c) {
 		f.releaseClass(c)
@@ -189,9 +187,9 @@ func (f *Follower) removeKey(table *keyTable, k *Key) {
 	f.releaseClass(k)
 }
 
-// limitKey gives k the bucket of its rate: the one that its partners in a
-// rotation have, if any. If they hold to another rate, the bucket is converted,
-// for them as well.
+// limitKey gives k the bucket of its rate limit: the bucket of the keys that it shares one
+// with after a rotation, if there are any. If these have another rate, the bucket is
+// converted, for them too.
 func (f *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 	if rate.IsZero() {
 		return
@@ -214,11 +212,11 @@ func (f *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 	}
 }
 
-// maxRates bounds the rates that are shared: beyond it sharing begins anew.
+// maxRates bounds the number of shared rates. When it is reached, sharing starts anew.
 const maxRates = 10_000
 
-// sharedParams returns the one copy of p that all limits of the same rate hold to, so
-// that it is in the cache for each of them.
+// sharedParams returns the one copy of p that all limits of the same rate use, so that it
+// is more likely to be in the processor's cache.
 func (f *Follower) sharedParams(p ratelimit.Params) *ratelimit.Params {
 	if shared := f.rates[p]; shared != nil {
 		return shared
@@ -230,18 +228,20 @@ func (f *Follower) sharedParams(p ratelimit.Params) *ratelimit.Params {
 	return &p
 }
 
-func (f *Follower) acquireClass(name holderName) *keyClass {
+// acquireClass returns the class with the given ID and counts one more key in it.
+func (f *Follower) acquireClass(name classID) *keyClass {
 	h := f.classes[name]
 	if h == nil {
-		h = &keyClass{holderName: name, used: f.used}
+		h = &keyClass{classID: name, used: f.used}
 		f.classes[name] = h
 	}
 	h.keys++
 	return h
 }
 
+// releaseClass counts one key less in k's class, and removes the class after the last.
 func (f *Follower) releaseClass(k *Key) {
 	if k.class.keys--; k.class.keys == 0 {
-		delete(f.classes, k.class.holderName)
+		delete(f.classes, k.class.classID)
 	}
 }

@@ -14,60 +14,66 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Config is what a Follower is made of.
+// Config configures a Follower.
 type Config struct {
 	// Source is the store. Required.
 	Source Source
 	// Reserver keeps the daily caps. Required.
 	Reserver *ratelimit.Reserver
-	// OpenSealed opens the sealed value of an upstream header or of a client's key.
-	// Required if a gateway has one.
+	// OpenSealed decrypts the sealed value of an upstream header or of an upstream client
+	// key. Required if a gateway has one.
 	OpenSealed func(sealed []byte) ([]byte, error)
-	// GatewayDomain is the base domain of the hostnames given to gateways.
-	// Empty is localhost.
+	// GatewayDomain is the base domain of generated gateway hostnames. Empty means
+	// localhost.
 	GatewayDomain string
-	// DefaultGlobalLimit is the global limit of gateways that set none. Zero is
-	// 1000000/s.
+	// DefaultGlobalLimit is the global limit of gateways that have none of their own. Zero
+	// means 1000000/s.
 	DefaultGlobalLimit ratelimit.Rate
-	// Now reads the clocks by which limits are decided; the Admitter must share
-	// it. Required.
+	// Now reads the clocks by which limits are decided. The Admitter must use the same
+	// function. Required.
 	Now func() ratelimit.Instant
-	// PollInterval is the wait between two looks at the change log in Run.
-	// Zero is 250 ms.
+	// PollInterval is the time between two reads of the change log after Start. Zero means
+	// 250 ms.
 	PollInterval time.Duration
-	// Log receives what Run cannot return. Nil discards.
+	// Log receives the failures of polling. Nil discards them.
 	Log *slog.Logger
 }
 
 // sweepInterval is the time between two sweeps of the per-key buckets.
 const sweepInterval = time.Minute
 
-// Follower is the data plane's view of the store, kept up to date. It is safe for
-// concurrent use.
+// Follower keeps the snapshot in force up to date with the store. It is safe for concurrent
+// use.
 type Follower struct {
 	cfg           Config
 	defaultGlobal ratelimit.Params
 	current       atomic.Pointer[Snapshot]
-	caughtUp      atomic.Int64 // when the store was last read without failure, in nanoseconds of the monotonic clock
+	caughtUp      atomic.Int64 // start of the last successful read of the store, by the monotonic clock in nanoseconds
 	used          *usedList
 
-	// writing is held by whoever reads the store and publishes. It is a
-	// channel so that waiting for it ends with a context.
+	// writing is the lock of those who read the store and publish. It is a channel so that
+	// a context can end the wait for it.
 	writing chan struct{}
-	// The rest is under writing.
+	// The fields below are guarded by writing.
 	loaded  bool
-	seq     int64 // the last entry of the change log that is in force
-	classes map[holderName]*keyClass
-	rates   map[ratelimit.Params]*ratelimit.Params // shared by limits of the same rate
-	failed  map[string]bool                        // gateways that did not compile
+	seq     int64 // last entry of the change log in force
+	classes map[classID]*keyClass
+	rates   map[ratelimit.Params]*ratelimit.Params // one copy for all limits of the same rate
+	failed  map[string]bool                        // IDs of gateways that could not be compiled
 
 	group service.Group
 }
 
-// New returns a Follower that knows nothing until Load.
+// New returns a Follower with an empty snapshot: call Load next. The only error is a
+// missing required field of cfg.
 func New(cfg Config) (*Follower, error) {
-	if cfg.Source == nil || cfg.Reserver == nil || cfg.Now == nil {
-		return nil, errors.New("make the snapshot: Source, Ledger and Now are required")
+	switch {
+	case cfg.Source == nil:
+		return nil, errors.New("snapshot: Config.Source is required")
+	case cfg.Reserver == nil:
+		return nil, errors.New("snapshot: Config.Reserver is required")
+	case cfg.Now == nil:
+		return nil, errors.New("snapshot: Config.Now is required")
 	}
 	cfg.GatewayDomain = cmp.Or(cfg.GatewayDomain, "localhost")
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 250*time.Millisecond)
@@ -77,26 +83,25 @@ func New(cfg Config) (*Follower, error) {
 	if cfg.DefaultGlobalLimit.IsZero() {
 		cfg.DefaultGlobalLimit = ratelimit.Rate{Count: 1_000_000, Per: time.Second}
 	}
-	l := &Follower{
+	f := &Follower{
 		cfg:           cfg,
 		defaultGlobal: ratelimit.CompileRate(cfg.DefaultGlobalLimit),
 		used:          newUsedList(),
 		writing:       make(chan struct{}, 1),
-		classes:       map[holderName]*keyClass{},
+		classes:       map[classID]*keyClass{},
 		rates:         map[ratelimit.Params]*ratelimit.Params{},
 		failed:        map[string]bool{},
 	}
-	l.current.Store((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
-	return l, nil
+	f.current.Store((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
+	return f, nil
 }
 
-// Current returns what is in force now: one atomic load. Before Load it is
-// empty. It is never nil.
+// Current returns the snapshot in force, with one atomic load. It is never nil; before Load
+// it is empty.
 func (f *Follower) Current() *Snapshot { return f.current.Load() }
 
-// Start begins to catch up at every PollInterval, so that what another process wrote
-// is in force soon, and to drop idle per-key buckets. Failures are logged and tried
-// again.
+// Start begins to catch up at every PollInterval, so that what another process writes is
+// soon in force, and to drop idle per-key buckets. Failures are logged and retried.
 func (f *Follower) Start(context.Context) error {
 	if err := f.group.Start(f.run); err != nil {
 		return fmt.Errorf("start following the store: %w", err)
@@ -104,7 +109,7 @@ func (f *Follower) Start(context.Context) error {
 	return nil
 }
 
-// Stop ends what Start began. The Follower stays usable.
+// Stop ends what Start began. The Follower remains usable.
 func (f *Follower) Stop(ctx context.Context) error {
 	if err := f.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop following the store: %w", err)
@@ -130,27 +135,27 @@ func (f *Follower) run(ctx context.Context) {
 			}
 			switch {
 			case err != nil && !failing:
-				f.cfg.Log.Error("the data plane cannot follow the store; it keeps what it has and tries again", "error", err)
+				f.cfg.Log.Error("reading configuration changes failed; keeping the present configuration and retrying", "error", err)
 			case err == nil && failing:
-				f.cfg.Log.Info("the data plane follows the store again")
+				f.cfg.Log.Info("reading configuration changes succeeded again")
 			}
 			failing = err != nil
 		}
 	}
 }
 
-// Age returns the time since the store was last read to its end, whether there was
-// something new or not: what is in force is no older. It is below PollInterval
-// or little more while all is well.
+// Age returns the time since the store was last read successfully, whether or not it had
+// changes: the snapshot in force is no older. It is normally below PollInterval or little
+// more.
 func (f *Follower) Age() time.Duration {
 	return time.Duration(f.cfg.Now().Mono - f.caughtUp.Load())
 }
 
-// DrainUsed calls f for each key that authenticated a request since the last
-// call, with the time of its last use. Calls must not overlap.
+// DrainUsed calls yield for each key that authenticated a request since the last call, with
+// the time of its last use. Calls must not overlap.
 func (f *Follower) DrainUsed(yield func(keyID string, at time.Time)) { f.used.drain(yield) }
 
-// lock waits for the right to write.
+// lock locks f for reading the store and publishing. The error is that of ctx.
 func (f *Follower) lock(ctx context.Context) error {
 	select {
 	case f.writing <- struct{}{}:

@@ -14,42 +14,42 @@ type Gateway struct {
 	ID        string
 	AccountID string
 	Upstream  Upstream
-	// UUID and AccountUUID are what is behind ID and AccountID; zeros if they
-	// are no identifiers.
+	// UUID and AccountUUID are the bytes that ID and AccountID encode, or zeros if they are
+	// not valid identifiers.
 	UUID, AccountUUID [16]byte
-	// CORS is nil if preflights are treated like any request.
+	// CORS is nil if CORS preflights are treated like any other request.
 	CORS *CORS
-	// MaxBodyBytes is the largest request body; 0 is no bound.
+	// MaxBodyBytes is the largest request body; 0 means no limit.
 	MaxBodyBytes int64
 
 	hostname string
 	routes   map[string]*Route // by identifier
 	tree     *gateway.Tree
-	nodes    []Node // by the tree's numbers
+	nodes    []Node // indexed as in tree
 	global   ratelimit.Limit
 }
 
-// Upstream is where a gateway forwards to.
+// Upstream is where and how a gateway forwards requests.
 type Upstream struct {
 	URL     string   // as stored
-	Base    *url.URL // URL parsed; not to be changed
-	CA      string   // PEM that replaces the system's roots, or ""
+	Base    *url.URL // URL parsed; must not be changed
+	CA      string   // PEM certificates that replace the system's roots, or ""
 	Timeout time.Duration
-	// Client is the certificate that tells the upstream who calls, with those of its
-	// issuers, and its opened private key, both in PEM; the zero Handle for none.
+	// Client is the client certificate with its chain, and its opened private key, both in
+	// PEM. The zero Handle means none.
 	Client unique.Handle[[2]string]
-	// Bounds on connections; zero values for those of the server.
+	// Connection settings; zero values mean those of the server.
 	ConnectTimeout time.Duration
 	IdleTimeout    time.Duration
 	MaxConns       int
 
 	Headers []Header // set on every forwarded request; opened, sorted by name
-	// PublicOnly tells that the gateway's account may reach public addresses
-	// alone (contract, 4.6).
+	// PublicOnly is set if the gateway's account may reach only public addresses (contract,
+	// 4.6).
 	PublicOnly bool
 }
 
-// Header is one field that is set on forwarded requests.
+// Header is one header that is set on forwarded requests.
 type Header struct{ Name, Value string }
 
 // Route is a compiled route. It is immutable.
@@ -57,7 +57,7 @@ type Route struct {
 	limits routeLimits // first: each request reads it
 
 	Public  bool     // auth: none
-	UUID    [16]byte // what is behind ID; zeros if that is no identifier
+	UUID    [16]byte // the bytes that ID encodes, or zeros if it is not valid
 	ID      string
 	Path    string   // the template as stored
 	Methods []string // as stored
@@ -65,11 +65,11 @@ type Route struct {
 	config ratelimit.Config
 }
 
-// Node is the routes whose templates match the same paths.
+// Node is a node of the route tree: the routes whose templates match the same paths.
 type Node struct {
-	// Allow is the value of the field Allow of a 405.
+	// Allow is the value of the Allow header of a 405.
 	Allow string
-	// Public tells that all of its routes are public.
+	// Public is set if all of its routes are public.
 	Public  bool
 	methods []operation
 }
@@ -79,8 +79,8 @@ type operation struct {
 	route  *Route
 }
 
-// Find returns the most specific place that matches a path in the form of
-// gateway.NormalizePath, or nil. It does not allocate.
+// Find returns the most specific node that matches path, or nil. path must be normalized by
+// gateway.NormalizePath. Find does not allocate.
 func (g *Gateway) Find(path string) *Node {
 	if i := g.tree.Find(path); i >= 0 {
 		return &g.nodes[i]
@@ -88,12 +88,12 @@ func (g *Gateway) Find(path string) *Node {
 	return nil
 }
 
-// Route returns the route that lists the method, or nil. HEAD goes where GET
-// goes, unless a route lists it.
-func (p *Node) Route(method string) *Route {
+// Route returns the route for the method, or nil. HEAD uses the route of GET, unless a
+// route lists HEAD.
+func (n *Node) Route(method string) *Route {
 	var get *Route
-	for i := range p.methods {
-		switch o := &p.methods[i]; o.method {
+	for i := range n.methods {
+		switch o := &n.methods[i]; o.method {
 		case method:
 			return o.route
 		case "GET":
@@ -109,9 +109,9 @@ func (p *Node) Route(method string) *Route {
 // Global returns the gateway's global limit, its own or the default.
 func (g *Gateway) Global() ratelimit.Limit { return g.global }
 
-// AppendLimits appends the limits of the route for the key whose bucket is
-// named bucket; all callers without a key share the zero bucket. It allocates only
-// for the first request of a key where the route limits each key by itself.
+// AppendLimits appends the limits of the route for the key with the given bucket
+// identifier. Callers without a key share the zero bucket. It allocates only for the first
+// request of a key on a route with limits for each key.
 func (r *Route) AppendLimits(dst []ratelimit.Limit, now ratelimit.Instant, bucket [16]byte) []ratelimit.Limit {
 	l := &r.limits
 	switch {
@@ -130,18 +130,18 @@ func (r *Route) AppendLimits(dst []ratelimit.Limit, now ratelimit.Instant, bucke
 	return dst
 }
 
-// CORS is a compiled answer to browsers of other origins.
+// CORS is a gateway's compiled CORS configuration.
 type CORS struct {
 	Methods string // the value of Access-Control-Allow-Methods, or ""
 	Headers string // the value of Access-Control-Allow-Headers, or ""
 	MaxAge  string // the value of Access-Control-Max-Age, or ""
-	// Any tells that every origin is allowed, so that no answer depends on it.
+	// Any is set if every origin is allowed, so that no response depends on the origin.
 	Any     bool
 	origins map[string]bool
 }
 
-// AllowOrigin returns the value of Access-Control-Allow-Origin for a request
-// with the given Origin, or "" if there is none or it is not allowed.
+// AllowOrigin returns the value of Access-Control-Allow-Origin for a request with the given
+// Origin, or "" if it has none or it is not allowed.
 func (c *CORS) AllowOrigin(origin string) string {
 	switch {
 	case origin == "":
@@ -155,7 +155,7 @@ func (c *CORS) AllowOrigin(origin string) string {
 	}
 }
 
-// Hostname returns the name that the gateway was given.
+// Hostname returns the gateway's hostname.
 func (g *Gateway) Hostname() string { return g.hostname }
 
 // RouteByID returns the route, or nil.

@@ -7,31 +7,31 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// shards is the number of parts of a key table. With a million keys a part has
-// about 244, and a change of one key copies 4 KB.
+// shards is the number of shards of a key table. With a million keys, a shard has about
+// 244, and a change of one key copies 4 KB.
 const shards = 4096
 
-// keyTable finds keys by digest, without a lock, while one writer changes it.
+// keyTable finds keys by digest without a lock, while one writer changes it.
 type keyTable struct {
 	digests [shards]atomic.Pointer[shard]
-	// byBucket finds the keys that have a rate limit by their bucket. It is the
-	// writer's own, and changed in place.
+	// byBucket finds the keys with a rate limit by their bucket. Only the writer uses it,
+	// so it is changed in place.
 	byBucket [shards]*shard
-	// private tells that no reader knows the table yet, so that its digests may
-	// be changed in place, too.
+	// private is set while no reader knows the table, so that digests may be changed in
+	// place too.
 	private bool
 }
 
-// shard is a hash table with open addressing and linear probing, at most three
-// quarters full. What is reached through a digests pointer never changes.
+// shard is a hash table with open addressing and linear probing, at most three quarters
+// full. A shard in digests never changes.
 type shard struct {
-	slots []*Key // a power of two of them
+	slots []*Key // a power of two
 	keys  int
 }
 
-// digestHash and bucketHash give the hashes of a key: the shard in the low
-// bits, the first slot in the high ones. A digest is its own hash; a bucket
-// identifier begins with a time, so it is mixed.
+// digestHash and bucketHash return the hashes of a key: the low bits choose the shard, the
+// high bits the first slot. A digest is its own hash; a bucket identifier begins with a
+// time, so it is mixed.
 func digestHash(d *apikey.Digest) uint64 { return binary.LittleEndian.Uint64(d[:8]) }
 
 func bucketHash(b *[16]byte) uint64 {
@@ -57,8 +57,7 @@ func (t *keyTable) find(d *apikey.Digest) *Key {
 	}
 }
 
-// put puts k in the place of old, which has the same digest, or adds it if old
-// is nil.
+// put replaces old, which has the same digest, by k, or adds k if old is nil.
 func (t *keyTable) put(old, k *Key) {
 	at := &t.digests[digestHash(&k.digest)%shards]
 	s := at.Load()
@@ -82,7 +81,7 @@ func (t *keyTable) put(old, k *Key) {
 	}
 }
 
-// remove removes k, which is in the table.
+// remove removes k, which must be in the table.
 func (t *keyTable) remove(k *Key) {
 	at := &t.digests[digestHash(&k.digest)%shards]
 	s := at.Load()
@@ -96,8 +95,8 @@ func (t *keyTable) remove(k *Key) {
 	}
 }
 
-// partners calls f for each key with a rate limit whose bucket is named b. f
-// must not change the table.
+// partners calls f for each key with a rate limit whose bucket is identified by b. f must
+// not change the table.
 func (t *keyTable) partners(b [16]byte, f func(*Key)) {
 	h := bucketHash(&b)
 	s := t.byBucket[h%shards]
@@ -133,17 +132,17 @@ func (t *keyTable) bucketShard(k *Key) *shard {
 	return *at
 }
 
-// hashOf is byDigest or byBucket.
+// hashOf is the type of byDigest and byBucket.
 type hashOf func(*Key) uint64
 
 func byDigest(k *Key) uint64 { return digestHash(&k.digest) }
 func byBucket(k *Key) uint64 { b := k.BucketID(); return bucketHash(&b) }
 
-// clone copies s, with room for one more key if grow is set.
+// clone returns a copy of s, with room for one more key if grow is set.
 func (s *shard) clone(grow bool) *shard {
 	c := &shard{keys: s.keys}
 	if grow && s.full() {
-		c.slots = s.slots // add copies when it grows
+		c.slots = s.slots // add grows by copying
 		return c
 	}
 	c.slots = append([]*Key(nil), s.slots...)
@@ -167,7 +166,7 @@ func (s *shard) add(k *Key, hash hashOf) {
 	s.keys++
 }
 
-// free returns the slot that a key with the hash h takes.
+// free returns the slot for a new key with the hash h.
 func free(slots []*Key, h uint64) uint64 {
 	mask := uint64(len(slots) - 1)
 	i := h >> shardBits & mask
@@ -177,7 +176,7 @@ func free(slots []*Key, h uint64) uint64 {
 	return i
 }
 
-// index returns the slot of k, which is in s.
+// index returns the slot of k, which must be in s.
 func (s *shard) index(k *Key, hash hashOf) uint64 {
 	mask := uint64(len(s.slots) - 1)
 	i := hash(k) >> shardBits & mask
@@ -187,8 +186,7 @@ func (s *shard) index(k *Key, hash hashOf) uint64 {
 	return i
 }
 
-// remove removes k, which is in s, and moves back what stood behind it because
-// of it.
+// remove removes k, which must be in s, and moves later keys of its probe sequence back.
 func (s *shard) remove(k *Key, hash hashOf) {
 	mask := uint64(len(s.slots) - 1)
 	hole := s.index(k, hash)
@@ -196,7 +194,7 @@ func (s *shard) remove(k *Key, hash hashOf) {
 	s.keys--
 	for i := (hole + 1) & mask; s.slots[i] != nil; i = (i + 1) & mask {
 		home := hash(s.slots[i]) >> shardBits & mask
-		if (i-home)&mask >= (i-hole)&mask { // the hole lies between its home and i
+		if (i-home)&mask >= (i-hole)&mask { // the hole is between its first slot and i
 			s.slots[hole], s.slots[i] = s.slots[i], nil
 			hole = i
 		}

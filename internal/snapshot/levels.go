@@ -5,10 +5,10 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Levels calls f for each limit of a gateway with where it stands now, in no
-// certain order: the global one, those of routes, and of those that single keys
-// have, by themselves or on a route, the ones that are in use. It calls f not at all
-// if the gateway is not in force. Decisions go on meanwhile.
+// Levels calls yield with the present level of each limit of a gateway, in no particular
+// order: the global limit, those of routes, and of the limits of single keys (their own or
+// on a route) those that are in use. It does not call yield if the gateway is not in force.
+// It does not block decisions.
 func (f *Follower) Levels(gatewayID string, yield func(ratelimit.Level)) {
 	s := f.Current()
 	g := s.GatewayByID(gatewayID)
@@ -25,13 +25,13 @@ func (f *Follower) Levels(gatewayID string, yield func(ratelimit.Level)) {
 			return
 		}
 		limit, _ := k.Limit()
-		if standing := ratelimit.StatusOf(now, limit); standing.ResetIn > 0 {
-			yield(ratelimit.Level{Status: standing, Key: k.id})
+		if status := ratelimit.StatusOf(now, limit); status.ResetIn > 0 {
+			yield(ratelimit.Level{Status: status, Key: k.id})
 		}
 	})
 }
 
-// levels tells of the limits of one route.
+// levels calls f with the level of each limit of the route.
 func (r *Route) levels(now ratelimit.Instant, f func(ratelimit.Level)) {
 	route, _ := id.Parse(id.Route, r.ID)
 	one := func(l ratelimit.Limit) {

@@ -66,9 +66,9 @@ func TestLevels(t *testing.T) {
 				limits = slices.Insert(limits, 0, l)
 			}
 			limits = append(limits, s.GatewayByID(g.ID).Global())
-			var standing [ratelimit.MaxLimits]ratelimit.Status
+			var status [ratelimit.MaxLimits]ratelimit.Status
 			for {
-				result, worst := ratelimit.Decide(h.clock.Now(), limits, standing[:])
+				result, worst := ratelimit.Decide(h.clock.Now(), limits, status[:])
 				if result == ratelimit.Admitted {
 					break
 				}

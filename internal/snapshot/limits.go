@@ -2,8 +2,8 @@ package snapshot
 
 import "github.com/keygate/keygate/internal/ratelimit"
 
-// routeLimits are the limits of a route in force: one bucket or one for each
-// key, one daily count or one for each key, or none.
+// routeLimits are the limits of a route in force: one bucket or a bucket for each key, one
+// daily count or a count for each key, or none.
 type routeLimits struct {
 	params  *ratelimit.Params
 	bucket  *ratelimit.Bucket
@@ -14,10 +14,9 @@ type routeLimits struct {
 
 func (l *routeLimits) hasDaily() bool { return l.daily != nil || l.dailies != nil }
 
-// adoptLimits gives g the limits of old, the gateway as it is in force, or nil: what
-// did not change is the same, what did is converted, so that no publication
-// refills a bucket. Buckets that are converted are closed at once, hence g must be
-// published right after.
+// adoptLimits gives g the limits of old, the gateway in force, which may be nil. Unchanged
+// limits are shared and changed ones converted, so that no publication refills a bucket. A
+// converted bucket is closed at once, so g must be published right after.
 func (f *Follower) adoptLimits(g, old *Gateway, now ratelimit.Instant) {
 	g.global.Params, g.global.Bucket = carryBucket(g.global.Params, old.globalLimit(), now)
 	for id, r := range g.routes {
@@ -36,8 +35,8 @@ func (g *Gateway) globalLimit() ratelimit.Limit {
 	return g.global
 }
 
-// carryBucket returns the bucket that holds to p from now on, given the one that did
-// so far, if any.
+// carryBucket returns the bucket with the parameters p that succeeds was, which may be the
+// zero Limit.
 func carryBucket(p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant) (*ratelimit.Params, *ratelimit.Bucket) {
 	switch {
 	case was.Bucket == nil:
@@ -73,7 +72,7 @@ func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 		return
 	}
 	if was.limits.hasDaily() && perKey != (was.limits.dailies != nil) {
-		f.cfg.Reserver.Drop(r.ID) // a count of another kind
+		f.cfg.Reserver.Drop(r.ID) // from one count for all callers to one for each key, or back
 	}
 	if perKey {
 		r.limits.dailies = f.cfg.Reserver.Dailies(r.ID, r.config.Daily)
@@ -82,8 +81,8 @@ func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	}
 }
 
-// dropDailies lets go of the daily caps of old that now, the gateway as it is
-// in force since, or nil, does not have.
+// dropDailies drops the daily caps of old that now, its successor in force or nil, does not
+// have.
 func (f *Follower) dropDailies(old, now *Gateway) {
 	if old == nil {
 		return

@@ -10,9 +10,9 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Load reads everything from the source and publishes it. The first time a
-// gateway that cannot be compiled keeps everything from being published. A later
-// Load keeps the state of limits, and treats such a gateway as CatchUp does.
+// Load reads everything from the source and publishes it. On the first call, a gateway that
+// cannot be compiled is an error, and nothing is published. A later call keeps the state of
+// limits and treats such a gateway as CatchUp does.
 func (f *Follower) Load(ctx context.Context) error {
 	if err := f.lock(ctx); err != nil {
 		return err
@@ -21,8 +21,8 @@ func (f *Follower) Load(ctx context.Context) error {
 	return f.load(ctx)
 }
 
-// load is Load under the lock. Changes that are committed while it reads are
-// after seq, and are read again by the next catch-up.
+// load is Load under the lock. Changes committed while it reads are after seq, and are read
+// again by the next CatchUp.
 func (f *Follower) load(ctx context.Context) error {
 	begun := f.cfg.Now().Mono
 	seq, err := f.cfg.Source.LastSeq(ctx)
@@ -78,15 +78,15 @@ func (f *Follower) readAccounts(ctx context.Context) (map[string]*account.Accoun
 	return accounts, nil
 }
 
-// publicOnly tells whether gateways of the account may reach public addresses
-// alone; those of an account that is not known may.
+// publicOnly reports whether the gateways of the account may reach only public addresses.
+// That includes the gateways of an unknown account.
 func publicOnly(accounts map[string]*account.Account, accountID string) bool {
 	a := accounts[accountID]
 	return a == nil || !a.IsDefault()
 }
 
-// loadKeys brings the key table to what the source has. The first time it fills
-// a table that nobody knows yet; later it changes the one in force, key by key.
+// loadKeys brings the key table up to date with the source. The first time it fills a new
+// table, which no reader knows yet; later it changes the table in force, key by key.
 func (f *Follower) loadKeys(ctx context.Context) error {
 	s := f.Current()
 	if !f.loaded {
@@ -120,9 +120,9 @@ func (f *Follower) loadKeys(ctx context.Context) error {
 	return nil
 }
 
-// publish puts the changed gateways in force, nil standing for one that is gone.
-// The limits of those that were in force pass on. It cannot fail, and is the only place
-// where a bucket of a gateway or route is closed.
+// publish puts the changed gateways in force; nil means deleted. They take over the limits
+// of their predecessors. publish cannot fail, and is the only place where a bucket of a
+// gateway or route is closed.
 func (f *Follower) publish(accounts map[string]*account.Account, changed map[string]*Gateway) {
 	old := f.Current()
 	gateways := make(map[string]*Gateway, len(old.gateways)+len(changed))

@@ -7,17 +7,17 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// Snapshot is one immutable state of accounts and gateways, and the way to the
-// keys in force.
+// Snapshot is an immutable state of accounts and gateways, with access to the keys in
+// force. See the package documentation.
 type Snapshot struct {
 	accounts map[string]*account.Account
-	gateways map[string]*Gateway // by identifier
+	gateways map[string]*Gateway // by ID
 	hosts    map[string]*Gateway // by hostname, in lower case
-	fallback *Gateway            // the only gateway of the account default
+	fallback *Gateway            // the gateway of the account default, if it has exactly one
 	keys     *keyTable
 }
 
-// publishable returns the snapshot of accounts and gateways, with the keys of s.
+// publishable returns a snapshot of accounts and gateways with the keys of s.
 func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways map[string]*Gateway) *Snapshot {
 	next := &Snapshot{accounts: accounts, gateways: gateways, hosts: make(map[string]*Gateway, len(gateways)), keys: s.keys}
 	ofDefault := 0
@@ -34,10 +34,10 @@ func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways ma
 	return next
 }
 
-// GatewayByHost returns the gateway that a Host or authority reaches (contract,
-// 4.1): letter case, port and final dot do not matter; a host that no gateway
-// has reaches the gateway of the account default if that has exactly one. Nil
-// if there is none. It does not allocate.
+// GatewayByHost returns the gateway for the value of Host or :authority (contract, 4.1), or
+// nil. It ignores letter case, the port and a final dot. A host that no gateway has leads
+// to the gateway of the account default, if that has exactly one. GatewayByHost does not
+// allocate.
 func (s *Snapshot) GatewayByHost(host string) *Gateway {
 	if g := s.hosts[host]; g != nil {
 		return g
@@ -49,8 +49,8 @@ func (s *Snapshot) GatewayByHost(host string) *Gateway {
 	return s.fallback
 }
 
-// appendHost appends the name in host: in lower case, without port and final
-// dot. A name of more than 253 bytes is none.
+// appendHost appends the name in host, in lower case, without port and final dot. It
+// appends nothing if the name is longer than 253 bytes, which no hostname is.
 func appendHost(dst []byte, host string) []byte {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 { // not within an IPv6 address
 		host = host[:i]
@@ -75,8 +75,8 @@ func (s *Snapshot) GatewayByID(gatewayID string) *Gateway { return s.gateways[ga
 // Account returns the account, or nil.
 func (s *Snapshot) Account(accountID string) *account.Account { return s.accounts[accountID] }
 
-// FindKey returns the key whose string is secret, of either level, expired or
-// not; nil if the string is malformed, unknown or revoked. It does not allocate.
+// FindKey returns the key with the given key string, of either level, expired or not. It
+// returns nil if the string is malformed, unknown or revoked. It does not allocate.
 func (s *Snapshot) FindKey(secret string) *Key {
 	if _, ok := apikey.LevelOf(secret); !ok {
 		return nil
@@ -84,9 +84,9 @@ func (s *Snapshot) FindKey(secret string) *Key {
 	return s.KeyByDigest(apikey.DigestOf(secret))
 }
 
-// KeyByDigest returns the key of a digest, as FindKey does.
+// KeyByDigest returns the key with the digest d, or nil.
 //
-// Digests are compared like any bytes: how long a comparison takes tells how
-// much of the SHA-256 of a guess agrees with a stored one, which brings nobody
-// nearer to a string that has the digest.
+// The comparison of digests need not take constant time: its duration reveals how much of
+// the SHA-256 of a guess agrees with a stored digest, which does not help to find a key
+// string with that digest.
 func (s *Snapshot) KeyByDigest(d apikey.Digest) *Key { return s.keys.find(&d) }

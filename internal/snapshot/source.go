@@ -8,9 +8,9 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Source is the stored configuration as the data plane reads it. Each call sees
-// one committed state, not older than every change committed before the call. A
-// record that is gone is an error with the code fault.NotFound.
+// Source is the stored configuration as the data plane reads it. Each call reads one
+// committed state, which includes every change committed before the call. A record that
+// does not exist is an error with the code fault.NotFound.
 type Source interface {
 	ChangeLog
 	GatewaySource
@@ -19,22 +19,22 @@ type Source interface {
 	Accounts(ctx context.Context) ([]account.Account, error)
 }
 
-// GatewaySource reads gateways with their route tables, of all accounts.
+// GatewaySource reads gateways of all accounts, with their routes.
 type GatewaySource interface {
-	// EachGateway calls f for each gateway with its routes, oldest first, until
-	// f returns an error, which it returns. f may keep what it is given.
+	// EachGateway calls f for each gateway with its routes, oldest first. It stops at the
+	// first error of f and returns it. f may keep its arguments.
 	EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error
 	GatewayByID(ctx context.Context, gatewayID string) (*gateway.Gateway, []gateway.Route, error)
 }
 
-// KeySource reads keys of all accounts. Of a key it needs ID, AccountID, Digest,
-// Level, Scope, Owner, GatewayID, RateLimit, BucketID, ExpiresAt and RevokedAt;
-// other fields may be left empty.
+// KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,
+// Owner, GatewayID, RateLimit, BucketID, ExpiresAt and RevokedAt must be set; others may be
+// left empty.
 type KeySource interface {
-	// EachKey calls f for each key that is not revoked, expired ones included,
-	// in any order, until f returns an error, which it returns. f does not keep
-	// the Key, so one may serve for all calls; it does keep the strings.
+	// EachKey calls f for each key that is not revoked, including expired ones, in any
+	// order. It stops at the first error of f and returns it. f may keep the strings of a
+	// Key, but not the Key, which may be reused.
 	EachKey(ctx context.Context, f func(*apikey.Key) error) error
-	// KeyByID returns one key, revoked or not.
+	// KeyByID returns one key, whether or not it is revoked.
 	KeyByID(ctx context.Context, keyID string) (*apikey.Key, error)
 }

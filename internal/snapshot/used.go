@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// usedList is the keys that were used since the last drain: a stack, linked
-// through the keys themselves, that is pushed by many and taken whole by one.
-// A key whose nextUsed is nil is not on it; the last one points at end.
+// usedList is the keys that were used since the last drain: a lock-free stack, linked
+// through the keys themselves. Many push, one takes all. A key whose nextUsed is nil is not
+// on the stack; the last one points at end.
 type usedList struct {
 	head atomic.Pointer[Key]
 	end  Key
@@ -19,12 +19,13 @@ func newUsedList() *usedList {
 	return l
 }
 
-// usedInterval is how many microseconds two uses lie apart at least for the second
-// to be noted: a key in heavy use then costs no shared write for each request.
+// usedInterval is the shortest time, in microseconds, between two uses of a key that are
+// both recorded. So a key in heavy use does not cost a write to shared memory for each
+// request.
 const usedInterval = 1000
 
-// MarkUsed records that k authenticated a request at the time at. It does not
-// allocate or block.
+// MarkUsed records that k authenticated a request at the given time. It neither allocates
+// nor blocks.
 func (k *Key) MarkUsed(at time.Time) { k.MarkUsedAt(at.UnixMicro()) }
 
 // MarkUsedAt is MarkUsed for a time in microseconds since 1970.
@@ -33,8 +34,8 @@ func (k *Key) MarkUsedAt(at int64) {
 		return
 	}
 	k.used.Store(at)
-	// Whoever drains clears nextUsed before it reads used: either it sees this
-	// time, or this sees nil and pushes again.
+	// drain clears nextUsed before it reads used: either it reads this time, or this
+	// goroutine sees nil and pushes the key again.
 	list := k.class.used
 	if k.nextUsed.Load() != nil || !k.nextUsed.CompareAndSwap(nil, &list.end) {
 		return

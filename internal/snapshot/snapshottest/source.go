@@ -1,4 +1,4 @@
-// Package snapshottest has a store in memory for tests of the data plane.
+// Package snapshottest provides an in-memory store for tests of the data plane.
 package snapshottest
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Source is a snapshot.Source and a ratelimit.DailyStore over maps. The zero
-// value is empty. It is safe for concurrent use.
+// Source is a snapshot.Source and a ratelimit.DailyStore in memory. The zero value is
+// empty. It is safe for concurrent use.
 type Source struct {
 	mu       sync.Mutex
 	accounts map[string]account.Account
@@ -26,7 +26,7 @@ type Source struct {
 	trimmed  int64
 	seq      int64
 	fail     error
-	daily    map[ratelimit.DailyCount]int64 // by the count with Used 0
+	daily    map[ratelimit.DailyCount]int64 // keyed by the count with Used set to 0
 }
 
 type stored struct {
@@ -34,7 +34,7 @@ type stored struct {
 	routes  []gateway.Route
 }
 
-// append must be called under the lock.
+// append appends to the change log. The caller holds the lock.
 func (s *Source) append(kind snapshot.ChangeKind, recordID string) {
 	s.seq++
 	s.log = append(s.log, snapshot.Change{Seq: s.seq, Kind: kind, ID: recordID})
@@ -81,7 +81,7 @@ func (s *Source) PutKey(k apikey.Key) {
 	s.append(snapshot.KeyChange, k.ID)
 }
 
-// DeleteKey removes a key's record, as no store does.
+// DeleteKey deletes a key's record, which real stores never do.
 func (s *Source) DeleteKey(keyID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,21 +89,21 @@ func (s *Source) DeleteKey(keyID string) {
 	s.append(snapshot.KeyChange, keyID)
 }
 
-// Trim forgets the change log so far.
+// Trim empties the change log.
 func (s *Source) Trim() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.log, s.trimmed = nil, s.seq
 }
 
-// Fail makes every call return err until it is nil.
+// Fail makes every later call return err, until Fail(nil).
 func (s *Source) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
 }
 
-// lock takes the lock if calls do not fail.
+// lock takes the lock, unless calls must fail or ctx has ended.
 func (s *Source) lock(ctx context.Context) error {
 	s.mu.Lock()
 	if err := s.fail; err != nil {
