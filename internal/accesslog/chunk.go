@@ -3,29 +3,29 @@ package accesslog
 import "unsafe"
 
 const (
-	// MaxPath is how many bytes of a path an entry keeps.
+	// MaxPath is the number of bytes of a path that an entry keeps.
 	MaxPath = 16 << 10
-	// MaxMethod is how many bytes of a method's text an entry keeps.
+	// MaxMethod is the number of bytes of a method's text that an entry keeps.
 	MaxMethod = 64
 
-	// A chunk has room for this many entries, and for texts of usual length. A
-	// longer path has memory of its own: a caller that sends such paths must not
-	// use up the room for the records of others.
+	// A chunk has room for this many entries, and for texts of usual length. A longer path
+	// has its own memory, so that a client that sends such paths does not use up the room
+	// for other records.
 	chunkEntries = 128
 	chunkText    = 24 << 10
 	longPath     = 1 << 10
 )
 
-// chunk is a batch that is filled, taken, and filled again.
+// chunk is a batch that is filled, drained and reused.
 type chunk struct {
-	n, used int   // of entries and of text
+	n, used int   // used part of entries and of text
 	long    int64 // bytes of long paths
 	entries [chunkEntries]Entry
 	text    [chunkText]byte
 }
 
-// addFull reports false if there is no room. A long path is kept as it is, others
-// are copied.
+// add appends an entry. It reports false if there is no room. It copies the texts, except
+// for a long path.
 func (c *chunk) add(r *Record, method, path string) bool {
 	long := len(path) > longPath
 	need := len(method) + len(path)
@@ -48,7 +48,7 @@ func (c *chunk) add(r *Record, method, path string) bool {
 	return true
 }
 
-// copyText returns a copy of s that lasts until the chunk is filled again.
+// copyText copies s into the chunk. The result is valid until the chunk is reused.
 func (c *chunk) copyText(s string) string {
 	if s == "" {
 		return ""
@@ -60,7 +60,7 @@ func (c *chunk) copyText(s string) string {
 
 func (c *chunk) batch() []Entry { return c.entries[:c.n] }
 
-// reset empties the chunk, and returns how many bytes of long paths it had.
+// reset empties the chunk and returns how many bytes of long paths it had.
 func (c *chunk) reset() (long int64) {
 	if c.long > 0 {
 		for i := range c.batch() {

@@ -20,28 +20,28 @@ const (
 	maxLong         = 32 << 20 // bytes of long paths
 )
 
-// Config is what a Collector is made of. The zero value of a field is its
-// default.
+// Config configures a Collector. A zero field means its default.
 type Config struct {
-	// Sinks get every record, each batch in this order.
+	// Sinks receive every record. They get each batch in this order.
 	Sinks []Sink
-	// Shards is how many there are, rounded up to a power of two. Default: four
-	// for each core.
+	// Shards is the number of shards, rounded up to a power of two. The default is four for
+	// each core.
 	Shards int
-	// Records is how many the collector holds at most: those that came while a
-	// sink was busy. Default: 65536, which is more than 600 ms of 100,000 a second,
-	// and takes up to 28 MiB, 56 KiB for each 128; fewer if paths are longer than
-	// 190 bytes on average. Memory is taken when it is first needed, and kept. Paths
-	// of more than 1 KiB take up to 32 MiB beside it, which are given back.
+	// Records is the largest number of records that the Collector holds, which accumulate
+	// while a sink is busy. The default is 65536: more than 600 ms at 100,000 a second, and
+	// up to 28 MiB of memory (56 KiB for each 128 records). It is fewer records if paths
+	// are longer than 190 bytes on average. Memory is allocated when first needed, and
+	// kept. Paths of more than 1 KiB take up to 32 MiB in addition, which are freed after
+	// use.
 	Records int
-	// Interval is the longest time for which a record lies in a lane while no
-	// sink is busy. Default: 20 ms.
+	// Interval is the longest time that a record stays in a shard while no sink is busy.
+	// The default is 20 ms.
 	Interval time.Duration
-	// Log receives the defects of sinks. Nil discards.
+	// Log receives the panics of sinks. Nil discards them.
 	Log *slog.Logger
 }
 
-// Collector carries records from lanes to sinks. It is safe for concurrent use.
+// Collector carries records from shards to sinks. It is safe for concurrent use.
 type Collector struct {
 	cfg    Config
 	shards []Shard // a power of two
@@ -50,27 +50,27 @@ type Collector struct {
 	long   atomic.Int64 // bytes of long paths
 	panics atomic.Uint64
 
-	mu    sync.Mutex // of what follows; a lane may be locked before it
+	mu    sync.Mutex // guards the fields below; a shard's lock may be held when taking it
 	full  []*chunk
-	free  []*chunk // the last one used is the first to be used again
-	made  int      // chunks, wherever they are
-	bound int      // of made
+	free  []*chunk // a stack, so that the last one used is reused first
+	made  int      // number of chunks that exist
+	bound int      // largest value of made
 
-	drainNow chan struct{} // has room for one
-	// emitToNewChunk is held by whoever calls sinks. It is a channel so that waiting for
-	// it ends with a context.
+	drainNow chan struct{} // has a buffer of one
+	// drainLock is held by the goroutine that calls the sinks. It is a channel so that a
+	// context can end the wait for it.
 	drainLock chan struct{}
-	taking    []*chunk             // under turn
-	logged    map[string]time.Time // by sink: when its defect was last logged; under turn
+	taking    []*chunk             // guarded by drainLock
+	logged    map[string]time.Time // by sink: when a panic was last logged; guarded by drainLock
 
 	group service.Group
 }
 
-// NewCollector returns a Collector. Records may be put at once; they are taken
-// from Start on, and by Sync.
+// NewCollector returns a Collector. Records may be emitted at once. They are delivered by
+// Sync, and from Start on also in the background. The only error is a negative setting.
 func NewCollector(cfg Config) (*Collector, error) {
 	if cfg.Shards < 0 || cfg.Records < 0 || cfg.Interval < 0 {
-		return nil, errors.New("make the collector of outcomes: a negative setting")
+		return nil, errors.New("accesslog: Config.Shards, Config.Records and Config.Interval must not be negative")
 	}
 	if cfg.Shards == 0 {
 		cfg.Shards = 4 * runtime.GOMAXPROCS(0)
@@ -98,8 +98,8 @@ func NewCollector(cfg Config) (*Collector, error) {
 	return c, nil
 }
 
-// Shard returns a lane for a new connection. Of a nil Collector it is the nil
-// lane.
+// Shard returns a shard for a new connection. For a nil Collector, it returns the nil
+// Shard.
 func (c *Collector) Shard() *Shard {
 	if c == nil {
 		return nil
@@ -107,14 +107,14 @@ func (c *Collector) Shard() *Shard {
 	return &c.shards[int(c.next.Add(1))&(len(c.shards)-1)]
 }
 
-// Lost returns the number of records that no sink got because there was no room
-// for them, or because they came after Stop.
+// Lost returns the number of records that were not delivered because there was no room, or
+// because they were emitted after Stop.
 func (c *Collector) Lost() uint64 { return c.lost.Load() }
 
-// Panics returns the number of batches at which a sink panicked.
+// Panics returns the number of batches for which a sink panicked.
 func (c *Collector) Panics() uint64 { return c.panics.Load() }
 
-// Start begins to call the sinks, until Stop.
+// Start begins to call the sinks in the background, until Stop.
 func (c *Collector) Start(context.Context) error {
 	if err := c.group.Start(c.run); err != nil {
 		return fmt.Errorf("start the access log: %w", err)
@@ -138,8 +138,8 @@ func (c *Collector) run(ctx context.Context) {
 	}
 }
 
-// Stop gives the sinks what is left. Records that come later are counted as
-// lost. The error is ctx's: a sink has not returned by then.
+// Stop delivers the remaining records to the sinks. Records emitted later are counted as
+// lost. It returns ctx's error if a sink has not returned when ctx ends.
 func (c *Collector) Stop(ctx context.Context) error {
 	for i := range c.shards {
 		c.shards[i].close()
@@ -153,8 +153,8 @@ func (c *Collector) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Sync returns when every sink has taken every record that was put before the
-// call. The error is ctx's.
+// Sync returns when every sink has taken every record that was emitted before the call. The
+// error is ctx's.
 func (c *Collector) Sync(ctx context.Context) error {
 	select {
 	case c.drainLock <- struct{}{}:
@@ -166,7 +166,7 @@ func (c *Collector) Sync(ctx context.Context) error {
 	return nil
 }
 
-// drain gives the sinks what lies in the lanes. The caller has the turn.
+// drain delivers the records in the shards. The caller holds drainLock.
 func (c *Collector) drain() {
 	taking := c.taking[:0]
 	for i := range c.shards {
@@ -174,7 +174,7 @@ func (c *Collector) drain() {
 			taking = append(taking, chunk)
 		}
 	}
-	// Only now: a chunk that was full before its lane was looked at is here.
+	// After the shards: a chunk that became full before its shard was read is in c.full.
 	c.mu.Lock()
 	taking = append(taking, c.full...)
 	clear(c.full)
@@ -195,7 +195,7 @@ func (c *Collector) drain() {
 	c.taking = taking[:0]
 }
 
-// reserveLong reports whether there is room for a long path, and takes it.
+// reserveLong reserves memory for a long path. It reports false if there is none left.
 func (c *Collector) reserveLong(n int64) bool {
 	if c.long.Add(n) > maxLong {
 		c.long.Add(-n)
@@ -204,15 +204,15 @@ func (c *Collector) reserveLong(n int64) bool {
 	return true
 }
 
-// addFull takes a chunk that nobody fills any more.
+// addFull adds a chunk that is no longer being filled to the full ones.
 func (c *Collector) addFull(full *chunk) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.full = append(c.full, full)
 }
 
-// swapChunk takes a full chunk, or nil, and returns an empty one, or nil if there
-// is none.
+// swapChunk takes a full chunk, or nil, and returns an empty one, or nil if there is none
+// left.
 func (c *Collector) swapChunk(full *chunk) (empty *chunk) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,16 +17,16 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 )
 
-// book is a sink that keeps a copy of what it takes. before, unless nil, runs
+// recordSink is a sink that keeps a copy of what it takes. before, unless nil, runs
 // first in each call.
-type book struct {
+type recordSink struct {
 	before func(batch []accesslog.Entry)
 
 	mu      sync.Mutex
 	entries []accesslog.Entry
 }
 
-func (b *book) Take(batch []accesslog.Entry) {
+func (b *recordSink) Take(batch []accesslog.Entry) {
 	if b.before != nil {
 		b.before(batch)
 	}
@@ -38,7 +38,7 @@ func (b *book) Take(batch []accesslog.Entry) {
 	}
 }
 
-func (b *book) len() int {
+func (b *recordSink) len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.entries)
@@ -66,7 +66,7 @@ func record(writer, n int) *accesslog.Record {
 // counted as lost: none was lost here.
 func TestExactlyOnce(t *testing.T) {
 	const writers, each = 16, 5000
-	sinks := [2]*book{{}, {}}
+	sinks := [2]*recordSink{{}, {}}
 	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sinks[0], sinks[1]}, Records: writers * each, Interval: time.Millisecond, Shards: 3})
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -74,9 +74,9 @@ func TestExactlyOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for w := range writers {
 		all.Go(func() {
-			lane := c.Shard()
+			shard := c.Shard()
 			for n := range each {
-				lane.Emit(record(w, n), "", "/some/path")
+				shard.Emit(record(w, n), "", "/some/path")
 				if n%1000 == 0 {
 					if err := c.Sync(t.Context()); err != nil {
 						t.Error(err)
@@ -113,20 +113,20 @@ func TestExactlyOnce(t *testing.T) {
 // cut at their bounds, and the text of a known method is not kept.
 func TestWhatArrives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		sink := &book{}
-		c, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1 << 16, Shards: rapid.IntRange(1, 5).Draw(t, "lanes")})
+		sink := &recordSink{}
+		c, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1 << 16, Shards: rapid.IntRange(1, 5).Draw(t, "shards")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		long := rapid.SampledFrom([]int{0, 1, 20, 200, accesslog.MaxPath - 1, accesslog.MaxPath, accesslog.MaxPath + 1})
-		lanes := []*accesslog.Shard{c.Shard(), c.Shard(), c.Shard()}
+		shards := []*accesslog.Shard{c.Shard(), c.Shard(), c.Shard()}
 		want := map[[16]byte]accesslog.Entry{}
 		for n := range rapid.IntRange(0, 400).Draw(t, "records") {
 			r := record(0, n)
 			r.Method = accesslog.Method(rapid.IntRange(0, 9).Draw(t, "method"))
 			path := strings.Repeat(string(rune('a'+n%26)), long.Draw(t, "path"))
 			method := strings.Repeat("M", rapid.IntRange(0, accesslog.MaxMethod+2).Draw(t, "method text"))
-			lanes[n%3].Emit(r, method, path)
+			shards[n%3].Emit(r, method, path)
 			e := accesslog.Entry{Record: *r, Path: path[:min(len(path), accesslog.MaxPath)]}
 			if r.Method == accesslog.OtherMethod {
 				e.MethodText = method[:min(len(method), accesslog.MaxMethod)]
@@ -167,17 +167,17 @@ func (g *gate) pass([]accesslog.Entry) {
 // second, nothing is lost.
 func TestASlowSinkLosesNothing(t *testing.T) {
 	g := newGate()
-	sink := &book{before: g.pass}
+	sink := &recordSink{before: g.pass}
 	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}, Interval: time.Millisecond})
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lanes := []*accesslog.Shard{c.Shard(), c.Shard(), c.Shard()}
-	lanes[0].Emit(record(1, 0), "", "/")
+	shards := []*accesslog.Shard{c.Shard(), c.Shard(), c.Shard()}
+	shards[0].Emit(record(1, 0), "", "/")
 	<-g.reached
 	const during = 100_000 / 10
 	for n := range during {
-		lanes[n%2].Emit(record(0, n), "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11/items")
+		shards[n%2].Emit(record(0, n), "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11/items")
 	}
 	close(g.open)
 	if err := c.Stop(t.Context()); err != nil {
@@ -189,11 +189,11 @@ func TestASlowSinkLosesNothing(t *testing.T) {
 }
 
 // Guarantee: without room a record is lost and counted, at once and on every
-// lane; with room again none is; what was put is what was taken and what was
+// shard; with room again none is; what was put is what was taken and what was
 // lost, exactly.
 func TestLossIsCounted(t *testing.T) {
 	g := newGate()
-	sink := &book{before: g.pass}
+	sink := &recordSink{before: g.pass}
 	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1024, Shards: 2, Interval: time.Millisecond})
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -233,15 +233,15 @@ func TestLossIsCounted(t *testing.T) {
 // collector holds it in the midst of a batch; it gives up with its context.
 func TestSync(t *testing.T) {
 	g := newGate()
-	sink := &book{before: g.pass}
+	sink := &recordSink{before: g.pass}
 	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}, Interval: time.Millisecond})
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lane := c.Shard()
-	lane.Emit(record(0, 0), "", "/")
+	shard := c.Shard()
+	shard.Emit(record(0, 0), "", "/")
 	<-g.reached
-	lane.Emit(record(0, 1), "", "/")
+	shard.Emit(record(0, 1), "", "/")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Sync(ctx); !errors.Is(err, context.Canceled) {
@@ -262,10 +262,10 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// Guarantee: a record lies in a lane for no longer than the interval.
+// Guarantee: a record lies in a shard for no longer than the interval.
 func TestInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink := &book{}
+		sink := &recordSink{}
 		c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}})
 		if err := c.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -287,29 +287,29 @@ func TestInterval(t *testing.T) {
 func TestASinkThatPanics(t *testing.T) {
 	var log bytes.Buffer
 	failing := true
-	bad := &book{before: func([]accesslog.Entry) {
+	bad := &recordSink{before: func([]accesslog.Entry) {
 		if failing {
-			panic("defect")
+			panic("broken sink")
 		}
 	}}
-	good := &book{}
+	good := &recordSink{}
 	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{bad, good}, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	lane := c.Shard()
+	shard := c.Shard()
 	for n := range 3 {
-		lane.Emit(record(0, n), "", "/")
+		shard.Emit(record(0, n), "", "/")
 		if err := c.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	failing = false
-	lane.Emit(record(0, 3), "", "/")
+	shard.Emit(record(0, 3), "", "/")
 	if err := c.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if good.len() != 4 || bad.len() != 1 || c.Panics() != 3 {
-		t.Errorf("the good sink took %d of 4, the bad one %d of 1, %d defects are counted of 3", good.len(), bad.len(), c.Panics())
+		t.Errorf("the good sink took %d of 4, the bad one %d of 1, %d panics counted of 3", good.len(), bad.len(), c.Panics())
 	}
-	if got := strings.Count(log.String(), "a sink met a defect"); got != 1 || !strings.Contains(log.String(), "*accesslog_test.book") {
+	if got := strings.Count(log.String(), "access log sink panicked"); got != 1 || !strings.Contains(log.String(), "*accesslog_test.recordSink") {
 		t.Errorf("logged %d times: %s", got, &log)
 	}
 }
@@ -344,9 +344,9 @@ func BenchmarkPut(b *testing.B) {
 	b.SetParallelism(8)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		lane, r := c.Shard(), record(0, 0)
+		shard, r := c.Shard(), record(0, 0)
 		for n := 0; pb.Next(); n++ {
-			lane.Emit(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
+			shard.Emit(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
 			if n%1000 == 0 { // no faster than the sinks are
 				_ = c.Sync(context.Background())
 			}
@@ -359,10 +359,10 @@ func BenchmarkPut(b *testing.B) {
 // BenchmarkPutOne is the same without others: the cost of one call.
 func BenchmarkPutOne(b *testing.B) {
 	c := collector(b, accesslog.Config{Sinks: []accesslog.Sink{nowhere{}}})
-	lane, r := c.Shard(), record(0, 0)
+	shard, r := c.Shard(), record(0, 0)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		lane.Emit(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
+		shard.Emit(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
 		if n%2000 == 0 {
 			_ = c.Sync(context.Background())
 		}

@@ -1,6 +1,6 @@
 package accesslog
 
-// String returns the method as it is written; "" for OtherMethod.
+// String returns the name of the method, or "" for OtherMethod.
 func (m Method) String() string {
 	switch m {
 	case GET:
@@ -26,7 +26,7 @@ func (m Method) String() string {
 	}
 }
 
-// MethodName returns the method as the client wrote it.
+// MethodName returns the method as the client sent it.
 func (e *Entry) MethodName() string {
 	if e.Method == OtherMethod {
 		return e.MethodText

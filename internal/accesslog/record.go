@@ -1,37 +1,38 @@
-// Package accesslog carries what the data plane has to tell about each request
-// from the request path to the sinks: traffic, audit, events, metrics, the request
-// log (architecture, Outcome).
+// Package accesslog carries the access record of each request from the request path to
+// the sinks: traffic, audit, events, metrics and the request log (architecture, Access
+// record).
 //
-//	connection ── Put ─► Shard ─► chunk, when full ─┐
-//	connection ── Put ─► Shard ─► chunk, when full ─┼─► Collector ── Take ─► each Sink
-//	                       └── every 20 ms ────────┘     (empty chunks go back)
+//	connection ── Emit ─► Shard ─► chunk, when full ─┐
+//	connection ── Emit ─► Shard ─► chunk, when full ─┼─► Collector ── Take ─► each Sink
+//	                        └── every 20 ms ────────┘     (empty chunks are reused)
 //
-// Nobody waits for a sink but the Collector. What has no room is counted as lost.
+// The request path never waits for a sink: only the Collector's goroutine does. A record
+// for which there is no room is dropped and counted as lost.
 package accesslog
 
 // Result is what ended a request, in the order of the checks (contract, 4.2).
 type Result uint8
 
-// The decisions.
+// The results.
 const (
-	Forwarded    Result = iota // the upstream answered
-	Unreachable                // 502 of ours
-	TimedOut                   // 504 of ours
-	Preflight                  // a CORS preflight, answered by the gateway
+	Forwarded    Result = iota // the upstream's response was forwarded
+	Unreachable                // 502 by the gateway
+	TimedOut                   // 504 by the gateway
+	Preflight                  // the gateway's response to a CORS preflight
 	Malformed                  // 400, 413, 414, 431, 505, or a method that is never allowed
-	NoGateway                  // 404 gateway_not_found: nobody's record
+	NoGateway                  // 404 gateway_not_found: the record belongs to no account
 	KeyInvalid                 // 401
 	KeyExpired                 // 401
 	WrongGateway               // 403: the key is for another gateway
 	NoRoute                    // 404
 	NoMethod                   // 405
 	WrongScope                 // 403
-	Limited                    // 429: Limit, Remaining and ResetAt tell of the limit that refused
-	Failed                     // 500 or 503 of ours
-	Abandoned                  // the client left before an answer began; Status is 499
+	Limited                    // 429: Limit, Remaining and ResetAt describe the limit that refused
+	Failed                     // 500 or 503 by the gateway
+	Abandoned                  // the client closed its connection before a response began; Status is 499
 )
 
-// Method is a request method. Those of OtherMethod have their text in the entry.
+// Method is a request method. For OtherMethod, the Entry has its text.
 type Method uint8
 
 // The methods.
@@ -48,69 +49,68 @@ const (
 	TRACE
 )
 
-// Part tells how much of a request a record tells of.
+// Part says which part of a request a record covers.
 type Part uint8
 
-// The parts. A request that ends soon gives one record, Whole. One that was let
-// through and lasts (a slow upstream, a stream, a tunnel) gives a Started within
-// 800 ms, for who must know at once that it was authenticated, and an Ended.
+// The parts. A short request has one record, Whole. An admitted request that takes longer
+// (a slow upstream, a stream, a tunnel) has two: Started, within 800 ms, for sinks that
+// must report its authentication at once, and Ended.
 const (
 	Whole Part = iota
-	// Started has no status, bytes or duration yet. Nothing that counts requests
-	// may count it: the Ended of the same Request follows.
+	// Started has no status, bytes or duration yet. A sink that counts requests must
+	// ignore it: the Ended of the same Request follows.
 	Started
-	// Ended is as Whole is, but for an authentication event that the Started has
-	// told already.
+	// Ended is like Whole, except that its authentication was already reported with
+	// Started.
 	Ended
 )
 
-// Record is what ends a request on the data plane, but for Started. It has a fixed
-// size and no pointers. An identifier of zeros stands for an absent one.
+// Record is the access record of one request on the data plane. It has a fixed size and no
+// pointers. An identifier of zeros means absent.
 type Record struct {
-	Start    int64 // microseconds since 1970: when the head had come
-	Duration int64 // nanoseconds from Start until the last byte of the answer was ready for the client
-	Upstream int64 // nanoseconds from sending to the head of the upstream's answer; -1 if none came
+	Start    int64 // microseconds since 1970: when the head of the request was complete
+	Duration int64 // nanoseconds from Start until the last byte of the response was ready to be sent
+	Upstream int64 // nanoseconds from sending the request to the head of the upstream's response; -1 without a response
 
-	// BytesIn and BytesOut are of bodies, without framing: what was taken from
-	// the client to be forwarded, and what was given to it. After an upgrade, all
-	// bytes count. The body of a request that was refused does not.
+	// BytesIn and BytesOut count the bodies without framing: bytes taken from the client to
+	// be forwarded, and bytes given to it. After an upgrade all bytes count. The body of a
+	// refused request does not.
 	BytesIn, BytesOut int64
 
 	Request                      [16]byte
 	Account, Gateway, Route, Key [16]byte
-	Client                       [16]byte // the caller's address (netip.Addr.As16), behind trusted proxies the one that they tell
+	Client                       [16]byte // the client's address (netip.Addr.As16), as reported by trusted proxies
 
-	// Trace is the trace (W3C) that the request is part of, zeros if nobody asked
-	// for traces or it was not chosen; Parent is the caller's span, zeros if the
-	// trace begins here.
+	// Trace is the W3C trace that the request belongs to, or zeros if tracing is off or the
+	// trace is not sampled. Parent is the client's span, or zeros if the trace starts here.
 	Trace  [16]byte
 	Parent [8]byte
 
-	// Limit, Remaining and ResetAt (Unix second at which the request would pass)
-	// are the refusing limit's of Limited.
+	// Limit, Remaining and ResetAt (Unix time in seconds at which the request would be
+	// admitted) describe the limit that refused, for the result Limited.
 	Limit, Remaining, ResetAt int64
 
-	Status         uint16 // that the client got
-	UpstreamStatus uint16 // that the upstream gave; 0 if none
+	Status         uint16 // sent to the client
+	UpstreamStatus uint16 // received from the upstream; 0 if none
 	Result         Result
-	LimitScope     uint8 // a ratelimit.Scope, of Limited
+	LimitScope     uint8 // a ratelimit.Scope, for Limited
 	Method         Method
 	Part           Part
-	Authenticated  bool     // checks 3 and 4 were made: the request is an authentication event
-	Prefix         [10]byte // key_prefix of a string with a key's form and checksum, filled up with zeros
+	Authenticated  bool     // checks 3 and 4 (contract, 4.2) were made: the request is an authentication event
+	Prefix         [10]byte // key_prefix of a string with the format and checksum of a key, padded with zeros
 }
 
-// Entry is a record with the texts that belong to it.
+// Entry is a record with its texts.
 type Entry struct {
 	Record
-	MethodText string // of OtherMethod
+	MethodText string // for OtherMethod
 	Path       string // without the query, byte for byte; at most 16 KiB
 }
 
-// Sink takes the records. Take is called by one goroutine at a time with each
-// record exactly once, in no certain order. The batch and its texts are the
-// caller's again when Take returns. Take does no I/O: a sink that writes has its
-// own goroutine and its own, bounded, memory, and counts what it must lose.
+// Sink consumes the records. One goroutine at a time calls Take, with each record exactly
+// once, in no particular order. The batch and its texts belong to the caller again when
+// Take returns. Take must not do I/O: a sink that writes has its own goroutine and its own
+// bounded memory, and counts what it must drop.
 type Sink interface {
 	Take(batch []Entry)
 }

@@ -5,20 +5,19 @@ import (
 	"sync"
 )
 
-// Shard takes records from the request path. A connection keeps one for its
-// life; several connections may share it. A nil Shard takes and forgets.
+// Shard takes records from the request path. Each connection uses one shard for its life;
+// connections share shards. A nil Shard discards records.
 type Shard struct {
 	mu        sync.Mutex
-	chunk     *chunk // that is being filled; nil after it was taken
-	closed    bool   // nobody will take what comes now
+	chunk     *chunk // being filled; nil after it was taken
+	closed    bool   // later records are lost
 	collector *Collector
 	_         [96]byte // shards do not share a cache line
 }
 
-// Emit hands a record over. It copies what it is given, does not block, and
-// allocates only while the collector's memory grows to its bound, and for a path of
-// more than 1 KiB. methodText is kept for OtherMethod alone. A record for which
-// there is no room is counted as lost.
+// Emit adds a record. It copies its arguments, does not block, and allocates only while the
+// Collector's memory grows to its bound, and for a path of more than 1 KiB. methodText is
+// used only for OtherMethod. A record for which there is no room is counted as lost.
 func (s *Shard) Emit(r *Record, methodText, path string) {
 	if s == nil {
 		return
@@ -41,7 +40,8 @@ func (s *Shard) Emit(r *Record, methodText, path string) {
 	s.mu.Unlock()
 }
 
-// emitToNewChunk puts the record into a new chunk. The lane is locked.
+// emitToNewChunk hands over the full chunk and adds the record to a new one. The caller
+// holds the lock.
 func (s *Shard) emitToNewChunk(r *Record, methodText, path string) {
 	full := s.chunk
 	if s.chunk = nil; !s.closed {
@@ -55,7 +55,8 @@ func (s *Shard) emitToNewChunk(r *Record, methodText, path string) {
 	}
 }
 
-// take returns the chunk that is being filled, or nil if nothing is in it.
+// take removes and returns the chunk that is being filled, or returns nil if it has no
+// entries.
 func (s *Shard) take() *chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +68,7 @@ func (s *Shard) take() *chunk {
 	return c
 }
 
-// close gives what is in the lane to the collector. All that comes later is
-// lost.
+// close hands the chunk to the Collector. Later records are lost.
 func (s *Shard) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,10 +19,10 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane := c.Shard()
+	shard := c.Shard()
 	var r Record
 	for range 2 * defaultRecords {
-		lane.Emit(&r, "", "/")
+		shard.Emit(&r, "", "/")
 	}
 	long := strings.Repeat("x", MaxPath)
 	c2, err := NewCollector(Config{})

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// logEvery is the least time between two messages about defects of one sink.
+// logEvery is the shortest time between two log lines about panics of the same sink.
 const logEvery = time.Minute
 
-// deliver calls one sink. One that panics keeps the batch from no other; it is
-// counted and logged, and gets the next batch again. Nothing is offered twice.
+// deliver gives a batch to one sink. If the sink panics, the other sinks still get the
+// batch, the panic is counted and logged, and the sink gets the next batch. No batch is
+// delivered twice.
 func (c *Collector) deliver(sink Sink, batch []Entry) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -27,6 +28,6 @@ func (c *Collector) logPanic(name string, records int, p any) {
 		return
 	}
 	c.logged[name] = now
-	c.cfg.Log.Error("a sink met a defect: it may have missed records of requests", "sink", name, "records", records,
-		"defects", c.panics.Load(), "panic", p, "stack", string(debug.Stack()))
+	c.cfg.Log.Error("access log sink panicked; it may have missed records", "sink", name, "records", records,
+		"panics", c.panics.Load(), "panic", p, "stack", string(debug.Stack()))
 }
