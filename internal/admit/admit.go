@@ -12,11 +12,12 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Config is what an Admitter is made of. Every field is required.
+// Config configures an Admitter. Every field is required.
 type Config struct {
 	Follower *snapshot.Follower
 	Reserver *ratelimit.Reserver
-	// Now reads both clocks; the same function as snapshot.Config.Now.
+	// Now reads the monotonic and the wall clock. It must be the same function as
+	// snapshot.Config.Now.
 	Now func() ratelimit.Instant
 }
 
@@ -25,16 +26,21 @@ type Admitter struct {
 	cfg Config
 }
 
-// New returns an Admitter over cfg.
+// New returns an Admitter. The only error is a missing field of cfg.
 func New(cfg Config) (*Admitter, error) {
-	if cfg.Follower == nil || cfg.Reserver == nil || cfg.Now == nil {
-		return nil, errors.New("make the admitter: Live, Ledger and Now are required")
+	switch {
+	case cfg.Follower == nil:
+		return nil, errors.New("admit: Config.Follower is required")
+	case cfg.Reserver == nil:
+		return nil, errors.New("admit: Config.Reserver is required")
+	case cfg.Now == nil:
+		return nil, errors.New("admit: Config.Now is required")
 	}
 	return &Admitter{cfg: cfg}, nil
 }
 
-// Decide fills v with the decision on req, whatever v held before. The checks
-// are those of contract 4.2, in their order.
+// Decide makes the checks of contract 4.2, in their order, and fills v with the verdict on
+// req. It overwrites whatever v contained.
 func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.reset()
 	v.Now = a.cfg.Now()
@@ -58,25 +64,25 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		if d.decide(a.cfg.Follower.Current(), path) {
 			return
 		}
-		// A limit was changed under this decision: the configuration that has
-		// the new one is in force at once.
+		// A limit was changed during this decision. The snapshot with the new limit is
+		// published at once.
 		runtime.Gosched()
 		d.now = a.cfg.Now()
 		v.resetDecision()
 	}
 }
 
-// allowedMethods is told where a method is refused whatever the path.
+// allowedMethods is the Allow header for a method that is refused on every path.
 const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// Wait returns once the daily cap that v names can tell, after which the
-// request must be decided again. It returns ctx's error, or an error with the code
-// fault.Unavailable if the store cannot be reached.
+// Wait waits until the daily cap that caused the action Wait can decide. The request must
+// then be decided again. The error is that of ctx, or has the code fault.Unavailable if the
+// store cannot be reached.
 func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
 	return a.cfg.Reserver.Wait(ctx, v.daily)
 }
 
-// result is one decision under way.
+// decision is the state of one call of Decide.
 type decision struct {
 	req     *Request
 	verdict *Verdict
@@ -84,12 +90,12 @@ type decision struct {
 	now     ratelimit.Instant
 
 	room  [4]ratelimit.Limit
-	limit int // how many of room apply so far
+	limit int // number of limits in room that are known to apply
 }
 
-// decide goes through the checks from the gateway on. It reports false if a
-// limit was closed meanwhile: the decision must be made again. path is in the form
-// of gateway.NormalizePath.
+// decide makes the checks from the gateway on. It reports false if a limit was closed
+// meanwhile: the decision must then be made again. path must be normalized by
+// gateway.NormalizePath.
 func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	v := d.verdict
 	g := s.GatewayByHost(d.target.host)
@@ -103,8 +109,8 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		d.peek(g)
 		return true
 	}
-	// Which route it is decides whether a key is asked for; that there is none
-	// is told only to whoever may know.
+	// The route determines whether a key is required. Whether there is a route is revealed
+	// only after the key was accepted.
 	var route *snapshot.Route
 	public := false
 	place := g.Find(path)
@@ -116,7 +122,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		}
 	}
 	if d.req.Authorizations > 1 || d.target.apiKeys > 1 {
-		v.refuse(fault.InvalidRequest, "the request has more than one key: send one Authorization field, or one api_key parameter")
+		v.refuse(fault.InvalidRequest, "the request has more than one key: send one Authorization header or one api_key parameter")
 		d.peek(g)
 		return true
 	}
@@ -139,8 +145,8 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	return d.charge(g, route, path)
 }
 
-// preflight tells whether the request is a CORS preflight, and what CORS says to
-// its origin.
+// preflight reports whether the request is a CORS preflight, and sets the verdict's CORS
+// fields.
 func (d *decision) preflight(g *snapshot.Gateway) bool {
 	v := d.verdict
 	if g.CORS == nil {
@@ -150,7 +156,7 @@ func (d *decision) preflight(g *snapshot.Gateway) bool {
 	return d.req.Method == "OPTIONS" && d.req.Origin != "" && d.req.PreflightMethod != ""
 }
 
-// authenticate makes checks 3 and 4. If the key passes, its limit applies.
+// authenticate makes checks 3 and 4. If the key passes them, its limit applies.
 func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool {
 	v := d.verdict
 	v.Authenticated = true
@@ -178,9 +184,9 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool 
 	return true
 }
 
-// find returns the gateway-level key whose string is secret, or nil. A string
-// with a known digest needs no further look: the checksum is of use only to tell
-// an unknown key from what is none, for its prefix.
+// find returns the gateway-level key whose string is secret, or nil. A string with a known
+// digest needs no further check. The checksum only serves to tell a key that is unknown
+// from a string that is not a key, for KeyPrefix.
 func (d *decision) find(s *snapshot.Snapshot, secret string) *snapshot.Key {
 	if level, prefix, ok := apikey.Peek(secret); ok && level == apikey.GatewayLevel {
 		if k := s.KeyByDigest(apikey.DigestOf(secret)); k != nil && k.Level() == apikey.GatewayLevel {
@@ -224,8 +230,8 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 	return true
 }
 
-// peek fills the standings of an answer that charges nothing: of the limits that
-// are known to apply so far, and the gateway's global one.
+// peek fills the statuses of a response that charges nothing: of the limits that are known
+// to apply so far, and of the gateway's global limit.
 func (d *decision) peek(g *snapshot.Gateway) {
 	v := d.verdict
 	limits := append(d.room[:d.limit], g.Global())

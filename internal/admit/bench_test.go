@@ -17,13 +17,13 @@ import (
 // gitHub is a house with the routes of GitHub's OpenAPI document, all four
 // limits on each request, and many keys.
 type gitHub struct {
-	*house
+	*harness
 	requests []Request
 }
 
 func newGitHub(t testing.TB, keys int) *gitHub {
 	t.Helper()
-	h := newHouse(t)
+	h := newHarness(t)
 	limit := config(t, "1000000000/s", "1000000000/s", "1000000000/day", "")
 	parameter := regexp.MustCompile(`\{[^}]*\}`)
 	text, err := os.ReadFile("../gateway/testdata/github_operations.txt")
@@ -174,7 +174,7 @@ func BenchmarkDecideParts(b *testing.B) {
 // through and out: allowed, and refused for every reason that a stranger can
 // cause at will.
 func TestDecideAllocatesNothing(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.gateway(func(g *gateway.Gateway) { g.GlobalLimit = config(t, "1000000000/s", "", "", "") },
 		limited(route("/a/{id}", "GET"), config(t, "1000000000/s", "", "1000000000/day", "")),
 		limited(route("/each", "GET"), config(t, "1000000000/s", "", "1000000000/day", ratelimit.PerKey)),

@@ -1,9 +1,11 @@
-// Package admit decides whether a request goes through (contract, 4.1 to 4.5):
-// a view of the request and the snapshot in force give a verdict. It knows no
-// HTTP library, does no I/O and, on the way through, allocates nothing.
+// Package admit decides whether a request is admitted (contract, 4.1 to 4.5): from a view
+// of the request and the snapshot in force it makes a verdict. It knows no HTTP library,
+// does no I/O and, for an admitted request, allocates nothing.
 //
-// What a driver does: fill a Request from the head as received, call Decide,
-// and act on the Verdict's Action. Every answer carries the fields of
-// Verdict.EachField. Decide itself checks method, target and authority; the
-// syntax of fields is the driver's.
+// A driver fills a Request from the head as received, calls Admitter.Decide, and does what
+// Verdict.Action says. Every response carries the header fields of Verdict.EachField.
+// Decide checks method, target and authority; the driver checks the syntax of the header.
+//
+// The checks, in their order (contract, 4.2): gateway, CORS preflight, key, the key's
+// gateway, route, method, scope, rate limits.
 package admit

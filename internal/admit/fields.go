@@ -7,13 +7,12 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// EachField calls yield with each field that every answer to the request must
-// carry: the rate limit fields (contract, 4.3), and, where they apply,
-// Retry-After, WWW-Authenticate, Allow and the CORS fields. An upstream's fields
-// of the names X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset,
-// RateLimit and RateLimit-Policy must be dropped, and Vary must be added to, not
-// replaced. value is valid until yield returns; it stands in scratch if that has
-// room, for which 256 bytes are enough but for the lists of Allow and CORS.
+// EachField calls yield with each header field that the response must carry: the rate limit
+// fields (contract, 4.3) and, where they apply, Retry-After, WWW-Authenticate, Allow and
+// the CORS fields. The driver must drop the upstream's fields X-RateLimit-Limit,
+// X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit and RateLimit-Policy. It must add
+// Vary to the upstream's, not replace it. value is valid until yield returns. It is stored
+// in scratch if it fits; 256 bytes are enough, except for the lists of Allow and CORS.
 func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte)) {
 	for f := range fieldCount {
 		if value := v.appendValue(f, scratch[:0]); len(value) > 0 {
@@ -22,8 +21,8 @@ func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte
 	}
 }
 
-// AppendFields appends what EachField tells, each as "Name: value\r\n". It
-// allocates only if dst lacks room.
+// AppendFields appends the fields of EachField, each as "Name: value\r\n". It allocates
+// only if dst lacks room.
 func (v *Verdict) AppendFields(dst []byte) []byte {
 	first := limitField
 	if v.statusCount > 0 {
@@ -46,8 +45,8 @@ func (v *Verdict) AppendFields(dst []byte) []byte {
 	return dst
 }
 
-// appendStatus appends the lines of the fields up to limitsField, for almost
-// every answer.
+// appendStatus appends the lines of the fields up to limitsField, which almost every
+// response has.
 func (v *Verdict) appendStatus(dst []byte) []byte {
 	worst := &v.statuses[v.worst]
 	dst = strconv.AppendInt(append(dst, "X-RateLimit-Limit: "...), worst.Limit, 10)
@@ -64,7 +63,7 @@ func (v *Verdict) appendStatus(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// field is one of the fields that an answer may carry, in their order.
+// field is one of the header fields of a response, in their order.
 type field uint8
 
 const (
@@ -142,7 +141,7 @@ func (v *Verdict) appendValue(f field, dst []byte) []byte {
 	return dst
 }
 
-// appendLimit is appendValue for the fields that tell of limits.
+// appendLimit is appendValue for the rate limit fields.
 func (v *Verdict) appendLimit(f field, dst []byte) []byte {
 	if v.statusCount == 0 {
 		return dst
@@ -167,7 +166,7 @@ func (v *Verdict) appendLimit(f field, dst []byte) []byte {
 	}
 }
 
-// appendPreflight is appendValue for what a preflight alone is told.
+// appendPreflight is appendValue for the fields that only a preflight response has.
 func (v *Verdict) appendPreflight(f field, dst []byte) []byte {
 	switch cors := v.Gateway.CORS; f {
 	case methodsField:

@@ -19,7 +19,7 @@ import (
 // TestLimitsThatApply holds which limits charge which request, which of them the
 // headers tell, and what a refusal says (contract, 4.3).
 func TestLimitsThatApply(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	all := limited(route("/all", "GET"), config(t, "3/day", "", "4/day", ""))
 	each := limited(route("/each", "GET"), config(t, "2/day", "", "", ratelimit.PerKey))
 	open := public(limited(route("/open", "GET"), config(t, "2/day", "", "", ratelimit.PerKey)))
@@ -100,7 +100,7 @@ func TestLimitsThatApply(t *testing.T) {
 // TestDefaultGlobalLimit holds that every answer carries the headers, and that
 // the default limit is no item of the IETF fields.
 func TestDefaultGlobalLimit(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"))
 	_, key := h.key(nil)
 	got := fields(h.decide(Request{Target: "/a", Authorization: "Bearer " + key}))
@@ -112,7 +112,7 @@ func TestDefaultGlobalLimit(t *testing.T) {
 // TestDecideDuringChanges holds that while a limit is changed again and again,
 // every decision ends, and no more passes than all the changes allow.
 func TestDecideDuringChanges(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	r := limited(route("/a", "GET"), config(t, "1000/day", "", "", ""))
 	g := h.gateway(nil, r)
 	k, secret := h.key(func(k *apikey.Key) { k.RateLimit = rate(t, "1000000/day") })
@@ -147,7 +147,7 @@ func TestDecideDuringChanges(t *testing.T) {
 		h.source.PutGateway(g, r)
 		k.RateLimit = rate(t, []string{"500000/day", "1000000/day"}[i%2])
 		h.source.PutKey(k)
-		if err := h.live.CatchUp(context.Background()); err != nil {
+		if err := h.follower.CatchUp(context.Background()); err != nil {
 			t.Error(err)
 		}
 		runtime.Gosched()
@@ -162,7 +162,7 @@ func TestDecideDuringChanges(t *testing.T) {
 // TestWaitEnds holds that a request which must wait for a daily cap is decided
 // afterwards, or ends with its context.
 func TestWaitEnds(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.gateway(nil, limited(route("/a", "GET"), config(t, "", "", "1000/day", "")))
 	_, key := h.key(nil)
 	passed := 0

@@ -16,7 +16,7 @@ import (
 // is answered by the first check that it fails. Each line is right in all that
 // the lines before it were wrong in.
 func TestOrderOfChecks(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	one := config(t, "1/day", "", "", "")
 	g := h.gateway(func(g *gateway.Gateway) { g.Hostname, g.HostGiven = "a.example", true },
 		limited(route("/orders", "POST"), one),
@@ -101,7 +101,7 @@ func TestOrderOfChecks(t *testing.T) {
 // TestCredentials holds where a key is looked for (contract, 4.2, 3), and that a
 // forwarded target never holds one.
 func TestCredentials(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"), public(route("/open", "GET")))
 	k, good := h.key(nil)
 	var escaped strings.Builder
@@ -163,7 +163,7 @@ func TestCredentials(t *testing.T) {
 // TestMatchingForm holds that routes and scopes see the path with its unreserved
 // characters decoded, and the upstream sees it as it came (contract, 4.2).
 func TestMatchingForm(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.gateway(nil, route("/orders", "GET"), route("/orders/{id}.json", "GET"), route("/orders-old/{x}", "GET"), route("/caf%c3%a9", "GET"))
 	orders, cafe := h.scoped("read:orders"), h.scoped("read:caf%C3%a9")
 	for _, c := range []struct {
@@ -194,7 +194,7 @@ func TestMatchingForm(t *testing.T) {
 // TestExpiryToTheInstant holds that a key is refused from the instant of its
 // expiry, without a publication.
 func TestExpiryToTheInstant(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"))
 	_, key := h.key(func(k *apikey.Key) { k.ExpiresAt = h.clock.Wall().Add(time.Minute) })
 	h.clock.Advance(time.Minute - time.Microsecond)
@@ -210,14 +210,14 @@ func TestExpiryToTheInstant(t *testing.T) {
 // TestUseIsMarked holds that a key that authenticates is marked, refused or not,
 // and one that does not is not.
 func TestUseIsMarked(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"))
 	k, good := h.key(nil)
 	_, expired := h.key(func(k *apikey.Key) { k.ExpiresAt = h.clock.Wall() })
 	h.decide(Request{Target: "/none", Authorization: "Bearer " + good})
 	h.decide(Request{Target: "/a", Authorization: "Bearer " + expired})
 	used := map[string]time.Time{}
-	h.live.DrainUsed(func(keyID string, at time.Time) { used[keyID] = at })
+	h.follower.DrainUsed(func(keyID string, at time.Time) { used[keyID] = at })
 	if len(used) != 1 || !used[k.ID].Equal(h.clock.Wall()) {
 		t.Errorf("used %v", used)
 	}
@@ -225,7 +225,7 @@ func TestUseIsMarked(t *testing.T) {
 
 // TestCORS holds how browsers of other origins are answered (contract, 3.3, 4.2).
 func TestCORS(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.gateway(func(g *gateway.Gateway) {
 		g.CORS = &gateway.CORS{Origins: []string{"https://app.example"}, Methods: []string{"GET", "PUT"}, Headers: []string{"Authorization"}, MaxAge: 600}
 		g.GlobalLimit = ratelimit.Config{Sustained: rate(t, "1/day")}
@@ -257,7 +257,7 @@ func TestCORS(t *testing.T) {
 		t.Errorf("without an origin: fields %v", fields(v))
 	}
 
-	plain := newHouse(t)
+	plain := newHarness(t)
 	plain.gateway(nil, route("/a", "OPTIONS"))
 	if v := plain.decide(Request{Method: "OPTIONS", Target: "/a", Origin: origin, PreflightMethod: "PUT"}); v.Code != fault.Unauthorized || fields(v)["Vary"] != "" {
 		t.Errorf("a gateway without cors: %v", v.Fault())

@@ -7,11 +7,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Record makes r say what the verdict knows of the request: what it was about,
-// whose it was, and what was decided. For a request that is to be forwarded the
-// result is what becomes of it, which is the driver's to tell. Start is when
-// the decision was made; the status, the bytes, the times and the client are left
-// as zeros.
+// Record sets r to what the verdict says about the request: its time, account, gateway,
+// route, key, and the result. If the request is to be forwarded, the driver must set the
+// final result. The status, bytes, times and client remain zero.
 func (v *Verdict) Record(r *accesslog.Record) {
 	*r = accesslog.Record{Start: v.Now.Wall / 1000, Upstream: -1, Result: v.result(), Authenticated: v.Authenticated}
 	if g := v.Gateway; g != nil {
@@ -30,7 +28,7 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	}
 }
 
-// result returns how the checks ended.
+// result returns the result of the checks.
 func (v *Verdict) result() accesslog.Result {
 	switch v.Action {
 	case Forward:
@@ -49,7 +47,7 @@ func (v *Verdict) result() accesslog.Result {
 	case fault.RateLimitExceeded:
 		return accesslog.Limited
 	case fault.Forbidden:
-		if v.Route == nil { // check 4 comes before the route is told
+		if v.Route == nil { // check 4 comes before the route is set
 			return accesslog.WrongGateway
 		}
 		return accesslog.WrongScope
@@ -65,8 +63,8 @@ func (v *Verdict) result() accesslog.Result {
 	return accesslog.Malformed
 }
 
-// ResultOf returns what ended a request that the gateway answers with err: the
-// verdict, or what came after it.
+// ResultOf returns the result of a request to which the gateway responds with err: that of
+// the verdict or of what followed it.
 func (v *Verdict) ResultOf(err error) accesslog.Result {
 	if v.Action == Refuse && v.Code != "" {
 		return v.result()
@@ -87,7 +85,7 @@ func (v *Verdict) ResultOf(err error) accesslog.Result {
 	}
 }
 
-// MethodOf returns the method of a request as records tell it.
+// MethodOf returns the accesslog.Method of a method.
 func MethodOf(method string) accesslog.Method {
 	switch method {
 	case "GET":

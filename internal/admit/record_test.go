@@ -14,7 +14,7 @@ import (
 // was, whether it was an authentication event, and whose the request was, told
 // as far as the checks came.
 func TestRecord(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	g := h.gateway(func(g *gateway.Gateway) {
 		g.Hostname, g.HostGiven, g.CORS = "a.example", true, &gateway.CORS{Origins: []string{"*"}}
 	}, limited(route("/one", "GET"), config(t, "1/day", "", "", "")), route("/orders", "POST"), public(route("/open", "GET")))

@@ -7,29 +7,28 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// MaxTarget is the largest number of bytes of a request target (contract, 4.5).
+// MaxTarget is the largest request target in bytes (contract, 4.5).
 const MaxTarget = 16 << 10
 
-// target is a request target taken apart. Its strings are parts of the request's.
+// target is a parsed request target. Its strings are parts of the request's.
 type target struct {
-	host     string // the authority that counts
+	host     string // the authority that takes precedence
 	path     string
 	query    string
 	hasQuery bool
-	normal   bool // path is in the form of gateway.NormalizePath
+	normal   bool // path is normalized as by gateway.NormalizePath
 
-	// Of the query: how many api_key parameters there are, the value of the
-	// first as it is written, and the query without it.
+	// The number of api_key parameters in the query, the value of the first as it
+	// is written, and the query without it.
 	apiKeys int
 	apiKey  string
 	head    string
 	tail    string
-	emptied bool // nothing is left of the query
+	emptied bool // the query without api_key is empty
 }
 
-// read takes a request's target and authority apart and checks both (contract,
-// 4.5). code is "" or why the request is refused, and reason the public
-// message of it.
+// read parses and checks a request's target and authority (contract, 4.5). If the request
+// must be refused, it returns the code and the public message.
 func (t *target) read(req *Request) (code fault.Code, reason string) {
 	switch {
 	case req.Method == "CONNECT" || req.Method == "TRACE":
@@ -41,7 +40,7 @@ func (t *target) read(req *Request) (code fault.Code, reason string) {
 	rest := req.Target
 	if rest == "" || rest[0] != '/' {
 		if rest == "*" {
-			return fault.InvalidRequest, "the target * asks about the server as a whole: ask for a path"
+			return fault.InvalidRequest, "the request target * is not supported: send a path"
 		}
 		authority, after, ok := cutAbsolute(rest)
 		if !ok {
@@ -53,7 +52,7 @@ func (t *target) read(req *Request) (code fault.Code, reason string) {
 		return fault.InvalidRequest, "the request has no valid host"
 	}
 	t.path, t.query, t.hasQuery = strings.Cut(rest, "?")
-	if t.path == "" { // of an absolute form
+	if t.path == "" { // absolute form without a path
 		t.path = "/"
 	}
 	var problem string
@@ -66,7 +65,7 @@ func (t *target) read(req *Request) (code fault.Code, reason string) {
 	return "", ""
 }
 
-// cutAbsolute cuts an absolute form into its authority and what follows.
+// cutAbsolute splits an absolute form into its authority and the rest.
 func cutAbsolute(s string) (authority, rest string, ok bool) {
 	switch {
 	case len(s) >= 7 && strings.EqualFold(s[:7], "http://"):
@@ -82,8 +81,8 @@ func cutAbsolute(s string) (authority, rest string, ok bool) {
 	return s, "", true
 }
 
-// validAuthority reports whether s is a host and perhaps a port (RFC 3986,
-// 3.2.2 and 3.2.3), without userinfo.
+// validAuthority reports whether s is a host with an optional port (RFC 3986, 3.2.2 and
+// 3.2.3), without userinfo.
 func validAuthority(s string) bool {
 	var name, port string
 	if strings.HasPrefix(s, "[") {
@@ -120,27 +119,27 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// isNameByte reports whether c may stand in a registered name (RFC 3986,
-// 3.2.2). A name with escapes or delimiters is none that a gateway has, but is
-// well formed.
+// isNameByte reports whether c is allowed in a registered name (RFC 3986, 3.2.2). No
+// gateway has a name with escapes or delimiters, but such a name is well formed.
 func isNameByte(c byte) bool { return c < 0x80 && inName[c] == 'x' }
 
-// inName has an x for each byte of a registered name.
+// inName has an x at the index of each byte of a registered name.
 const inName = "" +
 	"................................" +
 	".x..xxxxxxxxxxx.xxxxxxxxxx.x.x.." +
 	".xxxxxxxxxxxxxxxxxxxxxxxxxx....x" +
 	".xxxxxxxxxxxxxxxxxxxxxxxxxx...x."
 
-// readQuery checks the query and finds the api_key parameter in it.
+// readQuery checks the query and finds its api_key parameters. It returns the public
+// message of a refusal, or "".
 func (t *target) readQuery() (problem string) {
 	t.head = t.query
 	for i := range len(t.query) {
 		switch c := t.query[i]; {
 		case c == '#':
-			return "the request target holds a fragment"
+			return "the request target contains a fragment"
 		case c <= 0x20 || c == 0x7f:
-			return "the query holds a space or a control byte"
+			return "the query contains a space or a control byte"
 		}
 	}
 	for start := 0; start < len(t.query); {
@@ -159,8 +158,7 @@ func (t *target) readQuery() (problem string) {
 	return ""
 }
 
-// cut takes the parameter from start to end out of the query, with the one & that
-// stood between it and its neighbour.
+// cut removes the parameter from start to end from the query, and one adjacent &.
 func (t *target) cut(start, end int) {
 	t.head, t.tail = t.query[:start], t.query[end:]
 	switch {
@@ -172,8 +170,8 @@ func (t *target) cut(start, end int) {
 	t.emptied = t.head == "" && t.tail == ""
 }
 
-// cutAPIKey returns the value, as it is written, of a parameter whose
-// percent-decoded name is api_key.
+// cutAPIKey returns the value of param, as it is written, if its percent-decoded name is
+// api_key.
 func cutAPIKey(param string) (value string, ok bool) {
 	const name = "api_key"
 	i := 0
@@ -207,8 +205,8 @@ func unhex(c byte) byte {
 	}
 }
 
-// decode percent-decodes a parameter's value. It allocates only if there is an
-// escape; one that is none stays, and no key holds a %.
+// decode percent-decodes a parameter's value. It leaves invalid escapes as they are, which
+// no key string contains. It allocates only if there is an escape.
 func decode(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -225,8 +223,8 @@ func decode(s string) string {
 	return string(out)
 }
 
-// bearer returns the credential of an Authorization field with the scheme
-// Bearer, good or bad; ok is false for another scheme or none.
+// bearer returns the credential of an Authorization header with the scheme Bearer, valid or
+// not. ok is false for another scheme, or none.
 func bearer(field string) (credential string, ok bool) {
 	const scheme, usual = "bearer", "Bearer "
 	if len(field) > len(usual) && field[:len(usual)] == usual && field[len(usual)] != ' ' && field[len(field)-1] > ' ' {
@@ -240,7 +238,7 @@ func bearer(field string) (credential string, ok bool) {
 		return "", true
 	}
 	if rest[0] != ' ' && rest[0] != '\t' {
-		return "", false // a longer name
+		return "", false // another scheme, with a longer name
 	}
 	return strings.Trim(rest, " \t"), true
 }

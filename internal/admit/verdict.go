@@ -6,72 +6,70 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Action tells a driver what to do with the request.
+// Action is what a driver must do with the request.
 type Action uint8
 
-// The outcomes.
+// The actions.
 const (
-	Refuse    Action = iota // answer with Verdict.Fault
-	Forward                 // every limit is charged: forward to Gateway.Upstream
-	Preflight               // answer 204 without a body
+	Refuse    Action = iota // respond with Verdict.Fault
+	Forward                 // forward to Gateway.Upstream: every limit is charged
+	Preflight               // respond with 204 and no body
 	Wait                    // call Admitter.Wait, then decide again
 )
 
-// Verdict is the end of a decision. It belongs to the caller, who may use it
-// resetDecision for the next request; its strings are parts of the request's.
+// Verdict is the result of a decision. It belongs to the caller, who may reuse it for the
+// next request. Its strings are parts of the request's.
 type Verdict struct {
 	Action Action
 
 	// Now is when the decision began.
 	Now ratelimit.Instant
 
-	// Code is why the request is refused, and Auth the authentication code of
-	// a 401 or 403.
+	// Code is the reason of a refusal, and Auth the authentication code of a 401 or 403.
 	Code fault.Code
 	Auth fault.AuthCode
-	// Close tells that the connection must end after the answer: the request
-	// was not well formed.
+	// Close is set if the connection must be closed after the response, because the request
+	// was malformed.
 	Close bool
 
-	Gateway *snapshot.Gateway // nil before the gateway is found
-	Route   *snapshot.Route   // nil if none matched, and before the key was accepted
-	Key     *snapshot.Key     // nil if no key of the gateway's account was given, and on public routes
+	Gateway *snapshot.Gateway // nil if no gateway was found
+	Route   *snapshot.Route   // nil if none matched, or the key was not accepted
+	Key     *snapshot.Key     // nil without a key of the gateway's account, and on public routes
 
-	// Authenticated tells that checks 3 and 4 of contract 4.2 were made, however
-	// they ended.
+	// Authenticated is set if checks 3 and 4 of contract 4.2 were made, whether or not they
+	// passed.
 	Authenticated bool
 
-	// KeyPrefix is the prefix of a key string that was given and has a key's
-	// form and checksum, known or not. "" on public routes.
+	// KeyPrefix is the prefix of the key string in the request, known or not, if it has the
+	// format and checksum of a key. It is "" on public routes.
 	KeyPrefix string
 
 	// Path is the path to forward, byte for byte.
 	Path string
-	// Allow is the value of the field Allow of a 405.
+	// Allow is the value of the Allow header of a 405.
 	Allow string
-	// AllowOrigin is the value of Access-Control-Allow-Origin, or "". VaryOrigin
-	// tells that the answer depends on Origin.
+	// AllowOrigin is the value of Access-Control-Allow-Origin, or "". VaryOrigin is set if
+	// the response depends on Origin.
 	AllowOrigin string
 	VaryOrigin  bool
 
-	reason               string // of a refusal, where the code does not say enough
-	queryHead, queryTail string // the query to forward is their concatenation
+	reason               string // message of a refusal, if it does not follow from the code
+	queryHead, queryTail string // together, the query to forward
 	hasQuery             bool
 
-	daily       *ratelimit.Daily // what Wait waits for
-	statusCount int              // how many standings there are
-	worst       int              // the one that the headers tell
+	daily       *ratelimit.Daily // the cap that Wait waits for
+	statusCount int              // number of statuses
+	worst       int              // the index of the status in X-RateLimit-*
 	statuses    [4]ratelimit.Status
 }
 
-// reset makes v a verdict that says nothing. Standings beyond applied are never
-// read.
+// reset clears v, except for statuses, of which those beyond statusCount are never read.
 func (v *Verdict) reset() {
 	v.resetDecision()
 	v.Close, v.Path, v.queryHead, v.queryTail, v.hasQuery = false, "", "", "", false
 }
 
-// resetDecision forgets what a decision that must be made again has said.
+// resetDecision clears what an attempt at the decision has set.
 func (v *Verdict) resetDecision() {
 	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
 	v.Gateway, v.Route, v.Key, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
@@ -94,11 +92,11 @@ func (v *Verdict) forbid(reason string) {
 	v.Auth = fault.ScopeInsufficient
 }
 
-// HasQuery reports whether the forwarded target has a "?".
+// HasQuery reports whether the target to forward has a "?".
 func (v *Verdict) HasQuery() bool { return v.hasQuery }
 
-// AppendTarget appends the path and query to forward: what the client sent less
-// any api_key parameter.
+// AppendTarget appends the path and query to forward: those of the request without api_key
+// parameters.
 func (v *Verdict) AppendTarget(dst []byte) []byte {
 	dst = append(dst, v.Path...)
 	if v.hasQuery {
@@ -113,14 +111,13 @@ func (v *Verdict) AppendQuery(dst []byte) []byte {
 	return append(append(dst, v.queryHead...), v.queryTail...)
 }
 
-// Statuses returns where the limits stand after the decision; worst is the
-// index of the one that X-RateLimit-* tell, or -1 if there are none.
+// Statuses returns the status of each limit after the decision. worst is the index of the
+// status in the X-RateLimit-* headers, or -1 if there are none.
 func (v *Verdict) Statuses() (all []ratelimit.Status, worst int) {
 	return v.statuses[:v.statusCount], v.worst
 }
 
-// Fault returns the error of a refusal, for fault.Response; nil for any other
-// outcome.
+// Fault returns the error of a refusal, for fault.Response. It is nil for any other action.
 func (v *Verdict) Fault() *fault.Error {
 	if v.Action != Refuse || v.Code == "" {
 		return nil
@@ -140,7 +137,7 @@ func (v *Verdict) message() string {
 	}
 	switch v.Code {
 	case fault.MethodNotAllowed:
-		return "the method is not allowed here; the field Allow lists those that are"
+		return "the method is not allowed here; the Allow header lists those that are"
 	case fault.TargetTooLong:
 		return "the request target is longer than 16 KiB"
 	case fault.GatewayNotFound:

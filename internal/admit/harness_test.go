@@ -39,42 +39,42 @@ func (c *clock) Advance(d time.Duration) {
 	c.now.Wall += int64(d)
 }
 
-// house is an Admitter over a store in memory, with the account default.
-type house struct {
-	t       testing.TB
-	source  *snapshottest.Source
-	clock   *clock
-	live    *snapshot.Follower
-	admit   *Admitter
-	account account.Account
-	random  *rand.ChaCha8
+// harness is an Admitter over a store in memory, with the account default.
+type harness struct {
+	t        testing.TB
+	source   *snapshottest.Source
+	clock    *clock
+	follower *snapshot.Follower
+	admit    *Admitter
+	account  account.Account
+	random   *rand.ChaCha8
 }
 
-func newHouse(t testing.TB) *house {
+func newHarness(t testing.TB) *harness {
 	t.Helper()
-	h := &house{
+	h := &harness{
 		t: t, source: &snapshottest.Source{}, random: rand.NewChaCha8([32]byte{1}),
 		clock: &clock{now: ratelimit.Instant{Mono: int64(time.Hour), Wall: time.Date(2026, 8, 26, 12, 0, 0, 0, time.UTC).UnixNano()}},
 	}
 	h.account = account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
 	h.source.PutAccount(h.account)
-	ledger, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: h.source, Now: h.clock.Wall})
+	reserver, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: h.source, Now: h.clock.Wall})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ledger.Start(context.Background()); err != nil {
+	if err := reserver.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := ledger.Stop(context.Background()); err != nil {
+		if err := reserver.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	h.live, err = snapshot.New(snapshot.Config{Source: h.source, Reserver: ledger, Now: h.clock.Now})
+	h.follower, err = snapshot.New(snapshot.Config{Source: h.source, Reserver: reserver, Now: h.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.admit, err = New(Config{Follower: h.live, Reserver: ledger, Now: h.clock.Now})
+	h.admit, err = New(Config{Follower: h.follower, Reserver: reserver, Now: h.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,15 +82,15 @@ func newHouse(t testing.TB) *house {
 	return h
 }
 
-func (h *house) catchUp() {
+func (h *harness) catchUp() {
 	h.t.Helper()
-	if err := h.live.CatchUp(context.Background()); err != nil {
+	if err := h.follower.CatchUp(context.Background()); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
 // gateway stores a gateway of the account default; edit may change it first.
-func (h *house) gateway(edit func(*gateway.Gateway), routes ...gateway.Route) gateway.Gateway {
+func (h *harness) gateway(edit func(*gateway.Gateway), routes ...gateway.Route) gateway.Gateway {
 	h.t.Helper()
 	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: h.account.ID, Upstream: gateway.Upstream{URL: "http://127.0.0.1:9"}}
 	if edit != nil {
@@ -116,7 +116,7 @@ func public(r gateway.Route) gateway.Route {
 }
 
 // key stores a gateway-level key with the scope admin; edit may change it first.
-func (h *house) key(edit func(*apikey.Key)) (apikey.Key, string) {
+func (h *harness) key(edit func(*apikey.Key)) (apikey.Key, string) {
 	h.t.Helper()
 	k := apikey.Key{ID: id.New(id.Key), AccountID: h.account.ID, Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Admin}}
 	k.BucketID = k.ID
@@ -133,7 +133,7 @@ func (h *house) key(edit func(*apikey.Key)) (apikey.Key, string) {
 	return k, secret
 }
 
-func (h *house) scoped(text string) string {
+func (h *harness) scoped(text string) string {
 	h.t.Helper()
 	scope, err := apikey.ParseScope(text)
 	if err != nil {
@@ -144,7 +144,7 @@ func (h *house) scoped(text string) string {
 }
 
 // decide decides a request, waiting where a daily cap asks for it.
-func (h *house) decide(req Request) *Verdict {
+func (h *harness) decide(req Request) *Verdict {
 	h.t.Helper()
 	if req.Method == "" {
 		req.Method = "GET"
