@@ -25,35 +25,35 @@ func (s *server) offline(args ...string) string {
 	return key
 }
 
-// Guarantee: what an offline command writes beside a running server is in force
+// Guarantee: a change by an offline command beside a running server takes effect
 // within a second, and accounts see nothing of each other.
 func TestAccountsAreIsolated(t *testing.T) {
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t, "--upstream-allow-network", "127.0.0.0/8")
 	mine := s.newGateway(up.URL, map[string]any{"hostname": "mine.example"})
 	myKeyID, myKey := s.newKey(map[string]any{"gateway_id": mine})
 
 	other := s.offline("account", "create", "--name", "other", "--plan", "starter", "--host", "*.other.example")
 	begun := time.Now()
-	if !eventually(patience, func() bool {
+	if !eventually(testTimeout, func() bool {
 		a, err := s.try(other, "GET", "/v1/account", nil)
 		return err == nil && a.status == http.StatusOK
 	}) {
-		t.Fatal("the new account's key is refused")
+		t.Fatal("the key of the new account is refused, want it to be accepted")
 	}
-	t.Logf("in force after %v", time.Since(begun))
+	t.Logf("the account's key was accepted after %v", time.Since(begun))
 	second := s.offline("account", "key", "--account", "other", "--name", "second")
-	if !eventually(patience, func() bool {
+	if !eventually(testTimeout, func() bool {
 		a, err := s.try(second, "GET", "/v1/keys", nil)
 		return err == nil && a.status == http.StatusOK
 	}) {
-		t.Fatal("the account's second key is refused")
+		t.Fatal("the second key of the account is refused, want it to be accepted")
 	}
-	expect := func(want int, method, path string, body any) answer {
+	expect := func(want int, method, path string, body any) response {
 		t.Helper()
 		a, err := s.try(other, method, path, body)
 		if err != nil || a.status != want {
-			t.Fatalf("%s %s: %v, status %d, want %d\n%s", method, path, err, a.status, want, a.body)
+			t.Fatalf("%s %s: error %v, got status %d, want %d\n%s", method, path, err, a.status, want, a.body)
 		}
 		return a
 	}
@@ -74,11 +74,11 @@ func TestAccountsAreIsolated(t *testing.T) {
 		{"POST", "/v1/keys/" + myKeyID + "/rotate", map[string]any{"overlap_days": 0}},
 	} {
 		if a := expect(http.StatusNotFound, c.method, c.path, c.body); a.json(t)["error"] != "not_found" {
-			t.Errorf("%s %s: %s", c.method, c.path, a.body)
+			t.Errorf("%s %s: got %s, want error not_found", c.method, c.path, a.body)
 		}
 	}
 	if n := len(expect(http.StatusOK, "GET", "/v1/keys", nil).json(t)["data"].([]any)); n != 2 {
-		t.Errorf("the account sees %d keys, want its own 2", n)
+		t.Errorf("the account sees %d keys, want only its own 2", n)
 	}
 	if n := len(expect(http.StatusOK, "GET", "/v1/gateways", nil).json(t)["data"].([]any)); n != 0 {
 		t.Errorf("the account sees %d gateways, want none", n)
@@ -89,14 +89,14 @@ func TestAccountsAreIsolated(t *testing.T) {
 	}
 	expect(http.StatusUnprocessableEntity, "POST", "/v1/gateways", gw("foreign.example"))
 	expect(http.StatusUnprocessableEntity, "POST", "/v1/gateways", gw("other.example"))
-	theirs := expect(http.StatusCreated, "POST", "/v1/gateways", gw("api.other.example")).str(t, "gateway_id")
+	theirs := expect(http.StatusCreated, "POST", "/v1/gateways", gw("api.other.example")).field(t, "gateway_id")
 	expect(http.StatusCreated, "POST", "/v1/gateways/"+theirs+"/routes", map[string]any{"path": "/*", "methods": []string{"GET"}})
-	theirKey := expect(http.StatusCreated, "POST", "/v1/keys", map[string]any{"name": "k", "scope": "read"}).str(t, "key")
+	theirKey := expect(http.StatusCreated, "POST", "/v1/keys", map[string]any{"name": "k", "scope": "read"}).field(t, "key")
 
-	s.mustThrough(http.StatusOK, "GET", "/x", theirKey, "Host: API.Other.example.:80")
+	s.mustSend(http.StatusOK, "GET", "/x", theirKey, "Host: API.Other.example.:80")
 	for _, c := range []struct{ key, host string }{{myKey, "api.other.example"}, {theirKey, "mine.example"}} {
-		if a := s.mustThrough(http.StatusUnauthorized, "GET", "/x", c.key, "Host: "+c.host); a.json(t)["code"] != "key_invalid" {
-			t.Errorf("a key of another account: %s", a.body)
+		if a := s.mustSend(http.StatusUnauthorized, "GET", "/x", c.key, "Host: "+c.host); a.json(t)["code"] != "key_invalid" {
+			t.Errorf("a key of another account: got %s, want code key_invalid", a.body)
 		}
 	}
 }

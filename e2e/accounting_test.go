@@ -25,7 +25,7 @@ func (s *server) adminAPI() *client.Client {
 	return api
 }
 
-// metrics returns what /metrics shows.
+// metrics returns the response to /metrics.
 func (s *server) metrics() []byte {
 	s.t.Helper()
 	resp, err := http.Get("http://" + s.ops + "/metrics")
@@ -35,29 +35,29 @@ func (s *server) metrics() []byte {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		s.t.Fatalf("/metrics: status %d, %v", resp.StatusCode, err)
+		s.t.Fatalf("/metrics: got status %d, error %v, want 200", resp.StatusCode, err)
 	}
 	return body
 }
 
-// nothingLost fails the test if a record was lost since the process began.
-func (s *server) nothingLost() {
+// checkNothingLost fails the test if a record was lost since the process started.
+func (s *server) checkNothingLost() {
 	s.t.Helper()
 	counters := tally.Lost(s.metrics())
 	for _, name := range []string{"keygate_outcome_lost_total", "keygate_audit_lost_total", "keygate_traffic_lost_total", "keygate_requestlog_lost_total", "keygate_event_lost_total"} {
 		if _, shown := counters[name]; !shown {
-			s.t.Errorf("no metric %s: %v", name, counters)
+			s.t.Errorf("there is no metric %s: %v", name, counters)
 		}
 	}
 	for name, n := range counters {
 		if n != 0 {
-			s.t.Errorf("%s is %v", name, n)
+			s.t.Errorf("got %s = %v, want 0", name, n)
 		}
 	}
 }
 
-// startLoad makes a scenario.
-func startLoad(t *testing.T, s *server) *tally.Scenario {
+// newScenario creates the gateways, routes and keys of a scenario.
+func newScenario(t *testing.T, s *server) *tally.Scenario {
 	t.Helper()
 	service := httptest.NewServer(tally.Service())
 	t.Cleanup(service.Close)
@@ -68,9 +68,9 @@ func startLoad(t *testing.T, s *server) *tally.Scenario {
 	return scenario
 }
 
-// load makes load in the background until the function that it returns is
-// called, which gives what came of it.
-func load(t *testing.T, s *server, calls []tally.Call) (stop func() *tally.Result) {
+// startCalls makes calls in the background until stop is called, which returns the
+// counts of what the clients received.
+func startCalls(t *testing.T, s *server, calls []tally.Call) (stop func() *tally.Result) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -92,8 +92,9 @@ func load(t *testing.T, s *server, calls []tally.Call) (stop func() *tally.Resul
 	}
 }
 
-// report returns the sums of all requests of the last hour by each grouping.
-func report(t *testing.T, s *server, interval string) map[string]tally.Sums {
+// trafficSums returns the traffic reports of the last hour, summed up, for each
+// grouping.
+func trafficSums(t *testing.T, s *server, interval string) map[string]tally.Sums {
 	t.Helper()
 	out := map[string]tally.Sums{}
 	for _, grouping := range tally.Groupings() {
@@ -106,52 +107,52 @@ func report(t *testing.T, s *server, interval string) map[string]tally.Sums {
 	return out
 }
 
-// Guarantee: the traffic report counts what clients received, to the last
-// request and byte, in every grouping and interval, over HTTP/1.1 and HTTP/2 and
-// through a restart by SIGTERM under load; and no sink loses a record.
+// Guarantee: the traffic report equals what clients received, to the last request
+// and byte, in every grouping and interval, over HTTP/1.1 and HTTP/2, and across a
+// restart by SIGTERM under load. No sink loses a record.
 func TestExactAccounting(t *testing.T) {
 	s := startServer(t, "--log-level", "error")
-	scenario := startLoad(t, s)
+	scenario := newScenario(t, s)
 	calls := slices.Concat(scenario.Calls, scenario.Calls, scenario.Calls, scenario.Calls, []tally.Call{scenario.Slow})
-	before := report(t, s, "1m")
+	before := trafficSums(t, s, "1m")
 
-	stop := load(t, s, calls)
+	stop := startCalls(t, s, calls)
 	awaitTraffic(t, s, before[""][""].Requests+2000)
-	s.nothingLost()
+	s.checkNothingLost()
 	s.restart(syscall.SIGTERM)
 	awaitTraffic(t, s, before[""][""].Requests+6000)
 	result := stop()
-	t.Logf("%d answers, %d requests without one", result.Total(), result.NoResponse)
+	t.Logf("%d responses, %d requests without one", result.Total(), result.NoResponse)
 	seen := map[int]bool{}
 	for o := range result.Counts {
 		seen[o.Call] = true
 	}
 	for i, c := range calls {
 		if !seen[i] {
-			t.Errorf("no answer to %s", c.Name)
+			t.Errorf("no response to %s", c.Name)
 		}
 	}
 	for _, interval := range []string{"1m", "1h", "1d"} {
-		after := report(t, s, interval)
+		after := trafficSums(t, s, interval)
 		for _, grouping := range tally.Groupings() {
 			for _, line := range after[grouping].Less(before[grouping]).Differences(result.Expected(calls, grouping)) {
 				t.Errorf("interval %s, grouped by %q: %s", interval, grouping, line)
 			}
 		}
 	}
-	s.nothingLost()
+	s.checkNothingLost()
 }
 
-// awaitTraffic returns once the report has that many requests.
+// awaitTraffic waits until the traffic report counts at least this many requests.
 func awaitTraffic(t *testing.T, s *server, requests int64) {
 	t.Helper()
 	api := s.adminAPI()
 	var sums tally.Sums
 	var err error
-	if !eventually(patience, func() bool {
+	if !eventually(testTimeout, func() bool {
 		sums, err = tally.Report(context.Background(), api, time.Now().Add(-time.Hour), "1m", "")
 		return err == nil && sums[""].Requests >= requests
 	}) {
-		t.Fatalf("the report never had %d requests: %v, %v", requests, sums[""], err)
+		t.Fatalf("the report has %v, error %v, want at least %d requests", sums[""], err, requests)
 	}
 }

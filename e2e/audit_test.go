@@ -20,7 +20,7 @@ import (
 	"github.com/keygate/keygate/e2e/tally"
 )
 
-// auditCounts counts the authentication records of gateways by outcome.
+// auditCounts returns the number of authentication records of gateways, by outcome.
 func (s *server) auditCounts() map[string]int64 {
 	s.t.Helper()
 	counts := map[string]int64{}
@@ -35,7 +35,8 @@ func (s *server) auditCounts() map[string]int64 {
 	return counts
 }
 
-// authentications returns what the audit log has to have of a result.
+// authentications returns the number of records that the audit log must have for a
+// result, by outcome.
 func authentications(result *tally.Result, calls []tally.Call) map[string]int64 {
 	counts := map[string]int64{}
 	for o, n := range result.Counts {
@@ -55,15 +56,15 @@ func authentications(result *tally.Result, calls []tally.Call) map[string]int64 
 	return counts
 }
 
-// Guarantee: every authentication on the data plane is in the audit log, with its
-// outcome, after a SIGTERM under load (contract, section 7).
+// Guarantee: after a SIGTERM under load, the audit log has every authentication on the
+// data plane with its outcome (contract, section 7).
 func TestAuditLogIsCompleteAfterTermination(t *testing.T) {
 	s := startServer(t, "--log-level", "error")
-	scenario := startLoad(t, s)
+	scenario := newScenario(t, s)
 	before := s.auditCounts()
-	stop := load(t, s, scenario.Calls)
+	stop := startCalls(t, s, scenario.Calls)
 	awaitTraffic(t, s, 3000)
-	s.nothingLost()
+	s.checkNothingLost()
 	s.end(syscall.SIGTERM)
 	result := stop()
 	s.start()
@@ -73,18 +74,18 @@ func TestAuditLogIsCompleteAfterTermination(t *testing.T) {
 	}
 	for _, outcome := range []string{"success", "key_invalid", "key_expired", "scope_insufficient"} {
 		if got[outcome] != want[outcome] || want[outcome] == 0 {
-			t.Errorf("%s: the audit log has %d, the clients received %d", outcome, got[outcome], want[outcome])
+			t.Errorf("%s: got %d records, want %d as the clients received, and more than 0", outcome, got[outcome], want[outcome])
 		}
 	}
 	t.Logf("%d authentications", want["success"]+want["key_invalid"]+want["key_expired"]+want["scope_insufficient"])
 }
 
-// killBound is how much of the data plane's records a kill -9 may lose.
+// killBound is the age of the data-plane records that a kill -9 may lose.
 const killBound = 250 * time.Millisecond
 
-// lateness tells by how much this machine is late at most, until stop: in waking
-// who waits, and in writing to its disk. A server cannot be earlier.
-func lateness(t *testing.T) (stop func() time.Duration) {
+// measureLateness measures the longest delay of this machine in waking a goroutine and
+// syncing a file, until stop is called. A server cannot be faster than that.
+func measureLateness(t *testing.T) (stop func() time.Duration) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "late"))
 	if err != nil {
@@ -117,37 +118,37 @@ func lateness(t *testing.T) (stop func() time.Duration) {
 }
 
 // Guarantee: kill -9 loses at most the last 250 ms of data-plane records, and no
-// management record (contract, section 7). The server is killed while callers and
-// an operator work; every change that was answered has its record, and so has
-// every request that was answered earlier than the bound before the kill.
+// management record (contract, section 7). The server is killed under load. Every
+// change that got a response has its record, and so has every request whose response
+// came earlier than the bound before the kill.
 //
-// A machine that stalls makes a server late, which cannot be told from one that
-// waits too long by itself. So the bound has on top by how much the machine was
-// seen to be late, here and in the server; and since a stall may still be seen by
-// the server alone, it is most of the kills that must keep to it: a server that
-// waits too long does so each time. That this one does not wait by itself is held
-// by TestRecordsReachTheStoreInTime, which needs no clock.
+// The test cannot distinguish a server that writes too late from one on a machine that
+// stalls. It therefore adds the delays that it measured, in the test and in the
+// server's responses, to the bound. Since a stall may affect only the server, only most
+// of the kills must meet the bound: a server that writes too late fails each time.
+// TestRecordsReachTheStoreInTime proves without a clock that the server does not delay
+// records.
 func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t, "--log-level", "error")
 	s.newGateway(up.URL, nil)
 	_, key := s.newKey(nil)
 	const rounds = 5
 	over := 0
 	for round := range rounds {
-		type seen struct {
+		type request struct {
 			id string
-			at time.Time
+			at time.Time // of the response
 		}
 		var (
 			mu      sync.Mutex
-			called  []seen // of the data plane
-			changed []string
-			gap     time.Duration // the longest between two answers of the data plane
-			change  time.Duration // the longest of a change, which is written while its caller waits
+			called  []request     // data-plane requests with a response
+			changed []string      // identifiers of keys whose creation got a response
+			gap     time.Duration // longest time between two responses of the data plane
+			change  time.Duration // longest duration of a change, which waits for its commit
 			group   sync.WaitGroup
 		)
-		late := lateness(t)
+		late := measureLateness(t)
 		stop, enough := make(chan struct{}), make(chan struct{})
 		var once sync.Once
 		running := func() bool {
@@ -161,7 +162,7 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 		for range 2 {
 			group.Go(func() {
 				for running() {
-					a, err := s.through("GET", "/x", key)
+					a, err := s.send("GET", "/x", key)
 					if err != nil || a.status != http.StatusOK {
 						return
 					}
@@ -170,7 +171,7 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 					if len(called) > 0 {
 						gap = max(gap, now.Sub(called[len(called)-1].at))
 					}
-					called = append(called, seen{a.header.Get("X-Request-Id"), now})
+					called = append(called, request{a.header.Get("X-Request-Id"), now})
 					if len(called) > 500 && len(changed) > 10 && called[len(called)-1].at.Sub(called[0].at) > 4*killBound {
 						once.Do(func() { close(enough) })
 					}
@@ -183,22 +184,22 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 				begun := time.Now()
 				a, err := s.try(s.key, "POST", "/v1/keys", map[string]any{"name": "made", "scope": "read"})
 				mu.Lock()
-				change = max(change, time.Since(begun)) // the one that the kill ends, too
+				change = max(change, time.Since(begun)) // also of the change that the kill interrupts
 				mu.Unlock()
 				if err != nil {
 					return
 				}
 				if a.status == http.StatusCreated {
 					mu.Lock()
-					changed = append(changed, a.str(t, "key_id"))
+					changed = append(changed, a.field(t, "key_id"))
 					mu.Unlock()
 				}
 			}
 		})
 		select {
 		case <-enough:
-		case <-time.After(patience):
-			t.Fatal("too few calls")
+		case <-time.After(testTimeout):
+			t.Fatalf("too few calls within %v", testTimeout)
 		}
 		killed := time.Now()
 		s.end(syscall.SIGKILL)
@@ -206,8 +207,9 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 		group.Wait()
 		gap = max(gap, killed.Sub(called[len(called)-1].at))
 		lateHere := late()
-		// Here: to wake up, to wait for the store, and to write. There: to get to
-		// work, to wait for another's change, and to write.
+		// The delays of the machine: three times lateHere, to wake up, to wait for the
+		// store and to write; and in the server gap, to be scheduled, and twice change,
+		// to wait for another change and to write.
 		bound := killBound + 3*lateHere + gap + 2*change
 		s.start()
 		requests, targets := map[string]bool{}, map[string]bool{}
@@ -231,22 +233,22 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 		}
 		if missing > young {
 			over++
-			t.Logf("round %d: %d of %d records are missing, %d of them older than %v", round, missing, len(called), missing-young, bound)
+			t.Logf("round %d: %d of %d records are lost, %d of them older than %v", round, missing, len(called), missing-young, bound)
 		}
 		for _, id := range changed {
 			if !targets["key.create "+id] {
-				t.Errorf("round %d: the management record of %s is missing", round, id)
+				t.Errorf("round %d: the management record of %s is lost", round, id)
 			}
 		}
-		t.Logf("round %d: %d of %d data-plane records lost; the bound %v has %v that the machine was late, %v without an answer and %v of a change; %d changes",
+		t.Logf("round %d: %d of %d data-plane records lost; bound %v, with a delay of the machine of %v, a gap between responses of %v and a change of %v; %d changes",
 			round, missing, len(called), bound, lateHere, gap, change, len(changed))
 	}
 	if over > rounds/2 {
-		t.Errorf("%d of %d kills lost records that were older than the bound", over, rounds)
+		t.Errorf("%d of %d kills lost records older than the bound, want at most half", over, rounds)
 	}
 }
 
-// keygate runs the binary and returns its output and exit status.
+// keygate runs a command of the binary and returns its output and exit status.
 func (s *server) keygate(args ...string) (output string, status int) {
 	s.t.Helper()
 	cmd := exec.Command(binary, args...)
@@ -258,7 +260,7 @@ func (s *server) keygate(args ...string) (output string, status int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// copyDir copies the files of a data directory.
+// copyDir copies a data directory and returns the path of the copy.
 func copyDir(t *testing.T, from string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")
@@ -268,37 +270,37 @@ func copyDir(t *testing.T, from string) string {
 	return to
 }
 
-// Guarantee: the command line finds a sealed block that was altered, removed or
-// moved, in a copy of the store and in an export, without a server; and by a head
-// that was kept elsewhere also a chain whose end is missing, or that was made
-// anew.
+// Guarantee: audit-log verify detects a sealed block that was changed, removed or
+// moved, in a copy of the store and in an export, without a server. With a head that
+// was stored elsewhere it also detects that the end of the chain was removed or the
+// chain was replaced.
 func TestVerifyFindsWhatWasChanged(t *testing.T) {
 	s := startServer(t, "--log-level", "error")
-	scenario := startLoad(t, s)
+	scenario := newScenario(t, s)
 	var head *client.AuditHead
-	stop := load(t, s, scenario.Calls)
-	if !eventually(patience, func() bool {
+	stop := startCalls(t, s, scenario.Calls)
+	if !eventually(testTimeout, func() bool {
 		h, err := s.adminAPI().AuditHead(t.Context())
 		head = h
 		return err == nil && h.Number >= 3
 	}) {
-		t.Fatalf("the log has too few blocks: %+v", head)
+		t.Fatalf("got head %+v, want at least 3 sealed blocks", head)
 	}
 	stop()
 	if out, status := s.keygate("audit-log", "verify", "--data-dir", s.dataDir, "--head", *head.Digest); status != 0 || !strings.Contains(out, "the chain is intact") {
-		t.Fatalf("beside the server: status %d\n%s", status, out)
+		t.Fatalf("verify beside the running server: got exit status %d, want 0\n%s", status, out)
 	}
 	s.end(syscall.SIGTERM)
 	if out, status := s.keygate("audit-log", "verify", "--data-dir", s.dataDir, "--head", *head.Digest); status != 0 {
-		t.Fatalf("after the server: status %d\n%s", status, out)
+		t.Fatalf("verify after the server stopped: got exit status %d, want 0\n%s", status, out)
 	}
 	for name, change := range map[string][]string{
-		"altered":   {`UPDATE audit_blocks SET content = CAST(substr(content, 1, 99) || x'00' || substr(content, 101) AS BLOB) WHERE number = 2`},
-		"removed":   {`DELETE FROM audit_blocks WHERE number = 2`},
-		"moved":     {`UPDATE audit_blocks SET number = -number`, `UPDATE audit_blocks SET number = CASE number WHEN -1 THEN 2 WHEN -2 THEN 1 ELSE -number END`},
-		"another's": {`UPDATE audit_blocks SET first_time = first_time - 1 WHERE number = 1`},
-		"cut off":   {`DELETE FROM audit_blocks WHERE number >= 3`},
-		"cut off, and the head told": {
+		"content changed": {`UPDATE audit_blocks SET content = CAST(substr(content, 1, 99) || x'00' || substr(content, 101) AS BLOB) WHERE number = 2`},
+		"block removed":   {`DELETE FROM audit_blocks WHERE number = 2`},
+		"blocks swapped":  {`UPDATE audit_blocks SET number = -number`, `UPDATE audit_blocks SET number = CASE number WHEN -1 THEN 2 WHEN -2 THEN 1 ELSE -number END`},
+		"time changed":    {`UPDATE audit_blocks SET first_time = first_time - 1 WHERE number = 1`},
+		"end removed":     {`DELETE FROM audit_blocks WHERE number >= 3`},
+		"end removed and head changed": {
 			`DELETE FROM audit_blocks WHERE number >= 3`,
 			`UPDATE audit_chains SET number = 2, digest = (SELECT digest FROM audit_blocks b WHERE b.account_id = audit_chains.account_id AND b.number = 2)`,
 		},
@@ -318,13 +320,13 @@ func TestVerifyFindsWhatWasChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			if out, status := s.keygate("audit-log", "verify", "--data-dir", dir, "--head", *head.Digest); status != 6 || !strings.Contains(out, "does not hold") {
-				t.Errorf("status %d\n%s", status, out)
+				t.Errorf("got exit status %d, want 6 and a failed verification\n%s", status, out)
 			}
 		})
 	}
 	export := filepath.Join(t.TempDir(), "blocks.jsonl")
 	if out, status := s.keygate("audit-log", "export", "--blocks", "--data-dir", s.dataDir, "--file", export); status != 0 {
-		t.Fatalf("status %d\n%s", status, out)
+		t.Fatalf("export: got exit status %d, want 0\n%s", status, out)
 	}
 	content, err := os.ReadFile(export)
 	if err != nil {
@@ -333,20 +335,20 @@ func TestVerifyFindsWhatWasChanged(t *testing.T) {
 	lines := strings.SplitAfter(strings.TrimSpace(string(content))+"\n", "\n")
 	lines = lines[:len(lines)-1]
 	if len(lines) < 4 {
-		t.Fatalf("an export of %d lines", len(lines))
+		t.Fatalf("got an export of %d lines, want at least 4", len(lines))
 	}
 	middle := lines[2]
 	for name, changed := range map[string][]string{
-		"as it is":  lines,
-		"removed":   slices.Concat(lines[:2], lines[3:]),
-		"moved":     slices.Concat(lines[:1], lines[2:3], lines[1:2], lines[3:]),
-		"twice":     slices.Concat(lines[:2], lines[1:]),
-		"cut off":   lines[:len(lines)-1],
-		"altered":   slices.Concat(lines[:2], []string{strings.Replace(middle, `"records":`, `"records":1`, 1)}, lines[3:]),
-		"broken":    slices.Concat(lines[:2], []string{middle[:len(middle)/2]}, lines[3:]),
-		"headless":  lines[1:],
-		"nothing":   nil,
-		"other end": slices.Concat([]string{strings.Replace(lines[0], `"head":{"number":`, `"head":{"number":1`, 1)}, lines[1:]),
+		"unchanged":        lines,
+		"block removed":    slices.Concat(lines[:2], lines[3:]),
+		"blocks swapped":   slices.Concat(lines[:1], lines[2:3], lines[1:2], lines[3:]),
+		"block repeated":   slices.Concat(lines[:2], lines[1:]),
+		"end removed":      lines[:len(lines)-1],
+		"content changed":  slices.Concat(lines[:2], []string{strings.Replace(middle, `"records":`, `"records":1`, 1)}, lines[3:]),
+		"line cut in half": slices.Concat(lines[:2], []string{middle[:len(middle)/2]}, lines[3:]),
+		"head removed":     lines[1:],
+		"empty file":       nil,
+		"head changed":     slices.Concat([]string{strings.Replace(lines[0], `"head":{"number":`, `"head":{"number":1`, 1)}, lines[1:]),
 	} {
 		t.Run("export "+name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "changed.jsonl")
@@ -354,11 +356,11 @@ func TestVerifyFindsWhatWasChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := 6
-			if name == "as it is" {
+			if name == "unchanged" {
 				want = 0
 			}
 			if out, status := s.keygate("audit-log", "verify", "--head", *head.Digest, file); status != want {
-				t.Errorf("status %d, want %d\n%s", status, want, out)
+				t.Errorf("got exit status %d, want %d\n%s", status, want, out)
 			}
 		})
 	}

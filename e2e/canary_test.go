@@ -20,17 +20,17 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
-	_ "modernc.org/sqlite" // to read the store behind the server's back
+	_ "modernc.org/sqlite" // to read the store directly
 
 	"github.com/keygate/keygate/e2e/tally"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 )
 
-// traceCollector takes spans as an OpenTelemetry collector does.
+// traceCollector records spans like an OpenTelemetry collector.
 type traceCollector struct {
 	*httptest.Server
-	mu   sync.Mutex
-	took bytes.Buffer
+	mu    sync.Mutex
+	spans bytes.Buffer
 }
 
 func newTraceCollector(t *testing.T) *traceCollector {
@@ -38,7 +38,7 @@ func newTraceCollector(t *testing.T) *traceCollector {
 	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		content, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the sender gave up, and sends it again or tells that it is lost
+			return // the server aborted the export, and retries it or logs the loss
 		}
 		var body io.Reader = bytes.NewReader(content)
 		if r.Header.Get("Content-Encoding") == "gzip" {
@@ -49,7 +49,7 @@ func newTraceCollector(t *testing.T) *traceCollector {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		_, _ = io.Copy(&c.took, body)
+		_, _ = io.Copy(&c.spans, body)
 	}))
 	t.Cleanup(c.Close)
 	return c
@@ -58,19 +58,18 @@ func newTraceCollector(t *testing.T) *traceCollector {
 func (c *traceCollector) content() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return bytes.Clone(c.took.Bytes())
+	return bytes.Clone(c.spans.Bytes())
 }
 
-// Guarantee: no key that is presented, on whatever plane and in whatever place,
-// right or wrong, and no private key of a gateway's client certificate, is in an
-// answer, the log, the metrics, traces, the audit log and its
-// blocks and exports, the request log, or the files of the store, compressed
-// parts of them included.
+// Guarantee: no API key in a request, valid or not, on either plane and in any part of
+// the request, and no private key of a client certificate appears in a response, the
+// log, the metrics, the traces, the audit log with its blocks and exports, the request
+// log, or the files of the store, including their compressed parts.
 func TestNoKeyInAnySink(t *testing.T) {
 	traces := newTraceCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", traces.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t, "--log-level", "debug")
 	gatewayID := s.newGateway(up.URL, nil)
 	secrets := map[string]string{}
@@ -81,11 +80,11 @@ func TestNoKeyInAnySink(t *testing.T) {
 			body[k] = v
 		}
 		a := s.call(http.StatusCreated, "POST", "/v1/keys", body, "Idempotency-Key: make "+name)
-		ids[name], secrets[name] = a.str(t, "key_id"), a.str(t, "key")
+		ids[name], secrets[name] = a.field(t, "key_id"), a.field(t, "key")
 		return secrets[name]
 	}
 	forged := func(name, like string) string {
-		// The form of a key with another end: the check sum is wrong.
+		// Looks like a key, but the checksum is wrong.
 		last := "a"
 		if strings.HasSuffix(like, last) {
 			last = "b"
@@ -97,14 +96,14 @@ func TestNoKeyInAnySink(t *testing.T) {
 	low := make("restricted", map[string]any{"scope": "read:nothing"})
 	account := make("account level", map[string]any{"level": "account"})
 	rotated := make("rotated", nil)
-	secrets["successor"] = s.call(http.StatusCreated, "POST", "/v1/keys/"+ids["rotated"]+"/rotate", `{"overlap_days": 1}`).str(t, "key")
+	secrets["successor"] = s.call(http.StatusCreated, "POST", "/v1/keys/"+ids["rotated"]+"/rotate", `{"overlap_days": 1}`).field(t, "key")
 	s.call(http.StatusOK, "DELETE", "/v1/keys/"+ids["revoked"], nil)
 	bad, odd := forged("forged", good), "canary-of-no-form-at-all-0123456789"
 	secrets["odd"] = odd
 
 	for _, key := range []string{good, revoked, low, account, rotated, secrets["successor"]} {
 		for _, target := range []string{"/x/" + key, "/%6b" + key[1:] + "/x"} {
-			if _, err := s.through("GET", target, good); err != nil {
+			if _, err := s.send("GET", target, good); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -128,7 +127,7 @@ func TestNoKeyInAnySink(t *testing.T) {
 				{"/x?api_key=" + key, "", []string{"Authorization: Basic " + key}},
 				{"/%zz?api_key=" + key, "", nil},
 			} {
-				if _, err := s.through(method, c.target, c.key, c.headers...); err != nil {
+				if _, err := s.send(method, c.target, c.key, c.headers...); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -140,78 +139,79 @@ func TestNoKeyInAnySink(t *testing.T) {
 		}
 		s.call(http.StatusOK, "POST", "/v1/keys/verify", map[string]any{"key": key, "gateway_id": gatewayID}, "Idempotency-Key: verify "+key[len(key)-8:])
 	}
-	// So many calls that the audit log seals a block, which is packed.
+	// Enough calls that the audit log seals a block, which is compressed.
 	var calls []tally.Call
 	for name, key := range secrets {
 		calls = append(calls, tally.Call{
 			Name: name, Method: "GET", Host: "localhost", Target: "/x?api_key=" + key, Want: []int{http.StatusOK, http.StatusUnauthorized, http.StatusForbidden},
 		})
 	}
-	stop := load(t, s, calls)
-	if !eventually(patience, func() bool {
+	stop := startCalls(t, s, calls)
+	if !eventually(testTimeout, func() bool {
 		h, err := s.adminAPI().AuditHead(t.Context())
 		return err == nil && h.Number > 0
 	}) {
-		t.Error("no block was sealed: the test shows too little")
+		t.Error("no block was sealed: the test proves too little")
 	}
 	stop()
-	// What shows them as they are shown: lists, reports, exports, metrics.
+	// Lists, reports, exports and metrics.
 	sinks := map[string][]byte{}
 	for _, path := range []string{"/v1/audit-log?limit=100", "/v1/requests?limit=100", "/v1/events?limit=100", "/v1/keys?limit=100", "/v1/reports/traffic?group_by=key&interval=1m"} {
 		sinks[path] = s.call(http.StatusOK, "GET", path, nil).body
 	}
 	sinks["/metrics"] = s.metrics()
-	for name, line := range privateKey(t, s) {
+	for name, line := range usePrivateKeys(t, s) {
 		secrets[name] = line
 	}
 	sinks["/v1/gateways"] = s.call(http.StatusOK, "GET", "/v1/gateways", nil).body
 	if !bytes.Contains(sinks["/v1/gateways"], []byte(`"upstream_client_key":"***"`)) {
-		t.Error("no gateway has a key: the test shows too little")
+		t.Error("no gateway has a private key: the test proves too little")
 	}
 	for _, args := range [][]string{
 		{"audit-log", "--limit", "1000"}, {"audit-log", "export"}, {"audit-log", "export", "--format", "csv", "--limit", "1000"}, {"explain", "--limit", "1000"}, {"traffic", "--group-by", "key"},
 	} {
 		out, status := s.keygate(args...)
 		if status != 0 {
-			t.Errorf("%v: status %d\n%s", args, status, out)
+			t.Errorf("%v: got exit status %d, want 0\n%s", args, status, out)
 		}
 		sinks[strings.Join(args, " ")] = []byte(out)
 	}
 	if !bytes.Contains(sinks["audit-log export"], []byte(good[:9])) {
-		t.Error("the audit log does not tell the prefix of a key: the test shows too little")
+		t.Error("the audit log does not have the prefix of a key: the test proves too little")
 	}
-	if !eventually(patience, func() bool { return len(traces.content()) > 1000 }) {
-		t.Error("no traces came: the test shows too little")
+	if !eventually(testTimeout, func() bool { return len(traces.content()) > 1000 }) {
+		t.Error("no traces were exported: the test proves too little")
 	}
 	if status := s.end(syscall.SIGTERM); status != 0 {
-		t.Errorf("exit status %d", status)
+		t.Errorf("got exit status %d, want 0", status)
 	}
 	sinks["log"] = []byte(s.output.String())
 	sinks["traces"] = traces.content()
 	if out, status := s.keygate("audit-log", "export", "--blocks", "--data-dir", s.dataDir); status == 0 {
 		sinks["blocks"] = []byte(out)
 	} else {
-		t.Errorf("export the blocks: status %d\n%s", status, out)
+		t.Errorf("export the blocks: got exit status %d, want 0\n%s", status, out)
 	}
-	files(t, s.dataDir, sinks)
-	cells := storeCells(t, filepath.Join(s.dataDir, "keygate.db"), sinks)
+	addFiles(t, s.dataDir, sinks)
+	cells := addStoreValues(t, filepath.Join(s.dataDir, "keygate.db"), sinks)
 	if cells < 100 {
-		t.Errorf("only %d values in the store: the test shows too little", cells)
+		t.Errorf("only %d values in the store: the test proves too little", cells)
 	}
 	for where, content := range sinks {
 		for name, secret := range secrets {
-			// A part without the prefix, which may be shown, is as bad as all.
+			// The second half suffices: the prefix may be shown.
 			if part := secret[len(secret)/2:]; bytes.Contains(content, []byte(part)) {
 				at := bytes.Index(content, []byte(part))
-				t.Errorf("%s holds the %s key: …%q…", where, name, content[max(0, at-80):min(len(content), at+60)])
+				t.Errorf("%s contains the %s key: …%q…", where, name, content[max(0, at-80):min(len(content), at+60)])
 			}
 		}
 	}
 }
 
-// privateKey gives private keys to a gateway, in ways that are taken and in ways that
-// are refused, has the key used, and returns a line of each.
-func privateKey(t *testing.T, s *server) map[string]string {
+// usePrivateKeys sends private keys of client certificates to the server in valid and
+// invalid requests, and makes the gateway use the valid ones. It returns a line of each
+// private key.
+func usePrivateKeys(t *testing.T, s *server) map[string]string {
 	t.Helper()
 	lines := map[string]string{}
 	fresh := func(name string) (cert, key string) {
@@ -233,15 +233,15 @@ func privateKey(t *testing.T, s *server) map[string]string {
 	body := map[string]any{
 		"name": "tls", "upstream_url": up.URL, "hostname": "tls.example.org", "upstream_ca": ca, "upstream_client_certificate": cert, "upstream_client_key": key,
 	}
-	made := s.call(http.StatusCreated, "POST", "/v1/gateways", body, "Idempotency-Key: make tls").str(t, "gateway_id")
-	s.call(http.StatusCreated, "POST", "/v1/gateways", body, "Idempotency-Key: make tls") // from what was kept of it
+	made := s.call(http.StatusCreated, "POST", "/v1/gateways", body, "Idempotency-Key: make tls").field(t, "gateway_id")
+	s.call(http.StatusCreated, "POST", "/v1/gateways", body, "Idempotency-Key: make tls") // a replay
 	s.call(http.StatusCreated, "POST", "/v1/gateways/"+made+"/routes", `{"path": "/*", "methods": ["GET"], "auth": "none"}`)
 	path := "/v1/gateways/" + made
 	use := func(want int) {
 		t.Helper()
-		s.mustThrough(want, "GET", "/", "", "Host: tls.example.org")
+		s.mustSend(want, "GET", "/", "", "Host: tls.example.org")
 	}
-	use(http.StatusNotFound) // the service's own
+	use(http.StatusNotFound) // from the upstream
 	cert, key = fresh("second private")
 	_, other := fresh("third private")
 	for _, refused := range []any{
@@ -254,7 +254,7 @@ func privateKey(t *testing.T, s *server) map[string]string {
 		other,
 	} {
 		if a, err := s.try(s.key, "PATCH", path, refused); err != nil || a.status < 400 || bytes.Contains(a.body, []byte(lines["third private"])) {
-			t.Errorf("%d %s %v", a.status, a.body, err)
+			t.Errorf("PATCH %.40v: got status %d %s, error %v, want an error status and no private key", refused, a.status, a.body, err)
 		}
 	}
 	s.call(http.StatusOK, "PATCH", path, map[string]any{"upstream_client_certificate": cert, "upstream_client_key": key})
@@ -264,9 +264,9 @@ func privateKey(t *testing.T, s *server) map[string]string {
 	return lines
 }
 
-// files adds the content of the files in the data directory, but for the one key
-// that the first start writes down.
-func files(t *testing.T, dir string, to map[string][]byte) {
+// addFiles adds the content of the files in the data directory to to, except
+// admin.key.
+func addFiles(t *testing.T, dir string, to map[string][]byte) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == "admin.key" {
@@ -281,9 +281,9 @@ func files(t *testing.T, dir string, to map[string][]byte) {
 	}
 }
 
-// storeCells adds every value of every table, and what is found in it packed, and
-// returns how many values there are.
-func storeCells(t *testing.T, path string, to map[string][]byte) (n int) {
+// addStoreValues adds every value of every table to to, and the decompressed content of
+// each, and returns the number of values.
+func addStoreValues(t *testing.T, path string, to map[string][]byte) (n int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
@@ -299,7 +299,7 @@ func storeCells(t *testing.T, path string, to map[string][]byte) (n int) {
 				cell := cellBytes(value)
 				where := "table " + name + "." + column
 				to[where] = append(to[where], cell...)
-				for _, plain := range unpack(cell) {
+				for _, plain := range decompress(cell) {
 					unpacked++
 					to[where+" unpacked"] = append(to[where+" unpacked"], plain...)
 				}
@@ -307,12 +307,12 @@ func storeCells(t *testing.T, path string, to map[string][]byte) (n int) {
 		}
 	}
 	if unpacked == 0 {
-		t.Error("nothing packed was found in the store: the test shows too little")
+		t.Error("no compressed value was found in the store: the test proves too little")
 	}
 	return n
 }
 
-// rowsOf returns what a query gives, by column.
+// rowsOf returns the rows of a query, each by column.
 func rowsOf(t *testing.T, db *sql.DB, query string) (all []map[string]any) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), query)
@@ -355,13 +355,13 @@ func cellBytes(v any) []byte {
 	}
 }
 
-// unpack finds what is compressed in b, wherever it begins: whole frames of
-// Zstandard, and a stream of DEFLATE from its beginning.
-func unpack(b []byte) (plain [][]byte) {
+// decompress returns the content of all Zstandard frames in b, wherever they start, and
+// of DEFLATE streams that start within the first 8 bytes.
+func decompress(b []byte) (plain [][]byte) {
 	magic := []byte{0x28, 0xb5, 0x2f, 0xfd}
 	for at := bytes.Index(b, magic); at >= 0; {
 		if d, err := zstd.NewReader(bytes.NewReader(b[at:])); err == nil {
-			if content, _ := io.ReadAll(d); len(content) > 0 { // what follows a frame is no matter
+			if content, _ := io.ReadAll(d); len(content) > 0 { // an error after the frame does not matter
 				plain = append(plain, content)
 			}
 			d.Close()

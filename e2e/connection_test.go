@@ -19,8 +19,8 @@ import (
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 )
 
-// versions are callers of the data plane by HTTP/1.1 and by HTTP/2.
-func versions(t *testing.T) map[string]*http.Client {
+// clientsByProtocol returns a client for HTTP/1.1 and one for HTTP/2, by protocol.
+func clientsByProtocol(t *testing.T) map[string]*http.Client {
 	t.Helper()
 	clients := map[string]*http.Client{}
 	for _, name := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -34,9 +34,9 @@ func versions(t *testing.T) map[string]*http.Client {
 	return clients
 }
 
-// ask makes a request of the data plane, and returns its status and body.
-func (s *server) ask(c *http.Client, key, path string) (int, string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// get sends a GET to the data plane and returns the status and body.
+func (s *server) get(c *http.Client, key, path string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.gateway+path, http.NoBody)
 	if err != nil {
@@ -52,10 +52,9 @@ func (s *server) ask(c *http.Client, key, path string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
-// Guarantee: a service that asks for a client certificate is shown that of its
-// gateway, whichever HTTP the caller and the service speak, and no other from the
-// moment a change returns, under load and after a restart; a gateway without one
-// does not reach it.
+// Guarantee: an upstream that requires a client certificate gets that of the gateway,
+// over HTTP/1.1 and HTTP/2 on both sides, and no earlier one once a change has
+// returned, under load and after a restart. A gateway without a certificate gets a 502.
 func TestClientCertificateReachesTheService(t *testing.T) {
 	own := certificatetest.New(t, "service")
 	one, two := certificatetest.New(t, "one"), certificatetest.New(t, "two")
@@ -79,13 +78,13 @@ func TestClientCertificateReachesTheService(t *testing.T) {
 			s := startServer(t)
 			id := s.newGateway("https://"+up.Listener.Addr().String(), map[string]any{"upstream_ca": string(own.Cert)})
 			_, key := s.newKey(nil)
-			callers := versions(t)
+			callers := clientsByProtocol(t)
 			wants := func(status int, who string) {
 				t.Helper()
 				for name, c := range callers {
-					got, body, err := s.ask(c, key, "/")
+					got, body, err := s.get(c, key, "/")
 					if err != nil || got != status || who != "" && body != who {
-						t.Errorf("%s: %d %q %v; want %d %q", name, got, body, err, status, who)
+						t.Errorf("%s: got status %d, body %q, error %v, want %d %q", name, got, body, err, status, who)
 					}
 				}
 			}
@@ -103,7 +102,7 @@ func TestClientCertificateReachesTheService(t *testing.T) {
 			s.restart(syscall.SIGTERM)
 			wants(http.StatusOK, "one")
 
-			// Each request begun after a change shows the new one.
+			// Each request that starts after a change has the new certificate.
 			var now atomic.Pointer[string]
 			var load sync.WaitGroup
 			var over atomic.Bool
@@ -113,14 +112,14 @@ func TestClientCertificateReachesTheService(t *testing.T) {
 					load.Go(func() {
 						for !over.Load() {
 							before := now.Load()
-							_, body, err := s.ask(c, key, "/")
+							_, body, err := s.get(c, key, "/")
 							if err != nil {
 								t.Error(err)
 								return
 							}
 							asked.Add(1)
 							if after := now.Load(); before != nil && before == after && body != *before {
-								t.Errorf("%q was shown where %q was in force", body, *before)
+								t.Errorf("the upstream got certificate %q, want %q", body, *before)
 							}
 						}
 					})
@@ -136,8 +135,8 @@ func TestClientCertificateReachesTheService(t *testing.T) {
 				now.Store(&name)
 				wants(http.StatusOK, name)
 				since := asked.Load()
-				if !eventually(patience, func() bool { return asked.Load() >= since+20 }) {
-					t.Error("nobody asks: the test shows too little")
+				if !eventually(testTimeout, func() bool { return asked.Load() >= since+20 }) {
+					t.Error("fewer than 20 requests after a change: the test proves too little")
 				}
 			}
 			over.Store(true)
@@ -148,9 +147,9 @@ func TestClientCertificateReachesTheService(t *testing.T) {
 	}
 }
 
-// Guarantee: a service is never asked by more connections at once than its gateway
-// may have, for callers of all kinds together; who has waited for timeout gets 504,
-// and everybody else is served.
+// Guarantee: a gateway never has more connections to its upstream than
+// upstream_max_connections, for clients of both protocols together. A request that
+// waits for a connection longer than timeout gets a 504; all others are served.
 func TestBoundOfConnections(t *testing.T) {
 	const bound = 3
 	var running, most atomic.Int64
@@ -163,20 +162,20 @@ func TestBoundOfConnections(t *testing.T) {
 		if r.URL.Path == "/held" {
 			<-hold
 		}
-		_, _ = w.Write(make([]byte, 256<<10)) // which takes time enough for others to come
+		_, _ = w.Write(make([]byte, 256<<10)) // long enough for other requests to overlap
 	}))
 	t.Cleanup(up.Close)
 	s := startServer(t)
 	id := s.newGateway(up.URL, map[string]any{"upstream_max_connections": bound, "upstream_idle_timeout": "1s", "timeout": "30s"})
 	_, key := s.newKey(nil)
-	callers := versions(t)
+	callers := clientsByProtocol(t)
 	var all sync.WaitGroup
 	for name, c := range callers {
 		for range 10 {
 			all.Go(func() {
 				for range 20 {
-					if status, body, err := s.ask(c, key, "/"); err != nil || status != http.StatusOK {
-						t.Errorf("%s: %d %s %v", name, status, body, err)
+					if status, body, err := s.get(c, key, "/"); err != nil || status != http.StatusOK {
+						t.Errorf("%s: got status %d %s, error %v, want 200", name, status, body, err)
 						return
 					}
 				}
@@ -185,47 +184,47 @@ func TestBoundOfConnections(t *testing.T) {
 	}
 	all.Wait()
 	if n := most.Load(); n > bound {
-		t.Errorf("%d requests at once over connections of one request each; the bound is %d", n, bound)
+		t.Errorf("%d concurrent requests reached the upstream over HTTP/1.1, want at most %d", n, bound)
 	}
 	for range bound {
 		all.Go(func() {
-			if status, body, err := s.ask(callers["HTTP/1.1"], key, "/held"); err != nil || status != http.StatusOK {
-				t.Errorf("held: %d %s %v", status, body, err)
+			if status, body, err := s.get(callers["HTTP/1.1"], key, "/held"); err != nil || status != http.StatusOK {
+				t.Errorf("a request that the upstream holds: got status %d %s, error %v, want 200", status, body, err)
 			}
 		})
 	}
-	if !eventually(patience, func() bool { return running.Load() == bound }) {
-		t.Fatal("not all connections are in use")
+	if !eventually(testTimeout, func() bool { return running.Load() == bound }) {
+		t.Fatalf("%d connections are in use, want %d", running.Load(), bound)
 	}
 	s.call(http.StatusOK, "PATCH", "/v1/gateways/"+id, map[string]any{"timeout": "1s"})
 	for name, c := range callers {
-		if status, body, err := s.ask(c, key, "/"); err != nil || status != http.StatusGatewayTimeout || !strings.Contains(body, "upstream_timeout") {
-			t.Errorf("%s: %d %s %v; want 504", name, status, body, err)
+		if status, body, err := s.get(c, key, "/"); err != nil || status != http.StatusGatewayTimeout || !strings.Contains(body, "upstream_timeout") {
+			t.Errorf("%s: got status %d %s, error %v, want 504 upstream_timeout", name, status, body, err)
 		}
 	}
 	close(hold)
 	all.Wait()
 	for name, c := range callers {
-		if status, body, err := s.ask(c, key, "/"); err != nil || status != http.StatusOK {
-			t.Errorf("%s, when there is room again: %d %s %v", name, status, body, err)
+		if status, body, err := s.get(c, key, "/"); err != nil || status != http.StatusOK {
+			t.Errorf("%s, after the connections are free again: got status %d %s, error %v, want 200", name, status, body, err)
 		}
 	}
 }
 
-// Guarantee: a service that takes no connection is given up after the gateway's
-// own time to connect, with 502, long before its timeout.
-func TestTimeToConnect(t *testing.T) {
+// Guarantee: a request to an upstream that does not complete a connection gets a 502
+// after upstream_connect_timeout, long before timeout.
+func TestConnectTimeout(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // it accepts, and never says a word of TLS
+	defer l.Close() // accepts connections, but never makes a TLS handshake
 	s := startServer(t)
 	s.newGateway("https://"+l.Addr().String(), map[string]any{"upstream_connect_timeout": "200ms", "timeout": "1h"})
 	_, key := s.newKey(nil)
-	for name, c := range versions(t) {
-		if status, body, err := s.ask(c, key, "/"); err != nil || status != http.StatusBadGateway {
-			t.Errorf("%s: %d %s %v; want 502", name, status, body, err)
+	for name, c := range clientsByProtocol(t) {
+		if status, body, err := s.get(c, key, "/"); err != nil || status != http.StatusBadGateway {
+			t.Errorf("%s: got status %d %s, error %v, want 502", name, status, body, err)
 		}
 	}
 }

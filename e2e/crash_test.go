@@ -11,11 +11,10 @@ import (
 )
 
 // Guarantee: kill -9 at any moment loses no acknowledged change. The process is
-// killed at random during 1,000 management calls by 4 callers; after each
-// start everything acknowledged is there, in the state that the last
-// acknowledged call left it in.
+// killed at random moments during 1,000 management calls by 4 clients. After each
+// start, every acknowledged key exists in the state of the last acknowledged change.
 func TestKillLosesNoAcknowledgedChange(t *testing.T) {
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t)
 	s.newGateway(up.URL, nil)
 	const (
@@ -23,19 +22,19 @@ func TestKillLosesNoAcknowledgedChange(t *testing.T) {
 		callers = 4
 		rounds  = 10
 	)
-	type life struct {
+	type keyState struct {
 		secret  string
 		name    string
 		revoked bool
 	}
 	var (
 		mu    sync.Mutex
-		known = map[string]*life{} // acknowledged
-		vague = map[string]bool{}  // a call about it got no answer
-		made  atomic.Int64
+		known = map[string]*keyState{} // acknowledged states, by key ID
+		busy  = map[string]bool{}      // keys with a call that is not yet acknowledged
+		made  atomic.Int64             // calls
 	)
-	// The management API's own limit is 100 calls a second for each key; the
-	// callers have one key each, as different people would.
+	// Each client has its own key, because the management API limits each key to
+	// 100 calls a second.
 	admins := make([]string, callers)
 	for i := range admins {
 		_, admins[i] = s.newKey(map[string]any{"level": "account", "name": fmt.Sprintf("admin %d", i)})
@@ -43,21 +42,21 @@ func TestKillLosesNoAcknowledgedChange(t *testing.T) {
 	act := func(r *rand.Rand, admin string) {
 		mu.Lock()
 		var id string
-		for k, l := range known { // any key that lives and that nobody is unsure of
-			if !l.revoked && !vague[k] {
+		for k, l := range known { // any active key without a call in progress
+			if !l.revoked && !busy[k] {
 				id = k
 				break
 			}
 		}
 		if id != "" {
-			vague[id] = true // nobody else touches it meanwhile
+			busy[id] = true // so that no other client changes it meanwhile
 		}
 		mu.Unlock()
 		switch choice := r.IntN(4); {
 		case id == "" || choice <= 1:
 			if id != "" {
 				mu.Lock()
-				delete(vague, id)
+				delete(busy, id)
 				mu.Unlock()
 			}
 			name := fmt.Sprintf("key %d", r.Int64())
@@ -67,21 +66,21 @@ func TestKillLosesNoAcknowledgedChange(t *testing.T) {
 			}
 			m := a.json(t)
 			mu.Lock()
-			known[m["key_id"].(string)] = &life{secret: m["key"].(string), name: name}
+			known[m["key_id"].(string)] = &keyState{secret: m["key"].(string), name: name}
 			mu.Unlock()
 		case choice == 2:
 			name := fmt.Sprintf("renamed %d", r.Int64())
 			if a, err := s.try(admin, "PATCH", "/v1/keys/"+id, map[string]any{"name": name}); err == nil && a.status == http.StatusOK {
 				mu.Lock()
 				known[id].name = name
-				delete(vague, id)
+				delete(busy, id)
 				mu.Unlock()
 			}
 		default:
 			if a, err := s.try(admin, "DELETE", "/v1/keys/"+id, nil); err == nil && a.status == http.StatusOK {
 				mu.Lock()
 				known[id].revoked = true
-				delete(vague, id)
+				delete(busy, id)
 				mu.Unlock()
 			}
 		}
@@ -116,7 +115,7 @@ func TestKillLosesNoAcknowledgedChange(t *testing.T) {
 		made.Store(until)
 		s.start()
 		for id, l := range known {
-			if vague[id] {
+			if busy[id] {
 				delete(known, id)
 				continue
 			}
@@ -125,7 +124,7 @@ func TestKillLosesNoAcknowledgedChange(t *testing.T) {
 				a, err = s.try(admins[moments.IntN(callers)], "GET", "/v1/keys/"+id, nil)
 			}
 			if err != nil || a.status != http.StatusOK {
-				t.Fatalf("round %d: key %s was acknowledged and is gone: %v %d %s", round, id, err, a.status, a.body)
+				t.Fatalf("round %d: the acknowledged key %s is lost: error %v, got status %d, want 200\n%s", round, id, err, a.status, a.body)
 			}
 			m := a.json(t)
 			wantState := "active"
@@ -133,27 +132,28 @@ func TestKillLosesNoAcknowledgedChange(t *testing.T) {
 				wantState = "revoked"
 			}
 			if m["name"] != l.name || m["state"] != wantState {
-				t.Fatalf("round %d: key %s is %q, %v; acknowledged %q, %v", round, id, m["name"], m["state"], l.name, wantState)
+				t.Fatalf("round %d: key %s: got name %q, state %v, want the acknowledged %q, %v", round, id, m["name"], m["state"], l.name, wantState)
 			}
 			want := http.StatusOK
 			if l.revoked {
 				want = http.StatusUnauthorized
 			}
-			if got := s.mustThroughAny("GET", "/x", l.secret); got != want {
-				t.Fatalf("round %d: a %s key gives %d on the data plane", round, wantState, got)
+			if got := s.sendStatus("GET", "/x", l.secret); got != want {
+				t.Fatalf("round %d: a request with a key that is %s: got status %d, want %d", round, wantState, got, want)
 			}
 		}
-		vague = map[string]bool{}
+		busy = map[string]bool{}
 	}
 	if len(known) < 100 {
-		t.Fatalf("only %d keys were acknowledged and checked; the test shows too little", len(known))
+		t.Fatalf("only %d keys were acknowledged and checked, want at least 100 for the test to prove anything", len(known))
 	}
 	t.Logf("%d acknowledged keys survived %d kills", len(known), rounds)
 }
 
-func (s *server) mustThroughAny(method, target, key string) int {
+// sendStatus is send, but returns only the status.
+func (s *server) sendStatus(method, target, key string) int {
 	s.t.Helper()
-	a, err := s.through(method, target, key)
+	a, err := s.send(method, target, key)
 	if err != nil {
 		s.t.Fatalf("%s %s: %v", method, target, err)
 	}

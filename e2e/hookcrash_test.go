@@ -14,48 +14,49 @@ import (
 	"time"
 )
 
-// pile is a receiver that takes its time and keeps the bodies by their events.
-type pile struct {
+// slowReceiver is a webhook receiver that takes 10 ms for each request and records the
+// bodies by event.
+type slowReceiver struct {
 	*httptest.Server
-	mu     sync.Mutex
-	bodies map[string]string // by webhook-id
-	again  int               // requests for an event that had arrived before
-	wrong  []string
-	count  atomic.Int64
+	mu         sync.Mutex
+	bodies     map[string]string // by webhook-id
+	repeats    int               // requests for an event that had been received before
+	mismatches []string
+	count      atomic.Int64
 }
 
-func newPile(t *testing.T) *pile {
-	p := &pile{bodies: map[string]string{}}
+func newSlowReceiver(t *testing.T) *slowReceiver {
+	p := &slowReceiver{bodies: map[string]string{}}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
 	return p
 }
 
-func (p *pile) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+func (p *slowReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the sender died while it sent
+		return // the sender was killed during the request
 	}
 	p.mu.Lock()
 	id := r.Header.Get("webhook-id")
-	before, there := p.bodies[id]
-	if there {
-		p.again++
+	before, repeated := p.bodies[id]
+	if repeated {
+		p.repeats++
 	}
-	if there && before != string(body) {
-		p.wrong = append(p.wrong, fmt.Sprintf("%s came as %q and as %q", id, before, body))
+	if repeated && before != string(body) {
+		p.mismatches = append(p.mismatches, fmt.Sprintf("event %s was delivered as %q and as %q", id, before, body))
 	}
 	p.bodies[id] = string(body)
 	p.mu.Unlock()
 	p.count.Add(1)
-	select { // so that some are under way whenever the sender dies
+	select { // so that some deliveries are in progress whenever the sender is killed
 	case <-time.After(10 * time.Millisecond):
 	case <-r.Context().Done():
 	}
 }
 
-// everyEvent returns the identifiers of all events.
-func (s *server) everyEvent() map[string]bool {
+// allEventIDs returns the identifiers of all events.
+func (s *server) allEventIDs() map[string]bool {
 	s.t.Helper()
 	all, cursor := map[string]bool{}, ""
 	for {
@@ -71,25 +72,25 @@ func (s *server) everyEvent() map[string]bool {
 	}
 }
 
-// Guarantee: kill -9 of the server, ten times in the middle of 1,000 deliveries,
-// loses no event: each arrives at least once, under one evt_ id and with the same
-// bytes, without waiting for a lease of the dead.
+// Guarantee: kill -9 of the server, ten times during 1,000 deliveries, loses no event.
+// Each is delivered at least once, with the same identifier and the same bytes, and
+// without waiting for a lease of the killed process to expire.
 func TestKillLosesNoDelivery(t *testing.T) {
 	const (
 		events = 1000
 		rounds = 10
 		makers = 4
 	)
-	p := newPile(t)
+	p := newSlowReceiver(t)
 	s := startServer(t, "--webhook-allow-network", "127.0.0.0/8")
-	before := s.everyEvent() // nobody listened to
+	before := s.allEventIDs() // not delivered, since there is no endpoint yet
 	s.newWebhook(p.URL, "key.created")
-	admins := make([]string, makers) // each has its own limit of calls
+	admins := make([]string, makers) // each key has its own rate limit
 	for i := range admins {
 		_, admins[i] = s.newKey(map[string]any{"level": "account"})
 	}
 	var made atomic.Int64 // acknowledged
-	// makeKeys makes keys until there are n, or the server is gone.
+	// makeKeys creates keys until there are n, or until the server is killed.
 	makeKeys := func(n int64) {
 		var group sync.WaitGroup
 		for _, admin := range admins {
@@ -115,41 +116,41 @@ func TestKillLosesNoDelivery(t *testing.T) {
 		killAt := p.count.Load() + 10 + moments.Int64N(events/rounds-20)
 		gone := make(chan struct{})
 		go func() { makeKeys(until); close(gone) }()
-		if !eventually(patience, func() bool { return p.count.Load() >= killAt }) {
-			t.Fatalf("only %d requests arrived\n%s", p.count.Load(), s.output)
+		if !eventually(testTimeout, func() bool { return p.count.Load() >= killAt }) {
+			t.Fatalf("got %d requests, want %d\n%s", p.count.Load(), killAt, s.output)
 		}
 		s.end(syscall.SIGKILL)
 		<-gone
 		s.start()
 		makeKeys(until)
 	}
-	want := s.everyEvent()
+	want := s.allEventIDs()
 	for id := range before {
 		delete(want, id)
 	}
 	if len(want) < events {
-		t.Fatalf("%d events of %d", len(want), events)
+		t.Fatalf("got %d events, want at least %d", len(want), events)
 	}
 	missing := func() (n int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for id := range want {
-			if _, there := p.bodies[id]; !there {
+			if _, received := p.bodies[id]; !received {
 				n++
 			}
 		}
 		return n
 	}
-	if !eventually(patience, func() bool { return missing() == 0 }) {
-		t.Fatalf("%d of %d events never arrived\n%s", missing(), len(want), s.output)
+	if !eventually(testTimeout, func() bool { return missing() == 0 }) {
+		t.Fatalf("%d of %d events were not delivered\n%s", missing(), len(want), s.output)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, w := range p.wrong {
+	for _, w := range p.mismatches {
 		t.Error(w)
 	}
 	if len(p.bodies) > len(want) {
-		t.Errorf("%d events arrived of %d", len(p.bodies), len(want))
+		t.Errorf("%d events were delivered, want %d", len(p.bodies), len(want))
 	}
-	t.Logf("%d events arrived; %d requests came again after %d kills", len(want), p.again, rounds)
+	t.Logf("%d events were delivered, with %d repeated requests after %d kills", len(want), p.repeats, rounds)
 }

@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// limited makes a gateway with one route /l under limit and a key.
-func (s *server) limited(upstream string, limit map[string]any, keyMore map[string]any) (routeURL, key string) {
+// newLimitedRoute creates a gateway with a route /l that has limit, and a key.
+func (s *server) newLimitedRoute(upstream string, limit map[string]any, keyMore map[string]any) (routeURL, key string) {
 	s.t.Helper()
 	id := s.newGateway(upstream, nil)
 	route := s.call(http.StatusCreated, "POST", "/v1/gateways/"+id+"/routes", map[string]any{
 		"path": "/l", "methods": []string{"GET"}, "rate_limit": limit,
-	}).str(s.t, "route_id")
+	}).field(s.t, "route_id")
 	_, key = s.newKey(keyMore)
 	return "/v1/gateways/" + id + "/routes/" + route, key
 }
 
-// Guarantee: a limit admits exactly what it says, however many callers race:
-// of a bucket of 50 that refills one a day, 50 of 400 requests pass, and each
+// Guarantee: a limit admits exactly its capacity, however many clients call at once:
+// with a capacity of 50 and a refill of one a day, 50 of 400 requests pass, and each
 // refusal has the figures of the specification.
 func TestLimitAdmitsExactlyWhatItSays(t *testing.T) {
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t)
-	_, key := s.limited(up.URL, map[string]any{"sustained": "1/day", "burst": "50/s"}, nil)
+	_, key := s.newLimitedRoute(up.URL, map[string]any{"sustained": "1/day", "burst": "50/s"}, nil)
 	var passed, refused atomic.Int64
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
 			for range 50 {
-				a, err := s.through("GET", "/l", key)
+				a, err := s.send("GET", "/l", key)
 				if err != nil {
 					t.Error(err)
 					return
@@ -48,75 +48,75 @@ func TestLimitAdmitsExactlyWhatItSays(t *testing.T) {
 					reset := int64(m["reset_at"].(float64))
 					if m["error"] != "rate_limit_exceeded" || m["limit"] != 50.0 || m["remaining"] != 0.0 || m["limit_scope"] != "route" ||
 						a.header.Get("X-RateLimit-Reset") != strconv.FormatInt(reset, 10) || a.header.Get("X-RateLimit-Remaining") != "0" {
-						t.Errorf("refusal: %v %s", a.header, a.body)
+						t.Errorf("wrong refusal: %v %s", a.header, a.body)
 					}
 					after, err := strconv.ParseInt(a.header.Get("Retry-After"), 10, 64)
 					if err != nil || after < 1 || after > 86400 || reset < time.Now().Unix() {
-						t.Errorf("Retry-After %q, reset_at %d", a.header.Get("Retry-After"), reset)
+						t.Errorf("got Retry-After %q and reset_at %d, want 1 to 86400 and a future time", a.header.Get("Retry-After"), reset)
 					}
 				default:
-					t.Errorf("status %d %s", a.status, a.body)
+					t.Errorf("got status %d %s, want 200 or 429", a.status, a.body)
 				}
 			}
 		})
 	}
 	group.Wait()
 	if passed.Load() != 50 || refused.Load() != 350 {
-		t.Fatalf("%d passed and %d were refused", passed.Load(), refused.Load())
+		t.Fatalf("%d requests passed and %d were refused, want 50 and 350", passed.Load(), refused.Load())
 	}
 	if got := len(up.take()); got != 50 {
-		t.Fatalf("%d requests reached the upstream", got)
+		t.Fatalf("%d requests reached the upstream, want 50", got)
 	}
 }
 
 // Guarantee: neither a push nor a changed limit refills a bucket; a changed one
 // keeps its level in proportion.
 func TestChangesDoNotRefill(t *testing.T) {
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t)
-	route, key := s.limited(up.URL, map[string]any{"sustained": "1/day", "burst": "100/s"}, nil)
+	route, key := s.newLimitedRoute(up.URL, map[string]any{"sustained": "1/day", "burst": "100/s"}, nil)
 	for range 60 {
-		s.mustThrough(http.StatusOK, "GET", "/l", key)
+		s.mustSend(http.StatusOK, "GET", "/l", key)
 	}
 	s.call(http.StatusOK, "POST", route, map[string]any{"rate_limit": map[string]any{"burst": "10/s"}})
-	a := s.mustThrough(http.StatusOK, "GET", "/l", key)
+	a := s.mustSend(http.StatusOK, "GET", "/l", key)
 	if got := a.header.Get("X-RateLimit-Remaining"); got != "3" {
 		t.Fatalf("40 of 100 became %s after one of 10; want 3", got)
 	}
-	// A push of a configuration with the same route keeps it.
+	// A push of a configuration with the same route keeps the bucket.
 	gatewayURL := route[:len("/v1/gateways/")+len("gw_")+26]
 	s.call(http.StatusOK, "PUT", gatewayURL+"/config",
 		"routes:\n  - {path: /l, methods: [GET], rate_limit: {sustained: 1/day, burst: 10/s}}\n  - {path: /other, methods: [GET]}\n",
 		"Content-Type: application/yaml")
-	a = s.mustThrough(http.StatusOK, "GET", "/l", key)
+	a = s.mustSend(http.StatusOK, "GET", "/l", key)
 	if got := a.header.Get("X-RateLimit-Remaining"); got != "2" {
-		t.Fatalf("after a push %s are left; want 2", got)
+		t.Fatalf("after a push: %s requests left, want 2", got)
 	}
 }
 
-// Guarantee: a daily cap is never exceeded through crashes, and each crash loses
-// at most 1 % of it, at least 1.
+// Guarantee: crashes never let more requests pass than a daily cap allows, and each
+// crash loses at most 1 % of the cap, or 1 request if that is more.
 func TestDailyCapSurvivesCrashes(t *testing.T) {
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t)
 	const limit, kills = 300, 5
-	_, key := s.limited(up.URL, map[string]any{"daily": fmt.Sprintf("%d/day", limit)}, nil)
+	_, key := s.newLimitedRoute(up.URL, map[string]any{"daily": fmt.Sprintf("%d/day", limit)}, nil)
 	day := time.Now().UTC().YearDay()
 	passed := 0
 	for round := range kills + 1 {
 		for i := 0; round == kills || i < 40; i++ {
-			a, err := s.through("GET", "/l", key)
+			a, err := s.send("GET", "/l", key)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if a.status == http.StatusTooManyRequests {
 				if m := a.json(t); m["limit_scope"] != "daily" || m["limit"] != float64(limit) {
-					t.Fatalf("refusal: %s", a.body)
+					t.Fatalf("got refusal %s, want limit_scope daily and limit %d", a.body, limit)
 				}
 				break
 			}
 			if a.status != http.StatusOK {
-				t.Fatalf("status %d %s", a.status, a.body)
+				t.Fatalf("got status %d %s, want 200 or 429", a.status, a.body)
 			}
 			passed++
 		}
@@ -125,54 +125,54 @@ func TestDailyCapSurvivesCrashes(t *testing.T) {
 		}
 	}
 	if time.Now().UTC().YearDay() != day {
-		t.Log("midnight UTC passed meanwhile: the count began anew and proves nothing")
+		t.Log("a new UTC day started during the test: the counts prove nothing")
 		return
 	}
 	if passed > limit || passed < limit-kills*limit/100 {
-		t.Fatalf("%d requests passed a cap of %d with %d crashes", passed, limit, kills)
+		t.Fatalf("%d requests passed, want %d to %d with a cap of %d and %d crashes", passed, limit-kills*limit/100, limit, limit, kills)
 	}
 }
 
-// Guarantee: an orderly restart neither loses nor adds to a daily cap.
+// Guarantee: an orderly restart keeps the count of a daily cap exactly.
 func TestDailyCapSurvivesRestart(t *testing.T) {
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t)
-	_, key := s.limited(up.URL, map[string]any{"daily": "1000/day"}, nil)
+	_, key := s.newLimitedRoute(up.URL, map[string]any{"daily": "1000/day"}, nil)
 	day := time.Now().UTC().YearDay()
 	for i := range 5 {
 		for range 10 {
-			s.mustThrough(http.StatusOK, "GET", "/l", key)
+			s.mustSend(http.StatusOK, "GET", "/l", key)
 		}
 		s.restart(syscall.SIGTERM)
-		a := s.mustThrough(http.StatusOK, "GET", "/l", key)
+		a := s.mustSend(http.StatusOK, "GET", "/l", key)
 		if want := strconv.Itoa(1000 - 11*(i+1)); a.header.Get("X-RateLimit-Remaining") != want && time.Now().UTC().YearDay() == day {
-			t.Fatalf("after restart %d: %s left, want %s", i+1, a.header.Get("X-RateLimit-Remaining"), want)
+			t.Fatalf("after restart %d: %s requests left, want %s", i+1, a.header.Get("X-RateLimit-Remaining"), want)
 		}
 	}
 }
 
-// Guarantee: old and new key of a rotation share one bucket, and a later change
-// of the limit applies to both.
+// Guarantee: the old and the new key of a rotation share one bucket, and a later
+// change of the limit applies to both.
 func TestRotatedKeysShareOneBucket(t *testing.T) {
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t)
 	s.newGateway(up.URL, nil)
 	oldID, old := s.newKey(map[string]any{"rate_limit": "10/day"})
 	for range 4 {
-		s.mustThrough(http.StatusOK, "GET", "/x", old)
+		s.mustSend(http.StatusOK, "GET", "/x", old)
 	}
 	rotated := s.call(http.StatusCreated, "POST", "/v1/keys/"+oldID+"/rotate", map[string]any{"overlap_days": 1})
-	fresh := rotated.str(t, "key")
+	fresh := rotated.field(t, "key")
 	for range 3 {
-		s.mustThrough(http.StatusOK, "GET", "/x", fresh)
-		s.mustThrough(http.StatusOK, "GET", "/x", old)
+		s.mustSend(http.StatusOK, "GET", "/x", fresh)
+		s.mustSend(http.StatusOK, "GET", "/x", old)
 	}
 	for _, key := range []string{old, fresh} {
-		if a := s.mustThrough(http.StatusTooManyRequests, "GET", "/x", key); a.json(t)["limit_scope"] != "key" {
-			t.Fatalf("refusal: %s", a.body)
+		if a := s.mustSend(http.StatusTooManyRequests, "GET", "/x", key); a.json(t)["limit_scope"] != "key" {
+			t.Fatalf("got refusal %s, want limit_scope key", a.body)
 		}
 	}
-	s.call(http.StatusOK, "PATCH", "/v1/keys/"+rotated.str(t, "key_id"), map[string]any{"rate_limit": nil})
-	s.mustThrough(http.StatusOK, "GET", "/x", old)
-	s.mustThrough(http.StatusOK, "GET", "/x", fresh)
+	s.call(http.StatusOK, "PATCH", "/v1/keys/"+rotated.field(t, "key_id"), map[string]any{"rate_limit": nil})
+	s.mustSend(http.StatusOK, "GET", "/x", old)
+	s.mustSend(http.StatusOK, "GET", "/x", fresh)
 }

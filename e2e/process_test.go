@@ -1,5 +1,5 @@
-// Package e2e tests the product as it is delivered: the built binary, in a
-// process of its own, over its public interfaces alone.
+// Package e2e tests the built binary as a separate process, through its public
+// interfaces only.
 package e2e
 
 import (
@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	// What the binary is made of, so that go test does not take the result of
-	// an older one for this one's.
+	// Imported so that a change of the binary's code invalidates cached test
+	// results.
 	_ "github.com/keygate/keygate/internal/cli"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
@@ -47,11 +47,11 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// patience is how long a test waits for something that must come about; it
-// bounds a failure and is never part of a measurement.
-const patience = 2 * time.Minute
+// testTimeout is how long a test waits for something that must happen. It only
+// limits how long a failing test takes.
+const testTimeout = 2 * time.Minute
 
-// server is one keygate process on a data directory of its own.
+// server is a keygate process with its own data directory.
 type server struct {
 	t       *testing.T
 	dataDir string
@@ -83,7 +83,7 @@ func (s *syncBuffer) String() string {
 }
 
 // startServer starts keygate on free ports of 127.0.0.1 and waits until it is
-// ready. The test's end stops it.
+// ready. It is killed when the test ends.
 func startServer(t *testing.T, flags ...string) *server {
 	t.Helper()
 	s := &server{
@@ -93,17 +93,18 @@ func startServer(t *testing.T, flags ...string) *server {
 	s.start()
 	key, err := os.ReadFile(filepath.Join(s.dataDir, "admin.key"))
 	if err != nil {
-		t.Fatalf("the first start left no admin.key: %v\n%s", err, s.output)
+		t.Fatalf("the first start did not write admin.key: %v\n%s", err, s.output)
 	}
 	s.key = strings.TrimSpace(string(key))
 	t.Cleanup(func() { s.end(syscall.SIGKILL) })
 	return s
 }
 
+// start starts the process and waits until it is ready.
 func (s *server) start() {
 	s.t.Helper()
-	// Connections to the process before may not have been found dead yet, and
-	// what is not idempotent is not sent again.
+	// Idle connections may lead to the previous process, and net/http does not
+	// retry requests that are not idempotent.
 	adminClient.CloseIdleConnections()
 	planeClient.CloseIdleConnections()
 	args := append([]string{
@@ -119,7 +120,7 @@ func (s *server) start() {
 	exited := make(chan error, 1)
 	s.exited = exited
 	go func(cmd *exec.Cmd) { exited <- cmd.Wait() }(s.cmd)
-	ready := eventually(patience, func() bool {
+	ready := eventually(testTimeout, func() bool {
 		select {
 		case err := <-exited:
 			exited <- err
@@ -136,16 +137,16 @@ func (s *server) start() {
 	select {
 	case err := <-exited:
 		exited <- err
-		s.t.Fatalf("keygate ended at once: %v\n%s", err, s.output)
+		s.t.Fatalf("keygate exited before it was ready: %v\n%s", err, s.output)
 	default:
 	}
 	if !ready {
-		s.t.Fatalf("keygate was not ready in %v\n%s", patience, s.output)
+		s.t.Fatalf("keygate was not ready after %v\n%s", testTimeout, s.output)
 	}
 }
 
-// end sends the process a signal, waits for it and returns its exit status;
-// -1 if it was killed or had ended before.
+// end sends the process a signal, waits for it to exit and returns its exit
+// status, or -1 if it was killed or had exited before.
 func (s *server) end(sig syscall.Signal) int {
 	s.t.Helper()
 	if s.cmd == nil {
@@ -160,22 +161,22 @@ func (s *server) end(sig syscall.Signal) int {
 			return exit.ExitCode()
 		}
 		return 0
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		_ = s.cmd.Process.Kill()
-		s.t.Fatalf("keygate did not end within %v of %v\n%s", patience, sig, s.output)
+		s.t.Fatalf("keygate did not exit within %v after %v\n%s", testTimeout, sig, s.output)
 		return -1
 	}
 }
 
-// restart ends the process with sig and starts it again on the same data.
+// restart ends the process with sig and starts it again with the same data.
 func (s *server) restart(sig syscall.Signal) {
 	s.t.Helper()
 	s.end(sig)
 	s.start()
 }
 
-// eventually asks cond again and again, without a fixed pause in between that
-// a test's result could depend on, until it holds or the time is up.
+// eventually calls cond every 5 ms until it returns true or the time is up, and
+// reports whether it returned true.
 func eventually(within time.Duration, cond func() bool) bool {
 	deadline := time.Now().Add(within)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -191,34 +192,35 @@ func eventually(within time.Duration, cond func() bool) bool {
 	}
 }
 
-// answer is what a call gave back.
-type answer struct {
+// response is an HTTP response with its whole body.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-func (a answer) json(t *testing.T) map[string]any {
+func (a response) json(t *testing.T) map[string]any {
 	t.Helper()
 	var m map[string]any
 	if err := json.Unmarshal(a.body, &m); err != nil {
-		t.Fatalf("status %d, body is no JSON object: %v\n%s", a.status, err, a.body)
+		t.Fatalf("status %d: the body is not a JSON object: %v\n%s", a.status, err, a.body)
 	}
 	return m
 }
 
-func (a answer) str(t *testing.T, member string) string {
+// field returns a string field of the JSON body.
+func (a response) field(t *testing.T, name string) string {
 	t.Helper()
-	s, ok := a.json(t)[member].(string)
+	s, ok := a.json(t)[name].(string)
 	if !ok {
-		t.Fatalf("status %d: no string member %q in %s", a.status, member, a.body)
+		t.Fatalf("status %d: no string field %q in %s", a.status, name, a.body)
 	}
 	return s
 }
 
-// try makes a management call with the given key and extra header lines
-// ("Name: value"). body may be nil, a string, a []byte or anything that JSON can hold.
-func (s *server) try(key, method, path string, body any, headers ...string) (answer, error) {
+// try makes a management call with the given key and additional headers
+// ("Name: value"). body may be nil, a string, a []byte or a value to encode as JSON.
+func (s *server) try(key, method, path string, body any, headers ...string) (response, error) {
 	var r io.Reader
 	contentType := "application/json"
 	switch b := body.(type) {
@@ -231,15 +233,15 @@ func (s *server) try(key, method, path string, body any, headers ...string) (ans
 	default:
 		j, err := json.Marshal(b)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		r = bytes.NewReader(j)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.admin+path, r)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
@@ -253,44 +255,46 @@ func (s *server) try(key, method, path string, body any, headers ...string) (ans
 	}
 	resp, err := adminClient.Do(req)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, data}, err
+	return response{resp.StatusCode, resp.Header, data}, err
 }
 
 var adminClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 
-// call makes a management call as the operator and fails the test unless the
+// call makes a management call with the admin key and fails the test unless the
 // status is want.
-func (s *server) call(want int, method, path string, body any, headers ...string) answer {
+func (s *server) call(want int, method, path string, body any, headers ...string) response {
 	s.t.Helper()
 	a, err := s.try(s.key, method, path, body, headers...)
 	if err != nil {
 		s.t.Fatalf("%s %s: %v\n%s", method, path, err, s.output)
 	}
 	if a.status != want {
-		s.t.Fatalf("%s %s: status %d, want %d\n%s", method, path, a.status, want, a.body)
+		s.t.Fatalf("%s %s: got status %d, want %d\n%s", method, path, a.status, want, a.body)
 	}
 	return a
 }
 
-// newGateway makes a gateway before upstream with a route for everything.
+// newGateway creates a gateway in front of upstream with a route for all paths. more
+// holds additional fields.
 func (s *server) newGateway(upstream string, more map[string]any) string {
 	s.t.Helper()
 	body := map[string]any{"name": "test", "upstream_url": upstream}
 	for k, v := range more {
 		body[k] = v
 	}
-	id := s.call(http.StatusCreated, "POST", "/v1/gateways", body).str(s.t, "gateway_id")
+	id := s.call(http.StatusCreated, "POST", "/v1/gateways", body).field(s.t, "gateway_id")
 	s.call(http.StatusCreated, "POST", "/v1/gateways/"+id+"/routes", map[string]any{
 		"path": "/*", "methods": []string{"GET", "POST", "PUT", "PATCH", "DELETE"},
 	})
 	return id
 }
 
-// newKey makes a key and returns its identifier and string.
+// newKey creates a key and returns its identifier and the full key. more holds
+// additional fields.
 func (s *server) newKey(more map[string]any) (id, key string) {
 	s.t.Helper()
 	body := map[string]any{"name": "test", "scope": "admin"}
@@ -298,15 +302,15 @@ func (s *server) newKey(more map[string]any) (id, key string) {
 		body[k] = v
 	}
 	a := s.call(http.StatusCreated, "POST", "/v1/keys", body)
-	return a.str(s.t, "key_id"), a.str(s.t, "key")
+	return a.field(s.t, "key_id"), a.field(s.t, "key")
 }
 
-// newBriefKey makes a key that expires after lasts, or later on a machine so slow
-// that its time was over before it was made.
-func (s *server) newBriefKey(lasts time.Duration) {
+// newExpiringKey creates a key that expires after lifetime, or after longer if the
+// machine is so slow that the key would have expired before it was created.
+func (s *server) newExpiringKey(lifetime time.Duration) {
 	s.t.Helper()
-	for ; ; lasts *= 2 {
-		expires := time.Now().Add(lasts)
+	for ; ; lifetime *= 2 {
+		expires := time.Now().Add(lifetime)
 		a, err := s.try(s.key, "POST", "/v1/keys", map[string]any{"name": "test", "scope": "admin", "expires_at": expires.UTC().Format(time.RFC3339Nano)})
 		if err != nil {
 			s.t.Fatal(err)
@@ -315,14 +319,14 @@ func (s *server) newBriefKey(lasts time.Duration) {
 			return
 		}
 		if a.status != http.StatusUnprocessableEntity || time.Now().Before(expires) {
-			s.t.Fatalf("a key that expires in %v: status %d\n%s", lasts, a.status, a.body)
+			s.t.Fatalf("create a key that expires in %v: got status %d, want 201\n%s", lifetime, a.status, a.body)
 		}
 	}
 }
 
-// through makes one request through the data plane on a connection of its own
-// pool, with the target byte for byte as given.
-func (s *server) through(method, target, key string, headers ...string) (answer, error) {
+// send sends one request to the data plane, with the request target byte for byte
+// as given. Its connections are not shared with management calls.
+func (s *server) send(method, target, key string, headers ...string) (response, error) {
 	req := &http.Request{Method: method, Header: http.Header{}, Host: "localhost"}
 	req.URL = rawURL(s.gateway, target)
 	if key != "" {
@@ -336,15 +340,15 @@ func (s *server) through(method, target, key string, headers ...string) (answer,
 		}
 		req.Header.Add(name, value)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	resp, err := planeClient.Do(req.WithContext(ctx))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, data}, err
+	return response{resp.StatusCode, resp.Header, data}, err
 }
 
 var planeClient = &http.Client{
@@ -352,14 +356,15 @@ var planeClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-func (s *server) mustThrough(want int, method, target, key string, headers ...string) answer {
+// mustSend is send, and fails the test unless the status is want.
+func (s *server) mustSend(want int, method, target, key string, headers ...string) response {
 	s.t.Helper()
-	a, err := s.through(method, target, key, headers...)
+	a, err := s.send(method, target, key, headers...)
 	if err != nil {
 		s.t.Fatalf("%s %s: %v\n%s", method, target, err, s.output)
 	}
 	if a.status != want {
-		s.t.Fatalf("%s %s: status %d, want %d\n%s", method, target, a.status, want, a.body)
+		s.t.Fatalf("%s %s: got status %d, want %d\n%s", method, target, a.status, want, a.body)
 	}
 	return a
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Guarantee: from the moment DELETE of a key returns, no request with that key
-// that begins afterwards gets in, while 8 callers use it without pause.
+// Guarantee: once the DELETE of a key has returned, every request that starts
+// afterwards is refused, while 8 clients use the key without pause.
 func TestRevokedKeyIsRefusedFromTheMomentTheCallReturns(t *testing.T) {
-	up := newRecorder(t)
+	up := newRecordingUpstream(t)
 	s := startServer(t)
 	s.newGateway(up.URL, nil)
 	for range 25 {
@@ -25,7 +25,7 @@ func TestRevokedKeyIsRefusedFromTheMomentTheCallReturns(t *testing.T) {
 			callers.Go(func() {
 				for {
 					begunAfter := revoked.Load()
-					a, err := s.through("GET", "/x", key)
+					a, err := s.send("GET", "/x", key)
 					if err != nil {
 						t.Errorf("call: %v", err)
 						return
@@ -42,15 +42,15 @@ func TestRevokedKeyIsRefusedFromTheMomentTheCallReturns(t *testing.T) {
 				}
 			})
 		}
-		eventually(patience, func() bool { return admitted.Load() >= 20 })
+		eventually(testTimeout, func() bool { return admitted.Load() >= 20 })
 		s.call(http.StatusOK, "DELETE", "/v1/keys/"+id, nil)
 		revoked.Store(true)
 		callers.Wait()
 		if late.Load() != 0 {
-			t.Fatalf("%d calls begun after the answer to DELETE got in", late.Load())
+			t.Fatalf("%d requests that started after the response to DELETE were accepted, want 0", late.Load())
 		}
 		if admitted.Load() == 0 {
-			t.Fatal("no call got in before DELETE; the test shows nothing")
+			t.Fatal("no request was accepted before DELETE: the test proves nothing")
 		}
 	}
 }
@@ -60,11 +60,11 @@ func TestRevokedAccountKeyIsRefusedAtOnce(t *testing.T) {
 	s := startServer(t)
 	id, key := s.newKey(map[string]any{"level": "account", "scope": "write"})
 	if a, err := s.try(key, "GET", "/v1/keys", nil); err != nil || a.status != http.StatusOK {
-		t.Fatalf("before: %v %d", err, a.status)
+		t.Fatalf("before the revocation: error %v, got status %d, want 200", err, a.status)
 	}
 	s.call(http.StatusOK, "DELETE", "/v1/keys/"+id, nil)
 	a, err := s.try(key, "GET", "/v1/keys", nil)
 	if err != nil || a.status != http.StatusUnauthorized || a.json(t)["code"] != "key_invalid" {
-		t.Fatalf("after: %v %d %s", err, a.status, a.body)
+		t.Fatalf("after the revocation: error %v, got status %d %s, want 401 key_invalid", err, a.status, a.body)
 	}
 }

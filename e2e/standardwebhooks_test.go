@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Guarantee: a receiver that is written with nothing but a Standard Webhooks
-// library, here that for Node.js, verifies what Keygate sends, with a secret of
-// that standard's form and with one of another.
+// Guarantee: a receiver that uses only a Standard Webhooks library, here the one for
+// Node.js, verifies the deliveries of Keygate, both with a secret in the form of that
+// standard and with any other secret.
 func TestStandardWebhooksReceiver(t *testing.T) {
-	s := startServer(t, quickHooks()...)
+	s := startServer(t, webhookFlags()...)
 	const own, other = "a key of thirty-two bytes, right", "sixteen bytes, é and more"
 	for secret, standard := range map[string]string{
 		"whsec_" + base64.StdEncoding.EncodeToString([]byte(own)): "",
@@ -30,18 +30,18 @@ func TestStandardWebhooksReceiver(t *testing.T) {
 		address := strings.TrimPrefix(lines(), "listening ")
 		made := s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": address, "events": []string{"key.created"}, "signing_secret": secret}).json(t)
 		if got, _ := made["standard_webhooks_secret"].(string); got != standard {
-			t.Errorf("standard secret %q, want %q", got, standard)
+			t.Errorf("got standard_webhooks_secret %q, want %q", got, standard)
 		}
 		id, _ := s.newKey(map[string]any{"name": "é <b> & \u2028 \"q\""})
 		if line := lines(); !strings.HasPrefix(line, "verified key.created evt_") || !strings.Contains(line, id) {
-			t.Errorf("the receiver says %q", line)
+			t.Errorf("got %q from the receiver, want a verified event of key %s", line, id)
 		}
 		s.call(http.StatusOK, "DELETE", "/v1/webhooks/"+made["webhook_id"].(string), nil)
 	}
 }
 
-// nodeReceiver starts the receiver and returns a function that gives the next
-// line of its output.
+// nodeReceiver starts the receiver and returns a function that returns the next line
+// of its output.
 func nodeReceiver(t *testing.T, secret string) func() string {
 	t.Helper()
 	modules, err := filepath.Abs("../tools/node_modules")
@@ -56,7 +56,7 @@ func nodeReceiver(t *testing.T, secret string) func() string {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("Node.js is needed; make deps installs it: %v", err)
+		t.Fatalf("the test needs Node.js, which make deps installs: %v", err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -74,8 +74,8 @@ func nodeReceiver(t *testing.T, secret string) func() string {
 		select {
 		case line := <-lines:
 			return line
-		case <-time.After(patience):
-			t.Fatal("the receiver says nothing; make deps installs its library")
+		case <-time.After(testTimeout):
+			t.Fatal("no output from the receiver: make deps installs the library that it needs")
 			return ""
 		}
 	}

@@ -9,29 +9,30 @@ import (
 	"testing"
 )
 
-// rawURL makes a URL whose request line holds target byte for byte.
+// rawURL returns a URL with which net/http writes target byte for byte into the
+// request line.
 func rawURL(addr, target string) *url.URL {
 	path, query, has := strings.Cut(target, "?")
 	return &url.URL{Scheme: "http", Host: addr, Opaque: path, RawQuery: query, ForceQuery: has && query == ""}
 }
 
-// recorder is an upstream that keeps what reached it.
-type recorder struct {
+// recordingUpstream is an upstream that records its requests.
+type recordingUpstream struct {
 	*httptest.Server
-	mu   sync.Mutex
-	seen []seen
+	mu       sync.Mutex
+	requests []upstreamRequest
 }
 
-type seen struct {
+type upstreamRequest struct {
 	method, target string
 	header         http.Header
 }
 
-func newRecorder(t *testing.T) *recorder {
-	r := &recorder{}
+func newRecordingUpstream(t *testing.T) *recordingUpstream {
+	r := &recordingUpstream{}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
-		r.seen = append(r.seen, seen{req.Method, req.RequestURI, req.Header.Clone()})
+		r.requests = append(r.requests, upstreamRequest{req.Method, req.RequestURI, req.Header.Clone()})
 		r.mu.Unlock()
 		w.Header().Set("Content-Type", "text/plain")
 		_, _ = w.Write([]byte("upstream"))
@@ -40,11 +41,11 @@ func newRecorder(t *testing.T) *recorder {
 	return r
 }
 
-// take returns what was seen since the last call.
-func (r *recorder) take() []seen {
+// take returns the requests since the last call.
+func (r *recordingUpstream) take() []upstreamRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.seen
-	r.seen = nil
+	s := r.requests
+	r.requests = nil
 	return s
 }

@@ -21,19 +21,19 @@ import (
 	"time"
 )
 
-// quickHooks lets deliveries reach receivers on this machine, and failed ones be
-// repeated at once.
-func quickHooks() []string {
+// webhookFlags returns flags that allow receivers on this machine and make retries
+// almost immediate.
+func webhookFlags() []string {
 	return []string{"--webhook-allow-network", "127.0.0.0/8", "--webhook-backoff", "20ms,20ms,20ms,20ms"}
 }
 
-// parcel is one request that a receiver got.
-type parcel struct {
+// receivedDelivery is one request to a receiver.
+type receivedDelivery struct {
 	header http.Header
 	body   string
 }
 
-func (p *parcel) event(t *testing.T) (typ string, data map[string]any) {
+func (p *receivedDelivery) event(t *testing.T) (typ string, data map[string]any) {
 	t.Helper()
 	var e struct {
 		ID, Type  string
@@ -41,56 +41,56 @@ func (p *parcel) event(t *testing.T) (typ string, data map[string]any) {
 		Data      map[string]any
 	}
 	if err := json.Unmarshal([]byte(p.body), &e); err != nil || !strings.HasPrefix(e.ID, "evt_") || e.CreatedAt.IsZero() {
-		t.Fatalf("no event: %v\n%s", err, p.body)
+		t.Fatalf("the body is not an event: %v\n%s", err, p.body)
 	}
 	return e.Type, e.Data
 }
 
-// inbox is a receiver that keeps what it gets and answers with status.
-type inbox struct {
+// receiver is a webhook receiver that records its requests and responds with status.
+type receiver struct {
 	*httptest.Server
-	mu      sync.Mutex
-	status  int
-	parcels []parcel
+	mu         sync.Mutex
+	status     int
+	deliveries []receivedDelivery
 }
 
-func newInbox(t *testing.T) *inbox {
-	b := &inbox{status: http.StatusOK}
+func newReceiver(t *testing.T) *receiver {
+	b := &receiver{status: http.StatusOK}
 	b.Server = httptest.NewServer(b)
 	t.Cleanup(b.Close)
 	return b
 }
 
-func (b *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	b.mu.Lock()
-	b.parcels = append(b.parcels, parcel{r.Header.Clone(), string(body)})
+	b.deliveries = append(b.deliveries, receivedDelivery{r.Header.Clone(), string(body)})
 	status := b.status
 	b.mu.Unlock()
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "noted")
 }
 
-func (b *inbox) answer(status int) {
+func (b *receiver) respondWith(status int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.status = status
 }
 
-func (b *inbox) all() []parcel {
+func (b *receiver) all() []receivedDelivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.parcels)
+	return slices.Clone(b.deliveries)
 }
 
-// newWebhook registers an endpoint and returns its identifier and secret.
+// newWebhook creates an endpoint and returns its identifier and secret.
 func (s *server) newWebhook(url string, events ...string) (id, secret string) {
 	s.t.Helper()
 	a := s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": url, "events": events, "signing_secret": "auto"})
-	return a.str(s.t, "webhook_id"), a.str(s.t, "signing_secret")
+	return a.field(s.t, "webhook_id"), a.field(s.t, "signing_secret")
 }
 
-// list returns the records of one page.
+// list returns the records of the first page of a list.
 func (s *server) list(path string) []map[string]any {
 	s.t.Helper()
 	var out []map[string]any
@@ -100,9 +100,9 @@ func (s *server) list(path string) []map[string]any {
 	return out
 }
 
-// signedWith tells whether the parcel has both kinds of signatures of secret, by
-// the words of the specification and of Standard Webhooks.
-func (p *parcel) signedWith(secret string) bool {
+// signedWith reports whether the delivery has both signatures with secret, as the
+// specification and Standard Webhooks define them.
+func (p *receivedDelivery) signedWith(secret string) bool {
 	own := hmac.New(sha256.New, []byte(secret))
 	own.Write([]byte(p.body))
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
@@ -113,8 +113,8 @@ func (p *parcel) signedWith(secret string) bool {
 		slices.Contains(given, "v1,"+base64.StdEncoding.EncodeToString(standard.Sum(nil)))
 }
 
-// Guarantee: each of the seven events arrives, signed, with the bytes that the
-// list of events shows, and with the data that the contract names.
+// Guarantee: each of the seven event types is delivered, signed, with the same bytes
+// as in the list of events, and with the data fields of the contract (section 6).
 func TestEveryEventArrives(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/broken" {
@@ -122,8 +122,8 @@ func TestEveryEventArrives(t *testing.T) {
 		}
 	}))
 	defer up.Close()
-	b := newInbox(t)
-	s := startServer(t, quickHooks()...)
+	b := newReceiver(t)
+	s := startServer(t, webhookFlags()...)
 	want := map[string]string{
 		"key.created": "key_id key_prefix name scope level owner gateway_id expires_at", "key.revoked": "key_id key_prefix name scope level owner gateway_id expires_at",
 		"key.expired": "key_id key_prefix name scope level owner gateway_id expires_at", "key.rotated": "key_id key_prefix overlap_days new_key_id",
@@ -139,18 +139,18 @@ func TestEveryEventArrives(t *testing.T) {
 	gateway := s.newGateway(up.URL, nil)
 	_, key := s.newKey(map[string]any{"rate_limit": "1/h"})
 	for range 3 {
-		if _, err := s.through("GET", "/broken", key); err != nil { // once forwarded, twice refused
+		if _, err := s.send("GET", "/broken", key); err != nil { // forwarded once, refused twice
 			t.Fatal(err)
 		}
 	}
 	rotated, _ := s.newKey(nil)
 	s.call(http.StatusCreated, "POST", "/v1/keys/"+rotated+"/rotate", map[string]any{"overlap_days": 1})
 	s.call(http.StatusOK, "DELETE", "/v1/keys/"+rotated, nil)
-	s.newBriefKey(time.Second)
+	s.newExpiringKey(time.Second)
 	s.call(http.StatusOK, "PUT", "/v1/gateways/"+gateway+"/config", "routes: [{path: /x, methods: [GET]}]", "Content-Type: text/plain")
 
-	seen := map[string]*parcel{}
-	if !eventually(patience, func() bool {
+	seen := map[string]*receivedDelivery{}
+	if !eventually(testTimeout, func() bool {
 		all := b.all()
 		for i := range all {
 			typ, _ := all[i].event(t)
@@ -158,196 +158,197 @@ func TestEveryEventArrives(t *testing.T) {
 		}
 		return len(seen) == len(want)
 	}) {
-		t.Fatalf("arrived: %v\n%s", seen, s.output)
+		t.Fatalf("got events %v, want all of %v\n%s", seen, types, s.output)
 	}
 	for typ, p := range seen {
 		_, data := p.event(t)
-		for _, member := range strings.Fields(want[typ]) {
-			if _, there := data[member]; !there {
-				t.Errorf("%s has no %s: %s", typ, member, p.body)
+		for _, name := range strings.Fields(want[typ]) {
+			if _, found := data[name]; !found {
+				t.Errorf("%s: data has no field %s: %s", typ, name, p.body)
 			}
 		}
 		if n := len(strings.Fields(want[typ])); len(data) != n {
-			t.Errorf("%s has %d members, want %d: %s", typ, len(data), n, p.body)
+			t.Errorf("%s: data has %d fields, want %d: %s", typ, len(data), n, p.body)
 		}
 		if !p.signedWith(secret) {
-			t.Errorf("%s is not signed: %v", typ, p.header)
+			t.Errorf("%s: the signatures do not match: %v", typ, p.header)
 		}
 		id := p.header.Get("webhook-id")
 		if stored := s.call(http.StatusOK, "GET", "/v1/events/"+id, nil); string(stored.body) != p.body {
-			t.Errorf("%s\nsent   %s\nstored %s", typ, p.body, stored.body)
+			t.Errorf("%s: the stored event differs from the delivered one\ndelivered %s\nstored    %s", typ, p.body, stored.body)
 		}
 		if p.header.Get("Content-Type") != "application/json" || p.header.Get("X-Service-Event") != typ || p.header.Get("X-Service-Attempt") != "1" ||
 			!strings.HasPrefix(p.header.Get("X-Service-Delivery"), "dlv_") {
-			t.Errorf("%s: %v", typ, p.header)
+			t.Errorf("%s: wrong headers of the first attempt: %v", typ, p.header)
 		}
 	}
 	if _, data := seen["rate_limit.exceeded"].event(t); data["limit_scope"] != "key" || data["breaches"] != 1.0 || data["sample_rate"] != 100.0 || data["path"] != "/*" {
-		t.Errorf("breach %v", data)
+		t.Errorf("got rate_limit.exceeded %v, want the first breach of the key's limit on /*", data)
 	}
 	if _, data := seen["gateway.upstream_error"].event(t); data["status"] != 503.0 || data["occurrences"] != 1.0 || data["reason"] != "upstream_status" {
-		t.Errorf("error %v", data)
+		t.Errorf("got gateway.upstream_error %v, want 1 occurrence of status 503", data)
 	}
 }
 
-// Guarantee: five failed attempts with the same bytes make a failed delivery,
-// which can be sent again by hand and by a recovery; 410 disables the endpoint,
-// and a call enables it.
+// Guarantee: a delivery fails after five attempts with the same bytes. It can be
+// redelivered by itself or in a recovery. A 410 disables the endpoint, and a PATCH
+// enables it.
 func TestFailureAndRecovery(t *testing.T) {
-	b := newInbox(t)
-	b.answer(http.StatusInternalServerError)
-	s := startServer(t, quickHooks()...)
+	b := newReceiver(t)
+	b.respondWith(http.StatusInternalServerError)
+	s := startServer(t, webhookFlags()...)
 	hook, secret := s.newWebhook(b.URL+"/in", "key.created")
 	s.newKey(nil)
 	state := func(want string) map[string]any {
 		t.Helper()
 		var d map[string]any
-		if !eventually(patience, func() bool {
+		if !eventually(testTimeout, func() bool {
 			d = s.list("/v1/webhook-deliveries?webhook_id=" + hook)[0]
 			return d["state"] == want
 		}) {
-			t.Fatalf("the delivery is %v, never %s\n%s", d, want, s.output)
+			t.Fatalf("got delivery %v, want state %s\n%s", d, want, s.output)
 		}
 		return d
 	}
 	failed := state("failed")
 	attempts := failed["attempts"].([]any)
 	if len(attempts) != 5 || attempts[4].(map[string]any)["status"] != 500.0 || attempts[4].(map[string]any)["response_body"] != "noted" {
-		t.Errorf("attempts %v", attempts)
+		t.Errorf("got attempts %v, want 5 with status 500 and body noted", attempts)
 	}
 	all := b.all()
 	for i, p := range all {
 		if p.body != all[0].body || p.header.Get("webhook-id") != all[0].header.Get("webhook-id") || p.header.Get("X-Service-Attempt") != fmt.Sprint(i+1) || !p.signedWith(secret) {
-			t.Errorf("attempt %d: %v %s", i+1, p.header, p.body)
+			t.Errorf("attempt %d: got %v %s, want the bytes and event of the first, signed", i+1, p.header, p.body)
 		}
 	}
-	b.answer(http.StatusOK)
+	b.respondWith(http.StatusOK)
 	s.call(http.StatusCreated, "POST", "/v1/webhook-deliveries/"+failed["delivery_id"].(string)+"/redeliver", nil)
 	if d := state("delivered"); d["trigger"] != "manual" || d["event_id"] != failed["event_id"] {
-		t.Errorf("re-delivery %v", d)
+		t.Errorf("got redelivery %v, want trigger manual and the same event", d)
 	}
 	if all = b.all(); all[len(all)-1].body != all[0].body {
-		t.Error("the re-delivery has other bytes")
+		t.Error("the redelivery has another body than the first attempt")
 	}
 	if n := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/recover", map[string]any{"since": "2020-01-01"}).json(t)["deliveries"]; n != 0.0 {
-		t.Errorf("%v recovered of what was delivered again", n)
+		t.Errorf("got %v recovered deliveries, want 0 since the event was redelivered", n)
 	}
 
-	b.answer(http.StatusGone)
+	b.respondWith(http.StatusGone)
 	s.newKey(nil)
 	var w map[string]any
-	if !eventually(patience, func() bool {
+	if !eventually(testTimeout, func() bool {
 		w = s.call(http.StatusOK, "GET", "/v1/webhooks/"+hook, nil).json(t)
 		return w["state"] == "disabled"
 	}) {
-		t.Fatalf("the endpoint is %v\n%s", w, s.output)
+		t.Fatalf("got endpoint %v, want state disabled\n%s", w, s.output)
 	}
 	if w["disabled_reason"] == nil {
-		t.Error("no reason")
+		t.Error("a disabled endpoint has no disabled_reason")
 	}
-	b.answer(http.StatusOK)
+	b.respondWith(http.StatusOK)
 	s.call(http.StatusConflict, "POST", "/v1/webhooks/"+hook+"/test", nil)
 	s.call(http.StatusOK, "PATCH", "/v1/webhooks/"+hook, map[string]any{"state": "active"})
 	state("failed")
 	if n := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/recover", map[string]any{"since": "2020-01-01"}).json(t)["deliveries"]; n != 1.0 {
-		t.Errorf("%v recovered, want 1", n)
+		t.Errorf("got %v recovered deliveries, want 1", n)
 	}
 	if d := state("delivered"); d["trigger"] != "recover" {
-		t.Errorf("recovered %v", d)
+		t.Errorf("got recovered delivery %v, want trigger recover", d)
 	}
 }
 
-// Guarantee: during the overlap of a secret's rotation both sign, each where the
-// contract says; after it, or without one, the new one alone.
+// Guarantee: during the overlap of a secret rotation, deliveries are signed with both
+// secrets, each in the headers of the contract (section 6). Without an overlap they
+// are signed only with the new secret.
 func TestSecretRotation(t *testing.T) {
-	b := newInbox(t)
-	s := startServer(t, quickHooks()...)
+	b := newReceiver(t)
+	s := startServer(t, webhookFlags()...)
 	hook, old := s.newWebhook(b.URL+"/in", "key.created")
-	last := func() *parcel {
+	last := func() *receivedDelivery {
 		t.Helper()
-		id := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/test", nil).str(t, "delivery_id")
-		var arrived *parcel
-		if !eventually(patience, func() bool {
+		id := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/test", nil).field(t, "delivery_id")
+		var arrived *receivedDelivery
+		if !eventually(testTimeout, func() bool {
 			all := b.all()
-			at := slices.IndexFunc(all, func(p parcel) bool { return p.header.Get("X-Service-Delivery") == id })
+			at := slices.IndexFunc(all, func(p receivedDelivery) bool { return p.header.Get("X-Service-Delivery") == id })
 			if at >= 0 {
 				arrived = &all[at]
 			}
 			return at >= 0
 		}) {
-			t.Fatalf("no test arrived\n%s", s.output)
+			t.Fatalf("the test event was not delivered\n%s", s.output)
 		}
 		return arrived
 	}
 	if p := last(); !p.signedWith(old) || p.header.Get("X-Service-Signature-Previous") != "" {
-		t.Errorf("before: %v", p.header)
+		t.Errorf("before the rotation: got %v, want only signatures with the first secret", p.header)
 	} else if typ, data := p.event(t); typ != "webhook.test" || len(data) != 0 {
-		t.Errorf("test %s", p.body)
+		t.Errorf("got %s, want a webhook.test with empty data", p.body)
 	}
-	fresh := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/rotate-secret", nil).str(t, "signing_secret")
+	fresh := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/rotate-secret", nil).field(t, "signing_secret")
 	p := last()
 	if !p.signedWith(fresh) || len(strings.Fields(p.header.Get("webhook-signature"))) != 2 {
-		t.Errorf("overlap: %v", p.header)
+		t.Errorf("during the overlap: got %v, want signatures with both secrets", p.header)
 	}
 	p.header.Set("X-Service-Signature", p.header.Get("X-Service-Signature-Previous"))
 	if !p.signedWith(old) {
-		t.Errorf("the old secret does not sign: %v", p.header)
+		t.Errorf("during the overlap: got %v, want signatures with the old secret too", p.header)
 	}
-	s.restart(syscall.SIGTERM) // secrets are kept, sealed
+	s.restart(syscall.SIGTERM) // the encrypted secrets must survive it
 	if p := last(); !p.signedWith(fresh) {
-		t.Errorf("after a restart: %v", p.header)
+		t.Errorf("after a restart: got %v, want signatures with the new secret", p.header)
 	}
-	third := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/rotate-secret", map[string]any{"overlap_hours": 0}).str(t, "signing_secret")
+	third := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/rotate-secret", map[string]any{"overlap_hours": 0}).field(t, "signing_secret")
 	if p := last(); !p.signedWith(third) || len(strings.Fields(p.header.Get("webhook-signature"))) != 1 || p.header.Get("X-Service-Signature-Previous") != "" {
-		t.Errorf("without overlap: %v", p.header)
+		t.Errorf("without an overlap: got %v, want only signatures with the new secret", p.header)
 	}
 	if strings.Contains(s.output.String(), "whsec_") {
-		t.Error("a secret is in the log")
+		t.Error("the log contains a secret")
 	}
 }
 
-// Guarantee: a delivery never reaches Keygate's own listeners, nor this machine
-// unless its network is allowed; both are told in the log of deliveries.
+// Guarantee: a delivery never reaches Keygate's own listeners, and reaches this
+// machine only if its network is allowed. The delivery log has the reason.
 func TestAddressesOfReceivers(t *testing.T) {
-	s := startServer(t, quickHooks()...)
+	s := startServer(t, webhookFlags()...)
 	attempt := func(url string) string {
 		t.Helper()
 		hook, _ := s.newWebhook(url, "key.created")
-		id := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/test", nil).str(t, "delivery_id")
+		id := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/test", nil).field(t, "delivery_id")
 		var d map[string]any
-		if !eventually(patience, func() bool {
+		if !eventually(testTimeout, func() bool {
 			d = s.call(http.StatusOK, "GET", "/v1/webhook-deliveries/"+id, nil).json(t)
 			return d["state"] == "failed"
 		}) {
-			t.Fatalf("%s: %v\n%s", url, d, s.output)
+			t.Fatalf("%s: got delivery %v, want state failed\n%s", url, d, s.output)
 		}
 		first := d["attempts"].([]any)[0].(map[string]any)
 		if first["status"] != nil || first["error"] == nil {
-			t.Errorf("%s: %v", url, first)
+			t.Errorf("%s: got attempt %v, want an error and no status", url, first)
 		}
 		return fmt.Sprint(first["error"])
 	}
 	for _, own := range []string{s.gateway, s.admin, s.ops, "localhost" + s.admin[strings.LastIndex(s.admin, ":"):]} {
 		attempt("http://" + own + "/livez")
 	}
-	b := newInbox(t)
+	b := newReceiver(t)
 	strict := startServer(t, "--webhook-allow-http", "--webhook-backoff", "1ms,1ms,1ms,1ms")
 	s = strict
 	if reason := attempt(b.URL + "/in"); !strings.Contains(reason, "--webhook-allow-network") {
-		t.Errorf("the log says %q, not what to change", reason)
+		t.Errorf("got error %q, want it to name the flag --webhook-allow-network", reason)
 	}
 	if n := len(b.all()); n != 0 {
-		t.Errorf("%d requests arrived", n)
+		t.Errorf("%d requests reached the receiver, want 0", n)
 	}
 	bare := startServer(t)
 	if a, err := bare.try(bare.key, "POST", "/v1/webhooks", map[string]any{"url": b.URL, "events": []string{"key.created"}}); err != nil || a.status != http.StatusUnprocessableEntity ||
-		a.str(t, "field") != "url" || !strings.Contains(a.str(t, "message"), "--webhook-allow-network") {
-		t.Errorf("%v %d %s", err, a.status, a.body)
+		a.field(t, "field") != "url" || !strings.Contains(a.field(t, "message"), "--webhook-allow-network") {
+		t.Errorf("create an endpoint: error %v, got status %d %s, want 422 for url that names the flag", err, a.status, a.body)
 	}
 }
 
-// Guarantee: the server ends in time though a receiver hangs, and what was on its
-// way is delivered after the start.
+// Guarantee: the server stops in time even if a receiver hangs, and the delivery in
+// progress is repeated after the next start.
 func TestStopWhileReceiverHangs(t *testing.T) {
 	release := make(chan struct{})
 	arrived := make(chan string, 100)
@@ -359,29 +360,29 @@ func TestStopWhileReceiverHangs(t *testing.T) {
 		}
 	}))
 	defer hanging.Close()
-	s := startServer(t, quickHooks()...)
+	s := startServer(t, webhookFlags()...)
 	s.newWebhook(hanging.URL+"/in", "key.created")
 	s.newKey(nil)
 	first := <-arrived
 	if status := s.end(syscall.SIGTERM); status != 0 {
-		t.Errorf("exit status %d\n%s", status, s.output)
+		t.Errorf("got exit status %d, want 0\n%s", status, s.output)
 	}
 	close(release)
 	s.start()
 	select {
 	case again := <-arrived:
 		if again != first {
-			t.Errorf("another event: %s, first %s", again, first)
+			t.Errorf("got event %s after the start, want %s again", again, first)
 		}
-	case <-time.After(patience):
-		t.Errorf("nothing arrived after the start\n%s", s.output)
+	case <-time.After(testTimeout):
+		t.Errorf("no delivery after the start\n%s", s.output)
 	}
 }
 
-// Guarantee: however many requests meet a broken upstream, there is at most one
-// event a second for the route and status, and the occurrences of all add up to
-// the requests, those just before the end of the server included. Of refusals
-// every 100th makes an event.
+// Guarantee: however many requests fail because of the upstream, there is at most one
+// event a second for a route and status, and the occurrences of all events add up to
+// the number of failed requests, including those just before a shutdown. Every 100th
+// request that exceeds a rate limit raises an event.
 func TestEventsOfAnOutageAddUp(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	defer up.Close()
@@ -396,8 +397,8 @@ func TestEventsOfAnOutageAddUp(t *testing.T) {
 		for c := range callers {
 			wg.Go(func() {
 				for range n / callers {
-					if a, err := s.through("GET", "/x", key); err != nil || a.status != want {
-						t.Errorf("caller %d: %v, status %d, want %d", c, err, a.status, want)
+					if a, err := s.send("GET", "/x", key); err != nil || a.status != want {
+						t.Errorf("client %d: error %v, got status %d, want %d", c, err, a.status, want)
 						return
 					}
 				}
@@ -427,55 +428,55 @@ func TestEventsOfAnOutageAddUp(t *testing.T) {
 	}
 	const first, second = 4000, 800
 	send(first, key, http.StatusInternalServerError)
-	if !eventually(patience, func() bool { n, _ := sum(); return n >= first }) {
+	if !eventually(testTimeout, func() bool { n, _ := sum(); return n >= first }) {
 		n, _ := sum()
-		t.Fatalf("%v of %d errors were told\n%s", n, first, s.output)
+		t.Fatalf("the events count %v errors, want %d\n%s", n, first, s.output)
 	}
 	send(second, key, http.StatusInternalServerError)
 	s.restart(syscall.SIGTERM)
 	n, times := sum()
 	if n != first+second {
-		t.Errorf("the events tell of %v errors, there were %d", n, first+second)
+		t.Errorf("the events count %v errors, want %d", n, first+second)
 	}
-	for i := 1; i < len(times); i++ { // the newest first; the end of a server does not wait
+	for i := 1; i < len(times); i++ { // newest first; the event of the shutdown may come early
 		if gap := times[i-1].Sub(times[i]); i > 1 && gap < time.Second {
-			t.Errorf("two events %v apart", gap)
+			t.Errorf("two events are %v apart, want at least 1s", gap)
 		}
 	}
 
-	if a, err := s.through("GET", "/x", limited); err != nil || a.status != http.StatusInternalServerError {
-		t.Fatalf("%v %d", err, a.status)
+	if a, err := s.send("GET", "/x", limited); err != nil || a.status != http.StatusInternalServerError {
+		t.Fatalf("first request of the limited key: error %v, got status %d, want 500 from the upstream", err, a.status)
 	}
 	send(240, limited, http.StatusTooManyRequests)
 	var breaches []float64
-	eventually(patience, func() bool {
+	eventually(testTimeout, func() bool {
 		breaches = nil
 		for _, e := range s.list("/v1/events?type=rate_limit.exceeded") {
 			breaches = append(breaches, e["data"].(map[string]any)["breaches"].(float64))
 		}
 		return len(breaches) >= 3
 	})
-	slices.Sort(breaches) // the callers of two breaches may be told of in any order
+	slices.Sort(breaches) // events of concurrent requests may be stored in any order
 	if !slices.Equal(breaches, []float64{1, 101, 201}) {
-		t.Errorf("events of the breaches %v", breaches)
+		t.Errorf("got events of breaches %v, want 1, 101 and 201", breaches)
 	}
 }
 
-// Guarantee: a signing secret stands nowhere but in the answer that shows it: not
-// in the store, in what is kept for an Idempotency-Key, in the log, in a list, in
-// the audit log, or in what a delivery shows.
+// Guarantee: a signing secret appears only in the response that creates it: not in
+// the store, a response stored for an Idempotency-Key, the log, a list, the audit log
+// or a delivery.
 func TestSigningSecretsStayHidden(t *testing.T) {
-	b := newInbox(t)
-	b.answer(http.StatusInternalServerError)
-	s := startServer(t, append(quickHooks(), "--log-level", "debug")...)
+	b := newReceiver(t)
+	b.respondWith(http.StatusInternalServerError)
+	s := startServer(t, append(webhookFlags(), "--log-level", "debug")...)
 	body := map[string]any{"url": b.URL + "/in", "events": []string{"key.created"}, "signing_secret": "mine: sixteen bytes and more"}
 	made := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")
-	hook := made.str(t, "webhook_id")
+	hook := made.field(t, "webhook_id")
 	again := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")
 	body["signing_secret"] = "auto"
 	auto := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: two")
 	rotated := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/rotate-secret", nil, "Idempotency-Key: three")
-	secrets := []string{"mine: sixteen bytes and more", made.str(t, "standard_webhooks_secret"), auto.str(t, "signing_secret"), rotated.str(t, "signing_secret")}
+	secrets := []string{"mine: sixteen bytes and more", made.field(t, "standard_webhooks_secret"), auto.field(t, "signing_secret"), rotated.field(t, "signing_secret")}
 	for _, secret := range slices.Clone(secrets) {
 		if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_")); err == nil {
 			secrets = append(secrets, string(key))
@@ -483,7 +484,7 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 	}
 	s.call(http.StatusUnprocessableEntity, "POST", "/v1/webhooks", map[string]any{"url": "nonsense", "events": []string{"key.created"}, "signing_secret": secrets[0]})
 	s.newKey(nil)
-	if !eventually(patience, func() bool {
+	if !eventually(testTimeout, func() bool {
 		failed := 0
 		for _, d := range s.list("/v1/webhook-deliveries") {
 			if d["state"] == "failed" {
@@ -492,7 +493,7 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 		}
 		return failed == 2
 	}) {
-		t.Fatalf("no failed deliveries\n%s", s.output)
+		t.Fatalf("want 2 failed deliveries\n%s", s.output)
 	}
 	places := map[string][]byte{"the replay": again.body}
 	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + hook, "/v1/events", "/v1/webhook-deliveries", "/v1/audit-log", "/v1/settings"} {
@@ -503,7 +504,7 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 		places[id] = s.call(http.StatusOK, "GET", "/v1/webhook-deliveries/"+id, nil).body
 	}
 	if status := s.end(syscall.SIGTERM); status != 0 {
-		t.Errorf("exit status %d", status)
+		t.Errorf("got exit status %d, want 0", status)
 	}
 	places["the log"] = []byte(s.output.String())
 	files, err := os.ReadDir(s.dataDir)
@@ -516,12 +517,12 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 		}
 	}
 	if len(places["keygate.db"]) == 0 || !bytes.Contains(places["keygate.db"], []byte(hook)) {
-		t.Error("the store was not looked at")
+		t.Error("the store does not contain the endpoint: the test proves nothing about it")
 	}
 	for name, content := range places {
 		for _, secret := range secrets {
 			if bytes.Contains(content, []byte(secret)) {
-				t.Errorf("%s holds the secret %q", name, secret)
+				t.Errorf("%s contains the secret %q", name, secret)
 			}
 		}
 	}

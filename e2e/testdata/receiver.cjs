@@ -1,6 +1,5 @@
-// A webhook receiver that knows nothing of Keygate: node:http and the
-// standardwebhooks library alone. It prints its address, then a line for each
-// delivery.
+// A webhook receiver that uses only node:http and the standardwebhooks library, no
+// code of Keygate. It prints its address, then one line for each delivery.
 const http = require("node:http");
 const { Webhook } = require("standardwebhooks");
 
