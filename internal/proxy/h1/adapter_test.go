@@ -21,8 +21,8 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// adapted serves every request on a loopback port through the adapter. It is as
-// much of an engine as the adapter needs.
+// adapted serves every request on a loopback port through the adapter, with only those
+// parts of an engine that the adapter needs.
 func adapted(t testing.TB, handler http.HandlerFunc) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -85,10 +85,10 @@ func serveAdapted(e *Engine, c net.Conn) {
 	}
 }
 
-// adaptedBody reads a body a few bytes at a time.
+// adaptedBody reads a request's body in small pieces.
 type adaptedBody struct {
 	r        *bufio.Reader
-	length   int64 // -1 is chunked
+	length   int64 // -1 means chunked
 	chunked  http1.Chunked
 	data     []byte
 	section  []byte
@@ -142,16 +142,16 @@ func (b *adaptedBody) Trailers() ([]byte, []http1.Field) {
 	return b.section, b.trailers.Fields()
 }
 
-// say sends text and returns everything that comes back until the connection
-// ends.
-func say(t testing.TB, addr, text string) string {
+// roundTrip sends text and returns everything that comes back until the connection ends. A
+// reset is shown as "<reset>" at the end.
+func roundTrip(t testing.TB, addr, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
 	}
@@ -169,8 +169,9 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// A handler gets the same request from the adapter as from net/http.
+// Guarantee: a handler receives the same request from the adapter as from net/http.
 func TestAdapterRequest(t *testing.T) {
+	t.Parallel()
 	type seen struct {
 		Method, URI, URL, Proto, Host, Body string
 		Header, Trailer, announced          http.Header
@@ -217,7 +218,7 @@ func TestAdapterRequest(t *testing.T) {
 		got := <-requests
 		_ = c.Close()
 		if got.Trailer.Get("X-Digest") != "" && got.announced == nil {
-			t.Errorf("%q: the trailers were not announced", text)
+			t.Errorf("%q: got no announced trailers, want them before the body is read", text)
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%q\n got %+v\nwant %+v", text, got, want)
@@ -225,23 +226,21 @@ func TestAdapterRequest(t *testing.T) {
 	}
 }
 
-// Guarantee: what the wire does not say is there as well: the client's address, whether it
-// used TLS, and the context.
-func TestAdapterAround(t *testing.T) {
+// Guarantee: a handler also receives what is not part of the message: the client's address,
+// whether it used TLS, and the context.
+func TestAdapterConnectionInfo(t *testing.T) {
+	t.Parallel()
 	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, r.RemoteAddr, " ", r.TLS != nil, " ", r.Context().Err())
 	})
-	got := say(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-	if !strings.Contains(got, "192.0.2.7:1234 false <nil>") {
-		t.Error(got)
-	}
+	got := roundTrip(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	wantIn(t, got, "192.0.2.7:1234 false <nil>")
 }
 
-// A client gets the same answer from the adapter as from net/http, and the next
-// one after it.
-func TestAdapterAnswer(t *testing.T) {
+// responders returns handlers by path, each of which responds in a way of its own.
+func responders(t *testing.T) map[string]http.HandlerFunc {
 	flush := func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
-	handlers := map[string]http.HandlerFunc{
+	return map[string]http.HandlerFunc{
 		"/nothing": func(http.ResponseWriter, *http.Request) {},
 		"/status":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) },
 		"/unknown": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(299) },
@@ -263,7 +262,7 @@ func TestAdapterAnswer(t *testing.T) {
 		"/same": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(304)
 			if _, err := io.WriteString(w, "x"); err == nil {
-				t.Error("304 took a body")
+				t.Error("writing a body to a 304: got no error, want one")
 			}
 		},
 		"/close": func(w http.ResponseWriter, _ *http.Request) {
@@ -298,6 +297,13 @@ func TestAdapterAnswer(t *testing.T) {
 			}
 		},
 	}
+}
+
+// Guarantee: a client receives the same response from the adapter as from net/http, and so
+// the next one on the connection.
+func TestAdapterResponse(t *testing.T) {
+	t.Parallel()
+	handlers := responders(t)
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Content-Type"] = nil
 		handlers[r.URL.Path](w, r)
@@ -309,11 +315,11 @@ func TestAdapterAnswer(t *testing.T) {
 		for _, start := range []string{"GET %s HTTP/1.1", "HEAD %s HTTP/1.1", "GET %s HTTP/1.0", "HEAD %s HTTP/1.0"} {
 			for _, connection := range []string{"keep-alive", "close", "x"} {
 				if path == "/early" && strings.HasSuffix(start, "1.0") {
-					continue // which net/http sends to clients that know no 1xx
+					continue // net/http sends a 1xx to HTTP/1.0 clients as well
 				}
 				first := fmt.Sprintf(start, path)
 				text := first + "\r\nHost: a\r\nConnection: " + connection + "\r\n\r\n" + "GET /close HTTP/1.1\r\nHost: a\r\n\r\n"
-				got, want := readAnswers(t, addr, text), readAnswers(t, reference.Listener.Addr().String(), text)
+				got, want := readResponses(t, addr, text), readResponses(t, reference.Listener.Addr().String(), text)
 				if !slices.Equal(got, want) {
 					t.Errorf("%s, connection %s\n got %q\nwant %q", first, connection, got, want)
 				}
@@ -322,9 +328,10 @@ func TestAdapterAnswer(t *testing.T) {
 	}
 }
 
-// A body is never longer than its length, and an answer without one keeps the
-// length that it would have.
-func TestAdapterLength(t *testing.T) {
+// Guarantee: a handler cannot write more than its Content-Length, and a 304 keeps the
+// Content-Length of the body that it would have.
+func TestAdapterContentLength(t *testing.T) {
+	t.Parallel()
 	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "1")
 		if r.URL.Path == "/same" {
@@ -332,7 +339,7 @@ func TestAdapterLength(t *testing.T) {
 			return
 		}
 		if _, err := io.WriteString(w, "too much"); !errors.Is(err, http.ErrContentLength) {
-			t.Errorf("too much: %v", err)
+			t.Errorf("writing too much: got error %v, want %v", err, http.ErrContentLength)
 		}
 		_, _ = io.WriteString(w, "t")
 	})
@@ -340,20 +347,18 @@ func TestAdapterLength(t *testing.T) {
 		"GET /same HTTP/1.1": "Content-Length: 1\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nConnection: close\r\n\r\n",
 		"GET /a HTTP/1.1":    "Content-Length: 1\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nConnection: close\r\n\r\nt",
 	} {
-		if got := say(t, addr, first+"\r\nHost: a\r\nConnection: close\r\n\r\n"); !strings.HasSuffix(got, want) {
-			t.Errorf("%s: %q", first, got)
-		}
+		wantSuffix(t, roundTrip(t, addr, first+"\r\nHost: a\r\nConnection: close\r\n\r\n"), want)
 	}
 }
 
-// readAnswers returns each answer as text with its framing resolved.
-func readAnswers(t *testing.T, addr, text string) (all []string) {
+// readResponses returns each response as text, with its body decoded.
+func readResponses(t *testing.T, addr, text string) (all []string) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	_, _ = io.WriteString(c, text)
 	r := bufio.NewReader(c)
 	method, _, _ := strings.Cut(text, " ")
@@ -364,7 +369,7 @@ func readAnswers(t *testing.T, addr, text string) (all []string) {
 		}
 		body, err := io.ReadAll(resp.Body)
 		for name := range resp.Header {
-			// We also say to clients of HTTP/1.0 that the connection closes.
+			// The adapter sends Connection: close to HTTP/1.0 clients, net/http does not.
 			if name == "Date" || name == "Connection" && resp.ProtoMinor == 0 && resp.Close {
 				delete(resp.Header, name)
 			}
@@ -376,9 +381,10 @@ func readAnswers(t *testing.T, addr, text string) (all []string) {
 	}
 }
 
-// An answer that is given up, or shorter than it says, does not end like a whole
-// one, however its end is told.
-func TestAdapterBroken(t *testing.T) {
+// Guarantee: a response that the handler aborts, or that is shorter than its Content-Length,
+// never looks complete, whatever its framing.
+func TestAdapterBrokenResponse(t *testing.T) {
+	t.Parallel()
 	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/length" || r.URL.Path == "/short" {
 			w.Header().Set("Content-Length", "10")
@@ -390,34 +396,37 @@ func TestAdapterBroken(t *testing.T) {
 		}
 	})
 	for _, first := range []string{"GET /length HTTP/1.1", "GET /short HTTP/1.1", "GET /chunked HTTP/1.1", "GET /length HTTP/1.0", "GET /close HTTP/1.0"} {
-		got := say(t, addr, first+"\r\nHost: a\r\n\r\n")
+		got := roundTrip(t, addr, first+"\r\nHost: a\r\n\r\n")
 		switch {
 		case !strings.Contains(got, "part") && !strings.HasSuffix(got, "<reset>"):
-			t.Errorf("%s: %q", first, got)
+			t.Errorf("%s: got %q, want the first part of the body or a reset", first, got)
 		case strings.HasSuffix(got, "0\r\n\r\n"):
-			t.Errorf("%s ends cleanly: %q", first, got)
+			t.Errorf("%s: got %q, want no last chunk", first, got)
 		case strings.HasPrefix(first, "GET /close") && !strings.HasSuffix(got, "<reset>"):
-			t.Errorf("%s: only a reset tells that it is not whole: %q", first, got)
+			t.Errorf("%s: got %q, want a reset, since the connection's end would complete the body", first, got)
 		}
 	}
 }
 
-// A request whose body was not read is the last on its connection, and its
-// answer arrives although the client goes on sending.
+// Guarantee: a request whose body the handler did not read is the last of its connection,
+// and its response arrives even if the client keeps sending.
 func TestAdapterUnreadBody(t *testing.T) {
+	t.Parallel()
 	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "2")
 		_, _ = io.WriteString(w, "no")
 	})
-	got := say(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 90000))
-	if !strings.HasSuffix(got, "\r\n\r\nno") || strings.Count(got, "HTTP/1.1 ") != 1 {
-		t.Errorf("%q", got)
+	got := roundTrip(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 90000))
+	wantSuffix(t, got, "\r\n\r\nno")
+	if n := strings.Count(got, "HTTP/1.1 "); n != 1 {
+		t.Errorf("got %d responses in %q, want 1", n, got)
 	}
 }
 
-// A body that another goroutine still reads when the request is answered is
-// taken from it.
+// Guarantee: reading a body fails once the handler has returned, even in a goroutine that
+// is reading it at that moment.
 func TestAdapterLateReader(t *testing.T) {
+	t.Parallel()
 	failed := make(chan error, 1)
 	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
 		reading := make(chan struct{})
@@ -429,17 +438,19 @@ func TestAdapterLateReader(t *testing.T) {
 		<-reading
 		w.Header().Set("Content-Length", "0")
 	})
-	got := say(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+	got := roundTrip(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
 	if !strings.HasPrefix(got, "HTTP/1.1 200 ") {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want a 200", got)
 	}
 	if err := <-failed; err == nil {
-		t.Error("the reader was told of an end")
+		t.Error("the late reader: got the end of the body, want an error")
 	}
 }
 
-// Both directions go at once, and a client that waits is asked for its body.
-func TestAdapterDuplex(t *testing.T) {
+// Guarantee: a handler can read the body and write the response at the same time, and a
+// client that waits for it gets a 100.
+func TestAdapterFullDuplex(t *testing.T) {
+	t.Parallel()
 	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusContinue)
 		rc := http.NewResponseController(w)
@@ -461,11 +472,11 @@ func TestAdapterDuplex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	_, _ = io.WriteString(c, "POST /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
 	r := bufio.NewReader(c)
 	if line, _ := r.ReadString('\n'); line != "HTTP/1.1 100 Continue\r\n" {
-		t.Fatalf("%q", line)
+		t.Fatalf("got %q, want a 100", line)
 	}
 	_, _ = r.ReadString('\n')
 	_, _ = io.WriteString(c, "a")
@@ -477,7 +488,7 @@ func TestAdapterDuplex(t *testing.T) {
 	for _, want := range []string{"a", "b", "c"} {
 		got := make([]byte, 1)
 		if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != want {
-			t.Fatalf("%q, %v", got, err)
+			t.Fatalf("got %q, error %v; want %q", got, err, want)
 		}
 		if want != "c" {
 			_, _ = io.WriteString(c, string(want[0]+1))
@@ -485,9 +496,10 @@ func TestAdapterDuplex(t *testing.T) {
 	}
 }
 
-// A connection is taken over with what the client has sent behind its request,
-// but never in the middle of an exchange.
+// Guarantee: a handler can hijack the connection, with the bytes that the client has sent
+// after its request, but not once the response has started or while a body is unread.
 func TestAdapterHijack(t *testing.T) {
+	t.Parallel()
 	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		if r.URL.Path == "/late" {
@@ -499,10 +511,10 @@ func TestAdapterHijack(t *testing.T) {
 			return
 		}
 		if _, err := io.WriteString(w, "x"); !errors.Is(err, http.ErrHijacked) {
-			t.Errorf("written after a hijack: %v", err)
+			t.Errorf("write after Hijack: got error %v, want %v", err, http.ErrHijacked)
 		}
 		if _, _, err := rc.Hijack(); !errors.Is(err, http.ErrHijacked) {
-			t.Errorf("hijacked twice: %v", err)
+			t.Errorf("second Hijack: got error %v, want %v", err, http.ErrHijacked)
 		}
 		first := make([]byte, buffered.Reader.Buffered())
 		_, _ = io.ReadFull(buffered, first)
@@ -510,12 +522,10 @@ func TestAdapterHijack(t *testing.T) {
 		_ = buffered.Flush()
 		_ = c.(*net.TCPConn).CloseWrite()
 	})
-	if got := say(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\n\r\nmore"); got != "behind: more" {
-		t.Errorf("%q", got)
+	if got := roundTrip(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\n\r\nmore"); got != "behind: more" {
+		t.Errorf("got %q, want %q", got, "behind: more")
 	}
 	for _, text := range []string{"GET /late HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"} {
-		if got := say(t, addr, text); !strings.Contains(got, "refused") {
-			t.Errorf("%q: %q", text, got)
-		}
+		wantIn(t, roundTrip(t, addr, text), "refused")
 	}
 }

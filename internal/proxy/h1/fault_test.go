@@ -17,8 +17,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// Guarantee: whoever leaves at whatever byte, nothing is left behind and nobody
-// gets an answer that is not his.
+// Guarantee: whatever byte a connection breaks at, no goroutine or connection is leaked,
+// and no client receives another's response.
 func TestRandomAborts(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	defer func() {
@@ -41,45 +41,45 @@ func TestRandomAborts(t *testing.T) {
 							return
 						}
 					}
-					answer := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n" + path + "\r\n0\r\n\r\n"
+					response := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n" + path + "\r\n0\r\n\r\n"
 					if random.IntN(4) == 0 {
-						answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + path
+						response = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + path
 					}
 					if random.IntN(8) == 0 {
-						c.Send(answer[:random.IntN(len(answer))])
+						c.Send(response[:random.IntN(len(response))])
 						return
 					}
-					c.Send(answer)
+					c.Send(response)
 				}
 			})
-			e := start(t, s)
+			g := start(t, s)
 			var all sync.WaitGroup
 			for n := range 200 {
-				all.Go(func() { abuse(t, e, rand.New(rand.NewPCG(uint64(n), 2))) })
+				all.Go(func() { abuse(t, g, rand.New(rand.NewPCG(uint64(n), 2))) })
 			}
 			all.Wait()
-			e.stop(t.Context())
-			if n := e.engine.Connections(); n != 0 {
-				t.Error(n, "connections are left")
+			g.stop(t.Context())
+			if n := g.engine.Connections(); n != 0 {
+				t.Errorf("got %d connections after the shutdown, want 0", n)
 			}
 		})
 	})
 }
 
-// abuse is a client that makes requests, leaves some of them midway, and looks
-// at whole answers.
-func abuse(t *testing.T, e *edge, random *rand.Rand) {
+// abuse is a client that makes requests, hangs up in the middle of some of them, and
+// checks complete responses.
+func abuse(t *testing.T, g *harness, random *rand.Rand) {
 	for range 6 {
-		conn, err := net.Dial("tcp", e.addr)
+		conn, err := net.Dial("tcp", g.addr)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(testTimeout))
 		tag := string([]byte{'a' + byte(random.IntN(26)), 'a' + byte(random.IntN(26)), 'a' + byte(random.IntN(26)), 'a' + byte(random.IntN(26))})
-		request := "GET /" + tag + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer " + e.key + "\r\n\r\n"
+		request := "GET /" + tag + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer " + g.key + "\r\n\r\n"
 		if random.IntN(3) == 0 {
-			request = "POST /" + tag + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer " + e.key + "\r\nContent-Length: 3000\r\n\r\n" + strings.Repeat("x", 3000)
+			request = "POST /" + tag + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer " + g.key + "\r\nContent-Length: 3000\r\n\r\n" + strings.Repeat("x", 3000)
 		}
 		if random.IntN(3) == 0 {
 			_, _ = io.WriteString(conn, request[:random.IntN(len(request))])
@@ -92,46 +92,47 @@ func abuse(t *testing.T, e *edge, random *rand.Rand) {
 		cut := random.IntN(len(request))
 		_, _ = io.WriteString(conn, request[:cut])
 		_, _ = io.WriteString(conn, request[cut:])
-		answer, _ := io.ReadAll(conn)
-		head, body, _ := strings.Cut(string(answer), "\r\n\r\n")
+		response, _ := io.ReadAll(conn)
+		head, body, _ := strings.Cut(string(response), "\r\n\r\n")
 		whole := strings.Contains(head, "Content-Length: 4\r\n") && len(body) == 4 || strings.HasSuffix(body, "\r\n0\r\n\r\n")
 		if whole && strings.HasPrefix(head, "HTTP/1.1 200") && !strings.Contains(body, tag) {
-			t.Errorf("asked for %s, got %q", tag, body)
+			t.Errorf("got body %q, want %s in it", body, tag)
 		}
 		_ = conn.Close()
 	}
 }
 
-// Guarantee: a defect in one request is answered, and ends its connection and
-// no other.
-func TestDefectsStayWithTheirConnection(t *testing.T) {
+// Guarantee: a panic in one request is a 500, is logged, and ends that connection only.
+func TestPanicEndsOneConnection(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {
-		s.upstream, _ = upstreamOf(t, always(okAnswer))
+		s.upstream, _ = upstreamOf(t, always(okResponse))
 		good := start(t, s)
-		e := serve(t, panics{good.engine.cfg.Admit}, s)
-		e.key = good.key
-		other, bad := e.dial(), e.dial()
-		other.say("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
+		g := serve(t, panickingDecider{good.engine.cfg.Admit}, s)
+		g.key = good.key
+		other, bad := g.dial(t), g.dial(t)
+		other.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
 		other.wantStatus("200")
 		other.bytes(2)
-		bad.say("GET /panic HTTP/1.1\r\nKEY\r\n\r\n")
+		bad.send("GET /panic HTTP/1.1\r\nKEY\r\n\r\n")
 		bad.wantStatus("500")
-		if got, err := bad.rest(); !strings.Contains(got, `"error":"internal"`) || err != nil {
-			t.Error(got, err)
+		got, err := bad.rest()
+		if err != nil {
+			t.Errorf("got error %v, want the end of the connection", err)
 		}
-		other.say("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
+		wantIn(t, got, `"error":"internal"`)
+		other.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
 		other.wantStatus("200")
-		if !strings.Contains(e.log.String(), "a defect of the test") {
-			t.Error("nothing was logged")
-		}
+		wantIn(t, g.log.String(), "panic in a test's decider")
 	})
 }
 
-type panics struct{ proxy.Decider }
+// panickingDecider is a Decider that panics for /panic.
+type panickingDecider struct{ proxy.Decider }
 
-func (p panics) Decide(req *admit.Request, v *admit.Verdict) {
+func (p panickingDecider) Decide(req *admit.Request, v *admit.Verdict) {
 	if req.Target == "/panic" {
-		panic("a defect of the test")
+		panic("panic in a test's decider")
 	}
 	p.Decider.Decide(req, v)
 }

@@ -29,33 +29,33 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// setup is what a test wants of the one gateway behind the edge: it takes every
-// method on every path, below /public without a key.
+// setup configures the harness's gateway. The gateway accepts every method on every
+// path; below /public it needs no key.
 type setup struct {
-	upstream string
-	timeout  string // "" is 10m
-	maxBody  int64
-	headers  map[string]string
-	cors     *gateway.CORS
-	limit    string // the key's rate limit
-	trusted  bool
-	invite   time.Duration // upstream.Config.ContinueTimeout
-	maxConns int           // upstream.Config.MaxConns
-	trust    *clientip.Trust
-	mono     func() int64
-	tracer   proxy.Tracer
-	wrap     func(net.Conn) net.Conn // of each client's connection
-	forward  http.HandlerFunc        // Config.Forward; nil is a teapot
-	handed   func(*proxy.Exchange)   // called with what Config.Forward is given, unless nil
-	now      func() time.Time        // Config.Now; nil is standstill
+	upstream        string // base URL
+	timeout         string // "" means 10m
+	maxBody         int64  // bytes
+	headers         map[string]string
+	cors            *gateway.CORS
+	limit           string        // the rate limit of the keys
+	trusted         bool          // the client is a trusted proxy
+	continueTimeout time.Duration // upstream.Config.ContinueTimeout
+	maxConns        int           // upstream.Config.MaxConns
+	trust           *clientip.Trust
+	mono            func() int64
+	tracer          proxy.Tracer
+	wrap            func(net.Conn) net.Conn // wraps each client connection
+	forward         http.HandlerFunc        // Config.Forward; nil responds with 418
+	handed          func(*proxy.Exchange)   // called before forward, unless nil
+	now             func() time.Time        // Config.Now; nil means slowClock
 }
 
-// patience bounds what a test waits for; reaching it is a failure.
-const patience = time.Minute
+// testTimeout bounds every wait of a test. Reaching it is a failure.
+const testTimeout = time.Minute
 
-// standstill is a clock on which a millisecond passes at each tick, so that no
-// time is told twice: however long the machine takes, nothing is late.
-func standstill() func() time.Time {
+// slowClock returns a clock that advances by a millisecond each time it is read, so that
+// no two readings are equal. However slow the machine is, no timeout expires.
+func slowClock() func() time.Time {
 	now := time.Now()
 	return func() time.Time {
 		now = now.Add(time.Millisecond)
@@ -64,49 +64,49 @@ func standstill() func() time.Time {
 }
 
 // edge is an engine on a free loopback port.
-type edge struct {
+type harness struct {
 	t      testing.TB
 	addr   string
 	key    string
-	other  string // another key
+	other  string // a second key
 	engine *Engine
 	pools  *upstream.Pools
 	log    *logtest.Recorder
 	stop   func(ctx context.Context)
 
-	outcomes *accesslog.Collector
-	told     *book
+	collector *accesslog.Collector
+	sink      *recordSink
 }
 
-// book is a sink that keeps what it takes.
-type book struct {
+// recordSink is a sink that keeps the access records it takes.
+type recordSink struct {
 	mu      sync.Mutex
 	entries []accesslog.Entry
-	deaf    bool // keep nothing
+	discard bool // keep nothing
 }
 
-func (b *book) Take(batch []accesslog.Entry) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (r *recordSink) Take(batch []accesslog.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, e := range batch {
-		if b.deaf {
+		if r.discard {
 			return
 		}
 		e.Path, e.MethodText = strings.Clone(e.Path), strings.Clone(e.MethodText)
-		b.entries = append(b.entries, e)
+		r.entries = append(r.entries, e)
 	}
 }
 
-// records returns what was told since the last call.
-func (e *edge) records() []accesslog.Entry {
-	e.t.Helper()
-	if err := e.outcomes.Sync(e.t.Context()); err != nil {
-		e.t.Fatal(err)
+// records returns the access records emitted since the last call.
+func (g *harness) records() []accesslog.Entry {
+	g.t.Helper()
+	if err := g.collector.Sync(g.t.Context()); err != nil {
+		g.t.Fatal(err)
 	}
-	e.told.mu.Lock()
-	defer e.told.mu.Unlock()
-	entries := e.told.entries
-	e.told.entries = nil
+	g.sink.mu.Lock()
+	defer g.sink.mu.Unlock()
+	entries := g.sink.entries
+	g.sink.entries = nil
 	return entries
 }
 
@@ -115,57 +115,58 @@ const (
 	keyID     = "key_00000000000000000000000002"
 )
 
-func start(t testing.TB, s setup) *edge {
+// start starts an engine whose requests package admit decides.
+func start(t testing.TB, s setup) *harness {
 	t.Helper()
 	source, key, other := newSource(t, s)
-	ledger, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
+	reserver, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := ratelimit.NewClock()
-	clock := watch.Now
-	s.mono = watch.Mono
-	live, err := snapshot.New(snapshot.Config{
-		Source: source, Reserver: ledger, Now: clock,
+	clock := ratelimit.NewClock()
+	s.mono = clock.Mono
+	follower, err := snapshot.New(snapshot.Config{
+		Source: source, Reserver: reserver, Now: clock.Now,
 		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := live.Load(t.Context()); err != nil {
+	if err := follower.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Follower: live, Reserver: ledger, Now: clock})
+	admitter, err := admit.New(admit.Config{Follower: follower, Reserver: reserver, Now: clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := serve(t, admitter, s)
-	e.key, e.other = key, other
-	return e
+	g := serve(t, admitter, s)
+	g.key, g.other = key, other
+	return g
 }
 
-func serve(t testing.TB, decider proxy.Decider, s setup) *edge {
+// serve starts an engine whose requests decider decides.
+func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 	t.Helper()
-	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New(), ContinueTimeout: s.invite, MaxConns: s.maxConns})
+	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New(), ContinueTimeout: s.continueTimeout, MaxConns: s.maxConns})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := s.now
 	if now == nil {
-		now = standstill()
+		now = slowClock()
 	}
-	log, told := &logtest.Recorder{}, &book{}
-	outcomes, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{told}})
+	log, sink := &logtest.Recorder{}, &recordSink{}
+	collector, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := outcomes.Start(t.Context()); err != nil {
+	if err := collector.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	engine, err := New(Config{
 		Config: proxy.Config{
 			Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
-			Shard: outcomes.Shard, Mono: s.mono, Trust: s.trust, Tracer: s.tracer,
+			Shard: collector.Shard, Mono: s.mono, Trust: s.trust, Tracer: s.tracer,
 		},
 		Forward: func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
 			if s.handed != nil {
@@ -201,31 +202,32 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *edge {
 			running.Go(func() { engine.ServeConn(c, info) })
 		}
 	})
-	e := &edge{t: t, addr: l.Addr().String(), engine: engine, pools: pools, log: log, outcomes: outcomes, told: told}
-	e.logOnFailure()
+	g := &harness{t: t, addr: l.Addr().String(), engine: engine, pools: pools, log: log, collector: collector, sink: sink}
+	g.logOnFailure()
 	var once sync.Once
-	e.stop = func(ctx context.Context) {
+	g.stop = func(ctx context.Context) {
 		once.Do(func() {
 			_ = l.Close()
 			if err := engine.Shutdown(ctx); err != nil {
-				t.Error(err)
+				t.Errorf("Shutdown: got error %v, want nil", err)
 			}
 			running.Wait()
 			pools.Close()
-			if err := outcomes.Stop(context.Background()); err != nil {
-				t.Error(err)
+			if err := collector.Stop(context.Background()); err != nil {
+				t.Errorf("stop the collector: %v", err)
 			}
 		})
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		e.stop(ctx)
+		g.stop(ctx)
 	})
-	return e
+	return g
 }
 
-// newSource returns a store of one account, one gateway and two keys.
+// newSource returns a store with one account, one gateway and two keys, and the secrets of
+// the keys.
 func newSource(t testing.TB, s setup) (_ *snapshottest.Source, key, other string) {
 	t.Helper()
 	var secrets [2]string
@@ -271,11 +273,11 @@ func newSource(t testing.TB, s setup) (_ *snapshottest.Source, key, other string
 	return stored, secrets[0], secrets[1]
 }
 
-// logOnFailure shows what was logged if the test fails.
-func (e *edge) logOnFailure() {
-	e.t.Cleanup(func() {
-		if e.t.Failed() {
-			e.t.Log(e.log)
+// logOnFailure prints the engine's log if the test fails.
+func (g *harness) logOnFailure() {
+	g.t.Cleanup(func() {
+		if g.t.Failed() {
+			g.t.Log(g.log)
 		}
 	})
 }

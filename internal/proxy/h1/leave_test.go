@@ -14,46 +14,46 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// gone returns once the engine's system knows that a client has left.
-func (e *edge) gone() {
-	e.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+// waitForHangUp returns once the kernel has told the engine's side that a client hung up.
+func (g *harness) waitForHangUp() {
+	g.t.Helper()
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
 		found := false
-		e.engine.conns.each(func(c *conn) { found = found || c.control(hungUp) })
+		g.engine.conns.each(func(c *conn) { found = found || c.control(hungUp) })
 		if found {
 			return
 		}
 	}
-	e.t.Fatal("the client did not leave")
+	g.t.Fatal("timed out waiting for the client's hang-up")
 }
 
-// Guarantee: the upstream's work ends within 2 s of the engine's clock when the
-// client leaves: before the head of the answer, within the answer, within an
-// upload, and where another driver forwards.
-func TestLeaving(t *testing.T) {
+// Guarantee: when the client hangs up, the request to the upstream ends within 2 s of the
+// engine's clock, whatever the state of the exchange, also if Config.Forward serves it.
+func TestClientHangUpEndsUpstream(t *testing.T) {
+	t.Parallel()
 	const ticks = int(2 * time.Second / tickTime)
 	drivers(t, func(t *testing.T, s setup) {
 		for _, c := range []struct {
-			name, say string
-			phase     phase
-			foreign   bool
+			name, request string
+			phase         phase
+			foreign       bool
 		}{
 			{"waiting", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseExchange, false},
-			{"stream", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseStream, false},
-			{"upload", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseExchange, false},
-			{"foreign upload", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseForeign, true},
-			{"foreign", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseForeign, true},
-			{"foreign stream", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseForeign, true},
+			{"streaming", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseStream, false},
+			{"uploading", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseExchange, false},
+			{"foreign, uploading", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseForeign, true},
+			{"foreign, waiting", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseForeign, true},
+			{"foreign, streaming", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseForeign, true},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				begun, ended := make(chan bool, 1), make(chan bool, 1)
+				started, ended := make(chan bool, 1), make(chan bool, 1)
 				s := s
 				s.timeout = "10m"
 				s.upstream, _ = upstreamOf(t, func(h string, up *upstreamtest.Conn) string {
 					if strings.HasPrefix(h, "GET /stream") {
 						up.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
 					}
-					begun <- true
+					started <- true
 					_, _ = io.Copy(io.Discard, up)
 					ended <- true
 					return ""
@@ -66,46 +66,46 @@ func TestLeaving(t *testing.T) {
 						_, _ = io.WriteString(w, "x")
 						_ = http.NewResponseController(w).Flush()
 					}
-					begun <- true
+					started <- true
 					<-r.Context().Done()
 					ended <- true
 				}
-				e := start(t, s)
-				e.t = t
-				pass := e.byTick()
-				client := e.dial()
-				client.say(c.say)
-				if strings.HasPrefix(c.say, "GET /stream") {
+				g := start(t, s)
+				pass := g.byTick()
+				client := g.dial(t)
+				client.send(c.request)
+				if strings.HasPrefix(c.request, "GET /stream") {
 					client.wantStatus("200")
 				}
-				<-begun
-				e.await(c.phase)
+				<-started
+				g.await(c.phase)
 				pass()
-				if c.name == "foreign upload" { // that nobody reads: its end cannot be seen, only a reset
+				if c.name == "foreign, uploading" { // nothing reads the body, so only a reset is noticed
 					_ = client.Conn.(*net.TCPConn).SetLinger(0)
 				}
 				_ = client.Close()
-				if c.name != "upload" { // whose reader sees it by itself
-					e.gone()
+				if c.name != "uploading" { // where the reader of the body notices it
+					g.waitForHangUp()
 				}
 				for range ticks {
 					pass()
 				}
 				select {
 				case <-ended:
-				case <-time.After(patience):
-					t.Error("the upstream works on")
+				case <-time.After(testTimeout):
+					t.Error("the request to the upstream is still running, want it ended")
 				}
 			})
 		}
 	})
 }
 
-// Guarantee: a connection does not go on to its next exchange while the sweeper
-// ends the one before.
-func TestCutHoldsTheConnection(t *testing.T) {
-	e := start(t, setup{limit: "1000000/s", upstream: "http://127.0.0.1:9"})
-	c := newConn(e.engine, &net.TCPConn{}, ConnInfo{Client: netip.MustParseAddrPort("192.0.2.1:1")})
+// Guarantee: a connection does not continue to its next exchange while the sweeper is
+// cutting off the one before.
+func TestCutHoldsConnection(t *testing.T) {
+	t.Parallel()
+	g := start(t, setup{limit: "1000000/s", upstream: "http://127.0.0.1:9"})
+	c := newConn(g.engine, &net.TCPConn{}, ConnInfo{Client: netip.MustParseAddrPort("192.0.2.1:1")})
 	c.main.enter(phaseExchange, 1)
 	left := make(chan cut)
 	var early bool
@@ -124,39 +124,44 @@ func TestCutHoldsTheConnection(t *testing.T) {
 	})
 	c.cancel.Store(&end)
 	c.cutExchange(c.main.word.Load(), cutLate)
-	if why := <-left; early || why != cutLate {
-		t.Errorf("the connection went on early: %v, told of %d", early, why)
+	if why := <-left; why != cutLate {
+		t.Errorf("got cut %d, want %d", why, cutLate)
+	}
+	if early {
+		t.Error("the connection continued while its exchange was being cut off, want it to wait")
 	}
 	c.cancel.Store(nil)
 }
 
-// Guarantee: 504 when no head comes in time, and not before.
-func TestNoHead(t *testing.T) {
+// Guarantee: a request is a 504 when its upstream has sent no head within the gateway's
+// timeout, and not earlier.
+func TestTimeoutIs504(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {
 		s.timeout = "3s"
 		url, heads := upstreamOf(t, func(h string, up *upstreamtest.Conn) string {
 			if strings.HasPrefix(h, "GET /now") {
-				return okAnswer
+				return okResponse
 			}
 			_, _ = io.Copy(io.Discard, up)
 			return ""
 		})
 		s.upstream = url
-		e := start(t, s)
-		pass := e.byHand()
-		client := e.dial()
-		// What it takes to connect counts, so there is a connection at first.
-		client.say("GET /now HTTP/1.1\r\nKEY\r\n\r\n")
+		g := start(t, s)
+		pass := g.byHand()
+		client := g.dial(t)
+		// Connecting counts towards the timeout, so open the upstream connection first.
+		client.send("GET /now HTTP/1.1\r\nKEY\r\n\r\n")
 		client.wantStatus("200")
 		client.bytes(2)
 		<-heads
-		client.say("GET /wait HTTP/1.1\r\nKEY\r\n\r\n")
+		client.send("GET /wait HTTP/1.1\r\nKEY\r\n\r\n")
 		<-heads
-		e.await(phaseExchange)
+		g.await(phaseExchange)
 		pass(3 * time.Second)
-		e.engine.conns.each(func(c *conn) {
+		g.engine.conns.each(func(c *conn) {
 			if why := c.main.wasCut(); why != notCut {
-				t.Errorf("cut off too early: %d", why)
+				t.Errorf("got cut %d before the timeout, want none", why)
 			}
 		})
 		pass(2 * tickTime)

@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// relayedBy feeds an upstream's bytes piece by piece and returns what the client
-// reads of it: the heads, the data of the body, the trailers, and how it ended.
+// relayedBy feeds an upstream's bytes to r piece by piece and returns what the client reads:
+// the heads, the data of the body, the trailers, and how it ended.
 func relayedBy(t *testing.T, r *relay, pieces []string) string {
 	t.Helper()
 	var out strings.Builder
@@ -54,7 +54,7 @@ func relayedBy(t *testing.T, r *relay, pieces []string) string {
 	return finish(nil)
 }
 
-// decoded writes the chunks of a body as one, since their borders are free.
+// decoded returns s with its chunked body decoded, because the sizes of chunks may differ.
 func decoded(t *testing.T, s string, r *relay) string {
 	t.Helper()
 	at := strings.LastIndex(s, "Transfer-Encoding: chunked\r\n")
@@ -68,7 +68,7 @@ func decoded(t *testing.T, s string, r *relay) string {
 	for len(body) > 0 && !c.InTrailer() {
 		used, piece, err := c.Next(body)
 		if err != nil {
-			t.Fatalf("the client got %q", s)
+			t.Fatalf("got %q, want a valid chunked body", s)
 		}
 		data.Write(piece)
 		body = body[used:]
@@ -76,13 +76,14 @@ func decoded(t *testing.T, s string, r *relay) string {
 	return fmt.Sprintf("%s<%s> whole %v trailers %q", s[:end], data.String(), c.InTrailer(), body)
 }
 
-// Guarantee: whatever the splits of an upstream's answer, the client gets the
-// same; nothing of the upstream's connection, and no field of ours from it.
+// Guarantee: the client receives the same response however the upstream's bytes are split,
+// without hop-by-hop fields and without the upstream's version of the gateway's fields.
 func TestRelayInAllSplits(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
-		name, answer string
-		set          func(r *relay)
-		want, never  []string
+		name, response string
+		set            func(r *relay)
+		want, never    []string
 	}{
 		{"length", "HTTP/1.1 200 OK\r\nA: b\r\nconnection: X-Hop\r\nX-Hop: 1\r\nX-RateLimit-Limit: 9\r\nRateLimit: 9\r\nX-Request-ID: theirs\r\nContent-Length: 5\r\nKeep-Alive: 1\r\n\r\nhello", nil,
 			[]string{"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 5\r\nDate: now\r\nX-Request-Id: req_1\r\n\r\nhello\n", "reusable true keep true"}, []string{"theirs", "Hop", "Keep-Alive"}},
@@ -92,19 +93,19 @@ func TestRelayInAllSplits(t *testing.T) {
 			[]string{"Trailer: X-T\r\n", "<abc> whole true trailers \"X-T: 1\\r\\nX-U: 2\\r\\n\\r\\n\""}, []string{"evil"}},
 		{"until close", "HTTP/1.0 200 OK\r\nA: b\r\n\r\nhello", nil,
 			[]string{"HTTP/1.1 200 OK\r\nA: b\r\nTransfer-Encoding: chunked", "<hello> whole true", "state 2 reusable false keep true error <nil>"}, nil},
-		{"until close, old client", "HTTP/1.1 200 OK\r\nA: b\r\n\r\nhello", func(r *relay) { r.oldClient = true },
+		{"until close, HTTP/1.0 client", "HTTP/1.1 200 OK\r\nA: b\r\n\r\nhello", func(r *relay) { r.oldClient = true },
 			[]string{"Connection: close\r\n", "\r\n\r\nhello\n", "keep false error <nil>"}, []string{"chunked"}},
-		{"chunks, old client", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", func(r *relay) { r.oldClient = true },
+		{"chunks, HTTP/1.0 client", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", func(r *relay) { r.oldClient = true },
 			[]string{"\r\n\r\nhello\n", "keep false"}, []string{"chunked"}},
-		{"length, old client", okAnswer, func(r *relay) { r.oldClient = true }, []string{"Connection: keep-alive\r\n", "keep true"}, nil},
-		{"interim", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\nConnection: y\r\n\r\n" + okAnswer, nil,
+		{"length, HTTP/1.0 client", okResponse, func(r *relay) { r.oldClient = true }, []string{"Connection: keep-alive\r\n", "keep true"}, nil},
+		{"interim", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\nConnection: y\r\n\r\n" + okResponse, nil,
 			[]string{"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n"}, []string{"Connection"}},
-		{"interim, old client", "HTTP/1.1 100 Continue\r\n\r\n" + okAnswer, func(r *relay) { r.oldClient = true }, []string{"HTTP/1.1 200 OK\r\n"}, []string{"100"}},
+		{"interim, HTTP/1.0 client", "HTTP/1.1 100 Continue\r\n\r\n" + okResponse, func(r *relay) { r.oldClient = true }, []string{"HTTP/1.1 200 OK\r\n"}, []string{"100"}},
 		{"head", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", func(r *relay) { r.isHead = true }, []string{"Content-Length: 99\r\n", "reusable true"}, nil},
 		{"no reason", "HTTP/1.1 204\r\nContent-Length: 0\r\n\r\n", nil, []string{"HTTP/1.1 204 \r\nDate"}, []string{"Content-Length"}},
 		{"upstream closes", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", nil, []string{"reusable false keep true"}, []string{"Connection"}},
-		{"closing", okAnswer, func(r *relay) { r.closing = func() bool { return true } }, []string{"Connection: close\r\n", "keep false"}, nil},
-		{"extra", okAnswer + "HTTP/1.1 200 OK\r\n\r\n", nil, []string{"reusable false keep true error <nil>"}, nil},
+		{"closing", okResponse, func(r *relay) { r.closing = func() bool { return true } }, []string{"Connection: close\r\n", "keep false"}, nil},
+		{"extra", okResponse + "HTTP/1.1 200 OK\r\n\r\n", nil, []string{"reusable false keep true error <nil>"}, nil},
 		{"upgrade", "HTTP/1.1 101 Go\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n", func(r *relay) { r.asked = []byte("other, Echo") },
 			[]string{"HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-Request-Id", "state 3"}, nil},
 		{"upgrade not asked for", "HTTP/1.1 101 Go\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n", nil, []string{"not asked for"}, []string{"HTTP/1.1 101"}},
@@ -122,31 +123,32 @@ func TestRelayInAllSplits(t *testing.T) {
 			}
 			return relayedBy(t, r, pieces)
 		}
-		whole := run(c.answer)
+		whole := run(c.response)
 		for _, w := range c.want {
 			if !strings.Contains(whole, w) {
-				t.Errorf("%s: %q is not in\n%q", c.name, w, whole)
+				t.Errorf("%s: got\n%q\nwant it to contain %q", c.name, whole, w)
 			}
 		}
 		for _, n := range c.never {
 			if strings.Contains(whole, n) {
-				t.Errorf("%s: %q is in\n%q", c.name, n, whole)
+				t.Errorf("%s: got\n%q\nwant it not to contain %q", c.name, whole, n)
 			}
 		}
-		for i := range c.answer {
-			if got := run(c.answer[:i], c.answer[i:]); got != whole {
-				t.Fatalf("%s split at %d\n%q\nwhole\n%q", c.name, i, got, whole)
+		for i := range c.response {
+			if got := run(c.response[:i], c.response[i:]); got != whole {
+				t.Fatalf("%s, split at %d: got\n%q\nwant\n%q", c.name, i, got, whole)
 			}
 		}
-		if got := run(strings.Split(c.answer, "")...); got != whole {
-			t.Fatalf("%s byte by byte\n%q\nwhole\n%q", c.name, got, whole)
+		if got := run(strings.Split(c.response, "")...); got != whole {
+			t.Fatalf("%s, byte by byte: got\n%q\nwant\n%q", c.name, got, whole)
 		}
 	}
 }
 
-// Guarantee: a request's body in chunks is recoded alike however it is split,
-// and its bound holds.
+// Guarantee: a chunked request body is encoded anew with the same result however it is
+// split, and its size limit holds to the byte.
 func TestRecoderInAllSplits(t *testing.T) {
+	t.Parallel()
 	const body = "5;a=b\r\nhello\r\nD\r\n, wonderful W\r\n0\r\nX-A: 1\r\nHost: no\r\nAuthorization: no\r\n\r\nNEXT"
 	run := func(bound int64, pieces ...string) string {
 		var r recoder
@@ -177,20 +179,20 @@ func TestRecoderInAllSplits(t *testing.T) {
 	}
 	whole := run(0, body)
 	if want := "<hello, wonderful W> whole true trailers \"X-A: 1\\r\\n\\r\\n\"NEXT"; !strings.HasSuffix(whole, want) {
-		t.Fatal(whole)
+		t.Fatalf("got %q, want it to end with %q", whole, want)
 	}
 	for i := range body {
 		if got := run(0, body[:i], body[i:]); got != whole {
-			t.Fatalf("split at %d: %q", i, got)
+			t.Fatalf("split at %d: got %q, want %q", i, got, whole)
 		}
 		if got := run(17, body[:i], body[i:]); got != errBodyTooLarge.Error() {
-			t.Fatalf("split at %d under a bound of 17: %q", i, got)
+			t.Fatalf("split at %d with a limit of 17: got %q, want %q", i, got, errBodyTooLarge)
 		}
 		if got := run(18, body[:i], body[i:]); got != whole {
-			t.Fatalf("split at %d under a bound of 18: %q", i, got)
+			t.Fatalf("split at %d with a limit of 18: got %q, want %q", i, got, whole)
 		}
 	}
 	if got := run(0, strings.Split(body, "")...); got != whole {
-		t.Fatal(got)
+		t.Fatalf("byte by byte: got %q, want %q", got, whole)
 	}
 }

@@ -8,18 +8,19 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// Guarantee: the upstream gets the caller's fields as they are, in their order
-// and spelling, without those of the connection, those that Connection names,
-// those that are ours in any spelling, and the key.
+// Guarantee: the upstream receives the client's fields unchanged, in their order and
+// spelling, without the hop-by-hop fields, those that Connection names, the gateway's own
+// in any spelling, and the key. The gateway's own fields follow.
 func TestRequestFields(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {
 		var heads chan string
-		s.upstream, heads = upstreamOf(t, always(okAnswer))
+		s.upstream, heads = upstreamOf(t, always(okResponse))
 		s.upstream += "/base/"
 		s.headers = map[string]string{"X-Secret": "s3cret"}
-		e := start(t, s)
-		c := e.dial()
-		c.say("GET /p%41th?a=1&api_key=x&b=2 HTTP/1.1\r\nKEY\r\naCCEPT: text/*\r\nX-Keygate-Key-Id: evil\r\nx_keygate_owner: evil\r\nX_Request_Id: evil\r\n" +
+		g := start(t, s)
+		c := g.dial(t)
+		c.send("GET /p%41th?a=1&api_key=x&b=2 HTTP/1.1\r\nKEY\r\naCCEPT: text/*\r\nX-Keygate-Key-Id: evil\r\nx_keygate_owner: evil\r\nX_Request_Id: evil\r\n" +
 			"X-Forwarded-For: 9.9.9.9\r\nx-forwarded_proto: evil\r\nForwarded: evil\r\nx_secret: evil\r\nConnection: keep-alive, X-Named , Via\r\nX-Named: evil\r\n" +
 			"Keep-Alive: evil\r\nProxy-Authorization: evil\r\nTE: gzip, trailers\r\nHTTP2-Settings: evil\r\nVia: 1.0 first\r\nX-Empty:\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: a=b\r\n\r\n")
 		c.wantStatus("200")
@@ -28,63 +29,71 @@ func TestRequestFields(t *testing.T) {
 		_, after, _ = strings.Cut(after, "\r\n")
 		host := strings.TrimSuffix(strings.TrimPrefix(s.upstream, "http://"), "/base/")
 		if want := "GET /base/p%41th?a=1&b=2 HTTP/1.1\r\nHost: " + host + "\r\naCCEPT: text/*\r\nVia: 1.0 first\r\nX-Empty:\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: a=b"; before != want {
-			t.Errorf("got\n%s\nwant\n%s", before, want)
+			t.Errorf("client's fields: got\n%s\nwant\n%s", before, want)
 		}
 		if want := "X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: api.test\r\nX-Forwarded-Proto: http\r\nVia: 1.1 keygate-test\r\nX-Keygate-Gateway-Id: " + gatewayID +
 			"\r\nX-Keygate-Key-Id: " + keyID + "\r\nX-Keygate-Key-Owner: Ann <ann@example.com>\r\nX-Secret: s3cret\r\nTE: trailers\r\nConnection: TE"; after != want {
-			t.Errorf("got\n%s\nwant\n%s", after, want)
+			t.Errorf("gateway's fields: got\n%s\nwant\n%s", after, want)
 		}
 	})
 }
 
-// Guarantee: a trusted proxy's X-Forwarded-* are believed, and it is added to
-// those on the way.
-func TestTrustedProxy(t *testing.T) {
+// Guarantee: a trusted proxy's X-Forwarded-* fields are forwarded, with its own address
+// appended to X-Forwarded-For.
+func TestTrustedProxyFields(t *testing.T) {
+	t.Parallel()
 	var heads chan string
 	s := setup{limit: "1000/s", trusted: true}
-	s.upstream, heads = upstreamOf(t, always(okAnswer))
-	c := start(t, s).dial()
-	c.say("GET /a HTTP/1.1\r\nKEY\r\nX-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: https\r\nx-forwarded-for: 8.8.8.8\r\nX-Forwarded-Prefix: /x\r\n\r\n")
+	s.upstream, heads = upstreamOf(t, always(okResponse))
+	c := start(t, s).dial(t)
+	c.send("GET /a HTTP/1.1\r\nKEY\r\nX-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: https\r\nx-forwarded-for: 8.8.8.8\r\nX-Forwarded-Prefix: /x\r\n\r\n")
 	c.wantStatus("200")
 	got := <-heads
 	for _, want := range []string{"X-Forwarded-For: 9.9.9.9, 8.8.8.8, 127.0.0.1\r\n", "X-Forwarded-Proto: https\r\n", "X-Forwarded-Host: api.test\r\n", "X-Forwarded-Prefix: /x\r\n"} {
 		if strings.Count(got, want) != 1 {
-			t.Errorf("%q is not once in\n%s", want, got)
+			t.Errorf("got\n%s\nwant %q in it once", got, want)
 		}
 	}
 }
 
-// Guarantee: what a caller tells the upstream in Authorization passes where it
-// is no key of ours.
-func TestAuthorizationOfTheUpstream(t *testing.T) {
+// Guarantee: Authorization is forwarded unless it contains a gateway key, and no gateway
+// key reaches the upstream.
+func TestAuthorizationOfUpstream(t *testing.T) {
+	t.Parallel()
 	var heads chan string
 	s := setup{limit: "1000/s"}
-	s.upstream, heads = upstreamOf(t, always(okAnswer))
-	e := start(t, s)
+	s.upstream, heads = upstreamOf(t, always(okResponse))
+	g := start(t, s)
 	for request, passes := range map[string]bool{
 		"GET /public/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer token\r\n\r\n":                    true,
 		"GET /public/a HTTP/1.1\r\nHost: a\r\nAuthorization: Basic x\r\n\r\n":                         true,
 		"GET /public/a HTTP/1.1\r\nHost: a\r\nAuthorization: bearer kg_mistyped\r\n\r\n":              false,
-		"GET /public/a HTTP/1.1\r\nHost: a\r\nAuthorization: BEARER " + e.key + "\r\n\r\n":            false,
-		"GET /a?api_key=" + e.key + " HTTP/1.1\r\nHost: a\r\nAuthorization: Basic x\r\n\r\n":          true,
-		"GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + e.key + "\r\n\r\n":                   false,
-		"GET http://b/a HTTP/1.1\r\nHost: a\r\nAuthorization:\tBearer\t" + e.key + "\r\nX: y\r\n\r\n": false,
+		"GET /public/a HTTP/1.1\r\nHost: a\r\nAuthorization: BEARER " + g.key + "\r\n\r\n":            false,
+		"GET /a?api_key=" + g.key + " HTTP/1.1\r\nHost: a\r\nAuthorization: Basic x\r\n\r\n":          true,
+		"GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + g.key + "\r\n\r\n":                   false,
+		"GET http://b/a HTTP/1.1\r\nHost: a\r\nAuthorization:\tBearer\t" + g.key + "\r\nX: y\r\n\r\n": false,
 	} {
-		c := e.dial()
-		c.say(request)
+		c := g.dial(t)
+		c.send(request)
 		c.wantStatus("200")
-		if got := <-heads; strings.Contains(got, "uthorization") != passes || strings.Contains(got, e.key) {
-			t.Errorf("%q became\n%s", request, got)
+		got := <-heads
+		wantNotIn(t, got, g.key)
+		if passes {
+			wantIn(t, got, "uthorization")
+		} else {
+			wantNotIn(t, got, "uthorization")
 		}
 	}
 }
 
-// Guarantee: a request for an upstream that is not plain goes to Forward.
+// Guarantee: requests for an upstream whose scheme is not http go to Config.Forward, and
+// the connection is reused.
 func TestForeignUpstream(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {
 		s.upstream = "https://127.0.0.1:1"
-		c := start(t, s).dial()
-		c.say("GET /a HTTP/1.1\r\nKEY\r\n\r\nPOST /a HTTP/1.1\r\nKEY\r\nContent-Length: 2\r\n\r\nokGET /a HTTP/1.1\r\nKEY\r\n\r\n")
+		c := start(t, s).dial(t)
+		c.send("GET /a HTTP/1.1\r\nKEY\r\n\r\nPOST /a HTTP/1.1\r\nKEY\r\nContent-Length: 2\r\n\r\nokGET /a HTTP/1.1\r\nKEY\r\n\r\n")
 		for range 3 {
 			h := c.wantStatus("418")
 			c.body(h)
@@ -92,25 +101,25 @@ func TestForeignUpstream(t *testing.T) {
 	})
 }
 
-// Guarantee: the driver that serves a request for a foreign upstream gets the exchange
-// with what is known of the client's connection.
+// Guarantee: Config.Forward receives an exchange that describes the client's connection.
 func TestForeignExchangeKnowsTheClient(t *testing.T) {
+	t.Parallel()
 	for _, trusted := range []bool{false, true} {
 		s := setup{limit: "1000/s", upstream: "https://127.0.0.1:1", trusted: trusted}
 		handed := make(chan proxy.Client, 1)
 		s.handed = func(x *proxy.Exchange) { handed <- x.Client }
-		c := start(t, s).dial()
-		c.say("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
+		c := start(t, s).dial(t)
+		c.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
 		c.wantStatus("418")
 		got := <-handed
 		if got.Trusted != trusted {
-			t.Errorf("trusted is %v, want %v", got.Trusted, trusted)
+			t.Errorf("got trusted %v, want %v", got.Trusted, trusted)
 		}
 		if want := netip.MustParseAddr("127.0.0.1"); got.Peer != want {
-			t.Errorf("the peer is %v, want %v", got.Peer, want)
+			t.Errorf("got peer %v, want %v", got.Peer, want)
 		}
 		if got.Shard == nil {
-			t.Error("the exchange has no shard for its record")
+			t.Error("got no shard for the access record, want one")
 		}
 	}
 }

@@ -11,37 +11,37 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// byHand stops the engine's sweeper and returns a function that sweeps as if
-// d had passed since the last time.
-func (e *edge) byHand() (pass func(d time.Duration)) {
-	e.engine.stop()
-	e.engine.sweeper.Wait()
-	now := e.engine.clock.ms.Load()
+// byHand stops the engine's sweeper and returns a function that sweeps once, as if d had
+// passed since the last sweep.
+func (g *harness) byHand() (pass func(d time.Duration)) {
+	g.engine.stop()
+	g.engine.sweeper.Wait()
+	now := g.engine.clock.ms.Load()
 	return func(d time.Duration) {
 		now += d.Milliseconds()
-		e.engine.clock.ms.Store(now)
-		e.engine.sweep(true)
+		g.engine.clock.ms.Store(now)
+		g.engine.sweep(true)
 	}
 }
 
-// byTick is byHand for one tick after the other, as the engine makes them.
-func (e *edge) byTick() (pass func()) {
-	e.engine.stop()
-	e.engine.sweeper.Wait()
-	n, now := 0, e.engine.clock.ms.Load()
+// byTick is byHand in steps of one tick, as the engine sweeps.
+func (g *harness) byTick() (pass func()) {
+	g.engine.stop()
+	g.engine.sweeper.Wait()
+	n, now := 0, g.engine.clock.ms.Load()
 	return func() {
 		n, now = n+1, now+tickTime.Milliseconds()
-		e.engine.clock.ms.Store(now)
-		e.engine.sweep(n%leaveEvery == 0)
+		g.engine.clock.ms.Store(now)
+		g.engine.sweep(n%leaveEvery == 0)
 	}
 }
 
-// await returns once the only connection is in a phase, of any of its watches.
-func (e *edge) await(p phase) {
-	e.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+// await returns once the only connection is in phase p, by any of its watches.
+func (g *harness) await(p phase) {
+	g.t.Helper()
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
 		found := false
-		e.engine.conns.each(func(c *conn) {
+		g.engine.conns.each(func(c *conn) {
 			for _, w := range []*watch{&c.main, &c.reading, &c.writing} {
 				found = found || phaseOf(w.word.Load()) == p
 			}
@@ -50,38 +50,39 @@ func (e *edge) await(p phase) {
 			return
 		}
 	}
-	e.t.Fatalf("the connection did not come to phase %d", p)
+	g.t.Fatalf("timed out waiting for phase %d of the connection", p)
 }
 
-// Guarantee: what a request waits for a connection counts against the time that
-// its gateway gives the upstream for the head of an answer.
-func TestOneTimeout(t *testing.T) {
+// Guarantee: the time that a request waits for a connection slot counts towards the
+// gateway's timeout.
+func TestWaitingForSlotCountsTowardsTimeout(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {
 		const timeout = 10 * time.Minute
 		s.timeout, s.maxConns = timeout.String(), 1
-		goOn := make(chan bool)
+		release := make(chan bool)
 		url, heads := upstreamOf(t, func(string, *upstreamtest.Conn) string {
-			<-goOn
-			return okAnswer
+			<-release
+			return okResponse
 		})
 		s.upstream = url
-		e := start(t, s)
-		first, second := e.dial(), e.dial()
-		first.say("GET /first HTTP/1.1\r\nKEY\r\n\r\n")
+		g := start(t, s)
+		first, second := g.dial(t), g.dial(t)
+		first.send("GET /first HTTP/1.1\r\nKEY\r\n\r\n")
 		<-heads
-		second.say("GET /second HTTP/1.1\r\nKEY\r\n\r\n")
+		second.send("GET /second HTTP/1.1\r\nKEY\r\n\r\n")
 		for waiting := 0; waiting == 0; runtime.Gosched() {
-			e.pools.EachPlain(func(_ upstream.Origin, stats upstream.H1Stats) { waiting = stats.Waiting })
+			g.pools.EachPlain(func(_ upstream.Origin, stats upstream.H1Stats) { waiting = stats.Waiting })
 		}
 		since := time.Now()
 		<-time.After(50 * time.Millisecond)
 		waited := time.Since(since)
-		goOn <- true
+		release <- true
 		<-heads
-		pass := e.byHand()
-		e.await(phaseExchange)
+		pass := g.byHand()
+		g.await(phaseExchange)
 		found := false
-		e.engine.conns.each(func(c *conn) {
+		g.engine.conns.each(func(c *conn) {
 			if word := c.main.word.Load(); phaseOf(word) == phaseExchange && c.main.hold(word) {
 				found = true
 				if c.x.patience > timeout-waited {
@@ -91,18 +92,19 @@ func TestOneTimeout(t *testing.T) {
 			}
 		})
 		if !found {
-			t.Error("no exchange waits")
+			t.Error("got no exchange in phaseExchange, want one")
 		}
 		pass(timeout + time.Second)
 		second.wantStatus("504")
-		close(goOn)
+		close(release)
 	})
 }
 
-// Guarantee: a head that is not complete after 10 s, a body that stalls for
-// 30 s, a reader that takes nothing for 30 s, and a connection that idles for
-// two minutes are closed; not before, and not while anything moves.
+// Guarantee: a connection is closed when its head is not complete after 10 s, a body stalls
+// for 30 s, a client reads nothing for 30 s, or it is idle for two minutes; not earlier,
+// and not while bytes move.
 func TestDeadlines(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {
 		s.timeout = "10m"
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
@@ -118,12 +120,12 @@ func TestDeadlines(t *testing.T) {
 					}
 				}
 			}
-			return okAnswer
+			return okResponse
 		})
 		for _, c := range []struct {
-			name, say string
-			phase     phase
-			limit     time.Duration
+			name, request string
+			phase         phase
+			limit         time.Duration
 		}{
 			{"head", "GET /a HTTP/1.1\r\nHost: a\r\n", phaseHead, headTime},
 			{"silence", "", phaseIdle, headTime},
@@ -132,18 +134,17 @@ func TestDeadlines(t *testing.T) {
 			{"reader", "GET /endless HTTP/1.1\r\nKEY\r\n\r\n", phaseWriting, stallTime},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				e := start(t, s)
-				e.t = t
-				pass := e.byHand()
-				client := e.dial()
-				client.say(c.say)
+				g := start(t, s)
+				pass := g.byHand()
+				client := g.dial(t)
+				client.send(c.request)
 				if c.name == "idle" {
 					client.wantStatus("200")
 					client.bytes(2)
 				}
-				e.await(c.phase)
+				g.await(c.phase)
 				var served *conn
-				e.engine.conns.each(func(c *conn) { served = c })
+				g.engine.conns.each(func(c *conn) { served = c })
 				watched := &served.main
 				switch c.phase {
 				case phaseReading:
@@ -151,30 +152,26 @@ func TestDeadlines(t *testing.T) {
 				case phaseWriting:
 					watched = &served.writing
 				}
-				// The clock stands still in between: what moves after a pass, while the
-				// buffers between are not full yet, has its time from then on.
-				for deadline := time.Now().Add(patience); watched.wasCut() == notCut && e.engine.Connections() > 0; {
+				// The clock stands still between passes. If bytes move after a pass, because
+				// buffers on the way are not full yet, the limit counts from then on.
+				for deadline := time.Now().Add(testTimeout); watched.wasCut() == notCut && g.engine.Connections() > 0; {
 					pass(0)
 					until := max(int64(watched.word.Load()>>16), served.sweeper.movedAt+c.limit.Milliseconds())
-					if left := time.Duration(until-e.engine.clock.ms.Load())*time.Millisecond - time.Second; left > 0 {
+					if left := time.Duration(until-g.engine.clock.ms.Load())*time.Millisecond - time.Second; left > 0 {
 						pass(left)
-						if watched.wasCut() != notCut || e.engine.Connections() != 1 {
-							t.Fatal("closed too early")
+						if watched.wasCut() != notCut || g.engine.Connections() != 1 {
+							t.Fatal("the connection was closed before its limit, want it open")
 						}
 					}
 					pass(2 * time.Second)
 					if time.Now().After(deadline) {
-						t.Fatal("not ended")
+						t.Fatal("timed out waiting until the connection is cut off")
 					}
 				}
 				if _, err := client.rest(); c.name != "reader" && err != nil {
-					t.Error(err)
+					t.Errorf("got error %v, want the end of the connection", err)
 				}
-				for deadline := time.Now().Add(patience); e.engine.Connections() > 0; runtime.Gosched() {
-					if time.Now().After(deadline) {
-						t.Fatal("not closed")
-					}
-				}
+				g.waitForNoConnections()
 			})
 		}
 	})
