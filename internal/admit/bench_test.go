@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// gitHub is a house with the routes of GitHub's OpenAPI document, all four
+// gitHub is a harness with the routes of GitHub's OpenAPI document, all four
 // limits on each request, and many keys.
 type gitHub struct {
 	*harness
@@ -50,7 +50,7 @@ func newGitHub(t testing.TB, keys int) *gitHub {
 	h.gateway(func(g *gateway.Gateway) {
 		g.Hostname, g.HostGiven, g.GlobalLimit = "github.example", true, config(t, "1000000000/s", "", "", "")
 	}, routes...)
-	g := &gitHub{house: h}
+	g := &gitHub{harness: h}
 	for i := range 4096 {
 		r := routes[i*37%len(routes)]
 		g.requests = append(g.requests, Request{
@@ -132,7 +132,7 @@ func BenchmarkDecide(b *testing.B) {
 // BenchmarkDecideParts measures the parts of that decision, each by itself.
 func BenchmarkDecideParts(b *testing.B) {
 	g := newGitHub(b, 100_000)
-	s := g.live.Current()
+	s := g.follower.Current()
 	gw := s.GatewayByHost("github.example")
 	part := func(name string, f func(req *Request)) {
 		b.Run(name, func(b *testing.B) { g.measure(b, f) })
