@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// members fails the test unless the record has exactly these members.
-func members(t *testing.T, record map[string]any, want string) {
+// wantFields fails the test unless the record has exactly the fields in want.
+func wantFields(t *testing.T, record map[string]any, want string) {
 	t.Helper()
 	names := strings.Fields(want)
 	slices.Sort(names)
 	if got := slices.Sorted(maps.Keys(record)); !slices.Equal(got, names) {
-		t.Errorf("got  %v\nwant %v", got, names)
+		t.Errorf("got fields  %v\nwant fields %v", got, names)
 	}
 }
 
 const (
-	keyMembers = "key_id name level scope key_prefix state owner gateway_id rate_limit metadata " +
+	keyFields = "key_id name level scope key_prefix state owner gateway_id rate_limit metadata " +
 		"created_at expires_at revoked_at last_used_at rotated_from rotated_to"
-	gatewayMembers = "gateway_id name upstream_url hostname global_rate_limit timeout upstream_headers cors max_body_bytes revision created_at"
-	routeMembers   = "route_id gateway_id path methods rate_limit auth source created_at"
+	gatewayFields = "gateway_id name upstream_url hostname global_rate_limit timeout upstream_headers cors max_body_bytes revision created_at"
+	routeFields   = "route_id gateway_id path methods rate_limit auth source created_at"
 )
 
 // The life of a gateway, with every member that it can have.
@@ -40,7 +40,7 @@ func TestGatewayLife(t *testing.T) {
 	if made.header.Get("Location") != "/v1/gateways/"+id || made.header.Get("ETag") == "" {
 		t.Errorf("headers %v", made.header)
 	}
-	members(t, made.json, gatewayMembers)
+	wantFields(t, made.json, gatewayFields)
 	for name, want := range map[string]string{
 		"name": `"orders"`, "upstream_url": `"https://orders.internal/base"`, "hostname": `"api.example.com"`, "timeout": `"5s"`,
 		"global_rate_limit": `{"burst":"200/s","sustained":"6000/min"}`, "upstream_headers": `{"X-Token":"***"}`,
@@ -60,7 +60,7 @@ func TestGatewayLife(t *testing.T) {
 	// null clears, absent stays.
 	patched := s.do(request{method: "PATCH", path: "/v1/gateways/" + id, body: `{"hostname": null, "global_rate_limit": null, "timeout": null,
 		"upstream_headers": null, "upstream_ca": null, "cors": null, "max_body_bytes": null}`}).want(200)
-	members(t, patched.json, gatewayMembers)
+	wantFields(t, patched.json, gatewayFields)
 	for name, want := range map[string]any{
 		"name": "orders", "hostname": strings.ReplaceAll(id, "_", "-") + ".localhost", "global_rate_limit": nil, "timeout": "60s",
 		"cors": nil, "max_body_bytes": nil, "revision": 1.0,
@@ -77,7 +77,7 @@ func TestGatewayLife(t *testing.T) {
 
 	bound := s.newKey(map[string]any{"gateway_id": id}).text("key_id")
 	gone := s.do(request{method: "DELETE", path: "/v1/gateways/" + id}).want(200)
-	members(t, gone.json, gatewayMembers)
+	wantFields(t, gone.json, gatewayFields)
 	s.get("/v1/gateways/"+id).refused(404, "not_found", "")
 	s.do(request{method: "DELETE", path: "/v1/gateways/" + id}).refused(404, "not_found", "")
 	if s.get("/v1/keys/"+bound).want(200).text("state") != "revoked" {
@@ -93,7 +93,7 @@ func TestRouteLife(t *testing.T) {
 		"path": "/orders/{id}", "methods": []string{"GET", "DELETE"}, "rate_limit": map[string]any{"sustained": "600/min", "burst": "50/s", "per": "key"},
 	}).want(201)
 	id := made.text("route_id")
-	members(t, made.json, routeMembers)
+	wantFields(t, made.json, routeFields)
 	if made.header.Get("Location") != routes+"/"+id || made.json["auth"] != "key" || made.json["source"] != "api" {
 		t.Errorf("%v\n%s", made.header, made.raw)
 	}
@@ -117,7 +117,7 @@ func TestRouteLife(t *testing.T) {
 		t.Error(public.raw)
 	}
 	s.post(routes, map[string]any{"path": "/orders/{number}", "methods": []string{"GET"}}).want(422)
-	members(t, s.do(request{method: "DELETE", path: routes + "/" + id}).want(200).json, routeMembers)
+	wantFields(t, s.do(request{method: "DELETE", path: routes + "/" + id}).want(200).json, routeFields)
 	s.get(routes+"/"+id).refused(404, "not_found", "")
 }
 
@@ -129,18 +129,18 @@ func TestKeyLife(t *testing.T) {
 		"metadata": map[string]string{"team": "a"}, "expires_at": "2027-03-05",
 	})
 	id := made.text("key_id")
-	members(t, made.json, keyMembers+" key")
+	wantFields(t, made.json, keyFields+" key")
 	if made.header.Get("Location") != "/v1/keys/"+id || made.text("state") != "active" || made.text("expires_at") != "2027-03-06T00:00:00Z" ||
 		!strings.HasPrefix(made.text("key"), made.text("key_prefix")) || made.text("level") != "gateway" {
 		t.Errorf("%v\n%s", made.header, made.raw)
 	}
 	got := s.get("/v1/keys/" + id).want(200)
-	members(t, got.json, keyMembers)
+	wantFields(t, got.json, keyFields)
 	if strings.Contains(s.get("/v1/keys").want(200).raw, made.text("key")) {
 		t.Error("a list shows a key")
 	}
 	patched := s.do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"owner": null, "rate_limit": null, "metadata": null, "expires_at": null}`}).want(200)
-	members(t, patched.json, keyMembers)
+	wantFields(t, patched.json, keyFields)
 	for _, name := range []string{"owner", "rate_limit", "expires_at"} {
 		if patched.json[name] != nil {
 			t.Errorf("%s is %v", name, patched.json[name])
@@ -151,7 +151,7 @@ func TestKeyLife(t *testing.T) {
 	}
 
 	rotated := s.post("/v1/keys/"+id+"/rotate", `{"overlap_days": 7}`).want(201)
-	members(t, rotated.json, keyMembers+" key overlap_ends_at")
+	wantFields(t, rotated.json, keyFields+" key overlap_ends_at")
 	if rotated.text("rotated_from") != id || rotated.text("overlap_ends_at") != "2027-03-08T12:00:00Z" || rotated.text("key") == made.text("key") ||
 		rotated.header.Get("Location") != "/v1/keys/"+rotated.text("key_id") {
 		t.Error(rotated.raw)
@@ -164,7 +164,7 @@ func TestKeyLife(t *testing.T) {
 
 	for range 2 { // again is 200
 		gone := s.do(request{method: "DELETE", path: "/v1/keys/" + id}).want(200)
-		members(t, gone.json, keyMembers)
+		wantFields(t, gone.json, keyFields)
 		if gone.text("state") != "revoked" || gone.text("revoked_at") != "2027-03-01T12:00:00Z" {
 			t.Error(gone.raw)
 		}
@@ -180,7 +180,7 @@ func TestVerify(t *testing.T) {
 	verify := func(body map[string]any) string {
 		t.Helper()
 		r := s.do(request{method: "POST", path: "/v1/keys/verify", key: s.accountKey("read"), body: body}).want(200)
-		members(t, r.json, "valid code key_id owner scope state")
+		wantFields(t, r.json, "valid code key_id owner scope state")
 		return strings.ReplaceAll(strings.TrimSpace(r.raw), key.text("key_id"), "ID")
 	}
 	secret := key.text("key")
@@ -210,9 +210,9 @@ func TestDocuments(t *testing.T) {
 	put := func(path, body, mediaType string) *reply {
 		return s.do(request{method: "PUT", path: at + path, body: body, header: map[string]string{"Content-Type": mediaType}})
 	}
-	const resultMembers = "revision added removed changed unchanged warnings"
+	const resultFields = "revision added removed changed unchanged warnings"
 	dry := put("/spec?dry_run=true", petSpec, "application/yaml").want(200)
-	members(t, dry.json, resultMembers)
+	wantFields(t, dry.json, resultFields)
 	if dry.json["revision"] != nil || len(dry.json["added"].([]any)) != 2 || dry.json["added"].([]any)[0].(map[string]any)["route_id"] != nil {
 		t.Error(dry.raw)
 	}
@@ -220,7 +220,7 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("a dry run made %d routes", n)
 	}
 	done := put("/spec?dry_run=false", petSpec, "application/yaml").want(200)
-	members(t, done.json, resultMembers)
+	wantFields(t, done.json, resultFields)
 	if done.json["revision"] != 1.0 || done.json["added"].([]any)[0].(map[string]any)["route_id"] == nil {
 		t.Error(done.raw)
 	}
@@ -244,7 +244,7 @@ func TestDocuments(t *testing.T) {
 	put("/spec", "", "application/yaml").want(422)
 
 	revision := s.get(at + "/revisions/2").want(200)
-	members(t, revision.json, "revision_id number source kind author commit created_at added removed changed")
+	wantFields(t, revision.json, "revision_id number source kind author commit created_at added removed changed")
 	if revision.text("source") != "cli" || revision.text("kind") != "spec" || revision.json["added"] != 1.0 || revision.json["removed"] != 2.0 {
 		t.Error(revision.raw)
 	}
@@ -252,7 +252,7 @@ func TestDocuments(t *testing.T) {
 		s.get(at+"/revisions/"+number).refused(404, "not_found", "")
 	}
 	rolled := s.post(at+"/revisions/1/rollback", nil).want(200)
-	members(t, rolled.json, resultMembers)
+	wantFields(t, rolled.json, resultFields)
 	if rolled.json["revision"] != 3.0 || s.get(at+"/revisions/3").text("source") != "rollback" {
 		t.Error(rolled.raw)
 	}
@@ -272,8 +272,8 @@ func TestDocuments(t *testing.T) {
 func TestAccountAndSettings(t *testing.T) {
 	s := start(t)
 	r := s.do(request{method: "GET", path: "/v1/account", key: s.accountKey("read:nothing/at/all")}).want(200)
-	members(t, r.json, "account_id name plan audit_retention_days key")
-	members(t, r.json["key"].(map[string]any), "key_id name scope")
+	wantFields(t, r.json, "account_id name plan audit_retention_days key")
+	wantFields(t, r.json["key"].(map[string]any), "key_id name scope")
 	if r.text("name") != "default" || r.text("plan") != "platform" || r.json["audit_retention_days"] != 365.0 {
 		t.Error(r.raw)
 	}

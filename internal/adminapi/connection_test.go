@@ -25,8 +25,8 @@ func TestGatewayConnection(t *testing.T) {
 	}
 	made := s.post("/v1/gateways", body).want(201)
 	id := made.text("gateway_id")
-	all := gatewayMembers + " upstream_client_certificate upstream_client_key upstream_connect_timeout upstream_idle_timeout upstream_max_connections"
-	members(t, made.json, all)
+	all := gatewayFields + " upstream_client_certificate upstream_client_key upstream_connect_timeout upstream_idle_timeout upstream_max_connections"
+	wantFields(t, made.json, all)
 	for name, want := range map[string]any{
 		"upstream_client_certificate": string(pair.Cert), "upstream_client_key": "***", "upstream_connect_timeout": "1500ms",
 		"upstream_idle_timeout": "60s", "upstream_max_connections": 7.0,
@@ -77,7 +77,7 @@ func TestGatewayConnection(t *testing.T) {
 	}
 	cleared := patch(`{"upstream_client_certificate": null, "upstream_client_key": null, "upstream_connect_timeout": null,
 		"upstream_idle_timeout": null, "upstream_max_connections": null}`).want(200)
-	members(t, cleared.json, gatewayMembers)
+	wantFields(t, cleared.json, gatewayFields)
 	if cleared.header.Get("ETag") == made.header.Get("ETag") {
 		t.Error("the ETag stayed")
 	}
@@ -85,7 +85,7 @@ func TestGatewayConnection(t *testing.T) {
 		"name": "b", "upstream_url": "https://orders.internal", "upstream_client_certificate": nil, "upstream_client_key": nil,
 		"upstream_connect_timeout": nil, "upstream_idle_timeout": nil, "upstream_max_connections": nil,
 	}).want(201)
-	members(t, nothing.json, gatewayMembers)
+	wantFields(t, nothing.json, gatewayFields)
 	for _, r := range []*reply{made, cleared, s.get("/v1/gateways"), s.get("/v1/audit-log?limit=100")} {
 		if strings.Contains(r.raw, secret) {
 			t.Errorf("the key is told: %s", r.raw)

@@ -28,7 +28,7 @@ import (
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
 
-// server is a whole management plane over a real store and snapshot.
+// server is a management API on a real store and snapshot.
 type server struct {
 	t       testing.TB
 	dir     string
@@ -39,12 +39,12 @@ type server struct {
 	http    *httptest.Server
 	admin   string // key of the account default
 	events  *events
-	lane    *accesslog.Shard // takes what the data plane would tell
+	shard   *accesslog.Shard // takes the access records of the data plane
 	close   func()
 }
 
-// clock is a clock that stands still until it is moved. The limits of keys go
-// by it too, so that a test can use one up.
+// clock is a clock that only moves when a test moves it. The rate limits of keys use
+// it too, so that a test can exhaust one.
 type clock struct {
 	mu         sync.Mutex
 	epoch, now time.Time
@@ -83,9 +83,9 @@ func (s *server) open() {
 	db := must(sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(s.dir, "keygate.db"), Now: s.clock.Now}))(s.t)
 	s.db = db
 	box := must(secret.New(bytes.Repeat([]byte{7}, 32)))(s.t)
-	ledger := must(ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Now: s.clock.Now}))(s.t)
+	reserver := must(ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Now: s.clock.Now}))(s.t)
 	live := must(snapshot.New(snapshot.Config{
-		Source: db, Reserver: ledger, OpenSealed: box.Open, GatewayDomain: "localhost", Now: s.clock.instant,
+		Source: db, Reserver: reserver, OpenSealed: box.Open, GatewayDomain: "localhost", Now: s.clock.instant,
 	}))(s.t)
 	if err := live.Load(ctx); err != nil {
 		s.t.Fatal(err)
@@ -112,22 +112,22 @@ func (s *server) open() {
 	}
 }
 
-// follow builds what keeps what the data plane and the API tell.
+// follow creates the sinks of access records and audit records.
 func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Follower) {
 	s.t.Helper()
-	told := must(auditwriter.New(auditwriter.Config{Store: db, Keeper: db, OperatorID: s.operator(), Now: s.clock.Now}))(s.t)
+	auditLog := must(auditwriter.New(auditwriter.Config{Store: db, Keeper: db, OperatorID: s.operator(), Now: s.clock.Now}))(s.t)
 	counts := must(meter.New(meter.Config{Store: db, Now: s.clock.Now}))(s.t)
 	requests := must(requestwriter.New(requestwriter.Config{Store: db, Now: s.clock.Now}))(s.t)
-	outcomes := must(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{told, counts, requests}}))(s.t)
-	s.lane, s.events = outcomes.Shard(), &events{next: told}
-	cfg.AuditSync = inTurn{outcomes, told}
-	cfg.Sources = control.Sources{AccessLog: outcomes, Traffic: counts, Requests: requests, Levels: live}
+	collector := must(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{auditLog, counts, requests}}))(s.t)
+	s.shard, s.events = collector.Shard(), &events{next: auditLog}
+	cfg.AuditSync = syncers{collector, auditLog}
+	cfg.Sources = control.Sources{AccessLog: collector, Traffic: counts, Requests: requests, Levels: live}
 }
 
-// inTurn brings several up to date, one after the other.
-type inTurn []control.Syncer
+// syncers calls Sync of several, one after the other.
+type syncers []control.Syncer
 
-func (all inTurn) Sync(ctx context.Context) error {
+func (all syncers) Sync(ctx context.Context) error {
 	for _, one := range all {
 		if err := one.Sync(ctx); err != nil {
 			return err
@@ -151,21 +151,21 @@ func (s *server) operator() (accountID string) {
 	return accountID
 }
 
-// in returns s for a subtest, whose failures are then its own.
+// in returns s for a subtest t, which then reports the failures.
 func (s *server) in(t *testing.T) *server {
 	sub := *s
 	sub.t = t
 	return &sub
 }
 
-// restart closes everything and opens it again over the same database.
+// restart closes everything and opens it again on the same database.
 func (s *server) restart() {
 	s.t.Helper()
 	s.close()
 	s.open()
 }
 
-// newAccount makes another account and returns its admin key.
+// newAccount creates another account and returns its admin key.
 func (s *server) newAccount(name string) string {
 	s.t.Helper()
 	_, key, err := s.control.CreateAccount(context.Background(), name, account.Starter, []string{"*.example.net"})
@@ -185,7 +185,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// reply is an answer as a client sees it.
+// reply is a response with its whole body.
 type reply struct {
 	t      testing.TB
 	what   string
@@ -195,8 +195,8 @@ type reply struct {
 	json   map[string]any
 }
 
-// request is a call to make. Body is sent as it is if it is a string, else as
-// JSON.
+// request is a request to send. A body that is a string is sent as it is, any other
+// as JSON.
 type request struct {
 	method, path string
 	key          string // "" for the admin key, "-" for none
@@ -252,7 +252,7 @@ func (s *server) do(q request) *reply {
 	r := &reply{t: s.t, what: q.method + " " + q.path, status: res.StatusCode, header: res.Header, raw: string(content)}
 	if res.Header.Get("Content-Type") == "application/json" && len(content) > 0 {
 		if err := json.Unmarshal(content, &r.json); err != nil {
-			s.t.Fatalf("%s: the answer is no JSON: %v\n%s", r.what, err, content)
+			s.t.Fatalf("%s: the response is not valid JSON: %v\n%s", r.what, err, content)
 		}
 	}
 	return r
@@ -268,34 +268,34 @@ func (s *server) post(path string, body any) *reply {
 	return s.do(request{method: "POST", path: path, body: body})
 }
 
-// want fails the test unless the answer has the status.
+// want fails the test unless the response has this status.
 func (r *reply) want(status int) *reply {
 	r.t.Helper()
 	if r.status != status {
-		r.t.Fatalf("%s: status %d, want %d\n%s", r.what, r.status, status, r.raw)
+		r.t.Fatalf("%s: got status %d, want %d\n%s", r.what, r.status, status, r.raw)
 	}
 	return r
 }
 
-// refused fails the test unless the answer is this error, in the one shape that
-// errors have.
+// refused fails the test unless the response is this error, in the form of the
+// contract (section 2).
 func (r *reply) refused(status int, code, field string) *reply {
 	r.t.Helper()
 	r.want(status)
 	if r.header.Get("Content-Type") != "application/json" {
-		r.t.Errorf("%s: an error of type %q", r.what, r.header.Get("Content-Type"))
+		r.t.Errorf("%s: got an error with Content-Type %q, want application/json", r.what, r.header.Get("Content-Type"))
 	}
 	if r.json["error"] != code {
-		r.t.Errorf("%s: error %v, want %s\n%s", r.what, r.json["error"], code, r.raw)
+		r.t.Errorf("%s: got error %v, want %s\n%s", r.what, r.json["error"], code, r.raw)
 	}
 	if got, _ := r.json["field"].(string); got != field {
-		r.t.Errorf("%s: field %q, want %q\n%s", r.what, got, field, r.raw)
+		r.t.Errorf("%s: got field %q, want %q\n%s", r.what, got, field, r.raw)
 	}
 	if m, _ := r.json["message"].(string); m == "" {
-		r.t.Errorf("%s: an error without a message\n%s", r.what, r.raw)
+		r.t.Errorf("%s: the error has no message\n%s", r.what, r.raw)
 	}
 	if r.json["request_id"] != r.header.Get("X-Request-Id") || !strings.HasPrefix(r.header.Get("X-Request-Id"), "req_") {
-		r.t.Errorf("%s: request_id %v beside X-Request-Id %q", r.what, r.json["request_id"], r.header.Get("X-Request-Id"))
+		r.t.Errorf("%s: got request_id %v and X-Request-Id %q, want the same identifier", r.what, r.json["request_id"], r.header.Get("X-Request-Id"))
 	}
 	return r
 }
@@ -305,7 +305,7 @@ func (r *reply) text(name string) string {
 	r.t.Helper()
 	v, isText := r.json[name].(string)
 	if !isText {
-		r.t.Fatalf("%s: %s is %v\n%s", r.what, name, r.json[name], r.raw)
+		r.t.Fatalf("%s: got %s = %v, want a string\n%s", r.what, name, r.json[name], r.raw)
 	}
 	return v
 }
@@ -316,7 +316,7 @@ func (r *reply) data() []map[string]any {
 	var out []map[string]any
 	items, isList := r.json["data"].([]any)
 	if !isList {
-		r.t.Fatalf("%s: data is no list\n%s", r.what, r.raw)
+		r.t.Fatalf("%s: data is not an array\n%s", r.what, r.raw)
 	}
 	for _, item := range items {
 		out = append(out, item.(map[string]any))
@@ -324,7 +324,7 @@ func (r *reply) data() []map[string]any {
 	return out
 }
 
-// newGateway makes a gateway and returns its identifier.
+// newGateway creates a gateway and returns its identifier.
 func (s *server) newGateway(key string) string {
 	s.t.Helper()
 	return s.do(request{method: "POST", path: "/v1/gateways", key: key, body: map[string]any{
@@ -340,17 +340,17 @@ func (s *server) newRoute(key, gatewayID, path string) string {
 	}}).want(201).text("route_id")
 }
 
-// newKey makes a key with the given members beside its name.
-func (s *server) newKey(members map[string]any) *reply {
+// newKey creates a key with the given additional fields.
+func (s *server) newKey(fields map[string]any) *reply {
 	s.t.Helper()
 	body := map[string]any{"name": "test", "scope": "read"}
-	for k, v := range members {
+	for k, v := range fields {
 		body[k] = v
 	}
 	return s.post("/v1/keys", body).want(201)
 }
 
-// accountKey makes an account-level key of the scope and returns its string.
+// accountKey creates an account-level key with a scope and returns the full key.
 func (s *server) accountKey(scope string) string {
 	s.t.Helper()
 	return s.newKey(map[string]any{"level": "account", "scope": scope}).text("key")
@@ -365,11 +365,11 @@ paths:
     get: {responses: {"200": {description: ok}}}
 `
 
-// putSpec pushes a document.
-func (s *server) putSpec(gatewayID, content string) *reply {
+// putSpec pushes an OpenAPI document.
+func (s *server) putSpec(gatewayID, content string, query ...string) *reply {
 	s.t.Helper()
 	return s.do(request{
-		method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec", body: content,
+		method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec" + strings.Join(query, ""), body: content,
 		header: map[string]string{"Content-Type": "application/yaml"},
 	})
 }

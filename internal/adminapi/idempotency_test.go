@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func (s *server) keep(key, path, idempotencyKey string, body any) *reply {
+func (s *server) postWithKey(key, path, idempotencyKey string, body any) *reply {
 	s.t.Helper()
 	return s.do(request{method: "POST", path: path, key: key, body: body, header: map[string]string{"Idempotency-Key": idempotencyKey}})
 }
@@ -46,13 +46,13 @@ func TestReplay(t *testing.T) {
 		{"/v1/gateways/" + gatewayID + "/revisions/1/rollback", nil, ""},
 	} {
 		idempotencyKey := "again " + call.path + call.secret
-		first := s.keep("", call.path, idempotencyKey, call.body)
+		first := s.postWithKey("", call.path, idempotencyKey, call.body)
 		if first.status/100 != 2 || first.header.Get("Idempotent-Replayed") != "" {
 			t.Fatalf("first: %d %v\n%s", first.status, first.header, first.raw)
 		}
 		s.restart()
 		s.clock.move(24*time.Hour - time.Second)
-		second := s.keep("", call.path, idempotencyKey, call.body).want(first.status)
+		second := s.postWithKey("", call.path, idempotencyKey, call.body).want(first.status)
 		if second.header.Get("Idempotent-Replayed") != "true" {
 			t.Error("Idempotent-Replayed is missing")
 		}
@@ -88,7 +88,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("a header's value is shown: %s", second.raw)
 		}
 		s.clock.move(2 * time.Second)
-		third := s.keep("", call.path, idempotencyKey, call.body)
+		third := s.postWithKey("", call.path, idempotencyKey, call.body)
 		if third.header.Get("Idempotent-Replayed") != "" {
 			t.Error("replayed after 24 hours")
 		}
@@ -100,36 +100,36 @@ func TestReplayOfAnotherCall(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	body := `{"name": "a", "scope": "read"}`
-	s.keep("", "/v1/keys", "k", body).want(201)
-	s.keep("", "/v1/keys", "k", `{"name": "b", "scope": "read"}`).refused(422, "validation_failed", "Idempotency-Key")
-	s.keep("", "/v1/keys", "k", body+" ").refused(422, "validation_failed", "Idempotency-Key")
-	s.keep("", "/v1/gateways", "k", body).refused(422, "validation_failed", "Idempotency-Key")
-	s.keep("", "/v1/gateways/"+gatewayID+"/routes", "k", body).refused(422, "validation_failed", "Idempotency-Key")
+	s.postWithKey("", "/v1/keys", "k", body).want(201)
+	s.postWithKey("", "/v1/keys", "k", `{"name": "b", "scope": "read"}`).refused(422, "validation_failed", "Idempotency-Key")
+	s.postWithKey("", "/v1/keys", "k", body+" ").refused(422, "validation_failed", "Idempotency-Key")
+	s.postWithKey("", "/v1/gateways", "k", body).refused(422, "validation_failed", "Idempotency-Key")
+	s.postWithKey("", "/v1/gateways/"+gatewayID+"/routes", "k", body).refused(422, "validation_failed", "Idempotency-Key")
 	// Another calling key has answers of its own.
-	if r := s.keep(s.accountKey("write"), "/v1/keys", "k", body).want(201); r.header.Get("Idempotent-Replayed") != "" {
+	if r := s.postWithKey(s.accountKey("write"), "/v1/keys", "k", body).want(201); r.header.Get("Idempotent-Replayed") != "" {
 		t.Error("another key's answer was given")
 	}
 	// The caller is authorised first.
-	s.keep("-", "/v1/keys", "k", body).refused(401, "unauthorized", "")
-	s.keep(s.accountKey("read"), "/v1/keys", "k", body).refused(403, "forbidden", "")
+	s.postWithKey("-", "/v1/keys", "k", body).refused(401, "unauthorized", "")
+	s.postWithKey(s.accountKey("read"), "/v1/keys", "k", body).refused(403, "forbidden", "")
 	// A call that failed keeps nothing.
-	s.keep("", "/v1/keys", "f", `{"name": "a"}`).refused(422, "validation_failed", "scope")
-	s.keep("", "/v1/keys", "f", body).want(201)
+	s.postWithKey("", "/v1/keys", "f", `{"name": "a"}`).refused(422, "validation_failed", "scope")
+	s.postWithKey("", "/v1/keys", "f", body).want(201)
 }
 
 func TestIdempotencyKeyForm(t *testing.T) {
 	s := start(t)
 	body := `{"name": "a", "scope": "read"}`
-	s.keep("", "/v1/keys", strings.Repeat("k", 255), body).want(201)
-	s.keep("", "/v1/keys", strings.Repeat("k", 256), body).refused(400, "invalid_request", "Idempotency-Key")
-	s.keep("", "/v1/keys", "é", body).refused(400, "invalid_request", "Idempotency-Key")
+	s.postWithKey("", "/v1/keys", strings.Repeat("k", 255), body).want(201)
+	s.postWithKey("", "/v1/keys", strings.Repeat("k", 256), body).refused(400, "invalid_request", "Idempotency-Key")
+	s.postWithKey("", "/v1/keys", "é", body).refused(400, "invalid_request", "Idempotency-Key")
 	// On any POST, those that change nothing included.
-	s.keep("", "/v1/keys/verify", "é", `{"key": "x"}`).refused(400, "invalid_request", "Idempotency-Key")
-	first := s.keep("", "/v1/keys/verify", "v", `{"key": "x"}`).want(200)
-	if second := s.keep("", "/v1/keys/verify", "v", `{"key": "x"}`).want(200); second.header.Get("Idempotent-Replayed") != "true" || first.raw != second.raw {
+	s.postWithKey("", "/v1/keys/verify", "é", `{"key": "x"}`).refused(400, "invalid_request", "Idempotency-Key")
+	first := s.postWithKey("", "/v1/keys/verify", "v", `{"key": "x"}`).want(200)
+	if second := s.postWithKey("", "/v1/keys/verify", "v", `{"key": "x"}`).want(200); second.header.Get("Idempotent-Replayed") != "true" || first.raw != second.raw {
 		t.Errorf("verify was not replayed: %s, then %s", first.raw, second.raw)
 	}
-	s.keep("", "/v1/keys/verify", "v", `{"key": "y"}`).refused(422, "validation_failed", "Idempotency-Key")
+	s.postWithKey("", "/v1/keys/verify", "v", `{"key": "y"}`).refused(422, "validation_failed", "Idempotency-Key")
 	for name, values := range map[string][]string{"empty": {""}, "two": {"a", "b"}} {
 		req, err := http.NewRequest("POST", s.http.URL+"/v1/keys", strings.NewReader(body))
 		if err != nil {
@@ -155,7 +155,7 @@ func TestConcurrentCallsUnderOneKey(t *testing.T) {
 	replies := make([]*reply, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { replies[i] = s.keep("", "/v1/keys", "once", `{"name": "a", "scope": "read"}`) })
+		wg.Go(func() { replies[i] = s.postWithKey("", "/v1/keys", "once", `{"name": "a", "scope": "read"}`) })
 	}
 	wg.Wait()
 	made := 0

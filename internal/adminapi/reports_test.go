@@ -13,18 +13,18 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// place is a gateway with a route and a key, for requests that the data plane
-// tells of.
-type place struct {
+// trafficFixture is a gateway with a route and a key, and emits access records for
+// them like the data plane.
+type trafficFixture struct {
 	s                       *server
 	gateway, route, key     string
 	account, gw, rt, caller [16]byte
 }
 
-// newPlace makes a place of the account default.
-func newPlace(s *server) *place {
+// newTrafficFixture creates the fixture in the account default.
+func newTrafficFixture(s *server) *trafficFixture {
 	s.t.Helper()
-	p := &place{s: s, gateway: s.newGateway("")}
+	p := &trafficFixture{s: s, gateway: s.newGateway("")}
 	p.route = s.post("/v1/gateways/"+p.gateway+"/routes", map[string]any{
 		"path": "/orders", "methods": []string{"GET"}, "rate_limit": map[string]any{"sustained": "60/min", "daily": "1000/day"},
 	}).want(201).text("route_id")
@@ -36,9 +36,9 @@ func newPlace(s *server) *place {
 	return p
 }
 
-// tell hands over the record of a request that begins now, and returns its
-// identifier.
-func (p *place) tell(change func(*accesslog.Record)) string {
+// emit emits the access record of a request that starts now, and returns the
+// identifier of the request.
+func (p *trafficFixture) emit(change func(*accesslog.Record)) string {
 	now := p.s.clock.Now()
 	r := accesslog.Record{
 		Start: now.UnixMicro(), Duration: int64(4 * time.Millisecond), Upstream: int64(3 * time.Millisecond), BytesIn: 10, BytesOut: 200,
@@ -47,11 +47,11 @@ func (p *place) tell(change func(*accesslog.Record)) string {
 	}
 	copy(r.Prefix[:], "kg_4tQx9Z")
 	change(&r)
-	p.s.lane.Emit(&r, "", "/orders/17")
+	p.s.shard.Emit(&r, "", "/orders/17")
 	return id.Format(id.Request, r.Request)
 }
 
-// Kinds of requests.
+// Changes to the record of a request that succeeded, for other kinds of requests.
 
 func fine(*accesslog.Record) {}
 
@@ -65,24 +65,23 @@ func unknown(r *accesslog.Record) {
 }
 func broken(r *accesslog.Record) { r.Status, r.UpstreamStatus = 503, 503 }
 
-const auditMembers = "time kind outcome key_prefix key_id gateway_id method path client_ip request_id"
+const auditFields = "time kind outcome key_prefix key_id gateway_id method path client_ip request_id"
 
-// Guarantee: the audit log shows authentications of both planes and changes, with
-// the members of the contract (section 7), the newest first, up to the moment of
-// the call.
+// Guarantee: the audit log has the authentications of both planes and the changes, with
+// the fields of the contract (section 7), newest first, up to the time of the call.
 func TestAuditLog(t *testing.T) {
 	s := start(t)
-	p := newPlace(s)
+	p := newTrafficFixture(s)
 	s.clock.move(time.Minute)
-	good := p.tell(fine)
+	good := p.emit(fine)
 	s.clock.move(time.Second)
-	bad := p.tell(unknown)
+	bad := p.emit(unknown)
 	list := s.get("/v1/audit-log?gateway_id=" + p.gateway + "&kind=authentication").want(200).data()
 	if len(list) != 2 || list[0]["request_id"] != bad || list[1]["request_id"] != good {
-		t.Fatalf("%v", list)
+		t.Fatalf("got %v, want requests %s and %s", list, bad, good)
 	}
 	for _, r := range list {
-		members(t, r, auditMembers)
+		wantFields(t, r, auditFields)
 	}
 	want := map[string]any{
 		"time": "2027-03-01T12:01:00Z", "kind": "authentication", "outcome": "success", "key_prefix": "kg_4tQx9Z", "key_id": p.key,
@@ -92,54 +91,54 @@ func TestAuditLog(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", list[1], want)
 	}
 	if r := list[0]; r["outcome"] != "key_invalid" || r["key_id"] != nil || r["key_prefix"] != nil {
-		t.Errorf("%v", r)
+		t.Errorf("got %v, want key_invalid without a key", r)
 	}
 	changes := s.get("/v1/audit-log?kind=management").want(200).data()
-	members(t, changes[0], auditMembers+" action target actor_key_id diff")
+	wantFields(t, changes[0], auditFields+" action target actor_key_id diff")
 	if r := changes[0]; r["action"] != "key.create" || r["target"] != p.key || r["method"] != "POST" || r["path"] != "/v1/keys" || r["actor_key_id"] != r["key_id"] ||
 		fmt.Sprint(r["diff"].(map[string]any)["name"]) != "[<nil> test]" {
-		t.Errorf("%v", r)
+		t.Errorf("got %v, want the creation of key %s by the calling key", r, p.key)
 	}
-	// What nobody called for has no actor.
+	// A change that the server made itself has no actor.
 	if last := changes[len(changes)-1]; last["actor_key_id"] != nil || last["request_id"] != "" {
-		t.Errorf("%v", last)
+		t.Errorf("got %v, want a change without actor and request", last)
 	}
 	s.clock.move(time.Second)
 	s.do(request{method: "GET", path: "/v1/keys", key: "nonsense"}).want(401)
 	if r := s.get("/v1/audit-log?outcome=key_invalid").want(200).data()[0]; r["path"] != "/v1/keys" || r["gateway_id"] != nil {
-		t.Errorf("%v", r)
+		t.Errorf("got %v, want the refused call of /v1/keys", r)
 	}
-	// A path stands as it was sent: it brings no line end, no escape sequence and
-	// nothing that looks like a query.
+	// The path is recorded percent-encoded as it was sent, so that it cannot contain a
+	// line break, an escape sequence or a query.
 	s.clock.move(time.Second)
 	const odd = "/v1/keys/%0a%1b%5bm%3fq"
 	s.get(odd).want(404)
 	if r := s.get("/v1/audit-log").want(200).data()[0]; r["path"] != odd {
-		t.Errorf("%v", r)
+		t.Errorf("got path %v, want %s", r["path"], odd)
 	}
 }
 
-// Guarantee: each filter of the audit log leaves what it names, pages hold every
-// record once, and a cursor is bound to the filters.
+// Guarantee: each filter of the audit log returns exactly the matching records, the
+// pages have every record once, and a cursor is bound to its list and filters.
 func TestAuditFilters(t *testing.T) {
 	s := start(t)
-	p := newPlace(s)
+	p := newTrafficFixture(s)
 	s.clock.move(time.Minute)
 	for range 5 {
-		p.tell(fine)
+		p.emit(fine)
 		s.clock.move(time.Second)
 	}
-	p.tell(unknown)
+	p.emit(unknown)
 	actor := s.get("/v1/account").want(200).json["key"].(map[string]any)["key_id"].(string)
 	for query, want := range map[string]int{
 		"key_prefix=kg_4tQx9Z": 5, "key_id=" + p.key: 5, "gateway_id=" + p.gateway + "&kind=authentication": 6,
 		"outcome=key_invalid": 1, "outcome=key_expired": 0, "actor=" + actor + "&since=2027-03-01T12:01:00Z": 0, "actor=" + actor: 3,
-		"key_id=" + p.key + "&since=2027-03-01T12:01:01Z&until=2027-03-01T12:01:03Z": 2, // until is excluded
+		"key_id=" + p.key + "&since=2027-03-01T12:01:01Z&until=2027-03-01T12:01:03Z": 2, // until is exclusive
 		"key_id=" + p.key + "&since=2027-03-01":                                      5, "key_id=" + p.key + "&until=2027-03-01": 0, "kind=management": 5, "key_id=nobody": 0,
 		"key_id=" + p.key + "&since=2027-03-01T13:01:01%2B01:00": 4,
 	} {
 		if n := len(s.get("/v1/audit-log?limit=100&" + query).want(200).data()); n != want {
-			t.Errorf("%s: %d records, want %d", query, n, want)
+			t.Errorf("%s: got %d records, want %d", query, n, want)
 		}
 		s.clock.move(time.Second)
 	}
@@ -160,7 +159,7 @@ func TestAuditFilters(t *testing.T) {
 		}
 	}
 	if len(seen) != 5 || pages != 3 {
-		t.Errorf("%d records on %d pages", len(seen), pages)
+		t.Errorf("got %d records on %d pages, want 5 on 3", len(seen), pages)
 	}
 	for query, field := range map[string]string{
 		"kind=other": "kind", "outcome=fine": "outcome", "since=yesterday": "since", "until=2027-13-01": "until", "since=": "since",
@@ -171,40 +170,40 @@ func TestAuditFilters(t *testing.T) {
 	}
 }
 
-// Guarantee: the head of a log without blocks says so.
+// Guarantee: the head of a log without sealed blocks has number 0.
 func TestAuditHead(t *testing.T) {
 	s := start(t)
 	if r := s.get("/v1/audit-log/head").want(200); r.raw != `{"number":0,"digest":null,"time":null}`+"\n" {
-		t.Error(r.raw)
+		t.Errorf("got %s, want number 0, digest and time null", r.raw)
 	}
 }
 
-const trafficMembers = "start group requests status_2xx status_3xx status_4xx status_5xx limited unauthorized forbidden upstream_errors bytes_in bytes_out latency_ms upstream_latency_ms"
+const trafficFields = "start group requests status_2xx status_3xx status_4xx status_5xx limited unauthorized forbidden upstream_errors bytes_in bytes_out latency_ms upstream_latency_ms"
 
-// Guarantee: the report counts what the data plane told until the call, begins
-// with since, ends before until, and shows empty intervals as zeros.
+// Guarantee: the traffic report counts all requests up to the time of the call, starts
+// with since, ends before until, and has zeros for empty intervals.
 func TestTraffic(t *testing.T) {
 	s := start(t)
-	p := newPlace(s)
-	p.tell(fine)
+	p := newTrafficFixture(s)
+	p.emit(fine)
 	s.clock.move(2 * time.Minute) // 12:02
 	for _, kind := range []func(*accesslog.Record){fine, fine, limited, unknown, broken} {
-		p.tell(kind)
+		p.emit(kind)
 	}
 	s.clock.move(time.Minute)
 	report := func(query string) []map[string]any {
 		t.Helper()
 		s.clock.move(time.Millisecond)
 		r := s.get("/v1/reports/traffic?" + query).want(200)
-		members(t, r.json, "data")
+		wantFields(t, r.json, "data")
 		for _, row := range r.data() {
-			members(t, row, trafficMembers)
+			wantFields(t, row, trafficFields)
 		}
 		return r.data()
 	}
 	rows := report("interval=1m&since=2027-03-01T12:00:00Z&until=2027-03-01T12:03:00Z")
 	if len(rows) != 3 {
-		t.Fatalf("%d rows, want 3: %v", len(rows), rows)
+		t.Fatalf("got %d rows, want 3: %v", len(rows), rows)
 	}
 	for i, want := range []map[string]any{
 		{"start": "2027-03-01T12:00:00Z", "requests": 1.0, "status_2xx": 1.0, "bytes_in": 10.0, "bytes_out": 200.0, "group": nil},
@@ -216,17 +215,17 @@ func TestTraffic(t *testing.T) {
 	} {
 		for name, v := range want {
 			if rows[i][name] != v {
-				t.Errorf("row %d: %s is %v, want %v", i, name, rows[i][name], v)
+				t.Errorf("row %d: got %s = %v, want %v", i, name, rows[i][name], v)
 			}
 		}
 	}
 	latency := rows[2]["latency_ms"].(map[string]any)
-	members(t, latency, "p50 p90 p95 p99")
+	wantFields(t, latency, "p50 p90 p95 p99")
 	if p99 := latency["p99"].(float64); p99 < 3.9 || p99 > 4.1 {
-		t.Errorf("p99 is %v ms, want 4", p99)
+		t.Errorf("got p99 = %v ms, want 3.9 to 4.1", p99)
 	}
 	if p50 := rows[1]["latency_ms"].(map[string]any)["p50"]; p50 != 0.0 {
-		t.Errorf("an empty interval has the latency %v", p50)
+		t.Errorf("got p50 = %v in an empty interval, want 0", p50)
 	}
 	groups := func(rows []map[string]any) string {
 		out := ""
@@ -245,11 +244,11 @@ func TestTraffic(t *testing.T) {
 		got := groups(rows)
 		for _, w := range want {
 			if !strings.Contains(got, w) {
-				t.Errorf("grouped by %s: %s, want %s", query, got, w)
+				t.Errorf("grouped by %s: got %s, want %s", query, got, w)
 			}
 		}
 		if query == "key" && rows[0]["latency_ms"] != nil {
-			t.Errorf("latencies of a key: %v", rows[0])
+			t.Errorf("grouped by key: got %v, want no latencies", rows[0])
 		}
 	}
 	for query, want := range map[string]float64{
@@ -260,18 +259,18 @@ func TestTraffic(t *testing.T) {
 			sum += r["requests"].(float64)
 		}
 		if sum != want {
-			t.Errorf("%q: %v requests, want %v", query, sum, want)
+			t.Errorf("%q: got %v requests, want %v", query, sum, want)
 		}
 	}
-	// By default, the last 24 hours by hours, the present one included.
+	// The default is the last 24 hours in intervals of 1h, including the current one.
 	if rows := report(""); len(rows) < 24 || rows[len(rows)-1]["requests"] != 6.0 {
-		t.Errorf("%d rows, the last %v", len(rows), rows[len(rows)-1])
+		t.Errorf("got %d rows, the last one %v, want at least 24, the last one with 6 requests", len(rows), rows[len(rows)-1])
 	}
 	stranger := s.newAccount("other")
 	for _, query := range []string{"&group_by=gateway&gateway_id=" + p.gateway, "&group_by=key", "&route_id=" + p.route, ""} {
 		r := s.do(request{method: "GET", path: "/v1/reports/traffic?" + day + query, key: stranger}).want(200)
 		if got := groups(r.data()); got != "" || strings.Contains(r.raw, p.key) {
-			t.Errorf("a stranger sees %s", got)
+			t.Errorf("another account sees %s, want nothing", got)
 		}
 	}
 	for query, field := range map[string]string{
@@ -283,30 +282,30 @@ func TestTraffic(t *testing.T) {
 }
 
 const (
-	requestMembers  = "request_id time gateway_id route_id key_id key_prefix method path client_ip status duration_ms decision left_out"
-	decisionMembers = "check code message limit_scope limit remaining passes_at upstream_status"
+	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip status duration_ms decision left_out"
+	decisionFields = "check code message limit_scope limit remaining passes_at upstream_status"
 )
 
-// Guarantee: a request that was refused or failed is there with the decision that
-// ended it, and one that was neither is not.
+// Guarantee: the request log has each refused or failed request with its decision, and
+// no other request.
 func TestRequests(t *testing.T) {
 	s := start(t)
-	p := newPlace(s)
+	p := newTrafficFixture(s)
 	s.clock.move(time.Minute)
-	passed := p.tell(fine)
+	passed := p.emit(fine)
 	s.clock.move(time.Second)
-	over := p.tell(limited)
+	over := p.emit(limited)
 	s.clock.move(time.Second)
-	nobody := p.tell(unknown)
+	nobody := p.emit(unknown)
 	s.clock.move(time.Second)
-	failed := p.tell(broken)
+	failed := p.emit(broken)
 	list := s.get("/v1/requests").want(200).data()
 	if len(list) != 3 || list[0]["request_id"] != failed || list[1]["request_id"] != nobody || list[2]["request_id"] != over {
-		t.Fatalf("%v", list)
+		t.Fatalf("got %v, want requests %s, %s and %s", list, failed, nobody, over)
 	}
 	for _, r := range list {
-		members(t, r, requestMembers)
-		members(t, r["decision"].(map[string]any), decisionMembers)
+		wantFields(t, r, requestFields)
+		wantFields(t, r["decision"].(map[string]any), decisionFields)
 	}
 	r := s.get("/v1/requests/" + over).want(200).json
 	d := r["decision"].(map[string]any)
@@ -315,21 +314,21 @@ func TestRequests(t *testing.T) {
 		"client_ip": "203.0.113.7", "status": 429.0, "time": "2027-03-01T12:01:01Z", "duration_ms": 4.0,
 	} {
 		if r[name] != want {
-			t.Errorf("%s is %v, want %v", name, r[name], want)
+			t.Errorf("got %s = %v, want %v", name, r[name], want)
 		}
 	}
 	for name, want := range map[string]any{
 		"check": "limit", "code": "rate_limit_exceeded", "limit_scope": "route", "limit": 60.0, "remaining": 0.0, "passes_at": "2027-03-01T12:01:31Z", "upstream_status": nil,
 	} {
 		if d[name] != want {
-			t.Errorf("%s is %v, want %v", name, d[name], want)
+			t.Errorf("got decision.%s = %v, want %v", name, d[name], want)
 		}
 	}
 	if d := list[0]["decision"].(map[string]any); d["upstream_status"] != 503.0 || d["limit"] != nil {
-		t.Errorf("%v", d)
+		t.Errorf("got decision %v, want upstream_status 503 and no limit", d)
 	}
 	if d := list[1]["decision"].(map[string]any); d["code"] != "key_invalid" || list[1]["key_id"] != nil {
-		t.Errorf("%v", list[1])
+		t.Errorf("got %v, want code key_invalid and no key_id", list[1])
 	}
 	for query, want := range map[string]int{
 		"status=429": 1, "status=403": 0, "key_id=" + p.key: 2, "route_id=" + p.route: 2, "gateway_id=" + p.gateway: 3,
@@ -337,7 +336,7 @@ func TestRequests(t *testing.T) {
 		"until=0001-01-01": 0, "since=0001-01-01T00:00:00Z": 3,
 	} {
 		if n := len(s.get("/v1/requests?" + query).want(200).data()); n != want {
-			t.Errorf("%s: %d requests, want %d", query, n, want)
+			t.Errorf("%s: got %d requests, want %d", query, n, want)
 		}
 	}
 	for _, missing := range []string{passed, "req_00000000000000000000000000", "x"} {
@@ -347,32 +346,33 @@ func TestRequests(t *testing.T) {
 	stranger := s.newAccount("other")
 	s.do(request{method: "GET", path: "/v1/requests/" + over, key: stranger}).refused(404, "not_found", "")
 	if n := len(s.do(request{method: "GET", path: "/v1/requests", key: stranger}).want(200).data()); n != 0 {
-		t.Errorf("a stranger sees %d requests", n)
+		t.Errorf("another account sees %d requests, want 0", n)
 	}
 	for query, field := range map[string]string{"status=200": "status", "status=0429": "status", "status=all": "status", "since=x": "since", "kind=x": "kind"} {
 		s.get("/v1/requests?"+query).refused(422, "validation_failed", field)
 	}
 }
 
-// Guarantee: the limits of a gateway are listed with where they stand, in pages.
+// Guarantee: the list of limits has every limit of a gateway with its current level, in
+// pages.
 func TestLimits(t *testing.T) {
 	s := start(t)
-	p := newPlace(s)
+	p := newTrafficFixture(s)
 	path := "/v1/gateways/" + p.gateway + "/limits"
 	list := s.get(path).want(200).data()
 	scopes := map[any]map[string]any{}
 	for _, l := range list {
-		members(t, l, "limit_scope route_id key_id limit remaining reset_at")
+		wantFields(t, l, "limit_scope route_id key_id limit remaining reset_at")
 		scopes[l["limit_scope"]] = l
 	}
 	if l := scopes["route"]; l == nil || l["route_id"] != p.route || l["key_id"] != nil || l["limit"] != 60.0 || l["remaining"] != 60.0 {
-		t.Errorf("the route's: %v", l)
+		t.Errorf("got route limit %v, want 60 of 60", l)
 	}
 	if l := scopes["daily"]; l == nil || l["route_id"] != p.route || l["limit"] != 1000.0 {
-		t.Errorf("the daily: %v", l)
+		t.Errorf("got daily limit %v, want capacity 1000", l)
 	}
 	if l := scopes["global"]; l == nil || l["route_id"] != nil {
-		t.Errorf("the global: %v", l)
+		t.Errorf("got global limit %v, want one without route", l)
 	}
 	var paged []map[string]any
 	for cursor, more := "", true; more; {
@@ -383,19 +383,19 @@ func TestLimits(t *testing.T) {
 		cursor = "&cursor=" + next
 	}
 	if fmt.Sprint(paged) != fmt.Sprint(list) {
-		t.Errorf("in pages %v\nat once  %v", paged, list)
+		t.Errorf("got pages %v\nwant      %v", paged, list)
 	}
 	s.get("/v1/gateways/gw_00000000000000000000000000/limits").refused(404, "not_found", "")
 }
 
-// Guarantee: a simulation replays what was called, takes a limit in its own form
-// alone, changes nothing, and its answer can be kept.
+// Guarantee: a simulation replays the recorded requests, accepts a limit only in the
+// form of its record, changes nothing, and can be replayed with an Idempotency-Key.
 func TestSimulation(t *testing.T) {
 	s := start(t)
-	p := newPlace(s)
+	p := newTrafficFixture(s)
 	s.clock.move(time.Minute)
 	for range 3 {
-		p.tell(fine)
+		p.emit(fine)
 	}
 	s.clock.move(2 * time.Second)
 	path := "/v1/gateways/" + p.gateway + "/limits/simulate"
@@ -409,20 +409,20 @@ func TestSimulation(t *testing.T) {
 	} {
 		s.clock.move(time.Second)
 		r := s.post(path, body).want(200)
-		members(t, r.json, "requests refused keys")
+		wantFields(t, r.json, "requests refused keys")
 		if r.raw != want {
-			t.Errorf("%s gives %s", body, r.raw)
+			t.Errorf("%s: got %s, want %s", body, r.raw, want)
 		}
 	}
 	if r := s.post(path, `{"rate_limit": {"sustained": "100/s"}}`).want(200); r.raw != `{"requests":3,"refused":0,"keys":[]}`+"\n" {
-		t.Error(r.raw)
+		t.Errorf("got %s, want 3 requests and no refusal", r.raw)
 	}
 	kept := map[string]string{"Idempotency-Key": "once"}
 	body := `{"rate_limit": {"sustained": "1/min"}}`
 	first := s.do(request{method: http.MethodPost, path: path, body: body, header: kept}).want(200)
-	p.tell(fine)
+	p.emit(fine)
 	if again := s.do(request{method: http.MethodPost, path: path, body: body, header: kept}).want(200); again.raw != first.raw || again.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("again %s, first %s", again.raw, first.raw)
+		t.Errorf("got second response %s, want a replay of %s", again.raw, first.raw)
 	}
 	for body, field := range map[string]string{
 		`{}`: "rate_limit", `{"rate_limit": null}`: "rate_limit", `{"rate_limit": 5}`: "rate_limit", `{"rate_limit": []}`: "rate_limit", `{"rate_limit": ""}`: "rate_limit",

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	webhookMembers  = "webhook_id url events state disabled_reason created_at"
-	deliveryMembers = "delivery_id webhook_id event_id event_type state trigger attempts next_attempt_at created_at"
+	webhookFields  = "webhook_id url events state disabled_reason created_at"
+	deliveryFields = "delivery_id webhook_id event_id event_type state trigger attempts next_attempt_at created_at"
 )
 
 // newWebhook registers an endpoint for key.created with the given members.
@@ -55,7 +55,7 @@ func TestWebhookLife(t *testing.T) {
 	s := start(t)
 	made := s.newWebhook(map[string]any{"events": []string{"key.revoked", "key.created", "key.revoked"}, "signing_secret": "auto"})
 	id := made.text("webhook_id")
-	members(t, made.json, webhookMembers+" signing_secret")
+	wantFields(t, made.json, webhookFields+" signing_secret")
 	if made.header.Get("Location") != "/v1/webhooks/"+id || made.header.Get("ETag") != `"1"` || !strings.HasPrefix(id, "wh_") ||
 		made.text("state") != "active" || made.json["disabled_reason"] != nil || made.text("created_at") != "2027-03-01T12:00:00Z" ||
 		fmt.Sprint(made.json["events"]) != "[key.revoked key.created]" {
@@ -66,12 +66,12 @@ func TestWebhookLife(t *testing.T) {
 		t.Errorf("secret %s", made.text("signing_secret"))
 	}
 	got := s.get("/v1/webhooks/" + id).want(200)
-	members(t, got.json, webhookMembers)
+	wantFields(t, got.json, webhookFields)
 	list := s.get("/v1/webhooks").want(200)
-	members(t, list.data()[0], webhookMembers)
+	wantFields(t, list.data()[0], webhookFields)
 
 	patched := s.do(request{method: "PATCH", path: "/v1/webhooks/" + id, body: `{"url": "https://other.example.com", "events": ["gateway.spec_pushed"], "state": "disabled"}`}).want(200)
-	members(t, patched.json, webhookMembers)
+	wantFields(t, patched.json, webhookFields)
 	if patched.text("url") != "https://other.example.com" || patched.text("state") != "disabled" || patched.text("disabled_reason") == "" {
 		t.Error(patched.raw)
 	}
@@ -82,7 +82,7 @@ func TestWebhookLife(t *testing.T) {
 	}
 
 	rotated := s.post("/v1/webhooks/"+id+"/rotate-secret", nil).want(200) // no body: all its members are optional
-	members(t, rotated.json, webhookMembers+" signing_secret")
+	wantFields(t, rotated.json, webhookFields+" signing_secret")
 	if rotated.text("signing_secret") == made.text("signing_secret") {
 		t.Error("the secret is the old one")
 	}
@@ -94,7 +94,7 @@ func TestWebhookLife(t *testing.T) {
 	s.post("/v1/webhooks/"+id+"/rotate-secret", `{"overlap_hours": 0}`).want(200)
 	s.post("/v1/webhooks/"+id+"/rotate-secret", `{"overlap_hours": null}`).want(200)
 
-	members(t, s.do(request{method: "DELETE", path: "/v1/webhooks/" + id}).want(200).json, webhookMembers)
+	wantFields(t, s.do(request{method: "DELETE", path: "/v1/webhooks/" + id}).want(200).json, webhookFields)
 	for _, q := range []request{
 		{method: "GET"}, {method: "DELETE"}, {method: "PATCH", body: `{"state": "active"}`}, {method: "POST", path: "/rotate-secret", body: `{}`},
 		{method: "POST", path: "/test"}, {method: "POST", path: "/recover", body: `{"since": "2027-03-01"}`},
@@ -140,7 +140,7 @@ func TestEvents(t *testing.T) {
 		t.Fatalf("events %s", all.raw)
 	}
 	for _, e := range all.data() {
-		members(t, e, "id type created_at data")
+		wantFields(t, e, "id type created_at data")
 		one := s.get("/v1/events/" + e["id"].(string)).want(200)
 		if one.header.Get("Content-Type") != "application/json" || !strings.Contains(all.raw, one.raw) {
 			t.Errorf("alone %s\nlist %s", one.raw, all.raw)
@@ -188,8 +188,8 @@ func TestDeliveryLife(t *testing.T) {
 	}
 	id := list[0]["delivery_id"].(string)
 	one := s.get("/v1/webhook-deliveries/" + id).want(200)
-	members(t, list[0], deliveryMembers)
-	members(t, one.json, deliveryMembers+" payload request_headers")
+	wantFields(t, list[0], deliveryFields)
+	wantFields(t, one.json, deliveryFields+" payload request_headers")
 	for name, want := range map[string]string{
 		"webhook_id": `"` + hook + `"`, "event_type": `"key.created"`, "state": `"pending"`, "trigger": `"event"`, "attempts": `[]`,
 		"next_attempt_at": `"2027-03-01T12:00:00Z"`, "created_at": `"2027-03-01T12:00:00Z"`,
@@ -223,7 +223,7 @@ func TestDeliveryLife(t *testing.T) {
 	}
 
 	again := s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).want(201)
-	members(t, again.json, deliveryMembers)
+	wantFields(t, again.json, deliveryFields)
 	if again.text("trigger") != "manual" || again.text("event_id") != one.text("event_id") || again.text("delivery_id") == id ||
 		again.header.Get("Location") != "/v1/webhook-deliveries/"+again.text("delivery_id") {
 		t.Errorf("%v\n%s", again.header, again.raw)
@@ -259,7 +259,7 @@ func TestDeliveryFilters(t *testing.T) {
 	s.do(request{method: "DELETE", path: "/v1/keys/" + key}).want(200)
 	s.attempt(webhook.RetryScheduled, webhook.Attempt{Status: 500})
 	test := s.post("/v1/webhooks/"+first+"/test", nil).want(200)
-	members(t, test.json, "delivery_id")
+	wantFields(t, test.json, "delivery_id")
 
 	for query, want := range map[string]int{
 		"": 4, "webhook_id=" + first: 3, "webhook_id=" + second: 1, "webhook_id=wh_00000000000000000000000000": 0, "webhook_id=x": 0,
@@ -300,7 +300,7 @@ func TestRecover(t *testing.T) {
 	recover := func(since string) any {
 		t.Helper()
 		r := s.post("/v1/webhooks/"+hook+"/recover", map[string]any{"since": since}).want(200)
-		members(t, r.json, "deliveries")
+		wantFields(t, r.json, "deliveries")
 		return r.json["deliveries"]
 	}
 	if got := recover("2027-03-01T14:00:00Z"); got != 1.0 {
