@@ -50,7 +50,7 @@ func (t *readTx) Audit(ctx context.Context, accountID string, p control.Page) ([
 	return list, err
 }
 
-// decodeDiff keeps numbers as they were written.
+// decodeDiff decodes a diff. It keeps numbers as they were written.
 func decodeDiff(s string) (audit.Diff, error) {
 	var diff audit.Diff
 	d := json.NewDecoder(strings.NewReader(s))

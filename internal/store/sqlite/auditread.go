@@ -61,7 +61,7 @@ func (t *readTx) AuditBlocks(ctx context.Context, accountID string, after int64,
 	return list, err
 }
 
-// auditSource is an account's log within a transaction.
+// auditSource reads an account's audit log within a transaction. It implements audit.Source.
 type auditSource struct {
 	t       *readTx
 	account string
@@ -88,7 +88,7 @@ func (s auditSource) Open(ctx context.Context, parts audit.Part) (*audit.Open, e
 }
 
 func (s auditSource) records(ctx context.Context, o *audit.Open) error {
-	err := s.t.rows(ctx, "read the open end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks INDEXED BY audit_chunks_account
+	err := s.t.rows(ctx, "read the unsealed end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks INDEXED BY audit_chunks_account
 		WHERE account_id = ? ORDER BY id`, []any{s.account}, func(r *sql.Rows) error {
 		c := audit.Chunk{AccountID: s.account}
 		var first int64
@@ -117,8 +117,7 @@ func (s auditSource) summaries(ctx context.Context, o *audit.Open) error {
 		})
 }
 
-// openManaged is more management records than are ever made before they are
-// sealed.
+// openManaged is more management records than an account ever has unsealed.
 const openManaged = 1 << 20
 
 // Groups implements audit.Source.
@@ -163,7 +162,7 @@ func (s auditSource) Block(ctx context.Context, number int64) (b *audit.Block, e
 	return b, err
 }
 
-// AuditOpen returns the open end of an account's log.
+// AuditOpen returns the unsealed end of an account's log.
 func (db *DB) AuditOpen(ctx context.Context, accountID string) (o *audit.Open, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
 		o, err = auditSource{t, accountID}.Open(ctx, audit.WithRecords)
@@ -172,12 +171,11 @@ func (db *DB) AuditOpen(ctx context.Context, accountID string) (o *audit.Open, e
 	return o, err
 }
 
-// AuditWaiting returns what is open of each account's log that has something
-// open.
+// AuditWaiting returns the size of the unsealed end of each account's log that has one.
 func (db *DB) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
 	all := map[string]*audit.Waiting{}
 	var order []string
-	note := func(accountID string, chunks, records, managed int, oldest time.Time) {
+	add := func(accountID string, chunks, records, managed int, oldest time.Time) {
 		w := all[accountID]
 		if w == nil {
 			w = &audit.Waiting{AccountID: accountID, Oldest: oldest}
@@ -190,29 +188,29 @@ func (db *DB) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
 		}
 	}
 	err := view(ctx, db.source, func(t *readTx) error {
-		err := t.rows(ctx, "count the open audit chunks", `SELECT account_id, count(*), sum(records), min(first_time) FROM audit_chunks
+		err := t.rows(ctx, "count the unsealed audit chunks", `SELECT account_id, count(*), sum(records), min(first_time) FROM audit_chunks
 			GROUP BY account_id`, nil, func(r *sql.Rows) error {
 			var account string
 			var chunks, records int
 			var oldest int64
 			err := r.Scan(&account, &chunks, &records, &oldest)
-			note(account, chunks, records, 0, instant(oldest))
+			add(account, chunks, records, 0, instant(oldest))
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return t.rows(ctx, "count the open audit records", `SELECT account_id, count(*), min(time) FROM audit GROUP BY account_id`, nil, func(r *sql.Rows) error {
+		return t.rows(ctx, "count the unsealed audit records", `SELECT account_id, count(*), min(time) FROM audit GROUP BY account_id`, nil, func(r *sql.Rows) error {
 			var account string
 			var managed int
 			var oldest int64
 			err := r.Scan(&account, &managed, &oldest)
-			note(account, 0, 0, managed, instant(oldest))
+			add(account, 0, 0, managed, instant(oldest))
 			return err
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for what is to be sealed: %w", err)
+		return nil, fmt.Errorf("find audit records to seal: %w", err)
 	}
 	list := make([]audit.Waiting, 0, len(order))
 	for _, account := range order {

@@ -9,11 +9,11 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 )
 
-// trimBlocks is how many blocks one transaction removes, so that a change waits
-// little behind it.
+// trimBlocks is how many blocks one transaction removes, so that it does not delay other
+// writers for long.
 const trimBlocks = 32
 
-// oldest is the first block of an account's log that is there.
+// oldest is the first remaining block of an account's log.
 type oldest struct {
 	account string
 	plan    account.Plan
@@ -21,11 +21,11 @@ type oldest struct {
 	last    int64
 }
 
-// TrimAudit removes blocks whose records are all older than their account's plan
-// keeps them, and then the oldest of all, whatever their plan, while the blocks
-// take more than maxBytes; of each account from the beginning of its log on, up to
-// 32 blocks of one account in a transaction. It returns what was removed of which
-// account; nothing is the end of the work.
+// TrimAudit removes up to 32 blocks from the beginning of one account's log, in one
+// transaction. It first removes blocks whose records are all older than the retention of
+// the account's plan. If there are none and the blocks take more than maxBytes, it removes
+// the oldest blocks, whatever their plan. It returns what it removed, or nil if there was
+// nothing to remove.
 func (db *DB) TrimAudit(ctx context.Context, now time.Time, maxBytes int64) (*audit.Trimmed, error) {
 	var all []oldest
 	var bytes int64
@@ -57,14 +57,13 @@ func (db *DB) TrimAudit(ctx context.Context, now time.Time, maxBytes int64) (*au
 	return nil, nil
 }
 
-// expiry returns the time, in microseconds, before which records are no longer
-// kept.
+// expiry returns the time, in microseconds, before which the plan keeps no records.
 func expiry(p account.Plan, now time.Time) int64 {
 	return micros(now.Add(-time.Duration(p.AuditRetentionDays()) * 24 * time.Hour))
 }
 
-// trim removes the beginning of an account's log: blocks that end before the
-// time before, or, if excess is not 0, as many as take that many bytes.
+// trim removes blocks from the beginning of an account's log: if excess is 0, those that end
+// before the time before, otherwise blocks of at least excess bytes in total.
 func (db *DB) trim(ctx context.Context, o oldest, before, excess int64) (*audit.Trimmed, error) {
 	done := &audit.Trimmed{AccountID: o.account, Early: excess > 0}
 	err := db.record(ctx, func(t *tx) error {
@@ -107,11 +106,11 @@ func (db *DB) trim(ctx context.Context, o oldest, before, excess int64) (*audit.
 			return err
 		}
 		if excess == 0 {
-			// What was cut is older than what is removed now: it would be gone too.
-			_, err = t.exec(ctx, "forget what was cut", `UPDATE audit_chains SET cut_records = 0 WHERE account_id = ? AND cut_last < ?`, o.account, before)
+			// A gap before this time would be past its retention now too.
+			_, err = t.exec(ctx, "forget the gap of the audit log", `UPDATE audit_chains SET cut_records = 0 WHERE account_id = ? AND cut_last < ?`, o.account, before)
 			return err
 		}
-		_, err = t.exec(ctx, "note what was cut", `UPDATE audit_chains SET
+		_, err = t.exec(ctx, "record the gap of the audit log", `UPDATE audit_chains SET
 			cut_first = iif(cut_records = 0, ?, min(cut_first, ?)), cut_last = iif(cut_records = 0, ?, max(cut_last, ?)), cut_records = cut_records + ?
 			WHERE account_id = ?`, first, first, last, last, done.Records, o.account)
 		return err
@@ -122,10 +121,10 @@ func (db *DB) trim(ctx context.Context, o oldest, before, excess int64) (*audit.
 	return done, nil
 }
 
-// removeBlocks removes an account's blocks up to through, and what is known of
-// them. A group goes with its last block.
+// removeBlocks removes an account's blocks up to through with their summaries, groups and
+// segments. A group is removed with its last block.
 func (t *tx) removeBlocks(ctx context.Context, accountID string, through int64) error {
-	group := audit.GroupOf(through + 1) // the first that is not removed whole
+	group := audit.GroupOf(through + 1) // the first that remains
 	for _, step := range []struct {
 		what, query string
 		bound       int64

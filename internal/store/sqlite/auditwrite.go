@@ -9,9 +9,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// AppendAuditChunks adds chunks to the open ends of their accounts' logs, and
-// management records beside them, in one transaction. Chunk.ID is not looked at.
-// Chunks alone are not synced to the disk.
+// AppendAuditChunks adds chunks and management records to the unsealed ends of their
+// accounts' logs, in one transaction. It ignores Chunk.ID. Without management records, the
+// transaction is not synced to the disk.
 func (db *DB) AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, records []*audit.Record) error {
 	write := db.record
 	if len(records) > 0 {
@@ -32,15 +32,14 @@ func (db *DB) AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, recor
 	})
 }
 
-// insertChunk inserts a chunk with an identifier; 0 gives it the next.
+// insertChunk inserts a chunk with the given identifier, or with the next one if id is 0.
 func (t *tx) insertChunk(ctx context.Context, id int64, c *audit.Chunk) error {
 	_, err := t.exec(ctx, "append audit chunk", `INSERT INTO audit_chunks (id, account_id, records, first_time, content) VALUES (?, ?, ?, ?, ?)`,
 		sql.NullInt64{Int64: id, Valid: id != 0}, c.AccountID, c.Records, micros(c.First), c.Content)
 	return err
 }
 
-// JoinAuditChunks puts one chunk in the place of all chunks of its account up to
-// chunk.ID.
+// JoinAuditChunks replaces all chunks of the account up to chunk.ID by chunk.
 func (db *DB) JoinAuditChunks(ctx context.Context, chunk audit.Chunk) error {
 	return db.record(ctx, func(t *tx) error {
 		if err := t.deleteChunks(ctx, chunk.AccountID, chunk.ID); err != nil {
@@ -56,10 +55,10 @@ func (t *tx) deleteChunks(ctx context.Context, accountID string, through int64) 
 	return err
 }
 
-// SealAudit moves records from the open end of an account's log to its chain, in
-// one transaction. Blocks that do not continue the chain are fault.Conflict. They
-// are synced to the disk, with all records in them: a digest that was told must
-// not be of a chain that the loss of power has taken back.
+// SealAudit moves records from the unsealed end of an account's log to its chain, in one
+// transaction. If the blocks do not continue the chain, the error is fault.Conflict. The
+// transaction is synced to the disk: a power failure must not undo a chain whose digest was
+// published.
 func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
 	return db.write(ctx, func(t *tx) error {
 		chain, err := t.AuditChain(ctx, s.AccountID)
@@ -69,7 +68,7 @@ func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
 		head, bytes := chain.Head, int64(0)
 		for i, b := range s.Blocks {
 			if b.Number != head.Number+1 || b.Previous != head.Digest {
-				return fault.New(fault.Conflict, "the block does not continue the audit log: it was sealed by another")
+				return fault.New(fault.Conflict, "the block does not continue the audit log: another process has sealed it")
 			}
 			n, err := t.insertBlock(ctx, b, s.Summaries[i])
 			if err != nil {
@@ -101,7 +100,7 @@ func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
 	})
 }
 
-// insertBlock returns how many bytes the block takes.
+// insertBlock inserts a block and its summary, and returns their size in bytes.
 func (t *tx) insertBlock(ctx context.Context, b *audit.Block, s *audit.Summary) (int64, error) {
 	summary := s.Marshal()
 	bytes := int64(len(b.Content) + len(summary))
@@ -115,7 +114,7 @@ func (t *tx) insertBlock(ctx context.Context, b *audit.Block, s *audit.Summary) 
 	return bytes, err
 }
 
-// foldAudit makes a group of the summaries up to the block through.
+// foldAudit folds the summaries of the last GroupSize blocks up to through into a group.
 func (t *tx) foldAudit(ctx context.Context, accountID string, through int64) error {
 	var summaries []*audit.Summary
 	err := t.rows(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = ? AND number > ? AND number <= ? ORDER BY number`,
@@ -132,7 +131,7 @@ func (t *tx) foldAudit(ctx context.Context, accountID string, through int64) err
 		return err
 	}
 	if len(summaries) < audit.GroupSize {
-		return nil // retention has removed some: the rest stand one by one
+		return nil // retention has removed some: the others are not grouped
 	}
 	head, segments, err := audit.Fold(summaries)
 	if err != nil {

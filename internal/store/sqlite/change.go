@@ -7,8 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Changes implements control.ChangeLogReader. A seq beyond the newest entry is of
-// another history, as after a backup was restored, and not complete either.
+// Changes implements control.ChangeLogReader. If seq is beyond the newest entry, as after a
+// backup was restored, complete is false too.
 func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []snapshot.Change, complete bool, err error) {
 	first, last, err := t.changeBounds(ctx)
 	if err != nil || seq < first || seq > last {
@@ -24,16 +24,15 @@ func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []snap
 	return list, err == nil, err
 }
 
-// changeBounds returns the last entry that was trimmed and the last that was
-// written.
+// changeBounds returns the sequence numbers of the last trimmed and of the newest entry.
 func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err error) {
 	err = t.row(ctx, "change log", `SELECT seq, max(seq, coalesce((SELECT max(seq) FROM changes), 0)) FROM changes_trimmed`,
 		nil, func(r *sql.Rows) error { return r.Scan(&trimmed, &last) })
 	return trimmed, last, err
 }
 
-// AppendChange implements control.ChangeLog. There is one writer at a time,
-// so that the order of seq is the order of commits.
+// AppendChange implements control.ChangeLog. There is one writer at a time, so sequence
+// numbers follow the order of commits.
 func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) error {
 	_, err := t.exec(ctx, "append change", `INSERT INTO changes (at, kind, record_id) VALUES (?, ?, ?)`, t.now(), string(k), recordID)
 	return err

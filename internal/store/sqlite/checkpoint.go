@@ -10,30 +10,29 @@ import (
 )
 
 const (
-	// checkpointEvery is how long what was committed stands in the write-ahead log
-	// alone at most, as long as somebody commits; checkpointPages, how many pages of
-	// it the checkpointer lets gather.
+	// While there are commits, the checkpointer runs at least every checkpointEvery, and
+	// earlier when the write-ahead log has about checkpointPages pages.
 	checkpointEvery = 2 * time.Second
 	checkpointPages = 500
-	// backstopPages is the length of the log at which the writer itself writes it
-	// back, within a COMMIT: after one large change, and while much is written.
+	// backstopPages is the length of the log at which the writer itself writes it back,
+	// within a COMMIT: after a large change, and while the checkpointer cannot keep up.
 	backstopPages = 3000
-	complainEvery = time.Minute
+	// warnEvery is the minimum time between two warnings about a failed checkpoint.
+	warnEvery = time.Minute
 )
 
-// checkpointer writes the write-ahead log back into the file beside the writer,
-// on a connection of its own, so that no COMMIT waits for it: that takes two waits
-// for the disk and as many writes as there are pages.
+// checkpointer writes the write-ahead log back into the database file on its own connection,
+// so that no COMMIT waits for that: it takes two syncs of the disk and a write for each page.
 type checkpointer struct {
 	db      *DB
 	from    *sql.DB
 	commits atomic.Int64 // since it last ran
-	due     atomic.Int64 // how many make it run at once
+	due     atomic.Int64 // number of commits after which it runs at once
 	wake    chan struct{}
 	group   service.Group
 
-	pages  int64 // of the log, when it last ran; of the goroutine alone, like failed
-	failed time.Time
+	pages  int64     // length of the log when it last ran; used only by the goroutine
+	failed time.Time // when the last warning was logged; used only by the goroutine
 }
 
 func newCheckpointer(db *DB, from *sql.DB) *checkpointer {
@@ -43,7 +42,7 @@ func newCheckpointer(db *DB, from *sql.DB) *checkpointer {
 	return c
 }
 
-// committed tells that a transaction was. It never blocks.
+// committed is called after each commit. It never blocks.
 func (c *checkpointer) committed() {
 	if n := c.commits.Add(1); n == 1 || n >= c.due.Load() {
 		select {
@@ -53,13 +52,13 @@ func (c *checkpointer) committed() {
 	}
 }
 
-// close ends the goroutine, after the checkpoint that runs.
+// close stops the goroutine after a checkpoint that is running.
 func (c *checkpointer) close() {
 	_ = c.group.Stop(context.Background()) // without a bound there is no error
 }
 
 func (c *checkpointer) run(ctx context.Context) {
-	var late <-chan time.Time // nil while nothing was committed
+	var late <-chan time.Time // nil while there are no new commits
 	for {
 		now := false
 		select {
@@ -81,24 +80,25 @@ func (c *checkpointer) run(ctx context.Context) {
 	}
 }
 
-// checkpoint writes back what it can without keeping anybody waiting, and finds out
-// how many commits fill the log, given how many there were since the last time.
+// checkpoint writes back what it can without blocking others. commits is the number of
+// commits since the last checkpoint; from it, checkpoint estimates after how many commits
+// the log has checkpointPages pages again.
 func (c *checkpointer) checkpoint(commits int64) {
 	var busy, pages, written int64
 	err := c.from.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &written)
 	if err != nil {
-		// The writer does it then, or tells why nobody can.
-		if now := time.Now(); now.Sub(c.failed) > complainEvery {
+		// The writer tries it too, and fails if it is not possible.
+		if now := time.Now(); now.Sub(c.failed) > warnEvery {
 			c.failed = now
-			c.db.log.Warn("the write-ahead log was not written back beside the writer", "error", err)
+			c.db.log.Warn("cannot write back the write-ahead log in the background", "error", err)
 		}
 		return
 	}
-	if busy != 0 { // the writer or another process is at it; nothing is told of the log
+	if busy != 0 { // the writer or another process is doing it; pages is not set
 		return
 	}
 	fresh := pages - c.pages
-	if fresh < 0 { // the log began anew
+	if fresh < 0 { // the log was restarted
 		fresh = pages
 	}
 	c.pages = pages

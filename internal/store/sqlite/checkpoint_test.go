@@ -81,7 +81,7 @@ func TestCheckpointerBesideAnother(t *testing.T) {
 				}
 			}
 		}()
-		c := &checkpointer{db: db, from: db.behind.from, pages: 10}
+		c := &checkpointer{db: db, from: db.checkpointer.from, pages: 10}
 		poll := time.NewTicker(time.Millisecond)
 		defer poll.Stop()
 		for busy := int64(0); busy == 0; {

@@ -9,13 +9,13 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// micros returns a time as it is stored.
+// micros returns a time as it is stored: in microseconds since 1970.
 func micros(t time.Time) int64 { return t.UnixMicro() }
 
-// instant returns a stored time.
+// instant returns the time of a stored number of microseconds.
 func instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
-// maybeMicros stores the zero time as NULL.
+// maybeMicros is micros, but NULL for the zero time.
 func maybeMicros(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -23,6 +23,7 @@ func maybeMicros(t time.Time) any {
 	return t.UnixMicro()
 }
 
+// maybeInstant is instant, but the zero time for NULL.
 func maybeInstant(us sql.NullInt64) time.Time {
 	if !us.Valid {
 		return time.Time{}
@@ -30,7 +31,7 @@ func maybeInstant(us sql.NullInt64) time.Time {
 	return instant(us.Int64)
 }
 
-// maybeText stores "" as NULL.
+// maybeText returns s as it is stored, but NULL for "".
 func maybeText(s string) any {
 	if s == "" {
 		return nil
@@ -38,7 +39,7 @@ func maybeText(s string) any {
 	return s
 }
 
-// maybeJSON stores v as JSON, or as NULL if there is none.
+// maybeJSON returns v as JSON, or NULL if none is true.
 func maybeJSON(v any, none bool) (any, error) {
 	if none {
 		return nil, nil
@@ -50,7 +51,7 @@ func maybeJSON(v any, none bool) (any, error) {
 	return string(b), nil
 }
 
-// fromJSON reads what maybeJSON stored; NULL leaves to alone.
+// fromJSON decodes a result of maybeJSON. NULL does not change the target.
 func fromJSON(s sql.NullString, to any) error {
 	if !s.Valid {
 		return nil
@@ -61,7 +62,7 @@ func fromJSON(s sql.NullString, to any) error {
 	return nil
 }
 
-// limit reads a stored rate limit configuration.
+// limit decodes a stored rate limit.
 func limit(sustained, burst, daily, per string) (ratelimit.Config, error) {
 	c := ratelimit.Config{Per: per}
 	for _, m := range [...]struct {

@@ -14,18 +14,17 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// conn is one connection with the statements prepared on it. It is used by one
-// goroutine at a time.
+// conn is a connection with its prepared statements. One goroutine uses it at a time.
 type conn struct {
 	from  *sql.DB
-	codec *audit.Codec // of audit blocks
+	codec *audit.Codec // for audit blocks
 	sql   *sql.Conn    // nil until opened
 	stmts map[string]*sql.Stmt
-	since time.Time  // since when it is taken
-	level durability // "" is that with which connections are opened
+	since time.Time  // when it was taken from the pool
+	level durability // "" for the level that connections are opened with
 }
 
-// open opens the connection unless it is open.
+// open opens the connection if it is not open yet.
 func (c *conn) open(ctx context.Context) error {
 	if c.sql != nil {
 		return nil
@@ -38,7 +37,7 @@ func (c *conn) open(ctx context.Context) error {
 	return nil
 }
 
-// close closes the connection; open opens a new one.
+// close closes the connection. open can open a new one.
 func (c *conn) close() error {
 	if c.sql == nil {
 		return nil
@@ -52,8 +51,8 @@ func (c *conn) close() error {
 	return errors.Join(errs...)
 }
 
-// synchronous sets what the transactions that follow outlast. The statement works
-// when it is prepared, so that it must be prepared each time.
+// synchronous sets the durability of the following transactions. This PRAGMA takes effect
+// when it is prepared, so it cannot be a prepared statement.
 func (c *conn) synchronous(d durability) error {
 	if c.level == d {
 		return nil
@@ -65,8 +64,8 @@ func (c *conn) synchronous(d durability) error {
 	return nil
 }
 
-// stmt returns the prepared statement of query. The texts are constants or
-// built from a few parts, so the map stays small.
+// stmt returns the prepared statement for query. Queries are constants or built from a few
+// parts, so the map stays small.
 func (c *conn) stmt(query string) (*sql.Stmt, error) {
 	if s := c.stmts[query]; s != nil {
 		return s, nil
@@ -79,8 +78,8 @@ func (c *conn) stmt(query string) (*sql.Stmt, error) {
 	return s, nil
 }
 
-// exec runs a statement to its end, whatever becomes of the caller, and
-// returns how many rows it changed.
+// exec runs a statement and returns how many rows it changed. It has no context: a statement
+// always runs to its end.
 func (c *conn) exec(query string, args ...any) (int64, error) {
 	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
@@ -93,7 +92,7 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// query calls scan for each row, whatever becomes of the caller.
+// query calls scan for each row. It has no context: a statement always runs to its end.
 func (c *conn) query(query string, args []any, scan func(*sql.Rows) error) (err error) {
 	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
@@ -116,19 +115,19 @@ func (c *conn) query(query string, args []any, scan func(*sql.Rows) error) (err 
 	return rows.Err()
 }
 
-// rollback ends a transaction that may have ended by itself, as SQLite does
-// after some errors. A connection that cannot roll back is closed, which does.
+// rollback rolls back the transaction, if there still is one: after some errors SQLite has
+// done it already. If that fails, it closes the connection, which rolls back too.
 func (c *conn) rollback() {
 	_, err := c.exec("ROLLBACK")
 	var e *driver.Error
 	if err == nil || errors.As(err, &e) && e.Code() == result.SQLITE_ERROR {
 		return // SQLITE_ERROR: no transaction is active
 	}
-	// The error of closing tells nothing more: the file has not changed.
+	// The error does not matter: the file has not changed.
 	_ = c.close()
 }
 
-// pool hands out connections of one kind.
+// pool is a fixed number of connections of one kind.
 type pool struct {
 	free   chan *conn
 	size   int
@@ -144,7 +143,8 @@ func newPool(from *sql.DB, size int, codec *audit.Codec) *pool {
 	return p
 }
 
-// take waits for a connection until ctx ends. Each must be given back.
+// take returns a free connection. It waits for one until ctx ends. The caller must give it
+// back.
 func (p *pool) take(ctx context.Context) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -171,14 +171,15 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	}
 }
 
+// give returns a connection to the pool.
 func (p *pool) give(c *conn) {
 	p.use.times.Add(1)
 	p.use.held.Add(int64(time.Since(c.since)))
 	p.free <- c
 }
 
-// drain refuses further takers, waits for the connections in use and calls
-// last for each, open ones only; then it closes them.
+// drain makes take fail, waits for the connections in use, calls last for each open
+// connection, and closes all of them.
 func (p *pool) drain(last func(*conn)) error {
 	close(p.closed)
 	var errs []error

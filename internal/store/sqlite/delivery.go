@@ -17,17 +17,18 @@ const (
 	stateFailed    = 3
 )
 
-// stateNumber returns -1 for what is no state.
+// stateNumber returns the stored number of a state, or -1 for an unknown state.
 func stateNumber(s webhook.DeliveryState) int {
 	return slices.Index(deliveryStates(), s)
 }
 
-// deliveryStates are the states in the order of their numbers.
+// deliveryStates returns the states in the order of their stored numbers.
 func deliveryStates() []webhook.DeliveryState {
 	return []webhook.DeliveryState{webhook.Pending, webhook.RetryScheduled, webhook.Delivered, webhook.Failed}
 }
 
-// attemptSlots is by what the rows of attempts of two deliveries are apart.
+// attemptSlots is the number of attempt rows reserved for each delivery: attempt k of
+// delivery n has the row n*attemptSlots + k.
 const attemptSlots = 8
 
 const deliveryColumns = `SELECT n, id, account_id, webhook_id, event_id, event_type, state, cause, next_at, created_at FROM deliveries `
@@ -52,8 +53,7 @@ func scanDelivery(r *sql.Rows) (delivery, error) {
 	return d, err
 }
 
-// deliveries reads the deliveries that the rest of the statement selects, with
-// their attempts.
+// deliveries reads the deliveries that the rest of the query selects, with their attempts.
 func (t *readTx) deliveries(ctx context.Context, rest string, args ...any) ([]webhook.Delivery, error) {
 	var found []delivery
 	err := t.rows(ctx, "read deliveries", deliveryColumns+rest, args, func(r *sql.Rows) error {
@@ -117,7 +117,7 @@ func (t *readTx) DeliveriesToRecover(ctx context.Context, webhookID string, sinc
 
 // InsertDelivery implements control.DeliveryStore.
 func (t *tx) InsertDelivery(ctx context.Context, d *webhook.Delivery) error {
-	_, err := t.exec(ctx, "mark what is delivered again", `UPDATE deliveries SET again = 1 WHERE event_id = ? AND webhook_id = ? AND state = 3 AND again = 0`,
+	_, err := t.exec(ctx, "mark delivery as redelivered", `UPDATE deliveries SET again = 1 WHERE event_id = ? AND webhook_id = ? AND state = 3 AND again = 0`,
 		d.EventID, d.WebhookID)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (t *tx) insertDelivery(ctx context.Context, d *webhook.Delivery) error {
 	return err
 }
 
-// insertAttempt appends an attempt to the delivery with the row n.
+// insertAttempt adds an attempt to the delivery in row n.
 func (t *tx) insertAttempt(ctx context.Context, n int64, a *webhook.Attempt) error {
 	var response any
 	if a.Response != nil {
@@ -159,8 +159,8 @@ func (t *tx) TrimDeliveries(ctx context.Context, delivered, failed time.Time, li
 	return more, nil
 }
 
-// trimDeliveries removes deliveries with their attempts, and the events that no
-// list and no other delivery shows.
+// trimDeliveries removes deliveries with their attempts, and events that are no longer listed
+// and have no other delivery.
 func (t *tx) trimDeliveries(ctx context.Context, state int, before int64, limit int) (int, error) {
 	var (
 		rows   []int64

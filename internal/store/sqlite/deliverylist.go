@@ -11,14 +11,14 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// Deliveries implements control.DeliveryReader. An index on (…, state, event_type,
-// id) is in the order of the list within one state and type: the list merges a
-// branch of each that the filter leaves, 32 at most, of a page each.
+// Deliveries implements control.DeliveryReader. An index on (…, state, event_type, id) has
+// the order of the list within one state and type. The query merges a page of each state and
+// type that the filter allows, at most 32.
 func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.DeliveryFilter, p control.Page) ([]webhook.Delivery, error) {
 	if p.Limit <= 0 || f.State != "" && stateNumber(f.State) < 0 {
 		return nil, t.ready(ctx)
 	}
-	if f.WebhookID != "" { // all its deliveries are of its account
+	if f.WebhookID != "" { // all deliveries of an endpoint belong to its account
 		owner := ""
 		err := t.rows(ctx, "read the owner of deliveries", `SELECT account_id FROM deliveries INDEXED BY deliveries_webhook WHERE webhook_id = ? LIMIT 1`,
 			[]any{f.WebhookID}, func(r *sql.Rows) error { return r.Scan(&owner) })
@@ -53,7 +53,6 @@ func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (
 		}
 	}
 	merged := `SELECT n FROM (` + strings.Join(branches, " UNION ALL ") + `) ORDER BY id DESC LIMIT ?+0`
-	// The plus keeps SQLite from walking all deliveries by id to spare the
-	// sorting of one page.
+	// The plus prevents SQLite from scanning all deliveries by id to avoid sorting one page.
 	return `WHERE n IN (` + merged + `) ORDER BY +id DESC`, append(args, p.Limit)
 }

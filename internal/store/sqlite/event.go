@@ -83,7 +83,8 @@ func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	return nil
 }
 
-// AppendEvents appends events of the data plane in one transaction.
+// AppendEvents implements detect.Store: it appends events of the data plane in one
+// transaction.
 func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
 	return db.Update(ctx, func(t control.Tx) error {
 		for i := range events {
@@ -95,8 +96,8 @@ func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
 	})
 }
 
-// trimEvents removes up to limit events from before before, or takes them from
-// the list if a delivery needs them. It returns how many.
+// trimEvents removes up to limit events that were created before the given time. Events that
+// a delivery needs are only removed from the list. It returns the number of events.
 func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, error) {
 	const old = ` WHERE rowid IN (SELECT rowid FROM events INDEXED BY events_age WHERE listed = 1 AND created_at < ? ORDER BY created_at LIMIT ?+0)`
 	gone, err := t.exec(ctx, "trim events", `DELETE FROM events`+old+` AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, before, limit)
@@ -107,8 +108,8 @@ func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, er
 	return gone + hidden, err
 }
 
-// span is the identifiers that a page and a filter by time leave: what NewAt makes
-// has the record's time in it.
+// span is the range of identifiers that a page and a filter by time allow. It works because
+// the identifiers of id.NewAt contain the record's time.
 type span struct{ from, below string }
 
 func spanOf(k id.Kind, since, until time.Time, p control.Page) span {

@@ -12,20 +12,20 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// The public messages of a store that cannot be used.
+// The public messages of a database that cannot be used.
 const (
 	lockedMessage   = "the database is locked by another process; try again"
-	readOnlyMessage = "the database cannot be written: check the rights of its file and directory"
-	fullMessage     = "the database is full: free space on its disk"
-	brokenMessage   = "the disk that holds the database failed"
+	readOnlyMessage = "the database cannot be written to: check the permissions of its file and directory"
+	fullMessage     = "the disk of the database is full: free some space"
+	brokenMessage   = "the disk of the database failed"
 	damagedMessage  = "the database file is damaged: restore it from a backup"
 	closedMessage   = "the store is closed"
 	foreignMessage  = "the file is not a Keygate database"
 )
 
-// translate gives an error of the driver its public face. Errors that have
-// one, and those of a context, are returned as they are; what is left is
-// wrapped and becomes fault.Internal at the edge. what says what was tried.
+// translate turns an error of the driver into a fault.Error with a public message. what says
+// which operation failed. Errors that are a fault.Error or a context's are returned
+// unchanged. Other errors are wrapped; the API reports them as fault.Internal.
 func translate(what string, err error) error {
 	if err == nil {
 		return nil
@@ -62,8 +62,8 @@ func translate(what string, err error) error {
 	}
 }
 
-// constraint turns a violated constraint into fault.Conflict with the name of
-// the column as its field, or into fault.NotFound for a parent that is gone.
+// constraint turns a violated constraint into fault.Conflict with the column as its field, or
+// into fault.NotFound if a parent record does not exist.
 func constraint(e *driver.Error, cause error) error {
 	switch e.Code() {
 	case result.SQLITE_CONSTRAINT_FOREIGNKEY:
@@ -76,8 +76,8 @@ func constraint(e *driver.Error, cause error) error {
 	}
 }
 
-// conflictField finds the last column in SQLite's "UNIQUE constraint failed:
-// gateways.hostname", a form that its documentation promises.
+// conflictField returns the last column in SQLite's message "UNIQUE constraint failed:
+// gateways.hostname", a form that its documentation guarantees.
 func conflictField(message string) string {
 	_, columns, _ := strings.Cut(message, "constraint failed: ")
 	columns, _, _ = strings.Cut(columns, " (")
@@ -89,7 +89,7 @@ func conflictField(message string) string {
 
 func conflictMessage(field string) string {
 	if field == "" {
-		return "a record with the same identity exists"
+		return "a record with the same identity already exists"
 	}
-	return fmt.Sprintf("another record has this %s: choose a different one", field)
+	return fmt.Sprintf("another record already has this %s: choose a different one", field)
 }

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// prepareFile makes the database file with mode 0600 if there is none, and
-// takes the rights of group and others from one that stands. SQLite gives its
-// companions, -wal and -shm, the mode of the file.
+// prepareFile creates the database file with mode 0600 if it does not exist, and removes
+// the permissions of group and others from an existing one. SQLite gives the files -wal and
+// -shm the same mode.
 //
-// It never opens a file that stands: closing it again would drop the locks
-// that other connections of this process hold on it.
+// It never opens an existing file: closing it again would drop the locks that other
+// connections of this process hold on it.
 func prepareFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -38,25 +38,25 @@ func prepareFile(path string) error {
 	return nil
 }
 
-// dataSource returns the name under which the driver opens the file.
-// Parameters are the driver's; see (*sqlite.Driver).Open.
+// dataSource returns the driver's data source name for the file. For its parameters see
+// (*sqlite.Driver).Open.
 func dataSource(path string, busy time.Duration, writer bool) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
 	}
 	q := url.Values{}
-	q.Set("mode", "rw") // never make a file that prepareFile did not
+	q.Set("mode", "rw") // never create a file: prepareFile does
 	q.Set("_busy_timeout", strconv.FormatInt(busy.Milliseconds(), 10))
 	q.Set("_dqs", "0")
 	q.Set("_error_rc", "1")
 	if writer {
-		q.Set("_txlock", "immediate") // for migrations; Update says it itself
+		q.Set("_txlock", "immediate") // for migrations; Update runs BEGIN IMMEDIATE itself
 		q.Set("_journal_mode", "WAL")
 		q.Set("_synchronous", "FULL")
 		q.Set("_foreign_keys", "1")
 		q.Add("_pragma", "wal_autocheckpoint("+strconv.Itoa(backstopPages)+")")
-		q.Add("_pragma", "journal_size_limit(67108864)") // what a checkpoint leaves of a WAL that a long reader made grow
+		q.Add("_pragma", "journal_size_limit(67108864)") // bytes to which a checkpoint truncates a WAL that grew during a long read
 		q.Add("_pragma", "cache_size(-32768)")           // KiB
 		q.Add("_pragma", "temp_store(MEMORY)")
 	} else {

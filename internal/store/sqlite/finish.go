@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// strandedAtOnce is how many deliveries fail in the transaction that disables
-// their endpoint; the others follow by FailStranded.
+// strandedAtOnce is how many waiting deliveries fail in the transaction that disables their
+// endpoint. FailStranded fails the others.
 const strandedAtOnce = 100
 
 // FinishDeliveries implements sender.Queue.
@@ -36,12 +36,12 @@ func (db *DB) FinishDeliveries(ctx context.Context, results []sender.Result) (la
 // finish is one batch of results.
 type finish struct {
 	*tx
-	endpoints map[string]*webhook.Webhook // as the results leave them; nil if gone
-	before    map[string]webhook.Webhook  // those that changed, as they were
+	endpoints map[string]*webhook.Webhook // after the results; nil if deleted
+	before    map[string]webhook.Webhook  // the changed ones, before the results
 	last      time.Time                   // the end of the latest attempt
 }
 
-// take records one result. found is false if its lease is no longer there.
+// take records one result. found is false if its lease has ended.
 func (f *finish) take(ctx context.Context, r *sender.Result) (found bool, err error) {
 	ended := r.Attempt.StartedAt.Add(r.Attempt.Duration)
 	next, finished := maybeMicros(r.NextAttemptAt), any(nil)
@@ -80,8 +80,8 @@ func (f *finish) take(ctx context.Context, r *sender.Result) (found bool, err er
 	return true, nil
 }
 
-// storeEndpoints writes the health of the endpoints. One that was disabled has
-// its audit record, and what waits for it fails.
+// storeEndpoints writes the health of the endpoints. If an endpoint was disabled, it writes
+// an audit record and fails the endpoint's waiting deliveries.
 func (f *finish) storeEndpoints(ctx context.Context) error {
 	for id, before := range f.before {
 		w := f.endpoints[id]
@@ -110,8 +110,8 @@ func (f *finish) storeEndpoints(ctx context.Context) error {
 	return nil
 }
 
-// notSent says in the log why a delivery failed without an attempt; w is nil if
-// the endpoint is gone.
+// notSent returns the error of a delivery that failed without an attempt. w is nil if the
+// endpoint was deleted.
 func notSent(w *webhook.Webhook) string {
 	switch {
 	case w == nil:
@@ -139,8 +139,8 @@ func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, 
 	return limit > 0 && n == limit, err
 }
 
-// failStranded fails up to limit of the deliveries that wait for an endpoint and
-// are not leased, and returns how many.
+// failStranded fails up to limit waiting deliveries of an endpoint that are not leased, and
+// returns how many.
 func (t *tx) failStranded(ctx context.Context, endpoint, reason string, now time.Time, limit int) (int, error) {
 	type stranded struct{ n, made int64 }
 	var all []stranded

@@ -37,7 +37,7 @@ func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 	return g, err
 }
 
-// gatewayValues are what Update writes, in the order of its text.
+// gatewayValues returns the values that InsertGateway and UpdateGateway write, in their order.
 func gatewayValues(g *gateway.Gateway) ([]any, error) {
 	upstream, err := json.Marshal(&g.Upstream)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// Phases of a key, as the indexes divide them.
+// Stored phases of a key, by which the indexes are divided.
 const (
-	live    = 0 // active, or expired and not yet told
-	told    = 1 // expired, and key.expired was raised
-	revoked = 2
+	live     = 0 // active, or expired and key.expired not raised yet
+	notified = 1 // expired, and key.expired was raised
+	revoked  = 2
 )
 
 func phaseOf(k *apikey.Key) int {
@@ -23,7 +23,7 @@ func phaseOf(k *apikey.Key) int {
 	case !k.RevokedAt.IsZero():
 		return revoked
 	case !k.ExpiresAt.IsZero() && k.ExpiryNotified.Equal(k.ExpiresAt):
-		return told
+		return notified
 	default:
 		return live
 	}
@@ -42,7 +42,7 @@ func levelNumber(l apikey.Level) int {
 	case apikey.AccountLevel:
 		return accountLevel
 	default:
-		return 0 // of no key
+		return 0 // no key has it
 	}
 }
 
@@ -87,7 +87,7 @@ func scanKey(r *sql.Rows) (apikey.Key, error) {
 	return k, err
 }
 
-// keys reads the keys that the rest of the statement selects.
+// keys reads the keys that the rest of the query selects.
 func (t *readTx) keys(ctx context.Context, rest string, args ...any) ([]apikey.Key, error) {
 	var list []apikey.Key
 	err := t.rows(ctx, "read keys", keyColumns+rest, args, func(r *sql.Rows) error {
@@ -152,7 +152,7 @@ func (t *readTx) KeysToNotify(ctx context.Context, now time.Time, limit int) ([]
 		micros(now), rowLimit(limit))
 }
 
-// keyValues are what both writers write, in the order of their texts.
+// keyValues returns the values that InsertKey and UpdateKey write, in their order.
 func keyValues(k *apikey.Key) ([]any, error) {
 	metadata, err := maybeJSON(k.Metadata, len(k.Metadata) == 0)
 	if err != nil {
@@ -195,7 +195,7 @@ func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 
 // TouchKeys implements control.KeyStore.
 func (t *tx) TouchKeys(ctx context.Context, used map[string]time.Time) error {
-	for _, id := range slices.Sorted(maps.Keys(used)) { // in order: neighbours share pages
+	for _, id := range slices.Sorted(maps.Keys(used)) { // in order, because neighbours share pages
 		at := micros(used[id])
 		_, err := t.exec(ctx, "touch key", `UPDATE keys SET last_used_at = ? WHERE id = ? AND (last_used_at IS NULL OR last_used_at < ?)`, at, id, at)
 		if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/keygate/keygate/internal/control"
 )
 
-// maxQuery is the number of bytes from which a query cannot be part of any
-// name; SQLite refuses patterns far beyond it.
+// maxQuery is the length in bytes of the longest possible name. A longer query matches
+// nothing, and SQLite rejects very long patterns.
 const maxQuery = 4 * apikey.MaxName
 
-// Keys implements control.KeyReader. It reads each part of an index that the
-// filter asks for newest first, and merges them: an index on (…, phase, id) is
-// in the order of the list within one phase.
+// Keys implements control.KeyReader. An index on (…, phase, id) has the order of the list
+// within one phase. The query reads each phase that the filter needs, newest first, and
+// merges them.
 func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
 	if p.Limit <= 0 || len(partsOf(f.State)) == 0 || len(f.Query) > maxQuery || strings.Contains(f.Query, "\x00") {
 		return nil, t.ready(ctx)
@@ -25,34 +25,33 @@ func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter
 	return t.keys(ctx, text, args...)
 }
 
-// part is one phase as a state needs it.
+// part is the keys of one phase that belong to a state.
 type part struct {
 	phase int
 	when  timing
 }
 
-// timing narrows a part by the expiry.
+// timing restricts a part by the time of expiry.
 type timing int
 
 const (
 	anytime timing = iota
 	unexpired
 	expired
-	lateUnexpired // of told keys, after the clock was set back: read by the expiry's index
-	lateExpired   // of live keys, before they are told: read by the expiry's index
+	lateUnexpired // notified keys after the clock was set back; read by the index on expiry
+	lateExpired   // live keys before they are notified; read by the index on expiry
 )
 
-// partsOf returns the parts that make up a state. Keys change their phase
-// some seconds after their expiry, so the small rest that time has overtaken
-// is read by its own index.
+// partsOf returns the parts that make up a state. A key's phase changes some seconds after its
+// expiry. The few keys in between are read by the index on expiry.
 func partsOf(s apikey.State) []part {
 	switch s {
 	case "":
-		return []part{{live, anytime}, {told, anytime}, {revoked, anytime}}
+		return []part{{live, anytime}, {notified, anytime}, {revoked, anytime}}
 	case apikey.Active:
-		return []part{{live, unexpired}, {told, lateUnexpired}}
+		return []part{{live, unexpired}, {notified, lateUnexpired}}
 	case apikey.Expired:
-		return []part{{told, expired}, {live, lateExpired}}
+		return []part{{notified, expired}, {live, lateExpired}}
 	case apikey.Revoked:
 		return []part{{revoked, anytime}}
 	default:
@@ -60,8 +59,8 @@ func partsOf(s apikey.State) []part {
 	}
 }
 
-// keyQuery builds the statement of one list. Every value is a parameter, so
-// that there are few texts.
+// keyQuery builds the query of one list. Every value is a parameter, so that there are few
+// different statements.
 type keyQuery struct {
 	account string
 	filter  control.KeyFilter
@@ -89,12 +88,11 @@ func (q *keyQuery) build() (string, []any) {
 		}
 	}
 	ids := strings.Join(branches, " UNION ALL ")
-	// The plus keeps SQLite from walking all keys by id to spare the sorting
-	// of one page.
+	// The plus prevents SQLite from scanning all keys by id to avoid sorting one page.
 	return `WHERE n IN (` + ids + `) ORDER BY +id DESC LIMIT ?+0`, append(q.args, q.page.Limit)
 }
 
-// phased reads one branch for each phase that the state is made of.
+// phased returns a branch for each part of the state.
 func (q *keyQuery) phased(index, where string, args ...any) []string {
 	var branches []string
 	now := micros(q.filter.Now)
@@ -116,20 +114,20 @@ func (q *keyQuery) phased(index, where string, args ...any) []string {
 	return branches
 }
 
-// branch reads up to a page from an index that has the order of the list.
+// branch returns a query for one page from an index that has the order of the list.
 func (q *keyQuery) branch(index, where string, args []any) string {
 	text := `SELECT n FROM (SELECT n, id FROM keys INDEXED BY ` + index + ` WHERE ` + q.terms(where, args) + ` ORDER BY id DESC LIMIT ?+0)`
 	q.args = append(q.args, q.page.Limit)
 	return text
 }
 
-// late reads the few keys of a phase that time has overtaken.
+// late returns a query for the few keys whose phase does not match their expiry yet.
 func (q *keyQuery) late(where string, args []any) string {
 	return `SELECT n FROM keys INDEXED BY keys_expiry WHERE ` + q.terms(where, args)
 }
 
-// terms adds the beginning of the page and every filter to where; a filter
-// that the index already holds to costs nothing that counts.
+// terms adds the start of the page and all filters to where. Filters that the index already
+// applies cost next to nothing.
 func (q *keyQuery) terms(where string, args []any) string {
 	f := &q.filter
 	q.args = append(append(q.args, args...), below(q.page.After))
@@ -153,8 +151,8 @@ func (q *keyQuery) terms(where string, args []any) string {
 	return where
 }
 
-// searched reads the account's names newest first until the page is full. The
-// index covers the search; other filters are checked on its hits alone.
+// searched returns a query that reads the account's keys newest first until the page is full.
+// The index covers the search; other filters are checked only on its hits.
 func (q *keyQuery) searched() string {
 	f := &q.filter
 	where := `account_id = ? AND (name LIKE ? ESCAPE '\' OR prefix >= ? AND prefix < ?)`

@@ -11,26 +11,26 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// streamColumns are what the data plane needs of a key.
+// streamColumns selects what the data plane needs of each key.
 const streamColumns = `SELECT id, account_id, digest, level, word, resource, gateway_id, owner, bucket_id, rate_limit, expires_at
 	FROM keys NOT INDEXED WHERE phase < 2`
 
 const streamWidth = 11
 
-// checkEvery is the number of keys after which a stream looks at its context.
+// checkEvery is the number of keys after which a stream checks its context.
 const checkEvery = 1024
 
-// EachKey implements snapshot.KeySource. It reads one state of the store below
-// database/sql, whose conversions would take half of the time; one Key serves
-// for all calls, and equal accounts, gateways and rates share their strings. f
-// must not wait for another call of the store that waits for a reader.
+// EachKey implements snapshot.KeySource. It reads one state of the store. It uses the driver
+// directly, because the conversions of database/sql would take half of the time. All calls of
+// f get the same Key, and equal accounts, gateways and rates share their strings. f must not
+// wait for another reading call of the store.
 func (db *DB) EachKey(ctx context.Context, f func(*apikey.Key) error) error {
 	return view(ctx, db.source, func(t *readTx) error {
-		var failed error // of f or ctx, not of the driver
+		var failed error // error of f or ctx, not of the driver
 		err := t.c.sql.Raw(func(raw any) error {
 			c, ok := raw.(driver.QueryerContext)
 			if !ok {
-				return fmt.Errorf("the driver's connection is a %T", raw)
+				return fmt.Errorf("the driver's connection has the unexpected type %T", raw)
 			}
 			rows, err := c.QueryContext(context.Background(), streamColumns, nil)
 			if err != nil {
@@ -46,7 +46,7 @@ func (db *DB) EachKey(ctx context.Context, f func(*apikey.Key) error) error {
 	})
 }
 
-// eachRow returns the error of f or ctx apart from that of the driver.
+// eachRow calls f for each row. failed is an error of f or ctx, err one of the driver.
 func eachRow(ctx context.Context, rows driver.Rows, f func(*apikey.Key) error) (failed, err error) {
 	var (
 		d      keyDecoder
@@ -71,11 +71,11 @@ func eachRow(ctx context.Context, rows driver.Rows, f func(*apikey.Key) error) (
 	}
 }
 
-// keyDecoder turns rows into its key.
+// keyDecoder decodes rows into its key.
 type keyDecoder struct {
 	key    apikey.Key
-	shared map[string]string // of accounts, gateways and resources
-	rate   string            // the text of key.RateLimit
+	shared map[string]string // accounts, gateways and resources
+	rate   string            // encoded key.RateLimit
 }
 
 func (d *keyDecoder) decode(v *[streamWidth]driver.Value) error {
@@ -83,7 +83,7 @@ func (d *keyDecoder) decode(v *[streamWidth]driver.Value) error {
 	id, _ := v[0].(string)
 	digest, _ := v[2].([]byte)
 	if id == "" || len(digest) != len(k.Digest) {
-		return fmt.Errorf("row of key %q is damaged", id)
+		return fmt.Errorf("the row of key %q is damaged", id)
 	}
 	k.ID, k.AccountID, k.Digest = id, d.share(v[1]), apikey.Digest(digest)
 	k.Level = levelOf(number(v[3]))
@@ -104,7 +104,7 @@ func (d *keyDecoder) decode(v *[streamWidth]driver.Value) error {
 	return nil
 }
 
-// share returns one string for all equal ones.
+// share returns v as a string that all equal values share.
 func (d *keyDecoder) share(v driver.Value) string {
 	s := text(v)
 	if s == "" {

@@ -10,18 +10,18 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// goMigrations are the migrations that SQL alone cannot do; the others are the files
-// of migrations. The two share one sequence of numbers.
+// goMigrations returns the migrations that SQL alone cannot do. The others are the files in
+// migrations. Both share one sequence of numbers.
 func goMigrations() []*goose.Migration {
 	return []*goose.Migration{
 		goose.NewGoMigration(8, &goose.GoFunc{RunTx: moveUpstream}, nil),
 	}
 }
 
-// moveUpstream moves what a gateway says of its upstream from a column for each
-// setting into one JSON object. It is written in Go because JSON holds the sealed
-// bytes in base64, which SQLite cannot write. The type of the object is its own: it
-// must stay as it is, whatever gateway.Upstream becomes.
+// moveUpstream moves the upstream settings of a gateway from one column each into one JSON
+// object. It is written in Go because the JSON has the encrypted bytes in base64, which
+// SQLite cannot write. It has its own type for the object, which must not follow changes of
+// gateway.Upstream.
 func moveUpstream(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, `ALTER TABLE gateways ADD COLUMN upstream TEXT NOT NULL DEFAULT '{}'`); err != nil {
 		return err

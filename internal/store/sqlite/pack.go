@@ -7,16 +7,17 @@ import (
 	"io"
 )
 
-// Packed bytes begin with one that tells how the rest is coded.
+// The first byte of packed data is its encoding.
 const (
 	packedRaw  = 0
 	packedGzip = 1
 )
 
-// packFrom is the size from which bytes are compressed. A description of 13 MB
-// becomes about 1 MB in a tenth of a second.
+// packFrom is the size from which data is compressed. An OpenAPI document of 13 MB shrinks to
+// about 1 MB in 0.1 s.
 const packFrom = 4 << 10
 
+// pack returns b, compressed if it is long, in the form that unpack reads.
 func pack(b []byte) ([]byte, error) {
 	if len(b) < packFrom {
 		return append([]byte{packedRaw}, b...), nil
@@ -34,17 +35,16 @@ func pack(b []byte) ([]byte, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	if out.Len() > len(b) { // it was compressed already
+	if out.Len() > len(b) { // b was compressed already
 		return append([]byte{packedRaw}, b...), nil
 	}
 	return out.Bytes(), nil
 }
 
-// unpack gives back what pack was given, byte for byte; the checksum of gzip
-// makes sure.
+// unpack returns the data that pack was called with. The checksum of gzip detects damage.
 func unpack(b []byte) ([]byte, error) {
 	if len(b) == 0 {
-		return nil, fmt.Errorf("packed bytes are empty")
+		return nil, fmt.Errorf("packed data is empty")
 	}
 	switch b[0] {
 	case packedRaw:
@@ -56,6 +56,6 @@ func unpack(b []byte) ([]byte, error) {
 		}
 		return io.ReadAll(r)
 	default:
-		return nil, fmt.Errorf("packed bytes have an unknown coding %d", b[0])
+		return nil, fmt.Errorf("packed data has the unknown encoding %d", b[0])
 	}
 }

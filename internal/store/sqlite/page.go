@@ -1,9 +1,9 @@
 package sqlite
 
-// above every identifier: identifiers are ASCII.
+// aboveAll sorts after every identifier; identifiers are ASCII.
 const aboveAll = "\x7f"
 
-// below returns the identifier that a page's records are below.
+// below returns the exclusive upper bound for the identifiers of the page after the given one.
 func below(after string) string {
 	if after == "" {
 		return aboveAll
@@ -11,9 +11,8 @@ func below(after string) string {
 	return after
 }
 
-// rowLimit keeps SQLite from taking a negative limit for none.
+// rowLimit returns n, or 0 if it is negative: SQLite takes a negative limit for no limit.
 //
-// In a statement a limit is ?+0: where it is a parameter alone, SQLite plans with
-// its value, and so prepares the statement again each time one is bound, which
-// costs more than reading a page.
+// Queries write LIMIT ?+0. For a parameter alone, SQLite plans with its value and prepares
+// the statement again whenever one is bound, which costs more than reading a page.
 func rowLimit(n int) int { return max(n, 0) }

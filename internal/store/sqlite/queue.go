@@ -15,8 +15,8 @@ var (
 	_ sender.Exclusive = (*DB)(nil)
 )
 
-// waiting lists the endpoints for which deliveries wait, whether due or not. It
-// steps from one to the next through the index, whatever waits for each.
+// waiting lists the endpoints with waiting deliveries, whether due or not. It steps through
+// the index from one endpoint to the next, however many deliveries each has.
 const waiting = `WITH RECURSIVE waiting (id) AS (
 		SELECT min(webhook_id) FROM deliveries INDEXED BY deliveries_due WHERE due_at IS NOT NULL
 		UNION ALL
@@ -30,11 +30,11 @@ type candidate struct {
 	job    sender.Job
 }
 
-// claimTries is how often a claim reads again what others took first.
+// claimTries is how often a claim is repeated because others leased its candidates first.
 const claimTries = 4
 
-// ClaimDeliveries implements sender.Queue. What is due is read beside the
-// writer, which then takes each delivery that nobody else has taken meanwhile.
+// ClaimDeliveries implements sender.Queue. A reader finds the due deliveries; the writer then
+// leases those that nobody else has leased meanwhile.
 func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job, error) {
 	for range claimTries {
 		var found []candidate
@@ -46,8 +46,7 @@ func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job
 			return nil, err
 		}
 		jobs, err := db.leaseAll(ctx, found, &c)
-		// Without any, others were faster or endpoints have ended: what they left
-		// is read anew.
+		// No job: others were faster, or endpoints were disabled. Read again.
 		if err != nil || len(jobs) > 0 {
 			return jobs, err
 		}
@@ -55,12 +54,12 @@ func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job
 	return nil, nil
 }
 
-// leaseBatch is how many deliveries are leased in one transaction, so that a
-// change waits little behind a claim of thousands.
+// leaseBatch is how many deliveries are leased in one transaction, so that a claim of
+// thousands does not delay other writers for long.
 const leaseBatch = 200
 
-// leaseAll takes the candidates that are as they were read. It fails only if it
-// took none: what is leased must be sent.
+// leaseAll leases the candidates that have not changed since they were read. It returns an
+// error only if it leased none: leased deliveries must be sent.
 func (db *DB) leaseAll(ctx context.Context, found []candidate, c *sender.Claim) (all []sender.Job, err error) {
 	for batch := range slices.Chunk(found, leaseBatch) {
 		var jobs []sender.Job
@@ -79,8 +78,8 @@ func (db *DB) leaseAll(ctx context.Context, found []candidate, c *sender.Claim) 
 	return all, nil
 }
 
-// candidates returns what c may take, taking in turn from the endpoints, the
-// one with the earliest first.
+// candidates returns the deliveries that c may lease. It takes from the endpoints in turn
+// (round robin), starting with the one whose delivery has been due longest.
 func (t *readTx) candidates(ctx context.Context, c *sender.Claim) ([]candidate, error) {
 	endpoints, err := t.dueEndpoints(ctx, c.Now)
 	if err != nil || len(endpoints) == 0 {
@@ -89,20 +88,20 @@ func (t *readTx) candidates(ctx context.Context, c *sender.Claim) ([]candidate, 
 	share := max(1, (c.Limit+len(endpoints)-1)/len(endpoints))
 	var (
 		queues [][]candidate
-		cut    bool // a queue may hold more than was read
+		cut    bool // an endpoint may have more than was read
 	)
 	for {
 		queues, cut = nil, false
 		for _, endpoint := range endpoints {
-			room, known := c.Allowances[endpoint]
+			allowance, known := c.Allowances[endpoint]
 			if !known {
-				room.Limit = c.EachLimit
+				allowance.Limit = c.EachLimit
 			}
-			queue, err := t.dueOf(ctx, endpoint, c.Now, min(room.Limit, share), room.SkipNew)
+			queue, err := t.dueOf(ctx, endpoint, c.Now, min(allowance.Limit, share), allowance.SkipNew)
 			if err != nil {
 				return nil, err
 			}
-			cut = cut || len(queue) == share && share < room.Limit
+			cut = cut || len(queue) == share && share < allowance.Limit
 			if len(queue) > 0 {
 				queues = append(queues, queue)
 			}
@@ -110,7 +109,7 @@ func (t *readTx) candidates(ctx context.Context, c *sender.Claim) ([]candidate, 
 		if !cut || total(queues) >= c.Limit {
 			break
 		}
-		share *= 4 // some endpoints have nothing due: the others may have their share
+		share *= 4 // some endpoints have fewer: the others get their share
 	}
 	slices.SortStableFunc(queues, func(a, b []candidate) int { return int(min(1, max(-1, a[0].due-b[0].due))) })
 	var found []candidate
@@ -140,7 +139,7 @@ func total(queues [][]candidate) (n int) {
 	return n
 }
 
-// dueEndpoints returns the active endpoints for which a delivery is due.
+// dueEndpoints returns the active endpoints with a due delivery.
 func (t *readTx) dueEndpoints(ctx context.Context, now time.Time) ([]string, error) {
 	list, all, err := t.firstDue(ctx, now)
 	if err != nil || all {
@@ -151,8 +150,8 @@ func (t *readTx) dueEndpoints(ctx context.Context, now time.Time) ([]string, err
 		WHERE w.active = 1 AND (`+due+`0) OR `+due+`1))`, micros(now), micros(now))
 }
 
-// fewDue is how many deliveries that are due are looked at one by one, to learn
-// their endpoints. When more are, a step through the endpoints is as quick.
+// fewDue is how many due deliveries are read one by one to find their endpoints. If there are
+// more, stepping through the endpoints is as fast.
 const fewDue = 500
 
 const firstDue = `SELECT due.webhook_id, due.many, w.active FROM (
@@ -161,11 +160,11 @@ const firstDue = `SELECT due.webhook_id, due.many, w.active FROM (
 		) GROUP BY webhook_id
 	) AS due LEFT JOIN webhooks w ON w.id = due.webhook_id`
 
-// firstDue returns the active endpoints of the deliveries that are due first. It
-// reads no more than fewDue; all is false if there may be others.
+// firstDue returns the active endpoints of the deliveries that have been due longest. It reads
+// at most fewDue deliveries; all is false if there may be more.
 func (t *readTx) firstDue(ctx context.Context, now time.Time) (list []string, all bool, err error) {
 	seen := 0
-	err = t.rows(ctx, "read what is due first", firstDue, []any{micros(now), fewDue}, func(r *sql.Rows) error {
+	err = t.rows(ctx, "read first due deliveries", firstDue, []any{micros(now), fewDue}, func(r *sql.Rows) error {
 		var (
 			endpoint string
 			many     int
@@ -181,7 +180,7 @@ func (t *readTx) firstDue(ctx context.Context, now time.Time) (list []string, al
 	return list, seen < fewDue, err
 }
 
-// texts returns the one column of the answer.
+// texts returns the only column of the result.
 func (t *readTx) texts(ctx context.Context, what, query string, args ...any) ([]string, error) {
 	var list []string
 	err := t.rows(ctx, what, query, args, func(r *sql.Rows) error {
@@ -193,10 +192,9 @@ func (t *readTx) texts(ctx context.Context, what, query string, args ...any) ([]
 	return list, err
 }
 
-// dueOf returns up to limit deliveries to an endpoint that are due, those due
-// longest first; with begun only those that had an attempt or that somebody asked
-// for by hand.
-func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limit int, begun bool) ([]candidate, error) {
+// dueOf returns up to limit due deliveries of an endpoint, the one that has been due longest
+// first. With skipNew it returns only those that had an attempt or were requested one by one.
+func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limit int, skipNew bool) ([]candidate, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -206,7 +204,7 @@ func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limi
 	const byHand = ` UNION ALL SELECT n, due_at FROM (SELECT n, due_at FROM deliveries INDEXED BY deliveries_hand
 		WHERE webhook_id = ? AND state = 0 AND cause IN ('manual', 'test') AND due_at IS NOT NULL` + rest
 	text := retry + first
-	if begun {
+	if skipNew {
 		text = retry + byHand
 	}
 	args := []any{endpoint, micros(now), limit, endpoint, micros(now), limit}
@@ -221,9 +219,9 @@ func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limi
 	return list[:min(limit, len(list))], err
 }
 
-// readJob fills what a candidate sends. An event that is not there sends nothing.
+// readJob fills in the candidate's job. Without its event, the job stays empty.
 func (t *readTx) readJob(ctx context.Context, c *candidate) error {
-	return t.rows(ctx, "read what is due", `SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.cause, d.attempts, d.next_at, e.payload
+	return t.rows(ctx, "read due delivery", `SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.cause, d.attempts, d.next_at, e.payload
 		FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.n = ?`, []any{c.n}, func(r *sql.Rows) error {
 		var made, next int64
 		err := r.Scan(&c.job.DeliveryID, &c.job.Endpoint.WebhookID, &c.job.EventID, &c.job.EventType, &c.job.Trigger, &made, &next, &c.job.Payload)
@@ -232,7 +230,7 @@ func (t *readTx) readJob(ctx context.Context, c *candidate) error {
 	})
 }
 
-// lease takes the candidates that are as they were read.
+// lease leases the candidates that have not changed since they were read.
 func (t *tx) lease(ctx context.Context, found []candidate, c *sender.Claim) ([]sender.Job, error) {
 	endpoints := map[string]*webhook.Webhook{}
 	var jobs []sender.Job
@@ -260,7 +258,8 @@ func (t *tx) lease(ctx context.Context, found []candidate, c *sender.Claim) ([]s
 	return jobs, nil
 }
 
-// endpoint reads an endpoint once; nil if it is gone.
+// endpoint returns an endpoint, nil if it was deleted. It reads each endpoint only once and
+// keeps it in known.
 func (t *readTx) endpoint(ctx context.Context, known map[string]*webhook.Webhook, webhookID string) (*webhook.Webhook, error) {
 	if w, ok := known[webhookID]; ok {
 		return w, nil
@@ -300,15 +299,15 @@ func (db *DB) ReleaseAllDeliveries(ctx context.Context) (released int, err error
 	return released, err
 }
 
-// nextDue finds what is due next. What waits for an endpoint that has ended does
-// not wait for long: there is little to pass over.
+// nextDue finds the delivery that becomes due next. Deliveries of disabled or deleted
+// endpoints are failed soon, so there are few to skip.
 const nextDue = `SELECT due_at FROM deliveries INDEXED BY deliveries_next CROSS JOIN webhooks w ON w.id = webhook_id
 	WHERE due_at > ? AND w.active = 1 ORDER BY due_at LIMIT 1`
 
 // NextDelivery implements sender.Queue.
 func (db *DB) NextDelivery(ctx context.Context, now time.Time) (next time.Time, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
-		return t.rows(ctx, "read when a delivery is due", nextDue, []any{micros(now)}, func(r *sql.Rows) error {
+		return t.rows(ctx, "read next due delivery", nextDue, []any{micros(now)}, func(r *sql.Rows) error {
 			var at int64
 			err := r.Scan(&at)
 			next = instant(at)

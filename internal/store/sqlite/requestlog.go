@@ -27,7 +27,7 @@ func (db *DB) AppendRequests(ctx context.Context, records []requestlog.Record, l
 			}
 		}
 		for _, l := range left {
-			_, err := t.exec(ctx, "count requests left out", `INSERT INTO requests_left_out (account_id, second, count) VALUES (?, ?, ?)
+			_, err := t.exec(ctx, "count omitted requests", `INSERT INTO requests_left_out (account_id, second, count) VALUES (?, ?, ?)
 				ON CONFLICT (account_id, second) DO UPDATE SET count = count + excluded.count`, l.AccountID, l.Second, l.Count)
 			if err != nil {
 				return err
@@ -50,8 +50,7 @@ func scanRequest(r *sql.Rows) (requestlog.Record, error) {
 	return q, err
 }
 
-// idMargin is how much earlier or later a request's identifier may tell that it
-// was made than its time does.
+// idMargin is the maximum difference between a request's time and the time in its identifier.
 const idMargin = time.Minute
 
 // RequestRecords implements requestlog.Store.
@@ -118,7 +117,7 @@ func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (mo
 		if err != nil {
 			return err
 		}
-		m, err := t.exec(ctx, "trim counts of requests left out", `DELETE FROM requests_left_out WHERE (account_id, second) IN
+		m, err := t.exec(ctx, "trim counts of omitted requests", `DELETE FROM requests_left_out WHERE (account_id, second) IN
 			(SELECT account_id, second FROM requests_left_out WHERE second < ? ORDER BY second LIMIT ?+0)`, before.Unix(), limit)
 		more = limit > 0 && (n == int64(limit) || m == int64(limit))
 		return err

@@ -79,8 +79,7 @@ func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
 	return err
 }
 
-// storedRoute is a route within a revision. Its names are part of the stored
-// form: do not change them.
+// storedRoute is the stored form of a route in a revision. Do not change its JSON names.
 type storedRoute struct {
 	ID         string         `json:"id"`
 	GatewayID  string         `json:"gateway_id"`

@@ -62,7 +62,7 @@ func (t *readTx) RouteTable(ctx context.Context, gatewayID string) ([]gateway.Ro
 	return t.routes(ctx, `INDEXED BY routes_list WHERE gateway_id = ? ORDER BY id`, gatewayID)
 }
 
-// routeValues are what both writers write, in the order of their texts.
+// routeValues returns the values that InsertRoutes and UpdateRoutes write, in their order.
 func routeValues(r *gateway.Route) []any {
 	l := &r.RateLimit
 	return []any{r.Path, strings.Join(r.Methods, " "), l.Sustained.String(), l.Burst.String(), l.Daily.String(), l.Per,

@@ -18,13 +18,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// attempts is how often a migration is tried while the schema stands still:
-// another process may migrate the same file at the same time, and one of the two
-// then fails harmlessly.
-const attempts = 5
+// migrateAttempts is how often the migration is tried without progress. Another process may
+// migrate the same file at the same time; one of the two then fails, which is harmless.
+const migrateAttempts = 5
 
-// migrate brings the schema up to date and makes sure that the file can be
-// written. It changes nothing in a file that is not ours or newer than this
+// migrate migrates the schema to the current version and checks that the file can be
+// written. It does not change a file that is not a Keygate database or is newer than this
 // binary.
 func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	if err := db.PingContext(ctx); err != nil {
@@ -49,12 +48,12 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		if version > last { // whoever brought it there
+		if version > last { // progress, perhaps by another process
 			attempt, last = 1, version
 		}
 		if version > newest {
 			return fault.New(fault.Unavailable,
-				"the database was written by a newer version of Keygate (schema %d, this version knows %d): run that version, or restore a backup from before it", version, newest)
+				"the database was written by a newer version of Keygate (schema %d, this version supports %d): run that version, or restore a backup from before the upgrade", version, newest)
 		}
 		if version == newest {
 			return probe(ctx, db)
@@ -63,26 +62,27 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		for _, r := range results {
 			log.Info("migrated the database", "migration", cmp.Or(r.Source.Path, fmt.Sprint(r.Source.Version)), "took", r.Duration)
 		}
-		if attempt == attempts {
-			return errors.Join(fmt.Errorf("the schema is %d after %d attempts to bring it to %d", version, attempts, newest), err)
+		if attempt == migrateAttempts {
+			return errors.Join(fmt.Errorf("the schema is still at version %d after %d attempts to migrate it to %d", version, migrateAttempts, newest), err)
 		}
 	}
 }
 
-// checkMode makes sure that the file is in WAL mode: a file system without
-// shared memory cannot have it, and readers would then block the writer.
+// checkMode checks that the file is in WAL mode. File systems without shared memory do not
+// support it; readers would then block the writer.
 func checkMode(ctx context.Context, db *sql.DB) error {
 	var mode string
 	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return err
 	}
 	if mode != "wal" {
-		return fault.New(fault.Unavailable, "the database's file system cannot hold a write-ahead log: put the data directory on a local disk")
+		return fault.New(fault.Unavailable, "the file system of the database does not support a write-ahead log: put the data directory on a local disk")
 	}
 	return nil
 }
 
-// schemaVersion returns the newest migration applied, 0 for an empty file.
+// schemaVersion returns the number of the newest migration that was applied, or 0 for an
+// empty file.
 func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
 	var tables, ours int
 	err := db.QueryRowContext(ctx, "SELECT count(*), count(*) FILTER (WHERE name = 'goose_db_version') FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'").Scan(&tables, &ours)
@@ -100,8 +100,8 @@ func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
 	return version, err
 }
 
-// probe writes and takes it back, which fails at once where the first change
-// would. (BEGIN IMMEDIATE alone does not: on a read-only file it reads.)
+// probe writes and rolls back, to find out at once whether the file can be changed. (BEGIN
+// IMMEDIATE alone does not fail on a read-only file.)
 func probe(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func probe(ctx context.Context, db *sql.DB) error {
 	return errors.Join(err, tx.Rollback())
 }
 
-// unusableFile gives an error of the file system its public face.
+// unusableFile returns an error of the file system with a public message.
 func unusableFile(err error) error {
 	message := brokenMessage
 	switch {

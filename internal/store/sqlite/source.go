@@ -11,7 +11,7 @@ import (
 
 var _ snapshot.Source = (*DB)(nil)
 
-// read is a View that gives back a value.
+// read returns the value that f reads in a transaction.
 func read[T any](ctx context.Context, db *DB, f func(*readTx) (T, error)) (v T, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
 		v, err = f(t)
@@ -42,8 +42,8 @@ func (db *DB) Accounts(ctx context.Context) ([]account.Account, error) {
 	return read(ctx, db, func(t *readTx) ([]account.Account, error) { return t.accounts(ctx) })
 }
 
-// EachGateway implements snapshot.GatewaySource. f must not wait for another
-// call of the store that waits for a reader.
+// EachGateway implements snapshot.GatewaySource. f must not wait for another reading call of
+// the store.
 func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
 	return view(ctx, db.source, func(t *readTx) error {
 		gateways, err := t.gateways(ctx, `ORDER BY id`)

@@ -14,47 +14,46 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 )
 
-// DefaultBusyTimeout is the time for which a write waits for other processes.
+// DefaultBusyTimeout is how long a write waits for other processes by default.
 const DefaultBusyTimeout = 5 * time.Second
 
-// The numbers of connections that read at the same time; others wait. A
-// page's read is far below a millisecond, a search may take most of a second.
-// The data plane has its own, so that no search delays a revocation: one while
-// another is busy with EachKey.
+// The numbers of connections that read at the same time. Reading a page takes far less than
+// a millisecond, a search up to a second. The data plane has its own connections, so that
+// no search delays a revocation. It has two because EachKey keeps one busy.
 const (
 	readers   = 4
 	followers = 2
 )
 
-// Config is how a store is opened. Path is required.
+// Config configures a store. Path is required.
 type Config struct {
 	Path string // of the database file; its directory must exist
 	Log  *slog.Logger
-	// BusyTimeout is the time for which a write waits for another process that
-	// writes; 0 is DefaultBusyTimeout.
+	// BusyTimeout is how long a write waits for another process that writes. 0 means
+	// DefaultBusyTimeout.
 	BusyTimeout time.Duration
-	// Now stamps the entries of the change log; nil is time.Now.
+	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
 }
 
 // DB is an open store. It is safe for concurrent use.
 type DB struct {
-	log     *slog.Logger
-	now     func() int64 // microseconds since 1970
-	writer  *pool        // of one connection
-	readers *pool        // of View
-	source  *pool        // of snapshot.Source and ratelimit.DailyStore
-	behind  *checkpointer
-	dbs     []*sql.DB
+	log          *slog.Logger
+	now          func() int64 // microseconds since 1970
+	writer       *pool        // of one connection
+	readers      *pool        // for View
+	source       *pool        // for snapshot.Source and ratelimit.DailyStore
+	checkpointer *checkpointer
+	dbs          []*sql.DB
 
 	path     string
-	failures atomic.Int64 // of transactions that write, because of the store
+	failures atomic.Int64 // writing transactions that the database failed
 }
 
-// Open opens the store in the file cfg.Path, makes the file if there is none,
-// and brings its schema up to date. A file that is locked, read-only, full,
-// damaged, no Keygate database or newer than this binary is
-// fault.Unavailable, and is left as it is.
+// Open opens the store in the file cfg.Path, creates the file if it does not exist, and
+// migrates its schema to the current version. If the file is locked, read-only, damaged,
+// not a Keygate database, of a newer version than this binary, or on a full disk, the error
+// is fault.Unavailable and the file is not changed.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	db, err := open(ctx, cfg)
 	if err != nil {
@@ -65,7 +64,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 
 func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if cfg.Path == "" {
-		return nil, errors.New("no path given")
+		return nil, errors.New("store/sqlite: Config.Path is required")
 	}
 	if cfg.BusyTimeout == 0 {
 		cfg.BusyTimeout = DefaultBusyTimeout
@@ -97,7 +96,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	db.writer = newPool(writer, 1, codec)
-	behind, err := db.connect(cfg, true, 1)
+	checkpoints, err := db.connect(cfg, true, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +105,11 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	db.readers, db.source = newPool(reader, readers, codec), newPool(reader, followers, codec)
-	db.behind = newCheckpointer(db, behind)
+	db.checkpointer = newCheckpointer(db, checkpoints)
 	return db, nil
 }
 
-// connect returns an opener of at most n connections.
+// connect returns a database/sql handle with at most n connections.
 func (db *DB) connect(cfg Config, writer bool, n int) (*sql.DB, error) {
 	name, err := dataSource(cfg.Path, cfg.BusyTimeout, writer)
 	if err != nil {
@@ -135,16 +134,16 @@ func (db *DB) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// Close waits for the transactions that run, writes the log back into the
-// database file and closes it. Later calls of the store are fault.Unavailable.
-// It must be called once.
+// Close waits for running transactions, writes the write-ahead log back into the database
+// file, and closes it. Later calls of the store return fault.Unavailable. Close must be
+// called once.
 func (db *DB) Close() error {
-	db.behind.close()
+	db.checkpointer.close()
 	readErr := errors.Join(db.readers.drain(nil), db.source.drain(nil))
 	writeErr := db.writer.drain(func(c *conn) {
 		if _, err := c.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-			// The log stays beside the file, and the next Open reads it.
-			db.log.Warn("the write-ahead log was not written back", "error", err)
+			// The log stays beside the file; the next Open reads it.
+			db.log.Warn("cannot write back the write-ahead log", "error", err)
 		}
 	})
 	return errors.Join(readErr, writeErr, db.closeAll())

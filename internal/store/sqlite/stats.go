@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// use is what a pool's connections were used for.
+// use counts how the connections of a pool are used.
 type use struct{ times, waited, held atomic.Int64 }
 
-// Use is how connections of one kind were used since the beginning.
+// Use is how the connections of one kind were used since the store was opened.
 type Use struct {
 	Transactions int64
-	Waited       time.Duration // for a free connection, together
-	Held         time.Duration // from getting one to giving it back, together
+	Waited       time.Duration // total time of waiting for a free connection
+	Held         time.Duration // total time in which a connection was in use
 }
 
 func (u *use) read() Use {
 	return Use{Transactions: u.times.Load(), Waited: time.Duration(u.waited.Load()), Held: time.Duration(u.held.Load())}
 }
 
-// Stats are the figures of a store.
+// Stats are the counters and gauges of a store.
 type Stats struct {
 	Writes Use
 	Reads  Use // of the management API
-	Follow Use // of the data plane, which reads for itself
-	// Failures are the writing transactions that the store failed, as with a full
-	// disk. That a rule forbade a change is none.
+	Follow Use // of the data plane, which has its own connections
+	// Failures counts the writing transactions that the database failed, as with a full
+	// disk. Changes that a rule forbids do not count.
 	Failures int64
-	// Database and Log are the sizes of the file and of its write-ahead log, in
-	// bytes; 0 if there is none.
+	// Database and Log are the sizes of the file and of its write-ahead log in bytes, or 0
+	// if there is none.
 	Database, Log int64
 }
 
-// Stats returns the figures.
+// Stats returns the current counters and gauges.
 func (db *DB) Stats() Stats {
 	return Stats{
 		Writes: db.writer.use.read(), Reads: db.readers.use.read(), Follow: db.source.use.read(), Failures: db.failures.Load(),
@@ -44,7 +44,7 @@ func (db *DB) Stats() Stats {
 func size(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0 // there is no write-ahead log at times
+		return 0 // there may be no write-ahead log
 	}
 	return info.Size()
 }

@@ -30,8 +30,8 @@ func (t *tx) insertChunks(ctx context.Context, chunks []traffic.Chunk) error {
 	return nil
 }
 
-// ReadTraffic implements traffic.Store. The chunks are found first and then read
-// one by one, so that their bodies are never sorted.
+// ReadTraffic implements traffic.Store. It first finds the chunks and then reads them one by
+// one, so that their bodies are never sorted.
 func (db *DB) ReadTraffic(ctx context.Context, q traffic.ChunkQuery, f func(*traffic.Chunk) error) error {
 	return view(ctx, db.readers, func(t *readTx) error {
 		seqs, err := t.findChunks(ctx, &q)
@@ -42,7 +42,8 @@ func (db *DB) ReadTraffic(ctx context.Context, q traffic.ChunkQuery, f func(*tra
 	})
 }
 
-// findChunks returns the chunks that q asks for, the earliest interval first.
+// findChunks returns the sequence numbers of the chunks that q selects, the earliest interval
+// first.
 func (t *readTx) findChunks(ctx context.Context, q *traffic.ChunkQuery) (seqs []int64, err error) {
 	query, args := chunkQuery(q)
 	err = t.rows(ctx, "find traffic", query, args, func(r *sql.Rows) error {
@@ -54,7 +55,7 @@ func (t *readTx) findChunks(ctx context.Context, q *traffic.ChunkQuery) (seqs []
 	return seqs, err
 }
 
-// chunkQuery returns the statement that finds the chunks that q asks for.
+// chunkQuery returns the query that finds the chunks that q selects.
 func chunkQuery(q *traffic.ChunkQuery) (query string, args []any) {
 	query, args = `SELECT seq, start FROM traffic WHERE account_id = ? AND part = ? AND tier = ? AND start >= ? AND start < ?`,
 		[]any{q.AccountID, int64(q.Part), int64(q.Tier), q.From, q.Before}
@@ -74,7 +75,7 @@ func chunkQuery(q *traffic.ChunkQuery) (query string, args []any) {
 	return query + ` ORDER BY start, seq`, args
 }
 
-// chunks calls f for each chunk that is there.
+// chunks calls f for each of the chunks that still exists.
 func (t *readTx) chunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk) error) error {
 	for _, seq := range seqs {
 		found, c := false, traffic.Chunk{Seq: seq}
@@ -147,7 +148,7 @@ func (db *DB) ReplaceTraffic(ctx context.Context, gone, moved []int64, to traffi
 func (t *tx) mustTraffic(ctx context.Context, query string, args ...any) error {
 	n, err := t.exec(ctx, "replace traffic", query, args...)
 	if err == nil && n != 1 {
-		return fault.New(fault.Conflict, "the traffic was merged by another node meanwhile")
+		return fault.New(fault.Conflict, "another node has merged the traffic meanwhile")
 	}
 	return err
 }

@@ -15,37 +15,35 @@ var (
 	_ control.ReadTx = (*readTx)(nil)
 )
 
-// errEnded is what a transaction that is used after its function returned gives.
+// errEnded is returned by a transaction that is used after its function has returned.
 var errEnded = errors.New("the transaction has ended")
 
-// durability is what a transaction outlasts once it is committed: a value of
-// SQLite's synchronous.
+// durability is what a committed transaction survives. It is a value of SQLite's PRAGMA
+// synchronous.
 type durability string
 
 const (
-	// onDisk outlasts the loss of power, and everything before it does too.
+	// onDisk survives a power failure, and so does everything committed before it.
 	onDisk durability = "FULL"
-	// inOrder outlasts the end of the process. The loss of power may take the last
-	// of such transactions back, the later ones first, each of them whole.
+	// inOrder survives the end of the process. A power failure may undo the last of these
+	// transactions, each as a whole and the latest first.
 	inOrder durability = "NORMAL"
 )
 
-// Update implements control.Store. It must not be called within f. A
-// transaction in which a statement failed is not committed, even if f returns
-// nil. A ctx that ends before COMMIT begins rolls back; after that it has no
-// effect.
+// Update implements control.Store. f must not call Update. If a statement failed, the
+// transaction is rolled back even if f returns nil. If ctx ends before COMMIT starts, the
+// transaction is rolled back; after that ctx has no effect.
 func (db *DB) Update(ctx context.Context, f func(control.Tx) error) error {
 	return db.update(ctx, onDisk, func(t *tx) error { return f(t) })
 }
 
-// write is Update for what only this package does.
+// write is Update for the transactions of this package.
 func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
 	return db.update(ctx, onDisk, f)
 }
 
-// record is write for what is told of traffic many times a second, and of which
-// nobody was promised more than the end of the process: it does not wait for the
-// disk.
+// record is write for records of traffic, which are written many times a second and need to
+// survive only the end of the process: it does not wait for the disk.
 func (db *DB) record(ctx context.Context, f func(t *tx) error) error {
 	return db.update(ctx, inOrder, f)
 }
@@ -66,7 +64,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 	}
 	t := &tx{readTx: readTx{c: c}, now: db.now}
 	committed := false
-	defer func() { // also if f panics
+	defer func() { // even if f panics
 		if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
 			db.failures.Add(1)
 		}
@@ -89,7 +87,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 		return translate("commit", err)
 	}
 	committed = true
-	db.behind.committed()
+	db.checkpointer.committed()
 	return nil
 }
 
@@ -98,7 +96,7 @@ func (db *DB) View(ctx context.Context, f func(control.ReadTx) error) error {
 	return view(ctx, db.readers, func(t *readTx) error { return f(t) })
 }
 
-// view runs f on a connection of p.
+// view runs f in a reading transaction on a connection of p.
 func view(ctx context.Context, p *pool, f func(*readTx) error) error {
 	c, err := p.take(ctx)
 	if err != nil {
@@ -119,9 +117,8 @@ func view(ctx context.Context, p *pool, f func(*readTx) error) error {
 // readTx reads within a transaction.
 type readTx struct {
 	c *conn
-	// failed is the first failure of a statement, after which every call
-	// fails: SQLite may have rolled back, and what followed would be
-	// committed statement by statement.
+	// failed is the error of the first statement that failed. Every later call returns it:
+	// SQLite may have rolled back, so that later statements would be committed one by one.
 	failed error
 }
 
@@ -131,7 +128,7 @@ type tx struct {
 	now func() int64 // microseconds since 1970
 }
 
-// ready reports why no statement may run, if so.
+// ready returns an error if no statement may run.
 func (t *readTx) ready(ctx context.Context) error {
 	if t.failed != nil {
 		return t.failed
@@ -139,8 +136,8 @@ func (t *readTx) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// rows calls scan for each row of the answer. The statement runs to its end
-// even if ctx ends: interrupting one in a transaction could roll it back.
+// rows calls scan for each row of the result. The statement runs to its end even if ctx ends:
+// interrupting it could roll back the transaction.
 func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan func(*sql.Rows) error) error {
 	if err := t.ready(ctx); err != nil {
 		return err
@@ -152,8 +149,8 @@ func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan 
 	return nil
 }
 
-// row scans the one row of the answer with scan; none is fault.NotFound for
-// what.
+// row calls scan for the only row of the result. If there is none, the error is
+// fault.NotFound for what.
 func (t *readTx) row(ctx context.Context, what, query string, args []any, scan func(*sql.Rows) error) error {
 	found := false
 	err := t.rows(ctx, "read "+what, query, args, func(r *sql.Rows) error {
@@ -166,7 +163,7 @@ func (t *readTx) row(ctx context.Context, what, query string, args []any, scan f
 	return err
 }
 
-// exec runs a statement that changes something, and returns how many rows.
+// exec runs a statement and returns how many rows it changed.
 func (t *tx) exec(ctx context.Context, what, query string, args ...any) (int64, error) {
 	if err := t.ready(ctx); err != nil {
 		return 0, err
@@ -179,7 +176,7 @@ func (t *tx) exec(ctx context.Context, what, query string, args ...any) (int64, 
 	return n, nil
 }
 
-// must runs a statement that changes exactly one row; none is fault.NotFound
+// must runs a statement that changes one row. If it changes none, the error is fault.NotFound
 // for record.
 func (t *tx) must(ctx context.Context, what, record, query string, args ...any) error {
 	n, err := t.exec(ctx, what, query, args...)

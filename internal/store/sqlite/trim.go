@@ -7,7 +7,7 @@ import (
 )
 
 // Trim implements control.Trimmer.
-func (t *tx) Trim(ctx context.Context, answers, changes, events time.Time, day int64, limit int) (more bool, err error) {
+func (t *tx) Trim(ctx context.Context, responses, changes, events time.Time, day int64, limit int) (more bool, err error) {
 	if limit <= 0 {
 		return false, t.ready(ctx)
 	}
@@ -15,7 +15,7 @@ func (t *tx) Trim(ctx context.Context, answers, changes, events time.Time, day i
 		what, query string
 		before      int64
 	}{
-		{"trim answers", `DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers WHERE created_at < ? ORDER BY created_at LIMIT ?+0)`, micros(answers)},
+		{"trim stored responses", `DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers WHERE created_at < ? ORDER BY created_at LIMIT ?+0)`, micros(responses)},
 		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < ? LIMIT ?+0)`, day},
 	} {
 		n, err := t.exec(ctx, step.what, step.query, step.before, limit)
@@ -33,9 +33,9 @@ func (t *tx) Trim(ctx context.Context, answers, changes, events time.Time, day i
 	return more || n == limit, err
 }
 
-// trimChanges removes entries from the log's beginning up to the first that
-// is not older, and notes how far: the log never has a hole, even if the clock
-// was set back.
+// trimChanges removes entries from the beginning of the change log up to the first that is
+// not older than before, and records how far. The log never has a gap, even if the clock was
+// set back.
 func (t *tx) trimChanges(ctx context.Context, before int64, limit int) (int, error) {
 	n, last, old := 0, int64(0), true
 	err := t.rows(ctx, "find old changes", `SELECT seq, at FROM changes ORDER BY seq LIMIT ?+0`, []any{limit}, func(r *sql.Rows) error {
@@ -54,6 +54,6 @@ func (t *tx) trimChanges(ctx context.Context, before int64, limit int) (int, err
 	if _, err := t.exec(ctx, "trim changes", `DELETE FROM changes WHERE seq <= ?`, last); err != nil {
 		return 0, err
 	}
-	_, err = t.exec(ctx, "note trimmed changes", `UPDATE changes_trimmed SET seq = ?`, last)
+	_, err = t.exec(ctx, "record trimmed changes", `UPDATE changes_trimmed SET seq = ?`, last)
 	return n, err
 }

@@ -35,7 +35,7 @@ func scanWebhook(r *sql.Rows) (webhook.Webhook, error) {
 	return w, err
 }
 
-// webhooks reads the endpoints that the rest of the statement selects.
+// webhooks reads the endpoints that the rest of the query selects.
 func (t *readTx) webhooks(ctx context.Context, rest string, args ...any) ([]webhook.Webhook, error) {
 	var list []webhook.Webhook
 	err := t.rows(ctx, "read webhooks", webhookColumns+rest, args, func(r *sql.Rows) error {
@@ -65,9 +65,9 @@ func (t *readTx) Webhooks(ctx context.Context, accountID string, p control.Page)
 		accountID, below(p.After), rowLimit(p.Limit))
 }
 
-// listeners finds the active endpoints of an account that list a type. It steps
-// from one list of types to the next, of which there are few, whatever endpoints
-// have it.
+// listeners finds the active endpoints of an account that subscribe to an event type. It steps
+// through the different lists of types, of which there are few however many endpoints there
+// are.
 const listeners = `WITH RECURSIVE lists (events) AS (
 		SELECT min(events) FROM webhooks INDEXED BY webhooks_listeners WHERE account_id = ? AND active = 1
 		UNION ALL
@@ -77,12 +77,12 @@ const listeners = `WITH RECURSIVE lists (events) AS (
 	SELECT w.id FROM lists CROSS JOIN webhooks w INDEXED BY webhooks_listeners ON w.account_id = ? AND w.active = 1 AND w.events = lists.events
 	WHERE instr(' ' || lists.events || ' ', ' ' || ? || ' ') > 0 ORDER BY w.id`
 
-// listeners returns their identifiers.
+// listeners returns the identifiers of the active endpoints that subscribe to an event type.
 func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type) ([]string, error) {
-	return t.texts(ctx, "read who asked for an event", listeners, accountID, accountID, accountID, string(of))
+	return t.texts(ctx, "read subscribed webhooks", listeners, accountID, accountID, accountID, string(of))
 }
 
-// webhookValues are what both writers write, in the order of their texts.
+// webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.
 func webhookValues(w *webhook.Webhook) []any {
 	events := make([]string, len(w.Events))
 	for i, t := range w.Events {

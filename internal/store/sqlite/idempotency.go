@@ -11,7 +11,7 @@ import (
 // StoredResponse implements control.IdempotencyReader.
 func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*control.StoredResponse, error) {
 	a := control.StoredResponse{KeyID: keyID, Key: key}
-	err := t.row(ctx, "answer", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = ? AND key = ?`,
+	err := t.row(ctx, "stored response", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = ? AND key = ?`,
 		[]any{keyID, key}, func(r *sql.Rows) error {
 			var (
 				fingerprint []byte
@@ -22,7 +22,7 @@ func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*contro
 				return err
 			}
 			if copy(a.Fingerprint[:], fingerprint) != len(a.Fingerprint) {
-				return fmt.Errorf("fingerprint of an answer has %d bytes", len(fingerprint))
+				return fmt.Errorf("the fingerprint of a stored response has %d bytes", len(fingerprint))
 			}
 			a.CreatedAt = instant(created)
 			return fromJSON(header, &a.Header)
@@ -33,13 +33,13 @@ func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*contro
 	return &a, nil
 }
 
-// PutStoredResponse implements control.IdempotencyStore. It replaces an older answer.
+// PutStoredResponse implements control.IdempotencyStore. It replaces an older response.
 func (t *tx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) error {
 	header, err := maybeJSON(a.Header, len(a.Header) == 0)
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "put answer", `INSERT INTO answers (key_id, key, fingerprint, status, header, body, created_at)
+	_, err = t.exec(ctx, "put stored response", `INSERT INTO answers (key_id, key, fingerprint, status, header, body, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status,
 			header = excluded.header, body = excluded.body, created_at = excluded.created_at`,
