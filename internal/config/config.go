@@ -1,6 +1,6 @@
-// Package config holds the server's settings: their names, defaults and rules,
-// how they are read from flags, the environment and a file, and where each
-// value came from (contract, section 1).
+// Package config reads the server's settings: their names, defaults and rules, and the
+// source of each value, which is a flag, an environment variable, a file or the default
+// (contract, section 1).
 package config
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Config is what a server runs by. Load makes one.
+// Config is the settings of a server. Loader.Load returns one.
 type Config struct {
 	// DataDir holds the database, admin.key, secret.key and local state.
 	DataDir string
@@ -20,52 +20,51 @@ type Config struct {
 	AdminAddr   string // host:port of the management API
 	OpsAddr     string // host:port of /livez, /readyz and /metrics
 
-	// GatewayDomain is the base domain of the hostnames given to gateways, in
+	// GatewayDomain is the base domain of the generated hostnames of gateways, in
 	// lower case.
 	GatewayDomain string
 
 	// SecretKeyFile holds the key that encrypts stored secrets.
 	SecretKeyFile string
 
-	// TLSCert and TLSKey name the files of the data plane's certificate and key,
-	// AdminTLSCert and AdminTLSKey those of the management listener; both or
-	// neither of a pair. "" is plain HTTP.
+	// TLSCert and TLSKey are the files with the certificate and key of the data
+	// plane, AdminTLSCert and AdminTLSKey those of the management listener. Both
+	// files of a pair are set, or both are "", which means plain HTTP.
 	TLSCert, TLSKey           string
 	AdminTLSCert, AdminTLSKey string
 
-	// TrustedProxies lists the networks of proxies whose X-Forwarded-* fields
-	// and PROXY protocol are believed.
+	// TrustedProxies lists the networks of proxies whose X-Forwarded-* headers and
+	// PROXY protocol are trusted.
 	TrustedProxies []netip.Prefix
 
-	// MaxConnections bounds the open connections of the data plane,
-	// MaxConnectionsPerAddress those from one address (contract, 4.5).
+	// MaxConnections is the maximum number of open connections on the data plane,
+	// MaxConnectionsPerAddress the maximum from one address (contract, 4.5).
 	MaxConnections, MaxConnectionsPerAddress int
 
 	// UpstreamAllowNetwork lists the networks that upstreams of accounts other
-	// than default may stand in, beside public ones (contract, 4.6).
+	// than default may use in addition to public addresses (contract, 4.6).
 	UpstreamAllowNetwork []netip.Prefix
 
-	// WebhookAllowNetwork lists the networks that webhook receivers may stand in,
-	// beside public ones; plain http is allowed there too (contract, 6).
+	// WebhookAllowNetwork lists the networks that webhook endpoints may use in
+	// addition to public addresses, also over plain http (contract, 6).
 	WebhookAllowNetwork []netip.Prefix
 
-	// WebhookBackoff is how long to wait after the failed attempts 1 to 4 of a
-	// delivery.
+	// WebhookBackoff is the waits after failed attempts 1 to 4 of a delivery.
 	WebhookBackoff [4]time.Duration
 
-	// WebhookAllowHTTP allows plain http receivers at public addresses.
+	// WebhookAllowHTTP allows plain http for webhook endpoints at public addresses.
 	WebhookAllowHTTP bool
 
-	// DefaultGlobalLimit is the limit of a gateway that sets none.
+	// DefaultGlobalLimit is the global limit of gateways that set none.
 	DefaultGlobalLimit ratelimit.Rate
 
-	// DrainTimeout is how long a shutdown waits for what runs; 0 waits for
-	// nothing.
+	// DrainTimeout is how long a shutdown waits for requests in progress; 0 does
+	// not wait.
 	DrainTimeout time.Duration
 
-	// AuditMaxBytes is what the blocks of the audit log may take on disk.
+	// AuditMaxBytes is the maximum size of the audit log's blocks on disk.
 	AuditMaxBytes int64
-	auditMaxBytes string // as it was given
+	auditMaxBytes string // AuditMaxBytes as it was written
 
 	// Pprof serves /debug/pprof on OpsAddr.
 	Pprof bool
@@ -73,26 +72,25 @@ type Config struct {
 	LogLevel  string // debug, info, warn or error
 	LogFormat string // auto, text or json
 
-	backoff string // WebhookBackoff as it was given
+	backoff string // WebhookBackoff as it was written
 	origins map[string]Origin
 }
 
-// Origin returns where the value of the setting name, as in "gateway-addr",
-// came from.
+// Origin returns the source of the value of the setting name, as in "gateway-addr".
 func (c *Config) Origin(name string) Origin { return c.origins[name] }
 
 // DatabaseFile returns the path of the SQLite database.
 func (c *Config) DatabaseFile() string { return filepath.Join(c.DataDir, "keygate.db") }
 
-// AdminKeyFile returns the path of the file that the first start writes the
-// first account-level key to.
+// AdminKeyFile returns the path of the file to which the first start writes the first
+// account-level key.
 func (c *Config) AdminKeyFile() string { return filepath.Join(c.DataDir, "admin.key") }
 
-// LockFile returns the path of the file that a server holds locked.
+// LockFile returns the path of the file that a running server has locked.
 func (c *Config) LockFile() string { return filepath.Join(c.DataDir, "keygate.lock") }
 
-// UseDataDir moves the data directory, and the secret key with it unless that
-// was given a place of its own.
+// UseDataDir changes the data directory, and the secret key file with it unless that was
+// set explicitly.
 func (c *Config) UseDataDir(dir string) {
 	c.DataDir = dir
 	if c.origins["secret-key-file"].Kind == Default {

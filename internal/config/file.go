@@ -9,15 +9,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseFile reads a configuration file into the values of its settings by
-// their keys. path stands in messages.
+// parseFile parses a configuration file and returns its values by key. path is used in
+// error messages.
 func parseFile(path string, content []byte) (map[string]value, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(content, &root); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	values := map[string]value{}
-	if root.Kind == 0 { // nothing but space and comments
+	if root.Kind == 0 { // only space and comments
 		return values, nil
 	}
 	doc := root.Content[0]
@@ -25,7 +25,7 @@ func parseFile(path string, content []byte) (map[string]value, error) {
 		return values, nil
 	}
 	if doc.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s:%d: must be settings, one a line, as in gateway_addr: 127.0.0.1:8080", path, doc.Line)
+		return nil, fmt.Errorf("%s:%d: must contain one setting per line, as in gateway_addr: 127.0.0.1:8080", path, doc.Line)
 	}
 	known := settings()
 	for i := 0; i+1 < len(doc.Content); i += 2 {
@@ -36,7 +36,7 @@ func parseFile(path string, content []byte) (map[string]value, error) {
 			return nil, &Error{at, unknownKey(key.Value, known)}
 		}
 		if earlier, twice := values[key.Value]; twice {
-			return nil, &Error{at, fmt.Errorf("stands on line %d already: keep one", earlier.origin.Line)}
+			return nil, &Error{at, fmt.Errorf("is already set on line %d: remove one of them", earlier.origin.Line)}
 		}
 		text, err := textOf(node, known[n].isList || known[n].isJoined)
 		if err != nil {
@@ -51,19 +51,18 @@ func unknownKey(key string, known []setting) error {
 	if dashed := strings.ReplaceAll(key, "-", "_"); dashed != key {
 		for i := range known {
 			if known[i].fileKey() == dashed {
-				return fmt.Errorf("there is no such setting: write it %s", dashed)
+				return fmt.Errorf("unknown setting: did you mean %s?", dashed)
 			}
 		}
 	}
-	return errors.New("there is no such setting: see keygate serve --help for their names")
+	return errors.New("unknown setting: keygate serve --help lists all settings")
 }
 
-// textOf returns a scalar as it is written, and a list of scalars joined by
-// commas.
+// textOf returns a scalar as it is written, or a list of scalars joined by commas.
 func textOf(n *yaml.Node, isList bool) (string, error) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
-		return "", errors.New("has no value: give one, or leave the line out")
+		return "", errors.New("has no value: set one, or remove the line")
 	case n.Kind == yaml.ScalarNode:
 		return n.Value, nil
 	case n.Kind == yaml.SequenceNode && isList:

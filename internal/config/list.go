@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Value is a setting as it is in force.
+// Value is the effective value of a setting.
 type Value struct {
-	Name   string // the flag's, as in "gateway-addr"
+	Name   string // name of the flag without dashes, as in "gateway-addr"
 	Text   string
 	Source string // default, file, environment or flag
 }
 
-// Values returns every setting of this version with its value and where that
-// came from, in the order of the contract's table. None of them is a secret.
+// Values returns the value and source of every setting of this version, in the order of
+// the contract's table. No value is a secret.
 func (c *Config) Values() []Value {
 	texts := map[string]string{
 		"data-dir": c.DataDir, "gateway-addr": c.GatewayAddr, "admin-addr": c.AdminAddr, "ops-addr": c.OpsAddr,
@@ -36,7 +36,7 @@ func (c *Config) Values() []Value {
 	return values
 }
 
-// String returns the word for the kind: flag, environment, file or default.
+// String returns flag, environment, file or default.
 func (k Kind) String() string {
 	switch k {
 	case Flag:

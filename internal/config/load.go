@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Kind tells which kind of source a value came from.
+// Kind is the kind of a value's source.
 type Kind uint8
 
-// The kinds, in falling order of precedence.
+// The kinds, from the highest to the lowest precedence.
 const (
 	Flag Kind = iota + 1
 	Environment
@@ -21,15 +21,15 @@ const (
 	Default
 )
 
-// Origin is where a value came from.
+// Origin is the source of a value.
 type Origin struct {
 	Kind Kind
-	Name string // the flag, the variable, or the file's path
+	Name string // the flag, the environment variable, or the path of the file
 	Line int    // in the file
 	Key  string // in the file
 }
 
-// String names the origin as a message to the user does.
+// String returns the origin as error messages show it.
 func (o Origin) String() string {
 	switch o.Kind {
 	case Flag:
@@ -43,8 +43,8 @@ func (o Origin) String() string {
 	}
 }
 
-// Error is a setting that cannot be used. Its text names the place and the
-// remedy.
+// Error is an invalid value of a setting. Its text names the source and says what to
+// write instead.
 type Error struct {
 	Origin Origin
 	Err    error
@@ -54,23 +54,21 @@ func (e *Error) Error() string { return e.Origin.String() + ": " + e.Err.Error()
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// value is the text of a setting and where it came from.
+// value is the text of a setting and its source.
 type value struct {
 	text   string
 	origin Origin
 }
 
-// Loader reads settings from the flags that Register added, the environment
-// and a file.
+// Loader reads settings from the flags that Register added, the environment and a file.
 type Loader struct {
 	flags *pflag.FlagSet
 }
 
-// Register adds a flag for every setting, and --config, to fs. Flags of
-// features that this version does not have are accepted by the parser and
-// hidden from help; Load refuses them by name.
+// Register adds --config and a flag for every setting to fs. Flags of features that this
+// version does not have are hidden, and Load returns an error if one is set.
 func Register(fs *pflag.FlagSet) *Loader {
-	fs.String("config", "", "YAML `file` with any of these settings; its keys are the flags' names with _ for -")
+	fs.String("config", "", "YAML `file` with any of these settings, named like the flags with _ instead of -")
 	for _, s := range settings() {
 		switch {
 		case s.isBool:
@@ -87,10 +85,10 @@ func Register(fs *pflag.FlagSet) *Loader {
 	return &Loader{flags: fs}
 }
 
-// Load returns the settings: of each the flag, else the environment variable,
-// else the file's, else the default. An empty environment variable counts as
-// absent. env looks a variable up, as os.LookupEnv does. Errors about a value
-// are of type *Error.
+// Load returns the settings. The value of each is that of the flag, else that of the
+// environment variable, else that in the file, else the default. An empty environment
+// variable counts as not set. env looks up a variable, as os.LookupEnv does. Errors
+// about a value are of type *Error.
 func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	lookup := func(name string) (string, bool) {
 		s, ok := env(name)
@@ -111,7 +109,7 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 		v := l.pick(&s, lookup, inFile)
 		if s.parse == nil {
 			if v.origin.Kind != Default {
-				return nil, &Error{v.origin, fmt.Errorf("%s is not available in this version of Keygate: leave it out", s.name)}
+				return nil, &Error{v.origin, fmt.Errorf("%s is not available in this version of Keygate: remove it", s.name)}
 			}
 			continue
 		}
@@ -132,7 +130,7 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	return c, nil
 }
 
-// file returns the path of the configuration file, if one is named.
+// file returns the path of the configuration file, if one is set.
 func (l *Loader) file(env func(string) (string, bool)) (string, bool) {
 	if f := l.flags.Lookup("config"); f != nil && f.Changed {
 		return f.Value.String(), true
@@ -140,7 +138,7 @@ func (l *Loader) file(env func(string) (string, bool)) (string, bool) {
 	return env("KEYGATE_CONFIG")
 }
 
-// pick returns the value of s that takes precedence.
+// pick returns the value of s from the source with the highest precedence.
 func (l *Loader) pick(s *setting, env func(string) (string, bool), inFile map[string]value) value {
 	if f := l.flags.Lookup(s.name); f != nil && f.Changed {
 		text := f.Value.String()
@@ -158,7 +156,7 @@ func (l *Loader) pick(s *setting, env func(string) (string, bool), inFile map[st
 	return value{s.fallback, Origin{Kind: Default, Name: s.name}}
 }
 
-// checkAddresses refuses two listeners on one address.
+// checkAddresses returns an error if two listeners have the same address.
 func (c *Config) checkAddresses() error {
 	seen := map[string]string{}
 	for _, l := range []struct{ name, addr string }{
@@ -168,14 +166,15 @@ func (c *Config) checkAddresses() error {
 			continue
 		}
 		if other, taken := seen[l.addr]; taken {
-			return &Error{c.origins[l.name], fmt.Errorf("%s is also %s: give each listener its own address", l.addr, other)}
+			return &Error{c.origins[l.name], fmt.Errorf("%s is also the address of %s: set a different one", l.addr, other)}
 		}
 		seen[l.addr] = l.name
 	}
 	return nil
 }
 
-// checkPairs refuses a certificate without its key, and the other way round.
+// checkPairs returns an error if a certificate is set without its key, or a key without
+// its certificate.
 func (c *Config) checkPairs() error {
 	for _, p := range []struct{ cert, key, certName, keyName string }{
 		{c.TLSCert, c.TLSKey, "tls-cert", "tls-key"},
@@ -186,7 +185,7 @@ func (c *Config) checkPairs() error {
 			given, missing = p.keyName, p.certName
 		}
 		if (p.cert == "") != (p.key == "") {
-			return &Error{c.origins[given], fmt.Errorf("%s needs %s as well: a certificate and its private key", given, missing)}
+			return &Error{c.origins[given], fmt.Errorf("%s also needs %s: set both the certificate and its private key", given, missing)}
 		}
 	}
 	return nil

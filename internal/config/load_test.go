@@ -35,15 +35,15 @@ func load(t *testing.T, args []string, env map[string]string, file string) (*con
 	})
 }
 
-// Guarantee: flag before environment before file before default, for every
-// combination of sources (contract, section 1).
+// Guarantee: a flag takes precedence over the environment, that over the file, and that
+// over the default, for every combination of sources (contract, section 1).
 func TestPrecedence(t *testing.T) {
 	const flag, env, file, fallback = "127.0.0.1:1001", "127.0.0.1:1002", "127.0.0.1:1003", "127.0.0.1:8080"
 	for _, tc := range []struct {
-		name               string
-		flag, env, inFile  bool
-		want, wantOrigin   string
-		wantOriginContains bool
+		name              string
+		flag, env, inFile bool
+		want, wantOrigin  string
+		isSuffix          bool // of the origin, which begins with the path of the file
 	}{
 		{"nothing", false, false, false, fallback, "the default", false},
 		{"file", false, false, true, file, "keygate.yaml:2: gateway_addr", true},
@@ -75,7 +75,10 @@ func TestPrecedence(t *testing.T) {
 				t.Errorf("GatewayAddr = %s, want %s", c.GatewayAddr, tc.want)
 			}
 			got := c.Origin("gateway-addr").String()
-			if tc.wantOriginContains && !strings.HasSuffix(got, tc.wantOrigin) || !tc.wantOriginContains && got != tc.wantOrigin {
+			switch {
+			case tc.isSuffix && !strings.HasSuffix(got, tc.wantOrigin):
+				t.Errorf("origin = %q, want the suffix %q", got, tc.wantOrigin)
+			case !tc.isSuffix && got != tc.wantOrigin:
 				t.Errorf("origin = %q, want %q", got, tc.wantOrigin)
 			}
 		})
@@ -95,12 +98,12 @@ func TestDefaults(t *testing.T) {
 		len(c.WebhookAllowNetwork) != 0 || c.WebhookAllowHTTP ||
 		c.WebhookBackoff != [4]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute, 36 * time.Minute} ||
 		c.Pprof || c.LogLevel != "info" || c.LogFormat != "auto" {
-		t.Errorf("defaults: %+v", c)
+		t.Errorf("got the defaults %+v, want those of the contract", c)
 	}
 }
 
-// Guarantee: every setting can stand in the file and in the environment, lists
-// in both forms.
+// Guarantee: every setting can be given in the file, and lists in both forms in the file
+// and in the environment.
 func TestForms(t *testing.T) {
 	file := `
 data_dir: /tmp/k
@@ -137,7 +140,7 @@ log_format: json
 		len(c.WebhookAllowNetwork) != 1 || !c.WebhookAllowHTTP ||
 		c.WebhookBackoff != [4]time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Millisecond} ||
 		c.DefaultGlobalLimit.Count != 5 || c.DrainTimeout != 90*time.Second || c.LogLevel != "debug" || c.LogFormat != "json" {
-		t.Errorf("from file: %+v", c)
+		t.Errorf("from the file: got %+v, want the values written there", c)
 	}
 	c, err = load(t, []string{"--upstream-allow-network", "10.0.0.0/8", "--upstream-allow-network", "172.16.0.0/12,192.168.0.0/16", "--pprof"},
 		map[string]string{"KEYGATE_WEBHOOK_BACKOFF": "1s, 2s,3s,4ms", "KEYGATE_DRAIN_TIMEOUT": "0s", "KEYGATE_LOG_LEVEL": "", "KEYGATE_REDIS_URL": ""}, "")
@@ -145,11 +148,11 @@ log_format: json
 		t.Fatal(err)
 	}
 	if c.WebhookBackoff[3] != 4*time.Millisecond || len(c.UpstreamAllowNetwork) != 3 || !c.Pprof || c.DrainTimeout != 0 || c.LogLevel != "info" {
-		t.Errorf("from flags and environment: %+v", c)
+		t.Errorf("from flags and environment: got %+v, want the values given there", c)
 	}
 }
 
-// Guarantee: KEYGATE_CONFIG names the file, and --config comes before it.
+// Guarantee: KEYGATE_CONFIG sets the file, and --config takes precedence.
 func TestConfigVariable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "k.yaml")
 	if err := os.WriteFile(path, []byte("log_level: warn\n"), 0o600); err != nil {
@@ -158,15 +161,15 @@ func TestConfigVariable(t *testing.T) {
 	env := map[string]string{"KEYGATE_CONFIG": path}
 	c, err := load(t, nil, env, "")
 	if err != nil || c.LogLevel != "warn" {
-		t.Errorf("KEYGATE_CONFIG: level %v, error %v", c, err)
+		t.Errorf("KEYGATE_CONFIG: got %v, error %v; want log level warn", c, err)
 	}
 	if c, err = load(t, nil, env, "log_level: error\n"); err != nil || c.LogLevel != "error" {
-		t.Errorf("--config: level %v, error %v", c, err)
+		t.Errorf("--config: got %v, error %v; want log level error", c, err)
 	}
 }
 
-// Guarantee: what cannot be used is refused with its place and its remedy.
-func TestRefusals(t *testing.T) {
+// Guarantee: the error for an invalid value names its source and says what to write.
+func TestInvalidValues(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -174,60 +177,60 @@ func TestRefusals(t *testing.T) {
 		file string
 		want []string // parts of the message
 	}{
-		{"unknown key", nil, nil, "log_level: info\n\nlisten: 1\n", []string{"keygate.yaml:3", "listen", "no such setting"}},
-		{"dashed key", nil, nil, "log-level: info\n", []string{"keygate.yaml:1", "write it log_level"}},
-		{"config in the file", nil, nil, "config: x\n", []string{"keygate.yaml:1", "no such setting"}},
+		{"unknown key", nil, nil, "log_level: info\n\nlisten: 1\n", []string{"keygate.yaml:3", "listen", "unknown setting"}},
+		{"dashed key", nil, nil, "log-level: info\n", []string{"keygate.yaml:1", "did you mean log_level?"}},
+		{"config in the file", nil, nil, "config: x\n", []string{"keygate.yaml:1", "unknown setting"}},
 		{"key twice", nil, nil, "log_level: info\nlog_level: warn\n", []string{"log_level", "line"}},
 		{"no value", nil, nil, "log_level:\n", []string{"keygate.yaml:1", "no value"}},
 		{"list for a scalar", nil, nil, "log_level: [info]\n", []string{"keygate.yaml:1", "one plain value"}},
 		{"mapping for a list", nil, nil, "upstream_allow_network: {a: b}\n", []string{"keygate.yaml:1", "list"}},
-		{"no mapping", nil, nil, "- a\n", []string{"keygate.yaml:1", "must be settings"}},
-		{"no YAML", nil, nil, "a: [\n", []string{"keygate.yaml", "line"}},
+		{"not a mapping", nil, nil, "- a\n", []string{"keygate.yaml:1", "one setting per line"}},
+		{"not YAML", nil, nil, "a: [\n", []string{"keygate.yaml", "line"}},
 		{"bad value in file", nil, nil, "\ndrain_timeout: 30\n", []string{"keygate.yaml:2", "drain_timeout", "30s"}},
 		{"bad value in variable", nil, map[string]string{"KEYGATE_GATEWAY_ADDR": "8080"}, "", []string{"KEYGATE_GATEWAY_ADDR", "host:port"}},
 		{"bad value in flag", []string{"--default-global-limit", "0/s"}, nil, "", []string{"--default-global-limit", "<count>/<unit>"}},
 		{"a size without number", []string{"--audit-max-bytes", "GB"}, nil, "", []string{"--audit-max-bytes", "50GB"}},
 		{"a size of an unknown unit", []string{"--audit-max-bytes", "50gb"}, nil, "", []string{"--audit-max-bytes", "50GB"}},
-		{"a size beyond counting", []string{"--audit-max-bytes", "9999999999TB"}, nil, "", []string{"--audit-max-bytes", "no size"}},
-		{"no room for the audit log", []string{"--audit-max-bytes", "1KB"}, nil, "", []string{"--audit-max-bytes", "1MB"}},
+		{"a size above 63 bits", []string{"--audit-max-bytes", "9999999999TB"}, nil, "", []string{"--audit-max-bytes", "not a valid size"}},
+		{"an audit log below 1MB", []string{"--audit-max-bytes", "1KB"}, nil, "", []string{"--audit-max-bytes", "1MB"}},
 		{"negative duration", []string{"--drain-timeout", "-1s"}, nil, "", []string{"--drain-timeout", "negative"}},
 		{"port out of range", []string{"--ops-addr", "127.0.0.1:70000"}, nil, "", []string{"--ops-addr", "65535"}},
 		{"network without prefix", []string{"--upstream-allow-network", "10.0.0.1"}, nil, "", []string{"prefix length"}},
 		{"network with host bits", []string{"--upstream-allow-network", "10.0.0.1/8"}, nil, "", []string{"10.0.0.0/8"}},
 		{"domain is an address", []string{"--gateway-domain", "127.0.0.1"}, nil, "", []string{"--gateway-domain", "IP address"}},
 		{"domain with a space", []string{"--gateway-domain", "a b"}, nil, "", []string{"--gateway-domain", "domain"}},
-		{"level", nil, map[string]string{"KEYGATE_LOG_LEVEL": "loud"}, "", []string{"KEYGATE_LOG_LEVEL", "debug, info"}},
+		{"unknown level", nil, map[string]string{"KEYGATE_LOG_LEVEL": "loud"}, "", []string{"KEYGATE_LOG_LEVEL", "debug, info"}},
 		{"empty data directory", []string{"--data-dir", ""}, nil, "", []string{"--data-dir", "directory"}},
 		{"proxies without prefix", []string{"--trusted-proxies", "10.0.0.1"}, nil, "", []string{"--trusted-proxies", "prefix length"}},
-		{"no connections", []string{"--max-connections", "0"}, nil, "", []string{"--max-connections", "from 1"}},
-		{"no number", nil, nil, "max_connections_per_address: many\n", []string{"keygate.yaml:1", "no number"}},
-		{"certificate alone", []string{"--tls-cert", "c.pem"}, nil, "", []string{"--tls-cert", "needs tls-key"}},
-		{"key alone", nil, map[string]string{"KEYGATE_ADMIN_TLS_KEY": "k.pem"}, "", []string{"KEYGATE_ADMIN_TLS_KEY", "needs admin-tls-cert"}},
-		{"too few waits", []string{"--webhook-backoff", "1s,2s,3s"}, nil, "", []string{"--webhook-backoff", "4 waits"}},
-		{"too many waits", nil, map[string]string{"KEYGATE_WEBHOOK_BACKOFF": "1s,2s,3s,4s,5s"}, "", []string{"KEYGATE_WEBHOOK_BACKOFF", "4 waits"}},
-		{"a wait of nothing", nil, nil, "webhook_backoff: 1s,0s,3s,4s\n", []string{"keygate.yaml:1", "more than 0s"}},
-		{"a list of too few waits", nil, nil, "webhook_backoff: [1s, 2s]\n", []string{"keygate.yaml:1", "4 waits"}},
+		{"no connections", []string{"--max-connections", "0"}, nil, "", []string{"--max-connections", "between 1"}},
+		{"not a number", nil, nil, "max_connections_per_address: many\n", []string{"keygate.yaml:1", "must be a number"}},
+		{"certificate alone", []string{"--tls-cert", "c.pem"}, nil, "", []string{"--tls-cert", "also needs tls-key"}},
+		{"key alone", nil, map[string]string{"KEYGATE_ADMIN_TLS_KEY": "k.pem"}, "", []string{"KEYGATE_ADMIN_TLS_KEY", "also needs admin-tls-cert"}},
+		{"too few waits", []string{"--webhook-backoff", "1s,2s,3s"}, nil, "", []string{"--webhook-backoff", "4 durations"}},
+		{"too many waits", nil, map[string]string{"KEYGATE_WEBHOOK_BACKOFF": "1s,2s,3s,4s,5s"}, "", []string{"KEYGATE_WEBHOOK_BACKOFF", "4 durations"}},
+		{"a wait of zero", nil, nil, "webhook_backoff: 1s,0s,3s,4s\n", []string{"keygate.yaml:1", "more than 0s"}},
+		{"a list of too few waits", nil, nil, "webhook_backoff: [1s, 2s]\n", []string{"keygate.yaml:1", "4 durations"}},
 		{"a negative wait", []string{"--webhook-backoff", "1s,2s,3s,-4s"}, nil, "", []string{"--webhook-backoff", "more than 0s"}},
-		{"a wait beyond all keeping", []string{"--webhook-backoff", "1s,2s,3s,169h"}, nil, "", []string{"--webhook-backoff", "at most 168h"}},
-		{"a wait without unit", []string{"--webhook-backoff", "1,2,3,4"}, nil, "", []string{"--webhook-backoff", "no duration"}},
-		{"receivers without prefix", []string{"--webhook-allow-network", "127.0.0.1"}, nil, "", []string{"--webhook-allow-network", "prefix length"}},
+		{"a wait beyond the retention", []string{"--webhook-backoff", "1s,2s,3s,169h"}, nil, "", []string{"--webhook-backoff", "at most 168h"}},
+		{"a wait without unit", []string{"--webhook-backoff", "1,2,3,4"}, nil, "", []string{"--webhook-backoff", "not a valid duration"}},
+		{"webhook network without prefix", []string{"--webhook-allow-network", "127.0.0.1"}, nil, "", []string{"--webhook-allow-network", "prefix length"}},
 		{"two listeners on one address", []string{"--ops-addr", "127.0.0.1:8080"}, nil, "", []string{"--ops-addr", "gateway-addr"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := load(t, tc.args, tc.env, tc.file)
 			if err == nil {
-				t.Fatal("accepted")
+				t.Fatal("got no error")
 			}
 			for _, part := range tc.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("message %q lacks %q", err, part)
+					t.Errorf("error %q does not contain %q", err, part)
 				}
 			}
 		})
 	}
 }
 
-// Guarantee: a size is read with its unit, and shown as it was given.
+// Guarantee: a size is parsed with its unit, and shown as it was written.
 func TestSize(t *testing.T) {
 	for text, want := range map[string]int64{"": 50e9, "50GB": 50e9, "1MB": 1e6, "2MiB": 2 << 20, "1000000": 1e6, "3TB": 3e12, "7GiB": 7 << 30} {
 		var args []string
@@ -243,22 +246,22 @@ func TestSize(t *testing.T) {
 		}
 		for _, v := range c.Values() {
 			if v.Name == "audit-max-bytes" && text != "" && v.Text != text {
-				t.Errorf("%q is shown as %q", text, v.Text)
+				t.Errorf("%q is shown as %q, want it as written", text, v.Text)
 			}
 		}
 	}
 }
 
-// Guarantee: a setting whose feature is not built is an error wherever it is
-// given, and never ignored (contract, section 1).
-func TestNotBuilt(t *testing.T) {
+// Guarantee: a setting of a feature that this version does not have is an error from every
+// source, and never ignored (contract, section 1).
+func TestUnavailableSettingIsRefused(t *testing.T) {
 	for _, name := range []string{
 		"database-url", "redis-url",
 		"repository-allow-file",
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := strings.ReplaceAll(name, "-", "_")
-			for place, try := range map[string]func() error{
+			for source, try := range map[string]func() error{
 				"--" + name: func() error {
 					_, err := load(t, []string{"--" + name + "=true"}, nil, "")
 					return err
@@ -273,22 +276,23 @@ func TestNotBuilt(t *testing.T) {
 				},
 			} {
 				var bad *config.Error
-				if err := try(); !errors.As(err, &bad) || !strings.Contains(err.Error(), place) || !strings.Contains(err.Error(), "not available in this version") {
-					t.Errorf("%s: error %v", place, err)
+				if err := try(); !errors.As(err, &bad) || !strings.Contains(err.Error(), source) || !strings.Contains(err.Error(), "not available in this version") {
+					t.Errorf("%s: error %v, want one that names it and says that it is not available", source, err)
 				}
 			}
 		})
 	}
 }
 
-// Guarantee: a configuration file that is named must be there.
+// Guarantee: a configuration file that is set must exist.
 func TestMissingFile(t *testing.T) {
 	if _, err := load(t, []string{"--config", filepath.Join(t.TempDir(), "none.yaml")}, nil, ""); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v, want that the file does not exist", err)
+		t.Errorf("got error %v, want os.ErrNotExist", err)
 	}
 }
 
-// FuzzFile holds that no file makes the reader panic, whatever it holds.
+// Guarantee: no file makes the loader panic, or succeed without the settings that are
+// always set.
 func FuzzFile(f *testing.F) {
 	for _, s := range []string{"", "log_level: info", "upstream_allow_network: [10.0.0.0/8]", "a: &x [*x]", "- 1", "? {a: b}\n: c", "<<: {log_level: info}"} {
 		f.Add(s)
@@ -305,12 +309,12 @@ func FuzzFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		if c, err := loader.Load(func(string) (string, bool) { return "", false }); err == nil && c.GatewayAddr == "" {
-			t.Error("accepted without an address")
+			t.Error("got no error and no gateway address, want the default address")
 		}
 	})
 }
 
-// Guarantee: every setting of this version is told with its value and source.
+// Guarantee: Values returns every setting of this version with its value and source.
 func TestValues(t *testing.T) {
 	c, err := load(t, []string{"--drain-timeout", "5s"}, map[string]string{"KEYGATE_PPROF": "true"}, "upstream_allow_network: [10.0.0.0/8]\n")
 	if err != nil {
@@ -319,7 +323,7 @@ func TestValues(t *testing.T) {
 	got := map[string]string{}
 	for _, v := range c.Values() {
 		if v.Text == "" && v.Source != "default" {
-			t.Errorf("%s has no value", v.Name)
+			t.Errorf("%s has source %s and no value, want a value", v.Name, v.Source)
 		}
 		got[v.Name] = v.Text + " " + v.Source
 	}

@@ -21,12 +21,11 @@ type setting struct {
 	name     string // the flag's name
 	fallback string // the default's text
 	usage    string // with the value's placeholder in back quotes
-	isBool   bool   // a flag that may stand without a value
-	isList   bool   // may be given more than once; the values are joined by commas
+	isBool   bool   // the flag may be given without a value
+	isList   bool   // the flag may be repeated; its values are joined by commas
 	isJoined bool   // one value of several parts, which may be a list in the file
-	// parse checks text and stores it. Its error says what is wrong and what
-	// to write instead. A nil parse marks a setting whose feature this version
-	// does not have.
+	// parse validates text and stores it. Its error says what is wrong and what to
+	// write instead. parse is nil if this version does not have the feature.
 	parse func(c *Config, text string) error
 }
 
@@ -49,71 +48,71 @@ func settings() []setting {
 		{name: "ops-addr", fallback: "127.0.0.1:8082", usage: "`address` of /livez, /readyz and /metrics", parse: func(c *Config, s string) error {
 			return parseAddress(&c.OpsAddr, s)
 		}},
-		{name: "pprof", fallback: "false", isBool: true, usage: "serve /debug/pprof beside /metrics", parse: func(c *Config, s string) error {
+		{name: "pprof", fallback: "false", isBool: true, usage: "also serve /debug/pprof on ops-addr", parse: func(c *Config, s string) error {
 			return parseBool(&c.Pprof, s)
 		}},
-		{name: "gateway-domain", fallback: "localhost", usage: "base `domain` of the hostnames given to gateways", parse: func(c *Config, s string) error {
+		{name: "gateway-domain", fallback: "localhost", usage: "base `domain` of the generated hostnames of gateways", parse: func(c *Config, s string) error {
 			return parseDomain(&c.GatewayDomain, s)
 		}},
 		{name: "database-url", usage: "PostgreSQL `url`"},
 		{name: "redis-url", usage: "Redis or Valkey `url`"},
-		{name: "secret-key-file", usage: "`file` of the key that encrypts stored secrets (default <data-dir>/secret.key, made at the first start)", parse: func(c *Config, s string) error {
+		{name: "secret-key-file", usage: "`file` of the key that encrypts stored secrets (default <data-dir>/secret.key, created at the first start)", parse: func(c *Config, s string) error {
 			c.SecretKeyFile = s // "" is completed by Load
 			return nil
 		}},
-		{name: "tls-cert", usage: "PEM `file` of the data plane's certificate and its issuers': turns on TLS there; read again when it changes", parse: func(c *Config, s string) error {
+		{name: "tls-cert", usage: "PEM `file` with the certificate chain of the data plane; enables TLS, and is reloaded when it changes", parse: func(c *Config, s string) error {
 			c.TLSCert = s
 			return nil
 		}},
-		{name: "tls-key", usage: "PEM `file` of that certificate's private key", parse: func(c *Config, s string) error {
+		{name: "tls-key", usage: "PEM `file` with the private key of --tls-cert", parse: func(c *Config, s string) error {
 			c.TLSKey = s
 			return nil
 		}},
-		{name: "admin-tls-cert", usage: "PEM `file` of the management API's certificate and its issuers': turns on TLS there; read again when it changes", parse: func(c *Config, s string) error {
+		{name: "admin-tls-cert", usage: "PEM `file` with the certificate chain of the management API; enables TLS, and is reloaded when it changes", parse: func(c *Config, s string) error {
 			c.AdminTLSCert = s
 			return nil
 		}},
-		{name: "admin-tls-key", usage: "PEM `file` of that certificate's private key", parse: func(c *Config, s string) error {
+		{name: "admin-tls-key", usage: "PEM `file` with the private key of --admin-tls-cert", parse: func(c *Config, s string) error {
 			c.AdminTLSKey = s
 			return nil
 		}},
-		{name: "trusted-proxies", isList: true, usage: "`CIDR` of proxies whose X-Forwarded-* fields and PROXY protocol are believed; give it again for more", parse: func(c *Config, s string) error {
+		{name: "trusted-proxies", isList: true, usage: "`CIDR` of proxies whose X-Forwarded-* headers and PROXY protocol are trusted; may be repeated", parse: func(c *Config, s string) error {
 			return parseNetworks(&c.TrustedProxies, s)
 		}},
-		{name: "max-connections", fallback: "65536", usage: "greatest `number` of open connections of the data plane; more are closed at once", parse: func(c *Config, s string) error {
+		{name: "max-connections", fallback: "65536", usage: "maximum `number` of open connections on the data plane; further ones are closed at once", parse: func(c *Config, s string) error {
 			return parseCount(&c.MaxConnections, s)
 		}},
-		{name: "max-connections-per-address", fallback: "4096", usage: "the same from one address, of IPv6 from one /64, as a `number`", parse: func(c *Config, s string) error {
+		{name: "max-connections-per-address", fallback: "4096", usage: "maximum `number` of open connections from one IPv4 address or IPv6 /64", parse: func(c *Config, s string) error {
 			return parseCount(&c.MaxConnectionsPerAddress, s)
 		}},
-		{name: "upstream-allow-network", isList: true, usage: "`CIDR` that upstreams of accounts other than default may stand in, beside public networks; give it again for more", parse: func(c *Config, s string) error {
+		{name: "upstream-allow-network", isList: true, usage: "`CIDR` that upstreams of accounts other than default may use in addition to public addresses; may be repeated", parse: func(c *Config, s string) error {
 			return parseNetworks(&c.UpstreamAllowNetwork, s)
 		}},
-		{name: "webhook-allow-network", isList: true, usage: "`CIDR` that webhook receivers may stand in, beside public networks, with plain http too; give it again for more", parse: func(c *Config, s string) error {
+		{name: "webhook-allow-network", isList: true, usage: "`CIDR` that webhook endpoints may use in addition to public addresses, also over plain http; may be repeated", parse: func(c *Config, s string) error {
 			return parseNetworks(&c.WebhookAllowNetwork, s)
 		}},
 		{name: "repository-allow-file", usage: "`directory`"},
-		{name: "webhook-backoff", fallback: "10s,60s,6m,36m", isJoined: true, usage: "`waits` after the failed attempts 1 to 4 of a webhook delivery", parse: func(c *Config, s string) error {
+		{name: "webhook-backoff", fallback: "10s,60s,6m,36m", isJoined: true, usage: "`waits` after failed attempts 1 to 4 of a webhook delivery, separated by commas", parse: func(c *Config, s string) error {
 			c.backoff = strings.ReplaceAll(s, " ", "")
 			return parseBackoff(&c.WebhookBackoff, s)
 		}},
-		{name: "webhook-allow-http", fallback: "false", isBool: true, usage: "let webhook receivers at public addresses use plain http", parse: func(c *Config, s string) error {
+		{name: "webhook-allow-http", fallback: "false", isBool: true, usage: "allow plain http for webhook endpoints at public addresses", parse: func(c *Config, s string) error {
 			return parseBool(&c.WebhookAllowHTTP, s)
 		}},
-		{name: "default-global-limit", fallback: "1000000/s", usage: "`rate` limit of a gateway that sets none", parse: func(c *Config, s string) error {
+		{name: "default-global-limit", fallback: "1000000/s", usage: "global `rate` limit of gateways that set none", parse: func(c *Config, s string) error {
 			return parseRate(&c.DefaultGlobalLimit, s)
 		}},
-		{name: "drain-timeout", fallback: "30s", usage: "how long a shutdown waits for what runs, as a `duration`", parse: func(c *Config, s string) error {
+		{name: "drain-timeout", fallback: "30s", usage: "`duration` for which a shutdown waits for requests in progress", parse: func(c *Config, s string) error {
 			return parseDuration(&c.DrainTimeout, s)
 		}},
-		{name: "audit-max-bytes", fallback: "50GB", usage: "`size` that the audit log may have on disk; beyond it the oldest records go before their time", parse: func(c *Config, s string) error {
+		{name: "audit-max-bytes", fallback: "50GB", usage: "maximum `size` of the audit log on disk; beyond it the oldest records are removed early", parse: func(c *Config, s string) error {
 			c.auditMaxBytes = s
 			return parseSize(&c.AuditMaxBytes, s)
 		}},
-		{name: "log-level", fallback: "info", usage: "least `level` that is logged: debug, info, warn or error", parse: func(c *Config, s string) error {
+		{name: "log-level", fallback: "info", usage: "minimum `level` of log lines: debug, info, warn or error", parse: func(c *Config, s string) error {
 			return parseWord(&c.LogLevel, s, "debug", "info", "warn", "error")
 		}},
-		{name: "log-format", fallback: "auto", usage: "`format` of the log on standard error: text, json, or auto: text on a terminal, else json", parse: func(c *Config, s string) error {
+		{name: "log-format", fallback: "auto", usage: "`format` of the log on standard error: text, json, or auto (text on a terminal, else json)", parse: func(c *Config, s string) error {
 			return parseWord(&c.LogFormat, s, "auto", "text", "json")
 		}},
 	}
@@ -128,13 +127,13 @@ func (s *setting) fileKey() string { return strings.ReplaceAll(s.name, "-", "_")
 func parseAddress(to *string, s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return fmt.Errorf("%q is no address: write host:port, as in 127.0.0.1:8080", s)
+		return fmt.Errorf("%q is not a valid address: write host:port, as in 127.0.0.1:8080", s)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		return fmt.Errorf("%q is no address: the port must be a number from 0 to 65535", s)
+		return fmt.Errorf("%q is not a valid address: the port must be a number between 0 and 65535", s)
 	}
 	if strings.ContainsAny(host, " /@") {
-		return fmt.Errorf("%q is no address: write host:port, as in 127.0.0.1:8080", s)
+		return fmt.Errorf("%q is not a valid address: write host:port, as in 127.0.0.1:8080", s)
 	}
 	*to = s
 	return nil
@@ -143,7 +142,7 @@ func parseAddress(to *string, s string) error {
 func parseBool(to *bool, s string) error {
 	v, err := strconv.ParseBool(s)
 	if err != nil {
-		return fmt.Errorf("%q is neither true nor false", s)
+		return fmt.Errorf("%q must be true or false", s)
 	}
 	*to = v
 	return nil
@@ -152,15 +151,15 @@ func parseBool(to *bool, s string) error {
 func parseDomain(to *string, s string) error {
 	d := strings.ToLower(strings.TrimSuffix(s, "."))
 	if _, err := netip.ParseAddr(d); err == nil {
-		return fmt.Errorf("%q is an IP address: give a domain name, as in gw.example.com", s)
+		return fmt.Errorf("%q is an IP address: write a domain name, as in gw.example.com", s)
 	}
-	// A gateway's label of 29 characters and a dot go in front.
+	// Gateways put a label of 29 characters and a dot in front.
 	if d == "" || len(d) > 253-30 {
 		return errors.New("must be a domain name of 1 to 223 characters, as in gw.example.com")
 	}
 	for label := range strings.SplitSeq(d, ".") {
 		if !isLabel(label) {
-			return fmt.Errorf("%q is no domain name: labels are letters, digits and inner hyphens, joined by dots, as in gw.example.com", s)
+			return fmt.Errorf("%q is not a valid domain name: write labels of letters, digits and inner hyphens, joined by dots, as in gw.example.com", s)
 		}
 	}
 	*to = d
@@ -188,10 +187,10 @@ func parseNetworks(to *[]netip.Prefix, s string) error {
 		}
 		p, err := netip.ParsePrefix(part)
 		if err != nil {
-			return fmt.Errorf("%q is no network: write an address and a prefix length, as in 10.0.0.0/8 or fd00::/8", part)
+			return fmt.Errorf("%q is not a valid network: write an address and a prefix length, as in 10.0.0.0/8 or fd00::/8", part)
 		}
 		if p != p.Masked() {
-			return fmt.Errorf("%q has bits beyond its prefix length: did you mean %s?", part, p.Masked())
+			return fmt.Errorf("%q has address bits beyond its prefix length: did you mean %s?", part, p.Masked())
 		}
 		*to = append(*to, p)
 	}
@@ -201,7 +200,7 @@ func parseNetworks(to *[]netip.Prefix, s string) error {
 func parseCount(to *int, s string) error {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n < 1 || n > maxCount {
-		return fmt.Errorf("%q is no number from 1 to %d", s, maxCount)
+		return fmt.Errorf("%q must be a number between 1 and %d", s, maxCount)
 	}
 	*to = int(n)
 	return nil
@@ -209,9 +208,9 @@ func parseCount(to *int, s string) error {
 
 const maxCount = 100_000_000
 
-// parseSize reads a number of bytes, with a unit of powers of 1000 or 1024.
+// parseSize parses a number of bytes with a unit of a power of 1000 (MB) or 1024 (MiB).
 func parseSize(to *int64, s string) error {
-	bad := fmt.Errorf("%q is no size: write a number and a unit, as in 50GB or 512MiB", s)
+	bad := fmt.Errorf("%q is not a valid size: write a number and a unit, as in 50GB or 512MiB", s)
 	digits := strings.TrimRight(s, "BKMGTi")
 	unit, ok := map[string]int64{
 		"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
@@ -221,7 +220,7 @@ func parseSize(to *int64, s string) error {
 		return bad
 	}
 	if int64(n)*unit < minSize {
-		return fmt.Errorf("%q is too little: give 1MB or more", s)
+		return fmt.Errorf("%q is too small: must be at least 1MB", s)
 	}
 	*to = int64(n) * unit
 	return nil
@@ -246,32 +245,32 @@ func parseRate(to *ratelimit.Rate, s string) error {
 func parseDuration(to *time.Duration, s string) error {
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return fmt.Errorf("%q is no duration: write a number and a unit, as in 30s or 2m", s)
+		return fmt.Errorf("%q is not a valid duration: write a number and a unit, as in 30s or 2m", s)
 	}
 	if d < 0 {
-		return fmt.Errorf("%q is negative: give 0s or more", s)
+		return fmt.Errorf("%q is negative: must be 0s or more", s)
 	}
 	*to = d
 	return nil
 }
 
-// maxBackoff bounds one wait: a delivery that waits longer than failed ones are
-// kept would never be seen.
+// maxBackoff bounds one wait. It equals the retention of failed deliveries: a delivery
+// that waits longer would be removed before its attempt.
 const maxBackoff = 7 * 24 * time.Hour
 
 func parseBackoff(to *[4]time.Duration, s string) error {
 	parts := strings.Split(s, ",")
 	if len(parts) != len(to) {
-		return fmt.Errorf("%q must be %d waits joined by commas, as in 10s,60s,6m,36m", s, len(to))
+		return fmt.Errorf("%q must be %d durations joined by commas, as in 10s,60s,6m,36m", s, len(to))
 	}
 	for i, part := range parts {
 		part = strings.TrimSpace(part)
 		d, err := time.ParseDuration(part)
 		if err != nil {
-			return fmt.Errorf("%q is no duration: write a number and a unit, as in 10s or 6m", part)
+			return fmt.Errorf("%q is not a valid duration: write a number and a unit, as in 10s or 6m", part)
 		}
 		if d <= 0 || d > maxBackoff {
-			return fmt.Errorf("%q must be more than 0s and at most 168h", part)
+			return fmt.Errorf("%q is out of range: must be more than 0s and at most 168h", part)
 		}
 		to[i] = d
 	}
@@ -280,7 +279,7 @@ func parseBackoff(to *[4]time.Duration, s string) error {
 
 func parseWord(to *string, s string, words ...string) error {
 	if !slices.Contains(words, s) {
-		return fmt.Errorf("%q is none of %s", s, strings.Join(words, ", "))
+		return fmt.Errorf("%q is not valid: must be one of %s", s, strings.Join(words, ", "))
 	}
 	*to = s
 	return nil

@@ -130,8 +130,8 @@ func TestBadCertificate(t *testing.T) {
 	_, key := other.Write(t, t.TempDir())
 	for _, plane := range []string{"", "admin-"} {
 		for _, tc := range []struct{ cert, key, want string }{
-			{cert, key, "make no pair"},
-			{"/nowhere/cert.pem", key, "--" + plane + "tls-cert: there is no file /nowhere/cert.pem"},
+			{cert, key, "do not match"},
+			{"/nowhere/cert.pem", key, "--" + plane + "tls-cert: file /nowhere/cert.pem does not exist"},
 		} {
 			dir := filepath.Join(t.TempDir(), "data")
 			c := settings(t, dir, "--"+plane+"tls-cert", tc.cert, "--"+plane+"tls-key", tc.key)
