@@ -28,7 +28,7 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 		return err
 	}
 	shared := proxy.Config{
-		Admit: admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: clock.Mono, Log: telemetry.Seldom(s.log),
+		Admit: admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: clock.Mono, Log: telemetry.Throttle(s.log),
 	}
 	if s.tracer != nil {
 		shared.Tracer = s.tracer

@@ -15,11 +15,11 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// places looks up gateways and routes in a snapshot for the labels of metrics.
-type places struct{ *snapshot.Snapshot }
+// routes looks up gateways and routes in a snapshot for the labels of metrics.
+type routes struct{ *snapshot.Snapshot }
 
-// Describe implements telemetry.Places.
-func (p places) Describe(gatewayID, routeID string) (hostname, path, methods string, ok bool) {
+// Describe implements telemetry.Routes.
+func (p routes) Describe(gatewayID, routeID string) (hostname, path, methods string, ok bool) {
 	g := p.GatewayByID(gatewayID)
 	if g == nil {
 		return "", "", "", false
@@ -46,7 +46,7 @@ func (metricsSink) Stop(context.Context) error { return nil }
 // openMetrics returns the sink that counts metrics.
 func (s *Server) openMetrics() (_ sink, err error) {
 	s.requests, err = telemetry.NewRequests(telemetry.RequestsConfig{
-		Places: func() telemetry.Places { return places{s.follower.Current()} },
+		Routes: func() telemetry.Routes { return routes{s.follower.Current()} },
 		Sync:   func(ctx context.Context) error { return s.collector.Sync(ctx) },
 	})
 	return metricsSink{s.requests}, err
@@ -73,7 +73,7 @@ func (s *Server) openTraces() (_ sink, err error) {
 	s.tracer, err = trace.New(trace.Config{
 		Settings: s.traces, Version: s.cfg.Version, Log: s.log,
 		RoutePath: func(gatewayID, routeID string) string {
-			_, path, _, _ := places{s.follower.Current()}.Describe(gatewayID, routeID)
+			_, path, _, _ := routes{s.follower.Current()}.Describe(gatewayID, routeID)
 			return path
 		},
 	})

@@ -115,7 +115,7 @@ func TestTelemetryHoldsNoSecret(t *testing.T) {
 		}
 		message, _ := told["msg"].(string)
 		lines[message]++
-		if message == "the upstream answered with an error" || message == "request failed" {
+		if message == "upstream responded with a server error" || message == "request failed" {
 			for _, name := range []string{"request_id", "gateway_id", "route_id", "key_id", "method", "path"} {
 				if told[name] == nil {
 					t.Errorf("a line lacks %s: %s", name, line)
@@ -123,7 +123,7 @@ func TestTelemetryHoldsNoSecret(t *testing.T) {
 			}
 		}
 	}
-	if lines["request"] < 20 || lines["the upstream answered with an error"] == 0 || lines["request failed"] == 0 || len(traces.spans) < 30 {
+	if lines["request"] < 20 || lines["upstream responded with a server error"] == 0 || lines["request failed"] == 0 || len(traces.spans) < 30 {
 		t.Errorf("lines %v, %d spans: too few to tell", lines, len(traces.spans))
 	}
 	for place, text := range map[string]string{"the log": log.String(), "the traces": string(traces.raw), "/metrics": metrics} {

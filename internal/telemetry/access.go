@@ -15,9 +15,9 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Lines is an outcome.Sink that writes to the log: at level debug one line for
-// each request, else one for those that the upstream answered with 5xx, seldom if
-// they are many. A line has neither a key nor a query.
+// Lines is an accesslog.Sink that writes requests to the log. At level debug it writes a
+// line for each request, otherwise for those whose upstream response has a 5xx status,
+// throttled (Throttle). A line has neither an API key nor a query.
 type Lines struct {
 	log     *slog.Logger
 	waiting chan accesslog.Entry
@@ -31,12 +31,12 @@ const (
 	stopTime     = time.Second
 )
 
-// NewLines returns Lines that write to log from Start on.
+// NewLines returns Lines that write to log after Start.
 func NewLines(log *slog.Logger) *Lines {
-	return &Lines{log: Seldom(log), waiting: make(chan accesslog.Entry, waitingLines)}
+	return &Lines{log: Throttle(log), waiting: make(chan accesslog.Entry, waitingLines)}
 }
 
-// Take keeps what is worth a line.
+// Take implements accesslog.Sink. It never waits for the log.
 func (l *Lines) Take(batch []accesslog.Entry) {
 	all := l.log.Enabled(context.Background(), slog.LevelDebug)
 	for i := range batch {
@@ -44,18 +44,17 @@ func (l *Lines) Take(batch []accesslog.Entry) {
 		if e.Part == accesslog.Started || !all && e.UpstreamStatus < 500 {
 			continue
 		}
-		kept, path := *e, apikey.Redact(e.Path) // before it is cut: half a key is none
+		kept, path := *e, apikey.Redact(e.Path) // before it is cut, since a part of a key is not recognized
 		kept.MethodText, kept.Path = strings.Clone(e.MethodText), strings.Clone(path[:min(len(path), maxPath)])
 		select {
 		case l.waiting <- kept:
-		default: // whoever reads the log is too slow
+		default: // the log is too slow
 			l.lost.Add(1)
 		}
 	}
 }
 
-// Lost returns the number of lines that were not written because there was no
-// room to wait.
+// Lost returns the number of lines that were dropped because the log was too slow.
 func (l *Lines) Lost() int64 { return l.lost.Load() }
 
 // Start begins to write, until Stop.
@@ -113,7 +112,7 @@ func (l *Lines) finish(ctx context.Context) {
 
 func (l *Lines) line(e *accesslog.Entry) {
 	if e.UpstreamStatus >= 500 {
-		l.write(slog.LevelWarn, "the upstream answered with an error", e)
+		l.write(slog.LevelWarn, "upstream responded with a server error", e)
 		return
 	}
 	l.write(slog.LevelDebug, "request", e)
@@ -122,7 +121,7 @@ func (l *Lines) line(e *accesslog.Entry) {
 func (l *Lines) write(level slog.Level, message string, e *accesslog.Entry) {
 	attrs := []slog.Attr{
 		slog.String("request_id", id.Format(id.Request, e.Request)), slog.String("method", e.MethodName()), slog.String("path", e.Path),
-		slog.Int("status", int(e.Status)), slog.String("outcome", decisionName(e.Result)),
+		slog.Int("status", int(e.Status)), slog.String("outcome", resultName(e.Result)),
 		slog.Float64("ms", milliseconds(e.Duration)),
 	}
 	if e.Upstream >= 0 {
@@ -143,5 +142,5 @@ func (l *Lines) write(level slog.Level, message string, e *accesslog.Entry) {
 	l.log.LogAttrs(context.Background(), level, message, attrs...)
 }
 
-// milliseconds returns nanoseconds as milliseconds with three digits.
+// milliseconds converts nanoseconds to milliseconds with three decimals.
 func milliseconds(ns int64) float64 { return float64(ns/int64(time.Microsecond)) / 1000 }

@@ -158,10 +158,10 @@ func TestLinesAreBounded(t *testing.T) {
 
 // Guarantee: of one message about one gateway there are ten lines in ten seconds,
 // and the next tells how many were left out; other gateways have their own.
-func TestSeldom(t *testing.T) {
+func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		log := Seldom(slog.New(slog.NewTextHandler(&b, nil)))
+		log := Throttle(slog.New(slog.NewTextHandler(&b, nil)))
 		for range 25 {
 			log.Warn("failed", "gateway_id", "gw_1")
 		}
@@ -170,7 +170,7 @@ func TestSeldom(t *testing.T) {
 		if n := strings.Count(b.String(), "\n"); n != 12 {
 			t.Errorf("%d lines, want 12:\n%s", n, b.String())
 		}
-		time.Sleep(seldomTime) //nolint:forbidigo // the clock of synctest
+		time.Sleep(throttlePeriod) //nolint:forbidigo // the clock of synctest
 		b.Reset()
 		log.Warn("failed", "gateway_id", "gw_1")
 		log.Warn("failed", "gateway_id", "gw_1")

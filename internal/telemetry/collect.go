@@ -13,9 +13,9 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// descs describe what Requests tell.
+// descs are the descriptions of the metrics of Requests.
 type descs struct {
-	requests, took, upstreamTook, upstreamErrors, limited, bytesIn, bytesOut, info, decisions, lag *prometheus.Desc
+	requests, took, upstreamTook, upstreamErrors, limited, bytesIn, bytesOut, info, results, delay *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -23,28 +23,29 @@ func newDescs() descs {
 		return prometheus.NewDesc(name, help, append([]string{"gateway", "route"}, more...), nil)
 	}
 	return descs{
-		requests:       at("keygate_requests_total", "Requests on the data plane that ended, by gateway, route and class of status. Without a gateway or route: none was found.", "status"),
-		took:           at("keygate_request_duration_seconds", "Time from a request's head to the last byte of its answer. Upgraded connections are not in it."),
-		upstreamTook:   at("keygate_upstream_duration_seconds", "Time from sending a request upstream to the head of the answer."),
-		upstreamErrors: at("keygate_upstream_errors_total", "Requests whose upstream failed, by reason: upstream_status (it answered 5xx), unreachable, timeout.", "reason"),
+		requests:       at("keygate_requests_total", "Completed data plane requests, by gateway, route and status class. The gateway or route is empty if none was found.", "status"),
+		took:           at("keygate_request_duration_seconds", "Time from the head of a request to the last byte of its response, without upgraded connections."),
+		upstreamTook:   at("keygate_upstream_duration_seconds", "Time from sending a request upstream to the head of the response."),
+		upstreamErrors: at("keygate_upstream_errors_total", "Requests whose upstream failed, by reason: upstream_status (a 5xx response), unreachable, timeout.", "reason"),
 		limited:        at("keygate_limit_refusals_total", "Requests refused by a rate limit, by its scope: key, route, daily, global.", "scope"),
-		bytesIn:        at("keygate_request_body_bytes_total", "Bytes of the bodies of requests."),
-		bytesOut:       at("keygate_response_body_bytes_total", "Bytes of the bodies of answers."),
-		info: prometheus.NewDesc("keygate_route_info", "Always 1; tells the host name, path and methods of each gateway and route that was called.",
+		bytesIn:        at("keygate_request_body_bytes_total", "Bytes of request bodies."),
+		bytesOut:       at("keygate_response_body_bytes_total", "Bytes of response bodies."),
+		info: prometheus.NewDesc("keygate_route_info", "Always 1. The labels are the hostname, path and methods of each gateway and route that had requests.",
 			[]string{"gateway", "route", "host", "path", "methods"}, nil),
-		decisions: prometheus.NewDesc("keygate_gateway_decisions_total",
-			"Requests on the data plane that ended, by how: forwarded, preflight, abandoned by the client, or the code of the error.", []string{"outcome"}, nil),
-		lag: prometheus.NewDesc("keygate_outcome_lag_seconds",
-			"Longest time, in this minute and the one before, from the end of a request until the sinks (audit, traffic, events, metrics) had its record.", nil, nil),
+		results: prometheus.NewDesc("keygate_gateway_decisions_total",
+			"Completed data plane requests, by result: forwarded, preflight, abandoned by the client, or the error code.", []string{"outcome"}, nil),
+		delay: prometheus.NewDesc("keygate_outcome_lag_seconds",
+			"Longest time from the end of a request until the sinks (audit, traffic, events, metrics) had its access record, in this minute and the one before.", nil, nil),
 	}
 }
 
+// syncTimeout bounds the wait of a scrape for requests that have just ended.
 const syncTimeout = time.Second
 
 // Describe implements prometheus.Collector.
 func (r *Requests) Describe(to chan<- *prometheus.Desc) {
 	d := &r.descs
-	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info, d.decisions, d.lag} {
+	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info, d.results, d.delay} {
 		to <- one
 	}
 }
@@ -53,40 +54,40 @@ func (r *Requests) Describe(to chan<- *prometheus.Desc) {
 func (r *Requests) Collect(to chan<- prometheus.Metric) {
 	if r.cfg.Sync != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), syncTimeout)
-		_ = r.cfg.Sync(ctx) // else some figures are a moment old
+		_ = r.cfg.Sync(ctx) // an error means that some counts are a moment old
 		cancel()
 	}
-	places := r.cfg.Places()
-	ended, all, lagged := r.copy(places)
-	to <- prometheus.MustNewConstMetric(r.descs.lag, prometheus.GaugeValue, lagged)
-	for outcomeName, n := range decisionCounts(&ended) {
-		to <- counter(r.descs.decisions, float64(n), outcomeName)
+	routes := r.cfg.Routes()
+	ended, all, delay := r.copy(routes)
+	to <- prometheus.MustNewConstMetric(r.descs.delay, prometheus.GaugeValue, delay)
+	for outcomeName, n := range resultCounts(&ended) {
+		to <- counter(r.descs.results, float64(n), outcomeName)
 	}
 	for i := range all {
-		r.tell(to, &all[i], places)
+		r.export(to, &all[i], routes)
 	}
 }
 
-// copyAtOnce is how many series are copied while no sink may count.
+// copyAtOnce is the number of series that are copied while Take waits.
 const copyAtOnce = 256
 
-// copy returns what was counted, less what is no more. Whoever counts meanwhile
-// waits for no more than a few series.
-func (r *Requests) copy(places Places) (ended [accesslog.Abandoned + 1]uint64, all []series, lagged float64) {
+// copy returns the counts, and removes the series of deleted gateways and routes. Take
+// waits at most for copyAtOnce series meanwhile.
+func (r *Requests) copy(routes Routes) (ended [accesslog.Abandoned + 1]uint64, all []series, delay float64) {
 	r.mu.Lock()
-	ended, lagged = r.ended, r.lag.seconds(r.cfg.Now().UnixMicro())
-	at, list := make([]place, 0, len(r.series)), make([]*series, 0, len(r.series))
+	ended, delay = r.ended, r.delay.seconds(r.cfg.Now().UnixMicro())
+	at, list := make([]seriesKey, 0, len(r.series)), make([]*series, 0, len(r.series))
 	for p, s := range r.series {
 		at, list = append(at, p), append(list, s)
 	}
 	r.mu.Unlock()
 	kept := list[:0]
-	var gone []place
+	var deleted []seriesKey
 	for i, s := range list {
-		if stands(places, s) {
+		if exists(routes, s) {
 			kept = append(kept, s)
 		} else {
-			gone = append(gone, at[i])
+			deleted = append(deleted, at[i])
 		}
 	}
 	all = make([]series, len(kept))
@@ -100,18 +101,19 @@ func (r *Requests) copy(places Places) (ended [accesslog.Abandoned + 1]uint64, a
 		}
 		r.mu.Unlock()
 	}
-	if len(gone) > 0 {
+	if len(deleted) > 0 {
 		r.mu.Lock()
-		for _, p := range gone {
+		for _, p := range deleted {
 			delete(r.series, p)
 		}
 		r.forget()
 		r.mu.Unlock()
 	}
-	return ended, all, lagged
+	return ended, all, delay
 }
 
-func (r *Requests) tell(to chan<- prometheus.Metric, s *series, places Places) {
+// export sends the metrics of s.
+func (r *Requests) export(to chan<- prometheus.Metric, s *series, routes Routes) {
 	d := &r.descs
 	total := uint64(0)
 	for class, n := range s.statuses {
@@ -150,19 +152,19 @@ func (r *Requests) tell(to chan<- prometheus.Metric, s *series, places Places) {
 	if s.gateway == "" {
 		return
 	}
-	if host, path, methods, ok := places.Describe(s.gateway, s.route); ok {
+	if host, path, methods, ok := routes.Describe(s.gateway, s.route); ok {
 		to <- prometheus.MustNewConstMetric(d.info, prometheus.GaugeValue, 1, s.gateway, s.route, valid(host), valid(path), valid(methods))
 	}
 }
 
-// valid makes a label's value of what may hold any bytes.
+// valid makes s valid UTF-8, as the values of labels must be.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func counter(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 }
 
-// histogramMetric is a histogram that is both native and classic.
+// histogramMetric is a histogram with both native and classic buckets.
 type histogramMetric struct {
 	desc    *prometheus.Desc
 	message *dto.Histogram
@@ -178,19 +180,20 @@ func (m *histogramMetric) Write(to *dto.Metric) error {
 	return nil
 }
 
-// decisionCounts returns the requests by the word for what ended them. Every
-// word is there from the beginning.
-func decisionCounts(ended *[accesslog.Abandoned + 1]uint64) map[string]uint64 {
+// resultCounts returns the number of requests by the name of their result, including
+// those with 0 requests.
+func resultCounts(ended *[accesslog.Abandoned + 1]uint64) map[string]uint64 {
 	out := map[string]uint64{}
-	for decision, n := range ended {
-		out[decisionName(accesslog.Result(decision))] += n
+	for result, n := range ended {
+		out[resultName(accesslog.Result(result))] += n
 	}
 	return out
 }
 
-// decisionName is the error code of a refusal (contract, 2), or a word.
-func decisionName(d accesslog.Result) string {
-	switch d {
+// resultName returns the error code of a refusal (contract, section 2), or a word for
+// another result.
+func resultName(r accesslog.Result) string {
+	switch r {
 	case accesslog.Forwarded:
 		return "forwarded"
 	case accesslog.Unreachable:

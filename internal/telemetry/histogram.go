@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// schema 3 has 8 buckets for each power of two: a quantile is at most 9 %
-	// off, and mostly less than 5 %.
+	// Schema 3 of native histograms has 8 buckets for each power of two. A quantile
+	// is at most 9 % off, and mostly less than 5 %.
 	schema  = 3
 	steps   = 1 << schema
-	lowest  = -20 // the first octave ends at 2^-20 s, about 1 µs; what is shorter counts there
-	highest = 16  // the last ends at 2^16 s, about 18 hours; what is longer counts there
+	lowest  = -20 // the first octave ends at 2^-20 s, about 1 µs, and has everything shorter
+	highest = 16  // the last octave ends at 2^16 s, about 18 hours, and has everything longer
 	octaves = highest - lowest + 1
 )
 
-// bounds are the classic buckets, for a Prometheus that does not read native
-// ones.
+// bounds returns the upper bounds of the classic buckets, for a Prometheus server that
+// does not read native histograms.
 func bounds() [12]time.Duration {
 	return [...]time.Duration{
 		time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
@@ -28,12 +28,11 @@ func bounds() [12]time.Duration {
 	}
 }
 
-// scale knows the bounds of both kinds of buckets. It is never written after
-// newScale.
+// scale has the bounds of the classic and the native buckets. It is immutable.
 type scale struct {
 	classic [12]int64     // nanoseconds, inclusive
-	first   [65]uint8     // the first classic bucket worth a look, by the length of the nanoseconds in bits
-	within  [steps]uint64 // the bits of the fraction at which the buckets of an octave end, inclusive
+	first   [65]uint8     // the first classic bucket that may hold a duration, by its bit length in nanoseconds
+	within  [steps]uint64 // the fraction bits of the upper bounds of the buckets of an octave, inclusive
 }
 
 func newScale() *scale {
@@ -47,21 +46,21 @@ func newScale() *scale {
 		}
 	}
 	for i := range s.within {
-		// Octave e holds what is above 2^(e-1) and at most 2^e.
+		// Octave e has the durations above 2^(e-1) s and up to 2^e s.
 		s.within[i] = fraction(math.Exp2(float64(i) / steps))
 	}
 	return s
 }
 
-// fraction returns the bits of f behind the point, which order like f does
-// between two powers of two.
+// fraction returns the fraction bits of f. Between two powers of two they have the same
+// order as f.
 func fraction(f float64) uint64 { return math.Float64bits(f) & (1<<52 - 1) }
 
-// native returns the octave, from 0, and the bucket in it.
+// native returns the index of the octave of d nanoseconds, and that of the bucket in it.
 func (s *scale) native(d int64) (octave, bucket int) {
 	f := float64(d) * 1e-9
 	exponent, part := int(math.Float64bits(f)>>52)-1023, fraction(f)
-	// A power of two is the last of the octave that ends with it.
+	// A power of two belongs to the octave that ends with it.
 	if part == 0 {
 		exponent, bucket = exponent-1, steps-1
 	} else {
@@ -78,17 +77,18 @@ func (s *scale) native(d int64) (octave, bucket int) {
 	return octave, bucket
 }
 
-// histogram counts durations. Its zero value is empty. It allocates when an
-// octave is met for the first time.
+// histogram counts durations. The zero value is empty. It allocates at the first duration
+// of an octave.
 type histogram struct {
 	count   uint64
 	sum     int64          // nanoseconds
-	classic [12]uint64     // each for itself
+	classic [12]uint64     // not cumulative
 	pages   [octaves]*page // native buckets
 }
 
 type page [steps]uint64
 
+// observe adds a duration of d nanoseconds.
 func (h *histogram) observe(s *scale, d int64) {
 	d = max(d, 1)
 	h.count++
@@ -109,7 +109,7 @@ func (h *histogram) observe(s *scale, d int64) {
 	p[bucket]++
 }
 
-// copyTo makes to a copy.
+// copyTo makes to a deep copy of h.
 func (h *histogram) copyTo(to *histogram) {
 	*to = *h
 	for i, p := range h.pages {
@@ -120,8 +120,8 @@ func (h *histogram) copyTo(to *histogram) {
 	}
 }
 
-// message returns h as Prometheus exchanges it, in seconds, both as a native and
-// as a classic histogram.
+// message returns h in the format of Prometheus, in seconds, with both native and classic
+// buckets.
 func (h *histogram) message(s *scale, since time.Time) *dto.Histogram {
 	sum, scheme, threshold, zero := float64(h.sum)/1e9, int32(schema), 0.0, uint64(0)
 	out := &dto.Histogram{
@@ -134,8 +134,8 @@ func (h *histogram) message(s *scale, since time.Time) *dto.Histogram {
 		upTo, bound := cumulative, time.Duration(s.classic[i]).Seconds()
 		out.Bucket = append(out.Bucket, &dto.Bucket{CumulativeCount: &upTo, UpperBound: &bound})
 	}
-	var before int64 // the last bucket's count
-	next := 0        // the index behind the last bucket
+	var before int64 // count of the previous bucket
+	next := 0        // index after the previous bucket
 	for octave, p := range h.pages {
 		if p == nil {
 			continue

@@ -1,6 +1,5 @@
-// Package telemetry holds what operators watch: logs, metrics, and the
-// listener that answers whether the server lives and is ready (contract,
-// section 1).
+// Package telemetry has the logs, the Prometheus metrics, and the handler of /livez,
+// /readyz and /metrics (contract, section 1). Traces are in its package trace.
 package telemetry
 
 import (
@@ -12,9 +11,9 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// NewLogger returns a logger to w. level is debug, info, warn or error; format
-// is text, json, or auto, which is text if w is a terminal and else JSON. Package
-// config has checked both.
+// NewLogger returns a logger that writes to w and redacts API keys in string and error
+// attributes. level is debug, info, warn or error. format is text, json or auto, which
+// means text if w is a terminal and JSON otherwise. Package config validates both.
 func NewLogger(w io.Writer, level, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: withoutKeys}
 	switch level {
@@ -34,6 +33,7 @@ func NewLogger(w io.Writer, level, format string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
+// withoutKeys redacts API keys in the text of an attribute.
 func withoutKeys(_ []string, a slog.Attr) slog.Attr {
 	text := ""
 	switch a.Value.Kind() {

@@ -9,30 +9,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Metrics are the server's figures. No label takes its values from a caller,
-// so their number is bounded.
+// Metrics is the server's metrics. No label has values that a client chooses, so the
+// number of series is bounded.
 type Metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	inFlight *prometheus.GaugeVec
 }
 
-// NewMetrics returns the figures of a server of the given version.
+// NewMetrics returns the metrics of a server of the given version.
 func NewMetrics(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "keygate_http_requests_total",
-			Help: "Requests answered over HTTP, by plane and class of status.",
+			Help: "HTTP requests completed, by plane and status class.",
 		}, []string{"plane", "status"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "keygate_http_requests_in_flight",
-			Help: "Requests being answered, by plane.",
+			Help: "HTTP requests in progress, by plane.",
 		}, []string{"plane"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "keygate_build_info",
-		Help:        "Always 1; its labels tell what runs.",
+		Help:        "Always 1. The labels are the versions of Keygate and Go.",
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
@@ -41,22 +41,21 @@ func NewMetrics(version string) *Metrics {
 	return m
 }
 
-// Gauge adds a figure that read gives whenever it is asked for.
+// Gauge adds a gauge whose value is read at each scrape. It panics if name is taken.
 func (m *Metrics) Gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
-// Counter adds a figure that only grows, which read gives whenever it is asked
-// for.
+// Counter adds a counter whose value is read at each scrape. It panics if name is taken.
 func (m *Metrics) Counter(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
 }
 
-// Register adds what c tells of. It panics if a name is taken.
+// Register adds the metrics of c. It panics if a name is taken.
 func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
 
-// Labelled adds a gauge, or if counter is set a counter, with one label, whose
-// values are the keys of what read gives.
+// Labelled adds a gauge with one label, or a counter if counter is true. read returns the
+// values by the value of the label. It panics if name is taken.
 func (m *Metrics) Labelled(name, help, label string, counter bool, read func() map[string]float64) {
 	kind := prometheus.GaugeValue
 	if counter {
@@ -81,7 +80,7 @@ func (l *labelled) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Count returns a handler that counts what next answers on the given plane.
+// Count returns a handler that counts the requests of next on the given plane.
 func (m *Metrics) Count(plane string, next http.Handler) http.Handler {
 	var classes [6]prometheus.Counter // by the first digit of the status
 	for i := 1; i < len(classes); i++ {
@@ -101,13 +100,13 @@ func (m *Metrics) Count(plane string, next http.Handler) http.Handler {
 	})
 }
 
-// statusWriter remembers the status of the final answer.
+// statusWriter remembers the status of the final response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
 }
 
-// WriteHeader passes on.
+// WriteHeader implements http.ResponseWriter.
 func (w *statusWriter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		w.status = status
@@ -115,5 +114,5 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap gives http.ResponseController the writer beneath.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

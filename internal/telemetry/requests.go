@@ -11,56 +11,56 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Places tells which gateways and routes there are.
-type Places interface {
-	// Describe returns the gateway's hostname and, of a route, its path and
-	// methods. ok is false if the gateway, or the route, which may be "", is no
-	// more.
+// Routes looks up gateways and routes in the current configuration.
+type Routes interface {
+	// Describe returns the hostname of a gateway, and the path and methods of its
+	// route. routeID may be "", for the gateway alone. ok is false if the gateway or
+	// the route does not exist.
 	Describe(gatewayID, routeID string) (hostname, path, methods string, ok bool)
 }
 
-// RequestsConfig is what Requests are made of.
+// RequestsConfig configures Requests.
 type RequestsConfig struct {
-	// Places returns the configuration in force. Required.
-	Places func() Places
-	// Sync makes sure that what ended is counted before it is told, as
-	// outcome.Collector.Sync does. Nil: what is on its way is told the next time.
+	// Routes returns the current configuration. Required.
+	Routes func() Routes
+	// Sync is called at each scrape and returns after every request that has ended
+	// was passed to Take, as accesslog.Collector.Sync does. If it is nil, a scrape
+	// may miss requests that ended just before.
 	Sync func(ctx context.Context) error
-	// Now is the wall clock. Nil is time.Now.
+	// Now returns the wall clock time. Nil means time.Now.
 	Now func() time.Time
 }
 
-// Requests is an outcome.Sink that counts requests by gateway and route, and a
-// prometheus.Collector that tells of them. There is a series only for what the
-// configuration has: a caller's words never make one, and what is deleted
-// disappears with the next look at the figures, at the latest when there is twice
-// as much as at the last.
+// Requests is an accesslog.Sink that counts requests by gateway and route, and a
+// prometheus.Collector that exports the counts. There are series only for gateways and
+// routes of the configuration: clients cannot create one. The series of a deleted
+// gateway or route are removed at the next scrape, or when the number of series has
+// doubled since they were last checked.
 type Requests struct {
 	cfg   RequestsConfig
 	scale *scale
 	descs descs
 
 	mu     sync.Mutex
-	series map[place]*series
-	prune  int // the number of series at which those of what is no more go
-	// The series that was counted last, which is the next one's more often than
-	// not.
-	at   place
+	series map[seriesKey]*series
+	prune  int // number of series at which those of deleted routes are removed
+	// The series that was counted last, which is often the next one too.
+	at   seriesKey
 	last *series
 
-	ended [accesslog.Abandoned + 1]uint64 // requests by what ended them
-	lag   lag
+	ended [accesslog.Abandoned + 1]uint64 // requests by result
+	delay maxDelay
 }
 
-// place is where a request ended: zeros are what was not found.
-type place struct{ gateway, route [16]byte }
+// seriesKey identifies a series. An identifier is zero if none was found.
+type seriesKey struct{ gateway, route [16]byte }
 
-// series are the figures of a place.
+// series is the counts of one gateway and route.
 type series struct {
-	gateway, route string // "" for zeros
+	gateway, route string // "" for zero identifiers
 	since          time.Time
 
-	statuses          [6]uint64 // by the first digit; 0 is what is no status
+	statuses          [6]uint64 // by the first digit; 0 is for invalid ones
 	limited           [ratelimit.GlobalScope + 1]uint64
 	upstream          [upstreamReasons]uint64
 	bytesIn, bytesOut int64
@@ -68,7 +68,7 @@ type series struct {
 	took, upstreamTook histogram
 }
 
-// The reasons of errors upstream.
+// The reasons of upstream errors.
 const (
 	reasonStatus = iota
 	reasonUnreachable
@@ -80,18 +80,18 @@ func reasonName(reason int) string {
 	return [upstreamReasons]string{"upstream_status", "unreachable", "timeout"}[reason]
 }
 
-// leastPrune keeps small installations from looking often.
+// leastPrune is the least number of series to check for deleted routes.
 const leastPrune = 1024
 
-// NewRequests returns Requests that have counted nothing.
+// NewRequests returns Requests with no counts.
 func NewRequests(cfg RequestsConfig) (*Requests, error) {
-	if cfg.Places == nil {
-		return nil, errors.New("telemetry: Places is required")
+	if cfg.Routes == nil {
+		return nil, errors.New("telemetry: RequestsConfig.Routes is required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	r := &Requests{cfg: cfg, scale: newScale(), descs: newDescs(), series: map[place]*series{}, prune: leastPrune}
+	r := &Requests{cfg: cfg, scale: newScale(), descs: newDescs(), series: map[seriesKey]*series{}, prune: leastPrune}
 	r.forget()
 	return r, nil
 }
@@ -101,7 +101,7 @@ func (r *Requests) Take(batch []accesslog.Entry) {
 	now := r.cfg.Now().UnixMicro()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := now // when the first of them ended
+	first := now // when the earliest of them ended
 	for i := range batch {
 		e := &batch[i].Record
 		if e.Part == accesslog.Started {
@@ -110,7 +110,7 @@ func (r *Requests) Take(batch []accesslog.Entry) {
 		first = min(first, e.Start+e.Duration/1000)
 		r.count(e)
 	}
-	r.lag.note(now, now-first)
+	r.delay.note(now, now-first)
 	if len(r.series) >= r.prune {
 		r.drop()
 		r.prune = max(leastPrune, 2*len(r.series))
@@ -121,8 +121,8 @@ func (r *Requests) count(e *accesslog.Record) {
 	if int(e.Result) < len(r.ended) {
 		r.ended[e.Result]++
 	}
-	if r.at != (place{e.Gateway, e.Route}) {
-		r.find(place{e.Gateway, e.Route})
+	if r.at != (seriesKey{e.Gateway, e.Route}) {
+		r.find(seriesKey{e.Gateway, e.Route})
 	}
 	s := r.last
 	if class := int(e.Status / 100); class < len(s.statuses) {
@@ -143,7 +143,7 @@ func (r *Requests) count(e *accesslog.Record) {
 	case e.UpstreamStatus >= 500:
 		s.upstream[reasonStatus]++
 	}
-	if e.Status != switching { // a tunnel lasts as long as its ends like
+	if e.Status != switching { // the duration of a tunnel says nothing
 		s.took.observe(r.scale, e.Duration)
 	}
 	if e.Upstream >= 0 {
@@ -153,8 +153,8 @@ func (r *Requests) count(e *accesslog.Record) {
 
 const switching = 101
 
-// find makes the series of p the last one.
-func (r *Requests) find(p place) {
+// find makes the series of p the last one, and creates it if needed.
+func (r *Requests) find(p seriesKey) {
 	s := r.series[p]
 	if s == nil {
 		s = &series{gateway: text(id.Gateway, p.gateway), route: text(id.Route, p.route), since: r.cfg.Now()}
@@ -163,8 +163,8 @@ func (r *Requests) find(p place) {
 	r.at, r.last = p, s
 }
 
-// forget makes sure that the next record looks for its series.
-func (r *Requests) forget() { r.find(place{}) }
+// forget makes the next record look up its series.
+func (r *Requests) forget() { r.find(seriesKey{}) }
 
 func text(k id.Kind, u [16]byte) string {
 	if u == ([16]byte{}) {
@@ -173,22 +173,22 @@ func text(k id.Kind, u [16]byte) string {
 	return id.Format(k, u)
 }
 
-// drop drops the series of what is no more. The caller holds mu.
+// drop removes the series of deleted gateways and routes. The caller holds mu.
 func (r *Requests) drop() {
-	places := r.cfg.Places()
+	routes := r.cfg.Routes()
 	for p, s := range r.series {
-		if !stands(places, s) {
+		if !exists(routes, s) {
 			delete(r.series, p)
 		}
 	}
 	r.forget()
 }
 
-// stands reports whether the configuration has what s is of.
-func stands(places Places, s *series) bool {
+// exists reports whether the configuration has the gateway and route of s.
+func exists(routes Routes, s *series) bool {
 	if s.gateway == "" {
 		return true
 	}
-	_, _, _, ok := places.Describe(s.gateway, s.route)
+	_, _, _, ok := routes.Describe(s.gateway, s.route)
 	return ok
 }

@@ -33,7 +33,7 @@ func number(n int) (u [16]byte) {
 
 func newRequests(t testing.TB, c table) *Requests {
 	t.Helper()
-	r, err := NewRequests(RequestsConfig{Places: func() Places { return c }})
+	r, err := NewRequests(RequestsConfig{Routes: func() Routes { return c }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestRequestsForgetWithoutBeingAsked(t *testing.T) {
 // Guarantee: the lag is the longest of this minute and the one before.
 func TestLag(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	r, err := NewRequests(RequestsConfig{Places: func() Places { return table{} }, Now: func() time.Time { return now }})
+	r, err := NewRequests(RequestsConfig{Routes: func() Routes { return table{} }, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
-// Package trace tells an OpenTelemetry collector of the requests of the data
-// plane, if the environment asks for it (OTEL_*).
+// Package trace exports the requests of the data plane as spans to an OpenTelemetry
+// collector, if the environment asks for it (OTEL_*).
 //
-// The request path does no more than to read the caller's traceparent and to
-// write its own (Begin, Append). The span is made later of the request's outcome,
-// whose identifier gives the span's:
+// The request path only reads the traceparent header of the request and writes the one
+// for the upstream (Begin, Append). The span is made later from the access record. Its
+// identifier derives from that of the request:
 //
 //	caller ── traceparent ─► Begin ─► record ─► Append ── traceparent ─► upstream
 //	                                    │

@@ -2,7 +2,7 @@ package trace
 
 import "encoding/hex"
 
-// parent is a traceparent (W3C Trace Context).
+// parent is a traceparent header (W3C Trace Context).
 type parent struct {
 	trace   [16]byte
 	span    [8]byte
@@ -14,8 +14,8 @@ const (
 	flagSampled = 1
 )
 
-// parseParent reads a traceparent. ok is false if it is none. Of later versions
-// it reads what all have.
+// parseParent parses a traceparent header. ok is false if it is not valid. Of versions
+// after 00 it parses the part that all versions share.
 func parseParent(s []byte) (p parent, ok bool) {
 	if len(s) < parentLen || s[2] != '-' || s[35] != '-' || s[52] != '-' {
 		return p, false
@@ -28,7 +28,7 @@ func parseParent(s []byte) (p parent, ok bool) {
 		if !lowerHex(part.from) {
 			return p, false
 		}
-		_, _ = hex.Decode(part.to, part.from) // it is hexadecimal
+		_, _ = hex.Decode(part.to, part.from) // lowerHex has checked it
 	}
 	switch {
 	case version[0] == 0xff, version[0] == 0 && len(s) != parentLen, len(s) > parentLen && s[parentLen] != '-':
@@ -47,7 +47,7 @@ func lowerHex(s []byte) bool {
 	return true
 }
 
-// appendParent appends a traceparent of version 00.
+// appendParent appends a traceparent header of version 00.
 func appendParent(dst []byte, p parent) []byte {
 	dst = append(dst, "00-"...)
 	dst = hex.AppendEncode(dst, p.trace[:])

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Start begins to send, until Stop.
+// Start begins to export, until Stop.
 func (t *Tracer) Start(context.Context) error {
 	if err := t.group.Start(t.run); err != nil {
 		return fmt.Errorf("start the exporter of traces: %w", err)
@@ -22,22 +22,22 @@ func (t *Tracer) run(ctx context.Context) {
 	failing := false
 	for {
 		everything := false
-		var told chan struct{}
+		var synced chan struct{}
 		select {
 		case <-ctx.Done():
 			t.sendAll(sending, &failing)
 			return
 		case <-ticks.C:
 			everything = true
-		case told = <-t.sync:
+		case synced = <-t.sync:
 			everything = true
-		case <-t.hurry:
+		case <-t.batchReady:
 		}
-		for everything && t.Waiting() > 0 || t.whole() {
+		for everything && t.Waiting() > 0 || t.hasBatch() {
 			t.send(sending, t.next(), &failing)
 		}
-		if told != nil {
-			close(told)
+		if synced != nil {
+			close(synced)
 		}
 	}
 }
@@ -48,8 +48,8 @@ func (t *Tracer) sendAll(ctx context.Context, failing *bool) {
 	}
 }
 
-// send sends a batch or counts it as lost. failing tells of the one before, so
-// that the log has one line for one trouble.
+// send exports a batch, or counts it as lost. failing is whether the previous batch
+// failed, so that consecutive failures make one log line.
 func (t *Tracer) send(ctx context.Context, batch []finished, failing *bool) {
 	ctx, cancel := context.WithTimeout(ctx, t.settings.exportLimit)
 	defer cancel()
@@ -58,41 +58,41 @@ func (t *Tracer) send(ctx context.Context, batch []finished, failing *bool) {
 	case err != nil:
 		t.lost.Add(uint64(len(batch)))
 		if !*failing {
-			t.cfg.Log.Warn("traces cannot be sent; those of now are lost and counted", "error", err)
+			t.cfg.Log.Warn("exporting traces failed; they are lost and counted until it works again", "error", err)
 		}
 	case refused > 0:
 		t.lost.Add(min(refused, uint64(len(batch))))
 	case *failing:
-		t.cfg.Log.Info("traces are sent again")
+		t.cfg.Log.Info("exporting traces works again")
 	}
 	*failing = err != nil
 }
 
-// Sync returns when what was taken before the call is sent, or lost. The error
-// is ctx's.
+// Sync returns when every request taken before the call is exported or lost. If ctx ends
+// first, it returns an error that wraps ctx.Err().
 func (t *Tracer) Sync(ctx context.Context) error {
-	told := make(chan struct{})
+	synced := make(chan struct{})
 	select {
-	case t.sync <- told:
+	case t.sync <- synced:
 	case <-t.group.Grace().Done():
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the traces: %w", ctx.Err())
+		return fmt.Errorf("wait for the export of traces: %w", ctx.Err())
 	}
 	select {
-	case <-told:
+	case <-synced:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the traces: %w", ctx.Err())
+		return fmt.Errorf("wait for the export of traces: %w", ctx.Err())
 	}
 }
 
-// stopTime is how long Stop tries to send what is left. It is short, so that a
-// collector that is away leaves time for what is worth more.
+// stopTime is how long Stop tries to export what is left. It is short, so that an
+// unreachable collector leaves time for services that matter more.
 const stopTime = 2 * time.Second
 
-// Stop sends what is left, for two seconds at most. What is not sent by then, and
-// what comes later, is lost, which is no error: nobody's request depends on it.
+// Stop exports what is left, for two seconds at most. What is not exported by then, and
+// what is taken later, is lost, which is not an error.
 func (t *Tracer) Stop(ctx context.Context) error {
 	t.mu.Lock()
 	t.closed = true

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// sampler chooses the requests that are told of.
+// sampler decides which traces to export.
 type sampler struct {
-	parent bool   // what the caller chose holds, if there is a caller
-	bound  uint64 // a trace is chosen if the upper 63 of the last 64 bits of its identifier are below, as elsewhere
+	parent bool   // keep the decision of the client's traceparent, if there is one
+	bound  uint64 // sample a trace if the upper 63 of the last 64 bits of its ID are below, as in the SDKs
 }
 
 const always = 1 << 63
 
-// samplerOf returns the sampler with a name of OpenTelemetry. "" is
+// samplerOf returns the sampler with the given name in OpenTelemetry. "" means
 // parentbased_always_on.
 func samplerOf(name, arg string) (s sampler, err error) {
 	rest, parent := strings.CutPrefix(name, "parentbased_")
@@ -32,21 +32,21 @@ func samplerOf(name, arg string) (s sampler, err error) {
 		ratio := 1.0
 		if arg != "" {
 			if ratio, err = strconv.ParseFloat(arg, 64); err != nil || math.IsNaN(ratio) || ratio < 0 || ratio > 1 {
-				return s, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG: %q is no number from 0 to 1", arg)
+				return s, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG: %q must be a number between 0 and 1", arg)
 			}
 		}
 		s.bound = uint64(ratio * always)
 	default:
-		return s, fmt.Errorf("OTEL_TRACES_SAMPLER: %q is not known: give always_on, always_off or traceidratio, each also with parentbased_ before it", name)
+		return s, fmt.Errorf("OTEL_TRACES_SAMPLER: %q is not supported: set always_on, always_off or traceidratio, or one of them after parentbased_", name)
 	}
 	return s, nil
 }
 
-// choose reports whether a trace is told of. inbound tells that there is a
-// caller, which chose sampled.
-func (s sampler) choose(trace [16]byte, inbound, sampled bool) bool {
-	if s.parent && inbound {
-		return sampled
+// sampled reports whether to export the trace. hasParent is whether the client sent a
+// traceparent, and parentSampled its decision.
+func (s sampler) sampled(trace [16]byte, hasParent, parentSampled bool) bool {
+	if s.parent && hasParent {
+		return parentSampled
 	}
 	return binary.BigEndian.Uint64(trace[8:])>>1 < s.bound
 }

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	maxAnswer  = 64 << 10
-	firstPause = time.Second
-	maxPause   = 8 * time.Second
+	maxResponse = 64 << 10 // bytes
+	firstPause  = time.Second
+	maxPause    = 8 * time.Second
 )
 
-// sender posts batches to the collector.
+// sender posts batches to the collector over OTLP/HTTP.
 type sender struct {
 	settings  *Settings
 	transport *http.Transport
@@ -39,8 +39,8 @@ func newSender(s *Settings) *sender {
 
 func (s *sender) close() { s.transport.CloseIdleConnections() }
 
-// send posts a batch, again if that may help, until ctx ends. refused is how many
-// spans the collector did not want.
+// send posts a batch, and retries with backoff and jitter until ctx ends if the failure
+// may be temporary. refused is the number of spans that the collector rejected.
 func (s *sender) send(ctx context.Context, body []byte) (refused uint64, err error) {
 	if s.settings.gzip {
 		var packed bytes.Buffer
@@ -58,7 +58,7 @@ func (s *sender) send(ctx context.Context, body []byte) (refused uint64, err err
 		if err == nil || wait < 0 {
 			return refused, err
 		}
-		// Half of the pause is chance, so that many do not come back together.
+		// Half of the pause is random, so that many servers do not retry together.
 		timer := time.NewTimer(max(wait, pause/2+rand.N(pause/2)))
 		select {
 		case <-timer.C:
@@ -69,8 +69,8 @@ func (s *sender) send(ctx context.Context, body []byte) (refused uint64, err err
 	}
 }
 
-// post makes one attempt. wait is the least time until another may help, below
-// zero if none will.
+// post makes one attempt. If it fails, wait is the least time until the next attempt, or
+// negative if another one would not help.
 func (s *sender) post(ctx context.Context, body []byte) (refused uint64, wait time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.settings.endpoint.String(), bytes.NewReader(body))
 	if err != nil {
@@ -89,23 +89,23 @@ func (s *sender) post(ctx context.Context, body []byte) (refused uint64, wait ti
 		return 0, 0, withoutURL(err)
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	body, err = io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	switch {
 	case res.StatusCode >= 200 && res.StatusCode < 300:
-		return rejected(answer), 0, nil
+		return rejected(body), 0, nil
 	case err != nil:
-		return 0, 0, fmt.Errorf("read the collector's answer: %w", err)
+		return 0, 0, fmt.Errorf("read the response of the collector: %w", err)
 	}
-	err = fmt.Errorf("the collector answered %d", res.StatusCode)
+	err = fmt.Errorf("the collector responded with status %d", res.StatusCode)
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // 0 if it is none
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // 0 if it is not a number
 		return 0, time.Duration(max(0, min(seconds, 3600))) * time.Second, err
 	}
 	return 0, -1, err
 }
 
-// withoutURL leaves the address out of an error of net/http.
+// withoutURL removes the URL from an error of net/http.
 func withoutURL(err error) error {
 	var e *url.Error
 	if errors.As(err, &e) {
@@ -114,13 +114,12 @@ func withoutURL(err error) error {
 	return err
 }
 
-// rejected reads rejected_spans of partial_success in an
-// ExportTraceServiceResponse.
-func rejected(answer []byte) uint64 {
-	return varint(bytesOf(answer, 1), 1)
+// rejected returns partial_success.rejected_spans of an ExportTraceServiceResponse.
+func rejected(response []byte) uint64 {
+	return varint(bytesOf(response, 1), 1)
 }
 
-// bytesOf returns field number of a message, of the kind bytes, or nil.
+// bytesOf returns the field with the given number and type bytes of a message, or nil.
 func bytesOf(message []byte, number protowire.Number) (found []byte) {
 	each(message, func(n protowire.Number, kind protowire.Type, value []byte) {
 		if n == number && kind == protowire.BytesType {
@@ -130,7 +129,7 @@ func bytesOf(message []byte, number protowire.Number) (found []byte) {
 	return found
 }
 
-// varint returns field number of a message, of the kind varint, or 0.
+// varint returns the field with the given number and type varint of a message, or 0.
 func varint(message []byte, number protowire.Number) (found uint64) {
 	each(message, func(n protowire.Number, kind protowire.Type, value []byte) {
 		if n == number && kind == protowire.VarintType {
@@ -140,7 +139,7 @@ func varint(message []byte, number protowire.Number) (found uint64) {
 	return found
 }
 
-// each calls f with the fields of a message, up to the first that is malformed.
+// each calls f with each field of a message, up to the first malformed one.
 func each(message []byte, f func(n protowire.Number, kind protowire.Type, value []byte)) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// Settings are what the environment asks for.
+// Settings is the settings of traces, from the environment.
 type Settings struct {
 	endpoint    *url.URL
 	headers     http.Header
-	timeout     time.Duration // of one attempt to export
+	timeout     time.Duration // of one attempt
 	gzip        bool
 	tls         *tls.Config
 	attributes  [][2]string // of the resource, service.name first
 	sampler     sampler
 	propagate   bool // read and write traceparent
-	queue       int  // spans that wait at most
-	batch       int  // spans sent together at most
+	queue       int  // maximum number of waiting spans
+	batch       int  // maximum number of spans in a batch
 	delay       time.Duration
-	exportLimit time.Duration // for a batch, with its repetitions
+	exportLimit time.Duration // for a batch with its retries
 }
 
 const (
@@ -35,10 +35,10 @@ const (
 	defaultService  = "keygate"
 )
 
-// FromEnvironment reads the variables of OpenTelemetry. Nil asks for no traces:
-// there is neither an endpoint (OTEL_EXPORTER_OTLP_ENDPOINT,
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) nor OTEL_TRACES_EXPORTER=otlp. What is asked
-// for and not there, like another protocol than http/protobuf, is an error.
+// FromEnvironment reads the environment variables of OpenTelemetry. It returns nil if the
+// environment asks for no traces: neither an endpoint (OTEL_EXPORTER_OTLP_ENDPOINT,
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) nor OTEL_TRACES_EXPORTER=otlp is set. A value that
+// is not supported, like a protocol other than http/protobuf, is an error.
 func FromEnvironment(lookup func(string) (string, bool)) (*Settings, error) {
 	env := environment(lookup)
 	exporter, endpoint := env.text("OTEL_TRACES_EXPORTER"), env.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -49,7 +49,7 @@ func FromEnvironment(lookup func(string) (string, bool)) (*Settings, error) {
 	case exporter == "" && endpoint == "" && base == "":
 		return nil, nil
 	case exporter != "" && exporter != "otlp":
-		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not known: give otlp or none", exporter)
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not supported: set otlp or none", exporter)
 	}
 	s := &Settings{}
 	var err error
@@ -64,7 +64,7 @@ func FromEnvironment(lookup func(string) (string, bool)) (*Settings, error) {
 	})
 	try(func() error {
 		if p := env.of("PROTOCOL"); p != "" && p != "http/protobuf" {
-			return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: %q is not known: give http/protobuf", p)
+			return fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: %q is not supported: set http/protobuf", p)
 		}
 		return nil
 	})
@@ -82,7 +82,7 @@ func FromEnvironment(lookup func(string) (string, bool)) (*Settings, error) {
 			s.gzip = true
 		case "", "none":
 		default:
-			return fmt.Errorf("OTEL_EXPORTER_OTLP_COMPRESSION: %q is not known: give gzip or none", c)
+			return fmt.Errorf("OTEL_EXPORTER_OTLP_COMPRESSION: %q is not supported: set gzip or none", c)
 		}
 		return nil
 	})
@@ -127,17 +127,17 @@ func FromEnvironment(lookup func(string) (string, bool)) (*Settings, error) {
 	return s, nil
 }
 
-// environment looks variables up.
+// environment looks up environment variables.
 type environment func(string) (string, bool)
 
-// text returns a variable; an empty one counts as none.
+// text returns the value of a variable, or "" if it is not set.
 func (e environment) text(name string) string {
 	v, _ := e(name)
 	return strings.TrimSpace(v)
 }
 
-// nameOf returns the variable of the exporter that counts: that for traces, if
-// it is set, comes before that for everything.
+// nameOf returns the name of the exporter's variable that applies: the one for traces if
+// it is set, else the one for all signals.
 func (e environment) nameOf(name string) string {
 	if own := "OTEL_EXPORTER_OTLP_TRACES_" + name; e.text(own) != "" {
 		return own
@@ -145,6 +145,7 @@ func (e environment) nameOf(name string) string {
 	return "OTEL_EXPORTER_OTLP_" + name
 }
 
+// of returns the value of the exporter's variable that applies.
 func (e environment) of(name string) string { return e.text(e.nameOf(name)) }
 
 func (e environment) number(name string, fallback int) (int, error) {
@@ -154,13 +155,13 @@ func (e environment) number(name string, fallback int) (int, error) {
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 1 || n > math.MaxInt32 {
-		return 0, fmt.Errorf("%s: %q is no number from 1 to %d", name, v, math.MaxInt32)
+		return 0, fmt.Errorf("%s: %q must be a number between 1 and %d", name, v, math.MaxInt32)
 	}
 	return n, nil
 }
 
-// endpoint takes that for traces as it is, and puts the path behind that for
-// everything. No message repeats it: it may hold a password.
+// endpoint returns the endpoint for traces as it is, or else that for all signals with
+// the path of traces. Errors do not repeat the URL: it may contain a password.
 func (e environment) endpoint(traces, base string) (*url.URL, error) {
 	name, text := "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", traces
 	if traces == "" {
@@ -171,7 +172,7 @@ func (e environment) endpoint(traces, base string) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("%s: it is no address that begins with http:// or https://", name)
+		return nil, fmt.Errorf("%s: must be a URL that begins with http:// or https://", name)
 	}
 	if traces == "" {
 		u = u.JoinPath("v1", "traces")
@@ -179,9 +180,9 @@ func (e environment) endpoint(traces, base string) (*url.URL, error) {
 	return u, nil
 }
 
-var errPairs = errors.New("it is no list of name=value, joined by commas")
+var errPairs = errors.New("must be a list of name=value, joined by commas")
 
-// pairs reads a list of names and values, with what is encoded in them.
+// pairs parses a list of percent-encoded names and values.
 func pairs(text string) (out [][2]string, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(item) == "" {
@@ -210,7 +211,7 @@ func (e environment) headers() (http.Header, error) {
 	out := http.Header{}
 	for _, p := range list {
 		if strings.ContainsAny(p[0], " :\t\r\n\x00") || strings.ContainsAny(p[1], "\r\n\x00") {
-			return nil, fmt.Errorf("%s: a name or value has characters that a field cannot have", e.nameOf("HEADERS"))
+			return nil, fmt.Errorf("%s: a name or value has characters that a header cannot have", e.nameOf("HEADERS"))
 		}
 		out.Set(p[0], p[1])
 	}
@@ -246,7 +247,7 @@ func (e environment) tls() (*tls.Config, error) {
 		}
 		out.RootCAs = x509.NewCertPool()
 		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: %s holds no certificate", e.nameOf("CERTIFICATE"), file)
+			return nil, fmt.Errorf("%s: %s contains no certificate", e.nameOf("CERTIFICATE"), file)
 		}
 	}
 	cert, key := e.of("CLIENT_CERTIFICATE"), e.of("CLIENT_KEY")

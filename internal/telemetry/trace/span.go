@@ -14,8 +14,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// encode returns a batch as the collector wants it. TracesData has the fields of
-// ExportTraceServiceRequest, whose package would bring gRPC along.
+// encode encodes a batch as an ExportTraceServiceRequest. It uses TracesData, which has
+// the same fields, because the package of ExportTraceServiceRequest imports gRPC.
 func (t *Tracer) encode(batch []finished) []byte {
 	resource := &resourcepb.Resource{}
 	for _, a := range t.settings.attributes {
@@ -28,19 +28,19 @@ func (t *Tracer) encode(batch []finished) []byte {
 	for i := range batch {
 		spans[i] = t.span(&batch[i])
 	}
-	body, _ := proto.Marshal(&tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{ // every text is valid, which is all that can fail
+	body, _ := proto.Marshal(&tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{ // only invalid UTF-8 fails, and valid has removed it
 		Resource:   resource,
 		ScopeSpans: []*tracepb.ScopeSpans{{Scope: &commonpb.InstrumentationScope{Name: "keygate"}, Spans: spans}},
 	}}})
 	return body
 }
 
-// span makes the span of a request, by the conventions for HTTP servers.
+// span returns the span of a request, by the semantic conventions for HTTP servers.
 func (t *Tracer) span(f *finished) *tracepb.Span {
 	start := uint64(f.Start) * 1000
 	own := span(f.Request)
 	out := &tracepb.Span{
-		TraceId: f.Trace[:], SpanId: own[:], Flags: 0x100 | flagSampled, // 0x100: whether the caller is remote is known
+		TraceId: f.Trace[:], SpanId: own[:], Flags: 0x100 | flagSampled, // 0x100: the next bit says whether the parent is remote
 		Kind: tracepb.Span_SPAN_KIND_SERVER, StartTimeUnixNano: start, EndTimeUnixNano: start + uint64(max(0, f.Duration)),
 	}
 	if f.Parent != ([8]byte{}) {
@@ -106,5 +106,5 @@ func fraction(name string, value float64) *commonpb.KeyValue {
 	return &commonpb.KeyValue{Key: name, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_DoubleValue{DoubleValue: value}}}
 }
 
-// valid makes a text of what may hold any bytes.
+// valid makes s valid UTF-8.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

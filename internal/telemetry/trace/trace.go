@@ -12,22 +12,22 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Config is what a Tracer is made of.
+// Config configures a Tracer.
 type Config struct {
 	// Settings are from FromEnvironment. Required.
 	Settings *Settings
-	// RoutePath returns the path of a route as it was configured, or "". Nil
-	// knows none.
+	// RoutePath returns the configured path of a route, or "" if it is unknown. If
+	// it is nil, spans have no route.
 	RoutePath func(gatewayID, routeID string) string
-	// Version is told as service.version.
+	// Version is exported as service.version.
 	Version string
-	// Log receives trouble with the collector. It never sees its address, which
-	// may hold a password. Nil discards.
+	// Log receives errors of the export. They never contain the URL of the
+	// collector, which may contain a password. Nil discards them.
 	Log *slog.Logger
 }
 
-// Tracer chooses requests and tells of them. It is an outcome.Sink, and safe for
-// concurrent use.
+// Tracer samples requests and exports them as spans. It is an accesslog.Sink, and safe
+// for concurrent use.
 type Tracer struct {
 	cfg      Config
 	settings *Settings
@@ -38,36 +38,36 @@ type Tracer struct {
 	queue  []finished
 	closed bool
 
-	hurry chan struct{}      // has room for one: a batch is full
-	sync  chan chan struct{} // closed when what was taken before is sent or lost
-	group service.Group
+	batchReady chan struct{}      // holds a token if a batch is full
+	sync       chan chan struct{} // each is closed when everything queued before is exported or lost
+	group      service.Group
 }
 
-// finished is a request that is to be told of.
+// finished is a request to export.
 type finished struct {
 	accesslog.Record
 	method, path string
 }
 
-// New returns a Tracer that sends nothing until Start.
+// New returns a Tracer that exports nothing before Start.
 func New(cfg Config) (*Tracer, error) {
 	if cfg.Settings == nil {
-		return nil, errors.New("trace: Settings are required")
+		return nil, errors.New("telemetry/trace: Config.Settings is required")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Tracer{
 		cfg: cfg, settings: cfg.Settings,
-		hurry: make(chan struct{}, 1), sync: make(chan chan struct{}),
+		batchReady: make(chan struct{}, 1), sync: make(chan chan struct{}),
 	}
 	t.sender = newSender(cfg.Settings)
 	return t, nil
 }
 
-// Begin notes in a request's record which trace it is part of, if it is chosen.
-// traceparent is the value of the caller's field, empty if there is none or more
-// than one.
+// Begin sets the trace and the parent span in the access record of a request, if it is
+// sampled. traceparent is the value of the request's header, or empty if there is none or
+// more than one.
 func (t *Tracer) Begin(r *accesslog.Record, traceparent []byte) {
 	var p parent
 	inbound := false
@@ -78,13 +78,14 @@ func (t *Tracer) Begin(r *accesslog.Record, traceparent []byte) {
 		p = parent{trace: rootTrace(r.Request)}
 	}
 	r.Trace, r.Parent = [16]byte{}, [8]byte{}
-	if t.settings.sampler.choose(p.trace, inbound, p.sampled) {
+	if t.settings.sampler.sampled(p.trace, inbound, p.sampled) {
 		r.Trace, r.Parent = p.trace, p.span
 	}
 }
 
-// Append appends the traceparent that the upstream gets. It follows Begin, with
-// the same arguments. That of a trace that is not chosen passes as it came.
+// Append appends the traceparent header for the upstream to dst. It is called after
+// Begin, with the same arguments. The header of a trace that is not sampled is passed on
+// unchanged.
 func (t *Tracer) Append(dst []byte, r *accesslog.Record, traceparent []byte) []byte {
 	if !t.settings.propagate {
 		return append(dst, traceparent...)
@@ -99,21 +100,21 @@ func (t *Tracer) Append(dst []byte, r *accesslog.Record, traceparent []byte) []b
 	return appendParent(dst, ours)
 }
 
-// rootTrace makes a trace of a request's identifier: its two fixed bits give way
-// to random ones, since samplers take the last 64 for random.
+// rootTrace derives a trace ID from the identifier of a request. It replaces the two
+// fixed bits, because samplers expect the last 64 bits to be random.
 func rootTrace(request [16]byte) [16]byte {
 	request[8] = request[7]
 	return request
 }
 
-// span is the request's own in its trace.
+// span derives the ID of a request's span from its identifier.
 func span(request [16]byte) [8]byte { return [8]byte(request[8:]) }
 
-// maxPath is how much of a path a span tells: it bounds what callers can make the
-// queue hold, and the size of a batch, which collectors bound.
+// maxPath is the maximum length of a path in a span, in bytes. It bounds the memory of
+// the queue, and the size of a batch, for which collectors have a limit.
 const maxPath = 1 << 10
 
-// Take queues what was chosen.
+// Take implements accesslog.Sink: it queues the sampled requests.
 func (t *Tracer) Take(batch []accesslog.Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,24 +132,24 @@ func (t *Tracer) Take(batch []accesslog.Entry) {
 	}
 	if len(t.queue) >= t.settings.batch {
 		select {
-		case t.hurry <- struct{}{}:
+		case t.batchReady <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// Lost returns the number of requests that were chosen and not told of: the
-// collector was too slow, or did not take them.
+// Lost returns the number of sampled requests that were not exported because the
+// collector was too slow or refused them.
 func (t *Tracer) Lost() uint64 { return t.lost.Load() }
 
-// Waiting returns the number of requests that are still to be sent.
+// Waiting returns the number of requests that wait to be exported.
 func (t *Tracer) Waiting() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.queue)
 }
 
-// next takes a batch off the queue.
+// next removes a batch from the queue.
 func (t *Tracer) next() []finished {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +163,8 @@ func (t *Tracer) next() []finished {
 	return batch
 }
 
-func (t *Tracer) whole() bool {
+// hasBatch reports whether a full batch is waiting.
+func (t *Tracer) hasBatch() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.queue) >= t.settings.batch

@@ -222,10 +222,10 @@ func TestExport(t *testing.T) {
 	if err := tracer.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	told, begun := entry(1), entry(1)
+	synced, begun := entry(1), entry(1)
 	begun.Part = accesslog.Started
-	told.Path = "/orders/" + strings.Repeat("7", 16<<10)
-	tracer.Take([]accesslog.Entry{begun, entry(0), told})
+	synced.Path = "/orders/" + strings.Repeat("7", 16<<10)
+	tracer.Take([]accesslog.Entry{begun, entry(0), synced})
 	if err := tracer.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -247,15 +247,15 @@ func TestExport(t *testing.T) {
 	s := spans[0]
 	if s.GetName() != "POST /orders/{id}" || s.GetKind() != tracepb.Span_SPAN_KIND_SERVER || s.GetStartTimeUnixNano() != 1_700_000_000_000_000_000 ||
 		s.GetEndTimeUnixNano() != s.GetStartTimeUnixNano()+3_000_000 || s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
-		!bytes.Equal(s.GetTraceId(), told.Trace[:]) || !bytes.Equal(s.GetSpanId(), told.Request[8:]) || !bytes.Equal(s.GetParentSpanId(), told.Parent[:]) {
+		!bytes.Equal(s.GetTraceId(), synced.Trace[:]) || !bytes.Equal(s.GetSpanId(), synced.Request[8:]) || !bytes.Equal(s.GetParentSpanId(), synced.Parent[:]) {
 		t.Errorf("the span is %v", s)
 	}
 	for _, a := range s.GetAttributes() {
 		attributes[a.GetKey()] = a.GetValue().String()
 	}
 	for name, want := range map[string]string{
-		"http.response.status_code": "502", "url.path": told.Path[:maxPath], "http.route": "/orders/{id}", "keygate.request.id": id.Format(id.Request, told.Request),
-		"keygate.key.id": id.Format(id.Key, told.Key), "client.address": "::1",
+		"http.response.status_code": "502", "url.path": synced.Path[:maxPath], "http.route": "/orders/{id}", "keygate.request.id": id.Format(id.Request, synced.Request),
+		"keygate.key.id": id.Format(id.Key, synced.Key), "client.address": "::1",
 	} {
 		if !strings.Contains(attributes[name], want) || len(attributes[name]) > maxPath+100 {
 			t.Errorf("%s is %s, want %s", name, attributes[name], want)
