@@ -175,12 +175,14 @@ func TestDrain(t *testing.T) {
 		close(ended)
 	}()
 	idle.expectClean(t)
+	idle.close()
 	up.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	resp, body := running.response(t)
 	if resp.StatusCode != 200 || string(body) != "ok" || !resp.Close {
 		t.Errorf("the running request got %s %q, close %v", resp.Status, body, resp.Close)
 	}
 	running.expectClean(t)
+	running.close()
 	tunnel.say("still")
 	far.expect(t, compile(t, "still", nil))
 	far.say("here")
