@@ -17,8 +17,8 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 )
 
-// recordSink is a sink that keeps a copy of what it takes. before, unless nil, runs
-// first in each call.
+// recordSink is a sink that keeps a copy of every entry. before, if not nil, is called
+// first in each Take.
 type recordSink struct {
 	before func(batch []accesslog.Entry)
 
@@ -53,7 +53,7 @@ func collector(t testing.TB, cfg accesslog.Config) *accesslog.Collector {
 	return c
 }
 
-// record returns one that can be told from every other.
+// record returns a record that differs from every other.
 func record(writer, n int) *accesslog.Record {
 	r := &accesslog.Record{Start: int64(n), Status: 200, Method: accesslog.GET}
 	binary.BigEndian.PutUint32(r.Request[:], uint32(writer))
@@ -61,9 +61,9 @@ func record(writer, n int) *accesslog.Record {
 	return r
 }
 
-// Guarantee: every record that many writers put at once, while others wait for
-// the sinks and the collector stops, is taken exactly once by every sink, or
-// counted as lost: none was lost here.
+// Guarantee: each sink takes every record of many concurrent writers exactly once, while
+// other goroutines call Sync and the collector stops. Nothing is lost as long as there is
+// room.
 func TestExactlyOnce(t *testing.T) {
 	const writers, each = 16, 5000
 	sinks := [2]*recordSink{{}, {}}
@@ -101,17 +101,17 @@ func TestExactlyOnce(t *testing.T) {
 			}
 		}
 		if len(seen) != writers*each {
-			t.Errorf("sink %d took %d of %d", i, len(seen), writers*each)
+			t.Errorf("sink %d took %d records, want %d", i, len(seen), writers*each)
 		}
 	}
 	if c.Lost() != 0 {
-		t.Errorf("%d are counted as lost", c.Lost())
+		t.Errorf("%d records counted as lost, want 0", c.Lost())
 	}
 }
 
-// Guarantee: a record and its texts arrive as they were put, whatever they are,
-// cut at their bounds, and the text of a known method is not kept.
-func TestWhatArrives(t *testing.T) {
+// Guarantee: a record and its texts arrive as they were emitted, cut at their maximum
+// lengths. The text of a known method is dropped.
+func TestRecordsArriveUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sink := &recordSink{}
 		c, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}, Records: 1 << 16, Shards: rapid.IntRange(1, 5).Draw(t, "shards")})
@@ -141,18 +141,18 @@ func TestWhatArrives(t *testing.T) {
 		}
 		for _, e := range sink.entries {
 			if e != want[e.Request] {
-				t.Fatalf("took %.100v, put %.100v", e, want[e.Request])
+				t.Fatalf("took %.100v, want %.100v", e, want[e.Request])
 			}
 		}
 		if len(sink.entries) != len(want) || c.Lost() != 0 {
-			t.Fatalf("took %d of %d, %d lost", len(sink.entries), len(want), c.Lost())
+			t.Fatalf("took %d records, want %d; %d counted as lost, want 0", len(sink.entries), len(want), c.Lost())
 		}
 	})
 }
 
-// gate is a sink's Take that does not return until it is opened.
+// gate makes a sink's Take block until the gate is opened.
 type gate struct {
-	reached chan struct{} // has one for each call
+	reached chan struct{} // receives one value for each call
 	open    chan struct{}
 }
 
@@ -163,9 +163,9 @@ func (g *gate) pass([]accesslog.Entry) {
 	<-g.open
 }
 
-// Guarantee: while a sink's Take lasts as long as 100 ms at 100,000 requests a
-// second, nothing is lost.
-func TestASlowSinkLosesNothing(t *testing.T) {
+// Guarantee: no record is lost while a sink's Take blocks for 100 ms at 100,000 requests a
+// second.
+func TestSlowSinkLosesNothing(t *testing.T) {
 	g := newGate()
 	sink := &recordSink{before: g.pass}
 	c := collector(t, accesslog.Config{Sinks: []accesslog.Sink{sink}, Interval: time.Millisecond})
@@ -184,13 +184,13 @@ func TestASlowSinkLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sink.len() != during+1 || c.Lost() != 0 {
-		t.Errorf("took %d of %d, %d are counted as lost", sink.len(), during+1, c.Lost())
+		t.Errorf("took %d records, want %d; %d counted as lost, want 0", sink.len(), during+1, c.Lost())
 	}
 }
 
-// Guarantee: without room a record is lost and counted, at once and on every
-// shard; with room again none is; what was put is what was taken and what was
-// lost, exactly.
+// Guarantee: a record for which there is no room is counted as lost, at once and on every
+// shard. When there is room again, none is lost. Each record is either taken or counted as
+// lost.
 func TestLossIsCounted(t *testing.T) {
 	g := newGate()
 	sink := &recordSink{before: g.pass}
@@ -206,7 +206,7 @@ func TestLossIsCounted(t *testing.T) {
 		b.Emit(record(2, n), "", "/")
 	}
 	if c.Lost() < 10_000-1024 {
-		t.Errorf("%d of 10000 are counted as lost with room for 1024", c.Lost())
+		t.Errorf("%d of 10000 records counted as lost with room for 1024, want at least %d", c.Lost(), 10_000-1024)
 	}
 	close(g.open)
 	if err := c.Sync(t.Context()); err != nil {
@@ -218,19 +218,19 @@ func TestLossIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Lost() != lost {
-		t.Error("a record was lost though there was room")
+		t.Error("a record was lost although there was room")
 	}
 	if got := uint64(sink.len()) + lost; got != 10_002 {
-		t.Errorf("%d were taken or lost of 10002", got)
+		t.Errorf("%d records taken or counted as lost, want 10002", got)
 	}
 	b.Emit(record(4, 0), "", "/")
 	if c.Lost() != lost+1 {
-		t.Error("a record that came after the end is not counted as lost")
+		t.Error("a record emitted after Stop is not counted as lost")
 	}
 }
 
-// Guarantee: when Sync returns, what was put before it was taken, though the
-// collector holds it in the midst of a batch; it gives up with its context.
+// Guarantee: Sync returns after every record emitted before it was taken, even if the
+// collector is in the middle of a batch. It gives up when its context ends.
 func TestSync(t *testing.T) {
 	g := newGate()
 	sink := &recordSink{before: g.pass}
@@ -245,24 +245,24 @@ func TestSync(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Sync(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Sync returned %v while a sink was busy and its context had ended", err)
+		t.Errorf("Sync with a canceled context and a busy sink: got %v, want context.Canceled", err)
 	}
 	if err := c.Stop(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Stop returned %v while a sink was busy and its context had ended", err)
+		t.Errorf("Stop with a canceled context and a busy sink: got %v, want context.Canceled", err)
 	}
 	close(g.open)
 	if err := c.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if sink.len() != 2 {
-		t.Errorf("%d of 2 were taken when Sync returned", sink.len())
+		t.Errorf("%d records were taken when Sync returned, want 2", sink.len())
 	}
 	if err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Guarantee: a record lies in a shard for no longer than the interval.
+// Guarantee: a record stays in a shard no longer than the interval.
 func TestInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &recordSink{}
@@ -274,7 +274,7 @@ func TestInterval(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		if sink.len() != 1 {
-			t.Error("a record was not taken within 20 ms")
+			t.Error("a record was not taken within the default interval of 20 ms")
 		}
 		if err := c.Stop(t.Context()); err != nil {
 			t.Fatal(err)
@@ -282,9 +282,9 @@ func TestInterval(t *testing.T) {
 	})
 }
 
-// Guarantee: a sink that panics keeps no record from the others, and none of
-// the next from itself; it is counted and logged, a flood of it once.
-func TestASinkThatPanics(t *testing.T) {
+// Guarantee: when a sink panics, the other sinks still get the batch, and the sink gets the
+// next one. Panics are counted; only the first of many is logged.
+func TestPanickingSink(t *testing.T) {
 	var log bytes.Buffer
 	failing := true
 	bad := &recordSink{before: func([]accesslog.Entry) {
@@ -307,36 +307,36 @@ func TestASinkThatPanics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if good.len() != 4 || bad.len() != 1 || c.Panics() != 3 {
-		t.Errorf("the good sink took %d of 4, the bad one %d of 1, %d panics counted of 3", good.len(), bad.len(), c.Panics())
+		t.Errorf("the working sink took %d records, want 4; the panicking one %d, want 1; %d panics counted, want 3", good.len(), bad.len(), c.Panics())
 	}
 	if got := strings.Count(log.String(), "access log sink panicked"); got != 1 || !strings.Contains(log.String(), "*accesslog_test.recordSink") {
-		t.Errorf("logged %d times: %s", got, &log)
+		t.Errorf("logged %d times, want once with the sink's type: %s", got, &log)
 	}
 }
 
-// Guarantee: without a collector, putting does nothing.
-func TestNone(t *testing.T) {
+// Guarantee: emitting to the shard of a nil collector does nothing.
+func TestNilCollector(t *testing.T) {
 	var c *accesslog.Collector
 	c.Shard().Emit(record(0, 0), "", "/")
 }
 
-// Guarantee: a negative setting is refused.
-func TestNegative(t *testing.T) {
+// Guarantee: New refuses negative settings.
+func TestNegativeSettings(t *testing.T) {
 	for _, cfg := range []accesslog.Config{{Shards: -1}, {Records: -1}, {Interval: -1}} {
 		if _, err := accesslog.NewCollector(cfg); err == nil {
-			t.Errorf("%+v was taken", cfg)
+			t.Errorf("NewCollector(%+v) succeeded, want an error", cfg)
 		}
 	}
 }
 
-// nowhere is a sink that keeps nothing.
+// nowhere is a sink that discards its records.
 type nowhere struct{}
 
 func (nowhere) Take([]accesslog.Entry) {}
 
-// BenchmarkPut is what handing one record over costs the request path, with the
-// collector at work beside it; a connection for each goroutine.
-func BenchmarkPut(b *testing.B) {
+// BenchmarkEmit measures what the request path pays to emit a record while the collector
+// drains, with a connection for each goroutine.
+func BenchmarkEmit(b *testing.B) {
 	c := collector(b, accesslog.Config{Sinks: []accesslog.Sink{nowhere{}}})
 	if err := c.Start(b.Context()); err != nil {
 		b.Fatal(err)
@@ -347,7 +347,7 @@ func BenchmarkPut(b *testing.B) {
 		shard, r := c.Shard(), record(0, 0)
 		for n := 0; pb.Next(); n++ {
 			shard.Emit(r, "", "/v1/orders/0193a6f0-7cc1-7b5e-8c1a-5e6d2c0a9f11")
-			if n%1000 == 0 { // no faster than the sinks are
+			if n%1000 == 0 { // do not outrun the sinks
 				_ = c.Sync(context.Background())
 			}
 		}
@@ -356,8 +356,8 @@ func BenchmarkPut(b *testing.B) {
 	_ = c.Stop(context.Background())
 }
 
-// BenchmarkPutOne is the same without others: the cost of one call.
-func BenchmarkPutOne(b *testing.B) {
+// BenchmarkEmitOne measures one call of Emit without concurrency.
+func BenchmarkEmitOne(b *testing.B) {
 	c := collector(b, accesslog.Config{Sinks: []accesslog.Sink{nowhere{}}})
 	shard, r := c.Shard(), record(0, 0)
 	b.ReportAllocs()
@@ -368,6 +368,6 @@ func BenchmarkPutOne(b *testing.B) {
 		}
 	}
 	if c.Lost() > 0 {
-		b.Errorf("%d were lost", c.Lost())
+		b.Errorf("%d records lost, want 0", c.Lost())
 	}
 }

@@ -6,14 +6,13 @@ import (
 	"unsafe"
 )
 
-// Guarantee: the collector's memory is what Config says: 56 KiB for each 128
-// records, 28 MiB by default, and 32 MiB for long paths, which take no room from
-// others.
+// Guarantee: the collector's memory is as Config documents it: 56 KiB for each 128 records,
+// 28 MiB by default, and 32 MiB for long paths, which do not take room from other records.
 func TestMemory(t *testing.T) {
 	const size = unsafe.Sizeof(chunk{})
 	t.Logf("%d bytes", size)
 	if size > 56<<10 {
-		t.Errorf("a chunk has %d bytes", size)
+		t.Errorf("a chunk has %d bytes, want at most %d", size, 56<<10)
 	}
 	c, err := NewCollector(Config{})
 	if err != nil {
@@ -33,16 +32,16 @@ func TestMemory(t *testing.T) {
 		c2.Shard().Emit(&r, "", long)
 	}
 	if want := uint64(10_000 - maxLong/MaxPath); c2.Lost() != want || c2.long.Load() != maxLong {
-		t.Errorf("%d of %d long paths were lost, %d bytes are held", c2.Lost(), want, c2.long.Load())
+		t.Errorf("%d long paths were lost, want %d; they use %d bytes, want %d", c2.Lost(), want, c2.long.Load(), maxLong)
 	}
 	c2.Shard().Emit(&r, "", "/short")
 	if err := c2.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if c2.long.Load() != 0 || c2.Lost() != 10_000-maxLong/MaxPath {
-		t.Errorf("%d bytes are held after all was taken, %d are lost", c2.long.Load(), c2.Lost())
+		t.Errorf("after all records were taken: long paths use %d bytes, want 0; %d records lost, want %d", c2.long.Load(), c2.Lost(), 10_000-maxLong/MaxPath)
 	}
 	if c.made != defaultRecords/chunkEntries || uintptr(c.made)*size > 28<<20 || c.Lost() != defaultRecords {
-		t.Errorf("%d chunks of %d bytes, %d lost", c.made, size, c.Lost())
+		t.Errorf("%d chunks of %d bytes, want %d chunks in at most 28 MiB; %d records lost, want %d", c.made, size, defaultRecords/chunkEntries, c.Lost(), defaultRecords)
 	}
 }

@@ -9,22 +9,21 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Guarantee: an error without a public face tells the caller nothing.
+// Guarantee: the response to an error without a public message reveals nothing of its text.
 func TestInternalTextNeverLeaves(t *testing.T) {
 	err := fmt.Errorf("insert key: %w", errors.New("SQLITE_CORRUPT at /var/lib/x"))
 	status, body := fault.Response(err, "req_1")
 	if status != 500 || strings.Contains(string(body), "SQLITE") {
-		t.Fatalf("got %d %s", status, body)
+		t.Fatalf("got %d %s, want the status without internal text", status, body)
 	}
 	wrapped := &fault.Error{Code: fault.Unavailable, Message: "try again", Err: err}
 	if status, body := fault.Response(wrapped, "req_1"); status != 503 || strings.Contains(string(body), "SQLITE") {
-		t.Fatalf("got %d %s", status, body)
+		t.Fatalf("got %d %s, want the status without internal text", status, body)
 	}
 }
 
-// Guarantee: the body has the members of the specification, and only those
-// that apply.
-func TestAnswer(t *testing.T) {
+// Guarantee: the body has the properties of the specification, and only those that apply.
+func TestResponse(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		status int

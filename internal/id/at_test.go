@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Guarantee: identifiers sort by the times that they are for, to the microsecond,
-// and those of one time by the order in which they were made; none is made twice.
+// Guarantee: identifiers sort by their times, to the microsecond, and those of the same
+// time by the order of their creation. None is created twice.
 func TestNewAt(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 890123000, time.UTC)
 	last := ""
@@ -19,7 +19,7 @@ func TestNewAt(t *testing.T) {
 		for range 20 {
 			made := id.NewAt(id.Event, at)
 			if made <= last {
-				t.Fatalf("%s came after %s", made, last)
+				t.Fatalf("created %s after %s, want a greater one", made, last)
 			}
 			last = made
 		}
@@ -27,21 +27,21 @@ func TestNewAt(t *testing.T) {
 	}
 	u, ok := id.Parse(id.Event, last)
 	if v := uuid.UUID(u); !ok || v.Version() != 7 || v.Variant() != uuid.RFC4122 {
-		t.Errorf("%s is no UUIDv7", last)
+		t.Errorf("%s is not a UUIDv7", last)
 	}
 }
 
-// Guarantee: a bound divides the identifiers by their time.
+// Guarantee: Lowest separates the identifiers of earlier times from the others.
 func TestLowest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.UnixMicro(rapid.Int64Range(0, 253402300799999999).Draw(t, "at"))
 		bound := id.Lowest(id.Delivery, at)
 		if made := id.NewAt(id.Delivery, at); made < bound {
-			t.Fatalf("%s is below %s", made, bound)
+			t.Fatalf("identifier %s for the time of the bound is below the bound %s", made, bound)
 		}
 		if at.UnixMicro() > 0 {
 			if made := id.NewAt(id.Delivery, at.Add(-time.Microsecond)); made >= bound {
-				t.Fatalf("%s is not below %s", made, bound)
+				t.Fatalf("identifier %s for an earlier time is not below the bound %s", made, bound)
 			}
 		}
 	})

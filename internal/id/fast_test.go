@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Guarantee: what NewFast makes is a UUIDv7 of the present, and no two are
-// alike however many make them at once.
+// Guarantee: NewFast returns UUIDv7s of the current time, and no two are equal, however
+// many goroutines call it.
 func TestNewFast(t *testing.T) {
 	const makers, each = 8, 20_000
 	made := make([][][16]byte, makers)
@@ -30,13 +30,13 @@ func TestNewFast(t *testing.T) {
 	for _, some := range made {
 		for _, u := range some {
 			if seen[u] {
-				t.Fatalf("%x was made twice", u)
+				t.Fatalf("%x was created twice", u)
 			}
 			seen[u] = true
 			v := uuid.UUID(u)
 			ms := int64(u[0])<<40 | int64(u[1])<<32 | int64(u[2])<<24 | int64(u[3])<<16 | int64(u[4])<<8 | int64(u[5])
 			if v.Version() != 7 || v.Variant() != uuid.RFC4122 || ms < before || ms > after {
-				t.Fatalf("%s is no UUIDv7 of now", v)
+				t.Fatalf("%s is not a UUIDv7 of the current time", v)
 			}
 		}
 	}
