@@ -170,9 +170,8 @@ func BenchmarkDecideParts(b *testing.B) {
 	_ = now
 }
 
-// TestDecideAllocatesNothing holds the first bar of the decision on each way
-// through and out: allowed, and refused for every reason that a stranger can
-// cause at will.
+// Guarantee: the first bar of the decision on each way through and out: allowed, and
+// refused for every reason that a stranger can cause at will.
 func TestDecideAllocatesNothing(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(func(g *gateway.Gateway) { g.GlobalLimit = config(t, "1000000000/s", "", "", "") },

@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// TestLimitsThatApply holds which limits charge which request, which of them the
-// headers tell, and what a refusal says (contract, 4.3).
+// Guarantee: which limits charge which request, which of them the headers tell, and what a
+// refusal says (contract, 4.3).
 func TestLimitsThatApply(t *testing.T) {
 	h := newHarness(t)
 	all := limited(route("/all", "GET"), config(t, "3/day", "", "4/day", ""))
@@ -97,8 +97,8 @@ func TestLimitsThatApply(t *testing.T) {
 	}
 }
 
-// TestDefaultGlobalLimit holds that every answer carries the headers, and that
-// the default limit is no item of the IETF fields.
+// Guarantee: every answer carries the headers, and that the default limit is no item of the
+// IETF fields.
 func TestDefaultGlobalLimit(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"))
@@ -109,8 +109,8 @@ func TestDefaultGlobalLimit(t *testing.T) {
 	}
 }
 
-// TestDecideDuringChanges holds that while a limit is changed again and again,
-// every decision ends, and no more passes than all the changes allow.
+// Guarantee: while a limit is changed again and again, every decision ends, and no more
+// passes than all the changes allow.
 func TestDecideDuringChanges(t *testing.T) {
 	h := newHarness(t)
 	r := limited(route("/a", "GET"), config(t, "1000/day", "", "", ""))
@@ -159,8 +159,8 @@ func TestDecideDuringChanges(t *testing.T) {
 	}
 }
 
-// TestWaitEnds holds that a request which must wait for a daily cap is decided
-// afterwards, or ends with its context.
+// Guarantee: a request which must wait for a daily cap is decided afterwards, or ends with
+// its context.
 func TestWaitEnds(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, limited(route("/a", "GET"), config(t, "", "", "1000/day", "")))

@@ -12,9 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// TestOrderOfChecks holds contract 4.2: a request that is wrong in several ways
-// is answered by the first check that it fails. Each line is right in all that
-// the lines before it were wrong in.
+// Guarantee: contract 4.2: a request that is wrong in several ways is answered by the first
+// check that it fails. Each line is right in all that the lines before it were wrong in.
 func TestOrderOfChecks(t *testing.T) {
 	h := newHarness(t)
 	one := config(t, "1/day", "", "", "")
@@ -98,8 +97,8 @@ func TestOrderOfChecks(t *testing.T) {
 	}
 }
 
-// TestCredentials holds where a key is looked for (contract, 4.2, 3), and that a
-// forwarded target never holds one.
+// Guarantee: where a key is looked for (contract, 4.2, 3), and that a forwarded target
+// never holds one.
 func TestCredentials(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"), public(route("/open", "GET")))
@@ -160,8 +159,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestMatchingForm holds that routes and scopes see the path with its unreserved
-// characters decoded, and the upstream sees it as it came (contract, 4.2).
+// Guarantee: routes and scopes see the path with its unreserved characters decoded, and the
+// upstream sees it as it came (contract, 4.2).
 func TestMatchingForm(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, route("/orders", "GET"), route("/orders/{id}.json", "GET"), route("/orders-old/{x}", "GET"), route("/caf%c3%a9", "GET"))
@@ -191,8 +190,7 @@ func TestMatchingForm(t *testing.T) {
 	}
 }
 
-// TestExpiryToTheInstant holds that a key is refused from the instant of its
-// expiry, without a publication.
+// Guarantee: a key is refused from the instant of its expiry, without a publication.
 func TestExpiryToTheInstant(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"))
@@ -207,8 +205,8 @@ func TestExpiryToTheInstant(t *testing.T) {
 	}
 }
 
-// TestUseIsMarked holds that a key that authenticates is marked, refused or not,
-// and one that does not is not.
+// Guarantee: a key that authenticates is marked, refused or not, and one that does not is
+// not.
 func TestUseIsMarked(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"))
@@ -223,7 +221,7 @@ func TestUseIsMarked(t *testing.T) {
 	}
 }
 
-// TestCORS holds how browsers of other origins are answered (contract, 3.3, 4.2).
+// Guarantee: how browsers of other origins are answered (contract, 3.3, 4.2).
 func TestCORS(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(func(g *gateway.Gateway) {

@@ -10,9 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// TestRecord holds what the record of a request says of each decision: which it
-// was, whether it was an authentication event, and whose the request was, told
-// as far as the checks came.
+// Guarantee: what the record of a request says of each decision: which it was, whether it
+// was an authentication event, and whose the request was, told as far as the checks came.
 func TestRecord(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway(func(g *gateway.Gateway) {
@@ -93,8 +92,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestMethodOf holds that each method has its number, and that any other text,
-// of whatever letter case, is told by the text.
+// Guarantee: each method has its number, and that any other text, of whatever letter case,
+// is told by the text.
 func TestMethodOf(t *testing.T) {
 	for n, method := range []string{"", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"} {
 		if got := MethodOf(method); got != accesslog.Method(n) {

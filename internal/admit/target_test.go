@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// TestTarget holds which targets and authorities are well formed (contract,
-// 4.5), and what is read of them.
+// Guarantee: which targets and authorities are well formed (contract, 4.5), and what is
+// read of them.
 func TestTarget(t *testing.T) {
 	long := "/" + strings.Repeat("a", MaxTarget-1)
 	for _, c := range []struct {
@@ -112,8 +112,8 @@ func checkQuery(t interface {
 	}
 }
 
-// TestQueryKeepsItsBytes holds that a query is forwarded byte for byte, less the
-// api_key parameter and the one & that it brought.
+// Guarantee: a query is forwarded byte for byte, less the api_key parameter and the one &
+// that it brought.
 func TestQueryKeepsItsBytes(t *testing.T) {
 	piece := rapid.SampledFrom([]string{
 		"", "a", "a=1", "=", "api_key=k", "api%5Fkey=k", "%61%70%69_key", "api_key", "api_key=", "api_keys=1", "xapi_key=1",
@@ -124,8 +124,8 @@ func TestQueryKeepsItsBytes(t *testing.T) {
 	})
 }
 
-// FuzzTarget holds the same for any query, and that whatever the target, what is
-// forwarded is made of its own bytes.
+// Guarantee: the same for any query, and that whatever the target, what is forwarded is
+// made of its own bytes.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{"/a?api_key=1&b", "http://h/a?x", "*", "/a?&&api%5fkey", "//", "/%2e%2e?"} {
 		f.Add(s, "h.example:80")
@@ -155,7 +155,7 @@ func FuzzTarget(f *testing.F) {
 	})
 }
 
-// TestDecode holds that a parameter's value is decoded once.
+// Guarantee: a parameter's value is decoded once.
 func TestDecode(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a+b": "a+b", "%41%6a": "Aj", "%2541": "%41", "%4": "%4", "%zz": "%zz", "%": "%"} {
 		if got := decode(in); got != want {

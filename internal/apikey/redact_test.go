@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// Guarantee: of a key string in a text its prefix alone is left, however often it
-// stands there and however it is percent-encoded; anything else stays as it is.
+// Guarantee: of a key string in a text its prefix alone is left, however often it stands
+// there and however it is percent-encoded; anything else stays as it is.
 func TestRedact(t *testing.T) {
 	gateway, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
 	if err != nil {

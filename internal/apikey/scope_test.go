@@ -8,9 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Guarantee: contract 4.2: a scope is a word, or a word and a resource; a
-// resource that no request's path could be under is refused, not kept as a key
-// that opens nothing.
+// Guarantee: contract 4.2: a scope is a word, or a word and a resource; a resource that no
+// request's path could be under is refused, not kept as a key that opens nothing.
 func TestParseScope(t *testing.T) {
 	for _, s := range []string{
 		"read", "write", "admin", "read:orders", "admin:orders/items", "read:a.b/c-d_~", "read:caf%c3%a9", "read:%6frders", "read:a%20b", "read:v1.0/...",

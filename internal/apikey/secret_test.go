@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestGenerate holds the form of key strings (contract, 3.1), said again with a
-// regular expression and big numbers.
+// Guarantee: the form of key strings (contract, 3.1), said again with a regular expression
+// and big numbers.
 func TestGenerate(t *testing.T) {
 	for _, level := range []Level{GatewayLevel, AccountLevel} {
 		tag := map[Level]string{GatewayLevel: "kg_", AccountLevel: "kga_"}[level]
@@ -53,8 +53,8 @@ func checksumByHand(s string) string {
 	return text
 }
 
-// TestTypos holds that no string that differs from a key in one character, or in
-// length, passes for one, so that it is refused without a look-up.
+// Guarantee: no string that differs from a key in one character, or in length, passes for
+// one, so that it is refused without a look-up.
 func TestTypos(t *testing.T) {
 	for _, level := range []Level{GatewayLevel, AccountLevel} {
 		s, err := Generate(level, rand.Reader)
@@ -79,7 +79,7 @@ func TestTypos(t *testing.T) {
 	}
 }
 
-// FuzzKeyString holds that whatever passes for a key has its form and checksum.
+// Guarantee: whatever passes for a key has its form and checksum.
 func FuzzKeyString(f *testing.F) {
 	f.Add("kg_000000000000000000000000000000000000")
 	f.Add("kga_00000000000000000000000000000000000")

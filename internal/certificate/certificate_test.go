@@ -72,8 +72,8 @@ func name(t *testing.T, p *certificate.Pair) string {
 	return c.Leaf.DNSNames[0]
 }
 
-// Guarantee: a new pair is in use from the next look at the files; one that
-// does not fit is logged once and leaves the one before in use.
+// Guarantee: a new pair is in use from the next look at the files; one that does not fit is
+// logged once and leaves the one before in use.
 func TestReload(t *testing.T) {
 	f := newFiles(t)
 	one, two := certificatetest.New(t, "one.test"), certificatetest.New(t, "two.test")
@@ -155,8 +155,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// Guarantee: what cannot be served with is refused at the start, by the names
-// of the setting and the file.
+// Guarantee: what cannot be served with is refused at the start, by the names of the
+// setting and the file.
 func TestRefusals(t *testing.T) {
 	good, other := certificatetest.New(t, "one.test"), certificatetest.New(t, "two.test")
 	for _, tc := range []struct {
@@ -199,8 +199,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Guarantee: the operator is told of a key that everybody may read and of a
-// certificate that has expired; both are served.
+// Guarantee: the operator is told of a key that everybody may read and of a certificate
+// that has expired; both are served.
 func TestWarnings(t *testing.T) {
 	f := newFiles(t)
 	c := certificatetest.New(t, "one.test")

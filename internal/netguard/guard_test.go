@@ -13,9 +13,9 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// Who may connect where: the operator's account anywhere but to what is always
-// refused, other accounts to public addresses alone, whatever spelling an
-// address has (contract, 4.6).
+// Guarantee: who may connect where: the operator's account anywhere but to what is always
+// refused, other accounts to public addresses alone, whatever spelling an address has
+// (contract, 4.6).
 func TestDecision(t *testing.T) {
 	const always, public, open = "always", "not public", "open"
 	for _, c := range []struct{ addr, want string }{
@@ -110,7 +110,7 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// A network that the operator names is open to all accounts, also inside a
+// Guarantee: A network that the operator names is open to all accounts, also inside a
 // transition mechanism, but nothing opens what is always refused.
 func TestAllowedNetworks(t *testing.T) {
 	policy := netguard.Policy{PublicOnly: true, Allow: []netip.Prefix{
@@ -130,7 +130,7 @@ func TestAllowedNetworks(t *testing.T) {
 	}
 }
 
-// With AllowRisky a named network opens link-local and metadata addresses, each
+// Guarantee: with AllowRisky a named network opens link-local and metadata addresses, each
 // only where it is named itself, and still nothing that belongs to no machine.
 func TestAllowRisky(t *testing.T) {
 	policy := netguard.Policy{PublicOnly: true, AllowRisky: true, Allow: []netip.Prefix{
@@ -149,7 +149,7 @@ func TestAllowRisky(t *testing.T) {
 	}
 }
 
-// A policy names an address if it names what the address carries.
+// Guarantee: A policy names an address if it names what the address carries.
 func TestNames(t *testing.T) {
 	policy := netguard.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	for addr, want := range map[string]bool{
@@ -161,7 +161,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// No account can make Keygate call itself, by whatever address leads there.
+// Guarantee: no account can make Keygate call itself, by whatever address leads there.
 func TestOwnListeners(t *testing.T) {
 	local, other := localAddress(t), "203.0.113.9:8081"
 	g := netguard.New()
@@ -196,7 +196,7 @@ func localAddress(t *testing.T) netip.Addr {
 	return netip.MustParseAddr("127.0.0.1")
 }
 
-// The guard judges what is connected to, at each attempt, before anything is
+// Guarantee: the guard judges what is connected to, at each attempt, before anything is
 // sent there.
 func TestDialerAsks(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -229,7 +229,7 @@ func TestDialerAsks(t *testing.T) {
 	}
 }
 
-// Wrapping an IPv4 address in a transition mechanism never changes the decision.
+// Guarantee: wrapping an IPv4 address in a transition mechanism never changes the decision.
 func TestWrapping(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v4 := [4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "v4"))

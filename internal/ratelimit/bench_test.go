@@ -115,7 +115,7 @@ func BenchmarkAppendFields(b *testing.B) {
 	}
 }
 
-// testKey returns the i-th bucket identity, spread as the random bits of identifiers are.
+// testKey returns the i-th bucket identifier, as random as real identifiers.
 func testKey(i int) (k [16]byte) {
 	binary.BigEndian.PutUint64(k[:8], 0x0199_0000_0000_7000+uint64(i)<<16)
 	binary.BigEndian.PutUint64(k[8:], 0x8000_0000_0000_0000|uint64(i)*0x9e3779b97f4a7c15)

@@ -11,10 +11,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBucketIsOneWord holds the bar of 8 bytes of state for each bucket.
+// Guarantee: the state of a bucket has 8 bytes.
 func TestBucketIsOneWord(t *testing.T) {
 	if size := unsafe.Sizeof(Bucket{}); size != 8 {
-		t.Fatalf("a bucket has %d bytes", size)
+		t.Fatalf("a bucket has %d bytes, want 8", size)
 	}
 }
 
@@ -26,8 +26,8 @@ func at(mono time.Duration) Instant {
 	return Instant{Mono: int64(mono), Wall: startWall + int64(mono)}
 }
 
-// TestFiguresOfExtremes holds the guarantee that the greatest and oddest limits that a
-// user can write keep their capacity to the request, in one instant too, and their times.
+// Guarantee: the largest and least usual limits that a user can write admit exactly their
+// capacity at once, and refill in the right time.
 func TestFiguresOfExtremes(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -60,7 +60,7 @@ func TestFiguresOfExtremes(t *testing.T) {
 					t.Fatalf("request %d: %v with %d left", n, r, s[0].Remaining)
 				}
 			}
-			// Drain it without the patience for 10⁹ calls.
+			// Drain the bucket without 10⁹ calls.
 			if rest := c.capacity - 100; rest > 0 {
 				bucket.state.Add(uint64(rest) * p.cost)
 			}
@@ -79,21 +79,21 @@ func TestFiguresOfExtremes(t *testing.T) {
 	}
 }
 
-// TestTimesPassBeyondTheHorizon holds the guarantee that nothing breaks in a process that
-// runs longer than the horizon, or before its epoch.
-func TestTimesPassBeyondTheHorizon(t *testing.T) {
+// Guarantee: decisions work before the epoch, and in a process that runs longer than the
+// horizon.
+func TestTimesBeyondTheHorizon(t *testing.T) {
 	p := CompileRate(perSecond(999_999_937))
 	limits := []Limit{{Params: &p, Bucket: new(Bucket)}}
 	var s [1]Status
 	for _, mono := range []int64{-1, -1 << 63, 0, horizon, horizon + 1, 1<<63 - 1} {
 		if r, _ := Decide(Instant{Mono: mono, Wall: startWall}, limits, s[:]); r != Admitted {
-			t.Fatalf("%v at %d", r, mono)
+			t.Fatalf("at %d: got %v, want Admitted", mono, r)
 		}
 	}
 }
 
-// TestWindowBoundUnderConcurrency holds the guarantee that however many decide at once, in
-// every window w at most capacity + w×rate pass.
+// Guarantee: however many callers decide at once, in every window w at most capacity +
+// w×rate requests pass.
 func TestWindowBoundUnderConcurrency(t *testing.T) {
 	const workers, each = 8, 4000
 	for _, rate := range []Rate{perSecond(1_000_000), perSecond(999_983)} {
@@ -120,9 +120,9 @@ func TestWindowBoundUnderConcurrency(t *testing.T) {
 	}
 }
 
-// TestAllOrNoneUnderConcurrency holds the guarantee that a request is charged to all its
-// limits or to none: with time status still, each limit has given exactly what passed
-// through it, but for buckets charged again before a refusal gave back, which lose and never gain.
+// Guarantee: a request is charged to all its limits or to none. With the clock standing
+// still, each limit is charged exactly for what passed through it, except for buckets that
+// were charged again before a refund: these may lose credit but never gain any.
 func TestAllOrNoneUnderConcurrency(t *testing.T) {
 	const workers, each = 8, 2000
 	narrow, wide := compile(perDay(1), 3000), compile(perDay(1), 1_000_000)
@@ -150,16 +150,15 @@ func TestAllOrNoneUnderConcurrency(t *testing.T) {
 	for w := range workers {
 		total += passed[w].Load()
 		if used := int64(wide.used(keys[w].state.Load(), 0) / wide.cost); used != passed[w].Load() {
-			t.Errorf("key %d was charged %d for %d", w, used, passed[w].Load()) // nobody shares its bucket
+			t.Errorf("key %d was charged %d, want %d", w, used, passed[w].Load()) // its bucket is not shared
 		}
 	}
 	if total != 3000 {
-		t.Errorf("%d passed a limit of 3000", total)
+		t.Errorf("%d requests passed, want the limit, 3000", total)
 	}
 }
 
-// TestRefusalChargesNothing holds the guarantee that a refused request leaves every limit
-// as it was.
+// Guarantee: a refused request changes no limit, and Peek predicts the decision.
 func TestRefusalChargesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := [3]Params{compile(perSecond(2), 3), compile(perSecond(1), 1), compile(perMinute(30), 5)}
@@ -169,14 +168,14 @@ func TestRefusalChargesNothing(t *testing.T) {
 			{Scope: RouteScope, Params: &p[1], Bucket: &buckets[1]},
 			{Scope: GlobalScope, Params: &p[2], Bucket: &buckets[2], Default: true},
 		}
-		var s, looked [3]Status
+		var s, peeked [3]Status
 		mono := time.Duration(0)
 		for range 50 {
 			mono += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "step"))
-			best := Peek(at(mono), limits, looked[:])
-			for i := range looked {
-				if looked[i].Remaining < looked[best].Remaining {
-					t.Fatalf("fewest left is %d, not %d", i, best)
+			best := Peek(at(mono), limits, peeked[:])
+			for i := range peeked {
+				if peeked[i].Remaining < peeked[best].Remaining {
+					t.Fatalf("Peek returned limit %d, but limit %d has fewer requests left", best, i)
 				}
 			}
 			before := [3]uint64{buckets[0].state.Load(), buckets[1].state.Load(), buckets[2].state.Load()}
@@ -186,34 +185,34 @@ func TestRefusalChargesNothing(t *testing.T) {
 					if buckets[i].state.Load() != before[i] {
 						t.Fatalf("a refused request was charged to limit %d", i)
 					}
-					if s[i].Refused != (looked[i].Remaining == 0) || s[i].Refused && s[i].Remaining != 0 {
-						t.Fatalf("limit %d: %+v, looked %+v", i, s[i], looked[i])
+					if s[i].Refused != (peeked[i].Remaining == 0) || s[i].Refused && s[i].Remaining != 0 {
+						t.Fatalf("limit %d: Decide got %+v, but Peek %+v", i, s[i], peeked[i])
 					}
 					if s[i].Refused && s[i].ResetAt > s[worst].ResetAt {
-						t.Fatalf("limit %d waits longer than %d", i, worst)
+						t.Fatalf("worst is limit %d, but limit %d waits longer", worst, i)
 					}
 				}
 				if !s[worst].Refused || s[worst].RetryAfter < 1 {
-					t.Fatalf("the worst does not refuse: %+v", s[worst])
+					t.Fatalf("worst limit: got %+v, want a refusal", s[worst])
 				}
 				retry := mono + time.Duration(s[worst].RetryAfter)*time.Second
 				if again, _ := Decide(at(retry), limits, s[:]); again != Admitted {
-					t.Fatalf("refused after Retry-After")
+					t.Fatalf("refused again after Retry-After")
 				}
 				mono = retry
 				continue
 			}
 			for i := range s {
-				if s[i].Remaining != looked[i].Remaining-1 {
-					t.Fatalf("limit %d: %d left of %d", i, s[i].Remaining, looked[i].Remaining)
+				if s[i].Remaining != peeked[i].Remaining-1 {
+					t.Fatalf("limit %d: %d left, want %d", i, s[i].Remaining, peeked[i].Remaining-1)
 				}
 			}
 		}
 	})
 }
 
-// TestConvertKeepsProportion holds the guarantee that changing a limit keeps the level of
-// its bucket in proportion, to the request and never more.
+// Guarantee: changing a limit keeps the level of its bucket in proportion, rounded down to
+// whole requests.
 func TestConvertKeepsProportion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		oldRate, newRate := drawRate(t, "old"), drawRate(t, "new")
@@ -231,7 +230,7 @@ func TestConvertKeepsProportion(t *testing.T) {
 		next := bucket.Convert(&from, &to, now)
 		if from == to {
 			if next != bucket {
-				t.Fatalf("the same limit changed the bucket")
+				t.Fatalf("converting to the same parameters replaced the bucket")
 			}
 			return
 		}
@@ -241,13 +240,13 @@ func TestConvertKeepsProportion(t *testing.T) {
 			t.Fatalf("%d of %d left became %d of %d, want %d", oldCap-used, oldCap, got, newCap, want)
 		}
 		if r, _ := Decide(now, limits, s[:]); r != Stale {
-			t.Fatalf("a closed bucket decided %v", r)
+			t.Fatalf("decision by a closed bucket: got %v, want Stale", r)
 		}
 	})
 }
 
-// TestConvertRace holds the guarantee that no change of a limit forgets a charge or adds
-// credit, however many decide meanwhile.
+// Guarantee: changes of a limit that run beside decisions neither lose a charge nor add
+// credit.
 func TestConvertRace(t *testing.T) {
 	const workers, capacity, changes = 4, 20_000, 200
 	type limit struct {
@@ -282,12 +281,12 @@ func TestConvertRace(t *testing.T) {
 	})
 	wg.Wait()
 	if got := passed.Load(); got != capacity {
-		t.Fatalf("%d passed, want %d", got, capacity)
+		t.Fatalf("%d requests passed, want %d", got, capacity)
 	}
 }
 
-// TestDecideDoesNotAllocate holds the bar of no allocation for a decision, admitted or refused, or
-// for the fields that tell it.
+// Guarantee: neither a decision, admitted or refused, nor appending its header fields
+// allocates.
 func TestDecideDoesNotAllocate(t *testing.T) {
 	p := compile(perSecond(1), 5)
 	buckets := NewBuckets(&p)
@@ -302,7 +301,7 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 		AppendLimits(AppendPolicy(field, s[:]), s[:])
 	})
 	if allocs != 0 {
-		t.Fatalf("%v allocations", allocs)
+		t.Fatalf("%v allocations, want 0", allocs)
 	}
 }
 

@@ -19,9 +19,9 @@ func (b *Buckets) size() (n int) {
 	return n
 }
 
-// TestBucketsEqualSingleBuckets holds the guarantee that each key of a per: key limit has
-// a bucket of its own that no change, sweep or growth refills or forgets: it decides as one bucket
-// that is kept for ever and converted at each change.
+// Guarantee: each key of a per: key limit has a bucket of its own that no change, sweep or
+// growth refills or forgets: it decides as one bucket that is kept for ever and converted
+// at each change.
 func TestBucketsEqualSingleBuckets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func() *Params {
@@ -78,8 +78,8 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 	})
 }
 
-// TestBucketsConvertLazily holds the guarantee that a changed per: key limit keeps the level
-// of a bucket that nobody used since, through several changes.
+// Guarantee: changes of a per: key limit keep the level of a bucket that was not used
+// between them.
 func TestBucketsConvertLazily(t *testing.T) {
 	p10, p20, p40 := compile(perDay(1), 10), compile(perDay(1), 20), compile(perDay(1), 40)
 	for _, sweep := range []bool{false, true} {
@@ -103,8 +103,8 @@ func TestBucketsConvertLazily(t *testing.T) {
 	}
 }
 
-// TestBucketsRace holds the guarantee that sweeps and changes beside decisions neither add
-// credit nor lose a charge.
+// Guarantee: sweeps and changes that run beside decisions neither add credit nor lose a
+// charge.
 func TestBucketsRace(t *testing.T) {
 	const capacity, keys = 3000, 20
 	p := [2]Params{compile(perDay(1), capacity), compile(perDay(2), capacity)}
@@ -146,7 +146,7 @@ func TestBucketsRace(t *testing.T) {
 	changing.Wait()
 	for k := range passed {
 		if got := passed[k].Load(); got != capacity {
-			t.Errorf("key %d: %d passed, want %d", k, got, capacity)
+			t.Errorf("key %d: %d requests passed, want %d", k, got, capacity)
 		}
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// The races of a decision, one step at a time: what look has seen is changed before charge.
+// Races between the two steps of a decision: the state changes after check and before charge.
 
-// lateHouse has a key's bucket, a daily cap of 100 and a global bucket of one request.
-func lateHouse(t *testing.T) (now Instant, day int64, limits []Limit) {
+// lateLimits returns a key's bucket, a daily cap of 100, and a global bucket of one
+// request.
+func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 	t.Helper()
 	now = Instant{Wall: startWall}
 	l, err := NewReserver(ReserverConfig{Store: newMemoryStore(), Now: func() time.Time { return time.Unix(0, startWall) }})
@@ -25,10 +26,10 @@ func lateHouse(t *testing.T) (now Instant, day int64, limits []Limit) {
 	}
 }
 
-// TestLateRefusalGivesBack holds the guarantee that a request that is refused after some of
-// its limits were charged charges nothing.
-func TestLateRefusalGivesBack(t *testing.T) {
-	now, day, limits := lateHouse(t)
+// Guarantee: a request that is refused after some of its limits were charged charges
+// nothing.
+func TestLateRefusalRefunds(t *testing.T) {
+	now, day, limits := lateLimits(t)
 	var views [3]view
 	if f, i := check(now, day, limits, views[:]); f != passes {
 		t.Fatalf("limit %d: %v", i, f)
@@ -42,17 +43,17 @@ func TestLateRefusalGivesBack(t *testing.T) {
 		t.Fatal("more than the global limit passed")
 	}
 	if got := limits[0].Bucket.state.Load(); got != key {
-		t.Errorf("the key was charged %d units", got-key)
+		t.Errorf("the key was charged %d units, want 0", got-key)
 	}
 	if got := limits[1].Daily.load(); got != count {
 		t.Errorf("the day has %d used and %d left, want %d and %d", got.used(), got.left(), count.used(), count.left())
 	}
 }
 
-// TestGiveBackMintsNothing holds the guarantee that what is given back late adds no credit:
-// a bucket that was charged again keeps both charges, and a count gives back its one.
-func TestGiveBackMintsNothing(t *testing.T) {
-	now, day, limits := lateHouse(t)
+// Guarantee: a late refund adds no credit. A bucket that was charged again keeps both
+// charges; a daily count is refunded by one.
+func TestLateRefundAddsNoCredit(t *testing.T) {
+	now, day, limits := lateLimits(t)
 	d := limits[1].Daily
 	l, store := d.limit.reserver, d.limit.reserver.store.(*memoryStore)
 	var views [3]view
@@ -76,24 +77,23 @@ func TestGiveBackMintsNothing(t *testing.T) {
 	}
 	l.serve(t.Context())
 	if stored := store.used("rt_1", day); stored != 1 {
-		t.Errorf("a crash would lose %d of a cap of 100", stored)
+		t.Errorf("a crash would lose %d of a cap of 100, want 1", stored)
 	}
 }
 
-// TestGiveBackOfAnotherDay holds the guarantee that what is given back after midnight does
-// not come off the new day.
-func TestGiveBackOfAnotherDay(t *testing.T) {
-	_, day, limits := lateHouse(t)
+// Guarantee: a refund after midnight does not change the count of the new day.
+func TestRefundOfAnotherDay(t *testing.T) {
+	_, day, limits := lateLimits(t)
 	d := limits[1].Daily
 	d.word.Store(uint64(packDaily(day+1, 5, 1)))
 	d.refund(day)
 	if w := d.load(); w.used() != 5 || w.left() != 1 {
-		t.Errorf("the new day has %d used", w.used())
+		t.Errorf("the new day has %d used and %d left, want 5 and 1", w.used(), w.left())
 	}
 }
 
-// TestReplacedBucketsAreStale holds the guarantee that whoever looked a bucket of a key up before it
-// was converted or dropped cannot charge what is no longer there.
+// Guarantee: a decision that found a key's bucket before it was converted or dropped cannot
+// charge the old bucket.
 func TestReplacedBucketsAreStale(t *testing.T) {
 	p5, p10 := compile(perSecond(5), 5), compile(perSecond(10), 10)
 	var s [1]Status
@@ -112,18 +112,18 @@ func TestReplacedBucketsAreStale(t *testing.T) {
 		Decide(at(0), limits, s[:])
 		c.replace(b)
 		if r, worst := Decide(at(time.Hour), limits, s[:]); r != Stale || worst != 0 {
-			t.Errorf("%s: %v", c.name, r)
+			t.Errorf("%s: got %v, worst %d, want Stale, 0", c.name, r, worst)
 		}
 		if _, again := b.Bucket(at(time.Hour), testKey(1)); again == bucket {
-			t.Errorf("%s: the same bucket comes back", c.name)
+			t.Errorf("%s: got the replaced bucket again", c.name)
 		}
 	}
 }
 
-// TestDroppedDailyIsStale holds the guarantee that a dropped cap stops deciding, and comes back with
-// its count if the limit does.
+// Guarantee: a dropped cap no longer decides, and returns with its count if the limit is
+// registered again.
 func TestDroppedDailyIsStale(t *testing.T) {
-	now, _, limits := lateHouse(t)
+	now, _, limits := lateLimits(t)
 	l := limits[1].Daily.limit.reserver
 	var s [3]Status
 	if r, _ := Decide(now, limits, s[:]); r != Admitted {
@@ -133,9 +133,9 @@ func TestDroppedDailyIsStale(t *testing.T) {
 	back := l.Daily("rt_1", perDay(100))
 	l.serve(t.Context())
 	if r, worst := Decide(now, limits[1:2], s[:]); r != Stale || worst != 0 {
-		t.Errorf("a dropped cap decided %v", r)
+		t.Errorf("decision by a dropped cap: got %v, worst %d, want Stale, 0", r, worst)
 	}
 	if w := back.load(); w.used() != 1 {
-		t.Errorf("it came back with %d used", w.used())
+		t.Errorf("the cap returned with %d used, want 1", w.used())
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is a token bucket in exact rational arithmetic, in the words of the
-// specification: it refills at the rate up to its capacity, and a request takes one token.
+// model is a token bucket in exact rational arithmetic, as the specification describes it:
+// it refills at the rate up to its capacity, and a request takes one token.
 type model struct {
 	capacity *big.Rat
 	rate     *big.Rat // tokens in a nanosecond
@@ -76,14 +76,14 @@ func drawRate(t *rapid.T, name string) Rate {
 	return Rate{Count: count, Per: per, text: fmt.Sprint(count)}
 }
 
-// isExact reports whether a refill needs no rounding, as Params says.
+// isExact reports whether the refill needs no rounding (see Params).
 func isExact(refill Rate, p *Params) bool {
 	d := uint64(refill.Per) / gcd(uint64(refill.Count), uint64(refill.Per))
 	return p.cost == d
 }
 
-// drawStep draws how long it is to the next request: nothing, a little, about a
-// requests number of token intervals, or long.
+// drawStep draws the time to the next request: nothing, a little, about a whole number of
+// token intervals, or long.
 func drawStep(t *rapid.T, refill Rate, capacity int64) int64 {
 	interval := int64(refill.Per) / refill.Count
 	return rapid.OneOf(
@@ -99,11 +99,11 @@ func drawStep(t *rapid.T, refill Rate, capacity int64) int64 {
 	).Draw(t, "step")
 }
 
-// start is far from the epoch, and within a second, so that roundings show.
+// startWall is far from the epoch and in the middle of a second, so that rounding shows.
 const startWall = 1_790_000_000_123_456_789
 
-// TestDecisionEqualsModel holds the guarantee that a bucket decides exactly as
-// a token bucket in rational arithmetic does, figures included, where the rate is exact.
+// Guarantee: if the rate is exact, a bucket decides exactly like a token bucket in rational
+// arithmetic, including the figures of its Status.
 func TestDecisionEqualsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		refill := drawRate(t, "refill")
@@ -142,8 +142,11 @@ func compareWithModel(t *rapid.T, now Instant, m *model, limits []Limit, status 
 	want := m.level.Cmp(one) >= 0
 	r, _ := Decide(now, limits, status)
 	s := status[0]
-	if (r == Admitted) != want || s.Refused == want {
-		t.Fatalf("decision %v with level %s", r, m.level)
+	switch {
+	case want && (r != Admitted || s.Refused):
+		t.Fatalf("level %s: got %v, refused %v, want Admitted", m.level, r, s.Refused)
+	case !want && (r == Admitted || !s.Refused):
+		t.Fatalf("level %s: got %v, refused %v, want a refusal", m.level, r, s.Refused)
 	}
 	target := one
 	if want {
@@ -169,9 +172,9 @@ func compareWithModel(t *rapid.T, now Instant, m *model, limits []Limit, status 
 	}
 }
 
-// TestDecisionNeverExceedsRate holds the guarantee that in every window w at most
-// capacity + w×rate requests pass, whatever the rate, and that what is refused comes
-// close: no later than one part in cost, and two units, after its exact time.
+// Guarantee: in every window w at most capacity + w×rate requests pass, whatever the rate.
+// A refusal is correct up to rounding: a request passes at most one part in cost, and two
+// units, after its exact time.
 func TestDecisionNeverExceedsRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		refill := drawRate(t, "refill")
@@ -195,8 +198,8 @@ func TestDecisionNeverExceedsRate(t *testing.T) {
 				charges++
 				continue
 			}
-			// What rounding may cost: one part in cost of what was gained since the bucket was last
-			// full, which is below the number of charges, and two units.
+			// Rounding may delay a request by one part in cost of what was gained since the
+			// bucket was last full, which is below the number of charges, and two units.
 			slack := new(big.Rat).SetFrac(new(big.Int).SetInt64(charges+3), new(big.Int).SetUint64(p.cost))
 			if isExact(refill, &p) {
 				slack = new(big.Rat)
@@ -213,7 +216,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkWindows tells whether more requests passed in any window than may.
+// checkWindows fails the test if more requests passed in any window than the limit allows.
 func checkWindows(t failer, refill Rate, capacity int64, passed []int64) {
 	for i, from := range passed {
 		for j := i + int(min(capacity, int64(len(passed)))); j < len(passed); j++ {
@@ -229,7 +232,8 @@ func checkWindows(t failer, refill Rate, capacity int64, passed []int64) {
 }
 
 // checkAllWindows is checkWindows for many requests, in one pass: among the windows that
-// end with a request, the fullest starts where count×per - time×rate was least.
+// end with a given request, the fullest is the one that starts where count×per - time×rate
+// was least.
 func checkAllWindows(t failer, refill Rate, capacity int64, passed []int64) {
 	slices.Sort(passed)
 	least := new(big.Int)

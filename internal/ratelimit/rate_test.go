@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// TestParseRate holds the grammar of rates (contract, 4.3).
+// Guarantee: ParseRate accepts the grammar of rates (contract, 4.3) and nothing else.
 func TestParseRate(t *testing.T) {
 	for text, want := range map[string]Rate{
 		"1/s": {Count: 1, Per: time.Second}, "50/sec": {Count: 50, Per: time.Second}, "7/second": {Count: 7, Per: time.Second},
@@ -21,7 +21,7 @@ func TestParseRate(t *testing.T) {
 	} {
 		got, err := ParseRate(text)
 		if err != nil || !got.Equal(want) || got.String() != text {
-			t.Errorf("%q: %+v, %v", text, got, err)
+			t.Errorf("ParseRate(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{
@@ -29,13 +29,13 @@ func TestParseRate(t *testing.T) {
 		"1/days", "1/s/s", "1000000001/s", "10000000000/s", "99999999999999999999/s", "１/s", "1/s\n",
 	} {
 		if got, err := ParseRate(text); fault.CodeOf(err) != fault.ValidationFailed {
-			t.Errorf("%q: %+v, %v", text, got, err)
+			t.Errorf("ParseRate(%q) = %+v, %v, want a validation error", text, got, err)
 		}
 	}
 }
 
-// FuzzParseRate holds the guarantees that no text breaks the parser, that exactly the
-// grammar is accepted, and that a rate is written as it was read.
+// Guarantee: exactly the grammar is accepted, no text breaks the parser, and a rate is
+// written as it was read.
 func FuzzParseRate(f *testing.F) {
 	for _, seed := range []string{"1/s", "600/min", "1000000000/day", "0/s", "01/h", "1000000001/s", "9/week", "/", ""} {
 		f.Add(seed)
@@ -46,22 +46,22 @@ func FuzzParseRate(f *testing.F) {
 		count, _, _ := strings.Cut(text, "/")
 		n, ok := new(big.Int).SetString(count, 10)
 		if valid := grammar.MatchString(text) && ok && n.Cmp(big.NewInt(MaxCount)) <= 0; valid != (err == nil) {
-			t.Fatalf("%q: %v", text, err)
+			t.Fatalf("ParseRate(%q): got error %v, want success %v", text, err, valid)
 		}
 		if err != nil {
 			return
 		}
 		if rate.String() != text || rate.Count != n.Int64() || rate.IsZero() {
-			t.Fatalf("%q became %+v", text, rate)
+			t.Fatalf("ParseRate(%q) = %+v, want the same text and count", text, rate)
 		}
-		p := CompileRate(rate) // compiles, whatever it is
+		p := CompileRate(rate) // must not panic
 		if p.Capacity() != rate.Count || p.window != int64(rate.Per/time.Second) {
 			t.Fatalf("%q compiled to %+v", text, p)
 		}
 	})
 }
 
-// TestConfig holds the rules of a rate limit configuration.
+// Guarantee: ParseConfig enforces the rules of a rate limit configuration.
 func TestConfig(t *testing.T) {
 	for _, c := range []struct{ sustained, burst, daily, per, field string }{
 		{"600/min", "50/s", "100000/day", "key", "-"},

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// configOf draws a limit of every kind, of sizes that refuse some of what tests send.
+// configOf generates limits of every kind, small enough to refuse some of the tests'
+// requests.
 func configOf() *rapid.Generator[Config] {
 	return rapid.Custom(func(t *rapid.T) Config {
 		rate := func(name string, units ...time.Duration) Rate {
@@ -31,9 +32,9 @@ func configOf() *rapid.Generator[Config] {
 	})
 }
 
-// TestReplayTakesAllAsOneByOne holds the guarantee that what AdmitAll does at once is what
-// as many single decisions do, to the last bit of the state, and that it does so where it matters.
-func TestReplayTakesAllAsOneByOne(t *testing.T) {
+// Guarantee: AdmitAll has the same result as the single decisions, to the last bit of the
+// state.
+func TestAdmitAllEqualsSingleDecisions(t *testing.T) {
 	const start = int64(20_000) * dayLength
 	rapid.Check(t, func(t *rapid.T) {
 		c := configOf().Draw(t, "limit")
@@ -58,7 +59,7 @@ func TestReplayTakesAllAsOneByOne(t *testing.T) {
 				}
 			}
 			if all && passed != n {
-				t.Fatalf("%+v: all %d passed at once, %d one by one", c, n, passed)
+				t.Fatalf("%+v: AdmitAll admitted all %d requests, single decisions only %d", c, n, passed)
 			}
 			a, b := atOnce.of(key), single.of(key)
 			if a.bucket.state.Load() != b.bucket.state.Load() {
@@ -71,9 +72,8 @@ func TestReplayTakesAllAsOneByOne(t *testing.T) {
 	})
 }
 
-// TestReplayIsQuickWhereNothingIsRefused holds the guarantee that a limit far from the traffic is
-// replayState without a step for each request.
-func TestReplayIsQuickWhereNothingIsRefused(t *testing.T) {
+// Guarantee: a limit far above the traffic is replayed without a step for each request.
+func TestAdmitAllAcceptsBelowTheLimit(t *testing.T) {
 	for _, text := range []string{"1000000/s", "1000000000/day", "100000/min", "200000/s"} {
 		rate, err := ParseRate(text)
 		if err != nil {
@@ -82,13 +82,13 @@ func TestReplayIsQuickWhereNothingIsRefused(t *testing.T) {
 		r := NewReplay(Config{Sustained: rate})
 		for i := range int64(4) {
 			if !r.AdmitAll(Instant{Mono: i * second, Wall: i * second}, 20_000, second, [16]byte{}) {
-				t.Errorf("%s: 20,000 requests in second %d are not taken at once", text, i)
+				t.Errorf("%s: AdmitAll of 20,000 requests in second %d returned false, want true", text, i)
 			}
 		}
 	}
 }
 
-// TestReplayCountsDays holds the guarantee that a replayed daily cap begins anew at midnight in UTC.
+// Guarantee: a replayed daily cap starts anew at midnight in UTC.
 func TestReplayCountsDays(t *testing.T) {
 	r := NewReplay(Config{Daily: perDay(3)})
 	midnight := int64(20_000) * dayLength
@@ -98,7 +98,7 @@ func TestReplayCountsDays(t *testing.T) {
 			wall = midnight
 		}
 		if got := r.Admit(Instant{Wall: wall, Mono: wall - midnight + dayLength}, [16]byte{}); got != want {
-			t.Errorf("request %d: %v, want %v", i, got, want)
+			t.Errorf("request %d: got %v, want %v", i, got, want)
 		}
 	}
 }

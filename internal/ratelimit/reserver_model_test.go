@@ -9,23 +9,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ledgerModel drives a ledger without its goroutine, so that a test chooses when it reserves,
-// when it crashes and what the store does, and knows what must come of it.
-type ledgerModel struct {
-	t      *rapid.T
-	store  *memoryStore
-	ledger *Reserver
-	now    time.Time
-	caps   map[bool]int64 // by per: key
+// reserverModel drives a Reserver without its goroutine, so that the test controls when it
+// reserves, when it crashes and when the store fails, and knows the expected counts.
+type reserverModel struct {
+	t        *rapid.T
+	store    *memoryStore
+	reserver *Reserver
+	now      time.Time
+	caps     map[bool]int64 // by per: key
 
-	passed map[DailyCount]int64 // requests that passed, by the count with Used 0
-	known  map[DailyCount]int64 // and those that were lost
+	passed map[DailyCount]int64 // requests that passed, keyed by the count with Used set to 0
+	known  map[DailyCount]int64 // requests that passed or were lost in a crash
 }
 
 const modelLimit = "rt_model"
 
-func newLedgerModel(t *rapid.T) *ledgerModel {
-	m := &ledgerModel{
+func newReserverModel(t *rapid.T) *reserverModel {
+	m := &reserverModel{
 		t: t, store: newMemoryStore(), now: time.Unix(0, startWall),
 		caps:   map[bool]int64{false: drawCap(t), true: drawCap(t)},
 		passed: make(map[DailyCount]int64), known: make(map[DailyCount]int64),
@@ -38,17 +38,17 @@ func drawCap(t *rapid.T) int64 {
 	return rapid.SampledFrom([]int64{1, 2, 7, 99, 100, 199, 200, 250, 1000, 5000}).Draw(t, "cap")
 }
 
-func (m *ledgerModel) boot() {
+func (m *reserverModel) boot() {
 	l, err := NewReserver(ReserverConfig{Store: m.store, Now: func() time.Time { return m.now }})
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.ledger = l
+	m.reserver = l
 }
 
-func (m *ledgerModel) day() int64 { return dayOf(m.now.UnixNano()) }
+func (m *reserverModel) day() int64 { return dayOf(m.now.UnixNano()) }
 
-func (m *ledgerModel) count(key int) DailyCount {
+func (m *reserverModel) count(key int) DailyCount {
 	c := DailyCount{LimitID: modelLimit, Day: m.day()}
 	if key > 0 {
 		c.KeyID = id.Format(id.Key, testKey(key))
@@ -56,16 +56,16 @@ func (m *ledgerModel) count(key int) DailyCount {
 	return c
 }
 
-// daily looks a count up as the data plane does: number 0 is shared, others are keys.
-func (m *ledgerModel) daily(key int) *Daily {
+// daily finds a count as the data plane does: number 0 is shared, others are keys.
+func (m *reserverModel) daily(key int) *Daily {
 	if key == 0 {
-		return m.ledger.Daily(modelLimit, perDay(m.caps[false]))
+		return m.reserver.Daily(modelLimit, perDay(m.caps[false]))
 	}
-	return m.ledger.Dailies(modelLimit, perDay(m.caps[true])).Daily(testKey(key))
+	return m.reserver.Dailies(modelLimit, perDay(m.caps[true])).Daily(testKey(key))
 }
 
-// request sends one request, waits as the data plane does, and checks what comes.
-func (m *ledgerModel) request(key int) {
+// request sends one request, waits as the data plane does, and checks the decision.
+func (m *reserverModel) request(key int) {
 	c, limit := m.count(key), m.caps[key > 0]
 	for range 10 {
 		limits := []Limit{{Scope: DailyScope, Daily: m.daily(key)}}
@@ -75,10 +75,10 @@ func (m *ledgerModel) request(key int) {
 		case Stale:
 			continue
 		case NeedsReservation:
-			m.ledger.enqueue(limits[0].Daily)
-			m.ledger.serve(context.Background())
+			m.reserver.enqueue(limits[0].Daily)
+			m.reserver.serve(context.Background())
 			if m.store.fail {
-				return // the data plane answers 503
+				return // the data plane responds with 503
 			}
 			continue
 		case Admitted:
@@ -97,11 +97,11 @@ func (m *ledgerModel) request(key int) {
 		}
 		return
 	}
-	m.t.Fatal("a daily cap cannot tell though the store works")
+	m.t.Fatal("a daily cap cannot decide although the store works")
 }
 
-// lose checks what the store has against what is known, as a crash leaves them.
-func (m *ledgerModel) lose() {
+// lose compares the store with the model after a crash, and sets the model to the store.
+func (m *reserverModel) lose() {
 	for c, used := range m.store.counts {
 		lost, limit := used-m.known[c], m.caps[c.KeyID != ""]
 		if lost < 0 || lost > rangeOf(limit) && c.Day == m.day() {
@@ -116,12 +116,12 @@ func (m *ledgerModel) lose() {
 	}
 }
 
-// TestLedgerSurvivesAnything holds the guarantee of daily caps: whatever crashes,
-// restarts, fails, changes or turns back, no more than the cap pass in a day, and a crash
-// loses at most a hundredth of the cap, at least one.
-func TestLedgerSurvivesAnything(t *testing.T) {
+// Guarantee: whatever crashes, restarts, fails or changes, and however the clock is set, no
+// more than the cap pass in a day, and a crash loses at most a hundredth of the cap, or one
+// request.
+func TestReserverSurvivesFaults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newLedgerModel(t)
+		m := newReserverModel(t)
 		ctx := context.Background()
 		t.Repeat(map[string]func(*rapid.T){
 			"one": func(t *rapid.T) { m.request(rapid.IntRange(0, 3).Draw(t, "key")) },
@@ -131,8 +131,8 @@ func TestLedgerSurvivesAnything(t *testing.T) {
 					m.request(key)
 				}
 			},
-			"reserve": func(*rapid.T) { m.ledger.serve(ctx) },
-			"sweep":   func(*rapid.T) { m.ledger.sweep(ctx) },
+			"reserve": func(*rapid.T) { m.reserver.serve(ctx) },
+			"sweep":   func(*rapid.T) { m.reserver.sweep(ctx) },
 			"crash": func(*rapid.T) {
 				m.store.fail = false
 				m.lose()
@@ -140,12 +140,12 @@ func TestLedgerSurvivesAnything(t *testing.T) {
 			},
 			"restart": func(*rapid.T) {
 				m.store.fail = false
-				m.ledger.started = true
-				if err := m.ledger.Stop(ctx); err != nil {
+				m.reserver.started = true
+				if err := m.reserver.Stop(ctx); err != nil {
 					m.t.Fatal(err)
 				}
 				for c, known := range m.known {
-					if c.Day == m.day() && m.ledger.day == c.Day && m.store.counts[c] != known {
+					if c.Day == m.day() && m.reserver.day == c.Day && m.store.counts[c] != known {
 						m.t.Fatalf("a restart loses %d", m.store.counts[c]-known)
 					}
 				}
@@ -162,27 +162,27 @@ func TestLedgerSurvivesAnything(t *testing.T) {
 				m.caps[perKey] = drawCap(t)
 				m.daily(0)
 				m.daily(1)
-				m.ledger.serve(ctx)
+				m.reserver.serve(ctx)
 			},
 			"drop": func(*rapid.T) {
-				m.ledger.Drop(modelLimit)
+				m.reserver.Drop(modelLimit)
 				if m.store.fail {
-					m.ledger.serve(ctx) // what it cannot give back is lost
+					m.reserver.serve(ctx) // what it cannot give back is lost
 					m.lose()
 					return
 				}
-				m.ledger.serve(ctx)
+				m.reserver.serve(ctx)
 				for c, known := range m.known {
-					if c.Day == m.ledger.day && m.store.counts[c] != known {
+					if c.Day == m.reserver.day && m.store.counts[c] != known {
 						m.t.Fatalf("a dropped limit loses %d", m.store.counts[c]-known)
 					}
 				}
 			},
 			"clock": func(t *rapid.T) {
 				m.store.fail = false
-				left := m.ledger.day
+				left := m.reserver.day
 				m.now = m.now.Add(time.Duration(rapid.Int64Range(-30, 30).Draw(t, "hours")) * time.Hour)
-				m.ledger.serve(ctx)
+				m.reserver.serve(ctx)
 				for c, used := range m.store.counts {
 					if c.Day == left && left != m.day() && used != m.known[c] {
 						m.t.Fatalf("a step of the clock loses %d", used-m.known[c])

@@ -12,7 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-func startLedger(t *testing.T, store DailyStore) *Reserver {
+func startReserver(t *testing.T, store DailyStore) *Reserver {
 	t.Helper()
 	l, err := NewReserver(ReserverConfig{Store: store})
 	if err != nil {
@@ -29,7 +29,7 @@ func startLedger(t *testing.T, store DailyStore) *Reserver {
 	return l
 }
 
-// ask decides as the data plane does, with now as the clock.
+// ask decides as the data plane does: it waits and retries where necessary.
 func ask(ctx context.Context, l *Reserver, find func() *Daily) (Result, Status, error) {
 	for {
 		limits := []Limit{{Scope: DailyScope, Daily: find()}}
@@ -46,12 +46,12 @@ func ask(ctx context.Context, l *Reserver, find func() *Daily) (Result, Status, 
 	}
 }
 
-// TestDailyCapUnderConcurrency holds the guarantee that exactly the cap passes when many
-// ask at once, for all callers together and for each key, and that the store is never behind.
+// Guarantee: exactly the cap passes when many callers decide at once, on one count for all
+// callers and on one for each key. The store's count is never too low.
 func TestDailyCapUnderConcurrency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where no midnight comes
+	synctest.Test(t, func(t *testing.T) { // a fixed clock, so that midnight does not pass
 		store := newMemoryStore()
-		l := startLedger(t, store)
+		l := startReserver(t, store)
 		const limit, keys = 500, 3
 		l.Daily("rt_1", perDay(limit))
 		var passed [keys + 1]atomic.Int64
@@ -79,20 +79,20 @@ func TestDailyCapUnderConcurrency(t *testing.T) {
 		wg.Wait()
 		for key := range passed {
 			if got := passed[key].Load(); got != limit {
-				t.Errorf("%d passed a cap of %d", got, limit)
+				t.Errorf("%d requests passed, want the cap, %d", got, limit)
 			}
 		}
 		if got := store.used("rt_1", dayOf(time.Now().UnixNano())); got != limit {
-			t.Errorf("the store counts %d", got)
+			t.Errorf("the store's count is %d, want %d", got, limit)
 		}
 	})
 }
 
-// TestLateRefusalGivesBackDailyCount holds the guarantee that a request that another limit
-// refuses at the last moment does not count for the day.
-func TestLateRefusalGivesBackDailyCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where no midnight comes
-		l := startLedger(t, newMemoryStore())
+// Guarantee: a request that another limit refuses at the last moment does not count for the
+// day.
+func TestLateRefusalRefundsDailyCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // a fixed clock, so that midnight does not pass
+		l := startReserver(t, newMemoryStore())
 		d := l.Daily("rt_1", perDay(MaxCount))
 		if err := l.Wait(t.Context(), d); err != nil {
 			t.Fatal(err)
@@ -116,28 +116,31 @@ func TestLateRefusalGivesBackDailyCount(t *testing.T) {
 		}
 		wg.Wait()
 		if used := d.load().used(); passed.Load() != narrow || used != narrow {
-			t.Fatalf("%d passed and %d count, want %d", passed.Load(), used, narrow)
+			t.Fatalf("%d requests passed and the daily count is %d, want %d for both", passed.Load(), used, narrow)
 		}
 	})
 }
 
-// TestDailyCapOverTime holds the guarantees of a running ledger: the cap counts for a UTC day, the
-// next one begins at midnight with a full count, and idle counts of keys go without
-// being forgotten.
+// Guarantee: with a running Reserver, the cap holds for a UTC day, the next day begins at
+// midnight with a full cap, and idle counts of keys are dropped without being lost.
 func TestDailyCapOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemoryStore()
-		l := startLedger(t, store)
+		l := startReserver(t, store)
 		shared := func() *Daily { return l.Daily("rt_1", perDay(3)) }
 		keyed := func() *Daily { return l.Dailies("rt_2", perDay(1000)).Daily(testKey(1)) }
 		day := dayOf(time.Now().UnixNano())
 		for i := range 4 {
 			r, s, err := ask(t.Context(), l, shared)
-			if err != nil || (r == Refused) != (i == 3) {
-				t.Fatalf("request %d: %v, %v", i, r, err)
+			want := Admitted
+			if i == 3 {
+				want = Refused
+			}
+			if err != nil || r != want {
+				t.Fatalf("request %d: got %v, %v, want %v", i, r, err, want)
 			}
 			if midnight := (day + 1) * 86400; s.ResetAt != midnight || s.Window != 86400 || s.ResetIn != midnight-time.Now().Unix() {
-				t.Fatalf("figures %+v", s)
+				t.Fatalf("got %+v, want a window of a day and a reset at midnight", s)
 			}
 		}
 		if _, _, err := ask(t.Context(), l, keyed); err != nil {
@@ -150,26 +153,26 @@ func TestDailyCapOverTime(t *testing.T) {
 		if second := keyed(); second == first {
 			t.Error("an idle count was not dropped")
 		} else if used := second.load().used(); used != 1 {
-			t.Errorf("it came back with %d used", used)
+			t.Errorf("the dropped count returned with %d used, want 1", used)
 		}
 		if r, _, _ := ask(t.Context(), l, shared); r != Refused {
-			t.Errorf("the cap opened before midnight: %v", r)
+			t.Errorf("before midnight: got %v, want Refused", r)
 		}
 
 		<-time.After(time.Duration(dayLength - time.Now().UnixNano()%dayLength))
 		synctest.Wait()
 		var s [1]Status
 		if r, _ := Decide(Instant{Wall: time.Now().UnixNano()}, []Limit{{Daily: shared()}}, s[:]); r != Admitted {
-			t.Errorf("the first request of the day is %v: it was not reserved ahead", r)
+			t.Errorf("first request of the day: got %v, want Admitted from a range reserved in advance", r)
 		}
 		if r, s, err := ask(t.Context(), l, keyed); r != Admitted || s.Remaining != 999 || err != nil {
-			t.Errorf("the day began with %v, %+v, %v", r, s, err)
+			t.Errorf("first request of the key's day: got %v, %+v, %v, want Admitted with 999 left", r, s, err)
 		}
 	})
 }
 
-// TestRestartKeepsDailyCount holds the guarantee that a restart keeps the count to
-// the request, also of a limit that is registered after the start.
+// Guarantee: a restart keeps the exact count, also of a limit that is registered after
+// Start.
 func TestRestartKeepsDailyCount(t *testing.T) {
 	store := newMemoryStore()
 	for start := range 3 {
@@ -186,26 +189,26 @@ func TestRestartKeepsDailyCount(t *testing.T) {
 		}
 		for range 10 {
 			if r, _, err := ask(t.Context(), l, find); r != Admitted || err != nil {
-				t.Fatalf("%v, %v", r, err)
+				t.Fatalf("got %v, %v, want Admitted", r, err)
 			}
 		}
 		if err := l.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := store.used("rt_1", dayOf(time.Now().UnixNano())), int64(start+1)*10; got != want {
-			t.Fatalf("the store counts %d, want %d", got, want)
+			t.Fatalf("the store's count is %d, want %d", got, want)
 		}
 		if _, _, err := ask(t.Context(), l, find); fault.CodeOf(err) != fault.Unavailable {
-			t.Fatalf("a stopped ledger answers %v", err)
+			t.Fatalf("after Stop: got error %v, want code unavailable", err)
 		}
 	}
 }
 
-// TestWaitTellsWhyNot holds the guarantee that a request neither hangs nor passes when the
-// store does not answer, and passes once it does.
-func TestWaitTellsWhyNot(t *testing.T) {
+// Guarantee: while the store fails, a request neither hangs nor passes; it passes once the
+// store works again.
+func TestWaitReturnsStoreError(t *testing.T) {
 	store := newMemoryStore()
-	l := startLedger(t, store)
+	l := startReserver(t, store)
 	find := func() *Daily { return l.Daily("rt_1", perDay(10)) }
 	setFail := func(fail bool) {
 		store.mu.Lock()
@@ -214,11 +217,11 @@ func TestWaitTellsWhyNot(t *testing.T) {
 	}
 	setFail(true)
 	if _, _, err := ask(t.Context(), l, find); fault.CodeOf(err) != fault.Unavailable || !errors.Is(err, errStore) {
-		t.Fatalf("a failing store gives %v", err)
+		t.Fatalf("failing store: got error %v, want code unavailable and the store's error", err)
 	}
 	setFail(false)
 	if r, _, err := ask(t.Context(), l, find); r != Admitted || err != nil {
-		t.Fatalf("%v, %v", r, err)
+		t.Fatalf("got %v, %v, want Admitted", r, err)
 	}
 
 	blocked, cancel := context.WithCancel(t.Context())
@@ -228,16 +231,16 @@ func TestWaitTellsWhyNot(t *testing.T) {
 	err := l.Wait(blocked, other)
 	store.mu.Unlock()
 	if !errors.Is(err, context.Canceled) {
-		t.Fatalf("a request that has left gets %v", err)
+		t.Fatalf("canceled request: got error %v, want context.Canceled", err)
 	}
 }
 
-// TestOneSaveForAllThatWait holds the guarantee of group commit: what asks while the store is
-// busy is saved together.
-func TestOneSaveForAllThatWait(t *testing.T) {
+// Guarantee: group commit: caps that ask for a range while the store is busy are saved
+// together.
+func TestOneSaveForAllWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemoryStore()
-		l := startLedger(t, store)
+		l := startReserver(t, store)
 		release := make(chan struct{})
 		var sizes []int
 		store.onSave = func(counts []DailyCount) {
@@ -264,10 +267,10 @@ func TestOneSaveForAllThatWait(t *testing.T) {
 	})
 }
 
-// TestStartNeedsTheStore holds the guarantee that a server does not start without its counts.
+// Guarantee: a server does not start without its daily counts.
 func TestStartNeedsTheStore(t *testing.T) {
 	if _, err := NewReserver(ReserverConfig{}); err == nil {
-		t.Error("a ledger without a store was made")
+		t.Error("NewReserver without a store succeeded, want an error")
 	}
 	store := newMemoryStore()
 	store.fail = true
@@ -277,9 +280,9 @@ func TestStartNeedsTheStore(t *testing.T) {
 	}
 	l.Daily("rt_1", perDay(1))
 	if err := l.Start(t.Context()); !errors.Is(err, errStore) {
-		t.Fatalf("start: %v", err)
+		t.Fatalf("Start: got %v, want the store's error", err)
 	}
 	if err := l.Stop(t.Context()); err != nil {
-		t.Fatalf("stop: %v", err)
+		t.Fatalf("Stop: %v", err)
 	}
 }

@@ -2,7 +2,8 @@ package ratelimit
 
 import "testing"
 
-// TestFields holds the form of the IETF fields: one item for each limit, the default one excepted.
+// Guarantee: the fields RateLimit and RateLimit-Policy have one item for each limit except
+// the default one.
 func TestFields(t *testing.T) {
 	s := []Status{
 		{Scope: KeyScope, Limit: 100, Remaining: 99, Window: 60, ResetIn: 1},
@@ -17,12 +18,12 @@ func TestFields(t *testing.T) {
 		t.Errorf("limits %s, want %s", got, want)
 	}
 	if got := AppendPolicy(nil, s[3:]); len(got) != 0 {
-		t.Errorf("the default limit is told: %s", got)
+		t.Errorf("AppendPolicy of the default limit = %q, want nothing", got)
 	}
 }
 
-// TestFewestLeft holds the rule which limit the headers tell: the fewest left, of two the one
-// that resets later; of refusing limits the one with the longest wait.
+// Guarantee: the headers show the limit with the fewest requests left, on a tie the one
+// that resets later, and of refusing limits the one with the longest wait.
 func TestFewestLeft(t *testing.T) {
 	fast, slow := compile(perSecond(5), 5), compile(perMinute(5), 5)
 	var s [3]Status
@@ -33,14 +34,14 @@ func TestFewestLeft(t *testing.T) {
 	}
 	for n := range 5 {
 		if r, worst := Decide(at(0), limits, s[:]); r != Admitted || worst != 1 || s[1].Remaining != int64(4-n) {
-			t.Fatalf("%v, worst %d: %+v", r, worst, s)
+			t.Fatalf("got %v, worst %d, %+v, want Admitted by limit 1", r, worst, s)
 		}
 	}
 	r, worst := Decide(at(0), limits, s[:])
 	if r != Refused || worst != 1 || s[1].RetryAfter != 12 || s[0].RetryAfter != 1 || s[1].ResetAt != startWall/second+13 {
-		t.Fatalf("%v, worst %d: %+v", r, worst, s)
+		t.Fatalf("got %v, worst %d, %+v, want Refused by limit 1 for 12 s", r, worst, s)
 	}
 	if r, worst := Decide(at(0), nil, nil); r != Admitted || worst != -1 {
-		t.Fatalf("no limits: %v, %d", r, worst)
+		t.Fatalf("no limits: got %v, %d, want Admitted, -1", r, worst)
 	}
 }

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// memoryStore keeps daily counts as a store does: what a call has saved stays.
+// memoryStore is a DailyStore in memory.
 type memoryStore struct {
 	mu     sync.Mutex
-	counts map[DailyCount]int64 // by the count with Used 0
+	counts map[DailyCount]int64 // keyed by the count with Used set to 0
 	fail   bool                 // calls fail
-	half   bool                 // a call that fails saves all the same
+	half   bool                 // a failing call saves nevertheless
 	saves  int
 	loads  int
 	onSave func(counts []DailyCount) // called before a call saves, without the lock
 }
 
-var errStore = errors.New("the store is not there")
+var errStore = errors.New("the store is unavailable")
 
 func newMemoryStore() *memoryStore { return &memoryStore{counts: make(map[DailyCount]int64)} }
 
@@ -61,7 +61,7 @@ func (s *memoryStore) SaveDailyCounts(ctx context.Context, counts []DailyCount) 
 	return nil
 }
 
-// used returns the count of a limit that all callers share.
+// used returns the count of a limit for all callers.
 func (s *memoryStore) used(limitID string, day int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

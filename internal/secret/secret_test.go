@@ -14,8 +14,8 @@ import (
 	"github.com/keygate/keygate/internal/secret"
 )
 
-// Guarantee: what was sealed opens to the same bytes, two seals of the same
-// bytes differ, and one flipped bit anywhere is noticed.
+// Guarantee: what was sealed opens to the same bytes, two seals of the same bytes differ,
+// and one flipped bit anywhere is noticed.
 func TestSealOpen(t *testing.T) {
 	box := newBox(t, 1)
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,8 +59,8 @@ func TestOpenWithAnotherKey(t *testing.T) {
 	}
 }
 
-// Guarantee: the file is made once, 0600, with nothing left beside it, and
-// every process that starts at the same time uses the same key.
+// Guarantee: the file is made once, 0600, with nothing left beside it, and every process
+// that starts at the same time uses the same key.
 func TestLoadOrCreateMakesOneKey(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "secret.key")
@@ -104,8 +104,8 @@ func TestLoadOrCreateMakesOneKey(t *testing.T) {
 	}
 }
 
-// Guarantee: a file that cannot be a safe key is refused with a message that
-// names the remedy, and is left as it was.
+// Guarantee: a file that cannot be a safe key is refused with a message that names the
+// remedy, and is left as it was.
 func TestLoadRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		content string

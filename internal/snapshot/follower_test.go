@@ -19,7 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// TestHosts holds which gateway a host reaches (contract, 4.1).
+// Guarantee: which gateway a host reaches (contract, 4.1).
 func TestHosts(t *testing.T) {
 	h := newHarness(t)
 	other := account.Account{ID: id.New(id.Account), Name: "other", Plan: account.Starter}
@@ -78,7 +78,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestCompiledGateway holds what a driver reads of a gateway.
+// Guarantee: what a driver reads of a gateway.
 func TestCompiledGateway(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()
@@ -126,8 +126,8 @@ func TestCompiledGateway(t *testing.T) {
 	}
 }
 
-// TestRevocationIsInForce holds that no caller who begins after CatchUp has
-// returned finds a key that was revoked before it, while eight others look.
+// Guarantee: no caller who begins after CatchUp has returned finds a key that was revoked
+// before it, while eight others look.
 func TestRevocationIsInForce(t *testing.T) {
 	h := newHarness(t)
 	for range 200 {
@@ -171,8 +171,8 @@ func TestRevocationIsInForce(t *testing.T) {
 	}
 }
 
-// TestKeysFollow holds what a change of a key does, by the change log and by a
-// load of everything after the log was trimmed.
+// Guarantee: what a change of a key does, by the change log and by a load of everything
+// after the log was trimmed.
 func TestKeysFollow(t *testing.T) {
 	for _, trimmed := range []bool{false, true} {
 		h := newHarness(t)
@@ -252,8 +252,8 @@ func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) []ratelim
 	return h.follower.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, h.clock.Now(), bucket)
 }
 
-// TestLimitsOutlivePublications holds that no publication refills a bucket or a
-// daily count, and that a changed limit keeps its level in proportion (contract, 4.3).
+// Guarantee: no publication refills a bucket or a daily count, and that a changed limit
+// keeps its level in proportion (contract, 4.3).
 func TestLimitsOutlivePublications(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()
@@ -324,8 +324,8 @@ func TestLimitsOutlivePublications(t *testing.T) {
 	}
 }
 
-// TestDailyOutlivesItsKind holds that a daily count which becomes one for each
-// key, or back, begins anew and decides.
+// Guarantee: a daily count which becomes one for each key, or back, begins anew and
+// decides.
 func TestDailyOutlivesItsKind(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()
@@ -346,8 +346,8 @@ func TestDailyOutlivesItsKind(t *testing.T) {
 	}
 }
 
-// TestRotatedKeysShareOneBucket holds contract 3.2: old and new key draw from one
-// bucket, and a change of the rate applies to both, in whatever order it is told.
+// Guarantee: contract 3.2: old and new key draw from one bucket, and a change of the rate
+// applies to both, in whatever order it is told.
 func TestRotatedKeysShareOneBucket(t *testing.T) {
 	h := newHarness(t)
 	old, oldSecret := h.key()
@@ -398,8 +398,8 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	}
 }
 
-// TestFailures holds that what cannot be read is tried again, and that a gateway
-// which cannot be compiled holds up nobody else.
+// Guarantee: what cannot be read is tried again, and that a gateway which cannot be
+// compiled holds up nobody else.
 func TestFailures(t *testing.T) {
 	h := newHarness(t)
 	broken := h.gateway()
@@ -458,8 +458,7 @@ func TestFailures(t *testing.T) {
 	h.follower.Unlock()
 }
 
-// TestFirstLoadRefusesBrokenGateway holds that a server does not start with a
-// gateway missing, and says which.
+// Guarantee: a server does not start with a gateway missing, and says which.
 func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 	h := newHarness(t)
 	bad := h.gateway()
@@ -487,8 +486,8 @@ func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 	}
 }
 
-// TestRunFollows holds that what another process writes is in force within half
-// a second, and after a failure as well.
+// Guarantee: what another process writes is in force within half a second, and after a
+// failure as well.
 func TestRunFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t)
@@ -518,7 +517,7 @@ func TestRunFollows(t *testing.T) {
 	})
 }
 
-// TestUsedKeys holds that each use is drained with its time, whoever drains beside it.
+// Guarantee: each use is drained with its time, whoever drains beside it.
 func TestUsedKeys(t *testing.T) {
 	h := newHarness(t)
 	var secrets []string
@@ -575,8 +574,8 @@ func TestUsedKeys(t *testing.T) {
 	}
 }
 
-// TestAge holds that the age of what is in force begins anew whenever the store
-// was read, and grows while it cannot be.
+// Guarantee: the age of what is in force begins anew whenever the store was read, and grows
+// while it cannot be.
 func TestAge(t *testing.T) {
 	h := newHarness(t)
 	h.clock.Advance(time.Second)

@@ -105,8 +105,7 @@ func BenchmarkKeyMemory(b *testing.B) {
 	}
 }
 
-// TestKeyMemory holds the bound of live heap for each key at a size that a test
-// can afford.
+// Guarantee: the bound of live heap for each key at a size that a test can afford.
 func TestKeyMemory(t *testing.T) {
 	const keys = 100_000
 	m := &manyKeys{harness: newHarness(t), n: keys, rate: ratelimit.Rate{Count: 100, Per: 1e9}, owner: true}

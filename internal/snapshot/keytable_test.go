@@ -11,9 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// TestKeyTableAgainstMap holds that the table finds what a map finds after any
-// run of additions, replacements and removals, with keys that collide, and that
-// what a reader holds does not change under it.
+// Guarantee: the table finds what a map finds after any run of additions, replacements and
+// removals, with keys that collide, and that what a reader holds does not change under it.
 func TestKeyTableAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &keyTable{private: rapid.Bool().Draw(t, "private")}
@@ -88,7 +87,7 @@ func TestKeyTableAgainstMap(t *testing.T) {
 	})
 }
 
-// TestKeySize holds that a key fills two lines of a cache.
+// Guarantee: a key fills two lines of a cache.
 func TestKeySize(t *testing.T) {
 	if size := unsafe.Sizeof(Key{}); size != 128 {
 		t.Errorf("a key has %d bytes, want 128", size)

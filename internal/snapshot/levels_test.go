@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// TestLevels holds that every limit of a gateway is told with what is left of it, those of
-// single keys only while they are in use, and nothing of other gateways or accounts.
+// Guarantee: every limit of a gateway is told with what is left of it, those of single keys
+// only while they are in use, and nothing of other gateways or accounts.
 func TestLevels(t *testing.T) {
 	h := newHarness(t)
 	g, other := h.gateway(), h.gateway()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The time to the head runs from the last progress of the upload, and not at
-// all once the head is there (contract, 3.3).
+// Guarantee: the time to the head runs from the last progress of the upload, and not at all
+// once the head is there (contract, 3.3).
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -49,9 +49,9 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A body that the exchange has closed is not read again, and what it fails with
-// afterwards is nobody's error. Until the exchange is over, closing it before anything
-// was read is not the last word: net/http may come back to it.
+// Guarantee: A body that the exchange has closed is not read again, and what it fails with
+// afterwards is nobody's error. Until the exchange is over, closing it before anything was
+// read is not the last word: net/http may come back to it.
 func TestRequestBodyClosed(t *testing.T) {
 	_, cancel := context.WithCancelCause(t.Context())
 	w := startHeadTimer(time.Hour, cancel)

@@ -80,9 +80,9 @@ func (i *issuer) client(name string, lasts time.Duration) unique.Handle[[2]strin
 	return unique.Make([2]string{pemOf(cert), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
 }
 
-// Guarantee: an upstream that asks for a client certificate is shown the
-// origin's, by no connection another's, and refuses who has none, one that has
-// expired, or one of another issuer, which is an upstream that cannot be reached.
+// Guarantee: an upstream that asks for a client certificate is shown the origin's, by no
+// connection another's, and refuses who has none, one that has expired, or one of another
+// issuer, which is an upstream that cannot be reached.
 func TestClientCertificate(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -128,9 +128,8 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
-// Guarantee: equal pairs share connections, others do not; a pair that cannot be
-// used is an error that does not tell the key, and no more does an origin that is
-// printed.
+// Guarantee: equal pairs share connections, others do not; a pair that cannot be used is an
+// error that does not tell the key, and no more does an origin that is printed.
 func TestClientCertificateIdentity(t *testing.T) {
 	pools := newPools(t, upstream.Config{})
 	i := newIssuer(t)

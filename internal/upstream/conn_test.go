@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Guarantee: the last words of TLS to who has gone hold nothing up: until they are
-// said or given up, the connection keeps its place under a bound.
+// Guarantee: the last words of TLS to who has gone hold nothing up: until they are said or
+// given up, the connection keeps its place under a bound.
 func TestLastWordsOfTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.StartTLS()

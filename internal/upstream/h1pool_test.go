@@ -102,7 +102,7 @@ func seen(t testing.TB, c *H1Conn) {
 	_ = c.conn.SetReadDeadline(time.Time{})
 }
 
-// A client gets its last connection again, another one the connection that was
+// Guarantee: A client gets its last connection again, another one the connection that was
 // released last, and only a connection that is not idle makes a new one.
 func TestPlainReuse(t *testing.T) {
 	p := newPeer(t)
@@ -141,7 +141,7 @@ func TestPlainReuse(t *testing.T) {
 	}
 }
 
-// A hint of another origin is not a connection to this one.
+// Guarantee: A hint of another origin is not a connection to this one.
 func TestPlainForeignHint(t *testing.T) {
 	p, q := newPeer(t), newPeer(t)
 	pools, pool := newPlain(t, Config{}, p.addr)
@@ -159,7 +159,7 @@ func TestPlainForeignHint(t *testing.T) {
 	}
 }
 
-// An idle connection that the upstream has ended, broken or talked on is not
+// Guarantee: an idle connection that the upstream has ended, broken or talked on is not
 // used again, neither through a hint nor without, however short it was idle.
 func TestPlainStale(t *testing.T) {
 	for name, spoil := range map[string]func(*net.TCPConn){
@@ -197,7 +197,7 @@ func TestPlainStale(t *testing.T) {
 	}
 }
 
-// A good connection is kept after a look at it.
+// Guarantee: A good connection is kept after a look at it.
 func TestPlainFresh(t *testing.T) {
 	p := newPeer(t)
 	pools, pool := newPlain(t, Config{}, p.addr)
@@ -211,7 +211,7 @@ func TestPlainFresh(t *testing.T) {
 	}
 }
 
-// Whoever waits at the limit is served in his turn, by a connection that comes
+// Guarantee: whoever waits at the limit is served in his turn, by a connection that comes
 // free or in place of one that was closed.
 func TestPlainLimit(t *testing.T) {
 	p := newPeer(t)
@@ -254,7 +254,7 @@ func TestPlainLimit(t *testing.T) {
 	}
 }
 
-// At the limit, the deadline and the end of the context end the wait, each with
+// Guarantee: at the limit, the deadline and the end of the context end the wait, each with
 // its own error, and leave the place to others.
 func TestPlainLimitGivesUp(t *testing.T) {
 	p := newPeer(t)
@@ -277,8 +277,8 @@ func TestPlainLimitGivesUp(t *testing.T) {
 	}
 }
 
-// Connect makes a new connection although one is idle, without going beyond
-// the limit.
+// Guarantee: connect makes a new connection although one is idle, without going beyond the
+// limit.
 func TestPlainConnect(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{MaxConns: 2}, p.addr)
@@ -297,7 +297,7 @@ func TestPlainConnect(t *testing.T) {
 	}
 }
 
-// The guard is asked at every attempt to connect, not once for an origin, and
+// Guarantee: the guard is asked at every attempt to connect, not once for an origin, and
 // its refusal is an upstream that cannot be reached (contract, 4.6).
 func TestPlainGuard(t *testing.T) {
 	p := newPeer(t)
@@ -326,7 +326,7 @@ func TestPlainGuard(t *testing.T) {
 	}
 }
 
-// Only public addresses are connected to for accounts that may reach no others.
+// Guarantee: only public addresses are connected to for accounts that may reach no others.
 func TestPlainPublicOnly(t *testing.T) {
 	p := newPeer(t)
 	pools, _ := newPlain(t, Config{}, p.addr)
@@ -339,7 +339,7 @@ func TestPlainPublicOnly(t *testing.T) {
 	}
 }
 
-// A host that refuses is unreachable; one that has no answer until the request's
+// Guarantee: A host that refuses is unreachable; one that has no answer until the request's
 // deadline is a time-out; a caller that leaves is neither.
 func TestPlainDialErrors(t *testing.T) {
 	_, pool := newPlain(t, Config{}, "127.0.0.1:9") // no port that the system gives to anybody
@@ -359,7 +359,7 @@ func TestPlainDialErrors(t *testing.T) {
 	}
 }
 
-// What is idle for too long is closed, what is used now and then is not.
+// Guarantee: what is idle for too long is closed, what is used now and then is not.
 func TestPlainIdleTimeout(t *testing.T) {
 	p := newPeer(t)
 	pools, pool := newPlain(t, Config{IdleTimeout: 10 * tickTime}, p.addr)
@@ -381,7 +381,7 @@ func TestPlainIdleTimeout(t *testing.T) {
 	}
 }
 
-// A pool that nobody uses is forgotten; who has kept it is served by its
+// Guarantee: A pool that nobody uses is forgotten; who has kept it is served by its
 // successor.
 func TestPlainForget(t *testing.T) {
 	p := newPeer(t)
@@ -406,7 +406,7 @@ func TestPlainForget(t *testing.T) {
 	}
 }
 
-// After Close nothing stays idle and no goroutine is left, but who comes is
+// Guarantee: after Close nothing stays idle and no goroutine is left, but who comes is
 // still served.
 func TestPlainClose(t *testing.T) {
 	before := goleak.IgnoreCurrent()
@@ -437,7 +437,7 @@ func TestPlainClose(t *testing.T) {
 	})
 }
 
-// However many come and go, no two have one connection, the limit holds, nobody
+// Guarantee: however many come and go, no two have one connection, the limit holds, nobody
 // is left waiting and nothing is lost.
 func TestPlainConcurrency(t *testing.T) {
 	p := newPeer(t)
@@ -497,7 +497,7 @@ func TestPlainConcurrency(t *testing.T) {
 	}
 }
 
-// The default port is used where the URL has none.
+// Guarantee: the default port is used where the URL has none.
 func TestWithPort(t *testing.T) {
 	for host, want := range map[string]string{
 		"a.test": "a.test:80", "a.test:8080": "a.test:8080", "[::1]": "[::1]:80", "[::1]:8080": "[::1]:8080", "10.0.0.1": "10.0.0.1:80",
@@ -508,7 +508,7 @@ func TestWithPort(t *testing.T) {
 	}
 }
 
-// A client that comes back to its last connection costs no allocation.
+// Guarantee: A client that comes back to its last connection costs no allocation.
 func TestPlainAllocations(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{}, p.addr)

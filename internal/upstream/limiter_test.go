@@ -120,8 +120,8 @@ func counted(t *testing.T, scheme string, h http.Handler) (*counter, upstream.Or
 	return c, o
 }
 
-// Guarantee: an upstream never has more connections of a gateway than its bound,
-// whatever protocol it speaks, and who waits for one is served.
+// Guarantee: an upstream never has more connections of a gateway than its bound, whatever
+// protocol it speaks, and who waits for one is served.
 func TestBoundOnConnections(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -149,8 +149,8 @@ func TestBoundOnConnections(t *testing.T) {
 	}
 }
 
-// Guarantee: a request with a body is not refused because its connection closed to
-// make room while it came to it.
+// Guarantee: a request with a body is not refused because its connection closed to make
+// room while it came to it.
 func TestBoundWithBodies(t *testing.T) {
 	for _, scheme := range []string{"https", "h2"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -190,8 +190,8 @@ func TestBoundWithBodies(t *testing.T) {
 	}
 }
 
-// Guarantee: the engine of HTTP/1.1 and net/http's transport share one bound, and
-// neither keeps the other waiting while it has work itself.
+// Guarantee: the engine of HTTP/1.1 and net/http's transport share one bound, and neither
+// keeps the other waiting while it has work itself.
 func TestBoundIsShared(t *testing.T) {
 	count := newCounter()
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
@@ -251,8 +251,8 @@ func exchangeOver(c net.Conn) bool {
 	return err == nil
 }
 
-// Guarantee: what is idle of one kind of connection makes room for another: an
-// upgrade over HTTP/1.1 while the requests went over HTTP/2, and the other way round.
+// Guarantee: what is idle of one kind of connection makes room for another: an upgrade over
+// HTTP/1.1 while the requests went over HTTP/2, and the other way round.
 func TestBoundMakesRoom(t *testing.T) {
 	for _, scheme := range []string{"https", "h2"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -353,8 +353,8 @@ func TestBoundGivesUp(t *testing.T) {
 	}
 }
 
-// Guarantee: a bound is one gateway's own: another with the same upstream and the
-// same bound does not wait for it. Without a bound they share connections.
+// Guarantee: a bound is one gateway's own: another with the same upstream and the same
+// bound does not wait for it. Without a bound they share connections.
 func TestBoundIsOneGateways(t *testing.T) {
 	base := request("GET", "http://h.test", "/").URL
 	of := func(gateway string, conns int) upstream.Origin {
@@ -368,8 +368,8 @@ func TestBoundIsOneGateways(t *testing.T) {
 	}
 }
 
-// Guarantee: what was kept under another bound of the same gateway is closed when
-// it has a new one; another gateway's stays.
+// Guarantee: what was kept under another bound of the same gateway is closed when it has a
+// new one; another gateway's stays.
 func TestBoundIsLowered(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -410,8 +410,8 @@ func TestBoundIsLowered(t *testing.T) {
 	}
 }
 
-// Guarantee: what a request of a gateway was sent on when its bound changed is closed
-// with the request.
+// Guarantee: what a request of a gateway was sent on when its bound changed is closed with
+// the request.
 func TestBoundIsLoweredMeanwhile(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -447,8 +447,8 @@ func TestBoundIsLoweredMeanwhile(t *testing.T) {
 	}
 }
 
-// Guarantee: a connection that is idle for the origin's time is closed, and not
-// before a request could use it again.
+// Guarantee: a connection that is idle for the origin's time is closed, and not before a
+// request could use it again.
 func TestIdleTimeout(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -469,8 +469,8 @@ func TestIdleTimeout(t *testing.T) {
 	}
 }
 
-// Guarantee: the time to connect is the origin's own, for the handshake of TLS as
-// well, and what ends at it is an upstream that cannot be reached.
+// Guarantee: the time to connect is the origin's own, for the handshake of TLS as well, and
+// what ends at it is an upstream that cannot be reached.
 func TestConnectTimeout(t *testing.T) {
 	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = io.Copy(io.Discard, c) })
 	full := fullListener(t)

@@ -6,7 +6,7 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// A pool that nobody has used for a while goes when a new origin comes.
+// Guarantee: A pool that nobody has used for a while goes when a new origin comes.
 func TestPoolsForget(t *testing.T) {
 	p, err := NewPools(Config{Guard: netguard.New()})
 	if err != nil {

@@ -68,9 +68,9 @@ func request(method, base, target string) *http.Request {
 	}
 }
 
-// What is sent a second time when a connection that was kept fails before any
-// byte of an answer: exactly what contract 4.4 names, whatever a caller says
-// about idempotency.
+// Guarantee: what is sent a second time when a connection that was kept fails before any
+// byte of an answer: exactly what contract 4.4 names, whatever a caller says about
+// idempotency.
 func TestRepeat(t *testing.T) {
 	for _, c := range []struct {
 		method  string
@@ -144,7 +144,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// Targets reach the wire byte for byte, joined to the base path (contract, 4.2).
+// Guarantee: targets reach the wire byte for byte, joined to the base path (contract, 4.2).
 func TestTargetBytes(t *testing.T) {
 	lines := make(chan string, 1)
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
@@ -177,7 +177,7 @@ func TestTargetBytes(t *testing.T) {
 	})
 }
 
-// Failures of an upstream are told apart: nobody there, refused by the guard,
+// Guarantee: failures of an upstream are told apart: nobody there, refused by the guard,
 // broken before the head, a head that did not come.
 func TestFailures(t *testing.T) {
 	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = io.Copy(io.Discard, c) })
@@ -222,7 +222,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A network that the operator allows is reached by every account.
+// Guarantee: A network that the operator allows is reached by every account.
 func TestAllowedNetwork(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
@@ -233,7 +233,7 @@ func TestAllowedNetwork(t *testing.T) {
 	}
 }
 
-// An https upstream is trusted by upstream_ca alone if there is one, and speaks
+// Guarantee: an https upstream is trusted by upstream_ca alone if there is one, and speaks
 // HTTP/2 where it offers it.
 func TestTLS(t *testing.T) {
 	for _, offers := range []bool{true, false} {
@@ -266,7 +266,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Connections belong to an origin: gateways that agree in it share them, others
+// Guarantee: connections belong to an origin: gateways that agree in it share them, others
 // do not.
 func TestPoolsByOrigin(t *testing.T) {
 	pools := newPools(t, upstream.Config{})
@@ -293,7 +293,7 @@ func TestPoolsByOrigin(t *testing.T) {
 	}
 }
 
-// The sender's context ends an exchange, and its error is the sender's own.
+// Guarantee: the sender's context ends an exchange, and its error is the sender's own.
 func TestSenderLeaves(t *testing.T) {
 	arrived := make(chan struct{})
 	ended := make(chan struct{})
