@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// Guarantee: of a key string in a text its prefix alone is left, however often it stands
-// there and however it is percent-encoded; anything else stays as it is.
+// Guarantee: every key string in a text is replaced by its prefix, however often it occurs
+// and however it is percent-encoded. The rest of the text is unchanged.
 func TestRedact(t *testing.T) {
 	gateway, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestRedact(t *testing.T) {
 			"":                                "",
 		} {
 			if got := apikey.Redact(text); got != want {
-				t.Errorf("%s became %s, want %s", text, got, want)
+				t.Errorf("Redact(%s) = %s, want %s", text, got, want)
 			}
 		}
 	}

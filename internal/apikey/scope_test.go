@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Guarantee: contract 4.2: a scope is a word, or a word and a resource; a resource that no
-// request's path could be under is refused, not kept as a key that opens nothing.
+// Guarantee: a scope is a word, or a word and a resource (contract, 4.2). A resource under
+// which no request's path can be is refused.
 func TestParseScope(t *testing.T) {
 	for _, s := range []string{
 		"read", "write", "admin", "read:orders", "admin:orders/items", "read:a.b/c-d_~", "read:caf%c3%a9", "read:%6frders", "read:a%20b", "read:v1.0/...",
@@ -17,7 +17,7 @@ func TestParseScope(t *testing.T) {
 	} {
 		sc, err := apikey.ParseScope(s)
 		if err != nil || sc.String() != s {
-			t.Errorf("ParseScope(%q) = %q, %v; want it as it was given", s, sc, err)
+			t.Errorf("ParseScope(%q) = %q, %v; want it unchanged", s, sc, err)
 		}
 	}
 	for _, s := range []string{

@@ -20,34 +20,34 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// book keeps what is logged.
-type book struct {
+// logBuffer keeps what is logged.
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (b *book) Write(p []byte) (int, error) {
+func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.Write(p)
 }
 
-func (b *book) count(s string) int {
+func (b *logBuffer) count(s string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Count(b.buf.String(), s)
 }
 
-// files is a pair of files in a directory of the test.
+// files is the pair of files of a test.
 type files struct {
 	t         *testing.T
 	cert, key string
-	log       *book
+	log       *logBuffer
 }
 
 func newFiles(t *testing.T) *files {
 	dir := t.TempDir()
-	return &files{t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), &book{}}
+	return &files{t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), &logBuffer{}}
 }
 
 func (f *files) write(path string, content []byte) {
@@ -72,8 +72,8 @@ func name(t *testing.T, p *certificate.Pair) string {
 	return c.Leaf.DNSNames[0]
 }
 
-// Guarantee: a new pair is in use from the next look at the files; one that does not fit is
-// logged once and leaves the one before in use.
+// Guarantee: a new pair is in use after the next check of the files. A pair that does not
+// match is logged once, and the previous one stays in use.
 func TestReload(t *testing.T) {
 	f := newFiles(t)
 	one, two := certificatetest.New(t, "one.test"), certificatetest.New(t, "two.test")
@@ -84,20 +84,20 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := name(t, p); got != "one.test" || p.Check() {
-		t.Fatalf("begins with %s", got)
+		t.Fatalf("the first certificate is %s, want one.test, unchanged", got)
 	}
-	f.write(f.cert, two.Cert) // its key is not there yet
+	f.write(f.cert, two.Cert) // its key follows later
 	for range 3 {
 		if p.Check() || name(t, p) != "one.test" {
-			t.Fatal("uses half of a pair")
+			t.Fatal("a pair that does not match is in use")
 		}
 	}
 	if n := f.log.count("do not match"); n != 1 {
-		t.Errorf("logged %d times", n)
+		t.Errorf("the failure was logged %d times, want once", n)
 	}
 	f.write(f.key, two.Key)
 	if !p.Check() || name(t, p) != "two.test" {
-		t.Fatal("did not take the new pair")
+		t.Fatal("the new pair is not in use")
 	}
 	for _, broken := range []func(){
 		func() { f.write(f.cert, []byte("nonsense")) },
@@ -107,14 +107,14 @@ func TestReload(t *testing.T) {
 	} {
 		broken()
 		if p.Check() || name(t, p) != "two.test" {
-			t.Fatal("uses a broken pair")
+			t.Fatal("a broken pair is in use")
 		}
 	}
 	f.write(f.cert, two.Cert)
 	if p.Check() || f.log.count("in use again") != 1 {
-		t.Error("the same pair again is no new one, and the end of the trouble is told")
+		t.Error("restoring the files: want no change and one log line")
 	}
-	// As Kubernetes turns a link to another directory.
+	// Kubernetes updates files by changing a symbolic link.
 	next := filepath.Join(filepath.Dir(f.cert), "next.pem")
 	f.write(next, one.Cert)
 	f.write(f.key, one.Key)
@@ -123,11 +123,11 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !p.Check() || name(t, p) != "one.test" {
-		t.Error("did not follow the link")
+		t.Error("the pair behind the changed link is not in use")
 	}
 }
 
-// Guarantee: a change is seen without anybody asking.
+// Guarantee: a running Pair notices a change by itself.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t)
@@ -150,13 +150,12 @@ func TestWatch(t *testing.T) {
 		f.write(f.key, two.Key)
 		<-time.After(5 * time.Second)
 		if got := name(t, p); got != "two.test" {
-			t.Errorf("after 5 s it is still %s", got)
+			t.Errorf("after 5 s the certificate is %s, want two.test", got)
 		}
 	})
 }
 
-// Guarantee: what cannot be served with is refused at the start, by the names of the
-// setting and the file.
+// Guarantee: Open refuses files that cannot serve, and names the setting and the file.
 func TestRefusals(t *testing.T) {
 	good, other := certificatetest.New(t, "one.test"), certificatetest.New(t, "two.test")
 	for _, tc := range []struct {
@@ -166,8 +165,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no certificate", nil, good.Key, []string{"--tls-cert", "cert.pem", "does not exist"}},
 		{"no key", good.Cert, nil, []string{"--tls-key", "key.pem", "does not exist"}},
-		{"not of each other", good.Cert, other.Key, []string{"--tls-cert", "--tls-key", "do not match"}},
-		{"the wrong way round", good.Key, good.Cert, []string{"--tls-cert", "do not match"}},
+		{"a pair that does not match", good.Cert, other.Key, []string{"--tls-cert", "--tls-key", "do not match"}},
+		{"certificate and key swapped", good.Key, good.Cert, []string{"--tls-cert", "do not match"}},
 		{"no PEM", []byte("x"), good.Key, []string{"--tls-cert", "do not match"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -180,7 +179,7 @@ func TestRefusals(t *testing.T) {
 			}
 			_, err := f.open()
 			if err == nil {
-				t.Fatal("accepted")
+				t.Fatal("Open succeeded, want an error")
 			}
 			for _, part := range tc.want {
 				if !strings.Contains(err.Error(), part) {
@@ -194,13 +193,13 @@ func TestRefusals(t *testing.T) {
 		f.cert = t.TempDir()
 		f.write(f.key, good.Key)
 		if _, err := f.open(); err == nil || !strings.Contains(err.Error(), "--tls-cert") {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v, want one that names --tls-cert", err)
 		}
 	})
 }
 
-// Guarantee: the operator is told of a key that everybody may read and of a certificate
-// that has expired; both are served.
+// Guarantee: a key that every user can read and an expired certificate are logged as
+// warnings, and served.
 func TestWarnings(t *testing.T) {
 	f := newFiles(t)
 	c := certificatetest.New(t, "one.test")
@@ -216,6 +215,6 @@ func TestWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.log.count("chmod 600") != 1 || f.log.count("has expired") != 1 {
-		t.Errorf("log: %s", f.log.buf.String())
+		t.Errorf("want one warning each for the mode and the expiry, got %s", f.log.buf.String())
 	}
 }

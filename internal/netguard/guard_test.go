@@ -13,9 +13,9 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// Guarantee: who may connect where: the operator's account anywhere but to what is always
-// refused, other accounts to public addresses alone, whatever spelling an address has
-// (contract, 4.6).
+// Guarantee: the operator's account may connect anywhere except to addresses that are
+// always refused, other accounts only to public addresses, in whatever form an address is
+// written (contract, 4.6).
 func TestDecision(t *testing.T) {
 	const always, public, open = "always", "not public", "open"
 	for _, c := range []struct{ addr, want string }{
@@ -64,7 +64,7 @@ func TestDecision(t *testing.T) {
 		{"2001:2::1", public}, // benchmarking
 		{"3fff::1", public},
 		{"5f00::1", public},
-		{"4000::1", public}, // given out to nobody
+		{"4000::1", public}, // not assigned
 		{"0.0.0.0", always},
 		{"0.1.2.3", always},
 		{"::", always},
@@ -81,7 +81,7 @@ func TestDecision(t *testing.T) {
 		{"::ffff:0:169.254.169.254", always},
 		{"64:ff9b::a9fe:a9fe", always},
 		{"64:ff9b:1::a9fe:a9fe", always},
-		{"64:ff9b:1:a9fe:a9:fe00::", always}, // the form with 48 bits in front
+		{"64:ff9b:1:a9fe:a9:fe00::", always}, // the form with a 48-bit prefix
 		{"2002:a9fe:a9fe::1", always},
 		{"2001:0:a9fe:a9fe::1", always},            // Teredo server
 		{"2001:0:5db8:d70e:0:0:5601:5601", always}, // Teredo client, inverted
@@ -97,21 +97,22 @@ func TestDecision(t *testing.T) {
 		addr := netip.AddrPortFrom(netip.MustParseAddr(c.addr), 443)
 		operator := netguard.New().Check(netguard.Policy{}, addr)
 		tenant := netguard.New().Check(netguard.Policy{PublicOnly: true}, addr)
-		if got := operator != nil; got != (c.want == always) {
-			t.Errorf("%s by the operator: %v, want %s", c.addr, operator, c.want)
+		operatorRefused, tenantRefused := c.want == always, c.want != open
+		if got := operator != nil; got != operatorRefused {
+			t.Errorf("%s for the operator's account: got %v, want refused %v", c.addr, operator, operatorRefused)
 		}
-		if got := tenant != nil; got != (c.want != open) {
-			t.Errorf("%s by another account: %v, want %s", c.addr, tenant, c.want)
+		if got := tenant != nil; got != tenantRefused {
+			t.Errorf("%s for another account: got %v, want refused %v", c.addr, tenant, tenantRefused)
 		}
 		var refused *netguard.RefusedError
 		if tenant != nil && (!errors.As(tenant, &refused) || refused.Addr != addr || !strings.Contains(refused.Reason, "address")) {
-			t.Errorf("%s: the error %v does not tell what was refused", c.addr, tenant)
+			t.Errorf("%s: got error %v, want a RefusedError that names the address and a reason", c.addr, tenant)
 		}
 	}
 }
 
-// Guarantee: A network that the operator names is open to all accounts, also inside a
-// transition mechanism, but nothing opens what is always refused.
+// Guarantee: a network in Policy.Allow is open to all accounts, also when a transition
+// mechanism embeds it. Addresses that are always refused stay refused.
 func TestAllowedNetworks(t *testing.T) {
 	policy := netguard.Policy{PublicOnly: true, Allow: []netip.Prefix{
 		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd01::/16"),
@@ -124,14 +125,14 @@ func TestAllowedNetworks(t *testing.T) {
 		"169.254.169.254": false, "64:ff9b:1:7::a9fe:a9fe": false, "1.1.1.1": true,
 	} {
 		err := netguard.New().Check(policy, netip.AddrPortFrom(netip.MustParseAddr(addr), 80))
-		if (err == nil) != want {
-			t.Errorf("%s: %v, want allowed %v", addr, err, want)
+		if allowed := err == nil; allowed != want {
+			t.Errorf("%s: got %v, want allowed %v", addr, err, want)
 		}
 	}
 }
 
-// Guarantee: with AllowRisky a named network opens link-local and metadata addresses, each
-// only where it is named itself, and still nothing that belongs to no machine.
+// Guarantee: with AllowRisky, Policy.Allow opens link-local and metadata addresses that it
+// contains, and no addresses that do not belong to a single machine.
 func TestAllowRisky(t *testing.T) {
 	policy := netguard.Policy{PublicOnly: true, AllowRisky: true, Allow: []netip.Prefix{
 		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fd00:ec2::254/128"),
@@ -143,25 +144,27 @@ func TestAllowRisky(t *testing.T) {
 		"127.0.0.1": false, "0.0.0.0": false, "224.0.0.1": false,
 	} {
 		err := netguard.New().Check(policy, netip.AddrPortFrom(netip.MustParseAddr(addr), 80))
-		if (err == nil) != want {
-			t.Errorf("%s: %v, want allowed %v", addr, err, want)
+		if allowed := err == nil; allowed != want {
+			t.Errorf("%s: got %v, want allowed %v", addr, err, want)
 		}
 	}
 }
 
-// Guarantee: A policy names an address if it names what the address carries.
-func TestNames(t *testing.T) {
+// Guarantee: a policy lists an address if one of its networks contains the address or what
+// it embeds.
+func TestLists(t *testing.T) {
 	policy := netguard.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	for addr, want := range map[string]bool{
 		"127.0.0.1": true, "::ffff:127.0.0.1": true, "2002:7f00:1::": true, "::1": false, "1.1.1.1": false,
 	} {
 		if got := policy.Lists(netip.MustParseAddr(addr)); got != want {
-			t.Errorf("%s: %v", addr, got)
+			t.Errorf("Lists(%s) = %v, want %v", addr, got, want)
 		}
 	}
 }
 
-// Guarantee: no account can make Keygate call itself, by whatever address leads there.
+// Guarantee: no account can make Keygate connect to its own listeners, whatever address
+// leads there.
 func TestOwnListeners(t *testing.T) {
 	local, other := localAddress(t), "203.0.113.9:8081"
 	g := netguard.New()
@@ -174,14 +177,14 @@ func TestOwnListeners(t *testing.T) {
 		"10.9.9.9:8082": false, "[::ffff:10.9.9.9]:8082": false, "127.0.0.1:8082": true, "127.0.0.1:8083": false,
 	} {
 		err := g.Check(netguard.Policy{}, netip.MustParseAddrPort(addr))
-		if (err == nil) != want {
-			t.Errorf("%s: %v, want allowed %v", addr, err, want)
+		if allowed := err == nil; allowed != want {
+			t.Errorf("%s: got %v, want allowed %v", addr, err, want)
 		}
 	}
 }
 
-// localAddress returns an IPv4 address of this machine that is not loopback, or
-// a loopback one if it has no other.
+// localAddress returns an IPv4 address of this machine: one that is not loopback if there
+// is any.
 func localAddress(t *testing.T) netip.Addr {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()
@@ -196,8 +199,8 @@ func localAddress(t *testing.T) netip.Addr {
 	return netip.MustParseAddr("127.0.0.1")
 }
 
-// Guarantee: the guard judges what is connected to, at each attempt, before anything is
-// sent there.
+// Guarantee: the guard checks the address at each attempt to connect, before anything is
+// sent.
 func TestDialerAsks(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -214,23 +217,23 @@ func TestDialerAsks(t *testing.T) {
 		return err
 	}
 	if err := dial(netguard.Policy{}); err != nil {
-		t.Errorf("the operator: %v", err)
+		t.Errorf("operator's account: got %v, want a connection", err)
 	}
 	var refused *netguard.RefusedError
 	if err := dial(netguard.Policy{PublicOnly: true}); !errors.As(err, &refused) {
-		t.Errorf("another account: %v", err)
+		t.Errorf("another account: got %v, want a RefusedError", err)
 	}
 	g.SetListeners(netip.MustParseAddrPort(l.Addr().String()))
 	if err := dial(netguard.Policy{}); !errors.As(err, &refused) {
-		t.Errorf("Keygate itself: %v", err)
+		t.Errorf("Keygate's own listener: got %v, want a RefusedError", err)
 	}
 	if err := g.Control(netguard.Policy{})(context.Background(), "unix", "/run/docker.sock", nil); err == nil {
-		t.Error("a socket that is no address and port was let through")
+		t.Error("a Unix socket was allowed, want an error")
 	}
 }
 
-// Guarantee: wrapping an IPv4 address in a transition mechanism never changes the decision.
-func TestWrapping(t *testing.T) {
+// Guarantee: the decision about an IPv4 address is the same for every form that embeds it.
+func TestEmbeddedAddressesDecideAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v4 := [4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "v4"))
 		policy := netguard.Policy{PublicOnly: rapid.Bool().Draw(t, "publicOnly")}
@@ -241,8 +244,9 @@ func TestWrapping(t *testing.T) {
 		nat64 := [16]byte{0, 0x64, 0xff, 0x9b, 12: v4[0], 13: v4[1], 14: v4[2], 15: v4[3]}
 		sixToFour := [16]byte{0x20, 0x02, v4[0], v4[1], v4[2], v4[3]}
 		for _, wrapped := range [][16]byte{plain.As16(), nat64, sixToFour} {
-			if a := netip.AddrFrom16(wrapped); allowed(plain) != allowed(a) {
-				t.Fatalf("%v and its form %v differ", plain, a)
+			a, want := netip.AddrFrom16(wrapped), allowed(plain)
+			if got := allowed(a); got != want {
+				t.Fatalf("%v: got allowed %v, want %v as for %v", a, got, want, plain)
 			}
 		}
 	})

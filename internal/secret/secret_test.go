@@ -14,8 +14,8 @@ import (
 	"github.com/keygate/keygate/internal/secret"
 )
 
-// Guarantee: what was sealed opens to the same bytes, two seals of the same bytes differ,
-// and one flipped bit anywhere is noticed.
+// Guarantee: Open returns the bytes that were sealed, sealing the same bytes twice yields
+// different results, and one flipped bit anywhere is detected.
 func TestSealOpen(t *testing.T) {
 	box := newBox(t, 1)
 	rapid.Check(t, func(t *rapid.T) {
@@ -29,10 +29,10 @@ func TestSealOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if bytes.Equal(sealed, again) {
-			t.Fatal("two seals are equal: the nonce is not random")
+			t.Fatal("sealing twice yields the same bytes: the nonce is not random")
 		}
 		if len(plain) > 8 && bytes.Contains(sealed, plain) {
-			t.Fatal("the sealed bytes hold the plain ones")
+			t.Fatal("the sealed bytes contain the plain ones")
 		}
 		got, err := box.Open(sealed)
 		if err != nil || !bytes.Equal(got, plain) {
@@ -46,7 +46,7 @@ func TestSealOpen(t *testing.T) {
 	})
 }
 
-// Guarantee: another key, or too few bytes, gives ErrOpen.
+// Guarantee: opening with another key, or opening too few bytes, returns ErrOpen.
 func TestOpenWithAnotherKey(t *testing.T) {
 	sealed, err := newBox(t, 1).Seal([]byte("token"))
 	if err != nil {
@@ -59,9 +59,9 @@ func TestOpenWithAnotherKey(t *testing.T) {
 	}
 }
 
-// Guarantee: the file is made once, 0600, with nothing left beside it, and every process
-// that starts at the same time uses the same key.
-func TestLoadOrCreateMakesOneKey(t *testing.T) {
+// Guarantee: the file is created once, with mode 0600 and without leftovers, and all
+// processes that start at the same time use the same key.
+func TestLoadOrCreateCreatesOneKey(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "secret.key")
 	boxes := make([]*secret.Box, 8)
@@ -85,7 +85,7 @@ func TestLoadOrCreateMakesOneKey(t *testing.T) {
 	}
 	for _, b := range boxes {
 		if got, err := b.Open(sealed); err != nil || string(got) != "token" {
-			t.Errorf("Open = %q, %v", got, err)
+			t.Errorf("Open = %q, %v, want the sealed text", got, err)
 		}
 	}
 	info, err := os.Stat(path)
@@ -93,19 +93,19 @@ func TestLoadOrCreateMakesOneKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Mode().Perm() != 0o600 || info.Size() != secret.KeySize {
-		t.Errorf("file has mode %v and %d bytes", info.Mode(), info.Size())
+		t.Errorf("file has mode %v and %d bytes, want 0600 and %d", info.Mode(), info.Size(), secret.KeySize)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(entries) != 1 {
-		t.Errorf("directory holds %v; want the key file alone", entries)
+		t.Errorf("directory contains %v, want only the key file", entries)
 	}
 }
 
 // Guarantee: a file that cannot be a safe key is refused with a message that names the
-// remedy, and is left as it was.
+// remedy, and is left unchanged.
 func TestLoadRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		content string
@@ -132,7 +132,7 @@ func TestLoadRefuses(t *testing.T) {
 				t.Errorf("error %v; want one that says %q", err, tc.want)
 			}
 			if got, err := os.ReadFile(path); err != nil || string(got) != tc.content {
-				t.Errorf("file now holds %q, %v", got, err)
+				t.Errorf("file now contains %q, %v, want it unchanged", got, err)
 			}
 		})
 	}
