@@ -142,9 +142,9 @@ func (b *adaptedBody) Trailers() ([]byte, []http1.Field) {
 	return b.section, b.trailers.Fields()
 }
 
-// roundTrip sends text and returns everything that comes back until the connection ends. A
+// exchangeBytes sends text and returns everything that comes back until the connection ends. A
 // reset is shown as "<reset>" at the end.
-func roundTrip(t testing.TB, addr, text string) string {
+func exchangeBytes(t testing.TB, addr, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -233,7 +233,7 @@ func TestAdapterConnectionInfo(t *testing.T) {
 	addr := adapted(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, r.RemoteAddr, " ", r.TLS != nil, " ", r.Context().Err())
 	})
-	got := roundTrip(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	got := exchangeBytes(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 	wantIn(t, got, "192.0.2.7:1234 false <nil>")
 }
 
@@ -347,7 +347,7 @@ func TestAdapterContentLength(t *testing.T) {
 		"GET /same HTTP/1.1": "Content-Length: 1\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nConnection: close\r\n\r\n",
 		"GET /a HTTP/1.1":    "Content-Length: 1\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nConnection: close\r\n\r\nt",
 	} {
-		wantSuffix(t, roundTrip(t, addr, first+"\r\nHost: a\r\nConnection: close\r\n\r\n"), want)
+		wantSuffix(t, exchangeBytes(t, addr, first+"\r\nHost: a\r\nConnection: close\r\n\r\n"), want)
 	}
 }
 
@@ -396,7 +396,7 @@ func TestAdapterBrokenResponse(t *testing.T) {
 		}
 	})
 	for _, first := range []string{"GET /length HTTP/1.1", "GET /short HTTP/1.1", "GET /chunked HTTP/1.1", "GET /length HTTP/1.0", "GET /close HTTP/1.0"} {
-		got := roundTrip(t, addr, first+"\r\nHost: a\r\n\r\n")
+		got := exchangeBytes(t, addr, first+"\r\nHost: a\r\n\r\n")
 		switch {
 		case !strings.Contains(got, "part") && !strings.HasSuffix(got, "<reset>"):
 			t.Errorf("%s: got %q, want the first part of the body or a reset", first, got)
@@ -416,7 +416,7 @@ func TestAdapterUnreadBody(t *testing.T) {
 		w.Header().Set("Content-Length", "2")
 		_, _ = io.WriteString(w, "no")
 	})
-	got := roundTrip(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 90000))
+	got := exchangeBytes(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 90000))
 	wantSuffix(t, got, "\r\n\r\nno")
 	if n := strings.Count(got, "HTTP/1.1 "); n != 1 {
 		t.Errorf("got %d responses in %q, want 1", n, got)
@@ -438,7 +438,7 @@ func TestAdapterLateReader(t *testing.T) {
 		<-reading
 		w.Header().Set("Content-Length", "0")
 	})
-	got := roundTrip(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+	got := exchangeBytes(t, addr, "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
 	if !strings.HasPrefix(got, "HTTP/1.1 200 ") {
 		t.Errorf("got %q, want a 200", got)
 	}
@@ -522,10 +522,10 @@ func TestAdapterHijack(t *testing.T) {
 		_ = buffered.Flush()
 		_ = c.(*net.TCPConn).CloseWrite()
 	})
-	if got := roundTrip(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\n\r\nmore"); got != "behind: more" {
+	if got := exchangeBytes(t, addr, "GET /a HTTP/1.1\r\nHost: a\r\n\r\nmore"); got != "behind: more" {
 		t.Errorf("got %q, want %q", got, "behind: more")
 	}
 	for _, text := range []string{"GET /late HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"} {
-		wantIn(t, roundTrip(t, addr, text), "refused")
+		wantIn(t, exchangeBytes(t, addr, text), "refused")
 	}
 }

@@ -73,7 +73,7 @@ func BenchmarkRecord(b *testing.B) {
 		b.Fatal(x.Verdict.Code)
 	}
 	verdict := x.Verdict
-	x.relay.resp.Status = 200
+	x.trip.reader.resp.Status = 200
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		x.Exchange = proxy.Exchange{Client: c.client, Verdict: verdict, Method: "GET"}

@@ -3,6 +3,7 @@ package h1
 import (
 	"errors"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,7 @@ import (
 func (c *conn) block(x *exchange) step {
 	var next step
 	switch x.mode {
-	case modeForeign:
+	case modeBridge:
 		next = c.foreign(x)
 	case modeDrain:
 		next = c.drain(x)
@@ -26,9 +27,8 @@ func (c *conn) block(x *exchange) step {
 		next = c.exchangeUpload(x)
 	}
 	if next == stepIdle {
-		x.next()
-		if x.unseen = !x.empty(); !x.unseen {
-			x.rewind()
+		if c.nextRequest(x); c.x != nil {
+			c.x.unseen = true
 		}
 	}
 	return next
@@ -37,7 +37,8 @@ func (c *conn) block(x *exchange) step {
 // upload is a request's body on its way to the upstream, beside the answer.
 type upload struct {
 	c        *conn
-	x        *exchange // body, up and in are the upload's as long as it runs
+	x        *exchange    // its body and input are the upload's as long as it runs
+	to       *net.TCPConn // the upstream
 	done     chan struct{}
 	complete atomic.Bool // all of it was handed to the upstream's connection
 	ending   atomic.Bool // the last write has begun
@@ -85,10 +86,10 @@ func (c *conn) exchangeUpload(x *exchange) step {
 		return next
 	}
 	c.begin(x)
-	x.sent = true
-	_, err := x.up.NetConn().Write(x.out)
-	x.dropBuffer()
-	u := &upload{c: c, x: x, done: make(chan struct{})}
+	x.trip.sent = true
+	_, err := x.trip.conn.NetConn().Write(x.trip.out)
+	x.trip.dropBuffer()
+	u := &upload{c: c, x: x, to: x.trip.conn.NetConn(), done: make(chan struct{})}
 	x.upload = u
 	if err != nil { // perhaps it has answered before it closed
 		close(u.done)
@@ -96,26 +97,26 @@ func (c *conn) exchangeUpload(x *exchange) step {
 	}
 	c.uploading.Store(true)
 	u.expect()
-	go u.run(x.up.NetConn())
+	go u.run()
 	return c.exchange(x)
 }
 
 // run passes the body on.
-func (u *upload) run(to io.Writer) {
+func (u *upload) run() {
 	defer close(u.done)
 	defer func() {
 		u.c.uploading.Store(false)
 		u.c.reading.enter(phaseNone, 0)
 		if p := recover(); p != nil {
 			u.c.engine.cfg.Log.Error("upload panicked", "request_id", u.x.RequestID(), "panic", p)
-			u.fail(errCut)
+			u.fail(errTruncated)
 		}
 	}()
 	b := u.c.engine.pools.buffer()
 	defer u.c.engine.pools.release(b)
 	for !u.x.body.done {
 		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.pump && u.begun.Load() {
-			if !u.passOn(to, n) {
+			if !u.splice(n) {
 				return
 			}
 		}
@@ -133,7 +134,7 @@ func (u *upload) run(to io.Writer) {
 			u.rest = append(u.rest, b.data[p.used:front+n]...)
 			u.ending.Store(true)
 		}
-		if !u.write(to, b.data[p.from:p.to]) || !u.write(to, p.end) {
+		if !u.write(b.data[p.from:p.to]) || !u.write(p.end) {
 			return // the upstream's answer, or its absence, says what follows
 		}
 	}
@@ -154,42 +155,38 @@ func (u *upload) read(b []byte) (int, error) {
 	return n, err
 }
 
-// passOn moves n bytes from socket to socket.
-func (u *upload) passOn(to io.Writer, n int64) bool {
-	tcp, ok := to.(io.ReaderFrom)
-	if !ok {
-		return true
-	}
+// splice moves n bytes from socket to socket.
+func (u *upload) splice(n int64) bool {
 	rest := io.LimitedReader{R: u.c.tcp, N: n}
 	u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
-	moved, err := tcp.ReadFrom(&rest)
+	moved, err := u.to.ReadFrom(&rest)
 	u.c.reading.enter(phaseNone, 0)
 	u.x.body.left -= moved
 	u.x.body.moved += moved
 	if err == nil && rest.N > 0 {
-		u.fail(errCut)
+		u.fail(errTruncated)
 		return false
 	}
 	return err == nil
 }
 
-func (u *upload) write(to io.Writer, b []byte) bool {
+func (u *upload) write(b []byte) bool {
 	if len(b) == 0 {
 		return true
 	}
-	_, err := to.Write(b)
+	_, err := u.to.Write(b)
 	return err == nil
 }
 
 // fail ends the exchange because of the client's side.
 func (u *upload) fail(err error) {
 	u.err = err
-	_ = u.x.up.NetConn().SetDeadline(past)
+	_ = u.to.SetDeadline(past)
 }
 
 func readError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
-		return errCut
+		return errTruncated
 	}
 	return err
 }
@@ -203,7 +200,7 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 	}
 	u.settle()
 	if !u.complete.Load() && !u.ending.Load() {
-		_ = x.up.NetConn().SetDeadline(past)
+		_ = u.to.SetDeadline(past)
 		_ = c.nc.SetReadDeadline(past)
 		<-u.done
 		_ = c.nc.SetReadDeadline(time.Time{}) // for who lingers
@@ -211,8 +208,8 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 	<-u.done
 	c.uploading.Store(false)
 	if len(u.rest) > 0 {
-		x.after = x.end
-		x.put(u.rest)
+		x.after = x.stop
+		x.add(u.rest)
 		u.rest = nil
 	}
 	return u.complete.Load()
@@ -231,8 +228,8 @@ func (c *conn) foreign(x *exchange) step {
 		ctx: ctx, date: *c.engine.clock.date.Load(), closing: c.engine.draining.Load() || !x.req.KeepAlive(),
 		hijack: func() []byte {
 			c.main.enter(phaseTunnel, 0)
-			rest := append([]byte(nil), x.in[x.after:x.end]...)
-			x.after = x.end
+			rest := append([]byte(nil), x.in[x.after:x.stop]...)
+			x.after = x.stop
 			return rest
 		},
 	}

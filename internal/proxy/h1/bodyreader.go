@@ -12,7 +12,7 @@ import (
 type bodyReader struct {
 	c   *conn
 	x   *exchange
-	rec recoder
+	rec decoder
 	b   *buffer
 	// from and to are the data of b that was not given yet.
 	from, to int
@@ -26,8 +26,7 @@ func newBodyReader(c *conn, x *exchange) *bodyReader {
 	if x.req.Chunked() {
 		in = http1.ByChunks
 	}
-	r.rec.start(in, x.req.ContentLength(), false)
-	r.rec.trailers = true
+	r.rec.start(in, x.req.ContentLength())
 	return r
 }
 
@@ -49,7 +48,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 
 // fill takes what was received with the head, then what the client sends.
 func (r *bodyReader) fill() error {
-	n := copy(r.b.area(), r.x.in[r.x.after:r.x.end])
+	n := copy(r.b.area(), r.x.in[r.x.after:r.x.stop])
 	received := n > 0
 	if !received {
 		var err error
@@ -63,7 +62,7 @@ func (r *bodyReader) fill() error {
 		}
 		r.asked = true
 	}
-	p, err := r.rec.step(r.b.data, front, front+n)
+	p, err := r.rec.decode(r.b.data, front, front+n)
 	if err != nil {
 		return err
 	}
@@ -78,8 +77,8 @@ func (r *bodyReader) fill() error {
 		r.x.after += n
 	case r.rec.done && p.used < front+n:
 		rest := r.b.data[p.used : front+n]
-		r.x.after = r.x.end
-		r.x.put(rest)
+		r.x.after = r.x.stop
+		r.x.add(rest)
 	}
 	return nil
 }
@@ -99,10 +98,7 @@ func (r *bodyReader) Ended() bool { return r.rec.done && r.from == r.to }
 
 // Trailers returns the trailer section, once the body has ended.
 func (r *bodyReader) Trailers() (buf []byte, fields []http1.Field) {
-	if r.rec.in != http1.ByChunks || !r.rec.done {
-		return nil, nil
-	}
-	return r.rec.partial, r.rec.section.Fields()
+	return r.rec.trailerSection()
 }
 
 func (r *bodyReader) free() {

@@ -98,7 +98,7 @@ func (c *conn) serve(prefix []byte) {
 	defer c.recover()
 	if len(prefix) > 0 {
 		c.x = c.engine.exchange(c)
-		c.x.put(prefix)
+		c.x.add(prefix)
 	}
 	for {
 		var next step
@@ -140,7 +140,7 @@ func (c *conn) panicked(p any) {
 		return
 	}
 	if !x.Begun() {
-		x.Verdict = admit.Verdict{}
+		x.Verdict, x.Client = admit.Verdict{}, c.client
 		x.BeginUndecided(&c.engine.cfg.Config)
 	}
 	c.endPanicked(x, x.Panicked(p))
@@ -150,13 +150,13 @@ func (c *conn) panicked(p any) {
 // begun.
 func (c *conn) endPanicked(x *exchange, err error) {
 	defer c.engine.recoverIn("the end of a connection")
-	if x.up != nil {
+	if x.trip.conn != nil {
 		c.endUpload(x)
-		x.up.Discard()
+		x.trip.discard()
 	}
 	if x.answered || x.Ended() {
-		x.Emit(x.endOf(accesslog.Failed, x.relay.resp.Status, x.relay.body.moved))
-		c.abort(x.relay.reset)
+		x.Emit(x.endOf(accesslog.Failed, x.trip.reader.resp.Status, x.trip.reader.body.moved))
+		c.abort(x.response.reset)
 		return
 	}
 	x.Verdict.Close = true

@@ -24,9 +24,9 @@ func (c *conn) forward(x *exchange) step {
 	if err := x.CheckForward(x.req.ContentLength(), loops(x.head, x.req.Fields(), c.engine.cfg.Via)); err != nil {
 		return c.refuse(x, err)
 	}
-	x.sent, x.patience = false, g.Upstream.Timeout
+	x.timeout = g.Upstream.Timeout
 	if g.Upstream.Base.Scheme != "http" {
-		x.mode = modeForeign
+		x.mode = modeBridge
 		return stepBlock
 	}
 	o, err := c.originOf(g)
@@ -62,13 +62,11 @@ func (c *conn) forward(x *exchange) step {
 	return c.exchange(x)
 }
 
-// write makes x.out: the head, and what was received of the body. It reports
+// write makes x.trip.out: the head, and what was received of the body. It reports
 // whether that is all of it.
 func (x *exchange) write() (whole bool, err error) {
-	if x.buf == nil {
-		x.buf = x.c.engine.pools.buffer()
-	}
-	x.out = x.writer.append(x.buf.data[:0])
+	out := x.writer.append(x.trip.buffer().data[:0])
+	x.trip.out = out
 	if !x.req.HasBody() {
 		return true, nil
 	}
@@ -83,29 +81,29 @@ func (x *exchange) write() (whole bool, err error) {
 	if bound := x.Verdict.Gateway.MaxBodyBytes; bound > 0 {
 		b.room = bound
 	}
-	received := x.in[x.after:x.end]
+	received := x.in[x.after:x.stop]
 	if len(received) == 0 {
 		return false, nil
 	}
-	// It is recoded behind the head, with the room that this needs around it,
-	// and moved to its place.
+	// It is recoded behind the head, with the room that this needs around it, and moved up
+	// to the head.
 	const before, behind = 24, 8
-	begin := len(x.out)
-	x.out = append(x.out, make([]byte, before)...)
-	x.out = append(x.out, received...)
-	x.out = append(x.out, make([]byte, behind)...)
-	start := begin + before
-	p, err := b.step(x.out, start, start+len(received))
+	head := len(out)
+	out = append(out, make([]byte, before)...)
+	out = append(out, received...)
+	out = append(out, make([]byte, behind)...)
+	start := head + before
+	p, err := b.step(out, start, start+len(received))
 	if err != nil {
 		return false, err
 	}
-	x.taken = true
+	x.bodyTaken = true
 	x.after += p.used - start
 	if !b.done {
-		x.after = x.end
+		x.after = x.stop
 	}
-	n := copy(x.out[begin:], x.out[p.from:p.to])
-	x.out = append(x.out[:begin+n], p.end...)
+	n := copy(out[head:], out[p.from:p.to])
+	x.trip.out = append(out[:head+n], p.end...)
 	return b.done, nil
 }
 
@@ -118,8 +116,8 @@ func (c *conn) acquire(x *exchange) step {
 	if k := x.Verdict.Key; k != nil && k.UUID() == c.key && !c.info.Trusted && c.repeatable(x) {
 		uses = c.uses
 	}
-	x.up = o.pool.Take(c.hint, uses)
-	if x.up != nil {
+	x.trip.conn = o.pool.Take(c.hint, uses)
+	if x.trip.conn != nil {
 		return stepReady
 	}
 	c.up.Store(nil)
@@ -127,8 +125,8 @@ func (c *conn) acquire(x *exchange) step {
 	ctx, done := c.context()
 	defer done()
 	start := time.Now()
-	up, err := o.pool.Acquire(ctx, start.Add(x.patience), nil)
-	x.patience = max(tickTime, x.patience-time.Since(start))
+	up, err := o.pool.Acquire(ctx, start.Add(x.timeout), nil)
+	x.timeout = max(tickTime, x.timeout-time.Since(start))
 	return c.acquired(x, up, err)
 }
 
@@ -137,7 +135,7 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	why := c.main.enter(phaseNone, 0)
 	switch {
 	case err == nil && why == notCut:
-		x.up = up
+		x.trip.conn = up
 		x.MarkSent()
 		return stepReady
 	case err == nil:
@@ -151,15 +149,14 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 
 // repeatable reports whether the request may be sent once more.
 func (c *conn) repeatable(x *exchange) bool {
-	return x.clientErr == nil && proxy.Retryable(x.ask.Method, x.req.HasBody())
+	return x.trip.lost == nil && proxy.Retryable(x.ask.Method, x.req.HasBody())
 }
 
 // reconnect makes ready to send the request once more, over a new connection.
 func (c *conn) reconnect(x *exchange) step {
 	why := c.main.enter(phaseExchange, 0)
 	c.up.Store(nil)
-	x.up.Discard()
-	x.up = nil
+	x.trip.discard()
 	switch why { // just now
 	case notCut:
 	case cutLate:
@@ -173,11 +170,10 @@ func (c *conn) reconnect(x *exchange) step {
 	defer done()
 	left := time.Duration(x.deadline-c.engine.clock.ms.Load()) * time.Millisecond
 	up, err := x.writer.origin.pool.Connect(ctx, time.Now().Add(max(tickTime, left)))
-	x.patience = max(tickTime, left)
+	x.timeout = max(tickTime, left)
 	if next := c.acquired(x, up, err); next != stepReady {
 		return next
 	}
-	x.sent = false
 	_, err = x.write()
 	if err != nil {
 		return stepClose

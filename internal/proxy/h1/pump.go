@@ -15,12 +15,12 @@ func (c *conn) runPump() step {
 // readable. It returns false to wait for the next time.
 func (c *conn) readable(fd uintptr) (finished bool) {
 	c.fd = int(fd)
-	x := c.x
-	if x == nil {
-		x = c.engine.exchange(c)
-		c.x = x
-	}
 	for {
+		x := c.x
+		if x == nil {
+			x = c.engine.exchange(c)
+			c.x = x
+		}
 		full := true
 		if !x.unseen {
 			space := x.space()
@@ -33,7 +33,7 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 				return true
 			}
 			full = n == len(space)
-			x.end += n
+			x.stop += n
 		}
 		x.unseen = false
 		switch next := c.advance(x); {
@@ -51,11 +51,14 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 
 // pause waits for the client. Nothing is kept but what it has sent.
 func (c *conn) pause() (finished bool) {
-	if c.engine.draining.Load() && c.x.empty() {
+	if c.x != nil && !c.x.empty() {
+		return false
+	}
+	if c.engine.draining.Load() {
 		c.step = stepLinger
 		return true
 	}
-	if c.x.empty() {
+	if c.x != nil {
 		c.engine.release(c.x)
 		c.x = nil
 	}
@@ -86,14 +89,14 @@ func (c *conn) runReader() step {
 			}
 			x = c.engine.exchange(c)
 			c.x = x
-			x.put(first[:])
+			x.add(first[:])
 			fallthrough
 		default:
 			n, err := c.nc.Read(x.space())
 			if n == 0 && err != nil {
 				return stepClose
 			}
-			x.end += n
+			x.stop += n
 		}
 		x.unseen = false
 		if next := c.advance(x); next > stepMore {
@@ -104,8 +107,8 @@ func (c *conn) runReader() step {
 
 // advance serves the requests that were received.
 func (c *conn) advance(x *exchange) step {
-	for !x.empty() {
-		x.head = x.in[x.start:x.end]
+	for x != nil && !x.empty() {
+		x.head = x.in[x.start:x.stop]
 		done, err := x.parser.Parse(x.head, &x.req)
 		switch {
 		case err != nil:
@@ -122,8 +125,11 @@ func (c *conn) advance(x *exchange) step {
 		if next != stepIdle {
 			return next
 		}
-		x.next()
+		c.nextRequest(x)
+		x = c.x
 	}
-	x.rewind()
+	if x != nil {
+		x.rewind()
+	}
 	return stepIdle
 }

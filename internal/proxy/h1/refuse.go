@@ -16,12 +16,11 @@ import (
 // request decides on a request whose head is complete, and does what the
 // decision says.
 func (c *conn) request(x *exchange) step {
-	x.Exchange = proxy.Exchange{Client: c.client}
-	x.known, x.answered, x.taken, x.hasBody = true, false, false, false
+	x.known, x.Client = true, c.client
 	h := x.head
 	x.ask = admit.Request{Method: text(x.req.Method.Of(h)), Target: text(x.req.Target.Of(h))}
 	x.Method = x.ask.Method
-	x.ForwardedFor = x.forwarded[:0]
+	x.ForwardedFor = x.forwardedFor[:0]
 	traceparents := 0
 	fields := x.req.Fields()
 	for i := range fields {
@@ -138,24 +137,20 @@ func (c *conn) refuse(x *exchange, err error) step {
 
 // beginUndecided begins the exchange of a request whose head cannot be read.
 func (c *conn) beginUndecided(x *exchange) {
-	x.Exchange, x.ask = proxy.Exchange{Client: c.client}, admit.Request{}
-	x.answered, x.taken, x.hasBody = false, false, false
+	x.Client = c.client
 	x.BeginUndecided(&c.engine.cfg.Config)
 }
 
 // answer sends an answer of the gateway's own and disposes of the request's
 // body.
 func (c *conn) answer(x *exchange, status int, body []byte) step {
-	received := int64(x.end - x.after)
-	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.taken && x.body.done)
+	received := int64(x.stop - x.after)
+	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.done)
 	length := x.req.ContentLength()
 	last := x.Verdict.Close || c.engine.draining.Load() || !x.req.KeepAlive() ||
-		remains && (x.upload != nil || x.taken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
+		remains && (x.upload != nil || x.bodyTaken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
 
-	if x.buf == nil {
-		x.buf = c.engine.pools.buffer()
-	}
-	out := appendStatusLine(x.buf.data[:0], status, http.StatusText(status))
+	out := appendStatusLine(x.trip.buffer().data[:0], status, http.StatusText(status))
 	out = append(append(append(out, "Date: "...), *c.engine.clock.date.Load()...), "\r\n"...)
 	if body != nil {
 		out = append(out, "Content-Type: application/json\r\nContent-Length: "...)
@@ -178,7 +173,7 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 	out = append(out, body...)
 	x.Emit(x.endOf(x.Result, status, int64(len(body))))
 	err := c.write(out)
-	x.dropBuffer()
+	x.trip.dropBuffer()
 	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
 	switch {
 	case err != nil || why == cutGone:
@@ -195,28 +190,26 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 	return stepBlock
 }
 
-// broken ends an exchange that its upstream, its client or the sweeper ended.
-func (c *conn) broken(x *exchange, err error) step {
-	up := x.up
+// fail ends an exchange that its upstream, its client or the sweeper ended.
+func (c *conn) fail(x *exchange, err error) step {
 	c.endUpload(x)
 	why := c.main.enter(phaseNone, 0)
-	up.Discard()
-	x.up = nil
-	x.dropBuffer()
+	x.trip.discard()
+	x.trip.dropBuffer()
 	var uploadErr error
 	if x.upload != nil {
 		uploadErr = x.upload.err
 	}
 	switch {
 	case x.answered:
-		if uploadErr == nil && x.clientErr == nil && why != cutGone && why != cutDrain {
+		if uploadErr == nil && x.trip.lost == nil && why != cutGone && why != cutDrain {
 			x.LogBrokenOff(err)
 		}
 		x.emitForwarded()
-		return c.abort(x.relay.reset)
-	case x.clientErr != nil || why == cutGone || why == cutDrain:
+		return c.abort(x.response.reset)
+	case x.trip.lost != nil || why == cutGone || why == cutDrain:
 		x.emitUnanswered(why)
-		return c.abort(x.relay.reset)
+		return c.abort(x.response.reset)
 	case errors.Is(uploadErr, errBodyTooLarge):
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):

@@ -2,6 +2,7 @@ package h1
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -9,47 +10,76 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
+// relay joins both halves of a response without I/O: what the reader gives to the writer
+// goes to out.
+type relay struct {
+	responseReader
+	writerState // what the response writer begins with
+	w           responseWriter
+	out         strings.Builder
+}
+
+func (r *relay) deliver(o relayed) error {
+	r.out.Write(o.head)
+	r.out.Write(o.body)
+	r.out.Write(o.end)
+	return nil
+}
+
+func (r *relay) takeInterim(head []byte, resp *http1.Response) error {
+	if r.w.oldClient {
+		return nil
+	}
+	return r.deliver(relayed{head: r.w.interim(head, resp)})
+}
+
+func (r *relay) takeHead(head []byte, resp *http1.Response, body http1.Framing) error {
+	if resp.Status == 101 {
+		return r.w.switched(head, resp)
+	}
+	r.w.final(head, resp, body)
+	return nil
+}
+
+func (r *relay) takeData(buf []byte, from, to int) error { return r.deliver(r.w.data(buf, from, to)) }
+
+func (r *relay) takeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
+	return r.deliver(r.w.end(buf, from, to, section, trailers))
+}
+
+func (r *relay) canSplice() bool { return false }
+
+func (r *relay) splice(*io.LimitedReader) (int64, error) { panic("not reached") }
+
 // relayedBy feeds an upstream's bytes to r piece by piece and returns what the client reads:
 // the heads, the data of the body, the trailers, and how it ended.
 func relayedBy(t *testing.T, r *relay, pieces []string) string {
 	t.Helper()
-	var out strings.Builder
+	r.w.begin(r.writerState)
 	buf := newBuffer().data
 	from, to := front, front
-	take := func(o relayed) {
-		out.Write(o.head)
-		out.Write(o.body)
-		out.Write(o.end)
-	}
 	finish := func(err error) string {
-		return fmt.Sprintf("%s\nstate %d reusable %v keep %v error %v", decoded(t, out.String(), r), r.state, r.reusable(), r.keep, err)
+		if r.phase == readDone && err == nil {
+			err = r.finish(r)
+		}
+		return fmt.Sprintf("%s\nstate %d reusable %v keep %v error %v", decoded(t, r.out.String(), r), r.phase, r.reusable(), r.w.keep, err)
 	}
 	for _, piece := range pieces {
-		if r.state == relayDone || r.state == relayTunnel {
+		if r.phase == readDone || r.phase == readTunnel {
 			r.extra = true
 			break
 		}
 		to += copy(buf[to:], piece)
-		for {
-			o, err := r.step(buf, from, to)
-			if err != nil {
-				return finish(err)
-			}
-			take(o)
-			waits := r.state == relayHead && o.next == from
-			from = o.next
-			if waits || r.state != relayHead {
-				break
-			}
+		next, err := r.step(buf, from, to, r)
+		if err != nil {
+			return finish(err)
 		}
-		if r.state != relayHead {
+		if from = next; from == to {
 			from, to = front, front
 		}
 	}
-	if r.state == relayHead || r.state == relayBody {
-		end, err := r.closed(to > from)
-		take(relayed{end: end})
-		return finish(err)
+	if r.phase == readHead || r.phase == readBody {
+		return finish(r.closed(to > from))
 	}
 	return finish(nil)
 }
@@ -112,12 +142,12 @@ func TestRelayInAllSplits(t *testing.T) {
 		{"cut length", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", nil, []string{"cut off"}, nil},
 		{"cut chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", nil, []string{"<hello> whole false", "cut off"}, nil},
 		{"cut head", "HTTP/1.1 200 OK\r\nConte", nil, []string{"cut off"}, nil},
-		{"nothing", "", nil, []string{"without an answer"}, nil},
+		{"nothing", "", nil, []string{"without a response"}, nil},
 		{"two framings", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", nil, []string{"malformed"}, []string{"HTTP/1.1"}},
 	} {
 		run := func(pieces ...string) string {
-			r := &relay{verdict: &admit.Verdict{}, id: "req_1", date: []byte("now"), keep: true, closing: func() bool { return false }}
-			r.begin()
+			r := &relay{writerState: writerState{verdict: &admit.Verdict{}, id: "req_1", date: []byte("now"), keep: true, closing: func() bool { return false }}}
+			r.responseReader.reset()
 			if c.set != nil {
 				c.set(r)
 			}

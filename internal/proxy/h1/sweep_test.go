@@ -85,8 +85,8 @@ func TestWaitingForSlotCountsTowardsTimeout(t *testing.T) {
 		g.engine.conns.each(func(c *conn) {
 			if word := c.main.word.Load(); phaseOf(word) == phaseExchange && c.main.hold(word) {
 				found = true
-				if c.x.patience > timeout-waited {
-					t.Errorf("%v are left of %v after %v", c.x.patience, timeout, waited)
+				if c.x.timeout > timeout-waited {
+					t.Errorf("%v are left of %v after %v", c.x.timeout, timeout, waited)
 				}
 				c.main.letGo()
 			}

@@ -9,16 +9,16 @@ import (
 // tunnel passes bytes both ways after a 101, until both directions have ended or
 // one of them breaks.
 func (c *conn) tunnel(x *exchange) step {
-	up := x.up
+	up := x.trip.conn
 	back := up.NetConn()
 	defer up.Discard()
 	if c.main.enter(phaseTunnel, 0) != notCut {
 		return stepClose
 	}
-	record := x.Detach(x.relay.resp.Status)
-	toClient := append([]byte(nil), x.buf.data[x.from:x.to]...)
-	toUpstream := append([]byte(nil), x.in[x.after:x.end]...)
-	x.up = nil
+	record := x.Detach(x.trip.reader.resp.Status)
+	toClient := append([]byte(nil), x.trip.buf.data[x.trip.from:x.trip.end]...)
+	toUpstream := append([]byte(nil), x.in[x.after:x.stop]...)
+	x.trip.conn = nil
 	c.engine.release(x)
 	c.x = nil
 

@@ -561,7 +561,7 @@ func TestBufferExactlyFull(t *testing.T) {
 		g := start(t, s)
 		for extra := -3; extra <= 3; extra++ {
 			c := g.dial(t)
-			for _, whole := range []int{inSize, 2 * inSize} {
+			for _, whole := range []int{inputSize, 2 * inputSize} {
 				head := "GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + g.key + "\r\nX-Fill: "
 				c.send(head + strings.Repeat("x", whole+extra-len(head)-4) + "\r\n\r\n")
 				c.wantStatus("200")

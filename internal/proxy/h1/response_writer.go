@@ -1,0 +1,173 @@
+package h1
+
+import (
+	"strconv"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
+)
+
+// keepRoom is the most room for a head that is kept from one exchange to the next.
+const keepRoom = 8 << 10
+
+// responseWriter turns an upstream's response into that of the client: the head edited,
+// the body in a framing that the client understands, trailers if it takes them. It does no
+// I/O.
+type responseWriter struct {
+	writerState
+	body encoder
+	room []byte // for the edited head
+}
+
+type writerState struct {
+	// Of the request.
+	oldClient bool   // of HTTP/1.0: no chunks, no 1xx
+	keep      bool   // the client's connection can serve another request
+	trailers  bool   // the client takes trailers
+	asked     []byte // the protocols to which the client wants to change
+	verdict   *admit.Verdict
+	id        string
+	date      []byte
+	closing   func() bool // asked at the final head: the connection must close after it
+
+	head      []byte // the final head, until it goes out with the first data
+	continued bool   // a 100 was relayed
+	reset     bool   // only a reset tells the client that the body is cut off
+}
+
+// begin makes w ready for a response.
+func (w *responseWriter) begin(s writerState) {
+	w.writerState, w.body.encoderState = s, encoderState{}
+	if cap(w.room) > keepRoom {
+		w.room = nil
+	}
+	w.room = w.room[:0]
+}
+
+// relayed is what is to be sent, in this order; each part may be empty.
+type relayed struct{ head, body, end []byte }
+
+// interim returns the edited head of a 1xx response.
+func (w *responseWriter) interim(head []byte, r *http1.Response) []byte {
+	w.room = append(w.room[:0], "HTTP/1.1 "...)
+	w.room = append(append(w.room, head[len("HTTP/1.1 "):r.Line.End]...), "\r\n"...)
+	w.appendFields(head, r, proxy.ResponseDrop(r.Status, false))
+	w.room = append(w.room, "\r\n"...)
+	w.continued = w.continued || r.Status == 100
+	return w.room
+}
+
+// final edits the final head and makes ready for the body.
+func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framing) {
+	unframed := body == http1.ByChunks || body == http1.UntilClose
+	chunked := unframed && !w.oldClient
+	w.body.encoderState = encoderState{chunked: chunked, response: true, trailers: w.trailers}
+	w.reset = unframed && w.oldClient
+	if w.closing() || w.reset {
+		w.keep = false
+	}
+	w.statusLine(head, r)
+	kept := w.appendFields(head, r, proxy.ResponseDrop(r.Status, w.verdict.AllowOrigin != ""))
+	if chunked {
+		w.room = append(w.room, "Transfer-Encoding: chunked\r\n"...)
+		if w.trailers {
+			w.room = appendTrailerNames(w.room, head, r.Fields(), true, nil)
+		}
+	}
+	if !kept.Has(http1.Date) {
+		w.room = append(append(append(w.room, "Date: "...), w.date...), "\r\n"...)
+	}
+	switch {
+	case !w.keep:
+		w.room = append(w.room, "Connection: close\r\n"...)
+	case w.oldClient:
+		w.room = append(w.room, "Connection: keep-alive\r\n"...)
+	}
+	w.finishHead()
+}
+
+// switched edits the head of a 101.
+func (w *responseWriter) switched(head []byte, r *http1.Response) error {
+	protocol := valueOf(head, r.Fields(), http1.Upgrade)
+	if !proxy.Offered(proxy.Text(w.asked), proxy.Text(protocol)) {
+		return proxy.BadUpgrade()
+	}
+	w.statusLine(head, r)
+	w.appendFields(head, r, proxy.ResponseDrop(r.Status, false))
+	w.room = append(append(append(w.room, "Connection: Upgrade\r\nUpgrade: "...), protocol...), "\r\n"...)
+	w.finishHead()
+	return nil
+}
+
+// statusLine begins the head with the upstream's status line, as of HTTP/1.1.
+func (w *responseWriter) statusLine(head []byte, r *http1.Response) {
+	const upToStatus = len("HTTP/1.1 200")
+	w.room = append(append(w.room[:0], "HTTP/1.1"...), head[len("HTTP/1.1"):upToStatus]...)
+	w.room = append(append(append(w.room, ' '), r.Reason.Of(head)...), "\r\n"...)
+}
+
+// appendFields appends the upstream's fields that pass, and returns those of them that
+// have a name.
+func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy.Fields) (kept proxy.Fields) {
+	fields, named := r.Fields(), r.Named()
+	run := runs{dst: w.room, buf: head, from: -1}
+	for i := range fields {
+		f := &fields[i]
+		if drop.Has(f.ID) || named && namedByConnection(head, fields, f) {
+			run.cut(f.Name.Start)
+			continue
+		}
+		kept |= 1 << f.ID
+		run.keep(f.Name.Start)
+	}
+	run.cut(uint32(r.End - len("\r\n")))
+	w.room = run.dst
+	return kept
+}
+
+// finishHead ends the head with the gateway's own fields.
+func (w *responseWriter) finishHead() {
+	w.room = append(append(append(w.room, "X-Request-Id: "...), w.id...), "\r\n"...)
+	w.room = w.verdict.AppendFields(w.room)
+	w.room = append(w.room, "\r\n"...)
+	w.head = w.room
+}
+
+// data returns what is to be sent for data of the body, the head included if it has not
+// gone out.
+func (w *responseWriter) data(buf []byte, from, to int) relayed {
+	p := piece{from: from, to: to}
+	w.body.encode(buf, &p)
+	return w.merge(buf, p)
+}
+
+// end is data for the last data of the body.
+func (w *responseWriter) end(buf []byte, from, to int, section []byte, trailers []http1.Field) relayed {
+	p := piece{from: from, to: to, end: w.body.finish(section, trailers)}
+	w.body.encode(buf, &p)
+	return w.merge(buf, p)
+}
+
+// merge makes one part of head, data and end where there is room for it.
+func (w *responseWriter) merge(buf []byte, p piece) relayed {
+	out := relayed{head: w.head, end: p.end}
+	w.head = nil
+	if n := len(out.head); n > 0 && n <= p.from {
+		p.from -= n
+		copy(buf[p.from:], out.head)
+		out.head = nil
+	}
+	if n := len(out.end); n > 0 && n <= len(buf)-p.to {
+		p.to += copy(buf[p.to:], out.end)
+		out.end = nil
+	}
+	out.body = buf[p.from:p.to]
+	return out
+}
+
+// appendStatusLine appends a status line of the gateway's own.
+func appendStatusLine(dst []byte, status int, reason string) []byte {
+	dst = strconv.AppendInt(append(dst, "HTTP/1.1 "...), int64(status), 10)
+	return append(append(append(dst, ' '), reason...), "\r\n"...)
+}

@@ -1,0 +1,244 @@
+package h1
+
+import (
+	"io"
+	"syscall"
+
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+const (
+	// spliceFrom is the least rest of a body that is worth moving from socket to socket.
+	// The last bytes are always received, so that the upstream's connection is free
+	// before a slow client has them.
+	spliceFrom = 256 << 10
+	spliceKeep = http1.MaxHead
+)
+
+// roundTrip is the upstream half of an exchange: it sends a request over a connection to
+// an HTTP/1.1 upstream, and gives the response to a receiver as it comes. It knows nothing
+// of the client's connection.
+//
+//	conn, to, out = …     what to send, and who takes the response
+//	run                   sends out unless that was done, and reads to the end of the body
+//	release or discard    what becomes of the connection
+//	finish                the end of the response, for the receiver
+//
+// A request's body that does not fit into out is written to the connection by another
+// goroutine meanwhile.
+type roundTrip struct {
+	tripState
+	reader     responseReader
+	pools      *pools
+	onReadable func(fd uintptr) bool // readable, made once
+}
+
+// tripState is what is of one request. It is zeroed whole.
+type tripState struct {
+	conn *upstream.H1Conn
+	to   receiver
+	out  []byte // what the upstream gets first, in buf or grown beyond it
+	sent bool   // out was sent
+	got  bool   // a byte of a response came
+
+	buf       *buffer
+	from, end int // what of buf is still to be relayed
+
+	err    error // the upstream's
+	lost   error // the receiver's: the client cannot be reached
+	splice io.LimitedReader
+}
+
+// init makes the closure that every use shares.
+func (t *roundTrip) init() { t.onReadable = t.readable }
+
+// reset makes t ready for the next request.
+func (t *roundTrip) reset() {
+	t.dropBuffer()
+	t.tripState = tripState{}
+	t.reader.reset()
+}
+
+// restart makes t ready to send the same request once more.
+func (t *roundTrip) restart(isHead bool) {
+	t.err, t.lost, t.sent, t.got = nil, nil, false, false
+	t.reader.reset()
+	t.reader.isHead = isHead
+}
+
+// buffer returns the buffer, which is taken from the pool if there is none.
+func (t *roundTrip) buffer() *buffer {
+	if t.buf == nil {
+		t.buf, t.from, t.end = t.pools.buffer(), front, front
+	}
+	return t.buf
+}
+
+func (t *roundTrip) dropBuffer() {
+	if t.buf != nil {
+		t.pools.release(t.buf)
+		t.buf, t.out = nil, nil
+	}
+}
+
+// run reads the upstream until its response is complete, or a tunnel begins. Within a
+// callback for the client's socket it still blocks: the goroutine is the connection's own.
+func (t *roundTrip) run() error {
+	for {
+		err := t.conn.Raw().Read(t.onReadable)
+		switch {
+		case t.err != nil:
+			return t.err
+		case t.lost != nil:
+			return t.lost
+		case err != nil:
+			return err
+		case t.reader.phase != readBody:
+			return nil
+		}
+		if err := t.spliceBody(); err != nil {
+			return err
+		}
+	}
+}
+
+// spliceBody moves most of what is left of a long body from socket to socket.
+func (t *roundTrip) spliceBody() error {
+	body := &t.reader.body
+	t.splice = io.LimitedReader{R: t.conn.NetConn(), N: body.left - spliceKeep}
+	n, err := t.to.splice(&t.splice)
+	body.left -= n
+	body.moved += n
+	if err != nil {
+		t.lost = err
+		return err
+	}
+	if t.splice.N > 0 {
+		t.err = errTruncated
+		return errTruncated
+	}
+	return nil
+}
+
+// canSplice reports whether the rest of the body can go from socket to socket.
+func (t *roundTrip) canSplice() bool {
+	body := &t.reader.body
+	return body.in == http1.ByLength && body.left >= spliceFrom+spliceKeep && t.to.canSplice()
+}
+
+// readable is called once at first, when it sends the request, and each time that the
+// upstream's connection has become readable. It returns false to wait for the next time.
+func (t *roundTrip) readable(fd uintptr) (finished bool) {
+	if !t.sent {
+		t.sent = true
+		if t.send(int(fd)) {
+			return false
+		}
+		// The upstream has closed the connection, perhaps with a response.
+	}
+	for {
+		t.buffer()
+		n, errno := receive(int(fd), t.room())
+		switch {
+		case errno == again:
+			if t.from == t.end {
+				t.dropBuffer()
+			}
+			return t.err != nil
+		case errno != 0:
+			t.err = errno
+			return true
+		case n == 0:
+			t.closed()
+			return true
+		}
+		t.end += n
+		t.got = true
+		if t.relay() {
+			return true
+		}
+	}
+}
+
+// send sends out.
+func (t *roundTrip) send(fd int) (ok bool) {
+	n, errno := send(fd, t.out)
+	if errno == again {
+		errno = 0
+		if _, err := t.conn.NetConn().Write(t.out[n:]); err != nil {
+			errno = syscall.EPIPE
+		}
+	}
+	t.dropBuffer()
+	if errno != 0 {
+		t.err = errno
+	}
+	return errno == 0
+}
+
+// room returns where to receive into. It is empty only if a body fills the buffer, which
+// is never the case: all of it has been relayed by then.
+func (t *roundTrip) room() []byte {
+	limit := len(t.buf.data) - tailRoom
+	if t.end == limit && t.from > front {
+		t.end = front + copy(t.buf.data[front:], t.buf.data[t.from:t.end])
+		t.from = front
+	}
+	if t.end == limit && t.reader.phase == readHead {
+		t.buf.grow()
+		limit = len(t.buf.data) - tailRoom
+	}
+	return t.buf.data[t.end:limit]
+}
+
+// closed takes the end of the upstream's connection.
+func (t *roundTrip) closed() {
+	switch err := t.reader.closed(t.end > t.from); {
+	case err == nil:
+		t.err = nil
+	case t.err == nil:
+		t.err = err
+	}
+}
+
+// relay gives the receiver what came from the upstream. It returns false if more is to be
+// read.
+func (t *roundTrip) relay() (finished bool) {
+	r := &t.reader
+	next, err := r.step(t.buf.data, t.from, t.end, t.to)
+	t.from = next
+	switch {
+	case err != nil && r.lost:
+		t.lost = err
+		return true
+	case err != nil:
+		t.err = err
+		return true
+	case r.phase == readDone:
+		// The connection is given back before the client, who may be slow, has the rest.
+		t.err = nil
+		return true
+	case r.phase == readTunnel:
+		return true
+	case r.phase == readHead && t.from < t.end:
+		return false // the head is incomplete
+	}
+	t.from, t.end = front, front
+	return r.phase == readBody && t.canSplice()
+}
+
+// finish gives the receiver the end of the response.
+func (t *roundTrip) finish() error {
+	err := t.reader.finish(t.to)
+	t.dropBuffer()
+	return err
+}
+
+// discard closes the connection, if there is one.
+func (t *roundTrip) discard() {
+	if t.conn != nil {
+		t.conn.Discard()
+		t.conn = nil
+	}
+}
