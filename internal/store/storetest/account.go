@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// An account is kept as it is, found by id and by name, and its name is taken
-// once.
+// Guarantee: an account is returned as it was inserted, by identifier and by name, and its
+// name is unique.
 func testAccount(h *harness) {
 	a := &account.Account{ID: id.New(id.Account), Name: "Ärger & <Söhne> 🦊", Plan: account.Starter,
 		Hosts: []string{"*.example.com", "api.example.org"}, CreatedAt: epoch()}
@@ -37,7 +37,7 @@ func testAccount(h *harness) {
 	})
 	twin := &account.Account{ID: id.New(id.Account), Name: a.Name, Plan: account.Scale, CreatedAt: epoch()}
 	h.conflict("name", func(ctx context.Context, tx control.Tx) error { return tx.InsertAccount(ctx, twin) })
-	h.refused(fault.Conflict, func(ctx context.Context, tx control.Tx) error {
+	h.rejected(fault.Conflict, func(ctx context.Context, tx control.Tx) error {
 		return tx.InsertAccount(ctx, &account.Account{ID: a.ID, Name: "other", Plan: account.Scale, CreatedAt: epoch()})
 	})
 }

@@ -17,31 +17,31 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// diary is a journal over the store whose clock a test turns, and what the log
+// auditHarness is an audit writer with a clock that the test sets, and the records that the log
 // of its account must show.
-type diary struct {
+type auditHarness struct {
 	*harness
 	*auditwriter.Writer
 	account *account.Account
 	now     time.Time
-	open    []audit.Record // in no order
+	open    []audit.Record // not sealed, in no order
 	sealed  []audit.Record // in the order of the log
 	seq     int64
 }
 
-func (h *harness) newDiary(cfg auditwriter.Config) *diary {
+func (h *harness) newAuditHarness(cfg auditwriter.Config) *auditHarness {
 	h.Helper()
-	return h.newDiaryNamed("diary", cfg)
+	return h.newAuditHarnessNamed("audited", cfg)
 }
 
-func (h *harness) newDiaryNamed(name string, cfg auditwriter.Config) *diary {
+func (h *harness) newAuditHarnessNamed(name string, cfg auditwriter.Config) *auditHarness {
 	h.Helper()
-	return h.newDiaryOf(h.insertAccount(name), cfg)
+	return h.newAuditHarnessOf(h.insertAccount(name), cfg)
 }
 
-func (h *harness) newDiaryOf(a *account.Account, cfg auditwriter.Config) *diary {
+func (h *harness) newAuditHarnessOf(a *account.Account, cfg auditwriter.Config) *auditHarness {
 	h.Helper()
-	d := &diary{harness: h, account: a, now: epoch()}
+	d := &auditHarness{harness: h, account: a, now: epoch()}
 	if cfg.Store == nil {
 		cfg.Store = h.Engine
 	}
@@ -54,9 +54,8 @@ func (h *harness) newDiaryOf(a *account.Account, cfg auditwriter.Config) *diary 
 	return d
 }
 
-// entry makes an authentication event of one of nine keys, at a time after
-// d.now.
-func (d *diary) entry(key byte, after time.Duration, decision accesslog.Result, path string) accesslog.Entry {
+// entry returns an access record of one of nine keys, at a time after d.now.
+func (d *auditHarness) entry(key byte, after time.Duration, decision accesslog.Result, path string) accesslog.Entry {
 	at := d.now.Add(after)
 	e := accesslog.Entry{Path: path}
 	e.Start, e.Request, e.Result, e.Authenticated, e.Method = at.UnixMicro(), id.NewFastAt(at.UnixMilli()), decision, true, accesslog.GET
@@ -70,14 +69,14 @@ func (d *diary) entry(key byte, after time.Duration, decision accesslog.Result, 
 	return e
 }
 
-// fixedID returns a UUIDv7 that a test can name.
+// fixedID returns the UUIDv7 number n.
 func fixedID(n byte) [16]byte { return [16]byte{5: 1, 6: 0x70, 8: 0x80, 15: n} }
 
 func keyID(n byte) string     { return id.Format(id.Key, fixedID(n)) }
 func gatewayID(n byte) string { return id.Format(id.Gateway, fixedID(100+n%2)) }
 
-// take gives the journal an entry and notes the record that it must become.
-func (d *diary) take(e accesslog.Entry) {
+// take passes an entry to the writer and remembers the record that it must become.
+func (d *auditHarness) take(e accesslog.Entry) {
 	d.Take([]accesslog.Entry{e})
 	r := audit.Record{
 		AccountID: d.account.ID, Time: time.UnixMicro(e.Start).UTC(), Kind: audit.Authentication, Outcome: audit.Success,
@@ -98,8 +97,8 @@ func (d *diary) take(e accesslog.Entry) {
 	d.open = append(d.open, r)
 }
 
-// manage writes a management record as a change does.
-func (d *diary) manage(key byte, after time.Duration, target string) {
+// manage writes the management record of a change.
+func (d *auditHarness) manage(key byte, after time.Duration, target string) {
 	d.Helper()
 	d.seq++
 	r := audit.Record{
@@ -112,14 +111,14 @@ func (d *diary) manage(key byte, after time.Duration, target string) {
 	d.open = append(d.open, r)
 }
 
-func (d *diary) sync() {
+func (d *auditHarness) sync() {
 	d.Helper()
 	if err := d.Sync(d.Context()); err != nil {
 		d.Fatal(err)
 	}
 }
 
-func (d *diary) seal() {
+func (d *auditHarness) seal() {
 	d.Helper()
 	if err := d.Seal(d.Context()); err != nil {
 		d.Fatal(err)
@@ -128,7 +127,7 @@ func (d *diary) seal() {
 	d.open = nil
 }
 
-// ordered sorts records as the log does within a block.
+// ordered sorts records like the log does within a block.
 func ordered(list []audit.Record) []audit.Record {
 	slices.SortFunc(list, func(a, b audit.Record) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.RequestID, b.RequestID))
@@ -136,8 +135,8 @@ func ordered(list []audit.Record) []audit.Record {
 	return list
 }
 
-// want lists what must be shown, newest first.
-func (d *diary) want(f audit.Filter) []audit.Record {
+// want returns the records that a list must show, newest first.
+func (d *auditHarness) want(f audit.Filter) []audit.Record {
 	var out []audit.Record
 	for _, r := range slices.Backward(slices.Concat(d.sealed, ordered(d.open))) {
 		if passes(&r, &f) {
@@ -147,6 +146,7 @@ func (d *diary) want(f audit.Filter) []audit.Record {
 	return out
 }
 
+// passes reports whether f selects r.
 func passes(r *audit.Record, f *audit.Filter) bool {
 	same := func(want, is string) bool { return want == "" || want == is }
 	return same(string(f.Kind), string(r.Kind)) && same(string(f.Outcome), string(r.Outcome)) && same(f.KeyPrefix, r.KeyPrefix) &&
@@ -154,15 +154,15 @@ func passes(r *audit.Record, f *audit.Filter) bool {
 		!r.Time.Before(f.Since) && (f.Until.IsZero() || r.Time.Before(f.Until))
 }
 
-func (d *diary) page(f audit.Filter, p control.Page) []audit.Record {
+func (d *auditHarness) page(f audit.Filter, p control.Page) []audit.Record {
 	d.Helper()
 	return get(d.harness, func(ctx context.Context, tx control.ReadTx) ([]audit.Record, error) {
 		return tx.AuditLog(ctx, d.account.ID, f, p)
 	})
 }
 
-// list reads the whole list by pages; between is called after each.
-func (d *diary) list(f audit.Filter, limit int, between func()) []audit.Record {
+// list reads a whole list page by page. It calls between after each page that another follows.
+func (d *auditHarness) list(f audit.Filter, limit int, between func()) []audit.Record {
 	d.Helper()
 	var all []audit.Record
 	for after := ""; ; {
@@ -178,30 +178,30 @@ func (d *diary) list(f audit.Filter, limit int, between func()) []audit.Record {
 	}
 }
 
-// check compares a whole list with what must be shown.
-func (d *diary) check(what string, f audit.Filter, limit int) {
+// check compares a whole list with the records that it must show.
+func (d *auditHarness) check(what string, f audit.Filter, limit int) {
 	d.Helper()
 	d.compare(what, d.list(f, limit, nil), d.want(f))
 }
 
-func (d *diary) compare(what string, got, want []audit.Record) {
+func (d *auditHarness) compare(what string, got, want []audit.Record) {
 	d.Helper()
 	for i := range got {
 		if got[i].Place == "" {
-			d.Fatalf("%s: record %d has no place", what, i)
+			d.Fatalf("%s: record %d has no cursor", what, i)
 		}
 		got[i].Place = ""
 	}
 	if len(got) != len(want) {
-		d.Errorf("%s: %d records, want %d", what, len(got), len(want))
+		d.Errorf("%s: got %d records, want %d", what, len(got), len(want))
 	}
 	for i := range min(len(got), len(want)) {
 		same(d.harness, what, got[i], want[i])
 	}
 }
 
-// verify checks the account's chain and returns what was found.
-func (d *diary) verify() audit.Report {
+// verify verifies the account's chain and returns the report.
+func (d *auditHarness) verify() audit.Report {
 	d.Helper()
 	report, err := d.verifyGiven(nil)
 	if err != nil {
@@ -210,19 +210,19 @@ func (d *diary) verify() audit.Report {
 	return report
 }
 
-func (d *diary) verifyGiven(given *audit.Digest) (audit.Report, error) {
+func (d *auditHarness) verifyGiven(given *audit.Digest) (audit.Report, error) {
 	chain := d.chain()
 	return audit.Verify(chain, d.blocks(chain), given)
 }
 
-func (d *diary) chain() audit.Chain {
+func (d *auditHarness) chain() audit.Chain {
 	d.Helper()
 	return get(d.harness, func(ctx context.Context, tx control.ReadTx) (audit.Chain, error) {
 		return tx.AuditChain(ctx, d.account.ID)
 	})
 }
 
-func (d *diary) blocks(chain audit.Chain) iter.Seq2[*audit.Block, error] {
+func (d *auditHarness) blocks(chain audit.Chain) iter.Seq2[*audit.Block, error] {
 	return func(yield func(*audit.Block, error) bool) {
 		for after := chain.Base.Number; ; {
 			some, err := try(d.harness, func(ctx context.Context, tx control.ReadTx) ([]*audit.Block, error) {

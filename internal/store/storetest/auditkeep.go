@@ -14,31 +14,30 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-func (d *diary) upkeep() {
+func (d *auditHarness) maintain() {
 	d.Helper()
 	if err := d.Maintain(d.Context()); err != nil {
 		d.Fatal(err)
 	}
 }
 
-// What is full is sealed at once, what is old after ten minutes, also by a
-// process that came after the one that wrote it; what is neither stays open. The
-// heads are logged.
-func testAuditUpkeep(h *harness) {
+// Guarantee: maintenance seals full blocks at once and older records after ten minutes, even
+// those of another process. Other records stay unsealed. It logs the heads of the chains.
+func testAuditMaintenance(h *harness) {
 	var log bytes.Buffer
-	d := h.newDiary(auditwriter.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	d := h.newAuditHarness(auditwriter.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for i := range audit.RunRecords + 10 {
 		d.take(d.entry(byte(i%9), time.Duration(i)*time.Microsecond, accesslog.Forwarded, "/x"))
 	}
 	d.sync()
-	d.upkeep()
+	d.maintain()
 	r := d.verify()
 	same(h, "full blocks", fmt.Sprint(r.Blocks, r.Records), fmt.Sprint(1, audit.RunRecords))
 	same(h, "open", d.waiting(), 10)
 	d.manage(1, time.Minute, "change")
 
 	d.now = d.now.Add(9 * time.Minute)
-	d.upkeep()
+	d.maintain()
 	same(h, "open after nine minutes", d.waiting(), 11)
 	d.now = d.now.Add(2 * time.Minute)
 	cfg := auditwriter.Config{Store: h.Engine, Keeper: h.Engine, OperatorID: d.account.ID, Now: func() time.Time { return d.now }}
@@ -52,26 +51,26 @@ func testAuditUpkeep(h *harness) {
 	same(h, "open after eleven minutes", d.waiting(), 0)
 	r = d.verify()
 	same(h, "blocks", fmt.Sprint(r.Blocks, r.Records), fmt.Sprint(2, audit.RunRecords+11))
-	d.check("the whole", audit.Filter{}, 100)
+	d.check("the whole log", audit.Filter{}, 100)
 
 	d.manage(1, 0, "a change alone")
 	d.now = d.now.Add(time.Hour)
-	d.upkeep()
+	d.maintain()
 	same(h, "open after an hour", d.waiting(), 0)
 	head := d.chain().Head
-	d.upkeep()
+	d.maintain()
 	same(h, "head of a log at rest", d.chain().Head, head)
 	d.now = d.now.Add(time.Hour)
-	d.upkeep()
+	d.maintain()
 	if want := fmt.Sprintf("%x", head.Digest); !strings.Contains(log.String(), want) {
-		h.Errorf("the log of the server does not tell the head %s:\n%s", want, log.String())
+		h.Errorf("the server's log does not contain the head %s:\n%s", want, log.String())
 	}
 }
 
-// A journal that runs loses nothing to a stop, whoever gives it records, and its
-// successor goes on where it was.
+// Guarantee: Stop loses no record, however many goroutines pass records to the writer, and the
+// next writer continues the log.
 func testAuditStartStop(h *harness) {
-	const givers, batches, size = 4, 50, 40
+	const sources, batches, size = 4, 50, 40
 	a := h.insertAccount("running")
 	total := 0
 	for range 3 {
@@ -83,9 +82,9 @@ func testAuditStartStop(h *harness) {
 		if err := j.Start(h.Context()); err != nil {
 			h.Fatal(err)
 		}
-		d := &diary{harness: h, Writer: j, account: a, now: time.Now()}
+		d := &auditHarness{harness: h, Writer: j, account: a, now: time.Now()}
 		var all sync.WaitGroup
-		for g := range givers {
+		for g := range sources {
 			all.Go(func() {
 				for b := range batches {
 					var batch []accesslog.Entry
@@ -102,10 +101,10 @@ func testAuditStartStop(h *harness) {
 		if err := j.Stop(h.Context()); err != nil {
 			h.Fatal(err)
 		}
-		total += givers * batches * (size + 1)
+		total += sources * batches * (size + 1)
 		same(h, "lost", j.Lost(), uint64(0))
 		same(h, "held", j.Held(), 0)
 		same(h, "records", len(d.list(audit.Filter{}, 1000, nil)), total)
-		same(h, "records of nobody, which are the operator's", len(d.list(audit.Filter{Outcome: audit.KeyInvalid}, 1000, nil)), total/(size+1))
+		same(h, "records without an account, which belong to the operator", len(d.list(audit.Filter{Outcome: audit.KeyInvalid}, 1000, nil)), total/(size+1))
 	}
 }

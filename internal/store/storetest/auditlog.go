@@ -22,17 +22,17 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Whatever is taken, changed, sealed and joined in whatever order, each list is
-// complete, in order and without repetition, by every filter and size of page,
-// and goes on where it was when records are added and sealed between its pages.
+// Guarantee: after any sequence of records, changes and seals, every list is complete, in order
+// and without duplicates, for every filter and page size, even if records are added and sealed
+// between its pages.
 func testAuditLog(h *harness) {
 	n := 0
 	rapid.Check(h, func(t *rapid.T) {
 		n++
 		if n > 25 {
-			return // each run is a whole history
+			return // each run is expensive
 		}
-		d := h.newDiaryNamed(fmt.Sprint("diary ", n), auditwriter.Config{})
+		d := h.newAuditHarnessNamed(fmt.Sprint("audited ", n), auditwriter.Config{})
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			d.now = d.now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "wait")) * time.Millisecond)
 			for range rapid.IntRange(0, 12).Draw(t, "events") {
@@ -95,11 +95,11 @@ func anyAuditFilter(now time.Time) *rapid.Generator[audit.Filter] {
 	})
 }
 
-// A log of hundreds of blocks, whose summaries are folded in groups, shows by
-// every filter what it must, and passes over what it need not read.
+// Guarantee: lists are right for every filter over hundreds of blocks whose summaries are folded
+// into groups.
 func testAuditGroups(h *harness) {
 	const blocks = 2*audit.GroupSize + 9
-	d := h.newDiary(auditwriter.Config{})
+	d := h.newAuditHarness(auditwriter.Config{})
 	for i := range blocks {
 		d.now = d.now.Add(time.Minute)
 		for k := range 3 {
@@ -129,12 +129,12 @@ func testAuditGroups(h *harness) {
 	}
 }
 
-// What is sealed continues the chain, holds each record once, and cannot be
-// sealed a second time.
+// Guarantee: sealed blocks continue the chain and contain each record once, and records cannot be
+// sealed twice.
 func testAuditBlocks(h *harness) {
-	d := h.newDiary(auditwriter.Config{})
+	d := h.newAuditHarness(auditwriter.Config{})
 	same(h, "an empty chain", d.chain(), audit.Chain{AccountID: d.account.ID})
-	// More than two blocks' worth, with changes among them.
+	// More records than two blocks hold, with changes among them.
 	for i := range 2*audit.MaxRecords + 100 {
 		d.take(d.entry(byte(i%9), time.Duration(i)*time.Millisecond, accesslog.Forwarded, fmt.Sprint("/orders/", i)))
 		if i%3000 == 0 {
@@ -155,7 +155,7 @@ func testAuditBlocks(h *harness) {
 	again := &audit.Seal{AccountID: d.account.ID, Through: before.Chunks[0].ID,
 		Blocks: []*audit.Block{{AccountID: d.account.ID, Number: 1}}, Summaries: []*audit.Summary{{}}}
 	if err := h.SealAudit(h.Context(), again); fault.CodeOf(err) != fault.Conflict {
-		h.Fatalf("a block that does not continue the chain gave %v", err)
+		h.Fatalf("sealing a block that does not continue the chain returned %v, want a conflict", err)
 	}
 	d.manage(1, time.Hour, "later")
 	d.seal()
@@ -163,11 +163,11 @@ func testAuditBlocks(h *harness) {
 	same(h, "blocks", second.Blocks, first.Blocks+1)
 	given := audit.Digest(first.Head.Digest)
 	if r, err := d.verifyGiven(&given); err != nil || r.Given != first.Head.Number {
-		h.Fatalf("the chain does not lead through its former head: %+v, %v", r, err)
+		h.Fatalf("the chain does not contain its former head: %+v, %v", r, err)
 	}
 	var problem *audit.Problem
 	if _, err := d.verifyGiven(&audit.Digest{1}); !errors.As(err, &problem) {
-		h.Fatalf("a foreign head gave %v", err)
+		h.Fatalf("verifying an unknown head returned %v, want a problem", err)
 	}
 	var export bytes.Buffer
 	if err := audit.Export(&export, d.chain(), d.blocks(d.chain())); err != nil {
@@ -181,8 +181,8 @@ func testAuditBlocks(h *harness) {
 	same(h, "the export's report", report, second)
 }
 
-// waiting returns how many records are open.
-func (d *diary) waiting() int {
+// waiting returns how many records are not sealed.
+func (d *auditHarness) waiting() int {
 	d.Helper()
 	list, err := d.AuditWaiting(d.Context())
 	if err != nil {
@@ -195,9 +195,9 @@ func (d *diary) waiting() int {
 	return n
 }
 
-// Many small chunks become one, and nothing of them changes.
+// Guarantee: joining chunks does not change their records.
 func testAuditJoin(h *harness) {
-	d := h.newDiary(auditwriter.Config{})
+	d := h.newAuditHarness(auditwriter.Config{})
 	for i := range 10 {
 		d.take(d.entry(byte(i%9), time.Duration(10-i)*time.Second, accesslog.Forwarded, "/x"))
 		d.sync()
@@ -230,23 +230,23 @@ func testAuditJoin(h *harness) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	same(h, "what waits", list, []audit.Waiting{{AccountID: d.account.ID, Chunks: 2, Records: 11, Oldest: first}})
+	same(h, "unsealed", list, []audit.Waiting{{AccountID: d.account.ID, Chunks: 2, Records: 11, Oldest: first}})
 	d.check("after the joining", audit.Filter{}, 100)
 	d.seal()
 	d.check("after the sealing", audit.Filter{}, 100)
 }
 
-// A clock that is set back breaks neither the order of the log, which is that in
-// which things happened, nor the lists by time.
+// Guarantee: after the clock is set back, the log is still in the order in which things happened,
+// and lists by time are right.
 func testAuditClockStep(h *harness) {
-	d := h.newDiary(auditwriter.Config{})
+	d := h.newAuditHarness(auditwriter.Config{})
 	start := d.now
 	for i := range 5 {
 		d.take(d.entry(1, time.Duration(i)*time.Second, accesslog.Forwarded, fmt.Sprint("/before/", i)))
 	}
 	d.sync()
 	d.now = start.Add(-time.Hour)
-	d.sync() // what came before is sealed by this
+	d.sync() // this seals the records from before the step
 	d.sealed, d.open = ordered(d.open), nil
 	for i := range 5 {
 		d.take(d.entry(1, time.Duration(i)*time.Second, accesslog.Forwarded, fmt.Sprint("/after/", i)))
@@ -259,16 +259,15 @@ func testAuditClockStep(h *harness) {
 	d.verify()
 }
 
-// Retention removes whole blocks from the beginning on when all their records
-// are older than the plan keeps them, and leaves the digest at which the rest
-// begins.
+// Guarantee: retention removes a block from the beginning of the log when all its records are
+// older than the plan's retention, and keeps the digest at which the remaining log begins.
 func testAuditRetention(h *harness) {
 	starter := &account.Account{ID: id.New(id.Account), Name: "starter", Plan: account.Starter, CreatedAt: epoch()}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertAccount(ctx, starter) })
-	d := h.newDiaryOf(starter, auditwriter.Config{})
-	other := h.newDiaryNamed("platform", auditwriter.Config{})
+	d := h.newAuditHarnessOf(starter, auditwriter.Config{})
+	other := h.newAuditHarnessNamed("platform", auditwriter.Config{})
 	for range 100 {
-		for _, x := range []*diary{d, other} {
+		for _, x := range []*auditHarness{d, other} {
 			x.now = x.now.Add(24 * time.Hour)
 			x.take(x.entry(1, 0, accesslog.Forwarded, "/daily"))
 			x.seal()
@@ -285,7 +284,7 @@ func testAuditRetention(h *harness) {
 			break
 		}
 		if t.AccountID != starter.ID || t.Early {
-			h.Fatalf("removed %+v", t)
+			h.Fatalf("got %+v removed, want blocks of the starter plan at the end of their retention", t)
 		}
 		blocks += t.Blocks
 	}
@@ -298,9 +297,9 @@ func testAuditRetention(h *harness) {
 	same(h, "head", r.Head, heads)
 	given := audit.Digest(r.Base.Digest)
 	if r, err := d.verifyGiven(&given); err != nil || r.Given != 10 {
-		h.Fatalf("the rest does not begin at its base: %v", err)
+		h.Fatalf("the remaining log does not begin at its base: %v", err)
 	}
-	// The rest goes in time, groups and all, and the chain goes on.
+	// In time the remaining blocks are removed too, with their groups, and the chain continues.
 	for {
 		t, err := h.TrimAudit(h.Context(), d.now.Add(91*24*time.Hour), 1<<40)
 		if err != nil {
@@ -318,10 +317,10 @@ func testAuditRetention(h *harness) {
 	same(h, "numbers go on", d.verify().Head.Number, int64(101))
 }
 
-// A log that outgrows its bound loses its oldest blocks, and says so as the
-// oldest record of the list and in the chain, until they would be gone anyway.
+// Guarantee: a log beyond its maximum size loses its oldest blocks. The gap is the oldest record
+// of the list, and part of the chain, until the retention of the lost records ends.
 func testAuditMaxBytes(h *harness) {
-	d := h.newDiary(auditwriter.Config{})
+	d := h.newAuditHarness(auditwriter.Config{})
 	for i := range 40 {
 		d.now = d.now.Add(time.Minute)
 		for range 20 {
@@ -340,23 +339,23 @@ func testAuditMaxBytes(h *harness) {
 			break
 		}
 		if !t.Early {
-			h.Fatalf("removed %+v", t)
+			h.Fatalf("got %+v removed, want it removed before the end of its retention", t)
 		}
 		lost += t.Records
 	}
 	if lost < 200 || lost > 780 {
-		h.Fatalf("%d records were removed", lost)
+		h.Fatalf("got %d records removed, want 200 to 780", lost)
 	}
 	d.sealed = d.sealed[lost:]
 	list := d.list(audit.Filter{}, 100, nil)
 	gap := list[len(list)-1]
 	if gap.Action != audit.GapNoted || fmt.Sprint(gap.Diff["lost_records"][1]) != fmt.Sprint(lost) {
-		h.Fatalf("the oldest record is %+v", gap)
+		h.Fatalf("the oldest record is %+v, want a gap of %d records", gap, lost)
 	}
 	d.compare("what is kept", list[:len(list)-1], d.want(audit.Filter{}))
 	d.check("of one key", audit.Filter{KeyID: keyID(3)}, 100)
 	if after := d.page(audit.Filter{}, control.Page{Limit: 10, After: gap.Place}); len(after) != 0 {
-		h.Fatalf("after the gap stand %d records", len(after))
+		h.Fatalf("got %d records after the gap, want none", len(after))
 	}
 	r := d.verify()
 	same(h, "records cut", r.Cut.Records, lost)
@@ -371,13 +370,13 @@ func testAuditMaxBytes(h *harness) {
 	same(h, "the gap in time", len(d.list(audit.Filter{}, 100, nil)), 0)
 }
 
-// failing is a store that takes nothing while it is told so.
+// failing is a store in which AppendAuditChunks returns err, if it is not nil.
 type failing struct {
 	auditwriter.Store
 	err error
 }
 
-// AppendAuditChunks implements journal.Store.
+// AppendAuditChunks implements writer.Store.
 func (f *failing) AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, records []*audit.Record) error {
 	if f.err != nil {
 		return f.err
@@ -385,11 +384,11 @@ func (f *failing) AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, r
 	return f.Store.AppendAuditChunks(ctx, chunks, records)
 }
 
-// While the store takes nothing, records are kept as far as memory may be used;
-// what is lost beyond is counted, and told by the log when the store is back.
+// Guarantee: while the store fails, the writer keeps records up to its memory limit and counts
+// those that it loses. When the store works again, the log shows the gap.
 func testAuditGap(h *harness) {
 	store := &failing{Store: h.Engine, err: fault.New(fault.Unavailable, "full")}
-	d := h.newDiary(auditwriter.Config{Store: store, MaxHeld: 20_000})
+	d := h.newAuditHarness(auditwriter.Config{Store: store, MaxHeld: 20_000})
 	const all = 1000
 	var made []accesslog.Entry
 	for i := range all {
@@ -397,15 +396,15 @@ func testAuditGap(h *harness) {
 	}
 	d.Take(made[:10])
 	if err := d.Sync(h.Context()); err == nil {
-		h.Fatal("a store that takes nothing was synced")
+		h.Fatal("Sync succeeded although the store fails")
 	}
 	d.Take(made[10:])
 	lost := int(d.Lost())
 	if lost < all/2 || lost > all-100 {
-		h.Fatalf("%d of %d were lost", lost, all)
+		h.Fatalf("%d of %d records were lost, want %d to %d", lost, all, all/2, all-100)
 	}
 	if held := d.Held(); held > 20_000+1000 {
-		h.Fatalf("%d bytes are held", held)
+		h.Fatalf("%d bytes are held, want at most 21,000", held)
 	}
 	store.err = nil
 	d.sync()
@@ -414,11 +413,11 @@ func testAuditGap(h *harness) {
 	gap := list[0]
 	if gap.Action != audit.GapNoted || fmt.Sprint(gap.Diff["lost_records"][1]) != fmt.Sprint(lost) ||
 		gap.Diff["first_at"][1] != time.UnixMicro(made[all-lost].Start).UTC().Format(time.RFC3339Nano) {
-		h.Fatalf("the gap is told by %+v", gap)
+		h.Fatalf("the gap is %+v, want %d lost records", gap, lost)
 	}
 	d.Take(made[:1])
 	if int(d.Lost()) != lost || d.Held() == 0 {
-		h.Error("the journal does not take records after the gap")
+		h.Error("the writer does not take records after the gap")
 	}
 	if err := d.Seal(h.Context()); err != nil {
 		h.Fatal(err)
@@ -426,9 +425,9 @@ func testAuditGap(h *harness) {
 	same(h, "sealed records", d.verify().Records, int64(all-lost+2))
 }
 
-// No key string gets into the log, wherever a caller put it.
+// Guarantee: no key string gets into the log, wherever a caller put it.
 func testAuditSecrets(h *harness) {
-	d := h.newDiary(auditwriter.Config{})
+	d := h.newAuditHarness(auditwriter.Config{})
 	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
 	if err != nil {
 		h.Fatal(err)
@@ -446,10 +445,10 @@ func testAuditSecrets(h *harness) {
 		list := d.page(audit.Filter{}, control.Page{Limit: 100})
 		same(h, "records "+when, len(list), 8)
 		if text := fmt.Sprintf("%+v", list); strings.Contains(text, secret[10:]) || strings.Contains(text, account[11:]) {
-			h.Errorf("%s the log holds a key", when)
+			h.Errorf("%s: the log contains a key", when)
 		}
 		if !slices.ContainsFunc(list, func(r audit.Record) bool { return r.Path == "/keys/"+secret[:9]+"***" }) {
-			h.Errorf("%s the path of a key is not told by its prefix", when)
+			h.Errorf("%s: the key in a path is not replaced by its prefix", when)
 		}
 	}
 	find("open")
@@ -459,7 +458,7 @@ func testAuditSecrets(h *harness) {
 	find("sealed")
 	for b, err := range d.blocks(d.chain()) {
 		if err != nil || bytes.Contains(b.Content, []byte(secret[10:])) {
-			h.Errorf("a block holds a key, or %v", err)
+			h.Errorf("a block contains a key, or: %v", err)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// What waits for active endpoints is counted, and since when the longest due is;
-// what is being sent is not due, and what ended does not wait.
+// Guarantee: the backlog counts the unfinished deliveries to active endpoints and has the time
+// since which the oldest is due. Leased deliveries are not due.
 func testBacklog(h *harness) {
 	backlog := func(d time.Duration) webhook.Backlog {
 		h.Helper()
@@ -25,10 +25,10 @@ func testBacklog(h *harness) {
 	same(h, "none due", backlog(-time.Second), webhook.Backlog{Waiting: 4})
 	same(h, "two due", backlog(time.Second), webhook.Backlog{Waiting: 4, Due: epoch()})
 	jobs := h.claim(after(time.Second))
-	same(h, "two are being sent", []any{len(jobs), backlog(time.Second)}, []any{2, webhook.Backlog{Waiting: 4}})
+	same(h, "two are leased", []any{len(jobs), backlog(time.Second)}, []any{2, webhook.Backlog{Waiting: 4}})
 	h.finish(0, result(jobs[0], webhook.Delivered, 200, 2*time.Second))
 	h.release(jobs[1].Lease)
-	same(h, "one sent, one given back", backlog(time.Hour), webhook.Backlog{Waiting: 3, Due: epoch()})
+	same(h, "one delivered, one released", backlog(time.Hour), webhook.Backlog{Waiting: 3, Due: epoch()})
 	first.State, second.State = webhook.Disabled, webhook.Disabled
 	h.updateWebhook(first)
 	h.updateWebhook(second)

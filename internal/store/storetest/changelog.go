@@ -47,7 +47,7 @@ func changed(list []snapshot.Change) []string {
 	return all
 }
 
-// The log gives every change once, in order, in pages; both readers agree.
+// Guarantee: the log returns every change once, in order and in pages, through both interfaces.
 func testChangeLog(h *harness) {
 	same(h, "seq of an empty log", h.lastSeq(), int64(0))
 	list, complete := h.changes(0, 10)
@@ -66,7 +66,7 @@ func testChangeLog(h *harness) {
 	same(h, "complete", complete, true)
 	for i := 1; i < len(all); i++ {
 		if all[i].Seq <= all[i-1].Seq {
-			h.Fatalf("seq does not grow: %v", all)
+			h.Fatalf("the sequence numbers do not increase: %v", all)
 		}
 	}
 	same(h, "last seq", h.lastSeq(), all[4].Seq)
@@ -84,8 +84,8 @@ func testChangeLog(h *harness) {
 	same(h, "through a View", inside, all)
 }
 
-// A reader that is behind what was trimmed is told so; one that is not misses
-// nothing; the numbers go on where they were, even if all was trimmed.
+// Guarantee: a reader whose next change was trimmed gets complete = false; others miss nothing.
+// Sequence numbers continue even if all changes were trimmed.
 func testChangeLogTrim(h *harness) {
 	h.appendChanges("1", "2", "3", "4")
 	all, _ := h.changes(0, 10)
@@ -122,6 +122,6 @@ func testChangeLogTrim(h *harness) {
 	list, complete = h.changes(all[3].Seq, 10)
 	same(h, "after a new entry", fmt.Sprint(changed(list), complete), "[5] true")
 	if list[0].Seq <= all[3].Seq {
-		h.Fatalf("seq %d was given twice", list[0].Seq)
+		h.Fatalf("the sequence number %d was used twice", list[0].Seq)
 	}
 }

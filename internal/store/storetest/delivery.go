@@ -29,7 +29,7 @@ func (h *harness) delivery(accountID, deliveryID string) *webhook.Delivery {
 	})
 }
 
-// deliverAgain makes a delivery of e to w at a time.
+// deliverAgain inserts a delivery of e to w at the given time.
 func (h *harness) deliverAgain(e *event.Event, w *webhook.Webhook, by webhook.Trigger, when time.Time) *webhook.Delivery {
 	h.Helper()
 	d := &webhook.Delivery{ID: id.NewAt(id.Delivery, when), AccountID: w.AccountID, WebhookID: w.ID, EventID: e.ID, EventType: e.Type,
@@ -38,8 +38,8 @@ func (h *harness) deliverAgain(e *event.Event, w *webhook.Webhook, by webhook.Tr
 	return d
 }
 
-// attempt makes an attempt of the given status that ends at a time, whatever is
-// due otherwise, and returns the delivery after it.
+// attempt records an attempt of d with the given status that ends at the given time, and
+// returns the delivery after it.
 func (h *harness) attempt(d *webhook.Delivery, state webhook.DeliveryState, status int, end time.Time) *webhook.Delivery {
 	h.Helper()
 	made := webhook.Attempt{StartedAt: end.Add(-time.Second), Duration: time.Second, Status: status, Response: []byte("ok")}
@@ -63,8 +63,8 @@ func (h *harness) attempt(d *webhook.Delivery, state webhook.DeliveryState, stat
 	return h.delivery(d.AccountID, d.ID)
 }
 
-// Every combination of filters of deliveries lists what it means, newest first and
-// page by page, with all attempts.
+// Guarantee: for every combination of filters, the list has exactly the matching deliveries,
+// newest first and page by page, with all attempts.
 func testDeliveryList(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	types := append(webhook.EventTypes(), webhook.Test)
@@ -128,8 +128,8 @@ func testDeliveryList(h *harness) {
 	})
 }
 
-// What failed at or after a time is found for recovery until its event is
-// delivered to its endpoint again, by whatever; what fails again is found again.
+// Guarantee: deliveries that failed at or after a time are found for recovery until their event
+// is redelivered to their endpoint. A redelivery that fails is found again.
 func testRecover(h *harness) {
 	a := h.insertAccount("a")
 	w, other := h.insertWebhook(a), h.insertWebhook(a)
@@ -159,8 +159,8 @@ func testRecover(h *harness) {
 	same(h, "failed again", found(epoch(), 10), []string{failed[1].ID, failed[3].ID, again.ID})
 }
 
-// Retention keeps what is delivered and what failed for their own times, what
-// waits for ever, and an event's payload for as long as a delivery needs it.
+// Guarantee: retention of delivered and of failed deliveries is separate. Waiting deliveries are
+// never removed, nor is the payload of an event that a delivery needs.
 func testTrimDeliveries(h *harness) {
 	a := h.insertAccount("a")
 	w := h.insertWebhook(a)
@@ -199,7 +199,7 @@ func testTrimDeliveries(h *harness) {
 			})
 		}
 	}
-	trimEvents() // all are out of the list, and none is gone
+	trimEvents() // no event is listed any more, and none is removed
 	same(h, "listed", len(h.events(a.ID)), 0)
 	missing(h, "an old event", func(ctx context.Context, tx control.ReadTx) (*event.Event, error) {
 		return tx.Event(ctx, a.ID, shared.ID)
@@ -220,21 +220,29 @@ func testTrimDeliveries(h *harness) {
 		left[d.ID] = true
 	}
 	for name, d := range made {
-		gone := name[:3] == "old"
-		if left[d.ID] == gone {
-			h.Errorf("%s: left %v", name, left[d.ID])
-		}
-		// An event that is gone can be stored anew.
+		// An event that was removed can be inserted again.
 		err := h.AppendEvents(h.Context(), []event.Event{*events[name]})
-		if (fault.CodeOf(err) != fault.Conflict) != gone {
-			h.Errorf("%s: its event stored again: %v", name, err)
+		if old := name[:3] == "old"; old {
+			if left[d.ID] {
+				h.Errorf("%s: the delivery still exists", name)
+			}
+			if fault.CodeOf(err) == fault.Conflict {
+				h.Errorf("%s: its event still exists", name)
+			}
+			continue
+		}
+		if !left[d.ID] {
+			h.Errorf("%s: the delivery was removed", name)
+		}
+		if fault.CodeOf(err) != fault.Conflict {
+			h.Errorf("%s: its event was removed (inserting it again returned %v)", name, err)
 		}
 	}
 	same(h, "the shared event's", string(h.delivery(a.ID, last.ID).Payload), string(shared.Payload))
 	if err := h.AppendEvents(h.Context(), []event.Event{*test}); err != nil {
-		h.Errorf("the event of a trimmed test is still there: %v", err)
+		h.Errorf("the event of a trimmed test delivery still exists: %v", err)
 	}
 	if jobs := h.claim(sender.Claim{Now: bound.Add(time.Hour), Until: bound.Add(2 * time.Hour), Limit: 10, EachLimit: 10}); len(jobs) != 2 {
-		h.Errorf("%d deliveries still wait, want 2", len(jobs))
+		h.Errorf("%d deliveries are waiting, want 2", len(jobs))
 	}
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// epoch is when the tests take place. It has microseconds, which every store
-// must keep.
+// epoch is the time of the tests. It has microseconds, which every store must keep.
 func epoch() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 890123000, time.UTC) }
 
+// faultOf returns the fault.Error in err, or an empty one.
 func faultOf(err error) *fault.Error {
 	var e *fault.Error
 	if errors.As(err, &e) {
@@ -32,7 +32,7 @@ func faultOf(err error) *fault.Error {
 	return &fault.Error{}
 }
 
-// rate reads a rate that is known to be right.
+// rate parses a valid rate.
 func rate(s string) ratelimit.Rate {
 	r, err := ratelimit.ParseRate(s)
 	if err != nil {
@@ -41,7 +41,7 @@ func rate(s string) ratelimit.Rate {
 	return r
 }
 
-// insertAccount makes an account.
+// insertAccount inserts an account.
 func (h *harness) insertAccount(name string) *account.Account {
 	h.Helper()
 	a := &account.Account{ID: id.New(id.Account), Name: name, Plan: account.Platform, CreatedAt: epoch()}
@@ -77,7 +77,7 @@ func newKey(a *account.Account) *apikey.Key {
 	}
 }
 
-// insertKey makes a key; change, if not nil, is applied to it before.
+// insertKey inserts a key after applying change, which may be nil.
 func (h *harness) insertKey(a *account.Account, change func(*apikey.Key)) *apikey.Key {
 	h.Helper()
 	k := newKey(a)
@@ -104,20 +104,20 @@ func newEvent(h *harness, a *account.Account) *event.Event {
 	return &e
 }
 
-// text draws any text that a store must keep: Unicode without NUL.
+// text draws a text that every store must keep: Unicode without NUL.
 func text() *rapid.Generator[string] {
 	return rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r != 0 }))
 }
 
-// moment draws a time as the product makes them: UTC, whole microseconds, up
-// to the year 9999.
+// moment draws a time like those of the product: in UTC, in whole microseconds, up to the year
+// 9999.
 func moment() *rapid.Generator[time.Time] {
 	return rapid.Custom(func(t *rapid.T) time.Time {
 		return time.UnixMicro(rapid.Int64Range(-1e15, 253402300799999999).Draw(t, "microseconds")).UTC()
 	})
 }
 
-// maybe draws the zero value half of the time.
+// maybe draws from g or, half of the time, the zero value.
 func maybe[T any](g *rapid.Generator[T]) *rapid.Generator[T] {
 	return rapid.Custom(func(t *rapid.T) (v T) {
 		if rapid.Bool().Draw(t, "present") {
@@ -127,7 +127,7 @@ func maybe[T any](g *rapid.Generator[T]) *rapid.Generator[T] {
 	})
 }
 
-// rateOf draws rates, with the way they are written.
+// rateOf draws rates in different spellings.
 func rateOf() *rapid.Generator[ratelimit.Rate] {
 	return rapid.Custom(func(t *rapid.T) ratelimit.Rate {
 		return rate(rapid.SampledFrom([]string{"1/s", "7/sec", "600/min", "600/minute", "5/hour", "1000000000/h", "3/day"}).Draw(t, "rate"))

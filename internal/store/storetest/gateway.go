@@ -41,7 +41,7 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 	})
 }
 
-// upstreamOf draws every field of an upstream, also those that come later.
+// upstreamOf draws all fields of an upstream, including those added later.
 func upstreamOf() *rapid.Generator[gateway.Upstream] {
 	return rapid.Custom(func(t *rapid.T) gateway.Upstream {
 		u := rapid.Make[gateway.Upstream]().Draw(t, "fields")
@@ -55,8 +55,8 @@ func upstreamOf() *rapid.Generator[gateway.Upstream] {
 	})
 }
 
-// A gateway is given back as it was put in, by insertion and by update; an
-// update leaves what is fixed.
+// Guarantee: a gateway is returned as it was inserted and as it was updated. An update does not
+// change fixed fields.
 func testGatewayRoundTrip(h *harness) {
 	a := h.insertAccount("a")
 	rapid.Check(h, func(t *rapid.T) {
@@ -71,7 +71,7 @@ func testGatewayRoundTrip(h *harness) {
 	})
 }
 
-// A hostname is one gateway's, whatever the account; what is gone cannot be
+// Guarantee: a hostname is unique across accounts, and a gateway that does not exist cannot be
 // changed.
 func testGatewayRules(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
@@ -87,9 +87,9 @@ func testGatewayRules(h *harness) {
 	same(h, "after the conflict", h.gateway(b.ID, other.ID), other)
 
 	gone := newGateway(a)
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, gone) })
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, a.ID, gone.ID) })
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, gone) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, a.ID, gone.ID) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
 		return tx.InsertGateway(ctx, newGateway(&account.Account{ID: id.New(id.Account)}))
 	})
 	missing(h, "unknown gateway", func(ctx context.Context, tx control.ReadTx) (*gateway.Gateway, error) {
@@ -97,8 +97,8 @@ func testGatewayRules(h *harness) {
 	})
 }
 
-// Deleting a gateway takes its routes and revisions with it, leaves those of
-// others and its keys, and frees its hostname.
+// Guarantee: deleting a gateway deletes its routes and revisions, keeps its keys and the records
+// of other gateways, and frees its hostname.
 func testGatewayDelete(h *harness) {
 	a := h.insertAccount("a")
 	g, stays := h.insertGateway(a), h.insertGateway(a)

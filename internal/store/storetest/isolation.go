@@ -11,8 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Another account's records do not exist: no call that names an account finds,
-// lists or changes any of them.
+// Guarantee: calls for an account do not find, list or change records of another account.
 func testIsolation(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	g := h.insertGateway(a)
@@ -52,16 +51,16 @@ func testIsolation(h *harness) {
 		f.Now = epoch()
 		empty(h, "Keys", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) { return tx.Keys(ctx, b.ID, f, page) })
 		if len(h.keyPage(a.ID, f, page)) != 1 {
-			h.Fatalf("the owner does not find its key by %+v", f)
+			h.Fatalf("the key's own account does not find it by %+v", f)
 		}
 	}
 
 	stolenGateway, stolenKey := *g, *k
 	stolenGateway.AccountID, stolenGateway.Name, stolenKey.AccountID, stolenKey.Name = b.ID, "stolen", b.ID, "stolen"
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, &stolenGateway) })
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, b.ID, g.ID) })
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, &stolenKey) })
-	// A caller that swallows the error must not have removed half of it.
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, &stolenGateway) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, b.ID, g.ID) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, &stolenKey) })
+	// Even if the caller ignores the error, nothing is removed.
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		if err := tx.DeleteGateway(ctx, b.ID, g.ID); fault.CodeOf(err) != fault.NotFound {
 			return err
@@ -73,9 +72,10 @@ func testIsolation(h *harness) {
 	same(h, "routes", len(h.routeTable(g.ID)), 1)
 }
 
+// empty checks that f lists nothing.
 func empty[T any](h *harness, what string, f func(ctx context.Context, tx control.ReadTx) ([]T, error)) {
 	h.Helper()
 	if list := get(h, f); len(list) != 0 {
-		h.Fatalf("%s shows %d records of another account", what, len(list))
+		h.Fatalf("%s lists %d records, want none", what, len(list))
 	}
 }

@@ -48,8 +48,8 @@ func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
 	})
 }
 
-// A key is given back as it was put in: texts in any script, metadata, times
-// to the microsecond, and absent values as absent.
+// Guarantee: a key is returned as it was inserted, with texts in any script, metadata, times in
+// microseconds, and absent values.
 func testKeyRoundTrip(h *harness) {
 	a := h.insertAccount("a")
 	rapid.Check(h, func(t *rapid.T) {
@@ -62,7 +62,7 @@ func testKeyRoundTrip(h *harness) {
 	})
 }
 
-// An update writes everything but what is fixed and what TouchKeys owns.
+// Guarantee: an update writes all fields except the fixed ones and LastUsedAt, which TouchKeys sets.
 func testKeyUpdate(h *harness) {
 	a := h.insertAccount("a")
 	rapid.Check(h, func(t *rapid.T) {
@@ -75,7 +75,7 @@ func testKeyUpdate(h *harness) {
 	})
 }
 
-// A digest is one key's; what is gone cannot be found or changed.
+// Guarantee: a digest is unique, and a key that does not exist cannot be found or changed.
 func testKeyRules(h *harness) {
 	a := h.insertAccount("a")
 	k := h.insertKey(a, nil)
@@ -84,11 +84,11 @@ func testKeyRules(h *harness) {
 	h.conflict("digest", func(ctx context.Context, tx control.Tx) error { return tx.InsertKey(ctx, twin) })
 	twin = newKey(a)
 	twin.ID = k.ID
-	h.refused(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.InsertKey(ctx, twin) })
+	h.rejected(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.InsertKey(ctx, twin) })
 
 	gone := newKey(a)
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, gone) })
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, gone) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
 		return tx.InsertKey(ctx, newKey(&account.Account{ID: id.New(id.Account)}))
 	})
 	missing(h, "unknown id", func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) { return tx.Key(ctx, a.ID, gone.ID) })
@@ -97,8 +97,7 @@ func testKeyRules(h *harness) {
 	})
 }
 
-// TouchKeys moves last_used_at forward alone, and passes over keys that are
-// gone.
+// Guarantee: TouchKeys only moves LastUsedAt forward, and ignores keys that do not exist.
 func testKeyTouch(h *harness) {
 	a := h.insertAccount("a")
 	k, other := h.insertKey(a, nil), h.insertKey(a, nil)
@@ -125,7 +124,7 @@ func ids(keys []apikey.Key) []string {
 	return list
 }
 
-// sortedIDs is ids for answers without an order.
+// sortedIDs is ids for results without an order.
 func sortedIDs(keys []apikey.Key) []string {
 	list := ids(keys)
 	slices.Sort(list)
@@ -144,8 +143,8 @@ func sortedOf(keys ...*apikey.Key) []string {
 // revoke is a change for insertKey.
 func revoke(k *apikey.Key) { k.RevokedAt = epoch() }
 
-// KeysOfGateway gives the keys restricted to it that are not revoked, expired
-// ones included.
+// Guarantee: KeysOfGateway returns the keys that are restricted to the gateway and not revoked,
+// including expired ones.
 func testKeysOfGateway(h *harness) {
 	a := h.insertAccount("a")
 	g, other := h.insertGateway(a), h.insertGateway(a)
@@ -159,23 +158,23 @@ func testKeysOfGateway(h *harness) {
 	}
 	active := of(g.ID, nil)
 	expired := of(g.ID, func(k *apikey.Key) { k.ExpiresAt = epoch() })
-	told := of(g.ID, func(k *apikey.Key) { k.ExpiresAt, k.ExpiryNotified = epoch(), epoch() })
+	notified := of(g.ID, func(k *apikey.Key) { k.ExpiresAt, k.ExpiryNotified = epoch(), epoch() })
 	of(g.ID, revoke)
 	of(other.ID, nil)
 	of("", nil)
 	got := get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
 		return tx.KeysOfGateway(ctx, a.ID, g.ID)
 	})
-	same(h, "keys", sortedIDs(got), sortedOf(active, expired, told))
+	same(h, "keys", sortedIDs(got), sortedOf(active, expired, notified))
 	for i := range got {
-		if got[i].ID == told.ID {
-			same(h, "record", &got[i], told)
+		if got[i].ID == notified.ID {
+			same(h, "record", &got[i], notified)
 		}
 	}
 }
 
-// KeysOfBucket gives all of a chain of rotations that are not revoked, whether
-// or not the first is among them.
+// Guarantee: KeysOfBucket returns all keys of a chain of rotations that are not revoked, whether
+// or not the first one is.
 func testKeysOfBucket(h *harness) {
 	a := h.insertAccount("a")
 	first := h.insertKey(a, nil)
@@ -203,9 +202,9 @@ func testKeysOfBucket(h *harness) {
 	}), map[string]string{other.ID: other.BucketID})
 }
 
-// KeysToTell gives each expiry that has come and was not told, earliest first,
-// in batches, until it is told; a new expiry is told again.
-func testKeysToTell(h *harness) {
+// Guarantee: KeysToNotify returns expired keys whose expiry was not notified yet, the earliest
+// first and in batches. A key that gets a new expiry is returned again.
+func testKeysToNotify(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	at := func(d time.Duration) func(*apikey.Key) {
 		return func(k *apikey.Key) { k.ExpiresAt = epoch().Add(d) }
@@ -232,5 +231,5 @@ func testKeysToTell(h *harness) {
 	}
 	same(h, "what is left", due(epoch(), 2), []string{third.ID})
 	same(h, "a microsecond later", due(epoch().Add(time.Microsecond), 10), []string{third.ID, later.ID})
-	same(h, "an expiry after one that was told", due(epoch().Add(time.Hour), 10), []string{third.ID, later.ID, again.ID})
+	same(h, "a new expiry of a key that was notified", due(epoch().Add(time.Hour), 10), []string{third.ID, later.ID, again.ID})
 }

@@ -20,7 +20,7 @@ func (h *harness) keyPage(accountID string, f control.KeyFilter, p control.Page)
 	})
 }
 
-// matches is what a filter means.
+// matches reports whether f selects k.
 func matches(k *apikey.Key, f *control.KeyFilter) bool {
 	return (f.State == "" || k.State(f.Now) == f.State) &&
 		(f.GatewayID == "" || k.GatewayID == f.GatewayID) &&
@@ -39,9 +39,9 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// Every combination of filters lists what it means, newest first and page by
-// page: also at times before an expiry that was told, and after one that was
-// not yet.
+// Guarantee: for every combination of filters, the list has exactly the matching keys, newest
+// first and page by page, also before an expiry that was notified and after one that was not
+// notified yet.
 func testKeyList(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	gateways := []string{"", h.insertGateway(a).ID, h.insertGateway(a).ID}
@@ -49,7 +49,7 @@ func testKeyList(h *harness) {
 	names := []string{"Partner", "partner", "100%", "under_score", "ÄRGER", "ärger", "back\\slash", "star*?[a]", "'quote\""}
 	var keys []*apikey.Key
 	for _, owner := range []*account.Account{a, b} {
-		rapid.Check(h, func(t *rapid.T) { // as a source of many different keys
+		rapid.Check(h, func(t *rapid.T) { // to generate many different keys
 			k := newKey(owner)
 			k.Name = rapid.SampledFrom(names).Draw(t, "name")
 			k.Level = rapid.SampledFrom([]apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}).Draw(t, "level")
@@ -57,7 +57,7 @@ func testKeyList(h *harness) {
 			k.GatewayID = rapid.SampledFrom(gateways).Draw(t, "gateway")
 			if rapid.Bool().Draw(t, "expires") {
 				k.ExpiresAt = epoch().Add(time.Duration(rapid.IntRange(-3, 3).Draw(t, "expires")) * time.Second)
-				if rapid.Bool().Draw(t, "told") {
+				if rapid.Bool().Draw(t, "notified") {
 					k.ExpiryNotified = k.ExpiresAt
 				}
 			}
@@ -108,8 +108,8 @@ func testKeyList(h *harness) {
 	})
 }
 
-// A query finds a part of the name, ASCII case aside, or the beginning of the
-// prefix, and takes every character for itself.
+// Guarantee: a query matches part of the name, ignoring ASCII case, or the start of the prefix.
+// No character is a wildcard.
 func testKeyListQuery(h *harness) {
 	a := h.insertAccount("a")
 	k := h.insertKey(a, func(k *apikey.Key) { k.Name, k.Prefix = "Billing Ünit 50%_off", "kg_AbC123" })
@@ -118,8 +118,11 @@ func testKeyListQuery(h *harness) {
 		"ünit": false, "5_%": false, "b%g": false, "AbC": false, "kg_abc": false, "kg_AbC1234": false, "_bC": false,
 	} {
 		page := h.keyPage(a.ID, control.KeyFilter{Query: query, Now: epoch()}, control.Page{Limit: 10})
-		if (len(page) == 1) != found {
-			h.Errorf("query %q found %d keys, want found = %v", query, len(page), found)
+		if found && len(page) != 1 {
+			h.Errorf("query %q: got %d keys, want 1", query, len(page))
+		}
+		if !found && len(page) != 0 {
+			h.Errorf("query %q: got %d keys, want none", query, len(page))
 		}
 	}
 	same(h, "renamed", func() []string {

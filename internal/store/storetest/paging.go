@@ -13,17 +13,17 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// pager is one list, with a way to make it longer.
+// pager is a list and a way to add to it.
 type pager struct {
 	name string
-	// add makes the record number i and returns how a page names it.
+	// add inserts record number i and returns its name in a page.
 	add func(ctx context.Context, tx control.Tx, i int) (string, error)
-	// list returns a page as names.
+	// list returns the names of a page.
 	list func(ctx context.Context, tx control.ReadTx, p control.Page) ([]string, error)
 }
 
-// Every list is newest first, its pages join without a gap or a repetition
-// while records are added between them, and a page is never too long.
+// Guarantee: every list is newest first, and its pages have no gaps or duplicates while records
+// are added between them.
 func testPaging(h *harness) {
 	for _, p := range pagers(h) {
 		var made []string

@@ -16,7 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// claim claims with a fresh token unless c has one.
+// claim claims deliveries, with a new token unless c has one.
 func (h *harness) claim(c sender.Claim) []sender.Job {
 	h.Helper()
 	if c.Token == "" {
@@ -34,7 +34,7 @@ func (h *harness) claim(c sender.Claim) []sender.Job {
 	return jobs
 }
 
-// after returns a claim of all that is due d after the epoch, for 90 seconds.
+// after returns a claim for everything that is due d after the epoch, for 90 seconds.
 func after(d time.Duration) sender.Claim {
 	now := epoch().Add(d)
 	return sender.Claim{Now: now, Until: now.Add(90 * time.Second), Limit: 100, EachLimit: 100}
@@ -44,7 +44,7 @@ func (h *harness) finish(late int, results ...sender.Result) {
 	h.Helper()
 	got, err := h.FinishDeliveries(h.Context(), results)
 	if err != nil || got != late {
-		h.Fatalf("FinishDeliveries: %d late, %v; want %d", got, err, late)
+		h.Fatalf("FinishDeliveries returned %d late, %v; want %d", got, err, late)
 	}
 }
 
@@ -64,7 +64,7 @@ func (h *harness) next(now time.Time) time.Time {
 	return at
 }
 
-// result is what came of a job: an answer with the status d after the epoch.
+// result returns the result of a job: a response with the given status d after the epoch.
 func result(j sender.Job, state webhook.DeliveryState, status int, d time.Duration) sender.Result {
 	r := sender.Result{Lease: j.Lease, State: state, Attempt: webhook.Attempt{Number: j.Attempt, StartedAt: epoch().Add(d - time.Millisecond),
 		Duration: time.Millisecond, Status: status, Response: []byte("ü\x00\xff")}}
@@ -74,8 +74,8 @@ func result(j sender.Job, state webhook.DeliveryState, status int, d time.Durati
 	return r
 }
 
-// A claim gives all that sending needs and nobody else gets it until its lease
-// ends; then a result that comes late changes nothing.
+// Guarantee: a claim returns everything that sending needs, and no other claim gets the delivery
+// until the lease ends. A result changes nothing once another claim has the delivery.
 func testQueueLease(h *harness) {
 	a := h.insertAccount("a")
 	w := newWebhook(a, event.KeyCreated)
@@ -88,7 +88,7 @@ func testQueueLease(h *harness) {
 	same(h, "what is due does not count", h.next(epoch()), time.Time{})
 	jobs := h.claim(after(0))
 	if len(jobs) != 1 {
-		h.Fatalf("%d jobs", len(jobs))
+		h.Fatalf("got %d jobs, want 1", len(jobs))
 	}
 	first := jobs[0]
 	same(h, "job", first, sender.Job{Lease: first.Lease, EventID: e.ID, EventType: e.Type, Trigger: webhook.ByEvent, Attempt: 1, DueAt: epoch(), Payload: e.Payload,
@@ -111,7 +111,7 @@ func testQueueLease(h *harness) {
 	same(h, "not yet due", len(h.claim(after(152*time.Second-time.Microsecond))), 0)
 	fourth := h.claim(after(152 * time.Second))[0]
 	same(h, "attempt", []any{fourth.Attempt, fourth.DueAt}, []any{2, retry.NextAttemptAt})
-	// A lease that ended, and was not taken over, still counts.
+	// A lease that ended without another claim is still valid.
 	done := result(fourth, webhook.Delivered, 204, time.Hour)
 	h.finish(0, done)
 	d = h.delivery(a.ID, first.DeliveryID)
@@ -119,8 +119,8 @@ func testQueueLease(h *harness) {
 	same(h, "nothing", []any{len(h.claim(after(1000 * time.Hour))), h.next(epoch())}, []any{0, time.Time{}})
 }
 
-// A claim takes in turn from all endpoints, of each those due longest and no more
-// than it may, and none of a disabled endpoint.
+// Guarantee: a claim takes deliveries from all active endpoints in turn: of each the ones that
+// have been due longest, and no more than it allows. It takes none of a disabled endpoint.
 func testQueueFairness(h *harness) {
 	a := h.insertAccount("a")
 	hooks := map[string]*webhook.Webhook{}
@@ -128,7 +128,7 @@ func testQueueFairness(h *harness) {
 	for _, endpoint := range []struct {
 		name  string
 		n     int
-		later time.Duration // than the others, so that none are due at the same time
+		later time.Duration // than the others, so that no two are due at the same time
 	}{{"small", 3, 500 * time.Microsecond}, {"large", 300, 0}, {"none", 0, 0}, {"off", 5, 250 * time.Microsecond}} {
 		name := endpoint.name
 		w := h.insertWebhook(a)
@@ -164,11 +164,11 @@ func testQueueFairness(h *harness) {
 			slices.Sort(list)
 			got = append(got, fmt.Sprint(len(list)))
 			if !slices.Equal(list, made[name][:len(list)]) {
-				h.Errorf("of %s, those due longest were not taken", name)
+				h.Errorf("the deliveries of %s that have been due longest were not taken", name)
 			}
 		}
 		if strings.Join(got, " ") != want {
-			h.Errorf("took %v of large, small, none and off; want %s", got, want)
+			h.Errorf("took %v deliveries of large, small, none and off; want %s", got, want)
 		}
 		return jobs
 	}
@@ -191,17 +191,17 @@ func testQueueFairness(h *harness) {
 	c.Allowances = map[string]sender.Allowance{hooks["large"].ID: {Limit: 5, SkipNew: true}}
 	undo(try(c, "0 3 0 0"))
 	c.Limit, c.EachLimit, c.Allowances = 1, 1, nil
-	begun := try(c, "1 0 0 0")[0]
-	h.finish(0, result(begun, webhook.RetryScheduled, 500, 0))
+	started := try(c, "1 0 0 0")[0]
+	h.finish(0, result(started, webhook.RetryScheduled, 500, 0))
 	c.Limit, c.EachLimit, c.Allowances = 10, 10, map[string]sender.Allowance{hooks["large"].ID: {Limit: 5, SkipNew: true}}
 	undo(try(c, "1 3 0 0"))
 	c.Now = epoch().Add(4 * time.Millisecond)
 	c.Limit, c.EachLimit, c.Allowances = 1000, 1000, nil
-	made["large"] = made["large"][1:] // the one that was tried is not due yet
+	made["large"] = made["large"][1:] // the one with an attempt is not due yet
 	undo(try(c, "4 3 0 0"))
 }
 
-// Two senders never get the same delivery, and never both finish it.
+// Guarantee: no two senders get the same delivery.
 func testQueueRace(h *harness) {
 	a := h.insertAccount("a")
 	h.insertWebhook(a, event.KeyCreated)
@@ -232,7 +232,7 @@ func testQueueRace(h *harness) {
 					results = append(results, result(j, webhook.Delivered, 200, 0))
 				}
 				if late, err := h.FinishDeliveries(h.Context(), results); err != nil || late != 0 {
-					h.Errorf("%d late, %v", late, err)
+					h.Errorf("FinishDeliveries returned %d late, %v; want 0", late, err)
 				}
 				mu.Lock()
 				for _, j := range jobs {
@@ -246,14 +246,14 @@ func testQueueRace(h *harness) {
 	same(h, "deliveries", len(finished), 2*events)
 	for name, n := range finished {
 		if n != 1 {
-			h.Errorf("%s was sent %d times", name, n)
+			h.Errorf("%s was leased %d times, want once", name, n)
 		}
 	}
 	same(h, "delivered", len(h.deliveries(a.ID, control.DeliveryFilter{State: webhook.Delivered})), 2*events)
 }
 
-// Results change the endpoint's health; one that says it is gone is disabled, with
-// an audit record of nobody, and what waits for it fails with a reason.
+// Guarantee: results update the endpoint's health. A 410 disables the endpoint, with an audit
+// record without an actor, and its waiting deliveries fail with a reason.
 func testQueueHealth(h *harness) {
 	a := h.insertAccount("a")
 	w, other := h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyCreated)
@@ -276,11 +276,11 @@ func testQueueHealth(h *harness) {
 	h.finish(0, gone)
 	got := h.webhook(a.ID, w.ID)
 	if got.State != webhook.Disabled || got.DisabledReason == "" || got.Version != 2 {
-		h.Fatalf("after 410 the endpoint is %+v", got)
+		h.Fatalf("after 410 the endpoint is %+v, want it disabled with a reason and version 2", got)
 	}
 	log := h.auditLog(a.ID)
 	if len(log) != 1 || log[0].Action != audit.WebhookDisable || log[0].Target != w.ID || log[0].ActorKeyID != "" || log[0].Kind != audit.Management {
-		h.Fatalf("the log holds %+v", log)
+		h.Fatalf("got the audit log %+v, want one record of the disabled endpoint", log)
 	}
 	same(h, "diff", log[0].Diff, audit.Diff{"state": {"active", "disabled"}, "disabled_reason": {nil, got.DisabledReason}})
 	reason := "not sent: the endpoint is disabled: " + got.DisabledReason
@@ -291,10 +291,10 @@ func testQueueHealth(h *harness) {
 	retried := h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID, State: webhook.RetryScheduled})
 	same(h, "those in flight stay", len(waiting)+len(retried), len(jobs)-1)
 	same(h, "the other endpoint's", len(h.deliveries(a.ID, control.DeliveryFilter{WebhookID: other.ID, State: webhook.Pending})), 5)
-	// What was in flight may still arrive, and what fails is not tried again.
+	// A delivery in flight may still succeed.
 	h.finish(0, result(jobs[1], webhook.Delivered, 200, time.Hour))
 	same(h, "still disabled", h.webhook(a.ID, w.ID).State, webhook.Disabled)
-	same(h, "it strands", h.stranding(), []string{w.ID})
+	same(h, "it has stranded deliveries", h.stranding(), []string{w.ID})
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		_, err := tx.FailStranded(ctx, w.ID, epoch().Add(2*time.Hour), 100)
 		return err
@@ -311,8 +311,8 @@ func (h *harness) stranding() []string {
 	return list
 }
 
-// What waits for an endpoint that is disabled or gone fails, a bounded number at a
-// time; what is leased is left until its lease ends.
+// Guarantee: waiting deliveries of a disabled or deleted endpoint fail, a limited number in each
+// call. Leased ones are kept until their leases end.
 func testStranded(h *harness) {
 	a := h.insertAccount("a")
 	gone, off, on := h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyCreated)
@@ -337,7 +337,7 @@ func testStranded(h *harness) {
 	}
 	want := []string{gone.ID, off.ID}
 	slices.Sort(want)
-	same(h, "they strand", h.stranding(), want)
+	same(h, "with stranded deliveries", h.stranding(), want)
 	same(h, "more", fail(gone, time.Second, 2), true)
 	same(h, "two", []int{count(gone, webhook.Failed), count(off, webhook.Failed)}, []int{2, 0})
 	for _, w := range []*webhook.Webhook{gone, off, on} {
@@ -349,7 +349,7 @@ func testStranded(h *harness) {
 	for _, w := range []*webhook.Webhook{gone, off, on} {
 		fail(w, 90*time.Second, 10)
 	}
-	same(h, "none strands", len(h.stranding()), 0)
+	same(h, "none with stranded deliveries", len(h.stranding()), 0)
 	same(h, "all", []int{count(gone, webhook.Failed), count(off, webhook.Failed), count(on, webhook.Failed), count(on, webhook.Pending)}, []int{4, 4, 0, 4})
 	for w, reason := range map[*webhook.Webhook]string{gone: "not sent: the endpoint was deleted", off: "not sent: the endpoint is disabled"} {
 		d := h.deliveries(a.ID, control.DeliveryFilter{WebhookID: w.ID})[0]
@@ -358,7 +358,7 @@ func testStranded(h *harness) {
 	same(h, "more of nothing", fail(gone, time.Hour, 10), false)
 }
 
-// A server that starts alone ends all leases.
+// Guarantee: ReleaseAllDeliveries ends all leases.
 func testReleaseAll(h *harness) {
 	a := h.insertAccount("a")
 	h.insertWebhook(a, event.KeyCreated)
@@ -370,14 +370,14 @@ func testReleaseAll(h *harness) {
 	first := h.claim(c)
 	released, err := h.ReleaseAllDeliveries(h.Context())
 	if err != nil || released != 3 {
-		h.Fatalf("%d released, %v", released, err)
+		h.Fatalf("ReleaseAllDeliveries returned %d, %v; want 3", released, err)
 	}
 	again := h.claim(after(time.Second))
 	same(h, "all again", len(again), 5)
 	h.finish(1, result(first[0], webhook.Delivered, 200, 0))
 }
 
-// An answer of 8 KiB is kept byte for byte, and no more of a longer one.
+// Guarantee: the first 8 KiB of a response body are stored byte for byte.
 func testAttemptResponse(h *harness) {
 	a := h.insertAccount("a")
 	h.insertWebhook(a, event.KeyCreated)

@@ -16,17 +16,17 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// queueModel is what a queue means, one map look-up at a time.
+// queueModel is a simple model of a queue in maps.
 type queueModel struct {
 	h       *harness
 	t       *rapid.T
 	account *account.Account
 	now     time.Time
 	hooks   []*webhook.Webhook
-	gone    map[string]bool
+	gone    map[string]bool // deleted endpoints
 	waits   map[string]*waitingDelivery
 	done    map[string]webhook.DeliveryState
-	leased  []sender.Job // every job that was ever given
+	leased  []sender.Job // all jobs of all claims
 	claims  int
 }
 
@@ -38,10 +38,10 @@ type waitingDelivery struct {
 	token    string
 }
 
-// Whatever is claimed, finished late or in time, released, disabled, enabled and
-// deleted in whatever order: the queue does what it means.
+// Guarantee: the queue behaves like the model for any sequence of claims, results in time or late,
+// releases, and changes of endpoints.
 func testQueueModel(h *harness) {
-	const enough = 12 // each takes some hundred transactions
+	const enough = 12 // each takes about a hundred transactions
 	accounts := 0
 	rapid.Check(h, func(t *rapid.T) {
 		if accounts++; accounts > enough {
@@ -54,7 +54,7 @@ func testQueueModel(h *harness) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"append": m.append, "claim": m.claim, "claim again": m.claim, "finish": m.finish, "release": m.release, "wait": m.wait,
-			"switch": m.turn, "delete": m.delete, "strand": m.strand, "": m.check,
+			"switch": m.toggle, "delete": m.delete, "strand": m.strand, "": m.check,
 		})
 		m.clear()
 	})
@@ -80,7 +80,7 @@ func (m *queueModel) append(t *rapid.T) {
 		}
 	}
 	if want != 0 {
-		t.Fatalf("%d deliveries too few", want)
+		t.Fatalf("the event has %d deliveries too few", want)
 	}
 }
 
@@ -90,7 +90,7 @@ func (m *queueModel) claim(t *rapid.T) {
 		Limit: rapid.IntRange(1, 8).Draw(t, "limit"), EachLimit: rapid.IntRange(1, 5).Draw(t, "each"), Allowances: map[string]sender.Allowance{}}
 	for i, w := range m.hooks {
 		if rapid.IntRange(0, 3).Draw(t, "known") == 0 {
-			c.Allowances[w.ID] = sender.Allowance{Limit: rapid.IntRange(0, 3).Draw(t, fmt.Sprint("room", i)), SkipNew: rapid.Bool().Draw(t, "begun")}
+			c.Allowances[w.ID] = sender.Allowance{Limit: rapid.IntRange(0, 3).Draw(t, fmt.Sprint("allowance", i)), SkipNew: rapid.Bool().Draw(t, "skip new")}
 		}
 	}
 	may := map[string][]string{} // by endpoint
@@ -100,8 +100,8 @@ func (m *queueModel) claim(t *rapid.T) {
 		}
 	}
 	most := func(hook string) int {
-		if room, known := c.Allowances[hook]; known {
-			return min(room.Limit, len(may[hook]))
+		if allowance, known := c.Allowances[hook]; known {
+			return min(allowance.Limit, len(may[hook]))
 		}
 		return min(c.EachLimit, len(may[hook]))
 	}
@@ -110,7 +110,7 @@ func (m *queueModel) claim(t *rapid.T) {
 	for _, j := range jobs {
 		d := m.waits[j.DeliveryID]
 		if d == nil || !slices.Contains(may[d.hook], j.DeliveryID) || j.Endpoint.WebhookID != d.hook || j.Attempt != d.attempts+1 || !j.DueAt.Equal(d.next) {
-			t.Fatalf("claimed %+v of %+v", j, d)
+			t.Fatalf("claimed the job %+v for the delivery %+v", j, d)
 		}
 		taken[d.hook] = append(taken[d.hook], j.DeliveryID)
 	}
@@ -118,23 +118,23 @@ func (m *queueModel) claim(t *rapid.T) {
 	for hook := range may {
 		want += most(hook)
 		if len(taken[hook]) > most(hook) {
-			t.Fatalf("took %d of an endpoint that gives %d", len(taken[hook]), most(hook))
+			t.Fatalf("claimed %d deliveries of an endpoint, want at most %d", len(taken[hook]), most(hook))
 		}
 		for other := range may {
 			if len(taken[other]) > len(taken[hook])+1 && len(taken[hook]) < most(hook) {
-				t.Fatalf("took %d of one endpoint and only %d of %d of another", len(taken[other]), len(taken[hook]), most(hook))
+				t.Fatalf("claimed %d deliveries of one endpoint and only %d of %d of another", len(taken[other]), len(taken[hook]), most(hook))
 			}
 		}
 		for _, name := range taken[hook] {
 			for _, left := range may[hook] {
 				if !slices.Contains(taken[hook], left) && m.waits[left].due.Before(m.waits[name].due) {
-					t.Fatalf("took what is due at %v and left what is due at %v", m.waits[name].due, m.waits[left].due)
+					t.Fatalf("claimed a delivery due at %v, but not one due at %v", m.waits[name].due, m.waits[left].due)
 				}
 			}
 		}
 	}
 	if want = min(want, c.Limit); len(jobs) != want {
-		t.Fatalf("claimed %d, want %d", len(jobs), want)
+		t.Fatalf("claimed %d deliveries, want %d", len(jobs), want)
 	}
 	for _, j := range jobs {
 		d := m.waits[j.DeliveryID]
@@ -143,7 +143,7 @@ func (m *queueModel) claim(t *rapid.T) {
 	m.leased = append(m.leased, jobs...)
 }
 
-// holds reports whether a lease is still the one of its delivery.
+// holds reports whether j still has the lease of its delivery.
 func (m *queueModel) holds(j sender.Job) bool {
 	d := m.waits[j.DeliveryID]
 	return d != nil && d.token == j.Token
@@ -178,7 +178,7 @@ func (m *queueModel) finish(t *rapid.T) {
 		}
 	}
 	m.h.finish(late, results...)
-	for _, w := range m.hooks { // their health, which is not what this is about
+	for _, w := range m.hooks { // adopt their health, which the model leaves out
 		if !m.gone[w.ID] {
 			*w = *m.h.webhook(m.account.ID, w.ID)
 		}
@@ -201,7 +201,7 @@ func (m *queueModel) wait(t *rapid.T) {
 	m.now = m.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds")) * time.Second)
 }
 
-func (m *queueModel) turn(t *rapid.T) {
+func (m *queueModel) toggle(t *rapid.T) {
 	w := rapid.SampledFrom(m.hooks).Draw(t, "endpoint")
 	if m.gone[w.ID] {
 		t.Skip("gone")
@@ -240,7 +240,7 @@ func (m *queueModel) strand(*rapid.T) {
 	}
 }
 
-// check compares the log, and what comes next.
+// check compares the states of all deliveries and the time of the next.
 func (m *queueModel) check(t *rapid.T) {
 	var next time.Time
 	for _, d := range m.waits {
@@ -249,7 +249,7 @@ func (m *queueModel) check(t *rapid.T) {
 		}
 	}
 	if got := m.h.next(m.now); !got.Equal(next) {
-		t.Fatalf("the next is due at %v, want %v", got, next)
+		t.Fatalf("the next delivery is due at %v, want %v", got, next)
 	}
 	want := maps.Clone(m.done)
 	for name, d := range m.waits {
@@ -265,7 +265,7 @@ func (m *queueModel) check(t *rapid.T) {
 	same(t, "states", got, want)
 }
 
-// clear ends what waits, for the next account.
+// clear ends all waiting deliveries before the run with the next account.
 func (m *queueModel) clear() {
 	for i, w := range m.hooks {
 		if !m.gone[w.ID] {
@@ -278,7 +278,7 @@ func (m *queueModel) clear() {
 	m.now = m.now.Add(time.Hour)
 	m.strand(m.t)
 	if len(m.waits) != 0 {
-		m.t.Fatalf("%d still wait", len(m.waits))
+		m.t.Fatalf("%d deliveries are still waiting", len(m.waits))
 	}
 	m.check(m.t)
 }

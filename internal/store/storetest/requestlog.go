@@ -12,7 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/requestlog"
 )
 
-// newRequest is a request of an account that came some time after the epoch.
+// newRequest returns a request of an account at a time after the epoch.
 func newRequest(accountID string, after time.Duration) requestlog.Record {
 	at := epoch().Add(after)
 	return requestlog.Record{AccountID: accountID, ID: id.NewAt(id.Request, at), Time: at, Method: "GET", Path: "/orders", ClientIP: "192.0.2.1", Status: 401, Decision: accesslog.KeyInvalid}
@@ -35,7 +35,7 @@ func (h *harness) requests(accountID string, f requestlog.Filter, limit int, aft
 	return ids
 }
 
-// Every member of a record is kept.
+// Guarantee: a record is stored with all fields.
 func testRequestRoundTrip(h *harness) {
 	rapid.Check(h.T, func(t *rapid.T) {
 		at := moment().Filter(func(at time.Time) bool { return at.Year() >= 1970 }).Draw(t, "time")
@@ -57,8 +57,7 @@ func testRequestRoundTrip(h *harness) {
 	})
 }
 
-// Lists hold what passes the filter, the newest first, page by page; nobody
-// sees another account's.
+// Guarantee: a list has exactly the matching requests of its account, newest first and page by page.
 func testRequestList(h *harness) {
 	const a, b = "acct_a", "acct_b"
 	first, second, third := newRequest(a, 0), newRequest(a, time.Second), newRequest(a, 2*time.Second)
@@ -68,7 +67,7 @@ func testRequestList(h *harness) {
 	third.Status = 429
 	foreign := newRequest(b, time.Second)
 	h.must(h.AppendRequests(h.Context(), []requestlog.Record{first, third, foreign}, nil))
-	h.must(h.AppendRequests(h.Context(), []requestlog.Record{second, first}, nil)) // what is there stays
+	h.must(h.AppendRequests(h.Context(), []requestlog.Record{second, first}, nil)) // an existing record is not changed
 
 	for _, test := range []struct {
 		what   string
@@ -93,12 +92,12 @@ func testRequestList(h *harness) {
 	same(h, "another account", h.requests(b, requestlog.Filter{}, 10, ""), []string{foreign.ID})
 	for _, requestID := range []string{foreign.ID, id.New(id.Request), ""} {
 		if _, err := h.RequestRecord(h.Context(), a, requestID); fault.CodeOf(err) != fault.NotFound {
-			h.Errorf("request %q of another: %v", requestID, err)
+			h.Errorf("reading request %q returned %v, want not found", requestID, err)
 		}
 	}
 }
 
-// What was left out of a second stands at each request of it, and adds up.
+// Guarantee: each request has the number of requests left out in its second, and the numbers add up.
 func testRequestsLeftOut(h *harness) {
 	const a = "acct_a"
 	one, other := newRequest(a, 0), newRequest(a, 2*time.Second)
@@ -109,12 +108,12 @@ func testRequestsLeftOut(h *harness) {
 		got, err := h.RequestRecord(h.Context(), a, requestID)
 		h.must(err)
 		if got.LeftOut != want {
-			h.Errorf("%d left out, want %d", got.LeftOut, want)
+			h.Errorf("got %d left out, want %d", got.LeftOut, want)
 		}
 	}
 }
 
-// Old requests go in batches, the oldest first.
+// Guarantee: old requests are removed in batches, the oldest first.
 func testRequestTrim(h *harness) {
 	const a = "acct_a"
 	var list []requestlog.Record
@@ -128,20 +127,20 @@ func testRequestTrim(h *harness) {
 	h.must(err)
 	same(h, "after a batch", h.requests(a, requestlog.Filter{}, 10, ""), []string{list[4].ID, list[3].ID, list[2].ID})
 	if !more {
-		h.Error("a full batch does not tell that there is more")
+		h.Error("after a full batch, more is false, want true")
 	}
 	more, err = h.TrimRequests(h.Context(), list[3].Time, 2)
 	h.must(err)
 	same(h, "after the last batch", h.requests(a, requestlog.Filter{}, 10, ""), []string{list[4].ID, list[3].ID})
 	if more {
-		h.Error("a batch that is not full tells that there is more")
+		h.Error("after a batch that is not full, more is true, want false")
 	}
 	if more, err = h.TrimRequests(h.Context(), list[4].Time, 0); err != nil || more {
-		h.Errorf("a batch of none gives %v, %v", more, err)
+		h.Errorf("a batch of 0 returned %v, %v; want false, nil", more, err)
 	}
 	got, err := h.RequestRecord(h.Context(), a, list[3].ID)
 	h.must(err)
 	if got.LeftOut != 1 {
-		h.Error("what was left out of a second that is kept is gone")
+		h.Error("the number left out in a kept second was removed")
 	}
 }

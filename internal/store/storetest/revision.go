@@ -24,8 +24,7 @@ func (h *harness) revision(gatewayID string, number int64) *gateway.Revision {
 	})
 }
 
-// A revision gives back the document byte for byte, whatever the bytes, and
-// the route table with its limits.
+// Guarantee: a revision is stored with its document byte for byte and its route table with limits.
 func testRevisionRoundTrip(h *harness) {
 	g := h.insertGateway(h.insertAccount("a"))
 	number := int64(0)
@@ -33,7 +32,7 @@ func testRevisionRoundTrip(h *harness) {
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertRevision(ctx, r) })
 		got := h.revision(g.ID, r.Number)
 		if !bytes.Equal(got.Content, r.Content) {
-			t.Fatalf("a content of %d bytes came back as other %d bytes", len(r.Content), len(got.Content))
+			t.Fatalf("a content of %d bytes came back as %d different bytes", len(r.Content), len(got.Content))
 		}
 		if len(got.Content) == 0 {
 			got.Content, r.Content = nil, nil
@@ -60,8 +59,8 @@ func testRevisionRoundTrip(h *harness) {
 	check(h, large)
 }
 
-// Revisions list newest first without their bodies, and a number is used once
-// for each gateway.
+// Guarantee: revisions are listed newest first without their content, and numbers are unique for
+// each gateway.
 func testRevisions(h *harness) {
 	a := h.insertAccount("a")
 	g, other := h.insertGateway(a), h.insertGateway(a)

@@ -18,8 +18,8 @@ func (h *harness) routeTable(gatewayID string) []gateway.Route {
 	})
 }
 
-// Routes are kept as they are, belong to their gateway alone, and changing one
-// that is gone changes none.
+// Guarantee: routes are returned as they were inserted, belong to one gateway, and a change that
+// includes a route which does not exist changes none.
 func testRoutes(h *harness) {
 	a := h.insertAccount("a")
 	g, other := h.insertGateway(a), h.insertGateway(a)
@@ -51,18 +51,18 @@ func testRoutes(h *harness) {
 	stray := plain
 	stray.GatewayID = other.ID
 	for _, r := range []gateway.Route{gone, stray} {
-		h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+		h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
 			return tx.UpdateRoutes(ctx, []gateway.Route{full, r})
 		})
-		h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+		h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
 			return tx.DeleteRoutes(ctx, r.GatewayID, []string{r.ID})
 		})
 	}
 	same(h, "after refusals", h.routeTable(g.ID), []gateway.Route{changed, plain})
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
 		return tx.InsertRoutes(ctx, []gateway.Route{newRoute(newGateway(a), "/x", "GET")})
 	})
-	h.refused(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, []gateway.Route{plain}) })
+	h.rejected(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, []gateway.Route{plain}) })
 
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		return tx.DeleteRoutes(ctx, g.ID, []string{full.ID, plain.ID})
@@ -71,7 +71,7 @@ func testRoutes(h *harness) {
 	same(h, "the other's table", h.routeTable(other.ID), []gateway.Route{foreign})
 }
 
-// A table as large as a real description's is replaced whole, in order.
+// Guarantee: a route table of a real size is inserted and changed completely and in order.
 func testLargeRouteTable(h *harness) {
 	g := h.insertGateway(h.insertAccount("a"))
 	var table []gateway.Route

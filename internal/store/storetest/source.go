@@ -15,14 +15,14 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// dataPlane leaves of a key what the data plane needs.
+// dataPlane returns the fields of a key that the data plane needs.
 func dataPlane(k *apikey.Key) apikey.Key {
 	return apikey.Key{ID: k.ID, AccountID: k.AccountID, Digest: k.Digest, Level: k.Level, Scope: k.Scope, Owner: k.Owner,
 		GatewayID: k.GatewayID, RateLimit: k.RateLimit, BucketID: k.BucketID, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt}
 }
 
-// The data plane sees every account, every gateway with its routes, oldest
-// first, and every key that is not revoked, with all that it needs of it.
+// Guarantee: the data plane reads all accounts, all gateways with their routes, oldest first, and
+// all keys that are not revoked, with the fields that it needs.
 func testSource(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	g, bare := h.insertGateway(a), h.insertGateway(b)
@@ -56,7 +56,7 @@ func testSource(h *harness) {
 	same(h, "gateway by id", one, g)
 	same(h, "its table", table, routes)
 	if _, _, err := h.GatewayByID(h.Context(), id.New(id.Gateway)); fault.CodeOf(err) != fault.NotFound {
-		h.Fatalf("an unknown gateway gave %v", err)
+		h.Fatalf("reading an unknown gateway returned %v, want not found", err)
 	}
 
 	want := map[string]apikey.Key{}
@@ -91,12 +91,12 @@ func testSource(h *harness) {
 	}
 	same(h, "revoked key by id", dataPlane(k), dataPlane(gone))
 	if _, err := h.KeyByID(h.Context(), id.New(id.Key)); fault.CodeOf(err) != fault.NotFound {
-		h.Fatalf("an unknown key gave %v", err)
+		h.Fatalf("reading an unknown key returned %v, want not found", err)
 	}
 }
 
-// A reader's error ends the reading and comes back as it is; so does the end of
-// the context; and the store goes on.
+// Guarantee: reading stops with the callback's error or when the context ends, returns that error,
+// and the store can be used afterwards.
 func testSourceStops(h *harness) {
 	a := h.insertAccount("a")
 	h.insertGateway(a)
@@ -111,19 +111,19 @@ func testSourceStops(h *harness) {
 	stop := errors.New("enough")
 	calls := 0
 	if err := h.EachKey(h.Context(), func(*apikey.Key) error { calls++; return stop }); !errors.Is(err, stop) || calls != 1 {
-		h.Fatalf("EachKey gave %v after %d calls", err, calls)
+		h.Fatalf("EachKey returned %v after %d calls, want the callback's error after 1", err, calls)
 	}
 	if err := h.EachGateway(h.Context(), func(*gateway.Gateway, []gateway.Route) error { return stop }); !errors.Is(err, stop) {
-		h.Fatalf("EachGateway gave %v", err)
+		h.Fatalf("EachGateway returned %v, want the callback's error", err)
 	}
 	ctx, cancel := context.WithCancel(h.Context())
 	calls = 0
 	err := h.EachKey(ctx, func(*apikey.Key) error { calls++; cancel(); return nil })
 	if !errors.Is(err, context.Canceled) || calls == 3000 {
-		h.Fatalf("EachKey gave %v after %d calls and the end of its context", err, calls)
+		h.Fatalf("EachKey returned %v after %d calls, want the error of its context before 3000", err, calls)
 	}
 	calls = 0
 	if err := h.EachKey(h.Context(), func(*apikey.Key) error { calls++; return nil }); err != nil || calls != 3000 {
-		h.Fatalf("EachKey gave %v after %d calls", err, calls)
+		h.Fatalf("EachKey returned %v after %d calls, want nil after 3000", err, calls)
 	}
 }

@@ -1,13 +1,12 @@
-// Package storetest is what every store must do, as tests. An engine passes it
-// with one call:
+// Package storetest is the conformance suite for stores. An engine runs it with one call:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Engine { return open(t) })
 //	}
 //
-// The suite knows nothing of the engine but its interfaces. What only one
-// engine can suffer, such as a locked file, is tested beside that engine.
-// Texts hold no NUL: not every engine can keep one.
+// The suite uses only the engine's interfaces. What can happen to one engine alone, such as a
+// locked file, is tested beside that engine. Texts contain no NUL, which not every engine can
+// store.
 package storetest
 
 import (
@@ -28,7 +27,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// Engine is everything that a store offers.
+// Engine is all interfaces of a store.
 type Engine interface {
 	control.Store
 	snapshot.Source
@@ -64,7 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"KeyTouch", testKeyTouch},
 		{"KeysOfGateway", testKeysOfGateway},
 		{"KeysOfBucket", testKeysOfBucket},
-		{"KeysToTell", testKeysToTell},
+		{"KeysToNotify", testKeysToNotify},
 		{"KeyList", testKeyList},
 		{"KeyListQuery", testKeyListQuery},
 		{"WebhookRoundTrip", testWebhookRoundTrip},
@@ -96,10 +95,10 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"AuditMaxBytes", testAuditMaxBytes},
 		{"AuditGap", testAuditGap},
 		{"AuditSecrets", testAuditSecrets},
-		{"AuditUpkeep", testAuditUpkeep},
+		{"AuditMaintenance", testAuditMaintenance},
 		{"AuditStartStop", testAuditStartStop},
 		{"Events", testEvents},
-		{"Answers", testAnswers},
+		{"StoredResponses", testStoredResponses},
 		{"DailyCounts", testDailyCounts},
 		{"ChangeLog", testChangeLog},
 		{"ChangeLogTrim", testChangeLogTrim},
@@ -135,7 +134,7 @@ type harness struct {
 	Engine
 }
 
-// update commits what f does.
+// update runs f in a transaction that must be committed.
 func (h *harness) update(f func(ctx context.Context, tx control.Tx) error) {
 	h.Helper()
 	if err := h.Update(h.Context(), func(tx control.Tx) error { return f(h.Context(), tx) }); err != nil {
@@ -143,26 +142,26 @@ func (h *harness) update(f func(ctx context.Context, tx control.Tx) error) {
 	}
 }
 
-// refused makes sure that Update fails with the code, and returns the error.
-func (h *harness) refused(code fault.Code, f func(ctx context.Context, tx control.Tx) error) error {
+// rejected checks that Update fails with the code, and returns the error.
+func (h *harness) rejected(code fault.Code, f func(ctx context.Context, tx control.Tx) error) error {
 	h.Helper()
 	err := h.Update(h.Context(), func(tx control.Tx) error { return f(h.Context(), tx) })
 	if got := fault.CodeOf(err); got != code {
-		h.Fatalf("Update gave %v, want the code %s", err, code)
+		h.Fatalf("Update returned %v, want an error with the code %s", err, code)
 	}
 	return err
 }
 
-// conflict makes sure that Update fails with a conflict of the field.
+// conflict checks that Update fails with a conflict that names the field.
 func (h *harness) conflict(field string, f func(ctx context.Context, tx control.Tx) error) {
 	h.Helper()
-	err := h.refused(fault.Conflict, f)
+	err := h.rejected(fault.Conflict, f)
 	if got := faultOf(err).Field; got != field {
-		h.Fatalf("conflict names the field %q, want %q", got, field)
+		h.Fatalf("the conflict names the field %q, want %q", got, field)
 	}
 }
 
-// get reads one value.
+// get returns what f reads in a View, which must succeed.
 func get[T any](h *harness, f func(ctx context.Context, tx control.ReadTx) (T, error)) T {
 	h.Helper()
 	v, err := try(h, f)
@@ -172,7 +171,7 @@ func get[T any](h *harness, f func(ctx context.Context, tx control.ReadTx) (T, e
 	return v
 }
 
-// missing makes sure that a read gives fault.NotFound.
+// missing checks that f fails with fault.NotFound.
 func missing[T any](h *harness, what string, f func(ctx context.Context, tx control.ReadTx) (T, error)) {
 	h.Helper()
 	if _, err := try(h, f); fault.CodeOf(err) != fault.NotFound {
@@ -180,6 +179,7 @@ func missing[T any](h *harness, what string, f func(ctx context.Context, tx cont
 	}
 }
 
+// try returns what f reads in a View.
 func try[T any](h *harness, f func(ctx context.Context, tx control.ReadTx) (T, error)) (v T, err error) {
 	err = h.View(h.Context(), func(tx control.ReadTx) error {
 		v, err = f(h.Context(), tx)
@@ -194,7 +194,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// same makes sure that two values are deeply equal.
+// same checks that two values are deeply equal.
 func same(t fataler, what string, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {

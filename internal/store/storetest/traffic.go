@@ -49,8 +49,8 @@ func (h *harness) replaceTraffic(gone, moved []int64, to traffic.State, added ..
 	}
 }
 
-// A chunk comes back as it was, and to nobody but its account, its part, its time
-// and whoever may have its identifiers.
+// Guarantee: a chunk is returned unchanged, and only to queries for its account, part, time and
+// range of identifiers.
 func testTraffic(h *harness) {
 	const a, b = "acct_a", "acct_b"
 	h.appendTraffic()
@@ -71,7 +71,7 @@ func testTraffic(h *harness) {
 	}
 	for i := range got {
 		if got[i].Seq == 0 {
-			h.Error("a chunk has no number")
+			h.Error("a chunk has no sequence number")
 		}
 		got[i].Seq = 0
 	}
@@ -82,7 +82,7 @@ func testTraffic(h *harness) {
 		q := all
 		change(&q)
 		if got := h.readTraffic(q); len(got) != want {
-			h.Errorf("%s: %d chunks, want %d", what, len(got), want)
+			h.Errorf("%s: got %d chunks, want %d", what, len(got), want)
 		}
 	}
 	count("from the second minute on", 1, func(q *traffic.ChunkQuery) { q.From = 120 })
@@ -93,17 +93,17 @@ func testTraffic(h *harness) {
 		only := uuidOf(n)
 		count("one identifier", chunks, func(q *traffic.ChunkQuery) { q.Only = &only })
 	}
-	// A longer tier is completed by what is not rolled.
+	// A query for a longer tier includes chunks that were not rolled up yet.
 	count("hours", 4, func(q *traffic.ChunkQuery) { q.Tier = traffic.Hours })
 	count("days", 4, func(q *traffic.ChunkQuery) { q.Tier = traffic.Days })
 
 	stop := errors.New("stop")
 	if err := h.ReadTraffic(h.Context(), all, func(*traffic.Chunk) error { return stop }); !errors.Is(err, stop) {
-		h.Errorf("a reader that stops gives %v", err)
+		h.Errorf("ReadTraffic returned %v, want the callback's error", err)
 	}
 }
 
-// Chunks change places with their sum in one step, or not at all.
+// Guarantee: chunks are replaced by their sum atomically, or not at all.
 func testTrafficReplace(h *harness) {
 	const a = "acct_a"
 	q := traffic.ChunkQuery{AccountID: a, Part: traffic.Keys, Before: 7200}
@@ -118,7 +118,7 @@ func testTrafficReplace(h *harness) {
 		seqs := [][]int64{}
 		for _, b := range list {
 			if b.AccountID != a || b.Part != traffic.Keys || b.Tier != t || b.State != s {
-				h.Errorf("backlog %+v", b)
+				h.Errorf("got the backlog %+v of another query", b)
 			}
 			seqs = append(seqs, b.Seqs)
 		}
@@ -132,11 +132,11 @@ func testTrafficReplace(h *harness) {
 	h.replaceTraffic([]int64{fresh[0].Seq, fresh[1].Seq}, []int64{fresh[2].Seq}, traffic.Merged, merged)
 	two := h.readTraffic(q)
 	if len(two) != 2 || two[0].State != traffic.Merged || two[1].State != traffic.Merged || two[0].First != merged.First || two[0].Last != merged.Last {
-		h.Fatalf("after the merge there is %+v", two)
+		h.Fatalf("after the merge: got %+v, want two merged chunks", two)
 	}
 	same(h, "nothing is fresh", backlog(traffic.Minutes, traffic.Fresh, 61), [][]int64{})
 
-	// What is gone, or moved already, was done by another node.
+	// Chunks that were removed or moved were merged by another node.
 	for _, try := range []struct{ gone, moved []int64 }{{gone: []int64{fresh[0].Seq}}, {moved: []int64{fresh[0].Seq}}, {moved: []int64{two[0].Seq}}} {
 		err := h.ReplaceTraffic(h.Context(), append(try.gone, two[1].Seq), try.moved, traffic.Merged, []traffic.Chunk{merged})
 		if fault.CodeOf(err) != fault.Conflict {
@@ -149,22 +149,22 @@ func testTrafficReplace(h *harness) {
 	hour.State = traffic.Merged
 	h.replaceTraffic(nil, []int64{two[0].Seq, two[1].Seq}, traffic.Rolled, hour)
 	if got := h.readTraffic(q); len(got) != 2 {
-		h.Errorf("of the minutes %d chunks are left, want 2", len(got))
+		h.Errorf("got %d chunks of minutes, want 2", len(got))
 	}
 	hours := q
 	hours.Tier = traffic.Hours
 	if got := h.readTraffic(hours); len(got) != 1 || got[0].Tier != traffic.Hours {
-		h.Errorf("the hour is %+v, want what was rolled alone", got)
+		h.Errorf("got %+v for the hour, want only the rolled-up chunk", got)
 	}
 	var read []int64
 	h.must(h.TrafficChunks(h.Context(), []int64{two[1].Seq, fresh[0].Seq, two[0].Seq}, func(c *traffic.Chunk) error {
 		read = append(read, c.Seq)
 		return nil
 	}))
-	same(h, "chunks by number, in order, without those that are gone", read, []int64{two[1].Seq, two[0].Seq})
+	same(h, "existing chunks by sequence number, in the given order", read, []int64{two[1].Seq, two[0].Seq})
 }
 
-// Only what is rolled goes, the oldest first, in batches.
+// Guarantee: only rolled-up chunks are trimmed, the oldest first and in batches.
 func testTrafficTrim(h *harness) {
 	const a = "acct_a"
 	var chunks []traffic.Chunk
@@ -193,17 +193,17 @@ func testTrafficTrim(h *harness) {
 	trim(traffic.Keys, traffic.Minutes, 3600, 0)
 	same(h, "other parts and tiers", starts(), []int64{0, 60, 120, 180, 240})
 	if !trim(traffic.Keys, traffic.Minutes, 240, 2) {
-		h.Error("a full batch does not tell that there is more")
+		h.Error("after a full batch, more is false, want true")
 	}
 	same(h, "after a batch", starts(), []int64{60, 180, 240})
 	if trim(traffic.Keys, traffic.Minutes, 240, 2) {
-		h.Error("a batch that is not full tells that there is more")
+		h.Error("after a batch that is not full, more is true, want false")
 	}
 	same(h, "after the last batch", starts(), []int64{60, 240})
 }
 
-// What is read is one state: a merge beside it never counts anything twice, or
-// not at all.
+// Guarantee: a read sees one state: a concurrent merge makes it count nothing twice and miss
+// nothing.
 func testTrafficReadIsOneState(h *harness) {
 	const a = "acct_a"
 	h.appendTraffic(newChunk(a, traffic.Keys, traffic.Minutes, 0, 1, 1), newChunk(a, traffic.Keys, traffic.Minutes, 60, 1, 1))
@@ -220,14 +220,14 @@ func testTrafficReadIsOneState(h *harness) {
 		return nil
 	}))
 	if read != 2 {
-		h.Errorf("%d chunks were read beside the merge, want the 2 from before it", read)
+		h.Errorf("got %d chunks during the merge, want the 2 from before it", read)
 	}
 	if got := h.readTraffic(q); len(got) != 1 {
-		h.Errorf("%d chunks are read after the merge, want 1", len(got))
+		h.Errorf("got %d chunks after the merge, want 1", len(got))
 	}
 }
 
-// Any bytes are kept, and an append that is cancelled leaves nothing.
+// Guarantee: any bytes are stored unchanged, and a cancelled append stores nothing.
 func testTrafficBytes(h *harness) {
 	rapid.Check(h.T, func(t *rapid.T) {
 		a := id.New(id.Account)
@@ -241,12 +241,12 @@ func testTrafficBytes(h *harness) {
 		cancelled, cancel := context.WithCancel(h.Context())
 		cancel()
 		if err := h.AppendTraffic(cancelled, []traffic.Chunk{c}); !errors.Is(err, context.Canceled) {
-			t.Fatalf("a cancelled append gives %v", err)
+			t.Fatalf("a cancelled append returned %v, want context.Canceled", err)
 		}
 		h.appendTraffic(c)
 		got := h.readTraffic(traffic.ChunkQuery{AccountID: a, Part: traffic.Seconds, Before: 1 << 41})
 		if len(got) != 1 {
-			t.Fatalf("%d chunks", len(got))
+			t.Fatalf("got %d chunks, want 1", len(got))
 		}
 		got[0].Seq = 0
 		same(t, "chunk", got[0], c)

@@ -18,8 +18,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// everything makes one change of every kind, with all the records that go with
-// it. It is what a rolled-back transaction must leave nothing of.
+// everything makes one change of every kind. A transaction that is rolled back must leave no
+// trace of it.
 type everything struct {
 	account *account.Account
 	gateway *gateway.Gateway
@@ -48,7 +48,7 @@ func (e *everything) write(ctx context.Context, h *harness, tx control.Tx, a *ac
 	)
 }
 
-// nothing makes sure that nothing of e is there, and that the rest stands.
+// nothing checks that e left no trace and that the other records are unchanged.
 func (e *everything) nothing(h *harness, a *account.Account, g *gateway.Gateway, k *apikey.Key) {
 	h.Helper()
 	missing(h, "account", func(ctx context.Context, tx control.ReadTx) (*account.Account, error) {
@@ -63,7 +63,7 @@ func (e *everything) nothing(h *harness, a *account.Account, g *gateway.Gateway,
 	missing(h, "revision", func(ctx context.Context, tx control.ReadTx) (*gateway.Revision, error) {
 		return tx.Revision(ctx, g.ID, 1)
 	})
-	missing(h, "answer", func(ctx context.Context, tx control.ReadTx) (*control.StoredResponse, error) {
+	missing(h, "stored response", func(ctx context.Context, tx control.ReadTx) (*control.StoredResponse, error) {
 		return tx.StoredResponse(ctx, k.ID, "rolled back")
 	})
 	same(h, "gateway", h.gateway(a.ID, g.ID), g)
@@ -76,9 +76,8 @@ func (e *everything) nothing(h *harness, a *account.Account, g *gateway.Gateway,
 	same(h, "daily counts", fmt.Sprint(len(counts), err), "0 <nil>")
 }
 
-// A transaction that does not commit leaves neither state nor audit record nor
-// event nor entry of the change log nor answer nor count, however it ended;
-// and the store goes on.
+// Guarantee: a transaction that does not commit changes nothing at all, whether it ended with an
+// error, a panic, or a statement that failed. The store can be used afterwards.
 func testRollback(h *harness) {
 	a := h.insertAccount("a")
 	g, k := h.insertGateway(a), h.insertKey(a, nil)
@@ -89,14 +88,14 @@ func testRollback(h *harness) {
 		return errors.Join(e.write(h.Context(), h, tx, a, g, k), refusal)
 	})
 	if !errors.Is(err, refusal) {
-		h.Fatalf("Update gave %v, want the function's own error", err)
+		h.Fatalf("Update returned %v, want the function's error", err)
 	}
 	e.nothing(h, a, g, k)
 
 	func() {
 		defer func() {
 			if r := recover(); r != "boom" {
-				h.Errorf("recovered %v, want the function's own panic", r)
+				h.Errorf("recovered %v, want the function's panic", r)
 			}
 		}()
 		err := h.Update(h.Context(), func(tx control.Tx) error {
@@ -105,7 +104,7 @@ func testRollback(h *harness) {
 			}
 			panic("boom")
 		})
-		h.Errorf("a panic became %v", err)
+		h.Errorf("Update returned %v, want a panic", err)
 	}()
 	e.nothing(h, a, g, k)
 
@@ -113,7 +112,7 @@ func testRollback(h *harness) {
 		if err := e.write(ctx, h, tx, a, g, k); err != nil {
 			return err
 		}
-		// The caller overlooks that a statement failed.
+		// The caller ignores that a statement failed.
 		if err := tx.InsertAccount(ctx, &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: epoch()}); err == nil {
 			h.Error("a taken name was accepted")
 		}
@@ -128,7 +127,7 @@ func testRollback(h *harness) {
 	same(h, "after a commit: changes", changed(list), []string{k.ID})
 }
 
-// A context that ends before the commit begins leaves nothing, and says so.
+// Guarantee: if the context ends before the commit begins, Update returns its error and changes nothing.
 func testCancellation(h *harness) {
 	a := h.insertAccount("a")
 	g, k := h.insertGateway(a), h.insertKey(a, nil)
@@ -142,23 +141,26 @@ func testCancellation(h *harness) {
 		return nil
 	})
 	if !errors.Is(err, context.Canceled) {
-		h.Fatalf("Update gave %v", err)
+		h.Fatalf("Update returned %v, want context.Canceled", err)
 	}
 	e.nothing(h, a, g, k)
 
-	ran := func(control.Tx) error { h.Error("an ended context ran the function"); return nil }
+	ran := func(control.Tx) error { h.Error("the function was called although the context had ended"); return nil }
 	if err := h.Update(ctx, ran); !errors.Is(err, context.Canceled) {
-		h.Fatalf("Update gave %v", err)
+		h.Fatalf("Update returned %v, want context.Canceled", err)
 	}
-	err = h.View(ctx, func(control.ReadTx) error { h.Error("an ended context ran the function"); return nil })
+	err = h.View(ctx, func(control.ReadTx) error {
+		h.Error("the function was called although the context had ended")
+		return nil
+	})
 	if !errors.Is(err, context.Canceled) {
-		h.Fatalf("View gave %v", err)
+		h.Fatalf("View returned %v, want context.Canceled", err)
 	}
 	h.insertKey(a, nil)
 }
 
-// Whenever the caller leaves, Update tells the truth: nil means committed, an
-// error means that nothing is there.
+// Guarantee: whenever the context ends, the result of Update is true: nil means committed, and an
+// error means that nothing was changed.
 func testCancellationAtRandom(h *harness) {
 	a := h.insertAccount("a")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -174,32 +176,32 @@ func testCancellationAtRandom(h *harness) {
 		_, readErr := try(h, func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) { return tx.Key(ctx, a.ID, k.ID) })
 		switch {
 		case err == nil && readErr != nil:
-			h.Fatalf("acknowledged, and then %v", readErr)
+			h.Fatalf("Update returned nil, but reading the key returned %v", readErr)
 		case err != nil && fault.CodeOf(readErr) != fault.NotFound:
-			h.Fatalf("Update gave %v, but the key is there (%v)", err, readErr)
+			h.Fatalf("Update returned %v, but the key exists (%v)", err, readErr)
 		case err != nil && !errors.Is(err, context.Canceled):
-			h.Fatalf("Update gave %v, want the context's error", err)
+			h.Fatalf("Update returned %v, want the context's error", err)
 		}
 	}
 }
 
-// A transaction cannot be used after its end.
+// Guarantee: a transaction cannot be used after its end.
 func testEndedTransaction(h *harness) {
 	a := h.insertAccount("a")
 	var kept control.Tx
 	h.update(func(_ context.Context, tx control.Tx) error { kept = tx; return nil })
 	k := newKey(a)
 	if err := kept.InsertKey(h.Context(), k); err == nil {
-		h.Error("a write after the end was accepted")
+		h.Error("a write after the end succeeded")
 	}
 	if _, err := kept.Account(h.Context(), a.ID); err == nil {
-		h.Error("a read after the end was answered")
+		h.Error("a read after the end succeeded")
 	}
 	missing(h, "key", func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) { return tx.Key(ctx, a.ID, k.ID) })
 }
 
-// Concurrent Updates act as if one ran after the other: no increment is lost,
-// and the change log stands in the order of the commits.
+// Guarantee: concurrent Updates are serializable: no increment is lost, and the change log has the
+// order of the commits.
 func testSerializableUpdates(h *harness) {
 	const workers, rounds = 8, 15
 	a := h.insertAccount("a")
@@ -228,13 +230,13 @@ func testSerializableUpdates(h *harness) {
 	same(h, "increments", h.gateway(a.ID, g.ID).Version, int64(workers*rounds))
 	list, _ := h.changes(0, workers*rounds+1)
 	for i, c := range list {
-		same(h, "place in the change log", c.ID, fmt.Sprint(i+1))
+		same(h, "position in the change log", c.ID, fmt.Sprint(i+1))
 	}
 	same(h, "entries", len(list), workers*rounds)
 }
 
-// A View sees one state from its first read to its last while others commit,
-// and every View sees what was committed before it began.
+// Guarantee: a View sees one state from its first read to its last while others commit, and it
+// sees everything that was committed before it began.
 func testConsistentViews(h *harness) {
 	const rounds = 40
 	a := h.insertAccount("a")

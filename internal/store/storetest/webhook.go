@@ -21,7 +21,7 @@ func newWebhook(a *account.Account, types ...event.Type) *webhook.Webhook {
 		Secret: []byte("sealed"), SecretSince: epoch(), CreatedAt: epoch(), Version: 1}
 }
 
-// insertWebhook makes an active endpoint for the types.
+// insertWebhook inserts an active endpoint for the event types.
 func (h *harness) insertWebhook(a *account.Account, types ...event.Type) *webhook.Webhook {
 	h.Helper()
 	w := newWebhook(a, types...)
@@ -41,7 +41,7 @@ func (h *harness) webhook(accountID, webhookID string) *webhook.Webhook {
 	})
 }
 
-// at returns an event of the type that happened at a time.
+// at returns an event of the type at the given time.
 func (h *harness) at(a *account.Account, t event.Type, when time.Time) *event.Event {
 	h.Helper()
 	e, err := event.New(a.ID, t, when, json.RawMessage(`{"ü": "<>&"}`))
@@ -51,7 +51,7 @@ func (h *harness) at(a *account.Account, t event.Type, when time.Time) *event.Ev
 	return &e
 }
 
-// append stores events and returns them.
+// append appends events.
 func (h *harness) append(events ...*event.Event) {
 	h.Helper()
 	h.update(func(ctx context.Context, tx control.Tx) error {
@@ -64,7 +64,7 @@ func (h *harness) append(events ...*event.Event) {
 	})
 }
 
-// An endpoint is kept with every field, and an update writes all but who it is.
+// Guarantee: an endpoint is stored with all fields, and an update writes all except the fixed ones.
 func testWebhookRoundTrip(h *harness) {
 	a := h.insertAccount("a")
 	draw := func(t *rapid.T, w *webhook.Webhook) {
@@ -93,15 +93,15 @@ func testWebhookRoundTrip(h *harness) {
 	})
 }
 
-// An endpoint that is not there, or another account's, is not found by anything.
+// Guarantee: an endpoint that does not exist or belongs to another account cannot be found or changed.
 func testWebhookRules(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	w := h.insertWebhook(a, event.KeyCreated)
-	h.refused(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, w) })
+	h.rejected(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, w) })
 	stolen := *w
 	stolen.AccountID, stolen.URL = b.ID, "https://stolen.example"
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateWebhook(ctx, &stolen) })
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, b.ID, w.ID) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateWebhook(ctx, &stolen) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, b.ID, w.ID) })
 	missing(h, "another account's", func(ctx context.Context, tx control.ReadTx) (*webhook.Webhook, error) {
 		return tx.Webhook(ctx, b.ID, w.ID)
 	})
@@ -110,16 +110,16 @@ func testWebhookRules(h *harness) {
 	})
 	same(h, "untouched", h.webhook(a.ID, w.ID), w)
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, a.ID, w.ID) })
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, a.ID, w.ID) })
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateWebhook(ctx, w) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, a.ID, w.ID) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateWebhook(ctx, w) })
 	missing(h, "a deleted one", func(ctx context.Context, tx control.ReadTx) (*webhook.Webhook, error) {
 		return tx.Webhook(ctx, a.ID, w.ID)
 	})
 }
 
-// An event makes a delivery for each active endpoint of its account that lists
-// its type, in its own transaction; one of type webhook.test makes none and
-// stands in no list.
+// Guarantee: an event creates a delivery for each active endpoint of its account that subscribes
+// to its type, in the same transaction. An event of type webhook.test creates none and is not
+// listed.
 func testFanOut(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	both := h.insertWebhook(a, event.KeyRevoked, event.KeyCreated)
@@ -130,7 +130,7 @@ func testFanOut(h *harness) {
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, off) })
 	created, revoked, test := h.at(a, event.KeyCreated, epoch()), h.at(a, event.KeyRevoked, epoch().Add(time.Second)), h.at(a, webhook.Test, epoch())
 	h.append(created, revoked, test, h.at(a, event.KeyExpired, epoch()))
-	h.refused(fault.Internal, func(ctx context.Context, tx control.Tx) error {
+	h.rejected(fault.Internal, func(ctx context.Context, tx control.Tx) error {
 		if err := tx.AppendEvent(ctx, h.at(a, event.KeyCreated, epoch())); err != nil {
 			return err
 		}
@@ -163,12 +163,12 @@ func testFanOut(h *harness) {
 	}), created)
 	for _, e := range h.events(a.ID) {
 		if e.ID == test.ID {
-			h.Error("a test is listed")
+			h.Error("the test event is listed")
 		}
 	}
 }
 
-// AppendEvents writes all events with their deliveries, or none.
+// Guarantee: AppendEvents writes all events with their deliveries, or none.
 func testAppendEvents(h *harness) {
 	a := h.insertAccount("a")
 	h.insertWebhook(a, event.RateLimitExceeded)
@@ -178,18 +178,19 @@ func testAppendEvents(h *harness) {
 	}
 	again := []event.Event{*h.at(a, event.RateLimitExceeded, epoch()), *first}
 	if err := h.AppendEvents(h.Context(), again); fault.CodeOf(err) != fault.Conflict {
-		h.Fatalf("an event that is there gave %v", err)
+		h.Fatalf("appending an existing event returned %v, want a conflict", err)
 	}
 	same(h, "events", len(h.events(a.ID)), 2)
 	same(h, "deliveries", len(h.deliveries(a.ID, control.DeliveryFilter{})), 1)
 }
 
-// Every filter of events lists what it means, newest first and page by page.
+// Guarantee: for every filter, the list has exactly the matching events, newest first and page by
+// page.
 func testEventList(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	types := webhook.EventTypes()
 	var all []event.Event
-	rapid.Check(h, func(t *rapid.T) { // as a source of many different events
+	rapid.Check(h, func(t *rapid.T) { // to generate many different events
 		when := epoch().Add(time.Duration(rapid.IntRange(-3, 3).Draw(t, "when")) * rapid.SampledFrom([]time.Duration{time.Microsecond, time.Hour}).Draw(t, "unit"))
 		e := h.at(rapid.SampledFrom([]*account.Account{a, b}).Draw(t, "account"), rapid.SampledFrom(types).Draw(t, "type"), when)
 		h.append(e)
@@ -212,7 +213,7 @@ func testEventList(h *harness) {
 	})
 }
 
-// bound draws a time at which a filter begins or ends.
+// bound draws a bound of a filter by time.
 func bound() *rapid.Generator[time.Time] {
 	return maybe(rapid.Custom(func(t *rapid.T) time.Time {
 		return epoch().Add(time.Duration(rapid.IntRange(-4, 4).Draw(t, "bound")) * rapid.SampledFrom([]time.Duration{time.Microsecond, time.Hour}).Draw(t, "unit"))
@@ -232,7 +233,7 @@ func newestFirst[T any](list []T, name func(*T) string) {
 	})
 }
 
-// pages reads a list to its end, in pages of a length that it draws.
+// pages reads a whole list in pages of a random length.
 func pages[T any](t *rapid.T, h *harness, list func(ctx context.Context, tx control.ReadTx, p control.Page) ([]T, error), name func(*T) string) []T {
 	limit := rapid.IntRange(1, 30).Draw(t, "limit")
 	var all []T

@@ -29,8 +29,8 @@ func (h *harness) events(accountID string) []event.Event {
 	})
 }
 
-// An audit record is kept with every field; each account's are numbered from 1
-// without gaps, and numbers in a diff stay exact.
+// Guarantee: an audit record is stored with all fields. Each account's records are numbered from
+// 1 without gaps, and numbers in a diff stay exact.
 func testAudit(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	full := newAudit(a, "key_1")
@@ -42,7 +42,7 @@ func testAudit(h *harness) {
 	for _, r := range []*audit.Record{full, newAudit(b, "key_2"), plain} {
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.AppendAudit(ctx, r) })
 	}
-	h.refused(fault.Internal, func(ctx context.Context, tx control.Tx) error { // gives its number back
+	h.rejected(fault.Internal, func(ctx context.Context, tx control.Tx) error { // frees its number
 		if err := tx.AppendAudit(ctx, newAudit(a, "rolled back")); err != nil {
 			return err
 		}
@@ -55,10 +55,10 @@ func testAudit(h *harness) {
 	same(h, "other log", h.auditLog(b.ID)[0].Seq, int64(1))
 	stray := newAudit(a, "")
 	stray.AccountID = id.New(id.Account)
-	h.refused(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.AppendAudit(ctx, stray) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.AppendAudit(ctx, stray) })
 }
 
-// An event's payload is kept byte for byte, and an event stands once.
+// Guarantee: an event's payload is stored byte for byte, and an event can be inserted only once.
 func testEvents(h *harness) {
 	a := h.insertAccount("a")
 	var want []event.Event
@@ -71,17 +71,17 @@ func testEvents(h *harness) {
 		same(t, "event", h.events(a.ID)[0], *e)
 		want = append([]event.Event{*e}, want...)
 	})
-	h.refused(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.AppendEvent(ctx, &want[0]) })
+	h.rejected(fault.Conflict, func(ctx context.Context, tx control.Tx) error { return tx.AppendEvent(ctx, &want[0]) })
 }
 
-func (h *harness) answer(keyID, key string) (*control.StoredResponse, error) {
+func (h *harness) storedResponse(keyID, key string) (*control.StoredResponse, error) {
 	return try(h, func(ctx context.Context, tx control.ReadTx) (*control.StoredResponse, error) {
 		return tx.StoredResponse(ctx, keyID, key)
 	})
 }
 
-// An answer is kept for its caller and key, whole, and a newer one replaces it.
-func testAnswers(h *harness) {
+// Guarantee: a response is stored completely for its caller and key, and a newer one replaces it.
+func testStoredResponses(h *harness) {
 	caller := id.New(id.Key)
 	first := control.StoredResponse{KeyID: caller, Key: "printable ~ key", Fingerprint: [32]byte{1, 31: 255}, Status: 201,
 		Header: map[string]string{"Location": "/v1/keys/x", "Etag": `"1"`}, Body: []byte("{\"ü\": \"\x00\xff\"}"), CreatedAt: epoch()}
@@ -89,25 +89,24 @@ func testAnswers(h *harness) {
 	other := control.StoredResponse{KeyID: id.New(id.Key), Key: first.Key, Fingerprint: [32]byte{3}, Status: 204, CreatedAt: epoch()}
 	for _, a := range []control.StoredResponse{first, other} {
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.PutStoredResponse(ctx, &a) })
-		got, err := h.answer(a.KeyID, a.Key)
+		got, err := h.storedResponse(a.KeyID, a.Key)
 		if err != nil {
 			h.Fatal(err)
 		}
-		same(h, "answer", got, &a)
+		same(h, "stored response", got, &a)
 	}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.PutStoredResponse(ctx, &second) })
-	got, err := h.answer(caller, first.Key)
+	got, err := h.storedResponse(caller, first.Key)
 	if err != nil {
 		h.Fatal(err)
 	}
 	same(h, "replaced", got, &second)
-	if _, err := h.answer(caller, "another"); fault.CodeOf(err) != fault.NotFound {
-		h.Fatalf("an unknown key gave %v", err)
+	if _, err := h.storedResponse(caller, "another"); fault.CodeOf(err) != fault.NotFound {
+		h.Fatalf("reading with an unknown key returned %v, want not found", err)
 	}
 }
 
-// Counts are set, not added, each for its day, limit and key, through both
-// interfaces; a rollback leaves them.
+// Guarantee: daily counts are set, not added, for each day, limit and key, through both interfaces.
 func testDailyCounts(h *harness) {
 	const day = 20_500
 	route := id.New(id.Route)
@@ -142,8 +141,8 @@ func testDailyCounts(h *harness) {
 	same(h, "yesterday", len(counts(day-1)), 0)
 }
 
-// Trim removes what is older than each bound, a bounded number at a time, and
-// tells when there may be more.
+// Guarantee: Trim removes records older than each bound, a limited number in each call, and reports
+// whether there may be more.
 func testTrim(h *harness) {
 	a := h.insertAccount("a")
 	old, kept := epoch().Add(-time.Microsecond), epoch()
@@ -175,10 +174,10 @@ func testTrim(h *harness) {
 		})
 		return more
 	}
-	left := func() (events, answers, counts int) {
+	left := func() (events, responses, counts int) {
 		for i := range 6 {
-			if _, err := h.answer("key", string(rune('a'+i))); err == nil {
-				answers++
+			if _, err := h.storedResponse("key", string(rune('a'+i))); err == nil {
+				responses++
 			}
 		}
 		for _, day := range []int64{99, 100} {
@@ -188,7 +187,7 @@ func testTrim(h *harness) {
 			}
 			counts += len(list)
 		}
-		return len(h.events(a.ID)), answers, counts
+		return len(h.events(a.ID)), responses, counts
 	}
 	same(h, "more after the first batch", trim(3), true)
 	e, n, c := left()
@@ -198,7 +197,7 @@ func testTrim(h *harness) {
 	}
 	e, n, c = left()
 	same(h, "left at the end", []int{e, n, c}, []int{2, 2, 2})
-	if _, err := h.answer("key", "e"); err != nil {
-		h.Fatalf("an answer as old as the bound is gone: %v", err)
+	if _, err := h.storedResponse("key", "e"); err != nil {
+		h.Fatalf("a response exactly as old as the bound was removed: %v", err)
 	}
 }
