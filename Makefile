@@ -7,7 +7,7 @@ SHELL := bash
 GO ?= go
 # The tools and the benchmarks have modules of their own, so that the list of what the
 # product depends on stays short.
-TOOL := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
+TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
 MODULES := . bench
 FUZZTIME ?= 1000x
 # The race detector, except in the C code of SQLite that modernc.org translated to Go. It
@@ -78,11 +78,13 @@ lint: ## Run golangci-lint.
 
 .PHONY: generate
 generate: ## Regenerate api/openapi.yaml and the client.
-	$(GO) run ./internal/adminapi/export > api/openapi.yaml.new
+	$(GO) run ./tools/openapi document > api/openapi.yaml.new
 	mv api/openapi.yaml.new api/openapi.yaml
-	$(GO) run ./internal/adminapi/export -downgrade > client/openapi-3.0.yaml
+	$(GO) run ./tools/openapi client-document > client/openapi-3.0.yaml
 	$(TOOL) oapi-codegen -config client/oapi-codegen.yaml client/openapi-3.0.yaml
 	rm client/openapi-3.0.yaml
+	$(GO) run ./tools/openapi comments < client/record.gen.go > client/record.gen.go.new
+	mv client/record.gen.go.new client/record.gen.go
 
 .PHONY: generated
 generated: ## Fail if generated files are out of date.
@@ -92,7 +94,7 @@ generated: ## Fail if generated files are out of date.
 	if [ "$$before" != "$$after" ]; then echo "generated files were out of date: commit what make generate wrote"; exit 1; fi
 
 .PHONY: lint-api
-lint-api: deps ## Lint the API document.
+lint-api: deps ## Lint api/openapi.yaml.
 	cd tools && REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --no-install redocly lint ../api/openapi.yaml
 
 .PHONY: tidy

@@ -2,6 +2,8 @@ module github.com/keygate/keygate
 
 go 1.26.0
 
+ignore ./tools/node_modules
+
 require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3

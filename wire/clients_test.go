@@ -151,7 +151,7 @@ func TestHTTP2Conformance(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(protocols))
 	t.Cleanup(up.Close)
 	tool := filepath.Join(t.TempDir(), "h2spec")
-	build := exec.Command("go", "build", "-modfile=tools/go.mod", "-o", tool, "github.com/summerwind/h2spec/cmd/h2spec")
+	build := exec.Command("go", "build", "-modfile=tools/tools.mod", "-o", tool, "github.com/summerwind/h2spec/cmd/h2spec")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build h2spec: %v\n%s", err, out)

@@ -1,0 +1,47 @@
+// Openapi generates the files that are derived from the management API; see make
+// generate.
+//
+//	openapi document          write the OpenAPI 3.1 document, api/openapi.yaml
+//	openapi client-document   write the OpenAPI 3.0 document that the client is generated from
+//	openapi comments          copy the generated client from standard input, with better comments
+//
+// The output goes to standard output.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/keygate/keygate/internal/adminapi"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "openapi:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 1 && args[0] == "document":
+		return write(adminapi.YAML(adminapi.Document()))
+	case len(args) == 1 && args[0] == "client-document":
+		return write(adminapi.ClientDocument().DowngradeYAML())
+	case len(args) == 1 && args[0] == "comments":
+		content, err := io.ReadAll(os.Stdin)
+		return write([]byte(rewriteComments(string(content))), err)
+	default:
+		return errors.New("usage: openapi document | client-document | comments")
+	}
+}
+
+func write(content []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(content)
+	return err
+}
