@@ -50,7 +50,7 @@ func newAccountCreate(a *app) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "`name` of the account")
 	f.StringVar(&o.plan, "plan", "", "`plan`: starter, platform or scale")
-	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the hostnames that its gateways may take, such as *.acme.example; can be repeated")
+	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the hostnames that its gateways may take, such as *.acme.example; may be repeated")
 	o.loader = config.Register(f)
 	return c
 }

@@ -32,7 +32,7 @@ func newAPI(a *app) *cobra.Command {
 	f.StringVarP(&o.data, "data", "d", "", "request `body`")
 	f.StringVar(&o.input, "input", "", "`file` with the request body, or - for standard input")
 	f.StringVar(&o.contentType, "content-type", "application/json", "media `type` of the body")
-	f.StringArrayVarP(&o.headers, "header", "H", nil, "request header, as `'NAME: VALUE'`; can be repeated")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "request header, as `'NAME: VALUE'`; may be repeated")
 	return c
 }
 

@@ -39,7 +39,7 @@ func newKeysCreate(a *app) *cobra.Command {
 	f.StringVar(&o.gateway, "gateway", "", "`id` of the only gateway that the key is valid for")
 	f.StringVar(&o.level, "level", "", "`level`: gateway (default), or account for the management API")
 	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
-	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`; can be repeated")
+	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`; may be repeated")
 	return c
 }
 
@@ -226,7 +226,7 @@ func newKeysUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
 	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` limit of the key, such as 100/min")
 	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid, or a time")
-	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`, which replaces all existing metadata; can be repeated")
+	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`, which replaces all existing metadata; may be repeated")
 	return c
 }
 
