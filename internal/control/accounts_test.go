@@ -53,7 +53,7 @@ func TestAccounts(t *testing.T) {
 	h := newHarness(t)
 	a, k, err := h.CreateAccount(ctx(), "acme", account.Starter, []string{"*.Acme.example"})
 	h.must(err)
-	if !a.MayTake("x.acme.example") || a.MayTake("acme.example") || !strings.HasPrefix(k.Secret, "kga_") || k.AccountID != a.ID {
+	if !a.MayUse("x.acme.example") || a.MayUse("acme.example") || !strings.HasPrefix(k.Secret, "kga_") || k.AccountID != a.ID {
 		t.Errorf("account %+v with key %+v", a, k.Key)
 	}
 	h.wantStory(a.ID, func() {

@@ -86,7 +86,7 @@ func (s *Service) putHostname(e *gatewayEdit, c *Caller, h Optional[string]) err
 		if name, err = gateway.ParseHostname(h.Value, s.cfg.GatewayDomain); err != nil {
 			return err
 		}
-		if !c.Account.MayTake(name) {
+		if !c.Account.MayUse(name) {
 			return fault.Invalid("hostname", "this account may not use %s: ask the operator to allow it", name)
 		}
 	}

@@ -16,7 +16,7 @@ func (s *Service) Gateways(ctx context.Context, c *Caller, p Page) ([]gateway.Ga
 		return tx.Gateways(ctx, c.Account.ID, p)
 	})
 	for i := range list {
-		s.nameHost(&list[i])
+		s.setHostname(&list[i])
 	}
 	return list, err
 }
@@ -33,15 +33,15 @@ func (s *Service) gateway(ctx context.Context, tx GatewayReader, c *Caller, gate
 	if err != nil {
 		return nil, err
 	}
-	s.nameHost(g)
+	s.setHostname(g)
 	return g, nil
 }
 
-// nameHost makes the hostname of a gateway that was given none; the gateway
+// setHostname makes the hostname of a gateway that was given none; the gateway
 // domain may be another than when it was stored.
-func (s *Service) nameHost(g *gateway.Gateway) {
+func (s *Service) setHostname(g *gateway.Gateway) {
 	if !g.HostGiven {
-		g.Hostname = gateway.MadeHostname(g.ID, s.cfg.GatewayDomain)
+		g.Hostname = gateway.DefaultHostname(g.ID, s.cfg.GatewayDomain)
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 		if err := edit.apply(g); err != nil {
 			return nil, err
 		}
-		s.nameHost(g)
+		s.setHostname(g)
 		if doc != nil {
 			g.Revision = 1
 		}
@@ -103,7 +103,7 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 		if err := edit.apply(&g); err != nil {
 			return nil, err
 		}
-		s.nameHost(&g)
+		s.setHostname(&g)
 		if err := require(m, before.Version); err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ func TestCreateGateway(t *testing.T) {
 	}
 	want := &gateway.Gateway{
 		ID: g.ID, AccountID: caller.Account.ID, Name: "orders", Upstream: gateway.Upstream{URL: "https://orders.internal/base"},
-		Hostname: gateway.MadeHostname(g.ID, domain), Timeout: "60s", CreatedAt: h.clock.now(), Version: 1,
+		Hostname: gateway.DefaultHostname(g.ID, domain), Timeout: "60s", CreatedAt: h.clock.now(), Version: 1,
 	}
 	if !reflect.DeepEqual(g, want) {
 		t.Errorf("created %+v; want %+v", g, want)
@@ -131,7 +131,7 @@ func TestHostnames(t *testing.T) {
 	_, err = h.UpdateGateway(ctx(), operator, second.ID, taken, nil)
 	h.wantCode(err, fault.Conflict, "hostname")
 	g = must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Hostname: null[string]()}, nil))
-	if g.Hostname != gateway.MadeHostname(g.ID, domain) || g.HostGiven {
+	if g.Hostname != gateway.DefaultHostname(g.ID, domain) || g.HostGiven {
 		t.Errorf("got hostname %q, given %t, after removing it; want the one made from the identifier", g.Hostname, g.HostGiven)
 	}
 	must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), operator, second.ID, taken, nil))

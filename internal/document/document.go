@@ -1,12 +1,10 @@
-// Package document reads the YAML and JSON texts that users write into nodes
-// that know their place, so that whoever finds a mistake can say the line and
-// column of it. It is ground floor: it knows no noun of ours.
+// Package document parses the YAML and JSON that users write into nodes with positions, so
+// that errors can name the line and column. It depends on no other noun of the product.
 //
-// The texts come from outside. So the work is bounded by the size of the
-// text: an alias is shared and not expanded, and a text with too many values,
-// too deep a nesting or too large an expansion is refused. What two readers could
-// understand differently is refused as well: a name that stands twice in a
-// mapping, more than one document, bytes that are no UTF-8.
+// The texts are not trusted, so the work is bounded by their size: aliases are shared, not
+// expanded, and a text with too many values, too deep nesting or too large an expansion is
+// rejected. So is a text that two parsers could read differently: one with duplicate names
+// in a mapping, several documents, or invalid UTF-8.
 package document
 
 import (
@@ -17,16 +15,16 @@ import (
 )
 
 const (
-	// maxDepth is how deep mappings and sequences may nest.
+	// maxDepth is how deeply mappings and sequences may nest.
 	maxDepth = 1000
-	// maxValues is how many values a document may have, aliases expanded. The
+	// maxValues is the maximum number of values in a document, with aliases expanded. The
 	// densest text of 16 MiB that people write has fewer.
 	maxValues = 1_000_000
-	// maxShown is how many bytes of a user's text stand in a message.
+	// maxShown is the maximum number of bytes of a user's text in a message.
 	maxShown = 200
 )
 
-// Kind tells what a node is.
+// Kind is the kind of a node.
 type Kind uint8
 
 // The kinds of nodes.
@@ -39,7 +37,7 @@ const (
 	Mapping
 )
 
-// String returns the kind with its article, as messages name it.
+// String returns the kind with its article, for messages.
 func (k Kind) String() string {
 	switch k {
 	case Null:
@@ -58,28 +56,26 @@ func (k Kind) String() string {
 	return "nothing"
 }
 
-// Place is a place in a text. Both numbers begin with 1; columns count
-// characters.
-type Place struct{ Line, Column int32 }
+// Position is a position in a text. Lines and columns count from 1; columns count characters.
+type Position struct{ Line, Column int32 }
 
-// Invalid returns a validation error at p: its message begins with "line 12,
-// column 5: ". Field is a dotted path; one beyond all measure is cut.
-func (p Place) Invalid(field, format string, args ...any) *fault.Error {
+// Invalid returns a validation error at p. Its message starts with "line 12, column 5: ".
+// field is a dotted path, and is shortened if it is very long.
+func (p Position) Invalid(field, format string, args ...any) *fault.Error {
 	return fault.Invalid(Short(field), "line %d, column %d: "+format, append([]any{p.Line, p.Column}, args...)...)
 }
 
-// Node is a value in a document. Nodes may be shared between places and are
-// never changed.
+// Node is a value in a document. Aliases share nodes, so a node must not be changed.
 type Node struct {
 	Kind Kind
-	Place
-	// Text is a string's content, or a boolean or number as it was written.
+	Position
+	// Text is the content of a string, or a boolean or number as written.
 	Text string
-	// Name is the name that the node has in its mapping, and NamePlace where that stands.
-	Name      string
-	NamePlace Place
-	// Nodes are the members of a mapping or the items of a sequence, in the
-	// order of the text.
+	// Name is the name of the node in its mapping, and NamePosition the position of that name.
+	Name         string
+	NamePosition Position
+	// Nodes are the members of a mapping or the items of a sequence, in the order of the
+	// text.
 	Nodes []Node
 }
 
@@ -96,9 +92,9 @@ func (n *Node) Member(name string) *Node {
 	return nil
 }
 
-// Parse reads one document in JSON or YAML. A text that begins with a bracket
-// is read as JSON, and if it is none, as YAML. The error is a
-// validation error without a field, with the place in its message.
+// Parse parses one document in JSON or YAML. A text that starts with a bracket is parsed as
+// JSON, and if that fails, as YAML. The error is a validation error without a field, whose
+// message has the position.
 func Parse(content []byte) (*Node, error) {
 	text := strings.TrimPrefix(string(content), "\ufeff")
 	if err := checkEncoding(text); err != nil {
@@ -106,7 +102,7 @@ func Parse(content []byte) (*Node, error) {
 	}
 	begin := strings.TrimLeft(text, " \t\r\n")
 	if begin == "" {
-		return nil, Place{1, 1}.Invalid("", "the document is empty")
+		return nil, Position{1, 1}.Invalid("", "the document is empty")
 	}
 	if begin[0] != '{' && begin[0] != '[' {
 		return parseYAML(text)
@@ -122,37 +118,37 @@ func Parse(content []byte) (*Node, error) {
 	return n, err
 }
 
-// looksLikeJSON reports whether a text that begins with a bracket was meant as
-// JSON rather than as a YAML flow collection.
+// looksLikeJSON reports whether a text that starts with a bracket is meant as JSON rather than
+// as a YAML flow collection.
 func looksLikeJSON(s string) bool {
 	next := strings.TrimLeft(s[1:], " \t\r\n")
 	return next == "" || strings.IndexByte(`"{[]}`, next[0]) >= 0
 }
 
-// checkEncoding refuses what is no UTF-8.
+// checkEncoding rejects text that is not UTF-8.
 func checkEncoding(text string) error {
 	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
-		return Place{1, 1}.Invalid("", "the document must be UTF-8, not UTF-16")
+		return Position{1, 1}.Invalid("", "the document must be UTF-8, not UTF-16")
 	}
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		if r == utf8.RuneError && size == 1 {
-			return placeOf(text, i).Invalid("", "the document must be UTF-8: the byte 0x%02x is none here", text[i])
+			return positionOf(text, i).Invalid("", "the document must be UTF-8: the byte 0x%02x is invalid here", text[i])
 		}
 		i += size
 	}
 	return nil
 }
 
-// placeOf returns the place of a byte offset.
-func placeOf(text string, offset int) Place {
+// positionOf returns the position of a byte offset.
+func positionOf(text string, offset int) Position {
 	before := text[:min(offset, len(text))]
 	line := 1 + strings.Count(before, "\n")
 	column := 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
-	return Place{int32(line), int32(column)}
+	return Position{int32(line), int32(column)}
 }
 
-// Short returns s, cut if it is too long for a message.
+// Short returns s, shortened if it is too long for a message.
 func Short(s string) string {
 	if len(s) <= maxShown {
 		return s

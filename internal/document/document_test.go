@@ -21,7 +21,7 @@ func show(n *document.Node) string {
 		fmt.Fprintf(&b, "%s%d:%d %s %q\n", indent, n.Line, n.Column, n.Kind, n.Text)
 		for i := range n.Nodes {
 			if m := &n.Nodes[i]; n.Kind == document.Mapping {
-				fmt.Fprintf(&b, "%s  %d:%d %q\n", indent, m.NamePlace.Line, m.NamePlace.Column, m.Name)
+				fmt.Fprintf(&b, "%s  %d:%d %q\n", indent, m.NamePosition.Line, m.NamePosition.Column, m.Name)
 			}
 			walk(&n.Nodes[i], indent+"    ")
 		}
@@ -97,13 +97,13 @@ func TestRefused(t *testing.T) {
 		{"a:\n\t- b\n", "line 2, column 1", "cannot start"},
 		{"a: [1, 2\nb: c\n", "line 2, column 2", "did not find expected ',' or ']'"},
 		{"a: *x\n", "line 1, column 4", "unknown anchor"},
-		{"a: 1\nb: 2\na: 3\n", "line 3, column 1", `"a" stands twice`},
-		{"200: x\n\"200\": y\n", "line 2, column 1", `"200" stands twice`},
+		{"a: 1\nb: 2\na: 3\n", "line 3, column 1", `"a" is a duplicate`},
+		{"200: x\n\"200\": y\n", "line 2, column 1", `"200" is a duplicate`},
 		{"a: 1\n---\nb: 2\n", "line 2, column 1", "second document"},
 		{"[a, b]: 1\n", "line 1, column 1", "must be a string"},
-		{"a: &x [*x]\n", "line 1, column 8", "inside what it names"},
-		{"a:\n  <<: 3\n", "line 2, column 7", "takes a mapping"},
-		{"{\n  \"a\": 1,\n  \"a\": 2}", "line 3, column 3", `"a" stands twice`},
+		{"a: &x [*x]\n", "line 1, column 8", "inside its own anchor"},
+		{"a:\n  <<: 3\n", "line 2, column 7", "must have a mapping"},
+		{"{\n  \"a\": 1,\n  \"a\": 2}", "line 3, column 3", `"a" is a duplicate`},
 		{"{\"a\": 1,\n \"b\" 2}", "line 2, column 6", "expecting ':'"},
 		{"{\"a\": 1", "line 1, column 8", "ends too early"},
 		{"{\"a\":", "line 1, column 6", "ends too early"},

@@ -10,18 +10,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// parseJSON reads a text that is JSON to the letter (RFC 8259, with RFC 7493's
-// unique names). It makes nodes straight from tokens: strings without escapes
-// are slices of the text.
+// parseJSON parses strict JSON (RFC 8259, with the unique names of RFC 7493). It creates nodes
+// directly from tokens: strings without escapes are slices of the text.
 func parseJSON(text string) (*Node, error) {
-	r := &jsonReader{text: text, dec: jsontext.NewDecoder(bytes.NewBufferString(text)), at: Place{1, 1}}
+	r := &jsonReader{text: text, dec: jsontext.NewDecoder(bytes.NewBufferString(text)), at: Position{1, 1}}
 	var root Node
 	if err := r.read(&root, 0); err != nil {
 		return nil, err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		if err == nil {
-			return nil, placeOf(text, int(r.dec.InputOffset())-1).Invalid("", "there is something after the end of the JSON value")
+			return nil, positionOf(text, int(r.dec.InputOffset())-1).Invalid("", "there is text after the end of the JSON value")
 		}
 		return nil, r.failed(err)
 	}
@@ -33,16 +32,16 @@ type jsonReader struct {
 	dec    *jsontext.Decoder
 	values int
 
-	// at is the place of the byte offset seen, carried forward so that a text
-	// of one long line is counted once.
-	at   Place
+	// at is the position of the byte offset seen. It moves forward only, so that a text of
+	// one long line is counted once.
+	at   Position
 	seen int
 
-	// open holds the children of the collections that are not closed yet.
+	// open has the children of the collections that are not closed yet.
 	open []Node
 }
 
-// read reads the next value into n.
+// read parses the next value into n.
 func (r *jsonReader) read(n *Node, depth int) error {
 	switch kind := r.dec.PeekKind(); kind {
 	case '{', '[':
@@ -52,7 +51,7 @@ func (r *jsonReader) read(n *Node, depth int) error {
 		if err != nil {
 			return err
 		}
-		n.Place, n.Text = place, value
+		n.Position, n.Text = place, value
 		switch kind {
 		case '"':
 			n.Kind = String
@@ -71,7 +70,7 @@ func (r *jsonReader) readCollection(n *Node, mapping bool, depth int) error {
 	if _, err := r.dec.ReadToken(); err != nil {
 		return r.failed(err)
 	}
-	n.Kind, n.Place = Sequence, r.place(int(r.dec.InputOffset())-1)
+	n.Kind, n.Position = Sequence, r.position(int(r.dec.InputOffset())-1)
 	if mapping {
 		n.Kind = Mapping
 	}
@@ -86,7 +85,7 @@ func (r *jsonReader) readCollection(n *Node, mapping bool, depth int) error {
 			if err != nil {
 				return err
 			}
-			child.Name, child.NamePlace = name, place
+			child.Name, child.NamePosition = name, place
 		}
 		if err := r.read(&child, depth+1); err != nil {
 			return err
@@ -105,15 +104,15 @@ func (r *jsonReader) readCollection(n *Node, mapping bool, depth int) error {
 	return nil
 }
 
-// readScalar reads a value that is no collection, or a name.
-func (r *jsonReader) readScalar() (string, Place, error) {
+// readScalar reads a name, or a value other than a collection.
+func (r *jsonReader) readScalar() (string, Position, error) {
 	value, err := r.dec.ReadValue()
 	if err != nil {
-		return "", Place{}, r.failed(err)
+		return "", Position{}, r.failed(err)
 	}
 	end := int(r.dec.InputOffset())
 	start := end - len(value)
-	place := r.place(start)
+	place := r.position(start)
 	switch {
 	case value[0] != '"':
 		return r.text[start:end], place, nil
@@ -122,14 +121,14 @@ func (r *jsonReader) readScalar() (string, Place, error) {
 	}
 	plain, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
-		return "", Place{}, place.Invalid("", "the string cannot be read")
+		return "", Position{}, place.Invalid("", "the string is malformed")
 	}
 	return string(plain), place, nil
 }
 
-// place returns the place of a byte offset, which is never below one that was
-// asked for before.
-func (r *jsonReader) place(offset int) Place {
+// position returns the position of a byte offset, which must not be less than that of an
+// earlier call.
+func (r *jsonReader) position(offset int) Position {
 	passed := r.text[r.seen:offset]
 	if last := strings.LastIndexByte(passed, '\n'); last >= 0 {
 		r.at.Line += int32(strings.Count(passed, "\n"))
@@ -141,19 +140,19 @@ func (r *jsonReader) place(offset int) Place {
 	return r.at
 }
 
-// failed turns an error of the decoder into one with a place.
+// failed turns an error of the decoder into one with a position.
 func (r *jsonReader) failed(err error) error {
 	var syntax *jsontext.SyntacticError
 	if !errors.As(err, &syntax) {
-		// The text ends where a value is due.
-		return placeOf(r.text, len(r.text)).Invalid("", "the JSON text ends too early")
+		// The text ends where a value is expected.
+		return positionOf(r.text, len(r.text)).Invalid("", "the JSON text ends too early")
 	}
 	message := syntax.Err.Error()
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		message = "the JSON text ends too early"
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		message = "the name " + quote(syntax.JSONPointer.LastToken()) + " stands twice in this object"
+		message = "the name " + quote(syntax.JSONPointer.LastToken()) + " is a duplicate in this object"
 	}
-	return placeOf(r.text, int(syntax.ByteOffset)).Invalid("", "%s", message)
+	return positionOf(r.text, int(syntax.ByteOffset)).Invalid("", "%s", message)
 }

@@ -12,22 +12,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseYAML reads a text as YAML. The library builds its own tree of about 200
-// bytes a value first, so the values are counted beforehand.
+// parseYAML parses YAML. The values are counted first, because the library builds a tree of
+// about 200 bytes for each.
 func parseYAML(text string) (*Node, error) {
 	if bound := countIndicators(text); bound > maxValues {
-		return nil, Place{1, 1}.Invalid("", "the document has too many values to be read as YAML: write it as JSON or make it smaller")
+		return nil, Position{1, 1}.Invalid("", "the document has too many values for YAML: write it as JSON, or split it")
 	}
 	in := strings.NewReader(text)
 	dec := yaml.NewDecoder(in)
 	root, second, err := decodeYAML(dec)
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, Place{1, 1}.Invalid("", "the document is empty")
+		return nil, Position{1, 1}.Invalid("", "the document is empty")
 	case err != nil:
 		return nil, yamlProblem(dec, text[:len(text)-in.Len()], err)
 	case second != nil:
-		return nil, placeOfNode(second).Invalid("", "there is a second document: only one is read")
+		return nil, nodePosition(second).Invalid("", "there is a second document: only one is allowed")
 	}
 	r := &yamlReader{anchors: map[*yaml.Node]*anchored{}}
 	var n Node
@@ -37,8 +37,8 @@ func parseYAML(text string) (*Node, error) {
 	return &n, nil
 }
 
-// countIndicators counts the characters that begin values in YAML. There are
-// about as many values as this, or fewer.
+// countIndicators counts the characters that start values in YAML. A text has about as many
+// values, or fewer.
 func countIndicators(text string) int {
 	n := 0
 	for i := range len(text) {
@@ -58,7 +58,7 @@ func countIndicators(text string) int {
 	return n
 }
 
-// endsIndicator reports whether white space or nothing follows the byte at i.
+// endsIndicator reports whether the byte at i is followed by white space or the end.
 func endsIndicator(text string, i int) bool {
 	return i+1 == len(text) || strings.IndexByte(" \t\r\n", text[i+1]) >= 0
 }
@@ -85,15 +85,15 @@ func decodeYAML(dec *yaml.Decoder) (first, second *yaml.Node, err error) {
 	return first, second, nil
 }
 
-func placeOfNode(n *yaml.Node) Place { return Place{int32(n.Line), int32(n.Column)} }
+func nodePosition(n *yaml.Node) Position { return Position{int32(n.Line), int32(n.Column)} }
 
-// yamlReader turns the library's tree into ours.
+// yamlReader converts the library's tree into nodes.
 type yamlReader struct {
 	anchors map[*yaml.Node]*anchored
-	values  int // aliases expanded
+	values  int // with aliases expanded
 }
 
-// anchored is a node that aliases may name.
+// anchored is a node with an anchor.
 type anchored struct {
 	node   Node
 	values int
@@ -101,43 +101,43 @@ type anchored struct {
 }
 
 func (r *yamlReader) read(n *Node, from *yaml.Node, depth int) error {
-	place := placeOfNode(from)
+	place := nodePosition(from)
 	if r.values++; r.values > maxValues {
-		return place.Invalid("", "the document has more than %d values, aliases expanded", maxValues)
+		return place.Invalid("", "the document has more than %d values, with aliases expanded", maxValues)
 	}
 	if depth > maxDepth {
 		return place.Invalid("", "the document nests deeper than %d levels", maxDepth)
 	}
-	n.Place = place
+	n.Position = place
 	if from.Kind == yaml.AliasNode {
 		return r.readAlias(n, from)
 	}
 	if from.Anchor == "" {
-		return r.readOwn(n, from, depth)
+		return r.readContent(n, from, depth)
 	}
 	a := &anchored{values: r.values}
 	r.anchors[from] = a
-	if err := r.readOwn(n, from, depth); err != nil {
+	if err := r.readContent(n, from, depth); err != nil {
 		return err
 	}
 	a.node, a.values, a.done = *n, r.values-a.values, true
 	return nil
 }
 
-// readAlias gives n the content of what the alias names, which stands before it.
+// readAlias gives n the content of the alias's anchor, which comes earlier in the text.
 func (r *yamlReader) readAlias(n *Node, from *yaml.Node) error {
 	a := r.anchors[from.Alias]
 	if a == nil || !a.done {
-		return n.Invalid("", "the alias *%s stands inside what it names", Short(from.Value))
+		return n.Invalid("", "the alias *%s is inside its own anchor", Short(from.Value))
 	}
 	if r.values += a.values; r.values > maxValues {
-		return n.Invalid("", "the document has more than %d values, aliases expanded", maxValues)
+		return n.Invalid("", "the document has more than %d values, with aliases expanded", maxValues)
 	}
 	n.Kind, n.Text, n.Nodes = a.node.Kind, a.node.Text, a.node.Nodes
 	return nil
 }
 
-func (r *yamlReader) readOwn(n *Node, from *yaml.Node, depth int) error {
+func (r *yamlReader) readContent(n *Node, from *yaml.Node, depth int) error {
 	switch from.Kind {
 	case yaml.ScalarNode:
 		n.Kind, n.Text = scalarKind(from), from.Value
@@ -158,7 +158,7 @@ func (r *yamlReader) readOwn(n *Node, from *yaml.Node, depth int) error {
 		n.Kind = Mapping
 		return r.readMembers(n, from, depth)
 	}
-	return n.Invalid("", "the document cannot be read here")
+	return n.Invalid("", "this kind of YAML node is not supported")
 }
 
 func scalarKind(n *yaml.Node) Kind {
@@ -184,7 +184,7 @@ func (r *yamlReader) readMembers(n *Node, from *yaml.Node, depth int) error {
 			return err
 		}
 		if !names.add(child.Name) {
-			return child.NamePlace.Invalid("", "the name %s stands twice in this mapping", quote(child.Name))
+			return child.NamePosition.Invalid("", "the name %s is a duplicate in this mapping", quote(child.Name))
 		}
 		if err := r.read(&child, value, depth+1); err != nil {
 			return err
@@ -203,7 +203,7 @@ func (r *yamlReader) readMembers(n *Node, from *yaml.Node, depth int) error {
 	return nil
 }
 
-// readName reads a key: a scalar, or an alias of one.
+// readName reads the name of a member: a scalar, or an alias of one.
 func (r *yamlReader) readName(child *Node, key *yaml.Node) error {
 	var name Node
 	if err := r.read(&name, key, 0); err != nil {
@@ -212,16 +212,16 @@ func (r *yamlReader) readName(child *Node, key *yaml.Node) error {
 	if name.Kind == Sequence || name.Kind == Mapping {
 		return name.Invalid("", "a name in a mapping must be a string, not %s", name.Kind)
 	}
-	child.Name, child.NamePlace = name.Text, name.Place
+	child.Name, child.NamePosition = name.Text, name.Position
 	return nil
 }
 
-// isMerge reports whether a key is YAML's merge key.
+// isMerge reports whether key is the YAML merge key, <<.
 func isMerge(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && key.Value == "<<" && key.ShortTag() == "!!merge"
 }
 
-// merge adds the members of what a merge key names; what n has itself stays.
+// merge adds the members of m, the value of a merge key, to n. Members of n itself win.
 func (r *yamlReader) merge(n, m *Node, names nameSet) error {
 	sources := []Node{*m}
 	if m.Kind == Sequence {
@@ -229,7 +229,7 @@ func (r *yamlReader) merge(n, m *Node, names nameSet) error {
 	}
 	for i := range sources {
 		if sources[i].Kind != Mapping {
-			return sources[i].Invalid("", "<< takes a mapping or a list of mappings, not %s", sources[i].Kind)
+			return sources[i].Invalid("", "<< must have a mapping or a list of mappings, not %s", sources[i].Kind)
 		}
 		for _, member := range sources[i].Nodes {
 			if names.add(member.Name) {
@@ -240,11 +240,12 @@ func (r *yamlReader) merge(n, m *Node, names nameSet) error {
 	return nil
 }
 
-// nameSet tells names that were there already.
+// nameSet is a set of names.
 type nameSet map[string]struct{}
 
 func newNameSet(size int) nameSet { return make(nameSet, size) }
 
+// add reports whether name is new.
 func (s nameSet) add(name string) bool {
 	before := len(s)
 	s[name] = struct{}{}
@@ -259,11 +260,11 @@ func yamlProblem(dec *yaml.Decoder, read string, err error) error {
 			break // dec had read half of a character
 		}
 		if !isPrintable(r) {
-			return placeOf(read, i).Invalid("", "the character U+%04X is not allowed in YAML", r)
+			return positionOf(read, i).Invalid("", "the character U+%04X is not allowed in YAML", r)
 		}
 	}
 	line, message := splitLine(strings.TrimPrefix(err.Error(), "yaml: "))
-	at := Place{line, 1}
+	at := Position{line, 1}
 	if exact, ok := stoppedAt(dec); ok {
 		at = exact
 	}
@@ -274,7 +275,7 @@ func yamlProblem(dec *yaml.Decoder, read string, err error) error {
 // line, and often that of the collection around the mistake, but its parser knows more.
 // It is read by reflection, so ok is false if another version names its fields
 // differently; TestRefused then fails.
-func stoppedAt(dec *yaml.Decoder) (at Place, ok bool) {
+func stoppedAt(dec *yaml.Decoder) (at Position, ok bool) {
 	field := func(v reflect.Value, names ...string) reflect.Value {
 		for _, name := range names {
 			if v.Kind() == reflect.Pointer {
@@ -300,7 +301,7 @@ func stoppedAt(dec *yaml.Decoder) (at Place, ok bool) {
 	if !line.IsValid() || !line.CanInt() || !column.IsValid() || !column.CanInt() {
 		return at, false
 	}
-	return Place{int32(line.Int()) + 1, int32(column.Int()) + 1}, true
+	return Position{int32(line.Int()) + 1, int32(column.Int()) + 1}, true
 }
 
 // splitLine cuts "line 12: " off a message. Without it, the line is 1.
@@ -325,5 +326,5 @@ func isPrintable(r rune) bool {
 	return true
 }
 
-// quote shows a user's text in a message.
+// quote returns a user's text for a message.
 func quote(s string) string { return strconv.Quote(Short(s)) }

@@ -19,28 +19,27 @@ type Document struct {
 	Routes  []RouteSpec
 }
 
-// Section is the section gateway of a configuration file. The zero value
-// changes nothing.
+// Section is the section "gateway" of a configuration file. The zero value changes nothing.
 type Section struct {
 	Name        Member[string]
 	UpstreamURL Member[string]
-	GlobalLimit Member[ratelimit.Config] // null leaves the gateway without one
+	GlobalLimit Member[ratelimit.Config] // null removes it
 }
 
-// Member is a member of a section: absent, null (which removes), or a value.
+// Member is a field of a section: absent, null (which removes the setting) or a value.
 type Member[T any] struct {
 	Present bool
 	Null    bool
 	Value   T
 }
 
-// given returns the member that holds v.
+// given returns a Member with the value v.
 func given[T any](v T) Member[T] { return Member[T]{Present: true, Value: v} }
 
-// ParseDocument reads a configuration file: YAML, and so JSON. The routes have
-// passed CheckTable, and each has sorted methods and an Auth. The error is a
-// validation error whose message begins with "line 12, column 5: " and whose
-// field is the dotted path of the place, "" for the document as a whole.
+// ParseDocument parses a configuration file in YAML or JSON. The routes have passed
+// CheckTable, and each has sorted methods and an Auth. The error is a validation error whose
+// message starts with "line 12, column 5: " and whose field is a dotted path, "" for the
+// whole document.
 func ParseDocument(content []byte) (*Document, error) {
 	root, err := document.Parse(content)
 	if err != nil {
@@ -59,7 +58,7 @@ func ParseDocument(content []byte) (*Document, error) {
 			routes = m
 			return nil
 		}
-		return m.NamePlace.Invalid(m.Name, "is no member of a configuration file: there are gateway and routes")
+		return m.NamePosition.Invalid(m.Name, "is not a field of a configuration file: use gateway or routes")
 	})
 	if err != nil {
 		return nil, err
@@ -73,7 +72,7 @@ func ParseDocument(content []byte) (*Document, error) {
 	return d, nil
 }
 
-// eachMember calls f with the members of a mapping.
+// eachMember calls f for each field of a mapping.
 func eachMember(n *document.Node, field string, f func(m *document.Node) error) error {
 	if n.Kind != document.Mapping {
 		return n.Invalid(field, "must be a mapping, not %s", n.Kind)
@@ -93,9 +92,9 @@ func readText(n *document.Node, field string) (string, error) {
 	return strings.Clone(n.Text), nil
 }
 
-// placed gives a validation error of what n holds the place of the member that
-// it names, or of n, and puts field before its field.
-func placed(err error, n *document.Node, field string) error {
+// withPosition adds a position to a validation error of the content of n: that of the field
+// that it names, or that of n. It also puts field before the error's field.
+func withPosition(err error, n *document.Node, field string) error {
 	if err == nil {
 		return nil
 	}
@@ -103,14 +102,14 @@ func placed(err error, n *document.Node, field string) error {
 	if !errors.As(fault.Prefixed(field, err), &moved) {
 		return err
 	}
-	place := n.Place
+	at := n.Position
 	if m := n.Member(strings.TrimPrefix(strings.TrimPrefix(moved.Field, field), ".")); m != nil {
-		place = m.Place
+		at = m.Position
 	}
-	return place.Invalid(moved.Field, "%s", moved.Message)
+	return at.Invalid(moved.Field, "%s", moved.Message)
 }
 
-// read reads the section gateway.
+// read parses the section "gateway".
 func (s *Section) read(n *document.Node) error {
 	return eachMember(n, "gateway", func(m *document.Node) (err error) {
 		field := "gateway." + m.Name
@@ -120,14 +119,14 @@ func (s *Section) read(n *document.Node) error {
 			if s.Name.Value, err = readText(m, field); err != nil {
 				return err
 			}
-			return placed(CheckName(s.Name.Value), n, "gateway")
+			return withPosition(CheckName(s.Name.Value), n, "gateway")
 		case "upstream_url":
 			s.UpstreamURL.Present = true
 			if s.UpstreamURL.Value, err = readText(m, field); err != nil {
 				return err
 			}
 			_, err = ParseUpstreamURL(s.UpstreamURL.Value)
-			return placed(err, n, "gateway")
+			return withPosition(err, n, "gateway")
 		case "global_rate_limit":
 			s.GlobalLimit = Member[ratelimit.Config]{Present: true, Null: m.Kind == document.Null}
 			if s.GlobalLimit.Null {
@@ -136,9 +135,9 @@ func (s *Section) read(n *document.Node) error {
 			if s.GlobalLimit.Value, err = ReadLimit(m, field); err != nil {
 				return err
 			}
-			return placed(CheckGlobalLimit(s.GlobalLimit.Value), m, field)
+			return withPosition(CheckGlobalLimit(s.GlobalLimit.Value), m, field)
 		}
-		return m.NamePlace.Invalid(field, "is no member of gateway here: there are name, upstream_url and global_rate_limit")
+		return m.NamePosition.Invalid(field, "is not a field of gateway in a configuration file: use name, upstream_url or global_rate_limit")
 	})
 }
 
@@ -155,13 +154,13 @@ func (d *Document) readRoutes(n *document.Node) error {
 	}
 	err := CheckTable(d.Routes)
 	if i, bad, ok := TableRow(err); ok {
-		return placed(bad, &n.Nodes[i], fmt.Sprintf("routes[%d]", i))
+		return withPosition(bad, &n.Nodes[i], fmt.Sprintf("routes[%d]", i))
 	}
 	return err
 }
 
-// TableRow takes an error of CheckTable apart: the index of the route, and the
-// error with its field below that route.
+// TableRow splits an error of CheckTable into the index of the route and the error with its
+// field below that route. ok is false for any other error.
 func TableRow(err error) (row int, bad *fault.Error, ok bool) {
 	var found *fault.Error
 	if !errors.As(err, &found) {
@@ -193,7 +192,7 @@ func readRoute(n *document.Node, field string) (RouteSpec, error) {
 		case "auth":
 			r.Auth, err = ReadAuth(m, at)
 		default:
-			err = m.NamePlace.Invalid(at, "is no member of a route: there are path, methods, rate_limit and auth")
+			err = m.NamePosition.Invalid(at, "is not a field of a route: use path, methods, rate_limit or auth")
 		}
 		return err
 	})
@@ -210,7 +209,7 @@ func readRoute(n *document.Node, field string) (RouteSpec, error) {
 
 func readMethods(n *document.Node, field string) ([]string, error) {
 	if n.Kind != document.Sequence {
-		return nil, n.Invalid(field, "must be a list as in [GET, POST], not %s", n.Kind)
+		return nil, n.Invalid(field, "must be a list such as [GET, POST], not %s", n.Kind)
 	}
 	methods := make([]string, len(n.Nodes))
 	for i := range n.Nodes {
@@ -225,8 +224,8 @@ func readMethods(n *document.Node, field string) ([]string, error) {
 	return methods, nil
 }
 
-// ReadAuth reads what a document says of a route's authentication. The error
-// is a validation error with the place.
+// ReadAuth reads the authentication of a route from a document. The error is a validation
+// error with the position.
 func ReadAuth(n *document.Node, field string) (Auth, error) {
 	text, err := readText(n, field)
 	if err != nil {
@@ -238,8 +237,8 @@ func ReadAuth(n *document.Node, field string) (Auth, error) {
 	return "", n.Invalid(field, "must be key, or none for a public route")
 }
 
-// ReadLimit reads the rate limit that a document gives in a mapping; a
-// member that is null is absent. The error is a validation error with the place.
+// ReadLimit reads a rate limit from a mapping in a document. A field that is null is absent.
+// The error is a validation error with the position.
 func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 	text := map[string]string{}
 	err := eachMember(n, field, func(m *document.Node) (err error) {
@@ -247,7 +246,7 @@ func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 		switch m.Name {
 		case "sustained", "burst", "daily", "per":
 		default:
-			return m.NamePlace.Invalid(at, "is no member of a rate limit: there are sustained, burst, daily and per")
+			return m.NamePosition.Invalid(at, "is not a field of a rate limit: use sustained, burst, daily or per")
 		}
 		if m.Kind == document.Null {
 			return nil
@@ -261,17 +260,17 @@ func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 		return ratelimit.Config{}, err
 	}
 	c, err := ratelimit.ParseConfig(text["sustained"], text["burst"], text["daily"], text["per"])
-	return c, placed(err, n, field)
+	return c, withPosition(err, n, field)
 }
 
-// envMark begins what the command line replaces by a variable of its environment.
+// envMark starts a reference to an environment variable, which the command line replaces.
 const envMark = "${env:"
 
-// refuseEnv refuses ${env:NAME} in any value: the server replaces none, since
-// its environment is not the author's (contract, section 5).
+// refuseEnv rejects ${env:NAME} in any value. The server replaces none, because its
+// environment is not the author's (contract, section 5).
 func refuseEnv(n *document.Node, field string) error {
 	if strings.Contains(n.Text, envMark) {
-		return n.Invalid(field, "${env:…} is replaced by the keygate command on your machine, not by the server: apply the file with it, or write the value itself")
+		return n.Invalid(field, "${env:…} is replaced by the keygate command, not by the server: apply the file with keygate, or write the value itself")
 	}
 	for i := range n.Nodes {
 		at := fmt.Sprintf("%s[%d]", field, i)

@@ -10,9 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Export returns the configuration file of a gateway as it stands, its routes
-// in the order of their paths. Applied to a gateway it makes that one equal in
-// what a configuration file holds.
+// Export returns a gateway and its routes, sorted by path, as a configuration file. Applying
+// it to another gateway gives that one the same name, upstream URL, global limit and routes.
 func Export(g *Gateway, routes []Route) *Document {
 	d := &Document{
 		Gateway: Section{Name: given(g.Name), UpstreamURL: given(g.Upstream.URL), GlobalLimit: given(g.GlobalLimit)},
@@ -28,8 +27,8 @@ func Export(g *Gateway, routes []Route) *Document {
 	return d
 }
 
-// Encode writes the document as YAML, rates as they were written. ParseDocument
-// of it gives an equal document.
+// Encode returns the document as YAML, with rates as they were written. ParseDocument turns it
+// into an equal document.
 func (d *Document) Encode() []byte {
 	var b bytes.Buffer
 	if d.Gateway != (Section{}) {
@@ -76,7 +75,7 @@ func (r *RouteSpec) encode(b *bytes.Buffer) {
 	}
 }
 
-// yamlLimit writes a limit as a flow mapping. Rates need no quotes.
+// yamlLimit returns a limit as a flow mapping. Rates need no quotes.
 func yamlLimit(c ratelimit.Config) string {
 	var members []string
 	for _, m := range []struct {
@@ -93,8 +92,8 @@ func yamlLimit(c ratelimit.Config) string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
-// yamlString writes a string as a YAML scalar that every reader, one of YAML 1.1
-// too, takes for that string: plain if that is safe, else in double quotes.
+// yamlString returns s as a YAML scalar that every parser, also of YAML 1.1, reads as that
+// string: plain if that is safe, otherwise in double quotes.
 func yamlString(s string) string {
 	if isPlain(s) {
 		return s
@@ -102,8 +101,7 @@ func yamlString(s string) string {
 	return yamlQuoted(s)
 }
 
-// yamlQuoted writes a string in double quotes, on one line, as YAML and JSON
-// both read it.
+// yamlQuoted returns s in double quotes on one line, in a form that YAML and JSON share.
 func yamlQuoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -122,9 +120,9 @@ func yamlQuoted(s string) string {
 	return b.String()
 }
 
-// isPlain reports whether s is a plain scalar outside of a flow collection, and
-// inside of one if it is a method: it begins with a letter or slash, holds
-// nothing that could end it, and is no other word for a boolean or null.
+// isPlain reports whether s is a plain scalar in block context, and in flow context if it is a
+// method: it starts with a letter or slash, contains nothing that could end it, and is not a
+// word for a boolean or null.
 func isPlain(s string) bool {
 	switch strings.ToLower(s) {
 	case "", "true", "false", "yes", "no", "on", "off", "y", "n", "null":

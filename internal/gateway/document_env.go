@@ -10,11 +10,10 @@ import (
 	"github.com/keygate/keygate/internal/document"
 )
 
-// ResolveEnv replaces each ${env:NAME} in the values of a configuration file by
-// what lookup returns for NAME (contract, section 5). A value with a replacement
-// is written in quotes, so it stays one string whatever the variable
-// holds; nothing else changes, and lines stay where they are. The error is
-// a validation error with the place, as for ParseDocument.
+// ResolveEnv replaces each ${env:NAME} in the values of a configuration file by the result of
+// lookup for NAME (contract, section 5). A value with a replacement is written in quotes, so
+// that it stays one string whatever the variable contains. Nothing else changes, and lines keep
+// their numbers. Errors are as those of ParseDocument.
 func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)) ([]byte, error) {
 	text := strings.TrimPrefix(string(content), "\ufeff")
 	if !strings.Contains(text, envMark) {
@@ -29,7 +28,7 @@ func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)
 		return nil, err
 	}
 	resolved := r.apply()
-	// What was put in may have changed nothing but those values.
+	// The replacements must not have changed anything but those values.
 	after, err := document.Parse(resolved)
 	if err != nil || !r.equal(before, after) {
 		return nil, before.Invalid("", "${env:…} cannot be replaced safely in this file: put each value that has one in double quotes, on one line")
@@ -37,16 +36,16 @@ func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)
 	return resolved, nil
 }
 
-// resolver replaces values in a text.
+// resolver replaces variables in a text.
 type resolver struct {
 	text   string
-	lines  []int // byte offsets of the lines' starts
+	lines  []int // byte offset of each line
 	lookup func(string) (string, bool)
-	values map[string]string // resolved, by what they were
-	edits  map[int]edit      // by the byte offset of their start
+	values map[string]string // from unresolved to resolved values
+	edits  map[int]edit      // by byte offset
 }
 
-// edit puts a scalar in the place of the bytes up to end.
+// edit replaces the bytes up to the offset end by a scalar.
 type edit struct {
 	end    int
 	scalar string
@@ -62,7 +61,7 @@ func lineStarts(text string) []int {
 	return starts
 }
 
-// resolve replaces the values in n.
+// resolve collects the edits for n and everything in it.
 func (r *resolver) resolve(n *document.Node, field string) error {
 	if strings.Contains(n.Text, envMark) {
 		return r.replace(n, field)
@@ -74,7 +73,7 @@ func (r *resolver) resolve(n *document.Node, field string) error {
 			at = strings.TrimPrefix(field+"."+m.Name, ".")
 		}
 		if strings.Contains(m.Name, envMark) {
-			return m.NamePlace.Invalid(at, "${env:…} is replaced in values, not in names")
+			return m.NamePosition.Invalid(at, "${env:…} is replaced only in values, not in names")
 		}
 		if err := r.resolve(m, at); err != nil {
 			return err
@@ -89,20 +88,20 @@ func (r *resolver) replace(n *document.Node, field string) error {
 		return err
 	}
 	r.values[n.Text] = value
-	start := r.offset(n.Place)
+	start := r.offset(n.Position)
 	if strings.HasPrefix(r.text[start:], "*") {
-		return nil // an alias: what it names is replaced where it stands
+		return nil // an alias: its anchor is replaced instead
 	}
 	end := scalarEnd(r.text, start, n.Text)
 	if end < 0 {
-		return n.Invalid(field, "a value with ${env:…} must stand on one line, plain or in quotes")
+		return n.Invalid(field, "a value with ${env:…} must be on one line, plain or in quotes")
 	}
 	r.edits[skipProperties(r.text, start)] = edit{end, yamlQuoted(value)}
 	return nil
 }
 
-// offset returns the byte offset of a place.
-func (r *resolver) offset(p document.Place) int {
+// offset returns the byte offset of a position.
+func (r *resolver) offset(p document.Position) int {
 	at := len(r.text)
 	if int(p.Line) <= len(r.lines) {
 		at = r.lines[p.Line-1]
@@ -114,7 +113,7 @@ func (r *resolver) offset(p document.Place) int {
 	return at
 }
 
-// skipProperties returns where a scalar begins behind its anchor and tag.
+// skipProperties returns the offset of a scalar after its anchor and tag.
 func skipProperties(text string, at int) int {
 	for at < len(text) && (text[at] == '&' || text[at] == '!') {
 		end := strings.IndexAny(text[at:], " \t\r\n")
@@ -127,8 +126,8 @@ func skipProperties(text string, at int) int {
 	return at
 }
 
-// scalarEnd returns where the scalar at a byte offset ends, whose value is
-// known; -1 if it is none on one line.
+// scalarEnd returns the offset of the end of the scalar at an offset, which has the given
+// value. It is -1 if the scalar is not on one line.
 func scalarEnd(text string, at int, value string) int {
 	at = skipProperties(text, at)
 	line, _, _ := strings.Cut(text[at:], "\n")
@@ -162,7 +161,7 @@ func scalarEnd(text string, at int, value string) int {
 	return -1
 }
 
-// apply returns the text with the edits made.
+// apply returns the text with all edits applied.
 func (r *resolver) apply() []byte {
 	var out []byte
 	done := 0
@@ -174,7 +173,7 @@ func (r *resolver) apply() []byte {
 	return append(out, r.text[done:]...)
 }
 
-// equal reports whether after is before with its values replaced.
+// equal reports whether after is before with its variables replaced.
 func (r *resolver) equal(before, after *document.Node) bool {
 	want := before.Text
 	if strings.Contains(want, envMark) {
@@ -191,8 +190,8 @@ func (r *resolver) equal(before, after *document.Node) bool {
 	return true
 }
 
-// expand returns the value of n with its variables replaced. What a variable
-// holds is not looked at again.
+// expand returns the value of n with its variables replaced. References inside the value of a
+// variable are not replaced.
 func (r *resolver) expand(n *document.Node, field string) (string, error) {
 	var out strings.Builder
 	rest := n.Text
@@ -204,21 +203,21 @@ func (r *resolver) expand(n *document.Node, field string) (string, error) {
 		}
 		name, tail, closed := strings.Cut(after, "}")
 		if !closed || !isVariable(name) {
-			return "", n.Invalid(field, "a variable is written ${env:NAME}, with letters, digits and underscores")
+			return "", n.Invalid(field, "a variable must be written as ${env:NAME}, where NAME consists of letters, digits and underscores")
 		}
 		value, ok := r.lookup(name)
 		switch {
 		case !ok:
 			return "", n.Invalid(field, "the environment variable %s is not set", document.Short(name))
 		case !utf8.ValidString(value):
-			return "", n.Invalid(field, "the environment variable %s does not hold UTF-8", document.Short(name))
+			return "", n.Invalid(field, "the environment variable %s is not valid UTF-8", document.Short(name))
 		}
 		out.WriteString(value)
 		rest = tail
 	}
 }
 
-// isVariable reports whether s is a name of an environment variable.
+// isVariable reports whether s is a valid name of an environment variable.
 func isVariable(s string) bool {
 	for i := range len(s) {
 		c := s[i] | 0x20

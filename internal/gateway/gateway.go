@@ -1,6 +1,6 @@
-// Package gateway defines gateways, their routes and the revisions of their
-// route tables, with the rules for what users may give (specification,
-// Gateway, Route; contract, 3.3, 4.1, 4.2, 5).
+// Package gateway defines gateways, their routes and the revisions of their route
+// tables, and validates what users write about them (specification, Gateway, Route;
+// contract, 3.3, 4.1, 4.2 and 5).
 package gateway
 
 import (
@@ -9,32 +9,32 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// DefaultTimeout is the time to the head of the upstream's answer for a
-// gateway that sets none.
+// DefaultTimeout is the timeout for the upstream's response header of a gateway that
+// sets none.
 const DefaultTimeout = "60s"
 
-// Gateway is the stored record of a gateway. Empty strings, zero values and nil
-// are absent values.
+// Gateway is the stored record of a gateway. Empty strings, zero values and nil mean
+// that a setting is absent.
 type Gateway struct {
 	ID          string
 	AccountID   string
 	Name        string
 	Upstream    Upstream
-	Hostname    string // given, or made from ID and the gateway domain; lower case
+	Hostname    string // lower case; DefaultHostname unless HostGiven
 	HostGiven   bool
-	GlobalLimit ratelimit.Config // Sustained and Burst alone
+	GlobalLimit ratelimit.Config // Sustained and Burst only
 	Timeout     string           // a Go duration as given
 
 	CORS         *CORS
 	MaxBodyBytes int64
-	Revision     int64 // number of the revision in force, 0 before the first
+	Revision     int64 // number of the current revision; 0 before the first
 	CreatedAt    time.Time
 
-	// Version grows with every change that a management call makes; the ETag.
+	// Version grows with every change by a management call. It is the ETag.
 	Version int64
 }
 
-// CORS is a gateway's answer to browsers of other origins.
+// CORS says which web pages of other origins may call a gateway.
 type CORS struct {
 	Origins []string `json:"origins"`
 	Methods []string `json:"methods"`
@@ -42,7 +42,7 @@ type CORS struct {
 	MaxAge  int      `json:"max_age"` // seconds
 }
 
-// Source tells what made a route or a revision.
+// Source is where a route or a revision came from.
 type Source string
 
 // The sources of routes (API, Spec, Config) and of revisions (CLI, API,
@@ -57,7 +57,7 @@ const (
 	Rollback   Source = "rollback"
 )
 
-// Auth tells whether a route asks for a key.
+// Auth says whether a route requires a key.
 type Auth string
 
 // The kinds of authentication.
@@ -71,10 +71,10 @@ type Route struct {
 	ID        string
 	GatewayID string
 	Path      string   // a template, or one that ends in /*
-	Methods   []string // upper case, sorted, without repetition
+	Methods   []string // upper case, sorted, without duplicates
 	RateLimit ratelimit.Config
-	// LimitByAPI tells that RateLimit was set through the API, so that a spec
-	// push keeps it unless the spec carries one.
+	// LimitByAPI is set if RateLimit was set through the API. A spec push then keeps it
+	// unless the spec has a limit.
 	LimitByAPI bool
 	Auth       Auth
 	Source     Source
@@ -82,8 +82,7 @@ type Route struct {
 	Version    int64 // the ETag
 }
 
-// RouteSpec is a route as a document or a user describes it, before it has an
-// identity.
+// RouteSpec is a route as a document or a user describes it, without an identifier.
 type RouteSpec struct {
 	Path      string
 	Methods   []string
@@ -91,7 +90,7 @@ type RouteSpec struct {
 	Auth      Auth
 }
 
-// DocumentKind tells what kind of document a revision came from.
+// DocumentKind is the kind of document that a revision came from.
 type DocumentKind string
 
 // The kinds of documents.
@@ -100,8 +99,8 @@ const (
 	ConfigDocument DocumentKind = "config"
 )
 
-// Revision is the stored record of one push: the document as it was received,
-// and the route table that it made, limits included, for a rollback.
+// Revision is the stored record of a push: the document as received, and the resulting
+// route table with its limits, to which a rollback returns.
 type Revision struct {
 	ID        string
 	GatewayID string
@@ -115,7 +114,7 @@ type Revision struct {
 	Removed   int
 	Changed   int
 
-	// Content and Routes are filled where one revision is read, not in lists.
+	// Content and Routes are set when one revision is read, and empty in lists.
 	Content []byte
 	Routes  []Route
 }

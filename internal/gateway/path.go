@@ -6,23 +6,23 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// What InspectPath says. They are public messages.
+// The problems that InspectPath reports. They are public messages.
 const (
-	badStart   = "the path must begin with a slash"
-	badEmpty   = "the path holds an empty segment"
-	badDots    = "the path holds a dot segment"
-	badEscape  = "the path holds a % that is not followed by two hexadecimal digits"
-	badEncoded = "the path holds an encoded slash or backslash"
-	badControl = "the path holds a control byte, plain or encoded"
-	badSlash   = "the path holds a backslash"
-	badMark    = "the path holds a ? or #"
+	badStart   = "the path must start with a slash"
+	badEmpty   = "the path contains an empty segment"
+	badDots    = "the path contains a dot segment"
+	badEscape  = "the path contains a % that is not followed by two hexadecimal digits"
+	badEncoded = "the path contains an encoded slash or backslash"
+	badControl = "the path contains a control byte, plain or encoded"
+	badSlash   = "the path contains a backslash"
+	badMark    = "the path contains a ? or #"
 )
 
 // Classes of bytes in a path.
 const (
-	plain     = ' ' // stands for itself in the normal form
-	slash     = '/' // ends a segment
-	percent   = '%' // begins an escape
+	plain     = ' ' // unchanged in the normal form
+	slash     = '/' // separates segments
+	percent   = '%' // starts an escape
 	raw       = 'r' // must be escaped in the normal form
 	control   = 'c'
 	backslash = 'b'
@@ -53,9 +53,9 @@ func isUnreserved(c byte) bool {
 		c == '-' || c == '.' || c == '_' || c == '~'
 }
 
-// InspectPath tells whether a request's path is well formed (contract, 4.5): problem
-// is "", or a public message that says what is wrong. normal tells that the path
-// has the form of NormalizePath already. It does not allocate.
+// InspectPath checks that a request's path is well formed (contract, 4.5). problem is ""
+// or a public message that says what is wrong. normal reports whether the path is already
+// in the normal form of NormalizePath. It does not allocate.
 func InspectPath(path string) (problem string, normal bool) {
 	if path == "" || path[0] != '/' {
 		return badStart, false
@@ -105,8 +105,8 @@ func InspectPath(path string) (problem string, normal bool) {
 	return "", normal
 }
 
-// isDotSegment reports whether s begins with a segment of one or two dots,
-// plain or encoded.
+// isDotSegment reports whether the first segment of s is one or two dots, plain or
+// encoded.
 func isDotSegment(s string) bool {
 	for range 2 {
 		switch {
@@ -124,7 +124,7 @@ func isDotSegment(s string) bool {
 	return false
 }
 
-// unescape reads the escape that s begins with.
+// unescape decodes the escape at the start of s.
 func unescape(s string) (c byte, ok bool) {
 	if len(s) < 3 {
 		return 0, false
@@ -147,8 +147,8 @@ func unhex(c byte) byte {
 	}
 }
 
-// CheckPath checks that a request's path is well formed (contract, 4.5). The
-// error is a validation error without a field.
+// CheckPath checks that a request's path is well formed (contract, 4.5). The error is a
+// validation error without a field.
 func CheckPath(path string) error {
 	if problem, _ := InspectPath(path); problem != "" {
 		return fault.Invalid("", "%s", problem)
@@ -156,14 +156,14 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// NormalizePath returns the form of a path in which routes and scopes are
-// matched: percent-encoded unreserved characters are decoded (RFC 3986,
-// 6.2.2.2), the digits of the other escapes are upper case (6.2.2.1), and bytes
-// that cannot stand in a path are escaped, so that no two spellings of one path
-// take different routes. A % that begins no escape stays. If path has that form
-// already it is returned as it is; otherwise the new one is written to dst from
-// its beginning, and the result is valid only as long as dst is not changed. It
-// allocates only if dst lacks room.
+// NormalizePath returns the normal form of a path, in which routes and scopes are matched,
+// so that all spellings of a path take the same route. Percent-encoded unreserved
+// characters are decoded (RFC 3986, 6.2.2.2), the digits of other escapes are in upper case
+// (6.2.2.1), and bytes that are not allowed in a path are escaped. A % that does not start
+// an escape stays.
+//
+// A path in normal form is returned unchanged. Otherwise the result is written over dst and
+// is valid until dst changes. NormalizePath allocates only if dst is too small.
 func NormalizePath(dst []byte, path string) string {
 	i := 0
 	for i < len(path) && !changes(path, i) {
@@ -195,7 +195,7 @@ func NormalizePath(dst []byte, path string) string {
 			dst = append(dst, c)
 		}
 	}
-	return unsafe.String(unsafe.SliceData(dst), len(dst)) //nolint:gosec // string(dst) would allocate on the request path; the comment above says for how long it holds
+	return unsafe.String(unsafe.SliceData(dst), len(dst)) //nolint:gosec // string(dst) would allocate on the request path; the comment above says how long the result is valid
 }
 
 // changes reports whether the normal form differs from path at i.

@@ -15,29 +15,29 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Limits of what proves to an upstream who calls.
+// Limits of the client certificate and its key.
 const (
 	maxClientCertificate = 64 << 10
 	maxClientKey         = 16 << 10
-	minRSABits           = 1024 // with fewer a TLS library signs nothing
+	minRSABits           = 1024 // crypto/tls signs with no shorter key
 )
 
-// CheckUpstreamCA checks the certificates that replace the system's roots: PEM,
-// at least one certificate, and nothing else. The error is a validation error
-// of the field "upstream_ca".
+// CheckUpstreamCA checks the certificates that replace the system's roots: one or more
+// certificates in PEM, and nothing else. The error is a validation error of the field
+// "upstream_ca".
 func CheckUpstreamCA(text string) error { return checkCertificates("upstream_ca", text) }
 
-// CheckUpstreamClientCertificate checks the certificate that is shown to an
-// upstream, with those of its issuers behind it: PEM and certificates alone, all
-// the more since it is shown to whoever may read the gateway. The error is a
-// validation error of the field "upstream_client_certificate".
+// CheckUpstreamClientCertificate checks a client certificate, followed by those of its
+// issuers: one or more certificates in PEM. Anything else, above all a private key, is
+// rejected, because the API returns this field. The error is a validation error of the
+// field "upstream_client_certificate".
 func CheckUpstreamClientCertificate(text string) error {
 	const field = "upstream_client_certificate"
 	switch {
 	case len(text) > maxClientCertificate:
 		return fault.Invalid(field, "must have at most %d characters", maxClientCertificate)
-	case strings.Contains(strings.ToUpper(text), "PRIVATE KEY"): // also where the PEM around it is damaged
-		return fault.Invalid(field, "holds a private key: give certificates alone, and the key as upstream_client_key")
+	case strings.Contains(strings.ToUpper(text), "PRIVATE KEY"): // even if its PEM is malformed
+		return fault.Invalid(field, "contains a private key: give only certificates here, and the key in upstream_client_key")
 	}
 	return checkCertificates(field, text)
 }
@@ -51,10 +51,10 @@ func checkCertificates(field, text string) error {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return fault.Invalid(field, "holds a PEM block that is no certificate: give certificates alone, and never a private key")
+			return fault.Invalid(field, "contains a PEM block that is not a certificate: give only certificates, never a private key")
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fault.Invalid(field, "certificate %d cannot be read", count+1)
+			return fault.Invalid(field, "certificate %d is malformed", count+1)
 		}
 		count++
 	}
@@ -64,14 +64,14 @@ func checkCertificates(field, text string) error {
 	return nil
 }
 
-// CheckUpstreamClientKey checks the private key of such a certificate: one key in
-// PEM, without a passphrase, of a kind that TLS can use. The error is a validation
-// error of the field "upstream_client_key" and tells nothing of the key.
+// CheckUpstreamClientKey checks the private key of a client certificate: one key in PEM,
+// without a passphrase, of a type that TLS can sign with. The error is a validation error
+// of the field "upstream_client_key" and reveals nothing of the key.
 func CheckUpstreamClientKey(text string) error {
 	const field = "upstream_client_key"
 	switch {
 	case text == Masked:
-		return fault.Invalid(field, "*** is what stands in place of a value that is not shown: give the key itself")
+		return fault.Invalid(field, "*** only stands in for the hidden key: give the key itself")
 	case len(text) > maxClientKey:
 		return fault.Invalid(field, "must have at most %d characters", maxClientKey)
 	}
@@ -85,7 +85,7 @@ func CheckUpstreamClientKey(text string) error {
 		switch {
 		case block.Type == "EC PARAMETERS": // openssl writes them before the key
 		case block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "":
-			return fault.Invalid(field, "has a passphrase: give the key without one, as openssl pkey writes it")
+			return fault.Invalid(field, "is encrypted with a passphrase: give the key without one (openssl pkey removes it)")
 		case found != nil || !strings.HasSuffix(block.Type, "PRIVATE KEY"):
 			return fault.Invalid(field, "must be one private key in PEM and nothing else: certificates belong in upstream_client_certificate")
 		default:
@@ -96,12 +96,12 @@ func CheckUpstreamClientKey(text string) error {
 		return fault.Invalid(field, "must be one private key in PEM and nothing else")
 	}
 	if !canSign(found) {
-		return fault.Invalid(field, "cannot be used: it must be an RSA key of at least %d bits, an ECDSA key on P-256, P-384 or P-521, or an Ed25519 key, in PKCS #8, PKCS #1 or SEC 1", minRSABits)
+		return fault.Invalid(field, "is not supported: it must be an RSA key of at least %d bits, an ECDSA key on P-256, P-384 or P-521, or an Ed25519 key, in PKCS #8, PKCS #1 or SEC 1", minRSABits)
 	}
 	return nil
 }
 
-// canSign reports whether the key can be read and TLS has a signature for it.
+// canSign reports whether the key is well formed and TLS can sign with it.
 func canSign(block *pem.Block) bool {
 	var key crypto.PrivateKey
 	var err error
@@ -128,12 +128,12 @@ func canSign(block *pem.Block) bool {
 	}
 }
 
-// CheckUpstreamClientPair checks that the key, which CheckUpstreamClientKey let
-// pass, is that of the first certificate. The error is a validation error of the
-// field "upstream_client_key".
+// CheckUpstreamClientPair checks that a key, already accepted by CheckUpstreamClientKey,
+// matches the first certificate. The error is a validation error of the field
+// "upstream_client_key".
 func CheckUpstreamClientPair(certificate, key string) error {
 	if _, err := tls.X509KeyPair([]byte(certificate), []byte(key)); err != nil {
-		return fault.Invalid("upstream_client_key", "does not belong to the first certificate of upstream_client_certificate: give the two that were made together, and the certificate before those of its issuers")
+		return fault.Invalid("upstream_client_key", "does not match the first certificate of upstream_client_certificate: give the certificate of this key first, then those of its issuers")
 	}
 	return nil
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Limits of cors.
+// Limits of the settings in cors.
 const (
 	maxCORSMembers = 100
-	maxCORSAge     = 86400 // seconds, the longest that browsers keep
+	maxCORSAge     = 86400 // seconds; browsers cap it at this or less
 )
 
-// Validate checks what a user gives as cors. Errors name the field below cors.
+// Validate checks the CORS settings. Errors name the field below cors.
 func (c *CORS) Validate() error {
 	if len(c.Origins) == 0 {
-		return fault.Invalid("origins", `must name at least one origin, as in https://app.example.com, or "*" for every one`)
+		return fault.Invalid("origins", `must contain at least one origin such as https://app.example.com, or "*" for all origins`)
 	}
 	for _, list := range []struct {
 		name  string
@@ -25,12 +25,12 @@ func (c *CORS) Validate() error {
 		ok    func(string) bool
 		want  string
 	}{
-		{"origins", c.Origins, isOrigin, `must be an origin, as in https://app.example.com, or "*"`},
-		{"methods", c.Methods, isCORSMethod, "must be a method in capitals, as in GET"},
-		{"headers", c.Headers, isToken, "must be a name of a header field"},
+		{"origins", c.Origins, isOrigin, `must be an origin such as https://app.example.com, or "*"`},
+		{"methods", c.Methods, isCORSMethod, "must be a method in upper case, such as GET"},
+		{"headers", c.Headers, isToken, "must be a header name"},
 	} {
 		if len(list.items) > maxCORSMembers {
-			return fault.Invalid(list.name, "may have at most %d members", maxCORSMembers)
+			return fault.Invalid(list.name, "must not have more than %d items", maxCORSMembers)
 		}
 		for i, item := range list.items {
 			if !list.ok(item) {
@@ -39,13 +39,13 @@ func (c *CORS) Validate() error {
 		}
 	}
 	if c.MaxAge < 0 || c.MaxAge > maxCORSAge {
-		return fault.Invalid("max_age", "must be from 0 to %d seconds", maxCORSAge)
+		return fault.Invalid("max_age", "must be between 0 and %d seconds", maxCORSAge)
 	}
 	return nil
 }
 
-// isOrigin reports whether s is written as browsers write an Origin: scheme,
-// host and perhaps a port, in lower case, without a path.
+// isOrigin reports whether s is "*" or an origin as browsers send it: a scheme, a host and
+// optionally a port, in lower case.
 func isOrigin(s string) bool {
 	if s == "*" {
 		return true

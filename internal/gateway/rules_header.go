@@ -13,43 +13,43 @@ const (
 	maxHeaderValue     = 8192
 )
 
-// Masked stands for a secret value wherever one would be shown.
+// Masked is shown in place of a secret value.
 const Masked = "***"
 
-// CheckUpstreamHeaders checks the fields that are set on every forwarded
-// request. A field that frames the message, belongs to one connection, or is
-// written by Keygate itself is refused. Errors are validation errors of
-// "upstream_headers" or of a member of it.
+// CheckUpstreamHeaders checks the headers that are set on every forwarded request. It
+// rejects headers that frame the message, are hop-by-hop, or are set by Keygate. Errors are
+// validation errors of "upstream_headers" or of a field of it.
 func CheckUpstreamHeaders(h map[string]string) error {
 	if len(h) > MaxUpstreamHeaders {
-		return fault.Invalid("upstream_headers", "may hold at most %d fields", MaxUpstreamHeaders)
+		return fault.Invalid("upstream_headers", "must not have more than %d headers", MaxUpstreamHeaders)
 	}
 	seen := make(map[string]bool, len(h))
 	for name, value := range h {
 		if !isToken(name) || len(name) > maxHeaderName {
-			return fault.Invalid("upstream_headers", "%.40q is no name of a header field", name)
+			return fault.Invalid("upstream_headers", "%.40q is not a valid header name", name)
 		}
 		field := "upstream_headers." + name
-		// Upstreams of the CGI tradition see "_" and "-" as one.
+		// Upstreams that follow CGI treat "_" and "-" as the same character.
 		folded := strings.ReplaceAll(strings.ToLower(name), "_", "-")
 		if seen[folded] {
-			return fault.Invalid(field, "stands twice: names differ in more than case, hyphens and underscores")
+			return fault.Invalid(field, "is a duplicate: names that differ only in case, or in - and _, are the same header")
 		}
 		seen[folded] = true
 		if isReservedHeader(folded) {
-			return fault.Invalid(field, "cannot be set: it frames the message, or Keygate writes it")
+			return fault.Invalid(field, "is reserved: it frames the message, or Keygate sets it")
 		}
 		if value == Masked {
-			return fault.Invalid(field, "*** is what stands in place of a value that is not shown: give the value itself")
+			return fault.Invalid(field, "*** only stands in for a hidden value: give the value itself")
 		}
 		if len(value) > maxHeaderValue || !isHeaderValue(value) {
-			return fault.Invalid(field, "must have at most %d printable characters, without spaces at the ends", maxHeaderValue)
+			return fault.Invalid(field, "must have at most %d printable characters and no spaces at either end", maxHeaderValue)
 		}
 	}
 	return nil
 }
 
-// isReservedHeader takes the name in lower case with "_" as "-".
+// isReservedHeader reports whether a header cannot be set; name is in lower case, with "-"
+// for "_".
 func isReservedHeader(name string) bool {
 	switch name {
 	case "host", "content-length", "transfer-encoding", // framing and routing
@@ -67,8 +67,8 @@ func isReservedHeader(name string) bool {
 	return false
 }
 
-// isToken reports whether s is a token (RFC 9110, 5.6.2), as the names of
-// header fields and methods are.
+// isToken reports whether s is a token (RFC 9110, 5.6.2): the syntax of header names and
+// methods.
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -45,7 +45,7 @@ func TestParseHostname(t *testing.T) {
 			t.Errorf("ParseHostname(%q) = %q; want %q", name, got, want)
 		}
 	}
-	if got := gateway.MadeHostname("gw_01ab", "Localhost"); got != "gw-01ab.localhost" {
+	if got := gateway.DefaultHostname("gw_01ab", "Localhost"); got != "gw-01ab.localhost" {
 		t.Errorf("made hostname %q", got)
 	}
 }

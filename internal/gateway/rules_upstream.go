@@ -10,7 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// maxUpstreamURL is the number of bytes that an upstream URL may have.
+// maxUpstreamURL is the maximum number of bytes of an upstream URL.
 const maxUpstreamURL = 2048
 
 // UpstreamURL is the parsed base URL of an upstream service.
@@ -21,23 +21,22 @@ type UpstreamURL struct {
 	Path   string // as written, percent-encoding included
 }
 
-// Origin returns the scheme, host and port. Secrets that were given for one
-// origin are not sent to another.
+// Origin returns the scheme, host and port. Credentials for one origin are never sent to
+// another.
 func (u UpstreamURL) Origin() string {
 	return u.Scheme + "://" + net.JoinHostPort(u.Host, u.Port)
 }
 
-// ParseUpstreamURL reads the base URL of an upstream service: http, https or
-// h2c, a host, perhaps a port and a path; no userinfo, query or fragment
-// (contract, 3.3). The error is a validation error of the field
-// "upstream_url".
+// ParseUpstreamURL parses the base URL of an upstream service: http, https or h2c, a host,
+// and optionally a port and a path, without userinfo, query or fragment (contract, 3.3).
+// The error is a validation error of the field "upstream_url".
 func ParseUpstreamURL(s string) (UpstreamURL, error) {
 	if len(s) > maxUpstreamURL {
 		return UpstreamURL{}, badUpstream("must have at most 2048 characters")
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Opaque != "" || strings.ContainsFunc(s, notInURL) {
-		return UpstreamURL{}, badUpstream("must be a URL, as in https://orders.internal/base")
+		return UpstreamURL{}, badUpstream("must be a URL such as https://orders.internal/base")
 	}
 	up := UpstreamURL{Scheme: u.Scheme, Host: strings.ToLower(u.Hostname()), Port: u.Port(), Path: u.EscapedPath()}
 	switch up.Scheme {
@@ -46,27 +45,27 @@ func ParseUpstreamURL(s string) (UpstreamURL, error) {
 	case "https":
 		up.Port = orDefault(up.Port, "443")
 	default:
-		return UpstreamURL{}, badUpstream("must begin with http://, https:// or h2c://")
+		return UpstreamURL{}, badUpstream("must start with http://, https:// or h2c://")
 	}
 	switch {
 	case u.User != nil:
-		return UpstreamURL{}, badUpstream("may hold no user or password: use upstream_headers")
+		return UpstreamURL{}, badUpstream("must not contain a user or password: send credentials with upstream_headers")
 	case u.RawQuery != "" || u.ForceQuery:
-		return UpstreamURL{}, badUpstream("may hold no query")
+		return UpstreamURL{}, badUpstream("must not contain a query")
 	case strings.Contains(s, "#"):
-		return UpstreamURL{}, badUpstream("may hold no fragment")
+		return UpstreamURL{}, badUpstream("must not contain a fragment")
 	case !isUpstreamHost(up.Host):
-		return UpstreamURL{}, badUpstream("must name a host: a DNS name or an IP address")
+		return UpstreamURL{}, badUpstream("must contain a host: a DNS name or an IP address")
 	case !isPort(up.Port) || strings.HasSuffix(u.Host, ":"):
-		return UpstreamURL{}, badUpstream("must have a port from 1 to 65535, or none")
+		return UpstreamURL{}, badUpstream("must have a port between 1 and 65535, or none")
 	case !isBasePath(up.Path):
-		return UpstreamURL{}, badUpstream("has a path that a request line cannot hold: leave out dot segments, empty segments and encoded slashes")
+		return UpstreamURL{}, badUpstream("has a path that cannot be forwarded: remove dot segments, empty segments and encoded slashes")
 	}
 	return up, nil
 }
 
-// notInURL reports the characters that net/url passes in a path and a request
-// line does not.
+// notInURL reports whether r is not allowed in a request line. net/url accepts some of
+// these characters in a path.
 func notInURL(r rune) bool { return r <= 0x20 || r >= 0x7f || strings.ContainsRune(`\"<>^`+"`{|}", r) }
 
 func badUpstream(message string) error { return fault.Invalid("upstream_url", "%s", message) }
@@ -83,8 +82,8 @@ func isPort(s string) bool {
 	return err == nil && n > 0 && s[0] != '0'
 }
 
-// isUpstreamHost allows what resolvers of private networks do: a name with
-// underscores, or one with a final dot, beside addresses without a zone.
+// isUpstreamHost also accepts what resolvers of private networks do: names with
+// underscores or a trailing dot. It rejects addresses with a zone.
 func isUpstreamHost(s string) bool {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Zone() == ""
@@ -92,9 +91,8 @@ func isUpstreamHost(s string) bool {
 	return isDNSName(strings.ReplaceAll(strings.TrimSuffix(s, "."), "_", "x"))
 }
 
-// isBasePath reports whether every request path joined to p still means one
-// thing to every server: what the data plane refuses in a request (contract,
-// 4.5) may not come in from here.
+// isBasePath reports whether all servers read a request path joined to p in the same
+// way. It rejects what the data plane rejects in a request (contract, 4.5).
 func isBasePath(p string) bool {
 	lower := strings.ToLower(p)
 	if strings.Contains(p, "//") || strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c") {

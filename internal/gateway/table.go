@@ -7,15 +7,14 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// MaxMethod is the largest number of bytes of a method's name.
+// MaxMethod is the maximum number of bytes of a method.
 const MaxMethod = 32
 
-// CheckTable checks the routes of one gateway together: each path is a
-// template, each method one that a route may list, none is listed twice, and
-// templates of one place have disjoint methods. Errors name the field as
-// "[2].path" or "[2].methods".
+// CheckTable checks the routes of one gateway together: each path is a valid template, each
+// method may be routed and is listed once, and templates that match the same paths have no
+// method in common. Errors name the field as "[2].path" or "[2].methods".
 func CheckTable(routes []RouteSpec) error {
-	type operation struct{ place, method string }
+	type operation struct{ pattern, method string }
 	owner := make(map[operation]int, len(routes))
 	for i, r := range routes {
 		at := func(field string) string { return fmt.Sprintf("[%d].%s", i, field) }
@@ -24,19 +23,19 @@ func CheckTable(routes []RouteSpec) error {
 			return fault.Prefixed(at("path"), err)
 		}
 		if strings.Contains(r.Path, envMark) {
-			return fault.Invalid(at("path"), "%s", envKept)
+			return fault.Invalid(at("path"), "%s", envForbidden)
 		}
 		if err := CheckMethods(r.Methods); err != nil {
 			return fault.Prefixed(fmt.Sprintf("[%d]", i), err)
 		}
 		for _, method := range r.Methods {
-			op := operation{t.Place(), method}
+			op := operation{t.Pattern(), method}
 			first, taken := owner[op]
 			switch {
 			case taken && routes[first].Path == r.Path:
-				return fault.Invalid(at("methods"), "%s of %s is listed by another route already", method, r.Path)
+				return fault.Invalid(at("methods"), "%s of %s is already listed by another route", method, r.Path)
 			case taken:
-				return fault.Invalid(at("methods"), "%s of %s is listed by %s already: paths that differ only in parameter names are one place, so list each method once", method, r.Path, routes[first].Path)
+				return fault.Invalid(at("methods"), "%s of %s is already listed by %s: paths that differ only in parameter names are the same path, so list each method once", method, r.Path, routes[first].Path)
 			}
 			owner[op] = i
 		}
@@ -44,19 +43,18 @@ func CheckTable(routes []RouteSpec) error {
 	return nil
 }
 
-// CheckMethods checks the methods of one route: at least one, each a method
-// that a route may list, none twice. The error is a validation error of the
-// field "methods".
+// CheckMethods checks the methods of one route: at least one, all of which may be routed,
+// and no duplicates. The error is a validation error of the field "methods".
 func CheckMethods(methods []string) error {
 	if len(methods) == 0 {
-		return fault.Invalid("methods", "must list at least one method")
+		return fault.Invalid("methods", "must contain at least one method")
 	}
 	for i, m := range methods {
 		switch {
 		case m == "CONNECT" || m == "TRACE":
-			return fault.Invalid("methods", "%s is always refused, so no route may list it", m)
+			return fault.Invalid("methods", "%s cannot be routed: Keygate always rejects it", m)
 		case !isMethod(m):
-			return fault.Invalid("methods", "%.40q is no method: write it in capitals, as in GET", m)
+			return fault.Invalid("methods", "%.40q is not a valid method: write it in upper case, such as GET", m)
 		}
 		for _, earlier := range methods[:i] {
 			if earlier == m {
@@ -67,8 +65,8 @@ func CheckMethods(methods []string) error {
 	return nil
 }
 
-// isMethod reports whether m is a capital letter followed by capitals, digits,
-// hyphens and underscores.
+// isMethod reports whether m is an upper-case letter followed by upper-case letters,
+// digits, hyphens and underscores.
 func isMethod(m string) bool {
 	if m == "" || len(m) > MaxMethod {
 		return false

@@ -6,15 +6,15 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// MaxTemplate is the largest number of bytes of a route path.
+// MaxTemplate is the maximum number of bytes of a route path.
 const MaxTemplate = 4096
 
-// Template is a parsed route path: an OpenAPI path template, in which text may
-// stand around one or more parameters of a segment, or a path that ends in /*
-// and stands for everything below (contract, 4.2). The zero value is none.
+// Template is a parsed route path: an OpenAPI path template, whose segments may combine
+// text with one or more parameters. A template that ends in /* matches everything below
+// (contract, 4.2). The zero value matches nothing.
 type Template struct {
 	text     string
-	place    string
+	pattern  string
 	segments []segment
 }
 
@@ -23,44 +23,45 @@ type segmentKind uint8
 
 const (
 	literalSegment segmentKind = iota
-	textSegment                // text around one or more parameters, or several parameters
-	paramSegment               // one parameter alone
+	textSegment                // text with one or more parameters, or several parameters
+	paramSegment               // one parameter and no text
 	wildcardSegment
 )
 
 // segment is one segment of a template, in the normal form of NormalizePath.
 type segment struct {
 	kind segmentKind
-	// texts are the pieces before, between and after the parameters of a
-	// textSegment, or the text of a literalSegment alone.
+	// texts are the pieces before, between and after the parameters of a textSegment, or
+	// the one text of a literalSegment.
 	texts []string
 	size  int // bytes of text
 }
 
-// ParseTemplate reads a route path. The error is a validation error without a
-// field.
+// ParseTemplate parses a route path. The error is a validation error without a field.
 func ParseTemplate(s string) (Template, error) {
 	switch {
 	case s == "" || s[0] != '/':
-		return Template{}, fault.Invalid("", "a path must begin with a slash, as in /users/{id}")
+		return Template{}, fault.Invalid("", "a path must start with a slash, as in /users/{id}")
 	case len(s) > MaxTemplate:
 		return Template{}, fault.Invalid("", "a path must have at most %d bytes", MaxTemplate)
 	}
 	t := Template{text: s}
 	names := map[string]bool{}
-	var raw, example, place strings.Builder // the template with an x, as written and in the normal form, or {}, for each parameter
+	// The template with each parameter replaced: by x, as written and in normal form, and
+	// by {}.
+	var raw, example, pattern strings.Builder
 	rest := s[1:]
 	for more := true; more; {
 		var text string
 		text, rest, more = cutSegment(rest)
 		if text == "*" {
 			if more {
-				return Template{}, fault.Invalid("", "a * may stand only as the last segment of a path, for everything below")
+				return Template{}, fault.Invalid("", "a * is allowed only as the last segment of a path, where it matches everything below")
 			}
 			t.segments = append(t.segments, segment{kind: wildcardSegment})
 			raw.WriteString("/x")
 			example.WriteString("/x")
-			place.WriteString("/*")
+			pattern.WriteString("/*")
 			break
 		}
 		raw.WriteByte('/')
@@ -70,25 +71,24 @@ func ParseTemplate(s string) (Template, error) {
 		}
 		t.segments = append(t.segments, seg)
 		example.WriteString("/" + seg.join("x"))
-		place.WriteString("/" + seg.join("{}"))
+		pattern.WriteString("/" + seg.join("{}"))
 	}
-	// Whatever a request may not hold could never match. The text is looked at as
-	// it was written, too: decoding may make an escape out of a stray %.
+	// A template that no valid request can match is rejected. Its raw text is checked too,
+	// because decoding may turn a stray % into an escape.
 	for _, path := range []string{raw.String(), example.String()} {
 		if problem, _ := InspectPath(path); problem != "" {
 			return Template{}, fault.Invalid("", "%s", problem)
 		}
 	}
-	t.place = place.String()
+	t.pattern = pattern.String()
 	return t, nil
 }
 
-// cutSegment cuts s after its first segment: at the first slash, for none may
-// stand in a parameter's name.
+// cutSegment cuts s after its first segment. Parameter names contain no slash.
 func cutSegment(s string) (first, rest string, more bool) { return strings.Cut(s, "/") }
 
-// parseSegment reads one segment that is no wildcard. It adds the names of
-// parameters to names, and to raw the segment with an x for each of them.
+// parseSegment parses a segment other than a wildcard. It adds the parameter names to names,
+// and to raw the segment with an x for each parameter.
 func parseSegment(s string, names map[string]bool, raw *strings.Builder) (segment, error) {
 	whole := s
 	var seg segment
@@ -97,7 +97,7 @@ func parseSegment(s string, names map[string]bool, raw *strings.Builder) (segmen
 			return fault.Invalid("", "the segment %q has a } without a {", whole)
 		}
 		if strings.ContainsAny(text, "*") {
-			return fault.Invalid("", "the segment %q has a *: it may stand only alone, as the last segment, for everything below", whole)
+			return fault.Invalid("", "the segment %q has a *: it is allowed only alone, as the last segment, where it matches everything below", whole)
 		}
 		if len(seg.texts) > 0 {
 			raw.WriteByte('x')
@@ -123,7 +123,7 @@ func parseSegment(s string, names map[string]bool, raw *strings.Builder) (segmen
 		case name == "":
 			return segment{}, fault.Invalid("", "the segment %q has a parameter without a name", whole)
 		case names[name]:
-			return segment{}, fault.Invalid("", "the parameter {%s} stands twice in the path", name)
+			return segment{}, fault.Invalid("", "the path has the parameter {%s} twice: rename one", name)
 		}
 		names[name] = true
 		s = after
@@ -147,9 +147,9 @@ func (s *segment) join(param string) string {
 	return strings.Join(s.texts, param)
 }
 
-// matches reports whether a segment of a path, in the normal form, matches. Each
-// piece is taken where it first fits behind a parameter of at least one byte,
-// and the last where it ends the segment; if that fails nothing else fits.
+// matches reports whether s matches a segment of a path in normal form. Parameters match at
+// least one byte. The match is greedy: each piece of text matches at its first occurrence,
+// and the last at the end of the segment; if this fails, no other choice succeeds.
 func (s *segment) matches(text string) bool {
 	switch s.kind {
 	case literalSegment:
@@ -181,10 +181,9 @@ func matchTexts(texts []string, text string) bool {
 	return true
 }
 
-// compare orders segments from the most specific to the least: a literal, text
-// with a parameter (more text first, then fewer parameters), a parameter, a
-// wildcard. What is equal so far goes by its text, so that the order does not
-// depend on who came first.
+// compare orders segments from the most to the least specific: literals, text with
+// parameters (more text first, then fewer parameters), parameters, wildcards. Ties are
+// broken by the text, so the order does not depend on the order of insertion.
 func (s *segment) compare(o *segment) int {
 	switch {
 	case s.kind != o.kind:
@@ -201,11 +200,12 @@ func (s *segment) compare(o *segment) int {
 // String returns the template as it was written.
 func (t Template) String() string { return t.text }
 
-// Place returns the template with the names of its parameters left out and in
-// the normal form of NormalizePath: templates of one place match the same paths.
-func (t Template) Place() string { return t.place }
+// Pattern returns the template in normal form with its parameter names removed. Templates
+// with equal patterns match the same paths.
+func (t Template) Pattern() string { return t.pattern }
 
-// Matches reports whether the template matches a path in the normal form.
+// Matches reports whether the template matches a path in the normal form of
+// NormalizePath.
 func (t Template) Matches(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false

@@ -29,8 +29,8 @@ func TestParseTemplate(t *testing.T) {
 		{"/{a?b}", "/{}"},
 	} {
 		p, err := ParseTemplate(c[0])
-		if err != nil || p.Place() != c[1] || p.String() != c[0] {
-			t.Errorf("ParseTemplate(%q) = %q, %v, want the place %q", c[0], p.Place(), err, c[1])
+		if err != nil || p.Pattern() != c[1] || p.String() != c[0] {
+			t.Errorf("ParseTemplate(%q) = %q, %v, want the place %q", c[0], p.Pattern(), err, c[1])
 		}
 	}
 	for _, bad := range []string{
@@ -39,7 +39,7 @@ func TestParseTemplate(t *testing.T) {
 		"/a%", "/a%4", "/a%2{x}", "/%%610", "/%%36{x}", "/%{x}610", "/a\x00", "/a%00", "/" + strings.Repeat("a", MaxTemplate),
 	} {
 		if p, err := ParseTemplate(bad); fault.CodeOf(err) != fault.ValidationFailed {
-			t.Errorf("ParseTemplate(%q) = %q, %v, want a validation error", bad, p.Place(), err)
+			t.Errorf("ParseTemplate(%q) = %q, %v, want a validation error", bad, p.Pattern(), err)
 		}
 	}
 }
@@ -128,18 +128,18 @@ func FuzzParseTemplate(f *testing.F) {
 			}
 			return
 		}
-		if !p.Matches(strings.ReplaceAll(strings.ReplaceAll(p.Place(), "{}", "x"), "*", "x/y")) {
-			t.Fatalf("%q does not match its own example of %q", s, p.Place())
+		if !p.Matches(strings.ReplaceAll(strings.ReplaceAll(p.Pattern(), "{}", "x"), "*", "x/y")) {
+			t.Fatalf("%q does not match its own example of %q", s, p.Pattern())
 		}
 		var named strings.Builder
-		for i, piece := range strings.Split(p.Place(), "{}") {
+		for i, piece := range strings.Split(p.Pattern(), "{}") {
 			if i > 0 {
 				named.WriteString("{p" + strings.Repeat("i", i) + "}")
 			}
 			named.WriteString(piece)
 		}
-		if again, err := ParseTemplate(named.String()); named.Len() <= MaxTemplate && (err != nil || again.Place() != p.Place()) {
-			t.Fatalf("%q has the place %q, which reads as %q, %v", s, p.Place(), again.Place(), err)
+		if again, err := ParseTemplate(named.String()); named.Len() <= MaxTemplate && (err != nil || again.Pattern() != p.Pattern()) {
+			t.Fatalf("%q has the place %q, which reads as %q, %v", s, p.Pattern(), again.Pattern(), err)
 		}
 	})
 }

@@ -2,58 +2,56 @@ package gateway
 
 import "strings"
 
-// Tree finds the most specific of a set of templates that matches a path
-// (contract, 4.2). It is immutable.
+// Tree is a radix tree over path segments that finds the most specific of a set of
+// templates that matches a path (contract, 4.2). It is immutable.
 //
-// Each node stands for the first segments of some templates. A search tries a
-// node's children in falling order of how specific they are and returns to the
-// next when one leads to no template. Since the nodes form a tree, a search
-// enters each at most once: its cost is bounded by the nodes of the depth of the
-// path's segments, whatever the path, and not by the number of ways in which
-// templates could combine.
+// Each node represents the first segments of some templates. A search tries the children of
+// a node from the most to the least specific, and backtracks if one leads to no template.
+// Because the nodes form a tree, a search visits each at most once. So the cost is bounded
+// by the number of nodes no deeper than the path, whatever the path is, and not by the
+// number of combinations of templates.
 //
-// Nodes, edges and text stand close together in three pieces of memory: the
-// routes of a large document fit into a processor's nearer caches.
+// Nodes, edges and text are kept in three contiguous slices, so that the routes of a large
+// document fit into the processor's caches.
 type Tree struct {
-	nodes  []node // the first is the root
-	edges  []edge // of literals: for each node a hash table with open addressing
-	texts  []textEdge
-	text   string // all literal text
-	places int
+	nodes    []node // the first is the root
+	edges    []edge // to literals: a hash table with open addressing for each node
+	texts    []textEdge
+	text     string // all literal text
+	patterns int
 }
 
-// node is one place in the tree. Places are -1 where there is none, and so is param.
+// node is one node of the tree. param, wild and end are -1 if there is none.
 type node struct {
 	edges     uint32 // its first slot in Tree.edges
-	slotBits  uint32 // it has 1<<slotBits slots, and is noEdges without any
+	slotBits  uint32 // it has 1<<slotBits slots; noEdges if it has none
 	texts     uint32 // its first in Tree.texts, the most specific first
 	textCount uint32
 	param     int32 // the child for a parameter
-	wild      int32 // the place of the template that goes on with a wildcard
-	end       int32 // the place of the template that ends here
+	wild      int32 // the pattern that continues with a wildcard
+	end       int32 // the pattern that ends here
 }
 
 const noEdges = 32
 
-// edge leads to a child for a literal segment. The root is nobody's child: to
-// is 0 in a free slot.
+// edge leads to the child for a literal segment. to is 0 in a free slot, since the root is
+// not a child.
 type edge struct {
 	at, size uint32 // in Tree.text
 	to       int32
 }
 
-// textEdge leads to a child for text around parameters.
+// textEdge leads to the child for a segment of text and parameters.
 type textEdge struct {
 	texts []string
 	to    int32
 }
 
-// Places returns how many places the tree has.
-func (t *Tree) Places() int { return t.places }
+// Patterns returns the number of different patterns in the tree.
+func (t *Tree) Patterns() int { return t.patterns }
 
-// Find returns the place of the most specific template that matches the path,
-// which is in the normal form of NormalizePath; -1 if none does. It does not
-// allocate.
+// Find returns the number of the most specific pattern that matches the path, which must be
+// in the normal form of NormalizePath, or -1 if none does. It does not allocate.
 func (t *Tree) Find(path string) int {
 	if path == "" || path[0] != '/' {
 		return -1
@@ -61,8 +59,8 @@ func (t *Tree) Find(path string) int {
 	return int(t.find(0, path[1:]))
 }
 
-// find searches below the node at; rest is what follows the slash after its
-// segments.
+// find searches below the node at; rest is the path after that node's segments and the
+// slash that follows them.
 func (t *Tree) find(at int32, rest string) int32 {
 	n := &t.nodes[at]
 	segment, below, more := rest, "", false
@@ -71,8 +69,8 @@ func (t *Tree) find(at int32, rest string) int32 {
 	}
 	if n.slotBits != noEdges {
 		if to := t.literal(n, segment); to > 0 {
-			if place := t.reach(to, below, more); place >= 0 {
-				return place
+			if pattern := t.descend(to, below, more); pattern >= 0 {
+				return pattern
 			}
 		}
 	}
@@ -84,28 +82,28 @@ func (t *Tree) find(at int32, rest string) int32 {
 		if !matchTexts(e.texts, segment) {
 			continue
 		}
-		if place := t.reach(e.to, below, more); place >= 0 {
-			return place
+		if pattern := t.descend(e.to, below, more); pattern >= 0 {
+			return pattern
 		}
 	}
 	if n.param > 0 {
-		if place := t.reach(n.param, below, more); place >= 0 {
-			return place
+		if pattern := t.descend(n.param, below, more); pattern >= 0 {
+			return pattern
 		}
 	}
 	return n.wild
 }
 
-// reach goes on at a child: with the rest of the path, if there is more.
-func (t *Tree) reach(at int32, below string, more bool) int32 {
+// descend continues at a child with the rest of the path, if there is more of it.
+func (t *Tree) descend(at int32, below string, more bool) int32 {
 	if more {
 		return t.find(at, below)
 	}
 	return t.nodes[at].end
 }
 
-// literal returns the child of n for a literal segment, or 0. A table has at
-// least one free slot.
+// literal returns the child of n for a literal segment, or 0. The loop ends because every
+// table has a free slot.
 func (t *Tree) literal(n *node, segment string) int32 {
 	mask := uint32(1)<<n.slotBits - 1
 	for i := literalHash(segment) & mask; ; i = (i + 1) & mask {
@@ -116,8 +114,8 @@ func (t *Tree) literal(n *node, segment string) int32 {
 	}
 }
 
-// literalHash mixes what tells the literals of a table apart: the length and
-// four of the bytes.
+// literalHash hashes the length and four bytes of a literal, which usually suffice to
+// distinguish those of one table.
 func literalHash(s string) uint32 {
 	n := len(s)
 	if n == 0 {

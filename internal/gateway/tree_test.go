@@ -104,7 +104,7 @@ func newNaive(template string) naive {
 	return n
 }
 
-// place names the place of a naive template.
+// pattern names the place of a naive template.
 func (n *naive) place() string { return strings.Join(n.rank, "/") }
 
 func naiveFind(table []naive, path string) string {
@@ -135,8 +135,8 @@ func compareWithNaive(t interface {
 		}
 		byPlace[place[i]] = table[i].place()
 	}
-	if len(byPlace) != tree.Places() {
-		t.Fatalf("the tree counts %d places of %d", tree.Places(), len(byPlace))
+	if len(byPlace) != tree.Patterns() {
+		t.Fatalf("the tree counts %d places of %d", tree.Patterns(), len(byPlace))
 	}
 	for _, path := range paths {
 		got := "none"

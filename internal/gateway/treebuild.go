@@ -6,86 +6,87 @@ import (
 	"strings"
 )
 
-// sapling is a node while its tree is built.
-type sapling struct {
-	literals map[string]*sapling
-	texts    []saplingText // the most specific first
-	param    *sapling
+// buildNode is a node of a tree that is being built.
+type buildNode struct {
+	literals map[string]*buildNode
+	texts    []buildText // the most specific first
+	param    *buildNode
 	wild     int
 	end      int
 }
 
-type saplingText struct {
+type buildText struct {
 	segment segment
-	to      *sapling
+	to      *buildNode
 }
 
-func newSapling() *sapling { return &sapling{wild: -1, end: -1} }
+func newBuildNode() *buildNode { return &buildNode{wild: -1, end: -1} }
 
-// NewTree returns the tree of templates. place gives each template's place: a
-// number from 0, equal for templates that match the same paths.
-func NewTree(templates []Template) (t *Tree, place []int) {
+// NewTree returns the tree of the templates. patterns has the number of each template's
+// pattern, counted from 0; it is equal for templates that match the same paths.
+func NewTree(templates []Template) (t *Tree, patterns []int) {
 	t = &Tree{}
-	root := newSapling()
-	place = make([]int, len(templates))
+	root := newBuildNode()
+	patterns = make([]int, len(templates))
 	for i := range templates {
-		place[i] = t.insert(root, &templates[i])
+		patterns[i] = t.insert(root, &templates[i])
 	}
 	var text strings.Builder
-	t.plant(root, &text)
+	t.freeze(root, &text)
 	t.text = text.String()
-	return t, place
+	return t, patterns
 }
 
-// insert adds a template and returns its place.
-func (t *Tree) insert(n *sapling, template *Template) int {
+// insert adds a template and returns the number of its pattern.
+func (t *Tree) insert(n *buildNode, template *Template) int {
 	for i := range template.segments {
 		s := &template.segments[i]
 		if s.kind == wildcardSegment {
-			return t.claim(&n.wild)
+			return t.number(&n.wild)
 		}
 		n = n.child(s)
 	}
-	return t.claim(&n.end)
+	return t.number(&n.end)
 }
 
-func (t *Tree) claim(place *int) int {
-	if *place < 0 {
-		*place = t.places
-		t.places++
+// number gives a pattern its number, unless it has one.
+func (t *Tree) number(pattern *int) int {
+	if *pattern < 0 {
+		*pattern = t.patterns
+		t.patterns++
 	}
-	return *place
+	return *pattern
 }
 
-// child returns the child of n for the segment s, made if there is none.
-func (n *sapling) child(s *segment) *sapling {
+// child returns the child of n for the segment s, and creates it if necessary.
+func (n *buildNode) child(s *segment) *buildNode {
 	switch s.kind {
 	case literalSegment:
 		c := n.literals[s.texts[0]]
 		if c == nil {
-			c = newSapling()
+			c = newBuildNode()
 			if n.literals == nil {
-				n.literals = map[string]*sapling{}
+				n.literals = map[string]*buildNode{}
 			}
 			n.literals[s.texts[0]] = c
 		}
 		return c
 	case paramSegment:
 		if n.param == nil {
-			n.param = newSapling()
+			n.param = newBuildNode()
 		}
 		return n.param
 	default:
-		i, found := slices.BinarySearchFunc(n.texts, s, func(e saplingText, s *segment) int { return e.segment.compare(s) })
+		i, found := slices.BinarySearchFunc(n.texts, s, func(e buildText, s *segment) int { return e.segment.compare(s) })
 		if !found {
-			n.texts = slices.Insert(n.texts, i, saplingText{segment: *s, to: newSapling()})
+			n.texts = slices.Insert(n.texts, i, buildText{segment: *s, to: newBuildNode()})
 		}
 		return n.texts[i].to
 	}
 }
 
-// plant appends the node s and all below it to the tree, and returns its index.
-func (t *Tree) plant(s *sapling, text *strings.Builder) int32 {
+// freeze appends s and all nodes below it to the tree and returns the index of s.
+func (t *Tree) freeze(s *buildNode, text *strings.Builder) int32 {
 	at := len(t.nodes)
 	n := node{edges: uint32(len(t.edges)), slotBits: noEdges, texts: uint32(len(t.texts)), textCount: uint32(len(s.texts)), param: -1, wild: int32(s.wild), end: int32(s.end)}
 	t.nodes = append(t.nodes, n)
@@ -100,7 +101,7 @@ func (t *Tree) plant(s *sapling, text *strings.Builder) int32 {
 	for _, literal := range slices.Sorted(maps.Keys(s.literals)) {
 		e := edge{at: uint32(text.Len()), size: uint32(len(literal))}
 		text.WriteString(literal)
-		e.to = t.plant(s.literals[literal], text)
+		e.to = t.freeze(s.literals[literal], text)
 		mask := uint32(1)<<n.slotBits - 1
 		i := literalHash(literal) & mask
 		for t.edges[n.edges+i].to != 0 {
@@ -109,10 +110,10 @@ func (t *Tree) plant(s *sapling, text *strings.Builder) int32 {
 		t.edges[n.edges+i] = e
 	}
 	for i := range s.texts {
-		t.texts[int(n.texts)+i] = textEdge{texts: s.texts[i].segment.texts, to: t.plant(s.texts[i].to, text)}
+		t.texts[int(n.texts)+i] = textEdge{texts: s.texts[i].segment.texts, to: t.freeze(s.texts[i].to, text)}
 	}
 	if s.param != nil {
-		n.param = t.plant(s.param, text)
+		n.param = t.freeze(s.param, text)
 	}
 	t.nodes[at] = n
 	return int32(at)

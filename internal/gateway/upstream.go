@@ -1,8 +1,14 @@
 package gateway
 
-// Upstream is how a gateway reaches the service behind it. The store keeps it as
-// one JSON object, so its JSON names are part of the stored form: add to them, but
-// do not change them. CONTRIBUTING.md lists what a new setting touches.
+import (
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// Upstream says how a gateway reaches the service behind it. The store keeps it as one
+// JSON object, so its JSON names are part of the stored form: add new ones, but never
+// change one. CONTRIBUTING.md lists the files that a new setting touches.
 type Upstream struct {
 	URL string `json:"url"` // as given; http, https or h2c
 
@@ -13,12 +19,12 @@ type Upstream struct {
 	TLS      UpstreamTLS      `json:"tls,omitzero"`
 	Timeouts UpstreamTimeouts `json:"timeouts,omitzero"`
 
-	// MaxConnections bounds the connections to the upstream at any time; 0 sets no
-	// bound.
+	// MaxConnections is the maximum number of open connections; 0 means unlimited.
 	MaxConnections int64 `json:"max_connections,omitempty"`
 }
 
-// UpstreamTLS is how a gateway authenticates an https upstream, and itself to it.
+// UpstreamTLS says how a gateway authenticates an https upstream, and itself to the
+// upstream.
 type UpstreamTLS struct {
 	CA string `json:"ca,omitempty"` // PEM; replaces the system's roots
 
@@ -28,9 +34,41 @@ type UpstreamTLS struct {
 	ClientKey         []byte `json:"client_key,omitempty"`
 }
 
-// UpstreamTimeouts bounds what a connection to the upstream may take: Go durations
-// as given, or "" for the server's default.
+// UpstreamTimeouts limits connecting to the upstream and keeping idle connections. The
+// values are Go durations as given; "" means the server's default.
 type UpstreamTimeouts struct {
 	Connect string `json:"connect,omitempty"`
 	Idle    string `json:"idle,omitempty"`
+}
+
+// MaxUpstreamConnections is the largest value of Upstream.MaxConnections.
+const MaxUpstreamConnections = 100_000
+
+// CheckUpstreamConnectTimeout checks a connect timeout: a Go duration from 100ms to 1m.
+// The error is a validation error of the field "upstream_connect_timeout".
+func CheckUpstreamConnectTimeout(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 100*time.Millisecond || d > time.Minute {
+		return fault.Invalid("upstream_connect_timeout", "must be a duration between 100ms and 1m, such as 500ms or 5s")
+	}
+	return nil
+}
+
+// CheckUpstreamIdleTimeout checks how long an idle connection is kept: a Go duration from
+// 1s to 1h. The error is a validation error of the field "upstream_idle_timeout".
+func CheckUpstreamIdleTimeout(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Second || d > time.Hour {
+		return fault.Invalid("upstream_idle_timeout", "must be a duration between 1s and 1h, such as 30s or 1m30s")
+	}
+	return nil
+}
+
+// CheckUpstreamMaxConnections checks a maximum number of connections. The error is a
+// validation error of the field "upstream_max_connections".
+func CheckUpstreamMaxConnections(n int64) error {
+	if n < 1 || n > MaxUpstreamConnections {
+		return fault.Invalid("upstream_max_connections", "must be between 1 and %d: leave it out, or set it to null, for no limit", MaxUpstreamConnections)
+	}
+	return nil
 }

@@ -7,31 +7,31 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// operation is what a request is matched by, after the query of a path key is off.
+// operation identifies a route; path has no query.
 type operation struct{ path, method string }
 
-// origin tells where a route comes from, and what it says itself.
+// origin is where a route comes from in the document, and its policy.
 type origin struct {
-	itemField string // of the path item
-	itemPlace document.Place
-	field     string // of the operation
-	place     document.Place
-	policy    policy
+	itemField    string // of the path item
+	itemPosition document.Position
+	field        string // of the operation
+	position     document.Position
+	policy       policy
 }
 
-// pathItem is a path item with what its references name: the first layer that
-// has a member counts.
+// pathItem is a path item, followed by the path items that it refers to. The first layer that
+// has a member wins.
 type pathItem struct {
 	key    *document.Node
 	field  string
 	layers []*document.Node
 }
 
-// readPaths makes a route of each operation.
+// readPaths creates a route for each operation.
 func (r *reader) readPaths() error {
 	paths := r.root.Member("paths")
 	if paths == nil {
-		return r.root.Invalid("paths", "is missing: the document describes nothing that could be routed")
+		return r.root.Invalid("paths", "is missing: there is nothing to route")
 	}
 	if paths.Kind != document.Mapping {
 		return paths.Invalid("paths", "must be a mapping, not %s", paths.Kind)
@@ -42,7 +42,7 @@ func (r *reader) readPaths() error {
 		}
 	}
 	if len(r.doc.Routes) == 0 {
-		r.warn(paths.Place, "paths", "has no operation: the gateway will have no routes")
+		r.warn(paths.Position, "paths", "has no operation: the gateway will have no routes")
 	}
 	return nil
 }
@@ -53,12 +53,12 @@ func (r *reader) readPathItem(key *document.Node) error {
 	}
 	item := pathItem{key: key, field: "paths." + key.Name}
 	if !strings.HasPrefix(key.Name, "/") {
-		return key.NamePlace.Invalid(item.field, "a path must begin with a slash")
+		return key.NamePosition.Invalid(item.field, "a path must start with a slash")
 	}
 	if len(key.Name) > gateway.MaxTemplate {
-		return key.NamePlace.Invalid(item.field, "a path must have at most %d bytes", gateway.MaxTemplate)
+		return key.NamePosition.Invalid(item.field, "a path must have at most %d bytes", gateway.MaxTemplate)
 	}
-	if err := refuseEnv(key.NamePlace, item.field, key.Name); err != nil {
+	if err := refuseEnv(key.NamePosition, item.field, key.Name); err != nil {
 		return err
 	}
 	if err := r.follow(&item); err != nil {
@@ -70,7 +70,7 @@ func (r *reader) readPathItem(key *document.Node) error {
 	}
 	seen := map[string]bool{}
 	for _, layer := range item.layers {
-		if err := r.expand(&item, layer); err != nil {
+		if err := r.countMembers(&item, layer); err != nil {
 			return err
 		}
 		for i := range layer.Nodes {
@@ -85,7 +85,7 @@ func (r *reader) readPathItem(key *document.Node) error {
 	return nil
 }
 
-// follow fills the layers of item.
+// follow sets the layers of item.
 func (r *reader) follow(item *pathItem) error {
 	if item.key.Kind != document.Mapping {
 		return item.key.Invalid(item.field, "must be a mapping, not %s", item.key.Kind)
@@ -104,18 +104,18 @@ func (r *reader) follow(item *pathItem) error {
 		}
 		switch {
 		case seen[next]:
-			return ref.Invalid(item.field+".$ref", "the reference %s leads back to itself", document.Short(ref.Text))
+			return ref.Invalid(item.field+".$ref", "the reference %s is circular", document.Short(ref.Text))
 		case len(seen) > maxReferences:
-			return ref.Invalid(item.field+".$ref", "more than %d references lead from one to the next: name the path item itself", maxReferences)
+			return ref.Invalid(item.field+".$ref", "more than %d references form a chain: refer to the path item directly", maxReferences)
 		}
 		n = next
 	}
 }
 
-// expand counts the members of a path item before they are read.
-func (r *reader) expand(item *pathItem, n *document.Node) error {
+// countMembers counts the members of a path item before they are read.
+func (r *reader) countMembers(item *pathItem, n *document.Node) error {
 	if r.expanded += len(n.Nodes); r.expanded > maxExpanded {
-		return item.key.NamePlace.Invalid(item.field, "the document's path items have more than %d members, references followed: split the document over several gateways", maxExpanded)
+		return item.key.NamePosition.Invalid(item.field, "the path items have more than %d members, with references followed: split the document between several gateways", maxExpanded)
 	}
 	return nil
 }
@@ -126,34 +126,35 @@ func (r *reader) readItemMember(item *pathItem, own policy, m *document.Node) er
 	case "get", "put", "post", "delete", "options", "head", "patch":
 		return r.readOperation(item, own, m, strings.ToUpper(m.Name), field)
 	case "trace":
-		r.warn(m.NamePlace, field, "is left out: TRACE is always refused")
+		r.warn(m.NamePosition, field, "is ignored: Keygate always rejects TRACE")
 	case "query":
 		if r.minor >= '2' {
 			return r.readOperation(item, own, m, "QUERY", field)
 		}
-		r.warn(m.NamePlace, field, "is left out: the operation query came with OpenAPI 3.2")
+		r.warn(m.NamePosition, field, "is ignored: the operation query requires OpenAPI 3.2")
 	case "additionalOperations":
 		if r.minor >= '2' {
 			return r.readAdditional(item, own, m, field)
 		}
-		r.warn(m.NamePlace, field, "are left out: they came with OpenAPI 3.2")
+		r.warn(m.NamePosition, field, "is ignored: it requires OpenAPI 3.2")
 	case "servers":
-		r.warn(m.NamePlace, field, "are not used: every path is put behind that of the document's first server")
+		r.warn(m.NamePosition, field, "is ignored: only the path of the document's first server is used")
 	case "$ref", "summary", "description", "parameters":
 	default:
 		if !strings.HasPrefix(m.Name, "x-") {
-			r.warn(m.NamePlace, field, "is left out: it is no operation of OpenAPI 3.%c", r.minor)
+			r.warn(m.NamePosition, field, "is ignored: it is not an operation of OpenAPI 3.%c", r.minor)
 		}
 	}
 	return nil
 }
 
-// readAdditional reads the operations whose methods OpenAPI 3.2 has no name for.
+// readAdditional reads additionalOperations: operations with methods for which OpenAPI 3.2
+// has no field.
 func (r *reader) readAdditional(item *pathItem, own policy, m *document.Node, field string) error {
 	if m.Kind != document.Mapping {
 		return m.Invalid(field, "must be a mapping, not %s", m.Kind)
 	}
-	if err := r.expand(item, m); err != nil {
+	if err := r.countMembers(item, m); err != nil {
 		return err
 	}
 	for i := range m.Nodes {
@@ -161,9 +162,9 @@ func (r *reader) readAdditional(item *pathItem, own policy, m *document.Node, fi
 		at := field + "." + op.Name
 		switch strings.ToUpper(op.Name) {
 		case "GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "QUERY":
-			return op.NamePlace.Invalid(at, "must stand on the path item itself, as %s", strings.ToLower(op.Name))
+			return op.NamePosition.Invalid(at, "must be on the path item itself, as %s", strings.ToLower(op.Name))
 		case "TRACE", "CONNECT":
-			r.warn(op.NamePlace, at, "is left out: %s is always refused", strings.ToUpper(op.Name))
+			r.warn(op.NamePosition, at, "is ignored: Keygate always rejects %s", strings.ToUpper(op.Name))
 			continue
 		}
 		if err := r.readOperation(item, own, op, strings.Clone(op.Name), at); err != nil {
@@ -182,23 +183,23 @@ func (r *reader) readOperation(item *pathItem, own policy, op *document.Node, me
 		return err
 	}
 	if servers := op.Member("servers"); servers != nil {
-		r.warn(servers.NamePlace, field+".servers", "are not used: every path is put behind that of the document's first server")
+		r.warn(servers.NamePosition, field+".servers", "is ignored: only the path of the document's first server is used")
 	}
 	path, _, hasQuery := strings.Cut(item.key.Name, "?")
 	r.operations++
 	r.text += len(r.doc.BasePath) + len(path) + len(field)
 	if r.operations > maxOperations || r.text > maxText {
-		return op.NamePlace.Invalid(field, "the document has more than %d operations, or more than %d MiB of paths: split it over several gateways", maxOperations, maxText>>20)
+		return op.NamePosition.Invalid(field, "the document has more than %d operations, or more than %d MiB of paths: split it between several gateways", maxOperations, maxText>>20)
 	}
 	from := origin{
-		itemField: item.field, itemPlace: item.key.NamePlace,
-		field: field, place: op.NamePlace, policy: p.or(own),
+		itemField: item.field, itemPosition: item.key.NamePosition,
+		field: field, position: op.NamePosition, policy: p.or(own),
 	}
 	if i, taken := r.taken[operation{path, method}]; taken {
-		return r.join(i, from)
+		return r.merge(i, from)
 	}
 	if hasQuery {
-		r.warn(item.key.NamePlace, field, "counts by its path alone: the query takes no part in finding a route")
+		r.warn(item.key.NamePosition, field, "is matched without its query, which plays no part in routing")
 	}
 	r.taken[operation{path, method}] = len(r.origins)
 	r.origins = append(r.origins, from)
@@ -206,20 +207,20 @@ func (r *reader) readOperation(item *pathItem, own policy, op *document.Node, me
 	return nil
 }
 
-// join makes one route of two operations whose paths differ in the query
-// alone. A limit that one of them carries is the route's; where they contradict each
-// other the author has to decide, for one of the two would not get what it says.
-func (r *reader) join(i int, from origin) error {
+// merge merges an operation into route i, whose path differs only in the query. A policy that
+// one of the two has is the route's; contradicting policies are an error, because one would
+// have no effect.
+func (r *reader) merge(i int, from origin) error {
 	first := &r.origins[i]
 	if extension := first.policy.contradicts(from.policy); extension != "" {
-		return from.place.Invalid(from.field, "is one route with %s, since a path counts without its query, and the two differ in %s", document.Short(first.field), extension)
+		return from.position.Invalid(from.field, "is the same route as %s, because paths are matched without their query, but the two differ in %s: make them equal", document.Short(first.field), extension)
 	}
 	first.policy = first.policy.or(from.policy)
-	r.warn(from.itemPlace, from.field, "is one route with %s: a path counts without its query", document.Short(first.field))
+	r.warn(from.itemPosition, from.field, "is the same route as %s: paths are matched without their query", document.Short(first.field))
 	return nil
 }
 
-// checkTable gives the routes their policies and checks them together.
+// checkTable sets the policies of the routes and checks the routes together.
 func (r *reader) checkTable() error {
 	for i := range r.doc.Routes {
 		p := r.origins[i].policy
@@ -232,7 +233,7 @@ func (r *reader) checkTable() error {
 	}
 	from := r.origins[row]
 	if bad.Field == "path" {
-		return from.itemPlace.Invalid(from.itemField, "%s", bad.Message)
+		return from.itemPosition.Invalid(from.itemField, "%s", bad.Message)
 	}
-	return from.place.Invalid(from.field, "%s", bad.Message)
+	return from.position.Invalid(from.field, "%s", bad.Message)
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Our extensions of path items and operations. What a document says
-// in security means nothing here: who may call is the gateway's business.
+// Keygate's extensions of path items and operations. The document's own security field is
+// ignored: the gateway decides who may call.
 const (
 	limitExtension = "x-keygate-rate-limit"
 	authExtension  = "x-keygate-auth"
 )
 
-// policy is what our extensions say. Zero values are absent.
+// policy is the content of the extensions. Zero values are absent.
 type policy struct {
 	limit ratelimit.Config
 	auth  gateway.Auth
 }
 
-// or returns p with what it lacks taken from otherwise.
+// or returns p with its absent fields taken from otherwise.
 func (p policy) or(otherwise policy) policy {
 	if p.limit.IsZero() {
 		p.limit = otherwise.limit
@@ -39,8 +39,8 @@ func (p policy) authOrKey() gateway.Auth {
 	return p.auth
 }
 
-// contradicts returns the extension in which p and o cannot both have what they
-// say, or "". No auth is a key, and as good as said.
+// contradicts returns the extension in which p and o differ, or "". Without auth, a key is
+// required, so this counts as given.
 func (p policy) contradicts(o policy) (extension string) {
 	switch {
 	case !p.limit.IsZero() && !o.limit.IsZero() && p.limit != o.limit:
@@ -51,19 +51,18 @@ func (p policy) contradicts(o policy) (extension string) {
 	return ""
 }
 
-// isOurs reports whether a name is, or is meant as, one of our extensions.
-func isOurs(name string) bool { return strings.HasPrefix(strings.ToLower(name), "x-keygate") }
+// isKeygate reports whether a name is, or is meant to be, one of the extensions.
+func isKeygate(name string) bool { return strings.HasPrefix(strings.ToLower(name), "x-keygate") }
 
-// readPolicy reads our extensions from the layers of a path item or from an
-// operation. An extension that we do not have is a typing error, and would
-// leave a route without its limit.
+// readPolicy reads the extensions from the layers of a path item, or from an operation. An
+// unknown one is an error: it is probably a typo that would leave a route without its limit.
 func readPolicy(field string, layers ...*document.Node) (policy, error) {
 	var all policy
 	for _, layer := range layers {
 		var p policy
 		for i := range layer.Nodes {
 			m := &layer.Nodes[i]
-			if !isOurs(m.Name) {
+			if !isKeygate(m.Name) {
 				continue
 			}
 			var err error
@@ -73,7 +72,7 @@ func readPolicy(field string, layers ...*document.Node) (policy, error) {
 			case authExtension:
 				p.auth, err = readAuth(m, at)
 			default:
-				err = m.NamePlace.Invalid(at, "Keygate has no such extension: there are %s and %s", limitExtension, authExtension)
+				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s or %s", limitExtension, authExtension)
 			}
 			if err != nil {
 				return policy{}, err
@@ -85,7 +84,7 @@ func readPolicy(field string, layers ...*document.Node) (policy, error) {
 }
 
 func readAuth(n *document.Node, field string) (gateway.Auth, error) {
-	if err := refuseEnv(n.Place, field, n.Text); err != nil {
+	if err := refuseEnv(n.Position, field, n.Text); err != nil {
 		return "", err
 	}
 	return gateway.ReadAuth(n, field)
@@ -94,7 +93,7 @@ func readAuth(n *document.Node, field string) (gateway.Auth, error) {
 func readLimit(n *document.Node, field string) (ratelimit.Config, error) {
 	for i := range n.Nodes {
 		m := &n.Nodes[i]
-		if err := refuseEnv(m.Place, field+"."+m.Name, m.Text); err != nil {
+		if err := refuseEnv(m.Position, field+"."+m.Name, m.Text); err != nil {
 			return ratelimit.Config{}, err
 		}
 	}

@@ -8,15 +8,14 @@ import (
 	"github.com/keygate/keygate/internal/document"
 )
 
-// checkReferences refuses every reference that leaves the document. What looks
-// like one in examples, defaults, enumerations and extensions is data; what
-// stands under a name that the author chose, as the property "default" of a
-// schema, is none.
+// checkReferences rejects every reference that leaves the document. A $ref inside an example,
+// default, enumeration or extension is data and ignored. A member whose name the author chose,
+// such as a property called "default", is not one of these.
 func (r *reader) checkReferences() error {
 	return new(references).value(r.root)
 }
 
-// references walks through a document; path is where it is.
+// references walks through a document; path is the current position.
 type references struct{ path []string }
 
 func (w *references) value(n *document.Node) error {
@@ -41,7 +40,7 @@ func (w *references) value(n *document.Node) error {
 	return nil
 }
 
-// keyword looks at a member whose name OpenAPI or JSON Schema defines.
+// keyword checks a member whose name OpenAPI or JSON Schema defines.
 func (w *references) keyword(m *document.Node) error {
 	switch m.Name {
 	case "$ref", "$dynamicRef":
@@ -65,8 +64,8 @@ func (w *references) keyword(m *document.Node) error {
 	return w.value(m)
 }
 
-// names looks at a member whose members have names of the author's choice,
-// beside extensions where the mapping may have them.
+// names checks a mapping whose names the author chose. If it is extensible, members whose names
+// start with x- are extensions.
 func (w *references) names(m *document.Node, extensible bool) error {
 	if m.Kind != document.Mapping {
 		return w.value(m)
@@ -85,8 +84,8 @@ func (w *references) names(m *document.Node, extensible bool) error {
 	return nil
 }
 
-// examples looks at a schema's list of values, which is data, or at named
-// examples, each data or itself a reference.
+// examples checks the examples of a schema, which are a list of data, or named examples, each of
+// which is data or a reference.
 func (w *references) examples(m *document.Node) error {
 	if m.Kind != document.Mapping {
 		return nil
@@ -110,10 +109,10 @@ func (w *references) check(ref *document.Node) error {
 		return nil
 	}
 	field := strings.ReplaceAll(strings.Join(w.path, "."), ".[", "[")
-	return ref.Invalid(field, "the reference %q leaves the document: only references that begin with # are followed, so bundle the files into one document", document.Short(ref.Text))
+	return ref.Invalid(field, "the reference %q leaves the document: only references that start with # are followed, so bundle the files into one document", document.Short(ref.Text))
 }
 
-// resolve returns what a path item's reference into the document names.
+// resolve returns the path item that a reference refers to.
 func (r *reader) resolve(ref *document.Node, field string) (*document.Node, error) {
 	target, err := readString(ref, field)
 	if err != nil {
@@ -122,7 +121,7 @@ func (r *reader) resolve(ref *document.Node, field string) (*document.Node, erro
 	n := r.root
 	pointer, err := url.PathUnescape(strings.TrimPrefix(target, "#"))
 	if err != nil || pointer != "" && pointer[0] != '/' {
-		return nil, ref.Invalid(field, "%q is no reference as in #/components/pathItems/name", document.Short(target))
+		return nil, ref.Invalid(field, "%q is not a valid reference: write it like #/components/pathItems/name", document.Short(target))
 	}
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
@@ -131,16 +130,16 @@ func (r *reader) resolve(ref *document.Node, field string) (*document.Node, erro
 		}
 	}
 	if n.Kind != document.Mapping {
-		return nil, ref.Invalid(field, "%s is no path item but %s", document.Short(target), n.Kind)
+		return nil, ref.Invalid(field, "%s must be a path item, not %s", document.Short(target), n.Kind)
 	}
 	return n, nil
 }
 
-// fewMembers is up to how many members a look at each is as good as an index.
+// fewMembers is the number of members up to which a linear search is as good as an index.
 const fewMembers = 16
 
-// member is n.Member, at the same cost however many members n has: as many
-// references may lead through one mapping.
+// member is n.Member in constant time, because many references may lead through one large
+// mapping.
 func (r *reader) member(n *document.Node, name string) *document.Node {
 	if n.Kind != document.Mapping || len(n.Nodes) <= fewMembers {
 		return n.Member(name)

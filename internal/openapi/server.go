@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// readServers takes the base path from the first server.
+// readServers sets the base path to that of the first server.
 func (r *reader) readServers() error {
 	servers := r.root.Member("servers")
 	if servers == nil {
@@ -26,17 +26,17 @@ func (r *reader) readServers() error {
 	}
 	r.doc.BasePath = base
 	for i := range servers.Nodes[1:] {
-		// A server that cannot be read is not used either.
+		// A malformed server is ignored, because only the first is used.
 		if other, err := readServer(&servers.Nodes[1+i], ""); err == nil && other != base {
-			r.warn(servers.Nodes[1+i].Place, "servers", "has servers with other paths: only that of the first, %q, is put before every path", base)
+			r.warn(servers.Nodes[1+i].Position, "servers", "has servers with other paths: only that of the first, %q, is used", base)
 			break
 		}
 	}
 	return nil
 }
 
-// readServer returns the path of a server's URL, variables replaced by their
-// defaults, without a slash at its end.
+// readServer returns the path of a server's URL, with variables replaced by their defaults and
+// without a trailing slash.
 func readServer(n *document.Node, field string) (string, error) {
 	if n.Kind != document.Mapping {
 		return "", n.Invalid(field, "must be a mapping, not %s", n.Kind)
@@ -54,20 +54,21 @@ func readServer(n *document.Node, field string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || strings.ContainsAny(text, "{}") {
-		return "", at.Invalid(field+".url", "must be a URL, as in https://api.example.com/v1")
+		return "", at.Invalid(field+".url", "must be a URL such as https://api.example.com/v1")
 	}
-	// A relative URL is relative to where the document is, which nobody knows: its path counts from the root.
+	// A relative URL is relative to the URL of the document, which is unknown. Resolve it
+	// from the root.
 	path := strings.TrimRight((&url.URL{Path: "/"}).ResolveReference(u).EscapedPath(), "/")
 	if path == "" {
 		return "", nil
 	}
 	if _, err := gateway.ParseTemplate(path); err != nil || strings.Contains(path, "*") {
-		return "", at.Invalid(field+".url", "the path %q cannot stand before the paths of routes", document.Short(path))
+		return "", at.Invalid(field+".url", "the path %q cannot be prepended to the paths of routes", document.Short(path))
 	}
-	return strings.Clone(path), nil // not a slice of the whole document
+	return strings.Clone(path), nil // a slice would keep the whole document in memory
 }
 
-// replaceVariables puts the defaults of the server's variables into its URL.
+// replaceVariables replaces the server's variables in its URL by their defaults.
 func replaceVariables(server, at *document.Node, text, field string) (string, error) {
 	var out strings.Builder
 	for {
@@ -89,9 +90,9 @@ func replaceVariables(server, at *document.Node, text, field string) (string, er
 			value = variable.Member("default")
 		}
 		if value == nil || value.Kind == document.Mapping || value.Kind == document.Sequence || value.Kind == document.Null {
-			return "", at.Invalid(field+".url", "uses {%s}, for which variables has no default", document.Short(name))
+			return "", at.Invalid(field+".url", "uses {%s}, which has no default in variables", document.Short(name))
 		}
-		if err := refuseEnv(value.Place, field+".variables."+name+".default", value.Text); err != nil {
+		if err := refuseEnv(value.Position, field+".variables."+name+".default", value.Text); err != nil {
 			return "", err
 		}
 		if out.WriteString(value.Text); out.Len() > maxServerURL {

@@ -22,7 +22,7 @@ import (
 func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bool) (*Gateway, error) {
 	c := &Gateway{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes, hostname: strings.ToLower(g.Hostname), CORS: compileCORS(g.CORS)}
 	if !g.HostGiven {
-		c.hostname = gateway.MadeHostname(g.ID, f.cfg.GatewayDomain)
+		c.hostname = gateway.DefaultHostname(g.ID, f.cfg.GatewayDomain)
 	}
 	c.UUID, _ = id.Parse(id.Gateway, g.ID)
 	c.AccountUUID, _ = id.Parse(id.Account, g.AccountID)
@@ -110,7 +110,7 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 		}
 	}
 	tree, node := gateway.NewTree(templates)
-	g.tree, g.nodes = tree, make([]Node, tree.Places())
+	g.tree, g.nodes = tree, make([]Node, tree.Patterns())
 	for i := range g.nodes {
 		g.nodes[i].Public = true
 	}

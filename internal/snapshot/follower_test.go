@@ -35,7 +35,7 @@ func TestHosts(t *testing.T) {
 	first := h.gateway()
 	h.source.PutGateway(first)
 	h.catchUp()
-	made := gateway.MadeHostname(first.ID, "gw.test")
+	made := gateway.DefaultHostname(first.ID, "gw.test")
 	if !strings.HasSuffix(made, ".gw.test") || strings.Contains(made, "_") {
 		t.Fatalf("made hostname %s", made)
 	}
