@@ -20,10 +20,10 @@ const (
 	lingerBytes = 256 << 10
 )
 
-// serveForeign serves a request whose upstream speaks anything but plain
+// serveBridged serves a request whose upstream speaks anything but plain
 // HTTP/1.1 through Config.Forward. It reports whether the connection can serve
 // another request.
-func (e *Engine) serveForeign(f *foreign) (again bool) {
+func (e *Engine) serveBridged(f *bridge) (again bool) {
 	w := newAdapter(f)
 	defer w.free()
 	r, body := f.httpRequest()
@@ -75,7 +75,7 @@ func (w *adapter) linger() {
 	_, _ = io.CopyN(io.Discard, w.f.conn, lingerBytes)
 }
 
-// breakOff closes the connection so that the client cannot take what it has
+// cutNow closes the connection so that the client cannot take what it has
 // for a whole message: where the end of the connection is the end of the body,
 // only a reset says so.
 func (w *adapter) breakOff() {
@@ -96,7 +96,7 @@ func (w *adapter) breakOff() {
 }
 
 // httpRequest returns the request as net/http would give it, and its body.
-func (f *foreign) httpRequest() (*http.Request, *adapterBody) {
+func (f *bridge) httpRequest() (*http.Request, *adapterBody) {
 	h := f.request
 	r := &http.Request{
 		Method:        string(h.Method.Of(f.head)),
@@ -138,7 +138,7 @@ func (f *foreign) httpRequest() (*http.Request, *adapterBody) {
 
 // copyFields copies the head's fields in the spelling that net/http uses, less
 // those that it keeps elsewhere.
-func (f *foreign) copyFields(r *http.Request) {
+func (f *bridge) copyFields(r *http.Request) {
 	for _, field := range f.request.Fields() {
 		value := string(field.Value.Of(f.head))
 		switch field.ID {
@@ -173,7 +173,7 @@ var errEnded = errors.New("h1: the request has been answered")
 // adapterBody is a request's body as net/http gives it. A transport may still
 // read it when the request has been answered already; end waits for that.
 type adapterBody struct {
-	f *foreign
+	f *bridge
 	r *http.Request
 
 	mu    sync.Mutex // held by a Read that runs

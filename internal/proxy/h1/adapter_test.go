@@ -69,7 +69,7 @@ func serveAdapted(e *Engine, c net.Conn) {
 				break
 			}
 		}
-		f := &foreign{
+		f := &bridge{
 			engine: e, conn: c, info: info, request: &request, head: head, ctx: ctx,
 			hijack:  func() []byte { b, _ := in.r.Peek(in.r.Buffered()); return b },
 			date:    []byte("Thu, 01 Jan 1970 00:00:00 GMT"),
@@ -79,7 +79,7 @@ func serveAdapted(e *Engine, c net.Conn) {
 			in.reset(&request)
 			f.body = in
 		}
-		if !e.serveForeign(f) {
+		if !e.serveBridged(f) {
 			return
 		}
 	}

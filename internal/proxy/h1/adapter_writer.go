@@ -28,18 +28,18 @@ const (
 // http.ResponseController can do with net/http's it can do with this one.
 // It is full duplex: answering never waits for the request's body.
 type adapter struct {
-	f      *foreign
+	f      *bridge
 	header http.Header
 	buf    *bytes.Buffer // what was not sent yet
 
-	status   int  // of the final head; 0 before WriteHeader
-	headed   bool // the final head is in buf, or sent
-	framing  http1.Framing
-	invited  bool  // the client was asked for its body
-	closing  bool  // no other request follows
-	left     int64 // of a body with a length
-	hijacked bool
-	failed   error // of the first write that did
+	status    int  // of the final head; 0 before WriteHeader
+	headed    bool // the final head is in buf, or sent
+	framing   http1.Framing
+	continued bool  // the client was asked for its body
+	closing   bool  // no other request follows
+	left      int64 // of a body with a length
+	hijacked  bool
+	failed    error // of the first write that did
 }
 
 var (
@@ -57,7 +57,7 @@ func (b *adapterBuffers) get() *bytes.Buffer {
 	return bytes.NewBuffer(make([]byte, 0, 3*adapterPiece)) // a piece of edge/h2, and its frame
 }
 
-func newAdapter(f *foreign) *adapter {
+func newAdapter(f *bridge) *adapter {
 	return &adapter{f: f, header: make(http.Header), buf: f.engine.adapters.get(), closing: f.closing}
 }
 
@@ -77,7 +77,7 @@ func (w *adapter) WriteHeader(status int) {
 	case w.hijacked || w.status != 0:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
 		if w.f.request.Minor > 0 {
-			w.invited = w.invited || status == http.StatusContinue
+			w.continued = w.continued || status == http.StatusContinue
 			w.statusLine(status)
 			w.fields("Content-Length", "Transfer-Encoding", "Connection")
 			w.buf.WriteString("\r\n")
@@ -203,7 +203,7 @@ func (w *adapter) head(whole bool) {
 	w.frame(whole)
 	// A body that nobody asked for may come or not: what follows the head is
 	// then not known.
-	uninvited := w.f.body != nil && w.f.request.ExpectsContinue() && !w.invited
+	uninvited := w.f.body != nil && w.f.request.ExpectsContinue() && !w.continued
 	w.closing = w.closing || uninvited || names(w.header["Connection"], "close")
 	w.statusLine(w.status)
 	skip := []string{"Connection", "Transfer-Encoding"}

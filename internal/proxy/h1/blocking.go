@@ -16,7 +16,7 @@ func (c *conn) block(x *exchange) step {
 	var next step
 	switch x.mode {
 	case modeBridge:
-		next = c.foreign(x)
+		next = c.serveBridged(x)
 	case modeDrain:
 		next = c.drain(x)
 	case modeUpgrade:
@@ -42,29 +42,29 @@ type upload struct {
 	done     chan struct{}
 	complete atomic.Bool // all of it was handed to the upstream's connection
 	ending   atomic.Bool // the last write has begun
-	begun    atomic.Bool // something of the body came
+	started  atomic.Bool // something of the body came
 	err      error       // of the client's side; valid once done is closed
 	rest     []byte      // what came behind the body
 
-	mu      sync.Mutex // held while anything goes to the client
-	settled bool       // the client needs no invitation any more
-	invited bool       // it got ours
-	timer   *time.Timer
+	mu        sync.Mutex // held while anything goes to the client
+	settled   bool       // the client needs no invitation any more
+	continued bool       // it got ours
+	timer     *time.Timer
 }
 
 // expect sees to it that a client that waits for leave to send its body gets it,
 // if nobody has said anything for a while.
 func (u *upload) expect() {
 	if u.x.req.ExpectsContinue() && u.x.req.Minor > 0 {
-		u.timer = time.AfterFunc(u.c.engine.cfg.Pools.ContinueTimeout(), u.invite)
+		u.timer = time.AfterFunc(u.c.engine.cfg.Pools.ContinueTimeout(), u.sendContinue)
 	}
 }
 
-func (u *upload) invite() {
+func (u *upload) sendContinue() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !u.settled && !u.begun.Load() {
-		u.settled, u.invited = true, true
+	if !u.settled && !u.started.Load() {
+		u.settled, u.continued = true, true
 		_ = u.c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a client that is gone shows elsewhere
 	}
 }
@@ -115,7 +115,7 @@ func (u *upload) run() {
 	b := u.c.engine.pools.buffer()
 	defer u.c.engine.pools.release(b)
 	for !u.x.body.done {
-		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.pump && u.begun.Load() {
+		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.pump && u.started.Load() {
 			if !u.splice(n) {
 				return
 			}
@@ -144,13 +144,13 @@ func (u *upload) run() {
 // read reads what the client sends. A client that waits for leave to send is not
 // hurried.
 func (u *upload) read(b []byte) (int, error) {
-	if u.begun.Load() || !u.x.req.ExpectsContinue() {
+	if u.started.Load() || !u.x.req.ExpectsContinue() {
 		u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
 	}
 	n, err := u.c.nc.Read(b)
 	u.c.reading.enter(phaseNone, 0)
 	if n > 0 {
-		u.begun.Store(true)
+		u.started.Store(true)
 	}
 	return n, err
 }
@@ -215,19 +215,19 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 	return u.complete.Load()
 }
 
-// foreign serves a request whose upstream is not plain HTTP/1.1.
-func (c *conn) foreign(x *exchange) step {
-	c.up.Store(nil)
-	if why := c.main.enter(phaseForeign, 0); why != notCut {
+// bridge serves a request whose upstream is not plain HTTP/1.1.
+func (c *conn) serveBridged(x *exchange) step {
+	c.upstream.Store(nil)
+	if why := c.phase.enter(phaseBridge, 0); why != notCut {
 		return x.emitUnanswered(why)
 	}
 	ctx, done := c.context()
 	defer done()
-	f := foreign{
+	f := bridge{
 		engine: c.engine, conn: c.nc, info: &c.info, request: &x.req, head: x.head, exchange: x.HandOver(),
 		ctx: ctx, date: *c.engine.clock.date.Load(), closing: c.engine.draining.Load() || !x.req.KeepAlive(),
 		hijack: func() []byte {
-			c.main.enter(phaseTunnel, 0)
+			c.phase.enter(phaseTunnel, 0)
 			rest := append([]byte(nil), x.in[x.after:x.stop]...)
 			x.after = x.stop
 			return rest
@@ -239,12 +239,12 @@ func (c *conn) foreign(x *exchange) step {
 		f.body = body
 		c.uploading.Store(true)
 	}
-	again := c.engine.serveForeign(&f)
+	again := c.engine.serveBridged(&f)
 	c.uploading.Store(false)
 	if body != nil {
 		body.free()
 	}
-	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
+	why := c.phase.enter(phaseIdle, c.engine.clock.in(idleTime))
 	if !again || why != notCut {
 		return stepClose
 	}

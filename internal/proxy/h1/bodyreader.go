@@ -109,7 +109,7 @@ func (r *bodyReader) free() {
 // drain reads the rest of the body of a request that was refused, so that the
 // connection can serve the next. The answer is out by then.
 func (c *conn) drain(x *exchange) step {
-	if c.main.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
+	if c.phase.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
 		return stepClose
 	}
 	body := newBodyReader(c, x)
@@ -122,7 +122,7 @@ func (c *conn) drain(x *exchange) step {
 			return stepLinger
 		}
 	}
-	if c.main.enter(phaseIdle, c.engine.clock.in(idleTime)) != notCut {
+	if c.phase.enter(phaseIdle, c.engine.clock.in(idleTime)) != notCut {
 		return stepClose
 	}
 	return stepIdle

@@ -2,7 +2,6 @@ package h1
 
 import (
 	"sync"
-	"unsafe"
 
 	"github.com/keygate/keygate/internal/http1"
 )
@@ -54,9 +53,4 @@ func newBuffer() *buffer {
 func (p *pools) release(b *buffer) {
 	b.data = b.own[:]
 	p.buffers.Put(b)
-}
-
-// text returns b as a string that changes with b.
-func text(b []byte) string {
-	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // a copy would be an allocation for each field
 }

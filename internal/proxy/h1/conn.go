@@ -47,17 +47,17 @@ type conn struct {
 	key    [16]byte         // of the last request with a key
 	origin *origin          // the last one
 
-	main      watch
-	reading   watch        // of the client's body
-	writing   watch        // to the client
-	patience  atomic.Int64 // ms without progress of an upload before the answer
-	uploading atomic.Bool  // the request's body is under way
-	up        atomic.Pointer[upstream.H1Conn]
-	cancel    atomic.Pointer[context.CancelCauseFunc]
-	sweeper   sweeper
+	phase         phaseClock
+	reading       phaseClock   // of the client's body
+	writing       phaseClock   // to the client
+	uploadTimeout atomic.Int64 // ms without progress of an upload before the answer
+	uploading     atomic.Bool  // the request's body is under way
+	upstream      atomic.Pointer[upstream.H1Conn]
+	cancel        atomic.Pointer[context.CancelCauseFunc]
+	sweeper       sweeper
 
 	shard *registryShard
-	place int
+	index int
 }
 
 func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
@@ -75,7 +75,7 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	c.onReadable = c.readable
 	// A client that says nothing at first is not better than one that stops
 	// within a head.
-	c.main.enter(phaseIdle, e.clock.in(headTime))
+	c.phase.enter(phaseIdle, e.clock.in(headTime))
 	return c
 }
 
@@ -132,7 +132,7 @@ func (c *conn) recover() {
 }
 
 func (c *conn) panicked(p any) {
-	c.main.enter(phaseNone, 0)
+	c.phase.enter(phaseNone, 0)
 	x := c.x
 	c.x, c.fd = nil, -1 // whatever state it is in, it is not used again
 	if x == nil {
@@ -147,7 +147,7 @@ func (c *conn) panicked(p any) {
 }
 
 // endPanicked responds to a request that panicked, or breaks off the response that has
-// begun.
+// started.
 func (c *conn) endPanicked(x *exchange, err error) {
 	defer c.engine.recoverIn("the end of a connection")
 	if x.trip.conn != nil {
@@ -179,7 +179,7 @@ func (c *conn) control(f func(fd uintptr) bool) (result bool) {
 
 // cutReading ends a phase in which the connection waits for the client.
 func (c *conn) cutReading(word uint64, why cut) {
-	if c.main.end(word, why) {
+	if c.phase.end(word, why) {
 		_ = c.nc.SetReadDeadline(past)
 	}
 }
@@ -188,18 +188,18 @@ func (c *conn) cutReading(word uint64, why cut) {
 // sweeper alone calls it: the connection stays in the phase meanwhile, so that the
 // next exchange, which may follow a 504, is not hit instead.
 func (c *conn) cutExchange(word uint64, why cut) {
-	if c.main.hold(word) {
-		c.breakOff(word|held, why)
-		c.main.letGo()
+	if c.phase.hold(word) {
+		c.cutNow(word|held, why)
+		c.phase.unhold()
 	}
 }
 
-// breakOff is cutExchange for a connection that serves nothing more.
-func (c *conn) breakOff(word uint64, why cut) {
-	if !c.main.end(word, why) {
+// cutNow is cutExchange for a connection that serves nothing more.
+func (c *conn) cutNow(word uint64, why cut) {
+	if !c.phase.end(word, why) {
 		return
 	}
-	if up := c.up.Load(); up != nil {
+	if up := c.upstream.Load(); up != nil {
 		_ = up.NetConn().SetDeadline(past)
 	}
 	if cancel := c.cancel.Load(); cancel != nil {
@@ -209,12 +209,12 @@ func (c *conn) breakOff(word uint64, why cut) {
 
 // cutAll ends the connection whatever it does.
 func (c *conn) cutAll() {
-	word := c.main.word.Load()
+	word := c.phase.word.Load()
 	switch phaseOf(word) {
-	case phaseWait, phaseExchange, phaseStream, phaseForeign, phaseTunnel:
-		c.breakOff(word, cutDrain)
+	case phaseWait, phaseExchange, phaseStream, phaseBridge, phaseTunnel:
+		c.cutNow(word, cutShutdown)
 	default: // c.up may be somebody else's by now
-		c.main.end(word, cutDrain)
+		c.phase.end(word, cutShutdown)
 	}
 	_ = c.nc.SetDeadline(past)
 }
@@ -248,7 +248,7 @@ func (c *conn) linger() {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	if c.main.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
+	if c.phase.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
 		return
 	}
 	b := c.engine.pools.buffer()
@@ -279,7 +279,7 @@ func (c *conn) abort(reset bool) step {
 func (c *conn) context() (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel.Store(&cancel)
-	if why := c.main.wasCut(); why != notCut {
+	if why := c.phase.wasCut(); why != notCut {
 		cancel(causeOf(why))
 	}
 	return ctx, func() {
@@ -290,7 +290,7 @@ func (c *conn) context() (ctx context.Context, done func()) {
 
 // causeOf returns the cause with which a context ends.
 func causeOf(why cut) error {
-	if why == cutDrain {
+	if why == cutShutdown {
 		return proxy.ErrCut
 	}
 	return nil
@@ -315,7 +315,7 @@ func (c *conn) closeAll() {
 	_ = c.nc.Close()
 	if c.x != nil {
 		if c.x.known {
-			c.x.emitUnanswered(c.main.enter(phaseNone, 0))
+			c.x.emitUnanswered(c.phase.enter(phaseNone, 0))
 		}
 		c.engine.release(c.x)
 		c.x = nil

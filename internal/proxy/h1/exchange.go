@@ -126,7 +126,7 @@ func (c *conn) exchange(x *exchange) step {
 		if err == nil {
 			return c.finish(x)
 		}
-		if !retry || x.trip.got || !x.trip.conn.Reused() || !c.repeatable(x) || c.main.wasCut() != notCut {
+		if !retry || x.trip.got || !x.trip.conn.Reused() || !c.repeatable(x) || c.phase.wasCut() != notCut {
 			return c.fail(x, err)
 		}
 		retry = false
@@ -150,10 +150,10 @@ func (c *conn) begin(x *exchange) {
 		w.asked = upgradeOf(&x.req, x.head)
 	}
 	x.response.begin(w)
-	c.up.Store(x.trip.conn)
-	c.patience.Store(x.Verdict.Gateway.Upstream.Timeout.Milliseconds())
+	c.upstream.Store(x.trip.conn)
+	c.uploadTimeout.Store(x.Verdict.Gateway.Upstream.Timeout.Milliseconds())
 	x.deadline = c.engine.clock.in(x.timeout)
-	if c.main.enter(phaseExchange, x.deadline) != notCut {
+	if c.phase.enter(phaseExchange, x.deadline) != notCut {
 		x.response.keep = false // the connection was about to be closed
 	}
 }
@@ -171,7 +171,7 @@ func (x *exchange) takeInterim(head []byte, r *http1.Response) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.settled = u.settled || x.response.continued
-	if u.invited && r.Status == 100 {
+	if u.continued && r.Status == 100 {
 		return nil // the client has had one
 	}
 	return x.c.deliver(&out)
@@ -196,7 +196,7 @@ func (x *exchange) takeData(buf []byte, from, to int) error {
 	}
 	if !x.streaming {
 		x.streaming = true
-		if x.c.main.enter(phaseStream, 0) != notCut {
+		if x.c.phase.enter(phaseStream, 0) != notCut {
 			return errTruncated
 		}
 	}
@@ -247,7 +247,7 @@ func (c *conn) finish(x *exchange) step {
 		return c.tunnel(x)
 	}
 	uploaded := c.endUpload(x)
-	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
+	why := c.phase.enter(phaseIdle, c.engine.clock.in(idleTime))
 	up := x.trip.conn
 	c.uses = 0
 	if why == notCut && uploaded && x.trip.reader.reusable() {
@@ -262,7 +262,7 @@ func (c *conn) finish(x *exchange) step {
 	x.emitForwarded()
 	err := x.trip.finish()
 	switch {
-	case err != nil || why == cutGone:
+	case err != nil || why == cutClientClosed:
 		return stepClose
 	case !uploaded || why != notCut:
 		return stepLinger

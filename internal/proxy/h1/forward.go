@@ -120,8 +120,8 @@ func (c *conn) acquire(x *exchange) step {
 	if x.trip.conn != nil {
 		return stepReady
 	}
-	c.up.Store(nil)
-	c.main.enter(phaseExchange, 0)
+	c.upstream.Store(nil)
+	c.phase.enter(phaseExchange, 0)
 	ctx, done := c.context()
 	defer done()
 	start := time.Now()
@@ -132,7 +132,7 @@ func (c *conn) acquire(x *exchange) step {
 
 // acquired takes what came of an attempt to connect.
 func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
-	why := c.main.enter(phaseNone, 0)
+	why := c.phase.enter(phaseNone, 0)
 	switch {
 	case err == nil && why == notCut:
 		x.trip.conn = up
@@ -154,16 +154,16 @@ func (c *conn) repeatable(x *exchange) bool {
 
 // reconnect makes ready to send the request once more, over a new connection.
 func (c *conn) reconnect(x *exchange) step {
-	why := c.main.enter(phaseExchange, 0)
-	c.up.Store(nil)
+	why := c.phase.enter(phaseExchange, 0)
+	c.upstream.Store(nil)
 	x.trip.discard()
 	switch why { // just now
 	case notCut:
-	case cutLate:
-		c.main.enter(phaseNone, 0)
+	case cutTimeout:
+		c.phase.enter(phaseNone, 0)
 		return c.refuse(x, proxy.TimedOut(nil))
 	default:
-		c.main.enter(phaseNone, 0)
+		c.phase.enter(phaseNone, 0)
 		return x.emitUnanswered(why)
 	}
 	ctx, done := c.context()

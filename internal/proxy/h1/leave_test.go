@@ -19,7 +19,7 @@ func (g *harness) waitForHangUp() {
 	g.t.Helper()
 	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
 		found := false
-		g.engine.conns.each(func(c *conn) { found = found || c.control(hungUp) })
+		g.engine.conns.each(func(c *conn) { found = found || c.control(isClosed) })
 		if found {
 			return
 		}
@@ -41,9 +41,9 @@ func TestClientHangUpEndsUpstream(t *testing.T) {
 			{"waiting", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseExchange, false},
 			{"streaming", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseStream, false},
 			{"uploading", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseExchange, false},
-			{"foreign, uploading", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseForeign, true},
-			{"foreign, waiting", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseForeign, true},
-			{"foreign, streaming", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseForeign, true},
+			{"foreign, uploading", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseBridge, true},
+			{"foreign, waiting", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseBridge, true},
+			{"foreign, streaming", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseBridge, true},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				started, ended := make(chan bool, 1), make(chan bool, 1)
@@ -106,11 +106,11 @@ func TestCutHoldsConnection(t *testing.T) {
 	t.Parallel()
 	g := start(t, setup{limit: "1000000/s", upstream: "http://127.0.0.1:9"})
 	c := newConn(g.engine, &net.TCPConn{}, ConnInfo{Client: netip.MustParseAddrPort("192.0.2.1:1")})
-	c.main.enter(phaseExchange, 1)
+	c.phase.enter(phaseExchange, 1)
 	left := make(chan cut)
 	var early bool
 	end := context.CancelCauseFunc(func(error) {
-		go func() { left <- c.main.enter(phaseIdle, 0) }()
+		go func() { left <- c.phase.enter(phaseIdle, 0) }()
 		for range 1000 {
 			runtime.Gosched()
 			select {
@@ -123,9 +123,9 @@ func TestCutHoldsConnection(t *testing.T) {
 		}
 	})
 	c.cancel.Store(&end)
-	c.cutExchange(c.main.word.Load(), cutLate)
-	if why := <-left; why != cutLate {
-		t.Errorf("got cut %d, want %d", why, cutLate)
+	c.cutExchange(c.phase.word.Load(), cutTimeout)
+	if why := <-left; why != cutTimeout {
+		t.Errorf("got cut %d, want %d", why, cutTimeout)
 	}
 	if early {
 		t.Error("the connection continued while its exchange was being cut off, want it to wait")
@@ -160,7 +160,7 @@ func TestTimeoutIs504(t *testing.T) {
 		g.await(phaseExchange)
 		pass(3 * time.Second)
 		g.engine.conns.each(func(c *conn) {
-			if why := c.main.wasCut(); why != notCut {
+			if why := c.phase.wasCut(); why != notCut {
 				t.Errorf("got cut %d before the timeout, want none", why)
 			}
 		})

@@ -5,48 +5,72 @@ import (
 	"sync/atomic"
 )
 
-// phase is what a connection does, as far as the sweeper must know.
+// phase is what a connection waits for, as far as the sweeper must know.
 type phase uint8
 
 const (
-	phaseNone     phase = iota
-	phaseIdle           // waits for a request
-	phaseHead           // waits for the rest of a head
-	phaseWait           // waits for the decision
-	phaseExchange       // waits for the head of an answer
-	phaseStream         // passes an answer on
-	phaseForeign        // is served by Config.Forward
-	phaseDrain          // waits for the rest of what nobody wants
-	phaseTunnel         // passes bytes both ways
-	phaseReading        // waits for the client's body
-	phaseWriting        // waits for the client to take bytes
+	phaseNone     phase = iota // nothing that the sweeper could end
+	phaseIdle                  // a request
+	phaseHead                  // the rest of a head
+	phaseWait                  // the decision
+	phaseExchange              // the head of a response, or a connection to the upstream
+	phaseStream                // the rest of a response
+	phaseBridge                // Config.Forward
+	phaseDrain                 // the rest of a body that is not wanted, or the client's end
+	phaseTunnel                // both ends of a tunnel
+	phaseReading               // the client's body
+	phaseWriting               // the client to take bytes
 )
 
 // cut is why the sweeper ended a phase.
 type cut uint8
 
 const (
-	notCut   cut = iota
-	cutLate      // the deadline has passed
-	cutGone      // the client has left
-	cutDrain     // the engine shuts down
+	notCut          cut = iota
+	cutTimeout          // the deadline has passed
+	cutClientClosed     // the client has closed its connection
+	cutShutdown         // the engine shuts down
 )
 
-// watch tells the sweeper what a connection does and until when. The owner of the
-// connection goes from phase to phase; the sweeper may end one. Both go through
-// the one word, so that an end never hits the phase after the one it meant.
-type watch struct {
-	word    atomic.Uint64 // deadline, cut, mark of a hold, phase
-	holding atomic.Bool   // the sweeper looks at what is otherwise the owner's alone
+// phaseClock is the phase of one activity and its deadline. The goroutine that serves the
+// connection, its owner, goes from phase to phase; the sweeper may end a phase, or hold it
+// while it uses what is otherwise the owner's. Both change one word by compare-and-swap, so
+// that the sweeper never ends or holds a later phase than the one it has seen.
+//
+// A connection has three: phase (what the connection as a whole waits for), reading and
+// writing (its reads from and writes to the client during an exchange).
+//
+//	         enter                      enter: returns notCut
+//	(start) ───────► running ─────────────────────────────────────► next phase
+//	                  │   │ ▲                                            ▲
+//	       sweeper:   │   │ └─ unhold (the mark stays)                   │
+//	       hold ◄─────┘   │                                              │
+//	        │             │ sweeper: end(why)                            │
+//	        │             ▼                                              │
+//	        │           cut ── the owner's system call fails ── enter: ──┤
+//	        │             ▲                             returns why      │
+//	        ├─ end(why) ──┘                                              │
+//	        └── enter waits here until unhold ───────────────────────────┘
+//
+// As conn.phase moves for one request over a kept connection:
+//
+//	Idle ─► Head ─► decision ┬─► Exchange ─► Stream ─► Idle
+//	  ▲                      ├─► Wait ─► None ─► Exchange
+//	  │                      ├─► Bridge ─► Idle
+//	  │                      ├─► Drain ─► Idle, or the end of the connection
+//	  └──── response ◄───────┘          Exchange, Bridge ─► Tunnel ─► the end
+type phaseClock struct {
+	word    atomic.Uint64 // bits 0–6: phase, 7: held, 8–15: cut, 16–63: deadline
+	holding atomic.Bool   // the sweeper is between hold and unhold
 }
 
-// held marks a phase that the sweeper has held: its owner makes sure that the
-// sweeper is done before it goes on.
+// held marks a phase that the sweeper has held: its owner waits for unhold before it goes
+// on.
 const held = 1 << 7
 
-// enter begins a phase with a deadline in the engine's milliseconds, 0 for none,
-// and returns how the phase before was ended.
-func (w *watch) enter(p phase, deadline int64) cut {
+// enter begins a phase with a deadline in the engine's milliseconds, 0 for none, and
+// returns how the phase before was ended.
+func (w *phaseClock) enter(p phase, deadline int64) cut {
 	before := w.word.Swap(uint64(deadline)<<16 | uint64(p))
 	if before&held != 0 {
 		for w.holding.Load() {
@@ -56,9 +80,9 @@ func (w *watch) enter(p phase, deadline int64) cut {
 	return cut(before >> 8)
 }
 
-// hold keeps the owner in the phase that word, loaded before, stands for, until
-// letGo. It reports false if the owner has gone on. One goroutine alone holds.
-func (w *watch) hold(word uint64) bool {
+// hold keeps the owner in the phase of word, which was loaded before, until unhold. It
+// reports false if the owner has gone on. Only one goroutine holds phases, the sweeper.
+func (w *phaseClock) hold(word uint64) bool {
 	w.holding.Store(true)
 	if w.word.CompareAndSwap(word, word|held) {
 		return true
@@ -67,21 +91,22 @@ func (w *watch) hold(word uint64) bool {
 	return false
 }
 
-func (w *watch) letGo() { w.holding.Store(false) }
+// unhold lets the owner go on after hold.
+func (w *phaseClock) unhold() { w.holding.Store(false) }
 
-// wasCut returns whether the current phase was ended.
-func (w *watch) wasCut() cut { return cut(w.word.Load() >> 8) }
+// wasCut returns whether the current phase was ended, and why.
+func (w *phaseClock) wasCut() cut { return cut(w.word.Load() >> 8) }
 
-// end ends the phase that word, loaded before, stands for. It reports false if
-// the owner has gone on, or it was ended already.
-func (w *watch) end(word uint64, c cut) bool {
-	return cut(word>>8) == notCut && w.word.CompareAndSwap(word, word|uint64(c)<<8)
+// end ends the phase of word, which was loaded before. It reports false if the owner has
+// gone on, or the phase was ended already.
+func (w *phaseClock) end(word uint64, why cut) bool {
+	return cut(word>>8) == notCut && w.word.CompareAndSwap(word, word|uint64(why)<<8)
 }
 
 func phaseOf(word uint64) phase { return phase(word &^ held) }
 
-// late reports whether the deadline has passed.
-func late(word uint64, now int64) bool {
+// expired reports whether the deadline of word has passed.
+func expired(word uint64, now int64) bool {
 	deadline := int64(word >> 16)
 	return deadline != 0 && now >= deadline
 }

@@ -114,7 +114,7 @@ func (c *conn) advance(x *exchange) step {
 		case err != nil:
 			return c.refuseSyntax(x, err)
 		case !done:
-			if phaseOf(c.main.word.Load()) != phaseHead && c.main.enter(phaseHead, c.engine.clock.in(headTime)) != notCut {
+			if phaseOf(c.phase.word.Load()) != phaseHead && c.phase.enter(phaseHead, c.engine.clock.in(headTime)) != notCut {
 				return stepClose
 			}
 			x.makeSpace()

@@ -30,7 +30,7 @@ func (x *exchange) emitForwarded() {
 
 // emitUnanswered emits the record of a request that got no response.
 func (x *exchange) emitUnanswered(why cut) step {
-	x.EmitUnanswered(why == cutDrain, x.bytesIn())
+	x.EmitUnanswered(why == cutShutdown, x.bytesIn())
 	return stepClose
 }
 

@@ -244,7 +244,7 @@ func TestRecordsOfClientsThatHangUp(t *testing.T) {
 		pass(tickTime)
 		_ = waiting.Close()
 		g.waitForHangUp()
-		pass(leaveAfter)
+		pass(checkAfter)
 		g.waitForNoConnections()
 
 		answered := g.dial(t)
@@ -575,9 +575,9 @@ func TestStartRecordedAtAnyMoment(t *testing.T) {
 				running = false
 			case <-time.After(50 * time.Microsecond):
 				g.engine.conns.each(func(c *conn) {
-					word := c.main.word.Load()
+					word := c.phase.word.Load()
 					if p := phaseOf(word); p == phaseExchange || p == phaseStream {
-						c.sweeper.tell(c, word, c.sweeper.since+proxy.StartedAfter.Milliseconds())
+						c.sweeper.emitStarted(c, word, c.sweeper.since+proxy.StartedAfter.Milliseconds())
 					}
 				})
 			}

@@ -18,7 +18,7 @@ import (
 func (c *conn) request(x *exchange) step {
 	x.known, x.Client = true, c.client
 	h := x.head
-	x.ask = admit.Request{Method: text(x.req.Method.Of(h)), Target: text(x.req.Target.Of(h))}
+	x.ask = admit.Request{Method: proxy.Text(x.req.Method.Of(h)), Target: proxy.Text(x.req.Target.Of(h))}
 	x.Method = x.ask.Method
 	x.ForwardedFor = x.forwardedFor[:0]
 	traceparents := 0
@@ -27,18 +27,18 @@ func (c *conn) request(x *exchange) step {
 		f := &fields[i]
 		switch f.ID {
 		case http1.Host:
-			x.ask.Host = text(f.Value.Of(h))
+			x.ask.Host = proxy.Text(f.Value.Of(h))
 		case http1.Authorization:
 			if x.ask.Authorizations++; x.ask.Authorizations == 1 {
-				x.ask.Authorization = text(f.Value.Of(h))
+				x.ask.Authorization = proxy.Text(f.Value.Of(h))
 			}
 		case http1.Origin:
-			x.ask.Origin = text(f.Value.Of(h))
+			x.ask.Origin = proxy.Text(f.Value.Of(h))
 		case http1.AccessControl:
-			x.ask.PreflightMethod = text(f.Value.Of(h))
+			x.ask.PreflightMethod = proxy.Text(f.Value.Of(h))
 		case http1.XForwardedFor:
 			if c.client.Trusted {
-				x.ForwardedFor = append(x.ForwardedFor, text(f.Value.Of(h)))
+				x.ForwardedFor = append(x.ForwardedFor, proxy.Text(f.Value.Of(h)))
 			}
 		case http1.Traceparent:
 			if x.Traceparent = f.Value.Of(h); traceparents > 0 {
@@ -59,7 +59,7 @@ func (c *conn) request(x *exchange) step {
 		return c.forward(x)
 	case admit.Preflight:
 		x.Result = accesslog.Preflight
-		return c.answer(x, http.StatusNoContent, nil)
+		return c.respond(x, http.StatusNoContent, nil)
 	default:
 		return c.refuse(x, x.Verdict.Fault())
 	}
@@ -68,20 +68,20 @@ func (c *conn) request(x *exchange) step {
 // awaitCap decides again until the daily cap of the route has told. It returns
 // stepReady once the verdict can be acted on.
 func (c *conn) awaitCap(x *exchange) step {
-	c.up.Store(nil)
-	c.main.enter(phaseWait, 0)
+	c.upstream.Store(nil)
+	c.phase.enter(phaseWait, 0)
 	ctx, done := c.context()
 	defer done()
 	for x.Verdict.Action == admit.Wait {
 		if err := c.engine.cfg.Admit.Wait(ctx, &x.Verdict); err != nil {
 			if ctx.Err() != nil {
-				return x.emitUnanswered(c.main.enter(phaseNone, 0))
+				return x.emitUnanswered(c.phase.enter(phaseNone, 0))
 			}
 			return c.refuse(x, err)
 		}
 		c.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
 	}
-	c.main.enter(phaseNone, 0)
+	c.phase.enter(phaseNone, 0)
 	x.MarkSent()
 	return stepReady
 }
@@ -132,7 +132,7 @@ func (x *exchange) neverAllowed() string {
 // body.
 func (c *conn) refuse(x *exchange, err error) step {
 	status, body := x.Respond(err)
-	return c.answer(x, status, body)
+	return c.respond(x, status, body)
 }
 
 // beginUndecided begins the exchange of a request whose head cannot be read.
@@ -141,9 +141,9 @@ func (c *conn) beginUndecided(x *exchange) {
 	x.BeginUndecided(&c.engine.cfg.Config)
 }
 
-// answer sends an answer of the gateway's own and disposes of the request's
+// respond sends an answer of the gateway's own and disposes of the request's
 // body.
-func (c *conn) answer(x *exchange, status int, body []byte) step {
+func (c *conn) respond(x *exchange, status int, body []byte) step {
 	received := int64(x.stop - x.after)
 	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.done)
 	length := x.req.ContentLength()
@@ -174,9 +174,9 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 	x.Emit(x.endOf(x.Result, status, int64(len(body))))
 	err := c.write(out)
 	x.trip.dropBuffer()
-	why := c.main.enter(phaseIdle, c.engine.clock.in(idleTime))
+	why := c.phase.enter(phaseIdle, c.engine.clock.in(idleTime))
 	switch {
-	case err != nil || why == cutGone:
+	case err != nil || why == cutClientClosed:
 		return stepClose
 	case last || why != notCut:
 		return stepLinger
@@ -193,7 +193,7 @@ func (c *conn) answer(x *exchange, status int, body []byte) step {
 // fail ends an exchange that its upstream, its client or the sweeper ended.
 func (c *conn) fail(x *exchange, err error) step {
 	c.endUpload(x)
-	why := c.main.enter(phaseNone, 0)
+	why := c.phase.enter(phaseNone, 0)
 	x.trip.discard()
 	x.trip.dropBuffer()
 	var uploadErr error
@@ -202,12 +202,12 @@ func (c *conn) fail(x *exchange, err error) step {
 	}
 	switch {
 	case x.answered:
-		if uploadErr == nil && x.trip.lost == nil && why != cutGone && why != cutDrain {
+		if uploadErr == nil && x.trip.lost == nil && why != cutClientClosed && why != cutShutdown {
 			x.LogBrokenOff(err)
 		}
 		x.emitForwarded()
 		return c.abort(x.response.reset)
-	case x.trip.lost != nil || why == cutGone || why == cutDrain:
+	case x.trip.lost != nil || why == cutClientClosed || why == cutShutdown:
 		x.emitUnanswered(why)
 		return c.abort(x.response.reset)
 	case errors.Is(uploadErr, errBodyTooLarge):
@@ -217,7 +217,7 @@ func (c *conn) fail(x *exchange, err error) step {
 		return c.refuse(x, proxy.MalformedBody(uploadErr))
 	case uploadErr != nil: // the client left, or stalled
 		return x.emitUnanswered(why)
-	case why == cutLate:
+	case why == cutTimeout:
 		return c.refuse(x, proxy.TimedOut(err))
 	}
 	return c.refuse(x, unanswered(err))

@@ -19,7 +19,7 @@ type Engine struct {
 	conns    registry
 	draining atomic.Bool
 
-	hurry   chan struct{} // lets the sweeper look at once
+	wake    chan struct{} // lets the sweeper look at once
 	stop    context.CancelFunc
 	sweeper sync.WaitGroup
 
@@ -39,7 +39,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	e := &Engine{cfg: cfg, hurry: make(chan struct{}, 1)}
+	e := &Engine{cfg: cfg, wake: make(chan struct{}, 1)}
 	now := cfg.Now()
 	e.clock.started = now
 	e.clock.tick(now)
@@ -113,7 +113,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case e.hurry <- struct{}{}:
+	case e.wake <- struct{}{}:
 	default:
 	}
 	select {

@@ -12,14 +12,14 @@ import (
 
 // The bounds of waiting (contract, 4.4 and 4.5). They hold to within two ticks.
 const (
-	tickTime    = 200 * time.Millisecond
-	headTime    = proxy.HeadTimeout
-	idleTime    = proxy.IdleTimeout
-	stallTime   = proxy.StallTimeout
-	drainTime   = 2 * time.Second
-	leaveAfter  = 400 * time.Millisecond // an exchange that lasts longer is looked after
-	leaveEvery  = 2                      // ticks between two looks
-	finishCheck = 5                      // ticks of idling after which the end of a connection is looked for
+	tickTime   = 200 * time.Millisecond
+	headTime   = proxy.HeadTimeout
+	idleTime   = proxy.IdleTimeout
+	stallTime  = proxy.StallTimeout
+	drainTime  = 2 * time.Second
+	checkAfter = 400 * time.Millisecond // an exchange that lasts longer is looked after
+	checkEvery = 2                      // ticks between two looks
+	idleCheck  = 5                      // ticks of idling after which the end of a connection is looked for
 )
 
 // clock is the time since the engine was made, which goes on with each tick.
@@ -60,7 +60,7 @@ func (r *registry) add(c *conn) {
 	s := &r.shards[r.next.Add(1)%uint32(len(r.shards))]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.shard, c.place = s, len(s.conns)
+	c.shard, c.index = s, len(s.conns)
 	s.conns = append(s.conns, c)
 	r.count.Add(1)
 }
@@ -70,8 +70,8 @@ func (r *registry) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := len(s.conns) - 1
-	s.conns[c.place] = s.conns[last]
-	s.conns[c.place].place = c.place
+	s.conns[c.index] = s.conns[last]
+	s.conns[c.index].index = c.index
 	s.conns[last] = nil
 	s.conns = s.conns[:last]
 	r.count.Add(-1)
@@ -97,10 +97,10 @@ func (e *Engine) sweepAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-		case <-e.hurry:
+		case <-e.wake:
 		}
 		e.clock.tick(e.cfg.Now())
-		e.sweep(n%leaveEvery == 0)
+		e.sweep(n%checkEvery == 0)
 	}
 }
 
@@ -116,41 +116,41 @@ type sweeper struct {
 	word    uint64 // the main phase at the last visit
 	since   int64  // when it was first seen
 	visits  int    // to an idle connection since then, up to finishCheck
-	hungUp  bool   // at the last look
+	closed  bool   // at the last look
 	moved   uint64 // bytes that the client has sent and acknowledged
 	movedAt int64
 }
 
 func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
-	word := c.main.word.Load()
+	word := c.phase.word.Load()
 	if word&^held != s.word {
-		s.word, s.since, s.visits, s.hungUp = word&^held, now, 0, false
+		s.word, s.since, s.visits, s.closed = word&^held, now, 0, false
 	}
 	switch phaseOf(word) {
 	case phaseIdle:
 		switch {
 		case draining:
-			c.cutReading(word, cutDrain)
-		case late(word, now):
-			c.cutReading(word, cutLate)
-		case s.visits < finishCheck:
+			c.cutReading(word, cutShutdown)
+		case expired(word, now):
+			c.cutReading(word, cutTimeout)
+		case s.visits < idleCheck:
 			// The end of a connection may have come together with the last
 			// request, and then nothing else tells of it.
-			if s.visits++; s.visits == finishCheck && c.control(hungUp) {
-				c.cutReading(word, cutGone)
+			if s.visits++; s.visits == idleCheck && c.control(isClosed) {
+				c.cutReading(word, cutClientClosed)
 			}
 		}
 	case phaseHead, phaseDrain:
-		if late(word, now) {
-			c.cutReading(word, cutLate)
+		if expired(word, now) {
+			c.cutReading(word, cutTimeout)
 		}
 	case phaseExchange:
-		s.exchange(c, s.tell(c, word, now), now, look)
+		s.exchange(c, s.emitStarted(c, word, now), now, look)
 	case phaseWait:
 		s.exchange(c, word, now, look)
 	case phaseStream:
-		s.stream(c, s.tell(c, word, now), now, look)
-	case phaseForeign:
+		s.stream(c, s.emitStarted(c, word, now), now, look)
+	case phaseBridge:
 		s.stream(c, word, now, look)
 	}
 	if look {
@@ -158,13 +158,13 @@ func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
 	}
 }
 
-// tell tells of a request that lasts, and returns what is in c.main since.
-func (s *sweeper) tell(c *conn, word uint64, now int64) uint64 {
-	if word&held != 0 || c.client.Shard == nil || now-s.since < proxy.StartedAfter.Milliseconds() || !c.main.hold(word) {
+// emitStarted tells of a request that lasts, and returns what is in c.main since.
+func (s *sweeper) emitStarted(c *conn, word uint64, now int64) uint64 {
+	if word&held != 0 || c.client.Shard == nil || now-s.since < proxy.StartedAfter.Milliseconds() || !c.phase.hold(word) {
 		return word
 	}
 	c.x.EmitStarted()
-	c.main.letGo()
+	c.phase.unhold()
 	return word | held
 }
 
@@ -175,37 +175,37 @@ func (s *sweeper) exchange(c *conn, word uint64, now int64, look bool) {
 		s.progress(c, now)
 	}
 	switch {
-	case late(word, now) && (!uploading || now-s.movedAt >= c.patience.Load()):
-		c.cutExchange(word, cutLate)
-	case !look || now-s.since < leaveAfter.Milliseconds():
+	case expired(word, now) && (!uploading || now-s.movedAt >= c.uploadTimeout.Load()):
+		c.cutExchange(word, cutTimeout)
+	case !look || now-s.since < checkAfter.Milliseconds():
 	case uploading:
 		// Its own end may only mean that it has sent everything, though we
 		// have not read it yet.
-		if c.control(brokenOff) {
-			c.cutExchange(word, cutGone)
+		if c.control(isReset) {
+			c.cutExchange(word, cutClientClosed)
 		}
-	case c.control(hungUp):
-		c.cutExchange(word, cutGone)
+	case c.control(isClosed):
+		c.cutExchange(word, cutClientClosed)
 	}
 }
 
 // stream looks after a client that gets an answer. One that has only ended its
 // own direction still takes bytes.
 func (s *sweeper) stream(c *conn, word uint64, now int64, look bool) {
-	if !look || now-s.since < leaveAfter.Milliseconds() {
+	if !look || now-s.since < checkAfter.Milliseconds() {
 		return
 	}
 	if c.uploading.Load() { // as in exchange
-		if c.control(brokenOff) {
-			c.cutExchange(word, cutGone)
+		if c.control(isReset) {
+			c.cutExchange(word, cutClientClosed)
 		}
 		return
 	}
-	before := s.hungUp
-	if s.hungUp = c.control(hungUp); s.hungUp {
+	before := s.closed
+	if s.closed = c.control(isClosed); s.closed {
 		s.progress(c, now)
 		if before && s.movedAt != now {
-			c.cutExchange(word, cutGone)
+			c.cutExchange(word, cutClientClosed)
 		}
 	}
 }
@@ -234,10 +234,10 @@ func (s *sweeper) stalls(c *conn, now int64) {
 	if now-s.movedAt < stallTime.Milliseconds() {
 		return
 	}
-	if phaseOf(reading) == phaseReading && late(reading, now) && unread == 0 && c.reading.end(reading, cutLate) {
+	if phaseOf(reading) == phaseReading && expired(reading, now) && unread == 0 && c.reading.end(reading, cutTimeout) {
 		_ = c.nc.SetReadDeadline(past)
 	}
-	if phaseOf(writing) == phaseWriting && late(writing, now) && unsent > 0 && c.writing.end(writing, cutLate) {
+	if phaseOf(writing) == phaseWriting && expired(writing, now) && unsent > 0 && c.writing.end(writing, cutTimeout) {
 		_ = c.nc.SetWriteDeadline(past)
 	}
 }

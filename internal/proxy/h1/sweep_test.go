@@ -32,7 +32,7 @@ func (g *harness) byTick() (pass func()) {
 	return func() {
 		n, now = n+1, now+tickTime.Milliseconds()
 		g.engine.clock.ms.Store(now)
-		g.engine.sweep(n%leaveEvery == 0)
+		g.engine.sweep(n%checkEvery == 0)
 	}
 }
 
@@ -42,7 +42,7 @@ func (g *harness) await(p phase) {
 	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
 		found := false
 		g.engine.conns.each(func(c *conn) {
-			for _, w := range []*watch{&c.main, &c.reading, &c.writing} {
+			for _, w := range []*phaseClock{&c.phase, &c.reading, &c.writing} {
 				found = found || phaseOf(w.word.Load()) == p
 			}
 		})
@@ -83,12 +83,12 @@ func TestWaitingForSlotCountsTowardsTimeout(t *testing.T) {
 		g.await(phaseExchange)
 		found := false
 		g.engine.conns.each(func(c *conn) {
-			if word := c.main.word.Load(); phaseOf(word) == phaseExchange && c.main.hold(word) {
+			if word := c.phase.word.Load(); phaseOf(word) == phaseExchange && c.phase.hold(word) {
 				found = true
 				if c.x.timeout > timeout-waited {
 					t.Errorf("%v are left of %v after %v", c.x.timeout, timeout, waited)
 				}
-				c.main.letGo()
+				c.phase.unhold()
 			}
 		})
 		if !found {
@@ -145,7 +145,7 @@ func TestDeadlines(t *testing.T) {
 				g.await(c.phase)
 				var served *conn
 				g.engine.conns.each(func(c *conn) { served = c })
-				watched := &served.main
+				watched := &served.phase
 				switch c.phase {
 				case phaseReading:
 					watched = &served.reading

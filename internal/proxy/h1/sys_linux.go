@@ -46,17 +46,17 @@ func send(fd int, b []byte) (n int, err syscall.Errno) {
 
 const again = unix.EAGAIN
 
-// hungUp reports whether the peer has ended its direction, or the connection is
+// closed reports whether the peer has ended its direction, or the connection is
 // broken, however much of what it sent is still unread.
-func hungUp(fd uintptr) bool {
+func isClosed(fd uintptr) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p[:], 0)
 	return err == nil && n == 1 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
 }
 
-// brokenOff reports whether the connection was reset, or both directions have
+// isReset reports whether the connection was reset, or both directions have
 // ended.
-func brokenOff(fd uintptr) bool {
+func isReset(fd uintptr) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd)}}
 	n, err := unix.Poll(p[:], 0)
 	return err == nil && n == 1 && p[0].Revents != 0

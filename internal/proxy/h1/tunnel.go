@@ -12,7 +12,7 @@ func (c *conn) tunnel(x *exchange) step {
 	up := x.trip.conn
 	back := up.NetConn()
 	defer up.Discard()
-	if c.main.enter(phaseTunnel, 0) != notCut {
+	if c.phase.enter(phaseTunnel, 0) != notCut {
 		return stepClose
 	}
 	record := x.Detach(x.trip.reader.resp.Status)
