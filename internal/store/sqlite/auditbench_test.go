@@ -21,10 +21,9 @@ import (
 // auditBlocks is 50 million records.
 const auditBlocks = 50_000_000/audit.MaxRecords + 1
 
-// library is an audit log of 50 million records of mixed traffic: 32 different
-// blocks again and again, each time at another time, with rare records in some.
-// A block's content says the time at which it was first made; its bounds say the
-// time at which it stands in the log.
+// library is an audit log of 50 million records of mixed traffic. It repeats 32 different
+// blocks at different times, some with rare records. The content of a block has the time at
+// which it was first made; its bounds have the time at which it is in the log.
 type library struct {
 	db      *sqlite.DB
 	account string
@@ -104,9 +103,9 @@ func newLibrary(b *testing.B) *library {
 	return l
 }
 
-// fillMixed makes the traffic of two seconds: of 1,000 keys that are used very
-// unevenly, from 1,500 addresses, on four gateways; half of the paths have a
-// number that does not come again; one request in twelve is refused.
+// fillMixed adds the traffic of two seconds: by 1,000 keys that are used very unevenly, from
+// 1,500 addresses, on four gateways. Half of the paths have a unique number; one request in
+// twelve is refused.
 func fillMixed(t *audit.Table, n int, at time.Time, rare bool) {
 	random := rand.New(rand.NewPCG(uint64(n), 1))
 	keys, clients := rand.NewZipf(random, 1.1, 10, 999), rand.NewZipf(random, 1.1, 20, 1499)
@@ -135,8 +134,8 @@ func fillMixed(t *audit.Table, n int, at time.Time, rare bool) {
 
 func benchID(a, b byte) [16]byte { return [16]byte{6: 0x70, 8: 0x80, 14: a, 15: b} }
 
-// The bar: a query takes less than 100 ms over 50 million records, whether it
-// finds much, little or nothing.
+// BenchmarkAuditQueries measures queries over 50 million records. Each should take less than
+// 100 ms, whether it finds many records, few or none.
 func BenchmarkAuditQueries(b *testing.B) {
 	l := newLibrary(b)
 	key := func(x, y byte) string { return id.Format(id.Key, benchID(x, y)) }

@@ -21,11 +21,11 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// million is the number of keys that the bars of speed speak of.
+// million is the number of keys for which the performance targets are defined.
 const million = 1_000_000
 
-// stock is a store with keys of one account, of which every third is
-// restricted to one of ten gateways.
+// stock is a store with keys of one account. Every third key is restricted to one of ten
+// gateways.
 type stock struct {
 	db       *sqlite.DB
 	account  account.Account
@@ -40,8 +40,7 @@ func newStock(b *testing.B, keys int) *stock {
 	return s
 }
 
-// fill makes the account, the gateways and the keys, batch keys in a
-// transaction.
+// fill inserts the account, the gateways and the keys, batch keys in each transaction.
 func (s *stock) fill(tb testing.TB, keys, batch int) {
 	tb.Helper()
 	ctx := tb.Context()
@@ -98,8 +97,8 @@ func (s *stock) key() apikey.Key {
 	return k
 }
 
-// BenchmarkMillion holds what must not depend on the number of keys, and the
-// start with a million of them.
+// BenchmarkMillion measures operations whose time must not depend on the number of keys, and
+// the start with a million keys.
 func BenchmarkMillion(b *testing.B) {
 	large := sync.OnceValue(func() *stock { return newStock(b, million) })
 	b.Run("EachKey", func(b *testing.B) {
@@ -160,8 +159,8 @@ func pageCases(large func() *stock) []pageCase {
 	}
 }
 
-// benchmarkCreate is a key's creation as control commits it: the key, its audit
-// record, its event and the entry of the change log, synced to the disk.
+// benchmarkCreate measures the creation of a key as control commits it: the key with its audit
+// record, event and change log entry, synced to the disk.
 func benchmarkCreate(b *testing.B, s *stock) {
 	for b.Loop() {
 		k := s.key()

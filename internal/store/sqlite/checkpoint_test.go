@@ -13,9 +13,9 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// Guarantee: what was committed is written back into the file while the server
-// runs, by somebody other than the writer, and however little it is.
-func TestCheckpointer(t *testing.T) {
+// Guarantee: the checkpointer writes committed changes back into the file in the background, however
+// small they are.
+func TestCheckpointerWritesBack(t *testing.T) {
 	db := fresh(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -32,14 +32,13 @@ func TestCheckpointer(t *testing.T) {
 			select {
 			case <-poll.C:
 			case <-ctx.Done():
-				t.Fatal("the file does not grow")
+				t.Fatal("the file did not grow")
 			}
 		}
 	}
 }
 
-// Guarantee: an attempt that finds another writing the log back learns nothing from
-// it: the checkpointer is called again as soon as else.
+// Guarantee: a checkpoint that finds another one running does not change when the next is due.
 func TestCheckpointerBesideAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	db, err := Open(t.Context(), Config{Path: path})
@@ -70,10 +69,10 @@ func TestCheckpointerBesideAnother(t *testing.T) {
 			return err
 		}
 		write()
-		// It holds the lock while it waits for this reader.
+		// This checkpoint holds the lock while it waits for the reader.
 		go func() {
 			defer close(ended)
-			for busy := int64(1); busy != 0; { // unless it came while we looked
+			for busy := int64(1); busy != 0; { // busy if it collided with one of the checks below
 				var pages, written int64
 				if err := other.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(RESTART)").Scan(&busy, &pages, &written); err != nil {
 					ended <- err
@@ -98,7 +97,7 @@ func TestCheckpointerBesideAnother(t *testing.T) {
 		c.due.Store(7)
 		c.checkpoint(1000)
 		if c.due.Load() != 7 || c.pages != 10 {
-			t.Errorf("it is due after %d commits, want 7; the log has %d pages, want 10", c.due.Load(), c.pages)
+			t.Errorf("got due %d and pages %d, want them unchanged: 7 and 10", c.due.Load(), c.pages)
 		}
 		return nil
 	})

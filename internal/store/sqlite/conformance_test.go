@@ -9,14 +9,13 @@ import (
 	"github.com/keygate/keygate/internal/store/storetest"
 )
 
-// open opens the store in path and closes it at the test's end.
+// open opens the store in path and closes it when the test ends.
 func open(t testing.TB, path string) *sqlite.DB {
 	t.Helper()
 	return openWith(t, sqlite.Config{Path: path})
 }
 
-// openPatiently is open for stores that wait for each other, however slow the
-// disk is and whoever is served first.
+// openPatiently is open with a very long busy timeout, for stores that wait for each other.
 func openPatiently(t testing.TB, path string) *sqlite.DB {
 	t.Helper()
 	return openWith(t, sqlite.Config{Path: path, BusyTimeout: patience})
@@ -38,7 +37,7 @@ func openWith(t testing.TB, cfg sqlite.Config) *sqlite.DB {
 	return db
 }
 
-// The SQLite store does what every store must do.
+// Guarantee: the SQLite store passes the conformance suite.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Engine {
 		return sqlitetest.Open(t, sqlite.Config{})

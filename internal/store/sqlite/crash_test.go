@@ -19,9 +19,9 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// writeUntilKilled creates keys, each with all that goes with it, and prints
-// the identifier of each as soon as it is acknowledged. Every tenth change makes
-// 200 keys, so that some transactions take long.
+// writeUntilKilled creates keys with their audit records, events and change log entries, and
+// prints the last identifier of each transaction as soon as it is committed. Every tenth
+// transaction creates 200 keys, so that some take long.
 func writeUntilKilled(path string) int {
 	ctx := context.Background()
 	fail := func(err error) int {
@@ -65,9 +65,8 @@ func crashKey(a *account.Account) apikey.Key {
 		Scope: apikey.Scope{Word: apikey.Read}, BucketID: keyID, CreatedAt: time.Now().UTC().Truncate(time.Microsecond), Version: 1}
 }
 
-// A process that is killed at any moment loses no acknowledged change and
-// leaves no half of one: each key stands with its audit record, its event and
-// its entry of the change log.
+// Guarantee: a process that is killed at any moment loses no acknowledged change and leaves none
+// incomplete: each key has its audit record, its event and its change log entry.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
@@ -82,7 +81,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	seed := rand.Uint64()
-	t.Logf("kills are drawn with the seed %d", seed)
+	t.Logf("random seed: %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	var acknowledged []string
 	for range 8 {
@@ -92,8 +91,8 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	t.Logf("%d acknowledged changes in 8 rounds", len(acknowledged))
 }
 
-// runAndKill starts a writer, kills it at a random moment after a random
-// number of acknowledgements, and returns those.
+// runAndKill starts a writer, kills it at a random moment after a random number of
+// acknowledged transactions, and returns their last identifiers.
 func runAndKill(t *testing.T, path string, random *rand.Rand) []string {
 	t.Helper()
 	self, err := os.Executable()
@@ -116,12 +115,12 @@ func runAndKill(t *testing.T, path string, random *rand.Rand) []string {
 	for lines.Scan() {
 		acknowledged = append(acknowledged, lines.Text())
 		if len(acknowledged) == killAt {
-			// The writer goes on meanwhile, so the kill falls anywhere in a change.
+			// The writer continues meanwhile, so the kill can hit any moment of a transaction.
 			time.AfterFunc(time.Duration(random.Int64N(int64(3*time.Millisecond))), func() { _ = child.Process.Kill() })
 		}
 	}
 	if err := child.Wait(); err == nil || child.ProcessState.Exited() {
-		t.Fatalf("the writer ended by itself: %v", child.ProcessState)
+		t.Fatalf("the writer ended before it was killed: %v", child.ProcessState)
 	}
 	return acknowledged
 }
@@ -161,11 +160,11 @@ func checkAfterCrash(t *testing.T, path, accountID string, acknowledged []string
 			return err
 		}
 		if n := len(keys); len(log) != n || len(events) != n || len(changes) != n || !complete {
-			t.Errorf("%d keys, %d audit records, %d events, %d changes: half a change stands", n, len(log), len(events), len(changes))
+			t.Errorf("got %d keys, %d audit records, %d events and %d changes, want equal numbers", n, len(log), len(events), len(changes))
 		}
 		for _, c := range changes {
 			if !keys[c.ID] {
-				t.Errorf("the change log names the key %s, which is not there", c.ID)
+				t.Errorf("the change log has the key %s, which does not exist", c.ID)
 			}
 		}
 		return nil

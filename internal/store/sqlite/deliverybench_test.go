@@ -17,8 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// mail is a store with deliveries of one account to ten endpoints, one a
-// millisecond.
+// mail is a store with deliveries of one account to ten endpoints, one each millisecond.
 type mail struct {
 	db      *DB
 	account account.Account
@@ -26,7 +25,7 @@ type mail struct {
 	begin   time.Time
 }
 
-// newMail makes deliveries of which the last waiting wait; of the others every
+// newMail creates deliveries. The last ones, waiting of them, are waiting; of the others every
 // tenth failed.
 func newMail(b *testing.B, deliveries, waiting int) *mail {
 	b.Helper()
@@ -80,8 +79,7 @@ func (m *mail) fill(tb testing.TB, n, waiting int) {
 	}
 }
 
-// add writes one delivery with its event, and as it is after an attempt unless
-// it waits.
+// add inserts a delivery and its event, after an attempt unless the delivery is waiting.
 func (m *mail) add(t *tx, i int, waits bool) error {
 	ctx := context.Background()
 	at := m.begin.Add(time.Duration(i) * time.Millisecond)
@@ -112,8 +110,7 @@ func (m *mail) add(t *tx, i int, waits bool) error {
 	return t.insertAttempt(ctx, int64(i+1), &webhook.Attempt{Number: 1, StartedAt: at, Duration: time.Millisecond, Status: 200, Response: []byte("ok")})
 }
 
-// send claims up to limit deliveries that are due and finishes them; every tenth
-// failed.
+// send claims up to limit due deliveries and finishes them. Every tenth fails.
 func (m *mail) send(tb testing.TB, limit int) int {
 	tb.Helper()
 	return m.sendAt(tb, m.begin.Add(1000*time.Hour), limit)
@@ -142,11 +139,11 @@ func (m *mail) sendAt(tb testing.TB, now time.Time, limit int) int {
 	return len(jobs)
 }
 
-// logged is the number of deliveries that the bars of speed speak of.
+// logged is the number of deliveries for which the performance targets are defined.
 const logged = 1_000_000
 
-// BenchmarkDeliveries holds what must not depend on how long the log is. Filling
-// it takes a minute or two; with -short it is a tenth as long.
+// BenchmarkDeliveries measures operations whose time must not depend on the length of the log.
+// Filling the log takes a minute or two; with -short it is a tenth as long.
 func BenchmarkDeliveries(b *testing.B) {
 	rows := logged
 	if testing.Short() {
@@ -211,8 +208,8 @@ func (m *mail) list(b *testing.B, f control.DeliveryFilter) {
 	}
 }
 
-// benchmarkTrim removes what is old in the batches of the upkeep, and tells for
-// how long they held the writer: half of them, and the longest.
+// benchmarkTrim removes old deliveries in the batches of the maintenance, and reports how long
+// the batches held the writer: the median and the maximum.
 func benchmarkTrim(b *testing.B, m *mail) {
 	var took []time.Duration
 	all := m.begin.Add(2000 * time.Hour)
@@ -232,8 +229,8 @@ func benchmarkTrim(b *testing.B, m *mail) {
 	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "ms-longest")
 }
 
-// BenchmarkQueue sends as fast as the store lets: claims and finishes in batches,
-// each synced to the disk.
+// BenchmarkQueue claims and finishes deliveries as fast as the store can, in batches, each
+// synced to the disk.
 func BenchmarkQueue(b *testing.B) {
 	for _, batch := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {

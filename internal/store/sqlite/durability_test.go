@@ -13,10 +13,10 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// Guarantee: what somebody was answered outlasts the loss of power: changes, sealed
-// blocks, ranges of daily caps, management records. Only what is told of traffic
-// many times a second does not wait for the disk, whatever was written before it.
-func TestDurability(t *testing.T) {
+// Guarantee: changes, sealed blocks, ranges of daily caps and management records are synced to the
+// disk before they are acknowledged. Only records of traffic are not, whatever was written
+// before them.
+func TestAcknowledgedChangesAreSynced(t *testing.T) {
 	ctx := t.Context()
 	db := fresh(t)
 	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: time.Now()}
@@ -33,15 +33,15 @@ func TestDurability(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := func(ctx context.Context) error { return db.AppendAuditChunks(ctx, chunks, nil) }
+	appendChunks := func(ctx context.Context) error { return db.AppendAuditChunks(ctx, chunks, nil) }
 	for name, test := range map[string]struct {
 		write func(ctx context.Context) error
-		want  int // of SQLite's synchronous: 2 is FULL, 1 is NORMAL
+		want  int // value of PRAGMA synchronous: 2 is FULL, 1 is NORMAL
 	}{
 		"change":       {insert, 2},
 		"daily caps":   {func(ctx context.Context) error { return db.SaveDailyCounts(ctx, []ratelimit.DailyCount{}) }, 2},
-		"audit chunks": {told, 1},
-		"audit chunks beside a record": {func(ctx context.Context) error {
+		"audit chunks": {appendChunks, 1},
+		"audit chunks and a management record": {func(ctx context.Context) error {
 			return db.AppendAuditChunks(ctx, chunks, []*audit.Record{audit.NewGap(a.ID, 1, time.Now(), time.Now())})
 		}, 2},
 		"audit blocks": {func(ctx context.Context) error { return db.SealAudit(ctx, &audit.Seal{AccountID: a.ID}) }, 2},
@@ -49,7 +49,7 @@ func TestDurability(t *testing.T) {
 			return db.AppendTraffic(ctx, []traffic.Chunk{{AccountID: a.ID, Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
 		}, 1},
 	} {
-		for _, before := range []func(context.Context) error{insert, told} {
+		for _, before := range []func(context.Context) error{insert, appendChunks} {
 			if err := before(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestDurability(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != test.want {
-				t.Errorf("%s: synchronous=%d, want %d", name, got, test.want)
+				t.Errorf("%s: got synchronous=%d, want %d", name, got, test.want)
 			}
 		}
 	}

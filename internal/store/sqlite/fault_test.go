@@ -18,8 +18,8 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// unavailable makes sure that err is fault.Unavailable, that its public message
-// says want and nothing of the driver's, and that the cause is kept for the log.
+// unavailable checks that err is fault.Unavailable, and that its public message contains want
+// and nothing from the driver.
 func unavailable(t *testing.T, err error, want string) {
 	t.Helper()
 	var e *fault.Error
@@ -27,18 +27,18 @@ func unavailable(t *testing.T, err error, want string) {
 		t.Fatalf("got %v, want the code %s", err, fault.Unavailable)
 	}
 	if !strings.Contains(e.Message, want) {
-		t.Errorf("the message is %q, want it to say %q", e.Message, want)
+		t.Errorf("got the message %q, want one that contains %q", e.Message, want)
 	}
-	_, answer := fault.Response(err, "req_x")
-	body, _, _ := bytes.Cut(answer, []byte("request_id"))
+	_, response := fault.Response(err, "req_x")
+	body, _, _ := bytes.Cut(response, []byte("request_id"))
 	for _, internal := range []string{"SQLITE", "sqlite", "(5)", "(8)", "(26)", "/"} {
 		if bytes.Contains(body, []byte(internal)) {
-			t.Errorf("the answer %s shows %q", body, internal)
+			t.Errorf("the response %s contains %q", body, internal)
 		}
 	}
 }
 
-// raw opens the file beside the store, as another program would.
+// raw opens the file like another program would.
 func raw(t *testing.T, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -57,7 +57,7 @@ func execRaw(t *testing.T, db *sql.DB, query string) {
 	}
 }
 
-// made returns the path of a store that was used and closed.
+// made returns the path of a closed store with the account "kept".
 func made(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keygate.db")
@@ -98,9 +98,9 @@ func accountNames(t *testing.T, db *sqlite.DB) string {
 	return strings.Join(names, " ")
 }
 
-// A file that another process has locked for writing can be read; a change is
-// refused with a clear error and works once the lock is gone.
-func TestLockedByAnother(t *testing.T) {
+// Guarantee: while another process has locked the file for writing, it can be read, and a change
+// fails with a clear error. It succeeds once the lock is gone.
+func TestFileLockedByAnotherProcess(t *testing.T) {
 	path := made(t)
 	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, BusyTimeout: 20 * time.Millisecond})
 	if err != nil {
@@ -111,22 +111,22 @@ func TestLockedByAnother(t *testing.T) {
 	execRaw(t, other, "BEGIN EXCLUSIVE")
 	unavailable(t, tryAccount(t.Context(), db, "refused"), "locked")
 	if got := accountNames(t, db); got != "kept" {
-		t.Errorf("accounts while locked: %s", got)
+		t.Errorf("while the file is locked: got the accounts %q, want \"kept\"", got)
 	}
 	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, BusyTimeout: 20 * time.Millisecond}); err == nil {
-		t.Error("a locked file was opened")
+		t.Error("a locked file was opened, want an error")
 	} else {
 		unavailable(t, err, "locked")
 	}
 	execRaw(t, other, "ROLLBACK")
 	insertAccount(t, db, "after")
 	if got := accountNames(t, db); got != "kept after" {
-		t.Errorf("accounts after the lock: %s", got)
+		t.Errorf("after the lock: got the accounts %q, want \"kept after\"", got)
 	}
 }
 
-// A write waits for another process's to end.
-func TestWaitsForAnother(t *testing.T) {
+// Guarantee: a write waits for the write of another process to end.
+func TestWriteWaitsForAnotherProcess(t *testing.T) {
 	path := made(t)
 	db := openPatiently(t, path)
 	other := raw(t, path)
@@ -144,8 +144,8 @@ func TestWaitsForAnother(t *testing.T) {
 	}
 }
 
-// Whoever waits for the writer's turn leaves when its context ends.
-func TestLeavesTheQueue(t *testing.T) {
+// Guarantee: an Update that waits for the writer stops waiting when its context ends.
+func TestWaitingUpdateStopsWithItsContext(t *testing.T) {
 	db := open(t, made(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	err := db.Update(t.Context(), func(control.Tx) error {
@@ -153,7 +153,7 @@ func TestLeavesTheQueue(t *testing.T) {
 		go func() { waiting <- tryAccount(ctx, db, "left") }()
 		cancel()
 		if err := <-waiting; !errors.Is(err, context.Canceled) {
-			t.Errorf("a waiting Update gave %v", err)
+			t.Errorf("the waiting Update returned %v, want context.Canceled", err)
 		}
 		return nil
 	})
@@ -162,8 +162,8 @@ func TestLeavesTheQueue(t *testing.T) {
 	}
 }
 
-// A file of a newer version is refused and left as it is, byte for byte.
-func TestNewerThanTheBinary(t *testing.T) {
+// Guarantee: a file of a newer version is rejected and not changed.
+func TestNewerFileIsRejected(t *testing.T) {
 	path := made(t)
 	other := raw(t, path)
 	execRaw(t, other, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (900, 1)")
@@ -174,7 +174,7 @@ func TestNewerThanTheBinary(t *testing.T) {
 	leftAlone(t, path, "newer version of Keygate (schema 900")
 }
 
-// leftAlone makes sure that Open refuses the file and does not change it.
+// leftAlone checks that Open rejects the file and does not change it.
 func leftAlone(t *testing.T, path, message string) {
 	t.Helper()
 	before, err := os.ReadFile(path)
@@ -184,7 +184,7 @@ func leftAlone(t *testing.T, path, message string) {
 	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	if err == nil {
 		_ = db.Close()
-		t.Fatal("the file was opened")
+		t.Fatal("the file was opened, want an error")
 	}
 	unavailable(t, err, message)
 	if !strings.Contains(err.Error(), path) {
@@ -199,9 +199,9 @@ func leftAlone(t *testing.T, path, message string) {
 	}
 }
 
-// What is no database, another program's database, or damaged is refused with
-// a clear error and not touched.
-func TestForeignFiles(t *testing.T) {
+// Guarantee: a file that is not a database, belongs to another program or is damaged is rejected
+// with a clear error and not changed.
+func TestForeignFileIsRejected(t *testing.T) {
 	write := func(content []byte) string {
 		path := filepath.Join(t.TempDir(), "keygate.db")
 		if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -233,7 +233,7 @@ func TestForeignFiles(t *testing.T) {
 	})
 	t.Run("a directory", func(t *testing.T) {
 		if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: t.TempDir()}); err == nil {
-			t.Error("a directory was opened")
+			t.Error("a directory was opened, want an error")
 		} else {
 			unavailable(t, err, "")
 		}
@@ -244,8 +244,8 @@ func TestForeignFiles(t *testing.T) {
 	})
 }
 
-// After Close every call says so.
-func TestClosed(t *testing.T) {
+// Guarantee: calls after Close fail with a clear error, and no files are left beside the database.
+func TestCallsAfterCloseFail(t *testing.T) {
 	path := made(t)
 	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	if err != nil {
@@ -259,7 +259,7 @@ func TestClosed(t *testing.T) {
 	unavailable(t, err, "closed")
 	for _, left := range []string{"-wal", "-shm"} {
 		if _, err := os.Stat(path + left); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left behind: %v", left, err)
+			t.Errorf("the file %s still exists: %v", left, err)
 		}
 	}
 }

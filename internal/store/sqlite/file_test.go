@@ -13,9 +13,9 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// The database and its companions are the owner's alone, also where the file
-// stood before with wider rights.
-func TestFileModes(t *testing.T) {
+// Guarantee: only the owner can read the database and the files beside it, even if the file
+// existed with wider permissions.
+func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
 	ownersAlone := func(names ...string) {
 		t.Helper()
 		for _, name := range names {
@@ -24,7 +24,7 @@ func TestFileModes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if mode := info.Mode(); mode != fs.FileMode(0o600) {
-				t.Errorf("%s has the mode %v", filepath.Base(name), mode)
+				t.Errorf("%s has the mode %v, want 0600", filepath.Base(name), mode)
 			}
 		}
 	}
@@ -37,7 +37,7 @@ func TestFileModes(t *testing.T) {
 	ownersAlone(path, path+"-wal", path+"-shm")
 }
 
-// A path may hold any character.
+// Guarantee: a path may contain any character.
 func TestPathWithSpecialCharacters(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a?b=c#d %41 ü&mode=memory")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -50,9 +50,9 @@ func TestPathWithSpecialCharacters(t *testing.T) {
 	}
 }
 
-// Several that open a new file at once all get the same store, and each sees
-// what the others commit.
-func TestOpenedBySeveral(t *testing.T) {
+// Guarantee: several processes can open a new file at the same time, and each sees what the others
+// commit.
+func TestNewFileOpenedSeveralTimes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	dbs := make([]*sqlite.DB, 6)
 	var wg sync.WaitGroup
@@ -75,7 +75,7 @@ func TestOpenedBySeveral(t *testing.T) {
 			continue
 		}
 		if got := len(strings.Fields(accountNames(t, db))); got != len(dbs) {
-			t.Errorf("one sees %d accounts", got)
+			t.Errorf("one of the stores has %d accounts, want 6", got)
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -83,9 +83,9 @@ func TestOpenedBySeveral(t *testing.T) {
 	}
 }
 
-// What two processes change by reading first is serialized as within one: no
-// increment is lost, and none is refused while it waits. Each sees the other's at once.
-func TestTwoProcesses(t *testing.T) {
+// Guarantee: transactions of two processes are serializable: no increment is lost and none fails
+// because it has to wait. Each process sees the other's changes at once.
+func TestTwoProcessesAreSerializable(t *testing.T) {
 	const workers, rounds = 3, 20
 	path := made(t)
 	dbs := []*sqlite.DB{openPatiently(t, path), openPatiently(t, path)}
@@ -119,12 +119,12 @@ func TestTwoProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := int64(workers * rounds * len(dbs)); len(counts) != 1 || counts[0].Used != want {
-			t.Errorf("the counts are %v, want %d", counts, want)
+			t.Errorf("got the counts %v, want %d", counts, want)
 		}
 	}
 }
 
-// The write-ahead log stays within a bound however much is written.
+// Guarantee: the size of the write-ahead log is bounded, however much is written.
 func TestLogIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	db := open(t, path)
@@ -135,6 +135,6 @@ func TestLogIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Size() > 16<<20 {
-		t.Errorf("the log has %d bytes", info.Size())
+		t.Errorf("the log has %d bytes, want at most 16 MiB", info.Size())
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// fresh opens a store of its own, which must close well after the test.
+// fresh opens a new store and closes it when the test ends.
 func fresh(t *testing.T) *DB {
 	t.Helper()
 	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})

@@ -13,9 +13,9 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// A database that is full refuses the change whole, keeps what it has, can
-// still be read, and goes on once there is space. The figures tell of it.
-func TestFull(t *testing.T) {
+// Guarantee: a change of a full database fails as a whole. The database can still be read, and
+// changed once there is space. The failure is counted.
+func TestFullDatabase(t *testing.T) {
 	ctx := t.Context()
 	db := fresh(t)
 	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: time.Now()}
@@ -26,7 +26,7 @@ func TestFull(t *testing.T) {
 	}
 	limitPages(ctx, t, db, "100") // about 60 are in use
 
-	content := make([]byte, 3000) // stays below the size that is compressed
+	content := make([]byte, 3000) // below the size from which content is compressed
 	push := func(n int64) error {
 		return update(func(tx control.Tx) error {
 			g.Revision = n
@@ -43,12 +43,12 @@ func TestFull(t *testing.T) {
 		}
 		var e *fault.Error
 		if !errors.As(err, &e) || e.Code != fault.Unavailable || e.Message != fullMessage {
-			t.Fatalf("a full database gave %v", err)
+			t.Fatalf("a change of a full database returned %v, want unavailable", err)
 		}
 		break
 	}
 	if last == 0 {
-		t.Fatal("the database was full from the beginning")
+		t.Fatal("the first change failed already")
 	}
 	check := func(want int64) {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestFull(t *testing.T) {
 			}
 			revisions, err := tx.Revisions(ctx, g.ID, 1000, 0)
 			if err == nil && (stored.Revision != want || int64(len(revisions)) != want) {
-				t.Errorf("revision %d and %d revisions, want %d", stored.Revision, len(revisions), want)
+				t.Errorf("got the revision %d and %d revisions, want %d", stored.Revision, len(revisions), want)
 			}
 			return err
 		})
@@ -69,10 +69,10 @@ func TestFull(t *testing.T) {
 	}
 	check(last)
 	if err := update(func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) }); fault.CodeOf(err) != fault.Conflict {
-		t.Errorf("an account twice gave %v", err)
+		t.Errorf("inserting an account twice returned %v, want a conflict", err)
 	}
 	if s := db.Stats(); s.Failures != 1 || s.Writes.Transactions < last+2 || s.Writes.Held <= 0 || s.Reads.Transactions != 1 || s.Database == 0 || s.Log == 0 {
-		t.Errorf("the figures are %+v, want one failure: a conflict is none", s)
+		t.Errorf("got the stats %+v, want one failure (a conflict does not count)", s)
 	}
 	limitPages(ctx, t, db, "1000000")
 	if err := push(last + 1); err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// crashFile names the variable that makes the test binary the writer of the
-// crash test.
+// crashFile is the environment variable that turns the test binary into the writer of the crash
+// test.
 const crashFile = "KEYGATE_TEST_CRASH_FILE"
 
 func TestMain(m *testing.M) {

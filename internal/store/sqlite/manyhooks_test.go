@@ -15,8 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// Guarantee: a claim finds what is due for an endpoint however much was due before
-// for another, and takes all that there is room for, over several transactions.
+// Guarantee: a claim finds the due deliveries of an endpoint however many of another endpoint were
+// due before, and takes as many as allowed, in several transactions.
 func TestClaimBehindManyDue(t *testing.T) {
 	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
 	if err != nil {
@@ -41,22 +41,22 @@ func TestClaimBehindManyDue(t *testing.T) {
 			of[j.Endpoint.WebhookID]++
 		}
 		if of[m.hooks[0].ID] != tc.claimed-1 || of[m.hooks[1].ID] == 0 || of[m.hooks[2].ID] != 0 {
-			t.Errorf("of %d that are due for one and one for another, %d and %d were claimed, and %d before their time",
-				tc.claimed-1, of[m.hooks[0].ID], of[m.hooks[1].ID], of[m.hooks[2].ID])
+			t.Errorf("claimed %d, %d and %d deliveries of the three endpoints; want %d, at least 1, and 0",
+				of[m.hooks[0].ID], of[m.hooks[1].ID], of[m.hooks[2].ID], tc.claimed-1)
 		}
 		if next, err := db.NextDelivery(t.Context(), now); err != nil || !next.Equal(now.Add(time.Minute)) {
-			t.Errorf("the next is due at %v, %v: want the end of the leases", next, err)
+			t.Errorf("the next delivery is due at %v (%v), want the end of the leases", next, err)
 		}
 		if _, err := db.ReleaseAllDeliveries(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if next, err := db.NextDelivery(t.Context(), now); err != nil || !next.Equal(begin.Add(time.Hour)) {
-			t.Errorf("the next is due at %v, %v", next, err)
+			t.Errorf("after the release the next delivery is due at %v (%v), want %v", next, err, begin.Add(time.Hour))
 		}
 	}
 }
 
-// register adds endpoints that ask for no event that the tests raise.
+// register adds endpoints that subscribe to none of the events of the tests.
 func (m *mail) register(tb testing.TB, n int) {
 	tb.Helper()
 	m.update(tb, func(ctx context.Context, tx control.Tx) error {
@@ -77,7 +77,7 @@ func (m *mail) enqueue(tb testing.TB, due time.Time, hooks ...webhook.Webhook) {
 	tb.Helper()
 	m.update(tb, func(ctx context.Context, tx control.Tx) error {
 		for i := range hooks {
-			e, err := event.New(m.account.ID, webhook.Test, m.begin, struct{}{}) // nobody asks for it
+			e, err := event.New(m.account.ID, webhook.Test, m.begin, struct{}{}) // creates no delivery by itself
 			if err != nil {
 				return err
 			}
@@ -94,8 +94,8 @@ func (m *mail) enqueue(tb testing.TB, due time.Time, hooks ...webhook.Webhook) {
 	})
 }
 
-// BenchmarkManyEndpoints claims one delivery that is due while deliveries to
-// 10,000 other endpoints wait for their time.
+// BenchmarkManyEndpoints claims one due delivery while deliveries to 10,000 other endpoints are
+// waiting.
 func BenchmarkManyEndpoints(b *testing.B) {
 	db, err := Open(b.Context(), Config{Path: filepath.Join(b.TempDir(), "keygate.db")})
 	if err != nil {
@@ -118,7 +118,7 @@ func BenchmarkManyEndpoints(b *testing.B) {
 			}
 		}
 	})
-	b.Run("event", func(b *testing.B) { // that none of them asked for
+	b.Run("event", func(b *testing.B) { // to which none of them subscribes
 		for b.Loop() {
 			m.update(b, func(ctx context.Context, tx control.Tx) error {
 				for range 10 {

@@ -18,8 +18,8 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// A database from before webhooks keeps its events, and they are listed and
-// trimmed as new ones are.
+// Guarantee: the migration of a database from before webhooks keeps its events, which are listed
+// and trimmed like new ones.
 func TestMigrationKeepsEvents(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "keygate.db")
@@ -46,7 +46,7 @@ func TestMigrationKeepsEvents(t *testing.T) {
 		return list
 	}
 	if list := events(); len(list) != 1 || !bytes.Equal(list[0].Payload, old.Payload) {
-		t.Errorf("the events are %+v", list)
+		t.Errorf("got the events %+v, want the old one", list)
 	}
 	err = db.Update(ctx, func(tx control.Tx) error {
 		w := &webhook.Webhook{ID: id.New(id.Webhook), AccountID: a.ID, URL: "https://a.example", Events: []event.Type{event.KeyCreated},
@@ -58,11 +58,11 @@ func TestMigrationKeepsEvents(t *testing.T) {
 		return err
 	})
 	if err != nil || len(events()) != 0 {
-		t.Errorf("after trimming %d events are left: %v", len(events()), err)
+		t.Errorf("after trimming: got %d events (%v), want none", len(events()), err)
 	}
 }
 
-// writeFirstSchema makes a database of the first schema with one account and event.
+// writeFirstSchema creates a database of the first schema with an account and an event.
 func writeFirstSchema(t *testing.T, path string, a *account.Account, e *event.Event) {
 	t.Helper()
 	const first = "00001_first.sql"

@@ -16,7 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// freshReader returns a connection that reads an empty database.
+// freshReader returns a reading connection to an empty database.
 func freshReader(t *testing.T) *conn {
 	t.Helper()
 	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
@@ -32,8 +32,8 @@ func freshReader(t *testing.T) *conn {
 	return c
 }
 
-// Every list of keys reads an index in its own order: nothing scans the table,
-// and nothing but the page itself is sorted.
+// Guarantee: every list of keys reads an index in the order of the list: no query scans the table
+// or sorts more than a page.
 func TestKeyListPlans(t *testing.T) {
 	c := freshReader(t)
 	texts := map[string]bool{}
@@ -53,12 +53,12 @@ func TestKeyListPlans(t *testing.T) {
 		}
 	}
 	if len(texts) > 64 {
-		t.Errorf("%d different statements stay prepared", len(texts))
+		t.Errorf("got %d different statements, want at most 64", len(texts))
 	}
 }
 
-// Every list of deliveries and events reads its index in its own order, and the
-// queue and the retention find what they need through theirs.
+// Guarantee: every list of deliveries and events reads an index in the order of the list, and the
+// queue and retention use indexes too.
 func TestDeliveryPlans(t *testing.T) {
 	c := freshReader(t)
 	texts := map[string]bool{}
@@ -76,9 +76,9 @@ func TestDeliveryPlans(t *testing.T) {
 		}
 	}
 	if len(texts) > 16 {
-		t.Errorf("%d different statements stay prepared", len(texts))
+		t.Errorf("got %d different statements, want at most 16", len(texts))
 	}
-	checkPlan(t, c, 1, strings.ReplaceAll(listeners, "?", "'a'"), nil) // those that are told
+	checkPlan(t, c, 1, strings.ReplaceAll(listeners, "?", "'a'"), nil) // sorts the subscribed endpoints
 	for _, statement := range []string{
 		waiting + `SELECT id FROM waiting`,
 		strings.NewReplacer("<= ?", "<= 1", "LIMIT ?+0", "LIMIT 9").Replace(firstDue),
@@ -95,8 +95,8 @@ func TestDeliveryPlans(t *testing.T) {
 	}
 }
 
-// checkPlan allows a number of sorts, each of what the page leaves.
-func checkPlan(t *testing.T, c *conn, mayHave int, query string, args []any) {
+// checkPlan checks that the query scans no table and sorts at most maxSorts times.
+func checkPlan(t *testing.T, c *conn, maxSorts int, query string, args []any) {
 	t.Helper()
 	rows, err := c.sql.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
 	if err != nil {
@@ -112,7 +112,7 @@ func checkPlan(t *testing.T, c *conn, mayHave int, query string, args []any) {
 		}
 		table, scans := strings.CutPrefix(detail, "SCAN ")
 		if scans && slices.Contains([]string{"keys", "deliveries", "events", "attempts", "webhooks"}, strings.Fields(table)[0]) {
-			t.Errorf("%s\nreads the whole table: %s", query, detail)
+			t.Errorf("%s\nscans a table: %s", query, detail)
 		}
 		if strings.Contains(detail, "TEMP B-TREE FOR ORDER BY") {
 			sorts++
@@ -121,13 +121,12 @@ func checkPlan(t *testing.T, c *conn, mayHave int, query string, args []any) {
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if sorts > mayHave {
-		t.Errorf("%s\nsorts %d times", query, sorts)
+	if sorts > maxSorts {
+		t.Errorf("%s\nsorts %d times, want at most %d", query, sorts, maxSorts)
 	}
 }
 
-// TestTrafficPlans holds the guarantee that a report finds its chunks in indexes alone, whatever
-// it asks for, and that the upkeep never reads what is settled.
+// Guarantee: a traffic report finds its chunks in indexes alone.
 func TestTrafficPlans(t *testing.T) {
 	c := freshReader(t)
 	for _, tier := range []traffic.Tier{traffic.Minutes, traffic.Hours, traffic.Days} {
@@ -142,7 +141,7 @@ func TestTrafficPlans(t *testing.T) {
 	}
 }
 
-// planOf returns the steps of a query.
+// planOf returns the steps of the plan of a query.
 func planOf(t *testing.T, c *conn, query string, args []any) (steps []string) {
 	t.Helper()
 	rows, err := c.sql.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
@@ -164,7 +163,7 @@ func planOf(t *testing.T, c *conn, query string, args []any) (steps []string) {
 	return steps
 }
 
-// Guarantee: no statement is planned anew for each value of its limit (rowLimit).
+// Guarantee: no statement is prepared again for each value of its limit (see rowLimit).
 func TestLimitsArePlannedOnce(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {

@@ -11,9 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// A file, or a directory, without the right to write is refused at the start
-// with a clear error.
-func TestReadOnly(t *testing.T) {
+// Guarantee: Open rejects a file or directory without write permission with a clear error.
+func TestReadOnlyFileIsRejected(t *testing.T) {
 	for name, modes := range map[string]struct{ dir, file os.FileMode }{
 		"file and directory": {0o500, 0o400},
 		"file":               {0o700, 0o400},
@@ -33,16 +32,15 @@ func TestReadOnly(t *testing.T) {
 			db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
 			if err == nil {
 				_ = db.Close()
-				t.Fatal("the file was opened")
+				t.Fatal("the file was opened, want an error")
 			}
 			unavailable(t, err, "cannot be written")
 		})
 	}
 }
 
-// asNobody gives the files to an unprivileged user and makes this test act as
-// that user in the file system until its end, if it runs as root, whom no
-// mode stops.
+// asNobody gives the files to an unprivileged user and runs the rest of the test as that user,
+// if the test runs as root, for whom file permissions do not matter.
 func asNobody(t *testing.T, paths ...string) {
 	t.Helper()
 	const nobody = 65534

@@ -2,7 +2,7 @@ package sqlite_test
 
 import "github.com/keygate/keygate/internal/ratelimit"
 
-// rate reads a rate that is known to be right.
+// rate parses a valid rate.
 func rate(s string) ratelimit.Rate {
 	r, err := ratelimit.ParseRate(s)
 	if err != nil {
