@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Guarantee: the time to the head runs from the last progress of the upload, and not at all
-// once the head is there (contract, 3.3).
-func TestWatch(t *testing.T) {
+// Guarantee: the time to the head of the response runs from the last progress of the
+// upload, and ends with the head (contract, 4.4).
+func TestHeadTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		w := startHeadTimer(time.Minute, cancel)
@@ -22,17 +22,17 @@ func TestWatch(t *testing.T) {
 		}
 		synctest.Wait()
 		if ctx.Err() != nil {
-			t.Fatal("an upload that progresses was cut")
+			t.Fatal("an upload that makes progress was canceled")
 		}
 		<-time.After(59 * time.Second)
 		synctest.Wait()
 		if ctx.Err() != nil {
-			t.Fatal("cut before the time")
+			t.Fatal("canceled before the timeout")
 		}
 		<-time.After(time.Second)
 		synctest.Wait()
 		if !errors.Is(context.Cause(ctx), errHeadTimeout) {
-			t.Fatalf("not cut after the time: %v", context.Cause(ctx))
+			t.Fatalf("after the timeout: got cause %v, want errHeadTimeout", context.Cause(ctx))
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -44,21 +44,21 @@ func TestWatch(t *testing.T) {
 		<-time.After(time.Hour)
 		synctest.Wait()
 		if ctx.Err() != nil {
-			t.Fatal("a stream was cut after its head")
+			t.Fatal("a stream was canceled after its head")
 		}
 	})
 }
 
-// Guarantee: A body that the exchange has closed is not read again, and what it fails with
-// afterwards is nobody's error. Until the exchange is over, closing it before anything was
-// read is not the last word: net/http may come back to it.
+// Guarantee: a body is not read after the exchange has closed it, and its later errors are
+// not reported. Until the exchange is over, a body that is closed unread can be read again:
+// net/http may retry with it.
 func TestRequestBodyClosed(t *testing.T) {
 	_, cancel := context.WithCancelCause(t.Context())
 	w := startHeadTimer(time.Hour, cancel)
 	defer w.stop()
 	part := make([]byte, 1)
 	for name, c := range map[string]struct {
-		course    func(*requestBody)
+		use       func(*requestBody)
 		untouched bool
 	}{
 		"closed, then over":  {func(b *requestBody) { _ = b.Close() }, true},
@@ -68,20 +68,20 @@ func TestRequestBodyClosed(t *testing.T) {
 		"closed, then taken": {func(b *requestBody) { _ = b.Close(); _, _ = b.Read(part); _ = b.Close() }, false},
 	} {
 		b := &requestBody{body: io.NopCloser(strings.NewReader("text")), timer: w}
-		c.course(b)
+		c.use(b)
 		if got := b.end(nil); got != c.untouched {
-			t.Errorf("%s: untouched is %v", name, got)
+			t.Errorf("%s: end returned %v, want %v", name, got, c.untouched)
 		}
 		if n, err := b.Read(part); n != 0 || !errors.Is(err, errBodyClosed) {
-			t.Errorf("%s: read %d bytes, %v", name, n, err)
+			t.Errorf("%s: read %d bytes, %v, want errBodyClosed", name, n, err)
 		}
 		if err := b.failed(); err != nil {
-			t.Errorf("%s: failed: %v", name, err)
+			t.Errorf("%s: failed returned %v, want nil", name, err)
 		}
 	}
 	b := &requestBody{body: io.NopCloser(strings.NewReader("text")), timer: w}
 	_ = b.Close()
 	if text, err := io.ReadAll(b); err != nil || string(text) != "text" {
-		t.Errorf("closed and taken again: %q, %v", text, err)
+		t.Errorf("closed and read again: got %q, %v, want the text", text, err)
 	}
 }

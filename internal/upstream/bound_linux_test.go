@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// standing reports whether neither side has closed the connection.
-func standing(c net.Conn) bool {
+// established reports whether neither side has closed the connection.
+func established(c net.Conn) bool {
 	if over, ok := c.(*tls.Conn); ok {
 		c = over.NetConn()
 	}
@@ -19,17 +19,17 @@ func standing(c net.Conn) bool {
 	if err != nil {
 		return false
 	}
-	const established = 1
+	const stateEstablished = 1 // TCP_ESTABLISHED
 	is := false
 	err = raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		is = err == nil && info.State == established
+		is = err == nil && info.State == stateEstablished
 	})
 	return err == nil && is
 }
 
-// fullListener returns a loopback address at which connections are neither taken
-// nor refused: its backlog is full.
+// fullListener returns a loopback address at which connections are neither accepted nor
+// refused: its backlog is full.
 func fullListener(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -55,6 +55,6 @@ func fullListener(t *testing.T) string {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	t.Fatal("the backlog does not fill")
+	t.Fatal("the backlog does not fill up")
 	return ""
 }

@@ -41,7 +41,7 @@ func newIssuer(t testing.TB) *issuer {
 	return i
 }
 
-func (i *issuer) sign(name string, lasts time.Duration) (*x509.Certificate, crypto.Signer) {
+func (i *issuer) sign(name string, validity time.Duration) (*x509.Certificate, crypto.Signer) {
 	i.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +49,7 @@ func (i *issuer) sign(name string, lasts time.Duration) (*x509.Certificate, cryp
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(lasts), BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(validity), BasicConstraintsValid: true,
 	}
 	parent, by := template, crypto.Signer(key)
 	if i.cert == nil {
@@ -69,10 +69,10 @@ func (i *issuer) sign(name string, lasts time.Duration) (*x509.Certificate, cryp
 	return cert, key
 }
 
-// client returns a certificate of that name, and its key.
-func (i *issuer) client(name string, lasts time.Duration) unique.Handle[[2]string] {
+// client returns a client certificate with the given name, and its key.
+func (i *issuer) client(name string, validity time.Duration) unique.Handle[[2]string] {
 	i.t.Helper()
-	cert, key := i.sign(name, lasts)
+	cert, key := i.sign(name, validity)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		i.t.Fatal(err)
@@ -80,9 +80,8 @@ func (i *issuer) client(name string, lasts time.Duration) unique.Handle[[2]strin
 	return unique.Make([2]string{pemOf(cert), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
 }
 
-// Guarantee: an upstream that asks for a client certificate is shown the origin's, by no
-// connection another's, and refuses who has none, one that has expired, or one of another
-// issuer, which is an upstream that cannot be reached.
+// Guarantee: an upstream that asks for a client certificate gets that of the origin and
+// never another. If it refuses it (none, expired, another issuer), it is unreachable.
 func TestClientCertificate(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -107,11 +106,11 @@ func TestClientCertificate(t *testing.T) {
 					return body, err
 				}
 				one, two := ours.client("one", time.Hour), ours.client("two", time.Hour)
-				for range 2 { // the second time by connections that were kept
+				for range 2 { // the second time over kept connections
 					for name, client := range map[string]unique.Handle[[2]string]{"one": one, "two": two} {
 						for _, conns := range []int{0, 1} {
 							if got, err := ask(client, conns); err != nil || got != proto+" "+name {
-								t.Errorf("%q, %v; want that of %s", got, err, name)
+								t.Errorf("got %q, %v, want the certificate of %s", got, err, name)
 							}
 						}
 					}
@@ -119,7 +118,7 @@ func TestClientCertificate(t *testing.T) {
 						"none": {}, "expired": ours.client("late", -time.Hour), "another issuer's": theirs.client("one", time.Hour),
 					} {
 						if got, err := ask(client, 0); fault.CodeOf(err) != fault.UpstreamUnreachable {
-							t.Errorf("%s: %q, %v", name, got, err)
+							t.Errorf("%s: got %q, %v, want code upstream_unreachable", name, got, err)
 						}
 					}
 				}
@@ -128,8 +127,8 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
-// Guarantee: equal pairs share connections, others do not; a pair that cannot be used is an
-// error that does not tell the key, and no more does an origin that is printed.
+// Guarantee: equal certificates share connections, different ones do not. Neither the error
+// for an unusable pair nor a printed origin reveals the key.
 func TestClientCertificateIdentity(t *testing.T) {
 	pools := newPools(t, upstream.Config{})
 	i := newIssuer(t)
@@ -152,11 +151,11 @@ func TestClientCertificateIdentity(t *testing.T) {
 	o := upstream.Origin{Scheme: "https", Host: "a.test", Client: unique.Make([2]string{i.client("two", time.Hour).Value()[0], pair[1]})}
 	_, err := pools.Get(o)
 	if err == nil {
-		t.Error("a key of another certificate was taken")
+		t.Error("Get succeeded with the key of another certificate, want an error")
 	}
 	secret := strings.Split(pair[1], "\n")[1]
 	if said := fmt.Sprintf("%v %v %+v %#v", err, o, o, o); strings.Contains(said, secret) {
-		t.Errorf("the key is told: %s", said)
+		t.Errorf("the key is revealed: %s", said)
 	}
 }
 

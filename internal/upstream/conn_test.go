@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Guarantee: the last words of TLS to who has gone hold nothing up: until they are said or
-// given up, the connection keeps its place under a bound.
-func TestLastWordsOfTLS(t *testing.T) {
+// Guarantee: closing a TLS connection whose peer is gone does not block on the closing
+// alert, so the connection frees its slot at once.
+func TestCloseAfterPeerIsGone(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.StartTLS()
 	certificate := server.TLS.Certificates
@@ -22,7 +22,7 @@ func TestLastWordsOfTLS(t *testing.T) {
 		c := tls.Client(newConn(here), &tls.Config{InsecureSkipVerify: true})
 		shaken := make(chan error, 1)
 		go func() { shaken <- c.Handshake() }()
-		peer := tls.Server(there, &tls.Config{Certificates: certificate, MaxVersion: tls.VersionTLS12}) // after whose handshake the server sends nothing
+		peer := tls.Server(there, &tls.Config{Certificates: certificate, MaxVersion: tls.VersionTLS12}) // the server sends nothing after a TLS 1.2 handshake
 		if err := peer.Handshake(); err != nil {
 			t.Fatal(err)
 		}
@@ -33,17 +33,18 @@ func TestLastWordsOfTLS(t *testing.T) {
 		start := time.Now()
 		_ = c.Close()
 		if took := time.Since(start); took != 0 {
-			t.Errorf("closing took %v", took)
+			t.Errorf("Close took %v, want 0", took)
 		}
 	})
 }
 
-// Guarantee: a write that fails waits for what is still read, which may be an answer.
+// Guarantee: a failed write waits until everything that arrived has been read: it may be a
+// response.
 func TestWriteWaitsForReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer func() { _ = there.Close() }()
-		c := newConn(deaf{here})
+		c := newConn(brokenWriter{here})
 		wrote := make(chan error, 1)
 		go func() {
 			_, err := c.Write([]byte("more"))
@@ -52,18 +53,18 @@ func TestWriteWaitsForReading(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-wrote:
-			t.Error("it did not wait")
+			t.Error("the failed write returned before reading ended")
 		default:
 		}
 		_ = there.Close()
 		_, _ = io.ReadAll(c)
 		if err := <-wrote; err == nil {
-			t.Error("no error")
+			t.Error("the failed write returned no error")
 		}
 	})
 }
 
-// deaf is a connection to who reads nothing more.
-type deaf struct{ net.Conn }
+// brokenWriter is a connection to a peer that reads no more.
+type brokenWriter struct{ net.Conn }
 
-func (deaf) Write([]byte) (int, error) { return 0, net.ErrClosed }
+func (brokenWriter) Write([]byte) (int, error) { return 0, net.ErrClosed }

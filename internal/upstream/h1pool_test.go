@@ -18,7 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// peer is an upstream of which only the sockets matter.
+// peer is an upstream that only accepts connections.
 type peer struct {
 	t     testing.TB
 	addr  string
@@ -92,8 +92,8 @@ func isFault(err error, code fault.Code) bool {
 	return errors.As(err, &f) && f.Code == code
 }
 
-// seen waits until what the upstream did has arrived at the connection's socket.
-func seen(t testing.TB, c *H1Conn) {
+// waitStale waits until what the upstream did has arrived at the connection's socket.
+func waitStale(t testing.TB, c *H1Conn) {
 	t.Helper()
 	_ = c.conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if err := c.raw.Read(func(uintptr) bool { return c.Stale() }); err != nil {
@@ -102,8 +102,8 @@ func seen(t testing.TB, c *H1Conn) {
 	_ = c.conn.SetReadDeadline(time.Time{})
 }
 
-// Guarantee: A client gets its last connection again, another one the connection that was
-// released last, and only a connection that is not idle makes a new one.
+// Guarantee: a client gets its last connection again, another client the connection that
+// was released last, and a new connection is made only if none is idle.
 func TestPlainReuse(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{}, p.addr)
@@ -120,29 +120,29 @@ func TestPlainReuse(t *testing.T) {
 		t.Error("an idle connection was left for a busy hint")
 	}
 	if pool.Take(nil, 0) != nil {
-		t.Error("something was taken where nothing is idle")
+		t.Error("Take returned a connection although none is idle")
 	}
 	a.Release()
 	if got := acquire(t, pool, nil); got != a {
 		t.Error("a connection taken by hint was lost")
 	}
 	if s := pool.Stats(); s.Open != 2 || s.Idle != 0 || s.Dials != 2 || s.Failures != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("unexpected statistics %+v", s)
 	}
 	a.Release()
-	a.Discard() // by someone who forgot that it is not his: closed, no more
+	a.Discard() // by a caller that no longer owns it: it is closed, nothing else
 	a.Discard()
 	b.Discard()
 	if s := pool.Stats(); s.Open != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("unexpected statistics %+v", s)
 	}
 	if c := acquire(t, pool, a); c == a {
 		t.Error("a closed connection was given out")
 	}
 }
 
-// Guarantee: A hint of another origin is not a connection to this one.
-func TestPlainForeignHint(t *testing.T) {
+// Guarantee: a hint of another origin is not used.
+func TestPlainHintOfAnotherOrigin(t *testing.T) {
 	p, q := newPeer(t), newPeer(t)
 	pools, pool := newPlain(t, Config{}, p.addr)
 	other, err := pools.Plain(Origin{Scheme: "http", Host: q.addr})
@@ -155,12 +155,12 @@ func TestPlainForeignHint(t *testing.T) {
 		t.Error("a hint led to another origin")
 	}
 	if _, err := pools.Plain(Origin{Scheme: "https", Host: q.addr}); err == nil {
-		t.Error("https has plain connections")
+		t.Error("Plain succeeded for scheme https, want an error")
 	}
 }
 
-// Guarantee: an idle connection that the upstream has ended, broken or talked on is not
-// used again, neither through a hint nor without, however short it was idle.
+// Guarantee: an idle connection that the upstream has closed, reset or written to is not
+// reused, with or without a hint, however short it was idle.
 func TestPlainStale(t *testing.T) {
 	for name, spoil := range map[string]func(*net.TCPConn){
 		"FIN":  func(c *net.TCPConn) { _ = c.CloseWrite() },
@@ -174,11 +174,11 @@ func TestPlainStale(t *testing.T) {
 				c := acquire(t, pool, nil)
 				far := p.next()
 				if c.Stale() {
-					t.Fatal("a good connection is called stale")
+					t.Fatal("a usable connection is reported as stale")
 				}
 				c.Release()
 				spoil(far)
-				seen(t, c)
+				waitStale(t, c)
 				var hint *H1Conn
 				if hinted {
 					hint = c
@@ -187,17 +187,17 @@ func TestPlainStale(t *testing.T) {
 					t.Error("a stale connection was given out")
 				}
 				if s := pool.Stats(); s.Open != 1 {
-					t.Errorf("%+v", s)
+					t.Errorf("unexpected statistics %+v", s)
 				}
 				if _, err := c.NetConn().Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-					t.Errorf("the stale connection: %v", err)
+					t.Errorf("write to the stale connection: got %v, want net.ErrClosed", err)
 				}
 			})
 		}
 	}
 }
 
-// Guarantee: A good connection is kept after a look at it.
+// Guarantee: a usable connection is kept after it was checked.
 func TestPlainFresh(t *testing.T) {
 	p := newPeer(t)
 	pools, pool := newPlain(t, Config{}, p.addr)
@@ -206,13 +206,13 @@ func TestPlainFresh(t *testing.T) {
 		c.Release()
 		pools.tick.Add(3)
 		if acquire(t, pool, nil) != c {
-			t.Fatal("a good connection was not used again")
+			t.Fatal("a usable connection was not reused")
 		}
 	}
 }
 
-// Guarantee: whoever waits at the limit is served in his turn, by a connection that comes
-// free or in place of one that was closed.
+// Guarantee: at the limit, waiters are served in FIFO order, with a connection that is
+// released or a new one after one was closed.
 func TestPlainLimit(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{MaxConns: 2}, p.addr)
@@ -235,50 +235,49 @@ func TestPlainLimit(t *testing.T) {
 		}
 	}
 	if pool.Take(nil, 0) != nil {
-		t.Error("Take went past those who wait")
+		t.Error("Take overtook the waiters")
 	}
 	a.Release()
 	if r := <-served; r.who != 0 || r.c != a {
-		t.Errorf("number %d was served first, by the released connection: %v", r.who, r.c == a)
+		t.Errorf("served first: waiter %d, by the released connection %v; want waiter 0, true", r.who, r.c == a)
 	}
 	b.Discard()
 	if r := <-served; r.who != 1 || r.c.Reused() {
-		t.Errorf("number %d was served second, by a new connection: %v", r.who, !r.c.Reused())
+		t.Errorf("served second: waiter %d, by a new connection %v; want waiter 1, true", r.who, !r.c.Reused())
 	}
 	if s := pool.Stats(); s.Open != 2 || s.Waiting != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("unexpected statistics %+v", s)
 	}
 	a.Release()
 	if r := <-served; r.who != 2 || r.c != a {
-		t.Errorf("number %d was served last, by the released connection: %v", r.who, r.c == a)
+		t.Errorf("served last: waiter %d, by the released connection %v; want waiter 2, true", r.who, r.c == a)
 	}
 }
 
 // Guarantee: at the limit, the deadline and the end of the context end the wait, each with
-// its own error, and leave the place to others.
+// its own error, and leave the slot to others.
 func TestPlainLimitGivesUp(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{MaxConns: 1}, p.addr)
 	c := acquire(t, pool, nil)
 	if _, err := pool.Acquire(t.Context(), time.Now().Add(time.Millisecond), nil); !isFault(err, fault.UpstreamTimeout) {
-		t.Errorf("at the deadline: %v", err)
+		t.Errorf("at the deadline: got %v, want code upstream_timeout", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := pool.Acquire(ctx, time.Time{}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("at the end of the context: %v", err)
+		t.Errorf("at the end of the context: got %v, want context.Canceled", err)
 	}
 	if s := pool.Stats(); s.Waiting != 0 || s.Open != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("unexpected statistics %+v", s)
 	}
 	c.Release()
 	if acquire(t, pool, nil) != c {
-		t.Error("the connection was lost to those who gave up")
+		t.Error("the connection went to a waiter that had given up")
 	}
 }
 
-// Guarantee: connect makes a new connection although one is idle, without going beyond the
-// limit.
+// Guarantee: Connect makes a new connection even if one is idle, and respects the limit.
 func TestPlainConnect(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{MaxConns: 2}, p.addr)
@@ -286,19 +285,19 @@ func TestPlainConnect(t *testing.T) {
 	a.Release()
 	b, err := pool.Connect(t.Context(), time.Time{})
 	if err != nil || b == a || b.Reused() {
-		t.Fatalf("%v, the idle one: %v", err, b == a)
+		t.Fatalf("got error %v, the idle connection %v; want a new connection", err, b == a)
 	}
 	c, err := pool.Connect(t.Context(), time.Now().Add(time.Minute))
 	if err != nil || c == a || c.Reused() {
-		t.Fatalf("%v, the idle one: %v", err, c == a)
+		t.Fatalf("got error %v, the idle connection %v; want a new connection", err, c == a)
 	}
 	if s := pool.Stats(); s.Open != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("unexpected statistics %+v", s)
 	}
 }
 
-// Guarantee: the guard is asked at every attempt to connect, not once for an origin, and
-// its refusal is an upstream that cannot be reached (contract, 4.6).
+// Guarantee: the guard is asked at every attempt to connect, and a refusal means that the
+// upstream is unreachable (contract, 4.6).
 func TestPlainGuard(t *testing.T) {
 	p := newPeer(t)
 	guard := netguard.New()
@@ -309,11 +308,11 @@ func TestPlainGuard(t *testing.T) {
 		_, err := pool.Acquire(t.Context(), time.Time{}, nil)
 		var refused *netguard.RefusedError
 		if !isFault(err, fault.UpstreamUnreachable) || !errors.As(err, &refused) {
-			t.Errorf("a refused address: %v", err)
+			t.Errorf("refused address: got %v, want code upstream_unreachable and a RefusedError", err)
 		}
 	}
 	if s := pool.Stats(); s.Open != 0 || s.Dials != 3 || s.Failures != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("unexpected statistics %+v", s)
 	}
 	guard.SetListeners()
 	acquire(t, pool, nil).Discard()
@@ -321,12 +320,12 @@ func TestPlainGuard(t *testing.T) {
 	_ = p.next()
 	select {
 	case <-p.conns:
-		t.Error("a refused address was connected to")
+		t.Error("connected to a refused address")
 	default:
 	}
 }
 
-// Guarantee: only public addresses are connected to for accounts that may reach no others.
+// Guarantee: an origin with PublicOnly connects only to public addresses.
 func TestPlainPublicOnly(t *testing.T) {
 	p := newPeer(t)
 	pools, _ := newPlain(t, Config{}, p.addr)
@@ -335,31 +334,32 @@ func TestPlainPublicOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := tenant.Acquire(t.Context(), time.Time{}, nil); !isFault(err, fault.UpstreamUnreachable) {
-		t.Errorf("loopback: %v", err)
+		t.Errorf("loopback address: got %v, want code upstream_unreachable", err)
 	}
 }
 
-// Guarantee: A host that refuses is unreachable; one that has no answer until the request's
-// deadline is a time-out; a caller that leaves is neither.
+// Guarantee: a host that refuses the connection is unreachable, one that does not respond
+// until the deadline is a timeout, and a canceled request is neither.
 func TestPlainDialErrors(t *testing.T) {
-	_, pool := newPlain(t, Config{}, "127.0.0.1:9") // no port that the system gives to anybody
+	_, pool := newPlain(t, Config{}, "127.0.0.1:9") // the discard port, on which nothing listens
 	if _, err := pool.Acquire(t.Context(), time.Now().Add(time.Minute), nil); !isFault(err, fault.UpstreamUnreachable) {
-		t.Errorf("a closed port: %v", err)
+		t.Errorf("closed port: got %v, want code upstream_unreachable", err)
 	}
 	if _, err := pool.Acquire(t.Context(), time.Now().Add(-time.Second), nil); !isFault(err, fault.UpstreamTimeout) {
-		t.Errorf("a deadline that has passed: %v", err)
+		t.Errorf("deadline in the past: got %v, want code upstream_timeout", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := pool.Acquire(ctx, time.Time{}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that left: %v", err)
+		t.Errorf("canceled request: got %v, want context.Canceled", err)
 	}
 	if s := pool.Stats(); s.Open != 0 || s.Failures != 3 {
-		t.Errorf("%+v", s)
+		t.Errorf("unexpected statistics %+v", s)
 	}
 }
 
-// Guarantee: what is idle for too long is closed, what is used now and then is not.
+// Guarantee: a connection that is idle for too long is closed; one that is used now and
+// then stays.
 func TestPlainIdleTimeout(t *testing.T) {
 	p := newPeer(t)
 	pools, pool := newPlain(t, Config{IdleTimeout: 10 * tickTime}, p.addr)
@@ -374,15 +374,15 @@ func TestPlainIdleTimeout(t *testing.T) {
 		a.Release()
 	}
 	if s := pool.Stats(); s.Open != 1 || s.Idle != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("unexpected statistics %+v", s)
 	}
 	if _, err := b.NetConn().Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the idle connection: %v", err)
+		t.Errorf("write to the idle connection: got %v, want net.ErrClosed", err)
 	}
 }
 
-// Guarantee: A pool that nobody uses is forgotten; who has kept it is served by its
-// successor.
+// Guarantee: an unused pool is forgotten, and passes the requests of callers that kept it
+// on to its successor.
 func TestPlainForget(t *testing.T) {
 	p := newPeer(t)
 	pools, pool := newPlain(t, Config{Retain: 4 * tickTime}, p.addr)
@@ -399,15 +399,15 @@ func TestPlainForget(t *testing.T) {
 	}
 	next, err := pools.Plain(pool.origin)
 	if err != nil || next == pool {
-		t.Fatalf("a pool without use was kept (%v)", err)
+		t.Fatalf("an unused pool was kept (%v)", err)
 	}
 	if c := acquire(t, pool, nil); c.pool != next {
 		t.Error("the forgotten pool made a connection")
 	}
 }
 
-// Guarantee: after Close nothing stays idle and no goroutine is left, but who comes is
-// still served.
+// Guarantee: after Close no connection stays idle and no goroutine is left, but requests
+// are still served.
 func TestPlainClose(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	p := newPeer(t)
@@ -437,15 +437,15 @@ func TestPlainClose(t *testing.T) {
 	})
 }
 
-// Guarantee: however many come and go, no two have one connection, the limit holds, nobody
-// is left waiting and nothing is lost.
+// Guarantee: however many callers come and go, no connection has two owners, the limit
+// holds, every waiter is served and no slot is lost.
 func TestPlainConcurrency(t *testing.T) {
 	p := newPeer(t)
 	pools, pool := newPlain(t, Config{MaxConns: 8}, p.addr)
 	var group sync.WaitGroup
 	var waited atomic.Int64
 	var holders sync.Map // *H1Conn to *atomic.Int32
-	var held []*H1Conn   // all, until everybody waits
+	var held []*H1Conn   // all slots, until every goroutine waits
 	for range 8 {
 		held = append(held, acquire(t, pool, nil))
 	}
@@ -461,10 +461,10 @@ func TestPlainConcurrency(t *testing.T) {
 				found, _ := holders.LoadOrStore(c, new(atomic.Int32))
 				mine := found.(*atomic.Int32)
 				if mine.Add(1) != 1 {
-					t.Error("two have one connection")
+					t.Error("a connection has two owners")
 				}
 				if n := pool.open.Load(); n > 8 {
-					t.Errorf("%d connections", n)
+					t.Errorf("%d connections, want at most 8", n)
 				}
 				if pool.queue.waiting() {
 					waited.Add(1)
@@ -490,25 +490,25 @@ func TestPlainConcurrency(t *testing.T) {
 	}
 	group.Wait()
 	if s := pool.Stats(); s.Waiting != 0 || s.Open != s.Idle || s.Open > 8 {
-		t.Errorf("%+v", s)
+		t.Errorf("unexpected statistics %+v", s)
 	}
 	if waited.Load() == 0 {
-		t.Error("nobody ever waited: the test shows nothing")
+		t.Error("no goroutine ever waited, so the test shows nothing")
 	}
 }
 
-// Guarantee: the default port is used where the URL has none.
+// Guarantee: the default port is used if the URL has none.
 func TestWithPort(t *testing.T) {
 	for host, want := range map[string]string{
 		"a.test": "a.test:80", "a.test:8080": "a.test:8080", "[::1]": "[::1]:80", "[::1]:8080": "[::1]:8080", "10.0.0.1": "10.0.0.1:80",
 	} {
 		if got := withPort(host, "80"); got != want {
-			t.Errorf("%s: %s, want %s", host, got, want)
+			t.Errorf("withPort(%s) = %s, want %s", host, got, want)
 		}
 	}
 }
 
-// Guarantee: A client that comes back to its last connection costs no allocation.
+// Guarantee: a client that gets its last connection again costs no allocation.
 func TestPlainAllocations(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{}, p.addr)
@@ -518,12 +518,12 @@ func TestPlainAllocations(t *testing.T) {
 		c = pool.Take(c, 0)
 		c.Release()
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want 0", n)
 	}
 }
 
-// BenchmarkPlain measures what an exchange pays for its connection: with the
-// client's own last one, and with any.
+// BenchmarkPlain measures what an exchange pays for its connection, with and without the
+// client's last one as a hint.
 func BenchmarkPlain(b *testing.B) {
 	bench := func(hinted bool) func(*testing.B) {
 		return func(b *testing.B) {

@@ -17,14 +17,14 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// counter counts the connections that an upstream has at once, without those that
-// the other side has closed before the upstream came to notice.
+// counter counts the open connections of an upstream, without those that the other side has
+// closed but the upstream has not noticed yet.
 type counter struct {
 	mu     sync.Mutex
 	open   map[net.Conn]bool
 	most   int
 	all    int
-	change chan struct{} // closed at the next change
+	change chan struct{} // closed by the next change
 }
 
 func newCounter() *counter {
@@ -38,7 +38,7 @@ func (c *counter) began(conn net.Conn) {
 	c.all++
 	now := 0
 	for conn := range c.open {
-		if standing(conn) {
+		if established(conn) {
 			now++
 		}
 	}
@@ -58,10 +58,10 @@ func (c *counter) changed() {
 	c.change = make(chan struct{})
 }
 
-// await returns when so many are open.
+// await waits until the given number of connections is open.
 func (c *counter) await(t *testing.T, open int) {
 	t.Helper()
-	late := time.After(30 * time.Second)
+	timeout := time.After(30 * time.Second)
 	for {
 		c.mu.Lock()
 		now, change := len(c.open), c.change
@@ -71,7 +71,7 @@ func (c *counter) await(t *testing.T, open int) {
 		}
 		select {
 		case <-change:
-		case <-late:
+		case <-timeout:
 			t.Fatalf("%d connections are open, want %d", now, open)
 		}
 	}
@@ -83,7 +83,7 @@ func (c *counter) figures() (most, all int) {
 	return c.most, c.all
 }
 
-// state is a function for http.Server.ConnState. What is hijacked goes on.
+// state is a function for http.Server.ConnState. A hijacked connection counts as open.
 func (c *counter) state(conn net.Conn, s http.ConnState) {
 	switch s {
 	case http.StateNew:
@@ -120,9 +120,9 @@ func counted(t *testing.T, scheme string, h http.Handler) (*counter, upstream.Or
 	return c, o
 }
 
-// Guarantee: an upstream never has more connections of a gateway than its bound, whatever
-// protocol it speaks, and who waits for one is served.
-func TestBoundOnConnections(t *testing.T) {
+// Guarantee: an upstream never has more connections of a gateway than the limit, whatever
+// protocol it speaks, and every waiter is served.
+func TestConnectionLimit(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
 			count, o := counted(t, scheme, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,15 +143,15 @@ func TestBoundOnConnections(t *testing.T) {
 			}
 			all.Wait()
 			if most, _ := count.figures(); most > 3 {
-				t.Errorf("%d connections at once", most)
+				t.Errorf("%d connections at once, more than the limit", most)
 			}
 		})
 	}
 }
 
-// Guarantee: a request with a body is not refused because its connection closed to make
-// room while it came to it.
-func TestBoundWithBodies(t *testing.T) {
+// Guarantee: a request with a body is not refused because its connection closes, to free a
+// slot, just as the request is assigned to it.
+func TestConnectionLimitWithBodies(t *testing.T) {
 	for _, scheme := range []string{"https", "h2"} {
 		t.Run(scheme, func(t *testing.T) {
 			_, o := counted(t, scheme, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -167,21 +167,21 @@ func TestBoundWithBodies(t *testing.T) {
 			ask := func(upgrade bool) {
 				req := request("POST", "https://"+o.Host, "/")
 				req.Body, req.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
-				answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Upgrade: upgrade, HeadTimeout: time.Minute})
+				resp, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Upgrade: upgrade, HeadTimeout: time.Minute})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				defer answer.Close()
-				if body, err := io.ReadAll(answer.Body); err != nil || string(body) != text {
-					t.Errorf("%q, %v", body, err)
+				defer resp.Close()
+				if body, err := io.ReadAll(resp.Body); err != nil || string(body) != text {
+					t.Errorf("got body %q, %v, want %q", body, err, text)
 				}
 			}
 			var all sync.WaitGroup
-			for i := range 14 { // fewer at once than the streams that the upstream allows
+			for i := range 14 { // fewer concurrent requests than the upstream allows streams
 				all.Go(func() {
 					for range 50 {
-						ask(i%2 == 0) // the two kinds take the place from each other
+						ask(i%2 == 0) // the two transports compete for the slot
 					}
 				})
 			}
@@ -190,9 +190,9 @@ func TestBoundWithBodies(t *testing.T) {
 	}
 }
 
-// Guarantee: the engine of HTTP/1.1 and net/http's transport share one bound, and neither
-// keeps the other waiting while it has work itself.
-func TestBoundIsShared(t *testing.T) {
+// Guarantee: the HTTP/1.1 engine and net/http's transport share one limit, and neither
+// makes the other wait while it has work itself.
+func TestEngineAndTransportShareTheLimit(t *testing.T) {
 	count := newCounter()
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 		count.began(c.Conn)
@@ -221,7 +221,7 @@ func TestBoundIsShared(t *testing.T) {
 					return
 				}
 				if !exchangeOver(c.NetConn()) {
-					t.Error("an exchange broke")
+					t.Error("an exchange failed")
 				}
 				c.Release()
 			}
@@ -237,23 +237,23 @@ func TestBoundIsShared(t *testing.T) {
 	}
 	all.Wait()
 	if most, _ := count.figures(); most > 2 {
-		t.Errorf("%d connections at once", most)
+		t.Errorf("%d connections at once, more than the limit", most)
 	}
 }
 
-// exchangeOver sends a request and reads the head of its answer.
+// exchangeOver sends a request over c and reports whether a response arrived.
 func exchangeOver(c net.Conn) bool {
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 		return false
 	}
-	answer := make([]byte, len("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
-	_, err := io.ReadFull(c, answer)
+	resp := make([]byte, len("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+	_, err := io.ReadFull(c, resp)
 	return err == nil
 }
 
-// Guarantee: what is idle of one kind of connection makes room for another: an upgrade over
-// HTTP/1.1 while the requests went over HTTP/2, and the other way round.
-func TestBoundMakesRoom(t *testing.T) {
+// Guarantee: idle connections of one transport make room for the other: for an upgrade over
+// HTTP/1.1 after requests over HTTP/2, and for requests after an upgrade.
+func TestIdleConnectionsYieldTheirSlots(t *testing.T) {
 	for _, scheme := range []string{"https", "h2"} {
 		t.Run(scheme, func(t *testing.T) {
 			count, o := counted(t, scheme, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -282,29 +282,29 @@ func TestBoundMakesRoom(t *testing.T) {
 				req := request("GET", "https://"+o.Host, "/")
 				req.Header.Set("Connection", "Upgrade")
 				req.Header.Set("Upgrade", "test")
-				answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Upgrade: true, HeadTimeout: time.Minute})
+				resp, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Upgrade: true, HeadTimeout: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if answer.StatusCode != http.StatusSwitchingProtocols {
-					t.Errorf("status %d", answer.StatusCode)
+				if resp.StatusCode != http.StatusSwitchingProtocols {
+					t.Errorf("got status %d, want 101", resp.StatusCode)
 				}
-				// While the upgraded connection stands there is room for nothing else.
+				// The upgraded connection holds the only slot.
 				_, err = pool.Send(t.Context(), &upstream.Exchange{Request: request("GET", "https://"+o.Host, "/"), HeadTimeout: 50 * time.Millisecond})
 				if fault.CodeOf(err) != fault.UpstreamTimeout {
-					t.Errorf("beside an upgraded connection: %v", err)
+					t.Errorf("request beside an upgraded connection: got error %v, want code upstream_timeout", err)
 				}
-				answer.Close()
+				resp.Close()
 			}
 			if most, _ := count.figures(); most > 1 {
-				t.Errorf("%d connections at once", most)
+				t.Errorf("%d connections at once, more than the limit", most)
 			}
 		})
 	}
 }
 
-// Guarantee: who gives up waiting leaves nothing behind that others would wait for.
-func TestBoundGivesUp(t *testing.T) {
+// Guarantee: a waiter that gives up leaves nothing behind that others would wait for.
+func TestWaiterGivesUp(t *testing.T) {
 	hold := make(chan struct{})
 	count, o := counted(t, "http", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/held" {
@@ -325,19 +325,19 @@ func TestBoundGivesUp(t *testing.T) {
 	}
 	_, err = pool.Send(t.Context(), &upstream.Exchange{Request: request("GET", "http://"+o.Host, "/"), HeadTimeout: 20 * time.Millisecond})
 	if fault.CodeOf(err) != fault.UpstreamTimeout {
-		t.Errorf("after the time was up: %v", err)
+		t.Errorf("after the timeout: got error %v, want code upstream_timeout", err)
 	}
-	ctx, leave := context.WithCancel(t.Context())
-	leave()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	if _, err = pool.Send(ctx, &upstream.Exchange{Request: request("GET", "http://"+o.Host, "/"), HeadTimeout: time.Minute}); !errors.Is(err, context.Canceled) {
-		t.Errorf("after its client left: %v", err)
+		t.Errorf("after the client hung up: got error %v, want context.Canceled", err)
 	}
 	plain, err := pools.Plain(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := plain.Acquire(t.Context(), time.Now().Add(20*time.Millisecond), nil); fault.CodeOf(err) != fault.UpstreamTimeout {
-		t.Errorf("in the engine: %v", err)
+		t.Errorf("in the engine: got error %v, want code upstream_timeout", err)
 	}
 	close(hold)
 	if err := <-held; err != nil {
@@ -353,24 +353,24 @@ func TestBoundGivesUp(t *testing.T) {
 	}
 }
 
-// Guarantee: a bound is one gateway's own: another with the same upstream and the same
-// bound does not wait for it. Without a bound they share connections.
-func TestBoundIsOneGateways(t *testing.T) {
+// Guarantee: a limit belongs to one gateway: another gateway with the same upstream and
+// limit does not wait for it. Without a limit they share connections.
+func TestLimitIsPerGateway(t *testing.T) {
 	base := request("GET", "http://h.test", "/").URL
 	of := func(gateway string, conns int) upstream.Origin {
 		return upstream.OriginOf(base, upstream.Origin{Gateway: gateway, MaxConns: conns})
 	}
 	if of("gw_1", 5) == of("gw_2", 5) {
-		t.Error("two gateways share a bound")
+		t.Error("two gateways share one limit")
 	}
 	if of("gw_1", 0) != of("gw_2", 0) {
-		t.Error("two gateways without a bound share no connections")
+		t.Error("two gateways without a limit do not share connections")
 	}
 }
 
-// Guarantee: what was kept under another bound of the same gateway is closed when it has a
-// new one; another gateway's stays.
-func TestBoundIsLowered(t *testing.T) {
+// Guarantee: when a gateway gets a new limit, its idle connections under the old one are
+// closed. Those of other gateways stay.
+func TestChangedLimitClosesIdleConnections(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
 			count, o := counted(t, scheme, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -396,23 +396,23 @@ func TestBoundIsLowered(t *testing.T) {
 			}
 			each := 1
 			if o.Scheme == "http" {
-				each = 2 // one of the engine beside one of net/http's
+				each = 2 // one of the engine and one of net/http
 			}
 			ask("gw_1", 3)
 			ask("gw_2", 3)
 			count.await(t, 2*each)
 			ask("gw_1", 2)
 			count.await(t, 2*each)
-			ask("gw_1", 3) // back to what it was
+			ask("gw_1", 3) // back to the old limit
 			ask("gw_1", 3)
 			count.await(t, 2*each)
 		})
 	}
 }
 
-// Guarantee: what a request of a gateway was sent on when its bound changed is closed with
-// the request.
-func TestBoundIsLoweredMeanwhile(t *testing.T) {
+// Guarantee: a connection that carries a request when its gateway gets a new limit is
+// closed with the request.
+func TestChangedLimitClosesBusyConnections(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
 			came, hold := make(chan struct{}), make(chan struct{})
@@ -441,14 +441,14 @@ func TestBoundIsLoweredMeanwhile(t *testing.T) {
 			count.await(t, 1)
 			ask(o, "/")
 			if _, all := count.figures(); all != 2 {
-				t.Errorf("%d connections were made", all)
+				t.Errorf("%d connections were made, want 2", all)
 			}
 		})
 	}
 }
 
-// Guarantee: a connection that is idle for the origin's time is closed, and not before a
-// request could use it again.
+// Guarantee: a connection is closed after it was idle for the origin's idle timeout, and
+// reused before that.
 func TestIdleTimeout(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -462,15 +462,15 @@ func TestIdleTimeout(t *testing.T) {
 				}
 			}
 			count.await(t, 0)
-			if most, all := count.figures(); most != 1 || all > 2 { // the second only if the first took a second
-				t.Errorf("%d connections, %d at once", all, most)
+			if most, all := count.figures(); most != 1 || all > 2 { // two only if the first request took a second
+				t.Errorf("%d connections, %d at once, want 1 and 1", all, most)
 			}
 		})
 	}
 }
 
-// Guarantee: the time to connect is the origin's own, for the handshake of TLS as well, and
-// what ends at it is an upstream that cannot be reached.
+// Guarantee: the origin's connect timeout applies to the TCP connection and the TLS
+// handshake; reaching it means that the upstream is unreachable.
 func TestConnectTimeout(t *testing.T) {
 	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = io.Copy(io.Discard, c) })
 	full := fullListener(t)
@@ -485,7 +485,7 @@ func TestConnectTimeout(t *testing.T) {
 		o.ConnectTimeout = 100 * time.Millisecond
 		_, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/"))
 		if fault.CodeOf(err) != fault.UpstreamUnreachable {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want code upstream_unreachable", name, err)
 		}
 		if o.Scheme != "http" {
 			continue
@@ -495,7 +495,7 @@ func TestConnectTimeout(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err = plain.Acquire(t.Context(), time.Now().Add(time.Minute), nil); fault.CodeOf(err) != fault.UpstreamUnreachable {
-			t.Errorf("%s, in the engine: %v", name, err)
+			t.Errorf("%s, in the engine: got error %v, want code upstream_unreachable", name, err)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// Guarantee: A pool that nobody has used for a while goes when a new origin comes.
+// Guarantee: a pool that was not used for Config.Retain is removed when a pool is added.
 func TestPoolsForget(t *testing.T) {
 	p, err := NewPools(Config{Guard: netguard.New()})
 	if err != nil {
@@ -23,9 +23,9 @@ func TestPoolsForget(t *testing.T) {
 	left.used.Add(-int64(p.cfg.Retain.Seconds()) - 2)
 	get("new.test")
 	if get("kept.test") != kept {
-		t.Error("a pool in use was dropped")
+		t.Error("a pool in use was removed")
 	}
 	if get("left.test") == left {
-		t.Error("a pool that nobody used was kept")
+		t.Error("an unused pool was kept")
 	}
 }

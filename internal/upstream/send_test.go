@@ -40,21 +40,20 @@ func newPools(t *testing.T, cfg upstream.Config) *upstream.Pools {
 	return p
 }
 
-// send sends a request without a body unless body is given, and returns the
-// whole answer.
+// send sends a request and returns the whole response.
 func send(t *testing.T, pools *upstream.Pools, o upstream.Origin, req *http.Request) (*http.Response, string, error) {
 	t.Helper()
 	pool, err := pools.Get(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Retry: proxy.Retryable(req.Method, req.Body != nil), HeadTimeout: time.Minute})
+	resp, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Retry: proxy.Retryable(req.Method, req.Body != nil), HeadTimeout: time.Minute})
 	if err != nil {
 		return nil, "", err
 	}
-	defer answer.Close()
-	body, err := io.ReadAll(answer.Body)
-	return answer.Response, string(body), err
+	defer resp.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp.Response, string(body), err
 }
 
 func request(method, base, target string) *http.Request {
@@ -68,22 +67,22 @@ func request(method, base, target string) *http.Request {
 	}
 }
 
-// Guarantee: what is sent a second time when a connection that was kept fails before any
-// byte of an answer: exactly what contract 4.4 names, whatever a caller says about
-// idempotency.
-func TestRepeat(t *testing.T) {
+// Guarantee: exactly the requests that contract 4.4 names are sent a second time when a
+// kept connection fails before the first byte of a response, whatever idempotency header
+// the client sends.
+func TestRetry(t *testing.T) {
 	for _, c := range []struct {
 		method  string
 		field   string
 		body    string
-		repeats bool
+		retried bool
 	}{
-		{method: "GET", repeats: true},
-		{method: "HEAD", repeats: true},
-		{method: "OPTIONS", repeats: true},
-		{method: "PUT", repeats: true},
-		{method: "DELETE", repeats: true},
-		{method: "DELETE", field: "X-Idempotency-Key", repeats: true},
+		{method: "GET", retried: true},
+		{method: "HEAD", retried: true},
+		{method: "OPTIONS", retried: true},
+		{method: "PUT", retried: true},
+		{method: "DELETE", retried: true},
+		{method: "DELETE", field: "X-Idempotency-Key", retried: true},
 		{method: "PUT", body: "text"},
 		{method: "DELETE", body: "text"},
 		{method: "POST"},
@@ -106,7 +105,7 @@ func TestRepeat(t *testing.T) {
 					heads = append(heads, head)
 					mu.Unlock()
 					if conn.Number == 1 && n == 2 {
-						return // takes the second request and hangs up
+						return // reads the second request and closes the connection
 					}
 					conn.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 				}
@@ -126,25 +125,36 @@ func TestRepeat(t *testing.T) {
 			_, _, err := send(t, pools, origin, req)
 			mu.Lock()
 			defer mu.Unlock()
-			want := 2 // the first, and the second once
-			if c.repeats {
+			want := 2 // the first request, and the second once
+			if c.retried {
 				want = 3
 			}
-			if len(heads) != want || (err == nil) != c.repeats {
-				t.Errorf("%d requests arrived, want %d; error %v", len(heads), want, err)
+			if len(heads) != want {
+				t.Errorf("%d requests arrived, want %d", len(heads), want)
 			}
-			if !c.repeats && fault.CodeOf(err) != fault.UpstreamUnreachable {
-				t.Errorf("error %v", err)
+			if c.retried && err != nil {
+				t.Errorf("got error %v, want a response to the retry", err)
+			}
+			if !c.retried && fault.CodeOf(err) != fault.UpstreamUnreachable {
+				t.Errorf("got error %v, want code upstream_unreachable", err)
+			}
+			wantFields := 0
+			if c.field != "" {
+				wantFields = 1
 			}
 			last := strings.ToLower(heads[len(heads)-1])
-			if c.field != "" != strings.Contains(last, "idempotency-key: k") || strings.Count(last, "idempotency-key") > 1 {
-				t.Errorf("the caller's field did not pass as it was:\n%s", last)
+			if got := strings.Count(last, "idempotency-key: k"); got != wantFields {
+				t.Errorf("the client's header was sent %d times, want %d:\n%s", got, wantFields, last)
+			}
+			if got := strings.Count(last, "idempotency-key"); got > wantFields {
+				t.Errorf("%d idempotency headers were sent, want %d:\n%s", got, wantFields, last)
 			}
 		})
 	}
 }
 
-// Guarantee: targets reach the wire byte for byte, joined to the base path (contract, 4.2).
+// Guarantee: targets reach the wire byte for byte, appended to the base path (contract,
+// 4.2).
 func TestTargetBytes(t *testing.T) {
 	lines := make(chan string, 1)
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
@@ -177,15 +187,15 @@ func TestTargetBytes(t *testing.T) {
 	})
 }
 
-// Guarantee: failures of an upstream are told apart: nobody there, refused by the guard,
-// broken before the head, a head that did not come.
+// Guarantee: an upstream's failures are told apart: no listener, refused by the guard,
+// closed before the head, no head in time.
 func TestFailures(t *testing.T) {
 	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = io.Copy(io.Discard, c) })
 	broken := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 		_, _ = c.ReadHead()
 		c.Send("HTTP/1.1 200 OK\r\nContent-")
 	})
-	const nobody = "127.0.0.1:9" // no port that the system gives to anybody
+	const closedPort = "127.0.0.1:9" // the discard port, on which nothing listens
 	guard := netguard.New()
 	guard.SetListeners(netip.MustParseAddrPort("127.0.0.1:1"))
 	pools := newPools(t, upstream.Config{Guard: guard})
@@ -194,7 +204,7 @@ func TestFailures(t *testing.T) {
 		code    fault.Code
 		refused bool
 	}{
-		"nobody":  {origin: upstream.Origin{Scheme: "http", Host: nobody}, code: fault.UpstreamUnreachable},
+		"closed":  {origin: upstream.Origin{Scheme: "http", Host: closedPort}, code: fault.UpstreamUnreachable},
 		"broken":  {origin: upstream.Origin{Scheme: "http", Host: broken}, code: fault.UpstreamUnreachable},
 		"silent":  {origin: upstream.Origin{Scheme: "http", Host: silent}, code: fault.UpstreamTimeout},
 		"own":     {origin: upstream.Origin{Scheme: "http", Host: "127.0.0.1:1"}, code: fault.UpstreamUnreachable, refused: true},
@@ -216,13 +226,13 @@ func TestFailures(t *testing.T) {
 				t.Errorf("got %v, want %s, refused by the guard %v", err, c.code, c.refused)
 			}
 			if status, body := fault.Response(err, "req_1"); status < 502 || strings.Contains(string(body), "127.0.0.1") {
-				t.Errorf("the client sees %d %s", status, body)
+				t.Errorf("the client gets %d %s, want a 502 or 504 without the address", status, body)
 			}
 		})
 	}
 }
 
-// Guarantee: A network that the operator allows is reached by every account.
+// Guarantee: every account can reach a network that the operator allows.
 func TestAllowedNetwork(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
@@ -233,8 +243,8 @@ func TestAllowedNetwork(t *testing.T) {
 	}
 }
 
-// Guarantee: an https upstream is trusted by upstream_ca alone if there is one, and speaks
-// HTTP/2 where it offers it.
+// Guarantee: an https upstream is verified against upstream_ca alone if that is set, and
+// spoken to over HTTP/2 if it offers that.
 func TestTLS(t *testing.T) {
 	for _, offers := range []bool{true, false} {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -256,18 +266,17 @@ func TestTLS(t *testing.T) {
 		_, _, err = send(t, pools, upstream.Origin{Scheme: "https", Host: host}, request("GET", s.URL, "/"))
 		var unknown x509.UnknownAuthorityError
 		if !errors.As(err, &unknown) {
-			t.Errorf("with the system's roots: %v", err)
+			t.Errorf("with the system's roots: got error %v, want x509.UnknownAuthorityError", err)
 		}
 		if _, err := pools.Get(upstream.Origin{Scheme: "https", Host: host, CA: "no PEM"}); err == nil {
-			t.Error("a CA that cannot be read was taken")
+			t.Error("Get succeeded with a CA that is not PEM, want an error")
 		}
 		pools.Close()
 		s.Close()
 	}
 }
 
-// Guarantee: connections belong to an origin: gateways that agree in it share them, others
-// do not.
+// Guarantee: gateways with the same origin share connections, others do not.
 func TestPoolsByOrigin(t *testing.T) {
 	pools := newPools(t, upstream.Config{})
 	get := func(o upstream.Origin) *upstream.Pool {
@@ -289,12 +298,12 @@ func TestPoolsByOrigin(t *testing.T) {
 		}
 	}
 	if _, err := pools.Get(upstream.Origin{Scheme: "ftp", Host: "a.test"}); err == nil {
-		t.Error("an unknown scheme was taken")
+		t.Error("Get succeeded with scheme ftp, want an error")
 	}
 }
 
-// Guarantee: the sender's context ends an exchange, and its error is the sender's own.
-func TestSenderLeaves(t *testing.T) {
+// Guarantee: the end of Send's context ends the exchange, with the context's error.
+func TestSendEndsWithContext(t *testing.T) {
 	arrived := make(chan struct{})
 	ended := make(chan struct{})
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
@@ -307,14 +316,14 @@ func TestSenderLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-arrived
-		leave()
+		cancel()
 	}()
 	_, err = pool.Send(ctx, &upstream.Exchange{Request: request("GET", "http://"+addr, "/"), HeadTimeout: time.Hour})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want context.Canceled", err)
 	}
 	<-ended
 }
