@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,110 +20,158 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Guarantee: which gateway a host reaches (contract, 4.1).
-func TestHosts(t *testing.T) {
+// Guarantee: contract 4.1: a gateway is found by its hostname, without regard to letter
+// case, port and final dot; other hosts reach the only gateway of the account default.
+func TestGatewayByHost(t *testing.T) {
 	h := newHarness(t)
 	other := account.Account{ID: id.New(id.Account), Name: "other", Plan: account.Starter}
 	h.source.PutAccount(other)
-	foreign := h.gateway()
-	foreign.AccountID, foreign.Hostname, foreign.HostGiven = other.ID, "api.other.example", true
-	h.source.PutGateway(foreign)
+	custom, generated := h.gateway(), h.gateway()
+	custom.AccountID, custom.Hostname, custom.HostGiven = other.ID, "api.other.example", true
+	h.source.PutGateway(custom)
+	h.source.PutGateway(generated)
 	h.catchUp()
-
-	if g := h.follower.Current().GatewayByHost("127.0.0.1:8080"); g != nil {
-		t.Errorf("without a gateway of the account default, an unknown host reaches %s", g.ID)
-	}
-	first := h.gateway()
-	h.source.PutGateway(first)
-	h.catchUp()
-	made := gateway.DefaultHostname(first.ID, "gw.test")
+	made := gateway.DefaultHostname(generated.ID, "gw.test")
 	if !strings.HasSuffix(made, ".gw.test") || strings.Contains(made, "_") {
-		t.Fatalf("made hostname %s", made)
+		t.Fatalf("generated hostname %s, want one below gw.test without underscores", made)
 	}
 	for _, c := range []struct{ host, want string }{
-		{"api.other.example", foreign.ID},
-		{"API.Other.Example", foreign.ID},
-		{"api.other.example.", foreign.ID},
-		{"api.other.example:8080", foreign.ID},
-		{"API.OTHER.example.:443", foreign.ID},
-		{made, first.ID},
-		{made + ":8080", first.ID},
-		{"127.0.0.1:8080", first.ID},
-		{"[::1]:8080", first.ID},
-		{"[::1]", first.ID},
-		{"nobody.example", first.ID},
-		{strings.Repeat("a", 300), first.ID},
-		{"", first.ID},
+		{"api.other.example", custom.ID},
+		{"API.Other.Example", custom.ID},
+		{"api.other.example.", custom.ID},
+		{"api.other.example:8080", custom.ID},
+		{"API.OTHER.example.:443", custom.ID},
+		{made, generated.ID},
+		{made + ":8080", generated.ID},
+		{"127.0.0.1:8080", generated.ID},
+		{"[::1]:8080", generated.ID},
+		{"[::1]", generated.ID},
+		{"nobody.example", generated.ID},
+		{strings.Repeat("a", 300), generated.ID},
+		{"", generated.ID},
 	} {
 		if g := h.follower.Current().GatewayByHost(c.host); g == nil || g.ID != c.want {
-			t.Errorf("the host %q reaches %v, want %s", c.host, g, c.want)
+			t.Errorf("host %q: got %v, want gateway %s", c.host, g, c.want)
 		}
 	}
 	if n := testing.AllocsPerRun(100, func() { h.follower.Current().GatewayByHost("API.other.example:8080") }); n != 0 {
-		t.Errorf("GatewayByHost allocates %v times", n)
-	}
-
-	second := h.gateway()
-	h.source.PutGateway(second)
-	h.catchUp()
-	if g := h.follower.Current().GatewayByHost("nobody.example"); g != nil {
-		t.Errorf("with two gateways of the account default, an unknown host reaches %s", g.ID)
-	}
-	h.source.DeleteGateway(first.ID)
-	h.catchUp()
-	if g := h.follower.Current().GatewayByHost("nobody.example"); g == nil || g.ID != second.ID {
-		t.Errorf("an unknown host reaches %v, want the gateway that is left", g)
-	}
-	if h.follower.Current().GatewayByHost(made) == h.follower.Current().GatewayByID(first.ID) {
-		t.Error("a deleted gateway is still there")
+		t.Errorf("GatewayByHost allocates %v times, want 0", n)
 	}
 }
 
-// Guarantee: what a driver reads of a gateway.
-func TestCompiledGateway(t *testing.T) {
+// Guarantee: an unknown host reaches a gateway only while the account default has exactly
+// one, also after gateways are created and deleted.
+func TestFallbackGateway(t *testing.T) {
+	h := newHarness(t)
+	find := func(host string) *snapshot.Gateway { return h.follower.Current().GatewayByHost(host) }
+	other := account.Account{ID: id.New(id.Account), Name: "other", Plan: account.Starter}
+	h.source.PutAccount(other)
+	foreign := h.gateway()
+	foreign.AccountID = other.ID
+	h.source.PutGateway(foreign)
+	h.catchUp()
+	if g := find("127.0.0.1:8080"); g != nil {
+		t.Errorf("without a gateway of the account default: got %s, want nil", g.ID)
+	}
+	first, second := h.gateway(), h.gateway()
+	h.source.PutGateway(first)
+	h.catchUp()
+	if g := find("nobody.example"); g == nil || g.ID != first.ID {
+		t.Errorf("with one gateway: got %v, want %s", g, first.ID)
+	}
+	h.source.PutGateway(second)
+	h.catchUp()
+	if g := find("nobody.example"); g != nil {
+		t.Errorf("with two gateways: got %s, want nil", g.ID)
+	}
+	h.source.DeleteGateway(first.ID)
+	h.catchUp()
+	if g := find("nobody.example"); g == nil || g.ID != second.ID {
+		t.Errorf("with one of two gateways deleted: got %v, want %s", g, second.ID)
+	}
+	if g := h.follower.Current().GatewayByID(first.ID); g != nil {
+		t.Error("the deleted gateway is still found by ID")
+	}
+	if g := find(gateway.DefaultHostname(first.ID, "gw.test")); g == nil || g.ID != second.ID {
+		t.Errorf("hostname of the deleted gateway: got %v, want the fallback %s", g, second.ID)
+	}
+}
+
+// Guarantee: a compiled gateway has the stored upstream settings, with headers and keys
+// decrypted and sorted.
+func TestCompiledUpstream(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()
 	g.Upstream.Headers = map[string][]byte{"X-B": []byte("b"), "X-A": []byte("a")}
 	g.Timeout, g.MaxBodyBytes = "5s", 1000
 	g.Upstream.TLS.ClientCertificate, g.Upstream.TLS.ClientKey = "chain", []byte("key")
 	g.Upstream.Timeouts.Connect, g.Upstream.Timeouts.Idle, g.Upstream.MaxConnections = "500ms", "1h", 7
+	h.source.PutGateway(g)
+	foreign := h.gateway()
+	foreign.AccountID = id.New(id.Account)
+	h.source.PutGateway(foreign)
+	h.catchUp()
+	c := h.follower.Current().GatewayByID(g.ID)
+	if c.Upstream.Base.Path != "/base" || c.Upstream.Timeout != 5*time.Second || c.Upstream.PublicOnly || c.MaxBodyBytes != 1000 {
+		t.Errorf("got %+v, want path /base, timeout 5 s, any address, 1000 bytes", c.Upstream)
+	}
+	want := []snapshot.Header{{Name: "X-A", Value: "A"}, {Name: "X-B", Value: "B"}}
+	if !slices.Equal(c.Upstream.Headers, want) {
+		t.Errorf("got headers %v, want %v", c.Upstream.Headers, want)
+	}
+	if u := c.Upstream; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConns != 7 {
+		t.Errorf("got connection settings %+v, want those of the record", u)
+	}
+	if !h.follower.Current().GatewayByID(foreign.ID).Upstream.PublicOnly {
+		t.Error("the gateway of an unknown account may reach private addresses, want public ones only")
+	}
+}
+
+// Guarantee: a compiled CORS configuration has the header values, and allows the listed
+// origins only.
+func TestCompiledCORS(t *testing.T) {
+	h := newHarness(t)
+	g := h.gateway()
 	g.CORS = &gateway.CORS{Origins: []string{"https://app.example"}, Methods: []string{"GET", "PUT"}, Headers: []string{"X-One"}, MaxAge: 60}
+	h.source.PutGateway(g)
+	h.catchUp()
+	c := h.follower.Current().GatewayByID(g.ID).CORS
+	if c.Methods != "GET, PUT" || c.Headers != "X-One" || c.MaxAge != "60" {
+		t.Errorf("got %+v, want the values GET, PUT; X-One; 60", c)
+	}
+	for origin, want := range map[string]string{"https://app.example": "https://app.example", "https://evil.example": "", "": ""} {
+		if got := c.AllowOrigin(origin); got != want {
+			t.Errorf("AllowOrigin(%q) = %q, want %q", origin, got, want)
+		}
+	}
+}
+
+// Guarantee: routes whose templates match the same paths share a node, which finds the
+// route of a method and lists the methods; it is public if all of its routes are.
+func TestCompiledRoutes(t *testing.T) {
+	h := newHarness(t)
+	g := h.gateway()
 	open := route("/open", ratelimit.Config{}, "GET")
 	open.Auth = gateway.AuthNone
 	h.source.PutGateway(g, route("/a/{id}", ratelimit.Config{}, "GET"), route("/a/{name}", ratelimit.Config{}, "POST"), open)
 	h.catchUp()
 	c := h.follower.Current().GatewayByID(g.ID)
-	if c.Upstream.Base.Path != "/base" || c.Upstream.Timeout != 5*time.Second || c.Upstream.PublicOnly || c.MaxBodyBytes != 1000 {
-		t.Errorf("upstream %+v", c.Upstream)
+	n := c.Find("/a/1")
+	if n.Allow != "GET, HEAD, POST" || n.Public {
+		t.Errorf("got Allow %q, public %v, want GET, HEAD, POST, false", n.Allow, n.Public)
 	}
-	if len(c.Upstream.Headers) != 2 || c.Upstream.Headers[0] != (snapshot.Header{"X-A", "A"}) || c.Upstream.Headers[1] != (snapshot.Header{"X-B", "B"}) {
-		t.Errorf("upstream headers %v", c.Upstream.Headers)
+	get, post := n.Route("GET"), n.Route("POST")
+	if get == nil || post == nil || get == post {
+		t.Errorf("GET and POST lead to %p and %p, want two routes", get, post)
 	}
-	if u := c.Upstream; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConns != 7 {
-		t.Errorf("connections of the upstream %+v", u)
+	if head := n.Route("HEAD"); head != get {
+		t.Error("HEAD does not lead to the route of GET")
 	}
-	if c.CORS.Methods != "GET, PUT" || c.CORS.Headers != "X-One" || c.CORS.MaxAge != "60" {
-		t.Errorf("cors %+v", c.CORS)
-	}
-	if c.CORS.AllowOrigin("https://app.example") != "https://app.example" || c.CORS.AllowOrigin("https://evil.example") != "" || c.CORS.AllowOrigin("") != "" {
-		t.Error("cors allows the wrong origins")
-	}
-	p := c.Find("/a/1")
-	if p.Allow != "GET, HEAD, POST" || p.Public {
-		t.Errorf("place %+v", p)
-	}
-	if get, head, post := p.Route("GET"), p.Route("HEAD"), p.Route("POST"); get == nil || head != get || post == get || p.Route("PUT") != nil {
-		t.Error("methods of one place lead astray")
+	if n.Route("PUT") != nil {
+		t.Error("PUT leads to a route, want none")
 	}
 	if !c.Find("/open").Public || !c.Find("/open").Route("GET").Public {
 		t.Error("a public route is not public")
-	}
-	foreign := h.gateway()
-	foreign.AccountID = id.New(id.Account)
-	h.source.PutGateway(foreign)
-	h.catchUp()
-	if !h.follower.Current().GatewayByID(foreign.ID).Upstream.PublicOnly {
-		t.Error("the gateway of an unknown account may reach private addresses")
 	}
 }
 
@@ -398,64 +447,76 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	}
 }
 
-// Guarantee: what cannot be read is tried again, and that a gateway which cannot be
-// compiled holds up nobody else.
-func TestFailures(t *testing.T) {
+// Guarantee: a change that a failed call could not read is read by the next.
+func TestFailedCatchUpIsRetried(t *testing.T) {
 	h := newHarness(t)
-	broken := h.gateway()
-	h.source.PutGateway(broken, route("/a", ratelimit.Config{}, "GET"))
-	h.catchUp()
 	k, secret := h.key()
 	h.source.PutKey(k)
-	lost := errors.New("the store is away")
+	lost := errors.New("the store is unavailable")
 	h.source.Fail(lost)
 	if err := h.follower.CatchUp(context.Background()); !errors.Is(err, lost) {
-		t.Errorf("CatchUp returns %v", err)
+		t.Errorf("CatchUp: got %v, want the store's error", err)
 	}
 	h.source.Fail(nil)
 	h.catchUp()
 	if h.follower.Current().FindKey(secret) == nil {
 		t.Error("a change was lost with a failed call")
 	}
+}
 
-	bad := broken
+// Guarantee: a gateway that cannot be compiled is an error, keeps its previous form until
+// it can be compiled, and does not delay other changes.
+func TestGatewayThatDoesNotCompile(t *testing.T) {
+	h := newHarness(t)
+	good := h.gateway()
+	k, secret := h.key()
+	h.source.PutKey(k)
+	h.source.PutGateway(good, route("/a", ratelimit.Config{}, "GET"))
+	h.catchUp()
+
+	bad := good
 	bad.Timeout = "soon"
 	h.source.PutGateway(bad)
 	k.RevokedAt = time.Unix(1, 0)
 	h.source.PutKey(k)
 	if err := h.follower.CatchUp(context.Background()); err == nil || !strings.Contains(err.Error(), bad.ID) {
-		t.Errorf("CatchUp returns %v for a gateway that cannot be compiled", err)
+		t.Errorf("CatchUp: got %v, want an error that names the gateway", err)
 	}
 	if h.follower.Current().FindKey(secret) != nil {
-		t.Error("a gateway that cannot be compiled holds up a revocation")
+		t.Error("the gateway delays a revocation")
 	}
 	if h.follower.Current().GatewayByID(bad.ID).Find("/a") == nil {
-		t.Error("the gateway did not keep its form")
+		t.Error("the gateway did not keep its previous form")
 	}
+
 	h.source.Trim()
 	h.source.PutAccount(h.account)
 	h.source.Trim()
 	if err := h.follower.CatchUp(context.Background()); err == nil {
-		t.Error("a load of everything says nothing of a gateway that cannot be compiled")
+		t.Error("CatchUp with a trimmed change log: got no error for the gateway")
 	}
 	if h.follower.Current().GatewayByID(bad.ID) == nil {
 		t.Error("the gateway is gone after a load")
 	}
-	h.source.PutGateway(broken, route("/b", ratelimit.Config{}, "GET"))
+	h.source.PutGateway(good, route("/b", ratelimit.Config{}, "GET"))
 	h.catchUp()
 	if h.follower.Current().GatewayByID(bad.ID).Find("/b") == nil {
-		t.Error("the gateway did not come back")
+		t.Error("the gateway is not in force after it was repaired")
 	}
+}
 
+// Guarantee: a call that waits for another one ends with its context.
+func TestCatchUpEndsWithContext(t *testing.T) {
+	h := newHarness(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := h.follower.Lock(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+	defer h.follower.Unlock()
 	if err := h.follower.CatchUp(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("CatchUp returns %v while another runs and its context has ended", err)
+		t.Errorf("CatchUp while another call runs: got %v, want context.Canceled", err)
 	}
-	h.follower.Unlock()
 }
 
 // Guarantee: a server does not start with a gateway missing, and says which.
