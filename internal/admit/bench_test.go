@@ -14,8 +14,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// gitHub is a harness with the routes of GitHub's OpenAPI document, all four
-// limits on each request, and many keys.
+// gitHub is a harness with the routes of GitHub's OpenAPI document, all four limits on each
+// request, and many keys.
 type gitHub struct {
 	*harness
 	requests []Request

@@ -18,7 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 )
 
-// clock is a pair of clocks that move when they are told.
+// clock is a ratelimit clock that the test moves.
 type clock struct {
 	mu  sync.Mutex
 	now ratelimit.Instant
@@ -39,7 +39,7 @@ func (c *clock) Advance(d time.Duration) {
 	c.now.Wall += int64(d)
 }
 
-// harness is an Admitter over a store in memory, with the account default.
+// harness is an Admitter over an in-memory store that has the account default.
 type harness struct {
 	t        testing.TB
 	source   *snapshottest.Source
@@ -143,7 +143,7 @@ func (h *harness) scoped(text string) string {
 	return secret
 }
 
-// decide decides a request, waiting where a daily cap asks for it.
+// decide decides a request, and waits where a daily cap requires it.
 func (h *harness) decide(req Request) *Verdict {
 	h.t.Helper()
 	if req.Method == "" {
@@ -167,7 +167,7 @@ func (h *harness) decide(req Request) *Verdict {
 	}
 }
 
-// fields returns the fields of a verdict by name.
+// fields returns the header fields of a verdict by name.
 func fields(v *Verdict) map[string]string {
 	var each []byte
 	v.EachField(make([]byte, 0, 256), func(name string, value []byte) {

@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Guarantee: which limits charge which request, which of them the headers tell, and what a
-// refusal says (contract, 4.3).
+// Guarantee: each request is charged to the limits that apply to it, the header fields show
+// them, and a refusal describes the limit that refused (contract, 4.3).
 func TestLimitsThatApply(t *testing.T) {
 	h := newHarness(t)
 	all := limited(route("/all", "GET"), config(t, "3/day", "", "4/day", ""))
@@ -73,11 +73,11 @@ func TestLimitsThatApply(t *testing.T) {
 	}
 	h.clock.Advance(28800 * time.Second)
 	if v := h.decide(Request{Target: "/all", Authorization: "Bearer " + second}); v.Action != Forward {
-		t.Errorf("refused at the second that was told: %v", v.Fault())
+		t.Errorf("at the announced reset: got %v, want Forward", v.Fault())
 	}
 	h.clock.Advance(28800*time.Second - time.Second)
 	if v := h.decide(Request{Target: "/all", Authorization: "Bearer " + second}); v.Action != Refuse {
-		t.Error("passes a second before it should")
+		t.Error("admitted one second before the reset, want a refusal")
 	}
 
 	for _, key := range []string{first, second} {
@@ -97,8 +97,8 @@ func TestLimitsThatApply(t *testing.T) {
 	}
 }
 
-// Guarantee: every answer carries the headers, and that the default limit is no item of the
-// IETF fields.
+// Guarantee: every response has the X-RateLimit-* headers, and the default limit is not an
+// item of the IETF fields.
 func TestDefaultGlobalLimit(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"))
@@ -110,7 +110,7 @@ func TestDefaultGlobalLimit(t *testing.T) {
 }
 
 // Guarantee: while a limit is changed again and again, every decision ends, and no more
-// passes than all the changes allow.
+// requests pass than the limits allow.
 func TestDecideDuringChanges(t *testing.T) {
 	h := newHarness(t)
 	r := limited(route("/a", "GET"), config(t, "1000/day", "", "", ""))
@@ -138,7 +138,7 @@ func TestDecideDuringChanges(t *testing.T) {
 		})
 	}
 	for passed.Load() == 0 && !t.Failed() {
-		runtime.Gosched() // what is changed is in use
+		runtime.Gosched() // until the limits are in use
 	}
 	for i := range 200 {
 		// The capacities alternate, and the level stays in proportion: what a
@@ -159,8 +159,7 @@ func TestDecideDuringChanges(t *testing.T) {
 	}
 }
 
-// Guarantee: a request which must wait for a daily cap is decided afterwards, or ends with
-// its context.
+// Guarantee: a request that must wait for a daily cap is decided afterwards.
 func TestWaitEnds(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, limited(route("/a", "GET"), config(t, "", "", "1000/day", "")))
@@ -172,9 +171,9 @@ func TestWaitEnds(t *testing.T) {
 		}
 	}
 	if passed != 1000 {
-		t.Errorf("%d of 1100 pass, want 1000", passed)
+		t.Errorf("%d of 1100 requests pass, want 1000", passed)
 	}
 	if v := h.decide(Request{Target: "/a", Authorization: "Bearer " + key}); v.Fault().Limit.Scope != "daily" || v.Fault().Limit.ResetAt != h.clock.Wall().Truncate(24*time.Hour).Unix()+86400 {
-		t.Errorf("%+v", v.Fault().Limit)
+		t.Errorf("got %+v, want the daily limit, which resets at midnight", v.Fault().Limit)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Guarantee: contract 4.2: a request that is wrong in several ways is answered by the first
-// check that it fails. Each line is right in all that the lines before it were wrong in.
+// Guarantee: contract 4.2: a request with several faults is refused by the first check that
+// it fails. Each row passes all the checks of the rows before it.
 func TestOrderOfChecks(t *testing.T) {
 	h := newHarness(t)
 	one := config(t, "1/day", "", "", "")
@@ -97,8 +97,8 @@ func TestOrderOfChecks(t *testing.T) {
 	}
 }
 
-// Guarantee: where a key is looked for (contract, 4.2, 3), and that a forwarded target
-// never holds one.
+// Guarantee: keys are read from where contract 4.2, 3 says, and a forwarded target never
+// contains one.
 func TestCredentials(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"), public(route("/open", "GET")))
@@ -151,16 +151,16 @@ func TestCredentials(t *testing.T) {
 		}
 		if strings.HasPrefix(c.target, "/open") {
 			if v.Key != nil || v.KeyPrefix != "" {
-				t.Errorf("%s: a key counts on a public route", c.name)
+				t.Errorf("%s: a key was read on a public route", c.name)
 			}
 		} else if v.Key.ID() != k.ID || v.KeyPrefix != k.Prefix {
-			t.Errorf("%s: key %s, prefix %s", c.name, v.Key.ID(), v.KeyPrefix)
+			t.Errorf("%s: got key %s, prefix %s, want %s, %s", c.name, v.Key.ID(), v.KeyPrefix, k.ID, k.Prefix)
 		}
 	}
 }
 
-// Guarantee: routes and scopes see the path with its unreserved characters decoded, and the
-// upstream sees it as it came (contract, 4.2).
+// Guarantee: routes and scopes match the path with its unreserved characters decoded; the
+// upstream receives it as the client sent it (contract, 4.2).
 func TestMatchingForm(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, route("/orders", "GET"), route("/orders/{id}.json", "GET"), route("/orders-old/{x}", "GET"), route("/caf%c3%a9", "GET"))
@@ -185,7 +185,7 @@ func TestMatchingForm(t *testing.T) {
 			t.Errorf("%s: code %q, want %q", c.target, v.Code, c.code)
 		}
 		if got := string(v.AppendTarget(nil)); got != c.target {
-			t.Errorf("%s is forwarded as %s", c.target, got)
+			t.Errorf("%s is forwarded as %s, want it unchanged", c.target, got)
 		}
 	}
 }
@@ -197,16 +197,16 @@ func TestExpiryToTheInstant(t *testing.T) {
 	_, key := h.key(func(k *apikey.Key) { k.ExpiresAt = h.clock.Wall().Add(time.Minute) })
 	h.clock.Advance(time.Minute - time.Microsecond)
 	if v := h.decide(Request{Target: "/a", Authorization: "Bearer " + key}); v.Action != Forward {
-		t.Errorf("refused before the expiry: %v", v.Fault())
+		t.Errorf("before the expiry: got %v, want Forward", v.Fault())
 	}
 	h.clock.Advance(time.Microsecond)
 	if v := h.decide(Request{Target: "/a", Authorization: "Bearer " + key}); v.Auth != fault.KeyExpired {
-		t.Errorf("not refused at the expiry: %v", v.Fault())
+		t.Errorf("at the expiry: got %v, want code key_expired", v.Fault())
 	}
 }
 
-// Guarantee: a key that authenticates is marked, refused or not, and one that does not is
-// not.
+// Guarantee: a key that authenticates is marked as used, whether or not the request is
+// refused later. A key that does not authenticate is not.
 func TestUseIsMarked(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(nil, route("/a", "GET"))
@@ -217,11 +217,12 @@ func TestUseIsMarked(t *testing.T) {
 	used := map[string]time.Time{}
 	h.follower.DrainUsed(func(keyID string, at time.Time) { used[keyID] = at })
 	if len(used) != 1 || !used[k.ID].Equal(h.clock.Wall()) {
-		t.Errorf("used %v", used)
+		t.Errorf("got uses %v, want one of %s now", used, k.ID)
 	}
 }
 
-// Guarantee: how browsers of other origins are answered (contract, 3.3, 4.2).
+// Guarantee: responses to browsers of other origins have the CORS fields of contract 3.3
+// and 4.2.
 func TestCORS(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(func(g *gateway.Gateway) {

@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Guarantee: what the record of a request says of each decision: which it was, whether it
-// was an authentication event, and whose the request was, told as far as the checks came.
+// Guarantee: the record of a request has its result, whether it is an authentication event,
+// and the account, gateway, route and key as far as the checks got.
 func TestRecord(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway(func(g *gateway.Gateway) {
@@ -24,12 +24,12 @@ func TestRecord(t *testing.T) {
 	_, foreign := h.key(func(k *apikey.Key) { k.AccountID = id.New(id.Account) })
 	reader, readerText := h.key(func(k *apikey.Key) { k.Scope = apikey.Scope{Word: apikey.Read} })
 
-	const none, found, routed = 0, 1, 2 // how far the record tells
+	const none, found, routed = 0, 1, 2 // nothing known; gateway known; route known
 	for _, c := range []struct {
 		name, method, target, secret string
 		host                         string
 		want                         accesslog.Result
-		tells                        int
+		known                        int
 		authenticated                bool
 		key                          *apikey.Key
 		prefix                       string
@@ -58,15 +58,15 @@ func TestRecord(t *testing.T) {
 		if c.secret != "" {
 			req.Authorization = "Bearer " + c.secret
 		}
-		r := accesslog.Record{Status: 7, Limit: 7} // of another request
+		r := accesslog.Record{Status: 7, Limit: 7} // left over from another request
 		v := h.decide(req)
 		v.Record(&r)
 		want := accesslog.Record{Start: h.clock.Wall().UnixMicro(), Upstream: -1, Result: c.want, Authenticated: c.authenticated}
-		if c.tells >= found {
+		if c.known >= found {
 			want.Gateway, _ = id.Parse(id.Gateway, g.ID)
 			want.Account, _ = id.Parse(id.Account, h.account.ID)
 		}
-		if c.tells == routed {
+		if c.known == routed {
 			want.Route = v.Route.UUID
 			if text := id.Format(id.Route, want.Route); text != v.Route.ID {
 				t.Errorf("%s: the route %s is recorded as %s", c.name, v.Route.ID, text)
@@ -88,19 +88,19 @@ func TestRecord(t *testing.T) {
 	v := h.decide(Request{Method: "OPTIONS", Target: "/one", Host: "a.example", Origin: "http://b.example", PreflightMethod: "GET"})
 	var r accesslog.Record
 	if v.Record(&r); r.Result != accesslog.Preflight || r.Authenticated || r.Gateway == [16]byte{} {
-		t.Errorf("preflight: %+v", r)
+		t.Errorf("preflight: got %+v, want the result Preflight without authentication", r)
 	}
 }
 
-// Guarantee: each method has its number, and that any other text, of whatever letter case,
-// is told by the text.
+// Guarantee: each known method has its number, and any other text, in any letter case, is
+// OtherMethod.
 func TestMethodOf(t *testing.T) {
 	for n, method := range []string{"", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"} {
 		if got := MethodOf(method); got != accesslog.Method(n) {
-			t.Errorf("%q is %d, want %d", method, got, n)
+			t.Errorf("MethodOf(%q) = %d, want %d", method, got, n)
 		}
 	}
 	if MethodOf("get") != accesslog.OtherMethod || MethodOf("PROPFIND") != accesslog.OtherMethod {
-		t.Error("another method is told as a usual one")
+		t.Error("MethodOf of an unknown method is not OtherMethod")
 	}
 }

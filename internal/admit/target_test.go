@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Guarantee: which targets and authorities are well formed (contract, 4.5), and what is
-// read of them.
+// Guarantee: exactly the targets and authorities of contract 4.5 are accepted, and split
+// correctly.
 func TestTarget(t *testing.T) {
 	long := "/" + strings.Repeat("a", MaxTarget-1)
 	for _, c := range []struct {
@@ -72,13 +72,13 @@ func TestTarget(t *testing.T) {
 		if code != c.code {
 			t.Errorf("%s %.60q of %q: code %q, want %q", c.method, c.target, c.host, code, c.code)
 		} else if code == "" && (got.host != c.wantHost || got.path != c.wantPath) {
-			t.Errorf("%s %.60q of %q: host %q, path %.60q", c.method, c.target, c.host, got.host, got.path)
+			t.Errorf("%s %.60q of %q: got host %q, path %.60q, want %q, %.60q", c.method, c.target, c.host, got.host, got.path, c.wantHost, c.wantPath)
 		}
 	}
 }
 
-// without is what contract 4.2 says of api_key, said again: the query without
-// the parameters whose decoded name is api_key, and how many those are.
+// without is contract 4.2's rule for api_key, written independently: it returns the query
+// without the parameters whose decoded name is api_key, and their values.
 func without(query string) (rest string, values []string) {
 	var kept []string
 	for _, p := range strings.Split(query, "&") {
@@ -106,14 +106,14 @@ func checkQuery(t interface {
 	}
 	switch {
 	case len(values) == 0 && got.head+got.tail != query:
-		t.Fatalf("%q is forwarded as %q", query, got.head+got.tail)
+		t.Fatalf("%q is forwarded as %q, want it unchanged", query, got.head+got.tail)
 	case len(values) == 1 && (got.head+got.tail != rest || got.emptied != (rest == "") || got.apiKey != values[0]):
 		t.Fatalf("%q is forwarded as %q, ? dropped %v, want %q", query, got.head+got.tail, got.emptied, rest)
 	}
 }
 
-// Guarantee: a query is forwarded byte for byte, less the api_key parameter and the one &
-// that it brought.
+// Guarantee: a query is forwarded byte for byte, without the api_key parameter and one
+// adjacent &.
 func TestQueryKeepsItsBytes(t *testing.T) {
 	piece := rapid.SampledFrom([]string{
 		"", "a", "a=1", "=", "api_key=k", "api%5Fkey=k", "%61%70%69_key", "api_key", "api_key=", "api_keys=1", "xapi_key=1",
@@ -124,8 +124,8 @@ func TestQueryKeepsItsBytes(t *testing.T) {
 	})
 }
 
-// Guarantee: the same for any query, and that whatever the target, what is forwarded is
-// made of its own bytes.
+// Guarantee: the same for any query; and whatever the target, what is forwarded consists of
+// its bytes.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{"/a?api_key=1&b", "http://h/a?x", "*", "/a?&&api%5fkey", "//", "/%2e%2e?"} {
 		f.Add(s, "h.example:80")
@@ -147,7 +147,7 @@ func FuzzTarget(f *testing.F) {
 			whole += "?" + got.query
 		}
 		if !strings.HasSuffix(s, whole) && !(got.path == "/" && strings.HasSuffix(s, strings.TrimPrefix(whole, "/"))) {
-			t.Fatalf("%q is read as %q", s, whole)
+			t.Fatalf("%q was parsed as %q", s, whole)
 		}
 		if strings.ContainsAny(got.host, "/@?# \t\r\n") || got.host == "" {
 			t.Fatalf("%q of %q has the host %q", s, host, got.host)
@@ -155,7 +155,7 @@ func FuzzTarget(f *testing.F) {
 	})
 }
 
-// Guarantee: a parameter's value is decoded once.
+// Guarantee: a parameter's value is decoded exactly once.
 func TestDecode(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a+b": "a+b", "%41%6a": "Aj", "%2541": "%41", "%4": "%4", "%zz": "%zz", "%": "%"} {
 		if got := decode(in); got != want {

@@ -175,8 +175,8 @@ func TestCompiledRoutes(t *testing.T) {
 	}
 }
 
-// Guarantee: no caller who begins after CatchUp has returned finds a key that was revoked
-// before it, while eight others look.
+// Guarantee: a key that was revoked before a call of CatchUp is not found after the call
+// has returned, however many goroutines look for it.
 func TestRevocationIsInForce(t *testing.T) {
 	h := newHarness(t)
 	for range 200 {
@@ -195,9 +195,9 @@ func TestRevocationIsInForce(t *testing.T) {
 			ended.Go(func() {
 				begun.Done()
 				for !stop.Load() {
-					gone := revoked.Load()
-					if h.follower.Current().FindKey(secret) != nil && gone {
-						t.Error("a revoked key was found")
+					mustBeGone := revoked.Load()
+					if h.follower.Current().FindKey(secret) != nil && mustBeGone {
+						t.Error("a revoked key is still found")
 						return
 					}
 					runtime.Gosched()
@@ -220,7 +220,7 @@ func TestRevocationIsInForce(t *testing.T) {
 	}
 }
 
-// Guarantee: what a change of a key does, by the change log and by a load of everything
+// Guarantee: changes of a key are followed, by the change log and by a load of everything
 // after the log was trimmed.
 func TestKeysFollow(t *testing.T) {
 	for _, trimmed := range []bool{false, true} {
@@ -242,17 +242,17 @@ func TestKeysFollow(t *testing.T) {
 		c := h.follower.Current().FindKey(secret)
 		if c == nil || c.ID() != k.ID || string(c.AppendID(nil)) != k.ID || c.AccountID() != k.AccountID || c.Owner() != k.Owner ||
 			c.GatewayID() != k.GatewayID || c.Level() != k.Level || c.Scope() != (apikey.Scope{Word: apikey.Read, Resource: "caf%C3%A9/a"}) {
-			t.Fatalf("key %+v", c)
+			t.Fatalf("got key %+v, want the fields of the record", c)
 		}
 		if c.Expired(k.ExpiresAt.Add(-1)) || !c.Expired(k.ExpiresAt) {
-			t.Error("a key does not expire at its instant")
+			t.Error("the key does not expire exactly at its expiry")
 		}
 		before := h.follower.Current().FindKey(staySecret)
 		k.Owner = "tenant 8"
 		h.source.PutKey(k)
 		follow()
 		if got := h.follower.Current().FindKey(secret).Owner(); got != "tenant 8" {
-			t.Errorf("owner %q after a change", got)
+			t.Errorf("after a change: got owner %q, want tenant 8", got)
 		}
 		if h.follower.Current().FindKey(staySecret) != before {
 			t.Error("a key that did not change was replaced")
@@ -260,21 +260,21 @@ func TestKeysFollow(t *testing.T) {
 		h.source.DeleteKey(k.ID)
 		follow()
 		if h.follower.Current().FindKey(secret) != nil {
-			t.Error("a key without a record is found")
+			t.Error("a deleted key is still found")
 		}
 		if h.follower.Current().FindKey(staySecret) != before {
-			t.Error("another key went with it")
+			t.Error("another key was deleted too")
 		}
 		if h.follower.Current().FindKey("kg_nonsense") != nil {
-			t.Error("nonsense is found")
+			t.Error("FindKey of a malformed string returned a key")
 		}
 		if h.follower.KeyClasses() != 1 {
-			t.Errorf("%d holders for one key", h.follower.KeyClasses())
+			t.Errorf("%d key classes, want 1", h.follower.KeyClasses())
 		}
 	}
 }
 
-// pass counts how many of n requests the limits let through now.
+// pass returns how many of n requests the limits admit now.
 func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 	h.t.Helper()
 	passed := 0
@@ -291,7 +291,7 @@ func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 		case ratelimit.Admitted:
 			passed++
 		case ratelimit.Stale:
-			h.t.Fatal("a limit that is in force is closed")
+			h.t.Fatal("a limit in force is closed")
 		}
 	}
 	return passed
@@ -301,7 +301,7 @@ func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) []ratelim
 	return h.follower.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, h.clock.Now(), bucket)
 }
 
-// Guarantee: no publication refills a bucket or a daily count, and that a changed limit
+// Guarantee: no publication refills a bucket or resets a daily count, and a changed limit
 // keeps its level in proportion (contract, 4.3).
 func TestLimitsOutlivePublications(t *testing.T) {
 	h := newHarness(t)
@@ -316,7 +316,7 @@ func TestLimitsOutlivePublications(t *testing.T) {
 	key := [16]byte{7}
 	for path, want := range map[string]int{"/shared": 40, "/each": 40, "/daily": 20, "/daily-each": 20} {
 		if got := h.pass(h.routeLimits(g.ID, path, key), want); got != want {
-			t.Fatalf("%s lets %d of %d pass", path, got, want)
+			t.Fatalf("%s admits %d requests, want %d", path, got, want)
 		}
 	}
 	global := func() []ratelimit.Limit { return []ratelimit.Limit{h.follower.Current().GatewayByID(g.ID).Global()} }
@@ -348,7 +348,7 @@ func TestLimitsOutlivePublications(t *testing.T) {
 		}
 		var s [1]ratelimit.Status
 		if ratelimit.Peek(h.clock.Now(), global(), s[:]); s[0].Remaining != 600 || s[0].Default {
-			t.Errorf("after %s, the global limit stands at %+v", name, s[0])
+			t.Errorf("after %s, the global limit is %+v, want 600 left of the gateway's own", name, s[0])
 		}
 	}
 
@@ -360,22 +360,22 @@ func TestLimitsOutlivePublications(t *testing.T) {
 	put()
 	for path, want := range map[string]int{"/shared": 120, "/each": 30, "/daily": 10, "/daily-each": 40} {
 		if got := h.pass(h.routeLimits(g.ID, path, key), 300); got != want {
-			t.Errorf("after a change, %s lets %d pass, want %d", path, got, want)
+			t.Errorf("after a change, %s admits %d requests, want %d", path, got, want)
 		}
 	}
 	if got := h.pass(global(), 1000); got != 300 {
-		t.Errorf("after a change, the global limit lets %d pass, want 300", got)
+		t.Errorf("after a change, the global limit admits %d requests, want 300", got)
 	}
 	g.GlobalLimit = ratelimit.Config{}
 	put()
 	if d := global()[0]; !d.Default {
-		t.Error("a gateway without a limit of its own does not have the default one")
+		t.Error("a gateway without a global limit does not have the default one")
 	}
 }
 
-// Guarantee: a daily count which becomes one for each key, or back, begins anew and
-// decides.
-func TestDailyOutlivesItsKind(t *testing.T) {
+// Guarantee: when one daily count for all callers becomes one for each key, or the reverse,
+// counting starts anew and the cap holds.
+func TestDailyCapChangesItsKind(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()
 	r := route("/d", config(t, "", "", "5/day", ""), "GET")
@@ -384,19 +384,19 @@ func TestDailyOutlivesItsKind(t *testing.T) {
 		h.source.PutGateway(g, r)
 		h.catchUp()
 		if got := h.pass(h.routeLimits(g.ID, "/d", [16]byte{1}), 20); got > 5 {
-			t.Errorf("per %q: %d pass, want at most 5", per, got)
+			t.Errorf("per %q: %d requests pass, want at most 5", per, got)
 		}
 	}
 	r.RateLimit = ratelimit.Config{}
 	h.source.PutGateway(g, r)
 	h.catchUp()
 	if n := len(h.routeLimits(g.ID, "/d", [16]byte{})); n != 0 {
-		t.Errorf("%d limits where there are none", n)
+		t.Errorf("%d limits after their removal, want 0", n)
 	}
 }
 
-// Guarantee: contract 3.2: old and new key draw from one bucket, and a change of the rate
-// applies to both, in whatever order it is told.
+// Guarantee: contract 3.2: the old and the new key of a rotation share a bucket, and a
+// change of the rate applies to both, in whatever order the records are read.
 func TestRotatedKeysShareOneBucket(t *testing.T) {
 	h := newHarness(t)
 	old, oldSecret := h.key()
@@ -417,7 +417,7 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	h.catchUp()
 	h.pass(limits(freshSecret), 20)
 	if got := h.pass(limits(oldSecret), 10); got != 10 {
-		t.Errorf("the old key lets %d of 10 pass", got)
+		t.Errorf("the old key admits %d requests, want 10", got)
 	}
 	// 50 of 100 are used. The rate doubles, first by one of the records alone.
 	fresh.RateLimit = rate(t, "200/day")
@@ -425,7 +425,7 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	h.catchUp()
 	a, b := limits(oldSecret)[0], limits(freshSecret)[0]
 	if a.Bucket != b.Bucket || *a.Params != *b.Params {
-		t.Error("the keys went apart")
+		t.Error("the keys have different limits")
 	}
 	old.RateLimit = fresh.RateLimit
 	h.source.PutKey(old)
@@ -436,14 +436,14 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := h.pass(limits(oldSecret), 60); got != 60 {
-		t.Errorf("the old key lets %d of 60 pass", got)
+		t.Errorf("the old key admits %d requests, want 60", got)
 	}
 	// The old key is revoked: the bucket stays with the new one.
 	old.RevokedAt = time.Unix(1, 0)
 	h.source.PutKey(old)
 	h.catchUp()
 	if got := h.pass(limits(freshSecret), 100); got != 40 {
-		t.Errorf("the new key lets %d pass, want 40", got)
+		t.Errorf("the new key admits %d requests, want 40", got)
 	}
 }
 
@@ -519,7 +519,8 @@ func TestCatchUpEndsWithContext(t *testing.T) {
 	}
 }
 
-// Guarantee: a server does not start with a gateway missing, and says which.
+// Guarantee: the first Load fails if a gateway cannot be compiled, and names it, so a
+// server does not start without it.
 func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 	h := newHarness(t)
 	bad := h.gateway()
@@ -536,20 +537,20 @@ func TestFirstLoadRefusesBrokenGateway(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := l.Load(context.Background()); err == nil || !strings.Contains(err.Error(), bad.ID) {
-			t.Errorf("Load returns %v", err)
+			t.Errorf("Load: got %v, want an error that names the gateway", err)
 		}
 		if l.Current().GatewayByID(bad.ID) != nil {
-			t.Error("it is published")
+			t.Error("the gateway was published")
 		}
 	}
 	if _, err := snapshot.New(snapshot.Config{}); err == nil {
-		t.Error("New takes no source")
+		t.Error("New without a source succeeded, want an error")
 	}
 }
 
-// Guarantee: what another process writes is in force within half a second, and after a
-// failure as well.
-func TestRunFollows(t *testing.T) {
+// Guarantee: a started Follower puts changes of another process in force within half a
+// second, also after a failure of the store.
+func TestStartFollowsTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t)
 		if err := h.follower.Start(t.Context()); err != nil {
@@ -570,7 +571,7 @@ func TestRunFollows(t *testing.T) {
 		<-time.After(500 * time.Millisecond)
 		synctest.Wait()
 		if h.follower.Current().FindKey(secret) != nil {
-			t.Error("a revoked key is in force 500 ms after the store came back")
+			t.Error("a revoked key is in force 500 ms after the store works again")
 		}
 		if err := h.follower.Stop(t.Context()); err != nil {
 			t.Error(err)
@@ -578,7 +579,8 @@ func TestRunFollows(t *testing.T) {
 	})
 }
 
-// Guarantee: each use is drained with its time, whoever drains beside it.
+// Guarantee: each use of a key is drained with the time of its last use, also while other
+// goroutines mark uses.
 func TestUsedKeys(t *testing.T) {
 	h := newHarness(t)
 	var secrets []string
@@ -618,44 +620,44 @@ func TestUsedKeys(t *testing.T) {
 	end := start.Add(time.Hour)
 	for _, s := range secrets {
 		h.follower.Current().FindKey(s).MarkUsed(end)
-		h.follower.Current().FindKey(s).MarkUsed(end.Add(-time.Minute)) // a clock that went back
+		h.follower.Current().FindKey(s).MarkUsed(end.Add(-time.Minute)) // the clock was set back
 	}
 	drain()
 	for _, s := range secrets {
 		k := h.follower.Current().FindKey(s)
 		if got := last[k.ID()]; !got.Equal(end) {
-			t.Errorf("key %s was used last at %v, want %v", k.ID(), got, end)
+			t.Errorf("key %s: got last use %v, want %v", k.ID(), got, end)
 		}
 	}
-	h.follower.DrainUsed(func(keyID string, _ time.Time) { t.Errorf("%s is drained without a use", keyID) })
+	h.follower.DrainUsed(func(keyID string, _ time.Time) { t.Errorf("key %s was drained without a use", keyID) })
 	k := h.follower.Current().FindKey(secrets[0])
 	at := end.UnixMicro()
 	if n := testing.AllocsPerRun(100, func() { at += 5000; k.MarkUsedAt(at) }); n != 0 {
-		t.Errorf("MarkUsedAt allocates %v times", n)
+		t.Errorf("MarkUsedAt allocates %v times, want 0", n)
 	}
 }
 
-// Guarantee: the age of what is in force begins anew whenever the store was read, and grows
-// while it cannot be.
+// Guarantee: the age is reset by each successful read of the store, with or without
+// changes, and grows while the store fails.
 func TestAge(t *testing.T) {
 	h := newHarness(t)
 	h.clock.Advance(time.Second)
 	if got := h.follower.Age(); got != time.Second {
-		t.Errorf("a second after loading the age is %v", got)
+		t.Errorf("one second after Load: got age %v, want 1s", got)
 	}
 	h.catchUp()
 	h.clock.Advance(time.Second)
 	h.source.Fail(errors.New("away"))
 	if err := h.follower.CatchUp(t.Context()); err == nil {
-		t.Fatal("the store could be read")
+		t.Fatal("CatchUp succeeded although the store fails")
 	}
 	h.clock.Advance(time.Second)
 	if got := h.follower.Age(); got != 2*time.Second {
-		t.Errorf("two seconds after the last look that succeeded the age is %v", got)
+		t.Errorf("two seconds after the last successful read: got age %v, want 2s", got)
 	}
 	h.source.Fail(nil)
 	h.catchUp()
 	if got := h.follower.Age(); got != 0 {
-		t.Errorf("after a look at nothing new the age is %v", got)
+		t.Errorf("after a read without changes: got age %v, want 0", got)
 	}
 }

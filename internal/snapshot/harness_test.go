@@ -17,7 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 )
 
-// clock is a pair of clocks that move when they are told.
+// clock is a ratelimit clock that the test moves.
 type clock struct {
 	mu  sync.Mutex
 	now ratelimit.Instant
@@ -40,7 +40,7 @@ func (c *clock) Advance(d time.Duration) {
 	c.now.Wall += int64(d)
 }
 
-// harness is a Follower over a store in memory, with the account default.
+// harness is a Follower over an in-memory store that has the account default.
 type harness struct {
 	t        testing.TB
 	source   *snapshottest.Source

@@ -14,8 +14,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// manyKeys is a source of n keys that are made as they are asked for, so that
-// they weigh nothing themselves.
+// manyKeys is a source of n keys that are generated when they are read, so that they use no
+// memory themselves.
 type manyKeys struct {
 	*harness
 	n     int
@@ -48,7 +48,7 @@ func (m *manyKeys) EachKey(_ context.Context, f func(*apikey.Key) error) error {
 	return nil
 }
 
-// source puts EachKey of manyKeys in the place of the house's.
+// manySource is the harness's source with the keys of manyKeys.
 type manySource struct {
 	snapshot.Source
 	keys *manyKeys
@@ -75,9 +75,8 @@ func liveHeap() uint64 {
 	return s.HeapAlloc
 }
 
-// BenchmarkKeyMemory loads a million keys, with an owner of 16 bytes and, in the
-// second form, a rate limit of their own, and reports the live heap that each
-// takes and the time of the whole load.
+// BenchmarkKeyMemory loads a million keys with an owner of 16 bytes, without and with a
+// rate limit of their own, and reports the live heap per key and the time of the load.
 func BenchmarkKeyMemory(b *testing.B) {
 	const keys = 1_000_000
 	for _, c := range []struct {
@@ -97,7 +96,7 @@ func BenchmarkKeyMemory(b *testing.B) {
 				perKey := float64(liveHeap()-empty) / keys
 				b.ReportMetric(perKey, "B/key")
 				if perKey > 250 {
-					b.Errorf("%.0f bytes of live heap for each key, want at most 250", perKey)
+					b.Errorf("%.0f bytes of live heap per key, want at most 250", perKey)
 				}
 				runtime.KeepAlive(l)
 			}
@@ -105,7 +104,8 @@ func BenchmarkKeyMemory(b *testing.B) {
 	}
 }
 
-// Guarantee: the bound of live heap for each key at a size that a test can afford.
+// Guarantee: a key uses at most 250 bytes of live heap, measured with fewer keys than in
+// BenchmarkKeyMemory.
 func TestKeyMemory(t *testing.T) {
 	const keys = 100_000
 	m := &manyKeys{harness: newHarness(t), n: keys, rate: ratelimit.Rate{Count: 100, Per: 1e9}, owner: true}
@@ -115,7 +115,7 @@ func TestKeyMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if perKey := float64(liveHeap()-empty) / keys; perKey > 250 {
-		t.Errorf("%.0f bytes of live heap for each key, want at most 250", perKey)
+		t.Errorf("%.0f bytes of live heap per key, want at most 250", perKey)
 	}
 	for i := range keys {
 		d := m.digest(i)
@@ -126,8 +126,8 @@ func TestKeyMemory(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// BenchmarkKeyChange creates and revokes one key beside others: the cost must
-// not depend on how many there are.
+// BenchmarkKeyChange creates and revokes one key among others. The cost must not depend on
+// their number.
 func BenchmarkKeyChange(b *testing.B) {
 	for _, n := range []int{10, 1_000_000} {
 		b.Run(fmt.Sprintf("among-%d", n), func(b *testing.B) {
@@ -151,7 +151,7 @@ func BenchmarkKeyChange(b *testing.B) {
 	}
 }
 
-// BenchmarkFindKey looks up keys among 100,000 by their digests, each in turn.
+// BenchmarkFindKey finds keys among 100,000 by their digests, one after the other.
 func BenchmarkFindKey(b *testing.B) {
 	const keys = 100_000
 	m := &manyKeys{harness: newHarness(b), n: keys}

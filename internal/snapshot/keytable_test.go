@@ -11,14 +11,14 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Guarantee: the table finds what a map finds after any run of additions, replacements and
-// removals, with keys that collide, and that what a reader holds does not change under it.
+// Guarantee: after any sequence of additions, replacements and removals of colliding keys,
+// the table finds what a map finds, and a published shard has not changed.
 func TestKeyTableAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &keyTable{private: rapid.Bool().Draw(t, "private")}
 		model := map[apikey.Digest]*Key{}
 		digest := rapid.Custom(func(t *rapid.T) (d apikey.Digest) {
-			// One shard, and first slots that repeat.
+			// All in one shard, with few first slots.
 			binary.LittleEndian.PutUint64(d[:8], rapid.Uint64Range(0, 6).Draw(t, "slot")<<shardBits)
 			d[31] = byte(rapid.IntRange(0, 4).Draw(t, "rest"))
 			return d
@@ -55,11 +55,11 @@ func TestKeyTableAgainstMap(t *testing.T) {
 		table.each(func(k *Key) {
 			n++
 			if model[k.digest] != k {
-				t.Fatalf("the table has a key that the map has not")
+				t.Fatalf("the table has a key that the map does not have")
 			}
 		})
 		if n != len(model) {
-			t.Fatalf("%d keys, want %d", n, len(model))
+			t.Fatalf("each called %d times, want %d", n, len(model))
 		}
 		for slot := range uint64(8) {
 			for rest := range 6 {
@@ -67,7 +67,7 @@ func TestKeyTableAgainstMap(t *testing.T) {
 				binary.LittleEndian.PutUint64(d[:8], slot<<shardBits)
 				d[31] = byte(rest)
 				if table.find(&d) != model[d] {
-					t.Fatalf("find %x", d)
+					t.Fatalf("find(%x) does not return what the map has", d)
 				}
 			}
 		}
@@ -76,20 +76,20 @@ func TestKeyTableAgainstMap(t *testing.T) {
 			table.partners([16]byte{b}, func(k *Key) { partners[k] = true })
 			for _, k := range model {
 				if want := k.bucket != nil && k.chain[0] == b; partners[k] != want {
-					t.Fatalf("partner %v, want %v", partners[k], want)
+					t.Fatalf("key found by its bucket: got %v, want %v", partners[k], want)
 				}
 				delete(partners, k)
 			}
 			if len(partners) != 0 {
-				t.Fatal("a partner that is gone")
+				t.Fatal("a removed key was found by its bucket")
 			}
 		}
 	})
 }
 
-// Guarantee: a key fills two lines of a cache.
+// Guarantee: a key fills two cache lines.
 func TestKeySize(t *testing.T) {
 	if size := unsafe.Sizeof(Key{}); size != 128 {
-		t.Errorf("a key has %d bytes, want 128", size)
+		t.Errorf("a Key has %d bytes, want 128", size)
 	}
 }

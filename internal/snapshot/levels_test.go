@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Guarantee: every limit of a gateway is told with what is left of it, those of single keys
-// only while they are in use, and nothing of other gateways or accounts.
+// Guarantee: Levels reports every limit of a gateway with what is left of it, limits of
+// single keys only while they are in use, and nothing of other gateways or accounts.
 func TestLevels(t *testing.T) {
 	h := newHarness(t)
 	g, other := h.gateway(), h.gateway()
@@ -41,7 +41,7 @@ func TestLevels(t *testing.T) {
 				name += " " + id.Format(id.Key, l.Key)
 			}
 			if _, twice := got[name]; twice {
-				t.Errorf("%s is told twice", name)
+				t.Errorf("%s is reported twice", name)
 			}
 			got[name] = l.Remaining
 		})
@@ -54,7 +54,7 @@ func TestLevels(t *testing.T) {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
-	check("at first")
+	check("before any request")
 
 	s := h.follower.Current()
 	charge := func(path string, keys ...*snapshot.Key) {
@@ -73,7 +73,7 @@ func TestLevels(t *testing.T) {
 					break
 				}
 				if result != ratelimit.NeedsReservation {
-					t.Fatalf("decision %v", result)
+					t.Fatalf("got %v, want Admitted or NeedsReservation", result)
 				}
 				if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {
 					t.Fatal(err)
@@ -89,8 +89,8 @@ func TestLevels(t *testing.T) {
 	for _, k := range []string{own.ID, elsewhere.ID} {
 		want["route each "+k], want["daily each "+k] = 5, 19
 	}
-	check("in use")
-	if _, told := want["key "+idle.ID]; told {
+	check("after requests")
+	if _, reported := want["key "+idle.ID]; reported {
 		t.Fatal("the test expects an idle key")
 	}
 
@@ -99,17 +99,17 @@ func TestLevels(t *testing.T) {
 	want["key "+own.ID] = 6
 	delete(want, "route each "+own.ID)
 	delete(want, "route each "+elsewhere.ID)
-	check("refilled for 20 seconds")
+	check("after 20 seconds of refill")
 
-	// A bucket that was changed is told by its new limit, in proportion.
+	// The level of a changed bucket is in proportion to its new limit.
 	charge("/each", find(own.secret), find(own.secret), find(own.secret))
 	each.RateLimit = config(t, "12/min", "", "20/day", "key")
 	h.source.PutGateway(g, shared, each, free)
 	h.catchUp()
 	want["global"], want["key "+own.ID], want["route each "+own.ID], want["daily each "+own.ID] = 97, 3, 6, 16
-	check("changed")
+	check("after a change of the limit")
 
-	h.follower.Levels(id.New(id.Gateway), func(l ratelimit.Level) { t.Errorf("a gateway that is not there has %+v", l) })
+	h.follower.Levels(id.New(id.Gateway), func(l ratelimit.Level) { t.Errorf("an unknown gateway has the level %+v, want none", l) })
 }
 
 type heldKey struct{ ID, secret string }
@@ -127,7 +127,7 @@ func parse(t *testing.T, k id.Kind, s string) [16]byte {
 	t.Helper()
 	u, ok := id.Parse(k, s)
 	if !ok {
-		t.Fatalf("%q is no identifier", s)
+		t.Fatalf("%q is not a valid identifier", s)
 	}
 	return u
 }
