@@ -113,10 +113,10 @@ func TestKeyIsUsedOnlyWithTheAddressOfItsSource(t *testing.T) {
 	}
 }
 
-// Guarantee: admin.key and the contexts are used only if they are private regular files
-// of the caller (contract, section 8).
-func TestFilesWithKeysMustBePrivate(t *testing.T) {
-	spoil := map[string]func(t *testing.T, path string){
+// unsafeFiles returns functions that create a file at path that must not be used, by what
+// is wrong with it.
+func unsafeFiles() map[string]func(t *testing.T, path string) {
+	files := map[string]func(t *testing.T, path string){
 		"mode 0644": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o644) },
 		"mode 0640": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o640) },
 		"mode 0400": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o400) },
@@ -133,41 +133,50 @@ func TestFilesWithKeysMustBePrivate(t *testing.T) {
 		},
 	}
 	if os.Geteuid() == 0 { // only root can give files away
-		spoil["another user's file"] = func(t *testing.T, path string) {
+		files["another user's file"] = func(t *testing.T, path string) {
 			writeFile(t, path, keyA, 0o600)
 			if err := os.Chown(path, 12345, 12345); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	for name, make := range spoil {
-		t.Run(name, func(t *testing.T) {
+	return files
+}
+
+// Guarantee: admin.key and the contexts are used only if they are private regular files
+// of the caller (contract, section 8).
+func TestFilesWithKeysMustBePrivate(t *testing.T) {
+	for name, create := range unsafeFiles() {
+		t.Run("admin.key is "+name, func(t *testing.T) {
 			a := newApp(t, nil)
-			make(t, localKey)
+			create(t, localKey)
 			var noKey *noKeyError
 			if got, err := a.access(); !errors.As(err, &noKey) {
-				t.Errorf("admin.key: got %+v, error %v; want a refusal", got, err)
+				t.Errorf("got %+v, error %v; want a refusal", got, err)
 			}
-
-			a = newApp(t, nil)
+		})
+		t.Run("the contexts are "+name, func(t *testing.T) {
+			a := newApp(t, nil)
 			path, err := a.contextPath()
 			if err != nil {
 				t.Fatal(err)
 			}
-			make(t, path)
+			create(t, path)
 			if _, err := a.readContexts(); err == nil {
-				t.Error("contexts: accepted, want a refusal")
+				t.Error("the file was accepted, want a refusal")
 			}
 		})
 	}
-	t.Run("a file without a key", func(t *testing.T) {
-		a := newApp(t, nil)
-		writeFile(t, localKey, "some other secret\n", 0o600)
-		var noKey *noKeyError
-		if got, err := a.access(); !errors.As(err, &noKey) || strings.Contains(err.Error(), "other secret") {
-			t.Errorf("got %+v, error %v; want a refusal without the content", got, err)
-		}
-	})
+}
+
+// Guarantee: the content of an admin.key that holds no key is not shown.
+func TestContentThatIsNotAKeyIsNotShown(t *testing.T) {
+	a := newApp(t, nil)
+	writeFile(t, localKey, "some other secret\n", 0o600)
+	var noKey *noKeyError
+	if got, err := a.access(); !errors.As(err, &noKey) || strings.Contains(err.Error(), "other secret") {
+		t.Errorf("got %+v, error %v; want a refusal without the content", got, err)
+	}
 }
 
 // Guarantee: the contexts that login saves are readable only by their owner, and are
