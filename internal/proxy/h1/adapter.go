@@ -14,15 +14,14 @@ import (
 )
 
 const (
-	// lingerTime is how long a connection that ends with unread bytes of its
-	// client stays open for reading, so that a reset does not overtake the answer.
+	// lingerTime is how long a connection that ends with unread bytes of its client stays
+	// open for reading, so that a reset does not overtake the response.
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 256 << 10
 )
 
-// serveBridged serves a request whose upstream speaks anything but plain
-// HTTP/1.1 through Config.Forward. It reports whether the connection can serve
-// another request.
+// serveBridged serves a request for an upstream other than plain HTTP/1.1 through
+// Config.Forward. It reports whether the connection can serve another request.
 func (e *Engine) serveBridged(f *bridge) (again bool) {
 	w := newAdapter(f)
 	defer w.free()
@@ -50,7 +49,7 @@ func (e *Engine) serveBridged(f *bridge) (again bool) {
 	return false
 }
 
-// call runs forward and reports whether it gave the request up.
+// call runs forward and reports whether it aborted the request.
 func (w *adapter) call(forward func()) (aborted bool) {
 	defer func() {
 		switch p := recover(); p {
@@ -65,8 +64,8 @@ func (w *adapter) call(forward func()) (aborted bool) {
 	return false
 }
 
-// linger waits for the client to read the answer and close, while what it still
-// sends is dropped.
+// linger waits for the client to read the response and close, and discards what it still
+// sends.
 func (w *adapter) linger() {
 	half, ok := w.f.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || w.f.conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
@@ -86,7 +85,7 @@ func (w *adapter) breakOff() {
 			if !ok {
 				break
 			}
-			conn = below.NetConn() // without the end that TLS would send
+			conn = below.NetConn() // without the closing alert of TLS
 		}
 		if tcp, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
 			_ = tcp.SetLinger(0)
@@ -95,7 +94,7 @@ func (w *adapter) breakOff() {
 	_ = conn.Close()
 }
 
-// httpRequest returns the request as net/http would give it, and its body.
+// httpRequest returns the request as net/http would, and its body.
 func (f *bridge) httpRequest() (*http.Request, *adapterBody) {
 	h := f.request
 	r := &http.Request{
@@ -117,12 +116,12 @@ func (f *bridge) httpRequest() (*http.Request, *adapterBody) {
 		r.TLS = tlsState(f.conn)
 	}
 	target, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil { // fine for us, only not for net/url
+	if err != nil { // net/url is stricter than the contract
 		target = &url.URL{Opaque: r.RequestURI}
 	}
 	r.URL = target
 	f.copyFields(r)
-	if target.Host != "" { // an absolute form's authority counts instead
+	if target.Host != "" { // the authority of an absolute target counts instead of Host
 		r.Host = target.Host
 	}
 	body := &adapterBody{f: f, r: r}
@@ -136,8 +135,8 @@ func (f *bridge) httpRequest() (*http.Request, *adapterBody) {
 	return r.WithContext(f.ctx), body
 }
 
-// copyFields copies the head's fields in the spelling that net/http uses, less
-// those that it keeps elsewhere.
+// copyFields copies the head's fields in the spelling that net/http uses, except those that
+// it keeps elsewhere.
 func (f *bridge) copyFields(r *http.Request) {
 	for _, field := range f.request.Fields() {
 		value := string(field.Value.Of(f.head))
@@ -167,16 +166,16 @@ func announce(trailers *http.Header, name string) {
 	(*trailers)[name] = nil
 }
 
-// errEnded is what a request's body gives once the request is answered.
-var errEnded = errors.New("h1: the request has been answered")
+// errEnded is the error of reading a request's body once the request has its response.
+var errEnded = errors.New("h1: the request has its response")
 
-// adapterBody is a request's body as net/http gives it. A transport may still
-// read it when the request has been answered already; end waits for that.
+// adapterBody is a request's body as net/http gives it. A transport may still read it when
+// the request has its response already; end waits for that.
 type adapterBody struct {
 	f *bridge
 	r *http.Request
 
-	mu    sync.Mutex // held by a Read that runs
+	mu    sync.Mutex // held during Read
 	ended bool
 }
 
@@ -193,7 +192,7 @@ func (b *adapterBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// trailers makes the trailer section part of the request.
+// trailers adds the trailer section to the request.
 func (b *adapterBody) trailers() {
 	buf, fields := b.f.body.Trailers()
 	for _, field := range fields {
@@ -205,11 +204,11 @@ func (b *adapterBody) trailers() {
 	}
 }
 
-// Close leaves the rest of the body to the engine.
+// Close does nothing: the engine disposes of the rest of the body.
 func (b *adapterBody) Close() error { return nil }
 
-// end makes later reads fail and ends one that runs. It reports whether the
-// body was read to its end.
+// end makes later reads fail and interrupts one that runs. It reports whether the body was
+// read to its end.
 func (b *adapterBody) end() (complete bool) {
 	if b.f.body == nil {
 		return true

@@ -18,43 +18,43 @@ import (
 )
 
 const (
-	// adapterPiece is the most that is written at once. A client that does not
-	// take that much in adapterStall is gone.
+	// adapterPiece is the most that is written at once. A client that does not take that
+	// much within adapterStall has stalled.
 	adapterPiece = 16 << 10
 	adapterStall = 30 * time.Second
 )
 
-// adapter is an http.ResponseWriter over a connection of the engine. What
-// http.ResponseController can do with net/http's it can do with this one.
-// It is full duplex: answering never waits for the request's body.
+// adapter is an http.ResponseWriter on a connection of the engine. It supports all of
+// http.ResponseController. It is full duplex: a response never waits for the request's
+// body.
 type adapter struct {
 	f      *bridge
 	header http.Header
-	buf    *bytes.Buffer // what was not sent yet
+	buf    *bytes.Buffer // not sent yet
 
 	status    int  // of the final head; 0 before WriteHeader
 	headed    bool // the final head is in buf, or sent
 	framing   http1.Framing
-	continued bool  // the client was asked for its body
-	closing   bool  // no other request follows
+	continued bool  // a 100 was sent
+	closing   bool  // the connection serves no other request
 	left      int64 // of a body with a length
 	hijacked  bool
-	failed    error // of the first write that did
+	failed    error // the error of the first write that failed
 }
 
 var (
-	errHeadSent  = errors.New("h1: the head of the answer is out")
-	errUpgrading = errors.New("h1: a connection with a request's body cannot be taken over")
+	errHeadSent  = errors.New("h1: the head of the response was sent")
+	errUpgrading = errors.New("h1: a connection with a request body cannot be hijacked")
 )
 
-// adapterBuffers are the buffers of adapters that have ended.
+// adapterBuffers is a pool of buffers for adapters.
 type adapterBuffers struct{ pool sync.Pool }
 
 func (b *adapterBuffers) get() *bytes.Buffer {
 	if buf, ok := b.pool.Get().(*bytes.Buffer); ok {
 		return buf
 	}
-	return bytes.NewBuffer(make([]byte, 0, 3*adapterPiece)) // a piece of edge/h2, and its frame
+	return bytes.NewBuffer(make([]byte, 0, 3*adapterPiece)) // a piece of proxy/nethttp, and its chunk
 }
 
 func newAdapter(f *bridge) *adapter {
@@ -67,11 +67,11 @@ func (w *adapter) free() {
 	w.buf = nil
 }
 
-// Header returns the fields of the answer.
+// Header returns the fields of the response.
 func (w *adapter) Header() http.Header { return w.header }
 
-// WriteHeader sends an interim answer at once; the final one waits for the
-// first byte of its body, since an answer that ends before has the length 0.
+// WriteHeader sends an interim response at once. The final head waits for the first byte of
+// the body, since a response that ends before has the length 0.
 func (w *adapter) WriteHeader(status int) {
 	switch {
 	case w.hijacked || w.status != 0:
@@ -88,7 +88,7 @@ func (w *adapter) WriteHeader(status int) {
 	}
 }
 
-// Write sends a part of the body, or keeps it for the next Flush.
+// Write sends a part of the body, or buffers it until Flush.
 func (w *adapter) Write(p []byte) (int, error) {
 	if w.hijacked {
 		return 0, http.ErrHijacked
@@ -128,10 +128,10 @@ func (w *adapter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush sends what is kept.
+// Flush sends what is buffered.
 func (w *adapter) Flush() { _ = w.FlushError() }
 
-// FlushError is Flush, and tells whether the client could be reached.
+// FlushError is Flush, and returns an error if the client cannot be reached.
 func (w *adapter) FlushError() error {
 	if w.hijacked {
 		return http.ErrHijacked
@@ -145,18 +145,17 @@ func (w *adapter) FlushError() error {
 	return w.flush()
 }
 
-// EnableFullDuplex does nothing, for nothing is to be done.
+// EnableFullDuplex does nothing: every adapter is full duplex.
 func (w *adapter) EnableFullDuplex() error { return nil }
 
 // SetReadDeadline bounds reads of the request's body.
 func (w *adapter) SetReadDeadline(t time.Time) error { return w.f.conn.SetReadDeadline(t) }
 
-// SetWriteDeadline bounds writes that last longer than one piece: each piece
-// sets its own.
+// SetWriteDeadline bounds the write that is running. Each write sets a deadline of its own.
 func (w *adapter) SetWriteDeadline(t time.Time) error { return w.f.conn.SetWriteDeadline(t) }
 
-// Hijack gives the connection away, if the request has no body and nothing of
-// the final answer is out.
+// Hijack hands the connection over, if the request has no body and nothing of the final
+// response was sent.
 func (w *adapter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	switch {
 	case w.hijacked:
@@ -170,12 +169,12 @@ func (w *adapter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	received := w.f.hijack()
 	conn := w.f.conn
 	r := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(received), conn), max(16, len(received)))
-	_, _ = r.Peek(len(received)) // so that Buffered tells of it
+	_, _ = r.Peek(len(received)) // so that Buffered counts it
 	return conn, bufio.NewReadWriter(r, bufio.NewWriter(conn)), conn.SetDeadline(time.Time{})
 }
 
-// finish sends what remains of the answer. The error tells that it is not a
-// whole message.
+// finish sends the rest of the response. It returns an error if the response is not
+// complete.
 func (w *adapter) finish() error {
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -197,12 +196,12 @@ func (w *adapter) finish() error {
 	return w.flush()
 }
 
-// head appends the final head. whole tells that no byte of a body follows.
+// head appends the final head. whole says that no byte of a body follows.
 func (w *adapter) head(whole bool) {
 	w.headed = true
 	w.frame(whole)
-	// A body that nobody asked for may come or not: what follows the head is
-	// then not known.
+	// Without a 100 the client may send its body or not: it is unknown what follows the
+	// head.
 	uninvited := w.f.body != nil && w.f.request.ExpectsContinue() && !w.continued
 	w.closing = w.closing || uninvited || names(w.header["Connection"], "close")
 	w.statusLine(w.status)
@@ -229,7 +228,7 @@ func (w *adapter) head(whole bool) {
 	w.buf.WriteString("\r\n")
 }
 
-// frame decides how the end of the body is told (RFC 9112, 6).
+// frame chooses the framing of the body (RFC 9112, 6).
 func (w *adapter) frame(whole bool) {
 	length, declared := w.length()
 	switch {
@@ -247,7 +246,7 @@ func (w *adapter) frame(whole bool) {
 	}
 }
 
-// length returns the value of Content-Length. One that is none is removed.
+// length returns the value of Content-Length. One that is not a number is removed.
 func (w *adapter) length() (n int64, declared bool) {
 	values := w.header["Content-Length"]
 	if len(values) == 1 {
@@ -260,8 +259,8 @@ func (w *adapter) length() (n int64, declared bool) {
 	return 0, false
 }
 
-// trailers returns the fields behind the body: those that the head announced
-// and those with http.TrailerPrefix.
+// trailers returns the trailer fields: those that the head announced and those with
+// http.TrailerPrefix.
 func (w *adapter) trailers() http.Header {
 	out := make(http.Header)
 	for _, value := range w.header["Trailer"] {
@@ -292,8 +291,8 @@ func (w *adapter) statusLine(status int) {
 	w.buf.WriteString("\r\n")
 }
 
-// fields appends the fields of Header, less those named, and those whose names
-// are none, as http.TrailerPrefix makes them.
+// fields appends the fields of Header, except the named ones and those that are no field
+// names, as with http.TrailerPrefix.
 func (w *adapter) fields(less ...string) {
 	skip := make(map[string]bool, len(less))
 	for _, name := range less {
@@ -320,7 +319,7 @@ func (w *adapter) flush() error {
 	return w.failed
 }
 
-// names reports whether a field's values, lists, hold the token.
+// names reports whether the values of a list field hold a token.
 func names(values []string, token string) (found bool) {
 	for _, value := range values {
 		http1.EachElement([]byte(value), func(element []byte) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// block does what the pump left undone, with ordinary reads and writes.
+// block serves what the pump cannot, with ordinary reads and writes.
 func (c *conn) block(x *exchange) step {
 	var next step
 	switch x.mode {
@@ -34,26 +34,26 @@ func (c *conn) block(x *exchange) step {
 	return next
 }
 
-// upload is a request's body on its way to the upstream, beside the answer.
+// upload is a request's body on its way to the upstream, at the same time as the response.
 type upload struct {
 	c        *conn
-	x        *exchange    // its body and input are the upload's as long as it runs
+	x        *exchange    // its body and input belong to the upload while it runs
 	to       *net.TCPConn // the upstream
 	done     chan struct{}
 	complete atomic.Bool // all of it was handed to the upstream's connection
 	ending   atomic.Bool // the last write has begun
-	started  atomic.Bool // something of the body came
-	err      error       // of the client's side; valid once done is closed
-	rest     []byte      // what came behind the body
+	started  atomic.Bool // a byte of the body was read
+	err      error       // the client's; valid once done is closed
+	rest     []byte      // what was received behind the body
 
 	mu        sync.Mutex // held while anything goes to the client
-	settled   bool       // the client needs no invitation any more
-	continued bool       // it got ours
+	settled   bool       // no 100 is to be sent
+	continued bool       // the gateway sent a 100
 	timer     *time.Timer
 }
 
-// expect sees to it that a client that waits for leave to send its body gets it,
-// if nobody has said anything for a while.
+// expect arranges for a 100 if the client waits for one and the upstream sends none for a
+// while.
 func (u *upload) expect() {
 	if u.x.req.ExpectsContinue() && u.x.req.Minor > 0 {
 		u.timer = time.AfterFunc(u.c.engine.cfg.Pools.ContinueTimeout(), u.sendContinue)
@@ -65,11 +65,11 @@ func (u *upload) sendContinue() {
 	defer u.mu.Unlock()
 	if !u.settled && !u.started.Load() {
 		u.settled, u.continued = true, true
-		_ = u.c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a client that is gone shows elsewhere
+		_ = u.c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // an error shows at the next read
 	}
 }
 
-// settle ends invitations.
+// settle makes sure that no 100 is sent from now on.
 func (u *upload) settle() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -79,8 +79,8 @@ func (u *upload) settle() {
 	}
 }
 
-// exchangeUpload runs an exchange whose request's body is still coming: another
-// goroutine passes it on beside the answer, which may begin before its end.
+// exchangeUpload runs an exchange whose request's body is still coming: another goroutine
+// passes it on, while the response may begin before its end.
 func (c *conn) exchangeUpload(x *exchange) step {
 	if next := c.acquire(x); next != stepReady {
 		return next
@@ -91,7 +91,7 @@ func (c *conn) exchangeUpload(x *exchange) step {
 	x.trip.dropBuffer()
 	u := &upload{c: c, x: x, to: x.trip.conn.NetConn(), done: make(chan struct{})}
 	x.upload = u
-	if err != nil { // perhaps it has answered before it closed
+	if err != nil { // it may have responded before it closed
 		close(u.done)
 		return c.exchange(x)
 	}
@@ -135,14 +135,13 @@ func (u *upload) run() {
 			u.ending.Store(true)
 		}
 		if !u.write(b.data[p.from:p.to]) || !u.write(p.end) {
-			return // the upstream's answer, or its absence, says what follows
+			return // the response, or its absence, decides what follows
 		}
 	}
 	u.complete.Store(true)
 }
 
-// read reads what the client sends. A client that waits for leave to send is not
-// hurried.
+// read reads from the client. A client that waits for a 100 may take its time.
 func (u *upload) read(b []byte) (int, error) {
 	if u.started.Load() || !u.x.req.ExpectsContinue() {
 		u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
@@ -178,7 +177,7 @@ func (u *upload) write(b []byte) bool {
 	return err == nil
 }
 
-// fail ends the exchange because of the client's side.
+// fail ends the exchange because of an error of the client.
 func (u *upload) fail(err error) {
 	u.err = err
 	_ = u.to.SetDeadline(past)
@@ -191,8 +190,8 @@ func readError(err error) error {
 	return err
 }
 
-// endUpload ends what remains of an upload after the answer. It reports whether
-// the whole request was sent, so that both connections can go on.
+// endUpload ends what remains of an upload after the response. It reports whether the whole
+// request was sent, so that both connections can serve another.
 func (c *conn) endUpload(x *exchange) (whole bool) {
 	u := x.upload
 	if u == nil {
@@ -203,7 +202,7 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 		_ = u.to.SetDeadline(past)
 		_ = c.nc.SetReadDeadline(past)
 		<-u.done
-		_ = c.nc.SetReadDeadline(time.Time{}) // for who lingers
+		_ = c.nc.SetReadDeadline(time.Time{}) // for linger
 	}
 	<-u.done
 	c.uploading.Store(false)
@@ -215,7 +214,7 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 	return u.complete.Load()
 }
 
-// bridge serves a request whose upstream is not plain HTTP/1.1.
+// serveBridged serves a request whose upstream is not plain HTTP/1.1.
 func (c *conn) serveBridged(x *exchange) step {
 	c.upstream.Store(nil)
 	if why := c.phase.enter(phaseBridge, 0); why != notCut {

@@ -7,14 +7,14 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// bodyReader reads a request's body in the ordinary way. It is used by one
-// goroutine.
+// bodyReader reads a request's body with ordinary calls. It is used by one goroutine at a
+// time.
 type bodyReader struct {
 	c   *conn
 	x   *exchange
 	rec decoder
 	b   *buffer
-	// from and to are the data of b that was not given yet.
+	// b[from:to] is data that Read has not returned yet.
 	from, to int
 	asked    bool
 	err      error
@@ -46,7 +46,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill takes what was received with the head, then what the client sends.
+// fill takes what was received with the head, and then reads from the client.
 func (r *bodyReader) fill() error {
 	n := copy(r.b.area(), r.x.in[r.x.after:r.x.stop])
 	received := n > 0
@@ -90,7 +90,7 @@ func readErrorUnexpected(err error) error {
 	return err
 }
 
-// Close does nothing: the rest of the body is the connection's to dispose of.
+// Close does nothing: the connection disposes of the rest of the body.
 func (r *bodyReader) Close() error { return nil }
 
 // Ended reports whether the body was read to its end.
@@ -106,8 +106,8 @@ func (r *bodyReader) free() {
 	r.b = nil
 }
 
-// drain reads the rest of the body of a request that was refused, so that the
-// connection can serve the next. The answer is out by then.
+// drain reads the rest of the body of a refused request, so that the connection can serve
+// the next. The response was sent before.
 func (c *conn) drain(x *exchange) step {
 	if c.phase.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
 		return stepClose

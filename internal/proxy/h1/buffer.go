@@ -30,7 +30,7 @@ func (b *buffer) grow() {
 	b.data = data
 }
 
-// pools are the engine's caches, which are kept for each core.
+// pools are the engine's caches.
 type pools struct {
 	buffers   sync.Pool // of *buffer
 	exchanges sync.Pool // of *exchange
@@ -49,7 +49,7 @@ func newBuffer() *buffer {
 	return b
 }
 
-// release takes a buffer back, without what it has grown.
+// release takes a buffer back. Room beyond its own is given up.
 func (p *pools) release(b *buffer) {
 	b.data = b.own[:]
 	p.buffers.Put(b)

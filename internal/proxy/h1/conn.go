@@ -18,39 +18,39 @@ import (
 type step uint8
 
 const (
-	stepIdle   step = iota // waits for a request, unless one is there already
-	stepMore               // needs more of a head
-	stepBlock              // goes on in the ordinary way (blocking.go)
-	stepLinger             // ends after the client has read what was sent
-	stepClose              // ends
-	stepReady              // what was waited for is there, so that the request goes on
+	stepIdle   step = iota // wait for a request, unless one was received already
+	stepMore               // receive more of a head
+	stepBlock              // continue with ordinary calls (blocking.go)
+	stepLinger             // close once the client has read what was sent
+	stepClose              // close
+	stepReady              // continue with the request
 )
 
-// conn is the connection of a client. It belongs to the goroutine that serves
-// it; the sweeper sees only what is atomic.
+// conn is the connection of a client. It belongs to the goroutine that serves it; the
+// sweeper reads only what is atomic, and what phaseClock.hold allows.
 type conn struct {
 	engine *Engine
 	nc     net.Conn
-	tcp    *net.TCPConn // nc, or what is below it; nil if there is none
+	tcp    *net.TCPConn // nc, or the TCP connection beneath it; nil if there is none
 	raw    syscall.RawConn
 	info   ConnInfo
 
 	pump       bool                  // raw is read by onReadable
 	onReadable func(fd uintptr) bool // readable, made once
-	fd         int                   // within onReadable, else -1
-	step       step                  // how onReadable ended
+	fd         int                   // the descriptor within onReadable, else -1
+	step       step                  // the result of onReadable
 
 	client proxy.Client
-	x      *exchange        // what was received; nil while there is nothing
-	hint   *upstream.H1Conn // the last one
-	uses   int              // of hint, when it was given back for key; 0 if it was not
+	x      *exchange        // nil while nothing was received
+	hint   *upstream.H1Conn // the last connection to an upstream
+	uses   int              // of hint when it was released after a request with key; 0 if there was none
 	key    [16]byte         // of the last request with a key
-	origin *origin          // the last one
+	origin *origin          // of the last request
 
 	phase         phaseClock
 	reading       phaseClock   // of the client's body
 	writing       phaseClock   // to the client
-	uploadTimeout atomic.Int64 // ms without progress of an upload before the answer
+	uploadTimeout atomic.Int64 // ms that an upload may make no progress before the response
 	uploading     atomic.Bool  // the request's body is under way
 	upstream      atomic.Pointer[upstream.H1Conn]
 	cancel        atomic.Pointer[context.CancelCauseFunc]
@@ -73,13 +73,13 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	}
 	c.pump = canPump && c.raw != nil && net.Conn(c.tcp) == nc
 	c.onReadable = c.readable
-	// A client that says nothing at first is not better than one that stops
-	// within a head.
+	// A client that sends nothing at first has no more time than one that stops within
+	// a head.
 	c.phase.enter(phaseIdle, e.clock.in(headTime))
 	return c
 }
 
-// below returns the TCP connection that carries nc, or nil.
+// below returns the TCP connection beneath nc, or nil.
 func below(nc net.Conn) *net.TCPConn {
 	for {
 		if tcp, ok := nc.(*net.TCPConn); ok {
@@ -165,8 +165,7 @@ func (c *conn) endPanicked(x *exchange, err error) {
 	}
 }
 
-// control calls f with the client's descriptor. It reports false if there is
-// none.
+// control calls f with the client's descriptor. It reports false if there is none.
 func (c *conn) control(f func(fd uintptr) bool) (result bool) {
 	if c.raw == nil {
 		return false
@@ -184,9 +183,9 @@ func (c *conn) cutReading(word uint64, why cut) {
 	}
 }
 
-// cutExchange ends a phase in which the connection waits for the upstream. The
-// sweeper alone calls it: the connection stays in the phase meanwhile, so that the
-// next exchange, which may follow a 504, is not hit instead.
+// cutExchange ends a phase in which the connection waits for the upstream. Only the sweeper
+// calls it. It holds the phase meanwhile, so that it never ends the next exchange, which
+// may follow a 504.
 func (c *conn) cutExchange(word uint64, why cut) {
 	if c.phase.hold(word) {
 		c.cutNow(word|held, why)
@@ -194,7 +193,8 @@ func (c *conn) cutExchange(word uint64, why cut) {
 	}
 }
 
-// cutNow is cutExchange for a connection that serves nothing more.
+// cutNow is cutExchange without holding the phase, for a connection that serves nothing
+// more.
 func (c *conn) cutNow(word uint64, why cut) {
 	if !c.phase.end(word, why) {
 		return
@@ -207,19 +207,19 @@ func (c *conn) cutNow(word uint64, why cut) {
 	}
 }
 
-// cutAll ends the connection whatever it does.
+// cutAll ends the connection, whatever it does.
 func (c *conn) cutAll() {
 	word := c.phase.word.Load()
 	switch phaseOf(word) {
 	case phaseWait, phaseExchange, phaseStream, phaseBridge, phaseTunnel:
 		c.cutNow(word, cutShutdown)
-	default: // c.up may be somebody else's by now
+	default: // c.upstream may serve another connection by now
 		c.phase.end(word, cutShutdown)
 	}
 	_ = c.nc.SetDeadline(past)
 }
 
-// write sends b to the client, waiting if it must.
+// write sends b to the client. It blocks if it must.
 func (c *conn) write(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -240,9 +240,9 @@ func (c *conn) write(b []byte) error {
 	return err
 }
 
-// linger ends our direction, so that the client reads what was sent, and waits
-// for it to end its own: a connection that is closed with unread bytes is
-// reset, and what was sent is lost with it.
+// linger closes the sending side, so that the client reads what was sent, and waits for the
+// client to close its own. A connection that is closed with unread bytes is reset, and what
+// was sent would be lost with it.
 func (c *conn) linger() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -262,20 +262,20 @@ func (c *conn) linger() {
 	}
 }
 
-// abort closes the connection so that the client cannot take what it has for a
-// whole message. reset tells that only a reset says so.
+// abort closes the connection so that the client cannot take a truncated message for a
+// whole one. reset says that only a reset shows that.
 func (c *conn) abort(reset bool) step {
 	if reset && c.tcp != nil {
 		_ = c.tcp.SetLinger(0)
-		if !c.pump { // the pump cannot close what it reads; serve does
-			_ = c.tcp.Close() // without the end that TLS would send
+		if !c.pump { // the pump cannot close what it reads; serve closes it
+			_ = c.tcp.Close() // without the closing alert of TLS
 		}
 	}
 	return stepClose
 }
 
-// context returns a context that ends when the sweeper ends the exchange, for
-// what cannot be ended otherwise.
+// context returns a context that ends when the sweeper ends the exchange, for calls that
+// cannot be ended by a deadline. Its cause is proxy.ErrCut in a shutdown.
 func (c *conn) context() (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel.Store(&cancel)
@@ -296,8 +296,8 @@ func causeOf(why cut) error {
 	return nil
 }
 
-// originOf returns what forwarding to a gateway's upstream needs. A gateway that
-// is changed has another Base.
+// originOf returns what forwarding to a gateway's upstream needs. A changed gateway has
+// another Base.
 func (c *conn) originOf(g *snapshot.Gateway) (*origin, error) {
 	if c.origin != nil && c.origin.base == g.Upstream.Base {
 		return c.origin, nil
@@ -310,7 +310,7 @@ func (c *conn) originOf(g *snapshot.Gateway) (*origin, error) {
 	return o, nil
 }
 
-// closeAll ends the connection's own use of everything.
+// closeAll closes the connection and releases its exchange.
 func (c *conn) closeAll() {
 	_ = c.nc.Close()
 	if c.x != nil {

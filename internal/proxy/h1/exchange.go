@@ -40,16 +40,16 @@ type requestState struct {
 
 	writer    requestWriter
 	hasBody   bool // the request's body is passed on
-	bodyTaken bool // what came of the body with the head is in trip.out
+	bodyTaken bool // what was received of the body with the head is in trip.out
 	upload    *upload
 	timeout   time.Duration // for the head of the response, connecting included
 	deadline  int64         // for the same, in the engine's milliseconds
 
 	streaming bool // the response's body is on its way
-	answered  bool // a byte of the final response went to the client
+	answered  bool // the final head, or data, was sent to the client
 }
 
-// mode is what is to be done outside of the pump.
+// mode is what is to be done with ordinary calls.
 type mode uint8
 
 const (
@@ -59,7 +59,7 @@ const (
 	modeDrain               // the request was refused before its body came
 )
 
-// exchange returns one for c.
+// exchange returns an exchange for c.
 func (e *Engine) exchange(c *conn) *exchange {
 	x, ok := e.pools.exchanges.Get().(*exchange)
 	if !ok {
@@ -172,7 +172,7 @@ func (x *exchange) takeInterim(head []byte, r *http1.Response) error {
 	defer u.mu.Unlock()
 	u.settled = u.settled || x.response.continued
 	if u.continued && r.Status == 100 {
-		return nil // the client has had one
+		return nil // the client has got one
 	}
 	return x.c.deliver(&out)
 }
@@ -187,7 +187,7 @@ func (x *exchange) takeHead(head []byte, r *http1.Response, body http1.Framing) 
 	return nil
 }
 
-// takeData relays data of the response's body, behind its head.
+// takeData sends data of the response's body to the client, behind its head.
 func (x *exchange) takeData(buf []byte, from, to int) error {
 	x.answered = true
 	out := x.response.data(buf, from, to)
@@ -203,13 +203,13 @@ func (x *exchange) takeData(buf []byte, from, to int) error {
 	return nil
 }
 
-// takeEnd relays the end of the response.
+// takeEnd sends the end of the response to the client.
 func (x *exchange) takeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
 	out := x.response.end(buf, from, to, section, trailers)
 	return x.c.deliver(&out)
 }
 
-// deliver sends to the client while the request's body may still be under way.
+// deliver sends to the client. The request's body may still be under way.
 func (x *exchange) deliver(out *relayed) error {
 	if u := x.upload; u != nil {
 		u.mu.Lock()
@@ -219,7 +219,7 @@ func (x *exchange) deliver(out *relayed) error {
 	return x.c.deliver(out)
 }
 
-// canSplice implements receiver.
+// canSplice reports whether splice works: only between plain sockets.
 func (x *exchange) canSplice() bool { return x.c.pump }
 
 // splice moves data of the response from the upstream's socket to the client's.
@@ -230,7 +230,7 @@ func (x *exchange) splice(from *io.LimitedReader) (int64, error) {
 	return n, err
 }
 
-// deliver sends to the client.
+// deliver sends the parts of out to the client.
 func (c *conn) deliver(out *relayed) error {
 	if err := c.write(out.head); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
+// newOrigin returns what forwarding to a gateway's upstream needs.
 func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
 	pool, err := pools.Plain(proxy.OriginOf(g))
 	if err != nil {
@@ -17,8 +18,7 @@ func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
 	return &origin{base: g.Upstream.Base, pool: pool, prefix: upstream.Prefix(g.Upstream.Base)}, nil
 }
 
-// forward sends an admitted request to its gateway's upstream, or leaves that
-// to the blocking driver.
+// forward sends an admitted request to its gateway's upstream, or leaves that to block.
 func (c *conn) forward(x *exchange) step {
 	g := x.Verdict.Gateway
 	if err := x.CheckForward(x.req.ContentLength(), loops(x.head, x.req.Fields(), c.engine.cfg.Via)); err != nil {
@@ -62,8 +62,8 @@ func (c *conn) forward(x *exchange) step {
 	return c.exchange(x)
 }
 
-// write makes x.trip.out: the head, and what was received of the body. It reports
-// whether that is all of it.
+// write makes x.trip.out: the head, and what was received of the body. It reports whether
+// that is the whole request.
 func (x *exchange) write() (whole bool, err error) {
 	out := x.writer.append(x.trip.buffer().data[:0])
 	x.trip.out = out
@@ -107,12 +107,12 @@ func (x *exchange) write() (whole bool, err error) {
 	return b.done, nil
 }
 
-// acquire takes a connection to the upstream. It returns stepReady, or what is to
-// be done because there is none.
+// acquire takes a connection to the upstream. It returns stepReady, or the next step if
+// there is none.
 func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
 	uses := 0
-	// A trusted proxy has many callers on one connection, and perhaps one key.
+	// The connections of a trusted proxy are shared by callers, perhaps with one key.
 	if k := x.Verdict.Key; k != nil && k.UUID() == c.key && !c.info.Trusted && c.repeatable(x) {
 		uses = c.uses
 	}
@@ -130,7 +130,7 @@ func (c *conn) acquire(x *exchange) step {
 	return c.acquired(x, up, err)
 }
 
-// acquired takes what came of an attempt to connect.
+// acquired handles the result of connecting.
 func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	why := c.phase.enter(phaseNone, 0)
 	switch {
@@ -141,7 +141,7 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	case err == nil:
 		up.Discard()
 		return x.emitUnanswered(why)
-	case why != notCut: // nobody waits for an answer
+	case why != notCut: // nobody waits for a response
 		return x.emitUnanswered(why)
 	}
 	return c.refuse(x, err)
@@ -157,7 +157,7 @@ func (c *conn) reconnect(x *exchange) step {
 	why := c.phase.enter(phaseExchange, 0)
 	c.upstream.Store(nil)
 	x.trip.discard()
-	switch why { // just now
+	switch why { // it was cut in the meantime
 	case notCut:
 	case cutTimeout:
 		c.phase.enter(phaseNone, 0)

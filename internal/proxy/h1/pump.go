@@ -1,18 +1,18 @@
 package h1
 
-// runPump reads the connection until it ends or must be read in another way.
+// runPump reads the connection until it ends or must be served with ordinary calls.
 func (c *conn) runPump() step {
 	c.step = stepClose
 	err := c.raw.Read(c.onReadable)
 	c.fd = -1
 	if err != nil {
-		return stepClose // a deadline of the sweeper's, or the connection is closed
+		return stepClose // the sweeper has set a deadline, or the connection is closed
 	}
 	return c.step
 }
 
-// readable is called once at first, and each time that the connection has become
-// readable. It returns false to wait for the next time.
+// readable is called once at first, and each time that the connection has become readable.
+// It returns false to wait for the next time.
 func (c *conn) readable(fd uintptr) (finished bool) {
 	c.fd = int(fd)
 	for {
@@ -38,8 +38,8 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 		x.unseen = false
 		switch next := c.advance(x); {
 		case next == stepMore:
-			// What has come may have been all, the end included, which would
-			// not be told once more: read on until nothing is left.
+			// The end of the connection may have come with these bytes, and is not
+			// signalled again: read until nothing is left.
 		case next != stepIdle:
 			c.step = next
 			return true
@@ -49,7 +49,7 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 	}
 }
 
-// pause waits for the client. Nothing is kept but what it has sent.
+// pause prepares to wait for the client. Nothing is kept except what was received.
 func (c *conn) pause() (finished bool) {
 	if c.x != nil && !c.x.empty() {
 		return false
@@ -65,10 +65,9 @@ func (c *conn) pause() (finished bool) {
 	return false
 }
 
-// runReader reads a connection that the pump cannot read, until it ends or must
-// be served in another way. While it waits between requests it holds no buffer:
-// it asks for one byte, with which the rest comes into the hands of the layer
-// below.
+// runReader reads a connection that the pump cannot read, until it ends or must be served
+// in another way. Between requests it holds no buffer: it reads one byte, and then what the
+// layer below has decrypted with it.
 func (c *conn) runReader() step {
 	var first [1]byte
 	for {

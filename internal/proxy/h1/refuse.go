@@ -13,8 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// request decides on a request whose head is complete, and does what the
-// decision says.
+// request has a request decided whose head is complete, and acts on the verdict.
 func (c *conn) request(x *exchange) step {
 	x.known, x.Client = true, c.client
 	h := x.head
@@ -65,7 +64,7 @@ func (c *conn) request(x *exchange) step {
 	}
 }
 
-// awaitCap decides again until the daily cap of the route has told. It returns
+// awaitCap decides again until the count of the route's daily cap is known. It returns
 // stepReady once the verdict can be acted on.
 func (c *conn) awaitCap(x *exchange) step {
 	c.upstream.Store(nil)
@@ -86,8 +85,8 @@ func (c *conn) awaitCap(x *exchange) step {
 	return stepReady
 }
 
-// refuseSyntax answers what is no request, or a body that is none. What follows
-// on the connection cannot be read.
+// refuseSyntax rejects a malformed head or body. The connection is closed, since it is
+// unknown where the next request begins.
 func (c *conn) refuseSyntax(x *exchange, err error) step {
 	var e *fault.Error
 	large := errors.Is(err, http1.ErrTarget) || errors.Is(err, http1.ErrHead)
@@ -113,8 +112,8 @@ func (c *conn) refuseSyntax(x *exchange, err error) step {
 	return c.refuse(x, e)
 }
 
-// neverAllowed returns the method of a request whose head cannot be read, if it
-// is one that is refused whatever the rest says.
+// neverAllowed returns the method of a request whose head cannot be read, if that method is
+// never allowed (contract, 4.5).
 func (x *exchange) neverAllowed() string {
 	if x.known {
 		return ""
@@ -128,8 +127,7 @@ func (x *exchange) neverAllowed() string {
 	return ""
 }
 
-// refuse answers with the error body of err, without waiting for the request's
-// body.
+// refuse responds with the error body of err, without waiting for the request's body.
 func (c *conn) refuse(x *exchange, err error) step {
 	status, body := x.Respond(err)
 	return c.respond(x, status, body)
@@ -141,8 +139,7 @@ func (c *conn) beginUndecided(x *exchange) {
 	x.BeginUndecided(&c.engine.cfg.Config)
 }
 
-// respond sends an answer of the gateway's own and disposes of the request's
-// body.
+// respond sends a response of the gateway's own and disposes of the request's body.
 func (c *conn) respond(x *exchange, status int, body []byte) step {
 	received := int64(x.stop - x.after)
 	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.done)
@@ -190,7 +187,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	return stepBlock
 }
 
-// fail ends an exchange that its upstream, its client or the sweeper ended.
+// fail ends an exchange that its upstream, its client or the sweeper has ended.
 func (c *conn) fail(x *exchange, err error) step {
 	c.endUpload(x)
 	why := c.phase.enter(phaseNone, 0)
@@ -215,7 +212,7 @@ func (c *conn) fail(x *exchange, err error) step {
 	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):
 		x.Verdict.Close = true
 		return c.refuse(x, proxy.MalformedBody(uploadErr))
-	case uploadErr != nil: // the client left, or stalled
+	case uploadErr != nil: // the client hung up, or stalled
 		return x.emitUnanswered(why)
 	case why == cutTimeout:
 		return c.refuse(x, proxy.TimedOut(err))

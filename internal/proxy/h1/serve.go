@@ -19,16 +19,16 @@ type Engine struct {
 	conns    registry
 	draining atomic.Bool
 
-	wake    chan struct{} // lets the sweeper look at once
+	wake    chan struct{} // makes the sweeper visit all connections at once
 	stop    context.CancelFunc
 	sweeper sync.WaitGroup
 
-	mu     sync.Mutex // of running and idle
+	mu     sync.Mutex // guards active and idle
 	active int
 	idle   chan struct{} // closed when the last connection has ended; made by Shutdown
 }
 
-// New returns an Engine. Shutdown ends what it starts.
+// New returns an Engine, which runs until Shutdown.
 func New(cfg Config) (*Engine, error) {
 	if err := cfg.SetDefaults(); err != nil {
 		return nil, err
@@ -52,10 +52,9 @@ func New(cfg Config) (*Engine, error) {
 // Via returns the pseudonym that the engine adds to Via.
 func (e *Engine) Via() string { return e.cfg.Via }
 
-// ServeConn serves c and returns when it has ended, closed. c is a *net.TCPConn,
-// which is served by the pump, or any other connection; one that wraps another
-// has the method NetConn, as *tls.Conn does, so that the engine finds the socket
-// below. The handshake of a TLS connection is the caller's.
+// ServeConn serves c and returns when c has ended and is closed. The pump serves a
+// *net.TCPConn; of any other connection that wraps one, as *tls.Conn does, the method
+// NetConn returns the connection beneath. The caller has made the TLS handshake.
 func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
 	if !e.enter() {
 		_ = c.Close()
@@ -69,10 +68,10 @@ func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
 	client.serve(info.Prefix)
 }
 
-// Connections returns the number of connections that are served.
+// Connections returns the number of connections being served.
 func (e *Engine) Connections() int { return int(e.conns.count.Load()) }
 
-// enter counts a connection, unless the engine shuts down.
+// enter counts a connection. It reports false once the engine shuts down.
 func (e *Engine) enter() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,10 +91,10 @@ func (e *Engine) leave() {
 	}
 }
 
-// Shutdown closes connections that wait for a request, says "Connection: close"
-// on answers from now on, and returns when every connection has ended, upgraded
-// ones last. What remains when ctx ends is cut off, which is logged and no error.
-// A connection that comes later is closed.
+// Shutdown closes connections that wait for a request, sends "Connection: close" with
+// responses from now on, and returns when every connection has ended, upgraded ones last.
+// When ctx ends, it cuts off what still runs, which is logged and is not an error. New
+// connections are closed.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	e.draining.Store(true)
@@ -121,10 +120,10 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	e.cfg.Log.Warn("connections were cut off by the end of the drain", "connections", e.Connections())
+	e.cfg.Log.Warn("shutdown cut off connections", "connections", e.Connections())
 	again := time.NewTicker(tickTime)
 	defer again.Stop()
-	for { // what was between two phases the first time is not the next
+	for { // again for connections that were between two phases
 		e.conns.each((*conn).cutAll)
 		select {
 		case <-idle:
@@ -134,15 +133,15 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	}
 }
 
-// recoverIn keeps a defect in a goroutine of a connection from ending more than
-// that.
+// recoverIn recovers from a panic in a goroutine of a connection, which ends the connection
+// only.
 func (e *Engine) recoverIn(what string) {
 	if p := recover(); p != nil {
-		e.cfg.Log.Error(what+" met a defect", "panic", p, "stack", string(debug.Stack()))
+		e.cfg.Log.Error(what+" panicked", "panic", p, "stack", string(debug.Stack()))
 	}
 }
 
-// unmapped returns the address of an IPv4 client as such.
+// unmapped returns an IPv4-mapped address as IPv4, and an address without its zone.
 func unmapped(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }

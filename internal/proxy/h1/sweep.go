@@ -10,27 +10,27 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// The bounds of waiting (contract, 4.4 and 4.5). They hold to within two ticks.
+// Timeouts (contract, 4.4 and 4.5), which hold to within two ticks.
 const (
 	tickTime   = 200 * time.Millisecond
 	headTime   = proxy.HeadTimeout
 	idleTime   = proxy.IdleTimeout
 	stallTime  = proxy.StallTimeout
 	drainTime  = 2 * time.Second
-	checkAfter = 400 * time.Millisecond // an exchange that lasts longer is looked after
-	checkEvery = 2                      // ticks between two looks
-	idleCheck  = 5                      // ticks of idling after which the end of a connection is looked for
+	checkAfter = 400 * time.Millisecond // how long an exchange runs before its client is checked
+	checkEvery = 2                      // ticks between two checks of a client
+	idleCheck  = 5                      // ticks after which an idle client is checked, once
 )
 
-// clock is the time since the engine was made, which goes on with each tick.
+// clock is the time since the engine was made, read once in each tick.
 type clock struct {
 	started time.Time
 	ms      atomic.Int64
 	date    atomic.Pointer[[]byte] // the value of the field Date
-	second  int64                  // that date is of
+	second  int64                  // the second of date
 }
 
-// in returns the time that is d from now, never too early.
+// in returns the time that is d from now, or up to a tick later, never earlier.
 func (c *clock) in(d time.Duration) int64 {
 	return c.ms.Load() + (d + tickTime).Milliseconds()
 }
@@ -88,7 +88,7 @@ func (r *registry) each(f func(*conn)) {
 	}
 }
 
-// sweepAll runs until ctx ends.
+// sweepAll sweeps at each tick until ctx ends.
 func (e *Engine) sweepAll(ctx context.Context) {
 	ticks := time.NewTicker(tickTime)
 	defer ticks.Stop()
@@ -104,24 +104,24 @@ func (e *Engine) sweepAll(ctx context.Context) {
 	}
 }
 
-// sweep ends what has taken too long. look tells whether clients that may have
-// left are looked after this time.
-func (e *Engine) sweep(look bool) {
+// sweep ends what has taken too long. check says whether to look for clients that have hung
+// up, too.
+func (e *Engine) sweep(check bool) {
 	now, draining := e.clock.ms.Load(), e.draining.Load()
-	e.conns.each(func(c *conn) { c.sweeper.inspect(c, now, look, draining) })
+	e.conns.each(func(c *conn) { c.sweeper.inspect(c, now, check, draining) })
 }
 
-// sweeper is what the sweeper remembers of a connection. Nobody else touches it.
+// sweeper is what the sweeper remembers of a connection. Only the sweeper uses it.
 type sweeper struct {
-	word    uint64 // the main phase at the last visit
+	word    uint64 // conn.phase at the last visit
 	since   int64  // when it was first seen
-	visits  int    // to an idle connection since then, up to finishCheck
-	closed  bool   // at the last look
+	visits  int    // to an idle connection since then, up to idleCheck
+	closed  bool   // the client had closed its sending side at the last check
 	moved   uint64 // bytes that the client has sent and acknowledged
 	movedAt int64
 }
 
-func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
+func (s *sweeper) inspect(c *conn, now int64, check, draining bool) {
 	word := c.phase.word.Load()
 	if word&^held != s.word {
 		s.word, s.since, s.visits, s.closed = word&^held, now, 0, false
@@ -134,8 +134,8 @@ func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
 		case expired(word, now):
 			c.cutReading(word, cutTimeout)
 		case s.visits < idleCheck:
-			// The end of a connection may have come together with the last
-			// request, and then nothing else tells of it.
+			// The end of the connection may have come with the last request, and is
+			// not signalled again.
 			if s.visits++; s.visits == idleCheck && c.control(isClosed) {
 				c.cutReading(word, cutClientClosed)
 			}
@@ -145,20 +145,21 @@ func (s *sweeper) inspect(c *conn, now int64, look, draining bool) {
 			c.cutReading(word, cutTimeout)
 		}
 	case phaseExchange:
-		s.exchange(c, s.emitStarted(c, word, now), now, look)
+		s.exchange(c, s.emitStarted(c, word, now), now, check)
 	case phaseWait:
-		s.exchange(c, word, now, look)
+		s.exchange(c, word, now, check)
 	case phaseStream:
-		s.stream(c, s.emitStarted(c, word, now), now, look)
+		s.stream(c, s.emitStarted(c, word, now), now, check)
 	case phaseBridge:
-		s.stream(c, word, now, look)
+		s.stream(c, word, now, check)
 	}
-	if look {
+	if check {
 		s.stalls(c, now)
 	}
 }
 
-// emitStarted tells of a request that lasts, and returns what is in c.main since.
+// emitStarted emits the record of the start of a request that lasts, and returns the word
+// that c.phase has afterwards.
 func (s *sweeper) emitStarted(c *conn, word uint64, now int64) uint64 {
 	if word&held != 0 || c.client.Shard == nil || now-s.since < proxy.StartedAfter.Milliseconds() || !c.phase.hold(word) {
 		return word
@@ -168,19 +169,19 @@ func (s *sweeper) emitStarted(c *conn, word uint64, now int64) uint64 {
 	return word | held
 }
 
-// exchange looks after a request that waits for its answer.
-func (s *sweeper) exchange(c *conn, word uint64, now int64, look bool) {
+// exchange checks a request that waits for its response.
+func (s *sweeper) exchange(c *conn, word uint64, now int64, check bool) {
 	uploading := c.uploading.Load()
-	if uploading && look {
+	if uploading && check {
 		s.progress(c, now)
 	}
 	switch {
 	case expired(word, now) && (!uploading || now-s.movedAt >= c.uploadTimeout.Load()):
 		c.cutExchange(word, cutTimeout)
-	case !look || now-s.since < checkAfter.Milliseconds():
+	case !check || now-s.since < checkAfter.Milliseconds():
 	case uploading:
-		// Its own end may only mean that it has sent everything, though we
-		// have not read it yet.
+		// A client that has sent its whole body may have closed its sending side before
+		// the body was read.
 		if c.control(isReset) {
 			c.cutExchange(word, cutClientClosed)
 		}
@@ -189,10 +190,10 @@ func (s *sweeper) exchange(c *conn, word uint64, now int64, look bool) {
 	}
 }
 
-// stream looks after a client that gets an answer. One that has only ended its
-// own direction still takes bytes.
-func (s *sweeper) stream(c *conn, word uint64, now int64, look bool) {
-	if !look || now-s.since < checkAfter.Milliseconds() {
+// stream checks a client that receives a response. One that has only closed its sending
+// side still takes bytes.
+func (s *sweeper) stream(c *conn, word uint64, now int64, check bool) {
+	if !check || now-s.since < checkAfter.Milliseconds() {
 		return
 	}
 	if c.uploading.Load() { // as in exchange
@@ -210,7 +211,7 @@ func (s *sweeper) stream(c *conn, word uint64, now int64, look bool) {
 	}
 }
 
-// progress notes whether bytes have moved between the client and us.
+// progress notes whether bytes have moved between the client and the gateway.
 func (s *sweeper) progress(c *conn, now int64) (unread, unsent int) {
 	var moved uint64
 	c.control(func(fd uintptr) bool {
@@ -223,7 +224,7 @@ func (s *sweeper) progress(c *conn, now int64) (unread, unsent int) {
 	return unread, unsent
 }
 
-// stalls ends a client that sends or takes nothing while we wait for it.
+// stalls ends a client that neither sends nor takes bytes while the gateway waits for it.
 func (s *sweeper) stalls(c *conn, now int64) {
 	reading, writing := c.reading.word.Load(), c.writing.word.Load()
 	waits := phaseOf(reading) == phaseReading || phaseOf(writing) == phaseWriting
@@ -242,5 +243,5 @@ func (s *sweeper) stalls(c *conn, now int64) {
 	}
 }
 
-// past is a deadline that ends whatever waits.
-var past = time.Unix(1, 0) //nolint:gochecknoglobals // a constant, which Go has none of for times
+// past is a deadline that ends every pending call.
+var past = time.Unix(1, 0) //nolint:gochecknoglobals // a constant; Go has none of this type

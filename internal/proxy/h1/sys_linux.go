@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canPump tells that receive and send exist here.
+// canPump says that receive and send exist on this platform.
 const canPump = true
 
-// receive reads what has come into b, without waiting. n is 0 without an error
-// at the end of the stream. The descriptor is never blocking, so the scheduler
-// need not know of the call.
+// receive reads what has come into b, without blocking. n is 0 without an error at the end
+// of the stream. The system call never blocks, so the scheduler need not know of it.
 func receive(fd int, b []byte) (n int, err syscall.Errno) {
 	for {
 		//nolint:gosec // recvfrom(2) takes an address
@@ -27,7 +26,7 @@ func receive(fd int, b []byte) (n int, err syscall.Errno) {
 	}
 }
 
-// send writes as much of b as can be taken, without waiting.
+// send writes as much of b as the socket takes, without blocking.
 func send(fd int, b []byte) (n int, err syscall.Errno) {
 	for n < len(b) {
 		rest := b[n:]
@@ -46,24 +45,23 @@ func send(fd int, b []byte) (n int, err syscall.Errno) {
 
 const again = unix.EAGAIN
 
-// closed reports whether the peer has ended its direction, or the connection is
-// broken, however much of what it sent is still unread.
+// isClosed reports whether the peer has closed its sending side, or the connection is
+// broken, even if bytes that it sent were not read yet.
 func isClosed(fd uintptr) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p[:], 0)
 	return err == nil && n == 1 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
 }
 
-// isReset reports whether the connection was reset, or both directions have
-// ended.
+// isReset reports whether the connection was reset, or both sides are closed.
 func isReset(fd uintptr) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd)}}
 	n, err := unix.Poll(p[:], 0)
 	return err == nil && n == 1 && p[0].Revents != 0
 }
 
-// traffic returns how many bytes the peer has sent and acknowledged so far, how
-// many that it sent were not read yet, and how many it has not acknowledged.
+// traffic returns how many bytes the peer has sent and acknowledged so far, how many of
+// those that it sent were not read yet, and how many it has not acknowledged.
 func traffic(fd uintptr) (moved uint64, unread, unsent int) {
 	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

@@ -4,7 +4,7 @@ package h1
 
 import "syscall"
 
-// canPump tells that connections are read in the ordinary way alone.
+// canPump says that connections are read with ordinary calls only.
 const canPump = false
 
 const again = syscall.EAGAIN
@@ -17,6 +17,6 @@ func hungUp(uintptr) bool { return false }
 
 func brokenOff(uintptr) bool { return false }
 
-// traffic says that something is always waiting to be read, and nothing to be
-// sent: a stall cannot be seen here.
+// traffic reports that something always waits to be read and nothing to be sent: stalls
+// cannot be detected on this platform.
 func traffic(uintptr) (moved uint64, unread, unsent int) { return 0, 1, 0 }

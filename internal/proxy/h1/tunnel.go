@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// tunnel passes bytes both ways after a 101, until both directions have ended or
-// one of them breaks.
+// tunnel copies bytes both ways after a 101, until both directions have ended or one of
+// them breaks.
 func (c *conn) tunnel(x *exchange) step {
 	up := x.trip.conn
 	back := up.NetConn()
@@ -36,8 +36,8 @@ func (c *conn) tunnel(x *exchange) step {
 	return stepClose
 }
 
-// pass copies one direction and then closes it, so that the other can go on; if
-// it breaks, both end. It returns how many bytes it has passed.
+// pass copies one direction and then closes it, so that the other can continue; if it
+// breaks, both end. It returns the number of bytes copied.
 func pass(to, from net.Conn, first []byte) (passed int64) {
 	n, err := to.Write(first)
 	passed = int64(n)
