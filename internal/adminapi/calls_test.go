@@ -27,64 +27,74 @@ const (
 	routeFields   = "route_id gateway_id path methods rate_limit auth source created_at"
 )
 
-// The life of a gateway, with every member that it can have.
+// Guarantee: a gateway is created, read, listed, changed and deleted with the fields of
+// the contract (section 3.3).
 func TestGatewayLife(t *testing.T) {
 	s := start(t)
-	made := s.post("/v1/gateways", map[string]any{
+	created := s.post("/v1/gateways", map[string]any{
 		"name": "orders", "upstream_url": "https://orders.internal/base", "hostname": "API.example.com",
 		"global_rate_limit": map[string]any{"sustained": "6000/min", "burst": "200/s"}, "timeout": "5s",
 		"upstream_headers": map[string]string{"X-Token": "hush-hush"}, "max_body_bytes": 1000,
 		"cors": map[string]any{"origins": []string{"https://app.example.com"}}, "spec": petSpec,
 	}).want(201)
-	id := made.text("gateway_id")
-	if made.header.Get("Location") != "/v1/gateways/"+id || made.header.Get("ETag") == "" {
-		t.Errorf("headers %v", made.header)
+	id := created.text("gateway_id")
+	if created.header.Get("Location") != "/v1/gateways/"+id || created.header.Get("ETag") == "" {
+		t.Errorf("got headers %v, want Location and ETag of the gateway", created.header)
 	}
-	wantFields(t, made.json, gatewayFields)
+	wantFields(t, created.json, gatewayFields)
 	for name, want := range map[string]string{
 		"name": `"orders"`, "upstream_url": `"https://orders.internal/base"`, "hostname": `"api.example.com"`, "timeout": `"5s"`,
 		"global_rate_limit": `{"burst":"200/s","sustained":"6000/min"}`, "upstream_headers": `{"X-Token":"***"}`,
 		"max_body_bytes": "1000", "revision": "1", "created_at": `"2027-03-01T12:00:00Z"`,
 		"cors": `{"headers":[],"max_age":0,"methods":[],"origins":["https://app.example.com"]}`,
 	} {
-		if got, _ := json.Marshal(made.json[name]); string(got) != want {
-			t.Errorf("%s is %s, want %s", name, got, want)
+		if got, _ := json.Marshal(created.json[name]); string(got) != want {
+			t.Errorf("got %s = %s, want %s", name, got, want)
 		}
 	}
-	if got := s.get("/v1/gateways/" + id).want(200); got.raw != made.raw {
-		t.Errorf("made %s\ngot  %s", made.raw, got.raw)
-	}
-	if list := s.get("/v1/gateways").want(200).data(); len(list) != 1 || list[0]["gateway_id"] != id {
-		t.Errorf("list %v", list)
-	}
-	// null clears, absent stays.
-	patched := s.do(request{method: "PATCH", path: "/v1/gateways/" + id, body: `{"hostname": null, "global_rate_limit": null, "timeout": null,
-		"upstream_headers": null, "upstream_ca": null, "cors": null, "max_body_bytes": null}`}).want(200)
-	wantFields(t, patched.json, gatewayFields)
-	for name, want := range map[string]any{
-		"name": "orders", "hostname": strings.ReplaceAll(id, "_", "-") + ".localhost", "global_rate_limit": nil, "timeout": "60s",
-		"cors": nil, "max_body_bytes": nil, "revision": 1.0,
-	} {
-		if patched.json[name] != want {
-			t.Errorf("%s is %v, want %v", name, patched.json[name], want)
+	t.Run("GET returns the record as POST did", func(t *testing.T) {
+		if got := s.in(t).get("/v1/gateways/" + id).want(200); got.raw != created.raw {
+			t.Errorf("got %s, want %s", got.raw, created.raw)
 		}
-	}
-	// A hostname is taken by one gateway, whoever has it.
-	s.do(request{method: "PATCH", path: "/v1/gateways/" + id, body: `{"hostname": "taken.example.net"}`}).want(200)
-	s.do(request{method: "POST", path: "/v1/gateways", key: s.newAccount("other"), body: map[string]any{
-		"name": "a", "upstream_url": "http://x", "hostname": "taken.example.net",
-	}}).refused(409, "conflict", "hostname")
-
-	bound := s.newKey(map[string]any{"gateway_id": id}).text("key_id")
-	gone := s.do(request{method: "DELETE", path: "/v1/gateways/" + id}).want(200)
-	wantFields(t, gone.json, gatewayFields)
-	s.get("/v1/gateways/"+id).refused(404, "not_found", "")
-	s.do(request{method: "DELETE", path: "/v1/gateways/" + id}).refused(404, "not_found", "")
-	if s.get("/v1/keys/"+bound).want(200).text("state") != "revoked" {
-		t.Error("a key restricted to the gateway outlives it")
-	}
+		if list := s.in(t).get("/v1/gateways").want(200).data(); len(list) != 1 || list[0]["gateway_id"] != id {
+			t.Errorf("got list %v, want only %s", list, id)
+		}
+	})
+	t.Run("PATCH clears null fields and keeps absent ones", func(t *testing.T) {
+		patched := s.in(t).do(request{method: "PATCH", path: "/v1/gateways/" + id, body: `{"hostname": null, "global_rate_limit": null, "timeout": null,
+			"upstream_headers": null, "upstream_ca": null, "cors": null, "max_body_bytes": null}`}).want(200)
+		wantFields(t, patched.json, gatewayFields)
+		for name, want := range map[string]any{
+			"name": "orders", "hostname": strings.ReplaceAll(id, "_", "-") + ".localhost", "global_rate_limit": nil, "timeout": "60s",
+			"cors": nil, "max_body_bytes": nil, "revision": 1.0,
+		} {
+			if patched.json[name] != want {
+				t.Errorf("got %s = %v, want %v", name, patched.json[name], want)
+			}
+		}
+	})
+	t.Run("only one gateway of all accounts has a hostname", func(t *testing.T) {
+		s := s.in(t)
+		s.do(request{method: "PATCH", path: "/v1/gateways/" + id, body: `{"hostname": "taken.example.net"}`}).want(200)
+		s.do(request{method: "POST", path: "/v1/gateways", key: s.newAccount("other"), body: map[string]any{
+			"name": "a", "upstream_url": "http://x", "hostname": "taken.example.net",
+		}}).refused(409, "conflict", "hostname")
+	})
+	t.Run("DELETE revokes the keys restricted to the gateway", func(t *testing.T) {
+		s := s.in(t)
+		restricted := s.newKey(map[string]any{"gateway_id": id}).text("key_id")
+		deleted := s.do(request{method: "DELETE", path: "/v1/gateways/" + id}).want(200)
+		wantFields(t, deleted.json, gatewayFields)
+		s.get("/v1/gateways/"+id).refused(404, "not_found", "")
+		s.do(request{method: "DELETE", path: "/v1/gateways/" + id}).refused(404, "not_found", "")
+		if state := s.get("/v1/keys/" + restricted).want(200).text("state"); state != "revoked" {
+			t.Errorf("got state %s of a key restricted to the gateway, want revoked", state)
+		}
+	})
 }
 
+// Guarantee: a route is created, changed and deleted with the fields of the contract
+// (section 3.3).
 func TestRouteLife(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -95,11 +105,11 @@ func TestRouteLife(t *testing.T) {
 	id := made.text("route_id")
 	wantFields(t, made.json, routeFields)
 	if made.header.Get("Location") != routes+"/"+id || made.json["auth"] != "key" || made.json["source"] != "api" {
-		t.Errorf("%v\n%s", made.header, made.raw)
+		t.Errorf("got %v\n%s\nwant a Location, auth key and source api", made.header, made.raw)
 	}
 	limit := func(r *reply) string { out, _ := json.Marshal(r.json["rate_limit"]); return string(out) }
 	if got := limit(made); got != `{"burst":"50/s","daily":null,"per":"key","sustained":"600/min"}` {
-		t.Error(got)
+		t.Errorf("got rate_limit %s", got)
 	}
 	for _, step := range []struct{ body, want string }{
 		{`{"rate_limit": {"daily": "10/day", "per": null}}`, `{"burst":"50/s","daily":"10/day","per":null,"sustained":"600/min"}`},
@@ -109,18 +119,20 @@ func TestRouteLife(t *testing.T) {
 		{`{"rate_limit": {"sustained": "1/h"}}`, `{"burst":null,"daily":null,"per":null,"sustained":"1/h"}`},
 	} {
 		if got := limit(s.post(routes+"/"+id, step.body).want(200)); got != step.want {
-			t.Errorf("%s gives %s, want %s", step.body, got, step.want)
+			t.Errorf("after %s: got rate_limit %s, want %s", step.body, got, step.want)
 		}
 	}
 	public := s.post(routes, map[string]any{"path": "/health", "methods": []string{"GET"}, "auth": "none"}).want(201)
 	if public.json["auth"] != "none" || public.json["rate_limit"] != nil {
-		t.Error(public.raw)
+		t.Errorf("got %s, want auth none and no rate limit", public.raw)
 	}
 	s.post(routes, map[string]any{"path": "/orders/{number}", "methods": []string{"GET"}}).want(422)
 	wantFields(t, s.do(request{method: "DELETE", path: routes + "/" + id}).want(200).json, routeFields)
 	s.get(routes+"/"+id).refused(404, "not_found", "")
 }
 
+// Guarantee: a key is created, read, changed, rotated and revoked with the fields of the
+// contract (sections 3.1 and 3.2).
 func TestKeyLife(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -132,47 +144,56 @@ func TestKeyLife(t *testing.T) {
 	wantFields(t, made.json, keyFields+" key")
 	if made.header.Get("Location") != "/v1/keys/"+id || made.text("state") != "active" || made.text("expires_at") != "2027-03-06T00:00:00Z" ||
 		!strings.HasPrefix(made.text("key"), made.text("key_prefix")) || made.text("level") != "gateway" {
-		t.Errorf("%v\n%s", made.header, made.raw)
+		t.Errorf("got %v\n%s\nwant an active gateway-level key with Location", made.header, made.raw)
 	}
-	got := s.get("/v1/keys/" + id).want(200)
-	wantFields(t, got.json, keyFields)
-	if strings.Contains(s.get("/v1/keys").want(200).raw, made.text("key")) {
-		t.Error("a list shows a key")
-	}
-	patched := s.do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"owner": null, "rate_limit": null, "metadata": null, "expires_at": null}`}).want(200)
-	wantFields(t, patched.json, keyFields)
-	for _, name := range []string{"owner", "rate_limit", "expires_at"} {
-		if patched.json[name] != nil {
-			t.Errorf("%s is %v", name, patched.json[name])
+	t.Run("only the creation returns the full key", func(t *testing.T) {
+		s := s.in(t)
+		wantFields(t, s.get("/v1/keys/"+id).want(200).json, keyFields)
+		if strings.Contains(s.get("/v1/keys").want(200).raw, made.text("key")) {
+			t.Error("the list contains the full key")
 		}
-	}
-	if fmt.Sprint(patched.json["metadata"]) != "map[]" || patched.text("name") != "mobile" {
-		t.Error(patched.raw)
-	}
-
-	rotated := s.post("/v1/keys/"+id+"/rotate", `{"overlap_days": 7}`).want(201)
-	wantFields(t, rotated.json, keyFields+" key overlap_ends_at")
-	if rotated.text("rotated_from") != id || rotated.text("overlap_ends_at") != "2027-03-08T12:00:00Z" || rotated.text("key") == made.text("key") ||
-		rotated.header.Get("Location") != "/v1/keys/"+rotated.text("key_id") {
-		t.Error(rotated.raw)
-	}
-	old := s.get("/v1/keys/" + id).want(200)
-	if old.text("rotated_to") != rotated.text("key_id") || old.text("expires_at") != "2027-03-08T12:00:00Z" {
-		t.Error(old.raw)
-	}
-	s.post("/v1/keys/"+id+"/rotate", `{"overlap_days": 7}`).refused(409, "conflict", "")
-
-	for range 2 { // again is 200
-		gone := s.do(request{method: "DELETE", path: "/v1/keys/" + id}).want(200)
-		wantFields(t, gone.json, keyFields)
-		if gone.text("state") != "revoked" || gone.text("revoked_at") != "2027-03-01T12:00:00Z" {
-			t.Error(gone.raw)
+	})
+	t.Run("PATCH clears null fields and keeps absent ones", func(t *testing.T) {
+		patched := s.in(t).do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"owner": null, "rate_limit": null, "metadata": null, "expires_at": null}`}).want(200)
+		wantFields(t, patched.json, keyFields)
+		for _, name := range []string{"owner", "rate_limit", "expires_at"} {
+			if patched.json[name] != nil {
+				t.Errorf("got %s = %v, want null", name, patched.json[name])
+			}
 		}
-		s.clock.move(time.Second)
-	}
-	s.do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"name": "x"}`}).refused(409, "conflict", "")
+		if fmt.Sprint(patched.json["metadata"]) != "map[]" || patched.text("name") != "mobile" {
+			t.Errorf("got %s, want no metadata and the same name", patched.raw)
+		}
+	})
+	t.Run("a rotation creates a key and ends the old one after the overlap", func(t *testing.T) {
+		s := s.in(t)
+		rotated := s.post("/v1/keys/"+id+"/rotate", `{"overlap_days": 7}`).want(201)
+		wantFields(t, rotated.json, keyFields+" key overlap_ends_at")
+		if rotated.text("rotated_from") != id || rotated.text("overlap_ends_at") != "2027-03-08T12:00:00Z" || rotated.text("key") == made.text("key") ||
+			rotated.header.Get("Location") != "/v1/keys/"+rotated.text("key_id") {
+			t.Errorf("got %s, want a new key rotated from %s", rotated.raw, id)
+		}
+		old := s.get("/v1/keys/" + id).want(200)
+		if old.text("rotated_to") != rotated.text("key_id") || old.text("expires_at") != "2027-03-08T12:00:00Z" {
+			t.Errorf("got %s, want rotated_to and the end of the overlap as expires_at", old.raw)
+		}
+		s.post("/v1/keys/"+id+"/rotate", `{"overlap_days": 7}`).refused(409, "conflict", "")
+	})
+	t.Run("a second revocation changes nothing", func(t *testing.T) {
+		s := s.in(t)
+		for range 2 {
+			revoked := s.do(request{method: "DELETE", path: "/v1/keys/" + id}).want(200)
+			wantFields(t, revoked.json, keyFields)
+			if revoked.text("state") != "revoked" || revoked.text("revoked_at") != "2027-03-01T12:00:00Z" {
+				t.Errorf("got %s, want it revoked at the first call", revoked.raw)
+			}
+			s.clock.move(time.Second)
+		}
+		s.do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"name": "x"}`}).refused(409, "conflict", "")
+	})
 }
 
+// Guarantee: verify returns whether a key would be accepted, and if not, why.
 func TestVerify(t *testing.T) {
 	s := start(t)
 	gatewayID, other := s.newGateway(""), s.newGateway("")
@@ -202,6 +223,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// Guarantee: documents are pushed, read, exported and rolled back as in the contract
+// (sections 3.3 and 5), and a dry run changes nothing.
 func TestDocuments(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -214,39 +237,39 @@ func TestDocuments(t *testing.T) {
 	dry := put("/spec?dry_run=true", petSpec, "application/yaml").want(200)
 	wantFields(t, dry.json, resultFields)
 	if dry.json["revision"] != nil || len(dry.json["added"].([]any)) != 2 || dry.json["added"].([]any)[0].(map[string]any)["route_id"] != nil {
-		t.Error(dry.raw)
+		t.Errorf("dry run: got %s, want 2 added routes without identifiers and no revision", dry.raw)
 	}
 	if n := len(s.get(at + "/routes").want(200).data()); n != 0 {
-		t.Errorf("a dry run made %d routes", n)
+		t.Errorf("got %d routes after a dry run, want 0", n)
 	}
 	done := put("/spec?dry_run=false", petSpec, "application/yaml").want(200)
 	wantFields(t, done.json, resultFields)
 	if done.json["revision"] != 1.0 || done.json["added"].([]any)[0].(map[string]any)["route_id"] == nil {
-		t.Error(done.raw)
+		t.Errorf("push: got %s, want revision 1 and routes with identifiers", done.raw)
 	}
 	if spec := s.get(at + "/spec").want(200); spec.raw != petSpec || spec.header.Get("Content-Type") != "application/yaml" {
-		t.Errorf("%s %q", spec.header.Get("Content-Type"), spec.raw)
+		t.Errorf("got %s %q, want the pushed YAML", spec.header.Get("Content-Type"), spec.raw)
 	}
 	if again := put("/spec", petSpec, "text/plain").want(200); again.json["revision"] != nil || again.json["unchanged"] != 2.0 {
-		t.Error(again.raw)
+		t.Errorf("second push: got %s, want no revision and 2 unchanged routes", again.raw)
 	}
 	inJSON := ` {"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {"/a": {"get": {}}}}`
 	s.do(request{
 		method: "PUT", path: at + "/spec", body: inJSON, header: map[string]string{"X-Keygate-Source": "cli"},
 	}).want(200)
 	if spec := s.get(at + "/spec").want(200); spec.raw != inJSON || spec.header.Get("Content-Type") != "application/json" {
-		t.Errorf("%s %q", spec.header.Get("Content-Type"), spec.raw)
+		t.Errorf("got %s %q, want the pushed JSON", spec.header.Get("Content-Type"), spec.raw)
 	}
 	bad := put("/spec", "openapi: 3.0.0\npaths: [", "application/yaml").want(422)
 	if !strings.Contains(bad.text("message"), "line") || !strings.Contains(bad.text("message"), "column") {
-		t.Errorf("the message has no place: %s", bad.raw)
+		t.Errorf("got %s, want a message with line and column", bad.raw)
 	}
 	put("/spec", "", "application/yaml").want(422)
 
 	revision := s.get(at + "/revisions/2").want(200)
 	wantFields(t, revision.json, "revision_id number source kind author commit created_at added removed changed")
 	if revision.text("source") != "cli" || revision.text("kind") != "spec" || revision.json["added"] != 1.0 || revision.json["removed"] != 2.0 {
-		t.Error(revision.raw)
+		t.Errorf("got %s, want a spec from cli that added 1 route and removed 2", revision.raw)
 	}
 	for _, number := range []string{"0", "9", "-1", "x", "01", "99999999999999999999"} {
 		s.get(at+"/revisions/"+number).refused(404, "not_found", "")
@@ -254,37 +277,39 @@ func TestDocuments(t *testing.T) {
 	rolled := s.post(at+"/revisions/1/rollback", nil).want(200)
 	wantFields(t, rolled.json, resultFields)
 	if rolled.json["revision"] != 3.0 || s.get(at+"/revisions/3").text("source") != "rollback" {
-		t.Error(rolled.raw)
+		t.Errorf("rollback: got %s, want revision 3 with source rollback", rolled.raw)
 	}
 
-	// What is exported can be applied unchanged.
+	// An export can be pushed again unchanged.
 	exported := s.get(at + "/config").want(200)
 	if exported.header.Get("Content-Type") != "application/yaml" {
-		t.Error(exported.header)
+		t.Errorf("got headers %v, want Content-Type application/yaml", exported.header)
 	}
 	if same := put("/config?dry_run=true", exported.raw, "application/yaml").want(200); same.json["unchanged"] != 2.0 {
-		t.Errorf("%s\n%s", exported.raw, same.raw)
+		t.Errorf("push of the export: got %s, want 2 unchanged routes\n%s", same.raw, exported.raw)
 	}
 	put("/config", "routes:\n  - path: /a\n    methods: [GET]\n    rate_limit: {burst: nonsense}\n", "application/yaml").refused(422, "validation_failed", "routes[0].rate_limit.burst")
 	put("/config", "routes: []\nextra: 1\n", "application/yaml").refused(422, "validation_failed", "extra")
 }
 
+// Guarantee: any account-level key may read its account; only keys of the account
+// default may read the settings.
 func TestAccountAndSettings(t *testing.T) {
 	s := start(t)
 	r := s.do(request{method: "GET", path: "/v1/account", key: s.accountKey("read:nothing/at/all")}).want(200)
 	wantFields(t, r.json, "account_id name plan audit_retention_days key")
 	wantFields(t, r.json["key"].(map[string]any), "key_id name scope")
 	if r.text("name") != "default" || r.text("plan") != "platform" || r.json["audit_retention_days"] != 365.0 {
-		t.Error(r.raw)
+		t.Errorf("got %s, want the account default with plan platform", r.raw)
 	}
 	if got := s.get("/v1/settings").want(200).raw; got != `{"settings":[{"name":"gateway-addr","value":"127.0.0.1:8080","source":"default"}]}`+"\n" {
-		t.Error(got)
+		t.Errorf("got settings %s", got)
 	}
 	other := s.newAccount("other")
 	if r := s.do(request{method: "GET", path: "/v1/settings", key: other}).refused(403, "forbidden", ""); r.text("code") != "scope_insufficient" {
-		t.Error(r.raw)
+		t.Errorf("got %s, want code scope_insufficient", r.raw)
 	}
 	if r := s.do(request{method: "GET", path: "/v1/account", key: other}).want(200); r.text("plan") != "starter" || r.json["audit_retention_days"] != 90.0 {
-		t.Error(r.raw)
+		t.Errorf("got %s, want plan starter and 90 days of retention", r.raw)
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 )
 
-// Guarantee: what tells how a gateway connects to its upstream is in its record
-// where it is set, and only there; the key is in no answer, not even in one that
-// refuses it.
+// Guarantee: the connection settings of a gateway are in its record only if they are
+// set, and the private key is in no response, not even in one that refuses it.
 func TestGatewayConnection(t *testing.T) {
 	s := start(t)
 	pair := certificatetest.New(t, "client")
@@ -32,12 +31,12 @@ func TestGatewayConnection(t *testing.T) {
 		"upstream_idle_timeout": "60s", "upstream_max_connections": 7.0,
 	} {
 		if made.json[name] != want {
-			t.Errorf("%s is %v, want %v", name, made.json[name], want)
+			t.Errorf("got %s = %v, want %v", name, made.json[name], want)
 		}
 	}
 	path := "/v1/gateways/" + id
 	if got := s.get(path).want(200); got.raw != made.raw {
-		t.Errorf("made %s\ngot  %s", made.raw, got.raw)
+		t.Errorf("got %s, want %s", got.raw, made.raw)
 	}
 	patch := func(body string) *reply { return s.do(request{method: "PATCH", path: path, body: body}) }
 	quoted, err := json.Marshal(string(pair.Key))
@@ -69,17 +68,17 @@ func TestGatewayConnection(t *testing.T) {
 		{`{"upstream_max_connections": "7"}`, "upstream_max_connections"},
 	} {
 		if r := patch(bad.body).refused(422, "validation_failed", bad.field); strings.Contains(r.raw, secret) {
-			t.Errorf("%s: the answer tells the key: %s", bad.field, r.raw)
+			t.Errorf("%s: the response contains the private key: %s", bad.field, r.raw)
 		}
 	}
 	if got := s.get(path).want(200); got.raw != made.raw || got.header.Get("ETag") != made.header.Get("ETag") {
-		t.Errorf("what was refused changed %s", got.raw)
+		t.Errorf("after refused calls: got %s, want %s", got.raw, made.raw)
 	}
 	cleared := patch(`{"upstream_client_certificate": null, "upstream_client_key": null, "upstream_connect_timeout": null,
 		"upstream_idle_timeout": null, "upstream_max_connections": null}`).want(200)
 	wantFields(t, cleared.json, gatewayFields)
 	if cleared.header.Get("ETag") == made.header.Get("ETag") {
-		t.Error("the ETag stayed")
+		t.Error("the ETag did not change with the record")
 	}
 	nothing := s.post("/v1/gateways", map[string]any{
 		"name": "b", "upstream_url": "https://orders.internal", "upstream_client_certificate": nil, "upstream_client_key": nil,
@@ -88,7 +87,7 @@ func TestGatewayConnection(t *testing.T) {
 	wantFields(t, nothing.json, gatewayFields)
 	for _, r := range []*reply{made, cleared, s.get("/v1/gateways"), s.get("/v1/audit-log?limit=100")} {
 		if strings.Contains(r.raw, secret) {
-			t.Errorf("the key is told: %s", r.raw)
+			t.Errorf("the response contains the private key: %s", r.raw)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// api/openapi.yaml is what the code describes.
+// Guarantee: api/openapi.yaml is the document that the code describes.
 func TestExportedDocument(t *testing.T) {
 	want, err := adminapi.YAML(adminapi.Document())
 	if err != nil {
@@ -31,13 +31,13 @@ func TestExportedDocument(t *testing.T) {
 	}
 }
 
-// The document is served to everyone, and is the exported one.
+// Guarantee: the document is served without a key, and is the exported one.
 func TestServedDocument(t *testing.T) {
 	s := start(t)
 	for _, header := range []map[string]string{nil, {"Authorization": "Bearer nonsense"}} {
 		r := s.do(request{method: "GET", path: "/v1/openapi.json", key: "-", header: header}).want(200)
 		if r.json["openapi"] != "3.1.0" || r.header.Get("X-RateLimit-Limit") != "" {
-			t.Errorf("%v %v", r.json["openapi"], r.header)
+			t.Errorf("got OpenAPI %v and headers %v, want 3.1.0 and no rate limit headers", r.json["openapi"], r.header)
 		}
 	}
 	want, err := adminapi.YAML(adminapi.Document())
@@ -46,15 +46,16 @@ func TestServedDocument(t *testing.T) {
 	}
 	r := s.do(request{method: "GET", path: "/v1/openapi.yaml", key: "-"}).want(200)
 	if r.raw != string(want) || r.header.Get("Content-Type") != "application/yaml" {
-		t.Error("the served document is another than the exported one")
+		t.Error("the served document differs from the exported one")
 	}
 	s.do(request{method: "POST", path: "/v1/openapi.json", key: "-", body: "{}"}).refused(401, "unauthorized", "")
 	if r := s.do(request{method: "POST", path: "/v1/openapi.json", body: "{}"}).refused(405, "method_not_allowed", ""); r.header.Get("Allow") != "GET, HEAD" {
-		t.Error(r.header)
+		t.Errorf("got Allow %q, want GET, HEAD", r.header.Get("Allow"))
 	}
 }
 
-// Every call has a name and a text, and tells its answers and failures.
+// Guarantee: the document describes every call, with its responses and errors, and
+// every field.
 func TestDocumentIsComplete(t *testing.T) {
 	doc := adminapi.Document()
 	for path, item := range doc.Paths {
@@ -63,7 +64,7 @@ func TestDocumentIsComplete(t *testing.T) {
 				continue
 			}
 			if op.OperationID == "" || op.Summary == "" || op.Description == "" || len(op.Tags) != 1 {
-				t.Errorf("%s %s is not described", op.Method, path)
+				t.Errorf("%s %s has no operation ID, summary, description or tag", op.Method, path)
 			}
 			want := []string{"422", "500"}
 			if len(op.Security) == 0 {
@@ -77,21 +78,22 @@ func TestDocumentIsComplete(t *testing.T) {
 			}
 			for _, status := range want {
 				if op.Responses[status] == nil {
-					t.Errorf("%s %s does not tell of %s", op.Method, path, status)
+					t.Errorf("%s %s does not document status %s", op.Method, path, status)
 				}
 			}
 		}
 	}
 	for name, schema := range doc.Components.Schemas.Map() {
-		for member, s := range schema.Properties {
+		for field, s := range schema.Properties {
 			if s.Description == "" && s.Ref == "" {
-				t.Errorf("%s.%s is not described", name, member)
+				t.Errorf("%s.%s has no description", name, field)
 			}
 		}
 	}
 }
 
-// The document for the client's generator says the same in OpenAPI 3.0.
+// Guarantee: the document for the client's generator has the same calls, in OpenAPI
+// 3.0, each with one success and one error response.
 func TestClientDocument(t *testing.T) {
 	content, err := adminapi.ClientDocument().Downgrade()
 	if err != nil {
@@ -107,18 +109,18 @@ func TestClientDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(doc.OpenAPI, "3.0.") || len(doc.Paths) != len(adminapi.Document().Paths) {
-		t.Errorf("OpenAPI %s with %d paths", doc.OpenAPI, len(doc.Paths))
+		t.Errorf("got OpenAPI %s with %d paths, want 3.0 with %d", doc.OpenAPI, len(doc.Paths), len(adminapi.Document().Paths))
 	}
 	for path, calls := range doc.Paths {
 		for method, call := range calls {
 			if len(call.Responses) != 2 || call.Responses["default"] == nil {
-				t.Errorf("%s %s has the answers %v", method, path, call.Responses)
+				t.Errorf("%s %s: got responses %v, want one and default", method, path, call.Responses)
 			}
 		}
 	}
 }
 
-// The document tells of each event what is delivered, member by member.
+// Guarantee: the document has every field of every event that is delivered.
 func TestEventsAreDocumented(t *testing.T) {
 	doc := adminapi.Document()
 	data := map[event.Type]any{
@@ -126,7 +128,7 @@ func TestEventsAreDocumented(t *testing.T) {
 		event.RateLimitExceeded: event.Breach{}, event.GatewayUpstreamError: event.UpstreamError{}, event.GatewaySpecPushed: event.Push{},
 	}
 	if len(doc.Webhooks) != len(webhook.EventTypes()) || len(data) != len(doc.Webhooks) {
-		t.Errorf("%d events are documented", len(doc.Webhooks))
+		t.Errorf("%d events are documented, want %d", len(doc.Webhooks), len(webhook.EventTypes()))
 	}
 	for _, typ := range webhook.EventTypes() {
 		item := doc.Webhooks[string(typ)]
@@ -145,7 +147,7 @@ func TestEventsAreDocumented(t *testing.T) {
 		}
 		documented := slices.Sorted(maps.Keys(doc.Components.Schemas.SchemaFromRef(schema.Ref).Properties))
 		if names := slices.Sorted(maps.Keys(sent)); !slices.Equal(names, documented) {
-			t.Errorf("%s has   %v\ndocumented %v", typ, names, documented)
+			t.Errorf("%s: documented fields %v, want %v", typ, documented, names)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package adminapi_test
 
 import "testing"
 
-// The ETag of a record changes with each change, and with nothing else, and a
-// call whose If-Match does not name it changes nothing.
+// Guarantee: the ETag of a record changes with each change and only then, and a call
+// whose If-Match does not match changes nothing.
 func TestETags(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -30,14 +30,14 @@ func TestETags(t *testing.T) {
 			}
 			first := s.get(record.path).want(200).header.Get("ETag")
 			if len(first) < 3 || first[0] != '"' || first[len(first)-1] != '"' {
-				t.Fatalf("ETag %s is not strong", first)
+				t.Fatalf("got ETag %s, want a strong one", first)
 			}
 			second := call(record.method, record.change, first).want(200).header.Get("ETag")
 			if second == first || second != s.get(record.path).header.Get("ETag") {
-				t.Errorf("ETag was %s, is %s", first, second)
+				t.Errorf("got ETag %s after a change, want another than %s, and the same from GET", second, first)
 			}
 			if again := call(record.method, record.change, "").want(200).header.Get("ETag"); again != second {
-				t.Errorf("nothing changed, but the ETag: %s, %s", second, again)
+				t.Errorf("got ETag %s after a call that changed nothing, want %s", again, second)
 			}
 			for _, stale := range []string{first, `"other"`, "W/" + second, `"a", ` + first} {
 				call(record.method, record.other, stale).refused(412, "precondition_failed", "")
@@ -49,7 +49,7 @@ func TestETags(t *testing.T) {
 				}
 			}
 			if got := s.get(record.path).header.Get("ETag"); got != second {
-				t.Errorf("a refused call changed the record: %s, %s", second, got)
+				t.Errorf("got ETag %s after refused calls, want %s", got, second)
 			}
 			call(record.method, record.other, "*").want(200)
 			third := s.get(record.path).header.Get("ETag")
@@ -58,7 +58,7 @@ func TestETags(t *testing.T) {
 	}
 }
 
-// A push holds to the ETag of its gateway.
+// Guarantee: a push honors If-Match with the ETag of the gateway.
 func TestETagOfPushes(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -72,12 +72,12 @@ func TestETagOfPushes(t *testing.T) {
 	etag := s.get("/v1/gateways/" + gatewayID).header.Get("ETag")
 	put(etag).want(200)
 	if after := s.get("/v1/gateways/" + gatewayID).header.Get("ETag"); after == etag {
-		t.Error("the push left the ETag of the gateway as it was")
+		t.Errorf("got ETag %s after a push, want another one", after)
 	}
 }
 
-// A rotation holds to the ETag of the old key, a rollback to that of its gateway,
-// and the rotation of a secret to that of its endpoint.
+// Guarantee: a rotation honors If-Match with the ETag of the old key, a rollback with
+// that of the gateway, and a secret rotation with that of the endpoint.
 func TestETagOfRotationAndRollback(t *testing.T) {
 	s := start(t)
 	keyID := s.newKey(nil).text("key_id")
@@ -106,7 +106,7 @@ func TestETagOfRotationAndRollback(t *testing.T) {
 		etag := s.get(c.record).header.Get("ETag")
 		post(`"none"`).refused(412, "precondition_failed", "")
 		if after := s.get(c.record).header.Get("ETag"); after != etag {
-			t.Errorf("a refused call changed %s", c.record)
+			t.Errorf("%s: got ETag %s after a refused call, want %s", c.record, after, etag)
 		}
 		post(etag).want(c.status)
 	}

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Whatever body is sent to whichever call, the answer is never a 500, and is
-// JSON in one of its two shapes.
+// Guarantee: no body makes a call respond with a 500, and every response is JSON.
 func FuzzBodies(f *testing.F) {
 	calls := []struct{ method, path, mediaType string }{
 		{"POST", "/v1/keys", jsonType}, {"PATCH", "/v1/keys/KEY", jsonType}, {"POST", "/v1/keys/KEY/rotate", jsonType},
@@ -48,25 +47,25 @@ func FuzzBodies(f *testing.F) {
 		r.Header.Set("Content-Type", call.mediaType)
 		w := httptest.NewRecorder()
 		s.handler.ServeHTTP(w, r)
-		var answer map[string]any
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Header().Get("Content-Type") != jsonType {
-			t.Fatalf("%d %v\n%s", w.Code, w.Header(), w.Body)
+		var res map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &res); err != nil || w.Header().Get("Content-Type") != jsonType {
+			t.Fatalf("got status %d, %v, want JSON\n%s", w.Code, w.Header(), w.Body)
 		}
 		switch w.Code {
 		case 200, 201:
 		case 400, 404, 409, 413, 422:
-			if answer["error"] == "" || answer["message"] == "" {
-				t.Fatalf("%d %s", w.Code, w.Body)
+			if res["error"] == "" || res["message"] == "" {
+				t.Fatalf("got status %d, %s, want error and message", w.Code, w.Body)
 			}
 		default:
-			t.Fatalf("%s %s: %d %s\n%q", call.method, call.path, w.Code, w.Body, body)
+			t.Fatalf("%s %s: got status %d, want success or a client error\n%s\n%q", call.method, call.path, w.Code, w.Body, body)
 		}
 	})
 }
 
 const jsonType = "application/json"
 
-// Whatever stands in the query and the fields, the answer is never a 500.
+// Guarantee: no path, query or header makes a call respond with a 500.
 func FuzzHeads(f *testing.F) {
 	f.Add("/v1/keys", "limit=5&cursor=abc", `"1", W/"2"`, "k")
 	f.Add("/v1/gateways/gw_x/routes", "limit=%zz", "*", "\x00")
@@ -84,7 +83,7 @@ func FuzzHeads(f *testing.F) {
 			w := httptest.NewRecorder()
 			s.handler.ServeHTTP(w, r)
 			if w.Code >= 500 || w.Header().Get("X-Request-Id") == "" {
-				t.Fatalf("%s: %d %s", method, w.Code, w.Body)
+				t.Fatalf("%s: got status %d, want no server error, with X-Request-Id\n%s", method, w.Code, w.Body)
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/adminapi"
 )
 
-// operations lists every call of the document with a body that would do.
+// operations returns a request for every call of the document, with a valid body.
 func operations(t *testing.T) []request {
 	t.Helper()
 	bodies := map[string]string{
@@ -24,7 +24,7 @@ func operations(t *testing.T) []request {
 	var out []request
 	for path, item := range adminapi.Document().Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
-			if op == nil || len(op.Security) > 0 { // needs no key
+			if op == nil || len(op.Security) > 0 { // a call that needs no key
 				continue
 			}
 			q := request{method: op.Method, path: path}
@@ -44,7 +44,7 @@ func operations(t *testing.T) []request {
 	return out
 }
 
-// Another account's records are not there, whatever is asked of them.
+// Guarantee: for every call, the records of another account do not exist.
 func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -52,7 +52,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	s.putSpec(gatewayID, petSpec+"  /a:\n    get: {responses: {}}\n").want(200)
 	key := s.newKey(map[string]any{"gateway_id": gatewayID})
 	hook := s.newWebhook(nil).text("webhook_id")
-	s.newKey(nil) // an event, and a delivery of it
+	s.newKey(nil) // raises an event, which is delivered
 	delivery := s.get("/v1/webhook-deliveries").want(200).data()[0]["delivery_id"].(string)
 	event := s.get("/v1/events").want(200).data()[0]["id"].(string)
 	stranger := s.newAccount("other")
@@ -70,7 +70,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 		q.path = ours.Replace(template)
 		s.do(q).refused(404, "not_found", "")
 		if strings.Contains(template, "{route_id}") || strings.Contains(template, "{number}") {
-			q.path = mixed.Replace(template) // our route under the stranger's gateway
+			q.path = mixed.Replace(template) // a route of the first account in a gateway of the other
 			s.do(q).refused(404, "not_found", "")
 		}
 		s.clock.move(1e9)
@@ -79,29 +79,29 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 		r := s.do(request{method: "GET", path: path, key: stranger}).want(200)
 		for _, id := range []string{gatewayID, key.text("key_id"), hook, delivery, event} {
 			if strings.Contains(r.raw, id) {
-				t.Errorf("%s shows another account's records: %s", path, r.raw)
+				t.Errorf("%s contains a record of another account: %s", path, r.raw)
 			}
 		}
 	}
 	verify := s.do(request{method: "POST", path: "/v1/keys/verify", key: stranger, body: map[string]any{"key": key.text("key")}}).want(200)
 	if verify.json["valid"] != false || verify.json["key_id"] != nil || verify.json["code"] != "key_invalid" {
-		t.Errorf("another account's key verifies: %s", verify.raw)
+		t.Errorf("verify of another account's key: got %s, want key_invalid", verify.raw)
 	}
 	s.do(request{method: "POST", path: "/v1/keys", key: stranger, body: map[string]any{
 		"name": "a", "scope": "read", "gateway_id": gatewayID,
 	}}).refused(422, "validation_failed", "gateway_id")
-	// Nothing of it happened.
+	// None of the calls had an effect.
 	s.get("/v1/gateways/" + gatewayID).want(200)
 	if s.get("/v1/keys/"+key.text("key_id")).want(200).text("state") != "active" {
-		t.Error("a stranger revoked the key")
+		t.Error("another account revoked the key")
 	}
 	if w := s.get("/v1/webhooks/" + hook).want(200); w.text("state") != "active" || w.header.Get("ETag") != `"1"` {
-		t.Error("a stranger changed the endpoint")
+		t.Error("another account changed the endpoint")
 	}
 }
 
-// Every call needs the scope that its method asks for (specification,
-// Authentication, 3), and a resource that covers its path.
+// Guarantee: every call needs the scope for its method (specification, Authentication,
+// 3), and a resource that covers its path.
 func TestScopes(t *testing.T) {
 	s := start(t)
 	ids := strings.NewReplacer("{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x")
@@ -131,19 +131,22 @@ func TestScopes(t *testing.T) {
 			call := q
 			call.path, call.key = path, key
 			r := s.do(call)
-			if (r.status != 403) != allowed {
-				t.Errorf("%s with the scope %s: %d %s", r.what, scope, r.status, r.raw)
+			if allowed && r.status == 403 {
+				t.Errorf("%s with scope %s: got 403, want the call to be allowed\n%s", r.what, scope, r.raw)
+			}
+			if !allowed && r.status != 403 {
+				t.Errorf("%s with scope %s: got %d, want 403\n%s", r.what, scope, r.status, r.raw)
 			}
 			if r.status == 403 && (r.refused(403, "forbidden", "").text("code") != "scope_insufficient") {
-				t.Errorf("code %v", r.json["code"])
+				t.Errorf("%s with scope %s: got code %v, want scope_insufficient", r.what, scope, r.json["code"])
 			}
 		}
 		s.clock.move(1e9)
 	}
 }
 
-// No key gives more than it has: every crossing of the caller's scope with the
-// level and scope of what it makes.
+// Guarantee: no key grants more than it has, for every combination of the calling key's
+// scope with the level and scope of the other key.
 func TestNoKeyGivesMoreThanItHas(t *testing.T) {
 	s := start(t)
 	rank := map[string]int{"read": 1, "write": 2, "admin": 3}
@@ -163,7 +166,7 @@ func TestNoKeyGivesMoreThanItHas(t *testing.T) {
 						want = done
 					}
 					if r.status != want {
-						t.Errorf("%s: %s key %s a %s key of scope %s: %d, want %d", r.what, caller, what, level, made, r.status, want)
+						t.Errorf("%s: a key with scope %s %s a %s-level key with scope %s: got status %d, want %d", r.what, caller, what, level, made, r.status, want)
 					}
 				}
 				body := map[string]any{"name": "a", "scope": made, "level": level}
@@ -181,7 +184,7 @@ func TestNoKeyGivesMoreThanItHas(t *testing.T) {
 	}
 }
 
-// A key may always revoke itself, whatever its scope, and nothing else by that.
+// Guarantee: a key may revoke itself, whatever its scope, but no other key.
 func TestKeyRevokesItself(t *testing.T) {
 	s := start(t)
 	for _, scope := range []string{"read", "write", "read:gateways", "admin:keys", "admin"} {
@@ -192,7 +195,7 @@ func TestKeyRevokesItself(t *testing.T) {
 		}
 		r := s.do(request{method: "DELETE", path: "/v1/keys/" + own.text("key_id"), key: own.text("key")}).want(200)
 		if r.text("state") != "revoked" {
-			t.Errorf("%s: state %s", scope, r.text("state"))
+			t.Errorf("scope %s: got state %s, want revoked", scope, r.text("state"))
 		}
 		s.do(request{method: "GET", path: "/v1/account", key: own.text("key")}).refused(401, "unauthorized", "")
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Each row has one defect more than the row below it: the answer must tell of
-// the check that comes first (contract, section 2).
+// Guarantee: the checks are made in the order of the contract (section 2). Each request
+// fails its own check and the later ones.
 func TestOrderOfChecks(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -33,13 +33,13 @@ func TestOrderOfChecks(t *testing.T) {
 		{"413 before 415", 413, request{method: "POST", path: "/v1/keys", body: big, header: plain}},
 		{"415 before 400", 415, request{method: "POST", path: "/v1/keys?a=b", body: "{", header: plain}},
 		{"400 before 422", 400, request{method: "POST", path: "/v1/keys?a=b", body: "{"}},
-		{"422 before 404 of the id", 422, request{
+		{"422 before 404 of the record", 422, request{
 			method: "PATCH", path: "/v1/gateways/gw_00000000000000000000000000", body: `{"name": 1}`, header: map[string]string{"If-Match": `"99"`},
 		}},
-		{"422 that control tells, before 404 of the id", 422, request{
+		{"422 of package control before 404 of the record", 422, request{
 			method: "PATCH", path: "/v1/gateways/gw_00000000000000000000000000", body: `{"upstream_url": "ftp://x"}`, header: map[string]string{"If-Match": `"99"`},
 		}},
-		{"404 of the id before 412", 404, request{
+		{"404 of the record before 412", 404, request{
 			method: "PATCH", path: "/v1/gateways/gw_00000000000000000000000000", body: `{"name": "x"}`, header: map[string]string{"If-Match": `"99"`},
 		}},
 		{"412", 412, request{
@@ -50,16 +50,20 @@ func TestOrderOfChecks(t *testing.T) {
 			s := s.in(t)
 			r := s.do(row.q).want(row.status)
 			if r.json["request_id"] != r.header.Get("X-Request-Id") {
-				t.Errorf("request_id differs from X-Request-Id: %s", r.raw)
+				t.Errorf("got request_id in %s, want X-Request-Id %q", r.raw, r.header.Get("X-Request-Id"))
 			}
-			if limited := r.header.Get("X-Ratelimit-Limit") != ""; limited != (row.status != 401) {
-				t.Errorf("limit headers: %v", r.header)
+			limit := r.header.Get("X-Ratelimit-Limit")
+			if row.status == 401 && limit != "" {
+				t.Errorf("got X-RateLimit-Limit %s with a 401, want none", limit)
+			}
+			if row.status != 401 && limit == "" {
+				t.Errorf("got no X-RateLimit-Limit with a %d", row.status)
 			}
 		})
 	}
 }
 
-// 412 comes before 409: a revoked key that was changed since is a 412.
+// Guarantee: a failed If-Match on a revoked key is a 412, not a 409.
 func TestPreconditionBeforeState(t *testing.T) {
 	s := start(t)
 	keyID := s.newKey(nil).text("key_id")
@@ -70,6 +74,8 @@ func TestPreconditionBeforeState(t *testing.T) {
 	s.do(q).refused(412, "precondition_failed", "")
 }
 
+// Guarantee: only a valid account-level key in the Authorization header is accepted; any
+// other is a 401 with its code.
 func TestAuthentication(t *testing.T) {
 	s := start(t)
 	gatewayKey := s.newKey(nil).text("key")
@@ -85,7 +91,7 @@ func TestAuthentication(t *testing.T) {
 			s := s.in(t)
 			r := s.do(request{method: "GET", path: "/v1/account", key: "-", header: map[string]string{"Authorization": header}}).refused(401, "unauthorized", "")
 			if r.text("code") != "key_invalid" || r.header.Get("WWW-Authenticate") != "Bearer" {
-				t.Errorf("code %v, WWW-Authenticate %q", r.json["code"], r.header.Get("WWW-Authenticate"))
+				t.Errorf("got code %v, WWW-Authenticate %q, want key_invalid and Bearer", r.json["code"], r.header.Get("WWW-Authenticate"))
 			}
 		})
 	}
@@ -93,14 +99,14 @@ func TestAuthentication(t *testing.T) {
 	s.do(request{method: "GET", path: "/v1/gateways", key: expiring}).want(200)
 	s.clock.move(61 * 60 * 1e9)
 	if r := s.do(request{method: "GET", path: "/v1/gateways", key: expiring}).refused(401, "unauthorized", ""); r.text("code") != "key_expired" {
-		t.Errorf("code %v", r.json["code"])
+		t.Errorf("got code %v, want key_expired", r.json["code"])
 	}
-	// The key has no place in the query here.
+	// A key in the query is not accepted on this API.
 	s.do(request{method: "GET", path: "/v1/account?api_key=" + s.admin, key: "-"}).refused(401, "unauthorized", "")
 }
 
-// Two Authorization fields are no key, whichever of them is good.
-func TestTwoAuthorizationFields(t *testing.T) {
+// Guarantee: two Authorization headers are refused, even if both are valid.
+func TestTwoAuthorizationHeaders(t *testing.T) {
 	s := start(t)
 	req, err := http.NewRequest("GET", s.http.URL+"/v1/account", nil)
 	if err != nil {
@@ -113,12 +119,12 @@ func TestTwoAuthorizationFields(t *testing.T) {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != 401 {
-		t.Errorf("status %d", res.StatusCode)
+		t.Errorf("got status %d, want 401", res.StatusCode)
 	}
 }
 
-// Each key has 200 calls at once, then 100 a second; every answer after 401
-// tells where it stands, and what is no call is not charged.
+// Guarantee: each key may make 200 calls at once, then 100 a second. Every response but a
+// 401 has the rate limit headers, and a request for an unknown path is not charged.
 func TestAccountLimit(t *testing.T) {
 	s := start(t)
 	key := s.accountKey("read")
@@ -126,7 +132,7 @@ func TestAccountLimit(t *testing.T) {
 	for i := range 200 {
 		r := get("/v1/account").want(200)
 		if got := r.header.Get("X-RateLimit-Remaining"); got != strconv.Itoa(199-i) {
-			t.Fatalf("call %d: remaining %s", i, got)
+			t.Fatalf("call %d: got %s remaining, want %d", i, got, 199-i)
 		}
 	}
 	r := get("/v1/account").refused(429, "rate_limit_exceeded", "")
@@ -136,22 +142,24 @@ func TestAccountLimit(t *testing.T) {
 		"RateLimit-Policy": `"account";q=200;w=2`, "RateLimit": `"account";r=0;t=1`,
 	} {
 		if got := r.header.Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
+			t.Errorf("got %s = %q, want %q", name, got, want)
 		}
 	}
 	if r.json["limit_scope"] != "account" || r.json["limit"] != 200.0 || r.json["remaining"] != 0.0 || r.json["reset_at"] != float64(now+1) {
-		t.Errorf("body %s", r.raw)
+		t.Errorf("got %s, want limit 200, remaining 0, reset_at %d of scope account", r.raw, now+1)
 	}
 	get("/v1/nothing").refused(404, "not_found", "")
 	if got := s.get("/v1/account").want(200).header.Get("X-RateLimit-Remaining"); got == "0" {
-		t.Error("one key's calls are charged to another")
+		t.Error("the calls of one key were charged to another")
 	}
 	s.clock.move(1e9)
 	if got := get("/v1/nothing").want(404).header.Get("X-RateLimit-Remaining"); got != "100" {
-		t.Errorf("after a second %s remain, want 100", got)
+		t.Errorf("after a second: got %s remaining, want 100", got)
 	}
 }
 
+// Guarantee: only the paths and methods of the document exist, and every response has a
+// new X-Request-Id.
 func TestPathsAndMethods(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -163,7 +171,7 @@ func TestPathsAndMethods(t *testing.T) {
 	}
 	r := s.do(request{method: "DELETE", path: "/v1/keys"}).refused(405, "method_not_allowed", "")
 	if r.header.Get("Allow") != "GET, HEAD, POST" {
-		t.Errorf("Allow: %s", r.header.Get("Allow"))
+		t.Errorf("got Allow %q, want GET, HEAD, POST", r.header.Get("Allow"))
 	}
 	s.do(request{method: "OPTIONS", path: "/v1/keys"}).refused(405, "method_not_allowed", "")
 	s.get("/v1/keys/verify").refused(405, "method_not_allowed", "")
@@ -173,19 +181,19 @@ func TestPathsAndMethods(t *testing.T) {
 
 	head := s.do(request{method: "HEAD", path: "/v1/gateways/" + gatewayID}).want(200)
 	if head.raw != "" || head.header.Get("ETag") == "" || head.header.Get("Content-Length") == "" {
-		t.Errorf("HEAD: %v %q", head.header, head.raw)
+		t.Errorf("HEAD: got %v %q, want the headers of GET and no body", head.header, head.raw)
 	}
 	s.do(request{method: "HEAD", path: "/v1/nothing"}).want(404)
 
-	// An inbound X-Request-Id is not believed, and each answer has its own.
+	// An inbound X-Request-Id is ignored, and each response has its own.
 	a := s.do(request{method: "GET", path: "/v1/account", header: map[string]string{"X-Request-Id": "req_mine"}})
 	b := s.get("/v1/account")
 	if a.header.Get("X-Request-Id") == "req_mine" || a.header.Get("X-Request-Id") == b.header.Get("X-Request-Id") {
-		t.Error("X-Request-Id is not new")
+		t.Errorf("got X-Request-Id %q and %q, want two new ones", a.header.Get("X-Request-Id"), b.header.Get("X-Request-Id"))
 	}
-	// Nothing but JSON is spoken, whatever is asked for.
+	// The response is JSON, whatever the Accept header.
 	c := s.do(request{method: "GET", path: "/v1/account", header: map[string]string{"Accept": "application/cbor"}}).want(200)
 	if c.header.Get("Content-Type") != "application/json" || c.header.Get("Link") != "" || strings.Contains(c.raw, "$schema") {
-		t.Errorf("%v\n%s", c.header, c.raw)
+		t.Errorf("got %v\n%s\nwant JSON without Link and $schema", c.header, c.raw)
 	}
 }

@@ -1,5 +1,5 @@
-// Package keygatetest starts a whole server in the test's process, on free
-// ports of the loopback and a directory of its own, for tests from end to end.
+// Package keygatetest starts a whole server in the process of a test, on free ports of
+// 127.0.0.1 and with its own data directory, for end-to-end tests.
 package keygatetest
 
 import (
@@ -22,40 +22,41 @@ import (
 	"github.com/keygate/keygate/internal/telemetry"
 )
 
-// Server is a server of a test. It ends with the test.
+// Server is a server for a test. It stops when the test ends.
 type Server struct {
 	t       testing.TB
 	options Options
 
 	// DataDir is the data directory, which a Restart keeps.
 	DataDir string
-	// AdminKey is the key of the first start.
+	// AdminKey is the key that the first start created.
 	AdminKey string
-	// Admin calls the management API with AdminKey.
+	// Admin is a client of the management API with AdminKey.
 	Admin *client.Client
 
 	running *server.Server
 }
 
-// Options are what a server of a test may have beside its flags.
+// Options are the options of StartWith.
 type Options struct {
-	// Args are flags of serve; the addresses and the data directory are chosen.
+	// Args holds flags of serve, except those of the addresses and the data
+	// directory, which StartWith sets.
 	Args []string
-	// Env are the variables of OpenTelemetry.
+	// Env holds environment variables of OpenTelemetry.
 	Env map[string]string
-	// Log gets what is logged, as JSON from level debug on. Nil is the test's log,
-	// from level warn on.
+	// Log receives the server's log as JSON, from level debug on. Nil means the
+	// test's log, from level warn on.
 	Log io.Writer
 }
 
-// Start starts a server. args are flags of serve; the addresses and the data
-// directory are chosen. It returns when the server is ready.
+// Start starts a server with flags of serve and returns when it is ready. It sets the
+// flags of the addresses and the data directory itself.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return StartWith(t, Options{Args: args})
 }
 
-// StartWith starts a server with options.
+// StartWith starts a server with options and returns when it is ready.
 func StartWith(t testing.TB, options Options) *Server {
 	t.Helper()
 	s := &Server{t: t, options: options, DataDir: filepath.Join(t.TempDir(), "data")}
@@ -97,7 +98,7 @@ func (s *Server) start() {
 	}
 }
 
-// logWriter writes a server's log to the test's.
+// logWriter writes a server's log to the log of a test.
 type logWriter struct{ t testing.TB }
 
 func (w logWriter) Write(p []byte) (int, error) {
@@ -105,7 +106,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Stop drains the server and ends it. A second call does nothing.
+// Stop drains and stops the server. It is idempotent.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if s.running == nil {
@@ -119,7 +120,7 @@ func (s *Server) Stop() {
 	s.running = nil
 }
 
-// Restart stops the server and starts it again on the same data directory. Its
+// Restart stops the server and starts it again with the same data directory. The
 // addresses change.
 func (s *Server) Restart() {
 	s.t.Helper()
@@ -140,7 +141,7 @@ func (s *Server) GatewayURL() string { return "http://" + s.running.GatewayAddr(
 // OpsURL returns the address of /livez, /readyz and /metrics.
 func (s *Server) OpsURL() string { return "http://" + s.running.OpsAddr() }
 
-// Client returns a client of the management API that calls with key.
+// Client returns a client of the management API with the given key and no retries.
 func (s *Server) Client(key string) *client.Client {
 	s.t.Helper()
 	c, err := client.New(client.Config{URL: s.AdminURL(), Key: key, Retries: -1})
@@ -150,28 +151,28 @@ func (s *Server) Client(key string) *client.Client {
 	return c
 }
 
-// Answer is what a raw call gave back.
-type Answer struct {
+// Response is an HTTP response with its whole body.
+type Response struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// Call makes a raw call of the management API. header holds names and values in
-// turn.
-func (s *Server) Call(method, path, key, body string, header ...string) Answer {
+// Call sends a request to the management API. header holds alternating names and
+// values.
+func (s *Server) Call(method, path, key, body string, header ...string) Response {
 	s.t.Helper()
 	return s.send(s.AdminURL(), "", method, path, key, body, header)
 }
 
-// Through makes a request through the data plane, to the gateway with the host
-// name host or, if it is "", to the only one. target goes out byte for byte.
-func (s *Server) Through(host, method, target, key, body string, header ...string) Answer {
+// Through sends a request to the data plane: to the gateway with this host name or, if
+// host is "", to the only gateway. target is sent byte for byte.
+func (s *Server) Through(host, method, target, key, body string, header ...string) Response {
 	s.t.Helper()
 	return s.send(s.GatewayURL(), host, method, target, key, body, header)
 }
 
-func (s *Server) send(base, host, method, target, key, body string, header []string) Answer {
+func (s *Server) send(base, host, method, target, key, body string, header []string) Response {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, base, strings.NewReader(body))
 	if err != nil {
@@ -179,7 +180,7 @@ func (s *Server) send(base, host, method, target, key, body string, header []str
 	}
 	path, query, _ := strings.Cut(target, "?")
 	req.URL = &url.URL{Scheme: "http", Host: req.URL.Host, Opaque: path, RawQuery: query}
-	if strings.HasPrefix(path, "//") { // net/http would take it for an authority
+	if strings.HasPrefix(path, "//") { // net/http would read an authority here
 		req.URL.Opaque = "//" + req.URL.Host + path
 	}
 	req.Host = host
@@ -192,7 +193,7 @@ func (s *Server) send(base, host, method, target, key, body string, header []str
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Add(header[i], header[i+1])
 	}
-	// No connection is kept: a server of a test must be able to end.
+	// Keep no idle connections, which would delay the server's shutdown.
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: (&net.Dialer{}).DialContext}
 	res, err := transport.RoundTrip(req)
 	if err != nil {
@@ -201,7 +202,7 @@ func (s *Server) send(base, host, method, target, key, body string, header []str
 	defer res.Body.Close()
 	content, err := io.ReadAll(res.Body)
 	if err != nil {
-		s.t.Fatalf("%s %s: read the answer: %v", method, target, err)
+		s.t.Fatalf("%s %s: read the response: %v", method, target, err)
 	}
-	return Answer{res.StatusCode, res.Header, string(content)}
+	return Response{res.StatusCode, res.Header, string(content)}
 }

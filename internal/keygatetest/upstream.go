@@ -18,8 +18,8 @@ type Request struct {
 	Body   string
 }
 
-// Upstream is a service that records what it receives and answers 200 with the
-// body "ok".
+// Upstream is an upstream service that records its requests and responds with status
+// 200 and the body "ok".
 type Upstream struct {
 	URL string
 
@@ -27,7 +27,7 @@ type Upstream struct {
 	requests []Request
 }
 
-// NewUpstream starts an upstream, which ends with the test.
+// NewUpstream starts an upstream. It stops when the test ends.
 func NewUpstream(t testing.TB) *Upstream {
 	u := &Upstream{}
 	s := httptest.NewServer(u)
@@ -48,7 +48,7 @@ func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "ok")
 }
 
-// Requests returns what was received, in order.
+// Requests returns all requests so far, in order.
 func (u *Upstream) Requests() []Request {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package leaktest looks for goroutines that a test leaves behind, with more
-// patience than goleak: on a machine with other work, one that ends may take
-// longer for it than the half second that goleak gives.
+// Package leaktest detects goroutines that a test leaves running. It waits longer than
+// goleak, because on a busy machine a goroutine may take longer to end than the half
+// second that goleak allows.
 package leaktest
 
 import (
@@ -9,26 +9,27 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long goroutines may take to end.
-const patience = time.Minute
+// timeout is how long goroutines may take to end.
+const timeout = time.Minute
 
-// Main is goleak.VerifyTestMain for a TestMain.
-func Main(m goleak.TestingM) { goleak.VerifyTestMain(patient{m}) }
+// Main runs the tests like goleak.VerifyTestMain. Call it in TestMain.
+func Main(m goleak.TestingM) { goleak.VerifyTestMain(waiting{m}) }
 
-type patient struct{ goleak.TestingM }
+type waiting struct{ goleak.TestingM }
 
-// Run runs the tests and waits.
-func (p patient) Run() int {
-	code := p.TestingM.Run()
+// Run runs the tests and waits until their goroutines have ended.
+func (w waiting) Run() int {
+	code := w.TestingM.Run()
 	if code == 0 {
-		_ = Find() // VerifyTestMain looks again, and tells
+		_ = Find() // VerifyTestMain checks again and reports the error
 	}
 	return code
 }
 
-// Find returns what goroutines are left, beside those that the options allow.
+// Find waits until no goroutines are left, except those that the options allow, and
+// returns an error that names them if some are left after a minute.
 func Find(options ...goleak.Option) error {
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(timeout); ; {
 		if err := goleak.Find(options...); err == nil || time.Now().After(deadline) {
 			return err
 		}

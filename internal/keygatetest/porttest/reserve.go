@@ -1,13 +1,13 @@
-// Package porttest gives tests addresses that are their own: no program that
-// asks for a free port gets one of them, as it may one that a test has looked up
-// and closed.
+// Package porttest reserves ports for tests. In contrast to a port that a test found
+// free and closed again, the system gives a reserved port to no program that asks for
+// any free port.
 package porttest
 
 import "testing"
 
-// Reserve returns an address of the loopback, host and port, at which nobody
-// listens. Until the test ends nobody does but who is told it: a server may
-// listen there, end, and listen again.
+// Reserve returns an address of 127.0.0.1, with a port on which nothing listens. A
+// server that is given the address may listen on it, stop and listen again. No other
+// test gets the port until this one ends.
 func Reserve(t testing.TB) string {
 	t.Helper()
 	addr, release, err := reserve()

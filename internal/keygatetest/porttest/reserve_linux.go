@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve holds a port by a socket that is bound and does not listen. Linux lets
-// another socket listen there that asks for the port by its number, as long as
-// both have SO_REUSEADDR, which Go's listeners have; it gives the port to nobody
-// who asks for any.
+// reserve binds a socket to a port without listening. Linux allows another socket to
+// listen on that port by its number if both have SO_REUSEADDR, which Go's listeners
+// have, but does not give the port to a program that asks for any free port.
 func reserve() (addr string, release func(), err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -24,7 +23,7 @@ func reserve() (addr string, release func(), err error) {
 	return addr, release, nil
 }
 
-// bind gives a socket a port of the loopback.
+// bind binds a socket to a free port of 127.0.0.1 and returns its address.
 func bind(fd int) (addr string, err error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return "", err
@@ -39,7 +38,7 @@ func bind(fd int) (addr string, err error) {
 	}
 	bound, ok := name.(*unix.SockaddrInet4)
 	if !ok {
-		return "", errors.New("the socket has no address of IPv4")
+		return "", errors.New("the socket has no IPv4 address")
 	}
 	return netip.AddrPortFrom(netip.AddrFrom4(loopback), uint16(bound.Port)).String(), nil
 }

@@ -4,7 +4,8 @@ package porttest
 
 import "net"
 
-// reserve can hold nothing here: the port is one that was free a moment ago.
+// reserve returns a port that was free a moment ago. On this system it cannot reserve
+// it.
 func reserve() (addr string, release func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

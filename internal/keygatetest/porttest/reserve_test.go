@@ -7,13 +7,13 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
-// Guarantee: nobody answers at a reserved address, and a server can listen there
-// again and again, one at a time.
+// Guarantee: nothing listens on a reserved address, and servers can listen on it, one
+// after the other.
 func TestReserve(t *testing.T) {
 	addr := porttest.Reserve(t)
 	if c, err := net.Dial("tcp", addr); err == nil {
 		_ = c.Close()
-		t.Fatal("somebody answers")
+		t.Fatal("a server listens on the address, want none")
 	}
 	for range 3 {
 		l, err := net.Listen("tcp", addr)
@@ -22,7 +22,7 @@ func TestReserve(t *testing.T) {
 		}
 		if second, err := net.Listen("tcp", addr); err == nil {
 			_ = second.Close()
-			t.Error("two listen at once")
+			t.Error("two servers listen on the address at once, want an error")
 		}
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -32,7 +32,7 @@ func TestReserve(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = served.Close() // the server's side closes first, and is remembered by the kernel
+		_ = served.Close() // first, so that the server's side is left in TIME_WAIT
 		_ = c.Close()
 		_ = l.Close()
 	}
