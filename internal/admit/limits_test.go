@@ -2,7 +2,6 @@ package admit
 
 import (
 	"context"
-	"encoding/json"
 	"runtime"
 	"strconv"
 	"sync"
@@ -16,9 +15,16 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Guarantee: each request is charged to the limits that apply to it, the header fields show
-// them, and a refusal describes the limit that refused (contract, 4.3).
-func TestLimitsThatApply(t *testing.T) {
+// limitsHarness has a gateway with a global limit and three limited routes: /all with one
+// bucket and a daily cap, /each with a bucket for each key, and the public /open, which is
+// configured like /each. The key first has a limit of its own, second has none.
+type limitsHarness struct {
+	*harness
+	first, second string
+}
+
+func newLimitsHarness(t *testing.T) *limitsHarness {
+	t.Helper()
 	h := newHarness(t)
 	all := limited(route("/all", "GET"), config(t, "3/day", "", "4/day", ""))
 	each := limited(route("/each", "GET"), config(t, "2/day", "", "", ratelimit.PerKey))
@@ -26,73 +32,115 @@ func TestLimitsThatApply(t *testing.T) {
 	h.gateway(func(g *gateway.Gateway) { g.GlobalLimit = config(t, "60/min", "100/s", "", "") }, all, each, open)
 	_, first := h.key(func(k *apikey.Key) { k.RateLimit = rate(t, "10/h") })
 	_, second := h.key(nil)
+	return &limitsHarness{h, first, second}
+}
 
-	v := h.decide(Request{Target: "/all", Authorization: "Bearer " + first})
-	got := fields(v)
-	reset := strconv.FormatInt(h.clock.Wall().Unix()+28800, 10) // a third of a day
-	if got["X-RateLimit-Limit"] != "3" || got["X-RateLimit-Remaining"] != "2" || got["X-RateLimit-Reset"] != reset ||
-		got["RateLimit-Policy"] != `"key";q=10;w=3600, "route";q=3;w=86400, "daily";q=4;w=86400, "global";q=100;w=100` ||
-		got["RateLimit"] != `"key";r=9;t=360, "route";r=2;t=28800, "daily";r=3;t=43200, "global";r=99;t=1` || got["Retry-After"] != "" {
-		t.Errorf("fields %v", got)
+// get decides a GET request of target with a key, or without one if key is "".
+func (h *limitsHarness) get(target, key string) *Verdict {
+	h.t.Helper()
+	req := Request{Target: target}
+	if key != "" {
+		req.Authorization = "Bearer " + key
 	}
-	for _, c := range []struct {
-		name, target, key, policy string
-	}{
-		{"401", "/all", "", `"global";q=100;w=100`},
-		{"404", "/none", first, `"key";q=10;w=3600, "global";q=100;w=100`},
-		{"400", "/none?api_key&api_key", first, `"global";q=100;w=100`},
+	return h.decide(req)
+}
+
+// Guarantee: an admitted request is charged to all limits that apply to it, and the header
+// fields show the limits (contract, 4.3).
+func TestLimitsThatApply(t *testing.T) {
+	h := newLimitsHarness(t)
+	got := fields(h.get("/all", h.first))
+	for name, want := range map[string]string{
+		"X-RateLimit-Limit":     "3",
+		"X-RateLimit-Remaining": "2",
+		"X-RateLimit-Reset":     strconv.FormatInt(h.clock.Wall().Unix()+28800, 10), // a third of a day
+		"RateLimit-Policy":      `"key";q=10;w=3600, "route";q=3;w=86400, "daily";q=4;w=86400, "global";q=100;w=100`,
+		"RateLimit":             `"key";r=9;t=360, "route";r=2;t=28800, "daily";r=3;t=43200, "global";r=99;t=1`,
+		"Retry-After":           "",
 	} {
-		req := Request{Target: c.target}
-		if c.key != "" {
-			req.Authorization = "Bearer " + c.key
-		}
-		if v := h.decide(req); fields(v)["RateLimit-Policy"] != c.policy {
-			t.Errorf("%s: fields %v, want the policy %s", c.name, fields(v), c.policy)
+		if got[name] != want {
+			t.Errorf("%s: got %q, want %q", name, got[name], want)
 		}
 	}
-	// Refusals charged nothing: the key has 9 left of 10.
-	h.decide(Request{Target: "/all", Authorization: "Bearer " + first})
-	h.decide(Request{Target: "/all", Authorization: "Bearer " + second})
-	v = h.decide(Request{Target: "/all", Authorization: "Bearer " + first})
+}
+
+// Guarantee: a refusal shows only the limits that are known to apply when its check fails,
+// and charges none.
+func TestLimitsOfRefusals(t *testing.T) {
+	h := newLimitsHarness(t)
+	for _, c := range []struct {
+		name, target string
+		withKey      bool
+		policy       string
+	}{
+		{"401", "/all", false, `"global";q=100;w=100`},
+		{"404", "/none", true, `"key";q=10;w=3600, "global";q=100;w=100`},
+		{"400", "/none?api_key&api_key", true, `"global";q=100;w=100`},
+	} {
+		key := ""
+		if c.withKey {
+			key = h.first
+		}
+		if got := fields(h.get(c.target, key))["RateLimit-Policy"]; got != c.policy {
+			t.Errorf("%s: got RateLimit-Policy %q, want %q", c.name, got, c.policy)
+		}
+	}
+	if got, want := fields(h.get("/all", h.first))["RateLimit"], `"key";r=9;t=360, "route";r=2;t=28800, "daily";r=3;t=43200, "global";r=99;t=1`; got != want {
+		t.Errorf("after the refusals: got RateLimit %q, want %q", got, want)
+	}
+}
+
+// Guarantee: a 429 describes the limit that refused, in its body and its header fields, and
+// the request passes at the announced time, not a second earlier.
+func TestLimitExceeded(t *testing.T) {
+	h := newLimitsHarness(t)
+	h.get("/all", h.first)
+	h.get("/all", h.first)
+	h.get("/all", h.second)
+	v := h.get("/all", h.first)
 	status, body := fault.Response(v.Fault(), "req_1")
-	var b struct {
-		Error      string `json:"error"`
-		Limit      int64  `json:"limit"`
-		Remaining  int64  `json:"remaining"`
-		ResetAt    int64  `json:"reset_at"`
-		LimitScope string `json:"limit_scope"`
+	resetAt := strconv.FormatInt(h.clock.Wall().Unix()+28800, 10)
+	want := `{"error":"rate_limit_exceeded","message":"the route's rate limit is used up; try again after Retry-After seconds",` +
+		`"limit":3,"remaining":0,"reset_at":` + resetAt + `,"limit_scope":"route","request_id":"req_1"}`
+	if status != 429 || string(body) != want {
+		t.Errorf("got %d %s, want 429 %s", status, body, want)
 	}
-	if err := json.Unmarshal(body, &b); err != nil {
-		t.Fatal(err)
-	}
-	got = fields(v)
-	if status != 429 || b.Error != "rate_limit_exceeded" || b.Limit != 3 || b.Remaining != 0 || b.LimitScope != "route" ||
-		got["X-RateLimit-Limit"] != "3" || got["X-RateLimit-Remaining"] != "0" ||
-		got["X-RateLimit-Reset"] != strconv.FormatInt(b.ResetAt, 10) || b.ResetAt != h.clock.Wall().Unix()+28800 || got["Retry-After"] != "28800" {
-		t.Errorf("%d %s, fields %v", status, body, got)
+	got := fields(v)
+	for name, want := range map[string]string{"X-RateLimit-Limit": "3", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": resetAt, "Retry-After": "28800"} {
+		if got[name] != want {
+			t.Errorf("%s: got %q, want %q", name, got[name], want)
+		}
 	}
 	h.clock.Advance(28800 * time.Second)
-	if v := h.decide(Request{Target: "/all", Authorization: "Bearer " + second}); v.Action != Forward {
+	if v := h.get("/all", h.second); v.Action != Forward {
 		t.Errorf("at the announced reset: got %v, want Forward", v.Fault())
 	}
 	h.clock.Advance(28800*time.Second - time.Second)
-	if v := h.decide(Request{Target: "/all", Authorization: "Bearer " + second}); v.Action != Refuse {
-		t.Error("admitted one second before the reset, want a refusal")
+	if v := h.get("/all", h.second); v.Action != Refuse {
+		t.Error("one second before the next reset: admitted, want a refusal")
 	}
+}
 
-	for _, key := range []string{first, second} {
-		for want := range 3 {
-			v := h.decide(Request{Target: "/each", Authorization: "Bearer " + key})
-			if (v.Action == Forward) != (want < 2) {
-				t.Errorf("request %d of a key: %v", want, v.Fault())
+// Guarantee: with per: key each key has its own bucket. Callers of a public route have no
+// key, so they share one.
+func TestPerKeyLimits(t *testing.T) {
+	h := newLimitsHarness(t)
+	for _, c := range []struct {
+		name, target string
+		keys         [3]string
+	}{
+		{"first key", "/each", [3]string{h.first, h.first, h.first}},
+		{"second key", "/each", [3]string{h.second, h.second, h.second}},
+		{"public route", "/open", [3]string{h.first, h.second, ""}},
+	} {
+		for i, key := range c.keys {
+			want := Forward
+			if i == 2 {
+				want = Refuse
 			}
-		}
-	}
-	// Callers of a public route have no key: they share one bucket.
-	for want := range 3 {
-		v := h.decide(Request{Target: "/open", Authorization: "Bearer " + []string{first, second, ""}[want]})
-		if (v.Action == Forward) != (want < 2) {
-			t.Errorf("request %d without a key: %v", want, v.Fault())
+			if v := h.get(c.target, key); v.Action != want {
+				t.Errorf("%s, request %d: got action %d, want %d", c.name, i, v.Action, want)
+			}
 		}
 	}
 }
@@ -105,7 +153,7 @@ func TestDefaultGlobalLimit(t *testing.T) {
 	_, key := h.key(nil)
 	got := fields(h.decide(Request{Target: "/a", Authorization: "Bearer " + key}))
 	if got["X-RateLimit-Limit"] != "1000000" || got["X-RateLimit-Remaining"] != "999999" || got["RateLimit-Policy"] != "" || got["RateLimit"] != "" {
-		t.Errorf("fields %v", got)
+		t.Errorf("got fields %v, want the default limit in X-RateLimit-* only", got)
 	}
 }
 

@@ -60,40 +60,66 @@ func TestOrderOfChecks(t *testing.T) {
 		{"lower-case method", "post", "a.example", "/orders", reader, fault.MethodNotAllowed, ""},
 		{"scope", "POST", "a.example", "/orders", reader, fault.Forbidden, fault.ScopeInsufficient},
 		{"path scope", "POST", "a.example", "/mixed", writer, fault.Forbidden, fault.ScopeInsufficient},
-		{"all right", "POST", "a.example", "/orders", writer, "", ""},
+		{"all checks passed", "POST", "a.example", "/orders", writer, "", ""},
 		{"limit", "POST", "a.example", "/orders", writer, fault.RateLimitExceeded, ""},
 		{"limit after scope", "POST", "a.example", "/orders", reader, fault.Forbidden, fault.ScopeInsufficient},
 		{"restricted to this gateway", "GET", "a.example", "/orders/1", restricted, "", ""},
-		{"head goes where get goes", "HEAD", "a.example", "/orders/1", reader, "", ""},
+		{"HEAD uses the route of GET", "HEAD", "a.example", "/orders/1", reader, "", ""},
 		{"public", "GET", "a.example", "/open", "", "", ""},
 		{"public with a bad key", "GET", "a.example", "/open", "nonsense", "", ""},
 		{"public with an expired key", "GET", "a.example", "/open", expired, "", ""},
 		{"public with another gateway's key", "GET", "a.example", "/open", elsewhere, "", ""},
 		{"public, no method", "POST", "a.example", "/open", "", fault.MethodNotAllowed, ""},
-		{"one public route of a place", "GET", "a.example", "/mixed", "", "", ""},
-		{"the other route of it", "POST", "a.example", "/mixed", "", fault.Unauthorized, fault.KeyInvalid},
-		{"no method of it", "PUT", "a.example", "/mixed", "", fault.Unauthorized, fault.KeyInvalid},
+		{"one public route of a node", "GET", "a.example", "/mixed", "", "", ""},
+		{"the other route of the node", "POST", "a.example", "/mixed", "", fault.Unauthorized, fault.KeyInvalid},
+		{"no method of the node", "PUT", "a.example", "/mixed", "", fault.Unauthorized, fault.KeyInvalid},
 	} {
 		req := Request{Method: c.method, Host: c.host, Target: c.target}
 		if c.key != "" {
 			req.Authorization = "Bearer " + c.key
 		}
 		v := h.decide(req)
-		if v.Code != c.code || v.Auth != c.auth || (c.code == "") != (v.Action == Forward) {
-			t.Errorf("%s: outcome %d, code %q %q, want %q %q", c.name, v.Action, v.Code, v.Auth, c.code, c.auth)
+		checkVerdict(t, c.name, v, c.code, c.auth)
+		wantRoute := c.code == "" || c.code == fault.RateLimitExceeded || c.code == fault.Forbidden && c.key != elsewhere
+		if hasRoute := v.Route != nil; hasRoute != wantRoute {
+			t.Errorf("%s: got route %v, want one %v", c.name, v.Route, wantRoute)
 		}
-		if f := v.Fault(); (f == nil) != (c.code == "") || f != nil && (f.Code != c.code || f.Auth != c.auth || f.Message == "") {
-			t.Errorf("%s: fault %v", c.name, f)
+	}
+}
+
+// checkVerdict fails the test unless v is a refusal with the given code, or Forward if code
+// is "", with the fault and the header fields that belong to it.
+func checkVerdict(t *testing.T, name string, v *Verdict, code fault.Code, auth fault.AuthCode) {
+	t.Helper()
+	wantAction := Refuse
+	if code == "" {
+		wantAction = Forward
+	}
+	if v.Action != wantAction || v.Code != code || v.Auth != auth {
+		t.Errorf("%s: got action %d, code %q %q, want action %d, code %q %q", name, v.Action, v.Code, v.Auth, wantAction, code, auth)
+	}
+	switch f := v.Fault(); {
+	case code == "" && f != nil:
+		t.Errorf("%s: got fault %v, want none", name, f)
+	case code != "" && (f == nil || f.Code != code || f.Auth != auth || f.Message == ""):
+		t.Errorf("%s: got fault %v, want code %q %q with a message", name, f, code, auth)
+	}
+	got := fields(v)
+	for _, f := range []struct {
+		name string
+		want bool
+	}{
+		{"X-RateLimit-Limit", v.Gateway != nil},
+		{"Allow", code == fault.MethodNotAllowed},
+		{"WWW-Authenticate", code == fault.Unauthorized},
+		{"Retry-After", code == fault.RateLimitExceeded},
+	} {
+		if present := got[f.name] != ""; present != f.want {
+			t.Errorf("%s: header field %s: got %q, want it present %v", name, f.name, got[f.name], f.want)
 		}
-		if got := fields(v); (v.Gateway != nil) != (got["X-RateLimit-Limit"] != "") ||
-			(c.code == fault.MethodNotAllowed) != (got["Allow"] != "") ||
-			(c.code == fault.Unauthorized) != (got["WWW-Authenticate"] == "Bearer") ||
-			(c.code == fault.RateLimitExceeded) != (got["Retry-After"] != "") {
-			t.Errorf("%s: fields %v", c.name, got)
-		}
-		if (v.Route != nil) != (c.code == "" || c.code == fault.RateLimitExceeded || c.code == fault.Forbidden && c.key != elsewhere) {
-			t.Errorf("%s: route %v", c.name, v.Route)
-		}
+	}
+	if code == fault.Unauthorized && got["WWW-Authenticate"] != "Bearer" {
+		t.Errorf("%s: got WWW-Authenticate %q, want Bearer", name, got["WWW-Authenticate"])
 	}
 }
 
@@ -221,50 +247,83 @@ func TestUseIsMarked(t *testing.T) {
 	}
 }
 
-// Guarantee: responses to browsers of other origins have the CORS fields of contract 3.3
-// and 4.2.
-func TestCORS(t *testing.T) {
-	h := newHarness(t)
+// corsHarness returns a harness with one gateway that allows an origin, and a key.
+func corsHarness(t *testing.T) (h *harness, key string) {
+	t.Helper()
+	h = newHarness(t)
 	h.gateway(func(g *gateway.Gateway) {
-		g.CORS = &gateway.CORS{Origins: []string{"https://app.example"}, Methods: []string{"GET", "PUT"}, Headers: []string{"Authorization"}, MaxAge: 600}
+		g.CORS = &gateway.CORS{Origins: []string{appOrigin}, Methods: []string{"GET", "PUT"}, Headers: []string{"Authorization"}, MaxAge: 600}
 		g.GlobalLimit = ratelimit.Config{Sustained: rate(t, "1/day")}
 	}, route("/a", "GET", "OPTIONS"))
-	_, key := h.key(nil)
-	const origin = "https://app.example"
-	ask := Request{Method: "OPTIONS", Target: "/no/such/route", Origin: origin, PreflightMethod: "PUT"}
-	for range 3 {
-		v := h.decide(ask)
-		got := fields(v)
-		if v.Action != Preflight || v.Fault() != nil || got["Access-Control-Allow-Origin"] != origin || got["Access-Control-Allow-Methods"] != "GET, PUT" ||
-			got["Access-Control-Allow-Headers"] != "Authorization" || got["Access-Control-Max-Age"] != "600" || got["Vary"] != "Origin" || got["X-RateLimit-Remaining"] != "1" {
-			t.Errorf("preflight: outcome %d, fields %v", v.Action, got)
+	_, key = h.key(nil)
+	return h, key
+}
+
+const appOrigin = "https://app.example"
+
+// wantFields fails the test if a header field of v differs from want, where "" is absent.
+func wantFields(t *testing.T, name string, v *Verdict, want map[string]string) {
+	t.Helper()
+	got := fields(v)
+	for field, value := range want {
+		if got[field] != value {
+			t.Errorf("%s: got %s %q, want %q", name, field, got[field], value)
 		}
 	}
-	ask.Origin = "https://evil.example"
-	if v := h.decide(ask); v.Action != Preflight || fields(v)["Access-Control-Allow-Origin"] != "" || fields(v)["Access-Control-Allow-Methods"] != "" || fields(v)["Vary"] != "Origin" {
-		t.Errorf("preflight of another origin: outcome %d, fields %v", v.Action, fields(v))
-	}
-	v := h.decide(Request{Method: "OPTIONS", Target: "/a", Origin: origin, Authorization: "Bearer " + key})
-	if v.Action != Forward || fields(v)["Access-Control-Allow-Origin"] != origin {
-		t.Errorf("an OPTIONS request that is no preflight: outcome %d, fields %v", v.Action, fields(v))
-	}
-	v = h.decide(Request{Target: "/a", Origin: origin})
-	if v.Code != fault.Unauthorized || fields(v)["Access-Control-Allow-Origin"] != origin || fields(v)["Access-Control-Allow-Methods"] != "" {
-		t.Errorf("a refusal: %v, fields %v", v.Fault(), fields(v))
-	}
-	if v := h.decide(Request{Target: "/a"}); fields(v)["Access-Control-Allow-Origin"] != "" || fields(v)["Vary"] != "Origin" {
-		t.Errorf("without an origin: fields %v", fields(v))
-	}
+}
 
-	plain := newHarness(t)
-	plain.gateway(nil, route("/a", "OPTIONS"))
-	if v := plain.decide(Request{Method: "OPTIONS", Target: "/a", Origin: origin, PreflightMethod: "PUT"}); v.Code != fault.Unauthorized || fields(v)["Vary"] != "" {
-		t.Errorf("a gateway without cors: %v", v.Fault())
+// Guarantee: a CORS preflight of an allowed origin gets the configured fields, one of
+// another origin does not; neither is charged to a limit (contract, 3.3 and 4.2).
+func TestCORSPreflight(t *testing.T) {
+	h, _ := corsHarness(t)
+	req := Request{Method: "OPTIONS", Target: "/no/such/route", Origin: appOrigin, PreflightMethod: "PUT"}
+	for range 3 {
+		v := h.decide(req)
+		if v.Action != Preflight || v.Fault() != nil {
+			t.Errorf("got action %d, fault %v, want Preflight", v.Action, v.Fault())
+		}
+		wantFields(t, "allowed origin", v, map[string]string{
+			"Access-Control-Allow-Origin": appOrigin, "Access-Control-Allow-Methods": "GET, PUT", "Access-Control-Allow-Headers": "Authorization",
+			"Access-Control-Max-Age": "600", "Vary": "Origin", "X-RateLimit-Remaining": "1",
+		})
 	}
-	plain.gateway(func(g *gateway.Gateway) {
+	req.Origin = "https://evil.example"
+	v := h.decide(req)
+	if v.Action != Preflight {
+		t.Errorf("another origin: got action %d, want Preflight", v.Action)
+	}
+	wantFields(t, "another origin", v, map[string]string{"Access-Control-Allow-Origin": "", "Access-Control-Allow-Methods": "", "Vary": "Origin"})
+}
+
+// Guarantee: the response to any other request allows the origin, if it is allowed, also
+// when the request is refused (contract, 3.3 and 4.2).
+func TestCORSRequest(t *testing.T) {
+	h, key := corsHarness(t)
+	v := h.decide(Request{Method: "OPTIONS", Target: "/a", Origin: appOrigin, Authorization: "Bearer " + key})
+	if v.Action != Forward {
+		t.Errorf("OPTIONS that is not a preflight: got action %d, want Forward", v.Action)
+	}
+	wantFields(t, "OPTIONS that is not a preflight", v, map[string]string{"Access-Control-Allow-Origin": appOrigin})
+	v = h.decide(Request{Target: "/a", Origin: appOrigin})
+	if v.Code != fault.Unauthorized {
+		t.Errorf("without a key: got %v, want code unauthorized", v.Fault())
+	}
+	wantFields(t, "refusal", v, map[string]string{"Access-Control-Allow-Origin": appOrigin, "Access-Control-Allow-Methods": ""})
+	wantFields(t, "without Origin", h.decide(Request{Target: "/a"}), map[string]string{"Access-Control-Allow-Origin": "", "Vary": "Origin"})
+}
+
+// Guarantee: a gateway without CORS treats a preflight like any other request. If every
+// origin is allowed, the response does not vary by origin.
+func TestCORSOffOrForAll(t *testing.T) {
+	h := newHarness(t)
+	h.gateway(nil, route("/a", "OPTIONS"))
+	v := h.decide(Request{Method: "OPTIONS", Target: "/a", Origin: appOrigin, PreflightMethod: "PUT"})
+	if v.Code != fault.Unauthorized {
+		t.Errorf("gateway without CORS: got %v, want code unauthorized", v.Fault())
+	}
+	wantFields(t, "gateway without CORS", v, map[string]string{"Vary": ""})
+	h.gateway(func(g *gateway.Gateway) {
 		g.Hostname, g.HostGiven, g.CORS = "any.example", true, &gateway.CORS{Origins: []string{"*"}}
 	})
-	if got := fields(plain.decide(Request{Target: "/a", Origin: origin})); got["Access-Control-Allow-Origin"] != "*" || got["Vary"] != "" {
-		t.Errorf("every origin: fields %v", got)
-	}
+	wantFields(t, "every origin", h.decide(Request{Target: "/a", Origin: appOrigin}), map[string]string{"Access-Control-Allow-Origin": "*", "Vary": ""})
 }
