@@ -119,12 +119,17 @@ func testQueueLease(h *harness) {
 	same(h, "nothing", []any{len(h.claim(after(1000 * time.Hour))), h.next(epoch())}, []any{0, time.Time{}})
 }
 
-// Guarantee: a claim takes deliveries from all active endpoints in turn: of each the ones that
-// have been due longest, and no more than it allows. It takes none of a disabled endpoint.
-func testQueueFairness(h *harness) {
+// fairness is a queue with different numbers of due deliveries for the endpoints large, small,
+// none and off, of which off is disabled.
+type fairness struct {
+	*harness
+	hooks map[string]*webhook.Webhook
+	made  map[string][]string // deliveries by endpoint, those that have been due longest first
+}
+
+func newFairness(h *harness) *fairness {
 	a := h.insertAccount("a")
-	hooks := map[string]*webhook.Webhook{}
-	made := map[string][]string{}
+	f := &fairness{harness: h, hooks: map[string]*webhook.Webhook{}, made: map[string][]string{}}
 	for _, endpoint := range []struct {
 		name  string
 		n     int
@@ -132,7 +137,7 @@ func testQueueFairness(h *harness) {
 	}{{"small", 3, 500 * time.Microsecond}, {"large", 300, 0}, {"none", 0, 0}, {"off", 5, 250 * time.Microsecond}} {
 		name := endpoint.name
 		w := h.insertWebhook(a)
-		hooks[name] = w
+		f.hooks[name] = w
 		h.update(func(ctx context.Context, tx control.Tx) error {
 			for i := range endpoint.n {
 				e := h.at(a, event.KeyCreated, epoch().Add(endpoint.later+time.Duration(i)*time.Millisecond))
@@ -141,7 +146,7 @@ func testQueueFairness(h *harness) {
 				}
 				d := &webhook.Delivery{ID: id.NewAt(id.Delivery, e.CreatedAt), AccountID: a.ID, WebhookID: w.ID, EventID: e.ID, EventType: e.Type,
 					State: webhook.Pending, Trigger: webhook.ByEvent, NextAttemptAt: e.CreatedAt, CreatedAt: e.CreatedAt}
-				made[name] = append(made[name], d.ID)
+				f.made[name] = append(f.made[name], d.ID)
 				if err := tx.InsertDelivery(ctx, d); err != nil {
 					return err
 				}
@@ -149,56 +154,68 @@ func testQueueFairness(h *harness) {
 			return nil
 		})
 	}
-	hooks["off"].State = webhook.Disabled
-	h.updateWebhook(hooks["off"])
-	try := func(c sender.Claim, want string) []sender.Job {
-		h.Helper()
-		jobs := h.claim(c)
-		of := map[string][]string{}
-		for _, j := range jobs {
-			of[j.Endpoint.WebhookID] = append(of[j.Endpoint.WebhookID], j.DeliveryID)
+	f.hooks["off"].State = webhook.Disabled
+	h.updateWebhook(f.hooks["off"])
+	return f
+}
+
+// claims checks how many deliveries of large, small, none and off the claim c returns, and that
+// they have been due longest.
+func (f *fairness) claims(c sender.Claim, want string) []sender.Job {
+	f.Helper()
+	jobs := f.claim(c)
+	of := map[string][]string{}
+	for _, j := range jobs {
+		of[j.Endpoint.WebhookID] = append(of[j.Endpoint.WebhookID], j.DeliveryID)
+	}
+	var got []string
+	for _, name := range []string{"large", "small", "none", "off"} {
+		list := of[f.hooks[name].ID]
+		slices.Sort(list)
+		got = append(got, fmt.Sprint(len(list)))
+		if !slices.Equal(list, f.made[name][:len(list)]) {
+			f.Errorf("the deliveries of %s that have been due longest were not taken", name)
 		}
-		var got []string
-		for _, name := range []string{"large", "small", "none", "off"} {
-			list := of[hooks[name].ID]
-			slices.Sort(list)
-			got = append(got, fmt.Sprint(len(list)))
-			if !slices.Equal(list, made[name][:len(list)]) {
-				h.Errorf("the deliveries of %s that have been due longest were not taken", name)
+	}
+	if strings.Join(got, " ") != want {
+		f.Errorf("took %v deliveries of large, small, none and off; want %s", got, want)
+	}
+	return jobs
+}
+
+// Guarantee: a claim takes deliveries from all active endpoints in turn: of each the ones that
+// have been due longest, and no more than it allows. It takes none of a disabled endpoint.
+func testQueueFairness(h *harness) {
+	f := newFairness(h)
+	large, small := f.hooks["large"].ID, f.hooks["small"].ID
+	type allowances = map[string]sender.Allowance
+	check := func(what string, c sender.Claim, want string) {
+		h.run(what, func(h *harness) {
+			f := &fairness{h, f.hooks, f.made}
+			for _, j := range f.claims(c, want) {
+				h.release(j.Lease)
 			}
-		}
-		if strings.Join(got, " ") != want {
-			h.Errorf("took %v deliveries of large, small, none and off; want %s", got, want)
-		}
-		return jobs
+		})
 	}
-	undo := func(jobs []sender.Job) {
-		for _, j := range jobs {
-			h.release(j.Lease)
-		}
+	claim := func(limit, each int, a allowances) sender.Claim {
+		c := after(time.Hour)
+		c.Limit, c.EachLimit, c.Allowances = limit, each, a
+		return c
 	}
-	c := after(time.Hour)
-	c.Limit = 2
-	undo(try(c, "1 1 0 0"))
-	c.Limit = 5
-	undo(try(c, "3 2 0 0"))
-	c.Limit = 100
-	undo(try(c, "97 3 0 0"))
-	c.EachLimit = 10
-	undo(try(c, "10 3 0 0"))
-	c.Allowances = map[string]sender.Allowance{hooks["large"].ID: {Limit: 2}, hooks["small"].ID: {}}
-	undo(try(c, "2 0 0 0"))
-	c.Allowances = map[string]sender.Allowance{hooks["large"].ID: {Limit: 5, SkipNew: true}}
-	undo(try(c, "0 3 0 0"))
-	c.Limit, c.EachLimit, c.Allowances = 1, 1, nil
-	started := try(c, "1 0 0 0")[0]
+	check("each endpoint gets its first", claim(2, 100, nil), "1 1 0 0")
+	check("an odd limit", claim(5, 100, nil), "3 2 0 0")
+	check("what one does not need, another gets", claim(100, 100, nil), "97 3 0 0")
+	check("a limit for each endpoint", claim(100, 10, nil), "10 3 0 0")
+	check("allowances", claim(100, 10, allowances{large: {Limit: 2}, small: {}}), "2 0 0 0")
+	check("new deliveries are skipped", claim(100, 10, allowances{large: {Limit: 5, SkipNew: true}}), "0 3 0 0")
+
+	started := f.claims(claim(1, 1, nil), "1 0 0 0")[0]
 	h.finish(0, result(started, webhook.RetryScheduled, 500, 0))
-	c.Limit, c.EachLimit, c.Allowances = 10, 10, map[string]sender.Allowance{hooks["large"].ID: {Limit: 5, SkipNew: true}}
-	undo(try(c, "1 3 0 0"))
-	c.Now = epoch().Add(4 * time.Millisecond)
-	c.Limit, c.EachLimit, c.Allowances = 1000, 1000, nil
-	made["large"] = made["large"][1:] // the one with an attempt is not due yet
-	undo(try(c, "4 3 0 0"))
+	check("deliveries with an attempt are not skipped", claim(10, 10, allowances{large: {Limit: 5, SkipNew: true}}), "1 3 0 0")
+	early := claim(1000, 1000, nil)
+	early.Now = epoch().Add(4 * time.Millisecond)
+	f.made["large"] = f.made["large"][1:] // the one with an attempt is not due yet
+	check("only what is due", early, "4 3 0 0")
 }
 
 // Guarantee: no two senders get the same delivery.

@@ -29,39 +29,42 @@ func testSource(h *harness) {
 	routes := []gateway.Route{newRoute(g, "/a", "GET"), newRoute(g, "/b", "GET")}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, routes) })
 
-	accounts, err := h.Accounts(h.Context())
-	if err != nil {
-		h.Fatal(err)
-	}
-	slices.SortFunc(accounts, func(x, y account.Account) int { return strings.Compare(x.Name, y.Name) })
-	same(h, "accounts", accounts, []account.Account{*a, *b})
-
-	tables := map[string][]gateway.Route{}
-	err = h.EachGateway(h.Context(), func(got *gateway.Gateway, table []gateway.Route) error {
-		want := map[string]*gateway.Gateway{g.ID: g, bare.ID: bare}[got.ID]
-		same(h, "gateway", got, want)
-		tables[got.ID] = table
-		return nil
+	h.run("accounts", func(h *harness) {
+		accounts, err := h.Accounts(h.Context())
+		h.must(err)
+		slices.SortFunc(accounts, func(x, y account.Account) int { return strings.Compare(x.Name, y.Name) })
+		same(h, "accounts", accounts, []account.Account{*a, *b})
 	})
-	if err != nil {
-		h.Fatal(err)
-	}
-	same(h, "route table", tables[g.ID], routes)
-	same(h, "gateways", len(tables), 2)
-	same(h, "bare table", len(tables[bare.ID]), 0)
-	one, table, err := h.GatewayByID(h.Context(), g.ID)
-	if err != nil {
-		h.Fatal(err)
-	}
-	same(h, "gateway by id", one, g)
-	same(h, "its table", table, routes)
-	if _, _, err := h.GatewayByID(h.Context(), id.New(id.Gateway)); fault.CodeOf(err) != fault.NotFound {
-		h.Fatalf("reading an unknown gateway returned %v, want not found", err)
-	}
+	h.run("all gateways", func(h *harness) {
+		tables := map[string][]gateway.Route{}
+		h.must(h.EachGateway(h.Context(), func(got *gateway.Gateway, table []gateway.Route) error {
+			want := map[string]*gateway.Gateway{g.ID: g, bare.ID: bare}[got.ID]
+			same(h, "gateway", got, want)
+			tables[got.ID] = table
+			return nil
+		}))
+		same(h, "route table", tables[g.ID], routes)
+		same(h, "gateways", len(tables), 2)
+		same(h, "empty route table", len(tables[bare.ID]), 0)
+	})
+	h.run("one gateway", func(h *harness) {
+		one, table, err := h.GatewayByID(h.Context(), g.ID)
+		h.must(err)
+		same(h, "gateway by id", one, g)
+		same(h, "its route table", table, routes)
+		if _, _, err := h.GatewayByID(h.Context(), id.New(id.Gateway)); fault.CodeOf(err) != fault.NotFound {
+			h.Errorf("reading an unknown gateway returned %v, want not found", err)
+		}
+	})
+	h.run("keys", func(h *harness) { testSourceKeys(h, []*account.Account{a, b}, g) })
+}
 
+// testSourceKeys is the part of testSource that reads keys: of two accounts, some restricted to
+// g.
+func testSourceKeys(h *harness, accounts []*account.Account, g *gateway.Gateway) {
 	want := map[string]apikey.Key{}
 	for i := range 40 {
-		k := h.insertKey([]*account.Account{a, b}[i%2], func(k *apikey.Key) {
+		k := h.insertKey(accounts[i%2], func(k *apikey.Key) {
 			k.Scope = apikey.Scope{Word: apikey.Word(1 + i%3), Resource: []string{"", "orders"}[i%2]}
 			k.Level = []apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}[i/20]
 			k.Owner, k.GatewayID = []string{"", "ada"}[i/2%2], []string{"", g.ID}[i/4%2]
@@ -75,23 +78,18 @@ func testSource(h *harness) {
 		k.ExpiresAt = k.ExpiresAt.Truncate(time.Microsecond)
 		want[k.ID] = dataPlane(k)
 	}
-	gone := h.insertKey(a, revoke)
+	gone := h.insertKey(accounts[0], revoke)
 	got := map[string]apikey.Key{}
-	err = h.EachKey(h.Context(), func(k *apikey.Key) error {
+	h.must(h.EachKey(h.Context(), func(k *apikey.Key) error {
 		got[k.ID] = dataPlane(k)
 		return nil
-	})
-	if err != nil {
-		h.Fatal(err)
-	}
+	}))
 	same(h, "keys", got, want)
 	k, err := h.KeyByID(h.Context(), gone.ID)
-	if err != nil {
-		h.Fatal(err)
-	}
+	h.must(err)
 	same(h, "revoked key by id", dataPlane(k), dataPlane(gone))
 	if _, err := h.KeyByID(h.Context(), id.New(id.Key)); fault.CodeOf(err) != fault.NotFound {
-		h.Fatalf("reading an unknown key returned %v, want not found", err)
+		h.Errorf("reading an unknown key returned %v, want not found", err)
 	}
 }
 

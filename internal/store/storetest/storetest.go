@@ -134,6 +134,12 @@ type harness struct {
 	Engine
 }
 
+// run runs f as a subtest on the same store.
+func (h *harness) run(name string, f func(h *harness)) {
+	h.Helper()
+	h.Run(name, func(t *testing.T) { f(&harness{T: t, Engine: h.Engine}) })
+}
+
 // update runs f in a transaction that must be committed.
 func (h *harness) update(f func(ctx context.Context, tx control.Tx) error) {
 	h.Helper()
