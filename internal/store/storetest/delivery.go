@@ -3,10 +3,12 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
@@ -159,70 +161,104 @@ func testRecover(h *harness) {
 	same(h, "failed again", found(epoch(), 10), []string{failed[1].ID, failed[3].ID, again.ID})
 }
 
-// Guarantee: retention of delivered and of failed deliveries is separate. Waiting deliveries are
-// never removed, nor is the payload of an event that a delivery needs.
-func testTrimDeliveries(h *harness) {
+// oldDeliveries is a store with deliveries before and after the bounds of a trim.
+type oldDeliveries struct {
+	account    *account.Account
+	webhook    *webhook.Webhook
+	bound      time.Time // trims failed deliveries; delivered ones are trimmed an hour earlier
+	events     map[string]*event.Event
+	deliveries map[string]*webhook.Delivery // by name; those to trim have a name with "old"
+
+	test   *event.Event      // of a test delivery to trim
+	shared *event.Event      // of a delivery to trim and of last
+	last   *webhook.Delivery // not to trim
+}
+
+func newOldDeliveries(h *harness) *oldDeliveries {
 	a := h.insertAccount("a")
-	w := h.insertWebhook(a)
-	bound := epoch()
-	events, made := map[string]*event.Event{}, map[string]*webhook.Delivery{}
+	o := &oldDeliveries{account: a, webhook: h.insertWebhook(a), bound: epoch(), events: map[string]*event.Event{}, deliveries: map[string]*webhook.Delivery{}}
 	add := func(name string, state webhook.DeliveryState, end time.Time) {
 		e := h.at(a, event.KeyCreated, epoch().Add(-100*24*time.Hour))
 		h.append(e)
-		d := h.deliverAgain(e, w, webhook.ByEvent, e.CreatedAt)
+		d := h.deliverAgain(e, o.webhook, webhook.ByEvent, e.CreatedAt)
 		if state != webhook.Pending {
 			h.attempt(d, state, 500, end)
 		}
-		events[name], made[name] = e, d
+		o.events[name], o.deliveries[name] = e, d
 	}
+	before := o.bound.Add(-time.Microsecond)
 	for i := range 3 {
-		add(fmt.Sprintf("old delivered %d", i), webhook.Delivered, bound.Add(-time.Hour-time.Microsecond))
-		add(fmt.Sprintf("old failed %d", i), webhook.Failed, bound.Add(-time.Microsecond))
+		add(fmt.Sprintf("old delivered %d", i), webhook.Delivered, before.Add(-time.Hour))
+		add(fmt.Sprintf("old failed %d", i), webhook.Failed, before)
 	}
-	add("young delivered", webhook.Delivered, bound.Add(-time.Hour))
-	add("young failed", webhook.Failed, bound)
+	add("young delivered", webhook.Delivered, o.bound.Add(-time.Hour))
+	add("young failed", webhook.Failed, o.bound)
 	add("waiting", webhook.Pending, time.Time{})
-	add("to retry", webhook.RetryScheduled, bound.Add(-1000*time.Hour))
-	test := h.at(a, webhook.Test, epoch())
-	h.append(test)
-	h.attempt(h.deliverAgain(test, w, webhook.ByTest, epoch()), webhook.Failed, 500, bound.Add(-time.Microsecond))
-	shared := h.at(a, event.KeyRevoked, epoch())
-	h.append(shared)
-	h.attempt(h.deliverAgain(shared, w, webhook.ByEvent, epoch()), webhook.Failed, 500, bound.Add(-time.Microsecond))
-	last := h.attempt(h.deliverAgain(shared, w, webhook.ByHand, epoch()), webhook.Failed, 500, bound)
+	add("to retry", webhook.RetryScheduled, o.bound.Add(-1000*time.Hour))
+	o.test, o.shared = h.at(a, webhook.Test, epoch()), h.at(a, event.KeyRevoked, epoch())
+	h.append(o.test, o.shared)
+	h.attempt(h.deliverAgain(o.test, o.webhook, webhook.ByTest, epoch()), webhook.Failed, 500, before)
+	h.attempt(h.deliverAgain(o.shared, o.webhook, webhook.ByEvent, epoch()), webhook.Failed, 500, before)
+	o.last = h.attempt(h.deliverAgain(o.shared, o.webhook, webhook.ByHand, epoch()), webhook.Failed, 500, o.bound)
+	return o
+}
 
-	trimEvents := func() {
+// Guarantee: retention of delivered and of failed deliveries is separate. Waiting deliveries are
+// never removed, nor is the payload of an event that a delivery needs.
+func testTrimDeliveries(h *harness) {
+	o := newOldDeliveries(h)
+	h.run("a trimmed event is not listed, and its deliveries keep the payload", func(h *harness) {
 		for more := true; more; {
 			h.update(func(ctx context.Context, tx control.Tx) (err error) {
 				more, err = tx.Trim(ctx, time.Unix(0, 0), time.Unix(0, 0), epoch().Add(time.Hour), 0, 3)
 				return err
 			})
 		}
-	}
-	trimEvents() // no event is listed any more, and none is removed
-	same(h, "listed", len(h.events(a.ID)), 0)
-	missing(h, "an old event", func(ctx context.Context, tx control.ReadTx) (*event.Event, error) {
-		return tx.Event(ctx, a.ID, shared.ID)
-	})
-	for name, d := range made {
-		same(h, name, string(h.delivery(a.ID, d.ID).Payload), string(events[name].Payload))
-	}
-	rounds := 0
-	for more := true; more; rounds++ {
-		h.update(func(ctx context.Context, tx control.Tx) (err error) {
-			more, err = tx.TrimDeliveries(ctx, bound.Add(-time.Hour), bound, 2)
-			return err
+		same(h, "listed", len(h.events(o.account.ID)), 0)
+		missing(h, "a trimmed event", func(ctx context.Context, tx control.ReadTx) (*event.Event, error) {
+			return tx.Event(ctx, o.account.ID, o.shared.ID)
 		})
-	}
-	same(h, "rounds of two", rounds, 3)
+		for name, d := range o.deliveries {
+			same(h, name, string(h.delivery(o.account.ID, d.ID).Payload), string(o.events[name].Payload))
+		}
+	})
+	h.run("deliveries are trimmed in batches", func(h *harness) {
+		rounds := 0
+		for more := true; more; rounds++ {
+			h.update(func(ctx context.Context, tx control.Tx) (err error) {
+				more, err = tx.TrimDeliveries(ctx, o.bound.Add(-time.Hour), o.bound, 2)
+				return err
+			})
+		}
+		same(h, "rounds of two", rounds, 3)
+	})
+	h.run("only old deliveries are removed, with their events", func(h *harness) { o.checkRemoved(h) })
+	h.run("a shared event is kept for the last delivery", func(h *harness) {
+		same(h, "payload", string(h.delivery(o.account.ID, o.last.ID).Payload), string(o.shared.Payload))
+	})
+	h.run("the event of a removed test delivery is removed", func(h *harness) {
+		if err := h.AppendEvents(h.Context(), []event.Event{*o.test}); err != nil {
+			h.Errorf("the event still exists: %v", err)
+		}
+	})
+	h.run("waiting deliveries can be claimed", func(h *harness) {
+		if jobs := h.claim(sender.Claim{Now: o.bound.Add(time.Hour), Until: o.bound.Add(2 * time.Hour), Limit: 10, EachLimit: 10}); len(jobs) != 2 {
+			h.Errorf("%d deliveries are waiting, want 2", len(jobs))
+		}
+	})
+}
+
+// checkRemoved checks that the old deliveries and their events were removed, and no others.
+func (o *oldDeliveries) checkRemoved(h *harness) {
+	h.Helper()
 	left := map[string]bool{}
-	for _, d := range h.deliveries(a.ID, control.DeliveryFilter{}) {
+	for _, d := range h.deliveries(o.account.ID, control.DeliveryFilter{}) {
 		left[d.ID] = true
 	}
-	for name, d := range made {
+	for name, d := range o.deliveries {
 		// An event that was removed can be inserted again.
-		err := h.AppendEvents(h.Context(), []event.Event{*events[name]})
-		if old := name[:3] == "old"; old {
+		err := h.AppendEvents(h.Context(), []event.Event{*o.events[name]})
+		if strings.HasPrefix(name, "old") {
 			if left[d.ID] {
 				h.Errorf("%s: the delivery still exists", name)
 			}
@@ -237,12 +273,5 @@ func testTrimDeliveries(h *harness) {
 		if fault.CodeOf(err) != fault.Conflict {
 			h.Errorf("%s: its event was removed (inserting it again returned %v)", name, err)
 		}
-	}
-	same(h, "the shared event's", string(h.delivery(a.ID, last.ID).Payload), string(shared.Payload))
-	if err := h.AppendEvents(h.Context(), []event.Event{*test}); err != nil {
-		h.Errorf("the event of a trimmed test delivery still exists: %v", err)
-	}
-	if jobs := h.claim(sender.Claim{Now: bound.Add(time.Hour), Until: bound.Add(2 * time.Hour), Limit: 10, EachLimit: 10}); len(jobs) != 2 {
-		h.Errorf("%d deliveries are waiting, want 2", len(jobs))
 	}
 }

@@ -14,6 +14,8 @@ import (
 )
 
 // template returns the file of an empty store with the current schema.
+//
+//nolint:gochecknoglobals // made once for each test binary
 var template = sync.OnceValues(func() (file []byte, err error) {
 	dir, err := os.MkdirTemp("", "keygate-sqlitetest-")
 	if err != nil {
