@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Pages are newest first, hold every record once though rows are added
+// Guarantee: pages are newest first, have every record once even if records are added
 // meanwhile, and end with a null cursor.
 func TestPages(t *testing.T) {
 	s := start(t)
@@ -25,13 +25,13 @@ func TestPages(t *testing.T) {
 			got = append(got, record["route_id"].(string))
 		}
 		if len(r.data()) > 3 {
-			t.Fatalf("a page of %d", len(r.data()))
+			t.Fatalf("got a page of %d records, want at most 3", len(r.data()))
 		}
 		next, more := r.json["next_cursor"].(string)
 		if !more {
 			break
 		}
-		s.newRoute("", gatewayID, fmt.Sprintf("/added%d", len(got))) // stands before the page
+		s.newRoute("", gatewayID, fmt.Sprintf("/added%d", len(got))) // sorts before the page
 		query = "?limit=3&cursor=" + url.QueryEscape(next)
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -39,23 +39,24 @@ func TestPages(t *testing.T) {
 	}
 	r := s.get("/v1/keys?level=gateway").want(200)
 	if r.raw != `{"data":[],"next_cursor":null}`+"\n" {
-		t.Errorf("an empty list is %s", r.raw)
+		t.Errorf("got empty list %s", r.raw)
 	}
 	for range 26 {
 		s.newKey(nil)
 	}
 	if n := len(s.get("/v1/keys").want(200).data()); n != 25 {
-		t.Errorf("a page holds %d by default, want 25", n)
+		t.Errorf("got a page of %d records by default, want 25", n)
 	}
 	if n := len(s.get("/v1/keys?limit=100").want(200).data()); n != 27 {
-		t.Errorf("a page holds %d, want all 27", n)
+		t.Errorf("got a page of %d records, want all 27", n)
 	}
-	// A page that is just full is the last one.
+	// A last page that is exactly full has no next cursor.
 	if r := s.get("/v1/keys?limit=27").want(200); r.json["next_cursor"] != nil {
-		t.Error("a cursor that leads nowhere")
+		t.Errorf("got next_cursor %v on the last page, want null", r.json["next_cursor"])
 	}
 }
 
+// Guarantee: revisions are listed in pages, newest first.
 func TestRevisionPages(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -66,12 +67,12 @@ func TestRevisionPages(t *testing.T) {
 	second := s.get("/v1/gateways/" + gatewayID + "/revisions?limit=2&cursor=" + first.text("next_cursor")).want(200)
 	got := fmt.Sprint(first.data()[0]["number"], first.data()[1]["number"], second.data()[0]["number"], second.json["next_cursor"])
 	if got != "3 2 1 <nil>" {
-		t.Error(got)
+		t.Errorf("got %q, want revisions 3, 2 and 1 and no cursor", got)
 	}
 }
 
-// A cursor is good only for its own list, account and filters, unchanged to the
-// letter.
+// Guarantee: a cursor is valid only for its list, account and filters, and only
+// unchanged.
 func TestCursors(t *testing.T) {
 	s := start(t)
 	gatewayID, other := s.newGateway(""), s.newGateway("")
@@ -130,11 +131,12 @@ func TestCursors(t *testing.T) {
 		s.get("/v1/keys?cursor="+base64.RawURLEncoding.EncodeToString(raw)).refused(422, "validation_failed", "cursor")
 		raw[i] ^= 1
 	}
-	// Filters bind by meaning: without one is as without a value for it.
+	// A cursor survives a restart.
 	s.restart()
 	s.get("/v1/keys?cursor=" + keys).want(200)
 }
 
+// Guarantee: each filter of the list of keys returns exactly the matching keys.
 func TestKeyFilters(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -149,10 +151,10 @@ func TestKeyFilters(t *testing.T) {
 	} {
 		r := s.get("/v1/keys?" + query).want(200)
 		if len(r.data()) != 1 || r.data()[0]["key_id"] != want {
-			t.Errorf("%s: %s", query, r.raw)
+			t.Errorf("%s: got %s, want only %s", query, r.raw, want)
 		}
 	}
 	if n := len(s.get("/v1/keys?owner=nobody").want(200).data()); n != 0 {
-		t.Errorf("%d keys of nobody", n)
+		t.Errorf("got %d keys of an unknown owner, want 0", n)
 	}
 }

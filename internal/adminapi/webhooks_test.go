@@ -18,18 +18,18 @@ const (
 	deliveryFields = "delivery_id webhook_id event_id event_type state trigger attempts next_attempt_at created_at"
 )
 
-// newWebhook registers an endpoint for key.created with the given members.
-func (s *server) newWebhook(members map[string]any) *reply {
+// newWebhook creates an endpoint for key.created with the given additional fields.
+func (s *server) newWebhook(fields map[string]any) *reply {
 	s.t.Helper()
 	body := map[string]any{"url": "https://hooks.example.com/in", "events": []string{"key.created"}}
-	for k, v := range members {
+	for k, v := range fields {
 		body[k] = v
 	}
 	return s.post("/v1/webhooks", body).want(201)
 }
 
-// attempt makes the attempts that are due, as a sender does, with one outcome. A
-// state other than RetryScheduled ends the deliveries.
+// attempt records attempt a for all deliveries that are due, as a sender does. A state
+// other than RetryScheduled ends the deliveries.
 func (s *server) attempt(state webhook.DeliveryState, a webhook.Attempt) {
 	s.t.Helper()
 	ctx := context.Background()
@@ -45,12 +45,12 @@ func (s *server) attempt(state webhook.DeliveryState, a webhook.Attempt) {
 		results = append(results, r)
 	}
 	if late := must(s.db.FinishDeliveries(ctx, results))(s.t); late != 0 || len(jobs) == 0 {
-		s.t.Fatalf("%d deliveries, %d late", len(jobs), late)
+		s.t.Fatalf("got %d due deliveries, %d results too late, want some and none", len(jobs), late)
 	}
 }
 
-// The life of an endpoint, with its secrets in the two answers that show one and
-// nowhere else.
+// Guarantee: an endpoint is created, changed, rotated and deleted with the fields of the
+// contract (section 3.3). Only the creation and a rotation return a secret.
 func TestWebhookLife(t *testing.T) {
 	s := start(t)
 	made := s.newWebhook(map[string]any{"events": []string{"key.revoked", "key.created", "key.revoked"}, "signing_secret": "auto"})
@@ -59,53 +59,60 @@ func TestWebhookLife(t *testing.T) {
 	if made.header.Get("Location") != "/v1/webhooks/"+id || made.header.Get("ETag") != `"1"` || !strings.HasPrefix(id, "wh_") ||
 		made.text("state") != "active" || made.json["disabled_reason"] != nil || made.text("created_at") != "2027-03-01T12:00:00Z" ||
 		fmt.Sprint(made.json["events"]) != "[key.revoked key.created]" {
-		t.Errorf("%v\n%s", made.header, made.raw)
+		t.Errorf("got %v\n%s\nwant an active endpoint with two events, Location and ETag 1", made.header, made.raw)
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(made.text("signing_secret"), "whsec_"))
 	if err != nil || len(key) != 32 {
-		t.Errorf("secret %s", made.text("signing_secret"))
+		t.Errorf("got secret %s, want whsec_ and the base64 of 32 bytes", made.text("signing_secret"))
 	}
 	got := s.get("/v1/webhooks/" + id).want(200)
 	wantFields(t, got.json, webhookFields)
 	list := s.get("/v1/webhooks").want(200)
 	wantFields(t, list.data()[0], webhookFields)
 
-	patched := s.do(request{method: "PATCH", path: "/v1/webhooks/" + id, body: `{"url": "https://other.example.com", "events": ["gateway.spec_pushed"], "state": "disabled"}`}).want(200)
-	wantFields(t, patched.json, webhookFields)
-	if patched.text("url") != "https://other.example.com" || patched.text("state") != "disabled" || patched.text("disabled_reason") == "" {
-		t.Error(patched.raw)
-	}
-	s.post("/v1/webhooks/"+id+"/test", nil).refused(409, "conflict", "")
-	enabled := s.do(request{method: "PATCH", path: "/v1/webhooks/" + id, body: `{"state": "active"}`}).want(200)
-	if enabled.text("state") != "active" || enabled.json["disabled_reason"] != nil {
-		t.Error(enabled.raw)
-	}
-
-	rotated := s.post("/v1/webhooks/"+id+"/rotate-secret", nil).want(200) // no body: all its members are optional
-	wantFields(t, rotated.json, webhookFields+" signing_secret")
-	if rotated.text("signing_secret") == made.text("signing_secret") {
-		t.Error("the secret is the old one")
-	}
-	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + id} {
-		if strings.Contains(s.get(path).want(200).raw, "whsec_") {
-			t.Errorf("%s shows a secret", path)
+	t.Run("PATCH disables and enables the endpoint", func(t *testing.T) {
+		s := s.in(t)
+		patched := s.do(request{method: "PATCH", path: "/v1/webhooks/" + id, body: `{"url": "https://other.example.com", "events": ["gateway.spec_pushed"], "state": "disabled"}`}).want(200)
+		wantFields(t, patched.json, webhookFields)
+		if patched.text("url") != "https://other.example.com" || patched.text("state") != "disabled" || patched.text("disabled_reason") == "" {
+			t.Errorf("got %s, want the new URL, state disabled and a reason", patched.raw)
 		}
-	}
-	s.post("/v1/webhooks/"+id+"/rotate-secret", `{"overlap_hours": 0}`).want(200)
-	s.post("/v1/webhooks/"+id+"/rotate-secret", `{"overlap_hours": null}`).want(200)
-
-	wantFields(t, s.do(request{method: "DELETE", path: "/v1/webhooks/" + id}).want(200).json, webhookFields)
-	for _, q := range []request{
-		{method: "GET"}, {method: "DELETE"}, {method: "PATCH", body: `{"state": "active"}`}, {method: "POST", path: "/rotate-secret", body: `{}`},
-		{method: "POST", path: "/test"}, {method: "POST", path: "/recover", body: `{"since": "2027-03-01"}`},
-	} {
-		q.path = "/v1/webhooks/" + id + q.path
-		s.do(q).refused(404, "not_found", "")
-	}
+		s.post("/v1/webhooks/"+id+"/test", nil).refused(409, "conflict", "")
+		enabled := s.do(request{method: "PATCH", path: "/v1/webhooks/" + id, body: `{"state": "active"}`}).want(200)
+		if enabled.text("state") != "active" || enabled.json["disabled_reason"] != nil {
+			t.Errorf("got %s, want state active and no reason", enabled.raw)
+		}
+	})
+	t.Run("a rotation returns a new secret", func(t *testing.T) {
+		s := s.in(t)
+		rotated := s.post("/v1/webhooks/"+id+"/rotate-secret", nil).want(200) // the body is optional
+		wantFields(t, rotated.json, webhookFields+" signing_secret")
+		if rotated.text("signing_secret") == made.text("signing_secret") {
+			t.Error("got the old secret, want a new one")
+		}
+		for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + id} {
+			if strings.Contains(s.get(path).want(200).raw, "whsec_") {
+				t.Errorf("%s contains a secret", path)
+			}
+		}
+		s.post("/v1/webhooks/"+id+"/rotate-secret", `{"overlap_hours": 0}`).want(200)
+		s.post("/v1/webhooks/"+id+"/rotate-secret", `{"overlap_hours": null}`).want(200)
+	})
+	t.Run("a deleted endpoint does not exist", func(t *testing.T) {
+		s := s.in(t)
+		wantFields(t, s.do(request{method: "DELETE", path: "/v1/webhooks/" + id}).want(200).json, webhookFields)
+		for _, q := range []request{
+			{method: "GET"}, {method: "DELETE"}, {method: "PATCH", body: `{"state": "active"}`}, {method: "POST", path: "/rotate-secret", body: `{}`},
+			{method: "POST", path: "/test"}, {method: "POST", path: "/recover", body: `{"since": "2027-03-01"}`},
+		} {
+			q.path = "/v1/webhooks/" + id + q.path
+			s.do(q).refused(404, "not_found", "")
+		}
+	})
 }
 
-// A given secret is taken as it is; one of another form than Standard Webhooks'
-// comes with that form.
+// Guarantee: a given secret is used as it is. If it does not have the form of Standard
+// Webhooks, the response also has it in that form.
 func TestGivenSecrets(t *testing.T) {
 	s := start(t)
 	for given, standard := range map[string]string{
@@ -116,16 +123,16 @@ func TestGivenSecrets(t *testing.T) {
 	} {
 		made := s.newWebhook(map[string]any{"signing_secret": given})
 		if made.text("signing_secret") != given {
-			t.Errorf("%s became %s", given, made.text("signing_secret"))
+			t.Errorf("got signing_secret %s, want %s", made.text("signing_secret"), given)
 		}
 		if got, _ := made.json["standard_webhooks_secret"].(string); got != standard {
-			t.Errorf("%s: standard form %q, want %q", given, got, standard)
+			t.Errorf("%s: got standard_webhooks_secret %q, want %q", given, got, standard)
 		}
 	}
 }
 
-// Events are shown byte for byte as they are delivered, with an endpoint or
-// without, and a test is none of them.
+// Guarantee: events are returned byte for byte as they are delivered, with or without an
+// endpoint. The event of a test is not in the list.
 func TestEvents(t *testing.T) {
 	s := start(t)
 	first := s.newKey(map[string]any{"name": "a <b> & \u2028"}).text("key_id")
@@ -136,55 +143,55 @@ func TestEvents(t *testing.T) {
 	s.post("/v1/webhooks/"+hook+"/test", nil).want(200)
 
 	all := s.get("/v1/events").want(200)
-	if len(all.data()) != 4 { // with the key of the first start
-		t.Fatalf("events %s", all.raw)
+	if len(all.data()) != 4 { // including the creation of the first admin key
+		t.Fatalf("got %s, want 4 events", all.raw)
 	}
 	for _, e := range all.data() {
 		wantFields(t, e, "id type created_at data")
 		one := s.get("/v1/events/" + e["id"].(string)).want(200)
 		if one.header.Get("Content-Type") != "application/json" || !strings.Contains(all.raw, one.raw) {
-			t.Errorf("alone %s\nlist %s", one.raw, all.raw)
+			t.Errorf("got %s, want the bytes in the list %s", one.raw, all.raw)
 		}
 	}
 	newest := all.data()[0]
 	if newest["type"] != "key.revoked" || newest["data"].(map[string]any)["key_id"] != second {
-		t.Errorf("newest %v", newest)
+		t.Errorf("got newest event %v, want key.revoked of %s", newest, second)
 	}
 	for query, want := range map[string]int{
 		"type=key.created": 3, "type=key.revoked": 1, "type=key.expired": 0, "since=2027-03-01T12:00:01Z": 2, "until=2027-03-01T12:00:01Z": 2,
 		"type=key.created&since=2027-03-01T12:00:01Z": 1, "since=2027-03-02": 0, "since=2027-03-01": 4,
 	} {
 		if n := len(s.get("/v1/events?" + query).want(200).data()); n != want {
-			t.Errorf("%s: %d, want %d", query, n, want)
+			t.Errorf("%s: got %d events, want %d", query, n, want)
 		}
 	}
 	delivered := s.get("/v1/webhook-deliveries?event_type=key.created").want(200).data()
-	if len(delivered) != 1 { // the endpoint was not there before
-		t.Fatalf("deliveries %v", delivered)
+	if len(delivered) != 1 { // not the events from before the endpoint
+		t.Fatalf("got deliveries %v, want 1", delivered)
 	}
 	one := s.get("/v1/webhook-deliveries/" + delivered[0]["delivery_id"].(string)).want(200)
 	if one.text("payload") != s.get("/v1/events/"+one.text("event_id")).want(200).raw {
-		t.Errorf("the delivery sends %s", one.text("payload"))
+		t.Errorf("got payload %s, want the bytes of the event", one.text("payload"))
 	}
 	test := s.get("/v1/webhook-deliveries?event_type=webhook.test").want(200).data()[0]
 	s.get("/v1/events/"+test["event_id"].(string)).refused(404, "not_found", "")
 	if !strings.Contains(all.raw, first) {
-		t.Error("an event of before the endpoint is missing")
+		t.Error("the list has no event from before the endpoint was created")
 	}
 	for _, id := range []string{"evt_00000000000000000000000000", "x", strings.Replace(newest["id"].(string), "evt", "key", 1)} {
 		s.get("/v1/events/"+id).refused(404, "not_found", "")
 	}
 }
 
-// A delivery is shown with its attempts; one that failed can be begun again, one
-// that is to come cannot.
+// Guarantee: a delivery has its attempts. It can be redelivered when it has failed, but
+// not while an attempt is pending.
 func TestDeliveryLife(t *testing.T) {
 	s := start(t)
 	hook := s.newWebhook(nil).text("webhook_id")
 	s.newKey(nil)
 	list := s.get("/v1/webhook-deliveries").want(200).data()
 	if len(list) != 1 {
-		t.Fatalf("deliveries %v", list)
+		t.Fatalf("got deliveries %v, want 1", list)
 	}
 	id := list[0]["delivery_id"].(string)
 	one := s.get("/v1/webhook-deliveries/" + id).want(200)
@@ -195,12 +202,13 @@ func TestDeliveryLife(t *testing.T) {
 		"next_attempt_at": `"2027-03-01T12:00:00Z"`, "created_at": `"2027-03-01T12:00:00Z"`,
 	} {
 		if got, _ := json.Marshal(one.json[name]); string(got) != want {
-			t.Errorf("%s is %s, want %s", name, got, want)
+			t.Errorf("got %s = %s, want %s", name, got, want)
 		}
 	}
 	s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).refused(409, "conflict", "")
 
-	// No answer, an answer that is not wanted, one that is no text, and the last.
+	// No response, a response with an error status, and an incomplete response that is
+	// not valid UTF-8.
 	s.attempt(webhook.RetryScheduled, webhook.Attempt{Duration: 1500 * time.Microsecond, Error: "connection refused"})
 	s.clock.move(time.Minute)
 	s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).refused(409, "conflict", "")
@@ -212,29 +220,30 @@ func TestDeliveryLife(t *testing.T) {
 		`{"duration_ms":1000,"error":null,"number":2,"response_body":"oh <no>","started_at":"2027-03-01T12:01:00Z","status":500},` +
 		`{"duration_ms":30000,"error":"no whole answer within 30 s","number":3,"response_body":"a` + "\uFFFD" + `","started_at":"2027-03-01T12:02:00Z","status":200}]`
 	if got := compact(t, one.json["attempts"]); got != want {
-		t.Errorf("attempts %s\nwant     %s", got, want)
+		t.Errorf("got attempts  %s\nwant attempts %s", got, want)
 	}
 	if one.text("state") != "failed" || one.json["next_attempt_at"] != nil {
-		t.Error(one.raw)
+		t.Errorf("got %s, want state failed and no next attempt", one.raw)
 	}
 	headers := one.json["request_headers"].(map[string]any)
 	if headers["webhook-id"] != one.text("event_id") || headers["X-Service-Delivery"] != id || !strings.HasPrefix(fmt.Sprint(headers["X-Service-Signature"]), "sha256=") {
-		t.Errorf("headers %v", headers)
+		t.Errorf("got request headers %v, want those of the delivery, signed", headers)
 	}
 
 	again := s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).want(201)
 	wantFields(t, again.json, deliveryFields)
 	if again.text("trigger") != "manual" || again.text("event_id") != one.text("event_id") || again.text("delivery_id") == id ||
 		again.header.Get("Location") != "/v1/webhook-deliveries/"+again.text("delivery_id") {
-		t.Errorf("%v\n%s", again.header, again.raw)
+		t.Errorf("got %v\n%s\nwant a new delivery of the same event with trigger manual", again.header, again.raw)
 	}
 	fresh := s.get("/v1/webhook-deliveries/" + again.text("delivery_id")).want(200)
 	if fresh.text("payload") != one.text("payload") {
-		t.Error("the new delivery sends something else")
+		t.Errorf("got payload %s of the new delivery, want %s", fresh.text("payload"), one.text("payload"))
 	}
 	s.get("/v1/webhook-deliveries/dlv_00000000000000000000000000").refused(404, "not_found", "")
 }
 
+// compact returns v as JSON without HTML escapes.
 func compact(t *testing.T, v any) string {
 	t.Helper()
 	var b strings.Builder
@@ -246,7 +255,8 @@ func compact(t *testing.T, v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Every filter of deliveries tells apart what it names.
+// Guarantee: each filter of the list of deliveries returns exactly the matching ones, and
+// a list has no payloads.
 func TestDeliveryFilters(t *testing.T) {
 	s := start(t)
 	first := s.newWebhook(nil).text("webhook_id")
@@ -271,24 +281,24 @@ func TestDeliveryFilters(t *testing.T) {
 	} {
 		r := s.get("/v1/webhook-deliveries?" + query).want(200)
 		if n := len(r.data()); n != want {
-			t.Errorf("%s: %d, want %d", query, n, want)
+			t.Errorf("%s: got %d deliveries, want %d", query, n, want)
 		}
 		if strings.Contains(r.raw, "payload") {
-			t.Error("a list shows payloads")
+			t.Error("the list contains a payload")
 		}
 	}
 	// Pages of a filtered list.
 	r := s.get("/v1/webhook-deliveries?limit=2&webhook_id=" + first).want(200)
 	if len(r.data()) != 2 || r.data()[0]["delivery_id"] != test.text("delivery_id") {
-		t.Errorf("first page %s", r.raw)
+		t.Errorf("got first page %s, want 2 deliveries, the test first", r.raw)
 	}
 	r = s.get("/v1/webhook-deliveries?limit=2&webhook_id=" + first + "&cursor=" + r.text("next_cursor")).want(200)
 	if len(r.data()) != 1 || r.json["next_cursor"] != nil {
-		t.Errorf("last page %s", r.raw)
+		t.Errorf("got last page %s, want 1 delivery and no cursor", r.raw)
 	}
 }
 
-// A recovery delivers what failed since a time, once.
+// Guarantee: a recovery redelivers what failed at or after since, and each event once.
 func TestRecover(t *testing.T) {
 	s := start(t)
 	hook := s.newWebhook(nil).text("webhook_id")
@@ -304,16 +314,16 @@ func TestRecover(t *testing.T) {
 		return r.json["deliveries"]
 	}
 	if got := recover("2027-03-01T14:00:00Z"); got != 1.0 {
-		t.Errorf("the last one: %v", got)
+		t.Errorf("got %v recovered deliveries, want 1, the last", got)
 	}
 	if got := recover("2027-03-01"); got != 2.0 {
-		t.Errorf("the others: %v", got)
+		t.Errorf("got %v recovered deliveries, want 2, the others", got)
 	}
 	if got := recover("2027-03-01"); got != 0.0 {
-		t.Errorf("again: %v", got)
+		t.Errorf("got %v recovered deliveries the second time, want 0", got)
 	}
 	begun := s.get("/v1/webhook-deliveries?state=pending").want(200).data()
 	if len(begun) != 3 || begun[0]["trigger"] != "recover" {
-		t.Errorf("deliveries %v", begun)
+		t.Errorf("got pending deliveries %v, want 3 with trigger recover", begun)
 	}
 }
