@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arrived returns once the other side's system has all that was written to c, or
-// the connection is broken.
-func arrived(c net.Conn) {
+// waitSent returns once the peer's kernel has everything that was written to c, or the
+// connection is broken.
+func waitSent(c net.Conn) {
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		return

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/net/websocket"
 )
 
-// protocols answers with the version of HTTP, the method and the length of the
-// body that reached the upstream.
+// protocols responds with the HTTP version, the method and the body length of the request
+// that reached the upstream.
 func protocols(w http.ResponseWriter, r *http.Request) {
 	n, err := io.Copy(io.Discard, r.Body)
 	if err != nil {
@@ -31,8 +31,8 @@ func protocols(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "%s %s %d\n", r.Proto, r.Method, n)
 }
 
-// Guarantee: curl speaks every version of HTTP with the gateway, over TLS and in
-// clear, and its uploads that wait for leave arrive.
+// Guarantee: curl works with the gateway over every HTTP version, with and without TLS, and
+// its uploads with Expect arrive.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.HandlerFunc(protocols))
@@ -44,7 +44,7 @@ func TestCurl(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		to   *served
+		to   *testServer
 		args []string
 		want string
 	}{
@@ -73,14 +73,14 @@ func TestCurl(t *testing.T) {
 			}
 			out, err := exec.Command("curl", append(append(args, c.args...), url)...).CombinedOutput()
 			if err != nil || string(out) != c.want {
-				t.Errorf("%v\n%s\nwant\n%s", err, out, c.want)
+				t.Errorf("curl: got error %v, output\n%s\nwant\n%s", err, out, c.want)
 			}
 		})
 	}
 }
 
-// Guarantee: a thousand frames of a WebSocket pass each way, in order, over plain
-// TCP and TLS.
+// Guarantee: a thousand WebSocket frames pass in each direction, in order, over plain TCP and
+// over TLS.
 func TestWebSocket(t *testing.T) {
 	t.Parallel()
 	const frames = 1000
@@ -107,7 +107,7 @@ func TestWebSocket(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer ws.Close()
-			if err := ws.SetDeadline(time.Now().Add(patience)); err != nil {
+			if err := ws.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 				t.Fatal(err)
 			}
 			sent := make(chan error, 1)
@@ -124,7 +124,7 @@ func TestWebSocket(t *testing.T) {
 			for i := range frames {
 				var got string
 				if err := websocket.Message.Receive(ws, &got); err != nil || got != frame(i) {
-					t.Fatalf("frame %d: %q %v", i, got, err)
+					t.Fatalf("frame %d: got %q, error %v; want %q", i, got, err, frame(i))
 				}
 			}
 			if err := <-sent; err != nil {
@@ -134,18 +134,18 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// allowances lists what net/http's server of HTTP/2 does otherwise than h2spec
-// wants, and why it may.
+// allowances returns the h2spec cases in which net/http's HTTP/2 server deviates, and why it
+// may.
 func allowances() map[string]string {
 	return map[string]string{
-		"Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE":                                          "it closes the connection of a client that sets one thing twice",
-		"Sends a HEADERS frame that contains the connection-specific header field":                       "it answers 400, which RFC 9113, 8.1.1 allows",
-		"Sends a HEADERS frame that contains the TE header field with any value other than \"trailers\"": "it answers 400, which RFC 9113, 8.1.1 allows",
+		"Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE":                                          "it closes the connection of a client that sends one setting twice",
+		"Sends a HEADERS frame that contains the connection-specific header field":                       "it responds with 400, which RFC 9113, 8.1.1 allows",
+		"Sends a HEADERS frame that contains the TE header field with any value other than \"trailers\"": "it responds with 400, which RFC 9113, 8.1.1 allows",
 	}
 }
 
-// Guarantee: h2spec, the conformance tests of HTTP/2, finds nothing beyond the
-// allowances, over TLS and in clear.
+// Guarantee: the HTTP/2 conformance tests of h2spec pass, apart from the allowances, with and
+// without TLS.
 func TestHTTP2Conformance(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.HandlerFunc(protocols))
@@ -169,9 +169,9 @@ func TestHTTP2Conformance(t *testing.T) {
 			if overTLS {
 				args = append(args, "-t", "-k")
 			} else {
-				allowed["Sends invalid connection preface"] = "in clear it is a request of HTTP/1.1, which is refused before the end"
+				allowed["Sends invalid connection preface"] = "without TLS it is read as an HTTP/1.1 request, and refused before it is complete"
 			}
-			// The parts run at once, since each allowance waits for the time-out.
+			// The parts run concurrently, because each allowance takes a whole timeout.
 			var parts sync.WaitGroup
 			var seen atomic.Int32
 			for _, part := range [][]string{{"generic", "hpack", "http2/3"}, {"http2/4", "http2/5", "http2/7"}, {"http2/6"}, {"http2/8"}} {
@@ -182,25 +182,25 @@ func TestHTTP2Conformance(t *testing.T) {
 					seen.Add(int32(cases))
 					for name, why := range failed {
 						if allowed[name] == "" {
-							t.Errorf("%s: %s", name, why)
+							t.Errorf("h2spec case %q failed: %s", name, why)
 						}
 					}
 				})
 			}
 			parts.Wait()
 			if n := seen.Load(); n < 140 {
-				t.Errorf("only %d cases ran", n)
+				t.Errorf("got %d cases, want at least 140", n)
 			}
 		})
 	}
 }
 
-// failures reads from a report of h2spec how many cases ran, and which failed.
+// failures returns from an h2spec report how many cases ran, and which failed and why.
 func failures(t *testing.T, report string, output []byte) (seen int, failed map[string]string) {
 	t.Helper()
 	data, err := os.ReadFile(report)
 	if err != nil {
-		t.Errorf("h2spec made no report: %v\n%s", err, output)
+		t.Errorf("h2spec wrote no report: %v\n%s", err, output)
 		return 0, nil
 	}
 	var suites struct {
@@ -213,7 +213,7 @@ func failures(t *testing.T, report string, output []byte) (seen int, failed map[
 		} `xml:"testsuite"`
 	}
 	if err := xml.Unmarshal(data, &suites); err != nil {
-		t.Errorf("%v in %s", err, data)
+		t.Errorf("parse the report of h2spec: %v\n%s", err, data)
 		return 0, nil
 	}
 	failed = map[string]string{}

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// stillness is a clock of an engine on which next to nothing passes by itself: a
-// millisecond at each tick, so that no time is told twice. However long the
-// machine takes, nothing is late; what shall be, pass makes so.
-type stillness struct {
+// manualClock is a clock for an engine that advances only by a millisecond at each reading,
+// so that no two readings are equal, and by what advance adds. However slow the machine
+// is, no timeout expires by itself.
+type manualClock struct {
 	mu     sync.Mutex
 	now    time.Time
 	ticks  int
 	ticked chan struct{} // closed at the next tick
 }
 
-func newStillness() *stillness {
-	return &stillness{now: time.Now(), ticked: make(chan struct{})}
+func newManualClock() *manualClock {
+	return &manualClock{now: time.Now(), ticked: make(chan struct{})}
 }
 
-// Now is read once in each tick.
-func (s *stillness) Now() time.Time {
+// Now returns the time. The engine calls it once in each tick.
+func (s *manualClock) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = s.now.Add(time.Millisecond)
@@ -31,9 +31,9 @@ func (s *stillness) Now() time.Time {
 	return s.now
 }
 
-// pass lets d pass, and returns when the engine has looked at everything, before
-// and behind.
-func (s *stillness) pass(t testing.TB, d time.Duration) {
+// advance advances the clock by d. It returns when the engine has swept all connections
+// before and after.
+func (s *manualClock) advance(t testing.TB, d time.Duration) {
 	t.Helper()
 	s.wait(t, 2)
 	s.mu.Lock()
@@ -42,8 +42,8 @@ func (s *stillness) pass(t testing.TB, d time.Duration) {
 	s.wait(t, 3)
 }
 
-// wait waits for n ticks; all but the last of them are over then.
-func (s *stillness) wait(t testing.TB, n int) {
+// wait waits for the beginning of n ticks, so that n-1 ticks have completed.
+func (s *manualClock) wait(t testing.TB, n int) {
 	t.Helper()
 	for range n {
 		s.mu.Lock()
@@ -51,8 +51,8 @@ func (s *stillness) wait(t testing.TB, n int) {
 		s.mu.Unlock()
 		select {
 		case <-ticked:
-		case <-time.After(patience):
-			t.Fatal("the engine's clock stands still")
+		case <-time.After(testTimeout):
+			t.Fatal("timed out waiting for the engine to read its clock")
 		}
 	}
 }

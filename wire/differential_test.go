@@ -15,18 +15,18 @@ import (
 	"testing"
 )
 
-// readers are the gateway and the two parsers that it is compared with.
+// readers are the gateway and Node's parser, which are compared with net/http.
 type readers struct {
-	mu   sync.Mutex
-	lane *lane
-	node *node
+	mu     sync.Mutex
+	worker *worker
+	node   *node
 }
 
 func newReaders(t testing.TB) *readers {
-	return &readers{lane: newLane(t), node: startNode(t)}
+	return &readers{worker: newWorker(t), node: startNode(t)}
 }
 
-// seeds are valid requests, of which others are made.
+// seeds returns valid requests, from which mutate makes others.
 func seeds() []string {
 	return []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -40,8 +40,9 @@ func seeds() []string {
 	}
 }
 
-// Guarantee: what the gateway accepts and forwards, net/http and Node's parser
-// read alike, before and behind it; what net/http refuses is not forwarded.
+// Guarantee: net/http and Node's parser read a request that the gateway forwards in the same
+// way, both as the client sent it and as it was forwarded; a request that net/http rejects
+// is not forwarded.
 func FuzzDifferential(f *testing.F) {
 	r := newReaders(f)
 	for _, seed := range seeds() {
@@ -50,8 +51,8 @@ func FuzzDifferential(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input []byte) { r.compare(t, input) })
 }
 
-// Guarantee: that of FuzzDifferential, for requests with the mistakes on which
-// parsers are known to differ.
+// Guarantee: that of FuzzDifferential, for requests with mistakes on which parsers are known
+// to differ.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	r := newReaders(t)
@@ -61,7 +62,7 @@ func TestDifferential(t *testing.T) {
 		forwarded += r.compare(t, mutate(random))
 	}
 	if forwarded < 100 {
-		t.Errorf("only %d requests were forwarded, so little was compared", forwarded)
+		t.Errorf("got %d requests forwarded, want at least 100 to compare", forwarded)
 	}
 }
 
@@ -73,14 +74,14 @@ func mutate(r *rand.Rand) []byte {
 		switch at := r.IntN(len(out)); r.IntN(6) {
 		case 0: // a piece of syntax anywhere
 			out = out[:at] + pick([]string{"\r", "\n", "\r\n", " ", "\t", "\x00", "\x0b", ":", ",", ";", "\xff", "\x7f", "0", "/", "%", "#", "_", "\r\n "}) + out[at:]
-		case 1: // a line lost or doubled
+		case 1: // a line lost or duplicated
 			lines := strings.SplitAfter(out, "\r\n")
 			i := r.IntN(len(lines))
 			out = strings.Join(append(slices.Clone(lines[:i]), lines[min(len(lines), i+r.IntN(2)*2):]...), "")
 			if r.IntN(2) == 0 {
 				out = strings.Join(slices.Insert(lines, i, lines[i]), "")
 			}
-		case 2: // a field behind the request line
+		case 2: // a field after the request line
 			line, rest, _ := strings.Cut(out, "\r\n")
 			out = line + "\r\n" + pick([]string{
 				"Content-Length: 3", "Content-Length: 0", "Content-Length:+1", "Content-Length: 1,1", "Content_Length: 3", "Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked",
@@ -101,22 +102,22 @@ func mutate(r *rand.Rand) []byte {
 	return []byte(out)
 }
 
-// compare lets everyone read input, and returns how many requests were forwarded.
+// compare makes all parsers read input, and returns how many requests were forwarded.
 func (r *readers) compare(t *testing.T, input []byte) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	answers := ask(t, r.lane.plane.addr, [][]byte{input})
-	requests, malformed := r.lane.back.take()
+	got := sendStream(t, r.worker.plane.addr, [][]byte{input})
+	requests, malformed := r.worker.back.take()
 	if len(malformed) > 0 {
-		t.Errorf("reached the upstream: %s\n%q", malformed, input)
+		t.Errorf("the upstream received malformed bytes: %s\n%q", malformed, input)
 	}
-	r.behind(t, input, requests)
-	r.before(t, input, answers.statuses, requests)
+	r.compareForwarded(t, input, requests)
+	r.compareReceived(t, input, got.statuses, requests)
 	return len(requests)
 }
 
-// behind compares how both read what was forwarded.
-func (r *readers) behind(t *testing.T, input []byte, requests []recorded) {
+// compareForwarded checks that net/http and Node read the forwarded requests alike.
+func (r *readers) compareForwarded(t *testing.T, input []byte, requests []recorded) {
 	var stream []byte
 	for i := range requests {
 		stream = append(stream, requests[i].raw...)
@@ -126,29 +127,30 @@ func (r *readers) behind(t *testing.T, input []byte, requests []recorded) {
 	}
 	theirs := r.node.read(t, stream)
 	if len(theirs.Messages) != len(requests) {
-		if i := len(theirs.Messages); i < len(requests) && foreignToNode(requests[i].method, requests[i].target) {
+		if i := len(theirs.Messages); i < len(requests) && unsupportedByNode(requests[i].method, requests[i].target) {
 			return
 		}
-		t.Fatalf("net/http reads %v, Node %+v\n%q\nof %q", requests, theirs, stream, input)
+		t.Fatalf("forwarded requests: net/http reads %v, Node %+v, want both the same\n%q\nfrom %q", requests, theirs, stream, input)
 	}
 	for i, m := range theirs.Messages {
 		one := &requests[i]
 		if m.Method != one.method || m.Target != one.target || string(m.Body) != one.body ||
 			fields(m.Head, "Host", "Transfer-Encoding", "Trailer") != fieldsOf(one.header) || fields(m.Trailers) != fieldsOf(one.trailer) {
-			t.Fatalf("net/http reads %v\n%s\n%s\nNode %+v\n%q\nof %q", one, fieldsOf(one.header), fieldsOf(one.trailer), m, stream, input)
+			t.Fatalf("forwarded request: net/http reads %v\n%s\n%s\nNode %+v, want both the same\n%q\nfrom %q", one, fieldsOf(one.header), fieldsOf(one.trailer), m, stream, input)
 		}
 	}
 }
 
-// foreignToNode tells what Node refuses although it is a request: a method that
-// it does not know, and bytes beyond ASCII in a target.
-func foreignToNode(method, target string) bool {
+// unsupportedByNode reports whether Node rejects a valid request, for an unknown method or
+// bytes beyond ASCII in the target.
+func unsupportedByNode(method, target string) bool {
 	known := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 	return !slices.Contains(known, method) || strings.ContainsFunc(target, func(c rune) bool { return c >= 0x80 })
 }
 
-// before compares what was forwarded with how both read what the client sent.
-func (r *readers) before(t *testing.T, input []byte, statuses []int, requests []recorded) {
+// compareReceived checks that the forwarded requests are those that net/http and Node read
+// in what the client sent.
+func (r *readers) compareReceived(t *testing.T, input []byte, statuses []int, requests []recorded) {
 	theirs := r.node.read(t, input)
 	in := bufio.NewReader(bytes.NewReader(input))
 	for i, status := range statuses {
@@ -159,35 +161,35 @@ func (r *readers) before(t *testing.T, input []byte, statuses []int, requests []
 			body, err = io.ReadAll(req.Body)
 		}
 		switch {
-		case status != http.StatusOK: // refused by us
+		case status != http.StatusOK: // refused by the gateway
 			if err != nil {
 				return
 			}
 			continue
 		case len(requests) == 0:
-			t.Fatalf("answer %d is 200, and nothing was forwarded\n%q", i, input)
+			t.Fatalf("response %d: got a 200 although nothing was forwarded\n%q", i, input)
 		case err != nil:
-			t.Fatalf("request %d is forwarded as %v; net/http refuses it: %v\n%q", i, requests[0], err, input)
+			t.Fatalf("request %d: forwarded as %v, want it refused as by net/http: %v\n%q", i, requests[0], err, input)
 		}
 		one := requests[0]
 		requests = requests[1:]
 		if req.Method != one.method || sameTarget(req.RequestURI) && req.RequestURI != one.target || string(body) != one.body {
-			t.Fatalf("request %d is forwarded as %v, and read by net/http as %s %s %q\n%q", i, one, req.Method, req.RequestURI, body, input)
+			t.Fatalf("request %d: forwarded as %v, want %s %s %q as net/http reads it\n%q", i, one, req.Method, req.RequestURI, body, input)
 		}
 		if i >= len(theirs.Messages) {
 			continue // Node is stricter in places
 		}
 		if m := theirs.Messages[i]; m.Method != one.method || sameTarget(m.Target) && m.Target != one.target || string(m.Body) != one.body {
-			t.Fatalf("request %d is forwarded as %v, and read by Node as %+v\n%q", i, one, m, input)
+			t.Fatalf("request %d: forwarded as %v, want %+v as Node reads it\n%q", i, one, m, input)
 		}
 	}
 	if len(requests) > 0 {
-		t.Fatalf("forwarded beyond the answers: %v\n%q", requests, input)
+		t.Fatalf("forwarded without a response to the client: %v\n%q", requests, input)
 	}
 }
 
-// skipEmptyLines passes over what RFC 9112, 2.2 asks to pass over and net/http
-// does not.
+// skipEmptyLines skips up to two empty lines before a request, which RFC 9112, 2.2 asks
+// servers to ignore and net/http does not.
 func skipEmptyLines(in *bufio.Reader) {
 	for range 2 {
 		if b, err := in.Peek(2); err == nil && string(b) == "\r\n" {
@@ -196,18 +198,18 @@ func skipEmptyLines(in *bufio.Reader) {
 	}
 }
 
-// sameTarget tells that a target goes on as it is: not an absolute form, nor one
-// with a key.
+// sameTarget reports whether the gateway forwards a target unchanged: it is not in absolute
+// form and has no key.
 func sameTarget(target string) bool {
 	return strings.HasPrefix(target, "/") && !strings.Contains(target, "api") && !strings.Contains(target, "%")
 }
 
-// fields writes names and values in turn as fieldsOf does.
+// fields formats alternate names and values as fieldsOf does, leaving out the fields less.
 func fields(list []string, less ...string) string {
 	h := http.Header{}
 	for i := 0; i+1 < len(list); i += 2 {
 		if !slices.ContainsFunc(less, func(name string) bool { return strings.EqualFold(name, list[i]) }) {
-			latin1 := make([]byte, 0, len(list[i+1])) // Node gives each byte as a character
+			latin1 := make([]byte, 0, len(list[i+1])) // Node returns each byte as a character
 			for _, c := range list[i+1] {
 				latin1 = append(latin1, byte(c))
 			}
@@ -217,7 +219,7 @@ func fields(list []string, less ...string) string {
 	return fieldsOf(h)
 }
 
-// fieldsOf writes fields so that they can be compared.
+// fieldsOf formats fields in a canonical way, for comparison.
 func fieldsOf(h http.Header) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(h)) {

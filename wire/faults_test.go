@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// exchangeCase is an exchange that is cut at every byte.
-type exchangeCase struct {
-	name, request, answer string
+// cutCase is an exchange that the tests cut off at every byte.
+type cutCase struct {
+	name, request, response string
 }
 
-func exchangeCases(key string) []exchangeCase {
+func cutCases(key string) []cutCase {
 	head := " HTTP/1.1\r\nHost: " + hostname + "\r\nAuthorization: Bearer " + key + "\r\n"
-	return []exchangeCase{
+	return []cutCase{
 		{"lengths", "POST /a" + head + "Content-Length: 5\r\n\r\nhello", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld"},
 		{"chunks", "POST /b" + head + "Transfer-Encoding: chunked\r\nTE: trailers\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\nX: y\r\n\r\n",
 			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nworld\r\n0\r\nZ: z\r\n\r\n"},
@@ -29,23 +29,22 @@ func exchangeCases(key string) []exchangeCase {
 	}
 }
 
-// Guarantee: whenever the client leaves within an exchange, by an end or a reset,
-// everything ends: no connection to the upstream hangs on its message, and
-// nothing is left behind.
-func TestClientLeavesAtEveryByte(t *testing.T) {
+// Guarantee: at whatever byte of its request the client closes or resets the connection, the
+// exchange ends: no upstream connection is left within a message, and no connection leaks.
+func TestClientHangsUpAtEveryByte(t *testing.T) {
 	t.Parallel()
-	up := newEcho(t)
+	up := newFixedUpstream(t)
 	p := start(t, setup{}, up.addr, nil)
-	for _, e := range exchangeCases(p.key) {
+	for _, e := range cutCases(p.key) {
 		t.Run(e.name, func(t *testing.T) {
-			up.script(e.answer)
+			up.respondWith(e.response)
 			for n := range len(e.request) + 1 {
-				for _, leave := range []func(net.Conn){func(c net.Conn) { _ = c.Close() }, breakOff} {
+				for _, hangUp := range []func(net.Conn){func(c net.Conn) { _ = c.Close() }, breakOff} {
 					conn := dial(t, p.addr)
 					if _, err := io.WriteString(conn, e.request[:n]); err != nil {
 						t.Fatal(err)
 					}
-					leave(conn)
+					hangUp(conn)
 				}
 			}
 			settle(t, p, up)
@@ -53,29 +52,29 @@ func TestClientLeavesAtEveryByte(t *testing.T) {
 	}
 }
 
-// Guarantee: wherever the upstream's answer ends early, the client gets either an
-// error of the gateway's or a message that it can see is not whole; the next
-// request is served.
-func TestUpstreamLeavesAtEveryByte(t *testing.T) {
+// Guarantee: at whatever byte the upstream's response is cut off, the client receives either
+// an error of the gateway's or a message that is visibly incomplete; the next request is
+// served.
+func TestUpstreamHangsUpAtEveryByte(t *testing.T) {
 	t.Parallel()
-	up := newEcho(t)
+	up := newFixedUpstream(t)
 	p := start(t, setup{}, up.addr, nil)
-	for _, e := range exchangeCases(p.key)[:2] {
+	for _, e := range cutCases(p.key)[:2] {
 		t.Run(e.name, func(t *testing.T) {
-			for n := range len(e.answer) {
-				up.script(e.answer[:n])
+			for n := range len(e.response) {
+				up.respondWith(e.response[:n])
 				conn := dial(t, p.addr)
 				s := newSide(t, "client", conn)
-				s.say(e.request)
+				s.send(e.request)
 				text := s.untilCut()
 				switch {
 				case strings.HasPrefix(text, "HTTP/1.1 502 "):
-				case strings.HasPrefix(text, "HTTP/1.1 200 ") && n > strings.Index(e.answer, "\r\n\r\n"):
+				case strings.HasPrefix(text, "HTTP/1.1 200 ") && n > strings.Index(e.response, "\r\n\r\n"):
 					if isWhole(text) {
-						t.Errorf("after %d bytes of the answer the client got a whole message: %q", n, text)
+						t.Errorf("after %d bytes of the response: the client received a complete message %q, want an incomplete one", n, text)
 					}
 				default:
-					t.Errorf("after %d bytes of the answer the client got %q", n, text)
+					t.Errorf("after %d bytes of the response: the client received %q, want a 502 or an incomplete 200", n, text)
 				}
 				s.close()
 			}
@@ -84,8 +83,8 @@ func TestUpstreamLeavesAtEveryByte(t *testing.T) {
 	}
 }
 
-// untilCut receives an error of the gateway's, which leaves the connection
-// open, or until the end.
+// untilCut receives up to the end of the connection, or up to the end of a 502, which leaves
+// the connection open.
 func (s *side) untilCut() string {
 	for s.more() {
 		head, body, whole := strings.Cut(string(s.in), "\r\n\r\n")
@@ -96,14 +95,14 @@ func (s *side) untilCut() string {
 	return string(s.in)
 }
 
-// Guarantee: 512 connections whose clients leave at random moments leave no
-// goroutine, no descriptor and no connection behind, and the gateway serves on.
-func TestRandomAborts(t *testing.T) { //nolint:paralleltest // it counts descriptors
-	up := newEcho(t)
+// Guarantee: 512 clients that hang up at random moments leak no goroutine, file descriptor or
+// connection, and the gateway continues to serve.
+func TestRandomAborts(t *testing.T) { //nolint:paralleltest // it counts the file descriptors of the process
+	up := newFixedUpstream(t)
 	p := start(t, setup{}, up.addr, nil)
 	before := descriptors(t)
-	cases := exchangeCases(p.key)
-	up.script(cases[0].answer)
+	cases := cutCases(p.key)
+	up.respondWith(cases[0].response)
 	var clients sync.WaitGroup
 	for i := range 512 {
 		clients.Go(func() {
@@ -137,59 +136,59 @@ func TestRandomAborts(t *testing.T) { //nolint:paralleltest // it counts descrip
 	settle(t, p, up)
 	conn := dial(t, p.addr)
 	s := newSide(t, "client", conn)
-	s.say(cases[0].request)
+	s.send(cases[0].request)
 	s.expect(t, compile(t, `HTTP/1.1 200 OK\r\n`, nil))
 	s.close()
 	stopNow(p)
-	eventually(t, "no descriptor is left", func() bool { return descriptors(t) <= before })
+	waitUntil(t, "all file descriptors are closed", func() bool { return descriptors(t) <= before })
 }
 
-// Guarantee: a drain tells running exchanges to close, ends idle connections,
-// and lets what runs finish; upgraded connections last.
+// Guarantee: a drain closes idle connections, lets running requests finish with
+// Connection: close, and waits for upgraded connections.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	back := newBackstage(t)
+	back := newRawUpstream(t)
 	p := start(t, setup{}, back.addr, nil)
 	head := " HTTP/1.1\r\nHost: " + hostname + "\r\nAuthorization: Bearer " + p.key + "\r\n"
 	idle := newSide(t, "idle client", dial(t, p.addr))
-	idle.say("GET /1 HTTP/1.1\r\nHost: " + hostname + "\r\n\r\n")
+	idle.send("GET /1 HTTP/1.1\r\nHost: " + hostname + "\r\n\r\n")
 	if resp, _ := idle.response(t); resp.StatusCode != 401 {
-		t.Fatal(resp.Status)
+		t.Fatalf("idle client: got %s, want 401", resp.Status)
 	}
 	tunnel := newSide(t, "upgraded client", dial(t, p.addr))
-	tunnel.say("GET /ws" + head + "Connection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	tunnel.send("GET /ws" + head + "Connection: Upgrade\r\nUpgrade: x\r\n\r\n")
 	far := newSide(t, "upstream", back.next(t))
-	far.until(t, "\r\n\r\n")
-	far.say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-	tunnel.until(t, "\r\n\r\n")
+	far.readUntil(t, "\r\n\r\n")
+	far.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+	tunnel.readUntil(t, "\r\n\r\n")
 	running := newSide(t, "running client", dial(t, p.addr))
-	running.say("GET /2" + head + "\r\n")
+	running.send("GET /2" + head + "\r\n")
 	up := newSide(t, "upstream", back.next(t))
-	up.until(t, "\r\n\r\n")
+	up.readUntil(t, "\r\n\r\n")
 
 	ended := make(chan struct{})
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		p.stop(ctx)
 		close(ended)
 	}()
 	idle.expectClean(t)
 	idle.close()
-	up.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	up.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	resp, body := running.response(t)
 	if resp.StatusCode != 200 || string(body) != "ok" || !resp.Close {
-		t.Errorf("the running request got %s %q, close %v", resp.Status, body, resp.Close)
+		t.Errorf("running request: got %s %q, close %v; want 200 \"ok\" with Connection: close", resp.Status, body, resp.Close)
 	}
 	running.expectClean(t)
 	running.close()
-	tunnel.say("still")
+	tunnel.send("still")
 	far.expect(t, compile(t, "still", nil))
-	far.say("here")
+	far.send("here")
 	tunnel.expect(t, compile(t, "here", nil))
 	select {
 	case <-ended:
-		t.Error("the drain ended before the upgraded connection")
+		t.Error("the drain ended while a connection was upgraded, want it to wait")
 	default:
 	}
 	tunnel.close()
@@ -198,8 +197,8 @@ func TestDrain(t *testing.T) {
 	<-ended
 }
 
-// until receives up to and with mark.
-func (s *side) until(t testing.TB, mark string) {
+// readUntil consumes everything up to and including mark.
+func (s *side) readUntil(t testing.TB, mark string) {
 	t.Helper()
 	for {
 		if i := bytes.Index(s.in, []byte(mark)); i >= 0 {
@@ -207,18 +206,19 @@ func (s *side) until(t testing.TB, mark string) {
 			return
 		}
 		if !s.more() {
-			t.Fatalf("the %s received no %q (%v) in %q", s.name, mark, s.err, s.in)
+			t.Fatalf("%s: received %q, then %v; want %q in it", s.name, s.in, s.err, mark)
 		}
 	}
 }
 
-func (b *backstage) next(t testing.TB) net.Conn {
+// next waits for the next connection.
+func (b *rawUpstream) next(t testing.TB) net.Conn {
 	t.Helper()
 	select {
 	case conn := <-b.conns:
 		return conn
-	case <-time.After(patience):
-		t.Fatal("nothing connects to the upstream")
+	case <-time.After(testTimeout):
+		t.Fatal("timed out waiting for a connection to the upstream")
 		return nil
 	}
 }
@@ -232,28 +232,29 @@ func dial(t testing.TB, addr string) net.Conn {
 	return conn
 }
 
-// settle waits until the gateway serves no connection.
-func settle(t testing.TB, p *plane, up *echo) {
+// settle waits until the gateway serves no connection and the upstream no request.
+func settle(t testing.TB, p *dataPlane, up *fixedUpstream) {
 	t.Helper()
-	eventually(t, "no client's connection is left", func() bool { return p.engine.Connections() == 0 })
-	eventually(t, "no upstream's connection hangs within a message", func() bool { return up.busy() == 0 })
+	waitUntil(t, "all client connections are closed", func() bool { return p.engine.Connections() == 0 })
+	waitUntil(t, "no upstream connection is within a message", func() bool { return up.busy() == 0 })
 }
 
-func eventually(t testing.TB, what string, cond func() bool) {
+// waitUntil polls until cond returns true. It fails with the stacks of all goroutines.
+func waitUntil(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 64<<10)
-			t.Fatalf("not come about: %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
+			t.Fatalf("timed out waiting until %s\n%s", what, stacks[:runtime.Stack(stacks, true)])
 		}
 		<-tick.C
 	}
 }
 
-// descriptors returns the number of open descriptors of this process.
+// descriptors returns the number of open file descriptors of this process.
 func descriptors(t testing.TB) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")

@@ -22,44 +22,43 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// patience is how long a test waits for what must come about; it bounds a
-// failure and is no part of a measurement.
-const patience = time.Minute
+// testTimeout bounds every wait of a test. Reaching it is a failure.
+const testTimeout = time.Minute
 
-// pseudonym is what the gateway calls itself in Via.
-const pseudonym = "keygate-wire"
+// viaName is the name of the gateway in Via.
+const viaName = "keygate-wire"
 
 // plane is a data plane on a free loopback port.
-type plane struct {
+type dataPlane struct {
 	t      testing.TB
 	addr   string
 	key    string
-	tls    *tls.Config // of the listener; nil is plain
+	tls    *tls.Config // of the listener; nil means plain TCP
 	log    *logtest.Recorder
 	engine *h1.Engine
-	clock  *stillness // of the engine
+	clock  *manualClock // of the engine
 	stop   func(context.Context)
 }
 
-// start starts a data plane in front of the upstream at addr. over is the
-// listener's TLS, nil for none.
-func start(t testing.TB, s setup, addr string, over *tls.Config) *plane {
+// start starts a data plane in front of the upstream at addr. over is the TLS
+// configuration of the listener; nil means plain TCP.
+func start(t testing.TB, s setup, addr string, over *tls.Config) *dataPlane {
 	t.Helper()
 	source, key := newSource(t, s, addr)
 	admitter := newAdmitter(t, source)
-	// Nobody invites in the upstream's place, as nothing is late (stillness).
+	// The gateway never sends a 100 in the upstream's place: no timeout expires by itself.
 	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New(), ContinueTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := &logtest.Recorder{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	shared := proxy.Config{Admit: admitter, Pools: pools, Log: logger, Via: pseudonym}
+	shared := proxy.Config{Admit: admitter, Pools: pools, Log: logger, Via: viaName}
 	forwarder, err := nethttp.New(nethttp.Config{Config: shared})
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := newStillness()
+	clock := newManualClock()
 	engine, err := h1.New(h1.Config{
 		Config: shared, Now: clock.Now, Forward: forwarder.ServeDecided,
 	})
@@ -70,7 +69,7 @@ func start(t testing.TB, s setup, addr string, over *tls.Config) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plane{t: t, addr: l.Addr().String(), key: key, tls: over, log: log, engine: engine, clock: clock}
+	p := &dataPlane{t: t, addr: l.Addr().String(), key: key, tls: over, log: log, engine: engine, clock: clock}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -86,11 +85,11 @@ func start(t testing.TB, s setup, addr string, over *tls.Config) *plane {
 		once.Do(func() {
 			_ = l.Close()
 			if err := engine.Shutdown(ctx); err != nil {
-				t.Error(err)
+				t.Errorf("shut down the engine: %v", err)
 			}
 			serving.Wait()
 			if err := forwarder.Shutdown(ctx); err != nil {
-				t.Error(err)
+				t.Errorf("shut down the forwarder: %v", err)
 			}
 			pools.Close()
 		})
@@ -103,6 +102,7 @@ func start(t testing.TB, s setup, addr string, over *tls.Config) *plane {
 	return p
 }
 
+// serve serves a connection, after its TLS handshake if over is not nil.
 func serve(engine *h1.Engine, c net.Conn, over *tls.Config, trusted bool) {
 	info := h1.ConnInfo{Trusted: trusted, TLS: over != nil}
 	if addr, ok := c.RemoteAddr().(*net.TCPAddr); ok {
@@ -122,22 +122,22 @@ func serve(engine *h1.Engine, c net.Conn, over *tls.Config, trusted bool) {
 
 func newAdmitter(t testing.TB, source *snapshottest.Source) *admit.Admitter {
 	t.Helper()
-	ledger, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
+	reserver, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock := ratelimit.NewClock().Now
-	live, err := snapshot.New(snapshot.Config{
-		Source: source, Reserver: ledger, Now: clock, DefaultGlobalLimit: ratelimit.Rate{Count: 1000000, Per: time.Second},
+	follower, err := snapshot.New(snapshot.Config{
+		Source: source, Reserver: reserver, Now: clock, DefaultGlobalLimit: ratelimit.Rate{Count: 1000000, Per: time.Second},
 		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := live.Load(t.Context()); err != nil {
+	if err := follower.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Follower: live, Reserver: ledger, Now: clock})
+	admitter, err := admit.New(admit.Config{Follower: follower, Reserver: reserver, Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

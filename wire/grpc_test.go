@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// talk is a gRPC service: One gives its text back, or an error for the text
-// "fail"; Both gives every text back as it comes.
+// talk returns a gRPC service. One returns its text, or an error for the text "fail"; Both
+// returns each text as it arrives.
 func talk() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "wire.Talk",
@@ -35,7 +35,7 @@ func talk() *grpc.ServiceDesc {
 				return nil, err
 			}
 			if in.Value == "fail" {
-				return nil, status.Error(codes.FailedPrecondition, "as was asked")
+				return nil, status.Error(codes.FailedPrecondition, "requested by the test")
 			}
 			return &in, nil
 		}}},
@@ -56,8 +56,8 @@ func talk() *grpc.ServiceDesc {
 	}
 }
 
-// dialServer connects to a server's data plane.
-func dialServer(t *testing.T, s *served) net.Conn {
+// dialServer connects to a server's data plane, over TLS if it has a certificate.
+func dialServer(t *testing.T, s *testServer) net.Conn {
 	t.Helper()
 	if s.cert == "" {
 		return dial(t, s.addr)
@@ -69,7 +69,7 @@ func dialServer(t *testing.T, s *served) net.Conn {
 	return conn
 }
 
-func (s *served) clientTLS(t *testing.T, protocol string) *tls.Config {
+func (s *testServer) clientTLS(t *testing.T, protocol string) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(s.cert)
 	if err != nil {
@@ -80,8 +80,8 @@ func (s *served) clientTLS(t *testing.T, protocol string) *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: hostname, NextProtos: []string{protocol}, MinVersion: tls.VersionTLS12}
 }
 
-// Guarantee: gRPC passes, single calls and streams both ways at once, with its
-// trailers and errors, in clear and over TLS, to an upstream of HTTP/2 in clear.
+// Guarantee: gRPC calls and bidirectional streams pass with their trailers and errors, with
+// and without TLS, to an upstream that speaks HTTP/2 without TLS.
 func TestGRPC(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,45 +110,46 @@ func TestGRPC(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			calls(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.key), t, conn)
 			if err := conn.Invoke(ctx, "/wire.Talk/One", wrapperspb.String("x"), &wrapperspb.StringValue{}); status.Code(err) != codes.Unauthenticated {
-				t.Errorf("without a key: %v", err)
+				t.Errorf("call without a key: got error %v, want Unauthenticated", err)
 			}
 		})
 	}
 }
 
+// calls makes a call, a failing call, and a stream.
 func calls(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
 	var got wrapperspb.StringValue
 	var trailer metadata.MD
 	if err := conn.Invoke(ctx, "/wire.Talk/One", wrapperspb.String("hello"), &got, grpc.Trailer(&trailer)); err != nil || got.Value != "hello" {
-		t.Fatalf("%q %v", got.Value, err)
+		t.Fatalf("call: got %q, error %v; want hello", got.Value, err)
 	}
 	if sum := trailer.Get("x-sum"); len(sum) != 1 || sum[0] != "5" {
-		t.Errorf("trailers %v", trailer)
+		t.Errorf("call: got trailers %v, want x-sum: 5", trailer)
 	}
 	if err := conn.Invoke(ctx, "/wire.Talk/One", wrapperspb.String("fail"), &got); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("an error of the upstream: %v", err)
+		t.Errorf("failing call: got error %v, want FailedPrecondition", err)
 	}
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/wire.Talk/Both")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 200 { // each waits for its answer, so nothing may be held back
+	for i := range 200 { // each waits for its response, so buffering would block the stream
 		if err := stream.SendMsg(wrapperspb.String(strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
 		if err := stream.RecvMsg(&got); err != nil || got.Value != strconv.Itoa(i) {
-			t.Fatalf("message %d: %q %v", i, got.Value, err)
+			t.Fatalf("message %d: got %q, error %v", i, got.Value, err)
 		}
 	}
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
 	if err := stream.RecvMsg(&got); !errors.Is(err, io.EOF) {
-		t.Errorf("the end of the stream: %v", err)
+		t.Errorf("end of the stream: got error %v, want EOF", err)
 	}
 }

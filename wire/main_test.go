@@ -9,12 +9,12 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 )
 
-// TestMain runs many tests at once, since most of them wait for others to close,
-// and looks for what is left behind.
+// TestMain runs many tests in parallel, because most of them wait for connections to
+// close, and checks for leaks at the end.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if fuzz := flag.Lookup("test.fuzz"); fuzz.Value.String() != "" {
-		os.Exit(m.Run()) // its workers are processes
+		os.Exit(m.Run()) // its workers are processes of their own, without parallel tests
 	}
 	if err := flag.Set("test.parallel", "24"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// node is a process that reads requests with Node's HTTP parser.
+// node is a process that parses requests with Node's HTTP parser.
 type node struct {
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// nodeReading is what Node finds in a stream of bytes.
+// nodeReading is what Node reads from a stream of bytes.
 type nodeReading struct {
 	Messages []nodeMessage `json:"messages"`
 	Error    string        `json:"error"`
@@ -25,7 +25,7 @@ type nodeReading struct {
 type nodeMessage struct {
 	Method   string   `json:"method"`
 	Target   string   `json:"target"`
-	Head     []string `json:"head"` // names and values in turn
+	Head     []string `json:"head"` // alternately names and values
 	Body     []byte   `json:"body"`
 	Trailers []string `json:"trailers"`
 }
@@ -43,7 +43,7 @@ func startNode(t testing.TB) *node {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("Node.js is needed; make deps installs it: %v", err)
+		t.Fatalf("start Node.js, which make deps installs: %v", err)
 	}
 	t.Cleanup(func() {
 		_ = in.Close()
@@ -54,7 +54,7 @@ func startNode(t testing.TB) *node {
 	return &node{in, bufio.NewReader(out)}
 }
 
-// read gives a stream of bytes to Node.
+// read makes Node parse a stream of bytes.
 func (n *node) read(t testing.TB, input []byte) (out nodeReading) {
 	t.Helper()
 	if _, err := io.WriteString(n.in, base64.StdEncoding.EncodeToString(input)+"\n"); err != nil {
@@ -62,10 +62,10 @@ func (n *node) read(t testing.TB, input []byte) (out nodeReading) {
 	}
 	line, err := n.out.ReadBytes('\n')
 	if err != nil {
-		t.Fatalf("node said %q: %v", line, err)
+		t.Fatalf("node: got output %q: %v", line, err)
 	}
 	if err := json.Unmarshal(line, &out); err != nil {
-		t.Fatalf("node said %q: %v", line, err)
+		t.Fatalf("node: got output %q: %v", line, err)
 	}
 	return out
 }

@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// verdict is what comparing with a pattern tells.
+// verdict is the result of matching bytes against a pattern.
 type verdict int
 
 const (
 	matched verdict = iota
 	mismatched
-	incomplete // as far as it goes it matches
+	incomplete // matches as far as the bytes go
 )
 
-// pattern is what a side must receive.
+// pattern describes the bytes that a side must receive.
 type pattern struct {
-	text  string // as written
+	text  string // as written in the case
 	parts []part
 }
 
-// part compares the beginning of b. n is how much of it belongs to the part, or
-// how far it matched.
+// part matches the beginning of b. n is the length of the match, or of the part of b that
+// matched.
 type part func(b []byte) (n int, v verdict)
 
 func (p pattern) match(b []byte) (n int, v verdict) {
@@ -39,6 +39,7 @@ func (p pattern) match(b []byte) (n int, v verdict) {
 	return n, matched
 }
 
+// literal matches want itself.
 func literal(want string) part {
 	return func(b []byte) (int, verdict) {
 		n := 0
@@ -55,7 +56,7 @@ func literal(want string) part {
 	}
 }
 
-// line matches expr against what comes before the next CR.
+// line matches the rest of a line, up to its CR, against a regular expression.
 func line(expr string) part {
 	re := regexp.MustCompile("^(?:" + expr + ")$")
 	return func(b []byte) (int, verdict) {
@@ -72,7 +73,7 @@ func line(expr string) part {
 
 var limitLine = regexp.MustCompile(`^(X-RateLimit-(Limit|Remaining|Reset)|RateLimit(-Policy)?): [^\r\n]+$`)
 
-// limits matches the lines of rate limits but for the last CRLF: the three at least.
+// limits matches at least three rate limit fields, without the last CRLF.
 func limits(b []byte) (n int, v verdict) {
 	seen := 0
 	for {
@@ -91,7 +92,7 @@ func limits(b []byte) (n int, v verdict) {
 	}
 }
 
-// chunks matches data in chunks of any size, without extensions.
+// chunks matches want as the data of chunks of any size, without extensions.
 func chunks(want string) part {
 	return func(b []byte) (n int, v verdict) {
 		left := want
@@ -114,14 +115,14 @@ func chunks(want string) part {
 	}
 }
 
-// names are the words that a text can hold in braces.
-type names map[string]string
+// variables are the values of the names that a text can have in braces.
+type variables map[string]string
 
-// token is a word in braces: {name}, {5*text} or {chunks text}.
+// token matches an expression in braces: {name}, {5*text} or {chunks text}.
 var token = regexp.MustCompile(`\{([a-z]+[0-9]*|[0-9]+\*[^{}]+|chunks [^{}]*(?:\{[0-9]+\*[^{}]+\})?[^{}]*)\}`)
 
-// compile reads a text of a case as what must be received.
-func compile(t testing.TB, text string, words names) pattern {
+// compile turns a text of a case into the pattern of what must be received.
+func compile(t testing.TB, text string, vars variables) pattern {
 	t.Helper()
 	p := pattern{text: text}
 	rest := text
@@ -144,19 +145,19 @@ func compile(t testing.TB, text string, words names) pattern {
 		case word == "limits":
 			p.parts = append(p.parts, limits)
 		case strings.HasPrefix(word, "chunks "):
-			p.parts = append(p.parts, chunks(expand(t, word[len("chunks "):], words)))
-		case words[word] != "":
-			p.parts = append(p.parts, compile(t, words[word], words).parts...)
+			p.parts = append(p.parts, chunks(expand(t, word[len("chunks "):], vars)))
+		case vars[word] != "":
+			p.parts = append(p.parts, compile(t, vars[word], vars).parts...)
 		default:
-			p.parts = append(p.parts, literal(expand(t, "{"+word+"}", words)))
+			p.parts = append(p.parts, literal(expand(t, "{"+word+"}", vars)))
 		}
 		rest = rest[at[1]:]
 	}
 	return p
 }
 
-// expand reads a text of a case as what is to be sent.
-func expand(t testing.TB, text string, words names) string {
+// expand turns a text of a case into the bytes to send.
+func expand(t testing.TB, text string, vars variables) string {
 	t.Helper()
 	return unescape(t, token.ReplaceAllStringFunc(text, func(s string) string {
 		word := s[1 : len(s)-1]
@@ -167,15 +168,15 @@ func expand(t testing.TB, text string, words names) string {
 			}
 			return strings.Repeat(unit, n)
 		}
-		value, ok := words[word]
+		value, ok := vars[word]
 		if !ok {
-			t.Fatalf("%s means nothing where something is sent", s)
+			t.Fatalf("%s is not defined for bytes to send", s)
 		}
 		return value
 	}))
 }
 
-// unescape gives \r \n \t \0 \\ and \xHH their meaning.
+// unescape replaces \r, \n, \t, \0, \\ and \xHH by the bytes that they denote.
 func unescape(t testing.TB, s string) string {
 	t.Helper()
 	var b strings.Builder
@@ -186,7 +187,7 @@ func unescape(t testing.TB, s string) string {
 		}
 		i++
 		if i == len(s) {
-			t.Fatalf("a backslash at the end of %q", s)
+			t.Fatalf("%q ends with a backslash", s)
 		}
 		switch s[i] {
 		case 'r':
@@ -210,13 +211,13 @@ func unescape(t testing.TB, s string) string {
 			b.WriteByte(byte(n))
 			i += 2
 		default:
-			t.Fatalf("\\%c means nothing in %q", s[i], s)
+			t.Fatalf("unknown escape \\%c in %q", s[i], s)
 		}
 	}
 	return b.String()
 }
 
-// show writes bytes so that a failure can be read.
+// show formats bytes for a failure message.
 func show(b []byte) string {
 	if len(b) > 4<<10 {
 		return show(b[:2<<10]) + fmt.Sprintf("\n… %d bytes …\n", len(b)-(4<<10)) + show(b[len(b)-(2<<10):])

@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// Guarantee: 4.1 to 4.5 of the contract hold byte for byte, over plain TCP, over
-// TLS, and however the client's bytes come.
+// Guarantee: sections 4.1 to 4.5 of the contract hold byte for byte, over plain TCP, over
+// TLS, and however the client's bytes are split.
 func TestCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
+		t.Fatal("no cases found in testdata:", err)
 	}
 	for _, file := range files {
 		for _, s := range readScripts(t, file) {
@@ -38,36 +38,37 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// stage is a case under way.
-type stage struct {
+// caseRun is a running case.
+type caseRun struct {
 	t      *testing.T
-	mode   string
-	plane  *plane
-	words  names
-	back   *backstage
+	mode   string // plain, tls or bytes
+	plane  *dataPlane
+	vars   variables
+	back   *rawUpstream
 	client *side
-	up     *side   // the upstream's current connection
+	up     *side   // the current connection of the upstream
 	ups    []*side // all of them
 }
 
+// play runs a case.
 func play(t *testing.T, s *script, mode string) {
-	back := newBackstage(t)
+	back := newRawUpstream(t)
 	var over *tls.Config
 	if mode == "tls" {
 		over = serverTLS(t)
 	}
 	p := start(t, s.setupOf(t), back.addr, over)
-	x := &stage{t: t, mode: mode, plane: p, back: back}
-	x.words = names{
-		"key": p.key, "upstream": back.addr, "proto": "http", "gateway": gatewayID, "keyid": keyID, "owner": owner, "via": pseudonym,
+	x := &caseRun{t: t, mode: mode, plane: p, back: back}
+	x.vars = variables{
+		"key": p.key, "upstream": back.addr, "proto": "http", "gateway": gatewayID, "keyid": keyID, "owner": owner, "via": viaName,
 		"host": hostname,
 		"own": `X-Request-Id: {id}\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: {host}\r\nX-Forwarded-Proto: {proto}\r\nVia: 1.1 {via}\r\n` +
 			`X-Keygate-Gateway-Id: {gateway}\r\nX-Keygate-Key-Id: {keyid}\r\nX-Keygate-Key-Owner: {owner}`,
 	}
-	x.words["own12"] = strings.Replace(x.words["own"], "Via: 1.1 ", "Via: 1.2 ", 1)
-	x.words["own10"] = strings.Replace(x.words["own"], "Via: 1.1 ", "Via: 1.0 ", 1)
+	x.vars["own12"] = strings.Replace(x.vars["own"], "Via: 1.1 ", "Via: 1.2 ", 1)
+	x.vars["own10"] = strings.Replace(x.vars["own"], "Via: 1.1 ", "Via: 1.0 ", 1)
 	if over != nil {
-		x.words["proto"] = "https"
+		x.vars["proto"] = "https"
 	}
 	x.connect()
 	for i := range s.steps {
@@ -78,11 +79,11 @@ func play(t *testing.T, s *script, mode string) {
 	}
 	x.finish()
 	if t.Failed() {
-		t.Logf("%s; the gateway's log:\n%s", s.place, p.log)
+		t.Logf("case at %s; the gateway's log:\n%s", s.position, p.log)
 	}
 }
 
-func (x *stage) connect() {
+func (x *caseRun) connect() {
 	conn, err := net.Dial("tcp", x.plane.addr)
 	if err != nil {
 		x.t.Fatal(err)
@@ -93,10 +94,10 @@ func (x *stage) connect() {
 	x.client = newSide(x.t, "client", conn)
 }
 
-// pieces tells in what sizes the client's bytes go out.
-func (x *stage) pieces(length int) func() int {
+// pieces returns the sizes of the pieces in which the client's bytes are sent.
+func (x *caseRun) pieces(length int) func() int {
 	if x.mode != "bytes" {
-		return whole
+		return atOnce
 	}
 	if length <= 2<<10 {
 		return func() int { return 1 }
@@ -105,9 +106,8 @@ func (x *stage) pieces(length int) func() int {
 	return func() int { return 1 + r.IntN(2<<10) }
 }
 
-// upstream returns the upstream's current connection; the first one is waited
-// for.
-func (x *stage) upstream() *side {
+// upstream returns the current connection of the upstream. It waits for the first one.
+func (x *caseRun) upstream() *side {
 	x.t.Helper()
 	if x.up == nil {
 		x.nextUpstream()
@@ -115,57 +115,55 @@ func (x *stage) upstream() *side {
 	return x.up
 }
 
-func (x *stage) nextUpstream() {
+func (x *caseRun) nextUpstream() {
 	x.t.Helper()
 	select {
 	case conn := <-x.back.conns:
 		x.up = newSide(x.t, "upstream", conn)
 		x.ups = append(x.ups, x.up)
-	case <-time.After(patience):
-		x.t.Fatal("nothing connects to the upstream; the client received\n" + show(x.client.peek()))
+	case <-time.After(testTimeout):
+		x.t.Fatal("timed out waiting for a connection to the upstream; the client received\n" + show(x.client.peek()))
 	}
 }
 
-func (x *stage) step(s *script, at *step) {
+func (x *caseRun) step(s *script, at *step) {
 	x.t.Helper()
 	defer func() {
 		if x.t.Failed() {
-			x.t.Logf("in the step of line %d of %s; the gateway's log:\n%s", at.line, s.place, x.plane.log)
+			x.t.Logf("step in line %d of the case at %s; the gateway's log:\n%s", at.line, s.position, x.plane.log)
 		}
 	}()
 	switch what := at.what; what {
-	case "client":
-		text := expand(x.t, at.text, x.words)
-		x.client.send([]byte(text), x.pieces(len(text)))
-	case "answer":
-		x.upstream().say(expand(x.t, at.text, x.words))
-	case "upstream":
-		x.upstream().expect(x.t, compile(x.t, at.text, x.words))
-	case "result":
-		x.client.expect(x.t, compile(x.t, at.text, x.words))
-	case "another upstream":
+	case "client sends":
+		text := expand(x.t, at.text, x.vars)
+		x.client.sendPieces([]byte(text), x.pieces(len(text)))
+	case "upstream sends":
+		x.upstream().send(expand(x.t, at.text, x.vars))
+	case "upstream receives":
+		x.upstream().expect(x.t, compile(x.t, at.text, x.vars))
+	case "client receives":
+		x.client.expect(x.t, compile(x.t, at.text, x.vars))
+	case "another upstream connection":
 		x.nextUpstream()
-	case "another client":
-		x.connect()
-	case "client ends":
-		x.client.end()
+	case "client closes its half":
+		x.client.closeWrite()
 	case "client closes":
 		x.client.close()
 	case "client resets":
 		x.client.reset()
-	case "client sees cut": // the framing tells that something is missing
+	case "client sees the connection end":
 		x.client.expectEnd(x.t)
-	case "client sees end":
+	case "client sees a proper end":
 		x.client.expectClean(x.t)
-	case "client sees break":
+	case "client sees an improper end":
 		x.client.expectBreak(x.t)
-	case "upstream ends":
-		x.upstream().end()
+	case "upstream closes its half":
+		x.upstream().closeWrite()
 	case "upstream closes":
 		x.upstream().close()
 	case "upstream resets":
 		x.upstream().reset()
-	case "upstream sees end":
+	case "upstream sees the connection end":
 		x.upstream().expectEnd(x.t)
 	default:
 		args := strings.Fields(what)
@@ -174,28 +172,28 @@ func (x *stage) step(s *script, at *step) {
 			return
 		}
 		if len(args) < 3 || args[0] != "refused" {
-			x.t.Fatalf("line %d: the step %q means nothing", at.line, what)
+			x.t.Fatalf("line %d: unknown step %q", at.line, what)
 		}
 		x.refused(args[1], args[2], len(args) > 3)
 	}
 }
 
-// pass lets time pass on the gateway's clock.
-func (x *stage) pass(at *step, text string) {
+// pass advances the gateway's clock.
+func (x *caseRun) pass(at *step, text string) {
 	x.t.Helper()
 	d, err := time.ParseDuration(strings.ReplaceAll(text, " ", ""))
 	if err != nil {
 		x.t.Fatalf("line %d: %v", at.line, err)
 	}
-	x.plane.clock.pass(x.t, d)
+	x.plane.clock.advance(x.t, d)
 }
 
-// refused reads an answer of the gateway's own (contract, 2 and 4.5).
-func (x *stage) refused(status, word string, closed bool) {
+// refused receives an error response of the gateway and checks it (contract, 2 and 4.5).
+func (x *caseRun) refused(status, code string, closed bool) {
 	x.t.Helper()
 	resp, content := x.client.response(x.t)
 	if got := strconv.Itoa(resp.StatusCode); got != status {
-		x.t.Fatalf("status %s, want %s: %s", got, status, content)
+		x.t.Fatalf("got status %s with body %s, want %s", got, content, status)
 	}
 	var body struct {
 		Error     string `json:"error"`
@@ -203,26 +201,29 @@ func (x *stage) refused(status, word string, closed bool) {
 		RequestID string `json:"request_id"`
 	}
 	if err := json.Unmarshal(content, &body); err != nil {
-		x.t.Fatalf("the body is no JSON: %v\n%s", err, content)
+		x.t.Fatalf("got body %s, want JSON: %v", content, err)
 	}
-	if body.Error != word || body.Message == "" || body.RequestID == "" || body.RequestID != resp.Header.Get("X-Request-Id") {
-		x.t.Errorf("want the error %s, a message and the request's identifier %q: %s", word, resp.Header.Get("X-Request-Id"), content)
+	if body.Error != code || body.Message == "" || body.RequestID == "" || body.RequestID != resp.Header.Get("X-Request-Id") {
+		x.t.Errorf("got body %s, want the error %s, a message and the request identifier %q", content, code, resp.Header.Get("X-Request-Id"))
 	}
 	if got := resp.Header.Get("Content-Type"); got != "application/json" {
-		x.t.Errorf("Content-Type %q", got)
+		x.t.Errorf("got Content-Type %q, want application/json", got)
 	}
 	if strings.Contains(string(content), x.plane.key) {
-		x.t.Errorf("the key is in the answer: %s", content)
+		x.t.Errorf("got body %s, want no key in it", content)
 	}
-	if closed != resp.Close {
-		x.t.Errorf("the answer says that the connection closes: %v, want %v", resp.Close, closed)
+	if closed && !resp.Close {
+		x.t.Error("got no Connection: close, want one")
+	}
+	if !closed && resp.Close {
+		x.t.Error("got Connection: close, want the connection kept")
 	}
 	if closed {
 		x.client.expectEnd(x.t)
 	}
 }
 
-// response receives one answer that has a length.
+// response receives one response that delimits itself.
 func (s *side) response(t testing.TB) (*http.Response, []byte) {
 	t.Helper()
 	for {
@@ -239,12 +240,12 @@ func (s *side) response(t testing.TB) (*http.Response, []byte) {
 			}
 		}
 		if !s.more() {
-			t.Fatalf("the %s received no whole answer (%v, %v)\n%s", s.name, err, s.err, show(s.in))
+			t.Fatalf("%s: want a complete response, got %v, %v\n%s", s.name, err, s.err, show(s.in))
 		}
 	}
 }
 
-// peek returns what has been received, without waiting for more.
+// peek returns what has been received or arrives within 10 ms, without consuming it.
 func (s *side) peek() []byte {
 	_ = s.conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 	piece := make([]byte, 32<<10)
@@ -252,9 +253,9 @@ func (s *side) peek() []byte {
 	return append(s.in, piece[:n]...)
 }
 
-// finish makes sure that nobody received anything that the case does not tell.
-func (x *stage) finish() {
-	x.client.end()
+// finish checks that neither side received anything beyond the steps of the case.
+func (x *caseRun) finish() {
+	x.client.closeWrite()
 	x.client.expectEnd(x.t)
 	x.client.close()
 	stopNow(x.plane)
@@ -264,17 +265,17 @@ func (x *stage) finish() {
 	select {
 	case conn := <-x.back.conns:
 		up := newSide(x.t, "upstream", conn)
-		x.t.Fatalf("a connection to the upstream that the case does not tell of: %s", show(up.peek()))
+		x.t.Fatalf("got another connection to the upstream, want none: %s", show(up.peek()))
 	default:
 	}
 }
 
-// expectRest fails if anything was received that was not asked for.
+// expectRest checks that nothing more is received.
 func (s *side) expectRest(t testing.TB) {
 	t.Helper()
 	for s.more() {
 	}
 	if len(s.in) > 0 {
-		t.Fatalf("the %s received more:\n%s", s.name, show(s.in))
+		t.Fatalf("%s: received more than the case expects:\n%s", s.name, show(s.in))
 	}
 }

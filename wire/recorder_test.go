@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// recorded is a request as net/http reads what reached the upstream.
+// recorded is a request that reached the upstream, as net/http reads it.
 type recorded struct {
 	method, target, body string
 	head                 string // the bytes
@@ -24,8 +24,8 @@ type recorded struct {
 
 func (r recorded) String() string { return fmt.Sprintf("%s %s %q", r.method, r.target, r.body) }
 
-// recorder is an upstream that notes what reaches it, byte for byte, and answers
-// 200 to every whole request.
+// recorder is an upstream that records what it receives, byte for byte, and responds with
+// 200 to every complete request.
 type recorder struct {
 	addr string
 
@@ -85,7 +85,7 @@ func (r *recorder) serve(conn net.Conn) {
 		req, err := http.ReadRequest(in)
 		if err != nil {
 			if whole := seen.Bytes()[before:]; bytes.Contains(whole, []byte("\r\n\r\n")) {
-				r.bad(fmt.Sprintf("%v: %q", err, whole))
+				r.addMalformed(fmt.Sprintf("%v: %q", err, whole))
 			}
 			return
 		}
@@ -93,32 +93,32 @@ func (r *recorder) serve(conn net.Conn) {
 		text := string(head) + "\r\n"
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
-			return // cut off; what counts is that it has no end
+			return // the request was cut off, so it does not count
 		}
 		raw := bytes.Clone(seen.Bytes()[before : seen.Len()-in.Buffered()])
-		r.note(recorded{req.Method, req.RequestURI, string(body), text, raw, req.Header, req.Trailer})
+		r.add(recorded{req.Method, req.RequestURI, string(body), text, raw, req.Header, req.Trailer})
 		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); err != nil {
 			return
 		}
 	}
 }
 
-func (r *recorder) note(one recorded) {
+func (r *recorder) add(one recorded) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests = append(r.requests, one)
-	if why := unclean(one.head); why != "" {
+	if why := ambiguity(one.head); why != "" {
 		r.malformed = append(r.malformed, why+": "+fmt.Sprintf("%q", one.head))
 	}
 }
 
-func (r *recorder) bad(what string) {
+func (r *recorder) addMalformed(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.malformed = append(r.malformed, what)
 }
 
-// take returns what was recorded and forgets it.
+// take returns what was recorded since the last call.
 func (r *recorder) take() (requests []recorded, malformed []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,35 +127,35 @@ func (r *recorder) take() (requests []recorded, malformed []string) {
 	return requests, malformed
 }
 
-// unclean tells what in the head of a forwarded request another parser could read
-// differently, or what must not be there.
-func unclean(head string) string {
+// ambiguity returns what in the head of a forwarded request another parser could read
+// differently, or what must not be forwarded; "" if there is nothing.
+func ambiguity(head string) string {
 	rest := strings.ReplaceAll(head, "\r\n", "")
 	if strings.ContainsAny(rest, "\r\n\x00") {
 		return "a bare CR, LF or NUL"
 	}
 	lines := strings.Split(strings.TrimSuffix(head, "\r\n"), "\r\n")
 	if strings.Count(lines[0], " ") != 2 || !strings.HasSuffix(lines[0], " HTTP/1.1") {
-		return "an odd request line"
+		return "a malformed request line"
 	}
 	count := map[string]int{}
 	for _, line := range lines[1:] {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || name == "" || strings.ContainsAny(name, " \t") {
-			return "an odd field"
+			return "a malformed field"
 		}
 		name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 		count[name]++
 		if name == "transfer-encoding" && strings.TrimSpace(value) != "chunked" {
-			return "an odd coding"
+			return "a transfer coding other than chunked"
 		}
 	}
 	if count["host"] != 1 || count["content-length"]+count["transfer-encoding"] > 1 && !strings.Contains(strings.ToLower(head), "_") {
-		return "not one host, or more than one framing"
+		return "not exactly one Host, or more than one framing"
 	}
 	for _, name := range []string{"keep-alive", "proxy-connection", "http2-settings"} {
 		if count[name] > 0 {
-			return "a field of the other connection"
+			return "a hop-by-hop field of the client's connection"
 		}
 	}
 	for _, name := range []string{"x-request-id", "x-keygate-gateway-id", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"} {
@@ -166,18 +166,18 @@ func unclean(head string) string {
 	return ""
 }
 
-// reading is all that came of a stream of bytes.
+// reading is the result of sending a stream of bytes to the gateway.
 type reading struct {
-	statuses []int
-	requests []string
-	broken   bool // the answers are no whole messages
+	statuses []int    // of the responses to the client
+	requests []string // forwarded to the upstream
+	broken   bool     // the responses are not complete messages
 }
 
 func (r reading) equal(other reading) bool {
 	return slices.Equal(r.statuses, other.statuses) && slices.Equal(r.requests, other.requests) && r.broken == other.broken
 }
 
-// refused reports whether the last answer is a refusal for form.
+// refused reports whether the last response rejects a malformed request.
 func (r reading) refused() bool {
 	if len(r.statuses) == 0 {
 		return false
@@ -189,9 +189,9 @@ func (r reading) refused() bool {
 	return false
 }
 
-// ask sends pieces on a connection of its own, ends the sending half, and reads
-// to the end.
-func ask(t testing.TB, addr string, pieces [][]byte) (out reading) {
+// sendStream sends pieces over a connection of their own, closes the sending half, and reads
+// all responses.
+func sendStream(t testing.TB, addr string, pieces [][]byte) (out reading) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -199,16 +199,16 @@ func ask(t testing.TB, addr string, pieces [][]byte) (out reading) {
 	}
 	s := newSide(t, "client", conn)
 	for _, piece := range pieces {
-		s.send(piece, whole)
+		s.sendPieces(piece, atOnce)
 	}
-	// An end that comes with the last bytes may be noticed a second later, so it
-	// waits a little for an answer; the verdict is the same.
+	// The gateway may notice the end of the client's half a second late if it comes with
+	// the last bytes. Waiting a little for a response first only saves that time.
 	s.in = s.peek()
-	s.end()
+	s.closeWrite()
 	for s.more() {
 	}
 	if s.timedOut() {
-		t.Fatalf("no end came after %q; received\n%s", pieces, show(s.in))
+		t.Fatalf("the connection stayed open after %q, want it closed; received\n%s", pieces, show(s.in))
 	}
 	s.close()
 	r := bufio.NewReader(bytes.NewReader(s.in))

@@ -17,23 +17,24 @@ import (
 	"github.com/keygate/keygate/internal/http1/vectortest"
 )
 
-// vector is an upstream that answers the first request of a script with its
-// bytes, and every other with a short answer that is known by its body.
-type vector struct {
+// vectorUpstream is an upstream that responds once with the bytes set by respondOnce, and
+// with a short response, recognizable by its body, to all other requests.
+type vectorUpstream struct {
 	addr string
 
 	mu     sync.Mutex
-	pieces [][]byte      // of the answer to the first request; nil when it was given
-	closes bool          // the connection ends behind it
-	said   chan struct{} // closed when all of it was written
+	pieces [][]byte      // of the next response; nil if it has been sent
+	closes bool          // the connection is closed after it
+	sent   chan struct{} // closed when all of it was written
 }
 
-const afterwards = "the answer to the second request"
+// secondBody is the body of the short response.
+const secondBody = "the response to the second request"
 
-func newVector(t testing.TB) *vector {
+func newVectorUpstream(t testing.TB) *vectorUpstream {
 	t.Helper()
-	back := newBackstage(t)
-	v := &vector{addr: back.addr}
+	back := newRawUpstream(t)
+	v := &vectorUpstream{addr: back.addr}
 	var running sync.WaitGroup
 	done := make(chan struct{})
 	var open []net.Conn
@@ -58,23 +59,24 @@ func newVector(t testing.TB) *vector {
 	return v
 }
 
-// script sets what the next request gets, and returns what tells that it was said.
-func (v *vector) script(pieces [][]byte, closes bool) (said <-chan struct{}) {
+// respondOnce sets the response to the next request. The channel is closed when all of it
+// has been sent.
+func (v *vectorUpstream) respondOnce(pieces [][]byte, closes bool) (sent <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.pieces, v.closes, v.said = pieces, closes, make(chan struct{})
-	return v.said
+	v.pieces, v.closes, v.sent = pieces, closes, make(chan struct{})
+	return v.sent
 }
 
-func (v *vector) take() (pieces [][]byte, closes bool, said chan struct{}) {
+func (v *vectorUpstream) take() (pieces [][]byte, closes bool, sent chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	pieces, closes = v.pieces, v.closes
 	v.pieces = nil
-	return pieces, closes, v.said
+	return pieces, closes, v.sent
 }
 
-func (v *vector) serve(conn net.Conn) {
+func (v *vectorUpstream) serve(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for {
@@ -83,9 +85,9 @@ func (v *vector) serve(conn net.Conn) {
 			return
 		}
 		_, _ = io.Copy(io.Discard, req.Body)
-		pieces, closes, said := v.take()
+		pieces, closes, sent := v.take()
 		if pieces == nil {
-			if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(afterwards), afterwards); err != nil {
+			if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(secondBody), secondBody); err != nil {
 				return
 			}
 			continue
@@ -98,71 +100,70 @@ func (v *vector) serve(conn net.Conn) {
 			}
 		}
 		if !broken {
-			arrived(conn)
+			waitSent(conn)
 		}
-		close(said)
+		close(sent)
 		if broken || closes {
 			return
 		}
 	}
 }
 
-// Guarantee: whatever an upstream answers, in whatever pieces, the client gets
-// interim answers and then one message that every reader reads alike, an error of
-// the gateway's, or a message that it can see is not whole; what Node's parser
-// refuses in a head is an error; and what an upstream sends beyond its answer is
-// nobody's: the next request gets its own.
-func TestAnswerVectors(t *testing.T) {
+// Guarantee: whatever an upstream responds, however it is split, the client receives interim
+// responses and then either one unambiguous message, an error of the gateway's, or a message
+// that is visibly incomplete. A head that Node's parser rejects is a 502. Bytes that an
+// upstream sends after its response reach no client: the next request gets its own response.
+func TestResponseVectors(t *testing.T) {
 	t.Parallel()
 	vectors := vectortest.NodeVectors(t, "response*.md")
 	if len(vectors) < 50 {
-		t.Errorf("only %d vectors were found", len(vectors))
+		t.Errorf("got %d vectors, want at least 50", len(vectors))
 	}
-	var lanes sync.WaitGroup
+	var workers sync.WaitGroup
 	var passed atomic.Int32
 	const count = 4
 	for k := range count {
-		up := newVector(t)
+		up := newVectorUpstream(t)
 		p := start(t, setup{open: true}, up.addr, nil)
-		lanes.Go(func() {
+		workers.Go(func() {
 			for i := k; i < len(vectors); i += count {
 				v := vectors[i]
 				r := rand.New(rand.NewPCG(uint64(i), 7))
 				for j, pieces := range splits(r, []byte(v.Input), 2) {
 					for _, method := range []string{"GET", "HEAD"} {
-						got := exchangeOnce(t, p.addr, method, up.script(pieces, true))
-						if why := got.wrong(); why != "" {
-							t.Errorf("%s: split %d, %s: %s\n%q\ngave the client\n%q", v.Name, j, method, why, v.Input, got.raw)
+						got := exchangeOnce(t, p.addr, method, up.respondOnce(pieces, true))
+						if why := got.problem(); why != "" {
+							t.Errorf("%s: split %d, %s: %s\nthe upstream sent\n%q\nthe client received\n%q", v.Name, j, method, why, v.Input, got.raw)
 						}
 						if got.status != http.StatusBadGateway {
 							passed.Add(1)
 						}
 						if v.Refused() && !strings.Contains(v.Log, "headers complete") && got.status != http.StatusBadGateway {
-							t.Errorf("%s: split %d, %s: Node refuses the head; the client gets\n%q\nof\n%q", v.Name, j, method, got.raw, v.Input)
+							t.Errorf("%s: split %d, %s: want a 502 because Node rejects the head\nthe upstream sent\n%q\nthe client received\n%q", v.Name, j, method, v.Input, got.raw)
 						}
 					}
 				}
-				// The upstream keeps the connection open where its answer has an end.
+				// If the response delimits itself, the upstream keeps the connection open.
 				if !hasEnd(v.Input) {
 					continue
 				}
-				said := up.script([][]byte{[]byte(v.Input)}, false)
-				if got := exchangeOnce(t, p.addr, "GET", said); got.wrong() != "" {
-					t.Errorf("%s, connection kept: %s\n%q\ngave the client\n%q", v.Name, got.wrong(), v.Input, got.raw)
+				sent := up.respondOnce([][]byte{[]byte(v.Input)}, false)
+				if got := exchangeOnce(t, p.addr, "GET", sent); got.problem() != "" {
+					t.Errorf("%s, connection kept: %s\nthe upstream sent\n%q\nthe client received\n%q", v.Name, got.problem(), v.Input, got.raw)
 				}
 			}
 		})
 	}
-	lanes.Wait()
+	workers.Wait()
 	if n := int(passed.Load()); n < 2*len(vectors) {
-		t.Errorf("only %d answers passed, so little was looked at", n)
+		t.Errorf("got %d responses that passed, want at least %d", n, 2*len(vectors))
 	}
 }
 
-// hasEnd reports whether answer, behind its interim ones, is whole and says so
-// itself: the end of the connection is not needed.
-func hasEnd(answer string) bool {
-	in := bufio.NewReader(strings.NewReader(answer))
+// hasEnd reports whether response, after its interim ones, is complete and delimits itself,
+// without the end of the connection.
+func hasEnd(response string) bool {
+	in := bufio.NewReader(strings.NewReader(response))
 	for {
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil {
@@ -175,49 +176,49 @@ func hasEnd(answer string) bool {
 	}
 }
 
-// exchanged is what a client received for a request and a second one behind it.
+// exchanged is what a client received for two requests.
 type exchanged struct {
 	raw    []byte
-	status int    // of the first final answer; 0 if none
-	broken bool   // it has no end
-	last   bool   // it says that the connection ends
-	second string // the body of the second answer, "" if there is none
-	rest   []byte // what nobody asked for
-	odd    string // what in a head could be read otherwise
+	status int    // of the first final response; 0 if there is none
+	broken bool   // the first response is incomplete
+	last   bool   // the first response says that the connection ends
+	second string // the body of the second response, "" if there is none
+	rest   []byte // bytes after the second response
+	odd    string // an ambiguity in a head
 }
 
-// exchangeOnce makes two requests, the second when the first is answered and the
-// upstream has said all that it says then: what comes later could be taken for
-// the second answer by anybody.
-func exchangeOnce(t *testing.T, addr, method string, said <-chan struct{}) (out exchanged) {
+// exchangeOnce makes two requests. It sends the second when it has the first response and
+// the upstream has sent everything: bytes that come later could legitimately be read as the
+// second response.
+func exchangeOnce(t *testing.T, addr, method string, sent <-chan struct{}) (out exchanged) {
 	t.Helper()
 	s := newSide(t, "client", dial(t, addr))
 	defer s.close()
-	s.say(method + " /first HTTP/1.1\r\nHost: " + hostname + "\r\n\r\n")
-	asked := false
+	s.send(method + " /first HTTP/1.1\r\nHost: " + hostname + "\r\n\r\n")
+	sentSecond := false
 	for {
 		out.read(s.in, method, s.err != nil)
-		if out.status != 0 && !out.broken && !asked {
-			asked = true
+		if out.status != 0 && !out.broken && !sentSecond {
+			sentSecond = true
 			select {
-			case <-said:
-			case <-time.After(patience):
-				t.Errorf("answered with %q before the upstream has said anything", s.in)
+			case <-sent:
+			case <-time.After(testTimeout):
+				t.Errorf("got response %q before the upstream had sent its own", s.in)
 			}
-			s.say("GET /second HTTP/1.1\r\nHost: " + hostname + "\r\nConnection: close\r\n\r\n")
+			s.send("GET /second HTTP/1.1\r\nHost: " + hostname + "\r\nConnection: close\r\n\r\n")
 		}
 		if !s.more() {
 			break
 		}
 	}
 	if s.timedOut() {
-		t.Errorf("no end came; the client has %q", s.in)
+		t.Errorf("the connection stayed open, want it closed; received %q", s.in)
 	}
 	out.read(s.in, method, true)
 	return out
 }
 
-// read reads what a client has; ended tells that no more will come.
+// read parses what a client has received. ended says that no more will come.
 func (e *exchanged) read(raw []byte, method string, ended bool) {
 	*e = exchanged{raw: raw}
 	in := bytes.NewReader(raw)
@@ -229,7 +230,7 @@ func (e *exchanged) read(raw []byte, method string, ended bool) {
 				return
 			}
 			if e.odd == "" {
-				e.odd = oddHead(raw[at:])
+				e.odd = responseAmbiguity(raw[at:])
 			}
 			resp, err := http.ReadResponse(r, &http.Request{Method: want})
 			if err != nil {
@@ -255,47 +256,48 @@ func (e *exchanged) read(raw []byte, method string, ended bool) {
 	e.rest = raw[len(raw)-in.Len()-r.Buffered():]
 }
 
-// wrong tells what a client must not get, or "".
-func (e *exchanged) wrong() string {
+// problem returns what is wrong with what the client received, "" if nothing is.
+func (e *exchanged) problem() string {
 	switch {
 	case e.odd != "":
 		return e.odd
 	case e.status == 0:
-		return "no answer"
+		return "no response"
 	case len(e.rest) > 0:
-		return "more than two answers"
-	case !e.broken && !e.last && e.second != afterwards:
-		return "the second request did not get its answer"
+		return "bytes after the second response"
+	case !e.broken && !e.last && e.second != secondBody:
+		return "the second request did not get its own response"
 	}
 	return ""
 }
 
-// oddHead tells what in the head that raw begins with could be read in two ways.
-func oddHead(raw []byte) string {
+// responseAmbiguity returns what in the head at the start of raw parsers could read in two
+// ways, "" if there is nothing.
+func responseAmbiguity(raw []byte) string {
 	head, _, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
 	lines := strings.Split(string(head), "\r\n")
 	if strings.ContainsAny(strings.Join(lines, ""), "\r\n\x00") {
 		return "a bare CR, LF or NUL"
 	}
 	if len(lines[0]) < len("HTTP/1.1 200") || !strings.HasPrefix(lines[0], "HTTP/1.1 ") || strings.Trim(lines[0][9:12], "0123456789") != "" {
-		return "an odd status line"
+		return "a malformed status line"
 	}
 	framings := 0
 	for _, line := range lines[1:] {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || name == "" || strings.ContainsAny(name, " \t") {
-			return "an odd field"
+			return "a malformed field"
 		}
 		switch strings.ToLower(name) {
 		case "content-length":
 			framings++
 			if value = strings.TrimSpace(value); value == "" || strings.Trim(value, "0123456789") != "" {
-				return "an odd length"
+				return "a malformed Content-Length"
 			}
 		case "transfer-encoding":
 			framings++
 			if strings.TrimSpace(value) != "chunked" {
-				return "an odd coding"
+				return "a transfer coding other than chunked"
 			}
 		}
 	}

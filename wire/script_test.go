@@ -10,32 +10,37 @@ import (
 	"testing"
 )
 
-// script is a case: what happens, in turn.
+// script is a case, a sequence of steps:
 //
-//	=== what is shown
-//	# why, if it is not plain
+//	=== the guarantee
+//	# the reason, where it is not obvious
 //	setup: timeout=1s base=/v2
-//	--- client
+//	modes: plain bytes
+//	--- client sends
 //	GET / HTTP/1.1
 //	…
 //
-// A line ends with CRLF unless its last character is a backslash. \r, \n, \t, \0,
-// \xHH and \\ are bytes; {64*a} is 64 times "a"; {key} and {upstream} are the
-// key and the upstream's address. Where something is received, {own} are the
-// fields that every forwarded request gets, {id} a request's identifier, {date} a
-// time, {limits} the fields of rate limits, {any} the rest of a line, and
-// {chunks text} text in chunks of any size.
+// The line "setup:" configures the gateway, "modes:" limits the modes in which the case
+// runs: plain, tls, and bytes, in which the client's bytes are sent one by one.
 //
-// The steps: "client" and "answer" send for the client and the upstream;
-// "upstream" and "result" tell what exactly these receive next. "refused" reads
-// an error of the gateway's: its status, its word, and "closed" if the
-// connection must end. The others are in steps below.
+// A line of text ends with CRLF unless its last character is a backslash. \r, \n, \t, \0,
+// \xHH and \\ denote bytes; {64*a} is 64 times "a"; {key} is the key, {host} the gateway's
+// hostname and {upstream} the upstream's address. In bytes to receive, {own} stands for the
+// fields that every forwarded request gets, {id} for a request identifier, {date} for a
+// date, {limits} for the rate limit fields, {any} for the rest of a line, and {chunks text}
+// for text in chunks of any size.
+//
+// The steps "client sends" and "upstream sends" send their text; "upstream receives" and
+// "client receives" check that exactly their text comes next. "refused" receives an error
+// response of the gateway, given by its status, its error code, and "closed" if the
+// connection must end. "2 s pass" advances the gateway's clock. The other steps are listed
+// in caseRun.step.
 type script struct {
-	name  string
-	place string
-	setup []string
-	modes []string
-	steps []step
+	name     string
+	position string // file:line
+	setup    []string
+	modes    []string
+	steps    []step
 }
 
 type step struct {
@@ -59,10 +64,10 @@ func readScripts(t testing.TB, path string) []script {
 		}
 		switch {
 		case strings.HasPrefix(text, "=== "):
-			out = append(out, script{name: text[4:], place: fmt.Sprintf("%s:%d", filepath.Base(path), i+1)})
+			out = append(out, script{name: text[4:], position: fmt.Sprintf("%s:%d", filepath.Base(path), i+1)})
 		case s == nil:
 			if text != "" && text[0] != '#' {
-				t.Fatalf("%s:%d is before the first case", path, i+1)
+				t.Fatalf("%s:%d: text before the first case", path, i+1)
 			}
 		case strings.HasPrefix(text, "--- "):
 			s.steps = append(s.steps, step{what: text[4:], line: i + 1})
@@ -78,7 +83,7 @@ func readScripts(t testing.TB, path string) []script {
 		case strings.HasPrefix(text, "modes: "):
 			s.modes = strings.Fields(text[len("modes: "):])
 		case text != "" && text[0] != '#':
-			t.Fatalf("%s:%d: %q is no part of a case", path, i+1, text)
+			t.Fatalf("%s:%d: %q is not part of a case", path, i+1, text)
 		}
 	}
 	for i := range out[:max(0, len(out)-1)] {
@@ -87,7 +92,7 @@ func readScripts(t testing.TB, path string) []script {
 	return out
 }
 
-// trimLast removes the empty line that parts a case from the next.
+// trimLast removes the empty line between a case and the next.
 func trimLast(s *script) {
 	if len(s.steps) == 0 {
 		return
@@ -96,7 +101,7 @@ func trimLast(s *script) {
 	last.text = strings.TrimSuffix(last.text, `\r\n`)
 }
 
-// setupOf reads the line "setup:".
+// setupOf parses the line "setup:".
 func (s *script) setupOf(t testing.TB) (out setup) {
 	t.Helper()
 	for _, word := range s.setup {
@@ -123,7 +128,7 @@ func (s *script) setupOf(t testing.TB) (out setup) {
 			}
 			out.headers[field] = content
 		default:
-			t.Fatalf("%s: setup %q means nothing", s.place, word)
+			t.Fatalf("%s: unknown setup %q", s.position, word)
 		}
 	}
 	return out

@@ -11,19 +11,19 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest"
 )
 
-// whole server, as it is delivered, with one gateway.
-type served struct {
+// testServer is a whole server with one gateway.
+type testServer struct {
 	*keygatetest.Server
 	addr string // of the data plane
 	key  string
-	cert string // file with the data plane's certificate; "" without TLS
+	cert string // file with the certificate of the data plane; "" without TLS
 }
 
-// startServer starts a server in front of the upstream at url, with one gateway:
-// below /public without a key. args are further flags.
-func startServer(t *testing.T, url string, overTLS bool, args ...string) *served {
+// startServer starts a server with one gateway in front of the upstream at url. Below
+// /public the gateway needs no key. args are further flags.
+func startServer(t *testing.T, url string, overTLS bool, args ...string) *testServer {
 	t.Helper()
-	out := &served{}
+	out := &testServer{}
 	if overTLS {
 		pair := certificatetest.New(t, hostname)
 		dir := t.TempDir()
@@ -38,28 +38,28 @@ func startServer(t *testing.T, url string, overTLS bool, args ...string) *served
 	}
 	out.Server = keygatetest.Start(t, args...)
 	out.addr = out.Running().GatewayAddr()
-	id := out.make(t, "/v1/gateways", "gateway_id", `{"name": "wire", "upstream_url": "`+url+`"}`)
+	id := out.create(t, "/v1/gateways", "gateway_id", `{"name": "wire", "upstream_url": "`+url+`"}`)
 	methods := `"methods": ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]`
-	out.make(t, "/v1/gateways/"+id+"/routes", "route_id", `{"path": "/*", `+methods+`}`)
-	out.make(t, "/v1/gateways/"+id+"/routes", "route_id", `{"path": "/public/*", "auth": "none", `+methods+`}`)
-	out.key = out.make(t, "/v1/keys", "key", `{"name": "wire", "scope": "admin"}`)
+	out.create(t, "/v1/gateways/"+id+"/routes", "route_id", `{"path": "/*", `+methods+`}`)
+	out.create(t, "/v1/gateways/"+id+"/routes", "route_id", `{"path": "/public/*", "auth": "none", `+methods+`}`)
+	out.key = out.create(t, "/v1/keys", "key", `{"name": "wire", "scope": "admin"}`)
 	return out
 }
 
-// make creates a record and returns a member of it.
-func (s *served) make(t *testing.T, path, member, body string) string {
+// create creates an object through the management API and returns one of its fields.
+func (s *testServer) create(t *testing.T, path, field, body string) string {
 	t.Helper()
 	a := s.Call("POST", path, s.AdminKey, body)
 	if a.Status != http.StatusCreated {
-		t.Fatalf("POST %s: %d %s", path, a.Status, a.Body)
+		t.Fatalf("POST %s: got %d %s, want 201", path, a.Status, a.Body)
 	}
 	var record map[string]any
 	if err := json.Unmarshal([]byte(a.Body), &record); err != nil {
 		t.Fatal(err)
 	}
-	text, ok := record[member].(string)
+	text, ok := record[field].(string)
 	if !ok {
-		t.Fatalf("no %s in %s", member, a.Body)
+		t.Fatalf("got %s, want a field %s", a.Body, field)
 	}
 	return text
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// side is one end of a connection of a test: bytes go out in order without
-// blocking the test, and what comes in is kept until it is asked for.
+// side is the test's end of a connection, as a client or as an upstream. It sends in order
+// without blocking the test, and buffers what it receives.
 type side struct {
 	conn net.Conn
 	name string
-	in   []byte // received and not yet told
-	err  error  // that reading ended with
+	in   []byte // received and not yet consumed
+	err  error  // at which receiving ended
 
 	work   chan func()
 	worked sync.WaitGroup
@@ -37,9 +37,9 @@ func newSide(t testing.TB, name string, conn net.Conn) *side {
 	return s
 }
 
-// send sends b in pieces of the sizes that next gives; 0 is all the rest. Errors
-// show in what the other side misses.
-func (s *side) send(b []byte, next func() int) {
+// sendPieces sends b in pieces of the sizes that next returns; 0 means all the rest. Errors
+// are ignored: they show as bytes that the peer does not receive.
+func (s *side) sendPieces(b []byte, next func() int) {
 	s.work <- func() {
 		for len(b) > 0 {
 			n := next()
@@ -54,13 +54,14 @@ func (s *side) send(b []byte, next func() int) {
 	}
 }
 
-func whole() int { return 0 }
+// atOnce makes sendPieces send everything in one piece.
+func atOnce() int { return 0 }
 
-// say sends s at once.
-func (s *side) say(text string) { s.send([]byte(text), whole) }
+// send sends text in one piece.
+func (s *side) send(text string) { s.sendPieces([]byte(text), atOnce) }
 
-// end ends the sending half.
-func (s *side) end() {
+// closeWrite closes the sending half after what was sent.
+func (s *side) closeWrite() {
 	s.work <- func() {
 		if half, ok := s.conn.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
@@ -68,15 +69,15 @@ func (s *side) end() {
 	}
 }
 
-// close closes both halves after what was sent.
+// close closes the connection after what was sent.
 func (s *side) close() { s.work <- func() { _ = s.conn.Close() } }
 
-// reset breaks the connection after what was sent.
+// reset resets the connection after what was sent.
 func (s *side) reset() {
 	s.work <- func() { breakOff(s.conn) }
 }
 
-// breakOff closes c with a reset.
+// breakOff resets c.
 func breakOff(c net.Conn) {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -87,12 +88,12 @@ func breakOff(c net.Conn) {
 	_ = c.Close()
 }
 
-// more receives more. It reports false at the end, which err tells.
+// more receives more bytes. It returns false at the end, with the reason in err.
 func (s *side) more() bool {
 	if s.err != nil {
 		return false
 	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(patience))
+	_ = s.conn.SetReadDeadline(time.Now().Add(testTimeout))
 	piece := make([]byte, 32<<10)
 	n, err := s.conn.Read(piece)
 	s.in = append(s.in, piece[:n]...)
@@ -102,13 +103,13 @@ func (s *side) more() bool {
 	return n > 0 || err == nil
 }
 
-// timedOut reports whether reading ended because nothing came.
+// timedOut reports whether receiving ended because nothing came within testTimeout.
 func (s *side) timedOut() bool {
 	var timeout net.Error
 	return errors.As(s.err, &timeout) && timeout.Timeout()
 }
 
-// expect receives what the pattern tells, and nothing of what may follow.
+// expect receives bytes that match the pattern and consumes them.
 func (s *side) expect(t testing.TB, p pattern) {
 	t.Helper()
 	for {
@@ -118,38 +119,38 @@ func (s *side) expect(t testing.TB, p pattern) {
 			s.in = s.in[n:]
 			return
 		case mismatched:
-			t.Fatalf("the %s received something else from byte %d on\n--- want\n%s\n--- got\n%s", s.name, n, p.text, show(s.in))
+			t.Fatalf("%s: received other bytes from byte %d on\n--- want\n%s\n--- got\n%s", s.name, n, p.text, show(s.in))
 		}
 		if !s.more() {
-			t.Fatalf("the %s received less (%v)\n--- want\n%s\n--- got\n%s", s.name, s.err, p.text, show(s.in))
+			t.Fatalf("%s: received too little, then %v\n--- want\n%s\n--- got\n%s", s.name, s.err, p.text, show(s.in))
 		}
 	}
 }
 
-// expectEnd receives the end of the connection and nothing before it.
+// expectEnd checks that the connection ends, properly or not, and that nothing comes before.
 func (s *side) expectEnd(t testing.TB) {
 	t.Helper()
 	for s.more() {
 	}
 	if len(s.in) > 0 || s.timedOut() {
-		t.Fatalf("the %s should see the end; it ended with %v after\n%s", s.name, s.err, show(s.in))
+		t.Fatalf("%s: want the end of the connection, got %v after\n%s", s.name, s.err, show(s.in))
 	}
 }
 
-// expectClean is expectEnd, and the end must be a proper one.
+// expectClean is expectEnd for an end that must be a proper one, not a reset.
 func (s *side) expectClean(t testing.TB) {
 	t.Helper()
 	s.expectEnd(t)
 	if !errors.Is(s.err, io.EOF) {
-		t.Fatalf("the %s should see a proper end, not %v", s.name, s.err)
+		t.Fatalf("%s: want a proper end of the connection, got %v", s.name, s.err)
 	}
 }
 
-// expectBreak is expectEnd, and the end must not be a proper one.
+// expectBreak is expectEnd for an end that must not be a proper one.
 func (s *side) expectBreak(t testing.TB) {
 	t.Helper()
 	s.expectEnd(t)
 	if errors.Is(s.err, io.EOF) {
-		t.Fatalf("the %s sees a proper end; it should see that something is missing", s.name)
+		t.Fatalf("%s: got a proper end of the connection, want one that shows that bytes are missing", s.name)
 	}
 }

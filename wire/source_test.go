@@ -19,13 +19,13 @@ const (
 	owner     = "ann"
 )
 
-// setup is what a test wants of the one gateway: it takes every method on every
-// path, below /public without a key.
+// setup configures the gateway. It accepts every method on every path; below /public it
+// needs no key.
 type setup struct {
-	scheme  string // of the upstream; "" is http
-	base    string // path of the upstream's URL
+	scheme  string // of the upstream; "" means http
+	base    string // the path of the upstream's URL
 	ca      string
-	timeout string // "" is 30s
+	timeout string // "" means 30s
 	maxBody int64
 	headers map[string]string
 	cors    *gateway.CORS

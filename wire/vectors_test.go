@@ -9,41 +9,41 @@ import (
 	"github.com/keygate/keygate/internal/http1/vectortest"
 )
 
-// lane is a data plane with a recording upstream that one goroutine uses.
-type lane struct {
-	plane *plane
+// worker is a data plane with a recording upstream, for use by one goroutine.
+type worker struct {
+	plane *dataPlane
 	back  *recorder
 }
 
-func newLane(t testing.TB) *lane {
+func newWorker(t testing.TB) *worker {
 	t.Helper()
 	back := newRecorder(t)
-	return &lane{start(t, setup{open: true}, back.addr, nil), back}
+	return &worker{start(t, setup{open: true}, back.addr, nil), back}
 }
 
-// verdict asks in all splits and fails the test if the verdicts differ, or if
-// something reached the upstream that can be read in two ways.
-func (l *lane) verdict(t testing.TB, r *rand.Rand, name string, input []byte) (first reading) {
+// readInSplits sends input whole and in splits. It fails the test if the results differ, or
+// if something that parsers could read in two ways reached the upstream.
+func (l *worker) readInSplits(t testing.TB, r *rand.Rand, name string, input []byte) (first reading) {
 	t.Helper()
 	for i, pieces := range splits(r, input, 2) {
-		got := ask(t, l.plane.addr, pieces)
+		got := sendStream(t, l.plane.addr, pieces)
 		requests, malformed := l.back.take()
 		for _, one := range requests {
 			got.requests = append(got.requests, one.String())
 		}
 		if len(malformed) > 0 {
-			t.Errorf("%s: reached the upstream: %s\n%q", name, malformed, input)
+			t.Errorf("%s: the upstream received malformed bytes: %s\n%q", name, malformed, input)
 		}
 		if i == 0 {
 			first = got
 		} else if !got.equal(first) {
-			t.Errorf("%s: whole %+v; in pieces %+v\n%q\n%q", name, first, got, input, pieces)
+			t.Errorf("%s: in pieces got %+v, want %+v as in one piece\n%q\n%q", name, got, first, input, pieces)
 		}
 	}
 	return first
 }
 
-// splits returns b whole, byte by byte, and n random splits of it.
+// splits returns b whole, b byte by byte if it is not large, and n random splits of b.
 func splits(r *rand.Rand, b []byte, n int) [][][]byte {
 	single := make([][]byte, 0, len(b))
 	for i := range b {
@@ -64,14 +64,14 @@ func splits(r *rand.Rand, b []byte, n int) [][][]byte {
 	return out
 }
 
-// inLanes calls f for each of n numbers, some of them at once.
-func inLanes(t *testing.T, n int, f func(l *lane, i int)) {
-	const lanes = 4
+// inParallel calls f for each number below n, in several workers.
+func inParallel(t *testing.T, n int, f func(l *worker, i int)) {
+	const workers = 4
 	var all sync.WaitGroup
-	for k := range lanes {
-		l := newLane(t)
+	for k := range workers {
+		l := newWorker(t)
 		all.Go(func() {
-			for i := k; i < n; i += lanes {
+			for i := k; i < n; i += workers {
 				f(l, i)
 			}
 		})
@@ -79,8 +79,8 @@ func inLanes(t *testing.T, n int, f func(l *lane, i int)) {
 	all.Wait()
 }
 
-// paths lists the vectors of http-desync-guardian that are Compliant and refused
-// here for their target or method, with the rule that decides it.
+// paths returns the Compliant vectors of http-desync-guardian that the gateway refuses for
+// their target, each with the rule by which it does.
 func paths() map[string]string {
 	const escaped = "control bytes, plain or encoded, in the path (contract, 4.5)"
 	return map[string]string{
@@ -91,43 +91,47 @@ func paths() map[string]string {
 	}
 }
 
-// Guarantee: through a socket, in whatever pieces, what http-desync-guardian
-// calls Severe is refused, with the connection closed and nothing at the
-// upstream; what it calls Compliant passes; and all that passes is clean.
+// Guarantee: however the bytes are split, requests that http-desync-guardian classifies as
+// Severe are refused, with the connection closed and nothing forwarded; those that it
+// classifies as Compliant are forwarded, apart from the listed ones; and what is forwarded
+// is unambiguous.
 func TestDesyncVectors(t *testing.T) {
 	t.Parallel()
 	vectors := vectortest.DesyncRequests(t)
 	codings, paths := vectortest.Codings(), paths()
-	inLanes(t, len(vectors), func(l *lane, i int) {
+	inParallel(t, len(vectors), func(l *worker, i int) {
 		v := vectors[i]
-		got := l.verdict(t, rand.New(rand.NewPCG(uint64(i), 1)), v.Name, []byte(v.Input))
+		got := l.readInSplits(t, rand.New(rand.NewPCG(uint64(i), 1)), v.Name, []byte(v.Input))
 		switch v.Tier {
 		case "Severe":
 			if !got.refused() || len(got.statuses) != 1 || len(got.requests) > 0 {
-				t.Errorf("%s (%s): %+v\n%q", v.Name, v.Reason, got, v.Input)
+				t.Errorf("%s (%s): got %+v, want one refusal and nothing forwarded\n%q", v.Name, v.Reason, got, v.Input)
 			}
 		case "Compliant":
 			_, listed := codings[v.Name]
 			_, forPath := paths[v.Name]
-			if got.refused() != (listed || forPath) {
-				t.Errorf("%s: %+v\n%q", v.Name, got, v.Input)
+			if (listed || forPath) && !got.refused() {
+				t.Errorf("%s: got %+v, want it refused by the listed rule\n%q", v.Name, got, v.Input)
+			}
+			if !listed && !forPath && got.refused() {
+				t.Errorf("%s: got %+v, want it forwarded\n%q", v.Name, got, v.Input)
 			}
 		}
 	})
 }
 
-// Guarantee: through a socket, in whatever pieces, nothing reaches the upstream
-// that Node's parser refuses, and what reaches it is clean.
+// Guarantee: however the bytes are split, no request that Node's parser rejects reaches the
+// upstream, and what reaches it is unambiguous.
 func TestNodeVectors(t *testing.T) {
 	t.Parallel()
 	vectors := vectortest.NodeVectors(t, "request*.md")
 	laxer := vectortest.Laxer()
-	inLanes(t, len(vectors), func(l *lane, i int) {
+	inParallel(t, len(vectors), func(l *worker, i int) {
 		v := vectors[i]
-		got := l.verdict(t, rand.New(rand.NewPCG(uint64(i), 2)), v.Name, []byte(v.Input))
+		got := l.readInSplits(t, rand.New(rand.NewPCG(uint64(i), 2)), v.Name, []byte(v.Input))
 		read := strings.Count(v.Log, "message complete")
 		if v.Refused() && laxer[v.Name] == "" && len(got.requests) > read {
-			t.Errorf("%s: Node reads %d messages; %+v\n%q\n%s", v.Name, read, got, v.Input, v.Log)
+			t.Errorf("%s: got %+v, want at most %d requests forwarded as Node reads them\n%q\n%s", v.Name, got, read, v.Input, v.Log)
 		}
 	})
 }

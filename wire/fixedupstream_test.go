@@ -10,20 +10,20 @@ import (
 	"testing"
 )
 
-// echo is an upstream that gives the same bytes to every whole request, and
-// closes if they are no whole answer.
-type echo struct {
+// fixedUpstream is an upstream that responds to every complete request with the same bytes.
+// It closes the connection after them unless they are a complete response.
+type fixedUpstream struct {
 	addr string
 
-	mu      sync.Mutex
-	answer  string
-	working int
+	mu       sync.Mutex
+	response string
+	working  int // connections within a message
 }
 
-func newEcho(t testing.TB) *echo {
+func newFixedUpstream(t testing.TB) *fixedUpstream {
 	t.Helper()
-	back := newBackstage(t)
-	e := &echo{addr: back.addr}
+	back := newRawUpstream(t)
+	e := &fixedUpstream{addr: back.addr}
 	var running sync.WaitGroup
 	done := make(chan struct{})
 	var mu sync.Mutex
@@ -53,36 +53,37 @@ func newEcho(t testing.TB) *echo {
 	return e
 }
 
-// script sets what is answered from now on.
-func (e *echo) script(answer string) {
+// respondWith sets the bytes of the responses from now on.
+func (e *fixedUpstream) respondWith(response string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.answer = answer
+	e.response = response
 }
 
-// busy returns how many connections are within a message.
-func (e *echo) busy() int {
+// busy returns the number of connections that are within a message.
+func (e *fixedUpstream) busy() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.working
 }
 
-func (e *echo) work(n int) (answer string) {
+// work adds n to the number of busy connections and returns the bytes of the response.
+func (e *fixedUpstream) work(n int) (response string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.working += n
-	return e.answer
+	return e.response
 }
 
-func (e *echo) serve(conn net.Conn) {
+func (e *fixedUpstream) serve(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for {
 		if _, err := in.Peek(1); err != nil {
 			return
 		}
-		answer := e.work(1)
-		again := e.one(conn, in, answer)
+		response := e.work(1)
+		again := e.one(conn, in, response)
 		e.work(-1)
 		if !again {
 			return
@@ -91,7 +92,7 @@ func (e *echo) serve(conn net.Conn) {
 }
 
 // one serves a request and reports whether another may follow.
-func (e *echo) one(conn net.Conn, in *bufio.Reader, answer string) bool {
+func (e *fixedUpstream) one(conn net.Conn, in *bufio.Reader, response string) bool {
 	req, err := http.ReadRequest(in)
 	if err != nil {
 		return false
@@ -99,19 +100,19 @@ func (e *echo) one(conn net.Conn, in *bufio.Reader, answer string) bool {
 	if _, err := io.Copy(io.Discard, req.Body); err != nil {
 		return false
 	}
-	if _, err := io.WriteString(conn, answer); err != nil {
+	if _, err := io.WriteString(conn, response); err != nil {
 		return false
 	}
 	if req.Header.Get("Upgrade") != "" {
 		_, _ = io.Copy(io.Discard, in)
 		return false
 	}
-	return isWhole(answer)
+	return isWhole(response)
 }
 
-// isWhole reports whether answer is a whole message.
-func isWhole(answer string) bool {
-	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(answer)), nil)
+// isWhole reports whether response is a complete message.
+func isWhole(response string) bool {
+	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(response)), nil)
 	if err != nil {
 		return false
 	}

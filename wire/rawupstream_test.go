@@ -11,19 +11,19 @@ import (
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 )
 
-// backstage is an upstream whose connections are given to the test.
-type backstage struct {
+// rawUpstream is an upstream whose connections the test handles itself.
+type rawUpstream struct {
 	addr  string
 	conns chan net.Conn
 }
 
-func newBackstage(t testing.TB) *backstage {
+func newRawUpstream(t testing.TB) *rawUpstream {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &backstage{addr: l.Addr().String(), conns: make(chan net.Conn, 1024)}
+	b := &rawUpstream{addr: l.Addr().String(), conns: make(chan net.Conn, 1024)}
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {
@@ -49,20 +49,20 @@ func newBackstage(t testing.TB) *backstage {
 	return b
 }
 
-// stopNow ends a data plane without waiting for what runs.
-func stopNow(p *plane) {
+// stopNow stops a data plane without waiting for running requests.
+func stopNow(p *dataPlane) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.stop(ctx)
 }
 
-// clientTLS trusts the one certificate of a listener.
+// clientTLS returns the TLS configuration of a client that trusts a listener's certificate.
 func clientTLS(server *tls.Config) *tls.Config {
 	return &tls.Config{RootCAs: server.RootCAs, ServerName: hostname, MinVersion: tls.VersionTLS12}
 }
 
-// serverTLS is the TLS of a listener of HTTP/1.1, with a certificate of its own,
-// which RootCAs holds.
+// serverTLS returns the TLS configuration of an HTTP/1.1 listener with a new certificate,
+// which RootCAs contains as well.
 func serverTLS(t testing.TB) *tls.Config {
 	t.Helper()
 	pair := certificatetest.New(t, hostname)
