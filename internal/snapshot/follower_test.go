@@ -301,74 +301,97 @@ func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) []ratelim
 	return h.follower.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, h.clock.Now(), bucket)
 }
 
-// Guarantee: no publication refills a bucket or resets a daily count, and a changed limit
-// keeps its level in proportion (contract, 4.3).
-func TestLimitsOutlivePublications(t *testing.T) {
-	h := newHarness(t)
-	g := h.gateway()
-	g.GlobalLimit = config(t, "1000/day", "", "", "")
-	shared := route("/shared", config(t, "100/day", "", "", ""), "GET")
-	perKey := route("/each", config(t, "100/day", "", "", ratelimit.PerKey), "GET")
-	daily := route("/daily", config(t, "", "", "50/day", ""), "GET")
-	each := route("/daily-each", config(t, "", "", "50/day", ratelimit.PerKey), "GET")
-	put := func() { h.source.PutGateway(g, shared, perKey, daily, each); h.catchUp() }
-	put()
-	key := [16]byte{7}
+// limitsHarness has a gateway with a global limit and a route for each kind of limit.
+type limitsHarness struct {
+	*harness
+	g                           gateway.Gateway
+	shared, each, daily, dailyE gateway.Route
+}
+
+// newLimitsHarness returns a limitsHarness in which limitsKey has used 40 of the 100
+// requests of a bucket, 20 of the 50 of a daily cap, and 400 of 1000 globally.
+func newLimitsHarness(t *testing.T) *limitsHarness {
+	t.Helper()
+	h := &limitsHarness{harness: newHarness(t)}
+	h.g = h.gateway()
+	h.g.GlobalLimit = config(t, "1000/day", "", "", "")
+	h.shared = route("/shared", config(t, "100/day", "", "", ""), "GET")
+	h.each = route("/each", config(t, "100/day", "", "", ratelimit.PerKey), "GET")
+	h.daily = route("/daily", config(t, "", "", "50/day", ""), "GET")
+	h.dailyE = route("/daily-each", config(t, "", "", "50/day", ratelimit.PerKey), "GET")
+	h.put()
 	for path, want := range map[string]int{"/shared": 40, "/each": 40, "/daily": 20, "/daily-each": 20} {
-		if got := h.pass(h.routeLimits(g.ID, path, key), want); got != want {
+		if got := h.pass(h.routeLimits(h.g.ID, path, limitsKey), want); got != want {
 			t.Fatalf("%s admits %d requests, want %d", path, got, want)
 		}
 	}
-	global := func() []ratelimit.Limit { return []ratelimit.Limit{h.follower.Current().GatewayByID(g.ID).Global()} }
-	h.pass(global(), 400)
+	h.pass(h.global(), 400)
+	return h
+}
 
-	publications := map[string]func(){
-		"the same again":       put,
-		"an unrelated change":  func() { g.Name = "other"; put() },
-		"another gateway":      func() { h.source.PutGateway(h.gateway()); h.catchUp() },
-		"a load of everything": func() { h.source.Trim(); h.source.PutAccount(h.account); h.source.Trim(); h.catchUp() },
-		"a load asked for":     func() { _ = h.follower.Load(context.Background()) },
-		"a new path, same id":  func() { shared.Methods = []string{"GET", "POST"}; put() },
-		"nothing":              h.catchUp,
-		"a route beside it": func() {
-			h.source.PutGateway(g, shared, perKey, daily, each, route("/new", ratelimit.Config{}, "GET"))
-			h.catchUp()
-		},
-		"the other is deleted":  func() { h.source.DeleteGateway("gw_unknown"); h.catchUp() },
-		"another account comes": func() { h.source.PutAccount(account.Account{ID: id.New(id.Account), Name: "x"}); h.catchUp() },
-	}
-	for name, publish := range publications {
+var limitsKey = [16]byte{7}
+
+// put stores the gateway with its routes and more, and catches up.
+func (h *limitsHarness) put(more ...gateway.Route) {
+	h.t.Helper()
+	h.source.PutGateway(h.g, append([]gateway.Route{h.shared, h.each, h.daily, h.dailyE}, more...)...)
+	h.catchUp()
+}
+
+func (h *limitsHarness) global() []ratelimit.Limit {
+	return []ratelimit.Limit{h.follower.Current().GatewayByID(h.g.ID).Global()}
+}
+
+// Guarantee: no publication refills a bucket or resets a daily count (contract, 4.3).
+func TestPublicationsRefillNothing(t *testing.T) {
+	h := newLimitsHarness(t)
+	for name, publish := range map[string]func(){
+		"storing the same again": func() { h.put() },
+		"an unrelated change":    func() { h.g.Name = "other"; h.put() },
+		"another gateway":        func() { h.source.PutGateway(h.gateway()); h.catchUp() },
+		"a trimmed change log":   func() { h.source.Trim(); h.source.PutAccount(h.account); h.source.Trim(); h.catchUp() },
+		"Load":                   func() { _ = h.follower.Load(context.Background()) },
+		"a new method":           func() { h.shared.Methods = []string{"GET", "POST"}; h.put() },
+		"CatchUp only":           h.catchUp,
+		"a new route":            func() { h.put(route("/new", ratelimit.Config{}, "GET")) },
+		"deleting a gateway":     func() { h.source.DeleteGateway("gw_unknown"); h.catchUp() },
+		"another account":        func() { h.source.PutAccount(account.Account{ID: id.New(id.Account), Name: "x"}); h.catchUp() },
+	} {
 		publish()
-		for path, max := range map[string]int64{"/shared": 60, "/each": 60, "/daily": 30, "/daily-each": 30} {
-			limits := h.routeLimits(g.ID, path, key)
+		for path, want := range map[string]int64{"/shared": 60, "/each": 60, "/daily": 30, "/daily-each": 30} {
 			var s [1]ratelimit.Status
-			if ratelimit.Peek(h.clock.Now(), limits, s[:]); s[0].Remaining != max {
-				t.Errorf("after %s, %s has %d left, want %d", name, path, s[0].Remaining, max)
+			if ratelimit.Peek(h.clock.Now(), h.routeLimits(h.g.ID, path, limitsKey), s[:]); s[0].Remaining != want {
+				t.Errorf("after %s: %s has %d left, want %d", name, path, s[0].Remaining, want)
 			}
 		}
 		var s [1]ratelimit.Status
-		if ratelimit.Peek(h.clock.Now(), global(), s[:]); s[0].Remaining != 600 || s[0].Default {
-			t.Errorf("after %s, the global limit is %+v, want 600 left of the gateway's own", name, s[0])
+		if ratelimit.Peek(h.clock.Now(), h.global(), s[:]); s[0].Remaining != 600 || s[0].Default {
+			t.Errorf("after %s: the global limit is %+v, want 600 left of the gateway's own", name, s[0])
 		}
 	}
+}
 
-	shared.RateLimit = config(t, "200/day", "", "", "")
-	perKey.RateLimit = config(t, "50/day", "", "", ratelimit.PerKey)
-	daily.RateLimit = config(t, "", "", "30/day", "")
-	each.RateLimit = config(t, "", "", "60/day", ratelimit.PerKey)
-	g.GlobalLimit = config(t, "500/day", "", "", "")
-	put()
+// Guarantee: a changed limit keeps its level in proportion, and a removed global limit is
+// replaced by the default one (contract, 4.3).
+func TestChangedLimitsKeepTheirLevel(t *testing.T) {
+	h := newLimitsHarness(t)
+	h.shared.RateLimit = config(t, "200/day", "", "", "")
+	h.each.RateLimit = config(t, "50/day", "", "", ratelimit.PerKey)
+	h.daily.RateLimit = config(t, "", "", "30/day", "")
+	h.dailyE.RateLimit = config(t, "", "", "60/day", ratelimit.PerKey)
+	h.g.GlobalLimit = config(t, "500/day", "", "", "")
+	h.put()
 	for path, want := range map[string]int{"/shared": 120, "/each": 30, "/daily": 10, "/daily-each": 40} {
-		if got := h.pass(h.routeLimits(g.ID, path, key), 300); got != want {
-			t.Errorf("after a change, %s admits %d requests, want %d", path, got, want)
+		if got := h.pass(h.routeLimits(h.g.ID, path, limitsKey), 300); got != want {
+			t.Errorf("%s admits %d requests, want %d", path, got, want)
 		}
 	}
-	if got := h.pass(global(), 1000); got != 300 {
-		t.Errorf("after a change, the global limit admits %d requests, want 300", got)
+	if got := h.pass(h.global(), 1000); got != 300 {
+		t.Errorf("the global limit admits %d requests, want 300", got)
 	}
-	g.GlobalLimit = ratelimit.Config{}
-	put()
-	if d := global()[0]; !d.Default {
+	h.g.GlobalLimit = ratelimit.Config{}
+	h.put()
+	if d := h.global()[0]; !d.Default {
 		t.Error("a gateway without a global limit does not have the default one")
 	}
 }

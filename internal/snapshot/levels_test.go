@@ -7,109 +7,144 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Guarantee: Levels reports every limit of a gateway with what is left of it, limits of
-// single keys only while they are in use, and nothing of other gateways or accounts.
-func TestLevels(t *testing.T) {
-	h := newHarness(t)
-	g, other := h.gateway(), h.gateway()
-	g.GlobalLimit = config(t, "100/min", "", "", "")
-	shared := route("/shared", config(t, "10/min", "", "50/day", ""), "GET")
-	each := route("/each", config(t, "6/min", "", "20/day", "key"), "GET")
-	free := route("/free", ratelimit.Config{}, "GET")
-	h.source.PutGateway(g, shared, each, free)
+// levelsHarness has a gateway with a route whose limits all callers share, a route with
+// limits for each key and one without limits, another gateway with a limited route, and
+// keys with a rate limit: own for both gateways, elsewhere for the other, and idle, which
+// makes no request.
+type levelsHarness struct {
+	*harness
+	t                    *testing.T
+	g                    gateway.Gateway
+	shared, each, free   gateway.Route
+	own, elsewhere, idle heldKey
+}
+
+func newLevelsHarness(t *testing.T) *levelsHarness {
+	t.Helper()
+	h := &levelsHarness{harness: newHarness(t), t: t}
+	h.g = h.gateway()
+	other := h.gateway()
+	h.g.GlobalLimit = config(t, "100/min", "", "", "")
+	h.shared = route("/shared", config(t, "10/min", "", "50/day", ""), "GET")
+	h.each = route("/each", config(t, "6/min", "", "20/day", "key"), "GET")
+	h.free = route("/free", ratelimit.Config{}, "GET")
+	h.source.PutGateway(h.g, h.shared, h.each, h.free)
 	h.source.PutGateway(other, route("/shared", config(t, "10/min", "", "", ""), "GET"))
-	own, elsewhere := h.keyWith(t, "7/min", ""), h.keyWith(t, "7/min", other.ID)
-	idle := h.keyWith(t, "7/min", g.ID)
+	h.own, h.elsewhere = h.keyWith(t, "7/min", ""), h.keyWith(t, "7/min", other.ID)
+	h.idle = h.keyWith(t, "7/min", h.g.ID)
 	h.catchUp()
+	return h
+}
 
-	levels := func() map[string]int64 {
-		got := map[string]int64{}
-		h.follower.Levels(g.ID, func(l ratelimit.Level) {
-			name := l.Scope.String()
-			switch l.Route {
-			case parse(t, id.Route, shared.ID):
-				name += " shared"
-			case parse(t, id.Route, each.ID):
-				name += " each"
-			}
-			if l.Key != ([16]byte{}) {
-				name += " " + id.Format(id.Key, l.Key)
-			}
-			if _, twice := got[name]; twice {
-				t.Errorf("%s is reported twice", name)
-			}
-			got[name] = l.Remaining
-		})
-		return got
-	}
-	want := map[string]int64{"global": 100, "route shared": 10, "daily shared": 50}
-	check := func(when string) {
-		t.Helper()
-		if got := levels(); !maps.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", when, got, want)
-		}
-	}
-	check("before any request")
-
+// request charges one request of path for each of keys.
+func (h *levelsHarness) request(path string, keys ...heldKey) {
+	h.t.Helper()
 	s := h.follower.Current()
-	charge := func(path string, keys ...*snapshot.Key) {
-		t.Helper()
-		r := s.GatewayByID(g.ID).Find(path).Route("GET")
-		for _, k := range keys {
-			limits := r.AppendLimits(nil, h.clock.Now(), k.BucketID())
-			if l, ok := k.Limit(); ok {
-				limits = slices.Insert(limits, 0, l)
+	r := s.GatewayByID(h.g.ID).Find(path).Route("GET")
+	for _, held := range keys {
+		k := s.FindKey(held.secret)
+		limits := r.AppendLimits(nil, h.clock.Now(), k.BucketID())
+		if l, ok := k.Limit(); ok {
+			limits = slices.Insert(limits, 0, l)
+		}
+		limits = append(limits, s.GatewayByID(h.g.ID).Global())
+		var statuses [ratelimit.MaxLimits]ratelimit.Status
+		for {
+			result, worst := ratelimit.Decide(h.clock.Now(), limits, statuses[:])
+			if result == ratelimit.Admitted {
+				break
 			}
-			limits = append(limits, s.GatewayByID(g.ID).Global())
-			var status [ratelimit.MaxLimits]ratelimit.Status
-			for {
-				result, worst := ratelimit.Decide(h.clock.Now(), limits, status[:])
-				if result == ratelimit.Admitted {
-					break
-				}
-				if result != ratelimit.NeedsReservation {
-					t.Fatalf("got %v, want Admitted or NeedsReservation", result)
-				}
-				if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {
-					t.Fatal(err)
-				}
+			if result != ratelimit.NeedsReservation {
+				h.t.Fatalf("got %v, want Admitted or NeedsReservation", result)
+			}
+			if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {
+				h.t.Fatal(err)
 			}
 		}
 	}
-	find := func(secret string) *snapshot.Key { return s.FindKey(secret) }
-	charge("/shared", find(own.secret), find(own.secret))
-	charge("/each", find(own.secret), find(elsewhere.secret))
-	want["global"], want["route shared"], want["daily shared"] = 96, 8, 48
-	want["key "+own.ID] = 4
-	for _, k := range []string{own.ID, elsewhere.ID} {
-		want["route each "+k], want["daily each "+k] = 5, 19
+}
+
+// requests sends two requests of /shared and one of each key of /each, and returns the
+// levels that are left.
+func (h *levelsHarness) requests() map[string]int64 {
+	h.t.Helper()
+	h.request("/shared", h.own, h.own)
+	h.request("/each", h.own, h.elsewhere)
+	return map[string]int64{
+		"global": 96, "route shared": 8, "daily shared": 48, "key " + h.own.ID: 4,
+		"route each " + h.own.ID: 5, "daily each " + h.own.ID: 19,
+		"route each " + h.elsewhere.ID: 5, "daily each " + h.elsewhere.ID: 19,
 	}
-	check("after requests")
-	if _, reported := want["key "+idle.ID]; reported {
-		t.Fatal("the test expects an idle key")
+}
+
+// wantLevels fails the test unless Levels reports exactly want: the requests that are left,
+// by scope, route and key.
+func (h *levelsHarness) wantLevels(want map[string]int64) {
+	h.t.Helper()
+	got := map[string]int64{}
+	h.follower.Levels(h.g.ID, func(l ratelimit.Level) {
+		name := l.Scope.String()
+		switch l.Route {
+		case parse(h.t, id.Route, h.shared.ID):
+			name += " shared"
+		case parse(h.t, id.Route, h.each.ID):
+			name += " each"
+		}
+		if l.Key != ([16]byte{}) {
+			name += " " + id.Format(id.Key, l.Key)
+		}
+		if _, twice := got[name]; twice {
+			h.t.Errorf("%s is reported twice", name)
+		}
+		got[name] = l.Remaining
+	})
+	if !maps.Equal(got, want) {
+		h.t.Errorf("got levels %v, want %v", got, want)
 	}
+}
 
-	h.clock.Advance(20 * time.Second)
-	want["global"], want["route shared"] = 100, 10
-	want["key "+own.ID] = 6
-	delete(want, "route each "+own.ID)
-	delete(want, "route each "+elsewhere.ID)
-	check("after 20 seconds of refill")
-
-	// The level of a changed bucket is in proportion to its new limit.
-	charge("/each", find(own.secret), find(own.secret), find(own.secret))
-	each.RateLimit = config(t, "12/min", "", "20/day", "key")
-	h.source.PutGateway(g, shared, each, free)
-	h.catchUp()
-	want["global"], want["key "+own.ID], want["route each "+own.ID], want["daily each "+own.ID] = 97, 3, 6, 16
-	check("after a change of the limit")
-
+// Guarantee: before any request, Levels reports the limits that callers share, and nothing
+// of keys, other gateways or accounts.
+func TestLevelsBeforeAnyRequest(t *testing.T) {
+	h := newLevelsHarness(t)
+	h.wantLevels(map[string]int64{"global": 100, "route shared": 10, "daily shared": 50})
 	h.follower.Levels(id.New(id.Gateway), func(l ratelimit.Level) { t.Errorf("an unknown gateway has the level %+v, want none", l) })
+}
+
+// Guarantee: Levels reports the limits of single keys while they are in use: not of an idle
+// key, and no longer once a bucket is full again.
+func TestLevelsOfKeysInUse(t *testing.T) {
+	h := newLevelsHarness(t)
+	want := h.requests()
+	h.wantLevels(want)
+	if _, reported := want["key "+h.idle.ID]; reported {
+		t.Fatal("the test expects a level of the idle key")
+	}
+	h.clock.Advance(20 * time.Second)
+	want["global"], want["route shared"], want["key "+h.own.ID] = 100, 10, 6
+	delete(want, "route each "+h.own.ID)
+	delete(want, "route each "+h.elsewhere.ID)
+	h.wantLevels(want)
+}
+
+// Guarantee: the level of a changed bucket is in proportion to its new limit.
+func TestLevelsAfterAChange(t *testing.T) {
+	h := newLevelsHarness(t)
+	want := h.requests()
+	h.clock.Advance(20 * time.Second)
+	h.request("/each", h.own, h.own, h.own)
+	h.each.RateLimit = config(t, "12/min", "", "20/day", "key")
+	h.source.PutGateway(h.g, h.shared, h.each, h.free)
+	h.catchUp()
+	want["global"], want["route shared"], want["key "+h.own.ID] = 97, 10, 3
+	want["route each "+h.own.ID], want["daily each "+h.own.ID] = 6, 16
+	delete(want, "route each "+h.elsewhere.ID)
+	h.wantLevels(want)
 }
 
 type heldKey struct{ ID, secret string }
