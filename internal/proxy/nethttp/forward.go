@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// forward sends the request to its gateway's upstream and the answer back
-// (contract, 4.4).
+// forward sends the request to its gateway's upstream and the response back (contract,
+// 4.4).
 func (x *exchange) forward() {
 	g := x.Verdict.Gateway
 	if err := x.CheckForward(x.r.ContentLength, x.loops()); err != nil {
@@ -39,7 +39,7 @@ func (x *exchange) forward() {
 			out.Header["Upgrade"] = []string{protocol}
 		}
 	}
-	answer, err := pool.Send(x.r.Context(), &upstream.Exchange{
+	response, err := pool.Send(x.r.Context(), &upstream.Exchange{
 		Request:     out,
 		Upgrade:     protocol != "",
 		Retry:       proxy.Retryable(out.Method, body != nil),
@@ -50,24 +50,24 @@ func (x *exchange) forward() {
 		x.unanswered(err, body)
 		return
 	}
-	defer answer.Close()
-	x.MarkResponse(answer.StatusCode)
+	defer response.Close()
+	x.MarkResponse(response.StatusCode)
 	switch {
-	case answer.StatusCode == http.StatusSwitchingProtocols:
-		x.tunnel(answer, protocol)
-	case !proxy.ValidStatus(answer.StatusCode):
+	case response.StatusCode == http.StatusSwitchingProtocols:
+		x.tunnel(response, protocol)
+	case !proxy.ValidStatus(response.StatusCode):
 		x.refuse(proxy.BadResponse(errStatus))
-	case tooLarge(answer.Response):
+	case tooLarge(response.Response):
 		x.refuse(proxy.BadResponse(errHeadTooLarge))
 	default:
-		x.relay(answer)
+		x.relay(response)
 		if body != nil && !body.isEnded() {
 			x.hangUp()
 		}
 	}
 }
 
-// request returns what goes to the upstream, and its body unless it has none.
+// request returns the request for the upstream, and its body, nil if it has none.
 func (x *exchange) request() (*http.Request, *body) {
 	g := x.Verdict.Gateway
 	out := &http.Request{
@@ -86,7 +86,7 @@ func (x *exchange) request() (*http.Request, *body) {
 	b.passed = &x.bytesIn
 	x.stall.start()
 	if x.r.Header.Get("Expect") != "" {
-		b.invite = x.invite
+		b.sendContinue = x.sendContinue
 	}
 	out.Body = b
 	out.ContentLength = x.r.ContentLength
@@ -94,8 +94,8 @@ func (x *exchange) request() (*http.Request, *body) {
 	return out, b
 }
 
-// unanswered answers for an upstream that did not, or for a request whose own
-// body was at fault.
+// unanswered responds for an upstream that did not, or for a request whose own body was at
+// fault.
 func (x *exchange) unanswered(err error, b *body) {
 	var public *fault.Error
 	switch {
@@ -106,12 +106,12 @@ func (x *exchange) unanswered(err error, b *body) {
 			x.abort()
 		}
 		x.refuse(err)
-	case x.stall.reading.cut.Load(): // the client is as good as gone
+	case x.stall.reading.cut.Load(): // the client has stalled
 		x.abort()
 	case b != nil && x.r.Context().Err() == nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		x.Verdict.Close = true
 		x.refuse(proxy.MalformedBody(err))
-	default: // the client left
+	default: // the client hung up
 		x.abort()
 	}
 }
@@ -145,12 +145,12 @@ func tooLarge(r *http.Response) bool {
 	return fields > http1.MaxResponseFields || size > http1.MaxResponseHead
 }
 
-// interim relays a 1xx answer. net/http takes all fields that are set at that
-// moment, so they are set for it alone.
+// interim relays a 1xx response. net/http sends all fields that are set at that moment, so
+// they are set for it alone.
 //
-// Over HTTP/2 it may still write them when WriteHeader has returned, if the client
-// has reset the stream, and two goroutines in one map end the process. A
-// Content-Length, which it sends in no 1xx, makes it take a copy.
+// Over HTTP/2 net/http may still write them when WriteHeader has returned, if the client
+// has reset the stream, and two goroutines in one map end the process. A Content-Length,
+// which it sends in no 1xx, makes it take a copy.
 func (x *exchange) interim(status int, header http.Header) {
 	if !x.r.ProtoAtLeast(1, 1) {
 		return
@@ -170,10 +170,10 @@ func (x *exchange) interim(status int, header http.Header) {
 	clear(h)
 }
 
-// invite sends the client the 100 that it waits for. It is called when the
-// upstream has asked for the body, or not said no for long. Without it net/http
-// would send one at the first read, over another interim answer if need be.
-func (x *exchange) invite() {
+// sendContinue sends the 100 that the client waits for. It is called when the upstream has
+// sent one, or has sent nothing for a while. Without it net/http would send one at the
+// first read, even after another interim response.
+func (x *exchange) sendContinue() {
 	x.head.Lock()
 	defer x.head.Unlock()
 	if !x.settled && x.r.ProtoMajor == 1 && x.r.ProtoAtLeast(1, 1) {
@@ -181,35 +181,35 @@ func (x *exchange) invite() {
 	}
 }
 
-// relay sends the upstream's answer as it comes.
-func (x *exchange) relay(answer *upstream.Response) {
+// relay sends the upstream's response to the client as it comes.
+func (x *exchange) relay(response *upstream.Response) {
 	x.settle()
 	h := x.w.Header()
-	x.responseFields(h, answer.StatusCode, answer.Header)
+	x.responseFields(h, response.StatusCode, response.Header)
 	x.ownFields()
 	trailers := wantsTrailers(x.r.Header)
 	if trailers {
-		announceTrailers(h, answer.Trailer)
+		announceTrailers(h, response.Trailer)
 	}
-	x.writeHead(answer.StatusCode)
-	// An answer without a body goes out whole when the handler returns: over
-	// HTTP/2 as one frame that ends the stream, which gRPC tells from others.
-	if answer.Body == http.NoBody || answer.ContentLength == 0 {
-		x.emit(accesslog.Forwarded, answer.StatusCode)
+	x.writeHead(response.StatusCode)
+	// A response without a body goes out whole when the handler returns: over HTTP/2 as
+	// one frame that ends the stream, which is what gRPC calls trailers-only.
+	if response.Body == http.NoBody || response.ContentLength == 0 {
+		x.emit(accesslog.Forwarded, response.StatusCode)
 		return
 	}
-	if x.rc.Flush() != nil || x.copy(answer.Body, answer.ContentLength) != nil {
+	if x.rc.Flush() != nil || x.copy(response.Body, response.ContentLength) != nil {
 		x.abort()
 	}
-	x.emit(accesslog.Forwarded, answer.StatusCode)
+	x.emit(accesslog.Forwarded, response.StatusCode)
 	if trailers {
-		sendTrailers(h, answer.Trailer)
+		sendTrailers(h, response.Trailer)
 	}
 }
 
 const bufferSize = 32 << 10
 
-// buffers are for copying bodies; what matters is that they go back.
+// buffers is a pool of buffers for copying bodies.
 type buffers struct{ pool sync.Pool }
 
 func (b *buffers) get() *[bufferSize]byte {
@@ -219,8 +219,8 @@ func (b *buffers) get() *[bufferSize]byte {
 	return new([bufferSize]byte)
 }
 
-// copy sends from, of length bytes if that is not negative, to the client, each
-// piece at once. The error tells that one of the two broke.
+// copy sends from to the client, each piece at once. length is the length of from, negative
+// if unknown. It fails if either side breaks.
 func (x *exchange) copy(from io.Reader, length int64) error {
 	buf := x.server.buffers.get()
 	defer x.server.buffers.pool.Put(buf)
@@ -239,6 +239,9 @@ func (x *exchange) copy(from io.Reader, length int64) error {
 		case err == io.EOF:
 			return nil
 		case err != nil:
+			if x.r.Context().Err() == nil {
+				x.LogBrokenOff(err)
+			}
 			return err
 		}
 	}
@@ -247,7 +250,7 @@ func (x *exchange) copy(from io.Reader, length int64) error {
 func (x *exchange) send(piece []byte) error {
 	x.stall.writing.begin()
 	defer x.stall.writing.done()
-	if _, err := x.w.Write(piece); err != nil { //nolint:gosec // G705: an upstream answers what it likes
+	if _, err := x.w.Write(piece); err != nil { //nolint:gosec // G705: the body is the upstream's
 		return err
 	}
 	return x.rc.Flush()

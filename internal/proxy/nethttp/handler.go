@@ -37,7 +37,8 @@ type exchange struct {
 	timer    *time.Timer
 }
 
-// settle ends 1xx answers: the fields of the final head are set from now on.
+// settle makes sure that no 1xx response is sent from now on, so that the fields of the
+// final head can be set.
 func (x *exchange) settle() {
 	x.head.Lock()
 	defer x.head.Unlock()
@@ -52,7 +53,7 @@ func (x *exchange) writeHead(status int) {
 	x.w.WriteHeader(status)
 }
 
-// ServeHTTP answers one request of the data plane.
+// ServeHTTP serves one request of the data plane.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.running.Add(1)
 	defer s.running.Add(-1)
@@ -109,8 +110,8 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, e *proxy.Ex
 	return x
 }
 
-// stalledBody ends the reading of a body that has stalled. Once the answer has
-// begun, a client that is silent may only be listening.
+// stalledBody ends the reading of a body that has stalled. Once the response has begun, a
+// client that sends nothing may still be receiving.
 func (x *exchange) stalledBody() {
 	x.head.Lock()
 	defer x.head.Unlock()
@@ -119,7 +120,7 @@ func (x *exchange) stalledBody() {
 	}
 }
 
-// serve does what the verdict says.
+// serve acts on the verdict.
 func (x *exchange) serve() {
 	switch x.Verdict.Action {
 	case admit.Forward:
@@ -127,14 +128,14 @@ func (x *exchange) serve() {
 	case admit.Preflight:
 		x.Result = accesslog.Preflight
 		x.ownFields()
-		x.answer(http.StatusNoContent, nil)
+		x.respond(http.StatusNoContent, nil)
 	default:
 		x.refuse(x.Verdict.Fault())
 	}
 }
 
-// malformed returns the error for a head that net/http takes and Keygate does
-// not. CONNECT and TRACE are refused before any other check.
+// malformed returns the error for a head that net/http accepts and Keygate does not.
+// CONNECT and TRACE are refused before any other check.
 func (x *exchange) malformed() error {
 	r := x.r
 	if r.Method == http.MethodConnect || r.Method == http.MethodTrace {
@@ -148,11 +149,11 @@ func (x *exchange) malformed() error {
 		}
 	}
 	if lengths, given := r.Header["Content-Length"]; given && (len(lengths) != 1 || !decimal(lengths[0])) {
-		// net/http goes by the first of several, and takes an empty one for 0.
+		// net/http uses the first of several, and takes an empty one for 0.
 		return proxy.Malformed("Content-Length is not one decimal number")
 	}
 	if strings.Contains(r.RequestURI, " ") {
-		// To an upstream of HTTP/1.1 it would be the end of the target.
+		// An HTTP/1.1 upstream would take it for the end of the target.
 		return proxy.Malformed("the target holds a space")
 	}
 	if len(r.RequestURI) > admit.MaxTarget {
@@ -177,7 +178,7 @@ func (x *exchange) malformed() error {
 
 func decimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// decide fills the verdict. The error is of a daily cap that could not be asked.
+// decide fills in the verdict. It fails if the count of a daily cap cannot be read.
 func (x *exchange) decide(ctx context.Context) error {
 	h := x.r.Header
 	req := admit.Request{

@@ -36,7 +36,7 @@ func TestRefusalLingers(t *testing.T) {
 		r := &http.Request{Method: http.MethodPost, ProtoMajor: 2, Body: body, ContentLength: -1}
 		x := s.newExchange(deadlineWriter{httptest.NewRecorder(), body}, r, &proxy.Exchange{})
 		start := time.Now()
-		x.answer(http.StatusUnauthorized, []byte("{}"))
+		x.respond(http.StatusUnauthorized, []byte("{}"))
 		if took := time.Since(start); took != defaultLinger {
 			t.Errorf("got the end of the stream %s after the response, want %s", took, defaultLinger)
 		}

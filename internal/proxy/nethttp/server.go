@@ -20,10 +20,10 @@ const (
 	restTime    = time.Second
 
 	defaultLinger = 100 * time.Millisecond
-	// maxStreams is the number of requests that a connection of HTTP/2 may have
-	// at once. Others wait at the client.
+	// maxStreams is the number of requests that a connection of HTTP/2 may have at once.
+	// Others wait at the client.
 	maxStreams = 250
-	// maxFrame is what every client may send, and none has to be let exceed.
+	// maxFrame is the least that HTTP/2 allows as a limit.
 	maxFrame = 16 << 10
 )
 
@@ -44,18 +44,17 @@ type Config struct {
 	Linger time.Duration
 }
 
-// Server serves the data plane on one or more listeners. It is safe for
-// concurrent use.
+// Server serves the data plane on one or more listeners. It is safe for concurrent use.
 type Server struct {
 	cfg     Config
 	http    *http.Server
 	tunnels tunnels
 	buffers buffers
-	running atomic.Int64 // requests
-	cutting atomic.Bool  // what still runs is cut off
+	running atomic.Int64 // number of requests
+	cutting atomic.Bool  // Shutdown cuts off what still runs
 }
 
-// New returns a Server that serves nothing until Serve.
+// New returns a Server. It serves nothing before Serve.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.SetDefaults(); err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func New(cfg Config) (*Server, error) {
 		ConnContext:       s.connContext,
 		ReadHeaderTimeout: proxy.HeadTimeout,
 		IdleTimeout:       proxy.IdleTimeout,
-		// A head a little too large gets our answer; one far too large, net/http's.
+		// A head that is a little too large gets our response; one far too large, net/http's.
 		MaxHeaderBytes:               4 * http1.MaxHead,
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
@@ -99,28 +98,28 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown stops accepting, waits for the requests that run, and after them for
-// the upgraded connections. What still runs when ctx ends is cut off, which is
-// logged and no error.
+// Shutdown stops accepting, waits for the requests that run, and then for the upgraded
+// connections. When ctx ends, it cuts off what still runs, which is logged and is not an
+// error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil && ctx.Err() != nil {
-		s.cfg.Log.Warn("requests were cut off by the end of the drain")
+		s.cfg.Log.Warn("shutdown cut off requests")
 		s.cutting.Store(true)
 		err = s.http.Close()
 	}
 	if cut := s.tunnels.drain(ctx); cut > 0 {
-		s.cfg.Log.Warn("upgraded connections were cut off by the end of the drain", "connections", cut)
+		s.cfg.Log.Warn("shutdown cut off upgraded connections", "connections", cut)
 	}
 	s.rest()
 	if err != nil {
-		return fmt.Errorf("shut the data plane down: %w", err)
+		return fmt.Errorf("shut down the data plane: %w", err)
 	}
 	return nil
 }
 
-// rest waits until requests that were cut off have noticed, so that all are told
-// of; not for ever.
+// rest waits until requests that were cut off have ended, so that all of them are recorded,
+// but at most restTime.
 func (s *Server) rest() {
 	limit, again := time.NewTimer(restTime), time.NewTicker(restTime/200)
 	defer limit.Stop()

@@ -10,9 +10,8 @@ import (
 
 const stallTime = proxy.StallTimeout
 
-// stall watches an exchange's reads from and writes to the client, and cuts off
-// one that lasts for stallTime without any progress. It costs a timer for each
-// exchange that has a body, not one for each piece of it.
+// stall cuts off an exchange's reads from and writes to the client that last for stallTime
+// without progress. It costs one timer for an exchange with a body, not one for each piece.
 type stall struct {
 	reading side
 	writing side
@@ -24,12 +23,12 @@ type stall struct {
 
 // side is one direction.
 type side struct {
-	since atomic.Int64 // when the operation that runs began, 0 if none does
+	since atomic.Int64 // when the operation that runs began; 0 if none runs
 	cut   atomic.Bool  // the operation was, or will be, cut off
 	end   func()       // makes it fail
 }
 
-// start begins to watch. It may be called more than once.
+// start starts the timer. It may be called more than once.
 func (s *stall) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,8 +46,8 @@ func (s *stall) stop() {
 	}
 }
 
-// due looks at both sides and comes back when the one that has waited longest
-// can have waited for stallTime.
+// due cuts off a side that has waited for stallTime, and sets the timer for the one that
+// has waited longest.
 func (s *stall) due() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +58,7 @@ func (s *stall) due() {
 	s.timer.Reset(min(s.reading.left(now), s.writing.left(now)))
 }
 
-// left returns how long the side may still go on as it is.
+// left returns how long the side may still wait.
 func (d *side) left(now int64) time.Duration {
 	since := d.since.Load()
 	if since == 0 || d.cut.Load() {
@@ -73,7 +72,7 @@ func (d *side) left(now int64) time.Duration {
 	return stallTime
 }
 
-// begin tells that an operation begins. Its end is told by done.
+// begin notes that an operation begins, and done that it has ended.
 func (d *side) begin() { d.since.Store(time.Now().UnixNano()) }
 
 func (d *side) done() { d.since.Store(0) }

@@ -2,6 +2,7 @@ package nethttp_test
 
 import (
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +103,11 @@ func TestBrokenBodyNeverEndsProperly(t *testing.T) {
 			}
 			if c.untilClose && err == nil {
 				t.Error("got a proper end of the connection, want a reset")
+			}
+			for _, want := range []string{"upstream broke off its response", "gateway_id=gw_", "route_id=rt_", "key_id=key_"} {
+				if log := g.log.String(); !strings.Contains(log, want) {
+					t.Errorf("the log has no %q:\n%s", want, log)
+				}
 			}
 		})
 	}

@@ -31,18 +31,18 @@ func upgradeOf(r *http.Request) string {
 	return protocol
 }
 
-// tunnel joins the client's and the upstream's connections after a 101, until
-// both directions have ended or one of them breaks.
-func (x *exchange) tunnel(answer *upstream.Response, asked string) {
-	back, ok := answer.Body.(io.ReadWriteCloser)
-	protocol := answer.Header.Get("Upgrade")
+// tunnel joins the client's and the upstream's connections after a 101, until both
+// directions have ended or one of them breaks.
+func (x *exchange) tunnel(response *upstream.Response, asked string) {
+	back, ok := response.Body.(io.ReadWriteCloser)
+	protocol := response.Header.Get("Upgrade")
 	if !ok || !proxy.Offered(asked, protocol) {
 		x.refuse(proxy.BadUpgrade())
 		return
 	}
 	x.settle()
 	h := x.w.Header()
-	x.responseFields(h, answer.StatusCode, answer.Header)
+	x.responseFields(h, response.StatusCode, response.Header)
 	x.ownFields()
 	h["Connection"] = []string{"Upgrade"}
 	h["Upgrade"] = []string{protocol}
@@ -56,7 +56,7 @@ func (x *exchange) tunnel(answer *upstream.Response, asked string) {
 	x.emitStarted()
 	front, buffered, err := x.rc.Hijack()
 	if err != nil {
-		x.server.cfg.Log.Error("a connection could not be upgraded", "request_id", x.RequestID(), "error", err)
+		x.server.cfg.Log.Error("upgrade of a connection failed", "request_id", x.RequestID(), "error", err)
 		x.abort()
 	}
 	t.join(front)
@@ -65,14 +65,14 @@ func (x *exchange) tunnel(answer *upstream.Response, asked string) {
 		x.bytesIn.Store(in)
 		x.bytesOut = out
 	}
-	x.emit(accesslog.Forwarded, http.StatusSwitchingProtocols) // before whoever drains tunnels goes on
+	x.emit(accesslog.Forwarded, http.StatusSwitchingProtocols) // before a drain of the tunnels ends
 }
 
 func writeSwitch(w *bufio.Writer, h http.Header) error {
 	_, _ = fmt.Fprintf(w, "HTTP/1.1 %d %s\r\n", http.StatusSwitchingProtocols, http.StatusText(http.StatusSwitchingProtocols))
 	_ = h.Write(w)
 	_, _ = w.WriteString("\r\n")
-	return w.Flush() // reports the error of any write before
+	return w.Flush() // returns the first error of the writes
 }
 
 // pair is the two connections of a tunnel.
@@ -106,8 +106,8 @@ func (p *pair) close() {
 	}
 }
 
-// run copies both ways and returns how many bytes have passed. buffered holds
-// what the client sent behind its head.
+// run copies both ways and returns the number of bytes copied. buffered holds what the
+// client sent behind its head.
 func (p *pair) run(buffered *bufio.Reader) (in, out int64) {
 	var up sync.WaitGroup
 	up.Go(func() {
@@ -124,8 +124,8 @@ func (p *pair) run(buffered *bufio.Reader) (in, out int64) {
 	return in, out
 }
 
-// pass copies one direction and then closes it, so that the other can go on; if
-// it breaks, both end. It returns how many bytes it has copied.
+// pass copies one direction and then closes it, so that the other can continue; if it
+// breaks, both end. It returns the number of bytes copied.
 func (p *pair) pass(to io.Writer, from io.Reader) int64 {
 	n, err := io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); err == nil && ok {

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// tunnels knows the tunnels that are open, which net/http has let go.
+// tunnels is the set of open tunnels, which net/http no longer knows.
 type tunnels struct {
 	mu     sync.Mutex
 	open   map[*pair]struct{}
-	closed bool          // no more tunnels: the drain is over
-	empty  chan struct{} // closed when the last has ended; made by drain
+	closed bool          // no tunnel may open: the drain is over
+	empty  chan struct{} // closed when the last tunnel has ended; made by drain
 }
 
 // add reports whether the tunnel may open.
@@ -37,9 +37,9 @@ func (t *tunnels) remove(p *pair) {
 	}
 }
 
-// drain waits until the last tunnel has ended, or closes those that are left
-// when ctx ends and returns their number. A request that runs may still become a
-// tunnel: whoever serves it waits for it.
+// drain waits until the last tunnel has ended. When ctx ends, it closes those that are left
+// and returns their number. A request that runs may still become a tunnel; Shutdown waits
+// for it first.
 func (t *tunnels) drain(ctx context.Context) (cut int) {
 	t.mu.Lock()
 	if len(t.open) == 0 {
