@@ -34,8 +34,8 @@ func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 	return c
 }
 
-// Guarantee: every call carries the key, the program's name and its source, and
-// a POST an Idempotency-Key of its own.
+// Guarantee: every call has the key, the User-Agent and the source, and each POST its
+// own Idempotency-Key.
 func TestRequest(t *testing.T) {
 	var got []http.Header
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -44,21 +44,21 @@ func TestRequest(t *testing.T) {
 	})
 	k, err := c.CreateKey(t.Context(), client.CreateKeyRequest{Name: "n", Scope: "read"})
 	if err != nil || k.KeyID != "key_1" || k.Secret != "secret" {
-		t.Fatalf("key %+v, error %v", k, err)
+		t.Fatalf("got key %+v, error %v, want key_1 with its secret", k, err)
 	}
 	if _, err := c.CreateKey(t.Context(), client.CreateKeyRequest{Name: "n", Scope: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	h := got[0]
 	if h.Get("Authorization") != "Bearer "+key || h.Get("User-Agent") != "test/1" || h.Get("X-Keygate-Source") != "cli" || h.Get("Content-Type") != "application/json" {
-		t.Errorf("fields %v", h)
+		t.Errorf("got headers %v, want those of the Config", h)
 	}
 	if a, b := h.Get("Idempotency-Key"), got[1].Get("Idempotency-Key"); a == "" || a == b {
-		t.Errorf("two calls with the Idempotency-Keys %q and %q", a, b)
+		t.Errorf("got Idempotency-Keys %q and %q, want two different ones", a, b)
 	}
 }
 
-// Guarantee: a refusal is an *Error with all that the server said.
+// Guarantee: an error response is an *Error with all of its fields.
 func TestError(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "3")
@@ -68,19 +68,22 @@ func TestError(t *testing.T) {
 	_, err := c.Key(t.Context(), "key_1")
 	var e *client.Error
 	if !errors.As(err, &e) {
-		t.Fatalf("error %v", err)
+		t.Fatalf("got error %v, want an *Error", err)
 	}
 	want := client.Error{Status: 403, Code: "forbidden", Message: "m", Field: "f", AuthCode: "scope_insufficient", RequestID: "req_1", RetryAfter: 3 * time.Second}
 	if *e != want {
 		t.Errorf("got %+v, want %+v", *e, want)
 	}
-	if client.IsNotFound(err) || !client.IsNotFound(&client.Error{Status: 404}) {
-		t.Error("IsNotFound is wrong")
+	if client.IsNotFound(err) {
+		t.Error("IsNotFound reports true for a 403")
+	}
+	if !client.IsNotFound(&client.Error{Status: 404}) {
+		t.Error("IsNotFound reports false for a 404")
 	}
 }
 
-// Guarantee: a server that is not Keygate gives an error that says so, and a
-// redirect is not followed, so the key goes nowhere else.
+// Guarantee: a response that is not from Keygate is an error, and redirects are not
+// followed, so that the key is sent to no other server.
 func TestForeignServer(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -92,7 +95,7 @@ func TestForeignServer(t *testing.T) {
 	} {
 		c := serve(t, h)
 		if _, err := c.Account(t.Context()); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 	if elsewhere.Load() != 0 {
@@ -100,8 +103,8 @@ func TestForeignServer(t *testing.T) {
 	}
 }
 
-// Guarantee: a call whose connection failed is made again where nothing can
-// happen twice, with the same Idempotency-Key, and only there.
+// Guarantee: a call whose connection failed is retried, with the same Idempotency-Key,
+// only if that cannot execute it twice.
 func TestRetries(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -124,7 +127,7 @@ func TestRetries(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			// A connection that breaks off orders nothing between the two sides.
+			// A channel, because a broken connection does not synchronize the two sides.
 			seen := make(chan string, 10)
 			var calls atomic.Int32
 			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -140,36 +143,39 @@ func TestRetries(t *testing.T) {
 				keys = append(keys, <-seen)
 			}
 			if len(keys) != tc.want {
-				t.Fatalf("%d calls, want %d", len(keys), tc.want)
+				t.Fatalf("got %d attempts, want %d", len(keys), tc.want)
 			}
-			var lost *client.UnreachableError
-			if tc.want == 1 && !errors.As(err, &lost) || tc.want == 2 && err != nil {
-				t.Errorf("error %v", err)
+			var unreachable *client.UnreachableError
+			if tc.want == 1 && !errors.As(err, &unreachable) {
+				t.Errorf("got error %v, want an *UnreachableError", err)
+			}
+			if tc.want == 2 && err != nil {
+				t.Errorf("got error %v, want the retry to succeed", err)
 			}
 			if tc.want == 2 && keys[0] != keys[1] {
-				t.Errorf("Idempotency-Keys %q", keys)
+				t.Errorf("got Idempotency-Keys %q, want the same one", keys)
 			}
 		})
 	}
 }
 
-// Guarantee: a server that is not there is an *UnreachableError that names it
-// and holds no key.
+// Guarantee: a failed connection is an *UnreachableError that names the server and does
+// not contain the key.
 func TestUnreachable(t *testing.T) {
-	const url = "http://127.0.0.1:1" // which is given to nobody who asks for any port
+	const url = "http://127.0.0.1:1" // the system never assigns this port
 	c, err := client.New(client.Config{URL: url, Key: key, Retries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Account(t.Context())
-	var lost *client.UnreachableError
-	if !errors.As(err, &lost) || !strings.Contains(err.Error(), url) || strings.Contains(err.Error(), key) {
-		t.Errorf("error %v", err)
+	var unreachable *client.UnreachableError
+	if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), url) || strings.Contains(err.Error(), key) {
+		t.Errorf("got error %v, want an *UnreachableError with the URL and without the key", err)
 	}
 }
 
-// Guarantee: a list walks all pages in order, asks for no more once its reader
-// stops, and ends with an error.
+// Guarantee: a list returns the records of all pages in order, requests no page after the
+// caller has stopped, and ends at an error.
 func TestList(t *testing.T) {
 	var queries []string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -194,21 +200,21 @@ func TestList(t *testing.T) {
 		ids = append(ids, k.KeyID)
 	}
 	if !slices.Equal(ids, []string{"3", "2", "1"}) || failed == nil {
-		t.Errorf("ids %v, error %v", ids, failed)
+		t.Errorf("got %v, error %v, want 3, 2, 1 and an error", ids, failed)
 	}
 	if queries[0] != "limit=100&state=active" || queries[1] != "cursor=c%261&limit=100&state=active" {
-		t.Errorf("queries %v", queries)
+		t.Errorf("got queries %v, want the filter in both and the cursor in the second", queries)
 	}
 	queries = nil
 	for range c.Keys(t.Context(), client.KeyFilter{ListOptions: client.ListOptions{PageSize: 2}}) {
 		break
 	}
 	if len(queries) != 1 || queries[0] != "limit=2" {
-		t.Errorf("queries of a reader that stops: %v", queries)
+		t.Errorf("got queries %v of a caller that stops, want one with limit=2", queries)
 	}
 }
 
-// Guarantee: a patch tells apart what stays, what is cleared and what is set.
+// Guarantee: a patch encodes unchanged, cleared and set fields differently.
 func TestPatch(t *testing.T) {
 	for _, tc := range []struct {
 		patch any
@@ -221,25 +227,25 @@ func TestPatch(t *testing.T) {
 	} {
 		got, err := json.Marshal(tc.patch)
 		if err != nil || string(got) != tc.want {
-			t.Errorf("%+v = %s, error %v; want %s", tc.patch, got, err, tc.want)
+			t.Errorf("%+v: got %s, error %v, want %s", tc.patch, got, err, tc.want)
 		}
 	}
 }
 
-// Guarantee: an address that is none is refused before anything is sent.
+// Guarantee: New refuses an invalid address and an invalid key.
 func TestNew(t *testing.T) {
 	for _, bad := range []string{"", "127.0.0.1:8081", "ftp://x", "http://", "http://user@x", "http://x?y", "http://x#y", "http://[::1"} {
 		if _, err := client.New(client.Config{URL: bad}); err == nil {
-			t.Errorf("%q was accepted", bad)
+			t.Errorf("New accepted URL %q", bad)
 		}
 	}
 	if _, err := client.New(client.Config{URL: "http://x", Key: "a\nb"}); err == nil {
-		t.Error("a key with a line end was accepted")
+		t.Error("New accepted a key with a line break")
 	}
 }
 
-// Guarantee: the client has a method for every call of the API document, with
-// its method and path.
+// Guarantee: the client has a method for every call of api/openapi.yaml, with its HTTP
+// method and path.
 func TestCoversDocument(t *testing.T) {
 	want := documentedCalls(t)
 	var got []string
@@ -248,12 +254,11 @@ func TestCoversDocument(t *testing.T) {
 		_, _ = io.WriteString(w, `{}`)
 	})
 	ctx := t.Context()
-	drain := func(n int, err error) {
+	discard := func(_ any, err error) {
 		if err != nil {
-			t.Error(n, err)
+			t.Error(err)
 		}
 	}
-	discard := func(_ any, err error) { drain(0, err) }
 	discard(c.Account(ctx))
 	discard(c.Settings(ctx))
 	for range c.Gateways(ctx, client.ListOptions{}) {
@@ -308,11 +313,11 @@ func TestCoversDocument(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("called %q\ndocumented %q", got, want)
+		t.Errorf("got calls %q\nwant       %q", got, want)
 	}
 }
 
-// documentedCalls reads the methods and paths of api/openapi.yaml.
+// documentedCalls returns the HTTP methods and paths in api/openapi.yaml.
 func documentedCalls(t *testing.T) []string {
 	t.Helper()
 	content, err := os.ReadFile("../api/openapi.yaml")

@@ -12,7 +12,7 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// callWebhooks makes every call of webhooks, deliveries and events.
+// callWebhooks calls every method for webhooks, deliveries and events.
 func callWebhooks(ctx context.Context, c *client.Client, discard func(any, error)) {
 	for range c.Webhooks(ctx, client.ListOptions{}) {
 		break
@@ -35,8 +35,8 @@ func callWebhooks(ctx context.Context, c *client.Client, discard func(any, error
 	discard(c.Event(ctx, "{event_id}"))
 }
 
-// Guarantee: filters and bodies reach the server as the API document names them,
-// and an event's data comes back as it was sent.
+// Guarantee: filters and bodies are sent with the names of the API document, and the data
+// of an event is returned byte for byte.
 func TestWebhookCalls(t *testing.T) {
 	var got []string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -52,10 +52,10 @@ func TestWebhookCalls(t *testing.T) {
 		break
 	}
 	if n, err := c.RecoverWebhook(t.Context(), "wh_1", since); n != 3 || err != nil {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("got %d recovered deliveries, error %v, want 3", n, err)
 	}
 	if id, err := c.TestWebhook(t.Context(), "wh_1"); id != "dlv_1" || err != nil {
-		t.Errorf("%s, %v", id, err)
+		t.Errorf("got delivery %s, error %v, want dlv_1", id, err)
 	}
 	if _, err := c.RotateWebhookSecret(t.Context(), "wh_1", 0); err != nil {
 		t.Error(err)
@@ -64,7 +64,7 @@ func TestWebhookCalls(t *testing.T) {
 		t.Error(err)
 	}
 	if e, err := c.Event(t.Context(), "evt_1"); err != nil || string(e.Data) != `{"b": 1, "a": 2}` {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("got event %+v, error %v, want the data as sent", e, err)
 	}
 	at := "2027-03-01T12%3A00%3A00Z"
 	want := []string{
@@ -77,7 +77,7 @@ func TestWebhookCalls(t *testing.T) {
 	}
 }
 
-// Vectors made by another program: HMAC-SHA256 by Python's hmac.
+// Test vectors, computed with Python's hmac.
 const (
 	body      = `{"id":"evt_1","type":"key.created"}`
 	secret    = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
@@ -89,36 +89,37 @@ const (
 	stamp     = "1893456000"
 )
 
-// Guarantee: what was signed with the secret is believed, and nothing else is.
+// Guarantee: VerifyDelivery accepts a delivery that is signed with the secret, and no
+// other.
 func TestVerifyDelivery(t *testing.T) {
 	signed := time.Unix(1893456000, 0)
 	for _, tc := range []struct {
 		name, secret, body string
 		header             []string // names and values in turn
 		now                time.Time
-		field              string // of the error; "" if it is to be believed
-		none               bool   // there is no signature at all
+		failed             string // header of the error; "" if the delivery is valid
+		unsigned           bool   // there is no signature at all
 	}{
-		{"own", secret, body, []string{"X-Service-Signature", plain}, signed, "", false},
-		{"standard", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "", false},
-		{"both", secret, body, []string{"X-Service-Signature", plain, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "", false},
-		{"one of several", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", "v1a,x v1,AAAA " + standard}, signed, "", false},
+		{"X-Service-Signature", secret, body, []string{"X-Service-Signature", plain}, signed, "", false},
+		{"Standard Webhooks", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "", false},
+		{"both signatures", secret, body, []string{"X-Service-Signature", plain, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "", false},
+		{"one of several signatures", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", "v1a,x v1,AAAA " + standard}, signed, "", false},
 		{"given secret", given, body, []string{"X-Service-Signature", givenSum, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", givenSign}, signed, "", false},
-		{"old secret", secret, body, []string{"X-Service-Signature", givenSum, "X-Service-Signature-Previous", plain}, signed, "", false},
-		{"five minutes late", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed.Add(5 * time.Minute), "", false},
+		{"old secret during an overlap", secret, body, []string{"X-Service-Signature", givenSum, "X-Service-Signature-Previous", plain}, signed, "", false},
+		{"exactly at the tolerance", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed.Add(5 * time.Minute), "", false},
 
 		{"no signature", secret, body, []string{"webhook-id", "evt_1"}, signed, "", true},
 		{"another body", secret, body + " ", []string{"X-Service-Signature", plain}, signed, "X-Service-Signature", false},
 		{"another secret", given, body, []string{"X-Service-Signature", plain}, signed, "X-Service-Signature", false},
-		{"in capitals", secret, body, []string{"X-Service-Signature", strings.ToUpper(plain)}, signed, "X-Service-Signature", false},
-		{"empty", secret, body, []string{"X-Service-Signature", "sha256="}, signed, "X-Service-Signature", false},
-		{"one good, one bad", secret, body, []string{"X-Service-Signature", plain, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", givenSign}, signed, "webhook-signature", false},
-		{"one bad, one good", secret, body, []string{"X-Service-Signature", givenSum, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "X-Service-Signature", false},
+		{"upper-case signature", secret, body, []string{"X-Service-Signature", strings.ToUpper(plain)}, signed, "X-Service-Signature", false},
+		{"empty signature", secret, body, []string{"X-Service-Signature", "sha256="}, signed, "X-Service-Signature", false},
+		{"only X-Service-Signature valid", secret, body, []string{"X-Service-Signature", plain, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", givenSign}, signed, "webhook-signature", false},
+		{"only webhook-signature valid", secret, body, []string{"X-Service-Signature", givenSum, "webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "X-Service-Signature", false},
 		{"another event", secret, body, []string{"webhook-id", "evt_2", "webhook-timestamp", stamp, "webhook-signature", standard}, signed, "webhook-signature", false},
-		{"another time", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", "1893456001", "webhook-signature", standard}, signed, "webhook-signature", false},
-		{"no time", secret, body, []string{"webhook-id", "evt_1", "webhook-signature", standard}, signed, "webhook-signature", false},
-		{"too late", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed.Add(5*time.Minute + time.Second), "webhook-timestamp", false},
-		{"too early", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed.Add(-6 * time.Minute), "webhook-timestamp", false},
+		{"another timestamp", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", "1893456001", "webhook-signature", standard}, signed, "webhook-signature", false},
+		{"no timestamp", secret, body, []string{"webhook-id", "evt_1", "webhook-signature", standard}, signed, "webhook-signature", false},
+		{"too old", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed.Add(5*time.Minute + time.Second), "webhook-timestamp", false},
+		{"too far in the future", secret, body, []string{"webhook-id", "evt_1", "webhook-timestamp", stamp, "webhook-signature", standard}, signed.Add(-6 * time.Minute), "webhook-timestamp", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			header := http.Header{}
@@ -126,16 +127,16 @@ func TestVerifyDelivery(t *testing.T) {
 				header.Set(tc.header[i], tc.header[i+1])
 			}
 			err := client.VerifyDelivery(tc.secret, header, []byte(tc.body), tc.now, 5*time.Minute)
-			var refused *client.SignatureError
-			switch good := tc.field == "" && !tc.none; {
-			case good && err != nil:
-				t.Error(err)
-			case !good && (!errors.As(err, &refused) || refused.Header != tc.field || !client.IsSignatureError(err)):
-				t.Errorf("error %v, want one of %q", err, tc.field)
+			var invalid *client.SignatureError
+			switch valid := tc.failed == "" && !tc.unsigned; {
+			case valid && err != nil:
+				t.Errorf("got error %v, want none", err)
+			case !valid && (!errors.As(err, &invalid) || invalid.Header != tc.failed || !client.IsSignatureError(err)):
+				t.Errorf("got error %v, want a *SignatureError of header %q", err, tc.failed)
 			}
 		})
 	}
-	// Without a tolerance any age is taken.
+	// A tolerance of 0 accepts any age.
 	header := http.Header{"Webhook-Id": {"evt_1"}, "Webhook-Timestamp": {stamp}, "Webhook-Signature": {standard}}
 	if err := client.VerifyDelivery(secret, header, []byte(body), signed.AddDate(10, 0, 0), 0); err != nil {
 		t.Error(err)
