@@ -78,7 +78,7 @@ func (a *API) listAuditLog(c *call) (response, error) {
 	}
 	return page(c, "audit-log", c.cursorBinding(auditFilters()), func(p control.Page) ([]audit.Record, error) {
 		return a.cfg.Control.AuditLog(c.ctx, &c.caller, f, p)
-	}, func(r *audit.Record) (string, auditEntryRecord) { return r.Place, presentAudit(r) })
+	}, func(r *audit.Record) (string, auditEntryRecord) { return r.Cursor, presentAudit(r) })
 }
 
 func (a *API) getAuditHead(c *call) (response, error) {

@@ -1,9 +1,22 @@
-// Package audit defines the records of the audit log (contract, section 7).
+// Package audit defines the records of the audit log and the formats in which it is
+// stored, searched, exported and verified (contract, section 7).
+//
+// An account's log has an open end and a chain of sealed blocks:
+//
+//	authentications ─► chunks ───────────┐ open end
+//	management ──────► records ──────────┤
+//	                                     ▼ sealed: sorted, in columns, compressed
+//	            block 1 ◄─ block 2 ◄─ … block n      each with the digest of the one before
+//	               │          │            │
+//	            summary    summary      summary      time bounds, classes, Bloom filter
+//	               └───── block group ─────┘         64 summaries, bit-sliced
+//
+// Package audit/writer appends and seals. Stores implement Source.
 package audit
 
 import "time"
 
-// Kind tells authentication events from management actions.
+// Kind is the kind of a record: an authentication or a management action.
 type Kind string
 
 // The kinds of records.
@@ -12,7 +25,7 @@ const (
 	Management     Kind = "management"
 )
 
-// Outcome is how an authentication ended.
+// Outcome is the outcome of an authentication.
 type Outcome string
 
 // The outcomes.
@@ -23,7 +36,7 @@ const (
 	ScopeInsufficient Outcome = "scope_insufficient"
 )
 
-// Action names a management action, as "key.create".
+// Action is the name of a management action, for example "key.create".
 type Action string
 
 // The management actions.
@@ -42,32 +55,32 @@ const (
 	SpecPush        Action = "spec.push"
 	ConfigPush      Action = "config.push"
 	RevisionRestore Action = "revision.rollback"
-	GapNoted        Action = "audit.gap" // records are missing: lost_records, first_at, last_at and reason stand in the diff
+	GapNoted        Action = "audit.gap" // records are missing; the diff has lost_records, first_at, last_at and reason
 
 	WebhookCreate       Action = "webhook.create"
 	WebhookUpdate       Action = "webhook.update"
 	WebhookDelete       Action = "webhook.delete"
-	WebhookDisable      Action = "webhook.disable"       // by its answers: nobody is the actor
+	WebhookDisable      Action = "webhook.disable"       // because of the responses of its endpoint; there is no actor
 	WebhookRotateSecret Action = "webhook.rotate_secret" //nolint:gosec // the name of an action
 	WebhookTest         Action = "webhook.test"
 	WebhookRecover      Action = "webhook.recover"
 	DeliveryRedeliver   Action = "delivery.redeliver"
 )
 
-// Diff maps the name of each field that a management action changed to its
-// values before and after. A secret stands as "***".
+// Diff maps the name of each field that a management action changed to its values before
+// and after. The value of a secret is "***".
 type Diff map[string][2]any
 
-// Record is one entry of an account's audit log. An empty string stands for
-// an absent value (null in the API).
+// Record is one entry of an account's audit log. An empty string means no value (null in
+// the API).
 type Record struct {
 	AccountID  string
-	Seq        int64  // place of a management record in the account's log, from 1 without gaps; the store gives it
-	Place      string // of a record that was read: what Page.After takes
+	Seq        int64  // number of a management record in the account's log, from 1 without gaps; set by the store
+	Cursor     string // of a record that was read: the cursor of the page after it
 	Time       time.Time
 	Kind       Kind
 	Outcome    Outcome
-	KeyPrefix  string // only of a string that has a key's form and checksum
+	KeyPrefix  string // only of a string with the format and checksum of a key
 	KeyID      string
 	GatewayID  string
 	Method     string
@@ -75,13 +88,12 @@ type Record struct {
 	ClientIP   string
 	RequestID  string
 	Action     Action // for Management, with the three below
-	Target     string // identifier of the record acted on
+	Target     string // identifier of the changed record
 	ActorKeyID string // "" for an offline command
 	Diff       Diff
 }
 
-// Filter narrows a list of records. Zero members do not filter. Since is
-// included, Until is not.
+// Filter selects records. Zero fields do not filter. Since is inclusive, Until exclusive.
 type Filter struct {
 	Kind         Kind
 	Outcome      Outcome

@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// Digest is the SHA-256 that chains a block to the one before.
+// Digest is the SHA-256 digest of a block, which chains it to the block before.
 type Digest [sha256.Size]byte
 
-// Block is a run of an account's records that was sealed: packed, bounded and
-// chained to the block before.
+// Block is a sealed part of an account's log: up to MaxRecords records, compressed, and
+// chained to the block before by a hash.
 type Block struct {
 	AccountID   string
 	Number      int64     // from 1, without gaps
-	Digest      Digest    // of this block and, through Previous, of all before it
-	Previous    Digest    // of the block before; zeros for the first
+	Digest      Digest    // of this block and, through Previous, of all blocks before
+	Previous    Digest    // of the block before; zero for block 1
 	First, Last time.Time // of its records
 	Sealed      time.Time
 	Records     int
-	Content     []byte // see Table.Encode
+	Content     []byte // in the format of Table.Encode
 }
 
-// Chain tells what an account's log holds.
+// Chain is the state of an account's chain of blocks.
 type Chain struct {
 	AccountID string
-	Base      Head // the last block that retention removed; number 0 if none was: the rest begins with the block after
+	Base      Head // the last block that retention removed, or number 0; the chain begins with the next block
 	Head      Head // the last sealed block
 	Cut       Cut
 }
 
-// Cut is what was removed before its time, because the log had outgrown its
-// bounds on disk. Zero Records is nothing.
+// Cut is the records that were removed early because the log was larger than its maximum
+// size on disk. Records is 0 if there are none.
 type Cut struct {
 	Records     int64
 	First, Last time.Time
 }
 
-// chainLabel begins what is hashed, so that no digest of something else can
-// pass for one of a block.
+// chainLabel is hashed first, so that no digest of other data is a valid digest of a
+// block.
 const chainLabel = "keygate audit block 1\n"
 
-// Seal sets the digest of b, over all its other members.
+// Seal sets the digest of b, which covers all its other fields.
 func (b *Block) Seal() { b.Digest = b.sum() }
 
-// Intact reports whether the digest is that of the block as it is.
+// Intact reports whether the digest matches the other fields.
 func (b *Block) Intact() bool { return b.Digest == b.sum() }
 
 func (b *Block) sum() (d Digest) {
@@ -69,26 +69,26 @@ func (b *Block) sum() (d Digest) {
 	return d
 }
 
-// End returns the head of a chain that ends with b.
+// End returns the head of a chain whose last block is b.
 func (b *Block) End() Head { return Head{Number: b.Number, Digest: b.Digest, Time: b.Sealed} }
 
-// Seal is one step of sealing: what moves from the open end of an account's log
-// to its chain.
+// Seal is one step of sealing: it moves records from the open end of an account's log to
+// its chain.
 type Seal struct {
 	AccountID string
 	Blocks    []*Block   // in order; the first continues the chain
-	Summaries []*Summary // of each
-	Through   int64      // chunks up to this one are in the blocks
-	Managed   []int64    // the Seq of each management record that is
+	Summaries []*Summary // of each block
+	Through   int64      // the chunks up to this ID are in the blocks
+	Managed   []int64    // the Seq of each management record in the blocks
 }
 
-// Waiting is how much of an account's log is open.
+// Waiting is the size of the open end of an account's log.
 type Waiting struct {
 	AccountID string
 	Chunks    int
 	Records   int       // in the chunks
 	Managed   int       // management records
-	Oldest    time.Time // of all of them
+	Oldest    time.Time // time of the oldest record
 }
 
 // Trimmed is what a step of retention removed from an account's log.
@@ -97,5 +97,5 @@ type Trimmed struct {
 	Blocks    int
 	Records   int64
 	Last      time.Time // of the records
-	Early     bool      // before their time, for want of space
+	Early     bool      // before the end of their retention, because of the maximum size
 }

@@ -2,20 +2,19 @@ package audit
 
 import "slices"
 
-// class numbers the pairs of kind and outcome.
+// class is the number of a pair of kind and outcome.
 type class uint8
 
-// classes is how many there are.
+// classes is the number of classes.
 const classes = 8
 
-// Kinds and outcomes in the order of their numbers, which stand in blocks on
-// disk: add at the end alone.
+// The kinds and outcomes in the order of their numbers, which are part of the stored
+// format: only append.
 func kinds() [2]Kind { return [2]Kind{Authentication, Management} }
 
 func outcomes() [4]Outcome { return [4]Outcome{Success, KeyInvalid, KeyExpired, ScopeInsufficient} }
 
-// classOf returns the class of a record; ok is false for a kind or outcome that
-// is none.
+// classOf returns the class of a record. ok is false if the kind or outcome is unknown.
 func classOf(k Kind, o Outcome) (c class, ok bool) {
 	ks, os := kinds(), outcomes()
 	i, j := slices.Index(ks[:], k), slices.Index(os[:], o)
@@ -25,7 +24,7 @@ func classOf(k Kind, o Outcome) (c class, ok bool) {
 func (c class) kind() Kind       { return kinds()[c/4] }
 func (c class) outcome() Outcome { return outcomes()[c%4] }
 
-// classes returns the set of classes, a bit for each, that the filter lets pass.
+// classes returns the set of classes that f matches, a bit for each.
 func (f *Filter) classes() (set uint8) {
 	for c := range class(classes) {
 		if (f.Kind == "" || f.Kind == c.kind()) && (f.Outcome == "" || f.Outcome == c.outcome()) {

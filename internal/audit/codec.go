@@ -7,46 +7,47 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Codec packs and unpacks the contents of blocks. It is safe for concurrent use.
+// Codec compresses and decompresses the contents of blocks with zstd. It is safe for
+// concurrent use.
 type Codec struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 }
 
-// The bounds of what is unpacked, in bytes: damaged or hostile content must not
-// take more memory than this.
+// The maximum sizes after decompression, in bytes. They bound the memory for damaged or
+// malicious content.
 const (
 	maxColumn  = 16 << 20
 	maxContent = 64 << 20
 )
 
-// NewCodec returns a codec. Its memory is a few megabytes once it is used.
+// NewCodec returns a codec. It takes a few megabytes of memory when it is first used.
 func NewCodec() (*Codec, error) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderCRC(false), zstd.WithWindowSize(512<<10), zstd.WithSingleSegment(true), zstd.WithLowerEncoderMem(true))
 	if err != nil {
-		return nil, fmt.Errorf("make the encoder of audit blocks: %w", err)
+		return nil, fmt.Errorf("create the encoder of audit blocks: %w", err)
 	}
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxColumn+1<<20),
 		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
 	if err != nil {
-		return nil, fmt.Errorf("make the decoder of audit blocks: %w", err)
+		return nil, fmt.Errorf("create the decoder of audit blocks: %w", err)
 	}
 	return &Codec{enc, dec}, nil
 }
 
-// A column is its length unpacked, a byte that tells how it is stored, and what
-// is stored.
+// The encodings of a column. A column is its decompressed length, a byte with the
+// encoding, and the data.
 const (
-	stored   = 0 // as it is
-	constant = 1 // one byte, which all are
+	stored   = 0 // the bytes themselves
+	constant = 1 // one byte, which all bytes equal
 	packed   = 2 // a length and a zstd frame
 )
 
-// packFrom is the size from which packing may gain something.
+// packFrom is the least size worth compressing, in bytes.
 const packFrom = 48
 
-// appendColumn writes a column; c nil packs nothing, which is fast and not small.
+// appendColumn appends a column. It does not compress if c is nil.
 func appendColumn(dst []byte, c *Codec, raw []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(raw)))
 	if len(raw) > 1 && isConstant(raw) {
@@ -55,7 +56,7 @@ func appendColumn(dst []byte, c *Codec, raw []byte) []byte {
 	if c == nil || len(raw) < packFrom {
 		return append(append(dst, stored), raw...)
 	}
-	// The frame is made behind the room for its length, and moved if that is
+	// The frame is written after the room for its length, and moved if the length is
 	// shorter.
 	at := len(dst)
 	dst = c.enc.EncodeAll(raw, append(dst, make([]byte, frameRoom)...))
@@ -67,7 +68,7 @@ func appendColumn(dst []byte, c *Codec, raw []byte) []byte {
 	return append(dst, frame...)
 }
 
-// frameRoom is how many bytes go before a frame at most.
+// frameRoom is the maximum number of bytes before a frame.
 const frameRoom = 1 + binary.MaxVarintLen32
 
 func isConstant(b []byte) bool {
@@ -79,14 +80,14 @@ func isConstant(b []byte) bool {
 	return true
 }
 
-// column is one that was found and not yet unpacked.
+// column is a column that is not yet decompressed.
 type column struct {
 	size int
 	how  byte
 	data []byte
 }
 
-// column finds the next column.
+// column reads the next column.
 func (r *reader) column() column {
 	c := column{size: r.size(maxColumn), how: r.byte()}
 	switch c.how {
@@ -102,7 +103,7 @@ func (r *reader) column() column {
 	return c
 }
 
-// unpack returns the bytes of a column, which the caller must not change.
+// unpack decompresses a column. The caller must not change the result.
 func (c *Codec) unpack(col column) ([]byte, error) {
 	switch col.how {
 	case stored:
@@ -114,8 +115,7 @@ func (c *Codec) unpack(col column) ([]byte, error) {
 		}
 		return b, nil
 	}
-	// A frame that claims another size than the column is refused before
-	// memory is taken for it.
+	// The size in the frame is checked before memory is allocated for it.
 	var head zstd.Header
 	if err := head.Decode(col.data); err != nil || !head.HasFCS || head.FrameContentSize != uint64(col.size) {
 		return nil, errDamaged

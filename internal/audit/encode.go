@@ -7,31 +7,32 @@ import (
 	"slices"
 )
 
-// MaxRecords is how many records a block holds at most.
+// MaxRecords is the maximum number of records of a block.
 const MaxRecords = 4096
 
-// version begins the content of a block.
+// version is the first byte of the content of a block.
 const version = 1
 
-// Encode returns the content of a block: the table's records, which were sorted,
-// column by column. c nil packs nothing, for what is soon written again.
+// Encode returns the content of a block with the table's records, which must be sorted. It
+// stores them column by column. If c is nil, it does not compress, which suits chunks
+// that are soon sealed.
 //
 //	version, number of records, time of the first
-//	times        differences, in planes of bytes, the lowest first
-//	calls        dictionary, then a number for each record
+//	times        differences, in byte planes, the lowest byte first
+//	calls        dictionary, and an entry number for each record
 //	callers      the same
 //	clients      the same
 //	paths        the same
-//	milliseconds of the request's identifier less those of the time, in planes
-//	random       the 74 random bits of the identifiers that are UUIDv7, 10 bytes each
-//	extras       of the records that have any
+//	milliseconds of the request identifiers, minus those of the times, in byte planes
+//	random       the 74 random bits of each identifier that is a UUIDv7, in 10 bytes
+//	extras       the remaining fields of the records that have any
 //
-// A dictionary is two columns, the lengths of its entries and their bytes;
-// numbers are none for a dictionary of one, one plane of bytes, or two.
+// A dictionary is two columns: the lengths of its entries, and their bytes. Entry numbers
+// take no byte plane for a dictionary with one entry, else one or two.
 func (t *Table) Encode(c *Codec) ([]byte, error) {
 	n := len(t.rows)
 	if n == 0 || n > MaxRecords {
-		return nil, fmt.Errorf("a block cannot hold %d audit records", n)
+		return nil, fmt.Errorf("a block must have between 1 and 4096 audit records, not %d", n)
 	}
 	if t.encoder == nil {
 		t.encoder = &encoder{}
@@ -53,27 +54,28 @@ func (t *Table) Encode(c *Codec) ([]byte, error) {
 	e.extras()
 	e.table = nil
 	if len(e.dst) > maxContent {
-		return nil, fmt.Errorf("a block of %d audit records has %d bytes", n, len(e.dst))
+		return nil, fmt.Errorf("a block of %d audit records is too large: %d bytes", n, len(e.dst))
 	}
 	return slices.Clone(e.dst), nil
 }
 
-// encoder is the memory that Encode needs, for the next time.
+// encoder is the memory of Encode, which is reused.
 type encoder struct {
 	codec  *Codec
 	table  *Table
 	dst    []byte
 	room   []byte
 	values []uint64
-	local  []uint32 // of the entries of a dictionary: their number in the block, from 1
-	order  []uint32 // and the other way round
-	of     []uint16 // the number in the block of each record's entry
+	local  []uint32 // number in the block of each entry of a dictionary, from 1; 0 if unused
+	order  []uint32 // the entries of a dictionary in the block, in their order
+	of     []uint16 // number in the block of each record's entry
 }
 
 func (e *encoder) column(raw []byte) { e.dst = appendColumn(e.dst, e.codec, raw) }
 
-// numbers writes e.values in as many planes as the largest needs: the low bytes
-// are random and would spoil the packing of the high ones.
+// numbers writes e.values in byte planes, as many as the largest value needs. The low
+// bytes are random; in planes of their own they do not impair the compression of the
+// high ones.
 func (e *encoder) numbers() {
 	all := uint64(0)
 	for _, v := range e.values {
@@ -90,7 +92,7 @@ func (e *encoder) numbers() {
 	}
 }
 
-// dictionary writes the entries that records use, and which uses which.
+// dictionary writes the entries that the records use, and the entry number of each record.
 func (e *encoder) dictionary(column int, d *dictionary) {
 	e.local = slices.Grow(e.local[:0], len(d.entries))[:len(d.entries)]
 	clear(e.local)
@@ -123,11 +125,11 @@ func (e *encoder) dictionary(column int, d *dictionary) {
 	}
 }
 
-// planesOf returns how many bytes the number of one of n entries has.
+// planesOf returns the number of bytes of an entry number in a dictionary of n entries.
 func planesOf(n int) int { return (bits.Len(uint(n-1)) + 7) / 8 }
 
-// requests writes the identifiers of requests. What is random in them is the
-// larger part of a block, and nothing packs it.
+// requests writes the identifiers of requests. Their random bits are the larger part of a
+// block, and cannot be compressed.
 func (e *encoder) requests() {
 	rows := e.table.rows
 	e.values = e.values[:0]
@@ -144,7 +146,7 @@ func (e *encoder) requests() {
 			continue
 		}
 		hi, lo := binary.BigEndian.Uint64(r.request[:8]), binary.BigEndian.Uint64(r.request[8:])
-		// 12 bits beside the version, 62 below the variant.
+		// 12 bits after the version, and 62 after the variant.
 		e.room = binary.BigEndian.AppendUint16(e.room, uint16(hi&0xfff)<<4)
 		e.room = binary.BigEndian.AppendUint64(e.room, lo&(1<<62-1))
 	}
@@ -157,7 +159,7 @@ func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 // idMillis returns the milliseconds since 1970 in a UUIDv7.
 func idMillis(u *[16]byte) int64 { return int64(binary.BigEndian.Uint64(u[:8]) >> 16) }
 
-// millis rounds down, also before 1970.
+// millis converts microseconds to milliseconds, rounded down also before 1970.
 func millis(us int64) int64 {
 	ms := us / 1000
 	if us%1000 < 0 {
@@ -166,7 +168,7 @@ func millis(us int64) int64 {
 	return ms
 }
 
-// extras writes what few records have.
+// extras writes the fields that few records have.
 func (e *encoder) extras() {
 	e.room = e.room[:0]
 	last := -1

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// An export is JSON lines: the first tells of the chain, each other of a block,
-// in order. It is what the store keeps, byte for byte, so that the digests can be
-// made again from it by anyone.
+// The format of an export is JSON lines: the first line is the chain, and each other line
+// a block, in order. Blocks are exported exactly as they are stored, so that anyone can
+// recompute the digests.
 type (
 	exportHead struct {
 		Version   int        `json:"keygate_audit_export"`
@@ -47,29 +47,28 @@ type (
 
 const exportVersion = 1
 
-// maxLine is more than the line of any block.
+// maxLine is the maximum length of a line, in bytes.
 const maxLine = maxContent/3*4 + 1<<16
 
-// MarshalText writes the digest in hexadecimal.
+// MarshalText returns the digest in hexadecimal.
 func (d Digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses a digest in hexadecimal.
 func (d *Digest) UnmarshalText(b []byte) error {
 	if len(b) != hex.EncodedLen(len(d)) {
-		return fmt.Errorf("a digest has %d hexadecimal digits", hex.EncodedLen(len(d)))
+		return fmt.Errorf("a digest must have %d hexadecimal digits", hex.EncodedLen(len(d)))
 	}
 	_, err := hex.Decode(d[:], b)
 	return err
 }
 
-// ParseDigest reads a digest in hexadecimal, as the head is shown.
+// ParseDigest parses a digest in hexadecimal.
 func ParseDigest(s string) (d Digest, err error) {
 	err = d.UnmarshalText([]byte(s))
 	return d, err
 }
 
-// Export writes a chain and its blocks, in order, in the form that VerifyExport
-// reads.
+// Export writes a chain and its blocks, in order, in the format of VerifyExport.
 func Export(w io.Writer, chain Chain, blocks iter.Seq2[*Block, error]) error {
 	out := json.NewEncoder(w)
 	head := exportHead{
@@ -95,8 +94,8 @@ func Export(w io.Writer, chain Chain, blocks iter.Seq2[*Block, error]) error {
 	return nil
 }
 
-// VerifyExport checks an export as Verify checks a store. An export that cannot
-// be read is a *Problem too.
+// VerifyExport verifies an export, as Verify does a chain. The error is a *Problem also if
+// the export is malformed.
 func VerifyExport(r io.Reader, given *Digest) (Report, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
@@ -105,7 +104,7 @@ func VerifyExport(r io.Reader, given *Digest) (Report, error) {
 		return Report{}, errors.Join(&Problem{0, "the export is empty"}, lines.Err())
 	}
 	if err := strictly(lines.Bytes(), &head); err != nil || head.Version != exportVersion {
-		return Report{}, &Problem{0, "its first line is no beginning of an export"}
+		return Report{}, &Problem{0, "its first line is not the first line of an export"}
 	}
 	chain := Chain{
 		AccountID: head.AccountID,
@@ -121,7 +120,7 @@ func VerifyExport(r io.Reader, given *Digest) (Report, error) {
 			number++
 			var b exportBlock
 			if err := strictly(lines.Bytes(), &b); err != nil {
-				yield(nil, &Problem{number, "its line cannot be read"})
+				yield(nil, &Problem{number, "its line is malformed"})
 				return
 			}
 			if !yield(&Block{head.AccountID, b.Number, b.Digest, b.Previous, b.First, b.Last, b.Sealed, b.Records, b.Content}, nil) {
@@ -134,7 +133,7 @@ func VerifyExport(r io.Reader, given *Digest) (Report, error) {
 	}, given)
 }
 
-// strictly reads one JSON value that has the members of to and no others.
+// strictly decodes one JSON value that has no fields other than those of to.
 func strictly(line []byte, to any) error {
 	if !json.Valid(line) {
 		return errDamaged

@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// Chunk is a part of an account's open end: records as Table.Encode gives them
-// without packing.
+// Chunk is a part of the open end of an account's log: records in the uncompressed format
+// of Table.Encode.
 type Chunk struct {
-	ID        int64 // the store gives it: rising
+	ID        int64 // set by the store, ascending
 	AccountID string
 	Records   int
 	First     time.Time
 	Content   []byte
 }
 
-// Open is the end of an account's log that is not sealed yet, and what it is to
-// be chained to.
+// Open is the open end of an account's log, which is not sealed yet, and the chain that it
+// will extend.
 type Open struct {
 	Chain   Chain
-	Chunks  []Chunk    // in the order in which they came
-	Records []Record   // management records, each written by its change
-	Recent  []*Summary // of the blocks behind the last whole group, in order
+	Chunks  []Chunk    // in the order of their IDs
+	Records []Record   // management records
+	Recent  []*Summary // of the blocks after the last complete group, in order
 }
 
-// Part names what Open is to be filled with beside its Chain.
+// Part selects the fields of Open to read besides Chain.
 type Part uint8
 
 // The parts.
@@ -37,34 +37,33 @@ const (
 	WithSummaries                  // Recent
 )
 
-// Source is one account's log as a store keeps it, in one state.
+// Source is one account's log in a store, read in one transaction.
 type Source interface {
 	Open(ctx context.Context, parts Part) (*Open, error)
-	// Groups returns up to limit groups whose number is below before, the last
-	// first.
-	Groups(ctx context.Context, before int64, limit int) ([]*Group, error)
-	// Segments calls f with one segment of each group from first to last that
-	// has so many, in any order. f must not keep it.
-	Segments(ctx context.Context, segment int, first, last int64, f func(group int64, bits []byte) error) error
-	// Block returns a block with its times, number of records and content; nil if
+	// Groups returns up to limit groups with numbers below before, the last first.
+	Groups(ctx context.Context, before int64, limit int) ([]*BlockGroup, error)
+	// Partitions calls f with the given partition of each group from first to last that has
+	// it, in any order. f must not keep bits.
+	Partitions(ctx context.Context, partition int, first, last int64, f func(group int64, bits []byte) error) error
+	// Block returns a block with its times, number of records and content, or nil if
 	// retention has removed it.
 	Block(ctx context.Context, number int64) (*Block, error)
 }
 
-// Groups are read by more and more at once: what is found soon costs little, and
-// what is not there few reads. 64 are 16 million records.
+// The number of groups read at a time grows, so that a search that succeeds early is
+// cheap, and one that finds nothing needs few reads. 64 groups have 16 million records.
 const (
 	groupsAtFirst = 2
 	groupsAtOnce  = 64
 )
 
-// Search returns up to limit records that the filter lets pass, newest first,
-// after the place that Record.Place of the last one tells; "" is the beginning.
+// Search returns up to limit records that f matches, newest first. after is Record.Cursor
+// of the last record of the previous page, or "" for the first page.
 //
-// A block is read only if its bounds and its filter say that it may hold
-// something. What they cannot tell is whether two things that occur in a block
-// occur together, as a key and a success: such a filter costs about 0.2 ms for each
-// block that has both and finds nothing.
+// Search reads a block only if its time bounds, classes and Bloom filter say that it may
+// have a match. They do not say whether two values of a block occur in the same record,
+// such as a key and a success: a search for both costs about 0.2 ms for each block that
+// has both, but not together.
 func (c *Codec) Search(ctx context.Context, src Source, accountID string, f Filter, after string, limit int) ([]Record, error) {
 	if limit <= 0 {
 		return nil, nil
@@ -72,7 +71,7 @@ func (c *Codec) Search(ctx context.Context, src Source, accountID string, f Filt
 	s := search{ctx: ctx, codec: c, src: src, account: accountID, query: newQuery(f), limit: limit}
 	if after != "" {
 		var err error
-		if s.after, err = readPlace(after); err != nil {
+		if s.after, err = readCursor(after); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +88,7 @@ type search struct {
 	account string
 	query   *query
 	limit   int
-	after   *place // nil at the beginning
+	after   *cursor // nil at the beginning
 	chain   Chain
 	found   []Record
 }
@@ -108,7 +107,7 @@ func (s *search) run() error {
 	}
 	s.chain = o.Chain
 	for i := len(o.Recent) - 1; i >= 0 && !s.full(); i-- {
-		if sum := o.Recent[i]; s.wants(sum.Number) && sum.may(s.query) {
+		if sum := o.Recent[i]; s.wants(sum.Number) && sum.mayMatch(s.query) {
 			if err := s.block(sum.Number); err != nil {
 				return err
 			}
@@ -137,7 +136,7 @@ func (s *search) run() error {
 	return nil
 }
 
-// wants reports whether a block is one that the list has not passed.
+// wants reports whether the list has not passed the block yet.
 func (s *search) wants(number int64) bool {
 	if number <= s.chain.Base.Number {
 		return false
@@ -145,7 +144,7 @@ func (s *search) wants(number int64) bool {
 	return s.after == nil || s.after.open || number <= s.after.block
 }
 
-// openEnd lists what is not sealed.
+// openEnd lists the records of the open end.
 func (s *search) openEnd() error {
 	o, err := s.src.Open(s.ctx, WithRecords)
 	if err != nil {
@@ -167,12 +166,12 @@ func (s *search) openEnd() error {
 		if err != nil {
 			return err
 		}
-		err = s.list(v, func(i int) (*place, error) {
+		err = s.list(v, func(i int) (*cursor, error) {
 			k := part.key(&part.rows[i])
 			if s.after != nil && k.compare(&s.after.key) >= 0 {
 				return nil, nil
 			}
-			p := &place{open: true, bounded: true, bound: bound, key: k}
+			p := &cursor{open: true, bounded: true, bound: bound, key: k}
 			if s.after != nil {
 				p.bound = s.after.bound
 			}
@@ -185,15 +184,15 @@ func (s *search) openEnd() error {
 	return nil
 }
 
-// groups lists what the blocks of groups hold; the groups stand the last first.
-func (s *search) groups(groups []*Group) error {
+// groups lists the records of the blocks of groups, which are ordered the last first.
+func (s *search) groups(groups []*BlockGroup) error {
 	sets := make(map[int64]uint64, len(groups))
 	for _, g := range groups {
-		if set := g.may(s.query); set != 0 {
+		if set := g.mayMatch(s.query); set != 0 {
 			sets[g.Number] = set
 		}
 	}
-	for _, t := range s.query.terms {
+	for _, t := range s.query.elements {
 		if err := s.narrow(groups, sets, t); err != nil {
 			return err
 		}
@@ -212,9 +211,9 @@ func (s *search) groups(groups []*Group) error {
 	return nil
 }
 
-// narrow leaves the blocks in sets that may hold the term. Groups with the same
-// number of segments have it in the same one, and are asked together.
-func (s *search) narrow(groups []*Group, sets map[int64]uint64, t term) error {
+// narrow removes the blocks from sets that do not have the element. Groups with the same
+// number of partitions have it in the same one, and are read together.
+func (s *search) narrow(groups []*BlockGroup, sets map[int64]uint64, t element) error {
 	type span struct{ first, last int64 }
 	spans := map[int]span{}
 	in := map[int64]int{}
@@ -222,7 +221,7 @@ func (s *search) narrow(groups []*Group, sets map[int64]uint64, t term) error {
 		if sets[g.Number] == 0 {
 			continue
 		}
-		n := t.segment(g.segments)
+		n := t.partition(g.partitions)
 		in[g.Number] = n
 		at, ok := spans[n]
 		if !ok {
@@ -232,12 +231,12 @@ func (s *search) narrow(groups []*Group, sets map[int64]uint64, t term) error {
 		spans[n] = at
 	}
 	for n, at := range spans {
-		err := s.src.Segments(s.ctx, n, at.first, at.last, func(group int64, bits []byte) error {
+		err := s.src.Partitions(s.ctx, n, at.first, at.last, func(group int64, bits []byte) error {
 			if wanted, ok := in[group]; !ok || wanted != n {
 				return nil
 			}
 			delete(in, group)
-			set, err := t.holding(bits)
+			set, err := t.blocksWith(bits)
 			sets[group] &= set
 			return err
 		})
@@ -246,12 +245,12 @@ func (s *search) narrow(groups []*Group, sets map[int64]uint64, t term) error {
 		}
 	}
 	if len(in) > 0 {
-		return errDamaged // a group lacks a segment
+		return errDamaged // a group lacks a partition
 	}
 	return nil
 }
 
-// block lists what a block holds.
+// block lists the records of a block.
 func (s *search) block(number int64) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
@@ -268,18 +267,18 @@ func (s *search) block(number int64) error {
 	return nil
 }
 
-// read lists what a block holds. It fails if the block is damaged.
+// read lists the records of a block. It returns an error if the block is damaged.
 func (s *search) read(b *Block) error {
 	v, err := s.codec.Open(b.Content)
 	if err != nil {
 		return err
 	}
 	bounded := s.bounded(b)
-	return s.list(v, func(i int) (*place, error) {
+	return s.list(v, func(i int) (*cursor, error) {
 		if s.after != nil && !s.after.open && b.Number == s.after.block && i >= s.after.index {
 			return nil, nil
 		}
-		p := &place{block: b.Number, index: i}
+		p := &cursor{block: b.Number, index: i}
 		if bounded {
 			if k, err := v.key(i); err != nil || k.compare(&s.after.key) >= 0 {
 				return nil, err
@@ -290,18 +289,17 @@ func (s *search) read(b *Block) error {
 	})
 }
 
-// bounded reports whether the list still is in what was open when its first page
-// was read.
+// bounded reports whether b has records that were open when the first page was read.
 func (s *search) bounded(b *Block) bool {
 	return s.after != nil && s.after.bounded && b.Number >= s.after.bound
 }
 
-// damaged lists a gap in the place of a block that cannot be read.
+// damaged lists a gap record instead of the records of a damaged block.
 func (s *search) damaged(b *Block) {
 	if s.after != nil && !s.after.open && b.Number == s.after.block {
-		return // the page before ended with it
+		return // the previous page ended with the gap
 	}
-	p := &place{block: b.Number}
+	p := &cursor{block: b.Number}
 	if s.bounded(b) {
 		if b.Last.UnixMicro() >= s.after.key.time {
 			return
@@ -311,22 +309,22 @@ func (s *search) damaged(b *Block) {
 	s.gap(gapRecord(s.account, int64(b.Records), b.First, b.Last, fmt.Sprintf("block %d is damaged", b.Number)), p)
 }
 
-// gap lists a record that tells of a gap, if the filter lets it pass.
-func (s *search) gap(r *Record, p *place) {
+// gap lists a gap record, if the filter matches it.
+func (s *search) gap(r *Record, p *cursor) {
 	at := r.Time.UnixMicro()
-	if q := s.query; len(q.terms) > 0 || !q.overlaps(at, at) {
+	if q := s.query; len(q.elements) > 0 || !q.overlaps(at, at) {
 		return
 	}
 	if c, _ := classOf(r.Kind, r.Outcome); s.query.classes&(1<<c) == 0 {
 		return
 	}
-	r.Place = p.String()
+	r.Cursor = p.String()
 	s.found = append(s.found, *r)
 }
 
-// list adds the records of v that pass, the last first; at tells the place of
-// each, nil if the list has passed it.
-func (s *search) list(v *View, at func(i int) (*place, error)) error {
+// list adds the records of v that the filter matches, the last first. at returns the
+// cursor of a record, or nil if the list has passed it.
+func (s *search) list(v *View, at func(i int) (*cursor, error)) error {
 	return s.query.matches(v, func(i int) (bool, error) {
 		p, err := at(i)
 		if err != nil || p == nil {
@@ -339,13 +337,13 @@ func (s *search) list(v *View, at func(i int) (*place, error)) error {
 		if err != nil {
 			return false, err
 		}
-		r.AccountID, r.Place = s.account, p.String()
+		r.AccountID, r.Cursor = s.account, p.String()
 		s.found = append(s.found, r)
 		return !s.full(), nil
 	})
 }
 
-// key returns where the record i stands in the order of the log.
+// key returns the sort key of record i.
 func (v *View) key(i int) (key, error) {
 	if err := v.All(); err != nil {
 		return key{}, err
@@ -354,21 +352,21 @@ func (v *View) key(i int) (key, error) {
 	return key{time: v.times[i], seq: r.Seq, request: r.RequestID}, err
 }
 
-// cutIndex is the index of the record that tells of a cut: it stands below the
-// first of the block that follows.
+// cutIndex is the index of the gap record for the cut: below that of the first record of
+// the oldest block.
 const cutIndex = -1
 
-// cut lists what was removed before its time, as the oldest record.
+// cut lists a gap record for the records that were removed early, as the oldest record.
 func (s *search) cut() {
 	cut, base := s.chain.Cut, s.chain.Base.Number
 	if cut.Records == 0 || s.after != nil && !s.after.open && s.after.index == cutIndex {
 		return
 	}
-	s.gap(gapRecord(s.account, cut.Records, cut.First, cut.Last, "the log outgrew --audit-max-bytes"), &place{block: base + 1, index: cutIndex})
+	s.gap(gapRecord(s.account, cut.Records, cut.First, cut.Last, "the log outgrew --audit-max-bytes"), &cursor{block: base + 1, index: cutIndex})
 }
 
-// NewGap returns the record that tells that n records of the account are
-// missing, the first and last of which were of the given times.
+// NewGap returns a gap record: n records of the account, with times from first to last,
+// are missing.
 func NewGap(accountID string, n int64, first, last time.Time) *Record {
 	return gapRecord(accountID, n, first, last, "the store could not take them")
 }
@@ -381,8 +379,8 @@ func gapRecord(accountID string, n int64, first, last time.Time, reason string) 
 	}
 }
 
-// Gather adds everything in the open end to the table, and sorts it. It returns
-// how many records are lost since their chunks are damaged: a gap tells of them.
+// Gather adds all records of the open end to the table, and sorts it. lost is the number of
+// records in damaged chunks, for which it adds gap records.
 func (c *Codec) Gather(t *Table, o *Open) (lost int, err error) {
 	for i := range o.Chunks {
 		n, err := c.AddChunk(t, &o.Chunks[i])
@@ -400,8 +398,8 @@ func (c *Codec) Gather(t *Table, o *Open) (lost int, err error) {
 	return lost, nil
 }
 
-// AddChunk adds the records of a chunk to a table, or, if they cannot be read, a
-// gap. It returns how many records that is of.
+// AddChunk adds the records of a chunk to a table, or a gap record if the chunk is damaged.
+// lost is the number of its records then.
 func (c *Codec) AddChunk(t *Table, chunk *Chunk) (lost int, err error) {
 	v, err := c.Open(chunk.Content)
 	if err == nil {
@@ -414,16 +412,14 @@ func (c *Codec) AddChunk(t *Table, chunk *Chunk) (lost int, err error) {
 	return lost, t.Add(gapRecord(chunk.AccountID, int64(lost), chunk.First, chunk.First, "their part of the open end was damaged"))
 }
 
-// RunRecords is how many records of chunks go into a block at most: the rest is
-// room for management records of the same time.
+// RunRecords is the maximum number of records from chunks in a block. The rest is room for
+// management records of the same time.
 const RunRecords = 4000
 
-// chunkRecords is how many records a chunk has at most: two of them or more
-// make a block.
+// chunkRecords is the maximum number of records of a chunk: half of a block's.
 const chunkRecords = RunRecords / 2
 
-// Chunks returns the records of a sorted table as chunks of the account's open
-// end.
+// Chunks returns the records of a sorted table as chunks of an account's open end.
 func (t *Table) Chunks(accountID string) ([]Chunk, error) {
 	var chunks []Chunk
 	for from := 0; from < len(t.rows); from += chunkRecords {
@@ -437,7 +433,7 @@ func (t *Table) Chunks(accountID string) ([]Chunk, error) {
 	return chunks, nil
 }
 
-// part returns some of the records, to be read alone.
+// part returns a table of the records from to to, which shares the memory of t.
 func (t *Table) part(from, to int) *Table {
 	if t.encoder == nil {
 		t.encoder = &encoder{}

@@ -15,32 +15,33 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// MaxPath is how many bytes of a path are kept; a longer one ends with "…".
+// MaxPath is the maximum length of a stored path, in bytes. A longer one is cut and ends
+// with "…".
 const MaxPath = 2048
 
-// Event is an authentication event of the data plane as it comes from the
-// request path, without a text that would have to be made.
+// Event is an authentication of the data plane, in the form of the access record, which
+// needs no formatting.
 type Event struct {
 	Time         int64 // microseconds since 1970
 	Request      [16]byte
-	Gateway, Key [16]byte // zeros for none
-	Client       [16]byte // as netip.Addr.As16 gives it; zeros for none
-	Prefix       [10]byte // filled up with zeros
+	Gateway, Key [16]byte // zero for none
+	Client       [16]byte // in the form of netip.Addr.As16; zero for none
+	Prefix       [10]byte // padded with zeros
 	Outcome      Outcome
 	Method       string
 	Path         string
 }
 
-// Table holds records in memory, each text once. The zero value is empty. It is
-// for one goroutine at a time.
+// Table holds records in memory, with dictionaries for their texts. The zero value is
+// empty. It is not safe for concurrent use.
 type Table struct {
 	calls   dictionary // a class and a method
 	callers dictionary // a prefix, a key, a gateway
 	clients dictionary // an address
 	paths   dictionary
 
-	// What AddEvent was given before. The requests of a connection come together,
-	// so that the last one often answers.
+	// Caches of AddEvent. The requests of a connection often come together, so the
+	// last event is checked first.
 	knownCalls   []callKey
 	knownCallers map[callerKey]uint32
 	knownClients map[[16]byte]uint32
@@ -48,7 +49,7 @@ type Table struct {
 	room         []byte
 
 	rows   []row
-	spare  []row // memory that Sort needs
+	spare  []row // memory for Sort
 	extras []extra
 	texts  int // bytes in the dictionaries and extras
 
@@ -68,7 +69,7 @@ type lastEvent struct {
 	callerNumber, clientNumber uint32
 }
 
-// maxKnownCalls bounds the calls that are looked through one by one.
+// maxKnownCalls bounds the cached calls, which are searched linearly.
 const maxKnownCalls = 16
 
 type callerKey struct {
@@ -76,12 +77,12 @@ type callerKey struct {
 	key, gateway [16]byte
 }
 
-// row is a record; the numbers are places in the table's dictionaries.
+// row is a record. Its texts are entry numbers of the table's dictionaries.
 type row struct {
 	time    int64
-	request [16]byte  // zeros if it stands in extra
-	entry   [4]uint32 // of the dictionaries, in their order
-	extra   uint32    // place in extras, from 1; 0 for none
+	request [16]byte  // zero if the identifier is in extra
+	entry   [4]uint32 // entry number in each dictionary, in the order below
+	extra   uint32    // cursor in extras, from 1; 0 for none
 }
 
 // The columns of row.entry.
@@ -92,20 +93,20 @@ const (
 	pathColumn
 )
 
-// extra is what few records have.
+// extra is the fields that few records have.
 type extra struct {
 	seq                            int64
 	request, action, target, actor string
 	diff                           string // JSON
 }
 
-// dictionary numbers texts in the order in which they came.
+// dictionary numbers texts in the order in which they were added.
 type dictionary struct {
 	entries []string
 	index   map[string]uint32
 }
 
-// find returns the number of b, and whether it is new.
+// find returns the entry number of b, and whether it was added.
 func (d *dictionary) find(b []byte) (n uint32, fresh bool) {
 	if n, ok := d.index[string(b)]; ok {
 		return n, false
@@ -113,8 +114,8 @@ func (d *dictionary) find(b []byte) (n uint32, fresh bool) {
 	return d.add(string(b)), true
 }
 
-// adopt returns the number of s, whose memory may be kept, and adds what is new
-// to texts.
+// adopt returns the entry number of s. If s is new, it is kept without a copy, and its
+// length is added to texts.
 func (d *dictionary) adopt(s string, texts *int) uint32 {
 	if n, ok := d.index[s]; ok {
 		return n
@@ -142,10 +143,10 @@ func (d *dictionary) reset() {
 // Len returns the number of records.
 func (t *Table) Len() int { return len(t.rows) }
 
-// Texts returns about how many bytes the records' texts take.
+// Texts returns the approximate size of the records' texts, in bytes.
 func (t *Table) Texts() int { return t.texts }
 
-// Reset empties the table and keeps its memory.
+// Reset removes all records and keeps the memory.
 func (t *Table) Reset() {
 	t.calls.reset()
 	t.callers.reset()
@@ -158,7 +159,7 @@ func (t *Table) Reset() {
 	t.rows, t.extras, t.texts = t.rows[:0], t.extras[:0], 0
 }
 
-// intern numbers t.room in d and counts its memory.
+// intern returns the entry number of t.room in d, and counts its size if it is new.
 func (t *Table) intern(d *dictionary) uint32 {
 	n, fresh := d.find(t.room)
 	if fresh {
@@ -167,7 +168,7 @@ func (t *Table) intern(d *dictionary) uint32 {
 	return n
 }
 
-// AddEvent adds an authentication event.
+// AddEvent adds an authentication of the data plane.
 func (t *Table) AddEvent(e *Event) {
 	if t.knownCallers == nil {
 		t.knownCallers, t.knownClients = map[callerKey]uint32{}, map[[16]byte]uint32{}
@@ -242,8 +243,8 @@ func (t *Table) internPath(path string) uint32 {
 	return t.intern(&t.paths)
 }
 
-// appendPath cuts a path that is too long between two characters, and takes key
-// strings out: some callers put theirs where it does not belong.
+// appendPath appends a path. It redacts API keys, which some clients put into the path,
+// and cuts a path that is too long between two characters.
 func appendPath(b []byte, path string) []byte {
 	path = apikey.Redact(path)
 	if len(path) <= MaxPath {
@@ -263,18 +264,18 @@ func (t *Table) addExtra(x extra) uint32 {
 	return uint32(len(t.extras))
 }
 
-// Add adds any record; its AccountID and Place are left out. It fails if the
-// kind or outcome is none, or the diff cannot be written.
+// Add adds a record without its AccountID and Cursor. It returns an error if the kind or
+// outcome is unknown, or if the diff cannot be encoded.
 func (t *Table) Add(r *Record) error {
 	c, ok := classOf(r.Kind, r.Outcome)
 	if !ok {
-		return fmt.Errorf("an audit record of the kind %q has the outcome %q", r.Kind, r.Outcome)
+		return fmt.Errorf("audit record has an unknown kind %q or outcome %q", r.Kind, r.Outcome)
 	}
 	x := extra{seq: r.Seq, action: string(r.Action), target: r.Target, actor: r.ActorKeyID}
 	if r.Diff != nil {
 		diff, err := json.Marshal(r.Diff)
 		if err != nil {
-			return fmt.Errorf("write the diff of an audit record: %w", err)
+			return fmt.Errorf("encode the diff of an audit record: %w", err)
 		}
 		x.diff = string(diff)
 	}
@@ -296,10 +297,10 @@ func (t *Table) Add(r *Record) error {
 	return nil
 }
 
-// isV7 reports whether u is a UUIDv7, as every identifier is that we make.
+// isV7 reports whether u is a UUIDv7, as all identifiers of Keygate are.
 func isV7(u *[16]byte) bool { return u[6]>>4 == 7 && u[8]>>6 == 2 }
 
-// Span returns the times of the first and last record by time; zeros if there is
+// Span returns the earliest and the latest time of the records, or zero times if there are
 // none.
 func (t *Table) Span() (first, last time.Time) {
 	if len(t.rows) == 0 {
@@ -312,8 +313,8 @@ func (t *Table) Span() (first, last time.Time) {
 	return time.UnixMicro(least).UTC(), time.UnixMicro(most).UTC()
 }
 
-// Sort puts the records in the order of the log: by time, and of one time
-// management records by their Seq after what they followed from.
+// Sort sorts the records in the order of the log: by time, then by Seq, which is 0 for
+// authentications, then by request.
 func (t *Table) Sort() {
 	if slices.IsSortedFunc(t.rows, t.compare) {
 		return
@@ -342,9 +343,9 @@ func (t *Table) compare(a, b row) int {
 	return ka.compare(&kb)
 }
 
-// sortByTime sorts by time alone, by numbers that hold a time and a place: that
-// is several times as fast as to move records about. It returns false if the
-// times are too far apart for that.
+// sortByTime sorts by time only. It sorts numbers that consist of a time and an index,
+// which is several times as fast as sorting rows. It returns false if the times are too
+// far apart for that.
 func (t *Table) sortByTime() bool {
 	first, last := t.Span()
 	shift := bits.Len(uint(len(t.rows) - 1))
@@ -365,7 +366,7 @@ func (t *Table) sortByTime() bool {
 	return true
 }
 
-// key is where a record stands in the order of the log.
+// key is the sort key of a record in the log.
 type key struct {
 	time, seq int64
 	request   string

@@ -8,18 +8,18 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// errDamaged is what bytes that no encoder wrote give.
+// errDamaged is the error for content that no encoder has written.
 var errDamaged = errors.New("the block is damaged")
 
-// Texts in dictionaries are written short: an identifier as its 16 bytes, an
-// address as its 4 or 16, anything else as it is. The first byte tells which.
+// The encodings of a text in a dictionary. The first byte is the encoding; identifiers
+// and addresses are encoded in binary.
 const (
 	absent   = 0
-	asBytes  = 1 // an identifier's 16
+	asBytes  = 1 // the 16 bytes of an identifier
 	asText   = 2 // a length and the text
 	asIPv4   = 3
 	asIPv6   = 4
-	longText = 1 << 20 // bytes; what is longer was not written by us
+	longText = 1 << 20 // maximum length of a text, in bytes
 )
 
 func appendText(b []byte, s string) []byte {
@@ -61,8 +61,8 @@ func appendAddr(b []byte, a netip.Addr) []byte {
 	return append(append(b, asIPv6), v[:]...)
 }
 
-// reader takes bytes apart. After the first failure it gives zeros, and err
-// tells.
+// reader decodes values from bytes. After the first failure it returns zero values, and
+// err is set.
 type reader struct {
 	b   []byte
 	err error
@@ -110,7 +110,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// size reads a length of at most most.
+// size reads a length. It fails if the length is above most.
 func (r *reader) size(most int) int {
 	v := r.uvarint()
 	if v > uint64(most) {
@@ -120,8 +120,7 @@ func (r *reader) size(most int) int {
 	return int(v)
 }
 
-// text reads what the append functions above wrote. k is the kind of the
-// identifiers that may stand there.
+// text reads a text. k is the kind of the identifiers that it may be.
 func (r *reader) text(k id.Kind) string {
 	switch r.byte() {
 	case absent:
@@ -146,7 +145,7 @@ func (r *reader) text(k id.Kind) string {
 	return ""
 }
 
-// skipText passes over what text reads.
+// skipText skips a text.
 func (r *reader) skipText() {
 	switch r.byte() {
 	case absent:
@@ -161,7 +160,7 @@ func (r *reader) skipText() {
 	}
 }
 
-// end makes sure that nothing is left.
+// end returns an error after a failure, or if bytes are left.
 func (r *reader) end() error {
 	if r.err == nil && len(r.b) > 0 {
 		return errDamaged
@@ -169,8 +168,8 @@ func (r *reader) end() error {
 	return r.err
 }
 
-// cutText takes the first written text off s, as it is written. Only what
-// callers are made of may stand there: an identifier, a text or nothing.
+// cutText splits s after the first encoded text, which must be an identifier, a plain text
+// or absent, as callers consist of.
 func cutText(s string) (written, rest string, ok bool) {
 	if s == "" {
 		return "", "", false
@@ -195,11 +194,11 @@ func cutText(s string) (written, rest string, ok bool) {
 	return s[:n], s[n:], true
 }
 
-// readText returns what was written as s.
+// readText decodes the encoded text s.
 func readText(s string, k id.Kind) string {
 	r := reader{b: []byte(s)}
 	return r.text(k)
 }
 
-// writtenNothing is how an absent text is written.
+// writtenNothing is the encoding of an absent text.
 const writtenNothing = "\x00"

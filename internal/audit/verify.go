@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Report is what a chain that holds was found to be.
+// Report describes a valid chain.
 type Report struct {
 	AccountID   string
 	Blocks      int64
 	Records     int64
 	First, Last time.Time // of the records; zero if there are none
 	Base, Head  Head
-	Given       int64 // number of the block whose digest was given from outside; 0 if none was
+	Given       int64 // number of the block with the given digest; 0 if no digest was given
 	Cut         Cut
 }
 
-// Problem is what is wrong with a chain.
+// Problem is the error for an invalid chain.
 type Problem struct {
-	Block  int64 // the number of the first block that is not as it was sealed; 0 if it is none in particular
+	Block  int64 // number of the first block that is not as it was sealed; 0 if the problem is not in one block
 	Reason string
 }
 
@@ -30,10 +30,11 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("the audit log does not hold from block %d on: %s", p.Block, p.Reason)
 }
 
-// Verify checks that the blocks, in order, are what chain says, each as it was
-// sealed. Whoever can write the whole log can also forge a whole chain: given, a
-// head that was kept elsewhere, is what finds that. The chain must lead through
-// it; nil gives none. What does not hold is a *Problem.
+// Verify checks that the blocks, in order, form the chain, and that each is as it was
+// sealed. Someone who can write the whole log can also forge a whole chain. To detect
+// that, pass the digest of a block that was kept elsewhere as given: the chain must
+// contain it. If given is nil, it is not checked. The error for an invalid chain is a
+// *Problem.
 func Verify(chain Chain, blocks iter.Seq2[*Block, error], given *Digest) (Report, error) {
 	codec, err := NewCodec()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// View reads the content of a block. Open reads what filters ask for; the rest
-// is unpacked when it is first needed. It is for one goroutine at a time.
+// View is the decoded content of a block. Codec.Open decodes the columns that filters
+// need; All decodes the rest. It is not safe for concurrent use.
 type View struct {
 	codec *Codec
 	n     int
@@ -25,7 +25,7 @@ type View struct {
 	caller  []uint16
 
 	rest *rest
-	tail reader // what rest is read from
+	tail reader // the encoded rest
 }
 
 type call struct {
@@ -33,20 +33,20 @@ type call struct {
 	method string
 }
 
-// caller is who called what, each as it is written in the dictionary: few of
-// them are ever shown.
+// caller is a key prefix, key and gateway in the encoding of the dictionary: few of them
+// are ever decoded.
 type caller struct{ entry, prefix, key, gateway string }
 
-// rest is what a record shows beyond what filters ask for.
+// rest is the columns that filters do not need.
 type rest struct {
-	clients, paths []string // clients as they are written
+	clients, paths []string // clients are encoded
 	client, path   []uint16
-	requests       [][16]byte // zeros for those that stand in extras
+	requests       [][16]byte // zero for those in extras
 	extras         map[int]*extra
 }
 
-// Open reads the content of a block. It fails for bytes that no encoder wrote,
-// with a bounded use of memory; the rest is checked by All.
+// Open decodes the columns of a block's content that filters need. It returns an error if
+// they are damaged, and uses bounded memory for any input. View.All checks the rest.
 func (c *Codec) Open(content []byte) (*View, error) {
 	if len(content) > maxContent {
 		return nil, errDamaged
@@ -108,7 +108,7 @@ func readCaller(entry string) (c caller, ok bool) {
 // Len returns the number of records.
 func (v *View) Len() int { return v.n }
 
-// decoder reads columns. Failures show in the reader.
+// decoder decodes columns. Failures are in the reader's err.
 type decoder struct {
 	*reader
 	codec *Codec
@@ -127,7 +127,7 @@ func (d decoder) unpacked(size int) []byte {
 	return b
 }
 
-// numbers reads n numbers.
+// numbers decodes n numbers.
 func (d decoder) numbers(n int) []uint64 {
 	width := int(d.byte())
 	if width > 8 {
@@ -146,8 +146,8 @@ func (d decoder) numbers(n int) []uint64 {
 	return out
 }
 
-// dictionary reads the entries of a dictionary and the number of the entry of
-// each of n records.
+// dictionary decodes the entries of a dictionary, and the entry number of each of n
+// records.
 func (d decoder) dictionary(n int) (entries []string, of []uint16) {
 	count := d.size(n)
 	if count == 0 {
@@ -184,7 +184,7 @@ func (d decoder) dictionary(n int) (entries []string, of []uint16) {
 	return entries, of
 }
 
-// All unpacks what was not unpacked yet. It fails if that is damaged.
+// All decodes the remaining columns. It returns an error if they are damaged.
 func (v *View) All() error {
 	if v.rest != nil {
 		return nil
@@ -226,7 +226,7 @@ func (v *View) All() error {
 	return nil
 }
 
-// offsets unpacks the milliseconds of the identifiers.
+// offsets decodes the milliseconds of the request identifiers, relative to the times.
 func (v *View) offsets(planes []column, n int) ([]int64, error) {
 	out := make([]uint64, n)
 	for plane, col := range planes {
@@ -248,7 +248,7 @@ func (v *View) offsets(planes []column, n int) ([]int64, error) {
 	return signed, nil
 }
 
-// readExtras reads what Encode wrote for the few records that have more.
+// readExtras decodes the extras of n records.
 func (x *rest) readExtras(b []byte, n int) error {
 	r := reader{b: b}
 	x.extras = map[int]*extra{}
@@ -265,14 +265,14 @@ func (x *rest) readExtras(b []byte, n int) error {
 		}
 		x.extras[at] = more
 		if plain == 0 {
-			x.requests[at][0] = 1 // marked: it is no UUIDv7
+			x.requests[at][0] = 1 // a mark: it is not a UUIDv7
 		}
 	}
 	return r.err
 }
 
-// readRequests puts the identifiers together. A record whose place in requests
-// is marked has its own text.
+// readRequests reassembles the request identifiers. It skips records that are marked in
+// requests, whose identifiers are texts in extras.
 func (x *rest) readRequests(times, offsets []int64, random []byte) error {
 	n := 0
 	for i := range x.requests {
@@ -300,8 +300,7 @@ func (x *rest) readRequests(times, offsets []int64, random []byte) error {
 	return nil
 }
 
-// Record returns the record i, without its account and place. All must have
-// succeeded before.
+// Record returns record i without its account and cursor. All must have succeeded before.
 func (v *View) Record(i int) (Record, error) {
 	x := v.rest
 	c, who := v.calls[v.call[i]], v.callers[v.caller[i]]
@@ -322,9 +321,9 @@ func (v *View) Record(i int) (Record, error) {
 	r.Seq, r.Action, r.Target, r.ActorKeyID = more.seq, Action(more.action), more.target, more.actor
 	if more.diff != "" {
 		d := json.NewDecoder(strings.NewReader(more.diff))
-		d.UseNumber() // numbers stay as they were written
+		d.UseNumber() // keep numbers as they were written
 		if err := d.Decode(&r.Diff); err != nil {
-			return Record{}, fmt.Errorf("read the diff of an audit record: %w", err)
+			return Record{}, fmt.Errorf("decode the diff of an audit record: %w", err)
 		}
 	}
 	return r, nil

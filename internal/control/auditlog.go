@@ -18,7 +18,7 @@ type Syncer interface {
 const syncWithin = 2 * time.Second
 
 // AuditLog lists the account's audit records, newest first. Page.After is a
-// Record.Place.
+// Record.Cursor.
 func (s *Service) AuditLog(ctx context.Context, c *Caller, f audit.Filter, p Page) ([]audit.Record, error) {
 	if s.cfg.AuditSync != nil && p.After == "" {
 		s.sync(ctx, s.cfg.AuditSync)

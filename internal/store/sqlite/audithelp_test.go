@@ -70,7 +70,7 @@ func (h *auditHarness) seal() {
 // list reads the whole log in pages.
 func (h *auditHarness) list(f audit.Filter, pageSize int) (list []audit.Record) {
 	h.t.Helper()
-	for after := ""; ; after = list[len(list)-1].Place {
+	for after := ""; ; after = list[len(list)-1].Cursor {
 		var page []audit.Record
 		h.must(h.View(h.t.Context(), func(tx control.ReadTx) (err error) {
 			page, err = tx.AuditLog(h.t.Context(), h.account, f, control.Page{Limit: pageSize, After: after})

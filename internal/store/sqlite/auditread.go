@@ -121,8 +121,8 @@ func (s auditSource) summaries(ctx context.Context, o *audit.Open) error {
 const openManaged = 1 << 20
 
 // Groups implements audit.Source.
-func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*audit.Group, error) {
-	var list []*audit.Group
+func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*audit.BlockGroup, error) {
+	var list []*audit.BlockGroup
 	err := s.t.rows(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = ? AND number < ? ORDER BY number DESC LIMIT ?+0`,
 		[]any{s.account, before, rowLimit(limit)}, func(r *sql.Rows) error {
 			var b []byte
@@ -136,10 +136,10 @@ func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*au
 	return list, err
 }
 
-// Segments implements audit.Source.
-func (s auditSource) Segments(ctx context.Context, segment int, first, last int64, f func(group int64, bits []byte) error) error {
+// Partitions implements audit.Source.
+func (s auditSource) Partitions(ctx context.Context, partition int, first, last int64, f func(group int64, bits []byte) error) error {
 	return s.t.rows(ctx, "read audit segments", `SELECT number, bits FROM audit_segments WHERE account_id = ? AND segment = ? AND number BETWEEN ? AND ?`,
-		[]any{s.account, segment, first, last}, func(r *sql.Rows) error {
+		[]any{s.account, partition, first, last}, func(r *sql.Rows) error {
 			var group int64
 			var bits sql.RawBytes
 			if err := r.Scan(&group, &bits); err != nil {

@@ -171,7 +171,7 @@ func (d *auditHarness) list(f audit.Filter, limit int, between func()) []audit.R
 		if len(page) < limit {
 			return all
 		}
-		after = page[len(page)-1].Place
+		after = page[len(page)-1].Cursor
 		if between != nil {
 			between()
 		}
@@ -187,10 +187,10 @@ func (d *auditHarness) check(what string, f audit.Filter, limit int) {
 func (d *auditHarness) compare(what string, got, want []audit.Record) {
 	d.Helper()
 	for i := range got {
-		if got[i].Place == "" {
+		if got[i].Cursor == "" {
 			d.Fatalf("%s: record %d has no cursor", what, i)
 		}
-		got[i].Place = ""
+		got[i].Cursor = ""
 	}
 	if len(got) != len(want) {
 		d.Errorf("%s: got %d records, want %d", what, len(got), len(want))

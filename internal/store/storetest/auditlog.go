@@ -354,7 +354,7 @@ func testAuditMaxBytes(h *harness) {
 	}
 	d.compare("what is kept", list[:len(list)-1], d.want(audit.Filter{}))
 	d.check("of one key", audit.Filter{KeyID: keyID(3)}, 100)
-	if after := d.page(audit.Filter{}, control.Page{Limit: 10, After: gap.Place}); len(after) != 0 {
+	if after := d.page(audit.Filter{}, control.Page{Limit: 10, After: gap.Cursor}); len(after) != 0 {
 		h.Fatalf("got %d records after the gap, want none", len(after))
 	}
 	r := d.verify()
