@@ -27,6 +27,32 @@ func (g *harness) waitForHangUp() {
 	g.t.Fatal("timed out waiting for the client's hang-up")
 }
 
+// runUntilCutOff makes the upstream and Config.Forward serve requests until they are cut
+// off, with the start of a response for /stream. The channels receive a value when a
+// request has arrived and when it is cut off.
+func (s *setup) runUntilCutOff(t *testing.T) (_, _ <-chan bool) {
+	started, ended := make(chan bool, 1), make(chan bool, 1)
+	s.upstream, _ = upstreamOf(t, func(h string, up *upstreamtest.Conn) string {
+		if strings.HasPrefix(h, "GET /stream") {
+			up.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+		}
+		started <- true
+		_, _ = io.Copy(io.Discard, up)
+		ended <- true
+		return ""
+	})
+	s.forward = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stream" {
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+		}
+		started <- true
+		<-r.Context().Done()
+		ended <- true
+	}
+	return started, ended
+}
+
 // Guarantee: when the client hangs up, the request to the upstream ends within 2 s of the
 // engine's clock, whatever the state of the exchange, also if Config.Forward serves it.
 func TestClientHangUpEndsUpstream(t *testing.T) {
@@ -36,39 +62,20 @@ func TestClientHangUpEndsUpstream(t *testing.T) {
 		for _, c := range []struct {
 			name, request string
 			phase         phase
-			foreign       bool
+			bridged       bool
 		}{
 			{"waiting", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseExchange, false},
 			{"streaming", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseStream, false},
 			{"uploading", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseExchange, false},
-			{"foreign, uploading", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseBridge, true},
-			{"foreign, waiting", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseBridge, true},
-			{"foreign, streaming", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseBridge, true},
+			{"bridged, uploading", "POST /wait HTTP/1.1\r\nKEY\r\nContent-Length: 9\r\n\r\npart", phaseBridge, true},
+			{"bridged, waiting", "GET /wait HTTP/1.1\r\nKEY\r\n\r\n", phaseBridge, true},
+			{"bridged, streaming", "GET /stream HTTP/1.1\r\nKEY\r\n\r\n", phaseBridge, true},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				started, ended := make(chan bool, 1), make(chan bool, 1)
 				s := s
-				s.timeout = "10m"
-				s.upstream, _ = upstreamOf(t, func(h string, up *upstreamtest.Conn) string {
-					if strings.HasPrefix(h, "GET /stream") {
-						up.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
-					}
-					started <- true
-					_, _ = io.Copy(io.Discard, up)
-					ended <- true
-					return ""
-				})
-				if c.foreign {
+				started, ended := s.runUntilCutOff(t)
+				if c.bridged {
 					s.upstream = "https://127.0.0.1:9"
-				}
-				s.forward = func(w http.ResponseWriter, r *http.Request) {
-					if r.URL.Path == "/stream" {
-						_, _ = io.WriteString(w, "x")
-						_ = http.NewResponseController(w).Flush()
-					}
-					started <- true
-					<-r.Context().Done()
-					ended <- true
 				}
 				g := start(t, s)
 				pass := g.byTick()
@@ -80,7 +87,7 @@ func TestClientHangUpEndsUpstream(t *testing.T) {
 				<-started
 				g.await(c.phase)
 				pass()
-				if c.name == "foreign, uploading" { // nothing reads the body, so only a reset is noticed
+				if c.name == "bridged, uploading" { // nothing reads the body, so only a reset is noticed
 					_ = client.Conn.(*net.TCPConn).SetLinger(0)
 				}
 				_ = client.Close()

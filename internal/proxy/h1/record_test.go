@@ -527,6 +527,44 @@ func TestClientOfRecord(t *testing.T) {
 	})
 }
 
+// makeRequests makes n requests over one connection, alternately for a chunked and a large
+// response.
+func (g *harness) makeRequests(t *testing.T, n int) {
+	c := g.dial(t)
+	defer func() { _ = c.Close() }()
+	for i := range n {
+		if i%2 == 1 {
+			c.send("GET /large HTTP/1.1\r\nKEY\r\n\r\n")
+			c.head()
+			if _, err := io.CopyN(io.Discard, c, 1_000_000); err != nil {
+				t.Error(err)
+				return
+			}
+			continue
+		}
+		c.send("GET /chunks HTTP/1.1\r\nKEY\r\n\r\n")
+		c.head()
+		for line := ""; line != "0\r\n"; {
+			var err error
+			if line, err = c.ReadString('\n'); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		_, _ = c.ReadString('\n')
+	}
+}
+
+// recordStarts makes the sweeper record the start of every running request.
+func (g *harness) recordStarts() {
+	g.engine.conns.each(func(c *conn) {
+		word := c.phase.word.Load()
+		if p := phaseOf(word); p == phaseExchange || p == phaseStream {
+			c.sweeper.emitStarted(c, word, c.sweeper.since+proxy.StartedAfter.Milliseconds())
+		}
+	})
+}
+
 // Guarantee: whenever the sweeper records the start of a request, each request is recorded
 // once at its end, and each recorded start has its Ended.
 func TestStartRecordedAtAnyMoment(t *testing.T) {
@@ -539,31 +577,7 @@ func TestStartRecordedAtAnyMoment(t *testing.T) {
 		done := make(chan bool)
 		var all sync.WaitGroup
 		for range clients {
-			all.Go(func() {
-				c := g.dial(t)
-				defer func() { _ = c.Close() }()
-				for n := range each {
-					if n%2 == 0 {
-						c.send("GET /chunks HTTP/1.1\r\nKEY\r\n\r\n")
-						c.head()
-						for line := ""; line != "0\r\n"; {
-							var err error
-							if line, err = c.ReadString('\n'); err != nil {
-								t.Error(err)
-								return
-							}
-						}
-						_, _ = c.ReadString('\n')
-						continue
-					}
-					c.send("GET /large HTTP/1.1\r\nKEY\r\n\r\n")
-					c.head()
-					if _, err := io.CopyN(io.Discard, c, 1_000_000); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
+			all.Go(func() { g.makeRequests(t, each) })
 		}
 		go func() {
 			all.Wait()
@@ -574,35 +588,24 @@ func TestStartRecordedAtAnyMoment(t *testing.T) {
 			case <-done:
 				running = false
 			case <-time.After(50 * time.Microsecond):
-				g.engine.conns.each(func(c *conn) {
-					word := c.phase.word.Load()
-					if p := phaseOf(word); p == phaseExchange || p == phaseStream {
-						c.sweeper.emitStarted(c, word, c.sweeper.since+proxy.StartedAfter.Milliseconds())
-					}
-				})
+				g.recordStarts()
 			}
 		}
 		g.stop(t.Context())
-		started, ended, complete := map[[16]byte]int{}, map[[16]byte]int{}, map[[16]byte]int{}
+		started, ended, whole := map[[16]byte]int{}, map[[16]byte]int{}, map[[16]byte]int{}
+		byPart := map[accesslog.Part]map[[16]byte]int{accesslog.Started: started, accesslog.Ended: ended, accesslog.Whole: whole}
 		for _, entry := range g.records() {
-			switch entry.Part {
-			case accesslog.Started:
-				started[entry.Request]++
-			case accesslog.Ended:
-				ended[entry.Request]++
-			default:
-				complete[entry.Request]++
-			}
+			byPart[entry.Part][entry.Request]++
 		}
-		if n := len(ended) + len(complete); n != clients*each {
+		if n := len(ended) + len(whole); n != clients*each {
 			t.Errorf("got %d requests with a record of their end, want %d", n, clients*each)
 		}
 		if len(started) != len(ended) {
 			t.Errorf("got %d requests with a record of their start, want %d as of an Ended", len(started), len(ended))
 		}
 		for id, n := range ended {
-			if n != 1 || started[id] != 1 || complete[id] != 0 {
-				t.Errorf("request %x: got %d Started, %d Ended, %d complete; want 1, 1, 0", id, started[id], n, complete[id])
+			if n != 1 || started[id] != 1 || whole[id] != 0 {
+				t.Errorf("request %x: got %d Started, %d Ended, %d Whole; want 1, 1, 0", id, started[id], n, whole[id])
 			}
 		}
 		t.Logf("%d requests were recorded before their end", len(started))

@@ -100,6 +100,37 @@ func TestWaitingForSlotCountsTowardsTimeout(t *testing.T) {
 	})
 }
 
+// waitForCut lets the engine's clock pass until the only connection, which is in phase p, is
+// cut off. It checks that this does not happen before limit has passed.
+func (g *harness) waitForCut(t *testing.T, pass func(time.Duration), p phase, limit time.Duration) {
+	t.Helper()
+	var served *conn
+	g.engine.conns.each(func(c *conn) { served = c })
+	watched := &served.phase
+	switch p {
+	case phaseReading:
+		watched = &served.reading
+	case phaseWriting:
+		watched = &served.writing
+	}
+	// The clock stands still between passes. If bytes move after a pass, because
+	// buffers on the way are not full yet, the limit counts from then on.
+	for deadline := time.Now().Add(testTimeout); watched.wasCut() == notCut && g.engine.Connections() > 0; {
+		pass(0)
+		until := max(int64(watched.word.Load()>>16), served.sweeper.movedAt+limit.Milliseconds())
+		if rest := time.Duration(until-g.engine.clock.ms.Load())*time.Millisecond - time.Second; rest > 0 {
+			pass(rest)
+			if watched.wasCut() != notCut || g.engine.Connections() != 1 {
+				t.Fatal("the connection was closed before its limit, want it open")
+			}
+		}
+		pass(2 * time.Second)
+		if time.Now().After(deadline) {
+			t.Fatal("timed out waiting until the connection is cut off")
+		}
+	}
+}
+
 // Guarantee: a connection is closed when its head is not complete after 10 s, a body stalls
 // for 30 s, a client reads nothing for 30 s, or it is idle for two minutes; not earlier,
 // and not while bytes move.
@@ -143,31 +174,7 @@ func TestDeadlines(t *testing.T) {
 					client.bytes(2)
 				}
 				g.await(c.phase)
-				var served *conn
-				g.engine.conns.each(func(c *conn) { served = c })
-				watched := &served.phase
-				switch c.phase {
-				case phaseReading:
-					watched = &served.reading
-				case phaseWriting:
-					watched = &served.writing
-				}
-				// The clock stands still between passes. If bytes move after a pass, because
-				// buffers on the way are not full yet, the limit counts from then on.
-				for deadline := time.Now().Add(testTimeout); watched.wasCut() == notCut && g.engine.Connections() > 0; {
-					pass(0)
-					until := max(int64(watched.word.Load()>>16), served.sweeper.movedAt+c.limit.Milliseconds())
-					if left := time.Duration(until-g.engine.clock.ms.Load())*time.Millisecond - time.Second; left > 0 {
-						pass(left)
-						if watched.wasCut() != notCut || g.engine.Connections() != 1 {
-							t.Fatal("the connection was closed before its limit, want it open")
-						}
-					}
-					pass(2 * time.Second)
-					if time.Now().After(deadline) {
-						t.Fatal("timed out waiting until the connection is cut off")
-					}
-				}
+				g.waitForCut(t, pass, c.phase, c.limit)
 				if _, err := client.rest(); c.name != "reader" && err != nil {
 					t.Errorf("got error %v, want the end of the connection", err)
 				}
