@@ -107,8 +107,12 @@ func checkQuery(t interface {
 	switch {
 	case len(values) == 0 && got.head+got.tail != query:
 		t.Fatalf("%q is forwarded as %q, want it unchanged", query, got.head+got.tail)
-	case len(values) == 1 && (got.head+got.tail != rest || got.emptied != (rest == "") || got.apiKey != values[0]):
-		t.Fatalf("%q is forwarded as %q, ? dropped %v, want %q", query, got.head+got.tail, got.emptied, rest)
+	case len(values) == 1 && (got.head+got.tail != rest || got.apiKey != values[0]):
+		t.Fatalf("%q is forwarded as %q with the key %q, want %q and %q", query, got.head+got.tail, got.apiKey, rest, values[0])
+	case len(values) == 1 && rest == "" && !got.emptied:
+		t.Fatalf("%q: emptied is false, want true", query)
+	case len(values) == 1 && rest != "" && got.emptied:
+		t.Fatalf("%q: emptied is true, but %q is left", query, rest)
 	}
 }
 

@@ -48,7 +48,7 @@ type Pair struct {
 
 	mu        sync.Mutex
 	tried     [sha256.Size]byte // hash of the files' contents when they were last tried
-	lastError string            // of the last look, so that it is logged once
+	lastError string            // of the last check, so that it is logged once
 
 	group service.Group
 }

@@ -185,8 +185,13 @@ func TestRefusalChargesNothing(t *testing.T) {
 					if buckets[i].state.Load() != before[i] {
 						t.Fatalf("a refused request was charged to limit %d", i)
 					}
-					if s[i].Refused != (peeked[i].Remaining == 0) || s[i].Refused && s[i].Remaining != 0 {
-						t.Fatalf("limit %d: Decide got %+v, but Peek %+v", i, s[i], peeked[i])
+					switch empty := peeked[i].Remaining == 0; {
+					case empty && !s[i].Refused:
+						t.Fatalf("limit %d is empty, but did not refuse: %+v", i, s[i])
+					case !empty && s[i].Refused:
+						t.Fatalf("limit %d has %d left, but refused: %+v", i, peeked[i].Remaining, s[i])
+					case s[i].Refused && s[i].Remaining != 0:
+						t.Fatalf("limit %d refused with %d left, want 0", i, s[i].Remaining)
 					}
 					if s[i].Refused && s[i].ResetAt > s[worst].ResetAt {
 						t.Fatalf("worst is limit %d, but limit %d waits longer", worst, i)

@@ -45,8 +45,12 @@ func FuzzParseRate(f *testing.F) {
 		rate, err := ParseRate(text)
 		count, _, _ := strings.Cut(text, "/")
 		n, ok := new(big.Int).SetString(count, 10)
-		if valid := grammar.MatchString(text) && ok && n.Cmp(big.NewInt(MaxCount)) <= 0; valid != (err == nil) {
-			t.Fatalf("ParseRate(%q): got error %v, want success %v", text, err, valid)
+		valid := grammar.MatchString(text) && ok && n.Cmp(big.NewInt(MaxCount)) <= 0
+		switch {
+		case valid && err != nil:
+			t.Fatalf("ParseRate(%q): got error %v, want success", text, err)
+		case !valid && err == nil:
+			t.Fatalf("ParseRate(%q) succeeded, want an error", text)
 		}
 		if err != nil {
 			return

@@ -6,16 +6,16 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// KeyClasses returns the number of classes of keys that are in use.
+// KeyClasses returns the number of key classes.
 func (f *Follower) KeyClasses() int { return len(f.classes) }
 
-// Lock waits for the right to write, as CatchUp and Load do.
+// Lock locks the Follower, as CatchUp and Load do.
 func (f *Follower) Lock(ctx context.Context) error { return f.lock(ctx) }
 
-// Unlock gives up the right to write.
+// Unlock releases the lock.
 func (f *Follower) Unlock() { f.unlock() }
 
-// PutKey compiles k and puts it in force.
+// PutKey compiles and publishes k.
 func (f *Follower) PutKey(k *apikey.Key) error { return f.putKey(f.Current().keys, k) }
 
 // RemoveKey removes the key with the digest d, which is in force.
