@@ -230,66 +230,86 @@ func TestDocuments(t *testing.T) {
 	gatewayID := s.newGateway("")
 	at := "/v1/gateways/" + gatewayID
 	s.get(at+"/spec").refused(404, "not_found", "")
-	put := func(path, body, mediaType string) *reply {
+	put := func(s *server, path, body, mediaType string) *reply {
+		s.t.Helper()
 		return s.do(request{method: "PUT", path: at + path, body: body, header: map[string]string{"Content-Type": mediaType}})
 	}
 	const resultFields = "revision added removed changed unchanged warnings"
-	dry := put("/spec?dry_run=true", petSpec, "application/yaml").want(200)
-	wantFields(t, dry.json, resultFields)
-	if dry.json["revision"] != nil || len(dry.json["added"].([]any)) != 2 || dry.json["added"].([]any)[0].(map[string]any)["route_id"] != nil {
-		t.Errorf("dry run: got %s, want 2 added routes without identifiers and no revision", dry.raw)
-	}
-	if n := len(s.get(at + "/routes").want(200).data()); n != 0 {
-		t.Errorf("got %d routes after a dry run, want 0", n)
-	}
-	done := put("/spec?dry_run=false", petSpec, "application/yaml").want(200)
-	wantFields(t, done.json, resultFields)
-	if done.json["revision"] != 1.0 || done.json["added"].([]any)[0].(map[string]any)["route_id"] == nil {
-		t.Errorf("push: got %s, want revision 1 and routes with identifiers", done.raw)
-	}
-	if spec := s.get(at + "/spec").want(200); spec.raw != petSpec || spec.header.Get("Content-Type") != "application/yaml" {
-		t.Errorf("got %s %q, want the pushed YAML", spec.header.Get("Content-Type"), spec.raw)
-	}
-	if again := put("/spec", petSpec, "text/plain").want(200); again.json["revision"] != nil || again.json["unchanged"] != 2.0 {
-		t.Errorf("second push: got %s, want no revision and 2 unchanged routes", again.raw)
-	}
-	inJSON := ` {"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {"/a": {"get": {}}}}`
-	s.do(request{
-		method: "PUT", path: at + "/spec", body: inJSON, header: map[string]string{"X-Keygate-Source": "cli"},
-	}).want(200)
-	if spec := s.get(at + "/spec").want(200); spec.raw != inJSON || spec.header.Get("Content-Type") != "application/json" {
-		t.Errorf("got %s %q, want the pushed JSON", spec.header.Get("Content-Type"), spec.raw)
-	}
-	bad := put("/spec", "openapi: 3.0.0\npaths: [", "application/yaml").want(422)
-	if !strings.Contains(bad.text("message"), "line") || !strings.Contains(bad.text("message"), "column") {
-		t.Errorf("got %s, want a message with line and column", bad.raw)
-	}
-	put("/spec", "", "application/yaml").want(422)
-
-	revision := s.get(at + "/revisions/2").want(200)
-	wantFields(t, revision.json, "revision_id number source kind author commit created_at added removed changed")
-	if revision.text("source") != "cli" || revision.text("kind") != "spec" || revision.json["added"] != 1.0 || revision.json["removed"] != 2.0 {
-		t.Errorf("got %s, want a spec from cli that added 1 route and removed 2", revision.raw)
-	}
-	for _, number := range []string{"0", "9", "-1", "x", "01", "99999999999999999999"} {
-		s.get(at+"/revisions/"+number).refused(404, "not_found", "")
-	}
-	rolled := s.post(at+"/revisions/1/rollback", nil).want(200)
-	wantFields(t, rolled.json, resultFields)
-	if rolled.json["revision"] != 3.0 || s.get(at+"/revisions/3").text("source") != "rollback" {
-		t.Errorf("rollback: got %s, want revision 3 with source rollback", rolled.raw)
-	}
-
-	// An export can be pushed again unchanged.
-	exported := s.get(at + "/config").want(200)
-	if exported.header.Get("Content-Type") != "application/yaml" {
-		t.Errorf("got headers %v, want Content-Type application/yaml", exported.header)
-	}
-	if same := put("/config?dry_run=true", exported.raw, "application/yaml").want(200); same.json["unchanged"] != 2.0 {
-		t.Errorf("push of the export: got %s, want 2 unchanged routes\n%s", same.raw, exported.raw)
-	}
-	put("/config", "routes:\n  - path: /a\n    methods: [GET]\n    rate_limit: {burst: nonsense}\n", "application/yaml").refused(422, "validation_failed", "routes[0].rate_limit.burst")
-	put("/config", "routes: []\nextra: 1\n", "application/yaml").refused(422, "validation_failed", "extra")
+	t.Run("a dry run changes nothing", func(t *testing.T) {
+		s := s.in(t)
+		dry := put(s, "/spec?dry_run=true", petSpec, "application/yaml").want(200)
+		wantFields(t, dry.json, resultFields)
+		if dry.json["revision"] != nil || len(dry.json["added"].([]any)) != 2 || dry.json["added"].([]any)[0].(map[string]any)["route_id"] != nil {
+			t.Errorf("dry run: got %s, want 2 added routes without identifiers and no revision", dry.raw)
+		}
+		if n := len(s.get(at + "/routes").want(200).data()); n != 0 {
+			t.Errorf("got %d routes after a dry run, want 0", n)
+		}
+	})
+	t.Run("a push replaces the routes and keeps the document", func(t *testing.T) {
+		s := s.in(t)
+		done := put(s, "/spec?dry_run=false", petSpec, "application/yaml").want(200)
+		wantFields(t, done.json, resultFields)
+		if done.json["revision"] != 1.0 || done.json["added"].([]any)[0].(map[string]any)["route_id"] == nil {
+			t.Errorf("push: got %s, want revision 1 and routes with identifiers", done.raw)
+		}
+		if spec := s.get(at + "/spec").want(200); spec.raw != petSpec || spec.header.Get("Content-Type") != "application/yaml" {
+			t.Errorf("got %s %q, want the pushed YAML", spec.header.Get("Content-Type"), spec.raw)
+		}
+		if again := put(s, "/spec", petSpec, "text/plain").want(200); again.json["revision"] != nil || again.json["unchanged"] != 2.0 {
+			t.Errorf("second push: got %s, want no revision and 2 unchanged routes", again.raw)
+		}
+	})
+	t.Run("a document in JSON is returned as JSON", func(t *testing.T) {
+		s := s.in(t)
+		inJSON := ` {"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "paths": {"/a": {"get": {}}}}`
+		s.do(request{
+			method: "PUT", path: at + "/spec", body: inJSON, header: map[string]string{"X-Keygate-Source": "cli"},
+		}).want(200)
+		if spec := s.get(at + "/spec").want(200); spec.raw != inJSON || spec.header.Get("Content-Type") != "application/json" {
+			t.Errorf("got %s %q, want the pushed JSON", spec.header.Get("Content-Type"), spec.raw)
+		}
+	})
+	t.Run("the error of an invalid document has line and column", func(t *testing.T) {
+		s := s.in(t)
+		bad := put(s, "/spec", "openapi: 3.0.0\npaths: [", "application/yaml").want(422)
+		if !strings.Contains(bad.text("message"), "line") || !strings.Contains(bad.text("message"), "column") {
+			t.Errorf("got %s, want a message with line and column", bad.raw)
+		}
+		put(s, "/spec", "", "application/yaml").want(422)
+	})
+	t.Run("a revision has its number and counts", func(t *testing.T) {
+		s := s.in(t)
+		revision := s.get(at + "/revisions/2").want(200)
+		wantFields(t, revision.json, "revision_id number source kind author commit created_at added removed changed")
+		if revision.text("source") != "cli" || revision.text("kind") != "spec" || revision.json["added"] != 1.0 || revision.json["removed"] != 2.0 {
+			t.Errorf("got %s, want a spec from cli that added 1 route and removed 2", revision.raw)
+		}
+		for _, number := range []string{"0", "9", "-1", "x", "01", "99999999999999999999"} {
+			s.get(at+"/revisions/"+number).refused(404, "not_found", "")
+		}
+	})
+	t.Run("a rollback is a new revision", func(t *testing.T) {
+		s := s.in(t)
+		rolled := s.post(at+"/revisions/1/rollback", nil).want(200)
+		wantFields(t, rolled.json, resultFields)
+		if rolled.json["revision"] != 3.0 || s.get(at+"/revisions/3").text("source") != "rollback" {
+			t.Errorf("rollback: got %s, want revision 3 with source rollback", rolled.raw)
+		}
+	})
+	t.Run("an export can be pushed again", func(t *testing.T) {
+		s := s.in(t)
+		// An export can be pushed again unchanged.
+		exported := s.get(at + "/config").want(200)
+		if exported.header.Get("Content-Type") != "application/yaml" {
+			t.Errorf("got headers %v, want Content-Type application/yaml", exported.header)
+		}
+		if same := put(s, "/config?dry_run=true", exported.raw, "application/yaml").want(200); same.json["unchanged"] != 2.0 {
+			t.Errorf("push of the export: got %s, want 2 unchanged routes\n%s", same.raw, exported.raw)
+		}
+		put(s, "/config", "routes:\n  - path: /a\n    methods: [GET]\n    rate_limit: {burst: nonsense}\n", "application/yaml").refused(422, "validation_failed", "routes[0].rate_limit.burst")
+		put(s, "/config", "routes: []\nextra: 1\n", "application/yaml").refused(422, "validation_failed", "extra")
+	})
 }
 
 // Guarantee: any account-level key may read its account; only keys of the account

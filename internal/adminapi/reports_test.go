@@ -191,8 +191,9 @@ func TestTraffic(t *testing.T) {
 		p.emit(kind)
 	}
 	s.clock.move(time.Minute)
-	report := func(query string) []map[string]any {
+	report := func(t *testing.T, query string) []map[string]any {
 		t.Helper()
+		s := s.in(t)
 		s.clock.move(time.Millisecond)
 		r := s.get("/v1/reports/traffic?" + query).want(200)
 		wantFields(t, r.json, "data")
@@ -201,84 +202,99 @@ func TestTraffic(t *testing.T) {
 		}
 		return r.data()
 	}
-	rows := report("interval=1m&since=2027-03-01T12:00:00Z&until=2027-03-01T12:03:00Z")
-	if len(rows) != 3 {
-		t.Fatalf("got %d rows, want 3: %v", len(rows), rows)
-	}
-	for i, want := range []map[string]any{
-		{"start": "2027-03-01T12:00:00Z", "requests": 1.0, "status_2xx": 1.0, "bytes_in": 10.0, "bytes_out": 200.0, "group": nil},
-		{"start": "2027-03-01T12:01:00Z", "requests": 0.0, "status_2xx": 0.0, "bytes_in": 0.0, "bytes_out": 0.0},
-		{
-			"start": "2027-03-01T12:02:00Z", "requests": 5.0, "status_2xx": 2.0, "status_3xx": 0.0, "status_4xx": 2.0, "status_5xx": 1.0, "limited": 1.0,
-			"unauthorized": 1.0, "forbidden": 0.0, "upstream_errors": 1.0, "bytes_in": 30.0, "bytes_out": 790.0,
-		},
-	} {
-		for name, v := range want {
-			if rows[i][name] != v {
-				t.Errorf("row %d: got %s = %v, want %v", i, name, rows[i][name], v)
-			}
-		}
-	}
-	latency := rows[2]["latency_ms"].(map[string]any)
-	wantFields(t, latency, "p50 p90 p95 p99")
-	if p99 := latency["p99"].(float64); p99 < 3.9 || p99 > 4.1 {
-		t.Errorf("got p99 = %v ms, want 3.9 to 4.1", p99)
-	}
-	if p50 := rows[1]["latency_ms"].(map[string]any)["p50"]; p50 != 0.0 {
-		t.Errorf("got p50 = %v in an empty interval, want 0", p50)
-	}
-	groups := func(rows []map[string]any) string {
-		out := ""
-		for _, r := range rows {
-			if r["requests"] != 0.0 {
-				out += fmt.Sprint(r["group"], " ", r["requests"], " ")
-			}
-		}
-		return strings.TrimSpace(out)
-	}
 	day := "interval=1h&since=2027-03-01&until=2027-03-02"
-	for query, want := range map[string][]string{
-		"gateway": {p.gateway + " 6"}, "route": {p.route + " 5", "<nil> 1"}, "key": {p.key + " 5", "<nil> 1"}, "status": {"200 3", "401 1", "429 1", "503 1"},
-	} {
-		rows := report(day + "&group_by=" + query)
-		got := groups(rows)
-		for _, w := range want {
-			if !strings.Contains(got, w) {
-				t.Errorf("grouped by %s: got %s, want %s", query, got, w)
+	t.Run("rows are intervals with the sums of their requests", func(t *testing.T) {
+		rows := report(t, "interval=1m&since=2027-03-01T12:00:00Z&until=2027-03-01T12:03:00Z")
+		if len(rows) != 3 {
+			t.Fatalf("got %d rows, want 3: %v", len(rows), rows)
+		}
+		for i, want := range []map[string]any{
+			{"start": "2027-03-01T12:00:00Z", "requests": 1.0, "status_2xx": 1.0, "bytes_in": 10.0, "bytes_out": 200.0, "group": nil},
+			{"start": "2027-03-01T12:01:00Z", "requests": 0.0, "status_2xx": 0.0, "bytes_in": 0.0, "bytes_out": 0.0},
+			{
+				"start": "2027-03-01T12:02:00Z", "requests": 5.0, "status_2xx": 2.0, "status_3xx": 0.0, "status_4xx": 2.0, "status_5xx": 1.0, "limited": 1.0,
+				"unauthorized": 1.0, "forbidden": 0.0, "upstream_errors": 1.0, "bytes_in": 30.0, "bytes_out": 790.0,
+			},
+		} {
+			for name, v := range want {
+				if rows[i][name] != v {
+					t.Errorf("row %d: got %s = %v, want %v", i, name, rows[i][name], v)
+				}
 			}
 		}
-		if query == "key" && rows[0]["latency_ms"] != nil {
-			t.Errorf("grouped by key: got %v, want no latencies", rows[0])
+		latency := rows[2]["latency_ms"].(map[string]any)
+		wantFields(t, latency, "p50 p90 p95 p99")
+		if p99 := latency["p99"].(float64); p99 < 3.9 || p99 > 4.1 {
+			t.Errorf("got p99 = %v ms, want 3.9 to 4.1", p99)
+		}
+		if p50 := rows[1]["latency_ms"].(map[string]any)["p50"]; p50 != 0.0 {
+			t.Errorf("got p50 = %v in an empty interval, want 0", p50)
+		}
+	})
+	t.Run("group_by returns separate rows", func(t *testing.T) {
+		for query, want := range map[string][]string{
+			"gateway": {p.gateway + " 6"}, "route": {p.route + " 5", "<nil> 1"}, "key": {p.key + " 5", "<nil> 1"}, "status": {"200 3", "401 1", "429 1", "503 1"},
+		} {
+			rows := report(t, day+"&group_by="+query)
+			got := groupCounts(rows)
+			for _, w := range want {
+				if !strings.Contains(got, w) {
+					t.Errorf("grouped by %s: got %s, want %s", query, got, w)
+				}
+			}
+			if query == "key" && rows[0]["latency_ms"] != nil {
+				t.Errorf("grouped by key: got %v, want no latencies", rows[0])
+			}
+		}
+	})
+	t.Run("filters restrict the requests", func(t *testing.T) {
+		for query, want := range map[string]float64{
+			"": 6, "&gateway_id=" + p.gateway: 6, "&route_id=" + p.route: 5, "&key_id=" + p.key: 5, "&gateway_id=gw_none": 0, "&key_id=x": 0,
+		} {
+			sum := 0.0
+			for _, r := range report(t, day+query) {
+				sum += r["requests"].(float64)
+			}
+			if sum != want {
+				t.Errorf("%q: got %v requests, want %v", query, sum, want)
+			}
+		}
+	})
+	t.Run("the default is the last 24 hours", func(t *testing.T) {
+		// The default is the last 24 hours in intervals of 1h, including the current one.
+		if rows := report(t, ""); len(rows) < 24 || rows[len(rows)-1]["requests"] != 6.0 {
+			t.Errorf("got %d rows, the last one %v, want at least 24, the last one with 6 requests", len(rows), rows[len(rows)-1])
+		}
+	})
+	t.Run("another account sees nothing", func(t *testing.T) {
+		s := s.in(t)
+		stranger := s.newAccount("other")
+		for _, query := range []string{"&group_by=gateway&gateway_id=" + p.gateway, "&group_by=key", "&route_id=" + p.route, ""} {
+			r := s.do(request{method: "GET", path: "/v1/reports/traffic?" + day + query, key: stranger}).want(200)
+			if got := groupCounts(r.data()); got != "" || strings.Contains(r.raw, p.key) {
+				t.Errorf("another account sees %s, want nothing", got)
+			}
+		}
+	})
+	t.Run("an invalid parameter is refused", func(t *testing.T) {
+		for query, field := range map[string]string{
+			"interval=5m": "interval", "group_by=colour": "group_by", "since=now": "since", "since=2027-03-02&until=2027-03-01": "since", "since=2028-01-01": "since",
+			"interval=1m&since=2027-02-28&until=2037-03-01": "since", "route_id=": "route_id", "limit=5": "limit",
+		} {
+			s.in(t).get("/v1/reports/traffic?"+query).refused(422, "validation_failed", field)
+		}
+	})
+}
+
+// groupCounts returns the groups that have requests, with their number of requests.
+func groupCounts(rows []map[string]any) string {
+	out := ""
+	for _, r := range rows {
+		if r["requests"] != 0.0 {
+			out += fmt.Sprint(r["group"], " ", r["requests"], " ")
 		}
 	}
-	for query, want := range map[string]float64{
-		"": 6, "&gateway_id=" + p.gateway: 6, "&route_id=" + p.route: 5, "&key_id=" + p.key: 5, "&gateway_id=gw_none": 0, "&key_id=x": 0,
-	} {
-		sum := 0.0
-		for _, r := range report(day + query) {
-			sum += r["requests"].(float64)
-		}
-		if sum != want {
-			t.Errorf("%q: got %v requests, want %v", query, sum, want)
-		}
-	}
-	// The default is the last 24 hours in intervals of 1h, including the current one.
-	if rows := report(""); len(rows) < 24 || rows[len(rows)-1]["requests"] != 6.0 {
-		t.Errorf("got %d rows, the last one %v, want at least 24, the last one with 6 requests", len(rows), rows[len(rows)-1])
-	}
-	stranger := s.newAccount("other")
-	for _, query := range []string{"&group_by=gateway&gateway_id=" + p.gateway, "&group_by=key", "&route_id=" + p.route, ""} {
-		r := s.do(request{method: "GET", path: "/v1/reports/traffic?" + day + query, key: stranger}).want(200)
-		if got := groups(r.data()); got != "" || strings.Contains(r.raw, p.key) {
-			t.Errorf("another account sees %s, want nothing", got)
-		}
-	}
-	for query, field := range map[string]string{
-		"interval=5m": "interval", "group_by=colour": "group_by", "since=now": "since", "since=2027-03-02&until=2027-03-01": "since", "since=2028-01-01": "since",
-		"interval=1m&since=2027-02-28&until=2037-03-01": "since", "route_id=": "route_id", "limit=5": "limit",
-	} {
-		s.get("/v1/reports/traffic?"+query).refused(422, "validation_failed", field)
-	}
+	return strings.TrimSpace(out)
 }
 
 const (
@@ -307,50 +323,65 @@ func TestRequests(t *testing.T) {
 		wantFields(t, r, requestFields)
 		wantFields(t, r["decision"].(map[string]any), decisionFields)
 	}
-	r := s.get("/v1/requests/" + over).want(200).json
-	d := r["decision"].(map[string]any)
-	for name, want := range map[string]any{
-		"gateway_id": p.gateway, "route_id": p.route, "key_id": p.key, "key_prefix": "kg_4tQx9Z", "method": "GET", "path": "/orders/17",
-		"client_ip": "203.0.113.7", "status": 429.0, "time": "2027-03-01T12:01:01Z", "duration_ms": 4.0,
-	} {
-		if r[name] != want {
-			t.Errorf("got %s = %v, want %v", name, r[name], want)
+	t.Run("a request has its decision", func(t *testing.T) {
+		s := s.in(t)
+		r := s.get("/v1/requests/" + over).want(200).json
+		d := r["decision"].(map[string]any)
+		for name, want := range map[string]any{
+			"gateway_id": p.gateway, "route_id": p.route, "key_id": p.key, "key_prefix": "kg_4tQx9Z", "method": "GET", "path": "/orders/17",
+			"client_ip": "203.0.113.7", "status": 429.0, "time": "2027-03-01T12:01:01Z", "duration_ms": 4.0,
+		} {
+			if r[name] != want {
+				t.Errorf("got %s = %v, want %v", name, r[name], want)
+			}
 		}
-	}
-	for name, want := range map[string]any{
-		"check": "limit", "code": "rate_limit_exceeded", "limit_scope": "route", "limit": 60.0, "remaining": 0.0, "passes_at": "2027-03-01T12:01:31Z", "upstream_status": nil,
-	} {
-		if d[name] != want {
-			t.Errorf("got decision.%s = %v, want %v", name, d[name], want)
+		for name, want := range map[string]any{
+			"check": "limit", "code": "rate_limit_exceeded", "limit_scope": "route", "limit": 60.0, "remaining": 0.0, "passes_at": "2027-03-01T12:01:31Z", "upstream_status": nil,
+		} {
+			if d[name] != want {
+				t.Errorf("got decision.%s = %v, want %v", name, d[name], want)
+			}
 		}
-	}
-	if d := list[0]["decision"].(map[string]any); d["upstream_status"] != 503.0 || d["limit"] != nil {
-		t.Errorf("got decision %v, want upstream_status 503 and no limit", d)
-	}
-	if d := list[1]["decision"].(map[string]any); d["code"] != "key_invalid" || list[1]["key_id"] != nil {
-		t.Errorf("got %v, want code key_invalid and no key_id", list[1])
-	}
-	for query, want := range map[string]int{
-		"status=429": 1, "status=403": 0, "key_id=" + p.key: 2, "route_id=" + p.route: 2, "gateway_id=" + p.gateway: 3,
-		"since=2027-03-01T12:01:02Z": 2, "until=2027-03-01T12:01:02Z": 1,
-		"until=0001-01-01": 0, "since=0001-01-01T00:00:00Z": 3,
-	} {
-		if n := len(s.get("/v1/requests?" + query).want(200).data()); n != want {
-			t.Errorf("%s: got %d requests, want %d", query, n, want)
+		if d := list[0]["decision"].(map[string]any); d["upstream_status"] != 503.0 || d["limit"] != nil {
+			t.Errorf("got decision %v, want upstream_status 503 and no limit", d)
 		}
-	}
-	for _, missing := range []string{passed, "req_00000000000000000000000000", "x"} {
-		s.get("/v1/requests/"+missing).refused(404, "not_found", "")
-	}
-	s.clock.move(time.Second)
-	stranger := s.newAccount("other")
-	s.do(request{method: "GET", path: "/v1/requests/" + over, key: stranger}).refused(404, "not_found", "")
-	if n := len(s.do(request{method: "GET", path: "/v1/requests", key: stranger}).want(200).data()); n != 0 {
-		t.Errorf("another account sees %d requests, want 0", n)
-	}
-	for query, field := range map[string]string{"status=200": "status", "status=0429": "status", "status=all": "status", "since=x": "since", "kind=x": "kind"} {
-		s.get("/v1/requests?"+query).refused(422, "validation_failed", field)
-	}
+		if d := list[1]["decision"].(map[string]any); d["code"] != "key_invalid" || list[1]["key_id"] != nil {
+			t.Errorf("got %v, want code key_invalid and no key_id", list[1])
+		}
+	})
+	t.Run("filters restrict the list", func(t *testing.T) {
+		s := s.in(t)
+		for query, want := range map[string]int{
+			"status=429": 1, "status=403": 0, "key_id=" + p.key: 2, "route_id=" + p.route: 2, "gateway_id=" + p.gateway: 3,
+			"since=2027-03-01T12:01:02Z": 2, "until=2027-03-01T12:01:02Z": 1,
+			"until=0001-01-01": 0, "since=0001-01-01T00:00:00Z": 3,
+		} {
+			if n := len(s.get("/v1/requests?" + query).want(200).data()); n != want {
+				t.Errorf("%s: got %d requests, want %d", query, n, want)
+			}
+		}
+	})
+	t.Run("a request that passed is not found", func(t *testing.T) {
+		s := s.in(t)
+		for _, missing := range []string{passed, "req_00000000000000000000000000", "x"} {
+			s.get("/v1/requests/"+missing).refused(404, "not_found", "")
+		}
+	})
+	t.Run("another account sees nothing", func(t *testing.T) {
+		s := s.in(t)
+		s.clock.move(time.Second)
+		stranger := s.newAccount("other")
+		s.do(request{method: "GET", path: "/v1/requests/" + over, key: stranger}).refused(404, "not_found", "")
+		if n := len(s.do(request{method: "GET", path: "/v1/requests", key: stranger}).want(200).data()); n != 0 {
+			t.Errorf("another account sees %d requests, want 0", n)
+		}
+	})
+	t.Run("an invalid parameter is refused", func(t *testing.T) {
+		s := s.in(t)
+		for query, field := range map[string]string{"status=200": "status", "status=0429": "status", "status=all": "status", "since=x": "since", "kind=x": "kind"} {
+			s.get("/v1/requests?"+query).refused(422, "validation_failed", field)
+		}
+	})
 }
 
 // Guarantee: the list of limits has every limit of a gateway with its current level, in
