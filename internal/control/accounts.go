@@ -13,12 +13,11 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// firstKeyName is the name of the key that an account is born with.
+// firstKeyName is the name of an account's first key.
 const firstKeyName = "admin"
 
-// FirstStart makes the account default and its admin key if the store has no
-// such account, and returns the key's string. The string is "" if the account
-// was there (contract, section 1).
+// FirstStart creates the account default with an admin key, unless the account exists. It
+// returns the key's string, or "" if the account existed (contract, section 1).
 func (s *Service) FirstStart(ctx context.Context) (secret string, err error) {
 	_, err = read(ctx, s, func(tx ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, account.Default)
@@ -36,9 +35,9 @@ func (s *Service) FirstStart(ctx context.Context) (secret string, err error) {
 	return key.Secret, nil
 }
 
-// CreateAccount makes an account and its first key, account-level with the
-// scope admin. A name that is taken is fault.Conflict. hosts are the patterns
-// of the hostnames that its gateways may take.
+// CreateAccount creates an account and its first key, an account-level key with the scope
+// admin. hosts are the patterns of the hostnames that its gateways may use. A name that is
+// in use is fault.Conflict.
 func (s *Service) CreateAccount(ctx context.Context, name string, plan account.Plan, hosts []string) (*account.Account, *NewKey, error) {
 	a := &account.Account{Name: name, Plan: plan, Hosts: lowered(hosts)}
 	if err := a.Validate(); err != nil {
@@ -68,8 +67,8 @@ func (s *Service) CreateAccount(ctx context.Context, name string, plan account.P
 	return a, key, nil
 }
 
-// CreateAccountKey makes an account-level key with the scope admin for the
-// account of that name, which is fault.NotFound if there is none.
+// CreateAccountKey creates an account-level key with the scope admin for the account with
+// the given name. If there is no such account, the error is fault.NotFound.
 func (s *Service) CreateAccountKey(ctx context.Context, accountName, keyName string) (*NewKey, error) {
 	a, err := read(ctx, s, func(tx ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, accountName)
@@ -90,8 +89,8 @@ func (s *Service) insertAdminKey(ctx context.Context, w *work, name string) (*Ne
 	return s.insertKey(ctx, w, k)
 }
 
-// offline is the caller of a command that works on the store itself. Whoever
-// may write the store's files may do anything.
+// offline returns the caller of a command that opens the store itself. It may do anything,
+// like everyone with write access to the store's files.
 func offline(a *account.Account) *Caller {
 	return &Caller{Account: a, Scope: apikey.Scope{Word: apikey.Admin}, Source: "cli"}
 }

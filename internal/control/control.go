@@ -1,13 +1,13 @@
-// Package control holds every management operation. An operation runs in one
-// transaction that writes the state, the audit record, the events, the entry of
-// the change log and, for a call with an Idempotency-Key, the stored answer;
-// then it waits until the data plane has the change in force, and returns
-// (architecture; contract, sections 2, 3 and 5).
+// Package control implements every management operation (contract, sections 2, 3 and 5).
+//
+// An operation runs in one transaction, which writes the state, the audit record, the events,
+// the entry of the change log and, for a call with an Idempotency-Key, the stored response.
+// It returns when the data plane has applied the change.
 package control
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -20,43 +20,44 @@ import (
 
 // Publisher brings the data plane up to date with the store.
 type Publisher interface {
-	// CatchUp returns once every change committed before the call is in force
-	// on this node's data plane.
+	// CatchUp returns when this node's data plane has applied every change that was
+	// committed before the call.
 	CatchUp(ctx context.Context) error
 }
 
-// Sealer encrypts what must not be readable in the store.
+// Sealer encrypts the secrets in the store.
 type Sealer interface {
 	Seal(plain []byte) ([]byte, error)
 	Open(sealed []byte) ([]byte, error)
 }
 
-// Config is what a Service is made of. Every field is required but Log,
-// WebhookURLs, Wake, Recall and Sources.
+// Config configures a Service. All fields are required except Log, WebhookURLs, Wake, Recall,
+// AuditSync and Sources.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
 	Sealer        Sealer
 	Now           func() time.Time
-	Random        io.Reader // a cryptographic source
-	GatewayDomain string    // base domain of the hostnames given to gateways
+	Random        io.Reader // cryptographically secure
+	GatewayDomain string    // base domain of default hostnames
 	Log           *slog.Logger
-	WebhookURLs   webhook.URLRule // of endpoints; zero is https alone
-	// Wake tells the sender of webhooks that deliveries may wait. It must not
-	// block. Nil does nothing: the sender then finds them by itself.
+	WebhookURLs   webhook.URLRule // for endpoints; the zero value allows only https
+	// Wake notifies the webhook sender that there may be new deliveries. It must not block.
+	// If it is nil, the sender finds them by polling.
 	Wake func()
-	// Recall tells the sender of webhooks that an endpoint was changed or deleted,
-	// so that nothing more goes out as it stood before. It must not block. Nil does
-	// nothing: what a sender took before then goes out.
+	// Recall notifies the webhook sender that an endpoint was changed or deleted, so that it
+	// sends nothing more with the old settings. It must not block. If it is nil, deliveries
+	// that the sender has already taken are sent.
 	Recall func(webhookID string)
-	// AuditSync makes what both planes told until now readable in the store. Nil
-	// does nothing.
+	// AuditSync flushes the audit records of both planes to the store. If it is nil, lists
+	// contain only what is in the store.
 	AuditSync Syncer
-	// Sources are where it is known what the data plane does.
+	// Sources report on the data plane.
 	Sources Sources
 }
 
-// Caller is who asks for an operation, and how; it goes into the audit record.
+// Caller identifies the caller of an operation and its request, for permissions and the audit
+// record.
 type Caller struct {
 	Account   *account.Account
 	KeyID     string // "" for an offline command
@@ -69,56 +70,55 @@ type Caller struct {
 	RequestID string
 }
 
-// Match is the If-Match of a call: the versions that the record may have. Nil
-// means no condition.
+// Match is the If-Match condition of a call: it reports whether the record may have this
+// version. Nil means no condition.
 type Match func(version int64) bool
 
-// Idempotency makes an operation store its answer in its own transaction. It
-// travels in the context.
+// Idempotency makes an operation store its response in its own transaction. It is passed in
+// the context.
 type Idempotency struct {
 	KeyID       string
 	Key         string
 	Fingerprint [32]byte
-	// Encode turns the operation's result into the answer to keep, without
-	// secrets.
+	// Encode turns the operation's result into the response to store, without secrets.
 	Encode func(result any) (status int, header map[string]string, body []byte, err error)
 }
 
 type idempotencyKey struct{}
 
-// WithIdempotency returns a context that makes the operation called with it
-// store its answer.
+// WithIdempotency returns a context that makes the operation called with it store its
+// response.
 func WithIdempotency(ctx context.Context, i *Idempotency) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, i)
 }
 
-// Optional is a member of a PATCH body: absent, null, or a value.
+// Optional is a field of a PATCH body: absent, null or a value.
 type Optional[T any] struct {
 	Present bool
 	Null    bool
 	Value   T
 }
 
-// LimitPatch is the body of a route's limit update: an absent member stays,
-// null removes it.
+// LimitPatch is the body of an update of a route's limit. An absent field stays as it is; null
+// removes it.
 type LimitPatch struct {
 	RateLimit Optional[RateLimitPatch] // null removes the whole limit
 }
 
-// RateLimitPatch is the member rate_limit of LimitPatch.
+// RateLimitPatch is the field rate_limit of LimitPatch.
 type RateLimitPatch struct {
 	Sustained, Burst, Daily, Per Optional[string]
 }
 
-// KeyInput is the body of a key's creation. Scope, rate and expiry are as the
-// user wrote them; the operation validates all.
+// KeyInput is the body of a key's creation. Scope, rate and expiry are as the user wrote them;
+// the operation validates them.
 type KeyInput struct {
 	Name      string
 	Scope     string
 	ExpiresAt string
 	GatewayID string
 	RateLimit string
-	Level     string // "" is gateway
+	Level     string // "" means gateway
 	Owner     string
 	Metadata  map[string]string
 }
@@ -132,14 +132,14 @@ type KeyPatch struct {
 	ExpiresAt Optional[string]
 }
 
-// NewKey is a key just made, with its string, which is shown this once.
+// NewKey is a new key with its string, which is returned only once.
 type NewKey struct {
 	apikey.Key
 	Secret        string
 	OverlapEndsAt time.Time // of a rotation
 }
 
-// Verification is the answer to whether a key would be let in.
+// Verification says whether a key would be accepted.
 type Verification struct {
 	Valid bool
 	Code  string // "" or key_invalid, key_expired, scope_insufficient
@@ -147,15 +147,15 @@ type Verification struct {
 	State apikey.State
 }
 
-// RouteChange is one line of a push's difference.
+// RouteChange is one changed route of a push.
 type RouteChange struct {
 	Path    string
 	Methods []string
 	RouteID string // "" for a route that a dry run would add
 }
 
-// PushResult is the answer to a push, a dry run or a rollback. Revision is 0
-// if none was made.
+// PushResult is the result of a push, a dry run or a rollback. Revision is 0 if it created no
+// revision.
 type PushResult struct {
 	Revision  int64
 	Added     []RouteChange
@@ -172,10 +172,18 @@ type Service struct {
 	cfg Config
 }
 
-// New returns a service over cfg. It fails if a required field is absent.
+// New returns a Service. It fails if a required field of cfg is missing.
 func New(cfg Config) (*Service, error) {
-	if cfg.Store == nil || cfg.Publisher == nil || cfg.Sealer == nil || cfg.Now == nil || cfg.Random == nil || cfg.GatewayDomain == "" {
-		return nil, errors.New("control: Store, Publisher, Sealer, Now, Random and GatewayDomain are required")
+	for _, required := range []struct {
+		name  string
+		given bool
+	}{
+		{"Store", cfg.Store != nil}, {"Publisher", cfg.Publisher != nil}, {"Sealer", cfg.Sealer != nil},
+		{"Now", cfg.Now != nil}, {"Random", cfg.Random != nil}, {"GatewayDomain", cfg.GatewayDomain != ""},
+	} {
+		if !required.given {
+			return nil, fmt.Errorf("control: Config.%s is required", required.name)
+		}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -189,6 +197,5 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg: cfg}, nil
 }
 
-// now returns the time in the form that every store keeps: UTC and whole
-// microseconds.
+// now returns the time in the form that stores keep: UTC, in whole microseconds.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Microsecond) }

@@ -12,17 +12,16 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// DeliveryDetail is a single delivery with what an attempt sends: the exact body,
-// and the header fields of the last attempt. Those of one to come are without
-// signatures, and so are those of an attempt that was signed with a secret that
-// has been rotated since.
+// DeliveryDetail is one delivery with the request of its last attempt: the exact body, and the
+// headers. The headers have no signatures if no attempt was made yet, or if the secret that
+// signed the attempt was rotated since.
 type DeliveryDetail struct {
 	webhook.Delivery
 	RequestHeaders map[string]string
 }
 
-// recoverBatch is how many deliveries one transaction of RecoverWebhook makes, so
-// that a change waits little behind it.
+// recoverBatch is how many deliveries one transaction of RecoverWebhook creates. Other changes
+// wait only for one such transaction.
 const recoverBatch = 200
 
 // Events lists the account's events, newest first.
@@ -46,7 +45,7 @@ func (s *Service) Deliveries(ctx context.Context, c *Caller, f DeliveryFilter, p
 	})
 }
 
-// Delivery returns one delivery.
+// Delivery returns one delivery with the request of its last attempt.
 func (s *Service) Delivery(ctx context.Context, c *Caller, deliveryID string) (*DeliveryDetail, error) {
 	return read(ctx, s, func(tx ReadTx) (*DeliveryDetail, error) {
 		d, err := tx.Delivery(ctx, c.Account.ID, deliveryID)
@@ -62,8 +61,8 @@ func (s *Service) Delivery(ctx context.Context, c *Caller, deliveryID string) (*
 	})
 }
 
-// requestHeader returns the header fields of d's last attempt, or of the one to
-// come; h is nil if the endpoint is gone.
+// requestHeader returns the headers of d's last attempt, or of the first if there was none. h is
+// nil if the endpoint was deleted.
 func (s *Service) requestHeader(d *webhook.Delivery, h *webhook.Webhook) (map[string]string, error) {
 	m := webhook.Message{EventID: d.EventID, EventType: d.EventType, DeliveryID: d.ID, Attempt: 1, Payload: d.Payload}
 	if len(d.Attempts) == 0 {
@@ -90,7 +89,7 @@ func (s *Service) requestHeader(d *webhook.Delivery, h *webhook.Webhook) (map[st
 	return m.Header(last.StartedAt, secrets), nil
 }
 
-// TestWebhook delivers an event of type webhook.test. A disabled endpoint is
+// TestWebhook delivers an event of type webhook.test. If the endpoint is disabled, the error is
 // fault.Conflict.
 func (s *Service) TestWebhook(ctx context.Context, c *Caller, webhookID string) (*webhook.Delivery, error) {
 	return inTx(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
@@ -113,7 +112,7 @@ func (s *Service) TestWebhook(ctx context.Context, c *Caller, webhookID string) 
 	})
 }
 
-// webhookToSend returns the endpoint unless it is disabled.
+// webhookToSend returns the endpoint, or fault.Conflict if it is disabled.
 func (w *work) webhookToSend(ctx context.Context, webhookID string) (*webhook.Webhook, error) {
 	h, err := w.Webhook(ctx, w.caller.Account.ID, webhookID)
 	if err != nil {
@@ -125,8 +124,7 @@ func (w *work) webhookToSend(ctx context.Context, webhookID string) (*webhook.We
 	return h, nil
 }
 
-// deliver makes a delivery of an event that is stored; of e only ID and Type are
-// read.
+// deliver adds a delivery of a stored event. It uses only e.ID and e.Type.
 func (w *work) deliver(ctx context.Context, webhookID string, e *event.Event, by webhook.Trigger) (*webhook.Delivery, error) {
 	d := &webhook.Delivery{
 		ID: id.NewAt(id.Delivery, w.now), AccountID: w.caller.Account.ID, WebhookID: webhookID, EventID: e.ID, EventType: e.Type,
@@ -136,8 +134,8 @@ func (w *work) deliver(ctx context.Context, webhookID string, e *event.Event, by
 	return d, w.InsertDelivery(ctx, d)
 }
 
-// Redeliver makes a new delivery of the same event. One that is still to come, or
-// whose endpoint is disabled or gone, is fault.Conflict.
+// Redeliver adds a new delivery of the same event. If the delivery has not ended yet, or its
+// endpoint is disabled or deleted, the error is fault.Conflict.
 func (s *Service) Redeliver(ctx context.Context, c *Caller, deliveryID string) (*webhook.Delivery, error) {
 	return inTx(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
 		old, err := w.Delivery(ctx, c.Account.ID, deliveryID)
@@ -162,15 +160,15 @@ func (s *Service) Redeliver(ctx context.Context, c *Caller, deliveryID string) (
 	})
 }
 
-// RecoverWebhook delivers again what failed at or after since and was not
-// delivered again; it returns how many. It works in batches of one transaction
-// each: if it fails on the way, a repetition takes what is left.
+// RecoverWebhook delivers again the events whose deliveries failed at or after since and that
+// were not delivered again, and returns their number. Each batch is one transaction, so if it
+// fails midway, calling it again continues with the rest.
 func (s *Service) RecoverWebhook(ctx context.Context, c *Caller, webhookID string, since time.Time) (int, error) {
 	before, more := 0, true
 	for more {
 		n, err := inTxOnly(ctx, s, c, func(w *work) (int, error) {
 			list, err := w.toRecover(ctx, webhookID, since)
-			if more = err == nil && len(list) == recoverBatch; !more { // the last batch stores the answer
+			if more = err == nil && len(list) == recoverBatch; !more { // the last batch stores the response
 				return 0, err
 			}
 			return w.recover(ctx, webhookID, since, list)
@@ -198,19 +196,19 @@ func (w *work) toRecover(ctx context.Context, webhookID string, since time.Time)
 	return w.DeliveriesToRecover(ctx, h.ID, since, recoverBatch)
 }
 
-// recover delivers again the events of the deliveries, each once.
+// recover delivers again the events of the deliveries, each event once.
 func (w *work) recover(ctx context.Context, webhookID string, since time.Time, list []webhook.Delivery) (int, error) {
-	begun := map[string]bool{}
+	started := map[string]bool{}
 	for i := range list {
 		old := &list[i]
-		if begun[old.EventID] {
+		if started[old.EventID] {
 			continue
 		}
-		begun[old.EventID] = true
+		started[old.EventID] = true
 		if _, err := w.deliver(ctx, webhookID, &event.Event{ID: old.EventID, Type: old.EventType}, webhook.ByRecover); err != nil {
 			return 0, err
 		}
 	}
-	return len(begun), w.audit(ctx, audit.WebhookRecover, webhookID, "",
-		audit.Diff{"since": {nil, timeOrNil(since)}, "deliveries": {nil, len(begun)}})
+	return len(started), w.audit(ctx, audit.WebhookRecover, webhookID, "",
+		audit.Diff{"since": {nil, timeOrNil(since)}, "deliveries": {nil, len(started)}})
 }

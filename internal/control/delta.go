@@ -9,53 +9,51 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// delta is what a document changes about a route table. A route is the same
-// before and after if its path and methods are (contract, section 5); then it
-// keeps its identity.
+// delta is the difference between two route tables. Routes are the same before and after if their
+// paths and methods are equal (contract, section 5); such a route keeps its identifier.
 type delta struct {
 	added     []gateway.Route
 	removed   []gateway.Route
-	changed   []gateway.Route // as they become: another limit or authentication
+	changed   []gateway.Route // with the new limit or authentication
 	unchanged int
-	// moved are unchanged but for the kind of document that they stand in,
-	// which is no difference to anyone who calls them.
+	// moved are unchanged for callers: they only come from another kind of document now.
 	moved []gateway.Route
-	table []gateway.Route // all that stand afterwards, in the document's order
+	table []gateway.Route // the new table, in the document's order
 }
 
 func (d *delta) isEmpty() bool { return len(d.added)+len(d.removed)+len(d.changed) == 0 }
 
-// deltaOf compares the routes in force with those of doc. A spec that
-// carries no limit for a route leaves it the one that was set through the API.
+// deltaOf compares the current routes with those of doc. A limit that was set through the API
+// stays if doc is a spec without a limit for the route.
 func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.Time) delta {
-	standing := make(map[string]*gateway.Route, len(current))
+	remaining := make(map[string]*gateway.Route, len(current))
 	for i := range current {
-		standing[routeKey(&current[i])] = &current[i]
+		remaining[routeKey(&current[i])] = &current[i]
 	}
 	var d delta
 	for _, r := range doc.table() {
 		key := routeKey(&r)
-		before := standing[key]
-		delete(standing, key)
+		before := remaining[key]
+		delete(remaining, key)
 		if before == nil {
 			r.ID, r.GatewayID, r.CreatedAt, r.Version = id.New(id.Route), gatewayID, now, 1
 			d.added = append(d.added, r)
 		} else {
 			keepsLimit := doc.kind == gateway.SpecDocument && !doc.rollback && before.LimitByAPI && r.RateLimit.IsZero()
-			r = d.place(*before, r, keepsLimit)
+			r = d.update(*before, r, keepsLimit)
 		}
 		d.table = append(d.table, r)
 	}
 	for i := range current {
-		if standing[routeKey(&current[i])] != nil {
+		if remaining[routeKey(&current[i])] != nil {
 			d.removed = append(d.removed, current[i])
 		}
 	}
 	return d
 }
 
-// place puts into d what becomes of a route that stands before and after.
-func (d *delta) place(before, r gateway.Route, keepsLimit bool) gateway.Route {
+// update adds a route that exists before and after to d, and returns its new state.
+func (d *delta) update(before, r gateway.Route, keepsLimit bool) gateway.Route {
 	after := before
 	after.Auth, after.Source = r.Auth, r.Source
 	if !keepsLimit {
@@ -75,7 +73,7 @@ func (d *delta) place(before, r gateway.Route, keepsLimit bool) gateway.Route {
 	return after
 }
 
-// routeKey is equal for routes that are the same before and after a push.
+// routeKey returns a key that is equal for routes with the same path and methods.
 func routeKey(r *gateway.Route) string { return r.Path + "\x00" + strings.Join(r.Methods, ",") }
 
 func sorted(list []string) []string {
@@ -84,8 +82,8 @@ func sorted(list []string) []string {
 	return list
 }
 
-// routeChanges shows routes as the difference of a push does. The added ones of a dry
-// run have no identity that would last.
+// routeChanges converts routes for a PushResult. Routes that a dry run would add have no
+// permanent identifier yet, so it is left out unless withID is set.
 func routeChanges(routes []gateway.Route, withID bool) []RouteChange {
 	list := make([]RouteChange, len(routes))
 	for i, r := range routes {

@@ -13,12 +13,12 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// fields is a record as an audit record shows it: the names of the contract's
-// fields, null for an absent value, "***" for a secret.
+// fields is a record as the audit log shows it, by the contract's field names. Absent values are
+// nil, and secrets "***".
 type fields map[string]any
 
-// differ returns what is not equal in before and after; nil stands for a
-// record that is not there.
+// differ returns the fields that differ. before or after is nil for a record that does not
+// exist.
 func differ(before, after fields) audit.Diff {
 	d := audit.Diff{}
 	for name := range maps.Keys(before) {
@@ -91,8 +91,7 @@ func gatewayFields(g *gateway.Gateway) fields {
 	return f
 }
 
-// digestOrNil stands for certificates, which are long, and whose bytes tell a
-// reader little.
+// digestOrNil returns a digest of certificates, which are too long to show.
 func digestOrNil(certificates string) any {
 	if certificates == "" {
 		return nil

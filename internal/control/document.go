@@ -9,16 +9,14 @@ import (
 	"github.com/keygate/keygate/internal/openapi"
 )
 
-// document is a spec, a configuration file or an old revision, read and found
-// right, before it meets the gateway that it is pushed to.
+// document is a validated spec, configuration file or old revision that is to be pushed.
 type document struct {
 	kind    gateway.DocumentKind
 	content []byte
 	routes  []gateway.RouteSpec
-	edit    gatewayEdit // of a configuration file's section gateway
+	edit    gatewayEdit // from the section "gateway" of a configuration file
 
-	// restored is the table of an old revision, limits included; then routes
-	// is empty.
+	// restored is the route table of an old revision, with limits. routes is then empty.
 	restored []gateway.Route
 	rollback bool
 
@@ -45,8 +43,8 @@ func (s *Service) readConfiguration(c *Caller, content []byte) (*document, error
 	return &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, edit: *edit}, nil
 }
 
-// readRevision turns an old revision into a document to push again. The
-// gateway's own members come back from a configuration file, too.
+// readRevision turns an old revision into a document. If it was a configuration file, the settings
+// of its section "gateway" are restored too.
 func (s *Service) readRevision(c *Caller, rev *gateway.Revision) (*document, error) {
 	d := &document{kind: rev.Kind, content: rev.Content, restored: rev.Routes, rollback: true}
 	if rev.Kind != gateway.ConfigDocument {
@@ -60,8 +58,8 @@ func (s *Service) readRevision(c *Caller, rev *gateway.Revision) (*document, err
 	return d, nil
 }
 
-// readSection turns the section gateway of a configuration file into an edit.
-// Errors name the field as "gateway.name".
+// readSection turns the section "gateway" of a configuration file into an edit. Errors name the
+// field as "gateway.name".
 func (s *Service) readSection(c *Caller, section gateway.Section) (*gatewayEdit, error) {
 	edit, err := s.readPatch(c, GatewayPatch{
 		Name:        fromMember(section.Name),
@@ -75,7 +73,7 @@ func fromMember[T any](m gateway.Member[T]) Optional[T] {
 	return Optional[T]{Present: m.Present, Null: m.Null, Value: m.Value}
 }
 
-// action is the word for pushing d in the audit log.
+// action returns the audit action for pushing d.
 func (d *document) action() audit.Action {
 	switch {
 	case d.rollback:
@@ -87,7 +85,7 @@ func (d *document) action() audit.Action {
 	}
 }
 
-// source is what the revision is recorded to come from.
+// source returns the source that is recorded for the revision.
 func (d *document) source(c *Caller) gateway.Source {
 	switch {
 	case d.rollback:
@@ -99,7 +97,7 @@ func (d *document) source(c *Caller) gateway.Source {
 	}
 }
 
-// table returns the routes that d describes, without identities.
+// table returns the routes that d describes, without identifiers.
 func (d *document) table() []gateway.Route {
 	if d.rollback {
 		return d.restored
@@ -118,8 +116,8 @@ func (d *document) table() []gateway.Route {
 	return table
 }
 
-// inField returns err with field as its field, whatever place in a document it
-// names: the message says where.
+// inField returns err with field in place of the path in a document that it names. The message
+// has the position.
 func inField(field string, err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != fault.ValidationFailed {

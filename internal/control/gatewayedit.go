@@ -113,7 +113,7 @@ func putCORS(e *gatewayEdit, o Optional[gateway.CORS]) error {
 	return nil
 }
 
-// inTxOnly changes g and checks the settings that depend on each other. It replaces
+// apply changes g and checks the settings that depend on each other. It replaces
 // maps and slices and never changes them, so g may share them with another record.
 func (e *gatewayEdit) apply(g *gateway.Gateway) error {
 	for _, set := range e.set {

@@ -37,8 +37,8 @@ func (s *Service) gateway(ctx context.Context, tx GatewayReader, c *Caller, gate
 	return g, nil
 }
 
-// setHostname makes the hostname of a gateway that was given none; the gateway
-// domain may be another than when it was stored.
+// setHostname sets the default hostname of a gateway without one of its own. The stored one may be
+// outdated, because the gateway domain may have changed.
 func (s *Service) setHostname(g *gateway.Gateway) {
 	if !g.HostGiven {
 		g.Hostname = gateway.DefaultHostname(g.ID, s.cfg.GatewayDomain)
@@ -86,9 +86,8 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 	})
 }
 
-// UpdateGateway changes what p names. The upstream headers and the client
-// certificate with its key are dropped when the origin of the upstream URL changes,
-// unless p gives new ones.
+// UpdateGateway changes the settings that p names. If the origin of the upstream URL changes, the
+// upstream headers and the client certificate with its key are dropped, unless p gives new ones.
 func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string, p GatewayPatch, m Match) (*gateway.Gateway, error) {
 	edit, err := s.readPatch(c, p)
 	if err != nil {
@@ -122,9 +121,8 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 	})
 }
 
-// DeleteGateway ends a gateway, its routes and revisions, and revokes the keys
-// that are restricted to it, each with its event and audit record. It returns
-// the gateway as it was.
+// DeleteGateway deletes a gateway with its routes and revisions, and revokes the keys that are
+// restricted to it, each with its event and audit record. It returns the gateway as it was.
 func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string, m Match) (*gateway.Gateway, error) {
 	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		g, err := s.gateway(ctx, w, c, gatewayID)

@@ -8,13 +8,13 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// responsesKept is how long the answer to a call with an Idempotency-Key is
-// given again (contract, section 2).
+// responsesKept is how long the response to a call with an Idempotency-Key is returned again
+// (contract, section 2).
 const responsesKept = 24 * time.Hour
 
-// StoredResponse returns the kept answer to a call with an Idempotency-Key: nil if
-// there is none, or none any more; fault.ValidationFailed if it was to another
-// call.
+// StoredResponse returns the stored response to a call with an Idempotency-Key. It returns nil if
+// there is none or it is too old. If the key was used for another call, the error is
+// fault.ValidationFailed.
 func (s *Service) StoredResponse(ctx context.Context, keyID, key string, fingerprint [32]byte) (*StoredResponse, error) {
 	return read(ctx, s, func(tx ReadTx) (*StoredResponse, error) {
 		a, err := storedResponse(ctx, tx, keyID, key, s.now())
@@ -22,13 +22,13 @@ func (s *Service) StoredResponse(ctx context.Context, keyID, key string, fingerp
 			return nil, err
 		}
 		if a.Fingerprint != fingerprint {
-			return nil, fault.New(fault.ValidationFailed, "this Idempotency-Key was used for another call: use a new one for each")
+			return nil, fault.New(fault.ValidationFailed, "this Idempotency-Key was used for another call: use a new key for each call")
 		}
 		return a, nil
 	})
 }
 
-// storedResponse returns nil if nothing is kept.
+// storedResponse returns nil if there is no response to return again.
 func storedResponse(ctx context.Context, tx IdempotencyReader, keyID, key string, now time.Time) (*StoredResponse, error) {
 	a, err := tx.StoredResponse(ctx, keyID, key)
 	if fault.CodeOf(err) == fault.NotFound {
@@ -49,8 +49,8 @@ func idempotencyOf(ctx context.Context) *Idempotency {
 	return i
 }
 
-// rejectRepeat refuses what was carried out since the caller looked for a
-// kept answer, by another process beside this one.
+// rejectRepeat fails if another call with the same Idempotency-Key, perhaps to another process,
+// has stored its response since the caller looked for one.
 func (w *work) rejectRepeat(ctx context.Context) error {
 	i := idempotencyOf(ctx)
 	if i == nil {
@@ -61,12 +61,12 @@ func (w *work) rejectRepeat(ctx context.Context) error {
 		return err
 	}
 	if a != nil {
-		return fault.New(fault.Conflict, "a call with this Idempotency-Key has just been carried out: repeat it to get its answer")
+		return fault.New(fault.Conflict, "another call with this Idempotency-Key has just completed: repeat the call to get its response")
 	}
 	return nil
 }
 
-// storeResponse stores the answer of a call with an Idempotency-Key.
+// storeResponse stores the response to a call with an Idempotency-Key.
 func (w *work) storeResponse(ctx context.Context, result any) error {
 	i := idempotencyOf(ctx)
 	if i == nil {
@@ -74,7 +74,7 @@ func (w *work) storeResponse(ctx context.Context, result any) error {
 	}
 	status, header, body, err := i.Encode(result)
 	if err != nil {
-		return fmt.Errorf("encode the answer to keep: %w", err)
+		return fmt.Errorf("encode the response to store: %w", err)
 	}
 	return w.PutStoredResponse(ctx, &StoredResponse{
 		KeyID: i.KeyID, Key: i.Key, Fingerprint: i.Fingerprint,

@@ -12,7 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// keyEdit is a KeyPatch that was read: a nil member stays as it is.
+// keyEdit is a validated KeyPatch. Fields that are nil stay as they are.
 type keyEdit struct {
 	name      *string
 	owner     *string
@@ -21,7 +21,7 @@ type keyEdit struct {
 	expiresAt *time.Time // zero for no expiry
 }
 
-// read checks what can be told without the record.
+// read validates p as far as possible without the record.
 func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
 	if p.Name.Present {
 		if p.Name.Null {
@@ -34,7 +34,7 @@ func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
 	}
 	if p.RateLimit.Present {
 		if !p.RateLimit.Null && p.RateLimit.Value == "" {
-			return e, fault.Invalid("rate_limit", "must be a rate, or null for none")
+			return e, fault.Invalid("rate_limit", "must be a rate such as 10/s, or null for none")
 		}
 		r, err := parseKeyRate(p.RateLimit.Value)
 		if err != nil {
@@ -56,7 +56,7 @@ func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
 		}
 		e.expiresAt = &t
 	}
-	// Whatever the record is, these must hold.
+	// These rules hold for every record.
 	sample := apikey.Key{Name: "x"}
 	e.apply(&sample)
 	return e, sample.Validate()
@@ -80,9 +80,9 @@ func (e *keyEdit) apply(k *apikey.Key) {
 	}
 }
 
-// UpdateKey changes what a user may change of a key. A change of the rate limit
-// holds for every key of the bucket. It is fault.Conflict for a key that is
-// revoked or expired, and for an old key of a rotation that would live longer.
+// UpdateKey changes the settings of a key that p names. A new rate limit applies to all keys that
+// share its bucket. If the key is revoked or expired, or was rotated and would expire later than
+// before, the error is fault.Conflict.
 func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
 	edit, invalid := p.read(s.now())
 	return inTx(ctx, s, c, func(w *work) (*apikey.Key, error) {
@@ -102,7 +102,7 @@ func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyP
 			return nil, err
 		}
 		if before.RotatedTo != "" && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(before.ExpiresAt)) {
-			return nil, fault.New(fault.Conflict, "the key was rotated: its expires_at can only be brought forward")
+			return nil, fault.New(fault.Conflict, "the key was rotated: its expires_at can only be set to an earlier time")
 		}
 		if err := w.storeKey(ctx, audit.KeyUpdate, before, &k); err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyP
 	})
 }
 
-// shareRate gives k's rate limit to the other keys of its bucket.
+// shareRate sets the rate limit of the other keys of k's bucket to that of k.
 func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
 	partners, err := w.KeysOfBucket(ctx, k.AccountID, k.BucketID)
 	if err != nil {
@@ -135,7 +135,7 @@ func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
 	return nil
 }
 
-// RevokeKey revokes a key; again, it changes nothing.
+// RevokeKey revokes a key. It is idempotent.
 func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Match) (*apikey.Key, error) {
 	return inTx(ctx, s, c, func(w *work) (*apikey.Key, error) {
 		k, err := w.keyToChange(ctx, keyID, true, nil)
@@ -149,8 +149,8 @@ func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Matc
 	})
 }
 
-// revoke ends k with key.revoked, and key.expired before it if k's expiry has
-// passed and was not told yet. Of a revoked key it returns k.
+// revoke revokes a key and raises key.revoked. If the key has expired without an event, it raises
+// key.expired first. A revoked key is returned unchanged.
 func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, error) {
 	state := before.State(w.now)
 	if state == apikey.Revoked {
@@ -169,8 +169,8 @@ func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, err
 	return &k, w.raise(ctx, event.KeyRevoked, k.EventData())
 }
 
-// keyToChange reads the key and checks whether the caller may change it, in
-// the order in which errors are told: 403, then invalid (422), then 404.
+// keyToChange returns the key if the caller may change it. Errors take precedence in this order: 403,
+// then invalid (422), then 404.
 func (w *work) keyToChange(ctx context.Context, keyID string, revoke bool, invalid error) (*apikey.Key, error) {
 	k, err := w.Key(ctx, w.caller.Account.ID, keyID)
 	if err == nil {
@@ -184,7 +184,7 @@ func (w *work) keyToChange(ctx context.Context, keyID string, revoke bool, inval
 	return k, err
 }
 
-// mustBeActive returns fault.Conflict for a key whose life is over.
+// mustBeActive returns fault.Conflict for a key that is revoked or expired.
 func (w *work) mustBeActive(k *apikey.Key) error {
 	if state := k.State(w.now); state != apikey.Active {
 		return fault.New(fault.Conflict, "the key is %s and cannot be changed: create a new one", state)

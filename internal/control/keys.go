@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Keys lists the account's keys that pass f, newest first. f.Now is set here.
+// Keys lists the account's keys that f selects, newest first. It sets f.Now.
 func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]apikey.Key, error) {
 	switch f.State {
 	case "", apikey.Active, apikey.Expired, apikey.Revoked:
@@ -37,7 +37,7 @@ func (s *Service) Key(ctx context.Context, c *Caller, keyID string) (*apikey.Key
 	})
 }
 
-// CreateKey makes a key. A gateway_id that names no gateway of the account is
+// CreateKey creates a key. If gateway_id does not name a gateway of the account, the error is
 // fault.ValidationFailed.
 func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKey, error) {
 	k, err := in.key(c, s.now())
@@ -58,8 +58,8 @@ func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKe
 	})
 }
 
-// key reads what the user gave. That the caller may not make such a key is
-// told before what else is wrong with it.
+// key validates in and returns the key that it describes. That the caller may not create such a key
+// takes precedence over other errors, except an invalid level.
 func (in KeyInput) key(c *Caller, now time.Time) (k apikey.Key, err error) {
 	k = apikey.Key{
 		Name: in.Name, Level: apikey.Level(in.Level), Owner: in.Owner,
@@ -91,7 +91,7 @@ func (in KeyInput) key(c *Caller, now time.Time) (k apikey.Key, err error) {
 
 func badLevel() error { return fault.Invalid("level", "must be gateway or account") }
 
-// parseKeyRate reads a key's rate_limit; "" is none.
+// parseKeyRate parses a key's rate_limit; "" means none.
 func parseKeyRate(text string) (ratelimit.Rate, error) {
 	if text == "" {
 		return ratelimit.Rate{}, nil
@@ -100,8 +100,7 @@ func parseKeyRate(text string) (ratelimit.Rate, error) {
 	return r, fault.Prefixed("rate_limit", err)
 }
 
-// insertKey gives k an identity and a string and stores it, with its event and
-// audit record.
+// insertKey stores k with a new identifier and a new string, its event and its audit record.
 func (s *Service) insertKey(ctx context.Context, w *work, k apikey.Key) (*NewKey, error) {
 	made, err := s.issue(ctx, w, k)
 	if err != nil {
@@ -110,8 +109,8 @@ func (s *Service) insertKey(ctx context.Context, w *work, k apikey.Key) (*NewKey
 	return made, w.audit(ctx, audit.KeyCreate, made.ID, made.GatewayID, keyDiff(nil, &made.Key))
 }
 
-// issue stores k under a new string, and a new identity and bucket where k has
-// none yet, and raises key.created.
+// issue stores k with a new string, and with a new identifier and bucket unless it has them, and
+// raises key.created.
 func (s *Service) issue(ctx context.Context, w *work, k apikey.Key) (*NewKey, error) {
 	secret, err := apikey.Generate(k.Level, s.cfg.Random)
 	if err != nil {
@@ -137,8 +136,7 @@ func (s *Service) issue(ctx context.Context, w *work, k apikey.Key) (*NewKey, er
 	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, snapshot.KeyChange, k.ID)
 }
 
-// storeKey writes k, which was before, if anything about it differs, with a new version
-// and an audit record.
+// storeKey stores k with a new version and an audit record, unless it equals before.
 func (w *work) storeKey(ctx context.Context, a audit.Action, before, k *apikey.Key) error {
 	diff := keyDiff(before, k)
 	if len(diff) == 0 {

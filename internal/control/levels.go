@@ -12,26 +12,25 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// LimitLevel is where one limit of a gateway stands now.
+// LimitLevel is the current level of one limit of a gateway.
 type LimitLevel struct {
-	RouteID string // "" if it is of no route
-	KeyID   string // "" if it is of no key
+	RouteID string // "" unless it is the limit of a route
+	KeyID   string // "" unless it is the limit of a key
 	ratelimit.Status
 }
 
-// Cursor is where the level stands in the list of its gateway's: what Page.After
-// takes. It is the same as long as the limit is.
+// Cursor identifies the limit in the list of its gateway's limits, for Page.After. It does not change
+// while the limit exists.
 func (l *LimitLevel) Cursor() string { return l.Scope.String() + " " + l.RouteID + " " + l.KeyID }
 
-// Limits lists the limits of a gateway: the global one, those of routes, and those of
-// single keys that are in use, in this order, the newest route and key first. Page.After is
-// LimitLevel.Cursor of the last one.
+// Limits lists the limits of a gateway: the global one, then those of routes, then those of keys that
+// are in use, the newest routes and keys first. Page.After is the LimitLevel.Cursor of the last one.
 func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Page) ([]LimitLevel, error) {
 	if _, err := s.Gateway(ctx, c, gatewayID); err != nil {
 		return nil, err
 	}
 	if s.cfg.Sources.Levels == nil {
-		return nil, fault.New(fault.Unavailable, "this process has no data plane: ask the server")
+		return nil, fault.New(fault.Unavailable, "this process has no data plane: send the call to the server")
 	}
 	levels := page{limit: max(p.Limit, 1)}
 	if p.After != "" {
@@ -46,7 +45,7 @@ func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Pag
 	return list, nil
 }
 
-// page keeps the first levels of a list that come after one.
+// page collects the first levels of a list that follow a given one.
 type page struct {
 	limit int
 	after *ratelimit.Level
@@ -67,7 +66,7 @@ func (p *page) sorted() []ratelimit.Level {
 	return p.list[:min(len(p.list), p.limit)]
 }
 
-// compareLevels orders the list of a gateway's limits.
+// compareLevels defines the order of the list of a gateway's limits.
 func compareLevels(a, b *ratelimit.Level) int {
 	return cmp.Or(cmp.Compare(rank(a.Scope), rank(b.Scope)), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]))
 }
@@ -85,9 +84,9 @@ func rank(s ratelimit.Scope) int {
 	}
 }
 
-// parseCursor reads what Place wrote.
-func parseCursor(place string) (l ratelimit.Level) {
-	scope, rest, _ := strings.Cut(place, " ")
+// parseCursor parses a result of LimitLevel.Cursor.
+func parseCursor(cursor string) (l ratelimit.Level) {
+	scope, rest, _ := strings.Cut(cursor, " ")
 	route, key, _ := strings.Cut(rest, " ")
 	for _, s := range []ratelimit.Scope{ratelimit.KeyScope, ratelimit.RouteScope, ratelimit.DailyScope, ratelimit.GlobalScope} {
 		if s.String() == scope {

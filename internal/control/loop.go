@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// loop repeats a step. One that fails is logged and tried again a period later.
+// loop repeats a step. A failed step is logged and retried a period later.
 type loop struct {
 	name   string
 	period time.Duration
@@ -16,7 +16,7 @@ type loop struct {
 	log    *slog.Logger
 }
 
-// run calls the step at once, and then a period after each call, until ctx ends.
+// run runs the step immediately, and then again a period after each run, until ctx is canceled.
 func (l *loop) run(ctx context.Context) {
 	l.try(ctx)
 	service.Every(ctx, l.period, l.try)
@@ -24,7 +24,7 @@ func (l *loop) run(ctx context.Context) {
 
 func (l *loop) try(ctx context.Context) {
 	if err := l.step(ctx); err != nil && ctx.Err() == nil {
-		l.log.Warn(l.name+" failed; it is tried again", "error", err)
+		l.log.Warn("background work failed; retrying", "work", l.name, "error", err)
 	}
 }
 

@@ -10,36 +10,36 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// How often the upkeep looks, and how long the records that it removes are
-// kept (contract, sections 2 and 6). A node that follows the change log and
-// was away for longer than the log goes back loads everything again.
+// The periods of the maintenance, and how long records are kept (contract, sections 2 and 6). A
+// node that was away for longer than changesKept loads the whole configuration again.
 const (
 	DefaultExpiryPeriod = time.Second
 	DefaultTrimPeriod   = time.Minute
 
 	changesKept = time.Hour
 	eventsKept  = 7 * 24 * time.Hour
-	daysKept    = 2 // the day that runs and the one before
+	daysKept    = 2 // today and yesterday
 	trimBatch   = 200
 
 	deliveredKept = 3 * 24 * time.Hour
 	failedKept    = 7 * 24 * time.Hour
-	// A delivery has up to five attempts with 8 KiB each: fewer at a time.
+	// A delivery has up to five attempts of 8 KiB each, so batches are smaller.
 	deliveryBatch = 25
 )
 
-// MaintenanceConfig is what an Maintenance is made of. Service and Store are required.
+// MaintenanceConfig configures a Maintenance. Service and Store are required.
 type MaintenanceConfig struct {
 	Service      *Service
 	Store        Store
-	Now          func() time.Time // nil is time.Now
-	ExpiryPeriod time.Duration    // 0 is DefaultExpiryPeriod
-	TrimPeriod   time.Duration    // 0 is DefaultTrimPeriod
+	Now          func() time.Time // nil means time.Now
+	ExpiryPeriod time.Duration    // 0 means DefaultExpiryPeriod
+	TrimPeriod   time.Duration    // 0 means DefaultTrimPeriod
 	Log          *slog.Logger
 }
 
-// Maintenance does what time asks of a store: it tells expiries and removes what is
-// kept no longer. Several nodes over one store may run one each.
+// Maintenance does the periodic work on a store: it raises key.expired, fails the deliveries of
+// disabled and deleted endpoints, and removes records after their retention. Several nodes over one
+// store may each run one.
 type Maintenance struct {
 	cfg      MaintenanceConfig
 	expiry   loop
@@ -48,10 +48,13 @@ type Maintenance struct {
 	group    service.Group
 }
 
-// NewMaintenance returns an Maintenance that stands still until Start.
+// NewMaintenance returns a Maintenance, which does nothing until Start.
 func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
-	if cfg.Service == nil || cfg.Store == nil {
-		return nil, errors.New("control: Service and Store are required")
+	if cfg.Service == nil {
+		return nil, errors.New("control: MaintenanceConfig.Service is required")
+	}
+	if cfg.Store == nil {
+		return nil, errors.New("control: MaintenanceConfig.Store is required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -62,43 +65,43 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 	if cfg.TrimPeriod == 0 {
 		cfg.TrimPeriod = DefaultTrimPeriod
 	}
-	u := &Maintenance{cfg: cfg}
+	m := &Maintenance{cfg: cfg}
 	log := logOr(cfg.Log)
-	u.expiry = loop{name: "telling of expired keys", period: cfg.ExpiryPeriod, step: u.notifyExpired, log: log}
-	u.stranded = loop{name: "failing what waits for ended endpoints", period: cfg.ExpiryPeriod, step: u.failStranded, log: log}
-	u.trim = loop{name: "removing old records", period: cfg.TrimPeriod, step: u.removeOld, log: log}
-	return u, nil
+	m.expiry = loop{name: "raising key.expired", period: cfg.ExpiryPeriod, step: m.notifyExpired, log: log}
+	m.stranded = loop{name: "failing deliveries of disabled or deleted endpoints", period: cfg.ExpiryPeriod, step: m.failStranded, log: log}
+	m.trim = loop{name: "removing old records", period: cfg.TrimPeriod, step: m.removeOld, log: log}
+	return m, nil
 }
 
-// Start begins the maintenance, until Stop.
-func (u *Maintenance) Start(context.Context) error {
-	if err := u.group.Start(u.expiry.run, u.stranded.run, u.trim.run); err != nil {
+// Start starts the maintenance, which runs until Stop.
+func (m *Maintenance) Start(context.Context) error {
+	if err := m.group.Start(m.expiry.run, m.stranded.run, m.trim.run); err != nil {
 		return fmt.Errorf("start the maintenance: %w", err)
 	}
 	return nil
 }
 
-// Stop ends the maintenance; a transaction that runs is waited for. It returns an
-// error if that takes longer than ctx.
-func (u *Maintenance) Stop(ctx context.Context) error {
-	if err := u.group.Stop(ctx); err != nil {
+// Stop stops the maintenance and waits for a running transaction. It returns an error if ctx
+// ends first.
+func (m *Maintenance) Stop(ctx context.Context) error {
+	if err := m.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop the maintenance: %w", err)
 	}
 	return nil
 }
 
-func (u *Maintenance) notifyExpired(ctx context.Context) error {
-	_, err := u.cfg.Service.NotifyExpired(ctx)
+func (m *Maintenance) notifyExpired(ctx context.Context) error {
+	_, err := m.cfg.Service.NotifyExpired(ctx)
 	return err
 }
 
-// repeat runs short transactions, of which a change waits for one at most, until
-// one finds no more to do.
-func (u *Maintenance) repeat(ctx context.Context, f func(tx Tx, now time.Time) (more bool, err error)) error {
+// repeat runs f in short transactions until there is nothing more to do. A change waits for one
+// of them at most.
+func (m *Maintenance) repeat(ctx context.Context, f func(tx Tx, now time.Time) (more bool, err error)) error {
 	for {
 		more := false
-		err := u.cfg.Store.Update(ctx, func(tx Tx) (err error) {
-			more, err = f(tx, u.cfg.Now().UTC())
+		err := m.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+			more, err = f(tx, m.cfg.Now().UTC())
 			return err
 		})
 		if err != nil || !more {
@@ -107,26 +110,26 @@ func (u *Maintenance) repeat(ctx context.Context, f func(tx Tx, now time.Time) (
 	}
 }
 
-func (u *Maintenance) failStranded(ctx context.Context) error {
+func (m *Maintenance) failStranded(ctx context.Context) error {
 	var ids []string
-	err := u.cfg.Store.View(ctx, func(tx ReadTx) (err error) { // most of the time there is none
+	err := m.cfg.Store.View(ctx, func(tx ReadTx) (err error) { // usually there is none
 		ids, err = tx.StrandingWebhooks(ctx)
 		return err
 	})
 	for _, webhookID := range ids {
-		err = errors.Join(err, u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
+		err = errors.Join(err, m.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
 			return tx.FailStranded(ctx, webhookID, now, strandedBatch)
 		}))
 	}
 	return err
 }
 
-func (u *Maintenance) removeOld(ctx context.Context) error {
-	err := u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
+func (m *Maintenance) removeOld(ctx context.Context) error {
+	err := m.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
 		day := now.Unix()/86400 - (daysKept - 1)
 		return tx.Trim(ctx, now.Add(-responsesKept), now.Add(-changesKept), now.Add(-eventsKept), day, trimBatch)
 	})
-	return errors.Join(err, u.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
+	return errors.Join(err, m.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)
 	}))
 }

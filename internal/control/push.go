@@ -10,9 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// PushSpec replaces the gateway's whole route table by the operations of an
-// OpenAPI document, as one revision; with dryRun it only tells what that would
-// change.
+// PushSpec replaces the gateway's whole route table by the operations of an OpenAPI document, as one
+// revision. With dryRun, it only returns what would change.
 func (s *Service) PushSpec(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
 	doc, err := readSpec(content)
 	if err != nil {
@@ -21,8 +20,8 @@ func (s *Service) PushSpec(ctx context.Context, c *Caller, gatewayID string, con
 	return s.push(ctx, c, gatewayID, doc, dryRun, m)
 }
 
-// PushConfiguration is as PushSpec for a configuration file, which may also
-// change members of the gateway itself.
+// PushConfiguration does the same as PushSpec with a configuration file, which may also change
+// settings of the gateway.
 func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
 	doc, err := s.readConfiguration(c, content)
 	if err != nil {
@@ -31,8 +30,8 @@ func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID st
 	return s.push(ctx, c, gatewayID, doc, dryRun, m)
 }
 
-// Rollback makes a new revision with the content and the routes, limits
-// included, of the one with the given number.
+// Rollback creates a new revision with the content, routes and limits of the one with the given
+// number.
 func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64, m Match) (*PushResult, error) {
 	rev, err := s.Revision(ctx, c, gatewayID, number)
 	if err != nil {
@@ -45,8 +44,7 @@ func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, num
 	return s.push(ctx, c, gatewayID, doc, false, m)
 }
 
-// push does not read doc.content: a large document was read before the
-// transaction, which holds up every other change.
+// push pushes doc, which was parsed before the transaction because every other change waits for it.
 func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *document, dryRun bool, m Match) (*PushResult, error) {
 	if dryRun {
 		return read(ctx, s, func(tx ReadTx) (*PushResult, error) {
@@ -66,14 +64,14 @@ func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *do
 	})
 }
 
-// plan is what a push would do to a gateway as it stands.
+// plan is what a push changes about a gateway.
 type plan struct {
 	doc    *document
 	before *gateway.Gateway
 	after  gateway.Gateway
-	routes int // how many stand before
+	routes int // number of routes before
 	delta  delta
-	idle   bool // the same content again, and nothing would change
+	idle   bool // the content is the same, and nothing changes
 }
 
 func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID string, doc *document, m Match) (*plan, error) {
@@ -126,7 +124,7 @@ func (p *plan) result(dryRun bool) *PushResult {
 	return r
 }
 
-// inTxOnly stores what was planned, with its audit record and event.
+// apply carries out p and stores its audit record and event.
 func (w *work) apply(ctx context.Context, p *plan) error {
 	g := &p.after
 	if err := w.UpdateGateway(ctx, g); err != nil {
@@ -154,7 +152,7 @@ func (w *work) apply(ctx context.Context, p *plan) error {
 	return w.changed(ctx, snapshot.GatewayChange, g.ID)
 }
 
-// storeRevision writes the routes of d and the revision that made them.
+// storeRevision stores the changed routes of d and the revision.
 func (w *work) storeRevision(ctx context.Context, g *gateway.Gateway, doc *document, d delta) error {
 	if gone := d.removed; len(gone) > 0 {
 		ids := make([]string, len(gone))
@@ -187,7 +185,7 @@ func (w *work) storeRevision(ctx context.Context, g *gateway.Gateway, doc *docum
 	})
 }
 
-// author names who pushes: the owner of the calling key, or the key's name.
+// author returns the author of a push: the owner of the calling key, or the key's name.
 func (w *work) author() string {
 	switch {
 	case w.key == nil:

@@ -7,8 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Spec returns the revision in force, whose Content is the OpenAPI document as
-// it was received. It is fault.NotFound if the routes did not come from one.
+// Spec returns the current revision, whose Content is the OpenAPI document as received. If the
+// routes did not come from an OpenAPI document, the error is fault.NotFound.
 func (s *Service) Spec(ctx context.Context, c *Caller, gatewayID string) (*gateway.Revision, error) {
 	return read(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
 		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
@@ -30,8 +30,8 @@ func (s *Service) Spec(ctx context.Context, c *Caller, gatewayID string) (*gatew
 	})
 }
 
-// Configuration returns the gateway and its routes as they stand as a
-// configuration file, whatever they came from.
+// Configuration returns the gateway and its current routes as a configuration file, wherever they
+// came from.
 func (s *Service) Configuration(ctx context.Context, c *Caller, gatewayID string) ([]byte, error) {
 	return read(ctx, s, func(tx ReadTx) ([]byte, error) {
 		g, err := s.gateway(ctx, tx, c, gatewayID)
@@ -46,8 +46,8 @@ func (s *Service) Configuration(ctx context.Context, c *Caller, gatewayID string
 	})
 }
 
-// Revisions lists up to limit revisions with a number below before, newest
-// first, without their Content and Routes; before is 0 for the first page.
+// Revisions lists up to limit revisions with numbers less than before, newest first, without Content
+// and Routes. before is 0 for the first page.
 func (s *Service) Revisions(ctx context.Context, c *Caller, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
 	return read(ctx, s, func(tx ReadTx) ([]gateway.Revision, error) {
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {

@@ -12,14 +12,13 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// maxOverlapDays bounds how long an old key lives on beside the new one.
+// maxOverlapDays is the longest time for which the old key stays active.
 const maxOverlapDays = 365
 
-// RotateKey makes a key that takes the place of another, which stays active
-// for overlapDays × 24 hours or until its own expiry if that is sooner; with 0
-// it expires at once. The new key expires at expiresAt, or when the old one
-// would have. A key that is revoked, expired, or was rotated before is
-// fault.Conflict (contract, 3.2).
+// RotateKey creates a key that replaces another. The old key stays active for overlapDays × 24 hours,
+// or until its own expiry if that is sooner; with 0 it expires at once. The new key expires at
+// expiresAt, or if that is "", when the old one would have. If the old key is revoked or expired, or
+// was rotated before, the error is fault.Conflict (contract, 3.2).
 func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string, m Match) (*NewKey, error) {
 	expiry, invalid := readRotation(overlapDays, expiresAt, s.now())
 	return inTx(ctx, s, c, func(w *work) (*NewKey, error) {
@@ -34,7 +33,7 @@ func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overla
 			return nil, err
 		}
 		if old.RotatedTo != "" {
-			return nil, fault.New(fault.Conflict, "the key was rotated already: rotate the key that took its place")
+			return nil, fault.New(fault.Conflict, "the key was already rotated: rotate the key that replaced it")
 		}
 		return s.rotate(ctx, w, old, overlapDays, expiry)
 	})
@@ -42,7 +41,7 @@ func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overla
 
 func readRotation(overlapDays int, expiresAt string, now time.Time) (expiry time.Time, err error) {
 	if overlapDays < 0 || overlapDays > maxOverlapDays {
-		return expiry, fault.Invalid("overlap_days", "must be from 0 to %d", maxOverlapDays)
+		return expiry, fault.Invalid("overlap_days", "must be between 0 and %d", maxOverlapDays)
 	}
 	if expiresAt == "" {
 		return expiry, nil
@@ -50,8 +49,8 @@ func readRotation(overlapDays int, expiresAt string, now time.Time) (expiry time
 	return apikey.ParseExpiry(expiresAt, now)
 }
 
-// keyToRotate is as keyToChange. The word of the old key's scope is the new
-// one's.
+// keyToRotate returns the key if the caller may issue one like it. Errors take precedence as in
+// keyToChange.
 func (w *work) keyToRotate(ctx context.Context, keyID string, invalid error) (*apikey.Key, error) {
 	k, err := w.Key(ctx, w.caller.Account.ID, keyID)
 	if err == nil {
@@ -90,7 +89,7 @@ func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overl
 		return nil, err
 	}
 	made.OverlapEndsAt = old.ExpiresAt
-	if old.State(w.now) == apikey.Expired { // no overlap: over at once
+	if old.State(w.now) == apikey.Expired { // no overlap
 		if err := notifyExpiry(ctx, w.Tx, &old, w.now); err != nil {
 			return nil, err
 		}

@@ -36,9 +36,8 @@ func route(ctx context.Context, tx ReadTx, c *Caller, gatewayID, routeID string)
 	return tx.Route(ctx, gatewayID, routeID)
 }
 
-// CreateRoute adds a route to what the gateway has. A method that another
-// route lists for the same place is fault.ValidationFailed, as it is in a
-// document.
+// CreateRoute adds a route to the gateway. If another route already has one of its methods for the same
+// pattern, the error is fault.ValidationFailed.
 func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
 	if err := checkRoute(&in); err != nil {
 		return nil, err
@@ -69,7 +68,7 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 	})
 }
 
-// checkRoute checks one route by itself and brings it into the stored form.
+// checkRoute validates one route and brings it into the stored form.
 func checkRoute(in *gateway.RouteSpec) error {
 	in.Methods = slices.Clone(in.Methods)
 	if err := ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})); err != nil {
@@ -89,7 +88,7 @@ func checkRoute(in *gateway.RouteSpec) error {
 	return fault.Prefixed("rate_limit", in.RateLimit.Validate())
 }
 
-// ofRoute takes the index of the route off an error of a route table.
+// ofRoute removes the index of the route from an error of gateway.CheckTable.
 func ofRoute(err error) error {
 	if _, bad, ok := gateway.TableRow(err); ok {
 		return bad
@@ -105,9 +104,8 @@ func specsOf(routes []gateway.Route) []gateway.RouteSpec {
 	return specs
 }
 
-// UpdateRouteLimit changes a route's limit: an absent member stays, null
-// removes it, and a limit without members is none. A spec push keeps what was
-// set here unless the spec carries a limit.
+// UpdateRouteLimit changes a route's limit as p says. A limit without fields is removed. A spec push
+// keeps the limit that is set here, unless the spec has one.
 func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil {
@@ -139,9 +137,8 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, ro
 	})
 }
 
-// claimLimit notes that a limit which a document carries was set through the
-// API as well, to the same figures: a later document without it leaves it alone.
-// Nothing that a user sees changes.
+// claimLimit records that a limit from a document was set to the same values through the API, so that
+// a later document without it leaves it alone. No user can see the difference.
 func (w *work) claimLimit(ctx context.Context, r *gateway.Route, p LimitPatch) error {
 	if r.LimitByAPI || r.RateLimit.IsZero() || p.RateLimit.Value == (RateLimitPatch{}) {
 		return nil
@@ -151,10 +148,10 @@ func (w *work) claimLimit(ctx context.Context, r *gateway.Route, p LimitPatch) e
 	return w.UpdateRoutes(ctx, []gateway.Route{claimed})
 }
 
-// read checks the members by themselves and returns the change that they make.
+// read validates each field and returns a function that applies p to a limit.
 func (p LimitPatch) read() (func(ratelimit.Config) (ratelimit.Config, error), error) {
 	if !p.RateLimit.Present {
-		return nil, fault.Invalid("rate_limit", "is required: give the members that change, or null for no limit")
+		return nil, fault.Invalid("rate_limit", "is required: give the fields to change, or null for no limit")
 	}
 	if p.RateLimit.Null {
 		return func(ratelimit.Config) (ratelimit.Config, error) { return ratelimit.Config{}, nil }, nil
@@ -195,7 +192,7 @@ func (p LimitPatch) read() (func(ratelimit.Config) (ratelimit.Config, error), er
 		set(&c.Daily, members.Daily.Present, edit.Daily)
 		set(&c.Per, members.Per.Present, edit.Per)
 		if !c.HasBucket() && c.Daily.IsZero() && edit.Per == "" {
-			c.Per = "" // it says how to count, and nothing is left to count
+			c.Per = "" // there is nothing left to count per key
 		}
 		if c.IsZero() {
 			return c, nil
@@ -210,7 +207,7 @@ func set[T any](to *T, present bool, value T) {
 	}
 }
 
-// DeleteRoute ends a route and returns it as it was.
+// DeleteRoute deletes a route and returns it as it was.
 func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID string, m Match) (*gateway.Route, error) {
 	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
 		r, err := route(ctx, w, c, gatewayID, routeID)

@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// SimulationInput is the body of a simulation: what the limit would be of, and
-// the limit in its own form. Both identifiers "" are the gateway's global limit.
+// SimulationInput is the body of a simulation: a limit, and the route or key that it would apply to. If
+// both identifiers are "", it is the gateway's global limit.
 type SimulationInput struct {
 	RouteID, KeyID string
 	Limit          ratelimit.Config
@@ -22,18 +22,18 @@ type SimulationInput struct {
 type Simulation struct {
 	Requests int64
 	Refused  int64
-	Keys     []SimulatedKey // those refused at least once, the most refused first
+	Keys     []SimulatedKey // those with refused requests, the most refused first
 }
 
-// SimulatedKey is what a simulated limit would have refused to one key.
+// SimulatedKey is the requests of one key that a simulated limit would have refused.
 type SimulatedKey struct {
-	KeyID   string // "" for callers without one
+	KeyID   string // "" for callers without a key
 	Refused int64
 	FirstAt time.Time
 }
 
-// SimulateLimit replays the recorded counts of the last 24 hours through a limit.
-// A route or key that is not there is fault.ValidationFailed.
+// SimulateLimit replays the recorded counts of the last 24 hours through a limit. If the route or key
+// does not exist, the error is fault.ValidationFailed.
 func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string, in SimulationInput) (*Simulation, error) {
 	if err := in.Limit.Validate(); err != nil {
 		return nil, fault.Prefixed("rate_limit", err)
@@ -59,7 +59,7 @@ func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string
 	return out, nil
 }
 
-// what finds what the limit would be of.
+// what resolves the route or key that the limit would apply to.
 func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Caller, gatewayID string) (w traffic.What, err error) {
 	w.Limit = in.Limit
 	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
@@ -94,8 +94,7 @@ func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Caller, gatew
 	return w, nil
 }
 
-// absent turns fault.NotFound of something that a body names into a validation
-// error.
+// absent turns the fault.NotFound for a record that a body names into a validation error.
 func absent(err error, field, message string) error {
 	if fault.CodeOf(err) == fault.NotFound {
 		return fault.Invalid(field, "%s", message)

@@ -9,42 +9,40 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// Sources are where operations learn what the data plane has done. Where one is
-// nil, as in an offline command, the operations that need it are fault.Unavailable.
+// Sources report on the data plane. Without one of them, as in an offline command, the operations that
+// need it return fault.Unavailable.
 type Sources struct {
-	AccessLog Syncer // hands over the records of the requests that have ended
+	AccessLog Syncer // flushes the access records of finished requests to the sinks
 	Traffic   TrafficSource
 	Requests  RequestSource
 	Levels    LevelSource
 }
 
-// TrafficSource counts requests.
+// TrafficSource reports on counted requests.
 type TrafficSource interface {
 	Syncer
 	Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error)
 	Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error)
 }
 
-// RequestSource keeps the requests that were refused or failed.
+// RequestSource finds requests that were refused or failed.
 type RequestSource interface {
 	Syncer
 	Requests(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Request, error)
 	Request(ctx context.Context, accountID, requestID string) (*requestlog.Request, error)
 }
 
-// LevelSource tells where limits stand.
+// LevelSource reports the current levels of limits.
 type LevelSource interface {
-	// Levels calls f for each limit of a gateway: all but those of single keys,
-	// of which only those that are in use. Of a gateway that is not in force there are
-	// none.
+	// Levels calls f for the global limit of a gateway, the limits of its routes, and those of
+	// keys that are in use. A gateway that the data plane does not serve has none.
 	Levels(gatewayID string, f func(ratelimit.Level))
 }
 
-// complete hands over what the data plane has done until now, so that an answer of
-// source is complete.
+// complete flushes the access records to source, so that what it reports is complete.
 func (s *Service) complete(ctx context.Context, source Syncer) error {
 	if s.cfg.Sources.AccessLog == nil || source == nil {
-		return fault.New(fault.Unavailable, "this process has no data plane: ask the server")
+		return fault.New(fault.Unavailable, "this process has no data plane: send the call to the server")
 	}
 	if err := s.cfg.Sources.AccessLog.Sync(ctx); err != nil {
 		return err
@@ -52,8 +50,8 @@ func (s *Service) complete(ctx context.Context, source Syncer) error {
 	return source.Sync(ctx)
 }
 
-// Traffic reports the account's traffic, complete to the last second. A query that
-// cannot be answered is fault.ValidationFailed with the field since or interval.
+// Traffic reports the account's traffic, complete up to now. A query outside the recorded time is
+// fault.ValidationFailed with the field since or interval.
 func (s *Service) Traffic(ctx context.Context, c *Caller, q traffic.Query) ([]traffic.Row, error) {
 	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
 		return nil, err

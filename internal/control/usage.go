@@ -12,45 +12,48 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// DefaultUsagePeriod is how often the last use of keys is written.
+// DefaultUsagePeriod is how often the times of last use are written.
 const DefaultUsagePeriod = time.Second
 
-// usageBatch is how many keys one transaction writes, so that a change waits
-// little behind it.
+// usageBatch is how many keys one transaction writes. Other changes wait only for one such
+// transaction.
 const usageBatch = 500
 
-// UsageConfig is what a Usage is made of. Store and Drain are required.
+// UsageConfig configures a Usage. Store and Drain are required.
 type UsageConfig struct {
 	Store Store
-	// Drain calls f for each key that authenticated a request since the last
-	// call, with the time of the last one.
+	// Drain calls f for each key that authenticated a request since the last call, with the
+	// time of its last request.
 	Drain  func(f func(keyID string, at time.Time))
-	Period time.Duration // 0 is DefaultUsagePeriod
+	Period time.Duration // 0 means DefaultUsagePeriod
 	Log    *slog.Logger
 }
 
-// Usage writes the time at which keys were last used to the store, in batches.
+// Usage writes the times at which keys were last used to the store, in batches.
 type Usage struct {
 	cfg     UsageConfig
 	loop    loop
 	group   service.Group
-	pending map[string]time.Time // drained and not yet written
+	pending map[string]time.Time // drained but not yet written
 }
 
-// NewUsage returns a Usage that stands still until Start.
+// NewUsage returns a Usage, which does nothing until Start.
 func NewUsage(cfg UsageConfig) (*Usage, error) {
-	if cfg.Store == nil || cfg.Drain == nil {
-		return nil, errors.New("control: Store and Drain are required")
+	if cfg.Store == nil {
+		return nil, errors.New("control: UsageConfig.Store is required")
+	}
+	if cfg.Drain == nil {
+		return nil, errors.New("control: UsageConfig.Drain is required")
 	}
 	if cfg.Period == 0 {
 		cfg.Period = DefaultUsagePeriod
 	}
 	u := &Usage{cfg: cfg, pending: map[string]time.Time{}}
-	u.loop = loop{name: "writing the last use of keys", period: cfg.Period, step: u.flush, log: logOr(cfg.Log)}
+	u.loop = loop{name: "writing times of last use", period: cfg.Period, step: u.flush, log: logOr(cfg.Log)}
 	return u, nil
 }
 
-// Start begins to write, until Stop.
+// Start starts writing, until Stop.
 func (u *Usage) Start(context.Context) error {
 	if err := u.group.Start(u.loop.run); err != nil {
 		return fmt.Errorf("start writing the last use of keys: %w", err)
@@ -58,8 +61,8 @@ func (u *Usage) Start(context.Context) error {
 	return nil
 }
 
-// Stop ends the writing after everything that was used until now is written.
-// It returns an error if that fails or takes longer than ctx.
+// Stop writes everything that was used until now, and stops. It returns an error if that fails,
+// or if ctx ends first.
 func (u *Usage) Stop(ctx context.Context) error {
 	if err := u.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop writing the last use of keys: %w", err)
@@ -67,7 +70,7 @@ func (u *Usage) Stop(ctx context.Context) error {
 	return u.flush(ctx)
 }
 
-// flush keeps what it cannot write for the next time.
+// flush writes the drained times. What it cannot write stays for the next call.
 func (u *Usage) flush(ctx context.Context) error {
 	u.cfg.Drain(func(keyID string, at time.Time) {
 		at = at.UTC().Truncate(time.Microsecond)

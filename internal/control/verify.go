@@ -9,15 +9,14 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// VerifyKey tells whether a key would be let in: to the gateway, the method and
-// the path, as far as they are given ("" if not). It charges nothing and writes
-// nothing but, for a call with an Idempotency-Key, the answer. A key of another
-// account is as unknown as one that never was.
+// VerifyKey reports whether a key would be accepted for a gateway, method and path; each may be "" if it
+// does not matter. It charges no limit, and writes nothing except the response to a call with an
+// Idempotency-Key. A key of another account is reported like one that does not exist.
 //
-// An account-level key is not let in to any gateway; without one, the path is
-// one of the management API.
+// An account-level key is not accepted for any gateway. Without a gateway, its path is one of the
+// management API.
 func (s *Service) VerifyKey(ctx context.Context, c *Caller, secret, gatewayID, method, path string) (*Verification, error) {
-	q := question{secret: secret, gatewayID: gatewayID, method: method, path: path}
+	q := keyCheck{secret: secret, gatewayID: gatewayID, method: method, path: path}
 	if err := q.check(); err != nil {
 		return nil, err
 	}
@@ -27,25 +26,25 @@ func (s *Service) VerifyKey(ctx context.Context, c *Caller, secret, gatewayID, m
 	return read(ctx, s, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, c, q) })
 }
 
-// question is what VerifyKey is asked.
-type question struct {
+// keyCheck is the arguments of VerifyKey.
+type keyCheck struct {
 	secret, gatewayID, method, path string
 }
 
-// check brings the path into the form that scopes are matched against.
-func (q *question) check() error {
+// check validates q and normalizes its path, as scopes are matched against normal forms.
+func (q *keyCheck) check() error {
 	if q.secret == "" {
 		return fault.Invalid("key", "is required")
 	}
 	if q.method != "" && !isMethodName(q.method) {
-		return fault.Invalid("method", "must be a method in capitals, as in GET")
+		return fault.Invalid("method", "must be a method in upper case, such as GET")
 	}
 	if q.path == "" {
 		return nil
 	}
 	q.path, _, _ = strings.Cut(q.path, "?")
-	// What the data plane refuses unread must not be told to be allowed: a
-	// server that reads the path otherwise would take it somewhere else.
+	// A path that the data plane rejects as malformed must not be reported as allowed, because
+	// another server might read it differently.
 	if err := gateway.CheckPath(q.path); err != nil {
 		return fault.Prefixed("path", err)
 	}
@@ -57,7 +56,7 @@ func isMethodName(s string) bool {
 	return len(s) <= gateway.MaxMethod && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-func (s *Service) verify(ctx context.Context, tx ReadTx, c *Caller, q question) (*Verification, error) {
+func (s *Service) verify(ctx context.Context, tx ReadTx, c *Caller, q keyCheck) (*Verification, error) {
 	if q.gatewayID != "" {
 		_, err := tx.Gateway(ctx, c.Account.ID, q.gatewayID)
 		if fault.CodeOf(err) == fault.NotFound {
@@ -84,8 +83,9 @@ func (s *Service) verify(ctx context.Context, tx ReadTx, c *Caller, q question) 
 	return v, nil
 }
 
-// refusal asks in the order of the data plane (contract, 4.2).
-func (q *question) refusal(k *apikey.Key, state apikey.State) fault.AuthCode {
+// refusal checks in the order of the data plane (contract, 4.2). It returns "" for a key that would
+// be accepted.
+func (q *keyCheck) refusal(k *apikey.Key, state apikey.State) fault.AuthCode {
 	switch {
 	case state == apikey.Revoked || k.Level == apikey.AccountLevel && q.gatewayID != "":
 		return fault.KeyInvalid
@@ -100,7 +100,7 @@ func (q *question) refusal(k *apikey.Key, state apikey.State) fault.AuthCode {
 	}
 }
 
-func (q *question) allowedBy(k *apikey.Key) bool {
+func (q *keyCheck) allowedBy(k *apikey.Key) bool {
 	if q.method != "" && !k.Scope.Word.AllowsMethod(q.method) {
 		return false
 	}
@@ -108,12 +108,12 @@ func (q *question) allowedBy(k *apikey.Key) bool {
 		return true
 	}
 	path := q.path
-	if k.Level == apikey.AccountLevel { // matched against what follows /v1
+	if k.Level == apikey.AccountLevel { // its resource is matched against the path after /v1
 		if below, ok := strings.CutPrefix(path, "/v1/"); ok {
 			path = "/" + below
 		}
 	}
 	scope := k.Scope
 	scope.Resource = gateway.NormalizePath(nil, scope.Resource)
-	return scope.Allows("GET", path) // every word allows GET: this asks for the path alone
+	return scope.Allows("GET", path) // every word allows GET, so this checks the path only
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// WebhookInput is the body of an endpoint's creation. Secret is "" or "auto" for
-// one that is made here.
+// WebhookInput is the body of an endpoint's creation. If Secret is "" or "auto", a secret is generated.
 type WebhookInput struct {
 	URL    string
 	Events []string
@@ -28,23 +27,22 @@ type WebhookPatch struct {
 	State  Optional[string]
 }
 
-// NewWebhook is an endpoint with its secret, which is shown this once.
-// StandardSecret is what a Standard Webhooks library takes; it is "" if that is
-// the secret itself.
+// NewWebhook is an endpoint with its secret, which is returned only once. StandardSecret is the secret
+// in the form for Standard Webhooks libraries, or "" if Secret already has it.
 type NewWebhook struct {
 	webhook.Webhook
 	Secret         string
 	StandardSecret string
 }
 
-// maxOverlapHours bounds how long an old secret signs beside the new one.
+// maxOverlapHours is the longest time for which the old secret signs too.
 const maxOverlapHours = 168
 
-// disabledByHand is the reason of an endpoint that a management call disabled.
+// disabledByHand is the DisabledReason of an endpoint that a management call disabled.
 const disabledByHand = "disabled by a management call"
 
-// strandedBatch is how many deliveries fail in the transaction that ends or
-// disables their endpoint; the upkeep fails the others.
+// strandedBatch is how many deliveries fail in the transaction that deletes or disables their
+// endpoint. The maintenance fails the others.
 const strandedBatch = 100
 
 // Webhooks lists the account's endpoints, newest first.
@@ -94,7 +92,7 @@ func withSecret(h *webhook.Webhook, secret string) *NewWebhook {
 	return &NewWebhook{Webhook: *h, Secret: secret, StandardSecret: webhook.StandardSecret(secret)}
 }
 
-// webhookEdit is a WebhookPatch that was read: a zero member stays as it is.
+// webhookEdit is a validated WebhookPatch. Fields that are zero stay as they are.
 type webhookEdit struct {
 	url    string
 	events []event.Type
@@ -127,7 +125,7 @@ func (s *Service) readWebhookPatch(p WebhookPatch) (e webhookEdit, err error) {
 	return e, nil
 }
 
-// inTxOnly changes h. Another address, or being enabled, begins with a clean record.
+// apply changes h. A new URL, or enabling the endpoint, resets its failures.
 func (e *webhookEdit) apply(h *webhook.Webhook) {
 	if e.url != "" && e.url != h.URL {
 		h.URL, h.FailingSince = e.url, time.Time{}
@@ -143,7 +141,7 @@ func (e *webhookEdit) apply(h *webhook.Webhook) {
 	}
 }
 
-// UpdateWebhook changes an endpoint. What waits for one that is disabled fails.
+// UpdateWebhook changes an endpoint. If it is disabled now, its pending deliveries fail.
 func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string, p WebhookPatch, m Match) (*webhook.Webhook, error) {
 	edit, err := s.readWebhookPatch(p)
 	if err != nil {
@@ -166,7 +164,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string
 	})
 }
 
-// webhookToChange returns the endpoint if its version meets the call's condition.
+// webhookToChange returns the endpoint if its version satisfies m.
 func (w *work) webhookToChange(ctx context.Context, webhookID string, m Match) (*webhook.Webhook, error) {
 	h, err := w.Webhook(ctx, w.caller.Account.ID, webhookID)
 	if err != nil {
@@ -175,8 +173,7 @@ func (w *work) webhookToChange(ctx context.Context, webhookID string, m Match) (
 	return h, require(m, h.Version)
 }
 
-// storeWebhook writes h, which was before, if anything about it differs, with a
-// new version and an audit record.
+// storeWebhook stores h with a new version and an audit record, unless it equals before.
 func (w *work) storeWebhook(ctx context.Context, a audit.Action, before, h *webhook.Webhook) error {
 	diff := webhookDiff(before, h)
 	if len(diff) == 0 {
@@ -190,8 +187,7 @@ func (w *work) storeWebhook(ctx context.Context, a audit.Action, before, h *webh
 	return w.audit(ctx, a, h.ID, "", diff)
 }
 
-// DeleteWebhook removes an endpoint; what was not delivered to it is failed. It
-// returns the endpoint as it was.
+// DeleteWebhook deletes an endpoint and fails its pending deliveries. It returns the endpoint as it was.
 func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string, m Match) (*webhook.Webhook, error) {
 	return inTx(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
 		h, err := w.webhookToChange(ctx, webhookID, m)
@@ -209,11 +205,10 @@ func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string
 	})
 }
 
-// RotateWebhookSecret gives an endpoint a new secret; the old one signs too for
-// overlapHours.
+// RotateWebhookSecret gives an endpoint a new secret. For overlapHours, the old secret signs too.
 func (s *Service) RotateWebhookSecret(ctx context.Context, c *Caller, webhookID string, overlapHours int, m Match) (*NewWebhook, error) {
 	if overlapHours < 0 || overlapHours > maxOverlapHours {
-		return nil, fault.Invalid("overlap_hours", "must be from 0 to %d", maxOverlapHours)
+		return nil, fault.Invalid("overlap_hours", "must be between 0 and %d", maxOverlapHours)
 	}
 	secret := webhook.NewSecret()
 	sealed, err := s.cfg.Sealer.Seal([]byte(secret))
@@ -237,7 +232,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, c *Caller, webhookID 
 	})
 }
 
-// webhookDiff shows a secret as "***" and that it changed by the pair of them.
+// webhookDiff shows secrets as "***"; a changed secret shows as a pair of them.
 func webhookDiff(before, after *webhook.Webhook) audit.Diff {
 	d := differ(webhookFields(before), webhookFields(after))
 	switch {

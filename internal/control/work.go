@@ -13,30 +13,29 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// How long a committed change may wait until the data plane has it in force,
-// and how long to wait between attempts.
+// How long the data plane may take to apply a committed change, and how long to wait between
+// attempts.
 const (
 	publishWithin = 5 * time.Second
 	publishRetry  = 50 * time.Millisecond
 )
 
-// work is one operation inside its transaction: what it reads, and the records
-// that go with what it changes.
+// work is one operation inside its transaction. Its methods write the records that accompany each
+// change.
 type work struct {
 	Tx
 	caller  *Caller
-	key     *apikey.Key // the calling key as it stands in this transaction; nil for an offline command
+	key     *apikey.Key // the calling key, as of this transaction; nil for an offline command
 	now     time.Time
-	publish bool   // something changed that the data plane holds a copy of
-	wake    bool   // something may wait to be delivered
-	recall  string // the endpoint that was changed or deleted; "" if none was
+	publish bool   // the data plane must apply a change
+	wake    bool   // there may be new deliveries
+	recall  string // the webhook endpoint that was changed or deleted, or ""
 }
 
-// inTx runs f as one change: f's state, audit records, events and change
-// log entries, and the answer to keep for a call with an Idempotency-Key, are
-// written in one transaction or not at all. If anything was touched it then
-// waits until the change is in force, whether or not the caller still waits.
-// f may run more than once; it must take all that it remembers from w.
+// inTx runs f in one transaction, which writes all of f's state, audit records, events and change log
+// entries and the stored response to a call with an Idempotency-Key, or nothing. If there is a change
+// log entry, inTx then waits until the data plane has applied it, even if the caller hangs up. f may run
+// more than once, so it must not keep state outside of w.
 func inTx[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
 	return inTxOnly(ctx, s, c, func(w *work) (result T, err error) {
 		if result, err = f(w); err == nil {
@@ -46,8 +45,7 @@ func inTx[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T,
 	})
 }
 
-// inTxOnly is carryOut without an answer to keep: for an operation that takes
-// several transactions, the last of which is carryOut's.
+// inTxOnly is inTx without storing a response, for the transactions of an operation before its last.
 func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
 	var result T
 	touched, wake, recall := false, false, ""
@@ -64,8 +62,8 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		touched, wake, recall = w.publish, w.wake, w.recall
 		return err
 	})
-	// A caller that leaves during the commit cannot tell whether it happened,
-	// and neither can we: publishing what may not be there does no harm.
+	// If the caller hangs up during the commit, the result of the commit is unknown. Publishing
+	// without a change does no harm.
 	mayBe := err == nil || ctx.Err() != nil
 	if recall != "" && mayBe {
 		s.cfg.Recall(recall)
@@ -83,7 +81,7 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	return result, nil
 }
 
-// read runs f over one consistent state.
+// read runs f over one consistent state of the store.
 func read[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
 	var result T
 	err := s.cfg.Store.View(ctx, func(tx ReadTx) (err error) {
@@ -97,9 +95,9 @@ func read[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) 
 	return result, nil
 }
 
-// publish waits until what was committed is in force on this node. The change
-// is stored by now, so that it goes on when the caller leaves, and says so when
-// it fails: the data plane follows the change log by itself later on.
+// publish waits until the data plane of this node has applied the committed changes. It goes on if the
+// caller hangs up, because the change is stored. If it fails, the error says so; the data plane follows
+// the change log and applies the change later.
 func (s *Service) publish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishWithin)
 	defer cancel()
@@ -108,7 +106,7 @@ func (s *Service) publish(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		s.cfg.Log.WarnContext(ctx, "a committed change is not yet in force", "error", err)
+		s.cfg.Log.WarnContext(ctx, "committed change not applied yet", "error", err)
 		wait := time.NewTimer(publishRetry)
 		select {
 		case <-wait.C:
@@ -116,16 +114,15 @@ func (s *Service) publish(ctx context.Context) error {
 			wait.Stop()
 			return &fault.Error{
 				Code:    fault.Unavailable,
-				Message: "the change is stored and will take effect, but it is not in force yet; do not repeat the call, read the record instead",
+				Message: "the change is stored but not in force yet: do not repeat the call, read the record to check",
 				Err:     fmt.Errorf("publish a committed change: %w", err),
 			}
 		}
 	}
 }
 
-// admitCaller reads the calling key anew: between the moment at which the call
-// was let in and this transaction it may have been revoked, and what it makes
-// now would outlive it.
+// admitCaller checks the calling key again. It may have been revoked after it was authenticated, and a key
+// that it creates now would outlive it.
 func (w *work) admitCaller(ctx context.Context) error {
 	if w.caller.KeyID == "" {
 		return nil
@@ -144,8 +141,8 @@ func (w *work) admitCaller(ctx context.Context) error {
 	return nil
 }
 
-// audit writes the record of a management action on target. gatewayID is the
-// gateway that it concerns, or "".
+// audit writes the audit record of a management action on target. gatewayID is the gateway that it
+// concerns, or "".
 func (w *work) audit(ctx context.Context, a audit.Action, target, gatewayID string, diff audit.Diff) error {
 	return w.AppendAudit(ctx, &audit.Record{
 		AccountID:  w.caller.Account.ID,
@@ -166,7 +163,7 @@ func (w *work) audit(ctx context.Context, a audit.Action, target, gatewayID stri
 	})
 }
 
-// raise writes an event of the caller's account.
+// raise stores an event of the caller's account.
 func (w *work) raise(ctx context.Context, t event.Type, data any) error {
 	w.wake = true
 	return raise(ctx, w.Tx, w.caller.Account.ID, t, w.now, data)
@@ -180,14 +177,13 @@ func raise(ctx context.Context, tx Tx, accountID string, t event.Type, at time.T
 	return tx.AppendEvent(ctx, &e)
 }
 
-// changed writes an entry of the change log.
+// changed appends an entry to the change log.
 func (w *work) changed(ctx context.Context, k snapshot.ChangeKind, recordID string) error {
 	w.publish = true
 	return w.AppendChange(ctx, k, recordID)
 }
 
-// require returns fault.PreconditionFailed unless version meets the call's
-// condition.
+// require returns fault.PreconditionFailed unless version satisfies m.
 func require(m Match, version int64) error {
 	if m == nil || m(version) {
 		return nil
