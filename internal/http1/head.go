@@ -5,19 +5,19 @@ import (
 	"errors"
 )
 
-// Limits of a head (contract, 4.5).
+// Limits on the heads of requests (contract, 4.5) and of responses (contract, 4.2).
 const (
 	MaxHead   = 64 << 10 // bytes, including the empty line that ends the head
 	MaxTarget = 16 << 10 // bytes
-	MaxFields = 100      // field lines, also of a trailer section
+	MaxFields = 100      // field lines, also the limit of a trailer section
 	maxMethod = 32       // bytes; the longest registered method has 17
 
-	MaxResponseHead   = 256 << 10 // bytes, as MaxHead
+	MaxResponseHead   = 256 << 10 // bytes, including the empty line that ends the head
 	MaxResponseFields = 512       // field lines
 )
 
-// The errors of the parsers, with the status that a server responds with. After any of
-// them the connection cannot be reused, because it is unknown where the next message
+// The errors of the parsers, with the status of the response to such a request. After any
+// of them the connection cannot be reused, because it is unknown where the next message
 // begins.
 var (
 	ErrSyntax       = errors.New("http1: malformed message")          // 400
@@ -31,9 +31,9 @@ var (
 // what they say about the message.
 type fields struct {
 	list  [MaxFields]Field
-	more  []Field // all of them, once list has no room; nil before
+	more  []Field // replaces list once there are more fields; nil before
 	n     int
-	limit int // of n
+	limit int // the maximum of n
 
 	length   int64 // Content-Length, -1 if absent
 	chunked  bool  // Transfer-Encoding: chunked
@@ -211,7 +211,7 @@ func version(b []byte) (minor byte, err error) {
 	return b[7] - '0', nil
 }
 
-// next returns the room for one more field, nil beyond the limit.
+// next returns a slot for one more field, or nil at the limit.
 func (f *fields) next() *Field {
 	if f.n == f.limit {
 		return nil

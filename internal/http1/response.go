@@ -117,8 +117,9 @@ func (r *Response) statusLine(buf []byte, line Span) error {
 	return nil
 }
 
-// HasPreface reports whether buf begins with the HTTP/2 connection preface (RFC 9113,
-// 3.4). whole is true if it does, and possible is true if more bytes may complete it.
+// HasPreface compares buf with the HTTP/2 connection preface (RFC 9113, 3.4). possible
+// reports whether buf is a beginning of the preface or begins with it, and whole whether it
+// begins with all of it.
 func HasPreface(buf []byte) (possible, whole bool) {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	n := min(len(buf), len(preface))

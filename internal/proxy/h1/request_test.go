@@ -88,7 +88,7 @@ func TestAuthorizationOfUpstream(t *testing.T) {
 
 // Guarantee: requests for an upstream whose scheme is not http go to Config.Forward, and
 // the connection is reused.
-func TestForeignUpstream(t *testing.T) {
+func TestOtherSchemesGoToForward(t *testing.T) {
 	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {
 		s.upstream = "https://127.0.0.1:1"
@@ -102,7 +102,7 @@ func TestForeignUpstream(t *testing.T) {
 }
 
 // Guarantee: Config.Forward receives an exchange that describes the client's connection.
-func TestForeignExchangeKnowsTheClient(t *testing.T) {
+func TestForwardReceivesClient(t *testing.T) {
 	t.Parallel()
 	for _, trusted := range []bool{false, true} {
 		s := setup{limit: "1000/s", upstream: "https://127.0.0.1:1", trusted: trusted}

@@ -101,7 +101,7 @@ type front struct {
 
 func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner *nethttp.Server, s setup, collector *accesslog.Collector, log *slog.Logger) *front {
 	t.Helper()
-	d := &foreignUpstreams{Decider: decider, off: strings.HasPrefix(t.Name(), engineAlone)}
+	d := &bridgedUpstreams{Decider: decider, off: strings.HasPrefix(t.Name(), engineAlone)}
 	now := slowClock()
 	if s.realClock {
 		now = time.Now
@@ -199,27 +199,27 @@ func (f *front) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// foreignUpstreams is a Decider that gives every upstream a URL scheme that the engine
+// bridgedUpstreams is a Decider that gives every upstream a URL scheme that the engine
 // does not support, so that the engine passes the request to the driver.
-type foreignUpstreams struct {
+type bridgedUpstreams struct {
 	proxy.Decider
 	off      bool
 	gateways sync.Map // from the *snapshot.Gateway that the engine sees to the real one
 }
 
-func (d *foreignUpstreams) Decide(req *admit.Request, v *admit.Verdict) {
+func (d *bridgedUpstreams) Decide(req *admit.Request, v *admit.Verdict) {
 	d.Decider.Decide(req, v)
 	if v.Action != admit.Forward || d.off {
 		return
 	}
 	seen := *v.Gateway
-	seen.Upstream.Base = &url.URL{Scheme: "foreign", Host: v.Gateway.Upstream.Base.Host}
+	seen.Upstream.Base = &url.URL{Scheme: "bridged", Host: v.Gateway.Upstream.Base.Host}
 	d.gateways.Store(&seen, v.Gateway)
 	v.Gateway = &seen
 }
 
 // restore puts the real gateway back into the verdict.
-func (d *foreignUpstreams) restore(v *admit.Verdict) {
+func (d *bridgedUpstreams) restore(v *admit.Verdict) {
 	g, ok := d.gateways.LoadAndDelete(v.Gateway)
 	if ok {
 		v.Gateway = g.(*snapshot.Gateway)
