@@ -56,28 +56,74 @@ func (w *observed) FinishDeliveries(ctx context.Context, results []sender.Result
 	return late, err
 }
 
+// tally counts what two senders do with deliveries.
+type tally struct {
+	t         *testing.T
+	mu        sync.Mutex
+	requests  map[string]int // by delivery and attempt
+	finished  map[string]int // likewise
+	bySender  map[string]int // finished attempts
+	delivered int
+}
+
+// ServeHTTP is a receiver that fails a fourth of the first attempts.
+func (c *tally) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_ = read(r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	attempt := r.Header.Get(webhook.FieldAttempt)
+	c.requests[r.Header.Get(webhook.FieldDelivery)+" "+attempt]++
+	if attempt == "1" && len(c.requests)%4 == 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// finish counts the results of a sender.
+func (c *tally) finish(name string, results []sender.Result, late int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bySender[name] += len(results) - late
+	if late > 0 {
+		c.t.Errorf("got %d late results, want none", late)
+	}
+	for i := range results {
+		c.finished[fmt.Sprint(results[i].DeliveryID, " ", results[i].Attempt.Number)]++
+		if results[i].State == webhook.Delivered {
+			c.delivered++
+		}
+	}
+}
+
+func (c *tally) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.delivered
+}
+
+// check checks that every attempt was sent and finished once, and that both senders worked.
+func (c *tally) check() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for request, n := range c.requests {
+		if n != 1 || c.finished[request] != 1 {
+			c.t.Errorf("%s was sent %d times and finished %d times, want once each", request, n, c.finished[request])
+		}
+	}
+	if len(c.finished) != len(c.requests) {
+		c.t.Errorf("%d attempts were finished, but %d were sent", len(c.finished), len(c.requests))
+	}
+	if c.bySender["one"] == 0 || c.bySender["two"] == 0 {
+		c.t.Errorf("the work was not shared: %v", c.bySender)
+	}
+}
+
 // Guarantee: two senders of one database, each with its own connections, share the work and
 // never send or finish an attempt of a delivery twice.
 func TestTwoSendersShareTheWork(t *testing.T) {
 	const events = 200
 	h := newHarness(t)
-	var (
-		mu        sync.Mutex
-		delivered int
-		finished  = map[string]int{} // by delivery id and attempt
-		requests  = map[string]int{}
-		by        = map[string]int{} // sender
-	)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = read(r)
-		mu.Lock()
-		defer mu.Unlock()
-		attempt := r.Header.Get(webhook.FieldAttempt)
-		requests[r.Header.Get(webhook.FieldDelivery)+" "+attempt]++
-		if attempt == "1" && len(requests)%4 == 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
+	c := &tally{t: t, requests: map[string]int{}, finished: map[string]int{}, bySender: map[string]int{}}
+	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	var hooks []string
 	for range 3 {
@@ -91,20 +137,7 @@ func TestTwoSendersShareTheWork(t *testing.T) {
 	start := func(name string, db *sqlite.DB, has, otherHas chan struct{}) *sender.Sender {
 		cfg := h.config()
 		cfg.Backoff = [4]time.Duration{50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond}
-		cfg.Queue = &observed{Queue: db, has: has, other: otherHas, note: func(results []sender.Result, late int) {
-			mu.Lock()
-			defer mu.Unlock()
-			by[name] += len(results) - late
-			if late > 0 {
-				t.Errorf("got %d late results, want none", late)
-			}
-			for i := range results {
-				finished[fmt.Sprint(results[i].DeliveryID, " ", results[i].Attempt.Number)]++
-				if results[i].State == webhook.Delivered {
-					delivered++
-				}
-			}
-		}}
+		cfg.Queue = &observed{Queue: db, has: has, other: otherHas, note: func(results []sender.Result, late int) { c.finish(name, results, late) }}
 		return h.start(cfg)
 	}
 	one, two := make(chan struct{}), make(chan struct{})
@@ -115,14 +148,9 @@ func TestTwoSendersShareTheWork(t *testing.T) {
 			s.Wake()
 		}
 	}
-	arrived := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return delivered
-	}
-	h.until("all arrive", func() bool { return arrived() == len(hooks)*events }, func() any { return arrived() })
+	h.until("everything is delivered", func() bool { return c.count() == len(hooks)*events }, func() any { return c.count() })
 	for _, s := range senders {
-		if err := s.Stop(context.Background()); err != nil { // afterwards all results are reported
+		if err := s.Stop(context.Background()); err != nil { // afterwards all results are counted
 			t.Error(err)
 		}
 	}
@@ -131,19 +159,7 @@ func TestTwoSendersShareTheWork(t *testing.T) {
 			t.Errorf("not all deliveries are delivered: %+v", list)
 		}
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	for request, n := range requests {
-		if n != 1 || finished[request] != 1 {
-			t.Errorf("%s was sent %d times and finished %d times, want once each", request, n, finished[request])
-		}
-	}
-	if len(finished) != len(requests) {
-		t.Errorf("%d attempts were finished, but %d were sent", len(finished), len(requests))
-	}
-	if by["one"] == 0 || by["two"] == 0 {
-		t.Errorf("the work was not shared: %v", by)
-	}
+	c.check()
 }
 
 // Guarantee: a result whose lease has passed to another sender changes nothing, before and
