@@ -65,7 +65,7 @@ func (c *Config) SetDefaults() error {
 		return errors.New("proxy: Admit and Pools are required")
 	}
 	if c.Via == "" {
-		c.Via = "keygate-" + strconv.FormatUint(rand.Uint64()|1<<63, 36) //nolint:gosec // no secret
+		c.Via = "keygate-" + strconv.FormatUint(rand.Uint64()|1<<63, 36)
 	}
 	if c.NewRequestID == nil {
 		c.NewRequestID = id.NewFastAt

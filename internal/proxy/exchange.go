@@ -15,11 +15,11 @@ import (
 // requestIDLen is the length of a request's identifier as text.
 const requestIDLen = len(id.Request) + 1 + id.TextLen
 
-// Exchange is one request with its response, as far as all drivers know it: what was
-// decided, how it is identified and recorded. A driver sets the exported fields, calls
-// Begin once the request was decided, and then exactly one of Emit, EmitUnanswered and
-// Detach. The zero value is ready. It is not safe for concurrent use, except that strings
-// and records that were handed out stay valid.
+// Exchange is one request with its response, as far as it does not depend on the driver:
+// what was decided, and how it is identified and recorded. A driver sets the exported
+// fields, calls Begin once the request was decided, and at the end Emit, EmitUnanswered or
+// Detach. The zero value is ready. An Exchange is not safe for concurrent use: a driver that
+// calls EmitStarted from another goroutine keeps that apart from the calls that end it.
 type Exchange struct {
 	// Verdict is the decision about the request.
 	Verdict admit.Verdict

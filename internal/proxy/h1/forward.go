@@ -103,7 +103,8 @@ func (x *exchange) write() (whole bool, err error) {
 		x.after = x.stop
 	}
 	n := copy(out[head:], out[p.from:p.to])
-	x.trip.out = append(out[:head+n], p.end...)
+	out = append(out[:head+n], p.end...)
+	x.trip.out = out
 	return b.done, nil
 }
 

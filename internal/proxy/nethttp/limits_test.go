@@ -123,9 +123,9 @@ func respondInBytes(c *upstreamtest.Conn) {
 			return
 		}
 		w := bufio.NewWriter(c.Conn)
-		_, _ = io.WriteString(w, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n")
+		_, _ = w.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n")
 		_ = headOf(limitsAsked(strings.Fields(head)[1])).Write(w)
-		_, _ = io.WriteString(w, "\r\n")
+		_, _ = w.WriteString("\r\n")
 		_ = w.Flush()
 	}
 }
