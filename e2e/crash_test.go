@@ -10,6 +10,156 @@ import (
 	"testing"
 )
 
+// keyState is the acknowledged state of a key.
+type keyState struct {
+	secret  string
+	name    string
+	revoked bool
+}
+
+// changeModel changes keys at random and records what was acknowledged.
+type changeModel struct {
+	s      *server
+	admins []string // keys of the clients
+
+	mu    sync.Mutex
+	known map[string]*keyState // acknowledged states, by key ID
+	busy  map[string]bool      // keys with a change that is not acknowledged
+	made  atomic.Int64         // calls
+}
+
+// newChangeModel returns a model with a key for each client, because the management API
+// limits each key to 100 calls a second.
+func newChangeModel(s *server, clients int) *changeModel {
+	m := &changeModel{s: s, known: map[string]*keyState{}, busy: map[string]bool{}}
+	for i := range clients {
+		_, key := s.newKey(map[string]any{"level": "account", "name": fmt.Sprintf("admin %d", i)})
+		m.admins = append(m.admins, key)
+	}
+	return m
+}
+
+// acquire returns an active key without a call in progress, and marks it as busy. It
+// returns "" if there is none.
+func (m *changeModel) acquire() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, k := range m.known {
+		if !k.revoked && !m.busy[id] {
+			m.busy[id] = true
+			return id
+		}
+	}
+	return ""
+}
+
+// acknowledge applies an acknowledged change to a busy key.
+func (m *changeModel) acknowledge(id string, change func(*keyState)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(m.known[id])
+	delete(m.busy, id)
+}
+
+// change creates, renames or revokes a key. A key whose change gets no response stays
+// busy.
+func (m *changeModel) change(r *rand.Rand, admin string) {
+	id := m.acquire()
+	switch choice := r.IntN(4); {
+	case id == "" || choice <= 1:
+		if id != "" {
+			m.acknowledge(id, func(*keyState) {})
+		}
+		m.create(admin, fmt.Sprintf("key %d", r.Int64()))
+	case choice == 2:
+		name := fmt.Sprintf("renamed %d", r.Int64())
+		if a, err := m.s.try(admin, "PATCH", "/v1/keys/"+id, map[string]any{"name": name}); err == nil && a.status == http.StatusOK {
+			m.acknowledge(id, func(k *keyState) { k.name = name })
+		}
+	default:
+		if a, err := m.s.try(admin, "DELETE", "/v1/keys/"+id, nil); err == nil && a.status == http.StatusOK {
+			m.acknowledge(id, func(k *keyState) { k.revoked = true })
+		}
+	}
+}
+
+func (m *changeModel) create(admin, name string) {
+	a, err := m.s.try(admin, "POST", "/v1/keys", map[string]any{"name": name, "scope": "admin"})
+	if err != nil || a.status != http.StatusCreated {
+		return
+	}
+	record := a.json(m.s.t)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known[record["key_id"].(string)] = &keyState{secret: record["key"].(string), name: name}
+}
+
+// runAndKill makes n calls by all clients and kills the server during the last quarter
+// of them.
+func (m *changeModel) runAndKill(round, n int, moments *rand.Rand) {
+	var group sync.WaitGroup
+	until := m.made.Load() + int64(n)
+	killAt := until - int64(n)/4 + moments.Int64N(int64(n)/4)
+	reached := make(chan struct{})
+	var once sync.Once
+	for client, admin := range m.admins {
+		group.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(round), uint64(client)))
+			for {
+				call := m.made.Add(1)
+				if call > until {
+					return
+				}
+				if call >= killAt {
+					once.Do(func() { close(reached) })
+				}
+				m.change(r, admin)
+			}
+		})
+	}
+	<-reached
+	m.s.end(syscall.SIGKILL)
+	group.Wait()
+	m.made.Store(until)
+}
+
+// check fails the test unless every key is in its acknowledged state, on both planes. It
+// forgets the busy keys, whose state is not known.
+func (m *changeModel) check(t *testing.T, round int) {
+	t.Helper()
+	for id, k := range m.known {
+		if m.busy[id] {
+			delete(m.known, id)
+			continue
+		}
+		a, err := m.get(round, id)
+		if err != nil || a.status != http.StatusOK {
+			t.Fatalf("round %d: the acknowledged key %s is lost: error %v, got status %d, want 200\n%s", round, id, err, a.status, a.body)
+		}
+		state, status := "active", http.StatusOK
+		if k.revoked {
+			state, status = "revoked", http.StatusUnauthorized
+		}
+		if record := a.json(t); record["name"] != k.name || record["state"] != state {
+			t.Fatalf("round %d: key %s: got name %q, state %v, want the acknowledged %q, %v", round, id, record["name"], record["state"], k.name, state)
+		}
+		if got := m.s.sendStatus("GET", "/x", k.secret); got != status {
+			t.Fatalf("round %d: a request with a key that is %s: got status %d, want %d", round, state, got, status)
+		}
+	}
+	m.busy = map[string]bool{}
+}
+
+// get reads a key, with the next client's key after a 429.
+func (m *changeModel) get(client int, id string) (a response, err error) {
+	for ; ; client++ {
+		a, err = m.s.try(m.admins[client%len(m.admins)], "GET", "/v1/keys/"+id, nil)
+		if err != nil || a.status != http.StatusTooManyRequests {
+			return a, err
+		}
+	}
+}
+
 // Guarantee: kill -9 at any moment loses no acknowledged change. The process is
 // killed at random moments during 1,000 management calls by 4 clients. After each
 // start, every acknowledged key exists in the state of the last acknowledged change.
@@ -18,136 +168,22 @@ func TestKillLosesNoAcknowledgedChange(t *testing.T) {
 	s := startServer(t)
 	s.newGateway(up.URL, nil)
 	const (
-		calls   = 1000
-		callers = 4
-		rounds  = 10
+		calls  = 1000
+		rounds = 10
 	)
-	type keyState struct {
-		secret  string
-		name    string
-		revoked bool
-	}
-	var (
-		mu    sync.Mutex
-		known = map[string]*keyState{} // acknowledged states, by key ID
-		busy  = map[string]bool{}      // keys with a call that is not yet acknowledged
-		made  atomic.Int64             // calls
-	)
-	// Each client has its own key, because the management API limits each key to
-	// 100 calls a second.
-	admins := make([]string, callers)
-	for i := range admins {
-		_, admins[i] = s.newKey(map[string]any{"level": "account", "name": fmt.Sprintf("admin %d", i)})
-	}
-	act := func(r *rand.Rand, admin string) {
-		mu.Lock()
-		var id string
-		for k, l := range known { // any active key without a call in progress
-			if !l.revoked && !busy[k] {
-				id = k
-				break
-			}
-		}
-		if id != "" {
-			busy[id] = true // so that no other client changes it meanwhile
-		}
-		mu.Unlock()
-		switch choice := r.IntN(4); {
-		case id == "" || choice <= 1:
-			if id != "" {
-				mu.Lock()
-				delete(busy, id)
-				mu.Unlock()
-			}
-			name := fmt.Sprintf("key %d", r.Int64())
-			a, err := s.try(admin, "POST", "/v1/keys", map[string]any{"name": name, "scope": "admin"})
-			if err != nil || a.status != http.StatusCreated {
-				return
-			}
-			m := a.json(t)
-			mu.Lock()
-			known[m["key_id"].(string)] = &keyState{secret: m["key"].(string), name: name}
-			mu.Unlock()
-		case choice == 2:
-			name := fmt.Sprintf("renamed %d", r.Int64())
-			if a, err := s.try(admin, "PATCH", "/v1/keys/"+id, map[string]any{"name": name}); err == nil && a.status == http.StatusOK {
-				mu.Lock()
-				known[id].name = name
-				delete(busy, id)
-				mu.Unlock()
-			}
-		default:
-			if a, err := s.try(admin, "DELETE", "/v1/keys/"+id, nil); err == nil && a.status == http.StatusOK {
-				mu.Lock()
-				known[id].revoked = true
-				delete(busy, id)
-				mu.Unlock()
-			}
-		}
-	}
+	m := newChangeModel(s, 4)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	moments := rand.New(rand.NewPCG(seed, 0))
 	for round := range rounds {
-		var group sync.WaitGroup
-		killAt := made.Load() + calls/rounds*3/4 + moments.Int64N(calls/rounds/4)
-		until := made.Load() + calls/rounds
-		reached := make(chan struct{})
-		var once sync.Once
-		for caller := range callers {
-			group.Go(func() {
-				r := rand.New(rand.NewPCG(uint64(round), uint64(caller)))
-				for {
-					n := made.Add(1)
-					if n > until {
-						return
-					}
-					if n >= killAt {
-						once.Do(func() { close(reached) })
-					}
-					act(r, admins[caller])
-				}
-			})
-		}
-		<-reached
-		s.end(syscall.SIGKILL)
-		group.Wait()
-		made.Store(until)
+		m.runAndKill(round, calls/rounds, moments)
 		s.start()
-		for id, l := range known {
-			if busy[id] {
-				delete(known, id)
-				continue
-			}
-			a, err := s.try(admins[round%callers], "GET", "/v1/keys/"+id, nil)
-			for err == nil && a.status == http.StatusTooManyRequests {
-				a, err = s.try(admins[moments.IntN(callers)], "GET", "/v1/keys/"+id, nil)
-			}
-			if err != nil || a.status != http.StatusOK {
-				t.Fatalf("round %d: the acknowledged key %s is lost: error %v, got status %d, want 200\n%s", round, id, err, a.status, a.body)
-			}
-			m := a.json(t)
-			wantState := "active"
-			if l.revoked {
-				wantState = "revoked"
-			}
-			if m["name"] != l.name || m["state"] != wantState {
-				t.Fatalf("round %d: key %s: got name %q, state %v, want the acknowledged %q, %v", round, id, m["name"], m["state"], l.name, wantState)
-			}
-			want := http.StatusOK
-			if l.revoked {
-				want = http.StatusUnauthorized
-			}
-			if got := s.sendStatus("GET", "/x", l.secret); got != want {
-				t.Fatalf("round %d: a request with a key that is %s: got status %d, want %d", round, wantState, got, want)
-			}
-		}
-		busy = map[string]bool{}
+		m.check(t, round)
 	}
-	if len(known) < 100 {
-		t.Fatalf("only %d keys were acknowledged and checked, want at least 100 for the test to prove anything", len(known))
+	if len(m.known) < 100 {
+		t.Fatalf("only %d keys were acknowledged and checked, want at least 100 for the test to prove anything", len(m.known))
 	}
-	t.Logf("%d acknowledged keys survived %d kills", len(known), rounds)
+	t.Logf("%d acknowledged keys survived %d kills", len(m.known), rounds)
 }
 
 // sendStatus is send, but returns only the status.
