@@ -72,9 +72,41 @@ func TestNoKeyInAnySink(t *testing.T) {
 	up := newRecordingUpstream(t)
 	s := startServer(t, "--log-level", "debug")
 	gatewayID := s.newGateway(up.URL, nil)
+	secrets := createCanaries(t, s)
+	sendEverywhere(t, s, gatewayID, secrets)
+	// Enough calls that the audit log seals a block, which is compressed.
+	var calls []tally.Call
+	for name, key := range secrets {
+		calls = append(calls, tally.Call{
+			Name: name, Method: "GET", Host: "localhost", Target: "/x?api_key=" + key, Want: []int{http.StatusOK, http.StatusUnauthorized, http.StatusForbidden},
+		})
+	}
+	stop := startCalls(t, s, calls)
+	if !eventually(testTimeout, func() bool {
+		h, err := s.adminAPI().AuditHead(t.Context())
+		return err == nil && h.Number > 0
+	}) {
+		t.Error("no block was sealed: the test proves too little")
+	}
+	stop()
+	sinks := collectSinks(t, s, traces, secrets)
+	for where, content := range sinks {
+		for name, secret := range secrets {
+			// The second half suffices: the prefix may be shown.
+			if part := secret[len(secret)/2:]; bytes.Contains(content, []byte(part)) {
+				at := bytes.Index(content, []byte(part))
+				t.Errorf("%s contains the %s key: …%q…", where, name, content[max(0, at-80):min(len(content), at+60)])
+			}
+		}
+	}
+}
+
+// createCanaries creates keys of every kind, and strings that resemble keys, by name.
+func createCanaries(t *testing.T, s *server) map[string]string {
+	t.Helper()
 	secrets := map[string]string{}
 	ids := map[string]string{}
-	make := func(name string, more map[string]any) string {
+	create := func(name string, more map[string]any) string {
 		body := map[string]any{"name": name, "scope": "read"}
 		for k, v := range more {
 			body[k] = v
@@ -83,25 +115,34 @@ func TestNoKeyInAnySink(t *testing.T) {
 		ids[name], secrets[name] = a.field(t, "key_id"), a.field(t, "key")
 		return secrets[name]
 	}
-	forged := func(name, like string) string {
+	forge := func(name, like string) {
 		// Looks like a key, but the checksum is wrong.
 		last := "a"
 		if strings.HasSuffix(like, last) {
 			last = "b"
 		}
 		secrets[name] = like[:12] + strings.Repeat("Z", len(like)-13) + last
-		return secrets[name]
 	}
-	good, revoked := make("good", nil), make("revoked", nil)
-	low := make("restricted", map[string]any{"scope": "read:nothing"})
-	account := make("account level", map[string]any{"level": "account"})
-	rotated := make("rotated", nil)
+	create("revoked", nil)
+	create("restricted", map[string]any{"scope": "read:nothing"})
+	create("account level", map[string]any{"level": "account"})
+	create("rotated", nil)
 	secrets["successor"] = s.call(http.StatusCreated, "POST", "/v1/keys/"+ids["rotated"]+"/rotate", `{"overlap_days": 1}`).field(t, "key")
 	s.call(http.StatusOK, "DELETE", "/v1/keys/"+ids["revoked"], nil)
-	bad, odd := forged("forged", good), "canary-of-no-form-at-all-0123456789"
-	secrets["odd"] = odd
+	forge("forged", create("good", nil))
+	secrets["odd"] = "canary-of-no-form-at-all-0123456789"
+	return secrets
+}
 
-	for _, key := range []string{good, revoked, low, account, rotated, secrets["successor"]} {
+// sendEverywhere sends each string in every part of a request that may have a key, to
+// both planes.
+func sendEverywhere(t *testing.T, s *server, gatewayID string, secrets map[string]string) {
+	t.Helper()
+	good := secrets["good"]
+	for name, key := range secrets {
+		if name == "forged" || name == "odd" {
+			continue // a path may contain any string that is not a key
+		}
 		for _, target := range []string{"/x/" + key, "/%6b" + key[1:] + "/x"} {
 			if _, err := s.send("GET", target, good); err != nil {
 				t.Fatal(err)
@@ -111,7 +152,7 @@ func TestNoKeyInAnySink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, key := range []string{good, revoked, low, account, rotated, secrets["successor"], bad, odd} {
+	for _, key := range secrets {
 		for _, method := range []string{"GET", "DELETE"} {
 			for _, c := range []struct {
 				target  string
@@ -139,21 +180,12 @@ func TestNoKeyInAnySink(t *testing.T) {
 		}
 		s.call(http.StatusOK, "POST", "/v1/keys/verify", map[string]any{"key": key, "gateway_id": gatewayID}, "Idempotency-Key: verify "+key[len(key)-8:])
 	}
-	// Enough calls that the audit log seals a block, which is compressed.
-	var calls []tally.Call
-	for name, key := range secrets {
-		calls = append(calls, tally.Call{
-			Name: name, Method: "GET", Host: "localhost", Target: "/x?api_key=" + key, Want: []int{http.StatusOK, http.StatusUnauthorized, http.StatusForbidden},
-		})
-	}
-	stop := startCalls(t, s, calls)
-	if !eventually(testTimeout, func() bool {
-		h, err := s.adminAPI().AuditHead(t.Context())
-		return err == nil && h.Number > 0
-	}) {
-		t.Error("no block was sealed: the test proves too little")
-	}
-	stop()
+}
+
+// collectSinks stops the server and returns the content of everything that it wrote or
+// returned, by name. It adds the private keys of client certificates to secrets.
+func collectSinks(t *testing.T, s *server, traces *traceCollector, secrets map[string]string) map[string][]byte {
+	t.Helper()
 	// Lists, reports, exports and metrics.
 	sinks := map[string][]byte{}
 	for _, path := range []string{"/v1/audit-log?limit=100", "/v1/requests?limit=100", "/v1/events?limit=100", "/v1/keys?limit=100", "/v1/reports/traffic?group_by=key&interval=1m"} {
@@ -176,7 +208,7 @@ func TestNoKeyInAnySink(t *testing.T) {
 		}
 		sinks[strings.Join(args, " ")] = []byte(out)
 	}
-	if !bytes.Contains(sinks["audit-log export"], []byte(good[:9])) {
+	if !bytes.Contains(sinks["audit-log export"], []byte(secrets["good"][:9])) {
 		t.Error("the audit log does not have the prefix of a key: the test proves too little")
 	}
 	if !eventually(testTimeout, func() bool { return len(traces.content()) > 1000 }) {
@@ -197,15 +229,7 @@ func TestNoKeyInAnySink(t *testing.T) {
 	if cells < 100 {
 		t.Errorf("only %d values in the store: the test proves too little", cells)
 	}
-	for where, content := range sinks {
-		for name, secret := range secrets {
-			// The second half suffices: the prefix may be shown.
-			if part := secret[len(secret)/2:]; bytes.Contains(content, []byte(part)) {
-				at := bytes.Index(content, []byte(part))
-				t.Errorf("%s contains the %s key: …%q…", where, name, content[max(0, at-80):min(len(content), at+60)])
-			}
-		}
-	}
+	return sinks
 }
 
 // usePrivateKeys sends private keys of client certificates to the server in valid and
