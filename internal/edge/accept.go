@@ -16,7 +16,7 @@ const (
 )
 
 // Serve accepts TCP connections on l until Shutdown, then returns nil. A failed
-// accept, for example for want of a file descriptor, is logged and retried. Serve
+// accept, for example because no file descriptor is left, is logged and retried. Serve
 // returns an error only if l was closed by something other than Shutdown. It
 // closes l.
 func (s *Server) Serve(l net.Listener) error {

@@ -3,10 +3,12 @@ package nethttp_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +17,16 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+// TestMain runs many tests in parallel, because most of them wait for timeouts or for
+// connections to close, and checks for leaks at the end.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	leaktest.Main(m)
+}
 
 // testTimeout bounds every wait of a test. Reaching it is a failure.
 const testTimeout = time.Minute
