@@ -117,6 +117,134 @@ func measureLateness(t *testing.T) (stop func() time.Duration) {
 	}
 }
 
+// killLoad is the load on a server until it is killed, with what its clients saw.
+type killLoad struct {
+	s   *server
+	key string // for the data plane
+
+	mu       sync.Mutex
+	called   []timedRequest // data-plane requests with a response
+	changed  []string       // identifiers of keys whose creation got a response
+	gap      time.Duration  // longest time between two responses of the data plane
+	change   time.Duration  // longest duration of a change, which waits for its commit
+	lateHere time.Duration  // see measureLateness
+	killed   time.Time
+	enough   chan struct{} // closed when there are enough calls and changes
+	once     sync.Once
+}
+
+type timedRequest struct {
+	id string
+	at time.Time // of the response
+}
+
+// callDataPlane makes requests until running returns false or the server is killed.
+func (l *killLoad) callDataPlane(running func() bool) {
+	for running() {
+		a, err := l.s.send("GET", "/x", l.key)
+		if err != nil || a.status != http.StatusOK {
+			return
+		}
+		l.mu.Lock()
+		now := time.Now()
+		if len(l.called) > 0 {
+			l.gap = max(l.gap, now.Sub(l.called[len(l.called)-1].at))
+		}
+		l.called = append(l.called, timedRequest{a.header.Get("X-Request-Id"), now})
+		if len(l.called) > 500 && len(l.changed) > 10 && l.called[len(l.called)-1].at.Sub(l.called[0].at) > 4*killBound {
+			l.once.Do(func() { close(l.enough) })
+		}
+		l.mu.Unlock()
+	}
+}
+
+// makeChanges creates keys until running returns false or the server is killed.
+func (l *killLoad) makeChanges(t *testing.T, running func() bool) {
+	for running() {
+		begun := time.Now()
+		a, err := l.s.try(l.s.key, "POST", "/v1/keys", map[string]any{"name": "made", "scope": "read"})
+		l.mu.Lock()
+		l.change = max(l.change, time.Since(begun)) // also of the change that the kill interrupts
+		l.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if a.status == http.StatusCreated {
+			l.mu.Lock()
+			l.changed = append(l.changed, a.field(t, "key_id"))
+			l.mu.Unlock()
+		}
+	}
+}
+
+// runAndKill runs the load until there are enough calls, and kills the server.
+func (l *killLoad) runAndKill(t *testing.T) {
+	t.Helper()
+	l.enough = make(chan struct{})
+	late := measureLateness(t)
+	stop := make(chan struct{})
+	running := func() bool {
+		select {
+		case <-stop:
+			return false
+		default:
+			return true
+		}
+	}
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() { l.callDataPlane(running) })
+	}
+	group.Go(func() { l.makeChanges(t, running) })
+	select {
+	case <-l.enough:
+	case <-time.After(testTimeout):
+		t.Fatalf("too few calls within %v", testTimeout)
+	}
+	l.killed = time.Now()
+	l.s.end(syscall.SIGKILL)
+	close(stop)
+	group.Wait()
+	l.gap = max(l.gap, l.killed.Sub(l.called[len(l.called)-1].at))
+	l.lateHere = late()
+}
+
+// bound is killBound and the delays of the machine: three times lateHere, to wake up, to
+// wait for the store and to write; and in the server gap, to be scheduled, and twice
+// change, to wait for another change and to write.
+func (l *killLoad) bound() time.Duration { return killBound + 3*l.lateHere + l.gap + 2*l.change }
+
+// lost returns how many records of data-plane requests the restarted server has lost,
+// and how many of them are older than bound. It fails the test if a management record
+// is lost.
+func (l *killLoad) lost(t *testing.T, bound time.Duration) (lost, old int) {
+	t.Helper()
+	requests, targets := map[string]bool{}, map[string]bool{}
+	for e, err := range l.s.adminAPI().AuditLog(t.Context(), client.AuditFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.AuditAction != nil {
+			targets[e.Action+" "+e.Target] = true
+		} else {
+			requests[e.RequestID] = true
+		}
+	}
+	for _, c := range l.called {
+		if !requests[c.id] {
+			if lost++; !c.at.After(l.killed.Add(-bound)) {
+				old++
+			}
+		}
+	}
+	for _, id := range l.changed {
+		if !targets["key.create "+id] {
+			t.Errorf("the management record of %s is lost", id)
+		}
+	}
+	return lost, old
+}
+
 // Guarantee: kill -9 loses at most the last 250 ms of data-plane records, and no
 // management record (contract, section 7). The server is killed under load. Every
 // change that got a response has its record, and so has every request whose response
@@ -136,112 +264,16 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 	const rounds = 5
 	over := 0
 	for round := range rounds {
-		type request struct {
-			id string
-			at time.Time // of the response
-		}
-		var (
-			mu      sync.Mutex
-			called  []request     // data-plane requests with a response
-			changed []string      // identifiers of keys whose creation got a response
-			gap     time.Duration // longest time between two responses of the data plane
-			change  time.Duration // longest duration of a change, which waits for its commit
-			group   sync.WaitGroup
-		)
-		late := measureLateness(t)
-		stop, enough := make(chan struct{}), make(chan struct{})
-		var once sync.Once
-		running := func() bool {
-			select {
-			case <-stop:
-				return false
-			default:
-				return true
-			}
-		}
-		for range 2 {
-			group.Go(func() {
-				for running() {
-					a, err := s.send("GET", "/x", key)
-					if err != nil || a.status != http.StatusOK {
-						return
-					}
-					mu.Lock()
-					now := time.Now()
-					if len(called) > 0 {
-						gap = max(gap, now.Sub(called[len(called)-1].at))
-					}
-					called = append(called, request{a.header.Get("X-Request-Id"), now})
-					if len(called) > 500 && len(changed) > 10 && called[len(called)-1].at.Sub(called[0].at) > 4*killBound {
-						once.Do(func() { close(enough) })
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		group.Go(func() {
-			for running() {
-				begun := time.Now()
-				a, err := s.try(s.key, "POST", "/v1/keys", map[string]any{"name": "made", "scope": "read"})
-				mu.Lock()
-				change = max(change, time.Since(begun)) // also of the change that the kill interrupts
-				mu.Unlock()
-				if err != nil {
-					return
-				}
-				if a.status == http.StatusCreated {
-					mu.Lock()
-					changed = append(changed, a.field(t, "key_id"))
-					mu.Unlock()
-				}
-			}
-		})
-		select {
-		case <-enough:
-		case <-time.After(testTimeout):
-			t.Fatalf("too few calls within %v", testTimeout)
-		}
-		killed := time.Now()
-		s.end(syscall.SIGKILL)
-		close(stop)
-		group.Wait()
-		gap = max(gap, killed.Sub(called[len(called)-1].at))
-		lateHere := late()
-		// The delays of the machine: three times lateHere, to wake up, to wait for the
-		// store and to write; and in the server gap, to be scheduled, and twice change,
-		// to wait for another change and to write.
-		bound := killBound + 3*lateHere + gap + 2*change
+		l := killLoad{s: s, key: key}
+		l.runAndKill(t)
 		s.start()
-		requests, targets := map[string]bool{}, map[string]bool{}
-		for e, err := range s.adminAPI().AuditLog(t.Context(), client.AuditFilter{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if e.AuditAction != nil {
-				targets[e.Action+" "+e.Target] = true
-			} else {
-				requests[e.RequestID] = true
-			}
-		}
-		missing, young := 0, 0
-		for _, c := range called {
-			if !requests[c.id] {
-				if missing++; c.at.After(killed.Add(-bound)) {
-					young++
-				}
-			}
-		}
-		if missing > young {
+		bound := l.bound()
+		lost, old := l.lost(t, bound)
+		if old > 0 {
 			over++
-			t.Logf("round %d: %d of %d records are lost, %d of them older than %v", round, missing, len(called), missing-young, bound)
 		}
-		for _, id := range changed {
-			if !targets["key.create "+id] {
-				t.Errorf("round %d: the management record of %s is lost", round, id)
-			}
-		}
-		t.Logf("round %d: %d of %d data-plane records lost; bound %v, with a delay of the machine of %v, a gap between responses of %v and a change of %v; %d changes",
-			round, missing, len(called), bound, lateHere, gap, change, len(changed))
+		t.Logf("round %d: %d of %d data-plane records lost, %d of them older than the bound %v, with a delay of the machine of %v, a gap between responses of %v and a change of %v; %d changes",
+			round, lost, len(l.called), old, bound, l.lateHere, l.gap, l.change, len(l.changed))
 	}
 	if over > rounds/2 {
 		t.Errorf("%d of %d kills lost records older than the bound, want at most half", over, rounds)
