@@ -1,5 +1,5 @@
-// Package event defines the events that Keygate tells the world about and
-// their envelope (specification, Events; contract, section 6).
+// Package event defines the events that webhooks deliver, and their envelope
+// (specification, Events; contract, section 6).
 package event
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Type is the name of a kind of event.
+// Type is the type of an event.
 type Type string
 
-// The seven events.
+// The types of events.
 const (
 	KeyCreated           Type = "key.created"
 	KeyRotated           Type = "key.rotated"
@@ -24,8 +24,8 @@ const (
 	GatewaySpecPushed    Type = "gateway.spec_pushed"
 )
 
-// Event is a stored event. Payload is the envelope's bytes, made once; they
-// are what is signed, sent and re-sent.
+// Event is a stored event. Payload is the encoded envelope. It is encoded once, and these
+// bytes are signed and sent by every attempt.
 type Event struct {
 	ID        string
 	AccountID string
@@ -73,8 +73,8 @@ type envelope struct {
 	Data      any       `json:"data"`
 }
 
-// New makes the event of type t with the given data, which must be one of
-// this package's data types. Its identifier has the time at in it (id.NewAt).
+// New returns an event of type t at the time at. data must be of one of this package's data
+// types. The identifier contains the time (id.NewAt).
 func New(accountID string, t Type, at time.Time, data any) (Event, error) {
 	at = at.UTC().Truncate(time.Microsecond)
 	e := Event{ID: id.NewAt(id.Event, at), AccountID: accountID, Type: t, CreatedAt: at}

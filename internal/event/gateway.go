@@ -1,12 +1,12 @@
 package event
 
-// SampleRate is how many breaches of a limit make one rate_limit.exceeded
+// SampleRate is the number of breaches of a limit for each rate_limit.exceeded event
 // (specification, Limits).
 const SampleRate = 100
 
-// Breach is the data of rate_limit.exceeded. Path is the route's; the key is the
-// caller's of this breach. Breaches is its number in the count of its gateway,
-// route and limit scope.
+// Breach is the data of rate_limit.exceeded. Path is the path of the route, and the key
+// that of the request. Breaches is the number of breaches of the gateway, route and limit
+// scope so far.
 type Breach struct {
 	GatewayID  string  `json:"gateway_id"`
 	RouteID    string  `json:"route_id"`
@@ -22,14 +22,14 @@ type Breach struct {
 
 // Reasons of an UpstreamError.
 const (
-	UpstreamStatus = "upstream_status" // the upstream answered with Status
-	Unreachable    = "unreachable"     // 502 of ours
-	Timeout        = "timeout"         // 504 of ours
+	UpstreamStatus = "upstream_status" // the upstream responded with Status
+	Unreachable    = "unreachable"     // a 502 by Keygate
+	Timeout        = "timeout"         // a 504 by Keygate
 )
 
-// UpstreamError is the data of gateway.upstream_error. Path is the route's.
-// Occurrences is how many requests to the route ended with Status since the event
-// before; Reason, Method and RequestID are of the last of them.
+// UpstreamError is the data of gateway.upstream_error. Path is the path of the route.
+// Occurrences is the number of requests to the route that ended with Status since the
+// previous event. Reason, Method and RequestID are those of the last of them.
 type UpstreamError struct {
 	GatewayID   string `json:"gateway_id"`
 	RouteID     string `json:"route_id"`

@@ -13,8 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Record is a request as it is stored: what decided is told in words when it is
-// read.
+// Record is the stored form of a request. Request adds the explanation in words.
 type Record struct {
 	AccountID, ID, GatewayID, RouteID, KeyID string
 
@@ -27,24 +26,24 @@ type Record struct {
 	Duration  time.Duration
 
 	Decision         accesslog.Result
-	LimitScope       ratelimit.Scope // of outcome.Limited, with the next three
+	LimitScope       ratelimit.Scope // set only for accesslog.Limited, like the next three
 	Limit, Remaining int64
 	PassesAt         int64 // Unix seconds
 	UpstreamStatus   int
 
-	LeftOut int64 // of a record that was read
+	LeftOut int64 // set only when the record is read
 }
 
-// Belongs reports whether the log has requests that ended so.
+// Belongs reports whether the request belongs in the log.
 func Belongs(r *accesslog.Record) bool {
 	refused := r.Status == 429 || r.Status == 401 || r.Status == 403
 	return (refused || r.Status >= 500) && r.Part != accesslog.Started && r.Account != [16]byte{}
 }
 
-// longestPath bounds what a record holds of a path.
+// longestPath is the maximum length of a path in a record, in bytes.
 const longestPath = 2 << 10
 
-// NewRecord returns the record of a request. It keeps nothing of e.
+// NewRecord returns the record of a request. It does not keep memory of e.
 func NewRecord(e *accesslog.Entry) Record {
 	path := apikey.Redact(e.Path)
 	if len(path) > longestPath {
@@ -72,7 +71,7 @@ func text(k id.Kind, u [16]byte) string {
 	return id.Format(k, u)
 }
 
-// Request returns r with its decision in words.
+// Request returns the request, with its decision in words.
 func (r *Record) Request() Request {
 	return Request{
 		ID: r.ID, AccountID: r.AccountID, Time: r.Time, GatewayID: r.GatewayID, RouteID: r.RouteID, KeyID: r.KeyID, KeyPrefix: r.KeyPrefix,
@@ -81,7 +80,7 @@ func (r *Record) Request() Request {
 	}
 }
 
-// decision tells what ended the request.
+// decision returns the decision that ended the request.
 func (r *Record) decision() Decision {
 	d := Decision{UpstreamStatus: r.UpstreamStatus}
 	say := func(check, code, format string, args ...any) {
@@ -90,7 +89,7 @@ func (r *Record) decision() Decision {
 	switch r.Decision {
 	case accesslog.KeyInvalid:
 		if r.KeyPrefix == "" {
-			say("key", string(fault.KeyInvalid), "no key was sent, or what was sent does not have a key's form")
+			say("key", string(fault.KeyInvalid), "no key was sent, or it does not have the format of a key")
 		} else {
 			say("key", string(fault.KeyInvalid), "a key that begins with %s was sent: it is unknown, revoked, or not a gateway-level key of this account", r.KeyPrefix)
 		}
@@ -103,17 +102,17 @@ func (r *Record) decision() Decision {
 	case accesslog.Limited:
 		r.limited(&d)
 	case accesslog.Unreachable:
-		say("upstream", string(fault.UpstreamUnreachable), "the upstream could not be reached, or broke off before the head of its answer")
+		say("upstream", string(fault.UpstreamUnreachable), "the upstream could not be reached, or closed the connection before the head of its response")
 	case accesslog.TimedOut:
-		say("timeout", string(fault.UpstreamTimeout), "the upstream sent no head of an answer within the gateway's timeout")
+		say("timeout", string(fault.UpstreamTimeout), "the upstream did not send the head of a response within the gateway's timeout")
 	case accesslog.Failed:
 		code := fault.Internal
 		if r.Status == 503 {
 			code = fault.Unavailable
 		}
-		say("internal", string(code), "Keygate could not answer: its log has the cause under this request_id")
+		say("internal", string(code), "Keygate failed: its log has the cause under this request_id")
 	default:
-		say("upstream", "upstream_status", "the upstream answered %d", r.Status)
+		say("upstream", "upstream_status", "the upstream responded with status %d", r.Status)
 	}
 	return d
 }

@@ -30,8 +30,8 @@ func TestDecisionsInWords(t *testing.T) {
 		{accesslog.Record{Status: 504, Result: accesslog.TimedOut}, "timeout", "upstream_timeout", "timeout"},
 		{accesslog.Record{Status: 500, Result: accesslog.Failed}, "internal", "internal", "request_id"},
 		{accesslog.Record{Status: 503, Result: accesslog.Failed}, "internal", "unavailable", "request_id"},
-		{accesslog.Record{Status: 503, UpstreamStatus: 503}, "upstream", "upstream_status", "the upstream answered 503"},
-		{accesslog.Record{Status: 403, UpstreamStatus: 403}, "upstream", "upstream_status", "the upstream answered 403"},
+		{accesslog.Record{Status: 503, UpstreamStatus: 503}, "upstream", "upstream_status", "upstream responded with status 503"},
+		{accesslog.Record{Status: 403, UpstreamStatus: 403}, "upstream", "upstream_status", "upstream responded with status 403"},
 		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.KeyScope), Limit: 5, ResetAt: 1_800_000_000}, "limit", "rate_limit_exceeded", "the key's own limit of 5 was used up"},
 		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.RouteScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's limit"},
 		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.DailyScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's daily limit"},
@@ -40,18 +40,21 @@ func TestDecisionsInWords(t *testing.T) {
 		r := test.record
 		r.Account = id.NewFast()
 		if !Belongs(&r) {
-			t.Errorf("%+v does not belong to the log", r)
+			t.Errorf("Belongs(%+v) = false, want true", r)
 		}
 		record := NewRecord(&accesslog.Entry{Record: r})
 		d := record.Request().Decision
 		if d.Check != test.check || d.Code != test.code || !strings.Contains(d.Message, test.says) {
 			t.Errorf("decision %d with %d: %+v, want %s, %s and %q", r.Result, r.Status, d, test.check, test.code, test.says)
 		}
-		if limited := r.Result == accesslog.Limited; limited != (d.LimitScope != "") || limited != !d.PassesAt.IsZero() || limited && d.Limit != 5 {
-			t.Errorf("a limit that is told wrongly: %+v", d)
+		switch {
+		case r.Result == accesslog.Limited && (d.LimitScope == "" || d.PassesAt.IsZero() || d.Limit != 5):
+			t.Errorf("got the decision %+v, want the scope, the limit 5 and the time of passing", d)
+		case r.Result != accesslog.Limited && (d.LimitScope != "" || !d.PassesAt.IsZero()):
+			t.Errorf("got the decision %+v, want no scope and no time of passing", d)
 		}
 		if d.UpstreamStatus != int(r.UpstreamStatus) {
-			t.Errorf("the upstream's status is %d", d.UpstreamStatus)
+			t.Errorf("got the upstream status %d, want that of the record", d.UpstreamStatus)
 		}
 	}
 }
@@ -65,7 +68,7 @@ func TestWhatBelongs(t *testing.T) {
 		{Status: 401, Result: accesslog.KeyInvalid}, {Account: account, Status: 401, Part: accesslog.Started},
 	} {
 		if Belongs(&r) {
-			t.Errorf("%+v belongs to the log", r)
+			t.Errorf("Belongs(%+v) = true, want false", r)
 		}
 	}
 }
@@ -81,11 +84,11 @@ func TestRecordKeepsNothingOfTheEntry(t *testing.T) {
 	r := record.Request()
 	if r.ID != id.Format(id.Request, e.Request) || r.ClientIP != "192.0.2.7" || r.Method != "GET" || r.Path != "/orders/777777777777" ||
 		r.Time.Nanosecond() != 6000 || r.DurationMS != 2.5 || r.KeyID != "" || r.RouteID != "" || r.GatewayID != "" {
-		t.Errorf("%+v", r)
+		t.Errorf("got the request %+v, want the fields of the access record", r)
 	}
 	e.Path = string(path)
 	if long := NewRecord(&e); len(long.Path) > 2100 || !strings.HasSuffix(long.Path, "…") {
-		t.Errorf("a path of %d bytes is kept with %d", len(path), len(long.Path))
+		t.Errorf("a path of %d bytes is kept with %d, want a cut after 2 KiB and an ellipsis", len(path), len(long.Path))
 	}
 }
 
@@ -97,6 +100,6 @@ func TestNoKeyInAPath(t *testing.T) {
 	}
 	path := "/orders/" + key + strings.Repeat("/x", longestPath)
 	if r := NewRecord(&accesslog.Entry{Path: path}); strings.Contains(r.Path, key) || !strings.HasPrefix(r.Path, "/orders/"+key[:9]+"***/x") {
-		t.Errorf("the path is %.80s", r.Path)
+		t.Errorf("got the path %.80s, want it with a redacted key", r.Path)
 	}
 }

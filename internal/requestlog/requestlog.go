@@ -1,5 +1,5 @@
-// Package requestlog keeps the requests that were refused or failed, each with
-// the decision that ended it (contract, section 7).
+// Package requestlog defines the log of refused and failed requests, each with the
+// decision that ended it (contract, section 7). Its package writer writes it.
 package requestlog
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Keep is how long a request is kept.
+// Keep is the retention of a request.
 const Keep = 24 * time.Hour
 
 // Request is a request that was refused (429, 401, 403) or failed (5xx).
@@ -16,60 +16,59 @@ type Request struct {
 	AccountID  string
 	Time       time.Time
 	GatewayID  string
-	RouteID    string // "" if none was found, or none may be told
+	RouteID    string // "" if none was found, or if it must not be shown
 	KeyID      string
 	KeyPrefix  string
 	Method     string
-	Path       string // without the query; what is over 2 KiB is cut off and stands as …
+	Path       string // without the query; cut after 2 KiB, and then ends with …
 	ClientIP   string
 	Status     int
 	DurationMS float64
 	Decision   Decision
-	// LeftOut is how many other requests of the account that began in the same
-	// second would be in the list, too, but were left out since there were more
-	// than 1,000 of them.
+	// LeftOut is the number of refused or failed requests of the account that began
+	// in the same second and were left out, because there were more than 1,000.
 	LeftOut int64
 }
 
-// Decision is the check or limit that decided.
+// Decision is the check or limit that ended a request.
 type Decision struct {
 	Check      string // key, gateway, scope, limit, upstream, timeout, internal
-	Code       string // the answer's error or, of a 401 or 403, its code
-	Message    string // what the check saw, for a person
-	LimitScope string // of a limit, with the three below: key, route, daily, global
+	Code       string // the error of the response or, for a 401 or 403, its code
+	Message    string // an explanation in words
+	LimitScope string // key, route, daily or global; set only for a limit, like the next three
 	Limit      int64
 	Remaining  int64
-	PassesAt   time.Time // when the request would have passed; zero unless a limit refused
-	// UpstreamStatus is the upstream's, or 0.
+	PassesAt   time.Time // when the request would have passed
+	// UpstreamStatus is the status of the upstream's response, or 0.
 	UpstreamStatus int
 }
 
-// Filter narrows a list. Zero members do not filter. Since is included, Until is
-// not.
+// Filter selects requests. Zero fields do not filter. Since is inclusive, Until exclusive.
 type Filter struct {
 	GatewayID, RouteID, KeyID string
 	Status                    int
 	Since, Until              time.Time
 }
 
-// LeftOut is how many requests of a second were left out.
+// LeftOut is the number of requests of one second that were left out.
 type LeftOut struct {
 	AccountID string
 	Second    int64 // Unix
 	Count     int64
 }
 
-// Store keeps records of requests.
+// Store stores records of requests.
 type Store interface {
-	// AppendRequests adds records and counts, all or none. A count is added to
-	// the one that is there; a record that is there stays as it is.
+	// AppendRequests adds records and counts, all or none. A count is added to the
+	// stored count of its second. A record that is stored already stays unchanged.
 	AppendRequests(ctx context.Context, records []Record, left []LeftOut) error
-	// RequestRecords lists those of an account that pass f, up to limit of them
-	// that come after the identifier after, the newest first; "" is before all.
+	// RequestRecords returns up to limit records of an account that f matches, the
+	// newest first, after the record with the identifier after, or from the newest
+	// if after is "".
 	RequestRecords(ctx context.Context, accountID string, f Filter, limit int, after string) ([]Record, error)
-	// RequestRecord returns one, or fault.NotFound.
+	// RequestRecord returns one record. Its error is fault.NotFound if there is none.
 	RequestRecord(ctx context.Context, accountID, requestID string) (*Record, error)
-	// TrimRequests removes up to limit records and counts from before a time.
-	// more tells that there may be others.
+	// TrimRequests removes up to limit records and counts that are older than
+	// before. more is whether there may be others.
 	TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error)
 }

@@ -11,16 +11,15 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 )
 
-// sealBlocks is how many blocks one transaction seals, so that a change waits
-// little behind it.
+// sealBlocks is the maximum number of blocks that one transaction seals, so that changes
+// wait only briefly for it.
 const sealBlocks = 8
 
-// sealTexts is how many bytes of texts a block has at most, but for one record
-// more: long paths and differences fill a block early.
+// sealTexts is the size of texts, in bytes, from which a block is full: long paths and
+// diffs fill a block early.
 const sealTexts = 4 << 20
 
-// seal makes blocks of what is open of an account's log: of everything, or of
-// whole blocks alone.
+// seal seals the open end of an account's log: everything, or only full blocks.
 func (j *Writer) seal(ctx context.Context, accountID string, everything bool) error {
 	for {
 		if more, err := j.sealSome(ctx, accountID, everything); err != nil || !more {
@@ -29,7 +28,7 @@ func (j *Writer) seal(ctx context.Context, accountID string, everything bool) er
 	}
 }
 
-// sealSome is one transaction of seal; more tells that there is more to be sealed.
+// sealSome is one transaction of seal. more is whether there is more to seal.
 func (j *Writer) sealSome(ctx context.Context, accountID string, everything bool) (more bool, err error) {
 	o, err := j.cfg.Store.AuditOpen(ctx, accountID)
 	if err != nil {
@@ -56,28 +55,28 @@ func (j *Writer) sealSome(ctx context.Context, accountID string, everything bool
 	return more, nil
 }
 
-// sealing is what one transaction of seal does.
+// sealing is the state of one transaction of seal.
 type sealing struct {
 	codec      *audit.Codec
-	table      *audit.Table // its memory is used for one block after the other
+	table      *audit.Table // reused for each block
 	open       *audit.Open
 	everything bool
 	now        time.Time
 
-	chunks  int            // that are in blocks
-	managed []audit.Record // that are in none, the oldest last
-	lost    int            // records of damaged chunks that are in blocks as gaps
+	chunks  int            // number of chunks in blocks
+	managed []audit.Record // management records in no block yet, the oldest last
+	lost    int            // records of damaged chunks, for which blocks have gap records
 	seal    audit.Seal
 }
 
-// run makes the blocks; more tells that there is more to be made.
+// run makes the blocks. more is whether there are more to make.
 func (s *sealing) run(accountID string) (more bool, err error) {
 	s.seal.AccountID = accountID
 	for s.chunks < len(s.open.Chunks) {
 		if len(s.seal.Blocks) == sealBlocks {
 			return true, nil
 		}
-		t, whole, lost, err := s.chunkRun()
+		t, whole, lost, err := s.gatherBlock()
 		if err != nil {
 			return false, err
 		}
@@ -97,7 +96,7 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 		s.seal.Through = s.open.Chunks[s.chunks-1].ID
 		s.lost += lost
 	}
-	// Management records with no others beside them.
+	// Management records after the last chunk.
 	for len(s.managed) > 0 && (s.everything || len(s.managed) >= audit.MaxRecords) {
 		if len(s.seal.Blocks) == sealBlocks {
 			return true, nil
@@ -113,10 +112,9 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 	return false, nil
 }
 
-// chunkRun gathers chunks for one block, in the order in which they came; whole
-// is false if more could still come to it, and lost is how many of their records
-// cannot be read.
-func (s *sealing) chunkRun() (t *audit.Table, whole bool, lost int, err error) {
+// gatherBlock gathers chunks for one block, in order. whole is whether the block is full,
+// and lost the number of records in damaged chunks.
+func (s *sealing) gatherBlock() (t *audit.Table, whole bool, lost int, err error) {
 	t, from := s.table, s.chunks
 	t.Reset()
 	for ; s.chunks < len(s.open.Chunks); s.chunks++ {
@@ -136,8 +134,8 @@ func (s *sealing) chunkRun() (t *audit.Table, whole bool, lost int, err error) {
 	return t, whole, lost, nil
 }
 
-// addManaged moves management records up to the time last to the table, as many
-// as it has room for.
+// addManaged moves management records up to the time last to the table, as far as it has
+// room.
 func (s *sealing) addManaged(t *audit.Table, last time.Time) error {
 	for n := len(s.managed) - 1; n >= 0 && t.Len() < audit.MaxRecords && t.Texts() <= 2*sealTexts; n-- {
 		r := &s.managed[n]
@@ -153,7 +151,7 @@ func (s *sealing) addManaged(t *audit.Table, last time.Time) error {
 	return nil
 }
 
-// block closes a block over the table.
+// block makes a block of the table.
 func (s *sealing) block(t *audit.Table) error {
 	t.Sort()
 	content, err := t.Encode(s.codec)
@@ -172,12 +170,12 @@ func (s *sealing) block(t *audit.Table) error {
 	b.Seal()
 	s.seal.Blocks = append(s.seal.Blocks, b)
 	s.seal.Summaries = append(s.seal.Summaries, t.Summary(b.Number))
-	runtime.Gosched() // it took a millisecond, for which requests of this core waited
+	runtime.Gosched() // let requests run that have waited for this core for a millisecond
 	return nil
 }
 
-// Seal writes everything that was taken before the call and seals it, however
-// little it is: after it the heads vouch for all records.
+// Seal writes and seals every record taken before the call, so that the heads of the
+// chains cover all of them.
 func (j *Writer) Seal(ctx context.Context) error {
 	if err := j.lock(ctx); err != nil {
 		return err
@@ -189,7 +187,7 @@ func (j *Writer) Seal(ctx context.Context) error {
 	return j.sealAll(ctx)
 }
 
-// sealAll seals everything that is open.
+// sealAll seals the open ends of all accounts.
 func (j *Writer) sealAll(ctx context.Context) error {
 	if err := j.count(ctx); err != nil {
 		return err
@@ -201,19 +199,19 @@ func (j *Writer) sealAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// maintain is one step of the slow loop. It may be left in the middle.
+// maintain is one step of the slow loop. It can be cancelled at any point.
 func (j *Writer) maintain(ctx context.Context) {
 	if err := j.Maintain(ctx); err != nil && ctx.Err() == nil {
-		j.cfg.Log.Error("the audit log could not be kept up; it is tried again", "error", err)
+		j.cfg.Log.Error("maintenance of the audit log failed; it is retried", "error", err)
 	}
 }
 
-// Maintain does at once what is else done every ten seconds: it seals what is full
-// or old, removes what is too old or too much, and logs heads. Records are written
-// between its steps.
+// Maintain does the maintenance that otherwise runs every ten seconds: it seals full and
+// old open ends, removes records beyond their retention or the maximum size, and logs
+// heads. Records are written between its steps.
 func (j *Writer) Maintain(ctx context.Context) error {
-	j.keeping.Lock()
-	defer j.keeping.Unlock()
+	j.maintaining.Lock()
+	defer j.maintaining.Unlock()
 	now := j.cfg.Now()
 	due, err := j.due(ctx, now)
 	if err != nil {
@@ -234,15 +232,14 @@ func (j *Writer) Maintain(ctx context.Context) error {
 		j.trimmed = now
 		errs = append(errs, j.trim(ctx, now))
 	}
-	if now.Sub(j.told).Abs() >= headPeriod {
-		j.told = now
+	if now.Sub(j.headsLogged).Abs() >= headPeriod {
+		j.headsLogged = now
 		errs = append(errs, j.logHeads(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-// due returns the accounts of whose log something is to be sealed, and whether
-// that is for its age.
+// due returns the accounts with something to seal, and whether that is because of its age.
 func (j *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error) {
 	if err := j.lock(ctx); err != nil {
 		return nil, err
@@ -253,7 +250,7 @@ func (j *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error
 	}
 	due := map[string]bool{}
 	for account, w := range j.open {
-		// A record from the future tells of a clock that was set back.
+		// A record from the future means that the clock was set back.
 		old := now.Sub(w.Oldest).Abs() >= sealAfter
 		if old || w.Records >= audit.RunRecords || w.Managed >= audit.MaxRecords {
 			due[account] = old
@@ -262,12 +259,12 @@ func (j *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error
 	return due, nil
 }
 
-// trim removes what is too old or too much.
+// trim removes records beyond their retention or the maximum size.
 func (j *Writer) trim(ctx context.Context, now time.Time) error {
 	early := map[string]*audit.Trimmed{}
 	defer func() {
 		for _, t := range early {
-			j.cfg.Log.Warn("the audit log has outgrown --audit-max-bytes: its oldest records were removed before their time",
+			j.cfg.Log.Warn("the audit log is larger than --audit-max-bytes; its oldest records were removed early",
 				"account", t.AccountID, "records", t.Records, "up_to", t.Last, "max_bytes", j.cfg.MaxBytes)
 		}
 	}()
@@ -286,8 +283,8 @@ func (j *Writer) trim(ctx context.Context, now time.Time) error {
 	}
 }
 
-// logHeads logs the end of each chain that has grown: who keeps the log
-// elsewhere can prove by it that nothing was changed.
+// logHeads logs the head of each chain that has grown. A copy of the log elsewhere can
+// prove by the heads that nothing was changed.
 func (j *Writer) logHeads(ctx context.Context) error {
 	chains, err := j.cfg.Keeper.AuditChains(ctx)
 	if err != nil {

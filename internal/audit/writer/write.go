@@ -12,32 +12,31 @@ import (
 )
 
 const (
-	// idleAfter is how many times in a row an account may give nothing until its
-	// memory is given back: about a minute.
+	// idleAfter is the number of writes without records after which an account's
+	// memory is freed: about a minute.
 	idleAfter = 600
-	// sealRest is how many writes follow one that sealed blocks before the next
-	// seals some: the disk is waited for once for several blocks. An account of which
-	// sealAnyway records are open does not wait for it, so that its open end stays
-	// cheap to read.
-	sealRest   = 4
+	// sealPause is the number of writes between two that seal blocks, so that one
+	// wait for the disk serves several blocks. An account with sealAnyway open
+	// records does not wait, so that its open end stays cheap to read.
+	sealPause  = 4
 	sealAnyway = 4 * audit.RunRecords
-	// joinFrom is from how many chunks on an open end is written anew as one, so
-	// that reading it stays cheap where records come one by one.
+	// joinFrom is the number of chunks from which an open end is rewritten as one
+	// chunk, so that it stays cheap to read if records come one by one.
 	joinFrom = 64
-	// stepBack is how far the wall clock may go back between two writes before
-	// what came before is sealed: within a block records stand by their time.
+	// stepBack is how far the wall clock may go back between two writes before the
+	// earlier records are sealed, because the records of a block are sorted by time.
 	stepBack = time.Second
-	// complainEvery is how often a store that fails is logged.
+	// complainEvery is the least time between two log lines about store failures.
 	complainEvery = time.Minute
 	stopAttempts  = 3
-	// keptRecords and keptTexts, in bytes, are up to how much a table keeps its
-	// memory for the next records.
+	// keptRecords and keptTexts (bytes) are the maximum size of a table whose memory
+	// is reused.
 	keptRecords = 16 << 10
 	keptTexts   = 1 << 20
 	stopWait    = 50 * time.Millisecond
 )
 
-// Start begins to write. It fails if the store cannot be read.
+// Start begins to write, until Stop. It returns an error if the store cannot be read.
 func (j *Writer) Start(ctx context.Context) error {
 	if err := j.count(ctx); err != nil {
 		return fmt.Errorf("start the audit log writer: %w", err)
@@ -51,7 +50,7 @@ func (j *Writer) Start(ctx context.Context) error {
 		},
 		func(ctx context.Context) {
 			j.maintain(ctx)
-			service.Every(ctx, upkeepPeriod, j.maintain)
+			service.Every(ctx, maintenancePeriod, j.maintain)
 		},
 	)
 	if err != nil {
@@ -86,20 +85,20 @@ func (j *Writer) Stop(ctx context.Context) error {
 	return nil
 }
 
-// lock takes the turn.
+// lock takes writeLock. Its error is ctx's.
 func (j *Writer) lock(ctx context.Context) error {
 	select {
-	case j.turn <- struct{}{}:
+	case j.writeLock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (j *Writer) unlock() { <-j.turn }
+func (j *Writer) unlock() { <-j.writeLock }
 
-// Sync returns when everything that was taken before the call is in the store,
-// or with the reason why it is not.
+// Sync returns when every record taken before the call is in the store, or returns the
+// error that prevents it.
 func (j *Writer) Sync(ctx context.Context) error {
 	if err := j.lock(ctx); err != nil {
 		return err
@@ -108,41 +107,41 @@ func (j *Writer) Sync(ctx context.Context) error {
 	return j.flush(ctx)
 }
 
-const unwritten = "the audit log could not be written; it is tried again, and what memory cannot hold is lost and counted"
+const unwritten = "writing the audit log failed; it is retried, and records beyond the memory limit are lost and counted"
 
-// write is one step of the fast loop. What is taken meanwhile waits for one
-// transaction that seals at most.
+// write is one step of the fast loop. Records taken meanwhile wait for at most one
+// transaction that seals.
 func (j *Writer) write(ctx context.Context) {
 	if err := j.lock(ctx); err != nil {
 		return
 	}
 	defer j.unlock()
 	j.complain(j.flush(ctx), unwritten)
-	resting := j.rest > 0
-	if resting {
-		j.rest--
+	pausing := j.pause > 0
+	if pausing {
+		j.pause--
 	}
 	for account, w := range j.open {
 		switch {
 		case w.Records >= audit.RunRecords:
-			if resting && w.Records < sealAnyway {
+			if pausing && w.Records < sealAnyway {
 				continue
 			}
 			j.sealRuns(ctx, account, w.Records)
-			j.rest = sealRest
+			j.pause = sealPause
 		case w.Chunks >= joinFrom:
-			j.complain(j.join(ctx, account), "the open end of the audit log could not be written anew; it is tried again")
+			j.complain(j.join(ctx, account), "joining chunks of the audit log failed; it is retried")
 			j.catchUp(ctx)
 		}
 	}
 }
 
-// sealRuns seals the whole blocks of what is open of an account's log, which is so
-// many records, and writes what is taken meanwhile.
+// sealRuns seals the full blocks of an open end with the given number of records, and
+// writes the records taken meanwhile.
 func (j *Writer) sealRuns(ctx context.Context, accountID string, records int) {
 	for ; records >= audit.RunRecords; records -= sealBlocks * audit.RunRecords {
 		more, err := j.sealSome(ctx, accountID, false)
-		j.complain(err, "a block of the audit log could not be sealed; it is tried again")
+		j.complain(err, "sealing a block of the audit log failed; it is retried")
 		j.catchUp(ctx)
 		if err != nil || !more {
 			return
@@ -150,14 +149,14 @@ func (j *Writer) sealRuns(ctx context.Context, accountID string, records int) {
 	}
 }
 
-// catchUp writes what is in memory if the last time was a period ago.
+// catchUp writes the records in memory if the last write was a period ago.
 func (j *Writer) catchUp(ctx context.Context) {
 	if j.cfg.Now().Sub(j.last) >= j.cfg.Period {
 		j.complain(j.flush(ctx), unwritten)
 	}
 }
 
-// complain logs a failure, and not the same every time.
+// complain logs an error, at most once in complainEvery.
 func (j *Writer) complain(err error, message string) {
 	if err == nil {
 		return
@@ -168,12 +167,12 @@ func (j *Writer) complain(err error, message string) {
 	}
 }
 
-// flush writes what is in memory.
+// flush writes the records in memory. The caller holds writeLock.
 func (j *Writer) flush(ctx context.Context) error {
 	now := j.cfg.Now()
 	if back := j.last.Sub(now); back > stepBack {
-		j.cfg.Log.Warn("the clock went back: the audit log up to here is sealed, so that its order holds", "by", back.String())
-		j.complain(j.sealAll(ctx), "the audit log could not be sealed")
+		j.cfg.Log.Warn("the clock went back; sealing the audit log up to now to keep its order", "by", back.String())
+		j.complain(j.sealAll(ctx), "sealing the audit log failed")
 	}
 	j.last = now
 	j.collect()
@@ -186,7 +185,7 @@ func (j *Writer) flush(ctx context.Context) error {
 	}
 	err := j.cfg.Store.AppendAuditChunks(ctx, j.unsent, records)
 	if fault.CodeOf(err) == fault.NotFound && len(records) > 0 {
-		// An account that does not exist has no log to tell of the gap.
+		// An account that does not exist has no log for a gap record.
 		clear(j.gaps)
 		err = j.cfg.Store.AppendAuditChunks(ctx, j.unsent, nil)
 	}
@@ -213,7 +212,7 @@ func (j *Writer) flush(ctx context.Context) error {
 	return nil
 }
 
-// collect makes chunks of what was taken.
+// collect encodes the taken records as chunks.
 func (j *Writer) collect() {
 	type part struct {
 		account string
@@ -250,21 +249,21 @@ func (j *Writer) collect() {
 		chunks, err := p.table.Chunks(p.account)
 		if err != nil {
 			// Nothing that a table takes cannot be written: this is a defect.
-			j.cfg.Log.Error("audit records could not be packed and are lost", "error", err, "records", p.table.Len())
+			j.cfg.Log.Error("encoding audit records failed; they are lost", "error", err, "records", p.table.Len())
 			j.mu.Lock()
 			j.lost += uint64(p.table.Len())
 			j.mu.Unlock()
 		}
 		j.unsent = append(j.unsent, chunks...)
 		if p.table.Len() > keptRecords || p.table.Texts() > keptTexts {
-			*p.table = audit.Table{} // a burst's memory is not kept
+			*p.table = audit.Table{} // free the memory of a burst
 		} else {
 			p.table.Reset()
 		}
 	}
 }
 
-// count learns what is open from the store.
+// count reads the sizes of the open ends from the store.
 func (j *Writer) count(ctx context.Context) error {
 	waiting, err := j.cfg.Keeper.AuditWaiting(ctx)
 	if err != nil {
@@ -277,7 +276,7 @@ func (j *Writer) count(ctx context.Context) error {
 	return nil
 }
 
-// join writes an open end of many small chunks anew as one.
+// join rewrites an open end of many small chunks as one chunk.
 func (j *Writer) join(ctx context.Context, accountID string) error {
 	o, err := j.cfg.Store.AuditOpen(ctx, accountID)
 	if err != nil {
@@ -311,7 +310,7 @@ func (j *Writer) join(ctx context.Context, accountID string) error {
 	return err
 }
 
-// damaged counts records that were in the store and cannot be read any more.
+// damaged counts and logs stored records that can no longer be read.
 func (j *Writer) damaged(accountID string, lost int) {
 	if lost == 0 {
 		return
@@ -319,5 +318,5 @@ func (j *Writer) damaged(accountID string, lost int) {
 	j.mu.Lock()
 	j.lost += uint64(lost)
 	j.mu.Unlock()
-	j.cfg.Log.Error("a part of the open end of the audit log is damaged: its records are lost, and the log shows a gap", "account", accountID, "records", lost)
+	j.cfg.Log.Error("a chunk of the audit log is damaged; its records are lost, and the log shows a gap", "account", accountID, "records", lost)
 }

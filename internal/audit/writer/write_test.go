@@ -18,7 +18,7 @@ import (
 type busy struct {
 	*sqlite.DB
 	t       *testing.T
-	journal *Writer
+	writer  *Writer
 	now     time.Time
 	account [16]byte // whose request
 	ends    int      // requests that end meanwhile
@@ -26,20 +26,20 @@ type busy struct {
 }
 
 func (b *busy) SealAudit(ctx context.Context, s *audit.Seal) error {
-	b.held = append(b.held, b.journal.Held())
-	b.now = b.now.Add(b.journal.cfg.Period)
-	b.give(b.account, b.ends)
+	b.held = append(b.held, b.writer.Held())
+	b.now = b.now.Add(b.writer.cfg.Period)
+	b.take(b.account, b.ends)
 	return b.DB.SealAudit(ctx, s)
 }
 
 // give is n requests of an account.
-func (b *busy) give(accountID [16]byte, n int) {
+func (b *busy) take(accountID [16]byte, n int) {
 	batch := make([]accesslog.Entry, n)
 	for i := range batch {
 		e := &batch[i]
 		e.Account, e.Start, e.Request, e.Authenticated, e.Path = accountID, b.now.UnixMicro(), id.NewFast(), true, "/"
 	}
-	b.journal.Take(batch)
+	b.writer.Take(batch)
 }
 
 // head is the number of an account's last block.
@@ -71,7 +71,7 @@ func newBusy(t *testing.T, accounts int) (*busy, [][16]byte) {
 	}
 	b.account = all[0]
 	var err error
-	b.journal, err = New(Config{Store: b, Keeper: db, OperatorID: id.Format(id.Account, all[0]), Now: func() time.Time { return b.now }})
+	b.writer, err = New(Config{Store: b, Keeper: db, OperatorID: id.Format(id.Account, all[0]), Now: func() time.Time { return b.now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +90,9 @@ func TestSealingKeepsNobodyWaiting(t *testing.T) {
 			b, accounts := newBusy(t, test.accounts)
 			b.ends = 1
 			for _, a := range accounts {
-				b.give(a, test.blocks*audit.RunRecords)
+				b.take(a, test.blocks*audit.RunRecords)
 			}
-			b.journal.write(t.Context())
+			b.writer.write(t.Context())
 			for n, held := range b.held {
 				if held != 0 {
 					t.Errorf("transaction %d: %d bytes wait for another", n, held)
@@ -123,8 +123,8 @@ func TestSealingRests(t *testing.T) {
 		{2 * audit.RunRecords, 5}, // is too much
 		{audit.RunRecords, 5}, {0, 5}, {0, 5}, {0, 5}, {0, 6},
 	} {
-		b.give(a, want.records)
-		b.journal.write(t.Context())
+		b.take(a, want.records)
+		b.writer.write(t.Context())
 		if got := b.head(a); got != want.head {
 			t.Errorf("after write %d the head is %d, want %d", step, got, want.head)
 		}

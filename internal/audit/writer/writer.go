@@ -1,14 +1,14 @@
-// Package writer keeps the audit records of both planes: it takes them from the
-// request path, writes them to the open ends of their accounts' logs many times
-// a second, and seals what is full or old into blocks that are chained.
+// Package writer writes the audit log. It takes the records of both planes, writes them to
+// the open ends of their accounts' logs ten times a second, and seals full or old open
+// ends into chained blocks.
 //
 //	data plane ─► Take ─┐              every 100 ms            4096 records, 10 min
 //	                    ├─► memory ─────────────────► chunks ──────────────────────► blocks
 //	API ─────► Record ──┘                               ▲
 //	                       a change's own transaction ──┘ management records
 //
-// Memory is bounded. What a store that is slow or full cannot take is counted,
-// and told by a record of the log itself once the store is back.
+// Memory is bounded. Records that do not fit while the store is slow or full are lost and
+// counted, and a gap record in the log says so once the store works again.
 package writer
 
 import (
@@ -24,23 +24,23 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Store keeps open ends and blocks.
+// Store stores open ends and blocks.
 type Store interface {
 	// AppendAuditChunks adds chunks and management records to the open ends of
 	// their accounts' logs, in one transaction.
 	AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, records []*audit.Record) error
-	// JoinAuditChunks puts one chunk in the place of all of its account up to its ID.
+	// JoinAuditChunks replaces all chunks of an account up to the chunk's ID with it.
 	JoinAuditChunks(ctx context.Context, chunk audit.Chunk) error
 	AuditOpen(ctx context.Context, accountID string) (*audit.Open, error)
 	// SealAudit moves records from an open end to the chain, in one transaction.
 	SealAudit(ctx context.Context, s *audit.Seal) error
 }
 
-// Keeper knows all accounts' logs.
+// Keeper maintains the logs of all accounts.
 type Keeper interface {
 	AuditWaiting(ctx context.Context) ([]audit.Waiting, error)
-	// TrimAudit removes what is too old or too much, in one short transaction;
-	// nil is the end of the work.
+	// TrimAudit removes records beyond their retention or the maximum size, in one
+	// short transaction. It returns nil if there was nothing to remove.
 	TrimAudit(ctx context.Context, now time.Time, maxBytes int64) (*audit.Trimmed, error)
 	AuditChains(ctx context.Context) ([]audit.Chain, error)
 }
@@ -51,69 +51,69 @@ const (
 	DefaultMaxHeld  = 64 << 20
 	DefaultMaxBytes = 50 << 30
 
-	upkeepPeriod = 10 * time.Second
-	trimPeriod   = time.Minute
-	headPeriod   = time.Hour
-	sealAfter    = 10 * time.Minute
+	maintenancePeriod = 10 * time.Second
+	trimPeriod        = time.Minute
+	headPeriod        = time.Hour
+	sealAfter         = 10 * time.Minute
 )
 
-// Config is what a Writer is made of. Store and Keeper are required.
+// Config configures a Writer. Store and Keeper are required.
 type Config struct {
 	Store  Store
 	Keeper Keeper
-	// OperatorID is the account default: of records that belong to no account,
-	// as those of keys that nobody has.
+	// OperatorID is the ID of the account default, which gets the records that
+	// belong to no account, such as those of unknown keys.
 	OperatorID string
-	// MaxBytes is what the blocks of all accounts may take; 0 is
+	// MaxBytes is the maximum size of the blocks of all accounts, in bytes. 0 means
 	// DefaultMaxBytes.
 	MaxBytes int64
-	// Period is how often records are written; 0 is DefaultPeriod.
+	// Period is the time between two writes. 0 means DefaultPeriod.
 	Period time.Duration
-	// MaxHeld is how many bytes of memory the records may take that are not
-	// written yet; 0 is DefaultMaxHeld. What comes beyond is lost, and counted.
+	// MaxHeld is the maximum size of the records in memory that are not yet written,
+	// in bytes. 0 means DefaultMaxHeld. Further records are lost and counted.
 	MaxHeld int
-	Now     func() time.Time // nil is time.Now
+	Now     func() time.Time // nil means time.Now
 	Log     *slog.Logger
 }
 
-// Writer is the audit log's way into the store. It is safe for concurrent use.
+// Writer writes the audit log. It is an accesslog.Sink, and safe for concurrent use.
 type Writer struct {
 	cfg   Config
 	codec *audit.Codec
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // guards the next fields
 	intakes map[[16]byte]*intake
-	held    int    // bytes that are not in the store
-	lost    uint64 // records, ever
+	held    int    // bytes of records that are not in the store
+	lost    uint64 // number of lost records since the start
 
-	// turn is held by whoever writes. It is a channel so that waiting for it
-	// ends with a context.
-	turn    chan struct{}
-	sealing audit.Table               // of the block that is made; under turn
-	unsent  []audit.Chunk             // encoded, and not in the store; under turn
-	weight  int                       // what they count in held; under turn
-	gaps    map[string]*loss          // to be told, by account; under turn
-	open    map[string]*audit.Waiting // what of each account is open; under turn
-	rest    int                       // writes that seal nothing; under turn
-	last    time.Time                 // when it was last written; under turn
-	failed  time.Time                 // when a failure was last logged; under turn
+	// writeLock is a mutex for writing, as a channel so that a wait for it can end
+	// with a context.
+	writeLock chan struct{}
+	sealing   audit.Table               // of the block that is made; under writeLock
+	unsent    []audit.Chunk             // encoded, and not in the store; under writeLock
+	weight    int                       // what they count in held; under writeLock
+	gaps      map[string]*loss          // to be told, by account; under writeLock
+	open      map[string]*audit.Waiting // what of each account is open; under writeLock
+	pause     int                       // writes that seal nothing; under writeLock
+	last      time.Time                 // when it was last written; under writeLock
+	failed    time.Time                 // when a failure was last logged; under writeLock
 
-	keeping       sync.Mutex       // held by Upkeep, before the turn; of what follows
-	trimmed, told time.Time        // when it last did
-	heads         map[string]int64 // the number of the head last logged
+	maintaining          sync.Mutex       // held by Upkeep, before the turn; of what follows
+	trimmed, headsLogged time.Time        // when it last did
+	heads                map[string]int64 // the number of the head last logged
 
 	group service.Group
 }
 
-// intake is what came of one account since it was last written.
+// intake is the records of one account since they were last written.
 type intake struct {
 	table, other *audit.Table // one is filled while the other is written
 	weight       int          // of table, in held
 	loss         loss
-	idle         int // times that it was found empty
+	idle         int // number of writes in a row at which it was empty
 }
 
-// loss is records that are missing.
+// loss describes lost records.
 type loss struct {
 	records     int64
 	first, last time.Time
@@ -132,10 +132,10 @@ func (l *loss) add(o loss) {
 	l.records += o.records
 }
 
-// New returns a journal that writes nothing by itself until Start.
+// New returns a Writer that takes records at once and writes them after Start.
 func New(cfg Config) (*Writer, error) {
 	if cfg.Store == nil || cfg.Keeper == nil {
-		return nil, errors.New("make the audit journal: Store and Keeper are required")
+		return nil, errors.New("audit/writer: Config.Store and Config.Keeper are required")
 	}
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = DefaultMaxBytes
@@ -157,15 +157,15 @@ func New(cfg Config) (*Writer, error) {
 		return nil, err
 	}
 	return &Writer{
-		cfg: cfg, codec: codec, intakes: map[[16]byte]*intake{}, turn: make(chan struct{}, 1),
+		cfg: cfg, codec: codec, intakes: map[[16]byte]*intake{}, writeLock: make(chan struct{}, 1),
 		gaps: map[string]*loss{}, open: map[string]*audit.Waiting{}, heads: map[string]int64{},
 	}, nil
 }
 
-// recordWeight is about what a record takes in memory beside its texts.
+// recordWeight is the approximate size of a record in memory without its texts, in bytes.
 const recordWeight = 64
 
-// Take implements outcome.Sink: it keeps authentication events.
+// Take implements accesslog.Sink: it takes the authentications of a batch.
 func (j *Writer) Take(batch []accesslog.Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -192,8 +192,7 @@ func (j *Writer) Take(batch []accesslog.Entry) {
 	}
 }
 
-// Record keeps an authentication event of the management plane. It does not
-// wait for the store.
+// Record takes an authentication of the management plane. It does not wait for the store.
 func (j *Writer) Record(r *audit.Record) {
 	account, ok := id.Parse(id.Account, r.AccountID)
 	if !ok {
@@ -234,23 +233,22 @@ func (j *Writer) lose(in *intake, at time.Time) {
 	in.loss.add(loss{1, at, at})
 }
 
-// Lost returns how many records were lost, ever.
+// Lost returns the number of records lost since the start.
 func (j *Writer) Lost() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.lost
 }
 
-// Held returns how many bytes of memory the records take that are not written
-// yet.
+// Held returns the size of the records in memory that are not yet written, in bytes.
 func (j *Writer) Held() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.held
 }
 
-// outcomeOf tells how the authentication ended: whatever checks 3, 4 and 6 did
-// not refuse is a success (contract, section 7).
+// outcomeOf returns the outcome of an authentication: success unless check 3, 4 or 6
+// refused the request (contract, section 7).
 func outcomeOf(d accesslog.Result) audit.Outcome {
 	switch d {
 	case accesslog.KeyInvalid:

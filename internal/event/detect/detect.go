@@ -1,16 +1,16 @@
-// Package detect makes the events of the data plane (contract, section 6): it looks
-// at the record of each request and decides whether it makes one.
+// Package detect creates the events of the data plane from the access records of requests
+// (contract, section 6).
 //
 //	records ──Take──► breaches: every 100th of a count ──► queue ──┐
 //	                  errors: a group for each route and status ───┴──► Store, in batches
 //
-// Take only counts and remembers. A goroutine writes: a breach as soon as it can;
-// of the errors of a group the first as soon as it can, and what came after it
-// together, at most once a second. What the store cannot take now waits: the
-// errors in the counts of their groups, a bounded number of breaches in the queue.
+// Take only counts. A goroutine creates and writes the events: of breaches at once, of the
+// first error of a group at once, and of its further errors together, at most once a
+// second. While the store fails, errors wait in the counts of their groups, and a bounded
+// number of breaches in the queue.
 //
-// The counts of breaches begin again with the process, and so does the sampling:
-// the first breach after a start makes an event.
+// The counts of breaches, and with them the sampling, restart with the process: the first
+// breach after a start makes an event.
 package detect
 
 import (
@@ -25,15 +25,15 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Store keeps events and makes the deliveries of each in the same transaction. A
-// call that ended with fault.Conflict wrote events with these identifiers before.
+// Store stores events, and creates their deliveries in the same transaction. The error is
+// fault.Conflict if events with these identifiers are stored already.
 type Store interface {
 	AppendEvents(ctx context.Context, events []event.Event) error
 }
 
-// Routes knows the routes by their identifiers. It does no I/O.
+// Routes looks up routes by their identifiers. It does no I/O.
 type Routes interface {
-	// RoutePath returns the path of a route, as it is stored; "" if it is gone.
+	// RoutePath returns the configured path of a route, or "" if it does not exist.
 	RoutePath(gatewayID, routeID string) string
 }
 
@@ -45,16 +45,16 @@ const (
 	maxBatch  = 100
 )
 
-// interval is the least time between two events of one route and status.
-const interval = time.Second
+// minInterval is the least time between two events of one route and status.
+const minInterval = time.Second
 
-// forgetEvery is the least time between two looks for routes that are gone.
+// forgetEvery is the least time between two checks for deleted routes.
 const forgetEvery = time.Minute
 
 // retryAfter is the wait after a failure of the store.
 const retryAfter = time.Second
 
-// Config is what a Detector is made of. Store and Routes are required.
+// Config configures a Detector. Store and Routes are required.
 type Config struct {
 	Store  Store
 	Routes Routes
@@ -63,7 +63,7 @@ type Config struct {
 	Log    *slog.Logger     // nil discards
 }
 
-// Detector is a sink that makes events. It is safe for concurrent use.
+// Detector is an accesslog.Sink that creates events. It is safe for concurrent use.
 type Detector struct {
 	cfg  Config
 	lost atomic.Uint64
@@ -72,17 +72,17 @@ type Detector struct {
 	counts   map[limit]int64
 	groups   map[outage]*group
 	queue    []breach
-	fresh    []*group  // that had no event yet, the first first
-	told     []*group  // that had one, the earliest first
-	forgetAt time.Time // no look for routes that are gone before
+	fresh    []*group  // that had no event yet, the oldest first
+	notified []*group  // that had an event, the earliest first
+	forgetAt time.Time // earliest time of the next check for deleted routes
 
-	work   chan struct{}      // of one place: something may be to do
-	syncs  chan chan struct{} // closed by the writer when all that was due is written
-	group  service.Group
-	unsent []event.Event // that were made and are not yet written; the writer's
+	work      chan struct{}      // holds a token if there may be something to write
+	syncs     chan chan struct{} // each is closed when everything due is written
+	group     service.Group
+	unwritten []event.Event // created and not yet stored; used by the goroutine only
 }
 
-// breach is one that makes an event.
+// breach is a breach that makes an event.
 type breach struct {
 	account string
 	data    event.Breach
@@ -100,20 +100,20 @@ type outage struct {
 	status         uint16
 }
 
-// group is the errors of one route and status that no event has told yet.
+// group is the errors of one route and status.
 type group struct {
 	name    outage
 	account string
-	data    event.UpstreamError // RequestID and Reason aside; Occurrences are those not yet told
+	data    event.UpstreamError // without RequestID and Reason; Occurrences since the last event
 	last    [16]byte            // request of the last error
 	reason  string              // of the last error
-	next    time.Time           // no event before
+	next    time.Time           // earliest time of the next event
 }
 
-// New returns a Detector that stands still until Start.
+// New returns a Detector that counts at once and writes events after Start.
 func New(cfg Config) (*Detector, error) {
 	if cfg.Store == nil || cfg.Routes == nil {
-		return nil, errors.New("watch: Store and Routes are required")
+		return nil, errors.New("event/detect: Config.Store and Config.Routes are required")
 	}
 	if cfg.Wake == nil {
 		cfg.Wake = func() {}
@@ -130,5 +130,6 @@ func New(cfg Config) (*Detector, error) {
 	}, nil
 }
 
-// Lost returns how many breaches and errors could not be remembered.
-func (w *Detector) Lost() uint64 { return w.lost.Load() }
+// Lost returns the number of breaches and errors that made no event because there was no
+// memory for them.
+func (d *Detector) Lost() uint64 { return d.lost.Load() }

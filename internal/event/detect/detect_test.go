@@ -29,11 +29,11 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// site is one gateway with a Detector over a store.
-type site struct {
+// harness is one gateway with a Detector over a store.
+type harness struct {
 	tb
 	store            *memoryStore
-	watch            *detect.Detector
+	detector         *detect.Detector
 	account, gateway [16]byte
 	woken            atomic.Int64
 }
@@ -77,91 +77,91 @@ func (s *memoryStore) AppendEvents(ctx context.Context, events []event.Event) er
 	return nil
 }
 
-// Guarantee: what routes that are gone left behind takes nobody's events away.
-func TestCountsOfGoneRoutes(t *testing.T) {
+// Guarantee: the counts of deleted routes do not keep other routes from making events.
+func TestCountsOfDeletedRoutesAreForgotten(t *testing.T) {
 	s := open(t)
 	defer s.stop()
-	const counts, batch = 1 << 17, 4096 // as many as are remembered, and as may wait
-	live := s.gateway
-	s.gateway = [16]byte{3} // RoutePath is asked for another
+	const counts, batch = 1 << 17, 4096 // the maximum number of counts, and of waiting breaches
+	existing := s.gateway
+	s.gateway = [16]byte{3} // RoutePath does not know its routes
 	entries := make([]accesslog.Entry, 0, counts)
 	for i := range counts {
 		entries = append(entries, s.limited([16]byte{12: byte(i >> 24), 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)}, ratelimit.RouteScope))
 	}
-	s.gateway = live
+	s.gateway = existing
 	for part := range slices.Chunk(entries, batch) {
-		s.watch.Take(part)
-		if err := s.watch.Sync(t.Context()); err != nil {
+		s.detector.Take(part)
+		if err := s.detector.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.watch.Take([]accesslog.Entry{s.limited(route(0), ratelimit.RouteScope)})
-	if err := s.watch.Sync(t.Context()); err != nil {
+	s.detector.Take([]accesslog.Entry{s.limited(route(0), ratelimit.RouteScope)})
+	if err := s.detector.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if lost, events := s.watch.Lost(), len(s.store.events); lost != 0 || events != counts+1 {
-		t.Errorf("%d lost, %d events, want %d", lost, events, counts+1)
+	if lost, events := s.detector.Lost(), len(s.store.events); lost != 0 || events != counts+1 {
+		t.Errorf("%d lost and %d events, want 0 and %d", lost, events, counts+1)
 	}
 }
 
 // route returns the identifier of the route number n.
 func route(n int) [16]byte { return [16]byte{15: byte(n + 1)} }
 
-// RoutePath implements watch.Routes.
-func (s *site) RoutePath(gatewayID, routeID string) string {
+// RoutePath implements detect.Routes.
+func (s *harness) RoutePath(gatewayID, routeID string) string {
 	if u, ok := id.Parse(id.Route, routeID); ok && gatewayID == id.Format(id.Gateway, s.gateway) {
 		return fmt.Sprintf("/route/%d/{id}", u[15]-1)
 	}
 	return ""
 }
 
-// open makes a site.
-func open(t tb) *site {
+// open returns a started harness.
+func open(t tb) *harness {
 	t.Helper()
-	s := &site{tb: t, account: [16]byte{1}, gateway: [16]byte{2}, store: &memoryStore{known: map[string]bool{}}}
+	s := &harness{tb: t, account: [16]byte{1}, gateway: [16]byte{2}, store: &memoryStore{known: map[string]bool{}}}
 	s.start()
 	return s
 }
 
-func (s *site) start() {
+func (s *harness) start() {
 	s.Helper()
 	var err error
-	if s.watch, err = detect.New(detect.Config{Store: s.store, Routes: s, Wake: func() { s.woken.Add(1) }}); err != nil {
+	if s.detector, err = detect.New(detect.Config{Store: s.store, Routes: s, Wake: func() { s.woken.Add(1) }}); err != nil {
 		s.Fatal(err)
 	}
-	if err := s.watch.Start(context.Background()); err != nil {
+	if err := s.detector.Start(context.Background()); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *site) stop() {
+func (s *harness) stop() {
 	s.Helper()
-	if err := s.watch.Stop(context.Background()); err != nil {
+	if err := s.detector.Stop(context.Background()); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *site) entry(d accesslog.Result, r [16]byte) accesslog.Entry {
+func (s *harness) entry(d accesslog.Result, r [16]byte) accesslog.Entry {
 	return accesslog.Entry{Path: "/route/0/7", Record: accesslog.Record{
 		Account: s.account, Gateway: s.gateway, Route: r, Key: [16]byte{9}, Request: id.NewFast(), Method: accesslog.GET,
 		Result: d, Prefix: [10]byte([]byte("kg_AbCdEf\x00")), Status: 200, UpstreamStatus: 200,
 	}}
 }
 
-func (s *site) limited(r [16]byte, scope ratelimit.Scope) accesslog.Entry {
+func (s *harness) limited(r [16]byte, scope ratelimit.Scope) accesslog.Entry {
 	e := s.entry(accesslog.Limited, r)
 	e.Status, e.UpstreamStatus, e.LimitScope, e.Limit = 429, 0, uint8(scope), 50
 	return e
 }
 
-func (s *site) failed(r [16]byte, status uint16) accesslog.Entry {
+func (s *harness) failed(r [16]byte, status uint16) accesslog.Entry {
 	e := s.entry(accesslog.Forwarded, r)
 	e.Status, e.UpstreamStatus = status, status
 	return e
 }
 
-// told is an event as a receiver reads it.
-type told struct {
+// received is an event as an endpoint receives it.
+type received struct {
 	Type      event.Type
 	CreatedAt time.Time `json:"created_at"`
 	Data      struct {
@@ -175,27 +175,27 @@ type told struct {
 	}
 }
 
-// events returns all events, the first first.
-func (s *site) events() []told {
+// events returns all stored events in their order.
+func (s *harness) events() []received {
 	s.Helper()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	var all []told
+	var all []received
 	for _, e := range s.store.events {
-		var t told
+		var t received
 		if err := json.Unmarshal(e.Payload, &t); err != nil {
 			s.Fatal(err)
 		}
 		if want := id.Format(id.Account, s.account); e.AccountID != want || t.Type != e.Type || !t.CreatedAt.Equal(e.CreatedAt) {
-			s.Fatalf("event %+v tells %+v", e, t)
+			s.Fatalf("event %+v has payload %+v, want the same account, type and time", e, t)
 		}
 		all = append(all, t)
 	}
 	return all
 }
 
-// Breaches 1, 101, 201, … of each gateway, route and limit scope make an event,
-// which tells of the caller of that breach.
+// Guarantee: breaches 1, 101, 201, … of each gateway, route and limit scope make an event
+// with the key of that breach.
 func TestBreachesAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
@@ -205,10 +205,10 @@ func TestBreachesAreSampled(t *testing.T) {
 			second.Key, second.Prefix = [16]byte{}, [10]byte{}
 			first := s.limited(route(0), ratelimit.KeyScope)
 			first.Key[15] = byte(i)
-			s.watch.Take([]accesslog.Entry{first, second, s.entry(accesslog.Forwarded, route(0))})
+			s.detector.Take([]accesslog.Entry{first, second, s.entry(accesslog.Forwarded, route(0))})
 		}
-		s.watch.Take([]accesslog.Entry{s.limited(route(0), ratelimit.RouteScope)})
-		if err := s.watch.Sync(t.Context()); err != nil {
+		s.detector.Take([]accesslog.Entry{s.limited(route(0), ratelimit.RouteScope)})
+		if err := s.detector.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -235,9 +235,10 @@ func TestBreachesAreSampled(t *testing.T) {
 	})
 }
 
-// The first error of a route and status is told at once, what follows together
-// after a second, and after a second of silence the next is a first one again. The sender is woken.
-func TestErrorsAreGathered(t *testing.T) {
+// Guarantee: the first error of a route and status makes an event at once, further ones
+// make one together after a second, and after a second without errors the next one is a
+// first one again. The sender is woken.
+func TestErrorsAreGrouped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		defer s.stop()
@@ -249,56 +250,65 @@ func TestErrorsAreGathered(t *testing.T) {
 				got = append(got, e.Data.Occurrences)
 			}
 			if !slices.Equal(got, occurrences) {
-				t.Fatalf("events of %v occurrences; want %v", got, occurrences)
+				t.Fatalf("got events with %v occurrences, want %v", got, occurrences)
 			}
 		}
-		s.watch.Take([]accesslog.Entry{s.failed(route(0), 503)})
+		s.detector.Take([]accesslog.Entry{s.failed(route(0), 503)})
 		want(1)
 		for range 5 {
-			s.watch.Take([]accesslog.Entry{s.failed(route(0), 503), s.failed(route(0), 503)})
+			s.detector.Take([]accesslog.Entry{s.failed(route(0), 503), s.failed(route(0), 503)})
 		}
-		time.Sleep(999 * time.Millisecond) //nolint:forbidigo // the bubble's clock
+		time.Sleep(999 * time.Millisecond) //nolint:forbidigo // virtual time
 		want(1)
-		time.Sleep(time.Millisecond) //nolint:forbidigo // the bubble's clock
+		time.Sleep(time.Millisecond) //nolint:forbidigo // virtual time
 		want(1, 10)
-		time.Sleep(300 * time.Millisecond) //nolint:forbidigo // the bubble's clock
-		s.watch.Take([]accesslog.Entry{s.failed(route(0), 503)})
-		time.Sleep(700 * time.Millisecond) //nolint:forbidigo // the bubble's clock
+		time.Sleep(300 * time.Millisecond) //nolint:forbidigo // virtual time
+		s.detector.Take([]accesslog.Entry{s.failed(route(0), 503)})
+		time.Sleep(700 * time.Millisecond) //nolint:forbidigo // virtual time
 		want(1, 10, 1)
-		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
 		want(1, 10, 1)
-		s.watch.Take([]accesslog.Entry{s.failed(route(0), 503)})
+		s.detector.Take([]accesslog.Entry{s.failed(route(0), 503)})
 		want(1, 10, 1, 1)
-		timeout, unreachable, mine := s.entry(accesslog.TimedOut, route(0)), s.entry(accesslog.Unreachable, route(0)), s.entry(accesslog.Failed, route(0))
+		if s.woken.Load() == 0 {
+			t.Error("the sender was not woken")
+		}
+	})
+}
+
+// Guarantee: a timeout, an unreachable upstream and a 5xx response of the upstream make
+// events with their reasons, also if the client hung up; Keygate's own errors and requests
+// that have only started make none.
+func TestErrorsHaveReasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		defer s.stop()
+		timeout, unreachable, own := s.entry(accesslog.TimedOut, route(0)), s.entry(accesslog.Unreachable, route(0)), s.entry(accesslog.Failed, route(0))
 		timeout.Status, timeout.UpstreamStatus = 504, 0
 		unreachable.Status, unreachable.UpstreamStatus = 502, 0
-		mine.Status, mine.UpstreamStatus = 503, 0
-		left := s.failed(route(1), 500)
-		left.Result, left.Status = accesslog.Abandoned, 499
-		begun := s.failed(route(1), 501)
-		begun.Part = accesslog.Started
-		s.watch.Take([]accesslog.Entry{timeout, unreachable, mine, left, begun})
+		own.Status, own.UpstreamStatus = 503, 0
+		hungUp := s.failed(route(1), 500)
+		hungUp.Result, hungUp.Status = accesslog.Abandoned, 499
+		started := s.failed(route(1), 501)
+		started.Part = accesslog.Started
+		s.detector.Take([]accesslog.Entry{timeout, unreachable, own, hungUp, started})
 		synctest.Wait()
 		var got []string
-		for _, e := range s.events()[4:] {
+		for _, e := range s.events() {
 			got = append(got, fmt.Sprintf("%s %d %s %s", e.Data.Path, e.Data.Status, e.Data.Reason, e.Data.Method))
 		}
 		if want := []string{"/route/0/{id} 504 timeout GET", "/route/0/{id} 502 unreachable GET", "/route/1/{id} 500 upstream_status GET"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if last := s.events()[4]; last.Data.RequestID != id.Format(id.Request, timeout.Request) {
-			t.Errorf("the event tells of request %s", last.Data.RequestID)
-		}
-		if s.woken.Load() == 0 {
-			t.Error("nobody woke the sender")
+		if first, want := s.events()[0].Data.RequestID, id.Format(id.Request, timeout.Request); first != want {
+			t.Errorf("the first event has request %s, want %s", first, want)
 		}
 	})
 }
 
-// Whatever comes when, through restarts and failures of the store: the
-// occurrences of each route and status add up to the errors exactly, there is at
-// most one event of them in a second but for restarts, and of each count of
-// breaches every hundredth is told.
+// Guarantee: through restarts and failures of the store, the occurrences of each route and
+// status add up to its errors exactly, there is at most one event for them in a second
+// except at restarts, and every hundredth breach of each count makes an event.
 func TestCountsAddUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
@@ -335,7 +345,7 @@ func addUp(t *rapid.T, steps []step) {
 		case "errors":
 			errs[outage{name, int(st.status)}] += int64(st.n)
 			for range st.n {
-				s.watch.Take([]accesslog.Entry{s.failed(route(st.route), st.status)})
+				s.detector.Take([]accesslog.Entry{s.failed(route(st.route), st.status)})
 			}
 		case "breaches":
 			for range st.n {
@@ -343,10 +353,10 @@ func addUp(t *rapid.T, steps []step) {
 					sampled[name]++
 				}
 				breaches[name]++
-				s.watch.Take([]accesslog.Entry{s.limited(route(st.route), ratelimit.RouteScope)})
+				s.detector.Take([]accesslog.Entry{s.limited(route(st.route), ratelimit.RouteScope)})
 			}
 		case "wait":
-			time.Sleep(st.wait) //nolint:forbidigo // the bubble's clock
+			time.Sleep(st.wait) //nolint:forbidigo // virtual time
 		case "restart":
 			s.store.set(false, false)
 			s.stop()
@@ -374,28 +384,28 @@ func addUp(t *rapid.T, steps []step) {
 		errs[name] -= e.Data.Occurrences
 		ended := slices.ContainsFunc(restarts, func(at time.Time) bool { return !at.Before(last[name]) && !at.After(e.CreatedAt) })
 		if e.CreatedAt.Sub(last[name]) < time.Second && !ended {
-			t.Errorf("two events of %v within %v", name, e.CreatedAt.Sub(last[name]))
+			t.Errorf("got two events of %v within %v, want at least 1s between them", name, e.CreatedAt.Sub(last[name]))
 		}
 		last[name] = e.CreatedAt
 	}
 	for name, left := range errs {
 		if left != 0 {
-			t.Errorf("%d errors of %v were not told", left, name)
+			t.Errorf("%d errors of %v are in no event, want 0", left, name)
 		}
 	}
 	for name, left := range sampled {
 		if left != 0 {
-			t.Errorf("%d samples of %s were not told", left, name)
+			t.Errorf("%d sampled breaches of %s made no event, want 0", left, name)
 		}
 	}
-	if s.watch.Lost() != 0 {
-		t.Errorf("%d were lost", s.watch.Lost())
+	if s.detector.Lost() != 0 {
+		t.Errorf("%d were lost, want 0", s.detector.Lost())
 	}
 }
 
-// A store that takes nothing blocks nobody: errors wait in their counts, breaches
-// in a bounded queue, and what is beyond it is counted.
-func TestABlockedStore(t *testing.T) {
+// Guarantee: a failing store does not block Take. Errors wait in their counts and breaches
+// in a bounded queue, and breaches beyond it are counted as lost.
+func TestFailingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		s.store.set(true, false)
@@ -403,13 +413,13 @@ func TestABlockedStore(t *testing.T) {
 		for i := range routes {
 			r := [16]byte{1, 14: byte(i >> 8), 15: byte(i)}
 			for range each {
-				s.watch.Take([]accesslog.Entry{s.limited(r, ratelimit.RouteScope), s.failed(r, 500)})
+				s.detector.Take([]accesslog.Entry{s.limited(r, ratelimit.RouteScope), s.failed(r, 500)})
 			}
 		}
-		time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock
-		lost := s.watch.Lost()
+		time.Sleep(10 * time.Second) //nolint:forbidigo // virtual time
+		lost := s.detector.Lost()
 		if lost == 0 || lost >= routes {
-			t.Errorf("%d of %d events were lost", lost, routes)
+			t.Errorf("%d of %d breaches were lost, want some and not all", lost, routes)
 		}
 		s.store.set(false, false)
 		s.stop()
@@ -421,20 +431,20 @@ func TestABlockedStore(t *testing.T) {
 			}
 		}
 		if breaches != routes-int64(lost) || occurrences != routes*each {
-			t.Errorf("%d breaches and %d errors were told, %d lost", breaches, occurrences, lost)
+			t.Errorf("got events for %d breaches and %d errors with %d lost, want %d and %d", breaches, occurrences, lost, routes-int64(lost), routes*each)
 		}
 	})
 }
 
-// Take may be called while the writer writes.
-func TestTakeBesideTheWriter(t *testing.T) {
+// Guarantee: Take may be called concurrently with writing.
+func TestConcurrentTake(t *testing.T) {
 	s := open(t)
 	var all sync.WaitGroup
 	const takers, each = 4, 500
 	for n := range takers {
 		all.Go(func() {
 			for i := range each {
-				s.watch.Take([]accesslog.Entry{s.failed(route(n), uint16(500+i%3)), s.limited(route(n), ratelimit.KeyScope)})
+				s.detector.Take([]accesslog.Entry{s.failed(route(n), uint16(500+i%3)), s.limited(route(n), ratelimit.KeyScope)})
 			}
 		})
 	}
@@ -448,13 +458,13 @@ func TestTakeBesideTheWriter(t *testing.T) {
 		}
 	}
 	if occurrences != takers*each || breaches != takers*each/event.SampleRate {
-		t.Errorf("%d errors and %d breaches were told", occurrences, breaches)
+		t.Errorf("got events for %d errors and %d breaches, want %d and %d", occurrences, breaches, takers*each, takers*each/event.SampleRate)
 	}
 }
 
 func BenchmarkTakeNoEvent(b *testing.B) {
-	s := &site{account: [16]byte{1}, gateway: [16]byte{2}}
-	w, err := detect.New(detect.Config{Store: &memoryStore{}, Routes: s})
+	s := &harness{account: [16]byte{1}, gateway: [16]byte{2}}
+	d, err := detect.New(detect.Config{Store: &memoryStore{}, Routes: s})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -464,6 +474,6 @@ func BenchmarkTakeNoEvent(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += len(batch) {
-		w.Take(batch)
+		d.Take(batch)
 	}
 }

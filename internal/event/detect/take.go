@@ -9,42 +9,42 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Statuses of ours.
+// The statuses of Keygate's own responses.
 const (
 	badGateway     = 502
 	gatewayTimeout = 504
 )
 
-// Take implements outcome.Sink.
-func (w *Detector) Take(entries []accesslog.Entry) {
-	w.mu.Lock()
+// Take implements accesslog.Sink.
+func (d *Detector) Take(entries []accesslog.Entry) {
+	d.mu.Lock()
 	wake := false
 	for i := range entries {
 		e := &entries[i]
 		switch {
 		case e.Part == accesslog.Started || e.Account == [16]byte{}:
 		case e.Result == accesslog.Limited:
-			wake = w.countBreach(e) || wake
+			wake = d.countBreach(e) || wake
 		default:
 			if status, reason := upstreamError(&e.Record); status != 0 {
-				wake = w.countError(e, status, reason) || wake
+				wake = d.countError(e, status, reason) || wake
 			}
 		}
 	}
-	w.mu.Unlock()
+	d.mu.Unlock()
 	if wake {
-		w.signal()
+		d.signal()
 	}
 }
 
-func (w *Detector) signal() {
+func (d *Detector) signal() {
 	select {
-	case w.work <- struct{}{}:
+	case d.work <- struct{}{}:
 	default:
 	}
 }
 
-// upstreamError returns 0 for a record that tells of none.
+// upstreamError returns the status and reason of an upstream error, or 0 if there was none.
 func upstreamError(r *accesslog.Record) (status uint16, reason string) {
 	switch {
 	case r.Result == accesslog.Unreachable:
@@ -59,20 +59,20 @@ func upstreamError(r *accesslog.Record) (status uint16, reason string) {
 }
 
 // countBreach counts a breach and reports whether it makes an event.
-func (w *Detector) countBreach(e *accesslog.Entry) bool {
+func (d *Detector) countBreach(e *accesslog.Entry) bool {
 	name := limit{e.Gateway, e.Route, e.LimitScope}
-	n, known := w.counts[name]
-	if !known && len(w.counts) >= maxCounts && !w.forget() {
-		w.lost.Add(1)
+	n, known := d.counts[name]
+	if !known && len(d.counts) >= maxCounts && !d.forget() {
+		d.lost.Add(1)
 		return false
 	}
 	n++
-	w.counts[name] = n
+	d.counts[name] = n
 	if (n-1)%event.SampleRate != 0 {
 		return false
 	}
-	if len(w.queue) >= maxQueue {
-		w.lost.Add(1)
+	if len(d.queue) >= maxQueue {
+		d.lost.Add(1)
 		return false
 	}
 	b := event.Breach{
@@ -87,42 +87,42 @@ func (w *Detector) countBreach(e *accesslog.Entry) bool {
 	if prefix := strings.TrimRight(string(e.Prefix[:]), "\x00"); prefix != "" {
 		b.KeyPrefix = &prefix
 	}
-	b.Path = w.cfg.Routes.RoutePath(b.GatewayID, b.RouteID)
-	w.queue = append(w.queue, breach{id.Format(id.Account, e.Account), b})
+	b.Path = d.cfg.Routes.RoutePath(b.GatewayID, b.RouteID)
+	d.queue = append(d.queue, breach{id.Format(id.Account, e.Account), b})
 	return true
 }
 
-// forget drops the counts of routes that are gone and reports whether there is
-// room again. It looks at most once in forgetEvery. The mutex is held.
-func (w *Detector) forget() bool {
-	now := w.cfg.Now()
-	if now.Before(w.forgetAt) {
+// forget removes the counts of deleted routes, at most once in forgetEvery, and reports
+// whether there is room again. The caller holds mu.
+func (d *Detector) forget() bool {
+	now := d.cfg.Now()
+	if now.Before(d.forgetAt) {
 		return false
 	}
-	w.forgetAt = now.Add(forgetEvery)
-	for name := range w.counts {
-		if w.cfg.Routes.RoutePath(id.Format(id.Gateway, name.gateway), id.Format(id.Route, name.route)) == "" {
-			delete(w.counts, name)
+	d.forgetAt = now.Add(forgetEvery)
+	for name := range d.counts {
+		if d.cfg.Routes.RoutePath(id.Format(id.Gateway, name.gateway), id.Format(id.Route, name.route)) == "" {
+			delete(d.counts, name)
 		}
 	}
-	return len(w.counts) < maxCounts
+	return len(d.counts) < maxCounts
 }
 
-// countError counts an error in its group and reports whether that is a new one.
-func (w *Detector) countError(e *accesslog.Entry, status uint16, reason string) bool {
+// countError counts an error in its group, and reports whether the group is new.
+func (d *Detector) countError(e *accesslog.Entry, status uint16, reason string) bool {
 	name := outage{e.Gateway, e.Route, status}
-	g, known := w.groups[name]
+	g, known := d.groups[name]
 	if !known {
-		if len(w.groups) >= maxGroups {
-			w.lost.Add(1)
+		if len(d.groups) >= maxGroups {
+			d.lost.Add(1)
 			return false
 		}
 		g = &group{name: name, account: id.Format(id.Account, e.Account)}
 		g.data.GatewayID, g.data.RouteID = id.Format(id.Gateway, e.Gateway), id.Format(id.Route, e.Route)
-		g.data.Path = w.cfg.Routes.RoutePath(g.data.GatewayID, g.data.RouteID)
+		g.data.Path = d.cfg.Routes.RoutePath(g.data.GatewayID, g.data.RouteID)
 		g.data.Status = int(status)
-		w.groups[name] = g
-		w.fresh = append(w.fresh, g)
+		d.groups[name] = g
+		d.fresh = append(d.fresh, g)
 	}
 	g.data.Occurrences++
 	g.last, g.reason = e.Request, reason

@@ -12,37 +12,37 @@ import (
 )
 
 // Start begins to write, until Stop.
-func (w *Detector) Start(context.Context) error {
-	if err := w.group.Start(w.run); err != nil {
+func (d *Detector) Start(context.Context) error {
+	if err := d.group.Start(d.run); err != nil {
 		return fmt.Errorf("start the event detector: %w", err)
 	}
 	return nil
 }
 
-// Stop writes everything that was taken, whatever time passed since the event
-// before. It returns an error if that fails or takes longer than ctx.
-func (w *Detector) Stop(ctx context.Context) error {
-	if err := w.group.Stop(ctx); err != nil {
+// Stop writes all events, regardless of the time since the previous ones, and ends. It
+// returns an error if the store fails or ctx ends first.
+func (d *Detector) Stop(ctx context.Context) error {
+	if err := d.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop the event detector: %w", err)
 	}
 	for {
-		if err := w.write(ctx, true); err != nil {
+		if err := d.write(ctx, true); err != nil {
 			return fmt.Errorf("write the last events: %w", err)
 		}
-		if len(w.unsent) == 0 && !w.pending() {
+		if len(d.unwritten) == 0 && !d.pending() {
 			return nil
 		}
 	}
 }
 
-// Sync returns when every event that was due before the call is in the store. It
-// needs a Detector between Start and Stop.
-func (w *Detector) Sync(ctx context.Context) error {
-	written, ended := make(chan struct{}), w.group.Grace().Done()
+// Sync returns when every event that was due before the call is in the store. It returns an
+// error after Stop, and waits until ctx ends before Start.
+func (d *Detector) Sync(ctx context.Context) error {
+	written, ended := make(chan struct{}), d.group.Grace().Done()
 	select {
-	case w.syncs <- written:
+	case d.syncs <- written:
 	case <-ended:
-		return errors.New("the making of events has ended")
+		return errors.New("the event detector has stopped")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -50,28 +50,28 @@ func (w *Detector) Sync(ctx context.Context) error {
 	case <-written:
 		return nil
 	case <-ended:
-		return errors.New("the making of events has ended")
+		return errors.New("the event detector has stopped")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// run writes whatever is due until ctx ends.
-func (w *Detector) run(ctx context.Context) {
+// run writes due events until ctx ends.
+func (d *Detector) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var syncs []chan struct{}
 	failing := false
 	for {
-		err := w.write(ctx, false)
+		err := d.write(ctx, false)
 		if ctx.Err() != nil {
 			return
 		}
-		wait := w.untilDue()
+		wait := d.untilDue()
 		switch {
 		case err != nil:
 			if !failing {
-				w.cfg.Log.Warn("events of the data plane cannot be written; they wait", "error", err)
+				d.cfg.Log.Warn("writing events of the data plane failed; it is retried", "error", err)
 			}
 			failing, wait = true, retryAfter
 		case wait <= 0:
@@ -88,90 +88,91 @@ func (w *Detector) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case written := <-w.syncs:
+		case written := <-d.syncs:
 			syncs = append(syncs, written)
-		case <-w.workUnless(err):
+		case <-d.workUnless(err):
 		}
 	}
 }
 
-// workUnless gives no signal after a failure: the timer ends the wait.
-func (w *Detector) workUnless(err error) <-chan struct{} {
+// workUnless returns the channel of new work, or nil after a failure, which waits for the
+// timer.
+func (d *Detector) workUnless(err error) <-chan struct{} {
 	if err != nil {
 		return nil
 	}
-	return w.work
+	return d.work
 }
 
-// untilDue returns how long nothing has to be written; 0 if something has.
-func (w *Detector) untilDue() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// untilDue returns the time until the next event is due; 0 if one is due now.
+func (d *Detector) untilDue() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch {
-	case len(w.queue) > 0 || len(w.fresh) > 0:
+	case len(d.queue) > 0 || len(d.fresh) > 0:
 		return 0
-	case len(w.told) > 0:
-		return max(0, w.told[0].next.Sub(w.cfg.Now()))
+	case len(d.notified) > 0:
+		return max(0, d.notified[0].next.Sub(d.cfg.Now()))
 	default:
 		return time.Hour
 	}
 }
 
-// pending reports whether anything is not yet told.
-func (w *Detector) pending() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.queue) > 0 || len(w.groups) > 0
+// pending reports whether there is anything that makes an event at Stop.
+func (d *Detector) pending() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.queue) > 0 || len(d.groups) > 0
 }
 
-// write makes a batch of events of what is due, of everything if last, and stores
-// it. What the store does not take stays in unsent and is written first the next
-// time, with the identifiers that it has.
-func (w *Detector) write(ctx context.Context, last bool) error {
-	if len(w.unsent) == 0 {
-		made, err := w.gather(last)
+// write creates a batch of the due events, or of all if last, and stores it. If that fails,
+// the batch stays in unwritten, and is written first the next time, with the same
+// identifiers.
+func (d *Detector) write(ctx context.Context, last bool) error {
+	if len(d.unwritten) == 0 {
+		made, err := d.gather(last)
 		if err != nil {
 			return err
 		}
-		w.unsent = made
+		d.unwritten = made
 	}
-	if len(w.unsent) == 0 {
+	if len(d.unwritten) == 0 {
 		return nil
 	}
-	err := w.cfg.Store.AppendEvents(ctx, w.unsent)
-	if err != nil && fault.CodeOf(err) != fault.Conflict { // Conflict: a call before was carried out after all
-		return fmt.Errorf("write %d events: %w", len(w.unsent), err)
+	err := d.cfg.Store.AppendEvents(ctx, d.unwritten)
+	if err != nil && fault.CodeOf(err) != fault.Conflict { // Conflict: an earlier call did store them
+		return fmt.Errorf("write %d events: %w", len(d.unwritten), err)
 	}
-	w.unsent = nil
-	w.cfg.Wake()
+	d.unwritten = nil
+	d.cfg.Wake()
 	return nil
 }
 
-// gather turns up to maxBatch of what is due into events.
-func (w *Detector) gather(last bool) ([]event.Event, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := w.cfg.Now()
+// gather creates up to maxBatch due events.
+func (d *Detector) gather(last bool) ([]event.Event, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.cfg.Now()
 	var made []event.Event
 	add := func(account string, t event.Type, data any) error {
 		e, err := event.New(account, t, now, data)
 		made = append(made, e)
 		return err
 	}
-	n := min(len(w.queue), maxBatch)
-	for i := range w.queue[:n] {
-		if err := add(w.queue[i].account, event.RateLimitExceeded, w.queue[i].data); err != nil {
+	n := min(len(d.queue), maxBatch)
+	for i := range d.queue[:n] {
+		if err := add(d.queue[i].account, event.RateLimitExceeded, d.queue[i].data); err != nil {
 			return nil, err
 		}
 	}
-	w.queue = w.queue[n:]
+	d.queue = d.queue[n:]
 	for len(made) < maxBatch {
-		g := w.nextGroup(now, last)
+		g := d.nextGroup(now, last)
 		if g == nil {
 			break
 		}
-		if g.data.Occurrences == 0 { // a second without errors: the next is a first one again
-			delete(w.groups, g.name)
+		if g.data.Occurrences == 0 { // no errors for a second: the next one is a first error again
+			delete(d.groups, g.name)
 			continue
 		}
 		data := g.data
@@ -180,17 +181,17 @@ func (w *Detector) gather(last bool) ([]event.Event, error) {
 			return nil, err
 		}
 		g.data.Occurrences = 0
-		g.next = now.Add(interval)
-		w.told = append(w.told, g)
+		g.next = now.Add(minInterval)
+		d.notified = append(d.notified, g)
 	}
 	return made, nil
 }
 
-// nextGroup takes the group that is due first, or nil.
-func (w *Detector) nextGroup(now time.Time, last bool) *group {
-	list := &w.fresh
+// nextGroup removes and returns the group that is due first, or returns nil.
+func (d *Detector) nextGroup(now time.Time, last bool) *group {
+	list := &d.fresh
 	if len(*list) == 0 {
-		if list = &w.told; len(*list) == 0 || !last && (*list)[0].next.After(now) {
+		if list = &d.notified; len(*list) == 0 || !last && (*list)[0].next.After(now) {
 			return nil
 		}
 	}

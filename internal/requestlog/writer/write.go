@@ -9,46 +9,46 @@ import (
 	"github.com/keygate/keygate/internal/requestlog"
 )
 
-// Sync returns when everything that was taken before the call is in the store.
+// Sync returns when every request taken before the call is in the store.
 func (r *Writer) Sync(ctx context.Context) error {
 	select {
 	case r.writing <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the recorder of requests: %w", ctx.Err())
+		return fmt.Errorf("wait for the request log writer: %w", ctx.Err())
 	}
 	defer func() { <-r.writing }()
-	if err := r.write(ctx); err != nil { // what an earlier call could not
+	if err := r.write(ctx); err != nil { // left by an earlier call that failed
 		return err
 	}
 	r.collect()
 	return r.write(ctx)
 }
 
-// write writes what is pending.
+// write writes the pending records and counts.
 func (r *Writer) write(ctx context.Context) error {
-	for len(r.pending) > 0 || len(r.untold) > 0 {
-		records, left := r.pending[:min(len(r.pending), batch)], r.untold[:min(len(r.untold), batch)]
+	for len(r.pending) > 0 || len(r.unsentCounts) > 0 {
+		records, left := r.pending[:min(len(r.pending), batch)], r.unsentCounts[:min(len(r.unsentCounts), batch)]
 		if err := r.cfg.Store.AppendRequests(ctx, records, left); err != nil {
-			return fmt.Errorf("write the log of requests: %w", err)
+			return fmt.Errorf("write the request log: %w", err)
 		}
 		clear(records)
-		r.pending, r.untold = r.pending[len(records):], r.untold[len(left):]
+		r.pending, r.unsentCounts = r.pending[len(records):], r.unsentCounts[len(left):]
 	}
-	r.pending, r.untold = nil, nil
+	r.pending, r.unsentCounts = nil, nil
 	return nil
 }
 
-// secondsKept is from how many seconds on those that are over are forgotten.
+// secondsKept is the number of seconds in kept from which old ones are removed.
 const secondsKept = 1 << 10
 
-// collect makes what was taken pending.
+// collect moves the taken records and counts to pending.
 func (r *Writer) collect() {
 	now := r.cfg.Now().Unix()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pending, r.records, r.paths = r.records, nil, 0
 	for at, n := range r.left {
-		r.untold = append(r.untold, requestlog.LeftOut{AccountID: id.Format(id.Account, at.account), Second: at.at, Count: n})
+		r.unsentCounts = append(r.unsentCounts, requestlog.LeftOut{AccountID: id.Format(id.Account, at.account), Second: at.at, Count: n})
 	}
 	clear(r.left)
 	if len(r.kept) > secondsKept {
@@ -60,8 +60,9 @@ func (r *Writer) collect() {
 	}
 }
 
-// Requests lists an account's requests that pass f, the newest first: up to limit
-// of them that come after the identifier after. Call Sync before.
+// Requests returns up to limit requests of an account that f matches, the newest first,
+// after the request with the identifier after, or from the newest if after is "". Call
+// Sync before.
 func (r *Writer) Requests(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Request, error) {
 	if oldest := r.cfg.Now().Add(-requestlog.Keep); f.Since.Before(oldest) {
 		f.Since = oldest
@@ -77,7 +78,7 @@ func (r *Writer) Requests(ctx context.Context, accountID string, f requestlog.Fi
 	return list, nil
 }
 
-// Request returns one of them. One that is not there is fault.NotFound.
+// Request returns one request. Its error is fault.NotFound if there is none.
 func (r *Writer) Request(ctx context.Context, accountID, requestID string) (*requestlog.Request, error) {
 	record, err := r.cfg.Store.RequestRecord(ctx, accountID, requestID)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package writer writes the requests that were refused or failed to the store,
-// some of them where there are very many (contract, section 7).
+// Package writer writes refused and failed requests to the store, and samples them if there
+// are very many (contract, section 7).
 package writer
 
 import (
@@ -16,44 +16,44 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// The defaults of Config, and the bounds of what is in memory.
+// The defaults of Config, and the bounds of the memory.
 const (
 	DefaultPeriod    = 250 * time.Millisecond
 	DefaultPerSecond = 1000
 
-	mostPending = 1 << 16 // records
-	mostPaths   = 32 << 20
-	batch       = 1000 // records that one transaction writes, so that a change waits little behind it
-	trimPeriod  = time.Minute
-	trimBatch   = 1000
+	maxPending   = 1 << 16 // records
+	maxPathBytes = 32 << 20
+	batch        = 1000 // records per transaction, so that changes wait only briefly for it
+	trimPeriod   = time.Minute
+	trimBatch    = 1000
 )
 
-// Config is what a Writer is made of. Store is required.
+// Config configures a Writer. Store is required.
 type Config struct {
 	Store  requestlog.Store
-	Now    func() time.Time // nil is time.Now
-	Period time.Duration    // between two writes; 0 is DefaultPeriod
-	// PerSecond is how many requests of one account that begin in one second are
-	// kept; 0 is DefaultPerSecond.
+	Now    func() time.Time // nil means time.Now
+	Period time.Duration    // between two writes; 0 means DefaultPeriod
+	// PerSecond is the maximum number of requests kept of one account that begin in
+	// the same second. 0 means DefaultPerSecond.
 	PerSecond int
 	Log       *slog.Logger // nil discards
 }
 
-// Writer is an outcome.Sink. It is safe for concurrent use.
+// Writer is an accesslog.Sink. It is safe for concurrent use.
 type Writer struct {
 	cfg Config
 
-	mu      sync.Mutex // held shortly: Take waits for it
+	mu      sync.Mutex // held only briefly, since Take waits for it
 	records []requestlog.Record
 	paths   int              // bytes of their texts
-	left    map[second]int64 // left out since the last write
-	kept    map[second]int   // of the last minutes
+	left    map[second]int64 // number of requests left out since the last write
+	kept    map[second]int   // number of requests kept, of the last minutes
 
-	// writing is held by whoever writes. It is a channel so that waiting for it
-	// ends with a context.
-	writing chan struct{}
-	pending []requestlog.Record // not stored yet; under writing, like the next
-	untold  []requestlog.LeftOut
+	// writing is a mutex for writing, as a channel so that a wait for it can end with
+	// a context.
+	writing      chan struct{}
+	pending      []requestlog.Record // not stored yet; guarded by writing, like the next
+	unsentCounts []requestlog.LeftOut
 
 	lost    atomic.Uint64
 	leftOut atomic.Uint64
@@ -69,10 +69,10 @@ type second struct {
 
 var _ accesslog.Sink = (*Writer)(nil)
 
-// New returns a Writer that takes records at once and writes from Start on.
+// New returns a Writer that takes records at once and writes them after Start.
 func New(cfg Config) (*Writer, error) {
 	if cfg.Store == nil {
-		return nil, errors.New("make the recorder of requests: Store is required")
+		return nil, errors.New("requestlog/writer: Config.Store is required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -89,15 +89,14 @@ func New(cfg Config) (*Writer, error) {
 	return &Writer{cfg: cfg, left: map[second]int64{}, kept: map[second]int{}, writing: make(chan struct{}, 1)}, nil
 }
 
-// Lost returns the number of requests that are missing because the store did not
-// take them in time.
+// Lost returns the number of requests that were lost because the store did not take them
+// in time.
 func (r *Writer) Lost() uint64 { return r.lost.Load() }
 
-// LeftOut returns the number of requests that were left out since there were too many
-// in a second, as intended.
+// LeftOut returns the number of requests that were left out by sampling.
 func (r *Writer) LeftOut() uint64 { return r.leftOut.Load() }
 
-// Take implements outcome.Sink.
+// Take implements accesslog.Sink.
 func (r *Writer) Take(batch []accesslog.Entry) {
 	for i := range batch {
 		if e := &batch[i]; requestlog.Belongs(&e.Record) {
@@ -114,7 +113,7 @@ func (r *Writer) take(e *accesslog.Entry) {
 	case r.kept[at] >= r.cfg.PerSecond:
 		r.left[at]++
 		r.leftOut.Add(1)
-	case len(r.records) >= mostPending || r.paths >= mostPaths:
+	case len(r.records) >= maxPending || r.paths >= maxPathBytes:
 		r.lost.Add(1)
 	default:
 		r.kept[at]++
@@ -130,7 +129,7 @@ func (r *Writer) Start(context.Context) error {
 		return func(ctx context.Context) {
 			service.Every(ctx, period, func(ctx context.Context) {
 				if err := f(ctx); err != nil && ctx.Err() == nil {
-					r.cfg.Log.Warn("keeping the log of requests failed; it is tried again", "error", err)
+					r.cfg.Log.Warn("writing the request log failed; it is retried", "error", err)
 				}
 			})
 		}
@@ -150,7 +149,7 @@ func (r *Writer) Stop(ctx context.Context) error {
 	return r.Sync(ctx)
 }
 
-// Trim removes what is kept no longer, in short transactions.
+// Trim removes requests beyond their retention, in short transactions.
 func (r *Writer) Trim(ctx context.Context) error {
 	for {
 		more, err := r.cfg.Store.TrimRequests(ctx, r.cfg.Now().Add(-requestlog.Keep), trimBatch)

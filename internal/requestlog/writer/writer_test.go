@@ -24,7 +24,7 @@ func open(t *testing.T) *sqlite.DB {
 	return sqlitetest.Open(t, sqlite.Config{})
 }
 
-func newRecorder(t *testing.T, cfg requestwriter.Config) *requestwriter.Writer {
+func newWriter(t *testing.T, cfg requestwriter.Config) *requestwriter.Writer {
 	t.Helper()
 	if cfg.Now == nil {
 		cfg.Now = now
@@ -36,7 +36,7 @@ func newRecorder(t *testing.T, cfg requestwriter.Config) *requestwriter.Writer {
 	return r
 }
 
-// refused is a request that was refused some time after now.
+// refused is a refused request that began a while after now.
 func refused(account [16]byte, after time.Duration) accesslog.Entry {
 	at := now().Add(after)
 	return accesslog.Entry{Record: accesslog.Record{Account: account, Request: id.NewFastAt(at.UnixMilli()), Start: at.UnixMicro(), Status: 401, Result: accesslog.KeyInvalid}, Path: "/orders"}
@@ -54,16 +54,16 @@ func list(t *testing.T, r *requestwriter.Writer, account [16]byte) []requestlog.
 	return all
 }
 
-// TestEveryRefusalIsThere holds that each refused request can be read after a Sync, in
-// the list and by its identifier, by its account alone, and that others are not there.
-func TestEveryRefusalIsThere(t *testing.T) {
-	r := newRecorder(t, requestwriter.Config{Store: open(t)})
+// Guarantee: each refused request can be read after Sync, in the list and by its
+// identifier, only by its account. Other requests are not in the log.
+func TestRefusedRequestsAreListed(t *testing.T) {
+	r := newWriter(t, requestwriter.Config{Store: open(t)})
 	a, b := id.NewFast(), id.NewFast()
 	one, other, passed := refused(a, 0), refused(b, 0), refused(a, time.Second)
 	passed.Status = 200
 	r.Take([]accesslog.Entry{one, other, passed})
 	if got := list(t, r, a); len(got) != 1 || got[0].ID != id.Format(id.Request, one.Request) || got[0].Path != "/orders" {
-		t.Fatalf("%+v", got)
+		t.Fatalf("got %+v, want the one refused request of the account", got)
 	}
 	for requestID, code := range map[string]fault.Code{
 		id.Format(id.Request, one.Request): "", id.Format(id.Request, other.Request): fault.NotFound, id.Format(id.Request, passed.Request): fault.NotFound, "req_x": fault.NotFound,
@@ -74,10 +74,10 @@ func TestEveryRefusalIsThere(t *testing.T) {
 	}
 }
 
-// TestTooManyAreSampled holds the bound of a second, by account and second, and that what
-// is left out is counted, at each request of the second and in sum.
-func TestTooManyAreSampled(t *testing.T) {
-	r := newRecorder(t, requestwriter.Config{Store: open(t), PerSecond: 3})
+// Guarantee: requests beyond the maximum of a second of an account are left out, and their
+// number is counted, in total and for each kept request of the second.
+func TestRequestsAreSampled(t *testing.T) {
+	r := newWriter(t, requestwriter.Config{Store: open(t), PerSecond: 3})
 	a, b := id.NewFast(), id.NewFast()
 	for i := range 10 {
 		r.Take([]accesslog.Entry{refused(a, time.Duration(i)*time.Millisecond)})
@@ -95,10 +95,10 @@ func TestTooManyAreSampled(t *testing.T) {
 	}
 }
 
-// TestOnlyADayIsKept holds that requests are shown for 24 hours and removed after.
-func TestOnlyADayIsKept(t *testing.T) {
+// Guarantee: requests are listed for 24 hours and then removed.
+func TestRetentionIsOneDay(t *testing.T) {
 	db := open(t)
-	r := newRecorder(t, requestwriter.Config{Store: db})
+	r := newWriter(t, requestwriter.Config{Store: db})
 	a := id.NewFast()
 	old, young := refused(a, -24*time.Hour-time.Second), refused(a, -24*time.Hour+time.Second)
 	r.Take([]accesslog.Entry{old, young})
@@ -106,24 +106,24 @@ func TestOnlyADayIsKept(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if _, err := r.Request(t.Context(), id.Format(id.Account, a), id.Format(id.Request, old.Request)); fault.CodeOf(err) != fault.NotFound {
-		t.Errorf("an old request: %v", err)
+		t.Errorf("an old request: got error %v, want not found", err)
 	}
 	if err := r.Trim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := db.RequestRecords(t.Context(), id.Format(id.Account, a), requestlog.Filter{}, 10, ""); err != nil || len(left) != 1 {
-		t.Errorf("%d are left, %v", len(left), err)
+		t.Errorf("%d records are left, error %v; want 1", len(left), err)
 	}
 }
 
-// failing is a store that does not take anything for a while.
+// failing is a store that can be made to fail.
 type failing struct {
 	*sqlite.DB
 	mu   sync.Mutex
 	fail bool
 }
 
-var errStore = errors.New("the store is away")
+var errStore = errors.New("the store is not available")
 
 func (f *failing) AppendRequests(ctx context.Context, records []requestlog.Record, left []requestlog.LeftOut) error {
 	f.mu.Lock()
@@ -140,17 +140,17 @@ func (f *failing) set(fail bool) {
 	f.fail = fail
 }
 
-// TestNothingIsLostWhileTheStoreIsAway holds that what the store did not take is written
-// later, once, and that Sync tells.
+// Guarantee: requests that the store did not take are written later, once, and Sync returns
+// the error.
 func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 	store := &failing{DB: open(t), fail: true}
-	r := newRecorder(t, requestwriter.Config{Store: store, PerSecond: 2})
+	r := newWriter(t, requestwriter.Config{Store: store, PerSecond: 2})
 	a := id.NewFast()
 	for i := range 3 {
 		r.Take([]accesslog.Entry{refused(a, time.Duration(i)*time.Millisecond)})
 	}
 	if err := r.Sync(t.Context()); !errors.Is(err, errStore) {
-		t.Errorf("Sync gives %v", err)
+		t.Errorf("Sync returned %v, want the error of the store", err)
 	}
 	r.Take([]accesslog.Entry{refused(a, time.Second)})
 	store.set(false)
@@ -159,46 +159,45 @@ func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded holds that a store that stays away costs no more than what may wait, and
-// that the rest is counted as lost.
+// Guarantee: while the store fails, the number of waiting requests is bounded, and further
+// ones are counted as lost.
 func TestMemoryIsBounded(t *testing.T) {
-	r := newRecorder(t, requestwriter.Config{Store: &failing{DB: open(t), fail: true}})
+	r := newWriter(t, requestwriter.Config{Store: &failing{DB: open(t), fail: true}})
 	a := id.NewFast()
 	const all = 70_000
 	for i := range all {
 		r.Take([]accesslog.Entry{refused(a, time.Duration(i)*10*time.Millisecond)})
 	}
 	if lost := r.Lost(); lost != all-1<<16 {
-		t.Errorf("%d are lost, want %d", lost, all-1<<16)
+		t.Errorf("%d requests are lost, want %d", lost, all-1<<16)
 	}
 }
 
-// TestItWritesByItself holds that requests become visible without a Sync, within the
-// second that is promised, and that Stop writes the rest.
-func TestItWritesByItself(t *testing.T) {
+// Guarantee: requests are written within a second without Sync, and Stop writes the rest.
+func TestWritesWithoutSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &noted{}
-		r := newRecorder(t, requestwriter.Config{Store: store, Now: time.Now})
+		r := newWriter(t, requestwriter.Config{Store: store, Now: time.Now})
 		if err := r.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		r.Take([]accesslog.Entry{refused([16]byte{1}, 0)})
 		<-time.After(time.Second)
 		if store.count() != 1 {
-			t.Errorf("%d requests are written after a second", store.count())
+			t.Errorf("%d requests are written after a second, want 1", store.count())
 		}
 		r.Take([]accesslog.Entry{refused([16]byte{1}, 0)})
 		if err := r.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if store.count() != 2 {
-			t.Errorf("%d requests are written after Stop", store.count())
+			t.Errorf("%d requests are written after Stop, want 2", store.count())
 		}
 	})
 }
 
-// noted is a store that counts what it takes: the real one does not run on the clock
-// of the test.
+// noted is a store that counts the requests that it gets. The real one does not run on
+// virtual time.
 type noted struct {
 	requestlog.Store
 	mu sync.Mutex
