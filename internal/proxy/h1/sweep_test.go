@@ -86,7 +86,7 @@ func TestWaitingForSlotCountsTowardsTimeout(t *testing.T) {
 			if word := c.phase.word.Load(); phaseOf(word) == phaseExchange && c.phase.hold(word) {
 				found = true
 				if c.x.timeout > timeout-waited {
-					t.Errorf("%v are left of %v after %v", c.x.timeout, timeout, waited)
+					t.Errorf("got %v left of the timeout, want at most %v after waiting %v", c.x.timeout, timeout-waited, waited)
 				}
 				c.phase.unhold()
 			}
