@@ -308,17 +308,7 @@ func copyDir(t *testing.T, from string) string {
 // chain was replaced.
 func TestVerifyFindsWhatWasChanged(t *testing.T) {
 	s := startServer(t, "--log-level", "error")
-	scenario := newScenario(t, s)
-	var head *client.AuditHead
-	stop := startCalls(t, s, scenario.Calls)
-	if !eventually(testTimeout, func() bool {
-		h, err := s.adminAPI().AuditHead(t.Context())
-		head = h
-		return err == nil && h.Number >= 3
-	}) {
-		t.Fatalf("got head %+v, want at least 3 sealed blocks", head)
-	}
-	stop()
+	head := sealBlocks(t, s)
 	if out, status := s.keygate("audit-log", "verify", "--data-dir", s.dataDir, "--head", *head.Digest); status != 0 || !strings.Contains(out, "the chain is intact") {
 		t.Fatalf("verify beside the running server: got exit status %d, want 0\n%s", status, out)
 	}
@@ -339,36 +329,13 @@ func TestVerifyFindsWhatWasChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyDir(t, s.dataDir)
-			db, err := sql.Open("sqlite", filepath.Join(dir, "keygate.db"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, statement := range change {
-				if _, err := db.ExecContext(t.Context(), statement); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
+			execSQL(t, filepath.Join(dir, "keygate.db"), change)
 			if out, status := s.keygate("audit-log", "verify", "--data-dir", dir, "--head", *head.Digest); status != 6 || !strings.Contains(out, "does not hold") {
 				t.Errorf("got exit status %d, want 6 and a failed verification\n%s", status, out)
 			}
 		})
 	}
-	export := filepath.Join(t.TempDir(), "blocks.jsonl")
-	if out, status := s.keygate("audit-log", "export", "--blocks", "--data-dir", s.dataDir, "--file", export); status != 0 {
-		t.Fatalf("export: got exit status %d, want 0\n%s", status, out)
-	}
-	content, err := os.ReadFile(export)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.SplitAfter(strings.TrimSpace(string(content))+"\n", "\n")
-	lines = lines[:len(lines)-1]
-	if len(lines) < 4 {
-		t.Fatalf("got an export of %d lines, want at least 4", len(lines))
-	}
+	lines := exportBlocks(t, s)
 	middle := lines[2]
 	for name, changed := range map[string][]string{
 		"unchanged":        lines,
@@ -396,4 +363,59 @@ func TestVerifyFindsWhatWasChanged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sealBlocks makes calls until the audit log has at least 3 sealed blocks, and returns
+// its head.
+func sealBlocks(t *testing.T, s *server) *client.AuditHead {
+	t.Helper()
+	scenario := newScenario(t, s)
+	var head *client.AuditHead
+	stop := startCalls(t, s, scenario.Calls)
+	if !eventually(testTimeout, func() bool {
+		h, err := s.adminAPI().AuditHead(t.Context())
+		head = h
+		return err == nil && h.Number >= 3
+	}) {
+		t.Fatalf("got head %+v, want at least 3 sealed blocks", head)
+	}
+	stop()
+	return head
+}
+
+// execSQL executes statements on the database in path.
+func execSQL(t *testing.T, path string, statements []string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range statements {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exportBlocks returns the lines of an export of the sealed blocks, each with its line
+// break.
+func exportBlocks(t *testing.T, s *server) []string {
+	t.Helper()
+	export := filepath.Join(t.TempDir(), "blocks.jsonl")
+	if out, status := s.keygate("audit-log", "export", "--blocks", "--data-dir", s.dataDir, "--file", export); status != 0 {
+		t.Fatalf("export: got exit status %d, want 0\n%s", status, out)
+	}
+	content, err := os.ReadFile(export)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(strings.TrimSpace(string(content))+"\n", "\n")
+	lines = lines[:len(lines)-1]
+	if len(lines) < 4 {
+		t.Fatalf("got an export of %d lines, want at least 4", len(lines))
+	}
+	return lines
 }
