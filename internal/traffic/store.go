@@ -108,11 +108,11 @@ type Store interface {
 	// first, of one consistent state, until f returns an error, which it
 	// returns. f does not keep the chunk.
 	ReadTraffic(ctx context.Context, q ChunkQuery, f func(*Chunk) error) error
-	Upkeep
+	Maintenance
 }
 
-// Upkeep is what keeps the number of chunks small.
-type Upkeep interface {
+// Maintenance is the part of a Store that keeps the number of chunks small.
+type Maintenance interface {
 	// TrafficBacklog returns up to limit sets of chunks of the tier in the
 	// state whose interval begins before the Unix second, the earliest first.
 	TrafficBacklog(ctx context.Context, t Tier, s State, before int64, limit int) ([]Backlog, error)

@@ -15,13 +15,13 @@ func open(t testing.TB, path string) *sqlite.DB {
 	return openWith(t, sqlite.Config{Path: path})
 }
 
-// openPatiently is open with a very long busy timeout, for stores that wait for each other.
-func openPatiently(t testing.TB, path string) *sqlite.DB {
+// openWithLongTimeout is open with a very long busy timeout, for stores that wait for each other.
+func openWithLongTimeout(t testing.TB, path string) *sqlite.DB {
 	t.Helper()
-	return openWith(t, sqlite.Config{Path: path, BusyTimeout: patience})
+	return openWith(t, sqlite.Config{Path: path, BusyTimeout: longTimeout})
 }
 
-const patience = 5 * time.Minute
+const longTimeout = 5 * time.Minute
 
 func openWith(t testing.TB, cfg sqlite.Config) *sqlite.DB {
 	t.Helper()

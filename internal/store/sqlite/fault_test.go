@@ -128,7 +128,7 @@ func TestFileLockedByAnotherProcess(t *testing.T) {
 // Guarantee: a write waits for the write of another process to end.
 func TestWriteWaitsForAnotherProcess(t *testing.T) {
 	path := made(t)
-	db := openPatiently(t, path)
+	db := openWithLongTimeout(t, path)
 	other := raw(t, path)
 	execRaw(t, other, "BEGIN IMMEDIATE")
 	done := make(chan error, 1)

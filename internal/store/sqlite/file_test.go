@@ -58,7 +58,7 @@ func TestNewFileOpenedSeveralTimes(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range dbs {
 		wg.Go(func() {
-			db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, BusyTimeout: patience})
+			db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, BusyTimeout: longTimeout})
 			if err != nil {
 				t.Error(err)
 				return
@@ -88,7 +88,7 @@ func TestNewFileOpenedSeveralTimes(t *testing.T) {
 func TestTwoProcessesAreSerializable(t *testing.T) {
 	const workers, rounds = 3, 20
 	path := made(t)
-	dbs := []*sqlite.DB{openPatiently(t, path), openPatiently(t, path)}
+	dbs := []*sqlite.DB{openWithLongTimeout(t, path), openWithLongTimeout(t, path)}
 	count := ratelimit.DailyCount{LimitID: "rt", Day: 1}
 	increment := func(tx control.Tx) error {
 		counts, err := tx.DailyCounts(t.Context(), 1)

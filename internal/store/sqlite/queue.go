@@ -34,7 +34,7 @@ type candidate struct {
 const claimTries = 4
 
 // ClaimDeliveries implements sender.Queue. A reader finds the due deliveries; the writer then
-// leases those that nobody else has leased meanwhile.
+// leases those that no other claim has leased meanwhile.
 func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job, error) {
 	for range claimTries {
 		var found []candidate

@@ -100,12 +100,12 @@ func (t *readTx) chunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk
 	return nil
 }
 
-// TrafficChunks implements traffic.Upkeep.
+// TrafficChunks implements traffic.Maintenance.
 func (db *DB) TrafficChunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk) error) error {
 	return view(ctx, db.readers, func(t *readTx) error { return t.chunks(ctx, seqs, f) })
 }
 
-// TrafficBacklog implements traffic.Upkeep.
+// TrafficBacklog implements traffic.Maintenance.
 func (db *DB) TrafficBacklog(ctx context.Context, tier traffic.Tier, s traffic.State, before int64, limit int) (list []traffic.Backlog, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
 		return t.rows(ctx, "find traffic to merge", `SELECT account_id, part, start, seq FROM traffic WHERE tier = ? AND state = ? AND state < 2 AND start < ?
@@ -127,7 +127,7 @@ func (db *DB) TrafficBacklog(ctx context.Context, tier traffic.Tier, s traffic.S
 	return list, err
 }
 
-// ReplaceTraffic implements traffic.Upkeep.
+// ReplaceTraffic implements traffic.Maintenance.
 func (db *DB) ReplaceTraffic(ctx context.Context, gone, moved []int64, to traffic.State, added []traffic.Chunk) error {
 	return db.record(ctx, func(t *tx) error {
 		for _, seq := range gone {
@@ -153,7 +153,7 @@ func (t *tx) mustTraffic(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
-// TrimTraffic implements traffic.Upkeep.
+// TrimTraffic implements traffic.Maintenance.
 func (db *DB) TrimTraffic(ctx context.Context, p traffic.Part, tier traffic.Tier, before int64, limit int) (more bool, err error) {
 	err = db.record(ctx, func(t *tx) error {
 		n, err := t.exec(ctx, "trim traffic", `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic WHERE state = 2 AND part = ? AND tier = ? AND start < ? ORDER BY start LIMIT ?+0)`,

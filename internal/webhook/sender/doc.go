@@ -4,20 +4,23 @@
 // that are due, sends them, and writes the results back. Claims and results are
 // batched:
 //
-//		store ──claim──► dispatcher ──attempt──► endpoint
-//		  ▲               │ hands back     │ result
-//		  └───writer──── results ◄─────────┘
+//	store ──claim──► dispatcher ──attempt──► endpoint
+//	  ▲                   │ unsent              │
+//	  └──── writer ◄── results ◄────────────────┘
 //
-//	  - The dispatcher decides which deliveries to claim and which to send next. It
-//	    keeps the state of each endpoint: what is queued, how many deliveries may be in
-//	    flight, and its circuit breaker.
-//	  - An attempt is one HTTP request.
-//	  - The results queue holds what the store must learn: results of attempts, and
-//	    deliveries that the dispatcher hands back unsent. The writer writes them in
-//	    batches and then tells the dispatcher that their slots are free.
+// The parts are:
 //
-// Locks are taken in that order: the dispatcher may add to the results queue while it
-// holds its lock; the results queue calls nobody.
+//   - The dispatcher decides which deliveries to claim and which to send next. It keeps
+//     the state of each endpoint: its queue, how many deliveries may be in flight, and
+//     its circuit breaker.
+//   - An attempt is one HTTP request.
+//   - The results queue holds what the store must learn: results of attempts, and
+//     deliveries that the dispatcher hands back unsent.
+//   - The writer writes them to the store in batches, and then reports to the dispatcher
+//     that their leases have ended.
+//
+// The dispatcher adds to the results queue while it holds its own lock. The results
+// queue takes no other lock, so the order is always the same.
 //
 // Delivery is at least once. A process that dies leaves leases behind; when they
 // expire, another claim takes the deliveries and sends them again.

@@ -10,7 +10,7 @@ import (
 // other writers of the store for long.
 const writeBatch = 128
 
-// writer writes results to the store and tells the dispatcher when they are there.
+// writer writes results to the store and reports to the dispatcher that their leases have ended.
 type writer struct {
 	queue      Queue
 	results    *results
