@@ -113,12 +113,12 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	// only after the key was accepted.
 	var route *snapshot.Route
 	public := false
-	place := g.Find(path)
-	if place != nil {
-		if route = place.Route(d.req.Method); route != nil {
+	node := g.Find(path)
+	if node != nil {
+		if route = node.Route(d.req.Method); route != nil {
 			public = route.Public
 		} else {
-			public = place.Public
+			public = node.Public
 		}
 	}
 	if d.req.Authorizations > 1 || d.target.apiKeys > 1 {
@@ -131,13 +131,13 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	}
 	switch {
-	case place == nil:
+	case node == nil:
 		v.refuse(fault.RouteNotFound, "")
 		d.peek(g)
 		return true
 	case route == nil:
 		v.refuse(fault.MethodNotAllowed, "")
-		v.Allow = place.Allow
+		v.Allow = node.Allow
 		d.peek(g)
 		return true
 	}

@@ -159,9 +159,9 @@ func BenchmarkDecideParts(b *testing.B) {
 	own, _ := key.Limit()
 	limits := gw.Find("/user").Route("GET").AppendLimits([]ratelimit.Limit{own}, g.clock.Now(), [16]byte{})
 	limits = append(limits, gw.Global())
-	var standings [4]ratelimit.Status
+	var statuses [4]ratelimit.Status
 	at := g.clock.Now()
-	part("four-limits", func(*Request) { at.Mono += 100; ratelimit.Decide(at, limits, standings[:]) })
+	part("four-limits", func(*Request) { at.Mono += 100; ratelimit.Decide(at, limits, statuses[:]) })
 	var v Verdict
 	v.Action, v.statusCount = Forward, len(limits)
 	v.worst = ratelimit.Peek(at, limits, v.statuses[:])

@@ -100,7 +100,7 @@ func TestLimitExceeded(t *testing.T) {
 	v := h.get("/all", h.first)
 	status, body := fault.Response(v.Fault(), "req_1")
 	resetAt := strconv.FormatInt(h.clock.Wall().Unix()+28800, 10)
-	want := `{"error":"rate_limit_exceeded","message":"the route's rate limit is used up; try again after Retry-After seconds",` +
+	want := `{"error":"rate_limit_exceeded","message":"the route's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again",` +
 		`"limit":3,"remaining":0,"reset_at":` + resetAt + `,"limit_scope":"route","request_id":"req_1"}`
 	if status != 429 || string(body) != want {
 		t.Errorf("got %d %s, want 429 %s", status, body, want)

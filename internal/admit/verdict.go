@@ -152,13 +152,13 @@ func (v *Verdict) message() string {
 	case fault.RateLimitExceeded:
 		switch v.statuses[v.worst].Scope {
 		case ratelimit.KeyScope:
-			return "the key's rate limit is used up; try again after Retry-After seconds"
+			return "the key's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 		case ratelimit.DailyScope:
-			return "the route's daily limit is used up; try again after Retry-After seconds"
+			return "the route's daily limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 		case ratelimit.GlobalScope:
-			return "the gateway's rate limit is used up; try again after Retry-After seconds"
+			return "the gateway's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 		default:
-			return "the route's rate limit is used up; try again after Retry-After seconds"
+			return "the route's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 		}
 	default:
 		return "the request is not valid"

@@ -28,13 +28,13 @@ func New(key []byte) (*Box, error) {
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, fmt.Errorf("make cipher: %w", err)
+		return nil, fmt.Errorf("create cipher: %w", err)
 	}
 	// The standard library draws a random nonce for each ciphertext and prepends it, so no
 	// mistake of ours can repeat one.
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		return nil, fmt.Errorf("make cipher: %w", err)
+		return nil, fmt.Errorf("create cipher: %w", err)
 	}
 	return &Box{aead: aead}, nil
 }

@@ -54,7 +54,7 @@ func (f *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
 	for name, sealed := range g.Upstream.Headers {
 		value, err := f.open(sealed)
 		if err != nil {
-			return u, fmt.Errorf("open upstream header %s: %w", name, err)
+			return u, fmt.Errorf("decrypt upstream header %s: %w", name, err)
 		}
 		u.Headers = append(u.Headers, Header{name, value})
 	}
@@ -76,7 +76,7 @@ func (f *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 	}
 	key, err := f.open(g.Upstream.TLS.ClientKey)
 	if err != nil {
-		return fmt.Errorf("open upstream_client_key: %w", err)
+		return fmt.Errorf("decrypt upstream_client_key: %w", err)
 	}
 	u.Client = unique.Make([2]string{g.Upstream.TLS.ClientCertificate, key})
 	return nil

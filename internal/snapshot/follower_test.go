@@ -278,14 +278,14 @@ func TestKeysFollow(t *testing.T) {
 func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 	h.t.Helper()
 	passed := 0
-	standings := make([]ratelimit.Status, len(limits))
+	statuses := make([]ratelimit.Status, len(limits))
 	for range n {
-		r, worst := ratelimit.Decide(h.clock.Now(), limits, standings)
+		r, worst := ratelimit.Decide(h.clock.Now(), limits, statuses)
 		for r == ratelimit.NeedsReservation {
 			if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {
 				h.t.Fatal(err)
 			}
-			r, worst = ratelimit.Decide(h.clock.Now(), limits, standings)
+			r, worst = ratelimit.Decide(h.clock.Now(), limits, statuses)
 		}
 		switch r {
 		case ratelimit.Admitted:

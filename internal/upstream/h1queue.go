@@ -60,7 +60,7 @@ func (p *H1Pool) waitForSlot(ctx context.Context, deadline time.Time) (*H1Conn, 
 		return nil, ctx.Err()
 	case <-timeout:
 		p.stopWaiting(got)
-		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "all connections that this gateway may have to its upstream service were in use until the timeout"}
+		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "all connections that this gateway may open to its upstream were in use until the timeout"}
 	}
 }
 

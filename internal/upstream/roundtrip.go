@@ -54,10 +54,10 @@ func (r *Response) Close() {
 // fault.UpstreamTimeout.
 func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	watch := startHeadTimer(x.HeadTimeout, cancel)
+	timer := startHeadTimer(x.HeadTimeout, cancel)
 	in := interim{forward: x.Interim}
-	resp, body, err := p.try(ctx, x, watch, &in) //nolint:bodyclose // Response.Close does
-	watch.stop()
+	resp, body, err := p.try(ctx, x, timer, &in) //nolint:bodyclose // Response.Close does
+	timer.stop()
 	in.stop()
 	if err == nil {
 		return &Response{Response: resp, release: func() { cancel(nil) }, limiter: p.limiter}, nil
@@ -84,7 +84,7 @@ const freshAttempts = 10
 // request is assigned to it. net/http then tries another connection only if the request has
 // no body, and never if it was the connection's first. As nothing was sent, try retries
 // these requests too.
-func (p *Pool) try(ctx context.Context, x *Exchange, watch *headTimer, in *interim) (*http.Response, *requestBody, error) {
+func (p *Pool) try(ctx context.Context, x *Exchange, timer *headTimer, in *interim) (*http.Response, *requestBody, error) {
 	transport := p.requests
 	if x.Upgrade {
 		transport = p.upgrades
@@ -102,7 +102,7 @@ func (p *Pool) try(ctx context.Context, x *Exchange, watch *headTimer, in *inter
 		req := x.Request.WithContext(httptrace.WithClientTrace(ctx, trace))
 		var body *requestBody
 		if req.Body != nil {
-			body = &requestBody{body: req.Body, timer: watch}
+			body = &requestBody{body: req.Body, timer: timer}
 			req.Body = body
 		}
 		prepare(req, x.Retry)
