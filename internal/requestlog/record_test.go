@@ -13,7 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// TestDecisionsInWords holds that each refusal and failure tells its check, its code and, of
+// Guarantee: each refusal and failure tells its check, its code and, of
 // a limit, where it stood and when the request would have passed.
 func TestDecisionsInWords(t *testing.T) {
 	prefix := [10]byte([]byte("kg_abc123\x00"))
@@ -59,7 +59,7 @@ func TestDecisionsInWords(t *testing.T) {
 	}
 }
 
-// TestWhatBelongs holds that requests that passed, that are another's, or that have not ended
+// Guarantee: requests that passed, that are another's, or that have not ended
 // are not in the log.
 func TestWhatBelongs(t *testing.T) {
 	account := [16]byte{1}
@@ -73,7 +73,7 @@ func TestWhatBelongs(t *testing.T) {
 	}
 }
 
-// TestRecordKeepsNothingOfTheEntry holds that the texts of an entry may be used again at once, and
+// Guarantee: the texts of an entry may be used again at once, and
 // that a long path takes little.
 func TestRecordKeepsNothingOfTheEntry(t *testing.T) {
 	path := []byte("/orders/" + strings.Repeat("7", 5000))
@@ -92,7 +92,7 @@ func TestRecordKeepsNothingOfTheEntry(t *testing.T) {
 	}
 }
 
-// TestNoKeyInAPath holds that a key which a caller put into a path is not kept.
+// Guarantee: a key which a caller put into a path is not kept.
 func TestNoKeyInAPath(t *testing.T) {
 	key, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
 	if err != nil {

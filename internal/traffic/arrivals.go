@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Caller is who came to which limits. Key is zero on a public route.
+// Caller is a key at a route. Key is zero on a public route.
 type Caller struct {
 	Gateway, Route, Key [16]byte
 }
@@ -16,19 +16,19 @@ func (c *Caller) compare(o *Caller) int {
 	return cmp.Or(bytes.Compare(c.Gateway[:], o.Gateway[:]), bytes.Compare(c.Route[:], o.Route[:]), bytes.Compare(c.Key[:], o.Key[:]))
 }
 
-// Arrivals counts the requests of one minute that came to the limits of their
-// route, by caller and second. The zero value is not ready: use NewArrivals.
+// Arrivals counts the requests of one minute that reached the rate limits of their route,
+// by caller and second. Use NewArrivals to create one.
 type Arrivals struct {
 	counts map[Caller]*[60]uint32
 }
 
-// NewArrivals returns an empty set.
+// NewArrivals returns Arrivals with no counts.
 func NewArrivals() *Arrivals { return &Arrivals{counts: map[Caller]*[60]uint32{}} }
 
 // Len returns the number of callers.
 func (a *Arrivals) Len() int { return len(a.counts) }
 
-// Add counts n requests in a second, 0 to 59, of the minute.
+// Add adds n requests in a second of the minute, from 0 to 59.
 func (a *Arrivals) Add(c Caller, second int, n uint32) {
 	of := a.counts[c]
 	if of == nil {
@@ -38,15 +38,15 @@ func (a *Arrivals) Add(c Caller, second int, n uint32) {
 	of[second] += n
 }
 
-// AddBody adds the arrivals of a chunk of Seconds.
+// AddBody adds the arrivals of the body of a chunk with part Seconds.
 func (a *Arrivals) AddBody(body []byte) error {
 	return arrivals(body, func(c *Caller) func(int, uint32) {
 		return func(second int, n uint32) { a.Add(*c, second, n) }
 	})
 }
 
-// arrivals calls of for each caller of a body, and what that returns for each of the
-// caller's seconds, in order; nil passes over the caller.
+// arrivals calls of for each caller of a body, and the function that of returns for each of
+// the caller's seconds, in order. If of returns nil, the caller is skipped.
 func arrivals(body []byte, of func(c *Caller) func(second int, n uint32)) error {
 	r := newReader(body)
 	for r.more() {
@@ -70,8 +70,8 @@ func arrivals(body []byte, of func(c *Caller) func(second int, n uint32)) error 
 	return r.err
 }
 
-// Chunks returns the arrivals as chunks of Seconds that are like c but for First, Last
-// and Body.
+// Chunks returns the arrivals as chunks with part Seconds. They are copies of c with their
+// own First, Last and Body.
 func (a *Arrivals) Chunks(c Chunk) []Chunk {
 	c.Part = Seconds
 	callers := slices.SortedFunc(maps.Keys(a.counts), func(x, y Caller) int { return x.compare(&y) })

@@ -6,32 +6,33 @@ import (
 	"fmt"
 )
 
-// bodySize is the size from which a body is complete: a report about one key
-// reads no more of an interval than one body.
+// bodySize is the size from which a body is complete, in bytes. It bounds what a report
+// about one key reads of an interval.
 const bodySize = 32 << 10
 
-// A body begins with its version and the identifiers that it names, each once.
-// Entries name them by their places.
+// version is the first byte of a body. Then follow the identifiers, each once, and the
+// entries, which refer to identifiers by their indexes.
 const version = 1
 
-// Writer makes chunks of what is given to it in the order of its part. They differ in
-// First, Last and Body alone.
+// Writer encodes entries as chunks. Entries must be added in the order of the part. The
+// chunks differ only in First, Last and Body.
 type Writer struct {
 	like Chunk
 	made []Chunk
 
 	ids     []byte
-	places  map[[16]byte]uint64 // of gateways and routes
-	lastKey uint64              // the place of the last key, plus one
+	indexes map[[16]byte]uint64 // of gateways and routes
+	lastKey uint64              // the index of the last key, plus one
 	entries []byte
 	scratch []byte
 }
 
-// NewWriter returns a Writer of chunks like c.
-func NewWriter(c Chunk) *Writer { return &Writer{like: c, places: map[[16]byte]uint64{}} }
+// NewWriter returns a Writer whose chunks are copies of c with their own First, Last and
+// Body.
+func NewWriter(c Chunk) *Writer { return &Writer{like: c, indexes: map[[16]byte]uint64{}} }
 
-// Entry adds e. Entries of Gateways must come in the order of gateways, those of Routes
-// in the order of routes, and of Keys in the order of keys.
+// Entry adds e. Entries must be ordered by gateway in part Gateways, by route in part
+// Routes, and by key in part Keys.
 func (w *Writer) Entry(e *Entry) {
 	p := w.like.Part
 	w.begin(e.bound(p))
@@ -53,14 +54,14 @@ func (w *Writer) Entry(e *Entry) {
 	}
 }
 
-// SecondCount is the requests of one second, 0 to 59, of a minute.
+// SecondCount is the number of requests in one second, from 0 to 59, of a minute.
 type SecondCount struct {
 	Second uint8
 	Count  uint32
 }
 
-// Arrivals adds what a caller sent, in the order of seconds. Callers must come in the
-// order of gateways. A caller may come more than once.
+// Arrivals adds the requests of a caller, ordered by second. Callers must be ordered by
+// gateway. A caller may be added more than once.
 func (w *Writer) Arrivals(c *Caller, seconds []SecondCount) {
 	w.begin(c.Gateway)
 	w.id(c.Gateway)
@@ -75,7 +76,7 @@ func (w *Writer) Arrivals(c *Caller, seconds []SecondCount) {
 	}
 }
 
-// Chunks returns what was added.
+// Chunks returns the chunks of everything that was added.
 func (w *Writer) Chunks() []Chunk {
 	if len(w.entries) > 0 {
 		w.end()
@@ -83,7 +84,7 @@ func (w *Writer) Chunks() []Chunk {
 	return w.made
 }
 
-// begin begins an entry with the bound.
+// begin starts an entry whose identifier for First and Last is bound.
 func (w *Writer) begin(bound [16]byte) {
 	if len(w.ids)+len(w.entries) >= bodySize {
 		w.end()
@@ -94,7 +95,7 @@ func (w *Writer) begin(bound [16]byte) {
 	w.like.Last = bound
 }
 
-// end ends a body.
+// end completes a body.
 func (w *Writer) end() {
 	b := make([]byte, 0, 8+len(w.ids)+len(w.entries))
 	b = append(b, version)
@@ -104,22 +105,23 @@ func (w *Writer) end() {
 	w.like.Body = b
 	w.made = append(w.made, w.like)
 	w.ids, w.entries, w.lastKey = w.ids[:0], w.entries[:0], 0
-	clear(w.places)
+	clear(w.indexes)
 }
 
 func (w *Writer) number(n int64) { w.entries = binary.AppendUvarint(w.entries, uint64(n)) }
 
 func (w *Writer) id(id [16]byte) {
-	place, known := w.places[id]
+	index, known := w.indexes[id]
 	if !known {
-		place = uint64(len(w.ids) / 16)
-		w.places[id] = place
+		index = uint64(len(w.ids) / 16)
+		w.indexes[id] = index
 		w.ids = append(w.ids, id[:]...)
 	}
-	w.entries = binary.AppendUvarint(w.entries, place)
+	w.entries = binary.AppendUvarint(w.entries, index)
 }
 
-// key is id for what comes in order, or nearly so: only the last one is looked at.
+// key is like id, for identifiers that are ordered or nearly so: it compares with the last
+// one only.
 func (w *Writer) key(id [16]byte) {
 	if w.lastKey == 0 || [16]byte(w.ids[16*w.lastKey-16:]) != id {
 		w.ids = append(w.ids, id[:]...)
@@ -137,19 +139,19 @@ func (w *Writer) sketch(s *Sketch) {
 	w.entries = append(w.entries, w.scratch...)
 }
 
-// reader reads a body. After its first error it gives zeros.
+// reader decodes a body. After its first error it returns zero values.
 type reader struct {
 	ids []byte
 	b   []byte
 	err error
 }
 
-var errBody = errors.New("the body of a chunk is damaged")
+var errBody = errors.New("traffic chunk is damaged")
 
 func newReader(body []byte) *reader {
 	r := &reader{}
 	if len(body) == 0 || body[0] != version {
-		r.err = fmt.Errorf("%w: another version", errBody)
+		r.err = fmt.Errorf("%w: unknown version", errBody)
 		return r
 	}
 	r.b = body[1:]
@@ -181,12 +183,12 @@ func (r *reader) fail() {
 }
 
 func (r *reader) id() (id [16]byte) {
-	place := r.number()
-	if place >= int64(len(r.ids)/16) {
+	index := r.number()
+	if index >= int64(len(r.ids)/16) {
 		r.fail()
 		return id
 	}
-	copy(id[:], r.ids[16*place:])
+	copy(id[:], r.ids[16*index:])
 	return id
 }
 
@@ -201,14 +203,14 @@ func (r *reader) bytes() []byte {
 	return b
 }
 
-// row is an entry as a body has it: its latencies are not read yet.
+// row is an entry whose latencies are not decoded yet.
 type row struct {
 	Identity
 	Counts
-	latency, upstream []byte // as Sketch.Append wrote them; parts of the body
+	latency, upstream []byte // encoded by Sketch.Append; slices of the body
 }
 
-// row reads the next entry of a part.
+// row decodes the next entry.
 func (r *reader) row(p Part, e *row) {
 	*e = row{}
 	e.Gateway = r.id()
@@ -228,7 +230,7 @@ func (r *reader) row(p Part, e *row) {
 	}
 }
 
-// rows calls f for each entry of a body; f does not keep it.
+// rows calls f for each entry of a body. f must not keep it.
 func rows(p Part, body []byte, f func(e *row) error) error {
 	r := newReader(body)
 	var e row

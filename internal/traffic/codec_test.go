@@ -30,7 +30,7 @@ func entries() *rapid.Generator[[]*Entry] {
 	return rapid.SliceOfN(one, 1, 100)
 }
 
-// TestChunksKeepAll holds that chunks count what was added to them, however often
+// Guarantee: chunks count what was added to them, however often
 // they are merged and in whatever order; that their bounds hold; and that they are sorted.
 func TestChunksKeepAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -109,7 +109,7 @@ func TestLargeIntervalsAreSplit(t *testing.T) {
 	}
 }
 
-// TestArrivalsKeepAll holds that the seconds of callers are kept through chunks.
+// Guarantee: the seconds of callers are kept through chunks.
 func TestArrivalsKeepAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, got := NewArrivals(), NewArrivals()

@@ -5,14 +5,14 @@ import (
 	"cmp"
 )
 
-// Identity tells the counts of a chunk apart. What its part does not tell apart
-// is zero.
+// Identity is what the counts of a chunk are grouped by. Fields that its part does not
+// group by are zero.
 type Identity struct {
 	Gateway, Route, Key [16]byte
 	Status              uint16
 }
 
-// of returns the identity as a part knows it.
+// of returns the identity with the fields that part p groups by.
 func (i Identity) of(p Part) Identity {
 	if p != Keys {
 		i.Key = [16]byte{}
@@ -23,7 +23,7 @@ func (i Identity) of(p Part) Identity {
 	return i
 }
 
-// compare orders the entries of a part.
+// compare compares identities in the order of part p.
 func (i *Identity) compare(p Part, o *Identity) int {
 	var order int
 	switch p {
@@ -37,7 +37,7 @@ func (i *Identity) compare(p Part, o *Identity) int {
 	return cmp.Or(order, cmp.Compare(i.Status, o.Status))
 }
 
-// bound returns the identifier that First and Last are of.
+// bound returns the identifier that Chunk.First and Last refer to.
 func (i *Identity) bound(p Part) [16]byte {
 	switch p {
 	case Keys:
@@ -54,7 +54,7 @@ type Counts struct {
 	Requests, UpstreamErrors, BytesIn, BytesOut int64
 }
 
-// Add adds o.
+// Add adds o to c.
 func (c *Counts) Add(o *Counts) {
 	c.Requests += o.Requests
 	c.UpstreamErrors += o.UpstreamErrors
@@ -62,8 +62,7 @@ func (c *Counts) Add(o *Counts) {
 	c.BytesOut += o.BytesOut
 }
 
-// Entry is the counts of one identity. The latencies are those of its part: nil
-// in Keys.
+// Entry is the counts and latencies of one identity. The latencies are nil in part Keys.
 type Entry struct {
 	Identity
 	Counts

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Merger adds up entries of one account, part and interval.
+// Merger sums entries of one account, part and interval.
 type Merger struct {
 	part    Part
 	entries map[Identity]*Entry
 }
 
-// NewMerger returns an empty Merger of Gateways, Routes or Keys.
+// NewMerger returns an empty Merger for part Gateways, Routes or Keys.
 func NewMerger(p Part) *Merger { return &Merger{part: p, entries: map[Identity]*Entry{}} }
 
 // Len returns the number of entries.
 func (m *Merger) Len() int { return len(m.entries) }
 
-// at returns the entry of an identity.
+// at returns the entry of an identity, and creates it if needed.
 func (m *Merger) at(i Identity) *Entry {
 	i = i.of(m.part)
 	e := m.entries[i]
@@ -31,7 +31,7 @@ func (m *Merger) at(i Identity) *Entry {
 	return e
 }
 
-// Add adds e, as the Merger's part knows it.
+// Add adds e to the entry of its identity in the Merger's part.
 func (m *Merger) Add(e *Entry) {
 	to := m.at(e.Identity)
 	to.Counts.Add(&e.Counts)
@@ -41,7 +41,7 @@ func (m *Merger) Add(e *Entry) {
 	}
 }
 
-// AddBody adds the entries of a chunk of the Merger's part.
+// AddBody adds the entries of the body of a chunk with the Merger's part.
 func (m *Merger) AddBody(body []byte) error {
 	return rows(m.part, body, func(e *row) error {
 		to := m.at(e.Identity)
@@ -56,7 +56,7 @@ func (m *Merger) AddBody(body []byte) error {
 	})
 }
 
-// Chunks returns what was added, as chunks that are like c but for First, Last and
+// Chunks returns the sums as chunks. They are copies of c with their own First, Last and
 // Body.
 func (m *Merger) Chunks(c Chunk) []Chunk {
 	sorted := slices.SortedFunc(maps.Values(m.entries), func(a, b *Entry) int { return a.compare(m.part, &b.Identity) })

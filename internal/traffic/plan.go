@@ -7,7 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// How long the counts of each tier, and those of single seconds, are kept.
+// The retention of the counts of each tier, and of those of single seconds.
 const (
 	MinutesKept = 48 * time.Hour
 	HoursKept   = 35 * 24 * time.Hour
@@ -15,23 +15,23 @@ const (
 	SecondsKept = 24 * time.Hour
 )
 
-// maxRows bounds a report.
+// maxRows is the maximum number of rows of a report.
 const maxRows = 50_000
 
-// plan is a query that can be answered.
+// plan is a validated query.
 type plan struct {
 	Query
 	chunks    ChunkQuery
 	length    int64 // seconds of an interval
 	intervals int
-	filter    Identity // zero members do not filter
-	nothing   bool     // a filter names what cannot be
+	filter    Identity // zero fields do not filter
+	nothing   bool     // an identifier of the filter is malformed, so nothing matches
 	latencies bool
 }
 
-// newPlan checks q. The zero Interval is a minute, the zero Until now, the zero
-// Since 60 minutes, 24 hours or 30 days before Until. The report has each interval
-// that has a part between them.
+// newPlan validates q. The default Interval is a minute, the default Until is now, and the
+// default Since is 60 minutes, 24 hours or 30 days before Until. The report has every
+// interval that overlaps the time between them.
 func newPlan(accountID string, q Query, now time.Time) (*plan, error) {
 	if q.Interval == 0 {
 		q.Interval = Minute
@@ -57,7 +57,7 @@ func newPlan(accountID string, q Query, now time.Time) (*plan, error) {
 	}
 	p := &plan{Query: q, length: tier.Length()}
 	from := floor(q.Since.Unix(), p.length)
-	// Whoever counted back from now has not been answered in no time.
+	// One interval more, since now has passed on since the client computed since.
 	if oldest := floor(now.Add(-keep).Unix(), p.length); from < oldest-p.length {
 		return nil, tooOld(q.Interval, oldest)
 	}
@@ -72,7 +72,7 @@ func newPlan(accountID string, q Query, now time.Time) (*plan, error) {
 	return p, nil
 }
 
-// choosePart chooses the least that has what is asked for.
+// choosePart chooses the smallest part that has the data of the query.
 func (p *plan) choosePart() {
 	var only *[16]byte
 	switch {
@@ -89,7 +89,7 @@ func (p *plan) choosePart() {
 	p.latencies = p.chunks.Part != Keys
 }
 
-// filter reads the identifiers; nothing tells that one is none.
+// filter parses the identifiers. nothing is whether one is malformed.
 func (q *Query) filter() (f Identity, nothing bool) {
 	for _, m := range []struct {
 		kind id.Kind
@@ -106,14 +106,14 @@ func (q *Query) filter() (f Identity, nothing bool) {
 	return f, nothing
 }
 
-// passes reports whether an entry passes the filter.
+// passes reports whether the filter matches an entry.
 func (p *plan) passes(i *Identity) bool {
 	return (p.GatewayID == "" || i.Gateway == p.filter.Gateway) &&
 		(p.RouteID == "" || i.Route == p.filter.Route) &&
 		(p.KeyID == "" || i.Key == p.filter.Key)
 }
 
-// group returns what the rows of an entry are told apart by.
+// group returns the group of an entry.
 func (p *plan) group(i *Identity) (g group) {
 	switch p.Group {
 	case ByGateway:
@@ -128,23 +128,24 @@ func (p *plan) group(i *Identity) (g group) {
 	return g
 }
 
-// tooOld names until when the next longer interval has what was asked for.
+// tooOld returns the error for a since before the retention. It names the earliest since,
+// and the next longer interval.
 func tooOld(i Interval, oldest int64) error {
 	switch since := time.Unix(oldest, 0).UTC().Format(time.RFC3339); i {
 	case Minute:
-		return fault.Invalid("interval", "minutes are kept for 48 hours: give a since from %s on, or the interval 1h", since)
+		return fault.Invalid("interval", "minutes are kept for 48 hours: set since to %s or later, or the interval to 1h", since)
 	case Hour:
-		return fault.Invalid("interval", "hours are kept for 35 days: give a since from %s on, or the interval 1d", since)
+		return fault.Invalid("interval", "hours are kept for 35 days: set since to %s or later, or the interval to 1d", since)
 	default:
-		return fault.Invalid("since", "days are kept for 400 days: give a since from %s on", since)
+		return fault.Invalid("since", "days are kept for 400 days: set since to %s or later", since)
 	}
 }
 
 func tooMany() error {
-	return fault.Invalid("since", "the report would have more than %d rows: give a later since, a longer interval, or a filter", maxRows)
+	return fault.Invalid("since", "the report would have more than %d rows: set a later since, a longer interval or a filter", maxRows)
 }
 
-// floor returns the beginning of the interval that a Unix second is in.
+// floor returns the start of the interval with the given Unix second.
 func floor(second, length int64) int64 {
 	m := second % length
 	if m < 0 {
@@ -153,7 +154,7 @@ func floor(second, length int64) int64 {
 	return second - m
 }
 
-// ceil returns the end of the interval that the last moment before t is in.
+// ceil returns the end of the interval with the last moment before t.
 func ceil(t time.Time, length int64) int64 {
 	return floor(t.Add(-1).Unix(), length) + length
 }

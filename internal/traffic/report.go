@@ -17,9 +17,9 @@ type ChunkReader interface {
 	ReadTraffic(ctx context.Context, q ChunkQuery, f func(*Chunk) error) error
 }
 
-// Report answers q for an account from what is stored: rows in the order of time,
-// then of groups, with zeros for intervals without requests. A query that cannot be
-// answered is fault.ValidationFailed with the field since or interval.
+// Report returns the report of an account for q from the stored counts: rows ordered by
+// time, then by group, with zeros for intervals without requests. The error for an invalid
+// query is fault.ValidationFailed with the field since or interval.
 func Report(ctx context.Context, store ChunkReader, accountID string, q Query, now time.Time) ([]Row, error) {
 	p, err := newPlan(accountID, q, now)
 	if err != nil {
@@ -36,30 +36,29 @@ func Report(ctx context.Context, store ChunkReader, accountID string, q Query, n
 	return r.rows(), nil
 }
 
-// group is what the rows of a report are told apart by: one of the two, or
-// neither.
+// group is a group of a report: an identifier, a status, or neither.
 type group struct {
 	id     [16]byte
 	status uint16
 }
 
-// report is a report in the making. Chunks come in the order of time, so only
-// the sums of one interval are held with their latencies.
+// report builds a report. Chunks are ordered by time, so latencies are held only for the
+// sums of one interval.
 type report struct {
 	*plan
-	groups map[group][]Row // of each, a row for each interval
-	at     int             // the interval that sums is of
+	groups map[group][]Row // a row for each interval
+	at     int             // index of the interval of sums
 	sums   map[group]*sum
 	spare  []*sum
 }
 
-// sum is one row in the making.
+// sum builds one row.
 type sum struct {
 	Row
 	latency, upstream Sketch
 }
 
-// known makes the groups that the answer has with or without requests.
+// known creates the groups that the report has even without requests.
 func (r *report) known() {
 	r.sums = map[group]*sum{}
 	switch {
@@ -100,7 +99,7 @@ func (r *report) add(c *Chunk) error {
 	return nil
 }
 
-// sum returns the sum of a group in the present interval.
+// sum returns the sum of a group in the current interval, and creates it if needed.
 func (r *report) sum(g group) (*sum, error) {
 	if s := r.sums[g]; s != nil {
 		return s, nil
@@ -119,7 +118,7 @@ func (r *report) sum(g group) (*sum, error) {
 	return s, nil
 }
 
-// close makes rows of the sums of the present interval.
+// close turns the sums of the current interval into rows.
 func (r *report) close() {
 	for g, s := range r.sums {
 		if r.latencies {
@@ -134,10 +133,10 @@ func (r *report) close() {
 	clear(r.sums)
 }
 
-// add adds the counts of requests that were answered with a status.
+// add adds the counts of requests whose response had the given status.
 func (r *Row) add(status uint16, c *Counts) {
 	r.Requests += c.Requests
-	if class := status/100 - 2; class < 4 { // below 200 it is far more
+	if class := status/100 - 2; class < 4 { // below 200 it wraps around to a large number
 		r.Status[class] += c.Requests
 	}
 	switch status {
@@ -153,7 +152,7 @@ func (r *Row) add(status uint16, c *Counts) {
 	r.BytesOut += c.BytesOut
 }
 
-// rows returns the answer.
+// rows returns the rows of the report.
 func (r *report) rows() []Row {
 	sorted := make([]group, 0, len(r.groups))
 	for g := range r.groups {
@@ -176,7 +175,7 @@ func (r *report) rows() []Row {
 	return out
 }
 
-// name returns a group as the answer tells it.
+// name returns the text of a group.
 func (r *report) name(g group) string {
 	kind := id.Gateway
 	switch r.Group {

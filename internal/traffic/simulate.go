@@ -13,39 +13,39 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// What asks what a limit would have done to the requests of a gateway.
+// What is the limit to simulate, and the requests of a gateway to simulate it on.
 type What struct {
-	// Gateway, and Route or Key if the limit is of one: what the limit would
-	// have applied to. Zero members do not filter.
+	// Gateway, and Route or Key if the limit is for one, select the requests that
+	// the limit applies to. Zero fields do not filter.
 	Caller
 	Limit ratelimit.Config
-	// Buckets names the bucket of each key that shares another one's, as after
-	// a rotation.
+	// Buckets has the bucket of each key that shares that of another key, for
+	// example after a rotation.
 	Buckets map[[16]byte][16]byte
 }
 
-// Simulated is what the limit would have done.
+// Simulated is the result of a simulation.
 type Simulated struct {
 	Requests, Refused int64
 	Keys              []SimulatedKey // the most refused first
 }
 
-// SimulatedKey is a key that was refused at least once.
+// SimulatedKey is a key with at least one refused request.
 type SimulatedKey struct {
-	KeyID   string // "" for callers without one
+	KeyID   string // "" for requests without a key
 	Refused int64
 	FirstAt time.Time // the second of the first refusal
 }
 
-// Simulate replays what came to the limits of a gateway within the last 24 hours
-// through a limit that was full at their beginning.
+// Simulate replays the requests of the last 24 hours that reached the limits of a gateway
+// through a limit whose bucket is full at the start.
 //
-// Only the second of a request is recorded. Those of one second are taken to have come
-// evenly spread over it, which moves each by less than a second. So the limit admits
-// no fewer of them than it would have admitted of the requests as they came
-// if its burst were smaller by what two seconds refill, and no more than if it were greater by that.
+// Only the second of each request is stored. The requests of one second are replayed
+// evenly spread over it, which moves each by less than a second. Therefore the number of
+// admitted requests is between those that the limit would really have admitted with a
+// burst that is smaller, and larger, by the refill of two seconds.
 func Simulate(ctx context.Context, store ChunkReader, accountID string, w What, now time.Time) (*Simulated, error) {
-	r := &replay{What: w, limit: ratelimit.NewReplay(w.Limit), places: map[[16]byte]uint32{}, begin: now.Add(-SecondsKept).Unix()}
+	r := &replay{What: w, limit: ratelimit.NewReplay(w.Limit), numbers: map[[16]byte]uint32{}, begin: now.Add(-SecondsKept).Unix()}
 	q := ChunkQuery{AccountID: accountID, Part: Seconds, Tier: Minutes, From: floor(r.begin, 60), Before: now.Unix() + 1, Only: &w.Gateway}
 	err := store.ReadTraffic(ctx, q, func(c *Chunk) error {
 		if c.Start != r.minute {
@@ -64,14 +64,15 @@ func Simulate(ctx context.Context, store ChunkReader, accountID string, w What, 
 	return r.result(), nil
 }
 
-// replay is a simulation under way. Keys have numbers, in the order of their coming.
+// replay is the state of a simulation. Keys are numbered in the order of their first
+// request.
 type replay struct {
 	What
 	limit    *ratelimit.Replay
-	begin    int64 // the Unix second from which on requests count
-	minute   int64 // the Unix second at which the minute begins that points are of
+	begin    int64 // Unix second of the earliest request
+	minute   int64 // Unix second of the start of the minute of points
 	points   []point
-	places   map[[16]byte]uint32
+	numbers  map[[16]byte]uint32
 	keys     []replayedKey
 	requests int64
 }
@@ -82,14 +83,15 @@ type replayedKey struct {
 	first       int64 // Unix second
 }
 
-// point is requests of one key in one second.
+// point is the requests of one key in one second.
 type point struct {
 	second uint32
 	key    uint32
 	count  uint32
 }
 
-// of returns what takes a caller's requests, nil if the limit is not theirs.
+// of returns the function for a caller's requests, or nil if the limit does not apply to
+// them.
 func (r *replay) of(c *Caller) func(int, uint32) {
 	var none [16]byte
 	if c.Gateway != r.Gateway || r.Route != none && c.Route != r.Route {
@@ -99,15 +101,15 @@ func (r *replay) of(c *Caller) func(int, uint32) {
 	if r.Key != none && bucket != r.bucket(r.Key) {
 		return nil
 	}
-	place, known := r.places[c.Key]
+	number, known := r.numbers[c.Key]
 	if !known {
-		place = uint32(len(r.keys))
-		r.places[c.Key] = place
+		number = uint32(len(r.keys))
+		r.numbers[c.Key] = number
 		r.keys = append(r.keys, replayedKey{key: c.Key, bucket: bucket})
 	}
 	return func(second int, n uint32) {
 		if n > 0 && r.minute+int64(second) >= r.begin {
-			r.points = append(r.points, point{second: uint32(second), key: place, count: n})
+			r.points = append(r.points, point{second: uint32(second), key: number, count: n})
 		}
 	}
 }
@@ -140,7 +142,7 @@ func (r *replay) play() {
 	r.points = r.points[:0]
 }
 
-// playTogether replays requests of one second that share a bucket.
+// playTogether replays the requests of one second that share a bucket.
 func (r *replay) playTogether(points []point) {
 	at := r.minute + int64(points[0].second)
 	now := ratelimit.Instant{Wall: at * int64(time.Second), Mono: (at - r.begin) * int64(time.Second)}
@@ -160,7 +162,7 @@ func (r *replay) playTogether(points []point) {
 		if wait == 0 && r.limit.Admit(one, bucket) {
 			continue
 		}
-		next := all // the next that may be admitted; those between are refused
+		next := all // the next one that may be admitted; those between are refused
 		if wait < int64(time.Second) {
 			next = min(all, max(i+1, ((offset+wait)*all+int64(time.Second)-1)/int64(time.Second)))
 		}
@@ -170,7 +172,7 @@ func (r *replay) playTogether(points []point) {
 	r.blame(points, all, at, refused)
 }
 
-// spans is ranges of numbers, in order.
+// spans is an ordered list of ranges of numbers.
 type spans struct {
 	list  [][2]int64
 	total int64
@@ -185,7 +187,7 @@ func (s *spans) add(from, to int64) {
 	s.list = append(s.list, [2]int64{from, to})
 }
 
-// others returns the ranges between those of s, up to all.
+// others returns the numbers from 0 up to all that are not in s.
 func (s *spans) others(all int64) (o spans) {
 	from := int64(0)
 	for _, r := range s.list {
@@ -200,15 +202,15 @@ func (s *spans) others(all int64) (o spans) {
 	return o
 }
 
-// blame tells the keys which of their requests were refused. The i-th request of the
-// second is the (i×stride mod all)-th in the order of points, which mixes the keys
-// evenly. The shorter of what was refused and what was admitted is gone through.
+// blame assigns the refused requests to their keys. Request i of the second is request
+// i×stride mod all in the order of points, which mixes the keys evenly. It iterates over
+// the refused or the admitted requests, whichever are fewer.
 func (r *replay) blame(points []point, all, at int64, refused spans) {
 	admitted := refused.others(all)
-	gone, step := &refused, int64(1)
+	fewer, step := &refused, int64(1)
 	counts := make([]int64, len(points))
 	if admitted.total < refused.total {
-		gone, step = &admitted, -1
+		fewer, step = &admitted, -1
 		for i, p := range points {
 			counts[i] = int64(p.count)
 		}
@@ -216,17 +218,17 @@ func (r *replay) blame(points []point, all, at int64, refused spans) {
 	if len(points) == 1 {
 		counts[0] = refused.total
 	} else {
-		ends := make([]int64, len(points)) // of the requests of each point
+		ends := make([]int64, len(points)) // index after the last request of each point
 		sum := int64(0)
 		for i, p := range points {
 			sum += int64(p.count)
 			ends[i] = sum
 		}
 		stride := strideOf(all)
-		for _, span := range gone.list {
+		for _, span := range fewer.list {
 			for i := span[0]; i < span[1]; i++ {
-				place := i * stride % all
-				counts[sort.Search(len(ends), func(k int) bool { return ends[k] > place })] += step
+				number := i * stride % all
+				counts[sort.Search(len(ends), func(k int) bool { return ends[k] > number })] += step
 			}
 		}
 	}
@@ -242,7 +244,7 @@ func (r *replay) blame(points []point, all, at int64, refused spans) {
 	}
 }
 
-// strideOf returns a number near 0.618 n without a divisor in common with n.
+// strideOf returns a number near 0.618 n that is coprime to n.
 func strideOf(n int64) int64 {
 	s := max(1, n*618/1000)
 	for gcd(s, n) != 1 {

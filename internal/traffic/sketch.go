@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Sketch keeps a duration in units of 64 ns, in one of 64 bins for each power
-// of two: the bins of a page.
+// A Sketch counts durations in units of 64 ns, in 64 bins for each power of two. The bins
+// of one power of two are a page.
 const (
 	unitShift   = 6
 	pageShift   = 6
@@ -18,10 +18,10 @@ const (
 	longestUnit = 1<<(pages+pageShift-1) - 1
 )
 
-// Sketch tells quantiles of durations with a relative error of at most 1/128
-// from 4 µs on, and 32 ns below; longer ones than 39 hours count as that. Two of
-// them merge without any further error, since what they hold are whole counts.
-// The zero value is empty.
+// Sketch is a log-linear histogram (like HdrHistogram). It estimates quantiles of durations
+// with a relative error of at most 1/128 from 4 µs, and an error of at most 32 ns below.
+// Durations above 39 hours count as 39 hours. Merging adds no error. The zero value is
+// empty.
 type Sketch struct {
 	count uint64
 	pages [pages]*[pageBins]uint64
@@ -38,7 +38,7 @@ func binOf(ns int64) int {
 	return e<<pageShift + int(u>>e)
 }
 
-// middle returns the middle of a bin, in milliseconds.
+// middle returns the middle of a bin in milliseconds.
 func middle(bin int) float64 {
 	low, width := uint64(bin), uint64(1)
 	if bin >= pageBins {
@@ -48,8 +48,7 @@ func middle(bin int) float64 {
 	return (float64(low) + float64(width)/2) * (1 << unitShift) / float64(time.Millisecond)
 }
 
-// Add counts one duration in nanoseconds. It allocates only where it has met no
-// duration of about this length before.
+// Add adds a duration in nanoseconds. It allocates only for the first duration of a page.
 func (s *Sketch) Add(ns int64) { s.add(binOf(ns), 1) }
 
 func (s *Sketch) add(bin int, n uint64) {
@@ -65,7 +64,7 @@ func (s *Sketch) add(bin int, n uint64) {
 // Count returns the number of durations.
 func (s *Sketch) Count() uint64 { return s.count }
 
-// Reset empties s and keeps its memory.
+// Reset removes all counts and keeps the memory.
 func (s *Sketch) Reset() {
 	if s.count == 0 {
 		return
@@ -78,7 +77,7 @@ func (s *Sketch) Reset() {
 	}
 }
 
-// Merge adds what o counts.
+// Merge adds the counts of o.
 func (s *Sketch) Merge(o *Sketch) {
 	for i, p := range o.pages {
 		if p == nil {
@@ -92,8 +91,8 @@ func (s *Sketch) Merge(o *Sketch) {
 	}
 }
 
-// Append appends the counts to dst: for each bin in use the distance from the
-// one before, and the count.
+// Append appends the encoded counts to dst: for each used bin, the distance from the
+// previous one and the count.
 func (s *Sketch) Append(dst []byte) []byte {
 	last := 0
 	for i, p := range s.pages {
@@ -112,9 +111,10 @@ func (s *Sketch) Append(dst []byte) []byte {
 	return dst
 }
 
-var errSketch = errors.New("a sketch is damaged")
+var errSketch = errors.New("latency sketch is damaged")
 
-// MergeBytes adds what Append wrote. After an error s holds part of it.
+// MergeBytes adds counts encoded by Append. If it returns an error, it may have added some
+// of them.
 func (s *Sketch) MergeBytes(b []byte) error {
 	bin := uint64(0)
 	for len(b) > 0 {
@@ -132,7 +132,7 @@ func (s *Sketch) MergeBytes(b []byte) error {
 	return nil
 }
 
-// Quantiles returns the latencies, or nil of an empty sketch.
+// Quantiles returns the quantiles, or nil if s is nil or empty.
 func (s *Sketch) Quantiles() *Quantiles {
 	if s == nil || s.count == 0 {
 		return nil
@@ -140,7 +140,8 @@ func (s *Sketch) Quantiles() *Quantiles {
 	return &Quantiles{P50: s.quantile(50), P90: s.quantile(90), P95: s.quantile(95), P99: s.quantile(99)}
 }
 
-// quantile returns the shortest duration that percent of all do not exceed.
+// quantile returns the least duration that percent of all durations do not exceed, in
+// milliseconds.
 func (s *Sketch) quantile(percent uint64) float64 {
 	hi, lo := bits.Mul64(s.count, percent)
 	lo, carry := bits.Add64(lo, 99, 0)

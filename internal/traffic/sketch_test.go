@@ -79,7 +79,7 @@ func TestBinsAreInOrder(t *testing.T) {
 	}
 }
 
-// TestSketchOfNothing holds that nothing measured is told as nothing.
+// Guarantee: nothing measured is told as nothing.
 func TestSketchOfNothing(t *testing.T) {
 	var s Sketch
 	if s.Quantiles() != nil || (*Sketch)(nil).Quantiles() != nil || len(s.Append(nil)) != 0 {

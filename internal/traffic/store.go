@@ -2,19 +2,19 @@ package traffic
 
 import "context"
 
-// Part is what a chunk tells the counts of.
+// Part is what the counts of a chunk are grouped by.
 type Part uint8
 
-// The parts. Each of the first three has every request once; the fewer it tells
-// apart, the less there is to read for a report.
+// The parts. Each of the first three counts every request once. Reports read the one with
+// the fewest groups that is sufficient.
 const (
 	Gateways Part = iota // by gateway and status, with latencies
 	Routes               // by gateway, route and status, with latencies
 	Keys                 // by gateway, route, key and status
-	Seconds              // what came to the limits, by gateway, route, key and second
+	Seconds              // requests that reached the limits, by gateway, route, key and second
 )
 
-// Tier is the length of a chunk's interval.
+// Tier is the length of a chunk's interval: a minute, an hour or a day.
 type Tier uint8
 
 // The tiers.
@@ -24,7 +24,7 @@ const (
 	Days
 )
 
-// Length returns the seconds of an interval of the tier.
+// Length returns the length of the tier's interval in seconds.
 func (t Tier) Length() int64 {
 	switch t {
 	case Minutes:
@@ -36,35 +36,34 @@ func (t Tier) Length() int64 {
 	}
 }
 
-// State is how far a chunk has come.
+// State is the progress of a chunk towards longer tiers.
 type State uint8
 
-// The states. A chunk that is not Rolled has counts that the next tier does not
-// have.
+// The states. The counts of a chunk that is not Rolled are not in the next tier yet.
 const (
-	Fresh  State = iota // one of perhaps many of its interval
-	Merged              // those of its interval were merged
-	Rolled              // its counts stand in the next tier, too, or there is none for it
+	Fresh  State = iota // there may be many of its interval
+	Merged              // the chunks of its interval were merged
+	Rolled              // its counts are also in the next tier, or there is no next tier
 )
 
-// Chunk is some counts of one account's requests that began in one interval. There may
-// be any number of chunks of one interval: their sum counts.
+// Chunk has counts of one account's requests that began in one interval. There may be any
+// number of chunks of one interval; their counts add up.
 type Chunk struct {
-	Seq       int64 // the store gives it
+	Seq       int64 // set by the store
 	AccountID string
 	Part      Part
 	Tier      Tier
 	State     State
-	Start     int64 // Unix second at which the interval begins
-	// First and Last are the least and the greatest of the identifiers that the
-	// entries are sorted by: of Gateways and Seconds the gateway, of Routes the
-	// route, of Keys the key.
+	Start     int64 // Unix second of the start of the interval
+	// First and Last are the least and the greatest identifier that the entries are
+	// sorted by: the gateway in Gateways and Seconds, the route in Routes, the key in
+	// Keys.
 	First, Last [16]byte
 	Body        []byte
 }
 
-// Requests returns the number of requests that a chunk counts; 0 of Seconds, and
-// of a body that is damaged.
+// Requests returns the number of requests that a chunk counts. It is 0 for part Seconds and
+// for a damaged body.
 func (c *Chunk) Requests() (n int64) {
 	if c.Part == Seconds {
 		return 0
@@ -78,19 +77,20 @@ func (c *Chunk) Requests() (n int64) {
 	return n
 }
 
-// ChunkQuery asks for chunks of one account and part.
+// ChunkQuery selects chunks of one account and part.
 type ChunkQuery struct {
 	AccountID string
 	Part      Part
-	Tier      Tier // and of shorter tiers what is not Rolled
-	// From and Before are Unix seconds: an interval begins at From or later, and
-	// before Before.
+	Tier      Tier // and chunks of shorter tiers that are not Rolled
+	// From and Before are Unix seconds. They select intervals that start at From or
+	// later, and before Before.
 	From, Before int64
-	// Only, if not nil, leaves out chunks that cannot have the identifier.
+	// Only, if not nil, excludes chunks that cannot have the identifier by their
+	// First and Last.
 	Only *[16]byte
 }
 
-// Backlog is chunks of one interval that stand in one state.
+// Backlog is the chunks of one interval in one state.
 type Backlog struct {
 	AccountID string
 	Part      Part
@@ -100,29 +100,29 @@ type Backlog struct {
 	Seqs      []int64
 }
 
-// Store keeps chunks. What it acknowledges survives a power loss.
+// Store stores chunks. Acknowledged chunks survive a power loss.
 type Store interface {
 	// AppendTraffic adds chunks, all or none.
 	AppendTraffic(ctx context.Context, chunks []Chunk) error
-	// ReadTraffic calls f for each chunk that q asks for, the earliest interval
-	// first, of one consistent state, until f returns an error, which it
-	// returns. f does not keep the chunk.
+	// ReadTraffic calls f for each chunk that q selects, the earliest interval first,
+	// in one transaction. If f returns an error, ReadTraffic returns it at once. f must
+	// not keep the chunk.
 	ReadTraffic(ctx context.Context, q ChunkQuery, f func(*Chunk) error) error
 	Maintenance
 }
 
-// Maintenance is the part of a Store that keeps the number of chunks small.
+// Maintenance is the part of Store that keeps the number of chunks small.
 type Maintenance interface {
-	// TrafficBacklog returns up to limit sets of chunks of the tier in the
-	// state whose interval begins before the Unix second, the earliest first.
+	// TrafficBacklog returns up to limit sets of chunks of the tier and state whose
+	// interval starts before the Unix second, the earliest first.
 	TrafficBacklog(ctx context.Context, t Tier, s State, before int64, limit int) ([]Backlog, error)
 	// TrafficChunks calls f for each of the chunks, in order, as ReadTraffic does.
 	TrafficChunks(ctx context.Context, seqs []int64, f func(*Chunk) error) error
-	// ReplaceTraffic adds chunks and, in the same transaction, removes those of
-	// gone and sets the state of those of moved. If one of these is not there,
-	// or moved stands in that state already, nothing is done: fault.Conflict.
+	// ReplaceTraffic adds chunks and, in the same transaction, removes the chunks of
+	// gone and sets the state of those of moved. If one of them does not exist, or one
+	// of moved has the state already, it changes nothing and returns fault.Conflict.
 	ReplaceTraffic(ctx context.Context, gone, moved []int64, to State, added []Chunk) error
-	// TrimTraffic removes up to limit chunks that are Rolled and whose interval
-	// begins before the Unix second. more tells that there may be others.
+	// TrimTraffic removes up to limit Rolled chunks whose interval starts before the
+	// Unix second. more is whether there may be others.
 	TrimTraffic(ctx context.Context, p Part, t Tier, before int64, limit int) (more bool, err error)
 }

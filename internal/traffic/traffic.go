@@ -1,10 +1,11 @@
-// Package traffic counts requests and measures their latency (contract, section
-// 7, traffic report).
+// Package traffic defines the traffic reports and their stored form: counts of requests,
+// sums of bytes and latency sketches, by interval (contract, section 7). Its package meter
+// counts and writes them.
 package traffic
 
 import "time"
 
-// Interval is the length of a report's rows.
+// Interval is the length of the interval of a report's row.
 type Interval time.Duration
 
 // The intervals.
@@ -14,7 +15,7 @@ const (
 	Day    = Interval(24 * time.Hour)
 )
 
-// Grouping is what a report's rows are told apart by, beside time.
+// Grouping is what a report groups by, besides time.
 type Grouping string
 
 // The groupings.
@@ -26,7 +27,7 @@ const (
 	ByStatus  Grouping = "status"
 )
 
-// Query asks for a report. Since is included, Until is not.
+// Query selects a report. Since is inclusive, Until exclusive.
 type Query struct {
 	GatewayID, RouteID, KeyID string // "" does not filter
 	Since, Until              time.Time
@@ -34,19 +35,19 @@ type Query struct {
 	Group                     Grouping
 }
 
-// Row is one interval of one group.
+// Row is one interval of one group of a report.
 type Row struct {
 	Start          time.Time
-	Group          string // an identifier or a status code; "" for what has none
+	Group          string // an identifier or a status code; "" for requests without one
 	Requests       int64
 	Status         [4]int64 // 2xx to 5xx
 	Limited        int64    // 429
 	Unauthorized   int64    // 401
 	Forbidden      int64    // 403
-	UpstreamErrors int64    // 502 and 504 of ours, and upstream 5xx
+	UpstreamErrors int64    // 502 and 504 by Keygate, and 5xx responses of the upstream
 	BytesIn        int64
 	BytesOut       int64
-	Latency        *Quantiles // nil grouped by key, and where nothing was measured
+	Latency        *Quantiles // nil if grouped by key, or if nothing was measured
 	Upstream       *Quantiles
 }
 

@@ -10,23 +10,23 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// place is a cell on its way into chunks, with what it is sorted by first.
-type place struct {
-	key  uint64 // the first half
+// sortedCell is the index of a cell, with the first half of its key for sorting.
+type sortedCell struct {
+	key  uint64 // the first half of the key
 	cell uint32
 }
 
-// chunks returns what w counts, as chunks to be stored.
+// chunks encodes the counts of w as chunks.
 func (w *window) chunks() (made []traffic.Chunk) {
-	places := make([]place, len(w.cells))
+	sorted := make([]sortedCell, len(w.cells))
 	for n := range w.cells {
 		c := &w.cells[n]
-		places[n] = place{binary.BigEndian.Uint64(c.key[:]), uint32(n)}
+		sorted[n] = sortedCell{binary.BigEndian.Uint64(c.key[:]), uint32(n)}
 		c.measured.Counts.Add(&c.Counts)
 	}
 	// Nearly always all cells are of one account and minute, and most keys differ
 	// in their first halves.
-	slices.SortFunc(places, func(a, b place) int {
+	slices.SortFunc(sorted, func(a, b sortedCell) int {
 		x, y := &w.cells[a.cell], &w.cells[b.cell]
 		if order := cmp.Or(x.compareInterval(&y.identity), cmp.Compare(a.key, b.key)); order != 0 {
 			return order
@@ -40,10 +40,10 @@ func (w *window) chunks() (made []traffic.Chunk) {
 	slices.SortFunc(measured, func(a, b identity) int {
 		return cmp.Or(a.compareInterval(&b), bytes.Compare(a.route[:], b.route[:]))
 	})
-	for len(places) > 0 {
-		of := w.cells[places[0].cell].identity
+	for len(sorted) > 0 {
+		of := w.cells[sorted[0].cell].identity
 		n := 1
-		for n < len(places) && w.cells[places[n].cell].compareInterval(&of) == 0 {
+		for n < len(sorted) && w.cells[sorted[n].cell].compareInterval(&of) == 0 {
 			n++
 		}
 		m := 0
@@ -51,10 +51,10 @@ func (w *window) chunks() (made []traffic.Chunk) {
 			m++
 		}
 		c := traffic.Chunk{AccountID: id.Format(id.Account, of.account), Tier: traffic.Minutes, State: traffic.Fresh, Start: int64(of.minute) * 60}
-		made = append(made, w.byKey(c, places[:n])...)
-		made = append(made, w.bySecond(c, places[:n])...)
+		made = append(made, w.byKey(c, sorted[:n])...)
+		made = append(made, w.bySecond(c, sorted[:n])...)
 		made = append(made, w.measuredChunks(c, measured[:m])...)
-		places, measured = places[n:], measured[m:]
+		sorted, measured = sorted[n:], measured[m:]
 	}
 	return made
 }
@@ -68,28 +68,28 @@ func (i *identity) entry() traffic.Identity {
 	return traffic.Identity{Gateway: i.gateway, Route: i.route, Key: i.key, Status: i.status}
 }
 
-// byKey makes chunks of cells that are sorted by key.
-func (w *window) byKey(c traffic.Chunk, places []place) []traffic.Chunk {
+// byKey encodes cells that are sorted by key.
+func (w *window) byKey(c traffic.Chunk, sorted []sortedCell) []traffic.Chunk {
 	c.Part = traffic.Keys
 	to := traffic.NewWriter(c)
-	for _, p := range places {
+	for _, p := range sorted {
 		cell := &w.cells[p.cell]
 		to.Entry(&traffic.Entry{Identity: cell.entry(), Counts: cell.Counts})
 	}
 	return to.Chunks()
 }
 
-// bySecond makes chunks of the arrivals of cells. It changes the order of places.
-func (w *window) bySecond(c traffic.Chunk, places []place) []traffic.Chunk {
+// bySecond encodes the arrivals of cells. It reorders sorted.
+func (w *window) bySecond(c traffic.Chunk, sorted []sortedCell) []traffic.Chunk {
 	c.Part = traffic.Seconds
-	places = slices.DeleteFunc(places, func(p place) bool { return w.cells[p.cell].first == 0 })
-	slices.SortStableFunc(places, func(a, b place) int {
+	sorted = slices.DeleteFunc(sorted, func(p sortedCell) bool { return w.cells[p.cell].first == 0 })
+	slices.SortStableFunc(sorted, func(a, b sortedCell) int {
 		x, y := &w.cells[a.cell], &w.cells[b.cell]
 		return bytes.Compare(x.gateway[:], y.gateway[:])
 	})
 	to := traffic.NewWriter(c)
 	var seconds []traffic.SecondCount
-	for _, p := range places {
+	for _, p := range sorted {
 		cell := &w.cells[p.cell]
 		seconds = seconds[:0]
 		inOrder := true
@@ -107,8 +107,8 @@ func (w *window) bySecond(c traffic.Chunk, places []place) []traffic.Chunk {
 	return to.Chunks()
 }
 
-// measuredChunks makes chunks by gateway and by route. The identities are sorted by
-// route.
+// measuredChunks encodes the counts and latencies by gateway and by route. identities are
+// sorted by route.
 func (w *window) measuredChunks(c traffic.Chunk, identities []identity) []traffic.Chunk {
 	gateways := traffic.NewMerger(traffic.Gateways)
 	c.Part = traffic.Routes

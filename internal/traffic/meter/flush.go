@@ -7,12 +7,11 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// transactionSize is how many bytes of bodies one transaction writes at most, so
-// that a change waits little behind it. What one flush makes is far smaller unless
-// the store was away.
+// transactionSize is the maximum size of the bodies of one transaction in bytes, so that
+// changes wait only briefly for it. A flush is far smaller unless the store has failed.
 const transactionSize = 16 << 20
 
-// Sync returns when everything that was taken before the call is in the store.
+// Sync returns when every request taken before the call is in the store.
 func (m *Meter) Sync(ctx context.Context) error {
 	if err := m.lock(ctx); err != nil {
 		return err
@@ -39,13 +38,13 @@ func (m *Meter) lock(ctx context.Context) error {
 	case m.flushing <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the meter: %w", ctx.Err())
+		return fmt.Errorf("wait for the traffic meter: %w", ctx.Err())
 	}
 }
 
 func (m *Meter) unlock() { <-m.flushing }
 
-// collect makes chunks of what was counted. Meanwhile the other window counts.
+// collect encodes the counts as chunks. Meanwhile the other window counts.
 func (m *Meter) collect() {
 	m.mu.Lock()
 	w := m.active
@@ -61,7 +60,7 @@ func (m *Meter) collect() {
 		m.size += len(c.Body)
 	}
 	m.forget()
-	if len(w.cells) > flushCells { // memory of a rush is not kept
+	if len(w.cells) > flushCells { // free the memory of a burst
 		w = newWindow()
 	}
 	w.reset()
@@ -70,13 +69,13 @@ func (m *Meter) collect() {
 	m.mu.Unlock()
 }
 
-// forget drops the oldest chunks if the store has not taken any for so long that
-// they are too many, and counts the requests that are lost with them.
+// forget drops the oldest pending chunks if they are larger than maxPending, and counts
+// their requests as lost.
 func (m *Meter) forget() {
-	for m.size > mostPending {
+	for m.size > maxPending {
 		c := &m.pending[0]
 		m.size -= len(c.Body)
-		if c.Part == traffic.Keys { // it has every request once
+		if c.Part == traffic.Keys { // this part has every request once
 			m.lost.Add(uint64(c.Requests()))
 		}
 		m.pending = m.pending[1:]

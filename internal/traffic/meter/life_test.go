@@ -40,13 +40,13 @@ func wantTotal(t *testing.T, when string, store traffic.Store, account [16]byte,
 	}
 }
 
-// flaky is a store that fails when it is told.
+// flaky is a store that can be made to fail.
 type flaky struct {
 	*sqlite.DB
 	fail atomic.Bool
 }
 
-var errStore = errors.New("the store is away")
+var errStore = errors.New("the store is not available")
 
 func (f *flaky) AppendTraffic(ctx context.Context, chunks []traffic.Chunk) error {
 	if f.fail.Load() {
@@ -59,8 +59,8 @@ func entry(account [16]byte, n int, at time.Time) accesslog.Entry {
 	return accesslog.Entry{Record: accesslog.Record{Account: account, Gateway: identifier(1), Route: identifier(n%7 + 1), Key: identifier(n%100 + 1), Start: at.UnixMicro(), Status: 200}}
 }
 
-// TestNothingIsLostWhileTheStoreIsAway holds that counts that the store did not take are
-// written later, once, and that Sync tells.
+// Guarantee: counts that the store did not take are written later, once, and Sync returns
+// the error.
 func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 	store := &flaky{DB: sqlitetest.Open(t, sqlite.Config{})}
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
@@ -69,7 +69,7 @@ func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 	for n := range 10 {
 		m.Take([]accesslog.Entry{entry(account, n, c.now())})
 		if err := m.Sync(t.Context()); !errors.Is(err, errStore) {
-			t.Fatalf("Sync gives %v", err)
+			t.Fatalf("Sync returned %v, want the error of the store or the context", err)
 		}
 	}
 	store.fail.Store(false)
@@ -78,11 +78,11 @@ func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 	}
 	wantTotal(t, "afterwards", store, account, 10)
 	if m.Lost() != 0 {
-		t.Errorf("%d are lost", m.Lost())
+		t.Errorf("%d requests are lost, want 0", m.Lost())
 	}
 }
 
-// TestCancelledSyncLosesNothing holds that a caller who leaves takes nothing along.
+// Guarantee: a cancelled Sync loses no counts.
 func TestCancelledSyncLosesNothing(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
@@ -92,7 +92,7 @@ func TestCancelledSyncLosesNothing(t *testing.T) {
 	for n := range 5 {
 		m.Take([]accesslog.Entry{entry(account, n, c.now())})
 		if err := m.Sync(ctx); !errors.Is(err, context.Canceled) {
-			t.Fatalf("Sync gives %v", err)
+			t.Fatalf("Sync returned %v, want the error of the store or the context", err)
 		}
 	}
 	if err := m.Stop(t.Context()); err != nil {
@@ -101,7 +101,7 @@ func TestCancelledSyncLosesNothing(t *testing.T) {
 	wantTotal(t, "after Stop", db, account, 5)
 }
 
-// TestConcurrentTakeAndReport holds, with the race detector, that records that come while
+// Guarantee, with the race detector: records that come while
 // reports, flushes and merges run are counted once.
 func TestConcurrentTakeAndReport(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
@@ -162,7 +162,7 @@ func TestConcurrentTakeAndReport(t *testing.T) {
 	wantTotal(t, "at the end", db, account, batches*size)
 }
 
-// TestMemoryIsBounded holds that more keys than memory is kept for are written early, before
+// Guarantee: more keys than memory is kept for are written early, before
 // anything is lost, and that what a store that stays away costs is bounded and counted.
 func TestMemoryIsBounded(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
@@ -196,13 +196,13 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	wantTotal(t, "at the end", db, account, keys)
 	if m.Lost() != 0 {
-		t.Errorf("%d are lost", m.Lost())
+		t.Errorf("%d requests are lost, want 0", m.Lost())
 	}
 }
 
-// TestOldCountsGo holds how long each tier is kept, and that counts that came late are moved up
+// TestRetention holds how long each tier is kept, and that counts that came late are moved up
 // before they go.
-func TestOldCountsGo(t *testing.T) {
+func TestRetention(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
 	begin := time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 	c := &clock{at: begin}
@@ -247,9 +247,9 @@ func TestOldCountsGo(t *testing.T) {
 	}
 }
 
-// TestItWritesByItself holds what a crash may lose: counts are written every period without
+// TestWritesWithoutSync holds what a crash may lose: counts are written every period without
 // a Sync, and Stop writes the rest.
-func TestItWritesByItself(t *testing.T) {
+func TestWritesWithoutSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &noted{}
 		m, err := meter.New(meter.Config{Store: store})
@@ -262,14 +262,14 @@ func TestItWritesByItself(t *testing.T) {
 		m.Take([]accesslog.Entry{entry([16]byte{1}, 1, time.Now())})
 		<-time.After(meter.DefaultPeriod + time.Millisecond)
 		if got := store.requests.Load(); got != 1 {
-			t.Errorf("%d requests are written after a period", got)
+			t.Errorf("%d requests are written after a period, want 1", got)
 		}
 		m.Take([]accesslog.Entry{entry([16]byte{1}, 1, time.Now())})
 		if err := m.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := store.requests.Load(); got != 2 {
-			t.Errorf("%d requests are written after Stop", got)
+			t.Errorf("%d requests are written after Stop, want 2", got)
 		}
 	})
 }

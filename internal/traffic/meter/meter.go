@@ -1,13 +1,13 @@
-// Package meter counts the requests that end, and writes the counts to the store
-// (contract, section 7, traffic).
+// Package meter counts completed requests and writes the counts to the store (contract,
+// section 7, traffic).
 //
-//	outcome ──Take──► window ──every 5 s──► Store: fresh chunks of minutes
+//	records ──Take──► window ──every 5 s──► Store: fresh chunks of minutes
 //	                                          │ merged, a minute after their end
 //	                                          ▼
 //	                                        hours ──► days
 //
-// Every request stands in the store once in each part (traffic.Part), and once
-// in each tier or below: what moves up is marked in the same transaction.
+// The store counts every request once in each part (traffic.Part), and once in each tier
+// or those below it: chunks are marked in the transaction that adds them to the next tier.
 package meter
 
 import (
@@ -24,43 +24,43 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// The defaults of Config, and the bounds of what is in memory. A cell with what
-// belongs to it takes about 200 bytes.
+// The defaults of Config, and the bounds of the memory. A cell takes about 200 bytes in
+// all.
 const (
 	DefaultPeriod = 5 * time.Second
 
-	flushCells    = 1 << 17 // a flush begins early
+	flushCells    = 1 << 17 // starts an early flush
 	flushArrivals = 1 << 20
-	mostCells     = 1 << 20   // beyond, records are lost
-	mostPending   = 256 << 20 // bytes of bodies that the store does not take
+	maxCells      = 1 << 20   // further records are lost
+	maxPending    = 256 << 20 // bytes of bodies that the store has not taken
 )
 
-// Config is what a Meter is made of. Store is required.
+// Config configures a Meter. Store is required.
 type Config struct {
 	Store  traffic.Store
-	Now    func() time.Time // nil is time.Now
-	Period time.Duration    // between two flushes: what a crash may lose; 0 is DefaultPeriod
+	Now    func() time.Time // nil means time.Now
+	Period time.Duration    // between two flushes, which is what a crash may lose; 0 means DefaultPeriod
 	Log    *slog.Logger     // nil discards
 }
 
-// Meter is an outcome.Sink. It is safe for concurrent use.
+// Meter is an accesslog.Sink. It is safe for concurrent use.
 type Meter struct {
 	cfg Config
 
-	mu     sync.Mutex // held shortly: Take waits for it
+	mu     sync.Mutex // held only briefly, since Take waits for it
 	active *window
-	spare  *window // nil while its content is made into chunks
+	spare  *window // nil while it is encoded
 
-	// flushing is held by whoever writes. It is a channel so that waiting for it
-	// ends with a context.
+	// flushing is a mutex for writing, as a channel so that a wait for it can end
+	// with a context.
 	flushing chan struct{}
-	pending  []traffic.Chunk // not stored yet; under flushing
-	size     int             // of their bodies
+	pending  []traffic.Chunk // not stored yet; guarded by flushing
+	size     int             // size of their bodies in bytes
 
 	lost atomic.Uint64
 
-	// Who reads much takes a place, so that other readers of the store never wait for
-	// all of them. A simulation may take one core for seconds.
+	// Semaphores of the expensive reads, so that these never use all readers of the
+	// store. A simulation may use one core for seconds.
 	reporting  chan struct{}
 	simulating chan struct{}
 
@@ -70,10 +70,10 @@ type Meter struct {
 
 var _ accesslog.Sink = (*Meter)(nil)
 
-// New returns a Meter that counts at once and writes from Start on.
+// New returns a Meter that counts at once and writes after Start.
 func New(cfg Config) (*Meter, error) {
 	if cfg.Store == nil {
-		return nil, errors.New("make the meter: Store is required")
+		return nil, errors.New("traffic/meter: Config.Store is required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -87,7 +87,7 @@ func New(cfg Config) (*Meter, error) {
 	return &Meter{cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), reporting: make(chan struct{}, 2), simulating: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
 }
 
-// Take implements outcome.Sink.
+// Take implements accesslog.Sink.
 func (m *Meter) Take(batch []accesslog.Entry) {
 	m.mu.Lock()
 	w := m.active
@@ -96,7 +96,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 		if r.Part == accesslog.Started || r.Account == [16]byte{} {
 			continue
 		}
-		if len(w.cells) >= mostCells {
+		if len(w.cells) >= maxCells {
 			m.lost.Add(1)
 			continue
 		}
@@ -112,14 +112,14 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 	}
 }
 
-// Lost returns the number of requests that no report has, because the store did
+// Lost returns the number of requests that are missing from reports because the store did
 // not take them in time.
 func (m *Meter) Lost() uint64 { return m.lost.Load() }
 
 // Start begins to write, until Stop.
 func (m *Meter) Start(context.Context) error {
 	err := m.group.Start(m.run, func(ctx context.Context) {
-		service.Every(ctx, upkeepPeriod, func(ctx context.Context) { m.try(ctx, "merging traffic counts", m.Upkeep) })
+		service.Every(ctx, maintenancePeriod, func(ctx context.Context) { m.try(ctx, "merging traffic counts", m.Upkeep) })
 	})
 	if err != nil {
 		return fmt.Errorf("start the traffic meter: %w", err)
@@ -136,8 +136,8 @@ func (m *Meter) Stop(ctx context.Context) error {
 	return m.Sync(ctx)
 }
 
-// upkeepPeriod is the time between two runs of the upkeep.
-const upkeepPeriod = 20 * time.Second
+// maintenancePeriod is the time between two calls of Upkeep.
+const maintenancePeriod = 20 * time.Second
 
 // run flushes every Period, and early when it is woken.
 func (m *Meter) run(ctx context.Context) {
@@ -157,12 +157,12 @@ func (m *Meter) run(ctx context.Context) {
 
 func (m *Meter) try(ctx context.Context, what string, f func(context.Context) error) {
 	if err := f(ctx); err != nil && ctx.Err() == nil {
-		m.cfg.Log.Warn(what+" failed; it is tried again", "error", err)
+		m.cfg.Log.Warn(what+" failed; it is retried", "error", err)
 	}
 }
 
-// Report answers a query of an account from what is stored: call Sync before. Two reports
-// run at a time.
+// Report returns the report of an account for q from the stored counts. Call Sync before.
+// At most two reports run at a time; others wait.
 func (m *Meter) Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error) {
 	leave, err := enter(ctx, m.reporting)
 	if err != nil {
@@ -172,18 +172,18 @@ func (m *Meter) Report(ctx context.Context, accountID string, q traffic.Query) (
 	return traffic.Report(ctx, m.cfg.Store, accountID, q, m.cfg.Now())
 }
 
-// enter waits for a place until ctx ends.
-func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+// enter waits for a slot until ctx ends. leave releases it.
+func enter(ctx context.Context, slots chan struct{}) (leave func(), err error) {
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// Simulate replays what came to the limits of an account's gateway within the last 24
-// hours, as it is stored: call Sync before. One simulation runs at a time.
+// Simulate simulates a limit on the stored requests of an account's gateway of the last 24
+// hours. Call Sync before. One simulation runs at a time; others wait.
 func (m *Meter) Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error) {
 	leave, err := enter(ctx, m.simulating)
 	if err != nil {

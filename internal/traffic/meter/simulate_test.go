@@ -190,7 +190,7 @@ func TestSimulationIsNear(t *testing.T) {
 	})
 }
 
-// TestSimulationAppliesToWhatItIsOf holds that a limit of a route, a key or the gateway is replayed
+// Guarantee: a limit of a route, a key or the gateway is replayed
 // with the requests that it would apply to, of 24 hours, and that keys of one rotation
 // share it.
 func TestSimulationAppliesToWhatItIsOf(t *testing.T) {

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// settle is how many seconds after its end an interval is merged or moved
-	// up: by then most of its requests have ended. What comes later makes
-	// chunks of its own, which go the same way.
+	// settle is the number of seconds after its end at which an interval is merged
+	// or moved up: most of its requests have ended then. Later ones make further
+	// chunks, which are merged too.
 	settle = 30
-	// mergeEntries is the most entries that a merge holds; what has more is
+	// mergeEntries is the maximum number of entries of a merge. Larger intervals are
 	// merged in parts.
 	mergeEntries = 1 << 16
 	backlogSets  = 5000
 	trimBatch    = 200
 )
 
-// Upkeep merges the chunks of minutes that are over, moves up what hours and days that are
-// over have, and removes what is kept no longer. Each step is one small
-// transaction; whatever is left when it fails is done the next time.
+// Upkeep does the maintenance: it merges the chunks of past minutes, adds those of past
+// hours and days to the next tier, and removes chunks beyond their retention. Each step is
+// one small transaction. The next call continues after a failure.
 func (m *Meter) Upkeep(ctx context.Context) error {
 	now := m.cfg.Now().Unix() - settle
 	return errors.Join(
@@ -35,18 +35,18 @@ func (m *Meter) Upkeep(ctx context.Context) error {
 	)
 }
 
-// errEnough ends a reading early.
+// errEnough stops reading chunks early.
 var errEnough = errors.New("enough")
 
-// merge is one interval's chunks on their way to the next state.
+// merge identifies the interval that chunks are merged to.
 type merge struct {
 	account string
 	part    traffic.Part
 	start   int64 // of the interval that they go to
 }
 
-// raise brings the chunks of a tier that stand in a state, and begin before
-// before, to the next state.
+// raise moves the chunks of a tier and state whose interval starts before before to the
+// next state.
 func (m *Meter) raise(ctx context.Context, t traffic.Tier, s traffic.State, before int64) error {
 	for {
 		list, err := m.cfg.Store.TrafficBacklog(ctx, t, s, before, backlogSets)
@@ -78,7 +78,7 @@ func (m *Meter) raise(ctx context.Context, t traffic.Tier, s traffic.State, befo
 	}
 }
 
-// sum adds up chunks of one part.
+// sum sums chunks of one part.
 type sum interface {
 	AddBody(body []byte) error
 	Len() int
@@ -92,8 +92,8 @@ func newSum(p traffic.Part) sum {
 	return traffic.NewMerger(p)
 }
 
-// raiseOne merges the chunks of one interval. Fresh ones give way to their sum;
-// merged ones stay, and their sum goes to the next tier.
+// raiseOne merges the chunks of one interval. Fresh chunks are replaced by their sum.
+// Merged chunks stay, and their sum is added to the next tier.
 func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, to merge, seqs []int64) error {
 	made := traffic.Chunk{AccountID: to.account, Part: to.part, Tier: t, State: traffic.Merged, Start: to.start}
 	switch {
@@ -104,7 +104,7 @@ func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, t
 	case s == traffic.Merged:
 		made.Tier = traffic.Hours
 	}
-	if s == traffic.Fresh && len(seqs) == 1 { // it is the sum already
+	if s == traffic.Fresh && len(seqs) == 1 { // a single chunk is its own sum
 		err := m.cfg.Store.ReplaceTraffic(ctx, nil, seqs, made.State, nil)
 		if fault.CodeOf(err) == fault.Conflict {
 			return nil
@@ -126,7 +126,7 @@ func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, t
 		if err != nil && !errors.Is(err, errEnough) {
 			return err
 		}
-		if done == 0 { // somebody else merged them
+		if done == 0 { // they are merged already
 			return nil
 		}
 		gone, moved := seqs[:done], []int64(nil)
@@ -134,7 +134,7 @@ func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, t
 			gone, moved = nil, seqs[:done]
 		}
 		err = m.cfg.Store.ReplaceTraffic(ctx, gone, moved, traffic.Rolled, total.Chunks(made))
-		if fault.CodeOf(err) == fault.Conflict { // another node does the same
+		if fault.CodeOf(err) == fault.Conflict { // another node has merged them
 			return nil
 		}
 		if err != nil {
@@ -145,7 +145,7 @@ func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, t
 	return nil
 }
 
-// trim removes what is older than it must be kept.
+// trim removes chunks beyond their retention.
 func (m *Meter) trim(ctx context.Context) error {
 	now := m.cfg.Now()
 	for _, kept := range []struct {
@@ -164,7 +164,7 @@ func (m *Meter) trim(ctx context.Context) error {
 		{traffic.Routes, traffic.Days, traffic.DaysKept},
 		{traffic.Keys, traffic.Days, traffic.DaysKept},
 	} {
-		// An interval is whole as long as a report may begin within it.
+		// Keep an interval as long as a report may start within it.
 		before := now.Add(-kept.age).Unix() - 2*kept.tier.Length()
 		for more := true; more; {
 			var err error

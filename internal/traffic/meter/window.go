@@ -8,40 +8,40 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// identity tells the cells of a window apart.
+// identity is what the cells of a window are grouped by.
 type identity struct {
 	account, gateway, route, key [16]byte
 	minute                       uint32 // since 1970
 	status                       uint16
 }
 
-// cell is the counts of requests that have all of an identity in common.
+// cell is the counts of the requests with one identity.
 type cell struct {
 	identity
 	traffic.Counts
 	measured *measured
-	// Arrivals of the cell in the order of coming: places in window.arrivals,
-	// plus one.
+	// The first and the last of the cell's arrivals, a linked list in their order:
+	// indexes in window.arrivals, plus one.
 	first, last uint32
 }
 
-// measured is the latencies of the cells that differ in their keys alone.
+// measured is the latencies of the cells that differ only in their keys.
 type measured struct {
 	latency, upstream traffic.Sketch
-	traffic.Counts    // of these cells, once chunks are made
+	traffic.Counts    // sum over these cells, set when they are encoded
 }
 
-// arrival counts requests that came to the limits in one second.
+// arrival counts the requests that reached the limits in one second.
 type arrival struct {
-	next   uint32 // in window.arrivals, plus one; 0 is the end
+	next   uint32 // index in window.arrivals, plus one; 0 at the end
 	second uint32 // of the minute
 	count  uint32
 }
 
-// window is what was counted since the last flush. Its memory is used again.
+// window is the counts since the last flush. Its memory is reused.
 type window struct {
 	cells    []cell
-	slots    []uint32 // places in cells, plus one; a power of two, at most half in use
+	slots    []uint32 // a hash table: indexes in cells, plus one; its length is a power of two, at most half used
 	arrivals []arrival
 
 	byRoute map[identity]*measured // without keys
@@ -52,7 +52,7 @@ func newWindow() *window {
 	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}}
 }
 
-// reset empties w.
+// reset removes all counts and keeps the memory.
 func (w *window) reset() {
 	w.cells, w.arrivals = w.cells[:0], w.arrivals[:0]
 	clear(w.slots)
@@ -84,8 +84,7 @@ func (w *window) add(r *accesslog.Record) {
 	}
 }
 
-// cameToLimits reports whether the request was charged, or would have been had
-// no limit refused it.
+// cameToLimits reports whether the request reached the rate limits of its route.
 func cameToLimits(r *accesslog.Record) bool {
 	switch r.Result {
 	case accesslog.Forwarded, accesslog.Unreachable, accesslog.TimedOut, accesslog.Limited, accesslog.Abandoned:
@@ -103,16 +102,16 @@ func (w *window) arrive(c *cell, second uint32) {
 		}
 	}
 	w.arrivals = append(w.arrivals, arrival{second: second, count: 1})
-	place := uint32(len(w.arrivals))
+	index := uint32(len(w.arrivals))
 	if c.last == 0 {
-		c.first = place
+		c.first = index
 	} else {
-		w.arrivals[c.last-1].next = place
+		w.arrivals[c.last-1].next = index
 	}
-	c.last = place
+	c.last = index
 }
 
-// cell finds or makes the cell of an identity.
+// cell returns the cell of an identity, and creates it if needed.
 func (w *window) cell(i *identity) *cell {
 	mask := uint64(len(w.slots) - 1)
 	at := i.hash() & mask
@@ -142,7 +141,7 @@ func (w *window) grow() {
 	}
 }
 
-// measured finds or makes the latencies that the cell of an identity shares.
+// measured returns the latencies for the cell of an identity, and creates them if needed.
 func (w *window) measured(i identity) *measured {
 	i.key = [16]byte{}
 	m := w.byRoute[i]
@@ -158,8 +157,8 @@ func (w *window) measured(i identity) *measured {
 	return m
 }
 
-// hash spreads identities. Those of one kind differ in their last eight bytes, which are
-// random, and it does no harm if they do not.
+// hash returns a hash of the identity. Identifiers differ in their last eight bytes, which
+// are random.
 func (i *identity) hash() uint64 {
 	const odd1, odd2, odd3 = 0x9e3779b97f4a7c15, 0xd6e8feb86659fd93, 0xa0761d6478bd642f
 	h := fold(&i.key)*odd1 ^ fold(&i.route)*odd2 ^ fold(&i.gateway)
