@@ -1,10 +1,6 @@
 package snapshot
 
 import (
-	"net/url"
-	"time"
-	"unique"
-
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -28,29 +24,6 @@ type Gateway struct {
 	nodes    []Node // indexed as in tree
 	global   ratelimit.Limit
 }
-
-// Upstream is where and how a gateway forwards requests.
-type Upstream struct {
-	URL     string   // as stored
-	Base    *url.URL // URL parsed; must not be changed
-	CA      string   // PEM certificates that replace the system's roots, or ""
-	Timeout time.Duration
-	// Client is the client certificate with its chain, and its opened private key, both in
-	// PEM. The zero Handle means none.
-	Client unique.Handle[[2]string]
-	// Connection settings; zero values mean those of the server.
-	ConnectTimeout time.Duration
-	IdleTimeout    time.Duration
-	MaxConns       int
-
-	Headers []Header // set on every forwarded request; opened, sorted by name
-	// PublicOnly is set if the gateway's account may reach only public addresses (contract,
-	// 4.6).
-	PublicOnly bool
-}
-
-// Header is one header that is set on forwarded requests.
-type Header struct{ Name, Value string }
 
 // Route is a compiled route. It is immutable.
 type Route struct {

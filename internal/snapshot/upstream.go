@@ -1,0 +1,94 @@
+package snapshot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unique"
+
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// Upstream is where and how a gateway forwards requests.
+type Upstream struct {
+	URL     string   // as stored
+	Base    *url.URL // URL parsed; must not be changed
+	CA      string   // PEM certificates that replace the system's roots, or ""
+	Timeout time.Duration
+	// Client is the client certificate with its chain, and its opened private key, both in
+	// PEM. The zero Handle means none.
+	Client unique.Handle[[2]string]
+	// Connection settings; zero values mean those of the server.
+	ConnectTimeout time.Duration
+	IdleTimeout    time.Duration
+	MaxConns       int
+
+	Headers []Header // set on every forwarded request; opened, sorted by name
+	// PublicOnly is set if the gateway's account may reach only public addresses (contract,
+	// 4.6).
+	PublicOnly bool
+}
+
+// Header is one header that is set on forwarded requests.
+type Header struct{ Name, Value string }
+
+func (f *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
+	u := Upstream{URL: g.Upstream.URL, CA: g.Upstream.TLS.CA}
+	var err error
+	if u.Base, err = url.Parse(g.Upstream.URL); err != nil {
+		return u, fmt.Errorf("read upstream_url: %w", err)
+	}
+	if u.Timeout, err = time.ParseDuration(cmp.Or(g.Timeout, gateway.DefaultTimeout)); err != nil {
+		return u, fmt.Errorf("read timeout: %w", err)
+	}
+	for name, sealed := range g.Upstream.Headers {
+		value, err := f.open(sealed)
+		if err != nil {
+			return u, fmt.Errorf("decrypt upstream header %s: %w", name, err)
+		}
+		u.Headers = append(u.Headers, Header{name, value})
+	}
+	slices.SortFunc(u.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+	return u, f.compileConnection(&u, g)
+}
+
+func (f *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
+	var err error
+	if u.ConnectTimeout, err = optionalDuration(g.Upstream.Timeouts.Connect); err != nil {
+		return fmt.Errorf("read upstream_connect_timeout: %w", err)
+	}
+	if u.IdleTimeout, err = optionalDuration(g.Upstream.Timeouts.Idle); err != nil {
+		return fmt.Errorf("read upstream_idle_timeout: %w", err)
+	}
+	u.MaxConns = int(g.Upstream.MaxConnections)
+	if g.Upstream.TLS.ClientCertificate == "" {
+		return nil
+	}
+	key, err := f.open(g.Upstream.TLS.ClientKey)
+	if err != nil {
+		return fmt.Errorf("decrypt upstream_client_key: %w", err)
+	}
+	u.Client = unique.Make([2]string{g.Upstream.TLS.ClientCertificate, key})
+	return nil
+}
+
+// open decrypts a sealed value from the store.
+func (f *Follower) open(sealed []byte) (string, error) {
+	if f.cfg.OpenSealed == nil {
+		return "", errors.New("no secret key is configured")
+	}
+	plain, err := f.cfg.OpenSealed(sealed)
+	return string(plain), err
+}
+
+// optionalDuration parses a duration; "" is 0.
+func optionalDuration(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(s)
+}
