@@ -60,8 +60,12 @@ func TestInspectPath(t *testing.T) {
 		if problem != c.problem || normal != c.normal {
 			t.Errorf("InspectPath(%q) = %q, %v, want %q, %v", c.path, problem, normal, c.problem, c.normal)
 		}
-		if err := CheckPath(c.path); (err == nil) != (c.problem == "") {
-			t.Errorf("CheckPath(%q) = %v", c.path, err)
+		err := CheckPath(c.path)
+		if c.problem == "" && err != nil {
+			t.Errorf("CheckPath(%q) = %v, want nil", c.path, err)
+		}
+		if c.problem != "" && err == nil {
+			t.Errorf("CheckPath(%q) = nil, want %q", c.path, c.problem)
 		}
 	}
 }

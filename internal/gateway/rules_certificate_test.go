@@ -141,8 +141,11 @@ func TestCheckConnectionBounds(t *testing.T) {
 	}
 	for n, ok := range map[int64]bool{-1: false, 0: false, 1: true, 100_000: true, 100_001: false} {
 		err := gateway.CheckUpstreamMaxConnections(n)
-		if (err == nil) != ok || err != nil && fault.CodeOf(err) != fault.ValidationFailed {
-			t.Errorf("%d connections: %v", n, err)
+		if ok && err != nil {
+			t.Errorf("%d connections: got %v, want no error", n, err)
+		}
+		if !ok && fault.CodeOf(err) != fault.ValidationFailed {
+			t.Errorf("%d connections: got %v, want a validation error", n, err)
 		}
 	}
 }
