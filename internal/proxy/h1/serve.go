@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // Engine serves connections of HTTP/1.1. It is safe for concurrent use.
@@ -20,8 +22,7 @@ type Engine struct {
 	draining atomic.Bool
 
 	wake    chan struct{} // makes the sweeper visit all connections at once
-	stop    context.CancelFunc
-	sweeper sync.WaitGroup
+	sweeper service.Group
 
 	mu     sync.Mutex // guards active and idle
 	active int
@@ -43,10 +44,7 @@ func New(cfg Config) (*Engine, error) {
 	now := cfg.Now()
 	e.clock.started = now
 	e.clock.tick(now)
-	ctx, stop := context.WithCancel(context.Background())
-	e.stop = stop
-	e.sweeper.Go(func() { e.sweepAll(ctx) })
-	return e, nil
+	return e, e.sweeper.Start(e.sweepAll)
 }
 
 // Via returns the pseudonym that the engine adds to Via.
@@ -104,10 +102,8 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		e.idle = idle
 	}
 	e.mu.Unlock()
-	defer func() {
-		e.stop()
-		e.sweeper.Wait()
-	}()
+	// The connections need the sweeper to the end. It never waits, so its own end has no bound.
+	defer func() { _ = e.sweeper.Stop(context.WithoutCancel(ctx)) }()
 	if idle == nil {
 		return nil
 	}

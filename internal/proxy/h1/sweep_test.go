@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"context"
 	"io"
 	"runtime"
 	"strings"
@@ -14,8 +15,7 @@ import (
 // byHand stops the engine's sweeper and returns a function that sweeps once, as if d had
 // passed since the last sweep.
 func (g *harness) byHand() (pass func(d time.Duration)) {
-	g.engine.stop()
-	g.engine.sweeper.Wait()
+	_ = g.engine.sweeper.Stop(context.Background()) // has no bound, so no error
 	now := g.engine.clock.ms.Load()
 	return func(d time.Duration) {
 		now += d.Milliseconds()
@@ -26,8 +26,7 @@ func (g *harness) byHand() (pass func(d time.Duration)) {
 
 // byTick is byHand in steps of one tick, as the engine sweeps.
 func (g *harness) byTick() (pass func()) {
-	g.engine.stop()
-	g.engine.sweeper.Wait()
+	_ = g.engine.sweeper.Stop(context.Background()) // has no bound, so no error
 	n, now := 0, g.engine.clock.ms.Load()
 	return func() {
 		n, now = n+1, now+tickTime.Milliseconds()
