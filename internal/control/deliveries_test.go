@@ -13,7 +13,7 @@ import (
 
 // Guarantee: whatever waits for an endpoint that has ended fails within two
 // seconds, and the log keeps what was delivered for 3 days, what failed for 7.
-func TestUpkeepOfDeliveries(t *testing.T) {
+func TestMaintenanceOfDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openHarness(t, sqlitetest.Path(t))
 		defer h.close()

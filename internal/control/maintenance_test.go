@@ -99,9 +99,9 @@ func (s switchedStore) Update(ctx context.Context, f func(control.Tx) error) err
 	return s.Store.Update(ctx, f)
 }
 
-// Guarantee: the maintenance tells an expiry within five seconds, and removes what
+// Guarantee: maintenance reports an expiry within five seconds, and removes what
 // is kept no longer, and nothing else.
-func TestUpkeep(t *testing.T) {
+func TestMaintenance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openHarness(t, sqlitetest.Path(t))
 		defer h.close()

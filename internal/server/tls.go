@@ -13,7 +13,7 @@ type certificates struct {
 	gateway, admin *certificate.Pair
 }
 
-// openCertificates reads the certificates and starts to watch their files.
+// openCertificates reads the certificates and starts to follow changes of their files.
 func (s *Server) openCertificates(ctx context.Context) error {
 	c := s.cfg.Settings
 	for _, one := range []struct {

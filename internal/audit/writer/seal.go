@@ -20,37 +20,37 @@ const sealBlocks = 8
 const sealTexts = 4 << 20
 
 // seal seals the open end of an account's log: everything, or only full blocks.
-func (j *Writer) seal(ctx context.Context, accountID string, everything bool) error {
+func (w *Writer) seal(ctx context.Context, accountID string, everything bool) error {
 	for {
-		if more, err := j.sealSome(ctx, accountID, everything); err != nil || !more {
+		if more, err := w.sealSome(ctx, accountID, everything); err != nil || !more {
 			return err
 		}
 	}
 }
 
 // sealSome is one transaction of seal. more is whether there is more to seal.
-func (j *Writer) sealSome(ctx context.Context, accountID string, everything bool) (more bool, err error) {
-	o, err := j.cfg.Store.AuditOpen(ctx, accountID)
+func (w *Writer) sealSome(ctx context.Context, accountID string, everything bool) (more bool, err error) {
+	o, err := w.cfg.Store.AuditOpen(ctx, accountID)
 	if err != nil {
 		return false, err
 	}
-	s := sealing{codec: j.codec, table: &j.sealing, open: o, everything: everything, now: j.cfg.Now(), managed: o.Records}
+	s := sealing{codec: w.codec, table: &w.sealing, open: o, everything: everything, now: w.cfg.Now(), managed: o.Records}
 	if more, err = s.run(accountID); err != nil {
 		return false, fmt.Errorf("seal the audit log of %s: %w", accountID, err)
 	}
 	if len(s.seal.Blocks) > 0 {
-		if err := j.cfg.Store.SealAudit(ctx, &s.seal); err != nil {
+		if err := w.cfg.Store.SealAudit(ctx, &s.seal); err != nil {
 			return false, err
 		}
-		j.damaged(accountID, s.lost)
+		w.damaged(accountID, s.lost)
 	}
 	left := &audit.Waiting{AccountID: accountID, Managed: len(s.managed)}
 	for _, c := range o.Chunks[s.chunks:] {
 		left.Chunks, left.Records = left.Chunks+1, left.Records+c.Records
 	}
-	j.open[accountID] = left
+	w.open[accountID] = left
 	if left.Chunks == 0 {
-		delete(j.open, accountID)
+		delete(w.open, accountID)
 	}
 	return more, nil
 }
@@ -176,83 +176,83 @@ func (s *sealing) block(t *audit.Table) error {
 
 // Seal writes and seals every record taken before the call, so that the heads of the
 // chains cover all of them.
-func (j *Writer) Seal(ctx context.Context) error {
-	if err := j.lock(ctx); err != nil {
+func (w *Writer) Seal(ctx context.Context) error {
+	if err := w.lock(ctx); err != nil {
 		return err
 	}
-	defer j.unlock()
-	if err := j.flush(ctx); err != nil {
+	defer w.unlock()
+	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	return j.sealAll(ctx)
+	return w.sealAll(ctx)
 }
 
 // sealAll seals the open ends of all accounts.
-func (j *Writer) sealAll(ctx context.Context) error {
-	if err := j.count(ctx); err != nil {
+func (w *Writer) sealAll(ctx context.Context) error {
+	if err := w.count(ctx); err != nil {
 		return err
 	}
 	var errs []error
-	for account := range j.open {
-		errs = append(errs, j.seal(ctx, account, true))
+	for account := range w.open {
+		errs = append(errs, w.seal(ctx, account, true))
 	}
 	return errors.Join(errs...)
 }
 
 // maintain is one step of the slow loop. It can be cancelled at any point.
-func (j *Writer) maintain(ctx context.Context) {
-	if err := j.Maintain(ctx); err != nil && ctx.Err() == nil {
-		j.cfg.Log.Error("maintenance of the audit log failed; it is retried", "error", err)
+func (w *Writer) maintain(ctx context.Context) {
+	if err := w.Maintain(ctx); err != nil && ctx.Err() == nil {
+		w.cfg.Log.Error("maintenance of the audit log failed; it is retried", "error", err)
 	}
 }
 
 // Maintain does the maintenance that otherwise runs every ten seconds: it seals full and
 // old open ends, removes records beyond their retention or the maximum size, and logs
 // heads. Records are written between its steps.
-func (j *Writer) Maintain(ctx context.Context) error {
-	j.maintaining.Lock()
-	defer j.maintaining.Unlock()
-	now := j.cfg.Now()
-	due, err := j.due(ctx, now)
+func (w *Writer) Maintain(ctx context.Context) error {
+	w.maintaining.Lock()
+	defer w.maintaining.Unlock()
+	now := w.cfg.Now()
+	due, err := w.due(ctx, now)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for account, old := range due {
 		for more := true; more; {
-			if err := j.lock(ctx); err != nil {
+			if err := w.lock(ctx); err != nil {
 				return err
 			}
-			more, err = j.sealSome(ctx, account, old)
+			more, err = w.sealSome(ctx, account, old)
 			errs = append(errs, err)
-			j.unlock()
+			w.unlock()
 		}
 	}
-	if now.Sub(j.trimmed).Abs() >= trimPeriod {
-		j.trimmed = now
-		errs = append(errs, j.trim(ctx, now))
+	if now.Sub(w.trimmed).Abs() >= trimPeriod {
+		w.trimmed = now
+		errs = append(errs, w.trim(ctx, now))
 	}
-	if now.Sub(j.headsLogged).Abs() >= headPeriod {
-		j.headsLogged = now
-		errs = append(errs, j.logHeads(ctx))
+	if now.Sub(w.headsLogged).Abs() >= headPeriod {
+		w.headsLogged = now
+		errs = append(errs, w.logHeads(ctx))
 	}
 	return errors.Join(errs...)
 }
 
 // due returns the accounts with something to seal, and whether that is because of its age.
-func (j *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error) {
-	if err := j.lock(ctx); err != nil {
+func (w *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error) {
+	if err := w.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer j.unlock()
-	if err := j.count(ctx); err != nil {
+	defer w.unlock()
+	if err := w.count(ctx); err != nil {
 		return nil, err
 	}
 	due := map[string]bool{}
-	for account, w := range j.open {
+	for account, waiting := range w.open {
 		// A record from the future means that the clock was set back.
-		old := now.Sub(w.Oldest).Abs() >= sealAfter
-		if old || w.Records >= audit.RunRecords || w.Managed >= audit.MaxRecords {
+		old := now.Sub(waiting.Oldest).Abs() >= sealAfter
+		if old || waiting.Records >= audit.RunRecords || waiting.Managed >= audit.MaxRecords {
 			due[account] = old
 		}
 	}
@@ -260,16 +260,16 @@ func (j *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error
 }
 
 // trim removes records beyond their retention or the maximum size.
-func (j *Writer) trim(ctx context.Context, now time.Time) error {
+func (w *Writer) trim(ctx context.Context, now time.Time) error {
 	early := map[string]*audit.Trimmed{}
 	defer func() {
 		for _, t := range early {
-			j.cfg.Log.Warn("the audit log is larger than --audit-max-bytes; its oldest records were removed early",
-				"account", t.AccountID, "records", t.Records, "up_to", t.Last, "max_bytes", j.cfg.MaxBytes)
+			w.cfg.Log.Warn("the audit log is larger than --audit-max-bytes; its oldest records were removed early",
+				"account", t.AccountID, "records", t.Records, "up_to", t.Last, "max_bytes", w.cfg.MaxBytes)
 		}
 	}()
 	for {
-		t, err := j.cfg.Keeper.TrimAudit(ctx, now, j.cfg.MaxBytes)
+		t, err := w.cfg.Keeper.TrimAudit(ctx, now, w.cfg.MaxBytes)
 		if err != nil || t == nil {
 			return err
 		}
@@ -285,15 +285,15 @@ func (j *Writer) trim(ctx context.Context, now time.Time) error {
 
 // logHeads logs the head of each chain that has grown. A copy of the log elsewhere can
 // prove by the heads that nothing was changed.
-func (j *Writer) logHeads(ctx context.Context) error {
-	chains, err := j.cfg.Keeper.AuditChains(ctx)
+func (w *Writer) logHeads(ctx context.Context) error {
+	chains, err := w.cfg.Keeper.AuditChains(ctx)
 	if err != nil {
 		return err
 	}
 	for _, c := range chains {
-		if j.heads[c.AccountID] != c.Head.Number {
-			j.heads[c.AccountID] = c.Head.Number
-			j.cfg.Log.Info("head of the audit log", "account", c.AccountID, "block", c.Head.Number,
+		if w.heads[c.AccountID] != c.Head.Number {
+			w.heads[c.AccountID] = c.Head.Number
+			w.cfg.Log.Info("head of the audit log", "account", c.AccountID, "block", c.Head.Number,
 				"digest", hex.EncodeToString(c.Head.Digest[:]), "sealed_at", c.Head.Time)
 		}
 	}

@@ -37,20 +37,20 @@ const (
 )
 
 // Start begins to write, until Stop. It returns an error if the store cannot be read.
-func (j *Writer) Start(ctx context.Context) error {
-	if err := j.count(ctx); err != nil {
+func (w *Writer) Start(ctx context.Context) error {
+	if err := w.count(ctx); err != nil {
 		return fmt.Errorf("start the audit log writer: %w", err)
 	}
-	err := j.group.Start(
+	err := w.group.Start(
 		func(ctx context.Context) {
 			// A write that has begun is finished: it is short.
-			write := func(context.Context) { j.write(j.group.Grace()) }
+			write := func(context.Context) { w.write(w.group.Grace()) }
 			write(ctx)
-			service.Every(ctx, j.cfg.Period, write)
+			service.Every(ctx, w.cfg.Period, write)
 		},
 		func(ctx context.Context) {
-			j.maintain(ctx)
-			service.Every(ctx, maintenancePeriod, j.maintain)
+			w.maintain(ctx)
+			service.Every(ctx, maintenancePeriod, w.maintain)
 		},
 	)
 	if err != nil {
@@ -61,8 +61,8 @@ func (j *Writer) Start(ctx context.Context) error {
 
 // Stop finishes the write that runs, writes everything taken so far, and ends. It
 // returns an error if that fails or ctx ends first. It may then be called again.
-func (j *Writer) Stop(ctx context.Context) error {
-	if err := j.group.Stop(ctx); err != nil {
+func (w *Writer) Stop(ctx context.Context) error {
+	if err := w.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop the audit log writer: %w", err)
 	}
 	var err error
@@ -75,7 +75,7 @@ func (j *Writer) Stop(ctx context.Context) error {
 				wait.Stop()
 			}
 		}
-		if err = j.Sync(ctx); err == nil || ctx.Err() != nil {
+		if err = w.Sync(ctx); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
@@ -86,63 +86,63 @@ func (j *Writer) Stop(ctx context.Context) error {
 }
 
 // lock takes writeLock. Its error is ctx's.
-func (j *Writer) lock(ctx context.Context) error {
+func (w *Writer) lock(ctx context.Context) error {
 	select {
-	case j.writeLock <- struct{}{}:
+	case w.writeLock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (j *Writer) unlock() { <-j.writeLock }
+func (w *Writer) unlock() { <-w.writeLock }
 
 // Sync returns when every record taken before the call is in the store, or returns the
 // error that prevents it.
-func (j *Writer) Sync(ctx context.Context) error {
-	if err := j.lock(ctx); err != nil {
+func (w *Writer) Sync(ctx context.Context) error {
+	if err := w.lock(ctx); err != nil {
 		return err
 	}
-	defer j.unlock()
-	return j.flush(ctx)
+	defer w.unlock()
+	return w.flush(ctx)
 }
 
 const unwritten = "writing the audit log failed; it is retried, and records beyond the memory limit are lost and counted"
 
 // write is one step of the fast loop. Records taken meanwhile wait for at most one
 // transaction that seals.
-func (j *Writer) write(ctx context.Context) {
-	if err := j.lock(ctx); err != nil {
+func (w *Writer) write(ctx context.Context) {
+	if err := w.lock(ctx); err != nil {
 		return
 	}
-	defer j.unlock()
-	j.complain(j.flush(ctx), unwritten)
-	pausing := j.pause > 0
+	defer w.unlock()
+	w.complain(w.flush(ctx), unwritten)
+	pausing := w.pause > 0
 	if pausing {
-		j.pause--
+		w.pause--
 	}
-	for account, w := range j.open {
+	for account, waiting := range w.open {
 		switch {
-		case w.Records >= audit.RunRecords:
-			if pausing && w.Records < sealAnyway {
+		case waiting.Records >= audit.RunRecords:
+			if pausing && waiting.Records < sealAnyway {
 				continue
 			}
-			j.sealRuns(ctx, account, w.Records)
-			j.pause = sealPause
-		case w.Chunks >= joinFrom:
-			j.complain(j.join(ctx, account), "joining chunks of the audit log failed; it is retried")
-			j.catchUp(ctx)
+			w.sealRuns(ctx, account, waiting.Records)
+			w.pause = sealPause
+		case waiting.Chunks >= joinFrom:
+			w.complain(w.join(ctx, account), "joining chunks of the audit log failed; it is retried")
+			w.catchUp(ctx)
 		}
 	}
 }
 
 // sealRuns seals the full blocks of an open end with the given number of records, and
 // writes the records taken meanwhile.
-func (j *Writer) sealRuns(ctx context.Context, accountID string, records int) {
+func (w *Writer) sealRuns(ctx context.Context, accountID string, records int) {
 	for ; records >= audit.RunRecords; records -= sealBlocks * audit.RunRecords {
-		more, err := j.sealSome(ctx, accountID, false)
-		j.complain(err, "sealing a block of the audit log failed; it is retried")
-		j.catchUp(ctx)
+		more, err := w.sealSome(ctx, accountID, false)
+		w.complain(err, "sealing a block of the audit log failed; it is retried")
+		w.catchUp(ctx)
 		if err != nil || !more {
 			return
 		}
@@ -150,111 +150,111 @@ func (j *Writer) sealRuns(ctx context.Context, accountID string, records int) {
 }
 
 // catchUp writes the records in memory if the last write was a period ago.
-func (j *Writer) catchUp(ctx context.Context) {
-	if j.cfg.Now().Sub(j.last) >= j.cfg.Period {
-		j.complain(j.flush(ctx), unwritten)
+func (w *Writer) catchUp(ctx context.Context) {
+	if w.cfg.Now().Sub(w.last) >= w.cfg.Period {
+		w.complain(w.flush(ctx), unwritten)
 	}
 }
 
 // complain logs an error, at most once in complainEvery.
-func (j *Writer) complain(err error, message string) {
+func (w *Writer) complain(err error, message string) {
 	if err == nil {
 		return
 	}
-	if now := j.cfg.Now(); now.Sub(j.failed).Abs() >= complainEvery {
-		j.failed = now
-		j.cfg.Log.Error(message, "error", err, "lost", j.Lost())
+	if now := w.cfg.Now(); now.Sub(w.failed).Abs() >= complainEvery {
+		w.failed = now
+		w.cfg.Log.Error(message, "error", err, "lost", w.Lost())
 	}
 }
 
 // flush writes the records in memory. The caller holds writeLock.
-func (j *Writer) flush(ctx context.Context) error {
-	now := j.cfg.Now()
-	if back := j.last.Sub(now); back > stepBack {
-		j.cfg.Log.Warn("the clock went back; sealing the audit log up to now to keep its order", "by", back.String())
-		j.complain(j.sealAll(ctx), "sealing the audit log failed")
+func (w *Writer) flush(ctx context.Context) error {
+	now := w.cfg.Now()
+	if back := w.last.Sub(now); back > stepBack {
+		w.cfg.Log.Warn("the clock went back; sealing the audit log up to now to keep its order", "by", back.String())
+		w.complain(w.sealAll(ctx), "sealing the audit log failed")
 	}
-	j.last = now
-	j.collect()
-	records := make([]*audit.Record, 0, len(j.gaps))
-	for account, l := range j.gaps {
+	w.last = now
+	w.collect()
+	records := make([]*audit.Record, 0, len(w.gaps))
+	for account, l := range w.gaps {
 		records = append(records, audit.NewGap(account, l.records, l.first, l.last))
 	}
-	if len(j.unsent) == 0 && len(records) == 0 {
+	if len(w.unsent) == 0 && len(records) == 0 {
 		return nil
 	}
-	err := j.cfg.Store.AppendAuditChunks(ctx, j.unsent, records)
+	err := w.cfg.Store.AppendAuditChunks(ctx, w.unsent, records)
 	if fault.CodeOf(err) == fault.NotFound && len(records) > 0 {
 		// An account that does not exist has no log for a gap record.
-		clear(j.gaps)
-		err = j.cfg.Store.AppendAuditChunks(ctx, j.unsent, nil)
+		clear(w.gaps)
+		err = w.cfg.Store.AppendAuditChunks(ctx, w.unsent, nil)
 	}
 	if err != nil {
 		return err
 	}
-	clear(j.gaps)
-	for i := range j.unsent {
-		c := &j.unsent[i]
-		w := j.open[c.AccountID]
-		if w == nil {
-			w = &audit.Waiting{AccountID: c.AccountID}
-			j.open[c.AccountID] = w
+	clear(w.gaps)
+	for i := range w.unsent {
+		c := &w.unsent[i]
+		waiting := w.open[c.AccountID]
+		if waiting == nil {
+			waiting = &audit.Waiting{AccountID: c.AccountID}
+			w.open[c.AccountID] = waiting
 		}
-		w.Chunks++
-		w.Records += c.Records
+		waiting.Chunks++
+		waiting.Records += c.Records
 	}
-	clear(j.unsent)
-	j.unsent = j.unsent[:0]
-	j.mu.Lock()
-	j.held -= j.weight
-	j.mu.Unlock()
-	j.weight = 0
+	clear(w.unsent)
+	w.unsent = w.unsent[:0]
+	w.mu.Lock()
+	w.held -= w.weight
+	w.mu.Unlock()
+	w.weight = 0
 	return nil
 }
 
 // collect encodes the taken records as chunks.
-func (j *Writer) collect() {
+func (w *Writer) collect() {
 	type part struct {
 		account string
 		table   *audit.Table
 	}
 	var parts []part
-	j.mu.Lock()
-	for u, in := range j.intakes {
-		accountID := j.cfg.OperatorID
+	w.mu.Lock()
+	for u, in := range w.intakes {
+		accountID := w.cfg.OperatorID
 		if u != [16]byte{} {
 			accountID = id.Format(id.Account, u)
 		}
 		if in.loss.records > 0 {
-			if j.gaps[accountID] == nil {
-				j.gaps[accountID] = &loss{}
+			if w.gaps[accountID] == nil {
+				w.gaps[accountID] = &loss{}
 			}
-			j.gaps[accountID].add(in.loss)
+			w.gaps[accountID].add(in.loss)
 			in.loss = loss{}
 		}
 		if in.table.Len() == 0 {
 			if in.idle++; in.idle > idleAfter {
-				delete(j.intakes, u)
+				delete(w.intakes, u)
 			}
 			continue
 		}
 		parts = append(parts, part{accountID, in.table})
 		in.table, in.other = in.other, in.table
-		j.weight += in.weight
+		w.weight += in.weight
 		in.weight, in.idle = 0, 0
 	}
-	j.mu.Unlock()
+	w.mu.Unlock()
 	for _, p := range parts {
 		p.table.Sort()
 		chunks, err := p.table.Chunks(p.account)
 		if err != nil {
-			// Nothing that a table takes cannot be written: this is a defect.
-			j.cfg.Log.Error("encoding audit records failed; they are lost", "error", err, "records", p.table.Len())
-			j.mu.Lock()
-			j.lost += uint64(p.table.Len())
-			j.mu.Unlock()
+			// A table accepts only what it can encode, so this is a bug.
+			w.cfg.Log.Error("encoding audit records failed; they are lost", "error", err, "records", p.table.Len())
+			w.mu.Lock()
+			w.lost += uint64(p.table.Len())
+			w.mu.Unlock()
 		}
-		j.unsent = append(j.unsent, chunks...)
+		w.unsent = append(w.unsent, chunks...)
 		if p.table.Len() > keptRecords || p.table.Texts() > keptTexts {
 			*p.table = audit.Table{} // free the memory of a burst
 		} else {
@@ -264,34 +264,34 @@ func (j *Writer) collect() {
 }
 
 // count reads the sizes of the open ends from the store.
-func (j *Writer) count(ctx context.Context) error {
-	waiting, err := j.cfg.Keeper.AuditWaiting(ctx)
+func (w *Writer) count(ctx context.Context) error {
+	waiting, err := w.cfg.Keeper.AuditWaiting(ctx)
 	if err != nil {
 		return err
 	}
-	clear(j.open)
+	clear(w.open)
 	for i := range waiting {
-		j.open[waiting[i].AccountID] = &waiting[i]
+		w.open[waiting[i].AccountID] = &waiting[i]
 	}
 	return nil
 }
 
 // join rewrites an open end of many small chunks as one chunk.
-func (j *Writer) join(ctx context.Context, accountID string) error {
-	o, err := j.cfg.Store.AuditOpen(ctx, accountID)
+func (w *Writer) join(ctx context.Context, accountID string) error {
+	o, err := w.cfg.Store.AuditOpen(ctx, accountID)
 	if err != nil {
 		return err
 	}
-	w := &audit.Waiting{AccountID: accountID, Managed: len(o.Records)}
+	waiting := &audit.Waiting{AccountID: accountID, Managed: len(o.Records)}
 	for _, c := range o.Chunks {
-		w.Chunks, w.Records = w.Chunks+1, w.Records+c.Records
+		waiting.Chunks, waiting.Records = waiting.Chunks+1, waiting.Records+c.Records
 	}
-	j.open[accountID] = w
-	if w.Chunks < 2 || w.Records > audit.RunRecords {
+	w.open[accountID] = waiting
+	if waiting.Chunks < 2 || waiting.Records > audit.RunRecords {
 		return nil
 	}
 	var t audit.Table
-	lost, err := j.codec.Gather(&t, &audit.Open{Chunks: o.Chunks})
+	lost, err := w.codec.Gather(&t, &audit.Open{Chunks: o.Chunks})
 	if err != nil {
 		return err
 	}
@@ -300,23 +300,23 @@ func (j *Writer) join(ctx context.Context, accountID string) error {
 		return err
 	}
 	first, _ := t.Span()
-	err = j.cfg.Store.JoinAuditChunks(ctx, audit.Chunk{
+	err = w.cfg.Store.JoinAuditChunks(ctx, audit.Chunk{
 		ID: o.Chunks[len(o.Chunks)-1].ID, AccountID: accountID, Records: t.Len(), First: first, Content: content,
 	})
 	if err == nil {
-		w.Chunks, w.Records = 1, t.Len()
-		j.damaged(accountID, lost)
+		waiting.Chunks, waiting.Records = 1, t.Len()
+		w.damaged(accountID, lost)
 	}
 	return err
 }
 
 // damaged counts and logs stored records that can no longer be read.
-func (j *Writer) damaged(accountID string, lost int) {
+func (w *Writer) damaged(accountID string, lost int) {
 	if lost == 0 {
 		return
 	}
-	j.mu.Lock()
-	j.lost += uint64(lost)
-	j.mu.Unlock()
-	j.cfg.Log.Error("a chunk of the audit log is damaged; its records are lost, and the log shows a gap", "account", accountID, "records", lost)
+	w.mu.Lock()
+	w.lost += uint64(lost)
+	w.mu.Unlock()
+	w.cfg.Log.Error("a chunk of the audit log is damaged; its records are lost, and the log shows a gap", "account", accountID, "records", lost)
 }

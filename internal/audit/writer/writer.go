@@ -89,18 +89,19 @@ type Writer struct {
 	// writeLock is a mutex for writing, as a channel so that a wait for it can end
 	// with a context.
 	writeLock chan struct{}
-	sealing   audit.Table               // of the block that is made; under writeLock
-	unsent    []audit.Chunk             // encoded, and not in the store; under writeLock
-	weight    int                       // what they count in held; under writeLock
-	gaps      map[string]*loss          // to be told, by account; under writeLock
-	open      map[string]*audit.Waiting // what of each account is open; under writeLock
-	pause     int                       // writes that seal nothing; under writeLock
-	last      time.Time                 // when it was last written; under writeLock
-	failed    time.Time                 // when a failure was last logged; under writeLock
+	sealing   audit.Table               // records of the block being sealed; under writeLock
+	unsent    []audit.Chunk             // encoded, but not in the store yet; under writeLock
+	weight    int                       // bytes of unsent in held; under writeLock
+	gaps      map[string]*loss          // not recorded yet, by account; under writeLock
+	open      map[string]*audit.Waiting // the open end of each account; under writeLock
+	pause     int                       // number of writes until the next may seal; under writeLock
+	last      time.Time                 // time of the last write; under writeLock
+	failed    time.Time                 // time at which a failure was last logged; under writeLock
 
-	maintaining          sync.Mutex       // held by Upkeep, before the turn; of what follows
-	trimmed, headsLogged time.Time        // when it last did
-	heads                map[string]int64 // the number of the head last logged
+	// maintaining is held by Maintain, and locked before writeLock. It guards the fields below.
+	maintaining          sync.Mutex
+	trimmed, headsLogged time.Time        // times of the last trimming and the last logging
+	heads                map[string]int64 // the number of the head last logged, by account
 
 	group service.Group
 }
@@ -166,9 +167,9 @@ func New(cfg Config) (*Writer, error) {
 const recordWeight = 64
 
 // Take implements accesslog.Sink: it takes the authentications of a batch.
-func (j *Writer) Take(batch []accesslog.Entry) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+func (w *Writer) Take(batch []accesslog.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var account [16]byte
 	var in *intake
 	for i := range batch {
@@ -177,10 +178,10 @@ func (j *Writer) Take(batch []accesslog.Entry) {
 			continue
 		}
 		if in == nil || e.Account != account {
-			account, in = e.Account, j.intake(e.Account)
+			account, in = e.Account, w.intake(e.Account)
 		}
-		if j.held >= j.cfg.MaxHeld {
-			j.lose(in, time.UnixMicro(e.Start))
+		if w.held >= w.cfg.MaxHeld {
+			w.lose(in, time.UnixMicro(e.Start))
 			continue
 		}
 		before := in.table.Texts()
@@ -188,63 +189,63 @@ func (j *Writer) Take(batch []accesslog.Entry) {
 			Time: e.Start, Request: e.Request, Gateway: e.Gateway, Key: e.Key, Client: e.Client, Prefix: e.Prefix,
 			Outcome: outcomeOf(e.Result), Method: e.MethodName(), Path: e.Path,
 		})
-		j.weigh(in, before)
+		w.weigh(in, before)
 	}
 }
 
 // Record takes an authentication of the management plane. It does not wait for the store.
-func (j *Writer) Record(r *audit.Record) {
+func (w *Writer) Record(r *audit.Record) {
 	account, ok := id.Parse(id.Account, r.AccountID)
 	if !ok {
-		account, _ = id.Parse(id.Account, j.cfg.OperatorID)
+		account, _ = id.Parse(id.Account, w.cfg.OperatorID)
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	in := j.intake(account)
-	if j.held >= j.cfg.MaxHeld {
-		j.lose(in, r.Time)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in := w.intake(account)
+	if w.held >= w.cfg.MaxHeld {
+		w.lose(in, r.Time)
 		return
 	}
 	before := in.table.Texts()
 	if err := in.table.Add(r); err != nil {
-		j.lose(in, r.Time)
+		w.lose(in, r.Time)
 		return
 	}
-	j.weigh(in, before)
+	w.weigh(in, before)
 }
 
-func (j *Writer) intake(account [16]byte) *intake {
-	in := j.intakes[account]
+func (w *Writer) intake(account [16]byte) *intake {
+	in := w.intakes[account]
 	if in == nil {
 		in = &intake{table: &audit.Table{}, other: &audit.Table{}}
-		j.intakes[account] = in
+		w.intakes[account] = in
 	}
 	return in
 }
 
-func (j *Writer) weigh(in *intake, before int) {
-	w := recordWeight + in.table.Texts() - before
-	in.weight += w
-	j.held += w
+func (w *Writer) weigh(in *intake, before int) {
+	weight := recordWeight + in.table.Texts() - before
+	in.weight += weight
+	w.held += weight
 }
 
-func (j *Writer) lose(in *intake, at time.Time) {
-	j.lost++
+func (w *Writer) lose(in *intake, at time.Time) {
+	w.lost++
 	in.loss.add(loss{1, at, at})
 }
 
 // Lost returns the number of records lost since the start.
-func (j *Writer) Lost() uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.lost
+func (w *Writer) Lost() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
 }
 
 // Held returns the size of the records in memory that are not yet written, in bytes.
-func (j *Writer) Held() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.held
+func (w *Writer) Held() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held
 }
 
 // outcomeOf returns the outcome of an authentication: success unless check 3, 4 or 6

@@ -143,7 +143,7 @@ func TestConcurrentTakeAndReport(t *testing.T) {
 					return
 				}
 				last = sum
-				if err := m.Upkeep(context.Background()); err != nil {
+				if err := m.Maintain(context.Background()); err != nil {
 					t.Error(err)
 					return
 				}
@@ -228,7 +228,7 @@ func TestRetention(t *testing.T) {
 		if err := m.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Upkeep(t.Context()); err != nil {
+		if err := m.Maintain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for tier, want := range []int64{step.minutes, step.hours, step.days} {

@@ -119,7 +119,7 @@ func (m *Meter) Lost() uint64 { return m.lost.Load() }
 // Start begins to write, until Stop.
 func (m *Meter) Start(context.Context) error {
 	err := m.group.Start(m.run, func(ctx context.Context) {
-		service.Every(ctx, maintenancePeriod, func(ctx context.Context) { m.try(ctx, "merging traffic counts", m.Upkeep) })
+		service.Every(ctx, maintenancePeriod, func(ctx context.Context) { m.try(ctx, "merging traffic counts", m.Maintain) })
 	})
 	if err != nil {
 		return fmt.Errorf("start the traffic meter: %w", err)

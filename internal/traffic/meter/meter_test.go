@@ -218,8 +218,8 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 				}
 				m = newMeter(t, db, c)
 			},
-			"upkeep": func(t *rapid.T) {
-				if err := m.Upkeep(ctx); err != nil {
+			"maintain": func(t *rapid.T) {
+				if err := m.Maintain(ctx); err != nil {
 					t.Fatal(err)
 				}
 			},

@@ -22,10 +22,10 @@ const (
 	trimBatch    = 200
 )
 
-// Upkeep does the maintenance: it merges the chunks of past minutes, adds those of past
+// Maintain does the maintenance: it merges the chunks of past minutes, adds those of past
 // hours and days to the next tier, and removes chunks beyond their retention. Each step is
 // one small transaction. The next call continues after a failure.
-func (m *Meter) Upkeep(ctx context.Context) error {
+func (m *Meter) Maintain(ctx context.Context) error {
 	now := m.cfg.Now().Unix() - settle
 	return errors.Join(
 		m.raise(ctx, traffic.Minutes, traffic.Fresh, now-traffic.Minutes.Length()+1),
