@@ -23,30 +23,31 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// seen is a request as an upstream saw it.
-type seen struct {
+// received is a request as an upstream received it.
+type received struct {
 	Proto  string
 	Header http.Header
 }
 
-// tellingUpstream answers with the request that it got.
-func tellingUpstream(t *testing.T) (url string) {
+// echoUpstream starts an upstream that responds with the request it received, as JSON.
+func echoUpstream(t *testing.T) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = json.NewEncoder(w).Encode(seen{r.Proto, r.Header})
+		_ = json.NewEncoder(w).Encode(received{r.Proto, r.Header})
 	})}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close() })
 	return "http://" + l.Addr().String()
 }
 
-// ask makes a request of the data plane and returns the answer's protocol and
-// what the upstream saw.
-func ask(t *testing.T, tr *http.Transport, url string, header ...string) (proto string, got seen) {
+// throughEcho sends a request through the data plane to an echoUpstream. It returns the
+// protocol of the response and what the upstream received. header holds alternating names
+// and values.
+func throughEcho(t *testing.T, tr *http.Transport, url string, header ...string) (proto string, got received) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/x", http.NoBody)
 	if err != nil {
@@ -62,7 +63,7 @@ func ask(t *testing.T, tr *http.Transport, url string, header ...string) (proto 
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%d %s %v", res.StatusCode, body, err)
+		t.Fatalf("got status %d, body %s, error %v; want 200", res.StatusCode, body, err)
 	}
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatal(err)
@@ -70,26 +71,26 @@ func ask(t *testing.T, tr *http.Transport, url string, header ...string) (proto 
 	return res.Proto, got
 }
 
-// Guarantee: TLS on the data plane serves HTTP/1.1 and HTTP/2, and both tell
-// the upstream that the client came by https; a new certificate is served
-// without a restart (contract, section 1).
-func TestGatewayTLS(t *testing.T) {
+// Guarantee: with TLS the data plane serves HTTP/1.1 and HTTP/2, and forwards
+// X-Forwarded-Proto: https over both; a new certificate is served without a restart
+// (contract, section 1).
+func TestDataPlaneServesTLS(t *testing.T) {
 	pair, dir := certificatetest.New(t, "one.test"), t.TempDir()
 	cert, key := pair.Write(t, dir)
 	s := keygatetest.Start(t, "--tls-cert", cert, "--tls-key", key)
-	publicGateway(t, s.Admin, tellingUpstream(t))
+	publicGateway(t, s.Admin, echoUpstream(t))
 	url := "https://" + s.Running().GatewayAddr()
 	for want, h2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pair.Pool(t)}, ForceAttemptHTTP2: h2}
-		proto, got := ask(t, tr, url, "X-Forwarded-Proto", "http", "X-Forwarded-For", "192.0.2.1")
+		proto, got := throughEcho(t, tr, url, "X-Forwarded-Proto", "http", "X-Forwarded-For", "192.0.2.1")
 		tr.CloseIdleConnections()
 		if proto != want || got.Header.Get("X-Forwarded-Proto") != "https" || got.Header.Get("X-Forwarded-For") != "127.0.0.1" {
-			t.Errorf("%s: the upstream saw %+v", proto, got)
+			t.Errorf("got protocol %s, upstream received %+v; want %s, X-Forwarded-Proto https and X-Forwarded-For 127.0.0.1", proto, got, want)
 		}
 	}
 	two := certificatetest.New(t, "two.test")
 	two.Write(t, dir)
-	until(t, "the new certificate is served", func() bool {
+	waitFor(t, "the new certificate is served", func() bool {
 		c, err := tls.Dial("tcp", s.Running().GatewayAddr(), &tls.Config{RootCAs: two.Pool(t), ServerName: "two.test"})
 		if err == nil {
 			_ = c.Close()
@@ -98,8 +99,8 @@ func TestGatewayTLS(t *testing.T) {
 	})
 }
 
-// Guarantee: TLS on the management listener serves its API.
-func TestAdminTLS(t *testing.T) {
+// Guarantee: with TLS the management API is served over HTTP/1.1 and HTTP/2.
+func TestManagementAPIServesTLS(t *testing.T) {
 	pair := certificatetest.New(t, "one.test")
 	cert, key := pair.Write(t, t.TempDir())
 	s := keygatetest.Start(t, "--admin-tls-cert", cert, "--admin-tls-key", key)
@@ -117,14 +118,14 @@ func TestAdminTLS(t *testing.T) {
 		_ = res.Body.Close()
 		tr.CloseIdleConnections()
 		if res.StatusCode != http.StatusOK || (res.ProtoMajor == 2) != h2 {
-			t.Errorf("%s %s", res.Proto, res.Status)
+			t.Errorf("got %s %s, want 200 over HTTP/2: %t", res.Proto, res.Status, h2)
 		}
 	}
 }
 
-// Guarantee: a certificate that cannot be served with ends the start before
-// anything is changed, with the names of the flag and the file.
-func TestBadCertificate(t *testing.T) {
+// Guarantee: with an unusable certificate the server does not start and changes nothing,
+// and the error names the flag and the file.
+func TestBadCertificateStopsTheStart(t *testing.T) {
 	good, other := certificatetest.New(t, "one.test"), certificatetest.New(t, "two.test")
 	cert, _ := good.Write(t, t.TempDir())
 	_, key := other.Write(t, t.TempDir())
@@ -137,21 +138,21 @@ func TestBadCertificate(t *testing.T) {
 			c := settings(t, dir, "--"+plane+"tls-cert", tc.cert, "--"+plane+"tls-key", tc.key)
 			_, err := server.Start(t.Context(), server.Config{Settings: c})
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "--"+plane+"tls-cert") {
-				t.Errorf("error %v, want %q", err, tc.want)
+				t.Errorf("got error %v, want one that names --%stls-cert and contains %q", err, plane, tc.want)
 			}
 			if _, err := os.Stat(dir); err == nil {
-				t.Error("the data directory was made")
+				t.Error("the data directory was created")
 			}
 		}
 	}
 }
 
-// Guarantee: what a trusted proxy says of its client reaches the upstream, over
-// both protocols; its PROXY header names the client, whose own claims are then
-// replaced (contract, 4.2).
-func TestTrustedProxies(t *testing.T) {
+// Guarantee: over both protocols the X-Forwarded-* headers of a trusted proxy are
+// forwarded. If the proxy names a client in a PROXY header that is not itself trusted, that
+// client's X-Forwarded-* headers are replaced (contract, section 4.2).
+func TestTrustedProxiesAreBelieved(t *testing.T) {
 	s := keygatetest.Start(t, "--trusted-proxies", "127.0.0.0/8")
-	publicGateway(t, s.Admin, tellingUpstream(t))
+	publicGateway(t, s.Admin, echoUpstream(t))
 	for _, h2 := range []bool{false, true} {
 		for _, tc := range []struct{ header, wantFor, wantProto string }{
 			{"", "192.0.2.1, 127.0.0.1", "https"},
@@ -168,25 +169,24 @@ func TestTrustedProxies(t *testing.T) {
 				}
 				return c, err
 			}}
-			_, got := ask(t, tr, s.GatewayURL(), "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Proto", "https")
+			_, got := throughEcho(t, tr, s.GatewayURL(), "X-Forwarded-For", "192.0.2.1", "X-Forwarded-Proto", "https")
 			tr.CloseIdleConnections()
 			if got.Header.Get("X-Forwarded-For") != tc.wantFor || got.Header.Get("X-Forwarded-Proto") != tc.wantProto {
-				t.Errorf("HTTP/2 %v after %q: the upstream saw %v", h2, tc.header, got.Header)
+				t.Errorf("HTTP/2 %t, PROXY header %q: the upstream received %v, want X-Forwarded-For %s and X-Forwarded-Proto %s", h2, tc.header, got.Header, tc.wantFor, tc.wantProto)
 			}
 		}
 	}
 }
 
-// Guarantee: without --trusted-proxies nobody's PROXY header is believed: it is
-// a malformed request.
-func TestNoTrustedProxies(t *testing.T) {
+// Guarantee: without --trusted-proxies a PROXY header is a malformed request.
+func TestUntrustedProxyHeaderIsMalformed(t *testing.T) {
 	s := keygatetest.Start(t)
 	c, err := net.Dial("tcp", s.Running().GatewayAddr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(waitTimeout))
 	_, _ = io.WriteString(c, "PROXY TCP4 198.51.100.7 127.0.0.1 1 2\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -194,15 +194,15 @@ func TestNoTrustedProxies(t *testing.T) {
 	}
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusBadRequest {
-		t.Errorf("status %d", res.StatusCode)
+		t.Errorf("got status %d, want 400", res.StatusCode)
 	}
 }
 
-// Guarantee: the caps on connections are settable, and /metrics has their
-// figures.
-func TestConnectionCaps(t *testing.T) {
+// Guarantee: --max-connections-per-address closes a further connection, and /metrics counts
+// the open and the refused ones.
+func TestConnectionLimitPerAddress(t *testing.T) {
 	s := keygatetest.Start(t, "--max-connections-per-address", "2")
-	publicGateway(t, s.Admin, tellingUpstream(t))
+	publicGateway(t, s.Admin, echoUpstream(t))
 	var open []net.Conn
 	for range 2 {
 		c, err := net.Dial("tcp", s.Running().GatewayAddr())
@@ -215,28 +215,28 @@ func TestConnectionCaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = third.SetDeadline(time.Now().Add(patience))
+	_ = third.SetDeadline(time.Now().Add(waitTimeout))
 	if n, err := third.Read(make([]byte, 1)); n > 0 || err == nil || os.IsTimeout(err) {
-		t.Errorf("the third is not closed: %v", err)
+		t.Errorf("third connection: got error %v, want it to be closed", err)
 	}
 	_ = third.Close()
 	res, err := http.Get(s.OpsURL() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	figures, err := io.ReadAll(res.Body)
+	metrics, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
-	if err != nil || !strings.Contains(string(figures), "keygate_gateway_connections 2\n") || !strings.Contains(string(figures), "keygate_gateway_connections_refused_total 1\n") {
-		t.Errorf("figures %s, %v", figures, err)
+	if err != nil || !strings.Contains(string(metrics), "keygate_gateway_connections 2\n") || !strings.Contains(string(metrics), "keygate_gateway_connections_refused_total 1\n") {
+		t.Errorf("got metrics %s, error %v; want 2 connections and 1 refused", metrics, err)
 	}
 	for _, c := range open {
 		_ = c.Close()
 	}
 }
 
-// Guarantee: an audit record has the address that the trusted proxies name, and
-// nobody else's claim (contract, section 7).
-func TestAuditedAddress(t *testing.T) {
+// Guarantee: an audit record has the client address that a trusted proxy reports, and
+// ignores what anyone else reports (contract, section 7).
+func TestAuditRecordHasTheClientAddress(t *testing.T) {
 	for _, tc := range []struct {
 		trusted []string
 		want    string
@@ -245,19 +245,19 @@ func TestAuditedAddress(t *testing.T) {
 		{[]string{"--trusted-proxies", "127.0.0.0/8"}, "192.0.2.9"},
 	} {
 		s := keygatetest.Start(t, tc.trusted...)
-		made := s.Call(http.MethodPost, "/v1/keys", s.AdminKey, `{"name": "k", "scope": "read"}`, "X-Forwarded-For", "198.51.100.1, 192.0.2.9")
-		if made.Status != http.StatusCreated {
-			t.Fatalf("%d %s", made.Status, made.Body)
+		created := s.Call(http.MethodPost, "/v1/keys", s.AdminKey, `{"name": "k", "scope": "read"}`, "X-Forwarded-For", "198.51.100.1, 192.0.2.9")
+		if created.Status != http.StatusCreated {
+			t.Fatalf("create a key: got status %d %s, want 201", created.Status, created.Body)
 		}
 		s.Stop()
-		if got := lastAudited(t, filepath.Join(s.DataDir, "keygate.db")); got != tc.want {
-			t.Errorf("with %v the record has %s, want %s", tc.trusted, got, tc.want)
+		if got := lastClientIP(t, filepath.Join(s.DataDir, "keygate.db")); got != tc.want {
+			t.Errorf("flags %v: got client address %s, want %s", tc.trusted, got, tc.want)
 		}
 	}
 }
 
-// lastAudited returns the address in the newest audit record of the database.
-func lastAudited(t *testing.T, path string) string {
+// lastClientIP returns the client address in the newest audit record of the database.
+func lastClientIP(t *testing.T, path string) string {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	if err != nil {
@@ -273,7 +273,7 @@ func lastAudited(t *testing.T, path string) string {
 		records, err = tx.Audit(t.Context(), a.ID, control.Page{Limit: 1})
 		return err
 	}); err != nil || len(records) == 0 {
-		t.Fatalf("%v, %v", records, err)
+		t.Fatalf("got audit records %v, error %v; want one record", records, err)
 	}
 	return records[0].ClientIP
 }

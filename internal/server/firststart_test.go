@@ -13,36 +13,39 @@ import (
 	"github.com/keygate/keygate/internal/config"
 )
 
-// accounts plays a store that is empty until FirstStart.
+// accounts is a store that is empty until FirstStart.
 type accounts struct {
-	made   int
-	remade int
-	die    bool // before the key is told
+	created  int
+	replaced int
+	fail     bool // FirstStart fails after creating the account
 }
 
 func (a *accounts) FirstStart(context.Context) (string, error) {
-	if a.made > 0 {
+	if a.created > 0 {
 		return "", nil
 	}
-	a.made++
-	if a.die {
+	a.created++
+	if a.fail {
 		return "", errors.New("killed")
 	}
 	return "kga_first", nil
 }
 
-func (a *accounts) remake(context.Context, string) (string, error) {
-	a.remade++
+// newKey creates another admin key.
+func (a *accounts) newKey(context.Context, string) (string, error) {
+	a.replaced++
 	return "kga_again", nil
 }
 
+// start runs firstStart and returns what it printed.
 func start(t *testing.T, dir string, a *accounts, terminal bool) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := firstStart(t.Context(), &config.Config{DataDir: dir}, a, a.remake, &out, terminal)
+	err := firstStart(t.Context(), &config.Config{DataDir: dir}, a, a.newKey, &out, terminal)
 	return out.String(), err
 }
 
+// keyIn returns the content of admin.key, and checks the mode of the file.
 func keyIn(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "admin.key")
@@ -51,15 +54,15 @@ func keyIn(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, error %v; want 0600", info.Mode(), err)
+		t.Errorf("got mode %v, error %v; want 0600", info.Mode(), err)
 	}
 	return string(content)
 }
 
-// Guarantee: the first start writes the key for its owner alone, prints it only
-// to a terminal, and a later start tells and writes nothing (contract,
+// Guarantee: the first start writes the admin key to a file that only its owner can read,
+// and prints the key only to a terminal; a later start prints and writes nothing (contract,
 // section 1).
-func TestFirstStart(t *testing.T) {
+func TestFirstStartWritesTheAdminKey(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
 		dir, a := t.TempDir(), &accounts{}
 		out, err := start(t, dir, a, terminal)
@@ -67,45 +70,46 @@ func TestFirstStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := keyIn(t, dir); got != "kga_first\n" {
-			t.Errorf("admin.key holds %q", got)
+			t.Errorf("admin.key: got %q, want the first key", got)
 		}
 		if strings.Contains(out, "kga_first") != terminal || !strings.Contains(out, filepath.Join(dir, "admin.key")) {
-			t.Errorf("terminal %v: told %q", terminal, out)
+			t.Errorf("terminal %t: got output %q, want the path, and the key only on a terminal", terminal, out)
 		}
 		if err := os.Remove(filepath.Join(dir, "admin.key")); err != nil {
 			t.Fatal(err)
 		}
 		if out, err = start(t, dir, a, terminal); err != nil || out != "" {
-			t.Errorf("a later start told %q, error %v", out, err)
+			t.Errorf("later start: got output %q, error %v; want none", out, err)
 		}
 		left, err := os.ReadDir(dir)
-		if err != nil || len(left) != 0 || a.remade != 0 {
-			t.Errorf("a later start left %v, made %d keys", left, a.remade)
+		if err != nil || len(left) != 0 || a.replaced != 0 {
+			t.Errorf("later start: got files %v and %d new keys, want none", left, a.replaced)
 		}
 	}
 }
 
-// Guarantee: a first start that dies after the account is made and before the
-// key is written leaves nobody without a key: the next one makes another.
-func TestInterruptedFirstStart(t *testing.T) {
-	dir, a := t.TempDir(), &accounts{die: true}
+// Guarantee: if the first start fails after the account is created and before the key is
+// written, the next start creates another key.
+func TestInterruptedFirstStartIsRepaired(t *testing.T) {
+	dir, a := t.TempDir(), &accounts{fail: true}
 	if _, err := start(t, dir, a, false); err == nil {
-		t.Fatal("did not die")
+		t.Fatal("the first start succeeded, want an error")
 	}
-	a.die = false
+	a.fail = false
 	if _, err := start(t, dir, a, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := keyIn(t, dir); got != "kga_again\n" {
-		t.Errorf("admin.key holds %q", got)
+		t.Errorf("admin.key: got %q, want the new key", got)
 	}
-	if _, err := start(t, dir, a, false); err != nil || a.remade != 1 {
-		t.Errorf("made again %d times, error %v; want once", a.remade, err)
+	if _, err := start(t, dir, a, false); err != nil || a.replaced != 1 {
+		t.Errorf("got %d new keys, error %v; want 1", a.replaced, err)
 	}
 }
 
-// Guarantee: one server holds a data directory; the other is told which.
-func TestLock(t *testing.T) { synctest.Test(t, testLock) }
+// Guarantee: only one server can lock a data directory. The error of a second one names the
+// first one's process. A server that starts while the previous one stops waits briefly.
+func TestLockExcludesOtherServers(t *testing.T) { synctest.Test(t, testLock) }
 
 func testLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.lock")
@@ -114,10 +118,8 @@ func testLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := takeLock(t.Context(), path); err == nil || !strings.Contains(err.Error(), "another server (process ") {
-		t.Errorf("second: error %v", err)
+		t.Errorf("second lock: got error %v, want one that names the other process", err)
 	}
-	// A server that is started while the one before is still dying waits a
-	// moment for it.
 	next := make(chan error, 1)
 	go func() {
 		again, err := takeLock(t.Context(), path)
@@ -126,28 +128,28 @@ func testLock(t *testing.T) {
 		}
 		next <- err
 	}()
-	synctest.Wait() // for the first of its looks
+	synctest.Wait() // until its first attempt has failed
 	first.release()
 	if err := <-next; err != nil {
-		t.Fatalf("after the release: %v", err)
+		t.Fatalf("lock after the release: got error %v, want none", err)
 	}
 }
 
-// Guarantee: the data directory is made for its owner alone, and a file in its
-// place is refused.
-func TestPrepareDataDir(t *testing.T) {
+// Guarantee: the data directory is created with mode 0700, and a file in its place is
+// refused.
+func TestDataDirIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	if err := prepareDataDir(dir); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("mode %v, error %v; want 0700", info.Mode(), err)
+		t.Errorf("got mode %v, error %v; want 0700", info.Mode(), err)
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := prepareDataDir(file); err == nil {
-		t.Error("a file was taken for a directory")
+		t.Error("a file was accepted as data directory, want an error")
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest"
 )
 
-// scrape returns what /metrics tells.
+// scrape returns the text of /metrics.
 func scrape(t *testing.T, s *keygatetest.Server) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.OpsURL()+"/metrics", http.NoBody)
@@ -34,14 +34,15 @@ func scrape(t *testing.T, s *keygatetest.Server) string {
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("/metrics: %s %v", res.Status, err)
+		t.Fatalf("/metrics: got status %s, error %v; want 200", res.Status, err)
 	}
 	return string(body)
 }
 
-// everything starts a server that has a figure of every kind to tell: TLS, traces,
-// a route that passed, one whose upstream fails, one that refused for a limit.
-func everything(t *testing.T) *keygatetest.Server {
+// startWithAllMetrics starts a server and sends it requests, so that it has every metric:
+// with TLS, traces, a forwarded request, a failing upstream, an exceeded limit and a
+// missing route.
+func startWithAllMetrics(t *testing.T) *keygatetest.Server {
 	t.Helper()
 	traces := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	t.Cleanup(traces.Close)
@@ -83,14 +84,14 @@ func everything(t *testing.T) *keygatetest.Server {
 			}
 			_ = res.Body.Close()
 			if path != "/limited" && res.StatusCode != want {
-				t.Fatalf("%s: %s, want %d", path, res.Status, want)
+				t.Fatalf("%s: got status %s, want %d", path, res.Status, want)
 			}
 		}
 	}
 	return s
 }
 
-// families returns the names of the metrics in a text, with their types.
+// families returns the names of the metrics in the text of /metrics, with their types.
 func families(text string) map[string]string {
 	out := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
@@ -99,56 +100,76 @@ func families(text string) map[string]string {
 	return out
 }
 
-// Guarantee: docs/metrics.md lists the metrics of a server, each with its type and
-// labels, and no others; each metric that the dashboard and the alerts name is
-// there.
+// Guarantee: docs/metrics.md lists exactly the metrics of a server, with their types and
+// labels. The dashboard and the alerts use only metrics that exist, and every lost record
+// raises an alert.
 func TestMetricsAreAsDocumented(t *testing.T) {
-	text := scrape(t, everything(t))
-	told := families(text)
-	guide, err := os.ReadFile("../../docs/metrics.md")
+	text := scrape(t, startWithAllMetrics(t))
+	exported := families(text)
+	t.Run("docs/metrics.md lists exactly the metrics of a server", func(t *testing.T) {
+		checkDocumentedMetrics(t, text, exported)
+	})
+	t.Run("the dashboard and the alerts use only metrics that exist", func(t *testing.T) {
+		checkUsedMetrics(t, exported)
+	})
+	t.Run("every lost record raises an alert", func(t *testing.T) {
+		for name := range exported {
+			if strings.HasSuffix(name, "_lost_total") && name != "keygate_log_lost_total" && name != "keygate_traces_lost_total" &&
+				!slices.ContainsFunc(alerts(t), func(e string) bool { return strings.Contains(e, name) }) {
+				t.Errorf("no alert uses %s, want one", name)
+			}
+		}
+	})
+}
+
+// checkDocumentedMetrics compares the exported metrics, by name with their types, and their
+// labels in text with docs/metrics.md.
+func checkDocumentedMetrics(t *testing.T, text string, exported map[string]string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	documented := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+_[a-z_]+)` \\| ([a-z]+) \\| (.*?)\\| ").FindAllStringSubmatch(string(guide), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+_[a-z_]+)` \\| ([a-z]+) \\| (.*?)\\| ").FindAllStringSubmatch(string(page), -1) {
 		name, kind, labels := row[1], row[2], row[3]
 		documented[name] = true
-		if told[name] != kind {
-			t.Errorf("docs/metrics.md: %s is a %s; the server tells a %q", name, kind, told[name])
+		if exported[name] != kind {
+			t.Errorf("docs/metrics.md: %s is documented as a %s; the server exports a %q", name, kind, exported[name])
 		}
 		if got, want := labelsOf(text, name), labelsIn(labels); !slices.Equal(got, want) {
-			t.Errorf("docs/metrics.md: %s has the labels %v; the server tells %v", name, want, got)
+			t.Errorf("docs/metrics.md: %s is documented with labels %v; the server exports %v", name, want, got)
 		}
 	}
-	for name := range told {
+	for name := range exported {
 		if !documented[name] && !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") {
-			t.Errorf("docs/metrics.md lacks %s", name)
-		}
-	}
-	for file, expressions := range map[string][]string{"dashboard.json": dashboard(t), "alerts.yaml": alerts(t)} {
-		named := 0
-		for _, e := range expressions {
-			for _, name := range regexp.MustCompile(`\b(keygate|go|process|promhttp)_[a-z_]+`).FindAllString(e, -1) {
-				named++
-				base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
-				if told[name] == "" && told[base] != "histogram" {
-					t.Errorf("deploy/grafana/%s: the server does not tell %s: %s", file, name, e)
-				}
-			}
-		}
-		if named < len(expressions) || named == 0 {
-			t.Errorf("deploy/grafana/%s: %d metrics in %d expressions", file, named, len(expressions))
-		}
-	}
-	for name := range told {
-		if strings.HasSuffix(name, "_lost_total") && name != "keygate_log_lost_total" && name != "keygate_traces_lost_total" &&
-			!slices.ContainsFunc(alerts(t), func(e string) bool { return strings.Contains(e, name) }) {
-			t.Errorf("no alert watches %s", name)
+			t.Errorf("docs/metrics.md does not list %s", name)
 		}
 	}
 }
 
-// labelsOf returns the labels of a metric's series in a text.
+// checkUsedMetrics checks that the exported metrics include every one that the dashboard
+// and the alerts use.
+func checkUsedMetrics(t *testing.T, exported map[string]string) {
+	t.Helper()
+	for file, expressions := range map[string][]string{"dashboard.json": dashboard(t), "alerts.yaml": alerts(t)} {
+		used := 0
+		for _, e := range expressions {
+			for _, name := range regexp.MustCompile(`\b(keygate|go|process|promhttp)_[a-z_]+`).FindAllString(e, -1) {
+				used++
+				base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+				if exported[name] == "" && exported[base] != "histogram" {
+					t.Errorf("deploy/grafana/%s uses %s, which the server does not export: %s", file, name, e)
+				}
+			}
+		}
+		if used < len(expressions) || used == 0 {
+			t.Errorf("deploy/grafana/%s: got %d metrics in %d expressions, want one or more in each", file, used, len(expressions))
+		}
+	}
+}
+
+// labelsOf returns the labels of a metric's series in the text of /metrics.
 func labelsOf(text, name string) []string {
 	labels := map[string]bool{}
 	for _, line := range regexp.MustCompile(`(?m)^`+name+`(?:_count)?\{(.*)\} `).FindAllStringSubmatch(text, -1) {
@@ -159,7 +180,7 @@ func labelsOf(text, name string) []string {
 	return slices.Sorted(maps.Keys(labels))
 }
 
-// labelsIn returns the labels that a cell of the guide names: those outside of
+// labelsIn returns the labels in a table cell of docs/metrics.md: the names outside of
 // parentheses.
 func labelsIn(cell string) []string {
 	labels := map[string]bool{}
@@ -169,6 +190,7 @@ func labelsIn(cell string) []string {
 	return slices.Sorted(maps.Keys(labels))
 }
 
+// dashboard returns the queries of the Grafana dashboard.
 func dashboard(t *testing.T) (expressions []string) {
 	t.Helper()
 	content, err := os.ReadFile("../../deploy/grafana/dashboard.json")
@@ -198,6 +220,7 @@ func dashboard(t *testing.T) (expressions []string) {
 	return expressions
 }
 
+// alerts returns the expressions of the alerting rules.
 func alerts(t *testing.T) (expressions []string) {
 	t.Helper()
 	content, err := os.ReadFile("../../deploy/grafana/alerts.yaml")
@@ -220,9 +243,9 @@ func alerts(t *testing.T) (expressions []string) {
 	return expressions
 }
 
-// Guarantee: neither unknown hosts nor unknown paths, keys or methods make a
-// series, and those of a gateway that is deleted are gone at once.
-func TestSeriesAreBounded(t *testing.T) {
+// Guarantee: unknown hosts, paths, keys and methods create no series, and the series of a
+// deleted gateway are gone at once.
+func TestCallersCannotCreateSeries(t *testing.T) {
 	s := keygatetest.Start(t)
 	up := keygatetest.NewUpstream(t)
 	publicGateway(t, s.Admin, up.URL)
@@ -230,20 +253,20 @@ func TestSeriesAreBounded(t *testing.T) {
 	series := func() int {
 		return strings.Count(regexp.MustCompile(`(?m)^(#|go_|process_|promhttp_).*\n`).ReplaceAllString(scrape(t, s), ""), "\n")
 	}
-	// What found no gateway, and what found no route, has one place each.
-	outside := func(suffix string) {
+	// Requests without a gateway share one series, and so do those without a route.
+	sendUnknown := func(suffix string) {
 		s.Through("nobody"+suffix+".example", http.MethodGet, "/../x"+suffix, "", "")
 		s.Through("", "BREW"+suffix, "/"+suffix, "kg_"+suffix, "")
 		s.Through("", http.MethodPost, "/"+suffix, "kg_"+suffix, "", "X-"+suffix, "x", "User-Agent", suffix)
 	}
-	outside("A")
+	sendUnknown("A")
 	before := series()
 	for i := range 30 {
-		outside(strings.Repeat("B", i+1))
+		sendUnknown(strings.Repeat("B", i+1))
 		s.Through("", http.MethodGet, "/"+strings.Repeat("c", i+1), "", "")
 	}
 	if after := series(); after != before {
-		t.Errorf("%d series after many unknown words, %d before", after, before)
+		t.Errorf("got %d series after many unknown names, want %d as before", after, before)
 	}
 	for g, err := range s.Admin.Gateways(t.Context(), client.ListOptions{}) {
 		if err != nil {
@@ -253,7 +276,7 @@ func TestSeriesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text := scrape(t, s); strings.Contains(text, g.GatewayID) {
-			t.Errorf("the deleted gateway %s is still told of:\n%s", g.GatewayID, text)
+			t.Errorf("/metrics still has the deleted gateway %s:\n%s", g.GatewayID, text)
 		}
 	}
 }

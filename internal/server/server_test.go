@@ -22,8 +22,8 @@ import (
 	"github.com/keygate/keygate/internal/server"
 )
 
-// get answers with the status of a GET on a connection of its own, 0 if there
-// is none.
+// get sends a GET request on a new connection and returns the status of the response, or
+// 0 if there was no response.
 func get(t *testing.T, url string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
@@ -38,8 +38,8 @@ func get(t *testing.T, url string) int {
 	return res.StatusCode
 }
 
-// refuses reports whether nothing listens at url. It sends no request: one that
-// came just before the end would be one more to wait for.
+// refuses reports whether nothing listens at url. It sends no request, because a drain
+// would wait for it.
 func refuses(url string) bool {
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err == nil {
@@ -48,27 +48,29 @@ func refuses(url string) bool {
 	return err != nil
 }
 
-// patience is how long a test waits for something that must come about; it
-// bounds a failure alone.
-const patience = 2 * time.Minute
+// waitTimeout is how long a test waits for something that must happen. Only a test that
+// fails waits that long.
+const waitTimeout = 2 * time.Minute
 
-func until(t *testing.T, what string, holds func() bool) {
+// waitFor polls until holds returns true. After waitTimeout it fails the test.
+func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+	for deadline := time.Now().Add(waitTimeout); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timed out waiting: %s", what)
 		}
 	}
 }
 
-// slowUpstream answers when it is told to; begun tells that a request is there.
-func slowUpstream(t *testing.T) (url string, begun <-chan struct{}, finish chan<- struct{}) {
+// slowUpstream starts an upstream that sends to started when a request has arrived, and
+// responds to it once finish is closed.
+func slowUpstream(t *testing.T) (url string, started <-chan struct{}, finish chan<- struct{}) {
 	t.Helper()
-	b, f := make(chan struct{}, 1), make(chan struct{})
+	arrived, f := make(chan struct{}, 1), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b <- struct{}{}
+		arrived <- struct{}{}
 		select {
 		case <-f:
 		case <-r.Context().Done():
@@ -76,10 +78,10 @@ func slowUpstream(t *testing.T) (url string, begun <-chan struct{}, finish chan<
 		_, _ = io.WriteString(w, "done")
 	}))
 	t.Cleanup(s.Close)
-	return s.URL, b, f
+	return s.URL, arrived, f
 }
 
-// publicGateway makes a gateway before upstream whose one route needs no key.
+// publicGateway creates a gateway in front of upstream with one route, which needs no key.
 func publicGateway(t *testing.T, api *client.Client, upstream string) {
 	t.Helper()
 	g, err := api.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: "g", UpstreamURL: upstream})
@@ -92,62 +94,61 @@ func publicGateway(t *testing.T, api *client.Client, upstream string) {
 	}
 }
 
-// Guarantee: in a drain /readyz is 503 while the listeners of both planes are
-// closed, what runs ends whole, and only then does the server end (contract,
-// section 1).
-func TestDrain(t *testing.T) {
+// Guarantee: during a drain /readyz is 503, both planes refuse connections, and requests
+// in progress finish; only then does the server stop (contract, section 1).
+func TestDrainFinishesRequests(t *testing.T) {
 	s := keygatetest.Start(t)
-	upstream, begun, finish := slowUpstream(t)
+	upstream, started, finish := slowUpstream(t)
 	publicGateway(t, s.Admin, upstream)
 	if got := get(t, s.OpsURL()+"/readyz"); got != http.StatusOK {
-		t.Fatalf("/readyz = %d before the drain", got)
+		t.Fatalf("/readyz before the drain: got status %d, want 200", got)
 	}
-	answer := make(chan string, 1)
+	body := make(chan string, 1)
 	gatewayURL, adminURL, opsURL := s.GatewayURL(), s.AdminURL(), s.OpsURL()
 	go func() {
 		res, err := http.Get(gatewayURL + "/x")
 		if err != nil {
-			answer <- err.Error()
+			body <- err.Error()
 			return
 		}
 		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
+		content, err := io.ReadAll(res.Body)
 		if err != nil {
-			answer <- err.Error()
+			body <- err.Error()
 			return
 		}
-		answer <- string(body)
+		body <- string(content)
 	}()
-	<-begun
+	<-started
 	stopped := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 		defer cancel()
 		stopped <- s.Running().Stop(ctx)
 	}()
-	until(t, "/readyz is 503", func() bool { return get(t, opsURL+"/readyz") == http.StatusServiceUnavailable })
+	waitFor(t, "/readyz is 503", func() bool { return get(t, opsURL+"/readyz") == http.StatusServiceUnavailable })
 	if got := get(t, opsURL+"/livez"); got != http.StatusOK {
-		t.Errorf("/livez = %d in the drain", got)
+		t.Errorf("/livez during the drain: got status %d, want 200", got)
 	}
-	until(t, "both planes refuse connections", func() bool { return refuses(gatewayURL) && refuses(adminURL) })
+	waitFor(t, "both planes refuse connections", func() bool { return refuses(gatewayURL) && refuses(adminURL) })
 	select {
 	case err := <-stopped:
-		t.Fatalf("ended before the request: %v", err)
+		t.Fatalf("the server stopped before the request ended: %v", err)
 	default:
 	}
 	close(finish)
-	if got := <-answer; got != "done" {
-		t.Errorf("the request that ran got %q", got)
+	if got := <-body; got != "done" {
+		t.Errorf("request in progress: got body %q, want done", got)
 	}
 	if err := <-stopped; err != nil {
-		t.Errorf("stop: %v", err)
+		t.Errorf("Stop: got error %v, want none", err)
 	}
 	if got := get(t, opsURL+"/livez"); got != 0 {
-		t.Errorf("/livez = %d after the end", got)
+		t.Errorf("/livez after the stop: got status %d, want no response", got)
 	}
 }
 
-// settings returns the settings of a server on free ports.
+// settings returns the settings of a server on free ports, with further flags.
 func settings(t *testing.T, dir string, more ...string) *config.Config {
 	t.Helper()
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
@@ -163,7 +164,7 @@ func settings(t *testing.T, dir string, more ...string) *config.Config {
 	return c
 }
 
-// run runs a server until the test's signals end it.
+// run runs a server. It stops when the test sends signals, and its result is sent to ended.
 func run(t *testing.T, c *config.Config) (s *server.Server, api *client.Client, signals chan os.Signal, ended chan error) {
 	t.Helper()
 	signals, ended = make(chan os.Signal, 2), make(chan error, 1)
@@ -177,7 +178,7 @@ func run(t *testing.T, c *config.Config) (s *server.Server, api *client.Client, 
 	select {
 	case s = <-ready:
 	case err := <-ended:
-		t.Fatalf("did not start: %v", err)
+		t.Fatalf("the server did not start: %v", err)
 	}
 	key, err := os.ReadFile(c.AdminKeyFile())
 	if err != nil {
@@ -190,43 +191,43 @@ func run(t *testing.T, c *config.Config) (s *server.Server, api *client.Client, 
 	return s, api, signals, ended
 }
 
-// Guarantee: a signal ends the server without an error, even if what runs must
-// be cut off at the end of --drain-timeout; a second signal ends it at once.
-func TestSignals(t *testing.T) {
+// Guarantee: after a signal the server stops without an error, even if requests must be
+// cut off at the end of --drain-timeout; a second signal stops it at once.
+func TestSignalsStopTheServer(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		flags  []string
 		second bool
 		want   error
 	}{
-		{"what runs is cut off by the time-out", []string{"--drain-timeout", "50ms"}, false, nil},
-		{"no time at all", []string{"--drain-timeout", "0s"}, false, nil},
-		{"a second signal", []string{"--drain-timeout", "1h"}, true, server.ErrInterrupted},
+		{"a request is cut off at the end of the drain timeout", []string{"--drain-timeout", "50ms"}, false, nil},
+		{"a drain timeout of zero", []string{"--drain-timeout", "0s"}, false, nil},
+		{"a second signal stops it at once", []string{"--drain-timeout", "1h"}, true, server.ErrInterrupted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, api, signals, ended := run(t, settings(t, t.TempDir(), tc.flags...))
-			upstream, begun, finish := slowUpstream(t)
+			upstream, started, finish := slowUpstream(t)
 			publicGateway(t, api, upstream)
 			go func() {
 				if res, err := http.Get("http://" + s.GatewayAddr() + "/x"); err == nil {
 					_ = res.Body.Close()
 				}
 			}()
-			<-begun
+			<-started
 			signals <- syscall.SIGTERM
 			if tc.second {
-				until(t, "draining", func() bool { return get(t, "http://"+s.OpsAddr()+"/readyz") == http.StatusServiceUnavailable })
-				// One that comes at once is the first over again, so they keep coming.
-				again := time.NewTicker(20 * time.Millisecond)
-				defer again.Stop()
-				over := make(chan struct{})
-				defer close(over)
+				waitFor(t, "draining", func() bool { return get(t, "http://"+s.OpsAddr()+"/readyz") == http.StatusServiceUnavailable })
+				// A second signal that arrives too early may count as the first, so send more.
+				resend := time.NewTicker(20 * time.Millisecond)
+				defer resend.Stop()
+				done := make(chan struct{})
+				defer close(done)
 				go func() {
 					for {
 						select {
-						case <-over:
+						case <-done:
 							return
-						case <-again.C:
+						case <-resend.C:
 							select {
 							case signals <- syscall.SIGTERM:
 							default:
@@ -236,19 +237,19 @@ func TestSignals(t *testing.T) {
 				}()
 			}
 			if err := <-ended; !errors.Is(err, tc.want) {
-				t.Errorf("ended with %v, want %v", err, tc.want)
+				t.Errorf("Run: got error %v, want %v", err, tc.want)
 			}
 			close(finish)
 		})
 	}
 }
 
-// Guarantee: a second server on a data directory is refused and disturbs
-// nothing; so is one whose address is taken, before it makes a store.
-func TestRefusedStart(t *testing.T) {
+// Guarantee: a second server on a data directory does not start and does not disturb the
+// first; one whose address is in use does not start and creates no store.
+func TestConflictingServerDoesNotStart(t *testing.T) {
 	s := keygatetest.Start(t)
 	if _, err := server.Start(t.Context(), server.Config{Settings: settings(t, s.DataDir)}); err == nil || !strings.Contains(err.Error(), "another server") {
-		t.Errorf("second server: %v", err)
+		t.Errorf("second server: got error %v, want one about another server", err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -257,19 +258,18 @@ func TestRefusedStart(t *testing.T) {
 	defer l.Close()
 	c := settings(t, t.TempDir(), "--ops-addr", l.Addr().String())
 	if _, err := server.Start(t.Context(), server.Config{Settings: c}); err == nil || !strings.Contains(err.Error(), "--ops-addr") {
-		t.Errorf("address taken: %v", err)
+		t.Errorf("address in use: got error %v, want one that names --ops-addr", err)
 	}
 	if _, err := os.Stat(c.DatabaseFile()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a server that could not start made a store: %v", err)
+		t.Errorf("address in use: a store was created, or cannot be checked: %v", err)
 	}
 	if _, err := s.Admin.Account(t.Context()); err != nil {
-		t.Errorf("the first server was disturbed: %v", err)
+		t.Errorf("first server: got error %v, want none", err)
 	}
 }
 
-// Guarantee: what was made survives a restart, and the first start happens
-// once.
-func TestRestart(t *testing.T) {
+// Guarantee: records survive a restart, and a restart creates no further admin key.
+func TestRestartKeepsRecords(t *testing.T) {
 	s := keygatetest.Start(t)
 	k, err := s.Admin.CreateKey(t.Context(), client.CreateKeyRequest{Name: "n", Scope: "read"})
 	if err != nil {
@@ -278,7 +278,7 @@ func TestRestart(t *testing.T) {
 	s.Restart()
 	got, err := s.Admin.Key(t.Context(), k.KeyID)
 	if err != nil || got.Name != "n" {
-		t.Errorf("key %+v, error %v", got, err)
+		t.Errorf("got key %+v, error %v; want the key named n", got, err)
 	}
 	n := 0
 	for _, err := range s.Admin.Keys(t.Context(), client.KeyFilter{Level: "account"}) {
@@ -288,31 +288,30 @@ func TestRestart(t *testing.T) {
 		n++
 	}
 	if n != 1 {
-		t.Errorf("%d account-level keys after a restart, want 1", n)
+		t.Errorf("got %d account-level keys after a restart, want 1", n)
 	}
 }
 
-// Guarantee: what an offline command writes beside a running server is in force
-// soon, on the management API as on the data plane.
-func TestOfflineAccount(t *testing.T) {
+// Guarantee: the key of an account that was created directly in the store is soon valid on
+// the management API of a running server. Without a store no account is created.
+func TestOfflineAccountIsSoonInForce(t *testing.T) {
 	s := keygatetest.Start(t)
-	made, err := server.CreateAccount(t.Context(), settings(t, s.DataDir), nil, "acme", "starter", []string{"*.acme.example"})
+	created, err := server.CreateAccount(t.Context(), settings(t, s.DataDir), nil, "acme", "starter", []string{"*.acme.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := s.Client(made.Key)
-	until(t, "the account's key is in force", func() bool {
+	api := s.Client(created.Key)
+	waitFor(t, "the account's key is in force", func() bool {
 		a, err := api.Account(t.Context())
-		return err == nil && a.AccountID == made.AccountID && a.Plan == client.AccountPlanStarter
+		return err == nil && a.AccountID == created.AccountID && a.Plan == client.AccountPlanStarter
 	})
 	if _, err := server.CreateAccount(t.Context(), settings(t, t.TempDir()+"/none"), nil, "x", "starter", nil); err == nil {
-		t.Error("an account was made in a directory without a store")
+		t.Error("created an account in a directory without a store, want an error")
 	}
 }
 
-// Guarantee: the installation's settings are told to the operator with their
-// sources.
-func TestSettings(t *testing.T) {
+// Guarantee: the operator sees the server's settings with their sources.
+func TestSettingsShowTheirSources(t *testing.T) {
 	s := keygatetest.Start(t, "--drain-timeout", "5s")
 	got, err := s.Admin.Settings(t.Context())
 	if err != nil {
@@ -323,45 +322,33 @@ func TestSettings(t *testing.T) {
 		found[x.Name] = x.Value + " " + string(x.Source)
 	}
 	if found["drain-timeout"] != "5s flag" || found["gateway-domain"] != "localhost default" {
-		t.Errorf("settings %v", found)
+		t.Errorf("got settings %v, want drain-timeout 5s from a flag and gateway-domain localhost by default", found)
 	}
 }
 
-// Guarantee: /metrics counts decisions by their outcome and management calls
-// by their status.
-func TestMetrics(t *testing.T) {
+// Guarantee: /metrics counts requests by their result and management calls by their
+// status.
+func TestMetricsCountRequests(t *testing.T) {
 	s := keygatetest.Start(t)
 	up := keygatetest.NewUpstream(t)
 	publicGateway(t, s.Admin, up.URL)
 	s.Through("", http.MethodGet, "/x", "", "")
 	s.Through("nobody.example", http.MethodGet, "/../x", "", "")
 	s.Call(http.MethodGet, "/v1/account", "", "")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.OpsURL()+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := scrape(t, s)
 	for _, want := range []string{
 		`keygate_gateway_decisions_total{outcome="forwarded"} 1`, `keygate_gateway_decisions_total{outcome="invalid_request"} 1`,
 		`keygate_http_requests_total{plane="admin",status="4xx"} 1`, `keygate_build_info{`,
 	} {
-		if !strings.Contains(string(body), want) {
-			t.Errorf("/metrics lacks %s", want)
+		if !strings.Contains(text, want) {
+			t.Errorf("/metrics does not contain %s", want)
 		}
 	}
 }
 
-// Guarantee: a store without the key that sealed its secrets is not opened, and
-// no other key is put where the right one must be restored.
-func TestMissingSecretKey(t *testing.T) {
+// Guarantee: without the secret.key that encrypted its secrets the server does not start,
+// and it creates no other key in that place.
+func TestMissingSecretKeyStopsTheStart(t *testing.T) {
 	s := keygatetest.Start(t)
 	s.Stop()
 	path := filepath.Join(s.DataDir, "secret.key")
@@ -370,9 +357,9 @@ func TestMissingSecretKey(t *testing.T) {
 	}
 	_, err := server.Start(t.Context(), server.Config{Settings: settings(t, s.DataDir)})
 	if err == nil || !strings.Contains(err.Error(), "restore the file from a backup") || !strings.Contains(err.Error(), path) {
-		t.Errorf("start: %v", err)
+		t.Errorf("got error %v, want one that names the file and says to restore it", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a new key was made: %v", err)
+		t.Errorf("a new key was created, or cannot be checked: %v", err)
 	}
 }

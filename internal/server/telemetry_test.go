@@ -22,8 +22,8 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
-// collected is what a collector of traces was sent.
-type collected struct {
+// traceCollector is a collector of traces that keeps what it receives.
+type traceCollector struct {
 	url string
 
 	mu    sync.Mutex
@@ -31,13 +31,14 @@ type collected struct {
 	spans []*tracepb.Span
 }
 
-func collect(t *testing.T) *collected {
+// startTraceCollector starts a collector of traces. It stops when the test ends.
+func startTraceCollector(t *testing.T) *traceCollector {
 	t.Helper()
-	c := &collected{}
+	c := &traceCollector{}
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the server gave up, and sends them again or counts them as lost
+			return // the server gave up; it sends the spans again or counts them as lost
 		}
 		var data tracepb.TracesData
 		if err := proto.Unmarshal(body, &data); err != nil {
@@ -57,13 +58,57 @@ func collect(t *testing.T) *collected {
 	return c
 }
 
-// Guarantee: what is logged at level debug, told as a trace, and counted has
-// neither a key nor anything of a query, a field or a body; a request's line has
-// its identifiers.
-func TestTelemetryHoldsNoSecret(t *testing.T) {
+// Guarantee: log lines at level debug, traces and metrics contain no key and nothing of a
+// query, a header or a body; the log line of a failed request has its identifiers.
+func TestTelemetryContainsNoSecret(t *testing.T) {
 	const canary = "canary7Qz"
-	log, traces := &logtest.Recorder{}, collect(t)
+	log, traces := &logtest.Recorder{}, startTraceCollector(t)
 	s := keygatetest.StartWith(t, keygatetest.Options{Log: log, Env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.url}})
+	k, err := s.Admin.CreateKey(t.Context(), client.CreateKeyRequest{Name: "k", Scope: "write"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sendSecrets(t, s, k.Secret, canary)
+	metrics := scrape(t, s)
+	s.Stop()
+
+	t.Run("a failed request is logged with its identifiers", func(t *testing.T) {
+		lines := map[string]int{}
+		for line := range strings.Lines(log.String()) {
+			var fields map[string]any
+			if err := json.Unmarshal([]byte(line), &fields); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			message, _ := fields["msg"].(string)
+			lines[message]++
+			if message == "upstream responded with a server error" || message == "request failed" {
+				for _, name := range []string{"request_id", "gateway_id", "route_id", "key_id", "method", "path"} {
+					if fields[name] == nil {
+						t.Errorf("log line without %s: %s", name, line)
+					}
+				}
+			}
+		}
+		if lines["request"] < 20 || lines["upstream responded with a server error"] == 0 || lines["request failed"] == 0 || len(traces.spans) < 30 {
+			t.Errorf("got log lines %v and %d spans, too few for this test", lines, len(traces.spans))
+		}
+	})
+	for name, text := range map[string]string{"the log": log.String(), "the traces": string(traces.raw), "/metrics": metrics} {
+		t.Run(name+" contains no secret", func(t *testing.T) {
+			for _, secret := range []string{k.Secret, s.AdminKey, canary} {
+				if i := strings.Index(text, secret); i >= 0 {
+					t.Errorf("got a secret in …%s", text[max(0, i-300):min(len(text), i+100)])
+				}
+			}
+		})
+	}
+}
+
+// sendSecrets creates a gateway with a working upstream and one whose upstream is
+// unreachable. It sends requests to both and to the management API, with key and canary
+// wherever a request can contain them.
+func sendSecrets(t *testing.T, s *keygatetest.Server, key, canary string) {
+	t.Helper()
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/fails") {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -72,7 +117,7 @@ func TestTelemetryHoldsNoSecret(t *testing.T) {
 	}))
 	t.Cleanup(up.Close)
 	var hosts []string
-	for name, url := range map[string]string{"lives": up.URL, "dead": "http://" + porttest.Reserve(t)} {
+	for name, url := range map[string]string{"working": up.URL, "unreachable": "http://" + porttest.Reserve(t)} {
 		g, err := s.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{
 			Name: name, UpstreamURL: url, UpstreamHeaders: &map[string]string{"X-Secret": canary + "upstream"},
 		})
@@ -84,126 +129,114 @@ func TestTelemetryHoldsNoSecret(t *testing.T) {
 		}
 		hosts = append(hosts, g.Hostname)
 	}
-	k, err := s.Admin.CreateKey(t.Context(), client.CreateKeyRequest{Name: "k", Scope: "write"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	secrets := []string{k.Secret, s.AdminKey, canary}
 	wrong := "kg_" + strings.Repeat("0", 36)
 	for _, host := range hosts {
 		for _, path := range []string{"/passes", "/fails", "/../malformed"} {
-			s.Through(host, http.MethodGet, path+"?q="+canary, k.Secret, "", "X-Canary", canary, "Cookie", canary)
-			s.Through(host, http.MethodGet, path+"?api_key="+k.Secret+"&q="+canary, "", "")
-			s.Through(host, http.MethodPost, path, k.Secret, `{"a": "`+canary+`"}`)
+			s.Through(host, http.MethodGet, path+"?q="+canary, key, "", "X-Canary", canary, "Cookie", canary)
+			s.Through(host, http.MethodGet, path+"?api_key="+key+"&q="+canary, "", "")
+			s.Through(host, http.MethodPost, path, key, `{"a": "`+canary+`"}`)
 			s.Through(host, http.MethodGet, path+"?api_key="+canary, "", "")
 			s.Through(host, http.MethodGet, path, wrong+canary, "")
-			s.Through(host, http.MethodGet, path, s.AdminKey, "") // of the other level
-			s.Through(host, http.MethodGet, path+"/"+k.Secret, k.Secret, "")
+			s.Through(host, http.MethodGet, path, s.AdminKey, "") // a key of the other plane
+			s.Through(host, http.MethodGet, path+"/"+key, key, "")
 		}
 	}
 	s.Call(http.MethodGet, "/v1/keys?q="+canary, s.AdminKey, "")
-	s.Call(http.MethodGet, "/v1/keys", k.Secret, "")
+	s.Call(http.MethodGet, "/v1/keys", key, "")
 	s.Call(http.MethodPost, "/v1/keys", s.AdminKey, `{"name": "`+canary+`", "bad": 1}`)
-	metrics := scrape(t, s)
-	s.Stop()
+}
 
-	lines := map[string]int{}
-	for line := range strings.Lines(log.String()) {
-		var told map[string]any
-		if err := json.Unmarshal([]byte(line), &told); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
-		message, _ := told["msg"].(string)
-		lines[message]++
-		if message == "upstream responded with a server error" || message == "request failed" {
-			for _, name := range []string{"request_id", "gateway_id", "route_id", "key_id", "method", "path"} {
-				if told[name] == nil {
-					t.Errorf("a line lacks %s: %s", name, line)
-				}
+// A trace that a caller of TestTraces continues.
+const (
+	callerTrace  = "0af7651916cd43dd8448eb211c80319c"
+	callerSpan   = "b7ad6b7169203331"
+	callerHeader = "00-" + callerTrace + "-" + callerSpan + "-01"
+)
+
+// Guarantee: with traces a request continues its caller's trace, over HTTP/1.1 and HTTP/2:
+// the parent of its span is the caller's span, and the upstream receives the request's span
+// in traceparent. Without traces traceparent is forwarded unchanged. tracestate always is.
+func TestTraces(t *testing.T) {
+	for name, on := range map[string]bool{"without traces nothing is exported": false, "with traces every request has a span": true} {
+		t.Run(name, func(t *testing.T) {
+			traces := startTraceCollector(t)
+			options := keygatetest.Options{}
+			if on {
+				options.Env = map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.url}
 			}
-		}
-	}
-	if lines["request"] < 20 || lines["upstream responded with a server error"] == 0 || lines["request failed"] == 0 || len(traces.spans) < 30 {
-		t.Errorf("lines %v, %d spans: too few to tell", lines, len(traces.spans))
-	}
-	for place, text := range map[string]string{"the log": log.String(), "the traces": string(traces.raw), "/metrics": metrics} {
-		for _, secret := range secrets {
-			if i := strings.Index(text, secret); i >= 0 {
-				t.Errorf("%s has a secret: …%s", place, text[max(0, i-300):min(len(text), i+100)])
+			s := keygatetest.StartWith(t, options)
+			publicGateway(t, s.Admin, echoUpstream(t))
+			stacks := make([]byte, 1<<20)
+			// Goroutines of the previous server may be about to return.
+			waitFor(t, fmt.Sprintf("a goroutine for traces runs: %t", on), func() bool {
+				return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "telemetry/trace.") == on
+			})
+			var forwarded []string
+			for _, version := range []int{1, 2} {
+				forwarded = append(forwarded, sendTraced(t, s, version, on))
 			}
-		}
+			s.Stop()
+			if on {
+				checkSpans(t, traces.spans, forwarded)
+			} else if len(traces.spans) > 0 {
+				t.Errorf("got %d spans, want none", len(traces.spans))
+			}
+		})
 	}
 }
 
-// Guarantee: a caller's trace goes through: the span of the request has the
-// caller's as its parent, and the upstream is told of the request's, over
-// HTTP/1.1 and HTTP/2 alike; tracestate passes. Without traces everything passes
-// as it came.
-func TestTraces(t *testing.T) {
-	const (
-		trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-		field         = "00-" + trace + "-" + parent + "-01"
-	)
-	for _, on := range []bool{false, true} {
-		traces := collect(t)
-		options := keygatetest.Options{}
-		if on {
-			options.Env = map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.url}
+// sendTraced sends two requests over a version of HTTP, one that continues a trace and one
+// without a trace, and checks the headers that the upstream receives. It returns the span
+// in the traceparent of the first one; "" without traces.
+func sendTraced(t *testing.T, s *keygatetest.Server, version int, on bool) (span string) {
+	t.Helper()
+	var protocols http.Protocols
+	protocols.SetHTTP1(version == 1)
+	protocols.SetUnencryptedHTTP2(version == 2)
+	tr := &http.Transport{Protocols: &protocols}
+	defer tr.CloseIdleConnections()
+	proto, got := throughEcho(t, tr, s.GatewayURL(), "Traceparent", callerHeader, "Tracestate", "a=b")
+	if proto != map[int]string{1: "HTTP/1.1", 2: "HTTP/2.0"}[version] || !slices.Equal(got.Header["Tracestate"], []string{"a=b"}) {
+		t.Errorf("got %s, upstream received %v; want HTTP/%d and tracestate a=b", proto, got.Header, version)
+	}
+	values := got.Header["Traceparent"]
+	switch {
+	case len(values) != 1:
+		t.Errorf("%s: the upstream received traceparent %v, want one", proto, values)
+	case !on && values[0] != callerHeader:
+		t.Errorf("%s: the upstream received traceparent %s, want %s", proto, values[0], callerHeader)
+	case on && (!strings.HasPrefix(values[0], "00-"+callerTrace+"-") || !strings.HasSuffix(values[0], "-01") || strings.Contains(values[0], callerSpan)):
+		t.Errorf("%s: the upstream received traceparent %s, want the caller's trace with another span", proto, values[0])
+	case on:
+		span = values[0][36:52]
+	}
+	_, got = throughEcho(t, tr, s.GatewayURL())
+	values = got.Header["Traceparent"]
+	if on && len(values) == 0 {
+		t.Errorf("%s, request without a trace: the upstream received no traceparent, want one", proto)
+	}
+	if !on && len(values) > 0 {
+		t.Errorf("%s, request without a trace: the upstream received traceparent %v, want none", proto, values)
+	}
+	return span
+}
+
+// checkSpans checks the spans of the requests of two calls of sendTraced, which forwarded
+// these spans to the upstream.
+func checkSpans(t *testing.T, spans []*tracepb.Span, forwarded []string) {
+	t.Helper()
+	if len(spans) != 4 {
+		t.Fatalf("got %d spans, want 4", len(spans))
+	}
+	for _, span := range spans {
+		if len(span.GetParentSpanId()) == 0 {
+			continue // of a request without a trace
 		}
-		s := keygatetest.StartWith(t, options)
-		publicGateway(t, s.Admin, tellingUpstream(t))
-		stacks := make([]byte, 1<<20)
-		// One of the server before may still have its last instruction to do.
-		until(t, fmt.Sprintf("a goroutine for traces runs: %v", on), func() bool {
-			return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "telemetry/trace.") == on
-		})
-		var told []string // the spans that the upstream was told of
-		for _, version := range []int{1, 2} {
-			var protocols http.Protocols
-			protocols.SetHTTP1(version == 1)
-			protocols.SetUnencryptedHTTP2(version == 2)
-			tr := &http.Transport{Protocols: &protocols}
-			proto, got := ask(t, tr, s.GatewayURL(), "Traceparent", field, "Tracestate", "a=b")
-			if proto != map[int]string{1: "HTTP/1.1", 2: "HTTP/2.0"}[version] || !slices.Equal(got.Header["Tracestate"], []string{"a=b"}) {
-				t.Errorf("%s: the upstream got %v", proto, got.Header)
-			}
-			values := got.Header["Traceparent"]
-			switch {
-			case len(values) != 1:
-				t.Errorf("%s: the upstream got %v", proto, values)
-			case !on && values[0] != field:
-				t.Errorf("%s: without traces the upstream got %s", proto, values[0])
-			case on && (!strings.HasPrefix(values[0], "00-"+trace+"-") || !strings.HasSuffix(values[0], "-01") || strings.Contains(values[0], parent)):
-				t.Errorf("%s: the upstream got %s", proto, values[0])
-			case on:
-				told = append(told, values[0][36:52])
-			}
-			_, got = ask(t, tr, s.GatewayURL())
-			if has := len(got.Header["Traceparent"]) > 0; has != on {
-				t.Errorf("%s: of a caller without a trace the upstream got %v", proto, got.Header["Traceparent"])
-			}
-			tr.CloseIdleConnections()
+		if hex.EncodeToString(span.GetTraceId()) != callerTrace || hex.EncodeToString(span.GetParentSpanId()) != callerSpan || !slices.Contains(forwarded, hex.EncodeToString(span.GetSpanId())) {
+			t.Errorf("got span %v, want one of %v in the caller's trace", span, forwarded)
 		}
-		s.Stop()
-		if !on {
-			if len(traces.spans) > 0 {
-				t.Errorf("without traces there are %d", len(traces.spans))
-			}
-			continue
-		}
-		if len(traces.spans) != 4 {
-			t.Fatalf("%d spans, want 4", len(traces.spans))
-		}
-		for _, span := range traces.spans {
-			if len(span.GetParentSpanId()) == 0 {
-				continue // began here
-			}
-			if hex.EncodeToString(span.GetTraceId()) != trace || hex.EncodeToString(span.GetParentSpanId()) != parent || !slices.Contains(told, hex.EncodeToString(span.GetSpanId())) {
-				t.Errorf("a span %v; the upstream was told of %v", span, told)
-			}
-			if span.GetName() != "GET /*" {
-				t.Errorf("a span has the name %q", span.GetName())
-			}
+		if span.GetName() != "GET /*" {
+			t.Errorf("got span name %q, want GET /*", span.GetName())
 		}
 	}
 }
