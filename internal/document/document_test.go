@@ -13,7 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// show writes a node with its places, for comparison.
+// show returns a node and its positions as text, for comparison.
 func show(n *document.Node) string {
 	var b strings.Builder
 	var walk func(n *document.Node, indent string)
@@ -30,8 +30,8 @@ func show(n *document.Node) string {
 	return b.String()
 }
 
-// Guarantee: JSON and YAML of the same shape give the same nodes, at the same places.
-func TestBothNotations(t *testing.T) {
+// Guarantee: the same text parses to the same nodes and positions as JSON and as YAML.
+func TestJSONAndYAMLParseAlike(t *testing.T) {
 	const text = "\ufeff{\n  \"é\": \"€\", \"b\": [1, -2.5e3, true,\n false, null, \"\"],\n  \"c\": {\"d\\n\\u00e9\": \"x\\ty\"}}\n"
 	fromJSON, err := document.Parse([]byte(text))
 	if err != nil {
@@ -43,7 +43,7 @@ func TestBothNotations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if show(fromJSON) != show(fromYAML) {
-		t.Errorf("JSON:\n%s\nYAML:\n%s", show(fromJSON), show(fromYAML))
+		t.Errorf("got as JSON:\n%s\nas YAML:\n%s\nwant the same", show(fromJSON), show(fromYAML))
 	}
 	want := `1:1 a mapping ""
   2:3 "é"
@@ -54,39 +54,40 @@ func TestBothNotations(t *testing.T) {
         2:22 a number "-2.5e3"
         2:30 a boolean "true"
         3:2 a boolean "false"
-        3:9 a null ""
+        3:9 null ""
         3:15 a string ""
   4:3 "c"
     4:8 a mapping ""
       4:9 "d\né"
         4:22 a string "x\ty"
 `
-	if got := show(fromJSON); got != strings.ReplaceAll(want, "a null", "null") {
-		t.Errorf("got:\n%s", got)
+	if got := show(fromJSON); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
 
-// Guarantee: aliases and merge keys mean what YAML says, and stand where they
-// are used.
-func TestAliases(t *testing.T) {
+// Guarantee: aliases and merge keys follow YAML, and an alias has the position at which it
+// is used.
+func TestAliasesAndMergeKeys(t *testing.T) {
 	n, err := document.Parse([]byte("base: &b {x: 1, y: 2}\none: *b\ntwo:\n  <<: *b\n  y: 3\nthree:\n  <<: [{z: 0}, *b]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if one := n.Member("one"); one.Line != 2 || one.Member("y").Text != "2" {
-		t.Errorf("one: %s", show(one))
+		t.Errorf("got alias\n%s\nwant it on line 2, with y: 2", show(one))
 	}
 	if two := n.Member("two"); two.Member("y").Text != "3" || two.Member("x").Text != "1" || two.Member("<<") != nil {
-		t.Errorf("two: %s", show(two))
+		t.Errorf("got merged mapping\n%s\nwant its own y: 3, the merged x: 1 and no <<", show(two))
 	}
 	if three := n.Member("three"); len(three.Nodes) != 3 || three.Member("z").Text != "0" {
-		t.Errorf("three: %s", show(three))
+		t.Errorf("got mapping merged from a list\n%s\nwant three members, with z: 0", show(three))
 	}
 }
 
-// Guarantee: what cannot be read, or could be read in two ways, is an error with its place.
-func TestRefused(t *testing.T) {
-	for _, c := range []struct{ text, place, message string }{
+// Guarantee: a text that cannot be parsed, or could be parsed in two ways, is rejected with
+// the position of the problem.
+func TestInvalidTextsAreRejected(t *testing.T) {
+	for _, c := range []struct{ text, position, message string }{
 		{"", "line 1, column 1", "empty"},
 		{"\ufeff \n", "line 1, column 1", "empty"},
 		{"# nothing\n", "line 1, column 1", "empty"},
@@ -116,18 +117,18 @@ func TestRefused(t *testing.T) {
 		_, err := document.Parse([]byte(c.text))
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Code != fault.ValidationFailed {
-			t.Errorf("%.40q: got %v", c.text, err)
+			t.Errorf("%.40q: got %v, want a validation error", c.text, err)
 			continue
 		}
-		if !strings.HasPrefix(f.Message, c.place+": ") || !strings.Contains(f.Message, c.message) {
-			t.Errorf("%.40q: got %q, want %q at %s", c.text, f.Message, c.message, c.place)
+		if !strings.HasPrefix(f.Message, c.position+": ") || !strings.Contains(f.Message, c.message) {
+			t.Errorf("%.40q: got %q, want %q at %s", c.text, f.Message, c.message, c.position)
 		}
 	}
 }
 
-// Guarantee: a text within the size of a request costs no more than a few
-// seconds and a few hundred megabytes, whatever it holds.
-func TestHostileTexts(t *testing.T) {
+// Guarantee: no text within the maximum size of a request takes more than a few seconds to
+// parse, whatever it holds; it parses or fails with a validation error.
+func TestHostileTextsAreBounded(t *testing.T) {
 	fill := func(before, unit, after string) string {
 		return before + strings.Repeat(unit, (hostileSize-len(before)-len(after))/len(unit)) + after
 	}
@@ -158,21 +159,21 @@ func TestHostileTexts(t *testing.T) {
 		"folds":              fill("a: >\n", "  b\n\n", ""),
 	} {
 		t.Run(name, func(t *testing.T) {
-			begun := processorTime(t)
+			start := cpuTime(t)
 			_, err := document.Parse([]byte(text))
-			if took := processorTime(t) - begun; took > 20*time.Second {
-				t.Errorf("took %s of the processor", took)
+			if took := cpuTime(t) - start; took > 20*time.Second {
+				t.Errorf("parsing took %s of CPU time, want at most 20s", took)
 			}
 			if err != nil && fault.CodeOf(err) != fault.ValidationFailed {
-				t.Error(err)
+				t.Errorf("got %v, want a validation error or none", err)
 			}
 		})
 	}
 }
 
-// processorTime returns how long this process has run so far: what others run
-// meanwhile is not in it.
-func processorTime(t *testing.T) time.Duration {
+// cpuTime returns the CPU time that this process has used. Unlike the time on the clock, it
+// excludes other processes.
+func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -181,7 +182,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// FuzzParse looks for a text that makes Parse panic or give an error without a place.
+// FuzzParse looks for a text that makes Parse panic, or return a node or an error without a
+// position.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"a: &x {b: [1, 'c']}\nd: *x\n<<: *x\n", `{"a": [1, "b\n", null]}`, "? a\n: - b\n", "a: |\n  b\n", "%YAML 1.1\n---\n!!str a: >-\n b\n", "- &a a\n- &b [*a]\n"} {
 		f.Add([]byte(seed))
@@ -190,17 +192,17 @@ func FuzzParse(f *testing.F) {
 		n, err := document.Parse(content)
 		if err == nil {
 			if n.Line < 1 || n.Column < 1 {
-				t.Fatalf("no place: %+v", n)
+				t.Fatalf("got %+v, want a position", n)
 			}
 			return
 		}
 		var line, column int
 		var bad *fault.Error
 		if !errors.As(err, &bad) {
-			t.Fatalf("not a validation error: %v", err)
+			t.Fatalf("got %v, want a validation error", err)
 		}
 		if _, err := fmt.Sscanf(bad.Message, "line %d, column %d: ", &line, &column); err != nil || line < 1 || column < 1 {
-			t.Fatalf("no place: %q", bad.Message)
+			t.Fatalf("got %q, want a position", bad.Message)
 		}
 	})
 }

@@ -47,11 +47,11 @@ func (r *jsonReader) read(n *Node, depth int) error {
 	case '{', '[':
 		return r.readCollection(n, kind == '{', depth)
 	default:
-		value, place, err := r.readScalar()
+		value, at, err := r.readScalar()
 		if err != nil {
 			return err
 		}
-		n.Position, n.Text = place, value
+		n.Position, n.Text = at, value
 		switch kind {
 		case '"':
 			n.Kind = String
@@ -81,11 +81,11 @@ func (r *jsonReader) readCollection(n *Node, mapping bool, depth int) error {
 	for kind := r.dec.PeekKind(); kind != '}' && kind != ']'; kind = r.dec.PeekKind() {
 		var child Node
 		if mapping {
-			name, place, err := r.readScalar()
+			name, at, err := r.readScalar()
 			if err != nil {
 				return err
 			}
-			child.Name, child.NamePosition = name, place
+			child.Name, child.NamePosition = name, at
 		}
 		if err := r.read(&child, depth+1); err != nil {
 			return err
@@ -112,18 +112,18 @@ func (r *jsonReader) readScalar() (string, Position, error) {
 	}
 	end := int(r.dec.InputOffset())
 	start := end - len(value)
-	place := r.position(start)
+	at := r.position(start)
 	switch {
 	case value[0] != '"':
-		return r.text[start:end], place, nil
+		return r.text[start:end], at, nil
 	case bytes.IndexByte(value, '\\') < 0:
-		return r.text[start+1 : end-1], place, nil
+		return r.text[start+1 : end-1], at, nil
 	}
 	plain, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
-		return "", Position{}, place.Invalid("", "the string is malformed")
+		return "", Position{}, at.Invalid("", "the string is malformed")
 	}
-	return string(plain), place, nil
+	return string(plain), at, nil
 }
 
 // position returns the position of a byte offset, which must not be less than that of an
@@ -140,7 +140,7 @@ func (r *jsonReader) position(offset int) Position {
 	return r.at
 }
 
-// failed turns an error of the decoder into one with a position.
+// failed returns an error of the decoder as a validation error with its position.
 func (r *jsonReader) failed(err error) error {
 	var syntax *jsontext.SyntacticError
 	if !errors.As(err, &syntax) {

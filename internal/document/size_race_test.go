@@ -2,6 +2,5 @@
 
 package document_test
 
-// hostileSize is smaller where every memory access is watched: the race
-// detector makes the large texts take minutes.
+// hostileSize is smaller with the race detector, under which large texts take minutes.
 const hostileSize = 64 << 10

@@ -2,5 +2,5 @@
 
 package document_test
 
-// hostileSize is the largest body of a push (contract, section 2).
+// hostileSize is the maximum size of a pushed document (contract, section 2).
 const hostileSize = 16 << 20

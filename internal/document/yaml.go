@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -101,14 +102,14 @@ type anchored struct {
 }
 
 func (r *yamlReader) read(n *Node, from *yaml.Node, depth int) error {
-	place := nodePosition(from)
+	at := nodePosition(from)
 	if r.values++; r.values > maxValues {
-		return place.Invalid("", "the document has more than %d values, with aliases expanded", maxValues)
+		return at.Invalid("", "the document has more than %d values, with aliases expanded", maxValues)
 	}
 	if depth > maxDepth {
-		return place.Invalid("", "the document nests deeper than %d levels", maxDepth)
+		return at.Invalid("", "the document nests deeper than %d levels", maxDepth)
 	}
-	n.Position = place
+	n.Position = at
 	if from.Kind == yaml.AliasNode {
 		return r.readAlias(n, from)
 	}
@@ -252,9 +253,9 @@ func (s nameSet) add(name string) bool {
 	return len(s) > before
 }
 
-// yamlProblem turns err, with which dec failed, into one with its position. read is the
-// text that dec had read by then.
-func yamlProblem(dec *yaml.Decoder, read string, err error) error {
+// yamlProblem returns err, with which the *yaml.Decoder dec failed, as a validation error
+// with its position. read is the text that dec had read by then.
+func yamlProblem(dec any, read string, err error) error {
 	for i, r := range read {
 		if _, size := utf8.DecodeRuneInString(read[i:]); r == utf8.RuneError && size == 1 {
 			break // dec had read half of a character
@@ -264,44 +265,56 @@ func yamlProblem(dec *yaml.Decoder, read string, err error) error {
 		}
 	}
 	line, message := splitLine(strings.TrimPrefix(err.Error(), "yaml: "))
-	at := Position{line, 1}
-	if exact, ok := stoppedAt(dec); ok {
-		at = exact
+	at, ok := stoppedAt(dec)
+	if !ok {
+		at = Position{line, 1}
 	}
 	return at.Invalid("", "%s", Short(message))
 }
 
-// stoppedAt returns the position at which dec failed. Errors of the library have only a
-// line, and often that of the collection around the mistake, but its parser knows more.
-// It is read by reflection, so ok is false if another version names its fields
-// differently; TestRefused then fails.
-func stoppedAt(dec *yaml.Decoder) (at Position, ok bool) {
-	field := func(v reflect.Value, names ...string) reflect.Value {
-		for _, name := range names {
-			if v.Kind() == reflect.Pointer {
-				v = v.Elem()
-			}
-			if v.Kind() != reflect.Struct {
-				return reflect.Value{}
-			}
-			v = v.FieldByName(name)
+// stoppedAt returns the position at which decoder, a *yaml.Decoder, failed. The library's
+// errors have only a line, and often that of the collection around the mistake. Its parser
+// has the exact position, in unexported fields that stoppedAt reads by reflection. If a
+// version of the library has other fields, ok is false and stoppedAt does not panic;
+// TestInvalidTextsAreRejected then fails.
+func stoppedAt(decoder any) (at Position, ok bool) {
+	root := reflect.ValueOf(decoder)
+	problem, found := intField(root, "parser", "parser", "error")
+	if !found {
+		return Position{}, false
+	}
+	mark := []string{"parser", "parser", "problem_mark"}
+	if problem == 0 { // not a syntax error but an alias without an anchor: the last event
+		mark = []string{"parser", "event", "start_mark"}
+	}
+	line, hasLine := intField(root, append(mark, "line")...)
+	column, hasColumn := intField(root, append(mark, "column")...)
+	if !hasLine || !hasColumn || min(line, column) < 0 || max(line, column) >= math.MaxInt32 {
+		return Position{}, false
+	}
+	return Position{int32(line) + 1, int32(column) + 1}, true
+}
+
+// intField returns the signed integer at the end of a path of struct fields, following
+// pointers. ok is false if there is no such field or a pointer is nil.
+func intField(v reflect.Value, path ...string) (n int64, ok bool) {
+	for _, name := range path {
+		if v.Kind() == reflect.Pointer {
+			v = v.Elem()
 		}
-		return v
+		if v.Kind() != reflect.Struct {
+			return 0, false
+		}
+		field, found := v.Type().FieldByName(name)
+		if !found || len(field.Index) != 1 { // a promoted field could be behind a nil pointer
+			return 0, false
+		}
+		v = v.Field(field.Index[0])
 	}
-	parser := field(reflect.ValueOf(dec), "parser", "parser")
-	kind := field(parser, "error")
-	if !kind.IsValid() || !kind.CanInt() {
-		return at, false
+	if !v.CanInt() {
+		return 0, false
 	}
-	mark := field(parser, "problem_mark")
-	if kind.IsZero() { // not a syntax error but an alias without an anchor: the last event
-		mark = field(reflect.ValueOf(dec), "parser", "event", "start_mark")
-	}
-	line, column := field(mark, "line"), field(mark, "column")
-	if !line.IsValid() || !line.CanInt() || !column.IsValid() || !column.CanInt() {
-		return at, false
-	}
-	return Position{int32(line.Int()) + 1, int32(column.Int()) + 1}, true
+	return v.Int(), true
 }
 
 // splitLine cuts "line 12: " off a message. Without it, the line is 1.
