@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// Decider decides about requests; an *admit.Admitter is one.
+// Decider decides whether requests are admitted. An *admit.Admitter implements it.
 type Decider interface {
 	Decide(req *admit.Request, v *admit.Verdict)
 	Wait(ctx context.Context, v *admit.Verdict) error
@@ -22,8 +22,8 @@ type Decider interface {
 
 // Tracer makes requests part of traces (W3C Trace Context).
 type Tracer interface {
-	// Begin sets the trace of a record whose Request is set. traceparent is the
-	// caller's field, empty without one.
+	// Begin sets the trace fields of a record whose Request is set. traceparent is the
+	// value that the client sent, or empty.
 	Begin(r *accesslog.Record, traceparent []byte)
 	// Append appends the traceparent for the upstream. It is called after Begin.
 	Append(dst []byte, r *accesslog.Record, traceparent []byte) []byte
@@ -33,33 +33,35 @@ type Tracer interface {
 type Config struct {
 	// Admit decides about requests. Required.
 	Admit Decider
-	// Pools are the connections to upstreams. Required.
+	// Pools holds the connections to upstreams. Required.
 	Pools *upstream.Pools
-	// Via is the pseudonym of this instance in the field Via. A request that has
-	// passed through it before is refused, so it must differ between instances and be
-	// the same in all drivers of one. "" makes a random one.
+	// Via is the pseudonym of this instance in the Via field. A request whose Via names it
+	// already is refused as a loop, so instances must have different pseudonyms, and all
+	// drivers of one instance the same. Empty means a random pseudonym.
 	Via string
-	// NewRequestID makes the 16 bytes of a request's identifier from the time in
-	// milliseconds since 1970. Nil makes UUIDv7s.
+	// NewRequestID returns the 16 bytes of a new request identifier for a time in
+	// milliseconds since 1970. Nil means UUIDv7s.
 	NewRequestID func(ms int64) [16]byte
-	// Shard returns the shard for the access records of a new connection. Nil keeps no
-	// records.
+	// Shard returns the shard for the access records of a new connection. Nil disables
+	// access records.
 	Shard func() *accesslog.Shard
-	// Mono reads the monotonic clock of the Decider's verdicts, in nanoseconds. Nil
-	// leaves durations out of records.
+	// Mono reads the monotonic clock that the Decider uses, in nanoseconds. Nil leaves
+	// durations out of access records.
 	Mono func() int64
-	// Trust knows the addresses of trusted proxies in X-Forwarded-For when the peer is
-	// one. Nil takes the last address for the caller's.
+	// Trust holds the networks of the trusted proxies, by which the client's address is
+	// found in X-Forwarded-For if the peer is a trusted proxy. Nil means that the last
+	// address in X-Forwarded-For is the client's.
 	Trust *clientip.Trust
-	// Tracer sees every request and writes traceparent for the upstream. Nil lets the
-	// caller's pass.
+	// Tracer begins the trace of every request and writes traceparent for the upstream. Nil
+	// forwards the client's traceparent.
 	Tracer Tracer
-	// Log receives failures of upstreams, and panics. No key, header or query is ever
-	// logged. Nil discards.
+	// Log receives panics and failures of upstreams. No key, header or query is ever
+	// logged. Nil discards them.
 	Log *slog.Logger
 }
 
-// SetDefaults fills in what is optional. It fails if something required is missing.
+// SetDefaults sets optional fields that are zero to their defaults. The only error is a
+// missing required field.
 func (c *Config) SetDefaults() error {
 	if c.Admit == nil || c.Pools == nil {
 		return errors.New("proxy: Admit and Pools are required")
@@ -79,7 +81,7 @@ func (c *Config) SetDefaults() error {
 	return nil
 }
 
-// NewShard returns the shard for a new connection, nil if no records are kept.
+// NewShard returns the shard for a new connection, or nil if no records are kept.
 func (c *Config) NewShard() *accesslog.Shard {
 	if c.Shard == nil {
 		return nil

@@ -6,9 +6,10 @@
 //	              └─ proxy/nethttp: net/http, for HTTP/2 ────┘
 //	                 clients, and upstreams over TLS or HTTP/2
 //
-// A driver reads a request, has it decided by package admit, and exchanges it with the
-// upstream. How bytes are read and written is the driver's business; what passes, what is
-// replaced, what is refused, what is logged and what is recorded is not.
+// A driver reads a request, asks package admit for a verdict, and exchanges an admitted
+// request with the upstream. How bytes are read and written is up to the driver. What is
+// forwarded, replaced, refused, logged and recorded is the same for all drivers, and is
+// defined here.
 //
 // # Exchange
 //
@@ -16,32 +17,32 @@
 //
 //	Decide ─► Begin ─┬─► Respond ─► Emit                        refused, or failed
 //	                 ├─► CheckForward ─► MarkSent ─► MarkResponse ─► Emit
-//	                 │                     └─► EmitStarted      it lasts
-//	                 ├─► Detach ─► Detached.Emit                it became a tunnel
-//	                 ├─► EmitUnanswered                         nobody waits for a response
-//	                 └─► HandOver                               another driver goes on
+//	                 │                     └─► EmitStarted      still running after StartedAfter
+//	                 ├─► Detach ─► Detached.Emit                upgraded to a tunnel
+//	                 ├─► EmitUnanswered                         client closed, or shutdown
+//	                 └─► HandOver                               another driver continues
 //
 // # Rules
 //
-// By section of the contract, with the place of each rule:
+// The rules by section of the contract, and what implements each:
 //
 //	4.2     order of the checks                            admit.Admitter.Decide
 //	4.2     which key an Authorization value holds, and
 //	        that it does not reach the upstream            IsKey
-//	4.2     api_key is cut from the query                  admit.Verdict.AppendTarget
+//	4.2     api_key is removed from the query              admit.Verdict.AppendTarget
 //	4.2     path of upstream_url before the target         upstream.Prefix
-//	4.2     fields that do not pass, in requests,
+//	4.2     fields that are not forwarded, in requests,
 //	        responses and trailers                         the table in fields.go: RequestDrop,
 //	                                                       ResponseDrop, MayTrail
-//	4.2     fields that Connection names                   Unnameable has those that it cannot
+//	4.2     fields that Connection names                   dropped, except those in Unnameable
 //	4.2     X-Request-Id, X-Forwarded-*, Via, X-Keygate-*,
-//	        upstream_headers                               Hop.Each; IsSet drops the caller's
-//	4.2     a request that passed through before           NamesInstance, CheckForward
+//	        upstream_headers                               Hop.Each; IsSet for upstream_headers
+//	4.2     a request that forms a loop                    NamesInstance, CheckForward
 //	4.2, 8  limits of a response's head                    http1.MaxResponseHead, MaxResponseFields
 //	4.2, 8  statuses that a response may have              http1.ResponseParser, ValidStatus
-//	4.2, 8  502, 503, 504, 413 and what they say           fault.go, Exchange.Respond
+//	4.2, 8  502, 503, 504, 413 and their messages          fault.go, Exchange.Respond
 //	4.3     rate limit fields, CORS, Allow, Retry-After    admit.Verdict.EachField
-//	4.4     what is sent a second time                     Retryable
+//	4.4     which requests are retried                     Retryable
 //	4.4     protocols to which a request may upgrade       MayUpgrade, Offered
 //	4.4     which connections a request may use            OriginOf
 //	4.4     max_body_bytes                                 CheckForward, and each driver as it counts
@@ -52,6 +53,6 @@
 //
 // # Drivers
 //
-// An engine of its own for another version of HTTP consults the same table by http1.Name,
-// takes the gateway's fields from Hop.Each, and can drive the upstream half of proxy/h1.
+// An engine for another version of HTTP uses the same table by http1.Name, takes the
+// gateway's fields from Hop.Each, and can use the upstream half of proxy/h1.
 package proxy

@@ -15,23 +15,24 @@ import (
 // requestIDLen is the length of a request's identifier as text.
 const requestIDLen = len(id.Request) + 1 + id.TextLen
 
-// Exchange is one request with its response, as far as it does not depend on the driver:
-// what was decided, and how it is identified and recorded. A driver sets the exported
-// fields, calls Begin once the request was decided, and at the end Emit, EmitUnanswered or
-// Detach. The zero value is ready. An Exchange is not safe for concurrent use: a driver that
-// calls EmitStarted from another goroutine keeps that apart from the calls that end it.
+// Exchange is the part of a request with its response that does not depend on the driver:
+// the verdict, the identifier and the access record. A driver sets the exported fields,
+// calls Begin once the request was decided, and at the end calls Emit, EmitUnanswered or
+// Detach. The zero value is ready to use. An Exchange is not safe for concurrent use: a
+// driver that calls EmitStarted from another goroutine must keep that call from overlapping
+// with the one at the end.
 type Exchange struct {
 	// Verdict is the decision about the request.
 	Verdict admit.Verdict
 	// Method is the request's method, as received.
 	Method string
-	// Client is what is known of the connection.
+	// Client describes the client's connection.
 	Client Client
 	// ForwardedFor holds the values of X-Forwarded-For, and Traceparent the value of
 	// that field, if there is exactly one.
 	ForwardedFor []string
 	Traceparent  []byte
-	// Result is what ends the exchange if the gateway itself responds.
+	// Result is the result to record if the gateway itself responds.
 	Result accesslog.Result
 
 	cfg            *Config // nil before Begin
@@ -39,37 +40,39 @@ type Exchange struct {
 	id             [16]byte
 	idText         [requestIDLen]byte
 	sent           int64 // when the request went to the upstream
-	head           int64 // when the head of its response came; 0 before
+	head           int64 // when the head of its response arrived; 0 before
 	upstreamStatus int
 	started        bool             // the record of the start was emitted
-	ended          bool             // the record of the end was emitted, or is another's to emit
+	ended          bool             // the record of the end was emitted, or the exchange was handed over
 	logged         bool             // why the exchange failed was logged
 	record         accesslog.Record // room for the record
 }
 
-// Client is what is known of the connection that a request came over.
+// Client describes the connection over which a request arrived.
 type Client struct {
-	// Peer is the address of the peer, or the one that a trusted proxy named by the
-	// PROXY protocol.
+	// Peer is the address of the peer, or the source address in the PROXY header of a
+	// trusted proxy.
 	Peer netip.Addr
-	// Trusted says that the peer is a trusted proxy, whose X-Forwarded-* fields count.
+	// Trusted is set if the peer is a trusted proxy, whose X-Forwarded-* fields are
+	// accepted.
 	Trusted bool
-	// Shard takes the access records; nil keeps none.
+	// Shard receives the access records. Nil discards them.
 	Shard *accesslog.Shard
 }
 
-// Begin starts the exchange at the time of the decision and names the request.
+// Begin starts the exchange at the time of the decision and gives the request its
+// identifier.
 func (x *Exchange) Begin(cfg *Config, now ratelimit.Instant) {
 	x.cfg, x.start = cfg, now
-	// A connection that is kept to the upstream is taken at once, so this is when the
-	// request is sent unless MarkSent corrects it.
+	// With an idle connection to the upstream, the request is sent at once. Otherwise
+	// MarkSent corrects this time.
 	x.sent = now.Mono
 	x.id = cfg.NewRequestID(now.Wall / int64(time.Millisecond))
 	id.Append(x.idText[:0], id.Request, x.id)
 }
 
-// BeginUndecided starts the exchange of a request that cannot be decided about, because
-// it is malformed or the decision panicked.
+// BeginUndecided starts the exchange of a request without a verdict: it is malformed, or
+// the decision panicked.
 func (x *Exchange) BeginUndecided(cfg *Config) {
 	x.Begin(cfg, ratelimit.Instant{Wall: time.Now().UnixNano(), Mono: cfg.Mono()})
 }
@@ -80,23 +83,23 @@ func (x *Exchange) Begun() bool { return x.cfg != nil }
 // RequestID returns the request's identifier as text. It shares the memory of x.
 func (x *Exchange) RequestID() string { return Text(x.idText[:]) }
 
-// MarkSent notes that the request goes to the upstream now.
+// MarkSent records that the request is being sent to the upstream now.
 func (x *Exchange) MarkSent() { x.sent = x.cfg.Mono() }
 
-// MarkResponse notes that the head of the upstream's final response has come. Only the
-// first call counts.
+// MarkResponse records that the head of the upstream's final response has arrived. Only the
+// first call has an effect.
 func (x *Exchange) MarkResponse(status int) {
 	if x.head == 0 {
 		x.head, x.upstreamStatus = x.cfg.Mono(), status
 	}
 }
 
-// ResponseAt returns the time of MarkResponse, 0 before it.
+// ResponseAt returns the time of MarkResponse, or 0 before it.
 func (x *Exchange) ResponseAt() int64 { return x.head }
 
-// CheckForward returns the error for an admitted request that must not be forwarded:
-// because of the declared length of its body (negative if unknown), or because loops says
-// that it came through this instance before.
+// CheckForward returns an error for an admitted request that must not be forwarded: the
+// declared length of its body (negative if unknown) exceeds the limit, or loops is set
+// because the request has already passed through this instance.
 func (x *Exchange) CheckForward(length int64, loops bool) error {
 	if limit := x.Verdict.Gateway.MaxBodyBytes; limit > 0 && length > limit {
 		return BodyTooLarge(limit)
@@ -107,8 +110,8 @@ func (x *Exchange) CheckForward(length int64, loops bool) error {
 	return nil
 }
 
-// Respond returns the status and body with which the gateway responds to a request that
-// is refused, or failed with err. It logs a failure that is not the client's.
+// Respond returns the status and body of the gateway's own response to a request that is
+// refused or has failed with err. It logs failures that the client did not cause.
 func (x *Exchange) Respond(err error) (status int, body []byte) {
 	status, body = fault.Response(err, x.RequestID())
 	switch fault.CodeOf(err) {
@@ -121,7 +124,7 @@ func (x *Exchange) Respond(err error) (status int, body []byte) {
 	return status, body
 }
 
-// LogBrokenOff logs that the upstream broke off a response that has begun.
+// LogBrokenOff logs that the upstream broke off a response that had begun.
 func (x *Exchange) LogBrokenOff(err error) { x.log("upstream broke off its response", err) }
 
 // Panicked logs a panic and returns the error for the client.
@@ -131,7 +134,7 @@ func (x *Exchange) Panicked(p any) error {
 	return Panicked()
 }
 
-// log writes one line about the exchange: never a header of it, never its query.
+// log writes one line about the exchange. It never logs headers or the query.
 func (x *Exchange) log(message string, err error) {
 	v := &x.Verdict
 	args := []any{"request_id", x.RequestID(), "method", x.Method, "path", v.Path, "error", err}

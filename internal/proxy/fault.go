@@ -38,9 +38,9 @@ func BodyTooLarge(limit int64) *fault.Error {
 	return fault.New(fault.BodyTooLarge, "the request body is larger than the limit of %d bytes", limit)
 }
 
-// The errors of the way to the upstream (contract, 4.2, 8).
+// The errors of forwarding (contract, 4.2, 8).
 
-// Loop returns the 502 for a request that has come through this instance before.
+// Loop returns the 502 for a request that has already passed through this instance.
 func Loop() *fault.Error {
 	return fault.New(fault.UpstreamUnreachable, "the request has already passed through this gateway: upstream_url leads back to it")
 }
@@ -51,8 +51,8 @@ func BadUpgrade() *fault.Error {
 	return fault.New(fault.UpstreamUnreachable, "the upstream changed to a protocol that was not asked for")
 }
 
-// BadResponse returns the 502 for a response that is not well formed, or whose head is
-// too large. cause is for the log.
+// BadResponse returns the 502 for a response that is malformed, or whose head is too large.
+// cause is for the log.
 func BadResponse(cause error) *fault.Error {
 	return &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream sent a response that is malformed or too large", Err: cause}
 }

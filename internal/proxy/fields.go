@@ -18,7 +18,7 @@ func NameOf(name string) http1.Name {
 	return http1.NameOf(unsafe.Slice(unsafe.StringData(name), len(name))) //nolint:gosec // it only reads
 }
 
-// where lists the parts of messages in which a field does not pass.
+// where lists the parts of messages in which a field is not forwarded.
 type where uint8
 
 const (
@@ -30,10 +30,10 @@ const (
 	everywhere = inRequest | inResponse | inTrailer
 )
 
-// dropped is the table of the fields that do not pass (contract, 4.2, end, and 4.4).
-// Those of one connection alone and of its framing are written anew for the next hop;
-// those that the gateway sets itself replace what was sent under their names, for which
-// http1.NameOf counts "_" as "-". Every other field passes.
+// dropped is the table of the fields that are not forwarded (contract, 4.2, end, and 4.4).
+// Connection and framing fields are generated for each hop. A field that the gateway sets
+// replaces the client's or upstream's field of that name, where http1.NameOf treats "_" as
+// "-". Every other field is forwarded.
 var dropped = [...]where{ //nolint:gochecknoglobals // a table that is never written
 	http1.Connection:         everywhere,
 	http1.ProxyConnection:    everywhere,
@@ -57,7 +57,7 @@ var dropped = [...]where{ //nolint:gochecknoglobals // a table that is never wri
 	http1.RateLimit:  inResponse | inTrailer,
 
 	http1.Forwarded:       inUntrusted | inTrailer,
-	http1.XForwardedFor:   inRequest | inTrailer, // AppendForwardedFor writes it anew
+	http1.XForwardedFor:   inRequest | inTrailer, // AppendForwardedFor generates it
 	http1.XForwardedHost:  inUntrusted | inTrailer,
 	http1.XForwardedProto: inUntrusted | inTrailer,
 	http1.XForwarded:      inUntrusted | inTrailer,
@@ -83,8 +83,8 @@ func column(w where) (s Fields) {
 // Unnameable are the fields that Connection cannot remove by naming them.
 const Unnameable Fields = 1<<http1.Via | 1<<http1.Host | 1<<http1.ContentLength
 
-// RequestDrop returns the fields of a request's head that do not reach the upstream.
-// trusted says that a trusted proxy sent the request, and traced that the gateway
+// RequestDrop returns the fields of a request's head that are not forwarded to the
+// upstream. trusted is set if a trusted proxy sent the request, and traced if the gateway
 // writes Traceparent itself.
 func RequestDrop(trusted, traced bool) Fields {
 	drop := droppedInUntrusted
@@ -97,8 +97,8 @@ func RequestDrop(trusted, traced bool) Fields {
 	return drop
 }
 
-// ResponseDrop returns the fields of a response's head that do not reach the client.
-// cors says that the gateway writes Access-Control-Allow-Origin itself.
+// ResponseDrop returns the fields of a response's head that are not forwarded to the
+// client. cors is set if the gateway writes Access-Control-Allow-Origin itself.
 func ResponseDrop(status int, cors bool) Fields {
 	drop := droppedInResponse
 	if status < 200 || status == 204 {
@@ -110,9 +110,9 @@ func ResponseDrop(status int, cors bool) Fields {
 	return drop
 }
 
-// MayTrail reports whether a field may pass in the trailers of a request or response:
-// not if it concerns framing, routing, authentication or how a response is used, which
-// was settled before the body, nor if it is the gateway's own (contract, 4.4).
+// MayTrail reports whether a field may be forwarded in the trailers of a request or
+// response (contract, 4.4). It may not if it concerns framing, routing, authentication or
+// the use of a response, which are settled before the body, or if the gateway sets it.
 func MayTrail(name string, id http1.Name, response bool) bool {
 	if droppedInTrailer.Has(id) {
 		return false
@@ -134,8 +134,8 @@ func MayTrail(name string, id http1.Name, response bool) bool {
 	return true
 }
 
-// IsSet reports whether a gateway sets a field itself (upstream_headers), so that no
-// caller may send it. "_" counts as "-".
+// IsSet reports whether a gateway sets a field itself (upstream_headers), so that the
+// client's field of that name must be dropped. "_" is treated as "-".
 func IsSet(set []snapshot.Header, name string) bool {
 	for i := range set {
 		if len(set[i].Name) == len(name) && sameName(set[i].Name, name) {

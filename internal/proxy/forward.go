@@ -14,17 +14,17 @@ const (
 	HeadTimeout = 10 * time.Second
 	// IdleTimeout is how long a client's connection may wait for its next request.
 	IdleTimeout = 120 * time.Second
-	// StallTimeout is how long a client may neither send nor take a byte while the
+	// StallTimeout is how long a client may neither send nor accept a byte while the
 	// gateway waits for it.
 	StallTimeout = 30 * time.Second
 	// DrainBytes is how much of a refused request's body is read so that its
 	// connection can serve the next request.
 	DrainBytes = 64 << 10
-	// StartedAfter is how long a request runs before it has a record of its start.
+	// StartedAfter is how long a request runs before a record of its start is emitted.
 	StartedAfter = 150 * time.Millisecond
 )
 
-// OriginOf returns the origin that a gateway's connections depend on.
+// OriginOf returns the origin of a gateway's upstream.
 func OriginOf(g *snapshot.Gateway) upstream.Origin {
 	u := &g.Upstream
 	return upstream.OriginOf(u.Base, upstream.Origin{
@@ -33,9 +33,9 @@ func OriginOf(g *snapshot.Gateway) upstream.Origin {
 	})
 }
 
-// Retryable reports whether a request may be sent once more when a connection that
-// was used before fails ahead of the first byte of a response: GET, HEAD, OPTIONS, PUT
-// and DELETE without a body (contract, 4.4).
+// Retryable reports whether a request may be sent a second time after a reused connection
+// failed before the first byte of a response: GET, HEAD, OPTIONS, PUT and DELETE without a
+// body (contract, 4.4).
 func Retryable(method string, hasBody bool) bool {
 	if hasBody {
 		return false
@@ -47,11 +47,11 @@ func Retryable(method string, hasBody bool) bool {
 	return false
 }
 
-// ValidStatus reports whether a final response may have a status (RFC 9110, 15).
+// ValidStatus reports whether status is allowed for a final response (RFC 9110, 15).
 func ValidStatus(status int) bool { return status >= 200 && status <= 599 }
 
-// Text returns b as a string that shares its memory. It is for values that are used
-// and forgotten before b changes: a copy would be an allocation for each field.
+// Text returns b as a string that shares its memory. The string must not be used after b
+// changes. A copy would be an allocation for each field.
 func Text(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // see above
 }

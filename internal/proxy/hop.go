@@ -8,34 +8,34 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// Hop is what the gateway tells the upstream about a request beside the caller's own
-// fields.
+// Hop describes one request to the upstream, for the fields that the gateway adds to the
+// client's own.
 type Hop struct {
 	Verdict   *admit.Verdict
 	RequestID string
-	// Client is the peer: the caller, or the last proxy before this one.
+	// Client is the peer: the client, or the last proxy before this one.
 	Client netip.Addr
-	// TLS says that the request came over TLS.
+	// TLS is set if the request arrived over TLS.
 	TLS bool
-	// Major and Minor are the version of HTTP in which it came, and Via the pseudonym
-	// of this instance.
+	// Major and Minor are the HTTP version of the request, and Via the pseudonym of this
+	// instance.
 	Major, Minor byte
 	Via          string
-	// Authority is the host that the caller addressed.
+	// Authority is the host that the client addressed.
 	Authority string
-	// ForwardedFor is the X-Forwarded-For of a trusted proxy, as one list; "" without.
+	// ForwardedFor is the X-Forwarded-For of a trusted proxy, as one list, or "".
 	ForwardedFor string
-	// HasForwardedHost and HasForwardedProto say that a trusted proxy sent these
-	// fields, which pass.
+	// HasForwardedHost and HasForwardedProto are set if a trusted proxy sent these fields,
+	// which are then forwarded.
 	HasForwardedHost, HasForwardedProto bool
 
-	room [64]byte // for values that are composed; here, since what yield is given escapes
+	room [64]byte // for composed values; a field, because the arguments of yield escape
 }
 
-// Each calls yield with each field that the gateway adds to a forwarded request
-// (contract, 4.2, end): the request's identifier, X-Forwarded-*, Via, X-Keygate-* and
-// the gateway's upstream_headers. Via is added to the caller's; the others have no other
-// value. value is valid until yield returns.
+// Each calls yield with each field that the gateway adds to a forwarded request (contract,
+// 4.2, end): the request's identifier, X-Forwarded-*, Via, X-Keygate-* and the gateway's
+// upstream_headers. Via is added to the client's Via; each of the others replaces the
+// client's. value is valid until yield returns.
 func (h *Hop) Each(yield func(name, value string)) {
 	yield("X-Request-Id", h.RequestID)
 	b := h.room[:0]
@@ -69,8 +69,8 @@ func (h *Hop) Each(yield func(name, value string)) {
 	}
 }
 
-// NamesInstance reports whether a value of Via names the instance, so that the request
-// has come through it before.
+// NamesInstance reports whether a value of Via names the instance, which means that the
+// request has already passed through it.
 func NamesInstance(via, instance string) bool {
 	for rest, more := via, true; more; {
 		var hop string
@@ -85,8 +85,8 @@ func NamesInstance(via, instance string) bool {
 }
 
 // IsKey reports whether an Authorization value holds a Keygate key, or was meant to, so
-// that the upstream must not see it: any Bearer value if a key let the request in, and
-// on public routes a Bearer value that looks like a key.
+// that it must not be forwarded to the upstream: any Bearer value if the request was
+// admitted with a key, and on public routes a Bearer value that looks like a key.
 func IsKey(authorization string, v *admit.Verdict) bool {
 	scheme, credential := authorization, ""
 	if i := strings.IndexAny(authorization, " \t"); i >= 0 {
@@ -102,9 +102,9 @@ func IsKey(authorization string, v *admit.Verdict) bool {
 	return isKey || strings.HasPrefix(credential, "kg_") || strings.HasPrefix(credential, "kga_")
 }
 
-// MayUpgrade reports whether a request may ask the upstream to change to any protocol
-// of a list (the value of Upgrade): not to HTTP/2 or TLS, which would carry requests past
-// the checks (contract, 4.4).
+// MayUpgrade reports whether a request may ask the upstream to change to the protocols in
+// list, the value of Upgrade. It may not ask for HTTP/2 or TLS, which would carry requests
+// past the checks (contract, 4.4).
 func MayUpgrade(protocols string) bool {
 	offers := 0
 	for rest, more := protocols, true; more; {
@@ -124,8 +124,8 @@ func MayUpgrade(protocols string) bool {
 	return offers > 0
 }
 
-// Offered reports whether the protocol to which an upstream changed is one of a list
-// that the client asked for.
+// Offered reports whether the protocol to which an upstream changed is in the list that the
+// client sent.
 func Offered(protocols, chosen string) bool {
 	for rest, more := protocols, chosen != ""; more; {
 		var offer string

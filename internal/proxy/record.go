@@ -17,19 +17,19 @@ const statusClientClosed = 499
 // because the client hung up.
 var ErrCut = errors.New("cut off by a shutdown")
 
-// End is what a driver knows of the end of an exchange.
+// End describes how an exchange ended.
 type End struct {
 	Result accesslog.Result
 	Status int
 	// BytesIn and BytesOut count the bytes of the bodies, without framing.
 	BytesIn, BytesOut int64
-	// At is the time of the end by Config.Mono; 0 is now.
+	// At is the time of the end by Config.Mono. 0 means now.
 	At int64
 }
 
-// Emit hands the access record of the exchange to its shard. Only the first call
-// counts. A driver calls it before the last byte of the response goes out, so that a
-// client that has the whole response finds the request in every report.
+// Emit hands the access record of the exchange to its shard. Only the first call has an
+// effect. A driver calls it before the last byte of the response goes out, so that a client
+// that has the whole response finds the request in every report.
 func (x *Exchange) Emit(e End) {
 	if x.ended {
 		return
@@ -52,7 +52,7 @@ func (x *Exchange) EmitUnanswered(cut bool, bytesIn int64) {
 	}
 }
 
-// Ended reports whether the record was emitted, or is another's to emit.
+// Ended reports whether the record was emitted, or the exchange was handed over.
 func (x *Exchange) Ended() bool { return x.ended }
 
 // EmitStarted emits the record of the start of a request that runs for StartedAfter, or
@@ -68,8 +68,8 @@ func (x *Exchange) EmitStarted() {
 	x.Client.Shard.Emit(&r, x.Method, x.Verdict.Path)
 }
 
-// HandOver returns a copy of the exchange for another driver, which emits the record in
-// the place of this one. The copy shares the memory of the request.
+// HandOver returns a copy of the exchange for another driver, which then emits the record.
+// The copy shares the memory of the request.
 func (x *Exchange) HandOver() *Exchange {
 	other := *x
 	x.ended = true
@@ -99,7 +99,8 @@ type Detached struct {
 	method, path string
 }
 
-// Emit emits the record of a tunnel that has carried so many bytes.
+// Emit emits the record of a tunnel that carried in bytes from the client and out bytes to
+// it.
 func (d *Detached) Emit(in, out int64) {
 	if d == nil {
 		return
@@ -108,7 +109,7 @@ func (d *Detached) Emit(in, out int64) {
 	d.shard.Emit(&d.record, d.method, d.path)
 }
 
-// fill sets what all records of the exchange have in common.
+// fill sets the fields that all records of the exchange have in common.
 func (x *Exchange) fill(r *accesslog.Record) {
 	x.Verdict.Record(r)
 	r.Start, r.Request, r.Method = x.start.Wall/1000, x.id, admit.MethodOf(x.Method)
@@ -120,7 +121,7 @@ func (x *Exchange) fill(r *accesslog.Record) {
 	}
 }
 
-// fillEnd sets the whole record of the end.
+// fillEnd sets all fields of the record of the end.
 func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	x.fill(r)
 	r.Result, r.Status, r.BytesIn, r.BytesOut = e.Result, uint16(e.Status), e.BytesIn, e.BytesOut
@@ -136,7 +137,7 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	}
 }
 
-// caller returns the address of the request's sender.
+// caller returns the client's address, from X-Forwarded-For if a trusted proxy sent it.
 func (x *Exchange) caller() netip.Addr {
 	if !x.Client.Trusted {
 		return x.Client.Peer
