@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// lingerTime is how long a connection that ends with unread bytes of its client stays
-	// open for reading, so that a reset does not overtake the response.
+	// lingerTime is how long a connection that is closed with unread bytes of its client
+	// stays open for reading, so that a reset does not destroy the response on its way.
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 256 << 10
 )
@@ -64,8 +64,8 @@ func (w *adapter) call(forward func()) (aborted bool) {
 	return false
 }
 
-// linger waits for the client to read the response and close, and discards what it still
-// sends.
+// linger waits for the client to read the response and close the connection, and discards
+// what it still sends.
 func (w *adapter) linger() {
 	half, ok := w.f.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || w.f.conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
@@ -74,9 +74,9 @@ func (w *adapter) linger() {
 	_, _ = io.CopyN(io.Discard, w.f.conn, lingerBytes)
 }
 
-// cutNow closes the connection so that the client cannot take what it has
-// for a whole message: where the end of the connection is the end of the body,
-// only a reset says so.
+// cutNow closes the connection so that the client does not take a truncated response for a
+// complete one. Where the end of the connection ends the body, only a reset shows the
+// difference.
 func (w *adapter) breakOff() {
 	conn := w.f.conn
 	if w.headed && w.framing == http1.UntilClose {
@@ -94,7 +94,8 @@ func (w *adapter) breakOff() {
 	_ = conn.Close()
 }
 
-// httpRequest returns the request as net/http would, and its body.
+// httpRequest returns the request as a net/http server would pass it to a handler, and its
+// body.
 func (f *bridge) httpRequest() (*http.Request, *adapterBody) {
 	h := f.request
 	r := &http.Request{
@@ -121,7 +122,7 @@ func (f *bridge) httpRequest() (*http.Request, *adapterBody) {
 	}
 	r.URL = target
 	f.copyFields(r)
-	if target.Host != "" { // the authority of an absolute target counts instead of Host
+	if target.Host != "" { // the authority of an absolute target takes precedence over Host
 		r.Host = target.Host
 	}
 	body := &adapterBody{f: f, r: r}
@@ -135,8 +136,8 @@ func (f *bridge) httpRequest() (*http.Request, *adapterBody) {
 	return r.WithContext(f.ctx), body
 }
 
-// copyFields copies the head's fields in the spelling that net/http uses, except those that
-// it keeps elsewhere.
+// copyFields copies the head's fields under their canonical names, except those for which
+// http.Request has its own place.
 func (f *bridge) copyFields(r *http.Request) {
 	for _, field := range f.request.Fields() {
 		value := string(field.Value.Of(f.head))
@@ -166,11 +167,11 @@ func announce(trailers *http.Header, name string) {
 	(*trailers)[name] = nil
 }
 
-// errEnded is the error of reading a request's body once the request has its response.
+// errEnded is the error of reading a request's body after the response was sent.
 var errEnded = errors.New("h1: the request has its response")
 
-// adapterBody is a request's body as net/http gives it. A transport may still read it when
-// the request has its response already; end waits for that.
+// adapterBody is the body of a request for net/http. A transport may still be reading it
+// when the response is complete; end waits for that.
 type adapterBody struct {
 	f *bridge
 	r *http.Request
@@ -204,11 +205,11 @@ func (b *adapterBody) trailers() {
 	}
 }
 
-// Close does nothing: the engine disposes of the rest of the body.
+// Close does nothing: the engine discards the rest of the body.
 func (b *adapterBody) Close() error { return nil }
 
-// end makes later reads fail and interrupts one that runs. It reports whether the body was
-// read to its end.
+// end makes later reads fail and interrupts a read in progress. It reports whether the body
+// was read to its end.
 func (b *adapterBody) end() (complete bool) {
 	if b.f.body == nil {
 		return true

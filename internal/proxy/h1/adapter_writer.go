@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// adapterPiece is the most that is written at once. A client that does not take that
-	// much within adapterStall has stalled.
+	// adapterPiece is the largest single write, in bytes. A client that does not accept one
+	// within adapterStall has stalled.
 	adapterPiece = 16 << 10
 	adapterStall = 30 * time.Second
 )
@@ -70,8 +70,8 @@ func (w *adapter) free() {
 // Header returns the fields of the response.
 func (w *adapter) Header() http.Header { return w.header }
 
-// WriteHeader sends an interim response at once. The final head waits for the first byte of
-// the body, since a response that ends before has the length 0.
+// WriteHeader sends an interim response at once. A final head is sent with the first byte
+// of the body, because a response that ends without one gets Content-Length: 0.
 func (w *adapter) WriteHeader(status int) {
 	switch {
 	case w.hijacked || w.status != 0:
@@ -128,7 +128,7 @@ func (w *adapter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush sends what is buffered.
+// Flush sends what is buffered. See FlushError.
 func (w *adapter) Flush() { _ = w.FlushError() }
 
 // FlushError is Flush, and returns an error if the client cannot be reached.
@@ -151,10 +151,10 @@ func (w *adapter) EnableFullDuplex() error { return nil }
 // SetReadDeadline bounds reads of the request's body.
 func (w *adapter) SetReadDeadline(t time.Time) error { return w.f.conn.SetReadDeadline(t) }
 
-// SetWriteDeadline bounds the write that is running. Each write sets a deadline of its own.
+// SetWriteDeadline bounds the write in progress. Every write sets its own deadline.
 func (w *adapter) SetWriteDeadline(t time.Time) error { return w.f.conn.SetWriteDeadline(t) }
 
-// Hijack hands the connection over, if the request has no body and nothing of the final
+// Hijack hands the connection over. It fails if the request has a body or part of the final
 // response was sent.
 func (w *adapter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	switch {
@@ -196,12 +196,12 @@ func (w *adapter) finish() error {
 	return w.flush()
 }
 
-// head appends the final head. whole says that no byte of a body follows.
+// head appends the final head. whole is set if no body bytes follow.
 func (w *adapter) head(whole bool) {
 	w.headed = true
 	w.frame(whole)
-	// Without a 100 the client may send its body or not: it is unknown what follows the
-	// head.
+	// Without a 100, the client may or may not send its body, so it is unknown what follows
+	// the head.
 	uninvited := w.f.body != nil && w.f.request.ExpectsContinue() && !w.continued
 	w.closing = w.closing || uninvited || names(w.header["Connection"], "close")
 	w.statusLine(w.status)
@@ -291,8 +291,8 @@ func (w *adapter) statusLine(status int) {
 	w.buf.WriteString("\r\n")
 }
 
-// fields appends the fields of Header, except the named ones and those that are no field
-// names, as with http.TrailerPrefix.
+// fields appends the fields of Header, except the named ones and those whose names are not
+// valid field names, as with http.TrailerPrefix.
 func (w *adapter) fields(less ...string) {
 	skip := make(map[string]bool, len(less))
 	for _, name := range less {

@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// block serves what the pump cannot, with ordinary reads and writes.
+// block serves what the pump cannot, with blocking reads and writes.
 func (c *conn) block(x *exchange) step {
 	var next step
 	switch x.mode {
@@ -34,26 +34,26 @@ func (c *conn) block(x *exchange) step {
 	return next
 }
 
-// upload is a request's body on its way to the upstream, at the same time as the response.
+// upload forwards a request's body to the upstream while the response is relayed.
 type upload struct {
 	c        *conn
 	x        *exchange    // its body and input belong to the upload while it runs
 	to       *net.TCPConn // the upstream
 	done     chan struct{}
-	complete atomic.Bool // all of it was handed to the upstream's connection
+	complete atomic.Bool // all of it was written to the upstream's connection
 	ending   atomic.Bool // the last write has begun
 	started  atomic.Bool // a byte of the body was read
-	err      error       // the client's; valid once done is closed
-	rest     []byte      // what was received behind the body
+	err      error       // of the client; valid once done is closed
+	rest     []byte      // what was received after the body
 
 	mu        sync.Mutex // held while anything goes to the client
-	settled   bool       // no 100 is to be sent
+	settled   bool       // no 100 may be sent from now on
 	continued bool       // the gateway sent a 100
 	timer     *time.Timer
 }
 
-// expect arranges for a 100 if the client waits for one and the upstream sends none for a
-// while.
+// expect schedules a 100 for a client that waits for one, in case the upstream sends none
+// in time.
 func (u *upload) expect() {
 	if u.x.req.ExpectsContinue() && u.x.req.Minor > 0 {
 		u.timer = time.AfterFunc(u.c.engine.cfg.Pools.ContinueTimeout(), u.sendContinue)
@@ -69,7 +69,7 @@ func (u *upload) sendContinue() {
 	}
 }
 
-// settle makes sure that no 100 is sent from now on.
+// settle prevents a 100 from being sent from now on.
 func (u *upload) settle() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -79,8 +79,8 @@ func (u *upload) settle() {
 	}
 }
 
-// exchangeUpload runs an exchange whose request's body is still coming: another goroutine
-// passes it on, while the response may begin before its end.
+// exchangeUpload runs an exchange whose request body is still arriving. Another goroutine
+// forwards the body, and the response may begin before the body's end.
 func (c *conn) exchangeUpload(x *exchange) step {
 	if next := c.acquire(x); next != stepReady {
 		return next
@@ -91,7 +91,7 @@ func (c *conn) exchangeUpload(x *exchange) step {
 	x.trip.dropBuffer()
 	u := &upload{c: c, x: x, to: x.trip.conn.NetConn(), done: make(chan struct{})}
 	x.upload = u
-	if err != nil { // it may have responded before it closed
+	if err != nil { // the upstream may have responded before it closed the connection
 		close(u.done)
 		return c.exchange(x)
 	}
@@ -101,7 +101,7 @@ func (c *conn) exchangeUpload(x *exchange) step {
 	return c.exchange(x)
 }
 
-// run passes the body on.
+// run forwards the body.
 func (u *upload) run() {
 	defer close(u.done)
 	defer func() {
@@ -135,13 +135,14 @@ func (u *upload) run() {
 			u.ending.Store(true)
 		}
 		if !u.write(b.data[p.from:p.to]) || !u.write(p.end) {
-			return // the response, or its absence, decides what follows
+			return // the response, or the lack of one, decides what follows
 		}
 	}
 	u.complete.Store(true)
 }
 
-// read reads from the client. A client that waits for a 100 may take its time.
+// read reads from the client. For a client that waits for a 100, the stall timeout applies
+// only after the first byte of the body.
 func (u *upload) read(b []byte) (int, error) {
 	if u.started.Load() || !u.x.req.ExpectsContinue() {
 		u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
@@ -154,7 +155,7 @@ func (u *upload) read(b []byte) (int, error) {
 	return n, err
 }
 
-// splice moves n bytes from socket to socket.
+// splice moves n bytes from socket to socket with splice(2).
 func (u *upload) splice(n int64) bool {
 	rest := io.LimitedReader{R: u.c.tcp, N: n}
 	u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
@@ -177,7 +178,7 @@ func (u *upload) write(b []byte) bool {
 	return err == nil
 }
 
-// fail ends the exchange because of an error of the client.
+// fail records an error of the client and ends the exchange.
 func (u *upload) fail(err error) {
 	u.err = err
 	_ = u.to.SetDeadline(past)

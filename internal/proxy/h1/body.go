@@ -8,31 +8,31 @@ import (
 )
 
 var (
-	// errTruncated is a message that ends before its framing says so.
+	// errTruncated reports a message that ended before its framing allows it to.
 	errTruncated = errors.New("the message was cut off")
-	// errBodyTooLarge is a body that crosses max_body_bytes.
+	// errBodyTooLarge reports a body larger than max_body_bytes.
 	errBodyTooLarge = errors.New("the body is larger than max_body_bytes")
 )
 
-// decoder finds the data of a body in its framing, in place. It is given what was
-// received piece by piece, and finds the same data however that was split.
+// decoder extracts the data of a body from its framing, in place. It takes the received
+// bytes piece by piece. The result does not depend on how they are split.
 type decoder struct {
 	decoderState
 	section http1.Trailers
-	partial []byte // the trailer section, as far as it came
+	partial []byte // the trailer section, as far as received
 }
 
 type decoderState struct {
 	in     http1.Framing
-	left   int64 // ByLength: bytes to come
-	room   int64 // bytes of data that may still come; negative is no limit
-	moved  int64 // bytes of data that came
+	left   int64 // ByLength: bytes still to come
+	room   int64 // bytes of data that may still come; negative means no limit
+	moved  int64 // bytes of data so far
 	done   bool  // the body has ended
 	chunks http1.Chunked
 	parser http1.TrailerParser
 }
 
-// start begins a body. length is that of http1.ByLength.
+// start begins a body. length is the one for http1.ByLength.
 func (d *decoder) start(in http1.Framing, length int64) {
 	d.decoderState = decoderState{in: in, left: length, room: -1, done: in == http1.NoBody || in == http1.ByLength && length == 0}
 	if d.partial = d.partial[:0]; cap(d.partial) > keepRoom {
@@ -40,14 +40,14 @@ func (d *decoder) start(in http1.Framing, length int64) {
 	}
 }
 
-// piece is what comes out of what went in.
+// piece is what a decoder or encoder makes of one piece of input.
 type piece struct {
 	from, to int    // the part of the buffer to send
-	end      []byte // to send behind it; valid until the next call
+	end      []byte // to send after it; valid until the next call
 	used     int    // where in the buffer the next message begins, if the body has ended
 }
 
-// decode takes buf[start:end], all of it unless the body ends there.
+// decode decodes buf[start:end]. It uses all of it unless the body ends before end.
 func (d *decoder) decode(buf []byte, start, end int) (p piece, err error) {
 	p = piece{from: start, to: start, used: start}
 	switch d.in {
@@ -73,7 +73,7 @@ func (d *decoder) decode(buf []byte, start, end int) (p piece, err error) {
 	return p, nil
 }
 
-// unchunk moves the data in buf[start:end] together.
+// unchunk removes the chunked framing in buf[start:end] and moves the data together.
 func (d *decoder) unchunk(buf []byte, start, end int) (p piece, err error) {
 	at, w := start, -1
 	p = piece{from: start, to: start}
@@ -88,7 +88,7 @@ func (d *decoder) unchunk(buf []byte, start, end int) (p piece, err error) {
 		}
 		from := at - len(data)
 		switch {
-		case w < 0: // the first stays where it is
+		case w < 0: // the first piece of data stays where it is
 			p.from, w = from, at
 		case w == from:
 			w = at
@@ -129,7 +129,7 @@ func (d *decoder) trailerSection() (buf []byte, fields []http1.Field) {
 	return d.partial, d.section.Fields()
 }
 
-// closed takes the end of the connection.
+// closed handles the end of the connection.
 func (d *decoder) closed() error {
 	if d.in != http1.UntilClose {
 		return errTruncated
@@ -138,7 +138,7 @@ func (d *decoder) closed() error {
 	return nil
 }
 
-// encoder puts a body's data into chunks, in place, unless the body goes out as it is.
+// encoder encodes a body's data as chunks, in place, or leaves the data as it is.
 type encoder struct {
 	encoderState
 	end []byte // the end of a chunked body
@@ -146,13 +146,13 @@ type encoder struct {
 
 type encoderState struct {
 	chunked  bool
-	response bool              // the body of a response, else of a request
-	trailers bool              // trailers may pass
-	set      []snapshot.Header // what the gateway sets itself, which no trailer may be
+	response bool              // the body is of a response, otherwise of a request
+	trailers bool              // trailers may be forwarded
+	set      []snapshot.Header // fields that the gateway sets, which are dropped from trailers
 }
 
-// encode puts the size of a chunk before the data of p and CRLF behind it. It uses up to
-// 20 bytes before the data and 2 behind it.
+// encode writes the size of a chunk before the data of p and CRLF after it. It uses up to
+// 20 bytes before the data and 2 after it.
 func (e *encoder) encode(buf []byte, p *piece) {
 	if !e.chunked || p.to == p.from {
 		return
@@ -167,8 +167,8 @@ func (e *encoder) encode(buf []byte, p *piece) {
 	p.to += copy(buf[p.to:p.to+2], "\r\n")
 }
 
-// finish returns the end of a chunked body, with those trailers that may pass; nothing for
-// any other body. It is valid until the next call.
+// finish returns the end of a chunked body with the trailers that may be forwarded, or
+// nothing for any other body. The result is valid until the next call.
 func (e *encoder) finish(section []byte, fields []http1.Field) []byte {
 	if !e.chunked {
 		return nil
@@ -181,20 +181,22 @@ func (e *encoder) finish(section []byte, fields []http1.Field) []byte {
 	return e.end
 }
 
-// recoder turns a body's framing on one connection into its framing on the next, in place.
+// recoder converts a body, in place, from its framing on one connection to its framing on
+// the next.
 type recoder struct {
 	decoder
 	encoder
 }
 
-// start begins a body. length is that of http1.ByLength; chunked says how it goes out.
+// start begins a body. length is the one for http1.ByLength. chunked is set if the output
+// is chunked.
 func (r *recoder) start(in http1.Framing, length int64, chunked bool) {
 	r.decoder.start(in, length)
 	r.encoderState = encoderState{chunked: chunked}
 }
 
-// step takes buf[start:end], all of it unless the body ends there. It uses up to 20 bytes
-// before start and 2 behind end.
+// step converts buf[start:end]. It uses all of it unless the body ends before end. It may
+// write up to 20 bytes before start and 2 after end.
 func (r *recoder) step(buf []byte, start, end int) (p piece, err error) {
 	if p, err = r.decode(buf, start, end); err != nil {
 		return p, err

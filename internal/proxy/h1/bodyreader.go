@@ -7,8 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// bodyReader reads a request's body with ordinary calls. It is used by one goroutine at a
-// time.
+// bodyReader reads a request's body with blocking calls. Only one goroutine at a time may
+// use it.
 type bodyReader struct {
 	c   *conn
 	x   *exchange
@@ -46,7 +46,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill takes what was received with the head, and then reads from the client.
+// fill takes the bytes that were received with the head, then reads from the client.
 func (r *bodyReader) fill() error {
 	n := copy(r.b.area(), r.x.in[r.x.after:r.x.stop])
 	received := n > 0
@@ -90,7 +90,7 @@ func readErrorUnexpected(err error) error {
 	return err
 }
 
-// Close does nothing: the connection disposes of the rest of the body.
+// Close does nothing: the connection discards the rest of the body.
 func (r *bodyReader) Close() error { return nil }
 
 // Ended reports whether the body was read to its end.
@@ -107,7 +107,7 @@ func (r *bodyReader) free() {
 }
 
 // drain reads the rest of the body of a refused request, so that the connection can serve
-// the next. The response was sent before.
+// the next request. The response has already been sent.
 func (c *conn) drain(x *exchange) step {
 	if c.phase.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
 		return stepClose

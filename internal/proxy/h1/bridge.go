@@ -9,31 +9,32 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// bridge is what the engine hands over when a request is admitted for an upstream that is
-// not plain HTTP/1.1: serveBridged (adapter.go) makes an http.ResponseWriter and an
-// *http.Request of it and calls Config.Forward.
+// bridge is a request that was admitted for an upstream that does not speak plain HTTP/1.1.
+// serveBridged (adapter.go) makes an http.ResponseWriter and an *http.Request of it and
+// calls Config.Forward.
 type bridge struct {
 	engine   *Engine
 	conn     net.Conn // the adapter writes to it; only body reads from it
 	info     *ConnInfo
 	request  *http1.Request
-	head     []byte          // the buffer of request's spans; until serveBridged returns
-	exchange *proxy.Exchange // Config.Forward's from now on
-	// body gives the request's body, decoded, and io.EOF at its end, after which its
-	// trailers are known. Nil if the request has none. Nothing of it is read before the
-	// first Read, so that a client with Expect: 100-continue waits. Close does nothing.
+	head     []byte          // the buffer of request's spans; valid until serveBridged returns
+	exchange *proxy.Exchange // belongs to Config.Forward from now on
+	// body reads the request's body, decoded, and returns io.EOF at its end, after which
+	// its trailers are known. It is nil if the request has none. Nothing is read from the
+	// client before the first Read, so that a client with Expect: 100-continue waits. Close
+	// does nothing.
 	body bridgeBody
-	// ctx ends when the client has hung up, or the engine cuts the exchange off, with the
-	// cause proxy.ErrCut.
+	// ctx ends when the client hangs up, or when the engine cuts off the exchange: then its
+	// cause is proxy.ErrCut.
 	ctx context.Context //nolint:containedctx // it lives as long as the one exchange
-	// hijack gives the adapter the reading side as well: it returns what was received
-	// behind the head, and the rest is read from conn. The connection is closed when
-	// serveBridged returns false. It is called only if the request has no body.
+	// hijack hands the reading side of conn to the adapter as well. It returns what was
+	// received after the head; the rest is read from conn. The connection is closed when
+	// serveBridged returns false. hijack is called only if the request has no body.
 	hijack func() (buffered []byte)
-	// date is the value of the field Date.
+	// date is the value of the Date field.
 	date []byte
-	// closing says that the response must say "Connection: close": the client asked for
-	// it, or the engine shuts down.
+	// closing is set if the response must contain "Connection: close": the client asked for
+	// it, or the engine is shutting down.
 	closing bool
 }
 
@@ -41,7 +42,7 @@ type bridge struct {
 type bridgeBody interface {
 	io.ReadCloser
 	// Trailers returns the buffer and the fields of the trailer section, including those
-	// that must not pass; none before io.EOF.
+	// that must not be forwarded. There are none before io.EOF.
 	Trailers() (buf []byte, fields []http1.Field)
 	// Ended reports whether the body was read to its end.
 	Ended() bool

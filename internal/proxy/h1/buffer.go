@@ -6,24 +6,24 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// The parts of a buffer. Data is received behind the front, so that a head that grows, or
-// the size of a chunk, finds room before it, and the end of a chunk behind it.
+// The parts of a buffer. Data is received after the front part, so that a growing head or
+// the size of a chunk has room before the data, and the end of a chunk after it.
 const (
 	front      = 2 << 10
 	tailRoom   = 256
 	bufferSize = front + http1.MaxHead + tailRoom
 )
 
-// buffer holds a message on its way. It is held only while there is something in it.
+// buffer holds a message in transit. A connection has one only while there is data in it.
 type buffer struct {
-	data []byte // own, or more for the head of a response that needs it
+	data []byte // own, or a larger slice for a long response head
 	own  [bufferSize]byte
 }
 
 // area returns the part to receive into.
 func (b *buffer) area() []byte { return b.data[front : len(b.data)-tailRoom] }
 
-// grow makes room for the longest head of a response. What was received stays.
+// grow makes room for the longest head of a response. It keeps the received bytes.
 func (b *buffer) grow() {
 	data := make([]byte, front+http1.MaxResponseHead+tailRoom)
 	copy(data, b.data)
@@ -49,7 +49,7 @@ func newBuffer() *buffer {
 	return b
 }
 
-// release takes a buffer back. Room beyond its own is given up.
+// release returns a buffer to the pool. It drops a slice larger than its own.
 func (p *pools) release(b *buffer) {
 	b.data = b.own[:]
 	p.buffers.Put(b)

@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// step is what a connection does next.
+// step is the next action of a connection.
 type step uint8
 
 const (
@@ -26,8 +26,8 @@ const (
 	stepReady              // continue with the request
 )
 
-// conn is the connection of a client. It belongs to the goroutine that serves it; the
-// sweeper reads only what is atomic, and what phaseClock.hold allows.
+// conn is a client's connection. It belongs to the goroutine that serves it. The sweeper
+// uses only its atomic fields, and the others while it holds the phase (phaseClock.hold).
 type conn struct {
 	engine *Engine
 	nc     net.Conn
@@ -50,8 +50,8 @@ type conn struct {
 	phase         phaseClock
 	reading       phaseClock   // of the client's body
 	writing       phaseClock   // to the client
-	uploadTimeout atomic.Int64 // ms that an upload may make no progress before the response
-	uploading     atomic.Bool  // the request's body is under way
+	uploadTimeout atomic.Int64 // ms without progress after which an upload times out, before the response
+	uploading     atomic.Bool  // the request's body is being forwarded
 	upstream      atomic.Pointer[upstream.H1Conn]
 	cancel        atomic.Pointer[context.CancelCauseFunc]
 	sweeper       sweeper
@@ -73,8 +73,8 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	}
 	c.pump = canPump && c.raw != nil && net.Conn(c.tcp) == nc
 	c.onReadable = c.readable
-	// A client that sends nothing at first has no more time than one that stops within
-	// a head.
+	// A client that sends nothing at first gets no more time than one that stops within a
+	// head.
 	c.phase.enter(phaseIdle, e.clock.in(headTime))
 	return c
 }
@@ -124,7 +124,7 @@ func (c *conn) serve(prefix []byte) {
 	}
 }
 
-// recover ends the connection after a panic, and no other.
+// recover ends this connection after a panic. Other connections go on.
 func (c *conn) recover() {
 	if p := recover(); p != nil {
 		c.panicked(p)
@@ -134,7 +134,7 @@ func (c *conn) recover() {
 func (c *conn) panicked(p any) {
 	c.phase.enter(phaseNone, 0)
 	x := c.x
-	c.x, c.fd = nil, -1 // whatever state it is in, it is not used again
+	c.x, c.fd = nil, -1 // not used again, since its state is unknown
 	if x == nil {
 		c.engine.cfg.Log.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
 		return
@@ -146,7 +146,7 @@ func (c *conn) panicked(p any) {
 	c.endPanicked(x, x.Panicked(p))
 }
 
-// endPanicked responds to a request that panicked, or breaks off the response that has
+// endPanicked responds to a request that panicked, or breaks off its response if that has
 // started.
 func (c *conn) endPanicked(x *exchange, err error) {
 	defer c.engine.recoverIn("the end of a connection")
@@ -184,8 +184,8 @@ func (c *conn) cutReading(word uint64, why cut) {
 }
 
 // cutExchange ends a phase in which the connection waits for the upstream. Only the sweeper
-// calls it. It holds the phase meanwhile, so that it never ends the next exchange, which
-// may follow a 504.
+// calls it. It holds the phase while it does, so that it never ends the next exchange,
+// which may begin after a 504.
 func (c *conn) cutExchange(word uint64, why cut) {
 	if c.phase.hold(word) {
 		c.cutNow(word|held, why)
@@ -193,8 +193,8 @@ func (c *conn) cutExchange(word uint64, why cut) {
 	}
 }
 
-// cutNow is cutExchange without holding the phase, for a connection that serves nothing
-// more.
+// cutNow is cutExchange without holding the phase, for a connection that serves no other
+// request.
 func (c *conn) cutNow(word uint64, why cut) {
 	if !c.phase.end(word, why) {
 		return
@@ -207,19 +207,19 @@ func (c *conn) cutNow(word uint64, why cut) {
 	}
 }
 
-// cutAll ends the connection, whatever it does.
+// cutAll ends the connection in any phase.
 func (c *conn) cutAll() {
 	word := c.phase.word.Load()
 	switch phaseOf(word) {
 	case phaseWait, phaseExchange, phaseStream, phaseBridge, phaseTunnel:
 		c.cutNow(word, cutShutdown)
-	default: // c.upstream may serve another connection by now
+	default: // c.upstream may already serve another connection
 		c.phase.end(word, cutShutdown)
 	}
 	_ = c.nc.SetDeadline(past)
 }
 
-// write sends b to the client. It blocks if it must.
+// write sends b to the client, and blocks if necessary.
 func (c *conn) write(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -240,9 +240,8 @@ func (c *conn) write(b []byte) error {
 	return err
 }
 
-// linger closes the sending side, so that the client reads what was sent, and waits for the
-// client to close its own. A connection that is closed with unread bytes is reset, and what
-// was sent would be lost with it.
+// linger closes the sending side and waits for the client to close its own. Closing a
+// connection with unread bytes would reset it, and what was sent would be lost.
 func (c *conn) linger() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -262,8 +261,8 @@ func (c *conn) linger() {
 	}
 }
 
-// abort closes the connection so that the client cannot take a truncated message for a
-// whole one. reset says that only a reset shows that.
+// abort closes the connection so that the client does not take a truncated message for a
+// complete one. reset is set if only a reset shows the difference.
 func (c *conn) abort(reset bool) step {
 	if reset && c.tcp != nil {
 		_ = c.tcp.SetLinger(0)
@@ -274,8 +273,8 @@ func (c *conn) abort(reset bool) step {
 	return stepClose
 }
 
-// context returns a context that ends when the sweeper ends the exchange, for calls that
-// cannot be ended by a deadline. Its cause is proxy.ErrCut in a shutdown.
+// context returns a context that ends when the sweeper ends the exchange, for calls that no
+// deadline can end. In a shutdown its cause is proxy.ErrCut.
 func (c *conn) context() (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel.Store(&cancel)
@@ -288,7 +287,7 @@ func (c *conn) context() (ctx context.Context, done func()) {
 	}
 }
 
-// causeOf returns the cause with which a context ends.
+// causeOf returns the cause for ending a context.
 func causeOf(why cut) error {
 	if why == cutShutdown {
 		return proxy.ErrCut
@@ -296,8 +295,8 @@ func causeOf(why cut) error {
 	return nil
 }
 
-// originOf returns what forwarding to a gateway's upstream needs. A changed gateway has
-// another Base.
+// originOf returns the origin of a gateway's upstream, which is cached until another Base
+// is used. A changed gateway has another Base.
 func (c *conn) originOf(g *snapshot.Gateway) (*origin, error) {
 	if c.origin != nil && c.origin.base == g.Upstream.Base {
 		return c.origin, nil
