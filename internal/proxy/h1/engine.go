@@ -12,24 +12,25 @@ import (
 // Config is the configuration of an Engine.
 type Config struct {
 	proxy.Config
-	// Forward serves an admitted request whose upstream is not plain HTTP/1.1, as an
-	// http.Handler would. It emits the access record of x. Required.
+	// Forward serves an admitted request whose upstream does not speak plain HTTP/1.1, as
+	// an http.Handler would. It emits the access record of x. Required.
 	Forward func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange)
-	// Now reads the clock of timeouts and of the field Date, once in each tick. Nil is
+	// Now reads the clock for timeouts and the Date field, once in each tick. Nil means
 	// time.Now.
 	Now func() time.Time
 }
 
-// ConnInfo is what the listener knows about a connection.
+// ConnInfo describes a connection as its listener accepted it.
 type ConnInfo struct {
-	// Client is the address of the peer, or the one that a trusted proxy named by the
-	// PROXY protocol.
+	// Client is the address of the peer, or the source address in the PROXY header of a
+	// trusted proxy.
 	Client netip.AddrPort
-	// Trusted says that the peer is a trusted proxy, whose X-Forwarded-* fields count.
+	// Trusted is set if the peer is a trusted proxy, whose X-Forwarded-* fields are
+	// accepted.
 	Trusted bool
-	// TLS says that the client's connection is encrypted.
+	// TLS is set if the client's connection is encrypted.
 	TLS bool
-	// Prefix holds bytes that were received already. It is not kept.
+	// Prefix holds bytes that have already been received. It is not retained.
 	Prefix []byte
 }
 

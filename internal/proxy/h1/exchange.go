@@ -9,11 +9,10 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// exchange is one request with its response, from the side of the client's connection,
-// and the room that this needs. Exchanges are pooled and serve one connection after
-// another. All that is of one request is in structs that are zeroed whole by reset; what
-// is outside of them is room whose content is never read before it is written, or made
-// once.
+// exchange is one request with its response, seen from the client's connection, and the
+// memory for it. Exchanges are pooled and serve one connection after another. All state of
+// one request is in structs that reset zeroes. What is outside of them is either written
+// before it is read, or made only once.
 type exchange struct {
 	c *conn // nil in the pool
 	input
@@ -29,34 +28,34 @@ type exchange struct {
 	tracing func(dst []byte) []byte // appendTraceparent, made once
 }
 
-// requestState is what is of one request. It is zeroed whole.
+// requestState is the state of one request. reset zeroes it.
 type requestState struct {
 	proxy.Exchange
 	head         []byte // the buffer of req's spans, from the request's first byte
-	known        bool   // the head was read
+	known        bool   // the head was parsed
 	ask          admit.Request
-	forwardedFor [4]string // room for ForwardedFor
+	forwardedFor [4]string // memory for ForwardedFor
 	mode         mode
 
 	writer    requestWriter
-	hasBody   bool // the request's body is passed on
-	bodyTaken bool // what was received of the body with the head is in trip.out
+	hasBody   bool // the request's body is forwarded
+	bodyTaken bool // the part of the body that was received with the head is in trip.out
 	upload    *upload
 	timeout   time.Duration // for the head of the response, connecting included
-	deadline  int64         // for the same, in the engine's milliseconds
+	deadline  int64         // of timeout, in the engine's milliseconds
 
-	streaming bool // the response's body is on its way
+	streaming bool // the response's body is being relayed
 	answered  bool // the final head, or data, was sent to the client
 }
 
-// mode is what is to be done with ordinary calls.
+// mode says what must be served with blocking calls.
 type mode uint8
 
 const (
-	modeUpload  mode = iota // the body of the request is still coming
+	modeUpload  mode = iota // the body of the request is still arriving
 	modeUpgrade             // the request may become a tunnel
-	modeBridge              // the upstream is not plain HTTP/1.1
-	modeDrain               // the request was refused before its body came
+	modeBridge              // the upstream does not speak plain HTTP/1.1
+	modeDrain               // the request was refused before its body arrived
 )
 
 // exchange returns an exchange for c.
@@ -80,7 +79,7 @@ func newExchange(p *pools) *exchange {
 	return x
 }
 
-// release gives x back. Its connection keeps nothing of it.
+// release returns x to the pool. Its connection keeps no part of it.
 func (e *Engine) release(x *exchange) {
 	x.reset()
 	x.input.reset()
@@ -88,7 +87,7 @@ func (e *Engine) release(x *exchange) {
 	e.pools.exchanges.Put(x)
 }
 
-// reset makes x ready for the next request: nothing of the last remains.
+// reset prepares x for the next request and clears all state of the last one.
 func (x *exchange) reset() {
 	x.requestState = requestState{}
 	x.trip.reset()
@@ -97,8 +96,8 @@ func (x *exchange) reset() {
 	x.parser.Reset()
 }
 
-// nextRequest continues behind the request that was served: with the same exchange if more
-// was received, and otherwise without one.
+// nextRequest continues after a request that was served: with the same exchange if more
+// bytes have been received, otherwise without one.
 func (c *conn) nextRequest(x *exchange) {
 	x.start = x.after
 	if x.empty() {
@@ -137,7 +136,8 @@ func (c *conn) exchange(x *exchange) step {
 	}
 }
 
-// begin makes both halves ready for the response, and tells the sweeper that it is awaited.
+// begin prepares both halves for the response, and lets the sweeper know that it is
+// awaited.
 func (c *conn) begin(x *exchange) {
 	x.trip.restart(x.ask.Method == "HEAD")
 	x.trip.to = x
@@ -172,12 +172,12 @@ func (x *exchange) takeInterim(head []byte, r *http1.Response) error {
 	defer u.mu.Unlock()
 	u.settled = u.settled || x.response.continued
 	if u.continued && r.Status == 100 {
-		return nil // the client has got one
+		return nil // the client already has one
 	}
 	return x.c.deliver(&out)
 }
 
-// takeHead edits the final head, which goes out with what follows.
+// takeHead edits the final head. It is sent with the data or end that follows.
 func (x *exchange) takeHead(head []byte, r *http1.Response, body http1.Framing) error {
 	x.MarkResponse(r.Status)
 	if r.Status == 101 {
@@ -187,7 +187,7 @@ func (x *exchange) takeHead(head []byte, r *http1.Response, body http1.Framing) 
 	return nil
 }
 
-// takeData sends data of the response's body to the client, behind its head.
+// takeData sends data of the response's body to the client, after its head.
 func (x *exchange) takeData(buf []byte, from, to int) error {
 	x.answered = true
 	out := x.response.data(buf, from, to)
@@ -209,7 +209,7 @@ func (x *exchange) takeEnd(buf []byte, from, to int, section []byte, trailers []
 	return x.c.deliver(&out)
 }
 
-// deliver sends to the client. The request's body may still be under way.
+// deliver sends to the client, possibly while the request's body is still being forwarded.
 func (x *exchange) deliver(out *relayed) error {
 	if u := x.upload; u != nil {
 		u.mu.Lock()
@@ -219,7 +219,7 @@ func (x *exchange) deliver(out *relayed) error {
 	return x.c.deliver(out)
 }
 
-// canSplice reports whether splice works: only between plain sockets.
+// canSplice reports whether splice works, which needs two plain sockets.
 func (x *exchange) canSplice() bool { return x.c.pump }
 
 // splice moves data of the response from the upstream's socket to the client's.
@@ -269,7 +269,7 @@ func (c *conn) finish(x *exchange) step {
 	case x.response.keep:
 		return stepIdle
 	case x.response.reset || !x.req.KeepAlive() && x.after == x.stop:
-		return stepClose // as the client expects; it has nothing more to send
+		return stepClose // as the client expects: it has nothing more to send
 	default:
 		return stepLinger
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// runs copies the fields of a head that pass, in runs of untouched bytes.
+// runs copies the forwarded fields of a head in runs of consecutive unchanged bytes.
 type runs struct {
 	dst  []byte
 	buf  []byte
-	from int // where the current run begins, -1 without one
+	from int // where the current run begins, or -1 if there is none
 }
 
 // keep adds the field whose line begins at start to the current run.
@@ -51,8 +51,8 @@ func namedByConnection(buf []byte, fields []http1.Field, f *http1.Field) bool {
 	return false
 }
 
-// appendTrailers appends the lines of a trailer section that may pass. set is the
-// fields that the gateway sets itself.
+// appendTrailers appends the lines of a trailer section that may be forwarded. set lists
+// the fields that the gateway sets itself.
 func appendTrailers(dst, section []byte, fields []http1.Field, response bool, set []snapshot.Header) []byte {
 	for i := range fields {
 		f := &fields[i]
@@ -68,8 +68,8 @@ func mayTrail(name []byte, id http1.Name, response bool, set []snapshot.Header) 
 	return proxy.MayTrail(proxy.Text(name), id, response) && !proxy.IsSet(set, proxy.Text(name))
 }
 
-// appendTrailerNames appends the field Trailer with those of the names in a head's own
-// that may pass, if there are any.
+// appendTrailerNames appends a Trailer field with those names in the head's Trailer field
+// that may be forwarded, if there are any.
 func appendTrailerNames(dst, buf []byte, fields []http1.Field, response bool, set []snapshot.Header) []byte {
 	found := false
 	for i := range fields {

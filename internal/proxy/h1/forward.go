@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// newOrigin returns what forwarding to a gateway's upstream needs.
+// newOrigin returns the origin of a gateway's upstream.
 func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
 	pool, err := pools.Plain(proxy.OriginOf(g))
 	if err != nil {
@@ -18,7 +18,7 @@ func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
 	return &origin{base: g.Upstream.Base, pool: pool, prefix: upstream.Prefix(g.Upstream.Base)}, nil
 }
 
-// forward sends an admitted request to its gateway's upstream, or leaves that to block.
+// forward sends an admitted request to its gateway's upstream, or leaves it to block.
 func (c *conn) forward(x *exchange) step {
 	g := x.Verdict.Gateway
 	if err := x.CheckForward(x.req.ContentLength(), loops(x.head, x.req.Fields(), c.engine.cfg.Via)); err != nil {
@@ -62,8 +62,8 @@ func (c *conn) forward(x *exchange) step {
 	return c.exchange(x)
 }
 
-// write makes x.trip.out: the head, and what was received of the body. It reports whether
-// that is the whole request.
+// write writes the head, and what was received of the body, to x.trip.out. It reports
+// whether that is the whole request.
 func (x *exchange) write() (whole bool, err error) {
 	out := x.writer.append(x.trip.buffer().data[:0])
 	x.trip.out = out
@@ -85,8 +85,8 @@ func (x *exchange) write() (whole bool, err error) {
 	if len(received) == 0 {
 		return false, nil
 	}
-	// It is recoded behind the head, with the room that this needs around it, and moved up
-	// to the head.
+	// The body is recoded after the head, with the room around it that this needs, and then
+	// moved up to the head.
 	const before, behind = 24, 8
 	head := len(out)
 	out = append(out, make([]byte, before)...)
@@ -108,12 +108,12 @@ func (x *exchange) write() (whole bool, err error) {
 	return b.done, nil
 }
 
-// acquire takes a connection to the upstream. It returns stepReady, or the next step if
-// there is none.
+// acquire gets a connection to the upstream. It returns stepReady, or the next step if it
+// has none.
 func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
 	uses := 0
-	// The connections of a trusted proxy are shared by callers, perhaps with one key.
+	// Several clients share the connections of a trusted proxy, possibly with one key.
 	if k := x.Verdict.Key; k != nil && k.UUID() == c.key && !c.info.Trusted && c.repeatable(x) {
 		uses = c.uses
 	}
@@ -131,7 +131,7 @@ func (c *conn) acquire(x *exchange) step {
 	return c.acquired(x, up, err)
 }
 
-// acquired handles the result of connecting.
+// acquired handles the result of acquiring a connection.
 func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	why := c.phase.enter(phaseNone, 0)
 	switch {
@@ -142,23 +142,23 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	case err == nil:
 		up.Discard()
 		return x.emitUnanswered(why)
-	case why != notCut: // nobody waits for a response
+	case why != notCut: // the client hung up, or a shutdown cut it off
 		return x.emitUnanswered(why)
 	}
 	return c.refuse(x, err)
 }
 
-// repeatable reports whether the request may be sent once more.
+// repeatable reports whether the request may be sent a second time.
 func (c *conn) repeatable(x *exchange) bool {
 	return x.trip.lost == nil && proxy.Retryable(x.ask.Method, x.req.HasBody())
 }
 
-// reconnect makes ready to send the request once more, over a new connection.
+// reconnect prepares to send the request a second time, over a new connection.
 func (c *conn) reconnect(x *exchange) step {
 	why := c.phase.enter(phaseExchange, 0)
 	c.upstream.Store(nil)
 	x.trip.discard()
-	switch why { // it was cut in the meantime
+	switch why { // the sweeper may have ended the exchange meanwhile
 	case notCut:
 	case cutTimeout:
 		c.phase.enter(phaseNone, 0)

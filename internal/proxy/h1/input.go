@@ -1,19 +1,19 @@
 package h1
 
-// inputSize is the room for a request's head, and for a small body, before more is taken.
+// inputSize is the size of the first buffer, for a request's head and a small body.
 const inputSize = 8 << 10
 
-// input holds what was received from the client and is not served yet: in[start:stop].
-// The request begins at start; after is where what follows it begins.
+// input holds the bytes received from the client that are not served yet: in[start:stop].
+// The request begins at start, and what follows it at after.
 type input struct {
 	in          []byte
 	start, stop int
 	after       int
-	unseen      bool // something was added that nobody has parsed
+	unseen      bool // bytes were added that have not been parsed
 	own         [inputSize]byte
 }
 
-// reset forgets what was received, and the room that it took beyond own.
+// reset drops what was received, and memory beyond own.
 func (i *input) reset() {
 	i.in = i.own[:]
 	i.after = 0
@@ -22,13 +22,13 @@ func (i *input) reset() {
 
 func (i *input) empty() bool { return i.start == i.stop }
 
-// rewind makes use of the whole room again. There must be nothing left.
+// rewind makes the whole buffer available again. It must be empty.
 func (i *input) rewind() { i.start, i.stop, i.unseen = 0, 0, false }
 
-// space returns where to receive into; it is never empty.
+// space returns the free part of the buffer to receive into. It is never empty.
 func (i *input) space() []byte { return i.in[i.stop:] }
 
-// add appends what was received elsewhere.
+// add appends bytes that were received elsewhere.
 func (i *input) add(b []byte) {
 	for len(i.in)-i.stop <= len(b) {
 		i.grow()
@@ -37,7 +37,7 @@ func (i *input) add(b []byte) {
 	i.unseen = true
 }
 
-// makeSpace makes sure that there is room to receive into.
+// makeSpace ensures that the buffer has free space.
 func (i *input) makeSpace() {
 	if i.start > 0 {
 		i.stop = copy(i.in, i.in[i.start:i.stop])

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// phase is what a connection waits for, as far as the sweeper must know.
+// phase is what a connection is waiting for, as far as it matters to the sweeper.
 type phase uint8
 
 const (
@@ -16,10 +16,10 @@ const (
 	phaseExchange              // the head of a response, or a connection to the upstream
 	phaseStream                // the rest of a response
 	phaseBridge                // Config.Forward
-	phaseDrain                 // the rest of a body that is not wanted, or the client's end
-	phaseTunnel                // both ends of a tunnel
+	phaseDrain                 // the rest of an unwanted body, or the client to close
+	phaseTunnel                // the end of both directions of a tunnel
 	phaseReading               // the client's body
-	phaseWriting               // the client to take bytes
+	phaseWriting               // the client to accept bytes
 )
 
 // cut is why the sweeper ended a phase.
@@ -33,9 +33,10 @@ const (
 )
 
 // phaseClock is the phase of one activity and its deadline. The goroutine that serves the
-// connection, its owner, goes from phase to phase; the sweeper may end a phase, or hold it
-// while it uses what is otherwise the owner's. Both change one word by compare-and-swap, so
-// that the sweeper never ends or holds a later phase than the one it has seen.
+// connection, its owner, moves from phase to phase. The sweeper may end a phase, or hold it
+// while it uses fields that otherwise only the owner uses. Both change one word by
+// compare-and-swap, so that the sweeper never ends or holds a later phase than the one it
+// has seen.
 //
 // A connection has three: phase (what the connection as a whole waits for), reading and
 // writing (its reads from and writes to the client during an exchange).
@@ -64,12 +65,12 @@ type phaseClock struct {
 	holding atomic.Bool   // the sweeper is between hold and unhold
 }
 
-// held marks a phase that the sweeper has held: its owner waits for unhold before it goes
-// on.
+// held marks a phase that the sweeper has held: its owner waits for unhold before it
+// continues.
 const held = 1 << 7
 
-// enter begins a phase with a deadline in the engine's milliseconds, 0 for none, and
-// returns how the phase before was ended.
+// enter begins a phase with a deadline in the engine's milliseconds, or 0 for none. It
+// returns why the previous phase was ended, or notCut.
 func (w *phaseClock) enter(p phase, deadline int64) cut {
 	before := w.word.Swap(uint64(deadline)<<16 | uint64(p))
 	if before&held != 0 {
@@ -80,8 +81,8 @@ func (w *phaseClock) enter(p phase, deadline int64) cut {
 	return cut(before >> 8)
 }
 
-// hold keeps the owner in the phase of word, which was loaded before, until unhold. It
-// reports false if the owner has gone on. Only one goroutine holds phases, the sweeper.
+// hold keeps the owner in the phase of word, a value loaded before, until unhold. It
+// reports false if the owner has moved on. Only the sweeper holds phases.
 func (w *phaseClock) hold(word uint64) bool {
 	w.holding.Store(true)
 	if w.word.CompareAndSwap(word, word|held) {
@@ -91,14 +92,14 @@ func (w *phaseClock) hold(word uint64) bool {
 	return false
 }
 
-// unhold lets the owner go on after hold.
+// unhold lets the owner continue after hold.
 func (w *phaseClock) unhold() { w.holding.Store(false) }
 
-// wasCut returns whether the current phase was ended, and why.
+// wasCut returns why the current phase was ended, or notCut.
 func (w *phaseClock) wasCut() cut { return cut(w.word.Load() >> 8) }
 
-// end ends the phase of word, which was loaded before. It reports false if the owner has
-// gone on, or the phase was ended already.
+// end ends the phase of word, a value loaded before. It reports false if the owner has
+// moved on, or the phase has already ended.
 func (w *phaseClock) end(word uint64, why cut) bool {
 	return cut(word>>8) == notCut && w.word.CompareAndSwap(word, word|uint64(why)<<8)
 }

@@ -11,7 +11,7 @@ func (c *conn) runPump() step {
 	return c.step
 }
 
-// readable is called once at first, and each time that the connection has become readable.
+// readable is called once at the start, and then each time the connection becomes readable.
 // It returns false to wait for the next time.
 func (c *conn) readable(fd uintptr) (finished bool) {
 	c.fd = int(fd)
@@ -38,8 +38,8 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 		x.unseen = false
 		switch next := c.advance(x); {
 		case next == stepMore:
-			// The end of the connection may have come with these bytes, and is not
-			// signalled again: read until nothing is left.
+			// The end of the connection may have arrived with these bytes and is not
+			// signalled again, so read until nothing is left.
 		case next != stepIdle:
 			c.step = next
 			return true
@@ -49,7 +49,7 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 	}
 }
 
-// pause prepares to wait for the client. Nothing is kept except what was received.
+// pause prepares to wait for the client. It keeps nothing but the bytes received.
 func (c *conn) pause() (finished bool) {
 	if c.x != nil && !c.x.empty() {
 		return false
@@ -66,8 +66,8 @@ func (c *conn) pause() (finished bool) {
 }
 
 // runReader reads a connection that the pump cannot read, until it ends or must be served
-// in another way. Between requests it holds no buffer: it reads one byte, and then what the
-// layer below has decrypted with it.
+// in another way. Between requests it holds no buffer: it reads one byte, and then the
+// bytes that the layer below has decrypted together with it.
 func (c *conn) runReader() step {
 	var first [1]byte
 	for {

@@ -5,8 +5,8 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// endOf returns the end of x for its record. A response that goes out at once has ended
-// when its head came, which saves reading the clock.
+// endOf returns the end of x for its record. A response that was sent at once ended when
+// its head arrived, which saves reading the clock.
 func (x *exchange) endOf(r accesslog.Result, status int, out int64) proxy.End {
 	e := proxy.End{Result: r, Status: status, BytesOut: out, BytesIn: x.bytesIn()}
 	if !x.streaming && x.upload == nil {
@@ -15,7 +15,7 @@ func (x *exchange) endOf(r accesslog.Result, status int, out int64) proxy.End {
 	return e
 }
 
-// bytesIn returns how much of the request's body was passed on.
+// bytesIn returns how many bytes of the request's body were forwarded.
 func (x *exchange) bytesIn() int64 {
 	if !x.hasBody {
 		return 0
@@ -34,7 +34,7 @@ func (x *exchange) emitUnanswered(why cut) step {
 	return stepClose
 }
 
-// appendTraceparent appends the field traceparent for the upstream.
+// appendTraceparent appends the traceparent field for the upstream.
 func (x *exchange) appendTraceparent(dst []byte) []byte {
 	before := len(dst)
 	dst = append(dst, "Traceparent: "...)

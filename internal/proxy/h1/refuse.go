@@ -13,7 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// request has a request decided whose head is complete, and acts on the verdict.
+// request decides a request whose head is complete, and acts on the verdict.
 func (c *conn) request(x *exchange) step {
 	x.known, x.Client = true, c.client
 	h := x.head
@@ -64,8 +64,8 @@ func (c *conn) request(x *exchange) step {
 	}
 }
 
-// awaitCap decides again until the count of the route's daily cap is known. It returns
-// stepReady once the verdict can be acted on.
+// awaitCap repeats the decision until the count of the route's daily cap is known. It
+// returns stepReady once there is a verdict to act on.
 func (c *conn) awaitCap(x *exchange) step {
 	c.upstream.Store(nil)
 	c.phase.enter(phaseWait, 0)
@@ -112,8 +112,8 @@ func (c *conn) refuseSyntax(x *exchange, err error) step {
 	return c.refuse(x, e)
 }
 
-// neverAllowed returns the method of a request whose head cannot be read, if that method is
-// never allowed (contract, 4.5).
+// neverAllowed returns the method of a request whose head cannot be parsed, if that method
+// is never allowed (contract, 4.5).
 func (x *exchange) neverAllowed() string {
 	if x.known {
 		return ""
@@ -133,13 +133,13 @@ func (c *conn) refuse(x *exchange, err error) step {
 	return c.respond(x, status, body)
 }
 
-// beginUndecided begins the exchange of a request whose head cannot be read.
+// beginUndecided begins the exchange of a request whose head cannot be parsed.
 func (c *conn) beginUndecided(x *exchange) {
 	x.Client = c.client
 	x.BeginUndecided(&c.engine.cfg.Config)
 }
 
-// respond sends a response of the gateway's own and disposes of the request's body.
+// respond sends a response of the gateway itself and discards the request's body.
 func (c *conn) respond(x *exchange, status int, body []byte) step {
 	received := int64(x.stop - x.after)
 	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.done)
@@ -187,7 +187,8 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	return stepBlock
 }
 
-// fail ends an exchange that its upstream, its client or the sweeper has ended.
+// fail ends an exchange that failed because of its upstream or its client, or that the
+// sweeper has cut off.
 func (c *conn) fail(x *exchange, err error) step {
 	c.endUpload(x)
 	why := c.phase.enter(phaseNone, 0)
@@ -220,8 +221,8 @@ func (c *conn) fail(x *exchange, err error) step {
 	return c.refuse(x, unanswered(err))
 }
 
-// unanswered returns the public error for an upstream that gave no response, or none that
-// can be relayed.
+// unanswered returns the public error for an upstream that sent no response, or one that
+// cannot be relayed.
 func unanswered(err error) error {
 	var public *fault.Error
 	switch {

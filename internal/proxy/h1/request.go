@@ -11,9 +11,9 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// origin is what forwarding to one upstream_url needs.
+// origin is what forwarding to one upstream_url needs, computed once.
 type origin struct {
-	base   *url.URL // of which the rest was made; compared by address
+	base   *url.URL // what the rest was made from; compared by address
 	pool   *upstream.H1Pool
 	prefix string // upstream.Prefix of base
 }
@@ -24,11 +24,11 @@ type requestWriter struct {
 	buf     []byte // the buffer of req's spans
 	verdict *admit.Verdict
 	origin  *origin
-	hop     proxy.Hop // all but what append finds in req
+	hop     proxy.Hop // without the values that append takes from req
 	trusted bool      // a trusted proxy sent the request
 	upgrade bool      // ask for the upgrade that the client asks for
-	// trace appends the field traceparent in the place of the caller's; if nil, that
-	// passes.
+	// trace appends the traceparent field in place of the client's. If it is nil, the
+	// client's is forwarded.
 	trace func(dst []byte) []byte
 }
 
@@ -45,8 +45,8 @@ func (w *requestWriter) append(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// appendCallers appends the caller's own fields that pass. kept holds those of them that
-// have a name.
+// appendCallers appends the client's fields that are forwarded. kept is the set of those
+// among them that have a Name.
 func (w *requestWriter) appendCallers(dst []byte) (_ []byte, kept proxy.Fields) {
 	drop := proxy.RequestDrop(w.trusted, w.trace != nil)
 	set := w.verdict.Gateway.Upstream.Headers
@@ -66,7 +66,7 @@ func (w *requestWriter) appendCallers(dst []byte) (_ []byte, kept proxy.Fields) 
 	return run.dst, kept
 }
 
-// appendOwn appends the fields that the gateway adds, and the framing of the body.
+// appendOwn appends the fields that the gateway adds, and those that frame the body.
 func (w *requestWriter) appendOwn(dst []byte, kept proxy.Fields) []byte {
 	hop := &w.hop
 	hop.Major, hop.Minor, hop.Authority = 1, w.req.Minor, proxy.Text(w.authority())
@@ -83,8 +83,8 @@ func (w *requestWriter) appendOwn(dst []byte, kept proxy.Fields) []byte {
 	return w.appendFraming(dst)
 }
 
-// appendFraming appends the fields of the connection to the upstream and of the body's
-// framing.
+// appendFraming appends the connection fields for the upstream, and those that frame the
+// body.
 func (w *requestWriter) appendFraming(dst []byte) []byte {
 	switch {
 	case w.upgrade:
@@ -120,8 +120,8 @@ func appendValues(dst, buf []byte, fields []http1.Field, id http1.Name) []byte {
 	return dst
 }
 
-// authority returns the host that the client addressed: that of an absolute target, else
-// that of Host.
+// authority returns the host that the client addressed: that of an absolute target,
+// otherwise that of Host.
 func (w *requestWriter) authority() []byte {
 	target := w.req.Target.Of(w.buf)
 	if len(target) > 0 && target[0] != '/' {
@@ -136,7 +136,7 @@ func (w *requestWriter) authority() []byte {
 	return valueOf(w.buf, w.req.Fields(), http1.Host)
 }
 
-// valueOf returns the value of the first field of a name.
+// valueOf returns the value of the first field with the given name.
 func valueOf(buf []byte, fields []http1.Field, id http1.Name) []byte {
 	for i := range fields {
 		if fields[i].ID == id {
@@ -146,7 +146,7 @@ func valueOf(buf []byte, fields []http1.Field, id http1.Name) []byte {
 	return nil
 }
 
-// loops reports whether a field Via names the instance.
+// loops reports whether a Via field names this instance.
 func loops(buf []byte, fields []http1.Field, instance string) bool {
 	for i := range fields {
 		if fields[i].ID == http1.Via && proxy.NamesInstance(proxy.Text(fields[i].Value.Of(buf)), instance) {
@@ -156,8 +156,8 @@ func loops(buf []byte, fields []http1.Field, instance string) bool {
 	return false
 }
 
-// upgradeOf returns the protocols to which the request asks to change, nil if it must
-// not. A request with a body, or of HTTP/1.0, is served without the change.
+// upgradeOf returns the protocols that the request may ask the upstream to change to, or
+// nil. A request that has a body or uses HTTP/1.0 is forwarded without its upgrade.
 func upgradeOf(req *http1.Request, buf []byte) []byte {
 	if !req.Upgrade() || req.Minor == 0 || req.HasBody() {
 		return nil

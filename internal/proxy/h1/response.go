@@ -7,42 +7,44 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// errNoResponse is an upstream that closes the connection instead of responding.
+// errNoResponse reports an upstream that closed the connection instead of responding.
 var errNoResponse = errors.New("the upstream closed the connection without a response")
 
-// receiver takes a response from a roundTrip: interim heads, the final head, data, and
-// then the end, unless the round trip fails. Heads are valid during the call. An error of
-// takeInterim, takeData or takeEnd means that the client cannot be reached; the round trip fails with
-// it.
+// receiver takes a response from a roundTrip: interim heads, the final head, data, and then
+// the end, unless the round trip fails. Heads are valid only during the call. An error of
+// takeInterim, takeData or takeEnd means that the client cannot be reached; the round trip
+// then fails with that error.
 type receiver interface {
 	// takeInterim takes the head of a 1xx response other than 101.
 	takeInterim(head []byte, r *http1.Response) error
-	// takeHead takes the final head, or that of a 101. Data, perhaps none, follows at once,
-	// or the end. An error means that the response cannot be relayed.
+	// takeHead takes the final head, or that of a 101. A call of takeData, perhaps with no
+	// data, or of takeEnd follows at once. An error means that the response cannot be
+	// relayed.
 	takeHead(head []byte, r *http1.Response, body http1.Framing) error
-	// takeData takes the data buf[from:to] of the body. The receiver may use 20 bytes before
-	// it and tailRoom behind it; where a head came just before, front bytes before it.
+	// takeData takes the data buf[from:to] of the body. The receiver may use 20 bytes
+	// before it and tailRoom after it, and front bytes before it if a head has just been
+	// taken.
 	takeData(buf []byte, from, to int) error
-	// takeEnd takes the last data and the trailers. The connection to the upstream may serve
-	// another request by then.
+	// takeEnd takes the last data and the trailers. By then, the connection to the upstream
+	// may serve another request.
 	takeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error
 	// canSplice reports whether splice works, which moves data from the upstream's socket.
 	canSplice() bool
 	splice(from *io.LimitedReader) (n int64, err error)
 }
 
-// readerPhase is where a responseReader stands.
+// readerPhase is the part of a response that a responseReader is reading.
 type readerPhase uint8
 
 const (
 	readHead   readerPhase = iota // before the final head
 	readBody                      // in the body
 	readDone                      // the response is complete
-	readTunnel                    // behind a 101
+	readTunnel                    // after a 101
 )
 
-// responseReader reads a response from what an upstream sends and gives it to a receiver,
-// however it was split. It does no I/O.
+// responseReader parses the bytes that an upstream sends and passes the response to a
+// receiver. The result does not depend on how the bytes are split. It does no I/O.
 type responseReader struct {
 	readerState
 	parser http1.ResponseParser
@@ -54,13 +56,13 @@ type readerState struct {
 	isHead bool // the request's method is HEAD: no body follows
 	phase  readerPhase
 	extra  bool // the upstream sent more than its response
-	lost   bool // an error of step is of the receiver: the client cannot be reached
-	// The last data, for the end.
+	lost   bool // the error of step is the receiver's: the client cannot be reached
+	// The last data, for takeEnd.
 	buf      []byte
 	from, to int
 }
 
-// reset makes r ready for the response to the next request.
+// reset prepares r for the response to the next request.
 func (r *responseReader) reset() {
 	r.readerState = readerState{}
 	r.parser.Reset()
@@ -73,8 +75,8 @@ func (r *responseReader) reusable() bool {
 	return r.phase == readDone && !r.extra && r.body.in != http1.UntilClose && r.resp.KeepAlive()
 }
 
-// step takes what the upstream sent, buf[start:end]. next is start if a head is
-// incomplete, and otherwise where the bytes begin that were not used.
+// step takes bytes that the upstream sent, buf[start:end]. next is start if a head is
+// incomplete, and otherwise the index of the first byte that was not used.
 func (r *responseReader) step(buf []byte, start, end int, to receiver) (next int, err error) {
 	for r.phase == readHead {
 		done, err := r.parser.Parse(buf[start:end], &r.resp)
@@ -120,20 +122,20 @@ func (r *responseReader) step(buf []byte, start, end int, to receiver) (next int
 	return end, r.receiver(to.takeData(buf, p.from, p.to))
 }
 
-// receiver notes that an error is the receiver's.
+// receiver records that an error came from the receiver.
 func (r *responseReader) receiver(err error) error {
 	r.lost = err != nil
 	return err
 }
 
-// finish gives the receiver the end of a response that is complete.
+// finish passes the end of a complete response to the receiver.
 func (r *responseReader) finish(to receiver) error {
 	section, trailers := r.body.trailerSection()
 	return to.takeEnd(r.buf, r.from, r.to, section, trailers)
 }
 
-// closed takes the end of the upstream's connection. pending says that bytes of a head
-// were not used.
+// closed handles the end of the upstream's connection. pending is set if bytes of an
+// incomplete head are left.
 func (r *responseReader) closed(pending bool) error {
 	switch {
 	case r.phase == readHead && !pending:

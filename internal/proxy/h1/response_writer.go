@@ -8,35 +8,35 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// keepRoom is the most room for a head that is kept from one exchange to the next.
+// keepRoom is the largest buffer for a head, in bytes, that is kept for the next exchange.
 const keepRoom = 8 << 10
 
-// responseWriter turns an upstream's response into that of the client: the head edited,
-// the body in a framing that the client understands, trailers if it takes them. It does no
-// I/O.
+// responseWriter turns an upstream's response into the one for the client: it edits the
+// head, frames the body as the client understands it, and drops trailers that the client
+// does not accept. It does no I/O.
 type responseWriter struct {
 	writerState
 	body encoder
-	room []byte // for the edited head
+	room []byte // memory for the edited head
 }
 
 type writerState struct {
-	// Of the request.
-	oldClient bool   // of HTTP/1.0: no chunks, no 1xx
-	keep      bool   // the client's connection can serve another request
-	trailers  bool   // the client takes trailers
+	// What it must know of the request.
+	oldClient bool   // HTTP/1.0: no chunks, no 1xx
+	keep      bool   // the client's connection may serve another request
+	trailers  bool   // the client accepts trailers
 	asked     []byte // the protocols to which the client wants to change
 	verdict   *admit.Verdict
 	id        string
 	date      []byte
-	closing   func() bool // asked at the final head: the connection must close after it
+	closing   func() bool // called for the final head: reports whether the connection must close after the response
 
-	head      []byte // the final head, until it goes out with the first data
+	head      []byte // the final head, until it is sent with the first data
 	continued bool   // a 100 was relayed
-	reset     bool   // only a reset tells the client that the body is cut off
+	reset     bool   // only a reset shows the client that the body is truncated
 }
 
-// begin makes w ready for a response.
+// begin prepares w for a response.
 func (w *responseWriter) begin(s writerState) {
 	w.writerState, w.body.encoderState = s, encoderState{}
 	if cap(w.room) > keepRoom {
@@ -45,7 +45,7 @@ func (w *responseWriter) begin(s writerState) {
 	w.room = w.room[:0]
 }
 
-// relayed is what is to be sent, in this order; each part may be empty.
+// relayed is what to send, in this order. Each part may be empty.
 type relayed struct{ head, body, end []byte }
 
 // interim returns the edited head of a 1xx response.
@@ -58,7 +58,7 @@ func (w *responseWriter) interim(head []byte, r *http1.Response) []byte {
 	return w.room
 }
 
-// final edits the final head and makes ready for the body.
+// final edits the final head and prepares for the body.
 func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framing) {
 	unframed := body == http1.ByChunks || body == http1.UntilClose
 	chunked := unframed && !w.oldClient
@@ -100,15 +100,15 @@ func (w *responseWriter) switched(head []byte, r *http1.Response) error {
 	return nil
 }
 
-// statusLine begins the head with the upstream's status line, as of HTTP/1.1.
+// statusLine begins the head with the upstream's status line, changed to HTTP/1.1.
 func (w *responseWriter) statusLine(head []byte, r *http1.Response) {
 	const upToStatus = len("HTTP/1.1 200")
 	w.room = append(append(w.room[:0], "HTTP/1.1"...), head[len("HTTP/1.1"):upToStatus]...)
 	w.room = append(append(append(w.room, ' '), r.Reason.Of(head)...), "\r\n"...)
 }
 
-// appendFields appends the upstream's fields that pass, and returns those of them that
-// have a name.
+// appendFields appends the upstream's fields that are forwarded, and returns the set of
+// those among them that have a Name.
 func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy.Fields) (kept proxy.Fields) {
 	fields, named := r.Fields(), r.Named()
 	run := runs{dst: w.room, buf: head, from: -1}
@@ -126,7 +126,7 @@ func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy
 	return kept
 }
 
-// finishHead ends the head with the gateway's own fields.
+// finishHead completes the head with the gateway's fields.
 func (w *responseWriter) finishHead() {
 	w.room = append(append(append(w.room, "X-Request-Id: "...), w.id...), "\r\n"...)
 	w.room = w.verdict.AppendFields(w.room)
@@ -134,22 +134,22 @@ func (w *responseWriter) finishHead() {
 	w.head = w.room
 }
 
-// data returns what is to be sent for data of the body, the head included if it has not
-// gone out.
+// data returns what to send for data of the body, including the head if it has not been
+// sent.
 func (w *responseWriter) data(buf []byte, from, to int) relayed {
 	p := piece{from: from, to: to}
 	w.body.encode(buf, &p)
 	return w.merge(buf, p)
 }
 
-// end is data for the last data of the body.
+// end is like data, for the last data of the body.
 func (w *responseWriter) end(buf []byte, from, to int, section []byte, trailers []http1.Field) relayed {
 	p := piece{from: from, to: to, end: w.body.finish(section, trailers)}
 	w.body.encode(buf, &p)
 	return w.merge(buf, p)
 }
 
-// merge makes one part of head, data and end where there is room for it.
+// merge joins head, data and end into one part if there is room for that.
 func (w *responseWriter) merge(buf []byte, p piece) relayed {
 	out := relayed{head: w.head, end: p.end}
 	w.head = nil
@@ -166,7 +166,7 @@ func (w *responseWriter) merge(buf []byte, p piece) relayed {
 	return out
 }
 
-// appendStatusLine appends a status line of the gateway's own.
+// appendStatusLine appends the status line of a response of the gateway itself.
 func appendStatusLine(dst []byte, status int, reason string) []byte {
 	dst = strconv.AppendInt(append(dst, "HTTP/1.1 "...), int64(status), 10)
 	return append(append(append(dst, ' '), reason...), "\r\n"...)

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// spliceFrom is the least rest of a body that is worth moving from socket to socket.
-	// The last bytes are always received, so that the upstream's connection is free
-	// before a slow client has them.
+	// spliceFrom is the smallest rest of a body, in bytes, that is worth moving from socket
+	// to socket. The last bytes are always received, so that the upstream's connection is
+	// free before a slow client has them.
 	spliceFrom = 256 << 10
 	spliceKeep = http1.MaxHead
 )
 
-// roundTrip is the upstream half of an exchange: it sends a request over a connection to
-// an HTTP/1.1 upstream, and gives the response to a receiver as it comes. It knows nothing
-// of the client's connection.
+// roundTrip is the upstream half of an exchange: it sends a request over a connection to an
+// HTTP/1.1 upstream, and passes the response to a receiver as it arrives. It does not
+// depend on the client's connection.
 //
 //	conn, to, out = …     what to send, and who takes the response
 //	run                   sends out unless that was done, and reads to the end of the body
 //	release or discard    what becomes of the connection
 //	finish                the end of the response, for the receiver
 //
-// A request's body that does not fit into out is written to the connection by another
-// goroutine meanwhile.
+// If a request's body does not fit into out, another goroutine writes it to the connection
+// meanwhile.
 type roundTrip struct {
 	tripState
 	reader     responseReader
@@ -34,40 +34,40 @@ type roundTrip struct {
 	onReadable func(fd uintptr) bool // readable, made once
 }
 
-// tripState is what is of one request. It is zeroed whole.
+// tripState is the state of one request. reset zeroes it.
 type tripState struct {
 	conn *upstream.H1Conn
 	to   receiver
-	out  []byte // what the upstream gets first, in buf or grown beyond it
+	out  []byte // the first bytes to send, in buf or in a larger slice
 	sent bool   // out was sent
-	got  bool   // a byte of a response came
+	got  bool   // a byte of a response has arrived
 
 	buf       *buffer
-	from, end int // what of buf is still to be relayed
+	from, end int // the part of buf that is still to be relayed
 
-	err    error // the upstream's
-	lost   error // the receiver's: the client cannot be reached
+	err    error // of the upstream
+	lost   error // of the receiver: the client cannot be reached
 	splice io.LimitedReader
 }
 
-// init makes the closure that every use shares.
+// init makes the closure that all uses share.
 func (t *roundTrip) init() { t.onReadable = t.readable }
 
-// reset makes t ready for the next request.
+// reset prepares t for the next request.
 func (t *roundTrip) reset() {
 	t.dropBuffer()
 	t.tripState = tripState{}
 	t.reader.reset()
 }
 
-// restart makes t ready to send the same request once more.
+// restart prepares t to send the same request a second time.
 func (t *roundTrip) restart(isHead bool) {
 	t.err, t.lost, t.sent, t.got = nil, nil, false, false
 	t.reader.reset()
 	t.reader.isHead = isHead
 }
 
-// buffer returns the buffer, which is taken from the pool if there is none.
+// buffer returns the buffer. It takes one from the pool if there is none.
 func (t *roundTrip) buffer() *buffer {
 	if t.buf == nil {
 		t.buf, t.from, t.end = t.pools.buffer(), front, front
@@ -82,8 +82,9 @@ func (t *roundTrip) dropBuffer() {
 	}
 }
 
-// run reads the upstream until its response is complete, or a tunnel begins. Within a
-// callback for the client's socket it still blocks: the goroutine is the connection's own.
+// run reads from the upstream until its response is complete, or a tunnel begins. Even
+// within a callback for the client's socket it may block, because the goroutine belongs to
+// the connection.
 func (t *roundTrip) run() error {
 	for {
 		err := t.conn.Raw().Read(t.onReadable)
@@ -127,15 +128,15 @@ func (t *roundTrip) canSplice() bool {
 	return body.in == http1.ByLength && body.left >= spliceFrom+spliceKeep && t.to.canSplice()
 }
 
-// readable is called once at first, when it sends the request, and each time that the
-// upstream's connection has become readable. It returns false to wait for the next time.
+// readable is called once at the start, when it sends the request, and then each time the
+// upstream's connection becomes readable. It returns false to wait for the next time.
 func (t *roundTrip) readable(fd uintptr) (finished bool) {
 	if !t.sent {
 		t.sent = true
 		if t.send(int(fd)) {
 			return false
 		}
-		// The upstream has closed the connection, perhaps with a response.
+		// The upstream has closed the connection, possibly after a response.
 	}
 	for {
 		t.buffer()
@@ -177,8 +178,8 @@ func (t *roundTrip) send(fd int) (ok bool) {
 	return errno == 0
 }
 
-// room returns where to receive into. It is empty only if a body fills the buffer, which
-// is never the case: all of it has been relayed by then.
+// room returns the free part of the buffer. It would be empty only if a body filled the
+// buffer, but by then all of the body has been relayed.
 func (t *roundTrip) room() []byte {
 	limit := len(t.buf.data) - tailRoom
 	if t.end == limit && t.from > front {
@@ -192,7 +193,7 @@ func (t *roundTrip) room() []byte {
 	return t.buf.data[t.end:limit]
 }
 
-// closed takes the end of the upstream's connection.
+// closed handles the end of the upstream's connection.
 func (t *roundTrip) closed() {
 	switch err := t.reader.closed(t.end > t.from); {
 	case err == nil:
@@ -202,8 +203,7 @@ func (t *roundTrip) closed() {
 	}
 }
 
-// relay gives the receiver what came from the upstream. It returns false if more is to be
-// read.
+// relay passes the received bytes to the receiver. It returns false if more must be read.
 func (t *roundTrip) relay() (finished bool) {
 	r := &t.reader
 	next, err := r.step(t.buf.data, t.from, t.end, t.to)
@@ -216,7 +216,7 @@ func (t *roundTrip) relay() (finished bool) {
 		t.err = err
 		return true
 	case r.phase == readDone:
-		// The connection is given back before the client, who may be slow, has the rest.
+		// The connection is released before the client, which may be slow, has the rest.
 		t.err = nil
 		return true
 	case r.phase == readTunnel:
@@ -228,7 +228,7 @@ func (t *roundTrip) relay() (finished bool) {
 	return r.phase == readBody && t.canSplice()
 }
 
-// finish gives the receiver the end of the response.
+// finish passes the end of the response to the receiver.
 func (t *roundTrip) finish() error {
 	err := t.reader.finish(t.to)
 	t.dropBuffer()

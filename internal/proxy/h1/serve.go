@@ -12,7 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Engine serves connections of HTTP/1.1. It is safe for concurrent use.
+// Engine serves HTTP/1.1 connections. It is safe for concurrent use.
 type Engine struct {
 	cfg      Config
 	pools    pools
@@ -50,9 +50,9 @@ func New(cfg Config) (*Engine, error) {
 // Via returns the pseudonym that the engine adds to Via.
 func (e *Engine) Via() string { return e.cfg.Via }
 
-// ServeConn serves c and returns when c has ended and is closed. The pump serves a
-// *net.TCPConn; of any other connection that wraps one, as *tls.Conn does, the method
-// NetConn returns the connection beneath. The caller has made the TLS handshake.
+// ServeConn serves c until it ends, then closes it and returns. The pump serves a
+// *net.TCPConn. A connection that wraps one, such as a *tls.Conn, must return it from a
+// method NetConn. The caller has completed the TLS handshake.
 func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
 	if !e.enter() {
 		_ = c.Close()
@@ -69,7 +69,7 @@ func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
 // Connections returns the number of connections being served.
 func (e *Engine) Connections() int { return int(e.conns.count.Load()) }
 
-// enter counts a connection. It reports false once the engine shuts down.
+// enter counts a connection. It reports false if the engine is shutting down.
 func (e *Engine) enter() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,10 +89,10 @@ func (e *Engine) leave() {
 	}
 }
 
-// Shutdown closes connections that wait for a request, sends "Connection: close" with
-// responses from now on, and returns when every connection has ended, upgraded ones last.
-// When ctx ends, it cuts off what still runs, which is logged and is not an error. New
-// connections are closed.
+// Shutdown drains the engine. It closes connections that wait for a request and connections
+// that arrive later, sends "Connection: close" with every response, and returns when all
+// connections have ended, upgraded ones last. When ctx ends, it cuts off the remaining
+// exchanges, which is logged and is not an error.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	e.draining.Store(true)
@@ -119,7 +119,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	e.cfg.Log.Warn("shutdown cut off connections", "connections", e.Connections())
 	again := time.NewTicker(tickTime)
 	defer again.Stop()
-	for { // again for connections that were between two phases
+	for { // repeated, for connections that were between two phases
 		e.conns.each((*conn).cutAll)
 		select {
 		case <-idle:
@@ -129,8 +129,8 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	}
 }
 
-// recoverIn recovers from a panic in a goroutine of a connection, which ends the connection
-// only.
+// recoverIn recovers from a panic in a goroutine of a connection, which ends only that
+// connection.
 func (e *Engine) recoverIn(what string) {
 	if p := recover(); p != nil {
 		e.cfg.Log.Error(what+" panicked", "panic", p, "stack", string(debug.Stack()))

@@ -10,7 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// Timeouts (contract, 4.4 and 4.5), which hold to within two ticks.
+// Timeouts (contract, 4.4 and 4.5). They are accurate to two ticks.
 const (
 	tickTime   = 200 * time.Millisecond
 	headTime   = proxy.HeadTimeout
@@ -30,7 +30,7 @@ type clock struct {
 	second  int64                  // the second of date
 }
 
-// in returns the time that is d from now, or up to a tick later, never earlier.
+// in returns the time d from now. It may be up to a tick late, but is never early.
 func (c *clock) in(d time.Duration) int64 {
 	return c.ms.Load() + (d + tickTime).Milliseconds()
 }
@@ -104,17 +104,17 @@ func (e *Engine) sweepAll(ctx context.Context) {
 	}
 }
 
-// sweep ends what has taken too long. check says whether to look for clients that have hung
-// up, too.
+// sweep ends phases that have exceeded their deadline. check is set if it must also check
+// for clients that have hung up.
 func (e *Engine) sweep(check bool) {
 	now, draining := e.clock.ms.Load(), e.draining.Load()
 	e.conns.each(func(c *conn) { c.sweeper.inspect(c, now, check, draining) })
 }
 
-// sweeper is what the sweeper remembers of a connection. Only the sweeper uses it.
+// sweeper is the sweeper's state for one connection. Only the sweeper uses it.
 type sweeper struct {
 	word    uint64 // conn.phase at the last visit
-	since   int64  // when it was first seen
+	since   int64  // when word was first seen
 	visits  int    // to an idle connection since then, up to idleCheck
 	closed  bool   // the client had closed its sending side at the last check
 	moved   uint64 // bytes that the client has sent and acknowledged
@@ -134,8 +134,8 @@ func (s *sweeper) inspect(c *conn, now int64, check, draining bool) {
 		case expired(word, now):
 			c.cutReading(word, cutTimeout)
 		case s.visits < idleCheck:
-			// The end of the connection may have come with the last request, and is
-			// not signalled again.
+			// The end of the connection may have arrived with the last request, and is not
+			// signalled again.
 			if s.visits++; s.visits == idleCheck && c.control(isClosed) {
 				c.cutReading(word, cutClientClosed)
 			}
@@ -158,8 +158,8 @@ func (s *sweeper) inspect(c *conn, now int64, check, draining bool) {
 	}
 }
 
-// emitStarted emits the record of the start of a request that lasts, and returns the word
-// that c.phase has afterwards.
+// emitStarted emits the start record of a long request, and returns the word that c.phase
+// has afterwards.
 func (s *sweeper) emitStarted(c *conn, word uint64, now int64) uint64 {
 	if word&held != 0 || c.client.Shard == nil || now-s.since < proxy.StartedAfter.Milliseconds() || !c.phase.hold(word) {
 		return word
@@ -190,8 +190,8 @@ func (s *sweeper) exchange(c *conn, word uint64, now int64, check bool) {
 	}
 }
 
-// stream checks a client that receives a response. One that has only closed its sending
-// side still takes bytes.
+// stream checks a client that receives a response. A client that has closed only its
+// sending side still accepts bytes.
 func (s *sweeper) stream(c *conn, word uint64, now int64, check bool) {
 	if !check || now-s.since < checkAfter.Milliseconds() {
 		return
@@ -211,7 +211,7 @@ func (s *sweeper) stream(c *conn, word uint64, now int64, check bool) {
 	}
 }
 
-// progress notes whether bytes have moved between the client and the gateway.
+// progress records whether bytes have moved between the client and the gateway.
 func (s *sweeper) progress(c *conn, now int64) (unread, unsent int) {
 	var moved uint64
 	c.control(func(fd uintptr) bool {
@@ -224,7 +224,8 @@ func (s *sweeper) progress(c *conn, now int64) (unread, unsent int) {
 	return unread, unsent
 }
 
-// stalls ends a client that neither sends nor takes bytes while the gateway waits for it.
+// stalls ends the exchange of a client that neither sends nor accepts bytes while the
+// gateway waits for it.
 func (s *sweeper) stalls(c *conn, now int64) {
 	reading, writing := c.reading.word.Load(), c.writing.word.Load()
 	waits := phaseOf(reading) == phaseReading || phaseOf(writing) == phaseWriting
@@ -243,5 +244,5 @@ func (s *sweeper) stalls(c *conn, now int64) {
 	}
 }
 
-// past is a deadline that ends every pending call.
+// past is a deadline in the past, which ends every pending call.
 var past = time.Unix(1, 0) //nolint:gochecknoglobals // a constant; Go has none of this type

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canPump says that receive and send exist on this platform.
+// canPump reports that receive and send work on this platform.
 const canPump = true
 
-// receive reads what has come into b, without blocking. n is 0 without an error at the end
-// of the stream. The system call never blocks, so the scheduler need not know of it.
+// receive reads the available bytes into b, without blocking. n is 0 without an error at
+// the end of the stream. The system call never blocks, so it bypasses the scheduler.
 func receive(fd int, b []byte) (n int, err syscall.Errno) {
 	for {
 		//nolint:gosec // recvfrom(2) takes an address
@@ -26,7 +26,7 @@ func receive(fd int, b []byte) (n int, err syscall.Errno) {
 	}
 }
 
-// send writes as much of b as the socket takes, without blocking.
+// send writes as much of b as fits into the socket's buffer, without blocking.
 func send(fd int, b []byte) (n int, err syscall.Errno) {
 	for n < len(b) {
 		rest := b[n:]
@@ -45,8 +45,8 @@ func send(fd int, b []byte) (n int, err syscall.Errno) {
 
 const again = unix.EAGAIN
 
-// isClosed reports whether the peer has closed its sending side, or the connection is
-// broken, even if bytes that it sent were not read yet.
+// isClosed reports whether the peer has closed its sending side or the connection is
+// broken, even if bytes that the peer sent have not been read.
 func isClosed(fd uintptr) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p[:], 0)
@@ -60,8 +60,8 @@ func isReset(fd uintptr) bool {
 	return err == nil && n == 1 && p[0].Revents != 0
 }
 
-// traffic returns how many bytes the peer has sent and acknowledged so far, how many of
-// those that it sent were not read yet, and how many it has not acknowledged.
+// traffic returns how many bytes the peer has sent and acknowledged so far, how many of the
+// sent ones have not been read, and how many bytes the peer has not acknowledged.
 func traffic(fd uintptr) (moved uint64, unread, unsent int) {
 	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

@@ -4,7 +4,7 @@ package h1
 
 import "syscall"
 
-// canPump says that connections are read with ordinary calls only.
+// canPump reports that connections are read with blocking calls only.
 const canPump = false
 
 const again = syscall.EAGAIN

@@ -36,7 +36,7 @@ func (c *conn) tunnel(x *exchange) step {
 	return stepClose
 }
 
-// pass copies one direction and then closes it, so that the other can continue; if it
+// pass copies one direction and then closes it, so that the other can continue. If it
 // breaks, both end. It returns the number of bytes copied.
 func pass(to, from net.Conn, first []byte) (passed int64) {
 	n, err := to.Write(first)
