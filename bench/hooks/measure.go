@@ -141,7 +141,7 @@ func prepare(ctx context.Context, cfg keygate.Config, urls []string, events int)
 	})
 }
 
-// admins retokens clients, each with its own account-level key.
+// admins returns clients, each with its own account-level key.
 func admins(ctx context.Context, s *keygate.Server) ([]*client.Client, error) {
 	var all []*client.Client
 	level := client.CreateKeyRequestLevelAccount
@@ -159,7 +159,7 @@ func admins(ctx context.Context, s *keygate.Server) ([]*client.Client, error) {
 	return all, nil
 }
 
-// makeKeys creates keys at the given pace and retokens their number.
+// makeKeys creates keys at the given pace and returns their number.
 func makeKeys(ctx context.Context, admins []*client.Client, during time.Duration, pace int) (made int, err error) {
 	var (
 		group  sync.WaitGroup
