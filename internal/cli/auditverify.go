@@ -28,9 +28,9 @@ func newAuditVerify(a *app) *cobra.Command {
 or in a file that "audit-log export --blocks" wrote (- for standard input). It reads
 the store directly; a server may be running.
 
-Someone who can write the whole store could compute the whole chain anew. --head
-detects that too: it takes a digest that "audit-log head" printed earlier and that
-you kept elsewhere, and fails if the digest is not in the chain.
+Someone who can write the whole store could recompute the whole chain. --head detects
+that too: it takes a digest that "audit-log head" printed earlier and that you kept
+elsewhere, and fails if the digest is not in the chain.
 
 Records of the last minutes are not in a block yet. The exit status is 6 if the
 chain is broken.`,

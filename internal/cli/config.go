@@ -11,7 +11,7 @@ import (
 )
 
 func newConfig(a *app) *cobra.Command {
-	return newGroup("config", "Manage a gateway by a configuration file",
+	return newGroup("config", "Manage a gateway with a configuration file",
 		newConfigValidate(a), newConfigDiff(a), newConfigApply(a), newConfigExport(a))
 }
 

@@ -181,7 +181,7 @@ export KEYGATE_API_KEY=$(cat %[7]s)
 # Call the service through the gateway.
 curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
 
-# Show what the gateway tells the service about the caller.
+# Show what the service receives about the caller.
 curl -H "Authorization: Bearer $KEY" %[1]s/whoami
 
 # Without a key: 401. A public route needs no key: 200.
@@ -218,7 +218,7 @@ curl -s %[4]s/metrics | grep '_lost_total '
 %[8]s spec push --gateway %[9]s %[10]s
 %[8]s spec revisions --gateway %[9]s
 
-# Create a key that may only read orders, and replace the first key by a new one.
+# Create a key that may only read orders, and replace the first key with a new one.
 %[8]s keys create --name reader --scope read:orders -o json
 %[8]s keys rotate --key-id %[11]s --overlap-days 7
 

@@ -31,7 +31,7 @@ type gatewayFlags struct {
 func (g *gatewayFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&g.name, "name", "", "display `name`")
 	f.StringVar(&g.upstreamURL, "upstream-url", "", "base `URL` of the upstream service: http, https or h2c")
-	f.StringVar(&g.hostname, "hostname", "", "`host` name of the gateway (default: made from its identifier)")
+	f.StringVar(&g.hostname, "hostname", "", "`host` name of the gateway (default: generated from its identifier)")
 	f.StringVar(&g.limit, "global-rate-limit", "", "`rate` limit across all routes, such as 6000/min")
 	f.StringVar(&g.burst, "global-burst", "", "capacity of the global limit, such as `200/s`")
 	f.StringVar(&g.timeout, "timeout", "", "timeout for the upstream's response headers, as a `duration` such as 30s")
@@ -120,7 +120,7 @@ func newGatewaysCreate(a *app) *cobra.Command {
 		RunE:    o.run,
 	}
 	o.register(c.Flags())
-	c.Flags().StringVar(&o.spec, "spec", "", "`file` with the OpenAPI document to make the routes from, or - for standard input")
+	c.Flags().StringVar(&o.spec, "spec", "", "`file` with the OpenAPI document to create the routes from, or - for standard input")
 	return c
 }
 

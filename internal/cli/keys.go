@@ -272,7 +272,7 @@ func newKeysRotate(a *app) *cobra.Command {
 	o := &keysRotate{keyCommand: keyCommand{app: a}}
 	c := o.flag(&cobra.Command{
 		Use:     "rotate --key-id KEY_ID --overlap-days DAYS",
-		Short:   "Replace a key by a new one; the old key stays valid during the overlap",
+		Short:   "Replace a key with a new one; the old key stays valid during the overlap",
 		Example: "  keygate keys rotate --key-id key_01j… --overlap-days 7", RunE: o.run,
 	})
 	c.Flags().Int64Var(&o.overlapDays, "overlap-days", 0, "number of `days` for which both keys are valid; 0 expires the old key at once")

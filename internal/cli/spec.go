@@ -25,7 +25,7 @@ func newSpecPush(a *app) *cobra.Command {
 	o := &specPush{app: a}
 	c := &cobra.Command{
 		Use:     "push --gateway ID FILE|-",
-		Short:   "Replace a gateway's routes by the operations of an OpenAPI document",
+		Short:   "Replace a gateway's routes with the operations of an OpenAPI document",
 		Example: "  keygate spec push --gateway gw_01j… openapi.yaml",
 		Args:    atMost(1),
 		RunE:    o.run,

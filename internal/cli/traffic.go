@@ -39,7 +39,7 @@ JSON and YAML have them all.`,
 	f.StringVar(&o.query.RouteID, "route-id", "", "only requests of the route with this `id`")
 	f.StringVar(&o.query.KeyID, "key-id", "", "only requests with the key with this `id`")
 	f.StringVar(&o.query.Interval, "interval", "", "`length` of the intervals: 1m, 1h or 1d")
-	f.StringVar(&o.query.GroupBy, "group-by", "", "report separately for each `what`: gateway, route, key or status")
+	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key or status")
 	o.span.add(f, "requests")
 	return c
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -109,7 +110,7 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 		v := l.pick(&s, lookup, inFile)
 		if s.parse == nil {
 			if v.origin.Kind != Default {
-				return nil, &Error{v.origin, fmt.Errorf("%s is not available in this version of Keygate: remove it", s.name)}
+				return nil, &Error{v.origin, errors.New("not available in this version of Keygate: remove it")}
 			}
 			continue
 		}
@@ -185,7 +186,7 @@ func (c *Config) checkPairs() error {
 			given, missing = p.keyName, p.certName
 		}
 		if (p.cert == "") != (p.key == "") {
-			return &Error{c.origins[given], fmt.Errorf("%s also needs %s: set both the certificate and its private key", given, missing)}
+			return &Error{c.origins[given], fmt.Errorf("also needs %s: set both the certificate and its private key", missing)}
 		}
 	}
 	return nil

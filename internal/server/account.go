@@ -36,31 +36,31 @@ type NewAccountKey struct {
 // CreateAccount creates an account directly in the store. A server may run on the same
 // store; it uses the account within a second. Errors of validation are of package fault.
 func CreateAccount(ctx context.Context, settings *config.Config, log *slog.Logger, name, plan string, hosts []string) (*NewAccount, error) {
-	var made *NewAccount
+	var created *NewAccount
 	err := offline(ctx, settings, log, func(ops *control.Service) error {
 		a, k, err := ops.CreateAccount(ctx, name, account.Plan(plan), hosts)
 		if err != nil {
 			return err
 		}
-		made = &NewAccount{AccountID: a.ID, Name: a.Name, Plan: string(a.Plan), Hosts: append([]string{}, a.Hosts...), CreatedAt: a.CreatedAt, KeyID: k.ID, Key: k.Secret}
+		created = &NewAccount{AccountID: a.ID, Name: a.Name, Plan: string(a.Plan), Hosts: append([]string{}, a.Hosts...), CreatedAt: a.CreatedAt, KeyID: k.ID, Key: k.Secret}
 		return nil
 	})
-	return made, err
+	return created, err
 }
 
 // CreateAccountKey creates an account-level key with the scope admin, directly in the
 // store, as CreateAccount does.
 func CreateAccountKey(ctx context.Context, settings *config.Config, log *slog.Logger, accountName, keyName string) (*NewAccountKey, error) {
-	var made *NewAccountKey
+	var created *NewAccountKey
 	err := offline(ctx, settings, log, func(ops *control.Service) error {
 		k, err := ops.CreateAccountKey(ctx, accountName, keyName)
 		if err != nil {
 			return err
 		}
-		made = &NewAccountKey{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String(), Key: k.Secret}
+		created = &NewAccountKey{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String(), Key: k.Secret}
 		return nil
 	})
-	return made, err
+	return created, err
 }
 
 // noDataPlane is the Publisher of an offline command, whose process has no data plane. A

@@ -57,7 +57,7 @@ func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, rep
 	switch {
 	case secret == "":
 	case isTerminal:
-		fmt.Fprintf(w, "The admin key is %s\nIt is also in %s. It is shown this once.\n", secret, path)
+		fmt.Fprintf(w, "The admin key is %s\nIt is also in %s. It is shown only once.\n", secret, path)
 	default:
 		fmt.Fprintf(w, "The admin key is in %s\n", path)
 	}

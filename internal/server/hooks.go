@@ -45,7 +45,7 @@ func (s *Server) openEvents() (sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.metrics.Counter("keygate_event_lost_total", "Exceeded limits and upstream errors that made no event because too many were waiting.",
+	s.metrics.Counter("keygate_event_lost_total", "Exceeded limits and upstream errors that raised no event because too many were waiting.",
 		func() float64 { return float64(w.Lost()) })
 	return w, nil
 }

@@ -146,7 +146,7 @@ func sendSecrets(t *testing.T, s *keygatetest.Server, key, canary string) {
 	s.Call(http.MethodPost, "/v1/keys", s.AdminKey, `{"name": "`+canary+`", "bad": 1}`)
 }
 
-// A trace that a caller of TestTraces continues.
+// A trace that a caller of TestRequestsContinueTheCallersTrace continues.
 const (
 	callerTrace  = "0af7651916cd43dd8448eb211c80319c"
 	callerSpan   = "b7ad6b7169203331"
@@ -156,7 +156,7 @@ const (
 // Guarantee: with traces a request continues its caller's trace, over HTTP/1.1 and HTTP/2:
 // the parent of its span is the caller's span, and the upstream receives the request's span
 // in traceparent. Without traces traceparent is forwarded unchanged. tracestate always is.
-func TestTraces(t *testing.T) {
+func TestRequestsContinueTheCallersTrace(t *testing.T) {
 	for name, on := range map[string]bool{"without traces nothing is exported": false, "with traces every request has a span": true} {
 		t.Run(name, func(t *testing.T) {
 			traces := startTraceCollector(t)
