@@ -36,7 +36,7 @@ func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 
 // Guarantee: every call has the key, the User-Agent and the source, and each POST its
 // own Idempotency-Key.
-func TestRequest(t *testing.T) {
+func TestCallsSendKeyAndSource(t *testing.T) {
 	var got []http.Header
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Header.Clone())
@@ -59,7 +59,7 @@ func TestRequest(t *testing.T) {
 }
 
 // Guarantee: an error response is an *Error with all of its fields.
-func TestError(t *testing.T) {
+func TestErrorResponseHasAllFields(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "3")
 		w.WriteHeader(http.StatusForbidden)
@@ -84,7 +84,7 @@ func TestError(t *testing.T) {
 
 // Guarantee: a response that is not from Keygate is an error, and redirects are not
 // followed, so that the key is sent to no other server.
-func TestForeignServer(t *testing.T) {
+func TestKeyIsSentToNoOtherServer(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	t.Cleanup(other.Close)
@@ -105,7 +105,7 @@ func TestForeignServer(t *testing.T) {
 
 // Guarantee: a call whose connection failed is retried, with the same Idempotency-Key,
 // only if that cannot execute it twice.
-func TestRetries(t *testing.T) {
+func TestOnlyRepeatableCallsAreRetried(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		call func(ctx context.Context, c *client.Client) error
@@ -161,7 +161,7 @@ func TestRetries(t *testing.T) {
 
 // Guarantee: a failed connection is an *UnreachableError that names the server and does
 // not contain the key.
-func TestUnreachable(t *testing.T) {
+func TestFailedConnectionNamesTheServer(t *testing.T) {
 	const url = "http://127.0.0.1:1" // the system never assigns this port
 	c, err := client.New(client.Config{URL: url, Key: key, Retries: -1})
 	if err != nil {
@@ -176,7 +176,7 @@ func TestUnreachable(t *testing.T) {
 
 // Guarantee: a list returns the records of all pages in order, requests no page after the
 // caller has stopped, and ends at an error.
-func TestList(t *testing.T) {
+func TestListReadsAllPages(t *testing.T) {
 	var queries []string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		queries = append(queries, r.URL.RawQuery)
@@ -215,7 +215,7 @@ func TestList(t *testing.T) {
 }
 
 // Guarantee: a patch encodes unchanged, cleared and set fields differently.
-func TestPatch(t *testing.T) {
+func TestPatchEncodesChanges(t *testing.T) {
 	for _, tc := range []struct {
 		patch any
 		want  string
@@ -233,7 +233,7 @@ func TestPatch(t *testing.T) {
 }
 
 // Guarantee: New refuses an invalid address and an invalid key.
-func TestNew(t *testing.T) {
+func TestNewRefusesInvalidConfig(t *testing.T) {
 	for _, bad := range []string{"", "127.0.0.1:8081", "ftp://x", "http://", "http://user@x", "http://x?y", "http://x#y", "http://[::1"} {
 		if _, err := client.New(client.Config{URL: bad}); err == nil {
 			t.Errorf("New accepted URL %q", bad)
@@ -246,7 +246,7 @@ func TestNew(t *testing.T) {
 
 // Guarantee: the client has a method for every call of api/openapi.yaml, with its HTTP
 // method and path.
-func TestCoversDocument(t *testing.T) {
+func TestClientCoversTheDocument(t *testing.T) {
 	want := documentedCalls(t)
 	var got []string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {

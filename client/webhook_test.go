@@ -37,7 +37,7 @@ func callWebhooks(ctx context.Context, c *client.Client, discard func(any, error
 
 // Guarantee: filters and bodies are sent with the names of the API document, and the data
 // of an event is returned byte for byte.
-func TestWebhookCalls(t *testing.T) {
+func TestWebhookCallsMatchTheDocument(t *testing.T) {
 	var got []string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -91,7 +91,7 @@ const (
 
 // Guarantee: VerifyDelivery accepts a delivery that is signed with the secret, and no
 // other.
-func TestVerifyDelivery(t *testing.T) {
+func TestVerifyDeliveryAcceptsOnlyItsSecret(t *testing.T) {
 	signed := time.Unix(1893456000, 0)
 	for _, tc := range []struct {
 		name, secret, body string

@@ -110,7 +110,7 @@ func trafficSums(t *testing.T, s *server, interval string) map[string]tally.Sums
 // Guarantee: the traffic report equals what clients received, to the last request
 // and byte, in every grouping and interval, over HTTP/1.1 and HTTP/2, and across a
 // restart by SIGTERM under load. No sink loses a record.
-func TestExactAccounting(t *testing.T) {
+func TestTrafficReportIsExact(t *testing.T) {
 	s := startServer(t, "--log-level", "error")
 	scenario := newScenario(t, s)
 	calls := slices.Concat(scenario.Calls, scenario.Calls, scenario.Calls, scenario.Calls, []tally.Call{scenario.Slow})

@@ -306,7 +306,7 @@ func copyDir(t *testing.T, from string) string {
 // moved, in a copy of the store and in an export, without a server. With a head that
 // was stored elsewhere it also detects that the end of the chain was removed or the
 // chain was replaced.
-func TestVerifyFindsWhatWasChanged(t *testing.T) {
+func TestVerifyDetectsChangedBlocks(t *testing.T) {
 	s := startServer(t, "--log-level", "error")
 	head := sealBlocks(t, s)
 	if out, status := s.keygate("audit-log", "verify", "--data-dir", s.dataDir, "--head", *head.Digest); status != 0 || !strings.Contains(out, "the chain is intact") {

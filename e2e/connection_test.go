@@ -150,7 +150,7 @@ func TestClientCertificateReachesTheService(t *testing.T) {
 // Guarantee: a gateway never has more connections to its upstream than
 // upstream_max_connections, for clients of both protocols together. A request that
 // waits for a connection longer than timeout gets a 504; all others are served.
-func TestBoundOfConnections(t *testing.T) {
+func TestConnectionsToTheUpstreamAreBounded(t *testing.T) {
 	const bound = 3
 	var running, most atomic.Int64
 	hold := make(chan struct{})
@@ -213,7 +213,7 @@ func TestBoundOfConnections(t *testing.T) {
 
 // Guarantee: a request to an upstream that does not complete a connection gets a 502
 // after upstream_connect_timeout, long before timeout.
-func TestConnectTimeout(t *testing.T) {
+func TestConnectTimeoutEndsTheRequest(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

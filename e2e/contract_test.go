@@ -12,7 +12,7 @@ var requestID = regexp.MustCompile(`^req_[0-9a-hjkmnp-tv-z]{26}$`)
 
 // Guarantee: every error of the management API has the status, error code and
 // field of the contract (section 2), and a request ID.
-func TestWrongInputsOfTheManagementAPI(t *testing.T) {
+func TestManagementAPIErrorsFollowTheContract(t *testing.T) {
 	s := startServer(t)
 	up := newRecordingUpstream(t)
 	gw := "/v1/gateways/" + s.newGateway(up.URL, nil)
@@ -112,7 +112,7 @@ func TestWrongInputsOfTheManagementAPI(t *testing.T) {
 
 // Guarantee: the data plane makes its checks in the order of the contract (section
 // 4.2), and each error has the status and code of the contract.
-func TestWrongInputsOfTheDataPlane(t *testing.T) {
+func TestDataPlaneErrorsFollowTheContract(t *testing.T) {
 	s := startServer(t)
 	up := newRecordingUpstream(t)
 	id := s.call(http.StatusCreated, "POST", "/v1/gateways", map[string]any{"name": "g", "upstream_url": up.URL, "hostname": "api.example"}).field(t, "gateway_id")

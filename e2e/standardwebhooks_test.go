@@ -15,7 +15,7 @@ import (
 // Guarantee: a receiver that uses only a Standard Webhooks library, here the one for
 // Node.js, verifies the deliveries of Keygate, both with a secret in the form of that
 // standard and with any other secret.
-func TestStandardWebhooksReceiver(t *testing.T) {
+func TestStandardWebhooksLibraryVerifiesDeliveries(t *testing.T) {
 	s := startServer(t, webhookFlags()...)
 	const own, other = "a key of thirty-two bytes, right", "sixteen bytes, é and more"
 	for secret, standard := range map[string]string{

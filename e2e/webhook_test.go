@@ -193,7 +193,7 @@ func TestEveryEventArrives(t *testing.T) {
 // Guarantee: a delivery fails after five attempts with the same bytes. It can be
 // redelivered by itself or in a recovery. A 410 disables the endpoint, and a PATCH
 // enables it.
-func TestFailureAndRecovery(t *testing.T) {
+func TestFailedDeliveryCanBeRecovered(t *testing.T) {
 	b := newReceiver(t)
 	b.respondWith(http.StatusInternalServerError)
 	s := startServer(t, webhookFlags()...)
@@ -260,7 +260,7 @@ func TestFailureAndRecovery(t *testing.T) {
 // Guarantee: during the overlap of a secret rotation, deliveries are signed with both
 // secrets, each in the headers of the contract (section 6). Without an overlap they
 // are signed only with the new secret.
-func TestSecretRotation(t *testing.T) {
+func TestBothSecretsSignDuringTheOverlap(t *testing.T) {
 	b := newReceiver(t)
 	s := startServer(t, webhookFlags()...)
 	hook, old := s.newWebhook(b.URL+"/in", "key.created")
@@ -309,7 +309,7 @@ func TestSecretRotation(t *testing.T) {
 
 // Guarantee: a delivery never reaches Keygate's own listeners, and reaches this
 // machine only if its network is allowed. The delivery log has the reason.
-func TestAddressesOfReceivers(t *testing.T) {
+func TestReceiverAddressesAreRestricted(t *testing.T) {
 	s := startServer(t, webhookFlags()...)
 	attempt := func(url string) string {
 		t.Helper()
@@ -349,7 +349,7 @@ func TestAddressesOfReceivers(t *testing.T) {
 
 // Guarantee: the server stops in time even if a receiver hangs, and the delivery in
 // progress is repeated after the next start.
-func TestStopWhileReceiverHangs(t *testing.T) {
+func TestHangingReceiverDoesNotDelayTheStop(t *testing.T) {
 	release := make(chan struct{})
 	arrived := make(chan string, 100)
 	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

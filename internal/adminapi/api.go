@@ -169,7 +169,7 @@ func (c *call) serve() (res response, err error) {
 	return c.op.run(c)
 }
 
-// admit makes the checks 401, 404 (path), 405, 429 and 403. It passes a call
+// admit performs the 401, 404 (path), 405, 429 and 403 checks. It passes a call
 // that needs no key.
 func (c *call) admit() error {
 	if c.op != nil && c.op.public {

@@ -56,7 +56,7 @@ func BySnapshot(follower *snapshot.Follower) func(secret string, now time.Time) 
 	}
 }
 
-// authenticate makes the check 401 and sets c.principal and c.caller.
+// authenticate performs the 401 check and sets c.principal and c.caller.
 func (c *call) authenticate() error {
 	secret, given := bearer(c.request.Header.Values("Authorization"))
 	if !given {
@@ -94,7 +94,7 @@ func bearer(values []string) (secret string, ok bool) {
 	return secret, secret != ""
 }
 
-// authorize makes the part of the check 403 that needs neither the body nor the
+// authorize performs the part of the 403 check that needs neither the body nor the
 // store. Package control checks what rights a key may give to other keys.
 func (c *call) authorize() error {
 	if c.op.operatorOnly && !c.principal.Account.IsDefault() {

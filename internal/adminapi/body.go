@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// readBody reads the body and makes the checks 413 and 415. It does not read the
+// readBody reads the body and performs the 413 and 415 checks. It does not read the
 // body of a GET or DELETE, which has no meaning.
 func (c *call) readBody() error {
 	if m := c.op.method; m == http.MethodGet || m == http.MethodDelete {
@@ -54,7 +54,7 @@ func readAll(r *http.Request, most int64) ([]byte, error) {
 	return content, err
 }
 
-// checkMediaType makes the check 415. A body without a Content-Type is refused,
+// checkMediaType performs the 415 check. A body without a Content-Type is refused,
 // because the meaning of a body must not depend on a guess.
 func (c *call) checkMediaType() error {
 	documented := []string{jsonType}
@@ -82,7 +82,7 @@ func (c *call) checkMediaType() error {
 	return nil
 }
 
-// readSyntax makes the check 400: it parses the query and If-Match, and checks
+// readSyntax performs the 400 check: it parses the query and If-Match, and checks
 // the syntax of Idempotency-Key and of a JSON body.
 func (c *call) readSyntax() (err error) {
 	if c.query, err = url.ParseQuery(c.request.URL.RawQuery); err != nil {
@@ -108,7 +108,7 @@ func (c *call) readSyntax() (err error) {
 	}
 }
 
-// checkQuery makes the check 422 of the query, and of the body of a call that
+// checkQuery performs the 422 check of the query, and of the body of a call that
 // takes none.
 func (c *call) checkQuery() error {
 	known := make([]string, len(c.op.query))

@@ -29,7 +29,7 @@ const (
 
 // Guarantee: a gateway is created, read, listed, changed and deleted with the fields of
 // the contract (section 3.3).
-func TestGatewayLife(t *testing.T) {
+func TestGatewayIsCreatedChangedAndDeleted(t *testing.T) {
 	s := start(t)
 	created := s.post("/v1/gateways", map[string]any{
 		"name": "orders", "upstream_url": "https://orders.internal/base", "hostname": "API.example.com",
@@ -95,7 +95,7 @@ func TestGatewayLife(t *testing.T) {
 
 // Guarantee: a route is created, changed and deleted with the fields of the contract
 // (section 3.3).
-func TestRouteLife(t *testing.T) {
+func TestRouteIsCreatedChangedAndDeleted(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	routes := "/v1/gateways/" + gatewayID + "/routes"
@@ -133,7 +133,7 @@ func TestRouteLife(t *testing.T) {
 
 // Guarantee: a key is created, read, changed, rotated and revoked with the fields of the
 // contract (sections 3.1 and 3.2).
-func TestKeyLife(t *testing.T) {
+func TestKeyIsCreatedRotatedAndRevoked(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	made := s.newKey(map[string]any{
@@ -194,7 +194,7 @@ func TestKeyLife(t *testing.T) {
 }
 
 // Guarantee: verify returns whether a key would be accepted, and if not, why.
-func TestVerify(t *testing.T) {
+func TestVerifySaysWhyAKeyIsRefused(t *testing.T) {
 	s := start(t)
 	gatewayID, other := s.newGateway(""), s.newGateway("")
 	key := s.newKey(map[string]any{"scope": "read:orders", "gateway_id": gatewayID, "owner": "ann"})
@@ -225,7 +225,7 @@ func TestVerify(t *testing.T) {
 
 // Guarantee: documents are pushed, read, exported and rolled back as in the contract
 // (sections 3.3 and 5), and a dry run changes nothing.
-func TestDocuments(t *testing.T) {
+func TestDocumentsArePushedAndExported(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	at := "/v1/gateways/" + gatewayID
@@ -314,7 +314,7 @@ func TestDocuments(t *testing.T) {
 
 // Guarantee: any account-level key may read its account; only keys of the account
 // default may read the settings.
-func TestAccountAndSettings(t *testing.T) {
+func TestOnlyTheOperatorReadsSettings(t *testing.T) {
 	s := start(t)
 	r := s.do(request{method: "GET", path: "/v1/account", key: s.accountKey("read:nothing/at/all")}).want(200)
 	wantFields(t, r.json, "account_id name plan audit_retention_days key")

@@ -10,7 +10,7 @@ import (
 
 // Guarantee: the connection settings of a gateway are in its record only if they are
 // set, and the private key is in no response, not even in one that refuses it.
-func TestGatewayConnection(t *testing.T) {
+func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 	s := start(t)
 	pair := certificatetest.New(t, "client")
 	secret := strings.Split(string(pair.Key), "\n")[1]

@@ -17,7 +17,7 @@ import (
 )
 
 // Guarantee: api/openapi.yaml is the document that the code describes.
-func TestExportedDocument(t *testing.T) {
+func TestExportedDocumentIsCurrent(t *testing.T) {
 	want, err := adminapi.YAML(adminapi.Document())
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestExportedDocument(t *testing.T) {
 }
 
 // Guarantee: the document is served without a key, and is the exported one.
-func TestServedDocument(t *testing.T) {
+func TestServedDocumentIsTheExportedOne(t *testing.T) {
 	s := start(t)
 	for _, header := range []map[string]string{nil, {"Authorization": "Bearer nonsense"}} {
 		r := s.do(request{method: "GET", path: "/v1/openapi.json", key: "-", header: header}).want(200)
@@ -94,7 +94,7 @@ func TestDocumentIsComplete(t *testing.T) {
 
 // Guarantee: the document for the client's generator has the same calls, in OpenAPI
 // 3.0, each with one success and one error response.
-func TestClientDocument(t *testing.T) {
+func TestClientDocumentHasEveryCall(t *testing.T) {
 	content, err := adminapi.ClientDocument().Downgrade()
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ import "testing"
 
 // Guarantee: the ETag of a record changes with each change and only then, and a call
 // whose If-Match does not match changes nothing.
-func TestETags(t *testing.T) {
+func TestETagChangesWithTheRecord(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	routeID := s.newRoute("", gatewayID, "/a")
@@ -59,7 +59,7 @@ func TestETags(t *testing.T) {
 }
 
 // Guarantee: a push honors If-Match with the ETag of the gateway.
-func TestETagOfPushes(t *testing.T) {
+func TestPushHonorsIfMatch(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	put := func(match string) *reply {
@@ -78,7 +78,7 @@ func TestETagOfPushes(t *testing.T) {
 
 // Guarantee: a rotation honors If-Match with the ETag of the old key, a rollback with
 // that of the gateway, and a secret rotation with that of the endpoint.
-func TestETagOfRotationAndRollback(t *testing.T) {
+func TestRotationAndRollbackHonorIfMatch(t *testing.T) {
 	s := start(t)
 	keyID := s.newKey(nil).text("key_id")
 	gatewayID := s.newGateway("")

@@ -35,7 +35,7 @@ func (e *events) take() []audit.Record {
 // Guarantee: each call that needs a key makes one authentication record, with its
 // outcome and only the prefix of the key. A call that needs no key makes none
 // (contract, section 7).
-func TestAuthenticationEvents(t *testing.T) {
+func TestEachAuthenticationIsRecorded(t *testing.T) {
 	s := start(t)
 	secret := func(fields map[string]any) string { return s.newKey(fields).json["key"].(string) }
 	reader := secret(map[string]any{"name": "r", "scope": "read", "level": "account"})

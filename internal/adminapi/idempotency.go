@@ -14,7 +14,7 @@ import (
 
 const idempotencyHeader = "Idempotency-Key"
 
-// checkIdempotencyKey makes the check 400 of the values of Idempotency-Key.
+// checkIdempotencyKey performs the 400 check of the values of Idempotency-Key.
 func checkIdempotencyKey(values []string) error {
 	invalid := &fault.Error{Code: fault.InvalidRequest, Field: idempotencyHeader, Message: "must be a single header of 1 to 255 printable ASCII characters"}
 	if len(values) == 0 {

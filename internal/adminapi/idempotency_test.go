@@ -17,7 +17,7 @@ func (s *server) postWithKey(key, path, idempotencyKey string, body any) *reply 
 
 // Guarantee: a repeated call gets the first response without being executed again,
 // without secrets, across a restart and for 24 hours.
-func TestReplay(t *testing.T) {
+func TestRepeatedPostIsReplayed(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	oldID := s.newKey(nil).text("key_id")
@@ -116,7 +116,7 @@ func (call *replayedCall) wantReplay(t *testing.T, first, second *reply) {
 }
 
 // Guarantee: an Idempotency-Key with a different request is refused, whatever differs.
-func TestReplayOfAnotherCall(t *testing.T) {
+func TestIdempotencyKeyOfAnotherRequestIsRefused(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	body := `{"name": "a", "scope": "read"}`
@@ -139,7 +139,7 @@ func TestReplayOfAnotherCall(t *testing.T) {
 
 // Guarantee: an Idempotency-Key is one header of 1 to 255 printable ASCII characters, on
 // any POST.
-func TestIdempotencyKeyForm(t *testing.T) {
+func TestMalformedIdempotencyKeyIsRefused(t *testing.T) {
 	s := start(t)
 	body := `{"name": "a", "scope": "read"}`
 	s.postWithKey("", "/v1/keys", strings.Repeat("k", 255), body).want(201)
@@ -171,7 +171,7 @@ func TestIdempotencyKeyForm(t *testing.T) {
 
 // Guarantee: of concurrent calls with the same Idempotency-Key, exactly one is executed;
 // the others are refused or get its response.
-func TestConcurrentCallsUnderOneKey(t *testing.T) {
+func TestConcurrentCallsUnderOneKeyExecuteOnce(t *testing.T) {
 	s := start(t)
 	const n = 20
 	replies := make([]*reply, n)

@@ -9,7 +9,7 @@ import (
 
 // Guarantee: the error of an invalid body names the invalid field (contract, section
 // 2).
-func TestWrongBodies(t *testing.T) {
+func TestInvalidBodiesAreRefused(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	routeID := s.newRoute("", gatewayID, "/a")
@@ -114,7 +114,7 @@ func TestWrongBodies(t *testing.T) {
 }
 
 // Guarantee: the error of an invalid query names the parameter.
-func TestWrongQueries(t *testing.T) {
+func TestInvalidQueriesAreRefused(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	for query, field := range map[string]string{
@@ -143,7 +143,7 @@ func TestWrongQueries(t *testing.T) {
 
 // Guarantee: a body is accepted only with a supported Content-Type, in UTF-8 and
 // without a Content-Encoding.
-func TestMediaTypes(t *testing.T) {
+func TestMediaTypesAreChecked(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	key := `{"name": "a", "scope": "read"}`
@@ -171,7 +171,7 @@ func TestMediaTypes(t *testing.T) {
 
 // Guarantee: a body may have exactly the maximum size of its call, and not one byte
 // more, with or without a Content-Length.
-func TestBodySizes(t *testing.T) {
+func TestBodySizeIsLimited(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	exactly := func(n int, head, tail string) string { return head + strings.Repeat("x", n-len(head)-len(tail)) + tail }

@@ -102,7 +102,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 
 // Guarantee: every call needs the scope for its method (specification, Authentication,
 // 3), and a resource that covers its path.
-func TestScopes(t *testing.T) {
+func TestEveryCallNeedsItsScope(t *testing.T) {
 	s := start(t)
 	ids := strings.NewReplacer("{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x")
 	keys := map[string]string{}
@@ -147,7 +147,7 @@ func TestScopes(t *testing.T) {
 
 // Guarantee: no key grants more than it has, for every combination of the calling key's
 // scope with the level and scope of the other key.
-func TestNoKeyGivesMoreThanItHas(t *testing.T) {
+func TestNoKeyGrantsMoreThanItHas(t *testing.T) {
 	s := start(t)
 	rank := map[string]int{"read": 1, "write": 2, "admin": 3}
 	callers := []string{"read", "write", "admin", "write:keys", "admin:keys"}
@@ -185,7 +185,7 @@ func TestNoKeyGivesMoreThanItHas(t *testing.T) {
 }
 
 // Guarantee: a key may revoke itself, whatever its scope, but no other key.
-func TestKeyRevokesItself(t *testing.T) {
+func TestKeyMayRevokeItself(t *testing.T) {
 	s := start(t)
 	for _, scope := range []string{"read", "write", "read:gateways", "admin:keys", "admin"} {
 		own := s.newKey(map[string]any{"level": "account", "scope": scope})

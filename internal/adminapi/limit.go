@@ -53,7 +53,7 @@ func (l *callLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s
 	}
 }
 
-// charge makes the checks 404 (path), 405 and 429. A request that matches no
+// charge performs the 404 (path), 405 and 429 checks. A request that matches no
 // operation is not charged. Every response from here on has the rate limit
 // headers.
 func (c *call) charge() error {

@@ -10,7 +10,7 @@ import (
 
 // Guarantee: pages are newest first, have every record once even if records are added
 // meanwhile, and end with a null cursor.
-func TestPages(t *testing.T) {
+func TestPagesHaveEveryRecordOnce(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	var want []string
@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 }
 
 // Guarantee: revisions are listed in pages, newest first.
-func TestRevisionPages(t *testing.T) {
+func TestRevisionsAreListedInPages(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	for i := range 3 {
@@ -73,7 +73,7 @@ func TestRevisionPages(t *testing.T) {
 
 // Guarantee: a cursor is valid only for its list, account and filters, and only
 // unchanged.
-func TestCursors(t *testing.T) {
+func TestCursorIsBoundToItsList(t *testing.T) {
 	s := start(t)
 	gatewayID, other := s.newGateway(""), s.newGateway("")
 	for _, g := range []string{gatewayID, other} {
@@ -137,7 +137,7 @@ func TestCursors(t *testing.T) {
 }
 
 // Guarantee: each filter of the list of keys returns exactly the matching keys.
-func TestKeyFilters(t *testing.T) {
+func TestKeyFiltersMatchExactly(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	bound := s.newKey(map[string]any{"gateway_id": gatewayID, "name": "Mobile app", "owner": "ann"})

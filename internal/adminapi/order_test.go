@@ -9,7 +9,7 @@ import (
 
 // Guarantee: the checks are made in the order of the contract (section 2). Each request
 // fails its own check and the later ones.
-func TestOrderOfChecks(t *testing.T) {
+func TestChecksAreMadeInOrder(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	reader := s.accountKey("read")
@@ -64,7 +64,7 @@ func TestOrderOfChecks(t *testing.T) {
 }
 
 // Guarantee: a failed If-Match on a revoked key is a 412, not a 409.
-func TestPreconditionBeforeState(t *testing.T) {
+func TestPreconditionIsCheckedBeforeState(t *testing.T) {
 	s := start(t)
 	keyID := s.newKey(nil).text("key_id")
 	s.do(request{method: "DELETE", path: "/v1/keys/" + keyID}).want(200)
@@ -76,7 +76,7 @@ func TestPreconditionBeforeState(t *testing.T) {
 
 // Guarantee: only a valid account-level key in the Authorization header is accepted; any
 // other is a 401 with its code.
-func TestAuthentication(t *testing.T) {
+func TestOnlyValidAccountKeysAreAccepted(t *testing.T) {
 	s := start(t)
 	gatewayKey := s.newKey(nil).text("key")
 	expiring := s.newKey(map[string]any{"level": "account", "expires_at": "2027-03-01T13:00:00Z"}).text("key")
@@ -106,7 +106,7 @@ func TestAuthentication(t *testing.T) {
 }
 
 // Guarantee: two Authorization headers are refused, even if both are valid.
-func TestTwoAuthorizationHeaders(t *testing.T) {
+func TestTwoAuthorizationHeadersAreRefused(t *testing.T) {
 	s := start(t)
 	req, err := http.NewRequest("GET", s.http.URL+"/v1/account", nil)
 	if err != nil {
@@ -125,7 +125,7 @@ func TestTwoAuthorizationHeaders(t *testing.T) {
 
 // Guarantee: each key may make 200 calls at once, then 100 a second. Every response but a
 // 401 has the rate limit headers, and a request for an unknown path is not charged.
-func TestAccountLimit(t *testing.T) {
+func TestCallsAreLimitedPerKey(t *testing.T) {
 	s := start(t)
 	key := s.accountKey("read")
 	get := func(path string) *reply { return s.do(request{method: "GET", path: path, key: key}) }
@@ -160,7 +160,7 @@ func TestAccountLimit(t *testing.T) {
 
 // Guarantee: only the paths and methods of the document exist, and every response has a
 // new X-Request-Id.
-func TestPathsAndMethods(t *testing.T) {
+func TestOnlyDocumentedPathsExist(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	for _, path := range []string{

@@ -69,7 +69,7 @@ const auditFields = "time kind outcome key_prefix key_id gateway_id method path 
 
 // Guarantee: the audit log has the authentications of both planes and the changes, with
 // the fields of the contract (section 7), newest first, up to the time of the call.
-func TestAuditLog(t *testing.T) {
+func TestAuditLogHasAuthenticationsAndChanges(t *testing.T) {
 	s := start(t)
 	p := newTrafficFixture(s)
 	s.clock.move(time.Minute)
@@ -120,7 +120,7 @@ func TestAuditLog(t *testing.T) {
 
 // Guarantee: each filter of the audit log returns exactly the matching records, the
 // pages have every record once, and a cursor is bound to its list and filters.
-func TestAuditFilters(t *testing.T) {
+func TestAuditFiltersMatchExactly(t *testing.T) {
 	s := start(t)
 	p := newTrafficFixture(s)
 	s.clock.move(time.Minute)
@@ -171,7 +171,7 @@ func TestAuditFilters(t *testing.T) {
 }
 
 // Guarantee: the head of a log without sealed blocks has number 0.
-func TestAuditHead(t *testing.T) {
+func TestAuditHeadWithoutBlocksIsZero(t *testing.T) {
 	s := start(t)
 	if r := s.get("/v1/audit-log/head").want(200); r.raw != `{"number":0,"digest":null,"time":null}`+"\n" {
 		t.Errorf("got %s, want number 0, digest and time null", r.raw)
@@ -182,7 +182,7 @@ const trafficFields = "start group requests status_2xx status_3xx status_4xx sta
 
 // Guarantee: the traffic report counts all requests up to the time of the call, starts
 // with since, ends before until, and has zeros for empty intervals.
-func TestTraffic(t *testing.T) {
+func TestTrafficCountsAllRequests(t *testing.T) {
 	s := start(t)
 	p := newTrafficFixture(s)
 	p.emit(fine)
@@ -304,7 +304,7 @@ const (
 
 // Guarantee: the request log has each refused or failed request with its decision, and
 // no other request.
-func TestRequests(t *testing.T) {
+func TestRequestLogHasRefusedAndFailedRequests(t *testing.T) {
 	s := start(t)
 	p := newTrafficFixture(s)
 	s.clock.move(time.Minute)
@@ -386,7 +386,7 @@ func TestRequests(t *testing.T) {
 
 // Guarantee: the list of limits has every limit of a gateway with its current level, in
 // pages.
-func TestLimits(t *testing.T) {
+func TestLimitsAreListedWithTheirLevels(t *testing.T) {
 	s := start(t)
 	p := newTrafficFixture(s)
 	path := "/v1/gateways/" + p.gateway + "/limits"
@@ -421,7 +421,7 @@ func TestLimits(t *testing.T) {
 
 // Guarantee: a simulation replays the recorded requests, accepts a limit only in the
 // form of its record, changes nothing, and can be replayed with an Idempotency-Key.
-func TestSimulation(t *testing.T) {
+func TestSimulationChangesNothing(t *testing.T) {
 	s := start(t)
 	p := newTrafficFixture(s)
 	s.clock.move(time.Minute)

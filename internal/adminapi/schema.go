@@ -21,7 +21,7 @@ import (
 // case-sensitive.
 func unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// checkSyntax makes the check 400 of a JSON body: it must be exactly one value,
+// checkSyntax performs the 400 check of a JSON body: it must be exactly one value,
 // in UTF-8, and no object may have a field twice.
 func checkSyntax(body []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
@@ -47,7 +47,7 @@ func checkSyntax(body []byte) error {
 	}
 }
 
-// checkBody makes the part of the check 422 that a schema covers, on a body that
+// checkBody performs the part of the 422 check that a schema covers, on a body that
 // checkSyntax has accepted. The error names the first invalid field, in the order
 // of the body, or else the first missing field of an object.
 func checkBody(schemas huma.Registry, schema *huma.Schema, body []byte) error {

@@ -51,7 +51,7 @@ func (s *server) attempt(state webhook.DeliveryState, a webhook.Attempt) {
 
 // Guarantee: an endpoint is created, changed, rotated and deleted with the fields of the
 // contract (section 3.3). Only the creation and a rotation return a secret.
-func TestWebhookLife(t *testing.T) {
+func TestWebhookIsCreatedRotatedAndDeleted(t *testing.T) {
 	s := start(t)
 	made := s.newWebhook(map[string]any{"events": []string{"key.revoked", "key.created", "key.revoked"}, "signing_secret": "auto"})
 	id := made.text("webhook_id")
@@ -113,7 +113,7 @@ func TestWebhookLife(t *testing.T) {
 
 // Guarantee: a given secret is used as it is. If it does not have the form of Standard
 // Webhooks, the response also has it in that form.
-func TestGivenSecrets(t *testing.T) {
+func TestGivenSecretIsUsedUnchanged(t *testing.T) {
 	s := start(t)
 	for given, standard := range map[string]string{
 		"exactly 16 bytes":           "whsec_ZXhhY3RseSAxNiBieXRlcw==",
@@ -133,7 +133,7 @@ func TestGivenSecrets(t *testing.T) {
 
 // Guarantee: events are returned byte for byte as they are delivered, with or without an
 // endpoint. The event of a test is not in the list.
-func TestEvents(t *testing.T) {
+func TestEventsAreReturnedAsDelivered(t *testing.T) {
 	s := start(t)
 	first := s.newKey(map[string]any{"name": "a <b> & \u2028"}).text("key_id")
 	hook := s.newWebhook(nil).text("webhook_id")
@@ -185,7 +185,7 @@ func TestEvents(t *testing.T) {
 
 // Guarantee: a delivery has its attempts. It can be redelivered when it has failed, but
 // not while an attempt is pending.
-func TestDeliveryLife(t *testing.T) {
+func TestFailedDeliveryCanBeRedelivered(t *testing.T) {
 	s := start(t)
 	hook := s.newWebhook(nil).text("webhook_id")
 	s.newKey(nil)
@@ -257,7 +257,7 @@ func compact(t *testing.T, v any) string {
 
 // Guarantee: each filter of the list of deliveries returns exactly the matching ones, and
 // a list has no payloads.
-func TestDeliveryFilters(t *testing.T) {
+func TestDeliveryFiltersMatchExactly(t *testing.T) {
 	s := start(t)
 	first := s.newWebhook(nil).text("webhook_id")
 	s.newKey(nil)
@@ -299,7 +299,7 @@ func TestDeliveryFilters(t *testing.T) {
 }
 
 // Guarantee: a recovery redelivers what failed at or after since, and each event once.
-func TestRecover(t *testing.T) {
+func TestRecoverRedeliversEachFailedEventOnce(t *testing.T) {
 	s := start(t)
 	hook := s.newWebhook(nil).text("webhook_id")
 	for range 3 {

@@ -37,7 +37,7 @@ func load(t *testing.T, args []string, env map[string]string, file string) (*con
 
 // Guarantee: a flag takes precedence over the environment, that over the file, and that
 // over the default, for every combination of sources (contract, section 1).
-func TestPrecedence(t *testing.T) {
+func TestSourcesTakePrecedenceInOrder(t *testing.T) {
 	const flag, env, file, fallback = "127.0.0.1:1001", "127.0.0.1:1002", "127.0.0.1:1003", "127.0.0.1:8080"
 	for _, tc := range []struct {
 		name              string
@@ -86,7 +86,7 @@ func TestPrecedence(t *testing.T) {
 }
 
 // Guarantee: the defaults are those of the contract's table.
-func TestDefaults(t *testing.T) {
+func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	c, err := load(t, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestDefaults(t *testing.T) {
 
 // Guarantee: every setting can be given in the file, and lists in both forms in the file
 // and in the environment.
-func TestForms(t *testing.T) {
+func TestEverySettingCanBeGivenInTheFile(t *testing.T) {
 	file := `
 data_dir: /tmp/k
 gateway_addr: ":9000"
@@ -153,7 +153,7 @@ log_format: json
 }
 
 // Guarantee: KEYGATE_CONFIG sets the file, and --config takes precedence.
-func TestConfigVariable(t *testing.T) {
+func TestConfigVariableSetsTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "k.yaml")
 	if err := os.WriteFile(path, []byte("log_level: warn\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestConfigVariable(t *testing.T) {
 }
 
 // Guarantee: the error for an invalid value names its source and says what to write.
-func TestInvalidValues(t *testing.T) {
+func TestInvalidValueNamesItsSource(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -231,7 +231,7 @@ func TestInvalidValues(t *testing.T) {
 }
 
 // Guarantee: a size is parsed with its unit, and shown as it was written.
-func TestSize(t *testing.T) {
+func TestSizeIsParsedWithItsUnit(t *testing.T) {
 	for text, want := range map[string]int64{"": 50e9, "50GB": 50e9, "1MB": 1e6, "2MiB": 2 << 20, "1000000": 1e6, "3TB": 3e12, "7GiB": 7 << 30} {
 		var args []string
 		if text != "" {
@@ -285,7 +285,7 @@ func TestUnavailableSettingIsRefused(t *testing.T) {
 }
 
 // Guarantee: a configuration file that is set must exist.
-func TestMissingFile(t *testing.T) {
+func TestMissingFileIsAnError(t *testing.T) {
 	if _, err := load(t, []string{"--config", filepath.Join(t.TempDir(), "none.yaml")}, nil, ""); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got error %v, want os.ErrNotExist", err)
 	}
@@ -315,7 +315,7 @@ func FuzzFile(f *testing.F) {
 }
 
 // Guarantee: Values returns every setting of this version with its value and source.
-func TestValues(t *testing.T) {
+func TestValuesReturnsEverySetting(t *testing.T) {
 	c, err := load(t, []string{"--drain-timeout", "5s"}, map[string]string{"KEYGATE_PPROF": "true"}, "upstream_allow_network: [10.0.0.0/8]\n")
 	if err != nil {
 		t.Fatal(err)

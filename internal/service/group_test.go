@@ -142,7 +142,7 @@ func TestGroupStopWithEndedContext(t *testing.T) {
 
 // Guarantee: a period lies between the end of one call and the start of the next, and
 // nothing is called after ctx ends.
-func TestEvery(t *testing.T) {
+func TestEveryWaitsBetweenCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g service.Group
 		begun := time.Now()

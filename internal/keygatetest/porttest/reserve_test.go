@@ -9,7 +9,7 @@ import (
 
 // Guarantee: nothing listens on a reserved address, and servers can listen on it, one
 // after the other.
-func TestReserve(t *testing.T) {
+func TestReservedAddressIsFree(t *testing.T) {
 	addr := porttest.Reserve(t)
 	if c, err := net.Dial("tcp", addr); err == nil {
 		_ = c.Close()
