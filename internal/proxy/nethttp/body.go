@@ -8,27 +8,27 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// body is the body of a request on its way to the upstream. It stops at the gateway's
-// limit, and hands over the trailers at its end.
+// body is the body of a request to the upstream. It enforces the gateway's size limit and
+// passes on the trailers at its end.
 type body struct {
 	io.ReadCloser
-	left         int64 // bytes that may still come; negative is no limit
+	left         int64 // bytes that may still come; negative means no limit
 	from         *http.Request
 	trailers     http.Header
 	sendContinue func()            // called before the first read, unless nil
 	ended        chan struct{}     // closed at the end of the body
-	set          []snapshot.Header // what the gateway sets itself, which no trailer may be
-	wait         *side             // the clock of its reads
+	set          []snapshot.Header // fields that the gateway sets, which are dropped from trailers
+	wait         *side             // times its reads
 	passed       *atomic.Int64     // counts the bytes; may be nil
 }
 
-// errBodyTooLarge is the error of a body that crosses max_body_bytes.
+// errBodyTooLarge reports a body larger than max_body_bytes.
 type errBodyTooLarge struct{}
 
 func (errBodyTooLarge) Error() string { return "the request's body is larger than max_body_bytes" }
 
-// newBody wraps the body of r. limit is the gateway's, 0 for none, and set the fields that
-// the gateway sets itself.
+// newBody wraps the body of r. limit is the gateway's, or 0 for none. set lists the fields
+// that the gateway sets itself.
 func newBody(r *http.Request, limit int64, set []snapshot.Header, wait *side) *body {
 	b := &body{ReadCloser: r.Body, left: -1, from: r, trailers: make(http.Header), ended: make(chan struct{}), set: set, wait: wait}
 	if limit > 0 {
@@ -48,7 +48,7 @@ func (b *body) Read(p []byte) (int, error) {
 		b.sendContinue = nil
 	}
 	if b.left >= 0 && int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // one byte more than the limit shows that the body crosses it
+		p = p[:b.left+1] // one byte beyond the limit shows that the body exceeds it
 	}
 	b.wait.begin()
 	n, err := b.ReadCloser.Read(p)
@@ -73,7 +73,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mayTrail reports whether a field may pass in the trailers.
+// mayTrail reports whether a field may be forwarded in the trailers.
 func (b *body) mayTrail(name string) bool { return mayTrail(name, false, b.set) }
 
 func (b *body) isEnded() bool {

@@ -19,7 +19,7 @@ func (x *exchange) ownFields() {
 	h := x.w.Header()
 	h["X-Request-Id"] = []string{x.RequestID()}
 	if x.Verdict.Gateway == nil && x.Verdict.Code == "" {
-		return // nothing was decided
+		return // there is no verdict
 	}
 	var scratch [512]byte
 	x.Verdict.EachField(scratch[:], func(name string, value []byte) {
@@ -28,11 +28,11 @@ func (x *exchange) ownFields() {
 			return
 		}
 		h.Del(name)
-		h[name] = []string{string(value)} // in the spelling of its specification
+		h[name] = []string{string(value)} // in the documented spelling
 	})
 }
 
-// requestFields returns the fields that the upstream gets, except those of an upgrade
+// requestFields returns the fields that the upstream receives, except those of an upgrade
 // (contract, 4.2, end).
 func (x *exchange) requestFields() http.Header {
 	r := x.r
@@ -57,7 +57,7 @@ func (x *exchange) requestFields() http.Header {
 		out["Te"] = []string{"trailers"}
 	}
 	if _, ok := out["User-Agent"]; !ok {
-		out["User-Agent"] = []string{""} // or net/http would send its own
+		out["User-Agent"] = []string{""} // otherwise net/http would send its own
 	}
 	hop := proxy.Hop{
 		Verdict: &x.Verdict, RequestID: x.RequestID(), Client: x.Client.Peer, TLS: r.TLS != nil,
@@ -81,7 +81,7 @@ func (x *exchange) requestFields() http.Header {
 	return out
 }
 
-// forwardedFor returns the values of X-Forwarded-For, in any spelling.
+// forwardedFor returns the values of X-Forwarded-For, in any spelling of its name.
 func forwardedFor(h http.Header) []string {
 	const canonical = "X-Forwarded-For"
 	list := h[canonical]
@@ -93,7 +93,7 @@ func forwardedFor(h http.Header) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(v string) bool { return v == "" })
 }
 
-// loops reports whether the request has come through this instance before.
+// loops reports whether the request has already passed through this instance.
 func (x *exchange) loops() bool {
 	for _, value := range x.r.Header["Via"] {
 		if proxy.NamesInstance(value, x.server.cfg.Via) {
@@ -103,7 +103,7 @@ func (x *exchange) loops() bool {
 	return false
 }
 
-// responseFields copies the fields of an upstream's response that pass.
+// responseFields copies the fields of an upstream's response that are forwarded.
 func (x *exchange) responseFields(to http.Header, status int, from http.Header) {
 	named := connectionNames(from)
 	drop := proxy.ResponseDrop(status, x.Verdict.AllowOrigin != "")
@@ -114,11 +114,11 @@ func (x *exchange) responseFields(to http.Header, status int, from http.Header) 
 		to[name] = values
 	}
 	if _, ok := to["Content-Type"]; !ok {
-		to["Content-Type"] = nil // or net/http would guess one
+		to["Content-Type"] = nil // otherwise net/http would guess one
 	}
 }
 
-// connectionNames returns the names that the field Connection lists.
+// connectionNames returns the names that the Connection field lists.
 func connectionNames(h http.Header) map[string]bool {
 	var names map[string]bool
 	for _, value := range h["Connection"] {
@@ -134,19 +134,18 @@ func connectionNames(h http.Header) map[string]bool {
 	return names
 }
 
-// wantsTrailers reports whether the client said that it takes trailers.
+// wantsTrailers reports whether the client has announced that it accepts trailers.
 func wantsTrailers(h http.Header) bool {
 	return httpguts.HeaderValuesContainsToken(h["Te"], "trailers")
 }
 
-// mayTrail reports whether a field may pass in trailers. set is the fields that the
-// gateway sets itself.
+// mayTrail reports whether a field may be forwarded in trailers. set lists the fields that
+// the gateway sets itself.
 func mayTrail(name string, response bool, set []snapshot.Header) bool {
 	return proxy.MayTrail(name, proxy.NameOf(name), response) && !proxy.IsSet(set, name)
 }
 
-// announceTrailers tells the client which trailers will follow, as far as the upstream
-// has announced them.
+// announceTrailers announces to the client the trailers that the upstream has announced.
 func announceTrailers(h, trailers http.Header) {
 	for name := range trailers {
 		if _, inHead := h[name]; !inHead && mayTrail(name, true, nil) {
@@ -155,8 +154,8 @@ func announceTrailers(h, trailers http.Header) {
 	}
 }
 
-// sendTrailers puts the upstream's trailers where net/http looks for those that were
-// not announced; it merges the two kinds.
+// sendTrailers stores the upstream's trailers under http.TrailerPrefix, where net/http
+// expects unannounced ones. It merges the two kinds.
 func sendTrailers(h, trailers http.Header) {
 	for name, values := range trailers {
 		if mayTrail(name, true, nil) {

@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// forward sends the request to its gateway's upstream and the response back (contract,
-// 4.4).
+// forward sends the request to its gateway's upstream, and the response to the client
+// (contract, 4.4).
 func (x *exchange) forward() {
 	g := x.Verdict.Gateway
 	if err := x.CheckForward(x.r.ContentLength, x.loops()); err != nil {
@@ -67,7 +67,7 @@ func (x *exchange) forward() {
 	}
 }
 
-// request returns the request for the upstream, and its body, nil if it has none.
+// request returns the request for the upstream and its body, which is nil if it has none.
 func (x *exchange) request() (*http.Request, *body) {
 	g := x.Verdict.Gateway
 	out := &http.Request{
@@ -94,15 +94,15 @@ func (x *exchange) request() (*http.Request, *body) {
 	return out, b
 }
 
-// unanswered responds for an upstream that did not, or for a request whose own body was at
-// fault.
+// unanswered ends an exchange in which the upstream did not respond, or the request's body
+// failed.
 func (x *exchange) unanswered(err error, b *body) {
 	var public *fault.Error
 	switch {
 	case errors.As(err, new(errBodyTooLarge)):
 		x.refuse(proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.As(err, &public):
-		if x.r.Context().Err() != nil { // nobody waits for a response
+		if x.r.Context().Err() != nil { // the client hung up, or a shutdown cut it off
 			x.abort()
 		}
 		x.refuse(err)
@@ -116,14 +116,14 @@ func (x *exchange) unanswered(err error, b *body) {
 	}
 }
 
-// The causes of a 502 for a response that is not relayed.
+// Causes of a 502 for a response that is not relayed.
 var (
 	errStatus       = errors.New("the status is not between 200 and 599")
 	errHeadTooLarge = errors.New("the head has more than 512 fields or 256 KiB")
 )
 
-// tooLarge reports whether the head of a response, as HTTP/1.1 writes it, is over the
-// limits (contract, 4.2, 8).
+// tooLarge reports whether the head of a response, in its HTTP/1.1 form, exceeds the limits
+// (contract, 4.2, 8).
 func tooLarge(r *http.Response) bool {
 	fields, size := 0, len(r.Proto)+len(" ")+len(r.Status)+len("\r\n\r\n")
 	count := func(name, value string) {
@@ -135,7 +135,7 @@ func tooLarge(r *http.Response) bool {
 			count(name, v)
 		}
 	}
-	// net/http keeps these elsewhere.
+	// net/http stores these outside of Header.
 	for _, coding := range r.TransferEncoding {
 		count("Transfer-Encoding", coding)
 	}
@@ -146,11 +146,11 @@ func tooLarge(r *http.Response) bool {
 }
 
 // interim relays a 1xx response. net/http sends all fields that are set at that moment, so
-// they are set for it alone.
+// the fields of the 1xx are set only during the call.
 //
-// Over HTTP/2 net/http may still write them when WriteHeader has returned, if the client
-// has reset the stream, and two goroutines in one map end the process. A Content-Length,
-// which it sends in no 1xx, makes it take a copy.
+// Over HTTP/2, if the client has reset the stream, net/http may still be reading the fields
+// after WriteHeader has returned, and concurrent use of a map ends the process. A
+// Content-Length, which is not sent in a 1xx, makes net/http take a copy.
 func (x *exchange) interim(status int, header http.Header) {
 	if !x.r.ProtoAtLeast(1, 1) {
 		return
@@ -171,8 +171,8 @@ func (x *exchange) interim(status int, header http.Header) {
 }
 
 // sendContinue sends the 100 that the client waits for. It is called when the upstream has
-// sent one, or has sent nothing for a while. Without it net/http would send one at the
-// first read, even after another interim response.
+// sent one, or has sent nothing for a while. Otherwise net/http would send one at the first
+// read, even after another interim response.
 func (x *exchange) sendContinue() {
 	x.head.Lock()
 	defer x.head.Unlock()
@@ -181,7 +181,7 @@ func (x *exchange) sendContinue() {
 	}
 }
 
-// relay sends the upstream's response to the client as it comes.
+// relay sends the upstream's response to the client as it arrives.
 func (x *exchange) relay(response *upstream.Response) {
 	x.settle()
 	h := x.w.Header()
@@ -192,8 +192,8 @@ func (x *exchange) relay(response *upstream.Response) {
 		announceTrailers(h, response.Trailer)
 	}
 	x.writeHead(response.StatusCode)
-	// A response without a body goes out whole when the handler returns: over HTTP/2 as
-	// one frame that ends the stream, which is what gRPC calls trailers-only.
+	// A response without a body is sent when the handler returns. Over HTTP/2 it is then a
+	// single frame that ends the stream, which gRPC calls trailers-only.
 	if response.Body == http.NoBody || response.ContentLength == 0 {
 		x.emit(accesslog.Forwarded, response.StatusCode)
 		return
@@ -219,8 +219,8 @@ func (b *buffers) get() *[bufferSize]byte {
 	return new([bufferSize]byte)
 }
 
-// copy sends from to the client, each piece at once. length is the length of from, negative
-// if unknown. It fails if either side breaks.
+// copy sends from to the client and flushes each piece. length is the length of from, or
+// negative if unknown. The error is that of either side.
 func (x *exchange) copy(from io.Reader, length int64) error {
 	buf := x.server.buffers.get()
 	defer x.server.buffers.pool.Put(buf)

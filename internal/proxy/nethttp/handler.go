@@ -22,11 +22,11 @@ type exchange struct {
 	r      *http.Request
 	rc     *http.ResponseController
 
-	// head is held while something of a head goes to net/http: 1xx responses come
-	// from other goroutines than the final one.
+	// head is held while part of a head is passed to net/http: 1xx responses and the final
+	// one come from different goroutines.
 	head     sync.Mutex
-	settled  bool // the final head is known; no other goroutine may touch its fields
-	answered bool // the final head was given to net/http
+	settled  bool // the final head is decided; no other goroutine may change its fields
+	answered bool // the final head was passed to net/http
 	status   int  // of the final head; 0 before
 
 	stall    stall
@@ -37,7 +37,7 @@ type exchange struct {
 	timer    *time.Timer
 }
 
-// settle makes sure that no 1xx response is sent from now on, so that the fields of the
+// settle prevents 1xx responses from being sent from now on, so that the fields of the
 // final head can be set.
 func (x *exchange) settle() {
 	x.head.Lock()
@@ -45,7 +45,7 @@ func (x *exchange) settle() {
 	x.settled = true
 }
 
-// writeHead gives the final head to net/http.
+// writeHead passes the final head to net/http.
 func (x *exchange) writeHead(status int) {
 	x.head.Lock()
 	defer x.head.Unlock()
@@ -60,8 +60,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := s.newExchange(w, r, s.begin(r))
 	defer x.end()
 	defer x.recover()
-	// Otherwise net/http would read a request's body to its end before it sends
-	// a response. HTTP/2 is full duplex anyway.
+	// Otherwise net/http would read a request's body to its end before it sends a response.
+	// HTTP/2 is always full duplex.
 	_ = x.rc.EnableFullDuplex()
 	if err := x.malformed(); err != nil {
 		x.BeginUndecided(&s.cfg.Config)
@@ -70,7 +70,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := x.decide(r.Context()); err != nil {
-		if r.Context().Err() != nil { // nobody waits for a response
+		if r.Context().Err() != nil { // the client hung up, or a shutdown cut it off
 			x.abort()
 		}
 		x.refuse(err)
@@ -79,8 +79,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.serve()
 }
 
-// ServeDecided serves a request as ServeHTTP does, after another driver has read it and
-// had it decided: the verdict must not be to wait. It emits the access record of e.
+// ServeDecided serves a request like ServeHTTP, after another driver has read and decided
+// it. The verdict must not be admit.Wait. It emits the access record of e.
 func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, e *proxy.Exchange) {
 	x := s.newExchange(w, r, e)
 	defer x.end()
@@ -88,7 +88,7 @@ func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, e *proxy.E
 	x.serve()
 }
 
-// begin returns the exchange of a request that this driver reads itself.
+// begin returns the exchange of a request that this driver read itself.
 func (s *Server) begin(r *http.Request) *proxy.Exchange {
 	e := &proxy.Exchange{Method: r.Method}
 	if client, ok := r.Context().Value(connectionKey{}).(*proxy.Client); ok {
@@ -110,8 +110,8 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, e *proxy.Ex
 	return x
 }
 
-// stalledBody ends the reading of a body that has stalled. Once the response has begun, a
-// client that sends nothing may still be receiving.
+// stalledBody stops reading a body that has stalled. Once the response has begun, a client
+// that sends nothing may still be receiving.
 func (x *exchange) stalledBody() {
 	x.head.Lock()
 	defer x.head.Unlock()
@@ -149,11 +149,11 @@ func (x *exchange) malformed() error {
 		}
 	}
 	if lengths, given := r.Header["Content-Length"]; given && (len(lengths) != 1 || !decimal(lengths[0])) {
-		// net/http uses the first of several, and takes an empty one for 0.
+		// net/http uses the first of several values, and treats an empty one as 0.
 		return proxy.Malformed("Content-Length is not one decimal number")
 	}
 	if strings.Contains(r.RequestURI, " ") {
-		// An HTTP/1.1 upstream would take it for the end of the target.
+		// An HTTP/1.1 upstream would take a space for the end of the target.
 		return proxy.Malformed("the target holds a space")
 	}
 	if len(r.RequestURI) > admit.MaxTarget {
@@ -178,7 +178,7 @@ func (x *exchange) malformed() error {
 
 func decimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// decide fills in the verdict. It fails if the count of a daily cap cannot be read.
+// decide sets the verdict. It fails if the count of a daily cap cannot be read.
 func (x *exchange) decide(ctx context.Context) error {
 	h := x.r.Header
 	req := admit.Request{
@@ -204,8 +204,8 @@ func (x *exchange) decide(ctx context.Context) error {
 	}
 }
 
-// recover turns a panic into a 500 with the usual body, or a broken message if the
-// response has begun.
+// recover turns a panic into a 500 with the usual body, or breaks off the response if it
+// has begun.
 func (x *exchange) recover() {
 	switch p := recover(); p {
 	case nil:

@@ -14,7 +14,7 @@ import (
 // connectionKey is the key of the *proxy.Client in a connection's context.
 type connectionKey struct{}
 
-// connect returns what is known of a client's connection.
+// connect returns a description of a client's connection.
 func (s *Server) connect(c net.Conn) *proxy.Client {
 	client := &proxy.Client{Trusted: s.cfg.Trusted != nil && s.cfg.Trusted(c), Shard: s.cfg.NewShard()}
 	if addr, ok := c.RemoteAddr().(*net.TCPAddr); ok {
@@ -23,7 +23,7 @@ func (s *Server) connect(c net.Conn) *proxy.Client {
 	return client
 }
 
-// emitStartedLater emits the record of the start of a request that is not over soon.
+// emitStartedLater emits the start record of a request that runs for long.
 func (x *exchange) emitStartedLater() {
 	x.MarkSent()
 	x.emitting.Lock()
@@ -46,15 +46,15 @@ func (x *exchange) emit(r accesslog.Result, status int) {
 	x.Emit(proxy.End{Result: r, Status: status, BytesIn: x.bytesIn.Load(), BytesOut: x.bytesOut})
 }
 
-// stopTimer stops emitStartedLater. x.emitting must be held.
+// stopTimer cancels emitStartedLater. The caller holds x.emitting.
 func (x *exchange) stopTimer() {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
 }
 
-// end emits the record of a request that has none yet: its response was broken off, or
-// it got none.
+// end emits the record of a request that has none yet: its response was broken off, or it
+// got no response.
 func (x *exchange) end() {
 	if x.answered {
 		x.emit(accesslog.Forwarded, x.status)

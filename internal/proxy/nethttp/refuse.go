@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// drainTime bounds that over HTTP/1.1, where the response has ended by then; see
-	// Config.Linger for HTTP/2.
+	// drainTime bounds draining over HTTP/1.1, where the client already has the whole
+	// response. For HTTP/2 see Config.Linger.
 	drainTime = time.Second
 )
 
@@ -28,10 +28,10 @@ func (x *exchange) refuse(err error) {
 	x.respond(status, body)
 }
 
-// respond sends a response of the gateway's own and disposes of the request's body.
+// respond sends a response of the gateway itself and discards the request's body.
 func (x *exchange) respond(status int, body []byte) {
-	// Over HTTP/2, net/http resets the stream of a body whose end it has not seen, and
-	// some clients then drop the response.
+	// Over HTTP/2, net/http resets the stream if it has not seen the end of the request's
+	// body, and some clients then drop the response.
 	remains := x.r.Body != http.NoBody
 	// A client that waits for a 100 does not get one.
 	expects := remains && x.r.Header.Get("Expect") != ""
@@ -51,53 +51,53 @@ func (x *exchange) respond(status int, body []byte) {
 	}
 	_ = x.rc.Flush()
 	if expects || x.r.ProtoMajor > 1 && x.r.ContentLength > proxy.DrainBytes {
-		// Reading would ask the client for its body, or could not end it.
+		// Reading would request the body from the client, or could not be interrupted.
 		x.stopReading()
 		return
 	}
 	x.drain()
 }
 
-// drain reads up to proxy.DrainBytes of the body. If that is not all of it, the connection
-// is closed.
+// drain reads up to proxy.DrainBytes of the body. It closes the connection if the body is
+// longer.
 func (x *exchange) drain() {
 	timeout := drainTime
 	if x.r.ProtoMajor > 1 {
 		timeout = x.server.cfg.Linger
 	}
 	_ = x.rc.SetReadDeadline(time.Now().Add(timeout))
-	// At its limit this reader also makes net/http linger before it closes the connection,
-	// so that the response is not lost to a reset.
+	// If its limit is exceeded, this reader also makes net/http linger before it closes the
+	// connection, so that the response is not lost to a reset.
 	_, err := io.Copy(io.Discard, http.MaxBytesReader(x.w, x.r.Body, proxy.DrainBytes))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:
 		_ = x.rc.SetReadDeadline(time.Time{})
 	case errors.As(err, &tooLarge) || x.r.ProtoMajor > 1:
-		x.stopReading() // over HTTP/2 only the stream ends
+		x.stopReading() // over HTTP/2 this ends only the stream
 	default:
 		x.abort()
 	}
 }
 
-// hangUp makes net/http close the connection after the response that is being sent, whose
-// head may be out, because part of the request's body was not read.
+// hangUp makes net/http close the connection after the current response, whose head may
+// already be sent, because part of the request's body was not read.
 func (x *exchange) hangUp() {
 	if x.r.ProtoMajor != 1 {
 		return // the stream ends with its response
 	}
-	// Crossing the limit of a MaxBytesReader makes net/http do so.
+	// net/http does so when the limit of a MaxBytesReader is exceeded.
 	_, _ = http.MaxBytesReader(x.w, io.NopCloser(strings.NewReader("..")), 0).Read(make([]byte, 2))
 	x.stopReading()
 }
 
-// stopReading makes reads of the request's body fail, including one that runs, so that
+// stopReading makes reads of the request's body fail, including one in progress, so that
 // nothing waits for the client.
 func (x *exchange) stopReading() {
 	_ = x.rc.SetReadDeadline(time.Unix(1, 0))
 }
 
-// abort ends the request without a proper end of its response.
+// abort ends the request with a response that is visibly incomplete.
 func (x *exchange) abort() {
 	x.stopReading()
 	if x.answered && !x.r.ProtoAtLeast(1, 1) {
@@ -106,8 +106,8 @@ func (x *exchange) abort() {
 	panic(http.ErrAbortHandler)
 }
 
-// reset breaks a connection of HTTP/1.0, where a body without a length ends with the
-// connection and only a reset shows that it is not complete.
+// reset breaks an HTTP/1.0 connection: a body without a length ends with the connection,
+// and only a reset shows that it is incomplete.
 func (x *exchange) reset() {
 	conn, _, err := x.rc.Hijack()
 	if err != nil {

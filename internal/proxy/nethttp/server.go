@@ -20,10 +20,10 @@ const (
 	restTime    = time.Second
 
 	defaultLinger = 100 * time.Millisecond
-	// maxStreams is the number of requests that a connection of HTTP/2 may have at once.
-	// Others wait at the client.
+	// maxStreams is the number of concurrent requests on an HTTP/2 connection. Further
+	// requests wait in the client.
 	maxStreams = 250
-	// maxFrame is the least that HTTP/2 allows as a limit.
+	// maxFrame is the smallest limit that HTTP/2 allows.
 	maxFrame = 16 << 10
 )
 
@@ -35,12 +35,13 @@ func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
 type Config struct {
 	proxy.Config
 	// Trusted reports whether the peer of a connection is a trusted proxy, whose
-	// X-Forwarded-* fields count. It is called once for each. Nil trusts none.
+	// X-Forwarded-* fields are accepted. It is called once for each connection. Nil trusts
+	// none.
 	Trusted func(net.Conn) bool
-	// Linger is how long the stream of a refused request stays open after the response
-	// for the end of the request's body: some clients drop a response whose stream is
-	// reset, and others do not end a refused body before the stream ends. Default:
-	// 100 ms.
+	// Linger is how long the stream of a refused request stays open after the response, to
+	// wait for the end of the request's body. Some clients drop a response whose stream is
+	// reset, and others do not end a refused body before the stream ends. Zero means 100
+	// ms.
 	Linger time.Duration
 }
 
@@ -50,11 +51,11 @@ type Server struct {
 	http    *http.Server
 	tunnels tunnels
 	buffers buffers
-	running atomic.Int64 // number of requests
-	cutting atomic.Bool  // Shutdown cuts off what still runs
+	running atomic.Int64 // number of requests being served
+	cutting atomic.Bool  // Shutdown is cutting off the remaining requests
 }
 
-// New returns a Server. It serves nothing before Serve.
+// New returns a Server. It serves nothing until Serve is called.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.SetDefaults(); err != nil {
 		return nil, err
@@ -79,7 +80,8 @@ func New(cfg Config) (*Server, error) {
 		ConnContext:       s.connContext,
 		ReadHeaderTimeout: proxy.HeadTimeout,
 		IdleTimeout:       proxy.IdleTimeout,
-		// A head that is a little too large gets our response; one far too large, net/http's.
+		// The gateway itself responds to a head that is slightly too large, net/http to a
+		// far larger one.
 		MaxHeaderBytes:               4 * http1.MaxHead,
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
@@ -98,9 +100,9 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown stops accepting, waits for the requests that run, and then for the upgraded
-// connections. When ctx ends, it cuts off what still runs, which is logged and is not an
-// error.
+// Shutdown drains the server: it stops accepting connections and waits for running
+// requests, then for upgraded connections. When ctx ends, it cuts off the rest, which is
+// logged and is not an error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -118,8 +120,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// rest waits until requests that were cut off have ended, so that all of them are recorded,
-// but at most restTime.
+// rest waits until the requests that were cut off have ended, so that all of them are
+// recorded, but at most restTime.
 func (s *Server) rest() {
 	limit, again := time.NewTimer(restTime), time.NewTicker(restTime/200)
 	defer limit.Stop()

@@ -10,8 +10,9 @@ import (
 
 const stallTime = proxy.StallTimeout
 
-// stall cuts off an exchange's reads from and writes to the client that last for stallTime
-// without progress. It costs one timer for an exchange with a body, not one for each piece.
+// stall cuts off an exchange's reads from and writes to the client that make no progress
+// for stallTime. It costs one timer for each exchange with a body, not one for each read or
+// write.
 type stall struct {
 	reading side
 	writing side
@@ -21,11 +22,11 @@ type stall struct {
 	stopped bool
 }
 
-// side is one direction.
+// side is the reads or the writes of an exchange.
 type side struct {
-	since atomic.Int64 // when the operation that runs began; 0 if none runs
-	cut   atomic.Bool  // the operation was, or will be, cut off
-	end   func()       // makes it fail
+	since atomic.Int64 // when the operation in progress began; 0 if there is none
+	cut   atomic.Bool  // an operation was cut off, or is about to be
+	end   func()       // makes the operation fail
 }
 
 // start starts the timer. It may be called more than once.
@@ -46,7 +47,7 @@ func (s *stall) stop() {
 	}
 }
 
-// due cuts off a side that has waited for stallTime, and sets the timer for the one that
+// due cuts off a side that has waited for stallTime, and resets the timer for the side that
 // has waited longest.
 func (s *stall) due() {
 	s.mu.Lock()
@@ -72,7 +73,7 @@ func (d *side) left(now int64) time.Duration {
 	return stallTime
 }
 
-// begin notes that an operation begins, and done that it has ended.
+// begin records that an operation begins, and done that it has ended.
 func (d *side) begin() { d.since.Store(time.Now().UnixNano()) }
 
 func (d *side) done() { d.since.Store(0) }

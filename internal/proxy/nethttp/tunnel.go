@@ -17,8 +17,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// upgradeOf returns the protocols to which the request asks to change, "" if it must not.
-// A request with a body, or of HTTP/1.0, is served without the change.
+// upgradeOf returns the protocols that the request may ask the upstream to change to, or
+// "". A request that has a body or uses HTTP/1.0 is forwarded without its upgrade.
 func upgradeOf(r *http.Request) string {
 	if r.ProtoMajor != 1 || !r.ProtoAtLeast(1, 1) || r.Body != http.NoBody ||
 		!httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade") {
@@ -106,8 +106,8 @@ func (p *pair) close() {
 	}
 }
 
-// run copies both ways and returns the number of bytes copied. buffered holds what the
-// client sent behind its head.
+// run copies both directions and returns the number of bytes copied in each. buffered holds what
+// the client sent after its head.
 func (p *pair) run(buffered *bufio.Reader) (in, out int64) {
 	var up sync.WaitGroup
 	up.Go(func() {
@@ -124,7 +124,7 @@ func (p *pair) run(buffered *bufio.Reader) (in, out int64) {
 	return in, out
 }
 
-// pass copies one direction and then closes it, so that the other can continue; if it
+// pass copies one direction and then closes it, so that the other can continue. If it
 // breaks, both end. It returns the number of bytes copied.
 func (p *pair) pass(to io.Writer, from io.Reader) int64 {
 	n, err := io.Copy(to, from)

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// tunnels is the set of open tunnels, which net/http no longer knows.
+// tunnels is the set of open tunnels. net/http no longer tracks their connections.
 type tunnels struct {
 	mu     sync.Mutex
 	open   map[*pair]struct{}
@@ -13,7 +13,7 @@ type tunnels struct {
 	empty  chan struct{} // closed when the last tunnel has ended; made by drain
 }
 
-// add reports whether the tunnel may open.
+// add adds a tunnel. It reports false if the tunnel must not open.
 func (t *tunnels) add(p *pair) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,9 +37,9 @@ func (t *tunnels) remove(p *pair) {
 	}
 }
 
-// drain waits until the last tunnel has ended. When ctx ends, it closes those that are left
-// and returns their number. A request that runs may still become a tunnel; Shutdown waits
-// for it first.
+// drain waits until all tunnels have ended. When ctx ends, it closes the remaining ones and
+// returns their number. A running request may still become a tunnel, so Shutdown first
+// waits for requests.
 func (t *tunnels) drain(ctx context.Context) (cut int) {
 	t.mu.Lock()
 	if len(t.open) == 0 {
