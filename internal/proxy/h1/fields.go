@@ -30,17 +30,75 @@ func (r *runs) cut(start uint32) {
 	}
 }
 
-// namedByConnection reports whether Connection lists the field f.
-func namedByConnection(buf []byte, fields []http1.Field, f *http1.Field) bool {
-	if proxy.Unnameable.Has(f.ID) {
-		return false
+// connectionNames says which fields of a head its field Connection names.
+type connectionNames struct {
+	buf    []byte
+	fields []http1.Field
+	// found has the names of all fields in lower case, true for those that Connection
+	// lists. It is nil where the list is short: then each name is looked for in the list.
+	found map[string]bool
+}
+
+// shortConnection is how long the values of Connection may be, in bytes, that are searched
+// once for each field. Longer ones would take a second for the longest head.
+const shortConnection = 256
+
+// namesOf returns the fields that Connection names. some is false if it names none.
+func namesOf(buf []byte, fields []http1.Field, some bool) connectionNames {
+	n := connectionNames{buf: buf}
+	if !some {
+		return n
 	}
-	name := f.Name.Of(buf)
+	n.fields = fields
+	size := 0
 	for i := range fields {
-		if fields[i].ID != http1.Connection {
+		if fields[i].ID == http1.Connection {
+			size += fields[i].Value.Len()
+		}
+	}
+	if size > shortConnection {
+		n.index()
+	}
+	return n
+}
+
+// index fills found.
+func (n *connectionNames) index() {
+	var lower []byte
+	n.found = make(map[string]bool, len(n.fields))
+	for i := range n.fields {
+		lower = appendLower(lower[:0], n.fields[i].Name.Of(n.buf))
+		n.found[string(lower)] = false
+	}
+	for i := range n.fields {
+		if n.fields[i].ID != http1.Connection {
 			continue
 		}
-		for rest, more := fields[i].Value.Of(buf), true; more; {
+		http1.EachElement(n.fields[i].Value.Of(n.buf), func(option []byte) bool {
+			lower = appendLower(lower[:0], option)
+			if _, isField := n.found[string(lower)]; isField {
+				n.found[string(lower)] = true
+			}
+			return true
+		})
+	}
+}
+
+// has reports whether Connection names f, and may.
+func (n *connectionNames) has(f *http1.Field) bool {
+	if n.fields == nil || proxy.Unnameable.Has(f.ID) {
+		return false
+	}
+	name := f.Name.Of(n.buf)
+	if n.found != nil {
+		var room [64]byte
+		return n.found[string(appendLower(room[:0], name))]
+	}
+	for i := range n.fields {
+		if n.fields[i].ID != http1.Connection {
+			continue
+		}
+		for rest, more := n.fields[i].Value.Of(n.buf), true; more; {
 			var option []byte
 			option, rest, more = bytes.Cut(rest, []byte(","))
 			if option = bytes.Trim(option, " \t"); len(option) == len(name) && bytes.EqualFold(option, name) {
@@ -49,6 +107,18 @@ func namedByConnection(buf []byte, fields []http1.Field, f *http1.Field) bool {
 		}
 	}
 	return false
+}
+
+// appendLower appends b with its ASCII letters in lower case.
+func appendLower(dst, b []byte) []byte {
+	start := len(dst)
+	dst = append(dst, b...)
+	for i, c := range dst[start:] {
+		if 'A' <= c && c <= 'Z' {
+			dst[start+i] = c | 0x20
+		}
+	}
+	return dst
 }
 
 // appendTrailers appends the lines of a trailer section that may be forwarded. set lists

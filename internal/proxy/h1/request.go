@@ -50,12 +50,13 @@ func (w *requestWriter) append(dst []byte) []byte {
 func (w *requestWriter) appendCallers(dst []byte) (_ []byte, kept proxy.Fields) {
 	drop := proxy.RequestDrop(w.trusted, w.trace != nil)
 	set := w.verdict.Gateway.Upstream.Headers
-	fields, named := w.req.Fields(), w.req.Named()
+	fields := w.req.Fields()
+	named := namesOf(w.buf, fields, w.req.Named())
 	run := runs{dst: dst, buf: w.buf, from: -1}
 	for i := range fields {
 		f := &fields[i]
 		if drop.Has(f.ID) || f.ID == http1.Authorization && proxy.IsKey(proxy.Text(f.Value.Of(w.buf)), w.verdict) ||
-			named && namedByConnection(w.buf, fields, f) || len(set) > 0 && proxy.IsSet(set, proxy.Text(f.Name.Of(w.buf))) {
+			named.has(f) || len(set) > 0 && proxy.IsSet(set, proxy.Text(f.Name.Of(w.buf))) {
 			run.cut(f.Name.Start)
 			continue
 		}

@@ -110,11 +110,12 @@ func (w *responseWriter) statusLine(head []byte, r *http1.Response) {
 // appendFields appends the upstream's fields that are forwarded, and returns the set of
 // those among them that have a Name.
 func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy.Fields) (kept proxy.Fields) {
-	fields, named := r.Fields(), r.Named()
+	fields := r.Fields()
+	named := namesOf(head, fields, r.Named())
 	run := runs{dst: w.room, buf: head, from: -1}
 	for i := range fields {
 		f := &fields[i]
-		if drop.Has(f.ID) || named && namedByConnection(head, fields, f) {
+		if drop.Has(f.ID) || named.has(f) {
 			run.cut(f.Name.Start)
 			continue
 		}
