@@ -27,7 +27,7 @@ func TestFirstStart(t *testing.T) {
 	if !v.Valid || v.Key.Scope.String() != "admin" {
 		t.Errorf("first key %+v", v)
 	}
-	left := h.trace(a.ID)
+	left := h.records(a.ID)
 	for _, r := range left.audits {
 		for name, values := range r.Diff {
 			if values[0] == nil && values[1] == nil {
@@ -35,16 +35,16 @@ func TestFirstStart(t *testing.T) {
 			}
 		}
 	}
-	audits, events, changes := left.story()
+	audits, events, changes := left.summary()
 	if want := [][]string{{"account.create " + a.ID, "key.create " + v.Key.ID}, {"key.created " + v.Key.ID}, {"account " + a.ID, "key " + v.Key.ID}}; !reflect.DeepEqual([][]string{audits, events, changes}, want) {
 		t.Errorf("left %q, %q, %q; want %q", audits, events, changes, want)
 	}
 	h.reopen()
-	h.wantStory(a.ID, func() {
+	h.wantNoRecords(a.ID, func() {
 		if again := must[string](h)(h.FirstStart(ctx())); again != "" {
 			t.Errorf("a second start made %q", again)
 		}
-	}, nil, nil, nil)
+	})
 }
 
 // Guarantee: contract 1, the offline commands: unique names, valid plans and
@@ -56,7 +56,7 @@ func TestAccounts(t *testing.T) {
 	if !a.MayUse("x.acme.example") || a.MayUse("acme.example") || !strings.HasPrefix(k.Secret, "kga_") || k.AccountID != a.ID {
 		t.Errorf("account %+v with key %+v", a, k.Key)
 	}
-	h.wantStory(a.ID, func() {
+	h.wantNoRecords(a.ID, func() {
 		for _, tc := range []struct {
 			name, plan, host string
 			code             fault.Code
@@ -78,7 +78,7 @@ func TestAccounts(t *testing.T) {
 		h.wantCode(err, fault.NotFound, "")
 		_, err = h.CreateAccountKey(ctx(), "acme", "")
 		h.wantCode(err, fault.ValidationFailed, "name")
-	}, nil, nil, nil)
+	})
 	made := must[*control.NewKey](h)(h.CreateAccountKey(ctx(), "acme", "ops"))
 	if made.AccountID != a.ID || made.Level != apikey.AccountLevel || made.Scope.String() != "admin" || made.Name != "ops" {
 		t.Errorf("made %+v", made.Key)

@@ -68,7 +68,7 @@ func TestMaintenanceOfDeliveries(t *testing.T) {
 			t.Errorf("%d failed ones are left before 7 days", failed)
 		}
 		later(time.Minute)
-		if failed, events := count(gone, webhook.Failed), len(h.ledger(c.Account.ID).events); failed != 0 || events != 0 {
+		if failed, events := count(gone, webhook.Failed), len(h.logs(c.Account.ID).events); failed != 0 || events != 0 {
 			t.Errorf("after 7 days %d failed deliveries and %d events are left", failed, events)
 		}
 		h.must(u.Stop(ctx()))

@@ -17,9 +17,9 @@ func TestCreateGateway(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	var g *gateway.Gateway
-	before := h.trace(caller.Account.ID)
+	before := h.records(caller.Account.ID)
 	g = h.gateway(caller)
-	audits, events, changes := h.trace(caller.Account.ID).since(before).story()
+	audits, events, changes := h.records(caller.Account.ID).since(before).summary()
 	if !reflect.DeepEqual([][]string{audits, events, changes}, [][]string{{"gateway.create " + g.ID}, nil, {"gateway " + g.ID}}) {
 		t.Errorf("got audit records %q, events %q, changes %q; want one audit record and one change", audits, events, changes)
 	}
@@ -71,7 +71,7 @@ func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
 		{"malformed limit", "", []settings{{GlobalLimit: value(ratelimit.Config{Daily: rate("5/s")})}, {GlobalLimit: value(ratelimit.Config{})}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h.wantStory(caller.Account.ID, func() {
+			h.wantNoRecords(caller.Account.ID, func() {
 				for _, p := range tc.patches {
 					creation := p
 					if !creation.Name.Present {
@@ -87,10 +87,10 @@ func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
 						h.wantCode(err, fault.ValidationFailed, tc.field)
 					}
 				}
-			}, nil, nil, nil)
+			})
 		})
 	}
-	h.wantStory(caller.Account.ID, func() {
+	h.wantNoRecords(caller.Account.ID, func() {
 		_, err := h.CreateGateway(ctx(), caller, settings{}, "")
 		h.wantCode(err, fault.ValidationFailed, "name")
 		_, err = h.CreateGateway(ctx(), caller, settings{Name: value("n")}, "")
@@ -99,7 +99,7 @@ func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
 		h.wantCode(err, fault.ValidationFailed, "spec")
 		_, err = h.UpdateGateway(ctx(), caller, g.ID, settings{Name: value("x")}, version(2))
 		h.wantCode(err, fault.PreconditionFailed, "")
-	}, nil, nil, nil)
+	})
 	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.Page{Limit: 9})); len(list) != 1 {
 		t.Errorf("got %d gateways after rejected creations; want 1", len(list))
 	}
@@ -120,10 +120,10 @@ func TestHostnames(t *testing.T) {
 	if g.Hostname != "api.acme.example" || !g.HostGiven {
 		t.Errorf("got hostname %q, given %t; want api.acme.example, given", g.Hostname, g.HostGiven)
 	}
-	h.wantStory(operator.Account.ID, func() {
+	h.wantNoRecords(operator.Account.ID, func() {
 		_, err := h.CreateGateway(ctx(), operator, named("api.acme.example"), emptySpec)
 		h.wantCode(err, fault.Conflict, "hostname")
-	}, nil, nil, nil)
+	})
 	second := must[*gateway.Gateway](h)(h.CreateGateway(ctx(), operator, named("any.example"), ""))
 	taken := control.GatewayPatch{Hostname: value("api.acme.example")}
 	_, err := h.UpdateGateway(ctx(), operator, second.ID, taken, never)
@@ -172,12 +172,12 @@ func TestUpstreamHeaders(t *testing.T) {
 	if got := patch(control.UpstreamPatch{Headers: null[map[string]string]()}); len(got.Upstream.Headers) != 0 || got.Version != v+1 {
 		t.Errorf("after null: headers %v, version %d; want none, version %d", got.Upstream.Headers, got.Version, v+1)
 	}
-	h.wantStory(caller.Account.ID, func() { // the same again changes nothing
+	h.wantNoRecords(caller.Account.ID, func() { // the same again changes nothing
 		must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{
 			Name: value("n"), Upstream: control.UpstreamPatch{Headers: null[map[string]string]()},
 		}, nil))
-	}, nil, nil, nil)
-	for _, r := range h.trace(caller.Account.ID).audits {
+	})
+	for _, r := range h.records(caller.Account.ID).audits {
 		if text := fmt.Sprint(r.Diff); containsAny(text, "s3cret") {
 			t.Errorf("the audit record %s shows a secret: %s", r.Action, text)
 		}
@@ -201,7 +201,7 @@ func TestDeleteGateway(t *testing.T) {
 	r := must[[]gateway.Route](h)(h.Routes(ctx(), caller, g.ID, control.Page{Limit: 9}))[0]
 	_, err := h.DeleteGateway(ctx(), caller, g.ID, never)
 	h.wantCode(err, fault.PreconditionFailed, "")
-	h.wantStory(caller.Account.ID, func() {
+	h.wantRecords(caller.Account.ID, func() {
 		if got := must[*gateway.Gateway](h)(h.DeleteGateway(ctx(), caller, g.ID, version(g.Version))); got.ID != g.ID || got.Revision != 1 {
 			t.Errorf("got gateway %s with revision %d; want %s with revision 1", got.ID, got.Revision, g.ID)
 		}

@@ -32,7 +32,7 @@ type tb interface {
 	Errorf(format string, args ...any)
 }
 
-// clock is a wall clock that stands until it is moved.
+// clock is a wall clock that moves only by advance.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -50,8 +50,7 @@ func (c *clock) advance(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// publisher records how often it was asked to catch up; fail, if set, decides
-// about each call.
+// publisher counts its calls. If fail is set, its result is the result of the call.
 type publisher struct {
 	mu    sync.Mutex
 	calls int
@@ -75,13 +74,13 @@ func (p *publisher) count() int {
 	return p.calls
 }
 
-// harness is a service over a real store in a temporary directory.
+// harness is a service on a real store in a temporary directory.
 type harness struct {
 	*control.Service
 	tb     tb
 	path   string
 	db     *sqlite.DB
-	store  control.Store // db, or what stands before it
+	store  control.Store // db, or a wrapper of it
 	clock  *clock
 	pub    *publisher
 	box    *secret.Box
@@ -119,7 +118,7 @@ func (h *harness) open() {
 	h.serve(db)
 }
 
-// serve makes the service over store.
+// serve replaces the service by one on store.
 func (h *harness) serve(store control.Store) {
 	h.tb.Helper()
 	h.store = store
@@ -145,33 +144,34 @@ func (h *harness) must(err error) {
 	}
 }
 
-// wantCode fails unless err has the code and, if field is not "", the field.
+// wantCode reports an error unless err has the code and, if field is not "", the field.
 func (h *harness) wantCode(err error, code fault.Code, field string) {
 	h.tb.Helper()
 	var f *fault.Error
 	if fault.CodeOf(err) != code || field != "" && (!errors.As(err, &f) || f.Field != field) {
-		h.tb.Errorf("error %v; want %s %s", err, code, field)
+		h.tb.Errorf("got error %v; want %s %s", err, code, field)
 	}
 }
 
-// caller makes an account of that name, if there is none, and returns the holder of
-// a new account-level key of it with the scope.
+// caller returns the caller of a new account-level key with the scope. It creates the
+// account if it does not exist.
 func (h *harness) caller(name, scope string) *control.Caller {
 	h.tb.Helper()
 	a, owner := h.account(name)
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, control.KeyInput{Name: name + " " + scope, Scope: scope, Level: "account"}))
-	return holder(a, k)
+	return callerOf(a, k)
 }
 
-func holder(a *account.Account, k *control.NewKey) *control.Caller {
+// callerOf returns the caller that presents the key.
+func callerOf(a *account.Account, k *control.NewKey) *control.Caller {
 	return &control.Caller{
 		Account: a, KeyID: k.ID, KeyPrefix: k.Prefix, Scope: k.Scope, Source: gateway.API,
 		Method: "POST", Path: "/v1/test", ClientIP: "192.0.2.1", RequestID: "req_test",
 	}
 }
 
-// account returns the account of that name, and a caller that may do
-// everything in it, as an offline command may.
+// account returns the account with that name, and a caller with the permissions of an
+// offline command. It creates the account if it does not exist.
 func (h *harness) account(name string) (*account.Account, *control.Caller) {
 	h.tb.Helper()
 	var a *account.Account
@@ -196,51 +196,59 @@ func must[T any](h *harness) func(v T, err error) T {
 
 func ctx() context.Context { return context.Background() }
 
-// trace is what an account's ledger holds, oldest first, and how long the
-// change log is.
-type trace struct {
+// records are the audit records and events of an account, and the entries of the change
+// log, each oldest first.
+type records struct {
 	audits  []audit.Record
 	events  []event.Event
 	changes []snapshot.Change
 }
 
-func (h *harness) trace(accountID string) trace {
+// records returns all records of the account, and the whole change log.
+func (h *harness) records(accountID string) records {
 	h.tb.Helper()
-	t := h.ledger(accountID)
+	r := h.logs(accountID)
 	h.must(h.store.View(ctx(), func(tx control.ReadTx) (err error) {
-		t.changes, _, err = tx.Changes(ctx(), 0, 100000)
+		r.changes, _, err = tx.Changes(ctx(), 0, 100000)
 		return err
 	}))
-	return t
+	return r
 }
 
-// ledger is trace without the changes, which are of all accounts.
-func (h *harness) ledger(accountID string) trace {
+// logs returns the audit records and events of the account. It leaves out the change log,
+// which is of all accounts.
+func (h *harness) logs(accountID string) records {
 	h.tb.Helper()
-	var t trace
+	return h.newest(accountID, 10000, 10000)
+}
+
+// newest returns the newest audit records and events of the account.
+func (h *harness) newest(accountID string, audits, events int) records {
+	h.tb.Helper()
+	var r records
 	h.must(h.store.View(ctx(), func(tx control.ReadTx) (err error) {
-		if t.audits, err = tx.Audit(ctx(), accountID, control.Page{Limit: 10000}); err != nil {
+		if r.audits, err = tx.Audit(ctx(), accountID, control.Page{Limit: audits}); err != nil {
 			return err
 		}
-		t.events, err = tx.Events(ctx(), accountID, control.EventFilter{}, control.Page{Limit: 10000})
+		r.events, err = tx.Events(ctx(), accountID, control.EventFilter{}, control.Page{Limit: events})
 		return err
 	}))
-	slices.Reverse(t.audits)
-	slices.Reverse(t.events)
-	return t
+	slices.Reverse(r.audits)
+	slices.Reverse(r.events)
+	return r
 }
 
-// since returns what came after before.
-func (t trace) since(before trace) trace {
-	return trace{t.audits[len(before.audits):], t.events[len(before.events):], t.changes[len(before.changes):]}
+// since returns the records written after before.
+func (r records) since(before records) records {
+	return records{r.audits[len(before.audits):], r.events[len(before.events):], r.changes[len(before.changes):]}
 }
 
-// story tells the trace in one line each: "key.revoke key_1", "key.revoked key_1", "key key_1".
-func (t trace) story() (audits, events, changes []string) {
-	for _, r := range t.audits {
-		audits = append(audits, string(r.Action)+" "+r.Target)
+// summary returns one line for each record: "key.revoke key_1", "key.revoked key_1", "key key_1".
+func (r records) summary() (audits, events, changes []string) {
+	for _, a := range r.audits {
+		audits = append(audits, string(a.Action)+" "+a.Target)
 	}
-	for _, e := range t.events {
+	for _, e := range r.events {
 		data := dataOf(e)
 		subject, _ := data["key_id"].(string)
 		if subject == "" {
@@ -248,7 +256,7 @@ func (t trace) story() (audits, events, changes []string) {
 		}
 		events = append(events, string(e.Type)+" "+subject)
 	}
-	for _, c := range t.changes {
+	for _, c := range r.changes {
 		changes = append(changes, string(c.Kind)+" "+c.ID)
 	}
 	return audits, events, changes
@@ -262,26 +270,33 @@ func dataOf(e event.Event) map[string]any {
 	return envelope.Data
 }
 
-// wantStory runs f and compares what it left in the account's ledger.
-func (h *harness) wantStory(accountID string, f func(), audits, events, changes []string) {
+// wantRecords runs f, and fails unless f wrote exactly these records of the account and
+// published them once, or not at all if there is no change.
+func (h *harness) wantRecords(accountID string, f func(), audits, events, changes []string) {
 	h.tb.Helper()
-	before, published := h.trace(accountID), h.pub.count()
+	before, published := h.records(accountID), h.pub.count()
 	f()
-	gotAudits, gotEvents, gotChanges := h.trace(accountID).since(before).story()
+	gotAudits, gotEvents, gotChanges := h.records(accountID).since(before).summary()
 	if !slices.Equal(gotAudits, audits) {
-		h.tb.Errorf("audit records %q; want %q", gotAudits, audits)
+		h.tb.Errorf("got audit records %q; want %q", gotAudits, audits)
 	}
 	if !slices.Equal(gotEvents, events) {
-		h.tb.Errorf("events %q; want %q", gotEvents, events)
+		h.tb.Errorf("got events %q; want %q", gotEvents, events)
 	}
 	if !slices.Equal(gotChanges, changes) {
-		h.tb.Errorf("changes %q; want %q", gotChanges, changes)
+		h.tb.Errorf("got changes %q; want %q", gotChanges, changes)
 	}
 	want := 0
 	if len(changes) > 0 {
 		want = 1
 	}
 	if got := h.pub.count() - published; got != want {
-		h.tb.Errorf("published %d times; want %d", got, want)
+		h.tb.Errorf("got %d publications; want %d", got, want)
 	}
+}
+
+// wantNoRecords runs f, and fails if f wrote any record of the account or published.
+func (h *harness) wantNoRecords(accountID string, f func()) {
+	h.tb.Helper()
+	h.wantRecords(accountID, f, nil, nil, nil)
 }

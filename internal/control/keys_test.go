@@ -20,7 +20,7 @@ func TestCreateKeyRefuses(t *testing.T) {
 	for i := range 17 {
 		many[strings.Repeat("n", i+1)] = ""
 	}
-	h.wantStory(a.ID, func() {
+	h.wantNoRecords(a.ID, func() {
 		for field, list := range map[string][]control.KeyInput{
 			"name":       {{Scope: "read"}, {Name: strings.Repeat("n", 256), Scope: "read"}},
 			"scope":      {{Name: "k"}, {Name: "k", Scope: "root"}, {Name: "k", Scope: "read:"}, {Name: "k", Scope: "read:/a"}},
@@ -36,7 +36,7 @@ func TestCreateKeyRefuses(t *testing.T) {
 				h.wantCode(err, fault.ValidationFailed, field)
 			}
 		}
-	}, nil, nil, nil)
+	})
 }
 
 // Guarantee: contract 3.1, the record of a new key, its event and its audit
@@ -46,12 +46,12 @@ func TestCreateKey(t *testing.T) {
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	var k *control.NewKey
-	before := h.trace(caller.Account.ID)
+	before := h.records(caller.Account.ID)
 	k = must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{
 		Name: "mobile", Scope: "write:orders", ExpiresAt: "2026-03-31", GatewayID: g.ID, RateLimit: "60/minute",
 		Owner: "cust_1", Metadata: map[string]string{"team": "app"},
 	}))
-	got := h.trace(caller.Account.ID).since(before)
+	got := h.records(caller.Account.ID).since(before)
 	if !strings.HasPrefix(k.Secret, "kg_") || apikey.DigestOf(k.Secret) != k.Digest || !strings.HasPrefix(k.Secret, k.Prefix) {
 		t.Errorf("string %q does not fit prefix %q", k.Secret, k.Prefix)
 	}
@@ -62,7 +62,7 @@ func TestCreateKey(t *testing.T) {
 	if !reflect.DeepEqual(*stored, k.Key) {
 		t.Errorf("stored %+v; answered %+v", stored, k.Key)
 	}
-	audits, events, changes := got.story()
+	audits, events, changes := got.summary()
 	want := []string{"key.create " + k.ID, "key.created " + k.ID, "key " + k.ID}
 	if line := []string{strings.Join(audits, " "), strings.Join(events, " "), strings.Join(changes, " ")}; !reflect.DeepEqual(line, want) {
 		t.Errorf("left %q; want %q", line, want)
@@ -103,13 +103,13 @@ func TestUpdateKey(t *testing.T) {
 	patch := func(p control.KeyPatch, m control.Match) (got *apikey.Key, err error) {
 		return h.UpdateKey(ctx(), caller, k.ID, p, m)
 	}
-	h.wantStory(caller.Account.ID, func() {
+	h.wantNoRecords(caller.Account.ID, func() {
 		if got := must[*apikey.Key](h)(patch(control.KeyPatch{}, version(1))); got.Version != 1 {
 			t.Errorf("an empty patch made version %d", got.Version)
 		}
 		must[*apikey.Key](h)(patch(control.KeyPatch{Name: value("a"), Owner: value("o"), RateLimit: value("5/s")}, nil))
-	}, nil, nil, nil)
-	h.wantStory(caller.Account.ID, func() {
+	})
+	h.wantRecords(caller.Account.ID, func() {
 		got := must[*apikey.Key](h)(patch(control.KeyPatch{
 			Name: value("b"), Owner: null[string](), RateLimit: null[string](), Metadata: null[map[string]string](), ExpiresAt: null[string](),
 		}, version(1)))
@@ -117,7 +117,7 @@ func TestUpdateKey(t *testing.T) {
 			t.Errorf("patched %+v", got)
 		}
 	}, []string{"key.update " + k.ID}, nil, []string{"key " + k.ID})
-	h.wantStory(caller.Account.ID, func() {
+	h.wantNoRecords(caller.Account.ID, func() {
 		for field, p := range map[string]control.KeyPatch{
 			"name":       {Name: null[string]()},
 			"owner":      {Owner: value("\n")},
@@ -133,7 +133,7 @@ func TestUpdateKey(t *testing.T) {
 		h.wantCode(err, fault.PreconditionFailed, "")
 		_, err = h.UpdateKey(ctx(), caller, caller.KeyID, control.KeyPatch{RateLimit: value("1/s")}, nil)
 		h.wantCode(err, fault.ValidationFailed, "rate_limit")
-	}, nil, nil, nil)
+	})
 	must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, k.ID, nil))
 	_, err := patch(control.KeyPatch{Name: value("c")}, version(2))
 	h.wantCode(err, fault.PreconditionFailed, "") // before 409
@@ -155,22 +155,22 @@ func TestRevokeKey(t *testing.T) {
 	late := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "l", Scope: "read", ExpiresAt: "2026-03-01T12:00:10Z"}))
 	_, err := h.RevokeKey(ctx(), caller, k.ID, never)
 	h.wantCode(err, fault.PreconditionFailed, "")
-	h.wantStory(acct, func() {
+	h.wantRecords(acct, func() {
 		got := must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, k.ID, version(1)))
 		if got.State(h.clock.now()) != apikey.Revoked || got.Version != 2 || !got.RevokedAt.Equal(h.clock.now()) {
 			t.Errorf("revoked %+v", got)
 		}
 	}, []string{"key.revoke " + k.ID}, []string{"key.revoked " + k.ID}, []string{"key " + k.ID})
 	h.clock.advance(time.Minute)
-	h.wantStory(acct, func() {
+	h.wantNoRecords(acct, func() {
 		got := must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, k.ID, nil))
 		if got.State(h.clock.now()) != apikey.Revoked || got.Version != 2 {
 			t.Errorf("revoked again %+v", got)
 		}
-	}, nil, nil, nil)
-	h.wantStory(acct, func() { must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, late.ID, nil)) },
+	})
+	h.wantRecords(acct, func() { must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, late.ID, nil)) },
 		[]string{"key.revoke " + late.ID}, []string{"key.expired " + late.ID, "key.revoked " + late.ID}, []string{"key " + late.ID})
-	h.wantStory(acct, func() { must[int](h)(h.NotifyExpired(ctx())) }, nil, nil, nil)
+	h.wantNoRecords(acct, func() { must[int](h)(h.NotifyExpired(ctx())) })
 }
 
 // Guarantee: key.expired once for each expiry, in any number of batches, and
@@ -190,7 +190,7 @@ func TestTellExpired(t *testing.T) {
 		t.Errorf("%d told before the time", got)
 	}
 	h.clock.advance(time.Microsecond)
-	before := h.trace(acct)
+	before := h.records(acct)
 	if got := must[int](h)(h.NotifyExpired(ctx())); got != n {
 		t.Errorf("%d told; want %d", got, n)
 	}
@@ -200,7 +200,7 @@ func TestTellExpired(t *testing.T) {
 	}
 	h.clock.advance(10 * time.Second)
 	h.must(second(h.NotifyExpired(ctx())))
-	got := h.trace(acct).since(before)
+	got := h.records(acct).since(before)
 	seen := map[string]bool{}
 	for _, e := range got.events {
 		seen[dataOf(e)["key_id"].(string)] = true
@@ -231,14 +231,14 @@ func TestRotateKey(t *testing.T) {
 		Name: "k", Scope: "read:orders", ExpiresAt: "2026-12-31", GatewayID: g.ID, RateLimit: "5/s", Owner: "o", Metadata: map[string]string{"a": "b"},
 	}))
 	var made *control.NewKey
-	before := h.trace(acct)
+	before := h.records(acct)
 	made = must[*control.NewKey](h)(h.RotateKey(ctx(), caller, old.ID, 7, "", nil))
-	audits, events, _ := h.trace(acct).since(before).story()
+	audits, events, _ := h.records(acct).since(before).summary()
 	if !reflect.DeepEqual(audits, []string{"key.rotate " + old.ID}) ||
 		!reflect.DeepEqual(events, []string{"key.rotated " + old.ID, "key.created " + made.ID}) {
 		t.Errorf("left %q and %q", audits, events)
 	}
-	rotated := dataOf(h.trace(acct).since(before).events[0])
+	rotated := dataOf(h.records(acct).since(before).events[0])
 	if !reflect.DeepEqual(rotated, map[string]any{"key_id": old.ID, "key_prefix": old.Prefix, "overlap_days": 7.0, "new_key_id": made.ID}) {
 		t.Errorf("key.rotated has %v", rotated)
 	}
@@ -276,7 +276,7 @@ func TestRotateKey(t *testing.T) {
 		if id == made.ID {
 			limit = "10/s"
 		}
-		h.wantStory(acct, func() {
+		h.wantRecords(acct, func() {
 			must[*apikey.Key](h)(h.UpdateKey(ctx(), caller, id, control.KeyPatch{RateLimit: value(limit)}, nil))
 		},
 			[]string{"key.update " + id, "key.update " + other(id, old.ID, made.ID)}, nil,
@@ -303,7 +303,7 @@ func TestRotateWithoutOverlap(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	old := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"}))
-	before := h.trace(caller.Account.ID)
+	before := h.records(caller.Account.ID)
 	made := must[*control.NewKey](h)(h.RotateKey(ctx(), caller, old.ID, 0, "", nil))
 	if !made.ExpiresAt.IsZero() || !made.OverlapEndsAt.Equal(h.clock.now()) {
 		t.Errorf("new key %+v", made)
@@ -312,7 +312,7 @@ func TestRotateWithoutOverlap(t *testing.T) {
 		t.Errorf("old key is %s", got.State(h.clock.now()))
 	}
 	h.must(second(h.NotifyExpired(ctx())))
-	_, events, _ := h.trace(caller.Account.ID).since(before).story()
+	_, events, _ := h.records(caller.Account.ID).since(before).summary()
 	if want := []string{"key.rotated " + old.ID, "key.created " + made.ID, "key.expired " + old.ID}; !reflect.DeepEqual(events, want) {
 		t.Errorf("events %q; want %q", events, want)
 	}
@@ -345,7 +345,7 @@ func TestVerifyKey(t *testing.T) {
 	h.clock.advance(time.Second)
 	typo := writer.Secret[:len(writer.Secret)-1] + "_"
 	stranger := must[string](h)(apikey.Generate(apikey.GatewayLevel, zeros{}))
-	h.wantStory(caller.Account.ID, func() {
+	h.wantNoRecords(caller.Account.ID, func() {
 		for _, tc := range []struct {
 			secret, gateway, method, path, code string
 			state                               apikey.State
@@ -385,7 +385,7 @@ func TestVerifyKey(t *testing.T) {
 			_, err := h.VerifyKey(ctx(), caller, bound.Secret, g.ID, "GET", path)
 			h.wantCode(err, fault.ValidationFailed, "path")
 		}
-	}, nil, nil, nil)
+	})
 }
 
 // zeros is a source of randomness without any.

@@ -123,13 +123,13 @@ func TestMaintenance(t *testing.T) {
 		u, err := control.NewMaintenance(control.MaintenanceConfig{Service: h.Service, Store: h.db, Now: h.clock.now})
 		h.must(err)
 		h.must(u.Start(ctx()))
-		before := h.trace(caller.Account.ID)
+		before := h.records(caller.Account.ID)
 		elapse(29 * time.Second)
-		if got := h.trace(caller.Account.ID).since(before).events; len(got) != 0 {
+		if got := h.records(caller.Account.ID).since(before).events; len(got) != 0 {
 			t.Errorf("events before the expiry: %d", len(got))
 		}
 		elapse(2 * time.Second)
-		if _, got, _ := h.trace(caller.Account.ID).since(before).story(); len(got) != 1 {
+		if _, got, _ := h.records(caller.Account.ID).since(before).summary(); len(got) != 1 {
 			t.Errorf("events after the expiry: %q", got)
 		}
 		if _, complete := h.changes(); !complete {

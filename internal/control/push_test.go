@@ -62,7 +62,7 @@ func TestPushStory(t *testing.T) {
 
 	byHand := h.route(caller, id, "/a", "GET")
 	h.limitByAPI(caller, id, byHand.ID, "5/s")
-	before := h.trace(caller.Account.ID)
+	before := h.records(caller.Account.ID)
 	step := func(got *control.PushResult, want string) {
 		t.Helper()
 		if show(got) != want {
@@ -140,7 +140,7 @@ func TestPushStory(t *testing.T) {
 	}
 
 	var pushes, actions []string
-	left := h.trace(caller.Account.ID).since(before)
+	left := h.records(caller.Account.ID).since(before)
 	for _, e := range left.events {
 		d := dataOf(e)
 		pushes = append(pushes, fmt.Sprintf("%s %v %v +%v -%v ~%v %v", e.Type, d["revision"], d["source"], d["added"], d["removed"], d["changed"], d["commit"]))
@@ -176,7 +176,7 @@ func TestPushRefuses(t *testing.T) {
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	h.push(caller, g.ID, spec("/a"))
-	h.wantStory(caller.Account.ID, func() {
+	h.wantNoRecords(caller.Account.ID, func() {
 		for _, doc := range []string{"", "[]", "openapi: 3.1.0\npaths: [", "swagger: '2.0'", "openapi: 3.1.0\npaths: {a: {get: {}}}"} {
 			_, err := h.PushSpec(ctx(), caller, g.ID, []byte(doc), false, nil)
 			h.wantCode(err, fault.ValidationFailed, "")
@@ -199,7 +199,7 @@ func TestPushRefuses(t *testing.T) {
 		h.wantCode(err, fault.PreconditionFailed, "")
 		_, err = h.PushSpec(ctx(), caller, g.ID, spec("/b"), true, version(1))
 		h.wantCode(err, fault.PreconditionFailed, "")
-	}, nil, nil, nil)
+	})
 	if got := must[*gateway.Gateway](h)(h.Gateway(ctx(), caller, g.ID)); got.Revision != 1 || got.Version != 2 {
 		t.Errorf("gateway %+v", got)
 	}
@@ -341,7 +341,7 @@ func TestSameLimitByAPI(t *testing.T) {
 	g := h.gateway(caller)
 	h.push(caller, g.ID, spec("/a 7/s", "/b 7/s"))
 	before := h.routes(caller, g.ID)
-	h.wantStory(caller.Account.ID, func() { h.limitByAPI(caller, g.ID, before[0].ID, "7/s") }, nil, nil, nil)
+	h.wantNoRecords(caller.Account.ID, func() { h.limitByAPI(caller, g.ID, before[0].ID, "7/s") })
 	if after := h.routes(caller, g.ID); after[0].Version != before[0].Version {
 		t.Errorf("version %d after %d; want no change", after[0].Version, before[0].Version)
 	}

@@ -23,7 +23,7 @@ func TestCreateRoute(t *testing.T) {
 		t.Errorf("made %+v", r)
 	}
 	h.route(caller, g.ID, "/orders/{id}", "POST")
-	h.wantStory(caller.Account.ID, func() {
+	h.wantNoRecords(caller.Account.ID, func() {
 		for _, tc := range []struct {
 			field string
 			in    gateway.RouteSpec
@@ -44,8 +44,8 @@ func TestCreateRoute(t *testing.T) {
 			_, err := h.CreateRoute(ctx(), caller, g.ID, tc.in)
 			h.wantCode(err, fault.ValidationFailed, tc.field)
 		}
-	}, nil, nil, nil)
-	h.wantStory(caller.Account.ID, func() {
+	})
+	h.wantRecords(caller.Account.ID, func() {
 		_, err := h.DeleteRoute(ctx(), caller, g.ID, r.ID, never)
 		h.wantCode(err, fault.PreconditionFailed, "")
 		must[*gateway.Route](h)(h.DeleteRoute(ctx(), caller, g.ID, r.ID, version(1)))
@@ -90,7 +90,7 @@ func TestUpdateRouteLimit(t *testing.T) {
 			t.Errorf("step %d: limit %s and version %d after %d; want %s", i, text, got.Version, before.Version, step.want)
 		}
 	}
-	h.wantStory(caller.Account.ID, func() {
+	h.wantNoRecords(caller.Account.ID, func() {
 		for field, p := range map[string]control.LimitPatch{
 			"rate_limit":           {},
 			"rate_limit.sustained": limit(value("5"), absent, absent, absent),
@@ -106,8 +106,8 @@ func TestUpdateRouteLimit(t *testing.T) {
 		h.wantCode(err, fault.ValidationFailed, "rate_limit") // nothing to count
 		_, err = h.UpdateRouteLimit(ctx(), caller, g.ID, r.ID, limit(value("5/s"), absent, absent, absent), never)
 		h.wantCode(err, fault.PreconditionFailed, "")
-	}, nil, nil, nil)
-	h.wantStory(caller.Account.ID, func() {
+	})
+	h.wantRecords(caller.Account.ID, func() {
 		must[*gateway.Route](h)(h.UpdateRouteLimit(ctx(), caller, g.ID, r.ID, limit(value("5/s"), absent, absent, absent), nil))
 	}, []string{"route.update " + r.ID}, nil, []string{"gateway " + g.ID})
 }

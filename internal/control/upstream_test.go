@@ -49,10 +49,10 @@ func (c *clientPair) patch(p control.UpstreamPatch) *gateway.Gateway {
 // wantRejected fails unless p is rejected for the field and leaves no record.
 func (c *clientPair) wantRejected(p control.UpstreamPatch, field string) {
 	c.t.Helper()
-	c.wantStory(c.caller.Account.ID, func() {
+	c.wantNoRecords(c.caller.Account.ID, func() {
 		_, err := c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Upstream: p}, nil)
 		c.wantCode(err, fault.ValidationFailed, field)
-	}, nil, nil, nil)
+	})
 }
 
 func (c *clientPair) wantPair(g *gateway.Gateway, want certificatetest.Pair) {
@@ -103,7 +103,7 @@ func TestClientCertificateAndKeyBelongTogether(t *testing.T) {
 		t.Errorf("giving the key again left version %d; want a later one", again.Version)
 	}
 	c.wantNoPair(c.patch(noPair()), "null for both")
-	c.wantStory(c.caller.Account.ID, func() { c.patch(noPair()) }, nil, nil, nil)
+	c.wantNoRecords(c.caller.Account.ID, func() { c.patch(noPair()) })
 }
 
 // Guarantee: the client certificate and its key are dropped when the origin of the
@@ -132,7 +132,7 @@ func TestClientCertificateInAuditLog(t *testing.T) {
 	c.patch(pairPatch(two))
 	c.patch(noPair())
 	recorded := false
-	for _, r := range c.trace(c.caller.Account.ID).audits {
+	for _, r := range c.records(c.caller.Account.ID).audits {
 		text := fmt.Sprint(r.Diff)
 		recorded = recorded || strings.Contains(text, "upstream_client_key:[*** ***]")
 		for _, p := range []certificatetest.Pair{one, two} {
@@ -172,7 +172,7 @@ func TestConnectionLimits(t *testing.T) {
 	want("null", "", "", 0, 3)
 
 	var diffs []string
-	for _, r := range h.trace(caller.Account.ID).audits {
+	for _, r := range h.records(caller.Account.ID).audits {
 		if r.Action == audit.GatewayUpdate {
 			diffs = append(diffs, fmt.Sprint(r.Diff))
 		}

@@ -49,9 +49,9 @@ func (h *harness) unseal(sealed []byte) string {
 // must raise no event.
 func (h *harness) wantActions(c *control.Caller, f func(), want ...audit.Action) {
 	h.tb.Helper()
-	before := h.ledger(c.Account.ID)
+	before := h.logs(c.Account.ID)
 	f()
-	since := h.ledger(c.Account.ID).since(before)
+	since := h.logs(c.Account.ID).since(before)
 	var got []audit.Action
 	for _, r := range since.audits {
 		got = append(got, r.Action)
@@ -85,7 +85,7 @@ func TestCreateWebhook(t *testing.T) {
 	if own.Secret != "correct horse battery" || own.StandardSecret == "" {
 		t.Errorf("made %+v of a given secret", own)
 	}
-	told, err := json.Marshal(h.ledger(c.Account.ID).audits)
+	told, err := json.Marshal(h.logs(c.Account.ID).audits)
 	h.must(err)
 	if strings.Contains(string(told), made.Secret) || strings.Contains(string(told), own.Secret) || !strings.Contains(string(told), `"signing_secret":[null,"***"]`) {
 		t.Errorf("the log tells %s", told)
@@ -141,7 +141,7 @@ func TestUpdateWebhook(t *testing.T) {
 	patch := control.WebhookPatch{URL: value("https://b.example"), Events: value([]string{"key.rotated"})}
 	_, err := h.UpdateWebhook(ctx(), c, made.ID, patch, func(v int64) bool { return v == 7 })
 	h.wantCode(err, fault.PreconditionFailed, "")
-	before := h.ledger(c.Account.ID)
+	before := h.logs(c.Account.ID)
 	got := must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, patch, func(v int64) bool { return v == 1 }))
 	if got.Version != 2 || got.URL != "https://b.example" || !slices.Equal(got.Events, []event.Type{event.KeyRotated}) {
 		t.Errorf("got %+v", got)
@@ -149,7 +149,7 @@ func TestUpdateWebhook(t *testing.T) {
 	if got = must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, patch, nil)); got.Version != 2 {
 		t.Errorf("no change made version %d", got.Version)
 	}
-	since := h.ledger(c.Account.ID).since(before)
+	since := h.logs(c.Account.ID).since(before)
 	if len(since.audits) != 1 || since.audits[0].Action != audit.WebhookUpdate || len(since.audits[0].Diff) != 2 {
 		t.Errorf("the log holds %+v", since.audits)
 	}
@@ -278,7 +278,7 @@ func TestRotateWebhookSecret(t *testing.T) {
 	if last.OldSecret != nil || !last.OldUntil.IsZero() {
 		t.Errorf("without overlap: %+v", last)
 	}
-	for _, r := range h.ledger(c.Account.ID).audits {
+	for _, r := range h.logs(c.Account.ID).audits {
 		if r.Action == audit.WebhookRotateSecret && (len(r.Diff) != 1 || r.Diff["signing_secret"] != [2]any{"***", "***"}) {
 			t.Errorf("the log tells %v", r.Diff)
 		}
@@ -377,7 +377,7 @@ func TestRecoverWebhook(t *testing.T) {
 	}
 	h.deliver(200)
 	total := 0
-	for _, r := range h.ledger(c.Account.ID).audits {
+	for _, r := range h.logs(c.Account.ID).audits {
 		if r.Action == audit.WebhookRecover {
 			n, err := r.Diff["deliveries"][1].(json.Number).Int64()
 			h.must(err)
@@ -472,7 +472,7 @@ func TestWebhooksOfAnotherAccount(t *testing.T) {
 	a, b := h.caller("acme", "admin"), h.caller("beta", "admin")
 	made := h.endpoint(a, "key.created")
 	d := must[*webhook.Delivery](h)(h.TestWebhook(ctx(), a, made.ID))
-	e := h.ledger(a.Account.ID).events[0]
+	e := h.logs(a.Account.ID).events[0]
 	for name, call := range map[string]func() error{
 		"get":       func() error { _, err := h.Webhook(ctx(), b, made.ID); return err },
 		"update":    func() error { _, err := h.UpdateWebhook(ctx(), b, made.ID, control.WebhookPatch{}, nil); return err },

@@ -165,7 +165,7 @@ func (h *harness) everything(c *control.Caller) []string {
 		all = append(all, fmt.Sprint(err), fmt.Sprint(answerErr))
 		return nil
 	}))
-	t := h.trace(c.Account.ID)
+	t := h.records(c.Account.ID)
 	return append(all, fmt.Sprint(t.audits), fmt.Sprint(t.events), fmt.Sprint(t.changes))
 }
 
@@ -202,10 +202,10 @@ func TestIdempotency(t *testing.T) {
 	}
 	_, err = answer(2)
 	h.wantCode(err, fault.ValidationFailed, "")
-	h.wantStory(caller.Account.ID, func() { // a second process that had not seen it
+	h.wantNoRecords(caller.Account.ID, func() { // a second process that had not seen it
 		_, err = create()
 		h.wantCode(err, fault.Conflict, "")
-	}, nil, nil, nil)
+	})
 	h.clock.advance(24*time.Hour - time.Microsecond)
 	if a := must[*control.StoredResponse](h)(answer(1)); a == nil {
 		t.Error("the answer is gone before 24 hours")
