@@ -57,13 +57,21 @@ func (b *adapterBuffers) get() *bytes.Buffer {
 	return bytes.NewBuffer(make([]byte, 0, 3*adapterPiece)) // a piece of proxy/nethttp, and its chunk
 }
 
+// put takes a buffer back, unless a long head has made it grow.
+func (b *adapterBuffers) put(buf *bytes.Buffer) {
+	if buf.Cap() > 4*adapterPiece {
+		return
+	}
+	buf.Reset()
+	b.pool.Put(buf)
+}
+
 func newAdapter(f *bridge) *adapter {
 	return &adapter{f: f, header: make(http.Header), buf: f.engine.adapters.get(), closing: f.closing}
 }
 
 func (w *adapter) free() {
-	w.buf.Reset()
-	w.f.engine.adapters.pool.Put(w.buf)
+	w.f.engine.adapters.put(w.buf)
 	w.buf = nil
 }
 

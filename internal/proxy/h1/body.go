@@ -151,6 +151,14 @@ type encoderState struct {
 	set      []snapshot.Header // fields that the gateway sets, which are dropped from trailers
 }
 
+// start begins a body.
+func (e *encoder) start(s encoderState) {
+	e.encoderState = s
+	if cap(e.end) > keepRoom {
+		e.end = nil
+	}
+}
+
 // encode writes the size of a chunk before the data of p and CRLF after it. It uses up to
 // 20 bytes before the data and 2 after it.
 func (e *encoder) encode(buf []byte, p *piece) {
@@ -192,7 +200,7 @@ type recoder struct {
 // is chunked.
 func (r *recoder) start(in http1.Framing, length int64, chunked bool) {
 	r.decoder.start(in, length)
-	r.encoderState = encoderState{chunked: chunked}
+	r.encoder.start(encoderState{chunked: chunked})
 }
 
 // step converts buf[start:end]. It uses all of it unless the body ends before end. It may

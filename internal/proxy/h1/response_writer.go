@@ -38,7 +38,8 @@ type writerState struct {
 
 // begin prepares w for a response.
 func (w *responseWriter) begin(s writerState) {
-	w.writerState, w.body.encoderState = s, encoderState{}
+	w.writerState = s
+	w.body.start(encoderState{})
 	if cap(w.room) > keepRoom {
 		w.room = nil
 	}

@@ -1,0 +1,65 @@
+package h1
+
+import (
+	"net"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
+)
+
+// Guarantee: long heads and trailers do not make what is pooled grow for good.
+func TestPooledMemoryIsBounded(t *testing.T) {
+	const long = 60 << 10
+	t.Run("exchanges", func(t *testing.T) {
+		var e Engine
+		x := newExchange(&e.pools)
+		section := []byte("X-Long: " + strings.Repeat("v", long) + "\r\n\r\n")
+		body := append([]byte("0\r\n"), section...)
+		var trailers http1.Trailers
+		if done, err := new(http1.TrailerParser).Parse(section, &trailers); !done || err != nil {
+			t.Fatalf("the trailers were not parsed: %v, %v", done, err)
+		}
+		x.body.start(http1.ByChunks, 0, true)
+		x.body.trailers = true
+		if p, err := x.body.step(body, 0, len(body)); err != nil || len(p.end) < long {
+			t.Fatalf("the end of the request's body has %d bytes, want the trailers: %v", len(p.end), err)
+		}
+		x.response.body.start(encoderState{chunked: true, trailers: true, response: true})
+		if end := x.response.body.finish(section, trailers.Fields()); len(end) < long {
+			t.Fatalf("the end of the response's body has %d bytes, want the trailers", len(end))
+		}
+		x.response.room = make([]byte, 4*long)
+		x.trip.reader.body.partial = make([]byte, long)
+		x.reset()
+		eachMember(reflect.ValueOf(x).Elem(), "", func(path string, v reflect.Value) bool {
+			if v.Kind() == reflect.Slice && path != ".input.in" && v.Cap()*int(v.Type().Elem().Size()) > keepRoom {
+				t.Errorf("a pooled exchange keeps %d bytes in %s, want at most %d", v.Cap()*int(v.Type().Elem().Size()), path, keepRoom)
+			}
+			return true
+		})
+	})
+	t.Run("buffers of the adapter", func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		defer server.Close()
+		var e Engine
+		w := newAdapter(&bridge{engine: &e, conn: server, info: &ConnInfo{}, request: &http1.Request{}, exchange: &proxy.Exchange{}})
+		w.Header()["X-Long"] = []string{strings.Repeat("v", 4*long)}
+		w.WriteHeader(http.StatusOK)
+		w.head(false)
+		grown := w.buf
+		if grown.Cap() < 4*long {
+			t.Fatalf("the buffer has room for %d bytes, want the whole head in it", grown.Cap())
+		}
+		w.free()
+		for range 4 {
+			if e.adapters.get() == grown {
+				t.Errorf("a buffer of %d bytes went back into the pool", grown.Cap())
+			}
+		}
+	})
+}
