@@ -10,13 +10,14 @@ import (
 	"github.com/keygate/keygate/internal/telemetry"
 )
 
+// get returns the response of h to a GET.
 func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
 	return w
 }
 
-// Guarantee: /readyz answers 200 in the phase Ready alone; /livez always.
+// Guarantee: /readyz responds 200 only in the phase Ready, /livez in every phase.
 func TestReadiness(t *testing.T) {
 	var r telemetry.Readiness
 	h := telemetry.OpsHandler(&r, telemetry.NewMetrics("test"), false)
@@ -26,27 +27,27 @@ func TestReadiness(t *testing.T) {
 	}{{telemetry.Starting, 503}, {telemetry.Ready, 200}, {telemetry.Draining, 503}} {
 		r.Set(tc.phase)
 		if got := get(h, "/readyz").Code; got != tc.want {
-			t.Errorf("phase %d: /readyz = %d, want %d", tc.phase, got, tc.want)
+			t.Errorf("phase %d: got status %d from /readyz, want %d", tc.phase, got, tc.want)
 		}
 		if got := get(h, "/livez").Code; got != http.StatusOK {
-			t.Errorf("phase %d: /livez = %d, want 200", tc.phase, got)
+			t.Errorf("phase %d: got status %d from /livez, want 200", tc.phase, got)
 		}
 	}
 }
 
-// Guarantee: profiles are there only when asked for.
+// Guarantee: profiles are served only if they are enabled.
 func TestPprof(t *testing.T) {
 	m := telemetry.NewMetrics("test")
 	if got := get(telemetry.OpsHandler(&telemetry.Readiness{}, m, false), "/debug/pprof/").Code; got != http.StatusNotFound {
-		t.Errorf("without: %d, want 404", got)
+		t.Errorf("disabled: got status %d, want 404", got)
 	}
 	if got := get(telemetry.OpsHandler(&telemetry.Readiness{}, m, true), "/debug/pprof/").Code; got != http.StatusOK {
-		t.Errorf("with: %d, want 200", got)
+		t.Errorf("enabled: got status %d, want 200", got)
 	}
 }
 
-// Guarantee: /metrics tells the version, the runtime's figures and what was
-// answered, by class of status; a 1xx is not an answer.
+// Guarantee: /metrics has the version, the metrics of the runtime, and the number of
+// responses by status class, without interim (1xx) responses.
 func TestMetrics(t *testing.T) {
 	m := telemetry.NewMetrics("v1.2.3")
 	counted := m.Count("admin", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -66,7 +67,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Guarantee: the logger holds to its level and format.
+// Guarantee: a logger writes only lines of its level or above, in its format; auto is JSON
+// unless the output is a terminal.
 func TestLogger(t *testing.T) {
 	var b bytes.Buffer
 	log := telemetry.NewLogger(&b, "warn", "json")
@@ -76,9 +78,9 @@ func TestLogger(t *testing.T) {
 	b.Reset()
 	telemetry.NewLogger(&b, "info", "auto").Info("shown")
 	if got := b.String(); !strings.HasPrefix(got, "{") {
-		t.Errorf("to what is no terminal, auto logged %q", got)
+		t.Errorf("auto without a terminal logged %q, want JSON", got)
 	}
 	if got := first; strings.Contains(got, "hidden") || !strings.HasPrefix(got, "{") || !strings.Contains(got, `"n":1`) {
-		t.Errorf("logged %q", got)
+		t.Errorf("got %q, want JSON with n=1 and without the line of level info", got)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// table is a configuration: the routes of each gateway.
+// table is a configuration: for each gateway, the routes that exist.
 type table map[string]map[string]bool
 
 func (c table) Describe(gatewayID, routeID string) (hostname, path, methods string, ok bool) {
@@ -26,6 +26,7 @@ func (c table) Describe(gatewayID, routeID string) (hostname, path, methods stri
 	return "gw.example", "/orders/{id}", "GET,POST", ok && (routeID == "" || routes[routeID])
 }
 
+// number returns the identifier number n.
 func number(n int) (u [16]byte) {
 	binary.BigEndian.PutUint64(u[8:], uint64(n))
 	return u
@@ -40,7 +41,7 @@ func newRequests(t testing.TB, c table) *Requests {
 	return r
 }
 
-// record is a request that was forwarded.
+// record returns a forwarded request.
 func record(gateway, route int) accesslog.Entry {
 	return accesslog.Entry{Record: accesslog.Record{
 		Gateway: number(gateway), Route: number(route), Status: 200, UpstreamStatus: 200, Duration: int64(3 * time.Millisecond),
@@ -48,72 +49,111 @@ func record(gateway, route int) accesslog.Entry {
 	}}
 }
 
-// Guarantee: what ended is counted where it ended; a route and a gateway that are
-// no more are no more counted; what found no gateway has no identifiers.
-func TestRequests(t *testing.T) {
-	gw, rt, other := id.Format(id.Gateway, number(1)), id.Format(id.Route, number(2)), id.Format(id.Route, number(3))
-	c := table{gw: {rt: true, other: true}}
-	r := newRequests(t, c)
+// requestsHarness is a Requests with two routes of one gateway, rt and other, registered with
+// Prometheus.
+type requestsHarness struct {
+	*Requests
+	config        table
+	registry      *prometheus.Registry
+	gw, rt, other string
+}
+
+// newRequestsHarness returns a harness that has counted requests with every kind of result.
+func newRequestsHarness(t *testing.T) *requestsHarness {
+	t.Helper()
+	h := &requestsHarness{
+		gw: id.Format(id.Gateway, number(1)), rt: id.Format(id.Route, number(2)), other: id.Format(id.Route, number(3)), registry: prometheus.NewRegistry(),
+	}
+	h.config = table{h.gw: {h.rt: true, h.other: true}}
+	h.Requests = newRequests(t, h.config)
+	h.registry.MustRegister(h.Requests)
 	limited := record(1, 2)
 	limited.Status, limited.UpstreamStatus, limited.Upstream, limited.Result, limited.LimitScope = 429, 0, -1, accesslog.Limited, uint8(ratelimit.DailyScope)
 	failed := record(1, 3)
 	failed.Status, failed.UpstreamStatus = 503, 503
-	cut := record(1, 3)
-	cut.Status, cut.UpstreamStatus, cut.Upstream, cut.Result = 504, 0, -1, accesslog.TimedOut
+	timedOut := record(1, 3)
+	timedOut.Status, timedOut.UpstreamStatus, timedOut.Upstream, timedOut.Result = 504, 0, -1, accesslog.TimedOut
 	tunnel := record(1, 2)
 	tunnel.Status, tunnel.UpstreamStatus, tunnel.Duration = 101, 101, int64(time.Hour)
-	nowhere := accesslog.Entry{Record: accesslog.Record{Status: 404, Result: accesslog.NoGateway, Upstream: -1}}
-	begun, ended := record(1, 2), record(1, 2)
-	begun.Part, ended.Part = accesslog.Started, accesslog.Ended
-	r.Take([]accesslog.Entry{begun, ended, record(1, 2), limited, failed, cut, tunnel, nowhere, nowhere})
+	noGateway := accesslog.Entry{Record: accesslog.Record{Status: 404, Result: accesslog.NoGateway, Upstream: -1}}
+	started, ended := record(1, 2), record(1, 2)
+	started.Part, ended.Part = accesslog.Started, accesslog.Ended
+	h.Take([]accesslog.Entry{started, ended, record(1, 2), limited, failed, timedOut, tunnel, noGateway, noGateway})
+	return h
+}
 
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(r)
-	expect := func(prefix string, want ...string) {
-		t.Helper()
-		for i, line := range want {
-			want[i] = strings.NewReplacer("GW", gw, "RT", rt, "OTHER", other).Replace(line)
-		}
-		slices.Sort(want)
-		if got := shown(registry, prefix); !slices.Equal(got, want) {
-			t.Errorf("shown\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+// want checks the series that begin with prefix. GW, RT and OTHER stand for identifiers.
+func (h *requestsHarness) want(t *testing.T, prefix string, want ...string) {
+	t.Helper()
+	for i, line := range want {
+		want[i] = strings.NewReplacer("GW", h.gw, "RT", h.rt, "OTHER", h.other).Replace(line)
 	}
-	expect("keygate_requests_total{",
-		`keygate_requests_total{gateway="",route="",status="4xx"} 2`,
-		`keygate_requests_total{gateway="GW",route="RT",status="1xx"} 1`,
-		`keygate_requests_total{gateway="GW",route="RT",status="2xx"} 2`,
-		`keygate_requests_total{gateway="GW",route="RT",status="4xx"} 1`,
-		`keygate_requests_total{gateway="GW",route="OTHER",status="5xx"} 2`)
-	expect("keygate_limit_refusals_total{", `keygate_limit_refusals_total{gateway="GW",route="RT",scope="daily"} 1`)
-	expect("keygate_upstream_errors_total{",
-		`keygate_upstream_errors_total{gateway="GW",reason="timeout",route="OTHER"} 1`,
-		`keygate_upstream_errors_total{gateway="GW",reason="upstream_status",route="OTHER"} 1`)
-	expect("keygate_route_info{",
-		`keygate_route_info{gateway="GW",host="gw.example",methods="GET,POST",path="/orders/{id}",route="RT"} 1`,
-		`keygate_route_info{gateway="GW",host="gw.example",methods="GET,POST",path="/orders/{id}",route="OTHER"} 1`)
-	expect("keygate_request_body_bytes_total{",
-		`keygate_request_body_bytes_total{gateway="",route=""} 0`,
-		`keygate_request_body_bytes_total{gateway="GW",route="RT"} 20`,
-		`keygate_request_body_bytes_total{gateway="GW",route="OTHER"} 10`)
-	if got := histogramCount(t, registry, "keygate_request_duration_seconds", rt); got != 3 {
-		t.Errorf("%d durations of the first route, want 3: that of a tunnel is none", got)
+	slices.Sort(want)
+	if got := shown(h.registry, prefix); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := histogramCount(t, registry, "keygate_upstream_duration_seconds", other); got != 1 {
-		t.Errorf("%d durations upstream of the second route, want 1: what gave no answer has none", got)
-	}
+}
 
-	delete(c[gw], rt)
-	expect("keygate_requests_total{",
+// Guarantee: requests are counted by gateway and route once they ended; those without a
+// gateway have empty labels.
+func TestRequests(t *testing.T) {
+	h := newRequestsHarness(t)
+	for _, tc := range []struct {
+		name, prefix string
+		want         []string
+	}{
+		{"requests by status class", "keygate_requests_total{", []string{
+			`keygate_requests_total{gateway="",route="",status="4xx"} 2`,
+			`keygate_requests_total{gateway="GW",route="RT",status="1xx"} 1`,
+			`keygate_requests_total{gateway="GW",route="RT",status="2xx"} 2`,
+			`keygate_requests_total{gateway="GW",route="RT",status="4xx"} 1`,
+			`keygate_requests_total{gateway="GW",route="OTHER",status="5xx"} 2`,
+		}},
+		{"refusals by limit scope", "keygate_limit_refusals_total{", []string{`keygate_limit_refusals_total{gateway="GW",route="RT",scope="daily"} 1`}},
+		{"upstream errors by reason", "keygate_upstream_errors_total{", []string{
+			`keygate_upstream_errors_total{gateway="GW",reason="timeout",route="OTHER"} 1`,
+			`keygate_upstream_errors_total{gateway="GW",reason="upstream_status",route="OTHER"} 1`,
+		}},
+		{"descriptions of routes", "keygate_route_info{", []string{
+			`keygate_route_info{gateway="GW",host="gw.example",methods="GET,POST",path="/orders/{id}",route="RT"} 1`,
+			`keygate_route_info{gateway="GW",host="gw.example",methods="GET,POST",path="/orders/{id}",route="OTHER"} 1`,
+		}},
+		{"bytes of request bodies", "keygate_request_body_bytes_total{", []string{
+			`keygate_request_body_bytes_total{gateway="",route=""} 0`,
+			`keygate_request_body_bytes_total{gateway="GW",route="RT"} 20`,
+			`keygate_request_body_bytes_total{gateway="GW",route="OTHER"} 10`,
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { h.want(t, tc.prefix, tc.want...) })
+	}
+	t.Run("durations without those of tunnels", func(t *testing.T) {
+		if got := histogramCount(t, h.registry, "keygate_request_duration_seconds", h.rt); got != 3 {
+			t.Errorf("got %d durations of the first route, want 3", got)
+		}
+	})
+	t.Run("upstream durations without those of requests that got no response", func(t *testing.T) {
+		if got := histogramCount(t, h.registry, "keygate_upstream_duration_seconds", h.other); got != 1 {
+			t.Errorf("got %d upstream durations of the second route, want 1", got)
+		}
+	})
+}
+
+// Guarantee: the series of a deleted route or gateway disappear, and requests that end
+// afterwards do not bring them back.
+func TestSeriesOfDeletedRoutesDisappear(t *testing.T) {
+	h := newRequestsHarness(t)
+	shown(h.registry, "") // a reading before the deletion must not keep them
+	delete(h.config[h.gw], h.rt)
+	h.want(t, "keygate_requests_total{",
 		`keygate_requests_total{gateway="",route="",status="4xx"} 2`,
 		`keygate_requests_total{gateway="GW",route="OTHER",status="5xx"} 2`)
-	r.Take([]accesslog.Entry{record(1, 2)}) // it was still running
-	delete(c, gw)
-	expect("keygate_requests_total{",
+	h.Take([]accesslog.Entry{record(1, 2)}) // a request that was still running
+	delete(h.config, h.gw)
+	h.want(t, "keygate_requests_total{",
 		`keygate_requests_total{gateway="",route="",status="4xx"} 2`)
 }
 
-// shown returns the lines of /metrics that begin with prefix, in order.
+// shown returns the lines of /metrics that begin with prefix, sorted.
 func shown(g prometheus.Gatherer, prefix string) (out []string) {
 	body := httptest.NewRecorder()
 	promhttp.HandlerFor(g, promhttp.HandlerOpts{}).ServeHTTP(body, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
@@ -126,6 +166,7 @@ func shown(g prometheus.Gatherer, prefix string) (out []string) {
 	return out
 }
 
+// histogramCount returns the number of observations in the histogram of a route.
 func histogramCount(t *testing.T, g prometheus.Gatherer, name, route string) uint64 {
 	t.Helper()
 	families, err := g.Gather()
@@ -144,18 +185,18 @@ func histogramCount(t *testing.T, g prometheus.Gatherer, name, route string) uin
 	return 0
 }
 
-// Guarantee: routes that come and go do not pile up, even if nobody looks.
-func TestRequestsForgetWithoutBeingAsked(t *testing.T) {
+// Guarantee: the series of deleted routes do not accumulate, even if /metrics is never read.
+func TestSeriesOfDeletedRoutesAreBounded(t *testing.T) {
 	r := newRequests(t, table{})
 	for i := range 50_000 {
 		r.Take([]accesslog.Entry{record(1, i+1)})
 	}
 	if n := len(r.series); n > leastPrune {
-		t.Errorf("%d series of routes that are no more, want at most %d", n, leastPrune)
+		t.Errorf("got %d series of routes that do not exist, want at most %d", n, leastPrune)
 	}
 }
 
-// Guarantee: the lag is the longest of this minute and the one before.
+// Guarantee: the lag is the longest of the current minute and the one before.
 func TestLag(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	r, err := NewRequests(RequestsConfig{Routes: func() Routes { return table{} }, Now: func() time.Time { return now }})
@@ -170,7 +211,7 @@ func TestLag(t *testing.T) {
 	want := func(d time.Duration) {
 		t.Helper()
 		if _, _, got := r.copy(table{}); got != d.Seconds() {
-			t.Errorf("the lag is %v s, want %v", got, d)
+			t.Errorf("got a lag of %vs, want %v", got, d)
 		}
 	}
 	want(0)
@@ -186,12 +227,12 @@ func TestLag(t *testing.T) {
 	want(0)
 }
 
-// Guarantee: counting while somebody looks loses nothing.
-func TestRequestsWhileTold(t *testing.T) {
+// Guarantee: reading the metrics while requests are counted loses no counts.
+func TestConcurrentTakeAndRead(t *testing.T) {
 	gw := id.Format(id.Gateway, number(1))
 	c := table{gw: {}}
 	for i := range 201 {
-		c[gw][id.Format(id.Route, number(i))] = i%2 == 0 // the others are no more
+		c[gw][id.Format(id.Route, number(i))] = i%2 == 0 // the others do not exist
 	}
 	r := newRequests(t, c)
 	var counting sync.WaitGroup
@@ -200,40 +241,44 @@ func TestRequestsWhileTold(t *testing.T) {
 			r.Take(mixed(200))
 		}
 	})
-	for looking := true; looking; {
+	for reading := true; reading; {
 		_, all, _ := r.copy(c)
 		for i := range all {
 			if s := &all[i]; s.statuses[2] != s.took.count {
-				t.Fatalf("%d requests, %d durations", s.statuses[2], s.took.count)
+				t.Fatalf("got %d requests and %d durations, want the same number", s.statuses[2], s.took.count)
 			}
 		}
 		r.mu.Lock()
-		looking = r.ended[accesslog.Forwarded] < 60*1024
+		reading = r.ended[accesslog.Forwarded] < 60*1024
 		r.mu.Unlock()
 	}
 	counting.Wait()
 	_, all, _ := r.copy(c)
 	for i := range all {
-		if s := &all[i]; s.route != "" && !c[gw][s.route] || s.gateway != "" && s.statuses[2] < 60*5 {
-			t.Errorf("%s %s: %d requests", s.gateway, s.route, s.statuses[2])
+		s := &all[i]
+		if s.route != "" && !c[gw][s.route] {
+			t.Errorf("got a series of route %s, which does not exist", s.route)
+		}
+		if s.gateway != "" && s.statuses[2] < 60*5 {
+			t.Errorf("%s %s: got %d requests, want at least %d", s.gateway, s.route, s.statuses[2], 60*5)
 		}
 	}
 	if len(all) != 101 {
-		t.Errorf("%d series, want those of 100 routes and of nowhere", len(all))
+		t.Errorf("got %d series, want 101: those of 100 routes, and one of requests without a gateway", len(all))
 	}
 }
 
-// Guarantee: in steady state a record costs no allocation.
-func TestRequestsAllocate(t *testing.T) {
+// Guarantee: in steady state counting a record does not allocate.
+func TestTakeDoesNotAllocate(t *testing.T) {
 	r := newRequests(t, table{})
 	batch := mixed(100)
 	r.Take(batch)
 	if n := testing.AllocsPerRun(100, func() { r.Take(batch) }); n > 0 {
-		t.Errorf("%v allocations for a batch, want none", n)
+		t.Errorf("got %v allocations for a batch, want 0", n)
 	}
 }
 
-// mixed is a batch for many routes, with durations from 0.1 to 100 ms.
+// mixed returns a batch of requests of many routes that took 0.1 to 51 ms.
 func mixed(routes int) []accesslog.Entry {
 	batch := make([]accesslog.Entry, 1024)
 	for i := range batch {
