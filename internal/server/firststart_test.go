@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,7 +46,7 @@ func start(t *testing.T, dir string, a *accounts, terminal bool) (string, error)
 	return out.String(), err
 }
 
-// keyIn returns the content of admin.key, and checks the mode of the file.
+// keyIn returns the content of admin.key, which must be readable by its owner only.
 func keyIn(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "admin.key")
@@ -53,38 +54,79 @@ func keyIn(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("got mode %v, error %v; want 0600", info.Mode(), err)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o600 {
+		t.Errorf("admin.key has mode %v, want 0600", got)
 	}
 	return string(content)
 }
 
-// Guarantee: the first start writes the admin key to a file that only its owner can read,
-// and prints the key only to a terminal; a later start prints and writes nothing (contract,
-// section 1).
+// Guarantee: the first start writes the key to a file that only its owner can read, and
+// prints it only to a terminal (contract, section 1).
 func TestFirstStartWritesTheAdminKey(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		terminal bool
+	}{
+		{"to a terminal", true},
+		{"not to a terminal", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			out, err := start(t, dir, &accounts{}, tc.terminal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := keyIn(t, dir), "kga_first\n"; got != want {
+				t.Errorf("admin.key holds %q, want %q", got, want)
+			}
+			if path := filepath.Join(dir, "admin.key"); !strings.Contains(out, path) {
+				t.Errorf("got the output %q, want it to contain %s", out, path)
+			}
+			printed := strings.Contains(out, "kga_first")
+			if tc.terminal && !printed {
+				t.Errorf("got the output %q, want it to contain the key", out)
+			}
+			if !tc.terminal && printed {
+				t.Errorf("got the output %q, want it without the key", out)
+			}
+		})
+	}
+}
+
+// Guarantee: a later start prints and writes nothing, even if the key's file was removed
+// (contract, section 1).
+func TestLaterStartPrintsNothing(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
-		dir, a := t.TempDir(), &accounts{}
-		out, err := start(t, dir, a, terminal)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := keyIn(t, dir); got != "kga_first\n" {
-			t.Errorf("admin.key: got %q, want the first key", got)
-		}
-		if strings.Contains(out, "kga_first") != terminal || !strings.Contains(out, filepath.Join(dir, "admin.key")) {
-			t.Errorf("terminal %t: got output %q, want the path, and the key only on a terminal", terminal, out)
-		}
-		if err := os.Remove(filepath.Join(dir, "admin.key")); err != nil {
-			t.Fatal(err)
-		}
-		if out, err = start(t, dir, a, terminal); err != nil || out != "" {
-			t.Errorf("later start: got output %q, error %v; want none", out, err)
-		}
-		left, err := os.ReadDir(dir)
-		if err != nil || len(left) != 0 || a.replaced != 0 {
-			t.Errorf("later start: got files %v and %d new keys, want none", left, a.replaced)
-		}
+		t.Run(fmt.Sprintf("terminal %v", terminal), func(t *testing.T) {
+			dir, a := t.TempDir(), &accounts{}
+			if _, err := start(t, dir, a, terminal); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(filepath.Join(dir, "admin.key")); err != nil {
+				t.Fatal(err)
+			}
+			out, err := start(t, dir, a, terminal)
+			if err != nil {
+				t.Errorf("a later start returned %v, want nil", err)
+			}
+			if out != "" {
+				t.Errorf("a later start printed %q, want nothing", out)
+			}
+			files, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(files) != 0 {
+				t.Errorf("a later start wrote %v, want no file", files)
+			}
+			if a.replaced != 0 {
+				t.Errorf("a later start made %d keys, want 0", a.replaced)
+			}
+		})
 	}
 }
 
@@ -102,8 +144,11 @@ func TestInterruptedFirstStartIsRepaired(t *testing.T) {
 	if got := keyIn(t, dir); got != "kga_again\n" {
 		t.Errorf("admin.key: got %q, want the new key", got)
 	}
-	if _, err := start(t, dir, a, false); err != nil || a.replaced != 1 {
-		t.Errorf("got %d new keys, error %v; want 1", a.replaced, err)
+	if _, err := start(t, dir, a, false); err != nil {
+		t.Errorf("third start: got error %v, want none", err)
+	}
+	if a.replaced != 1 {
+		t.Errorf("got %d new keys, want 1", a.replaced)
 	}
 }
 
@@ -142,8 +187,12 @@ func TestDataDirIsPrivate(t *testing.T) {
 	if err := prepareDataDir(dir); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("got mode %v, error %v; want 0700", info.Mode(), err)
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o700 {
+		t.Errorf("got mode %v, want 0700", got)
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
