@@ -4,5 +4,5 @@ package wire
 
 import "net"
 
-// waitSent does nothing: only Linux tells when the peer's kernel has everything.
+// waitSent does nothing: only Linux shows when the peer's kernel has everything.
 func waitSent(net.Conn) {}

@@ -8,7 +8,7 @@ import (
 
 // manualClock is a clock for an engine that advances only by a millisecond at each reading,
 // so that no two readings are equal, and by what advance adds. However slow the machine
-// is, no timeout expires by itself.
+// is, no timeout expires unless a test advances the clock.
 type manualClock struct {
 	mu     sync.Mutex
 	now    time.Time

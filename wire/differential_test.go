@@ -66,7 +66,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// mutate puts one to three mistakes into a seed.
+// mutate makes one to three mistakes in a seed.
 func mutate(r *rand.Rand) []byte {
 	pick := func(from []string) string { return from[r.IntN(len(from))] }
 	out := pick(seeds())

@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if fuzz := flag.Lookup("test.fuzz"); fuzz.Value.String() != "" {
-		os.Exit(m.Run()) // its workers are processes of their own, without parallel tests
+		os.Exit(m.Run()) // its workers are separate processes without parallel tests
 	}
 	if err := flag.Set("test.parallel", "24"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -40,7 +40,7 @@ func New(cfg Config) (*Admitter, error) {
 }
 
 // Decide makes the checks of contract 4.2, in their order, and fills v with the verdict on
-// req. It overwrites whatever v contained.
+// req. It overwrites the previous contents of v.
 func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.reset()
 	v.Now = a.cfg.Now()
@@ -75,8 +75,8 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 // allowedMethods is the Allow header for a method that is refused on every path.
 const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// Wait waits until the daily cap that caused the action Wait can decide. The request must
-// then be decided again. The error is that of ctx, or has the code fault.Unavailable if the
+// Wait waits until the daily cap for which v has the action Wait can decide. The caller must
+// then call Decide again. The error is that of ctx, or has the code fault.Unavailable if the
 // store cannot be reached.
 func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
 	return a.cfg.Reserver.Wait(ctx, v.daily)

@@ -62,14 +62,14 @@ func newGitHub(t testing.TB, keys int) *gitHub {
 	for i := range g.requests {
 		h.decide(g.requests[i]) // daily caps reserve their first range
 		if h.admit.Decide(&g.requests[i], &v); v.Action != Forward {
-			t.Fatalf("%s: %v", g.requests[i].Target, v.Fault())
+			t.Fatalf("%s: got %v, want it admitted", g.requests[i].Target, v.Fault())
 		}
 	}
 	return g
 }
 
-// measure runs f over the requests in turn. Beside the mean it reports the median
-// over groups of 64 calls, on which other work of the machine weighs less.
+// measure calls f with one request after the other. Besides the mean it reports the
+// median of groups of 64 calls, which other work of the machine affects less.
 func (g *gitHub) measure(b *testing.B, f func(req *Request)) {
 	const group = 64
 	b.ReportAllocs()
@@ -97,14 +97,14 @@ func (g *gitHub) measure(b *testing.B, f func(req *Request)) {
 }
 
 // BenchmarkDecide measures one whole decision: a key among 100,000, a route
-// among GitHub's 1,223 operations, scope, and four limits. In the form busy 64
-// keys and routes call in turn, as where some clients make most of the traffic;
-// in the form spread 4,096 do, so that each request finds its key, its route and
-// their buckets out of the nearer caches.
+// among GitHub's 1,223 operations, scope, and four limits. The variant busy cycles
+// through 64 keys and routes, as if some clients made most of the traffic. The
+// variant spread cycles through 4,096, so that the key, the route and their buckets
+// are not in the nearer caches.
 func BenchmarkDecide(b *testing.B) {
 	g := newGitHub(b, 100_000)
-	// Reading the real clocks is part of a decision; the days go on from where
-	// the caps have reserved.
+	// Reading the real clocks is part of a decision. The wall clock starts on the day
+	// for which ranges of the daily caps have been reserved.
 	start := g.clock.Now()
 	clock := ratelimit.NewClock().Now
 	g.admit.cfg.Now = func() ratelimit.Instant {
@@ -129,7 +129,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkDecideParts measures the parts of that decision, each by itself.
+// BenchmarkDecideParts measures each part of that decision separately.
 func BenchmarkDecideParts(b *testing.B) {
 	g := newGitHub(b, 100_000)
 	s := g.follower.Current()
@@ -170,8 +170,8 @@ func BenchmarkDecideParts(b *testing.B) {
 	_ = now
 }
 
-// Guarantee: the first bar of the decision on each way through and out: allowed, and
-// refused for every reason that a stranger can cause at will.
+// Guarantee: a decision allocates nothing, whether it admits the request or refuses it for
+// any reason that a client can cause.
 func TestDecideAllocatesNothing(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(func(g *gateway.Gateway) { g.GlobalLimit = config(t, "1000000000/s", "", "", "") },
@@ -211,7 +211,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 			v.AppendTarget(room)
 			v.AppendFields(room)
 		}); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+			t.Errorf("%s: %v allocations, want 0", name, n)
 		}
 	}
 }

@@ -178,7 +178,7 @@ func TestDecideDuringChanges(t *testing.T) {
 				case v.Action == Forward:
 					passed.Add(1)
 				case v.Code != fault.RateLimitExceeded:
-					t.Errorf("%v", v.Fault())
+					t.Errorf("got %v, want Forward or code rate_limit_exceeded", v.Fault())
 					return
 				}
 				runtime.Gosched()

@@ -127,7 +127,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// Guarantee: a running Pair notices a change by itself.
+// Guarantee: a started Pair notices changed files without a call of Check.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t)

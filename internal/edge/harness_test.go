@@ -223,8 +223,8 @@ func (c *client) send(s string) {
 	}
 }
 
-// sendBytewise sends each byte of s with a write of its own. The kernel may join
-// them again.
+// sendBytewise sends each byte of s in a separate write. The kernel may join them
+// again.
 func (c *client) sendBytewise(s string) {
 	c.t.Helper()
 	for i := range len(s) {

@@ -25,7 +25,7 @@ func v2Long() string {
 }
 
 // Guarantee: a trusted proxy's PROXY header names the client and decides whether the
-// client is trusted in turn; the bytes after it are untouched. The header is optional.
+// client is trusted as a proxy as well; the bytes after it are untouched. The header is optional.
 func TestProxyHeaderNamesClient(t *testing.T) {
 	h := start(t, edge.Config{Trust: trust("127.0.0.0/8", "10.0.0.0/8")})
 	for name, tc := range map[string]struct{ header, want string }{

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Guarantee: an IPv4 address is a block of its own, whether written as IPv4 or as
+// Guarantee: an IPv4 address is one block, whether written as IPv4 or as
 // IPv4-mapped IPv6; all IPv6 addresses of one /64 network are one block.
 func TestBlockOf(t *testing.T) {
 	for _, tc := range []struct {

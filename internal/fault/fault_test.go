@@ -10,7 +10,7 @@ import (
 )
 
 // Guarantee: the response to an error without a public message reveals nothing of its text.
-func TestInternalTextNeverLeaves(t *testing.T) {
+func TestInternalTextIsNotRevealed(t *testing.T) {
 	err := fmt.Errorf("insert key: %w", errors.New("SQLITE_CORRUPT at /var/lib/x"))
 	status, body := fault.Response(err, "req_1")
 	if status != 500 || strings.Contains(string(body), "SQLITE") {

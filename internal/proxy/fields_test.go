@@ -7,8 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Guarantee: contract 4.2 and 4.4: which fields pass in which part of which message, in any
-// letter case, and with "_" for "-" where a field is the gateway's own.
+// Guarantee: a field is dropped in exactly the parts of messages in which contract 4.2 and
+// 4.4 forbid it, in any letter case, and with "_" for "-" if the gateway sets the field.
 func TestFieldsThatPass(t *testing.T) {
 	t.Parallel()
 	type passes struct{ request, trusted, response, trailer, responseTrailer bool }
@@ -58,7 +58,7 @@ func TestFieldsThatPass(t *testing.T) {
 	}
 }
 
-// Guarantee: what the gateway writes itself in one message only is dropped there only.
+// Guarantee: a field that the gateway writes only in some messages is dropped only there.
 func TestFieldsThatDependOnTheMessage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

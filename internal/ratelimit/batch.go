@@ -51,8 +51,9 @@ func (b *batch) extend(d *Daily, today int64) {
 	}
 }
 
-// release adds what d has really used, and takes away what it has left. The word becomes
-// to: closedDaily, or to plus the used count.
+// release adds the count that d has really used, and gives up what is left of d's range.
+// The word of d becomes closedDaily if to is closedDaily, and otherwise to with the used
+// count.
 func (b *batch) release(d *Daily, day int64, to dailyWord) {
 	for {
 		w := d.load()

@@ -40,7 +40,7 @@ func benchmarkDecide(b *testing.B, limits []Limit) {
 	for b.Loop() {
 		now.Mono += 20
 		if r, _ := Decide(now, limits, status[:]); r != Admitted {
-			b.Fatalf("decision %v", r)
+			b.Fatalf("got %v, want Admitted", r)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(limits)), "ns/limit")

@@ -66,14 +66,14 @@ func TestFiguresOfExtremes(t *testing.T) {
 			}
 			r, _ := Decide(now, limits, s[:])
 			if r != Refused || s[0].RetryAfter < 1 || s[0].ResetAt-startWall/second-int64(400*24*3600) > int64(c.next/time.Second)+2 {
-				t.Fatalf("over capacity: %v, %+v", r, s[0])
+				t.Fatalf("request over capacity: got %v, %+v, want a refusal", r, s[0])
 			}
 			early, late := c.next-c.next/1_000_000-1, c.next+c.next/1_000_000+2
 			if r, _ := Decide(at(400*24*time.Hour+early), limits, s[:]); r != Refused && early > 0 {
-				t.Fatalf("admitted after %v", early)
+				t.Fatalf("after %v: admitted, want a refusal", early)
 			}
 			if r, _ := Decide(at(400*24*time.Hour+late), limits, s[:]); r != Admitted {
-				t.Fatalf("refused after %v", late)
+				t.Fatalf("after %v: refused, want it admitted", late)
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func TestAllOrNoneUnderConcurrency(t *testing.T) {
 				case r == Admitted:
 					passed[w].Add(1)
 				case r != Refused || worst != 1 || s[0].Refused || !s[1].Refused:
-					t.Errorf("%v by %d: %+v", r, worst, s)
+					t.Errorf("got %v by limit %d with %+v, want Refused by limit 1 alone", r, worst, s)
 				}
 			}
 		})
@@ -202,7 +202,7 @@ func TestRefusalChargesNothing(t *testing.T) {
 				}
 				retry := mono + time.Duration(s[worst].RetryAfter)*time.Second
 				if again, _ := Decide(at(retry), limits, s[:]); again != Admitted {
-					t.Fatalf("refused again after Retry-After")
+					t.Fatalf("after Retry-After: refused, want it admitted")
 				}
 				mono = retry
 				continue

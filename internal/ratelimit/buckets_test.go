@@ -19,7 +19,7 @@ func (b *Buckets) size() (n int) {
 	return n
 }
 
-// Guarantee: each key of a per: key limit has a bucket of its own that no change, sweep or
+// Guarantee: each key of a per: key limit has its own bucket, which no change, sweep or
 // growth refills or forgets: it decides as one bucket that is kept for ever and converted
 // at each change.
 func TestBucketsEqualSingleBuckets(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 )
 
 // A dailyWord is the state of one daily count: how many requests of the day have passed,
-// and how many more may pass before the store must be told.
+// and how many more may pass before another range must be reserved in the store.
 //
 //	bits  0–29  used: at most 10⁹
 //	bits 30–53  left of the reserved range: at most a hundredth of the cap

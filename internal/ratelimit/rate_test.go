@@ -80,13 +80,13 @@ func TestConfig(t *testing.T) {
 		_, err := ParseConfig(c.sustained, c.burst, c.daily, c.per)
 		if c.field == "-" {
 			if err != nil {
-				t.Errorf("%+v: %v", c, err)
+				t.Errorf("%+v: got error %v, want success", c, err)
 			}
 			continue
 		}
 		var e *fault.Error
 		if !errors.As(err, &e) || e.Code != fault.ValidationFailed || e.Field != c.field {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("%+v: got %v, want a validation error of the field", c, err)
 		}
 	}
 }

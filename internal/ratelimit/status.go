@@ -39,7 +39,7 @@ type Status struct {
 	Default    bool
 	Refused    bool
 	Limit      int64 // capacity
-	Remaining  int64 // requests requests left
+	Remaining  int64 // whole requests left
 	Window     int64 // seconds, rounded up, from empty to full
 	ResetAt    int64 // Unix time in seconds, rounded up, at which it is full again or, if Refused, would admit the request
 	ResetIn    int64 // seconds, rounded up, from the decision to that time

@@ -10,7 +10,7 @@
 // A Snapshot is immutable: accounts, gateways by hostname, and for each gateway its route
 // tree, limits and upstream. It is published by storing one atomic pointer. Keys are the
 // exception, as there may be a million of them: they are in a table of shards that the
-// snapshots share, each shard immutable behind a pointer of its own, so that the change of
+// snapshots share, each shard immutable behind its own pointer, so that a change of
 // one key copies some hundred pointers whether there are ten keys or a million.
 //
 // Every committed change is an entry of the change log. A Follower reads the log, reads the

@@ -187,9 +187,9 @@ func (f *Follower) removeKey(table *keyTable, k *Key) {
 	f.releaseClass(k)
 }
 
-// limitKey gives k the bucket of its rate limit: the bucket of the keys that it shares one
-// with after a rotation, if there are any. If these have another rate, the bucket is
-// converted, for them too.
+// limitKey sets the bucket of k's rate limit. After a rotation, k shares the bucket of the
+// other keys with its BucketID. If their rate differs, the bucket is converted, and the
+// other keys get the new rate as well.
 func (f *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
 	if rate.IsZero() {
 		return

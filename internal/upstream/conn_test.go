@@ -64,7 +64,7 @@ func TestWriteWaitsForReading(t *testing.T) {
 	})
 }
 
-// brokenWriter is a connection to a peer that reads no more.
+// brokenWriter is a connection to a peer that has stopped reading.
 type brokenWriter struct{ net.Conn }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, net.ErrClosed }

@@ -81,7 +81,7 @@ func newH1Pool(owner *Pools, o Origin, port string) *H1Pool {
 //
 // uses is zero, or the value of hint.Uses when this same client's previous request released
 // hint. Pass it only for a request that may be sent twice. If the release was a moment ago,
-// Take then saves the system call that checks whether hint is stale: nobody else can be
+// Take then saves the system call that checks whether hint is stale: no other client can be
 // harmed by bytes that the upstream may have sent since, and if the upstream has closed the
 // connection, the request is sent again.
 func (p *H1Pool) Take(hint *H1Conn, uses int) *H1Conn {

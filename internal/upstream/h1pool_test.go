@@ -432,7 +432,7 @@ func TestPlainClose(t *testing.T) {
 	acquire(t, late, nil).Release()
 	pools.EachPlain(func(o Origin, s H1Stats) {
 		if s.Open != 0 || s.Idle != 0 {
-			t.Errorf("%+v: %+v", o, s)
+			t.Errorf("after Close: pool of %+v has statistics %+v, want no connections", o, s)
 		}
 	})
 }

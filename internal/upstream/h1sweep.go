@@ -114,7 +114,7 @@ func (p *Pools) forget(pool *H1Pool) {
 
 // closePlain stops the sweeper and closes idle connections, now and as they become idle.
 func (p *Pools) closePlain() {
-	// Pools made from here on close their connections by themselves.
+	// A pool that is created after this point closes its connections instead of keeping them idle.
 	_ = p.sweeper.Stop(context.Background()) // without a bound there is no error
 	p.making.Lock()
 	defer p.making.Unlock()

@@ -141,8 +141,8 @@ func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 	return pool, nil
 }
 
-// drainPreviousOrigin drains the pools of by.Gateway's other origins, if the gateway has a
-// limit of its own, so that their connections do not count beside the new ones. The caller
+// drainPreviousOrigin drains the pools of by.Gateway's other origins, if the gateway has its own
+// limit, so that their connections do not count beside the new ones. The caller
 // holds p.making.
 func (p *Pools) drainPreviousOrigin(by Origin) {
 	if by.Gateway == "" {

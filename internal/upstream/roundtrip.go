@@ -162,8 +162,8 @@ type interim struct {
 func (i *interim) handle(status int, header textproto.MIMEHeader) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	// A 100 has served its purpose when the body is read: the server then sends the
-	// client one of its own.
+	// A 100 is not passed on: after it the body is read, which makes the server send the
+	// client its own 100.
 	if i.forward != nil && status != http.StatusContinue {
 		i.forward(status, http.Header(header))
 	}

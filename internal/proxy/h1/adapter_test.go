@@ -237,7 +237,7 @@ func TestAdapterConnectionInfo(t *testing.T) {
 	wantIn(t, got, "192.0.2.7:1234 false <nil>")
 }
 
-// responders returns handlers by path, each of which responds in a way of its own.
+// responders returns handlers by path, each of which responds in a different way.
 func responders(t *testing.T) map[string]http.HandlerFunc {
 	flush := func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
 	return map[string]http.HandlerFunc{

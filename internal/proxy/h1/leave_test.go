@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// waitForHangUp returns once the kernel has told the engine's side that a client hung up.
+// waitForHangUp returns once the engine's end of the connection shows that the client hung up.
 func (g *harness) waitForHangUp() {
 	g.t.Helper()
 	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {

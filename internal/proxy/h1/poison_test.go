@@ -15,8 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// roomOfExchanges lists what reset leaves as it is: room whose content is written before
-// it is read, and what is made once.
+// roomOfExchanges lists the members that reset leaves unchanged: memory that is written
+// before it is read, and values that are made only once.
 var roomOfExchanges = map[string]bool{
 	".c": true, ".closing": true, ".tracing": true, ".trip.onReadable": true, ".trip.pools": true,
 	".input.in": true, ".input.own": true,
@@ -26,7 +26,7 @@ var roomOfExchanges = map[string]bool{
 	".response.body.end": true, ".response.room": true,
 }
 
-// madeOnce lists those of them that must not be overwritten.
+// madeOnce lists those members of roomOfExchanges that must not be overwritten.
 var madeOnce = map[string]bool{
 	".c": true, ".closing": true, ".tracing": true, ".trip.onReadable": true, ".trip.pools": true, ".input.in": true,
 }
@@ -104,8 +104,8 @@ func poison(t *testing.T, x *exchange) {
 	})
 }
 
-// Guarantee: a released exchange has no member of a former request, whichever members it
-// has.
+// Guarantee: a released exchange keeps no value of an earlier request in any member,
+// including members that are added later.
 func TestReleaseForgetsEveryMember(t *testing.T) {
 	e := &Engine{}
 	x := newExchange(&e.pools)
@@ -136,8 +136,8 @@ func TestReleaseForgetsEveryMember(t *testing.T) {
 	}
 }
 
-// exchangesFor are connections of a client, by what is special about them. Each line of
-// one is sent once the response to the one before has come.
+// exchangesFor are the requests of a client on one connection, by what is special about
+// them. Each line is sent after the response to the previous one has arrived.
 var exchangesFor = map[string][]string{
 	"GET":               {"GET /a?b=c HTTP/1.1\r\nKEY\r\nAccept: */*\r\n\r\n"},
 	"no body wanted":    {"HEAD /a HTTP/1.1\r\nKEY\r\n\r\n"},
@@ -157,8 +157,8 @@ var exchangesFor = map[string][]string{
 	"pipelined":         {"POST /a HTTP/1.1\r\nKEY\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\nHost: a\r\n\r\n"},
 }
 
-// Guarantee: an exchange that was used before gives the next client and upstream the same
-// bytes as a new one, whatever its members were before release.
+// Guarantee: a reused exchange sends the next client and upstream the same bytes as a new
+// one, whatever values its members had before it was released.
 func TestReusedExchangeShowsNoTrace(t *testing.T) {
 	requests := make(chan string, 100)
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
@@ -202,10 +202,10 @@ func TestReusedExchangeShowsNoTrace(t *testing.T) {
 	}
 }
 
-// varying is what differs between two runs of one request.
+// varying matches the parts of messages that differ between two runs of one request.
 var varying = regexp.MustCompile(`(req_[0-9a-z]{26}|Date: [^\r]*|X-RateLimit-Re[a-z]*: \d+|"[a-z]*";r=\d+[^\r]*|RateLimit: [^\r]*)`)
 
-// talk serves one connection with x and returns all that the client and the upstream got.
+// talk serves one connection with x and returns everything that the client and the upstream received.
 func talk(t *testing.T, e *harness, x *exchange, script []string, requests chan string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

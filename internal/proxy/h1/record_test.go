@@ -182,8 +182,8 @@ func TestOneRecordForEachRequest(t *testing.T) {
 	})
 }
 
-// Guarantee: each request of a connection has a record of its own, in which nothing is left
-// of the one before. It is emitted before the client has the whole response.
+// Guarantee: each request of a connection has its own record, which contains nothing of the
+// previous one. It is emitted before the client has the whole response.
 func TestRecordsOfOneConnection(t *testing.T) {
 	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {
@@ -291,7 +291,7 @@ func TestRecordOfTimeout(t *testing.T) {
 	})
 }
 
-// waitForNoConnections returns once the engine has no connection.
+// waitForNoConnections waits until the engine has no connection.
 func (g *harness) waitForNoConnections() {
 	g.t.Helper()
 	for deadline := time.Now().Add(testTimeout); g.engine.Connections() > 0; runtime.Gosched() {
@@ -338,8 +338,8 @@ func (g *harness) wantStart(t *testing.T, path string) accesslog.Entry {
 	return started
 }
 
-// wantEnd checks that entries are one record, of the end of the request that started is of,
-// and returns it.
+// wantEnd checks that entries contain exactly one record, which ends the request that
+// started began, and returns it.
 func wantEnd(t *testing.T, started accesslog.Entry, entries []accesslog.Entry) accesslog.Entry {
 	t.Helper()
 	if len(entries) != 1 || entries[0].Part != accesslog.Ended || entries[0].Request != started.Request {

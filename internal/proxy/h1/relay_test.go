@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// relay joins both halves of a response without I/O: what the reader gives to the writer
-// goes to out.
+// relay joins both halves of a response without I/O: it passes what the reader parses to
+// the writer, and collects the output in out.
 type relay struct {
 	responseReader
 	writerState // what the response writer begins with
@@ -175,7 +175,7 @@ func TestRelayInAllSplits(t *testing.T) {
 	}
 }
 
-// Guarantee: a chunked request body is encoded anew with the same result however it is
+// Guarantee: a chunked request body is re-encoded with the same result however it is
 // split, and its size limit holds to the byte.
 func TestRecoderInAllSplits(t *testing.T) {
 	t.Parallel()

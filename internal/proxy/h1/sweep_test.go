@@ -35,7 +35,7 @@ func (g *harness) byTick() (pass func()) {
 	}
 }
 
-// await returns once the only connection is in phase p, by any of its watches.
+// await returns once the only connection is in phase p, by any of its phase clocks.
 func (g *harness) await(p phase) {
 	g.t.Helper()
 	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
@@ -99,7 +99,7 @@ func TestWaitingForSlotCountsTowardsTimeout(t *testing.T) {
 	})
 }
 
-// waitForCut lets the engine's clock pass until the only connection, which is in phase p, is
+// waitForCut advances the engine's clock until the only connection, which is in phase p, is
 // cut off. It checks that this does not happen before limit has passed.
 func (g *harness) waitForCut(t *testing.T, pass func(time.Duration), p phase, limit time.Duration) {
 	t.Helper()

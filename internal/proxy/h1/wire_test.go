@@ -262,7 +262,7 @@ func (c *client) chunkedBody() string {
 	return body.String()
 }
 
-// Guarantee: bodies pass in both framings, however they are split. Chunks are encoded anew
+// Guarantee: bodies are forwarded in both framings, however they are split. Chunks are re-encoded
 // without extensions, and only permitted trailers pass, to a client that accepts them.
 func TestBodiesAndTrailers(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// headOf returns fields that make up a response with so many fields, and so many bytes of
-// head in HTTP/1.1, together with a Content-Length of 0.
+// headOf returns fields that, together with a Content-Length of 0, make up a response with
+// the given number of fields and bytes of head in HTTP/1.1.
 func headOf(fields, size int) http.Header {
 	h, filler := make(http.Header), fields-1
 	if filler == 0 {
@@ -32,8 +32,8 @@ func headOf(fields, size int) http.Header {
 	return h
 }
 
-// Guarantee: contract 4.2, 8: a response may have 512 fields and a head of 256 KiB, and
-// neither more, over either version of HTTP on both sides.
+// Guarantee: contract 4.2, 8: a response may have 512 fields and a head of 256 KiB, but
+// not more of either, over either version of HTTP on both sides.
 func TestResponseHeadLimits(t *testing.T) {
 	upstreams := map[string]func(t *testing.T) (url, ca string){
 		"HTTP/1.1 upstream": func(t *testing.T) (url, ca string) {
@@ -68,7 +68,7 @@ func TestResponseHeadLimits(t *testing.T) {
 				} {
 					got, filler := askFor(t, e, client, c.fields, c.size)
 					if got != c.want {
-						t.Errorf("a response with %d fields and %d bytes of head is a %d, want %d", c.fields, c.size, got, c.want)
+						t.Errorf("a response with %d fields and %d bytes of head: got status %d, want %d", c.fields, c.size, got, c.want)
 					}
 					if got == 200 && filler != c.fields-1 {
 						t.Errorf("%d of %d fields reached the client", filler, c.fields-1)
@@ -79,8 +79,8 @@ func TestResponseHeadLimits(t *testing.T) {
 	}
 }
 
-// askFor returns the status of a response with so many fields and bytes of head, and how
-// many of its fields came.
+// askFor requests a response with the given number of fields and bytes of head. It returns
+// the response's status and the number of its fields that arrived.
 func askFor(t *testing.T, e *harness, client http.RoundTripper, fields, size int) (status, filler int) {
 	t.Helper()
 	req, _ := http.NewRequestWithContext(t.Context(), "GET", fmt.Sprintf("http://%s/%d/%d", e.addr, fields, size), nil)

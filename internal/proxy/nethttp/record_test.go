@@ -33,7 +33,7 @@ func overBoth(t *testing.T, f func(t *testing.T, client http.RoundTripper)) {
 	})
 }
 
-// wantRecord is what a test expects of an access record. A negative out stands for the
+// wantRecord is what a test expects of an access record. A negative out means the
 // length of the body that the client received.
 type wantRecord struct {
 	result           accesslog.Result
@@ -154,8 +154,8 @@ func TestOneRecordForEachRequest(t *testing.T) {
 	})
 }
 
-// final returns the record of the end of a request. A record of its start may precede it,
-// if the request took as long as 100 ms, as any may on a slow machine.
+// final returns the record of the end of a request. A start record may precede it if the
+// request took at least 100 ms, which can happen on a slow machine.
 func final(t *testing.T, entries []accesslog.Entry) accesslog.Entry {
 	t.Helper()
 	if len(entries) == 2 && entries[0].Part == accesslog.Started {
@@ -206,8 +206,7 @@ func (g *harness) wantStart(t *testing.T) accesslog.Entry {
 	return entries[0]
 }
 
-// wantEnd waits for the record of the end of the request that started is of, and returns
-// it.
+// wantEnd waits for the record that ends the request that started began, and returns it.
 func (g *harness) wantEnd(t *testing.T, started accesslog.Entry) accesslog.Entry {
 	t.Helper()
 	entries := g.nextRecords(t)

@@ -306,7 +306,7 @@ func TestResponseTrailers(t *testing.T) {
 	}
 }
 
-// Guarantee: a response that comes before the end of the request's body passes at once and
+// Guarantee: a response that arrives before the end of the request's body is relayed at once and
 // whole; then the client's connection ends.
 func TestEarlyResponse(t *testing.T) {
 	t.Parallel()

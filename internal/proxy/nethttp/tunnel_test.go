@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// switching is an upstream that switches to an echo protocol. It sends first behind its
+// switching is an upstream that switches to an echo protocol. It sends first after its
 // 101, and "bye" when the other side has ended its half.
 func switching(t *testing.T, first string) string {
 	return upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
@@ -44,7 +44,7 @@ func (c *client) closeWrite() {
 	}
 }
 
-// Guarantee: an upgraded connection is an opaque tunnel. Bytes right behind the heads are
+// Guarantee: an upgraded connection is an opaque tunnel. Bytes right after the heads are
 // not lost, and one direction may end before the other.
 func TestTunnel(t *testing.T) {
 	t.Parallel()

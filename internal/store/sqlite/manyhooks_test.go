@@ -77,7 +77,7 @@ func (m *mail) enqueue(tb testing.TB, due time.Time, hooks ...webhook.Webhook) {
 	tb.Helper()
 	m.update(tb, func(ctx context.Context, tx control.Tx) error {
 		for i := range hooks {
-			e, err := event.New(m.account.ID, webhook.Test, m.begin, struct{}{}) // creates no delivery by itself
+			e, err := event.New(m.account.ID, webhook.Test, m.begin, struct{}{}) // events of this type create no deliveries
 			if err != nil {
 				return err
 			}

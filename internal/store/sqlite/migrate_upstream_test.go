@@ -16,8 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Guarantee: a database in which each setting of the upstream had a column of its own
-// keeps every gateway as it was, sealed values included.
+// Guarantee: a database with a separate column for each setting of the upstream keeps every gateway as it was, sealed values included.
 func TestMigrationKeepsUpstreams(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	a := &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Starter, CreatedAt: time.Now()}

@@ -24,7 +24,7 @@ const (
 	claimShare  = 8
 )
 
-// A lease lasts for leaseTime. An attempt starts only while attemptNeeds of it is left:
+// A lease expires after leaseTime. An attempt starts only while attemptNeeds of it is left:
 // enough for the whole attempt and for writing its result.
 const (
 	leaseTime    = 90 * time.Second
@@ -40,7 +40,7 @@ const forgetAfter = time.Minute
 type dispatcher struct {
 	now   func() time.Time
 	waits [webhook.MaxAttempts - 1]time.Duration // pauses of the breakers
-	// start makes an attempt in a goroutine of its own and reports it to ended or
+	// start makes an attempt in a new goroutine and reports it to ended or
 	// cutOff. It does not block.
 	start   func(*task)
 	results *results      // takes what is handed back
