@@ -72,41 +72,61 @@ func (s *server) allEventIDs() map[string]bool {
 	}
 }
 
+// keyCreator creates keys with several clients at once.
+type keyCreator struct {
+	s      *server
+	admins []string     // keys of the clients, since each has its own rate limit
+	count  atomic.Int64 // acknowledged creations
+}
+
+// create creates keys until there are n, or until the server is killed.
+func (c *keyCreator) create(n int64) {
+	var group sync.WaitGroup
+	for _, admin := range c.admins {
+		group.Go(func() {
+			for c.count.Load() < n {
+				a, err := c.s.try(admin, "POST", "/v1/keys", map[string]any{"name": "k", "scope": "read"})
+				if err != nil {
+					return
+				}
+				if a.status == http.StatusCreated {
+					c.count.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// missing returns the number of events in want that have not been received.
+func (p *slowReceiver) missing(want map[string]bool) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range want {
+		if _, received := p.bodies[id]; !received {
+			n++
+		}
+	}
+	return n
+}
+
 // Guarantee: kill -9 of the server, ten times during 1,000 deliveries, loses no event.
 // Each is delivered at least once, with the same identifier and the same bytes, and
 // without waiting for a lease of the killed process to expire.
 func TestKillLosesNoDelivery(t *testing.T) {
 	const (
-		events = 1000
-		rounds = 10
-		makers = 4
+		events  = 1000
+		rounds  = 10
+		clients = 4
 	)
 	p := newSlowReceiver(t)
 	s := startServer(t, "--webhook-allow-network", "127.0.0.0/8")
 	before := s.allEventIDs() // not delivered, since there is no endpoint yet
 	s.newWebhook(p.URL, "key.created")
-	admins := make([]string, makers) // each key has its own rate limit
-	for i := range admins {
-		_, admins[i] = s.newKey(map[string]any{"level": "account"})
-	}
-	var made atomic.Int64 // acknowledged
-	// makeKeys creates keys until there are n, or until the server is killed.
-	makeKeys := func(n int64) {
-		var group sync.WaitGroup
-		for _, admin := range admins {
-			group.Go(func() {
-				for made.Load() < n {
-					a, err := s.try(admin, "POST", "/v1/keys", map[string]any{"name": "k", "scope": "read"})
-					if err != nil {
-						return
-					}
-					if a.status == http.StatusCreated {
-						made.Add(1)
-					}
-				}
-			})
-		}
-		group.Wait()
+	creator := &keyCreator{s: s}
+	for range clients {
+		_, admin := s.newKey(map[string]any{"level": "account"})
+		creator.admins = append(creator.admins, admin)
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -114,15 +134,15 @@ func TestKillLosesNoDelivery(t *testing.T) {
 	for round := range rounds {
 		until := int64(events / rounds * (round + 1))
 		killAt := p.count.Load() + 10 + moments.Int64N(events/rounds-20)
-		gone := make(chan struct{})
-		go func() { makeKeys(until); close(gone) }()
+		stopped := make(chan struct{})
+		go func() { creator.create(until); close(stopped) }()
 		if !eventually(testTimeout, func() bool { return p.count.Load() >= killAt }) {
 			t.Fatalf("got %d requests, want %d\n%s", p.count.Load(), killAt, s.output)
 		}
 		s.end(syscall.SIGKILL)
-		<-gone
+		<-stopped
 		s.start()
-		makeKeys(until)
+		creator.create(until)
 	}
 	want := s.allEventIDs()
 	for id := range before {
@@ -131,18 +151,8 @@ func TestKillLosesNoDelivery(t *testing.T) {
 	if len(want) < events {
 		t.Fatalf("got %d events, want at least %d", len(want), events)
 	}
-	missing := func() (n int) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for id := range want {
-			if _, received := p.bodies[id]; !received {
-				n++
-			}
-		}
-		return n
-	}
-	if !eventually(testTimeout, func() bool { return missing() == 0 }) {
-		t.Fatalf("%d of %d events were not delivered\n%s", missing(), len(want), s.output)
+	if !eventually(testTimeout, func() bool { return p.missing(want) == 0 }) {
+		t.Fatalf("%d of %d events were not delivered\n%s", p.missing(want), len(want), s.output)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -113,30 +114,22 @@ func (p *receivedDelivery) signedWith(secret string) bool {
 		slices.Contains(given, "v1,"+base64.StdEncoding.EncodeToString(standard.Sum(nil)))
 }
 
-// Guarantee: each of the seven event types is delivered, signed, with the same bytes
-// as in the list of events, and with the data fields of the contract (section 6).
-func TestEveryEventArrives(t *testing.T) {
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/broken" {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer up.Close()
-	b := newReceiver(t)
-	s := startServer(t, webhookFlags()...)
-	want := map[string]string{
-		"key.created": "key_id key_prefix name scope level owner gateway_id expires_at", "key.revoked": "key_id key_prefix name scope level owner gateway_id expires_at",
-		"key.expired": "key_id key_prefix name scope level owner gateway_id expires_at", "key.rotated": "key_id key_prefix overlap_days new_key_id",
-		"rate_limit.exceeded":    "gateway_id route_id key_id key_prefix limit_scope limit method path sample_rate breaches",
-		"gateway.upstream_error": "gateway_id route_id status reason method path request_id occurrences",
-		"gateway.spec_pushed":    "gateway_id revision source commit added removed changed",
-	}
-	var types []string
-	for typ := range want {
-		types = append(types, typ)
-	}
-	_, secret := s.newWebhook(b.URL+"/in", types...)
-	gateway := s.newGateway(up.URL, nil)
+// eventFields are the fields of the data of each event type.
+var eventFields = map[string]string{
+	"key.created":            "key_id key_prefix name scope level owner gateway_id expires_at",
+	"key.revoked":            "key_id key_prefix name scope level owner gateway_id expires_at",
+	"key.expired":            "key_id key_prefix name scope level owner gateway_id expires_at",
+	"key.rotated":            "key_id key_prefix overlap_days new_key_id",
+	"rate_limit.exceeded":    "gateway_id route_id key_id key_prefix limit_scope limit method path sample_rate breaches",
+	"gateway.upstream_error": "gateway_id route_id status reason method path request_id occurrences",
+	"gateway.spec_pushed":    "gateway_id revision source commit added removed changed",
+}
+
+// raiseEveryEvent raises at least one event of each type. At upstream, /broken responds
+// with an error.
+func raiseEveryEvent(t *testing.T, s *server, upstream string) {
+	t.Helper()
+	gateway := s.newGateway(upstream, nil)
 	_, key := s.newKey(map[string]any{"rate_limit": "1/h"})
 	for range 3 {
 		if _, err := s.send("GET", "/broken", key); err != nil { // forwarded once, refused twice
@@ -148,6 +141,49 @@ func TestEveryEventArrives(t *testing.T) {
 	s.call(http.StatusOK, "DELETE", "/v1/keys/"+rotated, nil)
 	s.newExpiringKey(time.Second)
 	s.call(http.StatusOK, "PUT", "/v1/gateways/"+gateway+"/config", "routes: [{path: /x, methods: [GET]}]", "Content-Type: text/plain")
+}
+
+// checkFirstAttempt checks the data fields, the signatures and the headers of the first
+// attempt for an event of type typ, and that the event is stored with the same bytes.
+func checkFirstAttempt(t *testing.T, s *server, typ, secret string, p *receivedDelivery) {
+	t.Helper()
+	_, data := p.event(t)
+	want := strings.Fields(eventFields[typ])
+	for _, name := range want {
+		if _, found := data[name]; !found {
+			t.Errorf("%s: data has no field %s: %s", typ, name, p.body)
+		}
+	}
+	if n := len(want); len(data) != n {
+		t.Errorf("%s: data has %d fields, want %d: %s", typ, len(data), n, p.body)
+	}
+	if !p.signedWith(secret) {
+		t.Errorf("%s: the signatures do not match: %v", typ, p.header)
+	}
+	id := p.header.Get("webhook-id")
+	if stored := s.call(http.StatusOK, "GET", "/v1/events/"+id, nil); string(stored.body) != p.body {
+		t.Errorf("%s: the stored event differs from the delivered one\ndelivered %s\nstored    %s", typ, p.body, stored.body)
+	}
+	if p.header.Get("Content-Type") != "application/json" || p.header.Get("X-Service-Event") != typ || p.header.Get("X-Service-Attempt") != "1" ||
+		!strings.HasPrefix(p.header.Get("X-Service-Delivery"), "dlv_") {
+		t.Errorf("%s: wrong headers of the first attempt: %v", typ, p.header)
+	}
+}
+
+// Guarantee: each of the seven event types is delivered, signed, with the same bytes
+// as in the list of events, and with the data fields of the contract (section 6).
+func TestEveryEventArrives(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/broken" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer up.Close()
+	b := newReceiver(t)
+	s := startServer(t, webhookFlags()...)
+	types := slices.Collect(maps.Keys(eventFields))
+	_, secret := s.newWebhook(b.URL+"/in", types...)
+	raiseEveryEvent(t, s, up.URL)
 
 	seen := map[string]*receivedDelivery{}
 	if !eventually(testTimeout, func() bool {
@@ -156,31 +192,12 @@ func TestEveryEventArrives(t *testing.T) {
 			typ, _ := all[i].event(t)
 			seen[typ] = &all[i]
 		}
-		return len(seen) == len(want)
+		return len(seen) == len(types)
 	}) {
 		t.Fatalf("got events %v, want all of %v\n%s", seen, types, s.output)
 	}
 	for typ, p := range seen {
-		_, data := p.event(t)
-		for _, name := range strings.Fields(want[typ]) {
-			if _, found := data[name]; !found {
-				t.Errorf("%s: data has no field %s: %s", typ, name, p.body)
-			}
-		}
-		if n := len(strings.Fields(want[typ])); len(data) != n {
-			t.Errorf("%s: data has %d fields, want %d: %s", typ, len(data), n, p.body)
-		}
-		if !p.signedWith(secret) {
-			t.Errorf("%s: the signatures do not match: %v", typ, p.header)
-		}
-		id := p.header.Get("webhook-id")
-		if stored := s.call(http.StatusOK, "GET", "/v1/events/"+id, nil); string(stored.body) != p.body {
-			t.Errorf("%s: the stored event differs from the delivered one\ndelivered %s\nstored    %s", typ, p.body, stored.body)
-		}
-		if p.header.Get("Content-Type") != "application/json" || p.header.Get("X-Service-Event") != typ || p.header.Get("X-Service-Attempt") != "1" ||
-			!strings.HasPrefix(p.header.Get("X-Service-Delivery"), "dlv_") {
-			t.Errorf("%s: wrong headers of the first attempt: %v", typ, p.header)
-		}
+		checkFirstAttempt(t, s, typ, secret, p)
 	}
 	if _, data := seen["rate_limit.exceeded"].event(t); data["limit_scope"] != "key" || data["breaches"] != 1.0 || data["sample_rate"] != 100.0 || data["path"] != "/*" {
 		t.Errorf("got rate_limit.exceeded %v, want the first breach of the key's limit on /*", data)
@@ -188,6 +205,19 @@ func TestEveryEventArrives(t *testing.T) {
 	if _, data := seen["gateway.upstream_error"].event(t); data["status"] != 503.0 || data["occurrences"] != 1.0 || data["reason"] != "upstream_status" {
 		t.Errorf("got gateway.upstream_error %v, want 1 occurrence of status 503", data)
 	}
+}
+
+// awaitDelivery waits until the newest delivery to an endpoint is in a state, and returns it.
+func (s *server) awaitDelivery(webhookID, state string) map[string]any {
+	s.t.Helper()
+	var d map[string]any
+	if !eventually(testTimeout, func() bool {
+		d = s.list("/v1/webhook-deliveries?webhook_id=" + webhookID)[0]
+		return d["state"] == state
+	}) {
+		s.t.Fatalf("got delivery %v, want state %s\n%s", d, state, s.output)
+	}
+	return d
 }
 
 // Guarantee: a delivery fails after five attempts with the same bytes. It can be
@@ -199,18 +229,7 @@ func TestFailedDeliveryCanBeRecovered(t *testing.T) {
 	s := startServer(t, webhookFlags()...)
 	hook, secret := s.newWebhook(b.URL+"/in", "key.created")
 	s.newKey(nil)
-	state := func(want string) map[string]any {
-		t.Helper()
-		var d map[string]any
-		if !eventually(testTimeout, func() bool {
-			d = s.list("/v1/webhook-deliveries?webhook_id=" + hook)[0]
-			return d["state"] == want
-		}) {
-			t.Fatalf("got delivery %v, want state %s\n%s", d, want, s.output)
-		}
-		return d
-	}
-	failed := state("failed")
+	failed := s.awaitDelivery(hook, "failed")
 	attempts := failed["attempts"].([]any)
 	if len(attempts) != 5 || attempts[4].(map[string]any)["status"] != 500.0 || attempts[4].(map[string]any)["response_body"] != "noted" {
 		t.Errorf("got attempts %v, want 5 with status 500 and body noted", attempts)
@@ -223,7 +242,7 @@ func TestFailedDeliveryCanBeRecovered(t *testing.T) {
 	}
 	b.respondWith(http.StatusOK)
 	s.call(http.StatusCreated, "POST", "/v1/webhook-deliveries/"+failed["delivery_id"].(string)+"/redeliver", nil)
-	if d := state("delivered"); d["trigger"] != "manual" || d["event_id"] != failed["event_id"] {
+	if d := s.awaitDelivery(hook, "delivered"); d["trigger"] != "manual" || d["event_id"] != failed["event_id"] {
 		t.Errorf("got redelivery %v, want trigger manual and the same event", d)
 	}
 	if all = b.all(); all[len(all)-1].body != all[0].body {
@@ -248,11 +267,11 @@ func TestFailedDeliveryCanBeRecovered(t *testing.T) {
 	b.respondWith(http.StatusOK)
 	s.call(http.StatusConflict, "POST", "/v1/webhooks/"+hook+"/test", nil)
 	s.call(http.StatusOK, "PATCH", "/v1/webhooks/"+hook, map[string]any{"state": "active"})
-	state("failed")
+	s.awaitDelivery(hook, "failed")
 	if n := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/recover", map[string]any{"since": "2020-01-01"}).json(t)["deliveries"]; n != 1.0 {
 		t.Errorf("got %v recovered deliveries, want 1", n)
 	}
-	if d := state("delivered"); d["trigger"] != "recover" {
+	if d := s.awaitDelivery(hook, "delivered"); d["trigger"] != "recover" {
 		t.Errorf("got recovered delivery %v, want trigger recover", d)
 	}
 }
@@ -379,62 +398,72 @@ func TestHangingReceiverDoesNotDelayTheStop(t *testing.T) {
 	}
 }
 
-// Guarantee: however many requests fail because of the upstream, there is at most one
-// event a second for a route and status, and the occurrences of all events add up to
-// the number of failed requests, including those just before a shutdown. Every 100th
-// request that exceeds a rate limit raises an event.
-func TestEventsOfAnOutageAddUp(t *testing.T) {
+// startWithFailingUpstream starts a server with a gateway whose upstream responds with 500.
+func startWithFailingUpstream(t *testing.T) *server {
+	t.Helper()
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
-	defer up.Close()
+	t.Cleanup(up.Close)
 	s := startServer(t)
 	s.newGateway(up.URL, nil)
+	return s
+}
+
+// sendMany sends n requests with key from 8 clients at once. Each must get the status want.
+func (s *server) sendMany(n int, key string, want int) {
+	s.t.Helper()
+	const clients = 8
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			for range n / clients {
+				if a, err := s.send("GET", "/x", key); err != nil || a.status != want {
+					s.t.Errorf("client %d: error %v, got status %d, want %d", c, err, a.status, want)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// upstreamErrors returns the sum of the occurrences of all gateway.upstream_error events,
+// and their times, newest first.
+func (s *server) upstreamErrors() (occurrences float64, times []time.Time) {
+	s.t.Helper()
+	for path := "/v1/events?limit=100&type=gateway.upstream_error"; path != ""; {
+		page := s.call(http.StatusOK, "GET", path, nil).json(s.t)
+		for _, item := range page["data"].([]any) {
+			e := item.(map[string]any)
+			occurrences += e["data"].(map[string]any)["occurrences"].(float64)
+			at, err := time.Parse(time.RFC3339Nano, e["created_at"].(string))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			times = append(times, at)
+		}
+		path = ""
+		if next, more := page["next_cursor"].(string); more {
+			path = "/v1/events?limit=100&type=gateway.upstream_error&cursor=" + next
+		}
+	}
+	return occurrences, times
+}
+
+// Guarantee: however many requests fail because of the upstream, there is at most one
+// event a second for a route and status, and the occurrences of all events add up to
+// the number of failed requests, including those just before a shutdown.
+func TestEventsOfAnOutageAddUp(t *testing.T) {
+	s := startWithFailingUpstream(t)
 	_, key := s.newKey(nil)
-	_, limited := s.newKey(map[string]any{"rate_limit": "1/h"})
-	send := func(n int, key string, want int) {
-		t.Helper()
-		const callers = 8
-		var wg sync.WaitGroup
-		for c := range callers {
-			wg.Go(func() {
-				for range n / callers {
-					if a, err := s.send("GET", "/x", key); err != nil || a.status != want {
-						t.Errorf("client %d: error %v, got status %d, want %d", c, err, a.status, want)
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-	}
-	sum := func() (occurrences float64, times []time.Time) {
-		t.Helper()
-		for path := "/v1/events?limit=100&type=gateway.upstream_error"; path != ""; {
-			page := s.call(http.StatusOK, "GET", path, nil).json(t)
-			for _, item := range page["data"].([]any) {
-				e := item.(map[string]any)
-				occurrences += e["data"].(map[string]any)["occurrences"].(float64)
-				at, err := time.Parse(time.RFC3339Nano, e["created_at"].(string))
-				if err != nil {
-					t.Fatal(err)
-				}
-				times = append(times, at)
-			}
-			path = ""
-			if next, more := page["next_cursor"].(string); more {
-				path = "/v1/events?limit=100&type=gateway.upstream_error&cursor=" + next
-			}
-		}
-		return occurrences, times
-	}
 	const first, second = 4000, 800
-	send(first, key, http.StatusInternalServerError)
-	if !eventually(testTimeout, func() bool { n, _ := sum(); return n >= first }) {
-		n, _ := sum()
+	s.sendMany(first, key, http.StatusInternalServerError)
+	if !eventually(testTimeout, func() bool { n, _ := s.upstreamErrors(); return n >= first }) {
+		n, _ := s.upstreamErrors()
 		t.Fatalf("the events count %v errors, want %d\n%s", n, first, s.output)
 	}
-	send(second, key, http.StatusInternalServerError)
+	s.sendMany(second, key, http.StatusInternalServerError)
 	s.restart(syscall.SIGTERM)
-	n, times := sum()
+	n, times := s.upstreamErrors()
 	if n != first+second {
 		t.Errorf("the events count %v errors, want %d", n, first+second)
 	}
@@ -443,11 +472,17 @@ func TestEventsOfAnOutageAddUp(t *testing.T) {
 			t.Errorf("two events are %v apart, want at least 1s", gap)
 		}
 	}
+}
 
+// Guarantee: every 100th request that exceeds a rate limit raises an event, starting with
+// the first.
+func TestEveryHundredthBreachRaisesAnEvent(t *testing.T) {
+	s := startWithFailingUpstream(t)
+	_, limited := s.newKey(map[string]any{"rate_limit": "1/h"})
 	if a, err := s.send("GET", "/x", limited); err != nil || a.status != http.StatusInternalServerError {
 		t.Fatalf("first request of the limited key: error %v, got status %d, want 500 from the upstream", err, a.status)
 	}
-	send(240, limited, http.StatusTooManyRequests)
+	s.sendMany(240, limited, http.StatusTooManyRequests)
 	var breaches []float64
 	eventually(testTimeout, func() bool {
 		breaches = nil
@@ -462,6 +497,22 @@ func TestEventsOfAnOutageAddUp(t *testing.T) {
 	}
 }
 
+// readFiles returns the contents of the files in a directory, by name.
+func readFiles(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents := map[string][]byte{}
+	for _, f := range files {
+		if contents[f.Name()], err = os.ReadFile(filepath.Join(dir, f.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return contents
+}
+
 // Guarantee: a signing secret appears only in the response that creates it: not in
 // the store, a response stored for an Idempotency-Key, the log, a list, the audit log
 // or a delivery.
@@ -470,13 +521,13 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 	b.respondWith(http.StatusInternalServerError)
 	s := startServer(t, append(webhookFlags(), "--log-level", "debug")...)
 	body := map[string]any{"url": b.URL + "/in", "events": []string{"key.created"}, "signing_secret": "mine: sixteen bytes and more"}
-	made := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")
-	hook := made.field(t, "webhook_id")
-	again := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")
+	created := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")
+	hook := created.field(t, "webhook_id")
+	replayed := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")
 	body["signing_secret"] = "auto"
 	auto := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: two")
 	rotated := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/rotate-secret", nil, "Idempotency-Key: three")
-	secrets := []string{"mine: sixteen bytes and more", made.field(t, "standard_webhooks_secret"), auto.field(t, "signing_secret"), rotated.field(t, "signing_secret")}
+	secrets := []string{"mine: sixteen bytes and more", created.field(t, "standard_webhooks_secret"), auto.field(t, "signing_secret"), rotated.field(t, "signing_secret")}
 	for _, secret := range slices.Clone(secrets) {
 		if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_")); err == nil {
 			secrets = append(secrets, string(key))
@@ -495,7 +546,7 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 	}) {
 		t.Fatalf("want 2 failed deliveries\n%s", s.output)
 	}
-	places := map[string][]byte{"the replay": again.body}
+	places := map[string][]byte{"the replay": replayed.body}
 	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + hook, "/v1/events", "/v1/webhook-deliveries", "/v1/audit-log", "/v1/settings"} {
 		places[path] = s.call(http.StatusOK, "GET", path, nil).body
 	}
@@ -507,15 +558,7 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 		t.Errorf("got exit status %d, want 0", status)
 	}
 	places["the log"] = []byte(s.output.String())
-	files, err := os.ReadDir(s.dataDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if places[f.Name()], err = os.ReadFile(filepath.Join(s.dataDir, f.Name())); err != nil {
-			t.Fatal(err)
-		}
-	}
+	maps.Copy(places, readFiles(t, s.dataDir))
 	if len(places["keygate.db"]) == 0 || !bytes.Contains(places["keygate.db"], []byte(hook)) {
 		t.Error("the store does not contain the endpoint: the test proves nothing about it")
 	}
