@@ -11,10 +11,9 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// mixed makes traffic as a busy gateway has it: 2,000 requests a second of 1,000
-// keys that are used very unevenly, from 1,500 addresses, on four gateways; of
-// the paths half have a number in them that does not come again; one in twelve
-// is refused.
+// mixed generates the traffic of a busy installation: 2,000 requests a second with 1,000
+// keys that are used very unevenly, from 1,500 addresses, on four gateways. Half of the
+// paths contain a number that is not repeated, and one request in twelve is refused.
 type mixed struct {
 	random  *rand.Rand
 	keys    *rand.Zipf
@@ -27,6 +26,7 @@ func newMixed() *mixed {
 	return &mixed{random: r, keys: rand.NewZipf(r, 1.1, 10, 999), clients: rand.NewZipf(r, 1.1, 20, 1499), now: 1_800_000_000_000_000}
 }
 
+// next sets e to the next event.
 func (m *mixed) next(e *audit.Event) {
 	m.now += int64(m.random.ExpFloat64() * 500)
 	k := m.keys.Uint64()
@@ -51,6 +51,7 @@ func (m *mixed) next(e *audit.Event) {
 	}
 }
 
+// fill adds n events to t.
 func (m *mixed) fill(t *audit.Table, n int) {
 	var e audit.Event
 	for range n {
@@ -59,8 +60,8 @@ func (m *mixed) fill(t *audit.Table, n int) {
 	}
 }
 
-// processor returns the processor's time that this process took, which other
-// processes on the machine do not lengthen as they do the clock's.
+// processor returns the processor time used by this process. Unlike elapsed time, it does not
+// depend on other processes of the machine.
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -70,13 +71,14 @@ func processor(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// perRecord reports the processor's time for each of n records.
-func perRecord(b *testing.B, begun time.Duration, n int) {
-	b.ReportMetric(float64(processor(b)-begun)/float64(b.N)/float64(n), "cpu-ns/record")
+// perRecord reports the processor time since start for each of n records.
+func perRecord(b *testing.B, start time.Duration, n int) {
+	b.ReportMetric(float64(processor(b)-start)/float64(b.N)/float64(n), "cpu-ns/record")
 }
 
-// What a record costs from the request path to its block: taking it, writing it
-// to the open end, and sealing it. The bar is 400 ns for all three.
+// BenchmarkTake, BenchmarkChunks and BenchmarkSeal measure the three steps of a record from
+// the request path to its block: taking it, writing it to the open end, and sealing it. They
+// should take at most 400 ns together.
 func BenchmarkTake(b *testing.B) {
 	events := make([]audit.Event, audit.RunRecords)
 	m := newMixed()
@@ -85,43 +87,43 @@ func BenchmarkTake(b *testing.B) {
 	}
 	var table audit.Table
 	b.ReportAllocs()
-	begun := processor(b)
+	start := processor(b)
 	for b.Loop() {
 		table.Reset()
 		for i := range events {
 			table.AddEvent(&events[i])
 		}
 	}
-	perRecord(b, begun, len(events))
+	perRecord(b, start, len(events))
 }
 
-// Records come from several lanes, each in order and one after the other.
+// BenchmarkSort sorts records of several shards. They arrive shard by shard, each in order.
 func BenchmarkSort(b *testing.B) {
-	const lanes = 8
+	const shards = 8
 	events := make([]audit.Event, audit.RunRecords)
 	m := newMixed()
 	for i := range events {
-		m.next(&events[(i%lanes)*len(events)/lanes+i/lanes])
+		m.next(&events[(i%shards)*len(events)/shards+i/shards])
 	}
 	var table audit.Table
-	begun, spent := processor(b), time.Duration(0)
+	start, filling := processor(b), time.Duration(0)
 	for b.Loop() {
 		table.Reset()
-		filling := processor(b)
+		before := processor(b)
 		for i := range events {
 			table.AddEvent(&events[i])
 		}
-		spent += processor(b) - filling
+		filling += processor(b) - before
 		table.Sort()
 	}
-	perRecord(b, begun+spent, len(events))
+	perRecord(b, start+filling, len(events))
 }
 
 func BenchmarkChunks(b *testing.B) {
 	var table audit.Table
 	newMixed().fill(&table, audit.RunRecords)
 	b.ReportAllocs()
-	begun, size := processor(b), 0
+	start, size := processor(b), 0
 	for b.Loop() {
 		table.Sort()
 		chunks, err := table.Chunks("")
@@ -130,12 +132,12 @@ func BenchmarkChunks(b *testing.B) {
 		}
 		size = len(chunks[0].Content) + len(chunks[1].Content)
 	}
-	perRecord(b, begun, audit.RunRecords)
+	perRecord(b, start, audit.RunRecords)
 	b.ReportMetric(float64(size)/audit.RunRecords, "bytes/record")
 }
 
-// The bar: at most 24 bytes for each record of mixed traffic. The summary, which
-// answers for the block, is among them.
+// BenchmarkSeal also reports the size of a record of mixed traffic in its block. It should be
+// at most 24 bytes, including the summary, by which searches skip the block.
 func BenchmarkSeal(b *testing.B) {
 	c := newCodec(b)
 	var table audit.Table
@@ -148,7 +150,7 @@ func BenchmarkSeal(b *testing.B) {
 	b.ReportAllocs()
 	size := 0
 	var t audit.Table
-	begun := processor(b)
+	start := processor(b)
 	for b.Loop() {
 		t.Reset()
 		if _, err := c.Gather(&t, &audit.Open{Chunks: chunks}); err != nil {
@@ -162,11 +164,11 @@ func BenchmarkSeal(b *testing.B) {
 		block.Seal()
 		size = len(content) + len(t.Summary(1).Marshal())
 	}
-	perRecord(b, begun, audit.RunRecords)
+	perRecord(b, start, audit.RunRecords)
 	b.ReportMetric(float64(size)/audit.RunRecords, "bytes/record")
 }
 
-// What a question costs that a block answers in part.
+// BenchmarkOpen measures opening a block for a search, and decoding it wholly.
 func BenchmarkOpen(b *testing.B) {
 	c := newCodec(b)
 	var table audit.Table

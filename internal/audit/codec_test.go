@@ -24,7 +24,7 @@ func newCodec(t testing.TB) *audit.Codec {
 	return c
 }
 
-// records reads all records of a content.
+// records decodes all records of a block's content.
 func records(t testing.TB, c *audit.Codec, content []byte) []audit.Record {
 	t.Helper()
 	v, err := c.Open(content)
@@ -45,6 +45,7 @@ func records(t testing.TB, c *audit.Codec, content []byte) []audit.Record {
 	return out
 }
 
+// maybeID generates identifiers, "", and strings that are not identifiers.
 func maybeID(k id.Kind) *rapid.Generator[string] {
 	return rapid.OneOf(rapid.Just(""), rapid.Custom(func(t *rapid.T) string {
 		return id.Format(k, id.NewFastAt(rapid.Int64Range(0, 1<<47).Draw(t, "ms")))
@@ -74,8 +75,8 @@ func anyRecord() *rapid.Generator[audit.Record] {
 	})
 }
 
-// Guarantee: whatever is in records stands in a block as it was, packed or not,
-// and through the table again, in the order of time.
+// Guarantee: records are unchanged and in the order of time after they are encoded, with or
+// without compression, decoded, and encoded again.
 func TestContentKeepsRecords(t *testing.T) {
 	c := newCodec(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,11 +118,11 @@ func TestContentKeepsRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i > 0 && r.Time.Before(got[i-1].Time) {
-				t.Fatalf("record %d is of %s, before %s", i, r.Time, got[i-1].Time)
+				t.Fatalf("record %d is of %s, want it not before the previous one of %s", i, r.Time, got[i-1].Time)
 			}
 			got = append(got, r)
 		}
-		// The order of records of one time is the log's own.
+		// The order of records of the same time is not specified.
 		less := func(a, b audit.Record) int { return strings.Compare(fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b)) }
 		slices.SortFunc(got, less)
 		slices.SortFunc(want, less)
@@ -131,18 +132,17 @@ func TestContentKeepsRecords(t *testing.T) {
 	})
 }
 
-// Guarantee: what comes from the request path without texts reads as the same
-// record with its texts does.
+// Guarantee: an Event of the request path is decoded as the Record with the same values.
 func TestEventIsARecord(t *testing.T) {
 	now := time.Date(2027, 3, 1, 12, 0, 0, 123000, time.UTC)
 	key, gateway, request := id.NewFastAt(1), id.NewFastAt(2), id.NewFastAt(now.UnixMilli())
 	e := audit.Event{Time: now.UnixMicro(), Request: request, Gateway: gateway, Key: key, Outcome: audit.ScopeInsufficient, Method: "GET", Path: "/a"}
 	copy(e.Prefix[:], "kg_AbCdEf")
 	copy(e.Client[:], []byte{10: 0xff, 0xff, 10, 1, 2, 3})
-	none := audit.Event{Time: now.UnixMicro(), Outcome: audit.KeyInvalid, Method: "POST", Path: "/" + strings.Repeat("ü", audit.MaxPath), Request: id.NewFastAt(now.UnixMilli() + 1)}
+	anonymous := audit.Event{Time: now.UnixMicro(), Outcome: audit.KeyInvalid, Method: "POST", Path: "/" + strings.Repeat("ü", audit.MaxPath), Request: id.NewFastAt(now.UnixMilli() + 1)}
 	var table audit.Table
 	table.AddEvent(&e)
-	table.AddEvent(&none)
+	table.AddEvent(&anonymous)
 	table.Sort()
 	c := newCodec(t)
 	content, err := table.Encode(c)
@@ -156,13 +156,16 @@ func TestEventIsARecord(t *testing.T) {
 	if !reflect.DeepEqual(got[0], want) {
 		t.Errorf("got %+v, want %+v", got[0], want)
 	}
-	if p := got[1].Path; len(p) > audit.MaxPath || !strings.HasSuffix(p, "ü…") || got[1].KeyID != "" || got[1].ClientIP != "" {
-		t.Errorf("a record of nobody with a long path: %d bytes, %+v", len(p), got[1])
+	if p := got[1].Path; len(p) > audit.MaxPath || !strings.HasSuffix(p, "ü…") {
+		t.Errorf("got a path of %d bytes: %q, want at most %d with a whole last character and an ellipsis", len(p), p, audit.MaxPath)
+	}
+	if got[1].KeyID != "" || got[1].ClientIP != "" {
+		t.Errorf("got the key %q and the address %q for an event without them, want none", got[1].KeyID, got[1].ClientIP)
 	}
 }
 
-// Guarantee: no bytes make the decoder panic or take much memory, and what it
-// accepts it can read whole.
+// Guarantee: the decoder does not panic or use much memory for any bytes, and decodes every
+// record of content that it accepts.
 func FuzzOpen(f *testing.F) {
 	c := newCodec(f)
 	for _, pack := range []*audit.Codec{nil, c} {
@@ -189,7 +192,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		for i := range v.Len() {
-			// A diff is checked when it is read.
+			// A diff is only checked when its record is decoded, so an error is allowed.
 			_, _ = v.Record(i)
 		}
 	})
