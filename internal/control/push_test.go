@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// show writes a push's result in one line.
+// show returns a push's result as one line.
 func show(r *control.PushResult) string {
 	paths := func(list []control.RouteChange) string {
 		var s []string
@@ -50,128 +50,277 @@ func (h *harness) limitByAPI(c *control.Caller, gatewayID, routeID, sustained st
 	must[*gateway.Route](h)(h.UpdateRouteLimit(ctx(), c, gatewayID, routeID, p, nil))
 }
 
-// Guarantee: contract 5, one story of pushes: the difference, revisions
-// without gaps, events with their counts, identities and limits that stay.
-func TestPushStory(t *testing.T) {
+// pushed is one gateway with documents pushed to it.
+type pushed struct {
+	*harness
+	caller *control.Caller
+	id     string // of the gateway
+}
+
+const (
+	pushedConfig = "gateway: {name: shop, global_rate_limit: {sustained: 6000/min}}\nroutes:\n  - {path: /a, methods: [GET]}\n  - {path: /d, methods: [PUT, GET], auth: none}\n"
+	pushedLimit  = "5/s" // of GET /a, set through the API before the first push
+)
+
+// pushedSpec has the routes of the pushed documents 1 to 3.
+func pushedSpec() []byte { return spec("/a", "/b 7/s", "/c") }
+
+// commentedSpec differs from pushedSpec in a comment only.
+func commentedSpec() []byte { return append([]byte("# v2\n"), pushedSpec()...) }
+
+// newPushed creates a gateway with the route GET /a, and pushes the first revisions of
+// TestRevisionsAreNumberedWithoutGaps to it.
+func newPushed(t *testing.T, revisions int) *pushed {
+	t.Helper()
 	h := newHarness(t)
-	caller := h.caller("acme", "admin")
-	g := h.gateway(caller)
-	id := g.ID
-	_, err := h.Spec(ctx(), caller, id)
-	h.wantCode(err, fault.NotFound, "")
+	p := &pushed{harness: h, caller: h.caller("acme", "admin")}
+	p.id = h.gateway(p.caller).ID
+	byHand := h.route(p.caller, p.id, "/a", "GET")
+	h.limitByAPI(p.caller, p.id, byHand.ID, pushedLimit)
+	for n := range revisions {
+		p.revise(n + 1)
+	}
+	return p
+}
 
-	byHand := h.route(caller, id, "/a", "GET")
-	h.limitByAPI(caller, id, byHand.ID, "5/s")
-	before := h.records(caller.Account.ID)
-	step := func(got *control.PushResult, want string) {
-		t.Helper()
-		if show(got) != want {
-			t.Errorf("got %s; want %s", show(got), want)
-		}
+// revise makes the change that leads to the revision n, and returns its result.
+func (p *pushed) revise(n int) *control.PushResult {
+	p.tb.Helper()
+	switch n {
+	case 1:
+		return p.push(p.caller, p.id, pushedSpec())
+	case 2:
+		p.caller.Source = gateway.CLI
+		return p.push(p.caller, p.id, commentedSpec())
+	case 3:
+		p.setLimits()
+		return p.push(p.caller, p.id, commentedSpec())
+	case 4:
+		p.caller.Source = gateway.Dashboard
+		return p.configure(p.caller, p.id, pushedConfig)
+	case 5:
+		must[*gateway.Gateway](p.harness)(p.UpdateGateway(ctx(), p.caller, p.id, control.GatewayPatch{Name: value("other")}, nil))
+		return p.configure(p.caller, p.id, pushedConfig)
+	case 6:
+		return p.rollback(3)
+	default:
+		return p.rollback(4)
 	}
-	first := spec("/a", "/b 7/s", "/c")
-	dry := must[*control.PushResult](h)(h.PushSpec(ctx(), caller, id, first, true, version(1)))
-	step(dry, "0: +[GET /b,GET /c] -[] ~[] =1")
-	if dry.Added[0].RouteID != "" {
-		t.Errorf("a dry run gave %s an identity", dry.Added[0].Path)
+}
+
+// setLimits changes the limits of GET /b, which the spec sets too, and of GET /c.
+func (p *pushed) setLimits() {
+	p.tb.Helper()
+	routes := p.routes(p.caller, p.id)
+	p.limitByAPI(p.caller, p.id, routes[1].ID, "8/s")
+	p.limitByAPI(p.caller, p.id, routes[2].ID, "9/s")
+}
+
+func (p *pushed) rollback(revision int64) *control.PushResult {
+	p.tb.Helper()
+	return must[*control.PushResult](p.harness)(p.Rollback(ctx(), p.caller, p.id, revision, nil))
+}
+
+func (p *pushed) want(got *control.PushResult, want string) {
+	p.tb.Helper()
+	if show(got) != want {
+		p.tb.Errorf("got %s; want %s", show(got), want)
 	}
-	step(h.push(caller, id, first), "1: +[GET /b,GET /c] -[] ~[] =1")
-	step(h.push(caller, id, first), "0: +[] -[] ~[] =3")
-	if got := h.routes(caller, id); got[0].ID != byHand.ID || got[0].RateLimit.Sustained != rate("5/s") || got[0].Source != gateway.Spec {
-		t.Errorf("the route made by hand became %+v", got[0])
+}
+
+func (p *pushed) wantSpec(content []byte, number int64, source gateway.Source) {
+	p.tb.Helper()
+	got := must[*gateway.Revision](p.harness)(p.Spec(ctx(), p.caller, p.id))
+	if !bytes.Equal(got.Content, content) {
+		p.tb.Errorf("got spec\n%s\nwant\n%s", got.Content, content)
+	}
+	if got.Number != number || got.Source != source || got.Kind != gateway.SpecDocument || got.Author != "acme admin" {
+		p.tb.Errorf("got spec %d from %s of kind %s by %q; want %d from %s by acme admin", got.Number, got.Source, got.Kind, got.Author, number, source)
+	}
+}
+
+func (p *pushed) wantNoSpec() {
+	p.tb.Helper()
+	_, err := p.Spec(ctx(), p.caller, p.id)
+	p.wantCode(err, fault.NotFound, "")
+}
+
+// wantLimits compares the sustained limits of the routes with want.
+func (p *pushed) wantLimits(want ...string) {
+	p.tb.Helper()
+	var got []string
+	for _, r := range p.routes(p.caller, p.id) {
+		got = append(got, r.RateLimit.Sustained.String())
+	}
+	if !slices.Equal(got, want) {
+		p.tb.Errorf("got limits %q; want %q", got, want)
+	}
+}
+
+// Guarantee: contract 5, every push and rollback that changes something is the next
+// revision, with its difference, one event with the counts, and one audit record.
+func TestRevisionsAreNumberedWithoutGaps(t *testing.T) {
+	p := newPushed(t, 0)
+	before := p.records(p.caller.Account.ID)
+	for i, want := range []string{
+		"1: +[GET /b,GET /c] -[] ~[] =1",
+		"2: +[] -[] ~[] =3",
+		"3: +[] -[] ~[GET /b] =2",
+		"4: +[GET+PUT /d] -[GET /b,GET /c] ~[GET /a] =0",
+		"5: +[] -[] ~[] =2",
+		"6: +[GET /b,GET /c] -[GET+PUT /d] ~[GET /a] =0",
+		"7: +[GET+PUT /d] -[GET /b,GET /c] ~[GET /a] =0",
+	} {
+		p.want(p.revise(i+1), want)
 	}
 
-	// Another document with the same routes is a revision: GET gives its bytes.
-	caller.Source = gateway.CLI
-	commented := append([]byte("# v2\n"), first...)
-	step(h.push(caller, id, commented), "2: +[] -[] ~[] =3")
-	if rev := must[*gateway.Revision](h)(h.Spec(ctx(), caller, id)); !bytes.Equal(rev.Content, commented) || rev.Number != 2 || rev.Source != gateway.CLI || rev.Author != "acme admin" {
-		t.Errorf("spec %+v", rev)
-	}
-
-	// A limit set through the API stays unless the document carries one.
-	routes := h.routes(caller, id)
-	h.limitByAPI(caller, id, routes[1].ID, "8/s")
-	h.limitByAPI(caller, id, routes[2].ID, "9/s")
-	dry = must[*control.PushResult](h)(h.PushSpec(ctx(), caller, id, commented, true, nil))
-	step(dry, "0: +[] -[] ~[GET /b] =2")
-	if dry.Changed[0].RouteID != routes[1].ID {
-		t.Errorf("a dry run shows %+v", dry.Changed[0])
-	}
-	step(h.push(caller, id, commented), "3: +[] -[] ~[GET /b] =2")
-	if got := h.routes(caller, id); got[1].RateLimit.Sustained != rate("7/s") || got[2].RateLimit.Sustained != rate("9/s") {
-		t.Errorf("limits %v and %v", got[1].RateLimit, got[2].RateLimit)
-	}
-
-	// A configuration is the whole truth, its section gateway too.
-	caller.Source = gateway.Dashboard
-	config := "gateway: {name: shop, global_rate_limit: {sustained: 6000/min}}\nroutes:\n  - {path: /a, methods: [GET]}\n  - {path: /d, methods: [PUT, GET], auth: none}\n"
-	step(h.configure(caller, id, config), "4: +[GET+PUT /d] -[GET /b,GET /c] ~[GET /a] =0")
-	step(h.configure(caller, id, config), "0: +[] -[] ~[] =2")
-	after := must[*gateway.Gateway](h)(h.Gateway(ctx(), caller, id))
-	if after.Name != "shop" || after.GlobalLimit.Sustained != rate("6000/min") || after.Revision != 4 || after.Version != 5 {
-		t.Errorf("gateway %+v", after)
-	}
-	_, err = h.Spec(ctx(), caller, id)
-	h.wantCode(err, fault.NotFound, "")
-	must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, id, control.GatewayPatch{Name: value("other")}, nil))
-	step(h.configure(caller, id, config), "5: +[] -[] ~[] =2")
-
-	// What is exported can be applied unchanged.
-	exported := must[[]byte](h)(h.Configuration(ctx(), caller, id))
-	step(must[*control.PushResult](h)(h.PushConfiguration(ctx(), caller, id, exported, true, nil)), "0: +[] -[] ~[] =2")
-
-	// A rollback restores content and limits.
-	_, err = h.Rollback(ctx(), caller, id, 9, nil)
-	h.wantCode(err, fault.NotFound, "")
-	step(must[*control.PushResult](h)(h.Rollback(ctx(), caller, id, 3, nil)), "6: +[GET /b,GET /c] -[GET+PUT /d] ~[GET /a] =0")
-	if rev := must[*gateway.Revision](h)(h.Spec(ctx(), caller, id)); !bytes.Equal(rev.Content, commented) || rev.Number != 6 || rev.Source != gateway.Rollback || rev.Kind != gateway.SpecDocument {
-		t.Errorf("spec after the rollback %+v", rev)
-	}
-	for i, limit := range []string{"5/s", "7/s", "9/s"} {
-		if r := h.routes(caller, id)[i]; r.RateLimit.Sustained != rate(limit) {
-			t.Errorf("%s has %v after the rollback; want %s", r.Path, r.RateLimit.Sustained, limit)
-		}
-	}
-	step(must[*control.PushResult](h)(h.Rollback(ctx(), caller, id, 3, nil)), "0: +[] -[] ~[] =3")
-	step(must[*control.PushResult](h)(h.Rollback(ctx(), caller, id, 4, nil)), "7: +[GET+PUT /d] -[GET /b,GET /c] ~[GET /a] =0")
-	if got := must[*gateway.Gateway](h)(h.Gateway(ctx(), caller, id)); got.Name != "shop" {
-		t.Errorf("the rollback to a configuration left the name %q", got.Name)
-	}
-
-	var pushes, actions []string
-	left := h.records(caller.Account.ID).since(before)
-	for _, e := range left.events {
+	var events, actions []string
+	written := p.records(p.caller.Account.ID).since(before)
+	for _, e := range written.events {
 		d := dataOf(e)
-		pushes = append(pushes, fmt.Sprintf("%s %v %v +%v -%v ~%v %v", e.Type, d["revision"], d["source"], d["added"], d["removed"], d["changed"], d["commit"]))
+		events = append(events, fmt.Sprintf("%s %v %v +%v -%v ~%v %v", e.Type, d["revision"], d["source"], d["added"], d["removed"], d["changed"], d["commit"]))
 	}
-	for _, r := range left.audits {
+	for _, r := range written.audits {
 		actions = append(actions, string(r.Action))
 	}
-	want := []string{
+	wantEvents := []string{
 		"gateway.spec_pushed 1 api +2 -0 ~0 <nil>", "gateway.spec_pushed 2 cli +0 -0 ~0 <nil>", "gateway.spec_pushed 3 cli +0 -0 ~1 <nil>",
 		"gateway.spec_pushed 4 dashboard +1 -2 ~1 <nil>", "gateway.spec_pushed 5 dashboard +0 -0 ~0 <nil>",
 		"gateway.spec_pushed 6 rollback +2 -1 ~1 <nil>", "gateway.spec_pushed 7 rollback +1 -2 ~1 <nil>",
 	}
-	if !slices.Equal(pushes, want) {
-		t.Errorf("events\n%s\nwant\n%s", strings.Join(pushes, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(events, wantEvents) {
+		t.Errorf("got events\n%s\nwant\n%s", strings.Join(events, "\n"), strings.Join(wantEvents, "\n"))
 	}
 	wantActions := []string{
 		"spec.push", "spec.push", "route.update", "route.update", "spec.push", "config.push", "gateway.update", "config.push",
 		"revision.rollback", "revision.rollback",
 	}
 	if !slices.Equal(actions, wantActions) {
-		t.Errorf("audit actions %q; want %q", actions, wantActions)
+		t.Errorf("got audit actions %q; want %q", actions, wantActions)
 	}
-	list := must[[]gateway.Revision](h)(h.Revisions(ctx(), caller, id, 3, 6))
+	list := must[[]gateway.Revision](p.harness)(p.Revisions(ctx(), p.caller, p.id, 3, 6))
 	if len(list) != 3 || list[0].Number != 5 || list[2].Number != 3 || list[0].Content != nil {
-		t.Errorf("revisions below 6: %+v", list)
+		t.Errorf("got revisions below 6 %+v; want 5, 4 and 3 without content", list)
 	}
 }
 
-// Guarantee: a bad document, or a condition that does not hold, changes
-// nothing, and the error names the place.
-func TestPushRefuses(t *testing.T) {
+// Guarantee: a push or rollback to what is in force writes nothing.
+func TestPushWithoutChangeWritesNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		revisions int
+		repeat    func(p *pushed) *control.PushResult
+		want      string
+	}{
+		{"the same spec", 1, func(p *pushed) *control.PushResult { return p.push(p.caller, p.id, pushedSpec()) }, "0: +[] -[] ~[] =3"},
+		{"the same configuration", 4, func(p *pushed) *control.PushResult { return p.configure(p.caller, p.id, pushedConfig) }, "0: +[] -[] ~[] =2"},
+		{"the same rollback", 6, func(p *pushed) *control.PushResult { return p.rollback(3) }, "0: +[] -[] ~[] =3"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPushed(t, tc.revisions)
+			p.wantNoRecords(p.caller.Account.ID, func() { p.want(tc.repeat(p), tc.want) })
+		})
+	}
+}
+
+// Guarantee: a dry run returns the difference and writes nothing. A route that it would add
+// has no identifier; one that it would change has that of the route.
+func TestDryRun(t *testing.T) {
+	t.Run("of a spec that adds routes", func(t *testing.T) {
+		p := newPushed(t, 0)
+		p.wantNoRecords(p.caller.Account.ID, func() {
+			got := must[*control.PushResult](p.harness)(p.PushSpec(ctx(), p.caller, p.id, pushedSpec(), true, version(1)))
+			p.want(got, "0: +[GET /b,GET /c] -[] ~[] =1")
+			if got.Added[0].RouteID != "" {
+				t.Errorf("got identifier %s of %s; want none", got.Added[0].RouteID, got.Added[0].Path)
+			}
+		})
+	})
+	t.Run("of a spec that changes a limit", func(t *testing.T) {
+		p := newPushed(t, 2)
+		p.setLimits()
+		p.wantNoRecords(p.caller.Account.ID, func() {
+			got := must[*control.PushResult](p.harness)(p.PushSpec(ctx(), p.caller, p.id, commentedSpec(), true, nil))
+			p.want(got, "0: +[] -[] ~[GET /b] =2")
+			if id := p.routes(p.caller, p.id)[1].ID; got.Changed[0].RouteID != id {
+				t.Errorf("got changed route %+v; want %s", got.Changed[0], id)
+			}
+		})
+	})
+	t.Run("of an exported configuration", func(t *testing.T) {
+		p := newPushed(t, 5)
+		exported := must[[]byte](p.harness)(p.Configuration(ctx(), p.caller, p.id))
+		p.wantNoRecords(p.caller.Account.ID, func() {
+			p.want(must[*control.PushResult](p.harness)(p.PushConfiguration(ctx(), p.caller, p.id, exported, true, nil)), "0: +[] -[] ~[] =2")
+		})
+	})
+}
+
+// Guarantee: a route that is in the pushed spec keeps its identifier and limit, and then
+// comes from the spec.
+func TestPushedRouteKeepsItsIdentifierAndLimit(t *testing.T) {
+	p := newPushed(t, 0)
+	byHand := p.routes(p.caller, p.id)[0]
+	p.revise(1)
+	got := p.routes(p.caller, p.id)[0]
+	if got.ID != byHand.ID || got.RateLimit.Sustained != rate(pushedLimit) || got.Source != gateway.Spec {
+		t.Errorf("got route %+v; want %s with the limit %s from the spec", got, byHand.ID, pushedLimit)
+	}
+}
+
+// Guarantee: a limit set through the API stays, unless the pushed spec has one.
+func TestLimitOfTheSpecReplacesThatOfTheAPI(t *testing.T) {
+	p := newPushed(t, 2)
+	p.setLimits()
+	p.wantLimits(pushedLimit, "8/s", "9/s")
+	p.push(p.caller, p.id, commentedSpec())
+	p.wantLimits(pushedLimit, "7/s", "9/s")
+}
+
+// Guarantee: GET of the spec returns the bytes of the last pushed spec, also if only a
+// comment changed, and 404 if there is none or a configuration replaced it.
+func TestSpecIsThatOfTheLastPush(t *testing.T) {
+	p := newPushed(t, 0)
+	p.wantNoSpec()
+	p.revise(1)
+	p.wantSpec(pushedSpec(), 1, gateway.API)
+	p.revise(2)
+	p.wantSpec(commentedSpec(), 2, gateway.CLI)
+	p.revise(3)
+	p.revise(4)
+	p.wantNoSpec()
+	p.revise(5)
+	p.revise(6)
+	p.wantSpec(commentedSpec(), 6, gateway.Rollback)
+}
+
+// Guarantee: a configuration replaces the routes and the settings in its section gateway.
+func TestConfigurationReplacesSettings(t *testing.T) {
+	p := newPushed(t, 4)
+	got := must[*gateway.Gateway](p.harness)(p.Gateway(ctx(), p.caller, p.id))
+	if got.Name != "shop" || got.GlobalLimit.Sustained != rate("6000/min") || got.Revision != 4 || got.Version != 5 {
+		t.Errorf("got gateway %+v; want the name shop, the limit 6000/min, revision 4 and version 5", got)
+	}
+}
+
+// Guarantee: a rollback restores the routes' limits and the gateway's settings of the
+// revision. A revision that does not exist is not found.
+func TestRollback(t *testing.T) {
+	p := newPushed(t, 5)
+	_, err := p.Rollback(ctx(), p.caller, p.id, 9, nil)
+	p.wantCode(err, fault.NotFound, "")
+	p.revise(6)
+	p.wantLimits(pushedLimit, "7/s", "9/s")
+	must[*gateway.Gateway](p.harness)(p.UpdateGateway(ctx(), p.caller, p.id, control.GatewayPatch{Name: value("other")}, nil))
+	p.revise(7)
+	if got := must[*gateway.Gateway](p.harness)(p.Gateway(ctx(), p.caller, p.id)); got.Name != "shop" {
+		t.Errorf("got name %q after the rollback to a configuration; want shop", got.Name)
+	}
+}
+
+// Guarantee: an invalid document, or an If-Match that does not match, changes nothing, and
+// the error names the field.
+func TestInvalidPushesAreRejected(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
@@ -201,18 +350,18 @@ func TestPushRefuses(t *testing.T) {
 		h.wantCode(err, fault.PreconditionFailed, "")
 	})
 	if got := must[*gateway.Gateway](h)(h.Gateway(ctx(), caller, g.ID)); got.Revision != 1 || got.Version != 2 {
-		t.Errorf("gateway %+v", got)
+		t.Errorf("got gateway %+v; want revision 1 and version 2", got)
 	}
 }
 
-// Guarantee: whatever stood before, a push gives exactly the document's table;
-// a route that stands before and after keeps its identity, the difference is
-// the true one, and a rollback gives the earlier table again.
-func TestPushProperty(t *testing.T) {
+// Guarantee: after a push, the routes are exactly those of the document, whatever they were
+// before; a route in both keeps its identifier; the difference is correct; and a rollback
+// restores the earlier routes.
+func TestPushReplacesAllRoutes(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	document := rapid.Custom(func(t *rapid.T) map[string]string {
-		doc := map[string]string{} // identity to limit
+		doc := map[string]string{} // limits by path and methods
 		for range rapid.IntRange(0, 5).Draw(t, "routes") {
 			path := rapid.SampledFrom([]string{"/a", "/b", "/c", "/d/{x}"}).Draw(t, "path")
 			methods := rapid.SampledFrom([]string{"GET", "PUT", "GET,PUT"}).Draw(t, "methods")
@@ -230,35 +379,35 @@ func TestPushProperty(t *testing.T) {
 		var tables []map[string]string
 		revision := int64(0)
 		for i, doc := range rapid.SliceOfN(document, 1, 4).Draw(rt, "documents") {
-			before := identities(h.routes(caller, g.ID))
+			before := identifiers(h.routes(caller, g.ID))
 			previous := limitsOf(h.routes(caller, g.ID))
 			got := h.configure(caller, g.ID, asConfig(doc, i))
 			revision++
 			if got.Revision != revision {
-				rt.Fatalf("revision %d; want %d", got.Revision, revision)
+				rt.Fatalf("got revision %d; want %d", got.Revision, revision)
 			}
 			h.wantTable(caller, g.ID, doc, before)
 			wantDifference(rt, got, previous, doc)
 			tables = append(tables, doc)
 		}
 		to := rapid.IntRange(1, len(tables)).Draw(rt, "rollback")
-		before := identities(h.routes(caller, g.ID))
+		before := identifiers(h.routes(caller, g.ID))
 		must[*control.PushResult](h)(h.Rollback(ctx(), caller, g.ID, int64(to), nil))
 		h.wantTable(caller, g.ID, tables[to-1], before)
 	})
 }
 
-// wantTable compares the routes in force with doc, and the identities of those
-// that stood before.
+// wantTable compares the routes with doc, and the identifiers of those that are also in
+// before.
 func (h *harness) wantTable(c *control.Caller, gatewayID string, doc, before map[string]string) {
 	h.tb.Helper()
 	routes := h.routes(c, gatewayID)
 	if got := limitsOf(routes); fmt.Sprint(got) != fmt.Sprint(doc) {
-		h.tb.Fatalf("table %v; want %v", got, doc)
+		h.tb.Fatalf("got routes %v; want %v", got, doc)
 	}
-	for name, id := range identities(routes) {
-		if was, stood := before[name]; stood && was != id {
-			h.tb.Fatalf("%s was %s and is %s", name, was, id)
+	for name, id := range identifiers(routes) {
+		if was, existed := before[name]; existed && was != id {
+			h.tb.Fatalf("got identifier %s of %s; want %s", id, name, was)
 		}
 	}
 }
@@ -266,9 +415,9 @@ func (h *harness) wantTable(c *control.Caller, gatewayID string, doc, before map
 func wantDifference(t *rapid.T, got *control.PushResult, before, after map[string]string) {
 	added, removed, changed, unchanged := 0, 0, 0, 0
 	for name, limit := range after {
-		was, stood := before[name]
+		was, existed := before[name]
 		switch {
-		case !stood:
+		case !existed:
 			added++
 		case was != limit:
 			changed++
@@ -277,12 +426,13 @@ func wantDifference(t *rapid.T, got *control.PushResult, before, after map[strin
 		}
 	}
 	for name := range before {
-		if _, stands := after[name]; !stands {
+		if _, exists := after[name]; !exists {
 			removed++
 		}
 	}
 	if len(got.Added) != added || len(got.Removed) != removed || len(got.Changed) != changed || got.Unchanged != unchanged {
-		t.Fatalf("difference %s from %v to %v", show(got), before, after)
+		t.Fatalf("got difference %s from %v to %v; want %d added, %d removed, %d changed, %d unchanged",
+			show(got), before, after, added, removed, changed, unchanged)
 	}
 }
 
@@ -296,7 +446,7 @@ func taken(doc map[string]string, path, methods string) bool {
 	return false
 }
 
-// asConfig writes doc as a configuration file that differs from every other.
+// asConfig returns doc as a configuration file with its number in a comment.
 func asConfig(doc map[string]string, number int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %d\nroutes:\n", number)
@@ -324,7 +474,7 @@ func limitsOf(routes []gateway.Route) map[string]string {
 	return m
 }
 
-func identities(routes []gateway.Route) map[string]string {
+func identifiers(routes []gateway.Route) map[string]string {
 	m := map[string]string{}
 	for _, r := range routes {
 		m[nameOf(r)] = r.ID
@@ -332,10 +482,9 @@ func identities(routes []gateway.Route) map[string]string {
 	return m
 }
 
-// Guarantee: contract 5: a limit set through the API stays when a spec carries
-// none, even if an earlier spec carried the very same one; to set it changes
-// nothing that anyone sees.
-func TestSameLimitByAPI(t *testing.T) {
+// Guarantee: contract 5, a limit set through the API stays when a later spec has none, even
+// if it is the same as that of the earlier spec. Setting it then writes no record.
+func TestLimitSetThroughTheAPIStays(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
@@ -343,12 +492,12 @@ func TestSameLimitByAPI(t *testing.T) {
 	before := h.routes(caller, g.ID)
 	h.wantNoRecords(caller.Account.ID, func() { h.limitByAPI(caller, g.ID, before[0].ID, "7/s") })
 	if after := h.routes(caller, g.ID); after[0].Version != before[0].Version {
-		t.Errorf("version %d after %d; want no change", after[0].Version, before[0].Version)
+		t.Errorf("got version %d; want %d", after[0].Version, before[0].Version)
 	}
 	h.push(caller, g.ID, spec("/a", "/b"))
 	for i, want := range []string{"7/s", ""} {
 		if got := h.routes(caller, g.ID)[i].RateLimit.Sustained.String(); got != want {
-			t.Errorf("route %d has the limit %q; want %q", i, got, want)
+			t.Errorf("got limit %q of route %d; want %q", got, i, want)
 		}
 	}
 }
