@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,11 +10,12 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Guarantee: contract 3.1, what a creation may hold; a refused one leaves
-// nothing.
-func TestCreateKeyRefuses(t *testing.T) {
+// Guarantee: contract 3.1, every field of a new key is validated, and a rejected creation
+// writes no record.
+func TestInvalidKeysAreRejected(t *testing.T) {
 	h := newHarness(t)
 	a, owner := h.account("acme")
 	many := map[string]string{}
@@ -39,8 +41,8 @@ func TestCreateKeyRefuses(t *testing.T) {
 	})
 }
 
-// Guarantee: contract 3.1, the record of a new key, its event and its audit
-// record, which know the digest alone.
+// Guarantee: contract 3.1, a new key is stored as returned, with one event and one audit
+// record. The event does not have the key string.
 func TestCreateKey(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -53,28 +55,28 @@ func TestCreateKey(t *testing.T) {
 	}))
 	got := h.records(caller.Account.ID).since(before)
 	if !strings.HasPrefix(k.Secret, "kg_") || apikey.DigestOf(k.Secret) != k.Digest || !strings.HasPrefix(k.Secret, k.Prefix) {
-		t.Errorf("string %q does not fit prefix %q", k.Secret, k.Prefix)
+		t.Errorf("got key string %q with prefix %q and another digest or prefix; want them to match", k.Secret, k.Prefix)
 	}
 	if want := time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC); !k.ExpiresAt.Equal(want) {
-		t.Errorf("expires at %v; want the end of the day, %v", k.ExpiresAt, want)
+		t.Errorf("got expiry %v; want the end of the day, %v", k.ExpiresAt, want)
 	}
 	stored := must[*apikey.Key](h)(h.Key(ctx(), caller, k.ID))
 	if !reflect.DeepEqual(*stored, k.Key) {
-		t.Errorf("stored %+v; answered %+v", stored, k.Key)
+		t.Errorf("got stored key %+v; want the returned one, %+v", stored, k.Key)
 	}
 	audits, events, changes := got.summary()
 	want := []string{"key.create " + k.ID, "key.created " + k.ID, "key " + k.ID}
 	if line := []string{strings.Join(audits, " "), strings.Join(events, " "), strings.Join(changes, " ")}; !reflect.DeepEqual(line, want) {
-		t.Errorf("left %q; want %q", line, want)
+		t.Errorf("got records %q; want %q", line, want)
 	}
 	r := got.audits[0]
 	if r.ActorKeyID != caller.KeyID || r.KeyID != caller.KeyID || r.KeyPrefix != caller.KeyPrefix || r.GatewayID != g.ID ||
 		r.Method != "POST" || r.Path != "/v1/test" || r.ClientIP != "192.0.2.1" || r.RequestID != "req_test" ||
 		r.Kind != "management" || r.Outcome != "success" || !r.Time.Equal(h.clock.now()) {
-		t.Errorf("audit record %+v", r)
+		t.Errorf("got audit record %+v; want the caller's key, address, method, path and request, and the gateway", r)
 	}
 	if got := r.Diff["scope"]; got != [2]any{nil, "write:orders"} {
-		t.Errorf("diff of scope %v", got)
+		t.Errorf("got scope %v in the diff; want [nil write:orders]", got)
 	}
 	data := dataOf(got.events[0])
 	for name, want := range map[string]any{
@@ -82,18 +84,16 @@ func TestCreateKey(t *testing.T) {
 		"owner": "cust_1", "gateway_id": g.ID, "expires_at": "2026-04-01T00:00:00Z",
 	} {
 		if data[name] != want {
-			t.Errorf("event has %s %v; want %v", name, data[name], want)
+			t.Errorf("got %s %v in the event; want %v", name, data[name], want)
 		}
 	}
-	for _, b := range [][]byte{got.events[0].Payload} {
-		if strings.Contains(string(b), k.Secret[len(k.Prefix):]) {
-			t.Error("the key string stands in the event")
-		}
+	if strings.Contains(string(got.events[0].Payload), k.Secret[len(k.Prefix):]) {
+		t.Error("the event has the key string; want its prefix only")
 	}
 }
 
-// Guarantee: contract 3, PATCH of a key: what changes, what null does, what
-// is refused, in which order.
+// Guarantee: contract 3, PATCH of a key changes the fields that are present and clears those
+// that are null; 422 comes before 404 and 412, and 412 before 409.
 func TestUpdateKey(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -105,7 +105,7 @@ func TestUpdateKey(t *testing.T) {
 	}
 	h.wantNoRecords(caller.Account.ID, func() {
 		if got := must[*apikey.Key](h)(patch(control.KeyPatch{}, version(1))); got.Version != 1 {
-			t.Errorf("an empty patch made version %d", got.Version)
+			t.Errorf("got version %d after an empty patch; want 1", got.Version)
 		}
 		must[*apikey.Key](h)(patch(control.KeyPatch{Name: value("a"), Owner: value("o"), RateLimit: value("5/s")}, nil))
 	})
@@ -114,7 +114,7 @@ func TestUpdateKey(t *testing.T) {
 			Name: value("b"), Owner: null[string](), RateLimit: null[string](), Metadata: null[map[string]string](), ExpiresAt: null[string](),
 		}, version(1)))
 		if got.Name != "b" || got.Owner != "" || !got.RateLimit.IsZero() || len(got.Metadata) != 0 || !got.ExpiresAt.IsZero() || got.Version != 2 {
-			t.Errorf("patched %+v", got)
+			t.Errorf("got %+v; want the name b, version 2 and the other fields cleared", got)
 		}
 	}, []string{"key.update " + k.ID}, nil, []string{"key " + k.ID})
 	h.wantNoRecords(caller.Account.ID, func() {
@@ -136,7 +136,7 @@ func TestUpdateKey(t *testing.T) {
 	})
 	must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, k.ID, nil))
 	_, err := patch(control.KeyPatch{Name: value("c")}, version(2))
-	h.wantCode(err, fault.PreconditionFailed, "") // before 409
+	h.wantCode(err, fault.PreconditionFailed, "") // 412 comes before 409
 	_, err = patch(control.KeyPatch{Name: value("c")}, nil)
 	h.wantCode(err, fault.Conflict, "")
 	expired := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "e", Scope: "read", ExpiresAt: "2026-03-01T12:00:01Z"}))
@@ -145,8 +145,8 @@ func TestUpdateKey(t *testing.T) {
 	h.wantCode(err, fault.Conflict, "")
 }
 
-// Guarantee: DELETE revokes once, whatever comes after, and an expiry that was
-// not told yet is told before.
+// Guarantee: revoking a key is idempotent, and final. The event of an expiry that had not
+// been sent yet comes before that of the revocation.
 func TestRevokeKey(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -158,14 +158,14 @@ func TestRevokeKey(t *testing.T) {
 	h.wantRecords(acct, func() {
 		got := must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, k.ID, version(1)))
 		if got.State(h.clock.now()) != apikey.Revoked || got.Version != 2 || !got.RevokedAt.Equal(h.clock.now()) {
-			t.Errorf("revoked %+v", got)
+			t.Errorf("got %+v; want it revoked now, of version 2", got)
 		}
 	}, []string{"key.revoke " + k.ID}, []string{"key.revoked " + k.ID}, []string{"key " + k.ID})
 	h.clock.advance(time.Minute)
 	h.wantNoRecords(acct, func() {
 		got := must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, k.ID, nil))
 		if got.State(h.clock.now()) != apikey.Revoked || got.Version != 2 {
-			t.Errorf("revoked again %+v", got)
+			t.Errorf("got %+v after a second call; want it revoked, of version 2", got)
 		}
 	})
 	h.wantRecords(acct, func() { must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, late.ID, nil)) },
@@ -173,9 +173,9 @@ func TestRevokeKey(t *testing.T) {
 	h.wantNoRecords(acct, func() { must[int](h)(h.NotifyExpired(ctx())) })
 }
 
-// Guarantee: key.expired once for each expiry, in any number of batches, and
-// again for a new expiry; never before the time, nor for a revoked key.
-func TestTellExpired(t *testing.T) {
+// Guarantee: each key that expires has one key.expired event, in any number of batches and
+// through a restart, never before its time and without an audit record.
+func TestNotifyExpired(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	acct := caller.Account.ID
@@ -187,16 +187,16 @@ func TestTellExpired(t *testing.T) {
 	must[*apikey.Key](h)(h.UpdateKey(ctx(), caller, moved.ID, control.KeyPatch{ExpiresAt: value("2026-03-01T12:00:20Z")}, nil))
 	h.clock.advance(10*time.Second - time.Microsecond)
 	if got := must[int](h)(h.NotifyExpired(ctx())); got != 0 {
-		t.Errorf("%d told before the time", got)
+		t.Errorf("got %d events before the expiry; want 0", got)
 	}
 	h.clock.advance(time.Microsecond)
 	before := h.records(acct)
 	if got := must[int](h)(h.NotifyExpired(ctx())); got != n {
-		t.Errorf("%d told; want %d", got, n)
+		t.Errorf("got %d events; want %d", got, n)
 	}
 	h.reopen()
 	if got := must[int](h)(h.NotifyExpired(ctx())); got != 0 {
-		t.Errorf("%d told again after a restart", got)
+		t.Errorf("got %d events after a restart; want 0", got)
 	}
 	h.clock.advance(10 * time.Second)
 	h.must(second(h.NotifyExpired(ctx())))
@@ -206,99 +206,150 @@ func TestTellExpired(t *testing.T) {
 		seen[dataOf(e)["key_id"].(string)] = true
 	}
 	if len(got.events) != n+1 || len(seen) != n+1 || len(got.audits) != 0 {
-		t.Errorf("%d events of %d keys and %d audit records; want %d and none", len(got.events), len(seen), len(got.audits), n+1)
+		t.Errorf("got %d events of %d keys and %d audit records; want %d events, each of another key, and no audit record", len(got.events), len(seen), len(got.audits), n+1)
 	}
 }
 
-// Guarantee: contract 3.2, rotation.
+// rotation is a key that was rotated with an overlap of seven days.
+type rotation struct {
+	*harness
+	caller *control.Caller
+	old    *control.NewKey // as created
+	made   *control.NewKey
+	ends   time.Time // the end of the overlap
+
+	written records // by the rotation
+}
+
+// rotated creates a key with every setting and rotates it.
+func rotated(t *testing.T) *rotation {
+	t.Helper()
+	h := newHarness(t)
+	r := &rotation{harness: h, caller: h.caller("acme", "admin")}
+	r.old = h.fullKey(r.caller)
+	before := h.records(r.caller.Account.ID)
+	r.made = must[*control.NewKey](h)(h.RotateKey(ctx(), r.caller, r.old.ID, 7, "", nil))
+	r.written = h.records(r.caller.Account.ID).since(before)
+	r.ends = h.clock.now().Add(7 * 24 * time.Hour)
+	return r
+}
+
+// fullKey creates a key with every setting.
+func (h *harness) fullKey(c *control.Caller) *control.NewKey {
+	h.tb.Helper()
+	return must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{
+		Name: "k", Scope: "read:orders", ExpiresAt: "2026-12-31", GatewayID: h.gateway(c).ID, RateLimit: "5/s", Owner: "o", Metadata: map[string]string{"a": "b"},
+	}))
+}
+
+func (h *harness) key(c *control.Caller, id string) *apikey.Key {
+	h.tb.Helper()
+	return must[*apikey.Key](h)(h.Key(ctx(), c, id))
+}
+
+// Guarantee: contract 3.2, a rotation creates a key with the settings of the old one, which
+// then expires at the end of the overlap.
 func TestRotateKey(t *testing.T) {
+	r := rotated(t)
+	t.Run("the old key is active until the overlap ends", func(t *testing.T) {
+		got := r.key(r.caller, r.old.ID)
+		if !got.ExpiresAt.Equal(r.ends) || got.RotatedTo != r.made.ID || got.State(r.clock.now()) != apikey.Active || got.Version != 2 {
+			t.Errorf("got old key %+v; want it active until %v, rotated to %s, of version 2", got, r.ends, r.made.ID)
+		}
+	})
+	t.Run("the new key has the settings of the old one", func(t *testing.T) {
+		want := r.old.Key
+		want.ID, want.Digest, want.Prefix, want.RotatedFrom = r.made.ID, r.made.Digest, r.made.Prefix, r.old.ID
+		if !reflect.DeepEqual(r.made.Key, want) {
+			t.Errorf("got new key %+v; want %+v", r.made.Key, want)
+		}
+		if r.made.Secret == r.old.Secret {
+			t.Error("the new key has the string of the old one; want another")
+		}
+		if !r.made.OverlapEndsAt.Equal(r.ends) {
+			t.Errorf("got end of the overlap %v; want %v", r.made.OverlapEndsAt, r.ends)
+		}
+	})
+	t.Run("it writes one audit record and two events", func(t *testing.T) {
+		audits, events, _ := r.written.summary()
+		if want := []string{"key.rotate " + r.old.ID}; !slices.Equal(audits, want) {
+			t.Errorf("got audit records %q; want %q", audits, want)
+		}
+		if want := []string{"key.rotated " + r.old.ID, "key.created " + r.made.ID}; !slices.Equal(events, want) {
+			t.Fatalf("got events %q; want %q", events, want)
+		}
+		want := map[string]any{"key_id": r.old.ID, "key_prefix": r.old.Prefix, "overlap_days": 7.0, "new_key_id": r.made.ID}
+		if got := dataOf(r.written.events[0]); !reflect.DeepEqual(got, want) {
+			t.Errorf("got data %v of key.rotated; want %v", got, want)
+		}
+	})
+	t.Run("a key is rotated only once", func(t *testing.T) {
+		_, err := r.RotateKey(ctx(), r.caller, r.old.ID, 1, "", nil)
+		r.wantCode(err, fault.Conflict, "")
+	})
+}
+
+// Guarantee: the overlap is 0 to 365 days, and the new key may expire at the end of today.
+func TestRotateKeyChecksItsInput(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
-	acct := caller.Account.ID
-	g := h.gateway(caller)
-	old := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{
-		Name: "k", Scope: "read:orders", ExpiresAt: "2026-12-31", GatewayID: g.ID, RateLimit: "5/s", Owner: "o", Metadata: map[string]string{"a": "b"},
-	}))
+	old := h.fullKey(caller)
 	for _, days := range []int{-1, 366} {
 		_, err := h.RotateKey(ctx(), caller, old.ID, days, "", nil)
 		h.wantCode(err, fault.ValidationFailed, "overlap_days")
 	}
-	_, err := h.RotateKey(ctx(), caller, old.ID, 1, "2026-03-01", nil)
-	if fault.CodeOf(err) != "" { // through the day
-		t.Errorf("expiry at the end of today: %v", err)
+	if _, err := h.RotateKey(ctx(), caller, old.ID, 1, "2026-03-01", nil); err != nil {
+		t.Errorf("got %v for an expiry at the end of today; want no error", err)
 	}
-	old = must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{
-		Name: "k", Scope: "read:orders", ExpiresAt: "2026-12-31", GatewayID: g.ID, RateLimit: "5/s", Owner: "o", Metadata: map[string]string{"a": "b"},
-	}))
-	var made *control.NewKey
-	before := h.records(acct)
-	made = must[*control.NewKey](h)(h.RotateKey(ctx(), caller, old.ID, 7, "", nil))
-	audits, events, _ := h.records(acct).since(before).summary()
-	if !reflect.DeepEqual(audits, []string{"key.rotate " + old.ID}) ||
-		!reflect.DeepEqual(events, []string{"key.rotated " + old.ID, "key.created " + made.ID}) {
-		t.Errorf("left %q and %q", audits, events)
-	}
-	rotated := dataOf(h.records(acct).since(before).events[0])
-	if !reflect.DeepEqual(rotated, map[string]any{"key_id": old.ID, "key_prefix": old.Prefix, "overlap_days": 7.0, "new_key_id": made.ID}) {
-		t.Errorf("key.rotated has %v", rotated)
-	}
-	was := must[*apikey.Key](h)(h.Key(ctx(), caller, old.ID))
-	ends := h.clock.now().Add(7 * 24 * time.Hour)
-	if !was.ExpiresAt.Equal(ends) || was.RotatedTo != made.ID || was.State(h.clock.now()) != apikey.Active || was.Version != 2 {
-		t.Errorf("old key %+v", was)
-	}
-	want := old.Key
-	want.ID, want.Digest, want.Prefix, want.RotatedFrom = made.ID, made.Digest, made.Prefix, old.ID
-	if !reflect.DeepEqual(made.Key, want) || made.Secret == old.Secret || !made.OverlapEndsAt.Equal(ends) {
-		t.Errorf("new key %+v; want %+v", made.Key, want)
-	}
-
-	// The old key's end can only be brought forward.
-	for _, end := range []struct {
-		text string
-		ok   bool
-	}{{"2026-03-08T12:00:00.000001Z", false}, {"2026-03-08T12:00:00Z", true}, {"2026-03-07", true}} {
-		_, err := h.UpdateKey(ctx(), caller, old.ID, control.KeyPatch{ExpiresAt: value(end.text)}, nil)
-		if end.ok {
-			h.must(err)
-		} else {
-			h.wantCode(err, fault.Conflict, "")
-		}
-	}
-	_, err = h.UpdateKey(ctx(), caller, old.ID, control.KeyPatch{ExpiresAt: null[string]()}, nil)
-	h.wantCode(err, fault.Conflict, "")
-	_, err = h.RotateKey(ctx(), caller, old.ID, 1, "", nil)
-	h.wantCode(err, fault.Conflict, "")
-
-	// One bucket: a change of either's limit is of both.
-	for _, id := range []string{old.ID, made.ID} {
-		limit := "9/s"
-		if id == made.ID {
-			limit = "10/s"
-		}
-		h.wantRecords(acct, func() {
-			must[*apikey.Key](h)(h.UpdateKey(ctx(), caller, id, control.KeyPatch{RateLimit: value(limit)}, nil))
-		},
-			[]string{"key.update " + id, "key.update " + other(id, old.ID, made.ID)}, nil,
-			[]string{"key " + id, "key " + other(id, old.ID, made.ID)})
-		for _, k := range []string{old.ID, made.ID} {
-			if got := must[*apikey.Key](h)(h.Key(ctx(), caller, k)); got.RateLimit != rate(limit) || got.BucketID != old.ID {
-				t.Errorf("key %s has %v of bucket %s", k, got.RateLimit, got.BucketID)
-			}
-		}
-	}
-
-	// Revoking either leaves the other alone.
-	must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, made.ID, nil))
-	if got := must[*apikey.Key](h)(h.Key(ctx(), caller, old.ID)); got.State(h.clock.now()) != apikey.Active {
-		t.Errorf("the old key is %s after the new one was revoked", got.State(h.clock.now()))
-	}
-	_, err = h.RotateKey(ctx(), caller, made.ID, 1, "", nil)
-	h.wantCode(err, fault.Conflict, "")
 }
 
-// Guarantee: without an overlap the old key ends in the call, and its expiry
-// is told once.
+// Guarantee: the expiry of a rotated key can be brought forward, and never moved back or
+// removed.
+func TestOverlapCanOnlyBeShortened(t *testing.T) {
+	r := rotated(t)
+	update := func(p control.KeyPatch) error { return second(r.UpdateKey(ctx(), r.caller, r.old.ID, p, nil)) }
+	r.wantCode(update(control.KeyPatch{ExpiresAt: value("2026-03-08T12:00:00.000001Z")}), fault.Conflict, "")
+	for _, end := range []string{"2026-03-08T12:00:00Z", "2026-03-07"} {
+		r.must(update(control.KeyPatch{ExpiresAt: value(end)}))
+	}
+	r.wantCode(update(control.KeyPatch{ExpiresAt: null[string]()}), fault.Conflict, "")
+}
+
+// Guarantee: both keys of a rotation use one bucket, so a change of the rate limit of one
+// changes both.
+func TestRotatedKeysShareTheirRateLimit(t *testing.T) {
+	r := rotated(t)
+	for _, tc := range []struct{ name, id, other, limit string }{
+		{"through the old key", r.old.ID, r.made.ID, "9/s"},
+		{"through the new key", r.made.ID, r.old.ID, "10/s"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r.wantRecords(r.caller.Account.ID, func() {
+				must[*apikey.Key](r.harness)(r.UpdateKey(ctx(), r.caller, tc.id, control.KeyPatch{RateLimit: value(tc.limit)}, nil))
+			}, []string{"key.update " + tc.id, "key.update " + tc.other}, nil, []string{"key " + tc.id, "key " + tc.other})
+			for _, id := range []string{tc.id, tc.other} {
+				if got := r.key(r.caller, id); got.RateLimit != rate(tc.limit) || got.BucketID != r.old.ID {
+					t.Errorf("got limit %v and bucket %s of key %s; want %s and %s", got.RateLimit, got.BucketID, id, tc.limit, r.old.ID)
+				}
+			}
+		})
+	}
+}
+
+// Guarantee: revoking the new key of a rotation does not revoke the old one, and a revoked
+// key cannot be rotated.
+func TestRevokingTheNewKeyLeavesTheOldOne(t *testing.T) {
+	r := rotated(t)
+	must[*apikey.Key](r.harness)(r.RevokeKey(ctx(), r.caller, r.made.ID, nil))
+	if got := r.key(r.caller, r.old.ID).State(r.clock.now()); got != apikey.Active {
+		t.Errorf("got state %s of the old key; want active", got)
+	}
+	_, err := r.RotateKey(ctx(), r.caller, r.made.ID, 1, "", nil)
+	r.wantCode(err, fault.Conflict, "")
+}
+
+// Guarantee: without an overlap the old key expires in the call, with one key.expired event.
+// A key that expires before the overlap ends keeps its expiry.
 func TestRotateWithoutOverlap(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -306,99 +357,127 @@ func TestRotateWithoutOverlap(t *testing.T) {
 	before := h.records(caller.Account.ID)
 	made := must[*control.NewKey](h)(h.RotateKey(ctx(), caller, old.ID, 0, "", nil))
 	if !made.ExpiresAt.IsZero() || !made.OverlapEndsAt.Equal(h.clock.now()) {
-		t.Errorf("new key %+v", made)
+		t.Errorf("got new key %+v; want no expiry, and an overlap that ends now", made)
 	}
 	if got := must[*apikey.Key](h)(h.Key(ctx(), caller, old.ID)); got.State(h.clock.now()) != apikey.Expired {
-		t.Errorf("old key is %s", got.State(h.clock.now()))
+		t.Errorf("got state %s of the old key; want expired", got.State(h.clock.now()))
 	}
 	h.must(second(h.NotifyExpired(ctx())))
 	_, events, _ := h.records(caller.Account.ID).since(before).summary()
 	if want := []string{"key.rotated " + old.ID, "key.created " + made.ID, "key.expired " + old.ID}; !reflect.DeepEqual(events, want) {
-		t.Errorf("events %q; want %q", events, want)
+		t.Errorf("got events %q; want %q", events, want)
 	}
-	// An own expiry that is sooner than the overlap's end stays.
+	// A key that expires before the end of the overlap keeps its expiry.
 	soon := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read", ExpiresAt: "2026-03-02"}))
 	made = must[*control.NewKey](h)(h.RotateKey(ctx(), caller, soon.ID, 30, "2027-01-01T00:00:00Z", nil))
 	if !made.OverlapEndsAt.Equal(soon.ExpiresAt) || !made.ExpiresAt.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) {
-		t.Errorf("overlap ends %v, new key %v", made.OverlapEndsAt, made.ExpiresAt)
+		t.Errorf("got end of the overlap %v and expiry %v; want %v and the start of 2027", made.OverlapEndsAt, made.ExpiresAt, soon.ExpiresAt)
 	}
 }
 
-// Guarantee: contract 3, verify: the data plane's answer, without charge or
-// trace.
-func TestVerifyKey(t *testing.T) {
+// verified has keys to verify: active ones, one that is revoked and one that has expired.
+type verified struct {
+	*harness
+	caller        *control.Caller // with the scope read
+	g, elsewhere  *gateway.Gateway
+	bound         *control.NewKey // restricted to g
+	encoded       *control.NewKey // with an escape in its scope
+	writer, admin *control.NewKey
+	revoked       *control.NewKey
+	expired       *control.NewKey
+}
+
+func newVerified(t *testing.T) *verified {
+	t.Helper()
 	h := newHarness(t)
-	caller := h.caller("acme", "read")
+	v := &verified{harness: h, caller: h.caller("acme", "read")}
 	_, owner := h.account("acme")
-	g, elsewhere := h.gateway(owner), h.gateway(owner)
-	make := func(in control.KeyInput) *control.NewKey {
+	v.g, v.elsewhere = h.gateway(owner), h.gateway(owner)
+	create := func(in control.KeyInput) *control.NewKey {
 		in.Name = "k"
 		return must[*control.NewKey](h)(h.CreateKey(ctx(), owner, in))
 	}
-	bound := make(control.KeyInput{Scope: "read:orders", GatewayID: g.ID})
-	encoded := make(control.KeyInput{Scope: "read:%6frders"})
-	writer := make(control.KeyInput{Scope: "write"})
-	revoked := make(control.KeyInput{Scope: "admin", ExpiresAt: "2026-03-01T12:00:01Z"})
-	expired := make(control.KeyInput{Scope: "admin", ExpiresAt: "2026-03-01T12:00:01Z"})
-	admin := make(control.KeyInput{Scope: "write:keys", Level: "account"})
-	must[*apikey.Key](h)(h.RevokeKey(ctx(), owner, revoked.ID, nil))
+	v.bound = create(control.KeyInput{Scope: "read:orders", GatewayID: v.g.ID})
+	v.encoded = create(control.KeyInput{Scope: "read:%6frders"})
+	v.writer = create(control.KeyInput{Scope: "write"})
+	v.revoked = create(control.KeyInput{Scope: "admin", ExpiresAt: "2026-03-01T12:00:01Z"})
+	v.expired = create(control.KeyInput{Scope: "admin", ExpiresAt: "2026-03-01T12:00:01Z"})
+	v.admin = create(control.KeyInput{Scope: "write:keys", Level: "account"})
+	must[*apikey.Key](h)(h.RevokeKey(ctx(), owner, v.revoked.ID, nil))
 	h.clock.advance(time.Second)
-	typo := writer.Secret[:len(writer.Secret)-1] + "_"
-	stranger := must[string](h)(apikey.Generate(apikey.GatewayLevel, zeros{}))
-	h.wantNoRecords(caller.Account.ID, func() {
-		for _, tc := range []struct {
-			secret, gateway, method, path, code string
-			state                               apikey.State
-		}{
-			{bound.Secret, "", "", "", "", apikey.Active},
-			{bound.Secret, g.ID, "GET", "/orders/1?x=/y", "", apikey.Active},
-			{bound.Secret, g.ID, "", "/%6Frders", "", apikey.Active},
-			{encoded.Secret, g.ID, "", "/orders/1", "", apikey.Active},
-			{encoded.Secret, g.ID, "", "/orders/caf%C3%A9", "", apikey.Active},
-			{bound.Secret, elsewhere.ID, "", "", "scope_insufficient", apikey.Active},
-			{bound.Secret, g.ID, "POST", "", "scope_insufficient", apikey.Active},
-			{bound.Secret, g.ID, "", "/orders-old", "scope_insufficient", apikey.Active},
-			{writer.Secret, elsewhere.ID, "PATCH", "/x", "", apikey.Active},
-			{writer.Secret, "", "DELETE", "", "scope_insufficient", apikey.Active},
-			{revoked.Secret, "", "", "", "key_invalid", apikey.Revoked},
-			{expired.Secret, "", "", "", "key_expired", apikey.Expired},
-			{admin.Secret, "", "", "", "", apikey.Active},
-			{admin.Secret, g.ID, "", "", "key_invalid", apikey.Active},
-			{admin.Secret, "", "POST", "/v1/keys/x", "", apikey.Active},
-			{admin.Secret, "", "POST", "/v1/gateways", "scope_insufficient", apikey.Active},
-			{typo, "", "", "", "key_invalid", ""},
-			{stranger, "", "", "", "key_invalid", ""},
-			{"nonsense", "", "", "", "key_invalid", ""},
-		} {
-			v := must[*control.Verification](h)(h.VerifyKey(ctx(), caller, tc.secret, tc.gateway, tc.method, tc.path))
-			if v.Code != tc.code || v.Valid != (tc.code == "") || v.State != tc.state || (v.Key == nil) != (tc.state == "") {
-				t.Errorf("%+v gives %+v", tc, v)
-			}
-		}
+	return v
+}
+
+// Guarantee: contract 3, verification returns what the data plane would decide, and writes
+// no record.
+func TestVerifyKey(t *testing.T) {
+	v := newVerified(t)
+	typo := v.writer.Secret[:len(v.writer.Secret)-1] + "_"
+	stranger := must[string](v.harness)(apikey.Generate(apikey.GatewayLevel, zeros{}))
+	for _, tc := range []struct {
+		name, secret, gateway, method, path, code string
+
+		state apikey.State // "" if the key is unknown
+	}{
+		{"no gateway", v.bound.Secret, "", "", "", "", apikey.Active},
+		{"a path within the scope", v.bound.Secret, v.g.ID, "GET", "/orders/1?x=/y", "", apikey.Active},
+		{"an escaped path", v.bound.Secret, v.g.ID, "", "/%6Frders", "", apikey.Active},
+		{"an escaped scope", v.encoded.Secret, v.g.ID, "", "/orders/1", "", apikey.Active},
+		{"a path that must be escaped", v.encoded.Secret, v.g.ID, "", "/orders/caf%C3%A9", "", apikey.Active},
+		{"another gateway", v.bound.Secret, v.elsewhere.ID, "", "", "scope_insufficient", apikey.Active},
+		{"a method outside of the scope", v.bound.Secret, v.g.ID, "POST", "", "scope_insufficient", apikey.Active},
+		{"a path outside of the scope", v.bound.Secret, v.g.ID, "", "/orders-old", "scope_insufficient", apikey.Active},
+		{"any gateway", v.writer.Secret, v.elsewhere.ID, "PATCH", "/x", "", apikey.Active},
+		{"DELETE with the scope write", v.writer.Secret, "", "DELETE", "", "scope_insufficient", apikey.Active},
+		{"a revoked key", v.revoked.Secret, "", "", "", "key_invalid", apikey.Revoked},
+		{"an expired key", v.expired.Secret, "", "", "", "key_expired", apikey.Expired},
+		{"an account-level key", v.admin.Secret, "", "", "", "", apikey.Active},
+		{"an account-level key at a gateway", v.admin.Secret, v.g.ID, "", "", "key_invalid", apikey.Active},
+		{"an account-level key within its scope", v.admin.Secret, "", "POST", "/v1/keys/x", "", apikey.Active},
+		{"an account-level key outside of its scope", v.admin.Secret, "", "POST", "/v1/gateways", "scope_insufficient", apikey.Active},
+		{"a typo", typo, "", "", "", "key_invalid", ""},
+		{"an unknown key", stranger, "", "", "", "key_invalid", ""},
+		{"a text that is not a key", "nonsense", "", "", "", "key_invalid", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v.wantNoRecords(v.caller.Account.ID, func() {
+				got := must[*control.Verification](v.harness)(v.VerifyKey(ctx(), v.caller, tc.secret, tc.gateway, tc.method, tc.path))
+				if wantValid := tc.code == ""; got.Code != tc.code || got.Valid != wantValid || got.State != tc.state {
+					t.Errorf("got code %q, valid %t, state %q; want %q, %t, %q", got.Code, got.Valid, got.State, tc.code, wantValid, tc.state)
+				}
+				if tc.state == "" && got.Key != nil {
+					t.Errorf("got key %+v; want none", got.Key)
+				}
+				if tc.state != "" && got.Key == nil {
+					t.Error("got no key; want it")
+				}
+			})
+		})
+	}
+}
+
+// Guarantee: a verification with invalid input is rejected with the name of the field, and
+// writes no record.
+func TestVerifyKeyChecksItsInput(t *testing.T) {
+	v := newVerified(t)
+	v.wantNoRecords(v.caller.Account.ID, func() {
 		for field, args := range map[string][4]string{
 			"key": {"", "", "", ""}, "gateway_id": {"x", "gw_x", "", ""}, "method": {"x", "", "get", ""}, "path": {"x", "", "", "orders"},
 		} {
-			_, err := h.VerifyKey(ctx(), caller, args[0], args[1], args[2], args[3])
-			h.wantCode(err, fault.ValidationFailed, field)
+			_, err := v.VerifyKey(ctx(), v.caller, args[0], args[1], args[2], args[3])
+			v.wantCode(err, fault.ValidationFailed, field)
 		}
 		for _, path := range []string{"/orders/../admin", "/orders/%2e%2e/admin", "/orders//1", "/orders%2f1", "/orders/%00", "/orders/%zz", "/orders#1", `/orders\1`} {
-			_, err := h.VerifyKey(ctx(), caller, bound.Secret, g.ID, "GET", path)
-			h.wantCode(err, fault.ValidationFailed, "path")
+			_, err := v.VerifyKey(ctx(), v.caller, v.bound.Secret, v.g.ID, "GET", path)
+			v.wantCode(err, fault.ValidationFailed, "path")
 		}
 	})
 }
 
-// zeros is a source of randomness without any.
+// zeros is a source of randomness that returns zeros only.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {
 	clear(b)
 	return len(b), nil
-}
-
-func other(id, a, b string) string {
-	if id == a {
-		return b
-	}
-	return a
 }
