@@ -11,50 +11,50 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Guarantee: contract 1, the first start makes the operator's account and one
-// key of it; a later one makes nothing.
+// Guarantee: contract 1, the first start creates the operator's account and one key; a later
+// start creates nothing.
 func TestFirstStart(t *testing.T) {
 	h := newHarness(t)
 	secret := must[string](h)(h.FirstStart(ctx()))
 	if level, ok := apikey.LevelOf(secret); !ok || level != apikey.AccountLevel {
-		t.Errorf("first key %q", secret)
+		t.Errorf("got first key %q; want an account-level key", secret)
 	}
 	a, caller := h.account(account.Default)
 	if a.Plan != account.Platform {
-		t.Errorf("plan %s; want platform", a.Plan)
+		t.Errorf("got plan %s; want platform", a.Plan)
 	}
 	v := must[*control.Verification](h)(h.VerifyKey(ctx(), caller, secret, "", "DELETE", "/v1/keys/x"))
 	if !v.Valid || v.Key.Scope.String() != "admin" {
-		t.Errorf("first key %+v", v)
+		t.Errorf("got verification %+v of the first key; want it valid, with the scope admin", v)
 	}
-	left := h.records(a.ID)
-	for _, r := range left.audits {
+	written := h.records(a.ID)
+	for _, r := range written.audits {
 		for name, values := range r.Diff {
 			if values[0] == nil && values[1] == nil {
-				t.Errorf("%s tells of %s, which did not change", r.Action, name)
+				t.Errorf("got %s in the diff of %s; want changed fields only", name, r.Action)
 			}
 		}
 	}
-	audits, events, changes := left.summary()
+	audits, events, changes := written.summary()
 	if want := [][]string{{"account.create " + a.ID, "key.create " + v.Key.ID}, {"key.created " + v.Key.ID}, {"account " + a.ID, "key " + v.Key.ID}}; !reflect.DeepEqual([][]string{audits, events, changes}, want) {
-		t.Errorf("left %q, %q, %q; want %q", audits, events, changes, want)
+		t.Errorf("got audit records %q, events %q and changes %q; want %q", audits, events, changes, want)
 	}
 	h.reopen()
 	h.wantNoRecords(a.ID, func() {
 		if again := must[string](h)(h.FirstStart(ctx())); again != "" {
-			t.Errorf("a second start made %q", again)
+			t.Errorf("got key %q from a second start; want none", again)
 		}
 	})
 }
 
-// Guarantee: contract 1, the offline commands: unique names, valid plans and
-// patterns, and keys for accounts that exist.
-func TestAccounts(t *testing.T) {
+// Guarantee: contract 1, an account has a unique name, a valid plan and valid host patterns,
+// and a key is created only for an account that exists.
+func TestCreateAccount(t *testing.T) {
 	h := newHarness(t)
 	a, k, err := h.CreateAccount(ctx(), "acme", account.Starter, []string{"*.Acme.example"})
 	h.must(err)
 	if !a.MayUse("x.acme.example") || a.MayUse("acme.example") || !strings.HasPrefix(k.Secret, "kga_") || k.AccountID != a.ID {
-		t.Errorf("account %+v with key %+v", a, k.Key)
+		t.Errorf("got account %+v with key %+v; want the pattern in lower case, and an account-level key of the account", a, k.Key)
 	}
 	h.wantNoRecords(a.ID, func() {
 		for _, tc := range []struct {
@@ -81,6 +81,6 @@ func TestAccounts(t *testing.T) {
 	})
 	made := must[*control.NewKey](h)(h.CreateAccountKey(ctx(), "acme", "ops"))
 	if made.AccountID != a.ID || made.Level != apikey.AccountLevel || made.Scope.String() != "admin" || made.Name != "ops" {
-		t.Errorf("made %+v", made.Key)
+		t.Errorf("got key %+v; want the account-level key ops with the scope admin", made.Key)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Guarantee: no key gives more than it has (contract, section 3). Every
-// crossing of the caller's scope, the operation, and the level and scope of
-// the key that it makes or changes; what a path-specific scope may call at all
-// is asked before.
-func TestNoKeyGivesMoreThanItHas(t *testing.T) {
+// Guarantee: no key can create, rotate, change or revoke a key with more permissions than its
+// own, except revoke itself (contract, section 3). The test tries every combination of the
+// caller's scope, the operation, and the level and scope of the other key. Whether a scope
+// with a path may call the operation at all is checked before, and not tested here.
+func TestNoKeyGrantsMoreThanItHas(t *testing.T) {
 	words := map[string]int{"read": 1, "write": 2, "admin": 3}
 	scopes := []string{"read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways"}
 	targets := []string{"read", "write", "admin", "read:orders", "write:orders", "admin:orders/items"}
@@ -51,9 +51,9 @@ func TestNoKeyGivesMoreThanItHas(t *testing.T) {
 	}
 }
 
-// Guarantee: a refused caller is told so (403) before what else is wrong
-// (422), and nothing is left of the call.
-func TestDeniedBeforeInvalid(t *testing.T) {
+// Guarantee: a caller without the permission gets a 403 even if its input is invalid (422),
+// and the call writes no record.
+func TestPermissionIsCheckedBeforeInput(t *testing.T) {
 	h := newHarness(t)
 	a, owner := h.account("acme")
 	caller := h.caller("acme", "write")
@@ -75,8 +75,8 @@ func TestDeniedBeforeInvalid(t *testing.T) {
 	})
 }
 
-// Guarantee: accounts see nothing of each other, on every operation that names
-// a record, and an unknown record is answered in the same words.
+// Guarantee: for every operation, a record of another account is not found, with the same
+// message as a record that does not exist.
 func TestAnotherAccountsRecordIsNotFound(t *testing.T) {
 	h := newHarness(t)
 	theirs, owner := h.account("theirs")
@@ -92,7 +92,7 @@ func TestAnotherAccountsRecordIsNotFound(t *testing.T) {
 			h.wantCode(err, fault.NotFound, "")
 			other := f("key_00000000000000000000000000", "gw_00000000000000000000000000", "rt_00000000000000000000000000")
 			if err == nil || other == nil || err.Error() != other.Error() {
-				t.Errorf("%s: %v of another account, and %v of none", name, err, other)
+				t.Errorf("%s: got error %v for a record of another account and %v for none; want the same error", name, err, other)
 			}
 		}
 	})
@@ -102,24 +102,24 @@ func TestAnotherAccountsRecordIsNotFound(t *testing.T) {
 	h.wantCode(err, fault.ValidationFailed, "gateway_id")
 	v := must[*control.Verification](h)(h.VerifyKey(ctx(), caller, k.Secret, "", "", ""))
 	if v.Valid || v.Code != "key_invalid" || v.Key != nil {
-		t.Errorf("verification of another account's key: %+v", v)
+		t.Errorf("got verification %+v of another account's key; want key_invalid without the key", v)
 	}
 	for _, f := range []control.KeyFilter{{}, {GatewayID: g.ID}, {Query: "k"}, {State: apikey.Active}} {
 		for _, key := range must[[]apikey.Key](h)(h.Keys(ctx(), caller, f, control.Page{Limit: 100})) {
 			if key.AccountID == theirs.ID {
-				t.Errorf("filter %+v lists another account's key", f)
+				t.Errorf("got a key of another account with filter %+v; want none", f)
 			}
 		}
 	}
 	if list, err := h.Gateways(ctx(), caller, control.Page{Limit: 100}); err != nil || len(list) != 0 {
-		t.Errorf("gateways of another account: %v, %v", list, err)
+		t.Errorf("got gateways %v, %v; want none of another account", list, err)
 	}
 	if list, err := h.Routes(ctx(), owner, g.ID, control.Page{Limit: 100}); err != nil || len(list) != 1 {
-		t.Errorf("own routes: %v, %v", list, err)
+		t.Errorf("got routes %v, %v for the owner; want one", list, err)
 	}
 }
 
-// operations has every operation that names a record, as the caller would do it.
+// operations returns every operation on a record, called by c.
 func operations(h *harness, c *control.Caller) map[string]func(keyID, gatewayID, routeID string) error {
 	doc := []byte("routes: []")
 	return map[string]func(k, g, r string) error{
@@ -150,9 +150,9 @@ func operations(h *harness, c *control.Caller) map[string]func(keyID, gatewayID,
 	}
 }
 
-// Guarantee: a key that was revoked or expired while its call was on the way
-// changes nothing any more.
-func TestCallerThatEnded(t *testing.T) {
+// Guarantee: a caller whose key was revoked or expired after it was authenticated changes
+// nothing.
+func TestCallerWithAKeyRevokedMeanwhile(t *testing.T) {
 	h := newHarness(t)
 	a, owner := h.account("acme")
 	revoked := h.caller("acme", "admin")
@@ -165,7 +165,7 @@ func TestCallerThatEnded(t *testing.T) {
 			_, err := h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"})
 			h.wantCode(err, fault.Unauthorized, "")
 			if got := authOf(err); got != code {
-				t.Errorf("code %q; want %q", got, code)
+				t.Errorf("got code %q; want %q", got, code)
 			}
 		}
 	})
@@ -175,9 +175,9 @@ func (h *harness) wantAllowed(what string, err error, allowed bool) {
 	h.tb.Helper()
 	switch {
 	case allowed && err != nil:
-		h.tb.Errorf("%s: %v; want it allowed", what, err)
+		h.tb.Errorf("%s: got error %v; want it allowed", what, err)
 	case !allowed && (fault.CodeOf(err) != fault.Forbidden || authOf(err) != fault.ScopeInsufficient):
-		h.tb.Errorf("%s: %v; want it denied", what, err)
+		h.tb.Errorf("%s: got error %v; want it denied", what, err)
 	}
 }
 

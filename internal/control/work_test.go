@@ -19,8 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
 
-// brokenStore fails each transaction when it writes the kind of record that
-// is named by at.
+// brokenStore fails every transaction that writes a record of the kind at.
 type brokenStore struct {
 	control.Store
 	at string
@@ -68,82 +67,93 @@ func (t brokenTx) PutStoredResponse(ctx context.Context, a *control.StoredRespon
 	return errors.Join(t.Tx.PutStoredResponse(ctx, a), t.fails("response"))
 }
 
-// Guarantee: a change whose audit record, event, change log entry or kept
-// storedResponse cannot be written, or that is not committed, leaves none of them, nor
-// its state, and is not published.
-func TestRolledBackChangesLeaveNothing(t *testing.T) {
-	h := newHarness(t)
-	caller := h.caller("acme", "admin")
+// change is a call that changes something.
+type change struct {
+	name   string
+	events bool // whether it writes an event
+	call   func(ctx context.Context) error
+}
+
+// everyChange returns every call that changes something, on a new gateway of the caller that
+// has routes, two revisions and a key.
+func (h *harness) everyChange(caller *control.Caller) []change {
+	h.tb.Helper()
 	g := h.gateway(caller)
 	r := h.route(caller, g.ID, "/a", "GET")
 	h.push(caller, g.ID, spec("/a", "/b"))
 	h.push(caller, g.ID, spec("/a", "/c"))
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read", GatewayID: g.ID, ExpiresAt: "2026-03-01T12:00:01Z"}))
-	caller.KeyID = "" // what the states are compared by includes every key
-	changes := map[string]func(ctx context.Context) error{
-		"create key": func(ctx context.Context) error {
+	return []change{
+		{"create key", true, func(ctx context.Context) error {
 			return second(h.CreateKey(ctx, caller, control.KeyInput{Name: "n", Scope: "read"}))
-		},
-		"update key": func(ctx context.Context) error {
+		}},
+		{"update key", false, func(ctx context.Context) error {
 			return second(h.UpdateKey(ctx, caller, k.ID, control.KeyPatch{Name: value("n")}, nil))
-		},
-		"rotate key": func(ctx context.Context) error { return second(h.RotateKey(ctx, caller, k.ID, 0, "", nil)) },
-		"revoke key": func(ctx context.Context) error { return second(h.RevokeKey(ctx, caller, k.ID, nil)) },
-		"create gateway": func(ctx context.Context) error {
+		}},
+		{"rotate key", true, func(ctx context.Context) error { return second(h.RotateKey(ctx, caller, k.ID, 0, "", nil)) }},
+		{"revoke key", true, func(ctx context.Context) error { return second(h.RevokeKey(ctx, caller, k.ID, nil)) }},
+		{"create gateway", false, func(ctx context.Context) error {
 			return second(h.CreateGateway(ctx, caller, newGateway("https://h"), emptySpec))
-		},
-		"update gateway": func(ctx context.Context) error {
+		}},
+		{"update gateway", false, func(ctx context.Context) error {
 			return second(h.UpdateGateway(ctx, caller, g.ID, control.GatewayPatch{Name: value("n")}, nil))
-		},
-		"delete gateway": func(ctx context.Context) error { return second(h.DeleteGateway(ctx, caller, g.ID, nil)) },
-		"create route": func(ctx context.Context) error {
+		}},
+		{"delete gateway", true, func(ctx context.Context) error { return second(h.DeleteGateway(ctx, caller, g.ID, nil)) }},
+		{"create route", false, func(ctx context.Context) error {
 			return second(h.CreateRoute(ctx, caller, g.ID, routeSpec("/z", "GET")))
-		},
-		"update route": func(ctx context.Context) error {
+		}},
+		{"update route", false, func(ctx context.Context) error {
 			p := control.LimitPatch{RateLimit: value(control.RateLimitPatch{Sustained: value("5/s")})}
 			return second(h.UpdateRouteLimit(ctx, caller, g.ID, r.ID, p, nil))
-		},
-		"delete route": func(ctx context.Context) error { return second(h.DeleteRoute(ctx, caller, g.ID, r.ID, nil)) },
-		"push spec":    func(ctx context.Context) error { return second(h.PushSpec(ctx, caller, g.ID, spec("/d"), false, nil)) },
-		"push config": func(ctx context.Context) error {
+		}},
+		{"delete route", false, func(ctx context.Context) error { return second(h.DeleteRoute(ctx, caller, g.ID, r.ID, nil)) }},
+		{"push spec", true, func(ctx context.Context) error {
+			return second(h.PushSpec(ctx, caller, g.ID, spec("/d"), false, nil))
+		}},
+		{"push config", true, func(ctx context.Context) error {
 			return second(h.PushConfiguration(ctx, caller, g.ID, []byte("routes: []"), false, nil))
-		},
-		"rollback": func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1, nil)) },
-		"create account": func(ctx context.Context) error {
+		}},
+		{"rollback", true, func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1, nil)) }},
+		{"create account", true, func(ctx context.Context) error {
 			_, _, err := h.CreateAccount(ctx, "new", "scale", nil)
 			return err
-		},
-		"account key": func(ctx context.Context) error { return second(h.CreateAccountKey(ctx, "acme", "n")) },
+		}},
+		{"account key", true, func(ctx context.Context) error { return second(h.CreateAccountKey(ctx, "acme", "n")) }},
 	}
-	kept := &control.Idempotency{KeyID: "key_x", Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 201, nil, []byte("{}"), nil }}
+}
+
+// Guarantee: a change whose audit record, event, change log entry or stored response cannot
+// be written, or that is not committed, writes nothing and is not published.
+func TestRolledBackChangesLeaveNothing(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	changes := h.everyChange(caller)
+	caller.KeyID = "" // like an offline command, which presents no key
+	idempotency := &control.Idempotency{KeyID: "key_x", Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 201, nil, []byte("{}"), nil }}
 	before := h.everything(caller)
 	for _, at := range []string{"audit", "event", "change", "response", "commit"} {
 		h.serve(brokenStore{h.db, at})
-		for name, f := range changes {
-			published := h.pub.count()
-			err := f(control.WithIdempotency(ctx(), kept))
-			if at == "event" && err == nil { // a change without an event
-				t.Fatalf("%s wrote no event: it does not belong in this list", name)
+		for _, c := range changes {
+			if at == "event" && !c.events {
+				continue
 			}
-			if !errors.Is(err, errBroken) && !(at == "event" && fault.CodeOf(err) == fault.Conflict) {
-				t.Errorf("%s with a broken %s: %v", name, at, err)
-			}
-			if h.pub.count() != published {
-				t.Errorf("%s with a broken %s was published", name, at)
-			}
-			if after := h.everything(caller); !reflect.DeepEqual(after, before) {
-				t.Fatalf("%s with a broken %s left\n%v\nafter\n%v", name, at, after, before)
-			}
-		}
-		if at == "audit" {
-			for _, name := range []string{"update key", "create gateway", "update gateway", "create route", "update route", "delete route"} {
-				delete(changes, name) // these raise no event
-			}
+			t.Run(c.name+" with a broken "+at, func(t *testing.T) {
+				published := h.pub.count()
+				if err := c.call(control.WithIdempotency(ctx(), idempotency)); !errors.Is(err, errBroken) {
+					t.Errorf("got error %v; want %v", err, errBroken)
+				}
+				if got := h.pub.count() - published; got != 0 {
+					t.Errorf("got %d publications; want none", got)
+				}
+				if after := h.everything(caller); !reflect.DeepEqual(after, before) {
+					t.Fatalf("got state\n%v\nwant that of before\n%v", after, before)
+				}
+			})
 		}
 	}
 }
 
-// everything is the state of the account and its ledger, as text.
+// everything returns the state of the account and all its records as text.
 func (h *harness) everything(c *control.Caller) []string {
 	h.tb.Helper()
 	var all []string
@@ -161,17 +171,17 @@ func (h *harness) everything(c *control.Caller) []string {
 			all = append(all, fmt.Sprint(routes), fmt.Sprint(revisions))
 		}
 		_, err = tx.AccountByName(ctx(), "new")
-		_, answerErr := tx.StoredResponse(ctx(), "key_x", "once")
-		all = append(all, fmt.Sprint(err), fmt.Sprint(answerErr))
+		_, responseErr := tx.StoredResponse(ctx(), "key_x", "once")
+		all = append(all, fmt.Sprint(err), fmt.Sprint(responseErr))
 		return nil
 	}))
-	t := h.records(c.Account.ID)
-	return append(all, fmt.Sprint(t.audits), fmt.Sprint(t.events), fmt.Sprint(t.changes))
+	r := h.records(c.Account.ID)
+	return append(all, fmt.Sprint(r.audits), fmt.Sprint(r.events), fmt.Sprint(r.changes))
 }
 
-// Guarantee: contract 2, the answer to a call with an Idempotency-Key is kept
-// with the change itself, for 24 hours and through restarts, and belongs to one
-// call alone.
+// Guarantee: contract 2, the response to a call with an Idempotency-Key is stored in the
+// transaction of the change, for 24 hours and through restarts, and is returned only for
+// the same request.
 func TestIdempotency(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -183,11 +193,11 @@ func TestIdempotency(t *testing.T) {
 		}
 		return 201, map[string]string{"Location": "/v1/keys/" + k.ID}, []byte(k.ID), nil
 	}
-	answer := func(fingerprint byte) (*control.StoredResponse, error) {
+	response := func(fingerprint byte) (*control.StoredResponse, error) {
 		return h.StoredResponse(ctx(), caller.KeyID, "once", [32]byte{fingerprint})
 	}
-	if a, err := answer(1); a != nil || err != nil {
-		t.Errorf("answer before the call: %v, %v", a, err)
+	if a, err := response(1); a != nil || err != nil {
+		t.Errorf("got response %v, %v before the call; want none", a, err)
 	}
 	create := func() (*control.NewKey, error) {
 		return h.CreateKey(control.WithIdempotency(ctx(), call), caller, control.KeyInput{Name: "k", Scope: "read"})
@@ -196,27 +206,27 @@ func TestIdempotency(t *testing.T) {
 	h.wantCode(err, fault.ValidationFailed, "scope")
 	k := must[*control.NewKey](h)(create())
 	h.reopen()
-	a := must[*control.StoredResponse](h)(answer(1))
+	a := must[*control.StoredResponse](h)(response(1))
 	if a == nil || a.Status != 201 || string(a.Body) != k.ID || a.Header["Location"] != "/v1/keys/"+k.ID {
-		t.Fatalf("kept %+v", a)
+		t.Fatalf("got stored response %+v; want 201 with the key's identifier and location", a)
 	}
-	_, err = answer(2)
+	_, err = response(2)
 	h.wantCode(err, fault.ValidationFailed, "")
-	h.wantNoRecords(caller.Account.ID, func() { // a second process that had not seen it
+	h.wantNoRecords(caller.Account.ID, func() { // as a second process does, which has not read the response
 		_, err = create()
 		h.wantCode(err, fault.Conflict, "")
 	})
 	h.clock.advance(24*time.Hour - time.Microsecond)
-	if a := must[*control.StoredResponse](h)(answer(1)); a == nil {
-		t.Error("the answer is gone before 24 hours")
+	if a := must[*control.StoredResponse](h)(response(1)); a == nil {
+		t.Error("got no response before 24 hours; want it")
 	}
 	h.clock.advance(time.Microsecond)
-	if a := must[*control.StoredResponse](h)(answer(2)); a != nil {
-		t.Error("the answer is kept after 24 hours")
+	if a := must[*control.StoredResponse](h)(response(2)); a != nil {
+		t.Error("got a response after 24 hours; want none")
 	}
 	must[*control.NewKey](h)(create())
 
-	// Operations that change nothing keep their answer as well.
+	// The response is also stored if the operation changes nothing.
 	g := h.gateway(caller)
 	h.push(caller, g.ID, spec("/a"))
 	for name, f := range map[string]func(ctx context.Context) error{
@@ -228,43 +238,43 @@ func TestIdempotency(t *testing.T) {
 		quiet.Encode = func(any) (int, map[string]string, []byte, error) { return 200, nil, []byte(name), nil }
 		h.must(f(control.WithIdempotency(ctx(), &quiet)))
 		if a := must[*control.StoredResponse](h)(h.StoredResponse(ctx(), caller.KeyID, name, quiet.Fingerprint)); a == nil || string(a.Body) != name {
-			t.Errorf("%s kept %+v", name, a)
+			t.Errorf("got stored response %+v of %s; want the body %q", a, name, name)
 		}
 	}
 }
 
-// Guarantee: a change is in force before its call answers, even if the caller
-// leaves as soon as it is stored.
-func TestPublishedThoughTheCallerLeft(t *testing.T) {
+// Guarantee: a change is published before its call returns, even if the client closes its
+// connection right after the commit.
+func TestChangeIsPublishedAfterTheClientCloses(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
-	leaving, leave := context.WithCancel(ctx())
-	h.serve(leavingStore{h.db, leave})
+	closing, hangUp := context.WithCancel(ctx())
+	h.serve(closingStore{h.db, hangUp})
 	published := h.pub.count()
-	k, err := h.CreateKey(leaving, caller, control.KeyInput{Name: "k", Scope: "read"})
-	if err != nil || h.pub.count() != published+1 {
-		t.Fatalf("%v, published %d times", err, h.pub.count()-published)
+	k, err := h.CreateKey(closing, caller, control.KeyInput{Name: "k", Scope: "read"})
+	if got := h.pub.count() - published; err != nil || got != 1 {
+		t.Fatalf("got error %v and %d publications; want no error and 1", err, got)
 	}
 	must[*apikey.Key](h)(h.Key(ctx(), caller, k.ID))
-	if _, err := h.CreateKey(leaving, caller, control.KeyInput{Name: "k", Scope: "read"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a call of a caller that is gone: %v", err)
+	if _, err := h.CreateKey(closing, caller, control.KeyInput{Name: "k", Scope: "read"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v of a call after that; want %v", err, context.Canceled)
 	}
 }
 
-// leavingStore is a store whose caller leaves as soon as a commit is done.
-type leavingStore struct {
+// closingStore is a store whose client closes its connection right after each commit.
+type closingStore struct {
 	control.Store
-	leave func()
+	hangUp func()
 }
 
-func (s leavingStore) Update(ctx context.Context, f func(control.Tx) error) error {
-	defer s.leave()
+func (s closingStore) Update(ctx context.Context, f func(control.Tx) error) error {
+	defer s.hangUp()
 	return s.Store.Update(ctx, f)
 }
 
-// Guarantee: a publication that fails is tried again for five seconds; then
-// the call says that the change is stored, which it is.
-func TestPublicationFails(t *testing.T) {
+// Guarantee: a publication that fails is retried for five seconds. Then the call fails with
+// an error that says that the change is stored, and it is.
+func TestFailedPublicationIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openHarness(t, sqlitetest.Path(t))
 		defer h.close()
@@ -275,28 +285,28 @@ func TestPublicationFails(t *testing.T) {
 			}
 			return errBroken
 		}
-		began := time.Now()
+		start := time.Now()
 		must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "again", Scope: "read"}))
-		if waited := time.Since(began); waited == 0 || waited > time.Second {
-			t.Errorf("waited %v for a publisher that recovers", waited)
+		if waited := time.Since(start); waited == 0 || waited > time.Second {
+			t.Errorf("got a call of %v with a publisher that recovers; want more than 0 and at most 1s", waited)
 		}
 		h.pub.fail = func(context.Context) error { return errBroken }
-		began = time.Now()
+		start = time.Now()
 		_, err := h.CreateKey(ctx(), caller, control.KeyInput{Name: "stored", Scope: "read"})
 		h.wantCode(err, fault.Unavailable, "")
-		if !strings.Contains(fmt.Sprint(err), "stored") || time.Since(began) != 5*time.Second {
-			t.Errorf("after %v: %v", time.Since(began), err)
+		if !strings.Contains(fmt.Sprint(err), "stored") || time.Since(start) != 5*time.Second {
+			t.Errorf("got error %v after %v; want one with the word stored, after 5s", err, time.Since(start))
 		}
 		keys := must[[]apikey.Key](h)(h.Keys(ctx(), caller, control.KeyFilter{Query: "stored"}, control.Page{Limit: 2}))
 		if len(keys) != 1 {
-			t.Errorf("%d keys are stored; want 1", len(keys))
+			t.Errorf("got %d stored keys; want 1", len(keys))
 		}
 	})
 }
 
-// Guarantee: New refuses to serve without what it needs.
-func TestNewRequires(t *testing.T) {
+// Guarantee: New fails without a store.
+func TestNewRequiresAStore(t *testing.T) {
 	if _, err := control.New(control.Config{}); err == nil {
-		t.Error("a service without a store was made")
+		t.Error("got a service without a store; want an error")
 	}
 }
