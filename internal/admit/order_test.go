@@ -74,16 +74,21 @@ func TestOrderOfChecks(t *testing.T) {
 		{"the other route of the node", "POST", "a.example", "/mixed", "", fault.Unauthorized, fault.KeyInvalid},
 		{"no method of the node", "PUT", "a.example", "/mixed", "", fault.Unauthorized, fault.KeyInvalid},
 	} {
-		req := Request{Method: c.method, Host: c.host, Target: c.target}
-		if c.key != "" {
-			req.Authorization = "Bearer " + c.key
-		}
-		v := h.decide(req)
-		checkVerdict(t, c.name, v, c.code, c.auth)
-		wantRoute := c.code == "" || c.code == fault.RateLimitExceeded || c.code == fault.Forbidden && c.key != elsewhere
-		if hasRoute := v.Route != nil; hasRoute != wantRoute {
-			t.Errorf("%s: got route %v, want one %v", c.name, v.Route, wantRoute)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			req := Request{Method: c.method, Host: c.host, Target: c.target}
+			if c.key != "" {
+				req.Authorization = "Bearer " + c.key
+			}
+			v := h.decide(req)
+			checkVerdict(t, c.name, v, c.code, c.auth)
+			wantRoute := c.code == "" || c.code == fault.RateLimitExceeded || c.code == fault.Forbidden && c.key != elsewhere
+			switch {
+			case wantRoute && v.Route == nil:
+				t.Error("got no route, want one")
+			case !wantRoute && v.Route != nil:
+				t.Errorf("got route %s, want none", v.Route.ID)
+			}
+		})
 	}
 }
 

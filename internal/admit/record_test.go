@@ -12,7 +12,7 @@ import (
 
 // Guarantee: the record of a request has its result, whether it is an authentication event,
 // and the account, gateway, route and key as far as the checks got.
-func TestRecord(t *testing.T) {
+func TestRecordShowsResultAndIdentity(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway(func(g *gateway.Gateway) {
 		g.Hostname, g.HostGiven, g.CORS = "a.example", true, &gateway.CORS{Origins: []string{"*"}}
@@ -51,44 +51,54 @@ func TestRecord(t *testing.T) {
 		{"public", "GET", "/open", goodText, "", accesslog.Forwarded, routed, false, nil, ""},
 		{"no method of a public route", "PUT", "/open", "", "", accesslog.NoMethod, found, false, nil, ""},
 	} {
-		req := Request{Method: c.method, Target: c.target, Host: "a.example"}
-		if c.host != "" {
-			req.Host = c.host
-		}
-		if c.secret != "" {
-			req.Authorization = "Bearer " + c.secret
-		}
-		r := accesslog.Record{Status: 7, Limit: 7} // left over from another request
-		v := h.decide(req)
-		v.Record(&r)
-		want := accesslog.Record{Start: h.clock.Wall().UnixMicro(), Upstream: -1, Result: c.want, Authenticated: c.authenticated}
-		if c.known >= found {
-			want.Gateway, _ = id.Parse(id.Gateway, g.ID)
-			want.Account, _ = id.Parse(id.Account, h.account.ID)
-		}
-		if c.known == routed {
-			want.Route = v.Route.UUID
-			if text := id.Format(id.Route, want.Route); text != v.Route.ID {
-				t.Errorf("%s: the route %s is recorded as %s", c.name, v.Route.ID, text)
+		t.Run(c.name, func(t *testing.T) {
+			req := Request{Method: c.method, Target: c.target, Host: "a.example"}
+			if c.host != "" {
+				req.Host = c.host
 			}
-		}
-		if c.key != nil {
-			want.Key, _ = id.Parse(id.Key, c.key.ID)
-		}
-		copy(want.Prefix[:], c.prefix)
-		if c.want == accesslog.Limited {
-			want.Limit, want.LimitScope = 1, uint8(ratelimit.RouteScope)
-			want.ResetAt = h.clock.Wall().Unix() + 86400
-		}
-		if r != want {
-			t.Errorf("%s:\n got %+v\nwant %+v", c.name, r, want)
-		}
+			if c.secret != "" {
+				req.Authorization = "Bearer " + c.secret
+			}
+			r := accesslog.Record{Status: 7, Limit: 7} // left over from another request
+			v := h.decide(req)
+			v.Record(&r)
+			want := accesslog.Record{Start: h.clock.Wall().UnixMicro(), Upstream: -1, Result: c.want, Authenticated: c.authenticated}
+			if c.known >= found {
+				want.Gateway, _ = id.Parse(id.Gateway, g.ID)
+				want.Account, _ = id.Parse(id.Account, h.account.ID)
+			}
+			if c.known == routed {
+				want.Route = v.Route.UUID
+				if text := id.Format(id.Route, want.Route); text != v.Route.ID {
+					t.Errorf("got route %s, want %s", text, v.Route.ID)
+				}
+			}
+			if c.key != nil {
+				want.Key, _ = id.Parse(id.Key, c.key.ID)
+			}
+			copy(want.Prefix[:], c.prefix)
+			if c.want == accesslog.Limited {
+				want.Limit, want.LimitScope = 1, uint8(ratelimit.RouteScope)
+				want.ResetAt = h.clock.Wall().Unix() + 86400
+			}
+			if r != want {
+				t.Errorf("\n got %+v\nwant %+v", r, want)
+			}
+		})
 	}
+}
 
+// Guarantee: the record of a CORS preflight names the gateway, and is not an authentication
+// event.
+func TestRecordOfPreflight(t *testing.T) {
+	h := newHarness(t)
+	h.gateway(func(g *gateway.Gateway) {
+		g.Hostname, g.HostGiven, g.CORS = "a.example", true, &gateway.CORS{Origins: []string{"*"}}
+	}, route("/one", "GET"))
 	v := h.decide(Request{Method: "OPTIONS", Target: "/one", Host: "a.example", Origin: "http://b.example", PreflightMethod: "GET"})
 	var r accesslog.Record
 	if v.Record(&r); r.Result != accesslog.Preflight || r.Authenticated || r.Gateway == [16]byte{} {
-		t.Errorf("preflight: got %+v, want the result Preflight without authentication", r)
+		t.Errorf("got %+v, want the result Preflight without authentication", r)
 	}
 }
 

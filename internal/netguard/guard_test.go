@@ -16,98 +16,116 @@ import (
 // Guarantee: the operator's account may connect anywhere except to addresses that are
 // always refused, other accounts only to public addresses, in whatever form an address is
 // written (contract, 4.6).
-func TestDecision(t *testing.T) {
-	const always, public, open = "always", "not public", "open"
-	for _, c := range []struct{ addr, want string }{
-		{"93.184.215.14", open},
-		{"2606:2800:220:1:248:1893:25c8:1946", open},
-		{"::ffff:93.184.215.14", open},
-		{"64:ff9b::5db8:d70e", open}, // NAT64 of a public address
-		{"2002:5db8:d70e::1", open},  // 6to4 of a public address
-		{"192.0.1.1", open},          // beside the protocol assignments
-		{"172.32.0.1", open},         // beside a private network
-		{"100.128.0.1", open},        // beside the carriers' network
-		{"2620:4f:8000::1", open},    // AS112, globally reachable
-		{"127.0.0.1", public},
-		{"127.255.255.254", public},
-		{"::1", public},
-		{"::ffff:127.0.0.1", public},   // mapped
-		{"::ffff:7f00:1", public},      // mapped
-		{"::127.0.0.1", public},        // compatible
-		{"::ffff:0:127.0.0.1", public}, // translated
-		{"64:ff9b::7f00:1", public},    // NAT64
-		{"64:ff9b:1::7f00:1", public},  // local NAT64
-		{"64:ff9b:1::5db8:d70e", public},
-		{"2002:7f00:1::", public},      // 6to4
-		{"2002:a00:1::1", public},      // 6to4 of 10.0.0.1
-		{"2002:c0a8:101::", public},    // 6to4 of 192.168.1.1
-		{"2001:0:5db8:d70e::", public}, // Teredo
-		{"10.0.0.1", public},
-		{"172.16.0.1", public},
-		{"172.31.255.255", public},
-		{"192.168.1.1", public},
-		{"::ffff:10.0.0.1", public},
-		{"100.64.0.1", public},
-		{"192.0.0.8", public},
-		{"192.0.2.1", public},
-		{"192.88.99.1", public},
-		{"198.18.0.1", public},
-		{"198.19.255.255", public},
-		{"198.51.100.7", public},
-		{"203.0.113.7", public},
-		{"240.0.0.1", public},
-		{"fc00::1", public},
-		{"fdff::1", public},
-		{"fec0::1", public}, // site-local, deprecated
-		{"100::1", public},  // discard
-		{"2001:db8::1", public},
-		{"2001:2::1", public}, // benchmarking
-		{"3fff::1", public},
-		{"5f00::1", public},
-		{"4000::1", public}, // not assigned
-		{"0.0.0.0", always},
-		{"0.1.2.3", always},
-		{"::", always},
-		{"::ffff:0.0.0.0", always},
-		{"255.255.255.255", always},
-		{"224.0.0.1", always},
-		{"239.255.255.250", always},
-		{"ff02::1", always},
-		{"169.254.0.1", always},
-		{"169.254.169.254", always},
-		{"169.254.170.2", always},
-		{"::ffff:169.254.169.254", always},
-		{"::169.254.169.254", always},
-		{"::ffff:0:169.254.169.254", always},
-		{"64:ff9b::a9fe:a9fe", always},
-		{"64:ff9b:1::a9fe:a9fe", always},
-		{"64:ff9b:1:a9fe:a9:fe00::", always}, // the form with a 48-bit prefix
-		{"2002:a9fe:a9fe::1", always},
-		{"2001:0:a9fe:a9fe::1", always},            // Teredo server
-		{"2001:0:5db8:d70e:0:0:5601:5601", always}, // Teredo client, inverted
-		{"fe80::1", always},
-		{"fe80::1%eth0", always},
-		{"febf::1", always},
-		{"100.100.100.200", always},
-		{"168.63.129.16", always},
-		{"192.0.0.192", always},
-		{"fd00:ec2::254", always},
-		{"fd20:ce::254", always},
+func TestAccessByPolicy(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		operator, tenant bool // allowed for the operator's account, and for another one
+		addrs            []string
+	}{
+		{"public addresses are open to all accounts", true, true, []string{
+			"93.184.215.14",
+			"2606:2800:220:1:248:1893:25c8:1946",
+			"::ffff:93.184.215.14",
+			"64:ff9b::5db8:d70e", // NAT64 of a public address
+			"2002:5db8:d70e::1",  // 6to4 of a public address
+			"192.0.1.1",          // beside the protocol assignments
+			"172.32.0.1",         // beside a private network
+			"100.128.0.1",        // beside the carriers' network
+			"2620:4f:8000::1",    // AS112, globally reachable
+		}},
+		{"other addresses are open to the operator's account only", true, false, []string{
+			"127.0.0.1",
+			"127.255.255.254",
+			"::1",
+			"::ffff:127.0.0.1",   // mapped
+			"::ffff:7f00:1",      // mapped
+			"::127.0.0.1",        // compatible
+			"::ffff:0:127.0.0.1", // translated
+			"64:ff9b::7f00:1",    // NAT64
+			"64:ff9b:1::7f00:1",  // local NAT64
+			"64:ff9b:1::5db8:d70e",
+			"2002:7f00:1::",      // 6to4
+			"2002:a00:1::1",      // 6to4 of 10.0.0.1
+			"2002:c0a8:101::",    // 6to4 of 192.168.1.1
+			"2001:0:5db8:d70e::", // Teredo
+			"10.0.0.1",
+			"172.16.0.1",
+			"172.31.255.255",
+			"192.168.1.1",
+			"::ffff:10.0.0.1",
+			"100.64.0.1",
+			"192.0.0.8",
+			"192.0.2.1",
+			"192.88.99.1",
+			"198.18.0.1",
+			"198.19.255.255",
+			"198.51.100.7",
+			"203.0.113.7",
+			"240.0.0.1",
+			"fc00::1",
+			"fdff::1",
+			"fec0::1", // site-local, deprecated
+			"100::1",  // discard
+			"2001:db8::1",
+			"2001:2::1", // benchmarking
+			"3fff::1",
+			"5f00::1",
+			"4000::1", // not assigned
+		}},
+		{"addresses that are always refused", false, false, []string{
+			"0.0.0.0",
+			"0.1.2.3",
+			"::",
+			"::ffff:0.0.0.0",
+			"255.255.255.255",
+			"224.0.0.1",
+			"239.255.255.250",
+			"ff02::1",
+			"169.254.0.1",
+			"169.254.169.254",
+			"169.254.170.2",
+			"::ffff:169.254.169.254",
+			"::169.254.169.254",
+			"::ffff:0:169.254.169.254",
+			"64:ff9b::a9fe:a9fe",
+			"64:ff9b:1::a9fe:a9fe",
+			"64:ff9b:1:a9fe:a9:fe00::", // the form with a 48-bit prefix
+			"2002:a9fe:a9fe::1",
+			"2001:0:a9fe:a9fe::1",            // Teredo server
+			"2001:0:5db8:d70e:0:0:5601:5601", // Teredo client, inverted
+			"fe80::1",
+			"fe80::1%eth0",
+			"febf::1",
+			"100.100.100.200",
+			"168.63.129.16",
+			"192.0.0.192",
+			"fd00:ec2::254",
+			"fd20:ce::254",
+		}},
 	} {
-		addr := netip.AddrPortFrom(netip.MustParseAddr(c.addr), 443)
-		operator := netguard.New().Check(netguard.Policy{}, addr)
-		tenant := netguard.New().Check(netguard.Policy{PublicOnly: true}, addr)
-		operatorRefused, tenantRefused := c.want == always, c.want != open
-		if got := operator != nil; got != operatorRefused {
-			t.Errorf("%s for the operator's account: got %v, want refused %v", c.addr, operator, operatorRefused)
-		}
-		if got := tenant != nil; got != tenantRefused {
-			t.Errorf("%s for another account: got %v, want refused %v", c.addr, tenant, tenantRefused)
-		}
-		var refused *netguard.RefusedError
-		if tenant != nil && (!errors.As(tenant, &refused) || refused.Addr != addr || !strings.Contains(refused.Reason, "address")) {
-			t.Errorf("%s: got error %v, want a RefusedError that names the address and a reason", c.addr, tenant)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			for _, addr := range c.addrs {
+				checkAccess(t, "the operator's account", netguard.Policy{}, addr, c.operator)
+				checkAccess(t, "another account", netguard.Policy{PublicOnly: true}, addr, c.tenant)
+			}
+		})
+	}
+}
+
+// checkAccess checks whether policy p allows an address. A refusal must name the address and
+// give a reason.
+func checkAccess(t *testing.T, who string, p netguard.Policy, address string, allowed bool) {
+	t.Helper()
+	addr := netip.AddrPortFrom(netip.MustParseAddr(address), 443)
+	err := netguard.New().Check(p, addr)
+	var refused *netguard.RefusedError
+	switch {
+	case allowed && err != nil:
+		t.Errorf("%s for %s: got %v, want it allowed", address, who, err)
+	case !allowed && err == nil:
+		t.Errorf("%s for %s: allowed, want a refusal", address, who)
+	case !allowed && (!errors.As(err, &refused) || refused.Addr != addr || !strings.Contains(refused.Reason, "address")):
+		t.Errorf("%s for %s: got error %v, want a RefusedError that names the address and a reason", address, who, err)
 	}
 }
 
