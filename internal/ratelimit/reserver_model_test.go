@@ -116,9 +116,9 @@ func (m *reserverModel) lose() {
 	}
 }
 
-// Guarantee: whatever crashes, restarts, fails or changes, and however the clock is set, no
-// more than the cap pass in a day, and a crash loses at most a hundredth of the cap, or one
-// request.
+// Guarantee: through crashes, restarts, failures of the store, changes of the limit and steps
+// of the clock, at most the cap passes in a day, and a crash loses at most a hundredth of the
+// cap, or one request.
 func TestReserverSurvivesFaults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newReserverModel(t)
@@ -138,20 +138,7 @@ func TestReserverSurvivesFaults(t *testing.T) {
 				m.lose()
 				m.boot()
 			},
-			"restart": func(*rapid.T) {
-				m.store.fail = false
-				m.reserver.started = true
-				if err := m.reserver.Stop(ctx); err != nil {
-					m.t.Fatal(err)
-				}
-				for c, known := range m.known {
-					if c.Day == m.day() && m.reserver.day == c.Day && m.store.counts[c] != known {
-						m.t.Fatalf("a restart loses %d", m.store.counts[c]-known)
-					}
-				}
-				m.lose()
-				m.boot()
-			},
+			"restart": func(*rapid.T) { m.restart(ctx) },
 			"store": func(t *rapid.T) {
 				m.store.fail = rapid.Bool().Draw(t, "fails")
 				m.store.half = rapid.Bool().Draw(t, "after it has saved")
@@ -164,31 +151,53 @@ func TestReserverSurvivesFaults(t *testing.T) {
 				m.daily(1)
 				m.reserver.serve(ctx)
 			},
-			"drop": func(*rapid.T) {
-				m.reserver.Drop(modelLimit)
-				if m.store.fail {
-					m.reserver.serve(ctx) // what it cannot give back is lost
-					m.lose()
-					return
-				}
-				m.reserver.serve(ctx)
-				for c, known := range m.known {
-					if c.Day == m.reserver.day && m.store.counts[c] != known {
-						m.t.Fatalf("a dropped limit loses %d", m.store.counts[c]-known)
-					}
-				}
-			},
-			"clock": func(t *rapid.T) {
-				m.store.fail = false
-				left := m.reserver.day
-				m.now = m.now.Add(time.Duration(rapid.Int64Range(-30, 30).Draw(t, "hours")) * time.Hour)
-				m.reserver.serve(ctx)
-				for c, used := range m.store.counts {
-					if c.Day == left && left != m.day() && used != m.known[c] {
-						m.t.Fatalf("a step of the clock loses %d", used-m.known[c])
-					}
-				}
-			},
+			"drop":  func(*rapid.T) { m.drop(ctx) },
+			"clock": func(t *rapid.T) { m.stepClock(ctx, t) },
 		})
 	})
+}
+
+// restart stops and starts the Reserver, which must not lose a request of the day.
+func (m *reserverModel) restart(ctx context.Context) {
+	m.store.fail = false
+	m.reserver.started = true
+	if err := m.reserver.Stop(ctx); err != nil {
+		m.t.Fatal(err)
+	}
+	for c, known := range m.known {
+		if c.Day == m.day() && m.reserver.day == c.Day && m.store.counts[c] != known {
+			m.t.Fatalf("after a restart the store's count is %d, want %d", m.store.counts[c], known)
+		}
+	}
+	m.lose()
+	m.boot()
+}
+
+// drop drops the limit, which must not lose a request if the store works.
+func (m *reserverModel) drop(ctx context.Context) {
+	m.reserver.Drop(modelLimit)
+	if m.store.fail {
+		m.reserver.serve(ctx) // the unused part of a range is lost if it cannot be returned
+		m.lose()
+		return
+	}
+	m.reserver.serve(ctx)
+	for c, known := range m.known {
+		if c.Day == m.reserver.day && m.store.counts[c] != known {
+			m.t.Fatalf("after the limit was dropped the store's count is %d, want %d", m.store.counts[c], known)
+		}
+	}
+}
+
+// stepClock sets the clock forwards or back, which must not lose a request of the old day.
+func (m *reserverModel) stepClock(ctx context.Context, t *rapid.T) {
+	m.store.fail = false
+	left := m.reserver.day
+	m.now = m.now.Add(time.Duration(rapid.Int64Range(-30, 30).Draw(t, "hours")) * time.Hour)
+	m.reserver.serve(ctx)
+	for c, used := range m.store.counts {
+		if c.Day == left && left != m.day() && used != m.known[c] {
+			m.t.Fatalf("after a step of the clock the store's count is %d, want %d", used, m.known[c])
+		}
+	}
 }

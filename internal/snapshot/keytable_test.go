@@ -51,40 +51,45 @@ func TestKeyTableAgainstMap(t *testing.T) {
 				}
 			}
 		}
-		n := 0
-		table.each(func(k *Key) {
-			n++
-			if model[k.digest] != k {
-				t.Fatalf("the table has a key that the map does not have")
-			}
-		})
-		if n != len(model) {
-			t.Fatalf("each called %d times, want %d", n, len(model))
-		}
-		for slot := range uint64(8) {
-			for rest := range 6 {
-				var d apikey.Digest
-				binary.LittleEndian.PutUint64(d[:8], slot<<shardBits)
-				d[31] = byte(rest)
-				if table.find(&d) != model[d] {
-					t.Fatalf("find(%x) does not return what the map has", d)
-				}
-			}
-		}
-		for b := range byte(5) {
-			partners := map[*Key]bool{}
-			table.partners([16]byte{b}, func(k *Key) { partners[k] = true })
-			for _, k := range model {
-				if want := k.bucket != nil && k.chain[0] == b; partners[k] != want {
-					t.Fatalf("key found by its bucket: got %v, want %v", partners[k], want)
-				}
-				delete(partners, k)
-			}
-			if len(partners) != 0 {
-				t.Fatal("a removed key was found by its bucket")
-			}
+		checkTable(t, table, model)
+	})
+}
+
+// checkTable checks that table finds exactly the keys of model.
+func checkTable(t *rapid.T, table *keyTable, model map[apikey.Digest]*Key) {
+	n := 0
+	table.each(func(k *Key) {
+		n++
+		if model[k.digest] != k {
+			t.Fatalf("the table has a key that the map does not have")
 		}
 	})
+	if n != len(model) {
+		t.Fatalf("each called %d times, want %d", n, len(model))
+	}
+	for slot := range uint64(8) {
+		for rest := range 6 {
+			var d apikey.Digest
+			binary.LittleEndian.PutUint64(d[:8], slot<<shardBits)
+			d[31] = byte(rest)
+			if table.find(&d) != model[d] {
+				t.Fatalf("find(%x): got %v, want %v as in the map", d, table.find(&d), model[d])
+			}
+		}
+	}
+	for b := range byte(5) {
+		partners := map[*Key]bool{}
+		table.partners([16]byte{b}, func(k *Key) { partners[k] = true })
+		for _, k := range model {
+			if want := k.bucket != nil && k.chain[0] == b; partners[k] != want {
+				t.Fatalf("key found by its bucket: got %v, want %v", partners[k], want)
+			}
+			delete(partners, k)
+		}
+		if len(partners) != 0 {
+			t.Fatal("a removed key was found by its bucket")
+		}
+	}
 }
 
 // Guarantee: a key fills two cache lines.

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -55,44 +56,17 @@ func TestCheckpointerBesideAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = other.Close() })
-	write := func() {
-		t.Helper()
-		err := db.AppendTraffic(t.Context(), []traffic.Chunk{{AccountID: id.New(id.Account), Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	write()
-	ended := make(chan error, 1)
+	appendChunk(t, db)
+	var ended <-chan error
 	err = db.View(t.Context(), func(tx control.ReadTx) error {
 		if _, err := tx.AccountByName(t.Context(), "nobody"); fault.CodeOf(err) != fault.NotFound {
 			return err
 		}
-		write()
-		// This checkpoint holds the lock while it waits for the reader.
-		go func() {
-			defer close(ended)
-			for busy := int64(1); busy != 0; { // busy if it collided with one of the checks below
-				var pages, written int64
-				if err := other.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(RESTART)").Scan(&busy, &pages, &written); err != nil {
-					ended <- err
-					return
-				}
-			}
-		}()
+		appendChunk(t, db)
+		ended = startCheckpoint(other)
 		c := &checkpointer{db: db, from: db.checkpointer.from, pages: 10}
-		poll := time.NewTicker(time.Millisecond)
-		defer poll.Stop()
-		for busy := int64(0); busy == 0; {
-			var pages, written int64
-			if err := c.from.QueryRowContext(t.Context(), "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &written); err != nil {
-				return err
-			}
-			select {
-			case <-poll.C:
-			case err := <-ended:
-				return fmt.Errorf("the other checkpoint did not wait: %w", err)
-			}
+		if err := awaitCheckpoint(t.Context(), c.from, ended); err != nil {
+			return err
 		}
 		c.due.Store(7)
 		c.checkpoint(1000)
@@ -104,7 +78,54 @@ func TestCheckpointerBesideAnother(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	if ended == nil {
+		return
+	}
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// appendChunk commits a small change.
+func appendChunk(t *testing.T, db *DB) {
+	t.Helper()
+	err := db.AppendTraffic(t.Context(), []traffic.Chunk{{AccountID: id.New(id.Account), Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startCheckpoint starts a checkpoint that holds the lock while it waits for readers. The
+// channel receives its error, if there is one, and is closed at its end.
+func startCheckpoint(db *sql.DB) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		defer close(ended)
+		for busy := int64(1); busy != 0; { // busy if it collided with a check of awaitCheckpoint
+			var pages, written int64
+			if err := db.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(RESTART)").Scan(&busy, &pages, &written); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return ended
+}
+
+// awaitCheckpoint waits until the checkpoint that startCheckpoint started holds the lock.
+func awaitCheckpoint(ctx context.Context, db *sql.DB, ended <-chan error) error {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for busy := int64(0); busy == 0; {
+		var pages, written int64
+		if err := db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &written); err != nil {
+			return err
+		}
+		select {
+		case <-poll.C:
+		case err := <-ended:
+			return fmt.Errorf("the other checkpoint did not wait: %w", err)
+		}
+	}
+	return nil
 }
