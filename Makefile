@@ -1,18 +1,18 @@
-# Requires Go, git and make. `make deps` installs what else the tests need.
+# Requires Go, git and make. `make deps` installs the other programs that the tests need.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
 GO ?= go
-# The tools and the benchmarks have modules of their own, so that the list of what the
-# product depends on stays short.
+# The tools and the benchmarks are separate modules, so that they add nothing to the
+# product's dependencies.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
 MODULES := . bench
 FUZZTIME ?= 1000x
-# The race detector, except in the C code of SQLite that modernc.org translated to Go. It
-# manages its memory itself, outside of Go's heap, where the detector cannot see it; but the
-# detector makes it three times as slow. The driver and everything else are checked.
+# The race detector skips SQLite's C code, which modernc.org translated to Go. That code
+# manages its own memory outside of Go's heap, where the detector sees nothing, and would run
+# three times as slow. The driver and everything else are checked.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
 .PHONY: help

@@ -27,7 +27,7 @@ type KeyPatch struct {
 	Owner     Change[string]            `json:"owner,omitzero"`      // at most 255 printable ASCII characters
 	RateLimit Change[string]            `json:"rate_limit,omitzero"` // <count>/<unit>; cleared: no limit
 	Metadata  Change[map[string]string] `json:"metadata,omitzero"`   // replaced as a whole, at most 16 entries
-	ExpiresAt Change[string]            `json:"expires_at,omitzero"` // RFC 3339 time, or a date whose end it is; cleared: never
+	ExpiresAt Change[string]            `json:"expires_at,omitzero"` // RFC 3339 time, or a date, which means its end; cleared: never
 }
 
 // RateLimitPatch changes fields of a route's rate limit (contract, section 4.3).

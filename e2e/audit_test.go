@@ -161,10 +161,10 @@ func (l *killLoad) callDataPlane(running func() bool) {
 // makeChanges creates keys until running returns false or the server is killed.
 func (l *killLoad) makeChanges(t *testing.T, running func() bool) {
 	for running() {
-		begun := time.Now()
+		started := time.Now()
 		a, err := l.s.try(l.s.key, "POST", "/v1/keys", map[string]any{"name": "made", "scope": "read"})
 		l.mu.Lock()
-		l.change = max(l.change, time.Since(begun)) // also of the change that the kill interrupts
+		l.change = max(l.change, time.Since(started)) // also of the change that the kill interrupts
 		l.mu.Unlock()
 		if err != nil {
 			return

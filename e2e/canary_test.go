@@ -257,10 +257,10 @@ func usePrivateKeys(t *testing.T, s *server) map[string]string {
 	body := map[string]any{
 		"name": "tls", "upstream_url": up.URL, "hostname": "tls.example.org", "upstream_ca": ca, "upstream_client_certificate": cert, "upstream_client_key": key,
 	}
-	made := s.call(http.StatusCreated, "POST", "/v1/gateways", body, "Idempotency-Key: make tls").field(t, "gateway_id")
+	created := s.call(http.StatusCreated, "POST", "/v1/gateways", body, "Idempotency-Key: make tls").field(t, "gateway_id")
 	s.call(http.StatusCreated, "POST", "/v1/gateways", body, "Idempotency-Key: make tls") // a replay
-	s.call(http.StatusCreated, "POST", "/v1/gateways/"+made+"/routes", `{"path": "/*", "methods": ["GET"], "auth": "none"}`)
-	path := "/v1/gateways/" + made
+	s.call(http.StatusCreated, "POST", "/v1/gateways/"+created+"/routes", `{"path": "/*", "methods": ["GET"], "auth": "none"}`)
+	path := "/v1/gateways/" + created
 	use := func(want int) {
 		t.Helper()
 		s.mustSend(want, "GET", "/", "", "Host: tls.example.org")

@@ -25,7 +25,7 @@ type changeModel struct {
 	mu    sync.Mutex
 	known map[string]*keyState // acknowledged states, by key ID
 	busy  map[string]bool      // keys with a change that is not acknowledged
-	made  atomic.Int64         // calls
+	calls atomic.Int64         // made so far
 }
 
 // newChangeModel returns a model with a key for each client, because the management API
@@ -98,7 +98,7 @@ func (m *changeModel) create(admin, name string) {
 // of them.
 func (m *changeModel) runAndKill(round, n int, moments *rand.Rand) {
 	var group sync.WaitGroup
-	until := m.made.Load() + int64(n)
+	until := m.calls.Load() + int64(n)
 	killAt := until - int64(n)/4 + moments.Int64N(int64(n)/4)
 	reached := make(chan struct{})
 	var once sync.Once
@@ -106,7 +106,7 @@ func (m *changeModel) runAndKill(round, n int, moments *rand.Rand) {
 		group.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(round), uint64(client)))
 			for {
-				call := m.made.Add(1)
+				call := m.calls.Add(1)
 				if call > until {
 					return
 				}
@@ -120,7 +120,7 @@ func (m *changeModel) runAndKill(round, n int, moments *rand.Rand) {
 	<-reached
 	m.s.end(syscall.SIGKILL)
 	group.Wait()
-	m.made.Store(until)
+	m.calls.Store(until)
 }
 
 // check fails the test unless every key is in its acknowledged state, on both planes. It

@@ -28,15 +28,15 @@ func TestStandardWebhooksLibraryVerifiesDeliveries(t *testing.T) {
 		}
 		lines := nodeReceiver(t, known)
 		address := strings.TrimPrefix(lines(), "listening ")
-		made := s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": address, "events": []string{"key.created"}, "signing_secret": secret}).json(t)
-		if got, _ := made["standard_webhooks_secret"].(string); got != standard {
+		created := s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": address, "events": []string{"key.created"}, "signing_secret": secret}).json(t)
+		if got, _ := created["standard_webhooks_secret"].(string); got != standard {
 			t.Errorf("got standard_webhooks_secret %q, want %q", got, standard)
 		}
 		id, _ := s.newKey(map[string]any{"name": "é <b> & \u2028 \"q\""})
 		if line := lines(); !strings.HasPrefix(line, "verified key.created evt_") || !strings.Contains(line, id) {
 			t.Errorf("got %q from the receiver, want a verified event of key %s", line, id)
 		}
-		s.call(http.StatusOK, "DELETE", "/v1/webhooks/"+made["webhook_id"].(string), nil)
+		s.call(http.StatusOK, "DELETE", "/v1/webhooks/"+created["webhook_id"].(string), nil)
 	}
 }
 

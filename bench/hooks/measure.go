@@ -65,11 +65,11 @@ func measure(ctx context.Context, o options, hanging bool) (f figures, err error
 		return f, err
 	}
 	r.await(waiting, len(admins)) // the events of these keys
-	made, err := makeKeys(ctx, admins, o.live, o.pace)
+	created, err := createKeys(ctx, admins, o.live, o.pace)
 	if err != nil {
 		return f, err
 	}
-	f.lived(r.await(waiting, made), made)
+	f.lived(r.await(waiting, created), created)
 	return f, nil
 }
 
@@ -159,8 +159,8 @@ func admins(ctx context.Context, s *keygate.Server) ([]*client.Client, error) {
 	return all, nil
 }
 
-// makeKeys creates keys at the given pace and returns their number.
-func makeKeys(ctx context.Context, admins []*client.Client, during time.Duration, pace int) (made int, err error) {
+// createKeys creates keys at the given pace and returns their number.
+func createKeys(ctx context.Context, admins []*client.Client, during time.Duration, pace int) (created int, err error) {
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex
@@ -173,7 +173,7 @@ func makeKeys(ctx context.Context, admins []*client.Client, during time.Duration
 				_, err := c.CreateKey(ctx, client.CreateKeyRequest{Name: "k", Scope: "read"})
 				mu.Lock()
 				if err == nil {
-					made++
+					created++
 				}
 				errs = append(errs, err)
 				mu.Unlock()
@@ -188,5 +188,5 @@ func makeKeys(ctx context.Context, admins []*client.Client, during time.Duration
 	}
 	close(tokens)
 	group.Wait()
-	return made, errors.Join(errs...)
+	return created, errors.Join(errs...)
 }

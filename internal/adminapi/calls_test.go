@@ -99,16 +99,16 @@ func TestRouteIsCreatedChangedAndDeleted(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	routes := "/v1/gateways/" + gatewayID + "/routes"
-	made := s.post(routes, map[string]any{
+	created := s.post(routes, map[string]any{
 		"path": "/orders/{id}", "methods": []string{"GET", "DELETE"}, "rate_limit": map[string]any{"sustained": "600/min", "burst": "50/s", "per": "key"},
 	}).want(201)
-	id := made.text("route_id")
-	wantFields(t, made.json, routeFields)
-	if made.header.Get("Location") != routes+"/"+id || made.json["auth"] != "key" || made.json["source"] != "api" {
-		t.Errorf("got %v\n%s\nwant a Location, auth key and source api", made.header, made.raw)
+	id := created.text("route_id")
+	wantFields(t, created.json, routeFields)
+	if created.header.Get("Location") != routes+"/"+id || created.json["auth"] != "key" || created.json["source"] != "api" {
+		t.Errorf("got %v\n%s\nwant a Location, auth key and source api", created.header, created.raw)
 	}
-	limit := func(r *reply) string { out, _ := json.Marshal(r.json["rate_limit"]); return string(out) }
-	if got := limit(made); got != `{"burst":"50/s","daily":null,"per":"key","sustained":"600/min"}` {
+	limit := func(r *response) string { out, _ := json.Marshal(r.json["rate_limit"]); return string(out) }
+	if got := limit(created); got != `{"burst":"50/s","daily":null,"per":"key","sustained":"600/min"}` {
 		t.Errorf("got rate_limit %s", got)
 	}
 	for _, step := range []struct{ body, want string }{
@@ -136,20 +136,20 @@ func TestRouteIsCreatedChangedAndDeleted(t *testing.T) {
 func TestKeyIsCreatedRotatedAndRevoked(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
-	made := s.newKey(map[string]any{
+	created := s.newKey(map[string]any{
 		"name": "mobile", "scope": "read:orders", "gateway_id": gatewayID, "rate_limit": "10/s", "owner": "ann",
 		"metadata": map[string]string{"team": "a"}, "expires_at": "2027-03-05",
 	})
-	id := made.text("key_id")
-	wantFields(t, made.json, keyFields+" key")
-	if made.header.Get("Location") != "/v1/keys/"+id || made.text("state") != "active" || made.text("expires_at") != "2027-03-06T00:00:00Z" ||
-		!strings.HasPrefix(made.text("key"), made.text("key_prefix")) || made.text("level") != "gateway" {
-		t.Errorf("got %v\n%s\nwant an active gateway-level key with Location", made.header, made.raw)
+	id := created.text("key_id")
+	wantFields(t, created.json, keyFields+" key")
+	if created.header.Get("Location") != "/v1/keys/"+id || created.text("state") != "active" || created.text("expires_at") != "2027-03-06T00:00:00Z" ||
+		!strings.HasPrefix(created.text("key"), created.text("key_prefix")) || created.text("level") != "gateway" {
+		t.Errorf("got %v\n%s\nwant an active gateway-level key with Location", created.header, created.raw)
 	}
 	t.Run("only the creation returns the full key", func(t *testing.T) {
 		s := s.in(t)
 		wantFields(t, s.get("/v1/keys/"+id).want(200).json, keyFields)
-		if strings.Contains(s.get("/v1/keys").want(200).raw, made.text("key")) {
+		if strings.Contains(s.get("/v1/keys").want(200).raw, created.text("key")) {
 			t.Error("the list contains the full key")
 		}
 	})
@@ -169,7 +169,7 @@ func TestKeyIsCreatedRotatedAndRevoked(t *testing.T) {
 		s := s.in(t)
 		rotated := s.post("/v1/keys/"+id+"/rotate", `{"overlap_days": 7}`).want(201)
 		wantFields(t, rotated.json, keyFields+" key overlap_ends_at")
-		if rotated.text("rotated_from") != id || rotated.text("overlap_ends_at") != "2027-03-08T12:00:00Z" || rotated.text("key") == made.text("key") ||
+		if rotated.text("rotated_from") != id || rotated.text("overlap_ends_at") != "2027-03-08T12:00:00Z" || rotated.text("key") == created.text("key") ||
 			rotated.header.Get("Location") != "/v1/keys/"+rotated.text("key_id") {
 			t.Errorf("got %s, want a new key rotated from %s", rotated.raw, id)
 		}
@@ -230,7 +230,7 @@ func TestDocumentsArePushedAndExported(t *testing.T) {
 	gatewayID := s.newGateway("")
 	at := "/v1/gateways/" + gatewayID
 	s.get(at+"/spec").refused(404, "not_found", "")
-	put := func(s *server, path, body, mediaType string) *reply {
+	put := func(s *server, path, body, mediaType string) *response {
 		s.t.Helper()
 		return s.do(request{method: "PUT", path: at + path, body: body, header: map[string]string{"Content-Type": mediaType}})
 	}

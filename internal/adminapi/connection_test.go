@@ -22,23 +22,23 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 	for name, value := range set {
 		body[name] = value
 	}
-	made := s.post("/v1/gateways", body).want(201)
-	id := made.text("gateway_id")
+	created := s.post("/v1/gateways", body).want(201)
+	id := created.text("gateway_id")
 	all := gatewayFields + " upstream_client_certificate upstream_client_key upstream_connect_timeout upstream_idle_timeout upstream_max_connections"
-	wantFields(t, made.json, all)
+	wantFields(t, created.json, all)
 	for name, want := range map[string]any{
 		"upstream_client_certificate": string(pair.Cert), "upstream_client_key": "***", "upstream_connect_timeout": "1500ms",
 		"upstream_idle_timeout": "60s", "upstream_max_connections": 7.0,
 	} {
-		if made.json[name] != want {
-			t.Errorf("got %s = %v, want %v", name, made.json[name], want)
+		if created.json[name] != want {
+			t.Errorf("got %s = %v, want %v", name, created.json[name], want)
 		}
 	}
 	path := "/v1/gateways/" + id
-	if got := s.get(path).want(200); got.raw != made.raw {
-		t.Errorf("got %s, want %s", got.raw, made.raw)
+	if got := s.get(path).want(200); got.raw != created.raw {
+		t.Errorf("got %s, want %s", got.raw, created.raw)
 	}
-	patch := func(t *testing.T, body string) *reply {
+	patch := func(t *testing.T, body string) *response {
 		t.Helper()
 		return s.in(t).do(request{method: "PATCH", path: path, body: body})
 	}
@@ -76,16 +76,16 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 				t.Errorf("%s: the response contains the private key: %s", bad.field, r.raw)
 			}
 		}
-		if got := s.get(path).want(200); got.raw != made.raw || got.header.Get("ETag") != made.header.Get("ETag") {
-			t.Errorf("after refused calls: got %s, want %s", got.raw, made.raw)
+		if got := s.get(path).want(200); got.raw != created.raw || got.header.Get("ETag") != created.header.Get("ETag") {
+			t.Errorf("after refused calls: got %s, want %s", got.raw, created.raw)
 		}
 	})
-	var cleared *reply
+	var cleared *response
 	t.Run("null clears the settings", func(t *testing.T) {
 		cleared = patch(t, `{"upstream_client_certificate": null, "upstream_client_key": null, "upstream_connect_timeout": null,
 			"upstream_idle_timeout": null, "upstream_max_connections": null}`).want(200)
 		wantFields(t, cleared.json, gatewayFields)
-		if cleared.header.Get("ETag") == made.header.Get("ETag") {
+		if cleared.header.Get("ETag") == created.header.Get("ETag") {
 			t.Error("the ETag did not change with the record")
 		}
 	})
@@ -99,7 +99,7 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 	})
 	t.Run("no response contains the private key", func(t *testing.T) {
 		s := s.in(t)
-		for _, r := range []*reply{made, cleared, s.get("/v1/gateways"), s.get("/v1/audit-log?limit=100")} {
+		for _, r := range []*response{created, cleared, s.get("/v1/gateways"), s.get("/v1/audit-log?limit=100")} {
 			if strings.Contains(r.raw, secret) {
 				t.Errorf("the response contains the private key: %s", r.raw)
 			}

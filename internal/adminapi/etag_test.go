@@ -18,7 +18,7 @@ func TestETagChangesWithTheRecord(t *testing.T) {
 	} {
 		t.Run(record.path, func(t *testing.T) {
 			s := s.in(t)
-			call := func(method, body, match string) *reply {
+			call := func(method, body, match string) *response {
 				q := request{method: method, path: record.path, body: body, header: map[string]string{}}
 				if body == "" {
 					q.body = nil
@@ -62,7 +62,7 @@ func TestETagChangesWithTheRecord(t *testing.T) {
 func TestPushHonorsIfMatch(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
-	put := func(match string) *reply {
+	put := func(match string) *response {
 		return s.do(request{
 			method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec", body: petSpec,
 			header: map[string]string{"Content-Type": "application/yaml", "If-Match": match},
@@ -100,7 +100,7 @@ func TestRotationAndRollbackHonorIfMatch(t *testing.T) {
 		{"/v1/gateways/" + gatewayID, "/v1/gateways/" + gatewayID + "/revisions/1/rollback", nil, 200},
 		{"/v1/webhooks/" + hook, "/v1/webhooks/" + hook + "/rotate-secret", `{}`, 200},
 	} {
-		post := func(match string) *reply {
+		post := func(match string) *response {
 			return s.do(request{method: "POST", path: c.path, body: c.body, header: map[string]string{"If-Match": match}})
 		}
 		etag := s.get(c.record).header.Get("ETag")

@@ -185,8 +185,8 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// reply is a response with its whole body.
-type reply struct {
+// response is a response with its whole body.
+type response struct {
 	t      testing.TB
 	what   string
 	status int
@@ -204,7 +204,7 @@ type request struct {
 	header       map[string]string
 }
 
-func (s *server) do(q request) *reply {
+func (s *server) do(q request) *response {
 	s.t.Helper()
 	var body io.Reader
 	header := http.Header{}
@@ -249,7 +249,7 @@ func (s *server) do(q request) *reply {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r := &reply{t: s.t, what: q.method + " " + q.path, status: res.StatusCode, header: res.Header, raw: string(content)}
+	r := &response{t: s.t, what: q.method + " " + q.path, status: res.StatusCode, header: res.Header, raw: string(content)}
 	if res.Header.Get("Content-Type") == "application/json" && len(content) > 0 {
 		if err := json.Unmarshal(content, &r.json); err != nil {
 			s.t.Fatalf("%s: the response is not valid JSON: %v\n%s", r.what, err, content)
@@ -258,18 +258,18 @@ func (s *server) do(q request) *reply {
 	return r
 }
 
-func (s *server) get(path string) *reply {
+func (s *server) get(path string) *response {
 	s.t.Helper()
 	return s.do(request{method: "GET", path: path})
 }
 
-func (s *server) post(path string, body any) *reply {
+func (s *server) post(path string, body any) *response {
 	s.t.Helper()
 	return s.do(request{method: "POST", path: path, body: body})
 }
 
 // want fails the test unless the response has this status.
-func (r *reply) want(status int) *reply {
+func (r *response) want(status int) *response {
 	r.t.Helper()
 	if r.status != status {
 		r.t.Fatalf("%s: got status %d, want %d\n%s", r.what, r.status, status, r.raw)
@@ -279,7 +279,7 @@ func (r *reply) want(status int) *reply {
 
 // refused fails the test unless the response is this error, in the form of the
 // contract (section 2).
-func (r *reply) refused(status int, code, field string) *reply {
+func (r *response) refused(status int, code, field string) *response {
 	r.t.Helper()
 	r.want(status)
 	if r.header.Get("Content-Type") != "application/json" {
@@ -301,7 +301,7 @@ func (r *reply) refused(status int, code, field string) *reply {
 }
 
 // text returns a field of the response that must be a string.
-func (r *reply) text(name string) string {
+func (r *response) text(name string) string {
 	r.t.Helper()
 	v, isText := r.json[name].(string)
 	if !isText {
@@ -311,7 +311,7 @@ func (r *reply) text(name string) string {
 }
 
 // data returns the records of a list.
-func (r *reply) data() []map[string]any {
+func (r *response) data() []map[string]any {
 	r.t.Helper()
 	var out []map[string]any
 	items, isList := r.json["data"].([]any)
@@ -341,7 +341,7 @@ func (s *server) newRoute(key, gatewayID, path string) string {
 }
 
 // newKey creates a key with the given additional fields.
-func (s *server) newKey(fields map[string]any) *reply {
+func (s *server) newKey(fields map[string]any) *response {
 	s.t.Helper()
 	body := map[string]any{"name": "test", "scope": "read"}
 	for k, v := range fields {
@@ -366,7 +366,7 @@ paths:
 `
 
 // putSpec pushes an OpenAPI document.
-func (s *server) putSpec(gatewayID, content string, query ...string) *reply {
+func (s *server) putSpec(gatewayID, content string, query ...string) *response {
 	s.t.Helper()
 	return s.do(request{
 		method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec" + strings.Join(query, ""), body: content,

@@ -10,7 +10,7 @@ import (
 )
 
 // postWithKey sends a POST with an Idempotency-Key.
-func (s *server) postWithKey(key, path, idempotencyKey string, body any) *reply {
+func (s *server) postWithKey(key, path, idempotencyKey string, body any) *response {
 	s.t.Helper()
 	return s.do(request{method: "POST", path: path, key: key, body: body, header: map[string]string{"Idempotency-Key": idempotencyKey}})
 }
@@ -42,11 +42,11 @@ func TestRepeatedPostIsReplayed(t *testing.T) {
 		{"change a limit", "/v1/gateways/" + gatewayID + "/routes/" + routeID, map[string]any{"rate_limit": map[string]any{"sustained": "1/s"}}, ""},
 		{"roll back", "/v1/gateways/" + gatewayID + "/revisions/1/rollback", nil, ""},
 	}
-	post := func(t *testing.T, call *replayedCall) *reply {
+	post := func(t *testing.T, call *replayedCall) *response {
 		t.Helper()
 		return s.in(t).postWithKey("", call.path, "again "+call.path+call.secrets, call.body)
 	}
-	first := make([]*reply, len(calls))
+	first := make([]*response, len(calls))
 	for i := range calls {
 		first[i] = post(t, &calls[i])
 		if r := first[i]; r.status/100 != 2 || r.header.Get("Idempotent-Replayed") != "" {
@@ -77,7 +77,7 @@ type replayedCall struct {
 }
 
 // wantReplay fails the test unless second is a replay of first.
-func (call *replayedCall) wantReplay(t *testing.T, first, second *reply) {
+func (call *replayedCall) wantReplay(t *testing.T, first, second *response) {
 	t.Helper()
 	if second.header.Get("Idempotent-Replayed") != "true" {
 		t.Error("the replay has no Idempotent-Replayed header")
@@ -174,17 +174,17 @@ func TestMalformedIdempotencyKeyIsRefused(t *testing.T) {
 func TestConcurrentCallsUnderOneKeyExecuteOnce(t *testing.T) {
 	s := start(t)
 	const n = 20
-	replies := make([]*reply, n)
+	responses := make([]*response, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { replies[i] = s.postWithKey("", "/v1/keys", "once", `{"name": "a", "scope": "read"}`) })
+		wg.Go(func() { responses[i] = s.postWithKey("", "/v1/keys", "once", `{"name": "a", "scope": "read"}`) })
 	}
 	wg.Wait()
-	made := 0
-	for _, r := range replies {
+	executed := 0
+	for _, r := range responses {
 		switch {
 		case r.status == 201 && r.header.Get("Idempotent-Replayed") == "":
-			made++
+			executed++
 		case r.status == 201 && r.json["key"] != nil:
 			t.Error("a replay contains the secret")
 		case r.status == 201:
@@ -192,7 +192,7 @@ func TestConcurrentCallsUnderOneKeyExecuteOnce(t *testing.T) {
 			r.refused(409, "conflict", "Idempotency-Key")
 		}
 	}
-	if keys := s.get("/v1/keys?level=gateway").want(200).data(); made != 1 || len(keys) != 1 {
-		t.Errorf("got %d executed calls and %d keys, want 1 and 1", made, len(keys))
+	if keys := s.get("/v1/keys?level=gateway").want(200).data(); executed != 1 || len(keys) != 1 {
+		t.Errorf("got %d executed calls and %d keys, want 1 and 1", executed, len(keys))
 	}
 }

@@ -147,7 +147,7 @@ func TestMediaTypesAreChecked(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	key := `{"name": "a", "scope": "read"}`
-	send := func(method, path, body, mediaType string) *reply {
+	send := func(method, path, body, mediaType string) *response {
 		return s.do(request{method: method, path: path, body: body, header: map[string]string{"Content-Type": mediaType}})
 	}
 	for _, good := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"} {
@@ -178,7 +178,7 @@ func TestBodySizeIsLimited(t *testing.T) {
 	key := func(n int) string { return exactly(n, `{"scope": "read", "name": "`, `"}`) }
 	s.post("/v1/keys", key(1<<20)).refused(422, "validation_failed", "name")
 	s.post("/v1/keys", key(1<<20+1)).refused(413, "body_too_large", "")
-	spec := func(n int) *reply {
+	spec := func(n int) *response {
 		// The size is checked before the query, and the query before the document,
 		// so that no document of this size is parsed.
 		return s.putSpec(gatewayID, exactly(n, "]", "\n"), "?dry_run=maybe")

@@ -156,25 +156,25 @@ func TestNoKeyGrantsMoreThanItHas(t *testing.T) {
 		word, resource, _ := strings.Cut(caller, ":")
 		full := word == "admin" && resource == ""
 		for _, level := range []string{"gateway", "account"} {
-			for _, made := range []string{"read", "write", "admin", "read:orders", "admin:orders"} {
-				madeWord, _, _ := strings.Cut(made, ":")
-				may := word != "read" && (full || level == "gateway" && rank[madeWord] <= rank[word])
-				check := func(what string, r *reply, done int) {
+			for _, granted := range []string{"read", "write", "admin", "read:orders", "admin:orders"} {
+				grantedWord, _, _ := strings.Cut(granted, ":")
+				may := word != "read" && (full || level == "gateway" && rank[grantedWord] <= rank[word])
+				check := func(what string, r *response, done int) {
 					t.Helper()
 					want := 403
 					if may {
 						want = done
 					}
 					if r.status != want {
-						t.Errorf("%s: a key with scope %s %s a %s-level key with scope %s: got status %d, want %d", r.what, caller, what, level, made, r.status, want)
+						t.Errorf("%s: a key with scope %s %s a %s-level key with scope %s: got status %d, want %d", r.what, caller, what, level, granted, r.status, want)
 					}
 				}
-				body := map[string]any{"name": "a", "scope": made, "level": level}
+				body := map[string]any{"name": "a", "scope": granted, "level": level}
 				check("creates", s.do(request{method: "POST", path: "/v1/keys", key: key, body: body}), 201)
-				target := s.newKey(map[string]any{"scope": made, "level": level}).text("key_id")
+				target := s.newKey(map[string]any{"scope": granted, "level": level}).text("key_id")
 				check("rotates", s.do(request{method: "POST", path: "/v1/keys/" + target + "/rotate", key: key, body: `{"overlap_days": 1}`}), 201)
 				if level == "account" {
-					target = s.newKey(map[string]any{"scope": made, "level": level}).text("key_id")
+					target = s.newKey(map[string]any{"scope": granted, "level": level}).text("key_id")
 					check("patches", s.do(request{method: "PATCH", path: "/v1/keys/" + target, key: key, body: `{"name": "b"}`}), 200)
 					check("revokes", s.do(request{method: "DELETE", path: "/v1/keys/" + target, key: key}), 200)
 				}

@@ -128,7 +128,7 @@ func TestTwoAuthorizationHeadersAreRefused(t *testing.T) {
 func TestCallsAreLimitedPerKey(t *testing.T) {
 	s := start(t)
 	key := s.accountKey("read")
-	get := func(path string) *reply { return s.do(request{method: "GET", path: path, key: key}) }
+	get := func(path string) *response { return s.do(request{method: "GET", path: path, key: key}) }
 	for i := range 200 {
 		r := get("/v1/account").want(200)
 		if got := r.header.Get("X-RateLimit-Remaining"); got != strconv.Itoa(199-i) {

@@ -19,7 +19,7 @@ const (
 )
 
 // newWebhook creates an endpoint for key.created with the given additional fields.
-func (s *server) newWebhook(fields map[string]any) *reply {
+func (s *server) newWebhook(fields map[string]any) *response {
 	s.t.Helper()
 	body := map[string]any{"url": "https://hooks.example.com/in", "events": []string{"key.created"}}
 	for k, v := range fields {
@@ -53,17 +53,17 @@ func (s *server) attempt(state webhook.DeliveryState, a webhook.Attempt) {
 // contract (section 3.3). Only the creation and a rotation return a secret.
 func TestWebhookIsCreatedRotatedAndDeleted(t *testing.T) {
 	s := start(t)
-	made := s.newWebhook(map[string]any{"events": []string{"key.revoked", "key.created", "key.revoked"}, "signing_secret": "auto"})
-	id := made.text("webhook_id")
-	wantFields(t, made.json, webhookFields+" signing_secret")
-	if made.header.Get("Location") != "/v1/webhooks/"+id || made.header.Get("ETag") != `"1"` || !strings.HasPrefix(id, "wh_") ||
-		made.text("state") != "active" || made.json["disabled_reason"] != nil || made.text("created_at") != "2027-03-01T12:00:00Z" ||
-		fmt.Sprint(made.json["events"]) != "[key.revoked key.created]" {
-		t.Errorf("got %v\n%s\nwant an active endpoint with two events, Location and ETag 1", made.header, made.raw)
+	created := s.newWebhook(map[string]any{"events": []string{"key.revoked", "key.created", "key.revoked"}, "signing_secret": "auto"})
+	id := created.text("webhook_id")
+	wantFields(t, created.json, webhookFields+" signing_secret")
+	if created.header.Get("Location") != "/v1/webhooks/"+id || created.header.Get("ETag") != `"1"` || !strings.HasPrefix(id, "wh_") ||
+		created.text("state") != "active" || created.json["disabled_reason"] != nil || created.text("created_at") != "2027-03-01T12:00:00Z" ||
+		fmt.Sprint(created.json["events"]) != "[key.revoked key.created]" {
+		t.Errorf("got %v\n%s\nwant an active endpoint with two events, Location and ETag 1", created.header, created.raw)
 	}
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(made.text("signing_secret"), "whsec_"))
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(created.text("signing_secret"), "whsec_"))
 	if err != nil || len(key) != 32 {
-		t.Errorf("got secret %s, want whsec_ and the base64 of 32 bytes", made.text("signing_secret"))
+		t.Errorf("got secret %s, want whsec_ and the base64 of 32 bytes", created.text("signing_secret"))
 	}
 	got := s.get("/v1/webhooks/" + id).want(200)
 	wantFields(t, got.json, webhookFields)
@@ -87,7 +87,7 @@ func TestWebhookIsCreatedRotatedAndDeleted(t *testing.T) {
 		s := s.in(t)
 		rotated := s.post("/v1/webhooks/"+id+"/rotate-secret", nil).want(200) // the body is optional
 		wantFields(t, rotated.json, webhookFields+" signing_secret")
-		if rotated.text("signing_secret") == made.text("signing_secret") {
+		if rotated.text("signing_secret") == created.text("signing_secret") {
 			t.Error("got the old secret, want a new one")
 		}
 		for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + id} {
@@ -121,18 +121,18 @@ func TestGivenSecretIsUsedUnchanged(t *testing.T) {
 		"whsec_not base 64 at all":   "whsec_" + base64.StdEncoding.EncodeToString([]byte("whsec_not base 64 at all")),
 		"whsec_MDEyMzQ1Njc4OWFiY2Rl": "",
 	} {
-		made := s.newWebhook(map[string]any{"signing_secret": given})
-		if made.text("signing_secret") != given {
-			t.Errorf("got signing_secret %s, want %s", made.text("signing_secret"), given)
+		created := s.newWebhook(map[string]any{"signing_secret": given})
+		if created.text("signing_secret") != given {
+			t.Errorf("got signing_secret %s, want %s", created.text("signing_secret"), given)
 		}
-		if got, _ := made.json["standard_webhooks_secret"].(string); got != standard {
+		if got, _ := created.json["standard_webhooks_secret"].(string); got != standard {
 			t.Errorf("%s: got standard_webhooks_secret %q, want %q", given, got, standard)
 		}
 	}
 }
 
 // Guarantee: events are returned byte for byte as they are delivered, with or without an
-// endpoint. The event of a test is not in the list.
+// endpoint. The list does not contain test events.
 func TestEventsAreReturnedAsDelivered(t *testing.T) {
 	s := start(t)
 	first := s.newKey(map[string]any{"name": "a <b> & \u2028"}).text("key_id")

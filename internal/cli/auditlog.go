@@ -106,7 +106,7 @@ func newAuditHead(a *app) *cobra.Command {
 		Use:   "head",
 		Short: "Show the head of the audit log's hash chain",
 		Long: `Show the head of the audit log's hash chain: the number, digest and time of the last
-sealed block. Keep the digest where nobody who can change the log can change it.
+sealed block. Keep the digest out of reach of anyone who can change the log.
 "audit-log verify --head" then proves that nothing up to this block was altered or
 removed.`,
 		Args: noArgs,

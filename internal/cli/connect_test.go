@@ -113,8 +113,8 @@ func TestKeyIsUsedOnlyWithTheAddressOfItsSource(t *testing.T) {
 	}
 }
 
-// unsafeFiles returns functions that create a file at path that must not be used, by what
-// is wrong with it.
+// unsafeFiles returns functions that create an unsafe file at path. The keys say what is
+// unsafe about it.
 func unsafeFiles() map[string]func(t *testing.T, path string) {
 	files := map[string]func(t *testing.T, path string){
 		"mode 0644": func(t *testing.T, path string) { writeFile(t, path, keyA, 0o644) },

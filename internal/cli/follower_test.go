@@ -50,8 +50,7 @@ func TestFollowerShowsEachNewRecordOnce(t *testing.T) {
 		for n := range 1000 {
 			want[log.event(now+time.Duration(n)*time.Millisecond)] = true
 		}
-		// Late records: they started in the second before, two of them at times among the
-		// records that were shown first.
+		// Late records: their requests started before records that the previous poll has read.
 		want[log.event(now-20*time.Millisecond-time.Microsecond)] = true
 		want[log.event(now-50*time.Millisecond-time.Microsecond)] = true
 		if second > 0 {

@@ -46,7 +46,7 @@ func (s *Server) openRequestLog() (_ sink, err error) {
 	return s.requestLog, nil
 }
 
-// syncers is several Syncers as one.
+// syncers combines several Syncers into one.
 type syncers []control.Syncer
 
 // Sync implements control.Syncer: it syncs one after the other.

@@ -46,8 +46,8 @@ func (g *Group) Start(fs ...func(ctx context.Context)) error {
 	return nil
 }
 
-// Go runs f in a goroutine that Stop waits for, and reports whether it does so: not
-// after Stop. It needs no Start before. f's context ends when Stop is called; f
+// Go runs f in a goroutine that Stop waits for. It may be called before Start. After
+// Stop it does not run f and returns false. f's context ends when Stop is called; f
 // must return soon after.
 func (g *Group) Go(f func(ctx context.Context)) bool {
 	g.mu.Lock()
@@ -91,8 +91,8 @@ func (g *Group) initLocked() {
 	}
 }
 
-// Grace returns the context of work that Stop lets finish. It ends when the bound
-// of a call of Stop has passed, or when every goroutine has ended after Stop.
+// Grace returns the context of work that Stop lets finish. It ends when the context
+// of a call of Stop ends, or after Stop when every goroutine has ended.
 func (g *Group) Grace() context.Context {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,8 +128,9 @@ func (g *Group) Stop(ctx context.Context) error {
 	}
 }
 
-// Every calls f periodically until ctx ends: first a period from now, then a period
-// after each call has returned. Calls never overlap.
+// Every calls f periodically until ctx ends. The first call comes one period from
+// now, each further one a period after the previous one has returned, so calls never
+// overlap.
 func Every(ctx context.Context, period time.Duration, f func(ctx context.Context)) {
 	timer := time.NewTimer(period)
 	defer timer.Stop()

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Stack stops what was started in the reverse order. The zero value is empty and
+// Stack stops services in the reverse order of their start. The zero value is empty and
 // ready to use. It is not safe for concurrent use.
 type Stack struct {
 	stops []func(ctx context.Context) error
@@ -20,12 +20,12 @@ func (t *Stack) Start(ctx context.Context, s Service) error {
 	return nil
 }
 
-// Push adds what is to be called by Stop before everything pushed earlier.
+// Push adds a function that Stop calls before all functions that were pushed earlier.
 func (t *Stack) Push(stop func(ctx context.Context) error) { t.stops = append(t.stops, stop) }
 
-// Stop stops everything, the last pushed first, each after the one before has
-// stopped. A failure does not keep it from stopping the rest. It returns all errors,
-// joined. ctx bounds the whole. Afterwards the stack is empty.
+// Stop calls the pushed functions one after the other, the last pushed first. After a
+// failure it continues with the rest, and it returns all errors, joined. ctx bounds all
+// of them together. Afterwards the stack is empty.
 func (t *Stack) Stop(ctx context.Context) error {
 	var errs []error
 	for len(t.stops) > 0 {
