@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -52,99 +51,156 @@ func (s *server) get(c *http.Client, key, path string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
-// Guarantee: an upstream that requires a client certificate gets that of the gateway,
-// over HTTP/1.1 and HTTP/2 on both sides, and no earlier one once a change has
-// returned, under load and after a restart. A gateway without a certificate gets a 502.
-func TestClientCertificateReachesTheService(t *testing.T) {
-	own := certificatetest.New(t, "service")
-	one, two := certificatetest.New(t, "one"), certificatetest.New(t, "two")
-	pair, err := tls.X509KeyPair(own.Cert, own.Key)
+// certificateUpstream is an upstream over TLS that requires a client certificate and
+// responds with the common name of the one that it received.
+type certificateUpstream struct {
+	own, one, two certificatetest.Pair // its own certificate, and two that it accepts
+	address       string
+}
+
+func newCertificateUpstream(t *testing.T, http2 bool) *certificateUpstream {
+	t.Helper()
+	u := &certificateUpstream{own: certificatetest.New(t, "service"), one: certificatetest.New(t, "one"), two: certificatetest.New(t, "two")}
+	pair, err := tls.X509KeyPair(u.own.Cert, u.own.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	clients := x509.NewCertPool()
-	clients.AppendCertsFromPEM(one.Cert)
-	clients.AppendCertsFromPEM(two.Cert)
-	for _, http2 := range []bool{false, true} {
-		t.Run(fmt.Sprintf("http2 %v", http2), func(t *testing.T) {
-			up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
-			}))
-			up.EnableHTTP2 = http2
-			up.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
-			up.Config.ErrorLog = log.New(io.Discard, "", 0)
-			up.StartTLS()
-			t.Cleanup(up.Close)
-			s := startServer(t)
-			id := s.newGateway("https://"+up.Listener.Addr().String(), map[string]any{"upstream_ca": string(own.Cert)})
-			_, key := s.newKey(nil)
-			callers := clientsByProtocol(t)
-			wants := func(status int, who string) {
-				t.Helper()
-				for name, c := range callers {
-					got, body, err := s.get(c, key, "/")
-					if err != nil || got != status || who != "" && body != who {
-						t.Errorf("%s: got status %d, body %q, error %v, want %d %q", name, got, body, err, status, who)
+	clients.AppendCertsFromPEM(u.one.Cert)
+	clients.AppendCertsFromPEM(u.two.Cert)
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
+	}))
+	up.EnableHTTP2 = http2
+	up.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
+	up.Config.ErrorLog = log.New(io.Discard, "", 0)
+	up.StartTLS()
+	t.Cleanup(up.Close)
+	u.address = up.Listener.Addr().String()
+	return u
+}
+
+// certificateGateway is a gateway in front of a certificateUpstream.
+type certificateGateway struct {
+	t       *testing.T
+	s       *server
+	id, key string
+	clients map[string]*http.Client // by protocol
+}
+
+// change sets the client certificate of the gateway; nil removes it.
+func (g *certificateGateway) change(p *certificatetest.Pair) {
+	g.t.Helper()
+	body := map[string]any{"upstream_client_certificate": nil, "upstream_client_key": nil}
+	if p != nil {
+		body = map[string]any{"upstream_client_certificate": string(p.Cert), "upstream_client_key": string(p.Key)}
+	}
+	g.s.call(http.StatusOK, "PATCH", "/v1/gateways/"+g.id, body)
+}
+
+// want fails the test unless a request over each protocol gets the status and, if name is
+// not empty, the upstream received the certificate with that name.
+func (g *certificateGateway) want(status int, name string) {
+	g.t.Helper()
+	for protocol, c := range g.clients {
+		got, body, err := g.s.get(c, g.key, "/")
+		if err != nil || got != status || name != "" && body != name {
+			g.t.Errorf("%s: got status %d, body %q, error %v, want %d %q", protocol, got, body, err, status, name)
+		}
+	}
+}
+
+// changeUnderLoad alternates ten times between the two certificates while clients send
+// requests. It checks that each request that starts after a change and ends before the
+// next has the new certificate.
+func (g *certificateGateway) changeUnderLoad(one, two *certificatetest.Pair) {
+	g.t.Helper()
+	var current atomic.Pointer[string] // nil during a change
+	var load sync.WaitGroup
+	var stopped atomic.Bool
+	var served atomic.Int64
+	for _, c := range g.clients {
+		for range 3 {
+			load.Go(func() {
+				for !stopped.Load() {
+					before := current.Load()
+					_, body, err := g.s.get(c, g.key, "/")
+					if err != nil {
+						g.t.Error(err)
+						return
+					}
+					served.Add(1)
+					if after := current.Load(); before != nil && before == after && body != *before {
+						g.t.Errorf("the upstream got certificate %q, want %q", body, *before)
 					}
 				}
-			}
-			change := func(p *certificatetest.Pair) {
-				t.Helper()
-				body := map[string]any{"upstream_client_certificate": nil, "upstream_client_key": nil}
-				if p != nil {
-					body = map[string]any{"upstream_client_certificate": string(p.Cert), "upstream_client_key": string(p.Key)}
-				}
-				s.call(http.StatusOK, "PATCH", "/v1/gateways/"+id, body)
-			}
-			wants(http.StatusBadGateway, "")
-			change(&one)
-			wants(http.StatusOK, "one")
-			s.restart(syscall.SIGTERM)
-			wants(http.StatusOK, "one")
+			})
+		}
+	}
+	for i := range 10 {
+		next, name := one, "one"
+		if i%2 == 0 {
+			next, name = two, "two"
+		}
+		current.Store(nil)
+		g.change(next)
+		current.Store(&name)
+		g.want(http.StatusOK, name)
+		since := served.Load()
+		if !eventually(testTimeout, func() bool { return served.Load() >= since+20 }) {
+			g.t.Error("fewer than 20 requests after a change: the test proves too little")
+		}
+	}
+	stopped.Store(true)
+	load.Wait()
+}
 
-			// Each request that starts after a change has the new certificate.
-			var now atomic.Pointer[string]
-			var load sync.WaitGroup
-			var over atomic.Bool
-			var asked atomic.Int64
-			for _, c := range callers {
-				for range 3 {
-					load.Go(func() {
-						for !over.Load() {
-							before := now.Load()
-							_, body, err := s.get(c, key, "/")
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							asked.Add(1)
-							if after := now.Load(); before != nil && before == after && body != *before {
-								t.Errorf("the upstream got certificate %q, want %q", body, *before)
-							}
-						}
-					})
-				}
-			}
-			for i := range 10 {
-				next, name := &one, "one"
-				if i%2 == 0 {
-					next, name = &two, "two"
-				}
-				now.Store(nil)
-				change(next)
-				now.Store(&name)
-				wants(http.StatusOK, name)
-				since := asked.Load()
-				if !eventually(testTimeout, func() bool { return asked.Load() >= since+20 }) {
-					t.Error("fewer than 20 requests after a change: the test proves too little")
-				}
-			}
-			over.Store(true)
-			load.Wait()
-			change(nil)
-			wants(http.StatusBadGateway, "")
+// Guarantee: an upstream that requires a client certificate gets that of the gateway,
+// over HTTP/1.1 and HTTP/2 on both sides, and no earlier one once a change has
+// returned, under load and after a restart. A gateway without a certificate gets a 502.
+func TestClientCertificateReachesTheUpstream(t *testing.T) {
+	for name, http2 := range map[string]bool{"over HTTP/1.1": false, "over HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			up := newCertificateUpstream(t, http2)
+			s := startServer(t)
+			g := &certificateGateway{t: t, s: s, clients: clientsByProtocol(t)}
+			g.id = s.newGateway("https://"+up.address, map[string]any{"upstream_ca": string(up.own.Cert)})
+			_, g.key = s.newKey(nil)
+			g.want(http.StatusBadGateway, "")
+			g.change(&up.one)
+			g.want(http.StatusOK, "one")
+			s.restart(syscall.SIGTERM)
+			g.want(http.StatusOK, "one")
+			g.changeUnderLoad(&up.one, &up.two)
+			g.change(nil)
+			g.want(http.StatusBadGateway, "")
 		})
 	}
+}
+
+// countingUpstream is an upstream that counts its concurrent requests. It holds requests
+// for /held until release is closed.
+type countingUpstream struct {
+	url           string
+	running, peak atomic.Int64
+	release       chan struct{}
+}
+
+func newCountingUpstream(t *testing.T) *countingUpstream {
+	u := &countingUpstream{release: make(chan struct{})}
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := u.running.Add(1)
+		defer u.running.Add(-1)
+		for m := u.peak.Load(); n > m && !u.peak.CompareAndSwap(m, n); m = u.peak.Load() {
+		}
+		if r.URL.Path == "/held" {
+			<-u.release
+		}
+		_, _ = w.Write(make([]byte, 256<<10)) // long enough for other requests to overlap
+	}))
+	t.Cleanup(up.Close)
+	u.url = up.URL
+	return u
 }
 
 // Guarantee: a gateway never has more connections to its upstream than
@@ -152,25 +208,13 @@ func TestClientCertificateReachesTheService(t *testing.T) {
 // waits for a connection longer than timeout gets a 504; all others are served.
 func TestConnectionsToTheUpstreamAreBounded(t *testing.T) {
 	const bound = 3
-	var running, most atomic.Int64
-	hold := make(chan struct{})
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := running.Add(1)
-		defer running.Add(-1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-		}
-		if r.URL.Path == "/held" {
-			<-hold
-		}
-		_, _ = w.Write(make([]byte, 256<<10)) // long enough for other requests to overlap
-	}))
-	t.Cleanup(up.Close)
+	up := newCountingUpstream(t)
 	s := startServer(t)
-	id := s.newGateway(up.URL, map[string]any{"upstream_max_connections": bound, "upstream_idle_timeout": "1s", "timeout": "30s"})
+	id := s.newGateway(up.url, map[string]any{"upstream_max_connections": bound, "upstream_idle_timeout": "1s", "timeout": "30s"})
 	_, key := s.newKey(nil)
-	callers := clientsByProtocol(t)
+	clients := clientsByProtocol(t)
 	var all sync.WaitGroup
-	for name, c := range callers {
+	for name, c := range clients {
 		for range 10 {
 			all.Go(func() {
 				for range 20 {
@@ -183,28 +227,28 @@ func TestConnectionsToTheUpstreamAreBounded(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if n := most.Load(); n > bound {
+	if n := up.peak.Load(); n > bound {
 		t.Errorf("%d concurrent requests reached the upstream over HTTP/1.1, want at most %d", n, bound)
 	}
 	for range bound {
 		all.Go(func() {
-			if status, body, err := s.get(callers["HTTP/1.1"], key, "/held"); err != nil || status != http.StatusOK {
+			if status, body, err := s.get(clients["HTTP/1.1"], key, "/held"); err != nil || status != http.StatusOK {
 				t.Errorf("a request that the upstream holds: got status %d %s, error %v, want 200", status, body, err)
 			}
 		})
 	}
-	if !eventually(testTimeout, func() bool { return running.Load() == bound }) {
-		t.Fatalf("%d connections are in use, want %d", running.Load(), bound)
+	if !eventually(testTimeout, func() bool { return up.running.Load() == bound }) {
+		t.Fatalf("%d connections are in use, want %d", up.running.Load(), bound)
 	}
 	s.call(http.StatusOK, "PATCH", "/v1/gateways/"+id, map[string]any{"timeout": "1s"})
-	for name, c := range callers {
+	for name, c := range clients {
 		if status, body, err := s.get(c, key, "/"); err != nil || status != http.StatusGatewayTimeout || !strings.Contains(body, "upstream_timeout") {
 			t.Errorf("%s: got status %d %s, error %v, want 504 upstream_timeout", name, status, body, err)
 		}
 	}
-	close(hold)
+	close(up.release)
 	all.Wait()
-	for name, c := range callers {
+	for name, c := range clients {
 		if status, body, err := s.get(c, key, "/"); err != nil || status != http.StatusOK {
 			t.Errorf("%s, after the connections are free again: got status %d %s, error %v, want 200", name, status, body, err)
 		}
