@@ -11,15 +11,15 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// Guarantee: whatever waits for an endpoint that has ended fails within two
-// seconds, and the log keeps what was delivered for 3 days, what failed for 7.
+// Guarantee: the pending deliveries of a deleted endpoint fail within two seconds. The log
+// keeps successful deliveries for 3 days and failed ones for 7.
 func TestMaintenanceOfDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openHarness(t, sqlitetest.Path(t))
 		defer h.close()
 		c := h.caller("acme", "admin")
-		gone, kept := h.endpoint(c, "key.revoked"), h.endpoint(c, "key.created")
-		raise := func(of event.Type, n int) {
+		deleted, kept := h.endpoint(c, "key.revoked"), h.endpoint(c, "key.created")
+		emit := func(of event.Type, n int) {
 			h.must(h.store.Update(ctx(), func(tx control.Tx) error {
 				for range n {
 					e := must[event.Event](h)(event.New(c.Account.ID, of, h.clock.now(), struct{}{}))
@@ -33,13 +33,13 @@ func TestMaintenanceOfDeliveries(t *testing.T) {
 		count := func(w *control.NewWebhook, s webhook.DeliveryState) int {
 			return len(must[[]webhook.Delivery](h)(h.Deliveries(ctx(), c, control.DeliveryFilter{WebhookID: w.ID, State: s}, control.Page{Limit: 1000})))
 		}
-		raise(event.KeyCreated, 60)
+		emit(event.KeyCreated, 60)
 		h.deliver(200)
 		const waiting = 250
-		raise(event.KeyRevoked, waiting)
-		must[*webhook.Webhook](h)(h.DeleteWebhook(ctx(), c, gone.ID, nil))
-		if failed := count(gone, webhook.Failed); failed == 0 || failed == waiting {
-			t.Errorf("%d of %d failed in the transaction that deleted the endpoint", failed, waiting)
+		emit(event.KeyRevoked, waiting)
+		must[*webhook.Webhook](h)(h.DeleteWebhook(ctx(), c, deleted.ID, nil))
+		if failed := count(deleted, webhook.Failed); failed == 0 || failed == waiting {
+			t.Errorf("got %d of %d failed in the transaction that deleted the endpoint; want some, not all", failed, waiting)
 		}
 		u, err := control.NewMaintenance(control.MaintenanceConfig{Service: h.Service, Store: h.db, Now: h.clock.now})
 		h.must(err)
@@ -52,24 +52,24 @@ func TestMaintenanceOfDeliveries(t *testing.T) {
 		}
 		<-time.After(2 * time.Second) // on the bubble's clock
 		synctest.Wait()
-		if failed := count(gone, webhook.Failed); failed != waiting {
-			t.Errorf("%d of %d failed", failed, waiting)
+		if failed := count(deleted, webhook.Failed); failed != waiting {
+			t.Errorf("got %d failed after two seconds; want %d", failed, waiting)
 		}
 		later(3*24*time.Hour - time.Second)
 		if n := count(kept, webhook.Delivered); n != 60 {
-			t.Errorf("%d of 60 delivered ones are left before 3 days", n)
+			t.Errorf("got %d successful deliveries before 3 days; want 60", n)
 		}
 		later(2 * time.Second)
-		if n, failed := count(kept, webhook.Delivered), count(gone, webhook.Failed); n != 0 || failed != waiting {
-			t.Errorf("after 3 days %d delivered and %d failed ones are left", n, failed)
+		if n, failed := count(kept, webhook.Delivered), count(deleted, webhook.Failed); n != 0 || failed != waiting {
+			t.Errorf("got %d successful and %d failed deliveries after 3 days; want 0 and %d", n, failed, waiting)
 		}
 		later(4*24*time.Hour - 10*time.Second)
-		if failed := count(gone, webhook.Failed); failed != waiting {
-			t.Errorf("%d failed ones are left before 7 days", failed)
+		if failed := count(deleted, webhook.Failed); failed != waiting {
+			t.Errorf("got %d failed deliveries before 7 days; want %d", failed, waiting)
 		}
 		later(time.Minute)
-		if failed, events := count(gone, webhook.Failed), len(h.logs(c.Account.ID).events); failed != 0 || events != 0 {
-			t.Errorf("after 7 days %d failed deliveries and %d events are left", failed, events)
+		if failed, events := count(deleted, webhook.Failed), len(h.logs(c.Account.ID).events); failed != 0 || events != 0 {
+			t.Errorf("got %d failed deliveries and %d events after 7 days; want none", failed, events)
 		}
 		h.must(u.Stop(ctx()))
 	})

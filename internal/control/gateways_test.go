@@ -35,23 +35,21 @@ func TestCreateGateway(t *testing.T) {
 	}
 }
 
-// Guarantee: every setting is validated, on creation and on update, and a rejected
-// call leaves no record.
-func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
-	h := newHarness(t)
-	caller := h.caller("acme", "admin")
-	g := h.gateway(caller)
+// invalidSetting is patches that are each rejected, on creation and on update.
+type invalidSetting struct {
+	name    string
+	field   string // "" if any field may be named
+	patches []control.GatewayPatch
+}
+
+func invalidSettings() []invalidSetting {
+	type settings = control.GatewayPatch
+	type upstream = control.UpstreamPatch
 	limit := func(sustained, burst, daily string) ratelimit.Config {
 		return ratelimit.Config{Sustained: rate(sustained), Burst: rate(burst), Daily: rate(daily)}
 	}
-	type settings = control.GatewayPatch
-	type upstream = control.UpstreamPatch
 	host := value(map[string]string{"Host": "x"})
-	for _, tc := range []struct {
-		name    string
-		field   string // "" if any field may be named
-		patches []settings
-	}{
+	return []invalidSetting{
 		{"name", "name", []settings{{Name: value("")}, {Name: null[string]()}}},
 		{"upstream URL", "upstream_url", []settings{{Upstream: upstream{URL: value("ftp://x")}}, {Upstream: upstream{URL: null[string]()}}}},
 		{"reserved or empty hostname", "hostname", []settings{{Hostname: value("x." + domain)}, {Hostname: value("")}}},
@@ -69,7 +67,16 @@ func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
 		{"global daily cap", "global_rate_limit.daily", []settings{{GlobalLimit: value(limit("5/s", "", "9/day"))}, {GlobalLimit: value(limit("", "", "9/day"))}}},
 		{"burst alone", "global_rate_limit.sustained", []settings{{GlobalLimit: value(limit("", "5/s", ""))}}},
 		{"malformed limit", "", []settings{{GlobalLimit: value(ratelimit.Config{Daily: rate("5/s")})}, {GlobalLimit: value(ratelimit.Config{})}}},
-	} {
+	}
+}
+
+// Guarantee: every setting is validated, on creation and on update, and a rejected
+// call leaves no record.
+func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	g := h.gateway(caller)
+	for _, tc := range invalidSettings() {
 		t.Run(tc.name, func(t *testing.T) {
 			h.wantNoRecords(caller.Account.ID, func() {
 				for _, p := range tc.patches {
@@ -90,14 +97,25 @@ func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
 			})
 		})
 	}
+	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.Page{Limit: 9})); len(list) != 1 {
+		t.Errorf("got %d gateways after rejected creations; want 1", len(list))
+	}
+}
+
+// Guarantee: a gateway is not created without a name and an upstream URL or with an invalid
+// spec, and not updated if If-Match does not match. Such a call leaves no record.
+func TestRejectedGatewayCallsLeaveNothing(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	g := h.gateway(caller)
 	h.wantNoRecords(caller.Account.ID, func() {
-		_, err := h.CreateGateway(ctx(), caller, settings{}, "")
+		_, err := h.CreateGateway(ctx(), caller, control.GatewayPatch{}, "")
 		h.wantCode(err, fault.ValidationFailed, "name")
-		_, err = h.CreateGateway(ctx(), caller, settings{Name: value("n")}, "")
+		_, err = h.CreateGateway(ctx(), caller, control.GatewayPatch{Name: value("n")}, "")
 		h.wantCode(err, fault.ValidationFailed, "upstream_url")
 		_, err = h.CreateGateway(ctx(), caller, newGateway("https://h"), "openapi: 3.1.0\npaths: [")
 		h.wantCode(err, fault.ValidationFailed, "spec")
-		_, err = h.UpdateGateway(ctx(), caller, g.ID, settings{Name: value("x")}, version(2))
+		_, err = h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: value("x")}, version(2))
 		h.wantCode(err, fault.PreconditionFailed, "")
 	})
 	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.Page{Limit: 9})); len(list) != 1 {

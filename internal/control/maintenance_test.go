@@ -16,10 +16,9 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
 
-// Guarantee: the last use of a key is in the store within two seconds and at
-// the latest when Stop returns; what could not be written is written later, and
-// an older time never replaces a newer one.
-func TestUsage(t *testing.T) {
+// Guarantee: the last use of a key is stored within two seconds, or when Stop returns. A use
+// that could not be stored is stored later, and an older time never replaces a newer one.
+func TestLastUseIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openHarness(t, sqlitetest.Path(t))
 		defer h.close()
@@ -53,26 +52,26 @@ func TestUsage(t *testing.T) {
 		use(ids[0], at)
 		h.must(u.Start(ctx()))
 		synctest.Wait()
-		use(ids[0], at.Add(-time.Hour)) // of another node, say
+		use(ids[0], at.Add(-time.Hour)) // as from another node
 		use(ids[1], at.Add(1500))       // nanoseconds
 		use("key_gone", at)
 		<-time.After(1100 * time.Millisecond) // on the bubble's clock
 		synctest.Wait()
 		if got := h.lastUsed(caller, ids[0]); !got.IsZero() {
-			t.Errorf("written by a broken store: %v", got)
+			t.Errorf("got last use %v with a broken store; want none", got)
 		}
 		broken.Store(false)
 		<-time.After(time.Second) // on the bubble's clock
 		synctest.Wait()
 		for id, want := range map[string]time.Time{ids[0]: at, ids[1]: at.Add(time.Microsecond), ids[2]: {}} {
 			if got := h.lastUsed(caller, id); !got.Equal(want) {
-				t.Errorf("key used at %v; want %v", got, want)
+				t.Errorf("got last use %v; want %v", got, want)
 			}
 		}
 		use(ids[2], at)
 		h.must(u.Stop(ctx()))
 		if got := h.lastUsed(caller, ids[2]); !got.Equal(at) {
-			t.Errorf("after Stop the key was used at %v; want %v", got, at)
+			t.Errorf("got last use %v after Stop; want %v", got, at)
 		}
 	})
 }
@@ -81,12 +80,12 @@ func (h *harness) lastUsed(c *control.Caller, keyID string) time.Time {
 	h.tb.Helper()
 	k := must[*apikey.Key](h)(h.Key(ctx(), c, keyID))
 	if k.Version != 1 {
-		h.tb.Errorf("a use made version %d", k.Version)
+		h.tb.Errorf("got version %d after a use; want 1", k.Version)
 	}
 	return k.LastUsedAt
 }
 
-// switchedStore refuses changes while broken is set.
+// switchedStore fails every change while broken is set.
 type switchedStore struct {
 	control.Store
 	broken *atomic.Bool
@@ -99,8 +98,8 @@ func (s switchedStore) Update(ctx context.Context, f func(control.Tx) error) err
 	return s.Store.Update(ctx, f)
 }
 
-// Guarantee: maintenance reports an expiry within five seconds, and removes what
-// is kept no longer, and nothing else.
+// Guarantee: maintenance emits the event of an expiry within five seconds, and removes change
+// log entries and stored responses only when their retention has ended.
 func TestMaintenance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openHarness(t, sqlitetest.Path(t))
@@ -111,40 +110,40 @@ func TestMaintenance(t *testing.T) {
 			<-time.After(d) // on the bubble's clock
 			synctest.Wait()
 		}
-		later := func(d time.Duration) { // without the thousands of looks in between
+		later := func(d time.Duration) { // skips the thousands of runs in between
 			t.Helper()
 			h.clock.advance(d)
 			elapse(control.DefaultTrimPeriod)
 		}
 		caller := h.caller("acme", "admin")
-		kept := &control.Idempotency{KeyID: caller.KeyID, Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 201, nil, nil, nil }}
+		idempotency := &control.Idempotency{KeyID: caller.KeyID, Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 201, nil, nil, nil }}
 		expires := h.clock.now().Add(30 * time.Second).Format(time.RFC3339Nano)
-		must[*control.NewKey](h)(h.CreateKey(control.WithIdempotency(ctx(), kept), caller, control.KeyInput{Name: "k", Scope: "read", ExpiresAt: expires}))
+		must[*control.NewKey](h)(h.CreateKey(control.WithIdempotency(ctx(), idempotency), caller, control.KeyInput{Name: "k", Scope: "read", ExpiresAt: expires}))
 		u, err := control.NewMaintenance(control.MaintenanceConfig{Service: h.Service, Store: h.db, Now: h.clock.now})
 		h.must(err)
 		h.must(u.Start(ctx()))
 		before := h.records(caller.Account.ID)
 		elapse(29 * time.Second)
 		if got := h.records(caller.Account.ID).since(before).events; len(got) != 0 {
-			t.Errorf("events before the expiry: %d", len(got))
+			t.Errorf("got %d events before the expiry; want 0", len(got))
 		}
 		elapse(2 * time.Second)
 		if _, got, _ := h.records(caller.Account.ID).since(before).summary(); len(got) != 1 {
-			t.Errorf("events after the expiry: %q", got)
+			t.Errorf("got events %q after the expiry; want one", got)
 		}
 		if _, complete := h.changes(); !complete {
-			t.Error("the change log was trimmed within the hour")
+			t.Error("got an incomplete change log within the hour; want all of it")
 		}
 		later(62 * time.Minute)
 		if n, complete := h.changes(); complete || n != 0 {
-			t.Errorf("after an hour the change log has %d entries", n)
+			t.Errorf("got %d entries in the change log after an hour, complete %t; want 0, false", n, complete)
 		}
-		if _, err := h.answer(caller.KeyID); err != nil {
-			t.Errorf("answer within 24 hours: %v", err)
+		if _, err := h.storedResponse(caller.KeyID); err != nil {
+			t.Errorf("got error %v for a response within 24 hours; want it", err)
 		}
 		later(24 * time.Hour)
-		if _, err := h.answer(caller.KeyID); fault.CodeOf(err) != fault.NotFound {
-			t.Errorf("answer after 24 hours: %v", err)
+		if _, err := h.storedResponse(caller.KeyID); fault.CodeOf(err) != fault.NotFound {
+			t.Errorf("got error %v for a response after 24 hours; want not found", err)
 		}
 		h.must(u.Stop(ctx()))
 	})
@@ -160,7 +159,7 @@ func (h *harness) changes() (n int, complete bool) {
 	return n, complete
 }
 
-func (h *harness) answer(keyID string) (a *control.StoredResponse, err error) {
+func (h *harness) storedResponse(keyID string) (a *control.StoredResponse, err error) {
 	err = h.db.View(ctx(), func(tx control.ReadTx) (err error) {
 		a, err = tx.StoredResponse(ctx(), keyID, "once")
 		return err
@@ -168,18 +167,18 @@ func (h *harness) answer(keyID string) (a *control.StoredResponse, err error) {
 	return a, err
 }
 
-// Guarantee: Stop gives up when its context ends, and without Start does
-// nothing.
+// Guarantee: Stop returns when its context ends, and does nothing before Start. New fails
+// without a store.
 func TestStop(t *testing.T) {
 	h := newHarness(t)
 	u, err := control.NewMaintenance(control.MaintenanceConfig{Service: h.Service, Store: h.db})
 	h.must(err)
 	h.must(u.Stop(ctx()))
 	if _, err := control.NewMaintenance(control.MaintenanceConfig{}); err == nil {
-		t.Error("an maintenance without a store was made")
+		t.Error("got a maintenance without a store; want an error")
 	}
 	if _, err := control.NewUsage(control.UsageConfig{}); err == nil {
-		t.Error("a usage without a store was made")
+		t.Error("got a usage without a store; want an error")
 	}
 	hold, entered := make(chan struct{}), make(chan struct{})
 	usage, err := control.NewUsage(control.UsageConfig{Store: h.db, Drain: func(func(string, time.Time)) {
@@ -189,10 +188,10 @@ func TestStop(t *testing.T) {
 	h.must(err)
 	h.must(usage.Start(ctx()))
 	<-entered
-	gone, cancel := context.WithCancel(ctx())
+	ended, cancel := context.WithCancel(ctx())
 	cancel()
-	if err := usage.Stop(gone); !errors.Is(err, context.Canceled) {
-		t.Errorf("Stop of a step that hangs: %v", err)
+	if err := usage.Stop(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v of Stop while a step hangs; want %v", err, context.Canceled)
 	}
 	close(hold)
 }

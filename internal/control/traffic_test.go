@@ -17,7 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
 
-// levels are told of every gateway.
+// levels are the limits of every gateway.
 type levels []ratelimit.Level
 
 func (l levels) Levels(_ string, f func(ratelimit.Level)) {
@@ -26,31 +26,31 @@ func (l levels) Levels(_ string, f func(ratelimit.Level)) {
 	}
 }
 
-// plane is what a data plane tells.
+// plane emits access records as a data plane does.
 type plane struct {
 	*accesslog.Shard
 	account, gateway [16]byte
 	clock            *clock
 }
 
-// withPlane makes the service anew, over what a data plane tells of requests of the
-// gateway.
+// withPlane replaces the service by one with a data plane, and returns the data plane, whose
+// requests are of the gateway.
 func (h *harness) withPlane(accountID, gatewayID string, l levels) *plane {
 	h.tb.Helper()
 	counts := must[*meter.Meter](h)(meter.New(meter.Config{Store: h.db, Now: h.clock.now}))
 	requests := must[*requestwriter.Writer](h)(requestwriter.New(requestwriter.Config{Store: h.db, Now: h.clock.now}))
-	outcomes := must[*accesslog.Collector](h)(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{counts, requests}}))
+	records := must[*accesslog.Collector](h)(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{counts, requests}}))
 	h.Service = must[*control.Service](h)(control.New(control.Config{
 		Store: h.db, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain,
-		Sources: control.Sources{AccessLog: outcomes, Traffic: counts, Requests: requests, Levels: l},
+		Sources: control.Sources{AccessLog: records, Traffic: counts, Requests: requests, Levels: l},
 	}))
-	p := &plane{Shard: outcomes.Shard(), clock: h.clock}
+	p := &plane{Shard: records.Shard(), clock: h.clock}
 	p.account, _ = id.Parse(id.Account, accountID)
 	p.gateway, _ = id.Parse(id.Gateway, gatewayID)
 	return p
 }
 
-// end tells of a request that ends now.
+// end emits the access record of a request that ends now.
 func (p *plane) end(route, key string, d accesslog.Result, status uint16) (requestID string) {
 	r := accesslog.Record{Account: p.account, Gateway: p.gateway, Request: id.NewFast(), Start: p.clock.now().UnixMicro(), Result: d, Status: status, Method: accesslog.GET}
 	r.Route, _ = id.Parse(id.Route, route)
@@ -59,42 +59,42 @@ func (p *plane) end(route, key string, d accesslog.Result, status uint16) (reque
 	return id.Format(id.Request, r.Request)
 }
 
-// TestReportsAreComplete holds that a report and the log have every request that ended
-// before the call, and nothing of another account.
+// Guarantee: reports and the request log have every request that ended before the call, and
+// none of another account.
 func TestReportsAreComplete(t *testing.T) {
 	h := newHarness(t)
 	c, other := h.caller("a", "admin"), h.caller("b", "admin")
 	g := h.gateway(c)
 	p := h.withPlane(c.Account.ID, g.ID, nil)
-	for want := range int64(3) {
-		refused := p.end("", "", accesslog.KeyInvalid, 401)
+	for earlier := range int64(3) {
+		want, rejected := earlier+1, p.end("", "", accesslog.KeyInvalid, 401)
 		rows := must[[]traffic.Row](h)(h.Traffic(ctx(), c, traffic.Query{}))
-		if len(rows) != 61 || rows[60].Requests != want+1 || rows[60].Unauthorized != want+1 || rows[0].Requests != 0 {
-			t.Fatalf("%d rows, the last is %+v", len(rows), rows[len(rows)-1])
+		if len(rows) != 61 || rows[60].Requests != want || rows[60].Unauthorized != want || rows[0].Requests != 0 {
+			t.Fatalf("got %d rows, the last %+v; want 61, the last with %d unauthorized requests", len(rows), rows[len(rows)-1], want)
 		}
 		list := must[[]requestlog.Request](h)(h.Requests(ctx(), c, requestlog.Filter{}, control.Page{Limit: 25}))
-		if int64(len(list)) != want+1 || !slices.ContainsFunc(list, func(r requestlog.Request) bool { return r.ID == refused }) {
-			t.Fatalf("%d requests", len(list))
+		if int64(len(list)) != want || !slices.ContainsFunc(list, func(r requestlog.Request) bool { return r.ID == rejected }) {
+			t.Fatalf("got %d requests; want %d, with %s", len(list), want, rejected)
 		}
-		one := must[*requestlog.Request](h)(h.Request(ctx(), c, refused))
+		one := must[*requestlog.Request](h)(h.Request(ctx(), c, rejected))
 		if one.Decision.Check != "key" || one.Path != "/orders" {
-			t.Fatalf("%+v", one)
+			t.Fatalf("got request %+v; want /orders, rejected by the check key", one)
 		}
-		_, err := h.Request(ctx(), other, refused)
+		_, err := h.Request(ctx(), other, rejected)
 		h.wantCode(err, fault.NotFound, "")
 	}
 	rows := must[[]traffic.Row](h)(h.Traffic(ctx(), other, traffic.Query{GatewayID: g.ID}))
 	if len(rows) != 61 || rows[60].Requests != 0 {
-		t.Errorf("another account sees %+v", rows[len(rows)-1])
+		t.Errorf("got %d rows for another account, the last %+v; want 61 without requests", len(rows), rows[len(rows)-1])
 	}
 	if list := must[[]requestlog.Request](h)(h.Requests(ctx(), other, requestlog.Filter{}, control.Page{Limit: 25})); len(list) != 0 {
-		t.Errorf("another account sees %+v", list)
+		t.Errorf("got requests %+v for another account; want none", list)
 	}
 }
 
-// TestReportsThatCannotBe holds what is refused: an interval that is not kept for so long, a
-// time that makes no sense, and too many rows.
-func TestReportsThatCannotBe(t *testing.T) {
+// Guarantee: a report is rejected if its interval is unknown or not stored for so long, its
+// times are out of order, or it would have too many rows. The limits themselves are valid.
+func TestInvalidReportsAreRejected(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("a", "admin")
 	h.withPlane(c.Account.ID, "", nil)
@@ -121,8 +121,8 @@ func TestReportsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestLimitsInPages holds that the pages of the limits have each of them once, in one order, and
-// go on after a limit that is gone meanwhile.
+// Guarantee: the pages of the limits have every limit once, in the same order for every page
+// size.
 func TestLimitsInPages(t *testing.T) {
 	h := newHarness(t)
 	c, other := h.caller("a", "admin"), h.caller("b", "admin")
@@ -141,7 +141,7 @@ func TestLimitsInPages(t *testing.T) {
 		for after := ""; ; {
 			page := must[[]control.LimitLevel](h)(h.Limits(ctx(), c, g.ID, control.Page{Limit: limit, After: after}))
 			if len(page) > limit {
-				t.Fatalf("a page of %d", len(page))
+				t.Fatalf("got a page of %d limits; want at most %d", len(page), limit)
 			}
 			if len(page) == 0 {
 				break
@@ -153,18 +153,18 @@ func TestLimitsInPages(t *testing.T) {
 			want = got
 		}
 		if len(got) != len(all) || !slices.Equal(got, want) {
-			t.Errorf("pages of %d have %d limits, want %d", limit, len(got), len(all))
+			t.Errorf("got %d limits in pages of %d; want %d in the order of other pages", len(got), limit, len(all))
 		}
 	}
 	if want[0].Scope != ratelimit.GlobalScope || want[0].Remaining != 8 || want[0].RouteID != "" {
-		t.Errorf("the first is %+v", want[0])
+		t.Errorf("got first limit %+v; want the global one, with 8 remaining", want[0])
 	}
 	_, err := h.Limits(ctx(), other, g.ID, control.Page{Limit: 25})
 	h.wantCode(err, fault.NotFound, "")
 }
 
-// TestSimulateLimit holds that a limit is replayed on the requests that came to the limits until the call,
-// keeps its answer under an Idempotency-Key, and refuses what is not there.
+// Guarantee: a simulation applies a limit to the requests that were counted before the call.
+// Its response is stored for an Idempotency-Key, and invalid input is rejected.
 func TestSimulateLimit(t *testing.T) {
 	h := newHarness(t)
 	c, other := h.caller("a", "admin"), h.caller("b", "admin")
@@ -185,18 +185,18 @@ func TestSimulateLimit(t *testing.T) {
 	} {
 		s := must[*control.Simulation](h)(h.SimulateLimit(ctx(), c, g.ID, in))
 		if s.Requests != 6 || s.Refused != 4 || len(s.Keys) != 2 || !s.Keys[0].FirstAt.Equal(h.clock.now().Truncate(time.Second)) {
-			t.Errorf("%s: %+v", name, s)
+			t.Errorf("%s: got %+v; want 6 requests of 2 keys, 4 of them refused", name, s)
 		}
 	}
 	account := must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read", Level: "account"}))
-	foreign := h.gateway(other)
+	othersGateway := h.gateway(other)
 	for _, test := range []struct {
 		gateway string
 		in      control.SimulationInput
 		code    fault.Code
 		field   string
 	}{
-		{foreign.ID, control.SimulationInput{Limit: limit}, fault.NotFound, ""},
+		{othersGateway.ID, control.SimulationInput{Limit: limit}, fault.NotFound, ""},
 		{g.ID, control.SimulationInput{RouteID: "rt_x", Limit: limit}, fault.ValidationFailed, "route_id"},
 		{g.ID, control.SimulationInput{KeyID: "key_x", Limit: limit}, fault.ValidationFailed, "key_id"},
 		{g.ID, control.SimulationInput{KeyID: account.ID, Limit: limit}, fault.ValidationFailed, "key_id"},
@@ -209,12 +209,12 @@ func TestSimulateLimit(t *testing.T) {
 	kept := &control.Idempotency{KeyID: c.KeyID, Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 200, nil, []byte("{}"), nil }}
 	must[*control.Simulation](h)(h.SimulateLimit(control.WithIdempotency(ctx(), kept), c, g.ID, control.SimulationInput{Limit: limit}))
 	if a := must[*control.StoredResponse](h)(h.StoredResponse(ctx(), c.KeyID, "once", kept.Fingerprint)); a == nil {
-		t.Error("the answer is not kept")
+		t.Error("got no stored response; want it")
 	}
 }
 
-// TestWithoutDataPlane holds that an offline command does not tell of nothing where it
-// knows nothing.
+// Guarantee: without a data plane, as in an offline command, reports are unavailable instead of
+// empty.
 func TestWithoutDataPlane(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("a", "admin")

@@ -23,7 +23,7 @@ func (h *harness) endpoint(c *control.Caller, types ...string) *control.NewWebho
 	return must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), c, control.WebhookInput{URL: "https://hooks.example/a?b=c", Events: types}))
 }
 
-// deliver makes one attempt of everything that is due, with the given status.
+// deliver makes one attempt of every delivery that is due, and records the status.
 func (h *harness) deliver(status int) []sender.Job {
 	h.tb.Helper()
 	now := h.clock.now()
@@ -45,8 +45,8 @@ func (h *harness) unseal(sealed []byte) string {
 	return string(must[[]byte](h)(h.box.Open(sealed)))
 }
 
-// wantActions runs f and compares the actions that it left in the audit log; it
-// must raise no event.
+// wantActions runs f, and fails unless f wrote audit records of exactly these actions, by c,
+// and no event.
 func (h *harness) wantActions(c *control.Caller, f func(), want ...audit.Action) {
 	h.tb.Helper()
 	before := h.logs(c.Account.ID)
@@ -56,16 +56,16 @@ func (h *harness) wantActions(c *control.Caller, f func(), want ...audit.Action)
 	for _, r := range since.audits {
 		got = append(got, r.Action)
 		if r.ActorKeyID != c.KeyID || r.Target == "" {
-			h.tb.Errorf("audit record of %s on %q by %q", r.Action, r.Target, r.ActorKeyID)
+			h.tb.Errorf("got audit record of %s on %q by %q; want a target, by %q", r.Action, r.Target, r.ActorKeyID, c.KeyID)
 		}
 	}
 	if !slices.Equal(got, want) || len(since.events) != 0 {
-		h.tb.Errorf("audit records %q and %d events; want %q", got, len(since.events), want)
+		h.tb.Errorf("got audit records %q and %d events; want %q and none", got, len(since.events), want)
 	}
 }
 
-// Guarantee: an endpoint is registered as asked, its secret is shown once and
-// stored sealed, and stands in no audit record.
+// Guarantee: an endpoint is created with its settings and each event type once. Its secret is
+// returned once, stored encrypted, and never in an audit record.
 func TestCreateWebhook(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "write")
@@ -75,29 +75,29 @@ func TestCreateWebhook(t *testing.T) {
 	}, "webhook.create")
 	if made.State != webhook.Active || made.Version != 1 || !slices.Equal(made.Events, []event.Type{event.KeyCreated, event.KeyRevoked}) ||
 		!strings.HasPrefix(made.Secret, "whsec_") || made.StandardSecret != "" {
-		t.Errorf("made %+v", made)
+		t.Errorf("got %+v; want it active, of version 1, with two event types and a made secret", made)
 	}
 	stored := must[*webhook.Webhook](h)(h.Webhook(ctx(), c, made.ID))
 	if h.unseal(stored.Secret) != made.Secret {
-		t.Error("the stored secret is not the one that was shown")
+		t.Error("got another stored secret than the returned one; want the same")
 	}
 	own := must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), c, control.WebhookInput{URL: "https://a.example", Events: []string{"key.created"}, Secret: "correct horse battery"}))
 	if own.Secret != "correct horse battery" || own.StandardSecret == "" {
-		t.Errorf("made %+v of a given secret", own)
+		t.Errorf("got %+v; want the given secret, also in the standard form", own)
 	}
-	told, err := json.Marshal(h.logs(c.Account.ID).audits)
+	logged, err := json.Marshal(h.logs(c.Account.ID).audits)
 	h.must(err)
-	if strings.Contains(string(told), made.Secret) || strings.Contains(string(told), own.Secret) || !strings.Contains(string(told), `"signing_secret":[null,"***"]`) {
-		t.Errorf("the log tells %s", told)
+	if strings.Contains(string(logged), made.Secret) || strings.Contains(string(logged), own.Secret) || !strings.Contains(string(logged), `"signing_secret":[null,"***"]`) {
+		t.Errorf("got audit records %s; want *** instead of the secrets", logged)
 	}
 	if list := must[[]webhook.Webhook](h)(h.Webhooks(ctx(), c, control.Page{Limit: 10})); len(list) != 2 || list[0].ID != own.ID {
-		t.Errorf("listed %+v", list)
+		t.Errorf("got endpoints %+v; want two, newest first", list)
 	}
 }
 
-// Guarantee: a bad endpoint is refused with the field that is wrong, before the
-// record is looked for, and nothing is left of it.
-func TestWebhookValidation(t *testing.T) {
+// Guarantee: an invalid endpoint is rejected with the name of the field, also if the endpoint
+// to update does not exist, and writes no record.
+func TestInvalidWebhooksAreRejected(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "write")
 	made := h.endpoint(c, "key.created")
@@ -128,12 +128,12 @@ func TestWebhookValidation(t *testing.T) {
 	})
 	_, err := h.CreateWebhook(ctx(), c, control.WebhookInput{URL: "http://10.0.0.1/", Events: []string{"key.created"}})
 	if err == nil || !strings.Contains(err.Error(), "--webhook-allow-network") {
-		t.Errorf("the refusal names no setting: %v", err)
+		t.Errorf("got error %v; want one that names --webhook-allow-network", err)
 	}
 }
 
-// Guarantee: a change holds to If-Match, makes one version and one record of what
-// differs, and what changes nothing makes neither.
+// Guarantee: an update obeys If-Match, and increments the version and writes one audit record
+// only if something changes.
 func TestUpdateWebhook(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "write")
@@ -144,19 +144,19 @@ func TestUpdateWebhook(t *testing.T) {
 	before := h.logs(c.Account.ID)
 	got := must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, patch, func(v int64) bool { return v == 1 }))
 	if got.Version != 2 || got.URL != "https://b.example" || !slices.Equal(got.Events, []event.Type{event.KeyRotated}) {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v; want version 2 with the new URL and event type", got)
 	}
 	if got = must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, patch, nil)); got.Version != 2 {
-		t.Errorf("no change made version %d", got.Version)
+		t.Errorf("got version %d after an update without a change; want 2", got.Version)
 	}
 	since := h.logs(c.Account.ID).since(before)
 	if len(since.audits) != 1 || since.audits[0].Action != audit.WebhookUpdate || len(since.audits[0].Diff) != 2 {
-		t.Errorf("the log holds %+v", since.audits)
+		t.Errorf("got audit records %+v; want one webhook.update with two differences", since.audits)
 	}
 }
 
-// Guarantee: a disabled endpoint gets nothing, what waited for it fails with the
-// reason, and enabling it clears the reason and the row of failures.
+// Guarantee: disabling an endpoint fails its pending deliveries with the reason, and it gets
+// no more. Enabling it clears the reason and the time since which it fails.
 func TestDisableWebhook(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "admin")
@@ -174,15 +174,15 @@ func TestDisableWebhook(t *testing.T) {
 	newKey()
 	off := must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, control.WebhookPatch{State: value("disabled")}, nil))
 	if off.State != webhook.Disabled || off.DisabledReason == "" || off.Version != 2 {
-		t.Errorf("disabled: %+v", off)
+		t.Errorf("got %+v; want it disabled with a reason, of version 2", off)
 	}
 	newKey()
-	if states() != "failed" {
-		t.Errorf("deliveries of a disabled endpoint: %s", states())
+	if got := states(); got != "failed" {
+		t.Errorf("got deliveries %q of a disabled endpoint; want one, failed", got)
 	}
 	failed := must[[]webhook.Delivery](h)(h.Deliveries(ctx(), c, control.DeliveryFilter{}, control.Page{Limit: 1}))[0]
 	if len(failed.Attempts) != 1 || !strings.Contains(failed.Attempts[0].Error, off.DisabledReason) {
-		t.Errorf("the log does not say why: %+v", failed)
+		t.Errorf("got delivery %+v; want one attempt with the reason %q", failed, off.DisabledReason)
 	}
 	for name, call := range map[string]func() error{
 		"test":      func() error { _, err := h.TestWebhook(ctx(), c, made.ID); return err },
@@ -190,30 +190,30 @@ func TestDisableWebhook(t *testing.T) {
 		"redeliver": func() error { _, err := h.Redeliver(ctx(), c, failed.ID); return err },
 	} {
 		if err := call(); fault.CodeOf(err) != fault.Conflict {
-			t.Errorf("%s of a disabled endpoint gave %v", name, err)
+			t.Errorf("%s: got error %v for a disabled endpoint; want a conflict", name, err)
 		}
 	}
 	on := must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, control.WebhookPatch{State: value("active")}, nil))
 	if on.State != webhook.Active || on.DisabledReason != "" || on.Version != 3 {
-		t.Errorf("enabled: %+v", on)
+		t.Errorf("got %+v; want it active without a reason, of version 3", on)
 	}
 	newKey()
-	if states() != "pending failed" {
-		t.Errorf("after enabling: %s", states())
+	if got := states(); got != "pending failed" {
+		t.Errorf("got deliveries %q after enabling; want \"pending failed\"", got)
 	}
 	h.deliver(410)
 	gone := must[*webhook.Webhook](h)(h.Webhook(ctx(), c, made.ID))
 	if gone.State != webhook.Disabled || gone.FailingSince.IsZero() || gone.Version != 4 {
-		t.Errorf("after 410: %+v", gone)
+		t.Errorf("got %+v after a 410; want it disabled and failing, of version 4", gone)
 	}
 	on = must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, control.WebhookPatch{State: value("active")}, nil))
 	if on.State != webhook.Active || !on.FailingSince.IsZero() {
-		t.Errorf("enabled: %+v", on)
+		t.Errorf("got %+v; want it active and not failing", on)
 	}
 }
 
-// Guarantee: what was not delivered to a deleted endpoint fails, its log stays,
-// and nothing can be sent to it again.
+// Guarantee: deleting an endpoint fails its pending deliveries, keeps its deliveries in the
+// log, and makes a redelivery a conflict.
 func TestDeleteWebhook(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "admin")
@@ -226,17 +226,17 @@ func TestDeleteWebhook(t *testing.T) {
 	h.wantCode(err, fault.NotFound, "")
 	list := must[[]webhook.Delivery](h)(h.Deliveries(ctx(), c, control.DeliveryFilter{WebhookID: made.ID}, control.Page{Limit: 10}))
 	if len(list) != 1 || list[0].State != webhook.Failed || list[0].Attempts[0].Error != "not sent: the endpoint was deleted" {
-		t.Fatalf("the log holds %+v", list)
+		t.Fatalf("got deliveries %+v; want one, failed because the endpoint was deleted", list)
 	}
 	_, err = h.Redeliver(ctx(), c, list[0].ID)
 	h.wantCode(err, fault.Conflict, "")
 	if d := must[*control.DeliveryDetail](h)(h.Delivery(ctx(), c, list[0].ID)); len(d.Payload) == 0 || d.RequestHeaders[webhook.FieldSignature] != "" {
-		t.Errorf("the delivery is shown as %+v", d)
+		t.Errorf("got delivery %+v; want its payload, and no signature", d)
 	}
 }
 
-// Guarantee: during the overlap both secrets sign, and the log shows the header
-// fields that an attempt had, without what can no longer be known.
+// Guarantee: during the overlap, deliveries are signed with both secrets. The log shows the
+// header of the last attempt, without a signature whose secret is no longer stored.
 func TestRotateWebhookSecret(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "admin")
@@ -247,45 +247,46 @@ func TestRotateWebhookSecret(t *testing.T) {
 	}
 	first := test()
 	if shown := detail(first); shown.RequestHeaders[webhook.FieldSignature] != "" || shown.RequestHeaders[webhook.FieldAttempt] != "1" {
-		t.Errorf("before an attempt: %v", shown.RequestHeaders)
+		t.Errorf("got header %v before an attempt; want no signature, and attempt 1", shown.RequestHeaders)
 	}
 	h.deliver(200)
 	if shown := detail(first); shown.RequestHeaders[webhook.FieldSignature] != webhook.Sign(made.Secret, shown.Payload) {
-		t.Errorf("after an attempt: %v", shown.RequestHeaders)
+		t.Errorf("got header %v after an attempt; want the signature with the secret", shown.RequestHeaders)
 	}
 	h.clock.advance(time.Second)
 	rotated := must[*control.NewWebhook](h)(h.RotateWebhookSecret(ctx(), c, made.ID, 24, func(v int64) bool { return v == 1 }))
 	if rotated.Secret == made.Secret || rotated.Version != 2 || h.unseal(rotated.OldSecret) != made.Secret || !rotated.OldUntil.Equal(h.clock.now().Add(24*time.Hour)) {
-		t.Errorf("rotated: %+v", rotated)
+		t.Errorf("got %+v; want a new secret, version 2, and the old secret for 24 hours", rotated)
 	}
 	if shown := detail(first); shown.RequestHeaders[webhook.FieldSignature] != "" {
-		t.Errorf("signed with a secret of later: %v", shown.RequestHeaders)
+		t.Errorf("got header %v of an attempt before the rotation; want no signature", shown.RequestHeaders)
 	}
 	second := test()
 	h.deliver(200)
 	shown := detail(second)
 	if shown.RequestHeaders[webhook.FieldSignature] != webhook.Sign(rotated.Secret, shown.Payload) ||
 		shown.RequestHeaders[webhook.FieldPreviousSignature] != webhook.Sign(made.Secret, shown.Payload) {
-		t.Errorf("during the overlap: %v", shown.RequestHeaders)
+		t.Errorf("got header %v during the overlap; want the signatures with both secrets", shown.RequestHeaders)
 	}
 	h.clock.advance(24 * time.Hour)
 	third := test()
 	h.deliver(200)
 	if shown := detail(third); shown.RequestHeaders[webhook.FieldPreviousSignature] != "" || shown.RequestHeaders[webhook.FieldSignature] == "" {
-		t.Errorf("after the overlap: %v", shown.RequestHeaders)
+		t.Errorf("got header %v after the overlap; want one signature", shown.RequestHeaders)
 	}
 	last := must[*control.NewWebhook](h)(h.RotateWebhookSecret(ctx(), c, made.ID, 0, nil))
 	if last.OldSecret != nil || !last.OldUntil.IsZero() {
-		t.Errorf("without overlap: %+v", last)
+		t.Errorf("got %+v after a rotation without overlap; want no old secret", last)
 	}
 	for _, r := range h.logs(c.Account.ID).audits {
 		if r.Action == audit.WebhookRotateSecret && (len(r.Diff) != 1 || r.Diff["signing_secret"] != [2]any{"***", "***"}) {
-			t.Errorf("the log tells %v", r.Diff)
+			t.Errorf("got diff %v; want signing_secret alone, as ***", r.Diff)
 		}
 	}
 }
 
-// Guarantee: a test delivers an event that stands nowhere else.
+// Guarantee: a test sends an event of the type webhook.test without data, which is in no list
+// of events.
 func TestTestWebhook(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "write")
@@ -301,7 +302,7 @@ func TestTestWebhook(t *testing.T) {
 	}
 	h.must(json.Unmarshal(shown.Payload, &sent))
 	if sent.ID != d.EventID || sent.Type != "webhook.test" || sent.Data == nil || len(sent.Data) != 0 || shown.Trigger != webhook.ByTest {
-		t.Errorf("sends %s", shown.Payload)
+		t.Errorf("got payload %s, sent by %s; want an empty webhook.test, sent by a test", shown.Payload, shown.Trigger)
 	}
 	_, err := h.Event(ctx(), c, d.EventID)
 	h.wantCode(err, fault.NotFound, "")
@@ -309,8 +310,8 @@ func TestTestWebhook(t *testing.T) {
 	h.wantCode(err, fault.NotFound, "")
 }
 
-// Guarantee: a redelivery is a new delivery of the same event with the same bytes;
-// one that is still to come is a conflict.
+// Guarantee: a redelivery is a new delivery of the same event with the same bytes. The
+// redelivery of a pending delivery is a conflict.
 func TestRedeliver(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "admin")
@@ -327,18 +328,18 @@ func TestRedeliver(t *testing.T) {
 			again = must[*webhook.Delivery](h)(h.Redeliver(ctx(), c, first.ID))
 		}, "delivery.redeliver")
 		if again.ID == first.ID || again.EventID != first.EventID || again.Trigger != webhook.ByHand || again.State != webhook.Pending {
-			t.Errorf("made %+v", again)
+			t.Errorf("got %+v; want a new pending delivery of the same event, sent by hand", again)
 		}
 		a, b := must[*control.DeliveryDetail](h)(h.Delivery(ctx(), c, first.ID)), must[*control.DeliveryDetail](h)(h.Delivery(ctx(), c, again.ID))
 		if !bytes.Equal(a.Payload, b.Payload) {
-			t.Errorf("%s became %s", a.Payload, b.Payload)
+			t.Errorf("got payload %s; want %s", b.Payload, a.Payload)
 		}
 		first = *again
 	}
 }
 
-// Guarantee: recovery takes everything that failed since and was not delivered
-// again, each event once however many there are, and again only what failed again.
+// Guarantee: recovery redelivers every event that has failed since the given time and was not
+// delivered afterwards, each once. A second recovery redelivers only what failed again.
 func TestRecoverWebhook(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "admin")
@@ -360,20 +361,20 @@ func TestRecoverWebhook(t *testing.T) {
 	failedAt := h.clock.now()
 	h.clock.advance(time.Minute)
 	if n := recover(failedAt.Add(time.Microsecond)); n != 0 {
-		t.Errorf("%d recovered that had failed before", n)
+		t.Errorf("got %d recovered that failed before the given time; want 0", n)
 	}
 	if n := recover(failedAt); n != keys {
-		t.Errorf("%d recovered, want %d", n, keys)
+		t.Errorf("got %d recovered; want %d", n, keys)
 	}
 	if n := recover(failedAt); n != 0 {
-		t.Errorf("%d recovered twice", n)
+		t.Errorf("got %d recovered by a second call; want 0", n)
 	}
 	if jobs := h.deliver(500); len(jobs) != keys || jobs[0].Attempt != 1 {
-		t.Errorf("%d deliveries, of which the first makes attempt %d", len(jobs), jobs[0].Attempt)
+		t.Errorf("got %d deliveries; want %d, the first with attempt 1", len(jobs), keys)
 	}
 	h.clock.advance(time.Minute)
 	if n := recover(failedAt); n != keys {
-		t.Errorf("%d recovered that failed again, want %d", n, keys)
+		t.Errorf("got %d recovered that failed again; want %d", n, keys)
 	}
 	h.deliver(200)
 	total := 0
@@ -385,15 +386,15 @@ func TestRecoverWebhook(t *testing.T) {
 		}
 	}
 	if total != 2*keys {
-		t.Errorf("the log tells of %d deliveries, want %d", total, 2*keys)
+		t.Errorf("got %d deliveries in the audit log; want %d", total, 2*keys)
 	}
 	_, err := h.RecoverWebhook(ctx(), c, "wh_unknown", failedAt)
 	h.wantCode(err, fault.NotFound, "")
 }
 
-// Guarantee: the sender is woken after every commit that may have left something
-// to deliver, and not by others.
-func TestWake(t *testing.T) {
+// Guarantee: the sender is woken after every commit that may have added a delivery, and after
+// no other call.
+func TestSenderIsWokenForNewDeliveries(t *testing.T) {
 	h := newHarness(t)
 	var woken atomic.Int32
 	h.wake = func() { woken.Add(1) }
@@ -401,33 +402,33 @@ func TestWake(t *testing.T) {
 	c := h.caller("acme", "admin")
 	made := h.endpoint(c, "key.created", "key.expired")
 	woken.Store(0)
-	wants := func(what string, want bool, f func()) {
+	wantWoken := func(what string, want bool, f func()) {
 		t.Helper()
 		f()
 		if got := woken.Swap(0) > 0; got != want {
-			t.Errorf("%s: woken %v", what, got)
+			t.Errorf("%s: got woken %t; want %t", what, got, want)
 		}
 	}
 	expires := h.clock.now().Add(time.Minute).Format(time.RFC3339)
-	wants("a new key", true, func() {
+	wantWoken("a new key", true, func() {
 		must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read", ExpiresAt: expires}))
 	})
-	wants("a test", true, func() { must[*webhook.Delivery](h)(h.TestWebhook(ctx(), c, made.ID)) })
-	wants("no expiry", false, func() { must[int](h)(h.NotifyExpired(ctx())) })
+	wantWoken("a test", true, func() { must[*webhook.Delivery](h)(h.TestWebhook(ctx(), c, made.ID)) })
+	wantWoken("no expiry", false, func() { must[int](h)(h.NotifyExpired(ctx())) })
 	h.clock.advance(time.Hour)
-	wants("an expiry", true, func() { must[int](h)(h.NotifyExpired(ctx())) })
-	wants("a refused call", false, func() { _, _ = h.TestWebhook(ctx(), c, "wh_unknown") })
-	wants("an update", false, func() {
+	wantWoken("an expiry", true, func() { must[int](h)(h.NotifyExpired(ctx())) })
+	wantWoken("a refused call", false, func() { _, _ = h.TestWebhook(ctx(), c, "wh_unknown") })
+	wantWoken("an update", false, func() {
 		must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, control.WebhookPatch{URL: value("https://c.example")}, nil))
 	})
 	if list := must[[]webhook.Delivery](h)(h.Deliveries(ctx(), c, control.DeliveryFilter{EventType: event.KeyExpired}, control.Page{Limit: 10})); len(list) != 1 {
-		t.Errorf("%d deliveries of an expiry", len(list))
+		t.Errorf("got %d deliveries of an expiry; want 1", len(list))
 	}
 }
 
-// Guarantee: whatever changes an endpoint recalls what a sender holds for it, once
-// the change is committed; nothing else does.
-func TestRecallOfChanged(t *testing.T) {
+// Guarantee: every committed change of an endpoint recalls its deliveries from the sender, and
+// nothing else does.
+func TestChangeRecallsDeliveriesFromTheSender(t *testing.T) {
 	h := newHarness(t)
 	var recalled []string
 	h.recall = func(webhookID string) { recalled = append(recalled, webhookID) }
@@ -438,16 +439,16 @@ func TestRecallOfChanged(t *testing.T) {
 		return func() error { _, err := h.UpdateWebhook(ctx(), c, made.ID, p, nil); return err }
 	}
 	for _, tc := range []struct {
-		what string
-		want bool
-		call func() error
+		what    string
+		changes bool
+		call    func() error
 	}{
 		{"another address", true, patch(control.WebhookPatch{URL: value("https://c.example")})},
 		{"the same address", false, patch(control.WebhookPatch{URL: value("https://c.example")})},
 		{"a test", false, func() error { _, err := h.TestWebhook(ctx(), c, made.ID); return err }},
 		{"a rotation", true, func() error { _, err := h.RotateWebhookSecret(ctx(), c, made.ID, 0, nil); return err }},
 		{"disabling", true, patch(control.WebhookPatch{State: value("disabled")})},
-		{"a condition that does not hold", false, func() error {
+		{"an If-Match that does not match", false, func() error {
 			_, err := h.DeleteWebhook(ctx(), c, made.ID, func(int64) bool { return false })
 			if fault.CodeOf(err) != fault.PreconditionFailed {
 				return fmt.Errorf("deleted: %w", err)
@@ -460,13 +461,17 @@ func TestRecallOfChanged(t *testing.T) {
 		if err := tc.call(); err != nil {
 			t.Fatal(tc.what, err)
 		}
-		if got := len(recalled) == 1 && recalled[0] == made.ID; got != tc.want || len(recalled) > 1 {
-			t.Errorf("%s recalled %v", tc.what, recalled)
+		var want []string
+		if tc.changes {
+			want = []string{made.ID}
+		}
+		if !slices.Equal(recalled, want) {
+			t.Errorf("%s: got recalled endpoints %q; want %q", tc.what, recalled, want)
 		}
 	}
 }
 
-// Guarantee: the endpoints, deliveries and events of another account do not exist.
+// Guarantee: the endpoints, deliveries and events of another account are not found.
 func TestWebhooksOfAnotherAccount(t *testing.T) {
 	h := newHarness(t)
 	a, b := h.caller("acme", "admin"), h.caller("beta", "admin")
@@ -485,10 +490,10 @@ func TestWebhooksOfAnotherAccount(t *testing.T) {
 		"event":     func() error { _, err := h.Event(ctx(), b, e.ID); return err },
 	} {
 		if err := call(); fault.CodeOf(err) != fault.NotFound {
-			t.Errorf("%s gave %v", name, err)
+			t.Errorf("%s: got error %v; want not found", name, err)
 		}
 	}
 	if list := must[[]webhook.Delivery](h)(h.Deliveries(ctx(), b, control.DeliveryFilter{WebhookID: made.ID}, control.Page{Limit: 10})); len(list) != 0 {
-		t.Errorf("listed %+v", list)
+		t.Errorf("got deliveries %+v of another account; want none", list)
 	}
 }
