@@ -108,8 +108,8 @@ type Entry struct {
 }
 
 // Sink consumes the records. One goroutine at a time calls Take, with each record exactly
-// once, in no particular order. The batch and its texts belong to the caller again when
-// Take returns. Take must not do I/O: a sink that writes has its own goroutine and its own
+// once, in no particular order. Take must not keep the batch or its texts after it
+// returns. Take must not do I/O: a sink that writes has its own goroutine and its own
 // bounded memory, and counts what it must drop.
 type Sink interface {
 	Take(batch []Entry)

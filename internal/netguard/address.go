@@ -45,8 +45,8 @@ func allowed(networks []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// neverReason returns why no one may connect to a: it does not belong to a single machine.
-// It returns "" if that is not so.
+// neverReason returns why no policy allows connecting to a, which does not belong to a single
+// machine. It returns "" for any other address.
 func neverReason(a netip.Addr) string {
 	switch {
 	case a.IsUnspecified(), prefix4(0, 0, 0, 0, 8).Contains(a):
@@ -60,7 +60,7 @@ func neverReason(a netip.Addr) string {
 }
 
 // riskyReason returns why connecting to a needs Policy.AllowRisky: it belongs to one link,
-// or to the machine's own cloud. It returns "" if that is not so.
+// or to the machine's own cloud. It returns "" for any other address.
 func riskyReason(a netip.Addr) string {
 	switch {
 	case a.IsLinkLocalUnicast():

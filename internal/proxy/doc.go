@@ -19,7 +19,7 @@
 //	                 ├─► CheckForward ─► MarkSent ─► MarkResponse ─► Emit
 //	                 │                     └─► EmitStarted      still running after StartedAfter
 //	                 ├─► Detach ─► Detached.Emit                upgraded to a tunnel
-//	                 ├─► EmitUnanswered                         client closed, or shutdown
+//	                 ├─► EmitNoResponse                         client closed, or shutdown
 //	                 └─► HandOver                               another driver continues
 //
 // # Rules

@@ -17,7 +17,7 @@ const requestIDLen = len(id.Request) + 1 + id.TextLen
 
 // Exchange is the part of a request with its response that does not depend on the driver:
 // the verdict, the identifier and the access record. A driver sets the exported fields,
-// calls Begin once the request was decided, and at the end calls Emit, EmitUnanswered or
+// calls Begin once the request was decided, and at the end calls Emit, EmitNoResponse or
 // Detach. The zero value is ready to use. An Exchange is not safe for concurrent use: a
 // driver that calls EmitStarted from another goroutine must keep that call from overlapping
 // with the one at the end.

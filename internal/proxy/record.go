@@ -42,9 +42,9 @@ func (x *Exchange) Emit(e End) {
 	x.Client.Shard.Emit(&x.record, x.Method, x.Verdict.Path)
 }
 
-// EmitUnanswered emits the record of a request that got no response: the client hung up,
+// EmitNoResponse emits the record of a request that got no response: the client hung up,
 // or a shutdown cut the request off.
-func (x *Exchange) EmitUnanswered(cut bool, bytesIn int64) {
+func (x *Exchange) EmitNoResponse(cut bool, bytesIn int64) {
 	if cut {
 		x.Emit(End{Result: accesslog.Failed, Status: http.StatusServiceUnavailable, BytesIn: bytesIn})
 	} else {

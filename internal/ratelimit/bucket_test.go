@@ -250,7 +250,7 @@ func TestConvertKeepsProportion(t *testing.T) {
 	})
 }
 
-// Guarantee: changes of a limit that run beside decisions neither lose a charge nor add
+// Guarantee: changes of a limit during decisions neither lose a charge nor add
 // credit.
 func TestConvertRace(t *testing.T) {
 	const workers, capacity, changes = 4, 20_000, 200

@@ -103,7 +103,7 @@ func TestBucketsConvertLazily(t *testing.T) {
 	}
 }
 
-// Guarantee: sweeps and changes that run beside decisions neither add credit nor lose a
+// Guarantee: sweeps and changes during decisions neither add credit nor lose a
 // charge.
 func TestBucketsRace(t *testing.T) {
 	const capacity, keys = 3000, 20

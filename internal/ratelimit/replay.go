@@ -54,7 +54,7 @@ func (r *Replay) of(bucket [16]byte) *replayState {
 }
 
 // Admit decides one request of the key whose bucket is identified by bucket. now must not
-// go back.
+// decrease.
 func (r *Replay) Admit(now Instant, bucket [16]byte) bool {
 	s := r.of(bucket)
 	var room [2]Limit

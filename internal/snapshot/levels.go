@@ -6,8 +6,8 @@ import (
 )
 
 // Levels calls yield with the present level of each limit of a gateway, in no particular
-// order: the global limit, those of routes, and of the limits of single keys (their own or
-// on a route) those that are in use. It does not call yield if the gateway is not in force.
+// order: the global limit, the limits of routes, and those limits of single keys (their
+// own or on a route) that are in use. It does not call yield if the gateway is not in force.
 // It does not block decisions.
 func (f *Follower) Levels(gatewayID string, yield func(ratelimit.Level)) {
 	s := f.Current()

@@ -35,8 +35,8 @@ func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways ma
 }
 
 // GatewayByHost returns the gateway for the value of Host or :authority (contract, 4.1), or
-// nil. It ignores letter case, the port and a final dot. A host that no gateway has leads
-// to the gateway of the account default, if that has exactly one. GatewayByHost does not
+// nil. It ignores letter case, the port and a final dot. For an unknown
+// host it returns the gateway of the account default, if that has exactly one. GatewayByHost does not
 // allocate.
 func (s *Snapshot) GatewayByHost(host string) *Gateway {
 	if g := s.hosts[host]; g != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Guarantee: the time to the head of the response runs from the last progress of the
+// Guarantee: the timeout for the head of the response restarts with each progress of the
 // upload, and ends with the head (contract, 4.4).
 func TestHeadTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

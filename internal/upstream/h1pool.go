@@ -13,8 +13,8 @@ import (
 )
 
 // H1Pool holds the plain connections of one origin of scheme http for the HTTP/1.1 engine,
-// which does its own reading and writing. It is safe for concurrent use, and a caller may
-// keep it: a pool that was long unused is forgotten by Pools, and then passes requests on
+// which does its own reading and writing. It is safe for concurrent use. A caller
+// may keep it: if Pools has forgotten the pool because it was unused, it passes requests on
 // to its successor.
 //
 // Idle connections are kept in LIFO stacks, one for each shard. A connection taken by a

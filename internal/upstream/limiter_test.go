@@ -303,7 +303,7 @@ func TestIdleConnectionsYieldTheirSlots(t *testing.T) {
 	}
 }
 
-// Guarantee: a waiter that gives up leaves nothing behind that others would wait for.
+// Guarantee: a waiter that gives up does not block later requests.
 func TestWaiterGivesUp(t *testing.T) {
 	hold := make(chan struct{})
 	count, o := counted(t, "http", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -142,7 +142,7 @@ func (b *adaptedBody) Trailers() ([]byte, []http1.Field) {
 	return b.section, b.trailers.Fields()
 }
 
-// exchangeBytes sends text and returns everything that comes back until the connection ends. A
+// exchangeBytes sends text and returns everything received until the connection ends. A
 // reset is shown as "<reset>" at the end.
 func exchangeBytes(t testing.TB, addr, text string) string {
 	t.Helper()

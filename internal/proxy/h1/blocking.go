@@ -219,7 +219,7 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 func (c *conn) serveBridged(x *exchange) step {
 	c.upstream.Store(nil)
 	if why := c.phase.enter(phaseBridge, 0); why != notCut {
-		return x.emitUnanswered(why)
+		return x.emitNoResponse(why)
 	}
 	ctx, done := c.context()
 	defer done()

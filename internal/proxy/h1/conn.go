@@ -154,7 +154,7 @@ func (c *conn) endPanicked(x *exchange, err error) {
 		c.endUpload(x)
 		x.trip.discard()
 	}
-	if x.answered || x.Ended() {
+	if x.responded || x.Ended() {
 		x.Emit(x.endOf(accesslog.Failed, x.trip.reader.resp.Status, x.trip.reader.body.moved))
 		c.abort(x.response.reset)
 		return
@@ -314,7 +314,7 @@ func (c *conn) closeAll() {
 	_ = c.nc.Close()
 	if c.x != nil {
 		if c.x.known {
-			c.x.emitUnanswered(c.phase.enter(phaseNone, 0))
+			c.x.emitNoResponse(c.phase.enter(phaseNone, 0))
 		}
 		c.engine.release(c.x)
 		c.x = nil

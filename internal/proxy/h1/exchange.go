@@ -45,7 +45,7 @@ type requestState struct {
 	deadline  int64         // of timeout, in the engine's milliseconds
 
 	streaming bool // the response's body is being relayed
-	answered  bool // the final head, or data, was sent to the client
+	responded bool // the final head, or data, was sent to the client
 }
 
 // mode says what must be served with blocking calls.
@@ -141,7 +141,7 @@ func (c *conn) exchange(x *exchange) step {
 func (c *conn) begin(x *exchange) {
 	x.trip.restart(x.ask.Method == "HEAD")
 	x.trip.to = x
-	x.streaming, x.answered = false, false
+	x.streaming, x.responded = false, false
 	w := writerState{
 		oldClient: x.req.Minor == 0, keep: x.req.KeepAlive(), trailers: x.req.WantsTrailers(),
 		verdict: &x.Verdict, id: x.RequestID(), date: *c.engine.clock.date.Load(), closing: x.closing,
@@ -189,7 +189,7 @@ func (x *exchange) takeHead(head []byte, r *http1.Response, body http1.Framing) 
 
 // takeData sends data of the response's body to the client, after its head.
 func (x *exchange) takeData(buf []byte, from, to int) error {
-	x.answered = true
+	x.responded = true
 	out := x.response.data(buf, from, to)
 	if err := x.deliver(&out); err != nil || x.trip.reader.phase == readTunnel {
 		return err

@@ -141,9 +141,9 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 		return stepReady
 	case err == nil:
 		up.Discard()
-		return x.emitUnanswered(why)
+		return x.emitNoResponse(why)
 	case why != notCut: // the client hung up, or a shutdown cut it off
-		return x.emitUnanswered(why)
+		return x.emitNoResponse(why)
 	}
 	return c.refuse(x, err)
 }
@@ -165,7 +165,7 @@ func (c *conn) reconnect(x *exchange) step {
 		return c.refuse(x, proxy.TimedOut(nil))
 	default:
 		c.phase.enter(phaseNone, 0)
-		return x.emitUnanswered(why)
+		return x.emitNoResponse(why)
 	}
 	ctx, done := c.context()
 	defer done()

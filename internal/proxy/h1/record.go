@@ -28,9 +28,9 @@ func (x *exchange) emitForwarded() {
 	x.Emit(x.endOf(accesslog.Forwarded, x.trip.reader.resp.Status, x.trip.reader.body.moved))
 }
 
-// emitUnanswered emits the record of a request that got no response.
-func (x *exchange) emitUnanswered(why cut) step {
-	x.EmitUnanswered(why == cutShutdown, x.bytesIn())
+// emitNoResponse emits the record of a request that got no response.
+func (x *exchange) emitNoResponse(why cut) step {
+	x.EmitNoResponse(why == cutShutdown, x.bytesIn())
 	return stepClose
 }
 

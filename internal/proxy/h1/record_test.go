@@ -247,11 +247,11 @@ func TestRecordsOfClientsThatHangUp(t *testing.T) {
 		pass(checkAfter)
 		g.waitForNoConnections()
 
-		answered := g.dial(t)
-		answered.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
-		answered.wantResponse("200", "ok")
+		responded := g.dial(t)
+		responded.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
+		responded.wantResponse("200", "ok")
 		<-heads
-		_ = answered.Close()
+		_ = responded.Close()
 		g.waitForNoConnections()
 
 		g.stop(t.Context())

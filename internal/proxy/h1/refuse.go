@@ -74,7 +74,7 @@ func (c *conn) awaitCap(x *exchange) step {
 	for x.Verdict.Action == admit.Wait {
 		if err := c.engine.cfg.Admit.Wait(ctx, &x.Verdict); err != nil {
 			if ctx.Err() != nil {
-				return x.emitUnanswered(c.phase.enter(phaseNone, 0))
+				return x.emitNoResponse(c.phase.enter(phaseNone, 0))
 			}
 			return c.refuse(x, err)
 		}
@@ -199,14 +199,14 @@ func (c *conn) fail(x *exchange, err error) step {
 		uploadErr = x.upload.err
 	}
 	switch {
-	case x.answered:
+	case x.responded:
 		if uploadErr == nil && x.trip.lost == nil && why != cutClientClosed && why != cutShutdown {
 			x.LogBrokenOff(err)
 		}
 		x.emitForwarded()
 		return c.abort(x.response.reset)
 	case x.trip.lost != nil || why == cutClientClosed || why == cutShutdown:
-		x.emitUnanswered(why)
+		x.emitNoResponse(why)
 		return c.abort(x.response.reset)
 	case errors.Is(uploadErr, errBodyTooLarge):
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
@@ -214,16 +214,16 @@ func (c *conn) fail(x *exchange, err error) step {
 		x.Verdict.Close = true
 		return c.refuse(x, proxy.MalformedBody(uploadErr))
 	case uploadErr != nil: // the client hung up, or stalled
-		return x.emitUnanswered(why)
+		return x.emitNoResponse(why)
 	case why == cutTimeout:
 		return c.refuse(x, proxy.TimedOut(err))
 	}
-	return c.refuse(x, unanswered(err))
+	return c.refuse(x, upstreamFault(err))
 }
 
-// unanswered returns the public error for an upstream that sent no response, or one that
+// upstreamFault returns the public error for an upstream that sent no response, or one that
 // cannot be relayed.
-func unanswered(err error) error {
+func upstreamFault(err error) error {
 	var public *fault.Error
 	switch {
 	case errors.As(err, &public):

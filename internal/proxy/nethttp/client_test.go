@@ -109,7 +109,7 @@ func (c *client) wantEnd(rest string) {
 	}
 }
 
-// wantCutOff checks that nothing more comes; the connection may end or be reset.
+// wantCutOff checks that nothing more arrives; the connection may end or be reset.
 func (c *client) wantCutOff() {
 	c.t.Helper()
 	if got, _ := c.rest(); got != "" {
@@ -232,7 +232,7 @@ func (g *harness) do(transport http.RoundTripper, method, path string, body io.R
 	return resp, string(text)
 }
 
-// receive receives from a channel. It fails the test if nothing comes within testTimeout.
+// receive receives from a channel. It fails the test if nothing arrives within testTimeout.
 func receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	select {

@@ -28,15 +28,15 @@ import (
 // the upstream itself. In all others it passes its requests to this driver.
 const engineAlone = "TestEngineAlone/"
 
-// Guarantee: the tests that hold for HTTP/1.1 requests that the engine passes to this
-// driver hold as well for those that the engine forwards itself.
+// Guarantee: HTTP/1.1 requests that the engine forwards itself pass the same tests as those
+// that it hands to this driver.
 func TestEngineAlone(t *testing.T) {
 	for name, test := range sharedTests() {
 		t.Run(name, test)
 	}
 }
 
-// sharedTests returns the tests that hold in both cases. They call t.Parallel.
+// sharedTests returns the tests for both kinds of requests. They call t.Parallel.
 
 func sharedTests() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){

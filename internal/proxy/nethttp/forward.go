@@ -47,7 +47,7 @@ func (x *exchange) forward() {
 		Interim:     x.interim,
 	})
 	if err != nil {
-		x.unanswered(err, body)
+		x.endWithoutResponse(err, body)
 		return
 	}
 	defer response.Close()
@@ -94,9 +94,9 @@ func (x *exchange) request() (*http.Request, *body) {
 	return out, b
 }
 
-// unanswered ends an exchange in which the upstream did not respond, or the request's body
+// endWithoutResponse ends an exchange in which the upstream did not respond, or the request's body
 // failed.
-func (x *exchange) unanswered(err error, b *body) {
+func (x *exchange) endWithoutResponse(err error, b *body) {
 	var public *fault.Error
 	switch {
 	case errors.As(err, new(errBodyTooLarge)):

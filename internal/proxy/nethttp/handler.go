@@ -24,10 +24,10 @@ type exchange struct {
 
 	// head is held while part of a head is passed to net/http: 1xx responses and the final
 	// one come from different goroutines.
-	head     sync.Mutex
-	settled  bool // the final head is decided; no other goroutine may change its fields
-	answered bool // the final head was passed to net/http
-	status   int  // of the final head; 0 before
+	head      sync.Mutex
+	settled   bool // the final head is decided; no other goroutine may change its fields
+	responded bool // the final head was passed to net/http
+	status    int  // of the final head; 0 before
 
 	stall    stall
 	bytesOut int64        // of the response's body
@@ -49,7 +49,7 @@ func (x *exchange) settle() {
 func (x *exchange) writeHead(status int) {
 	x.head.Lock()
 	defer x.head.Unlock()
-	x.answered, x.status = true, status
+	x.responded, x.status = true, status
 	x.w.WriteHeader(status)
 }
 
@@ -115,7 +115,7 @@ func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, e *proxy.Ex
 func (x *exchange) stalledBody() {
 	x.head.Lock()
 	defer x.head.Unlock()
-	if !x.answered {
+	if !x.responded {
 		x.stopReading()
 	}
 }
@@ -216,7 +216,7 @@ func (x *exchange) recover() {
 			x.BeginUndecided(&x.server.cfg.Config)
 		}
 		err := x.Panicked(p)
-		if x.answered {
+		if x.responded {
 			x.emit(accesslog.Failed, x.status)
 			x.abort()
 		}

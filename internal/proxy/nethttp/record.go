@@ -56,7 +56,7 @@ func (x *exchange) stopTimer() {
 // end emits the record of a request that has none yet: its response was broken off, or it
 // got no response.
 func (x *exchange) end() {
-	if x.answered {
+	if x.responded {
 		x.emit(accesslog.Forwarded, x.status)
 		return
 	}
@@ -64,7 +64,7 @@ func (x *exchange) end() {
 	x.emitting.Lock()
 	defer x.emitting.Unlock()
 	x.stopTimer()
-	x.EmitUnanswered(cut, x.bytesIn.Load())
+	x.EmitNoResponse(cut, x.bytesIn.Load())
 }
 
 // setTraceparent sets traceparent for the upstream.

@@ -100,7 +100,7 @@ func (x *exchange) stopReading() {
 // abort ends the request with a response that is visibly incomplete.
 func (x *exchange) abort() {
 	x.stopReading()
-	if x.answered && !x.r.ProtoAtLeast(1, 1) {
+	if x.responded && !x.r.ProtoAtLeast(1, 1) {
 		x.reset()
 	}
 	panic(http.ErrAbortHandler)

@@ -29,22 +29,22 @@ func (d pipeDeadlines) SetWriteDeadline(time.Time) error {
 // A slow body is not, nor one that is not being read, nor one whose response has started.
 func TestStalledBodyIsCutOff(t *testing.T) {
 	for name, c := range map[string]struct {
-		pause    time.Duration // before each byte of three
-		unread   time.Duration // between reads
-		answered bool
-		want     int
+		pause     time.Duration // before each byte of three
+		unread    time.Duration // between reads
+		responded bool
+		want      int
 	}{
 		"slow":             {pause: 29 * time.Second, want: 3},
 		"unread":           {unread: time.Hour, want: 3},
 		"stalled":          {pause: 31 * time.Second, want: 0},
-		"response started": {pause: time.Hour, answered: true, want: 3},
+		"response started": {pause: time.Hour, responded: true, want: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pr, pw := io.Pipe()
 				s := &Server{}
 				x := s.newExchange(pipeDeadlines{read: pr}, &http.Request{Body: pr}, &proxy.Exchange{})
-				x.answered = c.answered
+				x.responded = c.responded
 				b := newBody(x.r, 0, nil, &x.stall.reading)
 				x.stall.start()
 				defer x.stall.stop()

@@ -52,7 +52,7 @@ func (x *exchange) tunnel(response *upstream.Response, asked string) {
 	}
 	defer x.server.tunnels.remove(t)
 	defer t.close()
-	x.answered, x.status = true, http.StatusSwitchingProtocols
+	x.responded, x.status = true, http.StatusSwitchingProtocols
 	x.emitStarted()
 	front, buffered, err := x.rc.Hijack()
 	if err != nil {

@@ -14,7 +14,7 @@ const (
 	// earlier when the write-ahead log has about checkpointPages pages.
 	checkpointEvery = 2 * time.Second
 	checkpointPages = 500
-	// backstopPages is the length of the log at which the writer itself writes it back,
+	// backstopPages is the length of the log at which the writer itself checkpoints,
 	// within a COMMIT: after a large change, and while the checkpointer cannot keep up.
 	backstopPages = 3000
 	// warnEvery is the minimum time between two warnings about a failed checkpoint.

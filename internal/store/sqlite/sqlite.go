@@ -47,7 +47,7 @@ type DB struct {
 	dbs          []*sql.DB
 
 	path     string
-	failures atomic.Int64 // writing transactions that the database failed
+	failures atomic.Int64 // write transactions that failed in the database
 }
 
 // Open opens the store in the file cfg.Path, creates the file if it does not exist, and

@@ -25,8 +25,8 @@ type Stats struct {
 	Writes Use
 	Reads  Use // of the management API
 	Follow Use // of the data plane, which has its own connections
-	// Failures counts the writing transactions that the database failed, as with a full
-	// disk. Changes that a rule forbids do not count.
+	// Failures counts the write transactions that failed in the database, for example
+	// because the disk was full. Changes that a constraint rejects do not count.
 	Failures int64
 	// Database and Log are the sizes of the file and of its write-ahead log in bytes, or 0
 	// if there is none.
