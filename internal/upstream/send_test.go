@@ -213,7 +213,7 @@ func TestTargetBytes(t *testing.T) {
 	})
 }
 
-// Guarantee: an upstream's failures are told apart: no listener, refused by the guard,
+// Guarantee: the failures of an upstream have different errors: no listener, refused by the guard,
 // closed before the head, no head in time.
 func TestFailures(t *testing.T) {
 	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = io.Copy(io.Discard, c) })

@@ -94,8 +94,8 @@ func (x *exchange) request() (*http.Request, *body) {
 	return out, b
 }
 
-// endWithoutResponse ends an exchange in which the upstream did not respond, or the request's body
-// failed.
+// endWithoutResponse ends an exchange in which the upstream did not respond, or the request's
+// body failed.
 func (x *exchange) endWithoutResponse(err error, b *body) {
 	var public *fault.Error
 	switch {
