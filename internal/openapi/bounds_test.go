@@ -10,7 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/openapi"
 )
 
-// repeat writes n lines.
+// repeat returns n lines.
 func repeat(n int, line func(i int) string) string {
 	var b strings.Builder
 	for i := range n {
@@ -19,8 +19,8 @@ func repeat(n int, line func(i int) string) string {
 	return b.String()
 }
 
-// Guarantee: no document of the size that the server takes describes more than
-// a server holds, or takes longer to read than its size explains.
+// Guarantee: a document within the maximum size of a request is rejected if its references or
+// variables would expand to more than the limits.
 func TestBounds(t *testing.T) {
 	const head = "openapi: 3.2.0\n"
 	for name, c := range map[string]struct{ doc, message string }{
@@ -57,13 +57,13 @@ func TestBounds(t *testing.T) {
 			_, err := openapi.Parse([]byte(c.doc))
 			var f *fault.Error
 			if !errors.As(err, &f) || f.Code != fault.ValidationFailed || !strings.Contains(f.Message, c.message) {
-				t.Errorf("%.300v; want a validation error that says %q", err, c.message)
+				t.Errorf("got %.300v, want a validation error with %q", err, c.message)
 			}
 		})
 	}
 }
 
-// Guarantee: that many paths share one path item costs no more than to read them.
+// Guarantee: many paths may refer to the same path item.
 func TestSharedPathItem(t *testing.T) {
 	const paths = 20000
 	doc := "openapi: 3.1.0\npaths:\n" +
@@ -76,6 +76,6 @@ func TestSharedPathItem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(d.Routes) != paths {
-		t.Errorf("%d routes; want %d", len(d.Routes), paths)
+		t.Errorf("got %d routes, want %d", len(d.Routes), paths)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/keygate/keygate/internal/openapi"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// show writes what a document says, a route a line.
+// show returns a document as text, with a line for each route and warning.
 func show(d *openapi.Document) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "base %q\n", d.BasePath)
@@ -35,8 +35,8 @@ func show(d *openapi.Document) string {
 	return b.String()
 }
 
-// Guarantee: each document of testdata gives the routes and warnings, or the
-// error, that stand beside it.
+// Guarantee: each document of testdata has the routes and warnings, or the error, of its
+// golden file.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.*")
 	if err != nil {
@@ -75,16 +75,36 @@ func TestGolden(t *testing.T) {
 		})
 	}
 	if cases == 0 {
-		t.Fatal("there are no documents")
+		t.Fatal("got no documents in testdata; want some")
 	}
 }
 
-// head begins a document; what follows is on line 4 and below.
+// head is the start of a document. The text after it starts on line 4.
 const head = "openapi: 3.1.0\ninfo: {title: t, version: v}\npaths:\n"
 
-// Guarantee: every mistake is told with its place and field.
-func TestRefused(t *testing.T) {
-	for _, c := range []struct{ text, place, field, message string }{
+// invalidDocument is a document and the error that it must have.
+type invalidDocument struct{ text, position, field, message string }
+
+// wantRejected fails unless every document is rejected with its message, position and field.
+func wantRejected(t *testing.T, documents []invalidDocument) {
+	t.Helper()
+	for _, c := range documents {
+		_, err := openapi.Parse([]byte(c.text))
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Code != fault.ValidationFailed {
+			t.Errorf("%q: got %v, want a validation error", c.text, err)
+			continue
+		}
+		if !strings.HasPrefix(f.Message, "line "+c.position+": ") || !strings.Contains(f.Message, c.message) || f.Field != c.field {
+			t.Errorf("%q: got %q of %q,\nwant %q of %q at line %s", c.text, f.Message, f.Field, c.message, c.field, c.position)
+		}
+	}
+}
+
+// Guarantee: a text that is not an OpenAPI document of a supported version, with paths, is
+// rejected with its position and field.
+func TestInvalidDocumentsAreRejected(t *testing.T) {
+	wantRejected(t, []invalidDocument{
 		{"", "1, column 1", "", "empty"},
 		{"a: b: c\n", "1, column 5", "", "mapping values"},
 		{"hello\n", "1, column 1", "", "not an OpenAPI document"},
@@ -99,13 +119,31 @@ func TestRefused(t *testing.T) {
 		{"openapi: 3.0.0\n", "1, column 1", "paths", "missing"},
 		{"openapi: 3.0.0\npaths:\n", "2, column 7", "paths", "must be a mapping, not null"},
 		{"openapi: 3.0.0\npaths: []\n", "2, column 8", "paths", "must be a mapping"},
-		{"openapi: 3.0.0\nx-keygate-rate-limit: {burst: 5/s}\npaths: {}\n", "2, column 1", "x-keygate-rate-limit", "path item or an operation"},
-		{head + "  x-keygate-auth: none\n", "4, column 3", "paths.x-keygate-auth", "path item or an operation"},
+	})
+}
+
+// Guarantee: an invalid path, path item or operation is rejected with its position and field.
+func TestInvalidPathsAreRejected(t *testing.T) {
+	wantRejected(t, []invalidDocument{
 		{head + "  a: {}\n", "4, column 3", "paths.a", "start with a slash"},
 		{head + "  /a/../b: {get: {}}\n", "4, column 3", "paths./a/../b", "dot"},
 		{head + "  /a/{b: {get: {}}\n", "4, column 3", "paths./a/{b", "without a }"},
 		{head + "  /a: x\n", "4, column 7", "paths./a", "must be a mapping"},
 		{head + "  /a:\n    get:\n", "5, column 9", "paths./a.get", "must be a mapping, not null"},
+		{head + "  /a/${env:B}: {}\n", "4, column 3", "paths./a/${env:B}", "${env:"},
+		{head + "  /a/{x}: {get: {}}\n  /a/{y}: {get: {}}\n", "5, column 12", "paths./a/{y}.get", "/a/{x}"},
+		{strings.Replace(head, "3.1.0", "3.2.0", 1) + "  /a:\n    additionalOperations:\n      POST: {}\n", "6, column 7", "paths./a.additionalOperations.POST", "as post"},
+		{strings.Replace(head, "3.1.0", "3.2.0", 1) + "  /a:\n    additionalOperations:\n      copy: {}\n", "6, column 7", "paths./a.additionalOperations.copy", "upper case"},
+		{`{"openapi": "3.1.0",` + "\n" + `"paths": {"/a": {}, "/a": {}}}`, "2, column 21", "", "is a duplicate"},
+	})
+}
+
+// Guarantee: an invalid, unknown or misplaced extension of Keygate is rejected with its position
+// and field.
+func TestInvalidExtensionsAreRejected(t *testing.T) {
+	wantRejected(t, []invalidDocument{
+		{"openapi: 3.0.0\nx-keygate-rate-limit: {burst: 5/s}\npaths: {}\n", "2, column 1", "x-keygate-rate-limit", "path item or an operation"},
+		{head + "  x-keygate-auth: none\n", "4, column 3", "paths.x-keygate-auth", "path item or an operation"},
 		{head + "  /a:\n    x-keygate-ratelimit: {}\n", "5, column 5", "paths./a.x-keygate-ratelimit", "is not an extension"},
 		{head + "  /a:\n    get:\n      X-Keygate-Auth: none\n", "6, column 7", "paths./a.get.X-Keygate-Auth", "is not an extension"},
 		{head + "  /a:\n    get:\n      x-keygate-auth: open\n", "6, column 23", "paths./a.get.x-keygate-auth", "must be key"},
@@ -117,7 +155,15 @@ func TestRefused(t *testing.T) {
 		{head + "  /a:\n    get:\n      x-keygate-rate-limit: {burst: 5/s, per: ip}\n", "6, column 47", "paths./a.get.x-keygate-rate-limit.per", "must be \"key\""},
 		{head + "  /a:\n    get:\n      x-keygate-rate-limit: {rate: 5/s}\n", "6, column 30", "paths./a.get.x-keygate-rate-limit.rate", "is not a field"},
 		{head + "  /a:\n    get:\n      x-keygate-rate-limit: {burst: '${env:B}'}\n", "6, column 37", "paths./a.get.x-keygate-rate-limit.burst", "${env:"},
-		{head + "  /a/${env:B}: {}\n", "4, column 3", "paths./a/${env:B}", "${env:"},
+		{head + "  /a:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n  /a?b:\n    get: {x-keygate-rate-limit: {burst: 6/s}}\n", "7, column 5", "paths./a?b.get", "differ in x-keygate-rate-limit"},
+		{head + "  /a:\n    get: {x-keygate-auth: none}\n  /a?b:\n    get: {}\n", "7, column 5", "paths./a?b.get", "differ in x-keygate-auth"},
+		{`{"openapi": "3.1.0",` + "\n" + `"paths": {"/a": {"get": {"x-keygate-rate-limit": {"burst": 5}}}}}`, "2, column 60", "paths./a.get.x-keygate-rate-limit.burst", "must be a string"},
+	})
+}
+
+// Guarantee: an invalid server is rejected with its position and field.
+func TestInvalidServersAreRejected(t *testing.T) {
+	wantRejected(t, []invalidDocument{
 		{head + "  /a: {}\nservers: [{url: '${env:B}'}]\n", "5, column 17", "servers[0].url", "${env:"},
 		{head + "  /a: {}\nservers: [{url: '{b}', variables: {b: {default: '${env:B}'}}}]\n", "5, column 49", "servers[0].variables.b.default", "${env:"},
 		{head + "  /a: {}\nservers: {}\n", "5, column 10", "servers", "must be a list"},
@@ -125,9 +171,13 @@ func TestRefused(t *testing.T) {
 		{head + "  /a: {}\nservers: [{url: '/{b}/'}]\n", "5, column 17", "servers[0].url", "{b}"},
 		{head + "  /a: {}\nservers: [{url: '/{b'}]\n", "5, column 17", "servers[0].url", "without a }"},
 		{head + "  /a: {}\nservers: [{url: 'https://x/a//b'}]\n", "5, column 17", "servers[0].url", "cannot be prepended"},
-		{head + "  /a/{x}: {get: {}}\n  /a/{y}: {get: {}}\n", "5, column 12", "paths./a/{y}.get", "/a/{x}"},
-		{head + "  /a:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n  /a?b:\n    get: {x-keygate-rate-limit: {burst: 6/s}}\n", "7, column 5", "paths./a?b.get", "differ in x-keygate-rate-limit"},
-		{head + "  /a:\n    get: {x-keygate-auth: none}\n  /a?b:\n    get: {}\n", "7, column 5", "paths./a?b.get", "differ in x-keygate-auth"},
+	})
+}
+
+// Guarantee: a reference that is invalid, circular, or leaves the document is rejected with its
+// position and field.
+func TestInvalidReferencesAreRejected(t *testing.T) {
+	wantRejected(t, []invalidDocument{
 		{head + "  /a: {$ref: 'other.yaml'}\n", "4, column 14", "paths./a.$ref", "leaves the document"},
 		{head + "  /a: {$ref: 'https://example.com/x#/a'}\n", "4, column 14", "paths./a.$ref", "leaves the document"},
 		{head + "  /a: {$ref: '#/components/pathItems/x'}\n", "4, column 14", "paths./a.$ref", "has no #/components/pathItems/x"},
@@ -140,25 +190,11 @@ func TestRefused(t *testing.T) {
 		{head + "  /a: {}\ncomponents: {schemas: {S: {properties: {default: {$ref: x}}}}}\n", "5, column 57", "components.schemas.S.properties.default.$ref", "leaves the document"},
 		{head + "  /a: {}\ncomponents: {schemas: {S: {allOf: [{}, {$ref: x}]}}}\n", "5, column 47", "components.schemas.S.allOf[1].$ref", "leaves the document"},
 		{head + "  /a: {}\ncomponents: {examples: {S: {$ref: x}}}\n", "5, column 35", "components.examples.S.$ref", "leaves the document"},
-		{strings.Replace(head, "3.1.0", "3.2.0", 1) + "  /a:\n    additionalOperations:\n      POST: {}\n", "6, column 7", "paths./a.additionalOperations.POST", "as post"},
-		{strings.Replace(head, "3.1.0", "3.2.0", 1) + "  /a:\n    additionalOperations:\n      copy: {}\n", "6, column 7", "paths./a.additionalOperations.copy", "upper case"},
-		{`{"openapi": "3.1.0",` + "\n" + `"paths": {"/a": {"get": {"x-keygate-rate-limit": {"burst": 5}}}}}`, "2, column 60", "paths./a.get.x-keygate-rate-limit.burst", "must be a string"},
-		{`{"openapi": "3.1.0",` + "\n" + `"paths": {"/a": {}, "/a": {}}}`, "2, column 21", "", "is a duplicate"},
-	} {
-		_, err := openapi.Parse([]byte(c.text))
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Code != fault.ValidationFailed {
-			t.Errorf("%q: got %v", c.text, err)
-			continue
-		}
-		if !strings.HasPrefix(f.Message, "line "+c.place+": ") || !strings.Contains(f.Message, c.message) || f.Field != c.field {
-			t.Errorf("%q: got %q of %q,\nwant %q of %q at line %s", c.text, f.Message, f.Field, c.message, c.field, c.place)
-		}
-	}
+	})
 }
 
-// Guarantee: what only looks like a reference is left alone.
-func TestDataIsNoReference(t *testing.T) {
+// Guarantee: a member with the name $ref in data, such as an example, is not a reference.
+func TestDataIsNotAReference(t *testing.T) {
 	const text = head + `  /a:
     get:
       responses:
@@ -180,11 +216,11 @@ func TestDataIsNoReference(t *testing.T) {
                   x-y: {$ref: '#/components/schemas/S'}
 `
 	if _, err := openapi.Parse([]byte(text)); err != nil {
-		t.Error(err)
+		t.Errorf("got %v, want no error", err)
 	}
 }
 
-// Guarantee: the warnings of a large document are counted, not all shown.
+// Guarantee: a document has at most 50 warnings, and one more with the number of the others.
 func TestManyWarnings(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -197,12 +233,12 @@ func TestManyWarnings(t *testing.T) {
 	}
 	w := d.Warnings("https://x")
 	if len(w) != 51 || !strings.Contains(w[50], "50 more") || len(d.Routes) != 100 {
-		t.Errorf("%d warnings, the last %q", len(w), w[len(w)-1])
+		t.Errorf("got %d routes and %d warnings, the last %q; want 100 and 51, the last with \"50 more\"", len(d.Routes), len(w), w[len(w)-1])
 	}
 }
 
-// FuzzParse looks for a document that makes Parse panic, gives an error
-// without a place, or routes that are no table.
+// FuzzParse looks for a document that makes Parse panic, or return an error without a
+// position or routes that conflict.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.*")
 	if err != nil {
@@ -222,7 +258,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			var bad *fault.Error
 			if !errors.As(err, &bad) || bad.Code != fault.ValidationFailed || !strings.HasPrefix(bad.Message, "line ") {
-				t.Fatalf("got %v", err)
+				t.Fatalf("got %v, want a validation error with a position", err)
 			}
 			return
 		}

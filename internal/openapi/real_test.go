@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/openapi"
 )
 
-// realSpec returns one of the public documents that stand in shared/data/specs
-// beside the tree.
+// realSpec returns a public document from shared/data/specs beside the tree. It skips the test
+// if there is none.
 func realSpec(tb testing.TB, name string) []byte {
 	tb.Helper()
 	dir, err := os.Getwd()
@@ -31,7 +31,7 @@ func realSpec(tb testing.TB, name string) []byte {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			tb.Skipf("shared/data/specs/%s is missing: it stands beside the tree, not in it", name)
+			tb.Skipf("shared/data/specs/%s is missing: it belongs beside the tree, not in it", name)
 		}
 		dir = parent
 	}
@@ -50,25 +50,25 @@ func unpack(tb testing.TB, packed []byte) []byte {
 	return content
 }
 
-// Guarantee: every operation of GitHub's own document is a route, and none is
-// refused for the two pairs of paths that differ only in a parameter's name. The one
-// operation with its own servers gets a warning.
+// Guarantee: every operation of GitHub's document is a route, including those of the two pairs
+// of paths that differ only in the name of a parameter. The one operation with servers of its
+// own gets a warning.
 func TestGitHub(t *testing.T) {
 	d, err := openapi.Parse(realSpec(t, "github.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(d.Routes) != 1223 || d.BasePath != "" {
-		t.Errorf("got %d routes below %q", len(d.Routes), d.BasePath)
+		t.Errorf("got %d routes with the base path %q, want 1223 without one", len(d.Routes), d.BasePath)
 	}
 	if w := d.Warnings("https://api.github.com"); len(w) != 1 || !strings.Contains(w[0], "assets.post.servers is ignored") {
-		t.Errorf("warnings: %q", w)
+		t.Errorf("got warnings %q, want one of assets.post.servers", w)
 	}
 	want(t, d, "/repos/{owner}/{repo}/compare/{basehead}", "GET")
 }
 
-// Guarantee: of OpenAI's 288 operations those whose paths differ in the query alone
-// are one route, with a warning that says so.
+// Guarantee: each of OpenAI's 288 operations is a route, except that operations whose paths
+// differ only in the query are one route, with a warning.
 func TestOpenAI(t *testing.T) {
 	d, err := openapi.Parse(realSpec(t, "openai.yaml.gz"))
 	if err != nil {
@@ -81,18 +81,18 @@ func TestOpenAI(t *testing.T) {
 		}
 	}
 	if len(d.Routes)+merged != 288 || merged == 0 || d.BasePath != "/v1" {
-		t.Errorf("got %d routes below %q, and %d merged", len(d.Routes), d.BasePath, merged)
+		t.Errorf("got %d routes with the base path %q and %d merged, want 288 in total, some merged, with /v1", len(d.Routes), d.BasePath, merged)
 	}
 	for _, r := range d.Routes {
 		if strings.ContainsRune(r.Path, '?') {
-			t.Errorf("the path %s has a query", r.Path)
+			t.Errorf("got path %s, want it without a query", r.Path)
 		}
 	}
 	if w := d.Warnings("https://api.openai.com/v1")[0]; !strings.Contains(w, "/v1/v1/") {
-		t.Errorf("no warning of the path that stands twice, but %q", w)
+		t.Errorf("got first warning %q, want one of the duplicate base path /v1/v1/", w)
 	}
 	if w := d.Warnings("https://api.openai.com")[0]; strings.Contains(w, "upstream_url") {
-		t.Errorf("a warning of a path that stands once: %q", w)
+		t.Errorf("got first warning %q, want none of upstream_url", w)
 	}
 	want(t, d, "/v1/responses", "POST")
 }
@@ -102,16 +102,16 @@ func want(t *testing.T, d *openapi.Document, path, method string) {
 	for _, r := range d.Routes {
 		if r.Path == path && r.Methods[0] == method {
 			if !r.RateLimit.IsZero() || r.Auth != gateway.AuthKey {
-				t.Errorf("%s %s: %+v", method, path, r)
+				t.Errorf("got route %+v, want %s %s with a key and no rate limit", r, method, path)
 			}
 			return
 		}
 	}
-	t.Errorf("there is no route %s %s", method, path)
+	t.Errorf("got no route %s %s, want one", method, path)
 }
 
-// The bar for the whole server is 4 s and 400 MB with GitHub's document, 3 s
-// with OpenAI's (issue 2).
+// The limit for a push to the server is 4 s and 400 MB with GitHub's document, and 3 s with
+// OpenAI's.
 func BenchmarkGitHub(b *testing.B) { benchmarkReal(b, "github.json.gz") }
 
 func BenchmarkOpenAI(b *testing.B) { benchmarkReal(b, "openai.yaml.gz") }
@@ -126,7 +126,7 @@ func benchmarkReal(b *testing.B, name string) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		watchHeap(&peak, done)
+		recordPeak(&peak, done)
 	}()
 	for b.Loop() {
 		if _, err := openapi.Parse(content); err != nil {
@@ -138,9 +138,9 @@ func benchmarkReal(b *testing.B, name string) {
 	b.ReportMetric(float64(peak.Load()), "peak-B")
 }
 
-// watchHeap keeps the largest heap that it sees until done: what is live, the
-// document included, and what is not collected yet.
-func watchHeap(peak *atomic.Uint64, done <-chan struct{}) {
+// recordPeak stores the largest size of the heap in peak until done is closed. It includes the
+// document and garbage that is not collected yet.
+func recordPeak(peak *atomic.Uint64, done <-chan struct{}) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
