@@ -312,12 +312,12 @@ func TestRequestLogHasRefusedAndFailedRequests(t *testing.T) {
 	s.clock.move(time.Second)
 	over := p.emit(limited)
 	s.clock.move(time.Second)
-	nobody := p.emit(unknown)
+	keyless := p.emit(unknown)
 	s.clock.move(time.Second)
 	failed := p.emit(broken)
 	list := s.get("/v1/requests").want(200).data()
-	if len(list) != 3 || list[0]["request_id"] != failed || list[1]["request_id"] != nobody || list[2]["request_id"] != over {
-		t.Fatalf("got %v, want requests %s, %s and %s", list, failed, nobody, over)
+	if len(list) != 3 || list[0]["request_id"] != failed || list[1]["request_id"] != keyless || list[2]["request_id"] != over {
+		t.Fatalf("got %v, want requests %s, %s and %s", list, failed, keyless, over)
 	}
 	for _, r := range list {
 		wantFields(t, r, requestFields)

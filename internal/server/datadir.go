@@ -100,7 +100,7 @@ func readHolder(f *os.File) string {
 }
 
 // release releases the lock. It does not remove the file: another server may have just
-// opened it, and would then hold a lock on a file that nobody else sees.
+// opened it, and would then lock a file that no later server finds.
 func (l *lock) release() { _ = l.file.Close() }
 
 // writeFileAtomically writes a file with mode 0600. Readers, and a crash at any time,

@@ -303,7 +303,7 @@ func (s *Server) serve(name string, serve func() error) {
 // Stop drains the server and stops it. At once, /readyz responds with 503 and both
 // planes stop accepting connections. Requests under way are finished until ctx ends,
 // and cut off then, which is not an error. Then Stop writes everything that is in
-// memory and closes the store, for which it takes closeTimeout at most.
+// memory and closes the store, within closeTimeout.
 func (s *Server) Stop(ctx context.Context) error {
 	s.readiness.Set(telemetry.Draining)
 	s.log.Info("shutting down")
@@ -312,7 +312,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
 	planes.Go(func() { adminErr = shutdown(ctx, s.admin, s.log) })
 	planes.Wait()
-	// The rest has time of its own, even if the requests took all of ctx's.
+	// The remaining steps have a separate time limit, since the requests may have used up
+	// that of ctx.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	err := errors.Join(gatewayErr, adminErr, s.stopRunning(closing))
