@@ -23,7 +23,7 @@ func environment(pairs ...string) func(string) (string, bool) {
 	}
 }
 
-// Guarantee: only the values change that name a variable, and no line moves.
+// Guarantee: only values with a variable change, and every line keeps its number.
 func TestResolveEnv(t *testing.T) {
 	lookup := environment("HOST", "orders.internal", "N", "50", "E", "", "Q", `a"b\c'd`+"\n€", "M", "${env:HOST}")
 	for _, c := range []struct{ text, want string }{
@@ -43,9 +43,9 @@ func TestResolveEnv(t *testing.T) {
 	}
 }
 
-// Guarantee: what cannot be replaced is told with its place.
-func TestResolveEnvRefused(t *testing.T) {
-	for _, c := range []struct{ text, place, field, message string }{
+// Guarantee: a variable that cannot be replaced is rejected with its position and field.
+func TestInvalidVariablesAreRejected(t *testing.T) {
+	for _, c := range []struct{ text, position, field, message string }{
 		{"a: 1\nb:\n  - x\n  - ${env:NOT}\n", "4, column 5", "b[1]", "NOT is not set"},
 		{"a: ${env:BAD}\n", "1, column 4", "a", "UTF-8"},
 		{"a: ${env:A-B}\n", "1, column 4", "a", "${env:NAME}"},
@@ -57,12 +57,12 @@ func TestResolveEnvRefused(t *testing.T) {
 		{"a: [${env:A}]\n", "1, column 6", "", "did not find"},
 	} {
 		_, err := gateway.ResolveEnv([]byte(c.text), environment("A", "x", "BAD", "\xff"))
-		wantPlaced(t, c.text, err, c.place, c.field, c.message)
+		wantProblem(t, c.text, err, c.position, c.field, c.message)
 	}
 }
 
-// Guarantee: whatever a variable holds becomes the text of one value and
-// nothing else.
+// Guarantee: the value of a variable becomes the text of one value, whatever it is, and cannot
+// add anything else to the document.
 func TestResolveEnvInjectsNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.OneOf(rapid.String(), rapid.StringMatching(`["'{}\[\]:,#&*!|>%@\\ \n\ta-c-]{0,12}`)).
@@ -75,18 +75,18 @@ func TestResolveEnvInjectsNothing(t *testing.T) {
 		}
 		d, err := gateway.ParseDocument(resolved)
 		if bad := gateway.CheckName("x" + value); bad != nil {
-			// Even then it is the name that is refused, and the name alone.
-			var refused *fault.Error
-			if !errors.As(err, &refused) || refused.Field != "gateway.name" {
-				t.Fatalf("%v, want %v\n%s", err, bad, resolved)
+			// An invalid value of the variable is an error of the name only.
+			var rejected *fault.Error
+			if !errors.As(err, &rejected) || rejected.Field != "gateway.name" {
+				t.Fatalf("got %v, want %v of gateway.name for\n%s", err, bad, resolved)
 			}
 			return
 		}
 		if err != nil {
-			t.Fatalf("%v\n%s", err, resolved)
+			t.Fatalf("got %v, want no error for\n%s", err, resolved)
 		}
 		if d.Gateway.Name.Value != "x"+value || len(d.Routes) != 1 {
-			t.Fatalf("got %q and %d routes of\n%s", d.Gateway.Name.Value, len(d.Routes), resolved)
+			t.Fatalf("got name %q and %d routes, want %q and 1, of\n%s", d.Gateway.Name.Value, len(d.Routes), "x"+value, resolved)
 		}
 	})
 }

@@ -24,9 +24,8 @@ func limit(t interface{ Fatal(...any) }, sustained, burst, daily, per string) ra
 	return c
 }
 
-// Guarantee: the file of the contract means what it says, and comes out of an
-// export as it went in.
-func TestDocumentOfTheContract(t *testing.T) {
+// Guarantee: the example of the contract parses to its settings, and is encoded as it was.
+func TestExampleOfTheContract(t *testing.T) {
 	const text = `gateway:
   name: orders
   upstream_url: https://orders.internal
@@ -52,15 +51,15 @@ routes:
 		}},
 	}
 	if !reflect.DeepEqual(d, want) {
-		t.Errorf("got %+v", d)
+		t.Errorf("got %+v, want %+v", d, want)
 	}
 	if got := string(d.Encode()); got != text {
-		t.Errorf("encoded:\n%s", got)
+		t.Errorf("got encoded:\n%s\nwant:\n%s", got, text)
 	}
 }
 
-// Guarantee: a member that is absent, one that is null and one with a value are
-// three things, in JSON too.
+// Guarantee: an absent field, a null field and a field with a value are different, also in
+// JSON.
 func TestDocumentMembers(t *testing.T) {
 	d, err := gateway.ParseDocument([]byte(`{"gateway": {"global_rate_limit": null, "name": "a"}, "routes": [
 		{"path": "/", "methods": ["GET"], "auth": "none", "rate_limit": null},
@@ -69,20 +68,20 @@ func TestDocumentMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g := d.Gateway; !g.GlobalLimit.Present || !g.GlobalLimit.Null || g.UpstreamURL.Present || g.Name.Null || g.Name.Value != "a" {
-		t.Errorf("got %+v", g)
+		t.Errorf("got %+v, want a null limit, no upstream URL and the name a", g)
 	}
 	if r := d.Routes; r[0].Auth != gateway.AuthNone || !r[0].RateLimit.IsZero() || r[1].RateLimit != limit(t, "", "5/s", "", "key") {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want auth none without a limit, and a limit of 5/s per key", r)
 	}
 	d, err = gateway.ParseDocument([]byte("routes: []\n"))
 	if err != nil || d.Gateway != (gateway.Section{}) || d.Routes == nil || len(d.Routes) != 0 {
-		t.Errorf("got %+v, %v", d, err)
+		t.Errorf("got %+v, %v, want no settings and an empty list of routes", d, err)
 	}
 }
 
-// Guarantee: every mistake is told with its place and field.
-func TestDocumentRefused(t *testing.T) {
-	for _, c := range []struct{ text, place, field, message string }{
+// Guarantee: an invalid configuration is rejected with the position and field of the problem.
+func TestInvalidConfigurationsAreRejected(t *testing.T) {
+	for _, c := range []struct{ text, position, field, message string }{
 		{"", "1, column 1", "", "empty"},
 		{"- a\n", "1, column 1", "", "must be a mapping"},
 		{"gateway: {}\n", "1, column 1", "routes", "missing"},
@@ -119,19 +118,21 @@ func TestDocumentRefused(t *testing.T) {
 		{"gateway:\n  upstream_url: http://${env:HOST}/\nroutes: []\n", "2, column 17", "gateway.upstream_url", "${env:"},
 	} {
 		_, err := gateway.ParseDocument([]byte(c.text))
-		wantPlaced(t, c.text, err, c.place, c.field, c.message)
+		wantProblem(t, c.text, err, c.position, c.field, c.message)
 	}
 }
 
-func wantPlaced(t *testing.T, text string, err error, place, field, message string) {
+// wantProblem fails unless err is a validation error of the field, with the position and
+// message.
+func wantProblem(t *testing.T, text string, err error, position, field, message string) {
 	t.Helper()
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != fault.ValidationFailed {
-		t.Errorf("%q: got %v", text, err)
+		t.Errorf("%q: got %v, want a validation error", text, err)
 		return
 	}
-	if !strings.HasPrefix(f.Message, "line "+place+": ") || !strings.Contains(f.Message, message) || f.Field != field {
-		t.Errorf("%q: got %q of %q,\nwant %q of %q at line %s", text, f.Message, f.Field, message, field, place)
+	if !strings.HasPrefix(f.Message, "line "+position+": ") || !strings.Contains(f.Message, message) || f.Field != field {
+		t.Errorf("%q: got %q of %q,\nwant %q of %q at line %s", text, f.Message, f.Field, message, field, position)
 	}
 }
 
@@ -164,8 +165,7 @@ func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
 	})
 }
 
-// Guarantee: whatever stands on a gateway, its export applies unchanged and
-// says the same.
+// Guarantee: the exported configuration of any gateway parses to the same configuration.
 func TestExportRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := &gateway.Gateway{
@@ -177,7 +177,7 @@ func TestExportRoundTrip(t *testing.T) {
 		}
 		specs := rapid.SliceOfN(routeSpecs(), 0, 5).Draw(t, "routes")
 		if gateway.CheckTable(specs) != nil {
-			t.Skip("no table")
+			t.Skip("the drawn routes conflict")
 		}
 		routes := make([]gateway.Route, len(specs))
 		for i, s := range specs {
@@ -187,19 +187,19 @@ func TestExportRoundTrip(t *testing.T) {
 		text := exported.Encode()
 		read, err := gateway.ParseDocument(text)
 		if err != nil {
-			t.Fatalf("%v\n%s", err, text)
+			t.Fatalf("got %v, want no error for\n%s", err, text)
 		}
 		if !reflect.DeepEqual(read, exported) {
 			t.Fatalf("got %+v\nwant %+v\n%s", read, exported, text)
 		}
 		if again := read.Encode(); !bytes.Equal(again, text) {
-			t.Fatalf("encoded again:\n%s\nat first:\n%s", again, text)
+			t.Fatalf("got encoded again:\n%s\nwant:\n%s", again, text)
 		}
 	})
 }
 
-// FuzzParseDocument looks for a file that makes ParseDocument panic, gives an
-// error without a place, or does not survive a round trip.
+// FuzzParseDocument looks for a configuration that makes ParseDocument panic or return an
+// error without a position, or that changes when it is encoded and parsed again.
 func FuzzParseDocument(f *testing.F) {
 	f.Add([]byte("gateway:\n  name: a\n  global_rate_limit: {sustained: 5/s}\nroutes:\n  - path: /a/{b}.json\n    methods: [GET]\n    rate_limit: {burst: 5/s, per: key}\n    auth: none\n"))
 	f.Add([]byte(`{"gateway": {"global_rate_limit": null}, "routes": [{"path": "/*", "methods": ["A", "B"]}]}`))
@@ -209,7 +209,7 @@ func FuzzParseDocument(f *testing.F) {
 		if err != nil {
 			var bad *fault.Error
 			if !errors.As(err, &bad) || bad.Code != fault.ValidationFailed || !strings.HasPrefix(bad.Message, "line ") {
-				t.Fatalf("got %v", err)
+				t.Fatalf("got %v, want a validation error with a position", err)
 			}
 			return
 		}

@@ -5,13 +5,14 @@ import (
 	"testing"
 )
 
-// TestInspectPath holds the path rules of contract 4.5: what another parser
-// could read differently is refused, plain or encoded.
-func TestInspectPath(t *testing.T) {
-	for _, c := range []struct {
-		path, problem string
-		normal        bool
-	}{
+// inspectedPath is a path with the results of InspectPath.
+type inspectedPath struct {
+	path, problem string
+	normal        bool
+}
+
+func inspectedPaths() []inspectedPath {
+	return []inspectedPath{
 		{"/", "", true},
 		{"/a/b", "", true},
 		{"/a/b/", "", true},
@@ -55,7 +56,13 @@ func TestInspectPath(t *testing.T) {
 		{"/a%4g", badEscape, false},
 		{"/a%g4", badEscape, false},
 		{"/a#b", badMark, false},
-	} {
+	}
+}
+
+// Guarantee: contract 4.5, a path that another parser could read differently is rejected,
+// plain or encoded.
+func TestInspectPath(t *testing.T) {
+	for _, c := range inspectedPaths() {
 		problem, normal := InspectPath(c.path)
 		if problem != c.problem || normal != c.normal {
 			t.Errorf("InspectPath(%q) = %q, %v, want %q, %v", c.path, problem, normal, c.problem, c.normal)
@@ -70,7 +77,7 @@ func TestInspectPath(t *testing.T) {
 	}
 }
 
-// TestPathClass holds the table of classes against RFC 3986's pchar.
+// Guarantee: the table of classes agrees with RFC 3986, 3.3 (pchar).
 func TestPathClass(t *testing.T) {
 	for c := range 256 {
 		b := byte(c)
@@ -90,15 +97,16 @@ func TestPathClass(t *testing.T) {
 			want = plain
 		}
 		if pathClass[c] != want {
-			t.Errorf("the class of %q is %q, want %q", b, pathClass[c], want)
+			t.Errorf("got class %q of %q, want %q", pathClass[c], b, want)
 		}
 	}
 	if len(pathClass) != 256 {
-		t.Errorf("%d classes", len(pathClass))
+		t.Errorf("got %d classes, want 256", len(pathClass))
 	}
 }
 
-// TestNormalizePath holds the form in which paths are compared.
+// Guarantee: NormalizePath returns the form in which paths are compared, and does not allocate
+// if it has a buffer or nothing to change.
 func TestNormalizePath(t *testing.T) {
 	for _, c := range [][2]string{
 		{"/a/b", "/a/b"},
@@ -118,13 +126,12 @@ func TestNormalizePath(t *testing.T) {
 	}
 	buf := make([]byte, 0, 64)
 	if n := testing.AllocsPerRun(100, func() { NormalizePath(buf, "/users/%61bc"); NormalizePath(nil, "/users/abc") }); n != 0 {
-		t.Errorf("NormalizePath allocates %v times", n)
+		t.Errorf("got %v allocations of NormalizePath, want 0", n)
 	}
 }
 
-// FuzzPath holds that a well-formed path has one normal form, which is
-// well-formed and means the same, and that what InspectPath lets through holds
-// nothing of what contract 4.5 refuses, however it is written.
+// FuzzPath looks for a valid path whose normal form changes when it is normalized again, or
+// decodes to another path, and for a path that InspectPath accepts and contract 4.5 rejects.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"/", "/a/%2e%2e", "/a%2Fb", "/%41%c3", "/a//", "/a|b\xff", "/..%2f", "%%610"} {
 		f.Add(s)
@@ -133,25 +140,28 @@ func FuzzPath(f *testing.F) {
 		problem, normal := InspectPath(path)
 		form := NormalizePath(nil, path)
 		if problem != "" {
-			return // a stray % may become part of an escape: nothing is matched with it
+			return // a stray % may become part of an escape; such a path matches no route
 		}
 		if again := NormalizePath(nil, form); again != form {
-			t.Fatalf("the normal form of %q is %q, and that of this %q", path, form, again)
+			t.Fatalf("got %q as the normal form of %q, which is that of %q; want no change", again, form, path)
 		}
-		if normal != (form == path) {
-			t.Fatalf("InspectPath(%q) says normal=%v, but its normal form is %q", path, normal, form)
+		if normal && form != path {
+			t.Fatalf("InspectPath(%q): got normal, but the normal form is %q", path, form)
+		}
+		if !normal && form == path {
+			t.Fatalf("InspectPath(%q): got not normal, want normal", path)
 		}
 		decoded := decodeAll(path)
 		if decodeAll(form) != decoded {
-			t.Fatalf("%q and its normal form %q mean different paths", path, form)
+			t.Fatalf("got normal form %q of %q, which decodes to another path; want the same", form, path)
 		}
 		if strings.ContainsAny(decoded, "\\\x00\r\n") || strings.Count(decoded, "/") != strings.Count(path, "/") {
-			t.Fatalf("%q holds an encoded slash, a backslash or a control byte", path)
+			t.Fatalf("got %q accepted; want no encoded slash, backslash or control character", path)
 		}
 		segments := strings.Split(decoded[1:], "/")
 		for i, s := range segments {
 			if s == "." || s == ".." || s == "" && i < len(segments)-1 {
-				t.Fatalf("%q holds the segment %q", path, s)
+				t.Fatalf("got %q accepted; want no segment %q", path, s)
 			}
 		}
 	})

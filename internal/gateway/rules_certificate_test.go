@@ -36,9 +36,8 @@ func block(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// Guarantee: upstream_ca holds at least one certificate, and never a private
-// key that someone pasted along; no more does what is shown of a client
-// certificate.
+// Guarantee: upstream_ca has at least one certificate and no private key, and neither does the
+// client certificate that is shown.
 func TestCheckCertificates(t *testing.T) {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	cert := certificateOf(key)
@@ -63,8 +62,8 @@ func TestCheckCertificates(t *testing.T) {
 	}
 }
 
-// Guarantee: a client's key is one private key that TLS can use, without a
-// passphrase, whose certificate comes first; what is refused tells nothing of it.
+// Guarantee: a client key is one private key without a passphrase that TLS supports, and matches
+// the first certificate. An error does not show the key.
 func TestCheckUpstreamClientKey(t *testing.T) {
 	ec := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	other := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
@@ -113,7 +112,7 @@ func TestCheckUpstreamClientKey(t *testing.T) {
 		if tc.key == nil {
 			wantField(t, name, err, field)
 			if lines := strings.Split(tc.text, "\n"); err != nil && len(lines) > 2 && strings.Contains(err.Error(), lines[1]) {
-				t.Errorf("%s: the error tells the key: %v", name, err)
+				t.Errorf("%s: got error %v; want one without the key", name, err)
 			}
 			continue
 		}
@@ -125,7 +124,7 @@ func TestCheckUpstreamClientKey(t *testing.T) {
 	}
 }
 
-// Guarantee: the bounds on connections are those that the API tells.
+// Guarantee: contract 3.3, the timeouts and the number of connections have bounds.
 func TestCheckConnectionBounds(t *testing.T) {
 	for text, ok := range map[string][2]bool{
 		"100ms": {true, false}, "99ms": {}, "1s": {true, true}, "1m": {true, true}, "1m1s": {false, true}, "1h": {false, true},

@@ -18,13 +18,14 @@ func wantField(t *testing.T, what string, err error, field string) {
 	var f *fault.Error
 	switch {
 	case field == "" && err != nil:
-		t.Errorf("%s: %v; want it allowed", what, err)
+		t.Errorf("%s: got %v; want no error", what, err)
 	case field != "" && (!errors.As(err, &f) || f.Code != fault.ValidationFailed || f.Field != field):
-		t.Errorf("%s: %v; want a validation error of %s", what, err, field)
+		t.Errorf("%s: got %v; want a validation error of %s", what, err, field)
 	}
 }
 
-// Guarantee: contract 4.1, what a given hostname may be.
+// Guarantee: contract 4.1, a hostname is a DNS name in lower case, and neither an address nor
+// below the server's own domain.
 func TestParseHostname(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"api.example.com": true, "API.Example.COM": true, "a": true, "xn--bcher-kva.example": true, "1.example": true,
@@ -42,16 +43,16 @@ func TestParseHostname(t *testing.T) {
 		got, err := gateway.ParseHostname(name, "gw.Example.org")
 		wantField(t, name, err, field)
 		if want := strings.ToLower(name); err == nil && got != want {
-			t.Errorf("ParseHostname(%q) = %q; want %q", name, got, want)
+			t.Errorf("ParseHostname(%q): got %q; want %q", name, got, want)
 		}
 	}
 	if got := gateway.DefaultHostname("gw_01ab", "Localhost"); got != "gw-01ab.localhost" {
-		t.Errorf("made hostname %q", got)
+		t.Errorf("got default hostname %q; want gw-01ab.localhost", got)
 	}
 }
 
-// Guarantee: contract 3.3, what an upstream URL may be, and that origins are
-// equal only where scheme, host and port are.
+// Guarantee: contract 3.3, an upstream URL has a supported scheme, a host and at most a port and
+// a plain path. Its origin is the scheme, host and port.
 func TestParseUpstreamURL(t *testing.T) {
 	for text, origin := range map[string]string{
 		"http://orders":                       "http://orders:80",
@@ -77,13 +78,13 @@ func TestParseUpstreamURL(t *testing.T) {
 		got, err := gateway.ParseUpstreamURL(text)
 		wantField(t, text, err, field)
 		if err == nil && got.Origin() != origin {
-			t.Errorf("origin of %q is %q; want %q", text, got.Origin(), origin)
+			t.Errorf("got origin %q of %q; want %q", got.Origin(), text, origin)
 		}
 	}
 }
 
-// Guarantee: contract 3.3, upstream_headers: nothing that frames the message
-// or that Keygate writes, however it is spelt.
+// Guarantee: contract 3.3, upstream_headers cannot set a header that frames the message or that
+// Keygate sets, in any spelling.
 func TestCheckUpstreamHeaders(t *testing.T) {
 	for _, name := range []string{"Authorization", "X-Api-Key", "x_tenant", "Cookie", "User-Agent", "Accept-Encoding"} {
 		wantField(t, name, gateway.CheckUpstreamHeaders(map[string]string{name: "a b\tc"}), "")
@@ -102,7 +103,7 @@ func TestCheckUpstreamHeaders(t *testing.T) {
 		wantField(t, value, gateway.CheckUpstreamHeaders(map[string]string{"X-A": value}), "upstream_headers.X-A")
 	}
 	if err := gateway.CheckUpstreamHeaders(map[string]string{"X-A": "1", "x_a": "2"}); fault.CodeOf(err) != fault.ValidationFailed {
-		t.Errorf("two spellings of one name: %v", err)
+		t.Errorf("got %v for two spellings of one name; want a validation error", err)
 	}
 	many := map[string]string{}
 	for i := range gateway.MaxUpstreamHeaders {
@@ -113,8 +114,9 @@ func TestCheckUpstreamHeaders(t *testing.T) {
 	wantField(t, "17", gateway.CheckUpstreamHeaders(many), "upstream_headers")
 }
 
-// Guarantee: contract 3.3, the other members of a gateway.
-func TestGatewayMembers(t *testing.T) {
+// Guarantee: contract 3.3, a gateway's timeout, name, global limit and CORS settings are
+// validated.
+func TestGatewayFields(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"1s": true, "60s": true, "1h": true, "1m30s": true, "1500ms": true,
 		"": false, "60": false, "999ms": false, "1h1s": false, "-5s": false, "x": false, "NaN": false,

@@ -30,7 +30,7 @@ func TestParseTemplate(t *testing.T) {
 	} {
 		p, err := ParseTemplate(c[0])
 		if err != nil || p.Pattern() != c[1] || p.String() != c[0] {
-			t.Errorf("ParseTemplate(%q) = %q, %v, want the place %q", c[0], p.Pattern(), err, c[1])
+			t.Errorf("ParseTemplate(%q): got pattern %q, %v, want %q", c[0], p.Pattern(), err, c[1])
 		}
 	}
 	for _, bad := range []string{
@@ -39,7 +39,7 @@ func TestParseTemplate(t *testing.T) {
 		"/a%", "/a%4", "/a%2{x}", "/%%610", "/%%36{x}", "/%{x}610", "/a\x00", "/a%00", "/" + strings.Repeat("a", MaxTemplate),
 	} {
 		if p, err := ParseTemplate(bad); fault.CodeOf(err) != fault.ValidationFailed {
-			t.Errorf("ParseTemplate(%q) = %q, %v, want a validation error", bad, p.Pattern(), err)
+			t.Errorf("ParseTemplate(%q): got pattern %q, %v, want a validation error", bad, p.Pattern(), err)
 		}
 	}
 }
@@ -69,12 +69,12 @@ func TestTemplateMatches(t *testing.T) {
 		}
 		for _, path := range c.yes {
 			if !p.Matches(path) {
-				t.Errorf("%s does not match %q", c.template, path)
+				t.Errorf("%s: got no match of %q, want one", c.template, path)
 			}
 		}
 		for _, path := range c.no {
 			if p.Matches(path) {
-				t.Errorf("%s matches %q", c.template, path)
+				t.Errorf("%s: got a match of %q, want none", c.template, path)
 			}
 		}
 	}
@@ -104,12 +104,12 @@ func TestCheckTable(t *testing.T) {
 		var e *fault.Error
 		if c.field == "" {
 			if err != nil {
-				t.Errorf("%s: %v", c.name, err)
+				t.Errorf("%s: got %v, want no error", c.name, err)
 			}
 			continue
 		}
 		if !errors.As(err, &e) || e.Field != c.field || e.Code != fault.ValidationFailed {
-			t.Errorf("%s: %v, want a validation error of %s", c.name, err, c.field)
+			t.Errorf("%s: got %v, want a validation error of %s", c.name, err, c.field)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func FuzzParseTemplate(f *testing.F) {
 		p, err := ParseTemplate(s)
 		if err != nil {
 			if fault.CodeOf(err) != fault.ValidationFailed {
-				t.Fatalf("%q: %v is no validation error", s, err)
+				t.Fatalf("%q: got %v, want a validation error", s, err)
 			}
 			return
 		}

@@ -58,11 +58,11 @@ func TestTreeOrder(t *testing.T) {
 			got = paths[slices.Index(place, p)]
 		}
 		if got != c[1] {
-			t.Errorf("%s takes %s, want %s", c[0], got, c[1])
+			t.Errorf("%s: got %s, want %s", c[0], got, c[1])
 		}
 	}
 	if tree.Find("") >= 0 || tree.Find("a/b") >= 0 {
-		t.Error("a path without a slash in front finds a place")
+		t.Error("got a node for a path without a leading slash; want none")
 	}
 }
 
@@ -131,12 +131,12 @@ func compareWithNaive(t interface {
 	for i := range templates {
 		table[i] = newNaive(templates[i].String())
 		if other, seen := byPlace[place[i]]; seen && other != table[i].place() {
-			t.Fatalf("%s shares a place with %s", templates[i].String(), other)
+			t.Fatalf("got the same node for %s and %s; want two", templates[i].String(), other)
 		}
 		byPlace[place[i]] = table[i].place()
 	}
 	if len(byPlace) != tree.Patterns() {
-		t.Fatalf("the tree counts %d places of %d", tree.Patterns(), len(byPlace))
+		t.Fatalf("got %d patterns; want %d", tree.Patterns(), len(byPlace))
 	}
 	for _, path := range paths {
 		got := "none"
@@ -144,7 +144,7 @@ func compareWithNaive(t interface {
 			got = byPlace[p]
 		}
 		if want := naiveFind(table, path); got != want {
-			t.Fatalf("%q finds %s, want %s, in %v", path, got, want, templates)
+			t.Fatalf("%q: got %s, want %s, in %v", path, got, want, templates)
 		}
 		for i := range templates {
 			if templates[i].Matches(path) != table[i].match.MatchString(path) {
@@ -241,7 +241,7 @@ func TestTreeCost(t *testing.T) {
 	})
 	// A step is well below a microsecond on any machine; 2^20 of them are not.
 	if perNode := steps.NsPerOp() / int64(len(tree.nodes)); perNode > 1000 {
-		t.Errorf("a search takes %d ns for each of %d nodes", perNode, len(tree.nodes))
+		t.Errorf("got a search of %d ns for each of %d nodes", perNode, len(tree.nodes))
 	}
 }
 
@@ -270,7 +270,7 @@ func example(template string) string {
 func TestTreeOfGitHub(t *testing.T) {
 	ops := operations(t)
 	if len(ops) != 1223 {
-		t.Fatalf("%d operations", len(ops))
+		t.Fatalf("got %d operations", len(ops))
 	}
 	var paths []string
 	for _, op := range ops {
@@ -279,12 +279,12 @@ func TestTreeOfGitHub(t *testing.T) {
 	tree, place := NewTree(parsed(t, paths...))
 	for i, p := range paths {
 		if got := tree.Find(example(p)); got != place[i] {
-			t.Errorf("%s finds the place %d, want %d", p, got, place[i])
+			t.Errorf("%s: got node %d, want %d", p, got, place[i])
 		}
 	}
 	path := example(paths[700])
 	if n := testing.AllocsPerRun(100, func() { tree.Find(path) }); n != 0 {
-		t.Errorf("Find allocates %v times", n)
+		t.Errorf("got %v allocations of Find, want 0", n)
 	}
 }
 
