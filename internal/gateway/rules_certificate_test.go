@@ -55,7 +55,7 @@ func TestCheckCertificates(t *testing.T) {
 		wantField(t, text, gateway.CheckUpstreamClientCertificate(text), client)
 	}
 	for _, text := range []string{
-		strings.Replace(private, "-----END", "----END", 1) + cert, // no PEM, and a key all the same
+		strings.Replace(private, "-----END", "----END", 1) + cert, // not valid PEM, but still a key
 		cert + strings.Repeat("\n", 64<<10),
 	} {
 		wantField(t, text[:20], gateway.CheckUpstreamClientCertificate(text), "upstream_client_certificate")

@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// TestParseTemplate holds which paths a route may have, and that templates of
-// one place are known as such.
+// Guarantee: only valid paths parse, and templates that differ only in the names of parameters
+// have the same pattern.
 func TestParseTemplate(t *testing.T) {
 	for _, c := range [][2]string{
 		{"/", "/"},
@@ -44,7 +44,7 @@ func TestParseTemplate(t *testing.T) {
 	}
 }
 
-// TestTemplateMatches holds what one template matches (contract, 4.2).
+// Guarantee: contract 4.2, a template matches the paths that it describes and no others.
 func TestTemplateMatches(t *testing.T) {
 	for _, c := range []struct {
 		template string
@@ -80,7 +80,7 @@ func TestTemplateMatches(t *testing.T) {
 	}
 }
 
-// TestCheckTable holds that a bad table names its field (contract, 4.2, 5).
+// Guarantee: contract 4.2 and 5, an invalid route is rejected with the name of its field.
 func TestCheckTable(t *testing.T) {
 	get := []string{"GET"}
 	for _, c := range []struct {
@@ -97,8 +97,8 @@ func TestCheckTable(t *testing.T) {
 		{"connect", "[0].methods", []RouteSpec{{Path: "/a", Methods: []string{"CONNECT"}}}},
 		{"listed twice", "[0].methods", []RouteSpec{{Path: "/a", Methods: []string{"GET", "GET"}}}},
 		{"same route twice", "[1].methods", []RouteSpec{{Path: "/a", Methods: get}, {Path: "/a", Methods: get}}},
-		{"one place", "[1].methods", []RouteSpec{{Path: "/u/{id}", Methods: get}, {Path: "/u/{name}", Methods: []string{"DELETE", "GET"}}}},
-		{"one place, encoded", "[1].methods", []RouteSpec{{Path: "/us", Methods: get}, {Path: "/%75s", Methods: get}}},
+		{"the same pattern", "[1].methods", []RouteSpec{{Path: "/u/{id}", Methods: get}, {Path: "/u/{name}", Methods: []string{"DELETE", "GET"}}}},
+		{"the same pattern, encoded", "[1].methods", []RouteSpec{{Path: "/us", Methods: get}, {Path: "/%75s", Methods: get}}},
 	} {
 		err := CheckTable(c.routes)
 		var e *fault.Error
@@ -114,8 +114,9 @@ func TestCheckTable(t *testing.T) {
 	}
 }
 
-// FuzzParseTemplate holds that parsing ends well for any text, and that a
-// template's place is a template of the same place once its parameters have names.
+// FuzzParseTemplate looks for a text that makes ParseTemplate panic or return another error than
+// a validation error, and for a template whose pattern, with names for its parameters, parses to
+// another pattern.
 func FuzzParseTemplate(f *testing.F) {
 	for _, s := range []string{"/", "/users/{id}", "/f/{id}.json", "/c/{a}...{b}/*", "/{a}{b}", "/%61é", "/*", "/%%610"} {
 		f.Add(s)
@@ -139,7 +140,7 @@ func FuzzParseTemplate(f *testing.F) {
 			named.WriteString(piece)
 		}
 		if again, err := ParseTemplate(named.String()); named.Len() <= MaxTemplate && (err != nil || again.Pattern() != p.Pattern()) {
-			t.Fatalf("%q has the place %q, which reads as %q, %v", s, p.Pattern(), again.Pattern(), err)
+			t.Fatalf("got pattern %[3]q, %[4]v for the pattern %[2]q of %[1]q, want the same", s, p.Pattern(), again.Pattern(), err)
 		}
 	})
 }

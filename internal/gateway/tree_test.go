@@ -23,13 +23,13 @@ func parsed(t testing.TB, paths ...string) []Template {
 	return templates
 }
 
-// TestTreeOrder holds the order of contract 4.2 by its own examples.
+// Guarantee: contract 4.2, the most specific template is found, as in the contract's examples.
 func TestTreeOrder(t *testing.T) {
 	paths := []string{
 		"/*", "/a/*", "/a/{x}", "/a/b", "/a/v{x}", "/a/{x}.json", "/a/vv{x}", "/a/{x}/c", "/a/b/d",
 		"/a/{x}/*", "/{p}/b/c", "/compare/{base}...{head}", "/compare/{one}", "/end/", "/a/{x}/{y}/z",
 	}
-	tree, place := NewTree(parsed(t, paths...))
+	tree, nodes := NewTree(parsed(t, paths...))
 	for _, c := range [][2]string{
 		{"/", "/*"},
 		{"/q", "/*"},
@@ -55,7 +55,7 @@ func TestTreeOrder(t *testing.T) {
 	} {
 		got := "none"
 		if p := tree.Find(c[0]); p >= 0 {
-			got = paths[slices.Index(place, p)]
+			got = paths[slices.Index(nodes, p)]
 		}
 		if got != c[1] {
 			t.Errorf("%s: got %s, want %s", c[0], got, c[1])
@@ -66,8 +66,8 @@ func TestTreeOrder(t *testing.T) {
 	}
 }
 
-// naive is contract 4.2 said again in other words: of the templates whose
-// regular expression matches, the one whose list of segment ranks is the smallest.
+// naive is a simple implementation of contract 4.2: of the templates whose regular expression
+// matches, it finds the one whose list of segment ranks is the smallest.
 type naive struct {
 	template string
 	match    *regexp.Regexp
@@ -104,8 +104,8 @@ func newNaive(template string) naive {
 	return n
 }
 
-// pattern names the place of a naive template.
-func (n *naive) place() string { return strings.Join(n.rank, "/") }
+// pattern returns the pattern of a naive template.
+func (n *naive) pattern() string { return strings.Join(n.rank, "/") }
 
 func naiveFind(table []naive, path string) string {
 	var best *naive
@@ -118,43 +118,43 @@ func naiveFind(table []naive, path string) string {
 	if best == nil {
 		return "none"
 	}
-	return best.place()
+	return best.pattern()
 }
 
-// compareWithNaive reports a path of which tree and reference think differently.
+// compareWithNaive fails if the tree and the naive implementation differ for a path.
 func compareWithNaive(t interface {
 	Fatalf(format string, args ...any)
 }, templates []Template, paths []string) {
-	tree, place := NewTree(templates)
+	tree, nodes := NewTree(templates)
 	table := make([]naive, len(templates))
-	byPlace := map[int]string{}
+	patterns := map[int]string{}
 	for i := range templates {
 		table[i] = newNaive(templates[i].String())
-		if other, seen := byPlace[place[i]]; seen && other != table[i].place() {
+		if other, seen := patterns[nodes[i]]; seen && other != table[i].pattern() {
 			t.Fatalf("got the same node for %s and %s; want two", templates[i].String(), other)
 		}
-		byPlace[place[i]] = table[i].place()
+		patterns[nodes[i]] = table[i].pattern()
 	}
-	if len(byPlace) != tree.Patterns() {
-		t.Fatalf("got %d patterns; want %d", tree.Patterns(), len(byPlace))
+	if len(patterns) != tree.Patterns() {
+		t.Fatalf("got %d patterns, want %d", tree.Patterns(), len(patterns))
 	}
 	for _, path := range paths {
 		got := "none"
 		if p := tree.Find(path); p >= 0 {
-			got = byPlace[p]
+			got = patterns[p]
 		}
 		if want := naiveFind(table, path); got != want {
 			t.Fatalf("%q: got %s, want %s, in %v", path, got, want, templates)
 		}
 		for i := range templates {
-			if templates[i].Matches(path) != table[i].match.MatchString(path) {
-				t.Fatalf("%s and %q: Matches says %v", templates[i].String(), path, templates[i].Matches(path))
+			if got, want := templates[i].Matches(path), table[i].match.MatchString(path); got != want {
+				t.Fatalf("%s and %q: got match %t, want %t", templates[i].String(), path, got, want)
 			}
 		}
 	}
 }
 
-// drawTable draws templates over a small alphabet, so that they meet.
+// drawTable draws templates of a small alphabet, so that they often match the same paths.
 func drawTable(t *rapid.T) []Template {
 	segment := rapid.SampledFrom([]string{"a", "b", "ab", "a.", "", "{p}", "{p}", "{p}.a", "a{p}", "b{p}", "{p}a", "{p}{q}", "{p}.{q}", "a{p}.{q}b", "{p}aa{q}", "{p}a{q}.{r}"})
 	n := rapid.IntRange(1, 12).Draw(t, "templates")
@@ -184,8 +184,8 @@ func drawTable(t *rapid.T) []Template {
 	return templates
 }
 
-// TestTreeAgainstNaive holds that the tree finds what the plain reading of
-// contract 4.2 finds, whatever the table and the order in which it was written.
+// Guarantee: the tree finds the same template as the naive implementation, for any templates in
+// any order.
 func TestTreeAgainstNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		templates := drawTable(t)
@@ -197,7 +197,8 @@ func TestTreeAgainstNaive(t *testing.T) {
 	})
 }
 
-// FuzzTree holds the same for templates and paths that nobody drew.
+// FuzzTree looks for templates and a path for which the tree and the naive implementation
+// differ.
 func FuzzTree(f *testing.F) {
 	f.Add("/a/{x}\n/a/b\n/*", "/a/b")
 	f.Add("/{a}.{b}/c\n/{x}/{y}", "/a.b/d")
@@ -216,10 +217,9 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// TestTreeCost holds the bound that Tree states. Each of these templates shares
-// its first segments with half of the others, and the path goes wrong in the last
-// segment of every one: a search that tried combinations would take 2^20 steps
-// for each template.
+// Guarantee: a search takes no more time than Tree documents. Each of these templates shares its
+// first segments with half of the others, and the path differs in the last segment from all: a
+// search that tried all combinations would take 2^20 steps for each template.
 func TestTreeCost(t *testing.T) {
 	const depth = 20
 	var paths []string
@@ -245,7 +245,7 @@ func TestTreeCost(t *testing.T) {
 	}
 }
 
-// operations reads the operations of GitHub's OpenAPI document, as method and path.
+// operations returns the operations of GitHub's OpenAPI document, as method and path.
 func operations(t testing.TB) (ops [][2]string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/github_operations.txt")
@@ -265,8 +265,7 @@ func example(template string) string {
 	return regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(template, "value-17")
 }
 
-// TestTreeOfGitHub holds that every path of a large real document finds its own
-// template, and no other.
+// Guarantee: in a large public document, every path finds its own template.
 func TestTreeOfGitHub(t *testing.T) {
 	ops := operations(t)
 	if len(ops) != 1223 {
@@ -276,10 +275,10 @@ func TestTreeOfGitHub(t *testing.T) {
 	for _, op := range ops {
 		paths = append(paths, op[1])
 	}
-	tree, place := NewTree(parsed(t, paths...))
+	tree, nodes := NewTree(parsed(t, paths...))
 	for i, p := range paths {
-		if got := tree.Find(example(p)); got != place[i] {
-			t.Errorf("%s: got node %d, want %d", p, got, place[i])
+		if got := tree.Find(example(p)); got != nodes[i] {
+			t.Errorf("%s: got node %d, want %d", p, got, nodes[i])
 		}
 	}
 	path := example(paths[700])
@@ -288,8 +287,8 @@ func TestTreeOfGitHub(t *testing.T) {
 	}
 }
 
-// BenchmarkTreeFind measures the search of a path among the 1,223 operations of
-// GitHub's document, each in turn.
+// BenchmarkTreeFind measures the search for a path in the 1,223 operations of GitHub's document,
+// each in turn.
 func BenchmarkTreeFind(b *testing.B) {
 	var paths, requests []string
 	for _, op := range operations(b) {
