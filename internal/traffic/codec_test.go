@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// identifier returns the identifier number n; that of 0 is zero.
 func identifier(n int) (u [16]byte) {
 	if n > 0 {
 		u[0], u[1], u[15] = byte(n>>8), byte(n), 7
@@ -13,6 +14,7 @@ func identifier(n int) (u [16]byte) {
 	return u
 }
 
+// entries generates entries, some of which have the same identity.
 func entries() *rapid.Generator[[]*Entry] {
 	one := rapid.Custom(func(t *rapid.T) *Entry {
 		small := rapid.IntRange(0, 40)
@@ -30,9 +32,9 @@ func entries() *rapid.Generator[[]*Entry] {
 	return rapid.SliceOfN(one, 1, 100)
 }
 
-// Guarantee: chunks count what was added to them, however often
-// they are merged and in whatever order; that their bounds hold; and that they are sorted.
-func TestChunksKeepAll(t *testing.T) {
+// Guarantee: merging chunks keeps all counts and latencies, however the entries were divided
+// into chunks. The entries of a chunk are sorted and within its bounds.
+func TestMergedChunksKeepAllCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		part := rapid.SampledFrom([]Part{Gateways, Routes, Keys}).Draw(t, "part")
 		all := entries().Draw(t, "entries")
@@ -51,29 +53,35 @@ func TestChunksKeepAll(t *testing.T) {
 			}
 			all = all[n:]
 		}
-		again := NewMerger(part)
+		merged := NewMerger(part)
 		for _, body := range bodies {
-			if err := again.AddBody(body); err != nil {
+			if err := merged.AddBody(body); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if len(again.entries) != len(whole.entries) {
-			t.Fatalf("%d entries, want %d", len(again.entries), len(whole.entries))
+		if len(merged.entries) != len(whole.entries) {
+			t.Fatalf("got %d entries, want %d", len(merged.entries), len(whole.entries))
 		}
 		for i, want := range whole.entries {
-			got := again.entries[i]
-			if got == nil || got.Counts != want.Counts || part != Keys && (!same(got.Latency, want.Latency) || !same(got.Upstream, want.Upstream)) {
-				t.Fatalf("%+v became %+v", want, got)
+			got := merged.entries[i]
+			if got == nil || got.Counts != want.Counts {
+				t.Fatalf("got the entry %+v, want %+v", got, want)
+			}
+			if part != Keys && (!same(got.Latency, want.Latency) || !same(got.Upstream, want.Upstream)) {
+				t.Fatalf("got other latencies in the entry %+v, want those of %+v", got, want)
 			}
 		}
 		requests := int64(0)
-		for _, c := range again.Chunks(Chunk{}) {
+		for _, c := range merged.Chunks(Chunk{}) {
 			requests += c.Requests()
 			var last *Identity
 			err := rows(part, c.Body, func(e *row) error {
 				i := e.Identity
-				if b := i.bound(part); last != nil && last.compare(part, &i) >= 0 || string(b[:]) < string(c.First[:]) || string(b[:]) > string(c.Last[:]) {
-					t.Fatalf("an entry is out of order or bounds")
+				if last != nil && last.compare(part, &i) >= 0 {
+					t.Fatalf("got the entry %+v after %+v, want them sorted", i, *last)
+				}
+				if b := i.bound(part); string(b[:]) < string(c.First[:]) || string(b[:]) > string(c.Last[:]) {
+					t.Fatalf("got the bound %x of an entry, want it between %x and %x", b, c.First, c.Last)
 				}
 				last = &i
 				return nil
@@ -83,34 +91,34 @@ func TestChunksKeepAll(t *testing.T) {
 			}
 		}
 		if requests != total.Requests {
-			t.Fatalf("%d requests, want %d", requests, total.Requests)
+			t.Fatalf("got %d requests, want %d", requests, total.Requests)
 		}
 	})
 }
 
-// TestLargeIntervalsAreSplit holds the guarantee that a report about one key reads little: bodies
-// are bounded, and their bounds do not overlap.
+// Guarantee: the size of bodies is bounded, and the bounds of chunks do not overlap, so that a
+// report about one key reads few chunks.
 func TestLargeIntervalsAreSplit(t *testing.T) {
 	m := NewMerger(Keys)
 	for n := range 5000 {
 		m.Add(&Entry{Identity: Identity{Key: identifier(n + 1), Status: 200}, Counts: Counts{Requests: 1}})
 	}
-	made := m.Chunks(Chunk{})
-	if len(made) < 3 {
-		t.Fatalf("%d chunks", len(made))
+	chunks := m.Chunks(Chunk{})
+	if len(chunks) < 3 {
+		t.Fatalf("got %d chunks, want at least 3", len(chunks))
 	}
-	for i := range made {
-		if len(made[i].Body) > bodySize+200 {
-			t.Errorf("a body of %d bytes", len(made[i].Body))
+	for i := range chunks {
+		if len(chunks[i].Body) > bodySize+200 {
+			t.Errorf("got a body of %d bytes, want at most %d", len(chunks[i].Body), bodySize+200)
 		}
-		if i > 0 && string(made[i].First[:]) <= string(made[i-1].Last[:]) {
-			t.Error("two chunks may have the same key")
+		if i > 0 && string(chunks[i].First[:]) <= string(chunks[i-1].Last[:]) {
+			t.Errorf("chunk %d begins at %x, want it after %x, the end of the previous one", i, chunks[i].First, chunks[i-1].Last)
 		}
 	}
 }
 
-// Guarantee: the seconds of callers are kept through chunks.
-func TestArrivalsKeepAll(t *testing.T) {
+// Guarantee: merging the chunks of arrivals keeps the requests of each caller and second.
+func TestMergedArrivalsKeepAllCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, got := NewArrivals(), NewArrivals()
 		for range rapid.IntRange(1, 3).Draw(t, "flushes") {
@@ -129,17 +137,17 @@ func TestArrivalsKeepAll(t *testing.T) {
 			}
 		}
 		if got.Len() != want.Len() {
-			t.Fatalf("%d callers, want %d", got.Len(), want.Len())
+			t.Fatalf("got %d callers, want %d", got.Len(), want.Len())
 		}
 		for c, seconds := range want.counts {
 			if *got.counts[c] != *seconds {
-				t.Fatalf("the seconds of a caller became %v, want %v", *got.counts[c], *seconds)
+				t.Fatalf("got the seconds %v of a caller, want %v", *got.counts[c], *seconds)
 			}
 		}
 	})
 }
 
-// FuzzBody holds that a damaged body is an error or some counts, and nothing worse.
+// Guarantee: a damaged body is an error or gives some counts, but does not panic.
 func FuzzBody(f *testing.F) {
 	m := NewMerger(Routes)
 	m.Add(&Entry{Identity: Identity{Gateway: identifier(1), Route: identifier(2), Status: 200}, Counts: Counts{1, 2, 3, 4}, Latency: new(Sketch), Upstream: new(Sketch)})

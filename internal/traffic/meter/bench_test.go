@@ -15,8 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// mixed returns batches of requests as a house with that many routes and keys has
-// them: nearly all of one second, 1 of 16 refused.
+// mixed returns batches of requests of an account with that many routes and keys: nearly all
+// within one second, and 1 of 16 refused.
 func mixed(routes, keys int) [][]accesslog.Entry {
 	gateway, account := id.NewFast(), id.NewFast()
 	routeIDs, keyIDs := make([][16]byte, routes), make([][16]byte, keys)
@@ -43,8 +43,7 @@ func mixed(routes, keys int) [][]accesslog.Entry {
 	return batches
 }
 
-// BenchmarkTake measures what one record costs the goroutine that hands them over. An
-// iteration is a record.
+// BenchmarkTake measures the time of Take for one record. An iteration is a record.
 func BenchmarkTake(b *testing.B) {
 	for _, size := range []struct{ routes, keys int }{{1, 1}, {10, 100}, {50, 1000}, {1000, 10_000}} {
 		b.Run(fmt.Sprintf("%d_routes_%d_keys", size.routes, size.keys), func(b *testing.B) {
@@ -76,8 +75,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// cpu returns the nanoseconds of processor time that this process has used: unlike the time
-// that passes, it does not count those who run beside it.
+// cpu returns the processor time used by this process, in nanoseconds. Unlike elapsed time,
+// it does not depend on other processes.
 func cpu(b *testing.B) int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -86,11 +85,11 @@ func cpu(b *testing.B) int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// nowhere is a store of benchmarks that write nothing.
+// nowhere is a store for benchmarks that write nothing.
 type nowhere struct{ traffic.Store }
 
-// BenchmarkFlush measures what a flush costs beside the path, for each record of five
-// seconds at 13,000 a second.
+// BenchmarkFlush measures the time of a flush for each record of five seconds with 13,000
+// requests a second.
 func BenchmarkFlush(b *testing.B) {
 	db, err := sqlite.Open(b.Context(), sqlite.Config{Path: filepath.Join(b.TempDir(), "keygate.db")})
 	if err != nil {
@@ -119,8 +118,8 @@ func BenchmarkFlush(b *testing.B) {
 	b.ReportMetric(float64(spent)/float64(b.N)/float64(len(batches)*128), "cpu-ns/record")
 }
 
-// BenchmarkReport measures reports over 35 days of 1,000 routes, 10,000 keys and a few
-// statuses, of which all were used in each hour.
+// BenchmarkReport measures reports over 35 days with 1,000 routes, 10,000 keys and a few
+// statuses, all of them used in each hour.
 func BenchmarkReport(b *testing.B) {
 	ctx := context.Background()
 	db, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(b.TempDir(), "keygate.db")})
@@ -130,6 +129,44 @@ func BenchmarkReport(b *testing.B) {
 	defer db.Close()
 	end := time.Date(2026, 5, 6, 0, 0, 0, 0, time.UTC)
 	batches := mixed(1000, 10_000)
+	account := fillHours(b, db, end, batches)
+	m, err := New(Config{Store: db, Now: func() time.Time { return end }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	route, key := id.Format(id.Route, batches[0][0].Route), id.Format(id.Key, batches[0][0].Key)
+	for _, test := range []struct {
+		name string
+		q    traffic.Query
+	}{
+		{"hours", traffic.Query{Interval: traffic.Hour}},
+		{"hours_by_status", traffic.Query{Interval: traffic.Hour, Group: traffic.ByStatus}},
+		{"hours_of_a_route", traffic.Query{Interval: traffic.Hour, RouteID: route}},
+		{"hours_of_a_key", traffic.Query{Interval: traffic.Hour, KeyID: key}},
+		{"a_day_of_hours_by_route", traffic.Query{Interval: traffic.Hour, Group: traffic.ByRoute, Since: end.Add(-24 * time.Hour)}},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			if test.q.Since.IsZero() {
+				test.q.Since = end.Add(-35 * 24 * time.Hour)
+			}
+			test.q.Until = end
+			b.ReportAllocs()
+			before := cpu(b)
+			for b.Loop() {
+				rows, err := m.Report(ctx, account, test.q)
+				if err != nil || len(rows) < 24 || rows[0].Requests == 0 && rows[len(rows)-1].Requests == 0 {
+					b.Fatalf("got %d rows and the error %v, want at least 24 rows with requests", len(rows), err)
+				}
+			}
+			b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/1e6, "cpu-ms/report")
+		})
+	}
+}
+
+// fillHours stores the requests of batches in each hour of the 35 days before end, merged and
+// also added to their days, and returns their account.
+func fillHours(b *testing.B, db *sqlite.DB, end time.Time, batches [][]accesslog.Entry) (accountID string) {
+	b.Helper()
 	w := newWindow()
 	for _, batch := range batches {
 		for i := range batch {
@@ -151,47 +188,15 @@ func BenchmarkReport(b *testing.B) {
 				chunks = append(chunks, c)
 			}
 		}
-		if err := db.AppendTraffic(ctx, chunks); err != nil {
+		if err := db.AppendTraffic(b.Context(), chunks); err != nil {
 			b.Fatal(err)
 		}
 	}
-	// All hours are rolled but those of the last day.
-	m, err := New(Config{Store: db, Now: func() time.Time { return end }})
-	if err != nil {
-		b.Fatal(err)
-	}
-	var account string
-	account, route, key := pattern[0].AccountID, id.Format(id.Route, batches[0][0].Route), id.Format(id.Key, batches[0][0].Key)
-	for _, test := range []struct {
-		name string
-		q    traffic.Query
-	}{
-		{"hours", traffic.Query{Interval: traffic.Hour}},
-		{"hours_by_status", traffic.Query{Interval: traffic.Hour, Group: traffic.ByStatus}},
-		{"hours_of_a_route", traffic.Query{Interval: traffic.Hour, RouteID: route}},
-		{"hours_of_a_key", traffic.Query{Interval: traffic.Hour, KeyID: key}},
-		{"a_day_of_hours_by_route", traffic.Query{Interval: traffic.Hour, Group: traffic.ByRoute, Since: end.Add(-24 * time.Hour)}},
-	} {
-		b.Run(test.name, func(b *testing.B) {
-			if test.q.Since.IsZero() {
-				test.q.Since = end.Add(-35 * 24 * time.Hour)
-			}
-			test.q.Until = end
-			b.ReportAllocs()
-			before := cpu(b)
-			for b.Loop() {
-				rows, err := m.Report(ctx, account, test.q)
-				if err != nil || len(rows) < 24 || rows[0].Requests == 0 && rows[len(rows)-1].Requests == 0 {
-					b.Fatalf("%d rows, %v", len(rows), err)
-				}
-			}
-			b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/1e6, "cpu-ms/report")
-		})
-	}
+	return pattern[0].AccountID
 }
 
-// BenchmarkSimulate measures a replay of a day of 20,000 requests a second by ten keys:
-// through a limit that refuses none, and through one that refuses nearly all.
+// BenchmarkSimulate measures the simulation of a limit over a day with 20,000 requests a
+// second of ten keys: of one that refuses none, and of one that refuses nearly all.
 func BenchmarkSimulate(b *testing.B) {
 	ctx := context.Background()
 	db, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(b.TempDir(), "keygate.db")})
@@ -225,7 +230,7 @@ func BenchmarkSimulate(b *testing.B) {
 			for b.Loop() {
 				got, err := m.Simulate(ctx, account, traffic.What{Caller: of, Limit: ratelimit.Config{Sustained: ratelimit.Rate{Count: limit, Per: time.Second}}})
 				if err != nil || got.Requests != 86400*20_000 {
-					b.Fatalf("%+v, %v", got, err)
+					b.Fatalf("got %+v and the error %v, want %d requests", got, err, 86400*20_000)
 				}
 			}
 			b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/1e6, "cpu-ms/day")
