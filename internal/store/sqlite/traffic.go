@@ -131,12 +131,12 @@ func (db *DB) TrafficBacklog(ctx context.Context, tier traffic.Tier, s traffic.S
 func (db *DB) ReplaceTraffic(ctx context.Context, gone, moved []int64, to traffic.State, added []traffic.Chunk) error {
 	return db.record(ctx, func(t *tx) error {
 		for _, seq := range gone {
-			if err := t.mustTraffic(ctx, `DELETE FROM traffic WHERE seq = ?`, seq); err != nil {
+			if err := t.mustTraffic(ctx, `DELETE FROM traffic WHERE seq = ? AND state < ?`, seq, int64(to)); err != nil {
 				return err
 			}
 		}
 		for _, seq := range moved {
-			if err := t.mustTraffic(ctx, `UPDATE traffic SET state = ? WHERE seq = ? AND state <> ?`, int64(to), seq, int64(to)); err != nil {
+			if err := t.mustTraffic(ctx, `UPDATE traffic SET state = ? WHERE seq = ? AND state < ?`, int64(to), seq, int64(to)); err != nil {
 				return err
 			}
 		}

@@ -156,6 +156,18 @@ func testTrafficReplace(h *harness) {
 	if got := h.readTraffic(hours); len(got) != 1 || got[0].Tier != traffic.Hours {
 		h.Errorf("got %+v for the hour, want only the rolled-up chunk", got)
 	}
+	// The counts of a rolled-up chunk are in the hour, so no other node may add them to
+	// another chunk or mark them as not rolled up.
+	minutes := h.readTraffic(q)
+	for _, try := range []struct {
+		gone, moved []int64
+		to          traffic.State
+	}{{nil, []int64{two[0].Seq}, traffic.Merged}, {[]int64{two[0].Seq}, nil, traffic.Rolled}} {
+		if err := h.ReplaceTraffic(h.Context(), try.gone, try.moved, try.to, []traffic.Chunk{merged}); fault.CodeOf(err) != fault.Conflict {
+			h.Errorf("%+v of a rolled-up chunk: got the error %v, want a conflict", try, err)
+		}
+		same(h, "after a conflict over a rolled-up chunk", h.readTraffic(q), minutes)
+	}
 	var read []int64
 	h.must(h.TrafficChunks(h.Context(), []int64{two[1].Seq, fresh[0].Seq, two[0].Seq}, func(c *traffic.Chunk) error {
 		read = append(read, c.Seq)
