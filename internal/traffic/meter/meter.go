@@ -136,7 +136,7 @@ func (m *Meter) Stop(ctx context.Context) error {
 	return m.Sync(ctx)
 }
 
-// maintenancePeriod is the time between two calls of Upkeep.
+// maintenancePeriod is the time between two calls of Maintain.
 const maintenancePeriod = 20 * time.Second
 
 // run flushes every Period, and early when it is woken.

@@ -20,7 +20,7 @@ import (
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
 
-// clock moves when it is told.
+// clock is a clock that only moves when a test moves it.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -38,6 +38,7 @@ func (c *clock) add(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
+// fataler is what both *testing.T and *rapid.T offer.
 type fataler interface {
 	Helper()
 	Fatal(args ...any)
@@ -58,6 +59,7 @@ func newMeter(t fataler, store traffic.Store, c *clock) *meter.Meter {
 	return m
 }
 
+// identifier returns the identifier number n; that of 0 is zero.
 func identifier(n int) (u [16]byte) {
 	if n > 0 {
 		u = [16]byte{0: 1, 14: byte(n >> 8), 15: byte(n)}
@@ -65,10 +67,10 @@ func identifier(n int) (u [16]byte) {
 	return u
 }
 
-// model is a house's traffic as a list.
+// model is the list of all requests.
 type model struct{ records []accesslog.Record }
 
-// rows counts the list as a report is promised to.
+// rows returns the rows that a report should have, by time and group.
 func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 	length := time.Duration(q.Interval)
 	from := q.Since.Truncate(length)
@@ -106,10 +108,12 @@ func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 	return out
 }
 
+// passes reports whether a filter, "" for none, matches an identifier.
 func passes(filter string, k id.Kind, u [16]byte) bool {
 	return filter == "" || filter == id.Format(k, u)
 }
 
+// groupOf returns the group of a request.
 func groupOf(g traffic.Grouping, r *accesslog.Record) string {
 	k, u := id.Gateway, r.Gateway
 	switch g {
@@ -130,7 +134,7 @@ func groupOf(g traffic.Grouping, r *accesslog.Record) string {
 
 var groupings = []traffic.Grouping{traffic.Together, traffic.ByGateway, traffic.ByRoute, traffic.ByKey, traffic.ByStatus}
 
-// check compares reports of every grouping, and with the filters given, with the list.
+// check compares reports with every grouping, and with the filters of q, with the model.
 func (m *model) check(t fataler, report *meter.Meter, account [16]byte, q traffic.Query) {
 	t.Helper()
 	for _, g := range groupings {
@@ -145,18 +149,18 @@ func (m *model) check(t fataler, report *meter.Meter, account [16]byte, q traffi
 		for i, row := range got {
 			groups[row.Group] = true
 			if i > 0 && cmp.Or(got[i-1].Start.Compare(row.Start), cmp.Compare(got[i-1].Group, row.Group)) >= 0 && g != traffic.ByStatus {
-				t.Fatalf("%+v: rows out of order", q)
+				t.Fatalf("%+v: got the row %+v after %+v, want them sorted", q, row, got[i-1])
 			}
 			if row.Latency != nil && (g == traffic.ByKey || q.KeyID != "") {
-				t.Fatalf("%+v: latencies of a key", q)
+				t.Fatalf("%+v: got the latencies %+v of a key, want none", q, row.Latency)
 			}
 			if row.Requests > 0 && row.Latency == nil && g != traffic.ByKey && q.KeyID == "" {
-				t.Fatalf("%+v: no latencies at %s", q, row.Start)
+				t.Fatalf("%+v: got no latencies at %s, want some", q, row.Start)
 			}
 			row.Latency, row.Upstream = nil, nil
 			k := row.Start.String() + row.Group
-			expected, some := want[k]
-			if !some {
+			expected, ok := want[k]
+			if !ok {
 				expected = traffic.Row{Start: row.Start, Group: row.Group}
 			}
 			if row != expected {
@@ -165,88 +169,100 @@ func (m *model) check(t fataler, report *meter.Meter, account [16]byte, q traffi
 			delete(want, k)
 		}
 		if len(want) > 0 {
-			t.Fatalf("%+v: missing %+v", q, slices.Collect(maps.Values(want)))
+			t.Fatalf("%+v: the report lacks the rows %+v", q, slices.Collect(maps.Values(want)))
 		}
 		if len(got) != intervals*len(groups) || g == traffic.Together && len(got) != intervals {
-			t.Fatalf("%+v: %d rows of %d groups, want %d for each", q, len(got), len(groups), intervals)
+			t.Fatalf("%+v: got %d rows of %d groups, want %d for each", q, len(got), len(groups), intervals)
 		}
 	}
 }
 
-// TestEveryRequestIsCountedOnce holds the guarantee of exact counts: whatever the order of requests,
-// flushes, merges, restarts and steps of the clock, every grouping, filter and interval
-// gives the sums of the very requests that were taken, to nobody but their account.
+// harness is a Meter on a clock, with a model of the requests that it took.
+type harness struct {
+	clock          *clock
+	meter          *meter.Meter
+	model          model
+	account, other [16]byte
+}
+
+// small generates numbers of gateways, routes and keys.
+func small() *rapid.Generator[int] { return rapid.IntRange(0, 3) }
+
+// request generates a request that started about now, mostly of the account.
+func (h *harness) request(t *rapid.T) accesslog.Entry {
+	ago := rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second, time.Minute, 90 * time.Minute, 30 * time.Hour, -time.Hour}).Draw(t, "ago")
+	r := accesslog.Record{
+		Start:    h.clock.now().Add(-ago).UnixMicro(),
+		Duration: rapid.Int64Range(0, 1<<32).Draw(t, "duration"), Upstream: rapid.Int64Range(-1, 1<<30).Draw(t, "upstream"),
+		Account: h.account, Gateway: identifier(small().Draw(t, "gateway") + 1), Route: identifier(small().Draw(t, "route")), Key: identifier(small().Draw(t, "key")),
+		BytesIn: rapid.Int64Range(0, 1<<40).Draw(t, "in"), BytesOut: rapid.Int64Range(0, 1<<40).Draw(t, "out"),
+		Status: rapid.SampledFrom([]uint16{101, 200, 204, 301, 401, 403, 404, 429, 499, 500, 502, 504}).Draw(t, "status"),
+		Result: accesslog.Result(rapid.IntRange(0, int(accesslog.Abandoned)).Draw(t, "result")),
+		Part:   rapid.SampledFrom([]accesslog.Part{accesslog.Whole, accesslog.Whole, accesslog.Started, accesslog.Ended}).Draw(t, "part"),
+	}
+	if rapid.IntRange(0, 9).Draw(t, "account") == 0 {
+		r.Account = h.other
+	}
+	return accesslog.Entry{Record: r}
+}
+
+// take hands requests to the meter and the model.
+func (h *harness) take(t *rapid.T) {
+	batch := rapid.SliceOfN(rapid.Custom(h.request), 1, 10).Draw(t, "batch")
+	h.meter.Take(batch)
+	for i := range batch {
+		h.model.records = append(h.model.records, batch[i].Record)
+	}
+}
+
+// report compares reports about a time, with or without filters, with the model.
+func (h *harness) report(t *rapid.T) {
+	must(t, h.meter.Sync(context.Background()))
+	q := traffic.Query{Interval: rapid.SampledFrom([]traffic.Interval{traffic.Minute, traffic.Hour, traffic.Day}).Draw(t, "interval")}
+	q.Until = h.clock.now().Add(rapid.SampledFrom([]time.Duration{0, time.Microsecond, time.Hour}).Draw(t, "until"))
+	q.Since = q.Until.Add(-rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Minute, 26 * time.Hour}).Draw(t, "span"))
+	if rapid.Bool().Draw(t, "gateway filter") {
+		q.GatewayID = id.Format(id.Gateway, identifier(small().Draw(t, "gateway")+1))
+	}
+	if rapid.Bool().Draw(t, "route filter") {
+		q.RouteID = id.Format(id.Route, identifier(small().Draw(t, "route")+1))
+	}
+	if rapid.Bool().Draw(t, "key filter") {
+		q.KeyID = id.Format(id.Key, identifier(small().Draw(t, "key")+1))
+	}
+	h.model.check(t, h.meter, rapid.SampledFrom([][16]byte{h.account, h.account, h.other}).Draw(t, "reader"), q)
+}
+
+func must(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Guarantee: reports count every request exactly once, and only for its account, with every
+// grouping, filter and interval, whatever the order of requests, flushes, merges, restarts
+// and steps of the clock.
 func TestEveryRequestIsCountedOnce(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
+	ctx := context.Background()
 	rapid.Check(t, func(t *rapid.T) {
-		ctx := context.Background()
-		c := &clock{at: time.Date(2026, 3, 28, 23, 58, 0, 0, time.UTC)} // the night of a change to summer time in Europe
-		account, other := id.NewFast(), id.NewFast()
-		m, list := newMeter(t, db, c), &model{}
-		small := rapid.IntRange(0, 3)
-		request := func(t *rapid.T) accesslog.Entry {
-			r := accesslog.Record{
-				Start:    c.now().Add(-rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second, time.Minute, 90 * time.Minute, 30 * time.Hour, -time.Hour}).Draw(t, "ago")).UnixMicro(),
-				Duration: rapid.Int64Range(0, 1<<32).Draw(t, "duration"), Upstream: rapid.Int64Range(-1, 1<<30).Draw(t, "upstream"),
-				Account: account, Gateway: identifier(small.Draw(t, "gateway") + 1), Route: identifier(small.Draw(t, "route")), Key: identifier(small.Draw(t, "key")),
-				BytesIn: rapid.Int64Range(0, 1<<40).Draw(t, "in"), BytesOut: rapid.Int64Range(0, 1<<40).Draw(t, "out"),
-				Status: rapid.SampledFrom([]uint16{101, 200, 204, 301, 401, 403, 404, 429, 499, 500, 502, 504}).Draw(t, "status"),
-				Result: accesslog.Result(rapid.IntRange(0, int(accesslog.Abandoned)).Draw(t, "decision")),
-				Part:   rapid.SampledFrom([]accesslog.Part{accesslog.Whole, accesslog.Whole, accesslog.Started, accesslog.Ended}).Draw(t, "part"),
-			}
-			if rapid.IntRange(0, 9).Draw(t, "account") == 0 {
-				r.Account = other
-			}
-			return accesslog.Entry{Record: r}
-		}
+		// The clock starts in the night in which summer time begins in Europe.
+		h := &harness{clock: &clock{at: time.Date(2026, 3, 28, 23, 58, 0, 0, time.UTC)}, account: id.NewFast(), other: id.NewFast()}
+		h.meter = newMeter(t, db, h.clock)
 		t.Repeat(map[string]func(*rapid.T){
-			"take": func(t *rapid.T) {
-				batch := rapid.SliceOfN(rapid.Custom(request), 1, 10).Draw(t, "batch")
-				m.Take(batch)
-				for i := range batch {
-					list.records = append(list.records, batch[i].Record)
-				}
-			},
-			"sync": func(t *rapid.T) {
-				if err := m.Sync(ctx); err != nil {
-					t.Fatal(err)
-				}
-			},
+			"take":     h.take,
+			"sync":     func(t *rapid.T) { must(t, h.meter.Sync(ctx)) },
+			"maintain": func(t *rapid.T) { must(t, h.meter.Maintain(ctx)) },
+			"report":   h.report,
 			"restart": func(t *rapid.T) {
-				if err := m.Stop(ctx); err != nil {
-					t.Fatal(err)
-				}
-				m = newMeter(t, db, c)
-			},
-			"maintain": func(t *rapid.T) {
-				if err := m.Maintain(ctx); err != nil {
-					t.Fatal(err)
-				}
+				must(t, h.meter.Stop(ctx))
+				h.meter = newMeter(t, db, h.clock)
 			},
 			"wait": func(t *rapid.T) {
-				c.add(rapid.SampledFrom([]time.Duration{time.Second, 20 * time.Second, time.Minute, 40 * time.Minute, 3 * time.Hour, -10 * time.Minute}).Draw(t, "time"))
-			},
-			"report": func(t *rapid.T) {
-				if err := m.Sync(ctx); err != nil {
-					t.Fatal(err)
-				}
-				q := traffic.Query{Interval: rapid.SampledFrom([]traffic.Interval{traffic.Minute, traffic.Hour, traffic.Day}).Draw(t, "interval")}
-				q.Until = c.now().Add(rapid.SampledFrom([]time.Duration{0, time.Microsecond, time.Hour}).Draw(t, "until"))
-				q.Since = q.Until.Add(-rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Minute, 26 * time.Hour}).Draw(t, "span"))
-				if rapid.Bool().Draw(t, "gateway filter") {
-					q.GatewayID = id.Format(id.Gateway, identifier(small.Draw(t, "gateway")+1))
-				}
-				if rapid.Bool().Draw(t, "route filter") {
-					q.RouteID = id.Format(id.Route, identifier(small.Draw(t, "route")+1))
-				}
-				if rapid.Bool().Draw(t, "key filter") {
-					q.KeyID = id.Format(id.Key, identifier(small.Draw(t, "key")+1))
-				}
-				list.check(t, m, rapid.SampledFrom([][16]byte{account, account, other}).Draw(t, "reader"), q)
+				h.clock.add(rapid.SampledFrom([]time.Duration{time.Second, 20 * time.Second, time.Minute, 40 * time.Minute, 3 * time.Hour, -10 * time.Minute}).Draw(t, "time"))
 			},
 		})
-		if err := m.Stop(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.meter.Stop(ctx))
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// arrivals is what came to a limit: requests in the order of time.
+// arrivals are the requests that a limit applied to, in the order of time.
 type arrivals struct {
 	account, gateway, route [16]byte
 	begin                   time.Time
@@ -24,25 +24,25 @@ type arrivals struct {
 	keys                    [][16]byte
 }
 
-// take counts them as the data plane tells of them, and returns what simulates limits of
-// them.
+// take gives a meter the access records of the requests, and returns a function that
+// simulates a limit with them.
 func (a *arrivals) take(t fataler, store traffic.Store, c *clock) func(traffic.What) *traffic.Simulated {
 	t.Helper()
 	m := newMeter(t, store, c)
 	for i, at := range a.at {
-		decision, status := accesslog.Forwarded, uint16(200)
+		result, status := accesslog.Forwarded, uint16(200)
 		if i%3 == 1 {
-			decision, status = accesslog.Limited, 429 // by the limit that there was
+			result, status = accesslog.Limited, 429 // by the former limit
 		}
 		m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Key: a.keys[i],
-			Start: a.begin.Add(at).UnixMicro(), Result: decision, Status: status}}})
+			Start: a.begin.Add(at).UnixMicro(), Result: result, Status: status}}})
 		if i == len(a.at)/2 {
 			if err := m.Sync(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	// What did not come to the limits is no arrival.
+	// Requests that ended before the limits were checked do not count.
 	for _, d := range []accesslog.Result{accesslog.KeyInvalid, accesslog.NoRoute, accesslog.WrongScope, accesslog.Preflight, accesslog.Failed} {
 		m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: a.account, Gateway: a.gateway, Route: a.route, Start: a.begin.UnixMicro(), Result: d, Status: 401}}})
 	}
@@ -59,6 +59,7 @@ func (a *arrivals) take(t fataler, store traffic.Store, c *clock) func(traffic.W
 	}
 }
 
+// simulate simulates the limit c of the route, and checks that the sums agree.
 func (a *arrivals) simulate(t fataler, run func(traffic.What) *traffic.Simulated, c ratelimit.Config) *traffic.Simulated {
 	t.Helper()
 	got := run(traffic.What{Caller: traffic.Caller{Gateway: a.gateway, Route: a.route}, Limit: c})
@@ -66,14 +67,17 @@ func (a *arrivals) simulate(t fataler, run func(traffic.What) *traffic.Simulated
 	for _, k := range got.Keys {
 		refused += k.Refused
 	}
-	if refused != got.Refused || got.Requests != int64(len(a.at)) {
-		t.Fatalf("%d requests, want %d; %d refused, of keys %d", got.Requests, len(a.at), got.Refused, refused)
+	if got.Requests != int64(len(a.at)) {
+		t.Fatalf("got %d requests, want %d", got.Requests, len(a.at))
+	}
+	if got.Refused != refused {
+		t.Fatalf("got %d refused requests, want the sum over keys, which is %d", got.Refused, refused)
 	}
 	return got
 }
 
-// live decides them as the data plane does.
-func (a *arrivals) live(c ratelimit.Config) (refused int64, byKey map[[16]byte]int64) {
+// limit applies the limit c to the requests with the limiter of the data plane.
+func (a *arrivals) limit(c ratelimit.Config) (refused int64, byKey map[[16]byte]int64) {
 	p := ratelimit.Compile(c)
 	shared, each := new(ratelimit.Bucket), ratelimit.NewBuckets(&p)
 	byKey = map[[16]byte]int64{}
@@ -83,8 +87,8 @@ func (a *arrivals) live(c ratelimit.Config) (refused int64, byKey map[[16]byte]i
 		if c.Per == ratelimit.PerKey {
 			params, bucket = each.Bucket(now, a.keys[i])
 		}
-		var standing [1]ratelimit.Status
-		if r, _ := ratelimit.Decide(now, []ratelimit.Limit{{Params: params, Bucket: bucket}}, standing[:]); r == ratelimit.Refused {
+		var statuses [1]ratelimit.Status
+		if r, _ := ratelimit.Decide(now, []ratelimit.Limit{{Params: params, Bucket: bucket}}, statuses[:]); r == ratelimit.Refused {
 			refused++
 			byKey[a.keys[i]]++
 		}
@@ -92,6 +96,7 @@ func (a *arrivals) live(c ratelimit.Config) (refused int64, byKey map[[16]byte]i
 	return refused, byKey
 }
 
+// drawLimit generates a limit.
 func drawLimit(t *rapid.T) ratelimit.Config {
 	c := ratelimit.Config{Sustained: ratelimit.Rate{
 		Count: rapid.Int64Range(1, 40).Draw(t, "count"), Per: rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "unit"),
@@ -109,9 +114,9 @@ func newArrivals(now time.Time) *arrivals {
 	return &arrivals{account: id.NewFast(), gateway: id.NewFast(), route: id.NewFast(), begin: now.Add(-time.Hour)}
 }
 
-// TestSimulationIsTheLimiter holds the guarantee that a simulation refuses what the limiter
-// refuses: exactly, key by key, if the requests of a second come evenly spread.
-func TestSimulationIsTheLimiter(t *testing.T) {
+// Guarantee: if the requests of each second are evenly spread, a simulation refuses exactly as
+// many requests of each key as the limiter.
+func TestSimulationAgreesWithLimiter(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,7 +135,7 @@ func TestSimulationIsTheLimiter(t *testing.T) {
 			for key := range keys {
 				n := rapid.SampledFrom([]int{0, 0, 1, 2, 7, 30, 100}).Draw(t, "requests")
 				for i := range n {
-					// a microsecond is the finest that a record tells
+					// an access record has a resolution of a microsecond
 					all = append(all, request{time.Duration(second)*time.Second + time.Duration(int64(i)*int64(time.Second)/int64(n)), identifier(key)})
 				}
 			}
@@ -140,26 +145,29 @@ func TestSimulationIsTheLimiter(t *testing.T) {
 			a.at, a.keys = append(a.at, r.at), append(a.keys, r.key)
 		}
 		got := a.simulate(t, a.take(t, db, c), limit)
-		refused, byKey := a.live(limit)
+		refused, byKey := a.limit(limit)
 		if got.Refused != refused {
-			t.Fatalf("%+v: %d of %d refused, the limiter refuses %d", limit, got.Refused, got.Requests, refused)
+			t.Fatalf("%+v: got %d of %d requests refused, want %d as by the limiter", limit, got.Refused, got.Requests, refused)
 		}
 		for _, k := range got.Keys {
 			u, _ := id.Parse(id.Key, k.KeyID)
-			if k.Refused != byKey[u] || k.FirstAt.Before(a.begin) {
-				t.Fatalf("%+v: %d refused to a key from %s, the limiter refuses %d", limit, k.Refused, k.FirstAt, byKey[u])
+			if k.Refused != byKey[u] {
+				t.Fatalf("%+v: got %d requests of a key refused, want %d as by the limiter", limit, k.Refused, byKey[u])
+			}
+			if k.FirstAt.Before(a.begin) {
+				t.Fatalf("%+v: got %s as the time of the first refused request, want it not before %s", limit, k.FirstAt, a.begin)
 			}
 			delete(byKey, u)
 		}
 		if len(byKey) > 0 {
-			t.Fatalf("keys that are refused are missing: %v", byKey)
+			t.Fatalf("the simulation lacks keys that the limiter refuses: %v", byKey)
 		}
 	})
 }
 
-// TestSimulationIsNear holds the bound that Simulate promises for requests at any
-// moments of their seconds.
-func TestSimulationIsNear(t *testing.T) {
+// Guarantee: for requests at any times within their seconds, a simulation refuses at most as
+// many as the limiter, and at least as many as the limiter with the burst of two more seconds.
+func TestSimulationIsNearLimiter(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	rapid.Check(t, func(t *rapid.T) {
@@ -181,19 +189,21 @@ func TestSimulationIsNear(t *testing.T) {
 		wider.Burst = ratelimit.Rate{Count: capacity + inTwoSeconds, Per: time.Second}
 
 		run := a.take(t, db, c)
-		live, _ := a.live(limit)
-		liveWider, _ := a.live(wider)
+		limited, _ := a.limit(limit)
+		limitedWider, _ := a.limit(wider)
 		simulated, simulatedWider := a.simulate(t, run, limit).Refused, a.simulate(t, run, wider).Refused
-		if simulated < liveWider || live < simulatedWider {
-			t.Fatalf("%+v: simulated %d refused, the limiter %d; with two seconds more burst %d and %d", limit, simulated, live, simulatedWider, liveWider)
+		if simulated < limitedWider {
+			t.Fatalf("%+v: got %d refused, want at least %d as by the limiter with a larger burst", limit, simulated, limitedWider)
+		}
+		if limited < simulatedWider {
+			t.Fatalf("%+v: got %d refused with a larger burst, want at most %d as by the limiter", limit, simulatedWider, limited)
 		}
 	})
 }
 
-// Guarantee: a limit of a route, a key or the gateway is replayed
-// with the requests that it would apply to, of 24 hours, and that keys of one rotation
-// share it.
-func TestSimulationAppliesToWhatItIsOf(t *testing.T) {
+// Guarantee: the simulated limit of a gateway, route or key applies to its requests of the
+// last 24 hours, and no others. Keys of one rotation share a limit.
+func TestSimulationAppliesToItsRequests(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	m := newMeter(t, db, c)
@@ -210,7 +220,7 @@ func TestSimulationAppliesToWhatItIsOf(t *testing.T) {
 	send(1, time.Minute, gateway, identifier(2), [16]byte{})
 	send(50, time.Minute, identifier(9), identifier(1), old)  // another gateway
 	send(50, 25*time.Hour, gateway, identifier(1), old)       // too long ago
-	send(7, time.Hour, gateway, identifier(5), identifier(5)) // long enough ago not to matter to the others
+	send(7, time.Hour, gateway, identifier(5), identifier(5)) // another route, and too early to affect other limits
 	if err := m.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -233,11 +243,11 @@ func TestSimulationAppliesToWhatItIsOf(t *testing.T) {
 		test.of.Gateway = gateway
 		got, err := m.Simulate(t.Context(), id.Format(id.Account, account), traffic.What{Caller: test.of, Limit: test.limit, Buckets: map[[16]byte][16]byte{young: old}})
 		if err != nil || got.Requests != test.requests || got.Refused != test.refused {
-			t.Errorf("%s: %+v, %v, want %d of %d refused", test.name, got, err, test.refused, test.requests)
+			t.Errorf("%s: got %+v and the error %v, want %d of %d refused", test.name, got, err, test.refused, test.requests)
 		}
 	}
 	got, err := m.Simulate(t.Context(), id.New(id.Account), traffic.What{Caller: traffic.Caller{Gateway: gateway}, Limit: ratelimit.Config{Sustained: one}})
 	if err != nil || got.Requests != 0 {
-		t.Errorf("another account's simulation: %+v, %v", got, err)
+		t.Errorf("another account: got %+v and the error %v, want no requests", got, err)
 	}
 }
