@@ -13,30 +13,30 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// stuckStore is a store that does not return from a write before it is released.
-// It runs on virtual time, as a real one cannot.
+// stuckStore is a store whose writes do not return until release is closed. Unlike a real one
+// it runs on virtual time.
 type stuckStore struct {
 	Store
 	release chan struct{}
-	heeds   bool // whether it gives up when its context ends
+	cancels bool // whether a write returns when its context ends
 	calls   atomic.Int32
 }
 
 func (s *stuckStore) AppendAuditChunks(ctx context.Context, _ []audit.Chunk, _ []*audit.Record) error {
 	s.calls.Add(1)
-	gaveUp := ctx.Done()
-	if !s.heeds {
-		gaveUp = nil
+	done := ctx.Done()
+	if !s.cancels {
+		done = nil
 	}
 	select {
 	case <-s.release:
 		return nil
-	case <-gaveUp:
+	case <-done:
 		return ctx.Err()
 	}
 }
 
-// emptyKeeper has no account's log.
+// emptyKeeper is a Keeper of empty logs.
 type emptyKeeper struct{ Keeper }
 
 func (emptyKeeper) AuditWaiting(context.Context) ([]audit.Waiting, error) { return nil, nil }
@@ -47,7 +47,7 @@ func (emptyKeeper) TrimAudit(context.Context, time.Time, int64) (*audit.Trimmed,
 
 func (emptyKeeper) AuditChains(context.Context) ([]audit.Chain, error) { return nil, nil }
 
-// startStuck starts a Writer that is in the middle of a write to s.
+// startStuck starts a Writer and waits until it is blocked in a write to s.
 func startStuck(t *testing.T, s *stuckStore) *Writer {
 	t.Helper()
 	s.release = make(chan struct{})
@@ -77,9 +77,9 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		release := time.AfterFunc(time.Hour, func() { close(s.release) })
-		begun := time.Now()
+		start := time.Now()
 		err := w.Stop(ctx)
-		if took := time.Since(begun); took != time.Second {
+		if took := time.Since(start); took != time.Second {
 			t.Errorf("Stop returned after %s, want 1s", took)
 		}
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -97,11 +97,10 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-// Guarantee: a write that has begun is finished within the bound of Stop, and given up
-// at its end.
+// Guarantee: Stop lets a running write finish until its context ends.
 func TestStopLetsAWriteFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &stuckStore{heeds: true}
+		s := &stuckStore{cancels: true}
 		w := startStuck(t, s)
 		time.AfterFunc(500*time.Millisecond, func() { close(s.release) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -109,12 +108,20 @@ func TestStopLetsAWriteFinish(t *testing.T) {
 		if err := w.Stop(ctx); err != nil {
 			t.Errorf("Stop returned %v, want nil", err)
 		}
-		if s.calls.Load() != 1 || w.Held() != 0 {
-			t.Errorf("the store was called %d times, and %d bytes are not in it; want 1 call and 0 bytes", s.calls.Load(), w.Held())
+		if got := s.calls.Load(); got != 1 {
+			t.Errorf("the store was called %d times, want once", got)
+		}
+		if got := w.Held(); got != 0 {
+			t.Errorf("%d bytes are not in the store, want 0", got)
 		}
 	})
+}
+
+// Guarantee: a write that is still running when the context of Stop ends is cancelled, and a
+// later Stop finishes the work.
+func TestStopCancelsALongWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &stuckStore{heeds: true}
+		s := &stuckStore{cancels: true}
 		w := startStuck(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -14,15 +14,15 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
 
-// busy is a store under load: while it seals, a period passes and requests end.
+// busy is a store under load: in each transaction that seals, a period passes and requests end.
 type busy struct {
 	*sqlite.DB
 	t       *testing.T
 	writer  *Writer
 	now     time.Time
-	account [16]byte // whose request
-	ends    int      // requests that end meanwhile
-	held    []int    // bytes not in the store, when it was called
+	account [16]byte // of the requests
+	ends    int      // number of requests that end in each transaction
+	held    []int    // bytes not in the store at the start of each transaction
 }
 
 func (b *busy) SealAudit(ctx context.Context, s *audit.Seal) error {
@@ -32,7 +32,7 @@ func (b *busy) SealAudit(ctx context.Context, s *audit.Seal) error {
 	return b.DB.SealAudit(ctx, s)
 }
 
-// give is n requests of an account.
+// take gives the writer n requests of an account.
 func (b *busy) take(accountID [16]byte, n int) {
 	batch := make([]accesslog.Entry, n)
 	for i := range batch {
@@ -42,7 +42,7 @@ func (b *busy) take(accountID [16]byte, n int) {
 	b.writer.Take(batch)
 }
 
-// head is the number of an account's last block.
+// head returns the number of an account's last block.
 func (b *busy) head(accountID [16]byte) (number int64) {
 	err := b.View(b.t.Context(), func(tx control.ReadTx) error {
 		chain, err := tx.AuditChain(b.t.Context(), id.Format(id.Account, accountID))
@@ -55,6 +55,7 @@ func (b *busy) head(accountID [16]byte) (number int64) {
 	return number
 }
 
+// newBusy returns a busy store with its writer, and its accounts.
 func newBusy(t *testing.T, accounts int) (*busy, [][16]byte) {
 	t.Helper()
 	db := sqlitetest.Open(t, sqlite.Config{})
@@ -78,10 +79,9 @@ func newBusy(t *testing.T, accounts int) (*busy, [][16]byte) {
 	return b, all
 }
 
-// Guarantee: however many blocks there are to be sealed, of however many accounts,
-// what is taken meanwhile waits for one transaction at most, so that the end of the
-// process takes no more with it than else.
-func TestSealingKeepsNobodyWaiting(t *testing.T) {
+// Guarantee: records taken while blocks are sealed wait for at most one transaction, however
+// many blocks and accounts there are, so that a kill loses no more of them than usual.
+func TestRecordsWaitForOneSealingTransaction(t *testing.T) {
 	for name, test := range map[string]struct{ accounts, blocks int }{
 		"many accounts": {5, 1},
 		"many blocks":   {1, 3*sealBlocks + 1},
@@ -95,32 +95,32 @@ func TestSealingKeepsNobodyWaiting(t *testing.T) {
 			b.writer.write(t.Context())
 			for n, held := range b.held {
 				if held != 0 {
-					t.Errorf("transaction %d: %d bytes wait for another", n, held)
+					t.Errorf("%d bytes were not in the store before transaction %d, want 0", held, n)
 				}
 			}
 			if want := max(test.accounts, test.blocks/sealBlocks+1); len(b.held) != want {
-				t.Errorf("%d transactions, want %d", len(b.held), want)
+				t.Errorf("got %d transactions, want %d", len(b.held), want)
 			}
 			for _, a := range accounts {
 				if got := b.head(a); got != int64(test.blocks) {
-					t.Errorf("%d blocks were sealed, want %d", got, test.blocks)
+					t.Errorf("got %d sealed blocks, want %d", got, test.blocks)
 				}
 			}
 		})
 	}
 }
 
-// Guarantee: the disk is waited for once for several blocks, but not so long that
-// the open end becomes expensive to read.
-func TestSealingRests(t *testing.T) {
+// Guarantee: several blocks are sealed in one transaction, which waits for the disk once, but
+// the open end does not become expensive to read.
+func TestBlocksAreSealedTogether(t *testing.T) {
 	b, accounts := newBusy(t, 1)
 	a := accounts[0]
 	for step, want := range []struct {
 		records int
 		head    int64
 	}{
-		{audit.RunRecords, 1}, {audit.RunRecords, 1}, {audit.RunRecords, 1}, // waits
-		{2 * audit.RunRecords, 5}, // is too much
+		{audit.RunRecords, 1}, {audit.RunRecords, 1}, {audit.RunRecords, 1}, // the second and third wait
+		{2 * audit.RunRecords, 5}, // too much to wait
 		{audit.RunRecords, 5}, {0, 5}, {0, 5}, {0, 5}, {0, 6},
 	} {
 		b.take(a, want.records)

@@ -69,7 +69,7 @@ func TestRefusedRequestsAreListed(t *testing.T) {
 		id.Format(id.Request, one.Request): "", id.Format(id.Request, other.Request): fault.NotFound, id.Format(id.Request, passed.Request): fault.NotFound, "req_x": fault.NotFound,
 	} {
 		if _, err := r.Request(t.Context(), id.Format(id.Account, a), requestID); fault.CodeOf(err) != code {
-			t.Errorf("%s: %v, want %q", requestID, err, code)
+			t.Errorf("%s: got the error %v, want code %q", requestID, err, code)
 		}
 	}
 }
@@ -88,10 +88,10 @@ func TestRequestsAreSampled(t *testing.T) {
 	r.Take([]accesslog.Entry{refused(a, time.Second), refused(b, 0)})
 	got := list(t, r, a)
 	if len(got) != 4 || got[0].LeftOut != 0 || got[1].LeftOut != 7 || got[3].LeftOut != 7 || r.LeftOut() != 7 || r.Lost() != 0 {
-		t.Errorf("%d requests, %d left out: %+v", len(got), r.LeftOut(), got)
+		t.Errorf("got %d requests with %d left out: %+v, want 4 requests and 7 left out in the first second", len(got), r.LeftOut(), got)
 	}
 	if got := list(t, r, b); len(got) != 1 || got[0].LeftOut != 0 {
-		t.Errorf("another account: %+v", got)
+		t.Errorf("another account: got %+v, want one request and none left out", got)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestRetentionIsOneDay(t *testing.T) {
 	old, young := refused(a, -24*time.Hour-time.Second), refused(a, -24*time.Hour+time.Second)
 	r.Take([]accesslog.Entry{old, young})
 	if got := list(t, r, a); len(got) != 1 || got[0].ID != id.Format(id.Request, young.Request) {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want only the request younger than a day", got)
 	}
 	if _, err := r.Request(t.Context(), id.Format(id.Account, a), id.Format(id.Request, old.Request)); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("an old request: got error %v, want not found", err)
@@ -142,7 +142,7 @@ func (f *failing) set(fail bool) {
 
 // Guarantee: requests that the store did not take are written later, once, and Sync returns
 // the error.
-func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
+func TestFailedWritesAreRetried(t *testing.T) {
 	store := &failing{DB: open(t), fail: true}
 	r := newWriter(t, requestwriter.Config{Store: store, PerSecond: 2})
 	a := id.NewFast()
@@ -155,7 +155,7 @@ func TestNothingIsLostWhileTheStoreIsAway(t *testing.T) {
 	r.Take([]accesslog.Entry{refused(a, time.Second)})
 	store.set(false)
 	if got := list(t, r, a); len(got) != 3 || got[2].LeftOut != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want 3 requests, the oldest with 1 left out", got)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // Guarantee: requests are written within a second without Sync, and Stop writes the rest.
 func TestWritesWithoutSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &noted{}
+		store := &countingStore{}
 		r := newWriter(t, requestwriter.Config{Store: store, Now: time.Now})
 		if err := r.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -196,22 +196,22 @@ func TestWritesWithoutSync(t *testing.T) {
 	})
 }
 
-// noted is a store that counts the requests that it gets. The real one does not run on
+// countingStore is a store that counts the requests that it gets. The real one does not run on
 // virtual time.
-type noted struct {
+type countingStore struct {
 	requestlog.Store
 	mu sync.Mutex
 	n  int
 }
 
-func (s *noted) AppendRequests(_ context.Context, records []requestlog.Record, _ []requestlog.LeftOut) error {
+func (s *countingStore) AppendRequests(_ context.Context, records []requestlog.Record, _ []requestlog.LeftOut) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n += len(records)
 	return nil
 }
 
-func (s *noted) count() int {
+func (s *countingStore) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.n

@@ -45,11 +45,6 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-func open(t testing.TB, path string) *sqlite.DB {
-	t.Helper()
-	return sqlitetest.Open(t, sqlite.Config{Path: path})
-}
-
 func newMeter(t fataler, store traffic.Store, c *clock) *meter.Meter {
 	t.Helper()
 	m, err := meter.New(meter.Config{Store: store, Now: c.now})
