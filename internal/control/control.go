@@ -139,7 +139,7 @@ type NewKey struct {
 	OverlapEndsAt time.Time // of a rotation
 }
 
-// Verification says whether a key would be accepted.
+// Verification reports whether a key would be accepted.
 type Verification struct {
 	Valid bool
 	Code  string // "" or key_invalid, key_expired, scope_insufficient

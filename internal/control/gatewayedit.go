@@ -8,9 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// GatewayPatch names settings of a gateway. An absent one stays as it is; null
-// restores its default. A creation is a patch of a gateway that has the defaults; it
-// must give Name and Upstream.URL.
+// GatewayPatch changes settings of a gateway. An absent field keeps the setting; null restores
+// its default. A creation applies a patch to the defaults, and requires Name and Upstream.URL.
 type GatewayPatch struct {
 	Name         Optional[string]
 	Hostname     Optional[string]

@@ -86,7 +86,7 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 	})
 }
 
-// UpdateGateway changes the settings that p names. If the origin of the upstream URL changes, the
+// UpdateGateway changes the settings in p. If the origin of the upstream URL changes, the
 // upstream headers and the client certificate with its key are dropped, unless p gives new ones.
 func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string, p GatewayPatch, m Match) (*gateway.Gateway, error) {
 	edit, err := s.readPatch(c, p)

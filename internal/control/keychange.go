@@ -80,7 +80,7 @@ func (e *keyEdit) apply(k *apikey.Key) {
 	}
 }
 
-// UpdateKey changes the settings of a key that p names. A new rate limit applies to all keys that
+// UpdateKey changes the settings in p of a key. A new rate limit applies to all keys that
 // share its bucket. If the key is revoked or expired, or was rotated and would expire later than
 // before, the error is fault.Conflict.
 func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {

@@ -104,8 +104,8 @@ func specsOf(routes []gateway.Route) []gateway.RouteSpec {
 	return specs
 }
 
-// UpdateRouteLimit changes a route's limit as p says. A limit without fields is removed. A spec push
-// keeps the limit that is set here, unless the spec has one.
+// UpdateRouteLimit changes the fields in p of a route's limit. A limit without fields is
+// removed. A spec push keeps the limit that is set here, unless the spec has one.
 func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil {

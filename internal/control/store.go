@@ -2,7 +2,7 @@ package control
 
 import "context"
 
-// Store keeps everything that survives a restart. Every engine implements it and
+// Store holds everything that survives a restart. Every database engine implements it and
 // passes store/storetest.
 //
 // A method that looks a record up by its identifier returns fault.NotFound if there is

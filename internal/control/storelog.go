@@ -80,7 +80,7 @@ type DailyCounts interface {
 	PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error
 }
 
-// Trimmer removes what has been kept long enough. more reports whether there may be
+// Trimmer removes records after their retention. more reports whether there may be
 // other records to remove.
 type Trimmer interface {
 	// Trim removes stored responses older than responses, entries of the change log older

@@ -11,8 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// UpstreamPatch names settings of how a gateway reaches its upstream, as
-// GatewayPatch does.
+// UpstreamPatch changes how a gateway connects to its upstream, as part of a GatewayPatch.
 type UpstreamPatch struct {
 	URL               Optional[string]
 	Headers           Optional[map[string]string] // replaces the whole map

@@ -141,7 +141,7 @@ func (e *webhookEdit) apply(h *webhook.Webhook) {
 	}
 }
 
-// UpdateWebhook changes an endpoint. If it is disabled now, its pending deliveries fail.
+// UpdateWebhook changes an endpoint. If this disables it, its pending deliveries fail.
 func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string, p WebhookPatch, m Match) (*webhook.Webhook, error) {
 	edit, err := s.readWebhookPatch(p)
 	if err != nil {

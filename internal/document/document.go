@@ -1,5 +1,5 @@
 // Package document parses the YAML and JSON that users write into nodes with positions, so
-// that errors can name the line and column. It depends on no other noun of the product.
+// that errors can name the line and column. It knows nothing of gateways or OpenAPI.
 //
 // The texts are not trusted, so the work is bounded by their size: aliases are shared, not
 // expanded, and a text with too many values, too deep nesting or too large an expansion is

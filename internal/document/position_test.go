@@ -14,10 +14,10 @@ type mark struct{ line, column int }
 // parserState has the fields of the library's parser that stoppedAt reads.
 type parserState struct {
 	error        int
-	problem_mark mark //nolint:revive // the library's name
+	problem_mark mark
 }
 
-type lastEvent struct{ start_mark mark } //nolint:revive // the library's name
+type lastEvent struct{ start_mark mark }
 
 type outerParser struct {
 	parser parserState
@@ -61,15 +61,15 @@ func failedDecoder(t *testing.T, text string) *yaml.Decoder {
 // Guarantee: if the library's fields have other names or types, or are nil, there is no panic
 // and the error has the line of the library's message.
 func TestPositionWithoutTheParsersFields(t *testing.T) {
-	type promoted struct{ *outerParser }
-	type withSyntaxError struct{ error int }
+	type promoted struct{ *outerParser }     //nolint:unused // read by reflection
+	type withSyntaxError struct{ error int } //nolint:unused // read by reflection
 	type withoutColumn struct {
 		error        int
-		problem_mark struct{ line int } //nolint:revive // the library's name
+		problem_mark struct{ line int } //nolint:unused // read by reflection
 	}
 	type unsigned struct {
 		error        int
-		problem_mark struct{ line, column uint } //nolint:revive // the library's name
+		problem_mark struct{ line, column uint } //nolint:unused // read by reflection
 	}
 	type nested[P any] struct{ parser struct{ parser P } }
 	at := func(m mark) any {
