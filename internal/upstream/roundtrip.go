@@ -29,8 +29,8 @@ type Exchange struct {
 	// makes no progress.
 	HeadTimeout time.Duration
 	// Interim, if not nil, is called with each 1xx response except 100 and 101, before Send
-	// returns. It may keep header.
-	Interim func(status int, header http.Header)
+	// returns. It may keep header. An error ends the exchange as one of the upstream.
+	Interim func(status int, header http.Header) error
 }
 
 // Response is the head of an upstream's response. Reading its body ends with an error
@@ -156,7 +156,7 @@ func respell(h http.Header, from, to string) {
 // from another goroutine, even later.
 type interim struct {
 	mu      sync.Mutex
-	forward func(int, http.Header)
+	forward func(int, http.Header) error
 }
 
 func (i *interim) handle(status int, header textproto.MIMEHeader) error {
@@ -165,7 +165,7 @@ func (i *interim) handle(status int, header textproto.MIMEHeader) error {
 	// A 100 is not passed on: after it the body is read, which makes the server send the
 	// client its own 100.
 	if i.forward != nil && status != http.StatusContinue {
-		i.forward(status, http.Header(header))
+		return i.forward(status, http.Header(header))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -145,20 +146,23 @@ func tooLarge(r *http.Response) bool {
 	return fields > http1.MaxResponseFields || size > http1.MaxResponseHead
 }
 
-// interim relays a 1xx response. net/http sends all fields that are set at that moment, so
+// interim relays a 1xx response, unless its head is over the limits. net/http sends all fields that are set at that moment, so
 // the fields of the 1xx are set only during the call.
 //
 // Over HTTP/2, if the client has reset the stream, net/http may still be reading the fields
 // after WriteHeader has returned, and concurrent use of a map ends the process. A
 // Content-Length, which is not sent in a 1xx, makes net/http take a copy.
-func (x *exchange) interim(status int, header http.Header) {
+func (x *exchange) interim(status int, header http.Header) error {
+	if tooLarge(&http.Response{Proto: "HTTP/1.1", Status: strconv.Itoa(status) + " " + http.StatusText(status), Header: header}) {
+		return errHeadTooLarge
+	}
 	if !x.r.ProtoAtLeast(1, 1) {
-		return
+		return nil
 	}
 	x.head.Lock()
 	defer x.head.Unlock()
 	if x.settled {
-		return
+		return nil
 	}
 	h := x.w.Header()
 	x.responseFields(h, status, header)
@@ -168,6 +172,7 @@ func (x *exchange) interim(status int, header http.Header) {
 	h["Content-Length"] = []string{"0"}
 	x.w.WriteHeader(status)
 	clear(h)
+	return nil
 }
 
 // sendContinue sends the 100 that the client waits for. It is called when the upstream has

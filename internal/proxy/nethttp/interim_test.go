@@ -35,8 +35,12 @@ func TestInterimFieldsAreNotChanged(t *testing.T) {
 	w := &lateWriter{header: http.Header{}}
 	s := &Server{}
 	x := s.newExchange(w, httptest.NewRequest(http.MethodGet, "/", nil), &proxy.Exchange{})
-	x.interim(http.StatusEarlyHints, http.Header{"Link": {"</a>"}, "Content-Length": {"7"}})
-	x.interim(http.StatusProcessing, http.Header{})
+	if err := x.interim(http.StatusEarlyHints, http.Header{"Link": {"</a>"}, "Content-Length": {"7"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.interim(http.StatusProcessing, http.Header{}); err != nil {
+		t.Fatal(err)
+	}
 	w.header.Set("X-Final", "1")
 	if first := w.later[0]; len(first) != 1 || first.Get("Link") != "</a>" {
 		t.Errorf("first response: got fields %v, want Link only", first)

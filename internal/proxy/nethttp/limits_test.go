@@ -79,6 +79,28 @@ func TestResponseHeadLimits(t *testing.T) {
 	}
 }
 
+// Guarantee: the limits hold for the head of a 1xx response too.
+func TestInterimHeadLimits(t *testing.T) {
+	interim := func(fields int) string {
+		return "HTTP/1.1 103 Early Hints\r\n" + strings.Repeat("X-F: v\r\n", fields) + "\r\n"
+	}
+	for fields, want := range map[int]int{http1.MaxResponseFields: 200, http1.MaxResponseFields + 1: 502} {
+		t.Run(strconv.Itoa(fields)+" fields", func(t *testing.T) {
+			addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+				if _, err := c.ReadHead(); err == nil {
+					c.Send(interim(fields) + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				}
+			})
+			overBoth(t, func(t *testing.T, client http.RoundTripper) {
+				e := start(t, setup{upstream: "http://" + addr})
+				if got, _ := askFor(t, e, client, 1, 0); got != want {
+					t.Errorf("got status %d, want %d", got, want)
+				}
+			})
+		})
+	}
+}
+
 // askFor requests a response with the given number of fields and bytes of head. It returns
 // the response's status and the number of its fields that arrived.
 func askFor(t *testing.T, e *harness, client http.RoundTripper, fields, size int) (status, filler int) {
