@@ -41,7 +41,7 @@ func (l *callLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s
 	}
 	var status [1]ratelimit.Status
 	for {
-		params, bucket := l.buckets.Bucket(now, key)
+		params, bucket := l.buckets.Bucket(key)
 		limits := [1]ratelimit.Limit{{Scope: ratelimit.AccountScope, Params: params, Bucket: bucket}}
 		if !charge {
 			ratelimit.Peek(now, limits[:], status[:])

@@ -205,7 +205,7 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 	if v.Key != nil {
 		bucket = v.Key.BucketID()
 	}
-	limits := r.AppendLimits(d.room[:d.limit], d.now, bucket)
+	limits := r.AppendLimits(d.room[:d.limit], bucket)
 	d.limit = len(limits)
 	if v.Key != nil && !v.Key.Scope().Allows(d.req.Method, path) {
 		v.forbid("the key's scope does not allow this method on this path")

@@ -157,7 +157,7 @@ func BenchmarkDecideParts(b *testing.B) {
 	part("key-look-up", func(*Request) { s.KeyByDigest(digests[next%len(digests)]); next++ })
 	key := s.KeyByDigest(digests[0])
 	own, _ := key.Limit()
-	limits := gw.Find("/user").Route("GET").AppendLimits([]ratelimit.Limit{own}, g.clock.Now(), [16]byte{})
+	limits := gw.Find("/user").Route("GET").AppendLimits([]ratelimit.Limit{own}, [16]byte{})
 	limits = append(limits, gw.Global())
 	var statuses [4]ratelimit.Status
 	at := g.clock.Now()

@@ -189,9 +189,8 @@ func TestDecideDuringChanges(t *testing.T) {
 		runtime.Gosched() // until the limits are in use
 	}
 	for i := range 200 {
-		// The capacities alternate, and the level stays in proportion: what a
-		// full bucket of 1000 lets pass, one of 500 does in halves.
-		r.RateLimit = config(t, []string{"500/day", "1000/day"}[i%2], "", "", "")
+		// The refill rates alternate; a change keeps what was used.
+		r.RateLimit = config(t, []string{"500/day", "1000/day"}[i%2], "1000/s", "", "")
 		h.source.PutGateway(g, r)
 		k.RateLimit = rate(t, []string{"500000/day", "1000000/day"}[i%2])
 		h.source.PutKey(k)

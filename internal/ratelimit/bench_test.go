@@ -96,13 +96,13 @@ func BenchmarkBucketOfKey(b *testing.B) {
 	buckets := NewBuckets(&p)
 	const keys = 100_000
 	for i := range keys {
-		buckets.Bucket(Instant{}, testKey(i))
+		buckets.Bucket(testKey(i))
 	}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
 		i = (i + 7919) % keys
-		buckets.Bucket(Instant{}, testKey(i))
+		buckets.Bucket(testKey(i))
 	}
 }
 

@@ -18,7 +18,8 @@ type Bucket struct {
 }
 
 // Convert closes b, which has the parameters old, and returns a bucket with the parameters
-// p and a proportional level. If the parameters are equal, it returns b itself. Decisions
+// p in which the same number of requests is used (contract, 4.3). What is used beyond p's
+// capacity is forgotten. If the parameters are equal, Convert returns b itself. Decisions
 // that still use b return Stale, so publish the returned bucket at once. Convert a bucket
 // only once: converting a closed bucket yields an empty one.
 func (b *Bucket) Convert(old, p *Params, now Instant) *Bucket {
@@ -30,18 +31,23 @@ func (b *Bucket) Convert(old, p *Params, now Instant) *Bucket {
 	if word == closed {
 		word = old.unitsAt(now.Mono) + old.span
 	}
-	c.state.Store(convert(old, p, word, now))
+	c.state.Store(convert(old, p, word, now.Mono))
 	return c
 }
 
-// convert returns the state under p that corresponds to the state word under old. It rounds
-// the used part of the bucket up.
-func convert(old, p *Params, word uint64, now Instant) uint64 {
-	used := min(old.used(word, now.Mono), old.span)
-	hi, lo := bits.Mul64(used, p.span)
-	lo, carry := bits.Add64(lo, old.span-1, 0)
-	scaled, _ := bits.Div64(hi+carry, lo, old.span)
-	return p.unitsAt(now.Mono) + scaled
+// convert returns the state under p in which as many requests are used at mono as in the
+// state word under old, at most p's capacity. It rounds fractions of a request up.
+func convert(old, p *Params, word uint64, mono int64) uint64 {
+	used := min(old.used(word, mono), old.span)
+	hi, lo := bits.Mul64(used, p.cost)
+	lo, carry := bits.Add64(lo, old.cost-1, 0)
+	hi += carry
+	units := p.span
+	if hi < old.cost { // else the quotient exceeds 64 bits, and so p.span
+		q, _ := bits.Div64(hi, lo, old.cost)
+		units = min(q, p.span)
+	}
+	return p.unitsAt(mono) + units
 }
 
 // used returns the units that a bucket in the state word lacks at mono.

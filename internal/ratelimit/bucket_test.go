@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"math/big"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,9 +215,9 @@ func TestRefusalChargesNothing(t *testing.T) {
 	})
 }
 
-// Guarantee: changing a limit keeps the level of its bucket in proportion, rounded down to
-// whole requests.
-func TestConvertKeepsProportion(t *testing.T) {
+// Guarantee: changing a limit keeps the number of requests that were used, up to the new
+// capacity (contract, 4.3).
+func TestConvertKeepsWhatWasUsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		oldRate, newRate := drawRate(t, "old"), drawRate(t, "new")
 		oldCap := rapid.Int64Range(1, 1000).Draw(t, "old capacity")
@@ -240,9 +239,8 @@ func TestConvertKeepsProportion(t *testing.T) {
 			return
 		}
 		Peek(now, []Limit{{Params: &to, Bucket: next}}, s[:])
-		want := floorRat(new(big.Rat).Mul(big.NewRat(oldCap-used, oldCap), big.NewRat(newCap, 1)))
-		if got := s[0].Remaining; got > want || got < want-1 || got < want && isExact(oldRate, &from) && isExact(newRate, &to) && used == 0 {
-			t.Fatalf("%d of %d left became %d of %d, want %d", oldCap-used, oldCap, got, newCap, want)
+		if got, want := s[0].Remaining, max(0, newCap-used); got != want {
+			t.Fatalf("%d of %d used: %d of %d are left after the change, want %d", used, oldCap, got, newCap, want)
 		}
 		if r, _ := Decide(now, limits, s[:]); r != Stale {
 			t.Fatalf("decision by a closed bucket: got %v, want Stale", r)
@@ -299,7 +297,7 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	var s [2]Status
 	field := make([]byte, 0, 256)
 	allocs := testing.AllocsPerRun(100, func() {
-		params, bucket := buckets.Bucket(at(0), testKey(1))
+		params, bucket := buckets.Bucket(testKey(1))
 		limits := [2]Limit{{Params: params, Bucket: bucket}, {Scope: GlobalScope, Params: params, Bucket: global}}
 		Decide(at(0), limits[:], s[:])
 		Peek(at(0), limits[:], s[:])

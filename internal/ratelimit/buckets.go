@@ -20,6 +20,7 @@ type bucketShard struct {
 // generation is the buckets of one shard that have the same parameters.
 type generation struct {
 	params  *Params
+	since   int64 // when params came into force, in nanoseconds of Instant.Mono
 	buckets index[Bucket]
 	// older has the buckets that have not been converted since the last change of
 	// parameters. It is guarded by the shard's mutex.
@@ -37,18 +38,18 @@ func NewBuckets(p *Params) *Buckets {
 
 // Bucket returns the bucket of the key whose bucket is identified by k, and its parameters.
 // It allocates only to create the bucket.
-func (b *Buckets) Bucket(now Instant, k [16]byte) (*Params, *Bucket) {
+func (b *Buckets) Bucket(k [16]byte) (*Params, *Bucket) {
 	h := hash(&k)
 	s := &b.shards[shardOf(h)]
 	g := s.current.Load()
 	if n := g.buckets.find(h, &k); n != nil && n.value.state.Load() != closed {
 		return g.params, &n.value
 	}
-	return s.bucket(now, h, k)
+	return s.bucket(h, k)
 }
 
 // bucket finds or creates the bucket of k, under the lock.
-func (s *bucketShard) bucket(now Instant, h uint64, k [16]byte) (*Params, *Bucket) {
+func (s *bucketShard) bucket(h uint64, k [16]byte) (*Params, *Bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.current.Load()
@@ -62,11 +63,20 @@ func (s *bucketShard) bucket(now Instant, h uint64, k [16]byte) (*Params, *Bucke
 			continue
 		}
 		if word := before.value.state.Swap(closed); word != closed {
-			n.value.state.Store(convert(o.params, g.params, word, now))
+			n.value.state.Store(g.convert(o, word))
 			break
 		}
 	}
 	return s.add(n).params, &n.value
+}
+
+// convert returns the state in g of a bucket of the older generation o, as if every change
+// between them had converted the bucket at once.
+func (g *generation) convert(o *generation, word uint64) uint64 {
+	if g.older != o {
+		word, o = g.older.convert(o, word), g.older
+	}
+	return convert(o.params, g.params, word, g.since)
 }
 
 // add puts n into the current generation and returns that. The caller holds the lock.
@@ -76,20 +86,20 @@ func (s *bucketShard) add(n *node[Bucket]) *generation {
 		g.buckets.add(n)
 		return g
 	}
-	larger := &generation{params: g.params, buckets: g.buckets.with(keepAll[Bucket]), older: g.older}
+	larger := &generation{params: g.params, since: g.since, buckets: g.buckets.with(keepAll[Bucket]), older: g.older}
 	larger.buckets.add(n)
 	s.current.Store(larger)
 	return larger
 }
 
-// Configure sets the parameters of all buckets to p and keeps each bucket's level in
-// proportion: a bucket is converted at its next use or by Sweep.
-func (b *Buckets) Configure(p *Params) {
+// Configure sets the parameters of all buckets to p from now on. Each bucket keeps what is
+// used of it, as Bucket.Convert does; the work is done at its next use or by Sweep.
+func (b *Buckets) Configure(p *Params, now Instant) {
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
 		if g := s.current.Load(); *g.params != *p {
-			s.current.Store(&generation{params: p, buckets: newIndex[Bucket](0), older: g})
+			s.current.Store(&generation{params: p, since: now.Mono, buckets: newIndex[Bucket](0), older: g})
 		}
 		s.mu.Unlock()
 	}
@@ -114,11 +124,14 @@ func (s *bucketShard) sweep(now Instant) {
 	for o := g.older; o != nil; o = o.older {
 		o.buckets.each(func(n *node[Bucket]) {
 			word := n.value.state.Swap(closed)
-			if word == closed || o.params.used(word, now.Mono-sweepGrace) == 0 {
+			if word == closed {
+				return
+			}
+			if word = g.convert(o, word); g.params.used(word, now.Mono-sweepGrace) == 0 {
 				return
 			}
 			moved := &node[Bucket]{key: n.key}
-			moved.value.state.Store(convert(o.params, g.params, word, now))
+			moved.value.state.Store(word)
 			g = s.add(moved)
 		})
 	}
@@ -132,7 +145,7 @@ func (s *bucketShard) sweep(now Instant) {
 		}
 	})
 	if dropped > 0 {
-		s.current.Store(&generation{params: g.params, buckets: g.buckets.with(isOpen)})
+		s.current.Store(&generation{params: g.params, since: g.since, buckets: g.buckets.with(isOpen)})
 	}
 }
 

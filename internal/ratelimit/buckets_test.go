@@ -38,7 +38,7 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 				if single[key] == nil {
 					single[key] = new(Bucket)
 				}
-				p, bucket := buckets.Bucket(at(mono), testKey(key))
+				p, bucket := buckets.Bucket(testKey(key))
 				var got, want [1]Status
 				r, _ := Decide(at(mono), []Limit{{Params: p, Bucket: bucket}}, got[:])
 				expected, _ := Decide(at(mono), []Limit{{Params: params, Bucket: single[key]}}, want[:])
@@ -66,11 +66,11 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 			},
 			"change": func(*rapid.T) {
 				next := draw()
-				buckets.Configure(next)
+				buckets.Configure(next, at(mono))
 				for key := range single {
 					// Buckets are converted when they are next used, which must not matter: so use them.
 					single[key] = single[key].Convert(params, next, at(mono))
-					buckets.Bucket(at(mono), testKey(key))
+					buckets.Bucket(testKey(key))
 				}
 				params = next
 			},
@@ -78,27 +78,66 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 	})
 }
 
-// Guarantee: changes of a per: key limit keep the level of a bucket that was not used
+// Guarantee: changes of a per: key limit keep what was used of a bucket that was not used
 // between them.
 func TestBucketsConvertLazily(t *testing.T) {
 	p10, p20, p40 := compile(perDay(1), 10), compile(perDay(1), 20), compile(perDay(1), 40)
 	for _, sweep := range []bool{false, true} {
 		b := NewBuckets(&p10)
 		var s [1]Status
-		p, bucket := b.Bucket(at(0), testKey(1))
+		p, bucket := b.Bucket(testKey(1))
 		for range 5 {
 			Decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
 		}
-		b.Configure(&p20)
-		b.Configure(&p40)
-		b.Configure(&p40)
+		b.Configure(&p20, at(0))
+		b.Configure(&p40, at(0))
+		b.Configure(&p40, at(0))
 		if sweep {
 			b.Sweep(at(0))
 		}
-		p, bucket = b.Bucket(at(0), testKey(1))
+		p, bucket = b.Bucket(testKey(1))
 		Decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
-		if s[0].Limit != 40 || s[0].Remaining != 19 {
-			t.Errorf("half of 10 became %+v, want 19 left of 40", s[0])
+		if s[0].Limit != 40 || s[0].Remaining != 34 {
+			t.Errorf("6 used of 40: got %+v, want 34 left", s[0])
+		}
+	}
+}
+
+// Guarantee: a bucket that is converted late has the level that it would have if every
+// change had converted it at once: it refills at the rate of the time, and what was used
+// beyond a lowered capacity is forgotten.
+func TestLateConversionIsExact(t *testing.T) {
+	fast, slow := compile(perSecond(1), 10), compile(perDay(1), 10)
+	few, many := compile(perDay(1), 2), compile(perDay(1), 600)
+	for _, c := range []struct {
+		name    string
+		changes []*Params // one each second, from second 1 on
+		want    int64     // requests left at second 10, when 10 were used at second 0
+	}{
+		{"a slower refill holds from the change on", []*Params{&slow}, 1},
+		{"a faster refill holds while it is in force", []*Params{&slow, &fast, &slow}, 2},
+		{"what was beyond a lowered capacity is forgotten", []*Params{&few, &many}, 598},
+	} {
+		for _, sweep := range []bool{false, true} {
+			b := NewBuckets(&fast)
+			var s [1]Status
+			p, bucket := b.Bucket(testKey(1))
+			for range 10 {
+				Decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
+			}
+			for i, next := range c.changes {
+				b.Configure(next, at(time.Duration(i+1)*time.Second))
+			}
+			if sweep {
+				b.Sweep(at(10 * time.Second))
+			}
+			var reported int64 = -1
+			b.EachLevel(at(10*time.Second), func(_ [16]byte, s Status) { reported = s.Remaining })
+			p, bucket = b.Bucket(testKey(1))
+			Peek(at(10*time.Second), []Limit{{Params: p, Bucket: bucket}}, s[:])
+			if s[0].Remaining != c.want || reported != c.want {
+				t.Errorf("%s (sweep %v): %d left, %d reported, want %d", c.name, sweep, s[0].Remaining, reported, c.want)
+			}
 		}
 	}
 }
@@ -120,7 +159,7 @@ func TestBucketsRace(t *testing.T) {
 				return
 			default:
 				b.Sweep(at(0))
-				b.Configure(&p[i%2])
+				b.Configure(&p[i%2], at(0))
 			}
 		}
 	})
@@ -130,7 +169,7 @@ func TestBucketsRace(t *testing.T) {
 			for refused := 0; refused < keys; {
 				refused = 0
 				for k := range keys {
-					params, bucket := b.Bucket(at(0), testKey(k))
+					params, bucket := b.Bucket(testKey(k))
 					switch r, _ := Decide(at(0), []Limit{{Params: params, Bucket: bucket}}, s[:]); r {
 					case Admitted:
 						passed[k].Add(1)

@@ -101,20 +101,20 @@ func TestReplacedBucketsAreStale(t *testing.T) {
 		name    string
 		replace func(b *Buckets)
 	}{
-		{"converted by use", func(b *Buckets) { b.Configure(&p10); b.Bucket(at(0), testKey(1)) }},
-		{"converted by a sweep", func(b *Buckets) { b.Configure(&p10); b.Sweep(at(0)) }},
+		{"converted by use", func(b *Buckets) { b.Configure(&p10, at(0)); b.Bucket(testKey(1)) }},
+		{"converted by a sweep", func(b *Buckets) { b.Configure(&p10, at(0)); b.Sweep(at(0)) }},
 		{"dropped by a sweep", func(b *Buckets) { b.Sweep(at(time.Hour)) }},
-		{"dropped by a sweep after a change", func(b *Buckets) { b.Configure(&p10); b.Sweep(at(time.Hour)) }},
+		{"dropped by a sweep after a change", func(b *Buckets) { b.Configure(&p10, at(0)); b.Sweep(at(time.Hour)) }},
 	} {
 		b := NewBuckets(&p5)
-		params, bucket := b.Bucket(at(0), testKey(1))
+		params, bucket := b.Bucket(testKey(1))
 		limits := []Limit{{Params: params, Bucket: bucket}}
 		Decide(at(0), limits, s[:])
 		c.replace(b)
 		if r, worst := Decide(at(time.Hour), limits, s[:]); r != Stale || worst != 0 {
 			t.Errorf("%s: got %v, worst %d, want Stale, 0", c.name, r, worst)
 		}
-		if _, again := b.Bucket(at(time.Hour), testKey(1)); again == bucket {
+		if _, again := b.Bucket(testKey(1)); again == bucket {
 			t.Errorf("%s: got the replaced bucket again", c.name)
 		}
 	}

@@ -31,14 +31,14 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) {
 	}
 	s.mu.Unlock()
 	at := g.params.unitsAt(now.Mono)
-	for _, o := range all {
+	for i, o := range all {
 		o.buckets.each(func(n *node[Bucket]) {
 			word := n.value.state.Load()
 			if word == closed {
 				return
 			}
-			if o != g {
-				word = convert(o.params, g.params, word, now)
+			for j := i; j > 0; j-- { // through every change since
+				word = convert(all[j].params, all[j-1].params, word, all[j-1].since)
 			}
 			if word <= at {
 				return

@@ -298,7 +298,7 @@ func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 }
 
 func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
-	return h.follower.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, h.clock.Now(), bucket)
+	return h.follower.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, bucket)
 }
 
 // limitsHarness has a gateway with a global limit and a route for each kind of limit.
@@ -371,7 +371,7 @@ func TestPublicationsRefillNothing(t *testing.T) {
 	}
 }
 
-// Guarantee: a changed limit keeps its level in proportion, and a removed global limit is
+// Guarantee: a changed limit keeps what was used of it, and a removed global limit is
 // replaced by the default one (contract, 4.3).
 func TestChangedLimitsKeepTheirLevel(t *testing.T) {
 	h := newLimitsHarness(t)
@@ -381,13 +381,13 @@ func TestChangedLimitsKeepTheirLevel(t *testing.T) {
 	h.dailyE.RateLimit = config(t, "", "", "60/day", ratelimit.PerKey)
 	h.g.GlobalLimit = config(t, "500/day", "", "", "")
 	h.put()
-	for path, want := range map[string]int{"/shared": 120, "/each": 30, "/daily": 10, "/daily-each": 40} {
+	for path, want := range map[string]int{"/shared": 160, "/each": 10, "/daily": 10, "/daily-each": 40} {
 		if got := h.pass(h.routeLimits(h.g.ID, path, limitsKey), 300); got != want {
 			t.Errorf("%s admits %d requests, want %d", path, got, want)
 		}
 	}
-	if got := h.pass(h.global(), 1000); got != 300 {
-		t.Errorf("the global limit admits %d requests, want 300", got)
+	if got := h.pass(h.global(), 1000); got != 100 {
+		t.Errorf("the global limit admits %d requests, want 100", got)
 	}
 	h.g.GlobalLimit = ratelimit.Config{}
 	h.put()
@@ -442,7 +442,7 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	if got := h.pass(limits(oldSecret), 10); got != 10 {
 		t.Errorf("the old key admits %d requests, want 10", got)
 	}
-	// 50 of 100 are used. The rate doubles, first by one of the records alone.
+	// 50 of 100 are used. The rate doubles, at first in one of the two records only.
 	fresh.RateLimit = rate(t, "200/day")
 	h.source.PutKey(fresh)
 	h.catchUp()
@@ -465,8 +465,8 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	old.RevokedAt = time.Unix(1, 0)
 	h.source.PutKey(old)
 	h.catchUp()
-	if got := h.pass(limits(freshSecret), 100); got != 40 {
-		t.Errorf("the new key admits %d requests, want 40", got)
+	if got := h.pass(limits(freshSecret), 100); got != 90 {
+		t.Errorf("the new key admits %d requests, want 90", got)
 	}
 }
 

@@ -85,13 +85,13 @@ func (g *Gateway) Global() ratelimit.Limit { return g.global }
 // AppendLimits appends the limits of the route for the key with the given bucket
 // identifier. Callers without a key share the zero bucket. It allocates only for the first
 // request of a key on a route with limits for each key.
-func (r *Route) AppendLimits(dst []ratelimit.Limit, now ratelimit.Instant, bucket [16]byte) []ratelimit.Limit {
+func (r *Route) AppendLimits(dst []ratelimit.Limit, bucket [16]byte) []ratelimit.Limit {
 	l := &r.limits
 	switch {
 	case l.bucket != nil:
 		dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})
 	case l.buckets != nil:
-		p, b := l.buckets.Bucket(now, bucket)
+		p, b := l.buckets.Bucket(bucket)
 		dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: p, Bucket: b})
 	}
 	switch {

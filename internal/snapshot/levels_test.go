@@ -48,7 +48,7 @@ func (h *levelsHarness) request(path string, keys ...heldKey) {
 	r := s.GatewayByID(h.g.ID).Find(path).Route("GET")
 	for _, held := range keys {
 		k := s.FindKey(held.secret)
-		limits := r.AppendLimits(nil, h.clock.Now(), k.BucketID())
+		limits := r.AppendLimits(nil, k.BucketID())
 		if l, ok := k.Limit(); ok {
 			limits = slices.Insert(limits, 0, l)
 		}
@@ -132,7 +132,7 @@ func TestLevelsOfKeysInUse(t *testing.T) {
 	h.wantLevels(want)
 }
 
-// Guarantee: the level of a changed bucket is in proportion to its new limit.
+// Guarantee: the level of a changed bucket is its new capacity less what was used.
 func TestLevelsAfterAChange(t *testing.T) {
 	h := newLevelsHarness(t)
 	want := h.requests()
@@ -142,7 +142,7 @@ func TestLevelsAfterAChange(t *testing.T) {
 	h.source.PutGateway(h.g, h.shared, h.each, h.free)
 	h.catchUp()
 	want["global"], want["route shared"], want["key "+h.own.ID] = 97, 10, 3
-	want["route each "+h.own.ID], want["daily each "+h.own.ID] = 6, 16
+	want["route each "+h.own.ID], want["daily each "+h.own.ID] = 9, 16
 	delete(want, "route each "+h.elsewhere.ID)
 	h.wantLevels(want)
 }

@@ -63,7 +63,7 @@ func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 			r.limits.params, r.limits.bucket = carryBucket(p, ratelimit.Limit{Params: was.limits.params, Bucket: was.limits.bucket}, now)
 		case was.limits.buckets != nil:
 			r.limits.buckets = was.limits.buckets
-			r.limits.buckets.Configure(p)
+			r.limits.buckets.Configure(p, now)
 		default:
 			r.limits.buckets = ratelimit.NewBuckets(p)
 		}

@@ -85,7 +85,7 @@ func (a *arrivals) limit(c ratelimit.Config) (refused int64, byKey map[[16]byte]
 		now := ratelimit.Instant{Mono: int64(23*time.Hour + at), Wall: a.begin.Add(at).UnixNano()}
 		params, bucket := &p, shared
 		if c.Per == ratelimit.PerKey {
-			params, bucket = each.Bucket(now, a.keys[i])
+			params, bucket = each.Bucket(a.keys[i])
 		}
 		var statuses [1]ratelimit.Status
 		if r, _ := ratelimit.Decide(now, []ratelimit.Limit{{Params: params, Bucket: bucket}}, statuses[:]); r == ratelimit.Refused {
