@@ -11,7 +11,8 @@ import (
 // fields (contract, 4.3) and, where they apply, Retry-After, WWW-Authenticate, Allow and
 // the CORS fields. The driver must drop the upstream's fields X-RateLimit-Limit,
 // X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit and RateLimit-Policy. It must add
-// Vary to the upstream's, not replace it. value is valid until yield returns. It is stored
+// Vary and Access-Control-Expose-Headers to the upstream's, not replace them. value is valid
+// until yield returns. It is stored
 // in scratch if it fits; 256 bytes are enough, except for the lists of Allow and CORS.
 func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte)) {
 	for f := range fieldCount {
@@ -76,12 +77,17 @@ const (
 	challengeField
 	allowField
 	originField
+	exposeField
 	methodsField
 	headersField
 	ageField
 	varyField
 	fieldCount
 )
+
+// exposed lists the gateway's own fields that scripts of an allowed origin may read
+// (contract, 3.3).
+const exposed = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit-Policy, RateLimit, X-Request-Id"
 
 // String returns the name of the field.
 func (f field) String() string {
@@ -104,6 +110,8 @@ func (f field) String() string {
 		return "Allow"
 	case originField:
 		return "Access-Control-Allow-Origin"
+	case exposeField:
+		return "Access-Control-Expose-Headers"
 	case methodsField:
 		return "Access-Control-Allow-Methods"
 	case headersField:
@@ -129,6 +137,10 @@ func (v *Verdict) appendValue(f field, dst []byte) []byte {
 		return append(dst, v.Allow...)
 	case originField:
 		return append(dst, v.AllowOrigin...)
+	case exposeField:
+		if v.Action != Preflight && v.AllowOrigin != "" {
+			return append(dst, exposed...)
+		}
 	case methodsField, headersField, ageField:
 		if v.Action == Preflight && v.AllowOrigin != "" {
 			return v.appendPreflight(f, dst)

@@ -289,7 +289,7 @@ func TestCORSPreflight(t *testing.T) {
 		}
 		wantFields(t, "allowed origin", v, map[string]string{
 			"Access-Control-Allow-Origin": appOrigin, "Access-Control-Allow-Methods": "GET, PUT", "Access-Control-Allow-Headers": "Authorization",
-			"Access-Control-Max-Age": "600", "Vary": "Origin", "X-RateLimit-Remaining": "1",
+			"Access-Control-Expose-Headers": "", "Access-Control-Max-Age": "600", "Vary": "Origin", "X-RateLimit-Remaining": "1",
 		})
 	}
 	req.Origin = "https://evil.example"
@@ -308,13 +308,18 @@ func TestCORSRequest(t *testing.T) {
 	if v.Action != Forward {
 		t.Errorf("OPTIONS that is not a preflight: got action %d, want Forward", v.Action)
 	}
-	wantFields(t, "OPTIONS that is not a preflight", v, map[string]string{"Access-Control-Allow-Origin": appOrigin})
+	const exposed = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit-Policy, RateLimit, X-Request-Id"
+	wantFields(t, "OPTIONS that is not a preflight", v, map[string]string{"Access-Control-Allow-Origin": appOrigin, "Access-Control-Expose-Headers": exposed})
 	v = h.decide(Request{Target: "/a", Origin: appOrigin})
 	if v.Code != fault.Unauthorized {
 		t.Errorf("without a key: got %v, want code unauthorized", v.Fault())
 	}
-	wantFields(t, "refusal", v, map[string]string{"Access-Control-Allow-Origin": appOrigin, "Access-Control-Allow-Methods": ""})
-	wantFields(t, "without Origin", h.decide(Request{Target: "/a"}), map[string]string{"Access-Control-Allow-Origin": "", "Vary": "Origin"})
+	wantFields(t, "refusal", v, map[string]string{
+		"Access-Control-Allow-Origin": appOrigin, "Access-Control-Expose-Headers": exposed, "Access-Control-Allow-Methods": "",
+	})
+	wantFields(t, "without Origin", h.decide(Request{Target: "/a"}), map[string]string{
+		"Access-Control-Allow-Origin": "", "Access-Control-Expose-Headers": "", "Vary": "Origin",
+	})
 }
 
 // Guarantee: a gateway without CORS treats a preflight like any other request. If every

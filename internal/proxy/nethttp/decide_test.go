@@ -95,7 +95,7 @@ func TestRateLimitIs429(t *testing.T) {
 // OPTIONS request that is not a preflight is forwarded.
 func TestCORS(t *testing.T) {
 	t.Parallel()
-	addr, heads := recorder(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAccess-Control-Allow-Origin: https://theirs\r\nVary: Accept\r\n\r\n")
+	addr, heads := recorder(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAccess-Control-Allow-Origin: https://theirs\r\nAccess-Control-Expose-Headers: X-Total\r\nVary: Accept\r\n\r\n")
 	g := start(t, setup{upstream: "http://" + addr, cors: &gateway.CORS{
 		Origins: []string{"https://app.test"}, Methods: []string{"GET"}, Headers: []string{"Authorization"}, MaxAge: 60,
 	}})
@@ -109,6 +109,9 @@ func TestCORS(t *testing.T) {
 	c.request(g, "GET /a HTTP/1.1", "Origin: https://app.test")
 	h := c.head()
 	h.wantFields(t, map[string]string{"access-control-allow-origin": "https://app.test"})
+	if list := h.get("access-control-expose-headers"); !strings.Contains(list, "X-Total") || !strings.Contains(list, "Retry-After") || !strings.Contains(list, "X-Request-Id") {
+		t.Errorf("got Access-Control-Expose-Headers %q, want the upstream's X-Total and the gateway's own headers", list)
+	}
 	if vary := h.get("vary"); !strings.Contains(vary, "Accept") || !strings.Contains(vary, "Origin") {
 		t.Errorf("got Vary %q, want the upstream's Accept and the gateway's Origin", vary)
 	}

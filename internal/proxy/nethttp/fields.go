@@ -23,7 +23,7 @@ func (x *exchange) ownFields() {
 	}
 	var scratch [512]byte
 	x.Verdict.EachField(scratch[:], func(name string, value []byte) {
-		if name == "Vary" {
+		if name == "Vary" || name == "Access-Control-Expose-Headers" { // lists
 			h.Add(name, string(value))
 			return
 		}
