@@ -58,6 +58,10 @@ type Config struct {
 	// DefaultGlobalLimit is the global limit of gateways that set none.
 	DefaultGlobalLimit ratelimit.Rate
 
+	// DrainDelay is how long a server that has received SIGTERM still serves new
+	// connections, while /readyz is 503 already, so that load balancers can look away.
+	DrainDelay time.Duration
+
 	// DrainTimeout is how long a shutdown waits for requests in progress; 0 does
 	// not wait.
 	DrainTimeout time.Duration

@@ -102,6 +102,9 @@ func settings() []setting {
 		{name: "default-global-limit", fallback: "1000000/s", usage: "global `rate` limit of gateways that set none", parse: func(c *Config, s string) error {
 			return parseRate(&c.DefaultGlobalLimit, s)
 		}},
+		{name: "drain-delay", fallback: "0s", usage: "`duration` for which a shutdown still serves new connections while /readyz is 503", parse: func(c *Config, s string) error {
+			return parseDuration(&c.DrainDelay, s)
+		}},
 		{name: "drain-timeout", fallback: "30s", usage: "`duration` for which a shutdown waits for requests in progress", parse: func(c *Config, s string) error {
 			return parseDuration(&c.DrainTimeout, s)
 		}},

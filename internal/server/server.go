@@ -300,13 +300,21 @@ func (s *Server) serve(name string, serve func() error) {
 	})
 }
 
+// AnnounceStop makes /readyz respond with 503 from now on. Both planes still serve, also new
+// connections. Call Stop some time later.
+func (s *Server) AnnounceStop() {
+	s.readiness.Set(telemetry.Draining)
+	s.log.Info("shutting down")
+}
+
 // Stop drains the server and stops it. At once, /readyz responds with 503 and both
 // planes stop accepting connections. Requests under way are finished until ctx ends,
 // and cut off then, which is not an error. Then Stop writes everything that is in
 // memory and closes the store, within closeTimeout.
 func (s *Server) Stop(ctx context.Context) error {
-	s.readiness.Set(telemetry.Draining)
-	s.log.Info("shutting down")
+	if s.readiness.Phase() != telemetry.Draining {
+		s.AnnounceStop()
+	}
 	var planes sync.WaitGroup
 	var gatewayErr, adminErr error
 	planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })

@@ -191,6 +191,24 @@ func run(t *testing.T, c *config.Config) (s *server.Server, api *client.Client, 
 	return s, api, signals, ended
 }
 
+// signalAgain sends signals until Run has returned, since one that comes soon after the
+// first counts as the first. It returns Run's result.
+func signalAgain(signals chan<- os.Signal, ended <-chan error) error {
+	resend := time.NewTicker(20 * time.Millisecond)
+	defer resend.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-resend.C:
+			select {
+			case signals <- syscall.SIGTERM:
+			default:
+			}
+		}
+	}
+}
+
 // Guarantee: after a signal the server stops without an error, even if requests must be
 // cut off at the end of --drain-timeout; a second signal stops it at once.
 func TestSignalsStopTheServer(t *testing.T) {
@@ -201,6 +219,7 @@ func TestSignalsStopTheServer(t *testing.T) {
 		want   error
 	}{
 		{"a request is cut off at the end of the drain timeout", []string{"--drain-timeout", "50ms"}, false, nil},
+		{"a drain delay ends by itself", []string{"--drain-delay", "50ms", "--drain-timeout", "50ms"}, false, nil},
 		{"a drain timeout of zero", []string{"--drain-timeout", "0s"}, false, nil},
 		{"a second signal stops it at once", []string{"--drain-timeout", "1h"}, true, server.ErrInterrupted},
 	} {
@@ -215,32 +234,42 @@ func TestSignalsStopTheServer(t *testing.T) {
 			}()
 			<-started
 			signals <- syscall.SIGTERM
+			var err error
 			if tc.second {
 				waitFor(t, "draining", func() bool { return get(t, "http://"+s.OpsAddr()+"/readyz") == http.StatusServiceUnavailable })
-				// A second signal that arrives too early may count as the first, so send more.
-				resend := time.NewTicker(20 * time.Millisecond)
-				defer resend.Stop()
-				done := make(chan struct{})
-				defer close(done)
-				go func() {
-					for {
-						select {
-						case <-done:
-							return
-						case <-resend.C:
-							select {
-							case signals <- syscall.SIGTERM:
-							default:
-							}
-						}
-					}
-				}()
+				err = signalAgain(signals, ended)
+			} else {
+				err = <-ended
 			}
-			if err := <-ended; !errors.Is(err, tc.want) {
+			if !errors.Is(err, tc.want) {
 				t.Errorf("Run: got error %v, want %v", err, tc.want)
 			}
 			close(finish)
 		})
+	}
+}
+
+// Guarantee: during --drain-delay /readyz is 503 and both planes still serve new
+// connections; a second signal ends the delay.
+func TestDrainDelayServesNewConnections(t *testing.T) {
+	s, api, signals, ended := run(t, settings(t, t.TempDir(), "--drain-delay", "1h"))
+	upstream := keygatetest.NewUpstream(t)
+	publicGateway(t, api, upstream.URL)
+	signals <- syscall.SIGTERM
+	waitFor(t, "/readyz is 503", func() bool { return get(t, "http://"+s.OpsAddr()+"/readyz") == http.StatusServiceUnavailable })
+	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for plane, url := range map[string]string{"data plane": "http://" + s.GatewayAddr() + "/x", "management API": "http://" + s.AdminAddr() + "/v1/openapi.json"} {
+		res, err := fresh.Get(url)
+		if err != nil {
+			t.Fatalf("%s: %v", plane, err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: got status %d, want 200", plane, res.StatusCode)
+		}
+	}
+	if err := signalAgain(signals, ended); !errors.Is(err, server.ErrInterrupted) {
+		t.Errorf("Run: got error %v, want ErrInterrupted", err)
 	}
 }
 
