@@ -65,7 +65,7 @@ func Run(ctx context.Context, s *System, args []string) int {
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, errDifferent) {
+	if err != nil && !errors.Is(err, errDifferent) && !errors.Is(err, errNotValid) {
 		fmt.Fprintln(s.Err, "keygate: "+message(err))
 	}
 	return exitCode(err)

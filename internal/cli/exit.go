@@ -46,6 +46,10 @@ func (e *noContextError) Error() string {
 // errDifferent reports that config diff found differences. They are on standard output.
 var errDifferent = errors.New("differences found")
 
+// errNotValid reports that keys verify found a key that would not be let in. The reason is on
+// standard output.
+var errNotValid = errors.New("the key is not valid")
+
 // exitCode returns the exit status for err.
 func exitCode(err error) int {
 	var (

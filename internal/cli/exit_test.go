@@ -26,6 +26,7 @@ func TestExitCodeOfEachError(t *testing.T) {
 		{&config.Error{Origin: config.Origin{Kind: config.Flag}, Err: errors.New("x")}, 2},
 		{&config.Error{Origin: config.Origin{Kind: config.File}, Err: errors.New("x")}, 1},
 		{errDifferent, 3},
+		{errNotValid, 1},
 		{&noKeyError{"x"}, 4},
 		{status(401), 4},
 		{status(403), 4},

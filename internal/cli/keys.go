@@ -308,6 +308,7 @@ func newKeysVerify(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "verify",
 		Short:   "Check whether a key would be accepted; it is read from a prompt or standard input",
+		Long:    "Check whether a key would be accepted. The key is read from a prompt or standard input.\nThe exit status is 1 if it would not be.",
 		Example: "  keygate keys verify --method DELETE --path /orders/17 < key.txt",
 		Args:    noArgs,
 		RunE:    o.run,
@@ -337,12 +338,16 @@ func (o *keysVerify) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return o.printRecord(v, func() []field {
+	err = o.printRecord(v, func() []field {
 		return []field{
 			{"VALID", fmt.Sprint(v.Valid)}, {"CODE", str(v.Code)}, {"KEY ID", str(v.KeyID)}, {"OWNER", str(v.Owner)},
 			{"SCOPE", str(v.Scope)}, {"STATE", str(v.State)},
 		}
 	})
+	if err == nil && !v.Valid {
+		err = errNotValid
+	}
+	return err
 }
 
 // readSecret reads a key as one line, without echo if it is typed.
