@@ -30,7 +30,11 @@ run: build ## Run a demo: a server with a sample service, and commands to try.
 
 .PHONY: test
 test: deps ## Run all tests, with the race detector.
-	for module in $(MODULES); do $(GO) -C $$module test -race -timeout 20m ./...; done
+	for module in $(MODULES); do $(GO) -C $$module test $(RACE) -timeout 20m ./...; done
+
+.PHONY: test-times
+test-times: deps ## Run all tests, and print the time of each package.
+	.ci/test-times $(RACE) ./...
 
 .PHONY: check
 check: deps fmt vet lint generated lint-api tidy fuzz-short test ## Run everything that CI runs.
