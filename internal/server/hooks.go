@@ -5,7 +5,6 @@ import (
 
 	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/secret"
-	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
@@ -26,22 +25,9 @@ func (s *Server) startWebhooks(ctx context.Context, box *secret.Box) (err error)
 	return nil
 }
 
-// routePaths finds the paths of routes for events, in the current snapshot.
-type routePaths struct{ follower *snapshot.Follower }
-
-// RoutePath implements detect.Routes.
-func (p routePaths) RoutePath(gatewayID, routeID string) string {
-	if g := p.follower.Current().GatewayByID(gatewayID); g != nil {
-		if r := g.RouteByID(routeID); r != nil {
-			return r.Path
-		}
-	}
-	return ""
-}
-
 // openEvents returns the sink that creates events.
 func (s *Server) openEvents() (sink, error) {
-	w, err := detect.New(detect.Config{Store: s.db, Routes: routePaths{s.follower}, Wake: s.sender.Wake, Log: s.log})
+	w, err := detect.New(detect.Config{Store: s.db, Routes: s.follower, Wake: s.sender.Wake, Log: s.log})
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@ type Follower struct {
 	current       atomic.Pointer[Snapshot]
 	caughtUp      atomic.Int64 // start of the last successful read of the store, by the monotonic clock in nanoseconds
 	used          *usedList
+	removed       removedRoutes
 
 	// writing is the lock of those who read the store and publish. It is a channel so that
 	// a context can end the wait for it.

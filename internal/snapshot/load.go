@@ -147,6 +147,7 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 		if g != nil {
 			f.adoptLimits(g, old.gateways[id], now)
 		}
+		f.removed.add(old.gateways[id], g, now.Mono)
 	}
 	f.current.Store(next)
 	for id, g := range changed {

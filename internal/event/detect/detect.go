@@ -33,7 +33,8 @@ type Store interface {
 
 // Routes looks up routes by their identifiers. It does no I/O.
 type Routes interface {
-	// RoutePath returns the configured path of a route, or "" if it does not exist.
+	// RoutePath returns the configured path of a route, also for some seconds after its
+	// removal, or "" if it does not exist.
 	RoutePath(gatewayID, routeID string) string
 }
 

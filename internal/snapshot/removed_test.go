@@ -1,0 +1,62 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Guarantee: the path of a removed route stays known for 10 seconds, whether the route or its
+// gateway was removed.
+func TestRoutePathOutlivesTheRoute(t *testing.T) {
+	h := newHarness(t)
+	g := h.gateway()
+	kept, removed := route("/kept", ratelimit.Config{}, "GET"), route("/removed", ratelimit.Config{}, "GET")
+	h.source.PutGateway(g, kept, removed)
+	h.catchUp()
+	want := func(when, keptPath, removedPath string) {
+		t.Helper()
+		if got := h.follower.RoutePath(g.ID, kept.ID); got != keptPath {
+			t.Errorf("%s: got path %q of the kept route, want %q", when, got, keptPath)
+		}
+		if got := h.follower.RoutePath(g.ID, removed.ID); got != removedPath {
+			t.Errorf("%s: got path %q of the removed route, want %q", when, got, removedPath)
+		}
+	}
+	want("at first", "/kept", "/removed")
+	h.source.PutGateway(g, kept)
+	h.catchUp()
+	h.clock.Advance(10 * time.Second)
+	want("10 seconds after the removal", "/kept", "/removed")
+	h.clock.Advance(time.Second)
+	want("11 seconds after the removal", "/kept", "")
+	h.source.DeleteGateway(g.ID)
+	h.catchUp()
+	want("after the removal of the gateway", "/kept", "")
+}
+
+// Guarantee: at most 10,000 paths of removed routes are held.
+func TestPathsOfRemovedRoutesAreBounded(t *testing.T) {
+	h := newHarness(t)
+	g := h.gateway()
+	var routes []gateway.Route
+	for i := range 11_000 {
+		routes = append(routes, route(fmt.Sprintf("/r%d", i), ratelimit.Config{}, "GET"))
+	}
+	h.source.PutGateway(g, routes...)
+	h.catchUp()
+	h.source.PutGateway(g)
+	h.catchUp()
+	known := 0
+	for i := range routes {
+		if h.follower.RoutePath(g.ID, routes[i].ID) != "" {
+			known++
+		}
+	}
+	if known != 10_000 {
+		t.Errorf("%d paths are known, want 10000", known)
+	}
+}
