@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -57,6 +58,8 @@ type app struct {
 	url     string // --url
 	keyFile string // --api-key-file
 	output  string // -o
+
+	noHeaders bool // --no-headers
 }
 
 // Run runs the command that args name and returns the exit status of the process
@@ -107,6 +110,11 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
 	flags.StringVar(&a.url, "url", "", "`address` of the management API")
 	flags.StringVar(&a.keyFile, "api-key-file", "", "`file` that holds an account-level key")
 	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the output: table, json or yaml")
+	flags.BoolVar(&a.noHeaders, "no-headers", false, "leave out the column names of tables")
+	// cobra adds --version itself, but with -v, which people expect to mean verbose.
+	root.Flags().Bool("version", false, "print the version")
+	root.Version = versionOf(a).String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.checkOutput() }
 	root.AddCommand(
 		newServe(a), newDemo(a), newAccount(a),
@@ -134,9 +142,20 @@ func group(c *cobra.Command, args []string) error {
 	return usagef("no command given: choose one of the above")
 }
 
-// newGroup returns a command that only has subcommands.
+// newGroup returns a command that only has subcommands. Its name may be given in the
+// singular, and list may be given as ls.
 func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: name, Short: short, Args: cobra.ArbitraryArgs, RunE: group, SuggestionsMinimumDistance: 2}
+	if stem, ok := strings.CutSuffix(name, "ies"); ok {
+		c.Aliases = []string{stem + "y"}
+	} else if singular, ok := strings.CutSuffix(name, "s"); ok {
+		c.Aliases = []string{singular}
+	}
+	for _, one := range commands {
+		if one.Name() == "list" {
+			one.Aliases = []string{"ls"}
+		}
+	}
 	c.AddCommand(commands...)
 	return c
 }

@@ -150,7 +150,7 @@ func (o *limitsSimulate) print(s *client.Simulation, names *names) error {
 		return nil
 	}
 	fmt.Fprintln(o.Out)
-	t := newTable(o.Out, "KEY ID", "NAME", "REFUSED", "FIRST AT")
+	t := o.newTable("KEY ID", "NAME", "REFUSED", "FIRST AT")
 	for _, k := range s.Keys {
 		t.row(or(str(k.KeyID), "no key"), names.key(str(k.KeyID)), strconv.FormatInt(k.Refused, 10), moment(&k.FirstAt))
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -86,9 +85,13 @@ type table struct {
 	w *tabwriter.Writer
 }
 
-func newTable(out io.Writer, head ...string) *table {
-	t := &table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
-	t.row(head...)
+// newTable returns a table on standard output. It begins with head, unless --no-headers is
+// set.
+func (a *app) newTable(head ...string) *table {
+	t := &table{tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)}
+	if !a.noHeaders {
+		t.row(head...)
+	}
 	return t
 }
 
@@ -115,7 +118,7 @@ func printList[T any](a *app, limit int, records func(func(T, error) bool), head
 	if a.output != "table" {
 		return a.printData(all)
 	}
-	t := newTable(a.Out, head...)
+	t := a.newTable(head...)
 	for i := range all {
 		t.row(row(&all[i])...)
 	}

@@ -87,7 +87,7 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 	if timed {
 		head = append(head, "P50", "P90", "P99", "UPSTREAM P50", "UPSTREAM P99")
 	}
-	t := newTable(o.Out, head...)
+	t := o.newTable(head...)
 	for i := range rows {
 		r := &rows[i]
 		cells := []string{moment(&r.Start)}

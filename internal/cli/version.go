@@ -17,9 +17,13 @@ type versionRecord struct {
 	Arch    string `json:"arch"`
 }
 
+func versionOf(a *app) versionRecord {
+	return versionRecord{Version: a.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+}
+
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		v := versionRecord{Version: a.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+		v := versionOf(a)
 		if info, ok := debug.ReadBuildInfo(); ok {
 			for _, s := range info.Settings {
 				if s.Key == "vcs.revision" {
@@ -30,7 +34,12 @@ func newVersion(a *app) *cobra.Command {
 		if a.output != "table" {
 			return a.printData(v)
 		}
-		_, err := fmt.Fprintf(a.Out, "keygate %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
+		_, err := fmt.Fprintln(a.Out, v)
 		return err
 	}}
+}
+
+// String returns the line that version and --version print.
+func (v versionRecord) String() string {
+	return fmt.Sprintf("keygate %s %s %s/%s", v.Version, v.Go, v.OS, v.Arch)
 }
