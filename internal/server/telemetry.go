@@ -72,10 +72,7 @@ func (s *Server) readTraces(context.Context) (err error) {
 func (s *Server) openTraces() (_ sink, err error) {
 	s.tracer, err = trace.New(trace.Config{
 		Settings: s.traces, Version: s.cfg.Version, Log: s.log,
-		RoutePath: func(gatewayID, routeID string) string {
-			_, path, _, _ := routes{s.follower.Current()}.Describe(gatewayID, routeID)
-			return path
-		},
+		RoutePath: s.follower.RoutePath,
 	})
 	if err != nil {
 		return nil, err
