@@ -37,7 +37,7 @@ test-times: deps ## Run all tests, and print the time of each package.
 	.ci/test-times $(RACE) ./...
 
 .PHONY: check
-check: deps fmt vet lint generated lint-api tidy fuzz-short test ## Run everything that CI runs.
+check: deps fmt vet vet-platforms lint generated lint-api tidy fuzz-short test ## Run everything that CI runs.
 
 .PHONY: bench
 bench: ## Run the Go benchmarks.
@@ -76,12 +76,16 @@ fmt: ## Fail if a file is not formatted.
 vet: ## Run go vet.
 	for module in $(MODULES); do $(GO) -C $$module vet ./...; done
 
+.PHONY: vet-platforms
+vet-platforms: ## Run go vet for the other systems: the product and its tests compile there.
+	for os in darwin freebsd windows; do echo "vet for $$os"; CGO_ENABLED=0 GOOS=$$os $(GO) vet ./...; done
+
 .PHONY: lint
 lint: ## Run golangci-lint.
 	for module in $(MODULES); do (cd $$module && $(TOOL) golangci-lint run ./...); done
 
 .PHONY: generate
-generate: ## Regenerate api/openapi.yaml and the client.
+generate: ## Regenerate api/openapi.yaml, the client and docs/errors.md.
 	$(GO) run ./tools/openapi document > api/openapi.yaml.new
 	mv api/openapi.yaml.new api/openapi.yaml
 	$(GO) run ./tools/openapi client-document > client/openapi-3.0.yaml
@@ -89,12 +93,13 @@ generate: ## Regenerate api/openapi.yaml and the client.
 	rm client/openapi-3.0.yaml
 	$(GO) run ./tools/openapi comments < client/record.gen.go > client/record.gen.go.new
 	mv client/record.gen.go.new client/record.gen.go
+	$(GO) run ./tools/openapi errors > docs/errors.md
 
 .PHONY: generated
 generated: ## Fail if generated files are out of date.
-	@before=$$(cat api/openapi.yaml client/*.gen.go | sha256sum); \
+	@before=$$(cat api/openapi.yaml client/*.gen.go docs/errors.md | sha256sum); \
 	$(MAKE) --no-print-directory generate; \
-	after=$$(cat api/openapi.yaml client/*.gen.go | sha256sum); \
+	after=$$(cat api/openapi.yaml client/*.gen.go docs/errors.md | sha256sum); \
 	if [ "$$before" != "$$after" ]; then echo "generated files were out of date: commit what make generate wrote"; exit 1; fi
 
 .PHONY: lint-api

@@ -19,6 +19,7 @@ type NewKey struct {
 	// key should be revoked and created again.
 	Secret        string     `json:"key,omitempty"`
 	OverlapEndsAt *time.Time `json:"overlap_ends_at,omitempty"` // after a rotation: when the old key expires
+	Warnings      []string   `json:"warnings"`                  // likely mistakes, such as a scope whose resource has no route
 	Message       string     `json:"message,omitempty"`
 }
 
@@ -36,6 +37,7 @@ type KeyFilter struct {
 	GatewayID string
 	Level     string // gateway or account
 	Owner     string
+	Name      string // the whole name
 	Query     string // part of the name, or start of the prefix
 }
 
@@ -49,8 +51,8 @@ func keyPath(keyID string) string { return "/v1/keys/" + url.PathEscape(keyID) }
 
 // Account returns the account of the calling key, and the key. Any account-level
 // key may call it.
-func (c *Client) Account(ctx context.Context) (*Account, error) {
-	return call[Account](ctx, c, http.MethodGet, "/v1/account", nil)
+func (c *Client) Account(ctx context.Context) (*CallingAccount, error) {
+	return call[CallingAccount](ctx, c, http.MethodGet, "/v1/account", nil)
 }
 
 // Settings returns the settings of the installation, without secrets. For a key of
@@ -103,7 +105,13 @@ func (c *Client) CreateRoute(ctx context.Context, gatewayID string, in CreateRou
 	return call[Route](ctx, c, http.MethodPost, gatewayPath(gatewayID)+"/routes", in)
 }
 
-// UpdateRouteLimit changes the rate limit of a route and returns the route (contract,
+// UpdateRoute changes fields of a route and returns it (contract, section 3.3). The route keeps
+// its identifier. The next push replaces it, as every route.
+func (c *Client) UpdateRoute(ctx context.Context, gatewayID, routeID string, p RoutePatch) (*Route, error) {
+	return call[Route](ctx, c, http.MethodPatch, routePath(gatewayID, routeID), p)
+}
+
+// UpdateRouteLimit is UpdateRoute for nothing but p.RateLimit, which is required (contract,
 // section 4.3).
 func (c *Client) UpdateRouteLimit(ctx context.Context, gatewayID, routeID string, p RoutePatch) (*Route, error) {
 	return call[Route](ctx, c, http.MethodPost, routePath(gatewayID, routeID), p)
@@ -162,7 +170,7 @@ func (c *Client) Rollback(ctx context.Context, gatewayID string, number int64) (
 // Keys lists the keys of the account, newest first, without the full keys.
 func (c *Client) Keys(ctx context.Context, f KeyFilter) iter.Seq2[Key, error] {
 	return list[Key](ctx, c, "/v1/keys",
-		filter("state", f.State, "gateway_id", f.GatewayID, "level", f.Level, "owner", f.Owner, "q", f.Query), f.PageSize)
+		filter("state", f.State, "gateway_id", f.GatewayID, "level", f.Level, "owner", f.Owner, "name", f.Name, "q", f.Query), f.PageSize)
 }
 
 // Key returns one key, without the full key.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -71,7 +72,7 @@ func TestErrorResponseHasAllFields(t *testing.T) {
 		t.Fatalf("got error %v, want an *Error", err)
 	}
 	want := client.Error{Status: 403, Code: "forbidden", Message: "m", Field: "f", AuthCode: "scope_insufficient", RequestID: "req_1", RetryAfter: 3 * time.Second}
-	if *e != want {
+	if !reflect.DeepEqual(*e, want) {
 		t.Errorf("got %+v, want %+v", *e, want)
 	}
 	if client.IsNotFound(err) {
@@ -79,6 +80,34 @@ func TestErrorResponseHasAllFields(t *testing.T) {
 	}
 	if !client.IsNotFound(&client.Error{Status: 404}) {
 		t.Error("IsNotFound reports false for a 404")
+	}
+}
+
+// Guarantee: the error of a 422 has everything that is wrong with the request, the first in Field and
+// Message.
+func TestValidationErrorHasAllProblems(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, `{"error": "validation_failed", "message": "m", "field": "a", "errors": [{"field": "a", "message": "m"}, {"message": "n", "line": 2}]}`)
+	})
+	_, err := c.Key(t.Context(), "key_1")
+	var e *client.Error
+	if !errors.As(err, &e) || e.Field != "a" || e.Message != "m" || len(e.Problems) != 2 {
+		t.Fatalf("got error %+v, want two problems", e)
+	}
+	if first, second := e.Problems[0], e.Problems[1]; *first.Field != "a" || first.Message != "m" || second.Field != nil || second.Message != "n" || *second.Line != 2 {
+		t.Errorf("got %+v and %+v, want those of the response", first, second)
+	}
+}
+
+// Guarantee: a client reads the records of a newer server, which have fields that it does not know.
+func TestUnknownFieldsOfResponsesAreIgnored(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"gateway_id": "gw_1", "name": "a", "colour": {"a": [1]}, "cors": {"origins": ["*"], "colour": 1}}`)
+	})
+	g, err := c.Gateway(t.Context(), "gw_1")
+	if err != nil || g.GatewayID != "gw_1" || g.Cors == nil || len(g.Cors.Origins) != 1 {
+		t.Errorf("got %+v, %v, want the gateway with its known fields", g, err)
 	}
 }
 
@@ -261,6 +290,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	}
 	discard(c.Account(ctx))
 	discard(c.Settings(ctx))
+	callAccounts(ctx, c, discard)
 	for range c.Gateways(ctx, client.ListOptions{}) {
 		break
 	}
@@ -273,6 +303,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	}
 	discard(c.CreateRoute(ctx, "{gateway_id}", client.CreateRouteRequest{}))
 	discard(c.Route(ctx, "{gateway_id}", "{route_id}"))
+	discard(c.UpdateRoute(ctx, "{gateway_id}", "{route_id}", client.RoutePatch{}))
 	discard(c.UpdateRouteLimit(ctx, "{gateway_id}", "{route_id}", client.RoutePatch{}))
 	discard(c.DeleteRoute(ctx, "{gateway_id}", "{route_id}"))
 	discard(c.Spec(ctx, "{gateway_id}"))
@@ -315,6 +346,17 @@ func TestClientCoversTheDocument(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got calls %q\nwant       %q", got, want)
 	}
+}
+
+// callAccounts makes the operator's calls.
+func callAccounts(ctx context.Context, c *client.Client, discard func(any, error)) {
+	for range c.Accounts(ctx, client.AccountFilter{}) {
+		break
+	}
+	discard(c.CreateAccount(ctx, client.CreateAccountRequest{}))
+	discard(c.AccountByID(ctx, "{account_id}"))
+	discard(c.UpdateAccount(ctx, "{account_id}", client.AccountPatch{}))
+	discard(c.DeleteAccount(ctx, "{account_id}"))
 }
 
 // documentedCalls returns the HTTP methods and paths in api/openapi.yaml.

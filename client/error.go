@@ -17,13 +17,14 @@ type Error struct {
 	Code       string        // the field error, as in validation_failed; "" if the response is not from Keygate
 	Message    string        // what is wrong and how to fix it
 	Field      string        // dotted path of the invalid field, name of the query parameter or header, or ""
+	Problems   []Problem     // everything that is wrong with the request, the first as in Field and Message; nil unless Status is 422
 	AuthCode   string        // the field code: key_invalid, key_expired or scope_insufficient; "" unless Status is 401 or 403
 	RequestID  string        // identifies the request in the server's log
 	RetryAfter time.Duration // how long to wait before retrying, in whole seconds; 0 if the response does not say
 }
 
-// Error returns the field and the message. For a status of 500 or more it adds the
-// request ID.
+// Error returns the field and the message of the first problem. For a status of 500 or
+// more it adds the request ID.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Field != "" {
@@ -64,10 +65,11 @@ func errorOf(res *http.Response, content []byte) *Error {
 	e := &Error{Status: res.StatusCode, RequestID: res.Header.Get("X-Request-Id")}
 	var body struct {
 		Error, Message, Field, Code string
+		Errors                      []Problem
 		RequestID                   string `json:"request_id"`
 	}
 	if err := json.Unmarshal(content, &body); err == nil && body.Error != "" {
-		e.Code, e.Message, e.Field, e.AuthCode = body.Error, body.Message, body.Field, body.Code
+		e.Code, e.Message, e.Field, e.Problems, e.AuthCode = body.Error, body.Message, body.Field, body.Errors, body.Code
 		if body.RequestID != "" {
 			e.RequestID = body.RequestID
 		}

@@ -27,6 +27,45 @@ func (e AccountPlan) Valid() bool {
 	}
 }
 
+// Values of AccountState.
+const (
+	AccountStateActive    AccountState = "active"
+	AccountStateSuspended AccountState = "suspended"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e AccountState) Valid() bool {
+	switch e {
+	case AccountStateActive:
+		return true
+	case AccountStateSuspended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of CreateAccountRequestPlan.
+const (
+	CreateAccountRequestPlanPlatform CreateAccountRequestPlan = "platform"
+	CreateAccountRequestPlanScale    CreateAccountRequestPlan = "scale"
+	CreateAccountRequestPlanStarter  CreateAccountRequestPlan = "starter"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CreateAccountRequestPlan) Valid() bool {
+	switch e {
+	case CreateAccountRequestPlanPlatform:
+		return true
+	case CreateAccountRequestPlanScale:
+		return true
+	case CreateAccountRequestPlanStarter:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CreateKeyRequestLevel.
 const (
 	CreateKeyRequestLevelAccount CreateKeyRequestLevel = "account"
@@ -210,6 +249,24 @@ func (e LimitLevelLimitScope) Valid() bool {
 	case LimitLevelLimitScopeKey:
 		return true
 	case LimitLevelLimitScopeRoute:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of PatchRouteRequestAuth.
+const (
+	PatchRouteRequestAuthKey  PatchRouteRequestAuth = "key"
+	PatchRouteRequestAuthNone PatchRouteRequestAuth = "none"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e PatchRouteRequestAuth) Valid() bool {
+	switch e {
+	case PatchRouteRequestAuthKey:
+		return true
+	case PatchRouteRequestAuthNone:
 		return true
 	default:
 		return false
@@ -496,20 +553,34 @@ type Account struct {
 	// AuditRetentionDays How long audit records are kept, in days.
 	//
 	// Example: 365
-	AuditRetentionDays int64      `json:"audit_retention_days"`
-	Key                AccountKey `json:"key"`
+	AuditRetentionDays int64 `json:"audit_retention_days"`
+
+	// When the account was created.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Hosts Patterns of the hostnames that its gateways may take. Empty for the account default, whose gateways may take any.
+	//
+	// Example: ["*.acme.example"]
+	Hosts []string `json:"hosts"`
 
 	// Name Name of the account.
 	//
-	// Example: default
+	// Example: acme
 	Name string `json:"name"`
 
 	// Plan of the account.
 	Plan AccountPlan `json:"plan"`
+
+	// State of the account. The keys of a suspended account are refused, its gateways are
+	// not found, and its webhooks wait.
+	State AccountState `json:"state"`
 }
 
 // AccountPlan is an enumerated string; see its constants.
 type AccountPlan string
+
+// AccountState is an enumerated string; see its constants.
+type AccountState string
 
 // AccountKey is the schema AccountKey of the OpenAPI document.
 type AccountKey struct {
@@ -523,7 +594,7 @@ type AccountKey struct {
 	// Example: admin
 	Name string `json:"name"`
 
-	// Scope Scope of the key.
+	// Scope Scopes of the key, separated by spaces.
 	//
 	// Example: admin
 	Scope string `json:"scope"`
@@ -618,15 +689,48 @@ type CorsInput struct {
 	Origins []string `json:"origins"`
 }
 
+// CreateAccountRequest is the schema CreateAccountRequest of the OpenAPI document.
+type CreateAccountRequest struct {
+	// Hosts Patterns of the hostnames that its gateways may take: a hostname, or *.example.com for every name below example.com. Default: none but generated hostnames.
+	//
+	// Example: ["*.acme.example"]
+	Hosts *[]string `json:"hosts,omitempty"`
+
+	// Name Name of the account. It is unique in the installation.
+	//
+	// Example: acme
+	Name string `json:"name"`
+
+	// Plan of the account, which decides how long its audit log is kept.
+	Plan CreateAccountRequestPlan `json:"plan"`
+}
+
+// CreateAccountRequestPlan is an enumerated string; see its constants.
+type CreateAccountRequestPlan string
+
 // CreateGatewayRequest is the schema CreateGatewayRequest of the OpenAPI document.
 type CreateGatewayRequest struct {
-	Cors            *CorsInput        `json:"cors,omitempty"`
+	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400.
+	//
+	// Example: false
+	AllowEncodedSlashes *bool      `json:"allow_encoded_slashes,omitempty"`
+	Cors                *CorsInput `json:"cors,omitempty"`
+
+	// true makes this the default gateway, which requests for unknown hosts reach, in place
+	// of the present one. The first gateway of the account default is it anyway. Other
+	// accounts cannot give this field.
+	Default         *bool             `json:"default,omitempty"`
 	GlobalRateLimit *GlobalLimitInput `json:"global_rate_limit,omitempty"`
 
 	// Hostname Host name of the gateway. If absent, one is generated from the gateway's identifier.
 	//
 	// Example: api.example.com
 	Hostname *string `json:"hostname,omitempty"`
+
+	// KeyHeaders Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded.
+	//
+	// Example: ["X-API-Key"]
+	KeyHeaders *[]string `json:"key_headers,omitempty"`
 
 	// MaxBodyBytes Maximum size of a request body, in bytes. Larger requests get a 413.
 	//
@@ -674,6 +778,11 @@ type CreateGatewayRequest struct {
 	// Example: 30s
 	UpstreamIdleTimeout *string `json:"upstream_idle_timeout,omitempty"`
 
+	// UpstreamMaxConnectionAge Age after which a connection to the upstream is not used for new requests, so that a name that moves to another address is followed, as a Go duration from 1s to 24h; null restores the default, 5m.
+	//
+	// Example: 1m
+	UpstreamMaxConnectionAge *string `json:"upstream_max_connection_age,omitempty"`
+
 	// UpstreamMaxConnections Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Null, the default, means unlimited.
 	//
 	// Example: 200
@@ -714,14 +823,12 @@ type CreateKeyRequest struct {
 	// Example: customer-42
 	Owner *string `json:"owner,omitempty"`
 
-	// RateLimit Rate limit of the key, <count>/<unit>.
-	//
-	// Example: 100/s
-	RateLimit *string `json:"rate_limit,omitempty"`
+	// Rate limit of the key: a rate, or an object with sustained, burst and daily.
+	RateLimit *KeyRateLimit `json:"rate_limit,omitempty"`
 
-	// Scope read, write or admin, optionally limited to a resource, as in read:orders.
+	// Scope 1 to 16 scopes separated by single spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders, which allows /orders and every path below it. The resource has no wildcards, commas or query.
 	//
-	// Example: read:orders
+	// Example: read:orders write:customers
 	Scope string `json:"scope"`
 }
 
@@ -760,6 +867,11 @@ type Decision struct {
 	// Example: rate_limit_exceeded
 	Code string `json:"code"`
 
+	// Detail Text of the error behind reason, with addresses. Always null unless the key belongs to the account default.
+	//
+	// Example: dial tcp 10.0.0.7:8080: connect: connection refused
+	Detail *string `json:"detail"`
+
 	// Limit Capacity of the limit.
 	//
 	// Example: 50
@@ -776,6 +888,11 @@ type Decision struct {
 
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
+
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. Further values may be added. Null for other decisions.
+	//
+	// Example: connection_refused
+	Reason *string `json:"reason"`
 
 	// Remaining Remaining requests at that time.
 	//
@@ -839,10 +956,17 @@ type DeliveryTrigger string
 
 // Gateway is the schema Gateway of the OpenAPI document.
 type Gateway struct {
-	Cors *Cors `json:"cors"`
+	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment.
+	//
+	// Example: false
+	AllowEncodedSlashes bool  `json:"allow_encoded_slashes"`
+	Cors                *Cors `json:"cors"`
 
 	// When the gateway was created.
 	CreatedAt time.Time `json:"created_at"`
+
+	// Whether this is the default gateway, which requests for unknown hosts reach.
+	Default bool `json:"default"`
 
 	// GatewayID Identifier of the gateway.
 	//
@@ -854,6 +978,11 @@ type Gateway struct {
 	//
 	// Example: api.example.com
 	Hostname string `json:"hostname"`
+
+	// KeyHeaders Request headers that may hold the key.
+	//
+	// Example: ["Authorization"]
+	KeyHeaders []string `json:"key_headers"`
 
 	// MaxBodyBytes Maximum size of a request body, in bytes; null for unlimited.
 	//
@@ -895,6 +1024,11 @@ type Gateway struct {
 	//
 	// Example: 30s
 	UpstreamIdleTimeout *string `json:"upstream_idle_timeout,omitempty"`
+
+	// UpstreamMaxConnectionAge Age after which a connection to the upstream is not used for new requests, as a Go duration. Absent for the default, 5m.
+	//
+	// Example: 1m
+	UpstreamMaxConnectionAge *string `json:"upstream_max_connection_age,omitempty"`
 
 	// UpstreamMaxConnections Maximum number of open connections to the upstream. Absent for unlimited.
 	//
@@ -975,10 +1109,9 @@ type Key struct {
 	// Example: customer-42
 	Owner *string `json:"owner"`
 
-	// RateLimit Rate limit of the key, <count>/<unit>; null for no limit.
-	//
-	// Example: 100/s
-	RateLimit *string `json:"rate_limit"`
+	// Rate limit of the key, in the form in which it was given: a rate, or an object; null
+	// for no limit.
+	RateLimit *KeyRateLimit `json:"rate_limit"`
 
 	// When the key was revoked; null if it is not revoked.
 	RevokedAt *time.Time `json:"revoked_at"`
@@ -989,9 +1122,9 @@ type Key struct {
 	// Identifier of the key that replaced this key in a rotation; null if none.
 	RotatedTo *string `json:"rotated_to"`
 
-	// Scope read, write or admin, optionally limited to a resource, as in read:orders.
+	// Scope One or more scopes separated by spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders.
 	//
-	// Example: read:orders
+	// Example: read:orders write:customers
 	Scope string `json:"scope"`
 
 	// State of the key.
@@ -1144,7 +1277,7 @@ type LoggedRequest struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
 
-	// KeyID Identifier of the key that was used; null if the account has no such key.
+	// KeyID Identifier of the key that was used, also if it had expired, or had been revoked within the 24 hours before; decision.message then says so. null if the account has no such key.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID *string `json:"key_id"`
@@ -1186,6 +1319,45 @@ type LoggedRequest struct {
 
 	// When the request was received.
 	Time time.Time `json:"time"`
+}
+
+// PatchRouteRequest is the schema PatchRouteRequest of the OpenAPI document.
+type PatchRouteRequest struct {
+	// key requires an API key; none makes the route public; null means key.
+	Auth *PatchRouteRequestAuth `json:"auth,omitempty"`
+
+	// Methods HTTP methods, in upper case; replaced as a whole.
+	//
+	// Example: ["GET","DELETE"]
+	Methods *[]string `json:"methods,omitempty"`
+
+	// Path OpenAPI path template, or a path ending in /* that matches everything below it.
+	//
+	// Example: /orders/{id}
+	Path      *string         `json:"path,omitempty"`
+	RateLimit *RateLimitPatch `json:"rate_limit,omitempty"`
+}
+
+// PatchRouteRequestAuth is an enumerated string; see its constants.
+type PatchRouteRequestAuth string
+
+// Problem is the schema Problem of the OpenAPI document.
+type Problem struct {
+	// Only for a document: the column, from 1.
+	Column *int64 `json:"column,omitempty"`
+
+	// Field Dotted path of the invalid field, or the name of the query parameter or header.
+	//
+	// Example: rate_limit.burst
+	Field *string `json:"field,omitempty"`
+
+	// Only for a document: the line, from 1.
+	Line *int64 `json:"line,omitempty"`
+
+	// Message What is wrong and how to fix it.
+	//
+	// Example: is required: add it
+	Message string `json:"message"`
 }
 
 // Push is the schema Push of the OpenAPI document.
@@ -1635,7 +1807,7 @@ type Verification struct {
 	// Owner of the key; null if none was set.
 	Owner *string `json:"owner"`
 
-	// Scope Scope of the key.
+	// Scope Scopes of the key, separated by spaces.
 	//
 	// Example: read
 	Scope *string `json:"scope"`

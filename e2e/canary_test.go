@@ -64,13 +64,14 @@ func (c *traceCollector) content() []byte {
 // Guarantee: no API key in a request, valid or not, on either plane and in any part of
 // the request, and no private key of a client certificate appears in a response, the
 // log, the metrics, the traces, the audit log with its blocks and exports, the request
-// log, or the files of the store, including their compressed parts.
+// log, the access log, or the files of the store, including their compressed parts.
 func TestNoKeyInAnySink(t *testing.T) {
 	traces := newTraceCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", traces.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	up := newRecordingUpstream(t)
-	s := startServer(t, "--log-level", "debug")
+	accessLog := filepath.Join(t.TempDir(), "access.log")
+	s := startServer(t, "--log-level", "debug", "--access-log", accessLog)
 	gatewayID := s.newGateway(up.URL, nil)
 	secrets := createCanaries(t, s)
 	sendEverywhere(t, s, gatewayID, secrets)
@@ -90,6 +91,10 @@ func TestNoKeyInAnySink(t *testing.T) {
 	}
 	stop()
 	sinks := collectSinks(t, s, traces, secrets)
+	addFiles(t, filepath.Dir(accessLog), sinks)
+	if !bytes.Contains(sinks["file access.log"], []byte(`"path":"/x"`)) {
+		t.Error("the access log has no calls: the test proves too little")
+	}
 	for where, content := range sinks {
 		for name, secret := range secrets {
 			// The second half suffices: the prefix may be shown.

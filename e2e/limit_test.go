@@ -151,6 +151,42 @@ func TestDailyCapSurvivesRestart(t *testing.T) {
 	}
 }
 
+// Guarantee: the daily cap of a key counts across a restart, and a request beyond it is
+// refused as one beyond a limit of the key.
+func TestDailyCapOfAKeySurvivesRestart(t *testing.T) {
+	up := newRecordingUpstream(t)
+	s := startServer(t)
+	s.newGateway(up.URL, nil)
+	_, key := s.newKey(map[string]any{"rate_limit": map[string]any{"sustained": "100/s", "daily": "5/day"}})
+	_, other := s.newKey(map[string]any{"rate_limit": map[string]any{"daily": "5/day"}})
+	day := time.Now().UTC().YearDay()
+	for range 3 {
+		s.mustSend(http.StatusOK, "GET", "/x", key)
+	}
+	s.restart(syscall.SIGTERM)
+	var last response
+	for range 3 {
+		var err error
+		if last, err = s.send("GET", "/x", key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if time.Now().UTC().YearDay() != day {
+		t.Log("a new UTC day started during the test: the counts prove nothing")
+		return
+	}
+	if last.status != http.StatusTooManyRequests {
+		t.Fatalf("got status %d for request 6 with a cap of 5, want 429", last.status)
+	}
+	if m := last.json(t); m["limit_scope"] != "key" || m["limit"] != 5.0 || m["remaining"] != 0.0 {
+		t.Fatalf("got refusal %s, want limit_scope key, limit 5 and nothing left", last.body)
+	}
+	if got, want := last.header.Get("RateLimit-Policy"), `"key";q=100;w=1, "key-daily";q=5;w=86400`; got != want {
+		t.Fatalf("got RateLimit-Policy %s, want %s", got, want)
+	}
+	s.mustSend(http.StatusOK, "GET", "/x", other)
+}
+
 // Guarantee: the old and the new key of a rotation share one bucket, and a later
 // change of the limit applies to both.
 func TestRotatedKeysShareOneBucket(t *testing.T) {

@@ -109,7 +109,7 @@ func TestBadDocumentChangesNothing(t *testing.T) {
 		"no OpenAPI":     "just: yaml\n",
 		"broken":         "openapi: 3.0.0\npaths: [\n",
 		"bad limit":      "openapi: 3.0.0\ninfo: {title: x, version: '1'}\npaths:\n  /a:\n    get:\n      x-keygate-rate-limit: {sustained: 5/fortnight}\n      responses: {}\n",
-		"overlap":        "openapi: 3.0.0\ninfo: {title: x, version: '1'}\npaths:\n  /a/{b}: {get: {responses: {}}}\n  /a/{c}: {get: {responses: {}}}\n",
+		"two limits":     "openapi: 3.0.0\ninfo: {title: x, version: '1'}\npaths:\n  /a/{b}: {get: {x-keygate-rate-limit: {sustained: 5/min}, responses: {}}}\n  /a/{c}: {get: {x-keygate-rate-limit: {sustained: 6/min}, responses: {}}}\n",
 		"remote $ref":    "openapi: 3.0.0\ninfo: {title: x, version: '1'}\npaths:\n  /a: {$ref: 'https://example.com/a.yaml'}\n",
 		"environment":    "openapi: 3.0.0\ninfo: {title: x, version: '1'}\nservers: [{url: '${env:BASE}'}]\npaths: {/a: {get: {responses: {}}}}\n",
 		"another format": "swagger: '2.0'\npaths: {}\n",

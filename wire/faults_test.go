@@ -88,7 +88,7 @@ func TestUpstreamHangsUpAtEveryByte(t *testing.T) {
 func (s *side) untilCut() string {
 	for s.more() {
 		head, body, whole := strings.Cut(string(s.in), "\r\n\r\n")
-		if whole && strings.HasPrefix(head, "HTTP/1.1 502 ") && strings.HasSuffix(body, "}") {
+		if whole && strings.HasPrefix(head, "HTTP/1.1 502 ") && strings.HasSuffix(body, "}\n") {
 			break
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -113,8 +114,8 @@ func TestGRPC(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			calls(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.key), t, conn)
-			if err := conn.Invoke(ctx, "/wire.Talk/One", wrapperspb.String("x"), &wrapperspb.StringValue{}); status.Code(err) != codes.Unauthenticated {
-				t.Errorf("call without a key: got error %v, want Unauthenticated", err)
+			if err := conn.Invoke(ctx, "/wire.Talk/One", wrapperspb.String("x"), &wrapperspb.StringValue{}); status.Code(err) != codes.Unauthenticated || !strings.Contains(status.Convert(err).Message(), "the key is missing or not valid") {
+				t.Errorf("call without a key: got error %v, want Unauthenticated with the message of the 401", err)
 			}
 		})
 	}

@@ -60,7 +60,7 @@ func newSource(t testing.TB, s setup, upstream string) (*snapshottest.Source, st
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{
-		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: hostname,
+		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: hostname, Default: true,
 		Upstream: gateway.Upstream{
 			URL: or(s.scheme, "http") + "://" + upstream + s.base, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca},
 		},
@@ -71,7 +71,7 @@ func newSource(t testing.TB, s setup, upstream string) (*snapshottest.Source, st
 	)
 	stored.PutKey(apikey.Key{
 		ID: keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
-		Scope: apikey.Scope{Word: apikey.Admin}, Owner: owner, RateLimit: limit,
+		Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: owner, RateLimit: ratelimit.RateOf(limit),
 	})
 	return stored, secret
 }

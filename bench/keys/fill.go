@@ -82,13 +82,13 @@ func (f *filler) gateways(ctx context.Context, tx control.Tx) error {
 func (f *filler) key() apikey.Key {
 	k := apikey.Key{
 		ID: id.New(id.Key), AccountID: f.accountID, Prefix: fmt.Sprintf("kg_%06x", f.created),
-		Name: fmt.Sprintf("partner number %d", f.created), Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Read},
+		Name: fmt.Sprintf("partner number %d", f.created), Level: apikey.GatewayLevel, Scope: apikey.Scopes{{Word: apikey.Read}},
 		Owner: fmt.Sprintf("owner-%d", f.created%1000), CreatedAt: f.now, Version: 1,
 	}
 	_, _ = rand.Read(k.Digest[:]) // never returns an error
 	k.BucketID = k.ID
 	if f.created%3 == 0 {
-		k.GatewayID, k.RateLimit, k.ExpiresAt = f.gatewayIDs[f.created%10], f.limit, f.now.Add(1000*time.Hour)
+		k.GatewayID, k.RateLimit, k.ExpiresAt = f.gatewayIDs[f.created%10], ratelimit.RateOf(f.limit), f.now.Add(1000*time.Hour)
 	}
 	f.created++
 	return k

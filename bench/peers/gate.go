@@ -67,7 +67,7 @@ func (st *stage) prepareGateway(ctx context.Context, origin string) error {
 	}
 	limit := "1000000/s"
 	for i := range callers {
-		k, err := s.Admin.CreateKey(ctx, client.CreateKeyRequest{Name: fmt.Sprintf("caller %d", i), Scope: "write", RateLimit: &limit})
+		k, err := s.Admin.CreateKey(ctx, client.CreateKeyRequest{Name: fmt.Sprintf("caller %d", i), Scope: "write", RateLimit: &client.KeyRateLimit{Rate: limit}})
 		if err != nil {
 			return err
 		}

@@ -53,9 +53,13 @@ type Scenario struct {
 func NewScenario(ctx context.Context, api *client.Client, upstream, nothing string) (*Scenario, error) {
 	m := builder{ctx: ctx, api: api}
 	timeout := "1s"
+	// The first gateway is the default one. Once it is deleted there is none, so that requests
+	// for unknown hosts reach no gateway.
+	first := m.gateway(client.CreateGatewayRequest{Name: "first", UpstreamURL: upstream})
 	live := m.gateway(client.CreateGatewayRequest{Name: "live", UpstreamURL: upstream})
 	impatient := m.gateway(client.CreateGatewayRequest{Name: "impatient", UpstreamURL: upstream, Timeout: &timeout})
 	dead := m.gateway(client.CreateGatewayRequest{Name: "dead", UpstreamURL: nothing})
+	m.remove(first)
 	n := m.route(live, "/n/{n}", nil, "GET", "POST", "DELETE")
 	status := m.route(live, "/status/{n}", nil, "GET")
 	slow := m.route(impatient, "/slow", nil, "GET")
@@ -127,6 +131,12 @@ func (m *builder) gateway(in client.CreateGatewayRequest) *client.Gateway {
 	return g
 }
 
+func (m *builder) remove(g *client.Gateway) {
+	if m.err == nil {
+		_, m.err = m.api.DeleteGateway(m.ctx, g.GatewayID)
+	}
+}
+
 func (m *builder) create(g *client.Gateway, in client.CreateRouteRequest) string {
 	if m.err != nil {
 		return ""
@@ -150,7 +160,11 @@ func (m *builder) key(scope string, limit, gatewayID *string) *client.NewKey {
 	if m.err != nil {
 		return &client.NewKey{}
 	}
-	k, err := m.api.CreateKey(m.ctx, client.CreateKeyRequest{Name: "tally", Scope: scope, RateLimit: limit, GatewayID: gatewayID})
+	in := client.CreateKeyRequest{Name: "tally", Scope: scope, GatewayID: gatewayID}
+	if limit != nil {
+		in.RateLimit = &client.KeyRateLimit{Rate: *limit}
+	}
+	k, err := m.api.CreateKey(m.ctx, in)
 	if m.err = err; err != nil {
 		return &client.NewKey{}
 	}

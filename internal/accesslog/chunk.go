@@ -7,12 +7,14 @@ const (
 	MaxPath = 16 << 10
 	// MaxMethod is the number of bytes of a method's text that an entry keeps.
 	MaxMethod = 64
+	// MaxDetail is the number of bytes of a detail that an entry keeps.
+	MaxDetail = 256
 
 	// A chunk has room for this many entries, and for texts of usual length. A longer path
 	// has its own memory, so that a client that sends such paths does not use up the room
 	// for other records.
 	chunkEntries = 128
-	chunkText    = 24 << 10
+	chunkText    = 21 << 10
 	longPath     = 1 << 10
 )
 
@@ -25,24 +27,25 @@ type chunk struct {
 }
 
 // add appends an entry. It reports false if there is no room. It copies the texts, except
-// for a long path.
-func (c *chunk) add(r *Record, method, path string) bool {
-	long := len(path) > longPath
-	need := len(method) + len(path)
+// for a long path and the owner.
+func (c *chunk) add(r *Record, t *Texts) bool {
+	long := len(t.Path) > longPath
+	need := len(t.Method) + len(t.Path) + len(t.Detail)
 	if long {
-		need = len(method)
+		need -= len(t.Path)
 	}
 	if c.n == len(c.entries) || len(c.text)-c.used < need {
 		return false
 	}
 	e := &c.entries[c.n]
-	e.Record = *r
-	e.MethodText = c.copyText(method)
+	e.Record, e.Owner = *r, t.Owner
+	e.MethodText = c.copyText(t.Method)
+	e.Detail = c.copyText(t.Detail)
 	if long {
-		e.Path = path
-		c.long += int64(len(path))
+		e.Path = t.Path
+		c.long += int64(len(t.Path))
 	} else {
-		e.Path = c.copyText(path)
+		e.Path = c.copyText(t.Path)
 	}
 	c.n++
 	return true

@@ -93,9 +93,11 @@ type Record struct {
 	Status         uint16 // sent to the client
 	UpstreamStatus uint16 // received from the upstream; 0 if none
 	Result         Result
-	LimitScope     uint8 // a ratelimit.Scope, for Limited
+	Reason         Reason // of a failure to reach the upstream
+	LimitScope     uint8  // a ratelimit.Scope, for Limited
 	Method         Method
 	Part           Part
+	Major, Minor   uint8    // the client's version of HTTP, as in 1 and 1, or 2 and 0; zeros if unknown
 	Authenticated  bool     // checks 3 and 4 (contract, 4.2) were made: the request is an authentication event
 	Prefix         [10]byte // key_prefix of a string with the format and checksum of a key, padded with zeros
 }
@@ -105,6 +107,10 @@ type Entry struct {
 	Record
 	MethodText string // for OtherMethod
 	Path       string // without the query, byte for byte; at most 16 KiB
+	Owner      string // of the key; "" if it has none
+	// Detail is the text of the error behind Reason, at most 256 bytes. It may contain
+	// addresses, which only the operator may see, but no secrets.
+	Detail string
 }
 
 // Sink consumes the records. One goroutine at a time calls Take, with each record exactly

@@ -15,42 +15,56 @@ type Shard struct {
 	_         [96]byte // shards do not share a cache line
 }
 
-// Emit adds a record. It copies its arguments, does not block, and allocates only while the
-// Collector's memory grows to its bound, and for a path of more than 1 KiB. methodText is
-// used only for OtherMethod. A record for which there is no room is counted as lost.
+// Texts are the texts of a record. Method is used only for OtherMethod.
+type Texts struct {
+	Method, Path, Owner, Detail string
+}
+
+// Emit adds a record with a method and a path. It is EmitTexts without further texts.
 func (s *Shard) Emit(r *Record, methodText, path string) {
+	s.EmitTexts(r, &Texts{Method: methodText, Path: path})
+}
+
+// EmitTexts adds a record. It copies its arguments, except the owner, which must not share
+// the memory of a request. It does not block, and allocates only while the Collector's
+// memory grows to its bound, and for a path of more than 1 KiB. Long texts are cut. A record
+// for which there is no room is counted as lost.
+func (s *Shard) EmitTexts(r *Record, t *Texts) {
 	if s == nil {
 		return
 	}
 	if r.Method != OtherMethod {
-		methodText = ""
+		t.Method = ""
 	}
-	methodText, path = methodText[:min(len(methodText), MaxMethod)], path[:min(len(path), MaxPath)]
-	if len(path) > longPath {
-		if !s.collector.reserveLong(int64(len(path))) {
+	t.Method, t.Path, t.Detail = cut(t.Method, MaxMethod), cut(t.Path, MaxPath), cut(t.Detail, MaxDetail)
+	if len(t.Path) > longPath {
+		if !s.collector.reserveLong(int64(len(t.Path))) {
 			s.collector.lost.Add(1)
 			return
 		}
-		path = strings.Clone(path)
+		t.Path = strings.Clone(t.Path)
 	}
 	s.mu.Lock()
-	if s.chunk == nil || !s.chunk.add(r, methodText, path) {
-		s.emitToNewChunk(r, methodText, path)
+	if s.chunk == nil || !s.chunk.add(r, t) {
+		s.emitToNewChunk(r, t)
 	}
 	s.mu.Unlock()
 }
 
+// cut returns the first n bytes of s.
+func cut(s string, n int) string { return s[:min(len(s), n)] }
+
 // emitToNewChunk hands over the full chunk and adds the record to a new one. The caller
 // holds the lock.
-func (s *Shard) emitToNewChunk(r *Record, methodText, path string) {
+func (s *Shard) emitToNewChunk(r *Record, t *Texts) {
 	full := s.chunk
 	if s.chunk = nil; !s.closed {
 		s.chunk = s.collector.swapChunk(full)
 	}
-	if s.chunk == nil || !s.chunk.add(r, methodText, path) {
+	if s.chunk == nil || !s.chunk.add(r, t) {
 		s.collector.lost.Add(1)
-		if len(path) > longPath {
-			s.collector.long.Add(-int64(len(path)))
+		if len(t.Path) > longPath {
+			s.collector.long.Add(-int64(len(t.Path)))
 		}
 	}
 }

@@ -3,12 +3,14 @@
 package account
 
 import (
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
 )
 
 // Default is the name of the operator's account, created at the first start.
@@ -35,35 +37,75 @@ func (p Plan) AuditRetentionDays() int {
 	return 365
 }
 
+// State is the state of an account.
+type State string
+
+// The states. The operator suspends and resumes accounts. Of a deleted account only the audit
+// log remains, until its retention ends; its Name is its ID.
+const (
+	Active    State = "active"
+	Suspended State = "suspended"
+	Deleted   State = "deleted"
+)
+
+// MaxHosts is how many patterns an account may have.
+const MaxHosts = 100
+
 // Account is one tenant of the installation.
 type Account struct {
 	ID        string
 	Name      string // unique in the installation
 	Plan      Plan
+	State     State
 	Hosts     []string // patterns of the hostnames that its gateways may use; ignored for Default
 	CreatedAt time.Time
+	Version   int64
 }
 
 // IsDefault reports whether a is the operator's account.
 func (a *Account) IsDefault() bool { return a.Name == Default }
 
-// Validate checks the fields that a user gives.
+// Validate checks the fields that a user gives. The error names every invalid field.
 func (a *Account) Validate() error {
+	return fault.Join(a.validateName(), a.validatePlan(), a.validateHosts())
+}
+
+func (a *Account) validateName() error {
 	if a.Name == "" || utf8.RuneCountInString(a.Name) > 255 {
 		return fault.Invalid("name", "must have 1 to 255 characters")
 	}
 	if strings.ContainsFunc(a.Name, unicode.IsControl) {
 		return fault.Invalid("name", "must not contain control characters, such as a line break")
 	}
+	if _, ok := id.Parse(id.Account, a.Name); ok {
+		return fault.Invalid("name", "must not have the form of an identifier: choose another name")
+	}
+	return nil
+}
+
+func (a *Account) validatePlan() error {
 	if !a.Plan.Valid() {
 		return fault.Invalid("plan", "must be starter, platform or scale")
 	}
-	for _, p := range a.Hosts {
-		if name := strings.TrimPrefix(p, "*."); name == "" || strings.ContainsAny(name, "*/: ") {
-			return fault.Invalid("host", "%q is not a valid pattern: give a hostname, or *.example.com for every name under example.com", p)
+	return nil
+}
+
+func (a *Account) validateHosts() error {
+	if len(a.Hosts) > MaxHosts {
+		return fault.Invalid("hosts", "must have at most %d patterns", MaxHosts)
+	}
+	errs := make([]error, 0, len(a.Hosts))
+	for i, p := range a.Hosts {
+		if name := strings.TrimPrefix(p, "*."); name == "" || len(p) > 255 || strings.ContainsFunc(name, notInHostname) {
+			errs = append(errs, fault.Invalid(fmt.Sprintf("hosts[%d]", i),
+				"%.60q is not a valid pattern: give a hostname, or *.example.com for every name under example.com", p))
 		}
 	}
-	return nil
+	return fault.Join(errs...)
+}
+
+func notInHostname(r rune) bool {
+	return r != '-' && r != '.' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 }
 
 // MayUse reports whether the account's gateways may have hostname, which is in lower case. The

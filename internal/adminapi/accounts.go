@@ -9,7 +9,7 @@ func (a *API) accountOperations() []operation {
 	return []operation{{
 		id: "getAccount", method: http.MethodGet, path: "/v1/account", tag: "Account",
 		summary: "Get the account", description: "Returns the account and the calling key. Any account-level key may make this call.",
-		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[accountRecord](),
+		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[callingAccountRecord](),
 		run: a.getAccount,
 	}, {
 		id: "getSettings", method: http.MethodGet, path: "/v1/settings", tag: "Account",
@@ -31,7 +31,9 @@ func (a *API) getAccount(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return ok(presentAccount(c.caller.Account, k)), nil
+	return ok(callingAccountRecord{
+		AccountRecord: presentAccount(c.caller.Account), Key: accountKeyRecord{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String()},
+	}), nil
 }
 
 func (a *API) metaOperations() []operation {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -110,6 +111,9 @@ type call struct {
 	body   []byte
 	match  control.Match
 	idem   *control.Idempotency // nil unless the response is stored for replays
+
+	invalid error          // what was found wrong with the request, after which nothing is changed; see refuse
+	order   map[string]int // position of each field of the JSON body
 }
 
 // ServeHTTP serves one request. The response is the documented response of the
@@ -162,11 +166,18 @@ func (c *call) serve() (res response, err error) {
 			return response{}, err
 		}
 	}
-	stored, release, err := c.replay()
-	if err != nil || stored != nil {
-		return value(stored), err
+	if c.invalid == nil {
+		var stored *response
+		stored, release, err = c.replay()
+		if err != nil || stored != nil {
+			return value(stored), err
+		}
 	}
-	return c.op.run(c)
+	res, err = c.op.run(c)
+	if c.invalid != nil || fault.CodeOf(err) == fault.ValidationFailed {
+		return response{}, c.allInvalid(err)
+	}
+	return res, err
 }
 
 // admit performs the 401, 404 (path), 405, 429 and 403 checks. It passes a call
@@ -185,7 +196,8 @@ func (c *call) admit() error {
 }
 
 // fail writes an error response. The cause of a 500 or 503 appears only in the
-// log.
+// log. A key that the caller sent in the wrong place, and that an error quotes, appears in
+// neither.
 func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 	if code := fault.CodeOf(err); code == fault.Internal || code == fault.Unavailable {
 		level := slog.LevelError
@@ -193,14 +205,15 @@ func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 			level = slog.LevelDebug // the client hung up
 		}
 		a.cfg.Log.Log(c.ctx, level, "management call failed", "request_id", c.requestID, "method", c.request.Method,
-			"path", c.request.URL.EscapedPath(), "error", err.Error())
+			"path", apikey.Redact(c.request.URL.EscapedPath()), "error", err.Error())
 	}
 	status, content := fault.Response(err, c.requestID)
+	content = []byte(apikey.Redact(string(content)))
 	if status == http.StatusUnauthorized {
 		c.header.Set("WWW-Authenticate", "Bearer")
 	}
 	c.header.Set("Content-Type", jsonType)
-	a.write(w, status, append(content, '\n'))
+	a.write(w, status, content)
 }
 
 func (a *API) write(w http.ResponseWriter, status int, content []byte) {

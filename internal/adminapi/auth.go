@@ -25,20 +25,21 @@ type Principal struct {
 	Account   *account.Account // may also be set if the key is refused
 	KeyID     string
 	KeyPrefix string
-	Scope     apikey.Scope
+	Scope     apikey.Scopes
 	Expired   bool
 }
 
 // BySnapshot returns a Config.Authenticate that looks account-level keys up in
 // the snapshot of the data plane, so that a revoked key is refused from the
 // moment of its revocation. It marks the key as used. For a gateway-level key it
-// returns false and a Principal that has only the account.
+// returns false and a Principal that has only the account, and for a key that was revoked
+// within the last 24 hours, or whose account is suspended, also its KeyID.
 func BySnapshot(follower *snapshot.Follower) func(secret string, now time.Time) (Principal, bool) {
 	return func(secret string, now time.Time) (Principal, bool) {
 		s := follower.Current()
 		k := s.FindKey(secret)
 		if k == nil {
-			return Principal{}, false
+			return revoked(follower, s, secret), false
 		}
 		if k.Level() != apikey.AccountLevel {
 			return Principal{Account: s.Account(k.AccountID())}, false
@@ -46,14 +47,31 @@ func BySnapshot(follower *snapshot.Follower) func(secret string, now time.Time) 
 		p := Principal{
 			Account: s.Account(k.AccountID()), KeyID: k.ID(), KeyPrefix: apikey.PrefixOf(secret), Scope: k.Scope(), Expired: k.Expired(now),
 		}
-		if p.Account == nil {
+		if p.Account == nil { // deleted
 			return Principal{}, false
+		}
+		if p.Account.State == account.Suspended {
+			return p, false
 		}
 		if !p.Expired {
 			k.MarkUsed(now)
 		}
 		return p, true
 	}
+}
+
+// revoked returns what audit records show of an account-level key that was revoked a short
+// time ago: its account and identifier. It is empty for any other string.
+func revoked(follower *snapshot.Follower, s *snapshot.Snapshot, secret string) Principal {
+	if level, ok := apikey.LevelOf(secret); !ok || level != apikey.AccountLevel {
+		return Principal{}
+	}
+	keyID, accountID, ok := follower.RevokedKey(apikey.DigestOf(secret))
+	a := s.Account(accountID)
+	if !ok || a == nil {
+		return Principal{}
+	}
+	return Principal{Account: a, KeyID: id.Format(id.Key, keyID)}
 }
 
 // authenticate performs the 401 check and sets c.principal and c.caller.
@@ -64,7 +82,10 @@ func (c *call) authenticate() error {
 	}
 	p, found := c.api.cfg.Authenticate(secret, c.now)
 	c.presented = presentedKey{account: p.Account, prefix: apikey.PrefixOf(secret), keyID: p.KeyID}
+	level, _ := apikey.LevelOf(secret)
 	switch {
+	case !found && level == apikey.GatewayLevel:
+		return c.unauthorized(fault.KeyInvalid, "the API key is a gateway-level key (kg_…), which is for calls through a gateway: use an account-level key (kga_…)")
 	case !found:
 		return c.unauthorized(fault.KeyInvalid, "the API key is not a valid account-level key: check it, or create a new one")
 	case p.Expired:

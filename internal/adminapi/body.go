@@ -109,51 +109,80 @@ func (c *call) readSyntax() (err error) {
 }
 
 // checkQuery performs the 422 check of the query, and of the body of a call that
-// takes none.
+// takes none. A call with a JSON body goes on, to report what is wrong with both.
 func (c *call) checkQuery() error {
+	c.refuse(fault.Join(c.queryProblems()...))
+	if c.op.body == nil && !c.op.document && len(c.body) > 0 {
+		c.refuse(c.checkEmpty())
+	}
+	if c.op.body != nil {
+		return nil
+	}
+	return c.invalid
+}
+
+// queryProblems returns an error for each problem of the query: first the parameters that
+// do not exist, then the others in their documented order.
+func (c *call) queryProblems() []error {
+	var problems []error
 	known := make([]string, len(c.op.query))
 	for i, p := range c.op.query {
 		known[i] = p.name
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.query)) {
 		switch {
-		case slices.Contains(known, name):
+		case slices.Contains(known, name) || len(problems) == fault.MaxProblems:
 		case len(known) == 0:
-			return fault.Invalid(name, "is not a valid query parameter: this call takes none")
+			problems = append(problems, fault.Invalid(below("", name), "is not a valid query parameter: this call takes none"))
 		default:
-			return fault.Invalid(name, "is not a valid query parameter: this call takes %s", join(known, " and "))
+			problems = append(problems, fault.Invalid(below("", name), "is not a valid query parameter: this call takes %s", join(known, " and ")))
 		}
 	}
 	for _, p := range c.op.query {
-		values, given := c.query[p.name]
-		switch {
-		case !given:
-		case len(values) > 1:
-			return fault.Invalid(p.name, "must be given only once")
-		case p.check != nil:
-			if err := p.check(values[0]); err != nil {
-				return err
-			}
-		case values[0] == "" || !utf8.ValidString(values[0]):
-			return fault.Invalid(p.name, "must not be empty or contain invalid UTF-8: give a value or remove the parameter")
+		if values, given := c.query[p.name]; given {
+			problems = append(problems, p.problem(values))
 		}
 	}
-	if c.op.body == nil && !c.op.document && len(c.body) > 0 {
-		return c.checkEmpty()
+	if slices.Contains(known, "since") {
+		_, _, err := c.timeRange()
+		problems = append(problems, err)
 	}
-	return nil
+	return problems
+}
+
+// problem checks the values of a parameter that is given.
+func (p *queryParam) problem(values []string) error {
+	switch {
+	case len(values) > 1:
+		return fault.Invalid(p.name, "must be given only once")
+	case p.check != nil:
+		return p.check(values[0])
+	case values[0] == "" || !utf8.ValidString(values[0]):
+		return fault.Invalid(p.name, "must not be empty or contain invalid UTF-8: give a value or remove the parameter")
+	default:
+		return nil
+	}
 }
 
 // decode checks the JSON body against the schema of the operation's body type
-// and decodes it into v, a pointer to that type.
+// and decodes it into v, a pointer to that type. It refuses the call if the body does
+// not fit the schema, but fails only if nothing can be decoded: the caller goes on with
+// the zero value for each field of the wrong type, so that what else is wrong is
+// reported too. A call that was refused changes nothing.
 func (c *call) decode(v any) error {
 	if c.op.bodyOptional && len(c.body) == 0 {
 		return nil
 	}
-	if err := checkBody(c.api.schemas, c.api.bodies[c.op.id], c.body); err != nil {
+	checked, err := checkBody(c.api.schemas, c.api.bodies[c.op.id], c.body)
+	if err != nil {
 		return err
 	}
-	return unmarshal(c.body, v)
+	c.order = checked.order
+	c.refuse(fault.InvalidAll(checked.problems))
+	if checked.content == nil {
+		return c.invalid
+	}
+	return unmarshal(checked.content, v)
 }
 
 // checkEmpty accepts an empty JSON object as the body of a call that takes no
@@ -163,10 +192,13 @@ func (c *call) checkEmpty() error {
 	if err := unmarshal(c.body, &fields); err != nil || fields == nil {
 		return fault.New(fault.ValidationFailed, "this call takes no request body: remove it")
 	}
-	if names := slices.Sorted(maps.Keys(fields)); len(names) > 0 {
-		return fault.Invalid(names[0], "is not a valid field: this call takes no request body")
+	var problems []error
+	for i, name := range slices.Sorted(maps.Keys(fields)) {
+		if i < fault.MaxProblems {
+			problems = append(problems, fault.Invalid(below("", name), "is not a valid field: this call takes no request body"))
+		}
 	}
-	return nil
+	return fault.Join(problems...)
 }
 
 // lineAndColumn returns the line and column of the byte at offset, both starting

@@ -23,7 +23,7 @@ func wantFields(t *testing.T, record map[string]any, want string) {
 const (
 	keyFields = "key_id name level scope key_prefix state owner gateway_id rate_limit metadata " +
 		"created_at expires_at revoked_at last_used_at rotated_from rotated_to"
-	gatewayFields = "gateway_id name upstream_url hostname global_rate_limit timeout upstream_headers cors max_body_bytes revision created_at"
+	gatewayFields = "gateway_id name default upstream_url hostname global_rate_limit timeout upstream_headers cors max_body_bytes key_headers allow_encoded_slashes revision created_at"
 	routeFields   = "route_id gateway_id path methods rate_limit auth source created_at"
 )
 
@@ -141,7 +141,7 @@ func TestKeyIsCreatedRotatedAndRevoked(t *testing.T) {
 		"metadata": map[string]string{"team": "a"}, "expires_at": "2027-03-05",
 	})
 	id := created.text("key_id")
-	wantFields(t, created.json, keyFields+" key")
+	wantFields(t, created.json, keyFields+" key warnings")
 	if created.header.Get("Location") != "/v1/keys/"+id || created.text("state") != "active" || created.text("expires_at") != "2027-03-06T00:00:00Z" ||
 		!strings.HasPrefix(created.text("key"), created.text("key_prefix")) || created.text("level") != "gateway" {
 		t.Errorf("got %v\n%s\nwant an active gateway-level key with Location", created.header, created.raw)
@@ -168,7 +168,7 @@ func TestKeyIsCreatedRotatedAndRevoked(t *testing.T) {
 	t.Run("a rotation creates a key and ends the old one after the overlap", func(t *testing.T) {
 		s := s.in(t)
 		rotated := s.post("/v1/keys/"+id+"/rotate", `{"overlap_days": 7}`).want(201)
-		wantFields(t, rotated.json, keyFields+" key overlap_ends_at")
+		wantFields(t, rotated.json, keyFields+" key warnings overlap_ends_at")
 		if rotated.text("rotated_from") != id || rotated.text("overlap_ends_at") != "2027-03-08T12:00:00Z" || rotated.text("key") == created.text("key") ||
 			rotated.header.Get("Location") != "/v1/keys/"+rotated.text("key_id") {
 			t.Errorf("got %s, want a new key rotated from %s", rotated.raw, id)
@@ -191,6 +191,74 @@ func TestKeyIsCreatedRotatedAndRevoked(t *testing.T) {
 		}
 		s.do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"name": "x"}`}).refused(409, "conflict", "")
 	})
+}
+
+// Guarantee: a key's rate limit is shown in the form in which it was given, also after a
+// change and a rotation.
+func TestKeyLimitKeepsItsForm(t *testing.T) {
+	s := start(t)
+	object := map[string]any{"sustained": "10/s", "daily": "5/day"}
+	shown := map[string]any{"sustained": "10/s", "burst": nil, "daily": "5/day"}
+	want := func(what string, r *response, want any) {
+		t.Helper()
+		if got := r.json["rate_limit"]; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: got rate_limit %v, want %v", what, got, want)
+		}
+	}
+	created := s.newKey(map[string]any{"rate_limit": object})
+	path := "/v1/keys/" + created.text("key_id")
+	want("created", created, shown)
+	want("read", s.get(path).want(200), shown)
+	want("rotated", s.post(path+"/rotate", `{"overlap_days": 1}`).want(201), shown)
+	patch := func(body string) *response { return s.do(request{method: "PATCH", path: path, body: body}) }
+	want("to a rate", patch(`{"rate_limit": "7/s"}`).want(200), "7/s")
+	want("to an object", patch(`{"rate_limit": {"burst": "3/s"}}`).want(200), map[string]any{"sustained": nil, "burst": "3/s", "daily": nil})
+	want("to none", patch(`{"rate_limit": null}`).want(200), nil)
+	for body, field := range map[string]string{
+		`{}`: "rate_limit", `{"per": "key"}`: "rate_limit.per", `{"daily": "5/h"}`: "rate_limit.daily", `{"burst": "x"}`: "rate_limit.burst", `5`: "rate_limit",
+		`{"daily": ""}`: "rate_limit.daily", `{"daily": null}`: "rate_limit", `""`: "rate_limit", `"{\"daily\":\"5/day\"}"`: "rate_limit",
+	} {
+		patch(`{"rate_limit": `+body+`}`).refused(422, "validation_failed", field)
+	}
+}
+
+// Guarantee: a new key with several scopes is shown as given, and the response warns of
+// each resource under which there is no route, in a replay too.
+func TestNewKeyWarnsOfScopesWithoutRoute(t *testing.T) {
+	s := start(t)
+	gatewayID, other := s.newGateway(""), s.newGateway("")
+	s.newRoute("", gatewayID, "/orders/{id}")
+	s.newRoute("", other, "/customers")
+	for _, c := range []struct {
+		scope, level, gateway string
+		warns                 []string
+	}{
+		{"read:orders write:customers", "gateway", "", nil},
+		{"read:orders write:customers admin", "gateway", gatewayID, []string{"/customers"}},
+		{"read:order write:orders-old read:orders", "gateway", "", []string{"/order,", "/orders-old,"}},
+		{"read", "gateway", gatewayID, nil},
+		{"read:nothing", "account", "", nil},
+	} {
+		body := map[string]any{"name": "a", "scope": c.scope, "level": c.level}
+		if c.gateway != "" {
+			body["gateway_id"] = c.gateway
+		}
+		for _, what := range []string{"first", "replayed"} {
+			r := s.postWithKey("", "/v1/keys", c.scope, body).want(201)
+			warnings, isArray := r.json["warnings"].([]any)
+			ok := isArray && len(warnings) == len(c.warns) && r.text("scope") == c.scope
+			for i := range c.warns {
+				ok = ok && strings.Contains(fmt.Sprint(warnings[i]), c.warns[i])
+			}
+			if !ok {
+				t.Errorf("%s %s: got %s\nwant warnings of %q", what, c.scope, r.raw, c.warns)
+			}
+		}
+	}
+	old := s.newKey(map[string]any{"scope": "read:gone"}).text("key_id")
+	if r := s.post("/v1/keys/"+old+"/rotate", `{"overlap_days": 1}`).want(201); len(r.json["warnings"].([]any)) != 1 {
+		t.Errorf("got %s, want one warning after a rotation", r.raw)
+	}
 }
 
 // Guarantee: verify returns whether a key would be accepted, and if not, why.
@@ -317,7 +385,7 @@ func TestDocumentsArePushedAndExported(t *testing.T) {
 func TestOnlyTheOperatorReadsSettings(t *testing.T) {
 	s := start(t)
 	r := s.do(request{method: "GET", path: "/v1/account", key: s.accountKey("read:nothing/at/all")}).want(200)
-	wantFields(t, r.json, "account_id name plan audit_retention_days key")
+	wantFields(t, r.json, "account_id name plan state hosts audit_retention_days created_at key")
 	wantFields(t, r.json["key"].(map[string]any), "key_id name scope")
 	if r.text("name") != "default" || r.text("plan") != "platform" || r.json["audit_retention_days"] != 365.0 {
 		t.Errorf("got %s, want the account default with plan platform", r.raw)

@@ -16,7 +16,7 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 	secret := strings.Split(string(pair.Key), "\n")[1]
 	set := map[string]any{
 		"upstream_client_certificate": string(pair.Cert), "upstream_client_key": string(pair.Key), "upstream_connect_timeout": "1500ms",
-		"upstream_idle_timeout": "60s", "upstream_max_connections": 7,
+		"upstream_idle_timeout": "60s", "upstream_max_connection_age": "60s", "upstream_max_connections": 7,
 	}
 	body := map[string]any{"name": "a", "upstream_url": "https://orders.internal"}
 	for name, value := range set {
@@ -24,11 +24,11 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 	}
 	created := s.post("/v1/gateways", body).want(201)
 	id := created.text("gateway_id")
-	all := gatewayFields + " upstream_client_certificate upstream_client_key upstream_connect_timeout upstream_idle_timeout upstream_max_connections"
+	all := gatewayFields + " upstream_client_certificate upstream_client_key upstream_connect_timeout upstream_idle_timeout upstream_max_connection_age upstream_max_connections"
 	wantFields(t, created.json, all)
 	for name, want := range map[string]any{
 		"upstream_client_certificate": string(pair.Cert), "upstream_client_key": "***", "upstream_connect_timeout": "1500ms",
-		"upstream_idle_timeout": "60s", "upstream_max_connections": 7.0,
+		"upstream_idle_timeout": "60s", "upstream_max_connection_age": "60s", "upstream_max_connections": 7.0,
 	} {
 		if created.json[name] != want {
 			t.Errorf("got %s = %v, want %v", name, created.json[name], want)
@@ -67,6 +67,8 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 			{`{"upstream_connect_timeout": "2m"}`, "upstream_connect_timeout"},
 			{`{"upstream_connect_timeout": 5}`, "upstream_connect_timeout"},
 			{`{"upstream_idle_timeout": "500ms"}`, "upstream_idle_timeout"},
+			{`{"upstream_max_connection_age": "25h"}`, "upstream_max_connection_age"},
+			{`{"upstream_max_connection_age": 60}`, "upstream_max_connection_age"},
 			{`{"upstream_max_connections": 0}`, "upstream_max_connections"},
 			{`{"upstream_max_connections": 100001}`, "upstream_max_connections"},
 			{`{"upstream_max_connections": 1.5}`, "upstream_max_connections"},
@@ -83,7 +85,7 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 	var cleared *response
 	t.Run("null clears the settings", func(t *testing.T) {
 		cleared = patch(t, `{"upstream_client_certificate": null, "upstream_client_key": null, "upstream_connect_timeout": null,
-			"upstream_idle_timeout": null, "upstream_max_connections": null}`).want(200)
+			"upstream_idle_timeout": null, "upstream_max_connection_age": null, "upstream_max_connections": null}`).want(200)
 		wantFields(t, cleared.json, gatewayFields)
 		if cleared.header.Get("ETag") == created.header.Get("ETag") {
 			t.Error("the ETag did not change with the record")
@@ -93,7 +95,7 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 		s := s.in(t)
 		nothing := s.post("/v1/gateways", map[string]any{
 			"name": "b", "upstream_url": "https://orders.internal", "upstream_client_certificate": nil, "upstream_client_key": nil,
-			"upstream_connect_timeout": nil, "upstream_idle_timeout": nil, "upstream_max_connections": nil,
+			"upstream_connect_timeout": nil, "upstream_idle_timeout": nil, "upstream_max_connection_age": nil, "upstream_max_connections": nil,
 		}).want(201)
 		wantFields(t, nothing.json, gatewayFields)
 	})

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	_ "embed"
 	"net/http"
 	"reflect"
 	"slices"
@@ -9,6 +10,11 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 )
+
+// overview is the description of the API as a whole, in Markdown.
+//
+//go:embed overview.md
+var overview string
 
 // Document returns the OpenAPI 3.1 document of the API. It is derived from the
 // operations and types that serve the calls.
@@ -46,6 +52,9 @@ func ClientDocument() *huma.OpenAPI {
 	}
 	doc.Components.Responses, doc.Components.Headers, doc.Components.Parameters, doc.Webhooks = nil, nil, nil, nil
 	for _, s := range doc.Components.Schemas.Map() {
+		if p := s.Properties["rate_limit"]; p != nil && len(p.OneOf) > 0 {
+			p.Nullable, p.OneOf, p.Extensions = true, nil, map[string]any{"x-go-type": "KeyRateLimit"} // written by hand
+		}
 		for _, p := range s.Properties {
 			p.Enum = slices.DeleteFunc(p.Enum, func(v any) bool { return v == nil }) // in OpenAPI 3.0, nullable suffices
 		}
@@ -64,7 +73,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 		Info: &huma.Info{
 			Title:       "Keygate management API",
 			Version:     "1",
-			Description: "Create gateways in front of HTTP services, manage the API keys for them, and configure their routes and rate limits.",
+			Description: overview,
 			License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Servers:  []*huma.Server{{URL: "http://127.0.0.1:8081", Description: "A server on this machine."}},
@@ -82,6 +91,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Audit log", Description: "Authentications and changes."},
 			{Name: "Traffic", Description: "Request counts and latencies, and the reasons of refused and failed requests."},
 			{Name: "Account", Description: "The account and the installation."},
+			{Name: "Accounts", Description: "All accounts, for the operator."},
 			{Name: "Document", Description: "This OpenAPI document."},
 		},
 		Components: &huma.Components{
@@ -89,7 +99,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {
 				Type: "http", Scheme: "bearer", BearerFormat: "kga_…",
 				Description: "An account-level API key. GET needs the scope read; POST, PUT and PATCH need write; DELETE needs admin. " +
-					"A scope with a resource, as in read:keys, allows only the path /v1/keys and the paths below it.",
+					"A scope with a resource, as in read:keys, allows only the path /v1/keys and the paths below it. Of several scopes, separated by spaces, any one suffices.",
 			}},
 			Headers:    commonHeaders(),
 			Parameters: map[string]*huma.Param{},
@@ -107,10 +117,32 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 		doc.Components.Parameters[f.Name] = f
 	}
 	doc.Webhooks = describeEvents(registry)
-	for _, s := range registry.Map() {
+	requests := map[string]bool{}
+	for _, s := range bodies {
+		markUsed(registry, s, requests)
+	}
+	for name, s := range registry.Map() {
 		allowNull(s)
+		if !requests[name] && s.AdditionalProperties == false {
+			s.AdditionalProperties = nil // responses may get new fields
+		}
 	}
 	return doc, bodies
+}
+
+// markUsed adds the names of the schemas that s refers to, at any depth, to names.
+func markUsed(registry huma.Registry, s *huma.Schema, names map[string]bool) {
+	if s == nil {
+		return
+	}
+	if name, isRef := strings.CutPrefix(s.Ref, schemaPrefix); isRef && !names[name] {
+		names[name] = true
+		s = registry.SchemaFromRef(s.Ref)
+	}
+	for _, p := range s.Properties {
+		markUsed(registry, p, names)
+	}
+	markUsed(registry, s.Items, names)
 }
 
 // schemaName returns the name of a type in the document: Gateway for
@@ -127,6 +159,9 @@ func schemaName(t reflect.Type, hint string) string {
 // requires.
 func allowNull(s *huma.Schema) {
 	for _, p := range s.Properties {
+		if len(p.OneOf) > 0 {
+			p.Nullable = false // null is one of the forms
+		}
 		if p.Nullable && len(p.Enum) > 0 && !slices.Contains(p.Enum, nil) {
 			p.Enum = append(p.Enum, nil)
 		}
@@ -136,37 +171,10 @@ func allowNull(s *huma.Schema) {
 func (o *operation) describe(registry huma.Registry) *huma.Operation {
 	op := &huma.Operation{
 		Method: o.method, Path: o.path, OperationID: o.id, Tags: []string{o.tag}, Summary: o.summary, Description: o.description,
-		Responses: map[string]*huma.Response{strconv.Itoa(o.success): o.describeSuccess(registry)},
+		Parameters: o.parameters(), Responses: map[string]*huma.Response{strconv.Itoa(o.success): o.describeSuccess(registry)},
 	}
 	if o.public {
 		op.Security = []map[string][]string{{}}
-	}
-	for segment := range strings.SplitSeq(o.path, "/") {
-		if name, found := strings.CutPrefix(segment, "{"); found {
-			op.Parameters = append(op.Parameters, pathParam(strings.TrimSuffix(name, "}")))
-		}
-	}
-	for _, q := range o.query {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: q.name, In: "query", Description: q.doc, Schema: q.schema, Example: q.example})
-	}
-	if o.ifMatch {
-		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: "If-Match", In: "header", Description: "One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.",
-			Schema: &huma.Schema{Type: huma.TypeString}, Example: `"3"`,
-		})
-	}
-	if o.replayable {
-		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: "Idempotency-Key", In: "header",
-			Description: "1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.",
-			Schema:      &huma.Schema{Type: huma.TypeString}, Example: "3f1c8e0a-create-orders",
-		})
-	}
-	if o.isPush() {
-		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: "X-Keygate-Source", In: "header", Description: "Source to record for the revision: cli or dashboard. Any other value means api.",
-			Schema: &huma.Schema{Type: huma.TypeString}, Example: "cli",
-		})
 	}
 	switch {
 	case o.body != nil:
@@ -184,6 +192,37 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: "#/components/responses/" + responseName(status)}
 	}
 	return op
+}
+
+func (o *operation) parameters() (out []*huma.Param) {
+	for segment := range strings.SplitSeq(o.path, "/") {
+		if name, found := strings.CutPrefix(segment, "{"); found {
+			out = append(out, pathParam(strings.TrimSuffix(name, "}")))
+		}
+	}
+	for _, q := range o.query {
+		out = append(out, &huma.Param{Name: q.name, In: "query", Description: q.doc, Schema: q.schema, Example: q.example})
+	}
+	if o.ifMatch {
+		out = append(out, &huma.Param{
+			Name: "If-Match", In: "header", Description: "One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.",
+			Schema: &huma.Schema{Type: huma.TypeString}, Example: `"3"`,
+		})
+	}
+	if o.replayable {
+		out = append(out, &huma.Param{
+			Name: "Idempotency-Key", In: "header",
+			Description: "1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.",
+			Schema:      &huma.Schema{Type: huma.TypeString}, Example: "3f1c8e0a-create-orders",
+		})
+	}
+	if o.isPush() {
+		out = append(out, &huma.Param{
+			Name: "X-Keygate-Source", In: "header", Description: "Source to record for the revision: cli or dashboard. Any other value means api.",
+			Schema: &huma.Schema{Type: huma.TypeString}, Example: "cli",
+		})
+	}
+	return out
 }
 
 // isPush reports whether the call creates a revision.
@@ -249,6 +288,8 @@ func (o *operation) failures() []int {
 func pathParam(name string) *huma.Param {
 	p := &huma.Param{Name: name, In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}}
 	switch name {
+	case "account_id":
+		p.Description, p.Example = "Identifier of the account.", "acct_01jz8y5c3te9b8r2m6q4v7x0ee"
 	case "gateway_id":
 		p.Description, p.Example = "Identifier of the gateway.", "gw_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "route_id":
@@ -322,6 +363,7 @@ func failures(registry huma.Registry) map[string]*huma.Response {
 		}
 		if f.field != "" {
 			example["field"] = f.field
+			example["errors"] = []map[string]any{{"field": f.field, "message": f.text}}
 		}
 		if f.status == http.StatusTooManyRequests {
 			example["limit"], example["remaining"], example["reset_at"], example["limit_scope"] = 200, 0, 1893456000, "account"

@@ -92,6 +92,34 @@ func TestDocumentIsComplete(t *testing.T) {
 	}
 }
 
+// Guarantee: the document explains what all calls have in common.
+func TestDocumentHasAnOverview(t *testing.T) {
+	text := adminapi.Document().Info.Description
+	for _, heading := range []string{"Authentication", "Pagination", "Errors", "Idempotency", "Concurrency", "Limits"} {
+		if !strings.Contains(text, "\n## "+heading+"\n") {
+			t.Errorf("the description of the API has no section %s", heading)
+		}
+	}
+}
+
+// Guarantee: new fields may be added to responses without breaking generated clients: no schema of a
+// response forbids additional properties, and every schema of a request body does.
+func TestOnlyRequestsForbidAdditionalProperties(t *testing.T) {
+	doc := adminapi.Document()
+	for name, s := range doc.Components.Schemas.Map() {
+		request := strings.HasSuffix(name, "Request") && name != "LoggedRequest" || strings.HasSuffix(name, "Input") || strings.HasSuffix(name, "Patch")
+		objects := []*huma.Schema{s}
+		for _, p := range s.Properties {
+			objects = append(objects, p.OneOf...)
+		}
+		for _, o := range objects {
+			if closed := o.AdditionalProperties == false; o.Type == huma.TypeObject && closed != request {
+				t.Errorf("%s: additional properties forbidden: %t, want %t", name, closed, request)
+			}
+		}
+	}
+}
+
 // Guarantee: the document for the client's generator has the same calls, in OpenAPI
 // 3.0, each with one success and one error response.
 func TestClientDocumentHasEveryCall(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -25,11 +26,11 @@ type limitLevelRecord struct {
 type simulateRequest struct {
 	RouteID   *string        `json:"route_id,omitempty" nullable:"true" minLength:"1" doc:"Route to simulate the limit for." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	KeyID     *string        `json:"key_id,omitempty" nullable:"true" minLength:"1" doc:"Key to simulate the limit for. With neither route_id nor key_id, the limit is the gateway's global limit." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	RateLimit simulatedLimit `json:"rate_limit" doc:"The limit, in the form it has in its record: for a key a string, as in 100/min; for a route an object; for the gateway an object with sustained and burst."`
+	RateLimit simulatedLimit `json:"rate_limit" doc:"The limit, in the form it has in its record: for a key a string, as in 100/min, or an object with sustained, burst and daily; for a route an object; for the gateway an object with sustained and burst."`
 }
 
-// simulatedLimit is a limit in one of two forms: a string for a key, an object for
-// a route or a gateway.
+// simulatedLimit is a limit in one of two forms: a string or an object for a key, an object
+// for a route or a gateway.
 type simulatedLimit struct {
 	rate   string
 	object *rateLimitInput
@@ -55,35 +56,38 @@ func (simulatedLimit) Schema(r huma.Registry) *huma.Schema {
 
 // config returns the limit to simulate.
 func (req *simulateRequest) config() (ratelimit.Config, error) {
-	l := &req.RateLimit
-	switch {
-	case req.RouteID != nil && req.KeyID != nil:
-		return ratelimit.Config{}, fault.Invalid("key_id", "must not be given together with route_id: simulate the limit of a route, of a key, or of the gateway")
-	case req.KeyID != nil && l.object != nil:
-		return ratelimit.Config{}, fault.Invalid("rate_limit", "must be a string for a key, as in 100/min")
-	case req.KeyID == nil && l.object == nil:
-		return ratelimit.Config{}, fault.Invalid("rate_limit", "must be an object for a route or the gateway, as in {\"sustained\": \"600/min\"}")
-	case l.object == nil:
-		var rate ratelimit.Rate
-		if err := rate.UnmarshalText([]byte(l.rate)); err != nil {
-			return ratelimit.Config{}, fault.Prefixed("rate_limit", err)
-		}
-		return ratelimit.Config{Sustained: rate}, nil
+	var both error
+	if req.RouteID != nil && req.KeyID != nil {
+		both = fault.Invalid("key_id", "must not be given together with route_id: simulate the limit of a route, of a key, or of the gateway")
 	}
-	c, err := l.object.config()
+	limit, err := req.RateLimit.config(req.RouteID != nil, req.KeyID != nil)
+	return limit, fault.Join(both, fault.Prefixed("rate_limit", err))
+}
+
+// config returns the limit of a route or a key, or of a gateway. Errors name the field
+// below the limit.
+func (l *simulatedLimit) config(ofRoute, ofKey bool) (ratelimit.Config, error) {
 	switch {
-	case err != nil:
-		return c, fault.Prefixed("rate_limit", err)
-	case c.IsZero():
-		return c, fault.Invalid("rate_limit", "must have at least one of sustained, burst and daily")
-	case req.RouteID == nil && l.object.Daily != nil:
-		return c, fault.Invalid("rate_limit.daily", "is only for routes: the gateway's global limit has sustained and burst")
-	case req.RouteID == nil && l.object.Per != nil:
-		return c, fault.Invalid("rate_limit.per", "is only for routes: the gateway's global limit has sustained and burst")
-	case req.RouteID == nil && l.object.Sustained == nil:
-		return c, fault.Invalid("rate_limit.sustained", "is required: add it")
+	case ofKey && !ofRoute && l.object != nil && l.object.Per != nil:
+		return ratelimit.Config{}, fault.Invalid("per", "must be absent for a key, whose limit is its own")
+	case !ofKey && l.object == nil:
+		return ratelimit.Config{}, fault.Invalid("", "must be an object for a route or the gateway, as in {\"sustained\": \"600/min\"}")
 	}
-	return c, nil
+	c, err := l.parse()
+	if !ofRoute && !ofKey && err == nil {
+		err = gateway.CheckGlobalLimit(c)
+	}
+	return c, err
+}
+
+// parse parses the limit in the form that it has.
+func (l *simulatedLimit) parse() (ratelimit.Config, error) {
+	if l.object != nil {
+		return l.object.config()
+	}
+	var rate ratelimit.Rate
+	err := rate.UnmarshalText([]byte(l.rate))
+	return ratelimit.Config{Sustained: rate}, err
 }
 
 type simulationRecord struct {
@@ -128,6 +132,10 @@ func (a *API) simulateLimit(c *call) (response, error) {
 	var req simulateRequest
 	if err := c.decode(&req); err != nil {
 		return response{}, err
+	}
+	if c.invalid != nil { // which form the limit must have depends on the other fields
+		_, err := req.RateLimit.parse()
+		return response{}, fault.Prefixed("rate_limit", err)
 	}
 	limit, err := req.config()
 	if err != nil {

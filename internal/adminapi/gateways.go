@@ -7,6 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 func (a *API) gatewayOperations() []operation {
@@ -19,7 +20,7 @@ func (a *API) gatewayOperations() []operation {
 	}, {
 		id: "createGateway", method: http.MethodPost, path: "/v1/gateways", tag: "Gateways",
 		summary:     "Create a gateway",
-		description: "Creates a gateway in front of an upstream service. A spec given here becomes revision 1 and raises no event.",
+		description: "Creates a gateway in front of an upstream service. A spec given here becomes revision 1 and raises no event. Requests for the gateway carry its hostname; those for unknown hosts reach the default gateway.",
 		body:        reflect.TypeFor[createGatewayRequest](), maxBody: maxDocument, replayable: true,
 		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true,
 		run: a.createGateway,
@@ -36,7 +37,7 @@ func (a *API) gatewayOperations() []operation {
 		run: a.updateGateway,
 	}, {
 		id: "deleteGateway", method: http.MethodDelete, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
-		summary: "Delete a gateway", description: "Deletes the gateway and its routes, and revokes the keys restricted to it. Returns the record as it was before.",
+		summary: "Delete a gateway", description: "Deletes the gateway and its routes, and revokes the keys restricted to it. After the default gateway was deleted there is none until one is set, or a single one is left. Returns the record as it was before.",
 		ifMatch: true, success: http.StatusOK, result: record,
 		run: a.deleteGateway,
 	}}
@@ -63,15 +64,12 @@ func (a *API) createGateway(c *call) (response, error) {
 	}
 	p := control.GatewayPatch{
 		Name: setTo(&req.Name), Hostname: setTo(req.Hostname), Timeout: setTo(req.Timeout), MaxBodyBytes: setTo(req.MaxBodyBytes),
-		Upstream: req.patch(),
+		Default:    setTo(req.Default),
+		KeyHeaders: req.KeyHeaders.Optional, AllowEncodedSlashes: req.AllowEncodedSlashes.Optional, Upstream: req.patch(),
 	}
 	p.Upstream.URL = setTo(&req.UpstreamURL)
 	if l := req.GlobalRateLimit; l != nil {
-		limit, err := l.config()
-		if err != nil {
-			return response{}, fault.Prefixed("global_rate_limit", err)
-		}
-		p.GlobalLimit = setTo(&limit)
+		p.GlobalLimit = c.globalLimit(l)
 	}
 	if req.CORS != nil {
 		cors := req.CORS.cors()
@@ -87,6 +85,16 @@ func (a *API) createGateway(c *call) (response, error) {
 	return present(g), nil
 }
 
+// globalLimit returns the limit to set. If it is invalid, globalLimit refuses the call.
+func (c *call) globalLimit(l *globalLimitInput) control.Optional[ratelimit.Config] {
+	limit, err := l.config()
+	if err != nil {
+		c.refuse(fault.Prefixed("global_rate_limit", err))
+		return control.Optional[ratelimit.Config]{}
+	}
+	return setTo(&limit)
+}
+
 func (a *API) updateGateway(c *call) (response, error) {
 	var req updateGatewayRequest
 	if err := c.decode(&req); err != nil {
@@ -94,15 +102,15 @@ func (a *API) updateGateway(c *call) (response, error) {
 	}
 	p := control.GatewayPatch{
 		Name: setTo(req.Name), Hostname: req.Hostname.Optional, Timeout: req.Timeout.Optional, MaxBodyBytes: req.MaxBodyBytes.Optional,
-		Upstream: req.patch(),
+		Default:    setTo(req.Default),
+		KeyHeaders: req.KeyHeaders.Optional, AllowEncodedSlashes: req.AllowEncodedSlashes.Optional, Upstream: req.patch(),
 	}
 	p.Upstream.URL = setTo(req.UpstreamURL)
-	p.GlobalLimit.Present, p.GlobalLimit.Null = req.GlobalRateLimit.Present, req.GlobalRateLimit.Null
-	if p.GlobalLimit.Present && !p.GlobalLimit.Null {
-		var err error
-		if p.GlobalLimit.Value, err = req.GlobalRateLimit.Value.config(); err != nil {
-			return response{}, fault.Prefixed("global_rate_limit", err)
-		}
+	switch l := &req.GlobalRateLimit; {
+	case l.Null:
+		p.GlobalLimit.Present, p.GlobalLimit.Null = true, true
+	case l.Present:
+		p.GlobalLimit = c.globalLimit(&l.Value)
 	}
 	p.CORS.Present, p.CORS.Null = req.CORS.Present, req.CORS.Null
 	if p.CORS.Present && !p.CORS.Null {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -121,7 +122,7 @@ func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Follo
 	collector := must(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{auditLog, counts, requests}}))(s.t)
 	s.shard, s.events = collector.Shard(), &events{next: auditLog}
 	cfg.AuditSync = syncers{collector, auditLog}
-	cfg.Sources = control.Sources{AccessLog: collector, Traffic: counts, Requests: requests, Levels: live}
+	cfg.Sources = control.Sources{AccessLog: collector, Traffic: counts, Requests: requests, Levels: live, Routes: live}
 }
 
 // syncers calls Sync of several, one after the other.
@@ -293,6 +294,9 @@ func (r *response) refused(status int, code, field string) *response {
 	}
 	if m, _ := r.json["message"].(string); m == "" {
 		r.t.Errorf("%s: the error has no message\n%s", r.what, r.raw)
+	}
+	if list, listed := r.json["errors"].([]any); listed != (status == 422) || listed && !reflect.DeepEqual(list[0].(map[string]any)["message"], r.json["message"]) {
+		r.t.Errorf("%s: want errors with a 422 only, and the message in the first\n%s", r.what, r.raw)
 	}
 	if r.json["request_id"] != r.header.Get("X-Request-Id") || !strings.HasPrefix(r.header.Get("X-Request-Id"), "req_") {
 		r.t.Errorf("%s: got request_id %v and X-Request-Id %q, want the same identifier", r.what, r.json["request_id"], r.header.Get("X-Request-Id"))

@@ -37,6 +37,7 @@ func TestRepeatedPostIsReplayed(t *testing.T) {
 		{"recover", "/v1/webhooks/" + hook + "/recover", map[string]any{"since": "2027-03-01"}, ""},
 		{"create a key", "/v1/keys", map[string]any{"name": "a", "scope": "read"}, "key"},
 		{"rotate a key", "/v1/keys/" + oldID + "/rotate", map[string]any{"overlap_days": 1}, "key"},
+		{"create an account", "/v1/accounts", map[string]any{"name": "acme", "plan": "starter"}, "key"},
 		{"create a gateway", "/v1/gateways", map[string]any{"name": "a", "upstream_url": "http://x", "upstream_headers": map[string]string{"X-Secret": "hush-hush"}}, ""},
 		{"create a route", "/v1/gateways/" + gatewayID + "/routes", map[string]any{"path": "/new", "methods": []string{"GET"}}, ""},
 		{"change a limit", "/v1/gateways/" + gatewayID + "/routes/" + routeID, map[string]any{"rate_limit": map[string]any{"sustained": "1/s"}}, ""},

@@ -15,6 +15,7 @@ func keyFilters() []queryParam {
 		{name: "gateway_id", doc: "Only keys restricted to this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
 		enumParam("level", "Only keys of this level.", string(apikey.GatewayLevel), string(apikey.AccountLevel)),
 		{name: "owner", doc: "Only keys of this owner.", schema: textSchema(), example: "customer-42"},
+		{name: "name", doc: "Only keys with exactly this name.", schema: textSchema(), example: "mobile"},
 		{name: "q", doc: "Only keys whose name contains this text, or whose prefix starts with it.", schema: textSchema(), example: "mobile"},
 	}
 }
@@ -29,7 +30,7 @@ func (a *API) keyOperations() []operation {
 	}, {
 		id: "createKey", method: http.MethodPost, path: "/v1/keys", tag: "Keys",
 		summary:     "Create a key",
-		description: "Creates an API key. Only this response contains the full key; if you lose it, revoke the key and create a new one. The new key cannot have more rights than the calling key.",
+		description: "Creates an API key. Only this response contains the full key; if you lose it, revoke the key and create a new one. The new key cannot have more rights than the calling key. A scope that is not well formed is a 422 whose message has the right form.",
 		body:        reflect.TypeFor[createKeyRequest](), replayable: true,
 		success: http.StatusCreated, result: created, hasETag: true, hasLocation: true,
 		run: a.createKey,
@@ -70,7 +71,7 @@ func (a *API) keyOperations() []operation {
 func (a *API) listKeys(c *call) (response, error) {
 	filter := control.KeyFilter{
 		State: apikey.State(c.query.Get("state")), GatewayID: c.query.Get("gateway_id"), Level: apikey.Level(c.query.Get("level")),
-		Owner: c.query.Get("owner"), Query: c.query.Get("q"), Now: c.now,
+		Owner: c.query.Get("owner"), Name: c.query.Get("name"), Query: c.query.Get("q"), Now: c.now,
 	}
 	bound := url.Values{}
 	for _, p := range keyFilters() {
@@ -95,7 +96,7 @@ func (a *API) getKey(c *call) (response, error) {
 // state in the record is that at the key's creation, which may be slightly later
 // than the start of the call.
 func presentNewKey(k *control.NewKey) response {
-	r := newKeyRecord{KeyRecord: presentKey(&k.Key, k.CreatedAt), Key: k.Secret, OverlapEndsAt: optionalTime(k.OverlapEndsAt)}
+	r := newKeyRecord{KeyRecord: presentKey(&k.Key, k.CreatedAt), Key: k.Secret, OverlapEndsAt: optionalTime(k.OverlapEndsAt), Warnings: orEmpty(k.Warnings)}
 	replay := r
 	replay.Key = ""
 	replay.Message = "this is a replay of the first response, which was the only one with the key: if the key is lost, revoke it and create a new one"
@@ -111,7 +112,7 @@ func (a *API) createKey(c *call) (response, error) {
 	}
 	k, err := a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.caller, control.KeyInput{
 		Name: req.Name, Scope: req.Scope, ExpiresAt: value(req.ExpiresAt), GatewayID: value(req.GatewayID),
-		RateLimit: value(req.RateLimit), Level: value(req.Level), Owner: value(req.Owner), Metadata: req.Metadata,
+		RateLimit: value(req.RateLimit).KeyLimitInput, Level: value(req.Level), Owner: value(req.Owner), Metadata: req.Metadata,
 	})
 	if err != nil {
 		return response{}, err
@@ -125,8 +126,9 @@ func (a *API) updateKey(c *call) (response, error) {
 		return response{}, err
 	}
 	k, err := a.cfg.Control.UpdateKey(c.ctx, &c.caller, c.params["key_id"], control.KeyPatch{
-		Name: setTo(req.Name), Owner: req.Owner.Optional, RateLimit: req.RateLimit.Optional,
-		Metadata: req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional,
+		Name: setTo(req.Name), Owner: req.Owner.Optional,
+		RateLimit: control.Optional[control.KeyLimitInput]{Present: req.RateLimit.Present, Null: req.RateLimit.Null, Value: req.RateLimit.Value.KeyLimitInput},
+		Metadata:  req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional,
 	}, c.match)
 	if err != nil {
 		return response{}, err

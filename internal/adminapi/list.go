@@ -35,7 +35,7 @@ func pageParams() []queryParam {
 		name: "cursor", doc: "next_cursor of the previous page. All other parameters except limit must be the same as for that page.",
 		schema: textSchema(),
 		check: func(v string) error {
-			if v == "" {
+			if _, _, valid := cutCursor(v); !valid {
 				return invalidCursor()
 			}
 			return nil
@@ -125,12 +125,17 @@ func encodeCursor(binding, after string) string {
 }
 
 func decodeCursor(binding, cursor string) (after string, ok bool) {
+	sum, after, ok := cutCursor(cursor)
+	return after, ok && bytes.Equal(cursorChecksum(binding, after), sum)
+}
+
+// cutCursor splits a cursor into its checksum and its position.
+func cutCursor(cursor string) (sum []byte, after string, ok bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(raw) <= checksumLen || strings.ContainsAny(cursor, "\r\n") {
-		return "", false
+		return nil, "", false
 	}
-	after = string(raw[checksumLen:])
-	return after, bytes.Equal(cursorChecksum(binding, after), raw[:checksumLen])
+	return raw[:checksumLen], string(raw[checksumLen:]), true
 }
 
 func cursorChecksum(binding, after string) []byte {

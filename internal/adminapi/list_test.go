@@ -146,7 +146,7 @@ func TestKeyFiltersMatchExactly(t *testing.T) {
 	s.do(request{method: "DELETE", path: "/v1/keys/" + ended}).want(200)
 	s.clock.move(2 * 60 * 60 * 1e9)
 	for query, want := range map[string]string{
-		"gateway_id=" + gatewayID: bound.text("key_id"), "owner=ann": bound.text("key_id"), "q=mobile": bound.text("key_id"),
+		"gateway_id=" + gatewayID: bound.text("key_id"), "owner=ann": bound.text("key_id"), "q=mobile": bound.text("key_id"), "name=Mobile+app": bound.text("key_id"),
 		"q=" + bound.text("key_prefix"): bound.text("key_id"), "state=expired": gone, "state=revoked": ended, "state=active&level=gateway": bound.text("key_id"),
 	} {
 		r := s.get("/v1/keys?" + query).want(200)

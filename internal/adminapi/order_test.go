@@ -12,7 +12,7 @@ import (
 func TestChecksAreMadeInOrder(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
-	reader := s.accountKey("read")
+	reader, tenant := s.accountKey("read"), s.newAccount("tenant")
 	spent := s.accountKey("read")
 	for range 200 {
 		s.do(request{method: "GET", path: "/v1/account", key: spent}).want(200)
@@ -30,6 +30,8 @@ func TestChecksAreMadeInOrder(t *testing.T) {
 		{"405 before 429", 405, request{method: "PUT", path: "/v1/keys", key: spent, body: big, header: plain}},
 		{"429 before 403", 429, request{method: "POST", path: "/v1/keys", key: spent, body: big, header: plain}},
 		{"403 before 413", 403, request{method: "POST", path: "/v1/keys", key: reader, body: big, header: plain}},
+		{"403 for another account before 413", 403, request{method: "POST", path: "/v1/accounts", key: tenant, body: big, header: plain}},
+		{"403 for another account before 404 of the record", 403, request{method: "GET", path: "/v1/accounts/acct_x", key: tenant}},
 		{"413 before 415", 413, request{method: "POST", path: "/v1/keys", body: big, header: plain}},
 		{"415 before 400", 415, request{method: "POST", path: "/v1/keys?a=b", body: "{", header: plain}},
 		{"400 before 422", 400, request{method: "POST", path: "/v1/keys?a=b", body: "{"}},

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"time"
 
-	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
@@ -19,17 +18,20 @@ import (
 const hidden = "***"
 
 type gatewayRecord struct {
-	GatewayID       string            `json:"gateway_id" doc:"Identifier of the gateway." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Name            string            `json:"name" doc:"Display name." example:"orders"`
-	UpstreamURL     string            `json:"upstream_url" doc:"Base URL of the upstream service." example:"https://orders.internal"`
-	Hostname        string            `json:"hostname" doc:"Host name that selects the gateway." example:"api.example.com"`
-	GlobalRateLimit *globalLimit      `json:"global_rate_limit" doc:"Rate limit across all routes; null for the installation's default."`
-	Timeout         string            `json:"timeout" doc:"Timeout for the upstream's response headers, as a Go duration." example:"60s"`
-	UpstreamHeaders map[string]string `json:"upstream_headers" doc:"Headers set on every forwarded request. Each value is shown as ***."`
-	CORS            *corsRecord       `json:"cors" doc:"CORS settings; null if preflight requests are forwarded to the upstream."`
-	MaxBodyBytes    *int64            `json:"max_body_bytes" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
-	Revision        *int64            `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
-	CreatedAt       time.Time         `json:"created_at" doc:"When the gateway was created."`
+	GatewayID           string            `json:"gateway_id" doc:"Identifier of the gateway." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Name                string            `json:"name" doc:"Display name." example:"orders"`
+	Default             bool              `json:"default" doc:"Whether this is the default gateway, which requests for unknown hosts reach."`
+	UpstreamURL         string            `json:"upstream_url" doc:"Base URL of the upstream service." example:"https://orders.internal"`
+	Hostname            string            `json:"hostname" doc:"Host name that selects the gateway." example:"api.example.com"`
+	GlobalRateLimit     *globalLimit      `json:"global_rate_limit" doc:"Rate limit across all routes; null for the installation's default."`
+	Timeout             string            `json:"timeout" doc:"Timeout for the upstream's response headers, as a Go duration." example:"60s"`
+	UpstreamHeaders     map[string]string `json:"upstream_headers" doc:"Headers set on every forwarded request. Each value is shown as ***."`
+	CORS                *corsRecord       `json:"cors" doc:"CORS settings; null if preflight requests are forwarded to the upstream."`
+	MaxBodyBytes        *int64            `json:"max_body_bytes" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
+	KeyHeaders          []string          `json:"key_headers" nullable:"false" doc:"Request headers that may hold the key." example:"Authorization"`
+	AllowEncodedSlashes bool              `json:"allow_encoded_slashes" doc:"Whether %2F and %5C in a path are part of their segment." example:"false"`
+	Revision            *int64            `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
+	CreatedAt           time.Time         `json:"created_at" doc:"When the gateway was created."`
 
 	UpstreamRecord
 }
@@ -101,12 +103,12 @@ type KeyRecord struct {
 	KeyID       string            `json:"key_id" doc:"Identifier of the key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	Name        string            `json:"name" doc:"Display name." example:"mobile app"`
 	Level       string            `json:"level" enum:"gateway,account" doc:"gateway for calls through gateways, account for this API."`
-	Scope       string            `json:"scope" doc:"read, write or admin, optionally limited to a resource, as in read:orders." example:"read:orders"`
+	Scope       string            `json:"scope" doc:"One or more scopes separated by spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders." example:"read:orders write:customers"`
 	KeyPrefix   string            `json:"key_prefix" doc:"Start of the key, for recognizing it. The full key cannot be retrieved again." example:"kg_4tQx9Z"`
 	State       string            `json:"state" enum:"active,expired,revoked" doc:"State of the key."`
 	Owner       *string           `json:"owner" doc:"Owner of the key; null if none was set." example:"customer-42"`
 	GatewayID   *string           `json:"gateway_id" doc:"Gateway that the key is restricted to; null if it works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	RateLimit   *string           `json:"rate_limit" doc:"Rate limit of the key, <count>/<unit>; null for no limit." example:"100/s"`
+	RateLimit   *keyLimitRecord   `json:"rate_limit" doc:"Rate limit of the key, in the form in which it was given: a rate, or an object; null for no limit."`
 	Metadata    map[string]string `json:"metadata" doc:"Key-value pairs of your own. Keygate does not interpret them."`
 	CreatedAt   time.Time         `json:"created_at" doc:"When the key was created."`
 	ExpiresAt   *time.Time        `json:"expires_at" doc:"When the key expires; null for never."`
@@ -122,6 +124,7 @@ type newKeyRecord struct {
 	KeyRecord
 	Key           string     `json:"key,omitempty" doc:"The full key. It is returned only once, and is absent from a replayed response." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
 	OverlapEndsAt *time.Time `json:"overlap_ends_at,omitempty" doc:"After a rotation: when the old key expires."`
+	Warnings      []string   `json:"warnings" nullable:"false" doc:"Likely mistakes: resources of the scopes of a gateway-level key under which no route of its gateway, or of the account, lies. Empty if there are none."`
 	Message       string     `json:"message,omitempty" doc:"In a replayed response: why key is absent."`
 }
 
@@ -130,22 +133,14 @@ type verificationRecord struct {
 	Code  *string `json:"code" enum:"key_invalid,key_expired,scope_insufficient" doc:"Why the request would be refused; null if valid is true."`
 	KeyID *string `json:"key_id" doc:"Identifier of the key; null if the account has no such key."`
 	Owner *string `json:"owner" doc:"Owner of the key; null if none was set."`
-	Scope *string `json:"scope" doc:"Scope of the key." example:"read"`
+	Scope *string `json:"scope" doc:"Scopes of the key, separated by spaces." example:"read"`
 	State *string `json:"state" enum:"active,expired,revoked" doc:"State of the key."`
-}
-
-type accountRecord struct {
-	AccountID          string           `json:"account_id" doc:"Identifier of the account." example:"acct_01jz8y5c3te9b8r2m6q4v7x0ee"`
-	Name               string           `json:"name" doc:"Name of the account." example:"default"`
-	Plan               string           `json:"plan" enum:"starter,platform,scale" doc:"Plan of the account."`
-	AuditRetentionDays int              `json:"audit_retention_days" doc:"How long audit records are kept, in days." example:"365"`
-	Key                accountKeyRecord `json:"key" doc:"The calling key."`
 }
 
 type accountKeyRecord struct {
 	KeyID string `json:"key_id" doc:"Identifier of the key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	Name  string `json:"name" doc:"Display name of the key." example:"admin"`
-	Scope string `json:"scope" doc:"Scope of the key." example:"admin"`
+	Scope string `json:"scope" doc:"Scopes of the key, separated by spaces." example:"admin"`
 }
 
 type settingsRecord struct {
@@ -168,15 +163,24 @@ type list[T any] struct {
 // errorRecord describes the error body for the document. Package fault encodes the
 // errors themselves.
 type errorRecord struct {
-	Error      string `json:"error" doc:"Machine-readable error code." example:"validation_failed"`
-	Message    string `json:"message" doc:"What is wrong and how to fix it." example:"is required: add it"`
-	Field      string `json:"field,omitempty" doc:"Dotted path of the invalid field, or the name of the query parameter or header." example:"rate_limit.burst"`
-	Code       string `json:"code,omitempty" enum:"key_invalid,key_expired,scope_insufficient" doc:"Only with 401 and 403: why the key was refused."`
-	Limit      *int64 `json:"limit,omitempty" doc:"Only with 429: capacity of the limit that was exceeded."`
-	Remaining  *int64 `json:"remaining,omitempty" doc:"Only with 429: remaining requests, which is 0."`
-	ResetAt    *int64 `json:"reset_at,omitempty" doc:"Only with 429: when the request would pass, as a Unix time in seconds."`
-	LimitScope string `json:"limit_scope,omitempty" enum:"account" doc:"Only with 429: scope of the limit that was exceeded."`
-	RequestID  string `json:"request_id" doc:"Identifier of the request, also in the X-Request-Id header." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
+	Error      string          `json:"error" doc:"Machine-readable error code." example:"validation_failed"`
+	Message    string          `json:"message" doc:"What is wrong and how to fix it." example:"is required: add it"`
+	Field      string          `json:"field,omitempty" doc:"Dotted path of the invalid field, or the name of the query parameter or header." example:"rate_limit.burst"`
+	Errors     []problemRecord `json:"errors,omitempty" doc:"Only with 422: everything that is wrong, at most 50 items. The first has the same field and message as the error."`
+	Code       string          `json:"code,omitempty" enum:"key_invalid,key_expired,scope_insufficient" doc:"Only with 401 and 403: why the key was refused."`
+	Limit      *int64          `json:"limit,omitempty" doc:"Only with 429: capacity of the limit that was exceeded."`
+	Remaining  *int64          `json:"remaining,omitempty" doc:"Only with 429: remaining requests, which is 0."`
+	ResetAt    *int64          `json:"reset_at,omitempty" doc:"Only with 429: when the request would pass, as a Unix time in seconds."`
+	LimitScope string          `json:"limit_scope,omitempty" enum:"account" doc:"Only with 429: scope of the limit that was exceeded."`
+	RequestID  string          `json:"request_id" doc:"Identifier of the request, also in the X-Request-Id header." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
+}
+
+// problemRecord describes one item of errors.
+type problemRecord struct {
+	Field   string `json:"field,omitempty" doc:"Dotted path of the invalid field, or the name of the query parameter or header." example:"rate_limit.burst"`
+	Message string `json:"message" doc:"What is wrong and how to fix it." example:"is required: add it"`
+	Line    int    `json:"line,omitempty" doc:"Only for a document: the line, from 1."`
+	Column  int    `json:"column,omitempty" doc:"Only for a document: the column, from 1."`
 }
 
 // optionalText returns nil for "", else a pointer to s.
@@ -216,9 +220,10 @@ func rate(r ratelimit.Rate) *string { return optionalText(r.String()) }
 
 func presentGateway(g *gateway.Gateway) gatewayRecord {
 	r := gatewayRecord{
-		GatewayID: g.ID, Name: g.Name, UpstreamURL: g.Upstream.URL, Hostname: g.Hostname, Timeout: g.Timeout,
+		GatewayID: g.ID, Name: g.Name, Default: g.Default, UpstreamURL: g.Upstream.URL, Hostname: g.Hostname, Timeout: g.Timeout,
 		UpstreamHeaders: map[string]string{},
 		MaxBodyBytes:    optionalNumber(g.MaxBodyBytes), Revision: optionalNumber(g.Revision), CreatedAt: g.CreatedAt.UTC(),
+		KeyHeaders: g.Requests.AllKeyHeaders(), AllowEncodedSlashes: g.Requests.AllowEncodedSlashes,
 		UpstreamRecord: presentUpstream(&g.Upstream),
 	}
 	if !g.GlobalLimit.IsZero() {
@@ -272,7 +277,7 @@ func presentChanges(changes []control.RouteChange) []routeChangeRecord {
 func presentKey(k *apikey.Key, now time.Time) KeyRecord {
 	r := KeyRecord{
 		KeyID: k.ID, Name: k.Name, Level: string(k.Level), Scope: k.Scope.String(), KeyPrefix: k.Prefix,
-		State: string(k.State(now)), Owner: optionalText(k.Owner), GatewayID: optionalText(k.GatewayID), RateLimit: rate(k.RateLimit),
+		State: string(k.State(now)), Owner: optionalText(k.Owner), GatewayID: optionalText(k.GatewayID), RateLimit: presentKeyLimit(k.RateLimit),
 		Metadata: k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
 		LastUsedAt: optionalTime(k.LastUsedAt), RotatedFrom: optionalText(k.RotatedFrom), RotatedTo: optionalText(k.RotatedTo),
 	}
@@ -289,11 +294,4 @@ func presentVerification(v *control.Verification) verificationRecord {
 		r.KeyID, r.Owner, r.Scope, r.State = &k.ID, optionalText(k.Owner), &scope, &state
 	}
 	return r
-}
-
-func presentAccount(a *account.Account, k *apikey.Key) accountRecord {
-	return accountRecord{
-		AccountID: a.ID, Name: a.Name, Plan: string(a.Plan), AuditRetentionDays: a.Plan.AuditRetentionDays(),
-		Key: accountKeyRecord{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String()},
-	}
 }

@@ -299,7 +299,7 @@ func groupCounts(rows []map[string]any) string {
 
 const (
 	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip status duration_ms decision left_out"
-	decisionFields = "check code message limit_scope limit remaining passes_at upstream_status"
+	decisionFields = "check code message limit_scope limit remaining passes_at upstream_status reason detail"
 )
 
 // Guarantee: the request log has each refused or failed request with its decision, and
@@ -434,6 +434,7 @@ func TestSimulationChangesNothing(t *testing.T) {
 	for _, body := range []string{
 		`{"route_id": "` + p.route + `", "key_id": null, "rate_limit": {"sustained": "1/min"}}`,
 		`{"key_id": "` + p.key + `", "rate_limit": "1/min"}`,
+		`{"key_id": "` + p.key + `", "rate_limit": {"sustained": "100/s", "daily": "1/day"}}`,
 		`{"route_id": null, "rate_limit": {"sustained": "1/min", "burst": null}}`,
 		`{"route_id": "` + p.route + `", "rate_limit": {"sustained": "1/min", "per": "key"}}`,
 		`{"route_id": "` + p.route + `", "rate_limit": {"daily": "1/day"}}`,
@@ -461,7 +462,7 @@ func TestSimulationChangesNothing(t *testing.T) {
 		`{"rate_limit": {"sustained": "often"}}`: "rate_limit.sustained", `{"rate_limit": {"sustained": 1}}`: "rate_limit.sustained",
 		`{"rate_limit": {"sustained": "1/min", "daily": "1/day"}}`: "rate_limit.daily", `{"rate_limit": {"sustained": "1/min", "per": "key"}}`: "rate_limit.per",
 		`{"rate_limit": {"burst": "1/s"}}`:                                                                 "rate_limit.sustained",
-		`{"key_id": "` + p.key + `", "rate_limit": {"sustained": "1/min"}}`:                                "rate_limit",
+		`{"key_id": "` + p.key + `", "rate_limit": {"sustained": "1/min", "per": "key"}}`:                  "rate_limit.per",
 		`{"key_id": "` + p.key + `", "rate_limit": "0/min"}`:                                               "rate_limit",
 		`{"route_id": "` + p.route + `", "rate_limit": "1/min"}`:                                           "rate_limit",
 		`{"route_id": "` + p.route + `", "key_id": "` + p.key + `", "rate_limit": {"sustained": "1/min"}}`: "key_id",

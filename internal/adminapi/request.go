@@ -23,7 +23,9 @@ type createGatewayRequest struct {
 	Timeout         *string           `json:"timeout,omitempty" nullable:"true" minLength:"1" doc:"Timeout for the upstream's response headers, as a Go duration from 1s to 1h. Default: 60s." example:"30s"`
 	CORS            *corsInput        `json:"cors,omitempty" doc:"CORS settings. If set, the gateway answers preflight requests itself."`
 	MaxBodyBytes    *int64            `json:"max_body_bytes,omitempty" nullable:"true" minimum:"1" doc:"Maximum size of a request body, in bytes. Larger requests get a 413." example:"1048576"`
+	Default         *bool             `json:"default,omitempty" nullable:"true" doc:"true makes this the default gateway, which requests for unknown hosts reach, in place of the present one. The first gateway of the account default is it anyway. Other accounts cannot give this field."`
 
+	RequestsInput
 	UpstreamInput
 }
 
@@ -35,8 +37,17 @@ type updateGatewayRequest struct {
 	Timeout         optional[string]           `json:"timeout,omitempty" minLength:"1" doc:"Timeout for the upstream's response headers; null restores the default, 60s." example:"30s"`
 	CORS            optional[corsInput]        `json:"cors,omitempty" doc:"CORS settings. Replaces the whole object; null removes them."`
 	MaxBodyBytes    optional[int64]            `json:"max_body_bytes,omitempty" minimum:"1" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
+	Default         *bool                      `json:"default,omitempty" doc:"true makes this the default gateway, in place of the present one, which cannot be set to false. Only gateways of the account default can be it."`
 
+	RequestsInput
 	UpstreamInput
+}
+
+// RequestsInput is the part of a gateway's request body that says how it reads the requests
+// of its callers. It is exported because only exported fields are embedded in a schema.
+type RequestsInput struct {
+	KeyHeaders          optional[[]string] `json:"key_headers,omitempty" minItems:"1" maxItems:"4" doc:"Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded." example:"X-API-Key"`
+	AllowEncodedSlashes optional[bool]     `json:"allow_encoded_slashes,omitempty" doc:"Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400." example:"false"`
 }
 
 type globalLimitInput struct {
@@ -84,6 +95,13 @@ type updateRouteRequest struct {
 	RateLimit optional[rateLimitPatch] `json:"rate_limit" doc:"Changes to the route's rate limit; null removes the limit."`
 }
 
+type patchRouteRequest struct {
+	Path      *string                  `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
+	Methods   *[]string                `json:"methods,omitempty" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case; replaced as a whole." example:"GET,DELETE"`
+	Auth      optional[string]         `json:"auth,omitempty" enum:"key,none" doc:"key requires an API key; none makes the route public; null means key."`
+	RateLimit optional[rateLimitPatch] `json:"rate_limit,omitempty" doc:"Changes to the route's rate limit; null removes the limit."`
+}
+
 type rateLimitPatch struct {
 	_         struct{}         `nullable:"true"`
 	Sustained optional[string] `json:"sustained,omitempty" minLength:"1" doc:"Refill rate, <count>/<unit>. null removes it; if absent, it is unchanged." example:"600/min"`
@@ -100,10 +118,10 @@ func (p *rateLimitPatch) control() control.RateLimitPatch {
 
 type createKeyRequest struct {
 	Name      string            `json:"name" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
-	Scope     string            `json:"scope" minLength:"1" maxLength:"300" doc:"read, write or admin, optionally limited to a resource, as in read:orders." example:"read:orders"`
+	Scope     string            `json:"scope" minLength:"1" maxLength:"4200" doc:"1 to 16 scopes separated by single spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders, which allows /orders and every path below it. The resource has no wildcards, commas or query." example:"read:orders write:customers"`
 	ExpiresAt *string           `json:"expires_at,omitempty" nullable:"true" minLength:"1" doc:"When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC." example:"2030-01-31"`
 	GatewayID *string           `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the key is restricted to. If absent, the key works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	RateLimit *string           `json:"rate_limit,omitempty" nullable:"true" minLength:"1" doc:"Rate limit of the key, <count>/<unit>." example:"100/s"`
+	RateLimit *keyLimitInput    `json:"rate_limit,omitempty" doc:"Rate limit of the key: a rate, or an object with sustained, burst and daily."`
 	Level     *string           `json:"level,omitempty" nullable:"true" enum:"gateway,account" doc:"gateway (the default) for calls through gateways; account for this API. An account-level key takes neither gateway_id nor rate_limit."`
 	Owner     *string           `json:"owner,omitempty" nullable:"true" minLength:"1" maxLength:"255" doc:"Owner of the key, in printable ASCII." example:"customer-42"`
 	Metadata  map[string]string `json:"metadata,omitempty" nullable:"true" maxProperties:"16" doc:"Key-value pairs of your own. Keygate does not interpret them."`
@@ -112,7 +130,7 @@ type createKeyRequest struct {
 type updateKeyRequest struct {
 	Name      *string                     `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
 	Owner     optional[string]            `json:"owner,omitempty" minLength:"1" maxLength:"255" doc:"Owner of the key; null removes it." example:"customer-42"`
-	RateLimit optional[string]            `json:"rate_limit,omitempty" minLength:"1" doc:"Rate limit of the key, <count>/<unit>; null for no limit." example:"100/s"`
+	RateLimit optional[keyLimitInput]     `json:"rate_limit,omitempty" doc:"Rate limit of the key: a rate, or an object with sustained, burst and daily, which replaces the whole limit; null for no limit."`
 	Metadata  optional[map[string]string] `json:"metadata,omitempty" maxProperties:"16" doc:"Key-value pairs of your own. Replaces all of them; null removes them."`
 	ExpiresAt optional[string]            `json:"expires_at,omitempty" minLength:"1" doc:"When the key expires, in the same form as when creating a key; null for never." example:"2030-01-31"`
 }

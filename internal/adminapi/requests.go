@@ -19,7 +19,7 @@ type loggedRequestRecord struct {
 	Time       time.Time      `json:"time" doc:"When the request was received."`
 	GatewayID  *string        `json:"gateway_id" doc:"Gateway that was called." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	RouteID    *string        `json:"route_id" doc:"Route that was called; null if no route matched, or the request was refused before the route was known." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	KeyID      *string        `json:"key_id" doc:"Identifier of the key that was used; null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	KeyID      *string        `json:"key_id" doc:"Identifier of the key that was used, also if it had expired, or had been revoked within the 24 hours before; decision.message then says so. null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	KeyPrefix  *string        `json:"key_prefix" doc:"Start of the key that was used; null if there was none, or it was not a well-formed key." example:"kg_4tQx9Z"`
 	Method     string         `json:"method" doc:"HTTP method." example:"GET"`
 	Path       string         `json:"path" doc:"Path without the query." example:"/orders/17"`
@@ -39,6 +39,8 @@ type decisionRecord struct {
 	Remaining      *int64     `json:"remaining" doc:"Remaining requests at that time." example:"0"`
 	PassesAt       *time.Time `json:"passes_at" doc:"When the request would have passed."`
 	UpstreamStatus *int       `json:"upstream_status" doc:"HTTP status of the upstream's response; null if there was none." example:"503"`
+	Reason         *string    `json:"reason" doc:"If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. Further values may be added. Null for other decisions." example:"connection_refused"`
+	Detail         *string    `json:"detail" doc:"Text of the error behind reason, with addresses. Always null unless the key belongs to the account default." example:"dial tcp 10.0.0.7:8080: connect: connection refused"`
 }
 
 func requestFilters() []queryParam {
@@ -103,7 +105,7 @@ func presentRequest(r *requestlog.Request) loggedRequestRecord {
 		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: optionalText(r.GatewayID), RouteID: optionalText(r.RouteID), KeyID: optionalText(r.KeyID), KeyPrefix: optionalText(r.KeyPrefix),
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, DurationMS: r.DurationMS,
 		LeftOut:  r.LeftOut,
-		Decision: decisionRecord{Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: optionalText(d.LimitScope), PassesAt: optionalTime(d.PassesAt)},
+		Decision: decisionRecord{Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: optionalText(d.LimitScope), PassesAt: optionalTime(d.PassesAt), Reason: optionalText(d.Reason), Detail: optionalText(d.Detail)},
 	}
 	if d.LimitScope != "" {
 		out.Decision.Limit, out.Decision.Remaining = &d.Limit, &d.Remaining

@@ -35,6 +35,15 @@ func (a *API) routeOperations() []operation {
 		success: http.StatusOK, result: record, hasETag: true,
 		run: a.updateRouteLimit,
 	}, {
+		id: "updateRoute", method: http.MethodPatch, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
+		summary: "Update a route",
+		description: "Changes the path, the methods, the authentication or the rate limit of one route without a push. An absent field is unchanged. " +
+			"The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, " +
+			"including this one; it keeps the identifier of a route with the same path and methods.",
+		body: reflect.TypeFor[patchRouteRequest](), ifMatch: true,
+		success: http.StatusOK, result: record, hasETag: true,
+		run: a.updateRoute,
+	}, {
 		id: "deleteRoute", method: http.MethodDelete, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
 		summary: "Delete a route", description: "Deletes the route. Returns the record as it was before.",
 		ifMatch: true, success: http.StatusOK, result: record,
@@ -67,9 +76,8 @@ func (a *API) createRoute(c *call) (response, error) {
 	}
 	if req.RateLimit != nil {
 		var err error
-		if in.RateLimit, err = req.RateLimit.config(); err != nil {
-			return response{}, fault.Prefixed("rate_limit", err)
-		}
+		in.RateLimit, err = req.RateLimit.config()
+		c.refuse(fault.Prefixed("rate_limit", err))
 	}
 	present := func(r *gateway.Route) response {
 		return withETag(presentRoute(r), r.Version).created("/v1/gateways/" + r.GatewayID + "/routes/" + r.ID)
@@ -86,15 +94,32 @@ func (a *API) updateRouteLimit(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	var p control.LimitPatch
-	p.RateLimit.Present, p.RateLimit.Null = req.RateLimit.Present, req.RateLimit.Null
-	p.RateLimit.Value = req.RateLimit.Value.control()
+	p := control.LimitPatch{RateLimit: limitPatch(&req.RateLimit)}
 	present := func(r *gateway.Route) response { return withETag(presentRoute(r), r.Version) }
 	r, err := a.cfg.Control.UpdateRouteLimit(withIdempotency(c, present), &c.caller, c.params["gateway_id"], c.params["route_id"], p, c.match)
 	if err != nil {
 		return response{}, err
 	}
 	return present(r), nil
+}
+
+func (a *API) updateRoute(c *call) (response, error) {
+	var req patchRouteRequest
+	if err := c.decode(&req); err != nil {
+		return response{}, err
+	}
+	r, err := a.cfg.Control.UpdateRoute(c.ctx, &c.caller, c.params["gateway_id"], c.params["route_id"], control.RoutePatch{
+		Path: setTo(req.Path), Methods: setTo(req.Methods), Auth: req.Auth.Optional, RateLimit: limitPatch(&req.RateLimit),
+	}, c.match)
+	if err != nil {
+		return response{}, err
+	}
+	return withETag(presentRoute(r), r.Version), nil
+}
+
+// limitPatch converts the field rate_limit of an update of a route.
+func limitPatch(p *optional[rateLimitPatch]) control.Optional[control.RateLimitPatch] {
+	return control.Optional[control.RateLimitPatch]{Present: p.Present, Null: p.Null, Value: p.Value.control()}
 }
 
 func (a *API) deleteRoute(c *call) (response, error) {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -47,20 +48,87 @@ func checkSyntax(body []byte) error {
 	}
 }
 
-// checkBody performs the part of the 422 check that a schema covers, on a body that
-// checkSyntax has accepted. The error names the first invalid field, in the order
-// of the body, or else the first missing field of an object.
-func checkBody(schemas huma.Registry, schema *huma.Schema, body []byte) error {
-	c := bodyCheck{schemas: schemas, dec: jsontext.NewDecoder(bytes.NewBuffer(body))}
-	if c.dec.PeekKind() != '{' {
-		return fault.New(fault.ValidationFailed, "the request body must be a JSON object")
-	}
-	return c.value(schema, "")
+// errEnough ends the check of a body that has fault.MaxProblems problems.
+var errEnough = errors.New("the body has more problems than a response lists")
+
+// checkedBody is a JSON body after checkBody.
+type checkedBody struct {
+	problems []fault.Problem // in the order of the body; the missing fields of an object follow its others
+	content  []byte          // the body with null in place of each value that cannot be decoded; nil if there are too many problems to go on
+	order    map[string]int  // position of each field of the body itself
 }
 
+// checkBody performs the part of the 422 check that a schema covers, on a body that
+// checkSyntax has accepted. It returns an error only if the schema or the decoder fails.
+func checkBody(schemas huma.Registry, schema *huma.Schema, body []byte) (checkedBody, error) {
+	c := bodyCheck{schemas: schemas, dec: jsontext.NewDecoder(bytes.NewBuffer(body))}
+	if c.dec.PeekKind() != '{' {
+		return checkedBody{problems: []fault.Problem{{Message: "the request body must be a JSON object"}}}, nil
+	}
+	err := c.value(schema, "")
+	out := checkedBody{problems: c.problems, order: c.order}
+	switch {
+	case errors.Is(err, errEnough):
+		return out, nil
+	case err != nil:
+		return out, err
+	}
+	out.content = withNulls(body, c.unreadable)
+	return out, nil
+}
+
+// span is the place of a value in a body.
+type span struct{ start, end int64 }
+
+// withNulls returns body with null in place of the given values, which are in ascending
+// order and do not overlap.
+func withNulls(body []byte, values []span) []byte {
+	if len(values) == 0 {
+		return body
+	}
+	var out []byte
+	from := int64(0)
+	for _, v := range values {
+		out = append(append(out, body[from:v.start]...), "null"...)
+		from = v.end
+	}
+	return append(out, body[from:]...)
+}
+
+// nullType is the type of the form null.
+const nullType = "null"
+
 type bodyCheck struct {
-	schemas huma.Registry
-	dec     *jsontext.Decoder
+	schemas    huma.Registry
+	dec        *jsontext.Decoder
+	problems   []fault.Problem
+	unreadable []span
+	order      map[string]int
+}
+
+// report adds a problem. It fails if that was the last one that a response lists.
+func (c *bodyCheck) report(field, format string, args ...any) error {
+	c.problems = append(c.problems, fault.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+	if len(c.problems) == fault.MaxProblems {
+		return errEnough
+	}
+	return nil
+}
+
+// skip skips a value that cannot be decoded and reports it.
+func (c *bodyCheck) skip(field, format string, args ...any) error {
+	v, err := c.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	c.leaveOut(v)
+	return c.report(field, format, args...)
+}
+
+// leaveOut makes null of v, the value that was read last.
+func (c *bodyCheck) leaveOut(v jsontext.Value) {
+	end := c.dec.InputOffset()
+	c.unreadable = append(c.unreadable, span{end - int64(len(v)), end})
 }
 
 func (c *bodyCheck) value(s *huma.Schema, field string) error {
@@ -84,61 +152,62 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 		want = '"'
 	case huma.TypeInteger:
 		want = '0'
+	case huma.TypeBoolean:
+		if want = 'f'; kind == 't' {
+			kind = want
+		}
 	default:
 		return fmt.Errorf("check field %s: unsupported schema type %q", field, s.Type)
 	}
 	switch {
 	case kind == 'n':
-		return fault.Invalid(field, "must not be null: give %s, or omit the field if it is optional", describeType(s))
+		return c.skip(field, "must not be null: give %s, or omit the field if it is optional", describeType(s))
 	case kind != want:
-		return fault.Invalid(field, "must be %s", describeType(s))
+		return c.skip(field, "must be %s", describeType(s))
 	case want == '{':
 		return c.object(s, field)
 	case want == '[':
 		return c.array(s, field)
 	case want == '"':
 		return c.text(s, field)
+	case want == 'f':
+		return c.dec.SkipValue()
 	default:
 		return c.integer(s, field)
 	}
 }
 
 // oneOf checks a value against the one of two forms that fits its kind: one form
-// is a string, and the other is not.
+// is a string, and the other is not. A third form may be null.
 func (c *bodyCheck) oneOf(forms []*huma.Schema, field string) error {
 	kind := c.dec.PeekKind()
 	for _, s := range forms {
-		if (s.Type == huma.TypeString) == (kind == '"') {
+		switch {
+		case s.Type == nullType && kind == 'n':
+			return c.dec.SkipValue()
+		case s.Type != nullType && kind != 'n' && (s.Type == huma.TypeString) == (kind == '"'):
 			return c.value(s, field)
 		}
 	}
-	return fault.Invalid(field, "must be %s", describeType(forms[0]))
+	return c.skip(field, "must be %s", describeType(forms[0]))
 }
 
 func (c *bodyCheck) object(s *huma.Schema, field string) error {
 	if _, err := c.dec.ReadToken(); err != nil {
 		return err
 	}
-	seen := map[string]bool{}
+	seen := map[string]int{}
+	if field == "" {
+		c.order = seen
+	}
 	for c.dec.PeekKind() != '}' {
 		token, err := c.dec.ReadToken()
 		if err != nil {
 			return err
 		}
 		name := token.String()
-		seen[name] = true
-		path := name
-		if field != "" {
-			path = field + "." + name
-		}
-		property := s.Properties[name]
-		if property == nil {
-			property, _ = s.AdditionalProperties.(*huma.Schema)
-		}
-		if property == nil {
-			return fault.Invalid(path, "is not a valid field: remove it or check its spelling; valid fields are %s", join(slices.Sorted(maps.Keys(s.Properties)), " and "))
-		}
-		if err := c.value(property, path); err != nil {
+		seen[name] = len(seen)
+		if err := c.member(s, field, name); err != nil {
 			return err
 		}
 	}
@@ -146,17 +215,46 @@ func (c *bodyCheck) object(s *huma.Schema, field string) error {
 		return err
 	}
 	for _, name := range s.Required {
-		if !seen[name] {
-			if field != "" {
-				name = field + "." + name
-			}
-			return fault.Invalid(name, "is required: add it")
+		if _, given := seen[name]; given {
+			continue
+		}
+		if err := c.report(below(field, name), "is required: add it"); err != nil {
+			return err
 		}
 	}
 	if s.MaxProperties != nil && len(seen) > *s.MaxProperties {
-		return fault.Invalid(field, "must have at most %d entries", *s.MaxProperties)
+		return c.report(field, "must have at most %d entries", *s.MaxProperties)
 	}
 	return nil
+}
+
+// member checks the value of the field name of an object.
+func (c *bodyCheck) member(s *huma.Schema, field, name string) error {
+	property := s.Properties[name]
+	if property == nil {
+		property, _ = s.AdditionalProperties.(*huma.Schema)
+	}
+	if property != nil {
+		return c.value(property, below(field, name))
+	}
+	if err := c.dec.SkipValue(); err != nil {
+		return err
+	}
+	return c.report(below(field, name), "is not a valid field: remove it or check its spelling; valid fields are %s", join(slices.Sorted(maps.Keys(s.Properties)), " and "))
+}
+
+// maxShownName is how much of a field's name a path contains, in bytes.
+const maxShownName = 255
+
+// below returns the path of the field name of an object.
+func below(object, name string) string {
+	if len(name) > maxShownName {
+		name = strings.ToValidUTF8(name[:maxShownName], "") + "…"
+	}
+	if object == "" {
+		return name
+	}
+	return object + "." + name
 }
 
 func (c *bodyCheck) array(s *huma.Schema, field string) error {
@@ -173,10 +271,10 @@ func (c *bodyCheck) array(s *huma.Schema, field string) error {
 		return err
 	}
 	if s.MinItems != nil && n < *s.MinItems {
-		return fault.Invalid(field, "must have at least %s", countOf(*s.MinItems, "item"))
+		return c.report(field, "must have at least %s", countOf(*s.MinItems, "item"))
 	}
 	if s.MaxItems != nil && n > *s.MaxItems {
-		return fault.Invalid(field, "must have at most %s", countOf(*s.MaxItems, "item"))
+		return c.report(field, "must have at most %s", countOf(*s.MaxItems, "item"))
 	}
 	return nil
 }
@@ -189,26 +287,26 @@ func (c *bodyCheck) text(s *huma.Schema, field string) error {
 	v := token.String()
 	switch n := utf8.RuneCountInString(v); {
 	case len(s.Enum) > 0 && !slices.Contains(s.Enum, any(v)):
-		return fault.Invalid(field, "must be %s", describeType(s))
+		return c.report(field, "must be %s", describeType(s))
 	case s.MinLength != nil && n < *s.MinLength:
-		return fault.Invalid(field, "must not be empty")
+		return c.report(field, "must not be empty")
 	case s.MaxLength != nil && n > *s.MaxLength:
-		return fault.Invalid(field, "must have at most %d characters", *s.MaxLength)
+		return c.report(field, "must have at most %d characters", *s.MaxLength)
 	}
 	return nil
 }
 
 func (c *bodyCheck) integer(s *huma.Schema, field string) error {
-	token, err := c.dec.ReadToken()
+	v, err := c.dec.ReadValue()
 	if err != nil {
 		return err
 	}
-	n, err := strconv.ParseInt(token.String(), 10, 64)
-	switch {
-	case err != nil, s.Minimum != nil && n < int64(*s.Minimum), s.Maximum != nil && n > int64(*s.Maximum):
-		return fault.Invalid(field, "must be %s", describeType(s))
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err == nil && (s.Minimum == nil || n >= int64(*s.Minimum)) && (s.Maximum == nil || n <= int64(*s.Maximum)) {
+		return nil
 	}
-	return nil
+	c.leaveOut(v)
+	return c.report(field, "must be %s", describeType(s))
 }
 
 // countOf returns "1 item", "2 items" and so on.
@@ -237,6 +335,8 @@ func describeType(s *huma.Schema) string {
 		return "an array"
 	case s.Type == huma.TypeString:
 		return "a string"
+	case s.Type == huma.TypeBoolean:
+		return "true or false"
 	case s.Minimum != nil && s.Maximum != nil:
 		return fmt.Sprintf("an integer between %d and %d", int64(*s.Minimum), int64(*s.Maximum))
 	case s.Minimum != nil:

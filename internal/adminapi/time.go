@@ -47,20 +47,23 @@ func parseTime(v string) (time.Time, error) {
 	return t.UTC(), err
 }
 
-// timeRange returns since and until of a query that checkQuery has accepted. A
-// zero time means that the parameter was not given. It fails unless since is
-// before until.
+// timeRange returns since and until of the query. A zero time means that the parameter
+// was not given, or is invalid, which checkQuery reports. It fails unless since is before
+// until.
 func (c *call) timeRange() (since, until time.Time, err error) {
-	if v := c.query.Get("since"); v != "" {
-		since, _ = parseTime(v) // checked by timeParam
-	}
-	if v := c.query.Get("until"); v != "" {
-		until, _ = parseTime(v)
-	}
+	since, until = c.queryTime("since"), c.queryTime("until")
 	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
 		return since, until, fault.Invalid("since", "must be before until")
 	}
 	return since, until, nil
+}
+
+func (c *call) queryTime(name string) time.Time {
+	t, err := parseTime(c.query.Get(name))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
 }
 
 // cursorBinding returns the given values of params in the form in which page

@@ -220,7 +220,7 @@ func (a *API) recoverWebhook(c *call) (response, error) {
 	}
 	since, err := parseTime(req.Since)
 	if err != nil {
-		return response{}, invalidTime("since")
+		c.refuse(invalidTime("since"))
 	}
 	present := func(n int) response { return ok(webhookRecoveryRecord{Deliveries: n}) }
 	n, err := a.cfg.Control.RecoverWebhook(withIdempotency(c, present), &c.caller, c.params["webhook_id"], since)

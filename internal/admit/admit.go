@@ -44,7 +44,7 @@ func New(cfg Config) (*Admitter, error) {
 func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.reset()
 	v.Now = a.cfg.Now()
-	d := decision{req: req, verdict: v, now: v.Now}
+	d := decision{req: req, verdict: v, follower: a.cfg.Follower, now: v.Now}
 	if code, reason := d.target.read(req); code != "" {
 		v.refuse(code, reason)
 		v.Close = true
@@ -84,12 +84,13 @@ func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
 
 // decision is the state of one call of Decide.
 type decision struct {
-	req     *Request
-	verdict *Verdict
-	target  target
-	now     ratelimit.Instant
+	req      *Request
+	verdict  *Verdict
+	follower *snapshot.Follower
+	target   target
+	now      ratelimit.Instant
 
-	room  [4]ratelimit.Limit
+	room  [ratelimit.MaxLimits]ratelimit.Limit
 	limit int // number of limits in room that are known to apply
 }
 
@@ -99,6 +100,11 @@ type decision struct {
 func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	v := d.verdict
 	g := s.GatewayByHost(d.target.host)
+	if d.target.encoded && (g == nil || !g.EncodedSlashes) {
+		v.refuse(fault.InvalidRequest, gateway.EncodedSlash)
+		v.Close = true
+		return true
+	}
 	if g == nil {
 		v.refuse(fault.GatewayNotFound, "")
 		return true
@@ -121,12 +127,13 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 			public = node.Public
 		}
 	}
-	if d.req.Authorizations > 1 || d.target.apiKeys > 1 {
-		v.refuse(fault.InvalidRequest, "the request has more than one key: send one Authorization header or one api_key parameter")
+	secret, single := d.credential(g)
+	if !single {
+		v.refuse(fault.InvalidRequest, "the request has more than one key: send one, in a header or in the parameter api_key")
 		d.peek(g)
 		return true
 	}
-	if !public && !d.authenticate(s, g) {
+	if !public && !d.authenticate(s, g, secret) {
 		d.peek(g)
 		return true
 	}
@@ -156,15 +163,56 @@ func (d *decision) preflight(g *snapshot.Gateway) bool {
 	return d.req.Method == "OPTIONS" && d.req.Origin != "" && d.req.PreflightMethod != ""
 }
 
-// authenticate makes checks 3 and 4. If the key passes them, its limit applies.
-func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool {
-	v := d.verdict
-	v.Authenticated = true
-	secret, ok := bearer(d.req.Authorization)
-	if !ok && d.target.apiKeys > 0 {
+// credential returns the key string of the request, "" if there is none: that of the key
+// header that is present, else that of the parameter api_key. single is false if there are
+// two key headers, or two of the same name, or two parameters.
+func (d *decision) credential(g *snapshot.Gateway) (secret string, single bool) {
+	found := false
+	switch {
+	case d.target.apiKeys > 1:
+		return "", false
+	case g.KeyHeaders == nil: // only Authorization
+		if d.req.Authorizations > 1 {
+			return "", false
+		}
+		secret, found = bearer(d.req.Authorization)
+	default:
+		for i := range g.KeyHeaders {
+			value, ok, single := d.keyHeader(&g.KeyHeaders[i])
+			if !single || ok && found {
+				return "", false
+			}
+			if ok {
+				secret, found = value, true
+			}
+		}
+	}
+	if !found && d.target.apiKeys > 0 {
 		secret = decode(d.target.apiKey)
 	}
+	return secret, true
+}
+
+// keyHeader returns the key that a header holds. ok is false if the header is absent, or is
+// an Authorization with another scheme than Bearer. single is false if there are two.
+func (d *decision) keyHeader(h *snapshot.KeyHeader) (secret string, ok, single bool) {
+	if h.Authorization {
+		secret, ok = bearer(d.req.Authorization)
+		return secret, ok, d.req.Authorizations <= 1
+	}
+	value, count := d.req.Header.HeaderValue(h.Name)
+	return value, count > 0, count <= 1
+}
+
+// authenticate makes checks 3 and 4 with the key string secret. If the key passes them, its
+// limit applies.
+func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secret string) bool {
+	v := d.verdict
+	v.Authenticated = true
 	k := d.find(s, secret)
+	if k == nil {
+		d.findRevoked(secret, g)
+	}
 	if k == nil || k.AccountID() != g.AccountID {
 		return v.unauthorized(fault.KeyInvalid)
 	}
@@ -174,9 +222,7 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway) bool 
 		return v.unauthorized(fault.KeyExpired)
 	}
 	k.MarkUsedAt(now)
-	if l, ok := k.Limit(); ok {
-		d.room[0], d.limit = l, 1
-	}
+	d.limit = len(k.AppendLimits(d.room[:0]))
 	if only := k.GatewayID(); only != "" && only != g.ID {
 		v.forbid("the key is for another gateway")
 		return false
@@ -198,6 +244,18 @@ func (d *decision) find(s *snapshot.Snapshot, secret string) *snapshot.Key {
 	return nil
 }
 
+// findRevoked sets the verdict's RevokedKey if secret, which find did not find, is the
+// string of a gateway-level key that g's account revoked a short time ago. It takes the same
+// time for other strings with the form of a key, so that the response does not tell.
+func (d *decision) findRevoked(secret string, g *snapshot.Gateway) {
+	if level, _, ok := apikey.Peek(secret); !ok || level != apikey.GatewayLevel || d.verdict.KeyPrefix == "" {
+		return
+	}
+	if keyID, accountID, ok := d.follower.RevokedKey(apikey.DigestOf(secret)); ok && accountID == g.AccountID {
+		d.verdict.RevokedKey = keyID
+	}
+}
+
 // charge makes checks 6 and 7.
 func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) bool {
 	v := d.verdict
@@ -207,7 +265,7 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 	}
 	limits := r.AppendLimits(d.room[:d.limit], bucket)
 	d.limit = len(limits)
-	if v.Key != nil && !v.Key.Scope().Allows(d.req.Method, path) {
+	if v.Key != nil && !v.Key.Allows(d.req.Method, path) {
 		v.forbid("the key's scope does not allow this method on this path")
 		d.peek(g)
 		return true

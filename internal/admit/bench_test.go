@@ -39,12 +39,12 @@ func newGitHub(t testing.TB, keys int) *gitHub {
 		routes = append(routes, limited(route(path, method), limit))
 	}
 	secrets := make([]string, keys)
-	perKey := rate(t, "1000000000/s")
+	perKey := ratelimit.RateOf(rate(t, "1000000000/s"))
 	for i := range secrets {
 		if secrets[i], err = apikey.Generate(apikey.GatewayLevel, h.random); err != nil {
 			t.Fatal(err)
 		}
-		k := apikey.Key{ID: id.New(id.Key), AccountID: h.account.ID, Level: apikey.GatewayLevel, Digest: apikey.DigestOf(secrets[i]), Scope: apikey.Scope{Word: apikey.Admin}, RateLimit: perKey}
+		k := apikey.Key{ID: id.New(id.Key), AccountID: h.account.ID, Level: apikey.GatewayLevel, Digest: apikey.DigestOf(secrets[i]), Scope: apikey.Scopes{{Word: apikey.Admin}}, RateLimit: perKey}
 		h.source.PutKey(k)
 	}
 	h.gateway(func(g *gateway.Gateway) {
@@ -156,10 +156,9 @@ func BenchmarkDecideParts(b *testing.B) {
 	next := 0
 	part("key-look-up", func(*Request) { s.KeyByDigest(digests[next%len(digests)]); next++ })
 	key := s.KeyByDigest(digests[0])
-	own, _ := key.Limit()
-	limits := gw.Find("/user").Route("GET").AppendLimits([]ratelimit.Limit{own}, [16]byte{})
+	limits := gw.Find("/user").Route("GET").AppendLimits(key.AppendLimits(nil), [16]byte{})
 	limits = append(limits, gw.Global())
-	var statuses [4]ratelimit.Status
+	var statuses [ratelimit.MaxLimits]ratelimit.Status
 	at := g.clock.Now()
 	part("four-limits", func(*Request) { at.Mono += 100; ratelimit.Decide(at, limits, statuses[:]) })
 	var v Verdict
@@ -174,11 +173,22 @@ func BenchmarkDecideParts(b *testing.B) {
 // any reason that a client can cause.
 func TestDecideAllocatesNothing(t *testing.T) {
 	h := newHarness(t)
+	var err error
 	h.gateway(func(g *gateway.Gateway) { g.GlobalLimit = config(t, "1000000000/s", "", "", "") },
 		limited(route("/a/{id}", "GET"), config(t, "1000000000/s", "", "1000000000/day", "")),
 		limited(route("/each", "GET"), config(t, "1000000000/s", "", "1000000000/day", ratelimit.PerKey)),
 		limited(route("/little", "GET"), config(t, "1/day", "", "", "")))
-	_, key := h.key(func(k *apikey.Key) { k.RateLimit = rate(t, "1000000000/s") })
+	_, key := h.key(func(k *apikey.Key) { k.RateLimit = ratelimit.RateOf(rate(t, "1000000000/s")) })
+	_, ownDaily := h.key(func(k *apikey.Key) {
+		if k.RateLimit, err = ratelimit.ParseKeyObject("1000000000/s", "", "1000000000/day"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	_, used := h.key(func(k *apikey.Key) {
+		if k.RateLimit, err = ratelimit.ParseKeyObject("", "", "1/day"); err != nil {
+			t.Fatal(err)
+		}
+	})
 	reader := h.scoped("read:b")
 	room := make([]byte, 0, 1024)
 	for name, req := range map[string]Request{
@@ -186,6 +196,8 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		"encoded":         {Target: "/%61/1?x=1", Authorization: "Bearer " + key},
 		"by parameter":    {Target: "/a/1?x=1&api_key=" + key + "&y=2"},
 		"limit each":      {Target: "/each", Authorization: "Bearer " + key},
+		"key's daily":     {Target: "/each", Authorization: "Bearer " + ownDaily},
+		"key's day used":  {Target: "/a/1", Authorization: "Bearer " + used},
 		"host with port":  {Target: "/a/1", Host: "A.example.:8080", Authorization: "Bearer " + key},
 		"malformed":       {Target: "/a/../b"},
 		"no key":          {Target: "/a/1"},

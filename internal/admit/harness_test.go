@@ -89,13 +89,15 @@ func (h *harness) catchUp() {
 	}
 }
 
-// gateway stores a gateway of the account default; edit may change it first.
+// gateway stores a gateway of the account default; edit may change it first. It is the default gateway
+// unless edit gives it a hostname.
 func (h *harness) gateway(edit func(*gateway.Gateway), routes ...gateway.Route) gateway.Gateway {
 	h.t.Helper()
 	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: h.account.ID, Upstream: gateway.Upstream{URL: "http://127.0.0.1:9"}}
 	if edit != nil {
 		edit(&g)
 	}
+	g.Default = !g.HostGiven
 	h.source.PutGateway(g, routes...)
 	h.catchUp()
 	return g
@@ -118,7 +120,7 @@ func public(r gateway.Route) gateway.Route {
 // key stores a gateway-level key with the scope admin; edit may change it first.
 func (h *harness) key(edit func(*apikey.Key)) (apikey.Key, string) {
 	h.t.Helper()
-	k := apikey.Key{ID: id.New(id.Key), AccountID: h.account.ID, Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Admin}}
+	k := apikey.Key{ID: id.New(id.Key), AccountID: h.account.ID, Level: apikey.GatewayLevel, Scope: apikey.Scopes{{Word: apikey.Admin}}}
 	k.BucketID = k.ID
 	if edit != nil {
 		edit(&k)
@@ -135,7 +137,7 @@ func (h *harness) key(edit func(*apikey.Key)) (apikey.Key, string) {
 
 func (h *harness) scoped(text string) string {
 	h.t.Helper()
-	scope, err := apikey.ParseScope(text)
+	scope, err := apikey.ParseScopes(text)
 	if err != nil {
 		h.t.Fatal(err)
 	}

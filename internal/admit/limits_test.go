@@ -30,7 +30,7 @@ func newLimitsHarness(t *testing.T) *limitsHarness {
 	each := limited(route("/each", "GET"), config(t, "2/day", "", "", ratelimit.PerKey))
 	open := public(limited(route("/open", "GET"), config(t, "2/day", "", "", ratelimit.PerKey)))
 	h.gateway(func(g *gateway.Gateway) { g.GlobalLimit = config(t, "60/min", "100/s", "", "") }, all, each, open)
-	_, first := h.key(func(k *apikey.Key) { k.RateLimit = rate(t, "10/h") })
+	_, first := h.key(func(k *apikey.Key) { k.RateLimit = ratelimit.RateOf(rate(t, "10/h")) })
 	_, second := h.key(nil)
 	return &limitsHarness{h, first, second}
 }
@@ -101,7 +101,7 @@ func TestLimitExceeded(t *testing.T) {
 	status, body := fault.Response(v.Fault(), "req_1")
 	resetAt := strconv.FormatInt(h.clock.Wall().Unix()+28800, 10)
 	want := `{"error":"rate_limit_exceeded","message":"the route's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again",` +
-		`"limit":3,"remaining":0,"reset_at":` + resetAt + `,"limit_scope":"route","request_id":"req_1"}`
+		`"limit":3,"remaining":0,"reset_at":` + resetAt + `,"limit_scope":"route","request_id":"req_1"}` + "\n"
 	if status != 429 || string(body) != want {
 		t.Errorf("got %d %s, want 429 %s", status, body, want)
 	}
@@ -163,7 +163,7 @@ func TestDecideDuringChanges(t *testing.T) {
 	h := newHarness(t)
 	r := limited(route("/a", "GET"), config(t, "1000/day", "", "", ""))
 	g := h.gateway(nil, r)
-	k, secret := h.key(func(k *apikey.Key) { k.RateLimit = rate(t, "1000000/day") })
+	k, secret := h.key(func(k *apikey.Key) { k.RateLimit = ratelimit.RateOf(rate(t, "1000000/day")) })
 	var (
 		passed  atomic.Int64
 		stop    atomic.Bool
@@ -192,7 +192,7 @@ func TestDecideDuringChanges(t *testing.T) {
 		// The refill rates alternate; a change keeps what was used.
 		r.RateLimit = config(t, []string{"500/day", "1000/day"}[i%2], "1000/s", "", "")
 		h.source.PutGateway(g, r)
-		k.RateLimit = rate(t, []string{"500000/day", "1000000/day"}[i%2])
+		k.RateLimit = ratelimit.RateOf(rate(t, []string{"500000/day", "1000000/day"}[i%2]))
 		h.source.PutKey(k)
 		if err := h.follower.CatchUp(context.Background()); err != nil {
 			t.Error(err)

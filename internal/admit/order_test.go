@@ -29,7 +29,7 @@ func TestOrderOfChecks(t *testing.T) {
 	_, expiredElsewhere := h.key(func(k *apikey.Key) { k.GatewayID, k.ExpiresAt = id.New(id.Gateway), h.clock.Wall() })
 	_, accountKey := h.key(func(k *apikey.Key) { k.Level = apikey.AccountLevel })
 	_, revoked := h.key(func(k *apikey.Key) { k.RevokedAt = h.clock.Wall() })
-	reader, writer := h.scoped("read"), h.scoped("write:orders")
+	reader, writer, several := h.scoped("read"), h.scoped("write:orders"), h.scoped("read:mixed write:orders")
 	_, restricted := h.key(func(k *apikey.Key) { k.GatewayID = g.ID })
 	typo := writer[:len(writer)-1] + string(writer[len(writer)-1]^1)
 
@@ -62,6 +62,7 @@ func TestOrderOfChecks(t *testing.T) {
 		{"path scope", "POST", "a.example", "/mixed", writer, fault.Forbidden, fault.ScopeInsufficient},
 		{"all checks passed", "POST", "a.example", "/orders", writer, "", ""},
 		{"limit", "POST", "a.example", "/orders", writer, fault.RateLimitExceeded, ""},
+		{"word of another scope", "POST", "a.example", "/mixed", several, fault.Forbidden, fault.ScopeInsufficient},
 		{"limit after scope", "POST", "a.example", "/orders", reader, fault.Forbidden, fault.ScopeInsufficient},
 		{"restricted to this gateway", "GET", "a.example", "/orders/1", restricted, "", ""},
 		{"HEAD uses the route of GET", "HEAD", "a.example", "/orders/1", reader, "", ""},

@@ -18,6 +18,7 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	if v.Route != nil {
 		r.Route = v.Route.UUID
 	}
+	r.Key = v.RevokedKey
 	if v.Key != nil {
 		r.Key = v.Key.UUID()
 	}

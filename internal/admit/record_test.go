@@ -17,12 +17,17 @@ func TestRecordShowsResultAndIdentity(t *testing.T) {
 	g := h.gateway(func(g *gateway.Gateway) {
 		g.Hostname, g.HostGiven, g.CORS = "a.example", true, &gateway.CORS{Origins: []string{"*"}}
 	}, limited(route("/one", "GET"), config(t, "1/day", "", "", "")), route("/orders", "POST"), public(route("/open", "GET")))
-	h.gateway(nil) // or every host would be the first one's
 	good, goodText := h.key(nil)
 	stale, staleText := h.key(func(k *apikey.Key) { k.ExpiresAt = h.clock.Wall() })
 	other, otherText := h.key(func(k *apikey.Key) { k.GatewayID = id.New(id.Gateway) })
+	gone, goneText := h.key(nil)
+	gone.RevokedAt = h.clock.Wall()
+	h.source.PutKey(gone)
+	foreignGone, foreignGoneText := h.key(func(k *apikey.Key) { k.AccountID = id.New(id.Account) })
+	foreignGone.RevokedAt = h.clock.Wall()
+	h.source.PutKey(foreignGone)
 	_, foreign := h.key(func(k *apikey.Key) { k.AccountID = id.New(id.Account) })
-	reader, readerText := h.key(func(k *apikey.Key) { k.Scope = apikey.Scope{Word: apikey.Read} })
+	reader, readerText := h.key(func(k *apikey.Key) { k.Scope = apikey.Scopes{{Word: apikey.Read}} })
 
 	const none, found, routed = 0, 1, 2 // nothing known; gateway known; route known
 	for _, c := range []struct {
@@ -41,6 +46,8 @@ func TestRecordShowsResultAndIdentity(t *testing.T) {
 		{"no key", "GET", "/one", "", "", accesslog.KeyInvalid, found, true, nil, ""},
 		{"nonsense", "GET", "/one", "nonsense", "", accesslog.KeyInvalid, found, true, nil, ""},
 		{"another account's", "GET", "/one", foreign, "", accesslog.KeyInvalid, found, true, nil, apikey.PrefixOf(foreign)},
+		{"another account's, revoked", "GET", "/one", foreignGoneText, "", accesslog.KeyInvalid, found, true, nil, foreignGone.Prefix},
+		{"revoked", "GET", "/one", goneText, "", accesslog.KeyInvalid, found, true, &gone, gone.Prefix},
 		{"expired", "GET", "/one", staleText, "", accesslog.KeyExpired, found, true, &stale, stale.Prefix},
 		{"another gateway's", "GET", "/one", otherText, "", accesslog.WrongGateway, found, true, &other, other.Prefix},
 		{"no route", "GET", "/none", goodText, "", accesslog.NoRoute, found, true, &good, good.Prefix},

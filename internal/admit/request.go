@@ -13,8 +13,18 @@ type Request struct {
 	// them.
 	Authorization  string
 	Authorizations int
+	// Header reads the other headers. It is used only for a gateway with key_headers of its
+	// own.
+	Header Header
 	// Origin and PreflightMethod are the headers Origin and Access-Control-Request-Method,
 	// "" if absent.
 	Origin          string
 	PreflightMethod string
+}
+
+// Header reads the headers of a request.
+type Header interface {
+	// HeaderValue returns the first value of a header, whose name is matched ignoring case,
+	// and how many there are.
+	HeaderValue(name string) (value string, count int)
 }

@@ -2,6 +2,7 @@ package admit
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -17,6 +18,7 @@ type target struct {
 	query    string
 	hasQuery bool
 	normal   bool // path is normalized as by gateway.NormalizePath
+	encoded  bool // a segment has an encoded slash or backslash
 
 	// The number of api_key parameters in the query, the value of the first as it
 	// is written, and the query without it.
@@ -27,8 +29,8 @@ type target struct {
 	emptied bool // the query without api_key is empty
 }
 
-// read parses and checks a request's target and authority (contract, 4.5). If the request
-// must be refused, it returns the code and the public message.
+// read parses and checks a request's target and authority (contract, 4.5), except whether
+// the gateway allows encoded slashes. If the request must be refused, it returns the code and the public message.
 func (t *target) read(req *Request) (code fault.Code, reason string) {
 	switch {
 	case req.Method == "CONNECT" || req.Method == "TRACE":
@@ -56,7 +58,7 @@ func (t *target) read(req *Request) (code fault.Code, reason string) {
 		t.path = "/"
 	}
 	var problem string
-	if problem, t.normal = gateway.InspectPath(t.path); problem != "" {
+	if problem, t.normal, t.encoded = gateway.InspectRequestPath(t.path); problem != "" {
 		return fault.InvalidRequest, problem
 	}
 	if problem = t.readQuery(); problem != "" {
@@ -134,13 +136,19 @@ const inName = "" +
 // message of a refusal, or "".
 func (t *target) readQuery() (problem string) {
 	t.head = t.query
+	var all byte
 	for i := range len(t.query) {
-		switch c := t.query[i]; {
+		c := t.query[i]
+		all |= c
+		switch {
 		case c == '#':
 			return "the request target contains a fragment"
 		case c <= 0x20 || c == 0x7f:
 			return "the query contains a space or a control byte"
 		}
+	}
+	if all >= utf8.RuneSelf && !utf8.ValidString(t.query) {
+		return "the query contains bytes that are not valid UTF-8: percent-encode them"
 	}
 	for start := 0; start < len(t.query); {
 		end := len(t.query)

@@ -36,6 +36,10 @@ type Verdict struct {
 	Route   *snapshot.Route   // nil if none matched, or the key was not accepted
 	Key     *snapshot.Key     // nil without a key of the gateway's account, and on public routes
 
+	// RevokedKey is the identifier of a key of the gateway's account that was revoked within
+	// the last 24 hours, or zero. Only records may show it, never the response.
+	RevokedKey [16]byte
+
 	// Authenticated is set if checks 3 and 4 of contract 4.2 were made, whether or not they
 	// passed.
 	Authenticated bool
@@ -60,7 +64,7 @@ type Verdict struct {
 	daily       *ratelimit.Daily // the cap that Wait waits for
 	statusCount int              // number of statuses
 	worst       int              // the index of the status in X-RateLimit-*
-	statuses    [4]ratelimit.Status
+	statuses    [ratelimit.MaxLimits]ratelimit.Status
 }
 
 // reset clears v, except for statuses, of which those beyond statusCount are never read.
@@ -73,6 +77,7 @@ func (v *Verdict) reset() {
 func (v *Verdict) resetDecision() {
 	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
 	v.Gateway, v.Route, v.Key, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
+	v.RevokedKey = [16]byte{}
 	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
 	v.daily, v.statusCount, v.worst = nil, 0, -1
 }
@@ -141,18 +146,21 @@ func (v *Verdict) message() string {
 	case fault.TargetTooLong:
 		return "the request target is longer than 16 KiB"
 	case fault.GatewayNotFound:
-		return "no gateway has this host"
+		return "no gateway answers at this host: send the hostname of a gateway as Host " +
+			"(see keygate gateways list), or set a default gateway with keygate gateways update GATEWAY_ID --default"
 	case fault.RouteNotFound:
 		return "the gateway has no route for this path"
 	case fault.Unauthorized:
 		if v.Auth == fault.KeyExpired {
 			return "the key has expired"
 		}
-		return "the key is missing or not valid: send it as Authorization: Bearer <key>"
+		return v.Gateway.KeyMessage
 	case fault.RateLimitExceeded:
 		switch v.statuses[v.worst].Scope {
 		case ratelimit.KeyScope:
 			return "the key's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
+		case ratelimit.KeyDailyScope:
+			return "the key's daily limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 		case ratelimit.DailyScope:
 			return "the route's daily limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 		case ratelimit.GlobalScope:

@@ -32,10 +32,10 @@ type Key struct {
 	Prefix    string
 	Name      string
 	Level     Level
-	Scope     Scope
+	Scope     Scopes
 	Owner     string
-	GatewayID string         // "" for all gateways of the account
-	RateLimit ratelimit.Rate // rate of the bucket BucketID
+	GatewayID string             // "" for all gateways of the account
+	RateLimit ratelimit.KeyLimit // of the bucket and the daily count BucketID
 	Metadata  map[string]string
 
 	// BucketID identifies the key's rate limit bucket: it is the ID of the first key in a
@@ -79,36 +79,47 @@ const (
 )
 
 // Validate checks the fields that a user sets, except for times: see ParseExpiry. The error
-// is a validation error that names the field.
+// is a validation error that names every invalid field.
 func (k *Key) Validate() error {
-	if n := utf8.RuneCountInString(k.Name); n == 0 || n > MaxName {
+	var badGateway, badRate error
+	if k.Level == AccountLevel && k.GatewayID != "" {
+		badGateway = fault.Invalid("gateway_id", "must be absent for an account-level key: omit it, or use the level gateway")
+	}
+	if k.Level == AccountLevel && !k.RateLimit.IsZero() {
+		badRate = fault.Invalid("rate_limit", "must be absent for an account-level key: omit it, or use the level gateway")
+	}
+	return fault.Join(checkName(k.Name), badGateway, badRate, checkOwner(k.Owner), checkMetadata(k.Metadata))
+}
+
+func checkName(name string) error {
+	if n := utf8.RuneCountInString(name); n == 0 || n > MaxName {
 		return fault.Invalid("name", "must have 1 to 255 characters")
 	}
-	if strings.ContainsFunc(k.Name, unicode.IsControl) {
+	if strings.ContainsFunc(name, unicode.IsControl) {
 		return fault.Invalid("name", "must not contain control characters, such as a line break")
 	}
-	if len(k.Owner) > MaxOwner || !printable(k.Owner) {
+	return nil
+}
+
+func checkOwner(owner string) error {
+	if len(owner) > MaxOwner || !printable(owner) {
 		return fault.Invalid("owner", "must have at most 255 printable ASCII characters")
 	}
 	// The upstream receives the owner in a header, where spaces around the value are not
 	// significant: two owners would look the same.
-	if strings.TrimSpace(k.Owner) != k.Owner {
+	if strings.TrimSpace(owner) != owner {
 		return fault.Invalid("owner", "must not begin or end with a space")
 	}
-	if len(k.Metadata) > MaxMetadata {
+	return nil
+}
+
+func checkMetadata(metadata map[string]string) error {
+	if len(metadata) > MaxMetadata {
 		return fault.Invalid("metadata", "must have at most 16 properties")
 	}
-	for name, value := range k.Metadata {
+	for name, value := range metadata {
 		if name == "" || len(name) > 64 || len(value) > MaxValue {
 			return fault.Invalid("metadata", "names must have 1 to 64 bytes and values at most 1024")
-		}
-	}
-	if k.Level == AccountLevel {
-		if k.GatewayID != "" {
-			return fault.Invalid("gateway_id", "must be absent for an account-level key: omit it, or use the level gateway")
-		}
-		if !k.RateLimit.IsZero() {
-			return fault.Invalid("rate_limit", "must be absent for an account-level key: omit it, or use the level gateway")
 		}
 	}
 	return nil

@@ -2,8 +2,8 @@ package apikey
 
 import (
 	"strings"
+	"unicode"
 
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -50,45 +50,59 @@ type Scope struct {
 	Resource string // without leading and trailing slashes; "" for every path
 }
 
-// ParseScope parses "read", "write", "admin" or "<word>:<resource>", where the resource is
-// one or more path segments joined by slashes. The error is a validation error of the field
-// "scope".
-func ParseScope(s string) (Scope, error) {
-	word, resource, specific := strings.Cut(s, ":")
-	var sc Scope
-	switch word {
-	case "read":
-		sc.Word = Read
-	case "write":
-		sc.Word = Write
-	case "admin":
-		sc.Word = Admin
-	default:
-		return Scope{}, fault.Invalid("scope", "must be read, write, admin, or one of them with a resource, as in read:orders")
-	}
-	if !specific {
-		return sc, nil
-	}
-	if len(resource) == 0 || len(resource) > 255 {
-		return Scope{}, fault.Invalid("scope", "the resource after the colon must have 1 to 255 characters")
-	}
-	for i := range len(resource) {
-		if !isResourceByte(resource[i]) {
-			return Scope{}, fault.Invalid("scope", "the resource must consist of letters, digits and the characters - . _ ~ ! $ & ' ( ) * + , ; = : @ / and %%, as in a path")
+// ParseWord returns the scope word that text names.
+func ParseWord(text string) (w Word, ok bool) {
+	for _, w := range [...]Word{Read, Write, Admin} {
+		if text == w.String() {
+			return w, true
 		}
 	}
-	// A resource that is not valid in a request's path could never match.
-	if problem, _ := gateway.InspectPath("/" + resource); problem != "" || strings.HasSuffix(resource, "/") {
-		return Scope{}, fault.Invalid("scope", "the resource must be path segments joined by single slashes, as in read:orders/items, and valid in a request's path: without dot segments, encoded slashes, encoded control bytes, or a %% that two hexadecimal digits do not follow")
-	}
-	sc.Resource = resource
-	return sc, nil
+	return 0, false
 }
 
-// isResourceByte reports whether c is allowed in a URL path (RFC 3986: pchar or "/").
-func isResourceByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
-		strings.IndexByte("-._~!$&'()*+,;=:@/%", c) >= 0
+// parseScope parses "read", "write", "admin" or "<word>:<resource>", where the resource is
+// one or more path segments joined by slashes. problem is "" or says what is wrong.
+func parseScope(s string) (sc Scope, problem string) {
+	word, resource, specific := strings.Cut(s, ":")
+	sc.Word, _ = ParseWord(word)
+	if sc.Resource = resource; !specific && sc.Word != 0 {
+		return sc, ""
+	}
+	for _, check := range []struct {
+		wrong   bool
+		problem string
+	}{
+		{strings.ContainsFunc(s, unicode.IsControl), "must not contain control characters"},
+		{strings.Contains(s, ","), "several scopes are separated by single spaces, not by commas"},
+		{strings.Contains(s, "*"), "a scope has no wildcards, because it allows its resource and every path below it"},
+		{strings.ContainsAny(s, "?#"), "the resource is a path without a query or a fragment"},
+		{strings.Contains(s, `\`), "the segments of the resource are joined by slashes, not by backslashes"},
+		{sc.Word == 0, "must be read, write, admin, or one of them with a resource, as in read:orders"},
+		{len(resource) == 0 || len(resource) > 255, "the resource after the colon must have 1 to 255 characters"},
+		{!isResource(resource), "the resource must consist of letters, digits and the characters - . _ ~ ! $ & ' ( ) + ; = : @ / and %, as in a path"},
+	} {
+		if check.wrong {
+			return Scope{}, check.problem
+		}
+	}
+	// A resource that is not valid in a request's path could never match. Encoded slashes are
+	// valid at gateways that allow them.
+	if problem, _, _ := gateway.InspectRequestPath("/" + resource); problem != "" || strings.HasSuffix(resource, "/") {
+		return Scope{}, "the resource must be path segments joined by single slashes, as in read:orders/items, and valid in a request's path: without dot segments, encoded control bytes, or a % that two hexadecimal digits do not follow"
+	}
+	return sc, ""
+}
+
+// isResource reports whether s has only characters of a URL path (RFC 3986: pchar or "/"),
+// except the wildcard * and the comma.
+func isResource(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~!$&'()+;=:@/%", c) >= 0) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s Scope) String() string {
@@ -102,10 +116,11 @@ func (s Scope) String() string {
 // segments (contract, 4.2, 6). path begins with a slash, and its percent-encoded unreserved
 // characters are decoded.
 func (s Scope) Allows(method, path string) bool {
-	return s.Word.AllowsMethod(method) && s.covers(path)
+	return s.Word.AllowsMethod(method) && s.Covers(path)
 }
 
-func (s Scope) covers(path string) bool {
+// Covers reports whether path is within the scope's resource, whatever the method.
+func (s Scope) Covers(path string) bool {
 	if s.Resource == "" {
 		return true
 	}

@@ -42,6 +42,10 @@ type Action string
 // The management actions.
 const (
 	AccountCreate   Action = "account.create"
+	AccountUpdate   Action = "account.update"
+	AccountSuspend  Action = "account.suspend"
+	AccountResume   Action = "account.resume"
+	AccountDelete   Action = "account.delete"
 	GatewayCreate   Action = "gateway.create"
 	GatewayUpdate   Action = "gateway.update"
 	GatewayDelete   Action = "gateway.delete"

@@ -3,12 +3,12 @@ package audit_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/cputest"
 )
 
 // mixed generates the traffic of a busy installation: 2,000 requests a second with 1,000
@@ -60,20 +60,9 @@ func (m *mixed) fill(t *audit.Table, n int) {
 	}
 }
 
-// processor returns the processor time used by this process. Unlike elapsed time, it does not
-// depend on other processes of the machine.
-func processor(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // perRecord reports the processor time since start for each of n records.
 func perRecord(b *testing.B, start time.Duration, n int) {
-	b.ReportMetric(float64(processor(b)-start)/float64(b.N)/float64(n), "cpu-ns/record")
+	b.ReportMetric(float64(cputest.Used(b)-start)/float64(b.N)/float64(n), "cpu-ns/record")
 }
 
 // BenchmarkTake, BenchmarkChunks and BenchmarkSeal measure the three steps of a record from
@@ -87,7 +76,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 	var table audit.Table
 	b.ReportAllocs()
-	start := processor(b)
+	start := cputest.Used(b)
 	for b.Loop() {
 		table.Reset()
 		for i := range events {
@@ -106,14 +95,14 @@ func BenchmarkSort(b *testing.B) {
 		m.next(&events[(i%shards)*len(events)/shards+i/shards])
 	}
 	var table audit.Table
-	start, filling := processor(b), time.Duration(0)
+	start, filling := cputest.Used(b), time.Duration(0)
 	for b.Loop() {
 		table.Reset()
-		before := processor(b)
+		before := cputest.Used(b)
 		for i := range events {
 			table.AddEvent(&events[i])
 		}
-		filling += processor(b) - before
+		filling += cputest.Used(b) - before
 		table.Sort()
 	}
 	perRecord(b, start+filling, len(events))
@@ -123,7 +112,7 @@ func BenchmarkChunks(b *testing.B) {
 	var table audit.Table
 	newMixed().fill(&table, audit.RunRecords)
 	b.ReportAllocs()
-	start, size := processor(b), 0
+	start, size := cputest.Used(b), 0
 	for b.Loop() {
 		table.Sort()
 		chunks, err := table.Chunks("")
@@ -150,7 +139,7 @@ func BenchmarkSeal(b *testing.B) {
 	b.ReportAllocs()
 	size := 0
 	var t audit.Table
-	start := processor(b)
+	start := cputest.Used(b)
 	for b.Loop() {
 		t.Reset()
 		if _, err := c.Gather(&t, &audit.Open{Chunks: chunks}); err != nil {

@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,7 @@ func Open(cfg Config) (*Pair, error) {
 	}
 	p.tried = digest
 	p.current.Store(cert)
-	if info, err := os.Stat(cfg.KeyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
+	if info, err := os.Stat(cfg.KeyFile); err == nil && info.Mode().Perm()&0o007 != 0 && runtime.GOOS != "windows" {
 		cfg.Log.Warn("private key is readable by every user of this machine: run chmod 600", "setting", cfg.KeySetting, "file", cfg.KeyFile)
 	}
 	p.logValidity(cert)

@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,8 +13,19 @@ import (
 )
 
 func newAccount(a *app) *cobra.Command {
-	return newGroup("account", "Create accounts and their keys directly in the store on this machine",
+	c := newGroup("account", "Create accounts and their keys directly in the store on this machine",
 		newAccountCreate(a), newAccountKey(a))
+	c.Long = `Create accounts and their keys directly in the store on this machine, without a key. A
+server may be running on it; it applies the change within a second.
+
+To list, change, suspend or delete accounts, call a server: see keygate accounts --help.`
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 && slices.Contains([]string{"list", "ls", "get", "update", "suspend", "resume", "delete"}, args[0]) {
+			return usagef("there is no command %q: did you mean keygate accounts %s?", c.CommandPath()+" "+args[0], args[0])
+		}
+		return group(c, args)
+	}
+	return c
 }
 
 // storeCommand is a command that opens the store directly, without a server.
@@ -79,15 +90,18 @@ func (o *accountCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	o.remindToSaveKey()
+	o.remindToSave("key")
 	return nil
 }
 
-// remindToSaveKey prints a reminder that a key is shown only once, if it was
-// shown to a person.
-func (a *app) remindToSaveKey() {
-	if a.output == "table" {
-		fmt.Fprintln(a.Err, "The key is shown only once. Save it now.")
+// remindToSave prints a reminder that a secret is shown only once, if it was shown to a
+// person, or if the format left it out.
+func (a *app) remindToSave(what string) {
+	switch a.output {
+	case formatTable, formatWide:
+		a.say("The %s is shown only once. Save it now.", what)
+	case formatID, formatName:
+		a.say("The %s was not printed and cannot be shown again. -o json prints it, too.", what)
 	}
 }
 
@@ -134,6 +148,6 @@ func (o *accountKey) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	o.remindToSaveKey()
+	o.remindToSave("key")
 	return nil
 }

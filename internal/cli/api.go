@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -20,7 +22,10 @@ func newAPI(a *app) *cobra.Command {
 	o := &apiCall{app: a}
 	c := &cobra.Command{
 		Use:   "api [METHOD] PATH",
-		Short: "Call the management API and print the response body unchanged",
+		Short: "Call the management API and print the response",
+		Long: `Call the management API and print the body of the response: unchanged, but indented if
+it is JSON and standard output is a terminal. -o json and --jq work too; -o yaml prints
+JSON as YAML.`,
 		Example: `  keygate api /v1/account
   keygate api GET '/v1/keys?state=active&limit=100'
   keygate api POST /v1/keys --data '{"name": "ci", "scope": "read"}'
@@ -49,8 +54,25 @@ func (o *apiCall) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = o.Out.Write(res.Body)
-	return err
+	return o.print(res.Body)
+}
+
+// print prints the body of a response: unchanged, but JSON is indented on a terminal and if
+// a format was given.
+func (o *apiCall) print(body []byte) error {
+	isJSON := json.Valid(body)
+	switch {
+	case o.jqCode != nil && !isJSON:
+		return errors.New("the response is not JSON: --jq cannot filter it")
+	case isJSON && !o.forPeople():
+		return o.printData(json.RawMessage(body))
+	case isJSON && o.width(o.Out) > 0:
+		o.output = formatJSON
+		return o.printData(json.RawMessage(body))
+	default:
+		_, err := o.Out.Write(body)
+		return err
+	}
 }
 
 func (o *apiCall) request(c *cobra.Command, args []string) (*client.Request, error) {

@@ -48,7 +48,7 @@ and on any machine. --blocks reads the store directly; a server may be running.`
 	f.StringVar(&o.format, "format", "jsonl", "`format`: jsonl (one JSON object per line) or csv")
 	f.StringVar(&o.file, "file", "", "`file` to create, with mode 0600; it must not exist")
 	f.BoolVar(&o.blocks, "blocks", false, "export the sealed blocks of the store on this machine")
-	f.StringVar(&o.account, "account", "default", "with --blocks, `name` of the account")
+	f.StringVar(&o.account, "account", "default", "with --blocks, `name` of the account, or its identifier after it was deleted")
 	o.loader = config.Register(f)
 	return c
 }
@@ -74,6 +74,9 @@ func (o *auditExport) run(c *cobra.Command, _ []string) (err error) {
 	}
 	api, err := o.list(&o.filter.ListOptions, o.limit)
 	if err != nil {
+		return err
+	}
+	if err := o.identify(api, o.records()); err != nil {
 		return err
 	}
 	return o.writeTo(o.file, func(w io.Writer) error {

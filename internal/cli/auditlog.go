@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"os/signal"
 	"slices"
@@ -26,9 +25,9 @@ func (o *auditFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.filter.Kind, "kind", "", "only records of this `kind`: authentication or management")
 	f.StringVar(&o.filter.Outcome, "outcome", "", "only records with this `outcome`: success, key_invalid, key_expired or scope_insufficient")
 	f.StringVar(&o.filter.KeyPrefix, "key-prefix", "", "only records of keys with this `prefix`, such as kg_4tQx9Z")
-	f.StringVar(&o.filter.KeyID, "key-id", "", "only records of the key with this `id`")
-	f.StringVar(&o.filter.GatewayID, "gateway", "", "only records of the gateway with this `id`")
-	f.StringVar(&o.filter.ActorKeyID, "actor", "", "only changes that the key with this `id` made")
+	f.StringVar(&o.filter.KeyID, "key-id", "", "only records of the key with this `id`, name or prefix")
+	f.StringVar(&o.filter.GatewayID, "gateway", "", "only records of the gateway with this `id`, name or hostname")
+	f.StringVar(&o.filter.ActorKeyID, "actor", "", "only changes that the key with this `id`, name or prefix made")
 	o.span.add(f, "records")
 }
 
@@ -38,6 +37,11 @@ func (o *auditFlags) read(c *cobra.Command) (err error) {
 	}
 	o.filter.Since, o.filter.Until, err = o.span.span(time.Now())
 	return err
+}
+
+// records returns the filters that may be names.
+func (o *auditFlags) records() records {
+	return records{gateway: &o.filter.GatewayID, key: &o.filter.KeyID, actor: &o.filter.ActorKeyID}
 }
 
 type auditLog struct {
@@ -62,7 +66,7 @@ unless --limit is given.`,
 			}
 			return nil
 		},
-		RunE: o.run, SuggestionsMinimumDistance: 2,
+		RunE: o.run, SuggestionsMinimumDistance: maxTypos,
 	}
 	f := c.Flags()
 	o.add(f)
@@ -84,20 +88,81 @@ func (o *auditLog) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return printList(o.app, limit, api.AuditLog(c.Context(), o.filter), auditHead(), auditRow)
+	if err := o.identify(api, o.records()); err != nil {
+		return err
+	}
+	records := api.AuditLog(c.Context(), o.filter)
+	if o.forPeople() {
+		records = withoutRepeats(records)
+	}
+	return printList(o.app, limit, records, listing[client.AuditEntry]{
+		columns: auditColumns(), row: o.row, empty: noneMatch(c, "records", ""),
+	})
 }
 
-func auditHead() []string {
-	return []string{"TIME", "OUTCOME", "KEY PREFIX", "KEY ID", "METHOD", "PATH", "ACTION", "TARGET", "CLIENT", "REQUEST ID"}
+// recordedChanges holds the requests of the management records that were read. A request that
+// changes something has two records: that of its authentication, and that of the change,
+// which also names the key and the outcome.
+type recordedChanges map[string]bool
+
+// repeats reports whether e is the authentication record of a request whose change was read
+// before: records are read newest first, and the change comes after the authentication.
+func (c recordedChanges) repeats(e *client.AuditEntry) bool {
+	if e.AuditAction == nil {
+		return c[e.RequestID]
+	}
+	if len(c) >= followMemory {
+		clear(c)
+	}
+	if e.RequestID != "" {
+		c[e.RequestID] = true
+	}
+	return false
 }
 
-func auditRow(e *client.AuditEntry) []string {
+// withoutRepeats returns records with one record for each change.
+func withoutRepeats(records iter.Seq2[client.AuditEntry, error]) iter.Seq2[client.AuditEntry, error] {
+	return func(yield func(client.AuditEntry, error) bool) {
+		read := recordedChanges{}
+		for e, err := range records {
+			if err == nil && read.repeats(&e) {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func auditColumns() []column {
+	return []column{
+		{name: "TIME"}, {name: "KIND", least: 14}, {name: "OUTCOME", state: true, least: 18}, {name: "KEY PREFIX", rank: 1, least: 10}, {name: "KEY ID", rank: 7, least: 30},
+		{name: "METHOD", least: 6}, {name: "PATH", flex: true, least: 24}, {name: "ACTION", rank: 2, least: 16}, {name: "TARGET", rank: 5, least: 30},
+		{name: "CLIENT", rank: 3, least: 15}, {name: "REQUEST ID", rank: 4},
+	}
+}
+
+func (o *auditLog) row(e *client.AuditEntry) []string {
 	action, target := "", ""
 	if e.AuditAction != nil {
 		action, target = e.Action, e.Target
 	}
 	return []string{
-		e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Outcome, str(e.KeyPrefix), str(e.KeyID), e.Method, e.Path, action, target, e.ClientIP, e.RequestID,
+		o.time(e.Time), e.Kind, e.Outcome, str(e.KeyPrefix), str(e.KeyID), e.Method, e.Path, action, target, e.ClientIP, e.RequestID,
+	}
+}
+
+// time formats the time of a record. Rows that stay on the screen of a terminal have the
+// time of day, since a relative time would soon be wrong.
+func (o *auditLog) time(t time.Time) string {
+	switch {
+	case !o.fitted():
+		return t.UTC().Format("2006-01-02T15:04:05.000Z")
+	case o.follow:
+		return t.UTC().Format("15:04:05Z")
+	default:
+		return o.when(&t)
 	}
 }
 
@@ -140,7 +205,7 @@ const (
 // runFollow shows the latest records and then new ones, until the context ends or
 // a signal arrives.
 func (o *auditLog) runFollow(c *cobra.Command) error {
-	if o.output == "yaml" {
+	if o.output == formatYAML {
 		return usagef("--follow cannot be used with -o yaml: use a table or -o json")
 	}
 	if o.span.until != "" {
@@ -154,20 +219,26 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := o.identify(api, o.records()); err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	o.ctx = ctx
 	t := follower{
 		records: func(ctx context.Context) iter.Seq2[client.AuditEntry, error] { return api.AuditLog(ctx, o.filter) },
 		seen:    map[string]bool{},
+	}
+	if o.forPeople() {
+		t.changes = recordedChanges{}
 	}
 	if own, err := api.Account(ctx); err == nil {
 		t.own = own.Key.KeyID
 	}
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
-	if o.output == "table" {
-		o.line(auditHead())
-	}
+	rows := o.newTable(auditColumns()...)
+	rows.stream = true
 	for started := false; ; started = true {
 		entries, err := t.next(ctx, started, first)
 		if ctx.Err() != nil {
@@ -176,10 +247,8 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		for i := range entries {
-			if err := o.show(&entries[i]); err != nil {
-				return err
-			}
+		if err := o.show(entries, rows); err != nil && ctx.Err() == nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -189,30 +258,19 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 	}
 }
 
-func (o *auditLog) show(e *client.AuditEntry) error {
-	if o.output == "json" {
-		return json.NewEncoder(o.Out).Encode(e)
+// show prints records: rows of a table, or one record per line.
+func (o *auditLog) show(entries []client.AuditEntry, rows *table) error {
+	for i := range entries {
+		if o.forPeople() {
+			rows.row(o.row(&entries[i])...)
+		} else if err := o.printLine(&entries[i]); err != nil {
+			return err
+		}
 	}
-	o.line(auditRow(e))
+	if o.forPeople() {
+		return rows.flush()
+	}
 	return nil
-}
-
-// line prints one row of a table whose other rows are not known yet, so its
-// columns have fixed widths.
-func (o *auditLog) line(cells []string) {
-	widths := []int{24, 18, 10, 30, 6, 24, 16, 30, 15, 0}
-	out := ""
-	for i, cell := range cells {
-		cell = clean(cell)
-		out += cell
-		for n := len([]rune(cell)); n < widths[i]; n++ {
-			out += " "
-		}
-		if i < len(cells)-1 {
-			out += "  "
-		}
-	}
-	_, _ = o.Out.Write([]byte(out + "\n"))
 }
 
 // follower finds the records that appeared since its last poll.
@@ -220,9 +278,10 @@ type follower struct {
 	records func(ctx context.Context) iter.Seq2[client.AuditEntry, error] // newest first
 	own     string                                                        // identifier of the key that it calls with; "" if unknown
 	seen    map[string]bool
-	order   []string  // keys of seen, oldest first
-	start   time.Time // of the oldest record that the first poll read; older records are never shown
-	newest  time.Time // of the newest record that the previous poll read
+	changes recordedChanges // nil to show both records of a change
+	order   []string        // keys of seen, oldest first
+	start   time.Time       // of the oldest record that the first poll read; older records are never shown
+	newest  time.Time       // of the newest record that the previous poll read
 }
 
 // next returns the records that it has not returned before, oldest first. The
@@ -248,6 +307,8 @@ func (t *follower) next(ctx context.Context, started bool, first int) ([]client.
 			met = true
 		case e.Path == "/v1/audit-log" && e.AuditAction == nil && t.own != "" && str(e.KeyID) == t.own:
 			// The command's own call: showing it would cause another.
+		case t.changes != nil && t.changes.repeats(&e):
+			known = 0
 		default:
 			known = 0
 			fresh = append(fresh, e)

@@ -39,7 +39,7 @@ chain is broken.`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.head, "head", "", "`digest` of an earlier head, in hexadecimal")
-	f.StringVar(&o.account, "account", "default", "`name` of the account whose log to verify")
+	f.StringVar(&o.account, "account", "default", "`name` of the account whose log to verify, or its identifier after it was deleted")
 	o.loader = config.Register(f)
 	return c
 }

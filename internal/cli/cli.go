@@ -13,10 +13,11 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 
+	"github.com/itchyny/gojq"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // System is the environment that commands run in.
@@ -55,11 +56,19 @@ func buildVersion() string {
 // app holds what all commands share: the system and the persistent flags.
 type app struct {
 	*System
-	url     string // --url
-	keyFile string // --api-key-file
-	output  string // -o
+	ctx     context.Context //nolint:containedctx // it lives for one command
+	url     string          // --url
+	keyFile string          // --api-key-file
+	output  string          // -o
+	printed string          // field of records that -o id or -o name prints
+	colour  string          // --color
+	context string          // --context
+	jq      string          // --jq
+
+	jqCode *gojq.Code // the compiled --jq; nil without it
 
 	noHeaders bool // --no-headers
+	yes       bool // --yes
 }
 
 // Run runs the command that args name and returns the exit status of the process
@@ -68,18 +77,19 @@ func Run(ctx context.Context, s *System, args []string) int {
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, errDifferent) && !errors.Is(err, errNotValid) {
-		fmt.Fprintln(s.Err, "keygate: "+message(err))
+	if err != nil && !errors.Is(err, errDifferent) && !errors.Is(err, errNotValid) && !errors.Is(err, errCancelled) {
+		mode, _ := root.PersistentFlags().GetString("color") // "" only if there is no such flag
+		const name = "keygate:"
+		for _, m := range messages(err) {
+			folded := fold(name+" "+m, s.width(s.Err), len(name)+1)
+			fmt.Fprintln(s.Err, red.paint(s.colours(s.Err, mode), name)+strings.TrimPrefix(folded, name))
+		}
 	}
 	return exitCode(err)
 }
 
-func newRoot(s *System) *cobra.Command {
-	a := &app{System: s}
-	root := &cobra.Command{
-		Use:   "keygate",
-		Short: "Keygate puts API keys, rate limits and routes in front of an HTTP service",
-		Long: `Keygate puts API keys, rate limits and routes in front of an HTTP service.
+// rootHelp is the text of keygate --help.
+const rootHelp = `Keygate puts API keys, rate limits and routes in front of an HTTP service.
 
   keygate demo     run a server with a sample service, and print commands to try
   keygate serve    run a server
@@ -88,41 +98,74 @@ The other commands call a running server. They look for its address and for a ke
 this order:
 
   1. --url and --api-key-file, or KEYGATE_URL and KEYGATE_API_KEY
-  2. the current context, which "keygate login" creates
+  2. the context of --context or KEYGATE_CONTEXT, else the current one, which
+     "keygate login" creates; --context takes precedence over the environment
   3. http://127.0.0.1:8081 and ./keygate-data/admin.key
 
 A key is sent only to the server that it was given for.
 
+Where a command takes an identifier, it takes a name as well: the name or hostname of a
+gateway, the name or prefix of a key, the path of a route, the URL or host of an endpoint.
+--gateway may be left out if KEYGATE_GATEWAY or the context names a gateway, or if there is
+only one.
+
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
-4 not authorised, 5 not found, 6 conflict or invalid, 7 server unreachable.`,
+4 not authorised, 5 not found, 6 conflict or invalid, 7 server unreachable.`
+
+func newRoot(s *System) *cobra.Command {
+	a := &app{System: s}
+	root := &cobra.Command{
+		Use:           "keygate",
+		Short:         "Keygate puts API keys, rate limits and routes in front of an HTTP service",
+		Long:          rootHelp,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs, // refused by group
 		RunE:          group,
+
+		SuggestionsMinimumDistance: maxTypos,
 	}
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if near := nearestFlag(c, err); near != "" {
+			return usagef("%s: did you mean --%s?\nSee %s --help.", err, near, c.CommandPath())
+		}
 		return usagef("%s\nSee %s --help.", err, c.CommandPath())
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.url, "url", "", "`address` of the management API")
+	flags.StringVar(&a.context, "context", "", "`name` of the context to use instead of the current one (default: KEYGATE_CONTEXT)")
 	flags.StringVar(&a.keyFile, "api-key-file", "", "`file` that holds an account-level key")
-	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the output: table, json or yaml")
+	flags.StringVarP(&a.output, "output", "o", formatTable, "`format` of the output: table, wide (all columns), json, yaml, id or name")
+	flags.StringVar(&a.jq, "jq", "", "filter JSON with a jq `expression`; strings are printed as they are")
+	flags.StringVar(&a.colour, "color", colourAuto, "`when` to use colours: auto (on terminals), always or never")
 	flags.BoolVar(&a.noHeaders, "no-headers", false, "leave out the column names of tables")
 	// cobra adds --version itself, but with -v, which people expect to mean verbose.
 	root.Flags().Bool("version", false, "print the version")
 	root.Version = versionOf(a).String()
+	root.SetHelpFunc(printHelp)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", defaultWidth)))
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.checkOutput() }
+	root.PersistentPreRunE = func(c *cobra.Command, args []string) error {
+		a.ctx = c.Context()
+		if c.Name() == cobra.ShellCompRequestCmd || c.Name() == cobra.ShellCompNoDescRequestCmd {
+			return nil // the word to complete may be empty
+		}
+		if err := noneMissing(c, args); err != nil {
+			return err
+		}
+		return a.checkOutput(c)
+	}
 	root.AddCommand(
-		newServe(a), newDemo(a), newAccount(a),
+		newServe(a), newDemo(a), newAccount(a), newAccounts(a),
 		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newLimits(a),
-		newLogin(a), newContext(a), newAPI(a), newVersion(a),
+		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newVersion(a),
 	)
+	a.addCompletion(root)
 	return root
 }
 
@@ -145,7 +188,7 @@ func group(c *cobra.Command, args []string) error {
 // newGroup returns a command that only has subcommands. Its name may be given in the
 // singular, and list may be given as ls.
 func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: name, Short: short, Args: cobra.ArbitraryArgs, RunE: group, SuggestionsMinimumDistance: 2}
+	c := &cobra.Command{Use: name, Short: short, Args: cobra.ArbitraryArgs, RunE: group, SuggestionsMinimumDistance: maxTypos}
 	if stem, ok := strings.CutSuffix(name, "ies"); ok {
 		c.Aliases = []string{stem + "y"}
 	} else if singular, ok := strings.CutSuffix(name, "s"); ok {
@@ -189,8 +232,37 @@ func idOf(flag, value string, args []string) (string, error) {
 	case len(args) > 0 && args[0] != "":
 		return args[0], nil
 	default:
-		return "", usagef("no identifier given: give it as the argument or with --%s", flag)
+		hint := ""
+		if list, ok := map[string]string{
+			"gateway": "gateways", "key-id": "keys", "route-id": "routes", "webhook-id": "webhooks", "delivery-id": "deliveries", "event-id": "events",
+		}[flag]; ok {
+			hint = "; see keygate " + list + " list"
+		}
+		return "", usagef("no identifier given: give it as the argument or with --%s%s", flag, hint)
 	}
+}
+
+// optionalID is idOf for a gateway that may be left out. Then it returns "".
+func optionalID(flag, value string, args []string) (string, error) {
+	if value == "" && len(args) == 0 {
+		return "", nil
+	}
+	return idOf(flag, value, args)
+}
+
+// noneMissing refuses an empty argument, and an empty identifier as a flag. They come from a
+// script whose variable is not set, and must not select a default.
+func noneMissing(c *cobra.Command, args []string) error {
+	if slices.Contains(args, "") {
+		return usagef("an argument is empty: see %s --help", c.CommandPath())
+	}
+	for _, name := range []string{"gateway", "context", "key-id", "route-id", "webhook-id", "actor"} {
+		f := c.Flags().Lookup(name)
+		if f != nil && f.Changed && f.Value.String() == "" && c.CommandPath() != "keygate context set" {
+			return usagef("--%s is empty: give it a value or omit it", name)
+		}
+	}
+	return nil
 }
 
 // required returns a usage error if the value of a flag is empty.
@@ -199,14 +271,4 @@ func required(flag, value string) error {
 		return usagef("--%s is required", flag)
 	}
 	return nil
-}
-
-// isTerminal reports whether stream is a terminal, and returns its descriptor.
-func isTerminal(stream any) (int, bool) {
-	f, ok := stream.(*os.File)
-	if !ok {
-		return 0, false
-	}
-	fd := int(f.Fd())
-	return fd, term.IsTerminal(fd)
 }

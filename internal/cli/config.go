@@ -15,29 +15,19 @@ func newConfig(a *app) *cobra.Command {
 		newConfigValidate(a), newConfigDiff(a), newConfigApply(a), newConfigExport(a))
 }
 
-// readConfig reads a configuration file and resolves ${env:NAME} from the caller's
-// environment (contract, section 5).
-func (a *app) readConfig(args []string) ([]byte, error) {
-	content, err := a.fileArgument(args)
-	if err != nil {
-		return nil, err
-	}
-	return gateway.ResolveEnv(content, a.Env)
-}
-
 func newConfigValidate(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "validate FILE|-", Short: "Validate a configuration file offline", Args: atMost(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			content, err := a.readConfig(args)
+			d, err := a.readConfig(args)
 			if err != nil {
 				return err
 			}
-			doc, err := gateway.ParseDocument(content)
+			doc, err := gateway.ParseDocument(d.content)
 			if err != nil {
-				return err
+				return a.mistakes(d, err)
 			}
-			fmt.Fprintf(a.Err, "%s is valid: %d routes.\n", clean(args[0]), len(doc.Routes))
+			a.say("%s is valid: %d routes.", clean(d.name), len(doc.Routes))
 			return nil
 		},
 	}
@@ -47,11 +37,13 @@ type configPush struct {
 	*app
 	gateway string
 	dryRun  bool
+	verbose bool
 }
 
 func (o *configPush) command(c *cobra.Command) *cobra.Command {
 	c.Args = atMost(1)
-	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	verboseFlag(c.Flags(), &o.verbose)
+	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
 	return c
 }
 
@@ -66,7 +58,7 @@ func newConfigApply(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.printPush(p, o.dryRun)
+			return o.printPush(p, o.dryRun, o.verbose)
 		},
 	})
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would change, but change nothing")
@@ -76,10 +68,7 @@ func newConfigApply(a *app) *cobra.Command {
 // push pushes the file. It returns what it sent and what that changed, or in a dry
 // run would change.
 func (o *configPush) push(c *cobra.Command, args []string, dryRun bool) ([]byte, *client.Push, error) {
-	if err := required("gateway", o.gateway); err != nil {
-		return nil, nil, err
-	}
-	content, err := o.readConfig(args)
+	d, err := o.readConfig(args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,8 +76,11 @@ func (o *configPush) push(c *cobra.Command, args []string, dryRun bool) ([]byte,
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := api.PushConfig(c.Context(), o.gateway, content, dryRun)
-	return content, p, err
+	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
+		return nil, nil, err
+	}
+	p, err := api.PushConfig(c.Context(), o.gateway, d.content, dryRun)
+	return d.content, p, o.mistakes(d, err)
 }
 
 func newConfigDiff(a *app) *cobra.Command {
@@ -132,13 +124,13 @@ func (o *configPush) diff(c *cobra.Command, args []string) error {
 		return err
 	}
 	d := difference{p, gatewayChanges(&doc.Gateway, current)}
-	if o.output != "table" {
+	if !o.forPeople() {
 		err = o.printData(d)
 	} else {
 		for _, s := range d.Gateway {
 			fmt.Fprintf(o.Out, "~ gateway.%s: %s -> %s\n", s.Field, clean(str(s.Before)), clean(str(s.After)))
 		}
-		err = o.printPush(p, true)
+		err = o.printPush(p, true, o.verbose)
 	}
 	if err == nil && len(d.Gateway)+len(p.Added)+len(p.Removed)+len(p.Changed) > 0 {
 		return errDifferent
@@ -173,7 +165,7 @@ func gatewayChanges(s *gateway.Section, current *client.Gateway) []settingChange
 }
 
 func newConfigExport(a *app) *cobra.Command {
-	o := &gatewayCommand{app: a}
+	o := &gatewayCommand{app: a, optional: true}
 	return o.flag(&cobra.Command{Use: "export --gateway ID", Short: "Print a gateway and its routes as a configuration file", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.gateway(args)
 		if err != nil {

@@ -27,7 +27,14 @@ func (a *app) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.clientOf(access)
+	return a.clientOf(access.serverAccess)
+}
+
+// connection is the server that a command calls, and where its address and key come from.
+type connection struct {
+	serverAccess
+	source  string // of the key, for whoami
+	context string // "" if the key comes from elsewhere
 }
 
 func (a *app) clientOf(access serverAccess) (*client.Client, error) {
@@ -43,44 +50,75 @@ func (a *app) clientOf(access serverAccess) (*client.Client, error) {
 // access returns the server and its key (contract, section 8). A key is used only
 // with the address of the same source, where flags and environment count as one
 // source. Otherwise anyone who can set an address could collect keys.
-func (a *app) access() (serverAccess, error) {
+func (a *app) access() (connection, error) {
+	if a.context != "" {
+		if a.url != "" || a.keyFile != "" {
+			return connection{}, usagef("--context has an address and a key: give it or --url and --api-key-file, not both")
+		}
+		return a.currentContext("")
+	}
 	address, err := a.givenURL()
 	if err != nil {
-		return serverAccess{}, err
+		return connection{}, err
 	}
 	key, err := a.givenKey()
 	if err != nil {
-		return serverAccess{}, err
+		return connection{}, err
 	}
 	if key != "" {
 		if address == "" {
 			address = localURL
 		}
-		return serverAccess{address, key}, nil
-	}
-	contexts, err := a.readContexts()
-	if err != nil {
-		var unsafe *unsafeError
-		if errors.As(err, &unsafe) {
-			return serverAccess{}, &noKeyError{unsafe.text}
+		source := "the environment variable KEYGATE_API_KEY"
+		if a.keyFile != "" {
+			source = "the file " + a.keyFile
 		}
-		return serverAccess{}, err
+		return connection{serverAccess{URL: address, Key: key}, source, ""}, nil
 	}
-	current, has := contexts.Contexts[contexts.Current]
-	if has && (address == "" || sameOrigin(address, current.URL)) {
-		if address == "" {
-			address = current.URL
-		}
-		return serverAccess{address, current.Key}, nil
+	current, err := a.currentContext(address)
+	if err != nil || current.Key != "" {
+		return current, err
 	}
 	if address == "" {
 		address = localURL
 	}
 	if !isLoopback(address) {
-		return serverAccess{}, &noKeyError{fmt.Sprintf("there is no key for %s: give --api-key-file or set KEYGATE_API_KEY with the address, or run keygate login --url %s", address, address)}
+		return connection{}, &noKeyError{fmt.Sprintf("there is no key for %s: give --api-key-file or set KEYGATE_API_KEY with the address, or run keygate login --url %s", address, address)}
 	}
 	key, err = readLocalKey(filepath.FromSlash(localKey))
-	return serverAccess{address, key}, err
+	return connection{serverAccess{URL: address, Key: key}, "the file ./" + localKey, ""}, err
+}
+
+// currentContext returns the context of --context, else of KEYGATE_CONTEXT, else the current
+// one. If there is none, or address has another origin, it returns an empty connection.
+func (a *app) currentContext(address string) (connection, error) {
+	contexts, err := a.readContexts()
+	if err != nil {
+		var unsafe *unsafeError
+		if errors.As(err, &unsafe) {
+			return connection{}, &noKeyError{unsafe.text}
+		}
+		return connection{}, err
+	}
+	name := a.context
+	if name == "" {
+		name, _ = a.Env("KEYGATE_CONTEXT")
+	}
+	named := name != ""
+	if !named {
+		name = contexts.Current
+	}
+	current, has := contexts.Contexts[name]
+	switch {
+	case !has && named:
+		return connection{}, contexts.missing(name)
+	case !has || address != "" && !sameOrigin(address, current.URL):
+		return connection{}, nil
+	}
+	if address != "" {
+		current.URL = address
+	}
+	return connection{current, "the context " + name, name}, nil
 }
 
 // givenURL returns the address from the flag, else from the environment, else "".

@@ -90,7 +90,7 @@ func TestKeyIsUsedOnlyWithTheAddressOfItsSource(t *testing.T) {
 				writeFile(t, localKey, keyA+"\n", 0o600)
 			}
 			if s.contextURL != "" {
-				f := &contextFile{Current: "c", Contexts: map[string]serverAccess{"c": {s.contextURL, keyB}}}
+				f := &contextFile{Current: "c", Contexts: map[string]serverAccess{"c": {URL: s.contextURL, Key: keyB}}}
 				if s.contextNotCurrent {
 					f.Current = ""
 				}
@@ -183,7 +183,7 @@ func TestContentThatIsNotAKeyIsNotShown(t *testing.T) {
 // read back unchanged.
 func TestContextsArePrivateAndReadBack(t *testing.T) {
 	a := newApp(t, nil)
-	f := &contextFile{Current: "x: y", Contexts: map[string]serverAccess{"x: y": {"http://127.0.0.1:1", keyA}}}
+	f := &contextFile{Current: "x: y", Contexts: map[string]serverAccess{"x: y": {URL: "http://127.0.0.1:1", Key: keyA}}}
 	if err := a.writeContexts(f); err != nil {
 		t.Fatal(err)
 	}

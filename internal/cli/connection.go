@@ -16,6 +16,7 @@ import (
 type connectionFlags struct {
 	certificate, key            string // files
 	connectTimeout, idleTimeout string
+	maxConnectionAge            string
 	maxConnections              int64
 }
 
@@ -24,12 +25,14 @@ func (o *connectionFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&o.key, "upstream-client-key", "", "`file` with the private key of the client certificate in PEM, or - for standard input")
 	f.StringVar(&o.connectTimeout, "upstream-connect-timeout", "", "timeout for connecting to the upstream, as a `duration` such as 2s")
 	f.StringVar(&o.idleTimeout, "upstream-idle-timeout", "", "time after which an idle connection to the upstream is closed, as a `duration` such as 30s")
+	f.StringVar(&o.maxConnectionAge, "upstream-max-connection-age", "", "age after which a connection to the upstream is not used for new requests, as a `duration` such as 1m")
 	f.Int64Var(&o.maxConnections, "upstream-max-connections", 0, "maximum number of `connections` to the upstream; 0 means unlimited")
 }
 
 // fill sets the fields of a new gateway whose flags were given.
 func (o *connectionFlags) fill(a *app, in *client.CreateGatewayRequest) error {
 	in.UpstreamConnectTimeout, in.UpstreamIdleTimeout = given(o.connectTimeout), given(o.idleTimeout)
+	in.UpstreamMaxConnectionAge = given(o.maxConnectionAge)
 	if o.maxConnections != 0 {
 		in.UpstreamMaxConnections = &o.maxConnections
 	}
@@ -62,6 +65,7 @@ func (o *connectionFlags) change(a *app, c *cobra.Command, p *client.GatewayPatc
 	flags, set := c.Flags(), changesOf(c)
 	p.UpstreamConnectTimeout = set.text("upstream-connect-timeout", o.connectTimeout)
 	p.UpstreamIdleTimeout = set.text("upstream-idle-timeout", o.idleTimeout)
+	p.UpstreamMaxConnectionAge = set.text("upstream-max-connection-age", o.maxConnectionAge)
 	p.UpstreamMaxConnections = set.number("upstream-max-connections", o.maxConnections)
 	for _, f := range []struct {
 		flag, name string
@@ -91,6 +95,7 @@ func connectionFields(g *client.Gateway) (fields []field) {
 		{"UPSTREAM CLIENT", subject(g.UpstreamClientCertificate)},
 		{"CONNECT TIMEOUT", limitPart("", g.UpstreamConnectTimeout)},
 		{"IDLE TIMEOUT", limitPart("", g.UpstreamIdleTimeout)},
+		{"MAX CONNECTION AGE", limitPart("", g.UpstreamMaxConnectionAge)},
 		{"MAX CONNECTIONS", number(g.UpstreamMaxConnections)},
 	} {
 		if f.value != "" {

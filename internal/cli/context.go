@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -10,7 +9,7 @@ import (
 
 func newContext(a *app) *cobra.Command {
 	return newGroup("context", "Manage the servers saved by keygate login",
-		newContextList(a), newContextUse(a), newContextDelete(a))
+		newContextList(a), newContextUse(a), newContextSet(a), newContextDelete(a))
 }
 
 // contextRecord is the output for a context. It never contains the key.
@@ -18,6 +17,7 @@ type contextRecord struct {
 	Name    string `json:"name"`
 	URL     string `json:"url"`
 	Current bool   `json:"current"`
+	Gateway string `json:"gateway_id,omitempty"`
 }
 
 func newContextList(a *app) *cobra.Command {
@@ -28,60 +28,134 @@ func newContextList(a *app) *cobra.Command {
 		}
 		records := func(yield func(contextRecord, error) bool) {
 			for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
-				if !yield(contextRecord{name, f.Contexts[name].URL, name == f.Current}, nil) {
+				if !yield(contextRecord{name, f.Contexts[name].URL, name == f.Current, f.Contexts[name].Gateway}, nil) {
 					return
 				}
 			}
 		}
-		return printList(a, 0, records, []string{"CURRENT", "NAME", "URL"}, func(r *contextRecord) []string {
-			mark := ""
-			if r.Current {
-				mark = "*"
-			}
-			return []string{mark, r.Name, r.URL}
+		return printList(a, 0, records, listing[contextRecord]{
+			columns: []column{{name: "CURRENT"}, {name: "NAME", flex: true}, {name: "URL", flex: true}, {name: "GATEWAY", rank: 1}},
+			row: func(r *contextRecord) []string {
+				mark := ""
+				if r.Current {
+					mark = "*"
+				}
+				return []string{mark, r.Name, r.URL, r.Gateway}
+			},
+			empty: "No contexts. Create one: keygate login --url URL",
 		})
 	}}
 }
 
 func newContextUse(a *app) *cobra.Command {
 	return &cobra.Command{Use: "use NAME", Short: "Make a context the current one", Args: atMost(1), RunE: func(_ *cobra.Command, args []string) error {
-		return a.changeContexts(args, func(f *contextFile, name string) string {
-			f.Current = name
-			return "The context " + clean(name) + " is now the current one."
-		})
+		f, name, err := a.contextOf(args)
+		if err != nil {
+			return err
+		}
+		f.Current = name
+		if err := a.writeContexts(f); err != nil {
+			return err
+		}
+		a.say("The context %s is now the current one.", clean(name))
+		return nil
 	}}
 }
 
-func newContextDelete(a *app) *cobra.Command {
-	return &cobra.Command{Use: "delete NAME", Short: "Delete a context and its key", Args: atMost(1), RunE: func(_ *cobra.Command, args []string) error {
-		return a.changeContexts(args, func(f *contextFile, name string) string {
-			delete(f.Contexts, name)
-			if f.Current == name {
-				f.Current = ""
-				return "The context " + clean(name) + " was deleted. There is no current context now."
+func newContextSet(a *app) *cobra.Command {
+	var gateway string
+	c := &cobra.Command{
+		Use: "set [NAME] --gateway GATEWAY", Short: "Set the default of --gateway for a context, by default the current one",
+		Long:    "Set the default of --gateway for a context, by default the current one. An empty value\nremoves it.",
+		Example: "  keygate context set --gateway orders\n  keygate context set staging --gateway ''", Args: atMost(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !c.Flags().Changed("gateway") {
+				return required("gateway", "")
 			}
-			return "The context " + clean(name) + " was deleted."
-		})
-	}}
+			return a.setGateway(args, gateway)
+		},
+	}
+	c.Flags().StringVar(&gateway, "gateway", "", "`id`, name or hostname of the gateway")
+	return c
 }
 
-// changeContexts applies change to the context that args name, saves the file and
-// prints the message that change returned.
-func (a *app) changeContexts(args []string, change func(f *contextFile, name string) string) error {
-	if len(args) == 0 {
-		return usagef("no context given: give its name as the argument")
+// setGateway sets the default gateway of the context that args name.
+func (a *app) setGateway(args []string, ref string) error {
+	if len(args) > 0 {
+		a.context = args[0]
 	}
-	f, err := a.readContexts()
+	used, err := a.currentContext("")
 	if err != nil {
 		return err
 	}
-	if _, ok := f.Contexts[args[0]]; !ok {
-		return &noContextError{args[0]}
+	if used.context == "" {
+		return &notFoundError{"there is no current context: give the name of one, or run keygate login"}
 	}
-	done := change(f, args[0])
+	found := ""
+	if ref != "" {
+		api, err := a.clientOf(used.serverAccess)
+		if err != nil {
+			return err
+		}
+		if found, err = a.gatewayID(api, ref); err != nil {
+			return err
+		}
+		if _, err := api.Gateway(a.ctx, found); err != nil {
+			return err
+		}
+	}
+	f, name, err := a.contextOf([]string{used.context})
+	if err != nil {
+		return err
+	}
+	one := f.Contexts[name]
+	one.Gateway = found
+	f.Contexts[name] = one
 	if err := a.writeContexts(f); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.Err, done)
+	if found == "" {
+		a.say("The context %s has no default gateway now.", clean(name))
+	} else {
+		a.say("The default gateway of the context %s is now %s.", clean(name), found)
+	}
 	return nil
+}
+
+func newContextDelete(a *app) *cobra.Command {
+	return a.confirmFlag(&cobra.Command{Use: "delete NAME", Short: "Delete a context and its key", Args: atMost(1), RunE: func(_ *cobra.Command, args []string) error {
+		f, name, err := a.contextOf(args)
+		if err != nil {
+			return err
+		}
+		err = a.confirm(func() (loss, error) {
+			return loss{verb: "delete", what: "context " + name, with: []string{"the key for " + f.Contexts[name].URL + " that is saved in it"}}, nil
+		})
+		if err != nil {
+			return err
+		}
+		delete(f.Contexts, name)
+		was := ""
+		if f.Current == name {
+			f.Current, was = "", ", which was the current one"
+		}
+		if err := a.writeContexts(f); err != nil {
+			return err
+		}
+		return a.destroyed("delete", "context "+name+was, func() error { return nil })
+	}})
+}
+
+// contextOf returns the contexts, and the name of the one that args name.
+func (a *app) contextOf(args []string) (f *contextFile, name string, err error) {
+	if len(args) == 0 {
+		return nil, "", usagef("no context given: give its name as the argument")
+	}
+	if f, err = a.readContexts(); err != nil {
+		return nil, "", err
+	}
+	if _, ok := f.Contexts[args[0]]; !ok {
+		return nil, "", f.missing(args[0])
+	}
+	return f, args[0], nil
 }

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/sys/unix"
 )
 
 // contextFile is the file that "keygate login" writes: servers with their keys.
@@ -20,8 +21,14 @@ type contextFile struct {
 
 // serverAccess is the address of a server and a key for it.
 type serverAccess struct {
-	URL string `yaml:"url"`
-	Key string `yaml:"key"`
+	URL     string `yaml:"url"`
+	Key     string `yaml:"key"`
+	Gateway string `yaml:"gateway,omitempty"` // identifier of the default of --gateway
+}
+
+// missing returns the error for a name that no context has.
+func (f *contextFile) missing(name string) error {
+	return &noContextError{name, slices.Sorted(maps.Keys(f.Contexts))}
 }
 
 func (a *app) contextPath() (string, error) {
@@ -94,27 +101,12 @@ func (e *unsafeError) Error() string { return e.text }
 
 // readPrivate reads a file that only its owner may read: a regular file, not a
 // symbolic link, owned by the caller, with mode 0600. For any other file the error is
-// an *unsafeError.
+// an *unsafeError. Files of Windows have no mode; there the rights of the directory apply.
 func readPrivate(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) {
-		return nil, &unsafeError{path + " is a symbolic link: replace it by the file itself"}
-	}
+	f, err := openPrivate(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, fmt.Errorf("stat %s: %w", path, err)
-	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return nil, &unsafeError{path + " is not a regular file"}
-	case int(st.Uid) != os.Geteuid():
-		return nil, &unsafeError{path + " belongs to another user"}
-	case st.Mode&0o7777 != 0o600:
-		return nil, &unsafeError{fmt.Sprintf("%s has mode %04o, so other users may be able to read or change it: run chmod 600 %s", path, st.Mode&0o7777, path)}
-	}
 	return io.ReadAll(io.LimitReader(f, 1<<20))
 }

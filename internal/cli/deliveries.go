@@ -29,7 +29,7 @@ func newDeliveriesList(a *app) *cobra.Command {
 		Example: "  keygate deliveries list --state failed --since 24h",
 	}
 	f := c.Flags()
-	f.StringVar(&o.filter.WebhookID, "webhook-id", "", "only deliveries to the endpoint with this `id`")
+	f.StringVar(&o.filter.WebhookID, "webhook-id", "", "only deliveries to the endpoint with this `id`, URL or host")
 	f.StringVar(&o.filter.State, "state", "", "only deliveries in this `state`: pending, retry_scheduled, delivered or failed")
 	f.StringVar(&o.filter.EventType, "event-type", "", "only deliveries of events of this `type`")
 	o.span.add(f, "deliveries")
@@ -49,17 +49,27 @@ func (o *deliveriesList) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return printList(o.app, o.limit, api.Deliveries(c.Context(), o.filter),
-		[]string{"DELIVERY ID", "EVENT TYPE", "STATE", "ATTEMPTS", "LAST RESULT", "NEXT ATTEMPT", "CREATED", "WEBHOOK ID"},
-		func(d *client.Delivery) []string {
+	if o.filter.WebhookID != "" {
+		if o.filter.WebhookID, err = o.webhookID(api, o.filter.WebhookID); err != nil {
+			return err
+		}
+	}
+	return printList(o.app, o.limit, api.Deliveries(c.Context(), o.filter), listing[client.Delivery]{
+		columns: []column{
+			{name: "DELIVERY ID"}, {name: "EVENT TYPE", flex: true}, {name: "STATE", state: true}, {name: "ATTEMPTS", rank: 3},
+			{name: "LAST RESULT", rank: 2, flex: true}, {name: "NEXT ATTEMPT", rank: 4}, {name: "CREATED", rank: 1}, {name: "WEBHOOK ID", rank: 5},
+		},
+		row: func(d *client.Delivery) []string {
 			last := ""
 			if n := len(d.Attempts); n > 0 {
 				last = attemptResult(&d.Attempts[n-1])
 			}
 			return []string{
-				d.DeliveryID, d.EventType, string(d.State), strconv.Itoa(len(d.Attempts)), last, moment(d.NextAttemptAt), moment(&d.CreatedAt), d.WebhookID,
+				d.DeliveryID, d.EventType, string(d.State), strconv.Itoa(len(d.Attempts)), last, o.when(d.NextAttemptAt), o.when(&d.CreatedAt), d.WebhookID,
 			}
-		})
+		},
+		empty: noneMatch(c, "deliveries", "Send one: keygate webhooks test WEBHOOK_ID"),
+	})
 }
 
 // attemptResult returns the status that an attempt received, or its error.

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,7 @@ import (
 type demoRun struct {
 	*app
 	loader *config.Loader
+	tour   bool
 }
 
 func newDemo(a *app) *cobra.Command {
@@ -33,10 +35,13 @@ func newDemo(a *app) *cobra.Command {
 		Short: "Run a server with a sample service behind it, and print commands to try",
 		Long: `Run a server in a temporary directory, with a sample service, a gateway in front of
 it and a key, and print commands to try. It needs no network. It takes the same flags
-and environment variables as serve. Ctrl-C stops the demo and removes everything.`,
+and environment variables as serve. Ctrl-C stops the demo and removes everything.
+
+With --tour it prints many more commands, which show everything that Keygate does.`,
 		Args: noArgs,
 		RunE: o.run,
 	}
+	c.Flags().BoolVar(&o.tour, "tour", false, "print commands for everything that Keygate does")
 	o.loader = config.Register(c.Flags())
 	return c
 }
@@ -62,7 +67,7 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, sample.Close()) }()
-	events := newDemoEvents(o.Out)
+	events := newDemoEvents(o.Out, o.tour)
 	hooks, err := startReceiver(c.Context(), receiverConfig{Name: demoHooks, Handle: events.handle})
 	if err != nil {
 		return err
@@ -70,7 +75,12 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	defer func() { err = errors.Join(err, hooks.Close()) }()
 	settings.WebhookAllowNetwork = append(settings.WebhookAllowNetwork, netip.MustParsePrefix("127.0.0.0/8"))
 
-	signals := notify()
+	// A demo whose terminal is closed removes its directory, unless nohup started it.
+	var hangup []os.Signal
+	if !signal.Ignored(syscall.SIGHUP) {
+		hangup = []os.Signal{syscall.SIGHUP}
+	}
+	signals := notify(hangup...)
 	defer signal.Stop(signals)
 	return server.Run(c.Context(), server.Config{
 		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat), Version: o.Version, Env: o.Env,
@@ -117,7 +127,7 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 		return fmt.Errorf("push the sample service's document: %w", err)
 	}
 	limit, owner := "60/min", "you"
-	k, err := api.CreateKey(ctx, client.CreateKeyRequest{Name: "demo", Scope: "write", RateLimit: &limit, Owner: &owner, GatewayID: &g.GatewayID})
+	k, err := api.CreateKey(ctx, client.CreateKeyRequest{Name: "demo", Scope: "write", RateLimit: &client.KeyRateLimit{Rate: limit}, Owner: &owner, GatewayID: &g.GatewayID})
 	if err != nil {
 		return fmt.Errorf("create the demo's key: %w", err)
 	}
@@ -125,10 +135,17 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 	if err := os.WriteFile(spec, []byte(sampleDocument), 0o600); err != nil {
 		return fmt.Errorf("write the sample service's document: %w", err)
 	}
-	return o.print(&tour{
+	t := &tour{
 		program: programName(), gateway: scheme(settings.TLSCert) + reachable(s.GatewayAddr()), host: g.Hostname, admin: admin, ops: "http://" + reachable(s.OpsAddr()),
-		adminKey: settings.AdminKeyFile(), gatewayID: g.GatewayID, keyID: k.KeyID, key: k.Secret, spec: spec, upstream: upstream,
-	})
+		adminKey: settings.AdminKeyFile(), gatewayID: g.GatewayID, keyPrefix: k.KeyPrefix, key: k.Secret, spec: spec, upstream: upstream,
+	}
+	if !g.Default { // in a data directory that has gateways already
+		t.gateway = t.byName()
+	}
+	if o.tour {
+		return t.printAll(o.Out)
+	}
+	return t.print(o.Out)
 }
 
 // reachable returns the address at which a client reaches the listener at addr. A
@@ -158,89 +175,6 @@ func programName() string {
 	return path
 }
 
-// tour holds the values that the printed commands contain.
-type tour struct {
-	program, gateway, host, admin, ops, adminKey, gatewayID, keyID, key, spec, upstream string
-}
-
-func (o *demoRun) print(t *tour) error {
-	_, err := fmt.Fprintf(o.Out, `Keygate is running, with a sample service behind it.
-
-  data plane      %[1]s  (also %[2]s)
-  management API  %[3]s
-  operators       %[4]s/readyz, %[4]s/metrics
-  sample service  %[5]s
-
-Paste these into another terminal, one after the other.
-
-# Used by all commands: a caller's key, and your key for the management API.
-export KEY=%[6]s
-export KEYGATE_URL=%[3]s
-export KEYGATE_API_KEY=$(cat %[7]s)
-
-# Call the service through the gateway.
-curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
-
-# Show what the service receives about the caller.
-curl -H "Authorization: Bearer $KEY" %[1]s/whoami
-
-# Without a key: 401. A public route needs no key: 200.
-curl -i %[1]s/orders
-curl -i %[1]s/health
-
-# A path that is not in the service's OpenAPI document: 404. A method that is not: 405.
-curl -i -H "Authorization: Bearer $KEY" %[1]s/secrets
-curl -i -X PATCH -H "Authorization: Bearer $KEY" %[1]s/orders
-
-# Exceed a limit: this route allows 5 requests a minute, so the sixth is 429.
-for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%%{http_code}\n' -H "Authorization: Bearer $KEY" %[1]s/orders/1; done
-
-# The audit log, the traffic report, and the refused requests.
-%[8]s audit-log --gateway %[9]s
-%[8]s traffic --group-by route
-%[8]s explain
-
-# Why the last of them was refused; and the current level of every limit.
-%[8]s explain $(%[8]s explain --limit 1 -o json | jq -r '.[0].request_id')
-%[8]s limits show %[9]s
-
-# Check that no record is missing: each of these counters is 0, and the hash chain of
-# the audit log is intact.
-curl -s %[4]s/metrics | grep '_lost_total '
-%[8]s audit-log verify --data-dir %[12]s
-
-# List what there is.
-%[8]s gateways list
-%[8]s routes list --gateway %[9]s
-%[8]s keys list
-
-# Push the service's document again (nothing changes), and list the revisions.
-%[8]s spec push --gateway %[9]s %[10]s
-%[8]s spec revisions --gateway %[9]s
-
-# Create a key that may only read orders, and replace the first key with a new one.
-%[8]s keys create --name reader --scope read:orders -o json
-%[8]s keys rotate --key-id %[11]s --overlap-days 7
-
-# Revoke the key: the next call with it is 401.
-%[8]s keys revoke %[11]s
-curl -i -H "Authorization: Bearer $KEY" %[1]s/orders
-
-# Events, and their deliveries to the webhook receiver that prints the lines below.
-%[8]s events list
-%[8]s webhooks list
-%[8]s deliveries list
-
-# Receive events in another terminal. --forward-to URL forwards them to your program.
-%[8]s webhooks listen
-
-Ctrl-C stops the demo and removes its data.
-
-Events received by the demo's own webhook receiver, each with a verified signature:
-`, t.gateway, t.byName(), t.admin, t.ops, t.upstream, t.key, t.adminKey, t.program, t.gatewayID, t.spec, t.keyID, filepath.Dir(t.adminKey))
-	return err
-}
-
 // scheme returns the start of the URL of a listener: https if it has a certificate,
 // http if cert is "".
 func scheme(cert string) string {
@@ -248,11 +182,4 @@ func scheme(cert string) string {
 		return "http://"
 	}
 	return "https://"
-}
-
-// byName returns the data plane's URL with the gateway's hostname.
-func (t *tour) byName() string {
-	scheme, address, _ := strings.Cut(t.gateway, "://")
-	_, port, _ := net.SplitHostPort(address) // a listener's address always has a port
-	return scheme + "://" + net.JoinHostPort(t.host, port)
 }

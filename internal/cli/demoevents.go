@@ -36,13 +36,14 @@ func registerDemo(ctx context.Context, api *client.Client, hooks *receiver) erro
 // is called.
 type demoEvents struct {
 	out   io.Writer
+	data  bool          // print the events' data too
 	begun chan struct{} // closed by begin
 	once  sync.Once
 	mu    sync.Mutex // keeps lines whole
 }
 
-func newDemoEvents(out io.Writer) *demoEvents {
-	return &demoEvents{out: out, begun: make(chan struct{})}
+func newDemoEvents(out io.Writer, data bool) *demoEvents {
+	return &demoEvents{out: out, data: data, begun: make(chan struct{})}
 }
 
 func (e *demoEvents) begin() { e.once.Do(func() { close(e.begun) }) }
@@ -55,6 +56,10 @@ func (e *demoEvents) handle(ctx context.Context, d *receivedDelivery) (status in
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	fmt.Fprintf(e.out, "event  %s  %-22s  %s  %s\n", moment(&d.Event.CreatedAt), clean(d.Event.Type), clean(d.Event.ID), clean(string(d.Event.Data)))
+	fmt.Fprintf(e.out, "event %s %-22s %s", moment(&d.Event.CreatedAt), clean(d.Event.Type), clean(d.Event.ID))
+	if e.data {
+		fmt.Fprint(e.out, "  ", clean(string(d.Event.Data)))
+	}
+	fmt.Fprintln(e.out)
 	return http.StatusNoContent, nil
 }

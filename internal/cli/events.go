@@ -44,8 +44,11 @@ func (o *eventsList) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return printList(o.app, o.limit, api.Events(c.Context(), o.filter), []string{"EVENT ID", "TYPE", "CREATED", "DATA"},
-		func(e *client.Event) []string { return []string{e.ID, e.Type, moment(&e.CreatedAt), string(e.Data)} })
+	return printList(o.app, o.limit, api.Events(c.Context(), o.filter), listing[client.Event]{
+		columns: []column{{name: "EVENT ID"}, {name: "TYPE"}, {name: "CREATED", rank: 1}, {name: "DATA", rank: 2, flex: true}},
+		row:     func(e *client.Event) []string { return []string{e.ID, e.Type, o.when(&e.CreatedAt), string(e.Data)} },
+		empty:   noneMatch(c, "events", ""),
+	})
 }
 
 func newEventsGet(a *app) *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/audit"
@@ -37,10 +38,16 @@ type noKeyError struct{ text string }
 func (e *noKeyError) Error() string { return e.text }
 
 // noContextError reports that no context has that name.
-type noContextError struct{ name string }
+type noContextError struct {
+	name  string
+	known []string
+}
 
 func (e *noContextError) Error() string {
-	return fmt.Sprintf("there is no context %q: run keygate context list", e.name)
+	if len(e.known) == 0 {
+		return fmt.Sprintf("there is no context %q: keygate login creates one", e.name)
+	}
+	return fmt.Sprintf("there is no context %q, only %s", e.name, clean(strings.Join(e.known, ", ")))
 }
 
 // errDifferent reports that config diff found differences. They are on standard output.
@@ -57,6 +64,8 @@ func exitCode(err error) int {
 		setting     *config.Error
 		noKey       *noKeyError
 		noContext   *noContextError
+		notFound    *notFoundError
+		ambiguous   *ambiguousError
 		refused     *client.Error
 		unreachable *client.UnreachableError
 		local       *fault.Error
@@ -78,8 +87,10 @@ func exitCode(err error) int {
 		return exitConflict
 	case errors.As(err, &noKey):
 		return exitUnauthorized
-	case errors.As(err, &noContext):
+	case errors.As(err, &noContext), errors.As(err, &notFound):
 		return exitNotFound
+	case errors.As(err, &ambiguous):
+		return exitConflict
 	case errors.As(err, &unreachable):
 		return exitUnreachable
 	case errors.As(err, &refused):
@@ -108,15 +119,41 @@ func exitOfStatus(status int) int {
 	}
 }
 
-// message returns the text of err for the user. If the input was wrong, that is the
-// public message alone; if an operation failed, it is the whole chain of errors.
-func message(err error) string {
+// messages returns the text of err for the user: a message for each problem of a request
+// that is invalid, else one. If the input was wrong, that is the public message alone; if
+// an operation failed, it is the whole chain of errors.
+func messages(err error) []string {
 	var local *fault.Error
-	if errors.As(err, &local) && exitOfStatus(local.Code.Status()) != exitFailed {
-		if local.Field != "" {
-			return local.Field + ": " + local.Message
+	var refused *client.Error
+	var mistakes *mistakesError
+	var out []string
+	switch {
+	case errors.As(err, &mistakes):
+		out = append(out, mistakes.text)
+	case errors.As(err, &local) && exitOfStatus(local.Code.Status()) != exitFailed:
+		out = append(out, problemLine(local.Field, local.Message))
+		for _, p := range local.Problems[min(1, len(local.Problems)):] {
+			out = append(out, problemLine(p.Field, p.Message))
 		}
-		return local.Message
+	case errors.As(err, &refused):
+		out = append(out, err.Error())
+		for _, p := range refused.Problems[min(1, len(refused.Problems)):] {
+			name := ""
+			if p.Field != nil {
+				name = *p.Field
+			}
+			out = append(out, problemLine(name, p.Message))
+		}
+	default:
+		out = append(out, err.Error())
 	}
-	return err.Error()
+	return out
+}
+
+// problemLine returns the message about a field, or, for "", about the whole request.
+func problemLine(field, message string) string {
+	if field == "" {
+		return message
+	}
+	return field + ": " + message
 }

@@ -30,9 +30,9 @@ the body of an error. Without an identifier, list such requests, newest first.`,
 		Args:    atMost(1), RunE: o.run,
 	}
 	f := c.Flags()
-	f.StringVar(&o.filter.GatewayID, "gateway", "", "only requests of the gateway with this `id`")
-	f.StringVar(&o.filter.RouteID, "route-id", "", "only requests of the route with this `id`")
-	f.StringVar(&o.filter.KeyID, "key-id", "", "only requests with the key with this `id`")
+	f.StringVar(&o.filter.GatewayID, "gateway", "", "only requests of the gateway with this `id`, name or hostname")
+	f.StringVar(&o.filter.RouteID, "route-id", "", "only requests of the route with this `id` or path")
+	f.StringVar(&o.filter.KeyID, "key-id", "", "only requests with the key with this `id`, name or prefix")
 	f.IntVar(&o.filter.Status, "status", 0, "only requests with this response `status`")
 	o.span.add(f, "requests")
 	limitFlag(f, &o.limit)
@@ -54,19 +54,28 @@ func (o *explain) run(c *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	return printList(o.app, limit, api.Requests(c.Context(), o.filter),
-		[]string{"TIME", "STATUS", "WHY", "KEY", "METHOD", "PATH", "CLIENT", "REQUEST ID"},
-		func(r *client.LoggedRequest) []string {
+	if err := o.identify(api, records{gateway: &o.filter.GatewayID, route: &o.filter.RouteID, key: &o.filter.KeyID}); err != nil {
+		return err
+	}
+	return printList(o.app, limit, api.Requests(c.Context(), o.filter), listing[client.LoggedRequest]{
+		columns: []column{
+			{name: "TIME", rank: 1}, {name: "STATUS"}, {name: "WHY", flex: true}, {name: "KEY", rank: 3}, {name: "METHOD", rank: 2},
+			{name: "PATH", flex: true}, {name: "CLIENT", rank: 4}, {name: "REQUEST ID"},
+		},
+		row: func(r *client.LoggedRequest) []string {
 			return []string{
-				moment(&r.Time), strconv.FormatInt(r.Status, 10), why(&r.Decision), str(r.KeyPrefix), r.Method, r.Path, r.ClientIP, r.RequestID,
+				o.when(&r.Time), strconv.FormatInt(r.Status, 10), why(&r.Decision), str(r.KeyPrefix), r.Method, r.Path, r.ClientIP, r.RequestID,
 			}
-		})
+		},
+		empty: noneMatch(c, "requests", "None was refused (429, 401, 403) or failed (5xx) in the last 24 hours."),
+		next:  "To see the reason in full: keygate explain REQUEST_ID",
+	})
 }
 
 // tableLimit returns the limit that applies: without --limit, 100 for a table and
 // none for JSON and YAML.
 func (a *app) tableLimit(c *cobra.Command, limit int) int {
-	if a.output != "table" || c.Flags().Changed("limit") {
+	if !a.forPeople() || c.Flags().Changed("limit") {
 		return limit
 	}
 	return 100
@@ -76,6 +85,9 @@ func (a *app) tableLimit(c *cobra.Command, limit int) int {
 func why(d *client.Decision) string {
 	if d.LimitScope != nil {
 		return d.Check + " (" + string(*d.LimitScope) + ")"
+	}
+	if d.Reason != nil {
+		return d.Check + " (" + *d.Reason + ")"
 	}
 	if d.Code != "" && d.Code != d.Check {
 		return d.Check + " (" + d.Code + ")"
@@ -95,8 +107,8 @@ func (o *explain) one(c *cobra.Command, id string) error {
 	}
 	r, err := api.RequestByID(c.Context(), id)
 	if err != nil {
-		if client.IsNotFound(err) && o.output == "table" {
-			fmt.Fprintln(o.Err, "Only requests of the last 24 hours that were refused (429, 401, 403) or failed (5xx) can be explained.")
+		if client.IsNotFound(err) && o.forPeople() {
+			o.say("Only requests of the last 24 hours that were refused (429, 401, 403) or failed (5xx) can be explained.")
 		}
 		return err
 	}
@@ -123,6 +135,9 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 	}
 	if d.UpstreamStatus != nil {
 		fields = append(fields, field{"UPSTREAM STATUS", strconv.FormatInt(*d.UpstreamStatus, 10)})
+	}
+	if d.Detail != nil {
+		fields = append(fields, field{"DETAIL", *d.Detail})
 	}
 	if r.LeftOut > 0 {
 		fields = append(fields, field{"LEFT OUT", fmt.Sprintf("%d other requests of the same second", r.LeftOut)})

@@ -105,3 +105,36 @@ func TestFollowerShowsRecordsWithoutRequest(t *testing.T) {
 		t.Errorf("after the clock was set back: got %v, error %v; want req_early", shown, err)
 	}
 }
+
+// Guarantee: a table shows one record for each change, also if the record of its
+// authentication appears later. Other records, and changes of the server itself, are shown.
+func TestFollowerShowsChangesOnce(t *testing.T) {
+	log := &growingLog{}
+	change := func(at time.Duration, request string) {
+		log.event(at)
+		e := &(*log)[len(*log)-1]
+		e.Kind, e.AuditAction, e.RequestID = "management", &client.AuditAction{Action: "key.create"}, request
+	}
+	f := follower{records: log.records, seen: map[string]bool{}, changes: recordedChanges{}}
+	show := func(started bool, want ...string) {
+		t.Helper()
+		shown, err := f.next(t.Context(), started, 10)
+		var got []string
+		for i := range shown {
+			got = append(got, shown[i].Kind+" "+shown[i].RequestID)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %v, error %v; want %v", got, err, want)
+		}
+	}
+	change(2*time.Second, "req_a")
+	change(2*time.Second+time.Millisecond, "")
+	show(false, "management req_a", "management ")
+	log.event(time.Second)
+	(*log)[2].RequestID = "req_a"
+	other := log.event(3 * time.Second)
+	change(4*time.Second, "req_b")
+	log.event(4*time.Second - time.Microsecond)
+	(*log)[5].RequestID = "req_b"
+	show(true, "authentication "+other, "management req_b")
+}

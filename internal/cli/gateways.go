@@ -25,6 +25,9 @@ type gatewayFlags struct {
 	origins, corsMethods, corsHeaders                      []string
 	corsMaxAge                                             int64
 	maxBody                                                int64
+	keyHeaders                                             []string
+	encodedSlashes                                         bool
+	isDefault                                              bool
 	connection                                             connectionFlags
 }
 
@@ -43,6 +46,9 @@ func (g *gatewayFlags) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&g.corsHeaders, "cors-header", nil, "request `header` that CORS requests may set; may be repeated")
 	f.Int64Var(&g.corsMaxAge, "cors-max-age", 0, "`seconds` for which browsers may cache a preflight response")
 	f.Int64Var(&g.maxBody, "max-body-bytes", 0, "maximum size of a request body in `bytes`; 0 means unlimited")
+	f.StringSliceVar(&g.keyHeaders, "key-header", nil, "request `header` that may hold the key, such as X-API-Key (default Authorization); may be repeated")
+	f.BoolVar(&g.encodedSlashes, "allow-encoded-slashes", false, "treat %2F in a path as a part of its segment")
+	f.BoolVar(&g.isDefault, "default", false, "make it the default gateway, which unknown hosts reach, in place of the present one")
 	g.connection.register(f)
 }
 
@@ -107,7 +113,8 @@ func (g *gatewayFlags) upstreamCA() (string, error) {
 type gatewaysCreate struct {
 	*app
 	gatewayFlags
-	spec string
+	spec    string
+	refRoot string
 }
 
 func newGatewaysCreate(a *app) *cobra.Command {
@@ -121,6 +128,7 @@ func newGatewaysCreate(a *app) *cobra.Command {
 	}
 	o.register(c.Flags())
 	c.Flags().StringVar(&o.spec, "spec", "", "`file` with the OpenAPI document to create the routes from, or - for standard input")
+	refRootFlag(c.Flags(), &o.refRoot)
 	return c
 }
 
@@ -131,40 +139,16 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 	if err := noneEmpty(c); err != nil {
 		return err
 	}
-	in := client.CreateGatewayRequest{
-		Name: o.name, UpstreamURL: o.upstreamURL, Hostname: given(o.hostname), Timeout: given(o.timeout),
-	}
-	if o.maxBody != 0 {
-		in.MaxBodyBytes = &o.maxBody
-	}
-	var err error
-	if in.GlobalRateLimit, err = o.globalLimit(); err != nil {
-		return err
-	}
-	if in.Cors, err = o.cors(); err != nil {
-		return err
-	}
-	headers, err := o.upstreamHeaders(o.app)
+	in, err := o.request(c)
 	if err != nil {
 		return err
 	}
-	if headers != nil {
-		in.UpstreamHeaders = &headers
-	}
-	ca, err := o.upstreamCA()
-	if err != nil {
-		return err
-	}
-	in.UpstreamCa = given(ca)
-	if err := o.connection.fill(o.app, &in); err != nil {
-		return err
-	}
+	var spec *documentFile
 	if o.spec != "" {
-		content, err := o.readInput(o.spec)
-		if err != nil {
-			return fmt.Errorf("read the document: %w", err)
+		if spec, err = o.readSpec(o.spec, o.refRoot); err != nil {
+			return err
 		}
-		text := string(content)
+		text := string(spec.content)
 		in.Spec = &text
 	}
 	api, err := o.connect()
@@ -172,16 +156,62 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	g, err := api.CreateGateway(c.Context(), in)
+	if err != nil && spec != nil {
+		return o.mistakes(spec, err)
+	}
 	if err != nil {
 		return err
 	}
-	return o.printGateway(g)
+	if err := o.printGateway(g); err != nil {
+		return err
+	}
+	o.printWhereItAnswers(c.Context(), api, g)
+	return nil
+}
+
+// request returns the creation that the flags describe, without the document.
+func (o *gatewaysCreate) request(c *cobra.Command) (in client.CreateGatewayRequest, err error) {
+	in = client.CreateGatewayRequest{
+		Name: o.name, UpstreamURL: o.upstreamURL, Hostname: given(o.hostname), Timeout: given(o.timeout),
+	}
+	if o.maxBody != 0 {
+		in.MaxBodyBytes = &o.maxBody
+	}
+	if len(o.keyHeaders) > 0 {
+		in.KeyHeaders = &o.keyHeaders
+	}
+	if o.encodedSlashes {
+		in.AllowEncodedSlashes = &o.encodedSlashes
+	}
+	if c.Flags().Changed("default") {
+		in.Default = &o.isDefault
+	}
+	if in.GlobalRateLimit, err = o.globalLimit(); err != nil {
+		return in, err
+	}
+	if in.Cors, err = o.cors(); err != nil {
+		return in, err
+	}
+	headers, err := o.upstreamHeaders(o.app)
+	if err != nil {
+		return in, err
+	}
+	if headers != nil {
+		in.UpstreamHeaders = &headers
+	}
+	ca, err := o.upstreamCA()
+	if err != nil {
+		return in, err
+	}
+	in.UpstreamCa = given(ca)
+	return in, o.connection.fill(o.app, &in)
 }
 
 func (a *app) printGateway(g *client.Gateway) error {
 	return a.printRecord(g, func() []field {
 		fields := []field{
 			{"GATEWAY ID", g.GatewayID}, {"NAME", g.Name}, {"UPSTREAM URL", g.UpstreamURL}, {"HOSTNAME", g.Hostname},
+			{"DEFAULT", yesNo(g.Default)},
 			{"GLOBAL LIMIT", globalLimit(g.GlobalRateLimit)}, {"TIMEOUT", g.Timeout},
 			{"UPSTREAM HEADERS", strings.Join(sortedKeys(g.UpstreamHeaders), ", ")},
 		}
@@ -189,6 +219,8 @@ func (a *app) printGateway(g *client.Gateway) error {
 		if g.Cors != nil {
 			fields = append(fields, field{"CORS ORIGINS", strings.Join(g.Cors.Origins, ", ")})
 		}
+		fields = append(fields, field{"KEY HEADERS", strings.Join(g.KeyHeaders, ", ")},
+			field{"ENCODED SLASHES", yesNo(g.AllowEncodedSlashes)})
 		return append(fields, field{"MAX BODY BYTES", number(g.MaxBodyBytes)}, field{"REVISION", number(g.Revision)},
 			field{"CREATED", moment(&g.CreatedAt)})
 	})
@@ -219,6 +251,14 @@ func join(parts ...string) string {
 	return strings.Join(full, ", ")
 }
 
+// yesNo returns "yes" or "no".
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
 func number(p *int64) string {
 	if p == nil {
 		return ""
@@ -239,36 +279,57 @@ func newGatewaysList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(o.app, o.limit, api.Gateways(c.Context(), o.options),
-			[]string{"GATEWAY ID", "NAME", "UPSTREAM URL", "HOSTNAME", "GLOBAL LIMIT", "REVISION", "CREATED"},
-			func(g *client.Gateway) []string {
+		return printList(o.app, o.limit, api.Gateways(c.Context(), o.options), listing[client.Gateway]{
+			columns: []column{
+				{name: "GATEWAY ID"}, {name: "NAME", flex: true}, {name: "UPSTREAM URL", flex: true}, {name: "HOSTNAME", rank: 2, flex: true}, {name: "DEFAULT", rank: 1},
+				{name: "GLOBAL LIMIT", rank: 3, flex: true}, {name: "REVISION", rank: 5}, {name: "CREATED", rank: 4},
+			},
+			row: func(g *client.Gateway) []string {
 				return []string{
-					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, globalLimit(g.GlobalRateLimit), number(g.Revision), moment(&g.CreatedAt),
+					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), o.when(&g.CreatedAt),
 				}
-			})
+			},
+			empty: "No gateways. Create one: keygate gateways create --name NAME --upstream-url URL",
+		})
 	}}
 	limitFlag(c.Flags(), &o.limit)
 	return c
 }
 
+// defaultGatewayUsage is the help for a flag --gateway that may be left out.
+const defaultGatewayUsage = "`id`, name or hostname of the gateway (default: that of KEYGATE_GATEWAY or the context, or the only one)"
+
 // gatewayCommand is a command on one gateway.
 type gatewayCommand struct {
 	*app
-	id string
+	id       string
+	optional bool // without an identifier, the command is for the default gateway
 }
 
 func (o *gatewayCommand) flag(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&o.id, "gateway", "", "`id` of the gateway; also the first argument")
+	usage := "`id`, name or hostname of the gateway; also the first argument"
+	if o.optional {
+		usage = defaultGatewayUsage + "; also the first argument"
+	}
+	c.Flags().StringVar(&o.id, "gateway", "", usage)
 	c.Args = atMost(1)
 	return c
 }
 
 func (o *gatewayCommand) gateway(args []string) (string, *client.Client, error) {
-	id, err := idOf("gateway", o.id, args)
+	find := idOf
+	if o.optional {
+		find = optionalID
+	}
+	ref, err := find("gateway", o.id, args)
 	if err != nil {
 		return "", nil, err
 	}
 	api, err := o.connect()
+	if err != nil {
+		return "", nil, err
+	}
+	id, err := o.gatewayID(api, ref)
 	return id, api, err
 }
 
@@ -289,20 +350,23 @@ func newGatewaysGet(a *app) *cobra.Command {
 
 func newGatewaysDelete(a *app) *cobra.Command {
 	o := &gatewayCommand{app: a}
-	return o.flag(&cobra.Command{
+	return o.confirmFlag(o.flag(&cobra.Command{
 		Use: "delete GATEWAY_ID", Short: "Delete a gateway with its routes, and revoke the keys restricted to it",
 		RunE: func(c *cobra.Command, args []string) error {
 			id, api, err := o.gateway(args)
 			if err != nil {
 				return err
 			}
+			if err := o.confirm(func() (loss, error) { return lossOfGateway(c.Context(), api, id) }); err != nil {
+				return err
+			}
 			g, err := api.DeleteGateway(c.Context(), id)
 			if err != nil {
 				return err
 			}
-			return o.printGateway(g)
+			return o.destroyed("delete", gatewayLabel(g), func() error { return o.printGateway(g) })
 		},
-	})
+	}))
 }
 
 type gatewaysUpdate struct {
@@ -359,7 +423,19 @@ func (o *gatewaysUpdate) patch(c *cobra.Command) (p client.GatewayPatch, err err
 	if err := o.connection.change(o.app, c, &p); err != nil {
 		return p, err
 	}
+	if flags.Changed("default") {
+		p.Default = client.Set(o.isDefault)
+	}
 	p.MaxBodyBytes = set.number("max-body-bytes", o.maxBody)
+	if flags.Changed("key-header") {
+		p.KeyHeaders = client.Clear[[]string]()
+		if len(o.keyHeaders) > 0 {
+			p.KeyHeaders = client.Set(o.keyHeaders)
+		}
+	}
+	if flags.Changed("allow-encoded-slashes") {
+		p.AllowEncodedSlashes = client.Set(o.encodedSlashes)
+	}
 	if flags.Changed("global-rate-limit") || flags.Changed("global-burst") {
 		limit, err := o.globalLimit()
 		if err != nil {

@@ -33,10 +33,10 @@ func newKeysCreate(a *app) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "display `name`")
-	f.StringVar(&o.scope, "scope", "", "`scope`: read, write or admin, optionally with a resource, such as read:orders")
+	f.StringVar(&o.scope, "scope", "", "`scope`: read, write or admin, optionally with a resource, such as read:orders; several are separated by spaces")
 	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid, or a time such as 2027-01-31T12:00:00Z")
-	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` limit of the key, such as 100/min")
-	f.StringVar(&o.gateway, "gateway", "", "`id` of the only gateway that the key is valid for")
+	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
+	f.StringVar(&o.gateway, "gateway", "", "`id`, name or hostname of the only gateway that the key is valid for (default: all gateways)")
 	f.StringVar(&o.level, "level", "", "`level`: gateway (default), or account for the management API")
 	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
 	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`; may be repeated")
@@ -50,9 +50,12 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	if err := noneEmpty(c); err != nil {
 		return err
 	}
+	limit, err := keyLimit(o.rateLimit)
+	if err != nil {
+		return err
+	}
 	in := client.CreateKeyRequest{
-		Name: o.name, Scope: o.scope, ExpiresAt: given(o.expires), GatewayID: given(o.gateway),
-		RateLimit: given(o.rateLimit), Owner: given(o.owner),
+		Name: o.name, Scope: o.scope, ExpiresAt: given(o.expires), RateLimit: limit, Owner: given(o.owner),
 	}
 	if o.level != "" {
 		level := client.CreateKeyRequestLevel(o.level)
@@ -69,6 +72,10 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.identify(api, records{gateway: &o.gateway}); err != nil {
+		return err
+	}
+	in.GatewayID = given(o.gateway)
 	k, err := api.CreateKey(c.Context(), in)
 	if err != nil {
 		return err
@@ -95,14 +102,15 @@ func (a *app) printNewKey(k *client.NewKey) error {
 	if k.Secret == "" {
 		return fmt.Errorf("the key was created, but its string was lost with the connection: revoke %s and create another key", k.KeyID)
 	}
-	a.remindToSaveKey()
+	a.printWarnings(k.Warnings)
+	a.remindToSave("key")
 	return nil
 }
 
 func keyFields(k *client.Key) []field {
 	fields := []field{
 		{"KEY ID", k.KeyID}, {"NAME", k.Name}, {"STATE", string(k.State)}, {"LEVEL", string(k.Level)}, {"SCOPE", k.Scope},
-		{"PREFIX", k.KeyPrefix}, {"OWNER", str(k.Owner)}, {"GATEWAY", str(k.GatewayID)}, {"RATE LIMIT", str(k.RateLimit)},
+		{"PREFIX", k.KeyPrefix}, {"OWNER", str(k.Owner)}, {"GATEWAY", str(k.GatewayID)}, {"RATE LIMIT", keyLimitText(k.RateLimit)},
 		{"CREATED", moment(&k.CreatedAt)}, {"EXPIRES", moment(k.ExpiresAt)}, {"LAST USED", moment(k.LastUsedAt)},
 	}
 	for _, more := range []field{{"REVOKED", moment(k.RevokedAt)}, {"ROTATED FROM", str(k.RotatedFrom)}, {"ROTATED TO", str(k.RotatedTo)}} {
@@ -127,7 +135,7 @@ func newKeysList(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List keys, newest first", Args: noArgs, RunE: o.run}
 	f := c.Flags()
 	f.StringVar(&o.filter.State, "state", "", "only keys in this `state`: active, expired or revoked")
-	f.StringVar(&o.filter.GatewayID, "gateway", "", "only keys restricted to the gateway with this `id`")
+	f.StringVar(&o.filter.GatewayID, "gateway", "", "only keys restricted to the gateway with this `id`, name or hostname")
 	f.StringVar(&o.filter.Level, "level", "", "only keys of this `level`: gateway or account")
 	f.StringVar(&o.filter.Owner, "owner", "", "only keys of this `owner`")
 	f.StringVarP(&o.filter.Query, "query", "q", "", "only keys whose name contains this `text` or whose prefix begins with it")
@@ -143,14 +151,22 @@ func (o *keysList) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return printList(o.app, o.limit, api.Keys(c.Context(), o.filter),
-		[]string{"KEY ID", "NAME", "STATE", "LEVEL", "SCOPE", "PREFIX", "OWNER", "RATE LIMIT", "EXPIRES", "LAST USED"},
-		func(k *client.Key) []string {
+	if err := o.identify(api, records{gateway: &o.filter.GatewayID}); err != nil {
+		return err
+	}
+	return printList(o.app, o.limit, api.Keys(c.Context(), o.filter), listing[client.Key]{
+		columns: []column{
+			{name: "KEY ID"}, {name: "NAME", flex: true}, {name: "STATE", state: true}, {name: "LEVEL", rank: 6}, {name: "SCOPE", flex: true},
+			{name: "PREFIX", rank: 5}, {name: "OWNER", rank: 4, flex: true}, {name: "RATE LIMIT", rank: 3}, {name: "EXPIRES", rank: 2}, {name: "LAST USED", rank: 1},
+		},
+		row: func(k *client.Key) []string {
 			return []string{
-				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), str(k.RateLimit),
-				moment(k.ExpiresAt), moment(k.LastUsedAt),
+				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), keyLimitText(k.RateLimit),
+				o.when(k.ExpiresAt), o.when(k.LastUsedAt),
 			}
-		})
+		},
+		empty: noneMatch(c, "keys", "Create one: keygate keys create --name NAME --scope read"),
+	})
 }
 
 // keyCommand is a command on one key.
@@ -160,18 +176,22 @@ type keyCommand struct {
 }
 
 func (o *keyCommand) flag(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&o.id, "key-id", "", "`id` of the key; also the first argument")
+	c.Flags().StringVar(&o.id, "key-id", "", "`id`, name or prefix of the key; also the first argument")
 	c.Args = atMost(1)
 	return c
 }
 
 // key returns the identifier of the key, and a client.
 func (o *keyCommand) key(args []string) (string, *client.Client, error) {
-	id, err := idOf("key-id", o.id, args)
+	ref, err := idOf("key-id", o.id, args)
 	if err != nil {
 		return "", nil, err
 	}
 	api, err := o.connect()
+	if err != nil {
+		return "", nil, err
+	}
+	id, err := o.keyID(api, ref)
 	return id, api, err
 }
 
@@ -196,17 +216,20 @@ func newKeysGet(a *app) *cobra.Command {
 
 func newKeysRevoke(a *app) *cobra.Command {
 	o := &keyCommand{app: a}
-	return o.flag(&cobra.Command{Use: "revoke KEY_ID", Short: "Revoke a key", RunE: func(c *cobra.Command, args []string) error {
+	return o.confirmFlag(o.flag(&cobra.Command{Use: "revoke KEY_ID", Short: "Revoke a key", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.key(args)
 		if err != nil {
+			return err
+		}
+		if err := o.confirm(func() (loss, error) { return lossOfKey(c.Context(), api, id) }); err != nil {
 			return err
 		}
 		k, err := api.RevokeKey(c.Context(), id)
 		if err != nil {
 			return err
 		}
-		return o.printKey(k)
-	}})
+		return o.destroyed("revoke", keyLabel(k), func() error { return o.printKey(k) })
+	}}))
 }
 
 type keysUpdate struct {
@@ -224,7 +247,7 @@ func newKeysUpdate(a *app) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "display `name`")
 	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
-	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` limit of the key, such as 100/min")
+	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
 	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid, or a time")
 	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`, which replaces all existing metadata; may be repeated")
 	return c
@@ -233,7 +256,16 @@ func newKeysUpdate(a *app) *cobra.Command {
 func (o *keysUpdate) run(c *cobra.Command, args []string) error {
 	set := changesOf(c)
 	p := client.KeyPatch{
-		Owner: set.text("owner", o.owner), RateLimit: set.text("rate-limit", o.rateLimit), ExpiresAt: set.text("expires", o.expires),
+		Owner: set.text("owner", o.owner), ExpiresAt: set.text("expires", o.expires),
+	}
+	if c.Flags().Changed("rate-limit") {
+		limit, err := keyLimit(o.rateLimit)
+		if err != nil {
+			return err
+		}
+		if p.RateLimit = client.Clear[client.KeyRateLimit](); limit != nil {
+			p.RateLimit = client.Set(*limit)
+		}
 	}
 	if c.Flags().Changed("name") {
 		p.Name = client.Set(o.name)
@@ -314,7 +346,7 @@ func newKeysVerify(a *app) *cobra.Command {
 		RunE:    o.run,
 	}
 	f := c.Flags()
-	f.StringVar(&o.gateway, "gateway", "", "`id` of the gateway to check against")
+	f.StringVar(&o.gateway, "gateway", "", "`id`, name or hostname of the gateway to check against")
 	f.StringVar(&o.method, "method", "", "`method` of the request to check")
 	f.StringVar(&o.path, "path", "", "`path` of the request to check")
 	return c
@@ -326,6 +358,9 @@ func (o *keysVerify) run(c *cobra.Command, _ []string) error {
 	}
 	api, err := o.connect()
 	if err != nil {
+		return err
+	}
+	if err := o.identify(api, records{gateway: &o.gateway}); err != nil {
 		return err
 	}
 	key, err := o.readSecret("Key to verify: ")

@@ -28,13 +28,13 @@ func newLimitsShow(a *app) *cobra.Command {
 		Use: "show --gateway ID", Short: "Show the current level of every limit of a gateway that is in use",
 		Args: atMost(1), RunE: o.run,
 	}
-	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway; also the first argument")
+	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
 	limitFlag(c.Flags(), &o.limit)
 	return c
 }
 
 func (o *limitsShow) run(c *cobra.Command, args []string) error {
-	gateway, err := idOf("gateway", o.gateway, args)
+	ref, err := optionalID("gateway", o.gateway, args)
 	if err != nil {
 		return err
 	}
@@ -42,16 +42,25 @@ func (o *limitsShow) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	gateway, err := o.gatewayID(api, ref)
+	if err != nil {
+		return err
+	}
 	names := o.namesOf(c.Context(), api)
-	return printList(o.app, o.limit, api.Limits(c.Context(), gateway, o.options),
-		[]string{"LIMIT OF", "ROUTE", "KEY", "LEFT", "LIMIT", " ", "FULL AT"},
-		func(l *client.LimitLevel) []string {
+	return printList(o.app, o.limit, api.Limits(c.Context(), gateway, o.options), listing[client.LimitLevel]{
+		columns: []column{
+			{name: "LIMIT OF"}, {name: "ROUTE", flex: true}, {name: "KEY", flex: true}, {name: "LEFT"}, {name: "LIMIT"}, {name: " ", rank: 2},
+			{name: "FULL AT", rank: 1},
+		},
+		row: func(l *client.LimitLevel) []string {
 			full := time.Unix(l.ResetAt, 0)
 			return []string{
 				string(l.LimitScope), or(names.route(gateway, str(l.RouteID)), str(l.RouteID)), or(names.key(str(l.KeyID)), str(l.KeyID)),
-				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), gauge(l.Remaining, l.Limit, 10), moment(&full),
+				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), gauge(l.Remaining, l.Limit, 10), o.when(&full),
 			}
-		})
+		},
+		empty: "No limit of this gateway is in use: every one is full.",
+	})
 }
 
 // or returns the first text that is not empty.
@@ -86,10 +95,10 @@ gateway's global limit: --sustained, --burst.`,
 		Args: atMost(1), RunE: o.run,
 	}
 	f := c.Flags()
-	f.StringVar(&o.gateway, "gateway", "", "`id` of the gateway; also the first argument")
-	f.StringVar(&o.route, "route-id", "", "`id` of the route to simulate a limit for")
-	f.StringVar(&o.key, "key-id", "", "`id` of the key to simulate a limit for")
-	f.StringVar(&o.rateLimit, "rate-limit", "", "`rate` limit of a key, such as 100/min")
+	f.StringVar(&o.gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
+	f.StringVar(&o.route, "route-id", "", "`id` or path of the route to simulate a limit for")
+	f.StringVar(&o.key, "key-id", "", "`id`, name or prefix of the key to simulate a limit for")
+	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
 	f.StringVar(&o.sustained, "sustained", "", "refill `rate`, such as 600/min")
 	f.StringVar(&o.burst, "burst", "", "capacity, such as `50/s`")
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
@@ -98,22 +107,24 @@ gateway's global limit: --sustained, --burst.`,
 }
 
 func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
-	gateway, err := idOf("gateway", o.gateway, args)
+	ref, err := optionalID("gateway", o.gateway, args)
 	if err != nil {
 		return err
 	}
 	if err := noneEmpty(c); err != nil {
 		return err
 	}
-	in := client.SimulateRequest{RouteID: given(o.route), KeyID: given(o.key)}
+	in := client.SimulateRequest{}
 	parts := o.sustained + o.burst + o.daily + o.per
 	switch {
 	case o.route != "" && o.key != "":
 		return usagef("give either --route-id or --key-id, or neither for the gateway's global limit")
 	case o.key != "" && (o.rateLimit == "" || parts != ""):
-		return usagef("the limit of a key is a single rate: give --rate-limit and no other part")
+		return usagef("the limit of a key is given by --rate-limit and no other flag")
 	case o.key != "":
-		in.RateLimit = o.rateLimit
+		if in.RateLimit, err = keyLimit(o.rateLimit); err != nil {
+			return err
+		}
 	case o.rateLimit != "":
 		return usagef("--rate-limit is the limit of a key: also give --key-id, or give --sustained and --burst for a route or the gateway")
 	case parts == "":
@@ -130,11 +141,19 @@ func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	gateway, err := o.gatewayID(api, ref)
+	if err != nil {
+		return err
+	}
+	if err := o.identify(api, records{gateway: &gateway, route: &o.route, key: &o.key}); err != nil {
+		return err
+	}
+	in.RouteID, in.KeyID = given(o.route), given(o.key)
 	s, err := api.SimulateLimit(c.Context(), gateway, in)
 	if err != nil {
 		return err
 	}
-	if o.output != "table" {
+	if !o.forPeople() {
 		return o.printData(s)
 	}
 	return o.print(s, o.namesOf(c.Context(), api))
@@ -145,14 +164,14 @@ func (o *limitsSimulate) print(s *client.Simulation, names *names) error {
 	if s.Requests > 0 {
 		share = fmt.Sprintf(" (%.2f %%)", 100*float64(s.Refused)/float64(s.Requests))
 	}
-	fmt.Fprintf(o.Out, "The limit applies to %d requests of the last 24 hours. It would have refused %d%s.\n", s.Requests, s.Refused, share)
+	fmt.Fprintf(o.Out, "Requests of the last 24 hours that the limit applies to: %d\nThe limit would have refused: %d%s\n", s.Requests, s.Refused, share)
 	if len(s.Keys) == 0 {
 		return nil
 	}
 	fmt.Fprintln(o.Out)
-	t := o.newTable("KEY ID", "NAME", "REFUSED", "FIRST AT")
+	t := o.newTable(column{name: "KEY ID"}, column{name: "NAME", flex: true}, column{name: "REFUSED"}, column{name: "FIRST AT", rank: 1})
 	for _, k := range s.Keys {
-		t.row(or(str(k.KeyID), "no key"), names.key(str(k.KeyID)), strconv.FormatInt(k.Refused, 10), moment(&k.FirstAt))
+		t.row(or(str(k.KeyID), "no key"), names.key(str(k.KeyID)), strconv.FormatInt(k.Refused, 10), o.when(&k.FirstAt))
 	}
-	return t.w.Flush()
+	return t.flush()
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"net/url"
 
 	"github.com/spf13/cobra"
@@ -9,7 +8,7 @@ import (
 
 type login struct {
 	*app
-	name string
+	name, gateway string
 }
 
 func newLogin(a *app) *cobra.Command {
@@ -27,6 +26,7 @@ you can read.`,
 		RunE:    o.run,
 	}
 	c.Flags().StringVar(&o.name, "name", "", "`name` of the context (default: the server's host and port)")
+	c.Flags().StringVar(&o.gateway, "gateway", "", "`id`, name or hostname of the gateway that is the default of --gateway in this context")
 	return c
 }
 
@@ -47,7 +47,7 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	access := serverAccess{address, key}
+	access := serverAccess{URL: address, Key: key}
 	api, err := o.clientOf(access)
 	if err != nil {
 		return err
@@ -55,6 +55,14 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 	account, err := api.Account(c.Context())
 	if err != nil {
 		return err
+	}
+	if o.gateway != "" {
+		if access.Gateway, err = o.gatewayID(api, o.gateway); err != nil {
+			return err
+		}
+		if _, err := api.Gateway(c.Context(), access.Gateway); err != nil {
+			return err
+		}
 	}
 	name := o.name
 	if name == "" {
@@ -70,7 +78,7 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 	if err := o.writeContexts(contexts); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Err, "Logged in to %s as key %s (%s) of account %s. The current context is %s.\n",
+	o.say("Logged in to %s as key %s (%s) of account %s. The current context is %s.",
 		address, clean(account.Key.Name), account.Key.Scope, clean(account.Name), clean(name))
 	return nil
 }

@@ -21,10 +21,10 @@ type routeCommand struct {
 
 // flags adds the flag for the gateway and, if one is true, the flag for the route.
 func (o *routeCommand) flags(c *cobra.Command, one bool) *cobra.Command {
-	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
 	c.Args = noArgs
 	if one {
-		c.Flags().StringVar(&o.id, "route-id", "", "`id` of the route; also the first argument")
+		c.Flags().StringVar(&o.id, "route-id", "", "`id` of the route, or its path such as /orders or 'GET /orders'; also the first argument")
 		c.Args = atMost(1)
 	}
 	return c
@@ -32,14 +32,18 @@ func (o *routeCommand) flags(c *cobra.Command, one bool) *cobra.Command {
 
 // route returns the identifier of the route, and a client.
 func (o *routeCommand) route(args []string) (string, *client.Client, error) {
-	if err := required("gateway", o.gateway); err != nil {
-		return "", nil, err
-	}
-	id, err := idOf("route-id", o.id, args)
+	ref, err := idOf("route-id", o.id, args)
 	if err != nil {
 		return "", nil, err
 	}
 	api, err := o.connect()
+	if err != nil {
+		return "", nil, err
+	}
+	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
+		return "", nil, err
+	}
+	id, err := o.routeID(api, o.gateway, ref)
 	return id, api, err
 }
 
@@ -87,9 +91,6 @@ func newRoutesCreate(a *app) *cobra.Command {
 }
 
 func (o *routesCreate) run(c *cobra.Command, _ []string) error {
-	if err := required("gateway", o.gateway); err != nil {
-		return err
-	}
 	if err := required("path", o.path); err != nil {
 		return err
 	}
@@ -115,6 +116,9 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
+		return err
+	}
 	r, err := api.CreateRoute(c.Context(), o.gateway, in)
 	if err != nil {
 		return err
@@ -131,7 +135,7 @@ type routesList struct {
 func newRoutesList(a *app) *cobra.Command {
 	o := &routesList{routeCommand: routeCommand{app: a}}
 	c := &cobra.Command{Use: "list --gateway ID", Short: "List the routes of a gateway, newest first", Args: atMost(1), RunE: func(c *cobra.Command, args []string) error {
-		gateway, err := idOf("gateway", o.gateway, args)
+		ref, err := optionalID("gateway", o.gateway, args)
 		if err != nil {
 			return err
 		}
@@ -139,13 +143,22 @@ func newRoutesList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(o.app, o.limit, api.Routes(c.Context(), gateway, o.options),
-			[]string{"ROUTE ID", "METHODS", "PATH", "RATE LIMIT", "AUTH", "SOURCE"},
-			func(r *client.Route) []string {
+		gateway, err := o.gatewayID(api, ref)
+		if err != nil {
+			return err
+		}
+		return printList(o.app, o.limit, api.Routes(c.Context(), gateway, o.options), listing[client.Route]{
+			columns: []column{
+				{name: "ROUTE ID"}, {name: "METHODS", flex: true}, {name: "PATH", flex: true}, {name: "RATE LIMIT", rank: 1, flex: true},
+				{name: "AUTH", rank: 2}, {name: "SOURCE", rank: 3},
+			},
+			row: func(r *client.Route) []string {
 				return []string{r.RouteID, strings.Join(r.Methods, ","), r.Path, routeLimit(r.RateLimit), string(r.Auth), string(r.Source)}
-			})
+			},
+			empty: "No routes. Push an OpenAPI document: keygate spec push FILE; or: keygate routes create --path PATH --method GET",
+		})
 	}}
-	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway; also the first argument")
+	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
 	limitFlag(c.Flags(), &o.limit)
 	return c
 }
@@ -167,32 +180,40 @@ func newRoutesGet(a *app) *cobra.Command {
 
 func newRoutesDelete(a *app) *cobra.Command {
 	o := &routeCommand{app: a}
-	return o.flags(&cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Delete a route", RunE: func(c *cobra.Command, args []string) error {
+	return o.confirmFlag(o.flags(&cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Delete a route", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.route(args)
 		if err != nil {
+			return err
+		}
+		if err := o.confirm(func() (loss, error) { return lossOfRoute(c.Context(), api, o.gateway, id) }); err != nil {
 			return err
 		}
 		r, err := api.DeleteRoute(c.Context(), o.gateway, id)
 		if err != nil {
 			return err
 		}
-		return o.printRoute(r)
-	}}, true)
+		return o.destroyed("delete", routeLabel(r), func() error { return o.printRoute(r) })
+	}}, true))
 }
 
 type routesUpdate struct {
 	routeCommand
-	sustained, burst, daily, per string
-	noLimit                      bool
+	path, auth, sustained, burst, daily, per string
+	methods                                  []string
+	noLimit                                  bool
 }
 
 func newRoutesUpdate(a *app) *cobra.Command {
 	o := &routesUpdate{routeCommand: routeCommand{app: a}}
 	c := o.flags(&cobra.Command{
-		Use: "update --gateway ID ROUTE_ID", Short: "Change the rate limit of a route; an empty value removes that part of it",
-		Example: "  keygate routes update --gateway gw_01j… rt_01j… --sustained 600/min --daily ''", RunE: o.run,
+		Use: "update --gateway ID ROUTE_ID", Short: "Change a route; an empty value removes that part of its limit",
+		Example: "  keygate routes update --gateway gw_01j… rt_01j… --sustained 600/min --daily ''\n" +
+			"  keygate routes update /orders --path '/v2/orders' --method GET,POST", RunE: o.run,
 	}, true)
 	f := c.Flags()
+	f.StringVar(&o.path, "path", "", "path `template`, such as /orders/{id}; one that ends in /* matches everything below")
+	f.StringSliceVar(&o.methods, "method", nil, "HTTP `methods`, separated by commas; they replace all of the route's")
+	f.StringVar(&o.auth, "auth", "", "`key`, or none for a public route")
 	f.StringVar(&o.sustained, "sustained", "", "refill `rate`, such as 600/min")
 	f.StringVar(&o.burst, "burst", "", "capacity, such as `50/s`")
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
@@ -202,28 +223,47 @@ func newRoutesUpdate(a *app) *cobra.Command {
 }
 
 func (o *routesUpdate) run(c *cobra.Command, args []string) error {
-	set := changesOf(c)
-	limit := client.RateLimitPatch{
-		Sustained: set.text("sustained", o.sustained), Burst: set.text("burst", o.burst),
-		Daily: set.text("daily", o.daily), Per: set.text("per", o.per),
-	}
-	p := client.RoutePatch{RateLimit: client.Set(limit)}
-	changed := limit != client.RateLimitPatch{}
-	switch {
-	case o.noLimit && changed:
-		return usagef("--no-limit cannot be used with the other flags of the limit")
-	case o.noLimit:
-		p.RateLimit = client.Clear[client.RateLimitPatch]()
-	case !changed:
-		return usagef("nothing to change: give at least one of --sustained, --burst, --daily, --per and --no-limit")
+	p, err := o.patch(changesOf(c))
+	if err != nil {
+		return err
 	}
 	id, api, err := o.route(args)
 	if err != nil {
 		return err
 	}
-	r, err := api.UpdateRouteLimit(c.Context(), o.gateway, id, p)
+	r, err := api.UpdateRoute(c.Context(), o.gateway, id, p)
 	if err != nil {
 		return err
 	}
 	return o.printRoute(r)
+}
+
+// patch returns the changes that the flags ask for, at least one.
+func (o *routesUpdate) patch(set changes) (p client.RoutePatch, err error) {
+	switch {
+	case set.flags.Changed("path") && o.path == "":
+		return p, usagef("--path is empty: give it a value or omit it")
+	case set.flags.Changed("method") && len(o.methods) == 0:
+		return p, usagef("--method is empty: give it a value or omit it")
+	}
+	p.Path, p.Auth = set.text("path", o.path), set.text("auth", o.auth)
+	if len(o.methods) > 0 {
+		p.Methods = client.Set(o.methods)
+	}
+	limit := client.RateLimitPatch{
+		Sustained: set.text("sustained", o.sustained), Burst: set.text("burst", o.burst),
+		Daily: set.text("daily", o.daily), Per: set.text("per", o.per),
+	}
+	changed := limit != (client.RateLimitPatch{})
+	switch {
+	case o.noLimit && changed:
+		return p, usagef("--no-limit cannot be used with the other flags of the limit")
+	case o.noLimit:
+		p.RateLimit = client.Clear[client.RateLimitPatch]()
+	case changed:
+		p.RateLimit = client.Set(limit)
+	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0:
+		return p, usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per and --no-limit")
+	}
+	return p, nil
 }

@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "settings"))
-			for _, name := range []string{"KEYGATE_URL", "KEYGATE_API_KEY"} {
+			for _, name := range []string{"KEYGATE_URL", "KEYGATE_API_KEY", "KEYGATE_CONTEXT", "KEYGATE_GATEWAY"} {
 				env.Setenv(name, "")
 			}
 			return nil

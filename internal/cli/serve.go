@@ -53,9 +53,9 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	}, signals, nil)
 }
 
-// notify returns a channel that receives the signals that stop a server.
-func notify() chan os.Signal {
+// notify returns a channel that receives the signals that stop a server, and more.
+func notify(more ...os.Signal) chan os.Signal {
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, append(more, syscall.SIGINT, syscall.SIGTERM)...)
 	return signals
 }

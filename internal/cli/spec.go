@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
 )
@@ -18,7 +19,9 @@ func newSpec(a *app) *cobra.Command {
 type specPush struct {
 	*app
 	gateway string
+	refRoot string
 	dryRun  bool
+	verbose bool
 }
 
 func newSpecPush(a *app) *cobra.Command {
@@ -30,63 +33,59 @@ func newSpecPush(a *app) *cobra.Command {
 		Args:    atMost(1),
 		RunE:    o.run,
 	}
-	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would change, but change nothing")
+	refRootFlag(c.Flags(), &o.refRoot)
+	verboseFlag(c.Flags(), &o.verbose)
 	return c
 }
 
+func refRootFlag(f *pflag.FlagSet, to *string) {
+	f.StringVar(to, "ref-root", "", "`directory` below which the $refs of path items may lead to files (default that of the document)")
+}
+
+func verboseFlag(f *pflag.FlagSet, to *bool) {
+	f.BoolVar(to, "verbose", false, fmt.Sprintf("list the routes that change, even if they are more than %d", maxRoutesShown))
+}
+
 func (o *specPush) run(c *cobra.Command, args []string) error {
-	content, api, err := o.document(o.gateway, args)
+	name, err := fileArgument(args)
 	if err != nil {
 		return err
 	}
-	p, err := api.PushSpec(c.Context(), o.gateway, content, o.dryRun)
+	d, err := o.readSpec(name, o.refRoot)
 	if err != nil {
 		return err
 	}
-	return o.printPush(p, o.dryRun)
-}
-
-// document reads the file that args name and connects.
-func (a *app) document(gateway string, args []string) ([]byte, *client.Client, error) {
-	if err := required("gateway", gateway); err != nil {
-		return nil, nil, err
-	}
-	content, err := a.fileArgument(args)
+	api, err := o.connect()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	api, err := a.connect()
-	return content, api, err
+	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
+		return err
+	}
+	p, err := api.PushSpec(c.Context(), o.gateway, d.content, o.dryRun)
+	if err != nil {
+		return o.mistakes(d, err)
+	}
+	return o.printPush(p, o.dryRun, o.verbose)
 }
 
-func (a *app) fileArgument(args []string) ([]byte, error) {
+func fileArgument(args []string) (string, error) {
 	if len(args) == 0 {
-		return nil, usagef("no file given: give its name, or - for standard input")
+		return "", usagef("no file given: give its name, or - for standard input")
 	}
-	content, err := a.readInput(args[0])
-	if err != nil {
-		return nil, fmt.Errorf("read the document: %w", err)
-	}
-	return content, nil
+	return args[0], nil
 }
 
-// printPush prints what a push changed, or in a dry run would change. Warnings go to
-// standard error.
-func (a *app) printPush(p *client.Push, dryRun bool) error {
-	if a.output != "table" {
+// maxRoutesShown is how many routes a push lists without --verbose.
+const maxRoutesShown = 20
+
+// printPush prints what a push changed, or in a dry run would change: first the numbers, then
+// the routes, unless they are many. Warnings go to standard error.
+func (a *app) printPush(p *client.Push, dryRun, verbose bool) error {
+	if !a.forPeople() {
 		return a.printData(p)
-	}
-	for _, w := range p.Warnings {
-		fmt.Fprintln(a.Err, "warning: "+clean(w))
-	}
-	for _, part := range []struct {
-		mark   string
-		routes []client.RouteChange
-	}{{"+", p.Added}, {"-", p.Removed}, {"~", p.Changed}} {
-		for _, r := range part.routes {
-			fmt.Fprintf(a.Out, "%s %s %s\n", part.mark, strings.Join(r.Methods, ","), clean(r.Path))
-		}
 	}
 	fmt.Fprintf(a.Out, "%d added, %d removed, %d changed, %d unchanged", len(p.Added), len(p.Removed), len(p.Changed), p.Unchanged)
 	switch {
@@ -97,11 +96,35 @@ func (a *app) printPush(p *client.Push, dryRun bool) error {
 	default:
 		fmt.Fprintln(a.Out, ": no new revision")
 	}
+	if len(p.Added)+len(p.Removed)+len(p.Changed) > maxRoutesShown && !verbose {
+		fmt.Fprintln(a.Err, "Add --verbose to list the routes.")
+	} else {
+		a.printChanges(p)
+	}
+	a.printWarnings(p.Warnings)
 	return nil
 }
 
+func (a *app) printChanges(p *client.Push) {
+	for _, part := range []struct {
+		mark   string
+		routes []client.RouteChange
+	}{{"+", p.Added}, {"-", p.Removed}, {"~", p.Changed}} {
+		for _, r := range part.routes {
+			fmt.Fprintf(a.Out, "%s %s %s\n", part.mark, strings.Join(r.Methods, ","), clean(r.Path))
+		}
+	}
+}
+
+// printWarnings prints what the server considers a likely mistake to standard error.
+func (a *app) printWarnings(warnings []string) {
+	for _, w := range warnings {
+		a.say("warning: %s", clean(w))
+	}
+}
+
 func newSpecGet(a *app) *cobra.Command {
-	o := &gatewayCommand{app: a}
+	o := &gatewayCommand{app: a, optional: true}
 	return o.flag(&cobra.Command{Use: "get --gateway ID", Short: "Print the document that was pushed last, byte for byte", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.gateway(args)
 		if err != nil {
@@ -128,15 +151,12 @@ func newSpecRevisions(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "revisions --gateway ID [NUMBER]", Short: "List the revisions of a gateway, newest first, or show one", Args: atMost(1), RunE: o.run,
 	}
-	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
 	limitFlag(c.Flags(), &o.limit)
 	return c
 }
 
 func (o *specRevisions) run(c *cobra.Command, args []string) error {
-	if err := required("gateway", o.gateway); err != nil {
-		return err
-	}
 	if len(args) > 0 {
 		return o.one(c, args[0])
 	}
@@ -144,14 +164,22 @@ func (o *specRevisions) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return printList(o.app, o.limit, api.Revisions(c.Context(), o.gateway, o.options),
-		[]string{"NUMBER", "SOURCE", "KIND", "AUTHOR", "CREATED", "ADDED", "REMOVED", "CHANGED"},
-		func(r *client.Revision) []string {
+	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
+		return err
+	}
+	return printList(o.app, o.limit, api.Revisions(c.Context(), o.gateway, o.options), listing[client.Revision]{
+		columns: []column{
+			{name: "NUMBER"}, {name: "SOURCE", rank: 1}, {name: "KIND"}, {name: "AUTHOR", rank: 2, flex: true}, {name: "CREATED"},
+			{name: "ADDED"}, {name: "REMOVED"}, {name: "CHANGED"},
+		},
+		row: func(r *client.Revision) []string {
 			return []string{
-				strconv.FormatInt(r.Number, 10), string(r.Source), string(r.Kind), r.Author, moment(&r.CreatedAt),
+				strconv.FormatInt(r.Number, 10), string(r.Source), string(r.Kind), r.Author, o.when(&r.CreatedAt),
 				fmt.Sprint(r.Added), fmt.Sprint(r.Removed), fmt.Sprint(r.Changed),
 			}
-		})
+		},
+		empty: "No revisions. Push an OpenAPI document: keygate spec push FILE",
+	})
 }
 
 func (o *specRevisions) one(c *cobra.Command, arg string) error {
@@ -161,6 +189,9 @@ func (o *specRevisions) one(c *cobra.Command, arg string) error {
 	}
 	api, err := o.connect()
 	if err != nil {
+		return err
+	}
+	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
 	r, err := api.Revision(c.Context(), o.gateway, n)
@@ -187,6 +218,7 @@ func revisionNumber(s string) (int64, error) {
 type specRollback struct {
 	*app
 	gateway string
+	verbose bool
 }
 
 func newSpecRollback(a *app) *cobra.Command {
@@ -194,14 +226,12 @@ func newSpecRollback(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "rollback --gateway ID NUMBER", Short: "Restore the routes of an earlier revision, as a new revision", Args: atMost(1), RunE: o.run,
 	}
-	c.Flags().StringVar(&o.gateway, "gateway", "", "`id` of the gateway")
+	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
+	verboseFlag(c.Flags(), &o.verbose)
 	return c
 }
 
 func (o *specRollback) run(c *cobra.Command, args []string) error {
-	if err := required("gateway", o.gateway); err != nil {
-		return err
-	}
 	if len(args) == 0 {
 		return usagef("no revision given: give its number")
 	}
@@ -213,9 +243,12 @@ func (o *specRollback) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
+		return err
+	}
 	p, err := api.Rollback(c.Context(), o.gateway, n)
 	if err != nil {
 		return err
 	}
-	return o.printPush(p, false)
+	return o.printPush(p, false, o.verbose)
 }

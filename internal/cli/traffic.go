@@ -35,9 +35,9 @@ JSON and YAML have them all.`,
 		Args:    noArgs, RunE: o.run,
 	}
 	f := c.Flags()
-	f.StringVar(&o.query.GatewayID, "gateway", "", "only requests of the gateway with this `id`")
-	f.StringVar(&o.query.RouteID, "route-id", "", "only requests of the route with this `id`")
-	f.StringVar(&o.query.KeyID, "key-id", "", "only requests with the key with this `id`")
+	f.StringVar(&o.query.GatewayID, "gateway", "", "only requests of the gateway with this `id`, name or hostname")
+	f.StringVar(&o.query.RouteID, "route-id", "", "only requests of the route with this `id` or path")
+	f.StringVar(&o.query.KeyID, "key-id", "", "only requests with the key with this `id`, name or prefix")
 	f.StringVar(&o.query.Interval, "interval", "", "`length` of the intervals: 1m, 1h or 1d")
 	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key or status")
 	o.span.add(f, "requests")
@@ -61,11 +61,14 @@ func (o *traffic) run(c *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := o.identify(api, records{gateway: &o.query.GatewayID, route: &o.query.RouteID, key: &o.query.KeyID}); err != nil {
+		return err
+	}
 	rows, err := api.Traffic(c.Context(), o.query)
 	if err != nil {
 		return err
 	}
-	if o.output != "table" {
+	if !o.forPeople() {
 		return o.printData(rows)
 	}
 	return o.print(rows, o.namesOf(c.Context(), api))
@@ -79,18 +82,11 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 		return nil
 	}
 	most := slices.MaxFunc(rows, func(x, y client.TrafficRow) int { return cmp.Compare(x.Requests, y.Requests) }).Requests
-	head := []string{"START", "REQUESTS", " ", "2XX", "3XX", "4XX", "5XX", "429", "401", "403", "UPSTREAM ERRORS", "IN", "OUT"}
-	if o.query.GroupBy != "" {
-		head = slices.Insert(head, 1, strings.ToUpper(o.query.GroupBy))
-	}
 	timed := o.query.GroupBy != "key"
-	if timed {
-		head = append(head, "P50", "P90", "P99", "UPSTREAM P50", "UPSTREAM P99")
-	}
-	t := o.newTable(head...)
+	t := o.newTable(o.columns(timed)...)
 	for i := range rows {
 		r := &rows[i]
-		cells := []string{moment(&r.Start)}
+		cells := []string{o.start(r.Start)}
 		if o.query.GroupBy != "" {
 			cells = append(cells, o.group(r, names))
 		}
@@ -105,7 +101,35 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 		}
 		t.row(cells...)
 	}
-	return t.w.Flush()
+	return t.flush()
+}
+
+// columns returns the columns of the report; timed adds latencies.
+func (o *traffic) columns(timed bool) []column {
+	columns := []column{{name: "START"}}
+	if o.query.GroupBy != "" {
+		columns = append(columns, column{name: strings.ToUpper(o.query.GroupBy), flex: true})
+	}
+	columns = append(columns,
+		column{name: "REQUESTS"}, column{name: " ", rank: 3}, column{name: "2XX"}, column{name: "3XX", rank: 6}, column{name: "4XX"}, column{name: "5XX"},
+		column{name: "429", rank: 2}, column{name: "401", rank: 5}, column{name: "403", rank: 5}, column{name: "UPSTREAM ERRORS", rank: 8},
+		column{name: "IN", rank: 7}, column{name: "OUT", rank: 7})
+	if timed {
+		columns = append(columns, column{name: "P50", rank: 4}, column{name: "P90", rank: 9}, column{name: "P99", rank: 1},
+			column{name: "UPSTREAM P50", rank: 11}, column{name: "UPSTREAM P99", rank: 10})
+	}
+	return columns
+}
+
+// start formats the start of an interval.
+func (o *traffic) start(t time.Time) string {
+	if !o.fitted() {
+		return moment(&t)
+	}
+	if o.query.Interval == "1d" {
+		return t.UTC().Format(time.DateOnly)
+	}
+	return t.UTC().Format("2006-01-02 15:04")
 }
 
 func latencies(l *client.Latencies) client.Latencies {
@@ -133,16 +157,20 @@ func (o *traffic) worthShowing(rows []client.TrafficRow) []client.TrafficRow {
 	return rows
 }
 
-// group returns the group of a row, with its name if it has one.
+// group returns the group of a row, with its name if it has one. A table that fits a
+// terminal has the name alone.
 func (o *traffic) group(r *client.TrafficRow, names *names) string {
-	id := str(r.Group)
+	id, label := str(r.Group), withID
+	if o.fitted() {
+		label = func(name, id string) string { return or(name, id) }
+	}
 	switch o.query.GroupBy {
 	case "gateway":
-		return withID(names.gateway(id), id)
+		return label(names.gateway(id), id)
 	case "route":
-		return or(withID(names.route(o.query.GatewayID, id), id), "no route")
+		return or(label(names.route(o.query.GatewayID, id), id), "no route")
 	case "key":
-		return or(withID(names.key(id), id), "no key")
+		return or(label(names.key(id), id), "no key")
 	default:
 		return id
 	}

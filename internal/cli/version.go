@@ -31,7 +31,7 @@ func newVersion(a *app) *cobra.Command {
 				}
 			}
 		}
-		if a.output != "table" {
+		if !a.forPeople() {
 			return a.printData(v)
 		}
 		_, err := fmt.Fprintln(a.Out, v)

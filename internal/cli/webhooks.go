@@ -107,9 +107,7 @@ func (a *app) printNewWebhook(w *client.NewWebhook) error {
 	if w.SigningSecret == "" {
 		return fmt.Errorf("the secret was created, but lost with the connection: run keygate webhooks rotate-secret %s to create another", w.WebhookID)
 	}
-	if a.output == "table" {
-		fmt.Fprintln(a.Err, "The signing secret is shown only once. Save it now.")
-	}
+	a.remindToSave("signing secret")
 	return nil
 }
 
@@ -135,10 +133,16 @@ func newWebhooksList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(a, limit, api.Webhooks(c.Context(), options), []string{"WEBHOOK ID", "STATE", "URL", "EVENTS", "DISABLED BECAUSE"},
-			func(w *client.Webhook) []string {
+		return printList(a, limit, api.Webhooks(c.Context(), options), listing[client.Webhook]{
+			columns: []column{
+				{name: "WEBHOOK ID"}, {name: "STATE", state: true}, {name: "URL", flex: true}, {name: "EVENTS", rank: 2, flex: true},
+				{name: "DISABLED BECAUSE", rank: 1, flex: true},
+			},
+			row: func(w *client.Webhook) []string {
 				return []string{w.WebhookID, string(w.State), w.URL, strings.Join(w.Events, ","), str(w.DisabledReason)}
-			})
+			},
+			empty: "No webhooks. Create one: keygate webhooks create URL --events key.created",
+		})
 	}}
 	limitFlag(c.Flags(), &limit)
 	return c
@@ -151,18 +155,22 @@ type webhookCommand struct {
 }
 
 func (o *webhookCommand) flag(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&o.id, "webhook-id", "", "`id` of the endpoint; also the first argument")
+	c.Flags().StringVar(&o.id, "webhook-id", "", "`id`, URL or host of the endpoint; also the first argument")
 	c.Args = atMost(1)
 	return c
 }
 
 // webhook returns the identifier of the endpoint, and a client.
 func (o *webhookCommand) webhook(args []string) (string, *client.Client, error) {
-	id, err := idOf("webhook-id", o.id, args)
+	ref, err := idOf("webhook-id", o.id, args)
 	if err != nil {
 		return "", nil, err
 	}
 	api, err := o.connect()
+	if err != nil {
+		return "", nil, err
+	}
+	id, err := o.webhookID(api, ref)
 	return id, api, err
 }
 
@@ -183,17 +191,20 @@ func newWebhooksGet(a *app) *cobra.Command {
 
 func newWebhooksDelete(a *app) *cobra.Command {
 	o := &webhookCommand{app: a}
-	return o.flag(&cobra.Command{Use: "delete WEBHOOK_ID", Short: "Delete an endpoint; its pending deliveries fail", RunE: func(c *cobra.Command, args []string) error {
+	return o.confirmFlag(o.flag(&cobra.Command{Use: "delete WEBHOOK_ID", Short: "Delete an endpoint; its pending deliveries fail", RunE: func(c *cobra.Command, args []string) error {
 		id, api, err := o.webhook(args)
 		if err != nil {
+			return err
+		}
+		if err := o.confirm(func() (loss, error) { return lossOfWebhook(c.Context(), api, id) }); err != nil {
 			return err
 		}
 		w, err := api.DeleteWebhook(c.Context(), id)
 		if err != nil {
 			return err
 		}
-		return o.printWebhook(w)
-	}})
+		return o.destroyed("delete", webhookLabel(w), func() error { return o.printWebhook(w) })
+	}}))
 }
 
 type webhooksUpdate struct {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type webhooksListen struct {
 	probing sync.Once
 	forward *http.Client
 	print   sync.Mutex // keeps lines whole
+	rows    *table     // nil until the first delivery
 }
 
 func newWebhooksListen(a *app) *cobra.Command {
@@ -56,6 +58,7 @@ The server must run on this machine and be allowed to deliver to it: start it wi
 	f := c.Flags()
 	f.StringVar(&o.forwardTo, "forward-to", "", "`url` to forward each event to; without it, events are only printed")
 	f.StringSliceVar(&o.events, "events", allEvents(), "`types` of the events to receive, separated by commas")
+	f.Lookup("events").DefValue = "all" // in the help
 	return c
 }
 
@@ -84,11 +87,15 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	}
 	signals := notify()
 	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(c.Context())
+	o.ctx = ctx
 	here, err := startReceiver(c.Context(), receiverConfig{Name: "keygate-listen", Handle: o.handle, Refused: o.refused})
 	if err != nil {
+		cancel()
 		return err
 	}
 	defer func() { err = errors.Join(err, here.Close()) }()
+	defer cancel() // ends --jq, for which Close would wait
 	w, err := o.register(c.Context(), api, here)
 	if err != nil {
 		return err
@@ -97,7 +104,7 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	if stopped, err := o.probe(c.Context(), api, here, w.WebhookID, signals); stopped || err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Err, "Ready: receiving events at %s (%s). Press Ctrl-C to stop.\n", here.URL, w.WebhookID)
+	o.say("Ready: receiving events at %s (%s). Press Ctrl-C to stop.", here.URL, w.WebhookID)
 	select {
 	case <-c.Context().Done():
 	case <-signals:
@@ -111,7 +118,8 @@ func mayDelete(ctx context.Context, api *client.Client) error {
 	if err != nil {
 		return err
 	}
-	if scope := a.Key.Scope; scope != "admin" && scope != "admin:webhooks" {
+	scope := a.Key.Scope
+	if may := strings.Fields(scope); !slices.Contains(may, "admin") && !slices.Contains(may, "admin:webhooks") {
 		return &noKeyError{fmt.Sprintf("the key's scope is %s: deleting the temporary endpoint at the end requires admin or admin:webhooks", clean(scope))}
 	}
 	return nil
@@ -230,27 +238,55 @@ func (o *webhooksListen) send(ctx context.Context, d *receivedDelivery) (status 
 	return res.StatusCode, body, err
 }
 
-// show prints one delivery: one line as a table, else the event itself.
+// show prints one delivery: a row of a table, else the event itself. A failed write to
+// standard output does not end the command.
 func (o *webhooksListen) show(d *receivedDelivery, note string) {
 	o.print.Lock()
 	defer o.print.Unlock()
-	if o.output == "table" {
-		fmt.Fprintf(o.Out, "%s  %-22s  %s  %s\n", moment(&d.Event.CreatedAt), clean(d.Event.Type), clean(d.Event.ID), clean(note))
+	if o.forPeople() {
+		o.row(d, note)
 		return
 	}
 	if note != "" {
-		fmt.Fprintf(o.Err, "%s %s\n", clean(d.Event.ID), clean(note))
+		o.say("%s %s", clean(d.Event.ID), clean(note))
 	}
-	if o.output == "yaml" {
+	switch {
+	case o.output == formatYAML:
 		fmt.Fprintln(o.Out, "---")
-		_ = o.printData(json.RawMessage(d.Payload)) // a failed write to standard output does not end the command
-		return
+		_ = o.printData(json.RawMessage(d.Payload))
+	case o.output == formatJSON && o.jqCode == nil:
+		fmt.Fprintf(o.Out, "%s\n", d.Payload)
+	default:
+		if err := o.printLine(json.RawMessage(d.Payload)); err != nil && o.ctx.Err() == nil {
+			o.say("%s %s", clean(d.Event.ID), clean(err.Error()))
+		}
 	}
-	fmt.Fprintf(o.Out, "%s\n", d.Payload)
+}
+
+// row prints a delivery as a row of a table.
+func (o *webhooksListen) row(d *receivedDelivery, note string) {
+	if o.rows == nil {
+		columns := []column{{name: "TIME"}, {name: "EVENT TYPE", least: 22}, {name: "EVENT ID"}}
+		if o.forwardTo != "" {
+			columns = append(columns, column{name: "RESULT", least: 30, flex: true})
+		}
+		o.rows = o.newTable(columns...)
+		o.rows.stream = true
+	}
+	at := moment(&d.Event.CreatedAt)
+	if o.fitted() {
+		at = d.Event.CreatedAt.UTC().Format("15:04:05Z")
+	}
+	cells := []string{at, d.Event.Type, d.Event.ID}
+	if o.forwardTo != "" {
+		cells = append(cells, note)
+	}
+	o.rows.row(cells...)
+	_ = o.rows.flush()
 }
 
 func (o *webhooksListen) refused(err error) {
 	o.print.Lock()
 	defer o.print.Unlock()
-	fmt.Fprintf(o.Err, "Refused a delivery: %s\n", clean(err.Error()))
+	o.say("Refused a delivery: %s", clean(err.Error()))
 }

@@ -66,6 +66,9 @@ type Config struct {
 	// not wait.
 	DrainTimeout time.Duration
 
+	// AccessLog is the file of the access log, or "off" or "stdout".
+	AccessLog string
+
 	// AuditMaxBytes is the maximum size of the audit log's blocks on disk.
 	AuditMaxBytes int64
 	auditMaxBytes string // AuditMaxBytes as it was written

@@ -108,6 +108,13 @@ func settings() []setting {
 		{name: "drain-timeout", fallback: "30s", usage: "`duration` for which a shutdown waits for requests in progress", parse: func(c *Config, s string) error {
 			return parseDuration(&c.DrainTimeout, s)
 		}},
+		{name: "access-log", fallback: "off", usage: "where to write a line of JSON for each request of the data plane: off, stdout or a `file`, which is rotated at 100 MB", parse: func(c *Config, s string) error {
+			if s == "" {
+				return errors.New("must be off, stdout or the path of a file")
+			}
+			c.AccessLog = s
+			return nil
+		}},
 		{name: "audit-max-bytes", fallback: "50GB", usage: "maximum `size` of the audit log on disk; beyond it the oldest records are removed early", parse: func(c *Config, s string) error {
 			c.auditMaxBytes = s
 			return parseSize(&c.AuditMaxBytes, s)
@@ -121,8 +128,11 @@ func settings() []setting {
 	}
 }
 
-func (s *setting) variable() string {
-	return "KEYGATE_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+func (s *setting) variable() string { return Variable(s.name) }
+
+// Variable returns the environment variable of the setting with the given name.
+func Variable(name string) string {
+	return "KEYGATE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 func (s *setting) fileKey() string { return strings.ReplaceAll(s.name, "-", "_") }

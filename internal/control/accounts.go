@@ -36,35 +36,38 @@ func (s *Service) FirstStart(ctx context.Context) (secret string, err error) {
 }
 
 // CreateAccount creates an account and its first key, an account-level key with the scope
-// admin. hosts are the patterns of the hostnames that its gateways may use. A name that is
-// in use is fault.Conflict.
+// admin, for a command that opens the store itself. hosts are the patterns of the hostnames
+// that its gateways may use. A name that is in use is fault.Conflict.
 func (s *Service) CreateAccount(ctx context.Context, name string, plan account.Plan, hosts []string) (*account.Account, *NewKey, error) {
 	a := &account.Account{Name: name, Plan: plan, Hosts: lowered(hosts)}
 	if err := a.Validate(); err != nil {
 		return nil, nil, err
 	}
-	caller := offline(a)
-	key, err := inTx(ctx, s, caller, func(w *work) (*NewKey, error) {
-		a.ID, a.CreatedAt = id.New(id.Account), w.now
-		if err := w.InsertAccount(ctx, a); err != nil {
-			return nil, err
-		}
-		diff := audit.Diff{"name": {nil, a.Name}, "plan": {nil, string(a.Plan)}}
-		if len(a.Hosts) > 0 {
-			diff["hosts"] = [2]any{nil, a.Hosts}
-		}
-		if err := w.audit(ctx, audit.AccountCreate, a.ID, "", diff); err != nil {
-			return nil, err
-		}
-		if err := w.changed(ctx, snapshot.AccountChange, a.ID); err != nil {
-			return nil, err
-		}
-		return s.insertAdminKey(ctx, w, firstKeyName)
-	})
+	made, err := inTx(ctx, s, offline(a), func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, *a) })
 	if err != nil {
 		return nil, nil, err
 	}
-	return a, key, nil
+	return &made.Account, made.Key, nil
+}
+
+// insertAccount stores a with a new identifier, and its first key.
+func (s *Service) insertAccount(ctx context.Context, w *work, a account.Account) (*NewAccount, error) {
+	a.ID, a.State, a.CreatedAt, a.Version = id.New(id.Account), account.Active, w.now, 1
+	if err := w.InsertAccount(ctx, &a); err != nil {
+		return nil, err
+	}
+	if err := w.auditAccount(ctx, audit.AccountCreate, &a, accountDiff(nil, &a)); err != nil {
+		return nil, err
+	}
+	if err := w.changed(ctx, snapshot.AccountChange, a.ID); err != nil {
+		return nil, err
+	}
+	// The records of the key are the account's own, which must not see the operator's key.
+	caller := w.caller
+	w.caller = offline(&a)
+	key, err := s.insertAdminKey(ctx, w, firstKeyName)
+	w.caller = caller
+	return &NewAccount{Account: a, Key: key}, err
 }
 
 // CreateAccountKey creates an account-level key with the scope admin for the account with
@@ -82,7 +85,7 @@ func (s *Service) CreateAccountKey(ctx context.Context, accountName, keyName str
 }
 
 func (s *Service) insertAdminKey(ctx context.Context, w *work, name string) (*NewKey, error) {
-	k := apikey.Key{Name: name, Level: apikey.AccountLevel, Scope: apikey.Scope{Word: apikey.Admin}}
+	k := apikey.Key{Name: name, Level: apikey.AccountLevel, Scope: apikey.Scopes{{Word: apikey.Admin}}}
 	if err := k.Validate(); err != nil {
 		return nil, err
 	}
@@ -92,7 +95,7 @@ func (s *Service) insertAdminKey(ctx context.Context, w *work, name string) (*Ne
 // offline returns the caller of a command that opens the store itself. It may do anything,
 // like everyone with write access to the store's files.
 func offline(a *account.Account) *Caller {
-	return &Caller{Account: a, Scope: apikey.Scope{Word: apikey.Admin}, Source: "cli"}
+	return &Caller{Account: a, Scope: apikey.Scopes{{Word: apikey.Admin}}, Source: "cli"}
 }
 
 func lowered(list []string) []string {

@@ -65,7 +65,7 @@ func TestCreateAccount(t *testing.T) {
 			{"acme", "starter", "", fault.Conflict, "name"},
 			{"", "starter", "", fault.ValidationFailed, "name"},
 			{"n", "free", "", fault.ValidationFailed, "plan"},
-			{"n", "scale", "*", fault.ValidationFailed, "host"},
+			{"n", "scale", "*", fault.ValidationFailed, "hosts[0]"},
 		} {
 			var hosts []string
 			if tc.host != "" {

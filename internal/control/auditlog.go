@@ -31,7 +31,7 @@ func (s *Service) sync(ctx context.Context, from Syncer) {
 	ctx, cancel := context.WithTimeout(ctx, syncWithin)
 	defer cancel()
 	if err := from.Sync(ctx); err != nil {
-		s.cfg.Log.WarnContext(ctx, "latest audit records not written in time; the list is without them", "error", err)
+		s.cfg.Log.WarnContext(ctx, "latest records not written in time; the response is without them", "error", err)
 	}
 }
 

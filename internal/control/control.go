@@ -62,7 +62,7 @@ type Caller struct {
 	Account   *account.Account
 	KeyID     string // "" for an offline command
 	KeyPrefix string
-	Scope     apikey.Scope
+	Scope     apikey.Scopes
 	Source    gateway.Source // what a push by this caller is recorded as: API, CLI or Dashboard
 	Method    string
 	Path      string // without the query
@@ -105,29 +105,48 @@ type LimitPatch struct {
 	RateLimit Optional[RateLimitPatch] // null removes the whole limit
 }
 
-// RateLimitPatch is the field rate_limit of LimitPatch.
+// RoutePatch is the body of an update of a route. An absent field stays as it is.
+type RoutePatch struct {
+	Path      Optional[string]         // null is not allowed
+	Methods   Optional[[]string]       // replaced as a whole; null is not allowed
+	Auth      Optional[string]         // null means key
+	RateLimit Optional[RateLimitPatch] // null removes the whole limit
+}
+
+// RateLimitPatch is the field rate_limit of LimitPatch and RoutePatch.
 type RateLimitPatch struct {
 	Sustained, Burst, Daily, Per Optional[string]
 }
 
-// KeyInput is the body of a key's creation. Scope, rate and expiry are as the user wrote them;
+// KeyInput is the body of a key's creation. Scope, limit and expiry are as the user wrote them;
 // the operation validates them.
 type KeyInput struct {
 	Name      string
 	Scope     string
 	ExpiresAt string
 	GatewayID string
-	RateLimit string
+	RateLimit KeyLimitInput
 	Level     string // "" means gateway
 	Owner     string
 	Metadata  map[string]string
+}
+
+// KeyLimitInput is the rate_limit of a key: a Rate, or an Object. The zero value means no limit.
+type KeyLimitInput struct {
+	Rate   string
+	Object *KeyLimitObject
+}
+
+// KeyLimitObject is the second form of a KeyLimitInput. "" is an absent property.
+type KeyLimitObject struct {
+	Sustained, Burst, Daily string
 }
 
 // KeyPatch is the body of a key's update.
 type KeyPatch struct {
 	Name      Optional[string]
 	Owner     Optional[string]
-	RateLimit Optional[string]
+	RateLimit Optional[KeyLimitInput]
 	Metadata  Optional[map[string]string]
 	ExpiresAt Optional[string]
 }
@@ -137,6 +156,7 @@ type NewKey struct {
 	apikey.Key
 	Secret        string
 	OverlapEndsAt time.Time // of a rotation
+	Warnings      []string  // likely mistakes
 }
 
 // Verification reports whether a key would be accepted.

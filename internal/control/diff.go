@@ -44,7 +44,7 @@ func keyFields(k *apikey.Key) fields {
 	}
 	f := fields{
 		"name": k.Name, "level": string(k.Level), "scope": k.Scope.String(), "key_prefix": k.Prefix,
-		"owner": orNil(k.Owner), "gateway_id": orNil(k.GatewayID), "rate_limit": orNil(k.RateLimit.String()), "metadata": nil,
+		"owner": orNil(k.Owner), "gateway_id": orNil(k.GatewayID), "rate_limit": keyLimitOrNil(k.RateLimit), "metadata": nil,
 		"expires_at": timeOrNil(k.ExpiresAt), "revoked_at": timeOrNil(k.RevokedAt),
 		"rotated_from": orNil(k.RotatedFrom), "rotated_to": orNil(k.RotatedTo),
 	}
@@ -81,8 +81,9 @@ func gatewayFields(g *gateway.Gateway) fields {
 		return nil
 	}
 	f := fields{
-		"name": g.Name, "hostname": g.Hostname, "timeout": g.Timeout, "global_rate_limit": limitOrNil(g.GlobalLimit),
+		"name": g.Name, "hostname": g.Hostname, "default": g.Default, "timeout": g.Timeout, "global_rate_limit": limitOrNil(g.GlobalLimit),
 		"cors": nil, "max_body_bytes": numberOrNil(g.MaxBodyBytes), "revision": numberOrNil(g.Revision),
+		"key_headers": g.Requests.AllKeyHeaders(), "allow_encoded_slashes": g.Requests.AllowEncodedSlashes,
 	}
 	if g.CORS != nil {
 		f["cors"] = *g.CORS
@@ -113,6 +114,13 @@ func limitOrNil(c ratelimit.Config) any {
 		}
 	}
 	return m
+}
+
+func keyLimitOrNil(l ratelimit.KeyLimit) any {
+	if r, ok := l.Single(); ok {
+		return r.String()
+	}
+	return limitOrNil(l.Config)
 }
 
 func orNil(s string) any {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
@@ -116,8 +117,8 @@ func (d *document) table() []gateway.Route {
 	return table
 }
 
-// inField returns err with field in place of the path in a document that it names. The message
-// has the position.
+// inField returns err with field in place of the paths in a document that it names. The
+// messages have the positions.
 func inField(field string, err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != fault.ValidationFailed {
@@ -125,5 +126,9 @@ func inField(field string, err error) error {
 	}
 	moved := *f
 	moved.Field = field
+	moved.Problems = slices.Clone(f.Problems)
+	for i := range moved.Problems {
+		moved.Problems[i].Field = field
+	}
 	return &moved
 }

@@ -59,6 +59,9 @@ func rate(text string) ratelimit.Rate {
 	return r
 }
 
+// keyRate returns the limit of a key that is given as a rate.
+func keyRate(text string) control.KeyLimitInput { return control.KeyLimitInput{Rate: text} }
+
 func authOf(err error) fault.AuthCode {
 	var f *fault.Error
 	if errors.As(err, &f) {

@@ -17,13 +17,18 @@ type GatewayPatch struct {
 	Timeout      Optional[string]
 	CORS         Optional[gateway.CORS]
 	MaxBodyBytes Optional[int64]
+	KeyHeaders   Optional[[]string]
+	Default      Optional[bool] // only of the account default
 	Upstream     UpstreamPatch
+
+	AllowEncodedSlashes Optional[bool]
 }
 
 // gatewayEdit is a GatewayPatch whose settings were each checked by themselves.
 type gatewayEdit struct {
 	set []func(*gateway.Gateway) // in this order
 
+	isDefault     Optional[bool]
 	newClientPair bool // the client certificate or its key is set
 	open          func(sealed []byte) ([]byte, error)
 }
@@ -45,6 +50,9 @@ func put[T any](e *gatewayEdit, o Optional[T], check func(T) error, field func(*
 	return nil
 }
 
+// anyValue is the check of a setting that takes every value of its type.
+func anyValue[T any](T) error { return nil }
+
 // orDefault returns o with null replaced by a value.
 func orDefault[T any](o Optional[T], value T) Optional[T] {
 	if o.Null {
@@ -63,14 +71,17 @@ func (s *Service) readNew(c *Caller, p GatewayPatch) (*gatewayEdit, error) {
 // hostname.
 func (s *Service) readPatch(c *Caller, p GatewayPatch) (*gatewayEdit, error) {
 	e := &gatewayEdit{open: s.cfg.Sealer.Open}
-	err := cmp.Or(
+	err := fault.Join(
 		put(e, orDefault(p.Name, ""), gateway.CheckName, func(g *gateway.Gateway) *string { return &g.Name }),
 		s.putUpstream(e, p.Upstream),
 		s.putHostname(e, c, p.Hostname),
+		putDefault(e, c, p.Default),
 		put(e, p.GlobalLimit, checkGlobalLimit, func(g *gateway.Gateway) *ratelimit.Config { return &g.GlobalLimit }),
 		put(e, orDefault(p.Timeout, gateway.DefaultTimeout), gateway.CheckTimeout, func(g *gateway.Gateway) *string { return &g.Timeout }),
 		putCORS(e, p.CORS),
 		put(e, p.MaxBodyBytes, gateway.CheckMaxBodyBytes, func(g *gateway.Gateway) *int64 { return &g.MaxBodyBytes }),
+		put(e, p.KeyHeaders, gateway.CheckKeyHeaders, func(g *gateway.Gateway) *[]string { return &g.Requests.KeyHeaders }),
+		put(e, p.AllowEncodedSlashes, anyValue, func(g *gateway.Gateway) *bool { return &g.Requests.AllowEncodedSlashes }),
 	)
 	return e, err
 }
@@ -118,5 +129,5 @@ func (e *gatewayEdit) apply(g *gateway.Gateway) error {
 	for _, set := range e.set {
 		set(g)
 	}
-	return e.checkUpstream(&g.Upstream)
+	return cmp.Or(e.applyDefault(g), e.checkUpstream(&g.Upstream))
 }

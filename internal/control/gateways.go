@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -47,25 +48,36 @@ func (s *Service) setHostname(g *gateway.Gateway) {
 
 // CreateGateway creates a gateway with p applied to the defaults. A spec other than
 // "" becomes revision 1, without an event; if it is invalid, nothing is created. A
-// hostname that is in use is fault.Conflict.
+// hostname that is in use is fault.Conflict. If the gateway becomes the default gateway, the former
+// one loses that in the same transaction.
 func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, spec string) (*gateway.Gateway, error) {
 	edit, err := s.readNew(c, p)
-	if err != nil {
-		return nil, err
-	}
 	var doc *document
 	if spec != "" {
-		if doc, err = readSpec([]byte(spec)); err != nil {
-			return nil, inField("spec", err)
-		}
+		var bad error
+		doc, bad = readSpec([]byte(spec))
+		err = fault.Join(err, inField("spec", bad))
+	}
+	if err != nil {
+		return nil, err
 	}
 	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		g := &gateway.Gateway{
 			ID: id.New(id.Gateway), AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout,
 			CreatedAt: w.now, Version: 1,
 		}
+		first, err := w.isFirst(ctx)
+		if err != nil {
+			return nil, err
+		}
+		g.Default = first
 		if err := edit.apply(g); err != nil {
 			return nil, err
+		}
+		if g.Default && !first {
+			if err := w.clearDefault(ctx); err != nil {
+				return nil, err
+			}
 		}
 		s.setHostname(g)
 		if doc != nil {
@@ -111,6 +123,11 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 			return &g, nil
 		}
 		g.Version = before.Version + 1
+		if g.Default && !before.Default {
+			if err := w.clearDefault(ctx); err != nil {
+				return nil, err
+			}
+		}
 		if err := w.UpdateGateway(ctx, &g); err != nil {
 			return nil, err
 		}
@@ -122,7 +139,8 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 }
 
 // DeleteGateway deletes a gateway with its routes and revisions, and revokes the keys that are
-// restricted to it, each with its event and audit record. It returns the gateway as it was.
+// restricted to it, each with its event and audit record. If the account default has one gateway left,
+// that one becomes the default gateway. DeleteGateway returns the gateway as it was.
 func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string, m Match) (*gateway.Gateway, error) {
 	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		g, err := s.gateway(ctx, w, c, gatewayID)
@@ -150,7 +168,10 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string
 		if err := w.audit(ctx, audit.GatewayDelete, g.ID, g.ID, gatewayDiff(g, nil)); err != nil {
 			return nil, err
 		}
-		return g, w.changed(ctx, snapshot.GatewayChange, g.ID)
+		if err := w.changed(ctx, snapshot.GatewayChange, g.ID); err != nil {
+			return nil, err
+		}
+		return g, w.defaultToLast(ctx)
 	})
 }
 

@@ -61,6 +61,7 @@ func invalidSettings() []invalidSetting {
 		{"client key", "upstream_client_key", []settings{{Upstream: upstream{ClientKey: value("x")}}, {Upstream: upstream{ClientKey: value("***")}}}},
 		{"connect timeout", "upstream_connect_timeout", []settings{{Upstream: upstream{ConnectTimeout: value("99ms")}}, {Upstream: upstream{ConnectTimeout: value("")}}}},
 		{"idle timeout", "upstream_idle_timeout", []settings{{Upstream: upstream{IdleTimeout: value("61m")}}, {Upstream: upstream{IdleTimeout: value("0s")}}}},
+		{"age of connections", "upstream_max_connection_age", []settings{{Upstream: upstream{MaxConnectionAge: value("25h")}}, {Upstream: upstream{MaxConnectionAge: value("999ms")}}}},
 		{"connections", "upstream_max_connections", []settings{{Upstream: upstream{MaxConnections: value(int64(-1))}}, {Upstream: upstream{MaxConnections: value(int64(100_001))}}}},
 		{"CORS without origins", "cors.origins", []settings{{CORS: value(gateway.CORS{})}}},
 		{"reserved header", "upstream_headers.Host", []settings{{Upstream: upstream{Headers: host}}}},

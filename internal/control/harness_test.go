@@ -183,7 +183,7 @@ func (h *harness) account(name string) (*account.Account, *control.Caller) {
 		a, _, err = h.CreateAccount(ctx(), name, account.Starter, []string{"*." + name + ".example"})
 	}
 	h.must(err)
-	return a, &control.Caller{Account: a, Scope: apikey.Scope{Word: apikey.Admin}}
+	return a, &control.Caller{Account: a, Scope: apikey.Scopes{{Word: apikey.Admin}}}
 }
 
 func must[T any](h *harness) func(v T, err error) T {

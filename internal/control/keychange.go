@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -16,29 +17,28 @@ import (
 type keyEdit struct {
 	name      *string
 	owner     *string
-	rate      *ratelimit.Rate
+	rate      *ratelimit.KeyLimit
 	metadata  map[string]string
 	expiresAt *time.Time // zero for no expiry
 }
 
 // read validates p as far as possible without the record.
 func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
-	if p.Name.Present {
-		if p.Name.Null {
-			return e, fault.Invalid("name", "cannot be removed")
-		}
+	var badName, badRate, badExpiry error
+	switch {
+	case p.Name.Null:
+		badName = fault.Invalid("name", "cannot be removed")
+	case p.Name.Present:
 		e.name = &p.Name.Value
 	}
 	if p.Owner.Present {
 		e.owner = &p.Owner.Value
 	}
 	if p.RateLimit.Present {
-		if !p.RateLimit.Null && p.RateLimit.Value == "" {
-			return e, fault.Invalid("rate_limit", "must be a rate such as 10/s, or null for none")
-		}
-		r, err := parseKeyRate(p.RateLimit.Value)
-		if err != nil {
-			return e, err
+		var r ratelimit.KeyLimit
+		r, badRate = p.RateLimit.Value.parse()
+		if !p.RateLimit.Null && p.RateLimit.Value == (KeyLimitInput{}) {
+			badRate = fault.Invalid("rate_limit", "must be a rate such as 10/s, an object, or null for none")
 		}
 		e.rate = &r
 	}
@@ -50,16 +50,14 @@ func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
 	if p.ExpiresAt.Present {
 		var t time.Time
 		if !p.ExpiresAt.Null {
-			if t, err = apikey.ParseExpiry(p.ExpiresAt.Value, now); err != nil {
-				return e, err
-			}
+			t, badExpiry = apikey.ParseExpiry(p.ExpiresAt.Value, now)
 		}
 		e.expiresAt = &t
 	}
 	// These rules hold for every record.
 	sample := apikey.Key{Name: "x"}
 	e.apply(&sample)
-	return e, sample.Validate()
+	return e, fault.Join(badName, badRate, badExpiry, sample.Validate())
 }
 
 func (e *keyEdit) apply(k *apikey.Key) {
@@ -85,6 +83,9 @@ func (e *keyEdit) apply(k *apikey.Key) {
 // before, the error is fault.Conflict.
 func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
 	edit, invalid := p.read(s.now())
+	if onlyChecks(ctx) {
+		return nil, cmp.Or(invalid, errOnlyChecked)
+	}
 	return inTx(ctx, s, c, func(w *work) (*apikey.Key, error) {
 		before, err := w.keyToChange(ctx, keyID, false, invalid)
 		if err != nil {

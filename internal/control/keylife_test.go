@@ -84,9 +84,9 @@ func (m *keyModel) state(k *modelKey) apikey.State {
 }
 
 func (m *keyModel) create(t *rapid.T) {
-	in := control.KeyInput{Name: "k", Scope: "read", RateLimit: drawRate(t), ExpiresAt: m.drawExpiry(t)}
+	in := control.KeyInput{Name: "k", Scope: "read", RateLimit: keyRate(drawRate(t)), ExpiresAt: m.drawExpiry(t)}
 	k := must[*control.NewKey](m.harness)(m.CreateKey(ctx(), m.caller, in))
-	m.keys = append(m.keys, &modelKey{id: k.ID, secret: k.Secret, rate: in.RateLimit, bucket: k.ID, expires: parseTime(in.ExpiresAt)})
+	m.keys = append(m.keys, &modelKey{id: k.ID, secret: k.Secret, rate: in.RateLimit.Rate, bucket: k.ID, expires: parseTime(in.ExpiresAt)})
 	m.did("key.create", k.ID, "key.created")
 }
 
@@ -122,9 +122,9 @@ func (m *keyModel) patch(t *rapid.T) {
 	rate, expires := k.rate, k.expires
 	if rapid.Bool().Draw(t, "rate?") {
 		if rate = drawRate(t); rate == "" {
-			p.RateLimit = null[string]()
+			p.RateLimit = null[control.KeyLimitInput]()
 		} else {
-			p.RateLimit = value(rate)
+			p.RateLimit = value(keyRate(rate))
 		}
 	} else {
 		text := m.drawExpiry(t)

@@ -1,8 +1,11 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -41,21 +44,51 @@ func (s *Service) Key(ctx context.Context, c *Caller, keyID string) (*apikey.Key
 // fault.ValidationFailed.
 func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKey, error) {
 	k, err := in.key(c, s.now())
-	if err != nil {
-		return nil, err
+	if err != nil || onlyChecks(ctx) {
+		_, bad := read(ctx, s, func(tx ReadTx) (any, error) { return nil, checkGatewayOfKey(ctx, tx, c, in.GatewayID) })
+		return nil, cmp.Or(fault.Join(err, bad), errOnlyChecked)
 	}
 	return inTx(ctx, s, c, func(w *work) (*NewKey, error) {
-		if k.GatewayID != "" {
-			_, err := w.Gateway(ctx, c.Account.ID, k.GatewayID)
-			if fault.CodeOf(err) == fault.NotFound {
-				return nil, fault.Invalid("gateway_id", "there is no such gateway: create it first, or leave gateway_id out for all gateways")
-			}
-			if err != nil {
-				return nil, err
-			}
+		if err := checkGatewayOfKey(ctx, w, c, k.GatewayID); err != nil {
+			return nil, err
 		}
-		return s.insertKey(ctx, w, k)
+		made, err := s.insertKey(ctx, w, k)
+		if err != nil {
+			return nil, err
+		}
+		made.Warnings = s.scopeWarnings(&made.Key)
+		return made, nil
 	})
+}
+
+// scopeWarnings names the resources of k's scopes under which there is no route.
+func (s *Service) scopeWarnings(k *apikey.Key) (warnings []string) {
+	if k.Level != apikey.GatewayLevel || s.cfg.Sources.Routes == nil {
+		return nil
+	}
+	var resources []string
+	for _, scope := range k.Scope {
+		if scope.Resource != "" && !slices.Contains(resources, scope.Resource) {
+			resources = append(resources, scope.Resource)
+		}
+	}
+	whose := "no gateway of the account has"
+	if k.GatewayID != "" {
+		whose = "the gateway does not have"
+	}
+	for _, resource := range s.cfg.Sources.Routes.Unrouted(k.AccountID, k.GatewayID, resources) {
+		warnings = append(warnings, fmt.Sprintf("%s a route at or below /%s, so a scope with the resource %s allows nothing at present", whose, resource, resource))
+	}
+	return warnings
+}
+
+// checkGatewayOfKey checks the gateway that a key is restricted to, "" for none.
+func checkGatewayOfKey(ctx context.Context, tx GatewayReader, c *Caller, gatewayID string) error {
+	if gatewayID == "" {
+		return nil
+	}
+	_, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+	return absent(err, "gateway_id", "there is no such gateway: create it first, or leave gateway_id out for all gateways")
 }
 
 // key validates in and returns the key that it describes. That the caller may not create such a key
@@ -68,36 +101,32 @@ func (in KeyInput) key(c *Caller, now time.Time) (k apikey.Key, err error) {
 	if k.Level == "" {
 		k.Level = apikey.GatewayLevel
 	}
+	var invalidLevel, badScope, badRate, badExpiry error
+	k.Scope, badScope = apikey.ParseScopes(in.Scope)
 	if !k.Level.Valid() {
-		return k, badLevel()
-	}
-	k.Scope, err = apikey.ParseScope(in.Scope)
-	if denied := c.mayIssue(k.Level, k.Scope); denied != nil {
+		invalidLevel = badLevel()
+	} else if denied := c.mayIssue(keysPath, k.Level, k.Scope); denied != nil {
 		return k, denied
 	}
-	if err != nil {
-		return k, err
-	}
-	if k.RateLimit, err = parseKeyRate(in.RateLimit); err != nil {
-		return k, err
-	}
+	k.RateLimit, badRate = in.RateLimit.parse()
 	if in.ExpiresAt != "" {
-		if k.ExpiresAt, err = apikey.ParseExpiry(in.ExpiresAt, now); err != nil {
-			return k, err
-		}
+		k.ExpiresAt, badExpiry = apikey.ParseExpiry(in.ExpiresAt, now)
 	}
-	return k, k.Validate()
+	return k, fault.Join(invalidLevel, badScope, badExpiry, badRate, k.Validate())
 }
 
 func badLevel() error { return fault.Invalid("level", "must be gateway or account") }
 
-// parseKeyRate parses a key's rate_limit; "" means none.
-func parseKeyRate(text string) (ratelimit.Rate, error) {
-	if text == "" {
-		return ratelimit.Rate{}, nil
+// parse parses a key's rate_limit.
+func (in KeyLimitInput) parse() (l ratelimit.KeyLimit, err error) {
+	if o := in.Object; o != nil {
+		l, err = ratelimit.ParseKeyObject(o.Sustained, o.Burst, o.Daily)
+	} else {
+		var r ratelimit.Rate
+		err = r.UnmarshalText([]byte(in.Rate))
+		l = ratelimit.RateOf(r)
 	}
-	r, err := ratelimit.ParseRate(text)
-	return r, fault.Prefixed("rate_limit", err)
+	return l, fault.Prefixed("rate_limit", err)
 }
 
 // insertKey stores k with a new identifier and a new string, its event and its audit record.

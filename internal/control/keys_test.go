@@ -25,10 +25,10 @@ func TestInvalidKeysAreRejected(t *testing.T) {
 	h.wantNoRecords(a.ID, func() {
 		for field, list := range map[string][]control.KeyInput{
 			"name":       {{Scope: "read"}, {Name: strings.Repeat("n", 256), Scope: "read"}},
-			"scope":      {{Name: "k"}, {Name: "k", Scope: "root"}, {Name: "k", Scope: "read:"}, {Name: "k", Scope: "read:/a"}},
+			"scope":      {{Name: "k"}, {Name: "k", Scope: "root"}, {Name: "k", Scope: "read:"}, {Name: "k", Scope: "read:/a"}, {Name: "k", Scope: "read,write"}, {Name: "k", Scope: "read read"}},
 			"expires_at": {{Name: "k", Scope: "read", ExpiresAt: "soon"}, {Name: "k", Scope: "read", ExpiresAt: "2026-02-28"}, {Name: "k", Scope: "read", ExpiresAt: "2026-03-01T12:00:00Z"}},
 			"gateway_id": {{Name: "k", Scope: "read", GatewayID: "gw_none"}, {Name: "k", Scope: "read", Level: "account", GatewayID: "gw_none"}},
-			"rate_limit": {{Name: "k", Scope: "read", RateLimit: "0/s"}, {Name: "k", Scope: "read", RateLimit: "5"}, {Name: "k", Scope: "read", Level: "account", RateLimit: "5/s"}},
+			"rate_limit": {{Name: "k", Scope: "read", RateLimit: keyRate("0/s")}, {Name: "k", Scope: "read", RateLimit: keyRate("5")}, {Name: "k", Scope: "read", RateLimit: keyRate(`{"daily":"5/day"}`)}, {Name: "k", Scope: "read", RateLimit: control.KeyLimitInput{Object: &control.KeyLimitObject{}}}, {Name: "k", Scope: "read", Level: "account", RateLimit: keyRate("5/s")}},
 			"level":      {{Name: "k", Scope: "read", Level: "both"}},
 			"owner":      {{Name: "k", Scope: "read", Owner: "é"}, {Name: "k", Scope: "read", Owner: strings.Repeat("o", 256)}},
 			"metadata":   {{Name: "k", Scope: "read", Metadata: many}},
@@ -50,7 +50,7 @@ func TestCreateKey(t *testing.T) {
 	var k *control.NewKey
 	before := h.records(caller.Account.ID)
 	k = must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{
-		Name: "mobile", Scope: "write:orders", ExpiresAt: "2026-03-31", GatewayID: g.ID, RateLimit: "60/minute",
+		Name: "mobile", Scope: "write:orders read", ExpiresAt: "2026-03-31", GatewayID: g.ID, RateLimit: keyRate("60/minute"),
 		Owner: "cust_1", Metadata: map[string]string{"team": "app"},
 	}))
 	got := h.records(caller.Account.ID).since(before)
@@ -75,12 +75,12 @@ func TestCreateKey(t *testing.T) {
 		r.Kind != "management" || r.Outcome != "success" || !r.Time.Equal(h.clock.now()) {
 		t.Errorf("got audit record %+v; want the caller's key, address, method, path and request, and the gateway", r)
 	}
-	if got := r.Diff["scope"]; got != [2]any{nil, "write:orders"} {
-		t.Errorf("got scope %v in the diff; want [nil write:orders]", got)
+	if got := r.Diff["scope"]; got != [2]any{nil, "write:orders read"} {
+		t.Errorf("got scope %v in the diff; want [nil write:orders read]", got)
 	}
 	data := dataOf(got.events[0])
 	for name, want := range map[string]any{
-		"key_id": k.ID, "key_prefix": k.Prefix, "name": "mobile", "scope": "write:orders", "level": "gateway",
+		"key_id": k.ID, "key_prefix": k.Prefix, "name": "mobile", "scope": "write:orders read", "level": "gateway",
 		"owner": "cust_1", "gateway_id": g.ID, "expires_at": "2026-04-01T00:00:00Z",
 	} {
 		if data[name] != want {
@@ -98,7 +98,7 @@ func TestUpdateKey(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{
-		Name: "a", Scope: "read", ExpiresAt: "2026-03-02", RateLimit: "5/s", Owner: "o", Metadata: map[string]string{"a": "b"},
+		Name: "a", Scope: "read", ExpiresAt: "2026-03-02", RateLimit: keyRate("5/s"), Owner: "o", Metadata: map[string]string{"a": "b"},
 	}))
 	patch := func(p control.KeyPatch, m control.Match) (got *apikey.Key, err error) {
 		return h.UpdateKey(ctx(), caller, k.ID, p, m)
@@ -107,11 +107,11 @@ func TestUpdateKey(t *testing.T) {
 		if got := must[*apikey.Key](h)(patch(control.KeyPatch{}, version(1))); got.Version != 1 {
 			t.Errorf("got version %d after an empty patch; want 1", got.Version)
 		}
-		must[*apikey.Key](h)(patch(control.KeyPatch{Name: value("a"), Owner: value("o"), RateLimit: value("5/s")}, nil))
+		must[*apikey.Key](h)(patch(control.KeyPatch{Name: value("a"), Owner: value("o"), RateLimit: value(keyRate("5/s"))}, nil))
 	})
 	h.wantRecords(caller.Account.ID, func() {
 		got := must[*apikey.Key](h)(patch(control.KeyPatch{
-			Name: value("b"), Owner: null[string](), RateLimit: null[string](), Metadata: null[map[string]string](), ExpiresAt: null[string](),
+			Name: value("b"), Owner: null[string](), RateLimit: null[control.KeyLimitInput](), Metadata: null[map[string]string](), ExpiresAt: null[string](),
 		}, version(1)))
 		if got.Name != "b" || got.Owner != "" || !got.RateLimit.IsZero() || len(got.Metadata) != 0 || !got.ExpiresAt.IsZero() || got.Version != 2 {
 			t.Errorf("got %+v; want the name b, version 2 and the other fields cleared", got)
@@ -121,7 +121,7 @@ func TestUpdateKey(t *testing.T) {
 		for field, p := range map[string]control.KeyPatch{
 			"name":       {Name: null[string]()},
 			"owner":      {Owner: value("\n")},
-			"rate_limit": {RateLimit: value("")},
+			"rate_limit": {RateLimit: value(keyRate(""))},
 			"expires_at": {ExpiresAt: value("2026-03-01T12:00:00Z")},
 		} {
 			_, err := patch(p, never)
@@ -131,7 +131,7 @@ func TestUpdateKey(t *testing.T) {
 		}
 		_, err := patch(control.KeyPatch{}, version(1))
 		h.wantCode(err, fault.PreconditionFailed, "")
-		_, err = h.UpdateKey(ctx(), caller, caller.KeyID, control.KeyPatch{RateLimit: value("1/s")}, nil)
+		_, err = h.UpdateKey(ctx(), caller, caller.KeyID, control.KeyPatch{RateLimit: value(keyRate("1/s"))}, nil)
 		h.wantCode(err, fault.ValidationFailed, "rate_limit")
 	})
 	must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, k.ID, nil))
@@ -238,7 +238,7 @@ func rotated(t *testing.T) *rotation {
 func (h *harness) fullKey(c *control.Caller) *control.NewKey {
 	h.tb.Helper()
 	return must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{
-		Name: "k", Scope: "read:orders", ExpiresAt: "2026-12-31", GatewayID: h.gateway(c).ID, RateLimit: "5/s", Owner: "o", Metadata: map[string]string{"a": "b"},
+		Name: "k", Scope: "read:orders", ExpiresAt: "2026-12-31", GatewayID: h.gateway(c).ID, RateLimit: keyRate("5/s"), Owner: "o", Metadata: map[string]string{"a": "b"},
 	}))
 }
 
@@ -325,10 +325,10 @@ func TestRotatedKeysShareTheirRateLimit(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r.wantRecords(r.caller.Account.ID, func() {
-				must[*apikey.Key](r.harness)(r.UpdateKey(ctx(), r.caller, tc.id, control.KeyPatch{RateLimit: value(tc.limit)}, nil))
+				must[*apikey.Key](r.harness)(r.UpdateKey(ctx(), r.caller, tc.id, control.KeyPatch{RateLimit: value(keyRate(tc.limit))}, nil))
 			}, []string{"key.update " + tc.id, "key.update " + tc.other}, nil, []string{"key " + tc.id, "key " + tc.other})
 			for _, id := range []string{tc.id, tc.other} {
-				if got := r.key(r.caller, id); got.RateLimit != rate(tc.limit) || got.BucketID != r.old.ID {
+				if got := r.key(r.caller, id); got.RateLimit.String() != tc.limit || got.BucketID != r.old.ID {
 					t.Errorf("got limit %v and bucket %s of key %s; want %s and %s", got.RateLimit, got.BucketID, id, tc.limit, r.old.ID)
 				}
 			}
@@ -383,6 +383,7 @@ type verified struct {
 	bound         *control.NewKey // restricted to g
 	encoded       *control.NewKey // with an escape in its scope
 	writer, admin *control.NewKey
+	several       *control.NewKey // with more than one scope
 	revoked       *control.NewKey
 	expired       *control.NewKey
 }
@@ -400,6 +401,7 @@ func newVerified(t *testing.T) *verified {
 	v.bound = create(control.KeyInput{Scope: "read:orders", GatewayID: v.g.ID})
 	v.encoded = create(control.KeyInput{Scope: "read:%6frders"})
 	v.writer = create(control.KeyInput{Scope: "write"})
+	v.several = create(control.KeyInput{Scope: "read:orders write:%63ustomers"})
 	v.revoked = create(control.KeyInput{Scope: "admin", ExpiresAt: "2026-03-01T12:00:01Z"})
 	v.expired = create(control.KeyInput{Scope: "admin", ExpiresAt: "2026-03-01T12:00:01Z"})
 	v.admin = create(control.KeyInput{Scope: "write:keys", Level: "account"})
@@ -428,6 +430,10 @@ func TestVerifyKey(t *testing.T) {
 		{"a method outside of the scope", v.bound.Secret, v.g.ID, "POST", "", "scope_insufficient", apikey.Active},
 		{"a path outside of the scope", v.bound.Secret, v.g.ID, "", "/orders-old", "scope_insufficient", apikey.Active},
 		{"any gateway", v.writer.Secret, v.elsewhere.ID, "PATCH", "/x", "", apikey.Active},
+		{"the second scope", v.several.Secret, "", "POST", "/customers/1", "", apikey.Active},
+		{"the word of one scope and the resource of another", v.several.Secret, "", "POST", "/orders", "scope_insufficient", apikey.Active},
+		{"the word of some scope", v.several.Secret, "", "POST", "", "", apikey.Active},
+		{"the resource of no scope", v.several.Secret, "", "", "/items", "scope_insufficient", apikey.Active},
 		{"DELETE with the scope write", v.writer.Secret, "", "DELETE", "", "scope_insufficient", apikey.Active},
 		{"a revoked key", v.revoked.Secret, "", "", "", "key_invalid", apikey.Revoked},
 		{"an expired key", v.expired.Secret, "", "", "", "key_expired", apikey.Expired},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -21,7 +22,9 @@ type LimitLevel struct {
 
 // Cursor identifies the limit in the list of its gateway's limits, for Page.After. It does not change
 // while the limit exists.
-func (l *LimitLevel) Cursor() string { return l.Scope.String() + " " + l.RouteID + " " + l.KeyID }
+func (l *LimitLevel) Cursor() string {
+	return strconv.Itoa(int(l.Scope)) + " " + l.RouteID + " " + l.KeyID
+}
 
 // Limits lists the limits of a gateway: the global one, then those of routes, then those of keys that
 // are in use, the newest routes and keys first. Page.After is the LimitLevel.Cursor of the last one.
@@ -79,8 +82,10 @@ func rank(s ratelimit.Scope) int {
 		return 1
 	case ratelimit.DailyScope:
 		return 2
-	default:
+	case ratelimit.KeyScope:
 		return 3
+	default:
+		return 4
 	}
 }
 
@@ -88,11 +93,8 @@ func rank(s ratelimit.Scope) int {
 func parseCursor(cursor string) (l ratelimit.Level) {
 	scope, rest, _ := strings.Cut(cursor, " ")
 	route, key, _ := strings.Cut(rest, " ")
-	for _, s := range []ratelimit.Scope{ratelimit.KeyScope, ratelimit.RouteScope, ratelimit.DailyScope, ratelimit.GlobalScope} {
-		if s.String() == scope {
-			l.Scope = s
-		}
-	}
+	n, _ := strconv.ParseUint(scope, 10, 8)
+	l.Scope = ratelimit.Scope(n)
 	l.Route, _ = id.Parse(id.Route, route)
 	l.Key, _ = id.Parse(id.Key, key)
 	return l

@@ -38,13 +38,15 @@ type MaintenanceConfig struct {
 }
 
 // Maintenance does the periodic work on a store: it raises key.expired, fails the deliveries of
-// disabled and deleted endpoints, and removes records after their retention. Several nodes over one
+// disabled and deleted endpoints, and removes records after their retention and those of deleted
+// accounts. Several nodes over one
 // store may each run one.
 type Maintenance struct {
 	cfg      MaintenanceConfig
 	expiry   loop
 	stranded loop
 	trim     loop
+	removal  loop
 	group    service.Group
 }
 
@@ -70,12 +72,13 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 	m.expiry = loop{name: "raising key.expired", period: cfg.ExpiryPeriod, step: m.notifyExpired, log: log}
 	m.stranded = loop{name: "failing deliveries of disabled or deleted endpoints", period: cfg.ExpiryPeriod, step: m.failStranded, log: log}
 	m.trim = loop{name: "removing old records", period: cfg.TrimPeriod, step: m.removeOld, log: log}
+	m.removal = loop{name: "removing the records of deleted accounts", period: cfg.ExpiryPeriod, step: m.removeAccounts, log: log}
 	return m, nil
 }
 
 // Start starts the maintenance, which runs until Stop.
 func (m *Maintenance) Start(context.Context) error {
-	if err := m.group.Start(m.expiry.run, m.stranded.run, m.trim.run); err != nil {
+	if err := m.group.Start(m.expiry.run, m.stranded.run, m.trim.run, m.removal.run); err != nil {
 		return fmt.Errorf("start the maintenance: %w", err)
 	}
 	return nil
@@ -132,4 +135,18 @@ func (m *Maintenance) removeOld(ctx context.Context) error {
 	return errors.Join(err, m.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)
 	}))
+}
+
+func (m *Maintenance) removeAccounts(ctx context.Context) error {
+	var ids []string
+	err := m.cfg.Store.View(ctx, func(tx ReadTx) (err error) { // usually there is none
+		ids, err = tx.DeletedAccounts(ctx)
+		return err
+	})
+	for _, accountID := range ids {
+		for more := true; more && err == nil; {
+			more, err = removeAccount(ctx, m.cfg.Store, accountID, 1)
+		}
+	}
+	return err
 }

@@ -1,12 +1,17 @@
 package control
 
 import (
+	"slices"
+
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 )
 
 // No key grants more than it has (contract, section 3). The API has already checked that the scope
 // allows the method on the path. The rules here depend on the key that a call creates or changes.
+
+// keysPath is the path of keys below /v1.
+const keysPath = "/keys"
 
 // mayChange returns nil if c may update k, or revoke it if revoke is set. An account-level key
 // requires the scope admin without a resource, but every key may revoke itself.
@@ -17,20 +22,22 @@ func (c *Caller) mayChange(k *apikey.Key, revoke bool) error {
 	return fault.Denied("changing an account-level key requires the scope admin without a resource")
 }
 
-// mayIssue returns nil if c may issue a key with the level and scope, by creation or rotation.
-func (c *Caller) mayIssue(level apikey.Level, scope apikey.Scope) error {
+// mayIssue returns nil if c may issue a key with the level and scopes, by a call of path, which is the path
+// below /v1. Of the caller's scopes that cover path, the highest word counts: admin:webhooks does not let
+// write:keys issue keys with the scope admin.
+func (c *Caller) mayIssue(path string, level apikey.Level, scope apikey.Scopes) error {
 	if level == apikey.AccountLevel {
 		if c.isFullAdmin() {
 			return nil
 		}
 		return fault.Denied("issuing an account-level key requires the scope admin without a resource")
 	}
-	if scope.Word > c.Scope.Word {
-		return fault.Denied("a key with the scope %s must not issue one with the scope %s", c.Scope, scope)
+	if scope.Word() > c.Scope.WordOn(path) {
+		return fault.Denied("a key with the scope %s must not issue one with the scope %s: that requires the word %s for %s", c.Scope, scope, scope.Word(), path)
 	}
 	return nil
 }
 
 func (c *Caller) isFullAdmin() bool {
-	return c.Scope.Word == apikey.Admin && c.Scope.Resource == ""
+	return slices.Contains(c.Scope, apikey.Scope{Word: apikey.Admin})
 }

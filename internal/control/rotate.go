@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -21,6 +22,9 @@ const maxOverlapDays = 365
 // was rotated before, the error is fault.Conflict (contract, 3.2).
 func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string, m Match) (*NewKey, error) {
 	expiry, invalid := readRotation(overlapDays, expiresAt, s.now())
+	if onlyChecks(ctx) {
+		return nil, cmp.Or(invalid, errOnlyChecked)
+	}
 	return inTx(ctx, s, c, func(w *work) (*NewKey, error) {
 		old, err := w.keyToRotate(ctx, keyID, invalid)
 		if err != nil {
@@ -40,13 +44,14 @@ func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overla
 }
 
 func readRotation(overlapDays int, expiresAt string, now time.Time) (expiry time.Time, err error) {
+	var badOverlap, badExpiry error
 	if overlapDays < 0 || overlapDays > maxOverlapDays {
-		return expiry, fault.Invalid("overlap_days", "must be between 0 and %d", maxOverlapDays)
+		badOverlap = fault.Invalid("overlap_days", "must be between 0 and %d", maxOverlapDays)
 	}
-	if expiresAt == "" {
-		return expiry, nil
+	if expiresAt != "" {
+		expiry, badExpiry = apikey.ParseExpiry(expiresAt, now)
 	}
-	return apikey.ParseExpiry(expiresAt, now)
+	return expiry, fault.Join(badOverlap, badExpiry)
 }
 
 // keyToRotate returns the key if the caller may issue one like it. Errors take precedence as in
@@ -54,7 +59,7 @@ func readRotation(overlapDays int, expiresAt string, now time.Time) (expiry time
 func (w *work) keyToRotate(ctx context.Context, keyID string, invalid error) (*apikey.Key, error) {
 	k, err := w.Key(ctx, w.caller.Account.ID, keyID)
 	if err == nil {
-		if denied := w.caller.mayIssue(k.Level, k.Scope); denied != nil {
+		if denied := w.caller.mayIssue(keysPath+"/"+k.ID+"/rotate", k.Level, k.Scope); denied != nil {
 			return nil, denied
 		}
 	}
@@ -89,6 +94,7 @@ func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overl
 		return nil, err
 	}
 	made.OverlapEndsAt = old.ExpiresAt
+	made.Warnings = s.scopeWarnings(&made.Key)
 	if old.State(w.now) == apikey.Expired { // no overlap
 		if err := notifyExpiry(ctx, w.Tx, &old, w.now); err != nil {
 			return nil, err

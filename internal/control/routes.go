@@ -2,13 +2,11 @@ package control
 
 import (
 	"context"
-	"slices"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -46,11 +44,7 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 		if _, err := w.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
-		table, err := w.RouteTable(ctx, gatewayID)
-		if err != nil {
-			return nil, err
-		}
-		if err := ofRoute(gateway.CheckTable(append(specsOf(table), in))); err != nil {
+		if err := w.fits(ctx, gatewayID, "", in); err != nil {
 			return nil, err
 		}
 		r := &gateway.Route{
@@ -70,141 +64,48 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 
 // checkRoute validates one route and brings it into the stored form.
 func checkRoute(in *gateway.RouteSpec) error {
-	in.Methods = slices.Clone(in.Methods)
-	if err := ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})); err != nil {
-		return err
-	}
-	slices.Sort(in.Methods)
+	in.Methods = sorted(in.Methods)
+	var badAuth, badLimit error
 	switch in.Auth {
 	case "":
 		in.Auth = gateway.AuthKey
 	case gateway.AuthKey, gateway.AuthNone:
 	default:
-		return fault.Invalid("auth", "must be key or none")
+		badAuth = fault.Invalid("auth", "must be key or none")
 	}
-	if in.RateLimit.IsZero() {
-		return nil
+	if !in.RateLimit.IsZero() {
+		badLimit = fault.Prefixed("rate_limit", in.RateLimit.Validate())
 	}
-	return fault.Prefixed("rate_limit", in.RateLimit.Validate())
+	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), badLimit, badAuth)
 }
 
-// ofRoute removes the index of the route from an error of gateway.CheckTable.
-func ofRoute(err error) error {
-	if _, bad, ok := gateway.TableRow(err); ok {
-		return bad
+// ofRoute returns what gateway.CheckTable found wrong with a route as one error.
+func ofRoute(problems []gateway.RowProblem) error {
+	all := make([]error, len(problems))
+	for i, p := range problems {
+		all[i] = fault.Invalid(p.Field, "%s", p.Message)
 	}
-	return err
+	return fault.Join(all...)
 }
 
-func specsOf(routes []gateway.Route) []gateway.RouteSpec {
-	specs := make([]gateway.RouteSpec, 0, len(routes)+1)
-	for _, r := range routes {
-		specs = append(specs, gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Auth: r.Auth})
-	}
-	return specs
-}
-
-// UpdateRouteLimit changes the fields in p of a route's limit. A limit without fields is
-// removed. A spec push keeps the limit that is set here, unless the spec has one.
-func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
-	edit, err := p.read()
+// fits checks a valid route against the other routes of the gateway. routeID is the route itself,
+// or "" if it is new.
+func (w *work) fits(ctx context.Context, gatewayID, routeID string, in gateway.RouteSpec) error {
+	table, err := w.RouteTable(ctx, gatewayID)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
-		before, err := route(ctx, w, c, gatewayID, routeID)
-		if err != nil {
-			return nil, err
+	specs := make([]gateway.RouteSpec, 0, len(table)+1)
+	for i := range table {
+		if table[i].ID != routeID {
+			specs = append(specs, specOf(&table[i]))
 		}
-		r := *before
-		if r.RateLimit, err = edit(before.RateLimit); err != nil {
-			return nil, err
-		}
-		if err := require(m, before.Version); err != nil {
-			return nil, err
-		}
-		if r.RateLimit == before.RateLimit {
-			return before, w.claimLimit(ctx, before, p)
-		}
-		r.LimitByAPI, r.Version = true, before.Version+1
-		if err := w.UpdateRoutes(ctx, []gateway.Route{r}); err != nil {
-			return nil, err
-		}
-		if err := w.audit(ctx, audit.RouteUpdate, r.ID, gatewayID, routeDiff(before, &r)); err != nil {
-			return nil, err
-		}
-		return &r, w.changed(ctx, snapshot.GatewayChange, gatewayID)
-	})
+	}
+	return ofRoute(gateway.CheckTable(append(specs, in)))
 }
 
-// claimLimit records that a limit from a document was set to the same values through the API, so that
-// a later document without it leaves it alone. No user can see the difference.
-func (w *work) claimLimit(ctx context.Context, r *gateway.Route, p LimitPatch) error {
-	if r.LimitByAPI || r.RateLimit.IsZero() || p.RateLimit.Value == (RateLimitPatch{}) {
-		return nil
-	}
-	claimed := *r
-	claimed.LimitByAPI = true
-	return w.UpdateRoutes(ctx, []gateway.Route{claimed})
-}
-
-// read validates each field and returns a function that applies p to a limit.
-func (p LimitPatch) read() (func(ratelimit.Config) (ratelimit.Config, error), error) {
-	if !p.RateLimit.Present {
-		return nil, fault.Invalid("rate_limit", "is required: give the fields to change, or null for no limit")
-	}
-	if p.RateLimit.Null {
-		return func(ratelimit.Config) (ratelimit.Config, error) { return ratelimit.Config{}, nil }, nil
-	}
-	var edit ratelimit.Config
-	members := p.RateLimit.Value
-	for _, m := range []struct {
-		name   string
-		member *Optional[string]
-		to     *ratelimit.Rate
-	}{
-		{"sustained", &members.Sustained, &edit.Sustained},
-		{"burst", &members.Burst, &edit.Burst},
-		{"daily", &members.Daily, &edit.Daily},
-	} {
-		if !m.member.Present || m.member.Null {
-			continue
-		}
-		rate, err := ratelimit.ParseRate(m.member.Value)
-		if err != nil {
-			return nil, fault.Prefixed("rate_limit."+m.name, err)
-		}
-		*m.to = rate
-	}
-	if members.Per.Present && !members.Per.Null {
-		if edit.Per = members.Per.Value; edit.Per != ratelimit.PerKey {
-			return nil, fault.Invalid("rate_limit.per", `must be "key", or null for one limit that all callers share`)
-		}
-	}
-	if !edit.Daily.IsZero() {
-		if err := (ratelimit.Config{Daily: edit.Daily}).Validate(); err != nil {
-			return nil, fault.Prefixed("rate_limit", err)
-		}
-	}
-	return func(c ratelimit.Config) (ratelimit.Config, error) {
-		set(&c.Sustained, members.Sustained.Present, edit.Sustained)
-		set(&c.Burst, members.Burst.Present, edit.Burst)
-		set(&c.Daily, members.Daily.Present, edit.Daily)
-		set(&c.Per, members.Per.Present, edit.Per)
-		if !c.HasBucket() && c.Daily.IsZero() && edit.Per == "" {
-			c.Per = "" // there is nothing left to count per key
-		}
-		if c.IsZero() {
-			return c, nil
-		}
-		return c, fault.Prefixed("rate_limit", c.Validate())
-	}, nil
-}
-
-func set[T any](to *T, present bool, value T) {
-	if present {
-		*to = value
-	}
+func specOf(r *gateway.Route) gateway.RouteSpec {
+	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Auth: r.Auth}
 }
 
 // DeleteRoute deletes a route and returns it as it was.

@@ -3,31 +3,23 @@ package control
 import (
 	"context"
 
-	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/gateway"
 )
-
-// AccountReader finds accounts.
-type AccountReader interface {
-	Account(ctx context.Context, accountID string) (*account.Account, error)
-	AccountByName(ctx context.Context, name string) (*account.Account, error)
-}
-
-// AccountStore finds and creates accounts.
-type AccountStore interface {
-	AccountReader
-	// InsertAccount returns fault.Conflict if the name is in use.
-	InsertAccount(ctx context.Context, a *account.Account) error
-}
 
 // GatewayReader finds gateways.
 type GatewayReader interface {
 	Gateway(ctx context.Context, accountID, gatewayID string) (*gateway.Gateway, error)
 	Gateways(ctx context.Context, accountID string, p Page) ([]gateway.Gateway, error)
+	// DefaultGateway returns the one gateway with Default set.
+	DefaultGateway(ctx context.Context) (*gateway.Gateway, error)
+	// GivenHostnames returns the hostnames that the account has given to its gateways,
+	// without those that Keygate generated.
+	GivenHostnames(ctx context.Context, accountID string) ([]string, error)
 }
 
 // GatewayStore finds and changes gateways. A hostname that is in use, by any account, is
-// fault.Conflict with the field "hostname". The caller sets Version.
+// fault.Conflict with the field "hostname". The caller sets Version, and
+// clears Default of one gateway before it sets that of another.
 type GatewayStore interface {
 	GatewayReader
 	InsertGateway(ctx context.Context, g *gateway.Gateway) error

@@ -13,6 +13,7 @@ type KeyFilter struct {
 	GatewayID string
 	Level     apikey.Level
 	Owner     string
+	Name      string    // the whole name
 	Query     string    // a part of the name, ignoring the case of ASCII letters, or the start of the prefix
 	Now       time.Time // separates active keys from expired ones
 }

@@ -2,7 +2,10 @@ package control
 
 import (
 	"context"
+	"slices"
+	"time"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
@@ -16,6 +19,7 @@ type Sources struct {
 	Traffic   TrafficSource
 	Requests  RequestSource
 	Levels    LevelSource
+	Routes    RouteSource // without it, new keys have no warnings
 }
 
 // TrafficSource reports on counted requests.
@@ -39,7 +43,15 @@ type LevelSource interface {
 	Levels(gatewayID string, f func(ratelimit.Level))
 }
 
-// complete flushes the access records to source, so that what it reports is complete.
+// RouteSource knows the routes in force.
+type RouteSource interface {
+	// Unrouted returns those of the resources of scopes at or below which the gateway, or if
+	// gatewayID is "", the account, surely has no route. Its work is bounded.
+	Unrouted(accountID, gatewayID string, resources []string) []string
+}
+
+// complete flushes the access records to source, so that what it reports is complete. A store
+// that accepts no writes can still be read.
 func (s *Service) complete(ctx context.Context, source Syncer) error {
 	if s.cfg.Sources.AccessLog == nil || source == nil {
 		return fault.New(fault.Unavailable, "this process has no data plane: send the call to the server")
@@ -47,7 +59,8 @@ func (s *Service) complete(ctx context.Context, source Syncer) error {
 	if err := s.cfg.Sources.AccessLog.Sync(ctx); err != nil {
 		return err
 	}
-	return source.Sync(ctx)
+	s.sync(ctx, source)
+	return ctx.Err()
 }
 
 // Traffic reports the account's traffic, complete up to now. A query outside the recorded time is
@@ -64,7 +77,11 @@ func (s *Service) Requests(ctx context.Context, c *Caller, f requestlog.Filter, 
 	if err := s.complete(ctx, s.cfg.Sources.Requests); err != nil {
 		return nil, err
 	}
-	return s.cfg.Sources.Requests.Requests(ctx, c.Account.ID, f, p.Limit, p.After)
+	list, err := s.cfg.Sources.Requests.Requests(ctx, c.Account.ID, f, p.Limit, p.After)
+	if err != nil {
+		return nil, err
+	}
+	return list, s.complement(ctx, c, list)
 }
 
 // Request returns one request that was refused or failed.
@@ -72,5 +89,59 @@ func (s *Service) Request(ctx context.Context, c *Caller, requestID string) (*re
 	if err := s.complete(ctx, s.cfg.Sources.Requests); err != nil {
 		return nil, err
 	}
-	return s.cfg.Sources.Requests.Request(ctx, c.Account.ID, requestID)
+	r, err := s.cfg.Sources.Requests.Request(ctx, c.Account.ID, requestID)
+	if err != nil {
+		return nil, err
+	}
+	list := []requestlog.Request{*r}
+	err = s.complement(ctx, c, list)
+	return &list[0], err
+}
+
+// complement hides from requests what only the operator may see, and adds what the log does not
+// have.
+func (s *Service) complement(ctx context.Context, c *Caller, list []requestlog.Request) error {
+	if !c.Account.IsDefault() {
+		for i := range list {
+			list[i].Decision.Detail = ""
+		}
+	}
+	return s.dateKeys(ctx, c, list)
+}
+
+// dateKeys adds to the messages about revoked and expired keys when that happened.
+func (s *Service) dateKeys(ctx context.Context, c *Caller, list []requestlog.Request) error {
+	if !slices.ContainsFunc(list, func(r requestlog.Request) bool { return r.EndedKey() != "" }) {
+		return nil
+	}
+	_, err := read(ctx, s, func(tx ReadTx) (ended map[string]*apikey.Key, _ error) {
+		ended = map[string]*apikey.Key{}
+		for i := range list {
+			r := &list[i]
+			keyID := r.EndedKey()
+			if keyID == "" {
+				continue
+			}
+			k, known := ended[keyID]
+			if !known {
+				var err error
+				if k, err = tx.Key(ctx, c.Account.ID, keyID); err != nil && fault.CodeOf(err) != fault.NotFound {
+					return nil, err
+				}
+				ended[keyID] = k
+			}
+			if k == nil {
+				continue
+			}
+			at := k.ExpiresAt
+			if r.Decision.Code == string(fault.KeyInvalid) {
+				at = k.RevokedAt
+			}
+			if !at.IsZero() {
+				r.Decision.Message += " at " + at.UTC().Truncate(time.Second).Format(time.RFC3339)
+			}
+		}
+		return ended, nil
+	})
+	return err
 }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"maps"
 
@@ -20,6 +19,7 @@ type UpstreamPatch struct {
 	ClientKey         Optional[string]
 	ConnectTimeout    Optional[string]
 	IdleTimeout       Optional[string]
+	MaxConnectionAge  Optional[string]
 	MaxConnections    Optional[int64]
 }
 
@@ -27,7 +27,7 @@ type UpstreamPatch struct {
 // headers and certificate, and p may give new ones.
 func (s *Service) putUpstream(e *gatewayEdit, p UpstreamPatch) error {
 	e.newClientPair = p.ClientCertificate.Present || p.ClientKey.Present
-	return cmp.Or(
+	return fault.Join(
 		putURL(e, p.URL),
 		s.putHeaders(e, p.Headers),
 		put(e, p.CA, gateway.CheckUpstreamCA, func(g *gateway.Gateway) *string { return &g.Upstream.TLS.CA }),
@@ -35,6 +35,7 @@ func (s *Service) putUpstream(e *gatewayEdit, p UpstreamPatch) error {
 		s.putClientKey(e, p.ClientKey),
 		put(e, p.ConnectTimeout, gateway.CheckUpstreamConnectTimeout, func(g *gateway.Gateway) *string { return &g.Upstream.Timeouts.Connect }),
 		put(e, p.IdleTimeout, gateway.CheckUpstreamIdleTimeout, func(g *gateway.Gateway) *string { return &g.Upstream.Timeouts.Idle }),
+		put(e, p.MaxConnectionAge, gateway.CheckUpstreamMaxConnectionAge, func(g *gateway.Gateway) *string { return &g.Upstream.MaxConnectionAge }),
 		put(e, p.MaxConnections, gateway.CheckUpstreamMaxConnections, func(g *gateway.Gateway) *int64 { return &g.Upstream.MaxConnections }),
 	)
 }
@@ -135,6 +136,7 @@ func upstreamFields(f fields, u *gateway.Upstream) {
 		"upstream_client_key":         maskedKey(u.TLS.ClientKey),
 		"upstream_connect_timeout":    orNil(u.Timeouts.Connect),
 		"upstream_idle_timeout":       orNil(u.Timeouts.Idle),
+		"upstream_max_connection_age": orNil(u.MaxConnectionAge),
 		"upstream_max_connections":    numberOrNil(u.MaxConnections),
 	})
 }

@@ -153,9 +153,13 @@ func TestConnectionLimits(t *testing.T) {
 	caller := h.caller("acme", "admin")
 	creation := newGateway("http://h")
 	creation.Upstream.ConnectTimeout, creation.Upstream.IdleTimeout, creation.Upstream.MaxConnections = value("1500ms"), value("60s"), value(int64(7))
+	creation.Upstream.MaxConnectionAge = value("90s")
 	g := must[*gateway.Gateway](h)(h.CreateGateway(ctx(), caller, creation, ""))
-	want := func(after string, connect, idle string, connections, version int64) {
+	want := func(after string, connect, idle, age string, connections, version int64) {
 		t.Helper()
+		if u := g.Upstream; u.MaxConnectionAge != age {
+			t.Errorf("after %s: got age %q, want %q", after, u.MaxConnectionAge, age)
+		}
 		if u := g.Upstream; u.Timeouts != (gateway.UpstreamTimeouts{Connect: connect, Idle: idle}) || u.MaxConnections != connections || g.Version != version {
 			t.Errorf("after %s: %+v, %d connections, version %d; want connect %q, idle %q, %d connections, version %d",
 				after, u.Timeouts, u.MaxConnections, g.Version, connect, idle, connections, version)
@@ -165,11 +169,11 @@ func TestConnectionLimits(t *testing.T) {
 		t.Helper()
 		g = must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Upstream: p}, nil))
 	}
-	want("creation", "1500ms", "60s", 7, 1)
-	patch(control.UpstreamPatch{MaxConnections: value(int64(8)), IdleTimeout: null[string]()})
-	want("a change", "1500ms", "", 8, 2)
-	patch(control.UpstreamPatch{MaxConnections: null[int64](), ConnectTimeout: null[string]()})
-	want("null", "", "", 0, 3)
+	want("creation", "1500ms", "60s", "90s", 7, 1)
+	patch(control.UpstreamPatch{MaxConnections: value(int64(8)), MaxConnectionAge: value("24h"), IdleTimeout: null[string]()})
+	want("a change", "1500ms", "", "24h", 8, 2)
+	patch(control.UpstreamPatch{MaxConnections: null[int64](), MaxConnectionAge: null[string](), ConnectTimeout: null[string]()})
+	want("null", "", "", "", 0, 3)
 
 	var diffs []string
 	for _, r := range h.records(caller.Account.ID).audits {
@@ -178,8 +182,8 @@ func TestConnectionLimits(t *testing.T) {
 		}
 	}
 	wantDiffs := []string{
-		"map[upstream_idle_timeout:[60s <nil>] upstream_max_connections:[7 8]]",
-		"map[upstream_connect_timeout:[1500ms <nil>] upstream_max_connections:[8 <nil>]]",
+		"map[upstream_idle_timeout:[60s <nil>] upstream_max_connection_age:[90s 24h] upstream_max_connections:[7 8]]",
+		"map[upstream_connect_timeout:[1500ms <nil>] upstream_max_connection_age:[24h <nil>] upstream_max_connections:[8 <nil>]]",
 	}
 	slices.Sort(diffs)
 	slices.Sort(wantDiffs)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -17,37 +18,47 @@ import (
 // management API.
 func (s *Service) VerifyKey(ctx context.Context, c *Caller, secret, gatewayID, method, path string) (*Verification, error) {
 	q := keyCheck{secret: secret, gatewayID: gatewayID, method: method, path: path}
-	if err := q.check(); err != nil {
-		return nil, err
-	}
+	invalid := q.check()
 	if idempotencyOf(ctx) != nil {
-		return inTx(ctx, s, c, func(w *work) (*Verification, error) { return s.verify(ctx, w, c, q) })
+		return inTx(ctx, s, c, func(w *work) (*Verification, error) { return s.verify(ctx, w, c, q, invalid) })
 	}
-	return read(ctx, s, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, c, q) })
+	return read(ctx, s, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, c, q, invalid) })
 }
 
 // keyCheck is the arguments of VerifyKey.
 type keyCheck struct {
 	secret, gatewayID, method, path string
+
+	encodedSlash bool // path has an encoded slash, which the gateway must allow
 }
 
 // check validates q and normalizes its path, as scopes are matched against normal forms.
 func (q *keyCheck) check() error {
+	var badKey, badMethod, badPath error
 	if q.secret == "" {
-		return fault.Invalid("key", "is required")
+		badKey = fault.Invalid("key", "is required")
 	}
 	if q.method != "" && !isMethodName(q.method) {
-		return fault.Invalid("method", "must be a method in upper case, such as GET")
+		badMethod = fault.Invalid("method", "must be a method in upper case, such as GET")
 	}
-	if q.path == "" {
-		return nil
+	if q.path != "" {
+		badPath = q.checkPath()
 	}
+	return fault.Join(badKey, badMethod, badPath)
+}
+
+func (q *keyCheck) checkPath() error {
 	q.path, _, _ = strings.Cut(q.path, "?")
 	// A path that the data plane rejects as malformed must not be reported as allowed, because
 	// another server might read it differently.
-	if err := gateway.CheckPath(q.path); err != nil {
-		return fault.Prefixed("path", err)
+	problem, _, encoded := gateway.InspectRequestPath(q.path)
+	if problem != "" {
+		return fault.Invalid("path", "%s", problem)
 	}
+	if encoded && q.gatewayID == "" {
+		return fault.Invalid("path", "%s: give the gateway_id of a gateway that allows it", gateway.EncodedSlash)
+	}
+	q.encodedSlash = encoded
 	q.path = gateway.NormalizePath(nil, q.path)
 	return nil
 }
@@ -56,15 +67,17 @@ func isMethodName(s string) bool {
 	return len(s) <= gateway.MaxMethod && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-func (s *Service) verify(ctx context.Context, tx ReadTx, c *Caller, q keyCheck) (*Verification, error) {
+// verify answers q, or returns what is wrong with it: invalid is what check returned.
+func (s *Service) verify(ctx context.Context, tx ReadTx, c *Caller, q keyCheck, invalid error) (*Verification, error) {
 	if q.gatewayID != "" {
-		_, err := tx.Gateway(ctx, c.Account.ID, q.gatewayID)
-		if fault.CodeOf(err) == fault.NotFound {
-			return nil, fault.Invalid("gateway_id", "there is no such gateway")
+		g, err := tx.Gateway(ctx, c.Account.ID, q.gatewayID)
+		invalid = fault.Join(invalid, absent(err, "gateway_id", "there is no such gateway"))
+		if err == nil && q.encodedSlash && !g.Requests.AllowEncodedSlashes {
+			invalid = fault.Join(invalid, fault.Invalid("path", "%s, which this gateway does not allow: see allow_encoded_slashes", gateway.EncodedSlash))
 		}
-		if err != nil {
-			return nil, err
-		}
+	}
+	if invalid != nil {
+		return nil, invalid
 	}
 	unknown := &Verification{Code: string(fault.KeyInvalid)}
 	if _, ok := apikey.LevelOf(q.secret); !ok {
@@ -101,19 +114,13 @@ func (q *keyCheck) refusal(k *apikey.Key, state apikey.State) fault.AuthCode {
 }
 
 func (q *keyCheck) allowedBy(k *apikey.Key) bool {
-	if q.method != "" && !k.Scope.Word.AllowsMethod(q.method) {
-		return false
-	}
-	if q.path == "" {
-		return true
-	}
 	path := q.path
 	if k.Level == apikey.AccountLevel { // its resource is matched against the path after /v1
 		if below, ok := strings.CutPrefix(path, "/v1/"); ok {
 			path = "/" + below
 		}
 	}
-	scope := k.Scope
-	scope.Resource = gateway.NormalizePath(nil, scope.Resource)
-	return scope.Allows("GET", path) // every word allows GET, so this checks the path only
+	return slices.ContainsFunc(k.Scope.Normal(), func(s apikey.Scope) bool {
+		return (q.method == "" || s.Word.AllowsMethod(q.method)) && (path == "" || s.Covers(path))
+	})
 }

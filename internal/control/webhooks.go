@@ -61,15 +61,9 @@ func (s *Service) Webhook(ctx context.Context, c *Caller, webhookID string) (*we
 
 // CreateWebhook registers an endpoint.
 func (s *Service) CreateWebhook(ctx context.Context, c *Caller, in WebhookInput) (*NewWebhook, error) {
-	if err := s.cfg.WebhookURLs.Check(in.URL); err != nil {
-		return nil, err
-	}
-	events, err := webhook.ParseEvents(in.Events)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := webhook.ParseSecret(in.Secret)
-	if err != nil {
+	events, badEvents := webhook.ParseEvents(in.Events)
+	secret, badSecret := webhook.ParseSecret(in.Secret)
+	if err := fault.Join(s.cfg.WebhookURLs.Check(in.URL), badEvents, badSecret); err != nil {
 		return nil, err
 	}
 	sealed, err := s.cfg.Sealer.Seal([]byte(secret))
@@ -100,29 +94,26 @@ type webhookEdit struct {
 }
 
 func (s *Service) readWebhookPatch(p WebhookPatch) (e webhookEdit, err error) {
-	if p.URL.Present {
-		if e.url = p.URL.Value; p.URL.Null {
-			return e, fault.Invalid("url", "cannot be removed")
-		}
-		if err := s.cfg.WebhookURLs.Check(e.url); err != nil {
-			return e, err
-		}
+	var badURL, badEvents, badState error
+	switch e.url = p.URL.Value; {
+	case p.URL.Null:
+		badURL = fault.Invalid("url", "cannot be removed")
+	case p.URL.Present:
+		badURL = s.cfg.WebhookURLs.Check(e.url)
 	}
-	if p.Events.Present {
-		if p.Events.Null {
-			return e, fault.Invalid("events", "cannot be removed")
-		}
-		if e.events, err = webhook.ParseEvents(p.Events.Value); err != nil {
-			return e, err
-		}
+	switch {
+	case p.Events.Null:
+		badEvents = fault.Invalid("events", "cannot be removed")
+	case p.Events.Present:
+		e.events, badEvents = webhook.ParseEvents(p.Events.Value)
 	}
 	if p.State.Present {
 		e.state = webhook.State(p.State.Value)
 		if p.State.Null || e.state != webhook.Active && e.state != webhook.Disabled {
-			return e, fault.Invalid("state", "must be active or disabled")
+			badState = fault.Invalid("state", "must be active or disabled")
 		}
 	}
-	return e, nil
+	return e, fault.Join(badURL, badEvents, badState)
 }
 
 // apply changes h. A new URL, or enabling the endpoint, resets its failures.
@@ -180,7 +171,7 @@ func (w *work) storeWebhook(ctx context.Context, a audit.Action, before, h *webh
 		return nil
 	}
 	h.Version = before.Version + 1
-	w.recall = h.ID
+	w.recall = append(w.recall, h.ID)
 	if err := w.UpdateWebhook(ctx, h); err != nil {
 		return err
 	}
@@ -197,7 +188,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string
 		if err := w.DeleteWebhook(ctx, c.Account.ID, h.ID); err != nil {
 			return nil, err
 		}
-		w.recall = h.ID
+		w.recall = append(w.recall, h.ID)
 		if _, err := w.FailStranded(ctx, h.ID, w.now, strandedBatch); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/event"
@@ -27,9 +28,9 @@ type work struct {
 	caller  *Caller
 	key     *apikey.Key // the calling key, as of this transaction; nil for an offline command
 	now     time.Time
-	publish bool   // the data plane must apply a change
-	wake    bool   // there may be new deliveries
-	recall  string // the webhook endpoint that was changed or deleted, or ""
+	publish bool     // the data plane must apply a change
+	wake    bool     // there may be new deliveries
+	recall  []string // the webhook endpoints that were changed or deleted, or must wait
 }
 
 // inTx runs f in one transaction, which writes all of f's state, audit records, events and change log
@@ -45,10 +46,27 @@ func inTx[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T,
 	})
 }
 
+// OnlyCheck returns the context for an operation whose request is known to be invalid. The operation
+// checks its input and returns what is wrong with it; if it finds nothing, it fails instead of
+// beginning its transaction.
+func OnlyCheck(ctx context.Context) context.Context {
+	return context.WithValue(ctx, onlyCheckKey{}, true)
+}
+
+type onlyCheckKey struct{}
+
+func onlyChecks(ctx context.Context) bool { return ctx.Value(onlyCheckKey{}) != nil }
+
+var errOnlyChecked = errors.New("the input was only checked")
+
 // inTxOnly is inTx without storing a response, for the transactions of an operation before its last.
 func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
 	var result T
-	touched, wake, recall := false, false, ""
+	if onlyChecks(ctx) {
+		return result, errOnlyChecked
+	}
+	var touched, wake bool
+	var recall []string
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
 		w := &work{Tx: tx, caller: c, now: s.now()}
 		err := w.admitCaller(ctx)
@@ -65,8 +83,10 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	// If the caller hangs up during the commit, the result of the commit is unknown. Publishing
 	// without a change does no harm.
 	mayBe := err == nil || ctx.Err() != nil
-	if recall != "" && mayBe {
-		s.cfg.Recall(recall)
+	for _, webhookID := range recall {
+		if mayBe {
+			s.cfg.Recall(webhookID)
+		}
 	}
 	if wake && mayBe {
 		s.cfg.Wake()
@@ -121,17 +141,22 @@ func (s *Service) publish(ctx context.Context) error {
 	}
 }
 
-// admitCaller checks the calling key again. It may have been revoked after it was authenticated, and a key
-// that it creates now would outlive it.
+// admitCaller checks the calling key again. It may have been revoked after it was authenticated, or its
+// account suspended, and a key that it creates now would outlive it.
 func (w *work) admitCaller(ctx context.Context) error {
 	if w.caller.KeyID == "" {
 		return nil
 	}
+	a, err := w.Account(ctx, w.caller.Account.ID)
+	if err != nil && fault.CodeOf(err) != fault.NotFound {
+		return err
+	}
+	active := err == nil && a.State == account.Active
 	k, err := w.Key(ctx, w.caller.Account.ID, w.caller.KeyID)
 	if err != nil && fault.CodeOf(err) != fault.NotFound {
 		return err
 	}
-	if err != nil || k.State(w.now) == apikey.Revoked {
+	if err != nil || !active || k.State(w.now) == apikey.Revoked {
 		return &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyInvalid, Message: "the key is not valid"}
 	}
 	if k.State(w.now) == apikey.Expired {
@@ -144,7 +169,11 @@ func (w *work) admitCaller(ctx context.Context) error {
 // audit writes the audit record of a management action on target. gatewayID is the gateway that it
 // concerns, or "".
 func (w *work) audit(ctx context.Context, a audit.Action, target, gatewayID string, diff audit.Diff) error {
-	return w.AppendAudit(ctx, &audit.Record{
+	return w.AppendAudit(ctx, w.auditRecord(a, target, gatewayID, diff))
+}
+
+func (w *work) auditRecord(a audit.Action, target, gatewayID string, diff audit.Diff) *audit.Record {
+	return &audit.Record{
 		AccountID:  w.caller.Account.ID,
 		Time:       w.now,
 		Kind:       audit.Management,
@@ -160,7 +189,7 @@ func (w *work) audit(ctx context.Context, a audit.Action, target, gatewayID stri
 		Target:     target,
 		ActorKeyID: w.caller.KeyID,
 		Diff:       diff,
-	})
+	}
 }
 
 // raise stores an event of the caller's account.

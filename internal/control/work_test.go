@@ -106,6 +106,9 @@ func (h *harness) everyChange(caller *control.Caller) []change {
 			p := control.LimitPatch{RateLimit: value(control.RateLimitPatch{Sustained: value("5/s")})}
 			return second(h.UpdateRouteLimit(ctx, caller, g.ID, r.ID, p, nil))
 		}},
+		{"move route", false, func(ctx context.Context) error {
+			return second(h.UpdateRoute(ctx, caller, g.ID, r.ID, control.RoutePatch{Path: value("/moved")}, nil))
+		}},
 		{"delete route", false, func(ctx context.Context) error { return second(h.DeleteRoute(ctx, caller, g.ID, r.ID, nil)) }},
 		{"push spec", true, func(ctx context.Context) error {
 			return second(h.PushSpec(ctx, caller, g.ID, spec("/d"), false, nil))

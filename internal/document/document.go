@@ -62,7 +62,9 @@ type Position struct{ Line, Column int32 }
 // Invalid returns a validation error at p. Its message starts with "line 12, column 5: ".
 // field is a dotted path, and is shortened if it is very long.
 func (p Position) Invalid(field, format string, args ...any) *fault.Error {
-	return fault.Invalid(Short(field), "line %d, column %d: "+format, append([]any{p.Line, p.Column}, args...)...)
+	e := fault.Invalid(Short(field), "line %d, column %d: "+format, append([]any{p.Line, p.Column}, args...)...)
+	e.Problems = []fault.Problem{{Field: e.Field, Message: e.Message, Line: int(p.Line), Column: int(p.Column)}}
+	return e
 }
 
 // Node is a value in a document. Aliases share nodes, so a node must not be changed.

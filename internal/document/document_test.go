@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/keygatetest/cputest"
 )
 
 // show returns a node and its positions as text, for comparison.
@@ -159,9 +158,9 @@ func TestHostileTextsAreBounded(t *testing.T) {
 		"folds":              fill("a: >\n", "  b\n\n", ""),
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := cpuTime(t)
+			start := cputest.Used(t)
 			_, err := document.Parse([]byte(text))
-			if took := cpuTime(t) - start; took > 20*time.Second {
+			if took := cputest.Used(t) - start; took > 20*time.Second {
 				t.Errorf("parsing took %s of CPU time, want at most 20s", took)
 			}
 			if err != nil && fault.CodeOf(err) != fault.ValidationFailed {
@@ -169,17 +168,6 @@ func TestHostileTextsAreBounded(t *testing.T) {
 			}
 		})
 	}
-}
-
-// cpuTime returns the CPU time that this process has used. Unlike the time on the clock, it
-// excludes other processes.
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // FuzzParse looks for a text that makes Parse panic, or return a node or an error without a

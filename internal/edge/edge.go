@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/proxy/h1"
 )
@@ -100,10 +98,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur < uint64(cfg.MaxConnections) {
+	if files, limited := maxFiles(); limited && files < uint64(cfg.MaxConnections) {
 		cfg.Log.Info("the limit of open files is below the limit of connections: raise it, or lower --max-connections",
-			"files", files.Cur, "max_connections", cfg.MaxConnections)
+			"files", files, "max_connections", cfg.MaxConnections)
 	}
 	return &Server{
 		cfg:        cfg,

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 )
 
 // Code is the machine-readable error code, the property "error" of an error body.
@@ -108,10 +109,78 @@ type Limit struct {
 type Error struct {
 	Code    Code
 	Message string
-	Field   string   // dotted path of the field that is wrong, or ""
-	Auth    AuthCode // for Unauthorized and Forbidden
-	Limit   *Limit   // for RateLimitExceeded
-	Err     error    // the cause, for the log
+	Field   string // dotted path of the field that is wrong, or ""
+	// Problems lists everything that is wrong, for ValidationFailed: the first one has the
+	// same Field and Message as the error. nil means that there is nothing but those.
+	Problems []Problem
+	Auth     AuthCode // for Unauthorized and Forbidden
+	Limit    *Limit   // for RateLimitExceeded
+	Err      error    // the cause, for the log
+}
+
+// Problem is one item of the property "errors" of the body of a 422 (contract, sections 2
+// and 5). Line and Column are 1-based, and 0 for a body that has no place worth naming.
+type Problem struct {
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+}
+
+// MaxProblems is how many problems one response lists.
+const MaxProblems = 50
+
+// problems returns e.Problems, or the one problem that Field and Message describe.
+func (e *Error) problems() []Problem {
+	if len(e.Problems) > 0 {
+		return e.Problems
+	}
+	return []Problem{{Field: e.Field, Message: e.Message}}
+}
+
+// ProblemsOf returns everything that a validation error says is wrong. It returns nil for any
+// other error.
+func ProblemsOf(err error) []Problem {
+	var e *Error
+	if !errors.As(err, &e) || e.Code != ValidationFailed {
+		return nil
+	}
+	return e.problems()
+}
+
+// InvalidAll returns the validation error for problems, of which it lists at most
+// MaxProblems, or nil if there are none.
+func InvalidAll(problems []Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	problems = problems[:min(len(problems), MaxProblems)]
+	return &Error{Code: ValidationFailed, Field: problems[0].Field, Message: problems[0].Message, Problems: problems}
+}
+
+// Join returns one error for all errs that are not nil, or nil if all are. The validation
+// errors among them become a single one, which lists at most MaxProblems of their problems
+// in order. Any other error takes precedence, and is returned alone.
+func Join(errs ...error) error {
+	var all []Problem
+	var only error
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		problems := ProblemsOf(err)
+		if problems == nil {
+			return err
+		}
+		if only = err; len(all) > 0 {
+			only = nil
+		}
+		all = append(all, problems...)
+	}
+	if only != nil {
+		return only
+	}
+	return InvalidAll(all)
 }
 
 func (e *Error) Error() string {
@@ -137,7 +206,7 @@ func Invalid(field, format string, args ...any) *Error {
 	return &Error{Code: ValidationFailed, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// Prefixed returns err with prefix prepended to the field of a validation error: the prefix
+// Prefixed returns err with prefix prepended to the fields of a validation error: the prefix
 // "rate_limit" turns "burst" into "rate_limit.burst". It returns any other error unchanged.
 func Prefixed(prefix string, err error) error {
 	var e *Error
@@ -145,15 +214,24 @@ func Prefixed(prefix string, err error) error {
 		return err
 	}
 	moved := *e
-	switch {
-	case moved.Field == "":
-		moved.Field = prefix
-	case moved.Field[0] == '[':
-		moved.Field = prefix + moved.Field
-	default:
-		moved.Field = prefix + "." + moved.Field
+	moved.Field = under(prefix, e.Field)
+	moved.Problems = slices.Clone(e.Problems)
+	for i := range moved.Problems {
+		moved.Problems[i].Field = under(prefix, moved.Problems[i].Field)
 	}
 	return &moved
+}
+
+// under returns the dotted path of field below prefix.
+func under(prefix, field string) string {
+	switch {
+	case field == "":
+		return prefix
+	case field[0] == '[':
+		return prefix + field
+	default:
+		return prefix + "." + field
+	}
 }
 
 // Missing returns the error (404) for an identifier that does not exist or is not visible
@@ -182,26 +260,39 @@ func CodeOf(err error) Code {
 // body is the JSON error body of the data plane and the management API (specification,
 // Errors).
 type body struct {
-	Error      Code     `json:"error"`
-	Message    string   `json:"message"`
-	Field      string   `json:"field,omitempty"`
-	Code       AuthCode `json:"code,omitempty"`
-	Limit      *int64   `json:"limit,omitempty"`
-	Remaining  *int64   `json:"remaining,omitempty"`
-	ResetAt    *int64   `json:"reset_at,omitempty"`
-	LimitScope string   `json:"limit_scope,omitempty"`
-	RequestID  string   `json:"request_id"`
+	Error      Code      `json:"error"`
+	Message    string    `json:"message"`
+	Field      string    `json:"field,omitempty"`
+	Errors     []Problem `json:"errors,omitempty"`
+	Code       AuthCode  `json:"code,omitempty"`
+	Limit      *int64    `json:"limit,omitempty"`
+	Remaining  *int64    `json:"remaining,omitempty"`
+	ResetAt    *int64    `json:"reset_at,omitempty"`
+	LimitScope string    `json:"limit_scope,omitempty"`
+	RequestID  string    `json:"request_id"`
 }
 
-// Response returns the HTTP status and JSON body for err (specification, Errors; contract,
-// section 2). It is the only place where an error becomes a response. If err wraps no
-// *Error, the response is a 500 without detail.
-func Response(err error, requestID string) (status int, response []byte) {
+// public returns the error that a client may see for err.
+func public(err error) *Error {
 	var e *Error
 	if !errors.As(err, &e) {
 		e = New(Internal, "an internal error occurred; look for this request_id in the server's log")
 	}
+	return e
+}
+
+// MessageOf returns the message that Response puts into the body for err.
+func MessageOf(err error) string { return public(err).Message }
+
+// Response returns the HTTP status and JSON body, a line, for err (specification, Errors; contract,
+// section 2). It is the only place where an error becomes a response. If err wraps no
+// *Error, the response is a 500 without detail.
+func Response(err error, requestID string) (status int, response []byte) {
+	e := public(err)
 	b := body{Error: e.Code, Message: e.Message, Field: e.Field, Code: e.Auth, RequestID: requestID}
+	if e.Code == ValidationFailed {
+		b.Errors = e.problems()
+	}
 	if e.Limit != nil {
 		b.Limit, b.Remaining, b.ResetAt = &e.Limit.Limit, &e.Limit.Remaining, &e.Limit.ResetAt
 		b.LimitScope = e.Limit.Scope
@@ -209,8 +300,8 @@ func Response(err error, requestID string) (status int, response []byte) {
 	return e.Code.Status(), encode(b)
 }
 
-// encode marshals b without HTML escapes. It cannot fail: body contains only strings and
-// numbers.
+// encode marshals b without HTML escapes, and ends the line, since people see it on a
+// terminal. It cannot fail: body contains only strings and numbers.
 func encode(b body) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -218,5 +309,5 @@ func encode(b body) []byte {
 	if err := e.Encode(b); err != nil {
 		panic("fault: " + err.Error())
 	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	return out.Bytes()
 }

@@ -31,7 +31,18 @@ func TestResponse(t *testing.T) {
 	}{
 		{
 			fault.Prefixed("routes[2]", fault.Invalid("path", "must begin with /")), 422,
-			`{"error":"validation_failed","message":"must begin with /","field":"routes[2].path","request_id":"req_1"}`,
+			`{"error":"validation_failed","message":"must begin with /","field":"routes[2].path","errors":[{"field":"routes[2].path","message":"must begin with /"}],"request_id":"req_1"}`,
+		},
+		{
+			fault.Prefixed("rate_limit", fault.Join(nil, fault.Invalid("burst", "must be a rate"),
+				fault.Join(fault.Invalid("daily", "must be a rate"), nil, fault.Invalid("per", `must be "key"`)))), 422,
+			`{"error":"validation_failed","message":"must be a rate","field":"rate_limit.burst","errors":[` +
+				`{"field":"rate_limit.burst","message":"must be a rate"},{"field":"rate_limit.daily","message":"must be a rate"},` +
+				`{"field":"rate_limit.per","message":"must be \"key\""}],"request_id":"req_1"}`,
+		},
+		{
+			fault.Join(fault.Invalid("name", "is required"), fault.Missing("gateway")), 404,
+			`{"error":"not_found","message":"there is no such gateway","request_id":"req_1"}`,
 		},
 		{
 			&fault.Error{Code: fault.Unauthorized, Auth: fault.KeyExpired, Message: "the key has expired"}, 401,
@@ -43,8 +54,23 @@ func TestResponse(t *testing.T) {
 		},
 	} {
 		status, body := fault.Response(c.err, "req_1")
-		if status != c.status || string(body) != c.body {
+		if status != c.status || string(body) != c.body+"\n" {
 			t.Errorf("%v:\n got %d %s\nwant %d %s", c.err, status, body, c.status, c.body)
 		}
+	}
+}
+
+// Guarantee: a response lists at most MaxProblems problems, and nothing wrong is no error.
+func TestJoinIsBounded(t *testing.T) {
+	if err := fault.Join(nil, nil); err != nil {
+		t.Fatalf("got %v, want no error", err)
+	}
+	var err error
+	for i := range 3 * fault.MaxProblems {
+		err = fault.Join(err, fault.Invalid(fmt.Sprintf("routes[%d].path", i), "must begin with /"))
+	}
+	var e *fault.Error
+	if !errors.As(err, &e) || len(e.Problems) != fault.MaxProblems || e.Problems[0].Field != e.Field {
+		t.Fatalf("got %d problems, want %d that begin with the error's own", len(e.Problems), fault.MaxProblems)
 	}
 }

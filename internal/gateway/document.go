@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
@@ -37,52 +35,59 @@ type Member[T any] struct {
 func given[T any](v T) Member[T] { return Member[T]{Present: true, Value: v} }
 
 // ParseDocument parses a configuration file in YAML or JSON. The routes have passed
-// CheckTable, and each has sorted methods and an Auth. The error is a validation error whose
-// message starts with "line 12, column 5: " and whose field is a dotted path, "" for the
-// whole document.
+// CheckTable, and each has sorted methods and an Auth. The error is a validation error that
+// lists everything that is wrong, in the order of the file. Each message starts with
+// "line 12, column 5: ", and each field is a dotted path, "" for the whole document.
 func ParseDocument(content []byte) (*Document, error) {
 	root, err := document.Parse(content)
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseEnv(root, ""); err != nil {
-		return nil, err
+	var problems document.Problems
+	if refuseEnv(root, "", &problems); problems.Err() != nil {
+		return nil, problems.Err()
 	}
 	d := &Document{Routes: []RouteSpec{}}
-	var routes *document.Node
-	err = eachMember(root, "", func(m *document.Node) error {
-		switch m.Name {
-		case "gateway":
-			return d.Gateway.read(m)
-		case "routes":
-			routes = m
-			return nil
-		}
-		return m.NamePosition.Invalid(m.Name, "is not a field of a configuration file: use gateway or routes")
-	})
-	if err != nil {
-		return nil, err
-	}
-	if routes == nil {
-		return nil, root.Invalid("routes", "is missing: write routes: [] for a gateway without routes")
-	}
-	if err := d.readRoutes(routes); err != nil {
+	if err := d.read(root); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// eachMember calls f for each field of a mapping.
-func eachMember(n *document.Node, field string, f func(m *document.Node) error) error {
+// read parses the whole file.
+func (d *Document) read(root *document.Node) error {
+	return eachMember(root, "", func(m *document.Node) error {
+		switch m.Name {
+		case "gateway":
+			return d.Gateway.read(m)
+		case "routes":
+			return d.readRoutes(m)
+		}
+		return m.NamePosition.Invalid(m.Name, "is not a field of a configuration file: use gateway or routes")
+	}, func() error {
+		if root.Member("routes") == nil {
+			return root.Invalid("routes", "is missing: write routes: [] for a gateway without routes")
+		}
+		return nil
+	})
+}
+
+// eachMember calls f for each field of a mapping, and then the functions in last. It returns
+// one error for all that they return.
+func eachMember(n *document.Node, field string, f func(m *document.Node) error, last ...func() error) error {
 	if n.Kind != document.Mapping {
 		return n.Invalid(field, "must be a mapping, not %s", n.Kind)
 	}
+	var problems document.Problems
 	for i := range n.Nodes {
-		if err := f(&n.Nodes[i]); err != nil {
-			return err
+		if problems.Add(f(&n.Nodes[i])); problems.Full() {
+			return problems.Err()
 		}
 	}
-	return nil
+	for _, check := range last {
+		problems.Add(check())
+	}
+	return problems.Err()
 }
 
 func readText(n *document.Node, field string) (string, error) {
@@ -92,21 +97,26 @@ func readText(n *document.Node, field string) (string, error) {
 	return strings.Clone(n.Text), nil
 }
 
-// withPosition adds a position to a validation error of the content of n: that of the field
-// that it names, or that of n. It also puts field before the error's field.
+// withPosition adds a position to each problem of a validation error of the content of n: that
+// of the field that it names, or that of n. It also puts field before the problem's field.
 func withPosition(err error, n *document.Node, field string) error {
-	if err == nil {
-		return nil
-	}
-	var moved *fault.Error
-	if !errors.As(fault.Prefixed(field, err), &moved) {
+	list := fault.ProblemsOf(err)
+	if list == nil {
 		return err
 	}
-	at := n.Position
-	if m := n.Member(strings.TrimPrefix(strings.TrimPrefix(moved.Field, field), ".")); m != nil {
-		at = m.Position
+	var problems document.Problems
+	for _, p := range list {
+		at := n.Position
+		if m := n.Member(p.Field); m != nil {
+			at = m.Position
+		}
+		name := field
+		if p.Field != "" {
+			name += "." + p.Field
+		}
+		problems.Add(at.Invalid(name, "%s", p.Message))
 	}
-	return at.Invalid(moved.Field, "%s", moved.Message)
+	return problems.Err()
 }
 
 // read parses the section "gateway".
@@ -145,39 +155,35 @@ func (d *Document) readRoutes(n *document.Node) error {
 	if n.Kind != document.Sequence {
 		return n.Invalid("routes", "must be a list, not %s", n.Kind)
 	}
+	var problems document.Problems
+	var rows []int // of d.Routes in the file
 	for i := range n.Nodes {
 		r, err := readRoute(&n.Nodes[i], fmt.Sprintf("routes[%d]", i))
-		if err != nil {
-			return err
+		if err == nil {
+			d.Routes, rows = append(d.Routes, r), append(rows, i)
+			continue
 		}
-		d.Routes = append(d.Routes, r)
+		if problems.Add(err); problems.Full() {
+			return problems.Err()
+		}
 	}
-	err := CheckTable(d.Routes)
-	if i, bad, ok := TableRow(err); ok {
-		return withPosition(bad, &n.Nodes[i], fmt.Sprintf("routes[%d]", i))
+	for _, bad := range CheckTable(d.Routes) {
+		i := rows[bad.Row]
+		problems.Add(withPosition(fault.Invalid(bad.Field, "%s", bad.Message), &n.Nodes[i], fmt.Sprintf("routes[%d]", i)))
 	}
-	return err
-}
-
-// TableRow splits an error of CheckTable into the index of the route and the error with its
-// field below that route. ok is false for any other error.
-func TableRow(err error) (row int, bad *fault.Error, ok bool) {
-	var found *fault.Error
-	if !errors.As(err, &found) {
-		return 0, nil, false
-	}
-	index, field, ok := strings.Cut(strings.TrimPrefix(found.Field, "["), "].")
-	row, convErr := strconv.Atoi(index)
-	if !ok || convErr != nil {
-		return 0, nil, false
-	}
-	below := *found
-	below.Field = field
-	return row, &below, true
+	return problems.Err()
 }
 
 func readRoute(n *document.Node, field string) (RouteSpec, error) {
 	r := RouteSpec{Auth: AuthKey}
+	missing := func(name string) func() error {
+		return func() error {
+			if n.Member(name) == nil {
+				return n.Invalid(field+"."+name, "is missing")
+			}
+			return nil
+		}
+	}
 	err := eachMember(n, field, func(m *document.Node) (err error) {
 		at := field + "." + m.Name
 		switch m.Name {
@@ -195,33 +201,25 @@ func readRoute(n *document.Node, field string) (RouteSpec, error) {
 			err = m.NamePosition.Invalid(at, "is not a field of a route: use path, methods, rate_limit or auth")
 		}
 		return err
-	})
-	if err != nil {
-		return r, err
-	}
-	for _, required := range []string{"path", "methods"} {
-		if n.Member(required) == nil {
-			return r, n.Invalid(field+"."+required, "is missing")
-		}
-	}
-	return r, nil
+	}, missing("path"), missing("methods"))
+	return r, err
 }
 
 func readMethods(n *document.Node, field string) ([]string, error) {
 	if n.Kind != document.Sequence {
 		return nil, n.Invalid(field, "must be a list such as [GET, POST], not %s", n.Kind)
 	}
+	var problems document.Problems
 	methods := make([]string, len(n.Nodes))
 	for i := range n.Nodes {
-		at := fmt.Sprintf("%s[%d]", field, i)
-		m, err := readText(&n.Nodes[i], at)
-		if err != nil {
-			return nil, err
+		var err error
+		methods[i], err = readText(&n.Nodes[i], fmt.Sprintf("%s[%d]", field, i))
+		if problems.Add(err); problems.Full() {
+			break
 		}
-		methods[i] = m
 	}
 	slices.Sort(methods)
-	return methods, nil
+	return methods, problems.Err()
 }
 
 // ReadAuth reads the authentication of a route from a document. The error is a validation
@@ -238,48 +236,54 @@ func ReadAuth(n *document.Node, field string) (Auth, error) {
 }
 
 // ReadLimit reads a rate limit from a mapping in a document. A field that is null is absent.
-// The error is a validation error with the position.
+// The error is a validation error with the positions.
 func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
-	text := map[string]string{}
-	err := eachMember(n, field, func(m *document.Node) (err error) {
+	var c ratelimit.Config
+	rates := map[string]*ratelimit.Rate{"sustained": &c.Sustained, "burst": &c.Burst, "daily": &c.Daily}
+	err := eachMember(n, field, func(m *document.Node) error {
 		at := field + "." + m.Name
-		switch m.Name {
-		case "sustained", "burst", "daily", "per":
-		default:
+		rate := rates[m.Name]
+		switch {
+		case rate == nil && m.Name != "per":
 			return m.NamePosition.Invalid(at, "is not a field of a rate limit: use sustained, burst, daily or per")
-		}
-		if m.Kind == document.Null {
+		case m.Kind == document.Null:
 			return nil
 		}
-		if text[m.Name], err = readText(m, at); err == nil && text[m.Name] == "" {
+		text, err := readText(m, at)
+		switch {
+		case err != nil:
+			return err
+		case text == "":
 			return m.Invalid(at, "must not be empty: leave it out instead")
+		case rate == nil:
+			c.Per = text
+			return nil
 		}
-		return err
+		return withPosition(rate.UnmarshalText([]byte(text)), m, at)
 	})
 	if err != nil {
 		return ratelimit.Config{}, err
 	}
-	c, err := ratelimit.ParseConfig(text["sustained"], text["burst"], text["daily"], text["per"])
-	return c, withPosition(err, n, field)
+	return c, withPosition(c.Validate(), n, field)
 }
 
 // envMark starts a reference to an environment variable, which the command line replaces.
 const envMark = "${env:"
 
-// refuseEnv rejects ${env:NAME} in any value. The server replaces none, because its
-// environment is not the author's (contract, section 5).
-func refuseEnv(n *document.Node, field string) error {
+// refuseEnv adds a problem for each value with ${env:NAME}. The server replaces none, because
+// its environment is not the author's (contract, section 5).
+func refuseEnv(n *document.Node, field string, problems *document.Problems) {
 	if strings.Contains(n.Text, envMark) {
-		return n.Invalid(field, "${env:…} is replaced by the keygate command, not by the server: apply the file with keygate, or write the value itself")
+		problems.Add(n.Invalid(field, "${env:…} is replaced by the keygate command, not by the server: apply the file with keygate, or write the value itself"))
 	}
 	for i := range n.Nodes {
+		if problems.Full() {
+			return
+		}
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if n.Kind == document.Mapping {
 			at = strings.TrimPrefix(field+"."+n.Nodes[i].Name, ".")
 		}
-		if err := refuseEnv(&n.Nodes[i], at); err != nil {
-			return err
-		}
+		refuseEnv(&n.Nodes[i], at, problems)
 	}
-	return nil
 }

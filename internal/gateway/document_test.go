@@ -122,6 +122,61 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 	}
 }
 
+// Guarantee: everything that is wrong with a configuration is reported at once, in the order of
+// the file, and the first problem is the error's own.
+func TestAllProblemsOfAConfiguration(t *testing.T) {
+	_, err := gateway.ParseDocument([]byte(`gateway: {nam: x, upstream_url: ftp://x, global_rate_limit: {burst: 5/x, per: key}}
+routes:
+- {path: a, methods: [get]}
+- {methods: [GET, 7], auth: open, rate_limit: {daily: 5, sustained: 5/s, bust: 1}}
+- {path: "/b/{x}", methods: [GET]}
+- {path: "/b/{y}", methods: [PUT, GET]}
+- 5
+extra: 1
+`))
+	want := []string{
+		"1:11 gateway.nam", "1:33 gateway.upstream_url", "1:69 gateway.global_rate_limit.burst",
+		"3:10 routes[0].path", "3:22 routes[0].methods",
+		"4:3 routes[1].path", "4:19 routes[1].methods[1]", "4:29 routes[1].auth", "4:55 routes[1].rate_limit.daily", "4:74 routes[1].rate_limit.bust",
+		"6:29 routes[3].methods", "7:3 routes[4]", "8:1 extra",
+	}
+	var got []string
+	for _, p := range fault.ProblemsOf(err) {
+		got = append(got, fmt.Sprintf("%d:%d %s", p.Line, p.Column, p.Field))
+		if prefix := fmt.Sprintf("line %d, column %d: ", p.Line, p.Column); !strings.HasPrefix(p.Message, prefix) {
+			t.Errorf("got message %q, want it to start with %q", p.Message, prefix)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got problems\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	wantProblem(t, "the first", err, "1, column 11", "gateway.nam", "is not a field")
+}
+
+// Guarantee: of many problems, the first 50 are reported.
+func TestProblemsOfAConfigurationAreBounded(t *testing.T) {
+	for name, text := range map[string]string{
+		"fields":    "routes: []\n" + manyLines(200, func(i int) string { return fmt.Sprintf("y%d: 1\n", i) }),
+		"routes":    "routes:\n" + strings.Repeat("- 5\n", 200),
+		"rows":      "routes:\n" + strings.Repeat("- {path: a, methods: [GET]}\n", 200),
+		"methods":   "routes:\n- path: /a\n  methods:\n" + strings.Repeat("  - 5\n", 200),
+		"variables": "routes:\n" + strings.Repeat("- ${env:A}\n", 200),
+	} {
+		_, err := gateway.ParseDocument([]byte(text))
+		if got := len(fault.ProblemsOf(err)); got != fault.MaxProblems {
+			t.Errorf("%s: got %d problems, want %d", name, got, fault.MaxProblems)
+		}
+	}
+}
+
+func manyLines(n int, line func(i int) string) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(line(i))
+	}
+	return b.String()
+}
+
 // wantProblem fails unless err is a validation error of the field, with the position and
 // message.
 func wantProblem(t *testing.T, text string, err error, position, field, message string) {

@@ -25,8 +25,13 @@ type Gateway struct {
 	GlobalLimit ratelimit.Config // Sustained and Burst only
 	Timeout     string           // a Go duration as given
 
+	// Default is set for the gateway that requests for unknown hosts reach. At most one
+	// gateway has it, which is one of the account default.
+	Default bool
+
 	CORS         *CORS
 	MaxBodyBytes int64
+	Requests     Requests
 	Revision     int64 // number of the current revision; 0 before the first
 	CreatedAt    time.Time
 

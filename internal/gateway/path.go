@@ -1,21 +1,23 @@
 package gateway
 
 import (
+	"math/bits"
+	"unicode/utf8"
 	"unsafe"
-
-	"github.com/keygate/keygate/internal/fault"
 )
 
 // The problems that InspectPath reports. They are public messages.
 const (
-	badStart   = "the path must start with a slash"
-	badEmpty   = "the path contains an empty segment"
-	badDots    = "the path contains a dot segment"
-	badEscape  = "the path contains a % that is not followed by two hexadecimal digits"
-	badEncoded = "the path contains an encoded slash or backslash"
-	badControl = "the path contains a control byte, plain or encoded"
-	badSlash   = "the path contains a backslash"
-	badMark    = "the path contains a ? or #"
+	badStart    = "the path must start with a slash"
+	badEmpty    = "the path contains an empty segment"
+	badDots     = "the path contains a dot segment"
+	badEscape   = "the path contains a % that is not followed by two hexadecimal digits"
+	badEncoded  = EncodedSlash
+	badControl  = "the path contains a control byte, plain or encoded"
+	badSlash    = "the path contains a backslash"
+	badMark     = "the path contains a ? or #"
+	badUTF8     = "the path contains bytes that are not valid UTF-8: percent-encode them"
+	badOverlong = "the path contains a dot, slash or backslash in an overlong UTF-8 form"
 )
 
 // Classes of bytes in a path.
@@ -53,12 +55,27 @@ func isUnreserved(c byte) bool {
 		c == '-' || c == '.' || c == '_' || c == '~'
 }
 
+// EncodedSlash is the public message about a path with an encoded slash or backslash, for
+// a gateway that does not allow them.
+const EncodedSlash = "the path contains an encoded slash or backslash"
+
 // InspectPath checks that a request's path is well formed (contract, 4.5). problem is ""
 // or a public message that says what is wrong. normal reports whether the path is already
 // in the normal form of NormalizePath. It does not allocate.
 func InspectPath(path string) (problem string, normal bool) {
+	problem, normal, encoded := InspectRequestPath(path)
+	if problem == "" && encoded {
+		return badEncoded, false
+	}
+	return problem, normal
+}
+
+// InspectRequestPath is InspectPath for a gateway that may have allow_encoded_slashes.
+// encoded reports whether a segment has an encoded slash or backslash. Between those, too,
+// a dot segment is a problem.
+func InspectRequestPath(path string) (problem string, normal, encoded bool) {
 	if path == "" || path[0] != '/' {
-		return badStart, false
+		return badStart, false, false
 	}
 	normal = true
 	for i := 0; i < len(path); i++ {
@@ -73,40 +90,62 @@ func InspectPath(path string) (problem string, normal bool) {
 			}
 			switch path[i+1] {
 			case '/':
-				return badEmpty, false
+				return badEmpty, false, false
 			case '.', '%':
 				if isDotSegment(path[i+1:]) {
-					return badDots, false
+					return badDots, false, false
 				}
 			}
 		case percent:
 			c, ok := unescape(path[i:])
 			switch {
 			case !ok:
-				return badEscape, false
-			case c == '/' || c == '\\':
-				return badEncoded, false
+				return badEscape, false, false
 			case c < 0x20 || c == 0x7f:
-				return badControl, false
+				return badControl, false, false
+			case c >= 0xc0 && isOverlong(path[i:]):
+				return badOverlong, false, false
 			case isUnreserved(c), path[i+1] >= 'a', path[i+2] >= 'a':
 				normal = false
+			}
+			if c == '/' || c == '\\' {
+				if encoded = true; isDotSegment(path[i+3:]) {
+					return badDots, false, false
+				}
 			}
 			i += 2
 		case raw:
 			normal = false
+			if path[i] >= utf8.RuneSelf {
+				size := runeSize(path[i:])
+				if size == 0 {
+					return badUTF8, false, false
+				}
+				i += size - 1
+			}
 		case control:
-			return badControl, false
+			return badControl, false, false
 		case backslash:
-			return badSlash, false
+			return badSlash, false, false
 		case mark:
-			return badMark, false
+			return badMark, false, false
 		}
 	}
-	return "", normal
+	return "", normal, encoded
+}
+
+// runeSize returns the size of the character at the start of s, 0 if it is not valid UTF-8.
+func runeSize(s string) int {
+	r, size := utf8.DecodeRuneInString(s)
+	if r == utf8.RuneError && size == 1 {
+		return 0
+	}
+	return size
 }
 
 // isDotSegment reports whether the first segment of s is one or two dots, plain or
-// encoded.
+// encoded. What follows a semicolon does not count: some servers remove it as a parameter
+// before they resolve dot segments.
 func isDotSegment(s string) bool {
 	for range 2 {
 		switch {
@@ -117,11 +156,35 @@ func isDotSegment(s string) bool {
 		default:
 			return false
 		}
-		if s == "" || s[0] == '/' {
+		if s == "" || s[0] == '/' || s[0] == ';' || isEncodedEnd(s) {
 			return true
 		}
 	}
 	return false
+}
+
+// isEncodedEnd reports whether s begins with an encoded slash, backslash or semicolon.
+func isEncodedEnd(s string) bool {
+	return len(s) >= 3 && s[0] == '%' &&
+		(s[1] == '2' && s[2]|0x20 == 'f' || s[1] == '5' && s[2]|0x20 == 'c' || s[1] == '3' && s[2]|0x20 == 'b')
+}
+
+// isOverlong reports whether the escapes at the start of s are a dot, slash or backslash
+// in more than one byte, which UTF-8 forbids and lenient decoders accept (RFC 3629, 3 and
+// 10). The first escape must be valid.
+func isOverlong(s string) bool {
+	lead, _ := unescape(s)
+	size := bits.LeadingZeros8(^lead) // of the whole sequence
+	value := uint(lead & (0x7f >> size))
+	for range size - 1 {
+		s = s[3:]
+		c, ok := unescape(s)
+		if !ok || s[0] != '%' || c&0xc0 != 0x80 {
+			return false
+		}
+		value = value<<6 | uint(c&0x3f)
+	}
+	return size > 1 && (value == '.' || value == '/' || value == '\\')
 }
 
 // unescape decodes the escape at the start of s.
@@ -145,15 +208,6 @@ func unhex(c byte) byte {
 	default:
 		return 0xff
 	}
-}
-
-// CheckPath checks that a request's path is well formed (contract, 4.5). The error is a
-// validation error without a field.
-func CheckPath(path string) error {
-	if problem, _ := InspectPath(path); problem != "" {
-		return fault.Invalid("", "%s", problem)
-	}
-	return nil
 }
 
 // NormalizePath returns the normal form of a path, in which routes and scopes are matched,

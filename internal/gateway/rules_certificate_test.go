@@ -126,12 +126,15 @@ func TestCheckUpstreamClientKey(t *testing.T) {
 
 // Guarantee: contract 3.3, the timeouts and the number of connections have bounds.
 func TestCheckConnectionBounds(t *testing.T) {
-	for text, ok := range map[string][2]bool{
-		"100ms": {true, false}, "99ms": {}, "1s": {true, true}, "1m": {true, true}, "1m1s": {false, true}, "1h": {false, true},
-		"1h1s": {}, "": {}, "10": {}, "-1s": {}, "x": {}, "NaN": {},
+	for text, ok := range map[string][3]bool{
+		"100ms": {true, false, false}, "99ms": {}, "999ms": {true, false, false}, "1s": {true, true, true}, "1m": {true, true, true},
+		"1m1s": {false, true, true}, "1h": {false, true, true}, "1h1s": {false, false, true}, "24h": {false, false, true},
+		"24h0m1s": {}, "": {}, "10": {}, "-1s": {}, "x": {}, "NaN": {},
 	} {
-		for i, field := range []string{"upstream_connect_timeout", "upstream_idle_timeout"} {
-			err := []func(string) error{gateway.CheckUpstreamConnectTimeout, gateway.CheckUpstreamIdleTimeout}[i](text)
+		for i, field := range []string{"upstream_connect_timeout", "upstream_idle_timeout", "upstream_max_connection_age"} {
+			err := []func(string) error{
+				gateway.CheckUpstreamConnectTimeout, gateway.CheckUpstreamIdleTimeout, gateway.CheckUpstreamMaxConnectionAge,
+			}[i](text)
 			if ok[i] {
 				field = ""
 			}

@@ -16,8 +16,9 @@ const (
 
 // Validate checks the CORS settings. Errors name the field below cors.
 func (c *CORS) Validate() error {
+	var problems []error
 	if len(c.Origins) == 0 {
-		return fault.Invalid("origins", `must contain at least one origin such as https://app.example.com, or "*" for all origins`)
+		problems = append(problems, fault.Invalid("origins", `must contain at least one origin such as https://app.example.com, or "*" for all origins`))
 	}
 	for _, list := range []struct {
 		name  string
@@ -30,18 +31,19 @@ func (c *CORS) Validate() error {
 		{"headers", c.Headers, isToken, "must be a header name"},
 	} {
 		if len(list.items) > maxCORSMembers {
-			return fault.Invalid(list.name, "must not have more than %d items", maxCORSMembers)
+			problems = append(problems, fault.Invalid(list.name, "must not have more than %d items", maxCORSMembers))
+			continue
 		}
 		for i, item := range list.items {
 			if !list.ok(item) {
-				return fault.Invalid(fmt.Sprintf("%s[%d]", list.name, i), "%s", list.want)
+				problems = append(problems, fault.Invalid(fmt.Sprintf("%s[%d]", list.name, i), "%s", list.want))
 			}
 		}
 	}
 	if c.MaxAge < 0 || c.MaxAge > maxCORSAge {
-		return fault.Invalid("max_age", "must be between 0 and %d seconds", maxCORSAge)
+		problems = append(problems, fault.Invalid("max_age", "must be between 0 and %d seconds", maxCORSAge))
 	}
-	return nil
+	return fault.Join(problems...)
 }
 
 // isOrigin reports whether s is "*" or an origin as browsers send it: a scheme, a host and

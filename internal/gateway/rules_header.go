@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -23,29 +25,36 @@ func CheckUpstreamHeaders(h map[string]string) error {
 	if len(h) > MaxUpstreamHeaders {
 		return fault.Invalid("upstream_headers", "must not have more than %d headers", MaxUpstreamHeaders)
 	}
+	problems := make([]error, 0, len(h))
 	seen := make(map[string]bool, len(h))
-	for name, value := range h {
-		if !isToken(name) || len(name) > maxHeaderName {
-			return fault.Invalid("upstream_headers", "%.40q is not a valid header name", name)
-		}
-		field := "upstream_headers." + name
+	for _, name := range slices.Sorted(maps.Keys(h)) {
 		// Upstreams that follow CGI treat "_" and "-" as the same character.
 		folded := strings.ReplaceAll(strings.ToLower(name), "_", "-")
-		if seen[folded] {
-			return fault.Invalid(field, "is a duplicate: names that differ only in case, or in - and _, are the same header")
-		}
+		problems = append(problems, checkUpstreamHeader(name, folded, h[name], seen[folded]))
 		seen[folded] = true
-		if isReservedHeader(folded) {
-			return fault.Invalid(field, "is reserved: it frames the message, or Keygate sets it")
-		}
-		if value == Masked {
-			return fault.Invalid(field, "*** only stands in for a hidden value: give the value itself")
-		}
-		if len(value) > maxHeaderValue || !isHeaderValue(value) {
-			return fault.Invalid(field, "must have at most %d printable characters and no spaces at either end", maxHeaderValue)
-		}
 	}
-	return nil
+	return fault.Join(problems...)
+}
+
+// checkUpstreamHeader checks one header. repeated is set if another one has the same folded
+// name.
+func checkUpstreamHeader(name, folded, value string, repeated bool) error {
+	if !isToken(name) || len(name) > maxHeaderName {
+		return fault.Invalid("upstream_headers", "%.40q is not a valid header name", name)
+	}
+	field := "upstream_headers." + name
+	switch {
+	case repeated:
+		return fault.Invalid(field, "is a duplicate: names that differ only in case, or in - and _, are the same header")
+	case isReservedHeader(folded):
+		return fault.Invalid(field, "is reserved: it frames the message, or Keygate sets it")
+	case value == Masked:
+		return fault.Invalid(field, "*** only stands in for a hidden value: give the value itself")
+	case len(value) > maxHeaderValue || !isHeaderValue(value):
+		return fault.Invalid(field, "must have at most %d printable characters and no spaces at either end", maxHeaderValue)
+	default:
+		return nil
+	}
 }
 
 // isReservedHeader reports whether a header cannot be set; name is in lower case, with "-"

@@ -55,16 +55,17 @@ func CheckMaxBodyBytes(n int64) error {
 // CheckGlobalLimit checks the limit of a whole gateway, which has a sustained rate and
 // optionally a burst. Errors name the field below the limit.
 func CheckGlobalLimit(c ratelimit.Config) error {
-	switch {
-	case !c.Daily.IsZero():
-		return fault.Invalid("daily", "is not supported for a whole gateway: set the daily cap on routes")
-	case c.Per != "":
-		return fault.Invalid("per", "is not supported for a whole gateway, whose limit all callers share: set per on routes, or rate_limit on keys")
-	case c.Sustained.IsZero():
-		return fault.Invalid("sustained", "is required: give a rate such as 6000/min")
-	default:
-		return nil
+	var sustained, daily, per error
+	if c.Sustained.IsZero() {
+		sustained = fault.Invalid("sustained", "is required: give a rate such as 6000/min")
 	}
+	if !c.Daily.IsZero() {
+		daily = fault.Invalid("daily", "is not supported for a whole gateway: set the daily cap on routes")
+	}
+	if c.Per != "" {
+		per = fault.Invalid("per", "is not supported for a whole gateway, whose limit all callers share: set per on routes, or rate_limit on keys")
+	}
+	return fault.Join(daily, per, sustained)
 }
 
 // DefaultHostname returns the hostname of a gateway without one of its own: its
@@ -74,9 +75,13 @@ func DefaultHostname(gatewayID, domain string) string {
 }
 
 // ParseHostname validates a hostname for a gateway and returns it in lower case. IP
-// addresses, localhost, the gateway domain and names under it are not allowed (contract,
-// 4.1). The error is a validation error of the field "hostname".
+// addresses, localhost, the gateway domain and names that begin with gw- under it are not
+// allowed (contract, 4.1): the server generates the latter. The error is a validation error of the field "hostname".
 func ParseHostname(s, domain string) (string, error) {
+	// The letters are checked before they are lower-cased, which turns the Kelvin sign into a k.
+	if strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return "", fault.Invalid("hostname", "must consist of ASCII letters, digits, - and .: write a name in other letters in its punycode form, such as xn--bcher-kva.example for b\u00fccher.example")
+	}
 	name, domain := strings.ToLower(s), strings.ToLower(domain)
 	if !isDNSName(name) {
 		return "", fault.Invalid("hostname", "must be a DNS name without a port or trailing dot, such as api.example.com")
@@ -84,8 +89,11 @@ func ParseHostname(s, domain string) (string, error) {
 	if isAddress(name) {
 		return "", fault.Invalid("hostname", "must be a DNS name, not an IP address")
 	}
-	if name == "localhost" || name == domain || strings.HasSuffix(name, "."+domain) {
-		return "", fault.Invalid("hostname", "must not be localhost, %s or a name under it: the server assigns those", domain)
+	if name == "localhost" || name == domain {
+		return "", fault.Invalid("hostname", "must not be %s: give a name under it, such as orders.%[1]s, or of a domain of yours", name)
+	}
+	if under, ok := strings.CutSuffix(name, "."+domain); ok && strings.HasPrefix(under, "gw-") {
+		return "", fault.Invalid("hostname", "must not begin with gw- under %s: the server generates those names", domain)
 	}
 	return name, nil
 }

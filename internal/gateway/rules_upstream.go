@@ -35,7 +35,7 @@ func ParseUpstreamURL(s string) (UpstreamURL, error) {
 		return UpstreamURL{}, badUpstream("must have at most 2048 characters")
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Opaque != "" || strings.ContainsFunc(s, notInURL) {
+	if err != nil || u.Opaque != "" || strings.ContainsFunc(s, notInURL) || strings.ContainsFunc(u.Host, notInURL) {
 		return UpstreamURL{}, badUpstream("must be a URL such as https://orders.internal/base")
 	}
 	up := UpstreamURL{Scheme: u.Scheme, Host: strings.ToLower(u.Hostname()), Port: u.Port(), Path: u.EscapedPath()}
@@ -94,16 +94,6 @@ func isUpstreamHost(s string) bool {
 // isBasePath reports whether all servers read a request path joined to p in the same
 // way. It rejects what the data plane rejects in a request (contract, 4.5).
 func isBasePath(p string) bool {
-	lower := strings.ToLower(p)
-	if strings.Contains(p, "//") || strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c") {
-		return false
-	}
-	for segment := range strings.SplitSeq(lower, "/") {
-		plain := strings.ReplaceAll(segment, "%2e", ".")
-		if plain == "." || plain == ".." {
-			return false
-		}
-	}
-	decoded, err := url.PathUnescape(p)
-	return err == nil && !strings.ContainsFunc(decoded, func(r rune) bool { return r < 0x20 || r == 0x7f })
+	problem, _ := InspectPath(p)
+	return p == "" || problem == ""
 }

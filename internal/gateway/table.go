@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,37 +11,78 @@ import (
 // MaxMethod is the maximum number of bytes of a method.
 const MaxMethod = 32
 
+// RowProblem is what is wrong with one field of a route in a table. Row counts from 0.
+type RowProblem struct {
+	Row            int
+	Field, Message string
+}
+
 // CheckTable checks the routes of one gateway together: each path is a valid template, each
 // method may be routed and is listed once, and templates that match the same paths have no
-// method in common. Errors name the field as "[2].path" or "[2].methods".
-func CheckTable(routes []RouteSpec) error {
-	type operation struct{ pattern, method string }
-	owner := make(map[operation]int, len(routes))
-	for i, r := range routes {
-		at := func(field string) string { return fmt.Sprintf("[%d].%s", i, field) }
-		t, err := ParseTemplate(r.Path)
-		if err != nil {
-			return fault.Prefixed(at("path"), err)
-		}
-		if strings.Contains(r.Path, envMark) {
-			return fault.Invalid(at("path"), "%s", envForbidden)
-		}
-		if err := CheckMethods(r.Methods); err != nil {
-			return fault.Prefixed(fmt.Sprintf("[%d]", i), err)
-		}
-		for _, method := range r.Methods {
-			op := operation{t.Pattern(), method}
-			first, taken := owner[op]
-			switch {
-			case taken && routes[first].Path == r.Path:
-				return fault.Invalid(at("methods"), "%s of %s is already listed by another route", method, r.Path)
-			case taken:
-				return fault.Invalid(at("methods"), "%s of %s is already listed by %s: paths that differ only in parameter names are the same path, so list each method once", method, r.Path, routes[first].Path)
-			}
-			owner[op] = i
+// method in common. It returns at most fault.MaxProblems problems, in the order of the rows.
+func CheckTable(routes []RouteSpec) []RowProblem {
+	c := tableCheck{routes: routes, owner: make(map[operation]int, len(routes))}
+	for i := range routes {
+		if c.row(i); len(c.problems) >= fault.MaxProblems {
+			return c.problems[:fault.MaxProblems]
 		}
 	}
-	return nil
+	return c.problems
+}
+
+// operation identifies what a route answers: two routes may not have one in common.
+type operation struct{ pattern, method string }
+
+type tableCheck struct {
+	routes   []RouteSpec
+	owner    map[operation]int // the row of each operation
+	problems []RowProblem
+}
+
+func (c *tableCheck) add(row int, field, format string, args ...any) {
+	c.problems = append(c.problems, RowProblem{row, field, fmt.Sprintf(format, args...)})
+}
+
+func (c *tableCheck) row(i int) {
+	r := &c.routes[i]
+	before := len(c.problems)
+	t, err := ParseTemplate(r.Path)
+	switch {
+	case err != nil:
+		c.add(i, "path", "%s", messageOf(err))
+	case strings.Contains(r.Path, envMark):
+		c.add(i, "path", "%s", envForbidden)
+	}
+	if err := CheckMethods(r.Methods); err != nil {
+		c.add(i, "methods", "%s", messageOf(err))
+	}
+	if len(c.problems) > before {
+		return
+	}
+	for _, method := range r.Methods {
+		op := operation{t.Pattern(), method}
+		first, taken := c.owner[op]
+		switch {
+		case !taken:
+			c.owner[op] = i
+		case c.routes[first].Path == r.Path:
+			c.add(i, "methods", "%s of %s is already listed by another route", method, r.Path)
+		default:
+			c.add(i, "methods", "%s of %s is already listed by %s: paths that differ only in parameter names are the same path, so list each method once", method, r.Path, c.routes[first].Path)
+		}
+		if len(c.problems) > before {
+			return
+		}
+	}
+}
+
+// messageOf returns the public message of a validation error.
+func messageOf(err error) string {
+	var bad *fault.Error
+	if errors.As(err, &bad) {
+		return bad.Message
+	}
+	return err.Error()
 }
 
 // CheckMethods checks the methods of one route: at least one, all of which may be routed,

@@ -102,6 +102,36 @@ func (t *Tree) descend(at int32, below string, more bool) int32 {
 	return t.nodes[at].end
 }
 
+// Reaches reports whether a template matches path or a path below it. path must be in the
+// normal form of NormalizePath, and not end with a slash. It visits at most *steps nodes,
+// which it counts down. When none are left, it returns true. It does not allocate.
+func (t *Tree) Reaches(path string, steps *int) bool {
+	return t.reaches(0, path[1:], true, steps)
+}
+
+// reaches searches below the node at, as find does, for the segments of rest if there is
+// more. Every node but the root of an empty tree is on the way to a template.
+func (t *Tree) reaches(at int32, rest string, more bool, steps *int) bool {
+	n := &t.nodes[at]
+	if !more || n.wild >= 0 || *steps <= 0 {
+		return true
+	}
+	*steps--
+	segment, below, more := strings.Cut(rest, "/")
+	if n.slotBits != noEdges {
+		if to := t.literal(n, segment); to > 0 && t.reaches(to, below, more, steps) {
+			return true
+		}
+	}
+	for i := range t.texts[n.texts : n.texts+n.textCount] {
+		e := &t.texts[n.texts+uint32(i)]
+		if *steps--; matchTexts(e.texts, segment) && t.reaches(e.to, below, more, steps) {
+			return true
+		}
+	}
+	return n.param > 0 && t.reaches(n.param, below, more, steps)
+}
+
 // literal returns the child of n for a literal segment, or 0. The loop ends because every
 // table has a free slot.
 func (t *Tree) literal(n *node, segment string) int32 {

@@ -325,3 +325,34 @@ func BenchmarkInspectPath(b *testing.B) {
 		}
 	}
 }
+
+// Guarantee: Reaches reports whether a template matches a path or a path below it, as a
+// comparison of each template's segments does.
+func TestTreeReaches(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		templates := drawTable(t)
+		tree, _ := NewTree(templates)
+		segment := rapid.SampledFrom([]string{"a", "b", "ab", "a.b", "xa", "x"})
+		segments := rapid.SliceOfN(segment, 1, 5).Draw(t, "segments")
+		want := slices.ContainsFunc(templates, func(p Template) bool {
+			for i, text := range segments {
+				switch {
+				case i == len(p.segments) || !p.segments[i].matches(text):
+					return false
+				case p.segments[i].kind == wildcardSegment:
+					return true
+				}
+			}
+			return true
+		})
+		steps := 1000
+		path := "/" + strings.Join(segments, "/")
+		if got := tree.Reaches(path, &steps); got != want {
+			t.Fatalf("%s: got %t, want %t, in %v", path, got, want, templates)
+		}
+		steps = 0
+		if !tree.Reaches(path, &steps) {
+			t.Fatal("got false without steps, want true")
+		}
+	})
+}

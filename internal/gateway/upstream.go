@@ -21,6 +21,9 @@ type Upstream struct {
 
 	// MaxConnections is the maximum number of open connections; 0 means unlimited.
 	MaxConnections int64 `json:"max_connections,omitempty"`
+	// MaxConnectionAge is the age after which a connection is not used for new requests: a
+	// Go duration as given; "" means the server's default.
+	MaxConnectionAge string `json:"max_connection_age,omitempty"`
 }
 
 // UpstreamTLS says how a gateway authenticates an https upstream, and itself to the
@@ -60,6 +63,17 @@ func CheckUpstreamIdleTimeout(s string) error {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < time.Second || d > time.Hour {
 		return fault.Invalid("upstream_idle_timeout", "must be a duration between 1s and 1h, such as 30s or 1m30s")
+	}
+	return nil
+}
+
+// CheckUpstreamMaxConnectionAge checks the age after which a connection is not used for new
+// requests: a Go duration from 1s to 24h. The error is a validation error of the field
+// "upstream_max_connection_age".
+func CheckUpstreamMaxConnectionAge(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Second || d > 24*time.Hour {
+		return fault.Invalid("upstream_max_connection_age", "must be a duration between 1s and 24h, such as 30s or 1h")
 	}
 	return nil
 }

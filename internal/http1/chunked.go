@@ -13,14 +13,19 @@ const maxExtension = 4 << 10
 type chunkState uint8
 
 const (
-	chunkSize    chunkState = iota // a digit of the size, or what follows the size
-	chunkName                      // the first byte of an extension's name
-	chunkExt                       // the rest of the extensions, up to the CR
-	chunkLF                        // the LF of the size line
-	chunkData                      // data
-	chunkDataCR                    // the CR after the data
-	chunkDataLF                    // the LF after the data
-	chunkTrailer                   // the trailer section
+	chunkSize     chunkState = iota // a digit of the size, or what follows the size
+	chunkName                       // the first byte of an extension's name
+	chunkNameRest                   // the rest of the name
+	chunkValue                      // the first byte of an extension's value
+	chunkToken                      // the rest of a value that is a token
+	chunkQuoted                     // a byte within a quoted value
+	chunkEscaped                    // the byte after a backslash in a quoted value
+	chunkExtEnd                     // what follows a quoted value
+	chunkLF                         // the LF of the size line
+	chunkData                       // data
+	chunkDataCR                     // the CR after the data
+	chunkDataLF                     // the LF after the data
+	chunkTrailer                    // the trailer section
 )
 
 // Chunked is an incremental decoder of the chunked coding (RFC 9112, 7.1). The zero
@@ -65,17 +70,15 @@ func (c *Chunked) Next(b []byte) (used int, data []byte, err error) {
 				return used, nil, ErrChunk
 			}
 			c.left = c.left<<4 | int64(v)
-		case chunkName:
-			if !token[ch] {
+		case chunkName, chunkNameRest, chunkValue, chunkToken, chunkQuoted, chunkEscaped, chunkExtEnd:
+			if c.ext++; c.ext > maxExtension {
 				return used, nil, ErrChunk
 			}
-			c.state = chunkExt
-		case chunkExt:
-			if ch == '\r' {
-				c.state = chunkLF
-			} else if c.ext++; c.ext > maxExtension || ch < 0x20 && ch != '\t' || ch == 0x7f {
+			next, ok := c.state.extension(ch)
+			if !ok {
 				return used, nil, ErrChunk
 			}
+			c.state = next
 		case chunkLF:
 			if ch != '\n' {
 				return used, nil, ErrChunk
@@ -110,6 +113,43 @@ func (c *Chunked) Next(b []byte) (used int, data []byte, err error) {
 	}
 	return used, nil, nil
 }
+
+// extension returns the state after the byte ch of a chunk's extensions (RFC 9112, 7.1.1).
+// ok is false if ch is not allowed there. White space around ";" and "=", which the RFC
+// calls bad, is not.
+func (s chunkState) extension(ch byte) (next chunkState, ok bool) {
+	switch s {
+	case chunkName:
+		return chunkNameRest, token[ch]
+	case chunkValue:
+		if ch == '"' {
+			return chunkQuoted, true
+		}
+		return chunkToken, token[ch]
+	case chunkQuoted:
+		switch ch {
+		case '"':
+			return chunkExtEnd, true
+		case '\\':
+			return chunkEscaped, true
+		}
+		return chunkQuoted, isText(ch)
+	case chunkEscaped:
+		return chunkQuoted, isText(ch)
+	}
+	switch { // between a name or value and what follows it
+	case ch == '\r':
+		return chunkLF, true
+	case ch == ';':
+		return chunkName, true
+	case ch == '=' && s == chunkNameRest:
+		return chunkValue, true
+	}
+	return s, s != chunkExtEnd && token[ch]
+}
+
+// isText reports whether ch may be in a quoted string.
+func isText(ch byte) bool { return ch >= 0x20 && ch != 0x7f || ch == '\t' }
 
 // InTrailer reports whether the last chunk has been read, so that the trailer section
 // comes next.

@@ -44,6 +44,8 @@ const (
 	HTTP2Settings
 	Date
 	Traceparent
+	ClientAddress // X-Real-IP, X-Client-IP, True-Client-IP, CF-Connecting-IP
+	Lookalike     // Content-Length or Transfer-Encoding with an underscore for the dash
 )
 
 // NameOf returns the Name of a field name, and Other for an empty one.
@@ -58,8 +60,10 @@ func NameOf(name []byte) Name {
 // length and the first byte before it compares names.
 //
 // In the names of fields that the gateway sets itself (X-Keygate-*, X-Forwarded-*,
-// X-Request-Id, RateLimit*) an underscore counts as a dash. Many applications cannot
-// tell the two apart, so a client's X_Keygate_Key_Id must be recognized as well.
+// X-Request-Id, RateLimit*), and in those that name the client's address, an underscore
+// counts as a dash. Many applications cannot tell the two apart, so a client's
+// X_Keygate_Key_Id must be recognized as well. A Content_Length or Transfer_Encoding is a
+// Lookalike, which frames nothing here.
 func classify(b []byte) Name {
 	first := b[0] | 0x20
 	if first == 'x' {
@@ -114,19 +118,23 @@ func classify(b []byte) Name {
 	case 14:
 		switch first {
 		case 'c':
-			return nameIf(b, "content-length", ContentLength)
+			return framing(b, "content-length", ContentLength)
 		case 'h':
 			return nameIf(b, "http2-settings", HTTP2Settings)
+		case 't':
+			return dashedIf(b, "true-client-ip", ClientAddress)
 		}
 	case 16:
 		switch {
 		case first == 'p':
 			return nameIf(b, "proxy-connection", ProxyConnection)
+		case first == 'c':
+			return dashedIf(b, "cf-connecting-ip", ClientAddress)
 		case first == 'r' && hasDashedPrefix(b, "ratelimit-policy"):
 			return RateLimit
 		}
 	case 17:
-		return nameIf(b, "transfer-encoding", TransferEncoding)
+		return framing(b, "transfer-encoding", TransferEncoding)
 	case 18:
 		return nameIf(b, "proxy-authenticate", ProxyAuthenticate)
 	case 19:
@@ -147,9 +155,28 @@ func nameIf(b []byte, lower string, name Name) Name {
 	return Other
 }
 
+// dashedIf is nameIf with an underscore equal to a dash.
+func dashedIf(b []byte, lower string, name Name) Name {
+	if equalDashed(b, lower) {
+		return name
+	}
+	return Other
+}
+
+// framing is nameIf for the name of a field that frames the body. If it has an underscore
+// for the dash, it is a Lookalike.
+func framing(b []byte, lower string, name Name) Name {
+	if EqualFold(b, lower) {
+		return name
+	}
+	return dashedIf(b, lower, Lookalike)
+}
+
 // classifyX is classify for names that begin with an x.
 func classifyX(b []byte) Name {
 	switch {
+	case len(b) == len("x-real-ip"):
+		return dashedIf(b, "x-real-ip", ClientAddress)
 	case len(b) < len("x-keygate-"):
 		return Other
 	case hasDashedPrefix(b, "x-keygate-"):
@@ -158,6 +185,8 @@ func classifyX(b []byte) Name {
 		return RateLimit
 	case equalDashed(b, "x-request-id"):
 		return XRequestID
+	case equalDashed(b, "x-client-ip"):
+		return ClientAddress
 	case !hasDashedPrefix(b, "x-forwarded-"):
 		return Other
 	case equalDashed(b, "x-forwarded-for"):

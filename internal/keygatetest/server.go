@@ -166,7 +166,7 @@ func (s *Server) Call(method, path, key, body string, header ...string) Response
 }
 
 // Through sends a request to the data plane: to the gateway with this host name or, if
-// host is "", to the only gateway. target is sent byte for byte.
+// host is "", to the default gateway. target is sent byte for byte.
 func (s *Server) Through(host, method, target, key, body string, header ...string) Response {
 	s.t.Helper()
 	return s.send(s.GatewayURL(), host, method, target, key, body, header)

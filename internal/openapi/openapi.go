@@ -2,20 +2,17 @@
 // (specification, Gateway; contract, 4.2 and 5).
 //
 // It reads the version, the first server, the paths, their operations and the extensions
-// x-keygate-rate-limit and x-keygate-auth, and ignores the rest. A reference that leaves the
-// document is rejected anywhere, also in schemas; nothing is ever fetched.
+// x-keygate-rate-limit and x-keygate-auth, and ignores the rest: schemas, parameters and
+// references to them may be as they like. It follows the references of path items within the
+// document, and fetches nothing.
 package openapi
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/gateway"
 )
-
-// maxWarnings is the maximum number of warnings for a document. Further ones are counted.
-const maxWarnings = 50
 
 // Many paths may refer to one path item, which may refer to another, so a document of a few
 // megabytes can describe more operations than fit into memory. These limits bound them.
@@ -36,51 +33,45 @@ type Document struct {
 	// it has none.
 	BasePath string
 
-	warnings []string
+	warnings []*warning
 	unshown  int
 }
 
 // Parse parses an OpenAPI document of version 3.0, 3.1 or 3.2 in YAML or JSON. The routes have
-// passed gateway.CheckTable. The error is a validation error whose message starts with
-// "line 12, column 5: " and whose field is a dotted path in the document, "" for the whole
-// document.
+// passed gateway.CheckTable. The error is a validation error that lists everything that is
+// wrong, in the order of the document. Each message starts with "line 12, column 5: ", and
+// each field is a dotted path in the document, "" for the whole document.
 func Parse(content []byte) (*Document, error) {
 	root, err := document.Parse(content)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{root: root, doc: &Document{}, taken: map[operation]int{}, members: map[*document.Node]map[string]*document.Node{}}
-	for _, step := range []func() error{r.readVersion, r.checkReferences, r.checkRoot, r.readServers, r.readPaths, r.checkTable} {
-		if err := step(); err != nil {
-			return nil, err
-		}
+	r := &reader{
+		root: root, doc: &Document{}, warned: map[string]*warning{},
+		taken: map[operation]int{}, members: map[*document.Node]map[string]*document.Node{},
+	}
+	if err := r.readVersion(); err != nil {
+		return nil, err
+	}
+	r.checkRoot()
+	r.problems.Add(r.readServers())
+	r.readPaths()
+	r.checkTable()
+	if err := r.problems.Err(); err != nil {
+		return nil, err
 	}
 	return r.doc, nil
 }
-
-// Warnings returns the warnings for the author of a document that is pushed to a gateway with
-// this upstream URL.
-func (d *Document) Warnings(upstreamURL string) []string {
-	var all []string
-	up, err := gateway.ParseUpstreamURL(upstreamURL)
-	if err == nil && d.BasePath != "" && strings.HasSuffix(normal(strings.TrimRight(up.Path, "/")), normal(d.BasePath)) {
-		all = append(all, fmt.Sprintf("upstream_url ends with %s, and so does the URL of the document's first server, whose path is prepended to every route: requests will go to %s%s/…; remove the path from upstream_url unless you mean this",
-			d.BasePath, strings.TrimRight(up.Path, "/"), d.BasePath))
-	}
-	all = append(all, d.warnings...)
-	if d.unshown > 0 {
-		all = append(all, fmt.Sprintf("and %d more warnings", d.unshown))
-	}
-	return all
-}
-
-func normal(path string) string { return gateway.NormalizePath(nil, path) }
 
 // reader reads one document.
 type reader struct {
 	root  *document.Node
 	doc   *Document
 	minor byte // '0', '1' or '2' of OpenAPI 3.x
+
+	problems document.Problems
+	stopped  bool                // a limit is exceeded: the rest is not read
+	warned   map[string]*warning // of doc, by their message
 
 	// origins has the origin of each route of doc; taken maps operations to routes.
 	origins []origin
@@ -92,13 +83,13 @@ type reader struct {
 	members map[*document.Node]map[string]*document.Node
 }
 
-// warn adds a warning about the field at p.
-func (r *reader) warn(p document.Position, field, format string, args ...any) {
-	if len(r.doc.warnings) == maxWarnings {
-		r.doc.unshown++
-		return
-	}
-	r.doc.warnings = append(r.doc.warnings, fmt.Sprintf("line %d: %s ", p.Line, document.Short(field))+fmt.Sprintf(format, args...))
+// done reports whether the rest of the document need not be read.
+func (r *reader) done() bool { return r.stopped || r.problems.Full() }
+
+// stop adds err, because of which the rest of the document is not read.
+func (r *reader) stop(err error) {
+	r.problems.Add(err)
+	r.stopped = true
 }
 
 // readVersion checks that this is an OpenAPI document of a supported version.
@@ -109,7 +100,7 @@ func (r *reader) readVersion() error {
 	version := r.root.Member("openapi")
 	if version == nil {
 		if old := r.root.Member("swagger"); old != nil {
-			return old.NamePosition.Invalid("swagger", "Swagger 2.0 is not supported: convert the document to OpenAPI 3.0, 3.1 or 3.2")
+			return old.NamePosition.Invalid("swagger", "Swagger 2.0 is not supported: convert the document to OpenAPI 3 first, for example with \"npx swagger2openapi FILE -o openapi.json\" or at https://converter.swagger.io")
 		}
 		return r.root.Invalid("openapi", "not an OpenAPI document: the field openapi is missing")
 	}
@@ -143,7 +134,7 @@ func parseVersion(s string) (minor byte, ok bool) {
 }
 
 // checkRoot rejects Keygate's extensions where they have no effect.
-func (r *reader) checkRoot() error {
+func (r *reader) checkRoot() {
 	for _, name := range []string{"", "info", "paths", "components"} {
 		n, field := r.root, name
 		if name != "" {
@@ -153,12 +144,11 @@ func (r *reader) checkRoot() error {
 			continue
 		}
 		for i := range n.Nodes {
-			if m := &n.Nodes[i]; isKeygate(m.Name) {
-				return m.NamePosition.Invalid(field+m.Name, "extensions of Keygate belong on a path item or an operation")
+			if m := &n.Nodes[i]; isKeygate(m.Name) && !r.done() {
+				r.problems.Add(m.NamePosition.Invalid(field+m.Name, "extensions of Keygate belong on a path item or an operation"))
 			}
 		}
 	}
-	return nil
 }
 
 // readString returns the text of a string. It rejects ${env:NAME}, which the server does not

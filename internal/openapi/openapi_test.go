@@ -35,8 +35,17 @@ func show(d *openapi.Document) string {
 	return b.String()
 }
 
+// showProblems returns an error as text, with a line for each problem.
+func showProblems(err error) string {
+	var b strings.Builder
+	for _, p := range fault.ProblemsOf(err) {
+		fmt.Fprintf(&b, "error: %d:%d %s: %s\n", p.Line, p.Column, p.Field, p.Message)
+	}
+	return b.String()
+}
+
 // Guarantee: each document of testdata has the routes and warnings, or the error, of its
-// golden file.
+// golden file: all of its problems at once, and each kind of warning once.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.*")
 	if err != nil {
@@ -55,7 +64,7 @@ func TestGolden(t *testing.T) {
 			}
 			var got string
 			if d, err := openapi.Parse(content); err != nil {
-				got = "error: " + err.Error() + "\n"
+				got = showProblems(err)
 			} else {
 				got = show(d)
 			}
@@ -131,7 +140,7 @@ func TestInvalidPathsAreRejected(t *testing.T) {
 		{head + "  /a: x\n", "4, column 7", "paths./a", "must be a mapping"},
 		{head + "  /a:\n    get:\n", "5, column 9", "paths./a.get", "must be a mapping, not null"},
 		{head + "  /a/${env:B}: {}\n", "4, column 3", "paths./a/${env:B}", "${env:"},
-		{head + "  /a/{x}: {get: {}}\n  /a/{y}: {get: {}}\n", "5, column 12", "paths./a/{y}.get", "/a/{x}"},
+		{head + "  /a#b/../{: {get: {}}\n  /a/b}#c: {get: {}}\n", "5, column 3", "paths./a/b}#c", "without a {"},
 		{strings.Replace(head, "3.1.0", "3.2.0", 1) + "  /a:\n    additionalOperations:\n      POST: {}\n", "6, column 7", "paths./a.additionalOperations.POST", "as post"},
 		{strings.Replace(head, "3.1.0", "3.2.0", 1) + "  /a:\n    additionalOperations:\n      copy: {}\n", "6, column 7", "paths./a.additionalOperations.copy", "upper case"},
 		{`{"openapi": "3.1.0",` + "\n" + `"paths": {"/a": {}, "/a": {}}}`, "2, column 21", "", "is a duplicate"},
@@ -157,6 +166,9 @@ func TestInvalidExtensionsAreRejected(t *testing.T) {
 		{head + "  /a:\n    get:\n      x-keygate-rate-limit: {burst: '${env:B}'}\n", "6, column 37", "paths./a.get.x-keygate-rate-limit.burst", "${env:"},
 		{head + "  /a:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n  /a?b:\n    get: {x-keygate-rate-limit: {burst: 6/s}}\n", "7, column 5", "paths./a?b.get", "differ in x-keygate-rate-limit"},
 		{head + "  /a:\n    get: {x-keygate-auth: none}\n  /a?b:\n    get: {}\n", "7, column 5", "paths./a?b.get", "differ in x-keygate-auth"},
+		{head + "  /a:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n  /a#b:\n    get: {x-keygate-rate-limit: {burst: 6/s}}\n", "7, column 5", "paths./a#b.get", "without their query or fragment, but the two differ in x-keygate-rate-limit"},
+		{head + "  /a/{x}:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n  /a/{y}:\n    get: {x-keygate-rate-limit: {daily: 6/day}}\n", "7, column 5", "paths./a/{y}.get", "only in parameter names are the same path, but the two differ in x-keygate-rate-limit"},
+		{head + "  /a/{x}:\n    get: {}\n  /a/{y}:\n    get: {x-keygate-auth: none}\n", "7, column 5", "paths./a/{y}.get", "differ in x-keygate-auth"},
 		{`{"openapi": "3.1.0",` + "\n" + `"paths": {"/a": {"get": {"x-keygate-rate-limit": {"burst": 5}}}}}`, "2, column 60", "paths./a.get.x-keygate-rate-limit.burst", "must be a string"},
 	})
 }
@@ -174,66 +186,61 @@ func TestInvalidServersAreRejected(t *testing.T) {
 	})
 }
 
-// Guarantee: a reference that is invalid, circular, or leaves the document is rejected with its
-// position and field.
+// Guarantee: a reference of a path item that is invalid, circular, or leaves the document is
+// rejected with its position and field.
 func TestInvalidReferencesAreRejected(t *testing.T) {
 	wantRejected(t, []invalidDocument{
-		{head + "  /a: {$ref: 'other.yaml'}\n", "4, column 14", "paths./a.$ref", "leaves the document"},
-		{head + "  /a: {$ref: 'https://example.com/x#/a'}\n", "4, column 14", "paths./a.$ref", "leaves the document"},
+		{head + "  /a: {$ref: 'other.yaml'}\n", "4, column 14", "paths./a.$ref", "is in another file, which the server does not have: push with \"keygate spec push FILE\""},
+		{head + "  /a: {$ref: '//example.com/x#/a'}\n", "4, column 14", "paths./a.$ref", "is on another server"},
+		{head + "  /a: {$ref: 'https://example.com/x#/a'}\n", "4, column 14", "paths./a.$ref", "is on another server, from which nothing is fetched: bundle"},
 		{head + "  /a: {$ref: '#/components/pathItems/x'}\n", "4, column 14", "paths./a.$ref", "has no #/components/pathItems/x"},
 		{head + "  /a: {$ref: '#/openapi'}\n", "4, column 14", "paths./a.$ref", "must be a path item, not a string"},
 		{head + "  /a: {$ref: '#a'}\n", "4, column 14", "paths./a.$ref", "is not a valid reference"},
 		{head + "  /a: {$ref: 7}\n", "4, column 14", "paths./a.$ref", "must be a string"},
 		{head + "  /a: {$ref: '#/paths/~1a'}\n", "4, column 14", "paths./a.$ref", "is circular"},
-		{head + "  /a: {$ref: '#/paths/~1b'}\n  /b: {$ref: '#/paths/%7E1a'}\n", "5, column 14", "paths./a.$ref", "is circular"},
-		{head + "  /a: {get: {responses: {default: {content: {a/b: {schema: {$ref: x.json}}}}}}}\n", "4, column 67", "paths./a.get.responses.default.content.a/b.schema.$ref", "leaves the document"},
-		{head + "  /a: {}\ncomponents: {schemas: {S: {properties: {default: {$ref: x}}}}}\n", "5, column 57", "components.schemas.S.properties.default.$ref", "leaves the document"},
-		{head + "  /a: {}\ncomponents: {schemas: {S: {allOf: [{}, {$ref: x}]}}}\n", "5, column 47", "components.schemas.S.allOf[1].$ref", "leaves the document"},
-		{head + "  /a: {}\ncomponents: {examples: {S: {$ref: x}}}\n", "5, column 35", "components.examples.S.$ref", "leaves the document"},
+		{head + "  /a: {$ref: '#/paths/~1b'}\n  /b: {$ref: '#/paths/%7E1a'}\n", "4, column 14", "paths./b.$ref", "is circular"},
 	})
 }
 
-// Guarantee: a member with the name $ref in data, such as an example, is not a reference.
-func TestDataIsNotAReference(t *testing.T) {
-	const text = head + `  /a:
-    get:
-      responses:
-        default:
-          content:
-            a/b:
-              example: {$ref: out.yaml}
-              examples:
-                one: {value: {$ref: out.yaml}}
-                two: {$ref: '#/components/examples/two'}
-              schema:
-                default: {$ref: out.yaml}
-                enum: [{$ref: out.yaml}]
-                const: {$ref: out.yaml}
-                examples: [{$ref: out.yaml}]
-                x-more: {$ref: out.yaml}
-                properties:
-                  $ref: {type: string}
-                  x-y: {$ref: '#/components/schemas/S'}
-`
-	if _, err := openapi.Parse([]byte(text)); err != nil {
-		t.Errorf("got %v, want no error", err)
-	}
-}
-
 // Guarantee: a document has at most 50 warnings, and one more with the number of the others.
+// Equal warnings count as one.
 func TestManyWarnings(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(head)
 	for i := range 100 {
-		fmt.Fprintf(&b, "  /a%d: {trace: {}, get: {}}\n", i)
+		fmt.Fprintf(&b, "  /a%d: {trace: {}, unknown%d: {}, get: {}}\n", i, i)
 	}
 	d, err := openapi.Parse([]byte(b.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := d.Warnings("https://x")
-	if len(w) != 51 || !strings.Contains(w[50], "50 more") || len(d.Routes) != 100 {
-		t.Errorf("got %d routes and %d warnings, the last %q; want 100 and 51, the last with \"50 more\"", len(d.Routes), len(w), w[len(w)-1])
+	if len(w) != 51 || !strings.Contains(w[0], "TRACE (100 of these; next line 5: paths./a1.trace, ") || !strings.Contains(w[50], "51 more") || len(d.Routes) != 100 {
+		t.Errorf("got %d routes and %d warnings, the first %q and the last %q; want 100 and 51, with \"100 of these\" and \"51 more\"", len(d.Routes), len(w), w[0], w[len(w)-1])
+	}
+}
+
+// Guarantee: the first 50 problems of a document are reported at once, in its order, and the
+// first of them is the error's own message and field.
+func TestManyProblems(t *testing.T) {
+	for name, text := range map[string]string{
+		"paths":      head + repeat(200, func(i int) string { return fmt.Sprintf("  a%d: {get: {}}\n", i) }),
+		"operations": head + repeat(200, func(i int) string { return fmt.Sprintf("  /a%d: {get: x}\n", i) }),
+		"extensions": head + repeat(200, func(i int) string { return fmt.Sprintf("  /a%d: {get: {x-keygate-auth: x}}\n", i) }),
+		"methods": strings.Replace(head, "3.1.0", "3.2.0", 1) + "  /a:\n    additionalOperations:\n" +
+			repeat(200, func(i int) string { return fmt.Sprintf("      a%d: {}\n", i) }),
+	} {
+		_, err := openapi.Parse([]byte(text))
+		var f *fault.Error
+		if !errors.As(err, &f) || len(f.Problems) != fault.MaxProblems || f.Problems[0].Message != f.Message || f.Problems[0].Field != f.Field {
+			t.Errorf("%s: got %v, want %d problems that begin with the error's own", name, err, fault.MaxProblems)
+			continue
+		}
+		for i, p := range f.Problems[1:] {
+			if p.Line != f.Problems[0].Line+i+1 {
+				t.Errorf("%s: got line %d in problem %d, want %d", name, p.Line, i+1, f.Problems[0].Line+i+1)
+			}
+		}
 	}
 }
 

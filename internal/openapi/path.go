@@ -4,11 +4,13 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// operation identifies a route; path has no query.
-type operation struct{ path, method string }
+// operation identifies a route: pattern is that of its path (gateway.Template), without the
+// base path.
+type operation struct{ pattern, method string }
 
 // origin is where a route comes from in the document, and its policy.
 type origin struct {
@@ -25,64 +27,77 @@ type pathItem struct {
 	key    *document.Node
 	field  string
 	layers []*document.Node
+
+	// path is that of the routes, without the base path. cut is true if the key goes on with a
+	// query or a fragment, of which the author was not warned yet.
+	path string
+	cut  bool
+	// pattern is that of path, and full is the base path with path. Both are set with the first
+	// operation.
+	pattern, full string
 }
 
 // readPaths creates a route for each operation.
-func (r *reader) readPaths() error {
+func (r *reader) readPaths() {
 	paths := r.root.Member("paths")
-	if paths == nil {
-		return r.root.Invalid("paths", "is missing: there is nothing to route")
+	switch {
+	case paths == nil:
+		r.stop(r.root.Invalid("paths", "is missing: there is nothing to route"))
+		return
+	case paths.Kind != document.Mapping:
+		r.stop(paths.Invalid("paths", "must be a mapping, not %s", paths.Kind))
+		return
 	}
-	if paths.Kind != document.Mapping {
-		return paths.Invalid("paths", "must be a mapping, not %s", paths.Kind)
-	}
-	for i := range paths.Nodes {
-		if err := r.readPathItem(&paths.Nodes[i]); err != nil {
-			return err
+	for i := 0; i < len(paths.Nodes) && !r.done(); i++ {
+		if key := &paths.Nodes[i]; !strings.HasPrefix(key.Name, "x-") && !isKeygate(key.Name) {
+			r.readPathItem(key)
 		}
 	}
 	if len(r.doc.Routes) == 0 {
 		r.warn(paths.Position, "paths", "has no operation: the gateway will have no routes")
 	}
-	return nil
 }
 
-func (r *reader) readPathItem(key *document.Node) error {
-	if strings.HasPrefix(key.Name, "x-") {
-		return nil
+func (r *reader) readPathItem(key *document.Node) {
+	item, err := newPathItem(key)
+	if err == nil {
+		err = r.follow(item)
 	}
-	item := pathItem{key: key, field: "paths." + key.Name}
-	if !strings.HasPrefix(key.Name, "/") {
-		return key.NamePosition.Invalid(item.field, "a path must start with a slash")
-	}
-	if len(key.Name) > gateway.MaxTemplate {
-		return key.NamePosition.Invalid(item.field, "a path must have at most %d bytes", gateway.MaxTemplate)
-	}
-	if err := refuseEnv(key.NamePosition, item.field, key.Name); err != nil {
-		return err
-	}
-	if err := r.follow(&item); err != nil {
-		return err
-	}
-	own, err := readPolicy(item.field, item.layers...)
 	if err != nil {
-		return err
+		r.problems.Add(err)
+		return
+	}
+	own, ok := r.readPolicy(item.field, item.layers...)
+	if !ok {
+		return
 	}
 	seen := map[string]bool{}
 	for _, layer := range item.layers {
-		if err := r.countMembers(&item, layer); err != nil {
-			return err
-		}
-		for i := range layer.Nodes {
+		r.countMembers(item, layer)
+		for i := 0; i < len(layer.Nodes) && !r.done(); i++ {
 			if m := &layer.Nodes[i]; !seen[m.Name] {
 				seen[m.Name] = true
-				if err := r.readItemMember(&item, own, m); err != nil {
-					return err
-				}
+				r.readItemMember(item, own, m)
 			}
 		}
 	}
-	return nil
+}
+
+// newPathItem returns the path item that an entry of paths describes, without its layers.
+func newPathItem(key *document.Node) (*pathItem, error) {
+	item := &pathItem{key: key, field: "paths." + key.Name, path: key.Name}
+	switch {
+	case key.Name == "$ref":
+		return nil, key.NamePosition.Invalid(item.field, "OpenAPI allows no $ref for all paths, only for each of them: bundle the files into one document first, for example with \"npx @redocly/cli bundle\"")
+	case !strings.HasPrefix(key.Name, "/"):
+		return nil, key.NamePosition.Invalid(item.field, "a path must start with a slash")
+	case len(key.Name) > gateway.MaxTemplate:
+		return nil, key.NamePosition.Invalid(item.field, "a path must have at most %d bytes", gateway.MaxTemplate)
+	}
+	if i := strings.IndexAny(key.Name, "?#"); i >= 0 {
+		item.path, item.cut = key.Name[:i], true
+	}
+	return item, refuseEnv(key.NamePosition, item.field, key.Name)
 }
 
 // follow sets the layers of item.
@@ -113,28 +128,29 @@ func (r *reader) follow(item *pathItem) error {
 }
 
 // countMembers counts the members of a path item before they are read.
-func (r *reader) countMembers(item *pathItem, n *document.Node) error {
+func (r *reader) countMembers(item *pathItem, n *document.Node) {
 	if r.expanded += len(n.Nodes); r.expanded > maxExpanded {
-		return item.key.NamePosition.Invalid(item.field, "the path items have more than %d members, with references followed: split the document between several gateways", maxExpanded)
+		r.stop(item.key.NamePosition.Invalid(item.field, "the path items have more than %d members, with references followed: split the document between several gateways", maxExpanded))
 	}
-	return nil
 }
 
-func (r *reader) readItemMember(item *pathItem, own policy, m *document.Node) error {
+func (r *reader) readItemMember(item *pathItem, own policy, m *document.Node) {
 	field := item.field + "." + m.Name
 	switch m.Name {
 	case "get", "put", "post", "delete", "options", "head", "patch":
-		return r.readOperation(item, own, m, strings.ToUpper(m.Name), field)
+		r.readOperation(item, own, m, strings.ToUpper(m.Name), field)
 	case "trace":
 		r.warn(m.NamePosition, field, "is ignored: Keygate always rejects TRACE")
 	case "query":
 		if r.minor >= '2' {
-			return r.readOperation(item, own, m, "QUERY", field)
+			r.readOperation(item, own, m, "QUERY", field)
+			return
 		}
 		r.warn(m.NamePosition, field, "is ignored: the operation query requires OpenAPI 3.2")
 	case "additionalOperations":
 		if r.minor >= '2' {
-			return r.readAdditional(item, own, m, field)
+			r.readAdditional(item, own, m, field)
+			return
 		}
 		r.warn(m.NamePosition, field, "is ignored: it requires OpenAPI 3.2")
 	case "servers":
@@ -142,98 +158,124 @@ func (r *reader) readItemMember(item *pathItem, own policy, m *document.Node) er
 	case "$ref", "summary", "description", "parameters":
 	default:
 		if !strings.HasPrefix(m.Name, "x-") {
-			r.warn(m.NamePosition, field, "is ignored: it is not an operation of OpenAPI 3.%c", r.minor)
+			r.warn(m.NamePosition, field, "is ignored: %s is not an operation of OpenAPI 3.%c", document.Short(m.Name), r.minor)
 		}
 	}
-	return nil
 }
 
 // readAdditional reads additionalOperations: operations with methods for which OpenAPI 3.2
 // has no field.
-func (r *reader) readAdditional(item *pathItem, own policy, m *document.Node, field string) error {
+func (r *reader) readAdditional(item *pathItem, own policy, m *document.Node, field string) {
 	if m.Kind != document.Mapping {
-		return m.Invalid(field, "must be a mapping, not %s", m.Kind)
+		r.problems.Add(m.Invalid(field, "must be a mapping, not %s", m.Kind))
+		return
 	}
-	if err := r.countMembers(item, m); err != nil {
-		return err
-	}
-	for i := range m.Nodes {
+	r.countMembers(item, m)
+	for i := 0; i < len(m.Nodes) && !r.done(); i++ {
 		op := &m.Nodes[i]
 		at := field + "." + op.Name
 		switch strings.ToUpper(op.Name) {
 		case "GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "QUERY":
-			return op.NamePosition.Invalid(at, "must be on the path item itself, as %s", strings.ToLower(op.Name))
+			r.problems.Add(op.NamePosition.Invalid(at, "must be on the path item itself, as %s", strings.ToLower(op.Name)))
 		case "TRACE", "CONNECT":
 			r.warn(op.NamePosition, at, "is ignored: Keygate always rejects %s", strings.ToUpper(op.Name))
-			continue
-		}
-		if err := r.readOperation(item, own, op, strings.Clone(op.Name), at); err != nil {
-			return err
+		default:
+			r.readOperation(item, own, op, strings.Clone(op.Name), at)
 		}
 	}
-	return nil
 }
 
-func (r *reader) readOperation(item *pathItem, own policy, op *document.Node, method, field string) error {
+func (r *reader) readOperation(item *pathItem, own policy, op *document.Node, method, field string) {
 	if op.Kind != document.Mapping {
-		return op.Invalid(field, "must be a mapping, not %s", op.Kind)
+		r.problems.Add(op.Invalid(field, "must be a mapping, not %s", op.Kind))
+		return
 	}
-	p, err := readPolicy(field, op)
-	if err != nil {
-		return err
+	p, ok := r.readPolicy(field, op)
+	if !ok {
+		return
 	}
 	if servers := op.Member("servers"); servers != nil {
 		r.warn(servers.NamePosition, field+".servers", "is ignored: only the path of the document's first server is used")
 	}
-	path, _, hasQuery := strings.Cut(item.key.Name, "?")
+	if ref := op.Member("$ref"); ref != nil {
+		r.warn(ref.NamePosition, field+".$ref", "is ignored: OpenAPI allows no $ref in an operation, so extensions of Keygate behind it have no effect")
+	}
 	r.operations++
-	r.text += len(r.doc.BasePath) + len(path) + len(field)
+	r.text += len(r.doc.BasePath) + len(item.path) + len(field)
 	if r.operations > maxOperations || r.text > maxText {
-		return op.NamePosition.Invalid(field, "the document has more than %d operations, or more than %d MiB of paths: split it between several gateways", maxOperations, maxText>>20)
+		r.stop(op.NamePosition.Invalid(field, "the document has more than %d operations, or more than %d MiB of paths: split it between several gateways", maxOperations, maxText>>20))
+		return
 	}
 	from := origin{
 		itemField: item.field, itemPosition: item.key.NamePosition,
 		field: field, position: op.NamePosition, policy: p.or(own),
 	}
-	if i, taken := r.taken[operation{path, method}]; taken {
-		return r.merge(i, from)
+	if !r.parseTemplate(item) {
+		return
 	}
-	if hasQuery {
-		r.warn(item.key.NamePosition, field, "is matched without its query, which plays no part in routing")
+	id := operation{item.pattern, method}
+	if i, taken := r.taken[id]; taken {
+		r.merge(i, item, from)
+		return
 	}
-	r.taken[operation{path, method}] = len(r.origins)
+	if item.cut {
+		item.cut = false
+		r.warn(item.key.NamePosition, item.field, "is matched without its query or fragment, which plays no part in routing")
+	}
+	r.taken[id] = len(r.origins)
 	r.origins = append(r.origins, from)
-	r.doc.Routes = append(r.doc.Routes, gateway.RouteSpec{Path: r.doc.BasePath + strings.Clone(path), Methods: []string{method}})
-	return nil
+	r.doc.Routes = append(r.doc.Routes, gateway.RouteSpec{Path: item.full, Methods: []string{method}})
 }
 
-// merge merges an operation into route i, whose path differs only in the query. A policy that
-// one of the two has is the route's; contradicting policies are an error, because one would
-// have no effect.
-func (r *reader) merge(i int, from origin) error {
+// parseTemplate sets item.pattern and item.full. It reports whether the path is valid.
+func (r *reader) parseTemplate(item *pathItem) bool {
+	if item.full != "" {
+		return true
+	}
+	t, err := gateway.ParseTemplate(item.path)
+	for _, bad := range fault.ProblemsOf(err) {
+		r.problems.Add(item.key.NamePosition.Invalid(item.field, "%s", bad.Message))
+	}
+	if err != nil {
+		return false
+	}
+	item.pattern, item.full = t.Pattern(), r.doc.BasePath+strings.Clone(item.path)
+	return true
+}
+
+// merge merges an operation into route i, whose path is the same but for a query, a fragment or
+// the names of parameters. A policy that one of the two has is the route's; contradicting
+// policies are an error, because one would have no effect.
+func (r *reader) merge(i int, item *pathItem, from origin) {
+	reason := "paths that differ only in parameter names are the same path"
+	if item.full == r.doc.Routes[i].Path {
+		reason = "paths are matched without their query or fragment"
+	}
 	first := &r.origins[i]
 	if extension := first.policy.contradicts(from.policy); extension != "" {
-		return from.position.Invalid(from.field, "is the same route as %s, because paths are matched without their query, but the two differ in %s: make them equal", document.Short(first.field), extension)
+		r.problems.Add(from.position.Invalid(from.field, "is the same route as %s, because %s, but the two differ in %s: make them equal", document.Short(first.field), reason, extension))
+		return
 	}
 	first.policy = first.policy.or(from.policy)
-	r.warn(from.itemPosition, from.field, "is the same route as %s: paths are matched without their query", document.Short(first.field))
-	return nil
+	both := document.Short(from.field) + " and " + document.Short(first.field)
+	r.warnAt(place{from.itemPosition.Line, both}, "are one route: "+reason)
 }
 
 // checkTable sets the policies of the routes and checks the routes together.
-func (r *reader) checkTable() error {
+func (r *reader) checkTable() {
+	if r.done() {
+		return
+	}
 	for i := range r.doc.Routes {
 		p := r.origins[i].policy
 		r.doc.Routes[i].RateLimit, r.doc.Routes[i].Auth = p.limit, p.authOrKey()
 	}
-	err := gateway.CheckTable(r.doc.Routes)
-	row, bad, ok := gateway.TableRow(err)
-	if !ok {
-		return err
+	for _, bad := range gateway.CheckTable(r.doc.Routes) {
+		from := r.origins[bad.Row]
+		if bad.Field == "path" {
+			r.problems.Add(from.itemPosition.Invalid(from.itemField, "%s", bad.Message))
+		} else {
+			r.problems.Add(from.position.Invalid(from.field, "%s", bad.Message))
+		}
 	}
-	from := r.origins[row]
-	if bad.Field == "path" {
-		return from.itemPosition.Invalid(from.itemField, "%s", bad.Message)
-	}
-	return from.position.Invalid(from.field, "%s", bad.Message)
 }

@@ -54,10 +54,11 @@ func (p policy) contradicts(o policy) (extension string) {
 // isKeygate reports whether a name is, or is meant to be, one of the extensions.
 func isKeygate(name string) bool { return strings.HasPrefix(strings.ToLower(name), "x-keygate") }
 
-// readPolicy reads the extensions from the layers of a path item, or from an operation. An
-// unknown one is an error: it is probably a typo that would leave a route without its limit.
-func readPolicy(field string, layers ...*document.Node) (policy, error) {
-	var all policy
+// readPolicy reads the extensions from the layers of a path item, or from an operation. ok is
+// false if one is invalid. An unknown one is: it is probably a typo that would leave a route
+// without its limit.
+func (r *reader) readPolicy(field string, layers ...*document.Node) (all policy, ok bool) {
+	ok = true
 	for _, layer := range layers {
 		var p policy
 		for i := range layer.Nodes {
@@ -74,13 +75,12 @@ func readPolicy(field string, layers ...*document.Node) (policy, error) {
 			default:
 				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s or %s", limitExtension, authExtension)
 			}
-			if err != nil {
-				return policy{}, err
-			}
+			r.problems.Add(err)
+			ok = ok && err == nil
 		}
 		all = all.or(p)
 	}
-	return all, nil
+	return all, ok
 }
 
 func readAuth(n *document.Node, field string) (gateway.Auth, error) {

@@ -36,11 +36,12 @@
 //	                                                       ResponseDrop, MayTrail
 //	4.2     fields that Connection names                   dropped, except those in Unnameable
 //	4.2     X-Request-Id, X-Forwarded-*, Via, X-Keygate-*,
-//	        upstream_headers                               Hop.Each; IsSet for upstream_headers
+//	        upstream_headers                               Hop.Each; IsWithheld for upstream_headers and key_headers
 //	4.2     a request that forms a loop                    NamesInstance, CheckForward
 //	4.2, 8  limits of a response's head                    http1.MaxResponseHead, MaxResponseFields
 //	4.2, 8  statuses that a response may have              http1.ResponseParser, ValidStatus
 //	4.2, 8  502, 503, 504, 413 and their messages          fault.go, Exchange.Respond
+//	4.2     the gateway's errors for gRPC calls            IsGRPC, GRPCStatus, GRPCMessage
 //	4.3     rate limit fields, CORS, Allow, Retry-After    admit.Verdict.EachField
 //	4.4     which requests are retried                     Retryable
 //	4.4     protocols to which a request may upgrade       MayUpgrade, Offered
@@ -49,6 +50,7 @@
 //	4.5     limits of a request's head                     http1.MaxHead, MaxFields, MaxTarget
 //	4.5     timeouts of heads, idle and stalled clients    HeadTimeout, IdleTimeout, StallTimeout
 //	7       access records: when, by whom, 499 and 503     record.go
+//	7       the reason of a 502 or 504                     upstream.ReasonOf, fault.go
 //	7       the log line of a failure                      Exchange.Respond, LogBrokenOff, Panicked
 //
 // # Drivers

@@ -32,6 +32,8 @@ type Exchange struct {
 	// that field, if there is exactly one.
 	ForwardedFor []string
 	Traceparent  []byte
+	// Major and Minor are the client's version of HTTP.
+	Major, Minor uint8
 	// Result is the result to record if the gateway itself responds.
 	Result accesslog.Result
 
@@ -42,6 +44,8 @@ type Exchange struct {
 	sent           int64 // when the request went to the upstream
 	head           int64 // when the head of its response arrived; 0 before
 	upstreamStatus int
+	reason         accesslog.Reason // why there is no response of the upstream
+	detail         string           // the text of that error
 	started        bool             // the record of the start was emitted
 	ended          bool             // the record of the end was emitted, or the exchange was handed over
 	logged         bool             // why the exchange failed was logged
@@ -119,6 +123,7 @@ func (x *Exchange) Respond(err error) (status int, body []byte) {
 		if !x.logged {
 			x.log("request failed", err)
 		}
+		x.reason, x.detail = reasonOf(err)
 	}
 	x.Result = x.Verdict.ResultOf(err)
 	return status, body

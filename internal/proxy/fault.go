@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"errors"
+
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -40,29 +43,49 @@ func BodyTooLarge(limit int64) *fault.Error {
 
 // The errors of forwarding (contract, 4.2, 8).
 
+var (
+	errLoop    = errors.New("loop")
+	errUpgrade = errors.New("unexpected 101")
+)
+
 // Loop returns the 502 for a request that has already passed through this instance.
 func Loop() *fault.Error {
-	return fault.New(fault.UpstreamUnreachable, "the request has already passed through this gateway: upstream_url leads back to it")
+	return &fault.Error{
+		Code: fault.UpstreamUnreachable, Message: "the request has already passed through this gateway: upstream_url leads back to it", Err: errLoop,
+	}
 }
 
 // BadUpgrade returns the 502 for an upstream that changed to a protocol that the
 // client did not ask for.
 func BadUpgrade() *fault.Error {
-	return fault.New(fault.UpstreamUnreachable, "the upstream changed to a protocol that was not asked for")
+	return &fault.Error{
+		Code: fault.UpstreamUnreachable, Message: "the upstream changed to a protocol that was not asked for", Err: errUpgrade,
+	}
 }
 
-// BadResponse returns the 502 for a response that is malformed, or whose head is too large.
-// cause is for the log.
-func BadResponse(cause error) *fault.Error {
-	return &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream sent a response that is malformed or too large", Err: cause}
-}
-
-// Unreachable returns the 502 for an upstream that gave no response. cause is for the
-// log.
+// Unreachable returns the error for an upstream that gave no response, or one that cannot be
+// forwarded. cause is for the log.
 func Unreachable(cause error) *fault.Error { return upstream.Unreachable(cause) }
 
 // TimedOut returns the 504 for an upstream that was too slow. cause is for the log.
 func TimedOut(cause error) *fault.Error { return upstream.TimedOut(cause) }
+
+// reasonOf returns why the gateway responds with err, for the access record, and the text of
+// its cause. There is none if the upstream and the connection to it are not the cause.
+func reasonOf(err error) (r accesslog.Reason, detail string) {
+	switch {
+	case errors.Is(err, errLoop):
+		return accesslog.ForwardingLoop, ""
+	case errors.Is(err, errUpgrade):
+		return accesslog.UnexpectedUpgrade, ""
+	}
+	r = upstream.ReasonOf(err)
+	switch code := fault.CodeOf(err); {
+	case r != accesslog.NoReason, code == fault.UpstreamUnreachable, code == fault.UpstreamTimeout:
+		return r, upstream.DetailOf(err)
+	}
+	return r, ""
+}
 
 // Panicked returns the 500 for a request that made a driver panic.
 func Panicked() *fault.Error {

@@ -4,7 +4,6 @@ import (
 	"unsafe"
 
 	"github.com/keygate/keygate/internal/http1"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Fields is a set of header fields, one bit for each http1.Name.
@@ -61,6 +60,9 @@ var dropped = [...]where{ //nolint:gochecknoglobals // a table that is never wri
 	http1.XForwardedHost:  inUntrusted | inTrailer,
 	http1.XForwardedProto: inUntrusted | inTrailer,
 	http1.XForwarded:      inUntrusted | inTrailer,
+	http1.ClientAddress:   inUntrusted | inTrailer,
+
+	http1.Lookalike: inRequest | inTrailer, // some upstreams take it for the field that frames the body
 }
 
 //nolint:gochecknoglobals // the columns of the table as sets
@@ -134,11 +136,12 @@ func MayTrail(name string, id http1.Name, response bool) bool {
 	return true
 }
 
-// IsSet reports whether a gateway sets a field itself (upstream_headers), so that the
-// client's field of that name must be dropped. "_" is treated as "-".
-func IsSet(set []snapshot.Header, name string) bool {
-	for i := range set {
-		if len(set[i].Name) == len(name) && sameName(set[i].Name, name) {
+// IsWithheld reports whether a client's field of that name must be dropped, because the
+// gateway sets it itself (upstream_headers) or it may hold the key (key_headers). withheld
+// is Gateway.Withheld. "_" is treated as "-".
+func IsWithheld(withheld []string, name string) bool {
+	for i := range withheld {
+		if len(withheld[i]) == len(name) && sameName(withheld[i], name) {
 			return true
 		}
 	}

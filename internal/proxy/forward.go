@@ -29,7 +29,7 @@ func OriginOf(g *snapshot.Gateway) upstream.Origin {
 	u := &g.Upstream
 	return upstream.OriginOf(u.Base, upstream.Origin{
 		CA: u.CA, Client: u.Client, PublicOnly: u.PublicOnly, Gateway: g.ID,
-		ConnectTimeout: u.ConnectTimeout, IdleTimeout: u.IdleTimeout, MaxConns: u.MaxConns,
+		ConnectTimeout: u.ConnectTimeout, IdleTimeout: u.IdleTimeout, MaxConnAge: u.MaxConnAge, MaxConns: u.MaxConns,
 	})
 }
 

@@ -86,20 +86,20 @@ func NamesInstance(via, instance string) bool {
 
 // IsKey reports whether an Authorization value holds a Keygate key, or was meant to, so
 // that it must not be forwarded to the upstream: any Bearer value if the request was
-// admitted with a key, and on public routes a Bearer value that looks like a key.
+// admitted with a key and Authorization may hold it, a Bearer value that looks like a key,
+// and a key with another scheme or none.
 func IsKey(authorization string, v *admit.Verdict) bool {
-	scheme, credential := authorization, ""
+	scheme, credential := "", authorization
 	if i := strings.IndexAny(authorization, " \t"); i >= 0 {
 		scheme, credential = authorization[:i], strings.Trim(authorization[i:], " \t")
 	}
-	if !strings.EqualFold(scheme, "Bearer") {
-		return false
-	}
-	if v.Key != nil {
+	if _, isKey := apikey.LevelOf(credential); isKey {
 		return true
 	}
-	_, isKey := apikey.LevelOf(credential)
-	return isKey || strings.HasPrefix(credential, "kg_") || strings.HasPrefix(credential, "kga_")
+	if !strings.EqualFold(scheme, "Bearer") && !strings.EqualFold(authorization, "Bearer") {
+		return false
+	}
+	return v.Key != nil && !v.Gateway.ForwardsAuthorization || strings.HasPrefix(credential, "kg_") || strings.HasPrefix(credential, "kga_")
 }
 
 // MayUpgrade reports whether a request may ask the upstream to change to the protocols in

@@ -39,7 +39,20 @@ func (x *Exchange) Emit(e End) {
 		return
 	}
 	x.fillEnd(&x.record, e)
-	x.Client.Shard.Emit(&x.record, x.Method, x.Verdict.Path)
+	x.emit(&x.record, x.detail)
+}
+
+// emit emits a record with the texts of the exchange.
+func (x *Exchange) emit(r *accesslog.Record, detail string) {
+	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.owner(), Detail: detail})
+}
+
+// owner returns the owner of the request's key, or "".
+func (x *Exchange) owner() string {
+	if x.Verdict.Key == nil {
+		return ""
+	}
+	return x.Verdict.Key.Owner()
 }
 
 // EmitNoResponse emits the record of a request that got no response: the client hung up,
@@ -65,7 +78,7 @@ func (x *Exchange) EmitStarted() {
 	var r accesslog.Record
 	x.fill(&r)
 	r.Part = accesslog.Started
-	x.Client.Shard.Emit(&r, x.Method, x.Verdict.Path)
+	x.emit(&r, "")
 }
 
 // HandOver returns a copy of the exchange for another driver, which then emits the record.
@@ -85,18 +98,18 @@ func (x *Exchange) Detach(status int) *Detached {
 	}
 	x.EmitStarted()
 	x.ended = true
-	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
+	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.owner(), method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
 }
 
 // Detached is the record of a tunnel.
 type Detached struct {
-	record       accesslog.Record
-	cfg          *Config
-	shard        *accesslog.Shard
-	start        int64
-	method, path string
+	record              accesslog.Record
+	cfg                 *Config
+	shard               *accesslog.Shard
+	start               int64
+	method, path, owner string
 }
 
 // Emit emits the record of a tunnel that carried in bytes from the client and out bytes to
@@ -106,13 +119,14 @@ func (d *Detached) Emit(in, out int64) {
 		return
 	}
 	d.record.BytesIn, d.record.BytesOut, d.record.Duration = in, out, d.cfg.Mono()-d.start
-	d.shard.Emit(&d.record, d.method, d.path)
+	d.shard.EmitTexts(&d.record, &accesslog.Texts{Method: d.method, Path: d.path, Owner: d.owner})
 }
 
 // fill sets the fields that all records of the exchange have in common.
 func (x *Exchange) fill(r *accesslog.Record) {
 	x.Verdict.Record(r)
 	r.Start, r.Request, r.Method = x.start.Wall/1000, x.id, admit.MethodOf(x.Method)
+	r.Major, r.Minor = x.Major, x.Minor
 	if caller := x.caller(); caller.IsValid() {
 		r.Client = caller.As16()
 	}
@@ -125,6 +139,7 @@ func (x *Exchange) fill(r *accesslog.Record) {
 func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	x.fill(r)
 	r.Result, r.Status, r.BytesIn, r.BytesOut = e.Result, uint16(e.Status), e.BytesIn, e.BytesOut
+	r.Reason = x.reason
 	if e.At == 0 {
 		e.At = x.cfg.Mono()
 	}

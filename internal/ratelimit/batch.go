@@ -34,7 +34,7 @@ func (b *batch) extend(d *Daily, today int64) {
 			return
 		}
 		used, left := w.used(), w.left()
-		capacity := d.limit.capacity.Load()
+		capacity := d.cap()
 		ahead := max(0, min(rangeOf(capacity), capacity-used))
 		switch {
 		case left > ahead:
@@ -103,7 +103,7 @@ func (b *batch) open(today int64) {
 				break
 			}
 			left := reserved - w.used()
-			ahead := min(left, rangeOf(d.limit.capacity.Load()))
+			ahead := min(left, rangeOf(d.cap()))
 			if !d.swap(w, packDaily(today, w.used(), ahead)) {
 				continue
 			}

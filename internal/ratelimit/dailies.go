@@ -58,6 +58,31 @@ func (d *Dailies) Daily(k [16]byte) *Daily {
 	return d.daily(s, h, k)
 }
 
+// DailyOf is Daily for a key with a cap of its own, which replaces that of the limit.
+func (d *Dailies) DailyOf(k [16]byte, capacity int64) *Daily {
+	one := d.Daily(k)
+	if one.own.Load() != capacity && one.own.Swap(capacity) != 0 {
+		d.limit.reserver.enqueue(one) // it may hold more than its new range
+	}
+	return one
+}
+
+// used returns how many requests of the key k have passed on the day.
+func (d *Dailies) used(k [16]byte, day int64) int64 {
+	h := hash(&k)
+	if n := d.shards[shardOf(h)].current.Load().find(h, &k); n != nil {
+		if w := n.value.load(); w != closedDaily && w.isOf(day) {
+			return w.used()
+		}
+	}
+	d.limit.mu.Lock()
+	defer d.limit.mu.Unlock()
+	if d.limit.day != day {
+		return 0
+	}
+	return d.limit.known[k]
+}
+
 // daily finds or creates the count of k, under the lock.
 func (d *Dailies) daily(s *dailyShard, h uint64, k [16]byte) *Daily {
 	s.mu.Lock()

@@ -39,7 +39,8 @@ func (w dailyWord) isOf(day int64) bool { return w>>(usedBits+leftBits) == daily
 type Daily struct {
 	word  atomic.Uint64 // a dailyWord
 	limit *dailyLimit
-	key   [16]byte // identifier of the key's bucket, for a limit with per: key
+	key   [16]byte     // identifier of the key's bucket, for a limit with per: key
+	own   atomic.Int64 // the key's own cap; 0 if the limit's applies
 
 	queued atomic.Bool // it is in the Reserver's queue
 	next   *Daily      // in the queue
@@ -55,12 +56,18 @@ func (d *Daily) swap(from, to dailyWord) bool {
 	return d.word.CompareAndSwap(uint64(from), uint64(to))
 }
 
-func (d *Daily) capacity() uint64 { return uint64(d.limit.capacity.Load()) }
+// cap returns the number of requests that d allows in a day.
+func (d *Daily) cap() int64 {
+	if own := d.own.Load(); own > 0 {
+		return own
+	}
+	return d.limit.capacity.Load()
+}
 
 // charged asks for another range when half of the last one is used. w is the state after a
 // charge.
 func (d *Daily) charged(w dailyWord) {
-	capacity := d.limit.capacity.Load()
+	capacity := d.cap()
 	if left := w.left(); left*2 <= rangeOf(capacity) && w.used()+left < capacity {
 		d.limit.reserver.enqueue(d)
 	}
@@ -74,7 +81,7 @@ func (d *Daily) refund(day int64) {
 		if w == closedDaily || !w.isOf(day) || w.used() == 0 {
 			return
 		}
-		if w.left() < rangeOf(d.limit.capacity.Load()) {
+		if w.left() < rangeOf(d.cap()) {
 			if d.swap(w, w-oneUsed+oneLeft) {
 				return
 			}

@@ -13,7 +13,7 @@ type Limit struct {
 }
 
 // MaxLimits is the largest number of limits in one decision.
-const MaxLimits = 4
+const MaxLimits = 5
 
 // Result is the result of a decision.
 type Result uint8
@@ -76,7 +76,7 @@ func Peek(now Instant, limits []Limit, status []Status) (worst int) {
 	for i := range limits {
 		l, v := &limits[i], &views[i]
 		if l.Daily != nil {
-			v.at = l.Daily.capacity()
+			v.at = uint64(l.Daily.cap())
 			w := l.Daily.load()
 			if w == closedDaily || !w.isOf(day) {
 				w = packDaily(day, 0, 0)
@@ -117,7 +117,7 @@ func check(now Instant, day int64, limits []Limit, views []view) (worst finding,
 		l, v := &limits[i], &views[i]
 		var f finding
 		if l.Daily != nil {
-			v.at = l.Daily.capacity()
+			v.at = uint64(l.Daily.cap())
 			v.word = l.Daily.word.Load()
 			f = l.Daily.check(day, v)
 		} else {

@@ -54,6 +54,8 @@ func appendName(dst []byte, start int, scope Scope) []byte {
 	switch scope { // constants, so that the compiler knows their lengths
 	case KeyScope:
 		return append(dst, `"key"`...)
+	case KeyDailyScope: // names must differ
+		return append(dst, `"key-daily"`...)
 	case RouteScope:
 		return append(dst, `"route"`...)
 	case DailyScope:

@@ -50,6 +50,14 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) {
 	}
 }
 
+// StatusOf returns the status of the own cap of the key k. It creates no count.
+func (d *Dailies) StatusOf(now Instant, k [16]byte, capacity int64) Status {
+	day := dayOf(now.Wall)
+	status := Status{Scope: KeyDailyScope}
+	packDaily(day, d.used(k, day), 0).fillStatus(&status, uint64(capacity), now, day)
+	return status
+}
+
 // EachLevel calls f for each key that has used any of today's cap, in no particular order.
 func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	day := dayOf(now.Wall)

@@ -108,29 +108,37 @@ func (c Config) HasBucket() bool { return !c.Sustained.IsZero() || !c.Burst.IsZe
 // and the configuration must have at least one limit. Errors name the field relative to the
 // configuration.
 func (c Config) Validate() error {
+	var none error
+	if !c.HasBucket() && c.Daily.IsZero() {
+		none = fault.Invalid("", "must have at least one of sustained, burst and daily")
+	}
+	return fault.Join(none, c.checkMembers())
+}
+
+func (c Config) checkMembers() error {
+	var daily, per error
 	if !c.Daily.IsZero() && c.Daily.Per != 24*time.Hour {
-		return fault.Invalid("daily", "must be written <count>/day")
+		daily = fault.Invalid("daily", "must be written <count>/day")
 	}
 	if c.Per != "" && c.Per != PerKey {
-		return fault.Invalid("per", `must be "key"; omit it for one limit that all callers share`)
+		per = fault.Invalid("per", `must be "key"; omit it for one limit that all callers share`)
 	}
-	if !c.HasBucket() && c.Daily.IsZero() {
-		return fault.Invalid("", "must have at least one of sustained, burst and daily")
-	}
-	return nil
+	return fault.Join(daily, per)
 }
 
 // ParseConfig parses the properties of a configuration as users write them. An empty string
 // is an absent property. Errors name the property as their field.
 func ParseConfig(sustained, burst, daily, per string) (Config, error) {
 	c := Config{Per: per}
+	var invalid error
 	for _, m := range []struct {
 		name, text string
 		to         *Rate
 	}{{"sustained", sustained, &c.Sustained}, {"burst", burst, &c.Burst}, {"daily", daily, &c.Daily}} {
-		if err := m.to.UnmarshalText([]byte(m.text)); err != nil {
-			return Config{}, fault.Prefixed(m.name, err)
-		}
+		invalid = fault.Join(invalid, fault.Prefixed(m.name, m.to.UnmarshalText([]byte(m.text))))
+	}
+	if invalid != nil {
+		return Config{}, fault.Join(invalid, c.checkMembers())
 	}
 	return c, c.Validate()
 }

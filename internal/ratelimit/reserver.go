@@ -53,6 +53,7 @@ type Reserver struct {
 	resized                    []*dailyLimit // limits whose cap has changed
 	dropped                    []*dailyLimit
 	round                      *round // the round that will serve new requests
+	failing                    error  // of the last round, until a round succeeds
 	started, stopped, released bool   // released: the unused part of the ranges was given back, after Stop
 
 	group service.Group
@@ -137,15 +138,19 @@ func (r *Reserver) Drop(limitID string) {
 
 // Wait returns when d, for which a decision returned NeedsReservation, can decide, so that
 // the caller may decide again. The error is that of ctx, or has the code fault.Unavailable
-// if the store fails or the Reserver has stopped.
+// if the store fails or the Reserver has stopped. While the store fails, Wait does not wait for
+// the next attempt.
 func (r *Reserver) Wait(ctx context.Context, d *Daily) error {
 	for !d.canDecide(dayOf(r.now().UnixNano())) {
 		r.enqueue(d)
 		r.mu.Lock()
-		current, stopped := r.round, r.stopped
+		current, stopped, failing := r.round, r.stopped, r.failing
 		r.mu.Unlock()
 		if stopped {
 			return errStopped()
+		}
+		if failing != nil {
+			return failing
 		}
 		r.signal()
 		select {
@@ -163,7 +168,7 @@ func (r *Reserver) Wait(ctx context.Context, d *Daily) error {
 // canDecide reports whether d can decide a request of today, or is closed.
 func (d *Daily) canDecide(today int64) bool {
 	w := d.load()
-	return w == closedDaily || w.isOf(today) && (w.left() > 0 || w.used() >= d.limit.capacity.Load())
+	return w == closedDaily || w.isOf(today) && (w.left() > 0 || w.used() >= d.cap())
 }
 
 // enqueue adds d to the queue of caps that ask for a range. It neither blocks nor

@@ -1,8 +1,11 @@
 package ratelimit
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,7 +209,9 @@ func TestRestartKeepsDailyCount(t *testing.T) {
 
 // Guarantee: while the store fails, a request neither hangs nor passes; it passes once the
 // store works again.
-func TestWaitReturnsStoreError(t *testing.T) {
+func TestWaitReturnsStoreError(t *testing.T) { synctest.Test(t, testWaitReturnsStoreError) }
+
+func testWaitReturnsStoreError(t *testing.T) {
 	store := newMemoryStore()
 	l := startReserver(t, store)
 	find := func() *Daily { return l.Daily("rt_1", perDay(10)) }
@@ -220,6 +225,7 @@ func TestWaitReturnsStoreError(t *testing.T) {
 		t.Fatalf("failing store: got error %v, want code unavailable and the store's error", err)
 	}
 	setFail(false)
+	<-time.After(retryAfter + time.Millisecond)
 	if r, _, err := ask(t.Context(), l, find); r != Admitted || err != nil {
 		t.Fatalf("got %v, %v, want Admitted", r, err)
 	}
@@ -233,6 +239,50 @@ func TestWaitReturnsStoreError(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("canceled request: got error %v, want context.Canceled", err)
 	}
+}
+
+// Guarantee: while the store fails, it is tried and a line is logged once a second, however many
+// requests ask, and none of them waits for that.
+func TestFailingStoreIsTriedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := newMemoryStore()
+		l, err := NewReserver(ReserverConfig{Store: store, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := l.Daily("rt_1", perDay(1000))
+		if err := l.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		store.mu.Lock()
+		store.fail = true
+		store.mu.Unlock()
+		began, waited := time.Now(), time.Duration(0)
+		for time.Since(began) < 10*time.Second {
+			asked := time.Now()
+			if err := l.Wait(t.Context(), d); fault.CodeOf(err) != fault.Unavailable {
+				t.Fatalf("got the error %v, want unavailable", err)
+			}
+			waited = max(waited, time.Since(asked))
+			<-time.After(time.Millisecond)
+		}
+		store.mu.Lock()
+		tries := store.saves
+		store.fail = false
+		store.mu.Unlock()
+		<-time.After(retryAfter)
+		synctest.Wait()
+		if err := l.Wait(t.Context(), d); err != nil {
+			t.Errorf("a second after the store works again got the error %v, want none", err)
+		}
+		if err := l.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Count(log.String(), "level=ERROR"); tries < 9 || tries > 11 || lines != tries || waited != 0 {
+			t.Errorf("in 10 s the store was tried %d times, %d lines were logged, and a request waited %v; want about 10, as many, and none", tries, lines, waited)
+		}
+	})
 }
 
 // Guarantee: group commit: caps that ask for a range while the store is busy are saved

@@ -11,6 +11,10 @@ import (
 // sweepEvery is how often the counts of unused keys are dropped.
 const sweepEvery = time.Minute
 
+// retryAfter is how long the Reserver leaves the store alone after a failed round, so that
+// requests do not add to the trouble of a store whose disk is full.
+const retryAfter = time.Second
+
 // Start reads today's counts and reserves ranges in the background until Stop. Limits may
 // be registered before and after Start.
 func (r *Reserver) Start(ctx context.Context) error {
@@ -68,15 +72,27 @@ func (r *Reserver) run(ctx context.Context) {
 	rounds := r.group.Grace() // a round that has begun is finished
 	timer := time.NewTimer(r.untilTick())
 	defer timer.Stop()
+	var retry <-chan time.Time // nil unless the last round failed
+	serve := func() {
+		if retry = nil; !r.serve(rounds) {
+			retry = time.After(retryAfter)
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-retry:
+			serve()
 		case <-r.wake:
-			r.serve(rounds)
+			if retry == nil {
+				serve()
+			}
 		case <-timer.C:
-			r.serve(rounds)
-			r.sweep(rounds)
+			if retry == nil {
+				serve()
+				r.sweep(rounds)
+			}
 			timer.Reset(r.untilTick())
 		}
 	}
@@ -87,18 +103,23 @@ func (r *Reserver) untilTick() time.Duration {
 	return min(sweepEvery, time.Duration(dayLength-r.now().UnixNano()%dayLength))
 }
 
-// serve runs one round and wakes those who wait for it.
-func (r *Reserver) serve(ctx context.Context) {
+// serve runs one round and wakes those who wait for it. It reports whether the round succeeded.
+func (r *Reserver) serve(ctx context.Context) bool {
 	r.mu.Lock()
 	current := r.round
 	r.round = &round{done: make(chan struct{})}
 	r.mu.Unlock()
 
-	if err := r.reserve(ctx); err != nil {
-		r.log.Error("reserving daily limits failed", "error", err)
+	err := r.reserve(ctx)
+	if err != nil {
+		r.log.Error("reserving daily limits failed; it is tried again once a second", "error", err)
 		current.err = &fault.Error{Code: fault.Unavailable, Message: "the daily limit cannot be counted at the moment: try again", Err: err}
 	}
+	r.mu.Lock()
+	r.failing = current.err
+	r.mu.Unlock()
 	close(current.done)
+	return err == nil
 }
 
 // reserve serves every cap that has asked for a range.

@@ -11,14 +11,15 @@ const (
 	RouteScope
 	DailyScope
 	GlobalScope
-	AccountScope // an account's limit on the management API
+	AccountScope  // an account's limit on the management API
+	KeyDailyScope // charged after KeyScope; it has the last number because numbers are stored
 )
 
 // String returns the scope as in the property limit_scope: key, route, daily, global,
 // account.
 func (s Scope) String() string {
 	switch s {
-	case KeyScope:
+	case KeyScope, KeyDailyScope:
 		return "key"
 	case RouteScope:
 		return "route"
@@ -31,6 +32,15 @@ func (s Scope) String() string {
 	default:
 		return "unknown"
 	}
+}
+
+// Reported returns the scope under which s is counted and reported: a key's own daily cap
+// counts as a limit of the key.
+func (s Scope) Reported() Scope {
+	if s == KeyDailyScope {
+		return KeyScope
+	}
+	return s
 }
 
 // Status is the status of a limit after a decision.

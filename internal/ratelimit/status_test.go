@@ -1,6 +1,31 @@
 package ratelimit
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// Guarantee: the reference of the error codes explains every scope of a limit, with the plane
+// that refuses with it, and no other.
+func TestEveryScopeIsExplained(t *testing.T) {
+	var scopes, explained []string
+	for s := KeyScope; s.String() != "unknown"; s++ {
+		if s.Reported() == s {
+			scopes = append(scopes, s.String())
+		}
+	}
+	for _, e := range fault.LimitScopes() {
+		explained = append(explained, e.Code)
+		if management := e.Code == AccountScope.String(); e.Meaning == "" || e.Remedy == "" || e.Management != management || e.Data == management {
+			t.Errorf("%s is not explained: %+v", e.Code, e)
+		}
+	}
+	if !slices.Equal(explained, scopes) {
+		t.Errorf("explained %q, want %q", explained, scopes)
+	}
+}
 
 // Guarantee: the fields RateLimit and RateLimit-Policy have one item for each limit except
 // the default one.

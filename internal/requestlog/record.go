@@ -31,6 +31,9 @@ type Record struct {
 	PassesAt         int64 // Unix seconds
 	UpstreamStatus   int
 
+	Reason accesslog.Reason // of a failure to reach the upstream
+	Detail string           // text of the error behind Reason
+
 	LeftOut int64 // set only when the record is read
 }
 
@@ -57,6 +60,7 @@ func NewRecord(e *accesslog.Entry) Record {
 		Time: time.UnixMicro(e.Start).UTC(), KeyPrefix: strings.TrimRight(string(e.Prefix[:]), "\x00"),
 		Method: strings.Clone(e.MethodName()), Path: path, ClientIP: netip.AddrFrom16(e.Client).Unmap().String(),
 		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Result, UpstreamStatus: int(e.UpstreamStatus),
+		Reason: e.Reason, Detail: strings.Clone(apikey.Redact(e.Detail)),
 	}
 	if e.Result == accesslog.Limited {
 		r.LimitScope, r.Limit, r.Remaining, r.PassesAt = ratelimit.Scope(e.LimitScope), e.Limit, e.Remaining, e.ResetAt
@@ -82,16 +86,19 @@ func (r *Record) Request() Request {
 
 // decision returns the decision that ended the request.
 func (r *Record) decision() Decision {
-	d := Decision{UpstreamStatus: r.UpstreamStatus}
+	d := Decision{UpstreamStatus: r.UpstreamStatus, Reason: r.Reason.String(), Detail: r.Detail}
 	say := func(check, code, format string, args ...any) {
 		d.Check, d.Code, d.Message = check, code, fmt.Sprintf(format, args...)
 	}
 	switch r.Decision {
 	case accesslog.KeyInvalid:
-		if r.KeyPrefix == "" {
+		switch {
+		case r.KeyID != "":
+			say("key", string(fault.KeyInvalid), "the key %s had been revoked", r.KeyPrefix)
+		case r.KeyPrefix == "":
 			say("key", string(fault.KeyInvalid), "no key was sent, or it does not have the format of a key")
-		} else {
-			say("key", string(fault.KeyInvalid), "a key that begins with %s was sent: it is unknown, revoked, or not a gateway-level key of this account", r.KeyPrefix)
+		default:
+			say("key", string(fault.KeyInvalid), "a key that begins with %s was sent: it is unknown, was revoked more than 24 hours before, or is not a gateway-level key of this account", r.KeyPrefix)
 		}
 	case accesslog.KeyExpired:
 		say("key", string(fault.KeyExpired), "the key %s had expired", r.KeyPrefix)
@@ -102,19 +109,58 @@ func (r *Record) decision() Decision {
 	case accesslog.Limited:
 		r.limited(&d)
 	case accesslog.Unreachable:
-		say("upstream", string(fault.UpstreamUnreachable), "the upstream could not be reached, or closed the connection before the head of its response")
+		say("upstream", string(fault.UpstreamUnreachable), "%s", reasonText(r.Reason, "the upstream could not be reached, or closed the connection before the head of its response"))
 	case accesslog.TimedOut:
-		say("timeout", string(fault.UpstreamTimeout), "the upstream did not send the head of a response within the gateway's timeout")
+		say("timeout", string(fault.UpstreamTimeout), "%s", reasonText(r.Reason, "the upstream did not send the head of a response within the gateway's timeout"))
 	case accesslog.Failed:
 		code := fault.Internal
 		if r.Status == 503 {
 			code = fault.Unavailable
 		}
-		say("internal", string(code), "Keygate failed: its log has the cause under this request_id")
+		say("internal", string(code), "%s", reasonText(r.Reason, "Keygate failed: its log has the cause under this request_id"))
 	default:
 		say("upstream", "upstream_status", "the upstream responded with status %d", r.Status)
 	}
 	return d
+}
+
+// reasonText returns the explanation of a reason, without addresses and names. It is other if
+// the reason needs no other explanation than that of its result.
+func reasonText(r accesslog.Reason, other string) string {
+	switch r {
+	case accesslog.ConnectionRefused:
+		return "the upstream refused the connection: nothing listens at the host and port of upstream_url"
+	case accesslog.NameNotFound:
+		return "the host name in upstream_url does not exist"
+	case accesslog.NameLookupFailed:
+		return "the host name in upstream_url could not be looked up: the name server failed or did not respond"
+	case accesslog.HostUnreachable:
+		return "there is no way to the network or machine of the upstream"
+	case accesslog.AddressNotAllowed:
+		return "the address of the upstream is not allowed for this account"
+	case accesslog.ConnectTimeout:
+		return "connecting to the upstream, including the TLS handshake, took longer than upstream_connect_timeout or timeout allows"
+	case accesslog.NoFreeConnection:
+		return "all connections that upstream_max_connections allows were in use until the gateway's timeout"
+	case accesslog.NoDescriptors:
+		return "Keygate had no free file descriptor for a connection to the upstream"
+	case accesslog.TLSFailed:
+		return "the TLS handshake with the upstream failed: it may not speak TLS, or may require a client certificate"
+	case accesslog.CertificateRejected:
+		return "TLS failed: the upstream's certificate is expired, is for another name, or is not signed by a trusted authority (upstream_ca)"
+	case accesslog.MalformedResponse:
+		return "the upstream sent a malformed response, or does not speak the protocol of upstream_url"
+	case accesslog.ResponseTooLarge:
+		return "the head of the upstream's response was too large: more than 512 headers or 256 KiB"
+	case accesslog.ClosedEarly:
+		return "the upstream closed the connection before the head of its response"
+	case accesslog.UnexpectedUpgrade:
+		return "the upstream changed to a protocol that was not asked for"
+	case accesslog.ForwardingLoop:
+		return "the request had already passed through this gateway: upstream_url leads back to it"
+	default:
+		return other
+	}
 }
 
 func (r *Record) limited(d *Decision) {
@@ -125,6 +171,8 @@ func (r *Record) limited(d *Decision) {
 	switch r.LimitScope {
 	case ratelimit.KeyScope:
 		whose = "the key's own limit"
+	case ratelimit.KeyDailyScope:
+		whose = "the key's own daily limit"
 	case ratelimit.DailyScope:
 		whose = "the route's daily limit"
 	case ratelimit.GlobalScope:

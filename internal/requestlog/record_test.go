@@ -23,11 +23,17 @@ func TestDecisionsInWords(t *testing.T) {
 	}{
 		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid}, "key", "key_invalid", "no key was sent"},
 		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Prefix: prefix}, "key", "key_invalid", "kg_abc123"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Prefix: prefix, Key: id.NewFast()}, "key", "key_invalid", "kg_abc123 had been revoked"},
 		{accesslog.Record{Status: 401, Result: accesslog.KeyExpired, Prefix: prefix}, "key", "key_expired", "kg_abc123 had expired"},
 		{accesslog.Record{Status: 403, Result: accesslog.WrongGateway, Prefix: prefix}, "gateway", "scope_insufficient", "another gateway"},
 		{accesslog.Record{Status: 403, Result: accesslog.WrongScope, Method: accesslog.DELETE, Prefix: prefix}, "scope", "scope_insufficient", "does not allow DELETE"},
 		{accesslog.Record{Status: 502, Result: accesslog.Unreachable}, "upstream", "upstream_unreachable", "could not be reached"},
+		{accesslog.Record{Status: 502, Result: accesslog.Unreachable, Reason: accesslog.ConnectionRefused}, "upstream", "upstream_unreachable", "refused the connection"},
+		{accesslog.Record{Status: 502, Result: accesslog.Unreachable, Reason: accesslog.AddressNotAllowed}, "upstream", "upstream_unreachable", "address of the upstream is not allowed"},
 		{accesslog.Record{Status: 504, Result: accesslog.TimedOut}, "timeout", "upstream_timeout", "timeout"},
+		{accesslog.Record{Status: 504, Result: accesslog.TimedOut, Reason: accesslog.ResponseTimeout}, "timeout", "upstream_timeout", "head of a response within"},
+		{accesslog.Record{Status: 504, Result: accesslog.TimedOut, Reason: accesslog.NoFreeConnection}, "timeout", "upstream_timeout", "upstream_max_connections"},
+		{accesslog.Record{Status: 503, Result: accesslog.Failed, Reason: accesslog.NoDescriptors}, "internal", "unavailable", "no free file descriptor"},
 		{accesslog.Record{Status: 500, Result: accesslog.Failed}, "internal", "internal", "request_id"},
 		{accesslog.Record{Status: 503, Result: accesslog.Failed}, "internal", "unavailable", "request_id"},
 		{accesslog.Record{Status: 503, UpstreamStatus: 503}, "upstream", "upstream_status", "upstream responded with status 503"},
@@ -52,6 +58,9 @@ func TestDecisionsInWords(t *testing.T) {
 			t.Errorf("got the decision %+v, want the scope, the limit 5 and the time of passing", d)
 		case r.Result != accesslog.Limited && (d.LimitScope != "" || !d.PassesAt.IsZero()):
 			t.Errorf("got the decision %+v, want no scope and no time of passing", d)
+		}
+		if d.Reason != r.Reason.String() {
+			t.Errorf("got the reason %q, want %q", d.Reason, r.Reason)
 		}
 		if d.UpstreamStatus != int(r.UpstreamStatus) {
 			t.Errorf("got the upstream status %d, want that of the record", d.UpstreamStatus)

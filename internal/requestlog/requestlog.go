@@ -30,6 +30,15 @@ type Request struct {
 	LeftOut int64
 }
 
+// EndedKey returns the identifier of the revoked or expired key that the request was refused
+// for, or "" if it was not.
+func (r *Request) EndedKey() string {
+	if r.Decision.Check != "key" {
+		return ""
+	}
+	return r.KeyID
+}
+
 // Decision is the check or limit that ended a request.
 type Decision struct {
 	Check      string // key, gateway, scope, limit, upstream, timeout, internal
@@ -41,6 +50,10 @@ type Decision struct {
 	PassesAt   time.Time // when the request would have passed
 	// UpstreamStatus is the status of the upstream's response, or 0.
 	UpstreamStatus int
+	Reason         string // why the upstream could not be reached or did not respond, or ""
+	// Detail is the text of the error behind Reason. It may contain addresses and names of
+	// the operator's network, so it is for the operator only.
+	Detail string
 }
 
 // Filter selects requests. Zero fields do not filter. Since is inclusive, Until exclusive.

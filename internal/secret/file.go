@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // LoadOrCreate returns a Box with the key in the file at path. If the file does not exist,
@@ -38,12 +39,13 @@ func load(path string) (key []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read secret key file: %w", err)
 	}
-	switch {
-	case !info.Mode().IsRegular():
+	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("secret key file %s is not a regular file", path)
-	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("secret key file %s is accessible to other users (mode %04o): run chmod 600 %s", path, info.Mode().Perm(), path)
-	case info.Size() != KeySize:
+	}
+	if err := CheckPrivate("secret key file", path, info); err != nil {
+		return nil, err
+	}
+	if info.Size() != KeySize {
 		return nil, fmt.Errorf("secret key file %s has %d bytes and must have %d: restore it from a backup", path, info.Size(), KeySize)
 	}
 	key = make([]byte, KeySize)
@@ -51,6 +53,16 @@ func load(path string) (key []byte, err error) {
 		return nil, fmt.Errorf("read secret key file %s: %w", path, err)
 	}
 	return key, nil
+}
+
+// CheckPrivate returns an error if others than its owner may read or write a file that holds
+// a secret. what names the file in the error.
+func CheckPrivate(what, path string, info fs.FileInfo) error {
+	mode := info.Mode().Perm()
+	if mode&0o077 == 0 || runtime.GOOS == "windows" { // there the directory's rights apply
+		return nil
+	}
+	return fmt.Errorf("%s %s is accessible to other users (mode %04o): run chmod 600 %s", what, path, mode, path)
 }
 
 // create writes a new key file under a temporary name and links it to path. The error is
@@ -79,7 +91,11 @@ func fill(f *os.File) error {
 	return errors.Join(readErr, writeErr, f.Sync(), f.Close())
 }
 
+// syncDir makes the directory entries of dir durable. Windows cannot do that.
 func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("create secret key file: %w", err)

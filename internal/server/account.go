@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
@@ -73,7 +71,7 @@ func (noDataPlane) CatchUp(context.Context) error { return nil }
 // offline runs f on the store in the data directory. The store must exist: creating one
 // in a mistyped directory would hide the mistake.
 func offline(ctx context.Context, settings *config.Config, log *slog.Logger, f func(*control.Service) error) (err error) {
-	if _, err := os.Stat(settings.DatabaseFile()); errors.Is(err, fs.ErrNotExist) {
+	if found, err := hasDatabase(settings); err == nil && !found {
 		return fmt.Errorf("no store in %s: start a server there once, or set another --data-dir", settings.DataDir)
 	}
 	db, box, err := openStore(ctx, settings, log)

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"log/slog"
-	"os"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
@@ -39,10 +38,10 @@ func ExportAudit(ctx context.Context, settings *config.Config, log *slog.Logger,
 // blocksAtOnce is the number of blocks read from the store at a time.
 const blocksAtOnce = 16
 
-// auditBlocks calls f with an account's chain and its blocks, in order, read in one
-// transaction.
+// auditBlocks calls f with the chain of an account, which is given by name or identifier, and
+// its blocks, in order, read in one transaction.
 func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, f func(audit.Chain, iter.Seq2[*audit.Block, error]) error) (err error) {
-	if _, err := os.Stat(settings.DatabaseFile()); errors.Is(err, fs.ErrNotExist) {
+	if found, err := hasDatabase(settings); err == nil && !found {
 		return fmt.Errorf("no store in %s: set another --data-dir", settings.DataDir)
 	}
 	// The secret key file is not needed, so it is not opened.
@@ -52,7 +51,11 @@ func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger,
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return db.View(ctx, func(tx control.ReadTx) error {
-		account, err := tx.AccountByName(ctx, accountName)
+		find := tx.AccountByName
+		if _, ok := id.Parse(id.Account, accountName); ok { // of a deleted account, too
+			find = tx.Account
+		}
+		account, err := find(ctx, accountName)
 		if err != nil {
 			return err
 		}

@@ -5,17 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// prepareDataDir creates the data directory if it does not exist, with mode 0700.
-func prepareDataDir(dir string) error {
+// prepareDataDir creates the data directory if it does not exist, with mode 0700. It warns of
+// one in which others may create and replace files.
+func prepareDataDir(dir string, log *slog.Logger) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create the data directory: %w", err)
 	}
@@ -25,6 +26,9 @@ func prepareDataDir(dir string) error {
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("the data directory %s is not a directory: set another --data-dir", dir)
+	}
+	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
+		log.Warn("other users may write to the data directory: run chmod 700 "+dir, "data_dir", dir, "mode", fmt.Sprintf("%04o", mode))
 	}
 	return nil
 }
@@ -64,8 +68,8 @@ func takeLock(ctx context.Context, path string) (*lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the data directory: %w", err)
 	}
-	held := func(err error) bool { return errors.Is(err, unix.EWOULDBLOCK) }
-	err = retryWhile(ctx, held, func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	held := func(err error) bool { return errors.Is(err, errLocked) }
+	err = retryWhile(ctx, held, func() error { return tryLock(f) })
 	if err != nil {
 		holder := readHolder(f)
 		_ = f.Close() // only read from
@@ -127,8 +131,11 @@ func writeFileAtomically(path string, content []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes the directory entries of dir durable.
+// syncDir makes the directory entries of dir durable. Windows cannot do that.
 func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

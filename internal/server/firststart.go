@@ -7,9 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/secret"
 )
 
 // firstKeys is the part of control.Service that the first start needs.
@@ -17,47 +19,94 @@ type firstKeys interface {
 	FirstStart(ctx context.Context) (secret string, err error)
 }
 
-// firstStart creates the account default and its admin key in an empty store and writes
-// the key to admin.key. To w it prints the key if w is a terminal, else the path of the
-// file (contract, section 1).
+// A first start writes, in this order: the marker file admin.key.pending, secret.key, the
+// database, the account default with its key, and admin.key. It then removes the marker. So a
+// start that finds the marker continues a first start that was interrupted, at whatever point.
+// One that finds secret.key or admin.key with neither the marker nor a database has lost the
+// database, and does not begin anew.
+
+func pendingFile(settings *config.Config) string { return settings.AdminKeyFile() + ".pending" }
+
+// prepareFirstStart writes the marker if this is a first start. It refuses to start where the
+// database is missing, and where others may read admin.key (contract, section 1). It comes
+// before anything else is written.
+func prepareFirstStart(settings *config.Config) error {
+	info, err := os.Stat(settings.AdminKeyFile())
+	if err == nil {
+		err = secret.CheckPrivate("admin key file", settings.AdminKeyFile(), info)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	pending, err := exists(pendingFile(settings))
+	if err != nil || pending {
+		return err
+	}
+	if found, err := hasDatabase(settings); err != nil || found {
+		return err
+	}
+	left := []string{settings.AdminKeyFile()}
+	// A secret key file elsewhere may have been put there for this first start.
+	if filepath.Dir(settings.SecretKeyFile) == filepath.Clean(settings.DataDir) {
+		left = append(left, settings.SecretKeyFile)
+	}
+	for _, path := range left {
+		if found, err := exists(path); err != nil {
+			return err
+		} else if found {
+			return errVanished(settings, path)
+		}
+	}
+	if err := writeFileAtomically(pendingFile(settings), nil); err != nil {
+		return fmt.Errorf("prepare the admin key's file: %w", err)
+	}
+	return nil
+}
+
+// errVanished is the error of a start that finds the file at path from an earlier start, and
+// no accounts.
+func errVanished(settings *config.Config, path string) error {
+	return fmt.Errorf("the database %s is missing or empty, but %s exists, so this is not a first start: mount its volume or restore the database from a backup; "+
+		"to start anew with nothing, move admin.key, secret.key and the database out of %s", settings.DatabaseFile(), path, settings.DataDir)
+}
+
+// firstStart creates the account default and its admin key, if prepareFirstStart wrote the
+// marker, and writes the key to admin.key. To w it prints the key if w is a terminal, else the
+// path of the file (contract, section 1).
 //
-// If the process died after creating the key and before writing it, the key would be
-// lost. Therefore a marker file exists until admin.key is written. A start that finds
-// the marker, and a store that is not empty, creates another key with replaceKey.
+// If the process died after creating the key and before writing it, the key is lost, and
+// firstStart creates another one with replaceKey. It never overwrites admin.key.
 func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, replaceKey func(ctx context.Context, accountName string) (string, error), w io.Writer, isTerminal bool) error {
+	pending, err := exists(pendingFile(settings))
+	if err != nil || !pending {
+		return err
+	}
 	path := settings.AdminKeyFile()
-	marker := path + ".pending"
-	interrupted, err := exists(marker)
+	written, err := exists(path)
 	if err != nil {
 		return err
 	}
-	if !interrupted {
-		// Before the store changes. It is removed below even if the store was not empty.
-		if err := writeFileAtomically(marker, nil); err != nil {
-			return fmt.Errorf("prepare the admin key's file: %w", err)
+	key := ""
+	if !written {
+		if key, err = ops.FirstStart(ctx); err != nil {
+			return err
 		}
-	}
-	secret, err := ops.FirstStart(ctx)
-	if err != nil {
-		return err
-	}
-	if secret == "" && interrupted {
-		if secret, err = replaceKey(ctx, account.Default); err != nil {
-			return fmt.Errorf("create another admin key after an interrupted first start: %w", err)
+		if key == "" {
+			if key, err = replaceKey(ctx, account.Default); err != nil {
+				return fmt.Errorf("create another admin key after an interrupted first start: %w", err)
+			}
 		}
-	}
-	if secret != "" {
-		if err := writeFileAtomically(path, []byte(secret+"\n")); err != nil {
+		if err := writeFileAtomically(path, []byte(key+"\n")); err != nil {
 			return fmt.Errorf("write the admin key: %w", err)
 		}
 	}
-	if err := os.Remove(marker); err != nil {
+	if err := errors.Join(os.Remove(pendingFile(settings)), syncDir(settings.DataDir)); err != nil {
 		return fmt.Errorf("finish the first start: %w", err)
 	}
 	switch {
-	case secret == "":
+	case key == "":
 	case isTerminal:
-		fmt.Fprintf(w, "The admin key is %s\nIt is also in %s. It is shown only once.\n", secret, path)
+		fmt.Fprintf(w, "The admin key is %s\nIt is shown only once here, and stored in %s.\n", key, path)
 	default:
 		fmt.Fprintf(w, "The admin key is in %s\n", path)
 	}

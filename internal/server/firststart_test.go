@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,11 +39,19 @@ func (a *accounts) newKey(context.Context, string) (string, error) {
 	return "kga_again", nil
 }
 
-// start runs firstStart and returns what it printed.
+// start runs both halves of a first start, with a database between them, and returns what was
+// printed.
 func start(t *testing.T, dir string, a *accounts, terminal bool) (string, error) {
 	t.Helper()
+	c := &config.Config{DataDir: dir, SecretKeyFile: filepath.Join(dir, "secret.key")}
+	if err := prepareFirstStart(c); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(c.DatabaseFile(), []byte("tables"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
-	err := firstStart(t.Context(), &config.Config{DataDir: dir}, a, a.newKey, &out, terminal)
+	err := firstStart(t.Context(), c, a, a.newKey, &out, terminal)
 	return out.String(), err
 }
 
@@ -120,8 +129,8 @@ func TestLaterStartPrintsNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(files) != 0 {
-				t.Errorf("a later start wrote %v, want no file", files)
+			if len(files) != 1 {
+				t.Errorf("the directory holds %v after a later start, want only the database", files)
 			}
 			if a.replaced != 0 {
 				t.Errorf("a later start made %d keys, want 0", a.replaced)
@@ -184,7 +193,8 @@ func testLock(t *testing.T) {
 // refused.
 func TestDataDirIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	if err := prepareDataDir(dir); err != nil {
+	quiet := slog.New(slog.DiscardHandler)
+	if err := prepareDataDir(dir, quiet); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(dir)
@@ -198,7 +208,25 @@ func TestDataDirIsPrivate(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := prepareDataDir(file); err == nil {
+	if err := prepareDataDir(file, quiet); err == nil {
 		t.Error("a file was accepted as data directory, want an error")
+	}
+}
+
+// Guarantee: the server warns of a data directory in which other users may replace files, and
+// only of such a one (contract, section 1).
+func TestWritableDataDirIsAWarning(t *testing.T) {
+	for mode, warns := range map[os.FileMode]bool{0o700: false, 0o755: false, 0o770: true, 0o707: true} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		if err := prepareDataDir(dir, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "chmod 700 "+dir); got != warns {
+			t.Errorf("mode %v: got the log %q, want a warning that names chmod 700: %v", mode, log.String(), warns)
+		}
 	}
 }

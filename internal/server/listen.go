@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/keygate/keygate/internal/config"
 )
 
@@ -17,13 +15,16 @@ type listeners struct {
 	gateway, admin, ops net.Listener
 }
 
-// listen binds all three listeners, or none.
+// listen binds all three listeners, or none. If addresses are in use, the error names all of them.
 func listen(ctx context.Context, settings *config.Config) (l listeners, err error) {
 	defer func() {
 		if err != nil {
 			l.close()
 		}
 	}()
+	waiting, cancel := context.WithTimeout(ctx, takeoverTimeout) // for all together
+	defer cancel()
+	var occupied []takenAddress
 	for _, one := range []struct {
 		to            *net.Listener
 		setting, addr string
@@ -33,16 +34,20 @@ func listen(ctx context.Context, settings *config.Config) (l listeners, err erro
 		{&l.ops, "ops-addr", settings.OpsAddr},
 	} {
 		var lc net.ListenConfig
-		taken := func(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
-		if err = retryWhile(ctx, taken, func() (err error) {
+		taken := func(err error) bool { return errors.Is(err, errAddressInUse) }
+		if err = retryWhile(waiting, taken, func() (err error) {
 			*one.to, err = lc.Listen(ctx, "tcp", one.addr)
 			return err
 		}); err != nil {
 			if taken(err) {
-				return l, fmt.Errorf("address %s is in use by another program: stop it, or set another --%s", one.addr, one.setting)
+				occupied = append(occupied, takenAddress{one.setting, one.addr})
+				continue
 			}
 			return l, fmt.Errorf("listen on --%s: %w", one.setting, err)
 		}
+	}
+	if len(occupied) > 0 {
+		return l, inUse(ctx, occupied)
 	}
 	return l, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,20 +24,11 @@ import (
 // scrape returns the text of /metrics.
 func scrape(t *testing.T, s *keygatetest.Server) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.OpsURL()+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
+	status, body := fetch(t, s.OpsURL()+"/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("/metrics: got status %d, want 200", status)
 	}
-	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("/metrics: got status %s, error %v; want 200", res.Status, err)
-	}
-	return string(body)
+	return body
 }
 
 // startWithAllMetrics starts a server and sends it requests, so that it has every metric:
@@ -49,7 +41,7 @@ func startWithAllMetrics(t *testing.T) *keygatetest.Server {
 	pair := certificatetest.New(t, "localhost")
 	cert, key := pair.Write(t, t.TempDir())
 	s := keygatetest.StartWith(t, keygatetest.Options{
-		Args: []string{"--tls-cert", cert, "--tls-key", key}, Env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.URL},
+		Args: []string{"--tls-cert", cert, "--tls-key", key, "--access-log", filepath.Join(t.TempDir(), "access.log")}, Env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.URL},
 	})
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/fails" {

@@ -18,6 +18,9 @@ type sink interface {
 // batch.
 func (s *Server) openSinks() []func() (sink, error) {
 	open := []func() (sink, error){s.openAuditLog, s.openMeter, s.openRequestLog, s.openEvents, s.openMetrics, s.openLines}
+	if s.accessLog != nil {
+		open = append(open, func() (sink, error) { return s.accessLog, nil })
+	}
 	if s.traces != nil {
 		open = append(open, s.openTraces)
 	}

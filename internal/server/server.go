@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	accesswriter "github.com/keygate/keygate/internal/accesslog/writer"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/adminapi"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
@@ -20,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/ratelimit"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
@@ -40,8 +42,9 @@ type Config struct {
 	Settings *config.Config
 	// Log receives log lines. Nil discards them.
 	Log *slog.Logger
-	// Out receives the message of the first start: the admin key itself if
-	// OutIsTerminal, else the path of its file. Nil discards it.
+	// Out is standard output. It receives the message of the first start: the admin key
+	// itself if OutIsTerminal, else the path of its file. With --access-log=stdout it also
+	// receives the access log. Nil discards both.
 	Out           io.Writer
 	OutIsTerminal bool
 	// Env looks up environment variables of OpenTelemetry. Nil means that none is
@@ -72,6 +75,7 @@ type Server struct {
 	operatorID string // of the account default
 	meter      *meter.Meter
 	requestLog *requestwriter.Writer
+	accessLog  *accesswriter.Writer // nil without --access-log
 	guard      *netguard.Guard
 	sender     *sender.Sender
 
@@ -107,7 +111,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}()
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		s.readTraces, s.openCertificates, s.claim, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
+		s.readTraces, s.openCertificates, s.claim, s.openAccessLog, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -143,7 +147,7 @@ func (s *Server) stopRunning(ctx context.Context) error {
 // claim locks the data directory and binds the listeners, so that a conflict with
 // another server is found before anything changes.
 func (s *Server) claim(ctx context.Context) (err error) {
-	if err := prepareDataDir(s.cfg.Settings.DataDir); err != nil {
+	if err := prepareDataDir(s.cfg.Settings.DataDir, s.log); err != nil {
 		return err
 	}
 	if s.lock, err = takeLock(ctx, s.cfg.Settings.LockFile()); err != nil {
@@ -175,12 +179,19 @@ func (s *Server) serveOps(context.Context) error {
 // openPlanes opens the store, loads the snapshot and builds both planes.
 func (s *Server) openPlanes(ctx context.Context) error {
 	settings := s.cfg.Settings
+	if err := prepareFirstStart(settings); err != nil {
+		return err
+	}
 	db, box, err := openStore(ctx, settings, s.log)
 	if err != nil {
 		return err
 	}
 	s.db = db
 	s.running.Push(func(context.Context) error { return db.Close() })
+	s.readiness.SetDegraded(db.Trouble)
+	if err := s.running.Start(ctx, &prober{db: db}); err != nil {
+		return err
+	}
 	if s.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Log: s.log}); err != nil {
 		return err
 	}
@@ -233,6 +244,9 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 	}
 	return s.db.View(ctx, func(tx control.ReadTx) error {
 		operator, err := tx.AccountByName(ctx, account.Default)
+		if fault.CodeOf(err) == fault.NotFound {
+			return errVanished(s.cfg.Settings, s.cfg.Settings.SecretKeyFile)
+		}
 		if err != nil {
 			return fmt.Errorf("find the operator's account: %w", err)
 		}
@@ -244,7 +258,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
 		publisher: s.follower, wake: s.sender.Wake, recall: s.sender.Recall, audit: syncers{s.collector, s.auditLog},
-		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.requestLog, Levels: s.follower},
+		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.requestLog, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {
 		return err
@@ -286,6 +300,7 @@ func (s *Server) startServices(ctx context.Context) error {
 
 // servePlanes begins to serve requests on both planes.
 func (s *Server) servePlanes(context.Context) error {
+	s.warnExposed()
 	s.serve("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
 	s.serve("admin", func() error { return s.admin.Serve(s.secured(s.listeners.admin)) })
 	return nil
@@ -325,6 +340,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	err := errors.Join(gatewayErr, adminErr, s.stopRunning(closing))
+	s.logLosses()
 	s.log.Info("server stopped")
 	return err
 }

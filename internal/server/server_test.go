@@ -38,6 +38,25 @@ func get(t *testing.T, url string) int {
 	return res.StatusCode
 }
 
+// fetch returns the status and body of a page.
+func fetch(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	content, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(content)
+}
+
 // refuses reports whether nothing listens at url. It sends no request, because a drain
 // would wait for it.
 func refuses(url string) bool {
@@ -286,7 +305,7 @@ func TestConflictingServerDoesNotStart(t *testing.T) {
 	}
 	defer l.Close()
 	c := settings(t, t.TempDir(), "--ops-addr", l.Addr().String())
-	if _, err := server.Start(t.Context(), server.Config{Settings: c}); err == nil || !strings.Contains(err.Error(), "--ops-addr") {
+	if _, err := server.Start(t.Context(), server.Config{Settings: c}); err == nil || !strings.Contains(err.Error(), "--ops-addr 127.0.0.1:") {
 		t.Errorf("address in use: got error %v, want one that names --ops-addr", err)
 	}
 	if _, err := os.Stat(c.DatabaseFile()); !errors.Is(err, os.ErrNotExist) {

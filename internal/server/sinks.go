@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"fmt"
 
+	accesswriter "github.com/keygate/keygate/internal/accesslog/writer"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
@@ -44,6 +46,25 @@ func (s *Server) openRequestLog() (_ sink, err error) {
 	s.metrics.Counter("keygate_requestlog_left_out_total", "Refused and failed requests left out of the request log by sampling.",
 		func() float64 { return float64(s.requestLog.LeftOut()) })
 	return s.requestLog, nil
+}
+
+// openAccessLog opens the access log of --access-log, before anything else changes, so that
+// a file that cannot be written to fails the start. startSinks starts it.
+func (s *Server) openAccessLog(context.Context) (err error) {
+	cfg := accesswriter.Config{Path: s.cfg.Settings.AccessLog, Log: s.log}
+	switch cfg.Path {
+	case "off":
+		return nil
+	case "stdout":
+		cfg.Path, cfg.Stdout = "", s.cfg.Out
+	}
+	if s.accessLog, err = accesswriter.New(cfg); err != nil {
+		return fmt.Errorf("--access-log=%s: %w: name a file that Keygate may create and write, or set stdout or off", s.cfg.Settings.AccessLog, err)
+	}
+	s.running.Push(s.accessLog.Stop) // closes the file if the start fails
+	s.metrics.Counter("keygate_access_log_lost_total", "Lines of the access log that its file or standard output did not accept.",
+		func() float64 { return float64(s.accessLog.Lost()) })
+	return nil
 }
 
 // syncers combines several Syncers into one.

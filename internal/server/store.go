@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/keygate/keygate/internal/config"
@@ -19,7 +21,7 @@ import (
 // secret key only together with a new database: with an existing one, a new key could
 // decrypt nothing, and would be in the way of the one to be restored.
 func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (*sqlite.DB, *secret.Box, error) {
-	old, err := exists(settings.DatabaseFile())
+	old, err := hasDatabase(settings)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,6 +39,15 @@ func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (
 		return nil, nil, err
 	}
 	return db, box, nil
+}
+
+// hasDatabase reports whether the database file exists and is not empty.
+func hasDatabase(settings *config.Config) (bool, error) {
+	info, err := os.Stat(settings.DatabaseFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Size() > 0, err
 }
 
 // dependencies are what management operations use besides the store. Offline commands

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/webhook"
@@ -111,17 +110,25 @@ func (s *Server) registerServerMetrics() {
 			return map[string]float64{"write": t.Writes.Waited.Seconds(), "read": t.Reads.Waited.Seconds(), "follow": t.Follow.Waited.Seconds()}
 		})
 	m.Counter("keygate_store_failures_total", "Write transactions that failed in the store, for example because the disk is full.", func() float64 { return float64(store().Failures) })
+	m.Labelled("keygate_degraded", "1 while something is wrong that does not stop traffic, by reason, otherwise 0.", "reason", false,
+		func() map[string]float64 {
+			now := map[string]float64{sqlite.DiskFull: 0, sqlite.Unavailable: 0}
+			if reason := s.readiness.Degraded(); reason != "" {
+				now[reason] = 1
+			}
+			return now
+		})
 	m.Labelled("keygate_store_size_bytes", "Size of the store's files: database, and log (the write-ahead log).", "file", false,
 		func() map[string]float64 {
 			t := store()
 			return map[string]float64{"database": float64(t.Database), "log": float64(t.Log)}
 		})
 	m.Gauge("keygate_data_dir_free_bytes", "Free disk space for the data directory.", func() float64 {
-		var fs unix.Statfs_t
-		if err := unix.Statfs(s.cfg.Settings.DataDir, &fs); err != nil {
+		free, err := freeSpace(s.cfg.Settings.DataDir)
+		if err != nil {
 			return math.NaN()
 		}
-		return float64(fs.Bavail) * float64(fs.Bsize)
+		return free
 	})
 	m.Gauge("keygate_webhook_waiting", "Pending webhook deliveries to active endpoints, due or not.",
 		func() float64 {

@@ -50,6 +50,15 @@ func tlsOf(p *certificate.Pair) *tls.Config {
 	return p.TLS("h2", "http/1.1", "http/1.0")
 }
 
+// warnExposed logs a warning if the management API listens beyond loopback without TLS.
+func (s *Server) warnExposed() {
+	addr, ok := s.listeners.admin.Addr().(*net.TCPAddr)
+	if s.certificates.admin == nil && (!ok || !addr.IP.IsLoopback()) {
+		s.log.Warn("the management API listens beyond loopback without TLS, so that keys cross the network unencrypted: "+
+			"set --admin-tls-cert and --admin-tls-key, or a loopback address in --admin-addr", "admin", s.AdminAddr())
+	}
+}
+
 // secured returns l, wrapped in TLS if the management API has a certificate.
 func (s *Server) secured(l net.Listener) net.Listener {
 	if cfg := tlsOf(s.certificates.admin); cfg != nil {

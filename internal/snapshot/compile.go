@@ -26,6 +26,7 @@ func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnl
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
 	}
 	c.Upstream.PublicOnly = publicOnly
+	c.compileRequests(&g.Requests)
 	params := f.defaultGlobal
 	if c.global.Default = !g.GlobalLimit.HasBucket(); !c.global.Default {
 		params = ratelimit.Compile(g.GlobalLimit)
@@ -35,6 +36,31 @@ func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnl
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
 	}
 	return c, nil
+}
+
+// compileRequests sets what follows from the settings of requests and from
+// Upstream.Headers.
+func (g *Gateway) compileRequests(r *gateway.Requests) {
+	g.EncodedSlashes = r.AllowEncodedSlashes
+	for i := range g.Upstream.Headers {
+		g.Withheld = append(g.Withheld, g.Upstream.Headers[i].Name)
+	}
+	headers := r.AllKeyHeaders()
+	g.ForwardsAuthorization = !gateway.HasAuthorization(headers)
+	ways := make([]string, len(headers))
+	for i, name := range headers {
+		isAuthorization := strings.EqualFold(name, gateway.Authorization)
+		if ways[i] = "in the header " + name; isAuthorization {
+			ways[i] = "as Authorization: Bearer <key>"
+		} else {
+			g.Withheld = append(g.Withheld, name)
+		}
+		g.KeyHeaders = append(g.KeyHeaders, KeyHeader{Name: name, Authorization: isAuthorization})
+	}
+	if len(headers) == 1 && !g.ForwardsAuthorization {
+		g.KeyHeaders = nil
+	}
+	g.KeyMessage = "the key is missing or not valid: send it " + strings.Join(ways, " or ")
 }
 
 // compileRoutes builds the route tree.

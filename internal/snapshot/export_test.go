@@ -26,3 +26,12 @@ func (f *Follower) RemoveKey(d apikey.Digest) {
 
 // Digest returns the digest of the key's secret.
 func (k *Key) Digest() apikey.Digest { return k.digest }
+
+// BoundRevoked sets the bounds of the revoked keys that are held.
+func (f *Follower) BoundRevoked(ofAccount, inAll int) { f.revoked = newRevokedKeys(ofAccount, inAll) }
+
+// RevokedKeys returns the number of revoked keys that are held.
+func (f *Follower) RevokedKeys() int { return len(f.revoked.keys) }
+
+// SweepRevoked does what the service does every minute.
+func (f *Follower) SweepRevoked() { f.revoked.sweep(f.cfg.Now().Wall / 1000) }

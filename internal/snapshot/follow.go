@@ -96,7 +96,28 @@ func (f *Follower) apply(ctx context.Context, changes []Change) (unusable, err e
 	if !newAccs && len(gateways) == 0 {
 		return nil, nil
 	}
-	return f.readGateways(ctx, accounts, gateways, named)
+	unusable, err = f.readGateways(ctx, accounts, gateways, named)
+	if newAccs && err == nil {
+		f.forgetKeys(accounts)
+	}
+	return unusable, err
+}
+
+// forgetKeys removes the keys of accounts that are deleted. They have no use since then; this
+// frees their memory.
+func (f *Follower) forgetKeys(accounts map[string]*account.Account) {
+	gone := map[string]bool{}
+	for name := range f.classes {
+		if accounts[name.accountID] == nil {
+			gone[name.accountID] = true
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	for _, k := range f.Current().keys.removeAll(func(k *Key) bool { return gone[k.AccountID()] }) {
+		f.releaseClass(k)
+	}
 }
 
 // readGateways publishes the gateways in ids as the source has them.
@@ -122,7 +143,11 @@ func (f *Follower) readGateways(ctx context.Context, accounts map[string]*accoun
 		}
 		changed[gatewayID] = c
 	}
-	f.publish(accounts, changed)
+	defaultID, err := f.readDefault(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.publish(accounts, changed, defaultID)
 	f.failed = failed
 	return unusable, nil
 }
@@ -141,6 +166,7 @@ func (f *Follower) readKey(ctx context.Context, keyID string) error {
 	case err != nil:
 		return fmt.Errorf("read key %s: %w", keyID, err)
 	case !k.RevokedAt.IsZero():
+		f.revoked.add(k, f.cfg.Now().Wall/1000)
 		if old := table.find(&k.Digest); old != nil {
 			f.removeKey(table, old)
 		}
@@ -168,8 +194,9 @@ func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
+	c.scopes = f.sharedScopes(k.Scope)
 	f.limitKey(table, c, k.RateLimit)
-	c.class = f.acquireClass(classID{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, word: k.Scope.Word})
+	c.class = f.acquireClass(classID{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level})
 	old := table.find(&c.digest)
 	if old != nil && old.same(c) {
 		f.releaseClass(c)
@@ -187,33 +214,39 @@ func (f *Follower) removeKey(table *keyTable, k *Key) {
 	f.releaseClass(k)
 }
 
-// limitKey sets the bucket of k's rate limit. After a rotation, k shares the bucket of the
-// other keys with its BucketID. If their rate differs, the bucket is converted, and the
-// other keys get the new rate as well.
-func (f *Follower) limitKey(table *keyTable, k *Key, rate ratelimit.Rate) {
-	if rate.IsZero() {
+// limitKey sets k's rate limit. After a rotation, k shares it with the other keys that have
+// its BucketID. If theirs differs, their bucket is converted, and they get the new limit as
+// well. The count of a daily cap belongs to the BucketID, and stays.
+func (f *Follower) limitKey(table *keyTable, k *Key, config ratelimit.KeyLimit) {
+	if config.IsZero() {
 		return
 	}
-	k.params = f.sharedParams(ratelimit.CompileRate(rate))
+	next := &keyLimit{daily: config.Daily.Count, dailies: f.keyDailies}
+	if config.HasBucket() {
+		next.params, next.bucket = f.sharedParams(ratelimit.Compile(config.Config)), new(ratelimit.Bucket)
+	}
+	k.limit = next
 	var partners []*Key
 	table.partners(k.BucketID(), func(p *Key) { partners = append(partners, p) })
 	if len(partners) == 0 {
-		k.bucket = new(ratelimit.Bucket)
 		return
 	}
-	was := partners[0]
-	if *was.params == *k.params {
-		k.params, k.bucket = was.params, was.bucket
+	was := partners[0].limit
+	if was.equal(next) {
+		k.limit = was
 		return
 	}
-	k.bucket = was.bucket.Convert(was.params, k.params, f.cfg.Now())
+	if was.bucket != nil && next.bucket != nil {
+		next.bucket = was.bucket.Convert(was.params, next.params, f.cfg.Now())
+	}
 	for _, p := range partners {
-		table.put(p, p.withBucket(k.params, k.bucket))
+		table.put(p, p.withLimit(next))
 	}
 }
 
-// maxRates bounds the number of shared rates. When it is reached, sharing starts anew.
-const maxRates = 10_000
+// maxShared bounds the number of shared rates, and of shared scopes. When it is reached,
+// sharing starts anew.
+const maxShared = 10_000
 
 // sharedParams returns the one copy of p that all limits of the same rate use, so that it
 // is more likely to be in the processor's cache.
@@ -221,11 +254,29 @@ func (f *Follower) sharedParams(p ratelimit.Params) *ratelimit.Params {
 	if shared := f.rates[p]; shared != nil {
 		return shared
 	}
-	if len(f.rates) >= maxRates {
+	if len(f.rates) >= maxShared {
 		clear(f.rates)
 	}
 	f.rates[p] = &p
 	return &p
+}
+
+// sharedScopes returns the one copy of the scopes s that all keys with the same scopes
+// use.
+func (f *Follower) sharedScopes(s apikey.Scopes) *scopes {
+	text := s.String()
+	if shared := f.scopes[text]; shared != nil {
+		return shared
+	}
+	if len(f.scopes) >= maxShared {
+		clear(f.scopes)
+	}
+	shared := &scopes{}
+	if normal := s.Normal(); len(normal) > 0 {
+		shared.first, shared.more = normal[0], normal[1:]
+	}
+	f.scopes[text] = shared
+	return shared
 }
 
 // acquireClass returns the class with the given ID and counts one more key in it.

@@ -39,6 +39,9 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// keyDailies identifies the daily counts of keys in the store. No route has this identifier.
+const keyDailies = "key"
+
 // sweepInterval is the time between two sweeps of the per-key buckets.
 const sweepInterval = time.Minute
 
@@ -50,7 +53,9 @@ type Follower struct {
 	current       atomic.Pointer[Snapshot]
 	caughtUp      atomic.Int64 // start of the last successful read of the store, by the monotonic clock in nanoseconds
 	used          *usedList
-	removed       removedRoutes
+	former        formerPaths
+	revoked       *revokedKeys
+	keyDailies    *ratelimit.Dailies // the daily caps of keys
 
 	// writing is the lock of those who read the store and publish. It is a channel so that
 	// a context can end the wait for it.
@@ -60,6 +65,7 @@ type Follower struct {
 	seq     int64 // last entry of the change log in force
 	classes map[classID]*keyClass
 	rates   map[ratelimit.Params]*ratelimit.Params // one copy for all limits of the same rate
+	scopes  map[string]*scopes                     // one copy for all keys with the same scopes
 	failed  map[string]bool                        // IDs of gateways that could not be compiled
 
 	group service.Group
@@ -88,12 +94,15 @@ func New(cfg Config) (*Follower, error) {
 		cfg:           cfg,
 		defaultGlobal: ratelimit.CompileRate(cfg.DefaultGlobalLimit),
 		used:          newUsedList(),
+		revoked:       newRevokedKeys(maxRevokedOfAccount, maxRevoked),
+		keyDailies:    cfg.Reserver.Dailies(keyDailies, ratelimit.Rate{Count: 1}), // each key has a cap of its own
 		writing:       make(chan struct{}, 1),
 		classes:       map[classID]*keyClass{},
 		rates:         map[ratelimit.Params]*ratelimit.Params{},
+		scopes:        map[string]*scopes{},
 		failed:        map[string]bool{},
 	}
-	f.current.Store((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
+	f.current.Store((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}, ""))
 	return f, nil
 }
 
@@ -128,7 +137,9 @@ func (f *Follower) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-sweep.C:
-			f.Current().sweep(f.cfg.Now())
+			now := f.cfg.Now()
+			f.Current().sweep(now)
+			f.revoked.sweep(now.Wall / 1000)
 		case <-poll.C:
 			err := f.CatchUp(ctx)
 			if ctx.Err() != nil {

@@ -21,13 +21,14 @@ import (
 )
 
 // Guarantee: contract 4.1: a gateway is found by its hostname, without regard to letter
-// case, port and final dot; other hosts reach the only gateway of the account default.
+// case, port and final dot; other hosts reach the default gateway.
 func TestGatewayByHost(t *testing.T) {
 	h := newHarness(t)
 	other := account.Account{ID: id.New(id.Account), Name: "other", Plan: account.Starter}
 	h.source.PutAccount(other)
 	custom, generated := h.gateway(), h.gateway()
 	custom.AccountID, custom.Hostname, custom.HostGiven = other.ID, "api.other.example", true
+	generated.Default = true
 	h.source.PutGateway(custom)
 	h.source.PutGateway(generated)
 	h.catchUp()
@@ -59,44 +60,6 @@ func TestGatewayByHost(t *testing.T) {
 	}
 }
 
-// Guarantee: an unknown host reaches a gateway only while the account default has exactly
-// one, also after gateways are created and deleted.
-func TestFallbackGateway(t *testing.T) {
-	h := newHarness(t)
-	find := func(host string) *snapshot.Gateway { return h.follower.Current().GatewayByHost(host) }
-	other := account.Account{ID: id.New(id.Account), Name: "other", Plan: account.Starter}
-	h.source.PutAccount(other)
-	foreign := h.gateway()
-	foreign.AccountID = other.ID
-	h.source.PutGateway(foreign)
-	h.catchUp()
-	if g := find("127.0.0.1:8080"); g != nil {
-		t.Errorf("without a gateway of the account default: got %s, want nil", g.ID)
-	}
-	first, second := h.gateway(), h.gateway()
-	h.source.PutGateway(first)
-	h.catchUp()
-	if g := find("nobody.example"); g == nil || g.ID != first.ID {
-		t.Errorf("with one gateway: got %v, want %s", g, first.ID)
-	}
-	h.source.PutGateway(second)
-	h.catchUp()
-	if g := find("nobody.example"); g != nil {
-		t.Errorf("with two gateways: got %s, want nil", g.ID)
-	}
-	h.source.DeleteGateway(first.ID)
-	h.catchUp()
-	if g := find("nobody.example"); g == nil || g.ID != second.ID {
-		t.Errorf("with one of two gateways deleted: got %v, want %s", g, second.ID)
-	}
-	if g := h.follower.Current().GatewayByID(first.ID); g != nil {
-		t.Error("the deleted gateway is still found by ID")
-	}
-	if g := find(gateway.DefaultHostname(first.ID, "gw.test")); g == nil || g.ID != second.ID {
-		t.Errorf("hostname of the deleted gateway: got %v, want the fallback %s", g, second.ID)
-	}
-}
-
 // Guarantee: a compiled gateway has the stored upstream settings, with headers and keys
 // decrypted and sorted.
 func TestCompiledUpstream(t *testing.T) {
@@ -106,6 +69,7 @@ func TestCompiledUpstream(t *testing.T) {
 	g.Timeout, g.MaxBodyBytes = "5s", 1000
 	g.Upstream.TLS.ClientCertificate, g.Upstream.TLS.ClientKey = "chain", []byte("key")
 	g.Upstream.Timeouts.Connect, g.Upstream.Timeouts.Idle, g.Upstream.MaxConnections = "500ms", "1h", 7
+	g.Upstream.MaxConnectionAge = "2m"
 	h.source.PutGateway(g)
 	foreign := h.gateway()
 	foreign.AccountID = id.New(id.Account)
@@ -119,7 +83,7 @@ func TestCompiledUpstream(t *testing.T) {
 	if !slices.Equal(c.Upstream.Headers, want) {
 		t.Errorf("got headers %v, want %v", c.Upstream.Headers, want)
 	}
-	if u := c.Upstream; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConns != 7 {
+	if u := c.Upstream; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConnAge != 2*time.Minute || u.MaxConns != 7 {
 		t.Errorf("got connection settings %+v, want those of the record", u)
 	}
 	if !h.follower.Current().GatewayByID(foreign.ID).Upstream.PublicOnly {
@@ -181,7 +145,7 @@ func TestRevocationIsInForce(t *testing.T) {
 	h := newHarness(t)
 	for range 200 {
 		k, secret := h.key()
-		k.RateLimit = rate(t, "10/s")
+		k.RateLimit = ratelimit.RateOf(rate(t, "10/s"))
 		h.source.PutKey(k)
 		h.catchUp()
 		var (
@@ -233,7 +197,7 @@ func TestKeysFollow(t *testing.T) {
 		}
 		k, secret := h.key()
 		k.Owner, k.GatewayID = "tenant 7", id.New(id.Gateway)
-		k.Scope = apikey.Scope{Word: apikey.Read, Resource: "caf%c3%a9/%61"}
+		k.Scope = apikey.Scopes{{Word: apikey.Read, Resource: "caf%c3%a9/%61"}, {Word: apikey.Admin, Resource: "b"}}
 		k.ExpiresAt = time.Unix(2_000_000_000, 0)
 		stay, staySecret := h.key()
 		h.source.PutKey(k)
@@ -241,7 +205,7 @@ func TestKeysFollow(t *testing.T) {
 		follow()
 		c := h.follower.Current().FindKey(secret)
 		if c == nil || c.ID() != k.ID || string(c.AppendID(nil)) != k.ID || c.AccountID() != k.AccountID || c.Owner() != k.Owner ||
-			c.GatewayID() != k.GatewayID || c.Level() != k.Level || c.Scope() != (apikey.Scope{Word: apikey.Read, Resource: "caf%C3%A9/a"}) {
+			c.GatewayID() != k.GatewayID || c.Level() != k.Level || c.Scope().String() != "read:caf%C3%A9/a admin:b" {
 			t.Fatalf("got key %+v, want the fields of the record", c)
 		}
 		if c.Expired(k.ExpiresAt.Add(-1)) || !c.Expired(k.ExpiresAt) {
@@ -423,15 +387,15 @@ func TestDailyCapChangesItsKind(t *testing.T) {
 func TestRotatedKeysShareOneBucket(t *testing.T) {
 	h := newHarness(t)
 	old, oldSecret := h.key()
-	old.RateLimit = rate(t, "100/day")
+	old.RateLimit = ratelimit.RateOf(rate(t, "100/day"))
 	h.source.PutKey(old)
 	h.catchUp()
 	limits := func(secret string) []ratelimit.Limit {
-		l, ok := h.follower.Current().FindKey(secret).Limit()
-		if !ok {
-			t.Fatal("no limit")
+		list := h.follower.Current().FindKey(secret).AppendLimits(nil)
+		if len(list) != 1 {
+			t.Fatalf("got %d limits, want 1", len(list))
 		}
-		return []ratelimit.Limit{l}
+		return list
 	}
 	h.pass(limits(oldSecret), 20)
 	fresh, freshSecret := h.key()
@@ -443,7 +407,7 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 		t.Errorf("the old key admits %d requests, want 10", got)
 	}
 	// 50 of 100 are used. The rate doubles, at first in one of the two records only.
-	fresh.RateLimit = rate(t, "200/day")
+	fresh.RateLimit = ratelimit.RateOf(rate(t, "200/day"))
 	h.source.PutKey(fresh)
 	h.catchUp()
 	a, b := limits(oldSecret)[0], limits(freshSecret)[0]
@@ -682,5 +646,50 @@ func TestAge(t *testing.T) {
 	h.catchUp()
 	if got := h.follower.Age(); got != 0 {
 		t.Errorf("after a read without changes: got age %v, want 0", got)
+	}
+}
+
+// Guarantee: the daily cap of a key counts the requests of all keys of its rotation, keeps its
+// count when the cap changes and across a restart, and is listed while it is in use.
+func TestDailyCapOfAKey(t *testing.T) {
+	h := newHarness(t)
+	g := h.gateway()
+	h.source.PutGateway(g)
+	old, oldSecret := h.key()
+	old.RateLimit = keyLimit(t, `{"daily":"10/day"}`)
+	fresh, freshSecret := h.key()
+	fresh.RateLimit, fresh.BucketID = old.RateLimit, old.BucketID
+	h.source.PutKey(old)
+	h.source.PutKey(fresh)
+	h.catchUp()
+	limits := func(secret string) []ratelimit.Limit {
+		return h.follower.Current().FindKey(secret).AppendLimits(nil)
+	}
+	if got := h.pass(limits(oldSecret), 4) + h.pass(limits(freshSecret), 10); got != 10 {
+		t.Errorf("both keys admit %d requests, want 10", got)
+	}
+	old.RateLimit = keyLimit(t, `{"sustained":"100/s","daily":"15/day"}`)
+	fresh.RateLimit = old.RateLimit
+	h.source.PutKey(old)
+	h.source.PutKey(fresh)
+	h.catchUp()
+	if got := h.pass(limits(oldSecret), 3); got != 3 {
+		t.Errorf("after a change from 10 to 15: got %d requests of 3 admitted, want 3", got)
+	}
+	var listed []ratelimit.Level
+	h.follower.Levels(g.ID, func(l ratelimit.Level) {
+		if l.Scope == ratelimit.KeyDailyScope {
+			listed = append(listed, l)
+		}
+	})
+	if len(listed) != 2 || listed[0].Limit != 15 || listed[0].Remaining != 2 {
+		t.Errorf("got levels %+v, want 2 of 15 left for both keys", listed)
+	}
+	if err := h.reserver.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	again := newHarnessOn(t, h.source, h.clock)
+	if got := again.pass(again.follower.Current().FindKey(freshSecret).AppendLimits(nil), 5); got != 2 {
+		t.Errorf("after a restart: got %d requests admitted, want 2", got)
 	}
 }

@@ -17,6 +17,18 @@ type Gateway struct {
 	CORS *CORS
 	// MaxBodyBytes is the largest request body; 0 means no limit.
 	MaxBodyBytes int64
+	// EncodedSlashes is set if an encoded slash or backslash is a part of its segment.
+	EncodedSlashes bool
+	// KeyHeaders are the headers that may hold the key; nil means Authorization alone.
+	KeyHeaders []KeyHeader
+	// KeyMessage is the public message of a 401 for a key that is missing or not valid.
+	KeyMessage string
+	// Withheld are the client's headers that are not forwarded, because the gateway sets
+	// them (Upstream.Headers) or they may hold the key. Authorization is not among them: see
+	// ForwardsAuthorization.
+	Withheld []string
+	// ForwardsAuthorization is set if Authorization is not one of the key headers.
+	ForwardsAuthorization bool
 
 	hostname string
 	routes   map[string]*Route // by identifier
@@ -101,6 +113,14 @@ func (r *Route) AppendLimits(dst []ratelimit.Limit, bucket [16]byte) []ratelimit
 		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.dailies.Daily(bucket)})
 	}
 	return dst
+}
+
+// KeyHeader is a header that may hold the key.
+type KeyHeader struct {
+	Name string
+	// Authorization is set for the header of that name, whose scheme Bearer holds the key.
+	// Of any other header, the whole value is the key.
+	Authorization bool
 }
 
 // CORS is a gateway's compiled CORS configuration.

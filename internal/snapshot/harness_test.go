@@ -33,6 +33,9 @@ func (c *clock) Now() ratelimit.Instant {
 	return c.now
 }
 
+// micros returns the time as access records have it.
+func (c *clock) micros() int64 { return c.Now().Wall / 1000 }
+
 func (c *clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,9 +56,18 @@ type harness struct {
 
 func newHarness(t testing.TB) *harness {
 	t.Helper()
-	h := &harness{t: t, source: &snapshottest.Source{}, clock: newClock(), random: rand.NewChaCha8([32]byte{1})}
-	h.account = account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
-	h.source.PutAccount(h.account)
+	source := &snapshottest.Source{}
+	a := account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
+	source.PutAccount(a)
+	h := newHarnessOn(t, source, newClock())
+	h.account = a
+	return h
+}
+
+// newHarnessOn returns a Follower over source, as after a restart.
+func newHarnessOn(t testing.TB, source *snapshottest.Source, c *clock) *harness {
+	t.Helper()
+	h := &harness{t: t, source: source, clock: c, random: rand.NewChaCha8([32]byte{1})}
 	var err error
 	h.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: h.source, Now: func() time.Time { return time.Unix(0, h.clock.Now().Wall) }})
 	if err != nil {
@@ -69,17 +81,24 @@ func newHarness(t testing.TB) *harness {
 			t.Error(err)
 		}
 	})
-	h.follower, err = snapshot.New(snapshot.Config{
+	h.follower = newFollower(t, h)
+	if err := h.follower.Load(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// newFollower returns a Follower that has loaded nothing.
+func newFollower(t testing.TB, h *harness) *snapshot.Follower {
+	t.Helper()
+	f, err := snapshot.New(snapshot.Config{
 		Source: h.source, Reserver: h.reserver, Now: h.clock.Now, GatewayDomain: "gw.test",
 		OpenSealed: func(b []byte) ([]byte, error) { return []byte(strings.ToUpper(string(b))), nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.follower.Load(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return f
 }
 
 func (h *harness) catchUp() {
@@ -107,7 +126,7 @@ func (h *harness) key() (apikey.Key, string) {
 	}
 	k := apikey.Key{
 		ID: id.New(id.Key), AccountID: h.account.ID, Digest: apikey.DigestOf(secret), Prefix: apikey.PrefixOf(secret),
-		Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Admin},
+		Level: apikey.GatewayLevel, Scope: apikey.Scopes{{Word: apikey.Admin}},
 	}
 	k.BucketID = k.ID
 	return k, secret
@@ -120,6 +139,16 @@ func config(t testing.TB, sustained, burst, daily, per string) ratelimit.Config 
 		t.Fatal(err)
 	}
 	return c
+}
+
+// keyLimit parses the limit of a key, a rate or an object.
+func keyLimit(t testing.TB, s string) ratelimit.KeyLimit {
+	t.Helper()
+	l, err := ratelimit.ParseKeyLimit(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func rate(t testing.TB, s string) ratelimit.Rate {

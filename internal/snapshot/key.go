@@ -2,11 +2,11 @@ package snapshot
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -19,12 +19,11 @@ type Key struct {
 	id       [16]byte
 	owner    string
 	chain    *[16]byte // identifier of the bucket, if it differs from id
-	resource *string   // of the scope, normalized by gateway.NormalizePath; nil if it has none
+	scopes   *scopes   // shared by keys with the same scopes
 	class    *keyClass
-	params   *ratelimit.Params // nil without a rate limit
-	bucket   *ratelimit.Bucket // shared by the keys of a rotation
-	expires  int64             // microseconds since 1970; 0 means never
-	used     atomic.Int64      // last use, in microseconds since 1970
+	limit    *keyLimit    // shared by the keys of a rotation; nil without a rate limit
+	expires  int64        // microseconds since 1970; 0 means never
+	used     atomic.Int64 // last use, in microseconds since 1970
 	nextUsed atomic.Pointer[Key]
 }
 
@@ -39,7 +38,6 @@ type classID struct {
 	accountID string
 	gatewayID string
 	level     apikey.Level
-	word      apikey.Word
 }
 
 // ID returns the key's identifier. It allocates; AppendID does not.
@@ -57,13 +55,23 @@ func (k *Key) AccountID() string { return k.class.accountID }
 // Level returns the key's level.
 func (k *Key) Level() apikey.Level { return k.class.level }
 
-// Scope returns the key's scope. Its resource is normalized by gateway.NormalizePath, like
-// the paths that it is compared with.
-func (k *Key) Scope() apikey.Scope {
-	if k.resource == nil {
-		return apikey.Scope{Word: k.class.word}
-	}
-	return apikey.Scope{Word: k.class.word, Resource: *k.resource}
+// scopes is the scopes of keys, in normal form. The first one, which is usually the only
+// one, is within the struct.
+type scopes struct {
+	first apikey.Scope
+	more  []apikey.Scope
+}
+
+// Scope returns the key's scopes in normal form, like the paths that they are compared
+// with. It allocates; Allows does not.
+func (k *Key) Scope() apikey.Scopes {
+	return append(apikey.Scopes{k.scopes.first}, k.scopes.more...)
+}
+
+// Allows reports whether one of the key's scopes allows method on path, as
+// apikey.Scope.Allows does.
+func (k *Key) Allows(method, path string) bool {
+	return k.scopes.first.Allows(method, path) || apikey.Scopes(k.scopes.more).Allows(method, path)
 }
 
 // Owner returns the key's owner, or "".
@@ -87,12 +95,35 @@ func (k *Key) Expired(now time.Time) bool { return k.ExpiredAt(now.UnixMicro()) 
 // ExpiredAt is Expired for a time in microseconds since 1970.
 func (k *Key) ExpiredAt(now int64) bool { return k.expires != 0 && now >= k.expires }
 
-// Limit returns the key's own limit. ok is false if it has none.
-func (k *Key) Limit() (l ratelimit.Limit, ok bool) {
-	return ratelimit.Limit{Scope: ratelimit.KeyScope, Params: k.params, Bucket: k.bucket}, k.bucket != nil
+// keyLimit is the rate limit of a key, and of the others of its rotation.
+type keyLimit struct {
+	params  *ratelimit.Params // of bucket; nil if it has none
+	bucket  *ratelimit.Bucket
+	daily   int64 // cap; 0 for none
+	dailies *ratelimit.Dailies
 }
 
-// compileKey returns k without class and limit. It fails if an identifier is not valid.
+func (l *keyLimit) equal(o *keyLimit) bool {
+	return l.daily == o.daily && (l.params == nil) == (o.params == nil) && (l.params == nil || *l.params == *o.params)
+}
+
+// AppendLimits appends the key's own limits. It allocates only for the first request of a key
+// with a daily cap.
+func (k *Key) AppendLimits(dst []ratelimit.Limit) []ratelimit.Limit {
+	l := k.limit
+	if l == nil {
+		return dst
+	}
+	if l.bucket != nil {
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.KeyScope, Params: l.params, Bucket: l.bucket})
+	}
+	if l.daily > 0 {
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.KeyDailyScope, Daily: l.dailies.DailyOf(k.BucketID(), l.daily)})
+	}
+	return dst
+}
+
+// compileKey returns k without class, scopes and limit. It fails if an identifier is not valid.
 func compileKey(k *apikey.Key) (*Key, error) {
 	c := &Key{digest: k.Digest, owner: k.Owner}
 	var ok bool
@@ -106,10 +137,6 @@ func compileKey(k *apikey.Key) (*Key, error) {
 		}
 		c.chain = &chain
 	}
-	if k.Scope.Resource != "" {
-		resource := gateway.NormalizePath(nil, k.Scope.Resource)
-		c.resource = &resource
-	}
 	if !k.ExpiresAt.IsZero() {
 		c.expires = k.ExpiresAt.UnixMicro()
 	}
@@ -118,11 +145,11 @@ func compileKey(k *apikey.Key) (*Key, error) {
 
 // same reports whether k and o are equal, except for their last use.
 func (k *Key) same(o *Key) bool {
-	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner == o.owner && k.Scope() == o.Scope() &&
-		k.class == o.class && k.params == o.params && k.bucket == o.bucket && k.expires == o.expires
+	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner == o.owner && (k.scopes == o.scopes || slices.Equal(k.Scope(), o.Scope())) &&
+		k.class == o.class && k.limit == o.limit && k.expires == o.expires
 }
 
-// withBucket returns a copy of k with another limit.
-func (k *Key) withBucket(p *ratelimit.Params, b *ratelimit.Bucket) *Key {
-	return &Key{digest: k.digest, id: k.id, chain: k.chain, owner: k.owner, resource: k.resource, class: k.class, params: p, bucket: b, expires: k.expires}
+// withLimit returns a copy of k with another limit.
+func (k *Key) withLimit(l *keyLimit) *Key {
+	return &Key{digest: k.digest, id: k.id, chain: k.chain, owner: k.owner, scopes: k.scopes, class: k.class, limit: l, expires: k.expires}
 }

@@ -27,7 +27,7 @@ func (m *manyKeys) nth(i int) (k apikey.Key) {
 	var u [16]byte
 	binary.BigEndian.PutUint64(u[:8], 0x0190_0000_0000_7000+uint64(i)<<16)
 	binary.BigEndian.PutUint64(u[8:], uint64(i+1)*0x9e3779b97f4a7c15)
-	k = apikey.Key{ID: id.Format(id.Key, u), AccountID: m.account.ID, Digest: m.digest(i), Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Read}, RateLimit: m.rate}
+	k = apikey.Key{ID: id.Format(id.Key, u), AccountID: m.account.ID, Digest: m.digest(i), Level: apikey.GatewayLevel, Scope: apikey.Scopes{{Word: apikey.Read}}, RateLimit: ratelimit.RateOf(m.rate)}
 	if m.owner {
 		k.Owner = fmt.Sprintf("customer-%07d", i)
 	}
@@ -38,7 +38,7 @@ func (m *manyKeys) digest(i int) apikey.Digest {
 	return apikey.DigestOf(fmt.Sprint("key number ", i))
 }
 
-func (m *manyKeys) EachKey(_ context.Context, f func(*apikey.Key) error) error {
+func (m *manyKeys) EachKey(_ context.Context, _ time.Time, f func(*apikey.Key) error) error {
 	for i := range m.n {
 		k := m.nth(i)
 		if err := f(&k); err != nil {
@@ -54,8 +54,8 @@ type manySource struct {
 	keys *manyKeys
 }
 
-func (s manySource) EachKey(ctx context.Context, f func(*apikey.Key) error) error {
-	return s.keys.EachKey(ctx, f)
+func (s manySource) EachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error) error {
+	return s.keys.EachKey(ctx, revokedSince, f)
 }
 
 func followerOf(t testing.TB, m *manyKeys) *snapshot.Follower {

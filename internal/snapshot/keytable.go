@@ -73,10 +73,10 @@ func (t *keyTable) put(old, k *Key) {
 		s.slots[s.index(old, byDigest)] = k
 	}
 	at.Store(s)
-	if old != nil && old.bucket != nil {
+	if old != nil && old.limit != nil {
 		t.bucketShard(old).remove(old, byBucket)
 	}
-	if k.bucket != nil {
+	if k.limit != nil {
 		t.bucketShard(k).add(k, byBucket)
 	}
 }
@@ -90,9 +90,43 @@ func (t *keyTable) remove(k *Key) {
 	}
 	s.remove(k, byDigest)
 	at.Store(s)
-	if k.bucket != nil {
+	if k.limit != nil {
 		t.bucketShard(k).remove(k, byBucket)
 	}
+}
+
+// removeAll removes the keys that gone selects, and returns them. It copies each shard at most
+// once, so that it takes milliseconds even for a million keys.
+func (t *keyTable) removeAll(gone func(*Key) bool) (removed []*Key) {
+	for i := range t.digests {
+		s := t.digests[i].Load()
+		if s == nil {
+			continue
+		}
+		kept, before := &shard{}, len(removed)
+		for _, k := range s.slots {
+			switch {
+			case k == nil:
+			case gone(k):
+				removed = append(removed, k)
+			default:
+				kept.add(k, byDigest)
+			}
+		}
+		if len(removed) == before {
+			continue
+		}
+		if kept.keys == 0 {
+			kept = nil
+		}
+		t.digests[i].Store(kept)
+	}
+	for _, k := range removed {
+		if k.limit != nil {
+			t.bucketShard(k).remove(k, byBucket)
+		}
+	}
+	return removed
 }
 
 // partners calls f for each key with a rate limit whose bucket is identified by b. f must

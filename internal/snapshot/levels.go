@@ -21,12 +21,19 @@ func (f *Follower) Levels(gatewayID string, yield func(ratelimit.Level)) {
 		r.levels(now, yield)
 	}
 	s.keys.each(func(k *Key) {
-		if k.bucket == nil || k.AccountID() != g.AccountID || k.GatewayID() != "" && k.GatewayID() != g.ID {
+		if k.limit == nil || k.AccountID() != g.AccountID || k.GatewayID() != "" && k.GatewayID() != g.ID {
 			return
 		}
-		limit, _ := k.Limit()
-		if status := ratelimit.StatusOf(now, limit); status.ResetIn > 0 {
-			yield(ratelimit.Level{Status: status, Key: k.id})
+		if l := k.limit; l.bucket != nil {
+			status := ratelimit.StatusOf(now, ratelimit.Limit{Scope: ratelimit.KeyScope, Params: l.params, Bucket: l.bucket})
+			if status.ResetIn > 0 {
+				yield(ratelimit.Level{Status: status, Key: k.id})
+			}
+		}
+		if l := k.limit; l.daily > 0 {
+			if status := l.dailies.StatusOf(now, k.BucketID(), l.daily); status.Remaining < status.Limit {
+				yield(ratelimit.Level{Status: status, Key: k.id})
+			}
 		}
 	})
 }

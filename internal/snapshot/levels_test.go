@@ -3,7 +3,6 @@ package snapshot_test
 import (
 	"context"
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -48,10 +47,7 @@ func (h *levelsHarness) request(path string, keys ...heldKey) {
 	r := s.GatewayByID(h.g.ID).Find(path).Route("GET")
 	for _, held := range keys {
 		k := s.FindKey(held.secret)
-		limits := r.AppendLimits(nil, k.BucketID())
-		if l, ok := k.Limit(); ok {
-			limits = slices.Insert(limits, 0, l)
-		}
+		limits := r.AppendLimits(k.AppendLimits(nil), k.BucketID())
 		limits = append(limits, s.GatewayByID(h.g.ID).Global())
 		var statuses [ratelimit.MaxLimits]ratelimit.Status
 		for {
@@ -153,7 +149,7 @@ type heldKey struct{ ID, secret string }
 func (h *harness) keyWith(t *testing.T, limit, gatewayID string) heldKey {
 	t.Helper()
 	k, secret := h.key()
-	k.RateLimit, k.GatewayID = rate(t, limit), gatewayID
+	k.RateLimit, k.GatewayID = keyLimit(t, limit), gatewayID
 	h.source.PutKey(k)
 	return heldKey{k.ID, secret}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
@@ -56,10 +57,14 @@ func (f *Follower) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load gateways: %w", err)
 	}
-	if err := f.loadKeys(ctx); err != nil {
+	if err := f.loadKeys(ctx, accounts); err != nil {
 		return fmt.Errorf("load keys: %w", err)
 	}
-	f.publish(accounts, changed)
+	defaultID, err := f.readDefault(ctx)
+	if err != nil {
+		return err
+	}
+	f.publish(accounts, changed, defaultID)
 	f.failed = failed
 	f.seq, f.loaded = seq, true
 	f.caughtUp.Store(begun)
@@ -78,6 +83,16 @@ func (f *Follower) readAccounts(ctx context.Context) (map[string]*account.Accoun
 	return accounts, nil
 }
 
+// readDefault returns the identifier of the default gateway, or "". Callers read it after the
+// gateways, so that a gateway that was deleted before they were read is never the default one.
+func (f *Follower) readDefault(ctx context.Context) (string, error) {
+	gatewayID, err := f.cfg.Source.DefaultGateway(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the default gateway: %w", err)
+	}
+	return gatewayID, nil
+}
+
 // publicOnly reports whether the gateways of the account may reach only public addresses.
 // That includes the gateways of an unknown account.
 func publicOnly(accounts map[string]*account.Account, accountID string) bool {
@@ -86,22 +101,22 @@ func publicOnly(accounts map[string]*account.Account, accountID string) bool {
 }
 
 // loadKeys brings the key table up to date with the source. The first time it fills a new
-// table, which no reader knows yet; later it changes the table in force, key by key.
-func (f *Follower) loadKeys(ctx context.Context) error {
+// table, which no reader knows yet; later it changes the table in force, key by key. It
+// leaves out the keys of accounts that are deleted, or so new that the change log names them.
+func (f *Follower) loadKeys(ctx context.Context, accounts map[string]*account.Account) error {
 	s := f.Current()
 	if !f.loaded {
-		fresh := *s
-		fresh.keys = &keyTable{private: true}
+		fresh := (&Snapshot{keys: &keyTable{private: true}}).publishable(s.accounts, s.gateways, "")
 		clear(f.classes)
-		err := f.cfg.Source.EachKey(ctx, func(k *apikey.Key) error { return f.putKey(fresh.keys, k) })
+		err := f.eachKey(ctx, accounts, func(k *apikey.Key) error { return f.putKey(fresh.keys, k) })
 		fresh.keys.private = false
 		if err == nil {
-			f.current.Store(&fresh)
+			f.current.Store(fresh)
 		}
 		return err
 	}
 	seen := map[apikey.Digest]bool{}
-	err := f.cfg.Source.EachKey(ctx, func(k *apikey.Key) error {
+	err := f.eachKey(ctx, accounts, func(k *apikey.Key) error {
 		seen[k.Digest] = true
 		return f.putKey(s.keys, k)
 	})
@@ -120,10 +135,26 @@ func (f *Follower) loadKeys(ctx context.Context) error {
 	return nil
 }
 
+// eachKey calls do for each key in force, and remembers the keys that were revoked a short
+// time ago. It leaves out the keys of other accounts.
+func (f *Follower) eachKey(ctx context.Context, accounts map[string]*account.Account, do func(*apikey.Key) error) error {
+	now := f.cfg.Now().Wall / 1000
+	return f.cfg.Source.EachKey(ctx, time.UnixMicro(now).Add(-revokedFor), func(k *apikey.Key) error {
+		if accounts[k.AccountID] == nil {
+			return nil
+		}
+		if k.RevokedAt.IsZero() {
+			return do(k)
+		}
+		f.revoked.add(k, now)
+		return nil
+	})
+}
+
 // publish puts the changed gateways in force; nil means deleted. They take over the limits
-// of their predecessors. publish cannot fail, and is the only place where a bucket of a
-// gateway or route is closed.
-func (f *Follower) publish(accounts map[string]*account.Account, changed map[string]*Gateway) {
+// of their predecessors. defaultID is the default gateway, or "". publish cannot fail, and is
+// the only place where a bucket of a gateway or route is closed.
+func (f *Follower) publish(accounts map[string]*account.Account, changed map[string]*Gateway, defaultID string) {
 	old := f.Current()
 	gateways := make(map[string]*Gateway, len(old.gateways)+len(changed))
 	for id, g := range old.gateways {
@@ -141,13 +172,16 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 			gateways[id] = g
 		}
 	}
-	next := old.publishable(accounts, gateways)
+	next := old.publishable(accounts, gateways, defaultID)
 	now := f.cfg.Now()
 	for id, g := range changed {
 		if g != nil {
 			f.adoptLimits(g, old.gateways[id], now)
 		}
-		f.removed.add(old.gateways[id], g, now.Mono)
+	}
+	now = f.cfg.Now()
+	for id, g := range changed {
+		f.former.add(old.gateways[id], g, now)
 	}
 	f.current.Store(next)
 	for id, g := range changed {

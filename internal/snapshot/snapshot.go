@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
@@ -12,38 +13,44 @@ import (
 type Snapshot struct {
 	accounts map[string]*account.Account
 	gateways map[string]*Gateway // by ID
-	hosts    map[string]*Gateway // by hostname, in lower case
-	fallback *Gateway            // the gateway of the account default, if it has exactly one
+	hosts    map[string]*Gateway // by hostname, in lower case; nil for those of suspended accounts
+	fallback *Gateway            // the default gateway, or nil
 	keys     *keyTable
+
+	indexAccounts sync.Once
+	byAccount     map[string][]*Gateway // set by indexAccounts: most snapshots are never asked
 }
 
-// publishable returns a snapshot of accounts and gateways with the keys of s.
-func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways map[string]*Gateway) *Snapshot {
+// publishable returns a snapshot of accounts and gateways with the keys of s. defaultID is the default
+// gateway's identifier, or "". If the gateway is not in gateways, because it could not be compiled or was
+// created after they were read, the present default gateway remains. The gateways of a suspended account are
+// compiled and keep the state of their limits, but no host leads to them.
+func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways map[string]*Gateway, defaultID string) *Snapshot {
 	next := &Snapshot{accounts: accounts, gateways: gateways, hosts: make(map[string]*Gateway, len(gateways)), keys: s.keys}
-	ofDefault := 0
 	for _, g := range gateways {
-		next.hosts[g.hostname] = g
-		if a := accounts[g.AccountID]; a != nil && a.IsDefault() {
-			ofDefault++
-			next.fallback = g
+		a := accounts[g.AccountID]
+		if a == nil || a.State == account.Suspended { // nil: deleted
+			next.hosts[g.hostname] = nil // not the fallback
+			continue
 		}
+		next.hosts[g.hostname] = g
 	}
-	if ofDefault != 1 {
-		next.fallback = nil
+	next.fallback = gateways[defaultID]
+	if next.fallback == nil && defaultID != "" && s.fallback != nil {
+		next.fallback = gateways[s.fallback.ID]
 	}
 	return next
 }
 
 // GatewayByHost returns the gateway for the value of Host or :authority (contract, 4.1), or
-// nil. It ignores letter case, the port and a final dot. For an unknown
-// host it returns the gateway of the account default, if that has exactly one. GatewayByHost does not
-// allocate.
+// nil, also for one of a suspended account. It ignores letter case, the port and a final dot. For an
+// unknown host it returns the default gateway, if there is one. GatewayByHost does not allocate.
 func (s *Snapshot) GatewayByHost(host string) *Gateway {
-	if g := s.hosts[host]; g != nil {
+	if g, known := s.hosts[host]; known {
 		return g
 	}
 	var b [256]byte
-	if g := s.hosts[string(appendHost(b[:0], host))]; g != nil {
+	if g, known := s.hosts[string(appendHost(b[:0], host))]; known {
 		return g
 	}
 	return s.fallback
@@ -69,10 +76,10 @@ func appendHost(dst []byte, host string) []byte {
 	return dst
 }
 
-// GatewayByID returns the gateway, or nil.
+// GatewayByID returns the gateway, also of a suspended account, or nil.
 func (s *Snapshot) GatewayByID(gatewayID string) *Gateway { return s.gateways[gatewayID] }
 
-// Account returns the account, or nil.
+// Account returns the account, also a suspended one, or nil if there is none or it is deleted.
 func (s *Snapshot) Account(accountID string) *account.Account { return s.accounts[accountID] }
 
 // FindKey returns the key with the given key string, of either level, expired or not. It

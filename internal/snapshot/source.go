@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
@@ -15,7 +16,7 @@ type Source interface {
 	ChangeLog
 	GatewaySource
 	KeySource
-	// Accounts returns every account.
+	// Accounts returns every account that is not deleted.
 	Accounts(ctx context.Context) ([]account.Account, error)
 }
 
@@ -25,16 +26,19 @@ type GatewaySource interface {
 	// first error of f and returns it. f may keep its arguments.
 	EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error
 	GatewayByID(ctx context.Context, gatewayID string) (*gateway.Gateway, []gateway.Route, error)
+	// DefaultGateway returns the identifier of the gateway with Default set, or "".
+	DefaultGateway(ctx context.Context) (gatewayID string, err error)
 }
 
 // KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,
 // Owner, GatewayID, RateLimit, BucketID, ExpiresAt and RevokedAt must be set; others may be
 // left empty.
 type KeySource interface {
-	// EachKey calls f for each key that is not revoked, including expired ones, in any
+	// EachKey calls f for each key that is not revoked, including expired ones and those of
+	// deleted accounts, and for each key that was revoked at revokedSince or later, in any
 	// order. It stops at the first error of f and returns it. f may keep the strings of a
 	// Key, but not the Key, which may be reused.
-	EachKey(ctx context.Context, f func(*apikey.Key) error) error
+	EachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error) error
 	// KeyByID returns one key, whether or not it is revoked.
 	KeyByID(ctx context.Context, keyID string) (*apikey.Key, error)
 }

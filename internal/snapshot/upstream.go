@@ -25,6 +25,7 @@ type Upstream struct {
 	// Connection settings; zero values mean those of the server.
 	ConnectTimeout time.Duration
 	IdleTimeout    time.Duration
+	MaxConnAge     time.Duration
 	MaxConns       int
 
 	Headers []Header // set on every forwarded request; opened, sorted by name
@@ -63,6 +64,9 @@ func (f *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
 	}
 	if u.IdleTimeout, err = optionalDuration(g.Upstream.Timeouts.Idle); err != nil {
 		return fmt.Errorf("read upstream_idle_timeout: %w", err)
+	}
+	if u.MaxConnAge, err = optionalDuration(g.Upstream.MaxConnectionAge); err != nil {
+		return fmt.Errorf("read upstream_max_connection_age: %w", err)
 	}
 	u.MaxConns = int(g.Upstream.MaxConnections)
 	if g.Upstream.TLS.ClientCertificate == "" {

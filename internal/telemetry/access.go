@@ -86,15 +86,14 @@ func (l *Lines) stopWithin(ctx context.Context, d time.Duration) error {
 }
 
 func (l *Lines) run(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		select {
 		case e := <-l.waiting:
 			l.line(&e)
 		case <-ctx.Done():
-			l.finish(l.group.Grace())
-			return
 		}
 	}
+	l.finish(l.group.Grace())
 }
 
 // finish writes the waiting lines until ctx ends.

@@ -21,13 +21,27 @@ const (
 
 // Readiness holds the phase of a server. The zero value is in phase Starting. It is safe
 // for concurrent use.
-type Readiness struct{ phase atomic.Int32 }
+type Readiness struct {
+	phase    atomic.Int32
+	degraded atomic.Pointer[func() string]
+}
 
 // Set sets the phase.
 func (r *Readiness) Set(p Phase) { r.phase.Store(int32(p)) }
 
 // Phase returns the phase.
 func (r *Readiness) Phase() Phase { return Phase(r.phase.Load()) }
+
+// SetDegraded sets what tells what is wrong without stopping traffic, or "".
+func (r *Readiness) SetDegraded(f func() (reason string)) { r.degraded.Store(&f) }
+
+// Degraded returns what is wrong without stopping traffic, or "".
+func (r *Readiness) Degraded() string {
+	if f := r.degraded.Load(); f != nil {
+		return (*f)()
+	}
+	return ""
+}
 
 // OpsHandler returns the handler of /livez, /readyz and /metrics, and of /debug/pprof if
 // withPprof is true.
@@ -39,7 +53,11 @@ func OpsHandler(r *Readiness, m *Metrics, withPprof bool) http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch r.Phase() {
 		case Ready:
-			respond(w, http.StatusOK, "ready\n")
+			text := "ready\n"
+			if reason := r.Degraded(); reason != "" {
+				text += "degraded: " + reason + "\n"
+			}
+			respond(w, http.StatusOK, text)
 		case Draining:
 			respond(w, http.StatusServiceUnavailable, "shutting down\n")
 		default:

@@ -35,6 +35,21 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
+// Guarantee: what is wrong without stopping traffic is in the body of /readyz, which stays 200.
+func TestDegraded(t *testing.T) {
+	var r telemetry.Readiness
+	r.Set(telemetry.Ready)
+	reason := ""
+	r.SetDegraded(func() string { return reason })
+	h := telemetry.OpsHandler(&r, telemetry.NewMetrics("test"), false)
+	for _, tc := range []struct{ reason, want string }{{"", "ready\n"}, {"disk_full", "ready\ndegraded: disk_full\n"}} {
+		reason = tc.reason
+		if got := get(h, "/readyz"); got.Code != http.StatusOK || got.Body.String() != tc.want {
+			t.Errorf("got status %d and %q, want 200 and %q", got.Code, got.Body, tc.want)
+		}
+	}
+}
+
 // Guarantee: profiles are served only if they are enabled.
 func TestPprof(t *testing.T) {
 	m := telemetry.NewMetrics("test")

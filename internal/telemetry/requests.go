@@ -132,8 +132,8 @@ func (r *Requests) count(e *accesslog.Record) {
 	}
 	s.bytesIn += e.BytesIn
 	s.bytesOut += e.BytesOut
-	if e.Result == accesslog.Limited && int(e.LimitScope) < len(s.limited) {
-		s.limited[e.LimitScope]++
+	if scope := ratelimit.Scope(e.LimitScope).Reported(); e.Result == accesslog.Limited && int(scope) < len(s.limited) {
+		s.limited[scope]++
 	}
 	switch {
 	case e.Result == accesslog.Unreachable:

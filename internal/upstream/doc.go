@@ -15,6 +15,12 @@
 // setting leaves their connections alone. Every attempt to connect resolves the name
 // again and asks the netguard.Guard.
 //
+// # Age
+//
+// A connection is not used for new requests after Origin.MaxConnAge, so that a name that
+// moves to another address is followed. An H1Pool gives each connection a lifetime. A Pool
+// replaces its transports instead; the type transports says how.
+//
 // # Connection limit
 //
 // If an origin's connections are limited (Origin.MaxConns, Config.MaxConns), each

@@ -20,8 +20,10 @@ type H1Conn struct {
 	pool *H1Pool
 	conn *net.TCPConn
 	raw  syscall.RawConn
-	uses int   // how many callers have owned it so far
 	last int64 // tick of the last Release
+	end  int64 // tick from which it is not used for new requests
+
+	reused bool // it has been idle, and taken again
 
 	state  atomic.Int32
 	listed atomic.Bool  // is in a stack, or is about to be pushed
@@ -37,7 +39,7 @@ func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &H1Conn{pool: p, conn: conn, raw: raw, uses: 1}
+	c := &H1Conn{pool: p, conn: conn, raw: raw, end: p.owner.tick.Load() + lifetime(p.maxAge)}
 	c.peekFunc = c.peek
 	c.home.Store(int32(home))
 	return c, nil
@@ -49,13 +51,9 @@ func (c *H1Conn) NetConn() *net.TCPConn { return c.conn }
 // Raw returns the connection for the caller's own system calls.
 func (c *H1Conn) Raw() syscall.RawConn { return c.raw }
 
-// Uses returns how many callers have owned the connection. A caller that released it and
-// finds the same number later knows that no other caller has owned it since.
-func (c *H1Conn) Uses() int { return c.uses }
-
 // Reused reports whether the connection has carried a request before. If so, a failure
 // before the first byte of a response may only mean that the upstream had closed it.
-func (c *H1Conn) Reused() bool { return c.uses > 1 }
+func (c *H1Conn) Reused() bool { return c.reused }
 
 // Stale reports whether an idle connection is unusable: the upstream has closed or reset
 // it, or sent bytes that no request asked for. It does not block.
@@ -65,11 +63,20 @@ func (c *H1Conn) Stale() bool {
 	return c.stale
 }
 
+// old reports whether the connection has reached the age after which it is not used for new
+// requests.
+func (c *H1Conn) old() bool { return c.pool.owner.tick.Load() >= c.end }
+
 func (c *H1Conn) peek(fd uintptr) { c.stale = !isQuiet(fd) }
 
-// Release makes the connection idle, or gives it to a waiter. The caller must have read the
-// last response to its end and must not leave a deadline set.
+// Release makes the connection idle, gives it to a waiter, or closes it if it has become too
+// old. The caller must have read the last response to its end and must not leave a deadline
+// set.
 func (c *H1Conn) Release() {
+	if c.old() {
+		c.Discard()
+		return
+	}
 	p := c.pool
 	c.last = p.owner.tick.Load()
 	c.state.Store(connIdle) // from here on another caller may own it
@@ -100,22 +107,20 @@ func (c *H1Conn) close() {
 }
 
 // take makes the caller the owner of an idle connection. It returns false if the connection
-// is not idle, or is stale; a stale one is closed, and the caller must see to it that
-// waiters are served.
+// is not idle, is too old, or is stale. In the last two cases it closes the connection, and
+// the caller must serve the waiters.
 //
-// take checks for staleness unless the caller itself was the last owner (known is not zero
-// and equals the number of uses) and released the connection within the last tick. Bytes
-// that the upstream has sent since its last response would be taken for the response to the
-// next request, and that must not be another client's request.
-func (c *H1Conn) take(known int) bool {
+// take checks for staleness before every use, also by the same client. Bytes that the
+// upstream has sent since its last response would be taken for the response to the next
+// request, and everything behind them for that to the one after it.
+func (c *H1Conn) take() bool {
 	if !c.state.CompareAndSwap(connIdle, connBusy) {
 		return false
 	}
-	own := known != 0 && known == c.uses && c.pool.owner.tick.Load()-c.last <= 1
-	if !own && c.Stale() {
+	if c.old() || c.Stale() {
 		c.close()
 		return false
 	}
-	c.uses++
+	c.reused = true
 	return true
 }

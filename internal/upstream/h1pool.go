@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/keygate/keygate/internal/netguard"
 )
 
 // H1Pool holds the plain connections of one origin of scheme http for the HTTP/1.1 engine,
@@ -31,7 +29,7 @@ import (
 //	│      │◄──────────────────────────────────┤      │   take    │      │
 //	│      │  Discard                          └──────┘           │      │
 //	│      │◄─────────────────────────────────────────────────────┤      │
-//	└──────┘  idle for too long, stale, or the pool is draining   └──────┘
+//	└──────┘  idle for too long, too old, stale, or draining      └──────┘
 //
 // A request takes a slot or an idle connection for itself, or serveWaiters takes it for the
 // first waiter. Every transition to free or idle is followed by serveWaiters. See waitQueue
@@ -40,9 +38,10 @@ type H1Pool struct {
 	owner   *Pools
 	origin  Origin
 	address string
-	dialer  net.Dialer
-	limit   int64 // of open; 0 means no limit
-	idle    int64 // ticks for which a connection may be idle
+	dialer  *net.Dialer
+	limit   int64         // of open; 0 means no limit
+	idle    int64         // ticks for which a connection may be idle
+	maxAge  time.Duration // of a connection that is used for a new request
 
 	used      atomic.Int64 // tick of the last use
 	draining  atomic.Bool  // connections close instead of becoming idle
@@ -65,11 +64,9 @@ func newH1Pool(owner *Pools, o Origin, port string) *H1Pool {
 		address: withPort(o.Host, port),
 		limit:   int64(cmp.Or(o.MaxConns, owner.cfg.MaxConns)),
 		idle:    max(2, int64(cmp.Or(o.IdleTimeout, owner.cfg.IdleTimeout)/tickTime)),
+		maxAge:  cmp.Or(o.MaxConnAge, owner.cfg.MaxConnAge),
+		dialer:  owner.cfg.dialer(&o),
 		shards:  make([]shard, owner.shards),
-	}
-	p.dialer = net.Dialer{
-		Timeout:        cmp.Or(o.ConnectTimeout, owner.cfg.ConnectTimeout),
-		ControlContext: owner.cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: owner.cfg.Allow}),
 	}
 	p.used.Store(owner.tick.Load())
 	return p
@@ -78,13 +75,7 @@ func newH1Pool(owner *Pools, o Origin, port string) *H1Pool {
 // Take returns an idle connection, or nil if there is none or if requests wait for one. It
 // does not block. It tries hint first, which may be nil, any connection that the caller
 // owned before, or one of another pool.
-//
-// uses is zero, or the value of hint.Uses when this same client's previous request released
-// hint. Pass it only for a request that may be sent twice. If the release was a moment ago,
-// Take then saves the system call that checks whether hint is stale: no other client can be
-// harmed by bytes that the upstream may have sent since, and if the upstream has closed the
-// connection, the request is sent again.
-func (p *H1Pool) Take(hint *H1Conn, uses int) *H1Conn {
+func (p *H1Pool) Take(hint *H1Conn) *H1Conn {
 	now := p.owner.tick.Load()
 	if p.used.Load() != now {
 		p.used.Store(now)
@@ -92,7 +83,7 @@ func (p *H1Pool) Take(hint *H1Conn, uses int) *H1Conn {
 	if p.queue.waiting() {
 		return nil // waiters come first
 	}
-	if hint != nil && hint.pool == p && hint.take(uses) {
+	if hint != nil && hint.pool == p && hint.take() {
 		return hint
 	}
 	return p.pop()
@@ -106,7 +97,7 @@ func (p *H1Pool) Take(hint *H1Conn, uses int) *H1Conn {
 // connection failed, or UpstreamTimeout if it was neither established nor refused by the
 // deadline, or no slot became free by then.
 func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) (*H1Conn, error) {
-	if c := p.Take(hint, 0); c != nil {
+	if c := p.Take(hint); c != nil {
 		return c, nil
 	}
 	if p.forgotten.Load() {
@@ -120,9 +111,31 @@ func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) 
 	}
 	if p.queue.waiting() || !p.takeSlot() {
 		c, err := p.waitForSlot(ctx, deadline)
-		if c != nil || err != nil {
-			return c, err
+		switch {
+		case err != nil:
+			return nil, err
+		case c != nil:
+			return p.given(ctx, deadline, c)
 		}
+	}
+	return p.connect(ctx, deadline)
+}
+
+// given returns c, a connection that the caller has got from the queue. The caller may run
+// long after c was given to it, so if c has become stale or too old since, given returns a
+// new connection instead.
+func (p *H1Pool) given(ctx context.Context, deadline time.Time, c *H1Conn) (*H1Conn, error) {
+	if !c.old() && !c.Stale() {
+		return c, nil
+	}
+	return p.replace(ctx, deadline, c)
+}
+
+// replace closes c, which the caller owns, and returns a new connection.
+func (p *H1Pool) replace(ctx context.Context, deadline time.Time, c *H1Conn) (*H1Conn, error) {
+	c.close() // frees a slot for the new connection
+	if !p.takeSlot() {
+		return p.Connect(ctx, deadline)
 	}
 	return p.connect(ctx, deadline)
 }
@@ -132,14 +145,11 @@ func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) 
 func (p *H1Pool) Connect(ctx context.Context, deadline time.Time) (*H1Conn, error) {
 	if p.queue.waiting() || !p.takeSlot() {
 		c, err := p.waitForSlot(ctx, deadline)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if c != nil {
-			c.close() // frees a slot for the new connection
-			if !p.takeSlot() {
-				return p.Connect(ctx, deadline)
-			}
+		case c != nil:
+			return p.replace(ctx, deadline, c)
 		}
 	}
 	return p.connect(ctx, deadline)
@@ -226,7 +236,7 @@ func (p *H1Pool) pop() *H1Conn {
 			if c == nil {
 				break
 			}
-			if c.take(0) {
+			if c.take() {
 				if i != 0 {
 					c.home.Store(int32(first))
 				}

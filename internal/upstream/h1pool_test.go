@@ -119,7 +119,7 @@ func TestPlainReuse(t *testing.T) {
 	if got := acquire(t, pool, a); got != b {
 		t.Error("an idle connection was left for a busy hint")
 	}
-	if pool.Take(nil, 0) != nil {
+	if pool.Take(nil) != nil {
 		t.Error("Take returned a connection although none is idle")
 	}
 	a.Release()
@@ -211,6 +211,26 @@ func TestPlainFresh(t *testing.T) {
 	}
 }
 
+// Guarantee: a connection that spoils between the moment at which it is given to a waiter and
+// the one at which the waiter runs is replaced.
+func TestPlainSpoiledOnTheWayToAWaiter(t *testing.T) {
+	p := newPeer(t)
+	_, pool := newPlain(t, Config{MaxConns: 1}, p.addr)
+	c := acquire(t, pool, nil)
+	if got, err := pool.given(context.Background(), time.Time{}, c); err != nil || got != c {
+		t.Fatalf("got %p, %v; want the usable connection %p", got, err, c)
+	}
+	_, _ = io.WriteString(p.next(), "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged")
+	waitStale(t, c)
+	got, err := pool.given(context.Background(), time.Time{}, c)
+	if err != nil || got == c || got.Reused() {
+		t.Errorf("got %p, %v; want a new connection instead of %p", got, err, c)
+	}
+	if s := pool.Stats(); s.Open != 1 {
+		t.Errorf("%d connections are open, want 1", s.Open)
+	}
+}
+
 // Guarantee: at the limit, waiters are served in FIFO order, with a connection that is
 // released or a new one after one was closed.
 func TestPlainLimit(t *testing.T) {
@@ -234,7 +254,7 @@ func TestPlainLimit(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 	}
-	if pool.Take(nil, 0) != nil {
+	if pool.Take(nil) != nil {
 		t.Error("Take overtook the waiters")
 	}
 	a.Release()
@@ -515,7 +535,7 @@ func TestPlainAllocations(t *testing.T) {
 	c := acquire(t, pool, nil)
 	c.Release()
 	if n := testing.AllocsPerRun(100, func() {
-		c = pool.Take(c, 0)
+		c = pool.Take(c)
 		c.Release()
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
@@ -542,7 +562,7 @@ func BenchmarkPlain(b *testing.B) {
 					if hinted {
 						hint = c
 					}
-					if c = pool.Take(hint, 0); c == nil {
+					if c = pool.Take(hint); c == nil {
 						b.Error("nothing idle")
 						return
 					}

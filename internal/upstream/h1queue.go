@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/keygate/keygate/internal/fault"
 )
 
 // waitQueue is the FIFO queue of the requests that wait for a connection of a pool at its
@@ -60,7 +58,7 @@ func (p *H1Pool) waitForSlot(ctx context.Context, deadline time.Time) (*H1Conn, 
 		return nil, ctx.Err()
 	case <-timeout:
 		p.stopWaiting(got)
-		return nil, &fault.Error{Code: fault.UpstreamTimeout, Message: "all connections that this gateway may open to its upstream were in use until the timeout"}
+		return nil, noFreeConnection()
 	}
 }
 

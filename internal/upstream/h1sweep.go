@@ -74,9 +74,15 @@ func (p *Pools) startSweeping() bool {
 	return !errors.Is(p.sweeper.Start(p.sweepAll), service.ErrStopped)
 }
 
-// sweepAll sweeps at every tick until Close.
+// sweepAll sweeps at every tick until Close. If sweeps are late, the clock catches up.
 func (p *Pools) sweepAll(ctx context.Context) {
-	service.Every(ctx, tickTime, func(context.Context) { p.sweep() })
+	start, first := time.Now(), p.tick.Load()
+	service.Every(ctx, tickTime, func(context.Context) {
+		if missed := first + int64(time.Since(start)/tickTime) - p.tick.Load() - 1; missed > 0 {
+			p.tick.Add(missed)
+		}
+		p.sweep()
+	})
 }
 
 // sweep advances the clock of the pools by one tick, closes connections that were idle for
@@ -99,7 +105,9 @@ func (p *Pools) sweep() {
 	// A transport's connection becomes idle unnoticed if the request that it was dialed
 	// for has been served by another one.
 	p.pools.Range(func(_, value any) bool {
-		value.(*Pool).limiter.yieldIdle()
+		pool := value.(*Pool)
+		pool.sweep(now)
+		pool.limiter.yieldIdle()
 		return true
 	})
 }
@@ -126,11 +134,11 @@ func (p *Pools) closePlain() {
 	})
 }
 
-// sweep closes connections that were idle for too long, and those in excess of idleConns.
+// sweep closes idle connections that were idle for too long, are too old, or exceed idleConns.
 func (p *H1Pool) sweep(now int64) {
 	spare := idleConns
 	p.eachIdle(func(c *H1Conn) bool {
-		if spare--; spare >= 0 && now-c.last < p.idle {
+		if spare--; spare >= 0 && now-c.last < p.idle && now < c.end {
 			return false
 		}
 		return true

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unique"
@@ -31,41 +32,34 @@ const (
 // Pool holds the connections of one origin and sends requests over them with net/http. It
 // is safe for concurrent use.
 type Pool struct {
+	owner    *Pools
 	origin   Origin
-	limiter  *limiter     // nil if the connections are not limited
-	used     atomic.Int64 // last use, in seconds since 1970
-	draining atomic.Bool  // connections close instead of becoming idle
+	tls      *tls.Config   // nil unless the scheme is https
+	maxAge   time.Duration // of a connection that is used for a new request
+	limiter  *limiter      // nil if the connections are not limited
+	used     atomic.Int64  // last use, in seconds since 1970
+	draining atomic.Bool   // connections close instead of becoming idle
 
-	requests *http.Transport
-	// upgrades speaks only HTTP/1.1, the version that has upgrades. It is the same as
-	// requests for scheme http, and nil for h2c.
-	upgrades *http.Transport
+	current atomic.Pointer[transports]
+	turning sync.Mutex    // held to change current, and for what follows
+	next    *transports   // takes turns with current; nil unless that is about to end
+	old     []*transports // ended, but possibly in use
 }
 
 func newPool(owner *Pools, o Origin) (*Pool, error) {
-	p := &Pool{origin: o}
-	p.limiter = newLimiter(owner, p)
-	var protocols http.Protocols
+	p := &Pool{owner: owner, origin: o, maxAge: cmp.Or(o.MaxConnAge, owner.cfg.MaxConnAge)}
 	switch o.Scheme {
-	case "http":
-		protocols.SetHTTP1(true)
-		p.requests = p.newTransport(&owner.cfg, nil, protocols)
-		p.upgrades = p.requests
+	case "http", "h2c":
 	case "https":
-		tlsConfig, err := newTLSConfig(o)
-		if err != nil {
+		var err error
+		if p.tls, err = newTLSConfig(o); err != nil {
 			return nil, err
 		}
-		protocols.SetHTTP1(true)
-		p.upgrades = p.newTransport(&owner.cfg, tlsConfig.Clone(), protocols)
-		protocols.SetHTTP2(true)
-		p.requests = p.newTransport(&owner.cfg, tlsConfig, protocols)
-	case "h2c":
-		protocols.SetUnencryptedHTTP2(true)
-		p.requests = p.newTransport(&owner.cfg, nil, protocols)
 	default:
 		return nil, fmt.Errorf("connect to %s: %q is not a supported scheme", o.Host, o.Scheme)
 	}
+	p.limiter = newLimiter(owner, p)
+	p.current.Store(p.newTransports(owner.tick.Load()))
 	return p, nil
 }
 
@@ -91,20 +85,17 @@ func newTLSConfig(o Origin) (*tls.Config, error) {
 	return c, nil
 }
 
-func (p *Pool) newTransport(cfg *Config, tlsConfig *tls.Config, protocols http.Protocols) *http.Transport {
-	o := &p.origin
+func (p *Pool) newTransport(protocols http.Protocols) *http.Transport {
+	o, cfg := &p.origin, &p.owner.cfg
 	var dial func(context.Context, string, string) (net.Conn, error)
 	if p.limiter != nil {
 		dial = p.limiter.dial
 	} else {
-		dial = dialer(&net.Dialer{
-			Timeout:        cmp.Or(o.ConnectTimeout, cfg.ConnectTimeout),
-			ControlContext: cfg.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: cfg.Allow}),
-		})
+		dial = dialer(cfg.dialer(o))
 	}
 	return &http.Transport{
 		DialContext:            dial,
-		TLSClientConfig:        tlsConfig,
+		TLSClientConfig:        p.tls.Clone(),
 		TLSHandshakeTimeout:    cmp.Or(o.ConnectTimeout, handshakeTimeout),
 		DisableCompression:     true, // forward bodies unchanged
 		MaxIdleConnsPerHost:    idleConns,
@@ -118,19 +109,21 @@ func (p *Pool) newTransport(cfg *Config, tlsConfig *tls.Config, protocols http.P
 	}
 }
 
+// dialer returns the dialer of connections to o.
+func (c *Config) dialer(o *Origin) *net.Dialer {
+	return &net.Dialer{
+		Timeout:        cmp.Or(o.ConnectTimeout, c.ConnectTimeout),
+		Resolver:       c.Resolver,
+		ControlContext: c.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: c.Allow}),
+	}
+}
+
 // CanUpgrade reports whether the pool can send upgrade requests. It can unless the scheme
 // is h2c.
-func (p *Pool) CanUpgrade() bool { return p.upgrades != nil }
+func (p *Pool) CanUpgrade() bool { return p.current.Load().upgrades != nil }
 
 // drain closes idle connections now, and others at the end of their exchange.
 func (p *Pool) drain() {
 	p.draining.Store(true)
 	p.closeIdle()
-}
-
-func (p *Pool) closeIdle() {
-	p.requests.CloseIdleConnections()
-	if p.upgrades != nil {
-		p.upgrades.CloseIdleConnections()
-	}
 }

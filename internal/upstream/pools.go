@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"net/url"
 	"sync"
@@ -18,6 +19,8 @@ type Config struct {
 	// Allow lists networks that upstreams of a PublicOnly origin may be in besides public
 	// ones (--upstream-allow-network).
 	Allow []netip.Prefix
+	// Resolver resolves the names of upstreams. Nil means the system's.
+	Resolver *net.Resolver
 	// ConnectTimeout bounds name resolution and connecting together. Zero means 10 s.
 	ConnectTimeout time.Duration
 	// ContinueTimeout is how long a request with Expect: 100-continue waits for the
@@ -27,6 +30,10 @@ type Config struct {
 	Retain time.Duration
 	// IdleTimeout is how long an idle connection is kept. Zero means 90 s.
 	IdleTimeout time.Duration
+	// MaxConnAge is the age after which a connection is not used for new requests, so that
+	// an upstream whose name moves is followed. Zero means 5 minutes; otherwise it is at
+	// least a second.
+	MaxConnAge time.Duration
 	// MaxConns is the limit of connections to one origin. Zero means no limit. An HTTP/2
 	// request that finds no free stream on these connections waits until one of the
 	// connections has ended all its exchanges.
@@ -49,6 +56,7 @@ type Origin struct {
 	// the TLS handshake, as a second period of the same length.
 	ConnectTimeout time.Duration
 	IdleTimeout    time.Duration
+	MaxConnAge     time.Duration
 	MaxConns       int
 	// Gateway is the gateway whose connections MaxConns limits, so that gateways do not use
 	// up each other's connections. It is "" if MaxConns is zero: then gateways share
@@ -83,6 +91,7 @@ func NewPools(cfg Config) (*Pools, error) {
 	setDefault(&cfg.ContinueTimeout, 5*time.Second)
 	setDefault(&cfg.Retain, 5*time.Minute)
 	setDefault(&cfg.IdleTimeout, 90*time.Second)
+	setDefault(&cfg.MaxConnAge, 5*time.Minute)
 	p := &Pools{cfg: cfg}
 	p.h1State.init()
 	return p, nil
@@ -126,9 +135,7 @@ func (p *Pools) add(o Origin, now int64) (*Pool, error) {
 	pool.used.Store(now)
 	p.pools.Store(o, pool)
 	p.drainPreviousOrigin(o)
-	if pool.limiter != nil {
-		p.startSweeping()
-	}
+	p.startSweeping()
 	p.pools.Range(func(key, value any) bool {
 		old := value.(*Pool)
 		retain := max(p.cfg.Retain, old.origin.IdleTimeout)

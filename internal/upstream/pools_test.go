@@ -12,6 +12,7 @@ func TestPoolsForget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(p.Close)
 	get := func(host string) *Pool {
 		pool, err := p.Get(Origin{Scheme: "http", Host: host})
 		if err != nil {

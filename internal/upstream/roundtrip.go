@@ -3,17 +3,16 @@ package upstream
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// errHeadTimeout is the cancellation cause of an exchange whose response head did not
-// arrive in time.
-var errHeadTimeout = errors.New("upstream: timeout before the head of the response")
+	"github.com/keygate/keygate/internal/fault"
+)
 
 // Exchange is one request to an upstream, with the settings of its exchange.
 type Exchange struct {
@@ -38,6 +37,7 @@ type Exchange struct {
 type Response struct {
 	*http.Response
 	release context.CancelFunc
+	over    *transports
 	limiter *limiter
 }
 
@@ -45,6 +45,10 @@ type Response struct {
 func (r *Response) Close() {
 	_ = r.Body.Close()
 	r.release()
+	if over := r.over; over != nil {
+		r.over = nil
+		over.leave()
+	}
 	r.limiter.yieldIdle()
 }
 
@@ -56,23 +60,66 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := startHeadTimer(x.HeadTimeout, cancel)
 	in := interim{forward: x.Interim}
-	resp, body, err := p.try(ctx, x, timer, &in) //nolint:bodyclose // Response.Close does
+	var at progress
+	over := p.use()
+	resp, body, err := p.try(ctx, x, over, timer, &in, &at) //nolint:bodyclose // Response.Close does
 	timer.stop()
 	in.stop()
 	if err == nil {
-		return &Response{Response: resp, release: func() { cancel(nil) }, limiter: p.limiter}, nil
+		return &Response{Response: resp, release: func() { cancel(nil) }, over: over, limiter: p.limiter}, nil
 	}
 	defer p.limiter.yieldIdle()
+	defer over.leave()
 	defer cancel(nil)
 	switch {
 	case errors.Is(context.Cause(ctx), errHeadTimeout):
-		return nil, TimedOut(errHeadTimeout)
+		return nil, at.timedOut(p)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case body != nil && body.failed() != nil:
 		return nil, body.failed()
 	default:
-		return nil, Unreachable(err)
+		return nil, Unreachable(At(at.address(p), err))
+	}
+}
+
+// progress is how far an attempt got. net/http calls its hooks from several goroutines.
+type progress struct {
+	dialing atomic.Bool // name resolution or connecting has begun
+
+	mu   sync.Mutex
+	conn net.Conn // nil before there is one
+}
+
+func (at *progress) connected(c net.Conn) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.conn = c
+}
+
+// address returns the address of the upstream's connection, or that of p's origin before
+// there is one.
+func (at *progress) address(p *Pool) string {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.conn == nil {
+		return p.origin.Host
+	}
+	return at.conn.RemoteAddr().String()
+}
+
+// timedOut returns the error for an exchange of p that ended with errHeadTimeout.
+func (at *progress) timedOut(p *Pool) *fault.Error {
+	at.mu.Lock()
+	connected := at.conn != nil
+	at.mu.Unlock()
+	switch {
+	case connected:
+		return TimedOut(At(at.address(p), errHeadTimeout))
+	case p.limiter != nil && !at.dialing.Load():
+		return noFreeConnection()
+	default:
+		return TimedOut(At(at.address(p), errConnectTimeout))
 	}
 }
 
@@ -84,19 +131,25 @@ const freshAttempts = 10
 // request is assigned to it. net/http then tries another connection only if the request has
 // no body, and never if it was the connection's first. As nothing was sent, try retries
 // these requests too.
-func (p *Pool) try(ctx context.Context, x *Exchange, timer *headTimer, in *interim) (*http.Response, *requestBody, error) {
-	transport := p.requests
+func (p *Pool) try(ctx context.Context, x *Exchange, over *transports, timer *headTimer, in *interim, at *progress) (*http.Response, *requestBody, error) {
+	transport := over.requests
 	if x.Upgrade {
-		transport = p.upgrades
+		transport = over.upgrades
 	}
 	for fresh := freshAttempts; ; {
 		var connected, reused, sent atomic.Bool
 		trace := &httptrace.ClientTrace{
 			Got1xxResponse: in.handle,
-			GotConn:        func(c httptrace.GotConnInfo) { connected.Store(true); reused.Store(c.Reused) },
-			WroteHeaders:   func() { sent.Store(true) },
+			GotConn: func(c httptrace.GotConnInfo) {
+				at.connected(c.Conn)
+				connected.Store(true)
+				reused.Store(c.Reused)
+			},
+			WroteHeaders: func() { sent.Store(true) },
 		}
 		if p.limiter != nil {
+			trace.DNSStart = func(httptrace.DNSStartInfo) { at.dialing.Store(true) }
+			trace.ConnectStart = func(string, string) { at.dialing.Store(true) }
 			trace.PutIdleConn = func(error) { p.limiter.yieldIdle() }
 		}
 		req := x.Request.WithContext(httptrace.WithClientTrace(ctx, trace))

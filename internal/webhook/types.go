@@ -25,16 +25,19 @@ func ParseEvents(given []string) ([]event.Type, error) {
 		return nil, fault.Invalid("events", "must list at least one of %s", list(known))
 	}
 	types := make([]event.Type, 0, len(known))
+	var problems []error
 	for i, g := range given {
 		t := event.Type(g)
 		if !slices.Contains(known, t) {
-			return nil, fault.Invalid("events["+strconv.Itoa(i)+"]", "must be one of %s", list(known))
-		}
-		if !slices.Contains(types, t) {
+			problems = append(problems, fault.Invalid("events["+strconv.Itoa(i)+"]", "must be one of %s", list(known)))
+			if len(problems) == fault.MaxProblems {
+				break
+			}
+		} else if !slices.Contains(types, t) {
 			types = append(types, t)
 		}
 	}
-	return types, nil
+	return types, fault.Join(problems...)
 }
 
 func list(types []event.Type) string {

@@ -3,6 +3,7 @@
 //
 //	openapi document          write the OpenAPI 3.1 document, api/openapi.yaml
 //	openapi client-document   write the OpenAPI 3.0 document that the client is generated from
+//	openapi errors            write the reference of the error codes, docs/errors.md
 //	openapi comments          copy the generated client from standard input, with better comments
 //
 // The output goes to standard output.
@@ -33,8 +34,10 @@ func run(args []string) error {
 	case len(args) == 1 && args[0] == "comments":
 		content, err := io.ReadAll(os.Stdin)
 		return write([]byte(rewriteComments(string(content))), err)
+	case len(args) == 1 && args[0] == "errors":
+		return write([]byte(errorReference()), nil)
 	default:
-		return errors.New("usage: openapi document | client-document | comments")
+		return errors.New("usage: openapi document | client-document | errors | comments")
 	}
 }
 

@@ -241,6 +241,26 @@ func (w *Writer) Lost() uint64 {
 	return w.lost
 }
 
+// Unwritten returns the number of records that are in memory and not in the store. It
+// does not wait for a write that hangs, and returns 0 then.
+func (w *Writer) Unwritten() (n int) {
+	select {
+	case w.writeLock <- struct{}{}:
+	default:
+		return 0
+	}
+	defer w.unlock()
+	for i := range w.unsent {
+		n += w.unsent[i].Records
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, in := range w.intakes {
+		n += in.table.Len()
+	}
+	return n
+}
+
 // Held returns the size of the records in memory that are not yet written, in bytes.
 func (w *Writer) Held() int {
 	w.mu.Lock()

@@ -33,9 +33,9 @@ type Store interface {
 
 // Routes looks up routes by their identifiers. It does no I/O.
 type Routes interface {
-	// RoutePath returns the configured path of a route, also for some seconds after its
-	// removal, or "" if it does not exist.
-	RoutePath(gatewayID, routeID string) string
+	// RoutePath returns the path that was configured for a route at a time (microseconds
+	// since 1970), also for some seconds after its removal, or "" if it does not exist.
+	RoutePath(gatewayID, routeID string, micros int64) string
 }
 
 // Bounds of the memory, and of a transaction.

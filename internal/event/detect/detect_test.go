@@ -108,7 +108,10 @@ func TestCountsOfDeletedRoutesAreForgotten(t *testing.T) {
 func route(n int) [16]byte { return [16]byte{15: byte(n + 1)} }
 
 // RoutePath implements detect.Routes.
-func (s *harness) RoutePath(gatewayID, routeID string) string {
+func (s *harness) RoutePath(gatewayID, routeID string, micros int64) string {
+	if 0 < micros && micros < 10 { // a time that only a test for it uses
+		return fmt.Sprintf("/moved/%d", micros)
+	}
 	if u, ok := id.Parse(id.Route, routeID); ok && gatewayID == id.Format(id.Gateway, s.gateway) {
 		return fmt.Sprintf("/route/%d/{id}", u[15]-1)
 	}
@@ -272,6 +275,29 @@ func TestErrorsAreGrouped(t *testing.T) {
 		want(1, 10, 1, 1)
 		if s.woken.Load() == 0 {
 			t.Error("the sender was not woken")
+		}
+	})
+}
+
+// Guarantee: events have the path that the route had when the request began, also if it
+// moved since the previous event.
+func TestEventsHaveThePathOfTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		defer s.stop()
+		failed, refused := s.failed(route(0), 503), s.limited(route(0), ratelimit.KeyScope)
+		s.detector.Take([]accesslog.Entry{failed})
+		synctest.Wait()
+		failed.Start, refused.Start = 1, 2
+		s.detector.Take([]accesslog.Entry{failed, refused})
+		time.Sleep(time.Second) //nolint:forbidigo // virtual time
+		synctest.Wait()
+		var got []string
+		for _, e := range s.events() {
+			got = append(got, e.Data.Path)
+		}
+		if want := []string{"/route/0/{id}", "/moved/2", "/moved/1"}; !slices.Equal(got, want) {
+			t.Errorf("got events with the paths %q, want %q", got, want)
 		}
 	})
 }

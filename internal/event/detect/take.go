@@ -60,7 +60,7 @@ func upstreamError(r *accesslog.Record) (status uint16, reason string) {
 
 // countBreach counts a breach and reports whether it makes an event.
 func (d *Detector) countBreach(e *accesslog.Entry) bool {
-	name := limit{e.Gateway, e.Route, e.LimitScope}
+	name := limit{e.Gateway, e.Route, uint8(ratelimit.Scope(e.LimitScope).Reported())}
 	n, known := d.counts[name]
 	if !known && len(d.counts) >= maxCounts && !d.forget() {
 		d.lost.Add(1)
@@ -87,7 +87,7 @@ func (d *Detector) countBreach(e *accesslog.Entry) bool {
 	if prefix := strings.TrimRight(string(e.Prefix[:]), "\x00"); prefix != "" {
 		b.KeyPrefix = &prefix
 	}
-	b.Path = d.cfg.Routes.RoutePath(b.GatewayID, b.RouteID)
+	b.Path = d.cfg.Routes.RoutePath(b.GatewayID, b.RouteID, e.Start)
 	d.queue = append(d.queue, breach{id.Format(id.Account, e.Account), b})
 	return true
 }
@@ -101,7 +101,7 @@ func (d *Detector) forget() bool {
 	}
 	d.forgetAt = now.Add(forgetEvery)
 	for name := range d.counts {
-		if d.cfg.Routes.RoutePath(id.Format(id.Gateway, name.gateway), id.Format(id.Route, name.route)) == "" {
+		if d.cfg.Routes.RoutePath(id.Format(id.Gateway, name.gateway), id.Format(id.Route, name.route), now.UnixMicro()) == "" {
 			delete(d.counts, name)
 		}
 	}
@@ -119,10 +119,12 @@ func (d *Detector) countError(e *accesslog.Entry, status uint16, reason string) 
 		}
 		g = &group{name: name, account: id.Format(id.Account, e.Account)}
 		g.data.GatewayID, g.data.RouteID = id.Format(id.Gateway, e.Gateway), id.Format(id.Route, e.Route)
-		g.data.Path = d.cfg.Routes.RoutePath(g.data.GatewayID, g.data.RouteID)
 		g.data.Status = int(status)
 		d.groups[name] = g
 		d.fresh = append(d.fresh, g)
+	}
+	if g.data.Occurrences == 0 { // the route may have moved since the last event
+		g.data.Path = d.cfg.Routes.RoutePath(g.data.GatewayID, g.data.RouteID, e.Start)
 	}
 	g.data.Occurrences++
 	g.last, g.reason = e.Request, reason

@@ -4,10 +4,10 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/keygatetest/cputest"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -31,10 +31,9 @@ func BenchmarkExchange(b *testing.B) {
 	g := start(b, setup{upstream: "http://" + addr, limit: "1000000000/s"})
 	g.sink.discard = true
 	request := []byte("GET /a/b?c=d HTTP/1.1\r\nHost: api.test\r\nUser-Agent: bench\r\nAccept: */*\r\nAuthorization: Bearer " + g.key + "\r\n\r\n")
-	var before, after syscall.Rusage
 	b.ReportAllocs()
 	b.SetParallelism(16)
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+	before := cputest.Used(b)
 	b.RunParallel(func(pb *testing.PB) {
 		conn, err := net.Dial("tcp", g.addr)
 		if err != nil {
@@ -55,9 +54,7 @@ func BenchmarkExchange(b *testing.B) {
 			}
 		}
 	})
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-	cpu := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
-	b.ReportMetric(float64(cpu)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
 // BenchmarkRecord measures what the access record adds to a request: the record is filled and

@@ -2,14 +2,15 @@ package h1
 
 import (
 	"errors"
+	"fmt"
+	"io"
 
 	"github.com/keygate/keygate/internal/http1"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 var (
 	// errTruncated reports a message that ended before its framing allows it to.
-	errTruncated = errors.New("the message was cut off")
+	errTruncated = fmt.Errorf("the message was cut off: %w", io.ErrUnexpectedEOF)
 	// errBodyTooLarge reports a body larger than max_body_bytes.
 	errBodyTooLarge = errors.New("the body is larger than max_body_bytes")
 )
@@ -146,9 +147,9 @@ type encoder struct {
 
 type encoderState struct {
 	chunked  bool
-	response bool              // the body is of a response, otherwise of a request
-	trailers bool              // trailers may be forwarded
-	set      []snapshot.Header // fields that the gateway sets, which are dropped from trailers
+	response bool     // the body is of a response, otherwise of a request
+	trailers bool     // trailers may be forwarded
+	withheld []string // fields that are dropped from trailers: Gateway.Withheld
 }
 
 // start begins a body.
@@ -183,7 +184,7 @@ func (e *encoder) finish(section []byte, fields []http1.Field) []byte {
 	}
 	e.end = append(e.end[:0], "0\r\n"...)
 	if e.trailers {
-		e.end = appendTrailers(e.end, section, fields, e.response, e.set)
+		e.end = appendTrailers(e.end, section, fields, e.response, e.withheld)
 	}
 	e.end = append(e.end, "\r\n"...)
 	return e.end

@@ -43,8 +43,6 @@ type conn struct {
 	client proxy.Client
 	x      *exchange        // nil while nothing was received
 	hint   *upstream.H1Conn // the last connection to an upstream
-	uses   int              // of hint when it was released after a request with key; 0 if there was none
-	key    [16]byte         // of the last request with a key
 	origin *origin          // of the last request
 
 	phase         phaseClock

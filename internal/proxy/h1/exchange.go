@@ -249,11 +249,7 @@ func (c *conn) finish(x *exchange) step {
 	uploaded := c.endUpload(x)
 	why := c.phase.enter(phaseIdle, c.engine.clock.in(idleTime))
 	up := x.trip.conn
-	c.uses = 0
 	if why == notCut && uploaded && x.trip.reader.reusable() {
-		if x.Verdict.Key != nil {
-			c.uses, c.key = up.Uses(), x.Verdict.Key.UUID()
-		}
 		up.Release()
 	} else {
 		up.Discard()

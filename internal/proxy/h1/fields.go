@@ -5,7 +5,6 @@ import (
 
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // runs copies the forwarded fields of a head in runs of consecutive unchanged bytes.
@@ -123,10 +122,10 @@ func appendLower(dst, b []byte) []byte {
 
 // appendTrailers appends the lines of a trailer section that may be forwarded. set lists
 // the fields that the gateway sets itself.
-func appendTrailers(dst, section []byte, fields []http1.Field, response bool, set []snapshot.Header) []byte {
+func appendTrailers(dst, section []byte, fields []http1.Field, response bool, withheld []string) []byte {
 	for i := range fields {
 		f := &fields[i]
-		if name := f.Name.Of(section); mayTrail(name, f.ID, response, set) {
+		if name := f.Name.Of(section); mayTrail(name, f.ID, response, withheld) {
 			dst = append(append(dst, name...), ": "...)
 			dst = append(append(dst, f.Value.Of(section)...), "\r\n"...)
 		}
@@ -134,20 +133,20 @@ func appendTrailers(dst, section []byte, fields []http1.Field, response bool, se
 	return dst
 }
 
-func mayTrail(name []byte, id http1.Name, response bool, set []snapshot.Header) bool {
-	return proxy.MayTrail(proxy.Text(name), id, response) && !proxy.IsSet(set, proxy.Text(name))
+func mayTrail(name []byte, id http1.Name, response bool, withheld []string) bool {
+	return proxy.MayTrail(proxy.Text(name), id, response) && !proxy.IsWithheld(withheld, proxy.Text(name))
 }
 
 // appendTrailerNames appends a Trailer field with those names in the head's Trailer field
 // that may be forwarded, if there are any.
-func appendTrailerNames(dst, buf []byte, fields []http1.Field, response bool, set []snapshot.Header) []byte {
+func appendTrailerNames(dst, buf []byte, fields []http1.Field, response bool, withheld []string) []byte {
 	found := false
 	for i := range fields {
 		if fields[i].ID != http1.Trailer {
 			continue
 		}
 		http1.EachElement(fields[i].Value.Of(buf), func(name []byte) bool {
-			if !http1.IsToken(name) || !mayTrail(name, http1.NameOf(name), response, set) {
+			if !http1.IsToken(name) || !mayTrail(name, http1.NameOf(name), response, withheld) {
 				return true
 			}
 			if found {

@@ -77,7 +77,7 @@ func (x *exchange) write() (whole bool, err error) {
 	b := &x.body
 	x.hasBody = true
 	b.start(in, x.req.ContentLength(), x.req.Chunked())
-	b.trailers, b.set = true, x.Verdict.Gateway.Upstream.Headers
+	b.trailers, b.withheld = true, x.Verdict.Gateway.Withheld
 	if bound := x.Verdict.Gateway.MaxBodyBytes; bound > 0 {
 		b.room = bound
 	}
@@ -112,12 +112,7 @@ func (x *exchange) write() (whole bool, err error) {
 // has none.
 func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
-	uses := 0
-	// Several clients share the connections of a trusted proxy, possibly with one key.
-	if k := x.Verdict.Key; k != nil && k.UUID() == c.key && !c.info.Trusted && c.repeatable(x) {
-		uses = c.uses
-	}
-	x.trip.conn = o.pool.Take(c.hint, uses)
+	x.trip.conn = o.pool.Take(c.hint)
 	if x.trip.conn != nil {
 		return stepReady
 	}

@@ -254,14 +254,14 @@ func newSource(t testing.TB, s setup) (_ *snapshottest.Source, key, other string
 	keyOf := func(keyID, secret string) apikey.Key {
 		return apikey.Key{
 			ID: keyID, BucketID: keyID, AccountID: accountID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
-			Scope: apikey.Scope{Word: apikey.Admin}, Owner: "Ann <ann@example.com>", RateLimit: limit,
+			Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: "Ann <ann@example.com>", RateLimit: ratelimit.RateOf(limit),
 		}
 	}
 	acct := account.Account{ID: accountID, Name: account.Default, Plan: account.Platform}
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{
-		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost",
+		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
 		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -92,6 +93,8 @@ func poison(t *testing.T, x *exchange) {
 				v.Set(reflect.ValueOf(errors.New("poison")))
 			case reflect.TypeFor[receiver]():
 				v.Set(reflect.ValueOf(&relay{}))
+			case reflect.TypeFor[admit.Header]():
+				v.Set(reflect.ValueOf(&exchange{}))
 			case reflect.TypeFor[io.Reader]():
 				v.Set(reflect.ValueOf(strings.NewReader("poison")))
 			default:

@@ -5,20 +5,22 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/upstream"
 )
 
 // request decides a request whose head is complete, and acts on the verdict.
 func (c *conn) request(x *exchange) step {
 	x.known, x.Client = true, c.client
 	h := x.head
-	x.ask = admit.Request{Method: proxy.Text(x.req.Method.Of(h)), Target: proxy.Text(x.req.Target.Of(h))}
-	x.Method = x.ask.Method
+	x.ask = admit.Request{Method: proxy.Text(x.req.Method.Of(h)), Target: proxy.Text(x.req.Target.Of(h)), Header: x}
+	x.Method, x.Major, x.Minor = x.ask.Method, 1, x.req.Minor
 	x.ForwardedFor = x.forwardedFor[:0]
 	traceparents := 0
 	fields := x.req.Fields()
@@ -62,6 +64,19 @@ func (c *conn) request(x *exchange) step {
 	default:
 		return c.refuse(x, x.Verdict.Fault())
 	}
+}
+
+// HeaderValue implements admit.Header.
+func (x *exchange) HeaderValue(name string) (value string, count int) {
+	fields := x.req.Fields()
+	for i := range fields {
+		if f := &fields[i]; f.Name.Len() == len(name) && strings.EqualFold(proxy.Text(f.Name.Of(x.head)), name) {
+			if count++; count == 1 {
+				value = proxy.Text(f.Value.Of(x.head))
+			}
+		}
+	}
+	return value, count
 }
 
 // awaitCap repeats the decision until the count of the route's daily cap is known. It
@@ -135,7 +150,7 @@ func (c *conn) refuse(x *exchange, err error) step {
 
 // beginUndecided begins the exchange of a request whose head cannot be parsed.
 func (c *conn) beginUndecided(x *exchange) {
-	x.Client = c.client
+	x.Client, x.Major, x.Minor = c.client, 1, 1
 	x.BeginUndecided(&c.engine.cfg.Config)
 }
 
@@ -192,6 +207,9 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 func (c *conn) fail(x *exchange, err error) step {
 	c.endUpload(x)
 	why := c.phase.enter(phaseNone, 0)
+	if up := x.trip.conn; up != nil {
+		err = upstream.At(up.NetConn().RemoteAddr().String(), err)
+	}
 	x.trip.discard()
 	x.trip.dropBuffer()
 	var uploadErr error
@@ -218,18 +236,5 @@ func (c *conn) fail(x *exchange, err error) step {
 	case why == cutTimeout:
 		return c.refuse(x, proxy.TimedOut(err))
 	}
-	return c.refuse(x, upstreamFault(err))
-}
-
-// upstreamFault returns the public error for an upstream that sent no response, or one that
-// cannot be relayed.
-func upstreamFault(err error) error {
-	var public *fault.Error
-	switch {
-	case errors.As(err, &public):
-		return public
-	case errors.Is(err, http1.ErrSyntax), errors.Is(err, http1.ErrVersion), errors.Is(err, http1.ErrHead), errors.Is(err, http1.ErrChunk):
-		return proxy.BadResponse(err)
-	}
-	return proxy.Unreachable(err)
+	return c.refuse(x, proxy.Unreachable(err))
 }

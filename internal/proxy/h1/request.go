@@ -49,14 +49,14 @@ func (w *requestWriter) append(dst []byte) []byte {
 // among them that have a Name.
 func (w *requestWriter) appendCallers(dst []byte) (_ []byte, kept proxy.Fields) {
 	drop := proxy.RequestDrop(w.trusted, w.trace != nil)
-	set := w.verdict.Gateway.Upstream.Headers
+	withheld := w.verdict.Gateway.Withheld
 	fields := w.req.Fields()
 	named := namesOf(w.buf, fields, w.req.Named())
 	run := runs{dst: dst, buf: w.buf, from: -1}
 	for i := range fields {
 		f := &fields[i]
 		if drop.Has(f.ID) || f.ID == http1.Authorization && proxy.IsKey(proxy.Text(f.Value.Of(w.buf)), w.verdict) ||
-			named.has(f) || len(set) > 0 && proxy.IsSet(set, proxy.Text(f.Name.Of(w.buf))) {
+			named.has(f) || len(withheld) > 0 && proxy.IsWithheld(withheld, proxy.Text(f.Name.Of(w.buf))) {
 			run.cut(f.Name.Start)
 			continue
 		}
@@ -78,7 +78,7 @@ func (w *requestWriter) appendOwn(dst []byte, kept proxy.Fields) []byte {
 	hop.Each(func(name, value string) {
 		dst = append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
 	})
-	if w.trace != nil && !proxy.IsSet(w.verdict.Gateway.Upstream.Headers, "traceparent") {
+	if w.trace != nil && !proxy.IsWithheld(w.verdict.Gateway.Withheld, "traceparent") {
 		dst = w.trace(dst)
 	}
 	return w.appendFraming(dst)
@@ -98,7 +98,7 @@ func (w *requestWriter) appendFraming(dst []byte) []byte {
 	switch {
 	case w.req.Chunked():
 		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
-		dst = appendTrailerNames(dst, w.buf, w.req.Fields(), false, w.verdict.Gateway.Upstream.Headers)
+		dst = appendTrailerNames(dst, w.buf, w.req.Fields(), false, w.verdict.Gateway.Withheld)
 	case w.req.ContentLength() >= 0:
 		dst = strconv.AppendInt(append(dst, "Content-Length: "...), w.req.ContentLength(), 10)
 		dst = append(dst, "\r\n"...)

@@ -1,14 +1,14 @@
 package h1
 
 import (
-	"errors"
+	"fmt"
 	"io"
 
 	"github.com/keygate/keygate/internal/http1"
 )
 
 // errNoResponse reports an upstream that closed the connection instead of responding.
-var errNoResponse = errors.New("the upstream closed the connection without a response")
+var errNoResponse = fmt.Errorf("the upstream closed the connection without a response: %w", io.EOF)
 
 // receiver takes a response from a roundTrip: interim heads, the final head, data, and then
 // the end, unless the round trip fails. Heads are valid only during the call. An error of

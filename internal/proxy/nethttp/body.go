@@ -4,8 +4,6 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
-
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // body is the body of a request to the upstream. It enforces the gateway's size limit and
@@ -15,11 +13,11 @@ type body struct {
 	left         int64 // bytes that may still come; negative means no limit
 	from         *http.Request
 	trailers     http.Header
-	sendContinue func()            // called before the first read, unless nil
-	ended        chan struct{}     // closed at the end of the body
-	set          []snapshot.Header // fields that the gateway sets, which are dropped from trailers
-	wait         *side             // times its reads
-	passed       *atomic.Int64     // counts the bytes; may be nil
+	sendContinue func()        // called before the first read, unless nil
+	ended        chan struct{} // closed at the end of the body
+	withheld     []string      // fields that are dropped from trailers: Gateway.Withheld
+	wait         *side         // times its reads
+	passed       *atomic.Int64 // counts the bytes; may be nil
 }
 
 // errBodyTooLarge reports a body larger than max_body_bytes.
@@ -27,10 +25,9 @@ type errBodyTooLarge struct{}
 
 func (errBodyTooLarge) Error() string { return "the request's body is larger than max_body_bytes" }
 
-// newBody wraps the body of r. limit is the gateway's, or 0 for none. set lists the fields
-// that the gateway sets itself.
-func newBody(r *http.Request, limit int64, set []snapshot.Header, wait *side) *body {
-	b := &body{ReadCloser: r.Body, left: -1, from: r, trailers: make(http.Header), ended: make(chan struct{}), set: set, wait: wait}
+// newBody wraps the body of r. limit and withheld are the gateway's; limit is 0 for none.
+func newBody(r *http.Request, limit int64, withheld []string, wait *side) *body {
+	b := &body{ReadCloser: r.Body, left: -1, from: r, trailers: make(http.Header), ended: make(chan struct{}), withheld: withheld, wait: wait}
 	if limit > 0 {
 		b.left = limit
 	}
@@ -74,7 +71,7 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // mayTrail reports whether a field may be forwarded in the trailers.
-func (b *body) mayTrail(name string) bool { return mayTrail(name, false, b.set) }
+func (b *body) mayTrail(name string) bool { return mayTrail(name, false, b.withheld) }
 
 func (b *body) isEnded() bool {
 	select {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // ownFields sets the fields that every response carries: the request's identifier and
@@ -39,19 +38,22 @@ func (x *exchange) requestFields() http.Header {
 	out := make(http.Header, len(r.Header)+10)
 	var kept proxy.Fields
 	named := connectionNames(r.Header)
-	set := x.Verdict.Gateway.Upstream.Headers
+	withheld := x.Verdict.Gateway.Withheld
 	trusted := x.Client.Trusted
 	drop := proxy.RequestDrop(trusted, x.server.cfg.Tracer != nil)
 	for name, values := range r.Header {
 		id := proxy.NameOf(name)
-		if drop.Has(id) || named[name] && !proxy.Unnameable.Has(id) || proxy.IsSet(set, name) {
+		if drop.Has(id) || named[name] && !proxy.Unnameable.Has(id) || proxy.IsWithheld(withheld, name) {
 			continue
 		}
 		kept |= 1 << id
 		out[name] = values
 	}
-	if proxy.IsKey(out.Get("Authorization"), &x.Verdict) {
-		delete(out, "Authorization")
+	isKey := func(value string) bool { return proxy.IsKey(value, &x.Verdict) }
+	if values := out["Authorization"]; slices.ContainsFunc(values, isKey) {
+		if out["Authorization"] = slices.DeleteFunc(slices.Clone(values), isKey); len(out["Authorization"]) == 0 {
+			delete(out, "Authorization")
+		}
 	}
 	if wantsTrailers(r.Header) {
 		out["Te"] = []string{"trailers"}
@@ -75,7 +77,7 @@ func (x *exchange) requestFields() http.Header {
 		}
 		out[name] = append(before[:len(before):len(before)], strings.Clone(value))
 	})
-	if !proxy.IsSet(set, "traceparent") {
+	if !proxy.IsWithheld(withheld, "traceparent") {
 		x.setTraceparent(out)
 	}
 	return out
@@ -139,10 +141,10 @@ func wantsTrailers(h http.Header) bool {
 	return httpguts.HeaderValuesContainsToken(h["Te"], "trailers")
 }
 
-// mayTrail reports whether a field may be forwarded in trailers. set lists the fields that
-// the gateway sets itself.
-func mayTrail(name string, response bool, set []snapshot.Header) bool {
-	return proxy.MayTrail(name, proxy.NameOf(name), response) && !proxy.IsSet(set, name)
+// mayTrail reports whether a field may be forwarded in trailers. withheld is nil in a
+// response.
+func mayTrail(name string, response bool, withheld []string) bool {
+	return proxy.MayTrail(name, proxy.NameOf(name), response) && !proxy.IsWithheld(withheld, name)
 }
 
 // announceTrailers announces to the client the trailers that the upstream has announced.

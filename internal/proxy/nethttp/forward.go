@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -57,9 +58,9 @@ func (x *exchange) forward() {
 	case response.StatusCode == http.StatusSwitchingProtocols:
 		x.tunnel(response, protocol)
 	case !proxy.ValidStatus(response.StatusCode):
-		x.refuse(proxy.BadResponse(errStatus))
+		x.refuse(proxy.Unreachable(errStatus))
 	case tooLarge(response.Response):
-		x.refuse(proxy.BadResponse(errHeadTooLarge))
+		x.refuse(proxy.Unreachable(errHeadTooLarge))
 	default:
 		x.relay(response)
 		if body != nil && !body.isEnded() {
@@ -83,7 +84,7 @@ func (x *exchange) request() (*http.Request, *body) {
 	if x.r.Body == http.NoBody || x.r.ContentLength == 0 {
 		return out, nil
 	}
-	b := newBody(x.r, g.MaxBodyBytes, g.Upstream.Headers, &x.stall.reading)
+	b := newBody(x.r, g.MaxBodyBytes, g.Withheld, &x.stall.reading)
 	b.passed = &x.bytesIn
 	x.stall.start()
 	if x.r.Header.Get("Expect") != "" {
@@ -119,8 +120,8 @@ func (x *exchange) endWithoutResponse(err error, b *body) {
 
 // Causes of a 502 for a response that is not relayed.
 var (
-	errStatus       = errors.New("the status is not between 200 and 599")
-	errHeadTooLarge = errors.New("the head has more than 512 fields or 256 KiB")
+	errStatus       = fmt.Errorf("the status is not between 200 and 599: %w", http1.ErrSyntax)
+	errHeadTooLarge = fmt.Errorf("the head has more than 512 fields or 256 KiB: %w", http1.ErrHead)
 )
 
 // tooLarge reports whether the head of a response, in its HTTP/1.1 form, exceeds the limits

@@ -90,7 +90,7 @@ func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, e *proxy.E
 
 // begin returns the exchange of a request that this driver read itself.
 func (s *Server) begin(r *http.Request) *proxy.Exchange {
-	e := &proxy.Exchange{Method: r.Method}
+	e := &proxy.Exchange{Method: r.Method, Major: uint8(r.ProtoMajor), Minor: uint8(r.ProtoMinor)}
 	if client, ok := r.Context().Value(connectionKey{}).(*proxy.Client); ok {
 		e.Client = *client
 	}
@@ -178,6 +178,18 @@ func (x *exchange) malformed() error {
 
 func decimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
+// header implements admit.Header.
+type header http.Header
+
+// HeaderValue implements admit.Header.
+func (h header) HeaderValue(name string) (value string, count int) {
+	values := http.Header(h).Values(name)
+	if len(values) == 0 {
+		return "", 0
+	}
+	return values[0], len(values)
+}
+
 // decide sets the verdict. It fails if the count of a daily cap cannot be read.
 func (x *exchange) decide(ctx context.Context) error {
 	h := x.r.Header
@@ -187,6 +199,7 @@ func (x *exchange) decide(ctx context.Context) error {
 		Host:            x.r.Host,
 		Authorization:   h.Get("Authorization"),
 		Authorizations:  len(h["Authorization"]),
+		Header:          header(h),
 		Origin:          h.Get("Origin"),
 		PreflightMethod: h.Get("Access-Control-Request-Method"),
 	}

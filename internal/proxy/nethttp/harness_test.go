@@ -190,7 +190,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{
-		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost",
+		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
 		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},
@@ -199,7 +199,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	)
 	stored.PutKey(apikey.Key{
 		ID: keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
-		Scope: apikey.Scope{Word: apikey.Admin}, Owner: "Ann <ann@example.com>", RateLimit: limit,
+		Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: "Ann <ann@example.com>", RateLimit: ratelimit.RateOf(limit),
 	})
 	return stored, secret
 }

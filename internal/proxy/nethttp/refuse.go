@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/proxy"
 )
 
@@ -23,9 +24,27 @@ func (x *exchange) refuse(err error) {
 	status, body := x.Respond(err)
 	x.ownFields()
 	h := x.w.Header()
+	if x.r.ProtoMajor == 2 && proxy.IsGRPC(x.r.Header.Get("Content-Type")) {
+		x.refuseGRPC(status, fault.MessageOf(err))
+		return
+	}
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	x.respond(status, body)
+}
+
+// refuseGRPC responds to a gRPC call: with a trailers-only response, which is one HEADERS
+// frame that ends the stream. The record has the status of the error.
+func (x *exchange) refuseGRPC(status int, message string) {
+	h := x.w.Header()
+	h["Content-Type"] = []string{"application/grpc"}
+	h["Content-Length"] = nil // otherwise net/http would send a 0
+	h["Grpc-Status"] = []string{strconv.Itoa(proxy.GRPCStatus(status))}
+	h["Grpc-Message"] = []string{proxy.GRPCMessage(message)}
+	x.emit(x.Result, status)
+	// The frame goes out when the handler returns, which it does without reading the body,
+	// since a flush would send a frame that does not end the stream.
+	x.writeHead(http.StatusOK)
 }
 
 // respond sends a response of the gateway itself and discards the request's body.

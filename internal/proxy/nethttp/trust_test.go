@@ -1,6 +1,12 @@
 package nethttp_test
 
 import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,6 +135,27 @@ func TestSpaceInTargetOverHTTP2Is400(t *testing.T) {
 	wantNone(t, heads)
 }
 
+// Guarantee: contract 4.5: over HTTP/2 too, a path that an upstream could resolve to another,
+// and a target that is not UTF-8, are a 400.
+func TestAmbiguousTargetOverHTTP2Is400(t *testing.T) {
+	t.Parallel()
+	addr, heads := recorder(t, empty)
+	g := start(t, setup{upstream: "http://" + addr})
+	for path, want := range map[string]string{
+		"/..;/a": "400", "/.%3bx": "400", "/%c0%ae%c0%ae/a": "400", "/a%e0%80%afb": "400", "/a%f0%80%80%afb": "400",
+		"/\xc0\xae/a": "400", "/caf\xe9": "400", "/a?q=\xff": "400", "/caf\xc3\xa9?q=\xc3\xa9": "200", "/a;..%C0": "200",
+	} {
+		head := g.stream([][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", path}, {"authorization", "Bearer " + g.key}}, nil)
+		if got := head.PseudoValue("status"); got != want {
+			t.Errorf("path %q: got status %s, want %s", path, got, want)
+		}
+		if want == "200" {
+			receive(t, "the request", heads)
+		}
+	}
+	wantNone(t, heads)
+}
+
 // Guarantee: over HTTP/2, a Host field that differs from :authority is a 400, because an
 // upstream could use either (RFC 9113, 8.3.1); an equal one is served.
 func TestHostOtherThanAuthorityIs400(t *testing.T) {
@@ -145,4 +172,76 @@ func TestHostOtherThanAuthorityIs400(t *testing.T) {
 			receive(t, "the request", heads)
 		}
 	}
+}
+
+// Guarantee: contract 4.2, end: over either version of HTTP, and to an upstream with or
+// without TLS, a stranger cannot name the client's address in any field that upstreams
+// read, and nobody can send a field that an upstream could take for Content-Length or
+// Transfer-Encoding. The trailers of a request cannot hold such fields either.
+func TestFieldsThatUpstreamsMisread(t *testing.T) {
+	t.Parallel()
+	addresses := []string{"X-Real-Ip", "x_real_ip", "X-Client-Ip", "X_Client-IP", "True-Client-Ip", "TRUE_CLIENT_IP", "Cf-Connecting-Ip", "cf_connecting_ip"}
+	lookalikes := []string{"Content_Length", "transfer_encoding", "TRANSFER_ENCODING"}
+	for _, c := range []struct{ secure, trusted bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
+		t.Run(fmt.Sprintf("https %v, trusted %v", c.secure, c.trusted), func(t *testing.T) {
+			overBoth(t, func(t *testing.T, client http.RoundTripper) {
+				seen := make(chan http.Header, 1)
+				s := setup{trusted: c.trusted}
+				s.upstream, s.ca = namesOfFields(t, c.secure, seen)
+				g := start(t, s)
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+g.addr+"/a", io.NopCloser(strings.NewReader("body")))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Trailer = http.Header{}
+				for _, name := range slices.Concat(addresses, lookalikes) {
+					req.Header[name] = []string{"192.0.2.1"}
+					req.Trailer[name] = []string{"192.0.2.1"}
+				}
+				req.Header["Authorization"], req.Header["X-Passes"] = []string{"Bearer " + g.key}, []string{"yes"}
+				resp, err := client.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					t.Fatalf("got status %d, want 200", resp.StatusCode)
+				}
+				got, passed := <-seen, 0
+				for name := range got {
+					id := strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+					switch {
+					case strings.HasSuffix(id, "-ip"):
+						passed++
+					case strings.Contains(name, "_"):
+						t.Errorf("the upstream received %s", name)
+					}
+				}
+				if want := map[bool]int{true: len(addresses)}[c.trusted]; passed != want || got.Get("X-Passes") != "yes" {
+					t.Errorf("the upstream received %d fields with an address, want %d: %v", passed, want, got)
+				}
+			})
+		})
+	}
+}
+
+// namesOfFields starts an upstream that sends the header of each request to seen, and with
+// it the name of each of its trailers.
+func namesOfFields(t *testing.T, secure bool, seen chan<- http.Header) (url, ca string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		got := r.Header.Clone()
+		for name := range r.Trailer {
+			got["in a trailer: "+name] = nil
+		}
+		seen <- got
+	}))
+	t.Cleanup(s.Close)
+	if !secure {
+		s.Start()
+		return s.URL, ""
+	}
+	s.StartTLS()
+	return s.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }

@@ -93,6 +93,20 @@ func New(cfg Config) (*Writer, error) {
 // in time.
 func (r *Writer) Lost() uint64 { return r.lost.Load() }
 
+// Unwritten returns the number of requests that are in memory and not in the store. It
+// does not wait for a write that hangs, and returns 0 then.
+func (r *Writer) Unwritten() int {
+	select {
+	case r.writing <- struct{}{}:
+	default:
+		return 0
+	}
+	defer func() { <-r.writing }()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pending) + len(r.records)
+}
+
 // LeftOut returns the number of requests that were left out by sampling.
 func (r *Writer) LeftOut() uint64 { return r.leftOut.Load() }
 

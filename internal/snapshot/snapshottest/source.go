@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
@@ -51,6 +52,14 @@ func (s *Source) PutAccount(a account.Account) {
 	s.append(snapshot.AccountChange, a.ID)
 }
 
+// DeleteAccount removes an account, but not yet its gateways and keys.
+func (s *Source) DeleteAccount(accountID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.accounts, accountID)
+	s.append(snapshot.AccountChange, accountID)
+}
+
 // PutGateway adds or replaces a gateway with its route table.
 func (s *Source) PutGateway(g gateway.Gateway, routes ...gateway.Route) {
 	s.mu.Lock()
@@ -60,6 +69,20 @@ func (s *Source) PutGateway(g gateway.Gateway, routes ...gateway.Route) {
 	}
 	s.gateways[g.ID] = stored{g, slices.Clone(routes)}
 	s.append(snapshot.GatewayChange, g.ID)
+}
+
+// MoveDefault makes the gateway the default one and the former default gateway an ordinary one, in
+// one step.
+func (s *Source) MoveDefault(gatewayID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, g := range s.gateways {
+		if g.gateway.Default != (id == gatewayID) {
+			g.gateway.Default = id == gatewayID
+			s.gateways[id] = g
+			s.append(snapshot.GatewayChange, id)
+		}
+	}
 }
 
 // DeleteGateway removes a gateway.
@@ -184,14 +207,28 @@ func (s *Source) GatewayByID(ctx context.Context, gatewayID string) (*gateway.Ga
 	return &g.gateway, slices.Clone(g.routes), nil
 }
 
+// DefaultGateway implements snapshot.GatewaySource.
+func (s *Source) DefaultGateway(ctx context.Context) (string, error) {
+	if err := s.lock(ctx); err != nil {
+		return "", err
+	}
+	defer s.mu.Unlock()
+	for id, g := range s.gateways {
+		if g.gateway.Default {
+			return id, nil
+		}
+	}
+	return "", nil
+}
+
 // EachKey implements snapshot.KeySource.
-func (s *Source) EachKey(ctx context.Context, f func(*apikey.Key) error) error {
+func (s *Source) EachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error) error {
 	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	var all []apikey.Key
 	for _, k := range s.keys {
-		if k.RevokedAt.IsZero() {
+		if k.RevokedAt.IsZero() || !k.RevokedAt.Before(revokedSince) {
 			all = append(all, k)
 		}
 	}

@@ -5,9 +5,14 @@ import (
 	"database/sql"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/control"
 )
 
-const accountColumns = `SELECT id, name, plan, hosts, created_at FROM accounts `
+// stateRemoved is the stored state of a deleted account whose records are removed, except for
+// the audit log. Outside of the store it is account.Deleted too.
+const stateRemoved = "removed"
+
+const accountColumns = `SELECT id, name, plan, state, hosts, created_at, version FROM accounts `
 
 func scanAccount(r *sql.Rows) (account.Account, error) {
 	var (
@@ -15,8 +20,11 @@ func scanAccount(r *sql.Rows) (account.Account, error) {
 		hosts   sql.NullString
 		created int64
 	)
-	if err := r.Scan(&a.ID, &a.Name, &a.Plan, &hosts, &created); err != nil {
+	if err := r.Scan(&a.ID, &a.Name, &a.Plan, &a.State, &hosts, &created, &a.Version); err != nil {
 		return a, err
+	}
+	if a.State == stateRemoved {
+		a.State = account.Deleted
 	}
 	a.CreatedAt = instant(created)
 	err := fromJSON(hosts, &a.Hosts)
@@ -45,6 +53,30 @@ func (t *readTx) AccountByName(ctx context.Context, name string) (*account.Accou
 	return t.account(ctx, `WHERE name = ?`, name)
 }
 
+// Accounts implements control.AccountReader. There are few accounts, so no index serves the
+// filters.
+func (t *readTx) Accounts(ctx context.Context, f control.AccountFilter, p control.Page) ([]account.Account, error) {
+	return t.accounts(ctx, `WHERE id < ? AND state IN ('active', 'suspended') AND (? = '' OR state = ?) AND (? = '' OR plan = ?)
+		AND instr(lower(name), lower(?)) > 0 ORDER BY id DESC LIMIT ?+0`,
+		below(p.After), string(f.State), string(f.State), string(f.Plan), string(f.Plan), f.Query, rowLimit(p.Limit))
+}
+
+// DeletedAccounts implements control.AccountReader.
+func (t *readTx) DeletedAccounts(ctx context.Context) ([]string, error) {
+	return t.texts(ctx, "find deleted accounts", `SELECT id FROM accounts INDEXED BY accounts_deleted WHERE state = 'deleted' ORDER BY id`)
+}
+
+// accounts reads the accounts that the rest of the query selects.
+func (t *readTx) accounts(ctx context.Context, rest string, args ...any) ([]account.Account, error) {
+	var all []account.Account
+	err := t.rows(ctx, "list accounts", accountColumns+rest, args, func(r *sql.Rows) error {
+		a, err := scanAccount(r)
+		all = append(all, a)
+		return err
+	})
+	return all, err
+}
+
 // InsertAccount implements control.AccountStore.
 func (t *tx) InsertAccount(ctx context.Context, a *account.Account) error {
 	hosts, err := maybeJSON(a.Hosts, len(a.Hosts) == 0)
@@ -57,12 +89,26 @@ func (t *tx) InsertAccount(ctx context.Context, a *account.Account) error {
 	return err
 }
 
-func (t *readTx) accounts(ctx context.Context) ([]account.Account, error) {
-	var all []account.Account
-	err := t.rows(ctx, "list accounts", accountColumns+`ORDER BY id`, nil, func(r *sql.Rows) error {
-		a, err := scanAccount(r)
-		all = append(all, a)
+// UpdateAccount implements control.AccountStore.
+func (t *tx) UpdateAccount(ctx context.Context, a *account.Account) error {
+	hosts, err := maybeJSON(a.Hosts, len(a.Hosts) == 0)
+	if err != nil {
 		return err
-	})
-	return all, err
+	}
+	return t.must(ctx, "update account", "account", `UPDATE accounts SET name = ?, plan = ?, state = ?, hosts = ?, version = ? WHERE id = ?`,
+		a.Name, string(a.Plan), string(a.State), hosts, a.Version, a.ID)
+}
+
+// suspended reports whether an account is not active, so that its endpoints wait. It reads
+// each account only once and keeps the answer in known.
+func (t *readTx) suspended(ctx context.Context, known map[string]bool, accountID string) (bool, error) {
+	if is, ok := known[accountID]; ok {
+		return is, nil
+	}
+	a, err := t.Account(ctx, accountID)
+	if err != nil {
+		return false, err
+	}
+	known[accountID] = a.State != account.Active
+	return known[accountID], nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
@@ -85,13 +86,13 @@ func (s *stock) key() apikey.Key {
 	binary.LittleEndian.PutUint64(seed[:], s.made)
 	k := apikey.Key{
 		ID: id.New(id.Key), AccountID: s.account.ID, Digest: sha256.Sum256(seed[:]), Prefix: fmt.Sprintf("kg_%06x", s.made),
-		Name: fmt.Sprintf("partner number %d", s.made), Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Read},
+		Name: fmt.Sprintf("partner number %d", s.made), Level: apikey.GatewayLevel, Scope: apikey.Scopes{{Word: apikey.Read}},
 		Owner: fmt.Sprintf("owner-%d", s.made%1000), CreatedAt: time.Now().UTC().Truncate(time.Microsecond), Version: 1,
 	}
 	k.BucketID = k.ID
 	if s.made%3 == 0 {
 		k.GatewayID = s.gateways[s.made%10].ID
-		k.RateLimit = rate("600/min")
+		k.RateLimit = ratelimit.RateOf(rate("600/min"))
 		k.ExpiresAt = k.CreatedAt.Add(1000 * time.Hour)
 	}
 	return k
@@ -106,7 +107,7 @@ func BenchmarkMillion(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			n := 0
-			if err := s.db.EachKey(b.Context(), func(*apikey.Key) error { n++; return nil }); err != nil || n < million {
+			if err := s.db.EachKey(b.Context(), time.Now(), func(*apikey.Key) error { n++; return nil }); err != nil || n < million {
 				b.Fatal(n, err)
 			}
 		}

@@ -62,7 +62,7 @@ func writeUntilKilled(path string) int {
 func crashKey(a *account.Account) apikey.Key {
 	keyID := id.New(id.Key)
 	return apikey.Key{ID: keyID, AccountID: a.ID, Digest: sha256.Sum256([]byte(keyID)), Prefix: "kg_AbCdEf", Name: "crash", Level: apikey.GatewayLevel,
-		Scope: apikey.Scope{Word: apikey.Read}, BucketID: keyID, CreatedAt: time.Now().UTC().Truncate(time.Microsecond), Version: 1}
+		Scope: apikey.Scopes{{Word: apikey.Read}}, BucketID: keyID, CreatedAt: time.Now().UTC().Truncate(time.Microsecond), Version: 1}
 }
 
 // Guarantee: a process that is killed at any moment loses no acknowledged change and leaves none
@@ -137,7 +137,7 @@ func checkAfterCrash(t *testing.T, path, accountID string, acknowledged []string
 		}
 	}()
 	keys := map[string]bool{}
-	if err := db.EachKey(t.Context(), func(k *apikey.Key) error { keys[k.ID] = true; return nil }); err != nil {
+	if err := db.EachKey(t.Context(), time.Now(), func(k *apikey.Key) error { keys[k.ID] = true; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, keyID := range acknowledged {

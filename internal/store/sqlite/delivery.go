@@ -159,15 +159,21 @@ func (t *tx) TrimDeliveries(ctx context.Context, delivered, failed time.Time, li
 	return more, nil
 }
 
-// trimDeliveries removes deliveries with their attempts, and events that are no longer listed
-// and have no other delivery.
+// trimDeliveries removes up to limit deliveries that ended before the given time.
 func (t *tx) trimDeliveries(ctx context.Context, state int, before int64, limit int) (int, error) {
+	return t.removeDeliveries(ctx, `SELECT n FROM deliveries INDEXED BY deliveries_age
+		WHERE state = ? AND finished_at < ? ORDER BY finished_at LIMIT ?+0`, state, before, limit)
+}
+
+// removeDeliveries removes the deliveries whose rows the query selects, with their attempts,
+// and events that are no longer listed and have no other delivery. It returns the number of
+// deliveries.
+func (t *tx) removeDeliveries(ctx context.Context, query string, args ...any) (int, error) {
 	var (
 		rows   []int64
 		events []string
 	)
-	err := t.rows(ctx, "trim deliveries", `DELETE FROM deliveries WHERE n IN (SELECT n FROM deliveries INDEXED BY deliveries_age
-		WHERE state = ? AND finished_at < ? ORDER BY finished_at LIMIT ?+0) RETURNING n, event_id`, []any{state, before, limit}, func(r *sql.Rows) error {
+	err := t.rows(ctx, "remove deliveries", `DELETE FROM deliveries WHERE n IN (`+query+`) RETURNING n, event_id`, args, func(r *sql.Rows) error {
 		var (
 			n     int64
 			event string
@@ -183,8 +189,8 @@ func (t *tx) trimDeliveries(ctx context.Context, state int, before int64, limit 
 		what, query string
 		of          any
 	}{
-		{"trim attempts", `DELETE FROM attempts WHERE n IN (SELECT 8 * d.value + slot.value FROM json_each(?) d, json_each('[1, 2, 3, 4, 5, 6, 7]') slot)`, rows},
-		{"trim hidden events", `DELETE FROM events WHERE id IN (SELECT value FROM json_each(?)) AND listed = 0
+		{"remove attempts", `DELETE FROM attempts WHERE n IN (SELECT 8 * d.value + slot.value FROM json_each(?) d, json_each('[1, 2, 3, 4, 5, 6, 7]') slot)`, rows},
+		{"remove hidden events", `DELETE FROM events WHERE id IN (SELECT value FROM json_each(?)) AND listed = 0
 			AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, events},
 	} {
 		of, err := maybeJSON(rest.of, false)

@@ -8,12 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // prepareFile creates the database file with mode 0600 if it does not exist, and removes
-// the permissions of group and others from an existing one. SQLite gives the files -wal and
-// -shm the same mode.
+// the permissions of group and others from an existing one and from the files -wal and -shm
+// beside it. SQLite gives new ones of these the mode of the database file.
 //
 // It never opens an existing file: closing it again would drop the locks that other
 // connections of this process hold on it.
@@ -32,8 +33,19 @@ func prepareFile(path string) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", path)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return os.Chmod(path, mode&0o700)
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		info, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			if err := os.Chmod(name, mode&0o700); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -63,6 +75,9 @@ func dataSource(path string, busy time.Duration, writer bool) (string, error) {
 		q.Set("_query_only", "1")
 		q.Add("_pragma", "cache_size(-8192)")
 		q.Add("_pragma", "temp_store(MEMORY)")
+	}
+	if abs = filepath.ToSlash(abs); !strings.HasPrefix(abs, "/") {
+		abs = "/" + abs // C:/…
 	}
 	return (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String(), nil
 }

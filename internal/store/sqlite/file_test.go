@@ -35,6 +35,13 @@ func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
 	}
 	insertAccount(t, open(t, path), "a")
 	ownersAlone(path, path+"-wal", path+"-shm")
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		if err := os.Chmod(name, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insertAccount(t, open(t, path), "b")
+	ownersAlone(path, path+"-wal", path+"-shm")
 }
 
 // Guarantee: a path may contain any character.

@@ -65,6 +65,9 @@ func TestFullDatabase(t *testing.T) {
 			t.Fatal("the first change failed already")
 		}
 		check(t, last)
+		if got := db.Trouble(); got != DiskFull {
+			t.Errorf("the store is in trouble because of %q, want %s", got, DiskFull)
+		}
 	}) {
 		return
 	}
@@ -82,6 +85,12 @@ func TestFullDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(t, last+1)
+		for end := time.Now().Add(time.Minute); db.Trouble() != "" && time.Now().Before(end); {
+			db.Probe(ctx)
+		}
+		if got := db.Trouble(); got != "" {
+			t.Errorf("with space the store stays in trouble because of %q", got)
+		}
 	})
 }
 

@@ -11,18 +11,19 @@ import (
 )
 
 const gatewayColumns = `SELECT id, account_id, name, upstream, hostname, host_given,
-	global_sustained, global_burst, timeout, cors, max_body_bytes, revision, created_at, version FROM gateways `
+	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, created_at, version FROM gateways `
 
 func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 	var (
 		g                gateway.Gateway
 		sustained, burst string
 		upstream         string
+		requests         string
 		cors             sql.NullString
 		created          int64
 	)
 	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &upstream, &g.Hostname, &g.HostGiven,
-		&sustained, &burst, &g.Timeout, &cors, &g.MaxBodyBytes, &g.Revision, &created, &g.Version)
+		&sustained, &burst, &g.Timeout, &cors, &g.MaxBodyBytes, &requests, &g.Revision, &g.Default, &created, &g.Version)
 	if err != nil {
 		return g, err
 	}
@@ -32,6 +33,9 @@ func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 	}
 	if err := json.Unmarshal([]byte(upstream), &g.Upstream); err != nil {
 		return g, fmt.Errorf("decode the upstream of gateway %s: %w", g.ID, err)
+	}
+	if err := json.Unmarshal([]byte(requests), &g.Requests); err != nil {
+		return g, fmt.Errorf("decode the settings of requests of gateway %s: %w", g.ID, err)
 	}
 	err = fromJSON(cors, &g.CORS)
 	return g, err
@@ -43,13 +47,17 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the upstream of gateway %s: %w", g.ID, err)
 	}
+	requests, err := json.Marshal(&g.Requests)
+	if err != nil {
+		return nil, fmt.Errorf("encode the settings of requests of gateway %s: %w", g.ID, err)
+	}
 	cors, err := maybeJSON(g.CORS, g.CORS == nil)
 	if err != nil {
 		return nil, err
 	}
 	return []any{g.Name, string(upstream), g.Hostname, g.HostGiven,
 		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, cors,
-		g.MaxBodyBytes, g.Revision, g.Version}, nil
+		g.MaxBodyBytes, string(requests), g.Revision, g.Default, g.Version}, nil
 }
 
 func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gateway.Gateway, error) {
@@ -85,6 +93,11 @@ func (t *readTx) Gateways(ctx context.Context, accountID string, p control.Page)
 		accountID, below(p.After), rowLimit(p.Limit))
 }
 
+// DefaultGateway implements control.GatewayReader.
+func (t *readTx) DefaultGateway(ctx context.Context) (*gateway.Gateway, error) {
+	return t.gateway(ctx, `WHERE is_default = 1`)
+}
+
 // InsertGateway implements control.GatewayStore.
 func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	values, err := gatewayValues(g)
@@ -92,8 +105,8 @@ func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 		return err
 	}
 	_, err = t.exec(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
-		global_sustained, global_burst, timeout, cors, max_body_bytes, revision, version,
-		id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, version,
+		id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		append(values, g.ID, g.AccountID, micros(g.CreatedAt))...)
 	return err
 }
@@ -106,7 +119,7 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	}
 	return t.must(ctx, "update gateway", "gateway", `UPDATE gateways SET name = ?, upstream = ?, hostname = ?,
 		host_given = ?, global_sustained = ?, global_burst = ?, timeout = ?, cors = ?,
-		max_body_bytes = ?, revision = ?, version = ? WHERE id = ? AND account_id = ?`,
+		max_body_bytes = ?, requests = ?, revision = ?, is_default = ?, version = ? WHERE id = ? AND account_id = ?`,
 		append(values, g.ID, g.AccountID)...)
 }
 
@@ -120,4 +133,9 @@ func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) err
 		}
 	}
 	return t.must(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = ? AND account_id = ?`, gatewayID, accountID)
+}
+
+// GivenHostnames implements control.GatewayReader.
+func (t *readTx) GivenHostnames(ctx context.Context, accountID string) ([]string, error) {
+	return t.texts(ctx, "read given hostnames", `SELECT hostname FROM gateways INDEXED BY gateways_list WHERE account_id = ? AND host_given = 1 ORDER BY id`, accountID)
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // Stored phases of a key, by which the indexes are divided.
@@ -53,7 +55,21 @@ func levelOf(n int64) apikey.Level {
 	return apikey.GatewayLevel
 }
 
-const keyColumns = `SELECT id, account_id, digest, prefix, level, word, resource, gateway_id, owner, bucket_id, rate_limit,
+// scopesOf returns the scopes of a row: the first, and the text of the others.
+func scopesOf(word int64, resource, more string) apikey.Scopes {
+	scopes := apikey.Scopes{{Word: apikey.Word(word), Resource: resource}}
+	if more == "" {
+		return scopes
+	}
+	for text := range strings.SplitSeq(more, " ") {
+		name, resource, _ := strings.Cut(text, ":")
+		w, _ := apikey.ParseWord(name) // 0, which allows nothing, if the row is damaged
+		scopes = append(scopes, apikey.Scope{Word: w, Resource: resource})
+	}
+	return scopes
+}
+
+const keyColumns = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit,
 	expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata FROM keys `
 
 func scanKey(r *sql.Rows) (apikey.Key, error) {
@@ -61,11 +77,12 @@ func scanKey(r *sql.Rows) (apikey.Key, error) {
 		k                                      apikey.Key
 		digest                                 []byte
 		level, word, created                   int64
-		resource, gatewayID, owner, bucket     sql.NullString
+		resource, more                         sql.NullString
+		gatewayID, owner, bucket               sql.NullString
 		rate, rotatedFrom, rotatedTo, metadata sql.NullString
 		expires, used, revokedAt, expiryTold   sql.NullInt64
 	)
-	err := r.Scan(&k.ID, &k.AccountID, &digest, &k.Prefix, &level, &word, &resource, &gatewayID, &owner, &bucket, &rate,
+	err := r.Scan(&k.ID, &k.AccountID, &digest, &k.Prefix, &level, &word, &resource, &more, &gatewayID, &owner, &bucket, &rate,
 		&expires, &used, &created, &revokedAt, &expiryTold, &rotatedFrom, &rotatedTo, &k.Version, &k.Name, &metadata)
 	if err != nil {
 		return k, err
@@ -73,14 +90,14 @@ func scanKey(r *sql.Rows) (apikey.Key, error) {
 	if copy(k.Digest[:], digest) != len(k.Digest) {
 		return k, fmt.Errorf("digest of key %s has %d bytes", k.ID, len(digest))
 	}
-	k.Level, k.Scope = levelOf(level), apikey.Scope{Word: apikey.Word(word), Resource: resource.String}
+	k.Level, k.Scope = levelOf(level), scopesOf(word, resource.String, more.String)
 	k.GatewayID, k.Owner, k.RotatedFrom, k.RotatedTo = gatewayID.String, owner.String, rotatedFrom.String, rotatedTo.String
 	if k.BucketID = k.ID; bucket.Valid {
 		k.BucketID = bucket.String
 	}
 	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = instant(created), maybeInstant(expires), maybeInstant(used)
 	k.RevokedAt, k.ExpiryNotified = maybeInstant(revokedAt), maybeInstant(expiryTold)
-	if err := k.RateLimit.UnmarshalText([]byte(rate.String)); err != nil {
+	if k.RateLimit, err = ratelimit.ParseKeyLimit(rate.String); err != nil {
 		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
 	}
 	err = fromJSON(metadata, &k.Metadata)
@@ -162,7 +179,12 @@ func keyValues(k *apikey.Key) ([]any, error) {
 	if k.BucketID != k.ID {
 		bucket = k.BucketID
 	}
-	return []any{levelNumber(k.Level), phaseOf(k), int64(k.Scope.Word), maybeText(k.Scope.Resource), maybeText(k.GatewayID), maybeText(k.Owner),
+	var first apikey.Scope
+	var more apikey.Scopes
+	if len(k.Scope) > 0 {
+		first, more = k.Scope[0], k.Scope[1:]
+	}
+	return []any{levelNumber(k.Level), phaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
 		bucket, maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryNotified),
 		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata}, nil
 }
@@ -173,10 +195,10 @@ func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, gateway_id, owner,
+	_, err = t.exec(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata,
 		id, account_id, digest, prefix, created_at, last_used_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, micros(k.CreatedAt), maybeMicros(k.LastUsedAt))...)
 	return err
 }
@@ -187,7 +209,7 @@ func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	return t.must(ctx, "update key", "key", `UPDATE keys SET level = ?, phase = ?, word = ?, resource = ?, gateway_id = ?, owner = ?,
+	return t.must(ctx, "update key", "key", `UPDATE keys SET level = ?, phase = ?, word = ?, resource = ?, more_scopes = ?, gateway_id = ?, owner = ?,
 		bucket_id = ?, rate_limit = ?, expires_at = ?, revoked_at = ?, expiry_told = ?, rotated_from = ?, rotated_to = ?,
 		version = ?, name = ?, metadata = ? WHERE id = ? AND account_id = ?`,
 		append(values, k.ID, k.AccountID)...)

@@ -72,7 +72,7 @@ func (q *keyQuery) build() (string, []any) {
 	var branches []string
 	f := &q.filter
 	switch {
-	case f.Query != "":
+	case f.Query != "" || f.Name != "":
 		branches = []string{q.searched()}
 	case f.Owner != "":
 		branches = q.phased("keys_owner", "account_id = ? AND owner = ?", q.account, f.Owner)
@@ -151,13 +151,20 @@ func (q *keyQuery) terms(where string, args []any) string {
 	return where
 }
 
-// searched returns a query that reads the account's keys newest first until the page is full.
+// searched returns a query for a name or a part of it. It reads the account's keys newest first
+// until the page is full.
 // The index covers the search; other filters are checked only on its hits.
 func (q *keyQuery) searched() string {
 	f := &q.filter
-	where := `account_id = ? AND (name LIKE ? ESCAPE '\' OR prefix >= ? AND prefix < ?)`
-	literal := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(f.Query)
-	args := []any{q.account, "%" + literal + "%", f.Query, f.Query + "\xff"}
+	where, args := "account_id = ?", []any{q.account}
+	if f.Name != "" {
+		where, args = where+" AND name = ?", append(args, f.Name)
+	}
+	if f.Query != "" {
+		literal := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(f.Query)
+		where += ` AND (name LIKE ? ESCAPE '\' OR prefix >= ? AND prefix < ?)`
+		args = append(args, "%"+literal+"%", f.Query, f.Query+"\xff")
+	}
 	switch f.State {
 	case apikey.Active:
 		where, args = where+" AND phase < 2 AND (expires_at IS NULL OR expires_at > ?)", append(args, micros(f.Now))

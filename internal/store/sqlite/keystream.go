@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // streamColumns selects what the data plane needs of each key.
-const streamColumns = `SELECT id, account_id, digest, level, word, resource, gateway_id, owner, bucket_id, rate_limit, expires_at
-	FROM keys NOT INDEXED WHERE phase < 2`
+const streamColumns = `SELECT id, account_id, digest, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit, expires_at, revoked_at
+	FROM keys NOT INDEXED WHERE phase < 2 OR revoked_at >= ?`
 
-const streamWidth = 11
+const streamWidth = 13
 
 // checkEvery is the number of keys after which a stream checks its context.
 const checkEvery = 1024
 
 // EachKey implements snapshot.KeySource. It reads one state of the store. It uses the driver
 // directly, because the conversions of database/sql would take half of the time. All calls of
-// f get the same Key, and equal accounts, gateways and rates share their strings. f must not
+// f get the same Key, and equal accounts, gateways and scopes share their memory. f must not
 // wait for another reading call of the store.
-func (db *DB) EachKey(ctx context.Context, f func(*apikey.Key) error) error {
+func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error) error {
 	return view(ctx, db.source, func(t *readTx) error {
 		var failed error // error of f or ctx, not of the driver
 		err := t.c.sql.Raw(func(raw any) error {
@@ -32,7 +33,7 @@ func (db *DB) EachKey(ctx context.Context, f func(*apikey.Key) error) error {
 			if !ok {
 				return fmt.Errorf("the driver's connection has the unexpected type %T", raw)
 			}
-			rows, err := c.QueryContext(context.Background(), streamColumns, nil)
+			rows, err := c.QueryContext(context.Background(), streamColumns, []driver.NamedValue{{Ordinal: 1, Value: micros(revokedSince)}})
 			if err != nil {
 				return err
 			}
@@ -74,8 +75,9 @@ func eachRow(ctx context.Context, rows driver.Rows, f func(*apikey.Key) error) (
 // keyDecoder decodes rows into its key.
 type keyDecoder struct {
 	key    apikey.Key
-	shared map[string]string // accounts, gateways and resources
-	rate   string            // encoded key.RateLimit
+	shared map[string]string // accounts and gateways
+	scopes map[scopeRow]apikey.Scopes
+	rate   string // encoded key.RateLimit
 }
 
 func (d *keyDecoder) decode(v *[streamWidth]driver.Value) error {
@@ -87,21 +89,44 @@ func (d *keyDecoder) decode(v *[streamWidth]driver.Value) error {
 	}
 	k.ID, k.AccountID, k.Digest = id, d.share(v[1]), apikey.Digest(digest)
 	k.Level = levelOf(number(v[3]))
-	k.Scope = apikey.Scope{Word: apikey.Word(number(v[4])), Resource: d.share(v[5])}
-	k.GatewayID, k.Owner = d.share(v[6]), text(v[7])
-	if k.BucketID = id; v[8] != nil {
-		k.BucketID = text(v[8])
+	k.Scope = d.scope(scopeRow{number(v[4]), text(v[5]), text(v[6])})
+	k.GatewayID, k.Owner = d.share(v[7]), text(v[8])
+	if k.BucketID = id; v[9] != nil {
+		k.BucketID = text(v[9])
 	}
-	if rate := text(v[9]); rate != d.rate {
-		if err := k.RateLimit.UnmarshalText([]byte(rate)); err != nil {
+	if rate := text(v[10]); rate != d.rate {
+		var err error
+		if k.RateLimit, err = ratelimit.ParseKeyLimit(rate); err != nil {
 			return fmt.Errorf("stored rate of key %s: %w", id, err)
 		}
 		d.rate = rate
 	}
-	if k.ExpiresAt = (time.Time{}); v[10] != nil {
-		k.ExpiresAt = instant(number(v[10]))
+	if k.ExpiresAt = (time.Time{}); v[11] != nil {
+		k.ExpiresAt = instant(number(v[11]))
+	}
+	if k.RevokedAt = (time.Time{}); v[12] != nil {
+		k.RevokedAt = instant(number(v[12]))
 	}
 	return nil
+}
+
+// scopeRow is the columns that hold the scopes of a key.
+type scopeRow struct {
+	word           int64
+	resource, more string
+}
+
+// scope returns the scopes of a row, which all equal rows share.
+func (d *keyDecoder) scope(row scopeRow) apikey.Scopes {
+	if one, ok := d.scopes[row]; ok {
+		return one
+	}
+	if d.scopes == nil {
+		d.scopes = map[scopeRow]apikey.Scopes{}
+	}
+	one := scopesOf(row.word, row.resource, row.more)
+	d.scopes[row] = one
+	return one
 }
 
 // share returns v as a string that all equal values share.

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"errors"
 	"io/fs"
 	"path/filepath"
 	"reflect"
@@ -41,7 +40,7 @@ func TestMigrationKeepsUpstreams(t *testing.T) {
 			MaxConnections: 1<<62 + 1,
 		}),
 	}
-	writeSchema7(t, path, a, gateways)
+	writeSchema7(t, path, []account.Account{*a}, gateways)
 	db, err := Open(t.Context(), Config{Path: path})
 	if err != nil {
 		t.Fatal(err)
@@ -63,9 +62,9 @@ func TestMigrationKeepsUpstreams(t *testing.T) {
 	}
 }
 
-// writeSchema7 creates a database of schema 7 with an account and its gateways, as
+// writeSchema7 creates a database of schema 7 with accounts and their gateways, as
 // the version of that schema wrote them.
-func writeSchema7(t *testing.T, path string, a *account.Account, gateways []gateway.Gateway) {
+func writeSchema7(t *testing.T, path string, accounts []account.Account, gateways []gateway.Gateway) {
 	t.Helper()
 	if err := prepareFile(path); err != nil {
 		t.Fatal(err)
@@ -83,11 +82,15 @@ func writeSchema7(t *testing.T, path string, a *account.Account, gateways []gate
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = provider.UpTo(t.Context(), 7)
-	_, insertErr := db.ExecContext(t.Context(), `INSERT INTO accounts (id, name, plan, created_at) VALUES (?, ?, ?, ?)`,
-		a.ID, a.Name, string(a.Plan), micros(a.CreatedAt))
-	if err := errors.Join(err, insertErr); err != nil {
+	if _, err := provider.UpTo(t.Context(), 7); err != nil {
 		t.Fatal(err)
+	}
+	for _, a := range accounts {
+		_, err := db.ExecContext(t.Context(), `INSERT INTO accounts (id, name, plan, created_at) VALUES (?, ?, ?, ?)`,
+			a.ID, a.Name, string(a.Plan), micros(a.CreatedAt))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, g := range gateways {
 		headers, err := maybeJSON(g.Upstream.Headers, len(g.Upstream.Headers) == 0)

@@ -18,10 +18,10 @@ func (db *DB) AppendRequests(ctx context.Context, records []requestlog.Record, l
 		for i := range records {
 			r := &records[i]
 			_, err := t.exec(ctx, "insert request", `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
-				status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+				status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 				ON CONFLICT DO NOTHING`,
 				r.AccountID, r.ID, micros(r.Time), r.GatewayID, r.RouteID, r.KeyID, r.KeyPrefix, r.Method, r.Path, r.ClientIP,
-				r.Status, int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt, r.UpstreamStatus)
+				r.Status, int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt, r.UpstreamStatus, int64(r.Reason), r.Detail)
 			if err != nil {
 				return err
 			}
@@ -38,14 +38,14 @@ func (db *DB) AppendRequests(ctx context.Context, records []requestlog.Record, l
 }
 
 const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route_id, r.key_id, r.key_prefix, r.method, r.path, r.client_ip,
-	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, coalesce(l.count, 0)
+	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, coalesce(l.count, 0)
 	FROM requests r LEFT JOIN requests_left_out l ON l.account_id = r.account_id AND l.second = r.time / 1000000 `
 
 func scanRequest(r *sql.Rows) (requestlog.Record, error) {
 	var q requestlog.Record
 	var at int64
 	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, &q.KeyPrefix, &q.Method, &q.Path, &q.ClientIP,
-		&q.Status, &q.Duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.LeftOut)
+		&q.Status, &q.Duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, &q.Detail, &q.LeftOut)
 	q.Time = time.UnixMicro(at).UTC()
 	return q, err
 }

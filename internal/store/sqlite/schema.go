@@ -59,8 +59,13 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 			return probe(ctx, db)
 		}
 		results, err := provider.Up(ctx)
+		level := slog.LevelInfo
+		if version == 0 && err == nil { // a new database: the single steps do not matter
+			level = slog.LevelDebug
+			log.Info("created the database", "schema", newest)
+		}
 		for _, r := range results {
-			log.Info("migrated the database", "migration", cmp.Or(r.Source.Path, fmt.Sprint(r.Source.Version)), "took", r.Duration)
+			log.Log(ctx, level, "migrated the database", "migration", cmp.Or(r.Source.Path, fmt.Sprint(r.Source.Version)), "took", r.Duration)
 		}
 		if attempt == migrateAttempts {
 			return errors.Join(fmt.Errorf("the schema is still at version %d after %d attempts to migrate it to %d", version, migrateAttempts, newest), err)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
@@ -39,7 +40,9 @@ func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []snap
 
 // Accounts implements snapshot.Source.
 func (db *DB) Accounts(ctx context.Context) ([]account.Account, error) {
-	return read(ctx, db, func(t *readTx) ([]account.Account, error) { return t.accounts(ctx) })
+	return read(ctx, db, func(t *readTx) ([]account.Account, error) {
+		return t.accounts(ctx, `WHERE state IN ('active', 'suspended') ORDER BY id`)
+	})
 }
 
 // EachGateway implements snapshot.GatewaySource. f must not wait for another reading call of
@@ -73,6 +76,16 @@ func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gat
 		return err
 	})
 	return g, routes, err
+}
+
+// DefaultGateway implements snapshot.GatewaySource.
+func (db *DB) DefaultGateway(ctx context.Context) (gatewayID string, err error) {
+	err = view(ctx, db.source, func(t *readTx) error {
+		return t.rows(ctx, "find the default gateway", `SELECT id FROM gateways WHERE is_default = 1`, nil, func(r *sql.Rows) error {
+			return r.Scan(&gatewayID)
+		})
+	})
+	return gatewayID, err
 }
 
 // KeyByID implements snapshot.KeySource.

@@ -48,6 +48,7 @@ type DB struct {
 
 	path     string
 	failures atomic.Int64 // write transactions that failed in the database
+	trouble  atomic.Pointer[trouble]
 }
 
 // Open opens the store in the file cfg.Path, creates the file if it does not exist, and

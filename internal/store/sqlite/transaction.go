@@ -55,18 +55,16 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 	}
 	defer db.writer.give(c)
 	if err := c.synchronous(d); err != nil {
-		db.failures.Add(1)
-		return translate("set the durability", err)
+		return db.fail(translate("set the durability", err))
 	}
 	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
-		db.failures.Add(1)
-		return translate("begin", err)
+		return db.fail(translate("begin", err))
 	}
 	t := &tx{readTx: readTx{c: c}, now: db.now}
 	committed := false
 	defer func() { // even if f panics
 		if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
-			db.failures.Add(1)
+			_ = db.fail(t.failed)
 		}
 		t.failed = errEnded
 		if !committed {
@@ -83,10 +81,12 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 		return err
 	}
 	if _, err := c.exec("COMMIT"); err != nil {
-		db.failures.Add(1)
-		return translate("commit", err)
+		return db.fail(translate("commit", err))
 	}
 	committed = true
+	if t.wrote {
+		db.wrote()
+	}
 	db.checkpointer.committed()
 	return nil
 }
@@ -125,7 +125,8 @@ type readTx struct {
 // tx also writes.
 type tx struct {
 	readTx
-	now func() int64 // microseconds since 1970
+	now   func() int64 // microseconds since 1970
+	wrote bool         // whether a statement has changed a row
 }
 
 // ready returns an error if no statement may run.
@@ -173,6 +174,7 @@ func (t *tx) exec(ctx context.Context, what, query string, args ...any) (int64, 
 		t.failed = translate(what, err)
 		return 0, t.failed
 	}
+	t.wrote = t.wrote || n > 0
 	return n, nil
 }
 

@@ -13,7 +13,7 @@ import (
 // name is unique.
 func testAccount(h *harness) {
 	a := &account.Account{ID: id.New(id.Account), Name: "Ärger & <Söhne> 🦊", Plan: account.Starter,
-		Hosts: []string{"*.example.com", "api.example.org"}, CreatedAt: epoch()}
+		Hosts: []string{"*.example.com", "api.example.org"}, State: account.Active, CreatedAt: epoch(), Version: 1}
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		if err := tx.InsertAccount(ctx, a); err != nil {
 			return err

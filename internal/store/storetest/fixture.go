@@ -44,7 +44,7 @@ func rate(s string) ratelimit.Rate {
 // insertAccount inserts an account.
 func (h *harness) insertAccount(name string) *account.Account {
 	h.Helper()
-	a := &account.Account{ID: id.New(id.Account), Name: name, Plan: account.Platform, CreatedAt: epoch()}
+	a := &account.Account{ID: id.New(id.Account), Name: name, Plan: account.Platform, State: account.Active, CreatedAt: epoch(), Version: 1}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertAccount(ctx, a) })
 	return a
 }
@@ -73,7 +73,7 @@ func newKey(a *account.Account) *apikey.Key {
 	keyID := id.New(id.Key)
 	return &apikey.Key{
 		ID: keyID, AccountID: a.ID, Digest: sha256.Sum256([]byte(keyID)), Prefix: "kg_" + keyID[len(keyID)-6:], Name: "partner",
-		Level: apikey.GatewayLevel, Scope: apikey.Scope{Word: apikey.Read}, BucketID: keyID, CreatedAt: epoch(), Version: 1,
+		Level: apikey.GatewayLevel, Scope: apikey.Scopes{{Word: apikey.Read}}, BucketID: keyID, CreatedAt: epoch(), Version: 1,
 	}
 }
 
@@ -124,6 +124,21 @@ func maybe[T any](g *rapid.Generator[T]) *rapid.Generator[T] {
 			v = g.Draw(t, "value")
 		}
 		return v
+	})
+}
+
+// keyLimitOf draws the limit of a key, in both forms.
+func keyLimitOf() *rapid.Generator[ratelimit.KeyLimit] {
+	return rapid.Custom(func(t *rapid.T) ratelimit.KeyLimit {
+		r := rateOf().Draw(t, "sustained")
+		if rapid.Bool().Draw(t, "single") {
+			return ratelimit.RateOf(r)
+		}
+		l, err := ratelimit.ParseKeyObject(r.String(), maybe(rateOf()).Draw(t, "burst").String(), maybe(rapid.Just("7/day")).Draw(t, "daily"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
 	})
 }
 

@@ -29,6 +29,9 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		g.GlobalLimit = ratelimit.Config{Sustained: maybe(rateOf()).Draw(t, "sustained"), Burst: maybe(rateOf()).Draw(t, "burst")}
 		g.Timeout = rapid.SampledFrom([]string{"1s", "60s", "1h"}).Draw(t, "timeout")
 		g.MaxBodyBytes = rapid.Int64Min(0).Draw(t, "max_body_bytes")
+		if g.Requests = rapid.Make[gateway.Requests]().Draw(t, "requests"); len(g.Requests.KeyHeaders) == 0 {
+			g.Requests.KeyHeaders = nil
+		}
 		g.Revision = rapid.Int64Min(0).Draw(t, "revision")
 		g.CreatedAt = moment().Draw(t, "created_at")
 		g.Version = rapid.Int64Min(1).Draw(t, "version")
@@ -95,6 +98,45 @@ func testGatewayRules(h *harness) {
 	missing(h, "unknown gateway", func(ctx context.Context, tx control.ReadTx) (*gateway.Gateway, error) {
 		return tx.Gateway(ctx, a.ID, gone.ID)
 	})
+}
+
+// Guarantee: at most one gateway of all accounts is the default gateway; the store finds it, for the
+// data plane too, and refuses a second one.
+func testDefaultGateway(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	found := func(want *gateway.Gateway) {
+		h.Helper()
+		gatewayID, err := h.DefaultGateway(h.Context())
+		h.must(err)
+		find := func(ctx context.Context, tx control.ReadTx) (*gateway.Gateway, error) { return tx.DefaultGateway(ctx) }
+		if want == nil {
+			same(h, "default gateway of the data plane", gatewayID, "")
+			missing(h, "default gateway", find)
+			return
+		}
+		same(h, "default gateway of the data plane", gatewayID, want.ID)
+		same(h, "default gateway", get(h, find), want)
+	}
+	first, other := h.insertGateway(a), h.insertGateway(b)
+	found(nil)
+	first.Default = true
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, first) })
+	found(first)
+	second := newGateway(a)
+	second.Default = true
+	h.conflict("is_default", func(ctx context.Context, tx control.Tx) error { return tx.InsertGateway(ctx, second) })
+	other.Default = true
+	h.conflict("is_default", func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, other) })
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		first.Default = false
+		if err := tx.UpdateGateway(ctx, first); err != nil {
+			return err
+		}
+		return tx.InsertGateway(ctx, second)
+	})
+	found(second)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, a.ID, second.ID) })
+	found(nil)
 }
 
 // Guarantee: deleting a gateway deletes its routes and revisions, keeps its keys and the records

@@ -21,16 +21,22 @@ func (h *harness) key(accountID, keyID string) *apikey.Key {
 	})
 }
 
+func scope() *rapid.Generator[apikey.Scope] {
+	return rapid.Custom(func(t *rapid.T) apikey.Scope {
+		return apikey.Scope{Word: rapid.SampledFrom([]apikey.Word{apikey.Read, apikey.Write, apikey.Admin}).Draw(t, "word"),
+			Resource: maybe(rapid.SampledFrom([]string{"orders/items", "a*", "x,y:z"})).Draw(t, "resource")}
+	})
+}
+
 func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
 	return rapid.Custom(func(t *rapid.T) *apikey.Key {
 		k := newKey(a)
 		k.Name = text().Draw(t, "name")
 		k.Level = rapid.SampledFrom([]apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}).Draw(t, "level")
-		k.Scope = apikey.Scope{Word: rapid.SampledFrom([]apikey.Word{apikey.Read, apikey.Write, apikey.Admin}).Draw(t, "word"),
-			Resource: maybe(rapid.Just("orders/items")).Draw(t, "resource")}
+		k.Scope = rapid.SliceOfN(scope(), 1, apikey.MaxScopes).Draw(t, "scope")
 		k.Owner = rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "owner")
 		k.GatewayID = maybe(rapid.Just(id.New(id.Gateway))).Draw(t, "gateway")
-		k.RateLimit = maybe(rateOf()).Draw(t, "rate_limit")
+		k.RateLimit = maybe(keyLimitOf()).Draw(t, "rate_limit")
 		if rapid.Bool().Draw(t, "has metadata") {
 			k.Metadata = rapid.MapOfN(text(), text(), 1, 16).Draw(t, "metadata")
 		}

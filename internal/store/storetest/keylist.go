@@ -26,6 +26,7 @@ func matches(k *apikey.Key, f *control.KeyFilter) bool {
 		(f.GatewayID == "" || k.GatewayID == f.GatewayID) &&
 		(f.Level == "" || k.Level == f.Level) &&
 		(f.Owner == "" || k.Owner == f.Owner) &&
+		(f.Name == "" || k.Name == f.Name) &&
 		(f.Query == "" || strings.Contains(lowerASCII(k.Name), lowerASCII(f.Query)) || strings.HasPrefix(k.Prefix, f.Query))
 }
 
@@ -78,6 +79,7 @@ func testKeyList(h *harness) {
 			Level:     rapid.SampledFrom([]apikey.Level{"", apikey.GatewayLevel, apikey.AccountLevel}).Draw(t, "level"),
 			GatewayID: rapid.SampledFrom(gateways).Draw(t, "gateway"),
 			Owner:     rapid.SampledFrom(append(owners, "nobody")).Draw(t, "owner"),
+			Name:      rapid.SampledFrom(append(names, "", "", "Part")).Draw(t, "name"),
 			Query:     rapid.SampledFrom([]string{"", "", "art", "%", "_", "Ä", "\\", "*", "'", "kg_", "x"}).Draw(t, "query"),
 			Now:       epoch().Add(time.Duration(rapid.IntRange(-4, 4).Draw(t, "now")) * time.Second),
 		}

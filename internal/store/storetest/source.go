@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // dataPlane returns the fields of a key that the data plane needs.
@@ -22,7 +23,7 @@ func dataPlane(k *apikey.Key) apikey.Key {
 }
 
 // Guarantee: the data plane reads all accounts, all gateways with their routes, oldest first, and
-// all keys that are not revoked, with the fields that it needs.
+// all keys that are not revoked or were revoked lately, with the fields that it needs.
 func testSource(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	g, bare := h.insertGateway(a), h.insertGateway(b)
@@ -65,11 +66,14 @@ func testSourceKeys(h *harness, accounts []*account.Account, g *gateway.Gateway)
 	want := map[string]apikey.Key{}
 	for i := range 40 {
 		k := h.insertKey(accounts[i%2], func(k *apikey.Key) {
-			k.Scope = apikey.Scope{Word: apikey.Word(1 + i%3), Resource: []string{"", "orders"}[i%2]}
+			k.Scope = apikey.Scopes{{Word: apikey.Word(1 + i%3), Resource: []string{"", "orders"}[i%2]}}
+			if i%3 == 0 {
+				k.Scope = append(k.Scope, apikey.Scope{Word: apikey.Write}, apikey.Scope{Word: apikey.Admin, Resource: "a/b"})
+			}
 			k.Level = []apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}[i/20]
 			k.Owner, k.GatewayID = []string{"", "ada"}[i/2%2], []string{"", g.ID}[i/4%2]
 			if i%5 == 0 {
-				k.RateLimit, k.ExpiresAt, k.BucketID = rate("5/s"), epoch().Add(time.Duration(i)), id.New(id.Key)
+				k.RateLimit, k.ExpiresAt, k.BucketID = ratelimit.RateOf(rate("5/s")), epoch().Add(time.Duration(i)), id.New(id.Key)
 			}
 			if i%10 == 0 {
 				k.ExpiryNotified = k.ExpiresAt
@@ -78,9 +82,11 @@ func testSourceKeys(h *harness, accounts []*account.Account, g *gateway.Gateway)
 		k.ExpiresAt = k.ExpiresAt.Truncate(time.Microsecond)
 		want[k.ID] = dataPlane(k)
 	}
-	gone := h.insertKey(accounts[0], revoke)
+	gone := h.insertKey(accounts[0], func(k *apikey.Key) { k.RevokedAt = epoch().Add(-time.Microsecond) })
+	lately := h.insertKey(accounts[0], revoke)
+	want[lately.ID] = dataPlane(lately)
 	got := map[string]apikey.Key{}
-	h.must(h.EachKey(h.Context(), func(k *apikey.Key) error {
+	h.must(h.EachKey(h.Context(), epoch(), func(k *apikey.Key) error {
 		got[k.ID] = dataPlane(k)
 		return nil
 	}))
@@ -108,7 +114,7 @@ func testSourceStops(h *harness) {
 	})
 	stop := errors.New("enough")
 	calls := 0
-	if err := h.EachKey(h.Context(), func(*apikey.Key) error { calls++; return stop }); !errors.Is(err, stop) || calls != 1 {
+	if err := h.EachKey(h.Context(), epoch(), func(*apikey.Key) error { calls++; return stop }); !errors.Is(err, stop) || calls != 1 {
 		h.Fatalf("EachKey returned %v after %d calls, want the callback's error after 1", err, calls)
 	}
 	if err := h.EachGateway(h.Context(), func(*gateway.Gateway, []gateway.Route) error { return stop }); !errors.Is(err, stop) {
@@ -116,12 +122,12 @@ func testSourceStops(h *harness) {
 	}
 	ctx, cancel := context.WithCancel(h.Context())
 	calls = 0
-	err := h.EachKey(ctx, func(*apikey.Key) error { calls++; cancel(); return nil })
+	err := h.EachKey(ctx, epoch(), func(*apikey.Key) error { calls++; cancel(); return nil })
 	if !errors.Is(err, context.Canceled) || calls == 3000 {
 		h.Fatalf("EachKey returned %v after %d calls, want the error of its context before 3000", err, calls)
 	}
 	calls = 0
-	if err := h.EachKey(h.Context(), func(*apikey.Key) error { calls++; return nil }); err != nil || calls != 3000 {
+	if err := h.EachKey(h.Context(), epoch(), func(*apikey.Key) error { calls++; return nil }); err != nil || calls != 3000 {
 		h.Fatalf("EachKey returned %v after %d calls, want nil after 3000", err, calls)
 	}
 }

@@ -50,8 +50,12 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		run  func(*harness)
 	}{
 		{"Account", testAccount},
+		{"Accounts", testAccounts},
+		{"SuspendedQueue", testSuspendedQueue},
+		{"RemoveAccount", testRemoveAccount},
 		{"GatewayRoundTrip", testGatewayRoundTrip},
 		{"GatewayRules", testGatewayRules},
+		{"DefaultGateway", testDefaultGateway},
 		{"GatewayDelete", testGatewayDelete},
 		{"Routes", testRoutes},
 		{"RouteTableOfAThousand", testLargeRouteTable},

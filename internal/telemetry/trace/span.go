@@ -84,7 +84,7 @@ func (t *Tracer) route(f *finished) string {
 	if t.cfg.RoutePath == nil || f.Route == ([16]byte{}) {
 		return ""
 	}
-	return t.cfg.RoutePath(id.Format(id.Gateway, f.Gateway), id.Format(id.Route, f.Route))
+	return t.cfg.RoutePath(id.Format(id.Gateway, f.Gateway), id.Format(id.Route, f.Route), f.Start)
 }
 
 func identifier(k id.Kind, u [16]byte) string {

@@ -16,9 +16,10 @@ import (
 type Config struct {
 	// Settings are from FromEnvironment. Required.
 	Settings *Settings
-	// RoutePath returns the configured path of a route, or "" if it is unknown. If
-	// it is nil, spans have no route.
-	RoutePath func(gatewayID, routeID string) string
+	// RoutePath returns the path that was configured for a route at a time
+	// (microseconds since 1970), or "" if it is unknown. If it is nil, spans have no
+	// route.
+	RoutePath func(gatewayID, routeID string, micros int64) string
 	// Version is exported as service.version.
 	Version string
 	// Log receives errors of the export. They never contain the URL of the

@@ -35,7 +35,7 @@ func newTracer(t testing.TB, vars map[string]string) *Tracer {
 	if err != nil || s == nil {
 		t.Fatalf("got the settings %v and the error %v, want settings", s, err)
 	}
-	tracer, err := New(Config{Settings: s, Version: "v1", RoutePath: func(string, string) string { return "/orders/{id}" }})
+	tracer, err := New(Config{Settings: s, Version: "v1", RoutePath: func(string, string, int64) string { return "/orders/{id}" }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Package meter counts completed requests and writes the counts to the store (contract,
 // section 7, traffic).
 //
-//	records ──Take──► window ──every 5 s──► Store: fresh chunks of minutes
+//	records ──Take──► window ───100 ms────► Store: fresh chunks of minutes
 //	                                          │ merged, a minute after their end
 //	                                          ▼
 //	                                        hours ──► days
@@ -27,7 +27,7 @@ import (
 // The defaults of Config, and the bounds of the memory. A cell takes about 200 bytes in
 // all.
 const (
-	DefaultPeriod = 5 * time.Second
+	DefaultPeriod = 100 * time.Millisecond
 
 	flushCells    = 1 << 17 // starts an early flush
 	flushArrivals = 1 << 20
@@ -57,7 +57,8 @@ type Meter struct {
 	pending  []traffic.Chunk // not stored yet; guarded by flushing
 	size     int             // size of their bodies in bytes
 
-	lost atomic.Uint64
+	lost       atomic.Uint64
+	complained atomic.Int64 // Unix nanoseconds of the last log line about a failure
 
 	// Semaphores of the expensive reads, so that these never use all readers of the
 	// store. A simulation may use one core for seconds.
@@ -116,6 +117,24 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 // not take them in time.
 func (m *Meter) Lost() uint64 { return m.lost.Load() }
 
+// Unwritten returns the number of requests that are in memory and not in the store. It
+// does not wait for a write that hangs, and returns 0 then.
+func (m *Meter) Unwritten() (n int64) {
+	select {
+	case m.flushing <- struct{}{}:
+	default:
+		return 0
+	}
+	defer m.unlock()
+	m.collect()
+	for i := range m.pending {
+		if c := &m.pending[i]; c.Part == traffic.Keys { // this part has every request once
+			n += c.Requests()
+		}
+	}
+	return n
+}
+
 // Start begins to write, until Stop.
 func (m *Meter) Start(context.Context) error {
 	err := m.group.Start(m.run, func(ctx context.Context) {
@@ -135,6 +154,9 @@ func (m *Meter) Stop(ctx context.Context) error {
 	}
 	return m.Sync(ctx)
 }
+
+// complainEvery is the least time between two log lines about failures of the store.
+const complainEvery = time.Minute
 
 // maintenancePeriod is the time between two calls of Maintain.
 const maintenancePeriod = 20 * time.Second
@@ -156,8 +178,13 @@ func (m *Meter) run(ctx context.Context) {
 }
 
 func (m *Meter) try(ctx context.Context, what string, f func(context.Context) error) {
-	if err := f(ctx); err != nil && ctx.Err() == nil {
-		m.cfg.Log.Warn(what+" failed; it is retried", "error", err)
+	err := f(ctx)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	now := time.Now().UnixNano()
+	if last := m.complained.Load(); now-last >= int64(complainEvery) && m.complained.CompareAndSwap(last, now) {
+		m.cfg.Log.Warn(what+" failed; it is retried", "error", err, "lost", m.Lost())
 	}
 }
 

@@ -1,20 +1,15 @@
 package sender_test
 
 import (
-	"bytes"
-	"context"
-	"encoding/binary"
 	"errors"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
-
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/keygatetest/dnstest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -43,66 +38,6 @@ func (r *recorder) reached() []string {
 	return append([]string(nil), r.addrs...)
 }
 
-// nameServer returns a resolver that gets the addresses of every name from addrs. Its name
-// server is in memory, so no query is lost or late.
-func nameServer(addrs func(name string) []netip.Addr) *net.Resolver {
-	return &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		return &nameConn{addrs: addrs}, nil
-	}}
-}
-
-// nameConn is a connection to a name server. As over TCP, each message follows its length.
-// The response can be read as soon as the query is written.
-type nameConn struct {
-	addrs   func(name string) []netip.Addr
-	in, out bytes.Buffer
-}
-
-func (c *nameConn) Write(p []byte) (int, error) {
-	c.in.Write(p)
-	const prefix = 2
-	for c.in.Len() >= prefix {
-		n := int(binary.BigEndian.Uint16(c.in.Bytes()))
-		if c.in.Len() < prefix+n {
-			break
-		}
-		response, err := respond(c.in.Next(prefix + n)[prefix:], c.addrs)
-		if err != nil {
-			return 0, err
-		}
-		c.out.Write(binary.BigEndian.AppendUint16(nil, uint16(len(response))))
-		c.out.Write(response)
-	}
-	return len(p), nil
-}
-
-func (c *nameConn) Read(p []byte) (int, error)       { return c.out.Read(p) }
-func (c *nameConn) Close() error                     { return nil }
-func (c *nameConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (c *nameConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (c *nameConn) SetDeadline(time.Time) error      { return nil }
-func (c *nameConn) SetReadDeadline(time.Time) error  { return nil }
-func (c *nameConn) SetWriteDeadline(time.Time) error { return nil }
-
-func respond(query []byte, addrs func(name string) []netip.Addr) ([]byte, error) {
-	var m dnsmessage.Message
-	if err := m.Unpack(query); err != nil {
-		return nil, err
-	}
-	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
-	q := m.Questions[0]
-	for _, a := range addrs(strings.TrimSuffix(q.Name.String(), ".")) {
-		h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, Type: q.Type}
-		switch {
-		case a.Is4() && q.Type == dnsmessage.TypeA:
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: h, Body: &dnsmessage.AResource{A: a.As4()}})
-		case !a.Is4() && q.Type == dnsmessage.TypeAAAA:
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: h, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
-		}
-	}
-	return m.Pack()
-}
-
 // hostile maps hosts that must not be connected to, as an attacker would write them, to the
 // address that the resolver returns for those that are names.
 var hostile = map[string]string{
@@ -128,7 +63,7 @@ func TestPrivateAddressesAreNotConnectedTo(t *testing.T) {
 	h := newHarness(t)
 	cfg := h.config()
 	cfg.Allow, cfg.AllowHTTP = nil, true
-	cfg.Resolver = nameServer(func(name string) []netip.Addr {
+	cfg.Resolver = dnstest.Resolver(func(name string) []netip.Addr {
 		for host, addr := range hostile {
 			if addr != "" && strings.EqualFold(strings.TrimSuffix(host, "."), name) {
 				return []netip.Addr{netip.MustParseAddr(addr)}
@@ -197,7 +132,7 @@ func TestAllowedAddressesAreConnectedTo(t *testing.T) {
 		cfg := h.config()
 		cfg.Allow, cfg.AllowHTTP, cfg.Guard = tc.allow, tc.http, netguard.New()
 		cfg.Guard.SetListeners(netip.MustParseAddrPort("127.0.0.1:8081"))
-		cfg.Resolver = nameServer(func(name string) []netip.Addr {
+		cfg.Resolver = dnstest.Resolver(func(name string) []netip.Addr {
 			return map[string][]netip.Addr{
 				"public.test": {netip.MustParseAddr("93.184.215.14")}, "private.test": {netip.MustParseAddr("10.1.2.3")},
 			}[name]
@@ -235,7 +170,7 @@ func TestAddressIsCheckedOnEveryAttempt(t *testing.T) {
 	h := newHarness(t)
 	cfg := h.config()
 	cfg.Allow, cfg.Backoff = nil, [4]time.Duration{1, 1, 1, 1}
-	cfg.Resolver = nameServer(func(name string) []netip.Addr {
+	cfg.Resolver = dnstest.Resolver(func(name string) []netip.Addr {
 		mu.Lock()
 		defer mu.Unlock()
 		switch asked[name]++; {

@@ -21,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/dnstest"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -332,7 +333,7 @@ func TestTLSCertificateIsVerified(t *testing.T) {
 		before := count.Load()
 		cfg := h.config()
 		cfg.Roots = tc.roots
-		cfg.Resolver = nameServer(func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} })
+		cfg.Resolver = dnstest.Resolver(func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} })
 		hook := h.endpoint(tc.url)
 		h.raise(1)
 		s := h.start(cfg)

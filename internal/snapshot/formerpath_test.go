@@ -19,10 +19,10 @@ func TestRoutePathOutlivesTheRoute(t *testing.T) {
 	h.catchUp()
 	want := func(when, keptPath, removedPath string) {
 		t.Helper()
-		if got := h.follower.RoutePath(g.ID, kept.ID); got != keptPath {
+		if got := h.follower.RoutePath(g.ID, kept.ID, h.clock.micros()); got != keptPath {
 			t.Errorf("%s: got path %q of the kept route, want %q", when, got, keptPath)
 		}
-		if got := h.follower.RoutePath(g.ID, removed.ID); got != removedPath {
+		if got := h.follower.RoutePath(g.ID, removed.ID, h.clock.micros()); got != removedPath {
 			t.Errorf("%s: got path %q of the removed route, want %q", when, got, removedPath)
 		}
 	}
@@ -36,6 +36,42 @@ func TestRoutePathOutlivesTheRoute(t *testing.T) {
 	h.source.DeleteGateway(g.ID)
 	h.catchUp()
 	want("after the removal of the gateway", "/kept", "")
+}
+
+// Guarantee: after a route has moved, a request that began before is reported with the path that it was
+// sent to, however often the route moves; after 10 seconds, with the present path.
+func TestMovedRouteHasThePathOfTheTime(t *testing.T) {
+	h := newHarness(t)
+	g := h.gateway()
+	r := route("/first", ratelimit.Config{}, "GET")
+	h.source.PutGateway(g, r)
+	h.catchUp()
+	first := h.clock.micros()
+	move := func(path string) int64 {
+		h.clock.Advance(time.Millisecond)
+		r.Path = path
+		h.source.PutGateway(g, r)
+		h.catchUp()
+		return h.clock.micros()
+	}
+	want := func(when string, start int64, path string) {
+		t.Helper()
+		if got := h.follower.RoutePath(g.ID, r.ID, start); got != path {
+			t.Errorf("%s: got path %q, want %q", when, got, path)
+		}
+	}
+	second := move("/second")
+	third := move("/third")
+	h.clock.Advance(10*time.Second - time.Millisecond)
+	want("before the first move", first, "/first")
+	want("between the moves", second, "/second")
+	want("after the last move", third, "/third")
+	h.clock.Advance(time.Second)
+	want("long before", first, "/third")
+	h.source.PutGateway(g)
+	h.catchUp()
+	want("before the removal", third, "/third")
+	want("after the removal", h.clock.micros(), "/third")
 }
 
 // Guarantee: at most 10,000 paths of removed routes are held.
@@ -52,7 +88,7 @@ func TestPathsOfRemovedRoutesAreBounded(t *testing.T) {
 	h.catchUp()
 	known := 0
 	for i := range routes {
-		if h.follower.RoutePath(g.ID, routes[i].ID) != "" {
+		if h.follower.RoutePath(g.ID, routes[i].ID, h.clock.micros()) != "" {
 			known++
 		}
 	}

@@ -1,0 +1,42 @@
+package accesslog
+
+// Reason is why an upstream could not be reached or did not respond, for the results
+// Unreachable, TimedOut and Failed. The request log stores its number, so a new reason is
+// added at the end.
+type Reason uint8
+
+// The reasons.
+const (
+	NoReason            Reason = iota // unknown, or the upstream is not the cause
+	ConnectionRefused                 // nothing listens at the address of the upstream
+	NameNotFound                      // its name does not exist
+	NameLookupFailed                  // its name could not be looked up
+	HostUnreachable                   // there is no way to its network or machine
+	AddressNotAllowed                 // the guard refused its address (contract, 4.6)
+	ConnectTimeout                    // connecting, or the TLS handshake, took too long
+	NoFreeConnection                  // the gateway's connections were all in use until the timeout
+	NoDescriptors                     // this process has no file descriptor left
+	TLSFailed                         // the TLS handshake failed
+	CertificateRejected               // the upstream's certificate is not valid for it
+	MalformedResponse                 // the response does not follow HTTP
+	ResponseTooLarge                  // the head of the response is too large
+	ClosedEarly                       // the connection ended before the head of a response
+	ResponseTimeout                   // the head of the response took too long
+	UnexpectedUpgrade                 // the upstream changed to a protocol that was not asked for
+	ForwardingLoop                    // the request came back to this gateway
+)
+
+// String returns the name of the reason, or "" for NoReason.
+func (r Reason) String() string {
+	names := [...]string{
+		ConnectionRefused: "connection_refused", NameNotFound: "name_not_found", NameLookupFailed: "name_lookup_failed",
+		HostUnreachable: "host_unreachable", AddressNotAllowed: "address_not_allowed", ConnectTimeout: "connect_timeout",
+		NoFreeConnection: "no_free_connection", NoDescriptors: "no_descriptors", TLSFailed: "tls_failed",
+		CertificateRejected: "certificate_rejected", MalformedResponse: "malformed_response", ResponseTooLarge: "response_too_large",
+		ClosedEarly: "closed_early", ResponseTimeout: "timeout", UnexpectedUpgrade: "unexpected_upgrade", ForwardingLoop: "loop",
+	}
+	if int(r) >= len(names) {
+		return ""
+	}
+	return names[r]
+}

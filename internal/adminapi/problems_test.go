@@ -1,0 +1,274 @@
+package adminapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keygate/keygate/internal/adminapi"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// fields returns the fields of errors in a 422.
+func (r *response) fields() []string {
+	r.t.Helper()
+	r.want(422)
+	var out []string
+	for _, p := range r.json["errors"].([]any) {
+		field, _ := p.(map[string]any)["field"].(string)
+		out = append(out, field)
+	}
+	return out
+}
+
+// bodyCase is a call with a JSON body: the schema of the body, and a path at which the
+// call can be made.
+type bodyCase struct {
+	id, method, path string
+	schema           *huma.Schema
+}
+
+// bodyCases returns every call with a JSON body.
+func bodyCases(s *server) []bodyCase {
+	gatewayID := s.newGateway("")
+	ids := strings.NewReplacer("{gateway_id}", gatewayID, "{route_id}", s.newRoute("", gatewayID, "/a"), "{key_id}", s.newKey(nil).text("key_id"),
+		"{webhook_id}", s.newWebhook(nil).text("webhook_id"))
+	doc := adminapi.Document()
+	var out []bodyCase
+	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
+		for _, op := range []*huma.Operation{doc.Paths[path].Post, doc.Paths[path].Patch} {
+			if op == nil || op.RequestBody == nil || op.RequestBody.Content[jsonType] == nil {
+				continue
+			}
+			schema := op.RequestBody.Content[jsonType].Schema
+			if schema.Ref != "" {
+				schema = doc.Components.Schemas.SchemaFromRef(schema.Ref)
+			}
+			out = append(out, bodyCase{op.OperationID, op.Method, ids.Replace(path), schema})
+		}
+	}
+	return out
+}
+
+// validValue returns a valid value of a required field.
+func validValue(t *testing.T, id, field string) string {
+	t.Helper()
+	v := map[string]string{
+		"name": `"a"`, "upstream_url": `"http://x"`, "path": `"/z"`, "methods": `["GET"]`, "scope": `"read"`, "key": `"x"`,
+		"url": `"https://hooks.example.com"`, "events": `["key.created"]`, "since": `"2027-03-01"`, "overlap_days": "1", "plan": `"platform"`,
+		"simulateLimit.rate_limit": `{"sustained": "1/s"}`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
+	}
+	for _, name := range []string{id + "." + field, field} {
+		if value, known := v[name]; known {
+			return value
+		}
+	}
+	t.Fatalf("no valid value for %s of %s: add one", field, id)
+	return ""
+}
+
+// invalidValues returns values of a field: one of the wrong type, and, if there is such a
+// value, one that fits the schema and still is invalid.
+func invalidValues(id, field string, s *huma.Schema) []string {
+	wrongType := "true"
+	if s.Type == huma.TypeBoolean {
+		wrongType = "1"
+	}
+	v := map[string]string{
+		"name": `"a\nb"`, "upstream_url": `"nonsense"`, "spec": `"nonsense"`, "hostname": `"localhost"`, "timeout": `"1ms"`,
+		"global_rate_limit": `{"sustained": "1/year"}`, "cors": `{"origins": ["https://a.example", "nonsense"]}`,
+		"upstream_headers": `{"Host": "x"}`, "upstream_ca": `"x"`, "upstream_client_certificate": `"x"`, "upstream_client_key": `"x"`,
+		"upstream_connect_timeout": `"1h"`, "upstream_idle_timeout": `"1ms"`, "upstream_max_connection_age": `"1ms"`, "key_headers": `["Host"]`, "path": `"x"`, "methods": `["get"]`,
+		"rate_limit": `{"sustained": "x"}`, "createKey.rate_limit": `"x"`, "updateKey.rate_limit": `"x"`,
+		"scope": `"root"`, "expires_at": `"yesterday"`, "gateway_id": `"gw_x"`, "owner": `" a"`, "metadata": `{"": "x"}`,
+		"method": `"get"`, "verifyKey.path": `"x"`, "url": `"ftp://x"`, "signing_secret": `"short"`, "since": `"yesterday"`,
+	}
+	for _, name := range []string{id + "." + field, field} {
+		if value, known := v[name]; known {
+			return []string{wrongType, value}
+		}
+	}
+	return []string{wrongType}
+}
+
+// Guarantee: whichever two fields of whichever call are invalid, the response names both, and nothing
+// else, in the order of the body; also if one of them does not fit the schema and the other does.
+func TestBothOfTwoInvalidFieldsAreReported(t *testing.T) {
+	s := start(t)
+	for _, c := range bodyCases(s) {
+		names := slices.Sorted(maps.Keys(c.schema.Properties))
+		for i, a := range names {
+			for _, b := range names[i+1:] {
+				var rest []string
+				for _, name := range c.schema.Required {
+					if name != a && name != b {
+						rest = append(rest, fmt.Sprintf("%q: %s", name, validValue(t, c.id, name)))
+					}
+				}
+				for _, va := range invalidValues(c.id, a, c.schema.Properties[a]) {
+					for _, vb := range invalidValues(c.id, b, c.schema.Properties[b]) {
+						body := "{" + strings.Join(append(rest, fmt.Sprintf("%q: %s, %q: %s", b, vb, a, va)), ", ") + "}"
+						s.clock.move(1e9)
+						got := s.do(request{method: c.method, path: c.path, body: body}).fields()
+						if len(got) != 2 || !strings.HasPrefix(got[0], b) || !strings.HasPrefix(got[1], a) {
+							t.Errorf("%s with %s: got errors for %q, want %s and %s", c.id, body, got, b, a)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Guarantee: an unknown field and a missing one are reported together with every other problem.
+func TestUnknownAndMissingFieldsAreReportedWithTheOthers(t *testing.T) {
+	s := start(t)
+	for _, c := range bodyCases(s) {
+		for name, p := range c.schema.Properties {
+			for _, v := range invalidValues(c.id, name, p) {
+				want := []string{"colour", name}
+				for _, required := range c.schema.Required {
+					if required != name {
+						want = append(want, required)
+					}
+				}
+				s.clock.move(1e9)
+				body := fmt.Sprintf(`{"colour": {"a": [1]}, %q: %s}`, name, v)
+				got := s.do(request{method: c.method, path: c.path, body: body}).fields()
+				ok := len(got) == len(want)
+				for i := range want {
+					ok = ok && strings.HasPrefix(got[i], want[i])
+				}
+				if !ok {
+					t.Errorf("%s with %s: got errors for %q, want %q", c.id, body, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Guarantee: all that is wrong within a body, at any depth, is named by its path.
+func TestEveryInvalidFieldHasItsPath(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	for _, row := range []struct {
+		method, path, body string
+		want               []string
+	}{
+		{
+			"POST", "/v1/gateways", `{"name": "", "upstream_url": "nonsense", "timeout": "x", "cors": {"origins": ["https://a.example", 5, "b"], "max_age": -1}}`,
+			[]string{"name", "upstream_url", "timeout", "cors.origins[1]", "cors.max_age", "cors.origins[2]"},
+		},
+		{
+			"POST", "/v1/gateways", `{"global_rate_limit": {"burst": "x", "daily": "1/day"}, "upstream_headers": {"Via": "a", "Host": "b", "X-A": 1}}`,
+			[]string{
+				"global_rate_limit.daily", "global_rate_limit.sustained", "global_rate_limit.burst",
+				"upstream_headers.X-A", "upstream_headers.Host", "upstream_headers.Via", "name", "upstream_url",
+			},
+		},
+		{
+			"POST", "/v1/gateways/" + gatewayID + "/routes", `{"path": "x", "methods": ["get", "CONNECT"], "rate_limit": {"sustained": "x", "burst": "y", "daily": "1/h"}}`,
+			[]string{"path", "methods", "rate_limit.sustained", "rate_limit.burst", "rate_limit.daily"},
+		},
+		{"POST", "/v1/keys", `{"level": "account", "scope": "root", "gateway_id": "gw_x", "rate_limit": "1/s", "name": "a"}`, []string{"scope", "gateway_id", "gateway_id", "rate_limit"}},
+		{"POST", "/v1/webhooks", `{"url": "x", "events": ["a", "key.created", "b"]}`, []string{"url", "events[0]", "events[2]"}},
+		{"POST", "/v1/keys?a=1", `{"b": 1, "name": "a", "scope": "read"}`, []string{"b", "a"}},
+		{"POST", "/v1/webhooks/wh_x/test?a=1", `{"c": 1, "b": 1}`, []string{"a", "b", "c"}},
+		{"GET", "/v1/keys?limit=0&cursor=x&state=gone&a=b", ``, []string{"a", "limit", "cursor", "state"}},
+		{"GET", "/v1/events?limit=0&since=2027-03-02&until=2027-03-01", ``, []string{"limit", "since"}},
+		{"GET", "/v1/events?since=x&until=y", ``, []string{"since", "until"}},
+	} {
+		got := s.do(request{method: row.method, path: row.path, body: row.body}).fields()
+		if !slices.Equal(got, row.want) {
+			t.Errorf("%s %s %s: got errors for %q, want %q", row.method, row.path, row.body, got, row.want)
+		}
+	}
+}
+
+// Guarantee: a response lists at most 50 problems, and no name in it is long, whatever the
+// size of the body.
+func TestListOfProblemsIsBounded(t *testing.T) {
+	s := start(t)
+	unknown := map[string]any{"name": 1}
+	for i := range 3000 {
+		unknown[strings.Repeat("x", 300)+fmt.Sprint(i)] = i
+	}
+	r := s.post("/v1/keys", unknown)
+	if got := r.fields(); len(got) != fault.MaxProblems || len(r.raw) > 100<<10 {
+		t.Errorf("got %d problems in %d bytes, want %d in at most 100 KiB", len(got), len(r.raw), fault.MaxProblems)
+	}
+	events := strings.Repeat(`"x",`, 200_000) + `"x"`
+	if got := s.post("/v1/webhooks", `{"url": "x", "events": [`+events+`]}`).fields(); len(got) != fault.MaxProblems {
+		t.Errorf("got %d problems, want %d", len(got), fault.MaxProblems)
+	}
+	query := make([]string, 3000)
+	for i := range query {
+		query[i] = fmt.Sprintf("a%d=1", i)
+	}
+	if got := s.get("/v1/account?" + strings.Join(query, "&")).fields(); len(got) != fault.MaxProblems {
+		t.Errorf("got %d problems, want %d", len(got), fault.MaxProblems)
+	}
+}
+
+// Guarantee: a call that is refused changes nothing, stores no response for its Idempotency-Key, and
+// leaves no audit record of a change.
+func TestRefusedCallsChangeNothing(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	before := s.get("/v1/gateways/" + gatewayID).want(200).raw
+	key := map[string]string{"Idempotency-Key": "once"}
+	for _, body := range []string{
+		`{"name": "b", "max_body_bytes": true}`, `{"name": "b", "colour": 1}`, `{"timeout": "30s", "global_rate_limit": {"sustained": "x"}}`,
+	} {
+		s.do(request{method: "PATCH", path: "/v1/gateways/" + gatewayID, body: body}).want(422)
+	}
+	s.do(request{method: "PATCH", path: "/v1/gateways/" + gatewayID + "?a=b", body: `{"name": "b"}`}).want(422)
+	if after := s.get("/v1/gateways/" + gatewayID).want(200).raw; after != before {
+		t.Errorf("got %s after refused calls, want %s", after, before)
+	}
+	s.do(request{method: "POST", path: "/v1/keys", body: `{"name": "a", "scope": "read", "colour": 1}`, header: key}).want(422)
+	if r := s.do(request{method: "POST", path: "/v1/keys", body: `{"name": "a", "scope": "read"}`, header: key}).want(201); r.header.Get("Idempotent-Replayed") != "" {
+		t.Error("the response to a refused call was stored")
+	}
+	var log struct {
+		Data []struct{ Action, Target string }
+	}
+	if err := json.Unmarshal([]byte(s.get("/v1/audit-log?kind=management").want(http.StatusOK).raw), &log); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range log.Data {
+		if r.Action == "gateway.update" {
+			t.Errorf("got an audit record %v of a refused call", r)
+		}
+	}
+}
+
+// Guarantee: contract 3.1: an error that quotes what the caller sent shows no key, wherever
+// the caller put it, and quotes only a part of a long value.
+func TestErrorsQuoteNoKeyAndNoLongValue(t *testing.T) {
+	s := start(t)
+	key := s.newKey(nil).text("key")
+	gatewayID := s.newGateway("")
+	long := strings.Repeat("x ", 100_000)
+	for _, r := range []request{
+		{method: "POST", path: "/v1/keys/verify", body: map[string]any{key: 1}},
+		{method: "POST", path: "/v1/keys", body: map[string]any{"name": "k", "scope": key, "rate_limit": key}},
+		{method: "GET", path: "/v1/keys?" + key + "=1"},
+		{method: "POST", path: "/v1/gateways/" + gatewayID + "/routes", body: map[string]any{"path": "/" + key + "}", "methods": []string{"GET"}}},
+		{method: "POST", path: "/v1/accounts", body: map[string]any{"name": "k", "plan": "starter", "hosts": []string{key + " ", long}}},
+	} {
+		got := s.do(r).want(422)
+		if strings.Contains(got.raw, key) {
+			t.Errorf("%s %s: the error shows the key: %s", r.method, r.path, got.raw)
+		}
+		if len(got.raw) > 4096 {
+			t.Errorf("%s %s: got an error of %d bytes, want at most 4096", r.method, r.path, len(got.raw))
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+)
+
+func newAccounts(a *app) *cobra.Command {
+	c := newGroup("accounts", "Manage all accounts of a server, with a key of the account default",
+		newAccountsCreate(a), newAccountsList(a), newAccountsGet(a), newAccountsUpdate(a),
+		newAccountsState(a, "suspend", "suspended", "Suspend an account: its keys and gateways are refused at once, its webhooks wait"),
+		newAccountsState(a, "resume", "active", "Resume a suspended account"),
+		newAccountsDelete(a))
+	c.Aliases = nil // the singular is the command that works without a server
+	c.Long = `Manage all accounts of a server. It needs a key of the account default, the operator's.
+
+To create accounts and keys directly in the store on this machine, without a key, see
+keygate account --help.`
+	return c
+}
+
+func accountLabel(a *client.Account) string { return "account " + withID(a.Name, a.AccountID) }
+
+// accountID returns the identifier of the account with an identifier or name.
+func (a *app) accountID(api *client.Client, ref string) (string, error) {
+	if isID(ref) {
+		return ref, nil
+	}
+	found, err := search("account", api.Accounts(a.ctx, client.AccountFilter{Query: ref}),
+		func(one *client.Account) bool { return one.Name == ref },
+		func(one *client.Account) match { return match{one.AccountID, []string{one.Name}} })
+	if err != nil {
+		return "", err
+	}
+	return only("account", ref, found, "keygate accounts list shows the names")
+}
+
+// accountCommand is a command on one account.
+type accountCommand struct {
+	*app
+	id string
+}
+
+func (o *accountCommand) flag(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&o.id, "account", "", "`id` or name of the account; also the first argument")
+	c.Args = atMost(1)
+	return c
+}
+
+// account returns the identifier of the account, and a client.
+func (o *accountCommand) account(args []string) (string, *client.Client, error) {
+	ref, err := idOf("account", o.id, args)
+	if err != nil {
+		return "", nil, err
+	}
+	api, err := o.connect()
+	if err != nil {
+		return "", nil, err
+	}
+	id, err := o.accountID(api, ref)
+	return id, api, err
+}
+
+func accountFields(a *client.Account) []field {
+	return []field{
+		{"ACCOUNT ID", a.AccountID}, {"NAME", a.Name}, {"PLAN", string(a.Plan)}, {"STATE", string(a.State)}, {"HOSTS", strings.Join(a.Hosts, ", ")},
+		{"AUDIT LOG KEPT", fmt.Sprintf("%d days", a.AuditRetentionDays)}, {"CREATED", moment(&a.CreatedAt)},
+	}
+}
+
+func (a *app) printAccount(one *client.Account) error {
+	return a.printRecord(one, func() []field { return accountFields(one) })
+}
+
+type accountsCreate struct {
+	*app
+	name, plan string
+	hosts      []string
+}
+
+func newAccountsCreate(a *app) *cobra.Command {
+	o := &accountsCreate{app: a}
+	c := &cobra.Command{
+		Use: "create --name NAME --plan starter|platform|scale", Short: "Create an account with its first key, which is shown only once",
+		Example: "  keygate accounts create --name acme --plan starter --host '*.acme.example'", Args: noArgs, RunE: o.run,
+	}
+	f := c.Flags()
+	f.StringVar(&o.name, "name", "", "`name` of the account")
+	f.StringVar(&o.plan, "plan", "", "`plan`: starter, platform or scale")
+	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the hostnames that its gateways may take, such as *.acme.example; may be repeated")
+	return c
+}
+
+func (o *accountsCreate) run(c *cobra.Command, _ []string) error {
+	if err := errors.Join(required("name", o.name), required("plan", o.plan)); err != nil {
+		return usagef("%s", err)
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	in := client.CreateAccountRequest{Name: o.name, Plan: client.CreateAccountRequestPlan(o.plan)}
+	if len(o.hosts) > 0 {
+		in.Hosts = &o.hosts
+	}
+	made, err := api.CreateAccount(c.Context(), in)
+	if err != nil {
+		return err
+	}
+	err = o.printRecord(made, func() []field {
+		return append(accountFields(&made.Account), field{"KEY ID", made.KeyID}, field{"KEY", made.Secret})
+	})
+	if err != nil {
+		return err
+	}
+	if made.Secret == "" {
+		return fmt.Errorf("the account was created, but its key was lost with the connection: run keygate account key --account %q on the server's machine", made.Name)
+	}
+	o.remindToSave("key")
+	return nil
+}
+
+func newAccountsList(a *app) *cobra.Command {
+	var filter client.AccountFilter
+	var limit int
+	c := &cobra.Command{Use: "list", Short: "List accounts, newest first", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
+		if err := noneEmpty(c); err != nil {
+			return err
+		}
+		api, err := a.list(&filter.ListOptions, limit)
+		if err != nil {
+			return err
+		}
+		return printList(a, limit, api.Accounts(c.Context(), filter), listing[client.Account]{
+			columns: []column{
+				{name: "ACCOUNT ID"}, {name: "NAME", flex: true}, {name: "PLAN"}, {name: "STATE"}, {name: "HOSTS", rank: 2, flex: true}, {name: "CREATED", rank: 1},
+			},
+			row: func(one *client.Account) []string {
+				return []string{one.AccountID, one.Name, string(one.Plan), string(one.State), strings.Join(one.Hosts, ","), a.when(&one.CreatedAt)}
+			},
+			empty: noneMatch(c, "accounts", "Create one: keygate accounts create --name NAME --plan PLAN"),
+		})
+	}}
+	f := c.Flags()
+	f.StringVar(&filter.State, "state", "", "only accounts in this `state`: active or suspended")
+	f.StringVar(&filter.Plan, "plan", "", "only accounts with this `plan`: starter, platform or scale")
+	f.StringVarP(&filter.Query, "query", "q", "", "only accounts whose name contains this `text`")
+	limitFlag(f, &limit)
+	return c
+}
+
+func newAccountsGet(a *app) *cobra.Command {
+	o := &accountCommand{app: a}
+	return o.flag(&cobra.Command{Use: "get ACCOUNT_ID", Short: "Show an account", RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.account(args)
+		if err != nil {
+			return err
+		}
+		one, err := api.AccountByID(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		return o.printAccount(one)
+	}})
+}
+
+type accountsUpdate struct {
+	accountCommand
+	name, plan string
+	hosts      []string
+}
+
+func newAccountsUpdate(a *app) *cobra.Command {
+	o := &accountsUpdate{accountCommand: accountCommand{app: a}}
+	c := o.flag(&cobra.Command{
+		Use: "update ACCOUNT_ID", Short: "Change the name, plan or host patterns of an account",
+		Example: "  keygate accounts update acme --plan scale --host '*.acme.example' --host acme.example", RunE: o.run,
+	})
+	f := c.Flags()
+	f.StringVar(&o.name, "name", "", "`name` of the account")
+	f.StringVar(&o.plan, "plan", "", "`plan`: starter, platform or scale")
+	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the hostnames that its gateways may take; may be repeated, replaces all; '' removes them")
+	return c
+}
+
+func (o *accountsUpdate) run(c *cobra.Command, args []string) error {
+	id, api, err := o.account(args)
+	if err != nil {
+		return err
+	}
+	var p client.AccountPatch
+	f := c.Flags()
+	if f.Changed("name") {
+		p.Name = client.Set(o.name)
+	}
+	if f.Changed("plan") {
+		p.Plan = client.Set(o.plan)
+	}
+	if f.Changed("host") {
+		p.Hosts = client.Set(slices.DeleteFunc(o.hosts, func(h string) bool { return h == "" }))
+	}
+	if p.Name.IsZero() && p.Plan.IsZero() && p.Hosts.IsZero() {
+		return usagef("nothing to change: give --name, --plan or --host")
+	}
+	one, err := api.UpdateAccount(c.Context(), id, p)
+	if err != nil {
+		return err
+	}
+	return o.printAccount(one)
+}
+
+// newAccountsState returns the command that sets the state of an account.
+func newAccountsState(a *app, verb, state, short string) *cobra.Command {
+	o := &accountCommand{app: a}
+	return o.flag(&cobra.Command{Use: verb + " ACCOUNT_ID", Short: short, RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.account(args)
+		if err != nil {
+			return err
+		}
+		one, err := api.UpdateAccount(c.Context(), id, client.AccountPatch{State: client.Set(state)})
+		if err != nil {
+			return err
+		}
+		return o.printAccount(one)
+	}})
+}
+
+func newAccountsDelete(a *app) *cobra.Command {
+	o := &accountCommand{app: a}
+	return o.confirmFlag(o.flag(&cobra.Command{
+		Use: "delete ACCOUNT_ID", Short: "Delete a suspended account with everything of it but its audit log",
+		RunE: func(c *cobra.Command, args []string) error {
+			id, api, err := o.account(args)
+			if err != nil {
+				return err
+			}
+			err = o.confirm(func() (loss, error) {
+				one, err := api.AccountByID(c.Context(), id)
+				if err != nil {
+					return loss{}, err
+				}
+				return loss{verb: "delete", what: accountLabel(one), name: one.Name,
+					with: []string{"all of its gateways, routes, keys, webhooks, events and reports"}}, nil
+			})
+			if err != nil {
+				return err
+			}
+			one, err := api.DeleteAccount(c.Context(), id)
+			if err != nil {
+				return err
+			}
+			return o.destroyed("delete", accountLabel(one), func() error { return o.printAccount(one) })
+		},
+	}))
+}

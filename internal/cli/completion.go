@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keygate/keygate/client"
+)
+
+// Bounds of a completion, which a person waits for.
+const (
+	completionTimeout = 1500 * time.Millisecond
+	maxCompletions    = 100 // records that are offered
+)
+
+// values returns what may stand where a person wants completion, each followed by a tab and
+// a description if it has one.
+type values func(a *app, c *cobra.Command, typed string) []string
+
+// addCompletion adds the completion of values to the flags and arguments of c and of the
+// commands below it. Values from the server are left out without a message if it does not
+// return them in time.
+func (a *app) addCompletion(c *cobra.Command) {
+	add := func(f *pflag.Flag) {
+		complete, known := flagValues(c, f.Name)
+		if name, _ := pflag.UnquoteUsage(f); !known && (name == "file" || name == "directory") {
+			return // by the names of files
+		}
+		_ = c.RegisterFlagCompletionFunc(f.Name, a.completion(complete)) // an error says that it has one
+	}
+	c.LocalNonPersistentFlags().VisitAll(add)
+	c.PersistentFlags().VisitAll(add)
+	if !c.HasSubCommands() && !strings.Contains(c.Use, "FILE") {
+		complete := a.completion(argumentValues(c))
+		c.ValidArgsFunction = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return complete(c, args, typed)
+		}
+	}
+	for _, sub := range c.Commands() {
+		a.addCompletion(sub)
+	}
+}
+
+// completion returns cobra's form of complete, which may be nil.
+func (a *app) completion(complete values) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if complete == nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		defer cancel()
+		a.ctx = ctx
+		var fit []string
+		for _, v := range complete(a, c, typed) {
+			if strings.HasPrefix(v, typed) {
+				fit = append(fit, v)
+			}
+		}
+		return fit, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// fixed returns values that are always the same.
+func fixed(all ...string) values { return func(*app, *cobra.Command, string) []string { return all } }
+
+// separated returns values that may be given several times, separated by commas.
+func separated(all ...string) values {
+	return func(_ *app, _ *cobra.Command, typed string) []string {
+		before := typed[:strings.LastIndexByte(typed, ',')+1]
+		out := make([]string, len(all))
+		for i, v := range all {
+			out[i] = before + v
+		}
+		return out
+	}
+}
+
+// flagValues returns the values of a flag. known is false if any text may be its value.
+func flagValues(c *cobra.Command, flag string) (v values, known bool) {
+	methods := []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+	v, known = map[string]values{
+		"output":  fixed(formatTable, formatWide, formatJSON, formatYAML, formatID, formatName),
+		"color":   fixed(colourAuto, colourAlways, colourNever),
+		"context": contextNames, "gateway": gatewayNames, "key-id": keyNames, "actor": keyNames, "route-id": routeNames,
+		"webhook-id": webhookNames, "delivery-id": deliveryIDs, "event-id": eventIDs,
+		"scope":  fixed("read\tGET and HEAD", "write\tread, and the other methods except DELETE", "admin\teverything"),
+		"level":  fixed("gateway\tfor calls through gateways", "account\tfor the management API"),
+		"plan":   fixed("starter", "platform", "scale"),
+		"events": separated(allEvents()...), "type": fixed(allEvents()...), "event-type": fixed(allEvents()...),
+		"interval": fixed("1m", "1h", "1d"), "group-by": fixed("gateway", "route", "key", "status"),
+		"kind": fixed("authentication", "management"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
+		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit"),
+		"method": separated(methods...), "cors-method": separated(methods...), "format": fixed("jsonl", "csv"),
+		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
+	}[flag]
+	return v, known
+}
+
+// statesOf returns the values of --state.
+func statesOf(c *cobra.Command) values {
+	switch parent := c.Parent(); {
+	case parent == nil:
+		return nil
+	case parent.Name() == "keys":
+		return fixed("active", "expired", "revoked")
+	case parent.Name() == "deliveries":
+		return fixed("pending", "retry_scheduled", "delivered", "failed")
+	default:
+		return fixed("active", "disabled")
+	}
+}
+
+// argumentValues returns the values of the first argument of c; nil if any text may stand
+// there.
+func argumentValues(c *cobra.Command) values {
+	path := strings.TrimPrefix(c.CommandPath(), "keygate ")
+	switch path {
+	case "routes list", "limits show", "limits simulate", "config export", "spec get":
+		return gatewayNames
+	case "context use", "context set", "context delete":
+		return contextNames
+	}
+	for placeholder, v := range map[string]values{
+		"ACCOUNT_ID": accountNames, "GATEWAY_ID": gatewayNames, "KEY_ID": keyNames, "ROUTE_ID": routeNames, "WEBHOOK_ID": webhookNames,
+		"DELIVERY_ID": deliveryIDs, "EVENT_ID": eventIDs, "REQUEST_ID": requestIDs,
+	} {
+		if _, argument, _ := strings.Cut(c.Use, " "); strings.HasSuffix(strings.Trim(argument, "[]"), placeholder) {
+			return v
+		}
+	}
+	return nil
+}
+
+func contextNames(a *app, _ *cobra.Command, _ string) (names []string) {
+	f, err := a.readContexts()
+	if err != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
+		names = append(names, described(name, f.Contexts[name].URL))
+	}
+	return names
+}
+
+// described joins a value and its description.
+func described(value, about string) string { return value + "\t" + clean(about) }
+
+// offer returns the names and then the identifiers of the first records of a list. A record
+// without a name, or with one that a shell would split, is offered by its identifier alone.
+func offer[T any](records iter.Seq2[T, error], describe func(*T) (id, name, about string)) (names []string) {
+	var ids []string
+	for r, err := range firstOf(maxCompletions, records) {
+		if err != nil {
+			break
+		}
+		id, name, about := describe(&r)
+		if name != "" && name == clean(name) && !strings.ContainsAny(name, " \t:'\"\\$`") {
+			names = append(names, described(name, id+" "+about))
+		}
+		ids = append(ids, described(id, strings.TrimSpace(name+" "+about)))
+	}
+	return append(names, ids...)
+}
+
+func gatewayNames(a *app, _ *cobra.Command, _ string) []string {
+	api, err := a.connect()
+	if err != nil {
+		return nil
+	}
+	return offer(api.Gateways(a.ctx, client.ListOptions{}), func(g *client.Gateway) (id, name, about string) {
+		return g.GatewayID, g.Name, g.Hostname
+	})
+}
+
+// keyNames offers the active keys, since others can hardly be used for anything.
+func keyNames(a *app, _ *cobra.Command, typed string) []string {
+	api, err := a.connect()
+	if err != nil {
+		return nil
+	}
+	filter := client.KeyFilter{State: "active"}
+	if beginning := min(len(typed), len("key_")); typed[:beginning] != "key_"[:beginning] {
+		filter.Query = typed // not an identifier
+	}
+	return offer(api.Keys(a.ctx, filter), func(k *client.Key) (id, name, about string) {
+		return k.KeyID, k.Name, k.KeyPrefix + " " + k.Scope
+	})
+}
+
+func routeNames(a *app, c *cobra.Command, _ string) []string {
+	api, err := a.connect()
+	if err != nil {
+		return nil
+	}
+	given := ""
+	if f := c.Flags().Lookup("gateway"); f != nil {
+		given = f.Value.String()
+	}
+	gateway, err := a.gatewayID(api, given)
+	if err != nil {
+		return nil
+	}
+	return offer(api.Routes(a.ctx, gateway, client.ListOptions{}), func(r *client.Route) (id, name, about string) {
+		return r.RouteID, r.Path, strings.Join(r.Methods, ",")
+	})
+}
+
+func accountNames(a *app, _ *cobra.Command, _ string) []string {
+	api, err := a.connect()
+	if err != nil {
+		return nil
+	}
+	return offer(api.Accounts(a.ctx, client.AccountFilter{}), func(one *client.Account) (id, name, about string) {
+		return one.AccountID, one.Name, string(one.State)
+	})
+}
+
+func webhookNames(a *app, _ *cobra.Command, _ string) []string {
+	api, err := a.connect()
+	if err != nil {
+		return nil
+	}
+	return offer(api.Webhooks(a.ctx, client.ListOptions{}), func(w *client.Webhook) (id, name, about string) {
+		return w.WebhookID, "", w.URL + " " + string(w.State)
+	})
+}
+
+func deliveryIDs(a *app, _ *cobra.Command, _ string) []string {
+	api, err := a.connect()
+	if err != nil {
+		return nil
+	}
+	return offer(api.Deliveries(a.ctx, client.DeliveryFilter{}), func(d *client.Delivery) (id, name, about string) {
+		return d.DeliveryID, "", d.EventType + " " + string(d.State) + " " + moment(&d.CreatedAt)
+	})
+}
+
+func eventIDs(a *app, _ *cobra.Command, _ string) []string {
+	api, err := a.connect()
+	if err != nil {
+		return nil
+	}
+	return offer(api.Events(a.ctx, client.EventFilter{}), func(e *client.Event) (id, name, about string) {
+		return e.ID, "", e.Type + " " + moment(&e.CreatedAt)
+	})
+}
+
+func requestIDs(a *app, _ *cobra.Command, _ string) []string {
+	api, err := a.connect()
+	if err != nil {
+		return nil
+	}
+	return offer(api.Requests(a.ctx, client.RequestFilter{}), func(r *client.LoggedRequest) (id, name, about string) {
+		return r.RequestID, "", why(&r.Decision) + " " + r.Method + " " + r.Path
+	})
+}

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/client"
+)
+
+// searchedGateways is the most gateways among which printWhereItAnswers looks for the default one.
+const searchedGateways = 1000
+
+// printWhereItAnswers prints which requests reach the new gateway g, and which gateway those for
+// unknown hosts reach.
+func (a *app) printWhereItAnswers(ctx context.Context, api *client.Client, g *client.Gateway) {
+	name, host := clean(g.Name), clean(g.Hostname)
+	if g.Default {
+		a.say("%s is the default gateway: it answers at %s and at every host that no other gateway has.", name, host)
+		return
+	}
+	a.say("%s answers at %s.", name, host)
+	if d := defaultGateway(ctx, api); d != nil {
+		a.say("Unknown hosts reach the default gateway, %s (%s). To change that: keygate gateways update %s --default",
+			clean(d.Name), clean(d.GatewayID), clean(g.GatewayID))
+	}
+}
+
+// defaultGateway returns the default gateway, or nil if it is not found, for example because the
+// account has none. The gateway was created already, so an error is not worth reporting.
+func defaultGateway(ctx context.Context, api *client.Client) *client.Gateway {
+	searched := 0
+	for g, err := range api.Gateways(ctx, client.ListOptions{}) {
+		if searched++; err != nil || searched > searchedGateways {
+			return nil
+		}
+		if g.Default {
+			return &g
+		}
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/openapi/bundle"
+)
+
+// documentFile is a document that a command sends or validates.
+type documentFile struct {
+	name    string // in messages
+	content []byte
+	// place returns where a position in content comes from, as file:line:column.
+	place func(line, column int) string
+}
+
+func newDocumentFile(name string, content []byte) *documentFile {
+	if name == "-" {
+		name = "standard input"
+	}
+	return &documentFile{name: name, content: content, place: func(line, column int) string {
+		return fmt.Sprintf("%s:%d:%d", name, line, column)
+	}}
+}
+
+// readDocument reads a document from a file, or from standard input for "-".
+func (a *app) readDocument(name string) (*documentFile, error) {
+	content, err := a.readInput(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the document: %w", err)
+	}
+	return newDocumentFile(name, content), nil
+}
+
+// readConfig reads the configuration file that args name and replaces ${env:NAME} from the
+// caller's environment (contract, section 5).
+func (a *app) readConfig(args []string) (*documentFile, error) {
+	name, err := fileArgument(args)
+	if err != nil {
+		return nil, err
+	}
+	d, err := a.readDocument(name)
+	if err != nil {
+		return nil, err
+	}
+	d.content, err = gateway.ResolveEnv(d.content, a.Env)
+	return d, a.mistakes(d, err)
+}
+
+// readSpec reads an OpenAPI document and puts the files that its path items refer to into it.
+// They must be below the directory refRoot, or, if that is "", below that of the document. That
+// of standard input is the working directory.
+func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
+	d, err := a.readDocument(name)
+	if err != nil {
+		return nil, err
+	}
+	dir, base := filepath.Split(name)
+	if refRoot != "" {
+		if dir, base = refRoot, below(refRoot, name); base == "" {
+			return nil, usagef("--ref-root must name a directory that has the document: %s does not have %s", refRoot, d.name)
+		}
+	}
+	if dir == "" {
+		dir = "."
+	}
+	base = filepath.ToSlash(base)
+	b, err := bundle.New(d.content, base, bundle.Dir(dir))
+	text := func(p bundle.Place) string {
+		file := d.name
+		if p.File != base {
+			file = filepath.Join(dir, filepath.FromSlash(p.File))
+		}
+		return fmt.Sprintf("%s:%d:%d", file, p.Line, p.Column)
+	}
+	var bad *bundle.Error
+	switch {
+	case errors.As(err, &bad):
+		for _, p := range bad.Problems {
+			a.say("%s", clean(text(p.Place)+": "+p.Field+": "+p.Message))
+		}
+		return nil, d.invalid(len(bad.Problems), fault.New(fault.ValidationFailed, "%s", err))
+	case err != nil || b.Files == 0:
+		return d, err
+	}
+	d.content = b.Content
+	d.place = func(line, column int) string {
+		if p, ok := b.Place(line, column); ok {
+			return text(p)
+		}
+		return fmt.Sprintf("%s with its files:%d:%d", d.name, line, column)
+	}
+	a.say("Files included in %s: %d. Lines in warnings are those of the whole document, see keygate spec get.", clean(d.name), b.Files)
+	return d, nil
+}
+
+// below returns the path of a file relative to a directory, or "" if the file is not below it.
+func below(dir, name string) string {
+	from, fromErr := filepath.Abs(dir)
+	to, toErr := filepath.Abs(name)
+	if fromErr != nil || toErr != nil {
+		return ""
+	}
+	path, err := filepath.Rel(from, to)
+	if err != nil || !filepath.IsLocal(path) {
+		return ""
+	}
+	return path
+}
+
+// mistakesError says that a document has mistakes, which have been printed.
+type mistakesError struct {
+	text string
+	err  error
+}
+
+func (e *mistakesError) Error() string { return e.text }
+
+func (e *mistakesError) Unwrap() error { return e.err }
+
+// invalid returns the error for a document with that many mistakes. err decides the exit
+// status.
+func (d *documentFile) invalid(mistakes int, err error) error {
+	text := fmt.Sprintf("%s is invalid: %d problems", d.name, mistakes)
+	switch mistakes {
+	case 1:
+		text = d.name + " is invalid"
+	case fault.MaxProblems:
+		text = fmt.Sprintf("%s is invalid: these are the first %d problems", d.name, mistakes)
+	}
+	return &mistakesError{text, err}
+}
+
+// mistakes prints the problems of d that err consists of, one a line, as compilers do. It
+// returns the error to report after them. Any other error is returned as it is.
+func (a *app) mistakes(d *documentFile, err error) error {
+	problems := fault.ProblemsOf(err)
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Status == http.StatusUnprocessableEntity {
+		for _, p := range refused.Problems {
+			problems = append(problems, fault.Problem{Field: str(p.Field), Message: p.Message, Line: position(p.Line), Column: position(p.Column)})
+		}
+	}
+	placed := 0
+	for _, p := range problems {
+		placed += min(p.Line, 1)
+	}
+	if placed == 0 {
+		return err
+	}
+	for _, p := range problems {
+		a.say("%s", clean(d.mistake(p)))
+	}
+	return d.invalid(len(problems), err)
+}
+
+// mistake returns a problem as a line.
+func (d *documentFile) mistake(p fault.Problem) string {
+	message := p.Message
+	if p.Line > 0 {
+		prefix := fmt.Sprintf("line %d, column %d: ", p.Line, p.Column)
+		message = strings.TrimPrefix(message, prefix)
+	}
+	if p.Field != "" && (p.Line == 0 || p.Field != "spec") { // the field of a new gateway is the document itself
+		message = p.Field + ": " + message
+	}
+	if p.Line == 0 {
+		return message
+	}
+	return d.place(p.Line, p.Column) + ": " + message
+}
+
+func position(p *int64) int {
+	if p == nil {
+		return 0
+	}
+	return int(*p)
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// maxTypos is how many characters a name may differ in from what a person probably meant.
+const maxTypos = 2
+
+// nearestFlag returns the name of the flag that was probably meant, if err says that a flag
+// does not exist; else "".
+func nearestFlag(c *cobra.Command, err error) (near string) {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	name := unknown.GetSpecifiedName()
+	if len(name) <= maxTypos {
+		return ""
+	}
+	least := maxTypos + 1
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		d := distance(name, f.Name)
+		if strings.HasPrefix(f.Name, name) || strings.HasPrefix(name, f.Name) {
+			d = min(d, maxTypos)
+		}
+		if d < least && !f.Hidden {
+			near, least = f.Name, d
+		}
+	})
+	return near
+}
+
+// distance returns how many characters must be inserted, removed or replaced to turn x into
+// y.
+func distance(x, y string) int {
+	row := make([]int, len(y)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(x) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(y) {
+			replaced := corner
+			if x[i] != y[j] {
+				replaced++
+			}
+			corner = row[j+1]
+			row[j+1] = min(replaced, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(y)]
+}

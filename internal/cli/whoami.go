@@ -1,0 +1,51 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+// caller is the output of whoami. It never contains the key.
+type caller struct {
+	URL       string `json:"url"`
+	Source    string `json:"source"` // of the key
+	Context   string `json:"context,omitempty"`
+	AccountID string `json:"account_id"`
+	Account   string `json:"account"`
+	Plan      string `json:"plan"`
+	KeyID     string `json:"key_id"`
+	KeyName   string `json:"key_name"`
+	Scope     string `json:"scope"`
+	Gateway   string `json:"gateway_id,omitempty"` // default of the context
+}
+
+func newWhoami(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "whoami", Short: "Show the server, the account and the key that commands use, and where the key comes from", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			used, err := a.access()
+			if err != nil {
+				return err
+			}
+			api, err := a.clientOf(used.serverAccess)
+			if err != nil {
+				return err
+			}
+			account, err := api.Account(c.Context())
+			if err != nil {
+				return err
+			}
+			w := caller{
+				URL: used.URL, Source: used.source, Context: used.context, AccountID: account.AccountID, Account: account.Name,
+				Plan: string(account.Plan), KeyID: account.Key.KeyID, KeyName: account.Key.Name, Scope: account.Key.Scope, Gateway: used.Gateway,
+			}
+			return a.printRecord(w, func() []field {
+				fields := []field{
+					{"SERVER", w.URL}, {"ACCOUNT", withID(w.Account, w.AccountID)}, {"PLAN", w.Plan},
+					{"KEY", withID(w.KeyName, w.KeyID)}, {"SCOPE", w.Scope}, {"KEY FROM", w.Source},
+				}
+				if w.Gateway != "" {
+					fields = append(fields, field{"GATEWAY", w.Gateway})
+				}
+				return fields
+			})
+		},
+	}
+}

@@ -1,0 +1,87 @@
+package control
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// The default gateway (contract, 4.1) is the first one of the account default, until it is moved
+// or deleted. If that account has one gateway, it is the default gateway.
+
+// putDefault reads the field default of a patch. Only the account default may give it, and true
+// moves the default gateway. false changes nothing, so the default gateway itself refuses it.
+func putDefault(e *gatewayEdit, c *Caller, o Optional[bool]) error {
+	switch {
+	case !o.Present:
+		return nil
+	case !c.Account.IsDefault():
+		return fault.Invalid("default", "only a gateway of the operator's account can be the default gateway: leave out this field")
+	case o.Null:
+		return fault.Invalid("default", "must be true or absent")
+	}
+	e.isDefault = o
+	return nil
+}
+
+// applyDefault sets Default of g, which has it set before if g is the default gateway anyway.
+func (e *gatewayEdit) applyDefault(g *gateway.Gateway) error {
+	if !e.isDefault.Present {
+		return nil
+	}
+	if g.Default && !e.isDefault.Value {
+		return fault.Invalid("default", "this is the default gateway: to move it, set default to true for another gateway")
+	}
+	g.Default = e.isDefault.Value
+	return nil
+}
+
+// isFirst reports whether the next gateway of the caller becomes the default gateway because the
+// account default has none.
+func (w *work) isFirst(ctx context.Context) (bool, error) {
+	if !w.caller.Account.IsDefault() {
+		return false, nil
+	}
+	some, err := w.Gateways(ctx, w.caller.Account.ID, Page{Limit: 1})
+	return len(some) == 0, err
+}
+
+// clearDefault makes the default gateway, if there is one, an ordinary one.
+func (w *work) clearDefault(ctx context.Context) error {
+	former, err := w.DefaultGateway(ctx)
+	if fault.CodeOf(err) == fault.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return w.setDefault(ctx, former, false)
+}
+
+// defaultToLast makes the gateway that is left the default gateway, after a deletion that left one.
+func (w *work) defaultToLast(ctx context.Context) error {
+	if !w.caller.Account.IsDefault() {
+		return nil
+	}
+	left, err := w.Gateways(ctx, w.caller.Account.ID, Page{Limit: 2})
+	if err != nil || len(left) != 1 || left[0].Default {
+		return err
+	}
+	return w.setDefault(ctx, &left[0], true)
+}
+
+// setDefault changes Default of a gateway that the call did not name.
+func (w *work) setDefault(ctx context.Context, before *gateway.Gateway, value bool) error {
+	g := *before
+	g.Default, g.Version = value, before.Version+1
+	if err := w.UpdateGateway(ctx, &g); err != nil {
+		return err
+	}
+	if err := w.audit(ctx, audit.GatewayUpdate, g.ID, g.ID, gatewayDiff(before, &g)); err != nil {
+		return err
+	}
+	return w.changed(ctx, snapshot.GatewayChange, g.ID)
+}

@@ -1,0 +1,167 @@
+package control
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// UpdateRouteLimit changes the fields in p of a route's limit. A limit without fields is
+// removed. A spec push keeps the limit that is set here, unless the spec has one.
+func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
+	if !p.RateLimit.Present {
+		return nil, fault.Invalid("rate_limit", "is required: give the fields to change, or null for no limit")
+	}
+	return s.UpdateRoute(ctx, c, gatewayID, routeID, RoutePatch{RateLimit: p.RateLimit}, m)
+}
+
+// UpdateRoute changes the fields in p of a route, which keeps its identifier, its source, and what was
+// used of its limits. Its path and methods must fit the other routes as those of a new one. What a push
+// keeps of a limit is as with UpdateRouteLimit; everything else comes from the document again.
+func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
+	edit, err := p.read()
+	if err != nil {
+		return nil, err
+	}
+	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
+		before, err := route(ctx, w, c, gatewayID, routeID)
+		if err != nil {
+			return nil, err
+		}
+		r := *before
+		invalid := edit(&r)
+		if p.Path.Present || p.Methods.Present {
+			invalid = fault.Join(w.fits(ctx, gatewayID, r.ID, specOf(&r)), invalid)
+		}
+		if invalid != nil {
+			return nil, invalid
+		}
+		if err := require(m, before.Version); err != nil {
+			return nil, err
+		}
+		return &r, w.storeRoute(ctx, before, &r)
+	})
+}
+
+// storeRoute stores r in place of before and raises its version, if a user can see a difference.
+func (w *work) storeRoute(ctx context.Context, before, r *gateway.Route) error {
+	diff := routeDiff(before, r)
+	if len(diff) == 0 {
+		if r.LimitByAPI == before.LimitByAPI {
+			return nil
+		}
+		return w.UpdateRoutes(ctx, []gateway.Route{*r})
+	}
+	r.Version++
+	if err := w.UpdateRoutes(ctx, []gateway.Route{*r}); err != nil {
+		return err
+	}
+	if err := w.audit(ctx, audit.RouteUpdate, r.ID, r.GatewayID, diff); err != nil {
+		return err
+	}
+	return w.changed(ctx, snapshot.GatewayChange, r.GatewayID)
+}
+
+// read validates each field and returns a function that applies p to a route.
+func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
+	var badPath, badMethods error
+	// Fields that are absent stay as they are, so they are valid ones here.
+	given := gateway.RouteSpec{Path: "/", Methods: []string{"GET"}}
+	switch {
+	case p.Path.Null:
+		badPath = fault.Invalid("path", "cannot be removed")
+	case p.Path.Present:
+		given.Path = p.Path.Value
+	}
+	switch {
+	case p.Methods.Null:
+		badMethods = fault.Invalid("methods", "cannot be removed")
+	case p.Methods.Present:
+		given.Methods = p.Methods.Value
+	}
+	given.Auth = gateway.Auth(p.Auth.Value)
+	limit, badLimit := readLimit(&p.RateLimit)
+	if err := fault.Join(badPath, badMethods, checkRoute(&given), badLimit); err != nil {
+		return nil, err
+	}
+	return func(r *gateway.Route) error {
+		set(&r.Path, p.Path.Present, given.Path)
+		set(&r.Methods, p.Methods.Present, given.Methods)
+		set(&r.Auth, p.Auth.Present, given.Auth)
+		before := r.RateLimit
+		var err error
+		if r.RateLimit, err = limit(before); err != nil {
+			return err
+		}
+		// A limit from a document that is set to the same values is from then on set through the API, so that
+		// a later document without it leaves it alone.
+		claimed := !before.IsZero() && p.RateLimit.Value != (RateLimitPatch{})
+		if p.RateLimit.Present && (r.RateLimit != before || claimed) {
+			r.LimitByAPI = true
+		}
+		return nil
+	}, nil
+}
+
+// readLimit validates each field of p and returns a function that applies p to a limit.
+func readLimit(p *Optional[RateLimitPatch]) (func(ratelimit.Config) (ratelimit.Config, error), error) {
+	switch {
+	case !p.Present:
+		return func(c ratelimit.Config) (ratelimit.Config, error) { return c, nil }, nil
+	case p.Null:
+		return func(ratelimit.Config) (ratelimit.Config, error) { return ratelimit.Config{}, nil }, nil
+	}
+	var edit ratelimit.Config
+	members := p.Value
+	var problems []error
+	for _, m := range []struct {
+		name   string
+		member *Optional[string]
+		to     *ratelimit.Rate
+	}{
+		{"sustained", &members.Sustained, &edit.Sustained},
+		{"burst", &members.Burst, &edit.Burst},
+		{"daily", &members.Daily, &edit.Daily},
+	} {
+		if !m.member.Present || m.member.Null {
+			continue
+		}
+		rate, err := ratelimit.ParseRate(m.member.Value)
+		problems = append(problems, fault.Prefixed(m.name, err))
+		*m.to = rate
+	}
+	if members.Per.Present && !members.Per.Null {
+		if edit.Per = members.Per.Value; edit.Per != ratelimit.PerKey {
+			problems = append(problems, fault.Invalid("per", `must be "key", or null for one limit that all callers share`))
+		}
+	}
+	if !edit.Daily.IsZero() {
+		problems = append(problems, ratelimit.Config{Daily: edit.Daily}.Validate())
+	}
+	if err := fault.Join(problems...); err != nil {
+		return nil, fault.Prefixed("rate_limit", err)
+	}
+	return func(c ratelimit.Config) (ratelimit.Config, error) {
+		set(&c.Sustained, members.Sustained.Present, edit.Sustained)
+		set(&c.Burst, members.Burst.Present, edit.Burst)
+		set(&c.Daily, members.Daily.Present, edit.Daily)
+		set(&c.Per, members.Per.Present, edit.Per)
+		if !c.HasBucket() && c.Daily.IsZero() && edit.Per == "" {
+			c.Per = "" // there is nothing left to count per key
+		}
+		if c.IsZero() {
+			return c, nil
+		}
+		return c, fault.Prefixed("rate_limit", c.Validate())
+	}, nil
+}
+
+func set[T any](to *T, present bool, value T) {
+	if present {
+		*to = value
+	}
+}

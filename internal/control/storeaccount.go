@@ -1,0 +1,40 @@
+package control
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/account"
+)
+
+// AccountFilter selects accounts for a list. Fields that are zero select every account.
+type AccountFilter struct {
+	State account.State
+	Plan  account.Plan
+	Query string // a part of the name, ignoring the case of ASCII letters
+}
+
+// AccountReader finds accounts.
+type AccountReader interface {
+	// Account also returns an account that is deleted.
+	Account(ctx context.Context, accountID string) (*account.Account, error)
+	AccountByName(ctx context.Context, name string) (*account.Account, error)
+	// Accounts lists accounts that are not deleted, newest first.
+	Accounts(ctx context.Context, f AccountFilter, p Page) ([]account.Account, error)
+	// DeletedAccounts returns the deleted accounts whose records are still being removed.
+	DeletedAccounts(ctx context.Context) ([]string, error)
+}
+
+// AccountStore finds and changes accounts. A name that is in use is fault.Conflict with the
+// field "name".
+type AccountStore interface {
+	AccountReader
+	// InsertAccount adds an active account with the version 1, whatever a says.
+	InsertAccount(ctx context.Context, a *account.Account) error
+	// UpdateAccount writes all fields but ID and CreatedAt. The caller sets Version.
+	UpdateAccount(ctx context.Context, a *account.Account) error
+	// RemoveAccount removes about limit records of a deleted account, and writes the change
+	// log entries of its gateways. It leaves the audit log, which ends with its retention, and
+	// daily counts, which end within two days. more is false when there is nothing left; the
+	// account is then no longer one of DeletedAccounts.
+	RemoveAccount(ctx context.Context, accountID string, limit int) (more bool, err error)
+}

@@ -1,0 +1,67 @@
+package fault
+
+// Explanation says for users what an error code means and what to do about it. The error
+// reference in docs/errors.md is made from it.
+type Explanation struct {
+	Code            string // the value of "error", "code" or "limit_scope"
+	Status          int    // 0 for a limit scope
+	Data            bool   // a gateway responds with it
+	Management      bool   // the management API responds with it
+	Meaning, Remedy string
+}
+
+// Codes explains every Code, by status.
+func Codes() []Explanation {
+	const data, management, both = 1, 2, 3
+	var out []Explanation
+	for _, e := range []struct {
+		code            Code
+		planes          int
+		meaning, remedy string
+	}{
+		{InvalidJSON, management, "The body is not one JSON value in UTF-8, or an object has a field twice.", "Correct the place that the message names."},
+		{InvalidRequest, both, "The request, its path, a header, the query or the body cannot be parsed or is incomplete, or the request has more than one key.", "Correct what the message names."},
+		{Unauthorized, both, "There is no valid key. `code` says more.", "See `code` below."},
+		{Forbidden, both, "The key is valid, but does not allow the request. `code` says more.", "See `code` below."},
+		{NotFound, management, "The account has no such record, or the API no such path. Records of other accounts do not exist for you.", "Check the identifier and the account of the key."},
+		{GatewayNotFound, data, "No gateway of an active account has the request's host, and there is no default gateway.", "Send the hostname of a gateway (`keygate gateways list`), or set a default gateway."},
+		{RouteNotFound, data, "The gateway has no route for the path.", "Check the path, or add a route."},
+		{MethodNotAllowed, both, "The path exists, but not with this method. Gateways refuse CONNECT and TRACE on every path.", "Use a method of the header `Allow`."},
+		{Conflict, management, "The state of a record forbids the change, a name is taken, or a request with the same `Idempotency-Key` is running.", "Read the record again and decide; the message says what is in the way."},
+		{PreconditionFailed, management, "The record has changed: its `ETag` is not in `If-Match`.", "Read the record again, and repeat the change with its new `ETag`."},
+		{BodyTooLarge, both, "The body is larger than the limit.", "Send less. The limit of a gateway is its `max_body_bytes`; those of the management API are fixed."},
+		{TargetTooLong, data, "The path and query are too long.", "Send a shorter URL."},
+		{UnsupportedMediaType, management, "The body has no supported `Content-Type`, or it is compressed.", "Send the type that the message names, uncompressed."},
+		{ValidationFailed, management, "Fields, query parameters or a document are invalid or missing, or the `Idempotency-Key` was used for another request. `errors` lists all problems, at most 50.", "Correct everything that `errors` names."},
+		{RateLimitExceeded, both, "A rate limit is used up. `limit_scope` says which.", "Wait for the seconds of `Retry-After`, then repeat the request."},
+		{HeaderTooLarge, data, "The request has too many headers, or they are too large.", "Send fewer or shorter headers."},
+		{Internal, both, "Keygate failed.", "Look for `request_id` in the server's log."},
+		{UpstreamUnreachable, data, "The upstream could not be reached or closed the connection, its response was malformed or too large, or `upstream_url` leads back to the gateway.", "Check the upstream; `keygate explain` gives the reason."},
+		{Unavailable, both, "The server cannot handle the request now: its store fails or is full, it is stopping, or it has no free file descriptors.", "Repeat the request later. Before you repeat a change, check whether it was made."},
+		{UpstreamTimeout, data, "The upstream did not respond in time, or no connection to it became free in time.", "Check the upstream, or raise `timeout` or `upstream_max_connections` of the gateway."},
+		{VersionNotSupported, data, "The HTTP version is not supported.", "Use HTTP/1.1 or HTTP/2."},
+	} {
+		out = append(out, Explanation{string(e.code), e.code.Status(), e.planes&data != 0, e.planes&management != 0, e.meaning, e.remedy})
+	}
+	return out
+}
+
+// AuthCodes explains every AuthCode.
+func AuthCodes() []Explanation {
+	return []Explanation{
+		{string(KeyInvalid), Unauthorized.Status(), true, true, "The key is missing, malformed, unknown, revoked or of the other level, or its account is suspended.", "Send an active key as `Authorization: Bearer KEY`, or in a header of the gateway's `key_headers`. Gateways take keys of the level gateway, the management API those of the level account."},
+		{string(KeyExpired), Unauthorized.Status(), true, true, "The key has expired.", "Create or rotate a key."},
+		{string(ScopeInsufficient), Forbidden.Status(), true, true, "The scope of the key does not allow the method on the path, or the key is restricted to another gateway. On the management API also: the call is only for the account `default`, or it creates or changes a key that the calling key has no right to.", "Use a key whose scope, gateway and account fit."},
+	}
+}
+
+// LimitScopes explains every value of Limit.Scope.
+func LimitScopes() []Explanation {
+	return []Explanation{
+		{"key", 0, true, false, "The rate limit of the key.", "Raise `rate_limit` of the key."},
+		{"route", 0, true, false, "The rate limit of the route.", "Raise `rate_limit` of the route."},
+		{"daily", 0, true, false, "The daily cap of the route. It starts again at midnight UTC.", "Raise `daily` of the route."},
+		{"global", 0, true, false, "The rate limit of the whole gateway.", "Raise `global_rate_limit` of the gateway."},
+		{"account", 0, false, true, "A limit of the management API: the calls of one key.", "Call less often."},
+	}
+}

@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// Requests says how a gateway reads the requests of its callers. The store keeps it as one
+// JSON object, so its JSON names are part of the stored form: add new ones, but never
+// change one.
+type Requests struct {
+	// KeyHeaders are the headers that may hold the key, as given; nil means
+	// DefaultKeyHeaders.
+	KeyHeaders []string `json:"key_headers,omitempty"`
+
+	// AllowEncodedSlashes makes an encoded slash or backslash a part of its segment.
+	// Otherwise a path that has one is rejected.
+	AllowEncodedSlashes bool `json:"allow_encoded_slashes,omitempty"`
+}
+
+// MaxKeyHeaders is how many headers of a gateway may hold the key.
+const MaxKeyHeaders = 4
+
+// Authorization is the key header whose scheme Bearer holds the key. Of any other key
+// header, the whole value is the key.
+const Authorization = "Authorization"
+
+// DefaultKeyHeaders returns the key headers of a gateway that sets none.
+func DefaultKeyHeaders() []string { return []string{Authorization} }
+
+// AllKeyHeaders returns the headers that may hold the key, the default included.
+func (r *Requests) AllKeyHeaders() []string {
+	if r.KeyHeaders == nil {
+		return DefaultKeyHeaders()
+	}
+	return r.KeyHeaders
+}
+
+// HasAuthorization reports whether list has the header Authorization.
+func HasAuthorization(list []string) bool {
+	return slices.ContainsFunc(list, func(name string) bool { return strings.EqualFold(name, Authorization) })
+}
+
+// CheckKeyHeaders checks the headers that may hold the key (contract, 3.3). It rejects
+// headers that concern routing, framing, connections or cookies, or that Keygate sets. The
+// error is a validation error of "key_headers" or of its items.
+func CheckKeyHeaders(list []string) error {
+	switch {
+	case len(list) == 0:
+		return fault.Invalid("key_headers", "must name at least one header: leave it out, or set it to null, for Authorization")
+	case len(list) > MaxKeyHeaders:
+		return fault.Invalid("key_headers", "must not name more than %d headers", MaxKeyHeaders)
+	}
+	var problems []error
+	seen := make(map[string]bool, len(list))
+	for i, name := range list {
+		// Services that follow CGI treat "_" and "-" as the same character.
+		folded := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		switch {
+		case !isToken(name) || len(name) > maxHeaderName:
+			problems = append(problems, invalidKeyHeader(i, "%.40q is not a valid header name", name))
+		case seen[folded]:
+			problems = append(problems, invalidKeyHeader(i, "is a duplicate: names that differ only in case, or in - and _, are the same header"))
+		case isReservedHeader(folded) || describesRequest(folded):
+			problems = append(problems, invalidKeyHeader(i, "cannot hold a key: %s has another meaning in every request. Use a name such as X-API-Key", name))
+		}
+		seen[folded] = true
+	}
+	return fault.Join(problems...)
+}
+
+func invalidKeyHeader(i int, format string, args ...any) error {
+	return fault.Prefixed("key_headers", fault.Invalid("["+string(rune('0'+i))+"]", format, args...))
+}
+
+// describesRequest reports whether a header that is not reserved has a meaning of its own
+// in a request, so that a service must receive it. name is in lower case, with "-" for "_".
+func describesRequest(name string) bool {
+	switch name {
+	case "cookie", "set-cookie", "origin", "referer", "range", "traceparent", "tracestate", "user-agent", "date",
+		"x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip":
+		return true
+	}
+	for _, prefix := range []string{"accept", "access-control-", "content-", "if-", "sec-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,2 @@
+// Package disktest makes the disk full for a test, on Linux.
+package disktest

@@ -1,0 +1,56 @@
+package snapshot
+
+import "github.com/keygate/keygate/internal/gateway"
+
+// resourceSteps bounds the work of Unrouted: about a millisecond.
+const resourceSteps = 20_000
+
+// Unrouted returns those of the resources of scopes at or below which no route lies: of the
+// gateway, or if gatewayID is "", of any gateway of the account. It errs on the side of a
+// route: for a gateway that is not in force, and beyond a bounded number of gateways and
+// templates.
+func (f *Follower) Unrouted(accountID, gatewayID string, resources []string) []string {
+	s := f.Current()
+	var gateways []*Gateway
+	if gatewayID != "" {
+		g := s.GatewayByID(gatewayID)
+		if g == nil || g.AccountID != accountID {
+			return nil
+		}
+		gateways = []*Gateway{g}
+	} else {
+		gateways = s.gatewaysOf(accountID)
+	}
+	steps := resourceSteps
+	var unrouted []string
+	for _, resource := range resources {
+		path := "/" + gateway.NormalizePath(nil, resource)
+		_, _, encoded := gateway.InspectRequestPath(path)
+		if !reaches(gateways, path, encoded, &steps) {
+			unrouted = append(unrouted, resource)
+		}
+	}
+	return unrouted
+}
+
+// reaches reports whether a route of the gateways lies at or below path. encoded is set if
+// path has an encoded slash, which only some gateways allow.
+func reaches(gateways []*Gateway, path string, encoded bool, steps *int) bool {
+	for _, g := range gateways {
+		if *steps--; (g.EncodedSlashes || !encoded) && g.tree.Reaches(path, steps) {
+			return true
+		}
+	}
+	return false
+}
+
+// gatewaysOf returns the gateways of an account, in no particular order.
+func (s *Snapshot) gatewaysOf(accountID string) []*Gateway {
+	s.indexAccounts.Do(func() {
+		s.byAccount = map[string][]*Gateway{}
+		for _, g := range s.gateways {
+			s.byAccount[g.AccountID] = append(s.byAccount[g.AccountID], g)
+		}
+	})
+	return s.byAccount[accountID]
+}

@@ -1,0 +1,126 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// Some rows are large: a revision holds a document of up to 16 MiB. One transaction removes
+// only a share of its limit of them.
+const (
+	revisionWeight = 100
+	trafficWeight  = 20
+	deliveryWeight = 8
+)
+
+// removal removes some of the records of a deleted account.
+type removal struct {
+	*tx
+	accountID string
+	left      int // how many rows may still be removed
+}
+
+// RemoveAccount implements control.AccountStore. Rows are removed before those that they
+// refer to, and hostnames early, so that other gateways can have them.
+func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (more bool, err error) {
+	a, err := t.Account(ctx, accountID)
+	if err != nil {
+		return false, err
+	}
+	if a.State != account.Deleted {
+		return false, fmt.Errorf("remove account %s: it is %s", accountID, a.State)
+	}
+	r := removal{tx: t, accountID: accountID, left: rowLimit(limit)}
+	for _, step := range []func(context.Context) error{
+		r.rowsOf("routes", 1, `DELETE FROM routes WHERE id IN
+			(SELECT r.id FROM gateways g INDEXED BY gateways_list CROSS JOIN routes r ON r.gateway_id = g.id WHERE g.account_id = ? LIMIT ?+0)`),
+		r.rowsOf("revisions", revisionWeight, `DELETE FROM revisions WHERE id IN
+			(SELECT r.id FROM gateways g INDEXED BY gateways_list CROSS JOIN revisions r ON r.gateway_id = g.id WHERE g.account_id = ? LIMIT ?+0)`),
+		r.gateways,
+		r.rowsOf("webhooks", 1, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks INDEXED BY webhooks_list WHERE account_id = ? LIMIT ?+0)`),
+		r.deliveries,
+		r.rowsOf("events", 1, `DELETE FROM events WHERE rowid IN (SELECT rowid FROM events INDEXED BY events_list WHERE listed = 1 AND account_id = ? LIMIT ?+0)`),
+		r.keys,
+		r.rowsOf("traffic", trafficWeight, `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic INDEXED BY traffic_read WHERE account_id = ? LIMIT ?+0)`),
+		r.rowsOf("requests", 1, `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE account_id = ? LIMIT ?+0)`),
+		r.rowsOf("omitted requests", 1, `DELETE FROM requests_left_out WHERE (account_id, second) IN
+			(SELECT account_id, second FROM requests_left_out WHERE account_id = ? LIMIT ?+0)`),
+	} {
+		if r.left <= 0 {
+			return true, nil
+		}
+		if err := step(ctx); err != nil {
+			return false, err
+		}
+	}
+	if r.left <= 0 {
+		return true, nil
+	}
+	_, err = t.exec(ctx, "end the removal of an account", `UPDATE accounts SET state = ? WHERE id = ?`, stateRemoved, accountID)
+	return false, err
+}
+
+// most returns how many rows of a weight may still be removed, at least one.
+func (r *removal) most(weight int) int { return max(1, r.left/weight) }
+
+// removed counts rows of a weight. If there were as many as were asked for, others may follow,
+// so the steps after this one must wait.
+func (r *removal) removed(rows, weight int) {
+	if rows >= r.most(weight) {
+		r.left = 0
+		return
+	}
+	r.left -= rows * weight
+}
+
+// rowsOf returns a step that runs a DELETE with the account and a limit.
+func (r *removal) rowsOf(what string, weight int, query string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		n, err := r.exec(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.most(weight))
+		r.removed(int(n), weight)
+		return err
+	}
+}
+
+func (r *removal) gateways(ctx context.Context) error {
+	ids, err := r.texts(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
+		(SELECT id FROM gateways INDEXED BY gateways_list WHERE account_id = ? LIMIT ?+0) RETURNING id`, r.accountID, r.most(1))
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := r.AppendChange(ctx, snapshot.GatewayChange, id); err != nil {
+			return err
+		}
+	}
+	r.removed(len(ids), 1)
+	return nil
+}
+
+func (r *removal) deliveries(ctx context.Context) error {
+	n, err := r.removeDeliveries(ctx, `SELECT n FROM deliveries INDEXED BY deliveries_account WHERE account_id = ? LIMIT ?+0`,
+		r.accountID, r.most(deliveryWeight))
+	r.removed(n, deliveryWeight)
+	return err
+}
+
+// keys also removes the responses that are stored for the keys.
+func (r *removal) keys(ctx context.Context) error {
+	ids, err := r.texts(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
+		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0) RETURNING id`, r.accountID, r.most(1))
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	list, err := maybeJSON(ids, false)
+	if err != nil {
+		return err
+	}
+	if _, err := r.exec(ctx, "remove stored responses of a deleted account", `DELETE FROM answers WHERE key_id IN (SELECT value FROM json_each(?))`, list); err != nil {
+		return err
+	}
+	r.removed(len(ids), 1)
+	return nil
+}
