@@ -58,6 +58,11 @@ bench-hooks: build ## Measure the delivery of events while another endpoint hang
 	$(GO) build -C bench -o ../bin/bench-hooks ./hooks
 	bin/bench-hooks $(ARGS)
 
+.PHONY: bench-tenancy
+bench-tenancy: build ## Measure what one account can do to another. Flags: ARGS="-run pushes".
+	$(GO) build -C bench -o ../bin/bench-tenancy ./tenancy
+	bin/bench-tenancy $(ARGS)
+
 .PHONY: bench-accounting
 bench-accounting: build ## Load a server and check its traffic report to the last request. Flags: ARGS="-duration 10s".
 	$(GO) build -C bench -o ../bin/bench-accounting ./accounting

@@ -20,6 +20,10 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
+// callTimeout limits each call of the management API: a large push on a busy machine takes
+// more than the client's 60 seconds.
+const callTimeout = 10 * time.Minute
+
 // Config describes a server to start.
 type Config struct {
 	Binary string
@@ -46,7 +50,7 @@ type Server struct {
 
 // As returns a client of the management API with another key.
 func (s *Server) As(key string) (*client.Client, error) {
-	return client.New(client.Config{URL: s.admin, Key: key, Retries: -1})
+	return client.New(client.Config{URL: s.admin, Key: key, Timeout: callTimeout, Retries: -1})
 }
 
 // DataDir returns the data directory of a server that runs in dir.

@@ -1,0 +1,128 @@
+//go:build linux
+
+// Command tenancy measures what one account can do to another: each scenario runs the built
+// server, once with the other accounts at rest and once with them at work, and measures the same
+// calls beside them. Run it with make bench-tenancy.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/keygate/keygate/bench/stats"
+)
+
+type options struct {
+	binary   string
+	run      string
+	duration time.Duration // of each measurement
+	write    string
+}
+
+// scenario is one kind of work that must not hurt other accounts.
+type scenario struct {
+	name  string // for -run; the table's place in the document is bench-tenancy-NAME
+	about string
+	// run measures with servers of its own below dir, reports progress to w, and returns the
+	// table in Markdown. A broken guarantee is an error.
+	run func(ctx context.Context, o options, dir string, w io.Writer) (table string, err error)
+}
+
+var scenarios = []scenario{
+	{"pushes", "accounts push 99,000 operations without pause; the operator revokes keys", pushes},
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.binary, "keygate", "bin/keygate", "binary to measure")
+	flag.StringVar(&o.run, "run", "", "names of the scenarios to run, separated by commas; empty runs all")
+	flag.DurationVar(&o.duration, "duration", 30*time.Second, "duration of each measurement")
+	flag.StringVar(&o.write, "write", "", "document to put the tables into, such as docs/performance.md")
+	flag.Usage = usage
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-tenancy:", err)
+		os.Exit(1)
+	}
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "Flags:")
+	flag.PrintDefaults()
+	fmt.Fprintln(os.Stderr, "Scenarios:")
+	for _, s := range scenarios {
+		fmt.Fprintf(os.Stderr, "  %s\n    \t%s\n", s.name, s.about)
+	}
+}
+
+// run runs the scenarios, reports progress to w and writes the tables to out.
+func run(ctx context.Context, o options, out, w io.Writer) (err error) {
+	chosen, err := choose(o.run)
+	if err != nil {
+		return err
+	}
+	if o.duration < time.Second {
+		return errors.New("-duration must be at least 1s")
+	}
+	if o.binary, err = filepath.Abs(o.binary); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "keygate-bench-tenancy-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, s := range chosen {
+		own := filepath.Join(dir, s.name)
+		if err := os.Mkdir(own, 0o700); err != nil {
+			return err
+		}
+		table, err := s.run(ctx, o, own, w)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		if _, err := fmt.Fprintf(out, "%s\n%s\n", s.name, table); err != nil {
+			return err
+		}
+		if o.write == "" {
+			continue
+		}
+		if err := stats.ReplaceIn(o.write, "bench-tenancy-"+s.name, "\n"+table+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choose returns the scenarios with the given names, separated by commas, or all.
+func choose(names string) ([]scenario, error) {
+	if names == "" {
+		return scenarios, nil
+	}
+	var chosen []scenario
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no scenario %q: see -help", name)
+		}
+		chosen = append(chosen, scenarios[i])
+	}
+	return chosen, nil
+}
+
+// milliseconds formats a duration for a table.
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()*1000) }
