@@ -1,39 +1,27 @@
 package disktest
 
 import (
-	"os"
-	"os/exec"
 	"os/signal"
-	"regexp"
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// environment names the test that this process runs alone.
-const environment = "KEYGATE_DISKTEST"
+	"github.com/keygate/keygate/internal/keygatetest/alonetest"
+)
 
 // Alone reports whether the test may call LimitFileSize, and if not, runs it in a process of
 // its own, for which Alone returns true. The limit holds for a whole process: the test binary
 // itself writes files too, for go test.
 func Alone(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(environment) == t.Name() {
-		return true
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^"+regexp.QuoteMeta(t.Name())+"$")
-	cmd.Env = append(os.Environ(), environment+"="+t.Name())
-	if out, err := cmd.CombinedOutput(); err != nil { // a pipe, which has no size limit
-		t.Errorf("the test in a process of its own: %v\n%s", err, out)
-	}
-	return false
+	return alonetest.Alone(t)
 }
 
 // LimitFileSize limits the size of files that this process writes, until release is called.
 // The test must have called Alone.
 func LimitFileSize(t *testing.T, bytes uint64) (release func()) {
 	t.Helper()
-	if os.Getenv(environment) != t.Name() {
+	if !alonetest.Is(t) {
 		t.Fatal("LimitFileSize without Alone")
 	}
 	signal.Ignore(unix.SIGXFSZ)

@@ -155,11 +155,11 @@ func (u *upload) read(b []byte) (int, error) {
 	return n, err
 }
 
-// splice moves n bytes from socket to socket with splice(2).
+// splice moves n bytes from socket to socket.
 func (u *upload) splice(n int64) bool {
 	rest := io.LimitedReader{R: u.c.tcp, N: n}
 	u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
-	moved, err := u.to.ReadFrom(&rest)
+	moved, err := u.c.engine.move(u.to, &rest)
 	u.c.reading.enter(phaseNone, 0)
 	u.x.body.left -= moved
 	u.x.body.moved += moved

@@ -18,7 +18,13 @@ type Config struct {
 	// Now reads the clock for timeouts and the Date field, once in each tick. Nil means
 	// time.Now.
 	Now func() time.Time
+	// MaxPipes bounds the pipes through which long bodies go from socket to socket, each of
+	// two file descriptors. Further bodies are copied. 0 means DefaultMaxPipes.
+	MaxPipes int
 }
+
+// DefaultMaxPipes is the default of Config.MaxPipes.
+const DefaultMaxPipes = 512
 
 // ConnInfo describes a connection as its listener accepted it.
 type ConnInfo struct {

@@ -225,7 +225,7 @@ func (x *exchange) canSplice() bool { return x.c.pump }
 // splice moves data of the response from the upstream's socket to the client's.
 func (x *exchange) splice(from *io.LimitedReader) (int64, error) {
 	x.c.writing.enter(phaseWriting, x.c.engine.clock.in(stallTime))
-	n, err := x.c.tcp.ReadFrom(from)
+	n, err := x.c.engine.move(x.c.tcp, from)
 	x.c.writing.enter(phaseNone, 0)
 	return n, err
 }

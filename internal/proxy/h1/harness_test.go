@@ -48,6 +48,7 @@ type setup struct {
 	forward         http.HandlerFunc        // Config.Forward; nil responds with 418
 	handed          func(*proxy.Exchange)   // called before forward, unless nil
 	now             func() time.Time        // Config.Now; nil means slowClock
+	maxPipes        int                     // Config.MaxPipes
 }
 
 // testTimeout bounds every wait of a test. Reaching it is a failure.
@@ -164,6 +165,7 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 		t.Fatal(err)
 	}
 	engine, err := New(Config{
+		MaxPipes: s.maxPipes,
 		Config: proxy.Config{
 			Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
 			Shard: collector.Shard, Mono: s.mono, Trust: s.trust, Tracer: s.tracer,

@@ -20,6 +20,7 @@ type Engine struct {
 	clock    clock
 	conns    registry
 	draining atomic.Bool
+	pipes    atomic.Int64 // in use, at most cfg.MaxPipes
 
 	wake    chan struct{} // makes the sweeper visit all connections at once
 	sweeper service.Group
@@ -39,6 +40,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.MaxPipes == 0 {
+		cfg.MaxPipes = DefaultMaxPipes
 	}
 	e := &Engine{cfg: cfg, wake: make(chan struct{}, 1)}
 	now := cfg.Now()

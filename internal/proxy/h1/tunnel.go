@@ -1,9 +1,10 @@
 package h1
 
 import (
-	"io"
 	"net"
 	"sync"
+
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // tunnel copies bytes both ways after a 101, until both directions have ended or one of
@@ -43,7 +44,7 @@ func pass(to, from net.Conn, first []byte) (passed int64) {
 	passed = int64(n)
 	if err == nil {
 		var rest int64
-		rest, err = io.Copy(to, from)
+		rest, err = proxy.Pass(to, from)
 		passed += rest
 	}
 	if half, ok := to.(interface{ CloseWrite() error }); err == nil && ok && half.CloseWrite() == nil {

@@ -127,7 +127,7 @@ func (p *pair) run(buffered *bufio.Reader) (in, out int64) {
 // pass copies one direction and then closes it, so that the other can continue. If it
 // breaks, both end. It returns the number of bytes copied.
 func (p *pair) pass(to io.Writer, from io.Reader) int64 {
-	n, err := io.Copy(to, from)
+	n, err := proxy.Pass(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); err == nil && ok {
 		err = half.CloseWrite()
 		if err == nil {

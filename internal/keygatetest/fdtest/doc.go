@@ -1,0 +1,2 @@
+// Package fdtest counts and limits the file descriptors of a process, on Linux.
+package fdtest
