@@ -69,6 +69,9 @@ type Config struct {
 	// AccessLog is the file of the access log, or "off" or "stdout".
 	AccessLog string
 
+	// MetricsMaxSeries is the maximum number of lines of /metrics (contract, 7).
+	MetricsMaxSeries int
+
 	// AuditMaxBytes is the maximum size of the audit log's blocks on disk.
 	AuditMaxBytes int64
 	auditMaxBytes string // AuditMaxBytes as it was written

@@ -25,7 +25,7 @@ func (c *Config) Values() []Value {
 		"upstream-allow-network":      networkText(c.UpstreamAllowNetwork), "webhook-allow-network": networkText(c.WebhookAllowNetwork),
 		"webhook-backoff": c.backoff, "webhook-allow-http": boolText(c.WebhookAllowHTTP),
 		"default-global-limit": c.DefaultGlobalLimit.String(),
-		"drain-delay":          c.DrainDelay.String(), "drain-timeout": c.DrainTimeout.String(), "access-log": c.AccessLog, "audit-max-bytes": c.auditMaxBytes, "log-level": c.LogLevel, "log-format": c.LogFormat,
+		"drain-delay":          c.DrainDelay.String(), "drain-timeout": c.DrainTimeout.String(), "access-log": c.AccessLog, "metrics-max-series": strconv.Itoa(c.MetricsMaxSeries), "audit-max-bytes": c.auditMaxBytes, "log-level": c.LogLevel, "log-format": c.LogFormat,
 	}
 	var values []Value
 	for _, s := range settings() {

@@ -202,6 +202,7 @@ func TestInvalidValueNamesItsSource(t *testing.T) {
 		{"unknown level", nil, map[string]string{"KEYGATE_LOG_LEVEL": "loud"}, "", []string{"KEYGATE_LOG_LEVEL", "debug, info"}},
 		{"empty data directory", []string{"--data-dir", ""}, nil, "", []string{"--data-dir", "directory"}},
 		{"proxies without prefix", []string{"--trusted-proxies", "10.0.0.1"}, nil, "", []string{"--trusted-proxies", "prefix length"}},
+		{"too few lines of metrics", []string{"--metrics-max-series", "999"}, nil, "", []string{"--metrics-max-series", "between 1000 and 50000"}},
 		{"no connections", []string{"--max-connections", "0"}, nil, "", []string{"--max-connections", "between 1"}},
 		{"not a number", nil, nil, "max_connections_per_address: many\n", []string{"keygate.yaml:1", "must be a number"}},
 		{"certificate alone", []string{"--tls-cert", "c.pem"}, nil, "", []string{"--tls-cert", "also needs tls-key"}},

@@ -80,10 +80,10 @@ func settings() []setting {
 			return parseNetworks(&c.TrustedProxies, s)
 		}},
 		{name: "max-connections", fallback: "65536", usage: "maximum `number` of open connections on the data plane; further ones are closed at once", parse: func(c *Config, s string) error {
-			return parseCount(&c.MaxConnections, s)
+			return parseNumber(&c.MaxConnections, s, 1, maxCount)
 		}},
 		{name: "max-connections-per-address", fallback: "4096", usage: "maximum `number` of open connections from one IPv4 address or IPv6 /64", parse: func(c *Config, s string) error {
-			return parseCount(&c.MaxConnectionsPerAddress, s)
+			return parseNumber(&c.MaxConnectionsPerAddress, s, 1, maxCount)
 		}},
 		{name: "upstream-allow-network", isList: true, usage: "`CIDR` that upstreams of accounts other than default may use in addition to public addresses; may be repeated", parse: func(c *Config, s string) error {
 			return parseNetworks(&c.UpstreamAllowNetwork, s)
@@ -114,6 +114,9 @@ func settings() []setting {
 			}
 			c.AccessLog = s
 			return nil
+		}},
+		{name: "metrics-max-series", fallback: "20000", usage: "maximum `number` of lines of /metrics; beyond it the routes with the least traffic are counted together", parse: func(c *Config, s string) error {
+			return parseNumber(&c.MetricsMaxSeries, s, 1000, 50_000)
 		}},
 		{name: "audit-max-bytes", fallback: "50GB", usage: "maximum `size` of the audit log on disk; beyond it the oldest records are removed early", parse: func(c *Config, s string) error {
 			c.auditMaxBytes = s
@@ -210,10 +213,10 @@ func parseNetworks(to *[]netip.Prefix, s string) error {
 	return nil
 }
 
-func parseCount(to *int, s string) error {
+func parseNumber(to *int, s string, least, most uint64) error {
 	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil || n < 1 || n > maxCount {
-		return fmt.Errorf("%q must be a number between 1 and %d", s, maxCount)
+	if err != nil || n < least || n > most {
+		return fmt.Errorf("%q must be a number between %d and %d", s, least, most)
 	}
 	*to = int(n)
 	return nil

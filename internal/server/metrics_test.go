@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -270,5 +271,49 @@ func TestCallersCannotCreateSeries(t *testing.T) {
 		if text := scrape(t, s); strings.Contains(text, g.GatewayID) {
 			t.Errorf("/metrics still has the deleted gateway %s:\n%s", g.GatewayID, text)
 		}
+	}
+}
+
+// Guarantee: /metrics has at most --metrics-max-series lines, and the routes beyond it are
+// counted together (contract, section 7). What is no count of a route takes less than the
+// lines that are reserved for it.
+func TestMetricsAreBounded(t *testing.T) {
+	s := keygatetest.Start(t, "--metrics-max-series", "1000")
+	up := keygatetest.NewUpstream(t)
+	g, err := s.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: "g", UpstreamURL: up.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := client.CreateRouteRequestAuthNone
+	const routes = 30
+	for i := range routes {
+		path := "/" + strings.Repeat("r", i+1)
+		if _, err := s.Admin.CreateRoute(t.Context(), g.GatewayID, client.CreateRouteRequest{Path: path, Methods: []string{"GET"}, Auth: &auth}); err != nil {
+			t.Fatal(err)
+		}
+		s.Through("", http.MethodGet, path, "", "")
+	}
+	text := scrape(t, s)
+	if n := strings.Count(text, "\n"); n > 1000 {
+		t.Errorf("got %d lines, want at most 1000", n)
+	}
+	ofRoutes := regexp.MustCompile(`(?m)^\w+\{gateway="gw_[^}]*\} .*\n`)
+	if n := strings.Count(ofRoutes.ReplaceAllString(text, ""), "\n"); n > 470 {
+		t.Errorf("got %d lines that belong to no gateway, want at most 470 of the 600 reserved", n)
+	}
+	requests := regexp.MustCompile(`(?m)^keygate_requests_total\{gateway="gw_[^}]*,route="(\w+)",status="2xx"\} (\d+)$`).FindAllStringSubmatch(text, -1)
+	sum, other := 0, 0
+	for _, m := range requests {
+		n, err := strconv.Atoi(m[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+		if m[1] == "other" {
+			other = n
+		}
+	}
+	if sum != routes || other == 0 || other == routes {
+		t.Errorf("got %d requests, %d of them of other routes, want %d, and some of other routes", sum, other, routes)
 	}
 }

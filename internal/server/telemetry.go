@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
@@ -45,8 +47,9 @@ func (metricsSink) Stop(context.Context) error { return nil }
 // openMetrics returns the sink that counts metrics.
 func (s *Server) openMetrics() (_ sink, err error) {
 	s.requests, err = telemetry.NewRequests(telemetry.RequestsConfig{
-		Routes: func() telemetry.Routes { return routes{s.follower.Current()} },
-		Sync:   func(ctx context.Context) error { return s.collector.Sync(ctx) },
+		MaxLines: s.cfg.Settings.MetricsMaxSeries,
+		Routes:   func() telemetry.Routes { return routes{s.follower.Current()} },
+		Sync:     func(ctx context.Context) error { return s.collector.Sync(ctx) },
 	})
 	return metricsSink{s.requests}, err
 }
@@ -130,33 +133,47 @@ func (s *Server) registerServerMetrics() {
 		}
 		return free
 	})
-	m.Gauge("keygate_webhook_waiting", "Pending webhook deliveries to active endpoints, due or not.",
-		func() float64 {
-			return s.backlog(func(b webhook.Backlog, _ time.Time) float64 { return float64(b.Waiting) })
-		})
-	m.Gauge("keygate_webhook_overdue_seconds", "Time since the oldest pending webhook delivery became due.",
-		func() float64 {
-			return s.backlog(func(b webhook.Backlog, now time.Time) float64 {
-				if b.Due.IsZero() {
-					return 0
-				}
-				return max(0, now.Sub(b.Due).Seconds())
-			})
-		})
+	m.Register(newBacklogMetrics(s.db.DeliveryBacklog))
 	s.registerCertificateMetrics()
 }
 
-// backlog returns a number about the pending deliveries, or NaN if the store cannot be
-// read.
-func (s *Server) backlog(read func(b webhook.Backlog, now time.Time) float64) float64 {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// backlogTimeout bounds the wait of a scrape for the store.
+const backlogTimeout = 250 * time.Millisecond
+
+// backlogMetrics are the metrics of pending deliveries. One scrape reads the store once.
+type backlogMetrics struct {
+	read             func(ctx context.Context, now time.Time) (webhook.Backlog, error)
+	waiting, overdue *prometheus.Desc
+}
+
+func newBacklogMetrics(read func(context.Context, time.Time) (webhook.Backlog, error)) *backlogMetrics {
+	return &backlogMetrics{
+		read:    read,
+		waiting: prometheus.NewDesc("keygate_webhook_waiting", "Pending webhook deliveries to active endpoints, due or not.", nil, nil),
+		overdue: prometheus.NewDesc("keygate_webhook_overdue_seconds", "Time since the oldest pending webhook delivery became due.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *backlogMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- m.waiting
+	to <- m.overdue
+}
+
+// Collect implements prometheus.Collector. The values are NaN if the store cannot be read.
+func (m *backlogMetrics) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), backlogTimeout)
 	defer cancel()
 	now := time.Now()
-	b, err := s.db.DeliveryBacklog(ctx, now)
-	if err != nil {
-		return math.NaN()
+	waiting, overdue := math.NaN(), math.NaN()
+	if b, err := m.read(ctx, now); err == nil {
+		waiting, overdue = float64(b.Waiting), 0
+		if !b.Due.IsZero() {
+			overdue = max(0, now.Sub(b.Due).Seconds())
+		}
 	}
-	return read(b, now)
+	to <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, waiting)
+	to <- prometheus.MustNewConstMetric(m.overdue, prometheus.GaugeValue, overdue)
 }
 
 func (s *Server) registerCertificateMetrics() {

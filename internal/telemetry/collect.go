@@ -40,7 +40,7 @@ func newDescs() descs {
 }
 
 // syncTimeout bounds the wait of a scrape for requests that have just ended.
-const syncTimeout = time.Second
+const syncTimeout = 250 * time.Millisecond
 
 // Describe implements prometheus.Collector.
 func (r *Requests) Describe(to chan<- *prometheus.Desc) {
@@ -57,66 +57,43 @@ func (r *Requests) Collect(to chan<- prometheus.Metric) {
 		_ = r.cfg.Sync(ctx) // an error means that some counts are a moment old
 		cancel()
 	}
+	r.collecting.Lock()
+	defer r.collecting.Unlock()
 	routes := r.cfg.Routes()
-	ended, all, delay := r.copy(routes)
+	ended, all, delay := r.read(routes)
 	to <- prometheus.MustNewConstMetric(r.descs.delay, prometheus.GaugeValue, delay)
 	for outcomeName, n := range resultCounts(&ended) {
 		to <- counter(r.descs.results, float64(n), outcomeName)
 	}
-	for i := range all {
-		r.export(to, &all[i], routes)
+	for _, s := range all {
+		r.export(to, s, routes)
 	}
 }
 
-// copyAtOnce is the number of series that are copied while Take waits.
-const copyAtOnce = 256
-
-// copy returns the counts, and removes the series of deleted gateways and routes. Take
-// waits at most for copyAtOnce series meanwhile.
-func (r *Requests) copy(routes Routes) (ended [accesslog.Abandoned + 1]uint64, all []series, delay float64) {
+// read settles which routes have series, and brings their totals up to date. The totals are
+// those of every request that was taken before. The caller holds collecting.
+func (r *Requests) read(routes Routes) (ended [accesslog.Abandoned + 1]uint64, all []*series, delay float64) {
 	r.mu.Lock()
-	ended, delay = r.ended, r.delay.seconds(r.cfg.Now().UnixMicro())
-	at, list := make([]seriesKey, 0, len(r.series)), make([]*series, 0, len(r.series))
-	for p, s := range r.series {
-		at, list = append(at, p), append(list, s)
-	}
-	r.mu.Unlock()
-	kept := list[:0]
-	var deleted []seriesKey
-	for i, s := range list {
-		if exists(routes, s) {
-			kept = append(kept, s)
-		} else {
-			deleted = append(deleted, at[i])
+	defer r.mu.Unlock()
+	now := r.cfg.Now()
+	r.drop(routes)
+	r.settle(routes, now)
+	r.forget()
+	all = make([]*series, 0, len(r.series)+len(r.leaving))
+	for _, list := range []map[seriesKey]*series{r.series, r.leaving} {
+		for _, s := range list {
+			s.pending.moveTo(&s.total)
+			all = append(all, s)
 		}
 	}
-	all = make([]series, len(kept))
-	for i := 0; i < len(kept); i += copyAtOnce {
-		r.mu.Lock()
-		for j := i; j < min(len(kept), i+copyAtOnce); j++ {
-			s := kept[j]
-			all[j] = *s
-			s.took.copyTo(&all[j].took)
-			s.upstreamTook.copyTo(&all[j].upstreamTook)
-		}
-		r.mu.Unlock()
-	}
-	if len(deleted) > 0 {
-		r.mu.Lock()
-		for _, p := range deleted {
-			delete(r.series, p)
-		}
-		r.forget()
-		r.mu.Unlock()
-	}
-	return ended, all, delay
+	return r.ended, all, r.delay.seconds(now.UnixMicro())
 }
 
-// export sends the metrics of s.
+// export sends the metrics of s. The caller holds collecting.
 func (r *Requests) export(to chan<- prometheus.Metric, s *series, routes Routes) {
-	d := &r.descs
+	d, c := &r.descs, &s.total
 	total := uint64(0)
-	for class, n := range s.statuses {
+	for class, n := range c.statuses {
 		total += n
 		if n > 0 {
 			name := "other"
@@ -129,14 +106,14 @@ func (r *Requests) export(to chan<- prometheus.Metric, s *series, routes Routes)
 	if total == 0 {
 		return
 	}
-	to <- counter(d.bytesIn, float64(s.bytesIn), s.gateway, s.route)
-	to <- counter(d.bytesOut, float64(s.bytesOut), s.gateway, s.route)
-	for scope, n := range s.limited {
+	to <- counter(d.bytesIn, float64(c.bytesIn), s.gateway, s.route)
+	to <- counter(d.bytesOut, float64(c.bytesOut), s.gateway, s.route)
+	for scope, n := range c.limited {
 		if n > 0 {
 			to <- counter(d.limited, float64(n), s.gateway, s.route, ratelimit.Scope(scope).String())
 		}
 	}
-	for reason, n := range s.upstream {
+	for reason, n := range c.upstream {
 		if n > 0 {
 			to <- counter(d.upstreamErrors, float64(n), s.gateway, s.route, reasonName(reason))
 		}
@@ -144,21 +121,33 @@ func (r *Requests) export(to chan<- prometheus.Metric, s *series, routes Routes)
 	for _, h := range []struct {
 		desc *prometheus.Desc
 		h    *histogram
-	}{{d.took, &s.took}, {d.upstreamTook, &s.upstreamTook}} {
+	}{{d.took, &c.took}, {d.upstreamTook, &c.upstreamTook}} {
 		if h.h.count > 0 {
 			to <- &histogramMetric{desc: h.desc, message: h.h.message(r.scale, s.since), labels: prometheus.MakeLabelPairs(h.desc, []string{s.gateway, s.route})}
 		}
 	}
-	if s.gateway == "" {
+	if s.key.gateway == ([16]byte{}) {
 		return
 	}
-	if host, path, methods, ok := routes.Describe(s.gateway, s.route); ok {
-		to <- prometheus.MustNewConstMetric(d.info, prometheus.GaugeValue, 1, s.gateway, s.route, valid(host), valid(path), valid(methods))
+	routeID := s.route
+	if s.key.other {
+		routeID = ""
+	}
+	if host, path, methods, ok := routes.Describe(s.gateway, routeID); ok {
+		to <- prometheus.MustNewConstMetric(d.info, prometheus.GaugeValue, 1, s.gateway, s.route, label(host), label(path), label(methods))
 	}
 }
 
-// valid makes s valid UTF-8, as the values of labels must be.
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// maxLabel is the largest length of a label in bytes. Longer ones are cut.
+const maxLabel = 512
+
+// label makes s the value of a label, which must be valid UTF-8.
+func label(s string) string {
+	if len(s) > maxLabel {
+		s = strings.ToValidUTF8(s[:maxLabel-len("…")], "") + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
 
 func counter(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)

@@ -109,23 +109,28 @@ func (h *histogram) observe(s *scale, d int64) {
 	p[bucket]++
 }
 
-// copyTo makes to a deep copy of h.
-func (h *histogram) copyTo(to *histogram) {
-	*to = *h
+// moveTo adds h to another histogram, and empties h. h keeps its pages.
+func (h *histogram) moveTo(to *histogram) {
+	to.count, to.sum = to.count+h.count, to.sum+h.sum
+	h.count, h.sum = 0, 0
+	move(h.classic[:], to.classic[:])
 	for i, p := range h.pages {
-		if p != nil {
-			c := *p
-			to.pages[i] = &c
+		if p == nil {
+			continue
 		}
+		if to.pages[i] == nil {
+			to.pages[i] = new(page)
+		}
+		move(p[:], to.pages[i][:])
 	}
 }
 
 // message returns h in the format of Prometheus, in seconds, with both native and classic
 // buckets.
 func (h *histogram) message(s *scale, since time.Time) *dto.Histogram {
-	sum, scheme, threshold, zero := float64(h.sum)/1e9, int32(schema), 0.0, uint64(0)
+	count, sum, scheme, threshold, zero := h.count, float64(h.sum)/1e9, int32(schema), 0.0, uint64(0)
 	out := &dto.Histogram{
-		SampleCount: &h.count, SampleSum: &sum, Schema: &scheme, ZeroThreshold: &threshold, ZeroCount: &zero,
+		SampleCount: &count, SampleSum: &sum, Schema: &scheme, ZeroThreshold: &threshold, ZeroCount: &zero,
 		CreatedTimestamp: timestamppb.New(since),
 	}
 	var cumulative uint64

@@ -64,7 +64,7 @@ func OpsHandler(r *Readiness, m *Metrics, withPprof bool) http.Handler {
 			respond(w, http.StatusServiceUnavailable, "starting\n")
 		}
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry}))
+	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})))
 	if withPprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

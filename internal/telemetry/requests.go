@@ -3,12 +3,12 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // Routes looks up gateways and routes in the current configuration.
@@ -23,6 +23,9 @@ type Routes interface {
 type RequestsConfig struct {
 	// Routes returns the current configuration. Required.
 	Routes func() Routes
+	// MaxLines is the largest number of lines of a scrape, those of all other metrics of
+	// the server included, from LeastLines to MostLines. 0 means DefaultLines.
+	MaxLines int
 	// Sync is called at each scrape and returns after every request that has ended
 	// was passed to Take, as accesslog.Collector.Sync does. If it is nil, a scrape
 	// may miss requests that ended just before.
@@ -31,67 +34,92 @@ type RequestsConfig struct {
 	Now func() time.Time
 }
 
+// The bounds of RequestsConfig.MaxLines.
+const (
+	LeastLines   = 1000
+	DefaultLines = 20_000
+	MostLines    = 50_000 // 32 MB of memory for a scrape
+)
+
 // Requests is an accesslog.Sink that counts requests by gateway and route, and a
 // prometheus.Collector that exports the counts. There are series only for gateways and
 // routes of the configuration: clients cannot create one. The series of a deleted
-// gateway or route are removed at the next scrape, or when the number of series has
-// doubled since they were last checked.
+// gateway or route are removed at the next scrape.
+//
+// The number of series is bounded, and the room for them is shared between accounts. The
+// requests of the routes with the least traffic are counted together (naming.go).
 type Requests struct {
 	cfg   RequestsConfig
 	scale *scale
 	descs descs
 
-	mu     sync.Mutex
-	series map[seriesKey]*series
-	prune  int // number of series at which those of deleted routes are removed
+	collecting sync.Mutex // held during a scrape; guards series.total
+	mu         sync.Mutex // guards everything below; Take waits for it
+
+	series   map[seriesKey]*series // those that count
+	leaving  map[seriesKey]*series // those that only remain to be scraped
+	accounts map[[16]byte]*tenant
+	lines    int // of series and leaving
+	room     int // largest value of lines
+	settled  time.Time
 	// The series that was counted last, which is often the next one too.
-	at   seriesKey
+	at   route
 	last *series
 
 	ended [accesslog.Abandoned + 1]uint64 // requests by result
 	delay maxDelay
 }
 
-// seriesKey identifies a series. An identifier is zero if none was found.
-type seriesKey struct{ gateway, route [16]byte }
+// route is the account, gateway and route of a request. An identifier is zero if none was
+// found.
+type route struct{ account, gateway, route [16]byte }
 
-// series is the counts of one gateway and route.
+// seriesKey identifies a series.
+type seriesKey struct {
+	gateway, route [16]byte
+	// other says that the series counts the routes of the gateway that have none of their
+	// own, or, with a zero gateway, those of all gateways without such a series.
+	other bool
+}
+
+// series is the counts of one gateway and route, or of several together.
 type series struct {
-	gateway, route string // "" for zero identifiers
+	key            seriesKey
+	tenant         *tenant // nil for the series of no gateway and of all other gateways
+	gateway, route string  // labels: "" for zero identifiers, or otherLabel
 	since          time.Time
+	until          time.Time // when it is removed, if it is leaving
+	lines          int       // at the last scrape, or an estimate
 
-	statuses          [6]uint64 // by the first digit; 0 is for invalid ones
-	limited           [ratelimit.GlobalScope + 1]uint64
-	upstream          [upstreamReasons]uint64
-	bytesIn, bytesOut int64
+	requests, before uint64 // counted by now, and when the names were last settled
+	rate             uint64 // requests between two settlements, the older ones with less weight
 
-	took, upstreamTook histogram
+	pending counts // since the last scrape
+	total   counts // until the last scrape
 }
 
-// The reasons of upstream errors.
-const (
-	reasonStatus = iota
-	reasonUnreachable
-	reasonTimeout
-	upstreamReasons
-)
-
-func reasonName(reason int) string {
-	return [upstreamReasons]string{"upstream_status", "unreachable", "timeout"}[reason]
-}
-
-// leastPrune is the least number of series to check for deleted routes.
-const leastPrune = 1024
+// otherLabel is the label of what is counted together.
+const otherLabel = "other"
 
 // NewRequests returns Requests with no counts.
 func NewRequests(cfg RequestsConfig) (*Requests, error) {
 	if cfg.Routes == nil {
 		return nil, errors.New("telemetry: RequestsConfig.Routes is required")
 	}
+	if cfg.MaxLines == 0 {
+		cfg.MaxLines = DefaultLines
+	}
+	if cfg.MaxLines < LeastLines || cfg.MaxLines > MostLines {
+		return nil, fmt.Errorf("telemetry: RequestsConfig.MaxLines must be between %d and %d", LeastLines, MostLines)
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	r := &Requests{cfg: cfg, scale: newScale(), descs: newDescs(), series: map[seriesKey]*series{}, prune: leastPrune}
+	r := &Requests{
+		cfg: cfg, scale: newScale(), descs: newDescs(),
+		series: map[seriesKey]*series{}, leaving: map[seriesKey]*series{}, accounts: map[[16]byte]*tenant{},
+		room: cfg.MaxLines - reservedLines, settled: cfg.Now(),
+	}
 	r.forget()
 	return r, nil
 }
@@ -111,60 +139,32 @@ func (r *Requests) Take(batch []accesslog.Entry) {
 		r.count(e)
 	}
 	r.delay.note(now, now-first)
-	if len(r.series) >= r.prune {
-		r.drop()
-		r.prune = max(leastPrune, 2*len(r.series))
-	}
 }
 
 func (r *Requests) count(e *accesslog.Record) {
 	if int(e.Result) < len(r.ended) {
 		r.ended[e.Result]++
 	}
-	if r.at != (seriesKey{e.Gateway, e.Route}) {
-		r.find(seriesKey{e.Gateway, e.Route})
+	if at := (route{e.Account, e.Gateway, e.Route}); r.at != at || r.last == nil {
+		s, own := r.find(at)
+		// Each request of a route without a series of its own has to be noted.
+		r.at, r.last = at, nil
+		if own {
+			r.last = s
+		}
+		s.count(r.scale, e)
+		return
 	}
-	s := r.last
-	if class := int(e.Status / 100); class < len(s.statuses) {
-		s.statuses[class]++
-	} else {
-		s.statuses[0]++
-	}
-	s.bytesIn += e.BytesIn
-	s.bytesOut += e.BytesOut
-	if scope := ratelimit.Scope(e.LimitScope).Reported(); e.Result == accesslog.Limited && int(scope) < len(s.limited) {
-		s.limited[scope]++
-	}
-	switch {
-	case e.Result == accesslog.Unreachable:
-		s.upstream[reasonUnreachable]++
-	case e.Result == accesslog.TimedOut:
-		s.upstream[reasonTimeout]++
-	case e.UpstreamStatus >= 500:
-		s.upstream[reasonStatus]++
-	}
-	if e.Status != switching { // the duration of a tunnel says nothing
-		s.took.observe(r.scale, e.Duration)
-	}
-	if e.Upstream >= 0 {
-		s.upstreamTook.observe(r.scale, e.Upstream)
-	}
+	r.last.count(r.scale, e)
 }
 
-const switching = 101
-
-// find makes the series of p the last one, and creates it if needed.
-func (r *Requests) find(p seriesKey) {
-	s := r.series[p]
-	if s == nil {
-		s = &series{gateway: text(id.Gateway, p.gateway), route: text(id.Route, p.route), since: r.cfg.Now()}
-		r.series[p] = s
-	}
-	r.at, r.last = p, s
+func (s *series) count(scale *scale, e *accesslog.Record) {
+	s.requests++
+	s.pending.count(scale, e)
 }
 
 // forget makes the next record look up its series.
-func (r *Requests) forget() { r.find(seriesKey{}) }
+func (r *Requests) forget() { r.at, r.last = route{}, nil }
 
 func text(k id.Kind, u [16]byte) string {
 	if u == ([16]byte{}) {
@@ -173,22 +173,15 @@ func text(k id.Kind, u [16]byte) string {
 	return id.Format(k, u)
 }
 
-// drop removes the series of deleted gateways and routes. The caller holds mu.
-func (r *Requests) drop() {
-	routes := r.cfg.Routes()
-	for p, s := range r.series {
-		if !exists(routes, s) {
-			delete(r.series, p)
-		}
-	}
-	r.forget()
-}
-
 // exists reports whether the configuration has the gateway and route of s.
 func exists(routes Routes, s *series) bool {
-	if s.gateway == "" {
+	if s.key.gateway == ([16]byte{}) {
 		return true
 	}
-	_, _, _, ok := routes.Describe(s.gateway, s.route)
+	routeID := s.route
+	if s.key.other {
+		routeID = ""
+	}
+	_, _, _, ok := routes.Describe(s.gateway, routeID)
 	return ok
 }
