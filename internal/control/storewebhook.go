@@ -12,6 +12,8 @@ import (
 type WebhookReader interface {
 	Webhook(ctx context.Context, accountID, webhookID string) (*webhook.Webhook, error)
 	Webhooks(ctx context.Context, accountID string, p Page) ([]webhook.Webhook, error)
+	// HasWebhooks reports whether the account has at least n endpoints, whatever their state.
+	HasWebhooks(ctx context.Context, accountID string, n int) (bool, error)
 }
 
 // WebhookStore finds and changes webhook endpoints. The caller sets Version.

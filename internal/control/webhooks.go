@@ -41,6 +41,10 @@ const maxOverlapHours = 168
 // disabledByHand is the DisabledReason of an endpoint that a management call disabled.
 const disabledByHand = "disabled by a management call"
 
+// maxWebhooks is the most endpoints of an account, in any state. An account that has more from an
+// earlier version keeps them.
+const maxWebhooks = 1000
+
 // strandedBatch is how many deliveries fail in the transaction that deletes or disables their
 // endpoint. The maintenance fails the others.
 const strandedBatch = 100
@@ -59,7 +63,8 @@ func (s *Service) Webhook(ctx context.Context, c *Caller, webhookID string) (*we
 	})
 }
 
-// CreateWebhook registers an endpoint.
+// CreateWebhook registers an endpoint. If the account has as many as it may, the error is
+// fault.Conflict.
 func (s *Service) CreateWebhook(ctx context.Context, c *Caller, in WebhookInput) (*NewWebhook, error) {
 	events, badEvents := webhook.ParseEvents(in.Events)
 	secret, badSecret := webhook.ParseSecret(in.Secret)
@@ -71,6 +76,13 @@ func (s *Service) CreateWebhook(ctx context.Context, c *Caller, in WebhookInput)
 		return nil, fmt.Errorf("seal a signing secret: %w", err)
 	}
 	return inTx(ctx, s, c, func(w *work) (*NewWebhook, error) {
+		full, err := w.HasWebhooks(ctx, c.Account.ID, maxWebhooks)
+		if err != nil {
+			return nil, err
+		}
+		if full {
+			return nil, fault.New(fault.Conflict, "the account has %d webhook endpoints, which is the most that it may have: delete one first", maxWebhooks)
+		}
 		h := webhook.Webhook{
 			ID: id.NewAt(id.Webhook, w.now), AccountID: c.Account.ID, URL: in.URL, Events: events, State: webhook.Active,
 			Secret: sealed, SecretSince: w.now, CreatedAt: w.now, Version: 1,

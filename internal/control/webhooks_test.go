@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -92,6 +94,66 @@ func TestCreateWebhook(t *testing.T) {
 	}
 	if list := must[[]webhook.Webhook](h)(h.Webhooks(ctx(), c, control.Page{Limit: 10})); len(list) != 2 || list[0].ID != own.ID {
 		t.Errorf("got endpoints %+v; want two, newest first", list)
+	}
+}
+
+// insertWebhooks adds n endpoints to the store without the checks of CreateWebhook.
+func (h *harness) insertWebhooks(c *control.Caller, n int) {
+	h.tb.Helper()
+	h.must(h.db.Update(ctx(), func(tx control.Tx) error {
+		for range n {
+			w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: c.Account.ID, URL: "https://hooks.example", Events: []event.Type{event.KeyRevoked},
+				State: webhook.Disabled, Secret: []byte("sealed"), SecretSince: h.clock.now(), CreatedAt: h.clock.now(), Version: 1}
+			if err := tx.InsertWebhook(ctx(), &w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// Guarantee: an account has at most 1,000 endpoints, in whatever state, also if many are created at
+// the same time. The next one is fault.Conflict until one is deleted; other accounts are not
+// concerned. A store that has more from an earlier version keeps them.
+func TestAccountHasAtMost1000Webhooks(t *testing.T) {
+	const most, clients = 1000, 8
+	h := newHarness(t)
+	c, other := h.caller("acme", "admin"), h.caller("other", "write")
+	h.insertWebhooks(c, most-2)
+	in := control.WebhookInput{URL: "https://hooks.example", Events: []string{"key.created"}}
+	var (
+		creating sync.WaitGroup
+		errs     [clients]error
+	)
+	for i := range clients {
+		creating.Go(func() { _, errs[i] = h.CreateWebhook(ctx(), c, in) })
+	}
+	creating.Wait()
+	created := 0
+	for _, err := range errs {
+		if err == nil {
+			created++
+			continue
+		}
+		h.wantCode(err, fault.Conflict, "")
+		if !strings.Contains(err.Error(), "delete one") {
+			t.Errorf("got the error %q; want one that says what to do", err)
+		}
+	}
+	if created != 2 {
+		t.Errorf("created %d endpoints at the same time; want 2", created)
+	}
+	h.endpoint(other, "key.created")
+	list := must[[]webhook.Webhook](h)(h.Webhooks(ctx(), c, control.Page{Limit: 1}))
+	must[*webhook.Webhook](h)(h.DeleteWebhook(ctx(), c, list[0].ID, nil))
+	made := h.endpoint(c, "key.created")
+
+	h.insertWebhooks(c, 5) // as an earlier version allowed
+	_, err := h.CreateWebhook(ctx(), c, in)
+	h.wantCode(err, fault.Conflict, "")
+	must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), c, made.ID, control.WebhookPatch{URL: value("https://other.example")}, nil))
+	if all := must[[]webhook.Webhook](h)(h.Webhooks(ctx(), c, control.Page{Limit: 2 * most})); len(all) != most+5 {
+		t.Errorf("got %d endpoints; want %d", len(all), most+5)
 	}
 }
 

@@ -65,6 +65,17 @@ func (t *readTx) Webhooks(ctx context.Context, accountID string, p control.Page)
 		accountID, below(p.After), rowLimit(p.Limit))
 }
 
+const nthWebhook = `SELECT 1 FROM webhooks INDEXED BY webhooks_list WHERE account_id = ? ORDER BY id LIMIT 1 OFFSET ?`
+
+// HasWebhooks implements control.WebhookReader. It reads n entries of an index.
+func (t *readTx) HasWebhooks(ctx context.Context, accountID string, n int) (found bool, err error) {
+	err = t.rows(ctx, "count webhooks", nthWebhook, []any{accountID, n - 1}, func(*sql.Rows) error {
+		found = true
+		return nil
+	})
+	return found, err
+}
+
 // listeners finds the active endpoints of an account that subscribe to an event type. It steps
 // through the different lists of types, of which there are few however many endpoints there
 // are.
