@@ -14,6 +14,7 @@ const MaxTemplate = 4096
 // (contract, 4.2). The zero value matches nothing.
 type Template struct {
 	text     string
+	normal   string // with its text in the normal form of NormalizePath; text itself if it is already
 	pattern  string
 	segments []segment
 }
@@ -81,7 +82,33 @@ func ParseTemplate(s string) (Template, error) {
 		}
 	}
 	t.pattern = pattern.String()
+	t.normal = normalTemplate(s)
 	return t, nil
+}
+
+// normalTemplate returns a valid template with its text in the normal form of NormalizePath
+// and the names of its parameters as they are.
+func normalTemplate(s string) string {
+	var out []byte // nil while nothing has changed
+	for i := 0; i < len(s); {
+		open, next := len(s), len(s)
+		if j := strings.IndexByte(s[i:], '{'); j >= 0 {
+			open = i + j
+			next = open + strings.IndexByte(s[open:], '}') + 1
+		}
+		text := NormalizePath(nil, s[i:open])
+		if out == nil && text != s[i:open] {
+			out = append(make([]byte, 0, len(s)+8), s[:i]...)
+		}
+		if out != nil {
+			out = append(append(out, text...), s[open:next]...)
+		}
+		i = next
+	}
+	if out == nil {
+		return s
+	}
+	return string(out)
 }
 
 // cutSegment cuts s after its first segment. Parameter names contain no slash.
@@ -162,6 +189,7 @@ func (s *segment) matches(text string) bool {
 	return matchTexts(s.texts, text)
 }
 
+// matchTexts is search.matchText for a segment that is split into its texts.
 func matchTexts(texts []string, text string) bool {
 	last := len(texts) - 1
 	first, end := texts[0], texts[last]
@@ -179,22 +207,6 @@ func matchTexts(texts []string, text string) bool {
 		}
 	}
 	return true
-}
-
-// compare orders segments from the most to the least specific: literals, text with
-// parameters (more text first, then fewer parameters), parameters, wildcards. Ties are
-// broken by the text, so the order does not depend on the order of insertion.
-func (s *segment) compare(o *segment) int {
-	switch {
-	case s.kind != o.kind:
-		return int(s.kind) - int(o.kind)
-	case s.size != o.size && s.kind == textSegment:
-		return o.size - s.size
-	case len(s.texts) != len(o.texts):
-		return len(s.texts) - len(o.texts)
-	default:
-		return strings.Compare(s.join("{}"), o.join("{}"))
-	}
 }
 
 // String returns the template as it was written.

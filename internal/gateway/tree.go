@@ -1,157 +1,311 @@
 package gateway
 
-import "strings"
+import (
+	"hash/maphash"
+	"math"
+	"strings"
+)
 
-// Tree is a radix tree over path segments that finds the most specific of a set of
-// templates that matches a path (contract, 4.2). It is immutable.
+// Tree is a radix tree over path segments that maps templates to values and finds the value
+// of the most specific template that matches a path (contract, 4.2). It is immutable: With
+// and Without return another tree, which shares all but the nodes on the way to the
+// template. The zero value is not valid: use NewTree or a TreeBuilder.
 //
-// Each node represents the first segments of some templates. A search tries the children of
-// a node from the most to the least specific, and backtracks if one leads to no template.
-// Because the nodes form a tree, a search visits each at most once. So the cost is bounded
-// by the number of nodes no deeper than the path, whatever the path is, and not by the
-// number of combinations of templates.
+// Templates that match the same paths have one value. A node stands for the first segments
+// of some templates; segments at which no two templates part are one node's chain. So a tree
+// has fewer than two nodes for each template, however many segments they have, and the text
+// of chains is shared with the templates.
 //
-// Nodes, edges and text are kept in three contiguous slices, so that the routes of a large
-// document fit into the processor's caches.
-type Tree struct {
-	nodes    []node // the first is the root
-	edges    []edge // to literals: a hash table with open addressing for each node
-	texts    []textEdge
-	text     string // all literal text
-	patterns int
+// A search tries the children of a node from the most to the least specific, and backtracks
+// if one leads to no template. It visits each node at most once. The number of nodes that
+// match a path can be large only in tables made for that; Search bounds it.
+type Tree[V any] struct {
+	root *node[V] // its chain is ""
+	seed maphash.Seed
+	size int
 }
 
-// node is one node of the tree. param, wild and end are -1 if there is none.
-type node struct {
-	edges     uint32 // its first slot in Tree.edges
-	slotBits  uint32 // it has 1<<slotBits slots; noEdges if it has none
-	texts     uint32 // its first in Tree.texts, the most specific first
-	textCount uint32
-	param     int32 // the child for a parameter
-	wild      int32 // the pattern that continues with a wildcard
-	end       int32 // the pattern that ends here
+// node is one node of the tree. Except for a node with a value and the root, it has at least
+// two ways on.
+type node[V any] struct {
+	// chain are the segments from the parent's to this node's last, each after a slash, as
+	// in Template.normal: "/users/{id}". Names of parameters have no meaning.
+	chain string
+	end   *V // the value of the template that ends here
+	below *branches[V]
 }
 
-const noEdges = 32
-
-// edge leads to the child for a literal segment. to is 0 in a free slot, since the root is
-// not a child.
-type edge struct {
-	at, size uint32 // in Tree.text
-	to       int32
+// branches are the ways on from a node. At least one of wild, param, texts and literals is
+// there.
+type branches[V any] struct {
+	wild  *V       // the value of the template that continues with a wildcard
+	param *node[V] // the child whose chain starts with a parameter
+	texts []textEdge[V]
+	// literals are the children whose chains start with a literal.
+	literals table[V]
+	count    int32 // of literals
 }
 
-// textEdge leads to the child for a segment of text and parameters.
-type textEdge struct {
-	texts []string
-	to    int32
+// NewTree returns an empty tree.
+func NewTree[V any]() *Tree[V] { return &Tree[V]{root: &node[V]{}, seed: maphash.MakeSeed()} }
+
+// Len returns the number of values.
+func (t *Tree[V]) Len() int { return t.size }
+
+// Find returns the value of the most specific template that matches the path, which must be
+// in the normal form of NormalizePath, or nil if none does. It does not allocate.
+func (t *Tree[V]) Find(path string) *V {
+	v, _ := t.Search(path, math.MaxInt)
+	return v
 }
 
-// Patterns returns the number of different patterns in the tree.
-func (t *Tree) Patterns() int { return t.patterns }
-
-// Find returns the number of the most specific pattern that matches the path, which must be
-// in the normal form of NormalizePath, or -1 if none does. It does not allocate.
-func (t *Tree) Find(path string) int {
+// Search is Find with a bound on its work: it does at most about steps steps, each of which
+// takes some 30 ns at worst. If these do not suffice to tell, ok is false.
+func (t *Tree[V]) Search(path string, steps int) (v *V, ok bool) {
 	if path == "" || path[0] != '/' {
-		return -1
+		return nil, true
 	}
-	return int(t.find(0, path[1:]))
+	s := search{path: path, seed: t.seed, steps: steps}
+	v = find(&s, t.root, 0)
+	return v, v != nil || s.steps >= 0
 }
 
-// find searches below the node at; rest is the path after that node's segments and the
-// slash that follows them.
-func (t *Tree) find(at int32, rest string) int32 {
-	n := &t.nodes[at]
-	segment, below, more := rest, "", false
-	if i := strings.IndexByte(rest, '/'); i >= 0 {
-		segment, below, more = rest[:i], rest[i+1:], true
+// search is the state of one search. Positions in the path are those of the slash before the
+// next segment, or its length after the last.
+type search struct {
+	path  string
+	seed  maphash.Seed
+	steps int // left; the search ends when it is negative
+}
+
+// segmentEnd returns the position after the segment that follows the slash at pos.
+func (s *search) segmentEnd(pos int) int {
+	if i := strings.IndexByte(s.path[pos+1:], '/'); i >= 0 {
+		s.steps -= i / 1024
+		return pos + 1 + i
 	}
-	if n.slotBits != noEdges {
-		if to := t.literal(n, segment); to > 0 {
-			if pattern := t.descend(to, below, more); pattern >= 0 {
-				return pattern
+	s.steps -= (len(s.path) - pos) / 1024
+	return len(s.path)
+}
+
+// find searches below n, whose segments match the path up to pos.
+func find[V any](s *search, n *node[V], pos int) *V {
+	b := n.below
+	switch {
+	case s.steps < 0: // a more specific template may match
+		return nil
+	case pos == len(s.path):
+		return n.end
+	case b == nil:
+		return nil
+	}
+	s.steps--
+	end := s.segmentEnd(pos)
+	segment := s.path[pos+1 : end]
+	if b.count > 0 && len(segment) <= MaxTemplate {
+		s.steps -= len(segment) / 128
+		hash := hashOf(s.seed, segment)
+		bucket := b.literals.bucket(hash)
+		for i := range bucket {
+			if bucket[i].hash != hash {
+				continue
+			}
+			to := bucket[i].to
+			if at := s.match(to.chain, pos); at >= 0 {
+				if v := find(s, to, at); v != nil {
+					return v
+				}
 			}
 		}
 	}
-	if segment == "" {
-		return n.wild
-	}
-	for i := range t.texts[n.texts : n.texts+n.textCount] {
-		e := &t.texts[n.texts+uint32(i)]
-		if !matchTexts(e.texts, segment) {
-			continue
-		}
-		if pattern := t.descend(e.to, below, more); pattern >= 0 {
-			return pattern
+	if len(b.texts) > 0 && segment != "" {
+		if v := findText(s, b.texts, segment, end); v != nil {
+			return v
 		}
 	}
-	if n.param > 0 {
-		if pattern := t.descend(n.param, below, more); pattern >= 0 {
-			return pattern
+	if b.param != nil && segment != "" {
+		if at := s.match(b.param.chain, pos); at >= 0 {
+			if v := find(s, b.param, at); v != nil {
+				return v
+			}
 		}
 	}
-	return n.wild
+	if s.steps < 0 {
+		return nil
+	}
+	return b.wild
 }
 
-// descend continues at a child with the rest of the path, if there is more of it.
-func (t *Tree) descend(at int32, below string, more bool) int32 {
-	if more {
-		return t.find(at, below)
+// findText continues find at the children whose chains start with text and parameters.
+func findText[V any](s *search, texts []textEdge[V], segment string, end int) *V {
+	s.steps -= len(texts) / 16
+	ends := endsOf(segment)
+	for i := range texts {
+		e := &texts[i]
+		if (e.ends^ends)&e.mask != 0 {
+			continue
+		}
+		if s.steps < 0 {
+			return nil
+		}
+		first, rest := cutChain(e.to.chain)
+		if !s.matchText(first, segment) {
+			continue
+		}
+		at := end
+		if rest != "" {
+			if at = s.match(rest, end); at < 0 {
+				continue
+			}
+		}
+		if v := find(s, e.to, at); v != nil {
+			return v
+		}
 	}
-	return t.nodes[at].end
+	return nil
+}
+
+// match reports where in the path a chain ends that starts at pos, or -1 if it does not
+// match.
+func (s *search) match(chain string, pos int) int {
+	for {
+		s.steps--
+		open := strings.IndexByte(chain, '{')
+		if open < 0 {
+			rest := s.path[pos:]
+			if !strings.HasPrefix(rest, chain) || len(rest) > len(chain) && rest[len(chain)] != '/' {
+				return -1
+			}
+			return pos + len(chain)
+		}
+		start := strings.LastIndexByte(chain[:open], '/')
+		if !strings.HasPrefix(s.path[pos:], chain[:start+1]) {
+			return -1
+		}
+		pos += start
+		segment, rest := cutChain(chain[start:])
+		end := s.segmentEnd(pos)
+		if end == pos+1 || !isParam(segment) && !s.matchText(segment, s.path[pos+1:end]) {
+			return -1
+		}
+		if pos = end; rest == "" {
+			return pos
+		}
+		chain = rest
+	}
+}
+
+// cutChain cuts a chain after its first segment, which it returns without its slash.
+func cutChain(chain string) (first, rest string) {
+	if i := strings.IndexByte(chain[1:], '/'); i >= 0 {
+		return chain[1 : 1+i], chain[1+i:]
+	}
+	return chain[1:], ""
+}
+
+// isParam reports whether a segment of a chain is one parameter and no text.
+func isParam(segment string) bool {
+	return segment != "" && segment[0] == '{' && strings.IndexByte(segment, '}') == len(segment)-1
+}
+
+// matchText reports whether a segment of text and parameters matches a segment of the path.
+// Parameters match at least one byte. The match is greedy: each piece of text matches at its
+// first occurrence, and the last at the end; if this fails, no other choice succeeds.
+func (s *search) matchText(template, text string) bool {
+	s.steps--
+	open, shut := strings.IndexByte(template, '{'), strings.LastIndexByte(template, '}')
+	first, last := template[:open], template[shut+1:]
+	if len(text) <= len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	text, template = text[len(first):len(text)-len(last)], template[open:shut+1]
+	if strings.IndexByte(template, '}') == len(template)-1 {
+		return true // one parameter
+	}
+	s.steps -= len(text) / 32
+	for {
+		template = template[strings.IndexByte(template, '}')+1:]
+		if template == "" {
+			return true
+		}
+		s.steps--
+		open := strings.IndexByte(template, '{')
+		i := strings.Index(text[1:], template[:open])
+		if i < 0 {
+			return false
+		}
+		if text = text[1+i+open:]; text == "" {
+			return false
+		}
+	}
 }
 
 // Reaches reports whether a template matches path or a path below it. path must be in the
-// normal form of NormalizePath, and not end with a slash. It visits at most *steps nodes,
-// which it counts down. When none are left, it returns true. It does not allocate.
-func (t *Tree) Reaches(path string, steps *int) bool {
-	return t.reaches(0, path[1:], true, steps)
+// normal form of NormalizePath, and not end with a slash. It takes at most about *steps
+// steps, which it counts down. When none are left, it returns true. It does not allocate.
+func (t *Tree[V]) Reaches(path string, steps *int) bool {
+	s := search{path: path, seed: t.seed, steps: *steps}
+	reached := reaches(&s, t.root, 0)
+	*steps = max(s.steps, 0)
+	return reached
 }
 
-// reaches searches below the node at, as find does, for the segments of rest if there is
-// more. Every node but the root of an empty tree is on the way to a template.
-func (t *Tree) reaches(at int32, rest string, more bool, steps *int) bool {
-	n := &t.nodes[at]
-	if !more || n.wild >= 0 || *steps <= 0 {
+// reaches searches below n as find does. Every node but the root of an empty tree is on the
+// way to a template.
+func reaches[V any](s *search, n *node[V], pos int) bool {
+	if pos == len(s.path) || s.steps <= 0 {
 		return true
 	}
-	*steps--
-	segment, below, more := strings.Cut(rest, "/")
-	if n.slotBits != noEdges {
-		if to := t.literal(n, segment); to > 0 && t.reaches(to, below, more, steps) {
+	b := n.below
+	if s.steps--; b == nil {
+		return false
+	}
+	if b.wild != nil {
+		return true
+	}
+	segment := s.path[pos+1 : s.segmentEnd(pos)]
+	if b.count > 0 && len(segment) <= MaxTemplate {
+		hash := hashOf(s.seed, segment)
+		for _, e := range b.literals.bucket(hash) {
+			if e.hash == hash && reachesChild(s, e.to, pos) {
+				return true
+			}
+		}
+	}
+	for i := range b.texts {
+		if reachesChild(s, b.texts[i].to, pos) {
 			return true
 		}
 	}
-	for i := range t.texts[n.texts : n.texts+n.textCount] {
-		e := &t.texts[n.texts+uint32(i)]
-		if *steps--; matchTexts(e.texts, segment) && t.reaches(e.to, below, more, steps) {
+	return b.param != nil && reachesChild(s, b.param, pos)
+}
+
+// reachesChild continues reaches with the chain of n, which the path may end within.
+func reachesChild[V any](s *search, n *node[V], pos int) bool {
+	for chain := n.chain; chain != ""; {
+		if pos == len(s.path) {
 			return true
 		}
-	}
-	return n.param > 0 && t.reaches(n.param, below, more, steps)
-}
-
-// literal returns the child of n for a literal segment, or 0. The loop ends because every
-// table has a free slot.
-func (t *Tree) literal(n *node, segment string) int32 {
-	mask := uint32(1)<<n.slotBits - 1
-	for i := literalHash(segment) & mask; ; i = (i + 1) & mask {
-		e := &t.edges[n.edges+i]
-		if e.to == 0 || int(e.size) == len(segment) && t.text[e.at:e.at+e.size] == segment {
-			return e.to
+		s.steps--
+		var first string
+		first, chain = cutChain(chain)
+		end := s.segmentEnd(pos)
+		if !s.matchSegment(first, s.path[pos+1:end]) {
+			return false
 		}
+		pos = end
 	}
+	return reaches(s, n, pos)
 }
 
-// literalHash hashes the length and four bytes of a literal, which usually suffice to
-// distinguish those of one table.
-func literalHash(s string) uint32 {
-	n := len(s)
-	if n == 0 {
-		return 0
+// matchSegment reports whether any segment of a chain matches a segment of the path.
+func (s *search) matchSegment(template, text string) bool {
+	switch {
+	case strings.IndexByte(template, '{') < 0:
+		return template == text
+	case isParam(template):
+		return text != ""
+	default:
+		return s.matchText(template, text)
 	}
-	h := uint32(n)<<24 ^ uint32(s[0])<<18 ^ uint32(s[n/3])<<12 ^ uint32(s[n/2])<<6 ^ uint32(s[n-1])
-	h *= 0x9e3779b1
-	return h ^ h>>15
 }

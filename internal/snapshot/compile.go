@@ -73,33 +73,28 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 			return fmt.Errorf("route %s: %w", routes[i].ID, err)
 		}
 	}
-	tree, node := gateway.NewTree(templates)
-	g.tree, g.nodes = tree, make([]Node, tree.Patterns())
-	for i := range g.nodes {
-		g.nodes[i].Public = true
-	}
+	tree := gateway.NewTreeBuilder[Node]()
+	var nodes []*Node
 	for i := range routes {
 		s := &routes[i]
 		r := &Route{ID: s.ID, Path: s.Path, Methods: s.Methods, Public: s.Auth == gateway.AuthNone, config: s.RateLimit}
 		r.UUID, _ = id.Parse(id.Route, s.ID)
 		g.routes[r.ID] = r
-		p := &g.nodes[node[i]]
-		p.Public = p.Public && r.Public
+		n := tree.Get(templates[i])
+		if n == nil {
+			n = &Node{Public: true}
+			nodes = append(nodes, n)
+			tree.Put(templates[i], n)
+		}
+		n.Public = n.Public && r.Public
 		for _, m := range r.Methods {
-			p.methods = append(p.methods, operation{internMethod(m), r})
+			n.methods = append(n.methods, operation{internMethod(m), r})
 		}
 	}
-	// Keep the methods of all nodes together in one allocation.
-	var all []operation
-	for i := range g.nodes {
-		all = append(all, g.nodes[i].methods...)
+	for _, n := range nodes {
+		n.compileAllow()
 	}
-	for i := range g.nodes {
-		p := &g.nodes[i]
-		n := len(p.methods)
-		p.methods, all = all[:n:n], all[n:]
-		p.compileAllow()
-	}
+	g.tree = tree.Tree()
 	return nil
 }
 

@@ -32,8 +32,7 @@ type Gateway struct {
 
 	hostname string
 	routes   map[string]*Route // by identifier
-	tree     *gateway.Tree
-	nodes    []Node // indexed as in tree
+	tree     *gateway.Tree[Node]
 	global   ratelimit.Limit
 }
 
@@ -66,12 +65,7 @@ type operation struct {
 
 // Find returns the most specific node that matches path, or nil. path must be normalized by
 // gateway.NormalizePath. Find does not allocate.
-func (g *Gateway) Find(path string) *Node {
-	if i := g.tree.Find(path); i >= 0 {
-		return &g.nodes[i]
-	}
-	return nil
-}
+func (g *Gateway) Find(path string) *Node { return g.tree.Find(path) }
 
 // Route returns the route for the method, or nil. HEAD uses the route of GET, unless a
 // route lists HEAD.
