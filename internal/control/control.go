@@ -15,14 +15,15 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
 // Publisher brings the data plane up to date with the store.
 type Publisher interface {
-	// CatchUp returns when this node's data plane has applied every change that was
-	// committed before the call.
-	CatchUp(ctx context.Context) error
+	// CatchUp returns when this node's data plane has applied the changes in only, or if there
+	// are none, every change that was committed before the call. It does not wait for others.
+	CatchUp(ctx context.Context, only ...snapshot.Change) error
 }
 
 // Sealer encrypts the secrets in the store.

@@ -83,5 +83,5 @@ func (w *work) setDefault(ctx context.Context, before *gateway.Gateway, value bo
 	if err := w.audit(ctx, audit.GatewayUpdate, g.ID, g.ID, gatewayDiff(before, &g)); err != nil {
 		return err
 	}
-	return w.changed(ctx, snapshot.GatewayChange, g.ID)
+	return w.changed(ctx, snapshot.SettingsChange, g.ID)
 }

@@ -38,8 +38,13 @@ func (h *harness) wantDefault(c *control.Caller, gatewayID string) {
 	if got != gatewayID {
 		h.tb.Errorf("the default gateway is %q; want %q", got, gatewayID)
 	}
-	source, err := h.db.DefaultGateway(ctx())
-	h.must(err)
+	source := ""
+	h.must(h.db.EachGateway(ctx(), func(g *gateway.Gateway, _ []gateway.Route) error {
+		if g.Default {
+			source += g.ID
+		}
+		return nil
+	}))
 	if source != gatewayID {
 		h.tb.Errorf("the data plane reads the default gateway %q; want %q", source, gatewayID)
 	}
@@ -63,7 +68,7 @@ func TestDefaultGatewayMoves(t *testing.T) {
 			t.Errorf("got default %t, version %d; want true, 2", g.Default, g.Version)
 		}
 	}, []string{"gateway.update " + first.ID, "gateway.update " + second.ID}, nil,
-		[]string{"gateway " + first.ID, "gateway " + second.ID})
+		[]string{"settings " + first.ID, "settings " + second.ID})
 	h.wantDefault(c, second.ID)
 	before := h.records(c.Account.ID)
 	third := h.create(c, true)
@@ -150,7 +155,7 @@ func TestDeletingTheDefaultGateway(t *testing.T) {
 	h.wantDefault(c, "")
 	last := must[[]gateway.Gateway](h)(h.Gateways(ctx(), c, control.Page{Limit: 1}))[0].ID
 	h.wantRecords(c.Account.ID, remove(ids[3]),
-		[]string{"gateway.delete " + ids[3], "gateway.update " + last}, nil, []string{"gateway " + ids[3], "gateway " + last})
+		[]string{"gateway.delete " + ids[3], "gateway.update " + last}, nil, []string{"gateway " + ids[3], "settings " + last})
 	h.wantDefault(c, last)
 	remove(last)()
 	h.wantDefault(c, "")

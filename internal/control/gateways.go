@@ -134,7 +134,7 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 		if err := w.audit(ctx, audit.GatewayUpdate, g.ID, g.ID, diff); err != nil {
 			return nil, err
 		}
-		return &g, w.changed(ctx, snapshot.GatewayChange, g.ID)
+		return &g, w.changed(ctx, snapshot.SettingsChange, g.ID)
 	})
 }
 

@@ -57,7 +57,7 @@ type publisher struct {
 	fail  func(ctx context.Context) error
 }
 
-func (p *publisher) CatchUp(ctx context.Context) error {
+func (p *publisher) CatchUp(ctx context.Context, _ ...snapshot.Change) error {
 	p.mu.Lock()
 	p.calls++
 	fail := p.fail

@@ -7,7 +7,6 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // UpdateRouteLimit changes the fields in p of a route's limit. A limit without fields is
@@ -63,7 +62,7 @@ func (w *work) storeRoute(ctx context.Context, before, r *gateway.Route) error {
 	if err := w.audit(ctx, audit.RouteUpdate, r.ID, r.GatewayID, diff); err != nil {
 		return err
 	}
-	return w.changed(ctx, snapshot.GatewayChange, r.GatewayID)
+	return w.routeChanged(ctx, r)
 }
 
 // read validates each field and returns a function that applies p to a route.

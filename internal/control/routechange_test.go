@@ -52,7 +52,7 @@ func TestUpdateRoute(t *testing.T) {
 		var records, changes []string
 		if step.edit(&want); step.diff != "" {
 			want.Version++
-			records, changes = []string{"route.update " + want.ID}, []string{"gateway " + g.ID}
+			records, changes = []string{"route.update " + want.ID}, []string{"route " + g.ID + "/" + before.ID}
 		}
 		h.wantRecords(caller.Account.ID, func() {
 			got := must[*gateway.Route](h)(h.UpdateRoute(ctx(), caller, g.ID, before.ID, step.patch, version(before.Version)))

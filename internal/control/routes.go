@@ -7,7 +7,6 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Routes lists a gateway's routes, newest first.
@@ -58,7 +57,7 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 		if err := w.audit(ctx, audit.RouteCreate, r.ID, gatewayID, routeDiff(nil, r)); err != nil {
 			return nil, err
 		}
-		return r, w.changed(ctx, snapshot.GatewayChange, gatewayID)
+		return r, w.routeChanged(ctx, r)
 	})
 }
 
@@ -124,6 +123,6 @@ func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID
 		if err := w.audit(ctx, audit.RouteDelete, r.ID, gatewayID, routeDiff(r, nil)); err != nil {
 			return nil, err
 		}
-		return r, w.changed(ctx, snapshot.GatewayChange, gatewayID)
+		return r, w.routeChanged(ctx, r)
 	})
 }

@@ -52,7 +52,7 @@ func TestCreateRoute(t *testing.T) {
 		must[*gateway.Route](h)(h.DeleteRoute(ctx(), caller, g.ID, r.ID, version(1)))
 		_, err = h.DeleteRoute(ctx(), caller, g.ID, r.ID, nil)
 		h.wantCode(err, fault.NotFound, "")
-	}, []string{"route.delete " + r.ID}, nil, []string{"gateway " + g.ID})
+	}, []string{"route.delete " + r.ID}, nil, []string{"route " + g.ID + "/" + r.ID})
 }
 
 // Guarantee: contract 3, an update of a route's limit keeps absent fields and removes null
@@ -113,7 +113,7 @@ func TestUpdateRouteLimit(t *testing.T) {
 	})
 	h.wantRecords(caller.Account.ID, func() {
 		must[*gateway.Route](h)(h.UpdateRouteLimit(ctx(), caller, g.ID, r.ID, limit(value("5/s"), absent, absent, absent), nil))
-	}, []string{"route.update " + r.ID}, nil, []string{"gateway " + g.ID})
+	}, []string{"route.update " + r.ID}, nil, []string{"route " + g.ID + "/" + r.ID})
 }
 
 func containsAny(s string, parts ...string) bool {

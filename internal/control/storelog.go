@@ -40,7 +40,8 @@ type ChangeLogReader interface {
 // ChangeLog reads the change log and appends to it.
 type ChangeLog interface {
 	ChangeLogReader
-	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) error
+	// AppendChange appends an entry and returns its sequence number.
+	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
 }
 
 // StoredResponse is the response to a call with an Idempotency-Key, kept to be returned

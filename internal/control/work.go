@@ -11,14 +11,16 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// How long the data plane may take to apply a committed change, and how long to wait between
-// attempts.
+// How long a call waits for the data plane to apply its change, and how long between attempts. A
+// large route table takes seconds on a busy machine, and waits for others.
 const (
-	publishWithin = 5 * time.Second
-	publishRetry  = 50 * time.Millisecond
+	publishWithin      = 5 * time.Second
+	publishTableWithin = time.Minute
+	publishRetry       = 50 * time.Millisecond
 )
 
 // work is one operation inside its transaction. Its methods write the records that accompany each
@@ -28,9 +30,9 @@ type work struct {
 	caller  *Caller
 	key     *apikey.Key // the calling key, as of this transaction; nil for an offline command
 	now     time.Time
-	publish bool     // the data plane must apply a change
-	wake    bool     // there may be new deliveries
-	recall  []string // the webhook endpoints that were changed or deleted, or must wait
+	changes []snapshot.Change // that the data plane must apply
+	wake    bool              // there may be new deliveries
+	recall  []string          // the webhook endpoints that were changed or deleted, or must wait
 }
 
 // inTx runs f in one transaction, which writes all of f's state, audit records, events and change log
@@ -65,7 +67,8 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	if onlyChecks(ctx) {
 		return result, errOnlyChecked
 	}
-	var touched, wake bool
+	var changes []snapshot.Change
+	var wake bool
 	var recall []string
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
 		w := &work{Tx: tx, caller: c, now: s.now()}
@@ -77,7 +80,7 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 			return err
 		}
 		result, err = f(w)
-		touched, wake, recall = w.publish, w.wake, w.recall
+		changes, wake, recall = w.changes, w.wake, w.recall
 		return err
 	})
 	// If the caller hangs up during the commit, the result of the commit is unknown. Publishing
@@ -91,8 +94,8 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	if wake && mayBe {
 		s.cfg.Wake()
 	}
-	if touched && mayBe {
-		err = errors.Join(err, s.publish(ctx))
+	if len(changes) > 0 && mayBe {
+		err = errors.Join(err, s.publish(ctx, changes))
 	}
 	if err != nil {
 		var none T
@@ -115,14 +118,20 @@ func read[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) 
 	return result, nil
 }
 
-// publish waits until the data plane of this node has applied the committed changes. It goes on if the
-// caller hangs up, because the change is stored. If it fails, the error says so; the data plane follows
-// the change log and applies the change later.
-func (s *Service) publish(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishWithin)
+// publish waits until the data plane of this node has applied the changes, which are committed. It goes on
+// if the caller hangs up, because they are stored. If it fails, the error says so and what is true
+// meanwhile; the data plane follows the change log and applies the changes later.
+func (s *Service) publish(ctx context.Context, changes []snapshot.Change) error {
+	within := publishWithin
+	for _, c := range changes {
+		if c.Kind == snapshot.GatewayChange {
+			within = publishTableWithin
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	for {
-		err := s.cfg.Publisher.CatchUp(ctx)
+		err := s.cfg.Publisher.CatchUp(ctx, changes...)
 		if err == nil {
 			return nil
 		}
@@ -134,11 +143,26 @@ func (s *Service) publish(ctx context.Context) error {
 			wait.Stop()
 			return &fault.Error{
 				Code:    fault.Unavailable,
-				Message: "the change is stored but not in force yet: do not repeat the call, read the record to check",
+				Message: notInForce(changes),
 				Err:     fmt.Errorf("publish a committed change: %w", err),
 			}
 		}
 	}
+}
+
+// notInForce says what is true after changes were committed and could not be applied.
+func notInForce(changes []snapshot.Change) string {
+	meanwhile := "the gateway works as before the call"
+	for _, c := range changes {
+		switch {
+		case c.Kind == snapshot.KeyChange:
+			meanwhile = "keys work as before the call: one that was revoked or has a new expiry is still accepted as it was, and a new one is not accepted yet"
+		case c.Kind == snapshot.AccountChange && meanwhile[0] != 'k':
+			meanwhile = "the account's keys and gateways work as before the call"
+		}
+	}
+	return "the change is stored but not in force yet. Until then, " + meanwhile +
+		". Keygate tries again several times a second; do not repeat the call"
 }
 
 // admitCaller checks the calling key again. It may have been revoked after it was authenticated, or its
@@ -206,10 +230,16 @@ func raise(ctx context.Context, tx Tx, accountID string, t event.Type, at time.T
 	return tx.AppendEvent(ctx, &e)
 }
 
+// routeChanged appends an entry about one route to the change log.
+func (w *work) routeChanged(ctx context.Context, r *gateway.Route) error {
+	return w.changed(ctx, snapshot.RouteChange, snapshot.RouteChangeID(r.GatewayID, r.ID))
+}
+
 // changed appends an entry to the change log.
 func (w *work) changed(ctx context.Context, k snapshot.ChangeKind, recordID string) error {
-	w.publish = true
-	return w.AppendChange(ctx, k, recordID)
+	seq, err := w.AppendChange(ctx, k, recordID)
+	w.changes = append(w.changes, snapshot.Change{Seq: seq, Kind: k, ID: recordID})
+	return err
 }
 
 // require returns fault.PreconditionFailed unless version satisfies m.

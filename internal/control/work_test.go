@@ -59,8 +59,9 @@ func (t brokenTx) AppendEvent(ctx context.Context, e *event.Event) error {
 	return errors.Join(t.Tx.AppendEvent(ctx, e), t.fails("event"))
 }
 
-func (t brokenTx) AppendChange(ctx context.Context, k snapshot.ChangeKind, id string) error {
-	return errors.Join(t.Tx.AppendChange(ctx, k, id), t.fails("change"))
+func (t brokenTx) AppendChange(ctx context.Context, k snapshot.ChangeKind, id string) (int64, error) {
+	seq, err := t.Tx.AppendChange(ctx, k, id)
+	return seq, errors.Join(err, t.fails("change"))
 }
 
 func (t brokenTx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) error {

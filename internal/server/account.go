@@ -10,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // NewAccount is an account that was just created, with its first key.
@@ -66,7 +67,7 @@ func CreateAccountKey(ctx context.Context, settings *config.Config, log *slog.Lo
 type noDataPlane struct{}
 
 // CatchUp does nothing.
-func (noDataPlane) CatchUp(context.Context) error { return nil }
+func (noDataPlane) CatchUp(context.Context, ...snapshot.Change) error { return nil }
 
 // offline runs f on the store in the data directory. The store must exist: creating one
 // in a mistyped directory would hide the mistake.

@@ -20,7 +20,7 @@ type ChangeLog interface {
 type Change struct {
 	Seq  int64
 	Kind ChangeKind
-	ID   string // of the changed record
+	ID   string // of the changed record; of a RouteChange, what RouteChangeID returns
 }
 
 // ChangeKind is the kind of record that a Change touched.
@@ -29,6 +29,12 @@ type ChangeKind string
 // The kinds of records that a Snapshot is compiled from.
 const (
 	AccountChange ChangeKind = "account"
-	GatewayChange ChangeKind = "gateway" // the gateway itself or any of its routes
-	KeyChange     ChangeKind = "key"
+	// GatewayChange means that a gateway was created or deleted, or that its settings and any
+	// of its routes may have changed.
+	GatewayChange ChangeKind = "gateway"
+	// SettingsChange means that settings of a gateway changed, and none of its routes.
+	SettingsChange ChangeKind = "settings"
+	// RouteChange means that one route of a gateway was created, changed or deleted.
+	RouteChange ChangeKind = "route"
+	KeyChange   ChangeKind = "key"
 )

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,11 +12,31 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
+// yieldEvery is the number of routes after which a long compilation lets other goroutines run:
+// about 0.1 ms.
+const yieldEvery = 256
+
 // compile returns the compiled form of a stored gateway and its routes, without the state
-// of limits: see adoptLimits. The error says what cannot be used. Management validates
+// of limits: see publish. The error says what cannot be used. Management validates
 // records before it stores them, so the cause is a different secret key or a damaged store.
-func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnly bool) (*Gateway, error) {
-	c := &Gateway{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes, hostname: strings.ToLower(g.Hostname), CORS: compileCORS(g.CORS)}
+// read is the moment at which the records were read: see nextRead.
+func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, read int64) (*Gateway, error) {
+	c, err := f.compileSettings(g, read)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.compileRoutes(routes); err != nil {
+		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
+	}
+	return c, nil
+}
+
+// compileSettings returns the compiled form of a gateway without its routes.
+func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, error) {
+	c := &Gateway{
+		ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes, CORS: compileCORS(g.CORS),
+		hostname: strings.ToLower(g.Hostname), isDefault: g.Default, read: read,
+	}
 	if !g.HostGiven {
 		c.hostname = gateway.DefaultHostname(g.ID, f.cfg.GatewayDomain)
 	}
@@ -25,18 +46,18 @@ func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, publicOnl
 	if c.Upstream, err = f.compileUpstream(g); err != nil {
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
 	}
-	c.Upstream.PublicOnly = publicOnly
 	c.compileRequests(&g.Requests)
 	params := f.defaultGlobal
 	if c.global.Default = !g.GlobalLimit.HasBucket(); !c.global.Default {
 		params = ratelimit.Compile(g.GlobalLimit)
 	}
 	c.global.Scope, c.global.Params = ratelimit.GlobalScope, &params
-	if err := c.compileRoutes(routes); err != nil {
-		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
-	}
 	return c, nil
 }
+
+// nextRead returns a number that grows with each read of a gateway. It is taken before the read,
+// so that of two records, the one with the greater number is not older.
+func (f *Follower) nextRead() int64 { return f.reads.Add(1) }
 
 // compileRequests sets what follows from the settings of requests and from
 // Upstream.Headers.
@@ -65,37 +86,52 @@ func (g *Gateway) compileRequests(r *gateway.Requests) {
 
 // compileRoutes builds the route tree.
 func (g *Gateway) compileRoutes(routes []gateway.Route) error {
-	g.routes = make(map[string]*Route, len(routes))
 	templates := make([]gateway.Template, len(routes))
 	for i := range routes {
+		if i%yieldEvery == 0 {
+			runtime.Gosched()
+		}
 		var err error
 		if templates[i], err = gateway.ParseTemplate(routes[i].Path); err != nil {
 			return fmt.Errorf("route %s: %w", routes[i].ID, err)
 		}
 	}
 	tree := gateway.NewTreeBuilder[Node]()
-	var nodes []*Node
+	g.routes = newRouteTable(len(routes))
+	nodes := make([]*Node, 0, len(routes))
 	for i := range routes {
-		s := &routes[i]
-		r := &Route{ID: s.ID, Path: s.Path, Methods: s.Methods, Public: s.Auth == gateway.AuthNone, config: s.RateLimit}
-		r.UUID, _ = id.Parse(id.Route, s.ID)
-		g.routes[r.ID] = r
+		if i%yieldEvery == 0 {
+			runtime.Gosched()
+		}
+		r := compileRoute(&routes[i])
+		g.routes.add(r)
 		n := tree.Get(templates[i])
 		if n == nil {
 			n = &Node{Public: true}
 			nodes = append(nodes, n)
 			tree.Put(templates[i], n)
 		}
-		n.Public = n.Public && r.Public
-		for _, m := range r.Methods {
-			n.methods = append(n.methods, operation{internMethod(m), r})
-		}
+		n.add(r)
 	}
 	for _, n := range nodes {
 		n.compileAllow()
 	}
 	g.tree = tree.Tree()
 	return nil
+}
+
+func compileRoute(s *gateway.Route) *Route {
+	r := &Route{ID: s.ID, Path: s.Path, Methods: s.Methods, Public: s.Auth == gateway.AuthNone, config: s.RateLimit}
+	r.UUID, _ = id.Parse(id.Route, s.ID)
+	return r
+}
+
+// add adds a route to a node that is being compiled.
+func (n *Node) add(r *Route) {
+	n.Public = n.Public && r.Public
+	for _, m := range r.Methods {
+		n.methods = append(n.methods, operation{internMethod(m), r})
+	}
 }
 
 // internMethod returns one shared string for a common method, so that comparisons use bytes

@@ -2,13 +2,11 @@ package snapshot_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // unknownHost returns the identifier of the gateway that a host of no gateway reaches, or "".
@@ -105,29 +103,5 @@ func TestUnusableDefaultGatewayLeavesTheFormerOne(t *testing.T) {
 	h.catchUp()
 	if got := h.unknownHost(); got != broken.ID {
 		t.Errorf("after the repair: an unknown host reaches %q, want %s", got, broken.ID)
-	}
-}
-
-// noDefault is a source whose default gateway cannot be read.
-type noDefault struct{ snapshot.Source }
-
-var errUnreadable = errors.New("unreadable")
-
-func (noDefault) DefaultGateway(context.Context) (string, error) { return "", errUnreadable }
-
-// Guarantee: if the default gateway cannot be read, nothing is published and the call fails.
-func TestUnreadableDefaultGatewayIsAnError(t *testing.T) {
-	h := newHarness(t)
-	f, err := snapshot.New(snapshot.Config{Source: noDefault{h.source}, Reserver: h.reserver, Now: h.clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := h.gateway()
-	h.source.PutGateway(g)
-	if err := f.Load(context.Background()); !errors.Is(err, errUnreadable) {
-		t.Errorf("got %v, want %v", err, errUnreadable)
-	}
-	if f.Current().GatewayByID(g.ID) != nil {
-		t.Error("a gateway was published")
 	}
 }

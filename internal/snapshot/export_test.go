@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // KeyClasses returns the number of key classes.
@@ -35,3 +36,9 @@ func (f *Follower) RevokedKeys() int { return len(f.revoked.keys) }
 
 // SweepRevoked does what the service does every minute.
 func (f *Follower) SweepRevoked() { f.revoked.sweep(f.cfg.Now().Wall / 1000) }
+
+// Config returns the rate limit that the route was compiled from.
+func (r *Route) Config() ratelimit.Config { return r.config }
+
+// Routes returns the number of routes.
+func (g *Gateway) Routes() int { return g.routes.size }

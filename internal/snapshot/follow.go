@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
@@ -15,92 +17,171 @@ import (
 // changeBatch is the number of entries of the change log that are applied together.
 const changeBatch = 1000
 
-// CatchUp returns when every change committed before the call is in force. It reads the
-// change log after the last entry in force, reads the records that it names again, and
-// publishes them. If the log was trimmed, it loads everything again. The next call resumes
-// where a failed call stopped.
+// CatchUp returns when every change committed before the call is in force or, if only is given,
+// those that it names. It reads the change log after the last entry that was read, reads the
+// records that it names again, and publishes them. If the log was trimmed, it loads everything
+// again. The next call resumes where a failed call stopped.
+//
+// Changes of keys and accounts are in force as soon as the log is read, and never wait for
+// those of gateways. Changes of one gateway come into force in their order.
 //
 // A gateway that cannot be compiled keeps its previous form and does not delay the changes
-// of others. It is an error of the call that read its change, and is retried by every later
-// call.
-func (f *Follower) CatchUp(ctx context.Context) error {
+// of others. It is an error of the call that read its change or that names it in only, and is
+// retried by every later call for all changes.
+func (f *Follower) CatchUp(ctx context.Context, only ...Change) error {
+	if err := f.read(ctx); err != nil && !f.hasRead(only) {
+		return err
+	}
+	if len(only) > 0 {
+		return f.settleOnly(ctx, only)
+	}
+	return f.settleAll(ctx)
+}
+
+// hasRead reports whether the change log has been read up to all of changes, of which there must be
+// one.
+func (f *Follower) hasRead(changes []Change) bool {
+	for _, c := range changes {
+		if c.Seq > f.seq.Load() {
+			return false
+		}
+	}
+	return len(changes) > 0
+}
+
+// settleAll returns when everything that was read is in force.
+func (f *Follower) settleAll(ctx context.Context) error {
+	begun := f.lastRead.Load()
+	var errs []error
+	current := true
+	ids := f.pending.ids()
+	for _, gatewayID := range ids {
+		err := f.settle(ctx, gatewayID)
+		errs = append(errs, err)
+		current = current && (err == nil || f.isUnusable(gatewayID))
+	}
+	for _, gatewayID := range f.unusable() {
+		if slices.Contains(ids, gatewayID) {
+			continue
+		}
+		f.pending.mark(Change{Kind: GatewayChange, ID: gatewayID})
+		if err := f.settle(ctx, gatewayID); err != nil && !f.isUnusable(gatewayID) { // else it was reported before
+			errs, current = append(errs, err), false
+		}
+	}
+	if current {
+		f.caughtUp.Store(begun)
+	}
+	return errors.Join(errs...)
+}
+
+// settleOnly returns when the gateways of changes are in force.
+func (f *Follower) settleOnly(ctx context.Context, changes []Change) error {
+	var errs []error
+	done := map[string]bool{"": true}
+	for _, c := range changes {
+		gatewayID, _ := c.Gateway()
+		if done[gatewayID] {
+			continue
+		}
+		done[gatewayID] = true
+		if f.isUnusable(gatewayID) {
+			f.pending.mark(Change{Kind: GatewayChange, ID: gatewayID})
+		}
+		errs = append(errs, f.settle(ctx, gatewayID))
+	}
+	return errors.Join(errs...)
+}
+
+// unusable returns the gateways that could not be compiled.
+func (f *Follower) unusable() []string {
+	f.failedMu.Lock()
+	defer f.failedMu.Unlock()
+	return slices.Sorted(maps.Keys(f.failed))
+}
+
+func (f *Follower) isUnusable(gatewayID string) bool {
+	f.failedMu.Lock()
+	defer f.failedMu.Unlock()
+	return f.failed[gatewayID]
+}
+
+// setUnusable records whether a gateway could be compiled.
+func (f *Follower) setUnusable(gatewayID string, unusable bool) {
+	f.failedMu.Lock()
+	defer f.failedMu.Unlock()
+	if unusable {
+		f.failed[gatewayID] = true
+	} else {
+		delete(f.failed, gatewayID)
+	}
+}
+
+// read reads the change log to its end. Then the changes of keys and accounts are in force, and
+// those of gateways are pending.
+func (f *Follower) read(ctx context.Context) error {
 	if err := f.lock(ctx); err != nil {
 		return err
 	}
 	defer f.unlock()
+	begun := f.cfg.Now().Mono
+	if err := f.readLog(ctx); err != nil {
+		return err
+	}
+	f.lastRead.Store(begun)
+	return nil
+}
+
+// readLog is read under the lock.
+func (f *Follower) readLog(ctx context.Context) error {
 	if !f.loaded {
 		return f.load(ctx)
 	}
-	begun := f.cfg.Now().Mono
-	var unusable error
 	for {
-		changes, complete, err := f.cfg.Source.Changes(ctx, f.seq, changeBatch)
+		changes, complete, err := f.cfg.Source.Changes(ctx, f.seq.Load(), changeBatch)
 		switch {
 		case err != nil:
 			return fmt.Errorf("read the change log: %w", err)
 		case !complete:
-			return errors.Join(unusable, f.load(ctx))
+			return f.reload(ctx)
 		}
-		if len(changes) > 0 || len(f.failed) > 0 {
-			bad, err := f.apply(ctx, changes)
-			if err != nil {
-				return err
-			}
-			unusable = errors.Join(unusable, bad)
-		}
-		if len(changes) > 0 {
-			f.seq = changes[len(changes)-1].Seq
+		if err := f.apply(ctx, changes); err != nil {
+			return err
 		}
 		if len(changes) < changeBatch {
-			f.caughtUp.Store(begun)
-			return unusable
+			return nil
 		}
 	}
 }
 
-// apply publishes the records that changes name, as the source has them now. unusable
-// reports gateways that cannot be compiled. If err is not nil, the source could not be
-// read, and all of changes must be applied again.
-func (f *Follower) apply(ctx context.Context, changes []Change) (unusable, err error) {
-	var (
-		named    = map[Change]bool{} // without Seq
-		gateways = map[string]bool{}
-		accounts = f.Current().accounts
-		newAccs  bool
-	)
-	for id := range f.failed {
-		gateways[id] = true
-	}
+// apply publishes the keys and accounts that changes name, as the source has them now, and marks
+// the gateways. It stops at the first change that cannot be read.
+func (f *Follower) apply(ctx context.Context, changes []Change) error {
+	keys := map[string]bool{}
+	readAccounts := false
 	for _, c := range changes {
-		c.Seq = 0
-		if named[c] {
-			continue
-		}
-		named[c] = true
-		switch c.Kind {
-		case KeyChange:
+		switch {
+		case c.Kind == KeyChange && !keys[c.ID]:
 			if err := f.readKey(ctx, c.ID); err != nil {
-				return nil, err
+				return err
 			}
-		case GatewayChange:
-			gateways[c.ID] = true
-		case AccountChange:
-			newAccs = true
+			keys[c.ID] = true
+		case c.Kind == AccountChange && !readAccounts:
+			accounts, err := f.readAccounts(ctx)
+			if err != nil {
+				return err
+			}
+			f.publish(accounts, nil)
+			f.forgetKeys(accounts)
+			readAccounts = true
+		default:
+			if gatewayID, _ := c.Gateway(); gatewayID != "" {
+				f.pending.mark(c)
+			}
 		}
+		f.seq.Store(c.Seq)
 	}
-	if newAccs {
-		if accounts, err = f.readAccounts(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if !newAccs && len(gateways) == 0 {
-		return nil, nil
-	}
-	unusable, err = f.readGateways(ctx, accounts, gateways, named)
-	if newAccs && err == nil {
-		f.forgetKeys(accounts)
-	}
-	return unusable, err
+	return nil
 }
 
 // forgetKeys removes the keys of accounts that are deleted. They have no use since then; this
@@ -118,38 +199,6 @@ func (f *Follower) forgetKeys(accounts map[string]*account.Account) {
 	for _, k := range f.Current().keys.removeAll(func(k *Key) bool { return gone[k.AccountID()] }) {
 		f.releaseClass(k)
 	}
-}
-
-// readGateways publishes the gateways in ids as the source has them.
-func (f *Follower) readGateways(ctx context.Context, accounts map[string]*account.Account, ids map[string]bool, named map[Change]bool) (unusable, err error) {
-	changed := map[string]*Gateway{}
-	failed := map[string]bool{}
-	for gatewayID := range ids {
-		g, routes, err := f.cfg.Source.GatewayByID(ctx, gatewayID)
-		if fault.CodeOf(err) == fault.NotFound {
-			changed[gatewayID] = nil
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read gateway %s: %w", gatewayID, err)
-		}
-		c, err := f.compile(g, routes, publicOnly(accounts, g.AccountID))
-		if err != nil {
-			failed[gatewayID] = true
-			if named[Change{Kind: GatewayChange, ID: gatewayID}] {
-				unusable = errors.Join(unusable, err)
-			}
-			continue
-		}
-		changed[gatewayID] = c
-	}
-	defaultID, err := f.readDefault(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f.publish(accounts, changed, defaultID)
-	f.failed = failed
-	return unusable, nil
 }
 
 // readKey publishes one key as the source has it.
@@ -223,7 +272,7 @@ func (f *Follower) limitKey(table *keyTable, k *Key, config ratelimit.KeyLimit) 
 	}
 	next := &keyLimit{daily: config.Daily.Count, dailies: f.keyDailies}
 	if config.HasBucket() {
-		next.params, next.bucket = f.sharedParams(ratelimit.Compile(config.Config)), new(ratelimit.Bucket)
+		next.params, next.bucket = f.rates.of(ratelimit.Compile(config.Config)), new(ratelimit.Bucket)
 	}
 	k.limit = next
 	var partners []*Key
@@ -247,19 +296,6 @@ func (f *Follower) limitKey(table *keyTable, k *Key, config ratelimit.KeyLimit) 
 // maxShared bounds the number of shared rates, and of shared scopes. When it is reached,
 // sharing starts anew.
 const maxShared = 10_000
-
-// sharedParams returns the one copy of p that all limits of the same rate use, so that it
-// is more likely to be in the processor's cache.
-func (f *Follower) sharedParams(p ratelimit.Params) *ratelimit.Params {
-	if shared := f.rates[p]; shared != nil {
-		return shared
-	}
-	if len(f.rates) >= maxShared {
-		clear(f.rates)
-	}
-	f.rates[p] = &p
-	return &p
-}
 
 // sharedScopes returns the one copy of the scopes s that all keys with the same scopes
 // use.

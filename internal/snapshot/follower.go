@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,22 +53,35 @@ type Follower struct {
 	cfg           Config
 	defaultGlobal ratelimit.Params
 	current       atomic.Pointer[Snapshot]
-	caughtUp      atomic.Int64 // start of the last successful read of the store, by the monotonic clock in nanoseconds
+	caughtUp      atomic.Int64 // start of the last read of the store that is in force, by the monotonic clock in nanoseconds
+	lastRead      atomic.Int64 // start of the last read of the change log
 	used          *usedList
 	former        formerPaths
 	revoked       *revokedKeys
 	keyDailies    *ratelimit.Dailies // the daily caps of keys
 
-	// writing is the lock of those who read the store and publish. It is a channel so that
-	// a context can end the wait for it.
+	rates     sharedRates
+	reads     atomic.Int64 // see nextRead
+	pending   pendingGateways
+	compiling chan struct{} // held while a large table is compiled
+	work      chan struct{} // wakes the goroutine that compiles
+
+	// publishing is held while the next snapshot is made of the one in force: for a short
+	// time, and never while the store is read.
+	publishing sync.Mutex
+
+	// writing is the lock of those who read the change log and change keys. It is a channel
+	// so that a context can end the wait for it. No gateway is compiled under it, except by
+	// the first Load, so that no route table delays a change of a key.
 	writing chan struct{}
+	seq     atomic.Int64 // last entry of the change log that was read; changed under writing
 	// The fields below are guarded by writing.
 	loaded  bool
-	seq     int64 // last entry of the change log in force
 	classes map[classID]*keyClass
-	rates   map[ratelimit.Params]*ratelimit.Params // one copy for all limits of the same rate
-	scopes  map[string]*scopes                     // one copy for all keys with the same scopes
-	failed  map[string]bool                        // IDs of gateways that could not be compiled
+	scopes  map[string]*scopes // one copy for all keys with the same scopes
+
+	failedMu sync.Mutex
+	failed   map[string]bool // IDs of gateways that could not be compiled
 
 	group service.Group
 }
@@ -96,13 +111,15 @@ func New(cfg Config) (*Follower, error) {
 		used:          newUsedList(),
 		revoked:       newRevokedKeys(maxRevokedOfAccount, maxRevoked),
 		keyDailies:    cfg.Reserver.Dailies(keyDailies, ratelimit.Rate{Count: 1}), // each key has a cap of its own
+		pending:       pendingGateways{byID: map[string]*pendingGateway{}},
+		compiling:     make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		work:          make(chan struct{}, 1),
 		writing:       make(chan struct{}, 1),
 		classes:       map[classID]*keyClass{},
-		rates:         map[ratelimit.Params]*ratelimit.Params{},
 		scopes:        map[string]*scopes{},
 		failed:        map[string]bool{},
 	}
-	f.current.Store((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}, ""))
+	f.current.Store((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
 	return f, nil
 }
 
@@ -113,7 +130,7 @@ func (f *Follower) Current() *Snapshot { return f.current.Load() }
 // Start begins to catch up at every PollInterval, so that what another process writes is
 // soon in force, and to drop idle per-key buckets. Failures are logged and retried.
 func (f *Follower) Start(context.Context) error {
-	if err := f.group.Start(f.run); err != nil {
+	if err := f.group.Start(f.run, f.runWork); err != nil {
 		return fmt.Errorf("start following the store: %w", err)
 	}
 	return nil
@@ -141,19 +158,53 @@ func (f *Follower) run(ctx context.Context) {
 			f.Current().sweep(now)
 			f.revoked.sweep(now.Wall / 1000)
 		case <-poll.C:
-			err := f.CatchUp(ctx)
+			err := f.read(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			switch {
-			case err != nil && !failing:
-				f.cfg.Log.Error("reading configuration changes failed; keeping the present configuration and retrying", "error", err)
-			case err == nil && failing:
-				f.cfg.Log.Info("reading configuration changes succeeded again")
+			f.report(err, &failing, "reading configuration changes")
+			if err == nil {
+				f.wakeWork()
 			}
-			failing = err != nil
 		}
 	}
+}
+
+// runWork puts in force what run reads, in a goroutine of its own, so that no route table delays
+// the changes of keys that another process makes.
+func (f *Follower) runWork(ctx context.Context) {
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.work:
+			err := f.settleAll(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			f.report(err, &failing, "applying configuration changes")
+		}
+	}
+}
+
+// wakeWork wakes runWork. It does not block.
+func (f *Follower) wakeWork() {
+	select {
+	case f.work <- struct{}{}:
+	default:
+	}
+}
+
+// report logs that something failed, or succeeded again.
+func (f *Follower) report(err error, failing *bool, what string) {
+	switch {
+	case err != nil && !*failing:
+		f.cfg.Log.Error(what+" failed; keeping the present configuration and retrying", "error", err)
+	case err == nil && *failing:
+		f.cfg.Log.Info(what + " succeeded again")
+	}
+	*failing = err != nil
 }
 
 // Age returns the time since the store was last read successfully, whether or not it had
@@ -167,7 +218,7 @@ func (f *Follower) Age() time.Duration {
 // the time of its last use. Calls must not overlap.
 func (f *Follower) DrainUsed(yield func(keyID string, at time.Time)) { f.used.drain(yield) }
 
-// lock locks f for reading the store and publishing. The error is that of ctx.
+// lock locks f for reading the change log. The error is that of ctx.
 func (f *Follower) lock(ctx context.Context) error {
 	select {
 	case f.writing <- struct{}{}:

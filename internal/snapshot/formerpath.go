@@ -33,23 +33,19 @@ func (p *formerPath) known(now ratelimit.Instant) bool {
 	return now.Mono-p.until.Mono <= int64(formerFor)
 }
 
-// add remembers the paths of the routes of old that next, its successor or nil, does not
-// have or has at another path.
-func (f *formerPaths) add(old, next *Gateway, now ratelimit.Instant) {
-	if old == nil {
-		return
-	}
+// add remembers the paths of the routes of changes that are removed or moved.
+func (f *formerPaths) add(changes []routeChange, now ratelimit.Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for id, route := range old.routes {
-		if next != nil && next.routes[id] != nil && next.routes[id].Path == route.Path {
+	for _, c := range changes {
+		if c.was == nil || c.now != nil && c.now.Path == c.was.Path {
 			continue
 		}
 		if f.paths == nil {
 			f.paths = map[string][]formerPath{}
 		}
-		f.paths[id] = append(f.paths[id], formerPath{route.Path, now})
-		f.order = append(f.order, id)
+		f.paths[c.was.ID] = append(f.paths[c.was.ID], formerPath{c.was.Path, now})
+		f.order = append(f.order, c.was.ID)
 	}
 	drop := 0
 	for drop < len(f.order) && (len(f.order)-drop > maxFormer || !f.paths[f.order[drop]][0].known(now)) {

@@ -30,10 +30,12 @@ type Gateway struct {
 	// ForwardsAuthorization is set if Authorization is not one of the key headers.
 	ForwardsAuthorization bool
 
-	hostname string
-	routes   map[string]*Route // by identifier
-	tree     *gateway.Tree[Node]
-	global   ratelimit.Limit
+	hostname  string
+	isDefault bool
+	read      int64      // grows with the moment at which the record was read
+	routes    routeTable // by identifier
+	tree      *gateway.Tree[Node]
+	global    ratelimit.Limit
 }
 
 // Route is a compiled route. It is immutable.
@@ -146,4 +148,4 @@ func (c *CORS) AllowOrigin(origin string) string {
 func (g *Gateway) Hostname() string { return g.hostname }
 
 // RouteByID returns the route, or nil.
-func (g *Gateway) RouteByID(routeID string) *Route { return g.routes[routeID] }
+func (g *Gateway) RouteByID(routeID string) *Route { return g.routes.find(routeID) }

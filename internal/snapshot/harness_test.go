@@ -36,6 +36,9 @@ func (c *clock) Now() ratelimit.Instant {
 // micros returns the time as access records have it.
 func (c *clock) micros() int64 { return c.Now().Wall / 1000 }
 
+// wall returns the time as records have it.
+func (c *clock) wall() time.Time { return time.Unix(0, c.Now().Wall) }
+
 func (c *clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ func (f *Follower) Levels(gatewayID string, yield func(ratelimit.Level)) {
 	}
 	now := f.cfg.Now()
 	yield(ratelimit.Level{Status: ratelimit.StatusOf(now, g.global)})
-	for _, r := range g.routes {
+	for r := range g.routes.all() {
 		r.levels(now, yield)
 	}
 	s.keys.each(func(k *Key) {

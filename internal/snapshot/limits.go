@@ -1,6 +1,10 @@
 package snapshot
 
-import "github.com/keygate/keygate/internal/ratelimit"
+import (
+	"sync"
+
+	"github.com/keygate/keygate/internal/ratelimit"
+)
 
 // routeLimits are the limits of a route in force: one bucket or a bucket for each key, one
 // daily count or a count for each key, or none.
@@ -14,18 +18,32 @@ type routeLimits struct {
 
 func (l *routeLimits) hasDaily() bool { return l.daily != nil || l.dailies != nil }
 
-// adoptLimits gives g the limits of old, the gateway in force, which may be nil. Unchanged
-// limits are shared and changed ones converted, so that no publication refills a bucket. A
+// adoptGlobal gives g the global limit of old, the gateway in force, which may be nil. An
+// unchanged limit is shared and a changed one converted, so that no publication refills a bucket. A
 // converted bucket is closed at once, so g must be published right after.
-func (f *Follower) adoptLimits(g, old *Gateway, now ratelimit.Instant) {
+func (g *Gateway) adoptGlobal(old *Gateway, now ratelimit.Instant) {
 	g.global.Params, g.global.Bucket = carryBucket(g.global.Params, old.globalLimit(), now)
-	for id, r := range g.routes {
-		var was *Route
-		if old != nil {
-			was = old.routes[id]
-		}
-		f.adoptRoute(r, was, now)
+}
+
+// sharedRates holds one copy of the parameters of each rate. It is safe for concurrent use.
+type sharedRates struct {
+	mu    sync.Mutex
+	rates map[ratelimit.Params]*ratelimit.Params
+}
+
+// of returns the one copy of p that all limits of the same rate use, so that it is more likely
+// to be in the processor's cache.
+func (s *sharedRates) of(p ratelimit.Params) *ratelimit.Params {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if shared := s.rates[p]; shared != nil {
+		return shared
 	}
+	if len(s.rates) >= maxShared || s.rates == nil {
+		s.rates = map[ratelimit.Params]*ratelimit.Params{}
+	}
+	s.rates[p] = &p
+	return &p
 }
 
 func (g *Gateway) globalLimit() ratelimit.Limit {
@@ -48,6 +66,7 @@ func carryBucket(p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant
 	}
 }
 
+// adoptRoute gives r the limits of was, the route in force or nil, as adoptGlobal does.
 func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	if was == nil {
 		was = &Route{}
@@ -57,7 +76,7 @@ func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	}
 	perKey := r.config.Per == ratelimit.PerKey
 	if r.config.HasBucket() {
-		p := f.sharedParams(ratelimit.Compile(r.config))
+		p := f.rates.of(ratelimit.Compile(r.config))
 		switch {
 		case !perKey:
 			r.limits.params, r.limits.bucket = carryBucket(p, ratelimit.Limit{Params: was.limits.params, Bucket: was.limits.bucket}, now)
@@ -81,26 +100,10 @@ func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	}
 }
 
-// dropDailies drops the daily caps of old that now, its successor in force or nil, does not
-// have.
-func (f *Follower) dropDailies(old, now *Gateway) {
-	if old == nil {
-		return
-	}
-	for id, was := range old.routes {
-		if !was.limits.hasDaily() {
-			continue
-		}
-		if now == nil || now.routes[id] == nil || !now.routes[id].limits.hasDaily() {
-			f.cfg.Reserver.Drop(id)
-		}
-	}
-}
-
 // sweep drops the per-key buckets that are full again.
 func (s *Snapshot) sweep(now ratelimit.Instant) {
 	for _, g := range s.gateways {
-		for _, r := range g.routes {
+		for r := range g.routes.all() {
 			if r.limits.buckets != nil {
 				r.limits.buckets.Sweep(now)
 			}

@@ -2,8 +2,9 @@ package snapshot
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
@@ -18,11 +19,24 @@ func (f *Follower) Load(ctx context.Context) error {
 	if err := f.lock(ctx); err != nil {
 		return err
 	}
-	defer f.unlock()
-	return f.load(ctx)
+	begun, first := f.cfg.Now().Mono, !f.loaded
+	var err error
+	if first {
+		err = f.load(ctx)
+	} else {
+		err = f.reload(ctx)
+	}
+	if err == nil {
+		f.lastRead.Store(begun)
+	}
+	f.unlock()
+	if err != nil || first {
+		return err
+	}
+	return f.settleAll(ctx)
 }
 
-// load is Load under the lock. Changes committed while it reads are after seq, and are read
+// load is the first Load under the lock. Changes committed while it reads are after seq, and are read
 // again by the next CatchUp.
 func (f *Follower) load(ctx context.Context) error {
 	begun := f.cfg.Now().Mono
@@ -34,25 +48,13 @@ func (f *Follower) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	changed := map[string]*Gateway{}
-	for id := range f.Current().gateways {
-		changed[id] = nil
-	}
-	failed := map[string]bool{}
-	var unusable error
+	changed := map[string]*transition{}
 	err = f.cfg.Source.EachGateway(ctx, func(g *gateway.Gateway, routes []gateway.Route) error {
-		c, err := f.compile(g, routes, publicOnly(accounts, g.AccountID))
-		switch {
-		case err == nil:
-			changed[g.ID] = c
-		case !f.loaded:
-			return err
-		default:
-			delete(changed, g.ID)
-			failed[g.ID] = true
-			unusable = errors.Join(unusable, err)
+		c, err := f.compile(g, routes, f.nextRead())
+		if err == nil {
+			changed[g.ID] = f.transition(nil, c)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("load gateways: %w", err)
@@ -60,15 +62,36 @@ func (f *Follower) load(ctx context.Context) error {
 	if err := f.loadKeys(ctx, accounts); err != nil {
 		return fmt.Errorf("load keys: %w", err)
 	}
-	defaultID, err := f.readDefault(ctx)
+	f.publish(accounts, changed)
+	f.seq.Store(seq)
+	f.loaded = true
+	f.caughtUp.Store(begun)
+	return nil
+}
+
+// reload reads the accounts and keys again under the lock, and marks every gateway.
+func (f *Follower) reload(ctx context.Context) error {
+	seq, err := f.cfg.Source.LastSeq(ctx)
+	if err != nil {
+		return fmt.Errorf("load the configuration: %w", err)
+	}
+	accounts, err := f.readAccounts(ctx)
 	if err != nil {
 		return err
 	}
-	f.publish(accounts, changed, defaultID)
-	f.failed = failed
-	f.seq, f.loaded = seq, true
-	f.caughtUp.Store(begun)
-	return unusable
+	ids, err := f.cfg.Source.GatewayIDs(ctx)
+	if err != nil {
+		return fmt.Errorf("load gateways: %w", err)
+	}
+	if err := f.loadKeys(ctx, accounts); err != nil {
+		return fmt.Errorf("load keys: %w", err)
+	}
+	f.publish(accounts, nil)
+	for _, gatewayID := range slices.AppendSeq(ids, maps.Keys(f.Current().gateways)) {
+		f.pending.mark(Change{Seq: seq, Kind: GatewayChange, ID: gatewayID})
+	}
+	f.seq.Store(seq)
+	return nil
 }
 
 func (f *Follower) readAccounts(ctx context.Context) (map[string]*account.Account, error) {
@@ -81,16 +104,6 @@ func (f *Follower) readAccounts(ctx context.Context) (map[string]*account.Accoun
 		accounts[list[i].ID] = &list[i]
 	}
 	return accounts, nil
-}
-
-// readDefault returns the identifier of the default gateway, or "". Callers read it after the
-// gateways, so that a gateway that was deleted before they were read is never the default one.
-func (f *Follower) readDefault(ctx context.Context) (string, error) {
-	gatewayID, err := f.cfg.Source.DefaultGateway(ctx)
-	if err != nil {
-		return "", fmt.Errorf("read the default gateway: %w", err)
-	}
-	return gatewayID, nil
 }
 
 // publicOnly reports whether the gateways of the account may reach only public addresses.
@@ -106,7 +119,7 @@ func publicOnly(accounts map[string]*account.Account, accountID string) bool {
 func (f *Follower) loadKeys(ctx context.Context, accounts map[string]*account.Account) error {
 	s := f.Current()
 	if !f.loaded {
-		fresh := (&Snapshot{keys: &keyTable{private: true}}).publishable(s.accounts, s.gateways, "")
+		fresh := (&Snapshot{keys: &keyTable{private: true}}).publishable(s.accounts, s.gateways)
 		clear(f.classes)
 		err := f.eachKey(ctx, accounts, func(k *apikey.Key) error { return f.putKey(fresh.keys, k) })
 		fresh.keys.private = false
@@ -149,42 +162,4 @@ func (f *Follower) eachKey(ctx context.Context, accounts map[string]*account.Acc
 		f.revoked.add(k, now)
 		return nil
 	})
-}
-
-// publish puts the changed gateways in force; nil means deleted. They take over the limits
-// of their predecessors. defaultID is the default gateway, or "". publish cannot fail, and is
-// the only place where a bucket of a gateway or route is closed.
-func (f *Follower) publish(accounts map[string]*account.Account, changed map[string]*Gateway, defaultID string) {
-	old := f.Current()
-	gateways := make(map[string]*Gateway, len(old.gateways)+len(changed))
-	for id, g := range old.gateways {
-		if only := publicOnly(accounts, g.AccountID); only != g.Upstream.PublicOnly {
-			other := *g
-			other.Upstream.PublicOnly = only
-			g = &other
-		}
-		gateways[id] = g
-	}
-	for id, g := range changed {
-		if g == nil {
-			delete(gateways, id)
-		} else {
-			gateways[id] = g
-		}
-	}
-	next := old.publishable(accounts, gateways, defaultID)
-	now := f.cfg.Now()
-	for id, g := range changed {
-		if g != nil {
-			f.adoptLimits(g, old.gateways[id], now)
-		}
-	}
-	now = f.cfg.Now()
-	for id, g := range changed {
-		f.former.add(old.gateways[id], g, now)
-	}
-	f.current.Store(next)
-	for id, g := range changed {
-		f.dropDailies(old.gateways[id], g)
-	}
 }

@@ -21,22 +21,28 @@ type Snapshot struct {
 	byAccount     map[string][]*Gateway // set by indexAccounts: most snapshots are never asked
 }
 
-// publishable returns a snapshot of accounts and gateways with the keys of s. defaultID is the default
-// gateway's identifier, or "". If the gateway is not in gateways, because it could not be compiled or was
-// created after they were read, the present default gateway remains. The gateways of a suspended account are
-// compiled and keep the state of their limits, but no host leads to them.
-func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways map[string]*Gateway, defaultID string) *Snapshot {
+// publishable returns a snapshot of accounts and gateways with the keys of s. The gateways of a suspended
+// account are compiled and keep the state of their limits, but no host leads to them. If two gateways have
+// the same hostname, or are both the default gateway, because that moved from one to the other, it is that
+// of the two whose record was read later. If none of gateways is the default gateway, because the new one
+// is not compiled yet or cannot be, the former one remains.
+func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways map[string]*Gateway) *Snapshot {
 	next := &Snapshot{accounts: accounts, gateways: gateways, hosts: make(map[string]*Gateway, len(gateways)), keys: s.keys}
+	reads := make(map[string]int64, len(gateways)) // by hostname
 	for _, g := range gateways {
-		a := accounts[g.AccountID]
-		if a == nil || a.State == account.Suspended { // nil: deleted
-			next.hosts[g.hostname] = nil // not the fallback
+		if g.isDefault && (next.fallback == nil || next.fallback.read < g.read) {
+			next.fallback = g
+		}
+		if last, taken := reads[g.hostname]; taken && last > g.read {
 			continue
 		}
+		reads[g.hostname] = g.read
 		next.hosts[g.hostname] = g
+		if a := accounts[g.AccountID]; a == nil || a.State == account.Suspended { // nil: deleted
+			next.hosts[g.hostname] = nil // not the fallback
+		}
 	}
-	next.fallback = gateways[defaultID]
-	if next.fallback == nil && defaultID != "" && s.fallback != nil {
+	if next.fallback == nil && s.fallback != nil {
 		next.fallback = gateways[s.fallback.ID]
 	}
 	return next

@@ -25,9 +25,24 @@ type GatewaySource interface {
 	// EachGateway calls f for each gateway with its routes, oldest first. It stops at the
 	// first error of f and returns it. f may keep its arguments.
 	EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error
+	// GatewayIDs returns the identifiers of all gateways.
+	GatewayIDs(ctx context.Context) ([]string, error)
 	GatewayByID(ctx context.Context, gatewayID string) (*gateway.Gateway, []gateway.Route, error)
-	// DefaultGateway returns the identifier of the gateway with Default set, or "".
-	DefaultGateway(ctx context.Context) (gatewayID string, err error)
+	// RouteCount returns the number of routes of a gateway, or 0 if there is no such gateway.
+	RouteCount(ctx context.Context, gatewayID string) (int, error)
+	// GatewayDelta returns what changed about a gateway: the routes with the given identifiers
+	// and those that the change log names after the entry with the sequence number after.
+	GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64) (*GatewayDelta, error)
+}
+
+// GatewayDelta is a gateway with some of its routes.
+type GatewayDelta struct {
+	Gateway *gateway.Gateway
+	// Whole is set if the route table was replaced meanwhile, or the change log was trimmed.
+	// RouteIDs and Routes are then not set.
+	Whole    bool
+	RouteIDs []string        // the routes that may have changed, each once
+	Routes   []gateway.Route // those of them that exist
 }
 
 // KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,

@@ -3,6 +3,7 @@ package snapshottest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +84,38 @@ func (s *Source) MoveDefault(gatewayID string) {
 			s.append(snapshot.GatewayChange, id)
 		}
 	}
+}
+
+// PutSettings replaces the settings of a gateway and keeps its routes.
+func (s *Source) PutSettings(g gateway.Gateway) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateways[g.ID] = stored{g, s.gateways[g.ID].routes}
+	s.append(snapshot.SettingsChange, g.ID)
+}
+
+// PutRoute adds or replaces one route of a gateway.
+func (s *Source) PutRoute(gatewayID string, r gateway.Route) { s.changeRoute(gatewayID, r.ID, &r) }
+
+// DeleteRoute removes one route of a gateway.
+func (s *Source) DeleteRoute(gatewayID, routeID string) { s.changeRoute(gatewayID, routeID, nil) }
+
+func (s *Source) changeRoute(gatewayID, routeID string, r *gateway.Route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.gateways[gatewayID]
+	g.routes = slices.Clone(g.routes)
+	i := slices.IndexFunc(g.routes, func(r gateway.Route) bool { return r.ID == routeID })
+	switch {
+	case r == nil:
+		g.routes = slices.Delete(g.routes, i, i+1)
+	case i < 0:
+		g.routes = append(g.routes, *r)
+	default:
+		g.routes[i] = *r
+	}
+	s.gateways[gatewayID] = g
+	s.append(snapshot.RouteChange, snapshot.RouteChangeID(gatewayID, routeID))
 }
 
 // DeleteGateway removes a gateway.
@@ -207,18 +240,50 @@ func (s *Source) GatewayByID(ctx context.Context, gatewayID string) (*gateway.Ga
 	return &g.gateway, slices.Clone(g.routes), nil
 }
 
-// DefaultGateway implements snapshot.GatewaySource.
-func (s *Source) DefaultGateway(ctx context.Context) (string, error) {
+// GatewayIDs implements snapshot.GatewaySource.
+func (s *Source) GatewayIDs(ctx context.Context) ([]string, error) {
 	if err := s.lock(ctx); err != nil {
-		return "", err
+		return nil, err
 	}
 	defer s.mu.Unlock()
-	for id, g := range s.gateways {
-		if g.gateway.Default {
-			return id, nil
+	return slices.Sorted(maps.Keys(s.gateways)), nil
+}
+
+// RouteCount implements snapshot.GatewaySource.
+func (s *Source) RouteCount(ctx context.Context, gatewayID string) (int, error) {
+	if err := s.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	return len(s.gateways[gatewayID].routes), nil
+}
+
+// GatewayDelta implements snapshot.GatewaySource.
+func (s *Source) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64) (*snapshot.GatewayDelta, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	g, ok := s.gateways[gatewayID]
+	if !ok {
+		return nil, fault.Missing("gateway")
+	}
+	d := &snapshot.GatewayDelta{Gateway: &g.gateway, RouteIDs: slices.Clone(routeIDs), Whole: after < s.trimmed}
+	for _, c := range s.log {
+		switch of, routeID := c.Gateway(); {
+		case c.Seq <= after || of != gatewayID:
+		case c.Kind == snapshot.GatewayChange:
+			d.Whole = true
+		case routeID != "" && !slices.Contains(d.RouteIDs, routeID):
+			d.RouteIDs = append(d.RouteIDs, routeID)
 		}
 	}
-	return "", nil
+	for _, r := range g.routes {
+		if slices.Contains(d.RouteIDs, r.ID) {
+			d.Routes = append(d.Routes, r)
+		}
+	}
+	return d, nil
 }
 
 // EachKey implements snapshot.KeySource.

@@ -92,7 +92,7 @@ func (r *removal) gateways(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		if err := r.AppendChange(ctx, snapshot.GatewayChange, id); err != nil {
+		if _, err := r.AppendChange(ctx, snapshot.GatewayChange, id); err != nil {
 			return err
 		}
 	}

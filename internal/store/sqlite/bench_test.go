@@ -185,5 +185,6 @@ func createKey(ctx context.Context, tx control.Tx, k *apikey.Key) error {
 	if err := tx.AppendEvent(ctx, &e); err != nil {
 		return err
 	}
-	return tx.AppendChange(ctx, snapshot.KeyChange, k.ID)
+	_, err = tx.AppendChange(ctx, snapshot.KeyChange, k.ID)
+	return err
 }

@@ -33,7 +33,9 @@ func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err err
 
 // AppendChange implements control.ChangeLog. There is one writer at a time, so sequence
 // numbers follow the order of commits.
-func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) error {
-	_, err := t.exec(ctx, "append change", `INSERT INTO changes (at, kind, record_id) VALUES (?, ?, ?)`, t.now(), string(k), recordID)
-	return err
+func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error) {
+	err = t.rows(ctx, "append change", `INSERT INTO changes (at, kind, record_id) VALUES (?, ?, ?) RETURNING seq`,
+		[]any{t.now(), string(k), recordID}, func(r *sql.Rows) error { return r.Scan(&seq) })
+	t.wrote = t.wrote || err == nil
+	return seq, err
 }

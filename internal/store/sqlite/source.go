@@ -3,9 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 )
@@ -78,14 +80,75 @@ func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gat
 	return g, routes, err
 }
 
-// DefaultGateway implements snapshot.GatewaySource.
-func (db *DB) DefaultGateway(ctx context.Context) (gatewayID string, err error) {
+// GatewayIDs implements snapshot.GatewaySource.
+func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
+	return read(ctx, db, func(t *readTx) ([]string, error) {
+		return t.texts(ctx, "read gateways", `SELECT id FROM gateways ORDER BY id`)
+	})
+}
+
+// RouteCount implements snapshot.GatewaySource.
+func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		return t.rows(ctx, "find the default gateway", `SELECT id FROM gateways WHERE is_default = 1`, nil, func(r *sql.Rows) error {
-			return r.Scan(&gatewayID)
+		return t.rows(ctx, "count routes", `SELECT count(*) FROM routes INDEXED BY routes_list WHERE gateway_id = ?`, []any{gatewayID}, func(r *sql.Rows) error {
+			return r.Scan(&n)
 		})
 	})
-	return gatewayID, err
+	return n, err
+}
+
+// GatewayDelta implements snapshot.GatewaySource.
+func (db *DB) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64) (*snapshot.GatewayDelta, error) {
+	return read(ctx, db, func(t *readTx) (*snapshot.GatewayDelta, error) {
+		g, err := t.gateway(ctx, `WHERE id = ?`, gatewayID)
+		if err != nil {
+			return nil, err
+		}
+		d := &snapshot.GatewayDelta{Gateway: g, RouteIDs: slices.Clone(routeIDs)}
+		if err := t.newerChanges(ctx, d, after); err != nil || d.Whole {
+			return d, err
+		}
+		for _, routeID := range d.RouteIDs {
+			r, err := t.Route(ctx, gatewayID, routeID)
+			if fault.CodeOf(err) == fault.NotFound {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			d.Routes = append(d.Routes, *r)
+		}
+		return d, nil
+	})
+}
+
+// newerChanges adds to d what the change log says of its gateway after an entry.
+func (t *readTx) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, after int64) error {
+	trimmed, _, err := t.changeBounds(ctx)
+	if err != nil {
+		return err
+	}
+	d.Whole = after < trimmed
+	known := map[string]bool{}
+	for _, routeID := range d.RouteIDs {
+		known[routeID] = true
+	}
+	return t.rows(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > ? ORDER BY seq`, []any{after}, func(r *sql.Rows) error {
+		var c snapshot.Change
+		if err := r.Scan(&c.Seq, &c.Kind, &c.ID); err != nil {
+			return err
+		}
+		gatewayID, routeID := c.Gateway()
+		switch {
+		case gatewayID != d.Gateway.ID:
+		case c.Kind == snapshot.GatewayChange:
+			d.Whole = true
+		case routeID != "" && !known[routeID]:
+			known[routeID] = true
+			d.RouteIDs = append(d.RouteIDs, routeID)
+		}
+		return nil
+	})
 }
 
 // KeyByID implements snapshot.KeySource.

@@ -31,7 +31,7 @@ func (h *harness) appendChanges(ids ...string) {
 	h.Helper()
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		for _, id := range ids {
-			if err := tx.AppendChange(ctx, snapshot.KeyChange, id); err != nil {
+			if _, err := tx.AppendChange(ctx, snapshot.KeyChange, id); err != nil {
 				return err
 			}
 		}
@@ -54,10 +54,12 @@ func testChangeLog(h *harness) {
 	same(h, "empty log", fmt.Sprint(len(list), complete), "0 true")
 
 	h.update(func(ctx context.Context, tx control.Tx) error {
-		return tx.AppendChange(ctx, snapshot.AccountChange, "a")
+		_, err := tx.AppendChange(ctx, snapshot.AccountChange, "a")
+		return err
 	})
 	h.update(func(ctx context.Context, tx control.Tx) error {
-		return tx.AppendChange(ctx, snapshot.GatewayChange, "g")
+		_, err := tx.AppendChange(ctx, snapshot.GatewayChange, "g")
+		return err
 	})
 	h.appendChanges("k1", "k2", "k1")
 	all, complete := h.changes(0, 10)

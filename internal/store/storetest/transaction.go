@@ -42,7 +42,7 @@ func (e *everything) write(ctx context.Context, h *harness, tx control.Tx, a *ac
 		tx.InsertRevision(ctx, newRevision(g, 1)),
 		tx.AppendAudit(ctx, newAudit(a, k.ID)),
 		tx.AppendEvent(ctx, newEvent(h, a)),
-		tx.AppendChange(ctx, snapshot.KeyChange, k.ID),
+		appendChange(ctx, tx, snapshot.KeyChange, k.ID),
 		tx.PutStoredResponse(ctx, &control.StoredResponse{KeyID: k.ID, Key: "rolled back", Status: 200, CreatedAt: epoch()}),
 		tx.PutDailyCounts(ctx, []ratelimit.DailyCount{{LimitID: "rt", Day: 1, Used: 1}}),
 	)
@@ -169,7 +169,7 @@ func testCancellationAtRandom(h *harness) {
 		k := newKey(a)
 		stop := time.AfterFunc(time.Duration(random.Int64N(int64(4*time.Millisecond))), cancel)
 		err := h.Update(ctx, func(tx control.Tx) error {
-			return errors.Join(tx.InsertKey(ctx, k), tx.AppendChange(ctx, snapshot.KeyChange, k.ID))
+			return errors.Join(tx.InsertKey(ctx, k), appendChange(ctx, tx, snapshot.KeyChange, k.ID))
 		})
 		stop.Stop()
 		cancel()
@@ -218,7 +218,7 @@ func testSerializableUpdates(h *harness) {
 						return err
 					}
 					g.Version++
-					return errors.Join(tx.UpdateGateway(h.Context(), g), tx.AppendChange(h.Context(), snapshot.GatewayChange, fmt.Sprint(g.Version)))
+					return errors.Join(tx.UpdateGateway(h.Context(), g), appendChange(h.Context(), tx, snapshot.GatewayChange, fmt.Sprint(g.Version)))
 				})
 				if err != nil {
 					h.Error(err)
@@ -289,4 +289,10 @@ func testConsistentViews(h *harness) {
 		})
 		same(h, "version after its commit", h.gateway(a.ID, one.ID).Version, v)
 	}
+}
+
+// appendChange appends an entry to the change log.
+func appendChange(ctx context.Context, tx control.Tx, k snapshot.ChangeKind, recordID string) error {
+	_, err := tx.AppendChange(ctx, k, recordID)
+	return err
 }

@@ -1,0 +1,274 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// largeTable is the number of routes from which a table is compiled alone: about 10 ms.
+const largeTable = 2000
+
+// advance puts in force what todo says of a gateway, as the source has it now. The caller holds
+// its turn. unusable says why the gateway cannot be compiled. If err is not nil, the source could
+// not be read.
+func (f *Follower) advance(ctx context.Context, gatewayID string, todo gatewayTodo) (unusable, err error) {
+	old := f.Current().gateways[gatewayID]
+	t, err := f.readDelta(ctx, old, todo)
+	if err == nil && t == nil {
+		t, unusable, err = f.readWhole(ctx, gatewayID, old)
+	}
+	if fault.CodeOf(err) == fault.NotFound {
+		t, err = f.transition(old, nil), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read gateway %s: %w", gatewayID, err)
+	}
+	f.setUnusable(gatewayID, unusable != nil)
+	if unusable == nil {
+		f.publish(nil, map[string]*transition{gatewayID: t})
+	}
+	return unusable, nil
+}
+
+// readWhole reads a gateway with all its routes and compiles it. Large tables wait for each other, so that
+// they leave processors to other work.
+func (f *Follower) readWhole(ctx context.Context, gatewayID string, old *Gateway) (t *transition, unusable, err error) {
+	n, err := f.cfg.Source.RouteCount(ctx, gatewayID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if n >= largeTable || old != nil && old.routes.size >= largeTable {
+		select {
+		case f.compiling <- struct{}{}:
+			defer func() { <-f.compiling }()
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+	read := f.nextRead()
+	g, routes, err := f.cfg.Source.GatewayByID(ctx, gatewayID)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := f.compile(g, routes, read)
+	if err != nil {
+		return nil, err, nil
+	}
+	return f.transition(old, c), nil, nil
+}
+
+// readDelta reads what todo says of a gateway and applies it to old, the gateway in force, whose
+// route tree it keeps. It returns nil if the whole gateway must be read.
+func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo) (*transition, error) {
+	if old == nil || todo.whole || f.isUnusable(old.ID) {
+		return nil, nil
+	}
+	read := f.nextRead()
+	d, err := f.cfg.Source.GatewayDelta(ctx, old.ID, todo.routeIDs(), todo.after)
+	if err != nil || d.Whole {
+		return nil, err
+	}
+	next, err := f.compileSettings(d.Gateway, read)
+	if err != nil {
+		return nil, nil // readWhole says why
+	}
+	changes, ok := next.changeRoutes(old, d)
+	if !ok {
+		return nil, nil
+	}
+	return &transition{next: next, changes: changes}, nil
+}
+
+// changeRoutes makes g's routes those of old with the changes in d, which share all but the changed
+// parts of the route tree. It returns false if the routes do not fit together, so that the whole
+// table must be read.
+func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta) (changes []routeChange, ok bool) {
+	g.tree, g.routes = old.tree, old.routes
+	if len(d.RouteIDs) == 0 {
+		return nil, true
+	}
+	changed := make(map[string]*Route, len(d.RouteIDs)) // nil: deleted
+	for _, routeID := range d.RouteIDs {
+		changed[routeID] = nil
+	}
+	for i := range d.Routes {
+		changed[d.Routes[i].ID] = compileRoute(&d.Routes[i])
+	}
+	places := map[string]*place{} // by pattern
+	for routeID, now := range changed {
+		was := old.routes.find(routeID)
+		if was == nil && now == nil {
+			continue
+		}
+		changes = append(changes, routeChange{was, now})
+		if was != nil && !addPlace(places, was.Path, nil) || now != nil && !addPlace(places, now.Path, now) {
+			return nil, false
+		}
+	}
+	for _, p := range places {
+		n, ok := old.tree.Get(p.template).with(changed, p.routes)
+		switch {
+		case !ok:
+			return nil, false
+		case len(n.methods) == 0:
+			g.tree = g.tree.Without(p.template)
+		default:
+			g.tree = g.tree.With(p.template, n)
+		}
+	}
+	g.routes = old.routes.with(changed)
+	return changes, true
+}
+
+// place is a pattern at which routes change, with those that are there afterwards and changed.
+type place struct {
+	template gateway.Template
+	routes   []*Route
+}
+
+// addPlace adds the pattern of path, and r unless it is nil. It returns false if the path is not
+// valid.
+func addPlace(places map[string]*place, path string, r *Route) bool {
+	t, err := gateway.ParseTemplate(path)
+	if err != nil {
+		return false
+	}
+	p := places[t.Pattern()]
+	if p == nil {
+		p = &place{template: t}
+		places[t.Pattern()] = p
+	}
+	if r != nil {
+		p.routes = append(p.routes, r)
+	}
+	return true
+}
+
+// with returns n, which may be nil, without the routes in changed and with those in added. It
+// returns false if two routes then had a method in common.
+func (n *Node) with(changed map[string]*Route, added []*Route) (_ *Node, ok bool) {
+	next := &Node{Public: true}
+	var all []*Route
+	if n != nil {
+		for _, o := range n.methods {
+			if _, gone := changed[o.route.ID]; !gone && !slices.Contains(all, o.route) {
+				all = append(all, o.route)
+			}
+		}
+	}
+	methods := map[string]bool{}
+	for _, r := range append(all, added...) {
+		for _, m := range r.Methods {
+			if methods[m] {
+				return nil, false
+			}
+			methods[m] = true
+		}
+		next.add(r)
+	}
+	next.compileAllow()
+	return next, true
+}
+
+// transition is the step from one form of a gateway to the next.
+type transition struct {
+	next    *Gateway // nil for a gateway that was deleted
+	changes []routeChange
+}
+
+// routeChange is a route that differs, in force and afterwards; nil if there is none.
+type routeChange struct{ was, now *Route }
+
+// transition compares the gateway in force, or nil, with the next one, or nil. It gives new routes
+// their limits, and unchanged ones those of their predecessors.
+func (f *Follower) transition(old, next *Gateway) *transition {
+	t := &transition{next: next}
+	if next != nil {
+		now := f.cfg.Now()
+		for r := range next.routes.all() {
+			var was *Route
+			if old != nil {
+				was = old.routes.find(r.ID)
+			}
+			switch {
+			case was == nil:
+				f.adoptRoute(r, nil, now)
+			case was.config != r.config || was.Path != r.Path:
+				t.changes = append(t.changes, routeChange{was, r})
+			default:
+				r.limits = was.limits
+			}
+		}
+	}
+	if old != nil {
+		for was := range old.routes.all() {
+			if next == nil || next.routes.find(was.ID) == nil {
+				t.changes = append(t.changes, routeChange{was, nil})
+			}
+		}
+	}
+	return t
+}
+
+// publish puts the changed gateways in force and, unless it is nil, the accounts. Gateways take over
+// the limits of their predecessors. publish cannot fail, and is the only place where a bucket of a
+// gateway or route is closed.
+func (f *Follower) publish(accounts map[string]*account.Account, changed map[string]*transition) {
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
+	old := f.Current()
+	if accounts == nil {
+		accounts = old.accounts
+	}
+	gateways := maps.Clone(old.gateways)
+	for id, t := range changed {
+		if t.next == nil {
+			delete(gateways, id)
+		} else {
+			gateways[id] = t.next
+		}
+	}
+	for id, g := range gateways {
+		if only := publicOnly(accounts, g.AccountID); only != g.Upstream.PublicOnly {
+			other := *g
+			other.Upstream.PublicOnly = only
+			gateways[id] = &other
+		}
+	}
+	for id, t := range changed {
+		if t.next != nil {
+			f.adoptLimits(gateways[id], old.gateways[id], t.changes)
+		}
+	}
+	next := old.publishable(accounts, gateways)
+	now := f.cfg.Now()
+	for _, t := range changed {
+		f.former.add(t.changes, now)
+	}
+	f.current.Store(next)
+	for _, t := range changed {
+		for _, c := range t.changes {
+			if c.was != nil && c.was.limits.hasDaily() && (c.now == nil || !c.now.limits.hasDaily()) {
+				f.cfg.Reserver.Drop(c.was.ID)
+			}
+		}
+	}
+}
+
+// adoptLimits gives g the global limit of old, and the changed routes the limits of their
+// predecessors.
+func (f *Follower) adoptLimits(g, old *Gateway, changes []routeChange) {
+	now := f.cfg.Now()
+	g.adoptGlobal(old, now)
+	for _, c := range changes {
+		if c.now != nil {
+			f.adoptRoute(c.now, c.was, now)
+		}
+	}
+}
