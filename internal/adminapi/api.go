@@ -58,6 +58,7 @@ type API struct {
 	bodies  map[string]*huma.Schema // schemas of JSON bodies, by operation ID
 	schemas huma.Registry
 	limits  *callLimits
+	bounds  *bounds
 	running *inFlight
 
 	documentJSON []byte
@@ -81,7 +82,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newCallLimits(), running: newInFlight()}
+	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight()}
 	ops := a.operations()
 	doc, bodies := describe(ops)
 	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas
@@ -98,6 +99,7 @@ type call struct {
 	api       *API
 	ctx       context.Context
 	request   *http.Request
+	conn      *http.ResponseController
 	header    http.Header // of the response
 	requestID string
 	now       time.Time
@@ -111,6 +113,7 @@ type call struct {
 	body   []byte
 	match  control.Match
 	idem   *control.Idempotency // nil unless the response is stored for replays
+	held   held
 
 	invalid error          // what was found wrong with the request, after which nothing is changed; see refuse
 	order   map[string]int // position of each field of the JSON body
@@ -120,9 +123,10 @@ type call struct {
 // call, or else a JSON error with a request_id, also after a panic.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{
-		api: a, ctx: r.Context(), request: r, header: w.Header(), requestID: id.New(id.Request),
+		api: a, ctx: r.Context(), request: r, conn: http.NewResponseController(w), header: w.Header(), requestID: id.New(id.Request),
 		now: a.cfg.Now().UTC().Truncate(time.Microsecond),
 	}
+	defer c.letGo()
 	c.header.Set("X-Request-Id", c.requestID)
 	c.header.Set("Cache-Control", "no-store")
 	c.header.Set("X-Content-Type-Options", "nosniff")
@@ -143,6 +147,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	c.keepPace(len(content))
 	a.write(w, res.status, content)
 }
 
@@ -161,7 +166,7 @@ func (c *call) serve() (res response, err error) {
 	}()
 	release := func() {}
 	defer func() { release() }()
-	for _, check := range []func() error{c.find, c.admit, c.readBody, c.readSyntax, c.checkQuery} {
+	for _, check := range []func() error{c.find, c.admit, c.takeCallPlace, c.readBody, c.readSyntax, c.checkQuery} {
 		if err := check(); err != nil {
 			return response{}, err
 		}

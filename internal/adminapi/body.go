@@ -2,11 +2,13 @@ package adminapi
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"maps"
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -15,7 +17,8 @@ import (
 )
 
 // readBody reads the body and performs the 413 and 415 checks. It does not read the
-// body of a GET or DELETE, which has no meaning.
+// body of a GET or DELETE, which has no meaning. A document is not read before the call has
+// a place for it, so that no document waits in memory.
 func (c *call) readBody() error {
 	if m := c.op.method; m == http.MethodGet || m == http.MethodDelete {
 		return nil
@@ -28,7 +31,19 @@ func (c *call) readBody() error {
 	if c.request.ContentLength > most {
 		return tooLarge
 	}
-	content, err := readAll(c.request, most)
+	if c.op.document || c.op.maxBody > maxBody && !(0 <= c.request.ContentLength && c.request.ContentLength <= maxBody) {
+		if err := c.takeDocumentPlace(); err != nil {
+			return err
+		}
+	}
+	body := io.Reader(c.request.Body)
+	if c.held.document != nil {
+		body = &pacedBody{call: c, body: body}
+	}
+	content, err := readAll(body, c.request.ContentLength, most)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fault.New(fault.InvalidRequest, "the request body is incomplete: it arrived too slowly")
+	}
 	if err != nil {
 		return &fault.Error{Code: fault.InvalidRequest, Message: "the request body is incomplete: the connection ended before all of it arrived", Err: err}
 	}
@@ -44,13 +59,13 @@ func (c *call) readBody() error {
 
 // readAll reads the body up to one byte more than most. A body with a
 // Content-Length, which the caller has checked, is read into a slice of exactly
-// that size.
-func readAll(r *http.Request, most int64) ([]byte, error) {
-	if r.ContentLength < 0 {
-		return io.ReadAll(io.LimitReader(r.Body, most+1))
+// that size; length is -1 for a body without one.
+func readAll(body io.Reader, length, most int64) ([]byte, error) {
+	if length < 0 {
+		return io.ReadAll(io.LimitReader(body, most+1))
 	}
-	content := make([]byte, r.ContentLength)
-	_, err := io.ReadFull(r.Body, content)
+	content := make([]byte, length)
+	_, err := io.ReadFull(body, content)
 	return content, err
 }
 

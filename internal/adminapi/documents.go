@@ -67,6 +67,9 @@ func (a *API) documentOperations() []operation {
 }
 
 func (a *API) getSpec(c *call) (response, error) {
+	if err := c.takeDocumentPlace(); err != nil {
+		return response{}, err
+	}
 	r, err := a.cfg.Control.Spec(c.ctx, &c.caller, c.params["gateway_id"])
 	if err != nil {
 		return response{}, err
@@ -79,6 +82,9 @@ func (a *API) getSpec(c *call) (response, error) {
 }
 
 func (a *API) getConfig(c *call) (response, error) {
+	if err := c.takeDocumentPlace(); err != nil {
+		return response{}, err
+	}
 	content, err := a.cfg.Control.Configuration(c.ctx, &c.caller, c.params["gateway_id"])
 	if err != nil {
 		return response{}, err
@@ -147,6 +153,9 @@ func (a *API) rollback(c *call) (response, error) {
 	n, found := revisionNumber(c.params["number"])
 	if !found {
 		return response{}, fault.Missing("revision")
+	}
+	if err := c.takeDocumentPlace(); err != nil {
+		return response{}, err
 	}
 	present := func(p *control.PushResult) response { return ok(presentPush(p)) }
 	result, err := a.cfg.Control.Rollback(withIdempotency(c, present), &c.caller, c.params["gateway_id"], n, c.match)

@@ -75,6 +75,11 @@ func (a *API) createGateway(c *call) (response, error) {
 		cors := req.CORS.cors()
 		p.CORS = setTo(&cors)
 	}
+	if req.Spec != nil {
+		if err := c.takeDocumentPlace(); err != nil {
+			return response{}, err
+		}
+	}
 	present := func(g *gateway.Gateway) response {
 		return withETag(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
 	}

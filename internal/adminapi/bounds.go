@@ -1,0 +1,181 @@
+package adminapi
+
+import (
+	"errors"
+	"io"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/turn"
+)
+
+// What the calls of one account, and of all accounts, may hold in memory at once (contract,
+// section 5; docs/limits.md). A document is in memory only while its call has a place for it:
+// from before its body is read until the response is written.
+const (
+	documentsPerAccount = 2
+	documentsInAll      = 8
+	documentsWaiting    = 16 // of one account; none of them has its body in memory
+	documentWait        = 10 * time.Second
+
+	callsPerAccount = 64
+	callsWaiting    = 64 // of one account
+	callWait        = 2 * time.Second
+
+	// retryAfter is the Retry-After of a call that found no place, in seconds.
+	retryAfter = 2
+)
+
+// A client keeps its place for a document only as long as it is fast enough: it has
+// paceGrace, and then a second more for each paceBytes that it sends or receives.
+const (
+	paceGrace = 10 * time.Second
+	paceBytes = 128 << 10
+)
+
+// bounds holds the places of all accounts.
+type bounds struct {
+	documents *turn.Places
+	calls     *turn.Places
+	memory    memory
+}
+
+func newBounds() *bounds {
+	return &bounds{
+		documents: turn.New(turn.Config{PerAccount: documentsPerAccount, All: documentsInAll, Waiting: documentsWaiting, Wait: documentWait}),
+		calls:     turn.New(turn.Config{PerAccount: callsPerAccount, Waiting: callsWaiting, Wait: callWait}),
+		memory:    memory{free: debug.FreeOSMemory},
+	}
+}
+
+// held is what a call has to give back at its end. A nil function means nothing.
+type held struct {
+	call, document func()
+	bytes          int // of the document, in the request or the response
+}
+
+// takeCallPlace takes a place among the calls of the account that run at once. It passes a
+// call that needs no key.
+func (c *call) takeCallPlace() (err error) {
+	if c.op.public {
+		return nil
+	}
+	c.held.call, err = c.take(c.api.bounds.calls, callsPerAccount,
+		"too many calls of this account are running: at most %d run at once; retry after the seconds in the Retry-After header")
+	return err
+}
+
+// takeDocumentPlace takes a place for reading a document, unless the call has one.
+func (c *call) takeDocumentPlace() (err error) {
+	if c.held.document != nil {
+		return nil
+	}
+	c.held.document, err = c.take(c.api.bounds.documents, documentsPerAccount,
+		"too many documents are being read: at most %d of an account are read at once, and this one waited for its turn in vain; retry after the seconds in the Retry-After header")
+	return err
+}
+
+// take takes one of the account's places. format describes a refusal; its argument is limit,
+// the number of these places.
+func (c *call) take(places *turn.Places, limit int64, format string) (release func(), err error) {
+	release, err = places.Take(c.ctx, c.principal.Account.ID)
+	if !errors.Is(err, turn.ErrNone) {
+		return release, err
+	}
+	resetAt := c.api.cfg.Now().Add(retryAfter*time.Second + time.Second - 1).Unix()
+	for name, value := range map[string]int64{"X-RateLimit-Limit": limit, "X-RateLimit-Remaining": 0, "X-RateLimit-Reset": resetAt} {
+		c.header[name] = []string{strconv.FormatInt(value, 10)} // not Set: see setLimitHeaders
+	}
+	c.header.Set("Retry-After", strconv.Itoa(retryAfter))
+	refusal := fault.New(fault.RateLimitExceeded, format, limit)
+	refusal.Limit = &fault.Limit{Limit: limit, ResetAt: resetAt, Scope: ratelimit.AccountScope.String()}
+	return nil, refusal
+}
+
+// letGo gives back what the call holds.
+func (c *call) letGo() {
+	if c.held.document != nil {
+		c.held.document()
+		c.api.bounds.memory.used(c.held.bytes)
+	}
+	if c.held.call != nil {
+		c.held.call()
+	}
+}
+
+// pacedBody is the body of a call that has a place for a document. A read fails when the client is
+// too slow for it.
+type pacedBody struct {
+	call  *call
+	body  io.Reader
+	start time.Time
+}
+
+func (b *pacedBody) Read(p []byte) (int, error) {
+	if b.start.IsZero() {
+		b.start = time.Now()
+	}
+	// A connection without deadlines, as in a test, has no pace to keep.
+	_ = b.call.conn.SetReadDeadline(b.start.Add(pace(b.call.held.bytes)))
+	n, err := b.body.Read(p)
+	b.call.held.bytes += n
+	return n, err
+}
+
+// keepPace sets how long the client may take to receive a response of n bytes, if the call
+// has a place for a document.
+func (c *call) keepPace(n int) {
+	if c.held.document == nil {
+		return
+	}
+	c.held.bytes += n
+	_ = c.conn.SetWriteDeadline(time.Now().Add(pace(n)))
+}
+
+// pace returns how long a client may take for n bytes.
+func pace(n int) time.Duration {
+	return paceGrace + time.Duration(n)*time.Second/paceBytes
+}
+
+// When memory is given back to the operating system: after documents of at least returnAbove
+// bytes together, once they have been dealt with, and seldom, because it takes a collection of
+// all garbage.
+const (
+	returnAbove    = 4 << 20
+	returnAfter    = time.Second
+	returnInterval = 10 * time.Second
+)
+
+// memory gives memory back that documents took. The garbage collector alone would keep it
+// for minutes: it runs when the heap has grown, and after a large document nothing grows.
+type memory struct {
+	free func()
+
+	mu     sync.Mutex
+	bytes  int       // of the documents since the last return
+	last   time.Time // of the last return
+	timing bool      // the next return is due
+}
+
+// used takes note of a document of n bytes that is no longer in use.
+func (m *memory) used(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bytes += n
+	if m.bytes < returnAbove || m.timing {
+		return
+	}
+	m.timing = true
+	time.AfterFunc(max(returnAfter, returnInterval-time.Since(m.last)), m.giveBack)
+}
+
+func (m *memory) giveBack() {
+	m.mu.Lock()
+	m.bytes, m.last, m.timing = 0, time.Now(), false
+	m.mu.Unlock()
+	m.free()
+}
