@@ -38,15 +38,15 @@ type MaintenanceConfig struct {
 }
 
 // Maintenance does the periodic work on a store: it raises key.expired, fails the deliveries of
-// disabled and deleted endpoints, and removes records after their retention and those of deleted
-// accounts. Several nodes over one
-// store may each run one.
+// disabled and deleted endpoints, removes records after their retention and those of deleted
+// accounts, and indexes keys for searches. Several nodes over one store may each run one.
 type Maintenance struct {
 	cfg      MaintenanceConfig
 	expiry   loop
 	stranded loop
 	trim     loop
 	removal  loop
+	index    loop
 	group    service.Group
 }
 
@@ -73,12 +73,13 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 	m.stranded = loop{name: "failing deliveries of disabled or deleted endpoints", period: cfg.ExpiryPeriod, step: m.failStranded, log: log}
 	m.trim = loop{name: "removing old records", period: cfg.TrimPeriod, step: m.removeOld, log: log}
 	m.removal = loop{name: "removing the records of deleted accounts", period: cfg.ExpiryPeriod, step: m.removeAccounts, log: log}
+	m.index = loop{name: "indexing keys for searches", period: cfg.ExpiryPeriod, step: m.indexKeys, log: log}
 	return m, nil
 }
 
 // Start starts the maintenance, which runs until Stop.
 func (m *Maintenance) Start(context.Context) error {
-	if err := m.group.Start(m.expiry.run, m.stranded.run, m.trim.run, m.removal.run); err != nil {
+	if err := m.group.Start(m.expiry.run, m.stranded.run, m.trim.run, m.removal.run, m.index.run); err != nil {
 		return fmt.Errorf("start the maintenance: %w", err)
 	}
 	return nil
@@ -149,4 +150,48 @@ func (m *Maintenance) removeAccounts(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// Many keys to index, as after an upgrade, are a matter of a minute; then the log says how far it is.
+const (
+	indexBatch  = 1000 // keys for one transaction, unless the store takes fewer
+	manyToIndex = 50_000
+	indexReport = 10 * time.Second
+)
+
+// indexKeys reads before it takes the store's write lock, because usually nothing has changed.
+func (m *Maintenance) indexKeys(ctx context.Context) error {
+	waiting, err := m.keysToIndex(ctx, manyToIndex)
+	if err != nil || waiting == 0 {
+		return err
+	}
+	log := logOr(m.cfg.Log)
+	many := waiting == manyToIndex
+	start := m.cfg.Now()
+	indexed, reported := 0, start
+	for done := 1; done > 0; indexed += done {
+		err := m.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+			done, err = tx.IndexKeys(ctx, indexBatch)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if now := m.cfg.Now(); many && now.Sub(reported) >= indexReport {
+			reported = now
+			log.Info("indexing keys for searches; searches are slower until this is done", "indexed", indexed)
+		}
+	}
+	if many {
+		log.Info("indexed keys for searches", "indexed", indexed, "took", m.cfg.Now().Sub(start))
+	}
+	return nil
+}
+
+func (m *Maintenance) keysToIndex(ctx context.Context, limit int) (waiting int, err error) {
+	err = m.cfg.Store.View(ctx, func(tx ReadTx) error {
+		waiting, err = tx.KeysToIndex(ctx, limit)
+		return err
+	})
+	return waiting, err
 }

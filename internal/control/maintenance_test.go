@@ -85,6 +85,55 @@ func (h *harness) lastUsed(c *control.Caller, keyID string) time.Time {
 	return k.LastUsedAt
 }
 
+// Guarantee: maintenance indexes new and changed keys for searches within a second, and then leaves
+// the store alone.
+func TestMaintenanceIndexesKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openHarness(t, sqlitetest.Path(t))
+		defer h.close()
+		var changes atomic.Int64
+		m, err := control.NewMaintenance(control.MaintenanceConfig{Service: h.Service, Store: countedStore{h.db, &changes}, Now: h.clock.now, TrimPeriod: time.Hour})
+		h.must(err)
+		h.must(m.Start(ctx()))
+		defer func() { h.must(m.Stop(ctx())) }()
+		pass := func(want int64) {
+			t.Helper()
+			before := changes.Load()
+			<-time.After(control.DefaultExpiryPeriod) // on the bubble's clock
+			synctest.Wait()
+			if got := changes.Load() - before; got != want {
+				t.Errorf("got %d changes of the store in a second; want %d", got, want)
+			}
+			h.must(h.db.View(ctx(), func(tx control.ReadTx) error {
+				if waiting := must[int](h)(tx.KeysToIndex(ctx(), 10)); waiting != 0 {
+					t.Errorf("%d keys are still to be indexed", waiting)
+				}
+				return nil
+			}))
+		}
+		synctest.Wait()
+		caller := h.caller("acme", "admin")
+		pass(2) // some keys, and then none
+		pass(0)
+		k := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"}))
+		pass(2)
+		must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, k.ID, nil))
+		pass(2)
+		pass(0)
+	})
+}
+
+// countedStore counts changes.
+type countedStore struct {
+	control.Store
+	changes *atomic.Int64
+}
+
+func (s countedStore) Update(ctx context.Context, f func(control.Tx) error) error {
+	s.changes.Add(1)
+	return s.Store.Update(ctx, f)
+}
+
 // switchedStore fails every change while broken is set.
 type switchedStore struct {
 	control.Store

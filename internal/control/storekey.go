@@ -33,6 +33,8 @@ type KeyReader interface {
 	// KeysToNotify returns up to limit keys that are not revoked and have expired by now
 	// without a key.expired event, the earliest expiry first.
 	KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error)
+	// KeysToIndex returns how many keys IndexKeys has yet to index, but at most limit.
+	KeysToIndex(ctx context.Context, limit int) (int, error)
 }
 
 // KeyStore finds and changes keys. The caller sets Version.
@@ -45,4 +47,8 @@ type KeyStore interface {
 	// TouchKeys sets LastUsedAt where the given time is later than the stored one. It
 	// skips keys that do not exist.
 	TouchKeys(ctx context.Context, used map[string]time.Time) error
+	// IndexKeys adds up to limit new and changed keys to the index that makes lists with a Name
+	// or Query fast, and returns their number. It may index fewer, to keep the transaction
+	// short. A list has the same keys before and after.
+	IndexKeys(ctx context.Context, limit int) (int, error)
 }

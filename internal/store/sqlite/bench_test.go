@@ -38,7 +38,22 @@ func newStock(b *testing.B, keys int) *stock {
 	b.Helper()
 	s := &stock{db: open(b, filepath.Join(b.TempDir(), "keygate.db"))}
 	s.fill(b, keys, 20_000)
+	s.index(b)
 	return s
+}
+
+// index indexes all keys for searches.
+func (s *stock) index(tb testing.TB) (longest time.Duration) {
+	tb.Helper()
+	for done := 1; done > 0; {
+		start := time.Now()
+		s.update(tb, func(tx control.Tx) (err error) {
+			done, err = tx.IndexKeys(tb.Context(), million)
+			return err
+		})
+		longest = max(longest, time.Since(start))
+	}
+	return longest
 }
 
 // fill inserts the account, the gateways and the keys, batch keys in each transaction.
@@ -112,6 +127,17 @@ func BenchmarkMillion(b *testing.B) {
 			}
 		}
 	})
+	b.Run("IndexKeys", func(b *testing.B) {
+		const keys = 50_000
+		for b.Loop() {
+			b.StopTimer()
+			s := &stock{db: open(b, filepath.Join(b.TempDir(), "keygate.db"))}
+			s.fill(b, keys, keys)
+			b.StartTimer()
+			b.ReportMetric(s.index(b).Seconds()*1000, "ms/longest")
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*keys), "us/key")
+	})
 	b.Run("CreateKey/keys=10", func(b *testing.B) { benchmarkCreate(b, newStock(b, 10)) })
 	b.Run("CreateKey/keys=1M", func(b *testing.B) { benchmarkCreate(b, large()) })
 	for _, c := range pageCases(large) {
@@ -157,6 +183,13 @@ func pageCases(large func() *stock) []pageCase {
 		{"query=common", plain(control.KeyFilter{Query: "Partner"})},
 		{"query=none", plain(control.KeyFilter{Query: "absent"})},
 		{"query=none,active", plain(control.KeyFilter{Query: "absent", State: apikey.Active})},
+		{"query=none,short", plain(control.KeyFilter{Query: "z"})},
+		{"query=none,common parts", plain(control.KeyFilter{Query: "number 9999999"})},
+		{"query=one", plain(control.KeyFilter{Query: "number 777777"})},
+		{"query=common,nobody's", plain(control.KeyFilter{Query: "e", Owner: "nobody"})},
+		{"query=common,revoked", plain(control.KeyFilter{Query: "partner", State: apikey.Revoked})},
+		{"query=prefix", plain(control.KeyFilter{Query: "kg_0a1b2"})},
+		{"name", plain(control.KeyFilter{Name: "partner number 7"})},
 	}
 }
 

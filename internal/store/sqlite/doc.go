@@ -23,10 +23,15 @@
 // # Lists
 //
 // For each filter, a list of keys reads an index that has the order of the list, so a page
-// costs the same with ten keys as with a million. There are two exceptions. A Query reads
-// the names of the account's keys from a covering index, newest first, until the page is
-// full; the worst case is a query that matches nothing. A filter by owner and gateway
-// together reads all keys of the owner.
+// costs the same with ten keys as with a million. There is one exception: a filter by owner and
+// gateway together, without a search, reads all keys of the owner.
+//
+// A search for a name, a part of it or the start of a prefix looks up n-grams in an inverted
+// index, an FTS5 table, whose documents keys.n orders as lists do. Triggers put new and changed
+// keys into a list of those that are not in the index as they are now, in the same
+// transaction; searches read these one by one, and maintenance indexes them in batches, so that
+// a change does not pay for it. So every search is exact at any time, and it reads no keys of other
+// accounts.
 //
 // # Deliveries
 //

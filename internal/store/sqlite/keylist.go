@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
@@ -17,12 +18,17 @@ const maxQuery = 4 * apikey.MaxName
 // within one phase. The query reads each phase that the filter needs, newest first, and
 // merges them.
 func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
-	if p.Limit <= 0 || len(partsOf(f.State)) == 0 || len(f.Query) > maxQuery || strings.Contains(f.Query, "\x00") {
+	if p.Limit <= 0 || len(partsOf(f.State)) == 0 || !mayMatch(f.Query) {
 		return nil, t.ready(ctx)
 	}
 	q := keyQuery{account: accountID, filter: f, page: p}
 	text, args := q.build()
 	return t.keys(ctx, text, args...)
+}
+
+// mayMatch reports whether a key can have the text. Names are valid UTF-8 without NUL.
+func mayMatch(query string) bool {
+	return len(query) <= maxQuery && utf8.ValidString(query) && !strings.Contains(query, "\x00")
 }
 
 // part is the keys of one phase that belong to a state.
@@ -73,7 +79,7 @@ func (q *keyQuery) build() (string, []any) {
 	f := &q.filter
 	switch {
 	case f.Query != "" || f.Name != "":
-		branches = []string{q.searched()}
+		branches = q.searched()
 	case f.Owner != "":
 		branches = q.phased("keys_owner", "account_id = ? AND owner = ?", q.account, f.Owner)
 	case f.GatewayID != "":
@@ -132,7 +138,7 @@ func (q *keyQuery) terms(where string, args []any) string {
 	f := &q.filter
 	q.args = append(append(q.args, args...), below(q.page.After))
 	where += " AND id < ?"
-	if !strings.HasPrefix(where, "account_id") {
+	if !strings.Contains(where, "account_id = ?") {
 		where += " AND account_id = ?"
 		q.args = append(q.args, q.account)
 	}
@@ -149,29 +155,4 @@ func (q *keyQuery) terms(where string, args []any) string {
 		q.args = append(q.args, f.GatewayID)
 	}
 	return where
-}
-
-// searched returns a query for a name or a part of it. It reads the account's keys newest first
-// until the page is full.
-// The index covers the search; other filters are checked only on its hits.
-func (q *keyQuery) searched() string {
-	f := &q.filter
-	where, args := "account_id = ?", []any{q.account}
-	if f.Name != "" {
-		where, args = where+" AND name = ?", append(args, f.Name)
-	}
-	if f.Query != "" {
-		literal := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(f.Query)
-		where += ` AND (name LIKE ? ESCAPE '\' OR prefix >= ? AND prefix < ?)`
-		args = append(args, "%"+literal+"%", f.Query, f.Query+"\xff")
-	}
-	switch f.State {
-	case apikey.Active:
-		where, args = where+" AND phase < 2 AND (expires_at IS NULL OR expires_at > ?)", append(args, micros(f.Now))
-	case apikey.Expired:
-		where, args = where+" AND phase < 2 AND expires_at <= ?", append(args, micros(f.Now))
-	case apikey.Revoked:
-		where += " AND phase = 2"
-	}
-	return q.branch("keys_list", where, args)
 }

@@ -57,6 +57,30 @@ func TestKeyListPlans(t *testing.T) {
 	}
 }
 
+// Guarantee: a search looks its terms up in the index, whatever its length, and reads no other keys
+// than those found and those not indexed yet, both newest first, without sorting more than a page.
+func TestKeySearchPlans(t *testing.T) {
+	c := freshReader(t)
+	for _, f := range []control.KeyFilter{
+		{Query: "a"}, {Query: "ab"}, {Query: "abc"}, {Query: "abcd"}, {Query: strings.Repeat("abcdefgh", 100)}, {Name: "abc"}, {Name: "abc", Query: "%_"},
+		{Query: "a", State: apikey.Revoked}, {Query: "a", State: apikey.Active, Owner: "ada", GatewayID: "gw_1", Level: apikey.GatewayLevel},
+	} {
+		f.Now = time.Now()
+		q := keyQuery{account: "acct_1", page: control.Page{Limit: 25, After: "key_1"}, filter: f}
+		text, args := q.build()
+		checkPlan(t, c, 1, keyColumns+text, args)
+		plan := planOf(t, c, keyColumns+text, args)
+		for _, want := range []string{
+			"SCAN key_terms VIRTUAL TABLE INDEX", "SEARCH k USING INTEGER PRIMARY KEY (rowid=?)",
+			"SEARCH u USING PRIMARY KEY (account_id=? AND key_id<?)",
+		} {
+			if !slices.ContainsFunc(plan, func(step string) bool { return strings.Contains(step, want) }) {
+				t.Errorf("%+v: the plan is without %q:\n%s", f, want, strings.Join(plan, "\n"))
+			}
+		}
+	}
+}
+
 // Guarantee: every list of deliveries and events reads an index in the order of the list, and the
 // queue and retention use indexes too.
 func TestDeliveryPlans(t *testing.T) {
@@ -112,7 +136,7 @@ func checkPlan(t *testing.T, c *conn, maxSorts int, query string, args []any) {
 			t.Fatal(err)
 		}
 		table, scans := strings.CutPrefix(detail, "SCAN ")
-		if scans && slices.Contains([]string{"keys", "deliveries", "events", "attempts", "webhooks"}, strings.Fields(table)[0]) {
+		if scans && slices.Contains([]string{"keys", "k", "keys_unindexed", "u", "deliveries", "events", "attempts", "webhooks"}, strings.Fields(table)[0]) {
 			t.Errorf("%s\nscans a table: %s", query, detail)
 		}
 		if strings.Contains(detail, "TEMP B-TREE FOR ORDER BY") {

@@ -70,6 +70,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"KeysToNotify", testKeysToNotify},
 		{"KeyList", testKeyList},
 		{"KeyListQuery", testKeyListQuery},
+		{"IndexKeys", testIndexKeys},
 		{"WebhookRoundTrip", testWebhookRoundTrip},
 		{"WebhookRules", testWebhookRules},
 		{"FanOut", testFanOut},

@@ -1,0 +1,108 @@
+package sqlite
+
+import "strings"
+
+// searched returns the branches of a list that needs the search index. There is one for the keys
+// that are in the index, newest first, one for those that are not, and those of keys whose phase
+// does not match their expiry yet.
+func (q *keyQuery) searched() []string {
+	var branches []string
+	now := micros(q.filter.Now)
+	text, args := q.text()
+	for _, p := range partsOf(q.filter.State) {
+		phase := p.phase
+		where, in := text, args
+		switch p.when {
+		case lateUnexpired:
+			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at > ?"+text, append([]any{q.account, p.phase, now}, args...)))
+			continue
+		case lateExpired:
+			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at <= ?"+text, append([]any{q.account, p.phase, now}, args...)))
+			continue
+		case unexpired:
+			where, in = " AND (expires_at IS NULL OR expires_at > ?)"+where, append([]any{now}, in...)
+		case expired:
+			where, in = " AND expires_at <= ?"+where, append([]any{now}, in...)
+		}
+		if q.filter.State == "" {
+			phase = -1 // one branch for all phases
+		} else {
+			where, in = " AND phase = ?"+where, append([]any{phase}, in...)
+		}
+		branches = append(branches, q.found(phase, where, in), q.unfound(where, in))
+		if phase < 0 {
+			break
+		}
+	}
+	return branches
+}
+
+// text returns the condition on names and prefixes, and its arguments.
+func (q *keyQuery) text() (where string, args []any) {
+	f := &q.filter
+	if f.Name != "" {
+		where, args = " AND name = ?", append(args, f.Name)
+	}
+	if f.Query != "" {
+		where += ` AND (name LIKE ? ESCAPE '\' OR prefix >= ? AND prefix < ?)`
+		literal := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(f.Query)
+		args = append(args, "%"+literal+"%", f.Query, f.Query+"\xff")
+	}
+	return where, args
+}
+
+// found returns a query for one page of the keys that are in the index.
+func (q *keyQuery) found(phase int, where string, args []any) string {
+	q.args = append(q.args, q.match(phase), q.account, below(q.page.After))
+	text := `SELECT n FROM (SELECT k.n FROM key_terms CROSS JOIN keys k ON k.n = key_terms.rowid WHERE key_terms MATCH ?
+		AND key_terms.rowid <= (SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT 1)
+		AND ` + q.terms("k.account_id = ?"+where, append([]any{q.account}, args...)) + ` ORDER BY key_terms.rowid DESC LIMIT ?+0)`
+	q.args = append(q.args, q.page.Limit)
+	return text
+}
+
+// unfound returns a query for one page of the keys that are not in the index as they are now.
+func (q *keyQuery) unfound(where string, args []any) string {
+	q.args = append(q.args, q.account, below(q.page.After))
+	text := `SELECT n FROM (SELECT k.n FROM keys_unindexed u CROSS JOIN keys k ON k.n = u.n WHERE u.account_id = ? AND u.key_id < ?
+		AND ` + q.terms("k.account_id = ?"+where, append([]any{q.account}, args...)) + ` ORDER BY u.key_id DESC LIMIT ?+0)`
+	q.args = append(q.args, q.page.Limit)
+	return text
+}
+
+// match returns the query of the index for the keys in phase, -1 for any, that the rest of the
+// filter selects.
+func (q *keyQuery) match(phase int) string {
+	f := &q.filter
+	w := newTermWriter(q.account)
+	w.before, w.after = ` AND "`, `"`
+	if phase >= 0 {
+		w.phase(int64(phase))
+	}
+	if f.Level != "" {
+		w.level(int64(levelNumber(f.Level)))
+	}
+	if f.Owner != "" {
+		w.owner(f.Owner)
+	}
+	if f.GatewayID != "" {
+		w.gateway(f.GatewayID)
+	}
+	if f.Name != "" {
+		w.name(f.Name)
+	}
+	if f.Query != "" {
+		w.text = append(w.text, ` AND ((`...)
+		w.before, w.after = `"`, `"`
+		for i, gram := range trigrams(f.Query) {
+			if i > 0 {
+				w.text = append(w.text, ` AND `...)
+			}
+			w.bytes(gramTerm, gram)
+		}
+		w.text = append(w.text, `) OR `...)
+		w.start(f.Query)
+		w.text = append(w.text, ')')
+	}
+	return string(w.text[len(` AND `):])
+}
