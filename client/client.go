@@ -141,6 +141,27 @@ func retryable(method string, err *UnreachableError) bool {
 func (c *Client) try(ctx context.Context, r *Request, idempotencyKey string) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
+	req, err := c.request(ctx, r, idempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, &UnreachableError{URL: c.base.String(), Err: withoutURL(err)}
+	}
+	defer res.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes))
+	if err != nil {
+		return nil, &UnreachableError{URL: c.base.String(), Err: err}
+	}
+	if res.StatusCode >= http.StatusMultipleChoices {
+		return nil, errorOf(res, content)
+	}
+	return &Response{res.StatusCode, res.Header, content}, nil
+}
+
+// request returns the HTTP request of an attempt.
+func (c *Client) request(ctx context.Context, r *Request, idempotencyKey string) (*http.Request, error) {
 	var body io.Reader = http.NoBody
 	if r.Body != nil {
 		body = strings.NewReader(string(r.Body))
@@ -169,20 +190,7 @@ func (c *Client) try(ctx context.Context, r *Request, idempotencyKey string) (*R
 		req.Header.Set("Idempotency-Key", idempotencyKey)
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
-
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, &UnreachableError{URL: c.base.String(), Err: withoutURL(err)}
-	}
-	defer res.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes))
-	if err != nil {
-		return nil, &UnreachableError{URL: c.base.String(), Err: err}
-	}
-	if res.StatusCode >= http.StatusMultipleChoices {
-		return nil, errorOf(res, content)
-	}
-	return &Response{res.StatusCode, res.Header, content}, nil
+	return req, nil
 }
 
 // withoutURL removes the method and address that net/http adds to an error. An

@@ -78,8 +78,12 @@ type SimulateRequest struct {
 // AuditLog lists the audit log, newest first (contract, section 7). The log is
 // complete up to the time of the call.
 func (c *Client) AuditLog(ctx context.Context, f AuditFilter) iter.Seq2[AuditEntry, error] {
-	return list[AuditEntry](ctx, c, "/v1/audit-log", filter("kind", f.Kind, "outcome", f.Outcome, "key_prefix", f.KeyPrefix,
-		"key_id", f.KeyID, "gateway_id", f.GatewayID, "actor", f.ActorKeyID, "since", instant(f.Since), "until", instant(f.Until)), f.PageSize)
+	return list[AuditEntry](ctx, c, "/v1/audit-log", f.query(), f.PageSize)
+}
+
+func (f *AuditFilter) query() url.Values {
+	return filter("kind", f.Kind, "outcome", f.Outcome, "key_prefix", f.KeyPrefix, "key_id", f.KeyID, "gateway_id", f.GatewayID,
+		"actor", f.ActorKeyID, "since", instant(f.Since), "until", instant(f.Until))
 }
 
 // AuditHead returns the end of the hash chain over the sealed blocks of the

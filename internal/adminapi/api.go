@@ -46,6 +46,9 @@ type Config struct {
 	// Recorder receives an audit record of each authentication. Nil means that
 	// none are recorded.
 	Recorder Recorder
+	// Stall is how long a client may take to read a piece of a stream, of about 128 KB,
+	// before the response is broken off. 0 means DefaultStall.
+	Stall time.Duration
 	// Log receives the causes of responses with status 500 and 503. Nil means
 	// that they are discarded.
 	Log *slog.Logger
@@ -60,6 +63,7 @@ type API struct {
 	limits  *callLimits
 	bounds  *bounds
 	running *inFlight
+	exports *exports
 
 	documentJSON []byte
 	documentYAML func() ([]byte, error) // encodes the document on the first call
@@ -79,10 +83,13 @@ func New(cfg Config) (*API, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = ratelimit.NewClock().Now
 	}
+	if cfg.Stall == 0 {
+		cfg.Stall = DefaultStall
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight()}
+	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports()}
 	ops := a.operations()
 	doc, bodies := describe(ops)
 	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas
@@ -138,6 +145,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for name, value := range res.header {
 		c.header.Set(name, value)
+	}
+	if res.stream != nil {
+		a.stream(w, c, res)
+		return
 	}
 	content := res.raw
 	if content == nil {

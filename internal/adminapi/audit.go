@@ -54,9 +54,10 @@ func auditFilters() []queryParam {
 func (a *API) auditOperations() []operation {
 	return []operation{{
 		id: "listAuditLog", method: http.MethodGet, path: "/v1/audit-log", tag: "Audit log",
-		summary:     "List the audit log",
-		description: "Returns audit records, newest first: each authentication with its outcome, for gateways and for this API, and each change made through this API. The log is complete up to the time of the call.",
-		query:       append(pageParams(), auditFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[auditEntryRecord]](),
+		summary: "List the audit log",
+		description: "Returns audit records, newest first: each authentication with its outcome, for gateways and for this API, and each change made through this API. The log is complete up to the time of the call. " +
+			"With format, returns all matching records as they are at the time of the call, oldest first, in one response that may be of any length; it counts as one call of the rate limit. At most 2 such responses at a time for each account, and 8 in all; one more is a 429. A response that does not end properly is not complete.",
+		query: auditQuery(), success: http.StatusOK, result: reflect.TypeFor[list[auditEntryRecord]](), media: []string{jsonlType, csvType},
 		run: a.listAuditLog,
 	}, {
 		id: "getAuditHead", method: http.MethodGet, path: "/v1/audit-log/head", tag: "Audit log",
@@ -75,6 +76,9 @@ func (a *API) listAuditLog(c *call) (response, error) {
 	f := audit.Filter{
 		Kind: audit.Kind(c.query.Get("kind")), Outcome: audit.Outcome(c.query.Get("outcome")), KeyPrefix: c.query.Get("key_prefix"),
 		KeyID: c.query.Get("key_id"), GatewayID: c.query.Get("gateway_id"), Actor: c.query.Get("actor"), Since: since, Until: until,
+	}
+	if c.query.Has("format") {
+		return a.exportAuditLog(c, f)
 	}
 	return page(c, "audit-log", c.cursorBinding(auditFilters()), func(p control.Page) ([]audit.Record, error) {
 		return a.cfg.Control.AuditLog(c.ctx, &c.caller, f, p)

@@ -45,7 +45,9 @@ func ClientDocument() *huma.OpenAPI {
 				r.Headers = nil
 				if r.Content[jsonType] == nil || r.Content[jsonType].Schema.Ref == "" {
 					r.Content = nil
+					continue
 				}
+				r.Content = map[string]*huma.MediaType{jsonType: r.Content[jsonType]}
 			}
 			op.Responses["default"] = failure
 		}

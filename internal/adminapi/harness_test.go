@@ -36,6 +36,7 @@ type server struct {
 	clock   *clock
 	db      *sqlite.DB
 	control *control.Service
+	api     adminapi.Config
 	handler *adminapi.API
 	http    *httptest.Server
 	admin   string // key of the account default
@@ -97,12 +98,13 @@ func (s *server) open() {
 	}
 	s.follow(&cfg, db, live)
 	s.control = must(control.New(cfg))(s.t)
-	s.handler = must(adminapi.New(adminapi.Config{
+	s.api = adminapi.Config{
 		Recorder: s.events, Control: s.control, Authenticate: adminapi.BySnapshot(live), Now: s.clock.Now, Clock: s.clock.instant,
 		Settings: func() []adminapi.Setting {
 			return []adminapi.Setting{{Name: "gateway-addr", Value: "127.0.0.1:8080", Source: "default"}}
 		},
-	}))(s.t)
+	}
+	s.handler = must(adminapi.New(s.api))(s.t)
 	s.http = httptest.NewServer(s.handler)
 	s.close = func() {
 		s.http.Close()

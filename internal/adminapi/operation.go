@@ -46,9 +46,10 @@ type operation struct {
 type response struct {
 	status int
 	header map[string]string
-	body   any    // encoded as JSON
-	raw    []byte // sent as it is in place of body; header has its Content-Type
-	replay any    // stored for replays in place of a body that holds a secret; nil if body holds none
+	body   any     // encoded as JSON
+	raw    []byte  // sent as it is in place of body; header has its Content-Type
+	stream *stream // sent piece by piece in place of body; header has its Content-Type
+	replay any     // stored for replays in place of a body that holds a secret; nil if body holds none
 }
 
 func ok(body any) response { return response{status: http.StatusOK, body: body} }

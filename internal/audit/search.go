@@ -186,16 +186,9 @@ func (s *search) openEnd() error {
 
 // groups lists the records of the blocks of groups, which are ordered the last first.
 func (s *search) groups(groups []*BlockGroup) error {
-	sets := make(map[int64]uint64, len(groups))
-	for _, g := range groups {
-		if set := g.mayMatch(s.query); set != 0 {
-			sets[g.Number] = set
-		}
-	}
-	for _, t := range s.query.elements {
-		if err := s.narrow(groups, sets, t); err != nil {
-			return err
-		}
+	sets, err := s.query.blocks(s.ctx, s.src, groups)
+	if err != nil {
+		return err
 	}
 	for _, g := range groups {
 		for set := sets[g.Number]; set != 0 && !s.full(); {
@@ -211,9 +204,26 @@ func (s *search) groups(groups []*BlockGroup) error {
 	return nil
 }
 
+// blocks returns the blocks of each group that by the index may have a record that q matches,
+// a bit for each, by the number of the group. The groups are ordered the last first.
+func (q *query) blocks(ctx context.Context, src Source, groups []*BlockGroup) (map[int64]uint64, error) {
+	sets := make(map[int64]uint64, len(groups))
+	for _, g := range groups {
+		if set := g.mayMatch(q); set != 0 {
+			sets[g.Number] = set
+		}
+	}
+	for _, t := range q.elements {
+		if err := narrow(ctx, src, groups, sets, t); err != nil {
+			return nil, err
+		}
+	}
+	return sets, nil
+}
+
 // narrow removes the blocks from sets that do not have the element. Groups with the same
 // number of partitions have it in the same one, and are read together.
-func (s *search) narrow(groups []*BlockGroup, sets map[int64]uint64, t element) error {
+func narrow(ctx context.Context, src Source, groups []*BlockGroup, sets map[int64]uint64, t element) error {
 	type span struct{ first, last int64 }
 	spans := map[int]span{}
 	in := map[int64]int{}
@@ -231,7 +241,7 @@ func (s *search) narrow(groups []*BlockGroup, sets map[int64]uint64, t element) 
 		spans[n] = at
 	}
 	for n, at := range spans {
-		err := s.src.Partitions(s.ctx, n, at.first, at.last, func(group int64, bits []byte) error {
+		err := src.Partitions(ctx, n, at.first, at.last, func(group int64, bits []byte) error {
 			if wanted, ok := in[group]; !ok || wanted != n {
 				return nil
 			}
@@ -306,16 +316,17 @@ func (s *search) damaged(b *Block) {
 		}
 		p.bounded, p.bound, p.key = true, s.after.bound, s.after.key
 	}
-	s.gap(gapRecord(s.account, int64(b.Records), b.First, b.Last, fmt.Sprintf("block %d is damaged", b.Number)), p)
+	s.gap(damagedRecord(s.account, b), p)
+}
+
+// damagedRecord returns the gap record for a damaged block.
+func damagedRecord(accountID string, b *Block) *Record {
+	return gapRecord(accountID, int64(b.Records), b.First, b.Last, fmt.Sprintf("block %d is damaged", b.Number))
 }
 
 // gap lists a gap record, if the filter matches it.
 func (s *search) gap(r *Record, p *cursor) {
-	at := r.Time.UnixMicro()
-	if q := s.query; len(q.elements) > 0 || !q.overlaps(at, at) {
-		return
-	}
-	if c, _ := classOf(r.Kind, r.Outcome); s.query.classes&(1<<c) == 0 {
+	if s.query.gap(r) == nil {
 		return
 	}
 	r.Cursor = p.String()
@@ -356,13 +367,16 @@ func (v *View) key(i int) (key, error) {
 // the oldest block.
 const cutIndex = -1
 
+// reasonOutgrown is the reason of a gap record for the cut.
+const reasonOutgrown = "the log outgrew --audit-max-bytes"
+
 // cut lists a gap record for the records that were removed early, as the oldest record.
 func (s *search) cut() {
 	cut, base := s.chain.Cut, s.chain.Base.Number
 	if cut.Records == 0 || s.after != nil && !s.after.open && s.after.index == cutIndex {
 		return
 	}
-	s.gap(gapRecord(s.account, cut.Records, cut.First, cut.Last, "the log outgrew --audit-max-bytes"), &cursor{block: base + 1, index: cutIndex})
+	s.gap(gapRecord(s.account, cut.Records, cut.First, cut.Last, reasonOutgrown), &cursor{block: base + 1, index: cutIndex})
 }
 
 // NewGap returns a gap record: n records of the account, with times from first to last,

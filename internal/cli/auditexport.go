@@ -2,14 +2,10 @@ package cli
 
 import (
 	"bufio"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,9 +27,15 @@ func newAuditExport(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "Export the audit log as JSON lines or CSV, or its sealed blocks for audit-log verify",
-		Long: `Write the records of the audit log, newest first, to standard output or a file, as
-JSON lines or as CSV with a header row. It uses constant memory for any number of
-records.
+		Long: `Write the records of the audit log, oldest first, to standard output or a file, as
+JSON lines or as CSV with a header row. The export has the log as it is when the
+command begins, in constant memory for any number of records. In CSV, a cell that a
+spreadsheet would take for a formula begins with an apostrophe.
+
+A file gets its name once it is complete; until then it is FILE.part. If the export
+breaks off, the exit status is not 0, what was written ends with a complete record,
+and a message says with which --since another export goes on. Both may have the
+records of some seconds; the request_id tells them apart.
 
 With --blocks, write the sealed blocks of the log and their digests, as they are in
 the store on this machine. "audit-log verify FILE" can check such a file at any time
@@ -44,7 +46,7 @@ and on any machine. --blocks reads the store directly; a server may be running.`
 	}
 	f := c.Flags()
 	o.add(f)
-	limitFlag(f, &o.limit)
+	f.IntVar(&o.limit, "limit", 0, "export only the first `n` records; 0 means all")
 	f.StringVar(&o.format, "format", "jsonl", "`format`: jsonl (one JSON object per line) or csv")
 	f.StringVar(&o.file, "file", "", "`file` to create, with mode 0600; it must not exist")
 	f.BoolVar(&o.blocks, "blocks", false, "export the sealed blocks of the store on this machine")
@@ -68,8 +70,7 @@ func (o *auditExport) run(c *cobra.Command, _ []string) (err error) {
 			return usagef("--%s requires --blocks: without it, records come from a server", flag)
 		}
 	}
-	write, known := map[string]func(io.Writer, iter.Seq2[client.AuditEntry, error]) error{"jsonl": writeLines, "csv": writeCSV}[o.format]
-	if !known {
+	if o.format != client.FormatJSONL && o.format != client.FormatCSV {
 		return usagef("--format must be jsonl or csv, not %q", o.format)
 	}
 	api, err := o.list(&o.filter.ListOptions, o.limit)
@@ -79,9 +80,7 @@ func (o *auditExport) run(c *cobra.Command, _ []string) (err error) {
 	if err := o.identify(api, o.records()); err != nil {
 		return err
 	}
-	return o.writeTo(o.file, func(w io.Writer) error {
-		return write(w, firstOf(o.limit, api.AuditLog(c.Context(), o.filter)))
-	})
+	return o.exportRecords(c.Context(), api)
 }
 
 func (o *auditExport) exportBlocks(c *cobra.Command) error {
@@ -137,55 +136,4 @@ func firstOf[T any](n int, records iter.Seq2[T, error]) iter.Seq2[T, error] {
 			}
 		}
 	}
-}
-
-func writeLines(w io.Writer, records iter.Seq2[client.AuditEntry, error]) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	for e, err := range records {
-		if err != nil {
-			return err
-		}
-		if err := enc.Encode(e); err != nil {
-			return fmt.Errorf("write a record: %w", err)
-		}
-	}
-	return nil
-}
-
-// writeCSV writes one row for each record. It puts a quote before a cell that a
-// spreadsheet would take for a formula, because callers choose the paths.
-func writeCSV(w io.Writer, records iter.Seq2[client.AuditEntry, error]) error {
-	out := csv.NewWriter(w)
-	if err := out.Write([]string{
-		"time", "kind", "outcome", "key_prefix", "key_id", "gateway_id", "method", "path", "client_ip", "request_id", "action", "target", "actor_key_id", "diff",
-	}); err != nil {
-		return err
-	}
-	for e, err := range records {
-		if err != nil {
-			return err
-		}
-		row := []string{
-			e.Time.UTC().Format(time.RFC3339Nano), e.Kind, e.Outcome, str(e.KeyPrefix), str(e.KeyID), str(e.GatewayID),
-			e.Method, e.Path, e.ClientIP, e.RequestID, "", "", "", "",
-		}
-		if m := e.AuditAction; m != nil {
-			diff, err := json.Marshal(m.Diff)
-			if err != nil {
-				return fmt.Errorf("write a record: %w", err)
-			}
-			copy(row[10:], []string{m.Action, m.Target, str(m.ActorKeyID), string(diff)})
-		}
-		for i, cell := range row {
-			if cell != "" && (cell[0] == '=' || cell[0] == '+' || cell[0] == '-' || cell[0] == '@') {
-				row[i] = "'" + cell
-			}
-		}
-		if err := out.Write(row); err != nil {
-			return err
-		}
-	}
-	out.Flush()
-	return out.Error()
 }

@@ -26,6 +26,36 @@ func (s *Service) AuditLog(ctx context.Context, c *Caller, f audit.Filter, p Pag
 	return read(ctx, s, func(tx ReadTx) ([]audit.Record, error) { return tx.AuditLog(ctx, c.Account.ID, f, p) })
 }
 
+// AuditExport is the records of an account's audit log that match a filter, as the log was when
+// the export began. It reads them step by step, each step in a short transaction of its own, so
+// that a slow reader holds up nothing.
+type AuditExport struct {
+	service *Service
+	account string
+	scan    *audit.Scan
+}
+
+// ExportAudit begins an export of the records that f matches, oldest first. It has the records
+// of every request that had ended, and of every change that was made, before the call.
+func (s *Service) ExportAudit(ctx context.Context, c *Caller, f audit.Filter) (*AuditExport, error) {
+	if s.cfg.AuditSync != nil {
+		s.sync(ctx, s.cfg.AuditSync)
+	}
+	scan, err := read(ctx, s, func(tx ReadTx) (*audit.Scan, error) {
+		return s.codec.Scan(ctx, tx.AuditSource(c.Account.ID), c.Account.ID, f)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &AuditExport{service: s, account: c.Account.ID, scan: scan}, nil
+}
+
+// Read reads the next step, or returns nil at the end. A step has at most about a megabyte of
+// compressed records.
+func (e *AuditExport) Read(ctx context.Context) (*audit.ScanStep, error) {
+	return read(ctx, e.service, func(tx ReadTx) (*audit.ScanStep, error) { return e.scan.Read(ctx, tx.AuditSource(e.account)) })
+}
+
 // sync flushes the records in memory. It gives up after syncWithin, and logs this.
 func (s *Service) sync(ctx context.Context, from Syncer) {
 	ctx, cancel := context.WithTimeout(ctx, syncWithin)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook"
@@ -190,7 +191,8 @@ type PushResult struct {
 // fault; a record of another account is fault.NotFound. It is safe for
 // concurrent use.
 type Service struct {
-	cfg Config
+	cfg   Config
+	codec *audit.Codec // of the blocks of the audit log
 }
 
 // New returns a Service. It fails if a required field of cfg is missing.
@@ -215,7 +217,11 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Recall == nil {
 		cfg.Recall = func(string) {}
 	}
-	return &Service{cfg: cfg}, nil
+	codec, err := audit.NewCodec()
+	if err != nil {
+		return nil, err
+	}
+	return &Service{cfg: cfg, codec: codec}, nil
 }
 
 // now returns the time in the form that stores keep: UTC, in whole microseconds.

@@ -17,6 +17,9 @@ type AuditReader interface {
 	// AuditLog lists all of the account's audit records, newest first. Page.After is the
 	// cursor of the last one.
 	AuditLog(ctx context.Context, accountID string, f audit.Filter, p Page) ([]audit.Record, error)
+	// AuditSource returns the account's log for a step of audit.Scan. It must not be used
+	// after the transaction.
+	AuditSource(accountID string) audit.Source
 	// AuditChain describes the account's chain of blocks.
 	AuditChain(ctx context.Context, accountID string) (audit.Chain, error)
 	// AuditBlocks returns up to limit blocks of the account's chain in order, starting

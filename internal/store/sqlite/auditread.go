@@ -15,6 +15,9 @@ func (t *readTx) AuditLog(ctx context.Context, accountID string, f audit.Filter,
 	return t.c.codec.Search(ctx, auditSource{t, accountID}, accountID, f, p.After, p.Limit)
 }
 
+// AuditSource implements control.AuditReader.
+func (t *readTx) AuditSource(accountID string) audit.Source { return auditSource{t, accountID} }
+
 // AuditChain implements control.AuditReader.
 func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain, error) {
 	c := audit.Chain{AccountID: accountID}

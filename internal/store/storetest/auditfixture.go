@@ -182,6 +182,7 @@ func (d *auditHarness) list(f audit.Filter, limit int, between func()) []audit.R
 func (d *auditHarness) check(what string, f audit.Filter, limit int) {
 	d.Helper()
 	d.compare(what, d.list(f, limit, nil), d.want(f))
+	d.checkScan("scan as "+what, d.scan(f, nil), d.oldestFirst(f))
 }
 
 func (d *auditHarness) compare(what string, got, want []audit.Record) {

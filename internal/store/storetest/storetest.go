@@ -93,6 +93,8 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"Audit", testAudit},
 		{"AuditLog", testAuditLog},
 		{"AuditLogAcrossGroups", testAuditGroups},
+		{"AuditScan", testAuditScan},
+		{"AuditScanTrimmed", testAuditScanTrimmed},
 		{"AuditBlocks", testAuditBlocks},
 		{"AuditJoin", testAuditJoin},
 		{"AuditClockStep", testAuditClockStep},

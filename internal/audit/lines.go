@@ -1,0 +1,268 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+)
+
+// LineFormat is a format of exported records, one line for each.
+type LineFormat string
+
+// The formats.
+const (
+	JSONL LineFormat = "jsonl"
+	CSV   LineFormat = "csv"
+)
+
+// EmitSize is the approximate size of the pieces of an export, in bytes.
+const EmitSize = 128 << 10
+
+// LineEncoder encodes records as lines of JSON or of CSV (RFC 4180, with LF line ends). In CSV, a
+// cell that a spreadsheet would take for a formula begins with an apostrophe: callers choose
+// paths and methods. An encoder is not safe for concurrent use.
+//
+// A block has each method, caller and address once. They are encoded once for each block, not
+// for each record, which is most of what makes an export fast.
+type LineEncoder struct {
+	format LineFormat
+	other  func(dst []byte, r *Record) ([]byte, error)
+	dst    []byte
+	texts  lineTexts
+	second int64  // of at, in seconds since 1970
+	at     []byte // the last time without its fraction
+}
+
+// lineTexts are the encoded entries of a block's dictionaries, by entry number.
+type lineTexts struct {
+	calls   [][2]string // kind and outcome; method
+	callers []string
+	clients []string
+}
+
+// NewLineEncoder returns an encoder for a format. record appends the line of one record in
+// JSONL. It is called for records that have more than the fields of an authentication; the
+// lines of the others must be the same as its lines.
+func NewLineEncoder(format LineFormat, record func(dst []byte, r *Record) ([]byte, error)) *LineEncoder {
+	return &LineEncoder{format: format, other: record, second: -1 << 63}
+}
+
+// Header returns the first line of the format, or nil if it has none.
+func (e *LineEncoder) Header() []byte {
+	if e.format != CSV {
+		return nil
+	}
+	return []byte("time,kind,outcome,key_prefix,key_id,gateway_id,method,path,client_ip,request_id,action,target,actor_key_id,diff\n")
+}
+
+// flush emits the lines that are left.
+func (e *LineEncoder) flush(emit func(lines []byte) error) error {
+	if len(e.dst) == 0 {
+		return nil
+	}
+	err := emit(e.dst)
+	e.dst = e.dst[:0]
+	return err
+}
+
+// view encodes the records of v with the given indexes. v.All must have succeeded.
+func (e *LineEncoder) view(v *View, indexes []int, emit func(lines []byte) error) error {
+	if len(indexes) == 0 {
+		return nil
+	}
+	e.prepare(v)
+	x := v.rest
+	begin, end := `{"time":"`, "\"}\n"
+	if e.format == CSV {
+		begin, end = "", ",,,,\n"
+	}
+	for _, i := range indexes {
+		if len(e.dst) >= EmitSize {
+			if err := e.flush(emit); err != nil {
+				return err
+			}
+		}
+		if x.extras[i] != nil || x.requests[i] == [16]byte{} {
+			r, err := v.Record(i)
+			if err != nil {
+				return err
+			}
+			if err := e.append(&r); err != nil {
+				return err
+			}
+			continue
+		}
+		call := &e.texts.calls[v.call[i]]
+		e.dst = append(e.dst, begin...)
+		e.appendTime(v.times[i])
+		e.dst = append(e.dst, call[0]...)
+		e.dst = append(e.dst, e.texts.callers[v.caller[i]]...)
+		e.dst = append(e.dst, call[1]...)
+		e.dst = e.appendText(e.dst, x.paths[x.path[i]])
+		e.dst = append(e.dst, e.texts.clients[x.client[i]]...)
+		e.dst = id.Append(e.dst, id.Request, x.requests[i])
+		e.dst = append(e.dst, end...)
+	}
+	return nil
+}
+
+// prepare encodes the entries of v's dictionaries.
+func (e *LineEncoder) prepare(v *View) {
+	t := &e.texts
+	t.calls, t.callers, t.clients = t.calls[:0], t.callers[:0], t.clients[:0]
+	text := func(s string) string { return string(e.appendText(nil, s)) }
+	for _, c := range v.calls {
+		kind, outcome, method := text(string(c.class.kind())), text(string(c.class.outcome())), text(c.method)
+		if e.format == CSV {
+			t.calls = append(t.calls, [2]string{"Z," + kind + "," + outcome + ",", method + ","})
+			continue
+		}
+		t.calls = append(t.calls, [2]string{`Z","kind":` + kind + `,"outcome":` + outcome, `,"method":` + method + `,"path":`})
+	}
+	for i := range v.callers {
+		c := &v.callers[i]
+		prefix, key, gateway := readText(c.prefix, ""), readText(c.key, id.Key), readText(c.gateway, id.Gateway)
+		if e.format == CSV {
+			t.callers = append(t.callers, text(prefix)+","+text(key)+","+text(gateway)+",")
+			continue
+		}
+		orNull := func(s string) string {
+			if s == "" {
+				return "null"
+			}
+			return text(s)
+		}
+		t.callers = append(t.callers, `,"key_prefix":`+orNull(prefix)+`,"key_id":`+orNull(key)+`,"gateway_id":`+orNull(gateway))
+	}
+	for _, encoded := range v.rest.clients {
+		client := text(readText(encoded, ""))
+		if e.format == CSV {
+			t.clients = append(t.clients, ","+client+",")
+			continue
+		}
+		t.clients = append(t.clients, `,"client_ip":`+client+`,"request_id":"`)
+	}
+}
+
+// appendTime appends a time in RFC 3339, up to its fraction and without the Z. Records are in
+// the order of their times, so that most have the second of the one before.
+func (e *LineEncoder) appendTime(us int64) {
+	t := time.UnixMicro(us).UTC()
+	if second := t.Unix(); second != e.second {
+		e.second = second
+		e.at = t.AppendFormat(e.at[:0], "2006-01-02T15:04:05")
+	}
+	e.dst = append(e.dst, e.at...)
+	fraction := t.Nanosecond() / 1000
+	if fraction == 0 {
+		return
+	}
+	digits := [7]byte{0: '.'}
+	for i := 6; i > 0; i-- {
+		digits[i] = byte('0' + fraction%10)
+		fraction /= 10
+	}
+	e.dst = append(e.dst, bytes.TrimRight(digits[:], "0")...)
+}
+
+// record encodes a single record.
+func (e *LineEncoder) record(r *Record, emit func(lines []byte) error) error {
+	if err := e.append(r); err != nil {
+		return err
+	}
+	return e.flush(emit)
+}
+
+// append appends the line of a record that may have every field.
+func (e *LineEncoder) append(r *Record) (err error) {
+	if e.format != CSV {
+		e.dst, err = e.other(e.dst, r)
+		return err
+	}
+	row := []string{
+		r.Time.UTC().Format(time.RFC3339Nano), string(r.Kind), string(r.Outcome), r.KeyPrefix, r.KeyID, r.GatewayID, r.Method, r.Path,
+		r.ClientIP, r.RequestID, "", "", "", "",
+	}
+	if r.Kind == Management {
+		diff, err := encodeDiff(r.Diff)
+		if err != nil {
+			return err
+		}
+		copy(row[10:], []string{string(r.Action), r.Target, r.ActorKeyID, diff})
+	}
+	for i, cell := range row {
+		if i > 0 {
+			e.dst = append(e.dst, ',')
+		}
+		e.dst = e.appendText(e.dst, cell)
+	}
+	e.dst = append(e.dst, '\n')
+	return nil
+}
+
+func encodeDiff(d Diff) (string, error) {
+	if d == nil {
+		return "{}", nil
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(d); err != nil {
+		return "", fmt.Errorf("encode the diff of an audit record: %w", err)
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+// appendText appends a text as a value of the format.
+func (e *LineEncoder) appendText(dst []byte, s string) []byte {
+	if e.format == CSV {
+		return appendCell(dst, s)
+	}
+	return appendJSONString(dst, s)
+}
+
+// appendJSONString appends s exactly as the lists of the management API have it.
+func appendJSONString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			var b bytes.Buffer
+			enc := json.NewEncoder(&b)
+			enc.SetEscapeHTML(false)
+			_ = enc.Encode(s) // a string can always be encoded
+			return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
+}
+
+// appendCell appends s as a cell of CSV. A cell that begins like a formula begins with an
+// apostrophe instead.
+func appendCell(dst []byte, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	formula := strings.IndexByte("=+-@\t\r", s[0]) >= 0
+	if !strings.ContainsAny(s, "\",\r\n") && s[0] != ' ' {
+		if formula {
+			dst = append(dst, '\'')
+		}
+		return append(dst, s...)
+	}
+	dst = append(dst, '"')
+	if formula {
+		dst = append(dst, '\'')
+	}
+	for i := range len(s) {
+		if s[i] == '"' {
+			dst = append(dst, '"')
+		}
+		dst = append(dst, s[i])
+	}
+	return append(dst, '"')
+}

@@ -1,0 +1,284 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// What one step of a Scan reads at most, so that the transaction of the step is short: a
+// reader that is slow then holds up no checkpoint of the store.
+const (
+	scanBlocks = 16
+	scanBytes  = 1 << 20 // after this many bytes of content, no further block is read
+)
+
+// errRemoved is the error of a Scan whose log is no longer in the store.
+var errRemoved = errors.New("the log was removed while it was read")
+
+// Scan reads an account's log as it is at the beginning of the scan, oldest record first:
+// block by block, each in its order, and then the open end. That is the order of Search,
+// reversed. It holds the open end in memory, and blocks only step by step. Records that
+// retention removes meanwhile are left out; records that are removed early leave a gap record.
+//
+// A Scan is not safe for concurrent use.
+type Scan struct {
+	codec   *Codec
+	account string
+	query   *query
+
+	open    *Open   // at the beginning; nil once it was returned
+	head    int64   // number of the last block at the beginning
+	planned int64   // blocks up to this number are in todo, read, or without a match
+	todo    []int64 // numbers of the blocks to read, ascending
+	cut     int64   // records that were removed early at the last step
+	started bool    // the first step was read
+}
+
+// ScanStep is what one step of a Scan has read.
+type ScanStep struct {
+	scan   *Scan
+	gap    *Record // to list first; may be nil
+	blocks []*Block
+	open   *Open // may be nil
+}
+
+// Scan begins a scan of the records that f matches.
+func (c *Codec) Scan(ctx context.Context, src Source, accountID string, f Filter) (*Scan, error) {
+	o, err := src.Open(ctx, WithRecords)
+	if err != nil {
+		return nil, fmt.Errorf("scan the audit log of %s: %w", accountID, err)
+	}
+	return &Scan{
+		codec: c, account: accountID, query: newQuery(f), open: o, head: o.Chain.Head.Number, planned: o.Chain.Base.Number,
+	}, nil
+}
+
+// Read reads the next step, or returns nil at the end. src may be of another transaction than
+// that of the step before.
+func (s *Scan) Read(ctx context.Context, src Source) (*ScanStep, error) {
+	step, err := s.read(ctx, src)
+	if err != nil {
+		return nil, fmt.Errorf("scan the audit log of %s: %w", s.account, err)
+	}
+	return step, nil
+}
+
+func (s *Scan) read(ctx context.Context, src Source) (*ScanStep, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	step := &ScanStep{scan: s}
+	var err error
+	if step.gap, err = s.follow(ctx, src); err != nil {
+		return nil, err
+	}
+	if len(s.todo) == 0 && s.planned < s.head {
+		if err := s.plan(ctx, src); err != nil {
+			return nil, err
+		}
+	}
+	for size := 0; len(s.todo) > 0 && len(step.blocks) < scanBlocks && size < scanBytes; s.todo = s.todo[1:] {
+		b, err := src.Block(ctx, s.todo[0])
+		if err != nil {
+			return nil, err
+		}
+		if b != nil {
+			step.blocks = append(step.blocks, b)
+			size += len(b.Content)
+		}
+	}
+	if len(s.todo) == 0 && s.planned >= s.head {
+		if s.open == nil && step.gap == nil && len(step.blocks) == 0 {
+			return nil, nil
+		}
+		step.open, s.open = s.open, nil
+	}
+	return step, nil
+}
+
+// follow reads what retention has removed since the last step. At the beginning, and if records
+// were removed early that the scan has not read yet, it returns the gap record of the log.
+func (s *Scan) follow(ctx context.Context, src Source) (gap *Record, err error) {
+	o, err := src.Open(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	if o.Chain.Head.Number < s.head {
+		return nil, errRemoved
+	}
+	base, cut := o.Chain.Base.Number, o.Chain.Cut
+	passed := s.planned
+	if len(s.todo) > 0 {
+		passed = s.todo[0] - 1
+	}
+	if (!s.started || base > passed) && cut.Records > s.cut {
+		gap = s.query.gap(gapRecord(s.account, cut.Records, cut.First, cut.Last, reasonOutgrown))
+	}
+	s.started, s.cut = true, cut.Records
+	s.planned = max(s.planned, base)
+	s.todo = slices.DeleteFunc(s.todo, func(number int64) bool { return number <= base })
+	return gap, nil
+}
+
+// plan finds further blocks to read: for a filter, those of the next groups that may have a
+// match by the index.
+func (s *Scan) plan(ctx context.Context, src Source) error {
+	if s.query.all() {
+		for len(s.todo) < scanBlocks && s.planned < s.head {
+			s.planned++
+			s.todo = append(s.todo, s.planned)
+		}
+		return nil
+	}
+	from := GroupOf(s.planned + 1)
+	through := min(s.head, (from+groupsAtOnce)*GroupSize)
+	groups, err := src.Groups(ctx, from+groupsAtOnce, groupsAtOnce)
+	if err != nil {
+		return err
+	}
+	groups = slices.DeleteFunc(groups, func(g *BlockGroup) bool { return g.Number < from })
+	sets, err := s.query.blocks(ctx, src, groups)
+	if err != nil {
+		return err
+	}
+	grouped := make(map[int64]bool, len(groups))
+	for _, g := range groups {
+		grouped[g.Number] = true
+	}
+	var single map[int64]*Summary // of the blocks without a group, once one was met
+	for number := s.planned + 1; number <= through; number++ {
+		group := GroupOf(number)
+		if grouped[group] {
+			if sets[group]&(1<<((number-1)%GroupSize)) != 0 {
+				s.todo = append(s.todo, number)
+			}
+			continue
+		}
+		if single == nil {
+			if single, err = summaries(ctx, src); err != nil {
+				return err
+			}
+		}
+		if sum := single[number]; sum == nil || sum.mayMatch(s.query) {
+			s.todo = append(s.todo, number)
+		}
+	}
+	s.planned = through
+	return nil
+}
+
+// summaries returns the summaries of the blocks that are in no group, by number.
+func summaries(ctx context.Context, src Source) (map[int64]*Summary, error) {
+	o, err := src.Open(ctx, WithSummaries)
+	if err != nil {
+		return nil, err
+	}
+	single := make(map[int64]*Summary, len(o.Recent))
+	for _, sum := range o.Recent {
+		single[sum.Number] = sum
+	}
+	return single, nil
+}
+
+// Encode encodes the records of the step that the filter matches, oldest first. It calls emit
+// with whole lines, of at most about EmitSize bytes unless one record is larger. emit must not
+// keep them.
+func (t *ScanStep) Encode(to *LineEncoder, emit func(lines []byte) error) error {
+	if t.gap != nil {
+		if err := to.record(t.gap, emit); err != nil {
+			return err
+		}
+	}
+	for _, b := range t.blocks {
+		v, indexes, err := t.scan.decode(b.Content)
+		if err != nil {
+			gap := t.scan.query.gap(damagedRecord(t.scan.account, b))
+			if gap == nil {
+				continue
+			}
+			if err := to.record(gap, emit); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := to.view(v, indexes, emit); err != nil {
+			return err
+		}
+	}
+	if t.open != nil {
+		if err := t.encodeOpen(to, emit); err != nil {
+			return err
+		}
+	}
+	return to.flush(emit)
+}
+
+// decode opens the content of a block, and returns the records that the filter matches,
+// ascending. A block that is damaged anywhere is an error, so that no part of it is listed.
+func (s *Scan) decode(content []byte) (*View, []int, error) {
+	v, err := s.codec.Open(content)
+	if err != nil {
+		return nil, nil, err
+	}
+	var indexes []int
+	err = s.query.matches(v, func(i int) (bool, error) {
+		indexes = append(indexes, i)
+		return true, nil
+	})
+	if err != nil || len(indexes) == 0 {
+		return v, nil, err
+	}
+	slices.Reverse(indexes)
+	return v, indexes, v.check()
+}
+
+// encodeOpen encodes the records of the open end.
+func (t *ScanStep) encodeOpen(to *LineEncoder, emit func(lines []byte) error) error {
+	table := &Table{}
+	if _, err := t.scan.codec.Gather(table, t.open); err != nil {
+		return err
+	}
+	for from := 0; from < table.Len(); from += MaxRecords {
+		content, err := table.part(from, min(from+MaxRecords, table.Len())).Encode(nil)
+		if err != nil {
+			return err
+		}
+		v, indexes, err := t.scan.decode(content)
+		if err != nil {
+			return err
+		}
+		if err := to.view(v, indexes, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all reports whether q matches every record.
+func (q *query) all() bool {
+	return q.classes == 1<<classes-1 && len(q.elements) == 0 && q.since == -1<<63 && q.until == 1<<63-1
+}
+
+// gap returns the gap record r if q matches it, or nil.
+func (q *query) gap(r *Record) *Record {
+	at := r.Time.UnixMicro()
+	if c, _ := classOf(r.Kind, r.Outcome); len(q.elements) > 0 || !q.overlaps(at, at) || q.classes&(1<<c) == 0 {
+		return nil
+	}
+	return r
+}
+
+// check decodes the rest of the columns, and reports whether every record can be read.
+func (v *View) check() error {
+	if err := v.All(); err != nil {
+		return err
+	}
+	for i := range v.rest.extras {
+		if _, err := v.Record(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
