@@ -59,7 +59,8 @@ type server struct {
 	gateway string // host:port of the data plane
 	admin   string
 	ops     string
-	key     string // the admin key of the account default
+	key     string   // the admin key of the account default
+	env     []string // further environment variables of the process
 	cmd     *exec.Cmd
 	output  *syncBuffer
 	exited  chan error
@@ -112,6 +113,7 @@ func (s *server) start() {
 		"--admin-addr", s.admin, "--ops-addr", s.ops,
 	}, s.flags...)
 	s.cmd = exec.Command(binary, args...)
+	s.cmd.Env = append(os.Environ(), s.env...)
 	s.output = &syncBuffer{}
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	if err := s.cmd.Start(); err != nil {

@@ -93,7 +93,7 @@ func (s *server) open() {
 		s.t.Fatal(err)
 	}
 	cfg := control.Config{Store: db, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost"}
-	if first := must(must(control.New(cfg))(s.t).FirstStart(ctx))(s.t); first != "" {
+	if first := must(must(control.New(cfg))(s.t).FirstStart(ctx, ""))(s.t); first != "" {
 		s.admin = first
 	}
 	s.follow(&cfg, db, live)

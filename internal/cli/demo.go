@@ -51,6 +51,7 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
+	settings.AdminKey = "" // the demo shows its key, and must not show a real one
 	if settings.Origin("data-dir").Kind == config.Default {
 		dir, err := os.MkdirTemp("", "keygate-demo-")
 		if err != nil {

@@ -27,6 +27,10 @@ type Config struct {
 	// SecretKeyFile holds the key that encrypts stored secrets.
 	SecretKeyFile string
 
+	// SecretKey is that key itself, 32 bytes, if it is given instead of the file. AdminKey
+	// is the string of the first key, or "" for a new one.
+	SecretKey, AdminKey Secret
+
 	// TLSCert and TLSKey are the files with the certificate and key of the data
 	// plane, AdminTLSCert and AdminTLSKey those of the management listener. Both
 	// files of a pair are set, or both are "", which means plain HTTP.
@@ -95,6 +99,10 @@ func (c *Config) DatabaseFile() string { return filepath.Join(c.DataDir, "keygat
 // AdminKeyFile returns the path of the file to which the first start writes the first
 // account-level key.
 func (c *Config) AdminKeyFile() string { return filepath.Join(c.DataDir, "admin.key") }
+
+// FingerprintFile returns the path of the file from which a start with SecretKey recognizes that
+// it is the key of the store.
+func (c *Config) FingerprintFile() string { return filepath.Join(c.DataDir, "secret.fingerprint") }
 
 // LockFile returns the path of the file that a running server has locked.
 func (c *Config) LockFile() string { return filepath.Join(c.DataDir, "keygate.lock") }

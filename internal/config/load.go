@@ -122,6 +122,9 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	if c.SecretKeyFile == "" {
 		c.SecretKeyFile = filepath.Join(c.DataDir, "secret.key")
 	}
+	if err := c.readSecrets(lookup); err != nil {
+		return nil, err
+	}
 	if err := c.checkAddresses(); err != nil {
 		return nil, err
 	}

@@ -17,15 +17,20 @@ import (
 const firstKeyName = "admin"
 
 // FirstStart creates the account default with an admin key, unless the account exists. It
-// returns the key's string, or "" if the account existed (contract, section 1).
-func (s *Service) FirstStart(ctx context.Context) (secret string, err error) {
-	_, err = read(ctx, s, func(tx ReadTx) (*account.Account, error) {
+// returns the key's string, or "" if the account existed. given is the key's string, or "" for
+// a new one. If the account existed without a given key, it gets that key, and FirstStart
+// returns it too: an earlier first start may have been interrupted (contract, section 1).
+func (s *Service) FirstStart(ctx context.Context, given string) (secret string, err error) {
+	a, err := read(ctx, s, func(tx ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, account.Default)
 	})
-	if fault.CodeOf(err) != fault.NotFound {
+	switch {
+	case err == nil && given != "":
+		return given, s.giveKey(ctx, a, given)
+	case fault.CodeOf(err) != fault.NotFound:
 		return "", err
 	}
-	_, key, err := s.CreateAccount(ctx, account.Default, account.Platform, nil)
+	_, key, err := s.createAccount(ctx, &account.Account{Name: account.Default, Plan: account.Platform}, given)
 	if fault.CodeOf(err) == fault.Conflict { // another process was first
 		return "", nil
 	}
@@ -35,23 +40,39 @@ func (s *Service) FirstStart(ctx context.Context) (secret string, err error) {
 	return key.Secret, nil
 }
 
+// giveKey creates an admin key with the given string for a, unless the key exists.
+func (s *Service) giveKey(ctx context.Context, a *account.Account, given string) error {
+	_, err := inTx(ctx, s, offline(a), func(w *work) (*NewKey, error) {
+		if _, err := w.KeyByDigest(ctx, apikey.DigestOf(given)); fault.CodeOf(err) != fault.NotFound {
+			return nil, err
+		}
+		return s.insertAdminKey(ctx, w, firstKeyName, given)
+	})
+	return err
+}
+
 // CreateAccount creates an account and its first key, an account-level key with the scope
 // admin, for a command that opens the store itself. hosts are the patterns of the hostnames
 // that its gateways may use. A name that is in use is fault.Conflict.
 func (s *Service) CreateAccount(ctx context.Context, name string, plan account.Plan, hosts []string) (*account.Account, *NewKey, error) {
-	a := &account.Account{Name: name, Plan: plan, Hosts: lowered(hosts)}
+	return s.createAccount(ctx, &account.Account{Name: name, Plan: plan, Hosts: lowered(hosts)}, "")
+}
+
+// createAccount creates a. Its first key has the given string, or a new one if that is "".
+func (s *Service) createAccount(ctx context.Context, a *account.Account, key string) (*account.Account, *NewKey, error) {
 	if err := a.Validate(); err != nil {
 		return nil, nil, err
 	}
-	made, err := inTx(ctx, s, offline(a), func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, *a) })
+	made, err := inTx(ctx, s, offline(a), func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, *a, key) })
 	if err != nil {
 		return nil, nil, err
 	}
 	return &made.Account, made.Key, nil
 }
 
-// insertAccount stores a with a new identifier, and its first key.
-func (s *Service) insertAccount(ctx context.Context, w *work, a account.Account) (*NewAccount, error) {
+// insertAccount stores a with a new identifier, and its first key with the given string, or a
+// new one if that is "".
+func (s *Service) insertAccount(ctx context.Context, w *work, a account.Account, secret string) (*NewAccount, error) {
 	a.ID, a.State, a.CreatedAt, a.Version = id.New(id.Account), account.Active, w.now, 1
 	if err := w.InsertAccount(ctx, &a); err != nil {
 		return nil, err
@@ -65,7 +86,7 @@ func (s *Service) insertAccount(ctx context.Context, w *work, a account.Account)
 	// The records of the key are the account's own, which must not see the operator's key.
 	caller := w.caller
 	w.caller = offline(&a)
-	key, err := s.insertAdminKey(ctx, w, firstKeyName)
+	key, err := s.insertAdminKey(ctx, w, firstKeyName, secret)
 	w.caller = caller
 	return &NewAccount{Account: a, Key: key}, err
 }
@@ -80,16 +101,16 @@ func (s *Service) CreateAccountKey(ctx context.Context, accountName, keyName str
 		return nil, err
 	}
 	return inTx(ctx, s, offline(a), func(w *work) (*NewKey, error) {
-		return s.insertAdminKey(ctx, w, keyName)
+		return s.insertAdminKey(ctx, w, keyName, "")
 	})
 }
 
-func (s *Service) insertAdminKey(ctx context.Context, w *work, name string) (*NewKey, error) {
+func (s *Service) insertAdminKey(ctx context.Context, w *work, name, secret string) (*NewKey, error) {
 	k := apikey.Key{Name: name, Level: apikey.AccountLevel, Scope: apikey.Scopes{{Word: apikey.Admin}}}
 	if err := k.Validate(); err != nil {
 		return nil, err
 	}
-	return s.insertKey(ctx, w, k)
+	return s.insertKeyAs(ctx, w, k, secret)
 }
 
 // offline returns the caller of a command that opens the store itself. It may do anything,

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"crypto/rand"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 // start creates nothing.
 func TestFirstStart(t *testing.T) {
 	h := newHarness(t)
-	secret := must[string](h)(h.FirstStart(ctx()))
+	secret := must[string](h)(h.FirstStart(ctx(), ""))
 	if level, ok := apikey.LevelOf(secret); !ok || level != apikey.AccountLevel {
 		t.Errorf("got first key %q; want an account-level key", secret)
 	}
@@ -41,10 +42,38 @@ func TestFirstStart(t *testing.T) {
 	}
 	h.reopen()
 	h.wantNoRecords(a.ID, func() {
-		if again := must[string](h)(h.FirstStart(ctx())); again != "" {
+		if again := must[string](h)(h.FirstStart(ctx(), "")); again != "" {
 			t.Errorf("got key %q from a second start; want none", again)
 		}
 	})
+}
+
+// Guarantee: contract 1, the first key may be given. A first start that was interrupted before it
+// knew the given key is completed with it, once.
+func TestFirstStartWithGivenKey(t *testing.T) {
+	given, err := apikey.Generate(apikey.AccountLevel, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, before := range map[string]func(h *harness){
+		"at the first start":         func(*harness) {},
+		"after one with another key": func(h *harness) { must[string](h)(h.FirstStart(ctx(), "")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			before(h)
+			for range 2 {
+				if got := must[string](h)(h.FirstStart(ctx(), given)); got != given {
+					t.Errorf("got the key %q, want the given one", got)
+				}
+			}
+			_, caller := h.account(account.Default)
+			v := must[*control.Verification](h)(h.VerifyKey(ctx(), caller, given, "", "DELETE", "/v1/keys/x"))
+			if !v.Valid || v.Key.Scope.String() != "admin" {
+				t.Errorf("got verification %+v of the given key; want it valid, with the scope admin", v)
+			}
+		})
+	}
 }
 
 // Guarantee: contract 1, an account has a unique name, a valid plan and valid host patterns,

@@ -131,7 +131,12 @@ func (in KeyLimitInput) parse() (l ratelimit.KeyLimit, err error) {
 
 // insertKey stores k with a new identifier and a new string, its event and its audit record.
 func (s *Service) insertKey(ctx context.Context, w *work, k apikey.Key) (*NewKey, error) {
-	made, err := s.issue(ctx, w, k)
+	return s.insertKeyAs(ctx, w, k, "")
+}
+
+// insertKeyAs is insertKey with a given string. "" means a new one.
+func (s *Service) insertKeyAs(ctx context.Context, w *work, k apikey.Key, secret string) (*NewKey, error) {
+	made, err := s.issueAs(ctx, w, k, secret)
 	if err != nil {
 		return nil, err
 	}
@@ -141,9 +146,16 @@ func (s *Service) insertKey(ctx context.Context, w *work, k apikey.Key) (*NewKey
 // issue stores k with a new string, and with a new identifier and bucket unless it has them, and
 // raises key.created.
 func (s *Service) issue(ctx context.Context, w *work, k apikey.Key) (*NewKey, error) {
-	secret, err := apikey.Generate(k.Level, s.cfg.Random)
-	if err != nil {
-		return nil, err
+	return s.issueAs(ctx, w, k, "")
+}
+
+// issueAs is issue with a given string. "" means a new one.
+func (s *Service) issueAs(ctx context.Context, w *work, k apikey.Key, secret string) (*NewKey, error) {
+	if secret == "" {
+		var err error
+		if secret, err = apikey.Generate(k.Level, s.cfg.Random); err != nil {
+			return nil, err
+		}
 	}
 	if k.ID == "" {
 		k.ID = id.New(id.Key)

@@ -74,7 +74,7 @@ func (s *Service) AddAccount(ctx context.Context, c *Caller, in AccountInput) (*
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
-	return inTx(ctx, s, c, func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, a) })
+	return inTx(ctx, s, c, func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, a, "") })
 }
 
 // UpdateAccount changes an account. When it returns, the keys and gateways of an account that

@@ -19,7 +19,7 @@ import (
 // operator returns the account default and a caller with one of its keys.
 func (h *harness) operator() *control.Caller {
 	h.tb.Helper()
-	must[string](h)(h.FirstStart(ctx()))
+	must[string](h)(h.FirstStart(ctx(), ""))
 	return h.caller(account.Default, "admin")
 }
 

@@ -6,6 +6,9 @@ package secret
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 )
@@ -18,8 +21,13 @@ var ErrOpen = errors.New("cannot decrypt: the bytes are damaged, or were encrypt
 
 // Box encrypts and decrypts with one key. It is safe for concurrent use.
 type Box struct {
-	aead cipher.AEAD
+	aead        cipher.AEAD
+	fingerprint string
 }
+
+// Fingerprint returns a text by which the key can be recognized, but not found: an HMAC of a
+// constant with the key.
+func (b *Box) Fingerprint() string { return b.fingerprint }
 
 // New returns a Box for key, which must have KeySize bytes.
 func New(key []byte) (*Box, error) {
@@ -36,7 +44,9 @@ func New(key []byte) (*Box, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create cipher: %w", err)
 	}
-	return &Box{aead: aead}, nil
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("keygate secret key fingerprint"))
+	return &Box{aead: aead, fingerprint: hex.EncodeToString(mac.Sum(nil)[:16])}, nil
 }
 
 // Seal encrypts plain. Sealing the same bytes twice yields different results.

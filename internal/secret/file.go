@@ -2,6 +2,7 @@ package secret
 
 import (
 	"crypto/rand"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,22 @@ func LoadOrCreate(path string) (*Box, error) {
 	}
 	return New(key)
 }
+
+// Given returns a Box with the given key of KeySize bytes, which takes the place of the file at
+// path. If the file exists nevertheless, it must hold the same key.
+func Given(key []byte, path string) (*Box, error) {
+	switch stored, err := load(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case subtle.ConstantTimeCompare(stored, key) != 1:
+		return nil, fmt.Errorf("%w: %s holds another one", ErrOtherKey, path)
+	}
+	return New(key)
+}
+
+// ErrOtherKey is the error about a given key that is not the one of the store.
+var ErrOtherKey = errors.New("the secret key in the environment is not the one that this installation uses")
 
 func load(path string) (key []byte, err error) {
 	f, err := os.Open(path)

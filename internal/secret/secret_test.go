@@ -104,6 +104,38 @@ func TestLoadOrCreateCreatesOneKey(t *testing.T) {
 	}
 }
 
+// Guarantee: a given key takes the place of the file, and no file is written. If there is a file with
+// another key, or one that cannot be a safe key, it is refused.
+func TestGivenKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret.key")
+	key := bytes.Repeat([]byte{7}, secret.KeySize)
+	box, err := secret.Given(key, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after a given key the file has the error %v, want that it does not exist", err)
+	}
+	other := newBox(t, 8)
+	if box.Fingerprint() == other.Fingerprint() || box.Fingerprint() != newBox(t, 7).Fingerprint() {
+		t.Errorf("got the fingerprints %s and %s of two keys, want the same only for the same key", box.Fingerprint(), other.Fingerprint())
+	}
+	for content, want := range map[string]error{string(key): nil, strings.Repeat("x", secret.KeySize): secret.ErrOtherKey} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := secret.Given(key, path); !errors.Is(err, want) {
+			t.Errorf("with a file of %q got the error %v, want %v", content[:1], err, want)
+		}
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secret.Given(key, path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("with a file that others may read got the error %v, want one that names chmod 600", err)
+	}
+}
+
 // Guarantee: a file that cannot be a safe key is refused with a message that names the
 // remedy, and is left unchanged.
 func TestLoadRefuses(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 // firstKeys is the part of control.Service that the first start needs.
 type firstKeys interface {
-	FirstStart(ctx context.Context) (secret string, err error)
+	FirstStart(ctx context.Context, given string) (secret string, err error)
 }
 
 // A first start writes, in this order: the marker file admin.key.pending, secret.key, the
@@ -45,7 +45,7 @@ func prepareFirstStart(settings *config.Config) error {
 	if found, err := hasDatabase(settings); err != nil || found {
 		return err
 	}
-	left := []string{settings.AdminKeyFile()}
+	left := []string{settings.AdminKeyFile(), settings.FingerprintFile()}
 	// A secret key file elsewhere may have been put there for this first start.
 	if filepath.Dir(settings.SecretKeyFile) == filepath.Clean(settings.DataDir) {
 		left = append(left, settings.SecretKeyFile)
@@ -67,12 +67,13 @@ func prepareFirstStart(settings *config.Config) error {
 // no accounts.
 func errVanished(settings *config.Config, path string) error {
 	return fmt.Errorf("the database %s is missing or empty, but %s exists, so this is not a first start: mount its volume or restore the database from a backup; "+
-		"to start anew with nothing, move admin.key, secret.key and the database out of %s", settings.DatabaseFile(), path, settings.DataDir)
+		"to start anew with nothing, move admin.key, secret.key, secret.fingerprint and the database out of %s", settings.DatabaseFile(), path, settings.DataDir)
 }
 
 // firstStart creates the account default and its admin key, if prepareFirstStart wrote the
 // marker, and writes the key to admin.key. To w it prints the key if w is a terminal, else the
-// path of the file (contract, section 1).
+// path of the file (contract, section 1). A key from the environment is neither written nor
+// printed.
 //
 // If the process died after creating the key and before writing it, the key is lost, and
 // firstStart creates another one with replaceKey. It never overwrites admin.key.
@@ -86,11 +87,13 @@ func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, rep
 	if err != nil {
 		return err
 	}
-	key := ""
+	key, given := "", string(settings.AdminKey)
 	if !written {
-		if key, err = ops.FirstStart(ctx); err != nil {
+		if key, err = ops.FirstStart(ctx, given); err != nil {
 			return err
 		}
+	}
+	if !written && given == "" {
 		if key == "" {
 			if key, err = replaceKey(ctx, account.Default); err != nil {
 				return fmt.Errorf("create another admin key after an interrupted first start: %w", err)
@@ -105,6 +108,8 @@ func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, rep
 	}
 	switch {
 	case key == "":
+	case given != "":
+		fmt.Fprintf(w, "The admin key is the one in the environment variable %s\n", config.AdminKeyVariable)
 	case isTerminal:
 		fmt.Fprintf(w, "The admin key is %s\nIt is shown only once here, and stored in %s.\n", key, path)
 	default:

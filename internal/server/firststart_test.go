@@ -19,10 +19,15 @@ import (
 type accounts struct {
 	created  int
 	replaced int
+	given    string
 	fail     bool // FirstStart fails after creating the account
 }
 
-func (a *accounts) FirstStart(context.Context) (string, error) {
+func (a *accounts) FirstStart(_ context.Context, given string) (string, error) {
+	if given != "" {
+		a.given = given
+		return given, nil
+	}
 	if a.created > 0 {
 		return "", nil
 	}
@@ -158,6 +163,31 @@ func TestInterruptedFirstStartIsRepaired(t *testing.T) {
 	}
 	if a.replaced != 1 {
 		t.Errorf("got %d new keys, want 1", a.replaced)
+	}
+}
+
+// Guarantee: a key from the environment becomes the first key. It is neither written to a file nor
+// printed (contract, section 1).
+func TestGivenAdminKeyIsNotWritten(t *testing.T) {
+	for _, terminal := range []bool{false, true} {
+		dir, a := t.TempDir(), &accounts{}
+		c := &config.Config{DataDir: dir, SecretKeyFile: filepath.Join(dir, "secret.key"), AdminKey: "kga_given"}
+		if err := prepareFirstStart(c); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := firstStart(t.Context(), c, a, a.newKey, &out, terminal); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), "kga_") || !strings.Contains(out.String(), config.AdminKeyVariable) {
+			t.Errorf("got the output %q, want the name of the variable without the key", out.String())
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+			t.Errorf("the directory holds %v (%v), want nothing", files, err)
+		}
+		if a.given != "kga_given" || a.replaced != 0 {
+			t.Errorf("got the given key %q and %d other keys, want kga_given alone", a.given, a.replaced)
+		}
 	}
 }
 

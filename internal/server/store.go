@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/config"
@@ -25,12 +26,7 @@ func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (
 	if err != nil {
 		return nil, nil, err
 	}
-	if hasKey, err := exists(settings.SecretKeyFile); err != nil || old && !hasKey {
-		return nil, nil, errors.Join(err, fmt.Errorf(
-			"the secret key file %s does not exist, but the database %s was created with one: restore the file from a backup, or set --secret-key-file",
-			settings.SecretKeyFile, settings.DatabaseFile()))
-	}
-	box, err := secret.LoadOrCreate(settings.SecretKeyFile)
+	box, err := openBox(settings, old)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,6 +35,60 @@ func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (
 		return nil, nil, err
 	}
 	return db, box, nil
+}
+
+// openBox returns the box for the key in the environment, or else in the secret key file. old
+// says that there is a database, so that it must be the key which that was created with.
+func openBox(settings *config.Config, old bool) (*secret.Box, error) {
+	given := settings.SecretKey != ""
+	hasFile, err := exists(settings.SecretKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	if old && !hasFile && !given {
+		return nil, fmt.Errorf(
+			"the secret key file %s does not exist, but the database %s was created with a secret key: restore the file from a backup, or set --secret-key-file or the environment variable %s",
+			settings.SecretKeyFile, settings.DatabaseFile(), config.SecretKeyVariable)
+	}
+	var box *secret.Box
+	if given {
+		box, err = secret.Given([]byte(settings.SecretKey), settings.SecretKeyFile)
+	} else {
+		box, err = secret.LoadOrCreate(settings.SecretKeyFile)
+	}
+	if err == nil {
+		err = checkFingerprint(settings, box, given)
+	}
+	if errors.Is(err, secret.ErrOtherKey) {
+		err = fmt.Errorf("%w; stored secrets could not be read with it: set %s to the key that the database was created with, or unset it and use the file", err, config.SecretKeyVariable)
+	}
+	return box, err
+}
+
+// checkFingerprint returns an error if the database was last used with another key. A given key
+// leaves its fingerprint, because there may be no file to compare it with.
+func checkFingerprint(settings *config.Config, box *secret.Box, given bool) error {
+	path := settings.FingerprintFile()
+	stored, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if !given {
+			return nil
+		}
+		if err := writeFileAtomically(path, []byte(box.Fingerprint()+"\n")); err != nil {
+			return fmt.Errorf("write the fingerprint of the secret key: %w", err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the fingerprint of the secret key: %w", err)
+	case strings.TrimSpace(string(stored)) == box.Fingerprint():
+		return nil
+	case given:
+		return fmt.Errorf("%w: %s is of another one", secret.ErrOtherKey, path)
+	default:
+		return fmt.Errorf("%s does not hold the secret key that this installation uses: %s is of another one; restore the file from a backup, or set %s",
+			settings.SecretKeyFile, path, config.SecretKeyVariable)
+	}
 }
 
 // hasDatabase reports whether the database file exists and is not empty.
