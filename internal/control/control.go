@@ -34,7 +34,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake, Recall,
-// AuditSync and Sources.
+// AuditSync, Sources and MaxAccountRoutes.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -56,6 +56,9 @@ type Config struct {
 	AuditSync Syncer
 	// Sources report on the data plane.
 	Sources Sources
+	// MaxAccountRoutes is the maximum number of routes of all gateways of an account; 0 means
+	// gateway.MaxAccountRoutes.
+	MaxAccountRoutes int
 }
 
 // Caller identifies the caller of an operation and its request, for permissions and the audit

@@ -48,6 +48,9 @@ func (s *Service) readConfiguration(c *Caller, content []byte) (*document, error
 // of its section "gateway" are restored too.
 func (s *Service) readRevision(c *Caller, rev *gateway.Revision) (*document, error) {
 	d := &document{kind: rev.Kind, content: rev.Content, restored: rev.Routes, rollback: true}
+	if err := checkRestored(rev.Routes); err != nil {
+		return nil, err
+	}
 	if rev.Kind != gateway.ConfigDocument {
 		return d, nil
 	}
@@ -57,6 +60,36 @@ func (s *Service) readRevision(c *Caller, rev *gateway.Revision) (*document, err
 	}
 	d.edit = config.edit
 	return d, nil
+}
+
+// checkRestored checks the routes of an old revision against the bounds, which may not have held
+// when it was pushed.
+func checkRestored(routes []gateway.Route) error {
+	specs := make([]gateway.RouteSpec, len(routes))
+	for i := range routes {
+		specs[i] = specOf(&routes[i])
+	}
+	var problems []error
+	for _, bad := range gateway.CheckTable(specs) {
+		message := bad.Message
+		if bad.Row < len(routes) && bad.Field == "path" {
+			message = "the path " + routes[bad.Row].Path + " of the revision " + message
+		}
+		problems = append(problems, fault.Invalid("number", "%s", message))
+	}
+	return fault.Join(problems...)
+}
+
+// routesField returns the field that an error about the number of d's routes names.
+func (d *document) routesField() string {
+	switch {
+	case d.rollback:
+		return "number"
+	case d.kind == gateway.SpecDocument:
+		return "paths"
+	default:
+		return "routes"
+	}
 }
 
 // readSection turns the section "gateway" of a configuration file into an edit. Errors name the

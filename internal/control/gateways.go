@@ -81,6 +81,9 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 		}
 		s.setHostname(g)
 		if doc != nil {
+			if err := s.roomFor(ctx, w, c, len(doc.routes), "spec"); err != nil {
+				return nil, err
+			}
 			g.Revision = 1
 		}
 		if err := w.InsertGateway(ctx, g); err != nil {

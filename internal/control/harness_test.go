@@ -86,6 +86,8 @@ type harness struct {
 	box    *secret.Box
 	wake   func()
 	recall func(webhookID string)
+	// maxRoutes is Config.MaxAccountRoutes from the next serve on.
+	maxRoutes int
 }
 
 const domain = "gw.localhost"
@@ -124,6 +126,7 @@ func (h *harness) serve(store control.Store) {
 	h.store = store
 	svc, err := control.New(control.Config{
 		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake, Recall: h.recall,
+		MaxAccountRoutes: h.maxRoutes,
 	})
 	h.must(err)
 	h.Service = svc

@@ -92,6 +92,9 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 	}
 	p.routes = len(table)
 	p.delta = deltaOf(table, doc, gatewayID, s.now())
+	if err := s.roomFor(ctx, tx, c, len(p.delta.table)-len(table), doc.routesField()); err != nil {
+		return nil, err
+	}
 	if before.Revision > 0 && p.delta.isEmpty() && len(gatewayDiff(before, &p.after)) == 0 {
 		current, err := tx.Revision(ctx, gatewayID, before.Revision)
 		if err != nil {

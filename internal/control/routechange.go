@@ -34,7 +34,7 @@ func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID
 		r := *before
 		invalid := edit(&r)
 		if p.Path.Present || p.Methods.Present {
-			invalid = fault.Join(w.fits(ctx, gatewayID, r.ID, specOf(&r)), invalid)
+			invalid = fault.Join(w.fits(ctx, gatewayID, before, specOf(&r)), invalid)
 		}
 		if invalid != nil {
 			return nil, invalid

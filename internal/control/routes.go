@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/keygate/keygate/internal/audit"
@@ -43,7 +44,10 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 		if _, err := w.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
-		if err := w.fits(ctx, gatewayID, "", in); err != nil {
+		if err := w.fits(ctx, gatewayID, nil, in); err != nil {
+			return nil, err
+		}
+		if err := s.roomFor(ctx, w, c, 1, "path"); err != nil {
 			return nil, err
 		}
 		r := &gateway.Route{
@@ -87,20 +91,37 @@ func ofRoute(problems []gateway.RowProblem) error {
 	return fault.Join(all...)
 }
 
-// fits checks a valid route against the other routes of the gateway. routeID is the route itself,
-// or "" if it is new.
-func (w *work) fits(ctx context.Context, gatewayID, routeID string, in gateway.RouteSpec) error {
+// fits checks a valid route against the other routes of the gateway. before is the route as it
+// was, or nil if it is new.
+func (w *work) fits(ctx context.Context, gatewayID string, before *gateway.Route, in gateway.RouteSpec) error {
 	table, err := w.RouteTable(ctx, gatewayID)
 	if err != nil {
 		return err
 	}
+	path := ""
 	specs := make([]gateway.RouteSpec, 0, len(table)+1)
 	for i := range table {
-		if table[i].ID != routeID {
-			specs = append(specs, specOf(&table[i]))
+		if before != nil && table[i].ID == before.ID {
+			path = before.Path
+			continue
 		}
+		specs = append(specs, specOf(&table[i]))
 	}
-	return ofRoute(gateway.CheckTable(append(specs, in)))
+	return ofRoute(gateway.CheckRoute(specs, in, path))
+}
+
+// roomFor checks that the caller's account may have that many more routes. The error is a validation
+// error of the field.
+func (s *Service) roomFor(ctx context.Context, tx RouteReader, c *Caller, more int, field string) error {
+	if more <= 0 {
+		return nil
+	}
+	most := cmp.Or(s.cfg.MaxAccountRoutes, gateway.MaxAccountRoutes)
+	have, err := tx.CountRoutes(ctx, c.Account.ID)
+	if err != nil || have+more <= most {
+		return err
+	}
+	return fault.Invalid(field, "the account would have %d routes, and may have at most %d in all its gateways: fold routes with parameters or /*, or delete routes or gateways that are no longer used", have+more, most)
 }
 
 func specOf(r *gateway.Route) gateway.RouteSpec {

@@ -34,6 +34,9 @@ type RouteReader interface {
 	Routes(ctx context.Context, gatewayID string, p Page) ([]gateway.Route, error)
 	// RouteTable returns all routes of a gateway, oldest first.
 	RouteTable(ctx context.Context, gatewayID string) ([]gateway.Route, error)
+	// CountRoutes returns the number of routes of all gateways of an account. Its cost does not
+	// depend on that number.
+	CountRoutes(ctx context.Context, accountID string) (int, error)
 }
 
 // RouteStore finds and changes routes. An update or deletion of a route that does not

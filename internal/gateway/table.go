@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -17,15 +18,56 @@ type RowProblem struct {
 	Field, Message string
 }
 
+// Bounds of route tables (contract, 4.2). They keep the memory of a table in force and the
+// time of a search in it in proportion.
+const (
+	// MaxSegments is the maximum number of segments of a path.
+	MaxSegments = 64
+	// MaxRoutes is the maximum number of routes of a gateway.
+	MaxRoutes = 100_000
+	// MaxTexts is the maximum number of templates with text around a parameter at one place:
+	// of different segments such as {id}.json that follow the same segments.
+	MaxTexts = 1_000
+	// MaxAccountRoutes is the maximum number of routes of all gateways of an account.
+	MaxAccountRoutes = 500_000
+)
+
+// The public messages about routes beyond a bound.
+const (
+	manySegments = "has more than 64 segments, the most that a path may have: end a shorter path in /*, which matches everything below"
+	manyTexts    = "is one of more than 1000 templates with text around a parameter at one place, the most that a gateway may have: fold some into one parameter, as in /files/{name}"
+	manyRoutes   = "the gateway would have more than 100000 routes, the most that it may have: fold routes with parameters or /*, or split them between several gateways"
+)
+
 // CheckTable checks the routes of one gateway together: each path is a valid template, each
-// method may be routed and is listed once, and templates that match the same paths have no
-// method in common. It returns at most fault.MaxProblems problems, in the order of the rows.
+// method may be routed and is listed once, templates that match the same paths have no
+// method in common, and no bound of route tables is exceeded. It returns at most
+// fault.MaxProblems problems, in the order of the rows.
 func CheckTable(routes []RouteSpec) []RowProblem {
-	c := tableCheck{routes: routes, owner: make(map[operation]int, len(routes))}
-	for i := range routes {
-		if c.row(i); len(c.problems) >= fault.MaxProblems {
+	c := newTableCheck(routes[:min(len(routes), MaxRoutes)])
+	for i := range c.routes {
+		if c.row(i, true); len(c.problems) >= fault.MaxProblems {
 			return c.problems[:fault.MaxProblems]
 		}
+	}
+	if len(routes) > MaxRoutes {
+		c.add(MaxRoutes, "", manyRoutes)
+	}
+	return c.problems
+}
+
+// CheckRoute checks a route that is to be one of a gateway's, beside the others in table, as
+// CheckTable does. before is the path that the route had, or "" if it is new. It accepts
+// that the table exceeds a bound already, as one from an earlier version may, unless the
+// route makes it exceed it further.
+func CheckRoute(table []RouteSpec, in RouteSpec, before string) []RowProblem {
+	c := newTableCheck(append(table[:len(table):len(table)], in))
+	for i := range table {
+		c.row(i, false)
+	}
+	c.problems = nil
+	if c.row(len(table), in.Path != before); len(c.problems) == 0 && before == "" && len(table) >= MaxRoutes {
+		c.add(len(table), "path", manyRoutes)
 	}
 	return c.problems
 }
@@ -35,15 +77,22 @@ type operation struct{ pattern, method string }
 
 type tableCheck struct {
 	routes   []RouteSpec
-	owner    map[operation]int // the row of each operation
+	owner    map[operation]int      // the row of each operation
+	texts    *TreeBuilder[struct{}] // the templates that have text around a parameter
 	problems []RowProblem
+}
+
+func newTableCheck(routes []RouteSpec) *tableCheck {
+	return &tableCheck{routes: routes, owner: make(map[operation]int, len(routes)), texts: NewTreeBuilder[struct{}]()}
 }
 
 func (c *tableCheck) add(row int, field, format string, args ...any) {
 	c.problems = append(c.problems, RowProblem{row, field, fmt.Sprintf(format, args...)})
 }
 
-func (c *tableCheck) row(i int) {
+// row checks a route beside those of the rows before it; bounded says whether its path must keep the
+// bounds.
+func (c *tableCheck) row(i int, bounded bool) {
 	r := &c.routes[i]
 	before := len(c.problems)
 	t, err := ParseTemplate(r.Path)
@@ -52,6 +101,10 @@ func (c *tableCheck) row(i int) {
 		c.add(i, "path", "%s", messageOf(err))
 	case strings.Contains(r.Path, envMark):
 		c.add(i, "path", "%s", envForbidden)
+	case bounded && len(t.segments) > MaxSegments:
+		c.add(i, "path", manySegments)
+	case c.addsText(&t) && bounded:
+		c.add(i, "path", manyTexts)
 	}
 	if err := CheckMethods(r.Methods); err != nil {
 		c.add(i, "methods", "%s", messageOf(err))
@@ -74,6 +127,18 @@ func (c *tableCheck) row(i int) {
 			return
 		}
 	}
+}
+
+// addsText adds a template to c.texts, if it has text around a parameter, and reports whether
+// that made a place have more than MaxTexts.
+func (c *tableCheck) addsText(t *Template) bool {
+	if !slices.ContainsFunc(t.segments, func(s segment) bool { return s.kind == textSegment }) {
+		return false
+	}
+	before := c.texts.Texts(*t)
+	c.texts.Put(*t, &struct{}{})
+	after := c.texts.Texts(*t)
+	return after > MaxTexts && after > before
 }
 
 // messageOf returns the public message of a validation error.

@@ -62,6 +62,19 @@ func (t *readTx) RouteTable(ctx context.Context, gatewayID string) ([]gateway.Ro
 	return t.routes(ctx, `INDEXED BY routes_list WHERE gateway_id = ? ORDER BY id`, gatewayID)
 }
 
+// CountRoutes implements control.RouteReader.
+func (t *readTx) CountRoutes(ctx context.Context, accountID string) (n int, err error) {
+	err = t.row(ctx, "number of routes", `SELECT coalesce(sum(route_count), 0) FROM gateways INDEXED BY gateways_routes WHERE account_id = ?`,
+		[]any{accountID}, func(r *sql.Rows) error { return r.Scan(&n) })
+	return n, err
+}
+
+// countRoutes adds to the number of routes of a gateway.
+func (t *tx) countRoutes(ctx context.Context, gatewayID string, more int) error {
+	_, err := t.exec(ctx, "count routes", `UPDATE gateways SET route_count = route_count + ? WHERE id = ?`, more, gatewayID)
+	return err
+}
+
 // routeValues returns the values that InsertRoutes and UpdateRoutes write, in their order.
 func routeValues(r *gateway.Route) []any {
 	l := &r.RateLimit
@@ -71,6 +84,7 @@ func routeValues(r *gateway.Route) []any {
 
 // InsertRoutes implements control.RouteStore.
 func (t *tx) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
+	added := 0 // to one gateway, since it was last counted
 	for i := range routes {
 		r := &routes[i]
 		_, err := t.exec(ctx, "insert route", `INSERT INTO routes (path, methods, sustained, burst, daily, per,
@@ -79,6 +93,14 @@ func (t *tx) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
 		if err != nil {
 			return err
 		}
+		added++
+		if i+1 < len(routes) && routes[i+1].GatewayID == r.GatewayID {
+			continue
+		}
+		if err := t.countRoutes(ctx, r.GatewayID, added); err != nil {
+			return err
+		}
+		added = 0
 	}
 	return nil
 }
@@ -104,5 +126,5 @@ func (t *tx) DeleteRoutes(ctx context.Context, gatewayID string, routeIDs []stri
 			return err
 		}
 	}
-	return nil
+	return t.countRoutes(ctx, gatewayID, -len(routeIDs))
 }

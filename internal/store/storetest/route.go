@@ -71,6 +71,36 @@ func testRoutes(h *harness) {
 	same(h, "the other's table", h.routeTable(other.ID), []gateway.Route{foreign})
 }
 
+// Guarantee: the number of routes of an account is that of the routes of all its gateways, after
+// insertions, changes, deletions, transactions that were rolled back, and the deletion of a gateway.
+func testCountRoutes(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	g, second, foreign := h.insertGateway(a), h.insertGateway(a), h.insertGateway(b)
+	count := func(what string, wantA, wantB int) {
+		h.Helper()
+		for account, want := range map[string]int{a.ID: wantA, b.ID: wantB} {
+			same(h, what, get(h, func(ctx context.Context, tx control.ReadTx) (int, error) { return tx.CountRoutes(ctx, account) }), want)
+		}
+	}
+	count("at first", 0, 0)
+	routes := []gateway.Route{
+		newRoute(g, "/a", "GET"), newRoute(g, "/b", "GET"), newRoute(second, "/a", "GET"), newRoute(foreign, "/a", "GET"), newRoute(g, "/c", "GET"),
+	}
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, routes) })
+	count("after insertions", 4, 1)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, routes[:2]) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+		return tx.DeleteRoutes(ctx, g.ID, []string{routes[0].ID, id.New(id.Route)})
+	})
+	count("after changes", 4, 1)
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		return tx.DeleteRoutes(ctx, g.ID, []string{routes[0].ID})
+	})
+	count("after a deletion", 3, 1)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, a.ID, g.ID) })
+	count("after the deletion of a gateway", 1, 1)
+}
+
 // Guarantee: a route table of a real size is inserted and changed completely and in order.
 func testLargeRouteTable(h *harness) {
 	g := h.insertGateway(h.insertAccount("a"))

@@ -59,6 +59,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"GatewayDelete", testGatewayDelete},
 		{"Routes", testRoutes},
 		{"RouteTableOfAThousand", testLargeRouteTable},
+		{"CountRoutes", testCountRoutes},
 		{"RevisionRoundTrip", testRevisionRoundTrip},
 		{"Revisions", testRevisions},
 		{"KeyRoundTrip", testKeyRoundTrip},
