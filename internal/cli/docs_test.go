@@ -89,6 +89,104 @@ func TestArchitectureNamesOnlyWhatExists(t *testing.T) {
 	}
 }
 
+// Guarantee: docs/security.md names a test for each threat, and every test that it names exists in
+// the package that it names.
+func TestDocsOfSecurityNameTestsThatExist(t *testing.T) {
+	page := readDoc(t, "security.md")
+	row := regexp.MustCompile("(?m)^\\|[^|\n]*\\|[^|\n]*\\|([^|\n]*)\\|$")
+	sources, threats, tests := map[string]string{}, 0, 0
+	for _, m := range row.FindAllStringSubmatch(page, -1) {
+		cell := strings.TrimSpace(m[1])
+		if cell == "Test" || strings.Trim(cell, "-") == "" {
+			continue
+		}
+		threats++
+		folder, named := "", 0
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+			if !regexp.MustCompile(`^(Test|Fuzz)[A-Z]\w*$`).MatchString(name[1]) {
+				folder = packageFolder(t, name[1])
+				continue
+			}
+			if _, ok := sources[folder]; !ok {
+				sources[folder] = testSource(t, folder)
+			}
+			if !strings.Contains(sources[folder], "\nfunc "+name[1]+"(") {
+				t.Errorf("docs/security.md names the test %s, which %s does not have", name[1], folder)
+			}
+			named++
+		}
+		if tests += named; named == 0 {
+			t.Errorf("docs/security.md names no test in %q", m[0])
+		}
+	}
+	if threats < 40 || tests < 80 {
+		t.Errorf("found %d threats and %d tests, want at least 40 and 80: does the page still have its tables?", threats, tests)
+	}
+}
+
+// Guarantee: every test that docs/limits.md names exists.
+func TestDocsOfLimitsNameTestsThatExist(t *testing.T) {
+	exists := map[string]bool{}
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(string(content), -1) {
+			exists[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(readDoc(t, "limits.md"), -1)
+	for _, m := range named {
+		if !exists[m[1]] {
+			t.Errorf("docs/limits.md names the test %s, which does not exist", m[1])
+		}
+	}
+	if len(named) < 10 {
+		t.Errorf("found %d tests in docs/limits.md, want at least 10: does the page still have its tables?", len(named))
+	}
+}
+
+// packageFolder returns the folder of a package that docs/security.md names: one of the
+// repository's root, or one below internal.
+func packageFolder(t *testing.T, name string) string {
+	t.Helper()
+	for _, folder := range []string{"../../" + name, "../" + name} {
+		if info, err := os.Stat(folder); err == nil && info.IsDir() {
+			return folder
+		}
+	}
+	t.Fatalf("docs/security.md names the package %s, which does not exist", name)
+	return ""
+}
+
+// testSource returns the text of all tests of a package.
+func testSource(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(content)
+	}
+	return all.String()
+}
+
 func readDoc(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile("../../docs/" + name)
