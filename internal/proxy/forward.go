@@ -28,7 +28,7 @@ const (
 func OriginOf(g *snapshot.Gateway) upstream.Origin {
 	u := &g.Upstream
 	return upstream.OriginOf(u.Base, upstream.Origin{
-		CA: u.CA, Client: u.Client, PublicOnly: u.PublicOnly, Gateway: g.ID,
+		CA: u.CA, Client: u.Client, PublicOnly: u.PublicOnly, Account: g.AccountID, Gateway: g.ID,
 		ConnectTimeout: u.ConnectTimeout, IdleTimeout: u.IdleTimeout, MaxConnAge: u.MaxConnAge, MaxConns: u.MaxConns,
 	})
 }

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"net"
 	"sync"
 	"time"
@@ -20,17 +19,6 @@ type conn struct {
 	net.Conn
 	readDone chan struct{} // closed when reading has failed or has stopped
 	closeOne sync.Once
-}
-
-// dialer returns a function for http.Transport.DialContext that returns a conn.
-func dialer(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := d.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return newConn(c), nil
-	}
 }
 
 func newConn(c net.Conn) *conn { return &conn{Conn: c, readDone: make(chan struct{})} }

@@ -11,7 +11,7 @@
 //   - An H1Pool holds plain TCP connections for the HTTP/1.1 engine, which does its own
 //     reading and writing.
 //
-// Gateways whose upstreams have the same Origin share a pool, so a change of any other
+// Gateways of an account whose upstreams have the same Origin share a pool, so a change of any other
 // setting leaves their connections alone. Every attempt to connect resolves the name
 // again and asks the netguard.Guard.
 //

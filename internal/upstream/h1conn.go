@@ -103,6 +103,7 @@ func (c *H1Conn) close() {
 		return
 	}
 	_ = c.conn.Close()
+	c.pool.owner.budget.give(&c.pool.spends, 1)
 	c.pool.open.Add(-1)
 }
 

@@ -44,6 +44,7 @@ type H1Pool struct {
 	maxAge  time.Duration // of a connection that is used for a new request
 
 	used      atomic.Int64 // tick of the last use
+	spends    spender
 	draining  atomic.Bool  // connections close instead of becoming idle
 	forgotten atomic.Bool  // Pools no longer has it
 	open      atomic.Int64 // connections, including dials: the slots that are taken
@@ -68,6 +69,7 @@ func newH1Pool(owner *Pools, o Origin, port string) *H1Pool {
 		dialer:  owner.cfg.dialer(&o),
 		shards:  make([]shard, owner.shards),
 	}
+	p.spends.account = o.Account
 	p.used.Store(owner.tick.Load())
 	return p
 }
@@ -196,15 +198,21 @@ func (p *H1Pool) dial(ctx context.Context, deadline time.Time) (*H1Conn, error) 
 		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
+	if err := p.owner.takeForDial(&p.spends); err != nil {
+		return nil, err
+	}
 	conn, err := p.dialer.DialContext(ctx, "tcp", p.address)
 	if err != nil {
+		p.owner.budget.give(&p.spends, dialCost)
 		return nil, errors.Join(err, ctx.Err())
 	}
 	c, err := newH1Conn(p, conn.(*net.TCPConn), p.owner.shard())
 	if err != nil {
 		_ = conn.Close()
+		p.owner.budget.give(&p.spends, dialCost)
 		return nil, err
 	}
+	p.owner.budget.give(&p.spends, dialCost-1)
 	return c, nil
 }
 

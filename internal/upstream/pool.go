@@ -37,8 +37,11 @@ type Pool struct {
 	tls      *tls.Config   // nil unless the scheme is https
 	maxAge   time.Duration // of a connection that is used for a new request
 	limiter  *limiter      // nil if the connections are not limited
-	used     atomic.Int64  // last use, in seconds since 1970
-	draining atomic.Bool   // connections close instead of becoming idle
+	dialer   *net.Dialer
+	turns    chan struct{} // holds a value for each dial in progress, unless there is a limiter
+	spends   spender
+	used     atomic.Int64 // last use, in seconds since 1970
+	draining atomic.Bool  // connections close instead of becoming idle
 
 	current atomic.Pointer[transports]
 	turning sync.Mutex    // held to change current, and for what follows
@@ -48,6 +51,7 @@ type Pool struct {
 
 func newPool(owner *Pools, o Origin) (*Pool, error) {
 	p := &Pool{owner: owner, origin: o, maxAge: cmp.Or(o.MaxConnAge, owner.cfg.MaxConnAge)}
+	p.dialer, p.turns, p.spends.account = owner.cfg.dialer(&o), make(chan struct{}, maxDials), o.Account
 	switch o.Scheme {
 	case "http", "h2c":
 	case "https":
@@ -87,16 +91,17 @@ func newTLSConfig(o Origin) (*tls.Config, error) {
 
 func (p *Pool) newTransport(protocols http.Protocols) *http.Transport {
 	o, cfg := &p.origin, &p.owner.cfg
-	var dial func(context.Context, string, string) (net.Conn, error)
-	if p.limiter != nil {
-		dial = p.limiter.dial
-	} else {
-		dial = dialer(cfg.dialer(o))
+	var dialTLS func(context.Context, string, string) (net.Conn, error)
+	if p.tls != nil {
+		offered := []string{"http/1.1"}
+		if protocols.HTTP2() {
+			offered = []string{"h2", "http/1.1"}
+		}
+		dialTLS = p.dialTLS(offered...)
 	}
 	return &http.Transport{
-		DialContext:            dial,
-		TLSClientConfig:        p.tls.Clone(),
-		TLSHandshakeTimeout:    cmp.Or(o.ConnectTimeout, handshakeTimeout),
+		DialContext:            p.dial,
+		DialTLSContext:         dialTLS,
 		DisableCompression:     true, // forward bodies unchanged
 		MaxIdleConnsPerHost:    idleConns,
 		IdleConnTimeout:        cmp.Or(o.IdleTimeout, cfg.IdleTimeout),

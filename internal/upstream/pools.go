@@ -38,6 +38,10 @@ type Config struct {
 	// request that finds no free stream on these connections waits until one of the
 	// connections has ended all its exchanges.
 	MaxConns int
+	// MaxDescriptors is the number of file descriptors that connections to upstreams may
+	// hold, dials included. Beyond it a request fails with fault.Unavailable. Zero means no
+	// limit.
+	MaxDescriptors int
 }
 
 // Origin is everything that a connection depends on: scheme, host, port and connection
@@ -51,6 +55,9 @@ type Origin struct {
 	// rather than as the key.
 	Client     unique.Handle[[2]string]
 	PublicOnly bool // connect only to public addresses and Config.Allow
+	// Account is the account whose gateways use the connections. Accounts do not share
+	// connections, and each has its share of Config.MaxDescriptors.
+	Account string
 
 	// These override the fields of Config unless they are zero. ConnectTimeout also bounds
 	// the TLS handshake, as a second period of the same length.
@@ -75,8 +82,9 @@ func OriginOf(base *url.URL, o Origin) Origin {
 
 // Pools finds the pools of an origin. It is safe for concurrent use.
 type Pools struct {
-	cfg   Config
-	pools sync.Map // Origin to *Pool
+	cfg    Config
+	pools  sync.Map // Origin to *Pool
+	budget budget
 	h1State
 
 	making sync.Mutex // held to add or remove a pool
@@ -92,7 +100,7 @@ func NewPools(cfg Config) (*Pools, error) {
 	setDefault(&cfg.Retain, 5*time.Minute)
 	setDefault(&cfg.IdleTimeout, 90*time.Second)
 	setDefault(&cfg.MaxConnAge, 5*time.Minute)
-	p := &Pools{cfg: cfg}
+	p := &Pools{cfg: cfg, budget: budget{max: int64(cfg.MaxDescriptors)}}
 	p.h1State.init()
 	return p, nil
 }

@@ -41,7 +41,7 @@ func reasonToConnect(err error) accesslog.Reason {
 		return accesslog.AddressNotAllowed
 	case errors.Is(err, errNoFreeConnection):
 		return accesslog.NoFreeConnection
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+	case errors.Is(err, errNoDescriptors), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return accesslog.NoDescriptors
 	case errors.As(err, &lookup) && lookup.IsNotFound:
 		return accesslog.NameNotFound

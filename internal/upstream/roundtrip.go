@@ -61,13 +61,15 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	timer := startHeadTimer(x.HeadTimeout, cancel)
 	in := interim{forward: x.Interim}
 	var at progress
+	wanted := newDemand()
 	over := p.use()
-	resp, body, err := p.try(ctx, x, over, timer, &in, &at) //nolint:bodyclose // Response.Close does
+	resp, body, err := p.try(context.WithValue(ctx, demandKey{}, wanted), x, over, timer, &in, &at) //nolint:bodyclose // Response.Close does
 	timer.stop()
 	in.stop()
 	if err == nil {
 		return &Response{Response: resp, release: func() { cancel(nil) }, over: over, limiter: p.limiter}, nil
 	}
+	close(wanted.gone)
 	defer p.limiter.yieldIdle()
 	defer over.leave()
 	defer cancel(nil)
@@ -138,9 +140,12 @@ func (p *Pool) try(ctx context.Context, x *Exchange, over *transports, timer *he
 	}
 	for fresh := freshAttempts; ; {
 		var connected, reused, sent atomic.Bool
+		wanted, _ := ctx.Value(demandKey{}).(*demand)
 		trace := &httptrace.ClientTrace{
 			Got1xxResponse: in.handle,
+			GetConn:        func(string) { wanted.ask() },
 			GotConn: func(c httptrace.GotConnInfo) {
+				wanted.serve()
 				at.connected(c.Conn)
 				connected.Store(true)
 				reused.Store(c.Reused)

@@ -1,0 +1,139 @@
+package upstream_test
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/keygatetest/alonetest"
+	"github.com/keygate/keygate/internal/keygatetest/fdtest"
+	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/upstream/upstreamtest"
+)
+
+// awaitSockets waits until this process has the given number of sockets.
+func awaitSockets(t *testing.T, want int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		got := fdtest.Count(t, "self").Sockets
+		if got == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the process has %d sockets, want %d", got, want)
+		}
+	}
+}
+
+// Guarantee: requests that wait for connections to an upstream that accepts none, or does not
+// complete the TLS handshake, hold at most 128 descriptors for each pool, however many they
+// are, and none once their clients have left.
+func TestAbandonedDialsHoldNothing(t *testing.T) {
+	if !alonetest.Alone(t) {
+		return
+	}
+	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = c.Discard(1 << 30) })
+	for _, tc := range []struct {
+		scheme, host string
+		ends         int // of each connection in this process
+	}{
+		{"http", fullListener(t), 1},
+		{"h2c", fullListener(t), 1},
+		{"https", silent, 2},
+	} {
+		t.Run(tc.scheme, func(t *testing.T) {
+			pools := newPools(t, upstream.Config{})
+			pool, err := pools.Get(upstream.Origin{Scheme: tc.scheme, Host: tc.host})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := fdtest.Count(t, "self").Sockets
+			const requests, dials = 600, 128
+			ctx, leave := context.WithCancel(t.Context())
+			var running, begun sync.WaitGroup
+			begun.Add(requests)
+			for range requests {
+				running.Go(func() {
+					begun.Done()
+					if resp, err := pool.Send(ctx, &upstream.Exchange{Request: request(http.MethodGet, tc.scheme+"://"+tc.host, "/"), HeadTimeout: time.Hour}); err == nil {
+						resp.Close()
+						t.Error("got a response, want none")
+					}
+				})
+			}
+			begun.Wait()
+			awaitSockets(t, before+tc.ends*dials)
+			leave()
+			running.Wait()
+			awaitSockets(t, before)
+		})
+	}
+}
+
+// Guarantee: contract 1 and 4.2. Connections to upstreams hold at most
+// Config.MaxDescriptors; idle ones give way to requests of others; and a request for which
+// none is left gets a 503 with the reason no_descriptors.
+func TestDescriptorsAreBounded(t *testing.T) {
+	t.Parallel()
+	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+		for {
+			if _, err := c.ReadHead(); err != nil {
+				return
+			}
+			c.Send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		}
+	})
+	pools := newPools(t, upstream.Config{MaxDescriptors: 36})
+	origin := func(account string) upstream.Origin {
+		return upstream.Origin{Scheme: "http", Host: addr, Account: account}
+	}
+	first, err := pools.Plain(origin("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []*upstream.H1Conn
+	for {
+		c, err := first.Connect(t.Context(), time.Time{})
+		if err != nil {
+			if fault.CodeOf(err) != fault.Unavailable || upstream.ReasonOf(err) != accesslog.NoDescriptors {
+				t.Errorf("got error %v, want fault.Unavailable with the reason no_descriptors", err)
+			}
+			break
+		}
+		held = append(held, c)
+	}
+	if n := len(held); n < 28 || n >= 36 {
+		t.Errorf("one account got %d connections of 36, want all but a reserve", n)
+	}
+	for range 20 { // the reserve is small, but idle connections of the account itself give way
+		if _, body, err := send(t, pools, origin("b"), request(http.MethodGet, "http://"+addr, "/")); err != nil || body != "ok" {
+			t.Fatalf("another account got %q, error %v, want ok", body, err)
+		}
+	}
+	for _, c := range held {
+		c.Release()
+	}
+	second, err := pools.Plain(origin("c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others []*upstream.H1Conn
+	// More than is free beside the idle connections of the first account. They are looked for
+	// again a moment after none was found.
+	for end := time.Now().Add(time.Minute); len(others) < 20; {
+		c, err := second.Connect(t.Context(), time.Time{})
+		if err == nil {
+			others = append(others, c)
+		} else if time.Now().After(end) {
+			t.Fatalf("after %d connections: got error %v, want idle ones of others to give way", len(others), err)
+		}
+	}
+	for _, c := range others {
+		c.Discard()
+	}
+}
