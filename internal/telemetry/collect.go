@@ -126,15 +126,23 @@ func (r *Requests) export(to chan<- prometheus.Metric, s *series, routes Routes)
 			to <- &histogramMetric{desc: h.desc, message: h.h.message(r.scale, s.since), labels: prometheus.MakeLabelPairs(h.desc, []string{s.gateway, s.route})}
 		}
 	}
-	if s.key.gateway == ([16]byte{}) {
-		return
-	}
-	routeID := s.route
-	if s.key.other {
-		routeID = ""
-	}
-	if host, path, methods, ok := routes.Describe(s.gateway, routeID); ok {
+	if host, path, methods, ok := describe(routes, s); ok {
 		to <- prometheus.MustNewConstMetric(d.info, prometheus.GaugeValue, 1, s.gateway, s.route, label(host), label(path), label(methods))
+	}
+}
+
+// describe returns the labels of s for people. ok is false if it has none.
+func describe(routes Routes, s *series) (hostname, path, methods string, ok bool) {
+	switch noGateway := s.key.gateway == ([16]byte{}); {
+	case s.key.other && noGateway:
+		return otherLabel, otherLabel, "", true
+	case s.key.other:
+		hostname, _, _, ok = routes.Describe(s.gateway, "")
+		return hostname, otherLabel, "", ok
+	case noGateway:
+		return "", "", "", false
+	default:
+		return routes.Describe(s.gateway, s.route)
 	}
 }
 
@@ -143,10 +151,10 @@ const maxLabel = 512
 
 // label makes s the value of a label, which must be valid UTF-8.
 func label(s string) string {
-	if len(s) > maxLabel {
+	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) > maxLabel {
 		s = strings.ToValidUTF8(s[:maxLabel-len("…")], "") + "…"
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return s
 }
 
 func counter(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {

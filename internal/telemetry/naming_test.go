@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,9 +53,7 @@ func newNamingHarness(t testing.TB, lines int) *namingHarness {
 func (h *namingHarness) request(account, gateway, route, n int) {
 	e := record(gateway, route)
 	e.Account = number(account)
-	for range n {
-		h.Take([]accesslog.Entry{e})
-	}
+	h.Take(slices.Repeat([]accesslog.Entry{e}, n))
 }
 
 // scrape reads the metrics, a minute after the last time. No counter may be below its value
@@ -128,6 +127,9 @@ func TestLinesOfScrapeAreBounded(t *testing.T) {
 		check("with every result")
 		if h.values[`keygate_requests_total{gateway="other",route="other",status="2xx"`] == 0 {
 			t.Errorf("got no requests of other gateways, want some among %v", h.values)
+		}
+		if got := shown(h.registry, `keygate_route_info{gateway="other"`); len(got) != 1 || !strings.Contains(got[0], `host="other"`) || !strings.Contains(got[0], `path="other"`) {
+			t.Errorf("got %q, want other gateways described as other", got)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -277,6 +278,19 @@ func mixed(routes int) []accesslog.Entry {
 		batch[i].Upstream = batch[i].Duration / 3
 	}
 	return batch
+}
+
+// Guarantee: a label has at most 512 bytes, and is valid UTF-8, wherever it is cut.
+func TestLongLabelsAreCut(t *testing.T) {
+	for _, text := range []string{strings.Repeat("a", 512), strings.Repeat("a", 513), strings.Repeat("ü", 5000), "a" + strings.Repeat("ü", 5000), strings.Repeat("\xff", 600), strings.Repeat("a\xff", 256)} {
+		got := label(text)
+		if len(got) > 512 || !utf8.ValidString(got) {
+			t.Errorf("got a label of %d bytes, valid %v, of a text of %d; want at most 512 and valid", len(got), utf8.ValidString(got), len(text))
+		}
+		if text == strings.Repeat("a", 512) && got != text {
+			t.Errorf("got %q, want the text unchanged", got)
+		}
+	}
 }
 
 func BenchmarkRequests(b *testing.B) {

@@ -106,3 +106,26 @@ func TestScrapeSizeIsBounded(t *testing.T) {
 		t.Errorf("got status %d after %d MiB, want 500 after 32 MiB", w.Code, wrote)
 	}
 }
+
+// deadlineWriter remembers the write deadline that a handler sets.
+type deadlineWriter struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (w *deadlineWriter) SetWriteDeadline(at time.Time) error {
+	w.deadline = at
+	return nil
+}
+
+// Guarantee: a scraper that does not read holds its slot for 30 s at most, counted from the end of
+// the rendering.
+func TestStalledScraperIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
+		newScrapes(&slowRendering{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+		if got := time.Until(w.deadline); got != sendTimeout {
+			t.Errorf("got a write deadline in %s, want %s", got, sendTimeout)
+		}
+	})
+}
