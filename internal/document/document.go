@@ -1,13 +1,14 @@
 // Package document parses the YAML and JSON that users write into nodes with positions, so
 // that errors can name the line and column. It knows nothing of gateways or OpenAPI.
 //
-// The texts are not trusted, so the work is bounded by their size: aliases are shared, not
-// expanded, and a text with too many values, too deep nesting or too large an expansion is
-// rejected. So is a text that two parsers could read differently: one with duplicate names
+// The texts are not trusted, so the work and the memory are bounded by their size: aliases are
+// shared, not expanded, and a text with too many values, too deep nesting or too large an
+// expansion is rejected. So is a text that two parsers could read differently: one with duplicate names
 // in a mapping, several documents, or invalid UTF-8.
 package document
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 
@@ -95,10 +96,12 @@ func (n *Node) Member(name string) *Node {
 }
 
 // Parse parses one document in JSON or YAML. A text that starts with a bracket is parsed as
-// JSON, and if that fails, as YAML. The error is a validation error without a field, whose
-// message has the position.
+// JSON, and if that fails, as YAML. It does not change content. The error is a validation error
+// without a field, whose message has the position. One of them is that reading the document
+// would take more memory than Budget allows.
 func Parse(content []byte) (*Node, error) {
-	text := strings.TrimPrefix(string(content), "\ufeff")
+	content = bytes.TrimPrefix(content, []byte("\ufeff"))
+	text := string(content)
 	if err := checkEncoding(text); err != nil {
 		return nil, err
 	}
@@ -109,7 +112,7 @@ func Parse(content []byte) (*Node, error) {
 	if begin[0] != '{' && begin[0] != '[' {
 		return parseYAML(text)
 	}
-	n, jsonErr := parseJSON(text)
+	n, jsonErr := parseJSON(content, text)
 	if jsonErr == nil {
 		return n, nil
 	}

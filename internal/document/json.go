@@ -10,10 +10,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// parseJSON parses strict JSON (RFC 8259, with the unique names of RFC 7493). It creates nodes
-// directly from tokens: strings without escapes are slices of the text.
-func parseJSON(text string) (*Node, error) {
-	r := &jsonReader{text: text, dec: jsontext.NewDecoder(bytes.NewBufferString(text)), at: Position{1, 1}}
+// parseJSON parses strict JSON (RFC 8259, with the unique names of RFC 7493). content and text are
+// the same. It creates nodes directly from tokens: strings without escapes are slices of the
+// text. Before that it counts the values, so that all nodes are one allocation of the right size.
+func parseJSON(content []byte, text string) (*Node, error) {
+	count, err := countJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	r := &jsonReader{
+		text: text, dec: jsontext.NewDecoder(bytes.NewBuffer(content)), at: Position{1, 1},
+		nodes: make([]Node, count.values), children: count.children,
+	}
 	var root Node
 	if err := r.read(&root, 0); err != nil {
 		return nil, err
@@ -37,8 +45,101 @@ type jsonReader struct {
 	at   Position
 	seen int
 
-	// open has the children of the collections that are not closed yet.
-	open []Node
+	// nodes are the nodes that are not in use yet, and children the numbers of members or items
+	// of the collections that were not read yet, in the order of the text.
+	nodes    []Node
+	children []int32
+}
+
+// jsonCount is what countJSON counts.
+type jsonCount struct {
+	values   int     // below the root
+	children []int32 // of each collection, in the order of the text
+}
+
+// What reading JSON takes besides nodes, in bytes.
+const (
+	jsonCollection = 24 // in jsonCount.children, while that grows
+	jsonName       = 96 // of an object that is not closed yet, whose names the decoder compares
+)
+
+// countJSON counts the values of a JSON text, and fails if they take more than the budget. Of a text
+// that is not JSON it may count anything.
+func countJSON(text string) (jsonCount, error) {
+	type collection struct {
+		at     int32 // in c.children
+		object bool
+	}
+	var c jsonCount
+	var open []collection
+	m := newMemory(text)
+	names := 0 // in the objects that are open
+	add := func() {
+		if len(open) == 0 {
+			return
+		}
+		in := open[len(open)-1]
+		c.children[in.at]++
+		c.values++
+		m.add(nodeBytes)
+		if in.object {
+			names++
+			m.peak(names * jsonName)
+		}
+	}
+	empty := true // nothing was read of the innermost collection yet
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; b {
+		case ' ', '\t', '\r', '\n', ':':
+			continue
+		case '}', ']':
+			if len(open) == 0 {
+				return c, nil // not JSON
+			}
+			if in := open[len(open)-1]; in.object {
+				names -= int(c.children[in.at])
+			}
+			open, empty = open[:len(open)-1], false
+			continue
+		case ',':
+			add()
+			continue
+		}
+		if empty {
+			add()
+			empty = false
+		}
+		switch text[i] {
+		case '{', '[':
+			if len(open) > maxDepth {
+				return c, nil // the reader fails here
+			}
+			m.add(jsonCollection)
+			open = append(open, collection{int32(len(c.children)), text[i] == '{'})
+			c.children, empty = append(c.children, 0), true
+		case '"':
+			i += stringLength(text[i+1:])
+		}
+		if m.isExceeded() {
+			return c, m.exceeded(i)
+		}
+	}
+	return c, nil
+}
+
+// stringLength returns the length of the rest of a string, with the quote at its end.
+func stringLength(rest string) int {
+	for i := 0; i < len(rest); i++ {
+		next := strings.IndexAny(rest[i:], `"\\`)
+		if next < 0 {
+			break
+		}
+		if i += next; rest[i] == '"' {
+			return i + 1
+		}
+		i++
+	}
+	return len(rest)
 }
 
 // read parses the next value into n.
@@ -77,9 +178,10 @@ func (r *jsonReader) readCollection(n *Node, mapping bool, depth int) error {
 	if depth == maxDepth {
 		return n.Invalid("", "the document nests deeper than %d levels", maxDepth)
 	}
-	first := len(r.open)
+	r.reserve(n)
 	for kind := r.dec.PeekKind(); kind != '}' && kind != ']'; kind = r.dec.PeekKind() {
-		var child Node
+		n.Nodes = append(n.Nodes, Node{})
+		child := &n.Nodes[len(n.Nodes)-1]
 		if mapping {
 			name, at, err := r.readScalar()
 			if err != nil {
@@ -87,21 +189,26 @@ func (r *jsonReader) readCollection(n *Node, mapping bool, depth int) error {
 			}
 			child.Name, child.NamePosition = name, at
 		}
-		if err := r.read(&child, depth+1); err != nil {
+		if err := r.read(child, depth+1); err != nil {
 			return err
 		}
 		if r.values++; r.values > maxValues {
 			return child.Invalid("", "the document has more than %d values", maxValues)
 		}
-		r.open = append(r.open, child)
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
 		return r.failed(err)
 	}
-	n.Nodes = append([]Node(nil), r.open[first:]...)
-	clear(r.open[first:])
-	r.open = r.open[:first]
 	return nil
+}
+
+// reserve gives the next collection, n, the nodes for its members or items.
+func (r *jsonReader) reserve(n *Node) {
+	if len(r.children) == 0 {
+		return // not JSON
+	}
+	most := min(int(r.children[0]), len(r.nodes))
+	n.Nodes, r.nodes, r.children = r.nodes[:0:most], r.nodes[most:], r.children[1:]
 }
 
 // readScalar reads a name, or a value other than a collection.

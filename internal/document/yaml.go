@@ -14,10 +14,11 @@ import (
 )
 
 // parseYAML parses YAML. The values are counted first, because the library builds a tree of
-// about 200 bytes for each.
+// them.
 func parseYAML(text string) (*Node, error) {
-	if bound := countIndicators(text); bound > maxValues {
-		return nil, Position{1, 1}.Invalid("", "the document has too many values for YAML: write it as JSON, or split it")
+	m, err := countYAML(text)
+	if err != nil {
+		return nil, err
 	}
 	in := strings.NewReader(text)
 	dec := yaml.NewDecoder(in)
@@ -30,7 +31,7 @@ func parseYAML(text string) (*Node, error) {
 	case second != nil:
 		return nil, nodePosition(second).Invalid("", "there is a second document: only one is allowed")
 	}
-	r := &yamlReader{anchors: map[*yaml.Node]*anchored{}}
+	r := &yamlReader{anchors: map[*yaml.Node]*anchored{}, memory: m}
 	var n Node
 	if err := r.read(&n, root.Content[0], 0); err != nil {
 		return nil, err
@@ -38,30 +39,118 @@ func parseYAML(text string) (*Node, error) {
 	return &n, nil
 }
 
-// countIndicators counts the characters that start values in YAML. A text has about as many
-// values, or fewer.
-func countIndicators(text string) int {
-	n := 0
+// What reading YAML takes, in bytes. The library's tree is the larger part: while it is converted,
+// each of its nodes goes when its own is there.
+const (
+	yamlItem    = 280 // of a sequence
+	yamlMember  = 490 // of a mapping: two nodes of the library
+	yamlTag     = 250
+	yamlBreak   = 250 // a line break that is not ASCII
+	yamlAnchor  = 300 // with its name
+	yamlComment = 260 // that the library has not given to a node yet
+)
+
+// countYAML counts the characters that may start values, anchors and comments, and fails if what
+// they stand for takes more than the budget. It is not a parser: some characters are only text, so
+// it counts too much rather than too little.
+func countYAML(text string) (*memory, error) {
+	m := newMemory(text)
+	values := 0
 	for i := range len(text) {
 		switch text[i] {
-		case ',', '[', '{':
-			n++
+		case '[':
+			if !strings.HasPrefix(text[i:], "[]") {
+				values++
+				m.add(yamlItem)
+			}
+		case '{':
+			if !strings.HasPrefix(text[i:], "{}") && !namesNext(text[i+1:]) { // {a} has null for a
+				values++
+				m.add(yamlMember)
+			}
+		case ',':
+			values++
+			if m.add(yamlItem); !namesNext(text[i+1:]) {
+				m.add(yamlMember - yamlItem)
+			}
 		case ':':
 			if endsIndicator(text, i) || i > 0 && strings.IndexByte(`"'}]`, text[i-1]) >= 0 {
-				n += 2
+				values += 2
+				m.add(yamlMember)
 			}
-		case '-', '?':
+		case '?':
 			if endsIndicator(text, i) {
-				n++
+				values += 2
+				m.add(yamlMember + yamlItem/4)
 			}
+		case '-':
+			if endsIndicator(text, i) {
+				values++
+				m.add(yamlItem)
+			}
+		case '&':
+			if !endsIndicator(text, i) {
+				m.add(yamlAnchor)
+			}
+		case '!':
+			if startsWord(text, i) {
+				m.add(yamlTag)
+			}
+		case '#':
+			if startsWord(text, i) {
+				m.add(yamlComment)
+			}
+		case 0xc2, 0xe2:
+			if startsBreak(text[i:]) {
+				m.add(yamlBreak)
+			}
+		case '%':
+			if startsLine(text, i) && strings.HasPrefix(text[i:], "%TAG") {
+				return nil, positionOf(text, i).Invalid("", "a %%TAG directive is not supported: write the tags in full, or leave them out")
+			}
+		default:
+			continue
+		}
+		if values > maxValues || m.isExceeded() {
+			return nil, m.exceeded(i)
 		}
 	}
-	return n
+	return m, nil
 }
 
-// endsIndicator reports whether the byte at i is followed by white space or the end.
+// namesNext reports whether s starts with a plain name and its colon, which counts for itself.
+func namesNext(s string) bool {
+	s = strings.TrimLeft(s, " ")
+	end := strings.IndexFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '$' && r != '/'
+	})
+	return end > 0 && s[end] == ':' && end+1 < len(s) && s[end+1] == ' '
+}
+
+// endsIndicator reports whether the byte at i is followed by white space, the end or, as a colon
+// in a flow collection may be, by an indicator.
 func endsIndicator(text string, i int) bool {
-	return i+1 == len(text) || strings.IndexByte(" \t\r\n", text[i+1]) >= 0
+	return i+1 == len(text) || strings.IndexByte(" \t\r\n,[]{}", text[i+1]) >= 0 || startsBreak(text[i+1:])
+}
+
+// startsWord reports whether the byte at i is at the start or after white space, an indicator of a
+// flow collection or a quote.
+func startsWord(text string, i int) bool {
+	return i == 0 || strings.IndexByte(" \t,[]{}\"'", text[i-1]) >= 0 || startsLine(text, i)
+}
+
+// startsLine reports whether the byte at i is the first of a line.
+func startsLine(text string, i int) bool {
+	if i == 0 || text[i-1] == '\n' || text[i-1] == '\r' {
+		return true
+	}
+	return i >= 2 && startsBreak(text[i-2:]) || i >= 3 && startsBreak(text[i-3:])
+}
+
+// startsBreak reports whether s starts with one of the line breaks of YAML 1.1 that are not
+// ASCII.
+func startsBreak(s string) bool {
+	return strings.HasPrefix(s, "\u0085") || strings.HasPrefix(s, "\u2028") || strings.HasPrefix(s, "\u2029")
 }
 
 // decodeYAML returns the first document, and the second if there is one. A panic of the
@@ -92,6 +181,7 @@ func nodePosition(n *yaml.Node) Position { return Position{int32(n.Line), int32(
 type yamlReader struct {
 	anchors map[*yaml.Node]*anchored
 	values  int // with aliases expanded
+	memory  *memory
 }
 
 // anchored is a node with an anchor.
@@ -148,11 +238,12 @@ func (r *yamlReader) readContent(n *Node, from *yaml.Node, depth int) error {
 		return nil
 	case yaml.SequenceNode:
 		n.Kind = Sequence
-		n.Nodes = make([]Node, len(from.Content))
 		for i, item := range from.Content {
+			n.Nodes = append(n.Nodes, Node{})
 			if err := r.read(&n.Nodes[i], item, depth+1); err != nil {
 				return err
 			}
+			from.Content[i] = nil // so that it need not stay in memory
 		}
 		return nil
 	case yaml.MappingNode:
@@ -175,45 +266,44 @@ func scalarKind(n *yaml.Node) Kind {
 }
 
 func (r *yamlReader) readMembers(n *Node, from *yaml.Node, depth int) error {
-	n.Nodes = make([]Node, 0, len(from.Content)/2)
-	names := newNameSet(len(from.Content) / 2)
-	var merges []*Node
+	names := nameSet{}
+	var merges []Node
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, value := from.Content[i], from.Content[i+1]
-		var child Node
-		if err := r.readName(&child, key); err != nil {
+		n.Nodes = append(n.Nodes, Node{})
+		child := &n.Nodes[len(n.Nodes)-1]
+		if err := r.readName(child, key); err != nil {
 			return err
 		}
 		if !names.add(child.Name) {
 			return child.NamePosition.Invalid("", "the name %s is a duplicate in this mapping", quote(child.Name))
 		}
-		if err := r.read(&child, value, depth+1); err != nil {
+		if err := r.read(child, value, depth+1); err != nil {
 			return err
 		}
+		from.Content[i], from.Content[i+1] = nil, nil
 		if isMerge(key) {
-			merges = append(merges, &child)
-			continue
+			merges = append(merges, *child)
+			n.Nodes = n.Nodes[:len(n.Nodes)-1]
 		}
-		n.Nodes = append(n.Nodes, child)
 	}
-	for _, m := range merges {
-		if err := r.merge(n, m, names); err != nil {
+	for i := range merges {
+		if err := r.merge(n, &merges[i], names); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readName reads the name of a member: a scalar, or an alias of one.
+// readName reads the name of a member, child: a scalar, or an alias of one.
 func (r *yamlReader) readName(child *Node, key *yaml.Node) error {
-	var name Node
-	if err := r.read(&name, key, 0); err != nil {
+	if err := r.read(child, key, 0); err != nil {
 		return err
 	}
-	if name.Kind == Sequence || name.Kind == Mapping {
-		return name.Invalid("", "a name in a mapping must be a string, not %s", name.Kind)
+	if child.Kind == Sequence || child.Kind == Mapping {
+		return child.Invalid("", "a name in a mapping must be a string, not %s", child.Kind)
 	}
-	child.Name, child.NamePosition = name.Text, name.Position
+	*child = Node{Name: child.Text, NamePosition: child.Position}
 	return nil
 }
 
@@ -233,9 +323,13 @@ func (r *yamlReader) merge(n, m *Node, names nameSet) error {
 			return sources[i].Invalid("", "<< must have a mapping or a list of mappings, not %s", sources[i].Kind)
 		}
 		for _, member := range sources[i].Nodes {
-			if names.add(member.Name) {
-				n.Nodes = append(n.Nodes, member)
+			if !names.add(member.Name) {
+				continue
 			}
+			if r.memory.add(2*nodeBytes + nameBytes); r.memory.isExceeded() {
+				return m.Invalid("", "%s", r.memory.message())
+			}
+			n.Nodes = append(n.Nodes, member)
 		}
 	}
 	return nil
@@ -243,8 +337,6 @@ func (r *yamlReader) merge(n, m *Node, names nameSet) error {
 
 // nameSet is a set of names.
 type nameSet map[string]struct{}
-
-func newNameSet(size int) nameSet { return make(nameSet, size) }
 
 // add reports whether name is new.
 func (s nameSet) add(name string) bool {
