@@ -81,7 +81,7 @@ func (a *API) listAuditLog(c *call) (response, error) {
 		return a.exportAuditLog(c, f)
 	}
 	return page(c, "audit-log", c.cursorBinding(auditFilters()), func(p control.Page) ([]audit.Record, error) {
-		return a.cfg.Control.AuditLog(c.ctx, &c.caller, f, p)
+		return searching(c, func() ([]audit.Record, error) { return a.cfg.Control.AuditLog(c.ctx, &c.caller, f, p) })
 	}, func(r *audit.Record) (string, auditEntryRecord) { return r.Cursor, presentAudit(r) })
 }
 

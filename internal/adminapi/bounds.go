@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"context"
 	"errors"
 	"io"
 	"runtime/debug"
@@ -22,6 +23,12 @@ const (
 	documentsWaiting    = 16 // of one account; none of them has its body in memory
 	documentWait        = 10 * time.Second
 
+	searchesPerAccount = 1
+	searchesInAll      = 4  // the store has connections for so many
+	searchesWaiting    = 16 // of one account
+	searchWait         = 10 * time.Second
+	searchTime         = 10 * time.Second // of one search
+
 	callsPerAccount = 64
 	callsWaiting    = 64 // of one account
 	callWait        = 2 * time.Second
@@ -40,6 +47,7 @@ const (
 // bounds holds the places of all accounts.
 type bounds struct {
 	documents *turn.Places
+	searches  *turn.Places
 	calls     *turn.Places
 	memory    memory
 }
@@ -47,6 +55,7 @@ type bounds struct {
 func newBounds() *bounds {
 	return &bounds{
 		documents: turn.New(turn.Config{PerAccount: documentsPerAccount, All: documentsInAll, Waiting: documentsWaiting, Wait: documentWait}),
+		searches:  turn.New(turn.Config{PerAccount: searchesPerAccount, All: searchesInAll, Waiting: searchesWaiting, Wait: searchWait}),
 		calls:     turn.New(turn.Config{PerAccount: callsPerAccount, Waiting: callsWaiting, Wait: callWait}),
 		memory:    memory{free: debug.FreeOSMemory},
 	}
@@ -77,6 +86,29 @@ func (c *call) takeDocumentPlace() (err error) {
 	c.held.document, err = c.take(c.api.bounds.documents, documentsPerAccount,
 		"too many documents are being read: at most %d of an account are read at once, and this one waited for its turn in vain; retry after the seconds in the Retry-After header")
 	return err
+}
+
+// searching runs read while the call has a place among the searches, with a context that ends after
+// searchTime. A search is a read whose time grows with what the account has stored, or with the time
+// that a report covers.
+func searching[T any](c *call, read func() (T, error)) (T, error) {
+	release, err := c.take(c.api.bounds.searches, searchesPerAccount,
+		"too many searches and reports of this account are running: %d runs at a time, and this one waited for its turn in vain; retry after the seconds in the Retry-After header")
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer release()
+	whole := c.ctx
+	defer func() { c.ctx = whole }()
+	var cancel context.CancelFunc
+	c.ctx, cancel = context.WithTimeout(whole, searchTime)
+	defer cancel()
+	found, err := read()
+	if errors.Is(err, context.DeadlineExceeded) && whole.Err() == nil {
+		return found, fault.New(fault.Unavailable, "the search or report was stopped after %s: ask for less, with more filters, a longer q or a shorter time", searchTime)
+	}
+	return found, err
 }
 
 // take takes one of the account's places. format describes a refusal; its argument is limit,

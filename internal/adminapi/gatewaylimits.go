@@ -142,8 +142,10 @@ func (a *API) simulateLimit(c *call) (response, error) {
 		return response{}, err
 	}
 	present := func(s *control.Simulation) response { return ok(presentSimulation(s)) }
-	s, err := a.cfg.Control.SimulateLimit(withIdempotency(c, present), &c.caller, c.params["gateway_id"], control.SimulationInput{
-		RouteID: value(req.RouteID), KeyID: value(req.KeyID), Limit: limit,
+	s, err := searching(c, func() (*control.Simulation, error) {
+		return a.cfg.Control.SimulateLimit(withIdempotency(c, present), &c.caller, c.params["gateway_id"], control.SimulationInput{
+			RouteID: value(req.RouteID), KeyID: value(req.KeyID), Limit: limit,
+		})
 	})
 	if err != nil {
 		return response{}, err

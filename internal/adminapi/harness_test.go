@@ -41,8 +41,22 @@ type server struct {
 	http    *httptest.Server
 	admin   string // key of the account default
 	events  *events
-	shard   *accesslog.Shard // takes the access records of the data plane
+	shard   *accesslog.Shard          // takes the access records of the data plane
+	search  func(ctx context.Context) // called in each search of the store, if it is not nil
 	close   func()
+}
+
+// searchedStore calls the server's search in each search.
+type searchedStore struct {
+	control.Store
+	s *server
+}
+
+func (w searchedStore) Search(ctx context.Context, f func(control.ReadTx) error) error {
+	if w.s.search != nil {
+		w.s.search(ctx)
+	}
+	return w.Store.Search(ctx, f)
 }
 
 // clock is a clock that only moves when a test moves it. The rate limits of keys use
@@ -92,7 +106,7 @@ func (s *server) open() {
 	if err := live.Load(ctx); err != nil {
 		s.t.Fatal(err)
 	}
-	cfg := control.Config{Store: db, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost"}
+	cfg := control.Config{Store: searchedStore{db, s}, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost"}
 	if first := must(must(control.New(cfg))(s.t).FirstStart(ctx, ""))(s.t); first != "" {
 		s.admin = first
 	}

@@ -80,7 +80,11 @@ func (a *API) listKeys(c *call) (response, error) {
 		}
 	}
 	return page(c, "keys", bound.Encode(), func(p control.Page) ([]apikey.Key, error) {
-		return a.cfg.Control.Keys(c.ctx, &c.caller, filter, p)
+		list := func() ([]apikey.Key, error) { return a.cfg.Control.Keys(c.ctx, &c.caller, filter, p) }
+		if !filter.Searches() {
+			return list()
+		}
+		return searching(c, list)
 	}, func(k *apikey.Key) (string, KeyRecord) { return k.ID, presentKey(k, c.now) })
 }
 

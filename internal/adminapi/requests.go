@@ -87,7 +87,7 @@ func (a *API) listRequests(c *call) (response, error) {
 		Status: status, Since: since, Until: until,
 	}
 	return page(c, "requests", c.cursorBinding(requestFilters()), func(p control.Page) ([]requestlog.Request, error) {
-		return a.cfg.Control.Requests(c.ctx, &c.caller, f, p)
+		return searching(c, func() ([]requestlog.Request, error) { return a.cfg.Control.Requests(c.ctx, &c.caller, f, p) })
 	}, func(r *requestlog.Request) (string, loggedRequestRecord) { return r.ID, presentRequest(r) })
 }
 

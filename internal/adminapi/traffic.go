@@ -88,7 +88,7 @@ func (a *API) reportTraffic(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	rows, err := a.cfg.Control.Traffic(c.ctx, &c.caller, q)
+	rows, err := searching(c, func() ([]traffic.Row, error) { return a.cfg.Control.Traffic(c.ctx, &c.caller, q) })
 	if err != nil {
 		return response{}, err
 	}

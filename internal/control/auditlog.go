@@ -23,7 +23,7 @@ func (s *Service) AuditLog(ctx context.Context, c *Caller, f audit.Filter, p Pag
 	if s.cfg.AuditSync != nil && p.After == "" {
 		s.sync(ctx, s.cfg.AuditSync)
 	}
-	return read(ctx, s, func(tx ReadTx) ([]audit.Record, error) { return tx.AuditLog(ctx, c.Account.ID, f, p) })
+	return search(ctx, s, func(tx ReadTx) ([]audit.Record, error) { return tx.AuditLog(ctx, c.Account.ID, f, p) })
 }
 
 // AuditExport is the records of an account's audit log that match a filter, as the log was when
@@ -41,7 +41,7 @@ func (s *Service) ExportAudit(ctx context.Context, c *Caller, f audit.Filter) (*
 	if s.cfg.AuditSync != nil {
 		s.sync(ctx, s.cfg.AuditSync)
 	}
-	scan, err := read(ctx, s, func(tx ReadTx) (*audit.Scan, error) {
+	scan, err := search(ctx, s, func(tx ReadTx) (*audit.Scan, error) {
 		return s.codec.Scan(ctx, tx.AuditSource(c.Account.ID), c.Account.ID, f)
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Service) ExportAudit(ctx context.Context, c *Caller, f audit.Filter) (*
 // Read reads the next step, or returns nil at the end. A step has at most about a megabyte of
 // compressed records.
 func (e *AuditExport) Read(ctx context.Context) (*audit.ScanStep, error) {
-	return read(ctx, e.service, func(tx ReadTx) (*audit.ScanStep, error) { return e.scan.Read(ctx, tx.AuditSource(e.account)) })
+	return search(ctx, e.service, func(tx ReadTx) (*audit.ScanStep, error) { return e.scan.Read(ctx, tx.AuditSource(e.account)) })
 }
 
 // sync flushes the records in memory. It gives up after syncWithin, and logs this.

@@ -28,9 +28,11 @@ func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]a
 		return nil, badLevel()
 	}
 	f.Now = s.now()
-	return read(ctx, s, func(tx ReadTx) ([]apikey.Key, error) {
-		return tx.Keys(ctx, c.Account.ID, f, p)
-	})
+	list := func(tx ReadTx) ([]apikey.Key, error) { return tx.Keys(ctx, c.Account.ID, f, p) }
+	if f.Searches() {
+		return search(ctx, s, list)
+	}
+	return read(ctx, s, list)
 }
 
 // Key returns one key.

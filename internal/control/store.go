@@ -16,6 +16,9 @@ type Store interface {
 	Update(ctx context.Context, f func(tx Tx) error) error
 	// View runs f over one consistent state.
 	View(ctx context.Context, f func(tx ReadTx) error) error
+	// Search is View for reads that may take long. They never delay a View or an Update, and
+	// stop when ctx ends, also within a statement.
+	Search(ctx context.Context, f func(tx ReadTx) error) error
 }
 
 // ReadTx reads one consistent state of the store.

@@ -18,6 +18,9 @@ type KeyFilter struct {
 	Now       time.Time // separates active keys from expired ones
 }
 
+// Searches reports whether the filter selects keys by their names or prefixes.
+func (f *KeyFilter) Searches() bool { return f.Query != "" || f.Name != "" }
+
 // KeyReader finds keys.
 type KeyReader interface {
 	Key(ctx context.Context, accountID, keyID string) (*apikey.Key, error)

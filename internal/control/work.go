@@ -106,8 +106,17 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 
 // read runs f over one consistent state of the store.
 func read[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
+	return readIn(ctx, s.cfg.Store.View, f)
+}
+
+// search is read for what may take long.
+func search[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
+	return readIn(ctx, s.cfg.Store.Search, f)
+}
+
+func readIn[T any](ctx context.Context, view func(context.Context, func(ReadTx) error) error, f func(tx ReadTx) (T, error)) (T, error) {
 	var result T
-	err := s.cfg.Store.View(ctx, func(tx ReadTx) (err error) {
+	err := view(ctx, func(tx ReadTx) (err error) {
 		result, err = f(tx)
 		return err
 	})

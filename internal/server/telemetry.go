@@ -97,20 +97,20 @@ func (s *Server) registerServerMetrics() {
 	m, store := s.metrics, s.db.Stats
 	m.Gauge("keygate_snapshot_age_seconds", "Time since the data plane last read all changes from the store.",
 		func() float64 { return s.follower.Age().Seconds() })
-	m.Labelled("keygate_store_transactions_total", "Store transactions, by kind: write, read (management), follow (data plane).", "kind", true,
+	m.Labelled("keygate_store_transactions_total", "Store transactions, by kind: write, read (management), search (searches and reports of management), follow (data plane).", "kind", true,
 		func() map[string]float64 {
 			t := store()
-			return map[string]float64{"write": float64(t.Writes.Transactions), "read": float64(t.Reads.Transactions), "follow": float64(t.Follow.Transactions)}
+			return map[string]float64{"write": float64(t.Writes.Transactions), "read": float64(t.Reads.Transactions), "search": float64(t.Search.Transactions), "follow": float64(t.Follow.Transactions)}
 		})
 	m.Labelled("keygate_store_transaction_seconds_total", "Total duration of store transactions.", "kind", true,
 		func() map[string]float64 {
 			t := store()
-			return map[string]float64{"write": t.Writes.Held.Seconds(), "read": t.Reads.Held.Seconds(), "follow": t.Follow.Held.Seconds()}
+			return map[string]float64{"write": t.Writes.Held.Seconds(), "read": t.Reads.Held.Seconds(), "search": t.Search.Held.Seconds(), "follow": t.Follow.Held.Seconds()}
 		})
 	m.Labelled("keygate_store_wait_seconds_total", "Total time that store transactions waited for others.", "kind", true,
 		func() map[string]float64 {
 			t := store()
-			return map[string]float64{"write": t.Writes.Waited.Seconds(), "read": t.Reads.Waited.Seconds(), "follow": t.Follow.Waited.Seconds()}
+			return map[string]float64{"write": t.Writes.Waited.Seconds(), "read": t.Reads.Waited.Seconds(), "search": t.Search.Waited.Seconds(), "follow": t.Follow.Waited.Seconds()}
 		})
 	m.Counter("keygate_store_failures_total", "Write transactions that failed in the store, for example because the disk is full.", func() float64 { return float64(store().Failures) })
 	m.Labelled("keygate_degraded", "1 while something is wrong that does not stop traffic, by reason, otherwise 0.", "reason", false,

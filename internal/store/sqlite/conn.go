@@ -92,13 +92,13 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// query calls scan for each row. It has no context: a statement always runs to its end.
-func (c *conn) query(query string, args []any, scan func(*sql.Rows) error) (err error) {
+// query calls scan for each row. The end of ctx interrupts the statement.
+func (c *conn) query(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) (err error) {
 	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
 		return err
 	}
-	rows, err := s.QueryContext(context.Background(), args...)
+	rows, err := s.QueryContext(ctx, args...)
 	if err != nil {
 		return err
 	}

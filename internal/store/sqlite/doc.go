@@ -7,6 +7,7 @@
 //	Update ──► writer (1 connection, BEGIN IMMEDIATE … COMMIT)
 //	           checkpointer (1 connection) writes the write-ahead log back into the file
 //	View   ──► readers (query_only; each transaction sees one state of the file)
+//	Search ──► four more readers, so that no search or report delays a page
 //	snapshot.Source ──► two more readers, so that no search delays the data plane
 //
 // Several processes may have the file open, such as an offline command beside a running

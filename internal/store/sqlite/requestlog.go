@@ -83,7 +83,7 @@ func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog
 		and(`r.id < ?`, id.Lowest(id.Request, f.Until.Add(idMargin)))
 	}
 	args = append(args, rowLimit(limit))
-	err = view(ctx, db.readers, func(t *readTx) error {
+	err = db.search(ctx, func(t *readTx) error {
 		return t.rows(ctx, "list requests", requestColumns+where+` ORDER BY r.id DESC LIMIT ?+0`, args, func(r *sql.Rows) error {
 			q, err := scanRequest(r)
 			list = append(list, q)

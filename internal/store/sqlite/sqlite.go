@@ -18,10 +18,11 @@ import (
 const DefaultBusyTimeout = 5 * time.Second
 
 // The numbers of connections that read at the same time. Reading a page takes far less than
-// a millisecond, a search up to a second. The data plane has its own connections, so that
-// no search delays a revocation. It has two because EachKey keeps one busy.
+// a millisecond, a search or a report up to a second, so these have their own. The data plane has
+// its own too, so that nothing delays a revocation. It has two because EachKey keeps one busy.
 const (
 	readers   = 4
+	searchers = 4
 	followers = 2
 )
 
@@ -42,6 +43,7 @@ type DB struct {
 	now          func() int64 // microseconds since 1970
 	writer       *pool        // of one connection
 	readers      *pool        // for View
+	searchers    *pool        // for Search and reports
 	source       *pool        // for snapshot.Source and ratelimit.DailyStore
 	checkpointer *checkpointer
 	dbs          []*sql.DB
@@ -101,11 +103,11 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	reader, err := db.connect(cfg, false, readers+followers)
+	reader, err := db.connect(cfg, false, readers+searchers+followers)
 	if err != nil {
 		return nil, err
 	}
-	db.readers, db.source = newPool(reader, readers, codec), newPool(reader, followers, codec)
+	db.readers, db.searchers, db.source = newPool(reader, readers, codec), newPool(reader, searchers, codec), newPool(reader, followers, codec)
 	db.checkpointer = newCheckpointer(db, checkpoints)
 	return db, nil
 }
@@ -140,7 +142,7 @@ func (db *DB) closeAll() error {
 // called once.
 func (db *DB) Close() error {
 	db.checkpointer.close()
-	readErr := errors.Join(db.readers.drain(nil), db.source.drain(nil))
+	readErr := errors.Join(db.readers.drain(nil), db.searchers.drain(nil), db.source.drain(nil))
 	writeErr := db.writer.drain(func(c *conn) {
 		if _, err := c.exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 			// The log stays beside the file; the next Open reads it.

@@ -23,7 +23,8 @@ func (u *use) read() Use {
 // Stats are the counters and gauges of a store.
 type Stats struct {
 	Writes Use
-	Reads  Use // of the management API
+	Reads  Use // of the management API, without searches
+	Search Use // searches and reports of the management API, which have their own connections
 	Follow Use // of the data plane, which has its own connections
 	// Failures counts the write transactions that failed in the database, for example
 	// because the disk was full. Changes that a constraint rejects do not count.
@@ -36,7 +37,7 @@ type Stats struct {
 // Stats returns the current counters and gauges.
 func (db *DB) Stats() Stats {
 	return Stats{
-		Writes: db.writer.use.read(), Reads: db.readers.use.read(), Follow: db.source.use.read(), Failures: db.failures.Load(),
+		Writes: db.writer.use.read(), Reads: db.readers.use.read(), Search: db.searchers.use.read(), Follow: db.source.use.read(), Failures: db.failures.Load(),
 		Database: size(db.path), Log: size(db.path + "-wal"),
 	}
 }

@@ -33,7 +33,7 @@ func (t *tx) insertChunks(ctx context.Context, chunks []traffic.Chunk) error {
 // ReadTraffic implements traffic.Store. It first finds the chunks and then reads them one by
 // one, so that their bodies are never sorted.
 func (db *DB) ReadTraffic(ctx context.Context, q traffic.ChunkQuery, f func(*traffic.Chunk) error) error {
-	return view(ctx, db.readers, func(t *readTx) error {
+	return db.search(ctx, func(t *readTx) error {
 		seqs, err := t.findChunks(ctx, &q)
 		if err != nil {
 			return err

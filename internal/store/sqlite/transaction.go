@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -96,6 +97,19 @@ func (db *DB) View(ctx context.Context, f func(control.ReadTx) error) error {
 	return view(ctx, db.readers, func(t *readTx) error { return f(t) })
 }
 
+// Search implements control.Store.
+func (db *DB) Search(ctx context.Context, f func(control.ReadTx) error) error {
+	return db.search(ctx, func(t *readTx) error { return f(t) })
+}
+
+// search is Search for the reports of this package.
+func (db *DB) search(ctx context.Context, f func(*readTx) error) error {
+	return view(ctx, db.searchers, func(t *readTx) error {
+		t.interrupt = ctx
+		return f(t)
+	})
+}
+
 // view runs f in a reading transaction on a connection of p.
 func view(ctx context.Context, p *pool, f func(*readTx) error) error {
 	c, err := p.take(ctx)
@@ -120,6 +134,9 @@ type readTx struct {
 	// failed is the error of the first statement that failed. Every later call returns it:
 	// SQLite may have rolled back, so that later statements would be committed one by one.
 	failed error
+	// interrupt interrupts a running statement when it ends; nil lets statements run to
+	// their ends.
+	interrupt context.Context //nolint:containedctx // of the transaction, which does not outlive the call
 }
 
 // tx also writes.
@@ -137,14 +154,18 @@ func (t *readTx) ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// rows calls scan for each row of the result. The statement runs to its end even if ctx ends:
-// interrupting it could roll back the transaction.
+// rows calls scan for each row of the result. The statement runs to its end even if ctx ends,
+// because interrupting it could roll back the transaction, except in a Search.
 func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan func(*sql.Rows) error) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	if err := t.c.query(query, args, scan); err != nil {
-		t.failed = translate(what, err)
+	during := t.interrupt
+	if during == nil {
+		during = context.Background()
+	}
+	if err := t.c.query(during, query, args, scan); err != nil {
+		t.failed = cmp.Or(during.Err(), translate(what, err))
 		return t.failed
 	}
 	return nil

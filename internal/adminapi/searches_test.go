@@ -1,0 +1,118 @@
+package adminapi_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// heldSearches holds the searches of a server until end is closed or their contexts end.
+type heldSearches struct {
+	begun int
+	end   chan struct{}
+}
+
+func holdSearches(s *server) *heldSearches {
+	h := &heldSearches{end: make(chan struct{})}
+	s.search = func(ctx context.Context) {
+		h.begun++
+		select {
+		case <-h.end:
+		case <-ctx.Done():
+		}
+	}
+	return h
+}
+
+// want checks how many searches have begun when nothing else can happen.
+func (h *heldSearches) want(t *testing.T, n int) {
+	t.Helper()
+	synctest.Wait()
+	if h.begun != n {
+		t.Fatalf("got %d searches that have begun, want %d", h.begun, n)
+	}
+}
+
+func find(s *server, path, key string) <-chan *httptest.ResponseRecorder {
+	return send(s.handler, "GET", path, key, 0, strings.NewReader(""))
+}
+
+// Guarantee: an account has one search at a time. The others wait in turn; one that waits for longer
+// than 10 s, and one more than 16 of them, is a 429 that says when to try again. Searches for keys and
+// in the audit log share this turn. Neither lists without a search nor other accounts wait.
+func TestAccountHasOneSearchAtATime(t *testing.T) {
+	s := start(t)
+	tenant := s.newAccount("tenant")
+	synctest.Test(t, func(t *testing.T) {
+		h := holdSearches(s)
+		done := []<-chan *httptest.ResponseRecorder{find(s, "/v1/keys?q=a", s.admin)}
+		h.want(t, 1)
+		for _, path := range []string{"/v1/audit-log", "/v1/keys?name=x"} {
+			done = append(done, find(s, path, s.admin))
+			h.want(t, 1)
+		}
+		for _, path := range []string{"/v1/keys", "/v1/keys?owner=ada", "/v1/gateways"} {
+			if w := <-find(s, path, s.admin); w.Code != 200 {
+				t.Errorf("%s beside a search: got %d, want 200", path, w.Code)
+			}
+		}
+		for range 14 {
+			done = append(done, find(s, "/v1/keys?q=b", s.admin))
+		}
+		h.want(t, 1)
+		checkRefusal(t, <-find(s, "/v1/keys?q=c", s.admin), 1) // the 17th that would wait
+		done = append(done, find(s, "/v1/keys?q=a", tenant))
+		h.want(t, 2)
+		close(h.end)
+		for _, d := range done {
+			if w := <-d; w.Code != 200 {
+				t.Errorf("got %d %s, want 200", w.Code, w.Body)
+			}
+		}
+	})
+}
+
+// Guarantee: a search that runs for 10 s is stopped, with a 503 that says how to ask for less. One that
+// has waited for 10 s is a 429. The next one finds the place free.
+func TestLongSearchIsStopped(t *testing.T) {
+	s := start(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := holdSearches(s)
+		begin := time.Now()
+		first := find(s, "/v1/keys?q=a", s.admin)
+		h.want(t, 1)
+		if w := <-first; w.Code != 503 || !strings.Contains(w.Body.String(), "a longer q") || time.Since(begin) != 10*time.Second {
+			t.Errorf("got %d %s after %s, want a 503 after 10s", w.Code, w.Body, time.Since(begin))
+		}
+		close(h.end)
+		if w := <-find(s, "/v1/keys?q=a", s.admin); w.Code != 200 {
+			t.Errorf("the next search: got %d, want 200", w.Code)
+		}
+	})
+}
+
+// Guarantee: a fifth account waits while the searches of four run, until one of them ends.
+func TestFifthSearchOfAllWaits(t *testing.T) {
+	s := start(t)
+	keys := []string{s.newAccount("a"), s.newAccount("b"), s.newAccount("c"), s.newAccount("d")}
+	synctest.Test(t, func(t *testing.T) {
+		h := holdSearches(s)
+		var done []<-chan *httptest.ResponseRecorder
+		for i, key := range keys {
+			done = append(done, find(s, "/v1/keys?q=a", key))
+			h.want(t, i+1)
+		}
+		done = append(done, find(s, "/v1/keys?q=a", s.admin))
+		h.want(t, 4)
+		close(h.end)
+		for _, d := range done {
+			if w := <-d; w.Code != 200 {
+				t.Errorf("got %d, want 200", w.Code)
+			}
+		}
+		h.want(t, 5)
+	})
+}
