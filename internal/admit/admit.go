@@ -115,19 +115,13 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		d.peek(g)
 		return true
 	}
-	// The route determines whether a key is required. Whether there is a route is revealed
-	// only after the key was accepted.
-	var route *snapshot.Route
-	public := false
-	node := g.Find(path)
-	if node != nil {
-		if route = node.Route(d.req.Method); route != nil {
-			public = route.Public
-		} else {
-			public = node.Public
-		}
-	}
 	secret, single := d.credential(g)
+	// The route determines whether a key is required. Whether there is a route is revealed
+	// only after the key was accepted. Until then a search may take little work: if that
+	// is not enough to tell, the route counts as one that requires a key.
+	var m match
+	searched := g.HasPublic() && m.find(g.FindOpen(path))
+	public := searched && m.public(d.req.Method)
 	if !single {
 		v.refuse(fault.InvalidRequest, "the request has more than one key: send one, in a header or in the parameter api_key")
 		d.peek(g)
@@ -137,19 +131,49 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		d.peek(g)
 		return true
 	}
+	searched = searched || m.find(g.Find(path))
+	var route *snapshot.Route
+	if m.node != nil {
+		route = m.node.Route(d.req.Method)
+	}
 	switch {
-	case node == nil:
+	case !searched:
+		v.refuse(fault.Unavailable, "the gateway's routes have so many alternatives for this path that the search for one was given up")
+		d.peek(g)
+		return true
+	case m.node == nil:
 		v.refuse(fault.RouteNotFound, "")
 		d.peek(g)
 		return true
 	case route == nil:
 		v.refuse(fault.MethodNotAllowed, "")
-		v.Allow = node.Allow
+		v.Allow = m.node.Allow()
 		d.peek(g)
 		return true
 	}
 	v.Route = route
 	return d.charge(g, route, path)
+}
+
+// match is the node that a search found; nil if none matches.
+type match struct{ node *snapshot.Node }
+
+// find keeps what a search found, and reports whether it came to an end.
+func (m *match) find(n *snapshot.Node, ok bool) bool {
+	m.node = n
+	return ok
+}
+
+// public reports whether a request with the method needs no key: its route is public or, if there
+// is none for the method, all of the node's are.
+func (m *match) public(method string) bool {
+	if m.node == nil {
+		return false
+	}
+	if route := m.node.Route(method); route != nil {
+		return route.Public
+	}
+	return m.node.Public()
 }
 
 // preflight reports whether the request is a CORS preflight, and sets the verdict's CORS

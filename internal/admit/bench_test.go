@@ -145,7 +145,8 @@ func BenchmarkDecideParts(b *testing.B) {
 	part("host", func(req *Request) { s.GatewayByHost(req.Host) })
 	part("route", func(req *Request) {
 		path, _, _ := strings.Cut(req.Target, "?")
-		gw.Find(path).Route(req.Method)
+		n, _ := gw.Find(path)
+		n.Route(req.Method)
 	})
 	part("form-and-checksum", func(req *Request) { apikey.Inspect(req.Authorization[len("Bearer "):]) })
 	part("sha256", func(req *Request) { apikey.DigestOf(req.Authorization[len("Bearer "):]) })
@@ -156,7 +157,8 @@ func BenchmarkDecideParts(b *testing.B) {
 	next := 0
 	part("key-look-up", func(*Request) { s.KeyByDigest(digests[next%len(digests)]); next++ })
 	key := s.KeyByDigest(digests[0])
-	limits := gw.Find("/user").Route("GET").AppendLimits(key.AppendLimits(nil), [16]byte{})
+	user, _ := gw.Find("/user")
+	limits := user.Route("GET").AppendLimits(key.AppendLimits(nil), [16]byte{})
 	limits = append(limits, gw.Global())
 	var statuses [ratelimit.MaxLimits]ratelimit.Status
 	at := g.clock.Now()

@@ -87,7 +87,7 @@ func TestOrderOfChecks(t *testing.T) {
 			case wantRoute && v.Route == nil:
 				t.Error("got no route, want one")
 			case !wantRoute && v.Route != nil:
-				t.Errorf("got route %s, want none", v.Route.ID)
+				t.Errorf("got route %s, want none", v.Route.ID())
 			}
 		})
 	}

@@ -60,6 +60,8 @@ func (v *Verdict) result() accesslog.Result {
 		if v.Gateway != nil {
 			return accesslog.NoMethod
 		}
+	case fault.Unavailable:
+		return accesslog.Failed
 	}
 	return accesslog.Malformed
 }

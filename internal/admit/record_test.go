@@ -76,8 +76,8 @@ func TestRecordShowsResultAndIdentity(t *testing.T) {
 			}
 			if c.known == routed {
 				want.Route = v.Route.UUID
-				if text := id.Format(id.Route, want.Route); text != v.Route.ID {
-					t.Errorf("got route %s, want %s", text, v.Route.ID)
+				if text := id.Format(id.Route, want.Route); text != v.Route.ID() {
+					t.Errorf("got route %s, want %s", text, v.Route.ID())
 				}
 			}
 			if c.key != nil {

@@ -105,3 +105,17 @@ func TestTableThatExceedsBounds(t *testing.T) {
 		t.Errorf("a route that is there already: got %v, want one of methods", problems)
 	}
 }
+
+// Guarantee: a path has at most 64 methods, in all its routes together.
+func TestMethodsOfAPathAreBounded(t *testing.T) {
+	table := make([]RouteSpec, MaxMethods+1)
+	for i := range table {
+		table[i] = RouteSpec{Path: fmt.Sprintf("/a/{p%d}", i), Methods: []string{fmt.Sprintf("M%d", i)}}
+	}
+	if problems := CheckTable(table[:MaxMethods]); len(problems) > 0 {
+		t.Errorf("got %v for %d methods, want no problem", problems, MaxMethods)
+	}
+	if problems := CheckTable(table); len(problems) != 1 || problems[0].Row != MaxMethods || problems[0].Field != "methods" {
+		t.Errorf("got %v for one more, want one of methods", problems)
+	}
+}

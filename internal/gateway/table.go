@@ -28,6 +28,8 @@ const (
 	// MaxTexts is the maximum number of templates with text around a parameter at one place:
 	// of different segments such as {id}.json that follow the same segments.
 	MaxTexts = 1_000
+	// MaxMethods is the maximum number of methods of a path, in all its routes.
+	MaxMethods = 64
 	// MaxAccountRoutes is the maximum number of routes of all gateways of an account.
 	MaxAccountRoutes = 500_000
 )
@@ -36,6 +38,7 @@ const (
 const (
 	manySegments = "has more than 64 segments, the most that a path may have: end a shorter path in /*, which matches everything below"
 	manyTexts    = "is one of more than 1000 templates with text around a parameter at one place, the most that a gateway may have: fold some into one parameter, as in /files/{name}"
+	manyMethods  = "make more than 64 methods of one path, the most that it may have: remove some"
 	manyRoutes   = "the gateway would have more than 100000 routes, the most that it may have: fold routes with parameters or /*, or split them between several gateways"
 )
 
@@ -62,10 +65,11 @@ func CheckTable(routes []RouteSpec) []RowProblem {
 // route makes it exceed it further.
 func CheckRoute(table []RouteSpec, in RouteSpec, before string) []RowProblem {
 	c := newTableCheck(append(table[:len(table):len(table)], in))
+	c.stored = true
 	for i := range table {
 		c.row(i, false)
 	}
-	c.problems = nil
+	c.stored, c.problems = false, nil
 	if c.row(len(table), in.Path != before); len(c.problems) == 0 && before == "" && len(table) >= MaxRoutes {
 		c.add(len(table), "path", manyRoutes)
 	}
@@ -78,12 +82,14 @@ type operation struct{ pattern, method string }
 type tableCheck struct {
 	routes   []RouteSpec
 	owner    map[operation]int      // the row of each operation
+	methods  map[string]int         // the number of methods of each pattern
 	texts    *TreeBuilder[struct{}] // the templates that have text around a parameter
+	stored   bool                   // the rows are stored already, so their problems do not count
 	problems []RowProblem
 }
 
 func newTableCheck(routes []RouteSpec) *tableCheck {
-	return &tableCheck{routes: routes, owner: make(map[operation]int, len(routes)), texts: NewTreeBuilder[struct{}]()}
+	return &tableCheck{routes: routes, owner: make(map[operation]int, len(routes)), methods: map[string]int{}, texts: NewTreeBuilder[struct{}]()}
 }
 
 func (c *tableCheck) add(row int, field, format string, args ...any) {
@@ -126,6 +132,9 @@ func (c *tableCheck) row(i int, bounded bool) {
 		if len(c.problems) > before {
 			return
 		}
+	}
+	if c.methods[t.Pattern()] += len(r.Methods); c.methods[t.Pattern()] > MaxMethods && !c.stored {
+		c.add(i, "methods", manyMethods)
 	}
 }
 

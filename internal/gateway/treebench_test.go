@@ -2,10 +2,13 @@ package gateway
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // partTemplates returns n templates such as /v1/things-123/{id}/parts/{part}.
@@ -81,14 +84,78 @@ func BenchmarkTreeBuild(b *testing.B) {
 	}
 }
 
-// BenchmarkTreeWorst measures searches in tables that are made to be slow, without a bound and
-// with one.
+// slowTables returns tables that are made to be slow, and for each a path for which much of it is
+// searched in vain.
+func slowTables(t testing.TB) map[string]struct {
+	tree *Tree[int]
+	path string
+} {
+	t.Helper()
+	var inside, ends []string
+	for i := range MaxTexts {
+		inside = append(inside, fmt.Sprintf("/{a}xx%dx{b}/{c}", i))
+		ends = append(ends, fmt.Sprintf("/%s{a}/%d", strings.Repeat("a", i), i))
+	}
+	return map[string]struct {
+		tree *Tree[int]
+		path string
+	}{
+		"combinations": {treeFor(combinations(t, 14)), strings.Repeat("/a", 14) + "/none"},
+		"inside":       {treeFor(parsed(t, inside...)), "/" + strings.Repeat("x", 16_000) + "/c/d"},
+		"prefixes":     {treeFor(parsed(t, ends...)), "/" + strings.Repeat("a", 8_000) + "/none"},
+	}
+}
+
+// BenchmarkTreeWorst measures searches in tables that are made to be slow, with the bound of a
+// request without a key and with none. Compare the time of the processor: user time for each.
 func BenchmarkTreeWorst(b *testing.B) {
-	path := strings.Repeat("/a", 16) + "/none"
-	tree := treeFor(combinations(b, 16))
-	for b.Loop() {
-		if tree.Find(path) != nil {
-			b.Fatal("found")
+	for name, c := range slowTables(b) {
+		for _, steps := range []int{4_000, math.MaxInt} {
+			b.Run(fmt.Sprintf("%s/%t", name, steps < math.MaxInt), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if v, _ := c.tree.Search(c.path, steps); v != nil {
+						b.Fatal("found")
+					}
+				}
+			})
 		}
 	}
+}
+
+// Guarantee: contract 4.2: no table and no path make a search take more than the steps that it may
+// take, but for those of the last comparison.
+func TestSearchIsBounded(t *testing.T) {
+	for name, c := range slowTables(t) {
+		for _, steps := range []int{0, 10, 100, 300} {
+			s := search{path: c.path, seed: c.tree.seed, steps: steps}
+			if find(&s, c.tree.root, 0) != nil || s.steps >= 0 || s.steps < -1_200 {
+				t.Errorf("%s: %d steps left of %d, want it given up", name, s.steps, steps)
+			}
+			if v, ok := c.tree.Search(c.path, steps); v != nil || ok {
+				t.Errorf("%s: got %v, %t, want an unfinished search", name, v, ok)
+			}
+		}
+		if n := testing.AllocsPerRun(3, func() { c.tree.Search(c.path, 1000) }); n != 0 {
+			t.Errorf("%s: got %v allocations, want 0", name, n)
+		}
+	}
+}
+
+// Guarantee: a search with too few steps never finds another template than one with enough: it finds
+// the same or says that it does not know.
+func TestShortSearchIsNotWrong(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tree, _ := treeOf(drawTable(t))
+		path := drawPath(t)
+		want := tree.Find(path)
+		known := false
+		for steps := range 60 {
+			v, ok := tree.Search(path, steps)
+			if ok && v != want || !ok && (v != nil || known) {
+				t.Fatalf("%s in %d steps: got %v, %t, want %v or nothing", path, steps, v, ok, want)
+			}
+			known = known || ok
+		}
+	})
 }

@@ -32,7 +32,7 @@ func (p routes) Describe(gatewayID, routeID string) (hostname, path, methods str
 	if r == nil {
 		return "", "", "", false
 	}
-	return g.Hostname(), r.Path, strings.Join(r.Methods, ","), true
+	return g.Hostname(), r.Path, strings.Join(r.Methods(), ","), true
 }
 
 // metricsSink is the sink that counts metrics. It has no background work.

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -97,64 +96,41 @@ func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 		}
 	}
 	tree := gateway.NewTreeBuilder[Node]()
+	var several []*Node
 	g.routes = newRouteTable(len(routes))
-	nodes := make([]*Node, 0, len(routes))
 	for i := range routes {
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 		r := compileRoute(&routes[i])
 		g.routes.add(r)
+		g.countPublic(nil, r)
 		n := tree.Get(templates[i])
 		if n == nil {
-			n = &Node{Public: true}
-			nodes = append(nodes, n)
-			tree.Put(templates[i], n)
+			tree.Put(templates[i], &Node{first: r})
+			continue
 		}
-		n.add(r)
+		if n.more == nil {
+			n.more = &nodeRoutes{routes: []*Route{n.first}}
+			several = append(several, n)
+		}
+		n.more.routes = append(n.more.routes, r)
 	}
-	for _, n := range nodes {
-		n.compileAllow()
+	for _, n := range several {
+		*n = *newNode(n.more.routes)
 	}
 	g.tree = tree.Tree()
 	return nil
 }
 
-func compileRoute(s *gateway.Route) *Route {
-	r := &Route{ID: s.ID, Path: s.Path, Methods: s.Methods, Public: s.Auth == gateway.AuthNone, config: s.RateLimit}
-	r.UUID, _ = id.Parse(id.Route, s.ID)
-	return r
-}
-
-// add adds a route to a node that is being compiled.
-func (n *Node) add(r *Route) {
-	n.Public = n.Public && r.Public
-	for _, m := range r.Methods {
-		n.methods = append(n.methods, operation{internMethod(m), r})
+// countPublic counts the public routes when was, which may be nil, becomes now, which may be nil.
+func (g *Gateway) countPublic(was, now *Route) {
+	if was != nil && was.Public {
+		g.public--
 	}
-}
-
-// internMethod returns one shared string for a common method, so that comparisons use bytes
-// that are in the processor's cache.
-func internMethod(method string) string {
-	for _, m := range [...]string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} {
-		if m == method {
-			return m
-		}
+	if now != nil && now.Public {
+		g.public++
 	}
-	return method
-}
-
-func (n *Node) compileAllow() {
-	var methods []string
-	for _, o := range n.methods {
-		methods = append(methods, o.method)
-		if o.method == "GET" {
-			methods = append(methods, "HEAD")
-		}
-	}
-	slices.Sort(methods)
-	n.Allow = strings.Join(slices.Compact(methods), ", ")
 }
 
 func compileCORS(c *gateway.CORS) *CORS {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -38,7 +39,24 @@ func (f *Follower) RevokedKeys() int { return len(f.revoked.keys) }
 func (f *Follower) SweepRevoked() { f.revoked.sweep(f.cfg.Now().Wall / 1000) }
 
 // Config returns the rate limit that the route was compiled from.
-func (r *Route) Config() ratelimit.Config { return r.config }
+func (r *Route) Config() ratelimit.Config {
+	if r.limits == nil {
+		return ratelimit.Config{}
+	}
+	return r.limits.config.Value()
+}
 
 // Routes returns the number of routes.
 func (g *Gateway) Routes() int { return g.routes.size }
+
+// FindNode is Find for tables without bad cases.
+func (g *Gateway) FindNode(path string) *Node {
+	n, _ := g.Find(path)
+	return n
+}
+
+// CompileRoutes returns a gateway that has only routes.
+func CompileRoutes(routes []gateway.Route) (*Gateway, error) {
+	g := &Gateway{}
+	return g, g.compileRoutes(routes)
+}

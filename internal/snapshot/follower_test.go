@@ -120,9 +120,9 @@ func TestCompiledRoutes(t *testing.T) {
 	h.source.PutGateway(g, route("/a/{id}", ratelimit.Config{}, "GET"), route("/a/{name}", ratelimit.Config{}, "POST"), open)
 	h.catchUp()
 	c := h.follower.Current().GatewayByID(g.ID)
-	n := c.Find("/a/1")
-	if n.Allow != "GET, HEAD, POST" || n.Public {
-		t.Errorf("got Allow %q, public %v, want GET, HEAD, POST, false", n.Allow, n.Public)
+	n := c.FindNode("/a/1")
+	if n.Allow() != "GET, HEAD, POST" || n.Public() {
+		t.Errorf("got Allow %q, public %v, want GET, HEAD, POST, false", n.Allow(), n.Public())
 	}
 	get, post := n.Route("GET"), n.Route("POST")
 	if get == nil || post == nil || get == post {
@@ -134,7 +134,7 @@ func TestCompiledRoutes(t *testing.T) {
 	if n.Route("PUT") != nil {
 		t.Error("PUT leads to a route, want none")
 	}
-	if !c.Find("/open").Public || !c.Find("/open").Route("GET").Public {
+	if !c.FindNode("/open").Public() || !c.FindNode("/open").Route("GET").Public {
 		t.Error("a public route is not public")
 	}
 }
@@ -262,7 +262,7 @@ func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 }
 
 func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
-	return h.follower.Current().GatewayByID(gatewayID).Find(path).Route("GET").AppendLimits(nil, bucket)
+	return h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET").AppendLimits(nil, bucket)
 }
 
 // limitsHarness has a gateway with a global limit and a route for each kind of limit.
@@ -472,7 +472,7 @@ func TestGatewayThatDoesNotCompile(t *testing.T) {
 	if h.follower.Current().FindKey(secret) != nil {
 		t.Error("the gateway delays a revocation")
 	}
-	if h.follower.Current().GatewayByID(bad.ID).Find("/a") == nil {
+	if h.follower.Current().GatewayByID(bad.ID).FindNode("/a") == nil {
 		t.Error("the gateway did not keep its previous form")
 	}
 
@@ -487,7 +487,7 @@ func TestGatewayThatDoesNotCompile(t *testing.T) {
 	}
 	h.source.PutGateway(good, route("/b", ratelimit.Config{}, "GET"))
 	h.catchUp()
-	if h.follower.Current().GatewayByID(bad.ID).Find("/b") == nil {
+	if h.follower.Current().GatewayByID(bad.ID).FindNode("/b") == nil {
 		t.Error("the gateway is not in force after it was repaired")
 	}
 }

@@ -44,8 +44,9 @@ func (f *formerPaths) add(changes []routeChange, now ratelimit.Instant) {
 		if f.paths == nil {
 			f.paths = map[string][]formerPath{}
 		}
-		f.paths[c.was.ID] = append(f.paths[c.was.ID], formerPath{c.was.Path, now})
-		f.order = append(f.order, c.was.ID)
+		routeID := c.was.ID()
+		f.paths[routeID] = append(f.paths[routeID], formerPath{c.was.Path, now})
+		f.order = append(f.order, routeID)
 	}
 	drop := 0
 	for drop < len(f.order) && (len(f.order)-drop > maxFormer || !f.paths[f.order[drop]][0].known(now)) {

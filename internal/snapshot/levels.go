@@ -1,9 +1,6 @@
 package snapshot
 
-import (
-	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/ratelimit"
-)
+import "github.com/keygate/keygate/internal/ratelimit"
 
 // Levels calls yield with the present level of each limit of a gateway, in no particular
 // order: the global limit, the limits of routes, and those limits of single keys (their
@@ -40,14 +37,16 @@ func (f *Follower) Levels(gatewayID string, yield func(ratelimit.Level)) {
 
 // levels calls f with the level of each limit of the route.
 func (r *Route) levels(now ratelimit.Instant, f func(ratelimit.Level)) {
-	route, _ := id.Parse(id.Route, r.ID)
+	l := r.limits
+	if l == nil {
+		return
+	}
 	one := func(l ratelimit.Limit) {
-		f(ratelimit.Level{Status: ratelimit.StatusOf(now, l), Route: route})
+		f(ratelimit.Level{Status: ratelimit.StatusOf(now, l), Route: r.UUID})
 	}
 	each := func(key [16]byte, s ratelimit.Status) {
-		f(ratelimit.Level{Status: s, Route: route, Key: key})
+		f(ratelimit.Level{Status: s, Route: r.UUID, Key: key})
 	}
-	l := &r.limits
 	if l.bucket != nil {
 		one(ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})
 	}

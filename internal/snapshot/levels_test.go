@@ -44,7 +44,7 @@ func newLevelsHarness(t *testing.T) *levelsHarness {
 func (h *levelsHarness) request(path string, keys ...heldKey) {
 	h.t.Helper()
 	s := h.follower.Current()
-	r := s.GatewayByID(h.g.ID).Find(path).Route("GET")
+	r := s.GatewayByID(h.g.ID).FindNode(path).Route("GET")
 	for _, held := range keys {
 		k := s.FindKey(held.secret)
 		limits := r.AppendLimits(k.AppendLimits(nil), k.BucketID())

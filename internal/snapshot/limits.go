@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"sync"
+	"unique"
 
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -9,6 +10,7 @@ import (
 // routeLimits are the limits of a route in force: one bucket or a bucket for each key, one
 // daily count or a count for each key, or none.
 type routeLimits struct {
+	config  unique.Handle[ratelimit.Config] // many routes have the same
 	params  *ratelimit.Params
 	bucket  *ratelimit.Bucket
 	buckets *ratelimit.Buckets
@@ -16,7 +18,15 @@ type routeLimits struct {
 	dailies *ratelimit.Dailies
 }
 
-func (l *routeLimits) hasDaily() bool { return l.daily != nil || l.dailies != nil }
+func (l *routeLimits) hasDaily() bool { return l != nil && (l.daily != nil || l.dailies != nil) }
+
+// equal reports whether the configurations of l and o, each of which may be nil, are equal.
+func (l *routeLimits) equal(o *routeLimits) bool {
+	if l == nil || o == nil {
+		return l == o
+	}
+	return l.config == o.config
+}
 
 // adoptGlobal gives g the global limit of old, the gateway in force, which may be nil. An
 // unchanged limit is shared and a changed one converted, so that no publication refills a bucket. A
@@ -68,35 +78,44 @@ func carryBucket(p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant
 
 // adoptRoute gives r the limits of was, the route in force or nil, as adoptGlobal does.
 func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
-	if was == nil {
-		was = &Route{}
-	} else if was.config == r.config {
-		r.limits = was.limits
-		return
-	}
-	perKey := r.config.Per == ratelimit.PerKey
-	if r.config.HasBucket() {
-		p := f.rates.of(ratelimit.Compile(r.config))
-		switch {
-		case !perKey:
-			r.limits.params, r.limits.bucket = carryBucket(p, ratelimit.Limit{Params: was.limits.params, Bucket: was.limits.bucket}, now)
-		case was.limits.buckets != nil:
-			r.limits.buckets = was.limits.buckets
-			r.limits.buckets.Configure(p, now)
-		default:
-			r.limits.buckets = ratelimit.NewBuckets(p)
+	old := &routeLimits{}
+	if was != nil {
+		if was.limits.equal(r.limits) {
+			r.limits = was.limits
+			return
+		}
+		if was.limits != nil {
+			old = was.limits
 		}
 	}
-	if r.config.Daily.IsZero() {
+	l := r.limits
+	if l == nil {
 		return
 	}
-	if was.limits.hasDaily() && perKey != (was.limits.dailies != nil) {
-		f.cfg.Reserver.Drop(r.ID) // from one count for all callers to one for each key, or back
+	config := l.config.Value()
+	perKey := config.Per == ratelimit.PerKey
+	if config.HasBucket() {
+		p := f.rates.of(ratelimit.Compile(config))
+		switch {
+		case !perKey:
+			l.params, l.bucket = carryBucket(p, ratelimit.Limit{Params: old.params, Bucket: old.bucket}, now)
+		case old.buckets != nil:
+			l.buckets = old.buckets
+			l.buckets.Configure(p, now)
+		default:
+			l.buckets = ratelimit.NewBuckets(p)
+		}
+	}
+	if config.Daily.IsZero() {
+		return
+	}
+	if old.hasDaily() && perKey != (old.dailies != nil) {
+		f.cfg.Reserver.Drop(r.ID()) // from one count for all callers to one for each key, or back
 	}
 	if perKey {
-		r.limits.dailies = f.cfg.Reserver.Dailies(r.ID, r.config.Daily)
+		l.dailies = f.cfg.Reserver.Dailies(r.ID(), config.Daily)
 	} else {
-		r.limits.daily = f.cfg.Reserver.Daily(r.ID, r.config.Daily)
+		l.daily = f.cfg.Reserver.Daily(r.ID(), config.Daily)
 	}
 }
 
@@ -104,7 +123,7 @@ func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 func (s *Snapshot) sweep(now ratelimit.Instant) {
 	for _, g := range s.gateways {
 		for r := range g.routes.all() {
-			if r.limits.buckets != nil {
+			if r.limits != nil && r.limits.buckets != nil {
 				r.limits.buckets.Sweep(now)
 			}
 		}

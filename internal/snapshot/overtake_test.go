@@ -102,7 +102,7 @@ func TestChangesOvertakeARouteTable(t *testing.T) {
 	if err := h.follower.CatchUp(t.Context(), change(snapshot.SettingsChange, other.ID)); err != nil {
 		t.Fatal(err)
 	}
-	if g := h.follower.Current().GatewayByHost("other.example"); g == nil || g.ID != other.ID || g.Find("/a") == nil {
+	if g := h.follower.Current().GatewayByHost("other.example"); g == nil || g.ID != other.ID || g.FindNode("/a") == nil {
 		t.Errorf("got %v at the new hostname, want the other gateway with its route", g)
 	}
 	suspended := h.account
@@ -114,11 +114,11 @@ func TestChangesOvertakeARouteTable(t *testing.T) {
 	if g := h.follower.Current().GatewayByHost("other.example"); g != nil {
 		t.Error("a gateway of a suspended account is in force")
 	}
-	if g := h.follower.Current().GatewayByID(big.ID); g.Find("/new") != nil {
+	if g := h.follower.Current().GatewayByID(big.ID); g.FindNode("/new") != nil {
 		t.Error("the table that is held back is in force")
 	}
 	goOn()
-	if g := h.follower.Current().GatewayByID(big.ID); g.Find("/new") == nil {
+	if g := h.follower.Current().GatewayByID(big.ID); g.FindNode("/new") == nil {
 		t.Error("the table is not in force after CatchUp")
 	}
 	if g := h.follower.Current().GatewayByHost("other.example"); g != nil {
@@ -221,15 +221,15 @@ func (h *harness) describe(f *snapshot.Follower, gateways []string, paths []stri
 		}
 		fmt.Fprintf(&b, "%s: %s %v %d routes\n", id, g.Hostname(), g.Upstream.Timeout, g.Routes())
 		for _, p := range paths {
-			n := g.Find(p)
+			n := g.FindNode(p)
 			if n == nil {
 				continue
 			}
-			fmt.Fprintf(&b, "  %s public %t allow %s", p, n.Public, n.Allow)
+			fmt.Fprintf(&b, "  %s public %t allow %s", p, n.Public(), n.Allow())
 			for _, m := range []string{"DELETE", "GET", "PUT"} {
 				if r := n.Route(m); r != nil {
-					fmt.Fprintf(&b, " %s %s %v", m, r.ID, r.Config())
-					if g.RouteByID(r.ID) != r {
+					fmt.Fprintf(&b, " %s %s %v", m, r.ID(), r.Config())
+					if g.RouteByID(r.ID()) != r {
 						b.WriteString(" (another one by its identifier)")
 					}
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/fault"
@@ -89,7 +88,7 @@ func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo
 // parts of the route tree. It returns false if the routes do not fit together, so that the whole
 // table must be read.
 func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta) (changes []routeChange, ok bool) {
-	g.tree, g.routes = old.tree, old.routes
+	g.tree, g.routes, g.public = old.tree, old.routes, old.public
 	if len(d.RouteIDs) == 0 {
 		return nil, true
 	}
@@ -107,6 +106,7 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta) (changes []routeCh
 			continue
 		}
 		changes = append(changes, routeChange{was, now})
+		g.countPublic(was, now)
 		if was != nil && !addPlace(places, was.Path, nil) || now != nil && !addPlace(places, now.Path, now) {
 			return nil, false
 		}
@@ -116,7 +116,7 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta) (changes []routeCh
 		switch {
 		case !ok:
 			return nil, false
-		case len(n.methods) == 0:
+		case n == nil:
 			g.tree = g.tree.Without(p.template)
 		default:
 			g.tree = g.tree.With(p.template, n)
@@ -150,30 +150,28 @@ func addPlace(places map[string]*place, path string, r *Route) bool {
 	return true
 }
 
-// with returns n, which may be nil, without the routes in changed and with those in added. It
-// returns false if two routes then had a method in common.
+// with returns n, which may be nil, without the routes in changed and with those in added; nil if
+// no route is left. It returns false if two routes then had a method in common.
 func (n *Node) with(changed map[string]*Route, added []*Route) (_ *Node, ok bool) {
-	next := &Node{Public: true}
 	var all []*Route
-	if n != nil {
-		for _, o := range n.methods {
-			if _, gone := changed[o.route.ID]; !gone && !slices.Contains(all, o.route) {
-				all = append(all, o.route)
-			}
+	for _, r := range n.all() {
+		if _, gone := changed[r.ID()]; !gone {
+			all = append(all, r)
 		}
 	}
+	if all = append(all, added...); len(all) == 0 {
+		return nil, true
+	}
 	methods := map[string]bool{}
-	for _, r := range append(all, added...) {
-		for _, m := range r.Methods {
+	for _, r := range all {
+		for _, m := range r.Methods() {
 			if methods[m] {
 				return nil, false
 			}
 			methods[m] = true
 		}
-		next.add(r)
 	}
-	next.compileAllow()
-	return next, true
+	return newNode(all), true
 }
 
 // transition is the step from one form of a gateway to the next.
@@ -194,12 +192,12 @@ func (f *Follower) transition(old, next *Gateway) *transition {
 		for r := range next.routes.all() {
 			var was *Route
 			if old != nil {
-				was = old.routes.find(r.ID)
+				was = old.routes.byUUID(r.UUID)
 			}
 			switch {
 			case was == nil:
 				f.adoptRoute(r, nil, now)
-			case was.config != r.config || was.Path != r.Path:
+			case !was.limits.equal(r.limits) || was.Path != r.Path:
 				t.changes = append(t.changes, routeChange{was, r})
 			default:
 				r.limits = was.limits
@@ -208,7 +206,7 @@ func (f *Follower) transition(old, next *Gateway) *transition {
 	}
 	if old != nil {
 		for was := range old.routes.all() {
-			if next == nil || next.routes.find(was.ID) == nil {
+			if next == nil || next.routes.byUUID(was.UUID) == nil {
 				t.changes = append(t.changes, routeChange{was, nil})
 			}
 		}
@@ -255,7 +253,7 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 	for _, t := range changed {
 		for _, c := range t.changes {
 			if c.was != nil && c.was.limits.hasDaily() && (c.now == nil || !c.now.limits.hasDaily()) {
-				f.cfg.Reserver.Drop(c.was.ID)
+				f.cfg.Reserver.Drop(c.was.ID())
 			}
 		}
 	}

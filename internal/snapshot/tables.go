@@ -1,18 +1,24 @@
 package snapshot
 
-import "iter"
+import (
+	"encoding/binary"
+	"iter"
+	"slices"
+
+	"github.com/keygate/keygate/internal/id"
+)
 
 // routeTable finds routes by identifier. It is immutable; a change of one route copies one shard
 // and the list of shards.
 type routeTable struct {
-	shards []map[string]*Route // a power of two, or none
+	shards [][]*Route // a power of two, or none
 	size   int
 }
 
 // A new table has about shardRoutes routes in a shard, and grows when it has maxShardRoutes.
 const (
-	shardRoutes    = 32
-	maxShardRoutes = 256
+	shardRoutes    = 16
+	maxShardRoutes = 64
 )
 
 // newRouteTable returns a table for n routes, to which the caller adds them.
@@ -21,70 +27,84 @@ func newRouteTable(n int) routeTable {
 	for shards*shardRoutes < n {
 		shards *= 2
 	}
-	return routeTable{shards: make([]map[string]*Route, shards)}
+	return routeTable{shards: make([][]*Route, shards)}
 }
 
-// shard returns the index of the shard of a route. An identifier ends in random characters.
-func (t *routeTable) shard(routeID string) int {
-	h := uint32(2166136261)
-	for i := max(0, len(routeID)-6); i < len(routeID); i++ {
-		h = (h ^ uint32(routeID[i])) * 16777619 // FNV-1a
-	}
-	return int(h^h>>16) & (len(t.shards) - 1)
+// shard returns the index of the shard of a route. An identifier ends in random bytes.
+func (t *routeTable) shard(u [16]byte) int {
+	return int(binary.BigEndian.Uint32(u[12:])) & (len(t.shards) - 1)
 }
 
 // add adds a route to a table that no one else uses yet.
 func (t *routeTable) add(r *Route) {
-	i := t.shard(r.ID)
-	if t.shards[i] == nil {
-		t.shards[i] = make(map[string]*Route)
-	}
-	t.shards[i][r.ID] = r
+	i := t.shard(r.UUID)
+	t.shards[i] = append(t.shards[i], r)
 	t.size++
 }
 
 // find returns the route, or nil.
 func (t *routeTable) find(routeID string) *Route {
+	u, ok := id.Parse(id.Route, routeID)
+	if !ok {
+		return nil
+	}
+	return t.byUUID(u)
+}
+
+// byUUID returns the route whose identifier encodes u, or nil.
+func (t *routeTable) byUUID(u [16]byte) *Route {
 	if t.size == 0 {
 		return nil
 	}
-	return t.shards[t.shard(routeID)][routeID]
+	for _, r := range t.shards[t.shard(u)] {
+		if r.UUID == u {
+			return r
+		}
+	}
+	return nil
 }
 
 // with returns a table with the changed routes; nil removes one.
 func (t *routeTable) with(changed map[string]*Route) routeTable {
 	if t.size+len(changed) > maxShardRoutes*len(t.shards) {
-		grown := newRouteTable(t.size + len(changed))
-		for r := range t.all() {
-			if _, ok := changed[r.ID]; !ok {
-				grown.add(r)
-			}
-		}
-		for _, r := range changed {
-			if r != nil {
-				grown.add(r)
-			}
-		}
-		return grown
+		return t.grown(changed)
 	}
-	next := routeTable{shards: append([]map[string]*Route(nil), t.shards...), size: t.size}
+	next := routeTable{shards: slices.Clone(t.shards), size: t.size}
 	copied := map[int]bool{}
-	for id, r := range changed {
-		i := t.shard(id)
-		if !copied[i] {
-			own := make(map[string]*Route, len(next.shards[i])+1)
-			for id, r := range next.shards[i] {
-				own[id] = r
-			}
-			next.shards[i], copied[i] = own, true
+	for routeID, r := range changed {
+		u, ok := id.Parse(id.Route, routeID)
+		if !ok {
+			continue
 		}
-		if next.shards[i][id] != nil {
-			next.size--
-			delete(next.shards[i], id)
+		i := t.shard(u)
+		if !copied[i] {
+			next.shards[i], copied[i] = slices.Clone(next.shards[i]), true
+		}
+		before := len(next.shards[i])
+		next.shards[i] = slices.DeleteFunc(next.shards[i], func(r *Route) bool { return r.UUID == u })
+		if r != nil {
+			next.shards[i] = append(next.shards[i], r)
+		}
+		next.size += len(next.shards[i]) - before
+	}
+	return next
+}
+
+// grown is with for a table of more shards.
+func (t *routeTable) grown(changed map[string]*Route) routeTable {
+	gone := map[[16]byte]bool{}
+	next := newRouteTable(t.size + len(changed))
+	for routeID, r := range changed {
+		if u, ok := id.Parse(id.Route, routeID); ok {
+			gone[u] = true
 		}
 		if r != nil {
-			next.shards[i][id] = r
-			next.size++
+			next.add(r)
+		}
+	}
+	for r := range t.all() {
+		if !gone[r.UUID] {
+			next.add(r)
 		}
 	}
 	return next

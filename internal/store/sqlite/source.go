@@ -90,7 +90,7 @@ func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
 // RouteCount implements snapshot.GatewaySource.
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		return t.rows(ctx, "count routes", `SELECT count(*) FROM routes INDEXED BY routes_list WHERE gateway_id = ?`, []any{gatewayID}, func(r *sql.Rows) error {
+		return t.rows(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = ?`, []any{gatewayID}, func(r *sql.Rows) error {
 			return r.Scan(&n)
 		})
 	})

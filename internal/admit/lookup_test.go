@@ -1,0 +1,51 @@
+package admit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// Guarantee: contract 4.2: in a table that is made so that finding a route takes long, a request without
+// a valid key is refused with 401 after little work, as if its route required a key. With a key, it
+// takes its route. Other paths are not affected.
+func TestSlowTableWithoutKey(t *testing.T) {
+	const levels = 11
+	routes := []gateway.Route{public(route("/*", "GET"))}
+	for i := range 1 << levels {
+		var b strings.Builder
+		for level := range levels {
+			if i>>level&1 == 0 {
+				b.WriteString("/a")
+			} else {
+				fmt.Fprintf(&b, "/{p%d}", level)
+			}
+		}
+		routes = append(routes, route(fmt.Sprintf("%s/end-%d", b.String(), i), "GET"))
+	}
+	h := newHarness(t)
+	h.gateway(nil, routes...)
+	_, key := h.key(nil)
+	slow := strings.Repeat("/a", levels) + "/none"
+	for _, tc := range []struct {
+		name, path, key string
+		want            fault.Code // "" if it is forwarded
+	}{
+		{"a slow path without a key", slow, "", fault.Unauthorized},
+		{"a slow path with a wrong key", slow, "kg_wrong", fault.Unauthorized},
+		{"a slow path with a key", slow, key, ""},
+		{"another public path", "/b/c", "", ""},
+		{"another path that requires a key", strings.Repeat("/b", levels) + "/end-2047", "", fault.Unauthorized},
+	} {
+		req := Request{Method: "GET", Target: tc.path, Host: "a.example"}
+		if tc.key != "" {
+			req.Authorization, req.Authorizations = "Bearer "+tc.key, 1
+		}
+		if v := h.decide(req); v.Code != tc.want || (tc.want == "") != (v.Action == Forward) {
+			t.Errorf("%s: got action %d, code %q, want %q", tc.name, v.Action, v.Code, tc.want)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package snapshot
+
+import (
+	"slices"
+	"strings"
+	"unique"
+
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Route is a compiled route. It is immutable, and compact: a gateway may have 100,000.
+type Route struct {
+	limits  *routeLimits // nil if there are none
+	methods unique.Handle[string]
+
+	UUID   [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
+	Path   string   // the template as stored
+	Public bool     // auth: none
+}
+
+func compileRoute(s *gateway.Route) *Route {
+	r := &Route{Path: s.Path, methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
+	r.UUID, _ = id.Parse(id.Route, s.ID)
+	if !s.RateLimit.IsZero() {
+		r.limits = &routeLimits{config: unique.Make(s.RateLimit)}
+	}
+	return r
+}
+
+// ID returns the route's identifier.
+func (r *Route) ID() string { return id.Format(id.Route, r.UUID) }
+
+// Methods returns the methods as stored.
+func (r *Route) Methods() []string { return strings.Split(r.methods.Value(), " ") }
+
+// lists reports whether the route has the method.
+func (r *Route) lists(method string) bool {
+	methods := r.methods.Value()
+	if methods == method {
+		return true
+	}
+	for len(methods) > len(method) {
+		if methods[len(method)] == ' ' && methods[:len(method)] == method {
+			return true
+		}
+		i := strings.IndexByte(methods, ' ')
+		if i < 0 {
+			return false
+		}
+		if methods = methods[i+1:]; methods == method {
+			return true
+		}
+	}
+	return false
+}
+
+// AppendLimits appends the limits of the route for the key with the given bucket
+// identifier. Callers without a key share the zero bucket. It allocates only for the first
+// request of a key on a route with limits for each key.
+func (r *Route) AppendLimits(dst []ratelimit.Limit, bucket [16]byte) []ratelimit.Limit {
+	l := r.limits
+	switch {
+	case l == nil:
+		return dst
+	case l.bucket != nil:
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})
+	case l.buckets != nil:
+		p, b := l.buckets.Bucket(bucket)
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: p, Bucket: b})
+	}
+	switch {
+	case l.daily != nil:
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.daily})
+	case l.dailies != nil:
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.dailies.Daily(bucket)})
+	}
+	return dst
+}
+
+// Node is a node of the route tree: the routes whose templates match the same paths. It is
+// immutable.
+type Node struct {
+	first *Route
+	more  *nodeRoutes // nil if first is the only route
+}
+
+// nodeRoutes are the routes of a node that has several.
+type nodeRoutes struct {
+	routes []*Route
+	allow  unique.Handle[string]
+	public bool
+}
+
+// newNode returns the node of routes, of which there must be one.
+func newNode(routes []*Route) *Node {
+	n := &Node{first: routes[0]}
+	if len(routes) == 1 {
+		return n
+	}
+	n.more = &nodeRoutes{routes: routes, allow: unique.Make(allowOf(routes)), public: true}
+	for _, r := range routes {
+		n.more.public = n.more.public && r.Public
+	}
+	return n
+}
+
+// all returns the routes of n, which may be nil.
+func (n *Node) all() []*Route {
+	switch {
+	case n == nil:
+		return nil
+	case n.more == nil:
+		return []*Route{n.first}
+	default:
+		return n.more.routes
+	}
+}
+
+// Route returns the route for the method, or nil. HEAD uses the route of GET, unless a
+// route lists HEAD.
+func (n *Node) Route(method string) *Route {
+	if n.more == nil {
+		if n.first.lists(method) || method == "HEAD" && n.first.lists("GET") {
+			return n.first
+		}
+		return nil
+	}
+	for _, r := range n.more.routes {
+		if r.lists(method) {
+			return r
+		}
+	}
+	if method == "HEAD" {
+		return n.Route("GET")
+	}
+	return nil
+}
+
+// Public reports whether all of the node's routes are public.
+func (n *Node) Public() bool {
+	if n.more == nil {
+		return n.first.Public
+	}
+	return n.more.public
+}
+
+// Allow returns the value of the Allow header of a 405.
+func (n *Node) Allow() string {
+	if n.more != nil {
+		return n.more.allow.Value()
+	}
+	switch methods := n.first.methods.Value(); {
+	case methods == "GET":
+		return "GET, HEAD"
+	case !strings.Contains(methods, " "):
+		return methods
+	default:
+		return allowOf([]*Route{n.first})
+	}
+}
+
+// allowOf returns the value of the Allow header for routes.
+func allowOf(routes []*Route) string {
+	var methods []string
+	for _, r := range routes {
+		for _, m := range r.Methods() {
+			if methods = append(methods, m); m == "GET" {
+				methods = append(methods, "HEAD")
+			}
+		}
+	}
+	slices.Sort(methods)
+	return strings.Join(slices.Compact(methods), ", ")
+}
