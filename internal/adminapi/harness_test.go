@@ -43,6 +43,7 @@ type server struct {
 	events  *events
 	shard   *accesslog.Shard          // takes the access records of the data plane
 	search  func(ctx context.Context) // called in each search of the store, if it is not nil
+	logs    syncers                   // Sync returns when the records are in the store
 	close   func()
 }
 
@@ -137,7 +138,8 @@ func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Follo
 	requests := must(requestwriter.New(requestwriter.Config{Store: db, Now: s.clock.Now}))(s.t)
 	collector := must(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{auditLog, counts, requests}}))(s.t)
 	s.shard, s.events = collector.Shard(), &events{next: auditLog}
-	cfg.AuditSync = syncers{collector, auditLog}
+	s.logs = syncers{collector, auditLog}
+	cfg.AuditSync = s.logs
 	cfg.Sources = control.Sources{AccessLog: collector, Traffic: counts, Requests: requests, Levels: live, Routes: live}
 }
 
