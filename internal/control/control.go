@@ -34,7 +34,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake, Recall,
-// AuditSync, Sources and MaxAccountRoutes.
+// AuditSync, Sources, MaxAccountRoutes and MaxAccountGateways.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -59,6 +59,9 @@ type Config struct {
 	// MaxAccountRoutes is the maximum number of routes of all gateways of an account; 0 means
 	// gateway.MaxAccountRoutes.
 	MaxAccountRoutes int
+	// MaxAccountGateways is the maximum number of gateways of an account; 0 means
+	// gateway.MaxAccountGateways.
+	MaxAccountGateways int
 }
 
 // Caller identifies the caller of an operation and its request, for permissions and the audit

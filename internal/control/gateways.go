@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -62,6 +63,9 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 		return nil, err
 	}
 	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
+		if err := s.roomForGateway(ctx, w, c); err != nil {
+			return nil, err
+		}
 		g := &gateway.Gateway{
 			ID: id.New(id.Gateway), AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout,
 			CreatedAt: w.now, Version: 1,
@@ -99,6 +103,17 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 		}
 		return g, w.changed(ctx, snapshot.GatewayChange, g.ID)
 	})
+}
+
+// roomForGateway checks that the caller's account may have one more gateway. Otherwise the error is
+// fault.Conflict.
+func (s *Service) roomForGateway(ctx context.Context, tx GatewayReader, c *Caller) error {
+	most := cmp.Or(s.cfg.MaxAccountGateways, gateway.MaxAccountGateways)
+	full, err := tx.HasGateways(ctx, c.Account.ID, most)
+	if err != nil || !full {
+		return err
+	}
+	return fault.New(fault.Conflict, "the account has %d gateways, which is the most that it may have: delete one first", most)
 }
 
 // UpdateGateway changes the settings in p. If the origin of the upstream URL changes, the

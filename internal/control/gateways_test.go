@@ -3,6 +3,7 @@ package control_test
 import (
 	"fmt"
 	"reflect"
+	"sync"
 	"testing"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -236,4 +237,45 @@ func TestDeleteGateway(t *testing.T) {
 	_, err = h.Routes(ctx(), caller, g.ID, control.Page{Limit: 9})
 	h.wantCode(err, fault.NotFound, "")
 	must[*gateway.Gateway](h)(h.CreateGateway(ctx(), caller, creation, "")) // the hostname is free again
+}
+
+// Guarantee: the gateways of an account are bounded, also if many are created at the same time. The next
+// one is fault.Conflict until one is deleted. Other accounts have bounds of their own, and an account
+// that has more already keeps them.
+func TestGatewaysOfAnAccountAreBounded(t *testing.T) {
+	const most, clients = 3, 8
+	h := newHarness(t)
+	h.maxGateways = most
+	h.serve(h.db)
+	caller, other := h.caller("acme", "admin"), h.caller("other", "admin")
+	var (
+		creating sync.WaitGroup
+		created  [clients]*gateway.Gateway
+		errs     [clients]error
+	)
+	for i := range clients {
+		creating.Go(func() { created[i], errs[i] = h.CreateGateway(ctx(), caller, newGateway("http://127.0.0.1:9"), "") })
+	}
+	creating.Wait()
+	var ids []string
+	for i, err := range errs {
+		if err == nil {
+			ids = append(ids, created[i].ID)
+			continue
+		}
+		h.wantCode(err, fault.Conflict, "")
+	}
+	if len(ids) != most {
+		t.Fatalf("%d clients created %d gateways; want %d", clients, len(ids), most)
+	}
+	h.gateway(other)
+	must[*gateway.Gateway](h)(h.DeleteGateway(ctx(), caller, ids[0], nil))
+	h.gateway(caller)
+	h.maxGateways = 1
+	h.serve(h.db)
+	_, err := h.CreateGateway(ctx(), caller, newGateway("http://127.0.0.1:9"), "")
+	h.wantCode(err, fault.Conflict, "")
+	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.Page{Limit: 10})); len(list) != most {
+		t.Errorf("got %d gateways; want the %d from before", len(list), most)
+	}
 }

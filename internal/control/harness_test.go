@@ -88,6 +88,8 @@ type harness struct {
 	recall func(webhookID string)
 	// maxRoutes is Config.MaxAccountRoutes from the next serve on.
 	maxRoutes int
+	// maxGateways is Config.MaxAccountGateways from the next serve on.
+	maxGateways int
 }
 
 const domain = "gw.localhost"
@@ -126,7 +128,7 @@ func (h *harness) serve(store control.Store) {
 	h.store = store
 	svc, err := control.New(control.Config{
 		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake, Recall: h.recall,
-		MaxAccountRoutes: h.maxRoutes,
+		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways,
 	})
 	h.must(err)
 	h.Service = svc

@@ -10,6 +10,8 @@ import (
 type GatewayReader interface {
 	Gateway(ctx context.Context, accountID, gatewayID string) (*gateway.Gateway, error)
 	Gateways(ctx context.Context, accountID string, p Page) ([]gateway.Gateway, error)
+	// HasGateways reports whether the account has at least n gateways.
+	HasGateways(ctx context.Context, accountID string, n int) (bool, error)
 	// DefaultGateway returns the one gateway with Default set.
 	DefaultGateway(ctx context.Context) (*gateway.Gateway, error)
 	// GivenHostnames returns the hostnames that the account has given to its gateways,

@@ -34,6 +34,9 @@ const (
 	MaxAccountRoutes = 500_000
 )
 
+// MaxAccountGateways is the maximum number of gateways of an account.
+const MaxAccountGateways = 10_000
+
 // The public messages about routes beyond a bound.
 const (
 	manySegments = "has more than 64 segments, the most that a path may have: end a shorter path in /*, which matches everything below"

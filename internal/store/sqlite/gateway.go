@@ -93,6 +93,18 @@ func (t *readTx) Gateways(ctx context.Context, accountID string, p control.Page)
 		accountID, below(p.After), rowLimit(p.Limit))
 }
 
+// nthGateway finds whether an account has that many gateways more than its argument says.
+const nthGateway = `SELECT 1 FROM gateways INDEXED BY gateways_list WHERE account_id = ? ORDER BY id LIMIT 1 OFFSET ?`
+
+// HasGateways implements control.GatewayReader. It reads n entries of an index.
+func (t *readTx) HasGateways(ctx context.Context, accountID string, n int) (found bool, err error) {
+	err = t.rows(ctx, "count gateways", nthGateway, []any{accountID, n - 1}, func(*sql.Rows) error {
+		found = true
+		return nil
+	})
+	return found, err
+}
+
 // DefaultGateway implements control.GatewayReader.
 func (t *readTx) DefaultGateway(ctx context.Context) (*gateway.Gateway, error) {
 	return t.gateway(ctx, `WHERE is_default = 1`)

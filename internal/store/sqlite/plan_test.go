@@ -105,6 +105,7 @@ func TestDeliveryPlans(t *testing.T) {
 	checkPlan(t, c, 1, strings.ReplaceAll(listeners, "?", "'a'"), nil) // sorts the subscribed endpoints
 	for _, statement := range []string{
 		strings.NewReplacer("OFFSET ?", "OFFSET 9", "?", "'a'").Replace(nthWebhook),
+		strings.NewReplacer("OFFSET ?", "OFFSET 9", "?", "'a'").Replace(nthGateway),
 		waiting + `SELECT id FROM waiting`,
 		strings.NewReplacer("<= ?", "<= 1", "LIMIT ?+0", "LIMIT 9").Replace(firstDue),
 		strings.ReplaceAll(nextDue, "?", "1"),
