@@ -56,6 +56,7 @@ type server struct {
 	t       *testing.T
 	dataDir string
 	flags   []string
+	files   int    // the limit of open files; 0 means that of the test
 	gateway string // host:port of the data plane
 	admin   string
 	ops     string
@@ -87,8 +88,14 @@ func (s *syncBuffer) String() string {
 // ready. It is killed when the test ends.
 func startServer(t *testing.T, flags ...string) *server {
 	t.Helper()
+	return startServerWithFiles(t, 0, flags...)
+}
+
+// startServerWithFiles is startServer with a limit of open files.
+func startServerWithFiles(t *testing.T, files int, flags ...string) *server {
+	t.Helper()
 	s := &server{
-		t: t, dataDir: filepath.Join(t.TempDir(), "data"), flags: flags,
+		t: t, dataDir: filepath.Join(t.TempDir(), "data"), flags: flags, files: files,
 		gateway: porttest.Reserve(t), admin: porttest.Reserve(t), ops: porttest.Reserve(t),
 	}
 	s.start()
@@ -113,6 +120,10 @@ func (s *server) start() {
 		"--admin-addr", s.admin, "--ops-addr", s.ops,
 	}, s.flags...)
 	s.cmd = exec.Command(binary, args...)
+	if s.files > 0 {
+		limit := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.files)
+		s.cmd = exec.Command("sh", append([]string{"-c", limit, binary}, args...)...)
+	}
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.output = &syncBuffer{}
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output

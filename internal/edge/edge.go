@@ -80,8 +80,7 @@ type Server struct {
 	conns      sync.WaitGroup // goroutines of connections
 }
 
-// New returns a Server. It accepts connections once Serve is called. New logs a
-// message if the process may open fewer files than MaxConnections.
+// New returns a Server. It accepts connections once Serve is called.
 func New(cfg Config) (*Server, error) {
 	if cfg.HTTP1 == nil || cfg.HTTP2 == nil {
 		return nil, errors.New("edge: HTTP1 and HTTP2 are required")
@@ -97,10 +96,6 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if files, limited := maxFiles(); limited && files < uint64(cfg.MaxConnections) {
-		cfg.Log.Info("the limit of open files is below the limit of connections: raise it, or lower --max-connections",
-			"files", files, "max_connections", cfg.MaxConnections)
 	}
 	return &Server{
 		cfg:        cfg,

@@ -26,12 +26,3 @@ func peekNow(fd uintptr, buf []byte) (n int, err error) {
 // waitForMore does nothing: bytes that stay in the socket do not make it readable again, but
 // the arrival of more does.
 func waitForMore() {}
-
-// maxFiles returns how many files the process may open, and whether there is a limit.
-func maxFiles() (n uint64, limited bool) {
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return 0, false
-	}
-	return uint64(files.Cur), true //nolint:unconvert // it is an int64 on some systems
-}

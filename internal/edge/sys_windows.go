@@ -19,6 +19,3 @@ func peekNow(fd uintptr, buf []byte) (n int, err error) {
 
 // waitForMore waits a moment: bytes that stay in the socket keep it readable.
 func waitForMore() { time.Sleep(10 * time.Millisecond) }
-
-// maxFiles returns how many files the process may open, and whether there is a limit.
-func maxFiles() (n uint64, limited bool) { return 0, false }

@@ -16,7 +16,9 @@ import (
 // buildGateway builds the data plane on the loaded snapshot.
 func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 	settings := s.cfg.Settings
-	if s.pools, err = upstream.NewPools(upstream.Config{Guard: s.guard, Allow: settings.UpstreamAllowNetwork}); err != nil {
+	if s.pools, err = upstream.NewPools(upstream.Config{
+		Guard: s.guard, Allow: settings.UpstreamAllowNetwork, MaxDescriptors: s.descriptors.upstreams,
+	}); err != nil {
 		return err
 	}
 	s.running.Push(func(context.Context) error {
@@ -38,13 +40,13 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 		return err
 	}
 	shared.Via = http2.Via()
-	engine, err := h1.New(h1.Config{Config: shared, Forward: http2.ServeDecided})
+	engine, err := h1.New(h1.Config{Config: shared, Forward: http2.ServeDecided, MaxPipes: s.descriptors.pipes})
 	if err != nil {
 		return err
 	}
 	s.gateway, err = edge.New(edge.Config{
 		HTTP1: engine, HTTP2: http2, Trust: s.trust, TLS: tlsOf(s.certificates.gateway),
-		MaxConnections: settings.MaxConnections, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress, Log: s.log,
+		MaxConnections: s.descriptors.clients, MaxConnectionsPerAddress: settings.MaxConnectionsPerAddress, Log: s.log,
 	})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ func (s *Server) startWebhooks(ctx context.Context, box *secret.Box) (err error)
 	if s.sender, err = sender.New(sender.Config{
 		Queue: s.db, Exclusive: s.db, Sealer: box, Guard: s.guard,
 		Allow: settings.WebhookAllowNetwork, AllowHTTP: settings.WebhookAllowHTTP, Backoff: settings.WebhookBackoff, Log: s.log,
+		MaxInFlight: s.descriptors.hooks,
 	}); err != nil {
 		return err
 	}

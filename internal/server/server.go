@@ -68,6 +68,7 @@ type Server struct {
 	trust     *clientip.Trust
 
 	certificates certificates
+	descriptors  descriptors
 
 	db         *sqlite.DB
 	collector  *accesslog.Collector
@@ -111,7 +112,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}()
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		s.readTraces, s.openCertificates, s.claim, s.openAccessLog, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
+		s.planDescriptors, s.readTraces, s.openCertificates, s.claim, s.openAccessLog, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -170,8 +171,9 @@ func (s *Server) claim(ctx context.Context) (err error) {
 // serveOps serves /livez, from now until everything else has stopped.
 func (s *Server) serveOps(context.Context) error {
 	s.ops = newHTTPServer(telemetry.OpsHandler(&s.readiness, s.metrics, s.cfg.Settings.Pprof), s.log)
+	places := s.bound(s.ops, s.descriptors.ops, "ops")
 	s.ops.WriteTimeout = 0 // a profile may take as long as the client asks
-	s.serve("ops", func() error { return s.ops.Serve(s.listeners.ops) })
+	s.serve("ops", func() error { return s.ops.Serve(places.Listener(s.listeners.ops)) })
 	s.running.Push(func(context.Context) error { return s.ops.Close() })
 	return nil
 }
@@ -301,8 +303,9 @@ func (s *Server) startServices(ctx context.Context) error {
 // servePlanes begins to serve requests on both planes.
 func (s *Server) servePlanes(context.Context) error {
 	s.warnExposed()
+	places := s.bound(s.admin, s.descriptors.admin, "admin")
 	s.serve("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
-	s.serve("admin", func() error { return s.admin.Serve(s.secured(s.listeners.admin)) })
+	s.serve("admin", func() error { return s.admin.Serve(s.secured(places.Listener(s.listeners.admin))) })
 	return nil
 }
 
@@ -368,6 +371,13 @@ func (s *Server) load(ctx context.Context) error {
 		defer debug.SetGCPercent(usual)
 	}
 	return s.follower.Load(ctx)
+}
+
+// bound makes the connections of a server bounded, if it serves the listener of the places.
+func (s *Server) bound(srv *http.Server, places int, name string) *edge.Places {
+	p := edge.NewPlaces(places, name, s.log)
+	srv.Handler, srv.ConnContext = p.Handler(srv.Handler), p.ConnContext
+	return p
 }
 
 // newHTTPServer returns a server with timeouts for clients that stall.

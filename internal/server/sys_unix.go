@@ -26,3 +26,12 @@ func freeSpace(dir string) (float64, error) {
 	}
 	return float64(fs.Bavail) * float64(fs.Bsize), nil
 }
+
+// maxFiles returns how many files the process may open, and whether there is a limit.
+func maxFiles() (n uint64, limited bool) {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return 0, false
+	}
+	return uint64(files.Cur), true //nolint:unconvert // it is an int64 on some systems
+}

@@ -39,7 +39,7 @@ func newClient(cfg *Config, dialer *net.Dialer) *http.Client {
 			},
 			Protocols:              &protocols,
 			DisableCompression:     true,
-			MaxIdleConns:           maxIdle,
+			MaxIdleConns:           min(maxIdle, cfg.MaxInFlight/2),
 			MaxIdleConnsPerHost:    maxWindow,
 			IdleConnTimeout:        idleTimeout,
 			MaxResponseHeaderBytes: maxResponseHead,

@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"cmp"
 	"crypto/rand"
 	"slices"
 	"sync"
@@ -12,7 +13,7 @@ import (
 // Bounds of a sender. A delivery in flight costs up to about 64 KiB, mostly for its
 // connection; a held delivery costs its payload and about 1 KiB.
 const (
-	// maxInFlight is how many deliveries are in flight at a time.
+	// maxInFlight is the default of Config.MaxInFlight.
 	maxInFlight = 2048
 	// maxHeld is how many deliveries are leased at a time.
 	maxHeld = 8192
@@ -47,6 +48,8 @@ type dispatcher struct {
 	wake    chan struct{} // asks for a claim
 	stats   *counters
 
+	maxInFlight int
+
 	mu        sync.Mutex
 	endpoints map[string]*endpoint
 	// busy has the endpoints with held deliveries or an open breaker.
@@ -64,7 +67,7 @@ type dispatcher struct {
 
 func newDispatcher(cfg *Config, r *results, stats *counters) *dispatcher {
 	return &dispatcher{
-		now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1),
+		now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1), maxInFlight: cmp.Or(cfg.MaxInFlight, maxInFlight),
 		endpoints: map[string]*endpoint{}, busy: map[*endpoint]struct{}{}, recalled: map[string]struct{}{},
 	}
 }
@@ -149,7 +152,7 @@ func (d *dispatcher) endpointLocked(webhookID string) *endpoint {
 func (d *dispatcher) sendLocked(e *endpoint) {
 	now := d.now()
 	for len(e.queue) > 0 && !d.stopped && e.inFlight < e.window {
-		if e.inFlight >= (maxInFlight-d.inFlight+flightShare-1)/flightShare {
+		if e.inFlight >= (d.maxInFlight-d.inFlight+flightShare-1)/flightShare {
 			if !e.starved {
 				e.starved = true
 				d.starved = append(d.starved, e)
@@ -210,7 +213,7 @@ func (d *dispatcher) refillLocked(e *endpoint) {
 	waiting := d.starved
 	d.starved = nil
 	for i, w := range waiting {
-		if d.inFlight >= maxInFlight {
+		if d.inFlight >= d.maxInFlight {
 			d.starved = append(d.starved, waiting[i:]...)
 			break
 		}

@@ -41,6 +41,9 @@ type Config struct {
 	// Backoff holds the waits after the failed attempts 1 to 4.
 	Backoff [webhook.MaxAttempts - 1]time.Duration
 	Log     *slog.Logger
+	// MaxInFlight is how many deliveries are in flight at a time. Zero means 2048. Half as
+	// many connections are kept idle.
+	MaxInFlight int
 	// Roots are the certificate authorities to trust. Nil means the system's.
 	Roots *x509.CertPool
 	// Resolver resolves host names. Nil means the system's.
@@ -96,6 +99,9 @@ func New(cfg Config) (*Sender, error) {
 	schedule, err := webhook.NewSchedule(cfg.Backoff)
 	if err != nil {
 		return nil, fmt.Errorf("webhook/sender: Config.Backoff: %w", err)
+	}
+	if cfg.MaxInFlight == 0 {
+		cfg.MaxInFlight = maxInFlight
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -1,0 +1,184 @@
+package edge
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Places bounds the connections of a listener that is not the data plane's, such as that of
+// the management API. A connection has a place from Accept to Close, and is busy while a
+// request of it is being handled. If all places are taken, a new connection replaces the one
+// that has been idle for longest, of the address with the most idle ones, so that idle
+// connections never keep a request out. If no connection is idle, the new one is closed. At
+// most three quarters of the places can be busy for one address.
+//
+// It is safe for concurrent use.
+type Places struct {
+	max, perAddress int
+	name            string
+	log             *slog.Logger
+	refused         logThrottle
+
+	mu   sync.Mutex
+	open map[*placed]struct{}
+	busy map[block]int // connections of each address, without zeros
+}
+
+// NewPlaces returns at most the given number of places for the listener that is called name
+// in the log. A nil log discards messages.
+func NewPlaces(places int, name string, log *slog.Logger) *Places {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Places{max: places, perAddress: max(1, places-places/4), name: name, log: log, open: map[*placed]struct{}{}, busy: map[block]int{}}
+}
+
+// Listener returns l with its connections bounded.
+func (p *Places) Listener(l net.Listener) net.Listener { return &placedListener{l, p} }
+
+// placedKey is the key of a connection in the context of its requests.
+type placedKey struct{}
+
+// ConnContext is the http.Server.ConnContext that Handler needs.
+func (*Places) ConnContext(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = t.NetConn()
+	}
+	return context.WithValue(ctx, placedKey{}, c)
+}
+
+// Handler returns h with connections counted as busy while h runs. Beyond the bound of one
+// address the connection is closed without a response.
+func (p *Places) Handler(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, ok := r.Context().Value(placedKey{}).(*placed)
+		if !ok {
+			h.ServeHTTP(w, r)
+			return
+		}
+		if !p.begin(c) {
+			p.warn("too many requests from one address at once: closing a connection", "connections", p.perAddress)
+			panic(http.ErrAbortHandler)
+		}
+		defer p.end(c)
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (p *Places) begin(c *placed) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.requests == 0 {
+		if p.busy[c.block] >= p.perAddress {
+			return false
+		}
+		p.busy[c.block]++
+	}
+	c.requests++
+	return true
+}
+
+func (p *Places) end(c *placed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.requests--; c.requests > 0 {
+		return
+	}
+	c.since = time.Now()
+	if p.busy[c.block]--; p.busy[c.block] == 0 {
+		delete(p.busy, c.block)
+	}
+}
+
+func (p *Places) warn(message string, args ...any) {
+	if p.refused.allow(time.Now()) {
+		p.log.Warn(message, append(args, "listener", p.name)...)
+	}
+}
+
+// add gives c a place, and returns the connection to close for it: nil, another, or c itself.
+func (p *Places) add(c *placed) (out *placed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.open) >= p.max {
+		if out = p.longestIdle(); out == nil {
+			return c
+		}
+		delete(p.open, out)
+	}
+	p.open[c] = struct{}{}
+	return out
+}
+
+// longestIdle returns the connection that has been idle for longest, of the address with the
+// most idle ones, or nil if none is idle.
+func (p *Places) longestIdle() *placed {
+	idle := map[block]int{}
+	for c := range p.open {
+		if c.requests == 0 {
+			idle[c.block]++
+		}
+	}
+	var found *placed
+	for c := range p.open {
+		if c.requests > 0 {
+			continue
+		}
+		if found == nil || idle[c.block] > idle[found.block] || idle[c.block] == idle[found.block] && c.since.Before(found.since) {
+			found = c
+		}
+	}
+	return found
+}
+
+func (p *Places) remove(c *placed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+}
+
+// placed is a connection that has a place.
+type placed struct {
+	net.Conn
+	places *Places
+	block  block
+
+	requests int       // being handled; guarded by Places.mu, as is since
+	since    time.Time // when it became idle
+}
+
+// Close closes the connection and frees its place.
+func (c *placed) Close() error {
+	err := c.Conn.Close()
+	c.places.remove(c)
+	return err
+}
+
+type placedListener struct {
+	net.Listener
+	places *Places
+}
+
+// Accept returns the next connection that has a place.
+func (l *placedListener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &placed{Conn: nc, places: l.places, block: blockOf(addrPort(nc.RemoteAddr()).Addr()), since: time.Now()}
+		out := l.places.add(c)
+		if out != nil {
+			_ = out.Conn.Close()
+		}
+		if out == c {
+			l.places.warn("too many requests at once: new connections are closed", "connections", l.places.max)
+			continue
+		}
+		return c, nil
+	}
+}

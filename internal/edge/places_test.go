@@ -1,0 +1,114 @@
+package edge_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/edge"
+)
+
+// placesServer is an HTTP server whose connections are bounded. Requests of /wait wait until
+// release is closed.
+type placesServer struct {
+	addr    string
+	arrived chan struct{}
+	release chan struct{}
+}
+
+func startPlaces(t *testing.T, places int) *placesServer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &placesServer{addr: l.Addr().String(), arrived: make(chan struct{}, 100), release: make(chan struct{})}
+	p := edge.NewPlaces(places, "test", nil)
+	server := &http.Server{ConnContext: p.ConnContext, ReadHeaderTimeout: time.Minute, Handler: p.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			s.arrived <- struct{}{}
+			<-s.release
+		}
+		_, _ = io.WriteString(w, "ok")
+	}))}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(p.Listener(l)) })
+	t.Cleanup(func() {
+		_ = server.Close()
+		serving.Wait()
+	})
+	return s
+}
+
+func (s *placesServer) dial(t *testing.T) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	return c
+}
+
+// get sends a request that closes the connection and returns the response, or "" without one.
+func (s *placesServer) get(t *testing.T, path string) string {
+	t.Helper()
+	c := s.dial(t)
+	_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	b, _ := io.ReadAll(c)
+	return string(b)
+}
+
+// Guarantee: idle connections, also those that have sent half a head, never keep a request out
+// of a bounded listener, and the one that is idle for longest gives way.
+func TestIdleConnectionsGiveWay(t *testing.T) {
+	t.Parallel()
+	s := startPlaces(t, 4)
+	var idle []net.Conn
+	for range 10 {
+		c := s.dial(t)
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHo")
+		idle = append(idle, c)
+	}
+	for range 10 {
+		if got := s.get(t, "/"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+			t.Fatalf("got %q beside idle connections, want 200", got)
+		}
+	}
+	for i, c := range idle[:6] { // the first ones made room
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			t.Errorf("idle connection %d: got %d bytes, want it to be closed", i, n)
+		}
+	}
+}
+
+// Guarantee: requests in progress are never cut off for new connections, and one address
+// cannot have more than three quarters of the places busy.
+func TestBusyConnectionsKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	s := startPlaces(t, 4)
+	var waiting []net.Conn
+	for range 3 {
+		c := s.dial(t)
+		_, _ = io.WriteString(c, "GET /wait HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		waiting = append(waiting, c)
+		<-s.arrived
+	}
+	if got := s.get(t, "/wait"); got != "" {
+		t.Errorf("got %q for a fourth request of one address, want the connection to be closed", got)
+	}
+	for range 5 {
+		_ = s.dial(t)
+	}
+	close(s.release)
+	for _, c := range waiting {
+		if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 200") {
+			t.Errorf("a request in progress got %q, error %v, want 200", b, err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"fmt"
+)
+
+// What a server keeps of its file descriptors for everything but the data plane. The shares
+// of the limit are bounded from below and above.
+const (
+	fixedFiles = 64 // the store (at most 30), listeners, lock, logs, certificates, poller, standard streams
+	// maxClosing is how many connections beyond a bound are about to be closed at a time.
+	maxClosing = 8
+
+	minFiles = 192 // below it a server does not start
+)
+
+// descriptors is how a server shares the file descriptors of the process out (contract,
+// section 1). A field that is zero has its own default.
+type descriptors struct {
+	clients   int // connections of the data plane
+	upstreams int // descriptors for connections to upstreams, dials included
+	admin     int // connections of the management listener
+	ops       int // connections of the listener of probes and metrics
+	hooks     int // webhook deliveries in flight
+	pipes     int // pipes for long bodies, of two descriptors each
+}
+
+const defaultAdminPlaces, defaultOpsPlaces = 512, 128
+
+// shareDescriptors shares out the descriptors that a process may open, for at most
+// maxConnections clients. limited is false if there is no limit. It fails if files is below
+// minFiles.
+func shareDescriptors(files uint64, limited bool, maxConnections int) (d descriptors, err error) {
+	d = descriptors{clients: maxConnections, admin: defaultAdminPlaces, ops: defaultOpsPlaces}
+	if !limited || files > 1<<31 {
+		return d, nil
+	}
+	if files < minFiles {
+		return d, fmt.Errorf(
+			"the limit of open files is %d, and at least %d are needed: raise it with LimitNOFILE= in systemd, --ulimit nofile= in Docker, or ulimit -n",
+			files, minFiles)
+	}
+	n := int(files)
+	d.admin = min(max(n/16, 16), defaultAdminPlaces)
+	d.ops = min(max(n/32, 8), defaultOpsPlaces)
+	d.hooks = min(max(n/16, 16), 2048)
+	d.pipes = min(max(n/64, 2), 512)
+	// A delivery in flight may look up a name, and half as many connections are kept idle.
+	left := n - fixedFiles - maxClosing - d.admin - d.ops - 2*d.hooks - 2*d.pipes
+	// The last ninth of what upstreams may have is kept for those that have few.
+	d.clients = min(maxConnections, left*8/17)
+	d.upstreams = left - d.clients
+	return d, nil
+}
+
+// planDescriptors sets how the descriptors of this process are shared out. Go has raised the
+// limit to the highest that the process may set. It warns if --max-connections is lowered.
+func (s *Server) planDescriptors(context.Context) (err error) {
+	files, limited := maxFiles()
+	wanted := s.cfg.Settings.MaxConnections
+	if s.descriptors, err = shareDescriptors(files, limited, wanted); err != nil {
+		return err
+	}
+	if got := s.descriptors.clients; got < wanted {
+		s.log.Warn("max-connections is lowered to what the limit of open files allows: raise the limit with LimitNOFILE= in systemd or --ulimit nofile= in Docker, or lower --max-connections",
+			"max_connections", wanted, "lowered_to", got, "open_files", files, "for_upstreams", s.descriptors.upstreams,
+			"for_everything_else", int(min(files, 1<<31))-got-s.descriptors.upstreams)
+	}
+	return nil
+}
