@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 )
@@ -15,6 +16,9 @@ const maxDials = 128
 
 // errUnwanted is the result of a dial that no request waits for.
 var errUnwanted = errors.New("upstream: no request waits for the connection")
+
+// errHandshakeTimeout is the cause of a TLS handshake that took too long.
+var errHandshakeTimeout = fmt.Errorf("TLS handshake: %w", errConnectTimeout)
 
 // demand says whether a request still waits for a connection. net/http goes on to dial when
 // the request that it dials for has gone.
@@ -160,7 +164,7 @@ func (p *Pool) handshake(ctx context.Context, raw net.Conn, address string, prot
 	}
 	cfg := p.tls.Clone()
 	cfg.ServerName, cfg.NextProtos = host, protocols
-	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.origin.ConnectTimeout, handshakeTimeout), errConnectTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.origin.ConnectTimeout, handshakeTimeout), errHandshakeTimeout)
 	defer cancel()
 	c := tls.Client(raw, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {
