@@ -79,7 +79,9 @@ func (o *configPush) push(c *cobra.Command, args []string, dryRun bool) ([]byte,
 	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return nil, nil, err
 	}
-	p, err := api.PushConfig(c.Context(), o.gateway, d.content, dryRun)
+	p, err := inTurn(c.Context(), o.app, func() (*client.Push, error) {
+		return api.PushConfig(c.Context(), o.gateway, d.content, dryRun)
+	})
 	return d.content, p, o.mistakes(d, err)
 }
 

@@ -64,7 +64,9 @@ func (o *specPush) run(c *cobra.Command, args []string) error {
 	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
-	p, err := api.PushSpec(c.Context(), o.gateway, d.content, o.dryRun)
+	p, err := inTurn(c.Context(), o.app, func() (*client.Push, error) {
+		return api.PushSpec(c.Context(), o.gateway, d.content, o.dryRun)
+	})
 	if err != nil {
 		return o.mistakes(d, err)
 	}
@@ -246,7 +248,7 @@ func (o *specRollback) run(c *cobra.Command, args []string) error {
 	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
-	p, err := api.Rollback(c.Context(), o.gateway, n)
+	p, err := inTurn(c.Context(), o.app, func() (*client.Push, error) { return api.Rollback(c.Context(), o.gateway, n) })
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/keygate/keygate/client"
+)
+
+// A push that the server has no place for is tried again (contract, section 5): each try waits for a
+// place for 10 s on the server, so that all of them together take about a minute.
+const (
+	pushTries    = 5
+	longestPause = 10 * time.Second
+)
+
+// inTurn calls push until the server has a place for its document, and says why it waits. The error is
+// that of the last try.
+func inTurn(ctx context.Context, a *app, push func() (*client.Push, error)) (*client.Push, error) {
+	for try := 1; ; try++ {
+		p, err := push()
+		var busy *client.Error
+		if !errors.As(err, &busy) || busy.Status != http.StatusTooManyRequests || busy.RetryAfter <= 0 || busy.RetryAfter > longestPause || try == pushTries {
+			return p, err
+		}
+		a.say("The server is busy: trying again in %s (%s).", busy.RetryAfter, clean(busy.Message))
+		pause := time.NewTimer(busy.RetryAfter)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
