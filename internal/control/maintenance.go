@@ -29,11 +29,14 @@ const (
 
 // MaintenanceConfig configures a Maintenance. Service and Store are required.
 type MaintenanceConfig struct {
-	Service      *Service
-	Store        Store
-	Now          func() time.Time // nil means time.Now
-	ExpiryPeriod time.Duration    // 0 means DefaultExpiryPeriod
-	TrimPeriod   time.Duration    // 0 means DefaultTrimPeriod
+	Service *Service
+	Store   Store
+	Now     func() time.Time // nil means time.Now
+	// Retention returns the time by which records are past their retention, or the zero time
+	// if that is not known yet; see retention.Clock. Nil means Now.
+	Retention    func() time.Time
+	ExpiryPeriod time.Duration // 0 means DefaultExpiryPeriod
+	TrimPeriod   time.Duration // 0 means DefaultTrimPeriod
 	Log          *slog.Logger
 }
 
@@ -60,6 +63,9 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Retention == nil {
+		cfg.Retention = cfg.Now
 	}
 	if cfg.ExpiryPeriod == 0 {
 		cfg.ExpiryPeriod = DefaultExpiryPeriod
@@ -129,11 +135,12 @@ func (m *Maintenance) failStranded(ctx context.Context) error {
 }
 
 func (m *Maintenance) removeOld(ctx context.Context) error {
-	err := m.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
+	now := m.cfg.Retention().UTC()
+	err := m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		day := now.Unix()/86400 - (daysKept - 1)
 		return tx.Trim(ctx, now.Add(-responsesKept), now.Add(-changesKept), now.Add(-eventsKept), day, trimBatch)
 	})
-	return errors.Join(err, m.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
+	return errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)
 	}))
 }

@@ -198,6 +198,46 @@ func TestMaintenance(t *testing.T) {
 	})
 }
 
+// Guarantee: maintenance removes records by the time of retention and not by the wall clock, which
+// may be ahead for a moment, and nothing while that time is not known.
+func TestMaintenanceGoesByRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openHarness(t, sqlitetest.Path(t))
+		defer h.close()
+		caller := h.caller("acme", "admin")
+		idempotency := &control.Idempotency{KeyID: caller.KeyID, Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 201, nil, nil, nil }}
+		must[*control.NewKey](h)(h.CreateKey(control.WithIdempotency(ctx(), idempotency), caller, control.KeyInput{Name: "k", Scope: "read"}))
+		var past atomic.Pointer[time.Time]
+		past.Store(&time.Time{})
+		u, err := control.NewMaintenance(control.MaintenanceConfig{
+			Service: h.Service, Store: h.db, Now: h.clock.now, Retention: func() time.Time { return *past.Load() },
+		})
+		h.must(err)
+		h.must(u.Start(ctx()))
+		now := h.clock.now()
+		h.clock.advance(800 * 24 * time.Hour)
+		for _, known := range []time.Time{{}, now, now.Add(59 * time.Minute)} {
+			past.Store(&known)
+			<-time.After(control.DefaultTrimPeriod)
+			synctest.Wait()
+			if _, complete := h.changes(); !complete {
+				t.Errorf("retention at %v: entries of the change log were removed", known)
+			}
+			if _, err := h.storedResponse(caller.KeyID); err != nil {
+				t.Errorf("retention at %v: got error %v for a stored response", known, err)
+			}
+		}
+		later := now.Add(25 * time.Hour)
+		past.Store(&later)
+		<-time.After(control.DefaultTrimPeriod)
+		synctest.Wait()
+		if _, err := h.storedResponse(caller.KeyID); fault.CodeOf(err) != fault.NotFound {
+			t.Errorf("got error %v for a response after 24 hours; want not found", err)
+		}
+		h.must(u.Stop(ctx()))
+	})
+}
+
 func (h *harness) changes() (n int, complete bool) {
 	h.tb.Helper()
 	h.must(h.db.View(ctx(), func(tx control.ReadTx) error {

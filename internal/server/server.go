@@ -25,6 +25,7 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/ratelimit"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
+	"github.com/keygate/keygate/internal/retention"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -80,6 +81,7 @@ type Server struct {
 	guard      *netguard.Guard
 	sender     *sender.Sender
 
+	retention   *retention.Clock
 	reserver    *ratelimit.Reserver
 	follower    *snapshot.Follower
 	pools       *upstream.Pools
@@ -194,6 +196,12 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.running.Start(ctx, &prober{db: db}); err != nil {
 		return err
 	}
+	if s.retention, err = retention.New(retention.Config{Store: db, Log: s.log}); err != nil {
+		return err
+	}
+	if err := s.running.Start(ctx, s.retention); err != nil {
+		return err
+	}
 	if s.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Log: s.log}); err != nil {
 		return err
 	}
@@ -265,7 +273,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 	if err != nil {
 		return err
 	}
-	if s.maintenance, err = control.NewMaintenance(control.MaintenanceConfig{Service: ops, Store: s.db, Log: s.log}); err != nil {
+	if s.maintenance, err = control.NewMaintenance(control.MaintenanceConfig{Service: ops, Store: s.db, Retention: s.retention.Now, Log: s.log}); err != nil {
 		return err
 	}
 	if s.usage, err = control.NewUsage(control.UsageConfig{Store: s.db, Drain: s.follower.DrainUsed, Log: s.log}); err != nil {

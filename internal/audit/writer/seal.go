@@ -230,7 +230,7 @@ func (w *Writer) Maintain(ctx context.Context) error {
 	}
 	if now.Sub(w.trimmed).Abs() >= trimPeriod {
 		w.trimmed = now
-		errs = append(errs, w.trim(ctx, now))
+		errs = append(errs, w.trim(ctx, w.cfg.Retention()))
 	}
 	if now.Sub(w.headsLogged).Abs() >= headPeriod {
 		w.headsLogged = now
@@ -259,7 +259,7 @@ func (w *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error
 	return due, nil
 }
 
-// trim removes records beyond their retention or the maximum size.
+// trim removes records beyond their retention at now, or beyond the maximum size.
 func (w *Writer) trim(ctx context.Context, now time.Time) error {
 	early := map[string]*audit.Trimmed{}
 	defer func() {

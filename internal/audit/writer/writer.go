@@ -73,7 +73,10 @@ type Config struct {
 	// in bytes. 0 means DefaultMaxHeld. Further records are lost and counted.
 	MaxHeld int
 	Now     func() time.Time // nil means time.Now
-	Log     *slog.Logger
+	// Retention returns the time by which records are past their retention, or the zero time
+	// if that is not known yet; see retention.Clock. Nil means Now.
+	Retention func() time.Time
+	Log       *slog.Logger
 }
 
 // Writer writes the audit log. It is an accesslog.Sink, and safe for concurrent use.
@@ -149,6 +152,9 @@ func New(cfg Config) (*Writer, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Retention == nil {
+		cfg.Retention = cfg.Now
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -33,6 +33,9 @@ type Config struct {
 	Store  requestlog.Store
 	Now    func() time.Time // nil means time.Now
 	Period time.Duration    // between two writes; 0 means DefaultPeriod
+	// Retention returns the time by which records are past their retention, or the zero time
+	// if that is not known yet; see retention.Clock. Nil means Now.
+	Retention func() time.Time
 	// PerSecond is the maximum number of requests kept of one account that begin in
 	// the same second. 0 means DefaultPerSecond.
 	PerSecond int
@@ -76,6 +79,9 @@ func New(cfg Config) (*Writer, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Retention == nil {
+		cfg.Retention = cfg.Now
 	}
 	if cfg.Period == 0 {
 		cfg.Period = DefaultPeriod
@@ -166,7 +172,7 @@ func (r *Writer) Stop(ctx context.Context) error {
 // Trim removes requests beyond their retention, in short transactions.
 func (r *Writer) Trim(ctx context.Context) error {
 	for {
-		more, err := r.cfg.Store.TrimRequests(ctx, r.cfg.Now().Add(-requestlog.Keep), trimBatch)
+		more, err := r.cfg.Store.TrimRequests(ctx, r.cfg.Retention().Add(-requestlog.Keep), trimBatch)
 		if err != nil || !more {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/retention"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
@@ -39,6 +40,7 @@ type Engine interface {
 	auditwriter.Keeper
 	traffic.Store
 	requestlog.Store
+	retention.Store
 	DeliveryBacklog(ctx context.Context, now time.Time) (webhook.Backlog, error)
 }
 
@@ -108,6 +110,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"Events", testEvents},
 		{"StoredResponses", testStoredResponses},
 		{"DailyCounts", testDailyCounts},
+		{"RetentionClock", testRetentionClock},
 		{"ChangeLog", testChangeLog},
 		{"ChangeLogTrim", testChangeLogTrim},
 		{"Trim", testTrim},

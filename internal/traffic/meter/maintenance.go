@@ -147,7 +147,7 @@ func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, t
 
 // trim removes chunks beyond their retention.
 func (m *Meter) trim(ctx context.Context) error {
-	now := m.cfg.Now()
+	now := m.cfg.Retention()
 	for _, kept := range []struct {
 		part traffic.Part
 		tier traffic.Tier

@@ -37,10 +37,13 @@ const (
 
 // Config configures a Meter. Store is required.
 type Config struct {
-	Store  traffic.Store
-	Now    func() time.Time // nil means time.Now
-	Period time.Duration    // between two flushes, which is what a crash may lose; 0 means DefaultPeriod
-	Log    *slog.Logger     // nil discards
+	Store traffic.Store
+	Now   func() time.Time // nil means time.Now
+	// Retention returns the time by which records are past their retention, or the zero time
+	// if that is not known yet; see retention.Clock. Nil means Now.
+	Retention func() time.Time
+	Period    time.Duration // between two flushes, which is what a crash may lose; 0 means DefaultPeriod
+	Log       *slog.Logger  // nil discards
 }
 
 // Meter is an accesslog.Sink. It is safe for concurrent use.
@@ -78,6 +81,9 @@ func New(cfg Config) (*Meter, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Retention == nil {
+		cfg.Retention = cfg.Now
 	}
 	if cfg.Period == 0 {
 		cfg.Period = DefaultPeriod

@@ -1,0 +1,181 @@
+// Package retention tells the time by which old records are removed (contract, section 7).
+//
+// A wall clock that is wrong for a moment must not remove anything: what is removed is gone. So
+// retention does not go by the wall clock alone, and not by the times of records either, since
+// records that are written meanwhile have the false time too. It goes by what the wall clock has
+// said throughout the last hour in which the server ran:
+//
+//	wall clock   ─────────────┐ 800 days ahead for 4 s ┌──────────
+//	                          └────────────────────────┘
+//	Clock.Now    the least that any reading of the last hour says about the present
+//
+// A reading of an hour ago says that it is an hour later now, by the monotonic clock. If no
+// period in which the wall clock is ahead lasts an hour, one of the readings that span an hour was
+// not ahead, and neither is the least of them. (Readings are a minute apart: a clock that is right
+// for less than that, between two periods, counts as ahead.) The readings, and how long the server has run, are
+// stored, so that this holds across restarts: time in which the server does not run does not count.
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/service"
+)
+
+const (
+	// Confirm is how long the server must have run since a reading before it counts: a wall
+	// clock that is ahead for less than this removes nothing.
+	Confirm = time.Hour
+	// tick is the time between two readings, which are also stored then.
+	tick = time.Minute
+)
+
+// Reading is what the wall clock said when the server had run for Run altogether.
+type Reading struct {
+	Run  time.Duration `json:"run"`
+	Wall int64         `json:"wall"` // microseconds since 1970
+}
+
+// State is the readings of the last hour in which the server ran, the oldest first.
+type State struct {
+	Readings []Reading `json:"readings"`
+}
+
+// Store keeps the state across restarts.
+type Store interface {
+	// LoadRetention returns the state that was saved last, or an empty one.
+	LoadRetention(ctx context.Context) (State, error)
+	SaveRetention(ctx context.Context, s State) error
+}
+
+// Config configures a Clock. Store is required.
+type Config struct {
+	Store Store
+	Now   func() time.Time // the wall clock; nil means time.Now
+	// Running returns the monotonic time since any fixed point. Nil means the time since New.
+	Running func() time.Duration
+	Log     *slog.Logger // nil discards
+}
+
+// Clock tells the time by which retention goes. It is safe for concurrent use.
+type Clock struct {
+	cfg Config
+
+	mu    sync.Mutex
+	state State
+	began time.Duration // of Config.Running, when the server had run for base
+	base  time.Duration
+
+	group service.Group
+}
+
+// New returns a Clock that knows no time until Start.
+func New(cfg Config) (*Clock, error) {
+	if cfg.Store == nil {
+		return nil, errors.New("retention: Config.Store is required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Running == nil {
+		start := time.Now()
+		cfg.Running = func() time.Duration { return time.Since(start) }
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Clock{cfg: cfg}, nil
+}
+
+// Start loads the readings and takes one each minute until Stop.
+func (c *Clock) Start(ctx context.Context) error {
+	if err := c.load(ctx); err != nil {
+		return fmt.Errorf("start the clock of retention: %w", err)
+	}
+	err := c.group.Start(func(ctx context.Context) {
+		service.Every(ctx, tick, func(ctx context.Context) {
+			if err := c.Tick(ctx); err != nil && ctx.Err() == nil {
+				c.cfg.Log.Warn("the clock of retention could not be stored; it is retried, and old records stay meanwhile if the server restarts", "error", err)
+			}
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("start the clock of retention: %w", err)
+	}
+	return nil
+}
+
+// Stop ends the readings and stores the last one. A store that fails is not an error: less than
+// a minute is lost, by which retention is later.
+func (c *Clock) Stop(ctx context.Context) error {
+	if err := c.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the clock of retention: %w", err)
+	}
+	if err := c.Tick(ctx); err != nil {
+		c.cfg.Log.Debug("the last reading of the clock of retention was not stored", "error", err)
+	}
+	return nil
+}
+
+func (c *Clock) load(ctx context.Context) error {
+	s, err := c.cfg.Store.LoadRetention(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state, c.began, c.base = s, c.cfg.Running(), 0
+	if n := len(s.Readings); n > 0 {
+		c.base = s.Readings[n-1].Run
+	}
+	c.read()
+	return nil
+}
+
+// Tick takes a reading and stores it.
+func (c *Clock) Tick(ctx context.Context) error {
+	c.mu.Lock()
+	c.read()
+	s := State{Readings: append([]Reading(nil), c.state.Readings...)}
+	c.mu.Unlock()
+	return c.cfg.Store.SaveRetention(ctx, s)
+}
+
+// running returns how long the server has run altogether, less what was not stored at a crash.
+func (c *Clock) running() time.Duration { return c.base + c.cfg.Running() - c.began }
+
+// read adds a reading, and drops those that are not needed to span an hour.
+func (c *Clock) read() {
+	now := Reading{Run: c.running(), Wall: c.cfg.Now().UnixMicro()}
+	c.state.Readings = append(c.state.Readings, now)
+	all, first := c.state.Readings, 0
+	for first+1 < len(all) && now.Run-all[first+1].Run >= Confirm {
+		first++
+	}
+	c.state.Readings = slices.Delete(all, 0, first)
+}
+
+// Now returns the time by which records are past their retention. It is never after the true time
+// if no period in which the wall clock is ahead of it lasts an hour. It is the zero time until the
+// server has run for an hour altogether; nothing is past its retention then. With a wall clock that
+// is right it is the time of that clock; it lags while the last hour has readings from before a
+// time in which the server did not run.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, run := c.state.Readings, c.running()
+	if len(all) == 0 || run-all[0].Run < Confirm {
+		return time.Time{}
+	}
+	least := c.cfg.Now().UnixMicro()
+	for _, r := range all {
+		least = min(least, r.Wall+(run-r.Run).Microseconds())
+	}
+	return time.UnixMicro(least).UTC()
+}
