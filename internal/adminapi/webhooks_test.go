@@ -11,6 +11,7 @@ import (
 
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
+	"github.com/keygate/keygate/internal/webhook/sender/sendertest"
 )
 
 const (
@@ -34,7 +35,7 @@ func (s *server) attempt(state webhook.DeliveryState, a webhook.Attempt) {
 	s.t.Helper()
 	ctx := context.Background()
 	now := s.clock.Now()
-	jobs := must(s.db.ClaimDeliveries(ctx, sender.Claim{Now: now, Token: "t" + now.String(), Until: now.Add(time.Minute), Limit: 100, EachLimit: 100}))(s.t)
+	jobs := must(sendertest.ClaimAll(ctx, s.db, sender.Claim{Now: now, Token: "t" + now.String(), Until: now.Add(time.Minute)}, 100))(s.t)
 	var results []sender.Result
 	for _, j := range jobs {
 		r := sender.Result{Lease: j.Lease, Attempt: a, State: state}

@@ -18,6 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
+	"github.com/keygate/keygate/internal/webhook/sender/sendertest"
 )
 
 func (h *harness) endpoint(c *control.Caller, types ...string) *control.NewWebhook {
@@ -29,7 +30,7 @@ func (h *harness) endpoint(c *control.Caller, types ...string) *control.NewWebho
 func (h *harness) deliver(status int) []sender.Job {
 	h.tb.Helper()
 	now := h.clock.now()
-	jobs := must[[]sender.Job](h)(h.db.ClaimDeliveries(ctx(), sender.Claim{Now: now, Token: now.String(), Until: now.Add(time.Minute), Limit: 1000, EachLimit: 1000}))
+	jobs := must[[]sender.Job](h)(sendertest.ClaimAll(ctx(), h.db, sender.Claim{Now: now, Token: now.String(), Until: now.Add(time.Minute)}, 1000))
 	var results []sender.Result
 	for _, j := range jobs {
 		state := webhook.Delivered

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,47 +13,6 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
-
-// Guarantee: a claim finds the due deliveries of an endpoint however many of another endpoint were
-// due before, and takes as many as allowed, in several transactions.
-func TestClaimBehindManyDue(t *testing.T) {
-	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	m := &mail{db: db, begin: begin, account: account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: begin}}
-	m.update(t, func(ctx context.Context, tx control.Tx) error { return tx.InsertAccount(ctx, &m.account) })
-	m.register(t, 3)
-	for _, tc := range []struct{ due, claimed int }{{fewDue - 2, fewDue - 1}, {2, fewDue + 1}} {
-		m.enqueue(t, begin, slices.Repeat(m.hooks[:1], tc.due)...)
-		m.enqueue(t, begin.Add(time.Minute), m.hooks[1])
-		m.enqueue(t, begin.Add(time.Hour), m.hooks[2])
-		now := begin.Add(2 * time.Minute)
-		jobs, err := db.ClaimDeliveries(t.Context(), sender.Claim{Now: now, Token: id.New("token"), Until: now.Add(time.Minute), Limit: 5000, EachLimit: 4000})
-		if err != nil {
-			t.Fatal(err)
-		}
-		of := map[string]int{}
-		for _, j := range jobs {
-			of[j.Endpoint.WebhookID]++
-		}
-		if of[m.hooks[0].ID] != tc.claimed-1 || of[m.hooks[1].ID] == 0 || of[m.hooks[2].ID] != 0 {
-			t.Errorf("claimed %d, %d and %d deliveries of the three endpoints; want %d, at least 1, and 0",
-				of[m.hooks[0].ID], of[m.hooks[1].ID], of[m.hooks[2].ID], tc.claimed-1)
-		}
-		if next, err := db.NextDelivery(t.Context(), now); err != nil || !next.Equal(now.Add(time.Minute)) {
-			t.Errorf("the next delivery is due at %v (%v), want the end of the leases", next, err)
-		}
-		if _, err := db.ReleaseAllDeliveries(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if next, err := db.NextDelivery(t.Context(), now); err != nil || !next.Equal(begin.Add(time.Hour)) {
-			t.Errorf("after the release the next delivery is due at %v (%v), want %v", next, err, begin.Add(time.Hour))
-		}
-	}
-}
 
 // register adds endpoints that subscribe to none of the events of the tests.
 func (m *mail) register(tb testing.TB, n int) {
@@ -113,7 +71,7 @@ func BenchmarkManyEndpoints(b *testing.B) {
 			b.StopTimer()
 			m.enqueue(b, now, m.hooks[endpoints/2])
 			b.StartTimer()
-			if n := m.sendAt(b, now, 512); n != 1 {
+			if n := m.sendTo(b, now, sender.Want{WebhookID: m.hooks[endpoints/2].ID, Limit: 512}); n != 1 {
 				b.Fatal(n)
 			}
 		}
@@ -141,11 +99,38 @@ func BenchmarkManyEndpoints(b *testing.B) {
 			}
 		}
 	})
-	b.Run("all due", func(b *testing.B) {
-		later := now.Add(2 * time.Hour)
+	b.Run("found", func(b *testing.B) { // what a sender asks for an event: the endpoints, and the next that is due
+		_, mark, _, err := db.NewlyDue(b.Context(), sender.Mark{}, now)
+		if err != nil {
+			b.Fatal(err)
+		}
 		for b.Loop() {
-			jobs, err := db.ClaimDeliveries(b.Context(), sender.Claim{Now: later, Token: id.New("token"), Until: later.Add(time.Minute), Limit: 8192, EachLimit: 16})
-			if err != nil || len(jobs) != 8192 {
+			b.StopTimer()
+			m.enqueue(b, now, m.hooks[endpoints/2])
+			b.StartTimer()
+			found, next, _, err := db.NewlyDue(b.Context(), mark, now)
+			if err != nil || len(found) != 1 {
+				b.Fatal(len(found), err)
+			}
+			mark = next
+		}
+	})
+	b.Run("scan", func(b *testing.B) { // one page
+		for b.Loop() {
+			if found, _, err := db.AllDue(b.Context(), m.hooks[endpoints/3].ID, 64, now.Add(2*time.Hour)); err != nil || len(found) != 64 {
+				b.Fatal(len(found), err)
+			}
+		}
+	})
+	b.Run("claim", func(b *testing.B) { // 4 deliveries of each of 128 endpoints, of which each has one
+		later := now.Add(2 * time.Hour)
+		c := sender.Claim{Now: later, Token: "token", Until: later.Add(time.Minute)}
+		for _, w := range m.hooks[:128] {
+			c.Wants = append(c.Wants, sender.Want{WebhookID: w.ID, Limit: 4})
+		}
+		for b.Loop() {
+			jobs, err := db.ClaimDeliveries(b.Context(), c)
+			if err != nil || len(jobs) != 128 {
 				b.Fatal(len(jobs), err)
 			}
 			b.StopTimer()

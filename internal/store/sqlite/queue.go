@@ -30,6 +30,141 @@ type candidate struct {
 	job    sender.Job
 }
 
+// newlyDue is how many deliveries NewlyDue reads at most, of those that were created and of those
+// that became due.
+const newlyDue = 1000
+
+// NewlyDue implements sender.Queue.
+func (db *DB) NewlyDue(ctx context.Context, mark sender.Mark, now time.Time) (found []sender.Due, next sender.Mark, more bool, err error) {
+	err = view(ctx, db.readers, func(t *readTx) error {
+		if mark == (sender.Mark{}) {
+			next = sender.Mark{DueAt: now}
+			return t.rows(ctx, "read newest delivery", `SELECT n FROM deliveries ORDER BY n DESC LIMIT 1`, nil, func(r *sql.Rows) error {
+				return r.Scan(&next.Created)
+			})
+		}
+		n := newer{next: mark, due: map[string]*sender.Due{}}
+		created, err := n.read(ctx, t, now, newlyCreated, mark.Created, newlyDue)
+		if err != nil {
+			return err
+		}
+		due, err := n.read(ctx, t, now, becameDue, micros(mark.DueAt), mark.DueFor, micros(now), newlyDue)
+		if err != nil {
+			return err
+		}
+		if due < newlyDue {
+			n.next.DueAt, n.next.DueFor = now, ""
+		}
+		next, more = n.next, created == newlyDue || due == newlyDue
+		found, err = t.claimable(ctx, n.due)
+		return err
+	})
+	return found, next, more, err
+}
+
+const (
+	newlyCreated = `SELECT n, webhook_id, due_at, state, cause FROM deliveries WHERE n > ? ORDER BY n LIMIT ?+0`
+	becameDue    = `SELECT 0, webhook_id, due_at, state, cause FROM deliveries INDEXED BY deliveries_next
+		WHERE due_at IS NOT NULL AND (due_at, webhook_id) > (?, ?) AND due_at <= ? ORDER BY due_at, webhook_id LIMIT ?+0`
+)
+
+// newer collects the endpoints of deliveries, and the mark behind them.
+type newer struct {
+	next sender.Mark
+	due  map[string]*sender.Due
+}
+
+// read reads deliveries and returns their number.
+func (n *newer) read(ctx context.Context, t *readTx, now time.Time, query string, args ...any) (count int, err error) {
+	err = t.rows(ctx, "read newly due deliveries", query, args, func(r *sql.Rows) error {
+		var (
+			number, state   int64
+			endpoint, cause string
+			due             sql.NullInt64
+		)
+		if err := r.Scan(&number, &endpoint, &due, &state, &cause); err != nil {
+			return err
+		}
+		count++
+		if number > 0 {
+			n.next.Created = number
+		} else {
+			n.next.DueAt, n.next.DueFor = instant(due.Int64), endpoint
+		}
+		if !due.Valid || due.Int64 > micros(now) {
+			return nil // done, leased, or found when it becomes due
+		}
+		d := n.due[endpoint]
+		if d == nil {
+			d = &sender.Due{WebhookID: endpoint}
+			n.due[endpoint] = d
+		}
+		if state == statePending && webhook.Trigger(cause) != webhook.ByHand && webhook.Trigger(cause) != webhook.ByTest {
+			d.New = true
+		} else {
+			d.Begun = true
+		}
+		return nil
+	})
+	return count, err
+}
+
+// claimable returns those endpoints that are active and whose account is active.
+func (t *readTx) claimable(ctx context.Context, due map[string]*sender.Due) (found []sender.Due, err error) {
+	for endpoint, d := range due {
+		err := t.rows(ctx, "read endpoint with due deliveries", `SELECT w.account_id, w.failing_since IS NOT NULL FROM webhooks w
+			CROSS JOIN accounts a ON a.id = w.account_id WHERE w.id = ? AND w.active = 1 AND a.state = 'active'`, []any{endpoint}, func(r *sql.Rows) error {
+			err := r.Scan(&d.AccountID, &d.Failing)
+			found = append(found, *d)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// allDue steps through a number of endpoints with waiting deliveries.
+const allDue = `WITH RECURSIVE waiting (id) AS (
+		SELECT min(webhook_id) FROM deliveries INDEXED BY deliveries_due WHERE due_at IS NOT NULL AND webhook_id > ?
+		UNION ALL
+		SELECT (SELECT min(d.webhook_id) FROM deliveries d INDEXED BY deliveries_due WHERE d.due_at IS NOT NULL AND d.webhook_id > waiting.id)
+		FROM waiting WHERE waiting.id IS NOT NULL LIMIT ?+0
+	) SELECT id,
+		EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = waiting.id AND due_at <= ? AND state = 0),
+		EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = waiting.id AND due_at <= ? AND state = 1)
+		OR EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_hand
+			WHERE webhook_id = waiting.id AND due_at <= ? AND due_at IS NOT NULL AND state = 0 AND cause IN ('manual', 'test'))
+	FROM waiting WHERE id IS NOT NULL`
+
+// AllDue implements sender.Queue.
+func (db *DB) AllDue(ctx context.Context, after string, n int, now time.Time) (found []sender.Due, last string, err error) {
+	err = view(ctx, db.readers, func(t *readTx) error {
+		due, steps := map[string]*sender.Due{}, 0
+		err := t.rows(ctx, "read waiting endpoints", allDue, []any{after, n, micros(now), micros(now), micros(now)}, func(r *sql.Rows) error {
+			var d sender.Due
+			if err := r.Scan(&d.WebhookID, &d.New, &d.Begun); err != nil {
+				return err
+			}
+			steps, last = steps+1, d.WebhookID
+			if d.New || d.Begun {
+				due[d.WebhookID] = &d
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if steps < n {
+			last = ""
+		}
+		found, err = t.claimable(ctx, due)
+		return err
+	})
+	return found, last, err
+}
+
 // claimTries is how often a claim is repeated because others leased its candidates first.
 const claimTries = 4
 
@@ -78,50 +213,22 @@ func (db *DB) leaseAll(ctx context.Context, found []candidate, c *sender.Claim) 
 	return all, nil
 }
 
-// candidates returns the deliveries that c may lease. It takes from the endpoints in turn
-// (round robin), starting with the one whose delivery has been due longest.
-func (t *readTx) candidates(ctx context.Context, c *sender.Claim) ([]candidate, error) {
-	endpoints, err := t.dueEndpoints(ctx, c.Now)
-	if err != nil || len(endpoints) == 0 {
-		return nil, err
-	}
-	share := max(1, (c.Limit+len(endpoints)-1)/len(endpoints))
-	var (
-		queues [][]candidate
-		cut    bool // an endpoint may have more than was read
-	)
-	for {
-		queues, cut = nil, false
-		for _, endpoint := range endpoints {
-			allowance, known := c.Allowances[endpoint]
-			if !known {
-				allowance.Limit = c.EachLimit
-			}
-			queue, err := t.dueOf(ctx, endpoint, c.Now, min(allowance.Limit, share), allowance.SkipNew)
-			if err != nil {
-				return nil, err
-			}
-			cut = cut || len(queue) == share && share < allowance.Limit
-			if len(queue) > 0 {
-				queues = append(queues, queue)
-			}
+// candidates returns the deliveries that c may lease, in turn of each endpoint the one that has
+// been due longest, so that a claim that breaks off is fair.
+func (t *readTx) candidates(ctx context.Context, c *sender.Claim) (found []candidate, err error) {
+	queues, longest := make([][]candidate, len(c.Wants)), 0
+	for i := range c.Wants {
+		want := &c.Wants[i]
+		if queues[i], err = t.dueOf(ctx, want.WebhookID, c.Now, want.Limit, want.SkipNew); err != nil {
+			return nil, err
 		}
-		if !cut || total(queues) >= c.Limit {
-			break
-		}
-		share *= 4 // some endpoints have fewer: the others get their share
+		longest = max(longest, len(queues[i]))
 	}
-	slices.SortStableFunc(queues, func(a, b []candidate) int { return int(min(1, max(-1, a[0].due-b[0].due))) })
-	var found []candidate
-	for turn := 0; len(found) < c.Limit; turn++ {
-		before := len(found)
+	for turn := range longest {
 		for _, queue := range queues {
-			if turn < len(queue) && len(found) < c.Limit {
+			if turn < len(queue) {
 				found = append(found, queue[turn])
 			}
-		}
-		if len(found) == before {
-			break
 		}
 	}
 	for i := range found {
@@ -130,54 +237,6 @@ func (t *readTx) candidates(ctx context.Context, c *sender.Claim) ([]candidate, 
 		}
 	}
 	return found, nil
-}
-
-func total(queues [][]candidate) (n int) {
-	for _, q := range queues {
-		n += len(q)
-	}
-	return n
-}
-
-// dueEndpoints returns the active endpoints with a due delivery, whose account is active.
-func (t *readTx) dueEndpoints(ctx context.Context, now time.Time) ([]string, error) {
-	list, all, err := t.firstDue(ctx, now)
-	if err != nil || all {
-		return list, err
-	}
-	const due = `EXISTS (SELECT 1 FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = w.id AND due_at <= ? AND state = `
-	return t.texts(ctx, "read waiting endpoints", waiting+`SELECT w.id FROM waiting CROSS JOIN webhooks w ON w.id = waiting.id
-		CROSS JOIN accounts a ON a.id = w.account_id WHERE w.active = 1 AND a.state = 'active' AND (`+due+`0) OR `+due+`1))`, micros(now), micros(now))
-}
-
-// fewDue is how many due deliveries are read one by one to find their endpoints. If there are
-// more, stepping through the endpoints is as fast.
-const fewDue = 500
-
-const firstDue = `SELECT due.webhook_id, due.many, w.active AND a.state = 'active' FROM (
-		SELECT webhook_id, count(*) AS many FROM (
-			SELECT webhook_id FROM deliveries INDEXED BY deliveries_next WHERE due_at <= ? ORDER BY due_at LIMIT ?+0
-		) GROUP BY webhook_id
-	) AS due LEFT JOIN webhooks w ON w.id = due.webhook_id LEFT JOIN accounts a ON a.id = w.account_id`
-
-// firstDue returns the active endpoints of the deliveries that have been due longest. It reads
-// at most fewDue deliveries; all is false if there may be more.
-func (t *readTx) firstDue(ctx context.Context, now time.Time) (list []string, all bool, err error) {
-	seen := 0
-	err = t.rows(ctx, "read first due deliveries", firstDue, []any{micros(now), fewDue}, func(r *sql.Rows) error {
-		var (
-			endpoint string
-			many     int
-			active   sql.NullBool
-		)
-		err := r.Scan(&endpoint, &many, &active)
-		seen += many
-		if active.Bool {
-			list = append(list, endpoint)
-		}
-		return err
-	})
-	return list, seen < fewDue, err
 }
 
 // texts returns the only column of the result.

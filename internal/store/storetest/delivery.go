@@ -49,7 +49,7 @@ func (h *harness) attempt(d *webhook.Delivery, state webhook.DeliveryState, stat
 		made.Error, made.Response = "connection refused", nil
 	}
 	var others []sender.Lease
-	for _, job := range h.claim(sender.Claim{Now: end.Add(1000 * time.Hour), Until: end.Add(1001 * time.Hour), Limit: 1000, EachLimit: 1000}) {
+	for _, job := range h.claim(sender.Claim{Now: end.Add(1000 * time.Hour), Until: end.Add(1001 * time.Hour)}) {
 		if job.DeliveryID != d.ID {
 			others = append(others, job.Lease)
 			continue
@@ -242,7 +242,7 @@ func testTrimDeliveries(h *harness) {
 		}
 	})
 	h.run("waiting deliveries can be claimed", func(h *harness) {
-		if jobs := h.claim(sender.Claim{Now: o.bound.Add(time.Hour), Until: o.bound.Add(2 * time.Hour), Limit: 10, EachLimit: 10}); len(jobs) != 2 {
+		if jobs := h.claim(sender.Claim{Now: o.bound.Add(time.Hour), Until: o.bound.Add(2 * time.Hour)}); len(jobs) != 2 {
 			h.Errorf("%d deliveries are waiting, want 2", len(jobs))
 		}
 	})

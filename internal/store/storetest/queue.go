@@ -14,15 +14,23 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
+	"github.com/keygate/keygate/internal/webhook/sender/sendertest"
 )
 
-// claim claims deliveries, with a new token unless c has one.
+// claim claims deliveries, with a new token unless c has one. If c wants nothing, it claims up to
+// 1,000 of every endpoint.
 func (h *harness) claim(c sender.Claim) []sender.Job {
 	h.Helper()
 	if c.Token == "" {
 		c.Token = id.New("token")
 	}
-	jobs, err := h.ClaimDeliveries(h.Context(), c)
+	claim := h.ClaimDeliveries
+	if c.Wants == nil {
+		claim = func(ctx context.Context, c sender.Claim) ([]sender.Job, error) {
+			return sendertest.ClaimAll(ctx, h, c, 1000)
+		}
+	}
+	jobs, err := claim(h.Context(), c)
 	if err != nil {
 		h.Fatalf("ClaimDeliveries: %v", err)
 	}
@@ -37,7 +45,7 @@ func (h *harness) claim(c sender.Claim) []sender.Job {
 // after returns a claim for everything that is due d after the epoch, for 90 seconds.
 func after(d time.Duration) sender.Claim {
 	now := epoch().Add(d)
-	return sender.Claim{Now: now, Until: now.Add(90 * time.Second), Limit: 100, EachLimit: 100}
+	return sender.Claim{Now: now, Until: now.Add(90 * time.Second)}
 }
 
 func (h *harness) finish(late int, results ...sender.Result) {
@@ -183,12 +191,18 @@ func (f *fairness) claims(c sender.Claim, want string) []sender.Job {
 	return jobs
 }
 
-// Guarantee: a claim takes deliveries from all active endpoints in turn: of each the ones that
-// have been due longest, and no more than it allows. It takes none of a disabled endpoint.
-func testQueueFairness(h *harness) {
+// Guarantee: a claim takes from each endpoint the deliveries that have been due longest, and no more
+// than it wants of it. It takes none of another endpoint, or of a disabled one.
+func testQueueWants(h *harness) {
 	f := newFairness(h)
-	large, small := f.hooks["large"].ID, f.hooks["small"].ID
-	type allowances = map[string]sender.Allowance
+	want := func(name string, limit int, skipNew bool) sender.Want {
+		return sender.Want{WebhookID: f.hooks[name].ID, Limit: limit, SkipNew: skipNew}
+	}
+	claim := func(wants ...sender.Want) sender.Claim {
+		c := after(time.Hour)
+		c.Wants = wants
+		return c
+	}
 	check := func(what string, c sender.Claim, want string) {
 		h.run(what, func(h *harness) {
 			f := &fairness{h, f.hooks, f.made}
@@ -197,25 +211,76 @@ func testQueueFairness(h *harness) {
 			}
 		})
 	}
-	claim := func(limit, each int, a allowances) sender.Claim {
-		c := after(time.Hour)
-		c.Limit, c.EachLimit, c.Allowances = limit, each, a
-		return c
-	}
-	check("each endpoint gets its first", claim(2, 100, nil), "1 1 0 0")
-	check("an odd limit", claim(5, 100, nil), "3 2 0 0")
-	check("what one does not need, another gets", claim(100, 100, nil), "97 3 0 0")
-	check("a limit for each endpoint", claim(100, 10, nil), "10 3 0 0")
-	check("allowances", claim(100, 10, allowances{large: {Limit: 2}, small: {}}), "2 0 0 0")
-	check("new deliveries are skipped", claim(100, 10, allowances{large: {Limit: 5, SkipNew: true}}), "0 3 0 0")
+	check("one endpoint", claim(want("large", 7, false)), "7 0 0 0")
+	check("all endpoints", claim(want("large", 250, false), want("small", 9, false), want("none", 9, false), want("off", 9, false)), "250 3 0 0")
+	check("new deliveries are skipped", claim(want("large", 5, true), want("small", 2, false)), "0 2 0 0")
 
-	started := f.claims(claim(1, 1, nil), "1 0 0 0")[0]
+	started := f.claims(claim(want("large", 1, false)), "1 0 0 0")[0]
 	h.finish(0, result(started, webhook.RetryScheduled, 500, 0))
-	check("deliveries with an attempt are not skipped", claim(10, 10, allowances{large: {Limit: 5, SkipNew: true}}), "1 3 0 0")
-	early := claim(1000, 1000, nil)
+	check("deliveries with an attempt are not skipped", claim(want("large", 5, true)), "1 0 0 0")
+	early := claim(want("large", 1000, false), want("small", 1000, false))
 	early.Now = epoch().Add(4 * time.Millisecond)
 	f.made["large"] = f.made["large"][1:] // the one with an attempt is not due yet
 	check("only what is due", early, "4 3 0 0")
+}
+
+// Guarantee: NewlyDue finds the endpoints of all deliveries that were created or became due since
+// the mark, in bounded parts, with the kinds of their deliveries; and again none of them. Disabled
+// endpoints are left out.
+func testQueueNewlyDue(h *harness) {
+	a := h.insertAccount("a")
+	first, failing, off := h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyRevoked), h.insertWebhook(a, event.KeyCreated)
+	off.State = webhook.Disabled
+	h.updateWebhook(off)
+	look := func(mark sender.Mark, at time.Duration) (found map[string]sender.Due, next sender.Mark) {
+		found = map[string]sender.Due{}
+		for more := true; more; {
+			list, to, again, err := h.NewlyDue(h.Context(), mark, epoch().Add(at))
+			if err != nil || again && to == mark {
+				h.Fatalf("NewlyDue returned the marks %v and %v, %v", mark, to, err)
+			}
+			for _, d := range list {
+				known := found[d.WebhookID]
+				d.New, d.Begun = d.New || known.New, d.Begun || known.Begun
+				found[d.WebhookID] = d
+			}
+			mark, more = to, again
+		}
+		return found, mark
+	}
+	_, mark := look(sender.Mark{}, 0)
+	h.append(h.at(a, event.KeyCreated, epoch())) // before the mark, by its time
+	found, mark := look(mark, time.Second)
+	same(h, "created", found, map[string]sender.Due{first.ID: {WebhookID: first.ID, AccountID: a.ID, New: true}})
+	found, mark = look(mark, time.Second)
+	same(h, "nothing since", len(found), 0)
+
+	jobs := h.claim(after(time.Second))
+	h.finish(0, result(jobs[0], webhook.RetryScheduled, 500, 2*time.Second))
+	found, mark = look(mark, 61*time.Second)
+	same(h, "not due yet", len(found), 0)
+	found, mark = look(mark, 62*time.Second)
+	same(h, "retry", found, map[string]sender.Due{first.ID: {WebhookID: first.ID, AccountID: a.ID, Failing: true, Begun: true}})
+
+	h.claim(after(62 * time.Second))
+	found, mark = look(mark, 100*time.Second)
+	same(h, "leased", len(found), 0)
+	found, mark = look(mark, 200*time.Second)
+	same(h, "after the lease", found[first.ID].Begun, true)
+
+	var many []*event.Event // more than one part, all due at the same time
+	for range 2500 {
+		many = append(many, h.at(a, event.KeyRevoked, epoch().Add(300*time.Second)))
+	}
+	h.append(many...)
+	d := webhook.Delivery{ID: id.New(id.Delivery), AccountID: a.ID, WebhookID: first.ID, EventID: many[0].ID, EventType: many[0].Type, State: webhook.Pending,
+		Trigger: webhook.ByHand, NextAttemptAt: epoch().Add(300 * time.Second), CreatedAt: epoch()}
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertDelivery(ctx, &d) })
+	_, early := look(mark, 250*time.Second) // they are created, but not due
+	for name, from := range map[string]sender.Mark{"created": mark, "became due": early} {
+		found, _ = look(from, 300*time.Second)
+		same(h, name, []bool{found[failing.ID].New, found[failing.ID].Begun, found[first.ID].New, found[first.ID].Begun}, []bool{true, false, false, true})
+	}
 }
 
 // Guarantee: no two senders get the same delivery.
@@ -236,8 +301,8 @@ func testQueueRace(h *harness) {
 		all.Go(func() {
 			for round := 0; ; round++ {
 				c := after(0)
-				c.Token, c.Limit, c.EachLimit = fmt.Sprintf("%d/%d", n, round), 7, 5
-				jobs, err := h.ClaimDeliveries(h.Context(), c)
+				c.Token = fmt.Sprintf("%d/%d", n, round)
+				jobs, err := sendertest.ClaimAll(h.Context(), h, c, 5)
 				if err != nil {
 					h.Error(err)
 				}
@@ -378,12 +443,12 @@ func testStranded(h *harness) {
 // Guarantee: ReleaseAllDeliveries ends all leases.
 func testReleaseAll(h *harness) {
 	a := h.insertAccount("a")
-	h.insertWebhook(a, event.KeyCreated)
+	w := h.insertWebhook(a, event.KeyCreated)
 	for range 5 {
 		h.append(h.at(a, event.KeyCreated, epoch()))
 	}
 	c := after(0)
-	c.Limit = 3
+	c.Wants = []sender.Want{{WebhookID: w.ID, Limit: 3}}
 	first := h.claim(c)
 	released, err := h.ReleaseAllDeliveries(h.Context())
 	if err != nil || released != 3 {

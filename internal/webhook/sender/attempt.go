@@ -49,7 +49,7 @@ func (s *Sender) post(ctx context.Context, t *task, a *webhook.Attempt) (header 
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Endpoint.URL, bytes.NewReader(t.Payload))
+	req, err := http.NewRequestWithContext(context.WithValue(ctx, attemptKey{}, ctx), http.MethodPost, t.Endpoint.URL, bytes.NewReader(t.Payload))
 	if err != nil {
 		return nil, errors.Join(errBadURL, err)
 	}

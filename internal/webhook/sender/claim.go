@@ -7,22 +7,46 @@ import (
 
 // Timing of the claims.
 const (
-	// idlePoll is how long the sender waits before it asks the store again without a
+	// idlePoll is how long the sender waits before it looks into the store again without a
 	// Wake, for deliveries that other processes made.
 	idlePoll = 5 * time.Second
+	// scanPage is how many endpoints are stepped over at once to find those with due
+	// deliveries, however they became due; scanPause is the time between two of these
+	// pages, except at the start, and scanRest that between two scans.
+	scanPage  = 64
+	scanPause = 20 * time.Millisecond
+	scanRest  = 10 * time.Second
 	// retryStore is how long it waits after the store failed.
 	retryStore = time.Second
-	// claimTimeout is how long one claim may take.
+	// claimTimeout is how long one call of the store may take.
 	claimTimeout = 10 * time.Second
 )
+
+// finder finds the endpoints with due deliveries. Looks find what was created or became due
+// since the last one, and cost no more than that. Scans of all endpoints, a few at a time, find
+// the rest: what was due at the start, what another process handed back, and deliveries of an
+// account that is not suspended any more.
+type finder struct {
+	mark     Mark
+	after    string    // last endpoint of the scan
+	scanning bool      // a scan is under way
+	scanAt   time.Time // when the next page, or the next scan, is due
+	scans    int       // that have ended
+}
 
 // claimAll claims deliveries and starts to send them until ctx ends.
 func (s *Sender) claimAll(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var f finder
 	for ctx.Err() == nil {
-		wait, again := s.claimOnce()
-		if again {
+		wait, err := s.claimOnce(&f)
+		if err != nil {
+			s.stats.storeErrors.Add(1)
+			s.cfg.Log.WarnContext(ctx, "cannot find or claim webhook deliveries; trying again", "error", err)
+			wait = retryStore
+		}
+		if wait <= 0 {
 			continue
 		}
 		s.dispatcher.sweep()
@@ -35,31 +59,93 @@ func (s *Sender) claimAll(ctx context.Context) {
 	}
 }
 
-// claimOnce makes one claim. It returns how long to wait for the next one unless the
-// dispatcher asks for it earlier, or again if it should follow at once.
-func (s *Sender) claimOnce() (wait time.Duration, again bool) {
-	c := s.dispatcher.claim()
-	if c.Limit <= 0 {
-		return idlePoll, false // the dispatcher asks for a claim when a lease ends
-	}
+// claimOnce finds endpoints with due deliveries and makes one claim. It returns how long to wait
+// for the next one unless the dispatcher asks for it earlier.
+func (s *Sender) claimOnce(f *finder) (wait time.Duration, err error) {
 	// Stop lets a claim finish: the store may have made one that was interrupted.
 	ctx, cancel := context.WithTimeout(s.claiming.Grace(), claimTimeout)
 	defer cancel()
-	jobs, err := s.cfg.Queue.ClaimDeliveries(ctx, c)
-	if err != nil {
-		s.stats.storeErrors.Add(1)
-		s.cfg.Log.WarnContext(ctx, "cannot claim webhook deliveries; trying again", "error", err)
-		return retryStore, false
+	if err := s.find(ctx, f); err != nil {
+		return 0, err
+	}
+	w := s.dispatcher.claim()
+	var jobs []Job
+	if len(w.Wants) > 0 {
+		jobs, err = s.cfg.Queue.ClaimDeliveries(ctx, w.Claim)
 	}
 	s.stats.claimed.Add(int64(len(jobs)))
-	if s.dispatcher.claimed(c, jobs) {
-		return 0, true
+	if again := s.dispatcher.claimed(w, jobs, err); again || err != nil {
+		return 0, err
 	}
-	next, err := s.cfg.Queue.NextDelivery(ctx, c.Now)
+	return min(s.dispatcher.nextWork(), max(0, f.scanAt.Sub(s.cfg.Now()))), nil
+}
+
+// find looks for newly due deliveries if it is time to, and takes the next page of a scan.
+func (s *Sender) find(ctx context.Context, f *finder) error {
+	now, look := s.dispatcher.dueToLook()
+	if look {
+		if err := s.look(ctx, f, now); err != nil {
+			s.dispatcher.planLook(now)
+			return err
+		}
+	}
+	if now.Before(f.scanAt) && f.scanAt.Sub(now) <= scanRest { // otherwise the clock was set back
+		return nil
+	}
+	return s.scan(ctx, f, now)
+}
+
+func (s *Sender) look(ctx context.Context, f *finder, now time.Time) error {
+	if f.mark == (Mark{}) {
+		return nil // the first scan sets it
+	}
+	found, next, more, err := s.cfg.Queue.NewlyDue(ctx, f.mark, now)
 	if err != nil {
-		s.stats.storeErrors.Add(1)
-		s.cfg.Log.WarnContext(ctx, "cannot find the next webhook delivery; trying again", "error", err)
-		return retryStore, false
+		return err
 	}
-	return s.dispatcher.planClaim(c.Now, next), false
+	f.mark = next
+	s.dispatcher.found(found)
+	if more {
+		s.dispatcher.planLook(now)
+		return nil
+	}
+	at, err := s.cfg.Queue.NextDelivery(ctx, now)
+	if err == nil && !at.IsZero() {
+		s.dispatcher.planLook(at)
+	}
+	return err
+}
+
+// scan takes the next page of a scan, or begins one.
+func (s *Sender) scan(ctx context.Context, f *finder, now time.Time) error {
+	if !f.scanning {
+		// What becomes due from here on is found by looks.
+		_, mark, _, err := s.cfg.Queue.NewlyDue(ctx, Mark{}, now)
+		if err != nil {
+			return err
+		}
+		if f.mark == (Mark{}) {
+			s.dispatcher.planLook(now)
+		}
+		if mark.Created < f.mark.Created || mark.DueAt.Before(f.mark.DueAt) || f.mark == (Mark{}) {
+			f.mark = mark // the newest deliveries were removed, or the clock was set back
+		}
+		f.scanning, f.after = true, ""
+	}
+	found, last, err := s.cfg.Queue.AllDue(ctx, f.after, scanPage, now)
+	if err != nil {
+		return err
+	}
+	s.dispatcher.found(found)
+	f.after = last
+	switch {
+	case last == "":
+		f.scanning, f.scanAt = false, now.Add(scanRest)
+		f.scans++
+	case f.scans == 0:
+		f.scanAt = now
+	default:
+		f.scanAt = now.Add(scanPause)
+	}
+	return nil
 }

@@ -32,6 +32,8 @@ func newClient(cfg *Config, dialer *net.Dialer) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				ctx, stop := untilAttemptEnds(ctx)
+				defer stop()
 				return dialer.DialContext(context.WithValue(ctx, plainKey{}, true), network, addr)
 			},
 			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -48,14 +50,29 @@ func newClient(cfg *Config, dialer *net.Dialer) *http.Client {
 	}
 }
 
+// attemptKey is the key of an attempt's own context in the context of its request.
+type attemptKey struct{}
+
+// untilAttemptEnds returns a context for connecting that ends with the attempt. The transport gives
+// connecting one that does not, and would keep at it while the attempt uses another connection
+// and long after it has ended: then the connections would not be bounded by the attempts.
+func untilAttemptEnds(ctx context.Context) (until context.Context, stop func()) {
+	until, cancel := context.WithTimeout(ctx, Timeout)
+	attempt, ok := ctx.Value(attemptKey{}).(context.Context)
+	if !ok {
+		return until, cancel
+	}
+	unregister := context.AfterFunc(attempt, cancel)
+	return until, func() { unregister(); cancel() }
+}
+
 func dialTLS(ctx context.Context, dialer *net.Dialer, cfg *Config, network, addr string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
 	}
-	// The transport continues to connect after the attempt has ended.
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
+	ctx, stop := untilAttemptEnds(ctx)
+	defer stop()
 	raw, err := dialer.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err

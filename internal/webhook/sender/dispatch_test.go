@@ -8,51 +8,86 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// dispatch is a dispatcher whose attempts end when the test says so.
+// dispatch is a dispatcher over a queue of numbers, whose attempts end when the test says so.
 type dispatch struct {
 	*dispatcher
-	started []*task // in flight, the oldest first
+	waiting map[string]int // by endpoint
+	started []*task        // in flight, the oldest first
+	claims  int
 }
 
 func newDispatch() *dispatch {
 	const wait = time.Minute
 	cfg := &Config{Now: func() time.Time { return time.Unix(1767225600, 0) }, Backoff: [4]time.Duration{wait, wait, wait, wait}}
-	d := &dispatch{dispatcher: newDispatcher(cfg, newResults(), &counters{})}
+	d := &dispatch{dispatcher: newDispatcher(cfg, newResults(), &counters{}), waiting: map[string]int{}}
 	d.start = func(t *task) { d.started = append(d.started, t) }
 	return d
 }
 
-// bring makes a claim that returns n deliveries to an endpoint.
-func (d *dispatch) bring(webhookID string, n int) {
-	c := d.claim()
-	var jobs []Job
-	for i := range n {
-		jobs = append(jobs, Job{Lease: Lease{DeliveryID: fmt.Sprint(webhookID, i), Token: c.Token}, Attempt: 1, Endpoint: Endpoint{WebhookID: webhookID}})
-	}
-	d.claimed(c, jobs)
+// bring adds n due deliveries to an endpoint of the account and claims what the dispatcher wants.
+func (d *dispatch) bring(accountID, webhookID string, n int) {
+	d.waiting[webhookID] += n
+	d.found([]Due{{WebhookID: webhookID, AccountID: accountID, New: true}})
+	d.claimAll()
 }
 
-// end ends the oldest attempt with the given status.
-func (d *dispatch) end(status int) {
+// claimAll makes claims until the dispatcher wants no more.
+func (d *dispatch) claimAll() {
+	for again := true; again; {
+		w := d.claim()
+		var jobs []Job
+		for _, want := range w.Wants {
+			for range min(want.Limit, d.waiting[want.WebhookID]) {
+				d.waiting[want.WebhookID]--
+				d.claims++
+				jobs = append(jobs, Job{Lease: Lease{DeliveryID: fmt.Sprint(d.claims), Token: w.Token}, Attempt: 1, Endpoint: Endpoint{WebhookID: want.WebhookID}})
+			}
+		}
+		again = d.claimed(w, jobs, nil)
+	}
+}
+
+// end ends the oldest attempt with the given status after d.
+func (d *dispatch) end(status int, took time.Duration) {
 	t := d.started[0]
 	d.started = d.started[1:]
-	r := Result{Lease: t.Lease, State: webhook.RetryScheduled, Attempt: webhook.Attempt{Number: 1, Status: status}}
+	r := Result{Lease: t.Lease, State: webhook.RetryScheduled, Attempt: attempted(status, took)}
 	if status == 200 {
 		r.State = webhook.Delivered
 	}
 	d.ended(finished{t, r})
 }
 
+// write writes the results, and claims what the dispatcher wants then.
+func (d *dispatch) write() {
+	done, released := d.results.take(maxHeld)
+	tasks := make([]*task, len(done))
+	for i := range done {
+		tasks[i] = done[i].task
+	}
+	for _, t := range released {
+		d.waiting[t.endpoint.webhookID]++
+	}
+	d.unhold(tasks, false)
+	d.unhold(released, true)
+	d.claimAll()
+}
+
+func attempted(status int, took time.Duration) webhook.Attempt {
+	return webhook.Attempt{Number: 1, Status: status, Duration: took}
+}
+
 // Guarantee: an endpoint has at most a window of deliveries in flight, which grows with successes;
 // an attempt that ends starts the next delivery.
 func TestWindowLimitsDeliveriesInFlight(t *testing.T) {
 	d := newDispatch()
-	d.bring("wh_1", 3*maxWindow)
+	d.bring("acct_1", "wh_1", 5*maxWindow)
 	if got := len(d.started); got != minWindow {
 		t.Fatalf("got %d in flight at first, want %d", got, minWindow)
 	}
 	for range maxWindow - minWindow + 5 {
-		d.end(200)
+		d.end(200, time.Millisecond)
+		d.write()
 	}
 	if got := len(d.started); got != maxWindow {
 		t.Errorf("got %d in flight after successes, want %d", got, maxWindow)
@@ -60,28 +95,38 @@ func TestWindowLimitsDeliveriesInFlight(t *testing.T) {
 }
 
 // Guarantee: deliveries that are queued are handed back when their endpoint is recalled, responds
-// with 410 or opens its breaker, and when the dispatcher stops. Those in flight are not.
+// with 410, opens its breaker or becomes slow, and when the dispatcher stops. Those in flight are
+// not.
 func TestQueuedDeliveriesAreHandedBack(t *testing.T) {
 	for name, handBack := range map[string]func(d *dispatch){
 		"recall": func(d *dispatch) { d.recall("wh_1") },
-		"410":    func(d *dispatch) { d.end(410) },
+		"410":    func(d *dispatch) { d.end(410, time.Millisecond) },
 		"open breaker": func(d *dispatch) {
 			for range breakAfter {
-				d.end(500)
+				d.end(500, time.Millisecond)
 			}
 		},
+		"slow": func(d *dispatch) { d.end(200, quickTime+1) },
 		"stop": func(d *dispatch) { d.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDispatch()
-			const all = 100
-			d.bring("wh_1", all)
-			handBack(d)
-			ended, released := d.results.take(all)
-			if got, want := len(released), all-len(d.started)-len(ended); got != want {
-				t.Errorf("got %d handed back with %d in flight and %d ended, want %d", got, len(d.started), len(ended), want)
+			d.bring("acct_1", "wh_1", 10*maxWindow)
+			for range 3 * maxWindow { // it becomes quick, and gets a queue
+				d.end(200, time.Millisecond)
+				d.write()
 			}
-			if e := d.endpoints["wh_1"]; len(e.queue) != 0 {
+			e := d.endpoints["wh_1"]
+			queued, inFlight := len(e.queue), len(d.started)
+			if queued == 0 {
+				t.Fatal("nothing is queued")
+			}
+			handBack(d)
+			ended, released := d.results.take(1000)
+			if got, want := len(released), queued-(len(d.started)-inFlight)-len(ended); got != want {
+				t.Errorf("got %d handed back of %d with %d in flight and %d ended, want %d", got, queued, len(d.started), len(ended), want)
+			}
+			if len(e.queue) != 0 {
 				t.Errorf("got %d still queued, want none", len(e.queue))
 			}
 		})
@@ -91,11 +136,30 @@ func TestQueuedDeliveriesAreHandedBack(t *testing.T) {
 // Guarantee: after stop, an attempt that ends starts no other delivery.
 func TestNothingStartsAfterStop(t *testing.T) {
 	d := newDispatch()
-	d.bring("wh_1", 100)
+	d.bring("acct_1", "wh_1", 100)
 	d.stop()
 	before := len(d.started)
-	d.end(200)
+	d.end(200, time.Millisecond)
+	d.write()
 	if got := len(d.started); got != before-1 {
 		t.Errorf("got %d in flight, want %d", got, before-1)
+	}
+}
+
+// Guarantee: 3 timeouts without a success between them open the breaker, from then on the endpoint
+// has one delivery in flight at a time.
+func TestTimeoutsOpenTheBreaker(t *testing.T) {
+	d := newDispatch()
+	d.bring("acct_1", "wh_1", 100)
+	for range 2 {
+		d.end(0, Timeout)
+	}
+	if e := d.endpoints["wh_1"]; !e.resumeAt.IsZero() {
+		t.Error("two timeouts opened the breaker")
+	}
+	d.end(0, Timeout)
+	d.write()
+	if e := d.endpoints["wh_1"]; !e.paused(d.now()) || e.window != 1 || len(d.started) > minWindow-3 {
+		t.Errorf("after three timeouts: paused %v, window %d, %d in flight; want true, 1 and %d", e.paused(d.now()), e.window, len(d.started), minWindow-3)
 	}
 }

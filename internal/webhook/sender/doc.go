@@ -4,15 +4,19 @@
 // that are due, sends them, and writes the results back. Claims and results are
 // batched:
 //
+//	store ──looks──► dispatcher: endpoints with due deliveries
 //	store ──claim──► dispatcher ──attempt──► endpoint
 //	  ▲                   │ unsent              │
 //	  └──── writer ◄── results ◄────────────────┘
 //
 // The parts are:
 //
+//   - The finder asks the store which endpoints have due deliveries: often for those that
+//     became due since it last asked, now and then for all.
 //   - The dispatcher decides which deliveries to claim and which to send next. It keeps
 //     the state of each endpoint: its queue, how many deliveries may be in flight, and
-//     its circuit breaker.
+//     its circuit breaker. It shares the places in flight and the leases out between
+//     accounts, then endpoints (docs/adr/0010-webhook-places.md).
 //   - An attempt is one HTTP request.
 //   - The results queue holds what the store must learn: results of attempts, and
 //     deliveries that the dispatcher hands back unsent.

@@ -7,11 +7,13 @@ import (
 )
 
 // How many deliveries to one endpoint are in flight at a time: minWindow at first, one
-// more after each success up to maxWindow, and half as many after a failure, but at
-// least minWindow (additive increase, multiplicative decrease).
+// more after each success up to maxWindow, or to slowWindow if it took longer than quickTime,
+// and half as many after a failure, but at least minWindow, or 1 after a timeout (additive
+// increase, multiplicative decrease).
 const (
-	minWindow = 16
-	maxWindow = 32
+	minWindow  = 4
+	slowWindow = 16
+	maxWindow  = 32
 )
 
 // maxHeldEach is how many deliveries to one endpoint are leased at a time. The limit of
@@ -19,8 +21,12 @@ const (
 // in large batches and a slow one holds no leases that it cannot use.
 const maxHeldEach = 512
 
-// breakAfter is how many failures in a row open the circuit breaker of an endpoint.
-const breakAfter = 10
+// The circuit breaker of an endpoint opens after breakAfter failures in a row, or after
+// breakAfterTimeouts without a success between them.
+const (
+	breakAfter         = 10
+	breakAfterTimeouts = 3
+)
 
 // maxPause bounds how long a breaker stays open.
 const maxPause = 5 * time.Minute
@@ -28,16 +34,23 @@ const maxPause = 5 * time.Minute
 // endpoint is the state of one endpoint in a sender. The dispatcher's mutex guards it.
 type endpoint struct {
 	webhookID string
-	queue     []*task // held, not started
+	tenant    *tenant
+	class     class
+	debt      int     // quick attempts until it is quick again
+	queue     []*task // held, not started; only of quick endpoints
 	held      int     // queued, in flight, or ended and not yet in the store
 	inFlight  int
 	window    int // most that may be in flight
 	limit     int // most that may be held
-	// mayHaveMore is set if the last claim returned as many deliveries as it allowed.
-	mayHaveMore bool
-	gone        bool // it responded 410, which the store has not recorded yet
-	starved     bool // it is in the dispatcher's list of starved endpoints
-	usedAt      time.Time
+	// due says that the store may have due deliveries without a lease: new ones, which an
+	// open breaker postpones, and others.
+	due    due
+	full   bool // the last claim returned as many deliveries as it allowed
+	listed bool // it is among those of its tenant that wait for a claim
+	gone   bool // it responded 410, which the store has not recorded yet
+	// starved: it is in the dispatcher's list of endpoints that wait for a place.
+	starved bool
+	usedAt  time.Time
 
 	// successes counts those since limit was last measured, at measuredAt.
 	successes  int
@@ -46,56 +59,79 @@ type endpoint struct {
 	// The circuit breaker. It is closed while resumeAt is zero, open before resumeAt,
 	// and half open after it, until an attempt ends.
 	failures int // in a row
+	timeouts int // since the last success
 	pauses   int // in a row
 	resumeAt time.Time
 	probe    *task // the one new delivery that is sent while half open
 }
 
-func newEndpoint(webhookID string) *endpoint {
-	return &endpoint{webhookID: webhookID, window: minWindow, limit: minWindow}
+// due says which deliveries of an endpoint may be due.
+type due struct{ fresh, begun bool }
+
+func (e *endpoint) add(d due) {
+	e.due.fresh = e.due.fresh || d.fresh
+	e.due.begun = e.due.begun || d.begun
+}
+
+// takeDue removes and returns what a claim will find.
+func (e *endpoint) takeDue(skipNew bool) (taken due) {
+	taken = e.due
+	taken.fresh = taken.fresh && !skipNew
+	e.due = due{fresh: e.due.fresh && skipNew}
+	return taken
 }
 
 // paused reports whether the breaker is open.
 func (e *endpoint) paused(now time.Time) bool { return now.Before(e.resumeAt) }
 
-// allowance returns what may be claimed for the endpoint.
-func (e *endpoint) allowance(now time.Time) Allowance {
-	free := max(0, e.limit-e.held)
+// allowance returns how many deliveries may be claimed for the endpoint as far as it is
+// concerned itself, and whether only those that a breaker does not postpone.
+func (e *endpoint) allowance(now time.Time) (n int, skipNew bool) {
+	n = e.limit - e.held
+	if e.class != quick {
+		n = min(n, e.window-e.inFlight)
+	}
 	switch {
-	case e.gone:
-		return Allowance{}
+	case e.gone || n <= 0:
+		return 0, false
+	case !e.due.fresh && !e.due.begun:
+		return 0, false
 	case e.resumeAt.IsZero():
-		return Allowance{Limit: free}
-	case e.paused(now), e.probe != nil:
-		return Allowance{Limit: free, SkipNew: true}
+		return n, false
+	case e.paused(now) || e.probe != nil:
+		if !e.due.begun {
+			return 0, true
+		}
+		return n, true
 	default: // half open: one delivery of any kind probes the endpoint
-		return Allowance{Limit: min(free, 1)}
+		return 1, false
 	}
 }
 
-// claimed queues the tasks that a claim with allowance a returned.
-func (e *endpoint) claimed(tasks []*task, a Allowance, now time.Time) {
-	if a.Limit > 0 {
-		e.mayHaveMore = len(tasks) >= a.Limit
+// wantsClaim reports whether deliveries should be claimed for the endpoint now: for a quick one
+// when its queue is empty or half of what may be held is done, for another one whenever a
+// delivery could start.
+func (e *endpoint) wantsClaim(now time.Time) bool {
+	if n, _ := e.allowance(now); n <= 0 {
+		return false
 	}
+	return len(e.queue) == 0 || e.held <= e.limit/2
+}
+
+// claimed takes note of a claim of up to limit deliveries that returned the given tasks, which are
+// held now.
+func (e *endpoint) claimed(tasks []*task, limit int, skipNew bool, now time.Time) {
+	e.full = len(tasks) >= limit
 	if len(tasks) == 0 {
 		return
 	}
-	if e.held == 0 {
+	if e.held == len(tasks) {
 		e.successes, e.measuredAt = 0, now
 	}
-	if !e.resumeAt.IsZero() && !a.SkipNew {
+	if !e.resumeAt.IsZero() && !skipNew && e.probe == nil {
 		e.probe = tasks[0]
 	}
-	e.queue = append(e.queue, tasks...)
-	e.held += len(tasks)
 	e.usedAt = now
-}
-
-// wantsMore reports whether another claim should be made for the endpoint: the store may
-// have more, and the queue is empty or half of what may be held is done.
-func (e *endpoint) wantsMore() bool {
-	return e.mayHaveMore && e.held < e.limit && (len(e.queue) == 0 || e.held <= e.limit/2)
 }
 
 // pop removes and returns the first task of the queue.
@@ -106,12 +142,17 @@ func (e *endpoint) pop() *task {
 	return t
 }
 
-// takeNew removes and returns the queued tasks that an open breaker postpones: those
-// without an attempt, except deliveries that were requested one by one.
+// postponed reports whether an open breaker postpones the task: it has had no attempt and was
+// not requested one by one.
+func (t *task) postponed() bool {
+	return t.Attempt == 1 && t.Trigger != webhook.ByHand && t.Trigger != webhook.ByTest
+}
+
+// takeNew removes and returns the queued tasks that an open breaker postpones.
 func (e *endpoint) takeNew() (taken []*task) {
 	kept := e.queue[:0]
 	for _, t := range e.queue {
-		if t.Attempt == 1 && t.Trigger != webhook.ByHand && t.Trigger != webhook.ByTest {
+		if t.postponed() {
 			taken = append(taken, t)
 		} else {
 			kept = append(kept, t)
@@ -129,11 +170,29 @@ func (e *endpoint) clearProbe(t *task) {
 	}
 }
 
+// took updates the class with the duration of an attempt.
+func (e *endpoint) took(d time.Duration, success bool) {
+	switch {
+	case d > quickTime && success:
+		e.class, e.debt = unproven, trustAfter
+	case d > quickTime:
+		e.class, e.debt = hanging, trustAfter
+	case e.debt > 1:
+		e.class, e.debt = unproven, e.debt-1
+	default:
+		e.class, e.debt = quick, 0
+	}
+}
+
 // succeeded records a success: it closes the breaker, widens the window, and adapts the
 // limit once half of it has succeeded.
 func (e *endpoint) succeeded(now time.Time) {
-	e.failures, e.pauses, e.resumeAt = 0, 0, time.Time{}
-	e.window = min(e.window+1, maxWindow)
+	e.failures, e.timeouts, e.pauses, e.resumeAt = 0, 0, 0, time.Time{}
+	if e.debt < trustAfter {
+		e.window = min(e.window+1, maxWindow)
+	} else {
+		e.window = min(e.window+1, slowWindow)
+	}
 	e.limit = max(e.limit, e.window)
 	e.successes++
 	if e.successes < e.limit/2 {
@@ -141,7 +200,7 @@ func (e *endpoint) succeeded(now time.Time) {
 	}
 	// Half of the limit should take about half a second.
 	switch took := now.Sub(e.measuredAt); {
-	case took < time.Second/2 && e.mayHaveMore:
+	case took < time.Second/2 && e.full:
 		e.limit = min(2*e.limit, maxHeldEach)
 	case took > 2*time.Second:
 		e.limit = max(e.limit/2, e.window)
@@ -151,11 +210,16 @@ func (e *endpoint) succeeded(now time.Time) {
 
 // failed records a failure and reports whether it opened the breaker. The pauses of the
 // breaker grow like the waits between attempts.
-func (e *endpoint) failed(now time.Time, waits [webhook.MaxAttempts - 1]time.Duration) (opened bool) {
+func (e *endpoint) failed(now time.Time, timeout bool, waits [webhook.MaxAttempts - 1]time.Duration) (opened bool) {
 	e.failures++
-	e.window = max(e.window/2, minWindow)
+	least := min(e.window, minWindow)
+	if timeout {
+		e.timeouts++
+		least = 1
+	}
+	e.window = max(e.window/2, least)
 	e.limit = e.window
-	if e.failures < breakAfter || e.paused(now) {
+	if e.failures < breakAfter && e.timeouts < breakAfterTimeouts || e.paused(now) {
 		return false
 	}
 	e.resumeAt = now.Add(min(waits[min(e.pauses, len(waits)-1)], maxPause))
@@ -163,7 +227,8 @@ func (e *endpoint) failed(now time.Time, waits [webhook.MaxAttempts - 1]time.Dur
 	return true
 }
 
-// forgettable reports whether the endpoint can be forgotten without losing anything.
+// forgettable reports whether the endpoint can be forgotten without losing anything but its
+// class.
 func (e *endpoint) forgettable(now time.Time) bool {
-	return e.held == 0 && now.Sub(e.usedAt) >= forgetAfter && now.Sub(e.resumeAt) >= forgetAfter
+	return e.held == 0 && !e.listed && !e.due.fresh && !e.due.begun && now.Sub(e.usedAt) >= forgetAfter && now.Sub(e.resumeAt) >= forgetAfter
 }

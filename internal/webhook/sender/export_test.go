@@ -27,9 +27,12 @@ func (s *Sender) Refuse(after func(network, address string) error) {
 
 // Bounds for the tests.
 const (
-	LeaseTime   = leaseTime
-	MaxWindow   = maxWindow
-	MinWindow   = minWindow
-	MaxInFlight = maxInFlight
-	BreakAfter  = breakAfter
+	LeaseTime          = leaseTime
+	MaxWindow          = maxWindow
+	MinWindow          = minWindow
+	MaxInFlight        = maxInFlight
+	UnprovenPlaces     = maxInFlight / 8
+	BreakAfterTimeouts = breakAfterTimeouts
+
+	BreakAfter = breakAfter
 )

@@ -1,7 +1,10 @@
 package sender_test
 
 import (
+	"context"
 	"errors"
+	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
@@ -207,4 +210,30 @@ func TestAddressIsCheckedOnEveryAttempt(t *testing.T) {
 	if n := len(rec.reached()); n < 2 {
 		t.Errorf("got %d connections to public addresses (%v), want at least 2", n, rec.reached())
 	}
+}
+
+// Guarantee: connecting ends when its attempt does, so that there are never more connections being
+// made than attempts allow.
+func TestConnectingEndsWithTheAttempt(t *testing.T) {
+	virtual(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, h *harness, _ func(*sender.Sender)) {
+		asked, ended := make(chan struct{}, 64), make(chan time.Time, 64)
+		cfg := h.config()
+		cfg.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			asked <- struct{}{}
+			<-ctx.Done()
+			ended <- time.Now()
+			return nil, ctx.Err()
+		}}
+		h.endpoint("https://receiver.test/")
+		h.raise(1)
+		s := h.start(cfg)
+		<-asked
+		start := time.Now()
+		if err := s.Stop(t.Context()); err != nil { // interrupts the attempt after 5 s
+			t.Fatal(err)
+		}
+		if took := (<-ended).Sub(start); took > 6*time.Second {
+			t.Errorf("connecting ended %v after the attempt was to be interrupted, want at most 6 s", took)
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
+	"github.com/keygate/keygate/internal/webhook/sender/sendertest"
 )
 
 // observed is a queue that reports the results of its sender, and makes it wait with its
@@ -170,7 +171,7 @@ func TestLateResultChangesNothing(t *testing.T) {
 	h.raise(1)
 	now := time.Now()
 	claim := func(token string, at time.Time) sender.Job {
-		jobs, err := h.db.ClaimDeliveries(t.Context(), sender.Claim{Now: at, Token: token, Until: at.Add(sender.LeaseTime), Limit: 1, EachLimit: 1})
+		jobs, err := sendertest.ClaimAll(t.Context(), h.db, sender.Claim{Now: at, Token: token, Until: at.Add(sender.LeaseTime)}, 1)
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}

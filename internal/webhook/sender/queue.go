@@ -12,14 +12,25 @@ import (
 // may share a queue: a delivery is leased to one of them at a time, and a result without
 // a valid lease changes nothing.
 type Queue interface {
+	// NewlyDue returns the endpoints with deliveries that were created, or became due, after
+	// mark and not after now: by their NextAttemptAt or by the end of a lease. It reads a
+	// bounded number of them, and returns the mark for the next call; more is set if the
+	// next call would find others. The zero mark stands for no delivery: then NewlyDue
+	// returns only the mark.
+	NewlyDue(ctx context.Context, mark Mark, now time.Time) (found []Due, next Mark, more bool, err error)
+
+	// AllDue returns endpoints with due deliveries in the order of their identifiers: those
+	// behind after, "" for the first. It steps over at most n endpoints with undelivered
+	// deliveries, and returns the identifier of the last one, "" at the end.
+	AllDue(ctx context.Context, after string, n int, now time.Time) (found []Due, last string, err error)
+
 	// ClaimDeliveries leases deliveries that are due and returns them with everything
 	// that is needed to send them. A delivery is due if it is Pending or
 	// RetryScheduled, its NextAttemptAt is not after c.Now, it has no lease that ends
-	// after c.Now, and its endpoint is Active.
+	// after c.Now, its endpoint is Active, and its account is not suspended.
 	//
-	// Of each endpoint it leases those that have been due longest, at most as many as c
-	// allows. It is fair to endpoints: none gets its second delivery before each has its
-	// first, whatever is waiting for the others. The jobs have no particular order.
+	// Of each endpoint in c.Wants it leases those that have been due longest, at most as
+	// many as wanted, and of no other endpoint any. The jobs have no particular order.
 	ClaimDeliveries(ctx context.Context, c Claim) ([]Job, error)
 
 	// FinishDeliveries records the results of attempts in one transaction: the attempt,
@@ -46,23 +57,38 @@ type Exclusive interface {
 	ReleaseAllDeliveries(ctx context.Context) (released int, err error)
 }
 
+// Mark is what a sender has seen of a queue.
+type Mark struct {
+	Created int64     // the store's number of the newest delivery; 0 for none
+	DueAt   time.Time // latest time at which a delivery that was seen became due
+	DueFor  string    // its endpoint
+}
+
+// Due is an endpoint that is Active, of an account that is not suspended, and that may have due
+// deliveries without a lease.
+type Due struct {
+	WebhookID string
+	AccountID string
+	Failing   bool // its last attempt failed
+	// New and Begun say which deliveries may be due: Begun stands for those with an attempt
+	// and those that were requested one by one (webhook.ByHand and webhook.ByTest).
+	New, Begun bool
+}
+
 // Claim asks a queue for deliveries.
 type Claim struct {
 	Now   time.Time
 	Token string    // identifies the leases; different for each claim
 	Until time.Time // when the leases end
-	Limit int       // most deliveries in total
-	// EachLimit is the most deliveries of an endpoint, unless Allowances has the endpoint's
-	// identifier.
-	EachLimit  int
-	Allowances map[string]Allowance
+	Wants []Want    // of different endpoints
 }
 
-// Allowance limits what a claim may take of one endpoint.
-type Allowance struct {
-	Limit int // most deliveries; 0 for none
+// Want is what a claim may take of one endpoint.
+type Want struct {
+	WebhookID string
+	Limit     int // most deliveries, at least 1
 	// SkipNew leaves out deliveries without an attempt, except those that were requested
-	// one by one (webhook.ByHand and webhook.ByTest).
+	// one by one.
 	SkipNew bool
 }
 

@@ -10,6 +10,7 @@ type task struct {
 	Job
 	endpoint *endpoint
 	until    time.Time // when the lease expires
+	place    class     // whose place it has while in flight
 }
 
 // finished is a task with the result of its attempt.

@@ -140,7 +140,7 @@ func (s *Sender) Start(ctx context.Context) error {
 }
 
 // Wake makes the sender look for new deliveries now. It never blocks.
-func (s *Sender) Wake() { s.dispatcher.askForClaim() }
+func (s *Sender) Wake() { s.dispatcher.look() }
 
 // Recall is called after an endpoint was changed, disabled or deleted. Deliveries to it
 // that are not in flight are claimed again: they are sent as the store has the endpoint

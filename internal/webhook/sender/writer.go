@@ -51,7 +51,7 @@ func (w *writer) finish(ctx context.Context, batch []finished) {
 	for i, f := range batch {
 		list[i], tasks[i] = f.result, f.task
 	}
-	w.write(ctx, tasks, "results of webhook deliveries", func() error {
+	w.write(ctx, tasks, false, "results of webhook deliveries", func() error {
 		late, err := w.queue.FinishDeliveries(ctx, list)
 		w.stats.late.Add(int64(late))
 		return err
@@ -65,17 +65,16 @@ func (w *writer) release(ctx context.Context, tasks []*task) {
 	for i, t := range tasks {
 		leases[i] = t.Lease
 	}
-	w.write(ctx, tasks, "released webhook deliveries", func() error {
+	w.write(ctx, tasks, true, "released webhook deliveries", func() error {
 		return w.queue.ReleaseDeliveries(ctx, leases)
 	})
-	w.dispatcher.askForClaim() // they are due again
 }
 
-// write calls f until it succeeds, and then frees the tasks' leases in the dispatcher. It
-// gives up when ctx has ended or the last lease has expired, since another sender may
+// write calls f until it succeeds, and then frees the tasks' leases in the dispatcher; they were
+// handed back or have results. It gives up when ctx has ended or the last lease has expired, since another sender may
 // have the deliveries by then.
-func (w *writer) write(ctx context.Context, tasks []*task, what string, f func() error) {
-	defer w.dispatcher.unhold(tasks)
+func (w *writer) write(ctx context.Context, tasks []*task, handedBack bool, what string, f func() error) {
+	defer w.dispatcher.unhold(tasks, handedBack)
 	var expires time.Time
 	for _, t := range tasks {
 		if t.until.After(expires) {

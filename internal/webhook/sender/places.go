@@ -1,0 +1,82 @@
+package sender
+
+import "time"
+
+// class says how long the attempts of an endpoint occupy a place in flight. Each class has
+// places of its own, so endpoints that hang never take those that quick endpoints need.
+type class int
+
+// The classes.
+const (
+	// hanging: the last attempt failed after more than quickTime. So do endpoints whose
+	// last attempt failed before this sender knew them, however quickly.
+	hanging class = iota
+	// unproven: no attempt has failed, but none has ended yet; or the last one ended with a
+	// late success; or too few quick ones have followed a slow one.
+	unproven
+	// quick: the last attempt ended within quickTime, and so did trustAfter before it if
+	// one took longer.
+	quick
+	classes
+)
+
+const (
+	quickTime  = 2 * time.Second
+	trustAfter = 10
+)
+
+// Bounds of a sender. A delivery in flight costs up to about 64 KiB and a descriptor, two while it
+// connects; a held delivery costs its payload and about 1 KiB.
+const (
+	// maxInFlight is the default of Config.MaxInFlight.
+	maxInFlight = 2048
+	// maxHeld is how many deliveries are leased at a time.
+	maxHeld = 8192
+)
+
+// reserved is the part of the places of a class, and of the leases, that only accounts without
+// any can take.
+const reserved = 8
+
+// room returns how many more an account may take that has own of size places, of which used are
+// taken by all accounts together (dynamic thresholds, Choudhury and Hahne 1998). It has at most
+// half as many as it leaves free, apart from the reserve; so one account gets a third, and the
+// more accounts take some, the fewer each gets. An account without any gets one while any is
+// free.
+func room(size, used, own int) int {
+	free := size - used
+	if n := (free - size/reserved - 2*own) / 3; n > 0 {
+		return n
+	}
+	if own == 0 && free > 0 {
+		return 1
+	}
+	return 0
+}
+
+// pool is the places of a class.
+type pool struct {
+	size, used int
+	// turn has the accounts with endpoints that wait for a claim, in the order in which
+	// they are served (round robin).
+	turn []*tenant
+}
+
+// newPools shares places out between the classes: half to quick, three eighths to hanging and the
+// rest to unproven.
+func newPools(places int) (p [classes]pool) {
+	p[quick].size = places / 2
+	p[hanging].size = places * 3 / 8
+	p[unproven].size = places - p[quick].size - p[hanging].size
+	return p
+}
+
+// tenant is the state of one account in a sender.
+type tenant struct {
+	accountID string
+	endpoints int // that the dispatcher knows
+	held      int
+	used      [classes]int         // places
+	waiting   [classes][]*endpoint // for a claim, in FIFO order
+	inTurn    [classes]bool        // it is in the pool's turn
+}
