@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
@@ -34,7 +35,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake, Recall,
-// AuditSync, Sources, MaxAccountRoutes and MaxAccountGateways.
+// AuditSync, Sources, MaxAccountRoutes, MaxAccountGateways and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -62,6 +63,10 @@ type Config struct {
 	// MaxAccountGateways is the maximum number of gateways of an account; 0 means
 	// gateway.MaxAccountGateways.
 	MaxAccountGateways int
+	// Heavy has a slot for each piece of work that may keep a processor busy for long: reading
+	// and comparing a large document. The Follower takes the same slots. If it is nil, half of
+	// the processors are slots, at least one.
+	Heavy chan struct{}
 }
 
 // Caller identifies the caller of an operation and its request, for permissions and the audit
@@ -197,8 +202,9 @@ type PushResult struct {
 // fault; a record of another account is fault.NotFound. It is safe for
 // concurrent use.
 type Service struct {
-	cfg   Config
-	codec *audit.Codec // of the blocks of the audit log
+	cfg    Config
+	codec  *audit.Codec // of the blocks of the audit log
+	tables *keyedLocks  // by account and gateway: pushes and changes of single routes or settings
 }
 
 // New returns a Service. It fails if a required field of cfg is missing.
@@ -223,11 +229,14 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Recall == nil {
 		cfg.Recall = func(string) {}
 	}
+	if cfg.Heavy == nil {
+		cfg.Heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	}
 	codec, err := audit.NewCodec()
 	if err != nil {
 		return nil, err
 	}
-	return &Service{cfg: cfg, codec: codec}, nil
+	return &Service{cfg: cfg, codec: codec, tables: newKeyedLocks()}, nil
 }
 
 // now returns the time in the form that stores keep: UTC, in whole microseconds.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -16,12 +17,13 @@ type delta struct {
 	removed   []gateway.Route
 	changed   []gateway.Route // with the new limit or authentication
 	unchanged int
-	// moved are unchanged for callers: they only come from another kind of document now.
-	moved []gateway.Route
-	table []gateway.Route // the new table, in the document's order
+	table     []gateway.Route // the new table, in the document's order
 }
 
 func (d *delta) isEmpty() bool { return len(d.added)+len(d.removed)+len(d.changed) == 0 }
+
+// yieldEvery is the number of routes after which a long comparison lets other goroutines run.
+const yieldEvery = 256
 
 // deltaOf compares the current routes with those of doc. A limit that was set through the API
 // stays if doc is a spec without a limit for the route.
@@ -31,7 +33,10 @@ func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.
 		remaining[routeKey(&current[i])] = &current[i]
 	}
 	var d delta
-	for _, r := range doc.table() {
+	for i, r := range doc.table() {
+		if i%yieldEvery == 0 {
+			runtime.Gosched()
+		}
 		key := routeKey(&r)
 		before := remaining[key]
 		delete(remaining, key)
@@ -64,8 +69,8 @@ func (d *delta) update(before, r gateway.Route, keepsLimit bool) gateway.Route {
 		after.Version++
 		d.changed = append(d.changed, after)
 	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI:
+		// Unchanged for callers: it only comes from another kind of document now.
 		after.Version++
-		d.moved = append(d.moved, after)
 		d.unchanged++
 	default:
 		d.unchanged++

@@ -80,6 +80,14 @@ func checkRestored(routes []gateway.Route) error {
 	return fault.Join(problems...)
 }
 
+// size returns the number of d's routes; 0 if d is nil.
+func (d *document) size() int {
+	if d == nil {
+		return 0
+	}
+	return len(d.routes) + len(d.restored)
+}
+
 // routesField returns the field that an error about the number of d's routes names.
 func (d *document) routesField() string {
 	switch {

@@ -55,19 +55,66 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 	edit, err := s.readNew(c, p)
 	var doc *document
 	if spec != "" {
+		release, ended := s.heavy(ctx, len(spec))
+		if ended != nil {
+			return nil, ended
+		}
 		var bad error
 		doc, bad = readSpec([]byte(spec))
+		release()
 		err = fault.Join(err, inField("spec", bad))
 	}
 	if err != nil {
 		return nil, err
 	}
+	if onlyChecks(ctx) {
+		return nil, errOnlyChecked
+	}
+	gatewayID := id.New(id.Gateway)
+	var prepared Prepared
+	if doc != nil {
+		if prepared, err = s.prepareFirst(ctx, c, gatewayID, doc); err != nil {
+			return nil, err
+		}
+	}
+	g, err := s.insertGateway(ctx, c, gatewayID, edit, prepared, doc.size())
+	if err != nil && prepared != nil {
+		if bad := s.cfg.Store.Discard(ctx, prepared); bad != nil {
+			s.cfg.Log.WarnContext(ctx, "could not remove the routes of a gateway that was not created; they are removed later", "error", bad)
+		}
+	}
+	return g, err
+}
+
+// prepareFirst has the store encode the first revision of a gateway that is about to be created.
+func (s *Service) prepareFirst(ctx context.Context, c *Caller, gatewayID string, doc *document) (Prepared, error) {
+	err := s.cfg.Store.View(ctx, func(tx ReadTx) error { return s.roomFor(ctx, tx, c, doc.size(), "spec") })
+	if err != nil {
+		return nil, err
+	}
+	release, err := s.heavy(ctx, len(doc.content))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	p := &plan{doc: doc, after: gateway.Gateway{ID: gatewayID, Revision: 1}, source: doc.source(c), now: s.now()}
+	p.author, err = read(ctx, s, func(tx ReadTx) (string, error) { return authorOf(ctx, tx, c) })
+	if err != nil {
+		return nil, err
+	}
+	p.delta = deltaOf(nil, doc, gatewayID, p.now)
+	return s.cfg.Store.Prepare(ctx, p.revision())
+}
+
+// insertGateway runs the transaction of CreateGateway. revision, which has the given number of routes, is
+// nil for a gateway without any.
+func (s *Service) insertGateway(ctx context.Context, c *Caller, gatewayID string, edit *gatewayEdit, revision Prepared, routes int) (*gateway.Gateway, error) {
 	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		if err := s.roomForGateway(ctx, w, c); err != nil {
 			return nil, err
 		}
 		g := &gateway.Gateway{
-			ID: id.New(id.Gateway), AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout,
+			ID: gatewayID, AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout,
 			CreatedAt: w.now, Version: 1,
 		}
 		first, err := w.isFirst(ctx)
@@ -84,8 +131,8 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 			}
 		}
 		s.setHostname(g)
-		if doc != nil {
-			if err := s.roomFor(ctx, w, c, len(doc.routes), "spec"); err != nil {
+		if revision != nil {
+			if err := s.roomFor(ctx, w, c, routes, "spec"); err != nil {
 				return nil, err
 			}
 			g.Revision = 1
@@ -93,8 +140,8 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 		if err := w.InsertGateway(ctx, g); err != nil {
 			return nil, err
 		}
-		if doc != nil {
-			if err := w.storeRevision(ctx, g, doc, deltaOf(nil, doc, g.ID, w.now)); err != nil {
+		if revision != nil {
+			if err := w.InsertPrepared(ctx, revision); err != nil {
 				return nil, err
 			}
 		}
@@ -123,6 +170,11 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 	if err != nil {
 		return nil, err
 	}
+	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		before, err := s.gateway(ctx, w, c, gatewayID)
 		if err != nil {

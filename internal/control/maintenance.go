@@ -21,6 +21,11 @@ const (
 	daysKept    = 2 // today and yesterday
 	trimBatch   = 200
 
+	// A push takes seconds from its preparation to its transaction.
+	preparedKept = 10 * time.Minute
+	// A page of routes or a part of a revision has up to 128 KiB.
+	tableBatch = 25
+
 	deliveredKept = 3 * 24 * time.Hour
 	failedKept    = 7 * 24 * time.Hour
 	// A delivery has up to five attempts of 8 KiB each, so batches are smaller.
@@ -140,6 +145,9 @@ func (m *Maintenance) removeOld(ctx context.Context) error {
 		day := now.Unix()/86400 - (daysKept - 1)
 		return tx.Trim(ctx, now.Add(-responsesKept), now.Add(-changesKept), now.Add(-eventsKept), day, trimBatch)
 	})
+	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
+		return tx.TrimTables(ctx, now.Add(-preparedKept), tableBatch)
+	}))
 	return errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)
 	}))

@@ -2,9 +2,14 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
+	"sync"
+	"time"
 
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -13,21 +18,13 @@ import (
 // PushSpec replaces the gateway's whole route table by the operations of an OpenAPI document, as one
 // revision. With dryRun, it only returns what would change.
 func (s *Service) PushSpec(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
-	doc, err := readSpec(content)
-	if err != nil {
-		return nil, err
-	}
-	return s.push(ctx, c, gatewayID, doc, dryRun, m)
+	return s.pushDocument(ctx, c, gatewayID, len(content), func() (*document, error) { return readSpec(content) }, dryRun, m)
 }
 
 // PushConfiguration does the same as PushSpec with a configuration file, which may also change
 // settings of the gateway.
 func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
-	doc, err := s.readConfiguration(c, content)
-	if err != nil {
-		return nil, err
-	}
-	return s.push(ctx, c, gatewayID, doc, dryRun, m)
+	return s.pushDocument(ctx, c, gatewayID, len(content), func() (*document, error) { return s.readConfiguration(c, content) }, dryRun, m)
 }
 
 // Rollback creates a new revision with the content, routes and limits of the one with the given
@@ -37,31 +34,120 @@ func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, num
 	if err != nil {
 		return nil, err
 	}
-	doc, err := s.readRevision(c, rev)
+	return s.pushDocument(ctx, c, gatewayID, len(rev.Content), func() (*document, error) { return s.readRevision(c, rev) }, false, m)
+}
+
+// pushDocument pushes the document that read returns, which has the given number of bytes.
+func (s *Service) pushDocument(ctx context.Context, c *Caller, gatewayID string, size int, read func() (*document, error), dryRun bool, m Match) (*PushResult, error) {
+	release, err := s.heavy(ctx, size)
 	if err != nil {
 		return nil, err
 	}
-	return s.push(ctx, c, gatewayID, doc, false, m)
+	doc, err := read()
+	release()
+	if err != nil {
+		return nil, err
+	}
+	return s.push(ctx, c, gatewayID, doc, dryRun, m)
 }
 
-// push pushes doc, which was parsed before the transaction because every other change waits for it.
-func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *document, dryRun bool, m Match) (*PushResult, error) {
-	if dryRun {
-		return read(ctx, s, func(tx ReadTx) (*PushResult, error) {
-			p, err := s.plan(ctx, tx, c, gatewayID, doc, m)
-			if err != nil {
-				return nil, err
-			}
-			return p.result(true), nil
-		})
+// heavyContent is the size of documents, in bytes, from which a push takes a slot of Config.Heavy.
+const heavyContent = 64 << 10
+
+// heavy waits for a slot for work on a document with the given number of bytes, so that large
+// documents leave processors to other calls. The caller must call release.
+func (s *Service) heavy(ctx context.Context, size int) (release func(), err error) {
+	if size < heavyContent {
+		return func() {}, nil
 	}
-	return inTx(ctx, s, c, func(w *work) (*PushResult, error) {
-		p, err := s.plan(ctx, w, c, gatewayID, doc, m)
-		if err != nil || p.idle {
-			return p.result(false), err
+	select {
+	case s.cfg.Heavy <- struct{}{}:
+		return sync.OnceFunc(func() { <-s.cfg.Heavy }), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// pushAttempts is how often a push is planned. It is planned again only if another process changes
+// the gateway meanwhile.
+const pushAttempts = 3
+
+// push pushes doc. It compares the tables and encodes the new one before its transaction, because
+// every other change waits for that.
+func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *document, dryRun bool, m Match) (*PushResult, error) {
+	if onlyChecks(ctx) {
+		return nil, errOnlyChecked
+	}
+	if dryRun {
+		p, err := s.preparePush(ctx, c, gatewayID, doc, m, false)
+		return p.result(true), err
+	}
+	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	for attempt := 1; ; attempt++ {
+		p, err := s.preparePush(ctx, c, gatewayID, doc, m, true)
+		if err != nil {
+			return nil, err
+		}
+		result, err := s.applyPush(ctx, c, p)
+		if !errors.Is(err, errChangedMeanwhile) || attempt == pushAttempts {
+			return result, err
+		}
+	}
+}
+
+// errChangedMeanwhile is the error of a transaction whose gateway was changed after its plan was made.
+var errChangedMeanwhile = fault.New(fault.Conflict, "the gateway was changed while the push was prepared, and nothing of the push is stored: push again")
+
+// preparePush plans a push and, if store is set and there is something to change, has the store encode
+// the new table.
+func (s *Service) preparePush(ctx context.Context, c *Caller, gatewayID string, doc *document, m Match, store bool) (*plan, error) {
+	release, err := s.heavy(ctx, len(doc.content))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	p, err := read(ctx, s, func(tx ReadTx) (*plan, error) { return s.plan(ctx, tx, c, gatewayID, doc, m) })
+	if err != nil || !store || p.idle {
+		return p, err
+	}
+	p.prepared, err = s.cfg.Store.Prepare(ctx, p.revision())
+	return p, err
+}
+
+// applyPush runs the transaction of p.
+func (s *Service) applyPush(ctx context.Context, c *Caller, p *plan) (*PushResult, error) {
+	result, err := inTx(ctx, s, c, func(w *work) (*PushResult, error) {
+		now, err := w.Gateway(ctx, c.Account.ID, p.before.ID)
+		if err != nil {
+			return nil, err
+		}
+		version, err := w.TableVersion(ctx, p.before.ID)
+		if err != nil {
+			return nil, err
+		}
+		if now.Version != p.before.Version || version != p.version {
+			return nil, errChangedMeanwhile
+		}
+		if p.idle {
+			return p.result(false), nil
+		}
+		// Another gateway of the account may have got routes meanwhile.
+		if err := s.roomFor(ctx, w, c, len(p.delta.table)-p.routes, p.doc.routesField()); err != nil {
+			return nil, err
 		}
 		return p.result(false), w.apply(ctx, p)
 	})
+	if err != nil && p.prepared != nil {
+		// If the transaction was committed, this does nothing.
+		if bad := s.cfg.Store.Discard(ctx, p.prepared); bad != nil {
+			s.cfg.Log.WarnContext(ctx, "could not remove the route table of a push that failed; it is removed later", "error", bad)
+		}
+	}
+	return result, err
 }
 
 // plan is what a push changes about a gateway.
@@ -72,6 +158,12 @@ type plan struct {
 	routes int // number of routes before
 	delta  delta
 	idle   bool // the content is the same, and nothing changes
+
+	version  TableVersion // of the routes before
+	source   gateway.Source
+	author   string
+	now      time.Time
+	prepared Prepared // nil until it is
 }
 
 func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID string, doc *document, m Match) (*plan, error) {
@@ -79,7 +171,7 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{doc: doc, before: before, after: *before}
+	p := &plan{doc: doc, before: before, after: *before, source: doc.source(c), now: s.now()}
 	if err := doc.edit.apply(&p.after); err != nil {
 		return nil, err
 	}
@@ -90,8 +182,14 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 	if err != nil {
 		return nil, err
 	}
+	if p.version, err = tx.TableVersion(ctx, gatewayID); err != nil {
+		return nil, err
+	}
+	if p.author, err = authorOf(ctx, tx, c); err != nil {
+		return nil, err
+	}
 	p.routes = len(table)
-	p.delta = deltaOf(table, doc, gatewayID, s.now())
+	p.delta = deltaOf(table, doc, gatewayID, p.now)
 	if err := s.roomFor(ctx, tx, c, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err
 	}
@@ -133,7 +231,7 @@ func (w *work) apply(ctx context.Context, p *plan) error {
 	if err := w.UpdateGateway(ctx, g); err != nil {
 		return err
 	}
-	if err := w.storeRevision(ctx, g, p.doc, p.delta); err != nil {
+	if err := w.InsertPrepared(ctx, p.prepared); err != nil {
 		return err
 	}
 	diff := gatewayDiff(p.before, g)
@@ -144,7 +242,7 @@ func (w *work) apply(ctx context.Context, p *plan) error {
 	err := w.raise(ctx, event.GatewaySpecPushed, event.Push{
 		GatewayID: g.ID,
 		Revision:  g.Revision,
-		Source:    string(p.doc.source(w.caller)),
+		Source:    string(p.source),
 		Added:     len(p.delta.added),
 		Removed:   len(p.delta.removed),
 		Changed:   len(p.delta.changed),
@@ -155,47 +253,35 @@ func (w *work) apply(ctx context.Context, p *plan) error {
 	return w.changed(ctx, snapshot.GatewayChange, g.ID)
 }
 
-// storeRevision stores the changed routes of d and the revision.
-func (w *work) storeRevision(ctx context.Context, g *gateway.Gateway, doc *document, d delta) error {
-	if gone := d.removed; len(gone) > 0 {
-		ids := make([]string, len(gone))
-		for i := range gone {
-			ids[i] = gone[i].ID
-		}
-		if err := w.DeleteRoutes(ctx, g.ID, ids); err != nil {
-			return err
-		}
-	}
-	if err := w.UpdateRoutes(ctx, append(d.changed[:len(d.changed):len(d.changed)], d.moved...)); err != nil {
-		return err
-	}
-	if err := w.InsertRoutes(ctx, d.added); err != nil {
-		return err
-	}
-	return w.InsertRevision(ctx, &gateway.Revision{
+// revision returns the revision that p creates.
+func (p *plan) revision() *gateway.Revision {
+	return &gateway.Revision{
 		ID:        id.New(id.Revision),
-		GatewayID: g.ID,
-		Number:    g.Revision,
-		Source:    doc.source(w.caller),
-		Kind:      doc.kind,
-		Author:    w.author(),
-		CreatedAt: w.now,
-		Added:     len(d.added),
-		Removed:   len(d.removed),
-		Changed:   len(d.changed),
-		Content:   doc.content,
-		Routes:    d.table,
-	})
+		GatewayID: p.after.ID,
+		Number:    p.after.Revision,
+		Source:    p.source,
+		Kind:      p.doc.kind,
+		Author:    p.author,
+		CreatedAt: p.now,
+		Added:     len(p.delta.added),
+		Removed:   len(p.delta.removed),
+		Changed:   len(p.delta.changed),
+		Content:   p.doc.content,
+		Routes:    p.delta.table,
+	}
 }
 
-// author returns the author of a push: the owner of the calling key, or the key's name.
-func (w *work) author() string {
-	switch {
-	case w.key == nil:
-		return ""
-	case w.key.Owner != "":
-		return w.key.Owner
-	default:
-		return w.key.Name
+// authorOf returns the author of a push: the owner of the calling key, or the key's name.
+func authorOf(ctx context.Context, tx KeyReader, c *Caller) (string, error) {
+	if c.KeyID == "" {
+		return "", nil
 	}
+	k, err := tx.Key(ctx, c.Account.ID, c.KeyID)
+	if fault.CodeOf(err) == fault.NotFound {
+		return "", nil // the transaction refuses it
+	}
+	if err != nil {
+		return "", err
+	}
+	return cmp.Or(k.Owner, k.Name), nil
 }

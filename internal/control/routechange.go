@@ -26,6 +26,11 @@ func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID
 	if err != nil {
 		return nil, err
 	}
+	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
 		before, err := route(ctx, w, c, gatewayID, routeID)
 		if err != nil {

@@ -40,6 +40,11 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 	if err := checkRoute(&in); err != nil {
 		return nil, err
 	}
+	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
 		if _, err := w.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
@@ -130,6 +135,11 @@ func specOf(r *gateway.Route) gateway.RouteSpec {
 
 // DeleteRoute deletes a route and returns it as it was.
 func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID string, m Match) (*gateway.Route, error) {
+	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
 		r, err := route(ctx, w, c, gatewayID, routeID)
 		if err != nil {

@@ -1,6 +1,10 @@
 package control
 
-import "context"
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/gateway"
+)
 
 // Store holds everything that survives a restart. Every database engine implements it and
 // passes store/storetest.
@@ -14,6 +18,12 @@ type Store interface {
 	// otherwise nothing of the transaction remains. A committed transaction survives a
 	// power loss.
 	Update(ctx context.Context, f func(tx Tx) error) error
+	// Prepare does the work of RevisionStore.InsertPrepared that takes long, before the
+	// transaction: whatever the size of r, no other change waits for it for more than some
+	// milliseconds. If InsertPrepared is not committed, the caller must call Discard.
+	Prepare(ctx context.Context, r *gateway.Revision) (Prepared, error)
+	// Discard gives up what Prepare returned. After a crash, Trimmer.TrimTables does it.
+	Discard(ctx context.Context, p Prepared) error
 	// View runs f over one consistent state.
 	View(ctx context.Context, f func(tx ReadTx) error) error
 	// Search is View for reads that may take long. They never delay a View or an Update, and

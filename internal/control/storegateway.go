@@ -39,7 +39,12 @@ type RouteReader interface {
 	// CountRoutes returns the number of routes of all gateways of an account. Its cost does not
 	// depend on that number.
 	CountRoutes(ctx context.Context, accountID string) (int, error)
+	// TableVersion returns a value that differs after any change of the gateway's routes.
+	TableVersion(ctx context.Context, gatewayID string) (TableVersion, error)
 }
+
+// TableVersion identifies the routes of a gateway at one moment.
+type TableVersion struct{ Table, Version int64 }
 
 // RouteStore finds and changes routes. An update or deletion of a route that does not
 // exist is fault.NotFound. The caller sets Version.
@@ -63,4 +68,10 @@ type RevisionReader interface {
 type RevisionStore interface {
 	RevisionReader
 	InsertRevision(ctx context.Context, r *gateway.Revision) error
+	// InsertPrepared adds the revision that Store.Prepare returned, and makes its routes the
+	// gateway's route table in place of the present one.
+	InsertPrepared(ctx context.Context, p Prepared) error
 }
+
+// Prepared is a revision that a store has encoded, and perhaps stored out of sight.
+type Prepared any

@@ -92,6 +92,9 @@ type Trimmer interface {
 	// rows of each. What a delivery needs of an event stays until its last delivery is
 	// removed.
 	Trim(ctx context.Context, responses, changes, events time.Time, day int64, limit int) (more bool, err error)
+	// TrimTables removes route tables that were replaced, or that Prepare stored before staged
+	// and no transaction used, and what is left of removed revisions: at most limit rows.
+	TrimTables(ctx context.Context, staged time.Time, limit int) (more bool, err error)
 	// TrimDeliveries removes deliveries that were delivered before delivered or failed
 	// before failed, at most limit of each.
 	TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
@@ -83,6 +84,7 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		changes, wake, recall = w.changes, w.wake, w.recall
 		return err
 	})
+	err = notStored(ctx, err)
 	// If the caller hangs up during the commit, the result of the commit is unknown. Publishing
 	// without a change does no harm.
 	mayBe := err == nil || ctx.Err() != nil
@@ -102,6 +104,16 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		return none, err
 	}
 	return result, nil
+}
+
+// notStored adds to a 503 of the store that nothing was changed: a transaction that failed is rolled
+// back. err is returned as it is if the caller hung up, because the result of the commit is then unknown.
+func notStored(ctx context.Context, err error) error {
+	var public *fault.Error
+	if !errors.As(err, &public) || public.Code != fault.Unavailable || ctx.Err() != nil {
+		return err
+	}
+	return &fault.Error{Code: fault.Unavailable, Message: strings.TrimSuffix(public.Message, ".") + ". Nothing was changed", Err: err}
 }
 
 // read runs f over one consistent state of the store.

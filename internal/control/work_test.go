@@ -314,3 +314,62 @@ func TestNewRequiresAStore(t *testing.T) {
 		t.Error("got a service without a store; want an error")
 	}
 }
+
+// Guarantee: when a change is stored but the data plane could not apply it, the message of the 503 says
+// what holds meanwhile: for a key, whether it is still accepted.
+func TestMessageOfAChangeThatIsNotInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openHarness(t, sqlitetest.Path(t))
+		defer h.close()
+		caller := h.caller("acme", "admin")
+		g := h.gateway(caller)
+		k := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"}))
+		h.pub.fail = func(context.Context) error { return errBroken }
+		for name, tc := range map[string]struct {
+			call func() error
+			want string
+		}{
+			"key": {func() error { _, err := h.RevokeKey(ctx(), caller, k.ID, nil); return err }, "revoked or has a new expiry is still accepted"},
+			"gateway": {func() error {
+				_, err := h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: value("new")}, nil)
+				return err
+			}, "the gateway works as before the call"},
+		} {
+			err := tc.call()
+			h.wantCode(err, fault.Unavailable, "")
+			for _, part := range []string{"the change is stored but not in force yet", tc.want, "do not repeat the call"} {
+				var public *fault.Error
+				if !errors.As(err, &public) || !strings.Contains(public.Message, part) {
+					t.Errorf("%s: got %v, want %q in the message", name, err, part)
+				}
+			}
+		}
+	})
+}
+
+// Guarantee: a 503 of a change that the store refused says that nothing was changed, and nothing was.
+func TestMessageOfAChangeThatIsNotStored(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	k := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"}))
+	full := &fault.Error{Code: fault.Unavailable, Message: "the disk is full"}
+	h.serve(fullStore{h.db, full})
+	_, err := h.RevokeKey(ctx(), caller, k.ID, nil)
+	var public *fault.Error
+	if !errors.As(err, &public) || public.Message != "the disk is full. Nothing was changed" {
+		t.Errorf("got %v, want the message of the store and that nothing was changed", err)
+	}
+	if !errors.Is(err, full) {
+		t.Errorf("got %v, want an error that wraps %v", err, full)
+	}
+}
+
+// fullStore is a store whose transactions cannot be committed.
+type fullStore struct {
+	control.Store
+	err error
+}
+
+func (s fullStore) Update(ctx context.Context, f func(control.Tx) error) error {
+	return s.Store.Update(ctx, func(tx control.Tx) error { return errors.Join(f(tx), s.err) })
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -84,6 +85,7 @@ type Server struct {
 	retention   *retention.Clock
 	reserver    *ratelimit.Reserver
 	follower    *snapshot.Follower
+	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
 	maintenance *control.Maintenance
 	usage       *control.Usage
@@ -210,9 +212,10 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 
 	clock := ratelimit.NewClock()
+	s.heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	if s.follower, err = snapshot.New(snapshot.Config{
 		Source: db, Reserver: s.reserver, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
-		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock.Now, Log: s.log,
+		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock.Now, Log: s.log, Heavy: s.heavy,
 	}); err != nil {
 		return err
 	}
@@ -268,6 +271,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
 		publisher: s.follower, wake: s.sender.Wake, recall: s.sender.Recall, audit: syncers{s.collector, s.auditLog},
+		heavy:   s.heavy,
 		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.requestLog, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {

@@ -108,6 +108,7 @@ type dependencies struct {
 	recall    func(webhookID string) // called when an endpoint has changed or was deleted
 	audit     control.Syncer
 	sources   control.Sources
+	heavy     chan struct{} // control.Config.Heavy
 }
 
 // newControl returns the management operations over a store.
@@ -116,6 +117,6 @@ func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, around 
 		Store: db, Publisher: around.publisher, Sealer: box, Now: time.Now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
-		Wake:        around.wake, Recall: around.recall, AuditSync: around.audit, Sources: around.sources,
+		Wake:        around.wake, Recall: around.recall, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
 	})
 }

@@ -37,6 +37,9 @@ type Config struct {
 	// PollInterval is the time between two reads of the change log after Start. Zero means
 	// 250 ms.
 	PollInterval time.Duration
+	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as
+	// compiling a large table. If it is nil, half of the processors are slots, at least one.
+	Heavy chan struct{}
 	// Log receives the failures of polling. Nil discards them.
 	Log *slog.Logger
 }
@@ -60,11 +63,10 @@ type Follower struct {
 	revoked       *revokedKeys
 	keyDailies    *ratelimit.Dailies // the daily caps of keys
 
-	rates     sharedRates
-	reads     atomic.Int64 // see nextRead
-	pending   pendingGateways
-	compiling chan struct{} // held while a large table is compiled
-	work      chan struct{} // wakes the goroutine that compiles
+	rates   sharedRates
+	reads   atomic.Int64 // see nextRead
+	pending pendingGateways
+	work    chan struct{} // wakes the goroutine that compiles
 
 	// publishing is held while the next snapshot is made of the one in force: for a short
 	// time, and never while the store is read.
@@ -99,6 +101,9 @@ func New(cfg Config) (*Follower, error) {
 	}
 	cfg.GatewayDomain = cmp.Or(cfg.GatewayDomain, "localhost")
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 250*time.Millisecond)
+	if cfg.Heavy == nil {
+		cfg.Heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -112,7 +117,6 @@ func New(cfg Config) (*Follower, error) {
 		revoked:       newRevokedKeys(maxRevokedOfAccount, maxRevoked),
 		keyDailies:    cfg.Reserver.Dailies(keyDailies, ratelimit.Rate{Count: 1}), // each key has a cap of its own
 		pending:       pendingGateways{byID: map[string]*pendingGateway{}},
-		compiling:     make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		work:          make(chan struct{}, 1),
 		writing:       make(chan struct{}, 1),
 		classes:       map[classID]*keyClass{},

@@ -44,8 +44,8 @@ func (f *Follower) readWhole(ctx context.Context, gatewayID string, old *Gateway
 	}
 	if n >= largeTable || old != nil && old.routes.size >= largeTable {
 		select {
-		case f.compiling <- struct{}{}:
-			defer func() { <-f.compiling }()
+		case f.cfg.Heavy <- struct{}{}:
+			defer func() { <-f.cfg.Heavy }()
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		}

@@ -11,7 +11,9 @@ import (
 // Some rows are large: a revision holds a document of up to 16 MiB. One transaction removes
 // only a share of its limit of them.
 const (
-	revisionWeight = 100
+	revisionWeight = 100 // of those that an earlier version wrote
+	partWeight     = 20
+	pageWeight     = 4
 	trafficWeight  = 20
 	deliveryWeight = 8
 )
@@ -35,8 +37,11 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 	}
 	r := removal{tx: t, accountID: accountID, left: rowLimit(limit)}
 	for _, step := range []func(context.Context) error{
-		r.rowsOf("routes", 1, `DELETE FROM routes WHERE id IN
-			(SELECT r.id FROM gateways g INDEXED BY gateways_list CROSS JOIN routes r ON r.gateway_id = g.id WHERE g.account_id = ? LIMIT ?+0)`),
+		r.rowsOf("routes", pageWeight, `DELETE FROM route_pages WHERE n IN
+			(SELECT p.n FROM gateways g INDEXED BY gateways_list CROSS JOIN route_pages p ON p.table_id = g.table_id WHERE g.account_id = ? LIMIT ?+0)`),
+		r.rowsOf("parts of revisions", partWeight, `DELETE FROM revision_parts WHERE rowid IN
+			(SELECT p.rowid FROM gateways g INDEXED BY gateways_list CROSS JOIN revisions r ON r.gateway_id = g.id CROSS JOIN revision_parts p ON p.revision_id = r.id
+			WHERE g.account_id = ? LIMIT ?+0)`),
 		r.rowsOf("revisions", revisionWeight, `DELETE FROM revisions WHERE id IN
 			(SELECT r.id FROM gateways g INDEXED BY gateways_list CROSS JOIN revisions r ON r.gateway_id = g.id WHERE g.account_id = ? LIMIT ?+0)`),
 		r.gateways,
@@ -92,6 +97,9 @@ func (r *removal) gateways(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
+		if _, err := r.exec(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = ?`, id); err != nil {
+			return err
+		}
 		if _, err := r.AppendChange(ctx, snapshot.GatewayChange, id); err != nil {
 			return err
 		}

@@ -18,7 +18,8 @@ import (
 type conn struct {
 	from  *sql.DB
 	codec *audit.Codec // for audit blocks
-	sql   *sql.Conn    // nil until opened
+	pages *pageCodec
+	sql   *sql.Conn // nil until opened
 	stmts map[string]*sql.Stmt
 	since time.Time  // when it was taken from the pool
 	level durability // "" for the level that connections are opened with
@@ -135,10 +136,10 @@ type pool struct {
 	use    use
 }
 
-func newPool(from *sql.DB, size int, codec *audit.Codec) *pool {
+func newPool(from *sql.DB, size int, codec *audit.Codec, pages *pageCodec) *pool {
 	p := &pool{free: make(chan *conn, size), size: size, closed: make(chan struct{})}
 	for range size {
-		p.free <- &conn{from: from, codec: codec}
+		p.free <- &conn{from: from, codec: codec, pages: pages}
 	}
 	return p
 }

@@ -137,12 +137,12 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 
 // DeleteGateway implements control.GatewayStore.
 func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
-	for _, table := range []string{"routes", "revisions"} {
-		_, err := t.exec(ctx, "delete "+table, `DELETE FROM `+table+` WHERE gateway_id = (SELECT id FROM gateways WHERE id = ? AND account_id = ?)`,
-			gatewayID, accountID)
-		if err != nil {
-			return err
-		}
+	own := `(SELECT id FROM gateways WHERE id = ? AND account_id = ?)`
+	if _, err := t.exec(ctx, "drop the route table", `UPDATE route_tables SET state = 2 WHERE id = (SELECT table_id FROM gateways WHERE id = ? AND account_id = ?)`, gatewayID, accountID); err != nil {
+		return err
+	}
+	if _, err := t.exec(ctx, "delete revisions", `DELETE FROM revisions WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+		return err
 	}
 	return t.must(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = ? AND account_id = ?`, gatewayID, accountID)
 }

@@ -13,5 +13,8 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(crashFile); path != "" {
 		os.Exit(writeUntilKilled(path))
 	}
+	if path := os.Getenv(crashPushes); path != "" {
+		os.Exit(pushUntilKilled(path))
+	}
 	os.Exit(m.Run())
 }

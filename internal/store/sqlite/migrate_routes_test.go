@@ -3,6 +3,7 @@ package sqlite
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Guarantee: the routes of a database from before they were counted are counted.
+// Guarantee: the routes of a database from before they were counted and stored in pages are counted, and
+// stay as they were.
 func TestMigrationCountsRoutes(t *testing.T) {
 	a := account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform, CreatedAt: time.Now()}
 	gateways := make([]gateway.Gateway, 2)
@@ -35,6 +37,27 @@ func TestMigrationCountsRoutes(t *testing.T) {
 	})
 	if err != nil || n != 3 {
 		t.Errorf("got %d routes (%v), want 3", n, err)
+	}
+	err = db.View(t.Context(), func(tx control.ReadTx) error {
+		for i, want := range []int{2, 1} {
+			table, err := tx.RouteTable(t.Context(), gateways[i].ID)
+			if err != nil {
+				return err
+			}
+			if len(table) != want {
+				t.Errorf("gateway %d: got %d routes, want %d", i, len(table), want)
+			}
+			for _, r := range table {
+				same := gateway.Route{ID: r.ID, GatewayID: gateways[i].ID, Path: "/a", Methods: []string{"GET"}, Auth: gateway.AuthKey, Source: gateway.API, CreatedAt: time.UnixMicro(1).UTC(), Version: 1}
+				if !reflect.DeepEqual(r, same) {
+					t.Errorf("got %+v, want %+v", r, same)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

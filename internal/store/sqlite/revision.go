@@ -38,6 +38,9 @@ func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (
 	if err != nil {
 		return nil, err
 	}
+	if len(content) == 0 { // in parts
+		return &rev, t.readParts(ctx, &rev)
+	}
 	if rev.Content, err = unpack(content); err != nil {
 		return nil, fmt.Errorf("content of revision %d of %s: %w", number, gatewayID, err)
 	}
@@ -45,6 +48,32 @@ func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (
 		return nil, fmt.Errorf("routes of revision %d of %s: %w", number, gatewayID, err)
 	}
 	return &rev, nil
+}
+
+// readParts reads the content and routes of a revision.
+func (t *readTx) readParts(ctx context.Context, rev *gateway.Revision) error {
+	var content []byte
+	err := t.rows(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = ? ORDER BY kind, n`, []any{rev.ID}, func(r *sql.Rows) error {
+		var kind int
+		var part sql.RawBytes
+		if err := r.Scan(&kind, &part); err != nil {
+			return err
+		}
+		if kind == contentPart {
+			content = append(content, part...)
+			return nil
+		}
+		var err error
+		rev.Routes, err = t.c.pages.routes(rev.Routes, rev.GatewayID, part)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if rev.Content, err = unpack(content); err != nil {
+		return fmt.Errorf("content of revision %d of %s: %w", rev.Number, rev.GatewayID, err)
+	}
+	return nil
 }
 
 // Revisions implements control.RevisionReader.
@@ -64,22 +93,28 @@ func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, bef
 
 // InsertRevision implements control.RevisionStore.
 func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
-	content, err := pack(r.Content)
+	p, err := t.c.pages.prepare(r)
 	if err != nil {
-		return fmt.Errorf("pack content: %w", err)
+		return err
 	}
-	routes, err := encodeRoutes(r.Routes)
-	if err != nil {
-		return fmt.Errorf("pack routes: %w", err)
-	}
-	_, err = t.exec(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
-		created_at, added, removed, changed, content, routes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
-		micros(r.CreatedAt), r.Added, r.Removed, r.Changed, content, routes)
-	return err
+	return t.insertRevision(ctx, p)
 }
 
-// storedRoute is the stored form of a route in a revision. Do not change its JSON names.
+// insertRevision adds a revision, and its parts unless they are stored already.
+func (t *tx) insertRevision(ctx context.Context, p *prepared) error {
+	r := &p.revision
+	_, err := t.exec(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
+		created_at, added, removed, changed, content, routes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'', x'')`,
+		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
+		micros(r.CreatedAt), r.Added, r.Removed, r.Changed)
+	if err != nil {
+		return err
+	}
+	return t.insertParts(ctx, r.ID, p.parts)
+}
+
+// storedRoute is the stored form of a route in a revision of a database that an earlier version wrote. Do
+// not change its JSON names.
 type storedRoute struct {
 	ID         string         `json:"id"`
 	GatewayID  string         `json:"gateway_id"`
@@ -94,27 +129,6 @@ type storedRoute struct {
 	Source     gateway.Source `json:"source"`
 	CreatedAt  *int64         `json:"created_at"` // microseconds
 	Version    int64          `json:"version"`
-}
-
-func encodeRoutes(routes []gateway.Route) ([]byte, error) {
-	stored := make([]storedRoute, len(routes))
-	for i := range routes {
-		r := &routes[i]
-		stored[i] = storedRoute{
-			ID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: r.Methods,
-			Sustained: r.RateLimit.Sustained, Burst: r.RateLimit.Burst, Daily: r.RateLimit.Daily, Per: r.RateLimit.Per,
-			LimitByAPI: r.LimitByAPI, Auth: r.Auth, Source: r.Source, Version: r.Version,
-		}
-		if !r.CreatedAt.IsZero() {
-			at := micros(r.CreatedAt)
-			stored[i].CreatedAt = &at
-		}
-	}
-	b, err := json.Marshal(stored)
-	if err != nil {
-		return nil, err
-	}
-	return pack(b)
 }
 
 func decodeRoutes(packed []byte) ([]gateway.Route, error) {

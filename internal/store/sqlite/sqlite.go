@@ -19,11 +19,12 @@ const DefaultBusyTimeout = 5 * time.Second
 
 // The numbers of connections that read at the same time. Reading a page takes far less than
 // a millisecond, a search or a report up to a second, so these have their own. The data plane has
-// its own too, so that nothing delays a revocation. It has two because EachKey keeps one busy.
+// its own too, so that nothing delays a revocation. It has four because EachKey and large route
+// tables keep some busy.
 const (
 	readers   = 4
 	searchers = 4
-	followers = 2
+	followers = 4
 )
 
 // Config configures a store. Path is required.
@@ -48,6 +49,7 @@ type DB struct {
 	checkpointer *checkpointer
 	dbs          []*sql.DB
 
+	pages    *pageCodec
 	path     string
 	failures atomic.Int64 // write transactions that failed in the database
 	trouble  atomic.Pointer[trouble]
@@ -85,7 +87,11 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{log: cfg.Log, path: cfg.Path, now: func() int64 { return cfg.Now().UnixMicro() }}
+	pages, err := newPageCodec()
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{log: cfg.Log, pages: pages, path: cfg.Path, now: func() int64 { return cfg.Now().UnixMicro() }}
 	writer, err := db.connect(cfg, true, 1)
 	if err != nil {
 		return nil, err
@@ -98,7 +104,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err := migrate(ctx, writer, cfg.Log); err != nil {
 		return nil, err
 	}
-	db.writer = newPool(writer, 1, codec)
+	db.writer = newPool(writer, 1, codec, pages)
 	checkpoints, err := db.connect(cfg, true, 1)
 	if err != nil {
 		return nil, err
@@ -107,7 +113,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	db.readers, db.searchers, db.source = newPool(reader, readers, codec), newPool(reader, searchers, codec), newPool(reader, followers, codec)
+	db.readers, db.searchers, db.source = newPool(reader, readers, codec, pages), newPool(reader, searchers, codec, pages), newPool(reader, followers, codec, pages)
 	db.checkpointer = newCheckpointer(db, checkpoints)
 	return db, nil
 }

@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"RemoveAccount", testRemoveAccount},
 		{"GatewayRoundTrip", testGatewayRoundTrip},
 		{"GatewayRules", testGatewayRules},
+		{"PreparedRevisions", testPrepared},
 		{"DefaultGateway", testDefaultGateway},
 		{"GatewayDelete", testGatewayDelete},
 		{"Routes", testRoutes},
