@@ -31,6 +31,11 @@ run: build ## Run a demo: a server with a sample service, and commands to try.
 .PHONY: test
 test: deps ## Run all tests, with the race detector.
 	for module in $(MODULES); do $(GO) -C $$module test $(RACE) -timeout 20m ./...; done
+	$(MAKE) --no-print-directory test-memory
+
+.PHONY: test-memory
+test-memory: ## Run the tests that the race detector would disturb: they measure memory.
+	$(GO) test -run 'Memory|Allocation|Hostile' ./internal/document ./internal/proxy/h1
 
 .PHONY: test-times
 test-times: deps ## Run all tests, and print the time of each package.

@@ -131,7 +131,7 @@ func fill(size, percent int, parts [3]string) []byte {
 // memory, or it is refused with line and column.
 func TestMemoryOfADocumentIsBounded(t *testing.T) {
 	if hostileSize < 16<<20 {
-		t.Skip("the race detector takes memory of its own")
+		t.Skip("the race detector takes memory of its own: make test-memory runs this without it")
 	}
 	const size = document.MinBudget/document.Budget + 1000
 	texts := map[string][]byte{}
@@ -182,7 +182,7 @@ func TestMemoryOfADocumentIsBounded(t *testing.T) {
 // Guarantee: large documents that people write are read within the bound, with room to spare.
 func TestMemoryOfRealDocuments(t *testing.T) {
 	if hostileSize < 16<<20 {
-		t.Skip("the race detector takes memory of its own")
+		t.Skip("the race detector takes memory of its own: make test-memory runs this without it")
 	}
 	for _, name := range []string{"github.json.gz", "openai.yaml.gz"} {
 		t.Run(name, func(t *testing.T) {
