@@ -55,15 +55,20 @@ type publisher struct {
 	mu    sync.Mutex
 	calls int
 	fail  func(ctx context.Context) error
+	// follow, if set, puts the changes in force.
+	follow func(ctx context.Context, only ...snapshot.Change) error
 }
 
-func (p *publisher) CatchUp(ctx context.Context, _ ...snapshot.Change) error {
+func (p *publisher) CatchUp(ctx context.Context, only ...snapshot.Change) error {
 	p.mu.Lock()
 	p.calls++
 	fail := p.fail
 	p.mu.Unlock()
 	if fail != nil {
 		return fail(ctx)
+	}
+	if p.follow != nil {
+		return p.follow(ctx, only...)
 	}
 	return ctx.Err()
 }
