@@ -26,6 +26,9 @@ const (
 // for more than one of them. What is smaller is written with the push itself.
 const stageBytes = 128 << 10
 
+// checkpointStages is the number of those transactions after which the write-ahead log is written back.
+const checkpointStages = 8
+
 // The kinds of parts of a revision.
 const (
 	contentPart = 0 // of the packed document
@@ -100,9 +103,9 @@ func (db *DB) Prepare(ctx context.Context, r *gateway.Revision) (control.Prepare
 // stage stores p as a table that no gateway has yet.
 func (db *DB) stage(ctx context.Context, p *prepared) error {
 	pages, parts := p.pages, p.parts
-	for begun := false; !begun || len(pages)+len(parts) > 0; begun = true {
+	for n := 0; n == 0 || len(pages)+len(parts) > 0; n++ {
 		err := db.record(ctx, func(t *tx) (err error) {
-			if !begun {
+			if n == 0 {
 				if p.table, err = t.insertTable(ctx, p.revision.GatewayID, p.revision.ID, tableStaged); err != nil {
 					return err
 				}
@@ -128,6 +131,11 @@ func (db *DB) stage(ctx context.Context, p *prepared) error {
 			return err
 		}
 		db.syncLog()
+		if n%checkpointStages == checkpointStages-1 {
+			// Else the log could grow until the writer checkpoints itself, while others wait. If this
+			// fails, the checkpointer warns.
+			_, _ = db.checkpointer.from.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
+		}
 	}
 	p.pages, p.parts = nil, nil
 	return nil
