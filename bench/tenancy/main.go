@@ -42,6 +42,7 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{"pushes", "accounts push 99,000 operations without pause; the operator revokes keys", pushes},
+		{"hooks", "10,000 endpoints of 10 accounts hang on every delivery; the endpoint of another account works", hooks},
 		{"documents", "an account pushes 20 documents of 12 MB at once, all of them wrong", documents},
 		{"scrape", "five accounts have 100,000 routes in use; /metrics is read", scrapeRoutes},
 	}
