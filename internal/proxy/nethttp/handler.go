@@ -88,11 +88,12 @@ func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, e *proxy.E
 	x.serve()
 }
 
-// begin returns the exchange of a request that this driver read itself.
+// begin returns the exchange of a request that this driver read itself, and sets r.TLS, which
+// net/http does not see.
 func (s *Server) begin(r *http.Request) *proxy.Exchange {
 	e := &proxy.Exchange{Method: r.Method, Major: uint8(r.ProtoMajor), Minor: uint8(r.ProtoMinor)}
-	if client, ok := r.Context().Value(connectionKey{}).(*proxy.Client); ok {
-		e.Client = *client
+	if d, ok := r.Context().Value(connectionKey{}).(*description); ok {
+		e.Client, r.TLS = d.client, d.tls
 	}
 	if e.Client.Trusted {
 		e.ForwardedFor = forwardedFor(r.Header)

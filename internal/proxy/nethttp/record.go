@@ -3,7 +3,6 @@ package nethttp
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"time"
 
@@ -11,17 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// connectionKey is the key of the *proxy.Client in a connection's context.
+// connectionKey is the key of the *description in a connection's context.
 type connectionKey struct{}
-
-// connect returns a description of a client's connection.
-func (s *Server) connect(c net.Conn) *proxy.Client {
-	client := &proxy.Client{Trusted: s.cfg.Trusted != nil && s.cfg.Trusted(c), Shard: s.cfg.NewShard()}
-	if addr, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		client.Peer = addr.AddrPort().Addr().Unmap().WithZone("")
-	}
-	return client
-}
 
 // emitStartedLater emits the start record of a request that runs for long.
 func (x *exchange) emitStartedLater() {

@@ -28,7 +28,7 @@ const (
 )
 
 func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, s.connect(c))
+	return context.WithValue(ctx, connectionKey{}, s.describe(c))
 }
 
 // Config is the configuration of a Server.
@@ -92,9 +92,10 @@ func New(cfg Config) (*Server, error) {
 // Via returns the pseudonym that the server adds to Via.
 func (s *Server) Via() string { return s.cfg.Via }
 
-// Serve accepts connections on l until Shutdown, after which it returns nil.
+// Serve accepts connections on l until Shutdown, after which it returns nil. On those that
+// are a *tls.Conn, ALPN has chosen HTTP/2.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(listener{l, s}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the data plane: %w", err)
 	}
 	return nil

@@ -1,0 +1,398 @@
+package nethttp
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// noDecider is a Decider for tests in which nothing is decided.
+type noDecider struct{}
+
+func (noDecider) Decide(*admit.Request, *admit.Verdict)      {}
+func (noDecider) Wait(context.Context, *admit.Verdict) error { return nil }
+
+// readBodies is a handler that reads the request's body.
+func readBodies(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func newServer(t testing.TB, handler http.HandlerFunc) *Server {
+	t.Helper()
+	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pools.Close)
+	s, err := New(Config{Config: proxy.Config{Admit: noDecider{}, Pools: pools}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.http.Handler = handler
+	return s
+}
+
+// pipes is a listener that accepts the connections sent to it.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (pipes) Close() error   { return nil }
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// peer is a client whose connection is in memory and whose time is virtual.
+type peer struct {
+	t      *testing.T
+	conn   net.Conn
+	mu     sync.Mutex // held while a frame is written
+	framer *http2.Framer
+	block  bytes.Buffer
+	hpack  *hpack.Encoder
+	closed chan time.Time // when the server closed the connection
+	ended  chan uint32    // streams that have a response
+}
+
+// connect connects a peer to a server. Nothing is sent yet.
+func connect(t *testing.T, s *Server, cert *tls.Certificate) *peer {
+	t.Helper()
+	l := make(pipes)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	client, server := net.Pipe()
+	if cert != nil {
+		c := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: []string{"h2"}})
+		handshake := make(chan error, 1)
+		go func() { handshake <- c.Handshake() }()
+		secure := tls.Client(client, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		if err := errors.Join(secure.Handshake(), <-handshake); err != nil {
+			t.Fatal(err)
+		}
+		client, server = secure, c
+	}
+	l <- server
+	t.Cleanup(func() {
+		_ = client.Close()
+		close(l)
+		if err := errors.Join(s.http.Close(), s.Shutdown(t.Context())); err != nil {
+			t.Error(err)
+		}
+		<-served
+	})
+	p := &peer{t: t, conn: client, closed: make(chan time.Time, 1), ended: make(chan uint32, 100)}
+	p.framer = http2.NewFramer(client, client)
+	p.hpack = hpack.NewEncoder(&p.block)
+	go p.read()
+	return p
+}
+
+// read responds to the server's PINGs until it closes the connection.
+func (p *peer) read() {
+	for {
+		f, err := p.framer.ReadFrame()
+		if err != nil {
+			p.closed <- time.Now()
+			return
+		}
+		switch f := f.(type) {
+		case *http2.PingFrame:
+			p.write(func(fr *http2.Framer) error { return fr.WritePing(true, f.Data) })
+		case *http2.HeadersFrame:
+			p.ended <- f.StreamID
+		}
+	}
+}
+
+func (p *peer) write(f func(*http2.Framer) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = f(p.framer) // fails once the server has closed the connection, which the tests observe
+}
+
+// begin sends the preface and SETTINGS.
+func (p *peer) begin() {
+	_, _ = io.WriteString(p.conn, http2.ClientPreface)
+	p.write(func(f *http2.Framer) error { return f.WriteSettings() })
+	p.write(func(f *http2.Framer) error { return f.WriteSettingsAck() })
+}
+
+// head returns the header block of a POST.
+func (p *peer) head() []byte {
+	p.block.Reset()
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "a.test"}, {":path", "/"}} {
+		_ = p.hpack.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	return bytes.Clone(p.block.Bytes())
+}
+
+// request sends a whole request and waits for the response.
+func (p *peer) request(stream uint32) {
+	p.write(func(f *http2.Framer) error {
+		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: p.head(), EndHeaders: true, EndStream: true})
+	})
+	select {
+	case <-p.ended:
+	case at := <-p.closed:
+		p.closed <- at
+		p.t.Errorf("stream %d: the connection was closed", stream)
+	}
+}
+
+// drip sends a byte, or what next returns, each second until the server closes the
+// connection.
+func (p *peer) drip(next func(i int) []byte) {
+	for i := range 60 {
+		if b := next(i); len(b) > 0 {
+			if _, err := p.conn.Write(b); err != nil {
+				return
+			}
+		}
+		pause(time.Second)
+	}
+}
+
+// pause waits in virtual time.
+func pause(d time.Duration) { <-time.After(d) }
+
+// over runs a test in virtual time with and without TLS.
+func over(t *testing.T, f func(t *testing.T, cert *tls.Certificate)) {
+	for _, name := range []string{"h2c", "TLS"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if name == "h2c" {
+					f(t, nil)
+					return
+				}
+				pair := certificatetest.New(t, "a.test")
+				cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f(t, &cert)
+			})
+		})
+	}
+}
+
+// unfinished returns the ways in which a client can leave a head unfinished: the bytes that
+// begin it, and those that it sends each second afterwards.
+func unfinished() map[string]func(p *peer) (first []byte, next func(i int) []byte) {
+	frame := func(length byte, kind http2.FrameType, flags http2.Flags) []byte {
+		return []byte{0, 0, length, byte(kind), byte(flags), 0, 0, 0, 9}
+	}
+	silence := func(int) []byte { return nil }
+	return map[string]func(p *peer) (first []byte, next func(i int) []byte){
+		"part of a frame header": func(*peer) ([]byte, func(int) []byte) {
+			return []byte{0}, silence
+		},
+		"frame header in drops": func(*peer) ([]byte, func(int) []byte) {
+			h := frame(100, http2.FrameHeaders, 0)
+			return h[:1], func(i int) []byte {
+				if i%2 == 1 && i/2+1 < len(h) {
+					return h[i/2+1 : i/2+2]
+				}
+				return nil
+			}
+		},
+		"payload of HEADERS in drops": func(p *peer) ([]byte, func(int) []byte) {
+			block := append(p.head(), bytes.Repeat([]byte{0x82}, 90)...)
+			return frame(100, http2.FrameHeaders, http2.FlagHeadersEndHeaders), func(i int) []byte { return block[i : i+1] }
+		},
+		"HEADERS without CONTINUATION": func(p *peer) ([]byte, func(int) []byte) {
+			block := p.head()
+			return append(frame(byte(len(block)), http2.FrameHeaders, 0), block...), silence
+		},
+		"CONTINUATION in drops": func(p *peer) ([]byte, func(int) []byte) {
+			block := p.head()
+			rest := append(frame(100, http2.FrameContinuation, http2.FlagContinuationEndHeaders), bytes.Repeat([]byte{0x82}, 100)...)
+			return append(frame(byte(len(block)), http2.FrameHeaders, 0), block...), func(i int) []byte { return rest[i : i+1] }
+		},
+		"empty CONTINUATION frames": func(p *peer) ([]byte, func(int) []byte) {
+			block := p.head()
+			return append(frame(byte(len(block)), http2.FrameHeaders, 0), block...), func(int) []byte {
+				return frame(0, http2.FrameContinuation, 0)
+			}
+		},
+	}
+}
+
+// Guarantee: contract 4.5: over HTTP/2, with and without TLS, a connection is closed when the
+// head of a request is not complete 10 s after its first byte, in whatever form it is left
+// unfinished, and whatever came before.
+func TestUnfinishedHeadClosesConnection(t *testing.T) {
+	for name, form := range unfinished() {
+		t.Run(name, func(t *testing.T) {
+			over(t, func(t *testing.T, cert *tls.Certificate) {
+				p := connect(t, newServer(t, readBodies), cert)
+				p.begin()
+				pause(3 * time.Second)
+				p.request(1)
+				pause(4 * time.Second) // the timer of this head is still running
+				p.request(3)
+				pause(5 * time.Second)
+				first, next := form(p)
+				start := time.Now()
+				if _, err := p.conn.Write(first); err != nil {
+					t.Fatal(err)
+				}
+				p.drip(next)
+				if took := (<-p.closed).Sub(start); took != proxy.HeadTimeout {
+					t.Errorf("the connection was closed %s after the head began, want %s", took, proxy.HeadTimeout)
+				}
+			})
+		})
+	}
+}
+
+// Guarantee: contract 4.5: a client that does not send the whole preface, or nothing after
+// it, is gone within 10 s.
+func TestUnfinishedPrefaceClosesConnection(t *testing.T) {
+	for _, sent := range []int{0, 1, 14, 23, 24} {
+		over(t, func(t *testing.T, cert *tls.Certificate) {
+			p := connect(t, newServer(t, readBodies), cert)
+			start := time.Now()
+			if _, err := io.WriteString(p.conn, http2.ClientPreface[:sent]); err != nil {
+				t.Fatal(err)
+			}
+			if took := (<-p.closed).Sub(start); took > proxy.HeadTimeout {
+				t.Errorf("%d bytes of the preface: the connection was closed after %s, want %s", sent, took, proxy.HeadTimeout)
+			}
+		})
+	}
+}
+
+// Guarantee: the time limit of heads closes neither a busy connection, on which a head may
+// take several seconds, nor one with a body that comes slowly, nor an idle one before its
+// own time is over.
+func TestTimeOfHeadsSparesOthers(t *testing.T) {
+	over(t, func(t *testing.T, cert *tls.Certificate) {
+		p := connect(t, newServer(t, readBodies), cert)
+		p.begin()
+		p.write(func(f *http2.Framer) error { // a body of a byte every 3 s
+			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.head(), EndHeaders: true})
+		})
+		for stream := uint32(3); stream < 63; stream += 2 {
+			p.write(func(f *http2.Framer) error { return f.WriteData(1, false, []byte("x")) })
+			p.write(func(f *http2.Framer) error {
+				if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: p.head(), EndStream: true}); err != nil {
+					return err
+				}
+				pause(3 * time.Second)
+				return f.WriteContinuation(stream, true, nil)
+			})
+			select {
+			case <-p.ended:
+			case <-p.closed:
+				t.Fatalf("stream %d: the connection was closed", stream)
+			}
+		}
+		// A DATA frame of which the payload is late has a time limit of its own.
+		if _, err := p.conn.Write([]byte{0, 0, 1, 0, 0, 0, 0, 0, 1}); err != nil {
+			t.Fatal(err)
+		}
+		pause(20 * time.Second)
+		if _, err := p.conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		p.write(func(f *http2.Framer) error { return f.WriteData(1, true, nil) })
+		if stream := <-p.ended; stream != 1 {
+			t.Errorf("got a response to stream %d, want 1", stream)
+		}
+		start := time.Now()
+		if took := (<-p.closed).Sub(start); took < proxy.IdleTimeout || took > proxy.IdleTimeout+2*time.Second {
+			t.Errorf("the idle connection was closed after %s, want %s", took, proxy.IdleTimeout)
+		}
+	})
+}
+
+// Guarantee: the handler knows whether a connection has TLS, whatever :scheme the client
+// sends, and the trusted proxy is recognized by the connection that the listener accepted.
+func TestHandlerKnowsConnection(t *testing.T) {
+	over(t, func(t *testing.T, cert *tls.Certificate) {
+		var s *Server
+		secure, trusted := make(chan bool, 1), make(chan bool, 1)
+		s = newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			e := s.begin(r)
+			secure <- r.TLS != nil && r.TLS.NegotiatedProtocol == "h2"
+			trusted <- e.Client.Trusted
+			w.WriteHeader(http.StatusNoContent)
+		})
+		s.cfg.Trusted = func(c net.Conn) bool { _, wrapped := c.(*conn); return !wrapped }
+		p := connect(t, s, cert)
+		p.begin()
+		p.request(1)
+		if got := <-secure; got != (cert != nil) {
+			t.Errorf("got TLS %v, want %v", got, cert != nil)
+		}
+		if !<-trusted {
+			t.Error("Trusted got a wrapped connection")
+		}
+	})
+}
+
+// BenchmarkHTTP2Connection compares requests over a bare connection with those over one whose
+// heads are followed. Each has a body of 64 KiB in DATA frames, or none.
+func BenchmarkHTTP2Connection(b *testing.B) {
+	for _, body := range []int{0, 64 << 10} {
+		for _, followed := range []bool{false, true} {
+			name := map[bool]string{false: "bare", true: "followed"}[followed] + map[bool]string{false: "", true: " with body"}[body > 0]
+			b.Run(name, func(b *testing.B) {
+				s := newServer(b, readBodies)
+				var l net.Listener
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					b.Fatal(err)
+				}
+				addr := l.Addr().String()
+				if followed {
+					l = listener{l, s}
+				}
+				go func() { _ = s.http.Serve(l) }()
+				defer func() { _ = s.http.Close() }()
+				var p http.Protocols
+				p.SetUnencryptedHTTP2(true)
+				tr := &http.Transport{Protocols: &p}
+				defer tr.CloseIdleConnections()
+				content := make([]byte, body)
+				b.ReportAllocs()
+				before := cputest.Used(b)
+				for b.Loop() {
+					req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://"+addr+"/", bytes.NewReader(content))
+					if err != nil {
+						b.Fatal(err)
+					}
+					resp, err := tr.RoundTrip(req)
+					if err != nil {
+						b.Fatal(err)
+					}
+					_ = resp.Body.Close()
+				}
+				b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
+			})
+		}
+	}
+}
