@@ -193,6 +193,7 @@ func (c *call) serve() (res response, err error) {
 	if c.invalid != nil || fault.CodeOf(err) == fault.ValidationFailed {
 		return response{}, c.allInvalid(err)
 	}
+	c.setRefusal(err)
 	return res, err
 }
 

@@ -119,13 +119,28 @@ func (c *call) take(places *turn.Places, limit int64, format string) (release fu
 		return release, err
 	}
 	resetAt := c.api.cfg.Now().Add(retryAfter*time.Second + time.Second - 1).Unix()
-	for name, value := range map[string]int64{"X-RateLimit-Limit": limit, "X-RateLimit-Remaining": 0, "X-RateLimit-Reset": resetAt} {
-		c.header[name] = []string{strconv.FormatInt(value, 10)} // not Set: see setLimitHeaders
-	}
-	c.header.Set("Retry-After", strconv.Itoa(retryAfter))
 	refusal := fault.New(fault.RateLimitExceeded, format, limit)
 	refusal.Limit = &fault.Limit{Limit: limit, ResetAt: resetAt, Scope: ratelimit.AccountScope.String()}
+	c.setRefusalHeaders(refusal.Limit, retryAfter)
 	return nil, refusal
+}
+
+// setRefusalHeaders sets the headers of a call that l refuses. retryAfter is in seconds.
+func (c *call) setRefusalHeaders(l *fault.Limit, retryAfter int64) {
+	for name, value := range map[string]int64{"X-RateLimit-Limit": l.Limit, "X-RateLimit-Remaining": 0, "X-RateLimit-Reset": l.ResetAt} {
+		c.header[name] = []string{strconv.FormatInt(value, 10)} // not Set: see setLimitHeaders
+	}
+	c.header.Set("Retry-After", strconv.FormatInt(retryAfter, 10))
+}
+
+// setRefusal sets the headers of a call that an operation refused because of a limit of the
+// account, and leaves others alone.
+func (c *call) setRefusal(err error) {
+	var refusal *fault.Error
+	if !errors.As(err, &refusal) || refusal.Limit == nil || c.header.Get("Retry-After") != "" {
+		return
+	}
+	c.setRefusalHeaders(refusal.Limit, max(1, refusal.Limit.ResetAt-c.api.cfg.Now().Unix()))
 }
 
 // letGo gives back what the call holds.

@@ -31,6 +31,7 @@ import (
 
 // server is a management API on a real store and snapshot.
 type server struct {
+	bounds  control.AccountBounds // from the next open on
 	t       testing.TB
 	dir     string
 	clock   *clock
@@ -107,7 +108,7 @@ func (s *server) open() {
 	if err := live.Load(ctx); err != nil {
 		s.t.Fatal(err)
 	}
-	cfg := control.Config{Store: searchedStore{db, s}, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost"}
+	cfg := control.Config{Store: searchedStore{db, s}, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost", Bounds: s.bounds}
 	if first := must(must(control.New(cfg))(s.t).FirstStart(ctx, ""))(s.t); first != "" {
 		s.admin = first
 	}

@@ -197,3 +197,22 @@ func TestConcurrentCallsUnderOneKeyExecuteOnce(t *testing.T) {
 		t.Errorf("got %d executed calls and %d keys, want 1 and 1", executed, len(keys))
 	}
 }
+
+// Guarantee: a call with an Idempotency-Key whose response could not be kept beside the others of the
+// account is a 429 that says when to retry. A repeated call still gets its response.
+func TestTooManyKeptResponses(t *testing.T) {
+	s := start(t)
+	s.bounds.Responses = 1
+	s.restart()
+	body := map[string]any{"name": "a", "scope": "read"}
+	s.postWithKey("", "/v1/keys", "first", body).want(201)
+	r := s.postWithKey("", "/v1/keys", "second", body).want(429)
+	if r.json["error"] != "rate_limit_exceeded" || r.json["limit_scope"] != "account" || r.json["limit"] != 1.0 || r.json["remaining"] != 0.0 ||
+		r.json["reset_at"] != float64(s.clock.Now().Unix()+60) || r.header.Get("Retry-After") != "60" || r.header.Get("X-RateLimit-Limit") != "1" {
+		t.Errorf("got %v, %s", r.header, r.raw)
+	}
+	if r := s.postWithKey("", "/v1/keys", "first", body).want(201); r.header.Get("Idempotent-Replayed") != "true" {
+		t.Error("the repeated call got no replay")
+	}
+	s.do(request{method: "POST", path: "/v1/keys", body: body}).want(201)
+}

@@ -35,7 +35,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake, Recall,
-// AuditSync, Sources, MaxAccountRoutes, MaxAccountGateways and Heavy.
+// AuditSync, Sources, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -63,6 +63,8 @@ type Config struct {
 	// MaxAccountGateways is the maximum number of gateways of an account; 0 means
 	// gateway.MaxAccountGateways.
 	MaxAccountGateways int
+	// Bounds are the bounds of what is counted for each account.
+	Bounds AccountBounds
 	// Heavy has a slot for each piece of work that may keep a processor busy for long: reading
 	// and comparing a large document. The Follower takes the same slots. If it is nil, half of
 	// the processors are slots, at least one.

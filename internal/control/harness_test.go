@@ -95,6 +95,8 @@ type harness struct {
 	maxRoutes int
 	// maxGateways is Config.MaxAccountGateways from the next serve on.
 	maxGateways int
+	// bounds is Config.Bounds from the next serve on.
+	bounds control.AccountBounds
 }
 
 const domain = "gw.localhost"
@@ -133,7 +135,7 @@ func (h *harness) serve(store control.Store) {
 	h.store = store
 	svc, err := control.New(control.Config{
 		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake, Recall: h.recall,
-		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways,
+		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds,
 	})
 	h.must(err)
 	h.Service = svc

@@ -50,7 +50,7 @@ func idempotencyOf(ctx context.Context) *Idempotency {
 }
 
 // rejectRepeat fails if another call with the same Idempotency-Key, perhaps to another process,
-// has stored its response since the caller looked for one.
+// has stored its response since the caller looked for one, or if there is no room to store one.
 func (w *work) rejectRepeat(ctx context.Context) error {
 	i := idempotencyOf(ctx)
 	if i == nil {
@@ -63,7 +63,7 @@ func (w *work) rejectRepeat(ctx context.Context) error {
 	if a != nil {
 		return fault.New(fault.Conflict, "another call with this Idempotency-Key has just completed: repeat the call to get its response")
 	}
-	return nil
+	return w.roomForResponse(ctx, 1)
 }
 
 // storeResponse stores the response to a call with an Idempotency-Key.
@@ -75,6 +75,9 @@ func (w *work) storeResponse(ctx context.Context, result any) error {
 	status, header, body, err := i.Encode(result)
 	if err != nil {
 		return fmt.Errorf("encode the response to store: %w", err)
+	}
+	if err := w.roomForResponse(ctx, len(body)); err != nil {
+		return err
 	}
 	return w.PutStoredResponse(ctx, &StoredResponse{
 		KeyID: i.KeyID, Key: i.Key, Fingerprint: i.Fingerprint,

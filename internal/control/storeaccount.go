@@ -22,6 +22,17 @@ type AccountReader interface {
 	Accounts(ctx context.Context, f AccountFilter, p Page) ([]account.Account, error)
 	// DeletedAccounts returns the deleted accounts whose records are still being removed.
 	DeletedAccounts(ctx context.Context) ([]string, error)
+	// AccountCounts returns how many records an account has of the kinds that are counted. Its
+	// cost does not depend on these numbers.
+	AccountCounts(ctx context.Context, accountID string) (AccountCounts, error)
+}
+
+// AccountCounts is how many records an account has.
+type AccountCounts struct {
+	Keys          int64 // in any state
+	LiveKeys      int64 // not revoked
+	Responses     int64 // stored for the account's keys that exist
+	ResponseBytes int64 // of their bodies and encoded headers
 }
 
 // AccountStore finds and changes accounts. A name that is in use is fault.Conflict with the

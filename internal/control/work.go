@@ -29,6 +29,7 @@ const (
 type work struct {
 	Tx
 	caller  *Caller
+	bounds  *AccountBounds
 	key     *apikey.Key // the calling key, as of this transaction; nil for an offline command
 	now     time.Time
 	changes []snapshot.Change // that the data plane must apply
@@ -72,7 +73,7 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	var wake bool
 	var recall []string
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
-		w := &work{Tx: tx, caller: c, now: s.now()}
+		w := &work{Tx: tx, caller: c, bounds: &s.cfg.Bounds, now: s.now()}
 		err := w.admitCaller(ctx)
 		if err != nil {
 			return err

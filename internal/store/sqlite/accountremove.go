@@ -64,6 +64,9 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 	if r.left <= 0 {
 		return true, nil
 	}
+	if _, err := t.exec(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = ?`, accountID); err != nil {
+		return false, err
+	}
 	_, err = t.exec(ctx, "end the removal of an account", `UPDATE accounts SET state = ? WHERE id = ?`, stateRemoved, accountID)
 	return false, err
 }
@@ -115,20 +118,19 @@ func (r *removal) deliveries(ctx context.Context) error {
 	return err
 }
 
-// keys also removes the responses that are stored for the keys.
+// keys also removes the responses that are stored for the keys, and those before.
 func (r *removal) keys(ctx context.Context) error {
-	ids, err := r.texts(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
-		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0) RETURNING id`, r.accountID, r.most(1))
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	list, err := maybeJSON(ids, false)
+	const responses = `DELETE FROM answers WHERE rowid IN (SELECT a.rowid
+		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0) k CROSS JOIN answers a ON a.key_id = k.id LIMIT ?+0)`
+	stored, err := r.exec(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.most(1), r.most(1))
 	if err != nil {
 		return err
 	}
-	if _, err := r.exec(ctx, "remove stored responses of a deleted account", `DELETE FROM answers WHERE key_id IN (SELECT value FROM json_each(?))`, list); err != nil {
-		return err
+	if r.removed(int(stored), 1); r.left <= 0 {
+		return nil
 	}
-	r.removed(len(ids), 1)
-	return nil
+	n, err := r.exec(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
+		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0)`, r.accountID, r.most(1))
+	r.removed(int(n), 1)
+	return err
 }

@@ -111,6 +111,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"AuditStartStop", testAuditStartStop},
 		{"Events", testEvents},
 		{"StoredResponses", testStoredResponses},
+		{"AccountCounts", testAccountCounts},
 		{"DailyCounts", testDailyCounts},
 		{"RetentionClock", testRetentionClock},
 		{"ChangeLog", testChangeLog},

@@ -1,0 +1,17 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/keygate/keygate/internal/control"
+)
+
+// AccountCounts implements control.AccountReader. Triggers keep the counts.
+func (t *readTx) AccountCounts(ctx context.Context, accountID string) (n control.AccountCounts, err error) {
+	err = t.rows(ctx, "read the counts of an account", `SELECT keys, live_keys, responses, response_bytes FROM account_counts WHERE account_id = ?`,
+		[]any{accountID}, func(r *sql.Rows) error {
+			return r.Scan(&n.Keys, &n.LiveKeys, &n.Responses, &n.ResponseBytes)
+		})
+	return n, err
+}
