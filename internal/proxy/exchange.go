@@ -147,7 +147,7 @@ func (x *Exchange) log(message string, err error) {
 		args = append(args, "gateway_id", v.Gateway.ID)
 	}
 	if v.Route != nil {
-		args = append(args, "route_id", v.Route.ID)
+		args = append(args, "route_id", v.Route.ID())
 	}
 	if v.Key != nil {
 		args = append(args, "key_id", v.Key.ID())
