@@ -26,6 +26,15 @@ type descriptors struct {
 	pipes     int // pipes for long bodies, of two descriptors each
 }
 
+// perAddress returns how many of the clients may be from one address. If there are fewer
+// clients than configured, one address cannot take all of them: it has at most three quarters.
+func (d descriptors) perAddress(maxConnections, maxPerAddress int) int {
+	if d.clients >= maxConnections {
+		return maxPerAddress
+	}
+	return min(maxPerAddress, max(d.clients*3/4, 1))
+}
+
 const defaultAdminPlaces, defaultOpsPlaces = 512, 128
 
 // shareDescriptors shares out the descriptors that a process may open, for at most
@@ -64,7 +73,8 @@ func (s *Server) planDescriptors(context.Context) (err error) {
 	}
 	if got := s.descriptors.clients; got < wanted {
 		s.log.Warn("max-connections is lowered to what the limit of open files allows: raise the limit with LimitNOFILE= in systemd or --ulimit nofile= in Docker, or lower --max-connections",
-			"max_connections", wanted, "lowered_to", got, "open_files", files, "for_upstreams", s.descriptors.upstreams,
+			"max_connections", wanted, "lowered_to", got,
+			"from_one_address", s.descriptors.perAddress(wanted, s.cfg.Settings.MaxConnectionsPerAddress), "open_files", files, "for_upstreams", s.descriptors.upstreams,
 			"for_everything_else", int(min(files, 1<<31))-got-s.descriptors.upstreams)
 	}
 	return nil

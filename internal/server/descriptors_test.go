@@ -1,7 +1,10 @@
 package server
 
 import (
+	"strconv"
 	"testing"
+
+	"github.com/keygate/keygate/internal/config"
 )
 
 // Guarantee: contract 1. Whatever the limit of open files, the shares together stay below it,
@@ -32,5 +35,26 @@ func TestDescriptorsAreSharedOut(t *testing.T) {
 	}
 	if _, err := shareDescriptors(minFiles-1, true, 65536); err == nil {
 		t.Error("got no error for too few descriptors")
+	}
+}
+
+// Guarantee: when descriptors are few, one address cannot take all connections of the data
+// plane, and GET /v1/settings shows the numbers in force. Otherwise both are as configured.
+func TestOneAddressCannotTakeFewConnections(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ clients, perAddress, want int }{
+		{100, 4096, 75}, {100, 10, 10}, {1, 4096, 1}, {65536, 4096, 4096}, {65536, 65536, 65536},
+	} {
+		settings := &config.Config{MaxConnections: 65536, MaxConnectionsPerAddress: c.perAddress}
+		s := &Server{cfg: Config{Settings: settings}, descriptors: descriptors{clients: c.clients}}
+		if got := s.descriptors.perAddress(65536, c.perAddress); got != c.want {
+			t.Errorf("%d connections, %d from one address: got %d, want %d", c.clients, c.perAddress, got, c.want)
+		}
+		want := map[string]int{"max-connections": c.clients, "max-connections-per-address": c.want}
+		for _, shown := range s.settings() {
+			if n, ok := want[shown.Name]; ok && shown.Value != strconv.Itoa(n) {
+				t.Errorf("%s: got %s, want %d", shown.Name, shown.Value, n)
+			}
+		}
 	}
 }

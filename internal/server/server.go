@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -294,9 +295,18 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 	return nil
 }
 
+// settings returns the settings in force: the numbers of connections may be lowered from the
+// configured ones (planDescriptors).
 func (s *Server) settings() []adminapi.Setting {
 	var out []adminapi.Setting
-	for _, v := range s.cfg.Settings.Values() {
+	configured := s.cfg.Settings
+	for _, v := range configured.Values() {
+		switch v.Name {
+		case "max-connections":
+			v.Text = strconv.Itoa(s.descriptors.clients)
+		case "max-connections-per-address":
+			v.Text = strconv.Itoa(s.descriptors.perAddress(configured.MaxConnections, configured.MaxConnectionsPerAddress))
+		}
 		out = append(out, adminapi.Setting{Name: v.Name, Value: v.Text, Source: v.Source})
 	}
 	return out
