@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -109,21 +111,32 @@ func (n *newer) read(ctx context.Context, t *readTx, now time.Time, query string
 	return count, err
 }
 
-// claimable returns those endpoints that are active and whose account is active.
+// claimable returns those endpoints that are active and whose account is active. It asks for all of
+// them at once: one query for each would take most of the time of a look, for which deliveries to
+// other endpoints wait.
 func (t *readTx) claimable(ctx context.Context, due map[string]*sender.Due) (found []sender.Due, err error) {
-	for endpoint, d := range due {
-		err := t.rows(ctx, "read endpoint with due deliveries", `SELECT w.account_id, w.failing_since IS NOT NULL FROM webhooks w
-			CROSS JOIN accounts a ON a.id = w.account_id WHERE w.id = ? AND w.active = 1 AND a.state = 'active'`, []any{endpoint}, func(r *sql.Rows) error {
-			err := r.Scan(&d.AccountID, &d.Failing)
-			found = append(found, *d)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
+	if len(due) == 0 {
+		return nil, nil
 	}
-	return found, nil
+	ids, err := json.Marshal(slices.Collect(maps.Keys(due)))
+	if err != nil {
+		return nil, err
+	}
+	found = make([]sender.Due, 0, len(due))
+	err = t.rows(ctx, "read endpoints with due deliveries", claimable, []any{string(ids)}, func(r *sql.Rows) error {
+		var d sender.Due
+		if err := r.Scan(&d.WebhookID, &d.AccountID, &d.Failing); err != nil {
+			return err
+		}
+		d.New, d.Begun = due[d.WebhookID].New, due[d.WebhookID].Begun
+		found = append(found, d)
+		return nil
+	})
+	return found, err
 }
+
+const claimable = `SELECT w.id, w.account_id, w.failing_since IS NOT NULL FROM json_each(?) asked
+	CROSS JOIN webhooks w ON w.id = asked.value CROSS JOIN accounts a ON a.id = w.account_id WHERE w.active = 1 AND a.state = 'active'`
 
 // allDue steps through a number of endpoints with waiting deliveries.
 const allDue = `WITH RECURSIVE waiting (id) AS (
