@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -17,6 +19,9 @@ var errBodyClosed = errors.New("upstream: the exchange is over")
 type requestBody struct {
 	body  io.ReadCloser
 	timer *headTimer
+	// trailers are those of the caller's request, which are set at the end of the body. Each
+	// attempt has its own copy: the one before may still be reading its request.
+	trailers, copied http.Header
 
 	mu            sync.Mutex
 	readStarted   bool // Read was called
@@ -24,6 +29,32 @@ type requestBody struct {
 	transportDone bool // net/http will not use it again
 	closed        bool
 	err           error
+}
+
+// newRequestBody makes the body of req one that timer sees. req is a copy of the caller's
+// request.
+func newRequestBody(req *http.Request, timer *headTimer) *requestBody {
+	if req.Body == nil {
+		return nil
+	}
+	b := &requestBody{body: req.Body, timer: timer}
+	req.Body = b
+	if req.Trailer != nil {
+		b.trailers, b.copied = req.Trailer, maps.Clone(req.Trailer)
+		req.Trailer = b.copied
+	}
+	return b
+}
+
+// refuse ends reading before it has begun: the attempt's connection must not be used. b may
+// be nil.
+func (b *requestBody) refuse() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -38,6 +69,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	if n > 0 || err == io.EOF {
 		b.timer.progress()
+	}
+	if err == io.EOF {
+		maps.Copy(b.copied, b.trailers)
 	}
 	if err != nil && err != io.EOF {
 		b.mu.Lock()

@@ -153,7 +153,18 @@ func (p *Pool) connect(ctx context.Context, network, address string) (net.Conn, 
 		return nil, err
 	}
 	p.owner.budget.give(&p.spends, dialCost-1)
-	return newConn(&countedConn{TCPConn: c.(*net.TCPConn), pool: p}), nil
+	return p.watched(&countedConn{TCPConn: c.(*net.TCPConn), pool: p})
+}
+
+// watched makes a new connection one of the pool's transports, or closes it.
+func (p *Pool) watched(s socket) (net.Conn, error) {
+	w, err := watch(s)
+	if err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	w.records, w.multiplexed = p.tls != nil, p.origin.Scheme == "h2c"
+	return newConn(w), nil
 }
 
 // handshake speaks TLS over a new connection.
@@ -172,6 +183,9 @@ func (p *Pool) handshake(ctx context.Context, raw net.Conn, address string, prot
 			return nil, cause
 		}
 		return nil, err
+	}
+	if _, w := watchedOf(c); w != nil {
+		w.multiplexed = c.ConnectionState().NegotiatedProtocol == "h2"
 	}
 	return c, nil
 }

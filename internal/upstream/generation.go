@@ -29,6 +29,9 @@ type transports struct {
 	// upgrades speaks only HTTP/1.1, the version that has upgrades. It is the same as
 	// requests for scheme http, and nil for h2c.
 	upgrades *http.Transport
+	// single speaks only HTTP/1.1, over a new connection for each request. It is nil for
+	// h2c.
+	single *http.Transport
 
 	turn, end int64 // ticks
 	uses      atomic.Int64
@@ -43,15 +46,18 @@ func (p *Pool) newTransports(now int64) *transports {
 	case "http":
 		protocols.SetHTTP1(true)
 		t.requests = p.newTransport(protocols)
-		t.upgrades = t.requests
+		t.upgrades, t.single = t.requests, p.newTransport(protocols)
 	case "https":
 		protocols.SetHTTP1(true)
-		t.upgrades = p.newTransport(protocols)
+		t.upgrades, t.single = p.newTransport(protocols), p.newTransport(protocols)
 		protocols.SetHTTP2(true)
 		t.requests = p.newTransport(protocols)
 	case "h2c":
 		protocols.SetUnencryptedHTTP2(true)
 		t.requests = p.newTransport(protocols)
+	}
+	if t.single != nil {
+		t.single.MaxIdleConnsPerHost = -1 // keep none
 	}
 	life := lifetime(p.maxAge)
 	t.end = now + life

@@ -79,7 +79,7 @@ func (l *limiter) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 			return nil, err
 		}
 		if !slots.forgotten.Load() || l.pool.draining.Load() {
-			return newConn(&slotConn{c.conn, c}), nil
+			return l.pool.watched(&slotConn{c.conn, c})
 		}
 		c.Discard()
 	}

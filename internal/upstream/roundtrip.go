@@ -125,59 +125,108 @@ func (at *progress) timedOut(p *Pool) *fault.Error {
 	}
 }
 
-// freshAttempts is how many times a request is tried on new connections that closed before
-// anything was sent.
-const freshAttempts = 10
+const (
+	// freshAttempts is how many times a request is tried on new connections that closed
+	// before anything was sent.
+	freshAttempts = 10
+	// keptAttempts is how many times a request is tried on kept connections that turn out
+	// to be unusable. Then it is sent over a new one.
+	keptAttempts = 4
+)
+
+// attempt is one try to send a request. Its hooks are called from several goroutines.
+type attempt struct {
+	connected, reused, sent atomic.Bool
+	// refused is set if the connection was a kept one on which something had arrived. Then
+	// the request was not sent, and whatever came is not a response to it.
+	refused atomic.Bool
+	body    *requestBody
+	cancel  context.CancelCauseFunc
+}
 
 // try sends the request. An HTTP/2 connection may close, or have no stream left, just as a
 // request is assigned to it. net/http then tries another connection only if the request has
 // no body, and never if it was the connection's first. As nothing was sent, try retries
 // these requests too.
+//
+// Neither is anything sent over a kept HTTP/1.1 connection on which something has arrived.
+// try looks at the connection when net/http has chosen it, and before net/http expects a
+// response on it.
 func (p *Pool) try(ctx context.Context, x *Exchange, over *transports, timer *headTimer, in *interim, at *progress) (*http.Response, *requestBody, error) {
 	transport := over.requests
 	if x.Upgrade {
 		transport = over.upgrades
 	}
-	for fresh := freshAttempts; ; {
-		var connected, reused, sent atomic.Bool
-		wanted, _ := ctx.Value(demandKey{}).(*demand)
-		trace := &httptrace.ClientTrace{
-			Got1xxResponse: in.handle,
-			GetConn:        func(string) { wanted.ask() },
-			GotConn: func(c httptrace.GotConnInfo) {
-				wanted.serve()
-				at.connected(c.Conn)
-				connected.Store(true)
-				reused.Store(c.Reused)
-			},
-			WroteHeaders: func() { sent.Store(true) },
-		}
-		if p.limiter != nil {
-			trace.DNSStart = func(httptrace.DNSStartInfo) { at.dialing.Store(true) }
-			trace.ConnectStart = func(string, string) { at.dialing.Store(true) }
-			trace.PutIdleConn = func(error) { p.limiter.yieldIdle() }
-		}
-		req := x.Request.WithContext(httptrace.WithClientTrace(ctx, trace))
-		var body *requestBody
-		if req.Body != nil {
-			body = &requestBody{body: req.Body, timer: timer}
-			req.Body = body
-		}
+	for fresh, kept := freshAttempts, keptAttempts; ; {
+		a := &attempt{}
+		// The end of this context keeps net/http from using another connection by itself
+		// once a connection was refused. That of ctx ends it, too.
+		var within context.Context
+		within, a.cancel = context.WithCancelCause(ctx)
+		req := x.Request.WithContext(httptrace.WithClientTrace(within, p.trace(within, a, in, at)))
+		a.body = newRequestBody(req, timer)
 		prepare(req, x.Retry)
 		if !x.Upgrade && p.limiter.contended() {
 			req.Close = true
 		}
 		resp, err := transport.RoundTrip(req)
-		untouched := body.end(err)
-		if err == nil || ctx.Err() != nil || !connected.Load() || sent.Load() || !untouched {
-			return resp, body, err
+		if a.refused.Load() {
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			a.body.end(errNotQuiet)
+			if ctx.Err() != nil {
+				return nil, a.body, ctx.Err()
+			}
+			if kept--; kept == 0 {
+				transport = over.single
+			}
+			continue
 		}
-		if !reused.Load() {
+		untouched := a.body.end(err)
+		if err == nil || ctx.Err() != nil || !a.connected.Load() || a.sent.Load() || !untouched {
+			return resp, a.body, err
+		}
+		a.cancel(nil)
+		if !a.reused.Load() {
 			if fresh--; fresh == 0 {
-				return resp, body, err
+				return resp, a.body, err
 			}
 		}
 	}
+}
+
+// trace returns the hooks of an attempt. ctx is the attempt's.
+func (p *Pool) trace(ctx context.Context, a *attempt, in *interim, at *progress) *httptrace.ClientTrace {
+	wanted, _ := ctx.Value(demandKey{}).(*demand)
+	trace := &httptrace.ClientTrace{
+		Got1xxResponse: func(status int, header textproto.MIMEHeader) error {
+			if a.refused.Load() {
+				return errNotQuiet
+			}
+			return in.handle(status, header)
+		},
+		GetConn: func(string) { wanted.ask() },
+		GotConn: func(c httptrace.GotConnInfo) {
+			wanted.serve()
+			if c.Reused && !usable(ctx, c.Conn) {
+				a.refused.Store(true)
+				a.body.refuse()
+				a.cancel(errNotQuiet)
+				return
+			}
+			at.connected(c.Conn)
+			a.connected.Store(true)
+			a.reused.Store(c.Reused)
+		},
+		WroteHeaders: func() { a.sent.Store(true) },
+	}
+	if p.limiter != nil {
+		trace.DNSStart = func(httptrace.DNSStartInfo) { at.dialing.Store(true) }
+		trace.ConnectStart = func(string, string) { at.dialing.Store(true) }
+		trace.PutIdleConn = func(error) { p.limiter.yieldIdle() }
+	}
+	return trace
 }
 
 // prepare makes net/http send req a second time if a reused connection fails before the
