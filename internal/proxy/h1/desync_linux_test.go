@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// received returns once the peer's kernel has all that was written to c.
+// received returns once the peer's kernel has all that was written to c, or has reset c.
 func received(t *testing.T, c *upstreamtest.Conn) {
 	t.Helper()
 	raw, err := c.Conn.(*net.TCPConn).SyscallConn()
@@ -19,8 +19,12 @@ func received(t *testing.T, c *upstreamtest.Conn) {
 		t.Error(err)
 		return
 	}
-	for unsent := 1; unsent > 0; runtime.Gosched() {
-		if err := raw.Control(func(fd uintptr) { unsent, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); err != nil {
+	for done := false; !done; runtime.Gosched() {
+		if err := raw.Control(func(fd uintptr) {
+			unsent, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+			info, failed := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+			done = err != nil || failed != nil || unsent == 0 || info.State == unix.BPF_TCP_CLOSE
+		}); err != nil {
 			t.Error(err)
 			return
 		}
