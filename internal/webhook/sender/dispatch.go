@@ -47,7 +47,6 @@ type dispatcher struct {
 	stopped  bool
 	sweptAt  time.Time
 	lookAt   time.Time           // when to look for due deliveries again
-	slowAt   time.Time           // when a claim may take deliveries of endpoints that are not quick
 	recalled map[string]struct{} // endpoints recalled since the last claim started
 }
 

@@ -31,13 +31,10 @@ func (d *dispatch) bring(accountID, webhookID string, n int) {
 	d.claimAll()
 }
 
-// claimAll makes claims until the dispatcher wants no more, without the pauses between those of
-// endpoints that are not quick.
+// claimAll makes claims until the dispatcher wants no more.
 func (d *dispatch) claimAll() {
 	for again := true; again; {
-		d.slowAt = time.Time{}
 		w := d.claim()
-		d.slowAt = time.Time{}
 		var jobs []Job
 		for _, want := range w.Wants {
 			for range min(want.Limit, d.waiting[want.WebhookID]) {
@@ -61,20 +58,9 @@ func (d *dispatch) end(status int, took time.Duration) {
 	d.ended(finished{t, r})
 }
 
-// takeAll takes everything that r holds.
-func takeAll(r *results) (all []finished, released []*task) {
-	for {
-		batch, more := r.take()
-		if len(batch)+len(more) == 0 {
-			return all, released
-		}
-		all, released = append(all, batch...), append(released, more...)
-	}
-}
-
 // write writes the results, and claims what the dispatcher wants then.
 func (d *dispatch) write() {
-	done, released := takeAll(d.results)
+	done, released := d.results.take(maxHeld)
 	tasks := make([]*task, len(done))
 	for i := range done {
 		tasks[i] = done[i].task
@@ -136,7 +122,7 @@ func TestQueuedDeliveriesAreHandedBack(t *testing.T) {
 				t.Fatal("nothing is queued")
 			}
 			handBack(d)
-			ended, released := takeAll(d.results)
+			ended, released := d.results.take(1000)
 			if got, want := len(released), queued-(len(d.started)-inFlight)-len(ended); got != want {
 				t.Errorf("got %d handed back of %d with %d in flight and %d ended, want %d", got, queued, len(d.started), len(ended), want)
 			}
@@ -175,36 +161,5 @@ func TestTimeoutsOpenTheBreaker(t *testing.T) {
 	d.write()
 	if e := d.endpoints["wh_1"]; !e.paused(d.now()) || e.window != 1 || len(d.started) > minWindow-3 {
 		t.Errorf("after three timeouts: paused %v, window %d, %d in flight; want true, 1 and %d", e.paused(d.now()), e.window, len(d.started), minWindow-3)
-	}
-}
-
-// Guarantee: deliveries to endpoints that are not quick start a few at a time, so that their
-// attempts do not all time out together, and those of quick endpoints do not wait for them.
-func TestSlowDeliveriesStartAFewAtATime(t *testing.T) {
-	d := newDispatch()
-	d.bring("acct_1", "wh_quick", 1)
-	d.end(200, time.Millisecond)
-	d.write()
-	for i := range 10 * slowClaim {
-		d.found([]Due{{WebhookID: fmt.Sprint("wh_", i), AccountID: fmt.Sprint("acct_", i%20), New: true}})
-	}
-	first := d.claim()
-	if first.total != slowClaim {
-		t.Errorf("the first claim takes %d deliveries, want %d", first.total, slowClaim)
-	}
-	if again := d.claimed(first, nil, nil); again {
-		t.Error("the next claim follows at once, want a pause")
-	}
-	d.dueToLook()
-	if next := d.nextWork(); next != slowPause {
-		t.Errorf("the next claim follows after %s, want %s", next, slowPause)
-	}
-	d.found([]Due{{WebhookID: "wh_quick", AccountID: "acct_1", New: true}})
-	second := d.claim()
-	if len(second.Wants) != 1 || second.Wants[0].WebhookID != "wh_quick" {
-		t.Errorf("during the pause a claim wants %v, want only the quick endpoint", second.Wants)
-	}
-	if again := d.claimed(second, nil, nil); again {
-		t.Error("the next claim follows at once, want a pause")
 	}
 }

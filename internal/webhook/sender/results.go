@@ -52,31 +52,17 @@ func (r *results) release(tasks ...*task) {
 	signal(r.ready)
 }
 
-// take removes and returns the oldest results and releases, as many as may be written
-// together. Results come before the releases that were added after them.
-func (r *results) take() (batch []finished, released []*task) {
+// take removes and returns the oldest results, at most n, and all releases. Results
+// come before the releases that were added after them.
+func (r *results) take(n int) (batch []finished, released []*task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n, slow := 0, 0
-	for ; n < min(writeBatch, len(r.finished)); n++ {
-		if r.finished[n].task.place != quick {
-			if slow++; slow > writeSlowBatch {
-				break
-			}
-		}
-	}
+	n = min(n, len(r.finished))
 	batch, r.finished = r.finished[:n:n], r.finished[n:]
 	if len(r.finished) == 0 {
 		r.finished = nil
 	}
-	if len(r.finished) > 0 {
-		return batch, nil
-	}
-	n = min(writeBatch, len(r.released))
-	released, r.released = r.released[:n:n], r.released[n:]
-	if len(r.released) == 0 {
-		r.released = nil
-	}
+	released, r.released = r.released, nil
 	return batch, released
 }
 

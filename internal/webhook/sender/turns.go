@@ -13,14 +13,6 @@ const (
 	maxWants = 128
 )
 
-// Of endpoints that are not quick, a claim takes at most slowClaim deliveries, and the next one
-// that takes any comes slowPause later. Attempts that begin together also time out together:
-// then their results, and the claims for their places, would hold up those of quick endpoints.
-const (
-	slowClaim = 32
-	slowPause = 50 * time.Millisecond
-)
-
 // wanted is a claim under way. The places and leases that it may need are taken until it has
 // returned.
 type wanted struct {
@@ -52,8 +44,11 @@ func (d *dispatcher) listLocked(e *endpoint, now time.Time) {
 
 // askIfWaitingLocked asks for a claim if an endpoint waits for one.
 func (d *dispatcher) askIfWaitingLocked() {
-	if len(d.pools[quick].turn) > 0 || d.slowWaitsLocked() {
-		d.askForClaim()
+	for c := range d.pools {
+		if len(d.pools[c].turn) > 0 {
+			d.askForClaim()
+			return
+		}
 	}
 }
 
@@ -69,40 +64,20 @@ func (d *dispatcher) claim() *wanted {
 	if d.stopped {
 		return w
 	}
-	d.chooseLocked(quick, maxClaim, w)
-	if before := w.total; d.slowMayStartLocked(now) {
-		d.chooseLocked(unproven, before+slowClaim, w)
-		d.chooseLocked(hanging, before+slowClaim, w)
-		if w.total > before {
-			d.slowAt = now.Add(slowPause)
-		}
+	for _, c := range [...]class{quick, unproven, hanging} {
+		d.chooseLocked(c, w)
 	}
 	return w
 }
 
-// slowMayStartLocked reports whether a claim may take deliveries of endpoints that are not quick.
-func (d *dispatcher) slowMayStartLocked(now time.Time) bool {
-	return !now.Before(d.slowAt) || d.slowAt.Sub(now) > slowPause // the clock was set back
-}
-
-// waitingLocked reports whether an endpoint waits for a claim that may be made now.
-func (d *dispatcher) waitingLocked(now time.Time) bool {
-	return len(d.pools[quick].turn) > 0 || d.slowWaitsLocked() && d.slowMayStartLocked(now)
-}
-
-func (d *dispatcher) slowWaitsLocked() bool {
-	return len(d.pools[unproven].turn)+len(d.pools[hanging].turn) > 0
-}
-
 // chooseLocked adds endpoints of a class to a claim: of each account in turn one, until no
-// account has one or may take more, or the claim has most deliveries.
-func (d *dispatcher) chooseLocked(c class, most int, w *wanted) {
-	most = min(most, maxClaim)
+// account has one or may take more.
+func (d *dispatcher) chooseLocked(c class, w *wanted) {
 	p := &d.pools[c]
-	for blocked := 0; blocked < len(p.turn) && len(w.Wants) < maxWants && w.total < most; {
+	for blocked := 0; blocked < len(p.turn) && len(w.Wants) < maxWants && w.total < maxClaim; {
 		t := p.turn[0]
 		p.turn[0], p.turn = nil, p.turn[1:]
-		n := min(room(maxHeld, d.held, t.held), most-w.total)
+		n := min(room(maxHeld, d.held, t.held), maxClaim-w.total)
 		if c != quick {
 			n = min(n, (room(p.size, p.used, t.used[c])+1)/2) // for one endpoint
 		}
@@ -172,7 +147,10 @@ func (d *dispatcher) claimed(w *wanted, jobs []Job, err error) (again bool) {
 		d.takeTasksLocked(w, i, tasks[i])
 		d.listLocked(e.endpoint, w.Now)
 	}
-	return len(w.Wants) > 0 && d.waitingLocked(w.Now)
+	for c := range d.pools {
+		again = again || len(d.pools[c].turn) > 0
+	}
+	return again && len(w.Wants) > 0
 }
 
 // takeTasksLocked takes the tasks that a claim returned for its i-th want.
@@ -243,8 +221,7 @@ func (d *dispatcher) resumeLocked(now time.Time) {
 	}
 }
 
-// nextWork returns how long to wait for the next look, the end of a pause, or the next claim of
-// endpoints that are not quick.
+// nextWork returns how long to wait for the next look or the end of a pause.
 func (d *dispatcher) nextWork() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -252,11 +229,7 @@ func (d *dispatcher) nextWork() time.Duration {
 	if len(d.paused) > 0 && d.paused[0].at.Before(next) {
 		next = d.paused[0].at
 	}
-	now := d.now()
-	if d.slowWaitsLocked() && !d.slowMayStartLocked(now) && d.slowAt.Before(next) {
-		next = d.slowAt
-	}
-	return max(0, next.Sub(now))
+	return max(0, next.Sub(d.now()))
 }
 
 // dueToLook reports whether to look for due deliveries now, and if so, plans the next look.

@@ -6,12 +6,9 @@ import (
 	"time"
 )
 
-// How many results are written in one transaction, and how many of them may be of attempts that
-// had no quick place. It must not delay the other writers of the store for long.
-const (
-	writeBatch     = 128
-	writeSlowBatch = 32
-)
+// writeBatch is how many results are written in one transaction. It must not delay the
+// other writers of the store for long.
+const writeBatch = 128
 
 // writer writes results to the store and reports to the dispatcher that their leases have ended.
 type writer struct {
@@ -35,7 +32,7 @@ func (w *writer) run(ctx context.Context) {
 // writeAll writes everything that the results queue holds.
 func (w *writer) writeAll(ctx context.Context) {
 	for {
-		batch, released := w.results.take()
+		batch, released := w.results.take(writeBatch)
 		if len(batch) == 0 && len(released) == 0 {
 			return
 		}
