@@ -102,7 +102,7 @@ func (db *DB) Search(ctx context.Context, f func(control.ReadTx) error) error {
 	return db.search(ctx, func(t *readTx) error { return f(t) })
 }
 
-// search is Search for the reports of this package.
+// search reads for a report of this package, as Store.Search does.
 func (db *DB) search(ctx context.Context, f func(*readTx) error) error {
 	return view(ctx, db.searchers, func(t *readTx) error {
 		t.interrupt = ctx
