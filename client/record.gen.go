@@ -1490,7 +1490,7 @@ type Revision struct {
 	// Number of routes added.
 	Added int64 `json:"added"`
 
-	// Who pushed the revision.
+	// Who pushed the revision: the author of the commit, or the owner or name of the key.
 	Author string `json:"author"`
 
 	// Number of routes changed.
@@ -1657,6 +1657,9 @@ type Simulation struct {
 type SpecPushedEvent struct {
 	// Number of routes added.
 	Added int64 `json:"added"`
+
+	// Who pushed the revision: the author of the commit, or the owner or name of the key.
+	Author string `json:"author"`
 
 	// Number of routes changed.
 	Changed int64 `json:"changed"`

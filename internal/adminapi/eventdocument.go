@@ -58,6 +58,7 @@ type specPushedEventRecord struct {
 	Revision  int64   `json:"revision" doc:"Number of the revision." example:"4"`
 	Source    string  `json:"source" enum:"cli,api,repository,dashboard,rollback" doc:"What pushed the revision."`
 	Commit    *string `json:"commit" doc:"Git commit that the revision came from; null if it did not come from a repository."`
+	Author    string  `json:"author" doc:"Who pushed the revision: the author of the commit, or the owner or name of the key."`
 	Added     int     `json:"added" doc:"Number of routes added."`
 	Removed   int     `json:"removed" doc:"Number of routes removed."`
 	Changed   int     `json:"changed" doc:"Number of routes changed."`

@@ -74,7 +74,7 @@ type revisionRecord struct {
 	Number     int64     `json:"number" doc:"Number of the revision. Each gateway's first revision is 1." example:"3"`
 	Source     string    `json:"source" enum:"cli,api,repository,dashboard,rollback" doc:"What pushed the revision."`
 	Kind       string    `json:"kind" enum:"spec,config" doc:"Kind of document that was pushed."`
-	Author     string    `json:"author" doc:"Who pushed the revision."`
+	Author     string    `json:"author" doc:"Who pushed the revision: the author of the commit, or the owner or name of the key."`
 	Commit     *string   `json:"commit" doc:"Git commit that the revision came from; null if it did not come from a repository."`
 	CreatedAt  time.Time `json:"created_at" doc:"When the revision was pushed."`
 	Added      int       `json:"added" doc:"Number of routes added."`

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -22,6 +23,12 @@ type document struct {
 	rollback bool
 
 	warnings func(upstreamURL string) []string
+
+	// Of a document from a repository: its commit, who wrote that, and what else the push's
+	// transaction does first.
+	commit string
+	author string
+	within func(ctx context.Context, w *work) error
 }
 
 func readSpec(content []byte) (*document, error) {

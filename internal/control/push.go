@@ -121,6 +121,11 @@ func (s *Service) preparePush(ctx context.Context, c *Caller, gatewayID string, 
 // applyPush runs the transaction of p.
 func (s *Service) applyPush(ctx context.Context, c *Caller, p *plan) (*PushResult, error) {
 	result, err := inTx(ctx, s, c, func(w *work) (*PushResult, error) {
+		if p.doc.within != nil {
+			if err := p.doc.within(ctx, w); err != nil {
+				return nil, err
+			}
+		}
 		now, err := w.Gateway(ctx, c.Account.ID, p.before.ID)
 		if err != nil {
 			return nil, err
@@ -162,6 +167,7 @@ type plan struct {
 	version  TableVersion // of the routes before
 	source   gateway.Source
 	author   string
+	replaced gateway.Revision // the newest before, without content; empty if there is none
 	now      time.Time
 	prepared Prepared // nil until it is
 }
@@ -185,7 +191,12 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 	if p.version, err = tx.TableVersion(ctx, gatewayID); err != nil {
 		return nil, err
 	}
-	if p.author, err = authorOf(ctx, tx, c); err != nil {
+	if p.author = doc.author; doc.commit == "" {
+		if p.author, err = authorOf(ctx, tx, c); err != nil {
+			return nil, err
+		}
+	}
+	if p.replaced, err = newestRevision(ctx, tx, gatewayID); err != nil {
 		return nil, err
 	}
 	p.routes = len(table)
@@ -236,6 +247,10 @@ func (w *work) apply(ctx context.Context, p *plan) error {
 	}
 	diff := gatewayDiff(p.before, g)
 	diff["routes"] = [2]any{p.routes, len(p.delta.table)}
+	diff["author"] = [2]any{orNil(p.replaced.Author), orNil(p.author)}
+	if p.replaced.Commit != "" || p.doc.commit != "" {
+		diff["commit"] = [2]any{orNil(p.replaced.Commit), orNil(p.doc.commit)}
+	}
 	if err := w.audit(ctx, p.doc.action(), g.ID, g.ID, diff); err != nil {
 		return err
 	}
@@ -243,6 +258,8 @@ func (w *work) apply(ctx context.Context, p *plan) error {
 		GatewayID: g.ID,
 		Revision:  g.Revision,
 		Source:    string(p.source),
+		Commit:    textOrNil(p.doc.commit),
+		Author:    p.author,
 		Added:     len(p.delta.added),
 		Removed:   len(p.delta.removed),
 		Changed:   len(p.delta.changed),
@@ -262,6 +279,7 @@ func (p *plan) revision() *gateway.Revision {
 		Source:    p.source,
 		Kind:      p.doc.kind,
 		Author:    p.author,
+		Commit:    p.doc.commit,
 		CreatedAt: p.now,
 		Added:     len(p.delta.added),
 		Removed:   len(p.delta.removed),
@@ -271,7 +289,8 @@ func (p *plan) revision() *gateway.Revision {
 	}
 }
 
-// authorOf returns the author of a push: the owner of the calling key, or the key's name.
+// authorOf returns the author of a push that comes from no commit: the owner of the calling key, or the
+// key's name.
 func authorOf(ctx context.Context, tx KeyReader, c *Caller) (string, error) {
 	if c.KeyID == "" {
 		return "", nil
@@ -284,4 +303,21 @@ func authorOf(ctx context.Context, tx KeyReader, c *Caller) (string, error) {
 		return "", err
 	}
 	return cmp.Or(k.Owner, k.Name), nil
+}
+
+// newestRevision returns the newest revision of the gateway without its content, or an empty one.
+func newestRevision(ctx context.Context, tx RevisionReader, gatewayID string) (gateway.Revision, error) {
+	list, err := tx.Revisions(ctx, gatewayID, 1, 0)
+	if err != nil || len(list) == 0 {
+		return gateway.Revision{}, err
+	}
+	return list[0], nil
+}
+
+// textOrNil returns nil for no text.
+func textOrNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }

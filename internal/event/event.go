@@ -60,6 +60,7 @@ type Push struct {
 	Revision  int64   `json:"revision"`
 	Source    string  `json:"source"`
 	Commit    *string `json:"commit"`
+	Author    string  `json:"author"`
 	Added     int     `json:"added"`
 	Removed   int     `json:"removed"`
 	Changed   int     `json:"changed"`
