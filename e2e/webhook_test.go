@@ -122,7 +122,7 @@ var eventFields = map[string]string{
 	"key.rotated":            "key_id key_prefix overlap_days new_key_id",
 	"rate_limit.exceeded":    "gateway_id route_id key_id key_prefix limit_scope limit method path sample_rate breaches",
 	"gateway.upstream_error": "gateway_id route_id status reason method path request_id occurrences",
-	"gateway.spec_pushed":    "gateway_id revision source commit added removed changed",
+	"gateway.spec_pushed":    "gateway_id revision source commit author added removed changed",
 }
 
 // raiseEveryEvent raises at least one event of each type. At upstream, /broken responds
