@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -15,16 +16,21 @@ const (
 	MaxAccountLiveKeys      = 2_000_000  // not revoked
 	MaxAccountResponses     = 100_000    // to calls with an Idempotency-Key
 	MaxAccountResponseBytes = 256 << 20
+	MaxAccountRevisionBytes = 1 << 30 // of revisions as stored; beyond it old ones are removed
 )
 
 // AccountBounds are bounds for each account; 0 means the constant of the same name.
 type AccountBounds struct {
-	Keys, LiveKeys, Responses, ResponseBytes int
+	Keys, LiveKeys, Responses, ResponseBytes, RevisionBytes int
 }
 
-// responseWait is the time after which a place for a stored response may be free: maintenance
-// removes old ones at least this often.
-const responseWait = DefaultTrimPeriod
+func (b *AccountBounds) revisionBytes() int64 {
+	return int64(cmp.Or(b.RevisionBytes, MaxAccountRevisionBytes))
+}
+
+// trimWait is the time after which there may be room for a stored response or a revision again:
+// maintenance removes old ones at least this often.
+const trimWait = DefaultTrimPeriod
 
 // roomForKey checks that the caller's account may have one more key. Otherwise the error is
 // fault.Conflict.
@@ -53,8 +59,29 @@ func (w *work) roomForResponse(ctx context.Context, bytes int) error {
 	if n.Responses < most && n.ResponseBytes+int64(bytes) <= int64(cmp.Or(w.bounds.ResponseBytes, MaxAccountResponseBytes)) {
 		return nil
 	}
-	refusal := fault.New(fault.RateLimitExceeded,
+	return fullAccount(w.now, most,
 		"too many responses to calls with an Idempotency-Key are kept for this account: each is kept for 24 hours, at most %d of them; retry later, or without the header", most)
-	refusal.Limit = &fault.Limit{Limit: most, ResetAt: w.now.Add(responseWait + time.Second - 1).Unix(), Scope: ratelimit.AccountScope.String()}
+}
+
+// roomForRevision checks that one more revision may be stored for the account. Otherwise the error is
+// fault.RateLimitExceeded. An account may have twice as many bytes of revisions as are kept, because
+// maintenance removes them only once a minute.
+func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, c *Caller) error {
+	most := 2 * s.cfg.Bounds.revisionBytes()
+	n, err := tx.AccountCounts(ctx, c.Account.ID)
+	if err != nil || n.RevisionBytes < most {
+		return err
+	}
+	return fullAccount(s.now(), most,
+		"the revisions of this account's gateways take more than %s: old ones are removed once a minute, so push again then; if that does not help, the newest ones alone take as much: delete gateways that are not used, or push smaller documents", inMiB(most))
+}
+
+func inMiB(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
+
+// fullAccount returns the refusal of a call that would store more than an account may have, until
+// maintenance has removed something.
+func fullAccount(now time.Time, most int64, format string, args ...any) error {
+	refusal := fault.New(fault.RateLimitExceeded, format, args...)
+	refusal.Limit = &fault.Limit{Limit: most, ResetAt: now.Add(trimWait + time.Second - 1).Unix(), Scope: ratelimit.AccountScope.String()}
 	return refusal
 }

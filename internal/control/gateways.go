@@ -88,7 +88,12 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 
 // prepareFirst has the store encode the first revision of a gateway that is about to be created.
 func (s *Service) prepareFirst(ctx context.Context, c *Caller, gatewayID string, doc *document) (Prepared, error) {
-	err := s.cfg.Store.View(ctx, func(tx ReadTx) error { return s.roomFor(ctx, tx, c, doc.size(), "spec") })
+	err := s.cfg.Store.View(ctx, func(tx ReadTx) error {
+		if err := s.roomFor(ctx, tx, c, doc.size(), "spec"); err != nil {
+			return err
+		}
+		return s.roomForRevision(ctx, tx, c)
+	})
 	if err != nil {
 		return nil, err
 	}

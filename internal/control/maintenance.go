@@ -21,6 +21,11 @@ const (
 	daysKept    = 2 // today and yesterday
 	trimBatch   = 200
 
+	// Of a gateway, the revisions of the last 400 days are kept, or the newest 1,000 if they are more.
+	revisionsKept   = 400 * 24 * time.Hour
+	newestRevisions = 1000
+	revisionBatch   = 50 // one may take a megabyte, if an earlier version stored it
+
 	// A push takes seconds from its preparation to its transaction.
 	preparedKept = 10 * time.Minute
 	// A page of routes or a part of a revision has up to 128 KiB.
@@ -145,12 +150,27 @@ func (m *Maintenance) removeOld(ctx context.Context) error {
 		day := now.Unix()/86400 - (daysKept - 1)
 		return tx.Trim(ctx, now.Add(-responsesKept), now.Add(-changesKept), now.Add(-eventsKept), day, trimBatch)
 	})
+	err = errors.Join(err, m.removeRevisions(ctx, now))
 	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimTables(ctx, now.Add(-preparedKept), tableBatch)
 	}))
 	return errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)
 	}))
+}
+
+// removeRevisions reads before it takes the store's write lock, because usually there is nothing to do.
+func (m *Maintenance) removeRevisions(ctx context.Context, now time.Time) error {
+	kept := KeptRevisions{Newest: newestRevisions, Since: now.Add(-revisionsKept), AccountBytes: m.cfg.Service.cfg.Bounds.revisionBytes()}
+	var some bool
+	err := m.cfg.Store.View(ctx, func(tx ReadTx) (err error) {
+		some, err = tx.HasOldRevisions(ctx, kept)
+		return err
+	})
+	if err != nil || !some {
+		return err
+	}
+	return m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) { return tx.TrimRevisions(ctx, kept, revisionBatch) })
 }
 
 func (m *Maintenance) removeAccounts(ctx context.Context) error {

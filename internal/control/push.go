@@ -211,6 +211,11 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 		}
 		p.idle = current.Kind == doc.kind && bytes.Equal(current.Content, doc.content)
 	}
+	if !p.idle {
+		if err := s.roomForRevision(ctx, tx, c); err != nil {
+			return nil, err
+		}
+	}
 	p.after.Revision = before.Revision + 1
 	p.after.Version = before.Version + 1
 	return p, nil

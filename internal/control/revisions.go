@@ -57,12 +57,30 @@ func (s *Service) Revisions(ctx context.Context, c *Caller, gatewayID string, li
 	})
 }
 
-// Revision returns one revision.
+// Revision returns one revision. If it was removed, the error is fault.NotFound and says how long
+// revisions are kept.
 func (s *Service) Revision(ctx context.Context, c *Caller, gatewayID string, number int64) (*gateway.Revision, error) {
 	return read(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
-		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+		if err != nil {
 			return nil, err
 		}
-		return tx.Revision(ctx, gatewayID, number)
+		return s.revision(ctx, tx, g, number)
 	})
+}
+
+// revision is Revision for the gateway g.
+func (s *Service) revision(ctx context.Context, tx RevisionReader, g *gateway.Gateway, number int64) (*gateway.Revision, error) {
+	r, err := tx.Revision(ctx, g.ID, number)
+	if fault.CodeOf(err) != fault.NotFound {
+		return r, err
+	}
+	if g.Revision == 0 {
+		return nil, fault.New(fault.NotFound, "the gateway has no revisions: nothing was pushed to it yet")
+	}
+	if number < 1 || number > g.Revision {
+		return nil, fault.New(fault.NotFound, "the gateway has no revision %d: its last one is %d", number, g.Revision)
+	}
+	return nil, fault.New(fault.NotFound, "revision %d is no longer kept: those of the last %d days are, and the newest %d of a gateway if they are more, as long as the revisions of the account take at most %s",
+		number, int(revisionsKept.Hours()/24), newestRevisions, inMiB(s.cfg.Bounds.revisionBytes()))
 }

@@ -33,6 +33,7 @@ type AccountCounts struct {
 	LiveKeys      int64 // not revoked
 	Responses     int64 // stored for the account's keys that exist
 	ResponseBytes int64 // of their bodies and encoded headers
+	RevisionBytes int64 // as stored, with those that are no longer kept but not removed yet
 }
 
 // AccountStore finds and changes accounts. A name that is in use is fault.Conflict with the

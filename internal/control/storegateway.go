@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"time"
 
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -26,7 +27,8 @@ type GatewayStore interface {
 	GatewayReader
 	InsertGateway(ctx context.Context, g *gateway.Gateway) error
 	UpdateGateway(ctx context.Context, g *gateway.Gateway) error
-	// DeleteGateway removes the gateway, its routes and its revisions.
+	// DeleteGateway removes the gateway, its routes and its revisions, which
+	// Trimmer.TrimRevisions and TrimTables remove from the disk.
 	DeleteGateway(ctx context.Context, accountID, gatewayID string) error
 }
 
@@ -62,6 +64,17 @@ type RevisionReader interface {
 	// Revisions lists revisions without Content and Routes, newest first; before is the
 	// number that the page follows, or 0 for the first page.
 	Revisions(ctx context.Context, gatewayID string, limit int, before int64) ([]gateway.Revision, error)
+	// HasOldRevisions reports whether Trimmer.TrimRevisions would remove anything. Its cost does
+	// not depend on the number of revisions.
+	HasOldRevisions(ctx context.Context, k KeptRevisions) (bool, error)
+}
+
+// KeptRevisions says which revisions of a gateway are kept: the newest ones and those since a time,
+// as far as the revisions of the account do not take too many bytes. The last one is always kept.
+type KeptRevisions struct {
+	Newest       int       // at least 1
+	Since        time.Time // when they were created
+	AccountBytes int64     // stored for one account
 }
 
 // RevisionStore finds and adds revisions.

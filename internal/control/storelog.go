@@ -92,6 +92,11 @@ type Trimmer interface {
 	// rows of each. What a delivery needs of an event stays until its last delivery is
 	// removed.
 	Trim(ctx context.Context, responses, changes, events time.Time, day int64, limit int) (more bool, err error)
+	// TrimRevisions removes about limit revisions that are not kept: those of deleted gateways;
+	// then, of each gateway, those that are neither among its newest nor created since k.Since, the
+	// oldest first, up to one that is kept; then, of accounts whose revisions take too many bytes, the
+	// oldest of the gateway whose revisions without the newest take the most.
+	TrimRevisions(ctx context.Context, k KeptRevisions, limit int) (more bool, err error)
 	// TrimTables removes route tables that were replaced, or that Prepare stored before staged
 	// and no transaction used, and what is left of removed revisions: at most limit rows.
 	TrimTables(ctx context.Context, staged time.Time, limit int) (more bool, err error)

@@ -210,3 +210,17 @@ func TestLimitsArePlannedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: the lists of revisions, and what looks for old ones, read an index in its order, however
+// many revisions, gateways and accounts there are.
+func TestRevisionPlans(t *testing.T) {
+	c := freshReader(t)
+	for _, query := range []string{revisionPage, goneGateway, longHistory, fullAccount, largestHistories, oldestRevisions} {
+		query = strings.ReplaceAll(strings.ReplaceAll(query, "LIMIT ?+0", "LIMIT 9"), "?", "1")
+		for _, step := range planOf(t, c, query, nil) {
+			if strings.HasPrefix(step, "SCAN ") || strings.Contains(step, "TEMP B-TREE") {
+				t.Errorf("%s\nreads more than it returns: %s", query, step)
+			}
+		}
+	}
+}

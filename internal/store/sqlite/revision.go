@@ -11,7 +11,13 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
+// liveGateway is the identifier of a gateway if that exists: the revisions of a deleted one may still be
+// there.
+const liveGateway = `(SELECT id FROM gateways WHERE id = ?)`
+
 const revisionColumns = `SELECT id, gateway_id, number, source, kind, author, commit_id, created_at, added, removed, changed`
+
+const revisionPage = revisionColumns + ` FROM revisions WHERE gateway_id = ` + liveGateway + ` AND number < ? ORDER BY number DESC LIMIT ?+0`
 
 func scanRevision(r *sql.Rows, more ...any) (gateway.Revision, error) {
 	var (
@@ -30,7 +36,7 @@ func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (
 		rev             gateway.Revision
 		content, routes []byte
 	)
-	err := t.row(ctx, "revision", revisionColumns+`, content, routes FROM revisions WHERE gateway_id = ? AND number = ?`,
+	err := t.row(ctx, "revision", revisionColumns+`, content, routes FROM revisions WHERE gateway_id = `+liveGateway+` AND number = ?`,
 		[]any{gatewayID, number}, func(r *sql.Rows) (err error) {
 			rev, err = scanRevision(r, &content, &routes)
 			return err
@@ -82,7 +88,7 @@ func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, bef
 		before = math.MaxInt64
 	}
 	var list []gateway.Revision
-	err := t.rows(ctx, "read revisions", revisionColumns+` FROM revisions WHERE gateway_id = ? AND number < ? ORDER BY number DESC LIMIT ?+0`,
+	err := t.rows(ctx, "read revisions", revisionPage,
 		[]any{gatewayID, before, rowLimit(limit)}, func(r *sql.Rows) error {
 			rev, err := scanRevision(r)
 			list = append(list, rev)
@@ -104,9 +110,9 @@ func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
 func (t *tx) insertRevision(ctx context.Context, p *prepared) error {
 	r := &p.revision
 	_, err := t.exec(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
-		created_at, added, removed, changed, content, routes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'', x'')`,
+		created_at, added, removed, changed, bytes, content, routes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'', x'')`,
 		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
-		micros(r.CreatedAt), r.Added, r.Removed, r.Changed)
+		micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.bytes)
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,7 @@ type prepared struct {
 	routes   int
 	pages    []routePage
 	parts    []revisionPart
+	bytes    int64 // of the revision: its row and parts
 	table    int64 // the staged table; 0 if pages and parts are not stored yet
 }
 
@@ -63,6 +64,10 @@ func (c *pageCodec) prepare(r *gateway.Revision) (*prepared, error) {
 	}
 	for i, page := range c.pages(r.Routes, pageRoutes, pageBytes) {
 		p.parts = append(p.parts, revisionPart{routesPart, i, page.content})
+	}
+	p.bytes = revisionBytes
+	for i := range p.parts {
+		p.bytes += int64(len(p.parts[i].content))
 	}
 	sorted := r.Routes
 	if !slices.IsSortedFunc(sorted, compareRoutes) {

@@ -65,6 +65,8 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"CountRoutes", testCountRoutes},
 		{"RevisionRoundTrip", testRevisionRoundTrip},
 		{"Revisions", testRevisions},
+		{"TrimRevisions", testTrimRevisions},
+		{"TrimDeletedGateway", testTrimDeletedGateway},
 		{"KeyRoundTrip", testKeyRoundTrip},
 		{"KeyUpdate", testKeyUpdate},
 		{"KeyRules", testKeyRules},
