@@ -71,6 +71,11 @@ func (c *Client) Gateway(ctx context.Context, gatewayID string) (*Gateway, error
 	return call[Gateway](ctx, c, http.MethodGet, gatewayPath(gatewayID), nil)
 }
 
+// GatewayWithETag returns one gateway and its ETag, for IfMatch.
+func (c *Client) GatewayWithETag(ctx context.Context, gatewayID string) (*Gateway, string, error) {
+	return doWithETag[Gateway](ctx, c, &Request{Method: http.MethodGet, Path: gatewayPath(gatewayID)})
+}
+
 // CreateGateway creates a gateway and returns it (contract, section 3.3). A hostname
 // that is already taken is an *Error with status 409.
 func (c *Client) CreateGateway(ctx context.Context, in CreateGatewayRequest) (*Gateway, error) {
@@ -85,8 +90,9 @@ func (c *Client) UpdateGateway(ctx context.Context, gatewayID string, p GatewayP
 
 // DeleteGateway deletes a gateway and its routes, and revokes the keys restricted to
 // it. It returns the record as it was before.
-func (c *Client) DeleteGateway(ctx context.Context, gatewayID string) (*Gateway, error) {
-	return call[Gateway](ctx, c, http.MethodDelete, gatewayPath(gatewayID), nil)
+func (c *Client) DeleteGateway(ctx context.Context, gatewayID string, options ...Option) (*Gateway, error) {
+	r := &Request{Method: http.MethodDelete, Path: gatewayPath(gatewayID)}
+	return do[Gateway](ctx, c, r.with(options))
 }
 
 // Routes lists the routes of a gateway, newest first.
@@ -133,8 +139,8 @@ func (c *Client) Spec(ctx context.Context, gatewayID string) ([]byte, error) {
 // 3.1 or 3.2 document in YAML or JSON, at most 16 MiB (contract, section 5). With
 // dryRun it only returns what would change. A document that is not valid is an
 // *Error with status 422.
-func (c *Client) PushSpec(ctx context.Context, gatewayID string, content []byte, dryRun bool) (*Push, error) {
-	return c.push(ctx, gatewayPath(gatewayID)+"/spec", content, dryRun)
+func (c *Client) PushSpec(ctx context.Context, gatewayID string, content []byte, dryRun bool, options ...Option) (*Push, error) {
+	return c.push(ctx, gatewayPath(gatewayID)+"/spec", content, dryRun, options)
 }
 
 // Config returns a gateway and its routes as a configuration file in YAML (contract,
@@ -147,8 +153,8 @@ func (c *Client) Config(ctx context.Context, gatewayID string) ([]byte, error) {
 // (contract, section 5). The file is YAML or JSON of at most 16 MiB. With dryRun it
 // only returns what would change. A file that is not valid is an *Error with status
 // 422.
-func (c *Client) PushConfig(ctx context.Context, gatewayID string, content []byte, dryRun bool) (*Push, error) {
-	return c.push(ctx, gatewayPath(gatewayID)+"/config", content, dryRun)
+func (c *Client) PushConfig(ctx context.Context, gatewayID string, content []byte, dryRun bool, options ...Option) (*Push, error) {
+	return c.push(ctx, gatewayPath(gatewayID)+"/config", content, dryRun, options)
 }
 
 // Revisions lists the revisions of a gateway, newest first.
@@ -221,7 +227,7 @@ func (c *Client) document(ctx context.Context, path string) ([]byte, error) {
 }
 
 // push puts a document, as JSON if its first character is "{", else as YAML.
-func (c *Client) push(ctx context.Context, path string, content []byte, dryRun bool) (*Push, error) {
+func (c *Client) push(ctx context.Context, path string, content []byte, dryRun bool, options []Option) (*Push, error) {
 	if content == nil {
 		content = []byte{}
 	}
@@ -232,5 +238,6 @@ func (c *Client) push(ctx context.Context, path string, content []byte, dryRun b
 	if dryRun {
 		path += "?dry_run=" + strconv.FormatBool(dryRun)
 	}
-	return do[Push](ctx, c, &Request{Method: http.MethodPut, Path: path, Body: content, ContentType: contentType})
+	r := &Request{Method: http.MethodPut, Path: path, Body: content, ContentType: contentType}
+	return do[Push](ctx, c, r.with(options))
 }

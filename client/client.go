@@ -219,13 +219,20 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (*
 
 // do makes a call and decodes the response into a T.
 func do[T any](ctx context.Context, c *Client, r *Request) (*T, error) {
+	out, _, err := doWithETag[T](ctx, c, r)
+	return out, err
+}
+
+// doWithETag makes a call and decodes the response into a T. It also returns the ETag of the
+// response, or "".
+func doWithETag[T any](ctx context.Context, c *Client, r *Request) (*T, string, error) {
 	res, err := c.Do(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	out := new(T)
 	if err := json.Unmarshal(res.Body, out); err != nil {
-		return nil, fmt.Errorf("decode the response to %s %s: %w; is %s the address of a Keygate server?", r.Method, r.Path, err, c.base)
+		return nil, "", fmt.Errorf("decode the response to %s %s: %w; is %s the address of a Keygate server?", r.Method, r.Path, err, c.base)
 	}
-	return out, nil
+	return out, res.Header.Get("ETag"), nil
 }

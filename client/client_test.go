@@ -383,3 +383,26 @@ func documentedCalls(t *testing.T) []string {
 	}
 	return calls
 }
+
+// Guarantee: IfMatch sends the ETag that GatewayWithETag returned, with a push and with a deletion.
+func TestIfMatchSendsTheETag(t *testing.T) {
+	var got []string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Method+" "+r.Header.Get("If-Match"))
+		w.Header().Set("ETag", `"7"`)
+		_, _ = io.WriteString(w, `{}`)
+	})
+	_, etag, err := c.GatewayWithETag(t.Context(), "gw_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PushConfig(t.Context(), "gw_1", []byte("routes: []"), false, client.IfMatch(etag)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DeleteGateway(t.Context(), "gw_1", client.IfMatch(etag)); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"GET ", `PUT "7"`, `DELETE "7"`}; !slices.Equal(got, want) {
+		t.Errorf("got If-Match %q, want %q", got, want)
+	}
+}

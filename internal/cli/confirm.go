@@ -33,12 +33,17 @@ func (a *app) confirmFlag(c *cobra.Command) *cobra.Command {
 	return c
 }
 
+// asks reports whether a command has to ask: a person is at a terminal, and --yes was not given.
+func (a *app) asks() bool {
+	_, typed := isTerminal(a.In)
+	_, seen := isTerminal(a.Err)
+	return !a.yes && typed && seen
+}
+
 // confirm asks a person at a terminal whether to go on, and returns errCancelled if not.
 // Elsewhere, and with --yes, it does nothing. find is only called to ask.
 func (a *app) confirm(find func() (loss, error)) error {
-	_, typed := isTerminal(a.In)
-	_, seen := isTerminal(a.Err)
-	if a.yes || !typed || !seen {
+	if !a.asks() {
 		return nil
 	}
 	l, err := find()
@@ -55,10 +60,19 @@ func (a *app) confirm(find func() (loss, error)) error {
 		a.say("  %s", clean(line))
 	}
 	if l.name != "" {
-		fmt.Fprint(a.Err, "Type its name to confirm: ")
-	} else {
-		fmt.Fprintf(a.Err, "%s it? [y/N] ", title(l.verb))
+		return a.answered("Type its name to confirm: ", func(answer string) bool { return answer == strings.TrimSpace(l.name) })
 	}
+	return a.answered(title(l.verb)+" it? [y/N] ", isYes)
+}
+
+// isYes reports whether an answer is a yes.
+func isYes(answer string) bool {
+	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
+}
+
+// answered asks a question and returns errCancelled unless the answer is accepted.
+func (a *app) answered(question string, accepted func(answer string) bool) error {
+	fmt.Fprint(a.Err, question)
 	answer, err := bufio.NewReader(io.LimitReader(a.In, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
@@ -66,12 +80,7 @@ func (a *app) confirm(find func() (loss, error)) error {
 	if errors.Is(err, io.EOF) {
 		fmt.Fprintln(a.Err) // the answer did not end the line
 	}
-	answer = strings.TrimSpace(answer)
-	yes := strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
-	if l.name != "" {
-		yes = answer == strings.TrimSpace(l.name)
-	}
-	if !yes {
+	if !accepted(strings.TrimSpace(answer)) {
 		fmt.Fprintln(a.Err, "Cancelled.")
 		return errCancelled
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/openapi/bundle"
 )
 
@@ -19,6 +18,8 @@ type documentFile struct {
 	content []byte
 	// place returns where a position in content comes from, as file:line:column.
 	place func(line, column int) string
+	// secrets are not shown in messages.
+	secrets secrets
 }
 
 func newDocumentFile(name string, content []byte) *documentFile {
@@ -37,21 +38,6 @@ func (a *app) readDocument(name string) (*documentFile, error) {
 		return nil, fmt.Errorf("read the document: %w", err)
 	}
 	return newDocumentFile(name, content), nil
-}
-
-// readConfig reads the configuration file that args name and replaces ${env:NAME} from the
-// caller's environment (contract, section 5).
-func (a *app) readConfig(args []string) (*documentFile, error) {
-	name, err := fileArgument(args)
-	if err != nil {
-		return nil, err
-	}
-	d, err := a.readDocument(name)
-	if err != nil {
-		return nil, err
-	}
-	d.content, err = gateway.ResolveEnv(d.content, a.Env)
-	return d, a.mistakes(d, err)
 }
 
 // readSpec reads an OpenAPI document and puts the files that its path items refer to into it.
@@ -117,8 +103,9 @@ func below(dir, name string) string {
 
 // mistakesError says that a document has mistakes, which have been printed.
 type mistakesError struct {
-	text string
-	err  error
+	text     string
+	problems int // number of mistakes
+	err      error
 }
 
 func (e *mistakesError) Error() string { return e.text }
@@ -135,7 +122,7 @@ func (d *documentFile) invalid(mistakes int, err error) error {
 	case fault.MaxProblems:
 		text = fmt.Sprintf("%s is invalid: these are the first %d problems", d.name, mistakes)
 	}
-	return &mistakesError{text, err}
+	return &mistakesError{text, mistakes, err}
 }
 
 // mistakes prints the problems of d that err consists of, one a line, as compilers do. It
@@ -152,8 +139,12 @@ func (a *app) mistakes(d *documentFile, err error) error {
 	for _, p := range problems {
 		placed += min(p.Line, 1)
 	}
-	if placed == 0 {
+	if placed == 0 && (len(d.secrets) == 0 || refused == nil) {
 		return err
+	}
+	if placed == 0 {
+		lines := messages(err)
+		return &mistakesError{d.secrets.hide(strings.Join(lines, "\n")), len(lines), err}
 	}
 	for _, p := range problems {
 		a.say("%s", clean(d.mistake(p)))
@@ -174,7 +165,7 @@ func (d *documentFile) mistake(p fault.Problem) string {
 	if p.Line == 0 {
 		return message
 	}
-	return d.place(p.Line, p.Column) + ": " + message
+	return d.place(p.Line, p.Column) + ": " + d.secrets.hide(message)
 }
 
 func position(p *int64) int {

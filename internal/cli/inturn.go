@@ -16,14 +16,14 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// inTurn calls push until the server has a place for its document, and says why it waits. The error is
+// inTurn calls a function until the server has a place for its document, and says why it waits. The error is
 // that of the last try.
-func inTurn(ctx context.Context, a *app, push func() (*client.Push, error)) (*client.Push, error) {
+func inTurn[T any](ctx context.Context, a *app, call func() (*T, error)) (*T, error) {
 	for try := 1; ; try++ {
-		p, err := push()
+		r, err := call()
 		var busy *client.Error
 		if !errors.As(err, &busy) || busy.Status != http.StatusTooManyRequests || busy.RetryAfter <= 0 || busy.RetryAfter > longestPause || try == pushTries {
-			return p, err
+			return r, err
 		}
 		a.say("The server is busy: trying again in %s (%s).", busy.RetryAfter, clean(busy.Message))
 		pause := time.NewTimer(busy.RetryAfter)

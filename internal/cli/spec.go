@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -78,44 +77,6 @@ func fileArgument(args []string) (string, error) {
 		return "", usagef("no file given: give its name, or - for standard input")
 	}
 	return args[0], nil
-}
-
-// maxRoutesShown is how many routes a push lists without --verbose.
-const maxRoutesShown = 20
-
-// printPush prints what a push changed, or in a dry run would change: first the numbers, then
-// the routes, unless they are many. Warnings go to standard error.
-func (a *app) printPush(p *client.Push, dryRun, verbose bool) error {
-	if !a.forPeople() {
-		return a.printData(p)
-	}
-	fmt.Fprintf(a.Out, "%d added, %d removed, %d changed, %d unchanged", len(p.Added), len(p.Removed), len(p.Changed), p.Unchanged)
-	switch {
-	case p.Revision != nil:
-		fmt.Fprintf(a.Out, ": revision %d\n", *p.Revision)
-	case dryRun:
-		fmt.Fprintln(a.Out, ": nothing was changed (dry run)")
-	default:
-		fmt.Fprintln(a.Out, ": no new revision")
-	}
-	if len(p.Added)+len(p.Removed)+len(p.Changed) > maxRoutesShown && !verbose {
-		fmt.Fprintln(a.Err, "Add --verbose to list the routes.")
-	} else {
-		a.printChanges(p)
-	}
-	a.printWarnings(p.Warnings)
-	return nil
-}
-
-func (a *app) printChanges(p *client.Push) {
-	for _, part := range []struct {
-		mark   string
-		routes []client.RouteChange
-	}{{"+", p.Added}, {"-", p.Removed}, {"~", p.Changed}} {
-		for _, r := range part.routes {
-			fmt.Fprintf(a.Out, "%s %s %s\n", part.mark, strings.Join(r.Methods, ","), clean(r.Path))
-		}
-	}
 }
 
 // printWarnings prints what the server considers a likely mistake to standard error.

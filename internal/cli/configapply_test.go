@@ -1,0 +1,171 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli"
+	"github.com/keygate/keygate/internal/keygatetest"
+)
+
+// writeConfigs writes a file for each gateway with a route that has its name and a suffix.
+func writeConfigs(t *testing.T, suffix string, names ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, name := range names {
+		content := "gateway: {name: " + name + ", upstream_url: 'http://127.0.0.1:9'}\nroutes: [{path: /" + name + suffix + ", methods: [GET]}]\n"
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// applyThrough runs config apply with calls that pass through before, which returns false to break
+// the connection off.
+func applyThrough(t *testing.T, s *keygatetest.Server, before func(r *http.Request) bool, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	target, err := url.Parse(s.AdminURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !before(r) {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer between.Close()
+	var out, said bytes.Buffer
+	env := map[string]string{"KEYGATE_URL": between.URL, "KEYGATE_API_KEY": s.AdminKey}
+	status = cli.Run(context.Background(), &cli.System{
+		In: strings.NewReader(""), Out: &out, Err: &said, Version: "test",
+		Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+	}, append([]string{"config", "apply"}, args...))
+	return status, out.String(), said.String()
+}
+
+// isApply reports whether a call applies a file.
+func isApply(r *http.Request) bool {
+	return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/config") && !r.URL.Query().Has("dry_run")
+}
+
+func revisions(t *testing.T, s *keygatetest.Server) map[string]int64 {
+	t.Helper()
+	got := map[string]int64{}
+	for g, err := range s.Admin.Gateways(t.Context(), client.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Revision != nil {
+			got[g.Name] = *g.Revision
+		}
+	}
+	return got
+}
+
+// Guarantee: if a gateway changes after its differences were looked at, its file is not applied.
+// The command stops there, says what was applied and what was not, and exits with the status of
+// that failure. Repeating it applies the rest.
+func TestApplyStopsAtAChangedGateway(t *testing.T) {
+	s := keygatetest.Start(t)
+	if status, _, said := applyThrough(t, s, func(*http.Request) bool { return true }, writeConfigs(t, "", "a", "b", "c")); status != 0 {
+		t.Fatalf("exit status %d: %s", status, said)
+	}
+	dir, applied := writeConfigs(t, "/changed", "a", "b", "c"), 0
+	status, out, said := applyThrough(t, s, func(r *http.Request) bool {
+		if isApply(r) {
+			if applied++; applied == 2 {
+				id := strings.Split(r.URL.Path, "/")[3]
+				if _, err := s.Admin.UpdateGateway(t.Context(), id, client.GatewayPatch{Timeout: client.Set("7s")}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return true
+	}, dir)
+	if status != 6 || !strings.Contains(said, "b.yaml") || !strings.Contains(said, "was changed meanwhile: run the command again") {
+		t.Errorf("exit status %d, want 6 and the reason: %s", status, said)
+	}
+	for _, want := range []string{"Applied before the failure: " + filepath.Join(dir, "a.yaml"), "Not applied after the failure: " + filepath.Join(dir, "c.yaml")} {
+		if !strings.Contains(said, want) {
+			t.Errorf("standard error lacks %q: %s", want, said)
+		}
+	}
+	if !strings.Contains(out, "+ GET /a/changed") || strings.Contains(out, "/b/changed") {
+		t.Errorf("standard output has other differences than those that were applied: %s", out)
+	}
+	if got := revisions(t, s); got["a"] != 2 || got["b"] != 1 || got["c"] != 1 {
+		t.Errorf("got revisions %v, want only a applied", got)
+	}
+	if status, _, said := applyThrough(t, s, func(*http.Request) bool { return true }, dir); status != 0 {
+		t.Errorf("again: exit status %d: %s", status, said)
+	}
+	if got := revisions(t, s); got["a"] != 2 || got["b"] != 2 || got["c"] != 2 {
+		t.Errorf("got revisions %v, want a as it was, and b and c applied", got)
+	}
+}
+
+// Guarantee: if the connection fails while a file is applied, the command does not say that it was
+// not applied, and exits with 7.
+func TestApplyWhoseConnectionFails(t *testing.T) {
+	s := keygatetest.Start(t)
+	dir := writeConfigs(t, "", "a", "b")
+	if status, _, said := applyThrough(t, s, func(*http.Request) bool { return true }, dir); status != 0 {
+		t.Fatalf("exit status %d: %s", status, said)
+	}
+	dir = writeConfigs(t, "/changed", "a", "b")
+	status, out, said := applyThrough(t, s, func(r *http.Request) bool { return !isApply(r) }, dir, "-o", "json")
+	if status != 7 || !strings.Contains(said, "It is not known whether this was carried out: "+filepath.Join(dir, "a.yaml")) ||
+		!strings.Contains(said, "Applied before the failure: nothing.") || out != "" {
+		t.Errorf("exit status %d, want 7 and the reason: %s%s", status, said, out)
+	}
+}
+
+// Guarantee: on a terminal, apply shows the differences and asks; any answer but yes changes nothing
+// and exits with 1. A gateway is deleted only if its name is typed. Without differences, or with
+// --yes, there is no question.
+func TestApplyAsksOnATerminal(t *testing.T) {
+	s := keygatetest.Start(t)
+	dir := writeConfigs(t, "", "a", "b", "old")
+	if status, screen := answerTo(t, s, "", "config", "apply", dir, "--yes"); status != 0 || strings.Contains(screen, "[y/N]") {
+		t.Fatalf("--yes: exit status %d\n%s", status, screen)
+	}
+	if status, screen := answerTo(t, s, "", "config", "apply", dir); status != 0 || strings.Contains(screen, "[y/N]") {
+		t.Errorf("without differences: exit status %d\n%s", status, screen)
+	}
+	changed := writeConfigs(t, "/changed", "a", "b", "new")
+	for _, answer := range []string{"\n", "n\n", "\x04", "nonsense\n", "y\nwrong\n"} {
+		status, screen := answerTo(t, s, answer, "config", "apply", changed, "--prune")
+		screen = codes.ReplaceAllString(screen, "")
+		if status != 1 || !strings.HasSuffix(screen, "Cancelled.\n") || !strings.Contains(screen, "Apply all 3? [y/N] ") || !strings.Contains(screen, "+ GET /a/changed\n") {
+			t.Errorf("answer %q: exit status %d\n%s", answer, status, screen)
+		}
+		if got := revisions(t, s); len(got) != 3 || got["a"] != 1 {
+			t.Fatalf("answer %q: got revisions %v, want nothing changed", answer, got)
+		}
+	}
+	status, screen := answerTo(t, s, "y\nold\n", "config", "apply", changed, "--prune")
+	screen = codes.ReplaceAllString(screen, "")
+	for _, want := range []string{"This deletes gateway old (gw_", "Type its name to confirm: ", "Created gateway new (gw_", "Deleted gateway old (gw_", "Gateways: 1 created, 2 changed, 1 deleted, 0 without"} {
+		if status != 0 || !strings.Contains(screen, want) {
+			t.Errorf("exit status %d, want 0 and %q:\n%s", status, want, screen)
+		}
+	}
+	if strings.Count(screen, "+ GET /a/changed\n") != 1 {
+		t.Errorf("want the differences once:\n%s", screen)
+	}
+	if got := revisions(t, s); len(got) != 3 || got["a"] != 2 || got["new"] != 1 {
+		t.Errorf("got revisions %v, want a, b and new applied", got)
+	}
+}

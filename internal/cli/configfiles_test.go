@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Guarantee: a directory with too many files, or with one that is too large, is refused.
+func TestDirectoriesAreBounded(t *testing.T) {
+	large := t.TempDir()
+	f, err := os.Create(filepath.Join(large, "large.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(maxConfigFile + 1); err != nil { // takes no space
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readConfigDir(large); err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
+		t.Errorf("got error %v, want that the file is too large", err)
+	}
+	many := t.TempDir()
+	for i := range maxConfigFiles {
+		if err := os.Link(emptyFile(t, many), filepath.Join(many, fmt.Sprintf("%05d.yaml", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := readConfigDir(many); err != nil || len(files) != maxConfigFiles {
+		t.Errorf("got %d files and error %v, want %d", len(files), err, maxConfigFiles)
+	}
+	if err := os.Link(emptyFile(t, many), filepath.Join(many, "one-more.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readConfigDir(many); err == nil || !strings.Contains(err.Error(), "more than 10000 files") {
+		t.Errorf("got error %v, want that there are too many files", err)
+	}
+}
+
+// emptyFile returns the path of an empty file that is no configuration file.
+func emptyFile(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "empty")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Guarantee: the values of variables are replaced in messages whatever their case, the longest
+// first; short ones stay.
+func TestValuesOfVariablesAreHidden(t *testing.T) {
+	d := &documentFile{}
+	lookup := d.remember(func(name string) (string, bool) {
+		value, ok := map[string]string{"TOKEN": "S3cret", "LONG": "s3cret-and-more", "ON": "on"}[name]
+		return value, ok
+	})
+	for _, name := range []string{"TOKEN", "LONG", "ON", "MISSING"} {
+		lookup(name)
+	}
+	got := d.secrets.hide("on s3cret S3CRET-and-more s3cre")
+	if want := "on ${env:TOKEN} ${env:LONG} s3cre"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
