@@ -37,11 +37,17 @@ func (a *app) addCompletion(c *cobra.Command) {
 	}
 	c.LocalNonPersistentFlags().VisitAll(add)
 	c.PersistentFlags().VisitAll(add)
-	if !c.HasSubCommands() && !strings.Contains(c.Use, "FILE") {
+	switch {
+	case strings.Contains(c.Use, "FILE|DIR"):
+		c.ValidArgsFunction = configNames
+	case !c.HasSubCommands() && !strings.Contains(c.Use, "FILE"):
 		complete := a.completion(argumentValues(c))
 		c.ValidArgsFunction = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			if all := c.Flags().Lookup("all"); all != nil && all.Changed { // config export --all
+				return nil, cobra.ShellCompDirectiveFilterDirs
 			}
 			return complete(c, args, typed)
 		}
@@ -49,6 +55,14 @@ func (a *app) addCompletion(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		a.addCompletion(sub)
 	}
+}
+
+// configNames completes the names of configuration files and directories.
+func configNames(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 && !strings.HasSuffix(c.Use, "...") {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
 // completion returns cobra's form of complete, which may be nil.

@@ -169,3 +169,30 @@ func TestApplyAsksOnATerminal(t *testing.T) {
 		t.Errorf("got revisions %v, want a, b and new applied", got)
 	}
 }
+
+// Guarantee: on a terminal, an export asks before it overwrites files, and a no leaves them alone.
+func TestExportAsksBeforeItOverwrites(t *testing.T) {
+	s := keygatetest.Start(t)
+	dir := writeConfigs(t, "", "a")
+	file := filepath.Join(dir, "a.yaml")
+	if status, screen := answerTo(t, s, "", "config", "apply", dir, "--yes"); status != 0 {
+		t.Fatalf("exit status %d\n%s", status, screen)
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for answer, want := range map[string]int{"n\n": 1, "y\n": 0} {
+		if err := os.WriteFile(file, before, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, screen := answerTo(t, s, answer, "config", "export", "--all", dir)
+		if status != want || !strings.Contains(screen, "Overwrite?") {
+			t.Errorf("answer %q: exit status %d\n%s", answer, status, screen)
+		}
+		after, err := os.ReadFile(file)
+		if err != nil || bytes.Equal(before, after) != (want == 1) {
+			t.Errorf("answer %q: got %s, %v", answer, after, err)
+		}
+	}
+}

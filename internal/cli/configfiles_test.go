@@ -70,3 +70,17 @@ func TestValuesOfVariablesAreHidden(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// Guarantee: the file name of a gateway is one that every system takes, is in the directory, and is
+// not hidden.
+func TestFileNamesOfGateways(t *testing.T) {
+	for name, want := range map[string]string{
+		"orders": "orders", "Orders_v1.2": "Orders_v1.2", "a / b": "a-b", "../../etc/passwd": "etc-passwd", ".hidden": "hidden",
+		"日本": "gateway", "": "gateway", "nul": "gateway-nul", "COM1.x": "gateway-COM1.x", "company": "company", "a\x00b": "a-b",
+		strings.Repeat("x", 255): strings.Repeat("x", longestFileName),
+	} {
+		if got := fileNameOf(name); got != want || !filepath.IsLocal(got) {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}
