@@ -1,0 +1,256 @@
+package repository
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/netguard"
+)
+
+const (
+	maxRedirects  = 5
+	knownServers  = 10_000 // URLs whose server is known to have version 2
+	serversToDrop = 1_000  // of them, when there are more
+
+	uploadPack = "/git-upload-pack"
+	discovery  = "/info/refs?service=git-upload-pack"
+)
+
+// httpClients makes the requests over https of all sources.
+type httpClients struct {
+	client *Client
+	public *http.Client // connects to public addresses alone
+	any    *http.Client
+
+	mu    sync.Mutex
+	known map[string]server // by Source.URL
+}
+
+// server is what is known of the server of a URL.
+type server struct {
+	base string // where its redirects lead to
+	caps capabilities
+}
+
+func newHTTPClients(c *Client) *httpClients {
+	newClient := func(public bool) *http.Client {
+		dialer := c.dialer(public)
+		return &http.Client{
+			Transport: &http.Transport{
+				DialContext:            dialer.DialContext,
+				TLSClientConfig:        &tls.Config{RootCAs: c.cfg.Roots, MinVersion: tls.VersionTLS12},
+				TLSHandshakeTimeout:    10 * time.Second,
+				ResponseHeaderTimeout:  HeadTimeout,
+				DisableCompression:     true,
+				MaxIdleConns:           64,
+				MaxIdleConnsPerHost:    2,
+				IdleConnTimeout:        90 * time.Second,
+				MaxResponseHeaderBytes: 64 << 10,
+				ForceAttemptHTTP2:      true,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	return &httpClients{client: c, public: newClient(true), any: newClient(false), known: map[string]server{}}
+}
+
+func (h *httpClients) close() {
+	h.public.CloseIdleConnections()
+	h.any.CloseIdleConnections()
+}
+
+// dialer returns a dialer that connects only to addresses that the guard allows.
+func (c *Client) dialer(public bool) *net.Dialer {
+	policy := netguard.Policy{PublicOnly: public, Allow: c.cfg.Allow}
+	return &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second, Resolver: c.cfg.Resolver, ControlContext: c.cfg.Guard.Control(policy)}
+}
+
+// httpConn is a conn over https.
+type httpConn struct {
+	clients *httpClients
+	source  *Source
+	own     *url.URL // the source's, which alone gets the credential
+	base    string   // of the repository, after redirects
+}
+
+func (h *httpClients) open(_ context.Context, s *Source, at *location) (conn, error) {
+	base := "https://" + strings.TrimSuffix(at.host, ":443") + at.path
+	own, err := url.Parse(base)
+	if err != nil {
+		return nil, problem(Invalid, "the URL is not valid")
+	}
+	return &httpConn{clients: h, source: s, own: own, base: base}, nil
+}
+
+func (c *httpConn) hostKey() string { return "" }
+
+func (c *httpConn) close() {}
+
+func (c *httpConn) known() (capabilities, bool) {
+	c.clients.mu.Lock()
+	defer c.clients.mu.Unlock()
+	s, ok := c.clients.known[c.source.URL]
+	if ok {
+		c.base = s.base
+	}
+	return s.caps, ok
+}
+
+func (c *httpConn) forget() {
+	c.clients.mu.Lock()
+	defer c.clients.mu.Unlock()
+	delete(c.clients.known, c.source.URL)
+	c.base = strings.TrimSuffix(c.own.String(), "/")
+}
+
+func (c *httpConn) isV2(caps capabilities) {
+	c.clients.mu.Lock()
+	defer c.clients.mu.Unlock()
+	known := c.clients.known
+	if len(known) >= knownServers { // any will do: they are asked again
+		n := 0
+		for u := range known {
+			if delete(known, u); n == serversToDrop {
+				break
+			}
+			n++
+		}
+	}
+	known[c.source.URL] = server{base: c.base, caps: caps}
+}
+
+// advertised implements conn. It follows redirects, which a server of Git answers with when a
+// repository has moved.
+func (c *httpConn) advertised(ctx context.Context) (io.ReadCloser, error) {
+	at := c.base + discovery
+	for range maxRedirects + 1 {
+		r, err := c.do(ctx, http.MethodGet, at, nil)
+		if err != nil {
+			return nil, err
+		}
+		next := r.Header.Get("Location")
+		if r.StatusCode < 300 || r.StatusCode > 399 || next == "" {
+			if c.base, err = strings.TrimSuffix(at, discovery), c.check(r); err != nil {
+				return nil, err
+			}
+			if !strings.HasSuffix(at, discovery) {
+				_ = r.Body.Close()
+				return nil, problem(Malformed, "the server's redirect does not lead to a Git repository: use the repository's own URL")
+			}
+			return r.Body, nil
+		}
+		_ = r.Body.Close()
+		to, err := r.Request.URL.Parse(next)
+		if err != nil || to.Scheme != "https" || to.Host == "" || to.User != nil {
+			return nil, problem(Refused, "the server redirects to an address without https: use the repository's own URL")
+		}
+		at = to.String()
+	}
+	return nil, problem(Unreachable, "the server redirects more than %d times: use the repository's own URL", maxRedirects)
+}
+
+// send implements conn.
+func (c *httpConn) send(ctx context.Context, request []byte) (io.ReadCloser, error) {
+	r, err := c.do(ctx, http.MethodPost, c.base+uploadPack, request)
+	if err != nil {
+		return nil, err
+	}
+	return r.Body, c.check(r)
+}
+
+func (c *httpConn) do(ctx context.Context, method, at string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
+	if err != nil {
+		return nil, problem(Invalid, "the URL is not valid")
+	}
+	r.Header.Set("Git-Protocol", "version=2")
+	r.Header.Set("User-Agent", "git/2 (keygate)")
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-git-upload-pack-request")
+		r.Header.Set("Accept", "application/x-git-upload-pack-result")
+	}
+	if k := &c.source.Credential; r.URL.Scheme == c.own.Scheme && r.URL.Host == c.own.Host {
+		if secret := cmp.Or(k.Token, k.Password); secret != "" {
+			r.SetBasicAuth(k.user(), secret)
+		}
+	}
+	client := c.clients.any
+	if c.source.Public {
+		client = c.clients.public
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	res, err := client.Do(r.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	res.Body = newPaced(res.Body, cancel)
+	return res, nil
+}
+
+// check returns an error for a response that is not one of Git, and closes it.
+func (c *httpConn) check(r *http.Response) (err error) {
+	defer func() {
+		if err != nil {
+			_ = r.Body.Close()
+		}
+	}()
+	anonymous := c.source.Credential == Credential{}
+	switch {
+	case r.StatusCode == http.StatusOK:
+		if kind := r.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/x-git-") {
+			return problem(Malformed, "the URL is not that of a Git repository: the server responds with another kind of document")
+		}
+		return nil
+	case r.StatusCode == http.StatusUnauthorized && anonymous:
+		return problem(Unauthorized, "the server asks for a credential: give a token, or username and password; check the URL too, if the repository is public")
+	case r.StatusCode == http.StatusUnauthorized, r.StatusCode == http.StatusForbidden:
+		return problem(Unauthorized, "the server refuses the credential (status %d): it may have expired, or may not read this repository", r.StatusCode)
+	case r.StatusCode == http.StatusNotFound, r.StatusCode == http.StatusGone:
+		return problem(NoRepository, "the server has no such repository (status %d): check the URL, and that the credential may read it", r.StatusCode)
+	case r.StatusCode == http.StatusTooManyRequests:
+		return problem(Unreachable, "the server asks for fewer requests (status 429): use a longer interval")
+	}
+	return problem(Unreachable, "the server responds with status %d", r.StatusCode)
+}
+
+var errStalled = errors.New("the server sends too slowly")
+
+// paced is the body of a response that must keep a pace: stallBytes in each stallTime.
+type paced struct {
+	body   io.ReadCloser
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+	got    int
+}
+
+func newPaced(body io.ReadCloser, cancel context.CancelCauseFunc) *paced {
+	return &paced{body: body, cancel: cancel, timer: time.AfterFunc(stallTime, func() { cancel(errStalled) })}
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.body.Read(b)
+	if p.got += n; p.got >= stallBytes {
+		p.got = 0
+		p.timer.Reset(stallTime)
+	}
+	return n, err
+}
+
+// Close implements io.Closer. It gives the request up.
+func (p *paced) Close() error {
+	p.timer.Stop()
+	err := p.body.Close()
+	p.cancel(nil)
+	return err
+}
