@@ -167,10 +167,28 @@ func (c *Client) Revision(ctx context.Context, gatewayID string, number int64) (
 	return call[Revision](ctx, c, http.MethodGet, fmt.Sprintf("%s/revisions/%d", gatewayPath(gatewayID), number), nil)
 }
 
+// RevisionContent returns the OpenAPI document or configuration file of a revision, with *** in the place
+// of secrets.
+func (c *Client) RevisionContent(ctx context.Context, gatewayID string, number int64) ([]byte, error) {
+	return c.document(ctx, fmt.Sprintf("%s/revisions/%d/content", gatewayPath(gatewayID), number))
+}
+
+// DiffRevisions returns what differs between two revisions of a gateway: what pushing the revision to
+// would have changed while from was in force. from is 0 for the state before the first revision.
+func (c *Client) DiffRevisions(ctx context.Context, gatewayID string, from, to int64) (*Push, error) {
+	return call[Push](ctx, c, http.MethodGet, fmt.Sprintf("%s/revisions/%d/diff?from=%d", gatewayPath(gatewayID), to, from), nil)
+}
+
 // Rollback creates a new revision with the routes and rate limits of an old one
-// (contract, section 5).
-func (c *Client) Rollback(ctx context.Context, gatewayID string, number int64) (*Push, error) {
-	return call[Push](ctx, c, http.MethodPost, fmt.Sprintf("%s/revisions/%d/rollback", gatewayPath(gatewayID), number), nil)
+// (contract, section 5). With dryRun it only returns what would change. A revision that is no longer
+// kept is an *Error with status 404; see IsNotFound.
+func (c *Client) Rollback(ctx context.Context, gatewayID string, number int64, dryRun bool, options ...Option) (*Push, error) {
+	path := fmt.Sprintf("%s/revisions/%d/rollback", gatewayPath(gatewayID), number)
+	if dryRun {
+		path += "?dry_run=true"
+	}
+	r := &Request{Method: http.MethodPost, Path: path}
+	return do[Push](ctx, c, r.with(options))
 }
 
 // Keys lists the keys of the account, newest first, without the full keys.

@@ -314,7 +314,9 @@ func TestClientCoversTheDocument(t *testing.T) {
 		break
 	}
 	discard(c.Revision(ctx, "{gateway_id}", 1))
-	discard(c.Rollback(ctx, "{gateway_id}", 1))
+	discard(c.RevisionContent(ctx, "{gateway_id}", 1))
+	discard(c.DiffRevisions(ctx, "{gateway_id}", 2, 1))
+	discard(c.Rollback(ctx, "{gateway_id}", 1, true))
 	for range c.Keys(ctx, client.KeyFilter{}) {
 		break
 	}

@@ -89,6 +89,8 @@ func TestThirdDocumentOfAnAccountWaits(t *testing.T) {
 			{"POST", "/v1/gateways", 0, `{"name": "a", "upstream_url": "http://127.0.0.1", "spec": "{}"}`},
 			{"POST", strings.Replace(specPath, "/spec", "/revisions/1/rollback", 1), 0, " "},
 			{"GET", specPath, 0, " "},
+			{"GET", strings.Replace(specPath, "/spec", "/revisions/1/content", 1), 0, " "},
+			{"GET", strings.Replace(specPath, "/spec", "/revisions/2/diff", 1), 0, " "},
 			{"GET", strings.Replace(specPath, "/spec", "/config", 1), 0, " "},
 		} {
 			asked := newBody()

@@ -357,6 +357,44 @@ func TestDocumentsArePushedAndExported(t *testing.T) {
 			s.get(at+"/revisions/"+number).refused(404, "not_found", "")
 		}
 	})
+	t.Run("a revision has its document", func(t *testing.T) {
+		s := s.in(t)
+		for number, mediaType := range map[string]string{"1": "application/yaml", "2": "application/json"} {
+			got := s.get(at + "/revisions/" + number + "/content").want(200)
+			if got.header.Get("Content-Type") != mediaType || (got.raw == petSpec) != (number == "1") {
+				t.Errorf("revision %s: got %s %q", number, got.header.Get("Content-Type"), got.raw)
+			}
+		}
+		s.get(at+"/revisions/3/content").refused(404, "not_found", "")
+		s.get(at+"/revisions/x/content").refused(404, "not_found", "")
+	})
+	t.Run("two revisions can be compared", func(t *testing.T) {
+		s := s.in(t)
+		before, after := s.get(at+"/revisions/2/diff").want(200), s.get(at+"/revisions/2/diff?from=1").want(200)
+		wantFields(t, after.json, resultFields)
+		if before.raw != after.raw || len(after.json["added"].([]any)) != 1 || len(after.json["removed"].([]any)) != 2 || after.json["revision"] != nil {
+			t.Errorf("got %s, and compared with the one before %s", after.raw, before.raw)
+		}
+		if first := s.get(at + "/revisions/1/diff?from=0").want(200); len(first.json["added"].([]any)) != 2 || first.raw != s.get(at+"/revisions/1/diff").want(200).raw {
+			t.Errorf("got %s for the first revision, want its 2 routes", first.raw)
+		}
+		s.get(at+"/revisions/1/diff?from=7").refused(404, "not_found", "")
+		s.get(at+"/revisions/x/diff").refused(404, "not_found", "")
+		for _, from := range []string{"-1", "x", "01", "1.0"} {
+			s.get(at+"/revisions/2/diff?from="+from).refused(422, "validation_failed", "from")
+		}
+	})
+	t.Run("a dry run of a rollback changes nothing", func(t *testing.T) {
+		s := s.in(t)
+		dry := s.post(at+"/revisions/1/rollback?dry_run=true", nil).want(200)
+		wantFields(t, dry.json, resultFields)
+		if dry.json["revision"] != nil || len(dry.json["added"].([]any)) != 2 || dry.json["added"].([]any)[0].(map[string]any)["route_id"] != nil {
+			t.Errorf("got %s, want 2 added routes without identifiers", dry.raw)
+		}
+		if n := len(s.get(at + "/revisions").want(200).data()); n != 2 {
+			t.Errorf("got %d revisions, want 2", n)
+		}
+	})
 	t.Run("a rollback is a new revision", func(t *testing.T) {
 		s := s.in(t)
 		rolled := s.post(at+"/revisions/1/rollback", nil).want(200)

@@ -74,11 +74,16 @@ func (a *API) getSpec(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
+	return documentOf(r), nil
+}
+
+// documentOf returns the document of a revision as it was pushed.
+func documentOf(r *gateway.Revision) response {
 	mediaType := yamlType
 	if bytes.HasPrefix(bytes.TrimLeft(r.Content, " \t\r\n"), []byte("{")) {
 		mediaType = jsonType
 	}
-	return response{status: http.StatusOK, raw: r.Content}.with("Content-Type", mediaType), nil
+	return response{status: http.StatusOK, raw: r.Content}.with("Content-Type", mediaType)
 }
 
 func (a *API) getConfig(c *call) (response, error) {
@@ -109,14 +114,37 @@ func (a *API) revisionOperations() []operation {
 		run: a.listRevisions,
 	}, {
 		id: "getRevision", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions/{number}", tag: "Revisions",
-		summary: "Get a revision", description: "Returns one revision.",
+		summary: "Get a revision", description: "Returns one revision. One that is no longer kept is a 404 that says how long revisions are kept.",
 		success: http.StatusOK, result: reflect.TypeFor[revisionRecord](),
 		run: a.getRevision,
+	}, {
+		id: "getRevisionContent", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions/{number}/content", tag: "Revisions",
+		summary: "Get the document of a revision", description: "Returns the OpenAPI document or configuration file of a revision, with *** in the place of secrets.",
+		success: http.StatusOK, media: []string{yamlType, jsonType},
+		run: a.getRevisionContent,
+	}, {
+		id: "diffRevision", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions/{number}/diff", tag: "Revisions",
+		summary: "Compare two revisions",
+		description: "Returns what differs between two revisions, in the form of a push: what pushing this one would have changed while the revision from was in force. " +
+			"Changes of single routes after a revision are not part of it.",
+		query: []queryParam{{
+			name: "from", doc: "Number of the revision to compare with. The default is the one before; 0 is the state before the first revision.",
+			schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(0)}, example: 3,
+			check: func(v string) error {
+				if _, ok := revisionNumber(v); !ok && v != "0" {
+					return fault.Invalid("from", "must be the number of a revision, or 0")
+				}
+				return nil
+			},
+		}},
+		success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
+		run: a.diffRevision,
 	}, {
 		id: "rollbackRevision", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/revisions/{number}/rollback", tag: "Revisions",
 		summary: "Roll back to a revision",
 		description: "Creates a new revision with the routes and rate limits of an old one. Takes no request body. " +
 			"If-Match takes the ETag of the gateway.",
+		query:      []queryParam{dryRunParam()},
 		replayable: true, ifMatch: true, success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
 		run: a.rollback,
 	}}
@@ -142,11 +170,45 @@ func (a *API) getRevision(c *call) (response, error) {
 	if !found {
 		return response{}, fault.Missing("revision")
 	}
-	r, err := a.cfg.Control.Revision(c.ctx, &c.caller, c.params["gateway_id"], n)
+	r, err := a.cfg.Control.RevisionRecord(c.ctx, &c.caller, c.params["gateway_id"], n)
 	if err != nil {
 		return response{}, err
 	}
 	return ok(presentRevision(r)), nil
+}
+
+func (a *API) getRevisionContent(c *call) (response, error) {
+	n, found := revisionNumber(c.params["number"])
+	if !found {
+		return response{}, fault.Missing("revision")
+	}
+	if err := c.takeDocumentPlace(); err != nil {
+		return response{}, err
+	}
+	r, err := a.cfg.Control.Revision(c.ctx, &c.caller, c.params["gateway_id"], n)
+	if err != nil {
+		return response{}, err
+	}
+	return documentOf(r), nil
+}
+
+func (a *API) diffRevision(c *call) (response, error) {
+	to, found := revisionNumber(c.params["number"])
+	if !found {
+		return response{}, fault.Missing("revision")
+	}
+	if err := c.takeDocumentPlace(); err != nil {
+		return response{}, err
+	}
+	from := to - 1
+	if v := c.query.Get("from"); v != "" {
+		from, _ = revisionNumber(v)
+	}
+	result, err := a.cfg.Control.CompareRevisions(c.ctx, &c.caller, c.params["gateway_id"], from, to)
+	if err != nil {
+		return response{}, err
+	}
+	return ok(presentPush(result)), nil
 }
 
 func (a *API) rollback(c *call) (response, error) {
@@ -158,7 +220,7 @@ func (a *API) rollback(c *call) (response, error) {
 		return response{}, err
 	}
 	present := func(p *control.PushResult) response { return ok(presentPush(p)) }
-	result, err := a.cfg.Control.Rollback(withIdempotency(c, present), &c.caller, c.params["gateway_id"], n, c.match)
+	result, err := a.cfg.Control.Rollback(withIdempotency(c, present), &c.caller, c.params["gateway_id"], n, c.query.Get("dry_run") == "true", c.match)
 	if err != nil {
 		return response{}, err
 	}

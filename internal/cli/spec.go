@@ -209,7 +209,7 @@ func (o *specRollback) run(c *cobra.Command, args []string) error {
 	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
-	p, err := inTurn(c.Context(), o.app, func() (*client.Push, error) { return api.Rollback(c.Context(), o.gateway, n) })
+	p, err := inTurn(c.Context(), o.app, func() (*client.Push, error) { return api.Rollback(c.Context(), o.gateway, n, false) })
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,22 @@ func (w *work) rejectRepeat(ctx context.Context) error {
 	return w.roomForResponse(ctx, 1)
 }
 
+// encodedBefore returns ctx with the response of an operation whose result is known before its
+// transaction. A large one then takes no time in there.
+func encodedBefore(ctx context.Context, result any) (context.Context, error) {
+	i := idempotencyOf(ctx)
+	if i == nil {
+		return ctx, nil
+	}
+	status, header, body, err := i.Encode(result)
+	if err != nil {
+		return nil, fmt.Errorf("encode the response to store: %w", err)
+	}
+	encoded := *i
+	encoded.Encode = func(any) (int, map[string]string, []byte, error) { return status, header, body, nil }
+	return WithIdempotency(ctx, &encoded), nil
+}
+
 // storeResponse stores the response to a call with an Idempotency-Key.
 func (w *work) storeResponse(ctx context.Context, result any) error {
 	i := idempotencyOf(ctx)

@@ -151,7 +151,7 @@ func operations(h *harness, c *control.Caller) map[string]func(keyID, gatewayID,
 		"dry run":       func(_, g, _ string) error { return second(h.PushConfiguration(ctx(), c, g, doc, true, never)) },
 		"revisions":     func(_, g, _ string) error { return second(h.Revisions(ctx(), c, g, 1, 0)) },
 		"revision":      func(_, g, _ string) error { return second(h.Revision(ctx(), c, g, 1)) },
-		"rollback":      func(_, g, _ string) error { return second(h.Rollback(ctx(), c, g, 1, nil)) },
+		"rollback":      func(_, g, _ string) error { return second(h.Rollback(ctx(), c, g, 1, false, nil)) },
 	}
 }
 

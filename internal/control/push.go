@@ -28,13 +28,13 @@ func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID st
 }
 
 // Rollback creates a new revision with the content, routes and limits of the one with the given
-// number.
-func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64, m Match) (*PushResult, error) {
+// number. With dryRun, it only returns what would change.
+func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64, dryRun bool, m Match) (*PushResult, error) {
 	rev, err := s.Revision(ctx, c, gatewayID, number)
 	if err != nil {
 		return nil, err
 	}
-	return s.pushDocument(ctx, c, gatewayID, len(rev.Content), func() (*document, error) { return s.readRevision(c, rev) }, false, m)
+	return s.pushDocument(ctx, c, gatewayID, len(rev.Content), func() (*document, error) { return s.readRevision(c, rev) }, dryRun, m)
 }
 
 // pushDocument pushes the document that read returns, which has the given number of bytes.
@@ -89,6 +89,10 @@ func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *do
 	defer unlock()
 	for attempt := 1; ; attempt++ {
 		p, err := s.preparePush(ctx, c, gatewayID, doc, m, true)
+		if err != nil {
+			return nil, err
+		}
+		ctx, err := encodedBefore(ctx, p.result(false))
 		if err != nil {
 			return nil, err
 		}

@@ -118,7 +118,7 @@ func (p *pushed) setLimits() {
 
 func (p *pushed) rollback(revision int64) *control.PushResult {
 	p.tb.Helper()
-	return must[*control.PushResult](p.harness)(p.Rollback(ctx(), p.caller, p.id, revision, nil))
+	return must[*control.PushResult](p.harness)(p.Rollback(ctx(), p.caller, p.id, revision, false, nil))
 }
 
 func (p *pushed) want(got *control.PushResult, want string) {
@@ -307,7 +307,7 @@ func TestConfigurationReplacesSettings(t *testing.T) {
 // revision. A revision that does not exist is not found.
 func TestRollback(t *testing.T) {
 	p := newPushed(t, 5)
-	_, err := p.Rollback(ctx(), p.caller, p.id, 9, nil)
+	_, err := p.Rollback(ctx(), p.caller, p.id, 9, false, nil)
 	p.wantCode(err, fault.NotFound, "")
 	p.revise(6)
 	p.wantLimits(pushedLimit, "7/s", "9/s")
@@ -392,7 +392,7 @@ func TestPushReplacesAllRoutes(t *testing.T) {
 		}
 		to := rapid.IntRange(1, len(tables)).Draw(rt, "rollback")
 		before := identifiers(h.routes(caller, g.ID))
-		must[*control.PushResult](h)(h.Rollback(ctx(), caller, g.ID, int64(to), nil))
+		must[*control.PushResult](h)(h.Rollback(ctx(), caller, g.ID, int64(to), false, nil))
 		h.wantTable(caller, g.ID, tables[to-1], before)
 	})
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"math"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -57,8 +58,8 @@ func (s *Service) Revisions(ctx context.Context, c *Caller, gatewayID string, li
 	})
 }
 
-// Revision returns one revision. If it was removed, the error is fault.NotFound and says how long
-// revisions are kept.
+// Revision returns one revision, with its content and routes. If it was removed, the error is
+// fault.NotFound and says how long revisions are kept.
 func (s *Service) Revision(ctx context.Context, c *Caller, gatewayID string, number int64) (*gateway.Revision, error) {
 	return read(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
 		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
@@ -69,18 +70,44 @@ func (s *Service) Revision(ctx context.Context, c *Caller, gatewayID string, num
 	})
 }
 
+// RevisionRecord is Revision without content and routes, which may be large.
+func (s *Service) RevisionRecord(ctx context.Context, c *Caller, gatewayID string, number int64) (*gateway.Revision, error) {
+	return read(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
+		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+		if err != nil {
+			return nil, err
+		}
+		if number == math.MaxInt64 {
+			return nil, s.noRevision(g, number)
+		}
+		list, err := tx.Revisions(ctx, gatewayID, 1, number+1)
+		if err == nil && (len(list) == 0 || list[0].Number != number) {
+			err = s.noRevision(g, number)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &list[0], nil
+	})
+}
+
 // revision is Revision for the gateway g.
 func (s *Service) revision(ctx context.Context, tx RevisionReader, g *gateway.Gateway, number int64) (*gateway.Revision, error) {
 	r, err := tx.Revision(ctx, g.ID, number)
-	if fault.CodeOf(err) != fault.NotFound {
-		return r, err
+	if fault.CodeOf(err) == fault.NotFound {
+		err = s.noRevision(g, number)
 	}
+	return r, err
+}
+
+// noRevision returns the error for a revision of g that is not there.
+func (s *Service) noRevision(g *gateway.Gateway, number int64) error {
 	if g.Revision == 0 {
-		return nil, fault.New(fault.NotFound, "the gateway has no revisions: nothing was pushed to it yet")
+		return fault.New(fault.NotFound, "the gateway has no revisions: nothing was pushed to it yet")
 	}
 	if number < 1 || number > g.Revision {
-		return nil, fault.New(fault.NotFound, "the gateway has no revision %d: its last one is %d", number, g.Revision)
+		return fault.New(fault.NotFound, "the gateway has no revision %d: its last one is %d", number, g.Revision)
 	}
-	return nil, fault.New(fault.NotFound, "revision %d is no longer kept: those of the last %d days are, and the newest %d of a gateway if they are more, as long as the revisions of the account take at most %s",
+	return fault.New(fault.NotFound, "revision %d is no longer kept: those of the last %d days are, and the newest %d of a gateway if they are more, as long as the revisions of the account take at most %s",
 		number, int(revisionsKept.Hours()/24), newestRevisions, inMiB(s.cfg.Bounds.revisionBytes()))
 }

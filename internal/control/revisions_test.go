@@ -151,12 +151,12 @@ func TestBytesOfRevisionsAreBounded(t *testing.T) {
 		if got := h.oldest(other, theirs.ID); got != 1 {
 			t.Errorf("the oldest revision of the other account is %d, want 1", got)
 		}
-		_, err := h.Rollback(ctx(), caller, large.ID, 3, nil)
+		_, err := h.Rollback(ctx(), caller, large.ID, 3, false, nil)
 		h.wantCode(err, fault.NotFound, "")
 		if err == nil || !strings.Contains(err.Error(), "no longer kept: those of the last 400 days are, and the newest 1000") {
 			t.Errorf("got error %v", err)
 		}
-		must[*control.PushResult](h)(h.Rollback(ctx(), caller, large.ID, 4, nil))
+		must[*control.PushResult](h)(h.Rollback(ctx(), caller, large.ID, 4, false, nil))
 
 		h.bounds.RevisionBytes = 1
 		h.serve(h.db)
@@ -188,7 +188,7 @@ func TestPushesWaitForOldRevisionsToBeRemoved(t *testing.T) {
 		h.wantNoRecords(caller.Account.ID, func() {
 			_, err := h.PushSpec(ctx(), caller, g.ID, spec("/b"), false, nil)
 			h.wantFull(err)
-			_, err = h.Rollback(ctx(), caller, g.ID, 1, nil)
+			_, err = h.Rollback(ctx(), caller, g.ID, 1, false, nil)
 			h.wantFull(err)
 			_, err = h.CreateGateway(ctx(), caller, newGateway("https://a.example"), string(spec("/b")))
 			h.wantFull(err)

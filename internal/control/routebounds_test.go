@@ -56,7 +56,7 @@ func TestRouteBounds(t *testing.T) {
 					_, err = h.PushConfiguration(ctx(), caller, g.ID, configuration(paths...), dryRun, nil)
 					h.wantCode(err, fault.ValidationFailed, fmt.Sprintf("routes[%d].path", len(paths)-1))
 				}
-				_, err := h.Rollback(ctx(), caller, g.ID, 2, nil)
+				_, err := h.Rollback(ctx(), caller, g.ID, 2, false, nil)
 				h.wantCode(err, fault.ValidationFailed, "number")
 				_, err = h.CreateGateway(ctx(), caller, newGateway("http://127.0.0.1:9"), string(spec(paths...)))
 				h.wantCode(err, fault.ValidationFailed, "spec")
@@ -108,7 +108,7 @@ func TestRoutesOfAnAccountAreBounded(t *testing.T) {
 	h.push(caller, g.ID, spec("/a", "/b", "/d"))
 	h.push(caller, second.ID, spec("/a"))
 	h.route(caller, g.ID, "/e", "GET")
-	_, err := h.Rollback(ctx(), caller, second.ID, 1, nil)
+	_, err := h.Rollback(ctx(), caller, second.ID, 1, false, nil)
 	h.wantCode(err, fault.ValidationFailed, "number")
 	h.maxRoutes = 2 // the account has more already
 	h.serve(h.db)

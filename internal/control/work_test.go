@@ -117,7 +117,7 @@ func (h *harness) everyChange(caller *control.Caller) []change {
 		{"push config", true, func(ctx context.Context) error {
 			return second(h.PushConfiguration(ctx, caller, g.ID, []byte("routes: []"), false, nil))
 		}},
-		{"rollback", true, func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1, nil)) }},
+		{"rollback", true, func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1, false, nil)) }},
 		{"create account", true, func(ctx context.Context) error {
 			_, _, err := h.CreateAccount(ctx, "new", "scale", nil)
 			return err
@@ -234,7 +234,7 @@ func TestIdempotency(t *testing.T) {
 	g := h.gateway(caller)
 	h.push(caller, g.ID, spec("/a"))
 	for name, f := range map[string]func(ctx context.Context) error{
-		"rollback": func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1, nil)) },
+		"rollback": func(ctx context.Context) error { return second(h.Rollback(ctx, caller, g.ID, 1, false, nil)) },
 		"verify":   func(ctx context.Context) error { return second(h.VerifyKey(ctx, caller, k.Secret, "", "", "")) },
 	} {
 		quiet := *call
