@@ -1368,6 +1368,10 @@ type Push struct {
 	// Routes that were changed, or in a dry run would be.
 	Changed []RouteChange `json:"changed"`
 
+	// Settings of the gateway that the section gateway of a configuration file changed, or
+	// in a dry run would change. Absent if there are none.
+	Gateway *[]SettingChange `json:"gateway,omitempty"`
+
 	// Routes that were removed, or in a dry run would be.
 	Removed []RouteChange `json:"removed"`
 
@@ -1614,6 +1618,24 @@ type Setting struct {
 
 // SettingSource is an enumerated string; see its constants.
 type SettingSource string
+
+// SettingChange is the schema SettingChange of the OpenAPI document.
+type SettingChange struct {
+	// After The setting after, in the same form.
+	//
+	// Example: 30s
+	After interface{} `json:"after"`
+
+	// Before The setting before, in the form of the audit log: *** for a secret, a digest for certificates; null for none.
+	//
+	// Example: 60s
+	Before interface{} `json:"before"`
+
+	// Field Name of the setting, as in the gateway's record.
+	//
+	// Example: timeout
+	Field string `json:"field"`
+}
 
 // Settings is the schema Settings of the OpenAPI document.
 type Settings struct {

@@ -95,6 +95,14 @@ type pushRecord struct {
 	Changed   []routeChangeRecord `json:"changed" nullable:"false" doc:"Routes that were changed, or in a dry run would be."`
 	Unchanged int                 `json:"unchanged" doc:"Number of routes that did not change."`
 	Warnings  []string            `json:"warnings" nullable:"false" doc:"Likely mistakes in the document."`
+
+	Gateway []settingChangeRecord `json:"gateway,omitempty" nullable:"false" doc:"Settings of the gateway that the section gateway of a configuration file changed, or in a dry run would change. Absent if there are none."`
+}
+
+type settingChangeRecord struct {
+	Field  string `json:"field" doc:"Name of the setting, as in the gateway's record." example:"timeout"`
+	Before any    `json:"before" doc:"The setting before, in the form of the audit log: *** for a secret, a digest for certificates; null for none." example:"\"60s\""`
+	After  any    `json:"after" doc:"The setting after, in the same form." example:"\"30s\""`
 }
 
 // KeyRecord is a key. It is exported because huma omits an embedded struct with an
@@ -262,8 +270,17 @@ func presentRevision(r *gateway.Revision) revisionRecord {
 func presentPush(p *control.PushResult) pushRecord {
 	return pushRecord{
 		Revision: optionalNumber(p.Revision), Added: presentChanges(p.Added), Removed: presentChanges(p.Removed),
-		Changed: presentChanges(p.Changed), Unchanged: p.Unchanged, Warnings: orEmpty(p.Warnings),
+		Changed: presentChanges(p.Changed), Unchanged: p.Unchanged, Warnings: orEmpty(p.Warnings), Gateway: presentSettings(p.Settings),
 	}
+}
+
+// presentSettings returns nil if there are none.
+func presentSettings(changes []control.SettingChange) []settingChangeRecord {
+	var out []settingChangeRecord
+	for _, c := range changes {
+		out = append(out, settingChangeRecord(c))
+	}
+	return out
 }
 
 func presentChanges(changes []control.RouteChange) []routeChangeRecord {

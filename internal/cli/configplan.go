@@ -157,7 +157,7 @@ func (o *configRun) look(ctx context.Context, p *planned) error {
 		return err
 	}
 	p.etag, p.Name, p.Push = g.etag, g.Name, push
-	p.Gateway = gatewayChanges(&p.file.config.Gateway, g.Gateway)
+	p.Gateway = settingsOf(push)
 	if p.Action = updateGateway; !p.differs() {
 		p.Action = keepGateway
 	}
@@ -175,7 +175,7 @@ func (p *planned) lookNew() error {
 	for _, r := range p.file.config.Routes {
 		p.Added = append(p.Added, client.RouteChange{Methods: r.Methods, Path: r.Path})
 	}
-	p.Gateway = gatewayChanges(section, &client.Gateway{})
+	p.Gateway = newSettings(section)
 	p.hide()
 	return nil
 }
@@ -224,7 +224,7 @@ func (o *configRun) planDeletion(ctx context.Context, id string) (*planned, erro
 		return nil, err
 	}
 	p := &planned{etag: etag}
-	p.Action, p.GatewayID, p.Name, p.Gateway = deleteGateway, id, g.Name, []settingChange{}
+	p.Action, p.GatewayID, p.Name, p.Gateway = deleteGateway, id, g.Name, []client.SettingChange{}
 	p.Push = noChanges()
 	return p, nil
 }

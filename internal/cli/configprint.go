@@ -1,20 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/gateway"
 )
-
-// settingChange is a field of the file's section gateway that differs from the
-// gateway's current value.
-type settingChange struct {
-	Field  string  `json:"field"`
-	Before *string `json:"before"`
-	After  *string `json:"after"`
-}
 
 // difference is the output of config diff and config apply for one gateway.
 type difference struct {
@@ -23,33 +16,51 @@ type difference struct {
 	GatewayID string `json:"gateway_id,omitempty"` // "" for a gateway that does not exist yet
 	Name      string `json:"name"`
 	*client.Push
-	Gateway []settingChange `json:"gateway"`
+	Gateway []client.SettingChange `json:"gateway"` // never nil, unlike that of Push
 }
 
-// gatewayChanges compares the section gateway of a file with the current gateway. An
-// absent field changes nothing; null removes the field.
-func gatewayChanges(s *gateway.Section, current *client.Gateway) []settingChange {
-	changes := []settingChange{}
-	add := func(name, before, after string) {
-		if before != after {
-			changes = append(changes, settingChange{name, given(before), given(after)})
+// settingsOf returns the settings that a push changes.
+func settingsOf(p *client.Push) []client.SettingChange {
+	if p.Gateway == nil {
+		return []client.SettingChange{}
+	}
+	return *p.Gateway
+}
+
+// newSettings returns the main settings of a gateway that a file creates.
+func newSettings(s *gateway.Section) []client.SettingChange {
+	changes := []client.SettingChange{
+		{Field: "name", After: s.Name.Value},
+		{Field: "upstream_url", After: s.UpstreamURL.Value},
+	}
+	if limit := s.GlobalLimit.Value; !limit.IsZero() {
+		after := map[string]any{"sustained": limit.Sustained.String()}
+		if !limit.Burst.IsZero() {
+			after["burst"] = limit.Burst.String()
 		}
-	}
-	if s.Name.Present {
-		add("name", current.Name, s.Name.Value)
-	}
-	if s.UpstreamURL.Present {
-		add("upstream_url", current.UpstreamURL, s.UpstreamURL.Value)
-	}
-	if s.GlobalLimit.Present {
-		after := ""
-		if limit := s.GlobalLimit.Value; !limit.IsZero() {
-			sustained, burst := limit.Sustained.String(), limit.Burst.String()
-			after = globalLimit(&client.GlobalLimit{Sustained: given(sustained), Burst: given(burst)})
-		}
-		add("global_rate_limit", globalLimit(current.GlobalRateLimit), after)
+		changes = append(changes, client.SettingChange{Field: "global_rate_limit", After: after})
 	}
 	return changes
+}
+
+// settingText returns a setting on one line.
+func settingText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "-"
+	case string:
+		return v
+	case map[string]any:
+		if sustained, isLimit := v["sustained"].(string); isLimit {
+			burst, _ := v["burst"].(string)
+			return globalLimit(&client.GlobalLimit{Sustained: &sustained, Burst: given(burst)})
+		}
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(text)
 }
 
 // differs reports whether anything of an existing gateway changes.
@@ -73,12 +84,7 @@ func (p *planned) hide() {
 	}
 	p.Name = hide(p.Name)
 	for i := range p.Gateway {
-		for _, value := range []**string{&p.Gateway[i].Before, &p.Gateway[i].After} {
-			if *value != nil {
-				shown := hide(**value)
-				*value = &shown
-			}
-		}
+		p.Gateway[i].Before, p.Gateway[i].After = hideIn(p.Gateway[i].Before, hide), hideIn(p.Gateway[i].After, hide)
 	}
 	for _, routes := range [][]client.RouteChange{p.Added, p.Removed, p.Changed} {
 		for i := range routes {
@@ -88,6 +94,23 @@ func (p *planned) hide() {
 	for i := range p.Warnings {
 		p.Warnings[i] = hide(p.Warnings[i])
 	}
+}
+
+// hideIn returns a JSON value with hide applied to all of its strings.
+func hideIn(value any, hide func(string) string) any {
+	switch v := value.(type) {
+	case string:
+		return hide(v)
+	case []any:
+		for i := range v {
+			v[i] = hideIn(v[i], hide)
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = hideIn(v[name], hide)
+		}
+	}
+	return value
 }
 
 // print prints the plan for people, or for programs: an object for one file, an array for a
@@ -135,7 +158,7 @@ func (o *configRun) write(w io.Writer, p *planned, when tense) {
 		return
 	}
 	for _, s := range p.Gateway {
-		o.writeChange(w, "~", fmt.Sprintf("gateway.%s: %s -> %s", s.Field, clean(str(s.Before)), clean(str(s.After))))
+		o.writeChange(w, "~", fmt.Sprintf("gateway.%s: %s -> %s", s.Field, clean(settingText(s.Before)), clean(settingText(s.After))))
 	}
 	o.writePush(w, p.Push, when, o.verbose)
 }

@@ -108,11 +108,7 @@ func WithIdempotency(ctx context.Context, i *Idempotency) context.Context {
 }
 
 // Optional is a field of a PATCH body: absent, null or a value.
-type Optional[T any] struct {
-	Present bool
-	Null    bool
-	Value   T
-}
+type Optional[T any] = gateway.Member[T]
 
 // LimitPatch is the body of an update of a route's limit. An absent field stays as it is; null
 // removes it.
@@ -198,6 +194,15 @@ type PushResult struct {
 	Changed   []RouteChange
 	Unchanged int
 	Warnings  []string
+	// Settings are the settings of the gateway that changed, with secrets as ***.
+	Settings []SettingChange
+}
+
+// SettingChange is a setting of a gateway before and after a push, as the audit log shows it: nil
+// for none, *** for a secret, and a digest for certificates.
+type SettingChange struct {
+	Field         string // without "gateway."
+	Before, After any
 }
 
 // Service carries out management operations. Each returns errors of package

@@ -16,7 +16,11 @@ type document struct {
 	kind    gateway.DocumentKind
 	content []byte
 	routes  []gateway.RouteSpec
-	edit    gatewayEdit // from the section "gateway" of a configuration file
+
+	// What follows is of the section "gateway" of a configuration file.
+	edit      gatewayEdit
+	section   gateway.Section
+	positions gateway.Positions
 
 	// restored is the route table of an old revision, with limits. routes is then empty.
 	restored []gateway.Route
@@ -39,21 +43,33 @@ func readSpec(content []byte) (*document, error) {
 	return &document{kind: gateway.SpecDocument, content: content, routes: spec.Routes, warnings: spec.Warnings}, nil
 }
 
+// readConfiguration reads a configuration file. Its content is the file as received, unless that has
+// secrets: then it is the same configuration with *** in their place, because revisions are kept and
+// shown.
 func (s *Service) readConfiguration(c *Caller, content []byte) (*document, error) {
-	config, err := gateway.ParseDocument(content)
+	config, positions, err := gateway.LocateDocument(content)
 	if err != nil {
 		return nil, err
 	}
-	edit, err := s.readSection(c, config.Gateway)
+	d := &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, section: config.Gateway, positions: positions}
+	edit, err := s.readSection(c, &config.Gateway)
 	if err != nil {
-		return nil, err
+		return nil, d.located(err)
 	}
-	return &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, edit: *edit}, nil
+	d.edit = *edit
+	if config.Gateway.HasSecrets() {
+		config.Gateway = config.Gateway.WithoutSecrets()
+		d.section, d.content = config.Gateway, config.Encode()
+	}
+	return d, nil
 }
 
-// readRevision turns an old revision into a document. If it was a configuration file, the settings
-// of its section "gateway" are restored too.
-func (s *Service) readRevision(c *Caller, rev *gateway.Revision) (*document, error) {
+// located adds positions in d to the problems of its settings.
+func (d *document) located(err error) error { return d.positions.In(err) }
+
+// readRevision turns an old revision into a document. If it was a configuration file, a rollback
+// restores its settings too.
+func readRevision(rev *gateway.Revision) (*document, error) {
 	d := &document{kind: rev.Kind, content: rev.Content, restored: rev.Routes, rollback: true}
 	if err := checkRestored(rev.Routes); err != nil {
 		return nil, err
@@ -61,11 +77,11 @@ func (s *Service) readRevision(c *Caller, rev *gateway.Revision) (*document, err
 	if rev.Kind != gateway.ConfigDocument {
 		return d, nil
 	}
-	config, err := s.readConfiguration(c, rev.Content)
+	config, err := gateway.ParseDocument(rev.Content)
 	if err != nil {
 		return nil, err
 	}
-	d.edit = config.edit
+	d.section = config.Gateway
 	return d, nil
 }
 
@@ -105,21 +121,6 @@ func (d *document) routesField() string {
 	default:
 		return "routes"
 	}
-}
-
-// readSection turns the section "gateway" of a configuration file into an edit. Errors name the
-// field as "gateway.name".
-func (s *Service) readSection(c *Caller, section gateway.Section) (*gatewayEdit, error) {
-	edit, err := s.readPatch(c, GatewayPatch{
-		Name:        fromMember(section.Name),
-		GlobalLimit: fromMember(section.GlobalLimit),
-		Upstream:    UpstreamPatch{URL: fromMember(section.UpstreamURL)},
-	})
-	return edit, fault.Prefixed("gateway", err)
-}
-
-func fromMember[T any](m gateway.Member[T]) Optional[T] {
-	return Optional[T]{Present: m.Present, Null: m.Null, Value: m.Value}
 }
 
 // action returns the audit action for pushing d.

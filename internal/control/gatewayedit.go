@@ -22,14 +22,18 @@ type GatewayPatch struct {
 	Upstream     UpstreamPatch
 
 	AllowEncodedSlashes Optional[bool]
+
+	// fromFile is set for a configuration file, where *** stands for a secret that the gateway has.
+	fromFile bool
 }
 
 // gatewayEdit is a GatewayPatch whose settings were each checked by themselves.
 type gatewayEdit struct {
-	set []func(*gateway.Gateway) // in this order
+	set []func(*gateway.Gateway) error // in this order
 
 	isDefault     Optional[bool]
 	newClientPair bool // the client certificate or its key is set
+	fromFile      bool // as of GatewayPatch
 	open          func(sealed []byte) ([]byte, error)
 }
 
@@ -46,8 +50,16 @@ func put[T any](e *gatewayEdit, o Optional[T], check func(T) error, field func(*
 		}
 		value = o.Value
 	}
-	e.set = append(e.set, func(g *gateway.Gateway) { *field(g) = value })
+	e.put(func(g *gateway.Gateway) { *field(g) = value })
 	return nil
+}
+
+// put makes e set something that cannot fail.
+func (e *gatewayEdit) put(set func(*gateway.Gateway)) {
+	e.set = append(e.set, func(g *gateway.Gateway) error {
+		set(g)
+		return nil
+	})
 }
 
 // anyValue is the check of a setting that takes every value of its type.
@@ -70,7 +82,7 @@ func (s *Service) readNew(c *Caller, p GatewayPatch) (*gatewayEdit, error) {
 // readPatch checks each setting by itself, and that the account may have the
 // hostname.
 func (s *Service) readPatch(c *Caller, p GatewayPatch) (*gatewayEdit, error) {
-	e := &gatewayEdit{open: s.cfg.Sealer.Open}
+	e := &gatewayEdit{open: s.cfg.Sealer.Open, fromFile: p.fromFile}
 	err := fault.Join(
 		put(e, orDefault(p.Name, ""), gateway.CheckName, func(g *gateway.Gateway) *string { return &g.Name }),
 		s.putUpstream(e, p.Upstream),
@@ -100,7 +112,7 @@ func (s *Service) putHostname(e *gatewayEdit, c *Caller, h Optional[string]) err
 			return fault.Invalid("hostname", "this account may not use %s: ask the operator to allow it", name)
 		}
 	}
-	e.set = append(e.set, func(g *gateway.Gateway) { g.Hostname, g.HostGiven = name, name != "" })
+	e.put(func(g *gateway.Gateway) { g.Hostname, g.HostGiven = name, name != "" })
 	return nil
 }
 
@@ -119,15 +131,19 @@ func putCORS(e *gatewayEdit, o Optional[gateway.CORS]) error {
 			return fault.Prefixed("cors", err)
 		}
 	}
-	e.set = append(e.set, func(g *gateway.Gateway) { g.CORS = cors })
+	e.put(func(g *gateway.Gateway) { g.CORS = cors })
 	return nil
 }
 
 // apply changes g and checks the settings that depend on each other. It replaces
 // maps and slices and never changes them, so g may share them with another record.
 func (e *gatewayEdit) apply(g *gateway.Gateway) error {
+	var problems []error
 	for _, set := range e.set {
-		set(g)
+		problems = append(problems, set(g))
 	}
-	return cmp.Or(e.applyDefault(g), e.checkUpstream(&g.Upstream))
+	if err := fault.Join(problems...); err != nil {
+		return err
+	}
+	return fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream))
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, num
 	if err != nil {
 		return nil, err
 	}
-	return s.pushDocument(ctx, c, gatewayID, len(rev.Content), func() (*document, error) { return s.readRevision(c, rev) }, dryRun, m)
+	return s.pushDocument(ctx, c, gatewayID, len(rev.Content), func() (*document, error) { return readRevision(rev) }, dryRun, m)
 }
 
 // pushDocument pushes the document that read returns, which has the given number of bytes.
@@ -166,7 +167,11 @@ type plan struct {
 	after  gateway.Gateway
 	routes int // number of routes before
 	delta  delta
-	idle   bool // the content is the same, and nothing changes
+
+	settings []SettingChange
+	warnings []string // of a rollback
+
+	idle bool // the content is the same, and nothing changes
 
 	version  TableVersion // of the routes before
 	source   gateway.Source
@@ -182,7 +187,7 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 		return nil, err
 	}
 	p := &plan{doc: doc, before: before, after: *before, source: doc.source(c), now: s.now()}
-	if err := doc.edit.apply(&p.after); err != nil {
+	if p.settings, err = s.applySettings(c, p); err != nil {
 		return nil, err
 	}
 	if err := require(m, before.Version); err != nil {
@@ -208,12 +213,10 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 	if err := s.roomFor(ctx, tx, c, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err
 	}
-	if before.Revision > 0 && p.delta.isEmpty() && len(gatewayDiff(before, &p.after)) == 0 {
-		current, err := tx.Revision(ctx, gatewayID, before.Revision)
-		if err != nil {
+	if p.delta.isEmpty() && len(p.settings) == 0 {
+		if p.idle, err = repeats(ctx, tx, before, doc); err != nil {
 			return nil, err
 		}
-		p.idle = current.Kind == doc.kind && bytes.Equal(current.Content, doc.content)
 	}
 	if !p.idle {
 		if err := s.roomForRevision(ctx, tx, c); err != nil {
@@ -225,6 +228,41 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 	return p, nil
 }
 
+// applySettings changes p.after as p's document says, and returns the settings that change.
+func (s *Service) applySettings(c *Caller, p *plan) ([]SettingChange, error) {
+	edit := &p.doc.edit
+	if p.doc.rollback {
+		var section gateway.Section
+		section, p.warnings = restorable(p.doc.section, p.before)
+		var err error
+		if edit, err = s.readSection(c, &section); err != nil {
+			return nil, err
+		}
+	}
+	if err := edit.apply(&p.after); err != nil {
+		return nil, p.doc.located(fault.Prefixed("gateway", err))
+	}
+	s.setHostname(&p.after)
+	return settingChanges(p.before, &p.after), nil
+}
+
+// repeats reports whether a document that changes no route, limit or setting makes no revision
+// (contract, section 5). A spec or rollback with another content does make one, because the content is
+// returned as the gateway's spec.
+func repeats(ctx context.Context, tx ReadTx, g *gateway.Gateway, doc *document) (bool, error) {
+	if doc.kind == gateway.ConfigDocument && !doc.rollback {
+		return true, nil
+	}
+	if g.Revision == 0 {
+		return false, nil
+	}
+	current, err := tx.Revision(ctx, g.ID, g.Revision)
+	if err != nil {
+		return false, err
+	}
+	return current.Kind == doc.kind && bytes.Equal(current.Content, doc.content), nil
+}
+
 func (p *plan) result(dryRun bool) *PushResult {
 	if p == nil {
 		return nil
@@ -234,7 +272,8 @@ func (p *plan) result(dryRun bool) *PushResult {
 		Removed:   routeChanges(p.delta.removed, true),
 		Changed:   routeChanges(p.delta.changed, true),
 		Unchanged: p.delta.unchanged,
-		Warnings:  []string{},
+		Warnings:  slices.Concat([]string{}, p.warnings),
+		Settings:  p.settings,
 	}
 	if !dryRun && !p.idle {
 		r.Revision = p.after.Revision
@@ -248,6 +287,11 @@ func (p *plan) result(dryRun bool) *PushResult {
 // apply carries out p and stores its audit record and event.
 func (w *work) apply(ctx context.Context, p *plan) error {
 	g := &p.after
+	if g.Default && !p.before.Default {
+		if err := w.clearDefault(ctx); err != nil {
+			return err
+		}
+	}
 	if err := w.UpdateGateway(ctx, g); err != nil {
 		return err
 	}

@@ -2,8 +2,10 @@ package control
 
 import (
 	"bytes"
+	"crypto/subtle"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
@@ -48,7 +50,7 @@ func putURL(e *gatewayEdit, o Optional[string]) error {
 	if err != nil {
 		return err
 	}
-	e.set = append(e.set, func(g *gateway.Gateway) {
+	e.put(func(g *gateway.Gateway) {
 		u := &g.Upstream
 		if u.URL == o.Value {
 			return
@@ -62,30 +64,55 @@ func putURL(e *gatewayEdit, o Optional[string]) error {
 	return nil
 }
 
+// putHeaders makes e replace the headers.
 func (s *Service) putHeaders(e *gatewayEdit, o Optional[map[string]string]) error {
 	if !o.Present {
 		return nil
 	}
-	if err := gateway.CheckUpstreamHeaders(o.Value); err != nil {
-		return err
-	}
-	var sealed map[string][]byte
-	if len(o.Value) > 0 {
-		sealed = make(map[string][]byte, len(o.Value))
-	}
+	sealed := make(map[string][]byte, len(o.Value))
+	checked := make(map[string]string, len(o.Value))
 	for name, value := range o.Value {
+		if e.fromFile && value == gateway.Masked {
+			checked[name] = "" // any valid value
+			continue
+		}
+		checked[name] = value
 		var err error
 		if sealed[name], err = s.cfg.Sealer.Seal([]byte(value)); err != nil {
 			return fmt.Errorf("seal upstream header %s: %w", name, err)
 		}
 	}
-	e.set = append(e.set, func(g *gateway.Gateway) { g.Upstream.Headers = sealed })
+	if err := gateway.CheckUpstreamHeaders(checked); err != nil {
+		return err
+	}
+	e.set = append(e.set, func(g *gateway.Gateway) error {
+		before := g.Upstream.Headers
+		var after map[string][]byte
+		if len(o.Value) > 0 {
+			after = make(map[string][]byte, len(o.Value))
+		}
+		var problems []error
+		for _, name := range slices.Sorted(maps.Keys(o.Value)) {
+			var err error
+			after[name], err = e.keepSecret("upstream_headers."+name, before[name], sealed[name], o.Value[name])
+			problems = append(problems, err)
+		}
+		g.Upstream.Headers = after
+		return fault.Join(problems...)
+	})
 	return nil
 }
 
 func (s *Service) putClientKey(e *gatewayEdit, o Optional[string]) error {
+	if !o.Present {
+		return nil
+	}
+	if o.Null {
+		e.put(func(g *gateway.Gateway) { g.Upstream.TLS.ClientKey = nil })
+		return nil
+	}
 	var sealed []byte
-	if o.Present && !o.Null {
+	if !e.fromFile || o.Value != gateway.Masked {
 		if err := gateway.CheckUpstreamClientKey(o.Value); err != nil {
 			return err
 		}
@@ -94,10 +121,30 @@ func (s *Service) putClientKey(e *gatewayEdit, o Optional[string]) error {
 			return fmt.Errorf("seal upstream_client_key: %w", err)
 		}
 	}
-	if o.Present {
-		e.set = append(e.set, func(g *gateway.Gateway) { g.Upstream.TLS.ClientKey = sealed })
-	}
+	e.set = append(e.set, func(g *gateway.Gateway) (err error) {
+		key := &g.Upstream.TLS.ClientKey
+		*key, err = e.keepSecret("upstream_client_key", *key, sealed, o.Value)
+		return err
+	})
 	return nil
+}
+
+// keepSecret returns the sealed form of a secret after a change: before, if the change keeps it, and
+// otherwise sealed. sealed is nil for ***, which keeps whatever secret there is. A file that gives the
+// same secret again keeps it too, so that applying a file twice changes nothing the second time.
+func (e *gatewayEdit) keepSecret(field string, before, sealed []byte, value string) ([]byte, error) {
+	if sealed == nil {
+		if len(before) == 0 {
+			return nil, fault.Invalid(field, "*** keeps the secret that the gateway has, but it has none for this field and origin of upstream_url: write ${env:NAME} instead of ***, set that variable, and apply the file with keygate")
+		}
+		return before, nil
+	}
+	if e.fromFile && len(before) > 0 {
+		if plain, err := e.open(before); err == nil && subtle.ConstantTimeCompare(plain, []byte(value)) == 1 {
+			return before, nil
+		}
+	}
+	return sealed, nil
 }
 
 // checkUpstream checks the settings that depend on each other.

@@ -17,41 +17,34 @@ type Document struct {
 	Routes  []RouteSpec
 }
 
-// Section is the section "gateway" of a configuration file. The zero value changes nothing.
-type Section struct {
-	Name        Member[string]
-	UpstreamURL Member[string]
-	GlobalLimit Member[ratelimit.Config] // null removes it
-}
-
-// Member is a field of a section: absent, null (which removes the setting) or a value.
-type Member[T any] struct {
-	Present bool
-	Null    bool
-	Value   T
-}
-
-// given returns a Member with the value v.
-func given[T any](v T) Member[T] { return Member[T]{Present: true, Value: v} }
-
 // ParseDocument parses a configuration file in YAML or JSON. The routes have passed
 // CheckTable, and each has sorted methods and an Auth. The error is a validation error that
 // lists everything that is wrong, in the order of the file. Each message starts with
 // "line 12, column 5: ", and each field is a dotted path, "" for the whole document.
 func ParseDocument(content []byte) (*Document, error) {
+	d, _, err := LocateDocument(content)
+	return d, err
+}
+
+// LocateDocument is ParseDocument, and returns the positions of the settings too.
+func LocateDocument(content []byte) (*Document, Positions, error) {
 	root, err := document.Parse(content)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var problems document.Problems
 	if refuseEnv(root, "", &problems); problems.Err() != nil {
-		return nil, problems.Err()
+		return nil, nil, problems.Err()
 	}
 	d := &Document{Routes: []RouteSpec{}}
 	if err := d.read(root); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return d, nil
+	positions := Positions{}
+	if section := root.Member("gateway"); section != nil {
+		positions.add(section, "gateway")
+	}
+	return d, positions, nil
 }
 
 // read parses the whole file.
@@ -62,6 +55,9 @@ func (d *Document) read(root *document.Node) error {
 			return d.Gateway.read(m)
 		case "routes":
 			return d.readRoutes(m)
+		case "$schema": // for editors
+			_, err := readText(m, m.Name)
+			return err
 		}
 		return m.NamePosition.Invalid(m.Name, "is not a field of a configuration file: use gateway or routes")
 	}, func() error {
@@ -95,60 +91,6 @@ func readText(n *document.Node, field string) (string, error) {
 		return "", n.Invalid(field, "must be a string, not %s", n.Kind)
 	}
 	return strings.Clone(n.Text), nil
-}
-
-// withPosition adds a position to each problem of a validation error of the content of n: that
-// of the field that it names, or that of n. It also puts field before the problem's field.
-func withPosition(err error, n *document.Node, field string) error {
-	list := fault.ProblemsOf(err)
-	if list == nil {
-		return err
-	}
-	var problems document.Problems
-	for _, p := range list {
-		at := n.Position
-		if m := n.Member(p.Field); m != nil {
-			at = m.Position
-		}
-		name := field
-		if p.Field != "" {
-			name += "." + p.Field
-		}
-		problems.Add(at.Invalid(name, "%s", p.Message))
-	}
-	return problems.Err()
-}
-
-// read parses the section "gateway".
-func (s *Section) read(n *document.Node) error {
-	return eachMember(n, "gateway", func(m *document.Node) (err error) {
-		field := "gateway." + m.Name
-		switch m.Name {
-		case "name":
-			s.Name.Present = true
-			if s.Name.Value, err = readText(m, field); err != nil {
-				return err
-			}
-			return withPosition(CheckName(s.Name.Value), n, "gateway")
-		case "upstream_url":
-			s.UpstreamURL.Present = true
-			if s.UpstreamURL.Value, err = readText(m, field); err != nil {
-				return err
-			}
-			_, err = ParseUpstreamURL(s.UpstreamURL.Value)
-			return withPosition(err, n, "gateway")
-		case "global_rate_limit":
-			s.GlobalLimit = Member[ratelimit.Config]{Present: true, Null: m.Kind == document.Null}
-			if s.GlobalLimit.Null {
-				return nil
-			}
-			if s.GlobalLimit.Value, err = ReadLimit(m, field); err != nil {
-				return err
-			}
-			return withPosition(CheckGlobalLimit(s.GlobalLimit.Value), m, field)
-		}
-		return m.NamePosition.Invalid(field, "is not a field of gateway in a configuration file: use name, upstream_url or global_rate_limit")
-	})
 }
 
 func (d *Document) readRoutes(n *document.Node) error {

@@ -10,14 +10,14 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Export returns a gateway and its routes, sorted by path, as a configuration file. Applying
-// it to another gateway gives that one the same name, upstream URL, global limit and routes.
+// Export returns a gateway and its routes, sorted by path, as a configuration file: all settings
+// that are not at their default, and the global limit in any case. Secrets are Masked. Applying
+// the file to the same gateway changes nothing.
 func Export(g *Gateway, routes []Route) *Document {
-	d := &Document{
-		Gateway: Section{Name: given(g.Name), UpstreamURL: given(g.Upstream.URL), GlobalLimit: given(g.GlobalLimit)},
-		Routes:  make([]RouteSpec, len(routes)),
+	d := &Document{Routes: make([]RouteSpec, len(routes))}
+	for _, row := range settings() {
+		row.export(&d.Gateway, g)
 	}
-	d.Gateway.GlobalLimit.Null = g.GlobalLimit.IsZero()
 	for i, r := range routes {
 		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Auth: r.Auth}
 	}
@@ -31,7 +31,7 @@ func Export(g *Gateway, routes []Route) *Document {
 // into an equal document.
 func (d *Document) Encode() []byte {
 	var b bytes.Buffer
-	if d.Gateway != (Section{}) {
+	if !d.Gateway.IsEmpty() {
 		b.WriteString("gateway:\n")
 		d.Gateway.encode(&b)
 	}
@@ -44,21 +44,6 @@ func (d *Document) Encode() []byte {
 		r.encode(&b)
 	}
 	return b.Bytes()
-}
-
-func (s *Section) encode(b *bytes.Buffer) {
-	if s.Name.Present {
-		fmt.Fprintf(b, "  name: %s\n", yamlString(s.Name.Value))
-	}
-	if s.UpstreamURL.Present {
-		fmt.Fprintf(b, "  upstream_url: %s\n", yamlString(s.UpstreamURL.Value))
-	}
-	switch {
-	case s.GlobalLimit.Null:
-		b.WriteString("  global_rate_limit: null\n")
-	case s.GlobalLimit.Present:
-		fmt.Fprintf(b, "  global_rate_limit: %s\n", yamlLimit(s.GlobalLimit.Value))
-	}
 }
 
 func (r *RouteSpec) encode(b *bytes.Buffer) {

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -74,7 +75,7 @@ func TestDocumentMembers(t *testing.T) {
 		t.Errorf("got %+v, want auth none without a limit, and a limit of 5/s per key", r)
 	}
 	d, err = gateway.ParseDocument([]byte("routes: []\n"))
-	if err != nil || d.Gateway != (gateway.Section{}) || d.Routes == nil || len(d.Routes) != 0 {
+	if err != nil || !d.Gateway.IsEmpty() || d.Routes == nil || len(d.Routes) != 0 {
 		t.Errorf("got %+v, %v, want no settings and an empty list of routes", d, err)
 	}
 }
@@ -222,14 +223,9 @@ func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
 
 // Guarantee: the exported configuration of any gateway parses to the same configuration.
 func TestExportRoundTrip(t *testing.T) {
+	pair := certificatetest.New(t, "client")
 	rapid.Check(t, func(t *rapid.T) {
-		g := &gateway.Gateway{
-			Name:     rapid.StringN(1, 30, -1).Filter(func(s string) bool { return gateway.CheckName(s) == nil }).Draw(t, "name"),
-			Upstream: gateway.Upstream{URL: "https://orders.internal:8443/" + rapid.SampledFrom([]string{"", "a%20b", "x:y,z"}).Draw(t, "base")},
-		}
-		if rapid.Bool().Draw(t, "limited") {
-			g.GlobalLimit = limit(t, rates().Draw(t, "sustained"), maybe(rates()).Draw(t, "burst"), "", "")
-		}
+		g := drawGateway(t, pair)
 		specs := rapid.SliceOfN(routeSpecs(), 0, 5).Draw(t, "routes")
 		if gateway.CheckTable(specs) != nil {
 			t.Skip("the drawn routes conflict")

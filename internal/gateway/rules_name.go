@@ -98,6 +98,13 @@ func ParseHostname(s, domain string) (string, error) {
 	return name, nil
 }
 
+// CheckHostname is ParseHostname where the gateway domain is not known. The server accepts fewer
+// names.
+func CheckHostname(s string) error {
+	_, err := ParseHostname(s, "")
+	return err
+}
+
 // isDNSName reports whether s, in lower case, is a valid hostname (RFC 1123).
 func isDNSName(s string) bool {
 	if len(s) == 0 || len(s) > 253 {

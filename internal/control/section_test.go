@@ -1,0 +1,320 @@
+package control_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// settingsPatch draws a patch of any of the settings of a gateway.
+func settingsPatch(pair certificatetest.Pair) *rapid.Generator[control.GatewayPatch] {
+	return rapid.Custom(func(t *rapid.T) control.GatewayPatch {
+		text := func(label string, of ...string) control.Optional[string] {
+			s := rapid.SampledFrom(append(of, "")).Draw(t, label)
+			return control.Optional[string]{Present: s != "", Value: s}
+		}
+		some := func(label string) bool { return rapid.Bool().Draw(t, label) }
+		p := control.GatewayPatch{
+			Name: text("name", "a: b", "null", " \"'"), Hostname: text("hostname", "drawn.acme.example"),
+			Timeout: text("timeout", "60s", "1m", "1.5s"), AllowEncodedSlashes: control.Optional[bool]{Present: true, Value: some("slashes")},
+			Upstream: control.UpstreamPatch{
+				ConnectTimeout: text("connect", "100ms"), IdleTimeout: text("idle", "1h"), MaxConnectionAge: text("age", "24h"), CA: text("ca", string(pair.Cert)),
+			},
+		}
+		if some("limited") {
+			p.GlobalLimit = value(ratelimit.Config{Sustained: rate("600/minute"), Burst: rate("5/s")})
+		}
+		if some("cors") {
+			p.CORS = value(gateway.CORS{Origins: []string{"*"}, Methods: rapid.SampledFrom([][]string{nil, {"GET", "NO"}}).Draw(t, "methods"), MaxAge: rapid.IntRange(0, 5).Draw(t, "max age")})
+		}
+		if some("body") {
+			p.MaxBodyBytes = value(int64(1 << 40))
+		}
+		if some("connections") {
+			p.Upstream.MaxConnections = value(int64(7))
+		}
+		if some("keys") {
+			p.KeyHeaders = value(rapid.SampledFrom([][]string{{"Authorization"}, {"X-API-Key", "y"}}).Draw(t, "key headers"))
+		}
+		if some("headers") {
+			p.Upstream.Headers = value(map[string]string{"X-Token": "s3cret: x", "a.b": ""})
+		}
+		if some("certificate") {
+			p.Upstream.ClientCertificate, p.Upstream.ClientKey = value(string(pair.Cert)), value(string(pair.Key))
+		}
+		return p
+	})
+}
+
+// Guarantee: contract 5, the export of any gateway, applied to it, changes nothing and writes nothing,
+// whether its routes come from calls, a spec or a configuration.
+func TestAppliedExportWritesNothing(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	pair := certificatetest.New(t, "client")
+	rapid.Check(t, func(rt *rapid.T) {
+		h.tb = rt
+		defer func() { h.tb = t }()
+		g := h.gateway(caller)
+		switch rapid.SampledFrom([]string{"api", "spec", "config", "none"}).Draw(rt, "source") {
+		case "api":
+			r := h.route(caller, g.ID, "/a/{b}", "GET", "PUT")
+			h.limitByAPI(caller, g.ID, r.ID, "5/s")
+		case "spec":
+			h.push(caller, g.ID, spec("/a 5/s", "/b"))
+		case "config":
+			h.configure(caller, g.ID, "routes:\n  - {path: /a, methods: [GET], auth: none}\n")
+		}
+		patch := settingsPatch(pair).Draw(rt, "settings")
+		before := must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, patch, nil))
+		exported := must[[]byte](h)(h.Configuration(ctx(), caller, g.ID))
+		newest, published := fmt.Sprint(h.newest(caller.Account.ID, 1, 1)), h.pub.count()
+		for range 2 {
+			if got := h.configure(caller, g.ID, string(exported)); got.Revision != 0 || len(got.Settings) != 0 {
+				rt.Fatalf("got revision %d and settings %v from\n%s\nwant none", got.Revision, got.Settings, exported)
+			}
+		}
+		if now := fmt.Sprint(h.newest(caller.Account.ID, 1, 1)); now != newest || h.pub.count() != published {
+			rt.Fatalf("got the records %s and %d publications; want none", now, h.pub.count()-published)
+		}
+		after := must[*gateway.Gateway](h)(h.Gateway(ctx(), caller, g.ID))
+		if after.Version != before.Version || after.Revision != before.Revision {
+			rt.Fatalf("got version %d and revision %d; want %d and %d", after.Version, after.Revision, before.Version, before.Revision)
+		}
+		must[*gateway.Gateway](h)(h.DeleteGateway(ctx(), caller, g.ID, nil)) // gives back the hostname
+	})
+}
+
+// configured is one gateway of the account acme, with a secret header and a route.
+type configured struct {
+	*harness
+	caller *control.Caller
+	id     string
+}
+
+const (
+	headerSecret = "s3cret-value"
+	secretConfig = "# token: " + headerSecret + "\ngateway:\n  upstream_headers: {X-Token: " + headerSecret + "}\n  timeout: 30s\nroutes:\n  - {path: /a, methods: [GET]}\n"
+)
+
+func newConfigured(t *testing.T) *configured {
+	t.Helper()
+	h := newHarness(t)
+	c := &configured{harness: h, caller: h.caller("acme", "admin")}
+	c.id = h.gateway(c.caller).ID
+	return c
+}
+
+func (c *configured) apply(doc string) *control.PushResult {
+	c.tb.Helper()
+	return c.configure(c.caller, c.id, doc)
+}
+
+func (c *configured) now() *gateway.Gateway {
+	c.tb.Helper()
+	return must[*gateway.Gateway](c.harness)(c.Gateway(ctx(), c.caller, c.id))
+}
+
+// header returns a header's value in clear; "" if there is none.
+func (c *configured) header(name string) string {
+	c.tb.Helper()
+	sealed := c.now().Upstream.Headers[name]
+	if sealed == nil {
+		return ""
+	}
+	return string(must[[]byte](c.harness)(c.box.Open(sealed)))
+}
+
+// wantRefused applies doc, and fails unless that is a validation error with these problems, of which it
+// returns the first message.
+func (c *configured) wantRefused(doc string, want ...string) string {
+	c.tb.Helper()
+	var message string
+	c.wantNoRecords(c.caller.Account.ID, func() {
+		_, err := c.PushConfiguration(ctx(), c.caller, c.id, []byte(doc), false, nil)
+		var got []string
+		for _, p := range fault.ProblemsOf(err) {
+			got = append(got, fmt.Sprintf("%s at %d:%d", p.Field, p.Line, p.Column))
+		}
+		if !slices.Equal(got, want) {
+			c.tb.Fatalf("got problems of %q (%v); want %q", got, err, want)
+		}
+		message = fault.MessageOf(err)
+	})
+	return message
+}
+
+// Guarantee: every setting of a file is applied, as a dry run says, and exported again.
+func TestEverySettingIsAppliedAndExported(t *testing.T) {
+	h := newHarness(t)
+	operator := h.caller("default", "admin")
+	h.gateway(operator)
+	g := h.gateway(operator)
+	pair := certificatetest.New(t, "client")
+	quote := func(text []byte) string {
+		quoted, err := json.Marshal(string(text))
+		h.must(err)
+		return string(quoted)
+	}
+	doc := "gateway:\n  name: shop\n  hostname: Shop.example\n  default: true\n  upstream_url: https://shop.internal\n  global_rate_limit: {sustained: 6000/min}\n" +
+		"  timeout: 30s\n  upstream_headers: {X-Token: " + headerSecret + "}\n  upstream_ca: " + quote(pair.Cert) + "\n  upstream_client_certificate: " + quote(pair.Cert) +
+		"\n  upstream_client_key: " + quote(pair.Key) + "\n  upstream_connect_timeout: 2s\n  upstream_idle_timeout: 30s\n  upstream_max_connection_age: 1m\n" +
+		"  upstream_max_connections: 200\n  cors: {origins: [\"*\"]}\n  max_body_bytes: 1024\n  key_headers: [X-API-Key]\n  allow_encoded_slashes: true\nroutes: []\n"
+	dry := must[*control.PushResult](h)(h.PushConfiguration(ctx(), operator, g.ID, []byte(doc), true, nil))
+	got := h.configure(operator, g.ID, doc)
+	var names []string
+	for _, s := range got.Settings {
+		names = append(names, s.Field)
+	}
+	if !slices.Equal(names, gateway.SettingNames()) {
+		t.Errorf("got changes of %q; want of every setting, %q", names, gateway.SettingNames())
+	}
+	if shown := fmt.Sprint(got.Settings); strings.Contains(shown, headerSecret) || strings.Contains(shown, "PRIVATE") || shown != fmt.Sprint(dry.Settings) {
+		t.Errorf("got changes %s; want those of the dry run, %v, without secrets", shown, dry.Settings)
+	}
+	exported := must[[]byte](h)(h.Configuration(ctx(), operator, g.ID))
+	d, err := gateway.ParseDocument(exported)
+	h.must(err)
+	want, err := gateway.ParseDocument([]byte(strings.Replace(doc, "Shop.example", "shop.example", 1)))
+	h.must(err)
+	want.Gateway = want.Gateway.WithoutSecrets()
+	if !bytes.Equal(d.Encode(), want.Encode()) {
+		t.Errorf("got export\n%s\nwant\n%s", exported, want.Encode())
+	}
+	if now := must[*gateway.Gateway](h)(h.Gateway(ctx(), operator, g.ID)); !now.Default || now.Upstream.Timeouts.Connect != "2s" {
+		t.Errorf("got gateway %+v; want the default gateway, with its settings", now)
+	}
+	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), operator, control.Page{Limit: 9})); list[1].Default {
+		t.Error("got two default gateways; want one")
+	}
+}
+
+// Guarantee: a secret of a file is in no stored byte in clear, in no revision, audit record, event or
+// export. The same secret again, or *** for it, changes nothing.
+func TestSecretOfAFileIsSealed(t *testing.T) {
+	c := newConfigured(t)
+	got := c.apply(secretConfig)
+	if got.Revision != 1 || c.header("X-Token") != headerSecret {
+		t.Fatalf("got revision %d and the header %q; want 1 and the secret", got.Revision, c.header("X-Token"))
+	}
+	rev := must[*gateway.Revision](c.harness)(c.Revision(ctx(), c.caller, c.id, 1))
+	exported := must[[]byte](c.harness)(c.Configuration(ctx(), c.caller, c.id))
+	logs := c.logs(c.caller.Account.ID)
+	for what, text := range map[string]string{
+		"the revision": string(rev.Content), "the export": string(exported), "the audit log": fmt.Sprint(logs.audits), "the result": fmt.Sprint(got.Settings),
+	} {
+		if strings.Contains(text, headerSecret) || !strings.Contains(text, "***") {
+			t.Errorf("got %s in %s; want ***", text, what)
+		}
+	}
+	for _, e := range logs.events {
+		if strings.Contains(string(e.Payload), headerSecret) {
+			t.Errorf("got the secret in the event %s", e.Payload)
+		}
+	}
+	c.wantNoRecords(c.caller.Account.ID, func() {
+		c.apply(secretConfig)
+		c.apply(string(exported))
+		c.apply(string(rev.Content))
+	})
+	c.close()
+	defer c.open()
+	for _, suffix := range []string{"", "-wal"} {
+		stored, err := os.ReadFile(c.path + suffix)
+		if err != nil && suffix == "" {
+			t.Fatal(err)
+		}
+		if bytes.Contains(stored, []byte(headerSecret)) {
+			t.Errorf("got the secret in the file %s of the database", c.path+suffix)
+		}
+	}
+}
+
+// Guarantee: *** keeps only a secret that the gateway has, for the same origin. Elsewhere it is refused
+// with its position and the remedy, and nothing changes.
+func TestMaskedSecretsAreKeptOrRefused(t *testing.T) {
+	c := newConfigured(t)
+	masked := "gateway:\n  upstream_headers: {X-Token: '***', X-Other: y}\n  upstream_client_key: '***'\nroutes: []\n"
+	message := c.wantRefused(masked, "gateway.upstream_headers.X-Token at 2:31", "gateway.upstream_client_key at 3:24")
+	if !strings.Contains(message, "${env:NAME}") {
+		t.Errorf("got %q; want the remedy in it", message)
+	}
+	c.apply(secretConfig)
+	c.wantRefused("gateway:\n  upstream_url: https://evil.example\n  upstream_headers: {X-Token: '***'}\nroutes: []\n", "gateway.upstream_headers.X-Token at 3:31")
+	if got := c.apply("gateway:\n  upstream_url: https://orders.internal/other\n  upstream_headers: {X-Token: '***', X-Other: y}\nroutes: []\n"); len(got.Settings) != 2 {
+		t.Errorf("got changes %v; want of the URL and the headers", got.Settings)
+	}
+	if c.header("X-Token") != headerSecret || c.header("X-Other") != "y" {
+		t.Errorf("got the headers %q and %q; want the secret and y", c.header("X-Token"), c.header("X-Other"))
+	}
+}
+
+// Guarantee: what the server alone can check of a file has its position too.
+func TestServerProblemsOfSettingsHavePositions(t *testing.T) {
+	c := newConfigured(t)
+	pair := certificatetest.New(t, "client")
+	cert := strings.ReplaceAll(string(pair.Cert), "\n", "\\n")
+	c.wantRefused("gateway:\n  default: true\n  hostname: a.other.example\nroutes: []\n", "gateway.hostname at 3:13", "gateway.default at 2:12")
+	c.wantRefused("gateway:\n  upstream_url: http://a\n  upstream_ca: \""+cert+"\"\nroutes: []\n", "gateway.upstream_ca at 3:16")
+	c.wantRefused("gateway:\n  upstream_client_certificate: \""+cert+"\"\nroutes: []\n", "gateway.upstream_client_key at 2:3")
+}
+
+// Guarantee: a rollback restores the settings that the file of the revision names. It keeps secrets, and
+// says which ones it cannot restore. It never moves the default gateway.
+func TestRollbackRestoresSettings(t *testing.T) {
+	t.Run("with the secret", func(t *testing.T) {
+		c := newConfigured(t)
+		c.apply(secretConfig)
+		c.apply("gateway: {timeout: 45s, upstream_headers: {X-Token: new, X-More: a}}\nroutes: []\n")
+		got := must[*control.PushResult](c.harness)(c.Rollback(ctx(), c.caller, c.id, 1, nil))
+		if g := c.now(); g.Timeout != "30s" || c.header("X-Token") != "new" || len(g.Upstream.Headers) != 1 || len(got.Warnings) != 0 || len(got.Settings) != 2 {
+			t.Errorf("got %+v, settings %v and warnings %q; want the timeout and the headers of revision 1, with the present secret", g, got.Settings, got.Warnings)
+		}
+	})
+	t.Run("without the secret", func(t *testing.T) {
+		c := newConfigured(t)
+		c.apply(secretConfig)
+		c.apply("gateway: {timeout: 45s, upstream_headers: null}\nroutes: []\n")
+		got := must[*control.PushResult](c.harness)(c.Rollback(ctx(), c.caller, c.id, 1, nil))
+		if c.now().Timeout != "30s" || c.header("X-Token") != "" || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "upstream_headers.X-Token") {
+			t.Errorf("got warnings %q and the header %q; want the other settings restored, and a warning of the header", got.Warnings, c.header("X-Token"))
+		}
+	})
+	t.Run("to another origin", func(t *testing.T) {
+		c := newConfigured(t)
+		pair := certificatetest.New(t, "client")
+		files := []string{"https://a", "https://b"}
+		for _, url := range files {
+			cert, key := strings.ReplaceAll(string(pair.Cert), "\n", "\\n"), strings.ReplaceAll(string(pair.Key), "\n", "\\n")
+			c.apply(`{"gateway": {"upstream_url": "` + url + `", "upstream_headers": {"X-Token": "of ` + url + `"}, "upstream_client_certificate": "` + cert + `", "upstream_client_key": "` + key + `"}, "routes": []}`)
+		}
+		got := must[*control.PushResult](c.harness)(c.Rollback(ctx(), c.caller, c.id, 1, nil))
+		if u := c.now().Upstream; u.URL != "https://a" || len(u.Headers) != 0 || u.TLS.ClientCertificate != "" || u.TLS.ClientKey != nil || len(got.Warnings) != 2 {
+			t.Errorf("got upstream %+v and warnings %q; want the URL of revision 1, no secret of another origin, and two warnings", u, got.Warnings)
+		}
+	})
+	t.Run("of the default gateway", func(t *testing.T) {
+		h := newHarness(t)
+		operator := h.caller("default", "admin")
+		first, second := h.gateway(operator), h.gateway(operator)
+		h.configure(operator, first.ID, "gateway: {default: true, name: a}\nroutes: []\n")
+		h.configure(operator, second.ID, "gateway: {default: true}\nroutes: []\n")
+		h.configure(operator, first.ID, "gateway: {name: b}\nroutes: []\n")
+		must[*control.PushResult](h)(h.Rollback(ctx(), operator, first.ID, 1, nil))
+		if g := must[*gateway.Gateway](h)(h.Gateway(ctx(), operator, first.ID)); g.Default || g.Name != "a" {
+			t.Errorf("got name %q, default %v; want a, and the default gateway where it was", g.Name, g.Default)
+		}
+	})
+}

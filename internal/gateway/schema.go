@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"encoding/json"
+	"maps"
+
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// schema is a JSON Schema, or a part of one.
+type schema = map[string]any
+
+// SchemaID is the identifier of the JSON Schema of configuration files.
+const SchemaID = "https://keygate.dev/schemas/configuration-file.json"
+
+// Schema returns the JSON Schema (draft 2020-12) of configuration files, for editors. It
+// describes a file as its author writes it, with ${env:NAME} in the place of any string. It is
+// derived from the table of settings that ParseDocument reads, and says less than that: what
+// depends on several fields, and the form of paths, durations and certificates, only
+// ParseDocument checks.
+func Schema() []byte {
+	gatewayFields := schema{}
+	for _, s := range settings() {
+		field := maps.Clone(s.schema)
+		field["description"] = s.doc
+		gatewayFields[s.name] = field
+	}
+	content, err := json.MarshalIndent(schema{
+		"$schema":     "https://json-schema.org/draft/2020-12/schema",
+		"$id":         SchemaID,
+		"title":       "Keygate configuration file",
+		"description": "The settings and routes of a gateway. Absent settings do not change; null restores the default. The routes replace all routes of the gateway.",
+		"type":        "object", "additionalProperties": false, "required": []any{"routes"},
+		"properties": schema{
+			"$schema": schema{"type": "string", "description": "Address of this schema, for editors. Keygate ignores it."},
+			"gateway": schema{"type": "object", "additionalProperties": false, "properties": gatewayFields, "description": "Settings of the gateway."},
+			"routes":  schema{"type": "array", "maxItems": MaxRoutes, "items": routeSchema(), "description": "All routes of the gateway."},
+		},
+	}, "", "  ")
+	if err != nil {
+		panic(err) // the schema consists of maps, lists, strings and numbers
+	}
+	return append(content, '\n')
+}
+
+func routeSchema() schema {
+	return schema{
+		"type": "object", "additionalProperties": false, "required": []any{"path", "methods"},
+		"properties": schema{
+			"path": schema{"type": "string", "pattern": "^(/|.*\\$\\{env:)", "maxLength": MaxTemplate,
+				"description": "OpenAPI path template, or a path that ends in /* and matches everything below it.", "examples": []any{"/orders/{id}"}},
+			"methods": schema{"type": "array", "minItems": 1, "maxItems": MaxMethods, "items": schema{"type": "string", "pattern": "^([^a-z]+|.*\\$\\{env:.*)$"},
+				"description": "HTTP methods, in upper case.", "examples": []any{[]any{"GET", "POST"}}},
+			"rate_limit": orNull(limitSchema()),
+			"auth":       schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
+		},
+	}
+}
+
+// rateSchema returns the schema of a rate whose unit is one of a group of a pattern.
+func rateSchema(units, doc, example string) schema {
+	return orNull(schema{"type": "string", "pattern": `^([1-9][0-9]{0,9}/(` + units + `)|.*\$\{env:.*)$`, "description": doc, "examples": []any{example}})
+}
+
+const rateUnits = "s|sec|second|min|minute|h|hour|day"
+
+func limitSchema() schema {
+	return schema{
+		"type": "object", "additionalProperties": false, "minProperties": 1,
+		"description": "Rate limit of the route.",
+		"properties": schema{
+			"sustained": rateSchema(rateUnits, "Refill rate, <count>/<unit>. Without burst, its count is also the capacity.", "600/min"),
+			"burst":     rateSchema(rateUnits, "Capacity: its count. Without sustained, its own rate is also the refill rate.", "50/s"),
+			"daily":     rateSchema("day", "Maximum number of requests in a UTC day.", "100000/day"),
+			"per":       orNull(schema{"enum": []any{ratelimit.PerKey}, "description": "key gives each key its own bucket. If absent, all callers share one."}),
+		},
+	}
+}
+
+func globalLimitSchema() schema {
+	limit := limitSchema()
+	fields, _ := limit["properties"].(schema)
+	limit["properties"] = schema{"sustained": notNull(fields["sustained"]), "burst": fields["burst"]}
+	limit["required"] = []any{"sustained"}
+	return limit
+}
+
+// orNull returns a schema that also accepts null.
+func orNull(s schema) schema {
+	s = maps.Clone(s)
+	if list, ok := s["enum"].([]any); ok {
+		s["enum"] = append(list[:len(list):len(list)], nil)
+		return s
+	}
+	s["type"] = []any{s["type"], "null"}
+	return s
+}
+
+// notNull returns what orNull was given.
+func notNull(s any) schema {
+	all, _ := s.(schema)
+	all = maps.Clone(all)
+	types, _ := all["type"].([]any)
+	all["type"] = types[0]
+	return all
+}

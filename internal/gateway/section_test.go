@@ -1,0 +1,232 @@
+package gateway_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// drawGateway draws a valid gateway with any of the settings.
+func drawGateway(t *rapid.T, pairs ...certificatetest.Pair) *gateway.Gateway {
+	some := func(label string) bool { return rapid.Bool().Draw(t, label) }
+	text := func(label string, of ...string) string { return rapid.SampledFrom(append(of, "")).Draw(t, label) }
+	g := &gateway.Gateway{
+		Name:     rapid.StringN(1, 30, -1).Filter(func(s string) bool { return gateway.CheckName(s) == nil }).Draw(t, "name"),
+		Upstream: gateway.Upstream{URL: "https://orders.internal:8443/" + text("base", "a%20b", "x:y,z")},
+		Default:  some("default"),
+		Timeout:  rapid.SampledFrom([]string{"60s", "1m", "1h0m0s"}).Draw(t, "timeout"),
+	}
+	if g.Hostname = text("hostname", "a.example", "xn--bcher-kva.example"); g.Hostname != "" {
+		g.HostGiven = true
+	}
+	if some("limited") {
+		g.GlobalLimit = limit(t, rates().Draw(t, "sustained"), maybe(rates()).Draw(t, "burst"), "", "")
+	}
+	if some("cors") {
+		lists := rapid.SampledFrom([][]string{nil, {}, {"GET"}, {"X-A", "NO", "~", "#"}})
+		g.CORS = &gateway.CORS{
+			Origins: rapid.SliceOfN(rapid.SampledFrom([]string{"*", "https://app.example.com", "http://localhost:3000", "http://[::1]:80"}), 1, 3).Draw(t, "origins"),
+			Methods: lists.Draw(t, "methods"), Headers: lists.Draw(t, "headers"), MaxAge: rapid.IntRange(0, 86400).Draw(t, "max age"),
+		}
+	}
+	if some("keys") {
+		g.Requests.KeyHeaders = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"Authorization", "X-API-Key", "true", "a.b"}), 1, 4, rapid.ID).Draw(t, "key headers")
+	}
+	g.Requests.AllowEncodedSlashes = some("slashes")
+	if some("body") {
+		g.MaxBodyBytes = rapid.Int64Min(1).Draw(t, "max body")
+	}
+	u := &g.Upstream
+	if names := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"X-Token", "no", "a.b", "!#$", "Authorization"}), rapid.ID).Draw(t, "headers"); len(names) > 0 {
+		u.Headers = map[string][]byte{}
+		for _, name := range names {
+			u.Headers[name] = []byte("sealed")
+		}
+	}
+	u.Timeouts.Connect, u.Timeouts.Idle, u.MaxConnectionAge = text("connect", "100ms"), text("idle", "1h"), text("age", "24h")
+	if some("connections") {
+		u.MaxConnections = rapid.Int64Range(1, gateway.MaxUpstreamConnections).Draw(t, "most")
+	}
+	if len(pairs) > 0 && some("certificate") {
+		p := rapid.SampledFrom(pairs).Draw(t, "pair")
+		u.TLS.ClientCertificate, u.TLS.ClientKey = string(p.Cert), []byte("sealed")
+		u.TLS.CA = rapid.SampledFrom([]string{"# roots\n" + string(p.Cert), "\n" + string(p.Cert), strings.TrimSpace(string(p.Cert)), string(p.Cert) + "\n\n"}).Draw(t, "ca")
+	}
+	return g
+}
+
+const everySetting = `gateway:
+  name: orders
+  hostname: api.example.com
+  default: true
+  upstream_url: https://orders.internal
+  global_rate_limit: {sustained: 6000/min, burst: 200/s}
+  timeout: 30s
+  upstream_headers:
+    X-Token: "***"
+  upstream_ca: |
+%s  upstream_client_certificate: |
+%s  upstream_client_key: "***"
+  upstream_connect_timeout: 2s
+  upstream_idle_timeout: 30s
+  upstream_max_connection_age: 1m
+  upstream_max_connections: 200
+  cors:
+    origins: [https://app.example.com]
+    methods: [GET]
+    headers: [X-A]
+    max_age: 600
+  max_body_bytes: 1048576
+  key_headers: [X-API-Key]
+  allow_encoded_slashes: true
+routes: []
+`
+
+// withEverySetting returns a file that has every setting.
+func withEverySetting(t *testing.T) string {
+	t.Helper()
+	indented := "    " + strings.ReplaceAll(strings.TrimSpace(string(certificatetest.New(t, "ca").Cert)), "\n", "\n    ") + "\n"
+	return fmt.Sprintf(everySetting, indented, indented)
+}
+
+// Guarantee: a file can give every setting, and is encoded as it was.
+func TestEverySettingOfAFile(t *testing.T) {
+	text := withEverySetting(t)
+	d, err := gateway.ParseDocument([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	section := reflect.ValueOf(d.Gateway)
+	for i := range section.NumField() {
+		if !section.Field(i).FieldByName("Present").Bool() {
+			t.Errorf("got no %s; want every setting", section.Type().Field(i).Name)
+		}
+	}
+	if got, want := section.NumField(), len(gateway.SettingNames()); got != want {
+		t.Errorf("got %d fields of a section and %d rows of the table; want as many", got, want)
+	}
+	if got := string(d.Encode()); got != text {
+		t.Errorf("got encoded:\n%s\nwant:\n%s", got, text)
+	}
+}
+
+// Guarantee: null removes every setting but the name, the upstream URL and default, which have none.
+func TestNullSettings(t *testing.T) {
+	for _, name := range gateway.SettingNames() {
+		text := "gateway:\n  " + name + ": null\nroutes: []\n"
+		d, err := gateway.ParseDocument([]byte(text))
+		if slices.Contains([]string{"name", "upstream_url", "default"}, name) {
+			wantProblem(t, text, err, fmt.Sprintf("2, column %d", len(name)+5), "gateway."+name, "not null")
+			continue
+		}
+		if err != nil || string(d.Encode()) != text {
+			t.Errorf("%s: got %v; want the same file", name, err)
+		}
+	}
+}
+
+// Guarantee: a setting of a file is checked as that of the API, and its problem has the position of
+// the value that is wrong.
+func TestInvalidSettingsAreRejected(t *testing.T) {
+	for _, c := range []struct {
+		text           string
+		column         int
+		field, message string
+	}{
+		{"hostname: api.example.com:80", 13, "hostname", "DNS name without a port"},
+		{"default: 'true'", 12, "default", "must be true or false, not a string"},
+		{"timeout: 2h", 12, "timeout", "between 1s and 1h"},
+		{"timeout: 30", 12, "timeout", "must be a string, not a number"},
+		{"upstream_headers: [a]", 21, "upstream_headers", "must be a mapping"},
+		{"upstream_headers: {X-Token: 5}", 31, "upstream_headers.X-Token", "must be a string"},
+		{"upstream_headers: {Host: a}", 28, "upstream_headers.Host", "is reserved"},
+		{"upstream_headers: {a.b: x, Via: '***'}", 35, "upstream_headers.Via", "is reserved"},
+		{"upstream_headers: {a.b: x, a.B: x}", 27, "upstream_headers.a.b", "duplicate"},
+		{"upstream_ca: x", 16, "upstream_ca", "certificates in PEM"},
+		{"upstream_client_key: x", 24, "upstream_client_key", "private key in PEM"},
+		{"upstream_connect_timeout: 1ms", 29, "upstream_connect_timeout", "between 100ms and 1m"},
+		{"upstream_max_connections: 0", 29, "upstream_max_connections", "between 1 and 100000"},
+		{"upstream_max_connections: 1e3", 29, "upstream_max_connections", "whole number"},
+		{"max_body_bytes: 0x10", 19, "max_body_bytes", "whole number"},
+		{"max_body_bytes: -1", 19, "max_body_bytes", "at least 1"},
+		{"cors: {}", 9, "cors.origins", "at least one origin"},
+		{"cors: {origins: [a, '*']}", 20, "cors.origins[0]", "must be an origin"},
+		{"cors: {origins: ['*'], max_age: 86401}", 35, "cors.max_age", "between 0 and 86400"},
+		{"cors: {origins: ['*'], max_age: 9223372036854775808}", 35, "cors.max_age", "whole number"},
+		{"cors: {origins: ['*'], methods: null, age: 1}", 41, "cors.age", "is not a field"},
+		{"key_headers: []", 16, "key_headers", "at least one"},
+		{"key_headers: [X-API-Key, Cookie]", 28, "key_headers[1]", "another meaning"},
+		{"allow_encoded_slashes: !!bool yes", 26, "allow_encoded_slashes", "true or false"},
+	} {
+		_, err := gateway.ParseDocument([]byte("gateway:\n  " + c.text + "\nroutes: []\n"))
+		wantProblem(t, c.text, err, fmt.Sprintf("2, column %d", c.column), "gateway."+c.field, c.message)
+	}
+}
+
+// Guarantee: a secret of a file is found, masked, and in no error.
+func TestSecretsOfAFile(t *testing.T) {
+	const secret = "s3cret-value"
+	for text, want := range map[string]bool{
+		"upstream_headers: {A: '***', B: " + secret + "}": true,
+		"upstream_headers: {A: '***'}":                    false,
+		"upstream_headers: null":                          false,
+		"upstream_client_key: '***'":                      false,
+		"upstream_client_key: null":                       false,
+		"name: " + secret:                                 false,
+	} {
+		d, err := gateway.ParseDocument([]byte("gateway: {" + text + "}\nroutes: []\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Gateway.HasSecrets(); got != want {
+			t.Errorf("%s: got secrets %v; want %v", text, got, want)
+		}
+		if d.Gateway = d.Gateway.WithoutSecrets(); d.Gateway.HasSecrets() || want && strings.Contains(string(d.Encode()), secret) {
+			t.Errorf("%s: got a secret in\n%s", text, d.Encode())
+		}
+	}
+	key := string(certificatetest.New(t, "client").Key)
+	d, err := gateway.ParseDocument([]byte(fmt.Sprintf(`{"gateway": {"upstream_client_key": %q}, "routes": []}`, key)))
+	if err != nil || !d.Gateway.HasSecrets() || strings.Contains(string((&gateway.Document{Gateway: d.Gateway.WithoutSecrets()}).Encode()), "PRIVATE") {
+		t.Errorf("got %v and %v; want the key to be a secret, and masked", err, d)
+	}
+	for _, text := range []string{
+		"upstream_headers: {A: ' " + secret + "'}", "upstream_headers: {'" + secret + " ': x, A: \"" + secret + "\\n\"}", "upstream_client_key: " + secret,
+		"upstream_headers: {A: {" + secret + ": 1}}", "upstream_client_key: [" + secret + "]", "upstream_headers: " + secret, "upstream_client_key: &a " + secret + "\n  x: *b",
+	} {
+		_, err := gateway.ParseDocument([]byte("gateway:\n  " + text + "\nroutes: []\n"))
+		var f *fault.Error
+		if !errors.As(err, &f) {
+			t.Errorf("%s: got %v; want an error", text, err)
+		} else if all := fmt.Sprint(f.Problems, f.Message); strings.Contains(all, secret) && !strings.Contains(text, "'"+secret+" '") {
+			t.Errorf("%s: got %s; want no secret in it", text, all)
+		}
+	}
+}
+
+// Guarantee: a problem that is found without the file's text gets the position of the setting that
+// it names, or of the nearest one around it.
+func TestPositionsOfSettings(t *testing.T) {
+	_, positions, err := gateway.LocateDocument([]byte("gateway:\n  name: a\n  upstream_headers:\n    X-A: b\n    c.d: e\n  key_headers: [X-B]\nroutes: []\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]string{
+		"gateway.name": "2:9", "gateway.upstream_headers.X-A": "4:10", "gateway.upstream_headers.c.d": "5:10", "gateway.upstream_headers.Z": "4:5",
+		"gateway.key_headers[0]": "6:17", "gateway.cors.origins": "2:3", "number": "0:0",
+	} {
+		p := fault.ProblemsOf(positions.In(fault.Invalid(field, "is bad")))[0]
+		if got := fmt.Sprintf("%d:%d", p.Line, p.Column); got != want || p.Field != field || !strings.HasSuffix(p.Message, "is bad") {
+			t.Errorf("%s: got %s %q at %s; want it at %s", field, p.Field, p.Message, got, want)
+		}
+	}
+}
