@@ -278,7 +278,7 @@ func TestRollbackRestoresSettings(t *testing.T) {
 		c := newConfigured(t)
 		c.apply(secretConfig)
 		c.apply("gateway: {timeout: 45s, upstream_headers: {X-Token: new, X-More: a}}\nroutes: []\n")
-		got := must[*control.PushResult](c.harness)(c.Rollback(ctx(), c.caller, c.id, 1, nil))
+		got := must[*control.PushResult](c.harness)(c.Rollback(ctx(), c.caller, c.id, 1, false, nil))
 		if g := c.now(); g.Timeout != "30s" || c.header("X-Token") != "new" || len(g.Upstream.Headers) != 1 || len(got.Warnings) != 0 || len(got.Settings) != 2 {
 			t.Errorf("got %+v, settings %v and warnings %q; want the timeout and the headers of revision 1, with the present secret", g, got.Settings, got.Warnings)
 		}
@@ -287,7 +287,7 @@ func TestRollbackRestoresSettings(t *testing.T) {
 		c := newConfigured(t)
 		c.apply(secretConfig)
 		c.apply("gateway: {timeout: 45s, upstream_headers: null}\nroutes: []\n")
-		got := must[*control.PushResult](c.harness)(c.Rollback(ctx(), c.caller, c.id, 1, nil))
+		got := must[*control.PushResult](c.harness)(c.Rollback(ctx(), c.caller, c.id, 1, false, nil))
 		if c.now().Timeout != "30s" || c.header("X-Token") != "" || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "upstream_headers.X-Token") {
 			t.Errorf("got warnings %q and the header %q; want the other settings restored, and a warning of the header", got.Warnings, c.header("X-Token"))
 		}
@@ -300,7 +300,7 @@ func TestRollbackRestoresSettings(t *testing.T) {
 			cert, key := strings.ReplaceAll(string(pair.Cert), "\n", "\\n"), strings.ReplaceAll(string(pair.Key), "\n", "\\n")
 			c.apply(`{"gateway": {"upstream_url": "` + url + `", "upstream_headers": {"X-Token": "of ` + url + `"}, "upstream_client_certificate": "` + cert + `", "upstream_client_key": "` + key + `"}, "routes": []}`)
 		}
-		got := must[*control.PushResult](c.harness)(c.Rollback(ctx(), c.caller, c.id, 1, nil))
+		got := must[*control.PushResult](c.harness)(c.Rollback(ctx(), c.caller, c.id, 1, false, nil))
 		if u := c.now().Upstream; u.URL != "https://a" || len(u.Headers) != 0 || u.TLS.ClientCertificate != "" || u.TLS.ClientKey != nil || len(got.Warnings) != 2 {
 			t.Errorf("got upstream %+v and warnings %q; want the URL of revision 1, no secret of another origin, and two warnings", u, got.Warnings)
 		}
@@ -312,7 +312,7 @@ func TestRollbackRestoresSettings(t *testing.T) {
 		h.configure(operator, first.ID, "gateway: {default: true, name: a}\nroutes: []\n")
 		h.configure(operator, second.ID, "gateway: {default: true}\nroutes: []\n")
 		h.configure(operator, first.ID, "gateway: {name: b}\nroutes: []\n")
-		must[*control.PushResult](h)(h.Rollback(ctx(), operator, first.ID, 1, nil))
+		must[*control.PushResult](h)(h.Rollback(ctx(), operator, first.ID, 1, false, nil))
 		if g := must[*gateway.Gateway](h)(h.Gateway(ctx(), operator, first.ID)); g.Default || g.Name != "a" {
 			t.Errorf("got name %q, default %v; want a, and the default gateway where it was", g.Name, g.Default)
 		}
