@@ -35,6 +35,8 @@ type pack struct {
 	known   map[plumbing.Hash]int32 // by identifier, an index of entries
 	refs    map[int32]plumbing.Hash // of deltas whose base is not known yet, its identifier
 
+	maxObject int64
+
 	resolved int64          // bytes built so far
 	bases    map[int32]body // kept objects that others are built from
 	kept     int
@@ -55,13 +57,14 @@ type body struct {
 	content []byte
 }
 
-// receivePack writes a pack to a file in dir. The caller must call index, and close at the end.
-func receivePack(dir string, from io.Reader) (*pack, error) {
+// receivePack writes a pack to a file in dir. Objects of more than maxObject bytes are not built. The
+// caller must call index, and close at the end.
+func receivePack(dir string, maxObject int64, from io.Reader) (*pack, error) {
 	f, err := os.CreateTemp(dir, packPattern)
 	if err != nil {
 		return nil, fmt.Errorf("make a file for a pack: %w", err)
 	}
-	p := &pack{file: f, known: map[plumbing.Hash]int32{}, bases: map[int32]body{}}
+	p := &pack{file: f, maxObject: maxObject, known: map[plumbing.Hash]int32{}, bases: map[int32]body{}}
 	if _, err = io.Copy(f, from); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
@@ -249,7 +252,7 @@ func (p *pack) build(i int32) (body, error) {
 		if err != nil {
 			return body{}, err
 		}
-		if size, ok := targetSize(delta); !ok || size > maxObject {
+		if size, ok := targetSize(delta); !ok || size > uint64(p.maxObject) {
 			return body{}, errLarge
 		}
 		content, err := packfile.PatchDelta(b.content, delta)
@@ -280,7 +283,7 @@ func (p *pack) read(e *packEntry) ([]byte, error) {
 	if err != nil {
 		return nil, errPack(err)
 	}
-	if h.Length > maxObject {
+	if h.Length > p.maxObject {
 		return nil, errLarge
 	}
 	content := bytes.NewBuffer(make([]byte, 0, h.Length))

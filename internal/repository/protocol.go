@@ -70,7 +70,7 @@ func (r *remote) greet(ctx context.Context, branch string) error {
 		return err
 	}
 	defer body.Close()
-	p := newPktReader(&limited{r: body, left: maxAdvertised, what: "the list of references"})
+	p := newPktReader(r.references(body))
 	kind, line, err := p.line()
 	if err == nil && strings.HasPrefix(line, "# service=") { // https only
 		if kind, _, err = p.next(); err == nil && kind != pktFlush {
@@ -185,7 +185,7 @@ func (r *remote) lsRefs(ctx context.Context, branch string) (string, error) {
 		return "", err
 	}
 	defer body.Close()
-	p := newPktReader(&limited{r: body, left: maxReferences, what: "the list of references"})
+	p := newPktReader(r.references(body))
 	for {
 		kind, line, err := p.line()
 		if err != nil || kind != pktData {
@@ -285,7 +285,7 @@ func (r *remote) fetch(ctx context.Context, id string, kind objectType) (*pack, 
 	if err != nil {
 		return nil, noEOF(err)
 	}
-	p, err := receivePack(r.client.cfg.Dir, &limited{r: in, left: MaxPack, what: "the commit"})
+	p, err := receivePack(r.client.cfg.Dir, r.client.maxObject, &limited{r: in, left: r.client.maxPack, refusal: problem(TooLarge, "the commit is too large: the server sends more than the 256 MiB that are read")})
 	if err != nil {
 		return nil, err
 	}
@@ -334,11 +334,16 @@ func (r *remote) packIn(body io.Reader) (io.Reader, error) {
 	return nil, errPkt
 }
 
+// references limits a list of references.
+func (r *remote) references(body io.Reader) io.Reader {
+	return &limited{r: body, left: r.client.maxReferences, refusal: problem(TooLarge, "the list of references is too large: the server sends more than the 32 MiB that are read")}
+}
+
 // limited fails when more than a number of bytes comes from r.
 type limited struct {
-	r    io.Reader
-	left int64
-	what string
+	r       io.Reader
+	left    int64
+	refusal error
 }
 
 func (l *limited) Read(p []byte) (int, error) {
@@ -347,7 +352,7 @@ func (l *limited) Read(p []byte) (int, error) {
 		if n, err := l.r.Read(one[:]); n == 0 {
 			return 0, err
 		}
-		return 0, problem(TooLarge, "%s is too large: the server sent more than the %s that are read", l.what, map[bool]string{true: "256 MiB", false: "32 MiB"}[l.what == "the commit"])
+		return 0, l.refusal
 	}
 	n, err := l.r.Read(p[:min(int64(len(p)), l.left)])
 	l.left -= int64(n)

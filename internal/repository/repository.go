@@ -24,8 +24,7 @@ const (
 	MaxPack = 256 << 20 // bytes that Read receives
 	MaxFile = 16 << 20  // bytes of the file
 
-	maxAdvertised = 32 << 20 // bytes of references that a server of an old protocol lists
-	maxReferences = 4 << 20  // bytes of the response to ls-refs
+	maxReferences = 32 << 20 // bytes of references, of which a server of an old protocol lists all
 	stallTime     = 30 * time.Second
 	stallBytes    = 16 << 10 // that must arrive in each stallTime
 )
@@ -131,6 +130,8 @@ type Client struct {
 	http *httpClients
 	// heavy has a slot for each pack of a whole commit that is read at once. Downloading takes none.
 	heavy chan struct{}
+	// Bytes that are read of a pack, of a list of references, and of an object.
+	maxPack, maxReferences, maxObject int64
 }
 
 // packPattern is the name of temporary files.
@@ -153,7 +154,7 @@ func New(cfg Config) (*Client, error) {
 			return nil, fmt.Errorf("clear the directory of repositories: %w", err)
 		}
 	}
-	c := &Client{cfg: cfg, heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+	c := &Client{cfg: cfg, heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), maxPack: MaxPack, maxReferences: maxReferences, maxObject: maxObject}
 	c.http = newHTTPClients(c)
 	return c, nil
 }
