@@ -20,7 +20,7 @@ func TestExamplesForCI(t *testing.T) {
 		run += block.script
 	}
 	examples, scripts := 0, 0
-	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(content), -1) {
+	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)\n```").FindAllStringSubmatch(string(content), -1) {
 		examples++
 		var parsed map[string]any
 		if err := yaml.Unmarshal([]byte(m[1]), &parsed); err != nil || len(parsed) < 3 {

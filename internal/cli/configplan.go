@@ -204,10 +204,7 @@ func (o *configRun) planDeletions(ctx context.Context, all []client.Gateway) err
 	slices.SortStableFunc(o.plan[first:], func(x, y *planned) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.GatewayID, y.GatewayID))
 	})
-	if len(o.plan) > first {
-		return o.mayDelete(ctx, o.plan[first])
-	}
-	return nil
+	return o.mayDelete(ctx, o.plan[first:])
 }
 
 // planDeletion returns the plan for the deletion of a gateway, or nil if it is not to be deleted.
@@ -252,17 +249,25 @@ func (o *configRun) fromFile(ctx context.Context, id string) (bool, error) {
 	return false, nil
 }
 
-// mayDelete checks that the key may delete a gateway, before anything is applied.
-func (o *configRun) mayDelete(ctx context.Context, p *planned) error {
+// mayDelete checks that the key may delete gateways, before anything is applied.
+func (o *configRun) mayDelete(ctx context.Context, list []*planned) error {
+	if len(list) == 0 {
+		return nil
+	}
 	account, err := o.api.Account(ctx)
 	if err != nil {
 		return err
 	}
 	scopes, err := apikey.ParseScopes(account.Key.Scope)
-	if err != nil || scopes.Allows(http.MethodDelete, "/gateways/"+p.GatewayID) {
-		return nil //nolint:nilerr // the server knows better
+	if err != nil {
+		return nil //nolint:nilerr // a newer server has other scopes, and checks them itself
 	}
-	return fault.Denied("--prune would delete %s, for which a key needs the scope admin or admin:gateways; this one has %s", p.label(), account.Key.Scope)
+	for _, p := range list {
+		if !scopes.Allows(http.MethodDelete, "/gateways/"+p.GatewayID) {
+			return fault.Denied("--prune would delete %s, for which a key needs the scope admin or admin:gateways; this one has %s", p.label(), account.Key.Scope)
+		}
+	}
+	return nil
 }
 
 // anyDifferent reports whether the plan changes anything.
