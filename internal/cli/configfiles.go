@@ -171,24 +171,32 @@ func readInRoot(root *os.Root, name string) ([]byte, error) {
 	return content, err
 }
 
-// checkNames checks that no two files name the same gateway. Those of a directory must name one.
+// checkNames checks that no two files are for the same gateway, have the same hostname or are both for
+// the default gateway. Those of a directory must name their gateway.
 func (s *configSet) checkNames(f *failures) {
-	byName := map[string]*configFile{}
+	first := map[[2]string]*configFile{} // by field and value
 	for _, file := range s.files {
-		name := file.config.Gateway.Name
-		switch {
-		case !name.Present && s.dir == "":
-			continue
-		case !name.Present:
+		g := &file.config.Gateway
+		if !g.Name.Present && s.dir != "" {
 			f.add(file.documentFile, file.at("gateway").Invalid("gateway.name", "is missing: in a directory it says which gateway the file is for"))
-			continue
 		}
-		first := byName[name.Value]
-		if first == nil {
-			byName[name.Value] = file
-			continue
+		for _, unique := range []struct {
+			field, value, message string
+			has                   bool
+		}{
+			{"name", g.Name.Value, "%s is the gateway of %s already", g.Name.Present},
+			{"hostname", strings.ToLower(g.Hostname.Value), "%s is the hostname of %s already", g.Hostname.Present && !g.Hostname.Null},
+			{"default", "true", "%s is also what %s says: only one gateway can be the default gateway", g.Default.Value},
+		} {
+			key := [2]string{unique.field, unique.value}
+			switch before := first[key]; {
+			case !unique.has:
+			case before == nil:
+				first[key] = file
+			default:
+				f.add(file.documentFile, file.at("gateway", unique.field).Invalid("gateway."+unique.field, unique.message, unique.value, before.placeOf("gateway", unique.field)))
+			}
 		}
-		f.add(file.documentFile, file.at("gateway", "name").Invalid("gateway.name", "%s is the gateway of %s already", name.Value, first.placeOf("gateway", "name")))
 	}
 }
 

@@ -59,6 +59,9 @@ func (o *configRun) prepare(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.order(all); err != nil {
+		return err
+	}
 	if err := o.planFiles(c.Context()); err != nil || !o.prune {
 		return err
 	}
