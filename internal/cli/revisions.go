@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -331,7 +332,7 @@ func (o *specRollback) ask(c *cobra.Command, api *client.Client, g *client.Gatew
 
 // describe says which revision r is.
 func (o *specRollback) describe(r *client.Revision) string {
-	text := fmt.Sprintf("revision %d, %s", r.Number, moment(&r.CreatedAt))
+	text := fmt.Sprintf("revision %d, %s (%s)", r.Number, moment(&r.CreatedAt), relative(time.Until(r.CreatedAt)))
 	if r.Author != "" {
 		text += " by " + r.Author
 	}
