@@ -126,7 +126,7 @@ func (a *API) revisionOperations() []operation {
 		id: "diffRevision", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions/{number}/diff", tag: "Revisions",
 		summary: "Compare two revisions",
 		description: "Returns what differs between two revisions, in the form of a push: what pushing this one would have changed while the revision from was in force. " +
-			"Changes of single routes after a revision are not part of it.",
+			"Of the settings in a configuration file, it has those that this revision sets. Changes of single routes after a revision are not part of it.",
 		query: []queryParam{{
 			name: "from", doc: "Number of the revision to compare with. The default is the one before; 0 is the state before the first revision.",
 			schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(0)}, example: 3,

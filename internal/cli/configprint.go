@@ -157,10 +157,15 @@ func (o *configRun) write(w io.Writer, p *planned, when tense) {
 	if p.Action == deleteGateway {
 		return
 	}
-	for _, s := range p.Gateway {
-		o.writeChange(w, "~", fmt.Sprintf("gateway.%s: %s -> %s", s.Field, clean(settingText(s.Before)), clean(settingText(s.After))))
-	}
+	o.writeSettings(w, p.Gateway)
 	o.writePush(w, p.Push, when, o.verbose)
+}
+
+// writeSettings writes a line for each setting that changes.
+func (a *app) writeSettings(w io.Writer, changes []client.SettingChange) {
+	for _, s := range changes {
+		a.writeChange(w, "~", fmt.Sprintf("gateway.%s: %s -> %s", s.Field, clean(settingText(s.Before)), clean(settingText(s.After))))
+	}
 }
 
 // totals returns a sentence with the numbers of gateways of a plan.

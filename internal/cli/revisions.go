@@ -151,7 +151,7 @@ func newRevisionDiff(a *app) *cobra.Command {
 	o := &revisionDiff{app: a}
 	c := &cobra.Command{
 		Use:     "diff --gateway ID FROM [TO]",
-		Short:   "Compare the routes of two revisions, by default with the last one; the exit status is 3 if they differ",
+		Short:   "Compare two revisions: their routes and, of configuration files, the settings; by default with the last one; the exit status is 3 if they differ",
 		Example: "  keygate spec revisions diff --gateway gw_01j… 3 7\n  keygate spec revisions diff --gateway gw_01j… 3    # with the last one",
 		Args:    atMost(2),
 		RunE:    o.run,
@@ -199,6 +199,7 @@ func (o *revisionDiff) run(c *cobra.Command, args []string) error {
 	if o.forPeople() {
 		fmt.Fprintf(o.Out, "Revision %d to %d: ", numbers[0], numbers[1])
 		o.writePush(o.Out, p, proposed, o.verbose)
+		o.writeSettings(o.Out, settingsOf(p))
 	} else if err := o.printData(p); err != nil {
 		return err
 	}
@@ -209,7 +210,9 @@ func (o *revisionDiff) run(c *cobra.Command, args []string) error {
 }
 
 // changesSomething reports whether a push or rollback changes a route or a setting.
-func changesSomething(p *client.Push) bool { return len(p.Added)+len(p.Removed)+len(p.Changed) > 0 }
+func changesSomething(p *client.Push) bool {
+	return len(p.Added)+len(p.Removed)+len(p.Changed)+len(settingsOf(p)) > 0
+}
 
 // errNoRevisions is the error for a gateway that nothing was pushed to.
 var errNoRevisions = fault.New(fault.NotFound, "the gateway has no revisions: nothing was pushed to it yet")
@@ -327,6 +330,7 @@ func (o *specRollback) ask(c *cobra.Command, api *client.Client, g *client.Gatew
 	}
 	o.say("This rolls back %s%s to %s:", clean(gatewayLabel(g)), from, clean(o.describe(r)))
 	o.writePush(o.Err, p, proposed, o.verbose)
+	o.writeSettings(o.Err, settingsOf(p))
 	return o.answered("Roll back? [y/N] ", isYes)
 }
 
@@ -347,7 +351,11 @@ func (o *specRollback) done(p *client.Push, err error) error {
 	if err != nil {
 		return changedMeanwhile(err)
 	}
-	return o.printPush(p, o.dryRun, o.verbose)
+	if err := o.printPush(p, o.dryRun, o.verbose); err != nil || !o.forPeople() {
+		return err
+	}
+	o.writeSettings(o.Out, settingsOf(p))
+	return nil
 }
 
 // changedMeanwhile explains that a gateway has changed since it was read.

@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 	"runtime"
 
 	"github.com/keygate/keygate/internal/gateway"
@@ -9,7 +11,8 @@ import (
 
 // CompareRevisions returns what differs between two revisions of a gateway, as if to had been pushed
 // while from was in force. from may be 0 for the state before the first revision. Routes that were
-// removed have the identifiers that they had in from, the others those of to. Revisions that do not
+// removed have the identifiers that they had in from, the others those of to. Settings are those that
+// to sets, if it is a configuration file, and from does not (nil) or otherwise. Revisions that do not
 // exist, or are no longer kept, are fault.NotFound.
 func (s *Service) CompareRevisions(ctx context.Context, c *Caller, gatewayID string, from, to int64) (*PushResult, error) {
 	before, after := &gateway.Revision{}, &gateway.Revision{}
@@ -32,14 +35,47 @@ func (s *Service) CompareRevisions(ctx context.Context, c *Caller, gatewayID str
 		return nil, err
 	}
 	defer release()
+	settings, err := compareSettings(before, after)
+	if err != nil {
+		return nil, err
+	}
 	d := compareTables(before.Routes, after.Routes)
 	return &PushResult{
+		Settings:  settings,
 		Added:     routeChanges(d.added, true),
 		Removed:   routeChanges(d.removed, true),
 		Changed:   routeChanges(d.changed, true),
 		Unchanged: d.unchanged,
 		Warnings:  []string{},
 	}, nil
+}
+
+// compareSettings returns the settings that after sets, and before does not or otherwise. One that a file
+// does not set stays as it is when the file is pushed.
+func compareSettings(before, after *gateway.Revision) ([]SettingChange, error) {
+	var values [2]map[string]any
+	for i, r := range []*gateway.Revision{before, after} {
+		if r.Kind != gateway.ConfigDocument {
+			continue
+		}
+		var err error
+		if values[i], err = gateway.SettingValues(r.Content); err != nil {
+			return nil, fmt.Errorf("read the settings of revision %d of %s: %w", r.Number, r.GatewayID, err)
+		}
+		for _, name := range []string{"upstream_ca", "upstream_client_certificate"} {
+			if text, isText := values[i][name].(string); isText {
+				values[i][name] = digestOrNil(text)
+			}
+		}
+	}
+	var changes []SettingChange
+	for _, name := range gateway.SettingNames() {
+		after, sets := values[1][name]
+		if before := values[0][name]; sets && !reflect.DeepEqual(before, after) {
+			changes = append(changes, SettingChange{Field: name, Before: before, After: after})
+		}
+	}
+	return changes, nil
 }
 
 // compareTables returns how two route tables differ, without a new table.

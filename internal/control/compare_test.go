@@ -45,6 +45,34 @@ func TestRevisionsAreCompared(t *testing.T) {
 	p.wantCode(err, fault.NotFound, "")
 }
 
+// Guarantee: comparing two configuration files gives the settings that differ, with digests of
+// certificates and without secrets. One that the first does not set is nil there, as is every one of a
+// spec; one that the second does not set does not differ, because it stays as it is.
+func TestSettingsOfRevisionsAreCompared(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	g := h.gateway(caller)
+	routes := "\nroutes: [{path: /a, methods: [GET]}]\n"
+	h.configure(caller, g.ID, "gateway: {name: a, timeout: 30s, max_body_bytes: 1000, upstream_headers: {X-Token: hush}}"+routes)
+	h.configure(caller, g.ID, "gateway: {name: b, timeout: 30s, key_headers: [X-API-Key], max_body_bytes: null, global_rate_limit: {sustained: 5/s}, upstream_headers: {X-Token: other}}"+routes)
+	h.push(caller, g.ID, spec("/a"))
+	for _, tc := range []struct {
+		from, to int64
+		want     string
+	}{
+		{1, 2, "[{name a b} {global_rate_limit <nil> map[sustained:5/s]} {max_body_bytes 1000 <nil>} {key_headers <nil> [X-API-Key]}]"},
+		{2, 2, "[]"},
+		{2, 1, "[{name b a} {max_body_bytes <nil> 1000}]"},
+		{1, 3, "[]"},
+		{3, 1, "[{name <nil> a} {timeout <nil> 30s} {upstream_headers <nil> map[X-Token:***]} {max_body_bytes <nil> 1000}]"},
+	} {
+		got := must[*control.PushResult](h)(h.CompareRevisions(ctx(), caller, g.ID, tc.from, tc.to))
+		if fmt.Sprint(got.Settings) != tc.want || len(got.Changed)+len(got.Added) != 0 {
+			t.Errorf("%d to %d: got %v\nwant %s", tc.from, tc.to, got.Settings, tc.want)
+		}
+	}
+}
+
 // Guarantee: what comparing two revisions gives is what a rollback from one to the other does and what
 // its dry run says, which writes nothing.
 func TestComparisonIsWhatARollbackDoes(t *testing.T) {
