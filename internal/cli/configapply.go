@@ -165,7 +165,9 @@ func (o *configRun) applyOne(ctx context.Context, p *planned) error {
 // create creates a gateway from a file.
 func (o *configRun) create(ctx context.Context, p *planned) error {
 	section := &p.file.config.Gateway
-	g, err := o.api.CreateGateway(ctx, client.CreateGatewayRequest{Name: section.Name.Value, UpstreamURL: section.UpstreamURL.Value})
+	g, err := inTurn(ctx, o.app, func() (*client.Gateway, error) {
+		return o.api.CreateGateway(ctx, client.CreateGatewayRequest{Name: section.Name.Value, UpstreamURL: section.UpstreamURL.Value})
+	})
 	if err != nil {
 		return err
 	}
@@ -201,11 +203,19 @@ func (o *configRun) sayDone(failed int, err error) {
 	if len(done) == 0 {
 		o.say("Applied before the failure: nothing.")
 	} else {
-		o.say("%s", clean("Applied before the failure: "+strings.Join(done, ", ")+"."))
+		o.say("%s", clean("Applied before the failure: "+shortList(done)+"."))
 	}
 	if len(left) > 0 {
-		o.say("%s", clean("Not applied after the failure: "+strings.Join(left, ", ")+"."))
+		o.say("%s", clean("Not applied after the failure: "+shortList(left)+"."))
 	}
+}
+
+// shortList joins the first names of a list, and says how many more there are.
+func shortList(names []string) string {
+	if more := len(names) - maxCandidates; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxCandidates], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // stepName names p in lists of what was carried out.

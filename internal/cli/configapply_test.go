@@ -31,7 +31,7 @@ func writeConfigs(t *testing.T, suffix string, names ...string) (dir string) {
 }
 
 // applyThrough runs config apply with calls that pass through before, which returns false to break
-// the connection off.
+// the connection off, or to refuse the call with a 429 if it sets the header Refuse.
 func applyThrough(t *testing.T, s *keygatetest.Server, before func(r *http.Request) bool, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	target, err := url.Parse(s.AdminURL())
@@ -40,10 +40,16 @@ func applyThrough(t *testing.T, s *keygatetest.Server, before func(r *http.Reque
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !before(r) {
+		if before(r) {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		if r.Header.Get("Refuse") == "" {
 			panic(http.ErrAbortHandler)
 		}
-		proxy.ServeHTTP(w, r)
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(`{"error": "rate_limit_exceeded", "message": "too many requests with this key"}`))
 	}))
 	defer between.Close()
 	var out, said bytes.Buffer
@@ -194,5 +200,45 @@ func TestExportAsksBeforeItOverwrites(t *testing.T) {
 		if err != nil || bytes.Equal(before, after) != (want == 1) {
 			t.Errorf("answer %q: got %s, %v", answer, after, err)
 		}
+	}
+}
+
+// Guarantee: a file without differences takes one call, beside the list of the gateways, and makes no
+// revision.
+func TestUnchangedFilesTakeOneCall(t *testing.T) {
+	s := keygatetest.Start(t)
+	dir := writeConfigs(t, "", "a", "b", "c", "d")
+	all := func(*http.Request) bool { return true }
+	if status, _, said := applyThrough(t, s, all, dir); status != 0 {
+		t.Fatalf("exit status %d: %s", status, said)
+	}
+	calls := 0
+	status, _, said := applyThrough(t, s, func(*http.Request) bool { calls++; return true }, dir)
+	if status != 0 || calls != 5 {
+		t.Errorf("exit status %d after %d calls, want 0 after 5: %s", status, calls, said)
+	}
+	for name, revision := range revisions(t, s) {
+		if revision != 1 {
+			t.Errorf("gateway %s has revision %d, want 1", name, revision)
+		}
+	}
+}
+
+// Guarantee: a call that is refused because the key makes too many is repeated, so that a directory may
+// have more gateways than calls are allowed in a second.
+func TestApplyWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	s := keygatetest.Start(t)
+	refused := map[string]bool{}
+	status, _, said := applyThrough(t, s, func(r *http.Request) bool {
+		if call := r.Method + r.URL.Path; call == "POST/v1/gateways" && !refused[call] {
+			refused[call] = true
+			r.Header.Set("Refuse", "429")
+			return false
+		}
+		return true
+	}, writeConfigs(t, "", "a"))
+	if status != 0 || len(refused) != 1 || revisions(t, s)["a"] != 1 || !strings.Contains(said, "trying again in 1s") {
+		t.Errorf("exit status %d after the refusals %v, want 0 after 1: %s", status, refused, said)
 	}
 }

@@ -130,12 +130,13 @@ func (o *configExport) exportAll(ctx context.Context, dir string) error {
 func (o *configExport) readGateways(ctx context.Context, api *client.Client) ([]*exported, error) {
 	files := []*exported{}
 	byName := map[string][]match{}
-	for g, err := range api.Gateways(ctx, client.ListOptions{}) {
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, &exported{GatewayID: g.GatewayID, Name: g.Name})
-		byName[g.Name] = append(byName[g.Name], gatewayMatch(&g))
+	all, err := o.allGateways(api)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		files = append(files, &exported{GatewayID: all[i].GatewayID, Name: all[i].Name})
+		byName[all[i].Name] = append(byName[all[i].Name], gatewayMatch(&all[i]))
 	}
 	slices.SortFunc(files, func(x, y *exported) int { return cmp.Compare(x.Name, y.Name) })
 	for _, f := range files {

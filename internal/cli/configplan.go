@@ -76,13 +76,12 @@ func (o *configRun) findGateways() (all []client.Gateway, err error) {
 		o.plan = []*planned{newPlanned(f, &client.Gateway{GatewayID: id})}
 		return nil, err
 	}
+	if all, err = o.allGateways(o.api); err != nil {
+		return nil, err
+	}
 	byName := map[string][]match{}
-	for g, err := range o.api.Gateways(o.ctx, client.ListOptions{}) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, g)
-		byName[g.Name] = append(byName[g.Name], gatewayMatch(&g))
+	for i := range all {
+		byName[all[i].Name] = append(byName[all[i].Name], gatewayMatch(&all[i]))
 	}
 	f := &failures{app: o.app, files: len(o.set.files)}
 	for _, file := range o.set.files {
@@ -100,6 +99,17 @@ func (o *configRun) findGateways() (all []client.Gateway, err error) {
 		o.plan = append(o.plan, newPlanned(file, &client.Gateway{GatewayID: id, Name: name}))
 	}
 	return all, f.err()
+}
+
+// allGateways lists the gateways of the account.
+func (a *app) allGateways(api *client.Client) (all []client.Gateway, err error) {
+	for g, err := range api.Gateways(a.ctx, client.ListOptions{}) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, nil
 }
 
 // newPlanned returns the plan for a file. g is nil if its gateway does not exist yet.
@@ -137,30 +147,38 @@ func (o *configRun) about(p *planned, err error) error {
 	return &mistakesError{p.stepName() + ": " + strings.Join(lines, "\n"), len(lines), err}
 }
 
-// look asks the server what p would change.
+// look asks the server what p would change. A gateway that does not change takes one call.
 func (o *configRun) look(ctx context.Context, p *planned) error {
 	if p.Action == createGateway {
 		return p.lookNew()
 	}
-	type versioned struct {
-		*client.Gateway
-		etag string
+	if p.Name != "" {
+		if err := o.tryPush(ctx, p); err != nil || p.Action == keepGateway {
+			return err
+		}
 	}
-	g, err := inTurn(ctx, o.app, func() (*versioned, error) {
+	_, err := inTurn(ctx, o.app, func() (_ *client.Gateway, err error) {
 		g, etag, err := o.api.GatewayWithETag(ctx, p.GatewayID)
-		return &versioned{g, etag}, err
+		if err == nil {
+			p.Name, p.etag = g.Name, etag
+		}
+		return g, err
 	})
 	if err != nil {
 		return err
 	}
+	return o.tryPush(ctx, p, client.IfMatch(p.etag))
+}
+
+// tryPush has the server try the push of p.
+func (o *configRun) tryPush(ctx context.Context, p *planned, options ...client.Option) error {
 	push, err := inTurn(ctx, o.app, func() (*client.Push, error) {
-		return o.api.PushConfig(ctx, p.GatewayID, p.file.content, true, client.IfMatch(g.etag))
+		return o.api.PushConfig(ctx, p.GatewayID, p.file.content, true, options...)
 	})
 	if err != nil {
 		return err
 	}
-	p.etag, p.Name, p.Push = g.etag, g.Name, push
-	p.Gateway = settingsOf(push)
+	p.Push, p.Gateway = push, settingsOf(push)
 	if p.Action = updateGateway; !p.differs() {
 		p.Action = keepGateway
 	}
@@ -197,6 +215,9 @@ func (o *configRun) planDeletions(ctx context.Context, all []client.Gateway) err
 			continue
 		}
 		p, err := inTurn(ctx, o.app, func() (*planned, error) { return o.planDeletion(ctx, g.GatewayID) })
+		if client.IsNotFound(err) {
+			continue // it was deleted meanwhile
+		}
 		if err != nil {
 			return fmt.Errorf("find out whether %s was applied from a file: %w", gatewayLabel(g), err)
 		}
@@ -212,16 +233,16 @@ func (o *configRun) planDeletions(ctx context.Context, all []client.Gateway) err
 
 // planDeletion returns the plan for the deletion of a gateway, or nil if it is not to be deleted.
 func (o *configRun) planDeletion(ctx context.Context, id string) (*planned, error) {
-	g, etag, err := o.api.GatewayWithETag(ctx, id)
-	if client.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // it was deleted meanwhile
+	revision, err := o.fromFile(ctx, id)
+	if err != nil || revision == 0 {
+		return nil, err
 	}
+	g, etag, err := o.api.GatewayWithETag(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	applied, err := o.fromFile(ctx, id)
-	if err != nil || !applied {
-		return nil, err
+	if g.Revision == nil || *g.Revision != revision {
+		return nil, fault.New(fault.PreconditionFailed, "%s was changed meanwhile: run the command again", gatewayLabel(g))
 	}
 	p := &planned{etag: etag}
 	p.Action, p.GatewayID, p.Name, p.Gateway = deleteGateway, id, g.Name, []client.SettingChange{}
@@ -229,27 +250,29 @@ func (o *configRun) planDeletion(ctx context.Context, id string) (*planned, erro
 	return p, nil
 }
 
-// fromFile reports whether a gateway was applied from a file: its newest revision, rollbacks left
-// out, is a configuration file that this command pushed, and it has no repository. A gateway whose
-// routes came from an OpenAPI document or from a repository since then is not.
-func (o *configRun) fromFile(ctx context.Context, id string) (bool, error) {
+// fromFile returns the number of the newest revision of a gateway that was applied from a file, and 0
+// for any other. Its newest revision, rollbacks left out, is a configuration file that this command
+// pushed, and it has no repository. A gateway whose routes came from an OpenAPI document or from a
+// repository since then is not one.
+func (o *configRun) fromFile(ctx context.Context, id string) (newest int64, err error) {
 	for r, err := range o.api.Revisions(ctx, id, client.ListOptions{PageSize: 10}) {
 		if err != nil {
-			return false, err
+			return 0, err
 		}
+		newest = max(newest, r.Number)
 		if r.Source == client.RevisionSource(gateway.Rollback) {
 			continue
 		}
 		if r.Source != client.RevisionSource(gateway.CLI) || r.Kind != client.RevisionKind(gateway.ConfigDocument) {
-			return false, nil
+			return 0, nil
 		}
 		_, err := o.api.Do(ctx, &client.Request{Method: http.MethodGet, Path: "/v1/gateways/" + id + "/repository"})
 		if client.IsNotFound(err) {
-			return true, nil
+			return newest, nil
 		}
-		return false, err
+		return 0, err
 	}
-	return false, nil
+	return 0, nil
 }
 
 // mayDelete checks that the key may delete gateways, before anything is applied.
@@ -257,7 +280,7 @@ func (o *configRun) mayDelete(ctx context.Context, list []*planned) error {
 	if len(list) == 0 {
 		return nil
 	}
-	account, err := o.api.Account(ctx)
+	account, err := inTurn(ctx, o.app, func() (*client.CallingAccount, error) { return o.api.Account(ctx) })
 	if err != nil {
 		return err
 	}
