@@ -153,6 +153,9 @@ func TestApplyAsksOnATerminal(t *testing.T) {
 	changed := writeConfigs(t, "/changed", "a", "b", "new")
 	for _, answer := range []string{"\n", "n\n", "\x04", "nonsense\n", "y\nwrong\n"} {
 		status, screen := answerTo(t, s, answer, "config", "apply", changed, "--prune")
+		if !strings.Contains(screen, "\x1b[32m+ GET /a/changed\x1b[0m") {
+			t.Errorf("want what is added in green:\n%s", screen)
+		}
 		screen = codes.ReplaceAllString(screen, "")
 		if status != 1 || !strings.HasSuffix(screen, "Cancelled.\n") || !strings.Contains(screen, "Apply all 3? [y/N] ") || !strings.Contains(screen, "+ GET /a/changed\n") {
 			t.Errorf("answer %q: exit status %d\n%s", answer, status, screen)
