@@ -94,17 +94,17 @@ func TestChangesDoNotRefill(t *testing.T) {
 	}
 }
 
-// Guarantee: crashes never let more requests pass than a daily cap allows, and each
-// crash loses at most 1 % of the cap, or 1 request if that is more.
+// Guarantee: crashes never let more requests pass than a daily cap allows, and all crashes of a day
+// together lose at most 1 % of the cap, or 1 request if that is more.
 func TestDailyCapSurvivesCrashes(t *testing.T) {
 	up := newRecordingUpstream(t)
 	s := startServer(t)
-	const limit, kills = 300, 5
+	const limit, kills = 300, 8
 	_, key := s.newLimitedRoute(up.URL, map[string]any{"daily": fmt.Sprintf("%d/day", limit)}, nil)
 	day := time.Now().UTC().YearDay()
 	passed := 0
 	for round := range kills + 1 {
-		for i := 0; round == kills || i < 40; i++ {
+		for i := 0; round == kills || i < 30; i++ {
 			a, err := s.send("GET", "/l", key)
 			if err != nil {
 				t.Fatal(err)
@@ -128,8 +128,8 @@ func TestDailyCapSurvivesCrashes(t *testing.T) {
 		t.Log("a new UTC day started during the test: the counts prove nothing")
 		return
 	}
-	if passed > limit || passed < limit-kills*limit/100 {
-		t.Fatalf("%d requests passed, want %d to %d with a cap of %d and %d crashes", passed, limit-kills*limit/100, limit, limit, kills)
+	if passed > limit || passed < limit-limit/100 {
+		t.Fatalf("%d requests passed, want %d to %d with a cap of %d, however many crashes", passed, limit-limit/100, limit, limit)
 	}
 }
 

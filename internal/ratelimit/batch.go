@@ -1,32 +1,39 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/keygate/keygate/internal/id"
 )
 
+// maxWaiting is how many requests one round reserves for calls that wait, where a cap has no range.
+const maxWaiting = 1000
+
 // batch is the counts that one call of the store will save. It belongs to the Reserver's
 // goroutine.
 type batch struct {
 	counts  []DailyCount
 	dailies []*Daily // in the order of counts
+	ahead   []int64  // of counts, what is reserved ahead of use
 }
 
-func (b *batch) add(d *Daily, day, count int64) {
-	c := DailyCount{LimitID: d.limit.id, Day: day, Used: count}
+// add adds the count of d: used requests have passed, and ahead more are reserved.
+func (b *batch) add(d *Daily, day, used, ahead int64) {
+	c := DailyCount{LimitID: d.limit.id, Day: day, Used: used + ahead, Lost: d.lost.Load() + ahead}
 	if d.limit.keys != nil {
 		c.KeyID = id.Format(id.Key, d.key)
 	}
-	d.saved = count
+	d.saved, d.savedLost = c.Used, c.Lost
 	b.counts = append(b.counts, c)
 	b.dailies = append(b.dailies, d)
+	b.ahead = append(b.ahead, ahead)
 }
 
 // extend adds what the store must have before d may admit more: if half of the last range
-// is used, a whole range ahead. If the cap has shrunk, d gives up the excess over its
-// range.
+// is used, a whole range ahead. Without a range, it is one for each call that waits. What d has
+// beyond that, because the cap has shrunk or a call no longer waits, it gives up.
 func (b *batch) extend(d *Daily, today int64) {
 	for {
 		w := d.load()
@@ -35,17 +42,19 @@ func (b *batch) extend(d *Daily, today int64) {
 		}
 		used, left := w.used(), w.left()
 		capacity := d.cap()
-		ahead := max(0, min(rangeOf(capacity), capacity-used))
+		size := d.rangeOf(capacity)
+		ahead := max(0, min(cmp.Or(size, min(d.waiting.Load(), maxWaiting)), capacity-used))
 		switch {
 		case left > ahead:
 			if !d.swap(w, packDaily(today, used, ahead)) {
 				continue
 			}
-		case left*2 > rangeOf(capacity):
+		case left*2 > size:
 			ahead = left
 		}
-		if used+ahead != d.saved {
-			b.add(d, today, used+ahead)
+		// Requests that have passed since the last save make what a crash may lose less.
+		if used+ahead != d.saved || d.lost.Load()+ahead > d.savedLost {
+			b.add(d, today, used, ahead)
 		}
 		return
 	}
@@ -71,8 +80,8 @@ func (b *batch) release(d *Daily, day int64, to dailyWord) {
 		if !d.swap(w, next) {
 			continue
 		}
-		if known && w.used() != d.saved {
-			b.add(d, day, w.used())
+		if known && (w.used() != d.saved || d.lost.Load() != d.savedLost) {
+			b.add(d, day, w.used(), 0)
 		}
 		return
 	}
@@ -86,7 +95,7 @@ func (b *batch) save(ctx context.Context, store DailyStore) error {
 	}
 	if err := store.SaveDailyCounts(ctx, b.counts); err != nil {
 		for _, d := range b.dailies {
-			d.saved = -1
+			d.saved, d.savedLost = -1, -1
 		}
 		return fmt.Errorf("save daily counts: %w", err)
 	}
@@ -103,7 +112,7 @@ func (b *batch) open(today int64) {
 				break
 			}
 			left := reserved - w.used()
-			ahead := min(left, rangeOf(d.cap()))
+			ahead := min(left, b.ahead[i])
 			if !d.swap(w, packDaily(today, w.used(), ahead)) {
 				continue
 			}
@@ -117,8 +126,8 @@ func (b *batch) open(today int64) {
 
 // dailyCounts is the store's counts of one limit for a day.
 type dailyCounts struct {
-	shared int64
-	keys   map[[16]byte]int64
+	shared knownCount
+	keys   map[[16]byte]knownCount
 }
 
 // groupCounts groups rows by limit.
@@ -126,7 +135,7 @@ func groupCounts(rows []DailyCount, limits map[limitKey]*dailyLimit) map[limitKe
 	known := make(map[limitKey]dailyCounts, len(limits))
 	for k := range limits {
 		if k.perKey {
-			known[k] = dailyCounts{keys: make(map[[16]byte]int64)}
+			known[k] = dailyCounts{keys: make(map[[16]byte]knownCount)}
 		}
 	}
 	for _, row := range rows {
@@ -134,11 +143,12 @@ func groupCounts(rows []DailyCount, limits map[limitKey]*dailyLimit) map[limitKe
 		if limits[k] == nil {
 			continue
 		}
-		used := min(row.Used, MaxCount)
+		// What the last process had reserved ahead, if it did not give it back, is lost now.
+		count := knownCount{min(row.Used, MaxCount), row.Lost}
 		if !k.perKey {
-			known[k] = dailyCounts{shared: used}
+			known[k] = dailyCounts{shared: count}
 		} else if key, ok := id.Parse(id.Key, row.KeyID); ok {
-			known[k].keys[key] = used
+			known[k].keys[key] = count
 		}
 	}
 	return known

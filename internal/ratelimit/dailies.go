@@ -16,9 +16,13 @@ type dailyLimit struct {
 	keys *Dailies // the counts of the keys; nil without per: key
 
 	mu    sync.Mutex
-	day   int64              // day for which the counts are known; -1 for none
-	known map[[16]byte]int64 // counts of the keys that have no Daily
+	day   int64                   // day for which the counts are known; -1 for none
+	known map[[16]byte]knownCount // counts of the keys that have no Daily
 }
+
+// knownCount is a count as the store has it when nothing is reserved: how many requests have passed,
+// at most, and how many of these were lost in crashes, at most.
+type knownCount struct{ used, lost int64 }
 
 // Dailies is the counts of one daily cap, one for each key (per: key). It is safe for
 // concurrent use.
@@ -80,7 +84,7 @@ func (d *Dailies) used(k [16]byte, day int64) int64 {
 	if d.limit.day != day {
 		return 0
 	}
-	return d.limit.known[k]
+	return d.limit.known[k].used
 }
 
 // daily finds or creates the count of k, under the lock.
@@ -110,9 +114,7 @@ func (limit *dailyLimit) initialize(d *Daily) {
 	limit.mu.Lock()
 	defer limit.mu.Unlock()
 	if limit.day >= 0 {
-		used := limit.known[d.key]
-		d.saved = used
-		d.word.Store(uint64(packDaily(limit.day, used, 0)))
+		d.set(limit.day, limit.known[d.key])
 	}
 }
 
@@ -122,12 +124,11 @@ func (limit *dailyLimit) startDay(day int64, counts dailyCounts) {
 	limit.day, limit.known = day, counts.keys
 	limit.mu.Unlock()
 	limit.each(func(d *Daily) {
-		used := counts.shared
 		if limit.keys != nil {
-			used = counts.keys[d.key]
+			d.set(day, counts.keys[d.key])
+		} else {
+			d.set(day, counts.shared)
 		}
-		d.saved = used
-		d.word.Store(uint64(packDaily(day, used, 0)))
 	})
 }
 
@@ -168,7 +169,7 @@ func (limit *dailyLimit) evict() (idle []*Daily) {
 			switch w := d.load(); {
 			case w != d.seen:
 				d.seen = w
-			case w.used() != d.saved: // something is reserved, or a save failed
+			case w.used() != d.saved || d.lost.Load() != d.savedLost: // something is reserved, or a save failed
 				idle = append(idle, d)
 			case limit.evictOne(d, w):
 				evicted++
@@ -192,7 +193,7 @@ func (limit *dailyLimit) evictOne(d *Daily, w dailyWord) bool {
 		return false
 	}
 	if used := w.used(); used > 0 && w.isOf(limit.day) {
-		limit.known[d.key] = used
+		limit.known[d.key] = knownCount{used, d.lost.Load()}
 	}
 	return true
 }

@@ -9,7 +9,7 @@ import (
 // and how many more may pass before another range must be reserved in the store.
 //
 //	bits  0–29  used: at most 10⁹
-//	bits 30–53  left of the reserved range: at most a hundredth of the cap
+//	bits 30–53  left of the reserved range: at most half a hundredth of the cap, or maxWaiting
 //	bits 54–62  the UTC day, modulo 512
 //
 // Only the Reserver changes a word with nothing left, and it resets every word when the
@@ -45,9 +45,19 @@ type Daily struct {
 	queued atomic.Bool // it is in the Reserver's queue
 	next   *Daily      // in the queue
 
+	lost    atomic.Int64 // requests of the day that crashes have lost, at most
+	waiting atomic.Int64 // calls of Reserver.Wait
+
 	// Used only by the Reserver's goroutine.
-	saved int64     // count in the store for the day of word; -1 if unknown
-	seen  dailyWord // word at the last sweep
+	saved, savedLost int64     // Used and Lost in the store for the day of word; -1 if unknown
+	seen             dailyWord // word at the last sweep
+}
+
+// set sets the day's count. No request may use d meanwhile, or it has no word yet.
+func (d *Daily) set(day int64, c knownCount) {
+	d.saved, d.savedLost = c.used, c.lost
+	d.lost.Store(c.lost)
+	d.word.Store(uint64(packDaily(day, c.used, 0)))
 }
 
 func (d *Daily) load() dailyWord { return dailyWord(d.word.Load()) }
@@ -68,7 +78,8 @@ func (d *Daily) cap() int64 {
 // charge.
 func (d *Daily) charged(w dailyWord) {
 	capacity := d.cap()
-	if left := w.left(); left*2 <= rangeOf(capacity) && w.used()+left < capacity {
+	size := d.rangeOf(capacity)
+	if left := w.left(); size > 0 && left*2 <= size && w.used()+left < capacity {
 		d.limit.reserver.enqueue(d)
 	}
 }
@@ -81,17 +92,27 @@ func (d *Daily) refund(day int64) {
 		if w == closedDaily || !w.isOf(day) || w.used() == 0 {
 			return
 		}
-		if w.left() < rangeOf(d.cap()) {
-			if d.swap(w, w-oneUsed+oneLeft) {
-				return
-			}
-		} else if d.swap(w, w-oneUsed) {
-			d.limit.reserver.enqueue(d) // the store's count is now too high
+		next := w - oneUsed
+		if w.left() < d.rangeOf(d.cap()) {
+			next += oneLeft
+		}
+		if d.swap(w, next) {
+			d.limit.reserver.enqueue(d) // the store's count may be too high now, or what a crash may lose too low
 			return
 		}
 	}
 }
 
-// rangeOf returns the size of the ranges in which a cap is reserved, which is the most that
-// a crash may lose (contract, 4.3).
-func rangeOf(capacity int64) int64 { return max(1, capacity/100) }
+// rangeOf returns the size of the ranges in which d's capacity is reserved, which is the most that the
+// next crash may lose: half of what is left of the day's budget. It is 0 when nothing is left. Then
+// only what calls of Reserver.Wait ask for is reserved.
+func (d *Daily) rangeOf(capacity int64) int64 {
+	left := budgetOf(capacity) - d.lost.Load()
+	if left <= 0 {
+		return 0
+	}
+	return max(1, left/2)
+}
+
+// budgetOf returns how many requests of a cap all crashes of a day together may lose (contract, 4.3).
+func budgetOf(capacity int64) int64 { return max(1, capacity/100) }

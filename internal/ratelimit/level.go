@@ -80,9 +80,9 @@ func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	d.limit.mu.Lock()
 	rest := map[[16]byte]int64{}
 	if d.limit.day == day {
-		for k, used := range d.limit.known {
-			if !seen[k] && used > 0 {
-				rest[k] = used
+		for k, c := range d.limit.known {
+			if !seen[k] && c.used > 0 {
+				rest[k] = c.used
 			}
 		}
 	}

@@ -18,6 +18,7 @@ type DailyCount struct {
 	KeyID   string // identifier of the key's bucket for a limit with per: key, or ""
 	Day     int64
 	Used    int64
+	Lost    int64 // how many of Used have not passed, at most: they were reserved when a process crashed, or are now
 }
 
 // DailyStore stores daily counts.
@@ -36,9 +37,11 @@ type ReserverConfig struct {
 // Reserver owns every daily cap of the node.
 //
 // It reserves ranges of a cap in the store ahead of use: the count in the store is never
-// less than what has passed, and at most a hundredth of the cap (at least one request)
-// more. So a crash never lets more than the cap pass, and loses no more than that
-// hundredth. One goroutine does all reserving, in rounds: a round saves, in one call of the
+// less than what has passed. So a crash never lets more than the cap pass. It loses what is left of
+// the range, and the next range is half of what all crashes of the day may still lose together, a
+// hundredth of the cap or one request. When that is used up, each request waits until it is
+// reserved itself; only those that wait at the moment of a crash count although they did not pass.
+// One goroutine does all reserving, in rounds: a round saves, in one call of the
 // store, for every cap that has asked since the previous round began.
 type Reserver struct {
 	store DailyStore
@@ -140,7 +143,13 @@ func (r *Reserver) Drop(limitID string) {
 // the caller may decide again. The error is that of ctx, or has the code fault.Unavailable
 // if the store fails or the Reserver has stopped. While the store fails, Wait does not wait for
 // the next attempt.
-func (r *Reserver) Wait(ctx context.Context, d *Daily) error {
+func (r *Reserver) Wait(ctx context.Context, d *Daily) (err error) {
+	d.waiting.Add(1)
+	defer func() {
+		if d.waiting.Add(-1); err != nil {
+			r.enqueue(d) // gives up what was reserved for this call
+		}
+	}()
 	for !d.canDecide(dayOf(r.now().UnixNano())) {
 		r.enqueue(d)
 		r.mu.Lock()

@@ -9,7 +9,8 @@ import (
 // memoryStore is a DailyStore in memory.
 type memoryStore struct {
 	mu     sync.Mutex
-	counts map[DailyCount]int64 // keyed by the count with Used set to 0
+	counts map[DailyCount]int64 // Used, keyed by the count with Used and Lost set to 0
+	lost   map[DailyCount]int64 // Lost
 	fail   bool                 // calls fail
 	half   bool                 // a failing call saves nevertheless
 	saves  int
@@ -19,7 +20,9 @@ type memoryStore struct {
 
 var errStore = errors.New("the store is unavailable")
 
-func newMemoryStore() *memoryStore { return &memoryStore{counts: make(map[DailyCount]int64)} }
+func newMemoryStore() *memoryStore {
+	return &memoryStore{counts: make(map[DailyCount]int64), lost: make(map[DailyCount]int64)}
+}
 
 func (s *memoryStore) LoadDailyCounts(ctx context.Context, day int64) ([]DailyCount, error) {
 	s.mu.Lock()
@@ -31,7 +34,7 @@ func (s *memoryStore) LoadDailyCounts(ctx context.Context, day int64) ([]DailyCo
 	var rows []DailyCount
 	for c, used := range s.counts {
 		if c.Day == day {
-			c.Used = used
+			c.Used, c.Lost = used, s.lost[c]
 			rows = append(rows, c)
 		}
 	}
@@ -50,9 +53,9 @@ func (s *memoryStore) SaveDailyCounts(ctx context.Context, counts []DailyCount) 
 	s.saves++
 	if !s.fail || s.half {
 		for _, c := range counts {
-			used := c.Used
-			c.Used = 0
-			s.counts[c] = used
+			used, lost := c.Used, c.Lost
+			c.Used, c.Lost = 0, 0
+			s.counts[c], s.lost[c] = used, lost
 		}
 	}
 	if s.fail {

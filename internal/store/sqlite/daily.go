@@ -13,10 +13,10 @@ var _ ratelimit.DailyStore = (*DB)(nil)
 // DailyCounts implements control.DailyCountsReader.
 func (t *readTx) DailyCounts(ctx context.Context, day int64) ([]ratelimit.DailyCount, error) {
 	var list []ratelimit.DailyCount
-	err := t.rows(ctx, "read daily counts", `SELECT limit_id, key_id, used FROM daily_counts WHERE day = ? ORDER BY limit_id, key_id`,
+	err := t.rows(ctx, "read daily counts", `SELECT limit_id, key_id, used, lost FROM daily_counts WHERE day = ? ORDER BY limit_id, key_id`,
 		[]any{day}, func(r *sql.Rows) error {
 			c := ratelimit.DailyCount{Day: day}
-			err := r.Scan(&c.LimitID, &c.KeyID, &c.Used)
+			err := r.Scan(&c.LimitID, &c.KeyID, &c.Used, &c.Lost)
 			list = append(list, c)
 			return err
 		})
@@ -27,8 +27,8 @@ func (t *readTx) DailyCounts(ctx context.Context, day int64) ([]ratelimit.DailyC
 func (t *tx) PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error {
 	for i := range counts {
 		c := &counts[i]
-		_, err := t.exec(ctx, "put daily count", `INSERT INTO daily_counts (day, limit_id, key_id, used) VALUES (?, ?, ?, ?)
-			ON CONFLICT (day, limit_id, key_id) DO UPDATE SET used = excluded.used`, c.Day, c.LimitID, c.KeyID, c.Used)
+		_, err := t.exec(ctx, "put daily count", `INSERT INTO daily_counts (day, limit_id, key_id, used, lost) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (day, limit_id, key_id) DO UPDATE SET used = excluded.used, lost = excluded.lost`, c.Day, c.LimitID, c.KeyID, c.Used, c.Lost)
 		if err != nil {
 			return err
 		}

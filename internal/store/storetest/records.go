@@ -110,7 +110,7 @@ func testStoredResponses(h *harness) {
 func testDailyCounts(h *harness) {
 	const day = 20_500
 	route := id.New(id.Route)
-	shared := ratelimit.DailyCount{LimitID: route, Day: day, Used: 10}
+	shared := ratelimit.DailyCount{LimitID: route, Day: day, Used: 10, Lost: 4}
 	mine := ratelimit.DailyCount{LimitID: route, KeyID: id.New(id.Key), Day: day, Used: 3}
 	tomorrow := ratelimit.DailyCount{LimitID: route, Day: day + 1, Used: 1}
 	if err := h.SaveDailyCounts(h.Context(), []ratelimit.DailyCount{shared, mine, tomorrow}); err != nil {
