@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	// idleAfter is the number of writes without records after which an account's
-	// memory is freed: about a minute.
-	idleAfter = 600
-	// sealPause is the number of writes between two that seal blocks, so that one
-	// wait for the disk serves several blocks. An account with sealAnyway open
+	// idleAfter is the time without records after which an account's memory is freed.
+	idleAfter = time.Minute
+	// sealPause is the least time between the starts of two writes that seal blocks, so
+	// that one wait for the disk serves several blocks. An account with sealAnyway open
 	// records does not wait, so that its open end stays cheap to read.
-	sealPause  = 4
+	sealPause  = 500 * time.Millisecond
 	sealAnyway = 4 * audit.RunRecords
 	// joinFrom is the number of chunks from which an open end is rewritten as one
 	// chunk, so that it stays cheap to read if records come one by one.
@@ -42,12 +41,7 @@ func (w *Writer) Start(ctx context.Context) error {
 		return fmt.Errorf("start the audit log writer: %w", err)
 	}
 	err := w.group.Start(
-		func(ctx context.Context) {
-			// A write that has begun is finished: it is short.
-			write := func(context.Context) { w.write(w.group.Grace()) }
-			write(ctx)
-			service.Every(ctx, w.cfg.Period, write)
-		},
+		w.run,
 		func(ctx context.Context) {
 			w.maintain(ctx)
 			service.Every(ctx, maintenancePeriod, w.maintain)
@@ -57,6 +51,21 @@ func (w *Writer) Start(ctx context.Context) error {
 		return fmt.Errorf("start the audit log writer: %w", err)
 	}
 	return nil
+}
+
+// run writes until ctx ends. A write is due a period after the last one took the records from
+// memory, and not after it has ended: what was taken since then is at most a period old, however
+// long the store took. If the store fails, it is tried again a period later.
+func (w *Writer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		// A write that has begun is finished: it is short.
+		next := time.NewTimer(time.Until(w.write(w.group.Grace())))
+		select {
+		case <-ctx.Done():
+		case <-next.C:
+		}
+		next.Stop()
+	}
 }
 
 // Stop finishes the write that runs, writes everything taken so far, and ends. It
@@ -109,18 +118,17 @@ func (w *Writer) Sync(ctx context.Context) error {
 
 const unwritten = "writing the audit log failed; it is retried, and records beyond the memory limit are lost and counted"
 
-// write is one step of the fast loop. Records taken meanwhile wait for at most one
-// transaction that seals.
-func (w *Writer) write(ctx context.Context) {
+// write is one step of the fast loop, and returns the time of the next. Records taken meanwhile
+// wait for at most one transaction that seals.
+func (w *Writer) write(ctx context.Context) (next time.Time) {
 	if err := w.lock(ctx); err != nil {
-		return
+		return time.Now().Add(w.cfg.Period)
 	}
 	defer w.unlock()
-	w.complain(w.flush(ctx), unwritten)
-	pausing := w.pause > 0
-	if pausing {
-		w.pause--
-	}
+	err := w.flush(ctx)
+	w.complain(err, unwritten)
+	now := w.last
+	pausing := now.Sub(w.sealed).Abs() < sealPause
 	for account, waiting := range w.open {
 		switch {
 		case waiting.Records >= audit.RunRecords:
@@ -128,12 +136,16 @@ func (w *Writer) write(ctx context.Context) {
 				continue
 			}
 			w.sealRuns(ctx, account, waiting.Records)
-			w.pause = sealPause
+			w.sealed = now
 		case waiting.Chunks >= joinFrom:
 			w.complain(w.join(ctx, account), "joining chunks of the audit log failed; it is retried")
 			w.catchUp(ctx)
 		}
 	}
+	if err != nil {
+		return time.Now().Add(w.cfg.Period)
+	}
+	return w.collected.Add(w.cfg.Period)
 }
 
 // sealRuns seals the full blocks of an open end with the given number of records, and
@@ -170,12 +182,13 @@ func (w *Writer) complain(err error, message string) {
 // flush writes the records in memory. The caller holds writeLock.
 func (w *Writer) flush(ctx context.Context) error {
 	now := w.cfg.Now()
-	if back := w.last.Sub(now); back > stepBack {
+	// Without Round, Sub would go by the monotonic clock, which never goes back.
+	if back := w.last.Round(0).Sub(now.Round(0)); back > stepBack {
 		w.cfg.Log.Warn("the clock went back; sealing the audit log up to now to keep its order", "by", back.String())
 		w.complain(w.sealAll(ctx), "sealing the audit log failed")
 	}
-	w.last = now
-	w.collect()
+	w.last, w.collected = now, time.Now()
+	w.collect(now)
 	records := make([]*audit.Record, 0, len(w.gaps))
 	for account, l := range w.gaps {
 		records = append(records, audit.NewGap(account, l.records, l.first, l.last))
@@ -212,8 +225,8 @@ func (w *Writer) flush(ctx context.Context) error {
 	return nil
 }
 
-// collect encodes the taken records as chunks.
-func (w *Writer) collect() {
+// collect encodes the taken records as chunks. now is the time of the write.
+func (w *Writer) collect(now time.Time) {
 	type part struct {
 		account string
 		table   *audit.Table
@@ -233,7 +246,7 @@ func (w *Writer) collect() {
 			in.loss = loss{}
 		}
 		if in.table.Len() == 0 {
-			if in.idle++; in.idle > idleAfter {
+			if now.Sub(in.used).Abs() > idleAfter {
 				delete(w.intakes, u)
 			}
 			continue
@@ -241,7 +254,7 @@ func (w *Writer) collect() {
 		parts = append(parts, part{accountID, in.table})
 		in.table, in.other = in.other, in.table
 		w.weight += in.weight
-		in.weight, in.idle = 0, 0
+		in.weight, in.used = 0, now
 	}
 	w.mu.Unlock()
 	for _, p := range parts {

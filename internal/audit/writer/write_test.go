@@ -114,7 +114,7 @@ func TestRecordsWaitForOneSealingTransaction(t *testing.T) {
 // the open end does not become expensive to read.
 func TestBlocksAreSealedTogether(t *testing.T) {
 	b, accounts := newBusy(t, 1)
-	a := accounts[0]
+	a, start := accounts[0], b.now
 	for step, want := range []struct {
 		records int
 		head    int64
@@ -123,6 +123,7 @@ func TestBlocksAreSealedTogether(t *testing.T) {
 		{2 * audit.RunRecords, 5}, // too much to wait
 		{audit.RunRecords, 5}, {0, 5}, {0, 5}, {0, 5}, {0, 6},
 	} {
+		b.now = start.Add(time.Duration(step) * b.writer.cfg.Period)
 		b.take(a, want.records)
 		b.writer.write(t.Context())
 		if got := b.head(a); got != want.head {

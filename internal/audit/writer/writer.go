@@ -67,7 +67,8 @@ type Config struct {
 	// MaxBytes is the maximum size of the blocks of all accounts, in bytes. 0 means
 	// DefaultMaxBytes.
 	MaxBytes int64
-	// Period is the time between two writes. 0 means DefaultPeriod.
+	// Period is the time between the starts of two writes, if the store takes no longer for one.
+	// 0 means DefaultPeriod.
 	Period time.Duration
 	// MaxHeld is the maximum size of the records in memory that are not yet written,
 	// in bytes. 0 means DefaultMaxHeld. Further records are lost and counted.
@@ -97,8 +98,9 @@ type Writer struct {
 	weight    int                       // bytes of unsent in held; under writeLock
 	gaps      map[string]*loss          // not recorded yet, by account; under writeLock
 	open      map[string]*audit.Waiting // the open end of each account; under writeLock
-	pause     int                       // number of writes until the next may seal; under writeLock
+	sealed    time.Time                 // time of the last write that sealed; under writeLock
 	last      time.Time                 // time of the last write; under writeLock
+	collected time.Time                 // the same on the system's clock, whatever Config.Now says; under writeLock
 	failed    time.Time                 // time at which a failure was last logged; under writeLock
 
 	// maintaining is held by Maintain, and locked before writeLock. It guards the fields below.
@@ -114,7 +116,7 @@ type intake struct {
 	table, other *audit.Table // one is filled while the other is written
 	weight       int          // of table, in held
 	loss         loss
-	idle         int // number of writes in a row at which it was empty
+	used         time.Time // of the last write at which it had records
 }
 
 // loss describes lost records.
@@ -223,7 +225,7 @@ func (w *Writer) Record(r *audit.Record) {
 func (w *Writer) intake(account [16]byte) *intake {
 	in := w.intakes[account]
 	if in == nil {
-		in = &intake{table: &audit.Table{}, other: &audit.Table{}}
+		in = &intake{table: &audit.Table{}, other: &audit.Table{}, used: w.cfg.Now()}
 		w.intakes[account] = in
 	}
 	return in
