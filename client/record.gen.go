@@ -1586,6 +1586,10 @@ type RouteSource string
 
 // RouteChange is the schema RouteChange of the OpenAPI document.
 type RouteChange struct {
+	// What changes about a route that exists before and after: rate_limit, auth. Absent for
+	// other routes.
+	Changes *[]SettingChange `json:"changes,omitempty"`
+
 	// Methods HTTP methods of the route.
 	//
 	// Example: ["GET"]
@@ -1631,7 +1635,7 @@ type SettingChange struct {
 	// Example: 60s
 	Before interface{} `json:"before"`
 
-	// Field Name of the setting, as in the gateway's record.
+	// Field Name of the setting, as in the record of the gateway or route.
 	//
 	// Example: timeout
 	Field string `json:"field"`

@@ -86,6 +86,8 @@ type routeChangeRecord struct {
 	Path    string   `json:"path" doc:"Path of the route." example:"/orders/{id}"`
 	Methods []string `json:"methods" nullable:"false" doc:"HTTP methods of the route." example:"GET"`
 	RouteID *string  `json:"route_id" doc:"Identifier of the route; null for a route that a dry run would add."`
+
+	Changes []settingChangeRecord `json:"changes,omitempty" nullable:"false" doc:"What changes about a route that exists before and after: rate_limit, auth. Absent for other routes."`
 }
 
 type pushRecord struct {
@@ -100,7 +102,7 @@ type pushRecord struct {
 }
 
 type settingChangeRecord struct {
-	Field  string `json:"field" doc:"Name of the setting, as in the gateway's record." example:"timeout"`
+	Field  string `json:"field" doc:"Name of the setting, as in the record of the gateway or route." example:"timeout"`
 	Before any    `json:"before" doc:"The setting before, in the form of the audit log: *** for a secret, a digest for certificates; null for none." example:"\"60s\""`
 	After  any    `json:"after" doc:"The setting after, in the same form." example:"\"30s\""`
 }
@@ -286,7 +288,7 @@ func presentSettings(changes []control.SettingChange) []settingChangeRecord {
 func presentChanges(changes []control.RouteChange) []routeChangeRecord {
 	out := make([]routeChangeRecord, len(changes))
 	for i, c := range changes {
-		out[i] = routeChangeRecord{Path: c.Path, Methods: orEmpty(c.Methods), RouteID: optionalText(c.RouteID)}
+		out[i] = routeChangeRecord{Path: c.Path, Methods: orEmpty(c.Methods), RouteID: optionalText(c.RouteID), Changes: presentSettings(c.Changes)}
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/gateway"
@@ -51,9 +52,8 @@ func settingText(value any) string {
 	case string:
 		return v
 	case map[string]any:
-		if sustained, isLimit := v["sustained"].(string); isLimit {
-			burst, _ := v["burst"].(string)
-			return globalLimit(&client.GlobalLimit{Sustained: &sustained, Burst: given(burst)})
+		if text := limitText(v); text != "" {
+			return text
 		}
 	}
 	text, err := json.Marshal(value)
@@ -61,6 +61,20 @@ func settingText(value any) string {
 		return fmt.Sprint(value)
 	}
 	return string(text)
+}
+
+// limitText returns a rate limit on one line; "" if the value is not one.
+func limitText(limit map[string]any) string {
+	var parts []string
+	for _, part := range []struct{ field, word string }{{"sustained", ""}, {"burst", "burst "}, {"daily", "daily "}, {"per", "per "}} {
+		if text, isText := limit[part.field].(string); isText {
+			parts = append(parts, part.word+text)
+		}
+	}
+	if len(parts) != len(limit) { // it has something else
+		return ""
+	}
+	return strings.Join(parts, ", ")
 }
 
 // differs reports whether anything of an existing gateway changes.
@@ -83,16 +97,23 @@ func (p *planned) hide() {
 		return
 	}
 	p.Name = hide(p.Name)
-	for i := range p.Gateway {
-		p.Gateway[i].Before, p.Gateway[i].After = hideIn(p.Gateway[i].Before, hide), hideIn(p.Gateway[i].After, hide)
-	}
+	hideChanges(p.Gateway, hide)
 	for _, routes := range [][]client.RouteChange{p.Added, p.Removed, p.Changed} {
 		for i := range routes {
-			routes[i].Path = hide(routes[i].Path)
+			if routes[i].Path = hide(routes[i].Path); routes[i].Changes != nil {
+				hideChanges(*routes[i].Changes, hide)
+			}
 		}
 	}
 	for i := range p.Warnings {
 		p.Warnings[i] = hide(p.Warnings[i])
+	}
+}
+
+// hideChanges applies hide to the values of changes.
+func hideChanges(changes []client.SettingChange, hide func(string) string) {
+	for i := range changes {
+		changes[i].Before, changes[i].After = hideIn(changes[i].Before, hide), hideIn(changes[i].After, hide)
 	}
 }
 
@@ -119,7 +140,10 @@ func (o *configRun) print(plan []*planned, dryRun bool) error {
 	switch {
 	case o.forPeople():
 		when := made
-		if dryRun {
+		switch {
+		case dryRun && o.set.dir != "":
+			when = proposed // the totals say that nothing was changed
+		case dryRun:
 			when = onlyPlan
 		}
 		for _, p := range plan {

@@ -60,9 +60,21 @@ func (a *app) writeRoutes(w io.Writer, p *client.Push) {
 		routes []client.RouteChange
 	}{{"+", p.Added}, {"-", p.Removed}, {"~", p.Changed}} {
 		for _, r := range part.routes {
-			a.writeChange(w, part.mark, strings.Join(r.Methods, ",")+" "+clean(r.Path))
+			a.writeChange(w, part.mark, strings.Join(r.Methods, ",")+" "+clean(r.Path)+changesText(r.Changes))
 		}
 	}
+}
+
+// changesText returns what changes about a route, as ": rate_limit 5/s -> 7/s, auth key -> none".
+func changesText(changes *[]client.SettingChange) string {
+	if changes == nil {
+		return ""
+	}
+	var parts []string
+	for _, c := range *changes {
+		parts = append(parts, clean(fmt.Sprintf("%s %s -> %s", c.Field, settingText(c.Before), settingText(c.After))))
+	}
+	return ": " + strings.Join(parts, ", ")
 }
 
 // writeChange writes a line about something that is added (+), removed (-) or changed (~).

@@ -44,7 +44,7 @@ func (s *Service) CompareRevisions(ctx context.Context, c *Caller, gatewayID str
 		Settings:  settings,
 		Added:     routeChanges(d.added, true),
 		Removed:   routeChanges(d.removed, true),
-		Changed:   routeChanges(d.changed, true),
+		Changed:   d.changes(),
 		Unchanged: d.unchanged,
 		Warnings:  []string{},
 	}, nil
@@ -97,7 +97,7 @@ func compareTables(before, after []gateway.Route) delta {
 		case was == nil:
 			d.added = append(d.added, *r)
 		case was.RateLimit != r.RateLimit || was.Auth != r.Auth:
-			d.changed = append(d.changed, *r)
+			d.changed, d.replaced = append(d.changed, *r), append(d.replaced, was)
 		default:
 			d.unchanged++
 		}

@@ -182,7 +182,8 @@ type Verification struct {
 type RouteChange struct {
 	Path    string
 	Methods []string
-	RouteID string // "" for a route that a dry run would add
+	RouteID string          // "" for a route that a dry run would add
+	Changes []SettingChange // of a route that exists before and after: rate_limit, auth
 }
 
 // PushResult is the result of a push, a dry run or a rollback. Revision is 0 if it created no
@@ -198,7 +199,7 @@ type PushResult struct {
 	Settings []SettingChange
 }
 
-// SettingChange is a setting of a gateway before and after a push, as the audit log shows it: nil
+// SettingChange is a setting of a gateway or route before and after a push, as the audit log shows it: nil
 // for none, *** for a secret, and a digest for certificates.
 type SettingChange struct {
 	Field         string // without "gateway."

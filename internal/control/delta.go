@@ -15,7 +15,8 @@ import (
 type delta struct {
 	added     []gateway.Route
 	removed   []gateway.Route
-	changed   []gateway.Route // with the new limit or authentication
+	changed   []gateway.Route  // with the new limit or authentication
+	replaced  []*gateway.Route // what changed was before
 	unchanged int
 	table     []gateway.Route // the new table, in the document's order
 }
@@ -45,7 +46,7 @@ func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.
 			d.added = append(d.added, r)
 		} else {
 			keepsLimit := doc.kind == gateway.SpecDocument && !doc.rollback && before.LimitByAPI && r.RateLimit.IsZero()
-			r = d.update(*before, r, keepsLimit)
+			r = d.update(before, r, keepsLimit)
 		}
 		d.table = append(d.table, r)
 	}
@@ -58,7 +59,8 @@ func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.
 }
 
 // update adds a route that exists before and after to d, and returns its new state.
-func (d *delta) update(before, r gateway.Route, keepsLimit bool) gateway.Route {
+func (d *delta) update(was *gateway.Route, r gateway.Route, keepsLimit bool) gateway.Route {
+	before := *was
 	after := before
 	after.Auth, after.Source = r.Auth, r.Source
 	if !keepsLimit {
@@ -67,7 +69,7 @@ func (d *delta) update(before, r gateway.Route, keepsLimit bool) gateway.Route {
 	switch {
 	case after.RateLimit != before.RateLimit || after.Auth != before.Auth:
 		after.Version++
-		d.changed = append(d.changed, after)
+		d.changed, d.replaced = append(d.changed, after), append(d.replaced, was)
 	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI:
 		// Unchanged for callers: it only comes from another kind of document now.
 		after.Version++
@@ -84,6 +86,21 @@ func routeKey(r *gateway.Route) string { return r.Path + "\x00" + strings.Join(r
 func sorted(list []string) []string {
 	list = slices.Clone(list)
 	slices.Sort(list)
+	return list
+}
+
+// changes returns the routes that changed, each with what changed about it.
+func (d *delta) changes() []RouteChange {
+	list := routeChanges(d.changed, true)
+	for i := range list {
+		before, after := d.replaced[i], &d.changed[i]
+		if before.RateLimit != after.RateLimit {
+			list[i].Changes = append(list[i].Changes, SettingChange{"rate_limit", limitOrNil(before.RateLimit), limitOrNil(after.RateLimit)})
+		}
+		if before.Auth != after.Auth {
+			list[i].Changes = append(list[i].Changes, SettingChange{"auth", string(before.Auth), string(after.Auth)})
+		}
+	}
 	return list
 }
 

@@ -270,7 +270,7 @@ func (p *plan) result(dryRun bool) *PushResult {
 	r := &PushResult{
 		Added:     routeChanges(p.delta.added, !dryRun),
 		Removed:   routeChanges(p.delta.removed, true),
-		Changed:   routeChanges(p.delta.changed, true),
+		Changed:   p.delta.changes(),
 		Unchanged: p.delta.unchanged,
 		Warnings:  slices.Concat([]string{}, p.warnings),
 		Settings:  p.settings,

@@ -3,6 +3,7 @@ package control_test
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -505,6 +506,31 @@ func TestLimitSetThroughTheAPIStays(t *testing.T) {
 	for i, want := range []string{"7/s", ""} {
 		if got := h.routes(caller, g.ID)[i].RateLimit.Sustained.String(); got != want {
 			t.Errorf("got limit %q of route %d; want %q", got, i, want)
+		}
+	}
+}
+
+// Guarantee: a push, its dry run and a comparison say what changes about a route, so that it is seen when
+// one becomes public or loses its limit.
+func TestPushSaysWhatChangesAboutARoute(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	g := h.create(caller)
+	push := func(routes string, dryRun bool) *control.PushResult {
+		t.Helper()
+		return must[*control.PushResult](h)(h.PushConfiguration(ctx(), caller, g.ID, []byte("routes: ["+routes+"]"), dryRun, nil))
+	}
+	push("{path: /a, methods: [GET], rate_limit: {sustained: 5/s}}, {path: /b, methods: [GET]}", false)
+	want := []control.SettingChange{
+		{Field: "rate_limit", Before: map[string]string{"sustained": "5/s"}},
+		{Field: "auth", Before: "key", After: "none"},
+	}
+	const after = "{path: /a, methods: [GET], auth: none}, {path: /b, methods: [GET]}"
+	dry, done := push(after, true), push(after, false)
+	compared := must[*control.PushResult](h)(h.CompareRevisions(ctx(), caller, g.ID, 1, 2))
+	for name, got := range map[string]*control.PushResult{"dry run": dry, "push": done, "comparison": compared} {
+		if len(got.Changed) != 1 || got.Changed[0].Path != "/a" || !reflect.DeepEqual(got.Changed[0].Changes, want) {
+			t.Errorf("%s: got %+v, want /a with %v", name, got.Changed, want)
 		}
 	}
 }
