@@ -27,6 +27,7 @@ type keptRevision struct {
 type history struct {
 	gateway *gateway.Gateway
 	last    int64
+	days    int // after the epoch, when last was pushed
 	kept    []keptRevision
 }
 
@@ -57,7 +58,8 @@ func (m *histories) push(h *harness, t *rapid.T) {
 	g := m.gateways[rapid.IntRange(0, len(m.gateways)-1).Draw(t, "gateway")]
 	g.last++
 	r := newRevision(g.gateway, g.last)
-	r.CreatedAt = epoch().Add(time.Duration(rapid.IntRange(-9, 0).Draw(t, "days")) * 24 * time.Hour)
+	g.days += rapid.IntRange(0, 3).Draw(t, "days later")
+	r.CreatedAt = epoch().Add(time.Duration(g.days) * 24 * time.Hour)
 	r.Content = make([]byte, rapid.IntRange(0, 3000).Draw(t, "size"))
 	_, _ = rand.NewChaCha8([32]byte{byte(g.last)}).Read(r.Content) // cannot be compressed
 	before := h.revisionBytes(m.account)
@@ -154,7 +156,7 @@ func testTrimRevisions(h *harness) {
 			}
 			k := control.KeptRevisions{
 				Newest:       rapid.IntRange(1, 4).Draw(t, "newest"),
-				Since:        epoch().Add(time.Duration(rapid.IntRange(-9, 1).Draw(t, "since")) * 24 * time.Hour),
+				Since:        epoch().Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "since")) * 24 * time.Hour),
 				AccountBytes: int64(rapid.IntRange(0, 20_000).Draw(t, "bytes")),
 			}
 			before := fmt.Sprint(models[0].numbers(), models[1].numbers())
