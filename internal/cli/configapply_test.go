@@ -31,7 +31,8 @@ func writeConfigs(t *testing.T, suffix string, names ...string) (dir string) {
 }
 
 // applyThrough runs config apply with calls that pass through before, which returns false to break
-// the connection off, or to refuse the call with a 429 if it sets the header Refuse.
+// the connection off, or to refuse the call with a 429 if it sets the header Refuse,
+// or to answer it with the header Answer.
 func applyThrough(t *testing.T, s *keygatetest.Server, before func(r *http.Request) bool, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	target, err := url.Parse(s.AdminURL())
@@ -44,7 +45,11 @@ func applyThrough(t *testing.T, s *keygatetest.Server, before func(r *http.Reque
 			proxy.ServeHTTP(w, r)
 			return
 		}
-		if r.Header.Get("Refuse") == "" {
+		switch {
+		case r.Header.Get("Answer") != "":
+			_, _ = w.Write([]byte(r.Header.Get("Answer")))
+			return
+		case r.Header.Get("Refuse") == "":
 			panic(http.ErrAbortHandler)
 		}
 		w.Header().Set("Retry-After", "1")
@@ -243,5 +248,29 @@ func TestApplyWaitsForItsTurn(t *testing.T) {
 	}, writeConfigs(t, "", "a"))
 	if status != 0 || len(refused) != 1 || revisions(t, s)["a"] != 1 || !strings.Contains(said, "trying again in 1s") {
 		t.Errorf("exit status %d after the refusals %v, want 0 after 1: %s", status, refused, said)
+	}
+}
+
+// Guarantee: a gateway that is connected to a repository is never pruned, and neither is one whose
+// repository cannot be asked for.
+func TestPruneLeavesRepositoriesAlone(t *testing.T) {
+	s := keygatetest.Start(t)
+	if status, _, said := applyThrough(t, s, func(*http.Request) bool { return true }, writeConfigs(t, "", "kept", "synced")); status != 0 {
+		t.Fatalf("exit status %d: %s", status, said)
+	}
+	dir := writeConfigs(t, "", "kept")
+	for answer, want := range map[string]int{`{"url": "https://git.example.com/gateways.git"}`: 0, "": 7} {
+		asked := false
+		status, _, said := applyThrough(t, s, func(r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/repository") {
+				return true
+			}
+			asked = true
+			r.Header.Set("Answer", answer)
+			return false
+		}, dir, "--prune")
+		if status != want || !asked || len(revisions(t, s)) != 2 {
+			t.Errorf("answer %q: exit status %d, want %d and both gateways: %s", answer, status, want, said)
+		}
 	}
 }
