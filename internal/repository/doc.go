@@ -1,5 +1,5 @@
 // Package repository reads one file of one branch of a Git repository, over https, ssh or from a
-// directory of this machine (contract, section 5, Repository sync).
+// directory of this machine, and sets the status of a commit (contract, section 5, Repository sync).
 //
 // Neither the server of a repository nor its content is trusted. The client speaks Git's
 // protocol itself, asks for nothing but the newest commit of the branch, and reads what comes

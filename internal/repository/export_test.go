@@ -5,12 +5,19 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 )
 
 // SetBounds makes the bounds of a client smaller.
 func SetBounds(c *Client, pack, references, object int64) {
 	c.maxPack, c.maxReferences, c.maxObject = pack, references, object
 }
+
+// SetStatusTimeout shortens the time of SetStatus.
+func SetStatusTimeout(c *Client, d time.Duration) { c.statusTimeout = d }
+
+// StatusAddress is where SetStatus sends a status to.
+func StatusAddress(s Status) (string, error) { return statusAddress(&s) }
 
 // Bounds are those of every other client.
 const Bounds = MaxPack + maxReferences

@@ -132,6 +132,7 @@ type Client struct {
 	heavy chan struct{}
 	// Bytes that are read of a pack, of a list of references, and of an object.
 	maxPack, maxReferences, maxObject int64
+	statusTimeout                     time.Duration
 }
 
 // packPattern is the name of temporary files.
@@ -154,7 +155,7 @@ func New(cfg Config) (*Client, error) {
 			return nil, fmt.Errorf("clear the directory of repositories: %w", err)
 		}
 	}
-	c := &Client{cfg: cfg, heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), maxPack: MaxPack, maxReferences: maxReferences, maxObject: maxObject}
+	c := &Client{cfg: cfg, heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), maxPack: MaxPack, maxReferences: maxReferences, maxObject: maxObject, statusTimeout: StatusTimeout}
 	c.http = newHTTPClients(c)
 	return c, nil
 }
