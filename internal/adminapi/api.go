@@ -89,7 +89,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports()}
+	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now)}
 	ops := a.operations()
 	doc, bodies := describe(ops)
 	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas

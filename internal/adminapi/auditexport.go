@@ -2,17 +2,11 @@ package adminapi
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"slices"
-	"strconv"
-	"sync"
-	"time"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // The media types of exports, by format.
@@ -45,19 +39,21 @@ func (a *API) exportAuditLog(c *call, f audit.Filter) (response, error) {
 	if c.query.Get("format") == string(audit.CSV) {
 		format, media = audit.CSV, csvType
 	}
-	if err := a.exports.enter(c); err != nil {
+	place, err := a.exports.enter(c)
+	if err != nil {
 		return response{}, err
 	}
 	export, err := a.cfg.Control.ExportAudit(c.ctx, &c.caller, f)
 	if err != nil {
-		a.exports.leave(c.caller.Account.ID)
+		a.exports.leave(place)
 		return response{}, err
 	}
 	res := response{status: 200, stream: &stream{
 		write: func(emit func([]byte) error) error {
 			return a.exports.write(c.ctx, export, audit.NewLineEncoder(format, appendAudit), emit)
 		},
-		end: func() { a.exports.leave(c.caller.Account.ID) },
+		place: place,
+		end:   func() { a.exports.leave(place) },
 	}}
 	return res.with("Content-Type", media), nil
 }
@@ -66,63 +62,6 @@ func (a *API) exportAuditLog(c *call, f audit.Filter) (response, error) {
 func appendAudit(dst []byte, r *audit.Record) ([]byte, error) {
 	line, err := encode(presentAudit(r))
 	return append(dst, line...), err
-}
-
-// The most exports at the same time, and how long a caller is told to wait for one to end.
-const (
-	exportsOfAccount = 2
-	exportsInAll     = 8
-	exportWait       = 10 * time.Second
-)
-
-// exports bounds the exports that run at the same time, and their share of the processor.
-type exports struct {
-	mu       sync.Mutex
-	accounts map[string]int // number of exports that run, by account
-	all      int
-
-	// turns has a token for each export that reads and encodes at a moment: half of the
-	// cores, at least one. An export that waits for its client has none.
-	turns chan struct{}
-}
-
-func newExports() *exports {
-	return &exports{accounts: map[string]int{}, turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
-}
-
-// enter counts an export of the caller's account. If there are too many, the error is a 429.
-func (e *exports) enter(c *call) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	account := c.caller.Account.ID
-	most, whose := int64(exportsOfAccount), "of this account"
-	if e.accounts[account] < exportsOfAccount {
-		if e.all < exportsInAll {
-			e.accounts[account]++
-			e.all++
-			return nil
-		}
-		most, whose = exportsInAll, "of all accounts"
-	}
-	resetAt := c.now.Add(exportWait + time.Second - 1).Unix()
-	for name, value := range map[string]int64{"X-RateLimit-Limit": most, "X-RateLimit-Remaining": 0, "X-RateLimit-Reset": resetAt} {
-		c.header[name] = []string{strconv.FormatInt(value, 10)} // not Set: see setLimitHeaders
-	}
-	c.header.Set("Retry-After", strconv.Itoa(int(exportWait/time.Second)))
-	return &fault.Error{
-		Code:    fault.RateLimitExceeded,
-		Message: fmt.Sprintf("%d exports %s are running, and that is the maximum: retry when one has ended", most, whose),
-		Limit:   &fault.Limit{Limit: most, ResetAt: resetAt, Scope: ratelimit.AccountScope.String()},
-	}
-}
-
-func (e *exports) leave(account string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all--
-	if e.accounts[account]--; e.accounts[account] == 0 {
-		delete(e.accounts, account)
-	}
 }
 
 // write encodes an export with to, and calls emit for each piece.

@@ -20,6 +20,7 @@ const recheckEvery = time.Second
 // or instead of it.
 type stream struct {
 	write func(emit func(piece []byte) error) error
+	place *exportPlace // which it may lose to another account
 	end   func()
 }
 
@@ -48,9 +49,11 @@ func (a *API) stream(w http.ResponseWriter, c *call, res response) {
 				return err
 			}
 		}
-		_ = c.conn.SetWriteDeadline(time.Now().Add(a.cfg.Stall))
+		if err := res.stream.place.begin(a.cfg.Stall); err != nil {
+			return err
+		}
 		_, err := w.Write(piece)
-		return err
+		return errors.Join(err, res.stream.place.done(len(piece)))
 	})
 	if err == nil {
 		_ = c.conn.SetWriteDeadline(time.Now().Add(a.cfg.Stall)) // for the last piece
