@@ -411,6 +411,33 @@ func (e RouteSource) Valid() bool {
 	}
 }
 
+// Values of RouteEffectChanges.
+const (
+	RouteEffectChangesAuth            RouteEffectChanges = "auth"
+	RouteEffectChangesGlobalRateLimit RouteEffectChanges = "global_rate_limit"
+	RouteEffectChangesMethods         RouteEffectChanges = "methods"
+	RouteEffectChangesRateLimit       RouteEffectChanges = "rate_limit"
+	RouteEffectChangesRemoved         RouteEffectChanges = "removed"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e RouteEffectChanges) Valid() bool {
+	switch e {
+	case RouteEffectChangesAuth:
+		return true
+	case RouteEffectChangesGlobalRateLimit:
+		return true
+	case RouteEffectChangesMethods:
+		return true
+	case RouteEffectChangesRateLimit:
+		return true
+	case RouteEffectChangesRemoved:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of SettingSource.
 const (
 	SettingSourceDefault     SettingSource = "default"
@@ -954,6 +981,46 @@ type DeliveryState string
 // DeliveryTrigger is an enumerated string; see its constants.
 type DeliveryTrigger string
 
+// Effect is the schema Effect of the OpenAPI document.
+type Effect struct {
+	// AtMost Whether refused is an upper bound, because the recorded counts do not tell more.
+	//
+	// Example: false
+	AtMost bool `json:"at_most"`
+
+	// Keys Distinct keys of these requests.
+	//
+	// Example: 3
+	Keys int64 `json:"keys"`
+
+	// Refused How many of these requests the new configuration would refuse.
+	//
+	// Example: 1204
+	Refused int64 `json:"refused"`
+
+	// RefusedBefore How many of them the replayed limits in force refuse.
+	//
+	// Example: 0
+	RefusedBefore int64 `json:"refused_before"`
+
+	// Requests Requests on all routes whose requests the push concerns, also those that are left out of routes.
+	//
+	// Example: 1204
+	Requests int64 `json:"requests"`
+
+	// Routes in force that had requests which the push concerns, at most 1000: those with
+	// the most requests that would be refused in addition first.
+	Routes []RouteEffect `json:"routes"`
+
+	// RoutesLeftOut Number of routes beyond these.
+	//
+	// Example: 0
+	RoutesLeftOut int64 `json:"routes_left_out"`
+
+	// Start of the time that the effect covers; it ends with the call.
+	Since time.Time `json:"since"`
+}
+
 // Gateway is the schema Gateway of the OpenAPI document.
 type Gateway struct {
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment.
@@ -1367,6 +1434,7 @@ type Push struct {
 
 	// Routes that were changed, or in a dry run would be.
 	Changed []RouteChange `json:"changed"`
+	Effect  *Effect       `json:"effect,omitempty"`
 
 	// Settings of the gateway that the section gateway of a configuration file changed, or
 	// in a dry run would change. Absent if there are none.
@@ -1603,6 +1671,58 @@ type RouteChange struct {
 	// Identifier of the route; null for a route that a dry run would add.
 	RouteID *string `json:"route_id"`
 }
+
+// RouteEffect is the schema RouteEffect of the OpenAPI document.
+type RouteEffect struct {
+	// AtMost Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods, no paths below a template, and no keys of requests to public routes.
+	//
+	// Example: false
+	AtMost bool `json:"at_most"`
+
+	// What changes for its requests: removed if no other route takes them over, methods if
+	// some of its methods are no longer accepted, auth if a key is required now or no
+	// longer, rate_limit for another limit of a route, global_rate_limit for another global
+	// limit.
+	Changes []RouteEffectChanges `json:"changes"`
+
+	// Keys Distinct keys of these requests.
+	//
+	// Example: 3
+	Keys int64 `json:"keys"`
+
+	// Methods Methods of the route in force.
+	//
+	// Example: ["GET"]
+	Methods []string `json:"methods"`
+
+	// Path Path template of the route in force.
+	//
+	// Example: /orders/{id}
+	Path string `json:"path"`
+
+	// Refused How many of these requests the new configuration would refuse.
+	//
+	// Example: 1204
+	Refused int64 `json:"refused"`
+
+	// RefusedBefore How many of them the replayed limits in force refuse.
+	//
+	// Example: 0
+	RefusedBefore int64 `json:"refused_before"`
+
+	// Requests Requests on the route, as in the traffic report.
+	//
+	// Example: 1204
+	Requests int64 `json:"requests"`
+
+	// RouteID Identifier of the route in force.
+	//
+	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
+	RouteID string `json:"route_id"`
+}
+
+// RouteEffectChanges is an enumerated string; see its constants.
+type RouteEffectChanges string
 
 // Setting is the schema Setting of the OpenAPI document.
 type Setting struct {

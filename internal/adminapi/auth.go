@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,9 +130,19 @@ func (c *call) authorize() error {
 		method = "GET"
 	}
 	if c.principal.Scope.Allows(method, strings.TrimPrefix(c.normalPath(), "/v1")) {
-		return nil
+		return c.authorizeEffect()
 	}
 	return fault.Denied("the scope of this key, %s, does not allow this call: use a key with a sufficient scope", c.principal.Scope)
+}
+
+// authorizeEffect refuses a call that asks for the effect of a push if the key may not learn the same
+// from the traffic report or from simulations of limits.
+func (c *call) authorizeEffect() error {
+	if !slices.ContainsFunc(c.op.query, func(q queryParam) bool { return q.name == "effect" }) || c.request.URL.Query().Get("effect") != "true" ||
+		c.principal.Scope.Allows("GET", "/reports/traffic") || c.principal.Scope.Allows("POST", "/gateways/"+c.params["gateway_id"]+"/limits/simulate") {
+		return nil
+	}
+	return fault.Denied("the scope of this key, %s, does not allow to read traffic, which effect=true shows: use a key that may also GET /v1/reports/traffic, or call without effect", c.principal.Scope)
 }
 
 // presentedKey is what is known about the key of a call, whether it was accepted

@@ -33,6 +33,20 @@ func dryRunParam() queryParam {
 	}
 }
 
+func effectParam() queryParam {
+	return queryParam{
+		name: "effect", doc: "If true, with dry_run=true, also returns what the push would have done to the requests of the last 24 hours. " +
+			"Needs a key whose scope also allows GET /v1/reports/traffic or the simulation of limits of the gateway. It counts as a search.",
+		schema: &huma.Schema{Type: huma.TypeBoolean},
+		check: func(v string) error {
+			if v != "true" && v != "false" {
+				return fault.Invalid("effect", "must be true or false")
+			}
+			return nil
+		},
+	}
+}
+
 func (a *API) documentOperations() []operation {
 	push := reflect.TypeFor[pushRecord]()
 	return []operation{{
@@ -46,7 +60,7 @@ func (a *API) documentOperations() []operation {
 		summary: "Push a spec",
 		description: "Replaces all routes of the gateway with one route for each operation of an OpenAPI 3.0, 3.1 or 3.2 document, as one revision. " +
 			"If-Match takes the ETag of the gateway.",
-		query: []queryParam{dryRunParam()}, document: true, maxBody: maxDocument, ifMatch: true,
+		query: []queryParam{dryRunParam(), effectParam()}, document: true, maxBody: maxDocument, ifMatch: true,
 		success: http.StatusOK, result: push,
 		run: func(c *call) (response, error) { return c.push(a.cfg.Control.PushSpec) },
 	}, {
@@ -60,7 +74,7 @@ func (a *API) documentOperations() []operation {
 		summary: "Push a configuration",
 		description: "Applies a configuration file: updates the gateway and replaces all of its routes, as one revision. " +
 			"If-Match takes the ETag of the gateway.",
-		query: []queryParam{dryRunParam()}, document: true, maxBody: maxDocument, ifMatch: true,
+		query: []queryParam{dryRunParam(), effectParam()}, document: true, maxBody: maxDocument, ifMatch: true,
 		success: http.StatusOK, result: push, errors: []int{http.StatusConflict},
 		run: func(c *call) (response, error) { return c.push(a.cfg.Control.PushConfiguration) },
 	}}
@@ -99,11 +113,41 @@ func (a *API) getConfig(c *call) (response, error) {
 
 // push calls f, one of the two push operations of package control.
 func (c *call) push(f func(context.Context, *control.Caller, string, []byte, bool, control.Match) (*control.PushResult, error)) (response, error) {
+	if err := c.checkEffect(); err != nil {
+		return response{}, err
+	}
 	result, err := f(c.ctx, &c.caller, c.params["gateway_id"], c.body, c.query.Get("dry_run") == "true", c.match)
 	if err != nil {
 		return response{}, err
 	}
-	return ok(presentPush(result)), nil
+	return c.withEffect(ok(presentPush(result)), result)
+}
+
+// wantsEffect reports whether the call asks for the effect of a push.
+func (c *call) wantsEffect() bool { return c.query.Get("effect") == "true" }
+
+// checkEffect checks that a call that asks for an effect is a dry run.
+func (c *call) checkEffect() error {
+	if c.wantsEffect() && c.query.Get("dry_run") != "true" {
+		return fault.Invalid("effect", "needs dry_run=true: it is what the push would have done")
+	}
+	return nil
+}
+
+// withEffect returns res, the response to the push with the result r, with its effect if the call asks
+// for it.
+func (c *call) withEffect(res response, r *control.PushResult) (response, error) {
+	if !c.wantsEffect() {
+		return res, nil
+	}
+	e, err := searching(c, func() (*control.Effect, error) { return c.api.cfg.Control.Effect(c.ctx, &c.caller, r) })
+	if err != nil {
+		return response{}, err
+	}
+	record := presentPush(r)
+	record.Effect = presentEffect(e)
+	res.body = record
+	return res, nil
 }
 
 func (a *API) revisionOperations() []operation {
@@ -144,7 +188,7 @@ func (a *API) revisionOperations() []operation {
 		summary: "Roll back to a revision",
 		description: "Creates a new revision with the routes and rate limits of an old one. Takes no request body. " +
 			"If-Match takes the ETag of the gateway.",
-		query:      []queryParam{dryRunParam()},
+		query:      []queryParam{dryRunParam(), effectParam()},
 		replayable: true, ifMatch: true, success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
 		run: a.rollback,
 	}}
@@ -216,6 +260,9 @@ func (a *API) rollback(c *call) (response, error) {
 	if !found {
 		return response{}, fault.Missing("revision")
 	}
+	if err := c.checkEffect(); err != nil {
+		return response{}, err
+	}
 	if err := c.takeDocumentPlace(); err != nil {
 		return response{}, err
 	}
@@ -224,7 +271,7 @@ func (a *API) rollback(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return present(result), nil
+	return c.withEffect(present(result), result)
 }
 
 // revisionNumber parses the number of a revision. It accepts only the canonical

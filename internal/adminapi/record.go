@@ -99,6 +99,8 @@ type pushRecord struct {
 	Warnings  []string            `json:"warnings" nullable:"false" doc:"Likely mistakes in the document."`
 
 	Gateway []settingChangeRecord `json:"gateway,omitempty" nullable:"false" doc:"Settings of the gateway that the section gateway of a configuration file changed, or in a dry run would change. Absent if there are none."`
+
+	Effect *effectRecord `json:"effect,omitempty" doc:"What the push would have done to the requests of the last 24 hours. Only with effect=true."`
 }
 
 type settingChangeRecord struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -35,7 +36,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake, Recall,
-// AuditSync, Sources, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
+// AuditSync, Sources, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -63,6 +64,9 @@ type Config struct {
 	// MaxAccountGateways is the maximum number of gateways of an account; 0 means
 	// gateway.MaxAccountGateways.
 	MaxAccountGateways int
+	// DefaultGlobalLimit is the global limit of gateways that have none of their own, for
+	// Effect. Zero means 1,000,000 requests a second, as in snapshot.Config.
+	DefaultGlobalLimit ratelimit.Rate
 	// Bounds are the bounds of what is counted for each account.
 	Bounds AccountBounds
 	// Heavy has a slot for each piece of work that may keep a processor busy for long: reading
@@ -197,6 +201,8 @@ type PushResult struct {
 	Warnings  []string
 	// Settings are the settings of the gateway that changed, with secrets as ***.
 	Settings []SettingChange
+
+	plan *plan // of a dry run; see Service.Effect
 }
 
 // SettingChange is a setting of a gateway or route before and after a push, as the audit log shows it: nil
@@ -236,6 +242,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Recall == nil {
 		cfg.Recall = func(string) {}
+	}
+	if cfg.DefaultGlobalLimit.IsZero() {
+		cfg.DefaultGlobalLimit = ratelimit.Rate{Count: 1_000_000, Per: time.Second}
 	}
 	if cfg.Heavy == nil {
 		cfg.Heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))

@@ -81,7 +81,12 @@ func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *do
 	}
 	if dryRun {
 		p, err := s.preparePush(ctx, c, gatewayID, doc, m, false)
-		return p.result(true), err
+		if err != nil {
+			return nil, err
+		}
+		r := p.result(true)
+		r.plan = p
+		return r, nil
 	}
 	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
 	if err != nil {
@@ -116,8 +121,11 @@ func (s *Service) preparePush(ctx context.Context, c *Caller, gatewayID string, 
 	}
 	defer release()
 	p, err := read(ctx, s, func(tx ReadTx) (*plan, error) { return s.plan(ctx, tx, c, gatewayID, doc, m) })
-	if err != nil || !store || p.idle {
+	if err != nil || !store {
 		return p, err
+	}
+	if p.current = nil; p.idle {
+		return p, nil
 	}
 	p.prepared, err = s.cfg.Store.Prepare(ctx, p.revision())
 	return p, err
@@ -162,11 +170,12 @@ func (s *Service) applyPush(ctx context.Context, c *Caller, p *plan) (*PushResul
 
 // plan is what a push changes about a gateway.
 type plan struct {
-	doc    *document
-	before *gateway.Gateway
-	after  gateway.Gateway
-	routes int // number of routes before
-	delta  delta
+	doc     *document
+	before  *gateway.Gateway
+	after   gateway.Gateway
+	routes  int             // number of routes before
+	current []gateway.Route // the routes before; nil unless it is a dry run
+	delta   delta
 
 	settings []SettingChange
 	warnings []string // of a rollback
@@ -208,7 +217,7 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 	if p.replaced, err = newestRevision(ctx, tx, gatewayID); err != nil {
 		return nil, err
 	}
-	p.routes = len(table)
+	p.current, p.routes = table, len(table)
 	p.delta = deltaOf(table, doc, gatewayID, p.now)
 	if err := s.roomFor(ctx, tx, c, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err

@@ -82,16 +82,22 @@ func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Caller, gatew
 		}
 		w.Key, _ = id.Parse(id.Key, in.KeyID)
 	}
+	w.Buckets, err = sharedBuckets(ctx, tx, c)
+	return w, err
+}
+
+// sharedBuckets returns the bucket of each of the account's keys that shares that of another key.
+func sharedBuckets(ctx context.Context, tx KeyReader, c *Caller) (map[[16]byte][16]byte, error) {
 	shared, err := tx.SharedBuckets(ctx, c.Account.ID)
 	if err != nil {
-		return w, err
+		return nil, err
 	}
-	w.Buckets = make(map[[16]byte][16]byte, len(shared))
+	buckets := make(map[[16]byte][16]byte, len(shared))
 	for key, bucket := range shared {
 		k, _ := id.Parse(id.Key, key)
-		w.Buckets[k], _ = id.Parse(id.Key, bucket)
+		buckets[k], _ = id.Parse(id.Key, bucket)
 	}
-	return w, nil
+	return buckets, nil
 }
 
 // absent turns the fault.NotFound for a record that a body names into a validation error.

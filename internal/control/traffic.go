@@ -27,6 +27,7 @@ type TrafficSource interface {
 	Syncer
 	Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error)
 	Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error)
+	Effect(ctx context.Context, accountID string, c traffic.Change) (*traffic.Effect, error)
 }
 
 // RequestSource finds requests that were refused or failed.

@@ -53,6 +53,9 @@ func (r *Replay) of(bucket [16]byte) *replayState {
 	return s
 }
 
+// Keys returns the number of keys that have a bucket or daily count of their own.
+func (r *Replay) Keys() int { return len(r.keys) }
+
 // Admit decides one request of the key whose bucket is identified by bucket. now must not
 // decrease.
 func (r *Replay) Admit(now Instant, bucket [16]byte) bool {

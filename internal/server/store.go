@@ -115,7 +115,7 @@ type dependencies struct {
 func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, around dependencies, log *slog.Logger) (*control.Service, error) {
 	return control.New(control.Config{
 		Store: db, Publisher: around.publisher, Sealer: box, Now: time.Now, Random: rand.Reader,
-		GatewayDomain: settings.GatewayDomain, Log: log,
+		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, Recall: around.recall, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
 	})

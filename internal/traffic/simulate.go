@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/keygate/keygate/internal/id"
@@ -75,6 +74,8 @@ type replay struct {
 	numbers  map[[16]byte]uint32
 	keys     []replayedKey
 	requests int64
+	counts   []int64 // of the points of a second
+	second   second
 }
 
 type replayedKey struct {
@@ -145,119 +146,22 @@ func (r *replay) play() {
 // playTogether replays the requests of one second that share a bucket.
 func (r *replay) playTogether(points []point) {
 	at := r.minute + int64(points[0].second)
-	now := ratelimit.Instant{Wall: at * int64(time.Second), Mono: (at - r.begin) * int64(time.Second)}
-	bucket, all := r.keys[points[0].key].bucket, int64(0)
+	r.counts = r.counts[:0]
 	for _, p := range points {
-		all += int64(p.count)
+		r.counts = append(r.counts, int64(p.count))
+		r.requests += int64(p.count)
 	}
-	r.requests += all
-	if r.limit.AdmitAll(now, all, int64(time.Second), bucket) {
-		return
-	}
-	var refused spans
-	for i := int64(0); i < all; i++ {
-		offset := i * int64(time.Second) / all
-		one := ratelimit.Instant{Wall: now.Wall + offset, Mono: now.Mono + offset}
-		wait := r.limit.Wait(one, bucket)
-		if wait == 0 && r.limit.Admit(one, bucket) {
+	refused := r.second.play(r.limit, at, at-r.begin, r.keys[points[0].key].bucket, r.counts)
+	for i, n := range refused {
+		if n == 0 {
 			continue
 		}
-		next := all // the next one that may be admitted; those between are refused
-		if wait < int64(time.Second) {
-			next = min(all, max(i+1, ((offset+wait)*all+int64(time.Second)-1)/int64(time.Second)))
-		}
-		refused.add(i, next)
-		i = next - 1
-	}
-	r.blame(points, all, at, refused)
-}
-
-// spans is an ordered list of ranges of numbers.
-type spans struct {
-	list  [][2]int64
-	total int64
-}
-
-func (s *spans) add(from, to int64) {
-	s.total += to - from
-	if last := len(s.list) - 1; last >= 0 && s.list[last][1] == from {
-		s.list[last][1] = to
-		return
-	}
-	s.list = append(s.list, [2]int64{from, to})
-}
-
-// others returns the numbers from 0 up to all that are not in s.
-func (s *spans) others(all int64) (o spans) {
-	from := int64(0)
-	for _, r := range s.list {
-		if r[0] > from {
-			o.add(from, r[0])
-		}
-		from = r[1]
-	}
-	if from < all {
-		o.add(from, all)
-	}
-	return o
-}
-
-// blame assigns the refused requests to their keys. Request i of the second is request
-// i×stride mod all in the order of points, which mixes the keys evenly. It iterates over
-// the refused or the admitted requests, whichever are fewer.
-func (r *replay) blame(points []point, all, at int64, refused spans) {
-	admitted := refused.others(all)
-	fewer, step := &refused, int64(1)
-	counts := make([]int64, len(points))
-	if admitted.total < refused.total {
-		fewer, step = &admitted, -1
-		for i, p := range points {
-			counts[i] = int64(p.count)
-		}
-	}
-	if len(points) == 1 {
-		counts[0] = refused.total
-	} else {
-		ends := make([]int64, len(points)) // index after the last request of each point
-		sum := int64(0)
-		for i, p := range points {
-			sum += int64(p.count)
-			ends[i] = sum
-		}
-		stride := strideOf(all)
-		for _, span := range fewer.list {
-			for i := span[0]; i < span[1]; i++ {
-				number := i * stride % all
-				counts[sort.Search(len(ends), func(k int) bool { return ends[k] > number })] += step
-			}
-		}
-	}
-	for i, p := range points {
-		if counts[i] == 0 {
-			continue
-		}
-		k := &r.keys[p.key]
+		k := &r.keys[points[i].key]
 		if k.refused == 0 {
 			k.first = at
 		}
-		k.refused += counts[i]
+		k.refused += n
 	}
-}
-
-// strideOf returns a number near 0.618 n that is coprime to n.
-func strideOf(n int64) int64 {
-	s := max(1, n*618/1000)
-	for gcd(s, n) != 1 {
-		s++
-	}
-	return s
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 func (r *replay) result() *Simulated {

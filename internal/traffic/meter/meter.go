@@ -225,3 +225,14 @@ func (m *Meter) Simulate(ctx context.Context, accountID string, w traffic.What) 
 	defer leave()
 	return traffic.Simulate(ctx, m.cfg.Store, accountID, w, m.cfg.Now())
 }
+
+// Effect replays what a change of a gateway of an account would have done to the stored requests
+// of the last 24 hours. Call Sync before. It shares the turn of Simulate.
+func (m *Meter) Effect(ctx context.Context, accountID string, c traffic.Change) (*traffic.Effect, error) {
+	leave, err := enter(ctx, m.simulating)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return traffic.ReplayEffect(ctx, m.cfg.Store, accountID, c, m.cfg.Now())
+}

@@ -1,0 +1,369 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// MaxEffectRoutes is how many routes an Effect lists. Its sums have all of them.
+const MaxEffectRoutes = 1000
+
+// Effect is what a push would have done to the requests of the last 24 hours (contract, section 5).
+// Its sums are those of all routes whose requests the push concerns.
+type Effect struct {
+	Since         time.Time // whole minutes; requests from then on count
+	Requests      int64
+	Keys          int64 // distinct ones
+	Refused       int64
+	RefusedBefore int64
+	AtMost        bool          // Refused is an upper bound
+	Routes        []RouteEffect // at most MaxEffectRoutes, those with the most requests that would be refused in addition first
+	LeftOut       int           // number of routes beyond them
+}
+
+// RouteEffect is the effect of a push on the requests of a route that is in force.
+type RouteEffect struct {
+	RouteID  string
+	Path     string
+	Methods  []string
+	Changes  []EffectChange
+	Requests int64 // as in the traffic report
+	Keys     int64 // distinct ones
+	// Refused is how many of the requests would be refused: by a limit of the new configuration,
+	// which is replayed, or without one because there is no route or a key is missing.
+	// RefusedBefore is how many the replayed limits in force refuse.
+	Refused, RefusedBefore int64
+	// AtMost is set if the recorded counts do not tell which requests would be refused: Refused is
+	// then an upper bound.
+	AtMost bool
+}
+
+// EffectChange is what changes for the requests of a route.
+type EffectChange string
+
+// The changes.
+const (
+	EffectRemoved EffectChange = "removed"           // no other route takes its requests over
+	EffectMethods EffectChange = "methods"           // some of its methods are no longer accepted
+	EffectAuth    EffectChange = "auth"              // a key is required now, or no longer
+	EffectLimit   EffectChange = "rate_limit"        // another limit of a route
+	EffectGlobal  EffectChange = "global_rate_limit" // another global limit of the gateway
+)
+
+// Effect returns what the push of which r is the dry run would have done to the requests of the last 24
+// hours, and adds a warning to r if it does not tell all. The error is fault.ValidationFailed with
+// the field effect if that takes too much memory.
+func (s *Service) Effect(ctx context.Context, c *Caller, r *PushResult) (*Effect, error) {
+	p := r.plan
+	if p == nil {
+		return nil, fault.Invalid("effect", "needs dry_run=true")
+	}
+	e, err := s.effectOf(p)
+	if err != nil {
+		return nil, err
+	}
+	if e.change.Buckets, err = read(ctx, s, func(tx ReadTx) (map[[16]byte][16]byte, error) { return sharedBuckets(ctx, tx, c) }); err != nil {
+		return nil, err
+	}
+	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
+		return nil, err
+	}
+	counted, err := s.cfg.Sources.Traffic.Effect(ctx, c.Account.ID, e.change)
+	if err != nil {
+		return nil, err
+	}
+	out, warnings := e.result(counted)
+	r.Warnings = append(r.Warnings, warnings...)
+	return out, nil
+}
+
+// effect is a plan in the form that package traffic replays.
+type effect struct {
+	change traffic.Change
+	routes []effectRoute // parallel to change.Routes
+}
+
+// effectRoute is what a plan does to the requests of a route.
+type effectRoute struct {
+	*gateway.Route
+	changes []EffectChange
+	atMost  bool
+	taker   string // path of a more specific added route that would take some of the requests
+}
+
+// destination is the routes of the new table whose templates match the same paths.
+type destination struct {
+	routes []int // in the new table
+	kept   bool  // routes of the table in force match these paths too
+}
+
+// method returns the index of the route for a method, or -1.
+func (d *destination) method(table []gateway.Route, method string) int {
+	for _, i := range d.routes {
+		if slices.Contains(table[i].Methods, method) {
+			return i
+		}
+	}
+	if method == "HEAD" {
+		return d.method(table, "GET")
+	}
+	return -1
+}
+
+// The bounds of the search for templates that match paths of removed routes, in steps of gateway.Tree.
+const (
+	effectStepsEach = 10_000
+	effectStepsAll  = 50_000_000
+)
+
+// effectOf finds what becomes of the requests of each route of the table in force.
+func (s *Service) effectOf(p *plan) (*effect, error) {
+	b := &effectBuilder{plan: p, effect: &effect{}, steps: effectStepsAll, after: map[int]int32{}}
+	b.change.Gateway, _ = id.Parse(id.Gateway, p.before.ID)
+	b.change.Global[traffic.Before], b.change.Global[traffic.After] = s.globalLimit(p.before), s.globalLimit(&p.after)
+	b.global = b.change.Global[traffic.Before] != b.change.Global[traffic.After]
+	if err := b.index(); err != nil {
+		return nil, err
+	}
+	for i := range p.current {
+		b.add(&p.current[i])
+	}
+	return b.effect, nil
+}
+
+// globalLimit returns the global limit in use for a gateway.
+func (s *Service) globalLimit(g *gateway.Gateway) ratelimit.Config {
+	if g.GlobalLimit.IsZero() {
+		return ratelimit.Config{Sustained: s.cfg.DefaultGlobalLimit}
+	}
+	return g.GlobalLimit
+}
+
+type effectBuilder struct {
+	*plan
+	*effect
+	global bool
+	steps  int // left
+	byID   map[string]int
+	tree   *gateway.Tree[destination] // of the new table
+	taken  map[string]string          // by pattern of the table in force: an added path that takes some of its requests
+	after  map[int]int32              // by route of the new table: the index of its limit
+}
+
+// index builds the trees and finds which routes the added ones take requests from.
+func (b *effectBuilder) index() error {
+	b.byID, b.taken = make(map[string]int, len(b.delta.table)), map[string]string{}
+	old, next := gateway.NewTreeBuilder[string](), gateway.NewTreeBuilder[destination]()
+	patterns := make(map[string]bool, len(b.current))
+	for i := range b.current {
+		t, err := gateway.ParseTemplate(b.current[i].Path)
+		if err != nil {
+			return fmt.Errorf("route %s: %w", b.current[i].ID, err)
+		}
+		if !patterns[t.Pattern()] {
+			patterns[t.Pattern()] = true
+			old.Put(t, new(t.Pattern()))
+		}
+	}
+	var added []gateway.Template
+	for i := range b.delta.table {
+		r := &b.delta.table[i]
+		b.byID[r.ID] = i
+		t, err := gateway.ParseTemplate(r.Path)
+		if err != nil {
+			return fmt.Errorf("route %s: %w", r.Path, err)
+		}
+		d := next.Get(t)
+		if d == nil {
+			d = &destination{kept: patterns[t.Pattern()]}
+			next.Put(t, d)
+			if !d.kept {
+				added = append(added, t)
+			}
+		}
+		d.routes = append(d.routes, i)
+	}
+	b.tree = next.Tree()
+	before := old.Tree()
+	for i := range added {
+		each := min(effectStepsEach, b.steps)
+		b.steps -= each
+		before.Meets(added[i], &each, func(pattern *string, closer bool) bool {
+			if !closer {
+				b.taken[*pattern] = added[i].String()
+			}
+			return false
+		})
+		b.steps += each
+	}
+	return nil
+}
+
+// add adds a route in force, if the plan concerns its requests.
+func (b *effectBuilder) add(r *gateway.Route) {
+	t, err := gateway.ParseTemplate(r.Path)
+	if err != nil {
+		return
+	}
+	e := effectRoute{Route: r, taker: b.taken[t.Pattern()]}
+	e.atMost = e.taker != ""
+	change := traffic.ChangedRoute{}
+	change.ID, _ = id.Parse(id.Route, r.ID)
+	var to []int
+	if i, stays := b.byID[r.ID]; stays {
+		to = []int{i}
+	} else {
+		to = b.destinations(r, &t, &e, &change)
+	}
+	b.compare(to, &e, &change)
+	if len(e.changes) == 0 && !b.global && e.taker == "" {
+		return
+	}
+	if len(e.changes) > 0 || b.global {
+		if !r.RateLimit.IsZero() {
+			change.Limits[traffic.Before] = []int32{b.limit(r.RateLimit)}
+		}
+		for _, i := range to {
+			if limit := b.delta.table[i].RateLimit; !change.Lost && !limit.IsZero() {
+				change.Limits[traffic.After] = append(change.Limits[traffic.After], b.limitOf(i, limit))
+			}
+		}
+	}
+	b.change.Routes = append(b.change.Routes, change)
+	b.effect.routes = append(b.effect.routes, e)
+}
+
+// destinations returns the routes of the new table to which the requests of a removed route would come.
+func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *effectRoute, change *traffic.ChangedRoute) (to []int) {
+	d := b.tree.Find(t.Instance())
+	if !t.IsLiteral() {
+		each := min(effectStepsEach, b.steps)
+		b.steps -= each
+		// Requests for which a kept template is more specific were never this route's.
+		e.atMost = e.atMost || b.tree.Meets(*t, &each, func(other *destination, closer bool) bool {
+			return other != d && !(closer && other.kept)
+		})
+		b.steps += each
+	}
+	missing := 0
+	for _, method := range r.Methods {
+		i := -1
+		if d != nil {
+			i = d.method(b.delta.table, method)
+		}
+		if i < 0 {
+			missing++
+		} else if !slices.Contains(to, i) {
+			to = append(to, i)
+		}
+	}
+	switch {
+	case missing == len(r.Methods):
+		e.changes, change.Lost = append(e.changes, EffectRemoved), true
+	case missing > 0: // which requests had these methods is not recorded
+		e.changes, change.Lost, e.atMost = append(e.changes, EffectMethods), true, true
+	}
+	e.atMost = e.atMost || len(to) > 1
+	return to
+}
+
+// compare adds what changes for the requests of a route that come to the routes to.
+func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.ChangedRoute) {
+	auth, limit, keyless := false, false, len(to) > 0
+	for _, i := range to {
+		r := &b.delta.table[i]
+		keyless = keyless && r.Auth == gateway.AuthNone
+		limit = limit || r.RateLimit != e.RateLimit || r.ID != e.ID && !r.RateLimit.IsZero()
+		if r.Auth == e.Auth {
+			continue
+		}
+		auth = true
+		if e.Auth == gateway.AuthNone { // whether a request to a public route has a key is not recorded
+			change.Lost, e.atMost = true, true
+		}
+	}
+	change.Keyless = keyless
+	if auth {
+		e.changes = append(e.changes, EffectAuth)
+	}
+	if limit {
+		e.changes = append(e.changes, EffectLimit)
+	}
+}
+
+// limit adds a limit, and returns its index.
+func (b *effectBuilder) limit(c ratelimit.Config) int32 {
+	b.change.Limits = append(b.change.Limits, c)
+	return int32(len(b.change.Limits) - 1)
+}
+
+// limitOf returns the index of the limit of a route of the new table.
+func (b *effectBuilder) limitOf(i int, c ratelimit.Config) int32 {
+	n, known := b.after[i]
+	if !known {
+		n = b.limit(c)
+		b.after[i] = n
+	}
+	return n
+}
+
+// result returns the Effect, and the warnings about what it does not tell.
+func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
+	out := &Effect{Since: counted.Since, Routes: []RouteEffect{}}
+	listed := make([]bool, len(e.routes))
+	var taken []string
+	for i := range e.routes {
+		r, n := &e.routes[i], &counted.Routes[i]
+		if n.Requests == 0 {
+			continue
+		}
+		if r.taker != "" {
+			taken = append(taken, r.taker+" of "+r.Path)
+		}
+		changes := r.changes
+		if n.Refused[traffic.After] != n.Refused[traffic.Before] && len(changes) == 0 {
+			changes = []EffectChange{EffectGlobal}
+		}
+		if len(changes) == 0 {
+			continue
+		}
+		listed[i] = true
+		one := RouteEffect{
+			RouteID: r.ID, Path: r.Path, Methods: r.Methods, Changes: changes, Requests: n.Requests, Keys: n.Keys,
+			Refused: n.Refused[traffic.After], RefusedBefore: n.Refused[traffic.Before], AtMost: r.atMost,
+		}
+		out.Requests += one.Requests
+		out.Refused += one.Refused
+		out.RefusedBefore += one.RefusedBefore
+		out.AtMost = out.AtMost || one.AtMost && one.Refused > 0
+		out.Routes = append(out.Routes, one)
+	}
+	out.Keys = counted.Keys(func(route int) bool { return listed[route] })
+	slices.SortFunc(out.Routes, func(a, b RouteEffect) int {
+		return cmp.Or(cmp.Compare(b.Refused-b.RefusedBefore, a.Refused-a.RefusedBefore), cmp.Compare(b.Requests, a.Requests),
+			cmp.Compare(a.Path, b.Path), slices.Compare(a.Methods, b.Methods))
+	})
+	out.LeftOut = max(0, len(out.Routes)-MaxEffectRoutes)
+	out.Routes = out.Routes[:min(len(out.Routes), MaxEffectRoutes)]
+	return out, takenWarning(taken)
+}
+
+// takenWarning returns a warning if added routes take requests from routes in force.
+func takenWarning(taken []string) []string {
+	if len(taken) == 0 {
+		return nil
+	}
+	slices.Sort(taken)
+	return []string{fmt.Sprintf("added routes are more specific than %d routes that had requests, and take some of them (%s): the effect counts these requests with the routes that they used",
+		len(taken), strings.Join(taken[:min(3, len(taken))], ", "))}
+}

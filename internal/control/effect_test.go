@@ -1,0 +1,140 @@
+package control_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// effects describes the routes of an effect: path, changes, requests, keys, refused before and after.
+func effects(e *control.Effect) (out []string) {
+	for _, r := range e.Routes {
+		line := r.Path
+		for _, c := range r.Changes {
+			line += " " + string(c)
+		}
+		most := ""
+		if r.AtMost {
+			most = "<="
+		}
+		out = append(out, line+" "+numbers(r.Requests, r.Keys, r.RefusedBefore)+" "+most+numbers(r.Refused))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func numbers(list ...int64) string {
+	var parts []string
+	for _, n := range list {
+		parts = append(parts, strconv.FormatInt(n, 10))
+	}
+	return strings.Join(parts, "/")
+}
+
+// Guarantee: a dry run tells what the push would have done to the requests of the last 24 hours:
+// on removed routes that no other route takes over, with methods that are no longer accepted, without
+// a key where one is required now, and beyond another limit. The requests of each route are those of
+// the traffic report. Routes whose requests are served as before are not listed.
+func TestEffectOfPush(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("a", "admin")
+	g := h.gateway(c)
+	before := `
+gateway: {name: orders}
+routes:
+- {path: /gone, methods: [GET]}
+- {path: /wild/a, methods: [GET]}
+- {path: "/wild/{x}/b", methods: [GET]}
+- {path: /less, methods: [GET, DELETE]}
+- {path: /more, methods: [GET]}
+- {path: /open, methods: [GET], auth: none}
+- {path: /close, methods: [GET]}
+- {path: /limit, methods: [GET], rate_limit: {sustained: 5/day}}
+- {path: /each, methods: [GET]}
+- {path: "/same/{id}", methods: [GET]}
+- {path: /unused, methods: [GET]}
+`
+	after := `
+gateway: {name: orders}
+routes:
+- {path: /wild/*, methods: [GET]}
+- {path: /less, methods: [GET]}
+- {path: /more, methods: [GET, POST]}
+- {path: /open, methods: [GET]}
+- {path: /close, methods: [GET], auth: none}
+- {path: /limit, methods: [GET], rate_limit: {sustained: 2/day}}
+- {path: /each, methods: [GET], rate_limit: {daily: 2/day, per: key}}
+- {path: "/same/{id}", methods: [GET]}
+- {path: /same/me, methods: [GET]}
+`
+	must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, []byte(before), false, nil))
+	keys := []string{"", "", ""}
+	for i := range keys {
+		keys[i] = must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "admin"})).ID
+	}
+	p := h.withPlane(c.Account.ID, g.ID, nil)
+	for _, r := range h.routes(c, g.ID) {
+		for i := range 6 {
+			key := keys[i%3]
+			switch r.Path {
+			case "/unused":
+				continue
+			case "/open":
+				key = ""
+			}
+			p.end(r.ID, key, accesslog.Forwarded, 200)
+		}
+	}
+	r := must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, []byte(after), true, nil))
+	e := must[*control.Effect](h)(h.Effect(ctx(), c, r))
+	want := []string{
+		"/close auth 6/3/0 0", "/each rate_limit 6/3/0 0", "/gone removed 6/3/0 6", "/less methods 6/3/0 <=6",
+		"/limit rate_limit 6/3/1 4", "/open auth 6/0/0 <=6",
+	}
+	if got := effects(e); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if e.Requests != 36 || e.Keys != 3 || e.Refused != 22 || e.RefusedBefore != 1 || !e.AtMost || e.LeftOut != 0 {
+		t.Errorf("got the sums %+v, want 36 requests of 3 keys, at most 22 refused, 1 before", e)
+	}
+	if last := r.Warnings[len(r.Warnings)-1]; !strings.Contains(last, "/same/me of /same/{id}") {
+		t.Errorf("got the warnings %q, want one that /same/me takes requests", r.Warnings)
+	}
+	rows := must[[]traffic.Row](h)(h.Traffic(ctx(), c, traffic.Query{Interval: traffic.Day, Group: traffic.ByRoute, RouteID: e.Routes[0].RouteID}))
+	if got := rows[len(rows)-1].Requests; got != e.Routes[0].Requests {
+		t.Errorf("got %d requests of %s, want %d as in the traffic report", e.Routes[0].Requests, e.Routes[0].Path, got)
+	}
+}
+
+// Guarantee: a lower global limit is replayed with what the limits of the routes admit, and only routes of
+// which it refuses more than before are listed. A push has no effect, only a dry run.
+func TestEffectOfGlobalLimit(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("a", "admin")
+	g := h.gateway(c)
+	file := func(global string) []byte {
+		return []byte("gateway: {name: orders" + global + "}\nroutes:\n- {path: /a, methods: [GET], rate_limit: {sustained: 2/day}}\n- {path: /b, methods: [GET]}\n")
+	}
+	done := must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, file(""), false, nil))
+	_, err := h.Effect(ctx(), c, done)
+	h.wantCode(err, fault.ValidationFailed, "effect")
+	p := h.withPlane(c.Account.ID, g.ID, nil)
+	for _, r := range h.routes(c, g.ID) {
+		for range 5 {
+			p.end(r.ID, "", accesslog.Forwarded, 200)
+		}
+	}
+	for global, want := range map[string]int64{"": 0, ", global_rate_limit: {sustained: 4/day}": 3, ", global_rate_limit: {sustained: 100/day}": 0} {
+		r := must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, file(global), true, nil))
+		e := must[*control.Effect](h)(h.Effect(ctx(), c, r))
+		if want == 0 && len(e.Routes) > 0 || want > 0 && (e.Refused != want || e.RefusedBefore != 0 || e.Routes[0].Changes[0] != control.EffectGlobal) {
+			t.Errorf("%q: got %+v, want %d refused", global, e, want)
+		}
+	}
+}
