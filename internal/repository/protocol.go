@@ -176,9 +176,7 @@ func (r *remote) lsRefs(ctx context.Context, branch string) (string, error) {
 	request = append(request, flushPkt...)
 	body, err := r.send(ctx, request)
 	if err != nil && r.assumed {
-		// The repository has moved, or its server has another version now.
-		r.forget()
-		r.v2, r.assumed = false, false
+		r.unlearn()
 		return r.lsRefs(ctx, branch)
 	}
 	if err != nil {
@@ -202,8 +200,29 @@ func (r *remote) lsRefs(ctx context.Context, branch string) (string, error) {
 	}
 }
 
-// object implements tree.
+// unlearn forgets what was assumed of the server: the repository has moved, or the server has another
+// version or other capabilities now.
+func (r *remote) unlearn() {
+	r.forget()
+	r.v2, r.assumed, r.caps = false, false, capabilities{}
+}
+
+// object implements tree. When the server refuses what it is assumed to be able to do, it is asked
+// once more what it can do.
 func (r *remote) object(ctx context.Context, kind objectType, id, commit string) ([]byte, error) {
+	content, err := r.tryObject(ctx, kind, id, commit)
+	if err == nil || !r.assumed || r.pack != nil || ctx.Err() != nil || errors.Is(err, errStalled) {
+		return content, err
+	}
+	var known *Error
+	if errors.As(err, &known) && (known.Kind == TooLarge || known.Kind == Refused) {
+		return nil, err
+	}
+	r.unlearn()
+	return r.tryObject(ctx, kind, id, commit)
+}
+
+func (r *remote) tryObject(ctx context.Context, kind objectType, id, commit string) ([]byte, error) {
 	if err := r.greet(ctx, ""); err != nil {
 		return nil, err
 	}

@@ -82,6 +82,31 @@ func TestRead(t *testing.T) {
 	})
 }
 
+// Guarantee: a server that no longer filters is asked anew what it can do, once, and read without a
+// filter.
+func TestServerThatStopsFiltering(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	r := newRepo(t, filepath.Join(root, "r"))
+	r.write("api/openapi.yaml", "openapi: 3.1.0")
+	r.commit("x")
+	r.git("config", "uploadpack.allowFilter", "true")
+	server := serveGit(t, root, "")
+	c := client(t, repository.Config{Roots: server.roots})
+	s := repository.Source{URL: server.URL + "/r/.git"}
+	if _, err := read(t, c, s); err != nil {
+		t.Fatal(err)
+	}
+	r.git("config", "uploadpack.allowFilter", "false")
+	if f, err := read(t, c, s); err != nil || string(f.Content) != "openapi: 3.1.0" {
+		t.Errorf("got %v, %v, want the file", f, err)
+	}
+	server.calls = nil
+	if _, err := read(t, c, s); err != nil || len(server.calls) != 2 {
+		t.Errorf("got %v after %q, want two requests", err, server.calls)
+	}
+}
+
 // Guarantee: what is not a regular file of the commit is refused with what to do about it: missing
 // files and directories, symbolic links, submodules, pointers of LFS, large files. A renamed file is
 // a missing one. A branch that was moved to a commit without a common history is followed.

@@ -123,9 +123,6 @@ func statusBody(s *Status) map[string]string {
 	return map[string]string{"state": state, "description": text, name: statusContext}
 }
 
-// statusHosts are hosts for ssh alone, and those that have the API.
-var statusHosts = map[string]string{"ssh.github.com": "github.com", "altssh.gitlab.com": "gitlab.com"}
-
 // statusAddress returns the URL that sets the status of a commit.
 func statusAddress(s *Status) (string, error) {
 	at, err := parseURL(s.Source.URL)
@@ -182,8 +179,11 @@ func statusHost(at *location) string {
 		return strings.ToLower(strings.TrimSuffix(at.host, ":443"))
 	}
 	name := strings.ToLower(at.name)
-	if other, ok := statusHosts[name]; ok {
-		return other
+	switch name {
+	case "ssh.github.com": // for ssh alone
+		return "github.com"
+	case "altssh.gitlab.com":
+		return "gitlab.com"
 	}
 	return strings.TrimSuffix(net.JoinHostPort(name, "443"), ":443")
 }
