@@ -16,14 +16,6 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// causeOf returns the cause of the end of ctx for an error that comes from it.
-func causeOf(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return err
-}
-
 // finish returns the error of a call: nil, an *Error without secrets, or the end of the caller's
 // context.
 func finish(ctx context.Context, s *Source, err error) error {
@@ -66,6 +58,8 @@ func explain(ctx context.Context, err error) *Error {
 		return known
 	case errors.Is(err, errStalled):
 		return say(TooSlow, "the server sends too slowly: less than 16 KiB in 30 s")
+	case errors.Is(err, errUnprepared):
+		return say(TooSlow, "the server takes too long to prepare the commit: its first byte did not come in 2 minutes")
 	case errors.Is(ctx.Err(), context.Canceled):
 		return nil
 	case errors.As(err, &refused):

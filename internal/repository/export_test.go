@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
 )
 
 // SetBounds makes the bounds of a client smaller.
@@ -22,20 +24,66 @@ func StatusAddress(s Status) (string, error) { return statusAddress(&s) }
 // Bounds are those of every other client.
 const Bounds = MaxPack + maxReferences
 
+// SetStallTime shortens the time in which a server must send something.
+func SetStallTime(c *Client, d time.Duration) { c.stallTime = d }
+
 // ReadSlowly reads a response whose body comes byte by byte, with a pause before each.
 func ReadSlowly(ctx context.Context, pause func()) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	body := newPaced(io.NopCloser(readerFunc(func(p []byte) (int, error) {
-		if pause(); ctx.Err() != nil {
-			return 0, context.Cause(ctx)
+	p := newPaced(ctx, stallTime)
+	p.begin(false)
+	p.body = io.NopCloser(readerFunc(func([]byte) (int, error) {
+		if pause(); p.ctx.Err() != nil {
+			return 0, p.ctx.Err()
 		}
 		return 1, nil
-	})), cancel)
-	_, err := io.Copy(io.Discard, body)
-	if err = errors.Join(err, body.Close()); err == nil {
+	}))
+	_, err := io.Copy(io.Discard, p)
+	if err = errors.Join(err, p.Close()); err == nil {
 		return nil
 	}
 	return finish(ctx, &Source{}, err)
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// ReadPrepared fetches a commit from a server that sends parts of its response, after a pause before
+// each.
+func ReadPrepared(ctx context.Context, dir string, pause func(), parts ...string) error {
+	c, err := New(Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	r := c.remote(&preparedConn{pause: pause, parts: parts})
+	r.v2 = true
+	defer r.close()
+	_, err = r.object(ctx, plumbing.CommitObject, "1111111111111111111111111111111111111111", "1111111111111111111111111111111111111111")
+	return finish(ctx, &Source{}, err)
+}
+
+type preparedConn struct {
+	fixedConn
+
+	pause func()
+	parts []string
+}
+
+func (c *preparedConn) send(ctx context.Context, _ []byte, prepares bool) (response, error) {
+	p := newPaced(ctx, stallTime)
+	p.begin(prepares)
+	p.body = io.NopCloser(readerFunc(func(b []byte) (int, error) {
+		if c.pause(); p.ctx.Err() != nil {
+			return 0, p.ctx.Err()
+		}
+		if len(c.parts) == 0 {
+			return 0, io.EOF
+		}
+		n := copy(b, c.parts[0])
+		c.parts = c.parts[1:]
+		return n, nil
+	}))
+	return p, nil
 }
 
 // ReadResponses reads the file api/openapi.yaml of a commit from a server that sends the given
@@ -63,8 +111,11 @@ func (f *fixedConn) advertised(context.Context) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(f.discovery)), nil
 }
 
-func (f *fixedConn) send(context.Context, []byte) (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(f.response)), nil
+func (f *fixedConn) send(ctx context.Context, _ []byte, prepares bool) (response, error) {
+	p := newPaced(ctx, stallTime)
+	p.begin(prepares)
+	p.body = io.NopCloser(bytes.NewReader(f.response))
+	return p, nil
 }
 
 func (*fixedConn) isV2(capabilities)           {}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -316,4 +317,29 @@ func TestSlowServer(t *testing.T) {
 			t.Errorf("it took %s, want about 30 s", took)
 		}
 	})
+}
+
+// Guarantee: a server may prepare a pack for 2 minutes, whether it sends signs of life meanwhile or
+// not; from the first byte of the pack on it must keep the pace.
+func TestServerThatPreparesAPack(t *testing.T) {
+	alive := pkt("\x01") // as Git sends it every few seconds
+	whole := sent(packOf())
+	head, pack := whole[:len(pkt("packfile\n"))], whole[len(pkt("packfile\n")):]
+	for _, c := range []struct {
+		name  string
+		every time.Duration
+		parts []string
+		kind  repository.Kind
+		text  string
+	}{
+		{"110 s with signs of life", 10 * time.Second, append(append([]string{head}, slices.Repeat([]string{alive}, 9)...), pack), repository.Malformed, "did not send commit"},
+		{"130 s with signs of life", 10 * time.Second, append(append([]string{head}, slices.Repeat([]string{alive}, 13)...), pack), repository.TooSlow, "2 minutes"},
+		{"100 s of silence", 100 * time.Second, []string{whole}, repository.Malformed, "did not send commit"},
+		{"a pack that comes slowly", 20 * time.Second, []string{head, pkt("\x01P"), pkt("\x01A"), pkt("\x01C"), pkt("\x01K"), pack}, repository.TooSlow, "less than 16 KiB in 30 s"},
+	} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			wantKind(t, repository.ReadPrepared(t.Context(), dir, func() { <-time.After(c.every) }, c.parts...), c.kind, c.text)
+		})
+	}
 }

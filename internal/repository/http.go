@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -50,7 +49,7 @@ func newHTTPClients(c *Client) *httpClients {
 				DialContext:            dialer.DialContext,
 				TLSClientConfig:        &tls.Config{RootCAs: c.cfg.Roots, MinVersion: tls.VersionTLS12},
 				TLSHandshakeTimeout:    10 * time.Second,
-				ResponseHeaderTimeout:  HeadTimeout,
+				ResponseHeaderTimeout:  prepareTime,
 				DisableCompression:     true,
 				MaxIdleConns:           64,
 				MaxIdleConnsPerHost:    2,
@@ -134,7 +133,7 @@ func (c *httpConn) isV2(caps capabilities) {
 func (c *httpConn) advertised(ctx context.Context) (io.ReadCloser, error) {
 	at := c.base + discovery
 	for range maxRedirects + 1 {
-		r, err := c.do(ctx, http.MethodGet, at, nil)
+		r, err := c.do(ctx, http.MethodGet, at, nil, false)
 		if err != nil {
 			return nil, err
 		}
@@ -160,15 +159,24 @@ func (c *httpConn) advertised(ctx context.Context) (io.ReadCloser, error) {
 }
 
 // send implements conn.
-func (c *httpConn) send(ctx context.Context, request []byte) (io.ReadCloser, error) {
-	r, err := c.do(ctx, http.MethodPost, c.base+uploadPack, request)
+func (c *httpConn) send(ctx context.Context, request []byte, prepares bool) (response, error) {
+	r, err := c.do(ctx, http.MethodPost, c.base+uploadPack, request, prepares)
 	if err != nil {
 		return nil, err
 	}
-	return r.Body, c.check(r)
+	if err := c.check(r); err != nil {
+		return nil, err
+	}
+	body, ok := r.Body.(response)
+	if !ok {
+		_ = r.Body.Close()
+		return nil, problem(Malformed, "the server's response has no body")
+	}
+	return body, nil
 }
 
-func (c *httpConn) do(ctx context.Context, method, at string, body []byte) (*http.Response, error) {
+// do makes a request. The body of the response is a response.
+func (c *httpConn) do(ctx context.Context, method, at string, body []byte, prepares bool) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
 	if err != nil {
 		return nil, problem(Invalid, "the URL is not valid")
@@ -188,13 +196,16 @@ func (c *httpConn) do(ctx context.Context, method, at string, body []byte) (*htt
 	if c.source.Public {
 		client = c.clients.public
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	res, err := client.Do(r.WithContext(ctx))
+	p := newPaced(ctx, c.clients.client.stallTime)
+	p.begin(prepares)
+	res, err := client.Do(r.WithContext(p.ctx))
 	if err != nil {
-		cancel(nil)
+		p.pause()
+		err = p.causeOf(err)
+		p.cancel(nil)
 		return nil, err
 	}
-	res.Body = newPaced(res.Body, cancel)
+	p.body, res.Body = res.Body, p
 	return res, nil
 }
 
@@ -222,35 +233,4 @@ func (c *httpConn) check(r *http.Response) (err error) {
 		return problem(Unreachable, "the server asks for fewer requests (status 429): use a longer interval")
 	}
 	return problem(Unreachable, "the server responds with status %d", r.StatusCode)
-}
-
-var errStalled = errors.New("the server sends too slowly")
-
-// paced is the body of a response that must keep a pace: stallBytes in each stallTime.
-type paced struct {
-	body   io.ReadCloser
-	timer  *time.Timer
-	cancel context.CancelCauseFunc
-	got    int
-}
-
-func newPaced(body io.ReadCloser, cancel context.CancelCauseFunc) *paced {
-	return &paced{body: body, cancel: cancel, timer: time.AfterFunc(stallTime, func() { cancel(errStalled) })}
-}
-
-func (p *paced) Read(b []byte) (int, error) {
-	n, err := p.body.Read(b)
-	if p.got += n; p.got >= stallBytes {
-		p.got = 0
-		p.timer.Reset(stallTime)
-	}
-	return n, err
-}
-
-// Close implements io.Closer. It gives the request up.
-func (p *paced) Close() error {
-	p.timer.Stop()
-	err := p.body.Close()
-	p.cancel(nil)
-	return err
 }

@@ -14,8 +14,8 @@ type conn interface {
 	// advertised returns the server's first response: the capabilities of version 2, or the
 	// references of an older version. It returns nil if the server is known to have version 2.
 	advertised(ctx context.Context) (io.ReadCloser, error)
-	// send sends a request and returns the response.
-	send(ctx context.Context, request []byte) (io.ReadCloser, error)
+	// send sends a request and returns the response. With prepares, it is one with a pack.
+	send(ctx context.Context, request []byte, prepares bool) (response, error)
 	// isV2 notes that the server has version 2.
 	isV2(c capabilities)
 	// known returns what isV2 has noted for an earlier conn, and forget takes it back.
@@ -174,7 +174,7 @@ func (r *remote) lsRefs(ctx context.Context, branch string) (string, error) {
 	request = append(request, delimPkt...)
 	request = appendPkt(request, "ref-prefix refs/heads/"+branch+"\n")
 	request = append(request, flushPkt...)
-	body, err := r.send(ctx, request)
+	body, err := r.send(ctx, request, false)
 	if err != nil && r.assumed {
 		r.unlearn()
 		return r.lsRefs(ctx, branch)
@@ -211,7 +211,7 @@ func (r *remote) unlearn() {
 // once more what it can do.
 func (r *remote) object(ctx context.Context, kind objectType, id, commit string) ([]byte, error) {
 	content, err := r.tryObject(ctx, kind, id, commit)
-	if err == nil || !r.assumed || r.pack != nil || ctx.Err() != nil || errors.Is(err, errStalled) {
+	if err == nil || !r.assumed || r.pack != nil || ctx.Err() != nil || isSlow(err) {
 		return content, err
 	}
 	var known *Error
@@ -295,7 +295,7 @@ func (r *remote) fetch(ctx context.Context, id string, kind objectType) (*pack, 
 		request = append(request, flushPkt...)
 		request = appendPkt(request, "done\n")
 	}
-	body, err := r.send(ctx, request)
+	body, err := r.send(ctx, request, true)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func (r *remote) fetch(ctx context.Context, id string, kind objectType) (*pack, 
 	if err != nil {
 		return nil, noEOF(err)
 	}
-	p, err := receivePack(r.client.cfg.Dir, r.client.maxObject, &limited{r: in, left: r.client.maxPack, refusal: problem(TooLarge, "the commit is too large: the server sends more than the 256 MiB that are read")})
+	p, err := receivePack(r.client.cfg.Dir, r.client.maxObject, &limited{r: &packReader{in, body}, left: r.client.maxPack, refusal: problem(TooLarge, "the commit is too large: the server sends more than the 256 MiB that are read")})
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,6 @@ const (
 	MaxFile = 16 << 20  // bytes of the file
 
 	maxReferences = 32 << 20 // bytes of references, of which a server of an old protocol lists all
-	stallTime     = 30 * time.Second
-	stallBytes    = 16 << 10 // that must arrive in each stallTime
 )
 
 // Source says what to read, and how.
@@ -114,7 +112,8 @@ type Config struct {
 	Allow []netip.Prefix
 	// AllowFile is the directory in which repositories with file may be; "" means nowhere.
 	AllowFile string
-	// Dir is the directory for packs, of at most MaxPack bytes for each Read under way; "" means
+	// Dir is the directory for temporary files: packs, of at most MaxPack bytes for each Read under
+	// way, and known hosts, for the moment in which they are parsed; "" means
 	// that of the system. New removes what an earlier process left in it.
 	Dir string
 	// Roots are the certificate authorities of servers; nil means those of the system.
@@ -132,11 +131,14 @@ type Client struct {
 	heavy chan struct{}
 	// Bytes that are read of a pack, of a list of references, and of an object.
 	maxPack, maxReferences, maxObject int64
-	statusTimeout                     time.Duration
+	statusTimeout, stallTime          time.Duration
 }
 
-// packPattern is the name of temporary files.
-const packPattern = "keygate-pack-*"
+// The names of temporary files.
+const (
+	packPattern       = "keygate-pack-*"
+	knownHostsPattern = "keygate-known-hosts-*"
+)
 
 // New returns a Client. It fails if the directory for packs cannot be made or cleared.
 func New(cfg Config) (*Client, error) {
@@ -147,15 +149,17 @@ func New(cfg Config) (*Client, error) {
 		if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make the directory of repositories: %w", err)
 		}
-		old, err := filepath.Glob(filepath.Join(cfg.Dir, packPattern))
-		for _, name := range old {
-			err = errors.Join(err, os.Remove(name))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("clear the directory of repositories: %w", err)
+		for _, pattern := range []string{packPattern, knownHostsPattern} {
+			old, err := filepath.Glob(filepath.Join(cfg.Dir, pattern))
+			for _, name := range old {
+				err = errors.Join(err, os.Remove(name))
+			}
+			if err != nil {
+				return nil, fmt.Errorf("clear the directory of repositories: %w", err)
+			}
 		}
 	}
-	c := &Client{cfg: cfg, heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), maxPack: MaxPack, maxReferences: maxReferences, maxObject: maxObject, statusTimeout: StatusTimeout}
+	c := &Client{cfg: cfg, heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), maxPack: MaxPack, maxReferences: maxReferences, maxObject: maxObject, statusTimeout: StatusTimeout, stallTime: stallTime}
 	c.http = newHTTPClients(c)
 	return c, nil
 }

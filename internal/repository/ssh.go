@@ -55,63 +55,79 @@ func dialSSH(ctx context.Context, c *Client, s *Source, at *location) (conn, err
 	if err != nil {
 		return nil, problem(Invalid, "the credential's ssh_key is not a private key in PEM without a passphrase")
 	}
-	check, algorithms, err := hostKeyCheck(s, at)
+	check, algorithms, err := c.hostKeyCheck(s, at)
 	if err != nil {
 		return nil, err
 	}
+	config := &ssh.ClientConfig{User: at.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyAlgorithms: algorithms, ClientVersion: "SSH-2.0-keygate"}
+	t, err := c.connectSSH(ctx, s, at, config, check)
+	var negotiation *ssh.AlgorithmNegotiationError
+	if len(algorithms) > 0 && errors.As(err, &negotiation) {
+		// The server has no key of a type that is known. Whatever it has is refused, and named.
+		config.Auth, config.HostKeyAlgorithms = nil, nil
+		if t, err = c.connectSSH(ctx, s, at, config, check); err == nil {
+			t.close()
+			return nil, problem(HostKey, "the server changes its host keys: try again")
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := t.start(at); err != nil {
+		t.close()
+		return nil, t.pace.causeOf(err)
+	}
+	return t, nil
+}
+
+// connectSSH connects and logs in. The caller must close the connection.
+func (c *Client) connectSSH(ctx context.Context, s *Source, at *location, config *ssh.ClientConfig, check func(ssh.PublicKey) error) (*sshConn, error) {
 	raw, err := c.dialer(s.Public).DialContext(ctx, "tcp", at.host)
 	if err != nil {
 		return nil, err
 	}
-	t := &sshConn{errors: &firstBytes{}}
-	ctx, cancel := context.WithCancelCause(ctx)
-	// The end of ctx closes the connection, which ends whatever waits for it.
-	t.stop = context.AfterFunc(ctx, func() { _ = raw.Close() })
-	t.pace = newPaced(io.NopCloser(nil), cancel)
-	defer func() {
-		if err != nil {
-			t.close()
-			_ = raw.Close()
-			err = causeOf(ctx, err)
-		}
-	}()
-	sshc, channels, requests, err := ssh.NewClientConn(raw, at.host, &ssh.ClientConfig{
-		User: at.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyAlgorithms: algorithms,
-		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
-			t.key = key.Type() + " " + ssh.FingerprintSHA256(key)
-			return check(key)
-		},
-		ClientVersion: "SSH-2.0-keygate",
-	})
-	if err != nil {
-		var wrong *Error
-		switch {
-		case errors.As(err, &wrong):
-			return nil, wrong
-		case strings.Contains(err.Error(), "unable to authenticate"):
-			return nil, problem(Unauthorized, "the server refuses the ssh_key for the user %s: add its public key to the repository, for reading", printable(at.user, 64))
-		}
-		return nil, err
+	t := &sshConn{errors: &firstBytes{}, pace: newPaced(ctx, c.stallTime)}
+	// The end of the context closes the connection, which ends whatever waits for it.
+	t.stop = context.AfterFunc(t.pace.ctx, func() { _ = raw.Close() })
+	t.pace.begin(false)
+	config.HostKeyCallback = func(_ string, _ net.Addr, key ssh.PublicKey) error {
+		t.key = key.Type() + " " + ssh.FingerprintSHA256(key)
+		return check(key)
 	}
-	t.client = ssh.NewClient(sshc, channels, requests)
+	sshc, channels, requests, err := ssh.NewClientConn(raw, at.host, config)
+	if err == nil {
+		t.client = ssh.NewClient(sshc, channels, requests)
+		return t, nil
+	}
+	err = t.pace.causeOf(err)
+	t.close()
+	_ = raw.Close()
+	var wrong *Error
+	switch {
+	case errors.As(err, &wrong):
+		return nil, wrong
+	case strings.Contains(err.Error(), "unable to authenticate"):
+		return nil, problem(Unauthorized, "the server refuses the ssh_key for the user %s: add its public key to the repository, for reading", printable(at.user, 64))
+	}
+	return nil, err
+}
+
+// start starts git-upload-pack.
+func (t *sshConn) start(at *location) (err error) {
 	if t.session, err = t.client.NewSession(); err != nil {
-		return nil, err
+		return err
 	}
 	t.session.Stderr = t.errors
 	if t.in, err = t.session.StdinPipe(); err != nil {
-		return nil, err
+		return err
 	}
 	if t.out, err = t.session.StdoutPipe(); err != nil {
-		return nil, err
+		return err
 	}
 	// A server that does not allow the variable speaks an older version.
 	_ = t.session.Setenv("GIT_PROTOCOL", "version=2")
-	err = t.session.Start("git-upload-pack '" + strings.ReplaceAll(at.path, "'", `'\''`) + "'")
-	if err != nil {
-		return nil, err
-	}
 	t.pace.body = io.NopCloser(t.out)
-	return t, nil
+	return t.session.Start("git-upload-pack '" + strings.ReplaceAll(at.path, "'", `'\''`) + "'")
 }
 
 func (t *sshConn) hostKey() string { return t.key }
@@ -132,33 +148,41 @@ func (t *sshConn) close() {
 	if t.client != nil {
 		_ = t.client.Close()
 	}
-	t.pace.timer.Stop()
+	t.pace.pause()
 	t.pace.cancel(nil)
 }
 
-func (t *sshConn) advertised(context.Context) (io.ReadCloser, error) { return t.response(), nil }
+func (t *sshConn) advertised(context.Context) (io.ReadCloser, error) {
+	t.pace.begin(false)
+	return &sshResponse{t}, nil
+}
 
-func (t *sshConn) send(_ context.Context, request []byte) (io.ReadCloser, error) {
+func (t *sshConn) send(_ context.Context, request []byte, prepares bool) (response, error) {
+	t.pace.begin(prepares)
 	if _, err := t.in.Write(request); err != nil {
-		return nil, t.explain(err)
+		return nil, t.explain(t.pace.causeOf(err))
 	}
-	return t.response(), nil
+	return &sshResponse{t}, nil
 }
 
-// response returns the server's output from here on.
-func (t *sshConn) response() io.ReadCloser {
-	return io.NopCloser(readerFunc(func(p []byte) (int, error) {
-		n, err := t.pace.Read(p)
-		if err != nil && n == 0 {
-			err = t.explain(err)
-		}
-		return n, err
-	}))
+// sshResponse is the server's output from here on. Its end does not end the connection.
+type sshResponse struct{ conn *sshConn }
+
+func (r *sshResponse) Read(p []byte) (int, error) {
+	n, err := r.conn.pace.Read(p)
+	if err != nil && n == 0 {
+		err = r.conn.explain(err)
+	}
+	return n, err
 }
 
-type readerFunc func(p []byte) (int, error)
+// Close implements io.Closer. The pace does not count until the next request.
+func (r *sshResponse) Close() error {
+	r.conn.pace.pause()
+	return nil
+}
 
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+func (r *sshResponse) packBegins() { r.conn.pace.packBegins() }
 
 // explain returns the error of a server that ended. What it wrote to standard error says why.
 func (t *sshConn) explain(err error) error {
@@ -184,10 +208,10 @@ func (t *sshConn) explain(err error) error {
 }
 
 // hostKeyCheck returns the check of the server's key, and the algorithms to ask for, nil for any.
-func hostKeyCheck(s *Source, at *location) (check func(ssh.PublicKey) error, algorithms []string, err error) {
+func (c *Client) hostKeyCheck(s *Source, at *location) (check func(ssh.PublicKey) error, algorithms []string, err error) {
 	switch {
 	case s.KnownHosts != "":
-		return knownHostsCheck(s.KnownHosts, at)
+		return c.knownHostsCheck(s.KnownHosts, at)
 	case s.HostKey != "":
 		kind, pinned, _ := strings.Cut(s.HostKey, " ")
 		return func(key ssh.PublicKey) error {
@@ -210,9 +234,9 @@ func algorithmsOf(kind string) []string {
 }
 
 // knownHostsCheck checks the server's key against lines of a known_hosts file.
-func knownHostsCheck(text string, at *location) (check func(ssh.PublicKey) error, algorithms []string, err error) {
+func (c *Client) knownHostsCheck(text string, at *location) (check func(ssh.PublicKey) error, algorithms []string, err error) {
 	// The package reads files alone.
-	f, err := os.CreateTemp("", "keygate-known-hosts-*")
+	f, err := os.CreateTemp(c.cfg.Dir, knownHostsPattern)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -233,14 +257,17 @@ func knownHostsCheck(text string, at *location) (check func(ssh.PublicKey) error
 	if err := ask(noKey{}); !errors.As(err, &known) || len(known.Want) == 0 {
 		return nil, nil, problem(HostKey, "known_hosts has no key of %s: add the lines that ssh-keyscan prints for it, after you have checked them", printable(at.host, 255))
 	}
+	var fingerprints []string
 	for _, w := range known.Want {
+		fingerprints = append(fingerprints, w.Key.Type()+" "+ssh.FingerprintSHA256(w.Key))
 		algorithms = append(algorithms, algorithmsOf(w.Key.Type())...)
 	}
 	return func(key ssh.PublicKey) error {
 		if ask(key) == nil {
 			return nil
 		}
-		return problem(HostKey, "the server has a host key that is not in known_hosts: %s %s. If it is right, add it", key.Type(), ssh.FingerprintSHA256(key))
+		return problem(HostKey, "the server has a host key that is not in known_hosts: %s %s; known_hosts has %s. If it is right, add its line to known_hosts",
+			key.Type(), ssh.FingerprintSHA256(key), strings.Join(fingerprints[:min(len(fingerprints), 4)], ", "))
 	}, algorithms, nil
 }
 

@@ -3,10 +3,13 @@ package repository_test
 import (
 	"bufio"
 	"context"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -47,6 +50,20 @@ func newKey(t testing.TB) (private string, public ssh.PublicKey) {
 	return string(pem.EncodeToMemory(block)), public
 }
 
+// newECDSAKey returns a public key of another type than those of newKey.
+func newECDSAKey(t testing.TB) ssh.PublicKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := ssh.NewPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return public
+}
+
 // serveSSH starts sshd. accept are lines of its configuration.
 func serveSSH(t *testing.T, accept ...string) *sshServer {
 	t.Helper()
@@ -67,53 +84,26 @@ func serveSSH(t *testing.T, accept ...string) *sshServer {
 	}
 	hostPrivate, hostPublic := newKey(t)
 	private, public := newKey(t)
-	port := freePort(t)
 	config := append([]string{
-		"ListenAddress 127.0.0.1:" + port, "HostKey " + write("host", hostPrivate), "AuthorizedKeysFile " + write("authorized", string(ssh.MarshalAuthorizedKey(public))),
-		"PidFile none", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no", "LogLevel ERROR",
+		"HostKey " + write("host", hostPrivate), "AuthorizedKeysFile " + write("authorized", string(ssh.MarshalAuthorizedKey(public))),
+		"PidFile none", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no", "LogLevel INFO",
 	}, accept...)
 	if os.Geteuid() == 0 {
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd started as root asks for it
 			t.Fatal(err)
 		}
 	}
-	c := exec.Command(sshd, "-D", "-e", "-f", write("config", strings.Join(config, "\n")+"\n"))
-	out, err := c.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var log strings.Builder
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			fmt.Fprintln(&log, lines.Text())
-		}
-	}()
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		<-read
-		_ = c.Wait()
-		if t.Failed() {
-			t.Logf("sshd says:\n%s", &log)
-		}
-	})
-	addr := "127.0.0.1:" + port
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for tick := time.NewTicker(10 * time.Millisecond); ; {
-		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr); err == nil {
-			_ = conn.Close()
+	addr := ""
+	for range 10 { // another process may take the port
+		port := freePort(t)
+		at := write("config", strings.Join(append(config, "ListenAddress 127.0.0.1:"+port), "\n")+"\n")
+		if startSSH(t, exec.Command(sshd, "-D", "-e", "-f", at), "127.0.0.1:"+port) {
+			addr = "127.0.0.1:" + port
 			break
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("sshd does not start")
-		}
+	}
+	if addr == "" {
+		t.Fatal("sshd ends at once")
 	}
 	user := os.Getenv("USER")
 	if out, err := exec.Command("id", "-un").Output(); err == nil {
@@ -122,6 +112,46 @@ func serveSSH(t *testing.T, accept ...string) *sshServer {
 	return &sshServer{
 		addr: addr, user: user, key: private, dir: dir,
 		hostKey: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(hostPublic))),
+	}
+}
+
+// startSSH starts sshd and waits until it listens at addr. It reports false if sshd ends.
+func startSSH(t *testing.T, c *exec.Cmd, addr string) bool {
+	t.Helper()
+	out, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	listens, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), "Server listening on ") {
+				listens <- struct{}{}
+			}
+			fmt.Fprintln(&log, lines.Text())
+		}
+	}()
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		<-ended
+		_ = c.Wait()
+		if t.Failed() {
+			t.Logf("sshd says:\n%s", &log)
+		}
+	})
+	select {
+	case <-listens:
+		return true
+	case <-ended:
+		return false
+	case <-time.After(time.Minute):
+		t.Fatalf("sshd does not listen at %s", addr)
+		return false
 	}
 }
 
@@ -170,13 +200,21 @@ func TestReadOverSSH(t *testing.T) {
 			_, other := newKey(t)
 			wrong.KnownHosts = "[" + strings.Replace(server.addr, ":", "]:", 1) + " " + string(ssh.MarshalAuthorizedKey(other))
 			_, err = head(t, c, wrong)
-			wantKind(t, err, repository.HostKey, "not in known_hosts: "+hostKey)
+			wantKind(t, err, repository.HostKey, "not in known_hosts: "+hostKey+"; known_hosts has ssh-ed25519 "+ssh.FingerprintSHA256(other))
 			wrong.KnownHosts = "example.com " + server.hostKey
 			_, err = head(t, c, wrong)
 			wantKind(t, err, repository.HostKey, "known_hosts has no key of "+server.addr)
 			wrong.KnownHosts, wrong.HostKey = "", "ssh-ed25519 "+ssh.FingerprintSHA256(other)
 			_, err = head(t, c, wrong)
 			wantKind(t, err, repository.HostKey, hostKey+", and before "+wrong.HostKey)
+			// Keys of another type than the server's.
+			ecdsaKey := newECDSAKey(t)
+			wrong.HostKey = "ecdsa-sha2-nistp256 " + ssh.FingerprintSHA256(ecdsaKey)
+			_, err = head(t, c, wrong)
+			wantKind(t, err, repository.HostKey, hostKey+", and before "+wrong.HostKey+". If this is right")
+			wrong.KnownHosts, wrong.HostKey = "["+strings.Replace(server.addr, ":", "]:", 1)+" "+string(ssh.MarshalAuthorizedKey(ecdsaKey)), ""
+			_, err = head(t, c, wrong)
+			wantKind(t, err, repository.HostKey, "not in known_hosts: "+hostKey+"; known_hosts has ecdsa-sha2-nistp256 "+ssh.FingerprintSHA256(ecdsaKey))
 			wrong = s
 			wrong.Credential.SSHKey, _ = newKey(t)
 			_, err = head(t, c, wrong)
@@ -198,5 +236,49 @@ func TestReadOverSSH(t *testing.T) {
 			_, err = head(t, c, wrong)
 			wantKind(t, err, repository.NoBranch, "no branch none")
 		})
+	}
+}
+
+// Guarantee: a server that accepts a connection and says nothing is reported as too slow.
+func TestSilentSSHServer(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(io.Discard, conn); _ = conn.Close() }()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close() })
+	c := client(t, repository.Config{})
+	repository.SetStallTime(c, 20*time.Millisecond)
+	private, _ := newKey(t)
+	_, err = head(t, c, repository.Source{URL: "ssh://git@" + l.Addr().String() + "/x", Credential: repository.Credential{SSHKey: private}})
+	wantKind(t, err, repository.TooSlow, "less than 16 KiB in 30 s")
+}
+
+// Guarantee: what an earlier process left of temporary files is removed at a start, and nothing else.
+func TestLeftoversAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"keygate-pack-1", "keygate-known-hosts-1", "other"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := repository.New(repository.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || left[0].Name() != "other" {
+		t.Errorf("got %v, %v, want the other file alone", left, err)
 	}
 }
