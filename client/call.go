@@ -88,6 +88,24 @@ func (c *Client) UpdateGateway(ctx context.Context, gatewayID string, p GatewayP
 	return call[Gateway](ctx, c, http.MethodPatch, gatewayPath(gatewayID), p)
 }
 
+// CreateGatewayFromConfig creates the gateway that a configuration file in YAML or JSON describes, with
+// its routes, or nothing (contract, section 5). The file has a name and an upstream URL, and no
+// ${env:NAME}.
+func (c *Client) CreateGatewayFromConfig(ctx context.Context, content []byte) (*Gateway, error) {
+	return call[Gateway](ctx, c, http.MethodPost, "/v1/gateways", fromConfig{string(content)})
+}
+
+// PlanGatewayFromConfig returns what CreateGatewayFromConfig would create, without creating it: the
+// routes, and in Gateway the settings that differ from the defaults.
+func (c *Client) PlanGatewayFromConfig(ctx context.Context, content []byte) (*Push, error) {
+	return call[Push](ctx, c, http.MethodPost, "/v1/gateways?dry_run=true", fromConfig{string(content)})
+}
+
+// fromConfig is the body of a creation from a configuration file.
+type fromConfig struct {
+	Config string `json:"config"`
+}
+
 // DeleteGateway deletes a gateway and its routes, and revokes the keys restricted to
 // it. It returns the record as it was before.
 func (c *Client) DeleteGateway(ctx context.Context, gatewayID string, options ...Option) (*Gateway, error) {

@@ -764,7 +764,7 @@ type CreateGatewayRequest struct {
 	// Example: 1048576
 	MaxBodyBytes *int64 `json:"max_body_bytes,omitempty"`
 
-	// Name Display name.
+	// Name Display name. Required, unless config has it.
 	//
 	// Example: orders
 	Name string `json:"name"`
@@ -815,7 +815,7 @@ type CreateGatewayRequest struct {
 	// Example: 200
 	UpstreamMaxConnections *int64 `json:"upstream_max_connections,omitempty"`
 
-	// UpstreamURL Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed.
+	// UpstreamURL Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config has it.
 	//
 	// Example: https://orders.internal
 	UpstreamURL string `json:"upstream_url"`

@@ -49,10 +49,17 @@ func ClientDocument() *huma.OpenAPI {
 				}
 				r.Content = map[string]*huma.MediaType{jsonType: r.Content[jsonType]}
 			}
+			if op.Responses["201"] != nil {
+				delete(op.Responses, "200") // of a dry run
+			}
 			op.Responses["default"] = failure
 		}
 	}
 	doc.Components.Responses, doc.Components.Headers, doc.Components.Parameters, doc.Webhooks = nil, nil, nil, nil
+	// A creation from a configuration file is written by hand.
+	creation := doc.Components.Schemas.Map()["CreateGatewayRequest"]
+	creation.Required = []string{"name", "upstream_url"}
+	delete(creation.Properties, "config")
 	for _, s := range doc.Components.Schemas.Map() {
 		if p := s.Properties["rate_limit"]; p != nil && len(p.OneOf) > 0 {
 			p.Nullable, p.OneOf, p.Extensions = true, nil, map[string]any{"x-go-type": "KeyRateLimit"} // written by hand
@@ -190,6 +197,12 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 			jsonType: {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}},
 		}}
 	}
+	if o.dryRun != nil {
+		op.Responses["200"] = &huma.Response{
+			Description: "What the call would create, to a dry run.", Headers: map[string]*huma.Param{"X-Request-Id": {Ref: "#/components/headers/X-Request-Id"}},
+			Content: map[string]*huma.MediaType{jsonType: {Schema: registry.Schema(o.dryRun, true, "")}},
+		}
+	}
 	for _, status := range o.failures() {
 		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: "#/components/responses/" + responseName(status)}
 	}
@@ -228,7 +241,9 @@ func (o *operation) parameters() (out []*huma.Param) {
 }
 
 // isPush reports whether the call creates a revision.
-func (o *operation) isPush() bool { return o.document || o.id == "rollbackRevision" }
+func (o *operation) isPush() bool {
+	return o.document || o.id == "rollbackRevision" || o.id == "createGateway"
+}
 
 func (o *operation) describeSuccess(registry huma.Registry) *huma.Response {
 	r := &huma.Response{Description: http.StatusText(o.success), Headers: map[string]*huma.Param{}, Content: map[string]*huma.MediaType{}}

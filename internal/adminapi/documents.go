@@ -22,7 +22,7 @@ const (
 
 func dryRunParam() queryParam {
 	return queryParam{
-		name: "dry_run", doc: "If true, returns what the push would change, without changing anything.",
+		name: "dry_run", doc: "If true, returns what the call would change, without changing anything.",
 		schema: &huma.Schema{Type: huma.TypeBoolean},
 		check: func(v string) error {
 			if v != "true" && v != "false" {

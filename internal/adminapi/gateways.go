@@ -20,9 +20,10 @@ func (a *API) gatewayOperations() []operation {
 	}, {
 		id: "createGateway", method: http.MethodPost, path: "/v1/gateways", tag: "Gateways",
 		summary:     "Create a gateway",
-		description: "Creates a gateway in front of an upstream service. A spec given here becomes revision 1 and raises no event. Requests for the gateway carry its hostname; those for unknown hosts reach the default gateway.",
+		description: "Creates a gateway in front of an upstream service. A spec or configuration file given here becomes revision 1 and raises no event; either all of it is created or nothing. With dry_run=true, the response is a 200 with what would be created, in the form of a push. Requests for the gateway carry its hostname; those for unknown hosts reach the default gateway.",
+		query:       []queryParam{dryRunParam()},
 		body:        reflect.TypeFor[createGatewayRequest](), maxBody: maxDocument, replayable: true,
-		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true,
+		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true, dryRun: reflect.TypeFor[pushRecord](),
 		run: a.createGateway,
 	}, {
 		id: "getGateway", method: http.MethodGet, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
@@ -62,32 +63,50 @@ func (a *API) createGateway(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	p := control.GatewayPatch{
-		Name: setTo(&req.Name), Hostname: setTo(req.Hostname), Timeout: setTo(req.Timeout), MaxBodyBytes: setTo(req.MaxBodyBytes),
+	if req.Config == nil {
+		c.refuse(fault.Join(c.required("name", req.Name), c.required("upstream_url", req.UpstreamURL)))
+	}
+	in := control.NewGateway{Spec: value(req.Spec), Config: value(req.Config), Settings: control.GatewayPatch{
+		Name: setTo(req.Name), Hostname: setTo(req.Hostname), Timeout: setTo(req.Timeout), MaxBodyBytes: setTo(req.MaxBodyBytes),
 		Default:    setTo(req.Default),
 		KeyHeaders: req.KeyHeaders.Optional, AllowEncodedSlashes: req.AllowEncodedSlashes.Optional, Upstream: req.patch(),
-	}
-	p.Upstream.URL = setTo(&req.UpstreamURL)
+	}}
+	in.Settings.Upstream.URL = setTo(req.UpstreamURL)
 	if l := req.GlobalRateLimit; l != nil {
-		p.GlobalLimit = c.globalLimit(l)
+		in.Settings.GlobalLimit = c.globalLimit(l)
 	}
 	if req.CORS != nil {
 		cors := req.CORS.cors()
-		p.CORS = setTo(&cors)
+		in.Settings.CORS = setTo(&cors)
 	}
-	if req.Spec != nil {
+	if in.Spec != "" || in.Config != "" {
 		if err := c.takeDocumentPlace(); err != nil {
 			return response{}, err
 		}
 	}
+	if c.query.Get("dry_run") == "true" {
+		p, err := a.cfg.Control.PlanGateway(c.ctx, &c.caller, in)
+		if err != nil {
+			return response{}, err
+		}
+		return ok(presentPush(p)), nil
+	}
 	present := func(g *gateway.Gateway) response {
 		return withETag(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
 	}
-	g, err := a.cfg.Control.CreateGateway(withIdempotency(c, present), &c.caller, p, value(req.Spec))
+	g, err := a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.caller, in)
 	if err != nil {
 		return response{}, err
 	}
 	return present(g), nil
+}
+
+// required returns the error of a field that is absent and was not refused already; nil otherwise.
+func (c *call) required(field string, v *string) error {
+	if _, given := c.order[field]; given || v != nil {
+		return nil
+	}
+	return fault.Invalid(field, "is required: add it")
 }
 
 // globalLimit returns the limit to set. If it is invalid, globalLimit refuses the call.

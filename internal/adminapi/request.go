@@ -15,9 +15,10 @@ import (
 // same as an absent optional field; in a PATCH, null clears the field.
 
 type createGatewayRequest struct {
-	Name            string            `json:"name" minLength:"1" maxLength:"255" doc:"Display name." example:"orders"`
-	UpstreamURL     string            `json:"upstream_url" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed." example:"https://orders.internal"`
+	Name            *string           `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name. Required, unless config has it." example:"orders"`
+	UpstreamURL     *string           `json:"upstream_url,omitempty" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config has it." example:"https://orders.internal"`
 	Spec            *string           `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1."`
+	Config          *string           `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
 	Hostname        *string           `json:"hostname,omitempty" nullable:"true" minLength:"1" maxLength:"253" doc:"Host name of the gateway. If absent, one is generated from the gateway's identifier." example:"api.example.com"`
 	GlobalRateLimit *globalLimitInput `json:"global_rate_limit,omitempty" doc:"Rate limit across all routes."`
 	Timeout         *string           `json:"timeout,omitempty" nullable:"true" minLength:"1" doc:"Timeout for the upstream's response headers, as a Go duration from 1s to 1h. Default: 60s." example:"30s"`

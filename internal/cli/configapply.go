@@ -162,22 +162,13 @@ func (o *configRun) applyOne(ctx context.Context, p *planned) error {
 	return errChanged(p, err)
 }
 
-// create creates a gateway from a file.
+// create creates a gateway from a file, with everything in it or not at all.
 func (o *configRun) create(ctx context.Context, p *planned) error {
-	section := &p.file.config.Gateway
-	g, err := inTurn(ctx, o.app, func() (*client.Gateway, error) {
-		return o.api.CreateGateway(ctx, client.CreateGatewayRequest{Name: section.Name.Value, UpstreamURL: section.UpstreamURL.Value})
-	})
+	g, err := inTurn(ctx, o.app, func() (*client.Gateway, error) { return o.api.CreateGatewayFromConfig(ctx, p.file.content) })
 	if err != nil {
 		return err
 	}
-	p.GatewayID = g.GatewayID
-	push, err := inTurn(ctx, o.app, func() (*client.Push, error) { return o.api.PushConfig(ctx, g.GatewayID, p.file.content, false) })
-	if err != nil {
-		o.say("%s was created, but has no routes yet.", clean(p.label()))
-		return err
-	}
-	p.Push = push
+	p.GatewayID, p.Revision = g.GatewayID, g.Revision
 	return nil
 }
 

@@ -150,7 +150,7 @@ func (o *configRun) about(p *planned, err error) error {
 // look asks the server what p would change. A gateway that does not change takes one call.
 func (o *configRun) look(ctx context.Context, p *planned) error {
 	if p.Action == createGateway {
-		return p.lookNew()
+		return o.lookNew(ctx, p)
 	}
 	if p.Name != "" {
 		if err := o.tryPush(ctx, p); err != nil || p.Action == keepGateway {
@@ -186,17 +186,17 @@ func (o *configRun) tryPush(ctx context.Context, p *planned, options ...client.O
 	return nil
 }
 
-// lookNew plans the creation of a gateway.
-func (p *planned) lookNew() error {
+// lookNew asks the server what creating p's gateway would create.
+func (o *configRun) lookNew(ctx context.Context, p *planned) error {
 	section := &p.file.config.Gateway
 	if !section.UpstreamURL.Present {
 		return p.file.at("gateway").Invalid("gateway.upstream_url", "is missing: there is no gateway %s, and a new one needs it", section.Name.Value)
 	}
-	p.Push = noChanges()
-	for _, r := range p.file.config.Routes {
-		p.Added = append(p.Added, client.RouteChange{Methods: r.Methods, Path: r.Path})
+	push, err := inTurn(ctx, o.app, func() (*client.Push, error) { return o.api.PlanGatewayFromConfig(ctx, p.file.content) })
+	if err != nil {
+		return err
 	}
-	p.Gateway = newSettings(section)
+	p.Push, p.Gateway = push, settingsOf(push)
 	p.hide()
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/client"
-	"github.com/keygate/keygate/internal/gateway"
 )
 
 // difference is the output of config diff and config apply for one gateway.
@@ -26,22 +25,6 @@ func settingsOf(p *client.Push) []client.SettingChange {
 		return []client.SettingChange{}
 	}
 	return *p.Gateway
-}
-
-// newSettings returns the main settings of a gateway that a file creates.
-func newSettings(s *gateway.Section) []client.SettingChange {
-	changes := []client.SettingChange{
-		{Field: "name", After: s.Name.Value},
-		{Field: "upstream_url", After: s.UpstreamURL.Value},
-	}
-	if limit := s.GlobalLimit.Value; !limit.IsZero() {
-		after := map[string]any{"sustained": limit.Sustained.String()}
-		if !limit.Burst.IsZero() {
-			after["burst"] = limit.Burst.String()
-		}
-		changes = append(changes, client.SettingChange{Field: "global_rate_limit", After: after})
-	}
-	return changes
 }
 
 // settingText returns a setting on one line.

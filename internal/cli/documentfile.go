@@ -159,6 +159,9 @@ func (d *documentFile) mistake(p fault.Problem) string {
 		prefix := fmt.Sprintf("line %d, column %d: ", p.Line, p.Column)
 		message = strings.TrimPrefix(message, prefix)
 	}
+	if p.Line > 0 {
+		p.Field = strings.TrimPrefix(p.Field, "config.") // of a new gateway
+	}
 	if p.Field != "" && (p.Line == 0 || p.Field != "spec") { // the field of a new gateway is the document itself
 		message = p.Field + ": " + message
 	}

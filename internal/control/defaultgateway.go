@@ -41,11 +41,11 @@ func (e *gatewayEdit) applyDefault(g *gateway.Gateway) error {
 
 // isFirst reports whether the next gateway of the caller becomes the default gateway because the
 // account default has none.
-func (w *work) isFirst(ctx context.Context) (bool, error) {
-	if !w.caller.Account.IsDefault() {
+func isFirst(ctx context.Context, tx GatewayReader, c *Caller) (bool, error) {
+	if !c.Account.IsDefault() {
 		return false, nil
 	}
-	some, err := w.Gateways(ctx, w.caller.Account.ID, Page{Limit: 1})
+	some, err := tx.Gateways(ctx, c.Account.ID, Page{Limit: 1})
 	return len(some) == 0, err
 }
 

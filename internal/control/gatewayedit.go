@@ -73,12 +73,6 @@ func orDefault[T any](o Optional[T], value T) Optional[T] {
 	return o
 }
 
-// readNew reads the patch that a creation is.
-func (s *Service) readNew(c *Caller, p GatewayPatch) (*gatewayEdit, error) {
-	p.Name.Present, p.Upstream.URL.Present = true, true
-	return s.readPatch(c, p)
-}
-
 // readPatch checks each setting by itself, and that the account may have the
 // hostname.
 func (s *Service) readPatch(c *Caller, p GatewayPatch) (*gatewayEdit, error) {

@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -45,116 +44,6 @@ func (s *Service) setHostname(g *gateway.Gateway) {
 	if !g.HostGiven {
 		g.Hostname = gateway.DefaultHostname(g.ID, s.cfg.GatewayDomain)
 	}
-}
-
-// CreateGateway creates a gateway with p applied to the defaults. A spec other than
-// "" becomes revision 1, without an event; if it is invalid, nothing is created. A
-// hostname that is in use is fault.Conflict. If the gateway becomes the default gateway, the former
-// one loses that in the same transaction.
-func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, spec string) (*gateway.Gateway, error) {
-	edit, err := s.readNew(c, p)
-	var doc *document
-	if spec != "" {
-		release, ended := s.heavy(ctx, len(spec))
-		if ended != nil {
-			return nil, ended
-		}
-		var bad error
-		doc, bad = readSpec([]byte(spec))
-		release()
-		err = fault.Join(err, inField("spec", bad))
-	}
-	if err != nil {
-		return nil, err
-	}
-	if onlyChecks(ctx) {
-		return nil, errOnlyChecked
-	}
-	gatewayID := id.New(id.Gateway)
-	var prepared Prepared
-	if doc != nil {
-		if prepared, err = s.prepareFirst(ctx, c, gatewayID, doc); err != nil {
-			return nil, err
-		}
-	}
-	g, err := s.insertGateway(ctx, c, gatewayID, edit, prepared, doc.size())
-	if err != nil && prepared != nil {
-		if bad := s.cfg.Store.Discard(ctx, prepared); bad != nil {
-			s.cfg.Log.WarnContext(ctx, "could not remove the routes of a gateway that was not created; they are removed later", "error", bad)
-		}
-	}
-	return g, err
-}
-
-// prepareFirst has the store encode the first revision of a gateway that is about to be created.
-func (s *Service) prepareFirst(ctx context.Context, c *Caller, gatewayID string, doc *document) (Prepared, error) {
-	err := s.cfg.Store.View(ctx, func(tx ReadTx) error {
-		if err := s.roomFor(ctx, tx, c, doc.size(), "spec"); err != nil {
-			return err
-		}
-		return s.roomForRevision(ctx, tx, c)
-	})
-	if err != nil {
-		return nil, err
-	}
-	release, err := s.heavy(ctx, len(doc.content))
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	p := &plan{doc: doc, after: gateway.Gateway{ID: gatewayID, Revision: 1}, source: doc.source(c), now: s.now()}
-	p.author, err = read(ctx, s, func(tx ReadTx) (string, error) { return authorOf(ctx, tx, c) })
-	if err != nil {
-		return nil, err
-	}
-	p.delta = deltaOf(nil, doc, gatewayID, p.now)
-	return s.cfg.Store.Prepare(ctx, p.revision())
-}
-
-// insertGateway runs the transaction of CreateGateway. revision, which has the given number of routes, is
-// nil for a gateway without any.
-func (s *Service) insertGateway(ctx context.Context, c *Caller, gatewayID string, edit *gatewayEdit, revision Prepared, routes int) (*gateway.Gateway, error) {
-	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
-		if err := s.roomForGateway(ctx, w, c); err != nil {
-			return nil, err
-		}
-		g := &gateway.Gateway{
-			ID: gatewayID, AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout,
-			CreatedAt: w.now, Version: 1,
-		}
-		first, err := w.isFirst(ctx)
-		if err != nil {
-			return nil, err
-		}
-		g.Default = first
-		if err := edit.apply(g); err != nil {
-			return nil, err
-		}
-		if g.Default && !first {
-			if err := w.clearDefault(ctx); err != nil {
-				return nil, err
-			}
-		}
-		s.setHostname(g)
-		if revision != nil {
-			if err := s.roomFor(ctx, w, c, routes, "spec"); err != nil {
-				return nil, err
-			}
-			g.Revision = 1
-		}
-		if err := w.InsertGateway(ctx, g); err != nil {
-			return nil, err
-		}
-		if revision != nil {
-			if err := w.InsertPrepared(ctx, revision); err != nil {
-				return nil, err
-			}
-		}
-		if err := w.audit(ctx, audit.GatewayCreate, g.ID, g.ID, gatewayDiff(nil, g)); err != nil {
-			return nil, err
-		}
-		return g, w.changed(ctx, snapshot.GatewayChange, g.ID)
-	})
 }
 
 // roomForGateway checks that the caller's account may have one more gateway. Otherwise the error is

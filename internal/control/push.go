@@ -178,7 +178,7 @@ type plan struct {
 	delta   delta
 
 	settings []SettingChange
-	warnings []string // of a rollback
+	warnings []string // of the settings
 
 	idle bool // the content is the same, and nothing changes
 
@@ -202,6 +202,11 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 	if err := require(m, before.Version); err != nil {
 		return nil, err
 	}
+	warnings, err := checkHostname(ctx, tx, before.Hostname, &p.after, "gateway.hostname")
+	if err != nil {
+		return nil, err
+	}
+	p.warnings = append(p.warnings, warnings...)
 	table, err := tx.RouteTable(ctx, gatewayID)
 	if err != nil {
 		return nil, err

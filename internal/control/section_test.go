@@ -318,3 +318,105 @@ func TestRollbackRestoresSettings(t *testing.T) {
 		}
 	})
 }
+
+// Guarantee: a gateway is created from a file as a whole, with all of its settings and routes as revision
+// 1 and without an event, or not at all. A dry run returns what would be created, and changes nothing.
+func TestGatewayIsCreatedFromAFile(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	const file = "gateway:\n  name: shop\n  upstream_url: https://shop.internal\n  hostname: shop.acme.example\n  upstream_headers: {X-Token: " + headerSecret + "}\nroutes:\n  - {path: /a, methods: [GET]}\n"
+	in := control.NewGateway{Settings: control.GatewayPatch{Timeout: value("30s"), Name: value("other")}, Config: file}
+	var dry *control.PushResult
+	h.wantNoRecords(caller.Account.ID, func() { dry = must[*control.PushResult](h)(h.PlanGateway(ctx(), caller, in)) })
+	const want = "[{name <nil> shop} {hostname <nil> shop.acme.example} {upstream_url <nil> https://shop.internal} {timeout <nil> 30s} {upstream_headers <nil> map[X-Token:***]}]"
+	if got := fmt.Sprint(dry.Settings); got != want || show(dry) != "0: +[GET /a] -[] ~[] =0" || dry.Added[0].RouteID != "" {
+		t.Errorf("got %s of %s; want %s and the route", show(dry), got, want)
+	}
+
+	before := h.records(caller.Account.ID)
+	g := must[*gateway.Gateway](h)(h.CreateGatewayFrom(ctx(), caller, in))
+	audits, events, _ := h.records(caller.Account.ID).since(before).summary()
+	if len(audits) != 1 || len(events) != 0 || g.Revision != 1 || g.Name != "shop" || g.Timeout != "30s" || g.Hostname != "shop.acme.example" {
+		t.Errorf("got audit records %q, events %q and gateway %+v; want one record and the gateway of the file", audits, events, g)
+	}
+	rev := must[*gateway.Revision](h)(h.Revision(ctx(), caller, g.ID, 1))
+	if rev.Kind != gateway.ConfigDocument || len(rev.Routes) != 1 || strings.Contains(string(rev.Content), headerSecret) {
+		t.Errorf("got revision %+v; want the configuration without its secret", rev)
+	}
+	if again := h.configure(caller, g.ID, file); again.Revision != 0 {
+		t.Errorf("got revision %d of the same file; want none", again.Revision)
+	}
+	empty := must[*gateway.Gateway](h)(h.CreateGatewayFrom(ctx(), caller, control.NewGateway{Config: "gateway: {name: a, upstream_url: 'http://a'}\nroutes: []\n"}))
+	if empty.Revision != 1 {
+		t.Errorf("got revision %d of a file without routes; want 1", empty.Revision)
+	}
+}
+
+// Guarantee: a file that cannot make a gateway makes nothing, also in a dry run, and each problem has its
+// field and position.
+func TestInvalidCreationsFromAFile(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	taken := newGateway("http://a")
+	taken.Hostname = value("taken.acme.example")
+	must[*gateway.Gateway](h)(h.CreateGateway(ctx(), h.caller("default", "admin"), taken, ""))
+	const valid = "gateway: {name: a, upstream_url: 'http://a'}\nroutes: []\n"
+	for _, tc := range []struct {
+		name string
+		in   control.NewGateway
+		code fault.Code
+		want string // the problems
+	}{
+		{"two documents", control.NewGateway{Config: valid, Spec: emptySpec}, fault.ValidationFailed, "config 0:0"},
+		{"no upstream", control.NewGateway{Config: "gateway: {name: a}\nroutes: []\n"}, fault.ValidationFailed, "upstream_url 0:0"},
+		{"neither", control.NewGateway{Config: "routes: []\n"}, fault.ValidationFailed, "name 0:0 upstream_url 0:0"},
+		{"a bad file", control.NewGateway{Config: "gateway: {nam: a}\nroutes: [5]\n"}, fault.ValidationFailed, "config.gateway.nam 1:11 config.routes[0] 2:10"},
+		{"a bad setting beside it", control.NewGateway{Config: "routes: 5\n", Settings: control.GatewayPatch{Timeout: value("1ms")}}, fault.ValidationFailed, "timeout 0:0 config.routes 1:9"},
+		{"a hostname", control.NewGateway{Config: "gateway: {name: a, upstream_url: 'http://a', hostname: a.other.example}\nroutes: []\n"}, fault.ValidationFailed, "config.gateway.hostname 1:56"},
+		{"a masked secret", control.NewGateway{Config: "gateway: {name: a, upstream_url: 'http://a', upstream_headers: {A: '***'}}\nroutes: []\n"}, fault.ValidationFailed, "config.gateway.upstream_headers.A 1:68"},
+		{"a certificate for http", control.NewGateway{Config: "gateway: {name: a, upstream_url: 'http://a', upstream_client_key: null, cors: {origins: []}}\nroutes: []\n"}, fault.ValidationFailed, "config.gateway.cors.origins 1:89"},
+		{"a hostname in use", control.NewGateway{Config: "gateway: {name: a, upstream_url: 'http://a', hostname: taken.acme.example}\nroutes: []\n"}, fault.Conflict, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for what, call := range map[string]func() error{
+				"creation": func() error { return second(h.CreateGatewayFrom(ctx(), caller, tc.in)) },
+				"dry run":  func() error { return second(h.PlanGateway(ctx(), caller, tc.in)) },
+			} {
+				var err error
+				h.wantNoRecords(caller.Account.ID, func() { err = call() })
+				var got []string
+				for _, p := range fault.ProblemsOf(err) {
+					got = append(got, fmt.Sprintf("%s %d:%d", p.Field, p.Line, p.Column))
+				}
+				if fault.CodeOf(err) != tc.code || tc.want != "" && strings.Join(got, " ") != tc.want {
+					t.Errorf("%s: got %v with problems %q; want %s %s", what, err, got, tc.code, tc.want)
+				}
+			}
+		})
+	}
+}
+
+// Guarantee: a dry run refuses a hostname that another account has, as the push does. Of one that another
+// gateway of the account has it warns, because that may give it up first; the push refuses it.
+func TestDryRunOfAHostnameInUse(t *testing.T) {
+	c := newConfigured(t)
+	give := func(account, hostname string) {
+		t.Helper()
+		in := newGateway("http://a")
+		in.Hostname = value(hostname)
+		must[*gateway.Gateway](c.harness)(c.CreateGateway(ctx(), c.harness.caller(account, "admin"), in, ""))
+	}
+	give("acme", "ours.acme.example")
+	give("default", "theirs.acme.example")
+	push := func(hostname string, dryRun bool) (*control.PushResult, error) {
+		return c.PushConfiguration(ctx(), c.caller, c.id, []byte("gateway: {hostname: "+hostname+"}\nroutes: []\n"), dryRun, nil)
+	}
+	for _, dryRun := range []bool{true, false} {
+		c.wantCode(second(push("theirs.acme.example", dryRun)), fault.Conflict, "gateway.hostname")
+	}
+	dry := must[*control.PushResult](c.harness)(push("ours.acme.example", true))
+	if len(dry.Warnings) != 1 || !strings.Contains(dry.Warnings[0], "ours.acme.example") {
+		t.Errorf("got warnings %q; want one of the hostname", dry.Warnings)
+	}
+	c.wantCode(second(push("ours.acme.example", false)), fault.Conflict, "hostname")
+}

@@ -15,6 +15,8 @@ type GatewayReader interface {
 	HasGateways(ctx context.Context, accountID string, n int) (bool, error)
 	// DefaultGateway returns the one gateway with Default set.
 	DefaultGateway(ctx context.Context) (*gateway.Gateway, error)
+	// HostnameOwner returns the account whose gateway has the hostname; "" if none has.
+	HostnameOwner(ctx context.Context, hostname string) (accountID string, err error)
 	// GivenHostnames returns the hostnames that the account has given to its gateways,
 	// without those that Keygate generated.
 	GivenHostnames(ctx context.Context, accountID string) ([]string, error)

@@ -148,6 +148,14 @@ func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) err
 	return t.must(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = ? AND account_id = ?`, gatewayID, accountID)
 }
 
+// HostnameOwner implements control.GatewayReader.
+func (t *readTx) HostnameOwner(ctx context.Context, hostname string) (accountID string, err error) {
+	err = t.rows(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = ?`, []any{hostname}, func(r *sql.Rows) error {
+		return r.Scan(&accountID)
+	})
+	return accountID, err
+}
+
 // GivenHostnames implements control.GatewayReader.
 func (t *readTx) GivenHostnames(ctx context.Context, accountID string) ([]string, error) {
 	return t.texts(ctx, "read given hostnames", `SELECT hostname FROM gateways INDEXED BY gateways_list WHERE account_id = ? AND host_given = 1 ORDER BY id`, accountID)

@@ -86,6 +86,18 @@ func testGatewayRules(h *harness) {
 	}
 	moved := *other
 	moved.Hostname = g.Hostname
+	for hostname, want := range map[string]string{g.Hostname: a.ID, other.Hostname: b.ID, "free.example": ""} {
+		owner := ""
+		if err := h.View(h.Context(), func(tx control.ReadTx) (err error) {
+			owner, err = tx.HostnameOwner(h.Context(), hostname)
+			return err
+		}); err != nil {
+			h.Fatal(err)
+		}
+		if owner != want {
+			h.Errorf("got owner %q of %s; want %q", owner, hostname, want)
+		}
+	}
 	h.conflict("hostname", func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, &moved) })
 	same(h, "after the conflict", h.gateway(b.ID, other.ID), other)
 

@@ -1,0 +1,281 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// NewGateway is what a gateway is created from: settings, and at most one document.
+type NewGateway struct {
+	Settings GatewayPatch // applied to the defaults
+	Spec     string       // an OpenAPI document; "" for none
+	Config   string       // a configuration file, whose settings are applied after Settings; "" for none
+}
+
+// CreateGateway is CreateGatewayFrom with an OpenAPI document; "" for none.
+func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, spec string) (*gateway.Gateway, error) {
+	return s.CreateGatewayFrom(ctx, c, NewGateway{Settings: p, Spec: spec})
+}
+
+// CreateGatewayFrom creates a gateway. A document becomes revision 1, without an event; if it is invalid,
+// nothing is created. A hostname that is in use is fault.Conflict. If the gateway becomes the default
+// gateway, the former one loses that in the same transaction. Errors of the file name the field as
+// "config.gateway.name", those of a spec as "spec".
+func (s *Service) CreateGatewayFrom(ctx context.Context, c *Caller, in NewGateway) (*gateway.Gateway, error) {
+	n, err := s.readCreation(ctx, c, in)
+	if err != nil {
+		return nil, err
+	}
+	if onlyChecks(ctx) {
+		return nil, errOnlyChecked
+	}
+	var prepared Prepared
+	if n.doc != nil {
+		if prepared, err = s.prepareFirst(ctx, c, n); err != nil {
+			return nil, err
+		}
+	}
+	g, err := s.insertGateway(ctx, c, n, prepared)
+	if err != nil && prepared != nil {
+		if bad := s.cfg.Store.Discard(ctx, prepared); bad != nil {
+			s.cfg.Log.WarnContext(ctx, "could not remove the routes of a gateway that was not created; they are removed later", "error", bad)
+		}
+	}
+	return g, err
+}
+
+// PlanGateway returns what CreateGatewayFrom would create: the settings that differ from the defaults, and
+// the routes. It fails where CreateGatewayFrom would, and changes nothing.
+func (s *Service) PlanGateway(ctx context.Context, c *Caller, in NewGateway) (*PushResult, error) {
+	n, err := s.readCreation(ctx, c, in)
+	if err != nil {
+		return nil, err
+	}
+	if onlyChecks(ctx) {
+		return nil, errOnlyChecked
+	}
+	if n.doc != nil {
+		release, err := s.heavy(ctx, len(n.doc.content))
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	return read(ctx, s, func(tx ReadTx) (*PushResult, error) {
+		g, err := s.newGateway(ctx, tx, c, n)
+		if err != nil {
+			return nil, err
+		}
+		warnings, err := checkHostname(ctx, tx, "", g, "hostname")
+		if err != nil {
+			return nil, err
+		}
+		blank := n.blank(c, g.CreatedAt)
+		s.setHostname(blank)
+		r := &PushResult{Added: []RouteChange{}, Removed: []RouteChange{}, Changed: []RouteChange{}, Warnings: slices.Concat([]string{}, warnings), Settings: settingChanges(blank, g)}
+		for i := range r.Settings {
+			r.Settings[i].Before = nil
+		}
+		if n.doc != nil {
+			d := deltaOf(nil, n.doc, g.ID, g.CreatedAt)
+			r.Added = routeChanges(d.added, false)
+			if n.doc.warnings != nil {
+				r.Warnings = append(r.Warnings, n.doc.warnings(g.Upstream.URL)...)
+			}
+		}
+		return r, nil
+	})
+}
+
+// creation is a NewGateway whose parts were each checked by themselves.
+type creation struct {
+	id    string
+	edits []*gatewayEdit // in this order
+	doc   *document      // nil for none
+}
+
+// readCreation checks in, with all settings that do not depend on the store.
+func (s *Service) readCreation(ctx context.Context, c *Caller, in NewGateway) (*creation, error) {
+	n := &creation{id: id.New(id.Gateway)}
+	if in.Spec != "" && in.Config != "" {
+		return nil, fault.Invalid("config", "cannot be given together with spec: give one of them")
+	}
+	if err := s.readDocument(ctx, c, in, n); err != nil && fault.ProblemsOf(err) == nil {
+		return nil, err
+	} else if problems := fault.Join(s.readSettings(c, in, n), err); problems != nil {
+		return nil, problems
+	}
+	// Secrets and settings that depend on each other.
+	return n, n.apply(n.blank(c, s.now()))
+}
+
+// readDocument reads the document of in, if there is one.
+func (s *Service) readDocument(ctx context.Context, c *Caller, in NewGateway, n *creation) error {
+	content := in.Spec + in.Config
+	if content == "" {
+		return nil
+	}
+	release, err := s.heavy(ctx, len(content))
+	if err != nil {
+		return err
+	}
+	defer release()
+	if in.Spec != "" {
+		n.doc, err = readSpec([]byte(content))
+		return inField("spec", err)
+	}
+	n.doc, err = s.readConfiguration(c, []byte(content))
+	return fault.Prefixed("config", err)
+}
+
+// readSettings reads the settings of in, after its document. The name and the upstream URL are required,
+// in one of them.
+func (s *Service) readSettings(c *Caller, in NewGateway, n *creation) error {
+	settings := in.Settings
+	section := &gateway.Section{}
+	if n.doc != nil {
+		section = &n.doc.section
+	}
+	var problems []error
+	for _, required := range []struct {
+		field  string
+		given  *Optional[string]
+		inFile bool
+	}{{"name", &settings.Name, section.Name.Present}, {"upstream_url", &settings.Upstream.URL, section.UpstreamURL.Present}} {
+		switch {
+		case required.given.Present || required.inFile:
+		case in.Config == "":
+			required.given.Present = true // and then checked
+		case n.doc != nil:
+			problems = append(problems, fault.Invalid(required.field, "is required: give it here, or as gateway.%s in config", required.field))
+		}
+	}
+	edit, err := s.readPatch(c, settings)
+	n.edits = []*gatewayEdit{edit}
+	if n.doc != nil && n.doc.kind == gateway.ConfigDocument {
+		n.edits = append(n.edits, &n.doc.edit)
+	}
+	return fault.Join(append(problems, err)...)
+}
+
+// blank returns a gateway of the caller with all settings at their defaults.
+func (n *creation) blank(c *Caller, now time.Time) *gateway.Gateway {
+	return &gateway.Gateway{ID: n.id, AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout, CreatedAt: now, Version: 1}
+}
+
+// apply applies the settings to g.
+func (n *creation) apply(g *gateway.Gateway) error {
+	if err := n.edits[0].apply(g); err != nil || len(n.edits) == 1 {
+		return err
+	}
+	return fault.Prefixed("config", n.doc.located(fault.Prefixed("gateway", n.edits[1].apply(g))))
+}
+
+// documentField returns the field that has the document.
+func (n *creation) documentField() string {
+	if n.doc != nil && n.doc.kind == gateway.ConfigDocument {
+		return "config"
+	}
+	return "spec"
+}
+
+// newGateway returns the gateway that n creates, if the account has room for it.
+func (s *Service) newGateway(ctx context.Context, tx ReadTx, c *Caller, n *creation) (*gateway.Gateway, error) {
+	if err := s.roomForGateway(ctx, tx, c); err != nil {
+		return nil, err
+	}
+	if n.doc != nil {
+		if err := s.roomFor(ctx, tx, c, n.doc.size(), n.documentField()); err != nil {
+			return nil, err
+		}
+	}
+	g := n.blank(c, s.now())
+	var err error
+	if g.Default, err = isFirst(ctx, tx, c); err != nil {
+		return nil, err
+	}
+	if err := n.apply(g); err != nil {
+		return nil, err
+	}
+	s.setHostname(g)
+	return g, nil
+}
+
+// prepareFirst has the store encode the first revision of a gateway that is about to be created.
+func (s *Service) prepareFirst(ctx context.Context, c *Caller, n *creation) (Prepared, error) {
+	err := s.cfg.Store.View(ctx, func(tx ReadTx) error {
+		if err := s.roomFor(ctx, tx, c, n.doc.size(), n.documentField()); err != nil {
+			return err
+		}
+		return s.roomForRevision(ctx, tx, c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	release, err := s.heavy(ctx, len(n.doc.content))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	p := &plan{doc: n.doc, after: gateway.Gateway{ID: n.id, Revision: 1}, source: n.doc.source(c), now: s.now()}
+	p.author, err = read(ctx, s, func(tx ReadTx) (string, error) { return authorOf(ctx, tx, c) })
+	if err != nil {
+		return nil, err
+	}
+	p.delta = deltaOf(nil, n.doc, n.id, p.now)
+	return s.cfg.Store.Prepare(ctx, p.revision())
+}
+
+// insertGateway runs the transaction of CreateGatewayFrom. revision is nil for a gateway without a document.
+func (s *Service) insertGateway(ctx context.Context, c *Caller, n *creation, revision Prepared) (*gateway.Gateway, error) {
+	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
+		g, err := s.newGateway(ctx, w, c, n)
+		if err != nil {
+			return nil, err
+		}
+		if g.Default {
+			if err := w.clearDefault(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if revision != nil {
+			g.Revision = 1
+		}
+		if err := w.InsertGateway(ctx, g); err != nil {
+			return nil, err
+		}
+		if revision != nil {
+			if err := w.InsertPrepared(ctx, revision); err != nil {
+				return nil, err
+			}
+		}
+		if err := w.audit(ctx, audit.GatewayCreate, g.ID, g.ID, gatewayDiff(nil, g)); err != nil {
+			return nil, err
+		}
+		return g, w.changed(ctx, snapshot.GatewayChange, g.ID)
+	})
+}
+
+// checkHostname checks that g may get its hostname, if it did not have it before. If another account has
+// it, the error is fault.Conflict. If another gateway of the account has it, that may give it up first, so
+// checkHostname returns a warning; the transaction that sets the hostname refuses it.
+func checkHostname(ctx context.Context, tx GatewayReader, before string, g *gateway.Gateway, field string) ([]string, error) {
+	if g.Hostname == before {
+		return nil, nil
+	}
+	switch owner, err := tx.HostnameOwner(ctx, g.Hostname); {
+	case err != nil || owner == "":
+		return nil, err
+	case owner == g.AccountID:
+		return []string{"another gateway of this account has the hostname " + g.Hostname + ": it must give it up first"}, nil
+	default:
+		return nil, &fault.Error{Code: fault.Conflict, Field: field, Message: "another record already has this hostname: choose a different one"}
+	}
+}
