@@ -6,11 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 func newConfig(a *app) *cobra.Command {
 	return newGroup("config", "Manage gateways with configuration files",
-		newConfigValidate(a), newConfigDiff(a), newConfigApply(a), newConfigExport(a))
+		newConfigValidate(a), newConfigDiff(a), newConfigApply(a), newConfigExport(a), newConfigSchema(a))
 }
 
 // aboutDirs is the part of help texts about directories.
@@ -125,4 +126,19 @@ given; elsewhere they are applied at once.
 func readText(name string) (string, error) {
 	content, err := os.ReadFile(name)
 	return string(content), err
+}
+
+func newConfigSchema(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of configuration files, for editors", Args: noArgs,
+		Long: `Print the JSON Schema (draft 2020-12) of configuration files. Editors complete and check
+files with it: begin a file with the comment
+
+    # yaml-language-server: $schema=keygate.schema.json`,
+		Example: "  keygate config schema > keygate.schema.json",
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.Out.Write(gateway.Schema())
+			return err
+		},
+	}
 }
