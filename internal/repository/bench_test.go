@@ -11,20 +11,25 @@ import (
 
 // BenchmarkPoll asks for the commit of a branch that has not changed: of a directory, and over
 // https, of a repository with 10,000 other branches. For https the CPU time is that of the client and
-// of a server in the same process that responds from memory.
+// of a server in the same process that responds from memory;
+// for ssh, that of the client alone, with a connection for each poll.
 func BenchmarkPoll(b *testing.B) {
 	root := b.TempDir()
 	r := newRepo(b, filepath.Join(root, "r"))
 	r.write("api/openapi.yaml", "x")
 	commit := r.commit("x")
 	s := answers(b, capabilities(), reads(pkt(commit+" refs/heads/main\n")+"0000"))
+	sshd := serveSSH(b, "AcceptEnv GIT_PROTOCOL")
 	for _, c := range []struct {
 		name string
 		url  string
-	}{{"https", s.URL + "/x.git"}, {"file", "file://" + r.dir}} {
+	}{{"https", s.URL + "/x.git"}, {"file", "file://" + r.dir}, {"ssh", "ssh://" + sshd.user + "@" + sshd.addr + r.dir}} {
 		b.Run(c.name, func(b *testing.B) {
 			client := client(b, repository.Config{AllowFile: root, Roots: s.roots})
 			src := repository.Source{URL: c.url}
+			if c.name == "ssh" {
+				src.Credential.SSHKey = sshd.key
+			}
 			if _, err := head(b, client, src); err != nil {
 				b.Fatal(err)
 			}

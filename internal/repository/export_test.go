@@ -24,6 +24,9 @@ func StatusAddress(s Status) (string, error) { return statusAddress(&s) }
 // Bounds are those of every other client.
 const Bounds = MaxPack + maxReferences
 
+// LocalCalls is how many calls read directories.
+func LocalCalls(c *Client) int { return len(c.local) }
+
 // SetStallTime shortens the time in which a server must send something.
 func SetStallTime(c *Client, d time.Duration) { c.stallTime = d }
 

@@ -26,7 +26,8 @@ func openLocal(at *location) (tree, error) {
 	if _, err := os.Stat(filepath.Join(dir, "HEAD")); err != nil {
 		return nil, &Error{Kind: NoRepository, Message: "the directory of the URL is no Git repository: it has no file HEAD", Err: err}
 	}
-	storage := filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(16*cache.MiByte), filesystem.Options{LargeObjectThreshold: MaxFile})
+	// Nothing outside of dir is read: symbolic links and alternates that lead out of it have no content.
+	storage := filesystem.NewStorageWithOptions(osfs.New(dir, osfs.WithBoundOS()), cache.NewObjectLRU(16*cache.MiByte), filesystem.Options{LargeObjectThreshold: MaxFile})
 	return &local{storage}, nil
 }
 
@@ -49,7 +50,10 @@ func (l *local) head(_ context.Context, branch string) (string, error) {
 }
 
 // object implements tree.
-func (l *local) object(_ context.Context, kind objectType, id, _ string) ([]byte, error) {
+func (l *local) object(ctx context.Context, kind objectType, id, _ string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	hash := plumbing.NewHash(id)
 	size, err := l.storage.EncodedObjectSize(hash)
 	if err != nil {
@@ -67,11 +71,54 @@ func (l *local) object(_ context.Context, kind objectType, id, _ string) ([]byte
 		return nil, localError(err)
 	}
 	defer r.Close()
-	content, err := io.ReadAll(io.LimitReader(r, maxObject+1))
+	content, err := io.ReadAll(io.LimitReader(whileReading{ctx, r}, maxObject+1))
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, localError(err)
 	}
 	return content, nil
+}
+
+// whileReading is a reader that fails when its context has ended.
+type whileReading struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (w whileReading) Read(p []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, w.ctx.Err()
+	}
+	return w.from.Read(p)
+}
+
+// maxLocal is how many calls read directories at once, those that have been given up included.
+const maxLocal = 8
+
+// within calls f, which reads the source. It waits for a file system no longer than ctx: f may run on
+// then, and what it sets must not be read.
+func (c *Client) within(ctx context.Context, s *Source, f func() error) error {
+	if at, err := parseURL(s.URL); err != nil || at.scheme != "file" {
+		return f()
+	}
+	select {
+	case c.local <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-c.local }()
+		done <- f()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // localError is the error of a repository that cannot be read.

@@ -129,6 +129,7 @@ type Client struct {
 	http *httpClients
 	// heavy has a slot for each pack of a whole commit that is read at once. Downloading takes none.
 	heavy chan struct{}
+	local chan struct{} // a slot for each call that reads a directory
 	// Bytes that are read of a pack, of a list of references, and of an object.
 	maxPack, maxReferences, maxObject int64
 	statusTimeout, stallTime          time.Duration
@@ -159,7 +160,7 @@ func New(cfg Config) (*Client, error) {
 			}
 		}
 	}
-	c := &Client{cfg: cfg, heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), maxPack: MaxPack, maxReferences: maxReferences, maxObject: maxObject, statusTimeout: StatusTimeout, stallTime: stallTime}
+	c := &Client{cfg: cfg, local: make(chan struct{}, maxLocal), heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), maxPack: MaxPack, maxReferences: maxReferences, maxObject: maxObject, statusTimeout: StatusTimeout, stallTime: stallTime}
 	c.http = newHTTPClients(c)
 	return c, nil
 }
@@ -172,13 +173,24 @@ func (c *Client) Close() { c.http.close() }
 func (c *Client) Head(ctx context.Context, s Source) (commit, hostKey string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, HeadTimeout)
 	defer cancel()
-	t, err := c.open(ctx, &s)
-	if err != nil {
-		return "", "", finish(ctx, &s, err)
+	var got, key string
+	err = c.within(ctx, &s, func() error {
+		t, err := c.open(ctx, &s)
+		if err != nil {
+			return err
+		}
+		defer t.close()
+		got, err = t.head(ctx, s.Branch)
+		key = t.hostKey()
+		return err
+	})
+	switch {
+	case err == nil:
+		return got, key, nil
+	case ctx.Err() == nil: // the function has ended
+		return "", key, finish(ctx, &s, err)
 	}
-	defer t.close()
-	commit, err = t.head(ctx, s.Branch)
-	return commit, t.hostKey(), finish(ctx, &s, err)
+	return "", "", finish(ctx, &s, err)
 }
 
 // Read returns the file as of the commit, which must be one that Head has returned. The error is
@@ -186,16 +198,21 @@ func (c *Client) Head(ctx context.Context, s Source) (commit, hostKey string, er
 func (c *Client) Read(ctx context.Context, s Source, commit string) (*File, error) {
 	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
-	t, err := c.open(ctx, &s)
+	var f *File
+	err := c.within(ctx, &s, func() error {
+		t, err := c.open(ctx, &s)
+		if err != nil {
+			return err
+		}
+		defer t.close()
+		if f, err = readFile(ctx, t, commit, s.Path); err == nil {
+			f.HostKey = t.hostKey()
+		}
+		return err
+	})
 	if err != nil {
 		return nil, finish(ctx, &s, err)
 	}
-	defer t.close()
-	f, err := readFile(ctx, t, commit, s.Path)
-	if err != nil {
-		return nil, finish(ctx, &s, err)
-	}
-	f.HostKey = t.hostKey()
 	return f, nil
 }
 

@@ -65,7 +65,7 @@ func newECDSAKey(t testing.TB) ssh.PublicKey {
 }
 
 // serveSSH starts sshd. accept are lines of its configuration.
-func serveSSH(t *testing.T, accept ...string) *sshServer {
+func serveSSH(t testing.TB, accept ...string) *sshServer {
 	t.Helper()
 	sshd, err := exec.LookPath("sshd")
 	if err != nil {
@@ -116,7 +116,7 @@ func serveSSH(t *testing.T, accept ...string) *sshServer {
 }
 
 // startSSH starts sshd and waits until it listens at addr. It reports false if sshd ends.
-func startSSH(t *testing.T, c *exec.Cmd, addr string) bool {
+func startSSH(t testing.TB, c *exec.Cmd, addr string) bool {
 	t.Helper()
 	out, err := c.StderrPipe()
 	if err != nil {
@@ -155,7 +155,7 @@ func startSSH(t *testing.T, c *exec.Cmd, addr string) bool {
 	}
 }
 
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

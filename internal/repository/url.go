@@ -169,12 +169,12 @@ func locateURL(raw, allowFile string) (*location, error) {
 	if allowFile == "" {
 		return nil, urlError("must begin with https:// or ssh://: file:// is allowed only in the directory that the server's --repository-allow-file names, and by the account default")
 	}
-	at.dir, err = within(at.path, allowFile)
+	at.dir, err = below(at.path, allowFile)
 	return at, err
 }
 
-// within returns the directory dir without symbolic links. It must be in allowed.
-func within(dir, allowed string) (string, error) {
+// below returns the directory dir without symbolic links. It must be in allowed.
+func below(dir, allowed string) (string, error) {
 	outside := urlError("must name a directory in that of the server's --repository-allow-file")
 	root, err := filepath.Abs(allowed)
 	if err != nil {
