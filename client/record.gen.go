@@ -45,6 +45,27 @@ func (e AccountState) Valid() bool {
 	}
 }
 
+// Values of CommitStatusProvider.
+const (
+	CommitStatusProviderGitea  CommitStatusProvider = "gitea"
+	CommitStatusProviderGithub CommitStatusProvider = "github"
+	CommitStatusProviderGitlab CommitStatusProvider = "gitlab"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CommitStatusProvider) Valid() bool {
+	switch e {
+	case CommitStatusProviderGitea:
+		return true
+	case CommitStatusProviderGithub:
+		return true
+	case CommitStatusProviderGitlab:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CreateAccountRequestPlan.
 const (
 	CreateAccountRequestPlanPlatform CreateAccountRequestPlan = "platform"
@@ -321,6 +342,48 @@ const (
 func (e RateLimitInputPer) Valid() bool {
 	switch e {
 	case RateLimitInputPerKey:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of RepositoryKind.
+const (
+	RepositoryKindConfig RepositoryKind = "config"
+	RepositoryKindSpec   RepositoryKind = "spec"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e RepositoryKind) Valid() bool {
+	switch e {
+	case RepositoryKindConfig:
+		return true
+	case RepositoryKindSpec:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of RepositoryState.
+const (
+	RepositoryStateError   RepositoryState = "error"
+	RepositoryStateOk      RepositoryState = "ok"
+	RepositoryStatePaused  RepositoryState = "paused"
+	RepositoryStateSyncing RepositoryState = "syncing"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e RepositoryState) Valid() bool {
+	switch e {
+	case RepositoryStateError:
+		return true
+	case RepositoryStateOk:
+		return true
+	case RepositoryStatePaused:
+		return true
+	case RepositoryStateSyncing:
 		return true
 	default:
 		return false
@@ -669,6 +732,20 @@ type AuditHead struct {
 	// When the block was sealed; null if there is none yet.
 	Time *time.Time `json:"time"`
 }
+
+// CommitStatus is the schema CommitStatus of the OpenAPI document.
+type CommitStatus struct {
+	// Software of the Git server.
+	Provider CommitStatusProvider `json:"provider"`
+
+	// Token Always ***.
+	//
+	// Example: ***
+	Token string `json:"token"`
+}
+
+// CommitStatusProvider is an enumerated string; see its constants.
+type CommitStatusProvider string
 
 // Cors is the schema Cors of the OpenAPI document.
 type Cors struct {
@@ -1557,6 +1634,86 @@ type RateLimitInput struct {
 // RateLimitInputPer is an enumerated string; see its constants.
 type RateLimitInputPer string
 
+// Repository is the schema Repository of the OpenAPI document.
+type Repository struct {
+	// Branch Branch that is followed.
+	//
+	// Example: main
+	Branch       string        `json:"branch"`
+	CommitStatus *CommitStatus `json:"commit_status"`
+
+	// When the gateway was connected with a repository.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Credential *** if there is a credential; null if there is none.
+	//
+	// Example: ***
+	Credential *string `json:"credential"`
+
+	// GatewayID Gateway that follows the repository.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// HostKey Type and fingerprint of the host key of the ssh server; null if it is not known.
+	//
+	// Example: ssh-ed25519 SHA256:uNiVztksCsDhcc0u9e8BrRJXOiRPmVW0PoPzAkEmIgk
+	HostKey *string `json:"host_key"`
+
+	// Interval How often Keygate looks for a new commit, as a Go duration.
+	//
+	// Example: 60s
+	Interval string `json:"interval"`
+
+	// spec for an OpenAPI document, config for a configuration file.
+	Kind RepositoryKind `json:"kind"`
+
+	// Lines of a known_hosts file; null if there are none.
+	KnownHosts *string `json:"known_hosts"`
+
+	// When Keygate last asked the Git server.
+	LastAttemptAt *time.Time `json:"last_attempt_at"`
+
+	// LastCommit Commit whose file the gateway has; null before the first.
+	//
+	// Example: 2f1c0e6a8d3b45978899aabbccddeeff00112233
+	LastCommit *string `json:"last_commit"`
+
+	// LastError What is wrong with the newest commit, with file, line and column, or why the repository cannot be read; null if the last sync succeeded.
+	//
+	// Example: api/openapi.yaml:12:5: paths.orders: a path must start with a slash
+	LastError *string `json:"last_error"`
+
+	// When the gateway was last known to have the file of the newest commit.
+	LastSyncedAt *time.Time `json:"last_synced_at"`
+
+	// When Keygate asks it again; null while the sync is paused.
+	NextSyncAt *time.Time `json:"next_sync_at"`
+
+	// Path Path of the file in the repository.
+	//
+	// Example: api/openapi.yaml
+	Path string `json:"path"`
+
+	// ok: the gateway has the file of last_commit. error: see last_error. syncing: a sync
+	// is running. paused: a rollback paused the sync.
+	State RepositoryState `json:"state"`
+
+	// URL URL of the repository.
+	//
+	// Example: https://git.example.com/acme/api.git
+	URL string `json:"url"`
+
+	// What else went wrong, such as a commit status that could not be set.
+	Warnings []string `json:"warnings"`
+}
+
+// RepositoryKind is an enumerated string; see its constants.
+type RepositoryKind string
+
+// RepositoryState is an enumerated string; see its constants.
+type RepositoryState string
+
 // Revision is the schema Revision of the OpenAPI document.
 type Revision struct {
 	// Number of routes added.
@@ -1832,6 +1989,34 @@ type SpecPushedEvent struct {
 
 // SpecPushedEventSource is an enumerated string; see its constants.
 type SpecPushedEventSource string
+
+// SyncFailedEvent is the schema SyncFailedEvent of the OpenAPI document.
+type SyncFailedEvent struct {
+	// Branch Branch that the gateway follows.
+	//
+	// Example: main
+	Branch string `json:"branch"`
+
+	// Commit Commit whose file cannot be pushed; null if the repository could not be read.
+	//
+	// Example: 2f1c0e6a8d3b45978899aabbccddeeff00112233
+	Commit *string `json:"commit"`
+
+	// GatewayID Gateway that follows the repository.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Message What is wrong, as in last_error of the repository.
+	//
+	// Example: api/openapi.yaml:12:5: paths.orders: a path must start with a slash
+	Message string `json:"message"`
+
+	// Path Path of the file in the repository.
+	//
+	// Example: api/openapi.yaml
+	Path string `json:"path"`
+}
 
 // TrafficRow is the schema TrafficRow of the OpenAPI document.
 type TrafficRow struct {

@@ -65,8 +65,8 @@ type EventFilter struct {
 
 // Event is an event in the form in which it is delivered (contract, section 6).
 // Depending on Type, Data is the JSON of a KeyEvent (key.created, key.revoked,
-// key.expired), a KeyRotatedEvent, a RateLimitExceededEvent, an UpstreamErrorEvent
-// or a SpecPushedEvent.
+// key.expired), a KeyRotatedEvent, a RateLimitExceededEvent, an UpstreamErrorEvent,
+// a SpecPushedEvent or a SyncFailedEvent.
 type Event struct {
 	ID        string          `json:"id"`
 	Type      string          `json:"type"`

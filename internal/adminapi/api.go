@@ -3,6 +3,7 @@ package adminapi
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,7 +64,10 @@ type API struct {
 	limits  *callLimits
 	bounds  *bounds
 	running *inFlight
+	hooks   *hookBounds
 	exports *exports
+
+	noSecret string // random: verifies hooks of gateways that do not exist, in vain
 
 	documentJSON []byte
 	documentYAML func() ([]byte, error) // encodes the document on the first call
@@ -89,7 +93,8 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now)}
+	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds()}
+	a.noSecret = rand.Text()
 	ops := a.operations()
 	doc, bodies := describe(ops)
 	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas
@@ -118,6 +123,7 @@ type call struct {
 	params map[string]string // path parameters, by name
 	query  url.Values
 	body   []byte
+	hook   *control.PushHook // of a push hook that was verified
 	match  control.Match
 	idem   *control.Idempotency // nil unless the response is stored for replays
 	held   held
@@ -197,9 +203,12 @@ func (c *call) serve() (res response, err error) {
 	return res, err
 }
 
-// admit performs the 401, 404 (path), 405, 429 and 403 checks. It passes a call
-// that needs no key.
+// admit performs the 401, 404 (path), 405, 429 and 403 checks, and those of a hook. It passes
+// a call that needs no key.
 func (c *call) admit() error {
+	if c.op != nil && c.op.hook {
+		return c.admitHook()
+	}
 	if c.op != nil && c.op.public {
 		return nil
 	}

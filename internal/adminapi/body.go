@@ -23,6 +23,12 @@ func (c *call) readBody() error {
 	if m := c.op.method; m == http.MethodGet || m == http.MethodDelete {
 		return nil
 	}
+	if c.op.hook { // admitHook has read it
+		if len(c.body) == 0 {
+			return nil
+		}
+		return c.checkHookType()
+	}
 	most := c.op.maxBody
 	if most == 0 {
 		most = maxBody
@@ -114,7 +120,7 @@ func (c *call) readSyntax() (err error) {
 		}
 	}
 	switch {
-	case c.op.method == http.MethodGet, c.op.method == http.MethodDelete, c.op.document:
+	case c.op.method == http.MethodGet, c.op.method == http.MethodDelete, c.op.document, c.op.hook:
 		return nil
 	case (c.op.body == nil || c.op.bodyOptional) && len(c.body) == 0:
 		return nil
@@ -127,7 +133,7 @@ func (c *call) readSyntax() (err error) {
 // takes none. A call with a JSON body goes on, to report what is wrong with both.
 func (c *call) checkQuery() error {
 	c.refuse(fault.Join(c.queryProblems()...))
-	if c.op.body == nil && !c.op.document && len(c.body) > 0 {
+	if c.op.body == nil && !c.op.document && !c.op.hook && len(c.body) > 0 {
 		c.refuse(c.checkEmpty())
 	}
 	if c.op.body != nil {

@@ -88,6 +88,20 @@ func (c *call) takeDocumentPlace() (err error) {
 	return err
 }
 
+// TakeDocument takes a place for a document of an account that no call reads, such as one of a
+// repository, and waits for its turn like calls. The caller must call release with the size of the
+// document in bytes. The error is turn.ErrNone, or that of ctx.
+func (a *API) TakeDocument(ctx context.Context, accountID string) (release func(bytes int), err error) {
+	giveBack, err := a.bounds.documents.Take(ctx, accountID)
+	if err != nil {
+		return nil, err
+	}
+	return func(bytes int) {
+		giveBack()
+		a.bounds.memory.used(bytes)
+	}, nil
+}
+
 // searching runs read while the call has a place among the searches, with a context that ends after
 // searchTime. A search is a read whose time grows with what the account has stored, or with the time
 // that a report covers.

@@ -91,6 +91,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Gateways", Description: "A gateway checks and forwards requests to one upstream service."},
 			{Name: "Documents", Description: "OpenAPI documents and configuration files that define the routes of a gateway."},
 			{Name: "Revisions", Description: "The history of pushes that changed a gateway's routes."},
+			{Name: "Repositories", Description: "The Git repositories that gateways follow."},
 			{Name: "Routes", Description: "The paths and methods that a gateway accepts, with their rate limits."},
 			{Name: "Keys", Description: "API keys for calls through gateways and for this API."},
 			{Name: "Webhooks", Description: "Endpoints of yours that receive events."},

@@ -64,6 +64,14 @@ type specPushedEventRecord struct {
 	Changed   int     `json:"changed" doc:"Number of routes changed."`
 }
 
+type syncFailedEventRecord struct {
+	GatewayID string  `json:"gateway_id" doc:"Gateway that follows the repository." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Commit    *string `json:"commit" doc:"Commit whose file cannot be pushed; null if the repository could not be read." example:"2f1c0e6a8d3b45978899aabbccddeeff00112233"`
+	Branch    string  `json:"branch" doc:"Branch that the gateway follows." example:"main"`
+	Path      string  `json:"path" doc:"Path of the file in the repository." example:"api/openapi.yaml"`
+	Message   string  `json:"message" doc:"What is wrong, as in last_error of the repository." example:"api/openapi.yaml:12:5: paths.orders: a path must start with a slash"`
+}
+
 // describeEvents returns the webhooks of the document: the requests that are
 // delivered to webhook endpoints, by event type.
 func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
@@ -86,6 +94,8 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 		{event.GatewayUpstreamError, "onUpstreamError", "Upstream error", "An upstream returned a 5xx status, could not be reached or timed out. There is at most one event per second for each route and status.",
 			reflect.TypeFor[upstreamErrorEventRecord]()},
 		{event.GatewaySpecPushed, "onSpecPushed", "Routes changed", "A push or rollback changed the routes of a gateway.", reflect.TypeFor[specPushedEventRecord]()},
+		{event.GatewaySyncFailed, "onSyncFailed", "Sync failed", "The file of a commit cannot be pushed, or the repository that a gateway follows cannot be read. Nothing has changed. There is one event for each such commit, and one for each cause while the repository cannot be read.",
+			reflect.TypeFor[syncFailedEventRecord]()},
 	} {
 		envelope := registry.Schema(reflect.TypeFor[eventRecord](), true, "")
 		items[string(e.of)] = &huma.PathItem{Post: &huma.Operation{

@@ -46,6 +46,7 @@ type server struct {
 	search  func(ctx context.Context) // called in each search of the store, if it is not nil
 	logs    syncers                   // Sync returns when the records are in the store
 	close   func()
+	repos   *syncer
 }
 
 // searchedStore calls the server's search in each search.
@@ -109,6 +110,8 @@ func (s *server) open() {
 		s.t.Fatal(err)
 	}
 	cfg := control.Config{Store: searchedStore{db, s}, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost", Bounds: s.bounds}
+	s.repos = &syncer{}
+	cfg.Repositories = s.repos
 	if first := must(must(control.New(cfg))(s.t).FirstStart(ctx, ""))(s.t); first != "" {
 		s.admin = first
 	}

@@ -17,6 +17,7 @@ func operations(t *testing.T) []request {
 		"putGatewaySpec": petSpec, "putGatewayConfig": "routes: []", "createRoute": `{"path": "/z", "methods": ["GET"]}`,
 		"updateRouteLimit": `{"rate_limit": null}`, "updateRoute": `{"path": "/z"}`, "createKey": `{"name": "a", "scope": "read"}`, "updateKey": `{"name": "a"}`,
 		"rotateKey": `{"overlap_days": 1}`, "verifyKey": `{"key": "x"}`,
+		"putRepository": `{"url": "https://git.example.com/a.git", "branch": "main", "path": "openapi.yaml", "kind": "spec"}`,
 		"createWebhook": `{"url": "https://hooks.example.com", "events": ["key.created"]}`, "updateWebhook": `{"state": "active"}`,
 		"rotateWebhookSecret": `{"overlap_hours": 1}`, "recoverWebhook": `{"since": "2027-03-01"}`,
 		"simulateLimit": `{"rate_limit": {"sustained": "1/s"}}`,

@@ -18,16 +18,19 @@ const (
 // sweepInterval is the time between removals of full buckets, in nanoseconds.
 const sweepInterval = int64(time.Minute)
 
-// callLimits holds the token bucket of each account-level key.
+// callLimits holds the token bucket of each account-level key, or of each of other callers.
 type callLimits struct {
 	buckets *ratelimit.Buckets
 	swept   atomic.Int64 // time of the last sweep, in nanoseconds of the monotonic clock
 }
 
-func newCallLimits() *callLimits {
-	c, err := ratelimit.ParseConfig(callsSustained, callsBurst, "", "")
+func newCallLimits() *callLimits { return newLimits(callsSustained, callsBurst) }
+
+// newLimits returns limits of the given rates, which must be valid; burst may be "".
+func newLimits(sustained, burst string) *callLimits {
+	c, err := ratelimit.ParseConfig(sustained, burst, "", "")
 	if err != nil {
-		panic(err) // the constants above are rates
+		panic(err) // the rates are constants
 	}
 	params := ratelimit.Compile(c)
 	return &callLimits{buckets: ratelimit.NewBuckets(&params)}

@@ -35,6 +35,7 @@ type operation struct {
 	hasLocation  bool         // the response has a Location
 	errors       []int        // error statuses besides those that follow from the other fields
 	public       bool         // needs no key
+	hook         bool         // takes a signed hook; see admitHook
 	anyScope     bool         // any account-level key may call it
 	readScope    bool         // needs the scope read, whatever the method
 	allowOwnKey  bool         // a key may apply it to itself, whatever its scope
@@ -83,7 +84,7 @@ type queryParam struct {
 func (a *API) operations() []operation {
 	var ops []operation
 	for _, group := range [][]operation{
-		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.routeOperations(),
+		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.repositoryOperations(), a.routeOperations(),
 		a.keyOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.operatorOperations(), a.metaOperations(),
 		a.auditOperations(), a.trafficOperations(), a.requestOperations(), a.limitOperations(),
 	} {

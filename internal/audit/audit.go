@@ -61,6 +61,12 @@ const (
 	RevisionRestore Action = "revision.rollback"
 	GapNoted        Action = "audit.gap" // records are missing; the diff has lost_records, first_at, last_at and reason
 
+	RepositorySet    Action = "repository.set"
+	RepositoryDelete Action = "repository.delete"
+	RepositorySync   Action = "repository.sync"  // asked for by a call
+	RepositoryPause  Action = "repository.pause" // by a rollback
+	RepositoryResume Action = "repository.resume"
+
 	WebhookCreate       Action = "webhook.create"
 	WebhookUpdate       Action = "webhook.update"
 	WebhookDelete       Action = "webhook.delete"

@@ -160,7 +160,7 @@ func newRoot(s *System) *cobra.Command {
 	}
 	root.AddCommand(
 		newServe(a), newDemo(a), newAccount(a), newAccounts(a),
-		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a),
+		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newLimits(a),
 		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newVersion(a),

@@ -112,12 +112,20 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"plan":   fixed("starter", "platform", "scale"),
 		"events": separated(allEvents()...), "type": fixed(allEvents()...), "event-type": fixed(allEvents()...),
 		"interval": fixed("1m", "1h", "1d"), "group-by": fixed("gateway", "route", "key", "status"),
-		"kind": fixed("authentication", "management"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
+		"kind": kindsOf(c), "status-provider": fixed("github", "gitlab", "gitea"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
 		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit"),
 		"method": separated(methods...), "cors-method": separated(methods...), "format": fixed("jsonl", "csv"),
 		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
 	}[flag]
 	return v, known
+}
+
+// kindsOf returns the values of --kind.
+func kindsOf(c *cobra.Command) values {
+	if c.Parent() != nil && c.Parent().Name() == "repo" {
+		return fixed("spec\tan OpenAPI document", "config\ta configuration file")
+	}
+	return fixed("authentication", "management")
 }
 
 // statesOf returns the values of --state.

@@ -70,6 +70,7 @@ func exitCode(err error) int {
 		unreachable *client.UnreachableError
 		local       *fault.Error
 		altered     *audit.Problem
+		notSynced   *syncError
 	)
 	switch {
 	case err == nil:
@@ -83,7 +84,7 @@ func exitCode(err error) int {
 			return exitUsage
 		}
 		return exitFailed
-	case errors.As(err, &altered):
+	case errors.As(err, &altered), errors.As(err, &notSynced):
 		return exitConflict
 	case errors.As(err, &noKey):
 		return exitUnauthorized

@@ -53,6 +53,10 @@ type Config struct {
 	// addition to public addresses, also over plain http (contract, 6).
 	WebhookAllowNetwork []netip.Prefix
 
+	// RepositoryAllowFile is the directory in which repositories with file:// may be, or ""
+	// (contract, 5).
+	RepositoryAllowFile string
+
 	// WebhookBackoff is the waits after failed attempts 1 to 4 of a delivery.
 	WebhookBackoff [4]time.Duration
 
@@ -103,6 +107,9 @@ func (c *Config) AdminKeyFile() string { return filepath.Join(c.DataDir, "admin.
 // FingerprintFile returns the path of the file from which a start with SecretKey recognizes that
 // it is the key of the store.
 func (c *Config) FingerprintFile() string { return filepath.Join(c.DataDir, "secret.fingerprint") }
+
+// RepositoryDir returns the path of the directory for what is being read from repositories.
+func (c *Config) RepositoryDir() string { return filepath.Join(c.DataDir, "repositories") }
 
 // LockFile returns the path of the file that a running server has locked.
 func (c *Config) LockFile() string { return filepath.Join(c.DataDir, "keygate.lock") }

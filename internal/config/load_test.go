@@ -258,7 +258,6 @@ func TestSizeIsParsedWithItsUnit(t *testing.T) {
 func TestUnavailableSettingIsRefused(t *testing.T) {
 	for _, name := range []string{
 		"database-url", "redis-url",
-		"repository-allow-file",
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := strings.ReplaceAll(name, "-", "_")

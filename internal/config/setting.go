@@ -91,7 +91,10 @@ func settings() []setting {
 		{name: "webhook-allow-network", isList: true, usage: "`CIDR` that webhook endpoints may use in addition to public addresses, also over plain http; may be repeated", parse: func(c *Config, s string) error {
 			return parseNetworks(&c.WebhookAllowNetwork, s)
 		}},
-		{name: "repository-allow-file", usage: "`directory`"},
+		{name: "repository-allow-file", usage: "`directory` in which file:// repositories of the account default may be", parse: func(c *Config, s string) error {
+			c.RepositoryAllowFile = s
+			return nil
+		}},
 		{name: "webhook-backoff", fallback: "10s,60s,6m,36m", isJoined: true, usage: "`waits` after failed attempts 1 to 4 of a webhook delivery, separated by commas", parse: func(c *Config, s string) error {
 			c.backoff = strings.ReplaceAll(s, " ", "")
 			return parseBackoff(&c.WebhookBackoff, s)

@@ -36,7 +36,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake, Recall,
-// AuditSync, Sources, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
+// AuditSync, Sources, Repositories, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -58,6 +58,9 @@ type Config struct {
 	AuditSync Syncer
 	// Sources report on the data plane.
 	Sources Sources
+	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be
+	// connected with one.
+	Repositories RepositorySyncer
 	// MaxAccountRoutes is the maximum number of routes of all gateways of an account; 0 means
 	// gateway.MaxAccountRoutes.
 	MaxAccountRoutes int

@@ -106,7 +106,7 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 // restricted to it, each with its event and audit record. If the account default has one gateway left,
 // that one becomes the default gateway. DeleteGateway returns the gateway as it was.
 func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string, m Match) (*gateway.Gateway, error) {
-	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
+	g, err := inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		g, err := s.gateway(ctx, w, c, gatewayID)
 		if err != nil {
 			return nil, err
@@ -126,6 +126,9 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string
 				return nil, err
 			}
 		}
+		if err := w.auditRepositoryOf(ctx, g.ID); err != nil {
+			return nil, err
+		}
 		if err := w.DeleteGateway(ctx, c.Account.ID, g.ID); err != nil {
 			return nil, err
 		}
@@ -137,6 +140,10 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string
 		}
 		return g, w.defaultToLast(ctx)
 	})
+	if err == nil && s.cfg.Repositories != nil {
+		s.cfg.Repositories.Changed(c.Account.ID, gatewayID)
+	}
+	return g, err
 }
 
 func (w *work) revokeKeysOf(ctx context.Context, gatewayID string) error {

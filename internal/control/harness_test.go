@@ -136,6 +136,7 @@ func (h *harness) serve(store control.Store) {
 	svc, err := control.New(control.Config{
 		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake, Recall: h.recall,
 		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds,
+		Repositories: noSyncer{},
 	})
 	h.must(err)
 	h.Service = svc

@@ -139,6 +139,11 @@ func (s *Service) applyPush(ctx context.Context, c *Caller, p *plan) (*PushResul
 				return nil, err
 			}
 		}
+		if p.doc.rollback {
+			if err := w.pauseRepository(ctx, p.before.ID); err != nil {
+				return nil, err
+			}
+		}
 		now, err := w.Gateway(ctx, c.Account.ID, p.before.ID)
 		if err != nil {
 			return nil, err
@@ -185,6 +190,7 @@ type plan struct {
 	version  TableVersion // of the routes before
 	source   gateway.Source
 	author   string
+	follows  string           // a warning if the gateway follows a repository
 	replaced gateway.Revision // the newest before, without content; empty if there is none
 	now      time.Time
 	prepared Prepared // nil until it is
@@ -223,6 +229,9 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 		return nil, err
 	}
 	p.current, p.routes = table, len(table)
+	if p.follows, err = repositoryWarning(ctx, tx, c, gatewayID, doc); err != nil {
+		return nil, err
+	}
 	p.delta = deltaOf(table, doc, gatewayID, p.now)
 	if err := s.roomFor(ctx, tx, c, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err
@@ -291,6 +300,9 @@ func (p *plan) result(dryRun bool) *PushResult {
 	}
 	if !dryRun && !p.idle {
 		r.Revision = p.after.Revision
+	}
+	if p.follows != "" {
+		r.Warnings = append(r.Warnings, p.follows)
 	}
 	if p.doc.warnings != nil {
 		r.Warnings = append(r.Warnings, p.doc.warnings(p.after.Upstream.URL)...)

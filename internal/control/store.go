@@ -37,6 +37,7 @@ type ReadTx interface {
 	GatewayReader
 	RouteReader
 	RevisionReader
+	RepositoryReader
 	KeyReader
 	WebhookReader
 	EventReader
@@ -53,6 +54,7 @@ type Tx interface {
 	GatewayStore
 	RouteStore
 	RevisionStore
+	RepositoryStore
 	KeyStore
 	WebhookStore
 	EventStore

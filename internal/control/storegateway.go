@@ -29,7 +29,7 @@ type GatewayStore interface {
 	GatewayReader
 	InsertGateway(ctx context.Context, g *gateway.Gateway) error
 	UpdateGateway(ctx context.Context, g *gateway.Gateway) error
-	// DeleteGateway removes the gateway, its routes and its revisions, which
+	// DeleteGateway removes the gateway with its repository, its routes and its revisions, which
 	// Trimmer.TrimRevisions and TrimTables remove from the disk.
 	DeleteGateway(ctx context.Context, accountID, gatewayID string) error
 }

@@ -22,6 +22,7 @@ const (
 	RateLimitExceeded    Type = "rate_limit.exceeded"
 	GatewayUpstreamError Type = "gateway.upstream_error"
 	GatewaySpecPushed    Type = "gateway.spec_pushed"
+	GatewaySyncFailed    Type = "gateway.sync_failed"
 )
 
 // Event is a stored event. Payload is the encoded envelope. It is encoded once, and these
@@ -64,6 +65,15 @@ type Push struct {
 	Added     int     `json:"added"`
 	Removed   int     `json:"removed"`
 	Changed   int     `json:"changed"`
+}
+
+// SyncFailed is the data of gateway.sync_failed. Commit is nil if the sync failed before it knew one.
+type SyncFailed struct {
+	GatewayID string  `json:"gateway_id"`
+	Commit    *string `json:"commit"`
+	Branch    string  `json:"branch"`
+	Path      string  `json:"path"`
+	Message   string  `json:"message"`
 }
 
 // envelope is the body of every event.

@@ -107,7 +107,7 @@ func exampleFiles(t *testing.T) map[string]string {
 	files := map[string]string{}
 	block := regexp.MustCompile("(?ms)^```(?:yaml|json)\n(.*?)^```")
 	add := func(name, text string) {
-		if regexp.MustCompile(`(?m)^("?routes"?:|\{"gateway")`).MatchString(text) {
+		if regexp.MustCompile(`(?m)^(?:"?routes"?:|\{"gateway")`).MatchString(text) {
 			files[name] = text
 		}
 	}

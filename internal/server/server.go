@@ -90,9 +90,11 @@ type Server struct {
 	pools       *upstream.Pools
 	maintenance *control.Maintenance
 	usage       *control.Usage
-	gateway     *edge.Server
-	admin       *http.Server
-	ops         *http.Server
+
+	repositories repositories
+	gateway      *edge.Server
+	admin        *http.Server
+	ops          *http.Server
 
 	running service.Stack // everything started or opened, in this order
 	serving service.Group // a goroutine for each listener
@@ -272,7 +274,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
 		publisher: s.follower, wake: s.sender.Wake, recall: s.sender.Recall, audit: syncers{s.collector, s.auditLog},
-		heavy:   s.heavy,
+		heavy: s.heavy, repositories: &s.repositories,
 		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.requestLog, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {
@@ -289,6 +291,9 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 		Recorder: s.auditLog, Log: s.log,
 	})
 	if err != nil {
+		return err
+	}
+	if err := s.buildRepositories(ops, api); err != nil {
 		return err
 	}
 	s.admin = newHTTPServer(s.metrics.Count("admin", api), s.log)
@@ -314,7 +319,7 @@ func (s *Server) settings() []adminapi.Setting {
 
 // startServices starts the services that need both planes.
 func (s *Server) startServices(ctx context.Context) error {
-	for _, one := range []service.Service{s.follower, s.maintenance, s.usage} {
+	for _, one := range []service.Service{s.follower, s.maintenance, s.usage, s.repositories} {
 		if err := s.running.Start(ctx, one); err != nil {
 			return err
 		}

@@ -109,6 +109,8 @@ type dependencies struct {
 	audit     control.Syncer
 	sources   control.Sources
 	heavy     chan struct{} // control.Config.Heavy
+
+	repositories control.RepositorySyncer
 }
 
 // newControl returns the management operations over a store.
@@ -118,5 +120,6 @@ func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, around 
 		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, Recall: around.recall, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
+		Repositories: around.repositories,
 	})
 }

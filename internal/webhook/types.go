@@ -13,7 +13,7 @@ import (
 func EventTypes() []event.Type {
 	return []event.Type{
 		event.KeyCreated, event.KeyRotated, event.KeyRevoked, event.KeyExpired,
-		event.RateLimitExceeded, event.GatewayUpstreamError, event.GatewaySpecPushed,
+		event.RateLimitExceeded, event.GatewayUpstreamError, event.GatewaySpecPushed, event.GatewaySyncFailed,
 	}
 }
 

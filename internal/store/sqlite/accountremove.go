@@ -44,6 +44,8 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 			WHERE g.account_id = ? LIMIT ?+0)`),
 		r.rowsOf("revisions", revisionWeight, `DELETE FROM revisions WHERE id IN
 			(SELECT r.id FROM gateways g INDEXED BY gateways_list CROSS JOIN revisions r ON r.gateway_id = g.id WHERE g.account_id = ? LIMIT ?+0)`),
+		r.rowsOf("repositories", 1, `DELETE FROM repositories WHERE gateway_id IN
+			(SELECT gateway_id FROM repositories INDEXED BY repositories_account WHERE account_id = ? LIMIT ?+0)`),
 		r.gateways,
 		r.rowsOf("webhooks", 1, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks INDEXED BY webhooks_list WHERE account_id = ? LIMIT ?+0)`),
 		r.deliveries,

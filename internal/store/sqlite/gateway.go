@@ -145,6 +145,9 @@ func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) err
 	if _, err := t.exec(ctx, "give up revisions", `UPDATE revision_counts SET gone = 1 WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
+	if _, err := t.exec(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+		return err
+	}
 	return t.must(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = ? AND account_id = ?`, gatewayID, accountID)
 }
 

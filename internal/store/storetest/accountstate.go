@@ -90,6 +90,7 @@ func testSuspendedQueue(h *harness) {
 func (h *harness) fill(a *account.Account) *gateway.Gateway {
 	h.Helper()
 	g := h.insertGateway(a)
+	h.putRepository(newRepository(g))
 	h.insertWebhook(a, event.KeyCreated)
 	h.append(h.at(a, event.KeyCreated, epoch()), h.at(a, webhook.Test, epoch()))
 	var keys []string
