@@ -959,6 +959,14 @@ type CreateRouteRequest struct {
 // CreateRouteRequestAuth is an enumerated string; see its constants.
 type CreateRouteRequestAuth string
 
+// CreateSessionRequest is the schema CreateSessionRequest of the OpenAPI document.
+type CreateSessionRequest struct {
+	// Key An account-level key.
+	//
+	// Example: kga_4tQx9ZexampleexampleexampleexAmple
+	Key string `json:"key"`
+}
+
 // Decision is the schema Decision of the OpenAPI document.
 type Decision struct {
 	// Check Check that refused the request, or cause of the failure: key, gateway, scope, limit, upstream, timeout or internal.
@@ -1880,6 +1888,20 @@ type RouteEffect struct {
 
 // RouteEffectChanges is an enumerated string; see its constants.
 type RouteEffectChanges string
+
+// Session is the schema Session of the OpenAPI document.
+type Session struct {
+	// AccountID Identifier of the account.
+	//
+	// Example: acct_01jz8y5c3te9b8r2m6q4v7x0ee
+	AccountID string `json:"account_id"`
+
+	// ExpiresAt When the session ends.
+	//
+	// Example: 2026-07-01T21:00:00Z
+	ExpiresAt time.Time  `json:"expires_at"`
+	Key       AccountKey `json:"key"`
+}
 
 // Setting is the schema Setting of the OpenAPI document.
 type Setting struct {

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -30,9 +31,9 @@ import (
 type Config struct {
 	// Control runs the management operations. Required.
 	Control *control.Service
-	// Authenticate returns the principal of an account-level key; see
-	// BySnapshot. Required.
-	Authenticate func(secret string, now time.Time) (Principal, bool)
+	// Authenticate returns the principal of the account-level key with the given
+	// digest; see BySnapshot. Required.
+	Authenticate func(digest apikey.Digest, now time.Time) (Principal, bool)
 	// Now returns the wall clock time. Nil means time.Now.
 	Now func() time.Time
 	// Clock returns the time for the rate limits of the calling keys. Nil means
@@ -41,6 +42,12 @@ type Config struct {
 	// ClientIP returns the client address for audit records, given the address
 	// of the peer and the values of X-Forwarded-For. Nil means the peer.
 	ClientIP func(peer netip.Addr, forwardedFor []string) netip.Addr
+	// Trusted reports whether the address of a peer is that of a trusted proxy. Nil means
+	// that none is.
+	Trusted func(peer netip.Addr) bool
+	// BasePath is the path below which browsers reach the API, and the Path of the cookie of
+	// sessions without TLS. "" means /.
+	BasePath string
 	// Settings returns the settings of the installation, without secrets. Nil
 	// means none.
 	Settings func() []Setting
@@ -66,6 +73,7 @@ type API struct {
 	running *inFlight
 	hooks   *hookBounds
 	exports *exports
+	signIns *signIns
 
 	noSecret string // random: verifies hooks of gateways that do not exist, in vain
 
@@ -90,10 +98,11 @@ func New(cfg Config) (*API, error) {
 	if cfg.Stall == 0 {
 		cfg.Stall = DefaultStall
 	}
+	cfg.BasePath = cmp.Or(cfg.BasePath, "/")
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds()}
+	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(), signIns: newSignIns()}
 	a.noSecret = rand.Text()
 	ops := a.operations()
 	doc, bodies := describe(ops)
@@ -118,6 +127,8 @@ type call struct {
 	caller    control.Caller
 	principal Principal
 	presented presentedKey
+	keyDigest apikey.Digest
+	session   string // value of the cookie that the call was made with, in place of a key
 
 	op     *operation        // nil if the request matches no operation
 	params map[string]string // path parameters, by name
@@ -217,6 +228,11 @@ func (c *call) admit() error {
 	}
 	if err := c.charge(); err != nil {
 		return err
+	}
+	if c.session != "" && c.request.Method != http.MethodGet && c.request.Method != http.MethodHead {
+		if err := c.checkOrigin(false); err != nil {
+			return err
+		}
 	}
 	return c.authorize()
 }

@@ -34,20 +34,19 @@ type Principal struct {
 // the snapshot of the data plane, so that a revoked key is refused from the
 // moment of its revocation. It marks the key as used. For a gateway-level key it
 // returns false and a Principal that has only the account, and for a key that was revoked
-// within the last 24 hours, or whose account is suspended, also its KeyID.
-func BySnapshot(follower *snapshot.Follower) func(secret string, now time.Time) (Principal, bool) {
-	return func(secret string, now time.Time) (Principal, bool) {
+// within the last 24 hours, or whose account is suspended, also its KeyID. It never sets
+// KeyPrefix.
+func BySnapshot(follower *snapshot.Follower) func(digest apikey.Digest, now time.Time) (Principal, bool) {
+	return func(digest apikey.Digest, now time.Time) (Principal, bool) {
 		s := follower.Current()
-		k := s.FindKey(secret)
+		k := s.KeyByDigest(digest)
 		if k == nil {
-			return revoked(follower, s, secret), false
+			return revoked(follower, s, digest), false
 		}
 		if k.Level() != apikey.AccountLevel {
 			return Principal{Account: s.Account(k.AccountID())}, false
 		}
-		p := Principal{
-			Account: s.Account(k.AccountID()), KeyID: k.ID(), KeyPrefix: apikey.PrefixOf(secret), Scope: k.Scope(), Expired: k.Expired(now),
-		}
+		p := Principal{Account: s.Account(k.AccountID()), KeyID: k.ID(), Scope: k.Scope(), Expired: k.Expired(now)}
 		if p.Account == nil { // deleted
 			return Principal{}, false
 		}
@@ -61,13 +60,10 @@ func BySnapshot(follower *snapshot.Follower) func(secret string, now time.Time) 
 	}
 }
 
-// revoked returns what audit records show of an account-level key that was revoked a short
-// time ago: its account and identifier. It is empty for any other string.
-func revoked(follower *snapshot.Follower, s *snapshot.Snapshot, secret string) Principal {
-	if level, ok := apikey.LevelOf(secret); !ok || level != apikey.AccountLevel {
-		return Principal{}
-	}
-	keyID, accountID, ok := follower.RevokedKey(apikey.DigestOf(secret))
+// revoked returns what audit records show of a key that was revoked a short time ago: its
+// account and identifier. It is empty for any other digest.
+func revoked(follower *snapshot.Follower, s *snapshot.Snapshot, digest apikey.Digest) Principal {
+	keyID, accountID, ok := follower.RevokedKey(digest)
 	a := s.Account(accountID)
 	if !ok || a == nil {
 		return Principal{}
@@ -75,15 +71,34 @@ func revoked(follower *snapshot.Follower, s *snapshot.Snapshot, secret string) P
 	return Principal{Account: a, KeyID: id.Format(id.Key, keyID)}
 }
 
-// authenticate performs the 401 check and sets c.principal and c.caller.
+// authenticate performs the 401 check and sets c.principal and c.caller. A key takes precedence
+// over a session.
 func (c *call) authenticate() error {
-	secret, given := bearer(c.request.Header.Values("Authorization"))
+	values := c.request.Header.Values("Authorization")
+	if value := c.sessionValue(); value != "" && len(values) == 0 {
+		return c.useSession(value)
+	}
+	secret, given := bearer(values)
 	if !given {
 		return c.unauthorized(fault.KeyInvalid, "the Authorization header is missing or malformed: send Authorization: Bearer KEY with an account-level API key")
 	}
-	p, found := c.api.cfg.Authenticate(secret, c.now)
-	c.presented = presentedKey{account: p.Account, prefix: apikey.PrefixOf(secret), keyID: p.KeyID}
-	level, _ := apikey.LevelOf(secret)
+	return c.useKey(secret)
+}
+
+// useKey performs the 401 check of a call with a key.
+func (c *call) useKey(secret string) error {
+	var p Principal
+	var found bool
+	level, wellFormed := apikey.LevelOf(secret)
+	if wellFormed {
+		c.keyDigest = apikey.DigestOf(secret)
+		p, found = c.api.cfg.Authenticate(c.keyDigest, c.now)
+	}
+	if level == apikey.GatewayLevel {
+		p.KeyID = ""
+	}
+	p.KeyPrefix = apikey.PrefixOf(secret)
+	c.presented = presentedKey{given: true, account: p.Account, prefix: p.KeyPrefix, keyID: p.KeyID}
 	switch {
 	case !found && level == apikey.GatewayLevel:
 		return c.unauthorized(fault.KeyInvalid, "the API key is a gateway-level key (kg_…), which is for calls through a gateway: use an account-level key (kga_…)")
@@ -148,6 +163,7 @@ func (c *call) authorizeEffect() error {
 // presentedKey is what is known about the key of a call, whether it was accepted
 // or refused.
 type presentedKey struct {
+	given   bool // a call that needs no key was made with one
 	account *account.Account
 	prefix  string
 	keyID   string
@@ -156,7 +172,7 @@ type presentedKey struct {
 // record records the authentication of a call that needs a key. Its outcome is
 // success unless the call was refused because of its key or scope.
 func (c *call) record(err error) {
-	if c.api.cfg.Recorder == nil || c.op != nil && c.op.public {
+	if c.api.cfg.Recorder == nil || c.op != nil && c.op.public && !c.presented.given {
 		return
 	}
 	r := &audit.Record{

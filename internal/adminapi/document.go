@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/keygate/keygate/internal/cookie"
 )
 
 // overview is the description of the API as a whole, in Markdown.
@@ -86,7 +88,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Servers:  []*huma.Server{{URL: "http://127.0.0.1:8081", Description: "A server on this machine."}},
-		Security: []map[string][]string{{"bearer": {}}},
+		Security: []map[string][]string{{"bearer": {}}, {"session": {}}},
 		Tags: []*huma.Tag{
 			{Name: "Gateways", Description: "A gateway checks and forwards requests to one upstream service."},
 			{Name: "Documents", Description: "OpenAPI documents and configuration files that define the routes of a gateway."},
@@ -110,6 +112,9 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 				Type: "http", Scheme: "bearer", BearerFormat: "kga_…",
 				Description: "An account-level API key. GET needs the scope read; POST, PUT and PATCH need write; DELETE needs admin. " +
 					"A scope with a resource, as in read:keys, allows only the path /v1/keys and the paths below it. Of several scopes, separated by spaces, any one suffices.",
+			}, "session": {
+				Type: "apiKey", In: "cookie", Name: cookie.Session,
+				Description: "The cookie of a session (POST /v1/session), named " + cookie.Secure + " over TLS. A call other than GET needs an Origin that is this server's own.",
 			}},
 			Headers:    commonHeaders(),
 			Parameters: map[string]*huma.Param{},

@@ -167,7 +167,7 @@ func TestOnlyDocumentedPathsExist(t *testing.T) {
 	gatewayID := s.newGateway("")
 	for _, path := range []string{
 		"/", "/v1", "/v1/", "/v2/keys", "/v1/keys/", "/v1//keys", "/v1/gateways/" + gatewayID + "/", "/v1/gateways//routes",
-		"/v1/audit-log/", "/v1/audit-log/tail", "/v1/reports", "/v1/session", "/v1/gateways/" + gatewayID + "/limit", "/V1/keys", "/v1/keys/x/y",
+		"/v1/audit-log/", "/v1/audit-log/tail", "/v1/reports", "/v1/sessions", "/v1/gateways/" + gatewayID + "/limit", "/V1/keys", "/v1/keys/x/y",
 	} {
 		s.get(path).refused(404, "not_found", "")
 	}

@@ -155,6 +155,12 @@ type accountKeyRecord struct {
 	Scope string `json:"scope" doc:"Scopes of the key, separated by spaces." example:"admin"`
 }
 
+type sessionRecord struct {
+	AccountID string           `json:"account_id" doc:"Identifier of the account." example:"acct_01jz8y5c3te9b8r2m6q4v7x0ee"`
+	Key       accountKeyRecord `json:"key" doc:"The key that the session was created with. The session has its present scope, and ends with it."`
+	ExpiresAt time.Time        `json:"expires_at" doc:"When the session ends." example:"2026-07-01T21:00:00Z"`
+}
+
 type settingsRecord struct {
 	Settings []Setting `json:"settings" nullable:"false" doc:"All settings of the installation."`
 }

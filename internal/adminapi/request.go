@@ -148,6 +148,10 @@ type verifyKeyRequest struct {
 	Path      *string `json:"path,omitempty" nullable:"true" minLength:"1" maxLength:"16384" doc:"Path of the request." example:"/orders/17"`
 }
 
+type createSessionRequest struct {
+	Key string `json:"key" minLength:"1" maxLength:"255" doc:"An account-level key." example:"kga_4tQx9ZexampleexampleexampleexAmple"`
+}
+
 // value returns *p, or the zero value if p is nil.
 func value[T any](p *T) T {
 	if p == nil {

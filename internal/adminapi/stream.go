@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/keygate/keygate/internal/fault"
 )
 
 // DefaultStall is how long a client may take to read a piece of a stream by default.
@@ -68,11 +70,18 @@ func (a *API) stream(w http.ResponseWriter, c *call, res response) {
 	panic(http.ErrAbortHandler)
 }
 
-// recheck returns an error if the key of the call would now be refused.
+// recheck returns an error if the key or the session of the call would now be refused.
 func (c *call) recheck(now time.Time) error {
-	secret, _ := bearer(c.request.Header.Values("Authorization"))
-	if p, found := c.api.cfg.Authenticate(secret, now); !found || p.Expired {
-		return fmt.Errorf("break off a stream: %w", errRefused)
+	refused := fmt.Errorf("break off a stream: %w", errRefused)
+	if p, found := c.api.cfg.Authenticate(c.keyDigest, now); !found || p.Expired {
+		return refused
 	}
-	return nil
+	if c.session == "" {
+		return nil
+	}
+	_, err := c.api.cfg.Control.SignedIn(c.ctx, c.session)
+	if fault.CodeOf(err) == fault.NotFound {
+		return refused
+	}
+	return err
 }

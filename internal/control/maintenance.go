@@ -154,6 +154,9 @@ func (m *Maintenance) removeOld(ctx context.Context) error {
 	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimTables(ctx, now.Add(-preparedKept), tableBatch)
 	}))
+	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
+		return tx.TrimSessions(ctx, now, trimBatch)
+	}))
 	return errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)
 	}))

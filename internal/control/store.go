@@ -39,6 +39,7 @@ type ReadTx interface {
 	RevisionReader
 	RepositoryReader
 	KeyReader
+	SessionReader
 	WebhookReader
 	EventReader
 	DeliveryReader
@@ -56,6 +57,7 @@ type Tx interface {
 	RevisionStore
 	RepositoryStore
 	KeyStore
+	SessionStore
 	WebhookStore
 	EventStore
 	DeliveryStore

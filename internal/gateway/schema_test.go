@@ -105,7 +105,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 func exampleFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	block := regexp.MustCompile("(?ms)^```(?:yaml|json)\n(.*?)^```")
+	block := regexp.MustCompile("(?ms)^```(?:yaml|json)\n(.*?\n)```")
 	add := func(name, text string) {
 		if regexp.MustCompile(`(?m)^(?:"?routes"?:|\{"gateway")`).MatchString(text) {
 			files[name] = text

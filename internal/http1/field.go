@@ -46,6 +46,7 @@ const (
 	Traceparent
 	ClientAddress // X-Real-IP, X-Client-IP, True-Client-IP, CF-Connecting-IP
 	Lookalike     // Content-Length or Transfer-Encoding with an underscore for the dash
+	Cookie
 )
 
 // NameOf returns the Name of a field name, and Other for an empty one.
@@ -85,6 +86,8 @@ func classify(b []byte) Name {
 		}
 	case 6:
 		switch first {
+		case 'c':
+			return nameIf(b, "cookie", Cookie)
 		case 'e':
 			return nameIf(b, "expect", Expect)
 		case 'o':

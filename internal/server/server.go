@@ -288,7 +288,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 	}
 	api, err := adminapi.New(adminapi.Config{
 		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Settings: s.settings, ClientIP: s.trust.ClientIP, Clock: clock,
-		Recorder: s.auditLog, Log: s.log,
+		Trusted: s.trust.Trusted, Recorder: s.auditLog, Log: s.log,
 	})
 	if err != nil {
 		return err

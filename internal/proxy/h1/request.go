@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/cookie"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
@@ -60,11 +61,26 @@ func (w *requestWriter) appendCallers(dst []byte) (_ []byte, kept proxy.Fields) 
 			run.cut(f.Name.Start)
 			continue
 		}
+		if f.ID == http1.Cookie && cookie.HasSession(proxy.Text(f.Value.Of(w.buf))) {
+			run.cut(f.Name.Start)
+			run.dst = appendCookie(run.dst, f.Name.Of(w.buf), f.Value.Of(w.buf))
+			continue
+		}
 		kept |= 1 << f.ID
 		run.keep(f.Name.Start)
 	}
 	run.cut(uint32(w.req.End - len("\r\n")))
 	return run.dst, kept
+}
+
+// appendCookie appends a Cookie field without the session of a browser, and nothing if it has no
+// other cookie.
+func appendCookie(dst, name, value []byte) []byte {
+	line := append(append(dst, name...), ": "...)
+	if whole := cookie.AppendOthers(line, proxy.Text(value)); len(whole) > len(line) {
+		return append(whole, "\r\n"...)
+	}
+	return dst
 }
 
 // appendOwn appends the fields that the gateway adds, and those that frame the body.

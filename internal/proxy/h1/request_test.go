@@ -22,13 +22,13 @@ func TestRequestFields(t *testing.T) {
 		c := g.dial(t)
 		c.send("GET /p%41th?a=1&api_key=x&b=2 HTTP/1.1\r\nKEY\r\naCCEPT: text/*\r\nX-Keygate-Key-Id: evil\r\nx_keygate_owner: evil\r\nX_Request_Id: evil\r\n" +
 			"X-Forwarded-For: 9.9.9.9\r\nx-forwarded_proto: evil\r\nForwarded: evil\r\nx_secret: evil\r\nConnection: keep-alive, X-Named , Via\r\nX-Named: evil\r\n" +
-			"Keep-Alive: evil\r\nProxy-Authorization: evil\r\nTE: gzip, trailers\r\nHTTP2-Settings: evil\r\nVia: 1.0 first\r\nX-Empty:\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: a=b\r\n\r\n")
+			"Keep-Alive: evil\r\nProxy-Authorization: evil\r\nTE: gzip, trailers\r\nHTTP2-Settings: evil\r\nVia: 1.0 first\r\nX-Empty:\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: a=b\r\ncOOKIE: c=1;keygate_session=evil; d=2\r\nCookie: __Host-keygate_session=evil\r\n\r\n")
 		c.wantStatus("200")
 		got := <-heads
 		before, after, _ := strings.Cut(got, "\r\nX-Request-Id: req_")
 		_, after, _ = strings.Cut(after, "\r\n")
 		host := strings.TrimSuffix(strings.TrimPrefix(s.upstream, "http://"), "/base/")
-		if want := "GET /base/p%41th?a=1&b=2 HTTP/1.1\r\nHost: " + host + "\r\naCCEPT: text/*\r\nVia: 1.0 first\r\nX-Empty:\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: a=b"; before != want {
+		if want := "GET /base/p%41th?a=1&b=2 HTTP/1.1\r\nHost: " + host + "\r\naCCEPT: text/*\r\nVia: 1.0 first\r\nX-Empty:\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: a=b\r\ncOOKIE: c=1; d=2"; before != want {
 			t.Errorf("client's fields: got\n%s\nwant\n%s", before, want)
 		}
 		if want := "X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: api.test\r\nX-Forwarded-Proto: http\r\nVia: 1.1 keygate-test\r\nX-Keygate-Gateway-Id: " + gatewayID +

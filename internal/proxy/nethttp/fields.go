@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/keygate/keygate/internal/cookie"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 )
@@ -55,6 +56,11 @@ func (x *exchange) requestFields() http.Header {
 			delete(out, "Authorization")
 		}
 	}
+	if values := out["Cookie"]; slices.ContainsFunc(values, cookie.HasSession) {
+		if out["Cookie"] = othersOf(values); len(out["Cookie"]) == 0 {
+			delete(out, "Cookie")
+		}
+	}
 	if wantsTrailers(r.Header) {
 		out["Te"] = []string{"trailers"}
 	}
@@ -81,6 +87,16 @@ func (x *exchange) requestFields() http.Header {
 		x.setTraceparent(out)
 	}
 	return out
+}
+
+// othersOf returns the values of Cookie without the session of a browser.
+func othersOf(values []string) (others []string) {
+	for _, v := range values {
+		if rest := cookie.AppendOthers(nil, v); len(rest) > 0 {
+			others = append(others, string(rest))
+		}
+	}
+	return others
 }
 
 // forwardedFor returns the values of X-Forwarded-For, in any spelling of its name.

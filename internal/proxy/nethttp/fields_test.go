@@ -39,6 +39,8 @@ func TestRequestFields(t *testing.T) {
 			"x-one": "", "x-two": "", "x-three": "3", "keep-alive": "", "proxy-connection": "", "proxy-authorization": "", "te": "", "http2-settings": "",
 			"connection": "", "host": addr, "x-keygate-gateway-id": gatewayID, "via": "1.1 keygate",
 		}},
+		{"sessions of browsers", []string{"Cookie: a=1; keygate_session=evil; b=2", "Cookie: __Host-keygate_session=evil"}, map[string]string{"cookie": "a=1; b=2"}},
+		{"the session of a browser alone", []string{"Cookie: keygate_session=evil"}, map[string]string{"cookie": ""}},
 		{"TE with trailers", []string{"TE: gzip;q=0.5, trailers"}, map[string]string{"te": "trailers"}},
 		{"Via of another proxy", []string{"Via: 1.0 other"}, map[string]string{"via": "1.0 other | 1.1 keygate"}},
 		{"User-Agent and Accept-Encoding", []string{"User-Agent: curl/8", "Accept-Encoding: br"}, map[string]string{"user-agent": "curl/8", "accept-encoding": "br"}},

@@ -50,6 +50,7 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 		r.rowsOf("webhooks", 1, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks INDEXED BY webhooks_list WHERE account_id = ? LIMIT ?+0)`),
 		r.deliveries,
 		r.rowsOf("events", 1, `DELETE FROM events WHERE rowid IN (SELECT rowid FROM events INDEXED BY events_list WHERE listed = 1 AND account_id = ? LIMIT ?+0)`),
+		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_account WHERE account_id = ? LIMIT ?+0)`),
 		r.keys,
 		r.rowsOf("traffic", trafficWeight, `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic INDEXED BY traffic_read WHERE account_id = ? LIMIT ?+0)`),
 		r.rowsOf("requests", 1, `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE account_id = ? LIMIT ?+0)`),

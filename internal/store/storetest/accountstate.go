@@ -120,6 +120,9 @@ func (h *harness) fill(a *account.Account) *gateway.Gateway {
 func testRemoveAccount(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	ours, theirs := h.fill(a), h.fill(b)
+	ended, kept := h.newSession(a.ID, h.insertKey(a, nil).ID, 0), h.newSession(b.ID, h.insertKey(b, nil).ID, 0)
+	h.insertSession(ended, 1, 1)
+	h.insertSession(kept, 1, 1)
 	h.setState(a, account.Suspended)
 	h.rejected(fault.Internal, func(ctx context.Context, tx control.Tx) error {
 		_, err := tx.RemoveAccount(ctx, a.ID, 100)
@@ -160,7 +163,9 @@ func testRemoveAccount(h *harness) {
 			len(h.events(owner.ID)), len(chunks), len(h.auditLog(owner.ID))}
 	}
 	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 1})
-	same(h, "of the other account", left(b, theirs), []int{2, 1, 5, 1, 1, 1, 1, 1})
+	same(h, "of the other account", left(b, theirs), []int{2, 1, 6, 1, 1, 1, 1, 1})
+	h.wantSession(ended, false)
+	h.wantSession(kept, true)
 	gone := get(h, func(ctx context.Context, tx control.ReadTx) (*account.Account, error) { return tx.Account(ctx, a.ID) })
 	same(h, "state", gone.State, account.Deleted)
 	h.update(func(ctx context.Context, tx control.Tx) error { // a record on its way when it was deleted

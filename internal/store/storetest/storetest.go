@@ -70,6 +70,8 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"RepositoryRoundTrip", testRepositoryRoundTrip},
 		{"RepositoryRules", testRepositoryRules},
 		{"RepositoryTimes", testRepositoryTimes},
+		{"Session", testSession},
+		{"SessionBounds", testSessionBounds},
 		{"KeyRoundTrip", testKeyRoundTrip},
 		{"KeyUpdate", testKeyUpdate},
 		{"KeyRules", testKeyRules},

@@ -1,0 +1,309 @@
+package adminapi
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/cookie"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// sessionValueLen is the length of the value of a session's cookie: 256 bits in base64.
+const sessionValueLen = 43
+
+func (a *API) sessionOperations() []operation {
+	return []operation{{
+		id: "createSession", method: http.MethodPost, path: "/v1/session", tag: "Account",
+		summary: "Sign in",
+		description: "Exchanges an account-level key for a session, whose cookie then takes the place of the key in calls from a browser. The session ends after 12 hours, or with its key. " +
+			"Needs no key besides the one in the body. An Origin must be the server's own. After 10 failed attempts in a minute from one address, further ones are 429.",
+		public: true, maxBody: 4 << 10, body: reflect.TypeFor[createSessionRequest](), success: http.StatusOK, result: reflect.TypeFor[sessionRecord](),
+		errors: []int{
+			http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+			http.StatusTooManyRequests, http.StatusServiceUnavailable,
+		},
+		run: a.createSession,
+	}, {
+		id: "deleteSession", method: http.MethodDelete, path: "/v1/session", tag: "Account",
+		summary: "Sign out", description: "Ends the session whose cookie the call has. A call without one is a 404.",
+		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[sessionRecord](), errors: []int{http.StatusNotFound},
+		run: a.deleteSession,
+	}}
+}
+
+func (a *API) createSession(c *call) (response, error) {
+	if err := c.checkOrigin(true); err != nil {
+		return response{}, err
+	}
+	var in createSessionRequest
+	if err := c.decode(&in); err != nil || c.invalid != nil {
+		return response{}, err
+	}
+	client := c.api.clientIP(c.request)
+	if until := a.signIns.refused(client, c.now); !until.IsZero() {
+		return response{}, &fault.Error{
+			Code:    fault.RateLimitExceeded,
+			Message: "too many failed attempts to sign in from this address: at most 10 in a minute; retry after the seconds in the Retry-After header",
+			Limit:   &fault.Limit{Limit: signInFailures, ResetAt: ceilSecond(until), Scope: "address"},
+		}
+	}
+	if err := c.useKey(in.Key); err != nil {
+		a.signIns.failed(client, c.now)
+		return response{}, err
+	}
+	if err := c.charge(); err != nil {
+		return response{}, err
+	}
+	value, expiresAt, err := a.cfg.Control.SignIn(c.ctx, &c.caller)
+	if err != nil {
+		return response{}, err
+	}
+	a.signIns.succeeded(client)
+	record, err := c.presentSession(expiresAt)
+	if err != nil {
+		return response{}, err
+	}
+	return ok(record).with("Set-Cookie", c.sessionCookie(value, control.SessionLifetime).String()), nil
+}
+
+func (a *API) deleteSession(c *call) (response, error) {
+	if c.session == "" {
+		return response{}, fault.New(fault.NotFound, "the call has no cookie of a session: it was made with a key in the Authorization header")
+	}
+	record, err := c.presentSession(c.now)
+	if err != nil {
+		return response{}, err
+	}
+	if err := a.cfg.Control.SignOut(c.ctx, c.session); err != nil {
+		return response{}, err
+	}
+	return ok(record).with("Set-Cookie", c.sessionCookie("", 0).String()), nil
+}
+
+// presentSession returns the record of the session of the calling key.
+func (c *call) presentSession(expiresAt time.Time) (sessionRecord, error) {
+	k, err := c.api.cfg.Control.Key(c.ctx, &c.caller, c.caller.KeyID)
+	if err != nil {
+		return sessionRecord{}, err
+	}
+	return sessionRecord{
+		AccountID: c.caller.Account.ID, ExpiresAt: expiresAt,
+		Key: accountKeyRecord{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String()},
+	}, nil
+}
+
+// sessionCookie returns the cookie of a session; with an empty value, one that removes it.
+func (c *call) sessionCookie(value string, lifetime time.Duration) *http.Cookie {
+	k := &http.Cookie{
+		Name: cookie.Session, Value: value, Path: c.api.cfg.BasePath, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		MaxAge: int(lifetime / time.Second),
+	}
+	if value == "" {
+		k.MaxAge = -1
+	}
+	if c.secure() {
+		k.Name, k.Path, k.Secure = cookie.Secure, "/", true
+	}
+	return k
+}
+
+// sessionValue returns the value of the session's cookie; "" means that the call has none, or
+// more than one. Over TLS only the name counts that no other host can set.
+func (c *call) sessionValue() string {
+	name := cookie.Session
+	if c.secure() {
+		name = cookie.Secure
+	}
+	if found := c.request.CookiesNamed(name); len(found) == 1 && len(found[0].Value) == sessionValueLen {
+		return found[0].Value
+	}
+	return ""
+}
+
+// useSession performs the 401 check of a call with a session.
+func (c *call) useSession(value string) error {
+	session, err := c.api.cfg.Control.SignedIn(c.ctx, value)
+	if fault.CodeOf(err) == fault.NotFound {
+		return c.unauthorized(fault.KeyInvalid, "the session has ended: sign in again")
+	}
+	if err != nil {
+		return err
+	}
+	p, found := c.api.cfg.Authenticate(session.KeyDigest, c.now)
+	c.presented = presentedKey{given: true, account: p.Account, prefix: session.KeyPrefix, keyID: session.KeyID}
+	switch {
+	case !found:
+		return c.unauthorized(fault.KeyInvalid, "the key of the session is no longer active: sign in with another key")
+	case p.Expired:
+		return c.unauthorized(fault.KeyExpired, "the key of the session has expired: sign in with another key")
+	}
+	p.KeyPrefix = session.KeyPrefix
+	c.principal, c.keyDigest, c.session = p, session.KeyDigest, value
+	c.setCaller()
+	return nil
+}
+
+// checkOrigin checks that a page of this server made the call, which a browser sends with the
+// cookie of a session whoever asks for it (contract, 3.4). The Origin may be missing if optional
+// is set.
+func (c *call) checkOrigin(optional bool) error {
+	refused := fault.New(fault.Forbidden, "the call comes from another site: its Origin must be this server's own address")
+	switch site := c.request.Header.Values("Sec-Fetch-Site"); {
+	case len(site) == 0:
+	case len(site) > 1 || site[0] != "same-origin" && site[0] != "none":
+		return refused
+	}
+	origins := c.request.Header.Values("Origin")
+	if len(origins) == 0 && optional {
+		return nil
+	}
+	if len(origins) != 1 {
+		return refused
+	}
+	origin, err := url.Parse(origins[0])
+	if err != nil || origin.Host == "" || origin.Scheme != "https" && (origin.Scheme != "http" || c.secure()) {
+		return refused
+	}
+	if withPort(origin.Host, origin.Scheme) != withPort(c.host(), origin.Scheme) {
+		return refused
+	}
+	return nil
+}
+
+// withPort returns a host in lower case with its port, or with that of the scheme.
+func withPort(host, scheme string) string {
+	host = strings.ToLower(host)
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
+		return host
+	}
+	if scheme == "https" {
+		return host + ":443"
+	}
+	return host + ":80"
+}
+
+// secure reports whether the client's connection has TLS: that of the listener, or of a trusted
+// proxy that says so.
+func (c *call) secure() bool {
+	return c.request.TLS != nil || strings.EqualFold(c.fromProxy("X-Forwarded-Proto"), "https")
+}
+
+// host returns the host that the client addressed.
+func (c *call) host() string {
+	if h := c.fromProxy("X-Forwarded-Host"); h != "" {
+		return h
+	}
+	return c.request.Host
+}
+
+// fromProxy returns the value of a field that a trusted proxy has set, "" from anybody else.
+func (c *call) fromProxy(name string) string {
+	values := c.request.Header.Values(name)
+	if c.api.cfg.Trusted == nil || len(values) != 1 {
+		return ""
+	}
+	peer, err := netip.ParseAddrPort(c.request.RemoteAddr)
+	if err != nil || !c.api.cfg.Trusted(peer.Addr()) {
+		return ""
+	}
+	return strings.TrimSpace(values[0])
+}
+
+// The bounds of attempts to sign in (contract, 3.4).
+const (
+	signInFailures  = 10 // of one address in signInPeriod
+	signInPeriod    = time.Minute
+	signInAddresses = 10_000
+)
+
+// signIns counts failed attempts to sign in by address, an IPv6 address by its /64.
+type signIns struct {
+	mu       sync.Mutex
+	failures map[netip.Prefix][]time.Time // at most signInFailures of each address, oldest first
+}
+
+func newSignIns() *signIns { return &signIns{failures: map[netip.Prefix][]time.Time{}} }
+
+// refused returns when the address may try again, and the zero time if it may now.
+func (s *signIns) refused(client string, now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	recent := s.recent(networkOf(client), now)
+	if len(recent) < signInFailures {
+		return time.Time{}
+	}
+	return recent[0].Add(signInPeriod)
+}
+
+func (s *signIns) failed(client string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := networkOf(client)
+	recent := s.recent(from, now)
+	if recent == nil && len(s.failures) >= signInAddresses {
+		s.makeRoom(now)
+	}
+	if len(recent) == signInFailures { // they were made at the same time
+		recent = recent[1:]
+	}
+	s.failures[from] = append(recent, now)
+}
+
+func (s *signIns) succeeded(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.failures, networkOf(client))
+}
+
+// recent returns the failures of an address that still count.
+func (s *signIns) recent(from netip.Prefix, now time.Time) []time.Time {
+	list := s.failures[from]
+	for len(list) > 0 && (now.Sub(list[0]) >= signInPeriod || list[0].After(now)) {
+		list = list[1:]
+	}
+	return list
+}
+
+// makeRoom forgets the addresses whose failures no longer count, or if there are none, the one
+// whose last failure is oldest.
+func (s *signIns) makeRoom(now time.Time) {
+	var oldest netip.Prefix
+	var last time.Time
+	for from, list := range s.failures {
+		at := list[len(list)-1]
+		if now.Sub(at) >= signInPeriod || at.After(now) {
+			delete(s.failures, from)
+			continue
+		}
+		if last.IsZero() || at.Before(last) {
+			oldest, last = from, at
+		}
+	}
+	if len(s.failures) >= signInAddresses {
+		delete(s.failures, oldest)
+	}
+}
+
+// networkOf returns the address itself, or the /64 of an IPv6 address. What is no address counts as
+// one and the same.
+func networkOf(client string) netip.Prefix {
+	addr, err := netip.ParseAddr(client)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	bits := 64
+	if addr = addr.Unmap(); addr.Is4() {
+		bits = 32
+	}
+	network, _ := addr.Prefix(bits) // fails only for bits beyond the address
+	return network
+}
+
+// ceilSecond returns t as a Unix time, rounded up.
+func ceilSecond(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }

@@ -1,0 +1,33 @@
+// Package cookie names the cookie of a browser's session on the management API, and keeps it away
+// from upstreams (contract, 3.4).
+package cookie
+
+import "strings"
+
+// The names of the cookie. Secure is that of listeners with TLS: browsers accept a name with this
+// prefix only over TLS, for the whole host, and from the host itself.
+const (
+	Session = "keygate_session"
+	Secure  = "__Host-" + Session
+)
+
+// HasSession reports whether the value of a Cookie field may hold a session.
+func HasSession(value string) bool { return strings.Contains(value, Session) }
+
+// AppendOthers appends the value of a Cookie field without the cookies of sessions to dst. Other
+// cookies keep their bytes and their order. It appends nothing if there are none.
+func AppendOthers(dst []byte, value string) []byte {
+	start := len(dst)
+	for pair := range strings.SplitSeq(value, ";") {
+		pair = strings.Trim(pair, " \t")
+		name, _, _ := strings.Cut(pair, "=")
+		if name = strings.Trim(name, " \t"); name == Session || name == Secure || pair == "" {
+			continue
+		}
+		if len(dst) > start {
+			dst = append(dst, "; "...)
+		}
+		dst = append(dst, pair...)
+	}
+	return dst
+}
