@@ -1,6 +1,9 @@
 package client
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 // Option changes one call.
 type Option func(*Request)
@@ -14,6 +17,19 @@ func IfMatch(etag string) Option {
 			r.Header = http.Header{}
 		}
 		r.Header.Set("If-Match", etag)
+	}
+}
+
+// WithEffect returns an Option for a dry run of a push or a rollback: its result then has an Effect,
+// what the change would have done to the requests of the last 24 hours (contract, section 5). The key
+// must be allowed to read the traffic of the gateway. In any other call it is an *Error with status 422.
+func WithEffect() Option {
+	return func(r *Request) {
+		separator := "?"
+		if strings.Contains(r.Path, "?") {
+			separator = "&"
+		}
+		r.Path += separator + "effect=true"
 	}
 }
 

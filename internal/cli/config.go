@@ -56,6 +56,7 @@ type configRun struct {
 	gateway string
 	prune   bool
 	dryRun  bool
+	effect  bool
 	verbose bool
 
 	api  *client.Client
@@ -81,14 +82,15 @@ func (o *configRun) command(c *cobra.Command) *cobra.Command {
 
 func newConfigDiff(a *app) *cobra.Command {
 	o := &configRun{app: a, dryRun: true}
-	return o.command(&cobra.Command{
+	c := o.command(&cobra.Command{
 		Use:   "diff [--gateway ID] FILE|DIR|-",
 		Short: "Show what applying configuration files would change; the exit status is 3 if anything would",
 		Long: `Show what applying configuration files would change. The exit status is 3 if anything
-would change, and 0 if nothing would.
+would change, and 0 if nothing would. With -o markdown it prints a comment for a pull
+request.
 
 ` + whichGateway,
-		Example: "  keygate config diff orders.yaml\n  keygate config diff gateways/ --prune",
+		Example: "  keygate config diff orders.yaml\n  keygate config diff gateways/ --prune --effect -o markdown",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.prepare(c, args); err != nil {
 				return err
@@ -102,6 +104,8 @@ would change, and 0 if nothing would.
 			return nil
 		},
 	})
+	effectFlag(c.Flags(), &o.effect)
+	return c
 }
 
 func newConfigApply(a *app) *cobra.Command {

@@ -173,7 +173,7 @@ func (o *configRun) look(ctx context.Context, p *planned) error {
 // tryPush has the server try the push of p.
 func (o *configRun) tryPush(ctx context.Context, p *planned, options ...client.Option) error {
 	push, err := inTurn(ctx, o.app, func() (*client.Push, error) {
-		return o.api.PushConfig(ctx, p.GatewayID, p.file.content, true, options...)
+		return o.api.PushConfig(ctx, p.GatewayID, p.file.content, true, effectOptions(o.effect, options...)...)
 	})
 	if err != nil {
 		return err

@@ -121,6 +121,8 @@ func hideIn(value any, hide func(string) string) any {
 // directory.
 func (o *configRun) print(plan []*planned, dryRun bool) error {
 	switch {
+	case o.output == formatMarkdown:
+		return o.printMarkdown(plan)
 	case o.forPeople():
 		when := made
 		switch {
@@ -144,6 +146,32 @@ func (o *configRun) print(plan []*planned, dryRun bool) error {
 		all[i] = p.difference
 	}
 	return o.printData(all)
+}
+
+// printMarkdown prints the plan as a comment. Gateways that do not change are left out.
+func (o *configRun) printMarkdown(plan []*planned) error {
+	var all []comparison
+	for _, p := range plan {
+		if p.Action == keepGateway {
+			continue
+		}
+		c := comparison{title: "Gateway " + code(p.Name), settings: p.Gateway, push: p.Push}
+		switch p.Action {
+		case createGateway:
+			c.title += ": to be created"
+		case deleteGateway:
+			c.title, c.push = c.title+": to be deleted", nil
+		}
+		if p.File != "" {
+			c.title += " (" + code(p.File) + ")"
+		}
+		all = append(all, c)
+	}
+	title := "Gateways that would change"
+	if len(all) == 0 {
+		title = "No gateway would change"
+	}
+	return writeMarkdown(o.Out, title, all)
 }
 
 // write writes what happens to a gateway. Of a directory, gateways that do not change are left out.

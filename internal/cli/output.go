@@ -85,6 +85,10 @@ func (a *app) checkOutput(c *cobra.Command) error {
 		if has.name == "" {
 			return usagef("the output of %s has no names: -o name cannot be used with it", c.CommandPath())
 		}
+	case formatMarkdown:
+		if !hasMarkdown(c.CommandPath()) {
+			return usagef("-o markdown is for keygate config diff and keygate spec push --dry-run: use table, wide, json, yaml, id or name")
+		}
 	default:
 		return usagef("-o must be table, wide, json, yaml, id or name, not %q", a.output)
 	}

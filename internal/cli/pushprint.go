@@ -51,6 +51,7 @@ func (a *app) writePush(w io.Writer, p *client.Push, when tense, verbose bool) {
 	} else {
 		a.writeRoutes(w, p)
 	}
+	a.writeEffect(w, p.Effect, verbose)
 	a.printWarnings(p.Warnings)
 }
 

@@ -222,6 +222,7 @@ type specRollback struct {
 	gateway  string
 	previous bool
 	dryRun   bool
+	effect   bool
 	verbose  bool
 }
 
@@ -237,6 +238,7 @@ func newSpecRollback(a *app) *cobra.Command {
 	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
 	c.Flags().BoolVar(&o.previous, "previous", false, "roll back to the revision before the last one")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would change, but change nothing")
+	effectFlag(c.Flags(), &o.effect)
 	verboseFlag(c.Flags(), &o.verbose)
 	return a.confirmFlag(c)
 }
@@ -245,6 +247,9 @@ func (o *specRollback) run(c *cobra.Command, args []string) error {
 	number, err := o.number(args)
 	if err != nil {
 		return err
+	}
+	if o.effect && !o.dryRun {
+		return usagef("--effect is for a dry run: give --dry-run too")
 	}
 	api, err := o.connect()
 	if err != nil {
@@ -264,7 +269,7 @@ func (o *specRollback) run(c *cobra.Command, args []string) error {
 	}
 	rollback := func(dryRun bool) (*client.Push, error) {
 		return inTurn(c.Context(), o.app, func() (*client.Push, error) {
-			return api.Rollback(c.Context(), o.gateway, number, dryRun, client.IfMatch(etag))
+			return api.Rollback(c.Context(), o.gateway, number, dryRun, effectOptions(o.effect, client.IfMatch(etag))...)
 		})
 	}
 	if o.dryRun {

@@ -19,6 +19,7 @@ type specPush struct {
 	gateway string
 	refRoot string
 	dryRun  bool
+	effect  bool
 	verbose bool
 }
 
@@ -33,6 +34,7 @@ func newSpecPush(a *app) *cobra.Command {
 	}
 	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would change, but change nothing")
+	effectFlag(c.Flags(), &o.effect)
 	refRootFlag(c.Flags(), &o.refRoot)
 	verboseFlag(c.Flags(), &o.verbose)
 	return c
@@ -48,8 +50,13 @@ func verboseFlag(f *pflag.FlagSet, to *bool) {
 
 func (o *specPush) run(c *cobra.Command, args []string) error {
 	name, err := fileArgument(args)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case o.effect && !o.dryRun:
+		return usagef("--effect is for a dry run: give --dry-run too")
+	case o.output == formatMarkdown && !o.dryRun:
+		return usagef("-o markdown is for a dry run: give --dry-run too")
 	}
 	d, err := o.readSpec(name, o.refRoot)
 	if err != nil {
@@ -63,10 +70,13 @@ func (o *specPush) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	p, err := inTurn(c.Context(), o.app, func() (*client.Push, error) {
-		return api.PushSpec(c.Context(), o.gateway, d.content, o.dryRun)
+		return api.PushSpec(c.Context(), o.gateway, d.content, o.dryRun, effectOptions(o.effect)...)
 	})
 	if err != nil {
 		return o.mistakes(d, err)
+	}
+	if o.output == formatMarkdown {
+		return writeMarkdown(o.Out, "Changes of "+code(d.name), []comparison{{push: p}})
 	}
 	return o.printPush(p, o.dryRun, o.verbose)
 }
