@@ -1,7 +1,6 @@
 package gitsync
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/keygate/keygate/internal/control"
@@ -9,16 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/repository"
 )
-
-// Status is the status of a commit, which Git servers show beside it.
-type Status struct {
-	Source   repository.Source
-	Provider string // github, gitlab or gitea
-	Token    string
-	Commit   string
-	OK       bool
-	Message  string
-}
 
 // report sets the status of the commit of a sync, once. If that fails, the record has a warning.
 // Who waits for the sync does not wait for this.
@@ -30,9 +19,7 @@ func (s *Syncer) report(r *run, ok bool, message string) {
 	if s.cfg.Report == nil || r.record.StatusToken == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, statusTime)
-	defer cancel()
-	err := s.cfg.Report(ctx, Status{
+	err := s.cfg.Report(r.ctx, repository.Status{
 		Source: r.source, Provider: r.record.StatusProvider, Token: r.record.StatusToken, Commit: r.commit, OK: ok, Message: message,
 	})
 	warning := ""

@@ -27,9 +27,8 @@ const (
 
 // Times of syncs.
 const (
-	pollTime   = 30 * time.Second
-	fetchTime  = 5 * time.Minute
-	statusTime = 10 * time.Second
+	pollTime  = 30 * time.Second
+	fetchTime = 5 * time.Minute
 
 	// maxBackoff is the longest wait after failures, unless the interval is longer.
 	maxBackoff = 15 * time.Minute
@@ -62,8 +61,8 @@ type Client interface {
 type Config struct {
 	Service Service
 	Client  Client
-	// Report sets the status of a commit. Nil means that none is reported.
-	Report func(ctx context.Context, s Status) error
+	// Report sets the status of a commit, in a bounded time; see repository.Client.SetStatus. Nil means that none is reported.
+	Report func(ctx context.Context, s repository.Status) error
 	// Document waits for a place in memory for a document of an account. The caller must call
 	// release with its size in bytes. Nil means that there is always one.
 	Document func(ctx context.Context, accountID string) (release func(bytes int), err error)

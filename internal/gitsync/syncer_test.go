@@ -12,7 +12,6 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/gitsync"
 	"github.com/keygate/keygate/internal/repository"
 	"github.com/keygate/keygate/internal/turn"
 )
@@ -442,10 +441,10 @@ func TestCommitStatuses(t *testing.T) {
 		r.StatusProvider, r.StatusToken = "github", "token"
 		var sent []string
 		var fail error
-		w.cfg.Report = func(ctx context.Context, s gitsync.Status) error {
+		w.cfg.Report = func(_ context.Context, s repository.Status) error {
 			sent = append(sent, fmt.Sprintf("%s %s %t %s", s.Provider, s.Commit, s.OK, s.Message))
 			if fail != nil {
-				<-ctx.Done()
+				<-time.After(10 * time.Second)
 			}
 			return fail
 		}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"os"
 
@@ -30,9 +29,7 @@ func (s *Server) buildRepositories(ops *control.Service, api *adminapi.API) erro
 		return err
 	}
 	s.repositories.Syncer, err = gitsync.New(gitsync.Config{
-		Service: ops, Client: client, Document: api.TakeDocument, Report: func(ctx context.Context, st gitsync.Status) error {
-			return client.SetStatus(ctx, repository.Status(st))
-		}, AllowFile: settings.RepositoryAllowFile, Log: s.log,
+		Service: ops, Client: client, Report: client.SetStatus, Document: api.TakeDocument, AllowFile: settings.RepositoryAllowFile, Log: s.log,
 	})
 	if err != nil {
 		return err
