@@ -61,7 +61,8 @@ type Client interface {
 type Config struct {
 	Service Service
 	Client  Client
-	// Report sets the status of a commit, in a bounded time; see repository.Client.SetStatus. Nil means that none is reported.
+	// Report sets the status of a commit, in a bounded time: see repository.Client.SetStatus. Nil
+	// means that none is reported.
 	Report func(ctx context.Context, s repository.Status) error
 	// Document waits for a place in memory for a document of an account. The caller must call
 	// release with its size in bytes. Nil means that there is always one.
