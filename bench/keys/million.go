@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/bench/keygate"
+	"github.com/keygate/keygate/bench/manykeys"
 	"github.com/keygate/keygate/bench/stats"
 	"github.com/keygate/keygate/client"
 )
@@ -31,7 +32,7 @@ func measureKeys(ctx context.Context, o options, dir string, w io.Writer) ([]mea
 		return nil, err
 	}
 	start := time.Now()
-	if err := fill(ctx, keygate.Database(dir), o.keys); err != nil {
+	if err := manykeys.Fill(ctx, keygate.Database(dir), o.keys); err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
 	fmt.Fprintf(w, "wrote %d keys in %.1f s\n", o.keys, time.Since(start).Seconds())

@@ -44,6 +44,8 @@ func scenarios() []scenario {
 		{"pushes", "accounts push 99,000 operations without pause; the operator revokes keys", pushes},
 		{"hooks", "10,000 endpoints of 10 accounts hang on every delivery; the endpoint of another account works", hooks},
 		{"documents", "an account pushes 20 documents of 12 MB at once, all of them wrong", documents},
+		{"searches", "four clients of an account with 1,000,000 keys search them without pause; others list keys and call a gateway", searches},
+		{"repositories", "1,000 gateways follow a repository in which nothing changes; then commits with push hooks", repositories},
 		{"scrape", "five accounts have 100,000 routes in use; /metrics is read", scrapeRoutes},
 	}
 }

@@ -8,9 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// maxWaiting is how many requests one round reserves for calls that wait, where a cap has no range.
-const maxWaiting = 1000
-
 // batch is the counts that one call of the store will save. It belongs to the Reserver's
 // goroutine.
 type batch struct {
@@ -32,8 +29,9 @@ func (b *batch) add(d *Daily, day, used, ahead int64) {
 }
 
 // extend adds what the store must have before d may admit more: if half of the last range
-// is used, a whole range ahead. Without a range, it is one for each call that waits. What d has
-// beyond that, because the cap has shrunk or a call no longer waits, it gives up.
+// is used, a whole range ahead. Without a range, it is one request while any call waits, so that a
+// crash loses no more. What d has beyond that, because the cap has shrunk or no call waits any longer,
+// it gives up.
 func (b *batch) extend(d *Daily, today int64) {
 	for {
 		w := d.load()
@@ -43,7 +41,7 @@ func (b *batch) extend(d *Daily, today int64) {
 		used, left := w.used(), w.left()
 		capacity := d.cap()
 		size := d.rangeOf(capacity)
-		ahead := max(0, min(cmp.Or(size, min(d.waiting.Load(), maxWaiting)), capacity-used))
+		ahead := max(0, min(cmp.Or(size, min(d.waiting.Load(), 1)), capacity-used))
 		switch {
 		case left > ahead:
 			if !d.swap(w, packDaily(today, used, ahead)) {

@@ -9,7 +9,7 @@ import (
 // and how many more may pass before another range must be reserved in the store.
 //
 //	bits  0–29  used: at most 10⁹
-//	bits 30–53  left of the reserved range: at most half a hundredth of the cap, or maxWaiting
+//	bits 30–53  left of the reserved range: at most half a hundredth of the cap, or 1
 //	bits 54–62  the UTC day, modulo 512
 //
 // Only the Reserver changes a word with nothing left, and it resets every word when the
@@ -105,7 +105,7 @@ func (d *Daily) refund(day int64) {
 
 // rangeOf returns the size of the ranges in which d's capacity is reserved, which is the most that the
 // next crash may lose: half of what is left of the day's budget. It is 0 when nothing is left. Then
-// only what calls of Reserver.Wait ask for is reserved.
+// one request is reserved at a time, while a call of Reserver.Wait asks for it.
 func (d *Daily) rangeOf(capacity int64) int64 {
 	left := budgetOf(capacity) - d.lost.Load()
 	if left <= 0 {

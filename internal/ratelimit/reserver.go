@@ -39,8 +39,8 @@ type ReserverConfig struct {
 // It reserves ranges of a cap in the store ahead of use: the count in the store is never
 // less than what has passed. So a crash never lets more than the cap pass. It loses what is left of
 // the range, and the next range is half of what all crashes of the day may still lose together, a
-// hundredth of the cap or one request. When that is used up, each request waits until it is
-// reserved itself; only those that wait at the moment of a crash count although they did not pass.
+// hundredth of the cap or one request. When that is used up, requests are reserved one by one, as they
+// wait; a crash at that moment still loses the one.
 // One goroutine does all reserving, in rounds: a round saves, in one call of the
 // store, for every cap that has asked since the previous round began.
 type Reserver struct {

@@ -132,7 +132,7 @@ func testDailyCounts(h *harness) {
 		return set
 	}
 	same(h, "today", counts(day), map[ratelimit.DailyCount]bool{shared: true, mine: true})
-	shared.Used, mine.Used = 7, 1<<40
+	shared.Used, shared.Lost, mine.Used, mine.Lost = 7, 2, 1<<40, 5
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		return tx.PutDailyCounts(ctx, []ratelimit.DailyCount{shared, mine})
 	})

@@ -1,6 +1,7 @@
 //go:build linux
 
-package main
+// Package manykeys fills a store with keys.
+package manykeys
 
 import (
 	"context"
@@ -21,9 +22,9 @@ import (
 // batch is the number of keys in one transaction.
 const batch = 100_000
 
-// fill inserts keys of the account default. Every third one has a limit and an expiry
+// Fill inserts keys of the account default into the database of a server that does not run. Every third one has a limit and an expiry
 // and is restricted to one of ten gateways. Their strings are not known to anyone.
-func fill(ctx context.Context, database string, keys int) (err error) {
+func Fill(ctx context.Context, database string, keys int) (err error) {
 	db, err := sqlite.Open(ctx, sqlite.Config{Path: database})
 	if err != nil {
 		return err
@@ -47,6 +48,24 @@ func fill(ctx context.Context, database string, keys int) (err error) {
 				}
 			}
 			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Index indexes all keys for searches, as a running server does bit by bit.
+func Index(ctx context.Context, database string) (err error) {
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: database})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	for done := 1; done > 0; {
+		if err := db.Update(ctx, func(tx control.Tx) (err error) {
+			done, err = tx.IndexKeys(ctx, batch)
+			return err
 		}); err != nil {
 			return err
 		}
