@@ -317,6 +317,11 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.RevisionContent(ctx, "{gateway_id}", 1))
 	discard(c.DiffRevisions(ctx, "{gateway_id}", 2, 1))
 	discard(c.Rollback(ctx, "{gateway_id}", 1, true))
+	discard(c.Repository(ctx, "{gateway_id}"))
+	discard(c.PutRepository(ctx, "{gateway_id}", client.RepositoryInput{}))
+	discard(c.DeleteRepository(ctx, "{gateway_id}"))
+	discard(c.SyncRepository(ctx, "{gateway_id}"))
+	discard(c.ResumeRepository(ctx, "{gateway_id}"))
 	for range c.Keys(ctx, client.KeyFilter{}) {
 		break
 	}
@@ -340,8 +345,13 @@ func TestClientCoversTheDocument(t *testing.T) {
 		break
 	}
 	discard(c.SimulateLimit(ctx, "{gateway_id}", client.SimulateRequest{}))
-	for _, path := range []string{"/v1/openapi.json", "/v1/openapi.yaml"} {
-		discard(c.Do(ctx, &client.Request{Method: http.MethodGet, Path: path}))
+	// Those of browsers, of Git servers and of tools.
+	for _, one := range []client.Request{
+		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodDelete, Path: "/v1/session"},
+		{Method: http.MethodPost, Path: "/v1/hooks/git/{gateway_id}"},
+		{Method: http.MethodGet, Path: "/v1/openapi.json"}, {Method: http.MethodGet, Path: "/v1/openapi.yaml"},
+	} {
+		discard(c.Do(ctx, &one))
 	}
 	slices.Sort(got)
 	slices.Sort(want)
