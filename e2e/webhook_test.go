@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"io/fs"
 	"fmt"
 	"io"
 	"maps"
@@ -500,15 +501,14 @@ func TestEveryHundredthBreachRaisesAnEvent(t *testing.T) {
 // readFiles returns the contents of the files in a directory, by name.
 func readFiles(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	contents := map[string][]byte{}
-	for _, f := range files {
-		if contents[f.Name()], err = os.ReadFile(filepath.Join(dir, f.Name())); err != nil {
-			t.Fatal(err)
+	if err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			contents[name], err = os.ReadFile(filepath.Join(dir, name))
 		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 	return contents
 }
