@@ -83,7 +83,7 @@ func searches(ctx context.Context, o options, dir string, w io.Writer) (string, 
 	}{{"p50", 0.5}, {"p99", 0.99}} {
 		t.Add("call through a gateway, "+row.name+", ms", milliseconds(stats.Quantile(row.q, alone.calls...)), milliseconds(stats.Quantile(row.q, beside.calls...)))
 	}
-	t.Add("searches meanwhile", "", fmt.Sprint(done))
+	t.Add("rounds of three searches meanwhile", "", fmt.Sprint(done))
 	return t.String(), nil
 }
 
@@ -111,7 +111,7 @@ func prepareSearches(ctx context.Context, s *keygate.Server, upstream string) (t
 	return caller{g.Hostname, k.Secret}, searchers, nil
 }
 
-// search searches without pause until ctx ends, and returns how many searches it made.
+// search searches without pause until ctx ends, and returns how many rounds of three searches it made.
 func search(ctx context.Context, s *keygate.Server, key string) (n int, err error) {
 	c, err := s.As(key)
 	if err != nil {
