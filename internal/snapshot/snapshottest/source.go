@@ -28,7 +28,7 @@ type Source struct {
 	trimmed  int64
 	seq      int64
 	fail     error
-	daily    map[ratelimit.DailyCount]int64 // keyed by the count with Used set to 0
+	daily    map[dailyKey]ratelimit.DailyCount
 }
 
 type stored struct {
@@ -320,15 +320,19 @@ func (s *Source) KeyByID(ctx context.Context, keyID string) (*apikey.Key, error)
 	return &k, nil
 }
 
+type dailyKey struct {
+	limitID, keyID string
+	day            int64
+}
+
 // LoadDailyCounts implements ratelimit.DailyStore.
 func (s *Source) LoadDailyCounts(ctx context.Context, day int64) (counts []ratelimit.DailyCount, err error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	for c, used := range s.daily {
-		if c.Day == day {
-			c.Used = used
+	for k, c := range s.daily {
+		if k.day == day {
 			counts = append(counts, c)
 		}
 	}
@@ -342,12 +346,10 @@ func (s *Source) SaveDailyCounts(ctx context.Context, counts []ratelimit.DailyCo
 	}
 	defer s.mu.Unlock()
 	if s.daily == nil {
-		s.daily = map[ratelimit.DailyCount]int64{}
+		s.daily = make(map[dailyKey]ratelimit.DailyCount)
 	}
 	for _, c := range counts {
-		used := c.Used
-		c.Used = 0
-		s.daily[c] = used
+		s.daily[dailyKey{c.LimitID, c.KeyID, c.Day}] = c
 	}
 	return nil
 }
