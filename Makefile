@@ -28,6 +28,10 @@ build: ## Build bin/keygate.
 run: build ## Run a demo: a server with a sample service, and commands to try.
 	@exec bin/keygate demo
 
+.PHONY: ui
+ui: deps ## Build the dashboard (web) into internal/dashboard/dist.
+	cd web && npm run --silent types && npm run --silent build
+
 .PHONY: test
 test: deps ## Run all tests, with the race detector.
 	for module in $(MODULES); do $(GO) -C $$module test $(RACE) -timeout 20m ./...; done

@@ -1,0 +1,37 @@
+import { keepPreviousData, QueryClient, useQuery, type UseQueryOptions } from '@tanstack/react-query';
+import { type Answer, api, ApiError, type CallOptions, type GetPath, type Got } from './client';
+
+export const queries = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 5_000,
+      gcTime: 60_000,
+      refetchOnWindowFocus: true,
+      retry: (count, error) => error instanceof ApiError && (error.status === 0 || error.status >= 500) && count < 2,
+    },
+    mutations: { retry: false },
+  },
+});
+
+type Options<T> = Omit<UseQueryOptions<Answer<T>, ApiError>, 'queryKey' | 'queryFn'>;
+
+// useRecord reads one record, with its ETag.
+export function useRecord<P extends GetPath>(path: P, o: CallOptions = {}, options: Options<Got<P>> = {}) {
+  return useQuery<Answer<Got<P>>, ApiError>({
+    queryKey: [path, o.path ?? {}, o.query ?? {}],
+    queryFn: ({ signal }) => api.get(path, { ...o, signal }),
+    ...options,
+  });
+}
+
+// useList reads one page of a list. While another page loads, the last one stays.
+export function useList<P extends GetPath>(path: P, o: CallOptions = {}, options: Options<Got<P>> = {}) {
+  return useRecord(path, o, { placeholderData: keepPreviousData, ...options });
+}
+
+// changed makes every query read again whose path begins with one of the prefixes.
+export function changed(...prefixes: string[]) {
+  return queries.invalidateQueries({
+    predicate: (q) => typeof q.queryKey[0] === 'string' && prefixes.some((p) => (q.queryKey[0] as string).startsWith(p)),
+  });
+}

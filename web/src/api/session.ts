@@ -1,0 +1,94 @@
+import { useSyncExternalStore } from 'react';
+import { type Answer, api, listen, type Schemas } from './client';
+import { queries, useRecord } from './hooks';
+
+// State of the connection, shared by all screens.
+//   ended:       a call was refused with 401: the sign-in form covers the page, which keeps its state
+//   unreachable: the server does not answer; it is asked again until it does
+interface State {
+  ended: boolean;
+  unreachable: boolean;
+}
+
+let state: State = { ended: false, unreachable: false };
+const subscribers = new Set<() => void>();
+
+function set(next: Partial<State>) {
+  if (Object.entries(next).every(([k, v]) => state[k as keyof State] === v)) return;
+  state = { ...state, ...next };
+  for (const s of subscribers) s();
+}
+
+let probing = false;
+
+async function probe() {
+  if (probing) return;
+  probing = true;
+  for (let wait = 500; state.unreachable; wait = Math.min(wait * 1.5, 5_000)) {
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    await api.get('/v1/account').catch(() => {});
+  }
+  probing = false;
+  await queries.invalidateQueries();
+}
+
+listen((outcome) => {
+  if (outcome === 'unreachable') {
+    set({ unreachable: true });
+    void probe();
+  } else {
+    set({ unreachable: false, ...(outcome === 'unauthorized' ? { ended: true } : {}) });
+  }
+});
+
+export function useConnection(): State {
+  return useSyncExternalStore(
+    (f) => {
+      subscribers.add(f);
+      return () => subscribers.delete(f);
+    },
+    () => state,
+  );
+}
+
+// signIn exchanges an account-level key for a session (contract, 3.4). The key is not kept.
+export async function signIn(key: string): Promise<void> {
+  const before = queries.getQueryData<Answer<Schemas['CallingAccount']>>(['/v1/account', {}, {}]);
+  const { data } = await api.post('/v1/session', { body: { key } });
+  // Another account must see nothing of the last one.
+  if (before && before.data.account_id !== data.account_id) queries.clear();
+  set({ ended: false });
+  await queries.invalidateQueries();
+}
+
+export async function signOut(): Promise<void> {
+  await api.delete('/v1/session');
+  set({ ended: true });
+  queries.clear();
+}
+
+// useAccount returns the account and key of the session.
+export function useAccount() {
+  return useRecord('/v1/account', {}, { staleTime: 30_000 }).data?.data;
+}
+
+export type Word = 'read' | 'write' | 'admin';
+const rank: Record<string, number> = { read: 1, write: 2, admin: 3 };
+
+// refusal says why the scope of a key forbids an action under a path, such as "keys" or
+// "gateways/gw_1/routes", or returns null if it allows it. Contract, sections 3 and 4.2.
+export function refusal(scope: string, word: Word, path: string): string | null {
+  const allowed = scope.split(' ').some((one) => {
+    const [has, resource] = [one.split(':', 1)[0] ?? '', one.includes(':') ? one.slice(one.indexOf(':') + 1) : ''];
+    if ((rank[has] ?? 0) < (rank[word] ?? 0)) return false;
+    const clean = resource.replace(/^\/|\/$/g, '');
+    return clean === '' || path === clean || path.startsWith(`${clean}/`);
+  });
+  return allowed ? null : `Your key has the scope “${scope}”. This needs “${word}” or “${word}:${path.split('/')[0]}”.`;
+}
+
+// useRefusal is refusal for the key of the session; while the scope is not known, it is null.
+export function useRefusal(word: Word, path: string): string | null {
+  const account = useAccount();
+  return account ? refusal(account.key.scope, word, path) : null;
+}

@@ -1,0 +1,43 @@
+import { Link, useMatches } from '@tanstack/react-router';
+import { useEffect } from 'react';
+import { queries } from '../api/hooks';
+import type { Answer } from '../api/client';
+
+const words: Record<string, string> = {
+  gateways: 'Gateways', routes: 'Routes', keys: 'Keys', requests: 'Requests', webhooks: 'Webhooks', deliveries: 'Deliveries',
+  events: 'Events', audit: 'Audit log', settings: 'Settings', new: 'New', push: 'Push', revisions: 'Revisions', repository: 'Repository',
+};
+
+// Crumbs shows where the page is, and sets the document's title.
+export function Crumbs() {
+  const matches = useMatches();
+  const path = (matches[matches.length - 1]?.pathname ?? '/').replace(/^\/|\/$/g, '');
+  const parts = path === '' ? [] : path.split('/');
+  const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, label: words[p] ?? nameOf(decodeURIComponent(p)) }));
+  const title = shown.length ? `${shown.map((s) => s.label).toReversed().join(' · ')} · Keygate` : 'Overview · Keygate';
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+  return (
+    <nav aria-label="Breadcrumb" className="min-w-0">
+      <ol className="flex min-w-0 items-center gap-1.5 text-muted">
+        {shown.length === 0 && <li aria-current="page" className="text-text">Overview</li>}
+        {shown.map((s, i) => (
+          <li key={s.to} className={`flex min-w-0 items-center gap-1.5 ${i < shown.length - 1 ? 'hidden sm:flex' : ''}`}>
+            {i > 0 && <span aria-hidden="true" className="hidden sm:inline">/</span>}
+            {i < shown.length - 1 ? <Link to={s.to} className="truncate hover:text-text">{s.label}</Link> : <span aria-current="page" className="truncate text-text">{s.label}</span>}
+          </li>
+        ))}
+      </ol>
+    </nav>
+  );
+}
+
+// nameOf returns the name of a record that has been read, or a short form of its identifier.
+function nameOf(id: string): string {
+  for (const q of queries.getQueryCache().findAll()) {
+    const data = (q.state.data as Answer<Record<string, unknown>> | undefined)?.data;
+    if (data && typeof data.name === 'string' && Object.entries(data).some(([k, v]) => k.endsWith('_id') && v === id)) return data.name;
+  }
+  return id.length > 16 ? `${id.slice(0, id.indexOf('_') + 1)}…${id.slice(-6)}` : id;
+}

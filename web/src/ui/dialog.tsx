@@ -1,0 +1,70 @@
+import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
+import { ApiError } from '../api/client';
+import { Failure, IconButton } from './basic';
+import { Submit, TextField } from './form';
+
+// Dialog is a modal <dialog>. It is open as long as it is rendered. mayClose is asked before Esc, the
+// cross or a click beside it close it.
+export function Dialog({ title, onClose, mayClose, children, wide }: {
+  title: ReactNode; onClose: () => void; mayClose?: () => boolean; children: ReactNode; wide?: boolean;
+}) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const label = useId();
+  useEffect(() => {
+    const dialog = ref.current;
+    if (!dialog) return;
+    const before = document.activeElement;
+    dialog.showModal();
+    return () => {
+      dialog.close();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
+  const close = () => {
+    if (!mayClose || mayClose()) onClose();
+  };
+  return (
+    <dialog ref={ref} aria-labelledby={label} onCancel={(e) => { e.preventDefault(); close(); }}
+      className={`max-h-[calc(100dvh-2rem)] w-[calc(100vw-2rem)] rounded-lg border border-line bg-raised text-text shadow-xl ${wide ? 'max-w-3xl' : 'max-w-lg'}`}>
+      <div className="flex max-h-[calc(100dvh-2rem)] flex-col">
+        <header className="flex items-center gap-2 border-b border-line py-2 pr-2 pl-4">
+          <h2 id={label} className="min-w-0 flex-1 truncate text-lg font-semibold">{title}</h2>
+          <IconButton icon="cross" label="Close" onClick={close} />
+        </header>
+        <div className="overflow-y-auto p-4">{children}</div>
+      </div>
+    </dialog>
+  );
+}
+
+// ConfirmDialog names what an action destroys. With typed, that text must be entered first. It closes
+// only after the server has confirmed.
+export function ConfirmDialog({ title, children, action, typed, onClose, run }: {
+  title: ReactNode; children: ReactNode; action: string; typed?: string; onClose: () => void; run: () => Promise<void>;
+}) {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const [text, setText] = useState('');
+  const submit = async () => {
+    if (busy || (typed !== undefined && text !== typed)) return;
+    setBusy(true);
+    setError(null);
+    try {
+      await run();
+      onClose();
+    } catch (e) {
+      setError(e instanceof ApiError ? e : new Error(String(e)));
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={title} onClose={onClose} mayClose={() => !busy}>
+      <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
+        <div className="flex flex-col gap-2 break-words">{children}</div>
+        {typed !== undefined && <TextField label={<>Enter <b>{typed}</b> to confirm</>} value={text} onChange={setText} />}
+        {error !== null && <Failure error={error} />}
+        <Submit danger label={action} busy={busy} disabled={typed !== undefined && text !== typed} onCancel={onClose} />
+      </form>
+    </Dialog>
+  );
+}

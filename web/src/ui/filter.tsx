@@ -1,0 +1,115 @@
+import { useEffect, useRef, useState } from 'react';
+import { useUrl } from '../lib/url';
+import { Icon } from './icon';
+
+// A filter that can be typed as "name:value".
+export interface Filter {
+  name: string; // of the search parameter, and of the API's query parameter
+  label: string;
+  values?: { value: string; label: string }[]; // all that it can be; otherwise any text
+  shown?: (value: string) => string; // how a chip shows a value
+}
+
+// FilterBar is a search box with typed filters as chips, all kept in the URL. What is typed as
+// "owner:acme " becomes a chip; the rest is the text of the search, sent 200 ms after the last
+// keystroke. A chip can be clicked to edit it.
+export function FilterBar({ filters, search = true, placeholder }: { filters: Filter[]; search?: boolean; placeholder?: string }) {
+  const [url, change] = useUrl<string>();
+  const [text, setText] = useState(url.q ?? '');
+  const [open, setOpen] = useState(false);
+  const input = useRef<HTMLInputElement>(null);
+  const sent = useRef(url.q ?? '');
+  useEffect(() => {
+    if ((url.q ?? '') !== sent.current) { // the history was used
+      sent.current = url.q ?? '';
+      setText(sent.current);
+    }
+  }, [url.q]);
+  useEffect(() => {
+    const rest = text.trim();
+    if (!search || rest === sent.current || (/^(\w+):/.test(rest) && filters.some((f) => rest.startsWith(`${f.name}:`)))) return;
+    const timer = setTimeout(() => {
+      sent.current = rest;
+      change({ q: rest || undefined }, true);
+    }, 200);
+    return () => clearTimeout(timer);
+  }, [text, search, change, filters]);
+
+  const accept = (typed: string): boolean => {
+    const match = /^(\w+):(?:"([^"]*)"|(\S+))\s*$/.exec(typed.trim());
+    const filter = match && filters.find((f) => f.name === match[1] || f.label.toLowerCase() === match[1]?.toLowerCase());
+    const value = match?.[2] ?? match?.[3];
+    if (!filter || !value) return false;
+    if (filter.values && !filter.values.some((v) => v.value === value)) return false;
+    change({ [filter.name]: value });
+    setText('');
+    return true;
+  };
+  const onType = (v: string) => {
+    setText(v);
+    setOpen(true);
+    if (v.endsWith(' ')) accept(v);
+  };
+  const chips = filters.filter((f) => url[f.name]);
+  const word = text.trim().toLowerCase();
+  const suggestions = filters.flatMap((f) => {
+    if (url[f.name]) return [];
+    if (!f.values) return f.name.startsWith(word.split(':')[0] ?? '') && !word.includes(':') ? [{ text: `${f.name}:`, label: f.label, done: false }] : [];
+    return f.values
+      .map((v) => ({ text: `${f.name}:${v.value}`, label: `${f.label}: ${v.label}`, done: true }))
+      .filter((s) => s.text.toLowerCase().startsWith(word));
+  });
+  return (
+    <div className="relative flex min-h-8 min-w-0 flex-1 flex-wrap items-center gap-1 rounded-md border border-line-strong bg-surface px-2 focus-within:outline-2 focus-within:outline-accent"
+      onBlur={(e) => { if (!e.currentTarget.contains(e.relatedTarget)) setOpen(false); }}>
+      <Icon name={search ? 'search' : 'filter'} className="text-muted" />
+      {chips.map((f) => {
+        const value = url[f.name] ?? '';
+        const shown = f.shown?.(value) ?? f.values?.find((v) => v.value === value)?.label ?? value;
+        return (
+          <span key={f.name} className="inline-flex h-6 max-w-60 items-center rounded bg-accent-soft text-sm text-accent">
+            <button type="button" className="min-w-0 truncate pl-2" title={`Edit ${f.label}: ${shown}`}
+              onClick={() => { change({ [f.name]: undefined }); setText(`${f.name}:${value}`); input.current?.focus(); }}>
+              {f.label}: <b className="font-semibold">{shown}</b>
+            </button>
+            <button type="button" aria-label={`Remove the filter ${f.label}`} className="px-1.5 py-1" onClick={() => change({ [f.name]: undefined })}>
+              <Icon name="cross" className="size-3" />
+            </button>
+          </span>
+        );
+      })}
+      <input ref={input} data-search aria-label={placeholder ?? 'Search and filter'} placeholder={chips.length ? '' : (placeholder ?? 'Search and filter')}
+        value={text} autoComplete="off" spellCheck={false} onChange={(e) => onType(e.target.value)} onFocus={() => setOpen(true)}
+        className="h-7 min-w-24 flex-1 bg-transparent px-1 outline-none"
+        onKeyDown={(e) => {
+          if (e.key === 'Enter') { if (!accept(text)) setOpen(false); }
+          else if (e.key === 'Escape') { if (open) { e.stopPropagation(); setOpen(false); } else setText(''); }
+          else if (e.key === 'Backspace' && text === '' && chips.length) change({ [chips[chips.length - 1]!.name]: undefined });
+          else if (e.key === 'ArrowDown') { e.preventDefault(); setOpen(true); e.currentTarget.parentElement?.querySelector<HTMLElement>('[data-suggestion]')?.focus(); }
+        }} />
+      {open && suggestions.length > 0 && (
+        <ul aria-label="Filters" className="absolute top-full left-0 z-30 mt-1 max-h-72 w-72 max-w-full overflow-auto rounded-md border border-line bg-raised py-1 shadow-lg">
+          {suggestions.slice(0, 20).map((s) => (
+            <li key={s.text}>
+              <button type="button" data-suggestion className="flex h-7 w-full items-center justify-between gap-3 px-3 text-left hover:bg-hover focus:bg-hover"
+                onKeyDown={(e) => {
+                  const to = e.key === 'ArrowDown' ? e.currentTarget.parentElement?.nextElementSibling : e.key === 'ArrowUp' ? e.currentTarget.parentElement?.previousElementSibling : undefined;
+                  if (e.key === 'Escape') { e.stopPropagation(); setOpen(false); input.current?.focus(); }
+                  if (to === undefined) return;
+                  e.preventDefault();
+                  (to?.querySelector<HTMLElement>('button') ?? input.current)?.focus();
+                }}
+                onClick={() => {
+                  if (s.done) accept(s.text); else setText(s.text);
+                  if (s.done) setOpen(false);
+                  input.current?.focus();
+                }}>
+                <span>{s.label}</span><code className="font-mono text-sm text-muted">{s.text}</code>
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,92 @@
+import type { UseQueryResult } from '@tanstack/react-query';
+import { useRouter } from '@tanstack/react-router';
+import type { KeyboardEvent, ReactNode } from 'react';
+import type { Answer } from '../api/client';
+import { useUrl } from '../lib/url';
+import { Button, Failure, Skeleton } from './basic';
+
+export interface Column<T> {
+  title: ReactNode;
+  cell: (row: T) => ReactNode;
+  number?: boolean; // right-aligned
+  className?: string; // of head and cells; "hidden md:table-cell" leaves a column out on narrow screens
+}
+
+interface TableProps<T> {
+  label: string; // what the table lists, for screen readers
+  columns: Column<T>[];
+  rows: T[] | undefined; // undefined while they are loaded
+  rowKey: (row: T) => string;
+  empty: ReactNode;
+  skeletons?: number;
+  selected?: string; // the key of the marked row
+}
+
+// Table is a plain table. Arrow keys, Home and End move between the first links or buttons of its rows.
+export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, selected }: TableProps<T>) {
+  if (rows?.length === 0) return <>{empty}</>;
+  const cell = (c: Column<T>) => `px-3 first:pl-4 last:pr-4 ${c.number ? 'text-right' : 'text-left'} ${c.className ?? ''}`;
+  return (
+    <div className="overflow-x-auto">
+      <table aria-label={label} aria-busy={!rows} className="w-full border-collapse" onKeyDown={moveRow}>
+        <thead>
+          <tr className="h-8 border-b border-line text-sm text-muted">
+            {columns.map((c, i) => <th key={i} scope="col" className={`font-medium whitespace-nowrap ${cell(c)}`}>{c.title}</th>)}
+          </tr>
+        </thead>
+        <tbody>
+          {rows
+            ? rows.map((r) => (
+                <tr key={rowKey(r)} aria-current={selected === rowKey(r) || undefined}
+                  className="h-9 border-b border-line last:border-0 focus-within:bg-hover hover:bg-hover aria-[current]:bg-accent-soft">
+                  {columns.map((c, i) => <td key={i} className={`py-1.5 align-middle ${cell(c)}`}>{c.cell(r)}</td>)}
+                </tr>
+              ))
+            : Array.from({ length: skeletons }, (_, n) => (
+                <tr key={n} className="h-9 border-b border-line last:border-0">
+                  {columns.map((c, i) => <td key={i} className={cell(c)}><Skeleton className="h-3.5 w-16" /></td>)}
+                </tr>
+              ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function moveRow(e: KeyboardEvent<HTMLTableElement>) {
+  const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[e.key];
+  if (step === undefined || (e.target as HTMLElement).matches('input, select, textarea')) return;
+  const rows = [...e.currentTarget.tBodies[0]!.rows];
+  const at = rows.findIndex((r) => r.contains(e.target as Node));
+  const to = rows[Math.max(0, Math.min(rows.length - 1, at + step))];
+  const target = to?.querySelector<HTMLElement>('a, button');
+  if (target) {
+    e.preventDefault();
+    target.focus();
+  }
+}
+
+interface PagedProps<T> extends Omit<TableProps<T>, 'rows'> {
+  query: UseQueryResult<Answer<{ data: T[]; next_cursor: string | null }>>;
+}
+
+// PagedTable shows one page of a list and the way to the others. The page is in the URL (cursor).
+export function PagedTable<T>({ query, ...table }: PagedProps<T>) {
+  const [{ cursor }, change] = useUrl<'cursor'>();
+  const router = useRouter();
+  if (query.error) return <div className="p-4"><Failure error={query.error} retry={() => void query.refetch()} /></div>;
+  const page = query.data?.data;
+  const next = page?.next_cursor;
+  return (
+    <>
+      <Table {...table} rows={page?.data} />
+      {(cursor || next) && (
+        <nav aria-label="Pages" className="flex items-center justify-end gap-2 border-t border-line px-4 py-2">
+          {cursor && <Button size="sm" icon="left" onClick={() => change({ cursor: undefined })}>First page</Button>}
+          {cursor && <Button size="sm" onClick={() => router.history.back()}>Back</Button>}
+          <Button size="sm" disabled={!next || query.isPlaceholderData} onClick={() => change({ cursor: next ?? undefined })}>Next page</Button>
+        </nav>
+      )}
+    </>
+  );
+}
