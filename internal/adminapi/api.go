@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -161,6 +162,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for name, value := range res.header {
+		if name == "Location" {
+			value = strings.TrimSuffix(a.cfg.BasePath, "/") + value
+		}
 		c.header.Set(name, value)
 	}
 	if res.stream != nil {

@@ -18,7 +18,10 @@ type Config struct {
 
 	GatewayAddr string // host:port of the data plane
 	AdminAddr   string // host:port of the management API
-	OpsAddr     string // host:port of /livez, /readyz and /metrics
+	// AdminBasePath is the path below which the management API and the dashboard are: "/", or a
+	// path without a slash at its end.
+	AdminBasePath string
+	OpsAddr       string // host:port of /livez, /readyz and /metrics
 
 	// GatewayDomain is the base domain of the generated hostnames of gateways, in
 	// lower case.

@@ -17,7 +17,7 @@ type Value struct {
 // the contract's table. No value is a secret.
 func (c *Config) Values() []Value {
 	texts := map[string]string{
-		"data-dir": c.DataDir, "gateway-addr": c.GatewayAddr, "admin-addr": c.AdminAddr, "ops-addr": c.OpsAddr,
+		"data-dir": c.DataDir, "gateway-addr": c.GatewayAddr, "admin-addr": c.AdminAddr, "admin-base-path": c.AdminBasePath, "ops-addr": c.OpsAddr,
 		"pprof": boolText(c.Pprof), "gateway-domain": c.GatewayDomain, "secret-key-file": c.SecretKeyFile,
 		"tls-cert": c.TLSCert, "tls-key": c.TLSKey, "admin-tls-cert": c.AdminTLSCert, "admin-tls-key": c.AdminTLSKey,
 		"trusted-proxies": networkText(c.TrustedProxies), "max-connections": strconv.Itoa(c.MaxConnections),

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -44,6 +45,9 @@ func settings() []setting {
 		}},
 		{name: "admin-addr", fallback: "127.0.0.1:8081", usage: "`address` of the management API", parse: func(c *Config, s string) error {
 			return parseAddress(&c.AdminAddr, s)
+		}},
+		{name: "admin-base-path", fallback: "/", usage: "`path` below which the management API and the dashboard are", parse: func(c *Config, s string) error {
+			return parseBasePath(&c.AdminBasePath, s)
 		}},
 		{name: "ops-addr", fallback: "127.0.0.1:8082", usage: "`address` of /livez, /readyz and /metrics", parse: func(c *Config, s string) error {
 			return parseAddress(&c.OpsAddr, s)
@@ -302,4 +306,28 @@ func parseWord(to *string, s string, words ...string) error {
 	}
 	*to = s
 	return nil
+}
+
+// parseBasePath accepts a path of plain segments, with or without a slash at its end.
+func parseBasePath(to *string, s string) error {
+	p := strings.TrimSuffix(s, "/")
+	if !strings.HasPrefix(s, "/") || len(p) > 128 {
+		return errors.New("must be a path that begins with a slash and has at most 128 characters, as in /keygate")
+	}
+	for i, segment := range strings.Split(p, "/") {
+		switch {
+		case i == 0: // before the first slash
+		case segment == "" || segment == "." || segment == "..":
+			return fmt.Errorf("%q has an empty segment or a dot segment: write a path like /keygate", s)
+		case strings.ContainsFunc(segment, func(c rune) bool { return !isUnreserved(c) }):
+			return fmt.Errorf("%q has a character other than letters, digits and - . _ ~ in a segment: write a path like /keygate", s)
+		}
+	}
+	*to = cmp.Or(p, "/")
+	return nil
+}
+
+// isUnreserved reports whether c never needs percent-encoding in a URL (RFC 3986, section 2.3).
+func isUnreserved(c rune) bool {
+	return c < 0x80 && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-._~", c))
 }

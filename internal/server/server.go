@@ -22,6 +22,7 @@ import (
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/dashboard"
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/netguard"
@@ -288,15 +289,19 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 	}
 	api, err := adminapi.New(adminapi.Config{
 		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Settings: s.settings, ClientIP: s.trust.ClientIP, Clock: clock,
-		Trusted: s.trust.Trusted, Recorder: s.auditLog, Log: s.log,
+		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
+	if err != nil {
+		return err
+	}
+	pages, err := dashboard.New(dashboard.Config{BasePath: s.cfg.Settings.AdminBasePath, API: api})
 	if err != nil {
 		return err
 	}
 	if err := s.buildRepositories(ops, api); err != nil {
 		return err
 	}
-	s.admin = newHTTPServer(s.metrics.Count("admin", api), s.log)
+	s.admin = newHTTPServer(s.metrics.Count("admin", pages), s.log)
 	return nil
 }
 
