@@ -35,18 +35,28 @@ ui: deps ## Build the dashboard (web) into internal/dashboard/dist.
 .PHONY: test
 test: deps ## Run all tests, with the race detector.
 	for module in $(MODULES); do $(GO) -C $$module test $(RACE) -timeout 20m ./...; done
-	$(MAKE) --no-print-directory test-memory
+	$(MAKE) --no-print-directory test-memory test-ui
 
 .PHONY: test-memory
 test-memory: ## Run the tests that the race detector would disturb: they measure memory.
 	$(GO) test -run 'Memory|Allocation|Hostile' ./internal/document ./internal/proxy/h1
+
+.PHONY: test-ui
+test-ui: deps ## Run the tests of the dashboard, in a real browser. Flags: ARGS="keys.spec.ts".
+	cd web && npm run --silent lint && npm run --silent check && npm run --silent test && npm run --silent e2e -- $(ARGS)
+
+.PHONY: ui-current
+ui-current: deps ## Fail if internal/dashboard/dist is not what web builds.
+	@before=$$(.ci/tree-hash internal/dashboard/dist web/src/api/schema.gen.ts); $(MAKE) --no-print-directory ui; \
+	after=$$(.ci/tree-hash internal/dashboard/dist web/src/api/schema.gen.ts); \
+	if [ "$$before" != "$$after" ]; then git status --short internal/dashboard/dist web; echo "the built dashboard was out of date: commit what make ui wrote"; exit 1; fi
 
 .PHONY: test-times
 test-times: deps ## Run all tests, and print the time of each package.
 	.ci/test-times $(RACE) ./...
 
 .PHONY: check
-check: deps fmt vet vet-platforms lint generated lint-api tidy fuzz-short test ## Run everything that CI runs.
+check: deps fmt vet vet-platforms lint generated ui-current lint-api tidy fuzz-short test ## Run everything that CI runs.
 
 .PHONY: bench
 bench: ## Run the Go benchmarks.
@@ -130,4 +140,4 @@ deps: ## Install missing programs that the tests need (as root or with sudo).
 
 .PHONY: clean
 clean: ## Remove build output.
-	rm -rf bin tools/node_modules
+	rm -rf bin tools/node_modules web/node_modules

@@ -1,1 +1,0 @@
-import{f as e,u as t}from"./index-BhJczj9l.js";var n=e();function r(){return(0,n.jsx)(t,{})}export{r as default};
