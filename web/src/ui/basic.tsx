@@ -169,8 +169,8 @@ export function Panel({ title, actions, children, className = '', flush }: {
     <section className={`min-w-0 rounded-lg border border-line bg-surface ${className}`}>
       {(title || actions) && (
         <header className="flex min-h-11 flex-wrap items-center gap-2 border-b border-line px-4 py-1.5">
-          <h2 className="text-base font-semibold">{title}</h2>
-          <div className="ml-auto flex items-center gap-2">{actions}</div>
+          {typeof title === 'string' ? <h2 className="text-base font-semibold">{title}</h2> : title}
+          {actions && <div className="ml-auto flex items-center gap-2">{actions}</div>}
         </header>
       )}
       <div className={flush ? '' : 'p-4'}>{children}</div>

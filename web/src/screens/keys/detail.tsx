@@ -1,5 +1,70 @@
-import { Page } from '../../ui/basic';
+import { Link, useParams } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { Schemas } from '../../api/client';
+import { useGateways } from '../../api/gateways';
+import { useRecord } from '../../api/hooks';
+import { useRefusal } from '../../api/session';
+import { showLimit } from '../../lib/limit';
+import { buttonClass, Button, Details, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
+import { EditKey } from './edit';
+import { RevokeKey } from './revoke';
+import { RotateKey, Rotation } from './rotate';
+import { KeyState } from './state';
+import { KeyUsage } from './usage';
 
-export default function Screen() {
-  return <Page title="keys/detail"><></></Page>;
+export default function KeyDetail() {
+  const { keyId } = useParams({ from: '/keys/$keyId' });
+  const query = useRecord('/v1/keys/{key_id}', { path: { key_id: keyId } }, { refetchInterval: 15_000 });
+  const { nameOf } = useGateways();
+  const [open, setOpen] = useState<'' | 'edit' | 'rotate' | 'revoke'>('');
+  const record = query.data?.data;
+  const path = `keys/${keyId}`;
+  const whyNot = useRefusals(path, record);
+  if (query.error && !record) return <Page title="Key"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
+  if (!record) return <Page title={<Skeleton className="h-6 w-48" />}><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
+  const gateway = record.level === 'account' ? 'none: it is for the management API' : record.gateway_id
+    ? <Link to="/gateways/$gatewayId" params={{ gatewayId: record.gateway_id }} className="link">{nameOf(record.gateway_id)}</Link> : 'all';
+  return (
+    <Page title={<span className="flex flex-wrap items-center gap-3">{record.name}<KeyState record={record} /></span>} actions={<>
+      <Button why={whyNot.write} onClick={() => setOpen('edit')}>Edit</Button>
+      <Button why={whyNot.write ?? (record.rotated_to ? 'This key has been rotated already. Rotate the new one.' : null)} icon="refresh" onClick={() => setOpen('rotate')}>Rotate</Button>
+      <Button why={whyNot.revoke} kind="danger" icon="stop" onClick={() => setOpen('revoke')}>Revoke</Button>
+    </>}>
+      {query.error && <Failure error={query.error} />}
+      <Rotation record={record} />
+      <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
+        <Panel title="Key">
+          <Details rows={[
+            ['Identifier', <Id key="id" value={record.key_id} />],
+            ['Prefix', <Id key="prefix" value={record.key_prefix} />],
+            ['Scope', <code key="scope" className="font-mono text-sm break-all">{record.scope}</code>],
+            ['Owner', record.owner ?? '–'],
+            ['Gateway', gateway],
+            ['Rate limit', showLimit(record.rate_limit)],
+            ['Expires', <Time key="expires" at={record.expires_at} none="never" />],
+            ['Last used', <Time key="used" at={record.last_used_at} none="never" />],
+            ['Created', <Time key="created" at={record.created_at} />],
+            ...(record.revoked_at ? [['Revoked', <Time key="revoked" at={record.revoked_at} />] as [string, React.ReactNode]] : []),
+            ...Object.entries(record.metadata).map(([k, v]): [React.ReactNode, React.ReactNode] => [<span key={k} className="break-words">{k}</span>, v]),
+          ]} />
+        </Panel>
+        {record.level === 'gateway'
+          ? <KeyUsage keyId={keyId} />
+          : <Panel title="Use"><p className="mb-3 text-muted">What this key has done is in the audit log.</p><Link to="/audit" search={{ key_id: keyId }} className={buttonClass()}>Open the audit log</Link></Panel>}
+      </div>
+      {open === 'edit' && <EditKey record={record} etag={query.data?.etag ?? null} onClose={() => setOpen('')} />}
+      {open === 'rotate' && <RotateKey record={record} onClose={() => setOpen('')} />}
+      {open === 'revoke' && <RevokeKey record={record} onClose={() => setOpen('')} />}
+    </Page>
+  );
+}
+
+// useRefusals says why a key cannot be changed or revoked, if so.
+function useRefusals(path: string, record: Schemas['Key'] | undefined): { write: string | null; revoke: string | null } {
+  const write = useRefusal('write', path);
+  const revoke = useRefusal('admin', path);
+  const admin = useRefusal('admin', '');
+  const account = record?.level === 'account' ? admin : null;
+  const ended = record && record.state !== 'active' ? `The key is ${record.state}, and can no longer be changed.` : null;
+  return { write: ended ?? write ?? account, revoke: record?.state === 'revoked' ? 'The key is revoked already.' : (revoke ?? account) };
 }

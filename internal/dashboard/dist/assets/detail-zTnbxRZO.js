@@ -1,1 +1,0 @@
-import{f as e,u as t}from"./index-Pq3CJT3Q.js";var n=e();function r(){return(0,n.jsx)(t,{})}export{r as default};

@@ -1,1 +1,0 @@
-import{f as e,i as t}from"./index-Pq3CJT3Q.js";var n=e();function r(){return(0,n.jsx)(t,{title:`audit/list`,children:(0,n.jsx)(n.Fragment,{})})}export{r as default};

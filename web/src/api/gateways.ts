@@ -1,0 +1,10 @@
+import { useList } from './hooks';
+import { useRefusal } from './session';
+
+// useGateways returns the newest 100 gateways, for names and choices.
+export function useGateways() {
+  const refused = useRefusal('read', 'gateways');
+  const query = useList('/v1/gateways', { query: { limit: 100 } }, { enabled: !refused, staleTime: 30_000 });
+  const gateways = query.data?.data.data ?? [];
+  return { gateways, loaded: Boolean(query.data), nameOf: (id: string) => gateways.find((g) => g.gateway_id === id)?.name ?? id };
+}
