@@ -337,6 +337,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	}
 	discard(c.AuditHead(ctx))
 	discard(c.Traffic(ctx, client.TrafficQuery{}))
+	discard(c.Top(ctx, client.TrafficQuery{}, "", 0))
 	for range c.Requests(ctx, client.RequestFilter{}) {
 		break
 	}

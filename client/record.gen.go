@@ -2040,6 +2040,81 @@ type SyncFailedEvent struct {
 	Path string `json:"path"`
 }
 
+// Top is the schema Top of the OpenAPI document.
+type Top struct {
+	// One row for each route, key or gateway, the greatest first. Those without any are
+	// left out.
+	Data []TopRow `json:"data"`
+}
+
+// TopRow is the schema TopRow of the OpenAPI document.
+type TopRow struct {
+	// BytesIn Total size of request bodies, in bytes.
+	//
+	// Example: 52000
+	BytesIn int64 `json:"bytes_in"`
+
+	// BytesOut Total size of response bodies, in bytes.
+	//
+	// Example: 734000
+	BytesOut int64 `json:"bytes_out"`
+
+	// Forbidden Responses with status 403.
+	//
+	// Example: 10
+	Forbidden int64 `json:"forbidden"`
+
+	// GatewayID Gateway of the route, or the gateway itself; null for keys.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID *string `json:"gateway_id"`
+
+	// Group Identifier of the route, key or gateway; null for requests that have none.
+	//
+	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
+	Group *string `json:"group"`
+
+	// Limited Responses with status 429.
+	//
+	// Example: 40
+	Limited int64 `json:"limited"`
+
+	// Requests Number of requests, including refused ones.
+	//
+	// Example: 1200
+	Requests int64 `json:"requests"`
+
+	// Status2Xx Responses with a status from 200 to 299.
+	//
+	// Example: 1100
+	Status2Xx int64 `json:"status_2xx"`
+
+	// Status3Xx Responses with a status from 300 to 399.
+	//
+	// Example: 0
+	Status3Xx int64 `json:"status_3xx"`
+
+	// Status4Xx Responses with a status from 400 to 499.
+	//
+	// Example: 90
+	Status4Xx int64 `json:"status_4xx"`
+
+	// Status5Xx Responses with a status from 500 to 599.
+	//
+	// Example: 10
+	Status5Xx int64 `json:"status_5xx"`
+
+	// Unauthorized Responses with status 401.
+	//
+	// Example: 20
+	Unauthorized int64 `json:"unauthorized"`
+
+	// UpstreamErrors Responses with a 5xx status from the upstream, and 502 and 504 responses from Keygate.
+	//
+	// Example: 10
+	UpstreamErrors int64 `json:"upstream_errors"`
+}
+
 // TrafficRow is the schema TrafficRow of the OpenAPI document.
 type TrafficRow struct {
 	// BytesIn Total size of request bodies, in bytes.

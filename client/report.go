@@ -105,6 +105,23 @@ func (c *Client) Traffic(ctx context.Context, q TrafficQuery) ([]TrafficRow, err
 	return r.Data, nil
 }
 
+// Top returns the routes, keys or gateways with the greatest numbers in the whole time of a query, the
+// greatest first. GroupBy is route (the default), key or gateway. order is requests (the default), errors,
+// refused or bytes_out. limit is from 1 to 100; 0 means 10.
+func (c *Client) Top(ctx context.Context, q TrafficQuery, order string, limit int) ([]TopRow, error) {
+	rows := ""
+	if limit != 0 {
+		rows = strconv.Itoa(limit)
+	}
+	query := filter("gateway_id", q.GatewayID, "route_id", q.RouteID, "key_id", q.KeyID, "since", instant(q.Since), "until", instant(q.Until),
+		"interval", q.Interval, "group_by", q.GroupBy, "order", order, "limit", rows)
+	r, err := call[struct{ Data []TopRow }](ctx, c, http.MethodGet, "/v1/reports/top?"+query.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return r.Data, nil
+}
+
 // Requests lists the requests of the last 24 hours that were refused (401, 403,
 // 429) or failed (5xx), newest first (contract, section 7). Of more than 1,000 such
 // requests in one second it has a sample.

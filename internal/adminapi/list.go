@@ -22,16 +22,7 @@ const (
 
 // pageParams returns the query parameters that every list has.
 func pageParams() []queryParam {
-	return []queryParam{{
-		name: "limit", doc: "Maximum number of records on a page.",
-		schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(1), Maximum: bound(maxPage), Default: defaultPage},
-		check: func(v string) error {
-			if n, err := strconv.Atoi(v); err != nil || n < 1 || n > maxPage || strconv.Itoa(n) != v {
-				return fault.Invalid("limit", "must be an integer between 1 and %d", maxPage)
-			}
-			return nil
-		},
-	}, {
+	return []queryParam{countParam("limit", "Maximum number of records on a page.", defaultPage, maxPage), {
 		name: "cursor", doc: "next_cursor of the previous page. All other parameters except limit must be the same as for that page.",
 		schema: textSchema(),
 		check: func(v string) error {
@@ -41,6 +32,20 @@ func pageParams() []queryParam {
 			return nil
 		},
 	}}
+}
+
+// countParam returns a query parameter that takes a whole number from 1 to most.
+func countParam(name, doc string, fallback, most int) queryParam {
+	return queryParam{
+		name: name, doc: doc,
+		schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(1), Maximum: bound(float64(most)), Default: fallback},
+		check: func(v string) error {
+			if n, err := strconv.Atoi(v); err != nil || n < 1 || n > most || strconv.Itoa(n) != v {
+				return fault.Invalid(name, "must be an integer between 1 and %d", most)
+			}
+			return nil
+		},
+	}
 }
 
 // textSchema returns the schema of a parameter that takes any non-empty text.

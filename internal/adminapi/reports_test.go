@@ -276,6 +276,23 @@ func TestTrafficCountsAllRequests(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the top of a report adds up its intervals", func(t *testing.T) {
+		s := s.in(t)
+		rows := s.get("/v1/reports/top?" + day + "&group_by=route").want(200).data()
+		if len(rows) == 0 || rows[0]["group"] != p.route || rows[0]["requests"].(float64) < 4 {
+			t.Errorf("got %v, want the route %s first", rows, p.route)
+		}
+		if rows := s.get("/v1/reports/top?" + day + "&group_by=key&order=refused&limit=1").want(200).data(); len(rows) != 1 {
+			t.Errorf("got %v, want one key", rows)
+		}
+		stranger := s.newAccount("other-top")
+		if r := s.do(request{method: "GET", path: "/v1/reports/top?" + day, key: stranger}).want(200); len(r.data()) != 0 {
+			t.Errorf("another account sees %s, want nothing", r.raw)
+		}
+		for query, field := range map[string]string{"group_by=status": "group_by", "order=name": "order", "limit=101": "limit", "limit=0": "limit", "since=now": "since"} {
+			s.get("/v1/reports/top?"+query).refused(422, "validation_failed", field)
+		}
+	})
 	t.Run("an invalid parameter is refused", func(t *testing.T) {
 		for query, field := range map[string]string{
 			"interval=5m": "interval", "group_by=colour": "group_by", "since=now": "since", "since=2027-03-02&until=2027-03-01": "since", "since=2028-01-01": "since",

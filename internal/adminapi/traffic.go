@@ -1,8 +1,10 @@
 package adminapi
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -80,7 +82,81 @@ func (a *API) trafficOperations() []operation {
 			"of 1h for 35 days, of 1d for 400 days.",
 		query: trafficParams(), success: http.StatusOK, result: reflect.TypeFor[trafficRecord](),
 		run: a.reportTraffic,
+	}, {
+		id: "reportTop", method: http.MethodGet, path: "/v1/reports/top", tag: "Traffic",
+		summary:     "Get what has the most traffic",
+		description: "Returns the routes, keys or gateways with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.",
+		query:       topParams(), success: http.StatusOK, result: reflect.TypeFor[topRecord](),
+		run: a.reportTop,
 	}}
+}
+
+type topRecord struct {
+	Data []topRowRecord `json:"data" nullable:"false" doc:"One row for each route, key or gateway, the greatest first. Those without any are left out."`
+}
+
+type topRowRecord struct {
+	Group          *string `json:"group" doc:"Identifier of the route, key or gateway; null for requests that have none." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	GatewayID      *string `json:"gateway_id" doc:"Gateway of the route, or the gateway itself; null for keys." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Requests       int64   `json:"requests" doc:"Number of requests, including refused ones." example:"1200"`
+	Status2xx      int64   `json:"status_2xx" doc:"Responses with a status from 200 to 299." example:"1100"`
+	Status3xx      int64   `json:"status_3xx" doc:"Responses with a status from 300 to 399." example:"0"`
+	Status4xx      int64   `json:"status_4xx" doc:"Responses with a status from 400 to 499." example:"90"`
+	Status5xx      int64   `json:"status_5xx" doc:"Responses with a status from 500 to 599." example:"10"`
+	Limited        int64   `json:"limited" doc:"Responses with status 429." example:"40"`
+	Unauthorized   int64   `json:"unauthorized" doc:"Responses with status 401." example:"20"`
+	Forbidden      int64   `json:"forbidden" doc:"Responses with status 403." example:"10"`
+	UpstreamErrors int64   `json:"upstream_errors" doc:"Responses with a 5xx status from the upstream, and 502 and 504 responses from Keygate." example:"10"`
+	BytesIn        int64   `json:"bytes_in" doc:"Total size of request bodies, in bytes." example:"52000"`
+	BytesOut       int64   `json:"bytes_out" doc:"Total size of response bodies, in bytes." example:"734000"`
+}
+
+// The number of rows of a top report.
+const (
+	defaultTop = 10
+	maxTop     = 100
+)
+
+func topParams() []queryParam {
+	var params []queryParam
+	for _, p := range trafficParams() {
+		if p.name != "group_by" {
+			params = append(params, p)
+		}
+	}
+	group := enumParam("group_by", "What is listed.", string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByGateway))
+	group.schema.Default = string(traffic.ByRoute)
+	order := enumParam("order", "What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out.",
+		string(traffic.ByRequests), string(traffic.ByErrors), string(traffic.ByRefused), string(traffic.ByBytesOut))
+	order.schema.Default = string(traffic.ByRequests)
+	return append(params, group, order, countParam("limit", "Maximum number of rows.", defaultTop, maxTop))
+}
+
+func (a *API) reportTop(c *call) (response, error) {
+	q, err := c.trafficQuery()
+	if err != nil {
+		return response{}, err
+	}
+	q.Group = cmp.Or(q.Group, traffic.ByRoute)
+	limit := defaultTop
+	if v := c.query.Get("limit"); v != "" {
+		limit, _ = strconv.Atoi(v) // checked by countParam
+	}
+	rows, err := searching(c, func() ([]traffic.Total, error) {
+		return a.cfg.Control.TopTraffic(c.ctx, &c.caller, q, traffic.Order(c.query.Get("order")), limit)
+	})
+	if err != nil {
+		return response{}, err
+	}
+	out := topRecord{Data: make([]topRowRecord, len(rows))}
+	for i := range rows {
+		r := &rows[i]
+		out.Data[i] = topRowRecord{
+			Group: optionalText(r.Group), GatewayID: optionalText(r.GatewayID), Requests: r.Requests, Status2xx: r.Status[0], Status3xx: r.Status[1], Status4xx: r.Status[2], Status5xx: r.Status[3],
+			Limited: r.Limited, Unauthorized: r.Unauthorized, Forbidden: r.Forbidden, UpstreamErrors: r.UpstreamErrors, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
+		}
+	}
+	return ok(out), nil
 }
 
 func (a *API) reportTraffic(c *call) (response, error) {

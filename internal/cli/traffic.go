@@ -16,6 +16,8 @@ import (
 type traffic struct {
 	*app
 	query client.TrafficQuery
+	top   int
+	order string
 	span  spanFlags
 }
 
@@ -30,8 +32,11 @@ are kept for 48 hours, hours for 35 days, days for 400 days.
 The default interval is a minute, or an hour with --group-by. The default of --since
 is 60 minutes ago for minutes, 24 hours ago for hours and 30 days ago for days. A
 table omits groups without requests and the empty intervals before the first request;
-JSON and YAML have them all.`,
-		Example: "  keygate traffic\n  keygate traffic --group-by route --since 1h\n  keygate traffic --key-id key_01j… --interval 1d",
+JSON and YAML have them all.
+
+With --top 10, the report has the ten routes, keys or gateways with the most requests of
+the whole time, or with the most of what --order says.`,
+		Example: "  keygate traffic\n  keygate traffic --group-by route --since 1h\n  keygate traffic --top 10 --group-by key --order refused\n  keygate traffic --key-id key_01j… --interval 1d",
 		Args:    noArgs, RunE: o.run,
 	}
 	f := c.Flags()
@@ -40,6 +45,8 @@ JSON and YAML have them all.`,
 	f.StringVar(&o.query.KeyID, "key-id", "", "only requests with the key with this `id`, name or prefix")
 	f.StringVar(&o.query.Interval, "interval", "", "`length` of the intervals: 1m, 1h or 1d")
 	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key or status")
+	f.IntVar(&o.top, "top", 0, "only this `number` of groups, up to 100, with their sums over the whole time")
+	f.StringVar(&o.order, "order", "", "order of --top: requests (default), errors, refused or bytes_out, by `field`")
 	o.span.add(f, "requests")
 	return c
 }
@@ -50,6 +57,13 @@ func (o *traffic) run(c *cobra.Command, _ []string) (err error) {
 	}
 	if o.query.Since, o.query.Until, err = o.span.span(time.Now()); err != nil {
 		return err
+	}
+	ranked := c.Flags().Changed("top")
+	if o.order != "" && !ranked {
+		return usagef("--order is the order of --top: add --top 10, or leave --order out")
+	}
+	if ranked && o.query.GroupBy == "" {
+		o.query.GroupBy = "route"
 	}
 	if o.query.Interval == "" {
 		o.query.Interval = "1m"
@@ -63,6 +77,9 @@ func (o *traffic) run(c *cobra.Command, _ []string) (err error) {
 	}
 	if err := o.identify(api, records{gateway: &o.query.GatewayID, route: &o.query.RouteID, key: &o.query.KeyID}); err != nil {
 		return err
+	}
+	if ranked {
+		return o.printTop(c, api)
 	}
 	rows, err := api.Traffic(c.Context(), o.query)
 	if err != nil {
@@ -100,6 +117,33 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 			cells = append(cells, milliseconds(l.P50), milliseconds(l.P90), milliseconds(l.P99), milliseconds(u.P50), milliseconds(u.P99))
 		}
 		t.row(cells...)
+	}
+	return t.flush()
+}
+
+// printTop prints the groups with the greatest numbers.
+func (o *traffic) printTop(c *cobra.Command, api *client.Client) error {
+	if o.top < 1 || o.top > 100 {
+		return usagef("--top must be between 1 and 100")
+	}
+	rows, err := api.Top(c.Context(), o.query, o.order, o.top)
+	if err != nil {
+		return err
+	}
+	if !o.forPeople() {
+		return o.printData(rows)
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(o.Err, "There was nothing to list in that time.")
+		return nil
+	}
+	names := o.namesOf(c.Context(), api)
+	t := o.newTable(column{name: strings.ToUpper(o.query.GroupBy), flex: true}, column{name: "REQUESTS"}, column{name: "2XX", rank: 2}, column{name: "3XX", rank: 4},
+		column{name: "4XX"}, column{name: "5XX"}, column{name: "429"}, column{name: "401", rank: 1}, column{name: "403", rank: 1}, column{name: "IN", rank: 3}, column{name: "OUT", rank: 3})
+	for i := range rows {
+		r := &rows[i]
+		t.row(o.group(&client.TrafficRow{Group: r.Group}, names), count(r.Requests), count(r.Status2Xx), count(r.Status3Xx), count(r.Status4Xx), count(r.Status5Xx),
+			count(r.Limited), count(r.Unauthorized), count(r.Forbidden), size(r.BytesIn), size(r.BytesOut))
 	}
 	return t.flush()
 }

@@ -26,6 +26,7 @@ type Sources struct {
 type TrafficSource interface {
 	Syncer
 	Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error)
+	Top(ctx context.Context, accountID string, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error)
 	Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error)
 	Effect(ctx context.Context, accountID string, c traffic.Change) (*traffic.Effect, error)
 }
@@ -71,6 +72,15 @@ func (s *Service) Traffic(ctx context.Context, c *Caller, q traffic.Query) ([]tr
 		return nil, err
 	}
 	return s.cfg.Sources.Traffic.Report(ctx, c.Account.ID, q)
+}
+
+// TopTraffic reports the groups of q that had most of what by says, the greatest first. The errors are
+// those of Traffic.
+func (s *Service) TopTraffic(ctx context.Context, c *Caller, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error) {
+	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
+		return nil, err
+	}
+	return s.cfg.Sources.Traffic.Top(ctx, c.Account.ID, q, by, limit)
 }
 
 // Requests lists requests that were refused or failed, newest first.

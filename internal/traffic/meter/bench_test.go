@@ -153,6 +153,36 @@ func BenchmarkReport(b *testing.B) {
 	}
 }
 
+// BenchmarkTop measures the ten greatest of 10,000 keys, and of 1,000 routes, over a day.
+func BenchmarkTop(b *testing.B) {
+	ctx := context.Background()
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(b.TempDir(), "keygate.db")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	end := time.Date(2026, 5, 6, 0, 0, 0, 0, time.UTC)
+	account := fillHours(b, db, end, mixed(1000, 10_000))
+	m, err := New(Config{Store: db, Now: func() time.Time { return end }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, by := range []traffic.Grouping{traffic.ByRoute, traffic.ByKey} {
+		b.Run("a_day_by_"+string(by), func(b *testing.B) {
+			q := traffic.Query{Interval: traffic.Hour, Group: by, Since: end.Add(-24 * time.Hour), Until: end}
+			b.ReportAllocs()
+			before := cputest.Used(b)
+			for b.Loop() {
+				rows, err := m.Top(ctx, account, q, traffic.ByRequests, 10)
+				if err != nil || len(rows) != 10 {
+					b.Fatalf("got %d rows and the error %v, want 10", len(rows), err)
+				}
+			}
+			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N)/1e6, "cpu-ms/report")
+		})
+	}
+}
+
 // fillHours stores the requests of batches in each hour of the 35 days before end, merged and
 // also added to their days, and returns their account.
 func fillHours(b *testing.B, db *sqlite.DB, end time.Time, batches [][]accesslog.Entry) (accountID string) {

@@ -205,6 +205,16 @@ func (m *Meter) Report(ctx context.Context, accountID string, q traffic.Query) (
 	return traffic.Report(ctx, m.cfg.Store, accountID, q, m.cfg.Now())
 }
 
+// Top returns the groups of q with the greatest numbers, as Report does for all of them.
+func (m *Meter) Top(ctx context.Context, accountID string, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error) {
+	leave, err := enter(ctx, m.reporting)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return traffic.Top(ctx, m.cfg.Store, accountID, q, by, limit, m.cfg.Now())
+}
+
 // enter waits for a slot until ctx ends. leave releases it.
 func enter(ctx context.Context, slots chan struct{}) (leave func(), err error) {
 	select {

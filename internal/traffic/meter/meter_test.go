@@ -166,8 +166,51 @@ func (m *model) check(t fataler, report *meter.Meter, account [16]byte, q traffi
 		if len(want) > 0 {
 			t.Fatalf("%+v: the report lacks the rows %+v", q, slices.Collect(maps.Values(want)))
 		}
+		m.checkTop(t, report, account, q, got)
 		if len(got) != intervals*len(groups) || g == traffic.Together && len(got) != intervals {
 			t.Fatalf("%+v: got %d rows of %d groups, want %d for each", q, len(got), len(groups), intervals)
+		}
+	}
+}
+
+// checkTop compares the greatest groups of q with the rows of its report.
+func (m *model) checkTop(t fataler, report *meter.Meter, account [16]byte, q traffic.Query, rows []traffic.Row) {
+	t.Helper()
+	totals := map[string]traffic.Row{}
+	for _, r := range rows {
+		sum := totals[r.Group]
+		sum.Group = r.Group
+		sum.Requests += r.Requests
+		for class, n := range r.Status {
+			sum.Status[class] += n
+		}
+		sum.Limited, sum.Unauthorized, sum.Forbidden = sum.Limited+r.Limited, sum.Unauthorized+r.Unauthorized, sum.Forbidden+r.Forbidden
+		sum.UpstreamErrors, sum.BytesIn, sum.BytesOut = sum.UpstreamErrors+r.UpstreamErrors, sum.BytesIn+r.BytesIn, sum.BytesOut+r.BytesOut
+		totals[r.Group] = sum
+	}
+	for by, of := range map[traffic.Order]func(traffic.Row) int64{
+		traffic.ByRequests: func(r traffic.Row) int64 { return r.Requests },
+		traffic.ByErrors:   func(r traffic.Row) int64 { return r.Status[3] },
+		traffic.ByRefused:  func(r traffic.Row) int64 { return r.Limited + r.Unauthorized + r.Forbidden },
+		traffic.ByBytesOut: func(r traffic.Row) int64 { return r.BytesOut },
+	} {
+		var want []int64
+		for _, sum := range totals {
+			if n := of(sum); n > 0 {
+				want = append(want, n)
+			}
+		}
+		slices.SortFunc(want, func(a, b int64) int { return cmp.Compare(b, a) })
+		want = want[:min(len(want), 3)]
+		got, err := report.Top(context.Background(), id.Format(id.Account, account), q, by, 3)
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("%+v by %s: got %d rows, %v, want %d", q, by, len(got), err, len(want))
+		}
+		for i, row := range got {
+			row.Start = time.Time{}
+			if of(row.Row) != want[i] || row.Row != totals[row.Group] {
+				t.Fatalf("%+v by %s:\n got %+v\nwant %+v, with %d", q, by, row, totals[row.Group], want[i])
+			}
 		}
 	}
 }

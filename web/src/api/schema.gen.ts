@@ -672,6 +672,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/reports/top": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get what has the most traffic
+         * @description Returns the routes, keys or gateways with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.
+         */
+        get: operations["reportTop"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/reports/traffic": {
         parameters: {
             query?: never;
@@ -3343,6 +3363,88 @@ export interface components {
              * @example api/openapi.yaml
              */
             path: string;
+        };
+        Top: {
+            /** @description One row for each route, key or gateway, the greatest first. Those without any are left out. */
+            data: components["schemas"]["TopRow"][];
+        };
+        TopRow: {
+            /**
+             * Format: int64
+             * @description Total size of request bodies, in bytes.
+             * @example 52000
+             */
+            bytes_in: number;
+            /**
+             * Format: int64
+             * @description Total size of response bodies, in bytes.
+             * @example 734000
+             */
+            bytes_out: number;
+            /**
+             * Format: int64
+             * @description Responses with status 403.
+             * @example 10
+             */
+            forbidden: number;
+            /**
+             * @description Gateway of the route, or the gateway itself; null for keys.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string | null;
+            /**
+             * @description Identifier of the route, key or gateway; null for requests that have none.
+             * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            group: string | null;
+            /**
+             * Format: int64
+             * @description Responses with status 429.
+             * @example 40
+             */
+            limited: number;
+            /**
+             * Format: int64
+             * @description Number of requests, including refused ones.
+             * @example 1200
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Responses with a status from 200 to 299.
+             * @example 1100
+             */
+            status_2xx: number;
+            /**
+             * Format: int64
+             * @description Responses with a status from 300 to 399.
+             * @example 0
+             */
+            status_3xx: number;
+            /**
+             * Format: int64
+             * @description Responses with a status from 400 to 499.
+             * @example 90
+             */
+            status_4xx: number;
+            /**
+             * Format: int64
+             * @description Responses with a status from 500 to 599.
+             * @example 10
+             */
+            status_5xx: number;
+            /**
+             * Format: int64
+             * @description Responses with status 401.
+             * @example 20
+             */
+            unauthorized: number;
+            /**
+             * Format: int64
+             * @description Responses with a 5xx status from the upstream, and 502 and 504 responses from Keygate.
+             * @example 10
+             */
+            upstream_errors: number;
         };
         Traffic: {
             /** @description One row for each interval and group, oldest first. An interval without requests has zeros. */
@@ -6362,6 +6464,72 @@ export interface operations {
             };
             422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
+        };
+    };
+    reportTop: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only requests of this gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id?: string;
+                /**
+                 * @description Only requests of this route.
+                 * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
+                 */
+                route_id?: string;
+                /**
+                 * @description Only requests with this key.
+                 * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+                 */
+                key_id?: string;
+                /**
+                 * @description Start of the report, inclusive: an RFC 3339 time, or a date, which means midnight UTC. Default: 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval that overlaps the report is included as a whole.
+                 * @example 2026-03-01T12:00:00Z
+                 */
+                since?: string;
+                /**
+                 * @description End of the report, exclusive, in the same form as since. Default: now.
+                 * @example 2026-03-01T12:00:00Z
+                 */
+                until?: string;
+                /** @description Length of an interval. */
+                interval?: "1m" | "1h" | "1d";
+                /** @description What is listed. */
+                group_by?: "route" | "key" | "gateway";
+                /** @description What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out. */
+                order?: "requests" | "errors" | "refused" | "bytes_out";
+                /** @description Maximum number of rows. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Top"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     reportTraffic: {

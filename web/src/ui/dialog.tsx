@@ -15,6 +15,8 @@ export function Dialog({ title, onClose, mayClose, children, wide }: {
     if (!dialog) return;
     const before = document.activeElement;
     dialog.showModal();
+    // The browser would focus the button that closes it.
+    dialog.querySelector<HTMLElement>('[data-body] :is(input, select, textarea):not([type=checkbox])')?.focus();
     return () => {
       dialog.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
@@ -31,7 +33,7 @@ export function Dialog({ title, onClose, mayClose, children, wide }: {
           <h2 id={label} className="min-w-0 flex-1 truncate text-lg font-semibold">{title}</h2>
           <IconButton icon="cross" label="Close" onClick={close} />
         </header>
-        <div className="overflow-y-auto p-4">{children}</div>
+        <div data-body className="overflow-y-auto p-4">{children}</div>
       </div>
     </dialog>
   );

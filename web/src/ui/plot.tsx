@@ -32,7 +32,7 @@ export default function Plot({ times, series, format, height = 180, onZoom }: Ch
         cursor: { y: false, drag: { x: Boolean(zoom.current), y: false, setScale: false }, points: { size: 6 } },
         scales: { y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
         axes: [
-          { stroke: color('--muted'), grid: { show: false }, ticks: { stroke: color('--line'), size: 4 }, font: '11px system-ui', size: 28 },
+          { stroke: color('--muted'), grid: { show: false }, ticks: { stroke: color('--line'), size: 4 }, font: '11px system-ui', size: 28, space: 70, values: (_u, ticks, _axis, _space, step) => ticks.map((t) => tick(t, step)) },
           { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui', size: 56, values: (_u, ticks) => ticks.map((t) => show.current(t)) },
         ],
         series: [{}, ...lines.current.map((s) => ({ label: s.label, stroke: color(s.color), width: 1.5, points: { show: false } }))],
@@ -63,6 +63,15 @@ export default function Plot({ times, series, format, height = 180, onZoom }: Ch
     };
   }, [height]);
   return <div ref={box} aria-hidden="true" className="h-full w-full overflow-hidden" />;
+}
+
+const hour = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+
+// tick shows a time of the x axis; step is the distance to the next one in seconds.
+function tick(time: number, step: number): string {
+  const date = new Date(time * 1000);
+  return step >= 86_400 || (date.getHours() === 0 && date.getMinutes() === 0) ? day.format(date) : hour.format(date);
 }
 
 // resolve returns the colour of a custom property, in a form that a canvas takes.

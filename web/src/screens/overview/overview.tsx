@@ -1,5 +1,148 @@
-import { Page } from '../../ui/basic';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { Schemas } from '../../api/client';
+import { useGateways } from '../../api/gateways';
+import { useList, useRecord } from '../../api/hooks';
+import { refusal, useAccount } from '../../api/session';
+import { count, milliseconds, percent, short } from '../../lib/format';
+import { type Range, ranges } from '../../lib/time';
+import { intervalOf, isRange, refreshOf, refusals, sinceOf, startOf, sum } from '../../lib/traffic';
+import { useUrl } from '../../lib/url';
+import { Button, Empty, Failure, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
+import { Chart } from '../../ui/chart';
+import { inputClass } from '../../ui/form';
+import { Ranges } from '../../ui/ranges';
+import { Table } from '../../ui/table';
+import { Start, StartSteps } from './start';
+import { Top } from './top';
 
-export default function Screen() {
-  return <Page title="overview/overview"><></></Page>;
+// Overview is the state of the last minutes to days: traffic, refusals, errors, latency, what is used most,
+// and what changed.
+export default function Overview() {
+  const [url, change] = useUrl<'range' | 'since' | 'until' | 'gateway_id'>();
+  const scope = useAccount()?.key.scope ?? '';
+  const { gateways, loaded } = useGateways();
+  const [paused, setPaused] = useState(false);
+  const zoomed = Boolean(url.since && url.until);
+  const range: Range = isRange(url.range) ? url.range : '1h';
+  const since = zoomed ? url.since : sinceOf(range);
+  const span = zoomed ? Date.parse(url.until ?? '') - Date.parse(url.since ?? '') : ranges[range] * 1000;
+  const interval = zoomed ? (span <= 4 * 3_600_000 ? '1m' : '1h') : intervalOf[range];
+  const period = { since, until: zoomed ? url.until : undefined, gateway_id: url.gateway_id };
+  const refresh = paused || zoomed ? false : refreshOf[range];
+  const live = { refetchInterval: refresh as number | false, refetchOnWindowFocus: !paused && !zoomed, staleTime: paused ? Infinity : 5_000 };
+  const mayRead = (path: string) => refusal(scope, 'read', path) === null;
+  const report = useRecord('/v1/reports/traffic', { query: { ...period, interval } }, { ...live, enabled: mayRead('reports'), placeholderData: (old) => old });
+  const rows = report.data?.data.data;
+
+  if (loaded && gateways.length === 0) return <Start />;
+  // Until there is traffic, the first steps may not be done.
+  const fresh = gateways.length === 1 && rows !== undefined && sum(rows, (r) => r.status_2xx) === 0;
+  const zoom = (from: number, to: number) => {
+    const step = to - from > 4 * 3600 ? 3600 : 60;
+    change({ since: new Date(Math.floor(from / step) * step * 1000).toISOString(), until: new Date(Math.ceil(to / step) * step * 1000).toISOString() });
+  };
+  return (
+    <Page title="Overview" actions={<>
+      {gateways.length > 1 && (
+        <select aria-label="Gateway" value={url.gateway_id ?? ''} onChange={(e) => change({ gateway_id: e.target.value || undefined })} className={`${inputClass} w-44`}>
+          <option value="">All gateways</option>
+          {gateways.map((g) => <option key={g.gateway_id} value={g.gateway_id}>{g.name}</option>)}
+        </select>
+      )}
+      {zoomed && <Button icon="cross" onClick={() => change({ since: undefined, until: undefined })}>End the zoom</Button>}
+      <Ranges value={zoomed ? '' : range} options={Object.keys(ranges) as Range[]} onChange={(r) => change({ range: r === '1h' ? undefined : r, since: undefined, until: undefined })} />
+      <Button icon={paused ? 'play' : 'pause'} aria-pressed={paused} onClick={() => setPaused(!paused)}>{paused ? 'Resume' : 'Pause'}</Button>
+    </>}>
+      {!mayRead('reports') && <Failure error={refusal(scope, 'read', 'reports')} />}
+      {report.error && <Failure error={report.error} retry={() => void report.refetch()} />}
+      {fresh && <StartSteps />}
+      <Figures rows={rows} seconds={span / 1000} />
+      <div className="grid gap-4 lg:grid-cols-2">
+        <Panel title="Requests">
+          {rows ? <Chart label="Requests" times={rows.map(startOf)} format={short} onZoom={zoom} series={[
+            { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
+            { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
+            { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
+          ]} /> : <Skeleton className="h-50 w-full" />}
+        </Panel>
+        <Panel title="Latency">
+          {rows ? <Chart label="Latency" times={rows.map(startOf)} format={milliseconds} onZoom={zoom} series={(['p50', 'p95', 'p99'] as const).map((p, i) => ({
+            label: p, color: `--chart-${i + 1}`, values: rows.map((r) => (Number(r.requests) > 0 && r.latency_ms ? Number(r.latency_ms[p]) : null)),
+          }))} /> : <Skeleton className="h-50 w-full" />}
+        </Panel>
+        <Top by="route" period={period} live={live} />
+        <Top by="key" period={period} live={live} />
+        {mayRead('webhooks') && <FailingWebhooks refresh={refresh !== false} />}
+        {mayRead('audit-log') && <Changes refresh={refresh !== false} />}
+      </div>
+    </Page>
+  );
+}
+
+function Figures({ rows, seconds }: { rows: Schemas['TrafficRow'][] | undefined; seconds: number }) {
+  const total = rows ? sum(rows, (r) => r.requests) : 0;
+  const errors = rows ? sum(rows, (r) => r.status_5xx) : 0;
+  const refused = rows ? sum(rows, refusals) : 0;
+  const last = rows?.findLast((r) => Number(r.requests) > 0)?.latency_ms;
+  const figures = [
+    { name: 'Requests', value: count(total), note: `${(total / seconds).toFixed(total / seconds < 10 ? 2 : 0)} a second` },
+    { name: 'Refused', value: count(refused), note: percent(refused, total) },
+    { name: 'Errors', value: count(errors), note: percent(errors, total) },
+    { name: 'p50', value: last ? milliseconds(Number(last.p50)) : '–', note: 'latest' },
+    { name: 'p95', value: last ? milliseconds(Number(last.p95)) : '–', note: 'latest' },
+    { name: 'p99', value: last ? milliseconds(Number(last.p99)) : '–', note: 'latest' },
+  ];
+  return (
+    <dl className="grid grid-cols-2 gap-px overflow-hidden rounded-lg border border-line bg-line sm:grid-cols-3 lg:grid-cols-6">
+      {figures.map((f) => (
+        <div key={f.name} className="bg-surface px-4 py-3">
+          <dt className="text-muted">{f.name}</dt>
+          <dd className="text-xl font-semibold">{rows ? f.value : <Skeleton className="h-5 w-16" />}</dd>
+          <dd className="text-sm text-muted">{rows ? f.note : ' '}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+// FailingWebhooks lists endpoints that are disabled, and those whose deliveries failed lately.
+function FailingWebhooks({ refresh }: { refresh: boolean }) {
+  const interval = refresh ? 60_000 : false;
+  const hooks = useList('/v1/webhooks', { query: { limit: 100 } }, { refetchInterval: interval });
+  const failed = useList('/v1/webhook-deliveries', { query: { state: 'failed', limit: 100 } }, { refetchInterval: interval });
+  const endpoints = hooks.data?.data.data;
+  const deliveries = failed.data?.data.data;
+  const rows = endpoints && deliveries
+    ? endpoints.map((w) => ({ w, failed: deliveries.filter((d) => d.webhook_id === w.webhook_id).length })).filter((r) => r.failed > 0 || r.w.state === 'disabled')
+    : undefined;
+  return (
+    <Panel flush title="Failing webhooks" actions={<Link to="/webhooks" className="link">All webhooks</Link>}>
+      {hooks.error || failed.error ? <div className="p-4"><Failure error={hooks.error ?? failed.error} /></div> : (
+        <Table label="Failing webhooks" rows={rows} rowKey={(r) => r.w.webhook_id} skeletons={2} empty={<Empty icon="check" title="No endpoint is failing" />} columns={[
+          { title: 'Endpoint', className: 'max-w-64', cell: (r) => <Link to="/webhooks/$webhookId" params={{ webhookId: r.w.webhook_id }} className="link block truncate" title={r.w.url}>{r.w.url}</Link> },
+          { title: 'State', cell: (r) => (r.w.state === 'disabled' ? <Status tone="bad" icon="stop">Disabled</Status> : <Status tone="warn">Failing</Status>) },
+          { title: 'Failed deliveries', number: true, cell: (r) => (r.failed >= 100 ? '100 or more' : count(r.failed)) },
+        ]} />
+      )}
+    </Panel>
+  );
+}
+
+// Changes lists the latest changes of the configuration.
+function Changes({ refresh }: { refresh: boolean }) {
+  const query = useList('/v1/audit-log', { query: { kind: 'management', outcome: 'success', limit: 25 } }, { refetchInterval: refresh ? 30_000 : false });
+  const rows = query.data?.data.data.filter((r) => r.action).slice(0, 8);
+  return (
+    <Panel flush title="Latest changes" actions={<Link to="/audit" search={{ kind: 'management' }} className="link">Audit log</Link>}>
+      {query.error ? <div className="p-4"><Failure error={query.error} /></div> : (
+        <Table label="Latest changes" rows={rows} rowKey={(r) => r.request_id + r.time} skeletons={4} empty={<Empty icon="audit" title="No changes yet" />} columns={[
+          { title: 'Change', cell: (r) => <code className="font-mono text-sm">{r.action}</code> },
+          { title: 'Of', className: 'max-w-48', cell: (r) => <code className="block truncate font-mono text-sm text-muted" title={r.target ?? ''}>{r.target}</code> },
+          { title: 'By', className: 'hidden sm:table-cell', cell: (r) => <code className="font-mono text-sm">{r.key_prefix ?? '–'}</code> },
+          { title: 'When', number: true, cell: (r) => <Time at={r.time} /> },
+        ]} />
+      )}
+    </Panel>
+  );
 }

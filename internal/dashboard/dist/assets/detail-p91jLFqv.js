@@ -1,0 +1,1 @@
+import{c as e}from"./index-BSLSitkD.js";import{t}from"./jsx-runtime-DyZJNswf.js";var n=t();function r(){return(0,n.jsx)(e,{})}export{r as default};
