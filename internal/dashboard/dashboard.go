@@ -4,6 +4,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -116,10 +117,8 @@ func compress(content []byte) []byte {
 	if err != nil {
 		panic("dashboard: " + err.Error()) // the level is valid
 	}
-	if _, err := w.Write(content); err == nil {
-		err = w.Close()
-	}
-	if err != nil || out.Len() >= len(content) {
+	_, err = w.Write(content)
+	if err := cmp.Or(err, w.Close()); err != nil || out.Len() >= len(content) {
 		return nil
 	}
 	return out.Bytes()
@@ -243,6 +242,6 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client may be gone
+		_, _ = w.Write(body) //nolint:gosec // JSON; and the client may be gone
 	}
 }

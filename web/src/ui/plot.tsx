@@ -35,7 +35,7 @@ export default function Plot({ times, series, format, height = 180, onZoom }: Ch
           { stroke: color('--muted'), grid: { show: false }, ticks: { stroke: color('--line'), size: 4 }, font: '11px system-ui', size: 28, space: 70, values: (_u, ticks, _axis, _space, step) => ticks.map((t) => tick(t, step)) },
           { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui', size: 56, values: (_u, ticks) => ticks.map((t) => show.current(t)) },
         ],
-        series: [{}, ...lines.current.map((s) => ({ label: s.label, stroke: color(s.color), width: 1.5, points: { show: false } }))],
+        series: [{}, ...lines.current.map((s) => ({ label: s.label, stroke: color(s.color), width: 1.5, points: { show: true, size: 5, filter: isolated } }))],
         hooks: {
           setSelect: [(u) => {
             if (u.select.width < 4) return;
@@ -72,6 +72,16 @@ const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
 function tick(time: number, step: number): string {
   const date = new Date(time * 1000);
   return step >= 86_400 || (date.getHours() === 0 && date.getMinutes() === 0) ? day.format(date) : hour.format(date);
+}
+
+// isolated returns the points without a neighbour, which no line would show.
+function isolated(u: uPlot, n: number): number[] {
+  const values = u.data[n] ?? [];
+  const alone: number[] = [];
+  for (let i = 0; i < values.length; i++) {
+    if (values[i] != null && values[i - 1] == null && values[i + 1] == null) alone.push(i);
+  }
+  return alone;
 }
 
 // resolve returns the colour of a custom property, in a form that a canvas takes.

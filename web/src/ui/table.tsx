@@ -25,7 +25,7 @@ interface TableProps<T> {
 // Table is a plain table. Arrow keys, Home and End move between the first links or buttons of its rows.
 export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, selected }: TableProps<T>) {
   if (rows?.length === 0) return <>{empty}</>;
-  const cell = (c: Column<T>) => `px-3 first:pl-4 last:pr-4 ${c.number ? 'text-right' : 'text-left'} ${c.className ?? ''}`;
+  const cell = (c: Column<T>) => `px-3 first:pl-4 last:pr-4 ${c.number ? 'text-right whitespace-nowrap' : 'text-left'} ${c.className ?? ''}`;
   return (
     <div className="overflow-x-auto">
       <table aria-label={label} aria-busy={!rows} className="w-full border-collapse" onKeyDown={moveRow}>

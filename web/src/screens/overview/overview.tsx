@@ -45,7 +45,7 @@ export default function Overview() {
   return (
     <Page title="Overview" actions={<>
       {gateways.length > 1 && (
-        <select aria-label="Gateway" value={url.gateway_id ?? ''} onChange={(e) => change({ gateway_id: e.target.value || undefined })} className={`${inputClass} w-44`}>
+        <select aria-label="Gateway" value={url.gateway_id ?? ''} onChange={(e) => change({ gateway_id: e.target.value || undefined })} className={`${inputClass} max-w-44`}>
           <option value="">All gateways</option>
           {gateways.map((g) => <option key={g.gateway_id} value={g.gateway_id}>{g.name}</option>)}
         </select>
@@ -138,8 +138,8 @@ function Changes({ refresh }: { refresh: boolean }) {
       {query.error ? <div className="p-4"><Failure error={query.error} /></div> : (
         <Table label="Latest changes" rows={rows} rowKey={(r) => r.request_id + r.time} skeletons={4} empty={<Empty icon="audit" title="No changes yet" />} columns={[
           { title: 'Change', cell: (r) => <code className="font-mono text-sm">{r.action}</code> },
-          { title: 'Of', className: 'max-w-48', cell: (r) => <code className="block truncate font-mono text-sm text-muted" title={r.target ?? ''}>{r.target}</code> },
-          { title: 'By', className: 'hidden sm:table-cell', cell: (r) => <code className="font-mono text-sm">{r.key_prefix ?? '–'}</code> },
+          { title: 'Of', className: 'max-w-40 hidden sm:table-cell', cell: (r) => <code className="block truncate font-mono text-sm text-muted" title={r.target ?? ''}>{r.target}</code> },
+          { title: 'By', className: 'hidden xl:table-cell', cell: (r) => <code className="font-mono text-sm">{r.key_prefix ?? '–'}</code> },
           { title: 'When', number: true, cell: (r) => <Time at={r.time} /> },
         ]} />
       )}

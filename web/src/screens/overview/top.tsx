@@ -28,14 +28,14 @@ export function Top({ by, period, live }: Props) {
       {query.error ? <div className="p-4"><Failure error={query.error} /></div> : (
         <Table label={by === 'route' ? 'Top routes' : 'Top keys'} rows={rows} rowKey={(r) => r.group ?? ''} skeletons={5} empty={<Empty icon={by} title="No requests in this time" />} columns={[
           {
-            title: by === 'route' ? 'Route' : 'Key', className: 'max-w-56',
+            title: by === 'route' ? 'Route' : 'Key', className: 'max-w-44',
             cell: (r) => (!r.group ? <span className="text-muted">{by === 'route' ? 'no route' : 'no key'}</span>
               : by === 'key' ? <Link to="/keys/$keyId" params={{ keyId: r.group }} className="link block truncate" title={nameOf(r.group)}>{nameOf(r.group)}</Link>
               : <RouteName row={r} />),
           },
           { title: 'Requests', number: true, cell: (r) => count(r.requests) },
           { title: 'Refused', number: true, cell: (r) => percent(Number(r.limited) + Number(r.unauthorized) + Number(r.forbidden), r.requests) },
-          { title: 'Errors', number: true, cell: (r) => percent(r.status_5xx, r.requests) },
+          { title: 'Errors', number: true, className: 'hidden sm:table-cell', cell: (r) => percent(r.status_5xx, r.requests) },
         ]} />
       )}
     </Panel>

@@ -1,5 +1,73 @@
-import { Page } from '../../ui/basic';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { Schemas } from '../../api/client';
+import { useRecord } from '../../api/hooks';
+import { signOut, useAccount } from '../../api/session';
+import { setTheme, theme, type Theme } from '../../lib/theme';
+import { useUrl } from '../../lib/url';
+import { Button, buttonClass, Details, Empty, Failure, Id, Page, Panel, Status } from '../../ui/basic';
+import { FilterBar } from '../../ui/filter';
+import { Table } from '../../ui/table';
 
-export default function Screen() {
-  return <Page title="settings/settings"><></></Page>;
+const themes: { value: Theme; label: string }[] = [{ value: 'system', label: 'As the system' }, { value: 'light', label: 'Light' }, { value: 'dark', label: 'Dark' }];
+
+// Settings shows the account, the session and every setting of the installation.
+export default function SettingsPage() {
+  const account = useAccount();
+  const [failed, setFailed] = useState<unknown>(null);
+  const [look, setLook] = useState(theme);
+  return (
+    <Page title="Settings">
+      {failed !== null && <Failure error={failed} />}
+      <div className="grid gap-4 lg:grid-cols-2">
+        <Panel title="Account">
+          {account && (
+            <Details rows={[
+              ['Name', account.name], ['Identifier', <Id key="id" value={account.account_id} />], ['Plan', account.plan],
+              ['State', account.state === 'active' ? <Status key="s" tone="ok">Active</Status> : <Status key="s" tone="bad" icon="stop">Suspended</Status>],
+              ['Audit log kept for', `${account.audit_retention_days} days`], ['Hosts', account.hosts.length ? account.hosts.join(', ') : 'all'],
+            ]} />
+          )}
+        </Panel>
+        <Panel title="Session" actions={<Button size="sm" onClick={() => void signOut().catch(setFailed)}>Sign out</Button>}>
+          {account && (
+            <Details rows={[
+              ['Signed in with', <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">{account.key.name}</Link>],
+              ['Scope', <code key="s" className="font-mono text-sm">{account.key.scope}</code>],
+              ['Ends', 'After 12 hours, or with the key'],
+              ['Theme', (
+                <select key="t" aria-label="Theme" value={look} className="h-7 rounded-md border border-line-strong bg-surface px-2"
+                  onChange={(e) => { setTheme(e.target.value as Theme); setLook(e.target.value as Theme); }}>
+                  {themes.map((t) => <option key={t.value} value={t.value}>{t.label}</option>)}
+                </select>
+              )],
+            ]} />
+          )}
+          <p className="mt-4"><Link to="/keys" search={{ level: 'account' }} className={buttonClass()}>Account-level keys</Link></p>
+        </Panel>
+      </div>
+      <Installation />
+    </Page>
+  );
+}
+
+// Installation lists every setting of the server, and where its value came from.
+function Installation() {
+  const [{ q }] = useUrl<'q'>();
+  const query = useRecord('/v1/settings', {}, { retry: false });
+  const word = (q ?? '').toLowerCase();
+  const rows = query.data?.data.settings.filter((s) => s.name.includes(word) || s.value.toLowerCase().includes(word));
+  return (
+    <Panel flush title={<FilterBar filters={[]} placeholder="Search the settings of this server" />}>
+      {query.error ? (
+        <div className="p-4">{query.error.status === 403 ? <p className="text-muted">The settings of this server are shown to the account default only, to keys that may read them.</p> : <Failure error={query.error} retry={() => void query.refetch()} />}</div>
+      ) : (
+        <Table<Schemas['Setting']> label="Settings of this server" rows={rows} rowKey={(s) => s.name} skeletons={12} empty={<Empty icon="settings" title="No setting matches" />} columns={[
+          { title: 'Setting', cell: (s) => <code className="font-mono text-sm whitespace-nowrap">{s.name}</code> },
+          { title: 'Value', className: 'max-w-96', cell: (s) => (s.value === '' ? <span className="text-muted">not set</span> : <code className="block truncate font-mono text-sm" title={s.value}>{s.value}</code>) },
+          { title: 'From', cell: (s) => <span className={s.source === 'default' ? 'text-muted' : 'font-medium'}>{s.source}</span> },
+        ]} />
+      )}
+    </Panel>
+  );
 }
