@@ -24,8 +24,14 @@ import (
 
 type demoRun struct {
 	*app
-	loader *config.Loader
-	tour   bool
+	loader    *config.Loader
+	tour      bool
+	noTraffic bool
+
+	sample         *http.Server
+	events         *demoEvents
+	hooks, billing *receiver    // billing is nil without sample traffic
+	traffic        *demoTraffic // nil until prepare starts it
 }
 
 func newDemo(a *app) *cobra.Command {
@@ -34,14 +40,20 @@ func newDemo(a *app) *cobra.Command {
 		Use:   "demo",
 		Short: "Run a server with a sample service behind it, and print commands to try",
 		Long: `Run a server in a temporary directory, with a sample service, a gateway in front of
-it and a key, and print commands to try. It needs no network. It takes the same flags
-and environment variables as serve. Ctrl-C stops the demo and removes everything.
+it and a key, and print the address of the dashboard and commands to try. It needs no
+network. It takes the same flags and environment variables as serve. Ctrl-C stops the
+demo and removes everything.
+
+A few times a second it calls the gateway itself, with keys of its own, so that the
+dashboard and the reports show traffic: some calls are refused, and a few fail. One of
+its two webhook receivers fails at times. --no-traffic turns this off.
 
 With --tour it prints many more commands, which show everything that Keygate does.`,
 		Args: noArgs,
 		RunE: o.run,
 	}
 	c.Flags().BoolVar(&o.tour, "tour", false, "print commands for everything that Keygate does")
+	c.Flags().BoolVar(&o.noTraffic, "no-traffic", false, "make no calls, so that there are only yours")
 	o.loader = config.Register(c.Flags())
 	return c
 }
@@ -62,19 +74,18 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	}
 	if settings.Origin("log-level").Kind == config.Default {
 		settings.LogLevel = "warn" // so that log lines do not bury the printed commands
+		if !o.noTraffic {
+			settings.LogLevel = "error" // some of the sample traffic fails, which is a warning
+		}
 	}
-	sample, err := startSample(c.Context())
-	if err != nil {
+	if err := settings.UseWebhookBackoff(demoBackoff); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, sample.Close()) }()
-	events := newDemoEvents(o.Out, o.tour)
-	hooks, err := startReceiver(c.Context(), receiverConfig{Name: demoHooks, Handle: events.handle})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, hooks.Close()) }()
 	settings.WebhookAllowNetwork = append(settings.WebhookAllowNetwork, netip.MustParsePrefix("127.0.0.0/8"))
+	defer func() { err = errors.Join(err, o.close(c.Context())) }()
+	if err := o.startServices(c.Context()); err != nil {
+		return err
+	}
 
 	// A demo whose terminal is closed removes its directory, unless nohup started it.
 	var hangup []os.Signal
@@ -86,9 +97,38 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	return server.Run(c.Context(), server.Config{
 		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat), Version: o.Version, Env: o.Env,
 	}, signals, func(s *server.Server) error {
-		defer events.begin() // print early events after the output of prepare
-		return o.prepare(c.Context(), settings, s, "http://"+sample.Addr, hooks)
+		defer o.events.begin() // print early events after the output of prepare
+		return o.prepare(c.Context(), settings, s)
 	})
+}
+
+// startServices starts the sample service and the webhook receivers, which close stops.
+func (o *demoRun) startServices(ctx context.Context) (err error) {
+	if o.sample, err = startSample(ctx); err != nil {
+		return err
+	}
+	o.events = newDemoEvents(o.Out, o.tour)
+	if o.hooks, err = startReceiver(ctx, receiverConfig{Name: demoHooks, Handle: o.events.handle}); err != nil || o.noTraffic {
+		return err
+	}
+	o.billing, err = startReceiver(ctx, receiverConfig{Name: demoBilling, Handle: handleBilling})
+	return err
+}
+
+// close stops everything of the demo except the server.
+func (o *demoRun) close(ctx context.Context) (err error) {
+	if o.traffic != nil {
+		err = o.traffic.Stop(context.WithoutCancel(ctx)) // at once: its calls end with it
+	}
+	for _, r := range []*receiver{o.billing, o.hooks} {
+		if r != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}
+	if o.sample != nil {
+		err = errors.Join(err, o.sample.Close())
+	}
+	return err
 }
 
 // startSample serves the sample service on a free port of the loopback interface.
@@ -103,10 +143,10 @@ func startSample(ctx context.Context) (*http.Server, error) {
 	return s, nil
 }
 
-// prepare registers the receiver, creates the gateway and the key, and prints the
-// commands to try.
-func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *server.Server, upstream string, hooks *receiver) error {
-	admin := scheme(settings.AdminTLSCert) + reachable(s.AdminAddr())
+// prepare registers the receivers, creates the gateway and the keys, prints the commands to try and
+// starts the sample traffic.
+func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *server.Server) error {
+	admin, gateway := s.AdminURL(), s.GatewayURL()
 	key, err := os.ReadFile(settings.AdminKeyFile())
 	if err != nil {
 		return fmt.Errorf("read the admin key: %w", err)
@@ -115,17 +155,13 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 	if err != nil {
 		return err
 	}
-	if err := registerDemo(ctx, api, hooks); err != nil {
-		return fmt.Errorf("register the demo's webhook receiver: %w", err)
+	if err := registerDemo(ctx, api, o.hooks, o.billing); err != nil {
+		return fmt.Errorf("register the demo's webhook receivers: %w", err)
 	}
-	g, err := api.CreateGateway(ctx, client.CreateGatewayRequest{
-		Name: "demo", UpstreamURL: upstream, GlobalRateLimit: &client.GlobalLimitInput{Sustained: "600/min"},
-	})
+	upstream := "http://" + o.sample.Addr
+	g, err := o.createGateway(ctx, api, upstream)
 	if err != nil {
 		return fmt.Errorf("create the demo's gateway: %w", err)
-	}
-	if _, err := api.PushSpec(ctx, g.GatewayID, []byte(sampleDocument), false); err != nil {
-		return fmt.Errorf("push the sample service's document: %w", err)
 	}
 	limit, owner := "60/min", "you"
 	k, err := api.CreateKey(ctx, client.CreateKeyRequest{Name: "demo", Scope: "write", RateLimit: &client.KeyRateLimit{Rate: limit}, Owner: &owner, GatewayID: &g.GatewayID})
@@ -136,8 +172,11 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 	if err := os.WriteFile(spec, []byte(sampleDocument), 0o600); err != nil {
 		return fmt.Errorf("write the sample service's document: %w", err)
 	}
+	if err := o.startTraffic(ctx, api, g, gateway); err != nil {
+		return err
+	}
 	t := &tour{
-		program: programName(), gateway: scheme(settings.TLSCert) + reachable(s.GatewayAddr()), host: g.Hostname, admin: admin, ops: "http://" + reachable(s.OpsAddr()),
+		program: programName(), gateway: gateway, host: g.Hostname, admin: admin, ops: s.OpsURL(),
 		adminKey: settings.AdminKeyFile(), gatewayID: g.GatewayID, keyPrefix: k.KeyPrefix, key: k.Secret, spec: spec, upstream: upstream,
 	}
 	if !g.Default { // in a data directory that has gateways already
@@ -149,17 +188,38 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 	return t.print(o.Out)
 }
 
-// reachable returns the address at which a client reaches the listener at addr. A
-// wildcard address becomes the loopback address.
-func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
+// createGateway creates the gateway and pushes the sample service's document: with sample traffic,
+// first one with another limit, so that there are two revisions to compare.
+func (o *demoRun) createGateway(ctx context.Context, api *client.Client, upstream string) (*client.Gateway, error) {
+	g, err := api.CreateGateway(ctx, client.CreateGatewayRequest{
+		Name: "demo", UpstreamURL: upstream, GlobalRateLimit: &client.GlobalLimitInput{Sustained: "600/min"},
+	})
 	if err != nil {
-		return addr
+		return nil, err
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", port)
+	documents := []string{sampleDocument}
+	if !o.noTraffic {
+		documents = []string{strings.Replace(sampleDocument, "{sustained: 10/min}", "{sustained: 60/min}", 1), sampleDocument}
 	}
-	return addr
+	for _, d := range documents {
+		if _, err := api.PushSpec(ctx, g.GatewayID, []byte(d), false); err != nil {
+			return nil, fmt.Errorf("push the sample service's document: %w", err)
+		}
+	}
+	return g, nil
+}
+
+// startTraffic starts the sample traffic, unless --no-traffic turns it off.
+func (o *demoRun) startTraffic(ctx context.Context, api *client.Client, g *client.Gateway, gateway string) error {
+	if o.noTraffic {
+		return nil
+	}
+	traffic, err := newDemoTraffic(ctx, api, g, gateway)
+	if err != nil {
+		return err
+	}
+	o.traffic, o.events.quiet = traffic, traffic.background
+	return traffic.Start()
 }
 
 // programName returns a path that runs this program from the current directory.
@@ -174,13 +234,4 @@ func programName() string {
 		}
 	}
 	return path
-}
-
-// scheme returns the start of the URL of a listener: https if it has a certificate,
-// http if cert is "".
-func scheme(cert string) string {
-	if cert == "" {
-		return "http://"
-	}
-	return "https://"
 }

@@ -2,26 +2,40 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/keygate/keygate/client"
 )
 
-// demoHooks is the first path segment of the demo's webhook receiver.
-const demoHooks = "keygate-demo"
+// demoHooks is the first path segment of the demo's webhook receiver, and demoBilling that of a
+// second one, which fails at times.
+const (
+	demoHooks   = "keygate-demo"
+	demoBilling = "keygate-demo-billing"
+)
 
-// registerDemo registers the demo's receiver as an endpoint. It deletes the one that
-// an earlier demo may have left in the same data directory.
-func registerDemo(ctx context.Context, api *client.Client, hooks *receiver) error {
+// demoBackoff is the demo's waits between attempts unless they are set: short ones, so that a
+// delivery that fails has failed within a minute.
+const demoBackoff = "2s,5s,10s,20s"
+
+// billingRecovers is how long after an event the second receiver still fails for it. All attempts
+// with demoBackoff are made before, and a delivery that is sent again later succeeds.
+const billingRecovers = time.Minute
+
+// registerDemo registers the demo's receivers as endpoints; billing is nil without sample traffic. It
+// deletes those that an earlier demo may have left in the same data directory.
+func registerDemo(ctx context.Context, api *client.Client, hooks, billing *receiver) error {
 	for w, err := range api.Webhooks(ctx, client.ListOptions{}) {
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(w.URL, "/"+demoHooks+"/") {
+		if !strings.Contains(w.URL, "/"+demoHooks+"/") && !strings.Contains(w.URL, "/"+demoBilling+"/") {
 			continue
 		}
 		if _, err := api.DeleteWebhook(ctx, w.WebhookID); err != nil {
@@ -29,15 +43,41 @@ func registerDemo(ctx context.Context, api *client.Client, hooks *receiver) erro
 		}
 	}
 	_, err := api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: hooks.URL, Events: allEvents(), SigningSecret: hooks.Secret})
+	if err == nil && billing != nil {
+		events := []string{"key.created", "key.revoked", "rate_limit.exceeded", "gateway.upstream_error"}
+		_, err = api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: billing.URL, Events: events, SigningSecret: billing.Secret})
+	}
 	return err
 }
 
-// demoEvents prints each event that arrives on a line. Deliveries block until begin
-// is called.
+// handleBilling is the handler of the second receiver. It cannot take errors of the upstream
+// until some time has passed, and takes refused requests with the second attempt.
+func handleBilling(_ context.Context, d *receivedDelivery) (status int, body []byte) {
+	switch {
+	case d.Event.Type == "gateway.upstream_error" && time.Since(d.Event.CreatedAt) < billingRecovers:
+		return http.StatusInternalServerError, []byte(`{"message":"the billing database is read-only"}`)
+	case d.Event.Type == "rate_limit.exceeded" && time.Since(d.Event.CreatedAt) < time.Second:
+		return http.StatusServiceUnavailable, []byte(`{"message":"try again in a second"}`)
+	default:
+		return http.StatusNoContent, nil
+	}
+}
+
+// demoEventData is the part of the events' data that tells sample traffic from what the user does.
+type demoEventData struct {
+	KeyID     string `json:"key_id"`
+	GatewayID string `json:"gateway_id"`
+	Path      string `json:"path"`
+	Revision  int    `json:"revision"`
+}
+
+// demoEvents prints each event that arrives on a line, except those of the sample traffic. Deliveries
+// block until begin is called.
 type demoEvents struct {
 	out   io.Writer
-	data  bool          // print the events' data too
-	begun chan struct{} // closed by begin
+	data  bool                        // print the events' data too
+	quiet func(d *demoEventData) bool // reports which events are not printed; nil prints all; set before begin
+	begun chan struct{}               // closed by begin
 	once  sync.Once
 	mu    sync.Mutex // keeps lines whole
 }
@@ -53,6 +93,10 @@ func (e *demoEvents) handle(ctx context.Context, d *receivedDelivery) (status in
 	case <-e.begun:
 	case <-ctx.Done():
 		return http.StatusServiceUnavailable, nil
+	}
+	var data demoEventData
+	if err := json.Unmarshal(d.Event.Data, &data); err == nil && e.quiet != nil && e.quiet(&data) {
+		return http.StatusNoContent, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,8 +15,10 @@ type tour struct {
 
 // print prints the first commands to try. With two events after it, it fits a terminal of 24 lines.
 func (t *tour) print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `Keygate is running in front of a sample service. In another terminal, paste:
+	_, err := fmt.Fprintf(w, `Dashboard: %[3]s/
+Sign in with the key in %[4]s
 
+In another terminal, paste:
 export KEY=%[2]s
 export KEYGATE_URL=%[3]s
 export KEYGATE_API_KEY=$(cat %[4]s)
@@ -28,21 +30,21 @@ curl -i %[1]s/orders
 # Exceed a limit of 5 requests a minute: the sixth is 429. Then ask why.
 for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%%{http_code}\n' \
   -H "Authorization: Bearer $KEY" %[1]s/orders/1; done
-%[5]s explain
-
-# What happened, and how fast it was.
-%[5]s audit-log
+%[5]s explain --key-id %[6]s
 %[5]s traffic --group-by route
 
 More: %[5]s demo --tour. Ctrl-C stops the demo and removes its data.
-Events, as the demo's own webhook receiver gets them:
-`, t.gateway, t.key, t.admin, t.adminKey, t.program)
+Your events, as the demo's own webhook receiver gets them:
+`, t.gateway, t.key, t.admin, t.adminKey, t.program, t.keyPrefix)
 	return err
 }
 
 // fullTour is the format of the text that printAll prints.
 const fullTour = `Keygate is running, with a sample service behind it.
 
+  dashboard       %[3]s/
+                  sign in with the key in
+                  %[7]s
   data plane      %[1]s
                   %[2]s
   management API  %[3]s
@@ -83,7 +85,8 @@ for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%%{http_code}\n' \
 %[8]s explain
 
 # Why the last of them was refused; and the current level of every limit.
-%[8]s explain $(%[8]s explain --limit 1 -o id)
+%[8]s explain $(%[8]s explain \
+  --key-id %[11]s --limit 1 -o id)
 %[8]s limits show
 
 # Check that no record is missing: each of these counters is 0, and the hash

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,8 +23,8 @@ func newServe(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
-		Long: `Run a server: the data plane, the management API, and an address for operators. It
-needs no other service and stores everything in --data-dir.
+		Long: `Run a server: the data plane, the management API with the dashboard, and an address
+for operators. It needs no other service and stores everything in --data-dir.
 
 Each flag can also be set by an environment variable, KEYGATE_ followed by its name in
 capitals with _ for -, and by a key of the file that --config or KEYGATE_CONFIG names.
@@ -50,7 +51,12 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	return server.Run(c.Context(), server.Config{
 		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat),
 		Out: o.Out, OutIsTerminal: terminal, Version: o.Version, Env: o.Env,
-	}, signals, nil)
+	}, signals, func(s *server.Server) error {
+		if terminal { // the log has the address as well
+			fmt.Fprintf(o.Out, "The dashboard is at %s/\n", s.AdminURL())
+		}
+		return nil
+	})
 }
 
 // notify returns a channel that receives the signals that stop a server, and more.

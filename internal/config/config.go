@@ -125,3 +125,13 @@ func (c *Config) UseDataDir(dir string) {
 		c.SecretKeyFile = filepath.Join(dir, "secret.key")
 	}
 }
+
+// UseWebhookBackoff changes the waits after failed attempts of a delivery, unless they were set
+// explicitly. The waits are as in the setting; its error is that they are not valid.
+func (c *Config) UseWebhookBackoff(waits string) error {
+	if c.origins["webhook-backoff"].Kind != Default {
+		return nil
+	}
+	c.backoff = waits
+	return parseBackoff(&c.WebhookBackoff, waits)
+}

@@ -152,6 +152,53 @@ log_format: json
 	}
 }
 
+// Guarantee: the base path is / or plain segments, with or without a slash at its end, and any other
+// value is an error that names the setting (contract, section 1).
+func TestAdminBasePath(t *testing.T) {
+	for given, want := range map[string]string{
+		"/": "/", "/keygate": "/keygate", "/keygate/": "/keygate", "/a/b/": "/a/b", "/~x/v1.2-3_4": "/~x/v1.2-3_4", "/" + strings.Repeat("a", 127): "/" + strings.Repeat("a", 127),
+	} {
+		c, err := load(t, []string{"--admin-base-path", given}, nil, "")
+		if err != nil || c.AdminBasePath != want {
+			t.Errorf("%s: got %v (%v), want %s", given, c, err, want)
+		}
+	}
+	for _, given := range []string{
+		"keygate", "a/b", "//", "//evil.example", "/a//b", "/.", "/..", "/a/../b", "/a/./b", "/a?b", "/a#b", "/a%2fb", "/a b", `/a\b`, "/a\n", "/ä", `/"><script>`,
+		"https://example.com/", "/" + strings.Repeat("a", 128),
+	} {
+		_, err := load(t, []string{"--admin-base-path", given}, nil, "")
+		if err == nil || !strings.Contains(err.Error(), "admin-base-path") {
+			t.Errorf("%q: got %v, want an error that names the setting", given, err)
+		}
+	}
+}
+
+// Guarantee: UseWebhookBackoff changes the waits, and what GET /v1/settings shows of them, unless
+// they were set.
+func TestUseWebhookBackoff(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{{nil, "1s,2s,3s,4s"}, {[]string{"--webhook-backoff", "5s,6s,7s,8s"}, "5s,6s,7s,8s"}} {
+		settings, err := load(t, c.args, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := settings.UseWebhookBackoff("1s,2s,3s,4s"); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range settings.Values() {
+			if v.Name == "webhook-backoff" && v.Text != c.want {
+				t.Errorf("with %q: got %s, want %s", c.args, v.Text, c.want)
+			}
+		}
+		if first := settings.WebhookBackoff[0].String(); !strings.HasPrefix(c.want, first+",") {
+			t.Errorf("with %q: got a first wait of %s, want %s", c.args, first, c.want)
+		}
+	}
+}
+
 // Guarantee: KEYGATE_CONFIG sets the file, and --config takes precedence.
 func TestConfigVariableSetsTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "k.yaml")

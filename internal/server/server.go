@@ -127,7 +127,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		}
 	}
 	s.readiness.Set(telemetry.Ready)
-	s.log.Info("ready", "gateway", s.GatewayAddr(), "admin", s.AdminAddr(), "ops", s.OpsAddr(), "data_dir", cfg.Settings.DataDir,
+	s.log.Info("ready", "gateway", s.GatewayAddr(), "admin", s.AdminAddr(), "ops", s.OpsAddr(), "dashboard", s.AdminURL()+"/", "data_dir", cfg.Settings.DataDir,
 		"after", time.Since(began).Round(time.Millisecond).String(), "pid", os.Getpid())
 	return s, nil
 }
