@@ -1,5 +1,99 @@
-import { Page } from '../../ui/basic';
+import { useState } from 'react';
+import { useGateways } from '../../api/gateways';
+import { useList, useRecord } from '../../api/hooks';
+import { count } from '../../lib/format';
+import { pointInTime, showPoint, useSpan } from '../../lib/span';
+import { useUrl } from '../../lib/url';
+import { Button, Empty, Page, Panel, Status } from '../../ui/basic';
+import { type Filter, FilterBar } from '../../ui/filter';
+import { Icon } from '../../ui/icon';
+import { Ranges } from '../../ui/ranges';
+import { PagedTable, Table } from '../../ui/table';
+import { lineKey, requestColumns } from './columns';
+import { useTail } from './tail';
 
-export default function Screen() {
-  return <Page title="requests/list"><></></Page>;
+const statuses = [
+  ['401', '401 key missing or not valid'], ['403', '403 not allowed by the key'], ['429', '429 limit'], ['500', '500 server error'],
+  ['502', '502 upstream not reached'], ['503', '503 unavailable'], ['504', '504 upstream too slow'],
+].map(([value, label]) => ({ value: value ?? '', label: label ?? '' }));
+
+type Names = 'status' | 'gateway_id' | 'route_id' | 'key_id' | 'since' | 'until' | 'live' | 'cursor';
+const nothing = { status: undefined, gateway_id: undefined, route_id: undefined, key_id: undefined, since: undefined, until: undefined };
+
+export default function Requests() {
+  const [url, change] = useUrl<Names>();
+  const { gateways, nameOf } = useGateways();
+  const live = Boolean(url.live);
+  const route = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path: { gateway_id: url.gateway_id ?? '', route_id: url.route_id ?? '' } },
+    { enabled: Boolean(url.gateway_id && url.route_id), staleTime: 60_000, retry: false }).data?.data;
+  const key = useRecord('/v1/keys/{key_id}', { path: { key_id: url.key_id ?? '' } }, { enabled: Boolean(url.key_id), staleTime: 60_000, retry: false }).data?.data;
+  const filters: Filter[] = [
+    { name: 'status', label: 'Status', values: statuses, shown: (v) => v },
+    { name: 'gateway_id', label: 'Gateway', values: gateways.map((g) => ({ value: g.gateway_id, label: g.name })), shown: nameOf },
+    { name: 'route_id', label: 'Route', shown: (v) => route?.path ?? v },
+    { name: 'key_id', label: 'Key', shown: (v) => key?.name ?? v },
+    ...(live ? [] : [{ name: 'since', label: 'Since', shown: showPoint }, { name: 'until', label: 'Until', shown: showPoint }]),
+  ];
+  return (
+    <Page wide title="Refused and failed requests" actions={<>
+      {!live && <Ranges value="" options={['15m', '1h', '24h']} onChange={(r) => change({ since: r === '24h' ? undefined : pointInTime(r), until: undefined })} />}
+      <Button icon={live ? 'stop' : 'play'} kind={live ? 'plain' : 'primary'}
+        onClick={() => change(live ? { live: undefined } : { live: '1', since: undefined, until: undefined })}>{live ? 'Stop following' : 'Follow live'}</Button>
+    </>}>
+      <p className="-mt-2 text-muted">What was refused (401, 403, 429) or failed (5xx) in the last 24 hours, each with its reason.</p>
+      <Panel flush title={<FilterBar search={false} filters={filters} placeholder="Filter by status, gateway, route, key or time (15m, 1h)" />}>
+        {live ? <Live url={url} nameOf={nameOf} /> : <Past url={url} nameOf={nameOf} onClear={() => change(nothing)} />}
+      </Panel>
+    </Page>
+  );
+}
+
+interface ListProps {
+  url: { [P in Names]?: string };
+  nameOf: (gateway: string) => string;
+}
+
+function Past({ url, nameOf, onClear }: ListProps & { onClear: () => void }) {
+  const { since, until, ready } = useSpan();
+  const { status, gateway_id, route_id, key_id, cursor } = url;
+  const filtered = Boolean(status || gateway_id || route_id || key_id || since || until);
+  const query = useList('/v1/requests', { query: { status, gateway_id, route_id, key_id, since, until, cursor, limit: 50 } }, { enabled: ready, refetchInterval: cursor ? false : 10_000 });
+  const left = query.data?.data.data.find((r) => Number(r.left_out) > 0);
+  return (
+    <>
+      {left && (
+        <p className="flex items-center gap-2 border-b border-line bg-warn-soft px-4 py-2 text-warn">
+          <Icon name="warn" />There were more than 1,000 such requests in a second, so this list is a sample: {count(left.left_out)} of one second are not in it.
+        </p>
+      )}
+      <PagedTable label="Refused and failed requests" query={query} columns={requestColumns(nameOf)} rowKey={lineKey}
+        empty={filtered
+          ? <Empty icon="search" title="No request matches" action={<Button onClick={onClear}>Clear the filters</Button>}>None was refused or failed in the last 24 hours with these filters.</Empty>
+          : <Empty icon="check" title="Nothing was refused, and nothing failed">Requests that are refused or fail appear here within a second, with the reason.</Empty>} />
+    </>
+  );
+}
+
+function Live({ url, nameOf }: ListProps) {
+  const { status, gateway_id, route_id, key_id } = url;
+  const [paused, setPaused] = useState(false);
+  const { lines, state, waiting, clear } = useTail({ status, gateway_id, route_id, key_id }, paused);
+  return (
+    <>
+      <div className="flex min-h-10 flex-wrap items-center gap-2 border-b border-line px-4 py-1.5">
+        <span role="status">
+          {state === 'ended' ? <Status tone="warn">The live list was cut off. It is connecting again.</Status>
+            : state === 'connecting' ? <Status tone="plain" icon="clock">Connecting</Status>
+            : paused ? <Status tone="info" icon="pause">Paused</Status> : <Status tone="ok" icon="play">Live</Status>}
+        </span>
+        <span className="text-muted">{paused && waiting > 0 ? `${count(waiting)} waiting` : 'The newest 500 are kept here.'}</span>
+        <div className="ml-auto flex gap-2">
+          <Button size="sm" onClick={clear} disabled={lines.length === 0}>Clear</Button>
+          <Button size="sm" icon={paused ? 'play' : 'pause'} onClick={() => setPaused(!paused)}>{paused ? 'Go on' : 'Pause'}</Button>
+        </div>
+      </div>
+      <Table label="Live requests" columns={requestColumns(nameOf)} rows={lines} rowKey={lineKey}
+        empty={<Empty icon="request" title="Waiting for the next one">Requests that are refused or fail from now on appear here.</Empty>} />
+    </>
+  );
 }

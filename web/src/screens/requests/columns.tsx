@@ -1,0 +1,59 @@
+import { Link } from '@tanstack/react-router';
+import { milliseconds, plural } from '../../lib/format';
+import { CopyButton, Status, Time, type Tone } from '../../ui/basic';
+import type { IconName } from '../../ui/icon';
+import type { Column } from '../../ui/table';
+import { explain, type LoggedRequest, short } from './explain';
+
+// What a status means here, by icon and word.
+const words: Record<number, [Tone, IconName, string]> = {
+  401: ['warn', 'key', 'Key'], 403: ['warn', 'stop', 'Scope'], 429: ['warn', 'clock', 'Limit'],
+};
+
+export function RequestStatus({ record }: { record: LoggedRequest }) {
+  const [tone, icon, word] = (record.decision.upstream_status === null && words[record.status]) || ['bad' as Tone, 'cross' as IconName, record.decision.check === 'internal' ? 'Keygate' : 'Upstream'];
+  return <Status tone={tone} icon={icon}>{record.status} {word}</Status>;
+}
+
+// A Line is a request, or a number of requests that the live tail had to leave out.
+export type Line = LoggedRequest | { skipped: number; id: number };
+
+export const lineKey = (l: Line): string => ('skipped' in l ? `skipped-${l.id}` : l.request_id);
+
+// requestColumns returns the columns of a list of requests.
+export function requestColumns(nameOf: (gateway: string) => string): Column<Line>[] {
+  const of = (cell: (r: LoggedRequest) => React.ReactNode) => (l: Line) => ('skipped' in l ? null : cell(l));
+  return [
+    { title: 'Time', className: 'w-24', cell: of((r) => <Time at={r.time} />) },
+    { title: 'Status', className: 'w-28', cell: of((r) => <RequestStatus record={r} />) },
+    {
+      title: 'Request', className: 'max-w-36 sm:max-w-72',
+      cell: (r) => ('skipped' in r ? <span className="text-muted italic">{plural(r.skipped, 'request')} skipped</span> : (
+        <Link to="/requests/$requestId" params={{ requestId: r.request_id }} className="link block truncate font-mono text-sm" title={`${r.method} ${r.path}`}>
+          <span className="text-muted">{r.method}</span> {r.path}
+        </Link>
+      )),
+    },
+    {
+      title: 'Why', className: 'max-w-80 hidden md:table-cell',
+      cell: of((r) => <span className="block truncate" title={explain(r)}>{short(r)}</span>),
+    },
+    {
+      title: 'Key', className: 'hidden lg:table-cell',
+      cell: of((r) => (r.key_id
+        ? <Link to="/keys/$keyId" params={{ keyId: r.key_id }} className="link font-mono text-sm">{r.key_prefix}</Link>
+        : <span className="font-mono text-sm text-muted">{r.key_prefix ?? '–'}</span>)),
+    },
+    {
+      title: 'Gateway', className: 'max-w-40 hidden xl:table-cell',
+      cell: of((r) => (r.gateway_id
+        ? <Link to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link block truncate" title={nameOf(r.gateway_id)}>{nameOf(r.gateway_id)}</Link>
+        : <span className="text-muted">–</span>)),
+    },
+    { title: 'Duration', number: true, className: 'hidden xl:table-cell', cell: of((r) => milliseconds(Number(r.duration_ms))) },
+    {
+      title: <span className="sr-only">Copy</span>, className: 'w-8',
+      cell: of((r) => <CopyButton text={() => explain(r, { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined })} label="Copy the explanation" />),
+    },
+  ];
+}

@@ -1,0 +1,106 @@
+import type { Schemas } from '../../api/client';
+import { count, plural } from '../../lib/format';
+
+export type LoggedRequest = Schemas['LoggedRequest'];
+
+// Names that the reader knows better than identifiers.
+export interface Names {
+  gateway?: string;
+  route?: string; // path of the route
+}
+
+// Why an upstream could not be reached or did not respond. The API may add further reasons.
+const reasons: Record<string, string> = {
+  connection_refused: 'the service behind the gateway refused the connection',
+  name_not_found: 'the host name of the service behind the gateway does not exist',
+  name_lookup_failed: 'the host name of the service behind the gateway could not be looked up',
+  host_unreachable: 'there was no way to the network or machine of the service behind the gateway',
+  address_not_allowed: 'the address of the service behind the gateway is not allowed',
+  connect_timeout: 'connecting to the service behind the gateway took too long',
+  no_free_connection: 'all connections to the service behind the gateway were in use until the timeout',
+  no_descriptors: 'the gateway had no room for another connection',
+  tls_failed: 'the TLS handshake with the service behind the gateway failed',
+  certificate_rejected: 'the TLS certificate of the service behind the gateway was not accepted',
+  malformed_response: 'the service behind the gateway sent a malformed response',
+  response_too_large: 'the head of the response of the service behind the gateway was too large',
+  closed_early: 'the service behind the gateway closed the connection before it responded',
+  timeout: 'the service behind the gateway did not respond in time',
+  unexpected_upgrade: 'the service behind the gateway changed to a protocol that was not asked for',
+  loop: 'the request had already passed through this gateway: its upstream leads back to it',
+};
+
+// explain says in one sentence, fit for the caller of the request, what decided it: the check or limit,
+// its level then, and when the request would have passed. It has no addresses of upstreams.
+export function explain(r: LoggedRequest, names: Names = {}): string {
+  const gateway = names.gateway ? ` on the gateway “${names.gateway}”` : '';
+  const verb = r.status >= 500 ? 'failed' : 'was refused';
+  return `The request ${r.method} ${r.path}${gateway} at ${moment(r.time)} ${verb} with status ${r.status} because ${cause(r, names)} (request ${r.request_id}).`;
+}
+
+function cause(r: LoggedRequest, names: Names): string {
+  const d = r.decision;
+  const key = r.key_prefix ? `the key ${r.key_prefix}…` : 'the key';
+  if (d.limit_scope) return limit(r, names);
+  switch (d.check) {
+    case 'key':
+      if (d.code === 'key_expired') return `${key} had expired`;
+      if (r.key_id) return `${key} had been revoked`;
+      return r.key_prefix
+        ? `${key} is not valid here: it is unknown, was revoked more than 24 hours before, or belongs to another account or to the management API`
+        : 'no key was sent, or what was sent does not have the form of a key';
+    case 'gateway':
+      return `${key} is restricted to another gateway`;
+    case 'scope':
+      return `the scope of ${key} does not allow ${r.method} on this path`;
+  }
+  if (d.reason) return reasons[d.reason] ?? d.message;
+  if (d.upstream_status !== null) return `the service behind the gateway responded with status ${d.upstream_status}`;
+  switch (d.code) {
+    case 'upstream_unreachable':
+      return 'the service behind the gateway could not be reached, or closed the connection before it responded';
+    case 'upstream_timeout':
+      return reasons.timeout ?? d.message;
+    case 'internal':
+      return 'the gateway itself failed';
+    case 'unavailable':
+      return 'the gateway could not handle requests at that time';
+  }
+  return d.message;
+}
+
+function limit(r: LoggedRequest, names: Names): string {
+  const d = r.decision;
+  const left = d.remaining === null ? '' : `, with ${count(d.remaining)} left`;
+  const when = d.passes_at === null ? '' : `; the request would have passed at ${moment(d.passes_at)}${wait(r.time, d.passes_at)}`;
+  return `${limitName(r, names.route)} was used up${left}${when}`;
+}
+
+// limitName names the limit that refused a request. A daily limit of a key has the scope of the key, and
+// the API tells it apart in its message only.
+export function limitName(r: LoggedRequest, route?: string): string {
+  const d = r.decision;
+  const daily = d.limit_scope === 'daily' || d.message.startsWith("the key's own daily limit");
+  const size = d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
+  const whose = d.limit_scope === 'key' ? 'the key' : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${route}` : ''}`;
+  return `the ${daily ? 'daily ' : ''}limit${size} for ${whose}`;
+}
+
+function wait(from: string, to: string): string {
+  const seconds = Math.ceil((Date.parse(to) - Date.parse(from)) / 1000);
+  if (!(seconds > 0)) return '';
+  if (seconds < 120) return `, ${seconds} s later`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 120 ? `, ${minutes} min later` : `, ${Math.round(minutes / 60)} h later`;
+}
+
+// moment is a time to the second, in UTC, since the reader may be anywhere.
+function moment(iso: string): string {
+  const date = new Date(iso);
+  return Number.isNaN(date.getTime()) ? iso : `${date.toISOString().slice(0, 19).replace('T', ' ')} UTC`;
+}
+
+// short is the cause in a few words, for a row of a list.
+export function short(r: LoggedRequest): string {
+  const text = cause(r, {}).replace(/; the request would have passed.*$/, '').replaceAll('the service behind the gateway', 'the upstream');
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
