@@ -1,5 +1,7 @@
 import { Page } from '../../ui/basic';
+import { DeliveryLog } from './log';
+import { WebhookNav } from './nav';
 
-export default function Screen() {
-  return <Page title="webhooks/deliveries"><></></Page>;
+export default function Deliveries() {
+  return <Page wide title="Webhooks"><WebhookNav /><DeliveryLog /></Page>;
 }

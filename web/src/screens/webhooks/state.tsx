@@ -1,0 +1,57 @@
+import { useEffect, useState } from 'react';
+import { type Schemas, serverNow } from '../../api/client';
+import { exact, relative } from '../../lib/time';
+import { Status, type Tone } from '../../ui/basic';
+import type { IconName } from '../../ui/icon';
+
+export type Delivery = Schemas['Delivery'];
+export type Attempt = Schemas['Attempt'];
+export type Webhook = Schemas['Webhook'];
+
+const states: Record<Delivery['state'], [Tone, IconName, string]> = {
+  pending: ['info', 'clock', 'Pending'], retry_scheduled: ['warn', 'refresh', 'Retrying'], delivered: ['ok', 'check', 'Delivered'], failed: ['bad', 'cross', 'Failed'],
+};
+export const stateNames = Object.entries(states).map(([value, [, , label]]) => ({ value, label }));
+
+export function DeliveryState({ state }: { state: Delivery['state'] }) {
+  const [tone, icon, word] = states[state];
+  return <Status tone={tone} icon={icon}>{word}</Status>;
+}
+
+export function EndpointState({ record }: { record: Webhook }) {
+  return record.state === 'active' ? <Status tone="ok">Active</Status> : <Status tone="bad" icon="stop">Disabled</Status>;
+}
+
+export const triggers: Record<Delivery['trigger'], string> = { event: 'the event', manual: 'redelivered by hand', recover: 'recovery of failed deliveries', test: 'a test' };
+
+export const succeeded = (a: Attempt): boolean => a.status !== null && a.status >= 200 && a.status < 300 && a.error === null;
+
+// outcome is the result of an attempt in a few words.
+export const outcome = (a: Attempt): string => [a.status === null ? null : `status ${a.status}`, a.error].filter(Boolean).join(', ') || 'no response';
+
+export function Outcome({ attempt }: { attempt: Attempt }) {
+  return <Status tone={succeeded(attempt) ? 'ok' : 'bad'}>{attempt.status ?? 'No response'}</Status>;
+}
+
+// host is what tells endpoints apart in a narrow column.
+export function host(url: string): string {
+  try {
+    return new URL(url).host;
+  } catch {
+    return url;
+  }
+}
+
+// Countdown shows, to the second, how far a time is.
+export function Countdown({ at }: { at: string | null }) {
+  const [now, setNow] = useState(serverNow);
+  useEffect(() => {
+    if (!at) return;
+    const timer = setInterval(() => setNow(serverNow()), 1_000);
+    return () => clearInterval(timer);
+  }, [at]);
+  if (!at) return <span className="text-muted">–</span>;
+  const seconds = Math.ceil((Date.parse(at) - now) / 1000);
+  const text = seconds <= 0 ? 'now' : seconds < 120 ? `in ${seconds} s` : seconds < 3600 ? `in ${Math.floor(seconds / 60)} min ${seconds % 60} s` : relative(Date.parse(at), now);
+  return <time dateTime={at} title={exact(at)} className="whitespace-nowrap">{text}</time>;
+}
