@@ -152,11 +152,11 @@ export function Id({ value, className = '' }: { value: string; className?: strin
 
 // Code is a block of text to copy. It scrolls by itself. What is copied is the text, or exact where the text
 // was made easier to read.
-export function Code({ text, label, exact: original }: { text: string; label: string; exact?: string }) {
+export function Code({ text, label, exact: original, wrap }: { text: string; label: string; exact?: string; wrap?: boolean }) {
   return (
     <div className="relative rounded-md border border-line bg-bg">
       {/* A scrolling region must take the focus, so that keys can scroll it. */}
-      <pre tabIndex={0} aria-label={label} className="max-h-96 overflow-auto p-3 pr-10 font-mono text-sm whitespace-pre">{text}</pre>
+      <pre tabIndex={0} aria-label={label} className={`max-h-96 overflow-auto p-3 pr-10 font-mono text-sm ${wrap ? 'break-all whitespace-pre-wrap' : 'whitespace-pre'}`}>{text}</pre>
       <CopyButton text={original ?? text} label={`Copy: ${label}`} className="absolute top-2 right-2 bg-bg" />
     </div>
   );

@@ -27,7 +27,7 @@ export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, s
   if (rows?.length === 0) return <>{empty}</>;
   const cell = (c: Column<T>) => `px-3 first:pl-4 last:pr-4 ${c.number ? 'text-right whitespace-nowrap' : 'text-left'} ${c.className ?? ''}`;
   return (
-    <div className="overflow-x-auto">
+    <div className="relative overflow-x-auto">
       <table aria-label={label} aria-busy={!rows} className="w-full border-collapse" onKeyDown={moveRow}>
         <thead>
           <tr className="h-8 border-b border-line text-sm text-muted">

@@ -12,7 +12,7 @@ const words: Record<number, [Tone, IconName, string]> = {
 
 export function RequestStatus({ record }: { record: LoggedRequest }) {
   const [tone, icon, word] = (record.decision.upstream_status === null && words[record.status]) || ['bad' as Tone, 'cross' as IconName, record.decision.check === 'internal' ? 'Keygate' : 'Upstream'];
-  return <Status tone={tone} icon={icon}>{record.status} {word}</Status>;
+  return <Status tone={tone} icon={icon}>{record.status} <span className="max-sm:sr-only">{word}</span></Status>;
 }
 
 // A Line is a request, or a number of requests that the live tail had to leave out.
@@ -25,17 +25,18 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
   const of = (cell: (r: LoggedRequest) => React.ReactNode) => (l: Line) => ('skipped' in l ? null : cell(l));
   return [
     { title: 'Time', className: 'w-24', cell: of((r) => <Time at={r.time} />) },
-    { title: 'Status', className: 'w-28', cell: of((r) => <RequestStatus record={r} />) },
+    { title: 'Status', className: 'sm:w-28', cell: of((r) => <RequestStatus record={r} />) },
     {
-      title: 'Request', className: 'max-w-36 sm:max-w-72',
+      title: 'Request', className: 'max-w-44 sm:max-w-72',
       cell: (r) => ('skipped' in r ? <span className="text-muted italic">{plural(r.skipped, 'request')} skipped</span> : (
         <Link to="/requests/$requestId" params={{ requestId: r.request_id }} className="link block truncate font-mono text-sm" title={`${r.method} ${r.path}`}>
-          <span className="text-muted">{r.method}</span> {r.path}
+          <span className="text-muted">{r.method}</span> <bdi>{r.path}</bdi>
+          <span className="block truncate font-sans text-muted md:hidden">{short(r)}</span>
         </Link>
       )),
     },
     {
-      title: 'Why', className: 'max-w-80 hidden md:table-cell',
+      title: 'Why', className: 'max-w-64 hidden md:table-cell 2xl:max-w-120',
       cell: of((r) => <span className="block truncate" title={explain(r)}>{short(r)}</span>),
     },
     {
@@ -50,7 +51,7 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
         ? <Link to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link block truncate" title={nameOf(r.gateway_id)}>{nameOf(r.gateway_id)}</Link>
         : <span className="text-muted">–</span>)),
     },
-    { title: 'Duration', number: true, className: 'hidden xl:table-cell', cell: of((r) => milliseconds(Number(r.duration_ms))) },
+    { title: 'Duration', number: true, className: 'hidden whitespace-nowrap 2xl:table-cell', cell: of((r) => milliseconds(Number(r.duration_ms))) },
     {
       title: <span className="sr-only">Copy</span>, className: 'w-8',
       cell: of((r) => <CopyButton text={() => explain(r, { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined })} label="Copy the explanation" />),

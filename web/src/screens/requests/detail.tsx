@@ -33,7 +33,7 @@ export default function RequestDetail() {
     ['Code', <code key="code" className="font-mono text-sm">{d.code}</code>],
     ['What the server says', d.message],
     ...(d.limit_scope ? [
-      ['Limit', limitName(r, route?.path).replace(/^the /, '')],
+      ['Limit', limitName(r, route?.path).replace(/^the /, '').replace(/^./, (c) => c.toUpperCase())],
       ['Left then', d.remaining === null ? '–' : `${count(d.remaining)} of ${d.limit === null ? '–' : plural(d.limit, 'request')}`],
       ['Would have passed', <Time key="passes" at={d.passes_at} />],
     ] as [ReactNode, ReactNode][] : []),
@@ -45,7 +45,7 @@ export default function RequestDetail() {
     <Page title={<span className="flex min-w-0 flex-wrap items-center gap-3"><span className="min-w-0 font-mono text-lg break-all">{r.method} {r.path}</span><RequestStatus record={r} /></span>}>
       {query.error && <Failure error={query.error} />}
       <Panel title="Explanation" actions={<CopyButton text={text} label="Copy the explanation">Copy</CopyButton>}>
-        <p data-explanation className="max-w-3xl text-lg break-words">{text}</p>
+        <p data-explanation className="max-w-[960px] text-lg break-words">{text}</p>
       </Panel>
       <div className="grid gap-4 lg:grid-cols-2">
         <Panel title="Decision"><Details rows={decision} /></Panel>
@@ -54,8 +54,8 @@ export default function RequestDetail() {
             ['Identifier', <Id key="id" value={r.request_id} />],
             ['Time', <Time key="time" at={r.time} />],
             ['Client', <Id key="client" value={r.client_ip} />],
-            ['Key', r.key_id ? <Link key="key" to="/keys/$keyId" params={{ keyId: r.key_id }} className="link">{key?.name ?? r.key_prefix ?? r.key_id}</Link> : (r.key_prefix ?? 'none')],
-            ['Gateway', r.gateway_id ? <Link key="gateway" to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link">{nameOf(r.gateway_id)}</Link> : 'not known'],
+            ['Key', r.key_id ? <Link key="key" to="/keys/$keyId" params={{ keyId: r.key_id }} className="link"><bdi>{key?.name ?? r.key_prefix ?? r.key_id}</bdi></Link> : (r.key_prefix ?? 'none')],
+            ['Gateway', r.gateway_id ? <Link key="gateway" to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link"><bdi>{nameOf(r.gateway_id)}</bdi></Link> : 'not known'],
             ['Route', r.gateway_id && r.route_id
               ? <Link key="route" to="/gateways/$gatewayId/routes/$routeId" params={{ gatewayId: r.gateway_id, routeId: r.route_id }} className="link font-mono text-sm">{route?.path ?? r.route_id}</Link>
               : 'not known: no route matched, or the request was refused before'],

@@ -56,6 +56,11 @@ describe('explain', () => {
     expect(explain(r)).not.toContain('10.0.0.7');
   });
 
+  test('names and paths can neither break nor reorder it', () => {
+    const r = request(503, { check: 'internal', code: 'unavailable' }, { path: '/a\u202Eb\nc' });
+    expect(explain(r, { gateway: 'x\u2067y\u2028z' })).toContain('GET /abc on the gateway “xyz” at');
+  });
+
   test('exact integers beyond 2^53', () => {
     expect(explain(request(429, { ...limited, limit_scope: 'key', limit: 9_007_199_254_740_993n as unknown as number }))).toContain('9,007,199,254,740,993 requests');
   });

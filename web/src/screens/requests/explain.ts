@@ -32,9 +32,9 @@ const reasons: Record<string, string> = {
 // explain says in one sentence, fit for the caller of the request, what decided it: the check or limit,
 // its level then, and when the request would have passed. It has no addresses of upstreams.
 export function explain(r: LoggedRequest, names: Names = {}): string {
-  const gateway = names.gateway ? ` on the gateway “${names.gateway}”` : '';
+  const gateway = names.gateway ? ` on the gateway “${clean(names.gateway)}”` : '';
   const verb = r.status >= 500 ? 'failed' : 'was refused';
-  return `The request ${r.method} ${r.path}${gateway} at ${moment(r.time)} ${verb} with status ${r.status} because ${cause(r, names)} (request ${r.request_id}).`;
+  return `The request ${r.method} ${clean(r.path)}${gateway} at ${moment(r.time)} ${verb} with status ${r.status} because ${cause(r, names)} (request ${r.request_id}).`;
 }
 
 function cause(r: LoggedRequest, names: Names): string {
@@ -81,9 +81,12 @@ export function limitName(r: LoggedRequest, route?: string): string {
   const d = r.decision;
   const daily = d.limit_scope === 'daily' || d.message.startsWith("the key's own daily limit");
   const size = d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
-  const whose = d.limit_scope === 'key' ? 'the key' : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${route}` : ''}`;
+  const whose = d.limit_scope === 'key' ? 'the key' : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${daily ? 'daily ' : ''}limit${size} for ${whose}`;
 }
+
+// clean leaves out what would reorder or break the sentence: control characters and marks of direction.
+const clean = (text: string): string => text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '');
 
 function wait(from: string, to: string): string {
   const seconds = Math.ceil((Date.parse(to) - Date.parse(from)) / 1000);

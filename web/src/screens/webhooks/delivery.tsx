@@ -59,7 +59,7 @@ export default function DeliveryDetail() {
         <Panel title="Delivery">
           <Details rows={[
             ['Identifier', <Id key="id" value={d.delivery_id} />],
-            ['Endpoint', <Link key="endpoint" to="/webhooks/$webhookId" params={{ webhookId: d.webhook_id }} className="link break-all">{webhook?.url ?? d.webhook_id}</Link>],
+            ['Endpoint', <Link key="endpoint" to="/webhooks/$webhookId" params={{ webhookId: d.webhook_id }} className="link line-clamp-3 break-all" title={webhook?.url}>{webhook?.url ?? d.webhook_id}</Link>],
             ['Event', d.trigger === 'test' ? <Id key="event" value={d.event_id} /> : <Link key="event" to="/events/$eventId" params={{ eventId: d.event_id }} className="link font-mono text-sm break-all">{d.event_id}</Link>],
             ['Caused by', triggers[d.trigger]],
             ['Created', <Time key="created" at={d.created_at} />],
@@ -78,7 +78,7 @@ export default function DeliveryDetail() {
           <p className="mt-2 text-sm text-muted">Shown in lines. Copying gives the exact bytes that are sent and signed, the same in each attempt.</p>
         </Panel>
         <Panel title="Request headers">
-          <Code text={Object.entries(d.request_headers).map(([name, value]) => `${name}: ${value}`).join('\n')} label="Request headers" />
+          <Code text={Object.entries(d.request_headers).map(([name, value]) => `${name}: ${value}`).join('\n')} wrap label="Request headers" />
           <p className="mt-2 text-sm text-muted">Those of the last attempt.</p>
         </Panel>
       </div>
@@ -99,7 +99,7 @@ function AttemptRow({ attempt: a }: { attempt: Attempt }) {
       {a.response_body ? (
         <details open={!succeeded(a)}>
           <summary className="w-fit text-muted hover:text-text">Answer of the receiver</summary>
-          <div className="mt-2"><Code text={a.response_body} label={`Answer to attempt ${a.number}`} /></div>
+          <div className="mt-2"><Code wrap text={a.response_body} label={`Answer to attempt ${a.number}`} /></div>
         </details>
       ) : a.status !== null && <p className="text-muted">The answer had no body.</p>}
       {a.status === null && !a.error && <Status tone="bad">No response</Status>}

@@ -1,5 +1,60 @@
-import { Page } from '../../ui/basic';
+import { Link } from '@tanstack/react-router';
+import type { Schemas } from '../../api/client';
+import { useList } from '../../api/hooks';
+import { pointInTime, showPoint, useSpan } from '../../lib/span';
+import { useUrl } from '../../lib/url';
+import { Button, Code, Empty, Page, Panel, Time } from '../../ui/basic';
+import { type Filter, FilterBar } from '../../ui/filter';
+import { Ranges } from '../../ui/ranges';
+import { type Column, PagedTable } from '../../ui/table';
+import { catalogue, eventTypes, sample } from './catalogue';
+import { WebhookNav } from './nav';
 
-export default function Screen() {
-  return <Page title="webhooks/events"><></></Page>;
+type Event = Schemas['Event'];
+
+// about is what an event is about, in a line: the values of its data that say most.
+export function about(e: Event): string {
+  const d = e.data;
+  return [d.name, d.key_prefix, d.method && d.path ? `${String(d.method)} ${String(d.path)}` : d.path, d.status, d.reason, d.limit_scope, d.message, d.revision !== undefined ? `revision ${String(d.revision)}` : undefined]
+    .filter((v) => v !== undefined && v !== null && v !== '').map(String).join(' · ');
+}
+
+export default function Events() {
+  const [url, change] = useUrl<'type' | 'since' | 'until' | 'cursor'>();
+  const { since, until, ready } = useSpan();
+  const { type, cursor } = url;
+  const query = useList('/v1/events', { query: { type, since, until, cursor, limit: 50 } }, { enabled: ready, refetchInterval: cursor ? false : 5_000 });
+  const filters: Filter[] = [
+    { name: 'type', label: 'Event', values: eventTypes.map((value) => ({ value, label: value })) },
+    { name: 'since', label: 'Since', shown: showPoint }, { name: 'until', label: 'Until', shown: showPoint },
+  ];
+  const columns: Column<Event>[] = [
+    { title: 'Time', className: 'w-24', cell: (e) => <Time at={e.created_at} /> },
+    { title: 'Event', cell: (e) => <Link to="/events/$eventId" params={{ eventId: e.id }} className="link font-mono text-sm whitespace-nowrap">{e.type}</Link> },
+    { title: 'About', className: 'max-w-120 hidden sm:table-cell', cell: (e) => <span className="block truncate" title={about(e)}><bdi>{about(e)}</bdi></span> },
+    { title: 'Identifier', className: 'hidden xl:table-cell', cell: (e) => <code className="font-mono text-sm text-muted">{e.id}</code> },
+  ];
+  const filtered = Boolean(type || since || until);
+  return (
+    <Page wide title="Webhooks">
+      <WebhookNav />
+      <Panel flush title={<FilterBar search={false} filters={filters} placeholder="Filter by event or time (15m, 1h, 7d)" />}
+        actions={<Ranges value="" options={['1h', '24h', '7d']} onChange={(r) => change({ since: pointInTime(r), until: undefined })} />}>
+        <PagedTable label="Events" query={query} columns={columns} rowKey={(e) => e.id}
+          empty={filtered
+            ? <Empty icon="search" title="No event matches" action={<Button onClick={() => change({ type: undefined, since: undefined, until: undefined })}>Clear the filters</Button>}>Events are kept for 7 days.</Empty>
+            : <Empty icon="webhook" title="No events yet">Events are kept for 7 days, with or without an endpoint that receives them.</Empty>} />
+      </Panel>
+      <Panel title="All types of events" flush>
+        {eventTypes.map((t) => (
+          <details key={t} className="group border-b border-line last:border-0">
+            <summary className="flex flex-wrap items-baseline gap-x-3 gap-y-0.5 px-4 py-2 hover:bg-hover">
+              <code className="w-56 font-mono text-sm font-medium">{t}</code><span className="min-w-0 flex-1 text-muted">{catalogue[t].text}</span>
+            </summary>
+            <div className="px-4 pb-3"><Code text={sample(t)} label={`Sample of ${t}`} /></div>
+          </details>
+        ))}
+      </Panel>
+    </Page>
+  );
 }

@@ -33,10 +33,11 @@ export function Outcome({ attempt }: { attempt: Attempt }) {
   return <Status tone={succeeded(attempt) ? 'ok' : 'bad'}>{attempt.status ?? 'No response'}</Status>;
 }
 
-// host is what tells endpoints apart in a narrow column.
+// host is a URL without its scheme and query: what tells endpoints apart in a narrow column.
 export function host(url: string): string {
   try {
-    return new URL(url).host;
+    const { host: name, pathname } = new URL(url);
+    return pathname === '/' ? name : name + pathname;
   } catch {
     return url;
   }

@@ -1,0 +1,204 @@
+import { Link } from '@tanstack/react-router';
+import { useEffect, useRef, useState } from 'react';
+import { api, type Schemas } from '../../api/client';
+import { changed, useRecord } from '../../api/hooks';
+import { useForm } from '../../lib/form';
+import { milliseconds, plural } from '../../lib/format';
+import { pointInTime, showPoint } from '../../lib/span';
+import { type Range } from '../../lib/time';
+import { AsCode } from '../../ui/ascode';
+import { Button, buttonClass, Code, Failure, Status } from '../../ui/basic';
+import { ConfirmDialog, Dialog } from '../../ui/dialog';
+import { Submit, TextField } from '../../ui/form';
+import { Ranges } from '../../ui/ranges';
+import { toast } from '../../ui/toast';
+import { NewSecret } from './secret';
+import { Countdown, DeliveryState, Outcome, outcome, succeeded, type Webhook } from './state';
+
+const changedAll = () => changed('/v1/webhook');
+
+interface ActionProps {
+  record: Webhook;
+  onClose: () => void;
+}
+
+const overlaps = [{ hours: 0, label: 'None' }, { hours: 1, label: '1 hour' }, { hours: 24, label: '1 day' }, { hours: 168, label: '7 days' }];
+
+// RotateSecret replaces the signing secret. During the overlap both secrets sign.
+export function RotateSecret({ record, onClose }: ActionProps) {
+  const form = useForm({ overlap: '24' });
+  const [made, setMade] = useState<Schemas['NewWebhook'] | null>(null);
+  const text = form.values.overlap.trim();
+  const hours = /^\d{1,3}$/.test(text) && Number(text) <= 168 ? Number(text) : null;
+  if (made) {
+    return (
+      <NewSecret record={made} title="The secret is rotated" onClose={() => { setMade(null); onClose(); }}>
+        <p>{hours ? `For ${plural(hours, 'hour')} deliveries are signed with both secrets. Replace the old one at the receiver in that time.` : 'Deliveries are signed with this secret only, from now on.'}</p>
+      </NewSecret>
+    );
+  }
+  const path = `/v1/webhooks/${record.webhook_id}/rotate-secret`;
+  const body = { overlap_hours: hours ?? 0 };
+  return (
+    <Dialog title="Rotate the signing secret" onClose={onClose} mayClose={() => !form.busy}>
+      <form className="flex flex-col gap-4" onSubmit={(e) => {
+        e.preventDefault();
+        if (hours === null) return;
+        void form.submit(async () => {
+          const { data } = await api.post('/v1/webhooks/{webhook_id}/rotate-secret', { path: { webhook_id: record.webhook_id }, body });
+          setMade(data as Schemas['NewWebhook']);
+          void changedAll();
+        });
+      }}>
+        <p className="break-all text-muted">A new secret signs the deliveries to <b className="text-text">{record.url}</b>.</p>
+        <div className="flex flex-col gap-2">
+          <TextField label="Overlap in hours" inputMode="numeric" value={form.values.overlap} onChange={(t) => form.set('overlap', t)}
+            error={hours === null ? 'Enter a whole number from 0 to 168.' : form.fieldError('overlap_hours')}
+            hint={hours === 0 ? 'The old secret signs no more at once: receivers that still have it refuse deliveries.' : 'For this long the old secret signs as well.'} />
+          <div className="flex flex-wrap gap-2">{overlaps.map((o) => <Button key={o.hours} size="sm" onClick={() => form.set('overlap', String(o.hours))}>{o.label}</Button>)}</div>
+        </div>
+        <div><AsCode command={{ cli: `keygate webhooks rotate-secret ${record.webhook_id} --overlap-hours ${body.overlap_hours}`, method: 'POST', path, body }} /></div>
+        <Submit label="Rotate the secret" busy={form.busy} error={form.error} disabled={hours === null} onCancel={onClose} />
+      </form>
+    </Dialog>
+  );
+}
+
+// TestWebhook sends a test event and shows what becomes of it.
+export function TestWebhook({ record, onClose }: ActionProps) {
+  const [id, setId] = useState<string | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  const path = `/v1/webhooks/${record.webhook_id}/test`;
+  const send = async () => {
+    setBusy(true);
+    setError(null);
+    setId(null);
+    try {
+      const { data } = await api.post('/v1/webhooks/{webhook_id}/test', { path: { webhook_id: record.webhook_id } });
+      setId(data.delivery_id);
+      void changedAll();
+    } catch (e) {
+      setError(e);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title="Test the endpoint" wide onClose={onClose} mayClose={() => !busy}>
+      <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void send(); }}>
+        <p className="break-all">An event of type <code className="font-mono">webhook.test</code> without data is sent to <b>{record.url}</b>. It appears in the log of deliveries, and in no list of events.</p>
+        {error !== null && <Failure error={error} />}
+        <div role="status">{id && <TestResult id={id} />}</div>
+        <div className="flex items-center justify-between gap-2">
+          <AsCode command={{ cli: `keygate webhooks test ${record.webhook_id}`, method: 'POST', path }} />
+          <div className="flex gap-2">
+            <Button onClick={onClose}>Close</Button>
+            <Button type="submit" kind="primary" busy={busy}>{id ? 'Send another' : 'Send a test'}</Button>
+          </div>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function TestResult({ id }: { id: string }) {
+  const query = useRecord('/v1/webhook-deliveries/{delivery_id}', { path: { delivery_id: id } }, {
+    refetchInterval: (q) => { const s = q.state.data?.data.state; return s === undefined || s === 'pending' ? 500 : s === 'retry_scheduled' ? 2_000 : false; },
+  });
+  const d = query.data?.data;
+  const last = d?.attempts.at(-1);
+  return (
+    <div className="flex flex-col gap-3 rounded-md border border-line p-3">
+      {query.error && <Failure error={query.error} />}
+      {!last ? <Status tone="info">Waiting for the answer</Status> : (
+        <>
+          <p className="flex flex-wrap items-center gap-2">
+            {succeeded(last) ? <b>The receiver accepted it.</b> : <b>The receiver did not accept it.</b>}
+            <Outcome attempt={last} /><span className="text-muted">after {milliseconds(Number(last.duration_ms))}</span>
+            {d?.state === 'retry_scheduled' && <span className="text-muted">Tried again <Countdown at={d.next_attempt_at} /></span>}
+            {d?.state === 'failed' && <DeliveryState state="failed" />}
+          </p>
+          {last.error && <p className="break-words text-bad">{outcome(last)}</p>}
+          {last.response_body && <Code wrap text={last.response_body} label="Answer of the receiver" />}
+        </>
+      )}
+      <p><Link to="/deliveries/$deliveryId" params={{ deliveryId: id }} className="link">Open the delivery</Link></p>
+    </div>
+  );
+}
+
+// Recover redelivers all that failed since a time, and says before how much that is.
+export function Recover({ record, onClose }: ActionProps) {
+  const form = useForm({ since: '' });
+  const [begun, setBegun] = useState<number | null>(null);
+  const [since, setSince] = useState(() => pointInTime('24h')); // the last time that was understood
+  const text = form.values.since;
+  const set = (t: string) => {
+    form.set('since', t);
+    const time = pointInTime(t);
+    if (!Number.isNaN(Date.parse(time))) setSince(time);
+  };
+  const valid = text.trim() === '' || !Number.isNaN(Date.parse(pointInTime(text)));
+  const failed = useRecord('/v1/webhook-deliveries', { query: { webhook_id: record.webhook_id, state: 'failed', since, limit: 100 } }, { enabled: begun === null }).data?.data;
+  const path = `/v1/webhooks/${record.webhook_id}/recover`;
+  if (begun !== null) {
+    return (
+      <Dialog title="Redeliver what failed" onClose={onClose}>
+        <div className="flex flex-col gap-4">
+          <p role="status">{begun === 0 ? 'Nothing had to be redelivered.' : <><b>{plural(begun, 'new delivery', 'new deliveries')}</b> {begun === 1 ? 'has' : 'have'} begun.</>}</p>
+          <div className="flex justify-end gap-2">
+            <Link to="/webhooks/$webhookId" params={{ webhookId: record.webhook_id }} className={buttonClass()} onClick={onClose}>Show the log</Link>
+            <Button kind="primary" onClick={onClose}>Done</Button>
+          </div>
+        </div>
+      </Dialog>
+    );
+  }
+  const n = failed?.data.length ?? 0;
+  return (
+    <Dialog title="Redeliver what failed" onClose={onClose} mayClose={() => !form.busy}>
+      <form className="flex flex-col gap-4" onSubmit={(e) => {
+        e.preventDefault();
+        if (!valid) return;
+        void form.submit(async () => {
+          const { data } = await api.post('/v1/webhooks/{webhook_id}/recover', { path: { webhook_id: record.webhook_id }, body: { since } });
+          setBegun(Number(data.deliveries));
+          await changedAll();
+        });
+      }}>
+        <p className="break-all text-muted">Each event whose delivery to <b className="text-text">{record.url}</b> failed, and that was not redelivered afterwards, is sent again.</p>
+        <div className="flex flex-col gap-2">
+          <TextField label="Failed since" mono value={text} placeholder={since} onChange={set} error={valid ? form.fieldError('since') : 'Enter a time, such as 2026-03-01T12:00:00Z, or how long ago, such as 12h.'}
+            hint={`That is ${showPoint(since)}. Failed deliveries are kept for 7 days.`} />
+          <div><Ranges value={text === '' ? '24h' : (text as Range)} options={['15m', '1h', '24h', '7d']} onChange={set} /></div>
+        </div>
+        <p aria-live="polite" className="rounded-md bg-hover px-3 py-2">
+          {!failed ? 'Counting what failed…'
+            : n === 0 ? 'No delivery that was created since then has failed.'
+            : <><b>{failed.next_cursor ? `More than ${plural(n, 'delivery', 'deliveries')}` : plural(n, 'delivery', 'deliveries')}</b> created since then failed. Those that were redelivered afterwards are left out.</>}
+        </p>
+        <div><AsCode command={{ cli: `keygate webhooks recover ${record.webhook_id} --since ${since}`, method: 'POST', path, body: { since } }} /></div>
+        <Submit label="Redeliver" busy={form.busy} error={form.error} disabled={!valid} onCancel={onClose} />
+      </form>
+    </Dialog>
+  );
+}
+
+// DeleteWebhook names what it destroys.
+export function DeleteWebhook({ record, onClose, onDone }: ActionProps & { onDone: () => void }) {
+  const done = useRef(onDone);
+  useEffect(() => { done.current = onDone; });
+  const run = async () => {
+    await api.delete('/v1/webhooks/{webhook_id}', { path: { webhook_id: record.webhook_id } });
+    toast('The endpoint was deleted');
+    done.current();
+    await changedAll();
+  };
+  return (
+    <ConfirmDialog title="Delete the endpoint" action="Delete the endpoint" onClose={onClose} run={run}>
+      <p className="break-all">The endpoint <b>{record.url}</b> and its signing secret are deleted. It receives no more events, and its pending deliveries fail. This cannot be undone.</p>
+      <div><AsCode command={{ cli: `keygate webhooks delete ${record.webhook_id} --yes`, method: 'DELETE', path: `/v1/webhooks/${record.webhook_id}` }} /></div>
+    </ConfirmDialog>
+  );
+}
