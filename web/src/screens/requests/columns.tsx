@@ -27,7 +27,7 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
     { title: 'Time', className: 'w-24', cell: of((r) => <Time at={r.time} />) },
     { title: 'Status', className: 'sm:w-28', cell: of((r) => <RequestStatus record={r} />) },
     {
-      title: 'Request', className: 'max-w-44 sm:max-w-72',
+      title: 'Request', className: 'max-w-44 sm:max-w-56 2xl:max-w-72',
       cell: (r) => ('skipped' in r ? <span className="text-muted italic">{plural(r.skipped, 'request')} skipped</span> : (
         <Link to="/requests/$requestId" params={{ requestId: r.request_id }} className="link block truncate font-mono text-sm" title={`${r.method} ${r.path}`}>
           <span className="text-muted">{r.method}</span> <bdi>{r.path}</bdi>
@@ -36,7 +36,7 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
       )),
     },
     {
-      title: 'Why', className: 'max-w-64 hidden md:table-cell 2xl:max-w-120',
+      title: 'Why', className: 'max-w-90 hidden md:table-cell 2xl:max-w-110',
       cell: of((r) => <span className="block truncate" title={explain(r)}>{short(r)}</span>),
     },
     {
@@ -46,7 +46,7 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
         : <span className="font-mono text-sm text-muted">{r.key_prefix ?? '–'}</span>)),
     },
     {
-      title: 'Gateway', className: 'max-w-40 hidden xl:table-cell',
+      title: 'Gateway', className: 'max-w-40 hidden 2xl:table-cell',
       cell: of((r) => (r.gateway_id
         ? <Link to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link block truncate" title={nameOf(r.gateway_id)}>{nameOf(r.gateway_id)}</Link>
         : <span className="text-muted">–</span>)),

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'react';
 import { api, type Schemas } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
 import { useForm } from '../../lib/form';
-import { milliseconds, plural } from '../../lib/format';
+import { plural } from '../../lib/format';
 import { pointInTime, showPoint } from '../../lib/span';
 import { type Range } from '../../lib/time';
 import { AsCode } from '../../ui/ascode';
@@ -13,7 +13,7 @@ import { Submit, TextField } from '../../ui/form';
 import { Ranges } from '../../ui/ranges';
 import { toast } from '../../ui/toast';
 import { NewSecret } from './secret';
-import { Countdown, DeliveryState, Outcome, outcome, succeeded, type Webhook } from './state';
+import { Countdown, DeliveryState, lasted, Outcome, outcome, succeeded, type Webhook } from './state';
 
 const changedAll = () => changed('/v1/webhook');
 
@@ -50,7 +50,7 @@ export function RotateSecret({ record, onClose }: ActionProps) {
           void changedAll();
         });
       }}>
-        <p className="break-all text-muted">A new secret signs the deliveries to <b className="text-text">{record.url}</b>.</p>
+        <p className="text-muted">A new secret signs the deliveries to <b className="break-all text-text">{record.url}</b>.</p>
         <div className="flex flex-col gap-2">
           <TextField label="Overlap in hours" inputMode="numeric" value={form.values.overlap} onChange={(t) => form.set('overlap', t)}
             error={hours === null ? 'Enter a whole number from 0 to 168.' : form.fieldError('overlap_hours')}
@@ -87,7 +87,7 @@ export function TestWebhook({ record, onClose }: ActionProps) {
   return (
     <Dialog title="Test the endpoint" wide onClose={onClose} mayClose={() => !busy}>
       <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void send(); }}>
-        <p className="break-all">An event of type <code className="font-mono">webhook.test</code> without data is sent to <b>{record.url}</b>. It appears in the log of deliveries, and in no list of events.</p>
+        <p>An event of type <code className="font-mono">webhook.test</code> without data is sent to <b className="break-all">{record.url}</b>. It appears in the log of deliveries, and in no list of events.</p>
         {error !== null && <Failure error={error} />}
         <div role="status">{id && <TestResult id={id} />}</div>
         <div className="flex items-center justify-between gap-2">
@@ -115,8 +115,8 @@ function TestResult({ id }: { id: string }) {
         <>
           <p className="flex flex-wrap items-center gap-2">
             {succeeded(last) ? <b>The receiver accepted it.</b> : <b>The receiver did not accept it.</b>}
-            <Outcome attempt={last} /><span className="text-muted">after {milliseconds(Number(last.duration_ms))}</span>
-            {d?.state === 'retry_scheduled' && <span className="text-muted">Tried again <Countdown at={d.next_attempt_at} /></span>}
+            <Outcome attempt={last} /><span className="text-muted">after {lasted(last)}</span>
+            {d?.state === 'retry_scheduled' && <span className="text-muted">The next attempt is <Countdown at={d.next_attempt_at} /></span>}
             {d?.state === 'failed' && <DeliveryState state="failed" />}
           </p>
           {last.error && <p className="break-words text-bad">{outcome(last)}</p>}
@@ -167,7 +167,7 @@ export function Recover({ record, onClose }: ActionProps) {
           await changedAll();
         });
       }}>
-        <p className="break-all text-muted">Each event whose delivery to <b className="text-text">{record.url}</b> failed, and that was not redelivered afterwards, is sent again.</p>
+        <p className="text-muted">Each event whose delivery to <b className="break-all text-text">{record.url}</b> failed, and that was not redelivered afterwards, is sent again.</p>
         <div className="flex flex-col gap-2">
           <TextField label="Failed since" mono value={text} placeholder={since} onChange={set} error={valid ? form.fieldError('since') : 'Enter a time, such as 2026-03-01T12:00:00Z, or how long ago, such as 12h.'}
             hint={`That is ${showPoint(since)}. Failed deliveries are kept for 7 days.`} />
@@ -197,7 +197,7 @@ export function DeleteWebhook({ record, onClose, onDone }: ActionProps & { onDon
   };
   return (
     <ConfirmDialog title="Delete the endpoint" action="Delete the endpoint" onClose={onClose} run={run}>
-      <p className="break-all">The endpoint <b>{record.url}</b> and its signing secret are deleted. It receives no more events, and its pending deliveries fail. This cannot be undone.</p>
+      <p>The endpoint <b className="break-all">{record.url}</b> and its signing secret are deleted. It receives no more events, and its pending deliveries fail. This cannot be undone.</p>
       <div><AsCode command={{ cli: `keygate webhooks delete ${record.webhook_id} --yes`, method: 'DELETE', path: `/v1/webhooks/${record.webhook_id}` }} /></div>
     </ConfirmDialog>
   );

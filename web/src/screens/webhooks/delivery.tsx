@@ -3,13 +3,12 @@ import { useState } from 'react';
 import { api, ApiError } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
-import { milliseconds } from '../../lib/format';
 import { AsCode } from '../../ui/ascode';
 import { Button, Code, Details, Failure, Id, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
 import { toast } from '../../ui/toast';
 import { attemptsText } from './log';
 import { pretty } from './payload';
-import { type Attempt, Countdown, DeliveryState, Outcome, succeeded, triggers } from './state';
+import { type Attempt, Countdown, DeliveryState, lasted, Outcome, succeeded, triggers } from './state';
 
 export default function DeliveryDetail() {
   const { deliveryId } = useParams({ from: '/deliveries/$deliveryId' });
@@ -55,7 +54,7 @@ export default function DeliveryDetail() {
           {error instanceof ApiError && error.status === 409 && <p className="-mt-2 text-muted">An event is sent to an endpoint once at a time: wait until this delivery has ended, or until the endpoint is active.</p>}
         </>
       )}
-      <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
+      <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
         <Panel title="Delivery">
           <Details rows={[
             ['Identifier', <Id key="id" value={d.delivery_id} />],
@@ -69,7 +68,7 @@ export default function DeliveryDetail() {
         </Panel>
         <Panel title="Attempts" flush>
           {d.attempts.length === 0 ? <p className="p-4 text-muted">The first attempt has not ended yet.</p>
-            : <ol aria-label="Attempts">{d.attempts.toReversed().map((a) => <AttemptRow key={a.number} attempt={a} />)}</ol>}
+            : <ol aria-label="Attempts">{d.attempts.toReversed().map((a, i) => <AttemptRow key={a.number} attempt={a} newest={i === 0} />)}</ol>}
         </Panel>
       </div>
       <div className="grid gap-4 lg:grid-cols-2">
@@ -86,18 +85,18 @@ export default function DeliveryDetail() {
   );
 }
 
-function AttemptRow({ attempt: a }: { attempt: Attempt }) {
+function AttemptRow({ attempt: a, newest }: { attempt: Attempt; newest: boolean }) {
   return (
     <li className="flex flex-col gap-2 border-b border-line px-4 py-3 last:border-0">
-      <div className="flex flex-wrap items-center gap-x-4 gap-y-1">
-        <span className="w-20 font-medium">Attempt {a.number}</span>
+      <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
+        <span className="font-medium sm:w-20">Attempt {a.number}</span>
         <Outcome attempt={a} />
-        <span className="ml-auto text-right">{milliseconds(Number(a.duration_ms))}</span>
-        <span className="w-24 text-right text-muted"><Time at={a.started_at} /></span>
+        <span className="ml-auto text-right">{lasted(a)}</span>
+        <span className="text-right text-muted sm:w-24"><Time at={a.started_at} /></span>
       </div>
       {a.error && <p className="break-words text-bad">{a.error}</p>}
       {a.response_body ? (
-        <details open={!succeeded(a)}>
+        <details open={newest && !succeeded(a)}>
           <summary className="w-fit text-muted hover:text-text">Answer of the receiver</summary>
           <div className="mt-2"><Code wrap text={a.response_body} label={`Answer to attempt ${a.number}`} /></div>
         </details>

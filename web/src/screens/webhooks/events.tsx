@@ -5,6 +5,7 @@ import { pointInTime, showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
 import { Button, Code, Empty, Page, Panel, Time } from '../../ui/basic';
 import { type Filter, FilterBar } from '../../ui/filter';
+import { Icon } from '../../ui/icon';
 import { Ranges } from '../../ui/ranges';
 import { type Column, PagedTable } from '../../ui/table';
 import { catalogue, eventTypes, sample } from './catalogue';
@@ -12,11 +13,11 @@ import { WebhookNav } from './nav';
 
 type Event = Schemas['Event'];
 
-// about is what an event is about, in a line: the values of its data that say most.
-export function about(e: Event): string {
+// about has what an event is about: the values of its data that say most.
+function about(e: Event): string[] {
   const d = e.data;
   return [d.name, d.key_prefix, d.method && d.path ? `${String(d.method)} ${String(d.path)}` : d.path, d.status, d.reason, d.limit_scope, d.message, d.revision !== undefined ? `revision ${String(d.revision)}` : undefined]
-    .filter((v) => v !== undefined && v !== null && v !== '').map(String).join(' · ');
+    .filter((v) => v !== undefined && v !== null && v !== '').map(String);
 }
 
 export default function Events() {
@@ -31,7 +32,7 @@ export default function Events() {
   const columns: Column<Event>[] = [
     { title: 'Time', className: 'w-24', cell: (e) => <Time at={e.created_at} /> },
     { title: 'Event', cell: (e) => <Link to="/events/$eventId" params={{ eventId: e.id }} className="link font-mono text-sm whitespace-nowrap">{e.type}</Link> },
-    { title: 'About', className: 'max-w-120 hidden sm:table-cell', cell: (e) => <span className="block truncate" title={about(e)}><bdi>{about(e)}</bdi></span> },
+    { title: 'About', className: 'max-w-120 hidden sm:table-cell', cell: (e) => <span className="block truncate" title={about(e).join(' · ')}>{about(e).map((text, i) => <span key={i}>{i > 0 && ' · '}<bdi>{text}</bdi></span>)}</span> },
     { title: 'Identifier', className: 'hidden xl:table-cell', cell: (e) => <code className="font-mono text-sm text-muted">{e.id}</code> },
   ];
   const filtered = Boolean(type || since || until);
@@ -48,8 +49,9 @@ export default function Events() {
       <Panel title="All types of events" flush>
         {eventTypes.map((t) => (
           <details key={t} className="group border-b border-line last:border-0">
-            <summary className="flex flex-wrap items-baseline gap-x-3 gap-y-0.5 px-4 py-2 hover:bg-hover">
-              <code className="w-56 font-mono text-sm font-medium">{t}</code><span className="min-w-0 flex-1 text-muted">{catalogue[t].text}</span>
+            <summary className="flex flex-wrap items-center gap-x-3 gap-y-0.5 px-4 py-2 hover:bg-hover">
+              <Icon name="right" className="size-3.5 text-muted group-open:rotate-90" />
+              <code className="w-56 font-mono text-sm font-medium">{t}</code><span className="text-muted max-md:w-full max-md:pl-6.5 md:min-w-0 md:flex-1">{catalogue[t].text}</span>
             </summary>
             <div className="px-4 pb-3"><Code text={sample(t)} label={`Sample of ${t}`} /></div>
           </details>

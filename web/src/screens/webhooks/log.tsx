@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import { useList } from '../../api/hooks';
-import { milliseconds, plural } from '../../lib/format';
+import { plural } from '../../lib/format';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
 import { Button, Empty, Panel, Time } from '../../ui/basic';
@@ -8,7 +8,7 @@ import { type Filter, FilterBar } from '../../ui/filter';
 import { Ranges } from '../../ui/ranges';
 import { type Column, PagedTable } from '../../ui/table';
 import { eventTypes } from './catalogue';
-import { Countdown, type Delivery, DeliveryState, host, outcome, stateNames } from './state';
+import { Countdown, type Delivery, DeliveryState, host, lasted, outcome, stateNames } from './state';
 
 // useWebhooks returns the newest 100 endpoints, for names and choices.
 export function useWebhooks() {
@@ -49,7 +49,7 @@ export function DeliveryLog({ webhookId }: { webhookId?: string }) {
         return last ? <span className="block truncate" title={outcome(last)}>{outcome(last)}</span> : <span className="text-muted">–</span>;
       },
     },
-    { title: 'Duration', number: true, className: 'hidden lg:table-cell', cell: (d) => { const last = d.attempts.at(-1); return last ? milliseconds(Number(last.duration_ms)) : '–'; } },
+    { title: 'Duration', number: true, className: 'hidden lg:table-cell', cell: (d) => { const last = d.attempts.at(-1); return last ? lasted(last) : '–'; } },
     { title: 'Attempts', number: true, className: 'hidden md:table-cell', cell: (d) => d.attempts.length },
     { title: 'Next attempt', number: true, className: 'hidden sm:table-cell', cell: (d) => <Countdown at={d.next_attempt_at} /> },
   ];

@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'react';
 import { type Schemas, serverNow } from '../../api/client';
+import { count } from '../../lib/format';
 import { exact, relative } from '../../lib/time';
 import { Status, type Tone } from '../../ui/basic';
 import type { IconName } from '../../ui/icon';
@@ -28,6 +29,12 @@ export const succeeded = (a: Attempt): boolean => a.status !== null && a.status 
 
 // outcome is the result of an attempt in a few words.
 export const outcome = (a: Attempt): string => [a.status === null ? null : `status ${a.status}`, a.error].filter(Boolean).join(', ') || 'no response';
+
+// lasted is how long an attempt took, which the API gives in whole milliseconds.
+export function lasted(a: Attempt): string {
+  const ms = Number(a.duration_ms);
+  return ms < 1 ? '< 1 ms' : ms < 10_000 ? `${count(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
 
 export function Outcome({ attempt }: { attempt: Attempt }) {
   return <Status tone={succeeded(attempt) ? 'ok' : 'bad'}>{attempt.status ?? 'No response'}</Status>;
