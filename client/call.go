@@ -115,7 +115,19 @@ func (c *Client) DeleteGateway(ctx context.Context, gatewayID string, options ..
 
 // Routes lists the routes of a gateway, newest first.
 func (c *Client) Routes(ctx context.Context, gatewayID string, o ListOptions) iter.Seq2[Route, error] {
-	return list[Route](ctx, c, gatewayPath(gatewayID)+"/routes", nil, o.PageSize)
+	return c.SearchRoutes(ctx, gatewayID, RouteFilter{ListOptions: o})
+}
+
+// RouteFilter restricts SearchRoutes to matching routes. Zero fields match all routes.
+type RouteFilter struct {
+	ListOptions
+	Query  string // a part of the path
+	Method string
+}
+
+// SearchRoutes lists the routes of a gateway that match f, newest first.
+func (c *Client) SearchRoutes(ctx context.Context, gatewayID string, f RouteFilter) iter.Seq2[Route, error] {
+	return list[Route](ctx, c, gatewayPath(gatewayID)+"/routes", filter("q", f.Query, "method", f.Method), f.PageSize)
 }
 
 // Route returns one route.

@@ -71,6 +71,39 @@ func TestRevisionsAreListedInPages(t *testing.T) {
 	}
 }
 
+// Guarantee: a search of routes finds by a part of the path and by method, in pages, and a cursor is
+// bound to it.
+func TestRoutesAreSearched(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	for _, p := range []string{"/orders", "/orders/{id}", "/customers", "/Reports/orders"} {
+		s.newRoute("", gatewayID, p)
+	}
+	list := "/v1/gateways/" + gatewayID + "/routes?"
+	paths := func(r *response) string {
+		var out []string
+		for _, one := range r.data() {
+			out = append(out, one["path"].(string))
+		}
+		return strings.Join(out, " ")
+	}
+	if got := paths(s.get(list + "q=ORDERS").want(200)); got != "/Reports/orders /orders/{id} /orders" {
+		t.Errorf("got %q for q=ORDERS", got)
+	}
+	first := s.get(list + "q=orders&limit=2").want(200)
+	second := s.get(list + "q=orders&limit=2&cursor=" + first.text("next_cursor")).want(200)
+	if got := paths(first) + " | " + paths(second); got != "/Reports/orders /orders/{id} | /orders" {
+		t.Errorf("got %q in pages of two", got)
+	}
+	s.get(list+"q=other&cursor="+first.text("next_cursor")).refused(422, "validation_failed", "cursor")
+	if got := paths(s.get(list + "method=PURGE").want(200)); got != "" {
+		t.Errorf("got %q for a method that no route has", got)
+	}
+	if got := paths(s.get(list + "q=customers&method=GET").want(200)); got != "/customers" {
+		t.Errorf("got %q for GET and customers", got)
+	}
+}
+
 // Guarantee: a cursor is valid only for its list, account and filters, and only
 // unchanged.
 func TestCursorIsBoundToItsList(t *testing.T) {

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"net/http"
+	"net/url"
 	"reflect"
 
 	"github.com/keygate/keygate/internal/control"
@@ -14,7 +15,7 @@ func (a *API) routeOperations() []operation {
 	return []operation{{
 		id: "listRoutes", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/routes", tag: "Routes",
 		summary: "List routes", description: "Returns the routes of a gateway, newest first.",
-		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[routeRecord]](),
+		query: append(pageParams(), routeFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[routeRecord]](),
 		run: a.listRoutes,
 	}, {
 		id: "createRoute", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/routes", tag: "Routes",
@@ -51,9 +52,23 @@ func (a *API) routeOperations() []operation {
 	}}
 }
 
+func routeFilters() []queryParam {
+	return []queryParam{
+		{name: "q", doc: "Only routes whose path contains this text.", schema: textSchema(), example: "orders"},
+		{name: "method", doc: "Only routes with this method.", schema: textSchema(), example: "GET"},
+	}
+}
+
 func (a *API) listRoutes(c *call) (response, error) {
-	return page(c, "routes", c.params["gateway_id"], func(p control.Page) ([]gateway.Route, error) {
-		return a.cfg.Control.Routes(c.ctx, &c.caller, c.params["gateway_id"], p)
+	filter := control.RouteFilter{Query: c.query.Get("q"), Method: c.query.Get("method")}
+	bound := url.Values{"gateway_id": {c.params["gateway_id"]}, "q": {filter.Query}, "method": {filter.Method}}
+	return page(c, "routes", bound.Encode(), func(p control.Page) ([]gateway.Route, error) {
+		if filter == (control.RouteFilter{}) {
+			return a.cfg.Control.Routes(c.ctx, &c.caller, c.params["gateway_id"], p)
+		}
+		return searching(c, func() ([]gateway.Route, error) {
+			return a.cfg.Control.SearchRoutes(c.ctx, &c.caller, c.params["gateway_id"], filter, p)
+		})
 	}, func(r *gateway.Route) (string, routeRecord) { return r.ID, presentRoute(r) })
 }
 

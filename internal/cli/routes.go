@@ -129,6 +129,8 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 type routesList struct {
 	routeCommand
 	options client.ListOptions
+	query   string
+	method  string
 	limit   int
 }
 
@@ -147,7 +149,7 @@ func newRoutesList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(o.app, o.limit, api.Routes(c.Context(), gateway, o.options), listing[client.Route]{
+		return printList(o.app, o.limit, api.SearchRoutes(c.Context(), gateway, client.RouteFilter{ListOptions: o.options, Query: o.query, Method: strings.ToUpper(o.method)}), listing[client.Route]{
 			columns: []column{
 				{name: "ROUTE ID"}, {name: "METHODS", flex: true}, {name: "PATH", flex: true}, {name: "RATE LIMIT", rank: 1, flex: true},
 				{name: "AUTH", rank: 2}, {name: "SOURCE", rank: 3},
@@ -159,6 +161,8 @@ func newRoutesList(a *app) *cobra.Command {
 		})
 	}}
 	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
+	c.Flags().StringVarP(&o.query, "query", "q", "", "only routes whose path contains this `text`")
+	c.Flags().StringVar(&o.method, "method", "", "only routes with this `method`")
 	limitFlag(c.Flags(), &o.limit)
 	return c
 }

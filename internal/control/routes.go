@@ -3,6 +3,8 @@ package control
 import (
 	"cmp"
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
@@ -17,6 +19,49 @@ func (s *Service) Routes(ctx context.Context, c *Caller, gatewayID string, p Pag
 			return nil, err
 		}
 		return tx.Routes(ctx, gatewayID, p)
+	})
+}
+
+// RouteFilter selects routes; "" does not filter.
+type RouteFilter struct {
+	Query  string // a part of the path, whatever its case
+	Method string // one of the methods
+}
+
+// matches reports whether f selects r.
+func (f *RouteFilter) matches(r *gateway.Route) bool {
+	return (f.Method == "" || slices.Contains(r.Methods, f.Method)) &&
+		(f.Query == "" || strings.Contains(strings.ToLower(r.Path), strings.ToLower(f.Query)))
+}
+
+// searchedRoutes is how many routes SearchRoutes reads at a time.
+const searchedRoutes = 2000
+
+// SearchRoutes is Routes for those that f selects. Its time grows with the number of routes.
+func (s *Service) SearchRoutes(ctx context.Context, c *Caller, gatewayID string, f RouteFilter, p Page) ([]gateway.Route, error) {
+	return read(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
+		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+			return nil, err
+		}
+		var found []gateway.Route
+		for at := (Page{Limit: searchedRoutes, After: p.After}); ; {
+			routes, err := tx.Routes(ctx, gatewayID, at)
+			if err != nil {
+				return nil, err
+			}
+			for i := range routes {
+				if !f.matches(&routes[i]) {
+					continue
+				}
+				if found = append(found, routes[i]); len(found) == p.Limit {
+					return found, nil
+				}
+			}
+			if len(routes) < searchedRoutes {
+				return found, nil
+			}
+			at.After = routes[len(routes)-1].ID
+		}
 	})
 }
 

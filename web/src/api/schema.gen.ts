@@ -5596,6 +5596,16 @@ export interface operations {
                 limit?: number;
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
+                /**
+                 * @description Only routes whose path contains this text.
+                 * @example orders
+                 */
+                q?: string;
+                /**
+                 * @description Only routes with this method.
+                 * @example GET
+                 */
+                method?: string;
             };
             header?: never;
             path: {

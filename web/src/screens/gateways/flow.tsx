@@ -1,5 +1,119 @@
-import { Page } from '../../ui/basic';
+import { Link, useNavigate } from '@tanstack/react-router';
+import { type ReactNode, useState } from 'react';
+import { api, type Schemas } from '../../api/client';
+import { changed, useList, useRecord } from '../../api/hooks';
+import { useRefusal } from '../../api/session';
+import { count, percent, plural, short } from '../../lib/format';
+import { refusals, sinceOf, startOf, sum } from '../../lib/traffic';
+import { Button, Code, Failure, Id, Panel, Skeleton, Status } from '../../ui/basic';
+import { Chart } from '../../ui/chart';
+import { ConfirmDialog } from '../../ui/dialog';
+import { Icon, type IconName } from '../../ui/icon';
+import { toast } from '../../ui/toast';
+import { useGateway } from './detail';
 
-export default function Screen() {
-  return <Page title="gateways/flow"><></></Page>;
+// Flow shows a gateway as the way of a request: host, key, limits, upstream.
+export default function Flow() {
+  const { gatewayId, query } = useGateway();
+  const [deleting, setDeleting] = useState(false);
+  const refused = useRefusal('admin', `gateways/${gatewayId}`);
+  const report = useRecord('/v1/reports/traffic', { query: { gateway_id: gatewayId, since: sinceOf('1h'), interval: '1m' } }, { refetchInterval: 10_000 });
+  const levels = useList('/v1/gateways/{gateway_id}/limits', { path: { gateway_id: gatewayId }, query: { limit: 25 } }, { refetchInterval: 10_000 });
+  const keys = useList('/v1/keys', { query: { gateway_id: gatewayId, state: 'active', limit: 100 } });
+  const repository = useRecord('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId } }, { retry: false });
+  const g = query.data?.data;
+  const rows = report.data?.data.data;
+  if (!g) return <Skeleton className="h-96 w-full" />;
+  const total = rows ? sum(rows, (r) => r.requests) : 0;
+  const errors = rows ? sum(rows, (r) => r.upstream_errors) : 0;
+  const limited = rows ? sum(rows, (r) => r.limited) : 0;
+  const unauthorized = rows ? sum(rows, (r) => Number(r.unauthorized) + Number(r.forbidden)) : 0;
+  const global = levels.data?.data.data.find((l) => l.limit_scope === 'global');
+  const restricted = keys.data?.data.data.length ?? 0;
+  const more = keys.data?.data.next_cursor ? ' or more' : '';
+  return (
+    <>
+      <ol aria-label="The way of a request" className="grid gap-3 lg:grid-cols-4">
+        <Box icon="gateway" title="Host" last={false}>
+          <code className="block truncate font-mono text-sm" title={g.hostname}>{g.hostname}</code>
+          <p className="text-muted">{g.default ? 'and any other host name: it is the default' : 'or the header X-Keygate-Gateway'}</p>
+          <Link to="/gateways/$gatewayId/routes" params={{ gatewayId }} className="link">Routes</Link>
+        </Box>
+        <Box icon="key" title="Key" last={false}>
+          <p>{restricted > 0 ? `${plural(restricted, 'key')}${more} for this gateway only` : 'Keys for all gateways'}</p>
+          <p className="text-muted">{unauthorized > 0 ? `${count(unauthorized)} refused in the last hour` : 'Nothing refused in the last hour'}</p>
+          <Link to="/keys" search={{ gateway_id: gatewayId }} className="link">Keys of this gateway</Link>
+        </Box>
+        <Box icon="filter" title="Limits" last={false}>
+          <p>{g.global_rate_limit?.sustained ? `All requests: ${g.global_rate_limit.sustained}` : 'No limit of its own'}{global && <span className="text-muted"> · {short(global.remaining)} left now</span>}</p>
+          <p className="text-muted">{limited > 0 ? `${count(limited)} refused in the last hour` : 'Nothing refused in the last hour'}</p>
+          <Link to="/gateways/$gatewayId/settings" params={{ gatewayId }} className="link">Change the limit</Link>
+        </Box>
+        <Box icon="external" title="Upstream" last>
+          <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code>
+          {errors > 0 ? <Status tone="bad">{percent(errors, total)} errors in the last hour</Status> : total > 0 ? <Status tone="ok">No errors in the last hour</Status> : <p className="text-muted">No requests in the last hour</p>}
+          {errors > 0 && <Link to="/requests" search={{ gateway_id: gatewayId }} className="link">Why they failed</Link>}
+        </Box>
+      </ol>
+      <div className="grid gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
+        <Panel title="Last hour">
+          {report.error ? <Failure error={report.error} /> : rows ? (
+            <Chart label="Requests of the gateway in the last hour" times={rows.map(startOf)} format={short} series={[
+              { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
+              { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
+              { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
+            ]} />
+          ) : <Skeleton className="h-50 w-full" />}
+        </Panel>
+        <div className="flex flex-col gap-4">
+          <Panel title="Call it">
+            <Code label="A call of this gateway" text={callOf(g)} />
+            <p className="mt-2 text-sm text-muted">Put your key in place of kg_…. Without the host name: add <code className="font-mono">Host: {g.hostname}</code>.</p>
+          </Panel>
+          <Panel title="About">
+            <div className="flex flex-col gap-2">
+              <Id value={g.gateway_id} />
+              <p className="flex items-center gap-2"><Icon name="branch" className="text-muted" />
+                {repository.data ? <Link to="/gateways/$gatewayId/repository" params={{ gatewayId }} className="link">{repository.data.data.state === 'error' ? 'Repository: the last sync failed' : `Follows ${repository.data.data.branch}`}</Link>
+                  : <span className="text-muted">No repository connected</span>}</p>
+              <p className="text-muted">{g.revision ? <>Revision <Link to="/gateways/$gatewayId/revisions" params={{ gatewayId }} className="link">{g.revision}</Link></> : 'No revision yet'}</p>
+              <div className="mt-2"><Button icon="stop" why={refused} onClick={() => setDeleting(true)}>Delete the gateway</Button></div>
+            </div>
+          </Panel>
+        </div>
+      </div>
+      {deleting && <DeleteGateway record={g} keys={`${restricted}${more}`} onClose={() => setDeleting(false)} />}
+    </>
+  );
+}
+
+function callOf(g: Schemas['Gateway']): string {
+  const header = g.key_headers[0] ?? 'Authorization';
+  return `curl http://${g.hostname}/ \\\n  -H "${header === 'Authorization' ? 'Authorization: Bearer kg_…' : `${header}: kg_…`}"`;
+}
+
+function Box({ icon, title, last, children }: { icon: IconName; title: string; last: boolean; children: ReactNode }) {
+  return (
+    <li className="relative flex min-w-0 flex-col gap-1 rounded-lg border border-line bg-surface p-4">
+      <h2 className="flex items-center gap-2 font-semibold"><Icon name={icon} className="text-accent" />{title}</h2>
+      {children}
+      {!last && <Icon name="right" className="absolute top-1/2 -right-[14px] z-10 hidden -translate-y-1/2 text-muted lg:block" />}
+    </li>
+  );
+}
+
+function DeleteGateway({ record, keys, onClose }: { record: Schemas['Gateway']; keys: string; onClose: () => void }) {
+  const navigate = useNavigate();
+  const run = async () => {
+    await api.delete('/v1/gateways/{gateway_id}', { path: { gateway_id: record.gateway_id } });
+    toast(`Gateway “${record.name}” is deleted`);
+    await navigate({ to: '/gateways' });
+    await changed('/v1/gateways', '/v1/keys');
+  };
+  return (
+    <ConfirmDialog title="Delete the gateway" action="Delete the gateway" typed={record.name} onClose={onClose} run={run}>
+      <p>This ends <b>{record.name}</b>: its routes and their limits, its revisions, and its repository connection. The {keys} keys that are for this gateway only are revoked.</p>
+      <p>Requests to <code className="font-mono break-all">{record.hostname}</code> are refused at once. This cannot be undone.</p>
+    </ConfirmDialog>
+  );
 }

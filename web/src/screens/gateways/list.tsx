@@ -1,5 +1,43 @@
-import { Page } from '../../ui/basic';
+import { Link } from '@tanstack/react-router';
+import type { Schemas } from '../../api/client';
+import { useList, useRecord } from '../../api/hooks';
+import { useRefusal } from '../../api/session';
+import { count } from '../../lib/format';
+import { refusals, sinceOf } from '../../lib/traffic';
+import { useUrl } from '../../lib/url';
+import { buttonClass, Button, Empty, Page, Panel, Status, Time } from '../../ui/basic';
+import { type Column, PagedTable } from '../../ui/table';
 
-export default function Screen() {
-  return <Page title="gateways/list"><></></Page>;
+type Gateway = Schemas['Gateway'];
+
+export default function Gateways() {
+  const [{ cursor }] = useUrl<'cursor'>();
+  const refused = useRefusal('write', 'gateways');
+  const unread = useRefusal('read', 'reports');
+  const query = useList('/v1/gateways', { query: { cursor, limit: 50 } }, { refetchInterval: 30_000 });
+  const traffic = useRecord('/v1/reports/top', { query: { group_by: 'gateway', interval: '1m', since: sinceOf('1h'), limit: 100 } }, { refetchInterval: 30_000, enabled: !unread });
+  const of = (g: Gateway) => traffic.data?.data.data.find((r) => r.group === g.gateway_id);
+  const number = (g: Gateway, value: (r: Schemas['TopRow']) => number) => (traffic.data ? count(value(of(g) ?? ({} as Schemas['TopRow'])) || 0) : '–');
+  const columns: Column<Gateway>[] = [
+    {
+      title: 'Name', className: 'max-w-64',
+      cell: (g) => <span className="flex items-center gap-2"><Link to="/gateways/$gatewayId" params={{ gatewayId: g.gateway_id }} className="link truncate font-medium" title={g.name}>{g.name}</Link>{g.default && <Status tone="info" icon="check">Default</Status>}</span>,
+    },
+    { title: 'Hostname', className: 'max-w-56 hidden md:table-cell', cell: (g) => <code className="block truncate font-mono text-sm" title={g.hostname}>{g.hostname}</code> },
+    { title: 'Upstream', className: 'max-w-64', cell: (g) => <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code> },
+    { title: 'Requests, 1 h', number: true, cell: (g) => number(g, (r) => Number(r.requests)) },
+    { title: 'Refused', number: true, className: 'hidden sm:table-cell', cell: (g) => number(g, (r) => refusals(r as never)) },
+    { title: 'Errors', number: true, className: 'hidden sm:table-cell', cell: (g) => number(g, (r) => Number(r.status_5xx)) },
+    { title: 'Revision', number: true, className: 'hidden lg:table-cell', cell: (g) => g.revision ?? '–' },
+    { title: 'Created', number: true, className: 'hidden lg:table-cell', cell: (g) => <Time at={g.created_at} /> },
+  ];
+  const create = refused ? <Button kind="primary" icon="plus" why={refused}>Create a gateway</Button> : <Link to="/gateways/new" className={buttonClass('primary')}>Create a gateway</Link>;
+  return (
+    <Page wide title="Gateways" actions={create}>
+      <Panel flush>
+        <PagedTable label="Gateways" query={query} columns={columns} rowKey={(g) => g.gateway_id}
+          empty={<Empty icon="gateway" title="No gateways yet" action={create}>A gateway stands in front of an HTTP service and lets callers in by key.</Empty>} />
+      </Panel>
+    </Page>
+  );
 }

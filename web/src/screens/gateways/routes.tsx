@@ -1,5 +1,6 @@
-import { Page } from '../../ui/basic';
+import { useGateway } from './detail';
+import { RouteTable } from './routetable';
 
-export default function Screen() {
-  return <Page title="gateways/routes"><></></Page>;
+export default function GatewayRoutes() {
+  return <RouteTable gatewayId={useGateway().gatewayId} />;
 }

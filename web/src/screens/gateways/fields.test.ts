@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest';
+import type { Schemas } from '../../api/client';
+import { bodyOf, matches, valuesOf } from './fields';
+
+const record = {
+  gateway_id: 'gw_1', name: 'orders', default: false, upstream_url: 'http://127.0.0.1:1', hostname: 'o.localhost', global_rate_limit: { sustained: '10/s', burst: null },
+  timeout: '60s', upstream_headers: { 'X-A': '***' }, cors: null, max_body_bytes: null, revision: null, created_at: '2026-01-01T00:00:00Z', key_headers: ['Authorization'], allow_encoded_slashes: false,
+} as unknown as Schemas['Gateway'];
+const values = valuesOf(record);
+
+test('nothing touched sends nothing', () => expect(bodyOf({}, values)).toEqual({}));
+
+test('a touched field is sent alone', () => expect(bodyOf({ timeout: '5s' }, { ...values, timeout: '5s' })).toEqual({ timeout: '5s' }));
+
+test('a setting that is emptied is removed', () => {
+  expect(bodyOf({ timeout: '' }, { ...values, timeout: '' })).toEqual({ timeout: null });
+  expect(bodyOf({ global_sustained: '' }, { ...values, global_sustained: '' })).toEqual({ global_rate_limit: null });
+});
+
+test('a stored header is kept beside a new one', () => {
+  const upstream_headers = 'X-A: ***\nX-B: a:b';
+  expect(bodyOf({ upstream_headers }, { ...values, upstream_headers })).toEqual({ upstream_headers: { 'X-A': '***', 'X-B': 'a:b' } });
+});
+
+test('an error stands at its field', () => {
+  expect(matches('global_burst', 'global_rate_limit.burst')).toBe(true);
+  expect(matches('cors_origins', 'cors.origins[1]')).toBe(true);
+  expect(matches('upstream_headers', 'upstream_headers.X-B')).toBe(true);
+  expect(matches('name', 'hostname')).toBe(false);
+});
