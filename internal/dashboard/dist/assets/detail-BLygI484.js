@@ -1,1 +1,0 @@
-import{u as e}from"./index-BE9g5yLc.js";import{t}from"./jsx-runtime-DyZJNswf.js";var n=t();function r(){return(0,n.jsx)(e,{})}export{r as default};
