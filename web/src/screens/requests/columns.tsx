@@ -28,7 +28,7 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
     { title: 'Status', className: 'sm:w-28', cell: of((r) => <RequestStatus record={r} />) },
     {
       title: 'Request', className: 'max-w-44 sm:max-w-56 2xl:max-w-72',
-      cell: (r) => ('skipped' in r ? <span className="text-muted italic">{plural(r.skipped, 'request')} skipped</span> : (
+      cell: (r) => ('skipped' in r ? <span className="text-muted italic">{r.skipped > 0 ? `${plural(r.skipped, 'request')} skipped` : 'Further requests skipped'}</span> : (
         <Link to="/requests/$requestId" params={{ requestId: r.request_id }} className="link block truncate font-mono text-sm" title={`${r.method} ${r.path}`}>
           <span className="text-muted">{r.method}</span> <bdi>{r.path}</bdi>
           <span className="block truncate font-sans text-muted md:hidden">{short(r)}</span>

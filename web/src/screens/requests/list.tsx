@@ -86,7 +86,7 @@ function Live({ url, nameOf }: ListProps) {
             : state === 'connecting' ? <Status tone="plain" icon="clock">Connecting</Status>
             : paused ? <Status tone="info" icon="pause">Paused</Status> : <Status tone="ok" icon="play">Live</Status>}
         </span>
-        <span className="text-muted">{paused && waiting > 0 ? `${count(waiting)} waiting` : 'The newest 500 are kept here.'}</span>
+        <span className="text-muted">{paused && waiting > 0 ? `${count(waiting)} waiting` : `${state === 'polling' ? 'Read every 2 s. ' : ''}The newest 500 are kept here.`}</span>
         <div className="ml-auto flex gap-2">
           <Button size="sm" onClick={clear} disabled={lines.length === 0}>Clear</Button>
           <Button size="sm" icon={paused ? 'play' : 'pause'} onClick={() => setPaused(!paused)}>{paused ? 'Go on' : 'Pause'}</Button>

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { LoggedRequest } from './explain';
-import { add, emptyTail, most } from './tail';
+import { add, emptyTail, most, poller } from './tail';
 
 const request = (n: number) => ({ request_id: `req_${n}` }) as LoggedRequest;
 const names = (lines: ReturnType<typeof add>['lines']) => lines.map((l) => ('skipped' in l ? `${l.skipped} skipped` : l.request_id));
@@ -15,4 +15,31 @@ test('the tail of requests', () => {
   const full = add(two, Array.from({ length: most }, (_, n) => request(100 + n)));
   expect(full.lines).toHaveLength(most);
   expect(names(full.lines)[0]).toBe(`req_${100 + most - 1}`);
+});
+
+// Guarantee: where there is no stream, each request of the list is shown once, oldest first, and what could
+// not be read is said.
+test('the list stands in for the stream', async () => {
+  const at = Date.parse('2026-03-01T12:00:00Z');
+  const one = (n: number) => ({ request_id: `req_${n}`, time: new Date(at + n * 1_000).toISOString() }) as LoggedRequest;
+  let log: LoggedRequest[] = [one(1)];
+  const asked: string[] = [];
+  const poll = poller((since, cursor) => {
+    asked.push(since);
+    const from = Number(cursor ?? 0);
+    const found = log.filter((r) => r.time >= since);
+    return Promise.resolve({ data: found.slice(from, from + 100), next_cursor: from + 100 < found.length ? String(from + 100) : null });
+  }, () => at);
+  const ids = (lines: Awaited<ReturnType<typeof poll>>) => lines.map((l) => ('skipped' in l ? 'skipped' : l.request_id));
+  expect(ids(await poll())).toEqual(['req_1']);
+  expect(ids(await poll())).toEqual([]);
+  log = [one(3), one(2), one(1)];
+  expect(ids(await poll())).toEqual(['req_2', 'req_3']);
+  expect(ids(await poll())).toEqual([]);
+  expect(asked.at(-1)).toBe('2026-03-01T11:59:58.000Z');
+  log = Array.from({ length: 700 }, (_, n) => one(800 - n));
+  const many = ids(await poll());
+  expect(many[0]).toBe('skipped');
+  expect(many).toHaveLength(most + 1);
+  expect(many.at(-1)).toBe('req_800');
 });

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'react';
-import { api, url } from '../../api/client';
+import { api, serverNow, url } from '../../api/client';
 import { parse } from '../../api/json';
 import type { Line } from './columns';
 import type { LoggedRequest } from './explain';
@@ -31,21 +31,54 @@ export function add(tail: Tail, arrived: (LoggedRequest | { skipped: number })[]
   return { lines: [...lines, ...tail.lines].slice(0, most), next };
 }
 
-export type State = 'connecting' | 'open' | 'ended';
+// How far the reads of the list overlap, in milliseconds: a request is in it within a second.
+const overlap = 5_000;
+const every = 2_000;
+
+// poller returns a function that reads what is new in the list. It stands in for the stream where a proxy
+// cuts or holds back streams.
+export function poller(read: (since: string, cursor?: string) => Promise<{ data: LoggedRequest[]; next_cursor: string | null }>, now: () => number) {
+  let from = now();
+  let seen = new Set<string>();
+  return async (): Promise<(LoggedRequest | { skipped: number })[]> => {
+    const since = new Date(from - overlap).toISOString();
+    const all: LoggedRequest[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await read(since, cursor);
+      all.push(...page.data);
+      cursor = page.next_cursor ?? undefined;
+    } while (cursor && all.length < most);
+    const fresh = all.filter((r) => !seen.has(r.request_id)).toReversed();
+    seen = new Set(all.map((r) => r.request_id));
+    for (const r of all) from = Math.max(from, Date.parse(r.time));
+    // How many were on the pages that were not read is not known.
+    return cursor ? [{ skipped: 0 }, ...fresh] : fresh;
+  };
+}
+
+export type State = 'connecting' | 'open' | 'polling' | 'ended';
 
 // useTail follows the refused and failed requests of the filters. While it is paused, what arrives is kept, up
-// to the bound; beyond it the oldest are counted as skipped. When the stream ends, it begins anew.
+// to the bound; beyond it the oldest are counted as skipped. When the stream ends, it begins anew; when it
+// cannot be opened though the server answers, the list is read every 2 s.
 export function useTail(query: Record<string, string | undefined>, paused: boolean) {
   const address = url('/v1/requests/stream', {}, query);
   const [tail, setTail] = useState(emptyTail);
   const [state, setState] = useState<State>('connecting');
   const [waiting, setWaiting] = useState(0);
   const hold = useRef(paused);
-  useEffect(() => { hold.current = paused; }, [paused]);
+  const filters = useRef(query);
+  useEffect(() => {
+    hold.current = paused;
+    filters.current = query;
+  });
   useEffect(() => {
     let source: EventSource | null = null;
     let retry: ReturnType<typeof setTimeout> | undefined;
     let wait = 1_000;
+    let opened = false;
+    let gone = false;
     let arrived: (LoggedRequest | { skipped: number })[] = [];
     let dropped = 0;
     const push = (a: LoggedRequest | { skipped: number }) => {
@@ -55,23 +88,43 @@ export function useTail(query: Record<string, string | undefined>, paused: boole
         dropped += oldest && 'skipped' in oldest ? oldest.skipped : 1;
       }
     };
+    const poll = poller(async (since, cursor) => (await api.get('/v1/requests', { query: { ...filters.current, since, cursor, limit: 100 } })).data, serverNow);
+    const read = async () => {
+      try {
+        const found = await poll();
+        if (gone) return;
+        found.forEach(push);
+        setState('polling');
+      } catch {
+        if (gone) return;
+        setState('ended');
+      }
+      retry = setTimeout(() => void read(), every);
+    };
     const open = () => {
       setState('connecting');
       source = new EventSource(address);
       source.addEventListener('open', () => {
         wait = 1_000;
+        opened = true;
         setState('open');
       });
       source.addEventListener('request', (e) => push(parse((e as MessageEvent<string>).data) as LoggedRequest));
       source.addEventListener('skipped', (e) => push({ skipped: Number((parse((e as MessageEvent<string>).data) as { count: number | bigint }).count) }));
-      // The browser would try again at once and for ever; here the waits grow, and an ordinary call finds out
+      // The browser would try again at once and for ever; here the waits grow. An ordinary call finds out
       // whether the session has ended or the server is away, which the shell then says.
       source.addEventListener('error', () => {
         source?.close();
         setState('ended');
-        retry = setTimeout(open, wait);
-        wait = Math.min(wait * 2, 15_000);
-        void api.get('/v1/account').catch(() => {});
+        const again = () => {
+          if (gone) return;
+          retry = setTimeout(open, wait);
+          wait = Math.min(wait * 2, 15_000);
+        };
+        void api.get('/v1/account').then(() => {
+          if (opened) again();
+          else if (!gone) void read();
+        }, again);
       });
     };
     open();
@@ -85,6 +138,7 @@ export function useTail(query: Record<string, string | undefined>, paused: boole
       setTail((t) => add(t, next));
     }, 500);
     return () => {
+      gone = true;
       source?.close();
       clearTimeout(retry);
       clearInterval(timer);
