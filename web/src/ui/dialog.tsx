@@ -4,7 +4,8 @@ import { Failure, IconButton } from './basic';
 import { Submit, TextField } from './form';
 
 // Dialog is a modal <dialog>. It is open as long as it is rendered. mayClose is asked before Esc, the
-// cross or a click beside it close it.
+// cross or a click beside it close it. React passes the Esc of a dialog within it on to this one, which
+// stays open then.
 export function Dialog({ title, onClose, mayClose, children, wide }: {
   title: ReactNode; onClose: () => void; mayClose?: () => boolean; children: ReactNode; wide?: boolean;
 }) {
@@ -26,7 +27,7 @@ export function Dialog({ title, onClose, mayClose, children, wide }: {
     if (!mayClose || mayClose()) onClose();
   };
   return (
-    <dialog ref={ref} aria-labelledby={label} onCancel={(e) => { e.preventDefault(); close(); }}
+    <dialog ref={ref} aria-labelledby={label} onCancel={(e) => { if (e.target !== e.currentTarget) return; e.preventDefault(); close(); }}
       className={`max-h-[calc(100dvh-2rem)] w-[calc(100vw-2rem)] rounded-lg border border-line bg-raised text-text shadow-xl ${wide ? 'max-w-3xl' : 'max-w-lg'}`}>
       <div className="flex max-h-[calc(100dvh-2rem)] flex-col">
         <header className="flex items-center gap-2 border-b border-line py-2 pr-2 pl-4">
