@@ -181,6 +181,22 @@ func TestSessionsAreSafeFromOtherSites(t *testing.T) {
 	s.with(value, "GET", "/v1/keys", nil, nil).want(200)
 }
 
+// Guarantee: the Location of a new record has the base path.
+func TestLocationHasTheBasePath(t *testing.T) {
+	s := start(t)
+	for base, want := range map[string]string{"/": "/v1/keys/key_", "/keygate": "/keygate/v1/keys/key_"} {
+		s.api.BasePath = base
+		r := httptest.NewRequest("POST", "http://admin.example.com/v1/keys", strings.NewReader(`{"name": "a", "scope": "read"}`))
+		r.Header.Set("Authorization", "Bearer "+s.admin)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		must(adminapi.New(s.api))(t).ServeHTTP(w, r)
+		if got := w.Header().Get("Location"); w.Code != 201 || !strings.HasPrefix(got, want) {
+			t.Errorf("below %s: got %d and the Location %q, want it to begin with %s", base, w.Code, got, want)
+		}
+	}
+}
+
 // Guarantee: over TLS, the listener's or that of a trusted proxy, the cookie is Secure, bound to
 // the host by its name, and counts only under that name.
 func TestSessionOverTLS(t *testing.T) {
