@@ -40,8 +40,10 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
     const filter = match && filters.find((f) => f.name === match[1] || f.label.toLowerCase() === match[1]?.toLowerCase());
     const value = match?.[2] ?? match?.[3];
     if (!filter || !value) return false;
-    if (filter.values && !filter.values.some((v) => v.value === value)) return false;
-    change({ [filter.name]: value });
+    // A value may also be given by its label, such as the name of a gateway.
+    const known = filter.values?.find((v) => v.value === value) ?? filter.values?.find((v) => v.label.toLowerCase() === value.toLowerCase());
+    if (filter.values && !known) return false;
+    change({ [filter.name]: known?.value ?? value });
     setText('');
     return true;
   };
@@ -57,7 +59,7 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
     if (!f.values) return f.name.startsWith(word.split(':')[0] ?? '') && !word.includes(':') ? [{ text: `${f.name}:`, label: f.label, done: false }] : [];
     return f.values
       .map((v) => ({ text: `${f.name}:${v.value}`, label: `${f.label}: ${v.label}`, done: true }))
-      .filter((s) => s.text.toLowerCase().startsWith(word));
+      .filter((s) => s.text.toLowerCase().startsWith(word) || s.label.toLowerCase().replace(': ', ':').startsWith(word));
   });
   return (
     <div className="relative flex min-h-8 min-w-0 flex-1 flex-wrap items-center gap-1 rounded-md border border-line-strong bg-surface px-2 focus-within:outline-2 focus-within:outline-accent"
@@ -104,7 +106,7 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
                   if (s.done) setOpen(false);
                   input.current?.focus();
                 }}>
-                <span>{s.label}</span><code className="font-mono text-sm text-muted">{s.text}</code>
+                <span className="min-w-0 truncate" title={s.label}>{s.label}</span>{s.text.length <= 30 && <code className="shrink-0 font-mono text-sm text-muted">{s.text}</code>}
               </button>
             </li>
           ))}

@@ -3,6 +3,7 @@ import type { ReactNode } from 'react';
 import { ApiError } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useRecord } from '../../api/hooks';
+import { useRefusal } from '../../api/session';
 import { count, milliseconds, plural } from '../../lib/format';
 import { buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { RequestStatus } from './columns';
@@ -13,9 +14,11 @@ export default function RequestDetail() {
   const query = useRecord('/v1/requests/{request_id}', { path: { request_id: requestId } });
   const { nameOf } = useGateways();
   const r = query.data?.data;
+  const noGateways = useRefusal('read', 'gateways');
+  const noKeys = useRefusal('read', 'keys');
   const route = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path: { gateway_id: r?.gateway_id ?? '', route_id: r?.route_id ?? '' } },
-    { enabled: Boolean(r?.gateway_id && r.route_id), retry: false }).data?.data;
-  const key = useRecord('/v1/keys/{key_id}', { path: { key_id: r?.key_id ?? '' } }, { enabled: Boolean(r?.key_id), retry: false }).data?.data;
+    { enabled: Boolean(r?.gateway_id && r.route_id) && !noGateways, retry: false }).data?.data;
+  const key = useRecord('/v1/keys/{key_id}', { path: { key_id: r?.key_id ?? '' } }, { enabled: Boolean(r?.key_id) && !noKeys, retry: false }).data?.data;
   if (query.error && !r) {
     return (
       <Page title="Request">

@@ -1,6 +1,7 @@
 import { useState } from 'react';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
+import { useRefusal } from '../../api/session';
 import { count } from '../../lib/format';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
@@ -24,9 +25,11 @@ export default function Requests() {
   const [url, change] = useUrl<Names>();
   const { gateways, nameOf } = useGateways();
   const live = Boolean(url.live);
+  const noGateways = useRefusal('read', 'gateways');
+  const noKeys = useRefusal('read', 'keys');
   const route = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path: { gateway_id: url.gateway_id ?? '', route_id: url.route_id ?? '' } },
-    { enabled: Boolean(url.gateway_id && url.route_id), staleTime: 60_000, retry: false }).data?.data;
-  const key = useRecord('/v1/keys/{key_id}', { path: { key_id: url.key_id ?? '' } }, { enabled: Boolean(url.key_id), staleTime: 60_000, retry: false }).data?.data;
+    { enabled: Boolean(url.gateway_id && url.route_id) && !noGateways, staleTime: 60_000, retry: false }).data?.data;
+  const key = useRecord('/v1/keys/{key_id}', { path: { key_id: url.key_id ?? '' } }, { enabled: Boolean(url.key_id) && !noKeys, staleTime: 60_000, retry: false }).data?.data;
   const filters: Filter[] = [
     { name: 'status', label: 'Status', values: statuses, shown: (v) => v },
     { name: 'gateway_id', label: 'Gateway', values: gateways.map((g) => ({ value: g.gateway_id, label: g.name })), shown: nameOf },
@@ -41,7 +44,7 @@ export default function Requests() {
         onClick={() => change(live ? { live: undefined } : { live: '1', since: undefined, until: undefined })}>{live ? 'Stop following' : 'Follow live'}</Button>
     </>}>
       <p className="-mt-2 text-muted">What was refused (401, 403, 429) or failed (5xx) in the last 24 hours, each with its reason.</p>
-      <Panel flush title={<FilterBar search={false} filters={filters} placeholder="Filter by status, gateway, route, key or time (15m, 1h)" />}>
+      <Panel flush title={<FilterBar search={false} filters={filters} placeholder={`Filter by status, gateway, route${live ? ' or key' : ', key or time (15m, 1h)'}`} />}>
         {live ? <Live url={url} nameOf={nameOf} /> : <Past url={url} nameOf={nameOf} onClear={() => change(nothing)} />}
       </Panel>
     </Page>

@@ -16,7 +16,8 @@ export default function DeliveryDetail() {
     refetchInterval: (q) => { const s = q.state.data?.data.state; return s === 'pending' ? 1_000 : s === 'retry_scheduled' ? 2_000 : false; },
   });
   const d = query.data?.data;
-  const webhook = useRecord('/v1/webhooks/{webhook_id}', { path: { webhook_id: d?.webhook_id ?? '' } }, { enabled: Boolean(d), retry: false }).data?.data;
+  const unseen = useRefusal('read', `webhooks/${d?.webhook_id ?? ''}`);
+  const webhook = useRecord('/v1/webhooks/{webhook_id}', { path: { webhook_id: d?.webhook_id ?? '' } }, { enabled: Boolean(d) && !unseen, retry: false }).data?.data;
   const refused = useRefusal('write', `webhook-deliveries/${deliveryId}`);
   const navigate = useNavigate();
   const [busy, setBusy] = useState(false);
@@ -51,7 +52,7 @@ export default function DeliveryDetail() {
       {error !== null && (
         <>
           <Failure error={error} />
-          {error instanceof ApiError && error.status === 409 && <p className="-mt-2 text-muted">An event is sent to an endpoint once at a time: wait until this delivery has ended, or until the endpoint is active.</p>}
+          {error instanceof ApiError && error.status === 409 && <p className="-mt-2 text-muted">Nothing was sent. <Link to="/webhooks/$webhookId" params={{ webhookId: d.webhook_id }} className="link">Open the endpoint</Link></p>}
         </>
       )}
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">

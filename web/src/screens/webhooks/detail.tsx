@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { api } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
-import { Button, Details, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
+import { Button, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { Icon } from '../../ui/icon';
 import { toast } from '../../ui/toast';
 import { DeleteWebhook, Recover, RotateSecret, TestWebhook } from './actions';
@@ -16,7 +16,8 @@ import { EndpointState } from './state';
 export default function WebhookDetail() {
   const { webhookId } = useParams({ from: '/webhooks/$webhookId' });
   const query = useRecord('/v1/webhooks/{webhook_id}', { path: { webhook_id: webhookId } }, { refetchInterval: 10_000 });
-  const { loaded, health } = useEndpointHealth(webhookId);
+  const { health, ...known } = useEndpointHealth(webhookId);
+  const noLog = useRefusal('read', 'webhook-deliveries');
   const write = useRefusal('write', `webhooks/${webhookId}`);
   const admin = useRefusal('admin', `webhooks/${webhookId}`);
   const navigate = useNavigate();
@@ -65,8 +66,8 @@ export default function WebhookDetail() {
             ['Identifier', <Id key="id" value={w.webhook_id} />],
             ['Signing secret', 'shown only when it is created or rotated'],
             ['Created', <Time key="created" at={w.created_at} />],
-            ['Last attempt', <LastAttempt key="last" webhookId={webhookId} health={health} loaded={loaded} />],
-            ['Failed in 24 hours', <FailedLately key="failed" webhookId={webhookId} health={health} loaded={loaded} />],
+            ['Last attempt', <LastAttempt key="last" webhookId={webhookId} health={health} known={known} />],
+            ['Failed in 24 hours', <FailedLately key="failed" webhookId={webhookId} health={health} known={known} />],
           ]} />
         </Panel>
         <Panel title="Events">
@@ -76,7 +77,7 @@ export default function WebhookDetail() {
         </Panel>
       </div>
       <h2 className="-mb-1 text-lg font-semibold">Deliveries</h2>
-      <DeliveryLog webhookId={webhookId} />
+      {noLog ? <Panel><Empty icon="stop" title="Not allowed">{noLog}</Empty></Panel> : <DeliveryLog webhookId={webhookId} />}
       {open === 'edit' && <EditWebhook record={w} etag={query.data?.etag ?? null} onClose={close} />}
       {open === 'rotate' && <RotateSecret record={w} onClose={close} />}
       {open === 'test' && <TestWebhook record={w} onClose={close} />}

@@ -1,5 +1,6 @@
 import { Link, useParams } from '@tanstack/react-router';
 import { useRecord } from '../../api/hooks';
+import { useRefusal } from '../../api/session';
 import { stringify } from '../../api/json';
 import { Code, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { type Column, Table } from '../../ui/table';
@@ -18,8 +19,9 @@ export default function EventDetail() {
   // newest ones, where redeliveries are.
   const at = Date.parse(e?.created_at ?? '') || 0;
   const span = { event_type: e?.type, since: new Date(at - 1_000).toISOString(), limit: 100 };
-  const first = useRecord('/v1/webhook-deliveries', { query: { ...span, until: new Date(at + minute).toISOString() } }, { enabled: Boolean(e), refetchInterval: 5_000 });
-  const newest = useRecord('/v1/webhook-deliveries', { query: span }, { enabled: Boolean(e), refetchInterval: 5_000 });
+  const refused = useRefusal('read', 'webhook-deliveries');
+  const first = useRecord('/v1/webhook-deliveries', { query: { ...span, until: new Date(at + minute).toISOString() } }, { enabled: Boolean(e) && !refused, refetchInterval: 5_000 });
+  const newest = useRecord('/v1/webhook-deliveries', { query: span }, { enabled: Boolean(e) && !refused, refetchInterval: 5_000 });
   if (query.error && !e) return <Page title="Event"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
   if (!e) return <Page title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
   const found = new Map<string, Delivery>();
@@ -49,7 +51,7 @@ export default function EventDetail() {
         ]} />
       </Panel>
       <Panel title="Deliveries" flush>
-        {failed ? <div className="p-4"><Failure error={failed} /></div> : (
+        {refused ? <Empty icon="stop" title="Not allowed">{refused}</Empty> : failed ? <div className="p-4"><Failure error={failed} /></div> : (
           <Table label="Deliveries of this event" columns={columns} rows={rows} skeletons={2} rowKey={(d) => d.delivery_id}
             empty={<Empty icon="webhook" title="No delivery of this event">No endpoint received events of this type at that time, or its deliveries are no longer kept.</Empty>} />
         )}

@@ -15,15 +15,15 @@ export default function Webhooks() {
   const [url, change] = useUrl<'cursor' | 'create'>();
   const query = useList('/v1/webhooks', { query: { cursor: url.cursor, limit: 25 } }, { refetchInterval: 15_000 });
   const refused = useRefusal('write', 'webhooks');
-  const { loaded, of } = useHealth();
+  const { of, ...known } = useHealth();
   const create = <Button kind="primary" icon="plus" why={refused} onClick={() => change({ create: '1' })}>Create an endpoint</Button>;
   const columns: Column<Webhook>[] = [
     {
-      title: 'Endpoint', className: 'max-w-44 sm:max-w-80 xl:max-w-96',
+      title: 'Endpoint', className: 'max-w-44 sm:max-w-80 2xl:max-w-120',
       cell: (w) => <Link to="/webhooks/$webhookId" params={{ webhookId: w.webhook_id }} className="link block truncate font-medium" title={w.url}>{w.url}</Link>,
     },
     {
-      title: 'State', className: 'max-w-80',
+      title: 'State', className: 'max-w-64',
       cell: (w) => (
         <span className="flex min-w-0 items-center gap-2">
           <EndpointState record={w} />
@@ -31,13 +31,13 @@ export default function Webhooks() {
         </span>
       ),
     },
-    { title: 'Last attempt', className: 'hidden sm:table-cell', cell: (w) => <LastAttempt webhookId={w.webhook_id} health={of(w.webhook_id)} loaded={loaded} /> },
-    { title: 'Failed, 24 h', number: true, cell: (w) => <FailedLately webhookId={w.webhook_id} health={of(w.webhook_id)} loaded={loaded} /> },
+    { title: 'Last attempt', className: 'hidden sm:table-cell', cell: (w) => <LastAttempt webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} /> },
+    { title: 'Failed, 24 h', number: true, cell: (w) => <FailedLately webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} /> },
     {
       title: 'Events', number: true, className: 'hidden xl:table-cell',
       cell: (w) => <span title={w.events.join(', ')}>{w.events.length === eventTypes.length ? 'all' : `${w.events.length} of ${eventTypes.length}`}</span>,
     },
-    { title: 'Created', number: true, className: 'hidden lg:table-cell', cell: (w) => <Time at={w.created_at} /> },
+    { title: 'Created', number: true, className: 'hidden 2xl:table-cell', cell: (w) => <Time at={w.created_at} /> },
   ];
   return (
     <Page wide title="Webhooks" actions={create}>

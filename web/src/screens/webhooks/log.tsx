@@ -1,5 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import { useList } from '../../api/hooks';
+import { useRefusal } from '../../api/session';
 import { plural } from '../../lib/format';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
@@ -12,7 +13,8 @@ import { Countdown, type Delivery, DeliveryState, host, lasted, outcome, stateNa
 
 // useWebhooks returns the newest 100 endpoints, for names and choices.
 export function useWebhooks() {
-  const query = useList('/v1/webhooks', { query: { limit: 100 } }, { staleTime: 30_000 });
+  const refused = useRefusal('read', 'webhooks');
+  const query = useList('/v1/webhooks', { query: { limit: 100 } }, { enabled: !refused, staleTime: 30_000 });
   const webhooks = query.data?.data.data ?? [];
   const urlOf = (id: string) => webhooks.find((w) => w.webhook_id === id)?.url;
   return { webhooks, urlOf, hostOf: (id: string) => host(urlOf(id) ?? id) };

@@ -2,16 +2,19 @@ import { Link } from '@tanstack/react-router';
 import { useRecord } from '../../api/hooks';
 import { plural } from '../../lib/format';
 import { Skeleton, Time } from '../../ui/basic';
-import type { Health } from './health';
+import type { Health, Known } from './health';
 import { type Delivery, Outcome } from './state';
 
 // LastAttempt shows the outcome of the newest attempt. If it is not among the newest deliveries of the
 // account, it is asked for.
-export function LastAttempt({ webhookId, health, loaded }: { webhookId: string; health: Health; loaded: boolean }) {
+export function LastAttempt({ webhookId, health, known: { loaded, refused } }: { webhookId: string; health: Health; known: Known }) {
   const query = useRecord('/v1/webhook-deliveries', { query: { webhook_id: webhookId, limit: 1 } }, { enabled: loaded && !health.last, staleTime: 60_000 });
+  if (refused) return <NotAllowed why={refused} />;
   if (!loaded) return <Skeleton className="h-4 w-20" />;
   return <Last delivery={health.last ?? query.data?.data.data[0]} />;
 }
+
+const NotAllowed = ({ why }: { why: string }) => <span className="text-muted" title={why}>not allowed<span className="sr-only">: {why}</span></span>;
 
 function Last({ delivery }: { delivery?: Delivery }) {
   const attempt = delivery?.attempts.at(-1);
@@ -24,7 +27,8 @@ function Last({ delivery }: { delivery?: Delivery }) {
 }
 
 // FailedLately shows how many deliveries failed in the last 24 hours, and leads to them.
-export function FailedLately({ webhookId, health, loaded }: { webhookId: string; health: Health; loaded: boolean }) {
+export function FailedLately({ webhookId, health, known: { loaded, refused } }: { webhookId: string; health: Health; known: Known }) {
+  if (refused) return <NotAllowed why={refused} />;
   if (!loaded) return <Skeleton className="h-4 w-8" />;
   if (health.failed === 0) return <span className="text-muted">{health.more ? 'see the log' : '0'}</span>;
   return (
