@@ -13,6 +13,7 @@ export interface ChartProps {
   series: Series[];
   format: (value: number) => string;
   height?: number;
+  whole?: boolean; // the values are whole numbers
   onZoom?: (since: number, until: number) => void; // an interval was brushed
 }
 

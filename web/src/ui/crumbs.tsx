@@ -1,3 +1,4 @@
+import { useIsFetching } from '@tanstack/react-query';
 import { Link, useMatches } from '@tanstack/react-router';
 import { useEffect } from 'react';
 import { queries } from '../api/hooks';
@@ -11,6 +12,7 @@ const words: Record<string, string> = {
 // Crumbs shows where the page is, and sets the document's title.
 export function Crumbs() {
   const matches = useMatches();
+  useIsFetching(); // a name may have been read
   const path = (matches[matches.length - 1]?.pathname ?? '/').replace(/^\/|\/$/g, '');
   const parts = path === '' ? [] : path.split('/');
   const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, label: words[p] ?? nameOf(decodeURIComponent(p)) }));

@@ -3,7 +3,7 @@ import uPlot from 'uplot';
 import type { ChartProps } from './chart';
 
 // Plot draws a Chart with uPlot. It is a module of its own, which is loaded with the first chart.
-export default function Plot({ times, series, format, height = 180, onZoom }: ChartProps) {
+export default function Plot({ times, series, format, height = 180, onZoom, whole }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const zoom = useRef(onZoom);
@@ -30,7 +30,7 @@ export default function Plot({ times, series, format, height = 180, onZoom }: Ch
         height,
         legend: { show: false },
         cursor: { y: false, drag: { x: Boolean(zoom.current), y: false, setScale: false }, points: { size: 6 } },
-        scales: { y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+        scales: { y: { range: (_u, _min, max) => [0, whole ? Math.max(max * 1.1, 5) : max > 0 ? max * 1.1 : 1] } },
         axes: [
           { stroke: color('--muted'), grid: { show: false }, ticks: { stroke: color('--line'), size: 4 }, font: '11px system-ui', size: 28, space: 70, values: (_u, ticks, _axis, _space, step) => ticks.map((t) => tick(t, step)) },
           { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui', size: 56, values: (_u, ticks) => ticks.map((t) => show.current(t)) },
@@ -61,7 +61,7 @@ export default function Plot({ times, series, format, height = 180, onZoom }: Ch
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [height]);
+  }, [height, whole]);
   return <div ref={box} aria-hidden="true" className="h-full w-full overflow-hidden" />;
 }
 

@@ -51,14 +51,14 @@ export default function Flow() {
         </Box>
         <Box icon="external" title="Upstream" last>
           <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code>
-          {errors > 0 ? <Status tone="bad">{percent(errors, total)} errors in the last hour</Status> : total > 0 ? <Status tone="ok">No errors in the last hour</Status> : <p className="text-muted">No requests in the last hour</p>}
+          {errors > 0 ? <p><Status tone="bad">{percent(errors, total)} errors in the last hour</Status></p> : total > 0 ? <p><Status tone="ok">No errors in the last hour</Status></p> : <p className="text-muted">No requests in the last hour</p>}
           {errors > 0 && <Link to="/requests" search={{ gateway_id: gatewayId }} className="link">Why they failed</Link>}
         </Box>
       </ol>
-      <div className="grid gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
+      <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
         <Panel title="Last hour">
           {report.error ? <Failure error={report.error} /> : rows ? (
-            <Chart label="Requests of the gateway in the last hour" times={rows.map(startOf)} format={short} series={[
+            <Chart label="Requests of the gateway in the last hour" times={rows.map(startOf)} whole format={short} series={[
               { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
               { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
               { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
@@ -82,7 +82,7 @@ export default function Flow() {
           </Panel>
         </div>
       </div>
-      {deleting && <DeleteGateway record={g} keys={`${restricted}${more}`} onClose={() => setDeleting(false)} />}
+      {deleting && <DeleteGateway record={g} keys={restricted === 0 ? 'No key is for this gateway only.' : restricted === 1 ? 'The 1 key for this gateway only is revoked.' : `The ${restricted}${more} keys for this gateway only are revoked.`} onClose={() => setDeleting(false)} />}
     </>
   );
 }
@@ -112,7 +112,7 @@ function DeleteGateway({ record, keys, onClose }: { record: Schemas['Gateway']; 
   };
   return (
     <ConfirmDialog title="Delete the gateway" action="Delete the gateway" typed={record.name} onClose={onClose} run={run}>
-      <p>This ends <b>{record.name}</b>: its routes and their limits, its revisions, and its repository connection. The {keys} keys that are for this gateway only are revoked.</p>
+      <p>This ends <b>{record.name}</b>: its routes and their limits, its revisions, and its repository connection. {keys}</p>
       <p>Requests to <code className="font-mono break-all">{record.hostname}</code> are refused at once. This cannot be undone.</p>
     </ConfirmDialog>
   );

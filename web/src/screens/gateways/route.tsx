@@ -148,7 +148,7 @@ function Traffic({ record }: { record: Route }) {
       {query.error ? <Failure error={query.error} /> : !rows ? <Skeleton className="h-60 w-full" /> : (
         <div className="flex flex-col gap-3">
           <p className="text-muted">{plural(sum(rows, (r) => r.requests), 'request')}, {count(sum(rows, refusals))} refused, {count(sum(rows, (r) => r.status_5xx))} failed</p>
-          <Chart label="Requests of the route" times={rows.map(startOf)} format={short} series={[
+          <Chart label="Requests of the route" times={rows.map(startOf)} whole format={short} series={[
             { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
             { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
             { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },

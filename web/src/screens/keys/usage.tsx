@@ -23,7 +23,7 @@ export function KeyUsage({ keyId }: { keyId: string }) {
               <div key={name}><dt className="text-muted">{name}</dt><dd className="text-xl font-semibold">{count(n)}</dd></div>
             ))}
           </dl>
-          <Chart label="Requests of the key" times={rows.map(startOf)} format={short} series={[
+          <Chart label="Requests of the key" times={rows.map(startOf)} whole format={short} series={[
             { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
             { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
           ]} />

@@ -60,7 +60,7 @@ export default function Overview() {
       <Figures rows={rows} seconds={span / 1000} />
       <div className="grid gap-4 lg:grid-cols-2">
         <Panel title="Requests">
-          {rows ? <Chart label="Requests" times={rows.map(startOf)} format={short} onZoom={zoom} series={[
+          {rows ? <Chart label="Requests" times={rows.map(startOf)} whole format={short} onZoom={zoom} series={[
             { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
             { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
             { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
@@ -117,7 +117,7 @@ function FailingWebhooks({ refresh }: { refresh: boolean }) {
     ? endpoints.map((w) => ({ w, failed: deliveries.filter((d) => d.webhook_id === w.webhook_id).length })).filter((r) => r.failed > 0 || r.w.state === 'disabled')
     : undefined;
   return (
-    <Panel flush title="Failing webhooks" actions={<Link to="/webhooks" className="link">All webhooks</Link>}>
+    <Panel flush className="min-h-[368px]" title="Failing webhooks" actions={<Link to="/webhooks" className="link">All webhooks</Link>}>
       {hooks.error || failed.error ? <div className="p-4"><Failure error={hooks.error ?? failed.error} /></div> : (
         <Table label="Failing webhooks" rows={rows} rowKey={(r) => r.w.webhook_id} skeletons={2} empty={<Empty icon="check" title="No endpoint is failing" />} columns={[
           { title: 'Endpoint', className: 'max-w-64', cell: (r) => <Link to="/webhooks/$webhookId" params={{ webhookId: r.w.webhook_id }} className="link block truncate" title={r.w.url}>{r.w.url}</Link> },
@@ -134,9 +134,9 @@ function Changes({ refresh }: { refresh: boolean }) {
   const query = useList('/v1/audit-log', { query: { kind: 'management', outcome: 'success', limit: 25 } }, { refetchInterval: refresh ? 30_000 : false });
   const rows = query.data?.data.data.filter((r) => r.action).slice(0, 8);
   return (
-    <Panel flush title="Latest changes" actions={<Link to="/audit" search={{ kind: 'management' }} className="link">Audit log</Link>}>
+    <Panel flush className="min-h-[368px]" title="Latest changes" actions={<Link to="/audit" search={{ kind: 'management' }} className="link">Audit log</Link>}>
       {query.error ? <div className="p-4"><Failure error={query.error} /></div> : (
-        <Table label="Latest changes" rows={rows} rowKey={(r) => r.request_id + r.time} skeletons={4} empty={<Empty icon="audit" title="No changes yet" />} columns={[
+        <Table label="Latest changes" rows={rows} rowKey={(r) => r.request_id + r.time} skeletons={8} empty={<Empty icon="audit" title="No changes yet" />} columns={[
           { title: 'Change', cell: (r) => <code className="font-mono text-sm">{r.action}</code> },
           { title: 'Of', className: 'max-w-40 hidden sm:table-cell', cell: (r) => <code className="block truncate font-mono text-sm text-muted" title={r.target ?? ''}>{r.target}</code> },
           { title: 'By', className: 'hidden xl:table-cell', cell: (r) => <code className="font-mono text-sm">{r.key_prefix ?? '–'}</code> },

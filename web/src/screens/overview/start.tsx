@@ -20,7 +20,7 @@ export function Start() {
 export function StartSteps() {
   const { gateways, loaded } = useGateways();
   const keys = useList('/v1/keys', { query: { level: 'gateway', state: 'active', limit: 1 } }, { refetchInterval: 10_000 });
-  const traffic = useRecord('/v1/reports/traffic', { query: { since: sinceOf('7d'), interval: '1h' } }, { refetchInterval: 5_000 });
+  const traffic = useRecord('/v1/reports/traffic', { query: { since: sinceOf('7d'), interval: '1h' } }, { refetchInterval: 2_000 });
   const rows = traffic.data?.data.data;
   const key = keys.data?.data.data[0];
   if (!loaded || !keys.data || !rows || sum(rows, (r) => r.status_2xx) > 0) return null;

@@ -24,9 +24,9 @@ export function Top({ by, period, live }: Props) {
   });
   const nameOf = (id: string) => keys.find((k) => k.data?.data.key_id === id)?.data?.data.name ?? id;
   return (
-    <Panel flush title={by === 'route' ? 'Top routes' : 'Top keys'} actions={by === 'key' ? <Link to="/keys" className="link">All keys</Link> : <Link to="/routes" className="link">All routes</Link>}>
+    <Panel flush className="min-h-[368px]" title={by === 'route' ? 'Top routes' : 'Top keys'} actions={by === 'key' ? <Link to="/keys" className="link">All keys</Link> : <Link to="/routes" className="link">All routes</Link>}>
       {query.error ? <div className="p-4"><Failure error={query.error} /></div> : (
-        <Table label={by === 'route' ? 'Top routes' : 'Top keys'} rows={rows} rowKey={(r) => r.group ?? ''} skeletons={5} empty={<Empty icon={by} title="No requests in this time" />} columns={[
+        <Table label={by === 'route' ? 'Top routes' : 'Top keys'} rows={rows} rowKey={(r) => r.group ?? ''} skeletons={8} empty={<Empty icon={by} title="No requests in this time" />} columns={[
           {
             title: by === 'route' ? 'Route' : 'Key', className: 'max-w-44',
             cell: (r) => (!r.group ? <span className="text-muted">{by === 'route' ? 'no route' : 'no key'}</span>

@@ -1,1 +1,0 @@
-import{l as e}from"./basic-BeLGcUG-.js";import{t}from"./jsx-runtime-DyZJNswf.js";var n=t();function r(){return(0,n.jsx)(e,{title:`webhooks/deliveries`,children:(0,n.jsx)(n.Fragment,{})})}export{r as default};

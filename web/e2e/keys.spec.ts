@@ -1,0 +1,172 @@
+import type { Page } from '@playwright/test';
+import { expect, signIn, test } from './keygate';
+
+// writes counts the calls of a page that change something.
+function writes(page: Page): string[] {
+  const seen: string[] = [];
+  page.on('request', (r) => {
+    if (r.method() !== 'GET' && !r.url().endsWith('/v1/session')) seen.push(`${r.method()} ${new URL(r.url()).pathname} ${r.postData() ?? ''}`);
+  });
+  return seen;
+}
+
+test('a key is created, used, rotated and revoked', async ({ page, keygate, upstream, watch }) => {
+  watch.allowed.add(422);
+  await keygate.call('POST', '/v1/gateways', {
+    name: 'orders', upstream_url: upstream.url, spec: JSON.stringify({ openapi: '3.1.0', info: { title: 'x', version: '1' }, paths: { '/orders': { get: {} } } }),
+  });
+  await signIn(page, keygate, 'keys');
+  await page.getByRole('button', { name: 'Create a key' }).first().click();
+  await page.getByLabel('Name', { exact: true }).fill('Mobile app');
+  await page.getByLabel('Owner').fill('acme');
+  await page.getByLabel('Scope 1: resource').fill('orders');
+  await page.getByLabel('Sustained').fill('lots');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  await expect(page.getByRole('dialog').getByRole('alert').first()).toBeVisible(); // the server names the field
+  await page.getByLabel('Sustained').fill('100/min');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+
+  const shown = page.locator('[data-secret]');
+  const secret = (await shown.textContent()) ?? '';
+  expect(secret).toMatch(/^kg_[0-9A-Za-z]{36}$/);
+  expect(await keygate.request('/orders', secret)).toBe(200);
+  // Closing asks until the key was copied.
+  await page.getByRole('button', { name: 'Done' }).click();
+  await expect(page.getByRole('alert')).toContainText('not copied');
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.getByRole('button', { name: 'Copy', exact: true }).click();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(secret);
+  await page.getByRole('button', { name: 'Done' }).click();
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  expect(await page.evaluate(() => document.documentElement.outerHTML + JSON.stringify(history.state) + location.href)).not.toContain(secret);
+
+  await page.getByRole('link', { name: 'Mobile app' }).click();
+  await expect(page.getByRole('heading', { name: /Mobile app/ })).toBeVisible();
+  await page.getByRole('button', { name: 'Rotate' }).click();
+  await page.getByLabel('Overlap in days').fill('400');
+  await expect(page.getByText('Enter a whole number from 0 to 365.')).toBeVisible();
+  await page.getByLabel('Overlap in days').fill('7');
+  await page.getByRole('button', { name: 'Rotate the key' }).click();
+  const second = (await shown.textContent()) ?? '';
+  expect(second).not.toBe(secret);
+  await page.getByRole('button', { name: 'Copy', exact: true }).click();
+  await page.getByRole('button', { name: 'Done' }).click();
+  await expect(page.getByRole('heading', { name: /the old key ends in/ })).toBeVisible();
+  expect([await keygate.request('/orders', secret), await keygate.request('/orders', second)]).toEqual([200, 200]);
+
+  await page.getByRole('button', { name: 'Revoke' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Revoke the key' });
+  await expect(dialog).toContainText('Mobile app');
+  await expect(dialog).toContainText(/requests? to orders/);
+  await dialog.getByRole('button', { name: 'Revoke the key' }).click();
+  await expect(page.getByText('Revoked', { exact: true }).first()).toBeVisible();
+  expect([await keygate.request('/orders', secret), await keygate.request('/orders', second)]).toEqual([401, 200]);
+});
+
+test('a form that is saved unchanged sends nothing, and one that was touched sends only that', async ({ page, keygate }) => {
+  const key = await keygate.call('POST', '/v1/keys', { name: 'first', scope: 'read', owner: 'acme', rate_limit: { sustained: '10/s', daily: '100/day' }, metadata: { team: 'a' } });
+  const gateway = await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: 'http://127.0.0.1:1', global_rate_limit: { sustained: '10/s' } });
+  await signIn(page, keygate, `keys/${key.key_id}`);
+  const sent = writes(page);
+  await page.getByRole('button', { name: 'Edit' }).click();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  await page.goto(`${keygate.url}gateways/${gateway.gateway_id}/settings`);
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByText('There was nothing to save')).toBeVisible();
+  expect(sent).toEqual([]);
+  await page.getByLabel('Timeout', { exact: true }).fill('5s');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByText('was saved')).toBeVisible();
+  expect(sent).toEqual([`PATCH /v1/gateways/${gateway.gateway_id} {"timeout":"5s"}`]);
+});
+
+test('two people edit one key: the second sees what the first has changed, and nothing is lost', async ({ page, keygate, watch }) => {
+  watch.allowed.add(412);
+  const key = await keygate.call('POST', '/v1/keys', { name: 'shared', scope: 'read' });
+  await signIn(page, keygate, `keys/${key.key_id}`);
+  await page.getByRole('button', { name: 'Edit' }).click();
+  await page.getByLabel('Owner').fill('mine');
+  await keygate.call('PATCH', `/v1/keys/${key.key_id}`, { name: 'renamed by another' });
+  await page.getByRole('button', { name: 'Save' }).click();
+  const conflict = page.getByRole('alert');
+  await expect(conflict).toContainText('Somebody else has changed this');
+  await expect(conflict).toContainText('Name is now renamed by another');
+  expect((await keygate.call('GET', `/v1/keys/${key.key_id}`)).owner).toBeNull();
+  await conflict.getByRole('button', { name: 'Keep my changes' }).click();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  expect(await keygate.call('GET', `/v1/keys/${key.key_id}`)).toMatchObject({ name: 'renamed by another', owner: 'mine' });
+});
+
+test('a failure is never shown as a success', async ({ page, keygate, watch }) => {
+  watch.allowed.add(500);
+  const key = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  await signIn(page, keygate, `keys/${key.key_id}`);
+  await page.route('**/v1/keys/key_*', (route) => (route.request().method() === 'DELETE'
+    ? route.fulfill({ status: 500, contentType: 'application/json', body: '{"error":"internal","message":"it broke","request_id":"req_1"}' }) : route.continue()));
+  await page.getByRole('button', { name: 'Revoke' }).click();
+  await page.getByRole('button', { name: 'Revoke the key' }).click();
+  await expect(page.getByRole('dialog').getByRole('alert')).toContainText('it broke');
+  await expect(page.getByText('is revoked')).toHaveCount(0);
+  await expect(page.getByText('Active', { exact: true })).toBeVisible();
+});
+
+test('every control of the list changes the request, and a link shows the same', async ({ page, keygate }) => {
+  for (let i = 0; i < 60; i++) await keygate.call('POST', '/v1/keys', { name: `key ${i}`, scope: 'read', owner: i % 2 ? 'odd' : 'even' });
+  const revoked = await keygate.call('POST', '/v1/keys', { name: 'gone', scope: 'read' });
+  await keygate.call('DELETE', `/v1/keys/${revoked.key_id}`);
+  await signIn(page, keygate, 'keys');
+  const table = page.getByRole('table', { name: 'Keys' });
+  await expect(table.getByRole('row')).toHaveCount(51);
+  await page.getByRole('button', { name: 'Next page' }).click();
+  await expect(table.getByRole('link', { name: 'key 0', exact: true })).toBeVisible();
+  await page.goBack();
+  await expect(table.getByRole('link', { name: 'key 59', exact: true })).toBeVisible();
+  const search = page.getByLabel('Search keys by name or prefix');
+  await search.fill('owner:odd ');
+  await expect(page).toHaveURL(/owner=odd/);
+  await expect(table.getByRole('row')).toHaveCount(31);
+  await search.fill('key 5');
+  await expect(page).toHaveURL(/q=key\+5/);
+  await expect(table.getByRole('row')).toHaveCount(7); // 5, 51, 53, 55, 57, 59, and the head
+  await page.reload();
+  await expect(table.getByRole('row')).toHaveCount(7);
+  await page.getByRole('button', { name: 'Remove the filter Owner' }).click();
+  await expect(table.getByRole('row')).toHaveCount(12);
+  await search.fill('state:revoked ');
+  await expect(page.getByText('No key matches')).toBeVisible();
+  await search.fill('');
+  await expect(table.getByRole('row')).toHaveCount(2);
+});
+
+test('names with markup, right-to-left text, emoji and 255 characters are shown as text', async ({ page, keygate, watch }) => {
+  const names = ['<img src=x onerror="document.title=1">', '"><script>alert(1)</script>', 'مفتاح \u202e الوصول', '🔑'.repeat(60), 'n'.repeat(255), '{{7*7}}${7*7}', 'javascript:alert(1)'];
+  for (const name of names) await keygate.call('POST', '/v1/keys', { name, scope: 'read', metadata: { '<b>m</b>': name.slice(0, 200) } });
+  const key = (await keygate.call('GET', '/v1/keys?limit=100')).data.find((k: { name: string }) => k.name === names[0]);
+  await signIn(page, keygate, 'keys');
+  for (const name of names) await expect(page.getByRole('table').getByText(name, { exact: true })).toBeVisible();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth)).toBe(true);
+  await page.goto(`${keygate.url}keys/${key.key_id}`);
+  await expect(page.getByRole('heading', { level: 1 })).toContainText(names[0]!);
+  expect(await page.locator('main img, main script').count()).toBe(0);
+  await expect(page).toHaveTitle(/onerror/);
+  watch.check();
+});
+
+test('a key can be checked, and is not kept', async ({ page, keygate }) => {
+  const key = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read:orders' });
+  await signIn(page, keygate, 'keys');
+  await page.getByRole('button', { name: 'Check a key' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Key').fill(key.key);
+  await dialog.getByLabel('Path').fill('/customers');
+  await dialog.getByRole('button', { name: 'Check', exact: true }).click();
+  await expect(dialog.getByRole('status')).toContainText('Would be refused');
+  await expect(dialog.getByRole('status')).toContainText('scope does not allow');
+  await dialog.getByLabel('Path').fill('/orders/1');
+  await dialog.getByRole('button', { name: 'Check', exact: true }).click();
+  await expect(dialog.getByRole('status')).toContainText('Would be let in');
+  await dialog.getByRole('button', { name: 'Close' }).click();
+  expect(await page.evaluate(() => document.documentElement.outerHTML)).not.toContain(key.key);
+});

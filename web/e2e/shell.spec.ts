@@ -1,0 +1,155 @@
+import { expect, Keygate, signIn, test } from './keygate';
+
+test('a wrong key is refused, a right one signs in, and signing out ends the session', async ({ page, keygate }) => {
+  await page.goto(keygate.url);
+  const field = page.getByLabel('Account-level key');
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByRole('alert')).toContainText('Enter an account-level key');
+  await field.fill('kga_wrong');
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByRole('alert')).toContainText('key');
+  await expect(page.getByRole('navigation', { name: 'Main' })).toHaveCount(0);
+  await field.fill(keygate.key);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByRole('heading', { name: 'Welcome to Keygate' })).toBeVisible();
+  // The key is nowhere in the page or in what the browser keeps.
+  const kept = await page.evaluate(() => document.documentElement.outerHTML + JSON.stringify({ ...localStorage, ...sessionStorage }) + document.cookie + location.href);
+  expect(kept).not.toContain(keygate.key);
+  const cookie = (await page.context().cookies()).find((c) => c.name === 'keygate_session');
+  expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict', path: '/' });
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await expect(page.getByLabel('Account-level key')).toBeVisible();
+  await page.reload();
+  await expect(page.getByLabel('Account-level key')).toBeVisible();
+});
+
+test('a session that ends under the page asks for a key, and keeps what was typed', async ({ page, keygate }) => {
+  const made = await keygate.call('POST', '/v1/keys', { name: 'mine', level: 'account', scope: 'admin' });
+  await signIn(page, keygate, 'keys?create=1', made.key);
+  await page.getByLabel('Name', { exact: true }).fill('half typed');
+  await keygate.call('DELETE', `/v1/keys/${made.key_id}`);
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  const over = page.getByRole('dialog', { name: 'Your session has ended' });
+  await expect(over).toBeVisible();
+  await over.getByLabel('Account-level key').fill(keygate.key);
+  await over.getByRole('button', { name: 'Sign in' }).click();
+  await expect(over).toHaveCount(0);
+  await expect(page.getByLabel('Name', { exact: true })).toHaveValue('half typed');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  await expect(page.getByRole('dialog', { name: 'Key “half typed”' })).toBeVisible();
+});
+
+test('a revoked key ends its open page without a click', async ({ page, keygate }) => {
+  const made = await keygate.call('POST', '/v1/keys', { name: 'mine', level: 'account', scope: 'admin' });
+  await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: 'http://127.0.0.1:1' });
+  await signIn(page, keygate, '?range=15m', made.key);
+  await expect(page.getByRole('heading', { name: 'Overview' })).toBeVisible();
+  await keygate.call('DELETE', `/v1/keys/${made.key_id}`);
+  await expect(page.getByRole('dialog', { name: 'Your session has ended' })).toBeVisible();
+});
+
+test('a server that restarts under the page is waited for, and nothing typed is lost', async ({ page, keygate, watch }) => {
+  watch.offline = true;
+  await signIn(page, keygate, 'keys?create=1');
+  await page.getByLabel('Name', { exact: true }).fill('typed before');
+  await keygate.halt('SIGKILL');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  await expect(page.getByText('Keygate does not answer. This page tries again')).toBeVisible();
+  await expect(page.getByRole('dialog').getByRole('alert')).toContainText('Nothing was changed that it did not confirm');
+  await keygate.boot();
+  await expect(page.getByText('Keygate does not answer. This page tries again')).toHaveCount(0);
+  await expect(page.getByLabel('Name', { exact: true })).toHaveValue('typed before');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  await expect(page.getByRole('dialog', { name: 'Key “typed before”' })).toBeVisible();
+  expect((await keygate.call('GET', '/v1/keys?name=typed%20before')).data).toHaveLength(1);
+});
+
+test('what a scope forbids is disabled, with the reason', async ({ page, keygate, watch }) => {
+  watch.allowed.add(403);
+  const reader = await keygate.call('POST', '/v1/keys', { name: 'reader', level: 'account', scope: 'read' });
+  const other = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  await signIn(page, keygate, 'keys', reader.key);
+  const create = page.getByRole('button', { name: 'Create a key' });
+  await expect(create).toHaveAttribute('aria-disabled', 'true');
+  await expect(create).toHaveAttribute('title', /scope “read”/);
+  await create.click({ force: true });
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  await page.goto(`${keygate.url}keys/${other.key_id}`);
+  await expect(page.getByRole('button', { name: 'Revoke' })).toHaveAttribute('aria-disabled', 'true');
+  // The address that opens the form does not go around it.
+  await page.goto(`${keygate.url}keys?create=1`);
+  await expect(page.getByRole('table', { name: 'Keys' })).toBeVisible();
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+});
+
+test('everything works below a path prefix', async ({ page, watch }) => {
+  void watch;
+  const keygate = await Keygate.start([], '/team/keygate/');
+  try {
+    const root = `http://${keygate.admin}/`;
+    await page.goto(root);
+    expect(page.url()).toBe(`${root}team/keygate/`);
+    await signIn(page, keygate, 'keys');
+    expect((await page.context().cookies()).find((c) => c.name === 'keygate_session')?.path).toBe('/team/keygate');
+    await page.getByRole('link', { name: 'Settings' }).click();
+    await expect(page).toHaveURL(`${keygate.url}settings`);
+    await page.reload();
+    await expect(page.getByRole('table', { name: 'Settings of this server' })).toContainText('/team/keygate');
+    await page.getByRole('link', { name: 'Keygate: overview' }).click();
+    await expect(page.getByRole('heading', { name: 'Welcome to Keygate' })).toBeVisible();
+  } finally {
+    await keygate.stop();
+  }
+});
+
+test('the keyboard alone leads through the pages', async ({ page, keygate }) => {
+  await keygate.call('POST', '/v1/keys', { name: 'first', scope: 'read' });
+  const last = await keygate.call('POST', '/v1/keys', { name: 'second', scope: 'read' });
+  await signIn(page, keygate);
+  await page.keyboard.press('g');
+  await page.keyboard.press('k');
+  await expect(page).toHaveURL(/\/keys$/);
+  await expect(page.getByRole('link', { name: 'second' })).toBeVisible();
+  await page.keyboard.press('/');
+  await expect(page.getByLabel('Search keys by name or prefix')).toBeFocused();
+  await page.keyboard.type('sec');
+  await expect(page).toHaveURL(/q=sec/);
+  await expect(page.getByRole('link', { name: 'first' })).toHaveCount(0);
+  await page.getByRole('link', { name: 'second' }).focus();
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(new RegExp(last.key_id));
+  await page.keyboard.press('Control+k');
+  await expect(page.getByRole('combobox')).toBeFocused();
+  await page.keyboard.type('audit');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/\/audit$/);
+  await page.keyboard.press('?');
+  await expect(page.getByRole('dialog', { name: 'Keyboard shortcuts' })).toBeVisible();
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  await page.goBack();
+  await page.goBack();
+  await expect(page).toHaveURL(/q=sec/);
+  await expect(page.getByLabel('Search keys by name or prefix')).toHaveValue('sec');
+});
+
+test('no other page can frame the dashboard or call with its session', async ({ page, keygate, upstream, watch }) => {
+  await signIn(page, keygate);
+  upstream.handler = (_request, _body, response) => {
+    response.setHeader('Content-Type', 'text/html');
+    response.end(`<iframe src="${keygate.url}"></iframe><form method="post" action="${keygate.url}v1/keys" enctype="text/plain"><input name='{"name":"forged","scope":"admin","x":"' value='"}'><button>Go</button></form>`);
+  };
+  await page.goto(upstream.url.replace('127.0.0.1', 'localhost'));
+  await expect(page.frameLocator('iframe').locator('#root')).toHaveCount(0);
+  const before = await keygate.call('GET', '/v1/keys');
+  await page.getByRole('button', { name: 'Go' }).click();
+  await page.waitForURL(/\/v1\/keys/);
+  // From a page of the same site on another port, where the browser sends the cookie all the same.
+  const cookie = (await page.context().cookies(keygate.url)).find((c) => c.name === 'keygate_session');
+  for (const headers of [{ Origin: upstream.url }, {}, { Origin: `http://${keygate.admin}`, 'Sec-Fetch-Site': 'same-site' }] as Record<string, string>[]) {
+    const response = await fetch(`${keygate.url}v1/keys`, { method: 'POST', headers: { ...headers, 'Content-Type': 'application/json', Cookie: `keygate_session=${cookie?.value}` }, body: '{"name":"forged","scope":"admin"}' });
+    expect(response.status, JSON.stringify(headers)).toBe(403);
+  }
+  expect((await keygate.call('GET', '/v1/keys')).data).toHaveLength(before.data.length);
+  watch.forget(); // the browser says that it refused the frame and the form
+});
