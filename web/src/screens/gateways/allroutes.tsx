@@ -12,7 +12,7 @@ export default function AllRoutes() {
   const chosen = url.gateway_id ?? (gateways.find((g) => g.default) ?? gateways[0])?.gateway_id;
   return (
     <Page wide title="Routes" actions={gateways.length > 1 && (
-      <select aria-label="Gateway" value={chosen} className={`${inputClass} max-w-56`} onChange={(e) => change({ gateway_id: e.target.value })}>
+      <select aria-label="Gateway" value={chosen} className={`${inputClass} w-56!`} onChange={(e) => change({ gateway_id: e.target.value })}>
         {gateways.map((g) => <option key={g.gateway_id} value={g.gateway_id}>{g.name}</option>)}
       </select>
     )}>

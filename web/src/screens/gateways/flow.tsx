@@ -33,7 +33,7 @@ export default function Flow() {
   const more = keys.data?.data.next_cursor ? ' or more' : '';
   return (
     <>
-      <ol aria-label="The way of a request" className="grid gap-3 lg:grid-cols-4">
+      <ol aria-label="The way of a request" className="grid grid-cols-[minmax(0,1fr)] gap-3 lg:grid-cols-4">
         <Box icon="gateway" title="Host" last={false}>
           <code className="block truncate font-mono text-sm" title={g.hostname}>{g.hostname}</code>
           <p className="text-muted">{g.default ? 'and any other host name: it is the default' : 'or the header X-Keygate-Gateway'}</p>
@@ -55,7 +55,7 @@ export default function Flow() {
           {errors > 0 && <Link to="/requests" search={{ gateway_id: gatewayId }} className="link">Why they failed</Link>}
         </Box>
       </ol>
-      <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
+      <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
         <Panel title="Last hour">
           {report.error ? <Failure error={report.error} /> : rows ? (
             <Chart label="Requests of the gateway in the last hour" times={rows.map(startOf)} whole format={short} series={[

@@ -68,7 +68,7 @@ export default function RepositoryPage() {
   if (!record) return <Skeleton className="h-80 w-full" />;
   const hook = `${location.origin}${base}v1/hooks/git/${gatewayId}`;
   return (
-    <div className="grid gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
+    <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
       <Panel title={<h2 className="flex items-center gap-2 font-semibold">Repository <RepositoryState record={record} /></h2>} actions={<>
         {record.state === 'paused' && <Button size="sm" icon="play" why={refused} busy={busy} onClick={() => void act('resume')}>Resume</Button>}
         <Button size="sm" icon="refresh" why={refused} busy={busy || record.state === 'syncing'} onClick={() => void act('sync')}>Sync now</Button>

@@ -26,7 +26,7 @@ export default function Revisions() {
   return (
     <>
       <Panel flush>
-        <PagedTable label="Revisions" query={query} rowKey={(r: Revision) => r.revision_id} columns={[
+        <PagedTable label="Revisions" skeletons={3} query={query} rowKey={(r: Revision) => r.revision_id} columns={[
           { title: 'Number', cell: (r) => <span className="font-medium">{r.number}{r.number === current && <span className="ml-2 text-sm text-ok">in force</span>}</span> },
           { title: 'When', cell: (r) => <Time at={r.created_at} /> },
           { title: 'From', cell: (r) => <span>{r.source}<span className="text-muted"> · {r.kind === 'spec' ? 'document' : 'file'}</span></span> },

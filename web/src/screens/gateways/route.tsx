@@ -35,7 +35,7 @@ export default function RouteDetail() {
         {r.auth === 'none' && <Status tone="warn">Public</Status>}
         <span className="ml-auto"><Button why={refused} icon="stop" onClick={() => setDeleting(true)}>Delete</Button></span>
       </div>
-      <div className="grid gap-4 lg:grid-cols-2">
+      <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <LimitEditor key={routeId} first={query.data} />
         <Traffic record={r} />
         <Levels record={r} />

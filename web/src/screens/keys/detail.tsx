@@ -32,7 +32,7 @@ export default function KeyDetail() {
     </>}>
       {query.error && <Failure error={query.error} />}
       <Rotation record={record} />
-      <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
+      <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
         <Panel title="Key">
           <Details rows={[
             ['Identifier', <Id key="id" value={record.key_id} />],

@@ -44,8 +44,8 @@ export default function Overview() {
   };
   return (
     <Page title="Overview" actions={<>
-      {gateways.length > 1 && (
-        <select aria-label="Gateway" value={url.gateway_id ?? ''} onChange={(e) => change({ gateway_id: e.target.value || undefined })} className={`${inputClass} max-w-44`}>
+      {gateways.length !== 1 && (
+        <select aria-label="Gateway" value={url.gateway_id ?? ''} onChange={(e) => change({ gateway_id: e.target.value || undefined })} className={`${inputClass} w-44!`}>
           <option value="">All gateways</option>
           {gateways.map((g) => <option key={g.gateway_id} value={g.gateway_id}>{g.name}</option>)}
         </select>
@@ -58,18 +58,18 @@ export default function Overview() {
       {report.error && <Failure error={report.error} retry={() => void report.refetch()} />}
       {fresh && <StartSteps />}
       <Figures rows={rows} seconds={span / 1000} />
-      <div className="grid gap-4 lg:grid-cols-2">
+      <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <Panel title="Requests">
           {rows ? <Chart label="Requests" times={rows.map(startOf)} whole format={short} onZoom={zoom} series={[
             { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
             { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
             { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
-          ]} /> : <Skeleton className="h-50 w-full" />}
+          ]} /> : <Skeleton className="h-52 w-full" />}
         </Panel>
         <Panel title="Latency">
           {rows ? <Chart label="Latency" times={rows.map(startOf)} format={milliseconds} onZoom={zoom} series={(['p50', 'p95', 'p99'] as const).map((p, i) => ({
             label: p, color: `--chart-${i + 1}`, values: rows.map((r) => (Number(r.requests) > 0 && r.latency_ms ? Number(r.latency_ms[p]) : null)),
-          }))} /> : <Skeleton className="h-50 w-full" />}
+          }))} /> : <Skeleton className="h-52 w-full" />}
         </Panel>
         <Top by="route" period={period} live={live} />
         <Top by="key" period={period} live={live} />
@@ -98,8 +98,8 @@ function Figures({ rows, seconds }: { rows: Schemas['TrafficRow'][] | undefined;
       {figures.map((f) => (
         <div key={f.name} className="bg-surface px-4 py-3">
           <dt className="text-muted">{f.name}</dt>
-          <dd className="text-xl font-semibold">{rows ? f.value : <Skeleton className="h-5 w-16" />}</dd>
-          <dd className="text-sm text-muted">{rows ? f.note : ' '}</dd>
+          <dd className="text-xl font-semibold">{rows ? f.value : <Skeleton className="h-4 w-16" />}</dd>
+          <dd className="text-sm text-muted">{rows ? f.note : '\u00a0'}</dd>
         </div>
       ))}
     </dl>

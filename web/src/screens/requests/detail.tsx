@@ -50,7 +50,7 @@ export default function RequestDetail() {
       <Panel title="Explanation" actions={<CopyButton text={text} label="Copy the explanation">Copy</CopyButton>}>
         <p data-explanation className="max-w-[960px] text-lg break-words">{text}</p>
       </Panel>
-      <div className="grid gap-4 lg:grid-cols-2">
+      <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <Panel title="Decision"><Details rows={decision} /></Panel>
         <Panel title="Request">
           <Details rows={[

@@ -19,7 +19,7 @@ export default function SettingsPage() {
   return (
     <Page title="Settings">
       {failed !== null && <Failure error={failed} />}
-      <div className="grid gap-4 lg:grid-cols-2">
+      <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <Panel title="Account">
           {account && (
             <Details rows={[

@@ -55,7 +55,7 @@ export default function DeliveryDetail() {
           {error instanceof ApiError && error.status === 409 && <p className="-mt-2 text-muted">Nothing was sent. <Link to="/webhooks/$webhookId" params={{ webhookId: d.webhook_id }} className="link">Open the endpoint</Link></p>}
         </>
       )}
-      <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
+      <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
         <Panel title="Delivery">
           <Details rows={[
             ['Identifier', <Id key="id" value={d.delivery_id} />],
@@ -72,7 +72,7 @@ export default function DeliveryDetail() {
             : <ol aria-label="Attempts">{d.attempts.toReversed().map((a, i) => <AttemptRow key={a.number} attempt={a} newest={i === 0} />)}</ol>}
         </Panel>
       </div>
-      <div className="grid gap-4 lg:grid-cols-2">
+      <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <Panel title="Payload">
           <Code text={pretty(d.payload)} exact={d.payload} label="Payload, exactly as it is sent" />
           <p className="mt-2 text-sm text-muted">Shown in lines. Copying gives the exact bytes that are sent and signed, the same in each attempt.</p>

@@ -60,7 +60,7 @@ export default function WebhookDetail() {
           <Button kind="primary" why={write} busy={busy} onClick={() => void enable()}>Enable</Button>
         </div>
       )}
-      <div className="grid gap-4 lg:grid-cols-2">
+      <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <Panel title="Endpoint">
           <Details rows={[
             ['Identifier', <Id key="id" value={w.webhook_id} />],
