@@ -75,6 +75,7 @@ type API struct {
 	hooks   *hookBounds
 	exports *exports
 	signIns *signIns
+	tails   *tailPlaces
 
 	noSecret string // random: verifies hooks of gateways that do not exist, in vain
 
@@ -103,7 +104,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(), signIns: newSignIns()}
+	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(), signIns: newSignIns(), tails: newTailPlaces()}
 	a.noSecret = rand.Text()
 	ops := a.operations()
 	doc, bodies := describe(ops)

@@ -69,6 +69,13 @@ func (a *API) requestOperations() []operation {
 		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[loggedRequestRecord]](),
 		run: a.listRequests,
 	}, {
+		id: "streamRequests", method: http.MethodGet, path: "/v1/requests/stream", tag: "Traffic",
+		summary: "Follow refused and failed requests",
+		description: "Sends each request that is refused or fails from now on, as server-sent events: request, whose data is the record of the list, and skipped, whose data is {\"count\": n}, " +
+			"if more came than could be read or are kept in the log. Ends when the key or session of the call ends. An account can have 8 such streams; further ones are 429.",
+		query: streamFilters(), success: http.StatusOK, media: []string{eventType}, errors: []int{http.StatusTooManyRequests},
+		run: a.streamRequests,
+	}, {
 		id: "getRequest", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: "Traffic",
 		summary: "Get a refused or failed request", description: "Returns why a request was refused or failed. For a refusal by a rate limit, also returns when the request would have passed.",
 		success: http.StatusOK, result: reflect.TypeFor[loggedRequestRecord](),

@@ -22,7 +22,8 @@ const recheckEvery = time.Second
 // or instead of it.
 type stream struct {
 	write func(emit func(piece []byte) error) error
-	place *exportPlace // which it may lose to another account
+	place *exportPlace // which it may lose to another account; nil for a stream that has none
+	live  bool         // each piece is sent at once, and write checks the key
 	end   func()
 }
 
@@ -45,6 +46,11 @@ func (a *API) stream(w http.ResponseWriter, c *call, res response) {
 	_ = c.conn.Flush() // the first record may be far into the log
 	checked := c.now
 	err := res.stream.write(func(piece []byte) error {
+		if res.stream.live {
+			_ = c.conn.SetWriteDeadline(time.Now().Add(a.cfg.Stall))
+			_, err := w.Write(piece)
+			return errors.Join(err, c.conn.Flush())
+		}
 		if now := a.cfg.Now(); now.Sub(checked).Abs() >= recheckEvery {
 			checked = now
 			if err := c.recheck(now); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -36,6 +37,7 @@ type RequestSource interface {
 	Syncer
 	Requests(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Request, error)
 	Request(ctx context.Context, accountID, requestID string) (*requestlog.Request, error)
+	Follow(accountID string, f requestlog.Filter) *writer.Tail
 }
 
 // LevelSource reports the current levels of limits.
@@ -93,6 +95,29 @@ func (s *Service) Requests(ctx context.Context, c *Caller, f requestlog.Filter, 
 		return nil, err
 	}
 	return list, s.complement(ctx, c, list)
+}
+
+// RequestTail follows the requests of an account that were refused or failed.
+type RequestTail struct {
+	*writer.Tail
+	service *Service
+	caller  *Caller
+}
+
+// FollowRequests returns a tail of the requests that f matches and that are written from now on. Close it
+// after use.
+func (s *Service) FollowRequests(c *Caller, f requestlog.Filter) (*RequestTail, error) {
+	if s.cfg.Sources.Requests == nil {
+		return nil, fault.New(fault.Unavailable, "this process has no data plane: send the call to the server")
+	}
+	return &RequestTail{s.cfg.Sources.Requests.Follow(c.Account.ID, f), s, c}, nil
+}
+
+// Take returns the requests that have arrived since the last call, oldest first, and how many before them
+// were skipped.
+func (t *RequestTail) Take(ctx context.Context) (list []requestlog.Request, skipped int64, err error) {
+	list, skipped = t.Tail.Take()
+	return list, skipped, t.service.complement(ctx, t.caller, list)
 }
 
 // Request returns one request that was refused or failed.

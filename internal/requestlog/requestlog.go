@@ -63,6 +63,12 @@ type Filter struct {
 	Since, Until              time.Time
 }
 
+// Matches reports whether f selects a request, whatever its time.
+func (f *Filter) Matches(r *Record) bool {
+	return (f.GatewayID == "" || r.GatewayID == f.GatewayID) && (f.RouteID == "" || r.RouteID == f.RouteID) &&
+		(f.KeyID == "" || r.KeyID == f.KeyID) && (f.Status == 0 || r.Status == f.Status)
+}
+
 // LeftOut is the number of requests of one second that were left out.
 type LeftOut struct {
 	AccountID string

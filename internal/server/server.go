@@ -302,6 +302,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 		return err
 	}
 	s.admin = newHTTPServer(s.metrics.Count("admin", pages), s.log)
+	s.admin.RegisterOnShutdown(api.EndStreams)
 	return nil
 }
 

@@ -31,6 +31,7 @@ func (r *Writer) write(ctx context.Context) error {
 		if err := r.cfg.Store.AppendRequests(ctx, records, left); err != nil {
 			return fmt.Errorf("write the request log: %w", err)
 		}
+		r.tails.publish(records, left)
 		clear(records)
 		r.pending, r.unsentCounts = r.pending[len(records):], r.unsentCounts[len(left):]
 	}

@@ -61,6 +61,8 @@ type Writer struct {
 	lost    atomic.Uint64
 	leftOut atomic.Uint64
 
+	tails tails
+
 	group service.Group
 }
 

@@ -1,0 +1,176 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/requestlog"
+)
+
+// eventType is the media type of server-sent events.
+const eventType = "text/event-stream"
+
+// The bounds of streams of requests.
+const (
+	tailsOfAccount = 8
+	tailsInAll     = 64
+	// heartbeat is how often a stream without requests sends a comment, so that what is between it
+	// and its client does not take it for dead.
+	heartbeat = 15 * time.Second
+)
+
+// tailPlaces bounds the streams that run at the same time.
+type tailPlaces struct {
+	mu      sync.Mutex
+	all     int
+	of      map[string]int // by account
+	closing chan struct{}  // closed when the server shuts down
+	closed  bool
+}
+
+func newTailPlaces() *tailPlaces {
+	return &tailPlaces{of: map[string]int{}, closing: make(chan struct{})}
+}
+
+// enter takes a place for a stream of the caller's account. If there is none, the error is a 429.
+func (p *tailPlaces) enter(c *call) (leave func(), err error) {
+	account := c.caller.Account.ID
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.of[account] >= tailsOfAccount:
+		return nil, noPlace(c, tailsOfAccount, fmt.Sprintf("%d streams of this account are running, and that is the maximum", tailsOfAccount))
+	case p.all >= tailsInAll:
+		return nil, noPlace(c, tailsInAll, fmt.Sprintf("%d streams of all accounts are running, and that is the maximum", tailsInAll))
+	}
+	p.all++
+	p.of[account]++
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.all--
+		if p.of[account]--; p.of[account] == 0 {
+			delete(p.of, account)
+		}
+	}), nil
+}
+
+// EndStreams ends the streams that run, for a shutdown, which would wait for them. Later ones end at once.
+func (a *API) EndStreams() {
+	a.tails.mu.Lock()
+	defer a.tails.mu.Unlock()
+	if !a.tails.closed {
+		a.tails.closed = true
+		close(a.tails.closing)
+	}
+}
+
+// streamFilters returns the filters of the list without times.
+func streamFilters() []queryParam {
+	var params []queryParam
+	for _, p := range requestFilters() {
+		if p.name != "since" && p.name != "until" {
+			params = append(params, p)
+		}
+	}
+	return params
+}
+
+func (a *API) streamRequests(c *call) (response, error) {
+	if c.invalid != nil {
+		return response{}, nil
+	}
+	leave, err := a.tails.enter(c)
+	if err != nil {
+		return response{}, err
+	}
+	status, _ := strconv.Atoi(c.query.Get("status")) // checked by requestFilters; 0 if not given
+	tail, err := a.cfg.Control.FollowRequests(&c.caller, requestlog.Filter{
+		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"), Status: status,
+	})
+	if err != nil {
+		leave()
+		return response{}, err
+	}
+	// A stream that waits holds no place among the calls of the account.
+	if c.held.call != nil {
+		c.held.call()
+		c.held.call = nil
+	}
+	res := response{status: http.StatusOK, stream: &stream{
+		write: func(emit func([]byte) error) error { return a.follow(c, tail, emit) },
+		live:  true,
+		end: func() {
+			tail.Close()
+			leave()
+		},
+	}}
+	return res.with("Content-Type", eventType).with("X-Accel-Buffering", "no"), nil
+}
+
+// follow sends what arrives until the client leaves, the key or session of the call ends, or the server
+// shuts down. The last two end the response as a whole one.
+func (a *API) follow(c *call, tail *control.RequestTail, emit func([]byte) error) error {
+	check := time.NewTicker(recheckEvery)
+	defer check.Stop()
+	quiet := 0 // checks since the last piece
+	if err := emit([]byte(": the requests that are refused or fail from now on\n\n")); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		case <-a.tails.closing:
+			return nil
+		case <-check.C:
+			if c.recheck(a.cfg.Now()) != nil {
+				return nil
+			}
+			if quiet++; time.Duration(quiet)*recheckEvery < heartbeat {
+				continue
+			}
+			quiet = 0
+			if err := emit([]byte(": still here\n\n")); err != nil {
+				return err
+			}
+		case <-tail.Ready():
+			quiet = 0
+			piece, err := events(c.ctx, tail)
+			if err != nil {
+				return err
+			}
+			if err := emit(piece); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// events returns what has arrived as server-sent events.
+func events(ctx context.Context, tail *control.RequestTail) ([]byte, error) {
+	list, skipped, err := tail.Take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if skipped > 0 {
+		fmt.Fprintf(&out, "event: skipped\ndata: {\"count\":%d}\n\n", skipped)
+	}
+	for i := range list {
+		data, err := encode(presentRequest(&list[i])) // one line
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("event: request\ndata: ")
+		out.Write(bytes.TrimRight(data, "\n"))
+		out.WriteString("\n\n")
+	}
+	return out.Bytes(), nil
+}
