@@ -350,7 +350,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	for _, one := range []client.Request{
 		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodDelete, Path: "/v1/session"},
 		{Method: http.MethodPost, Path: "/v1/hooks/git/{gateway_id}"},
-		{Method: http.MethodGet, Path: "/v1/openapi.json"}, {Method: http.MethodGet, Path: "/v1/openapi.yaml"},
+		{Method: http.MethodGet, Path: "/v1/requests/stream"}, {Method: http.MethodGet, Path: "/v1/openapi.json"}, {Method: http.MethodGet, Path: "/v1/openapi.yaml"},
 	} {
 		discard(c.Do(ctx, &one))
 	}

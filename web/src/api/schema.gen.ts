@@ -732,6 +732,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/requests/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow refused and failed requests
+         * @description Sends each request that is refused or fails from now on, as server-sent events: request, whose data is the record of the list, and skipped, whose data is {"count": n}, if more came than could be read or are kept in the log. Ends when the key or session of the call ends. An account can have 8 such streams; further ones are 429.
+         */
+        get: operations["streamRequests"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/requests/{request_id}": {
         parameters: {
             query?: never;
@@ -6661,6 +6681,59 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LoggedRequestList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    streamRequests: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only requests of this gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id?: string;
+                /**
+                 * @description Only requests of this route.
+                 * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
+                 */
+                route_id?: string;
+                /**
+                 * @description Only requests with this key.
+                 * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+                 */
+                key_id?: string;
+                /**
+                 * @description Only requests with this response status.
+                 * @example 429
+                 */
+                status?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
                 };
             };
             401: components["responses"]["Unauthorized"];
