@@ -94,7 +94,7 @@ export function Time({ at, none = '–' }: { at: string | null | undefined; none
   return <time dateTime={at} title={exact(at)} className="whitespace-nowrap">{relative(Date.parse(at), now)}</time>;
 }
 
-// CopyButton copies text, and says so for a moment.
+// CopyButton copies text, and says so for a moment. onCopied is called only if the browser copied it.
 export function CopyButton({ text, label, children, onCopied, className = '' }: {
   text: string | (() => string); label: string; children?: ReactNode; onCopied?: () => void; className?: string;
 }) {
@@ -106,8 +106,9 @@ export function CopyButton({ text, label, children, onCopied, className = '' }: 
   }, [state]);
   const copy = async () => {
     const value = typeof text === 'function' ? text() : text;
-    setState((await toClipboard(value)) ? 'done' : 'failed');
-    onCopied?.();
+    const done = await toClipboard(value);
+    setState(done ? 'done' : 'failed');
+    if (done) onCopied?.();
   };
   const icon = state === 'done' ? 'check' : state === 'failed' ? 'warn' : 'copy';
   return (
@@ -152,12 +153,12 @@ export function Id({ value, className = '' }: { value: string; className?: strin
 
 // Code is a block of text to copy. It scrolls by itself. What is copied is the text, or exact where the text
 // was made easier to read.
-export function Code({ text, label, exact: original, wrap }: { text: string; label: string; exact?: string; wrap?: boolean }) {
+export function Code({ text, label, exact: original, wrap, onCopied }: { text: string; label: string; exact?: string; wrap?: boolean; onCopied?: () => void }) {
   return (
     <div className="relative rounded-md border border-line bg-bg">
       {/* A scrolling region must take the focus, so that keys can scroll it. */}
       <pre tabIndex={0} aria-label={label} className={`max-h-96 overflow-auto p-3 pr-10 font-mono text-sm ${wrap ? 'break-all whitespace-pre-wrap' : 'whitespace-pre'}`}>{text}</pre>
-      <CopyButton text={original ?? text} label={`Copy: ${label}`} className="absolute top-2 right-2 bg-bg" />
+      <CopyButton text={original ?? text} label={`Copy: ${label}`} onCopied={onCopied} className="absolute top-2 right-2 bg-bg" />
     </div>
   );
 }

@@ -25,7 +25,7 @@ export function SecretDialog({ title, what, secret, forms = [], children, onClos
       <div className="flex flex-col gap-4">
         <p className="flex items-center gap-2"><Icon name="warn" className="text-warn" />This is the only time that the {what} is shown. Copy it now.</p>
         <div className="flex flex-wrap items-center gap-2 rounded-md border border-line bg-bg p-2 pl-3">
-          <code data-secret className="min-w-0 flex-1 font-mono break-all">{secret}</code>
+          <code data-secret onCopy={() => setCopied(true)} className="min-w-0 flex-1 font-mono break-all">{secret}</code>
           <CopyButton text={secret} label={`Copy the ${what}`} onCopied={() => setCopied(true)}>Copy</CopyButton>
         </div>
         {children}
@@ -33,7 +33,7 @@ export function SecretDialog({ title, what, secret, forms = [], children, onClos
           <details key={f.name} className="rounded-md border border-line" onCopy={() => setCopied(true)}>
             <summary className="px-3 py-2 font-medium">{f.name}</summary>
             <div className="flex flex-col gap-2 p-3 pt-0">
-              <Code text={f.text} label={f.name} />
+              <Code text={f.text} label={f.name} onCopied={() => setCopied(true)} />
               <div><CopyButton text={f.text} label={`Copy: ${f.name}`} onCopied={() => setCopied(true)}>Copy {f.name.toLowerCase()}</CopyButton></div>
             </div>
           </details>
