@@ -1,5 +1,6 @@
 import { Link, useNavigate } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';
+import { useCallLine } from '../../api/address';
 import { api, type Schemas } from '../../api/client';
 import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
@@ -15,6 +16,7 @@ import { useGateway } from './detail';
 // Flow shows a gateway as the way of a request: host, key, limits, upstream.
 export default function Flow() {
   const { gatewayId, query } = useGateway();
+  const callLine = useCallLine();
   const [deleting, setDeleting] = useState(false);
   const refused = useRefusal('admin', `gateways/${gatewayId}`);
   const report = useRecord('/v1/reports/traffic', { query: { gateway_id: gatewayId, since: sinceOf('1h'), interval: '1m' } }, { refetchInterval: 10_000 });
@@ -67,7 +69,7 @@ export default function Flow() {
         </Panel>
         <div className="flex flex-col gap-4">
           <Panel title="Call it">
-            <Code label="A call of this gateway" text={callOf(g)} />
+            <Code label="A call of this gateway" text={callLine(g, 'kg_…')} />
             <p className="mt-2 text-sm text-muted">Put your key in place of kg_…. Without the host name: add <code className="font-mono">Host: {g.hostname}</code>.</p>
           </Panel>
           <Panel title="About">
@@ -85,11 +87,6 @@ export default function Flow() {
       {deleting && <DeleteGateway record={g} keys={restricted === 0 ? 'No key is for this gateway only.' : restricted === 1 ? 'The 1 key for this gateway only is revoked.' : `The ${restricted}${more} keys for this gateway only are revoked.`} onClose={() => setDeleting(false)} />}
     </>
   );
-}
-
-function callOf(g: Schemas['Gateway']): string {
-  const header = g.key_headers[0] ?? 'Authorization';
-  return `curl http://${g.hostname}/ \\\n  -H "${header === 'Authorization' ? 'Authorization: Bearer kg_…' : `${header}: kg_…`}"`;
 }
 
 function Box({ icon, title, last, children }: { icon: IconName; title: string; last: boolean; children: ReactNode }) {

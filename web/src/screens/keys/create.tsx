@@ -1,5 +1,6 @@
 import { useState } from 'react';
-import { api, type Schemas } from '../../api/client';
+import { useCallLine } from '../../api/address';
+import { api, base, type Schemas } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
@@ -78,11 +79,14 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
 // NewKeyDialog shows a new key in the forms in which it is used.
 export function NewKeyDialog({ record, onClose }: { record: Schemas['NewKey']; onClose: () => void }) {
   const { gateways } = useGateways();
+  const callLine = useCallLine();
   const key = record.key ?? '';
   const gateway = gateways.find((g) => (record.gateway_id ? g.gateway_id === record.gateway_id : g.default)) ?? gateways[0];
-  const address = record.level === 'account' ? `${location.origin}/v1/account` : `http://${gateway?.hostname ?? 'GATEWAY'}/`;
+  const account = record.level === 'account';
+  // A path that the scope covers, where it names one.
+  const path = record.scope.split(' ').some((one) => !one.includes(':')) ? '/' : `/${(record.scope.split(' ')[0]?.split(':')[1] ?? '').replace(/^\//, '')}`;
   const forms = [
-    { name: 'Curl', text: `curl ${quote(address)} \\\n  -H ${quote(`Authorization: Bearer ${key}`)}` },
+    { name: 'Curl', text: account ? `curl ${quote(`${location.origin}${base}v1/account`)} \\\n  -H ${quote(`Authorization: Bearer ${key}`)}` : callLine(gateway, key, path) },
     { name: '.env', text: `KEYGATE_API_KEY=${key}` },
   ];
   return (

@@ -1,4 +1,5 @@
 import { Link } from '@tanstack/react-router';
+import { useCallLine } from '../../api/address';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
 import { sinceOf, sum } from '../../lib/traffic';
@@ -18,6 +19,7 @@ export function Start() {
 
 // StartSteps shows what is left to do until the first call, and nothing after it.
 export function StartSteps() {
+  const callLine = useCallLine();
   const { gateways, loaded } = useGateways();
   const keys = useList('/v1/keys', { query: { level: 'gateway', state: 'active', limit: 1 } }, { refetchInterval: 10_000 });
   const traffic = useRecord('/v1/reports/traffic', { query: { since: sinceOf('7d'), interval: '1h' } }, { refetchInterval: 2_000 });
@@ -36,7 +38,7 @@ export function StartSteps() {
     },
     {
       title: 'Make the first call', done: false, text: 'Put your key in place of kg_…. This page turns into the overview when the call has arrived.',
-      action: gateway && <Code label="The first call" text={`curl http://${gateway.hostname}/ \\\n  -H "Authorization: Bearer kg_…"`} />,
+      action: gateway && <Code label="The first call" text={callLine(gateway, 'kg_…')} />,
     },
   ];
   const next = steps.findIndex((s) => !s.done);
