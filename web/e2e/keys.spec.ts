@@ -57,7 +57,10 @@ test('a key is created, used, rotated and revoked', async ({ page, keygate, upst
   await page.getByRole('button', { name: 'Revoke' }).click();
   const dialog = page.getByRole('dialog', { name: 'Revoke the key' });
   await expect(dialog).toContainText('Mobile app');
-  await expect(dialog).toContainText(/requests? to orders/);
+  await expect(dialog).toContainText(/requests? to.*\/orders.*of orders/);
+  await dialog.getByRole('button', { name: 'As code' }).click();
+  await expect(page.getByLabel('As CLI', { exact: true })).toContainText('keygate keys revoke key_');
+  await page.keyboard.press('Escape');
   await dialog.getByRole('button', { name: 'Revoke the key' }).click();
   await expect(page.getByText('Revoked', { exact: true }).first()).toBeVisible();
   expect([await keygate.request('/orders', secret), await keygate.request('/orders', second)]).toEqual([401, 200]);
@@ -169,4 +172,71 @@ test('a key can be checked, and is not kept', async ({ page, keygate }) => {
   await expect(dialog.getByRole('status')).toContainText('Would be let in');
   await dialog.getByRole('button', { name: 'Close' }).click();
   expect(await page.evaluate(() => document.documentElement.outerHTML)).not.toContain(key.key);
+});
+
+test('an expiry by day is shown as the last day on which the key is valid', async ({ page, keygate }) => {
+  const key = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read', expires_at: '2999-01-31' });
+  await signIn(page, keygate, `keys/${key.key_id}`);
+  await page.getByRole('button', { name: 'Edit' }).click();
+  const expires = page.getByRole('dialog').getByLabel('Expires');
+  await expect(expires).toHaveValue('2999-01-31');
+  await expires.fill('2999-02-01');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  expect((await keygate.call('GET', `/v1/keys/${key.key_id}`)).expires_at).toBe('2999-02-02T00:00:00Z');
+  // The new key of a rotation inherits the expiry, and the form says so.
+  await page.getByRole('button', { name: 'Rotate' }).click();
+  await expect(page.getByRole('dialog')).toContainText('Without a date it expires when the old key would have');
+});
+
+test('a copy that the browser refused does not count, and copying by hand does', async ({ page, keygate }) => {
+  await page.addInitScript(() => {
+    Object.defineProperty(navigator, 'clipboard', { value: undefined });
+    document.execCommand = () => false;
+  });
+  await signIn(page, keygate, 'keys?create=1');
+  await page.getByLabel('Name', { exact: true }).fill('app');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('button', { name: 'Copy', exact: true }).click();
+  await expect(dialog.getByText('Copying failed')).toBeAttached();
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('not copied');
+  await page.locator('[data-secret]').click({ clickCount: 3 });
+  await page.keyboard.press('Control+C');
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+});
+
+test('the line of curl for a new key reaches the gateway', async ({ page, keygate, upstream }) => {
+  await keygate.call('POST', '/v1/gateways', {
+    name: 'orders', upstream_url: upstream.url, spec: JSON.stringify({ openapi: '3.1.0', info: { title: 'x', version: '1' }, paths: { '/orders': { get: {} } } }),
+  });
+  await signIn(page, keygate, 'keys?create=1');
+  await page.getByLabel('Name', { exact: true }).fill('app');
+  await page.getByLabel('Scope 1: resource').fill('orders');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  const secret = (await page.locator('[data-secret]').textContent()) ?? '';
+  await page.getByText('Curl', { exact: true }).click();
+  const line = (await page.getByLabel('Curl', { exact: true }).textContent()) ?? '';
+  const address = new URL(/^curl (\S+)/.exec(line)?.[1] ?? '');
+  expect(line).toContain(`Authorization: Bearer ${secret}`);
+  expect(`127.0.0.1:${address.port}`).toBe(keygate.gateway);
+  expect(await keygate.request(address.pathname, secret)).toBe(200);
+});
+
+test('a key that may not grant a scope cannot choose it or rotate a key that has it, and may revoke itself', async ({ page, keygate }) => {
+  const strong = await keygate.call('POST', '/v1/keys', { name: 'strong', scope: 'admin' });
+  const caller = await keygate.call('POST', '/v1/keys', { name: 'caller', scope: 'read write:keys', level: 'account' });
+  await signIn(page, keygate, 'keys?create=1', caller.key);
+  const word = page.getByLabel('Scope 1: what it allows');
+  await expect(word.getByRole('option', { name: /^admin/ })).toBeDisabled();
+  await expect(word.getByRole('option', { name: /^write/ })).toBeEnabled();
+  await page.goto(`${keygate.url}keys/${strong.key_id}`);
+  await expect(page.getByRole('button', { name: 'Rotate' })).toHaveAttribute('title', /needs “admin”/);
+  await expect(page.getByRole('button', { name: 'Revoke' })).toHaveAttribute('title', /needs “admin”/);
+  await page.goto(`${keygate.url}keys/${caller.key_id}`);
+  await expect(page.getByRole('heading', { name: /caller/ })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Rotate' })).toHaveAttribute('aria-disabled', 'true');
+  await expect(page.getByRole('button', { name: 'Revoke' })).not.toHaveAttribute('aria-disabled');
 });

@@ -92,3 +92,8 @@ export function useRefusal(word: Word, path: string): string | null {
   const account = useAccount();
   return account ? refusal(account.key.scope, word, path) : null;
 }
+
+// wordOf returns the greatest word of a scope. A key with it can only be issued by a key whose own scopes have that
+// word for keys: no key grants more than it has (contract, section 3).
+export const wordOf = (scope: string): Word =>
+  scope.split(' ').map((one) => one.split(':', 1)[0] as Word).reduce((a, b) => ((rank[b] ?? 0) > (rank[a] ?? 0) ? b : a), 'read');

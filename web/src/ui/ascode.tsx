@@ -15,12 +15,13 @@ export interface Command {
   file?: string; // as a configuration file
 }
 
-// AsCode shows an action as a command line, as curl, and as configuration file.
-export function AsCode({ command }: { command: Command }) {
+// AsCode shows an action as a command line, as curl, and as configuration file. why says why there is nothing
+// to show yet.
+export function AsCode({ command, why }: { command: Command; why?: string | null }) {
   const [open, setOpen] = useState(false);
   return (
     <>
-      <Button kind="quiet" size="sm" onClick={() => setOpen(true)}>As code</Button>
+      <Button kind="quiet" size="sm" why={why} onClick={() => setOpen(true)}>As code</Button>
       {open && (
         <Dialog title="The same as code" wide onClose={() => setOpen(false)}>
           <div className="flex flex-col gap-4">

@@ -3,13 +3,14 @@ import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useRecord } from '../../api/hooks';
-import { useRefusal } from '../../api/session';
+import { useAccount, useRefusal, wordOf } from '../../api/session';
 import { showLimit } from '../../lib/limit';
-import { buttonClass, Button, Details, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
+import { buttonClass, Button, Details, Failure, Id, Page, Panel, Skeleton, Time, useNow } from '../../ui/basic';
+import { Icon } from '../../ui/icon';
 import { EditKey } from './edit';
 import { RevokeKey } from './revoke';
 import { RotateKey, Rotation } from './rotate';
-import { KeyState } from './state';
+import { KeyState, week } from './state';
 import { KeyUsage } from './usage';
 
 export default function KeyDetail() {
@@ -27,10 +28,11 @@ export default function KeyDetail() {
   return (
     <Page title={<span className="flex flex-wrap items-center gap-3">{record.name}<KeyState record={record} /></span>} actions={<>
       <Button why={whyNot.write} onClick={() => setOpen('edit')}>Edit</Button>
-      <Button why={whyNot.write ?? (record.rotated_to ? 'This key has been rotated already. Rotate the new one.' : null)} icon="refresh" onClick={() => setOpen('rotate')}>Rotate</Button>
+      <Button why={whyNot.rotate} icon="refresh" onClick={() => setOpen('rotate')}>Rotate</Button>
       <Button why={whyNot.revoke} kind="danger" icon="stop" onClick={() => setOpen('revoke')}>Revoke</Button>
     </>}>
       {query.error && <Failure error={query.error} />}
+      <Ending record={record} />
       <Rotation record={record} />
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
         <Panel title="Key">
@@ -59,12 +61,31 @@ export default function KeyDetail() {
   );
 }
 
-// useRefusals says why a key cannot be changed or revoked, if so.
-function useRefusals(path: string, record: Schemas['Key'] | undefined): { write: string | null; revoke: string | null } {
+// Ending warns of a key that expires within a week and has no successor.
+function Ending({ record }: { record: Schemas['Key'] }) {
+  const now = useNow();
+  const ends = record.expires_at && record.state === 'active' && !record.rotated_to ? Date.parse(record.expires_at) : null;
+  if (ends === null || ends <= now || ends - now > week) return null;
+  return (
+    <p className="flex gap-2 rounded-md border border-warn bg-warn-soft px-3 py-2">
+      <Icon name="warn" className="mt-0.5 text-warn" />
+      <span className="min-w-0">This key expires <Time at={record.expires_at} />, and is refused from then on. Give it a later expiry, or rotate it with one for the new key.</span>
+    </p>
+  );
+}
+
+// useRefusals says why a key cannot be changed, rotated or revoked, if so. A key may always revoke itself.
+function useRefusals(path: string, record: Schemas['Key'] | undefined): Record<'write' | 'rotate' | 'revoke', string | null> {
   const write = useRefusal('write', path);
   const revoke = useRefusal('admin', path);
   const admin = useRefusal('admin', '');
+  const grant = useRefusal(wordOf(record?.scope ?? 'read'), path);
   const account = record?.level === 'account' ? admin : null;
   const ended = record && record.state !== 'active' ? `The key is ${record.state}, and can no longer be changed.` : null;
-  return { write: ended ?? write ?? account, revoke: record?.state === 'revoked' ? 'The key is revoked already.' : (revoke ?? account) };
+  const own = useAccount()?.key.key_id === record?.key_id;
+  return {
+    write: ended ?? write ?? account,
+    rotate: ended ?? write ?? account ?? grant ?? (record?.rotated_to ? 'This key has been rotated already. Rotate the new one.' : null),
+    revoke: record?.state === 'revoked' ? 'The key is revoked already.' : own ? null : (revoke ?? account),
+  };
 }

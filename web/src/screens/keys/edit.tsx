@@ -25,6 +25,12 @@ const show = (value: unknown): string => {
   return typeof value === 'string' ? value : Array.isArray(value) ? value.map((p) => (p as Pair).join('=')).join(', ') || 'empty' : (limitFlag(value as ReturnType<typeof limitText>) ?? 'none');
 };
 
+// metadataFlags replaces all metadata; an empty flag removes it.
+const metadataFlags = (metadata: Record<string, string>) => {
+  const pairs = Object.entries(metadata);
+  return pairs.length === 0 ? ["--metadata ''"] : pairs.map(([name, value]) => `--metadata ${quote(`${name}=${value}`)}`);
+};
+
 // EditKey sends only the fields that were touched, with the ETag of the record they began with.
 export function EditKey({ record, etag, onClose }: { record: Key; etag: string | null; onClose: () => void }) {
   const form = useForm(valuesOf(record));
@@ -61,7 +67,7 @@ export function EditKey({ record, etag, onClose }: { record: Key; etag: string |
     onClose();
   });
   const cli = ['keygate keys update', record.key_id, 'name' in body && `--name ${quote(v.name)}`, 'owner' in body && `--owner ${quote(v.owner)}`,
-    'expires_at' in body && `--expires ${quote(v.expires_at)}`, 'rate_limit' in body && `--rate-limit ${quote(limitFlag(v.rate_limit) ?? '')}`].filter(Boolean).join(' ');
+    'expires_at' in body && `--expires ${quote(v.expires_at)}`, 'rate_limit' in body && `--rate-limit ${quote(limitFlag(v.rate_limit) ?? '')}`, ...('metadata' in body ? metadataFlags(toRecord(v.metadata)) : [])].filter(Boolean).join(' ');
   return (
     <Dialog title={`Edit “${record.name}”`} wide onClose={onClose} mayClose={() => !form.busy}>
       <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
@@ -77,7 +83,7 @@ export function EditKey({ record, etag, onClose }: { record: Key; etag: string |
         <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
         {record.level === 'gateway' && <LimitFields value={v.rate_limit} onChange={(l) => form.set('rate_limit', l)} error={(part) => form.fieldError(`rate_limit.${part}`)} />}
         <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
-        <div><AsCode command={{ cli, method: 'PATCH', path: `/v1/keys/${record.key_id}`, body }} /></div>
+        <div><AsCode command={{ cli, method: 'PATCH', path: `/v1/keys/${record.key_id}`, body }} why={form.dirty ? null : 'Nothing has been changed yet.'} /></div>
         <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={newer !== null} />
       </form>
     </Dialog>

@@ -2,7 +2,7 @@ import type { Schemas } from '../../api/client';
 import { relative } from '../../lib/time';
 import { Status, useNow } from '../../ui/basic';
 
-const week = 7 * 86_400_000;
+export const week = 7 * 86_400_000;
 
 // KeyState shows the state of a key, and warns of an expiry within a week.
 export function KeyState({ record }: { record: Schemas['Key'] }) {

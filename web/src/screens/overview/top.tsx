@@ -1,9 +1,10 @@
 import { Link } from '@tanstack/react-router';
 import { useQueries } from '@tanstack/react-query';
-import { api, type Schemas } from '../../api/client';
+import { api } from '../../api/client';
 import { useRecord } from '../../api/hooks';
 import { count, percent } from '../../lib/format';
-import { Empty, Failure, Panel, Skeleton } from '../../ui/basic';
+import { Empty, Failure, Panel } from '../../ui/basic';
+import { RouteName } from '../../ui/routename';
 import { Table } from '../../ui/table';
 
 interface Props {
@@ -40,15 +41,4 @@ export function Top({ by, period, live }: Props) {
       )}
     </Panel>
   );
-}
-
-// RouteName shows the path of a route. So few are worth a call each.
-function RouteName({ row }: { row: Schemas['TopRow'] }) {
-  const path = { gateway_id: row.gateway_id ?? '', route_id: row.group ?? '' };
-  const query = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path }, { enabled: Boolean(row.gateway_id), staleTime: 300_000, retry: false });
-  const route = query.data?.data;
-  if (!row.gateway_id || query.error) return <span className="block truncate text-muted" title={row.group ?? ''}>{row.group}</span>;
-  if (!route) return <Skeleton className="h-3.5 w-28" />;
-  const name = `${route.methods.join(', ')} ${route.path}`;
-  return <Link to="/gateways/$gatewayId/routes/$routeId" params={{ gatewayId: path.gateway_id, routeId: path.route_id }} className="link block truncate font-mono text-sm" title={name}>{name}</Link>;
 }
