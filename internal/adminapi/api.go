@@ -131,6 +131,8 @@ type call struct {
 	presented presentedKey
 	keyDigest apikey.Digest
 	session   string // value of the cookie that the call was made with, in place of a key
+	// sessionEnds is when that session ends.
+	sessionEnds time.Time
 
 	op     *operation        // nil if the request matches no operation
 	params map[string]string // path parameters, by name

@@ -30,6 +30,11 @@ func (a *API) sessionOperations() []operation {
 		},
 		run: a.createSession,
 	}, {
+		id: "getSession", method: http.MethodGet, path: "/v1/session", tag: "Account",
+		summary: "Get the session", description: "Returns the session whose cookie the call has, with the time when it ends. A call without one is a 404.",
+		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[sessionRecord](), errors: []int{http.StatusNotFound},
+		run: a.getSession,
+	}, {
 		id: "deleteSession", method: http.MethodDelete, path: "/v1/session", tag: "Account",
 		summary: "Sign out", description: "Ends the session whose cookie the call has. A call without one is a 404.",
 		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[sessionRecord](), errors: []int{http.StatusNotFound},
@@ -72,9 +77,24 @@ func (a *API) createSession(c *call) (response, error) {
 	return ok(record).with("Set-Cookie", c.sessionCookie(value, control.SessionLifetime).String()), nil
 }
 
+func (a *API) getSession(c *call) (response, error) {
+	if c.session == "" {
+		return response{}, noSession()
+	}
+	record, err := c.presentSession(c.sessionEnds)
+	if err != nil {
+		return response{}, err
+	}
+	return ok(record), nil
+}
+
+func noSession() error {
+	return fault.New(fault.NotFound, "the call has no cookie of a session: it was made with a key in the Authorization header")
+}
+
 func (a *API) deleteSession(c *call) (response, error) {
 	if c.session == "" {
-		return response{}, fault.New(fault.NotFound, "the call has no cookie of a session: it was made with a key in the Authorization header")
+		return response{}, noSession()
 	}
 	record, err := c.presentSession(c.now)
 	if err != nil {
@@ -144,13 +164,13 @@ func (c *call) useSession(value string) error {
 		return c.unauthorized(fault.KeyExpired, "the key of the session has expired: sign in with another key")
 	}
 	p.KeyPrefix = session.KeyPrefix
-	c.principal, c.keyDigest, c.session = p, session.KeyDigest, value
+	c.principal, c.keyDigest, c.session, c.sessionEnds = p, session.KeyDigest, value, session.ExpiresAt
 	c.setCaller()
 	return nil
 }
 
-// checkOrigin checks that a page of this server made the call, which a browser sends with the
-// cookie of a session whoever asks for it (contract, 3.4). The Origin may be missing if optional
+// checkOrigin checks that a page of this server made the call, which matters because a browser
+// sends the cookie with the calls of other pages too (contract, 3.4). The Origin may be missing if optional
 // is set.
 func (c *call) checkOrigin(optional bool) error {
 	refused := fault.New(fault.Forbidden, "the call comes from another site: its Origin must be this server's own address")
@@ -290,8 +310,8 @@ func (s *signIns) makeRoom(now time.Time) {
 	}
 }
 
-// networkOf returns the address itself, or the /64 of an IPv6 address. What is no address counts as
-// one and the same.
+// networkOf returns the address itself, or the /64 of an IPv6 address. All text that is not an
+// address counts as one.
 func networkOf(client string) netip.Prefix {
 	addr, err := netip.ParseAddr(client)
 	if err != nil {

@@ -114,6 +114,7 @@ func TestSessionEnds(t *testing.T) {
 		s.with(value, "GET", "/v1/account", nil, nil).denied(401, "unauthorized", "key_invalid")
 	})
 	s.do(request{method: "DELETE", path: "/v1/session"}).refused(404, "not_found", "")
+	s.do(request{method: "GET", path: "/v1/session"}).refused(404, "not_found", "")
 }
 
 // Guarantee: a key that may not call this API gets no session: nothing of a request tells more

@@ -5,7 +5,7 @@ import { useRecord } from '../../api/hooks';
 import { signOut, useAccount } from '../../api/session';
 import { setTheme, theme, type Theme } from '../../lib/theme';
 import { useUrl } from '../../lib/url';
-import { Button, buttonClass, Details, Empty, Failure, Id, Page, Panel, Status } from '../../ui/basic';
+import { Button, buttonClass, Details, Empty, Failure, Id, Page, Panel, Status, Time } from '../../ui/basic';
 import { FilterBar } from '../../ui/filter';
 import { Table } from '../../ui/table';
 
@@ -14,6 +14,7 @@ const themes: { value: Theme; label: string }[] = [{ value: 'system', label: 'As
 // Settings shows the account, the session and every setting of the installation.
 export default function SettingsPage() {
   const account = useAccount();
+  const session = useRecord('/v1/session', {}, { retry: false });
   const [failed, setFailed] = useState<unknown>(null);
   const [look, setLook] = useState(theme);
   return (
@@ -34,7 +35,7 @@ export default function SettingsPage() {
             <Details rows={[
               ['Signed in with', <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">{account.key.name}</Link>],
               ['Scope', <code key="s" className="font-mono text-sm">{account.key.scope}</code>],
-              ['Ends', 'After 12 hours, or with the key'],
+              ['Ends', session.data ? <span key="e"><Time at={session.data.data.expires_at} />, or with the key</span> : 'After 12 hours, or with the key'],
               ['Theme', (
                 <select key="t" aria-label="Theme" value={look} className="h-7 rounded-md border border-line-strong bg-surface px-2"
                   onChange={(e) => { setTheme(e.target.value as Theme); setLook(e.target.value as Theme); }}>
