@@ -41,7 +41,7 @@ file:line:column: field: what is wrong. ${env:NAME} is replaced from your enviro
 				}
 			}
 			if files == 1 {
-				a.say("%s is valid: %s.", clean(name), amount(int64(routes), "route", "routes"))
+				a.say("%s is valid: %s.", clean(name), numberOf(int64(routes), "route", "routes"))
 			} else {
 				a.say("%d files are valid: %d routes.", files, routes)
 			}

@@ -121,7 +121,7 @@ func (o *configExport) exportAll(ctx context.Context, dir string) error {
 	if !o.forPeople() {
 		return o.printData(files)
 	}
-	o.say("Exported %s to %s: %d written, %d unchanged.", amount(int64(len(files)), "gateway", "gateways"), clean(dir), written, len(files)-written)
+	o.say("Exported %s to %s: %d written, %d unchanged.", numberOf(int64(len(files)), "gateway", "gateways"), clean(dir), written, len(files)-written)
 	return nil
 }
 

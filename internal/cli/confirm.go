@@ -120,16 +120,12 @@ func counted[T any](lists ...iter.Seq2[T, error]) (n int64, err error) {
 	return n, nil
 }
 
-// amount returns n with its noun.
+// amount returns n, which was counted up to maxCounted, with its noun.
 func amount(n int64, one, many string) string {
-	switch {
-	case n == 1:
-		return "1 " + one
-	case n > maxCounted:
+	if n > maxCounted {
 		return fmt.Sprintf("more than %d %s", maxCounted, many)
-	default:
-		return fmt.Sprintf("%d %s", n, many)
 	}
+	return numberOf(n, one, many)
 }
 
 // lastDay returns how many requests there were in the last 24 hours.

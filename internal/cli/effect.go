@@ -46,6 +46,7 @@ func refusedText(refused, before int64, atMost bool) string {
 	return text + "."
 }
 
+// numberOf returns n with its noun.
 func numberOf(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -58,7 +58,7 @@ async function settled(page: Page) {
 }
 
 test('every screen is accessible in both themes, does not shift, and fits 390 px', async ({ page, keygate, upstream, watch }) => {
-  test.setTimeout(300_000);
+  test.setTimeout(900_000);
   const id = await fill(keygate, upstream);
   await signIn(page, keygate, 'settings');
   for (const [name, path] of screens(id)) {

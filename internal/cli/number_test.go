@@ -1,0 +1,18 @@
+package cli
+
+import "testing"
+
+// Guarantee: a number that was counted to the end is exact, whatever its size; one that was not says so.
+func TestNumbers(t *testing.T) {
+	for got, want := range map[string]string{
+		numberOf(1, "route", "routes"):              "1 route",
+		numberOf(5000, "route", "routes"):           "5000 routes",
+		amount(maxCounted, "route", "routes"):       "1000 routes",
+		amount(maxCounted+1, "route", "routes"):     "more than 1000 routes",
+		amount(1, "pending delivery", "deliveries"): "1 pending delivery",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
