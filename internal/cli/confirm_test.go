@@ -1,6 +1,9 @@
 package cli_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -76,6 +79,28 @@ func TestDestroyingNothingIsNotFound(t *testing.T) {
 	} {
 		if status, screen := answerTo(t, s, "y\n", args...); status != 5 {
 			t.Errorf("%v: exit status %d, want 5\n%s", args, status, screen)
+		}
+	}
+}
+
+// Guarantee: a number that is not the end of a bounded count is given exactly, however large it is.
+func TestValidateGivesTheExactNumberOfRoutes(t *testing.T) {
+	for _, n := range []int{1, 1000, 1001} {
+		var file strings.Builder
+		file.WriteString("routes:\n")
+		for i := range n {
+			fmt.Fprintf(&file, "- {path: /r%d, methods: [GET]}\n", i)
+		}
+		path := filepath.Join(t.TempDir(), "orders.yaml")
+		if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("is valid: %d routes.", n)
+		if n == 1 {
+			want = "is valid: 1 route."
+		}
+		if status, _, says := runWith(t, nil, "config", "validate", path); status != 0 || !strings.Contains(says, want) {
+			t.Errorf("%d routes: exit status %d, %q, want 0 and %q", n, status, says, want)
 		}
 	}
 }
