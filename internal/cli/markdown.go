@@ -46,7 +46,7 @@ func writeMarkdown(w io.Writer, title string, all []comparison) error {
 	}
 }
 
-// markdown renders comparisons with at most rows rows in each table.
+// markdown renders comparisons as tables of at most rows lines.
 func markdown(title string, all []comparison, rows int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n", title)
