@@ -106,6 +106,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 // 3), and a resource that covers its path.
 func TestEveryCallNeedsItsScope(t *testing.T) {
 	s := start(t)
+	s.handler.EndStreams() // so that each ends as soon as it has begun
 	ids := strings.NewReplacer("{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
 	keys := map[string]string{}
 	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x", "read:keys write:gateways", "read admin:webhooks"} {
