@@ -6,6 +6,7 @@ import { useForm } from '../../lib/form';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Button, CopyButton, Details, Empty, Failure, Id, Panel, Skeleton, Status, Time } from '../../ui/basic';
+import { Conflict, type Difference } from '../../ui/conflict';
 import { ConfirmDialog, Dialog } from '../../ui/dialog';
 import { AreaField, CheckField, SelectField, Submit, TextField } from '../../ui/form';
 import { Icon } from '../../ui/icon';
@@ -48,26 +49,27 @@ export default function RepositoryPage() {
     setBusy(false);
     await changed('/v1/gateways');
   };
-  const dialogs = (
+  // The dialogs stand at the same place whatever the last read gave, so that a read that fails closes none.
+  const around = (content: React.ReactNode) => (
     <>
+      {content}
       {(open === 'connect' || open === 'edit') && <Connect gatewayId={gatewayId} first={open === 'edit' ? (query.data ?? null) : null} onClose={() => setOpen('')} onSecret={setSecret} />}
       {secret && <SecretDialog title="Secret of the push hook" what="hook secret" secret={secret} onClose={() => setSecret('')}><p>Enter it in your Git server beside the address of the hook, which this page shows.</p></SecretDialog>}
     </>
   );
-  if (query.error) {
-    if (query.error.status !== 404) return <Failure error={query.error} retry={() => void query.refetch()} />;
-    return (
+  if (query.error && (query.error.status === 404 || !record)) {
+    if (query.error.status !== 404) return around(<Failure error={query.error} retry={() => void query.refetch()} />);
+    return around(
       <Panel>
         <Empty icon="branch" title="No repository is connected" action={<Button kind="primary" why={refused} onClick={() => setOpen('connect')}>Connect a repository</Button>}>
           Keygate then follows a file of a Git repository: when the commit changes, the file is pushed. A bad commit changes nothing.
         </Empty>
-        {dialogs}
-      </Panel>
+      </Panel>,
     );
   }
-  if (!record) return <Skeleton className="h-80 w-full" />;
+  if (!record) return around(<Skeleton className="h-80 w-full" />);
   const hook = `${location.origin}${base}v1/hooks/git/${gatewayId}`;
-  return (
+  return around(
     <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
       <Panel title={<h2 className="flex items-center gap-2 font-semibold">Repository <RepositoryState record={record} /></h2>} actions={<>
         {record.state === 'paused' && <Button size="sm" icon="play" why={refused} busy={busy} onClick={() => void act('resume')}>Resume</Button>}
@@ -76,6 +78,7 @@ export default function RepositoryPage() {
       </>}>
         <div className="flex flex-col gap-4">
           {failed !== null && <Failure error={failed} />}
+          {query.error && <Failure error={query.error} retry={() => void query.refetch()} />}
           {record.last_error && (
             <div role="alert" className="flex gap-2 rounded-md border border-bad bg-bad-soft px-3 py-2"><Icon name="warn" className="mt-0.5 text-bad" /><div className="min-w-0"><p className="font-medium">The last sync failed. What was in force before is still in force.</p><p className="font-mono text-sm break-words whitespace-pre-wrap">{record.last_error}</p></div></div>
           )}
@@ -102,7 +105,6 @@ export default function RepositoryPage() {
           <Button why={notAdmin} onClick={() => setOpen('disconnect')}>Disconnect the repository</Button>
         </Panel>
       </div>
-      {dialogs}
       {open === 'disconnect' && (
         <ConfirmDialog title="Disconnect the repository" action="Disconnect" onClose={() => setOpen('')} run={async () => {
           await api.delete('/v1/gateways/{gateway_id}/repository', { path });
@@ -112,7 +114,7 @@ export default function RepositoryPage() {
           <p>Keygate no longer follows <b>{record.url}</b>. Its credential and the secret of its hook are forgotten. Routes and settings stay as they are.</p>
         </ConfirmDialog>
       )}
-    </div>
+    </div>,
   );
 }
 
@@ -121,13 +123,21 @@ const credentials = [
   { value: 'password', label: 'User name and password' }, { value: 'ssh', label: 'SSH key' },
 ];
 
-// Connect sends the whole configuration, as PUT takes it. The credential is only in this form.
+const valuesOf = (r?: Repository) => ({
+  url: r?.url ?? '', branch: r?.branch ?? 'main', path: r?.path ?? '', kind: r?.kind ?? 'spec', interval: r?.interval ?? '60s', known_hosts: r?.known_hosts ?? '',
+  way: r?.credential ? 'keep' : 'none', token: '', username: '', password: '', ssh_key: '', hook: !r,
+});
+
+// What another session can have changed, and what the form calls it. No secret is among them.
+const compared = { url: 'Address', branch: 'Branch', path: 'File', kind: 'Kind', interval: 'Look every', known_hosts: 'Known hosts' } as const;
+
+// Connect sends the whole configuration, as PUT takes it, with the ETag of the record that it began with: the
+// page reads the record again while the form is open. The credential is only in this form.
 function Connect({ gatewayId, first, onClose, onSecret }: { gatewayId: string; first: Answer<Repository> | null; onClose: () => void; onSecret: (s: string) => void }) {
-  const r = first?.data;
-  const form = useForm({
-    url: r?.url ?? '', branch: r?.branch ?? 'main', path: r?.path ?? '', kind: r?.kind ?? 'spec', interval: r?.interval ?? '60s', known_hosts: r?.known_hosts ?? '',
-    way: r?.credential ? 'keep' : 'none', token: '', username: '', password: '', ssh_key: '', hook: !r,
-  });
+  const [start, setStart] = useState(first);
+  const [newer, setNewer] = useState<{ answer: Answer<Repository>; differences: Difference[] } | null>(null);
+  const r = start?.data;
+  const form = useForm(valuesOf(r));
   const v = form.values;
   const credential = v.way === 'token' ? { token: v.token } : v.way === 'password' ? { username: v.username, password: v.password } : v.way === 'ssh' ? { ssh_key: v.ssh_key } : v.way === 'none' ? null : undefined;
   const body = {
@@ -140,8 +150,21 @@ function Connect({ gatewayId, first, onClose, onSecret }: { gatewayId: string; f
       onClose();
       return;
     }
-    const { data } = await api.put('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId }, body, ifMatch: first?.etag });
-    const secret = (data as { hook_secret?: string }).hook_secret;
+    let secret: string | undefined;
+    try {
+      const { data } = await api.put('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId }, body, ifMatch: start?.etag });
+      secret = (data as { hook_secret?: string }).hook_secret;
+    } catch (e) {
+      if (!r || !(e instanceof ApiError) || e.status !== 412) throw e;
+      const answer = await api.get('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId } });
+      const [before, theirs] = [valuesOf(r), valuesOf(answer.data)];
+      setNewer({
+        answer,
+        differences: (Object.keys(compared) as (keyof typeof compared)[]).filter((n) => theirs[n] !== before[n])
+          .map((n) => ({ name: compared[n], theirs: theirs[n] || 'empty', mine: n in form.changes ? v[n] || 'empty' : undefined })),
+      });
+      return;
+    }
     await changed('/v1/gateways');
     onClose();
     if (secret) onSecret(secret);
@@ -168,7 +191,12 @@ function Connect({ gatewayId, first, onClose, onSecret }: { gatewayId: string; f
         )}
         <CheckField label={r ? 'Create a new secret for the push hook' : 'Create a secret for a push hook'} hint="It is shown once, after this." checked={v.hook} onChange={(on) => form.set('hook', on)} />
         <div><AsCode command={{ cli: `keygate repo set --gateway ${gatewayId} --repository ${quote(body.url || 'URL')} --branch ${quote(body.branch)} --path ${quote(body.path || 'FILE')} --kind ${body.kind}`, method: 'PUT', path: `/v1/gateways/${gatewayId}/repository`, body: shown }} /></div>
-        <Submit label={r ? 'Save' : 'Connect'} busy={form.busy} error={form.error} onCancel={onClose} />
+        {newer && (
+          <Conflict differences={newer.differences}
+            onKeep={() => { setStart(newer.answer); form.reset({ ...valuesOf(newer.answer.data) }); for (const [n, t] of Object.entries(form.changes)) form.set(n as keyof typeof v, t); setNewer(null); }}
+            onTake={() => { setStart(newer.answer); form.reset(valuesOf(newer.answer.data)); setNewer(null); }} />
+        )}
+        <Submit label={r ? 'Save' : 'Connect'} busy={form.busy} error={form.error} disabled={newer !== null} onCancel={onClose} />
       </form>
     </Dialog>
   );
