@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Schemas } from '../../api/client';
-import { bodyOf, matches, valuesOf } from './fields';
+import { bodyOf, flagsOf, maskSecrets, matches, valuesOf } from './fields';
 
 const record = {
   gateway_id: 'gw_1', name: 'orders', default: false, upstream_url: 'http://127.0.0.1:1', hostname: 'o.localhost', global_rate_limit: { sustained: '10/s', burst: null },
@@ -27,4 +27,20 @@ test('an error stands at its field', () => {
   expect(matches('cors_origins', 'cors.origins[1]')).toBe(true);
   expect(matches('upstream_headers', 'upstream_headers.X-B')).toBe(true);
   expect(matches('name', 'hostname')).toBe(false);
+});
+
+test('methods without an origin do not end CORS without a word', () => {
+  expect(bodyOf({ cors_methods: 'GET' }, { ...values, cors_methods: 'GET' })).toEqual({ cors: { origins: [], methods: ['GET'] } });
+  expect(bodyOf({ cors_origins: '' }, { ...values, cors_methods: 'GET' })).toEqual({ cors: null });
+});
+
+test('an integer beyond 2^53 stays exact', () => {
+  expect(bodyOf({ max_body_bytes: '9007199254740993' }, values)).toEqual({ max_body_bytes: 9007199254740993n });
+});
+
+test('a command line has one flag for each value, and no secret', () => {
+  const changes = { cors_origins: 'https://a.example, https://b.example', upstream_headers: 'X-A: secret' };
+  const flags = flagsOf(changes, { ...values, ...changes }).join(' ');
+  expect(flags).toBe('--upstream-headers-file FILE --cors-origin https://a.example --cors-origin https://b.example');
+  expect(maskSecrets({ upstream_headers: { 'X-A': 'secret', 'X-B': '***' }, upstream_client_key: 'pem' })).toEqual({ upstream_headers: { 'X-A': '…', 'X-B': '***' }, upstream_client_key: '…' });
 });

@@ -1,4 +1,5 @@
 import type { Schemas } from '../../api/client';
+import { quote } from '../../lib/shell';
 
 type Gateway = Schemas['Gateway'];
 
@@ -71,6 +72,8 @@ export const sections: { title: string; text?: string; fields: FieldSpec[] }[] =
 
 export const labelOf = (name: string): string => sections.flatMap((s) => s.fields).find((f) => f.name === name)?.label ?? name;
 
+// exact reads an integer of any size.
+const exact = (digits: string) => (Number.isSafeInteger(Number(digits)) ? Number(digits) : BigInt(digits));
 const list = (text: string) => text.split(',').map((t) => t.trim()).filter(Boolean);
 const text = (v: unknown): string => (v === null || v === undefined ? '' : String(v));
 
@@ -91,13 +94,15 @@ export function valuesOf(g: Gateway): Values {
 // so that the server names it.
 export function bodyOf(changes: Partial<Values>, values: Values): Record<string, unknown> {
   const body: Record<string, unknown> = {};
-  const number = (v: string) => (v.trim() === '' ? null : /^\d+$/.test(v.trim()) ? Number(v) : v);
+  const number = (v: string) => (v.trim() === '' ? null : /^\d+$/.test(v.trim()) ? exact(v.trim()) : v);
   for (const [name, v] of Object.entries(changes) as [FieldName, string][]) {
     if (name.startsWith('global_')) {
       body.global_rate_limit = values.global_sustained || values.global_burst
         ? { ...(values.global_sustained && { sustained: values.global_sustained.trim() }), ...(values.global_burst && { burst: values.global_burst.trim() }) } : null;
     } else if (name.startsWith('cors_')) {
-      body.cors = values.cors_origins.trim() === '' ? null : {
+      // Emptying the origins ends it. Other fields without an origin are sent, so that the server names it.
+      const none = values.cors_origins.trim() === '' && ('cors_origins' in changes || !(values.cors_methods || values.cors_headers || values.cors_max_age).trim());
+      body.cors = none ? null : {
         origins: list(values.cors_origins), ...(values.cors_methods && { methods: list(values.cors_methods) }), ...(values.cors_headers && { headers: list(values.cors_headers) }),
         ...(values.cors_max_age && { max_age: number(values.cors_max_age) }),
       };
@@ -123,4 +128,30 @@ export function matches(name: FieldName, field: string): boolean {
   if (name.startsWith('global_')) return field === `global_rate_limit.${name.slice(7)}` || (name === 'global_sustained' && field === 'global_rate_limit');
   if (name.startsWith('cors_')) return field.startsWith(`cors.${name.slice(5)}`) || (name === 'cors_origins' && field === 'cors');
   return field === name || field.startsWith(`${name}.`) || field.startsWith(`${name}[`);
+}
+
+// maskSecrets returns a body as it may be shown: a value that was typed for a header or a key is not in it.
+export function maskSecrets(body: Record<string, unknown>): Record<string, unknown> {
+  const mask = (v: unknown) => (typeof v === 'string' && v !== '***' ? '…' : v);
+  const headers = body.upstream_headers;
+  return {
+    ...body,
+    ...(headers !== null && typeof headers === 'object' && { upstream_headers: Object.fromEntries(Object.entries(headers).map(([k, v]) => [k, mask(v)])) }),
+    ...('upstream_client_key' in body && { upstream_client_key: mask(body.upstream_client_key) }),
+  };
+}
+
+// flagsOf returns the flags of "keygate gateways update" for the fields that were touched.
+export function flagsOf(changes: Partial<Values>, values: Values): string[] {
+  const cors = Object.keys(changes).some((n) => n.startsWith('cors_'));
+  return sections.flatMap((s) => s.fields).flatMap((f) => {
+    const v = values[f.name];
+    // The flags of CORS go together.
+    if (f.name.startsWith('cors_') ? !cors || (v === '' && !(f.name in changes)) : !(f.name in changes)) return [];
+    if (f.name === 'upstream_headers') return v.trim() === '' ? [`--${f.flag} ''`] : ['--upstream-headers-file FILE'];
+    if (f.kind === 'area') return [`--${f.flag} ${v.trim() === '' ? "''" : 'FILE'}`];
+    if (f.kind === 'check') return [`--${f.flag}=${v}`];
+    if (f.name === 'key_headers' || (f.name.startsWith('cors_') && f.name !== 'cors_max_age')) return v.trim() === '' ? [`--${f.flag} ''`] : list(v).map((i) => `--${f.flag} ${quote(i)}`);
+    return [`--${f.flag} ${quote(v)}`];
+  });
 }

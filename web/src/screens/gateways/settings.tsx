@@ -3,14 +3,13 @@ import { api, type Answer, ApiError, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useForm } from '../../lib/form';
-import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Failure, Panel, Skeleton } from '../../ui/basic';
 import { Conflict, type Difference } from '../../ui/conflict';
 import { AreaField, CheckField, Submit, TextField } from '../../ui/form';
 import { toast } from '../../ui/toast';
 import { useGateway } from './detail';
-import { bodyOf, type FieldName, type FieldSpec, labelOf, matches, sections, type Values, valuesOf } from './fields';
+import { bodyOf, flagsOf, maskSecrets, type FieldName, type FieldSpec, labelOf, matches, sections, type Values, valuesOf } from './fields';
 
 type Gateway = Schemas['Gateway'];
 
@@ -52,7 +51,7 @@ function Form({ first }: { first: Answer<Gateway> }) {
   });
   const errorOf = (name: FieldName) => form.error?.fields.find((f) => matches(name, f.field))?.message;
   const touched = sections.flatMap((s) => s.fields).filter((f) => f.name in form.changes);
-  const cli = ['keygate gateways update', id, ...touched.map((f) => (f.kind === 'area' ? `--${f.flag} …` : f.kind === 'check' ? `--${f.flag}=${v[f.name]}` : `--${f.flag} ${quote(v[f.name])}`))].join(' ');
+  const cli = ['keygate gateways update', id, ...flagsOf(form.changes, v)].join(' ');
   return (
     <form className="flex max-w-4xl flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
       {sections.map((s) => (
@@ -71,7 +70,7 @@ function Form({ first }: { first: Answer<Gateway> }) {
         )}
         <div className="flex flex-wrap items-center gap-2">
           <span className="text-muted">{form.dirty ? `Changed: ${touched.map((f) => f.label).join(', ')}` : 'Nothing is changed.'}</span>
-          <span className="ml-auto"><AsCode command={{ cli, method: 'PATCH', path: `/v1/gateways/${id}`, body }} /></span>
+          <span className="ml-auto"><AsCode command={{ cli, method: 'PATCH', path: `/v1/gateways/${id}`, body: maskSecrets(body) }} /></span>
         </div>
         <Submit label="Save" busy={form.busy} error={form.error} why={refused} disabled={newer !== null} onCancel={form.dirty ? () => form.reset(valuesOf(base.data)) : undefined} />
       </div>
