@@ -8,6 +8,7 @@ export function Conflict({ differences, onKeep, onTake }: { differences: Differe
   return (
     <div role="alert" className="flex flex-col gap-2 rounded-md border border-warn bg-warn-soft p-3">
       <p className="flex items-center gap-2 font-medium"><Icon name="warn" className="text-warn" />Somebody else has changed this in the meantime. Nothing was saved.</p>
+      {differences.length === 0 && <p className="pl-6">No field here shows a difference: it is a secret value, or something that is not in this form.</p>}
       {differences.length > 0 && (
         <ul className="list-disc pl-10 break-words">
           {differences.map((d) => <li key={d.name}>{d.name} is now <b>{d.theirs}</b>{d.mine !== undefined && <>; you have <b>{d.mine}</b></>}</li>)}

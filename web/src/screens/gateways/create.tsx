@@ -1,6 +1,6 @@
-import { Link, useNavigate } from '@tanstack/react-router';
+import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { api, type Schemas } from '../../api/client';
+import { api, ApiError, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useForm } from '../../lib/form';
@@ -26,6 +26,7 @@ export default function CreateGateway() {
   const v = form.values;
   const body = { name: v.name.trim(), upstream_url: v.upstream_url.trim(), ...(way === 'paste' && v.spec && { spec: v.spec }) };
   const submit = () => form.submit(async () => {
+    if (way === 'paste' && !v.spec.trim()) throw new ApiError(0, 'missing', 'Give a document, or choose “No document”.', undefined, [{ field: 'spec', message: 'Give a document, or choose “No document”.' }]);
     const { data } = await api.post('/v1/gateways', { body });
     const made = data as Schemas['Gateway'];
     await changed('/v1/gateways');
@@ -63,7 +64,7 @@ export default function CreateGateway() {
           <Submit label="Create the gateway" busy={form.busy} error={form.error} why={refused} />
         </form>
       </Panel>
-      <p className="flex items-center gap-2 text-muted"><Icon name="key" />After this, <Link to="/keys" search={{ create: '1' }} className="link">create a key</Link>, and make the first call.</p>
+      <p className="flex items-center gap-2 text-muted"><Icon name="key" /><span>After this, create a key and make the first call: the page of the gateway leads there.</span></p>
     </Page>
   );
 }

@@ -23,7 +23,7 @@ export default function Gateway() {
   const record = query.data?.data;
   if (query.error && !record) return <Page title="Gateway"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
   return (
-    <Page wide title={<span className="flex flex-wrap items-center gap-3">{record ? record.name : <Skeleton className="h-6 w-40" />}{record?.default && <Status tone="info" icon="check">Default</Status>}</span>}>
+    <Page wide title={<span className="flex flex-wrap items-center gap-3">{record ? <span className="min-w-0 break-words">{record.name}</span> : <Skeleton className="h-6 w-40" />}{record?.default && <Status tone="info" icon="check">Default</Status>}</span>}>
       <nav aria-label="Pages of the gateway" className="-mt-2 overflow-x-auto border-b border-line">
         <ul className="flex gap-1">
           {tabs.map((t) => (

@@ -31,29 +31,32 @@ export default function Flow() {
   const limited = rows ? sum(rows, (r) => r.limited) : 0;
   const unauthorized = rows ? sum(rows, (r) => Number(r.unauthorized) + Number(r.forbidden)) : 0;
   const global = levels.data?.data.data.find((l) => l.limit_scope === 'global');
-  const restricted = keys.data?.data.data.length ?? 0;
+  // What could not be read is not shown as nothing.
+  const known = (text: string) => (rows ? text : 'Traffic of the last hour is not known');
+  const restricted = keys.data?.data.data.length;
   const more = keys.data?.data.next_cursor ? ' or more' : '';
   return (
     <>
       <ol aria-label="The way of a request" className="grid grid-cols-[minmax(0,1fr)] gap-3 lg:grid-cols-4">
         <Box icon="gateway" title="Host" last={false}>
           <code className="block truncate font-mono text-sm" title={g.hostname}>{g.hostname}</code>
-          <p className="text-muted">{g.default ? 'and any other host name: it is the default' : 'or the header X-Keygate-Gateway'}</p>
+          <p className="text-muted">{g.default ? 'and any other host name: it is the default' : 'Only calls of this host name reach it'}</p>
           <Link to="/gateways/$gatewayId/routes" params={{ gatewayId }} className="link">Routes</Link>
         </Box>
         <Box icon="key" title="Key" last={false}>
-          <p>{restricted > 0 ? `${plural(restricted, 'key')}${more} for this gateway only` : 'Keys for all gateways'}</p>
-          <p className="text-muted">{unauthorized > 0 ? `${count(unauthorized)} refused in the last hour` : 'Nothing refused in the last hour'}</p>
+          <p>{restricted === undefined ? 'Its keys are not known' : restricted > 0 ? `${plural(restricted, 'key')}${more} for this gateway only` : 'Keys for all gateways'}</p>
+          <p className="text-muted">{known(unauthorized > 0 ? `${count(unauthorized)} refused in the last hour` : 'Nothing refused in the last hour')}</p>
           <Link to="/keys" search={{ gateway_id: gatewayId }} className="link">Keys of this gateway</Link>
+          {restricted === 0 && <Link to="/keys" search={{ create: '1' }} className="link">Create a key</Link>}
         </Box>
         <Box icon="filter" title="Limits" last={false}>
           <p>{g.global_rate_limit?.sustained ? `All requests: ${g.global_rate_limit.sustained}` : 'No limit of its own'}{global && <span className="text-muted"> · {short(global.remaining)} left now</span>}</p>
-          <p className="text-muted">{limited > 0 ? `${count(limited)} refused in the last hour` : 'Nothing refused in the last hour'}</p>
+          <p className="text-muted">{known(limited > 0 ? `${count(limited)} refused in the last hour` : 'Nothing refused in the last hour')}</p>
           <Link to="/gateways/$gatewayId/settings" params={{ gatewayId }} className="link">Change the limit</Link>
         </Box>
         <Box icon="external" title="Upstream" last>
           <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code>
-          {errors > 0 ? <p><Status tone="bad">{percent(errors, total)} errors in the last hour</Status></p> : total > 0 ? <p><Status tone="ok">No errors in the last hour</Status></p> : <p className="text-muted">No requests in the last hour</p>}
+          {errors > 0 ? <p><Status tone="bad">{percent(errors, total)} errors in the last hour</Status></p> : total > 0 ? <p><Status tone="ok">No errors in the last hour</Status></p> : <p className="text-muted">{known('No requests in the last hour')}</p>}
           {errors > 0 && <Link to="/requests" search={{ gateway_id: gatewayId }} className="link">Why they failed</Link>}
         </Box>
       </ol>
@@ -69,7 +72,7 @@ export default function Flow() {
         </Panel>
         <div className="flex flex-col gap-4">
           <Panel title="Call it">
-            <Code label="A call of this gateway" text={callLine(g, 'kg_…')} />
+            <Code label="A call of this gateway" text={callLine(g, 'kg_…')} wrap />
             <p className="mt-2 text-sm text-muted">Put your key in place of kg_…. Without the host name: add <code className="font-mono">Host: {g.hostname}</code>.</p>
           </Panel>
           <Panel title="About">
@@ -77,14 +80,14 @@ export default function Flow() {
               <Id value={g.gateway_id} />
               <p className="flex items-center gap-2"><Icon name="branch" className="text-muted" />
                 {repository.data ? <Link to="/gateways/$gatewayId/repository" params={{ gatewayId }} className="link">{repository.data.data.state === 'error' ? 'Repository: the last sync failed' : `Follows ${repository.data.data.branch}`}</Link>
-                  : <span className="text-muted">No repository connected</span>}</p>
+                  : <span className="text-muted">{repository.error?.status === 404 ? 'No repository connected' : 'Its repository is not known'}</span>}</p>
               <p className="text-muted">{g.revision ? <>Revision <Link to="/gateways/$gatewayId/revisions" params={{ gatewayId }} className="link">{g.revision}</Link></> : 'No revision yet'}</p>
               <div className="mt-2"><Button icon="stop" why={refused} onClick={() => setDeleting(true)}>Delete the gateway</Button></div>
             </div>
           </Panel>
         </div>
       </div>
-      {deleting && <DeleteGateway record={g} keys={restricted === 0 ? 'No key is for this gateway only.' : restricted === 1 ? 'The 1 key for this gateway only is revoked.' : `The ${restricted}${more} keys for this gateway only are revoked.`} onClose={() => setDeleting(false)} />}
+      {deleting && <DeleteGateway record={g} keys={restricted === undefined ? 'The keys for this gateway only are revoked; how many there are is not known.' : restricted === 0 ? 'No key is for this gateway only.' : restricted === 1 ? 'The 1 key for this gateway only is revoked.' : `The ${restricted}${more} keys for this gateway only are revoked.`} onClose={() => setDeleting(false)} />}
     </>
   );
 }

@@ -10,21 +10,28 @@ import { type Column, PagedTable } from '../../ui/table';
 
 type Gateway = Schemas['Gateway'];
 
+const most = 100; // rows of a report
+
 export default function Gateways() {
   const [{ cursor }] = useUrl<'cursor'>();
   const refused = useRefusal('write', 'gateways');
   const unread = useRefusal('read', 'reports');
   const query = useList('/v1/gateways', { query: { cursor, limit: 50 } }, { refetchInterval: 30_000 });
-  const traffic = useRecord('/v1/reports/top', { query: { group_by: 'gateway', interval: '1m', since: sinceOf('1h'), limit: 100 } }, { refetchInterval: 30_000, enabled: !unread });
+  const traffic = useRecord('/v1/reports/top', { query: { group_by: 'gateway', interval: '1m', since: sinceOf('1h'), limit: most } }, { refetchInterval: 30_000, enabled: !unread });
   const of = (g: Gateway) => traffic.data?.data.data.find((r) => r.group === g.gateway_id);
-  const number = (g: Gateway, value: (r: Schemas['TopRow']) => number) => (traffic.data ? count(value(of(g) ?? ({} as Schemas['TopRow'])) || 0) : '–');
+  const number = (g: Gateway, value: (r: Schemas['TopRow']) => number) => {
+    const row = of(g);
+    // The report ends after most gateways: one that is not in a full report may have had requests.
+    if (!traffic.data || (!row && traffic.data.data.data.length >= most)) return '–';
+    return count(row ? value(row) : 0);
+  };
   const columns: Column<Gateway>[] = [
     {
       title: 'Name', className: 'max-w-64',
       cell: (g) => <span className="flex items-center gap-2"><Link to="/gateways/$gatewayId" params={{ gatewayId: g.gateway_id }} className="link truncate font-medium" title={g.name}>{g.name}</Link>{g.default && <Status tone="info" icon="check">Default</Status>}</span>,
     },
     { title: 'Hostname', className: 'max-w-56 hidden md:table-cell', cell: (g) => <code className="block truncate font-mono text-sm" title={g.hostname}>{g.hostname}</code> },
-    { title: 'Upstream', className: 'max-w-64', cell: (g) => <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code> },
+    { title: 'Upstream', className: 'max-w-64 hidden sm:table-cell', cell: (g) => <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code> },
     { title: 'Requests, 1 h', number: true, cell: (g) => number(g, (r) => Number(r.requests)) },
     { title: 'Refused', number: true, className: 'hidden sm:table-cell', cell: (g) => number(g, (r) => refusals(r as never)) },
     { title: 'Errors', number: true, className: 'hidden sm:table-cell', cell: (g) => number(g, (r) => Number(r.status_5xx)) },
