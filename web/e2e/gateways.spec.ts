@@ -96,3 +96,60 @@ test('deleting a gateway asks for its name, and names what goes with it', async 
   await expect(page).toHaveURL(/\/gateways$/);
   expect((await keygate.call('GET', `/v1/keys/${key.key_id}`)).state).toBe('revoked');
 });
+
+// The repository is at a port of this machine where nothing listens, so every sync fails.
+const repository = { url: 'https://127.0.0.1:1/team/api.git', branch: 'main', path: 'openapi.yaml', kind: 'spec' };
+
+// Guarantee: an edit of a repository does not undo what another session has saved since the form was opened,
+// although the page reads the record again meanwhile.
+test('two sessions edit a repository, and none overwrites the other', async ({ page, keygate, watch }) => {
+  watch.allowed.add(412);
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: 'followed', upstream_url: 'http://127.0.0.1:1' });
+  const path = `/v1/gateways/${gateway_id}/repository`;
+  await keygate.call('PUT', path, repository);
+  await signIn(page, keygate, `gateways/${gateway_id}/repository`);
+  await page.getByRole('button', { name: 'Edit' }).click();
+  await page.getByLabel('Look every').fill('5m');
+  await keygate.call('PUT', path, { ...repository, branch: 'release' });
+  await expect(page.locator('dd, td').filter({ hasText: /^release$/ })).toHaveCount(1); // the page has read it again
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  const conflict = page.getByRole('alert').filter({ hasText: 'Branch is now release' });
+  await expect(conflict).toBeVisible();
+  await conflict.getByRole('button', { name: 'Keep my changes' }).click();
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  expect(await keygate.call('GET', path)).toMatchObject({ branch: 'release', interval: '5m' });
+});
+
+// Guarantee: a server that stops under the form of a repository costs no typed input.
+test('a repository form keeps what was typed while the server is away', async ({ page, keygate, watch }) => {
+  watch.offline = true;
+  for (const status of [404, 500, 502, 503]) watch.allowed.add(status);
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: 'followed', upstream_url: 'http://127.0.0.1:1' });
+  await keygate.call('PUT', `/v1/gateways/${gateway_id}/repository`, repository);
+  await signIn(page, keygate, `gateways/${gateway_id}/repository`);
+  await page.getByRole('button', { name: 'Edit' }).click();
+  await page.getByLabel('File').fill('typed/openapi.yaml');
+  await keygate.halt();
+  await expect(page.locator('main').getByText('Keygate does not answer').first()).toBeAttached();
+  await expect(page.getByLabel('File')).toHaveValue('typed/openapi.yaml');
+  await keygate.boot();
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  expect(await keygate.call('GET', `/v1/gateways/${gateway_id}/repository`)).toMatchObject({ path: 'typed/openapi.yaml' });
+});
+
+// Guarantee: what could not be read is never shown as nothing, least of all before a deletion.
+test('a gateway whose keys and traffic cannot be read does not say that there are none', async ({ page, keygate, watch }) => {
+  watch.allowed.add(503);
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: `long ${'x'.repeat(200)}`, upstream_url: 'http://127.0.0.1:1' });
+  await keygate.call('POST', '/v1/keys', { name: 'only here', scope: 'read', gateway_id });
+  const down = (route: import('@playwright/test').Route) => route.fulfill({ status: 503, contentType: 'application/json', body: '{"error":"unavailable","message":"down"}' });
+  for (const url of ['**/v1/reports/traffic**', '**/v1/keys?**']) await page.route(url, down);
+  await signIn(page, keygate, `gateways/${gateway_id}`);
+  await expect(page.getByRole('list', { name: 'The way of a request' })).toContainText('Its keys are not known');
+  await expect(page.getByText('Nothing refused in the last hour')).toHaveCount(0);
+  await page.getByRole('button', { name: 'Delete the gateway' }).click();
+  await expect(page.getByRole('dialog')).toContainText('how many there are is not known');
+  expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+});
