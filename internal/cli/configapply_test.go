@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/keygate/keygate/client"
@@ -40,8 +41,12 @@ func applyThrough(t *testing.T, s *keygatetest.Server, before func(r *http.Reque
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
+	var mu sync.Mutex // a call that is repeated is on another connection
 	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if before(r) {
+		mu.Lock()
+		pass := before(r)
+		mu.Unlock()
+		if pass {
 			proxy.ServeHTTP(w, r)
 			return
 		}
