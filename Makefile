@@ -87,6 +87,11 @@ bench-accounting: build ## Load a server and check its traffic report to the las
 	$(GO) build -C bench -o ../bin/bench-accounting ./accounting
 	bin/bench-accounting $(ARGS)
 
+.PHONY: bench-dashboard
+bench-dashboard: build ## Measure the dashboard in a browser, over a large installation. Flags: ARGS="-rounds 3 -stay 10m".
+	$(GO) build -C bench -o ../bin/bench-dashboard ./dashboard
+	bin/bench-dashboard $(ARGS)
+
 .PHONY: fuzz-short
 fuzz-short: ## Run every fuzz target for FUZZTIME (1000x means 1000 inputs).
 	.ci/fuzz $(FUZZTIME)

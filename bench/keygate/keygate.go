@@ -45,8 +45,15 @@ type Server struct {
 	StartupCPU time.Duration
 
 	admin string
+	key   string
 	ops   string
 }
+
+// AdminURL returns the URL of the management API, without a slash at the end.
+func (s *Server) AdminURL() string { return s.admin }
+
+// AdminKey returns the account-level key of the first start, which has the scope admin.
+func (s *Server) AdminKey() string { return s.key }
 
 // As returns a client of the management API with another key.
 func (s *Server) As(key string) (*client.Client, error) {
@@ -95,7 +102,8 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Admin, err = s.As(strings.TrimSpace(string(key)))
+	s.key = strings.TrimSpace(string(key))
+	s.Admin, err = s.As(s.key)
 	return s, err
 }
 

@@ -216,7 +216,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
 
 // Skeleton stands for text that is being loaded; give it the size of that text.
 export function Skeleton({ className = 'h-4 w-24' }: { className?: string }) {
-  return <span aria-hidden="true" className={`skeleton inline-block ${className}`} />;
+  return <span aria-hidden="true" className={`skeleton inline-block align-top ${className}`} />;
 }
 
 // Details is a list of names and values.

@@ -49,4 +49,14 @@ export function Chart(props: ChartProps) {
   );
 }
 
+// ChartSkeleton has the size of a chart with its legend in one line.
+export function ChartSkeleton({ height = 180 }: { height?: number }) {
+  return (
+    <div className="flex flex-col gap-2">
+      <div className={heights[height] ?? 'h-45'}><Skeleton className="h-full w-full" /></div>
+      <p className="text-sm" aria-hidden="true">{'\u00a0'}</p>
+    </div>
+  );
+}
+
 const heights: Record<number, string> = { 120: 'h-30', 140: 'h-35', 160: 'h-40', 180: 'h-45', 200: 'h-50', 220: 'h-55' };

@@ -26,29 +26,38 @@ interface TableProps<T> {
 export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, selected }: TableProps<T>) {
   if (rows?.length === 0) return <>{empty}</>;
   const cell = (c: Column<T>) => `px-3 first:pl-4 last:pr-4 ${c.number ? 'text-right whitespace-nowrap' : 'text-left'} ${c.className ?? ''}`;
+  if (!rows) return <Waiting label={label} rows={skeletons} columns={columns.length} />;
   return (
     <div className="relative overflow-x-auto">
-      <table aria-label={label} aria-busy={!rows} className="w-full border-collapse" onKeyDown={moveRow}>
+      <table aria-label={label} className="w-full border-collapse" onKeyDown={moveRow}>
         <thead>
           <tr className="h-8 border-b border-line text-sm text-muted">
             {columns.map((c, i) => <th key={i} scope="col" className={`font-medium whitespace-nowrap ${cell(c)}`}>{c.title}</th>)}
           </tr>
         </thead>
         <tbody>
-          {rows
-            ? rows.map((r) => (
-                <tr key={rowKey(r)} aria-current={selected === rowKey(r) || undefined}
-                  className="h-9 border-b border-line last:border-0 focus-within:bg-hover hover:bg-hover aria-[current]:bg-accent-soft">
-                  {columns.map((c, i) => <td key={i} className={`py-1.5 align-middle ${cell(c)}`}>{c.cell(r)}</td>)}
-                </tr>
-              ))
-            : Array.from({ length: skeletons }, (_, n) => (
-                <tr key={n} className="h-9 border-b border-line last:border-0">
-                  {columns.map((c, i) => <td key={i} className={cell(c)}><Skeleton className="h-3.5 w-16" /></td>)}
-                </tr>
-              ))}
+          {rows.map((r) => (
+            <tr key={rowKey(r)} aria-current={selected === rowKey(r) || undefined}
+              className="h-9 border-b border-line last:border-0 focus-within:bg-hover hover:bg-hover aria-[current]:bg-accent-soft">
+              {columns.map((c, i) => <td key={i} className={`py-1.5 align-middle ${cell(c)}`}>{c.cell(r)}</td>)}
+            </tr>
+          ))}
         </tbody>
       </table>
+    </div>
+  );
+}
+
+// Waiting stands for a table that is loaded. It has no heads, because they would move when the widths of
+// the columns are known.
+function Waiting({ label, rows, columns }: { label: string; rows: number; columns: number }) {
+  return (
+    <div role="status" aria-label={`${label}: loading`}>
+      {Array.from({ length: rows + 1 }, (_, n) => (
+        <div key={n} className={`flex items-center gap-6 border-b border-line px-4 last:border-0 ${n === 0 ? 'h-8' : 'h-9'}`}>
+          {Array.from({ length: Math.min(columns, 4) }, (__, i) => <span key={i} className="flex-1"><Skeleton className={n === 0 ? 'h-2.5 w-12' : 'h-3.5 w-24'} /></span>)}
+        </div>
+      ))}
     </div>
   );
 }

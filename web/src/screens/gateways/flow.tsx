@@ -25,7 +25,8 @@ export default function Flow() {
   const repository = useRecord('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId } }, { retry: false });
   const g = query.data?.data;
   const rows = report.data?.data.data;
-  if (!g) return <Skeleton className="h-96 w-full" />;
+  // All at once: nothing moves, and nothing is said to be unknown that is on its way.
+  if (!g || report.isPending || levels.isPending || keys.isPending || repository.isPending) return <Skeleton className="h-96 w-full" />;
   const total = rows ? sum(rows, (r) => r.requests) : 0;
   const errors = rows ? sum(rows, (r) => r.upstream_errors) : 0;
   const limited = rows ? sum(rows, (r) => r.limited) : 0;
@@ -68,7 +69,7 @@ export default function Flow() {
               { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
               { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
             ]} />
-          ) : <Skeleton className="h-50 w-full" />}
+          ) : null}
         </Panel>
         <div className="flex flex-col gap-4">
           <Panel title="Call it">

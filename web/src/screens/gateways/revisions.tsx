@@ -45,7 +45,7 @@ export default function Revisions() {
           },
         ]} empty={<Empty icon="branch" title="No revisions yet">Each push of a document or configuration file that changes something is a revision.</Empty>} />
       </Panel>
-      {url.to && <Compare gatewayId={gatewayId} from={url.from ?? '0'} to={url.to} newest={current ?? Number(url.to)} onChange={(c) => change(c)} />}
+      {url.to && !query.isPending && <Compare gatewayId={gatewayId} from={url.from ?? '0'} to={url.to} newest={current ?? Number(url.to)} onChange={(c) => change(c)} />}
       {restoring && <Restore gatewayId={gatewayId} revision={restoring} onClose={() => setRestoring(null)} />}
       {reading && <Content gatewayId={gatewayId} revision={reading} onClose={() => setReading(null)} />}
     </>

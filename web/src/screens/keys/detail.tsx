@@ -22,7 +22,7 @@ export default function KeyDetail() {
   const path = `keys/${keyId}`;
   const whyNot = useRefusals(path, record);
   if (query.error && !record) return <Page title="Key"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
-  if (!record) return <Page title={<Skeleton className="h-6 w-48" />}><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
+  if (!record) return <Page key="loading" title={<Skeleton className="h-6 w-48" />}><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
   const gateway = record.level === 'account' ? 'none: it is for the management API' : record.gateway_id
     ? <Link to="/gateways/$gatewayId" params={{ gatewayId: record.gateway_id }} className="link">{nameOf(record.gateway_id)}</Link> : 'all';
   return (

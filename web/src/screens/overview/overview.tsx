@@ -9,7 +9,7 @@ import { type Range, ranges } from '../../lib/time';
 import { intervalOf, isRange, refreshOf, refusals, sinceOf, startOf, sum } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { Button, Empty, Failure, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
-import { Chart } from '../../ui/chart';
+import { Chart, ChartSkeleton } from '../../ui/chart';
 import { inputClass } from '../../ui/form';
 import { Ranges } from '../../ui/ranges';
 import { Table } from '../../ui/table';
@@ -64,12 +64,12 @@ export default function Overview() {
             { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
             { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
             { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
-          ]} /> : <Skeleton className="h-52 w-full" />}
+          ]} /> : <ChartSkeleton />}
         </Panel>
         <Panel title="Latency">
           {rows ? <Chart label="Latency" times={rows.map(startOf)} format={milliseconds} onZoom={zoom} series={(['p50', 'p95', 'p99'] as const).map((p, i) => ({
             label: p, color: `--chart-${i + 1}`, values: rows.map((r) => (Number(r.requests) > 0 && r.latency_ms ? Number(r.latency_ms[p]) : null)),
-          }))} /> : <Skeleton className="h-52 w-full" />}
+          }))} /> : <ChartSkeleton />}
         </Panel>
         <Top by="route" period={period} live={live} />
         <Top by="key" period={period} live={live} />

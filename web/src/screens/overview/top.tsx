@@ -29,7 +29,7 @@ export function Top({ by, period, live }: Props) {
       {query.error ? <div className="p-4"><Failure error={query.error} /></div> : (
         <Table label={by === 'route' ? 'Top routes' : 'Top keys'} rows={rows} rowKey={(r) => r.group ?? ''} skeletons={8} empty={<Empty icon={by} title="No requests in this time" />} columns={[
           {
-            title: by === 'route' ? 'Route' : 'Key', className: 'max-w-44',
+            title: by === 'route' ? 'Route' : 'Key', className: 'w-full max-w-0', // its width never depends on the names, which come later
             cell: (r) => (!r.group ? <span className="text-muted">{by === 'route' ? 'no route' : 'no key'}</span>
               : by === 'key' ? <Link to="/keys/$keyId" params={{ keyId: r.group }} className="link block truncate" title={nameOf(r.group)}>{nameOf(r.group)}</Link>
               : <RouteName row={r} />),

@@ -28,7 +28,7 @@ export default function RequestDetail() {
       </Page>
     );
   }
-  if (!r) return <Page title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-24 w-full" /></Panel><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
+  if (!r) return <Page key="loading" title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-24 w-full" /></Panel><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
   const d = r.decision;
   const text = explain(r, { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined, route: route?.path });
   const decision: [ReactNode, ReactNode][] = [

@@ -23,7 +23,7 @@ export default function DeliveryDetail() {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   if (query.error && !d) return <Page title="Delivery"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
-  if (!d) return <Page title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-40 w-full" /></Panel><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
+  if (!d) return <Page key="loading" title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-40 w-full" /></Panel><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
   const going = d.state === 'pending' || d.state === 'retry_scheduled';
   const why = refused ?? (going ? 'This delivery is still being attempted. It can be redelivered when it has been delivered or has failed.' : null);
   const redeliver = async () => {

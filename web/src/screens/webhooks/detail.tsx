@@ -26,7 +26,7 @@ export default function WebhookDetail() {
   const [error, setError] = useState<unknown>(null);
   const w = query.data?.data;
   if (query.error && !w) return <Page title="Endpoint"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
-  if (!w) return <Page wide title={<Skeleton className="h-6 w-96" />}><Panel><Skeleton className="h-40 w-full" /></Panel><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
+  if (!w) return <Page key="loading" wide title={<Skeleton className="h-6 w-96" />}><Panel><Skeleton className="h-40 w-full" /></Panel><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
   const disabled = w.state === 'disabled';
   const off = disabled ? 'The endpoint is disabled. Enable it first.' : null;
   const enable = async () => {

@@ -23,7 +23,7 @@ export default function EventDetail() {
   const first = useRecord('/v1/webhook-deliveries', { query: { ...span, until: new Date(at + minute).toISOString() } }, { enabled: Boolean(e) && !refused, refetchInterval: 5_000 });
   const newest = useRecord('/v1/webhook-deliveries', { query: span }, { enabled: Boolean(e) && !refused, refetchInterval: 5_000 });
   if (query.error && !e) return <Page title="Event"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
-  if (!e) return <Page title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
+  if (!e) return <Page key="loading" title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
   const found = new Map<string, Delivery>();
   for (const d of [...(newest.data?.data.data ?? []), ...(first.data?.data.data ?? [])]) if (d.event_id === eventId) found.set(d.delivery_id, d);
   const rows = first.data && newest.data ? [...found.values()] : undefined;

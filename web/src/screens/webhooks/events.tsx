@@ -46,17 +46,20 @@ export default function Events() {
             ? <Empty icon="search" title="No event matches" action={<Button onClick={() => change({ type: undefined, since: undefined, until: undefined })}>Clear the filters</Button>}>Events are kept for 7 days.</Empty>
             : <Empty icon="webhook" title="No events yet">Events are kept for 7 days, with or without an endpoint that receives them.</Empty>} />
       </Panel>
-      <Panel title="All types of events" flush>
-        {eventTypes.map((t) => (
-          <details key={t} className="group border-b border-line last:border-0">
-            <summary className="flex flex-wrap items-center gap-x-3 gap-y-0.5 px-4 py-2 hover:bg-hover">
-              <Icon name="right" className="size-3.5 text-muted group-open:rotate-90" />
-              <code className="w-56 font-mono text-sm font-medium">{t}</code><span className="text-muted max-md:w-full max-md:pl-6.5 md:min-w-0 md:flex-1">{catalogue[t].text}</span>
-            </summary>
-            <div className="px-4 pb-3"><Code text={sample(t)} label={`Sample of ${t}`} /></div>
-          </details>
-        ))}
-      </Panel>
+      {/* Below a list of unknown length: it comes with the list, so that it never moves. */}
+      {!query.isPending && (
+        <Panel title="All types of events" flush>
+          {eventTypes.map((t) => (
+            <details key={t} className="group border-b border-line last:border-0">
+              <summary className="flex flex-wrap items-center gap-x-3 gap-y-0.5 px-4 py-2 hover:bg-hover">
+                <Icon name="right" className="size-3.5 text-muted group-open:rotate-90" />
+                <code className="w-56 font-mono text-sm font-medium">{t}</code><span className="text-muted max-md:w-full max-md:pl-6.5 md:min-w-0 md:flex-1">{catalogue[t].text}</span>
+              </summary>
+              <div className="px-4 pb-3"><Code text={sample(t)} label={`Sample of ${t}`} /></div>
+            </details>
+          ))}
+        </Panel>
+      )}
     </Page>
   );
 }
