@@ -43,6 +43,7 @@ type NewWebhook struct {
 type DeliveryFilter struct {
 	ListOptions
 	WebhookID string
+	EventID   string
 	State     string // pending, retry_scheduled, delivered or failed
 	EventType string
 	// Since (inclusive) and Until (exclusive) apply to CreatedAt.
@@ -144,7 +145,7 @@ func (c *Client) RecoverWebhook(ctx context.Context, webhookID string, since tim
 // deliveries are kept for 7 days, successful ones for 3 days (contract, section 6).
 func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter) iter.Seq2[Delivery, error] {
 	return list[Delivery](ctx, c, "/v1/webhook-deliveries",
-		filter("webhook_id", f.WebhookID, "state", f.State, "event_type", f.EventType, "since", instant(f.Since), "until", instant(f.Until)), f.PageSize)
+		filter("webhook_id", f.WebhookID, "event_id", f.EventID, "state", f.State, "event_type", f.EventType, "since", instant(f.Since), "until", instant(f.Until)), f.PageSize)
 }
 
 // Delivery returns one delivery with the request that it sends.

@@ -45,7 +45,7 @@ func TestWebhookCallsMatchTheDocument(t *testing.T) {
 		_, _ = io.WriteString(w, `{"data": {"b": 1, "a": 2}, "deliveries": 3, "delivery_id": "dlv_1"}`)
 	})
 	since := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
-	for range c.Deliveries(t.Context(), client.DeliveryFilter{WebhookID: "wh_1", State: "failed", EventType: "key.created", Since: since, Until: since}) {
+	for range c.Deliveries(t.Context(), client.DeliveryFilter{WebhookID: "wh_1", EventID: "evt_1", State: "failed", EventType: "key.created", Since: since, Until: since}) {
 		break
 	}
 	for range c.Events(t.Context(), client.EventFilter{Type: "key.created", Since: since, Until: since}) {
@@ -68,7 +68,7 @@ func TestWebhookCallsMatchTheDocument(t *testing.T) {
 	}
 	at := "2027-03-01T12%3A00%3A00Z"
 	want := []string{
-		"event_type=key.created&limit=100&since=" + at + "&state=failed&until=" + at + "&webhook_id=wh_1",
+		"event_id=evt_1&event_type=key.created&limit=100&since=" + at + "&state=failed&until=" + at + "&webhook_id=wh_1",
 		"limit=100&since=" + at + "&type=key.created&until=" + at,
 		`{"since":"2027-03-01T12:00:00Z"}`, "", `{"overlap_hours":0}`, `{"state":"active"}`, "",
 	}

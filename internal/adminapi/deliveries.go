@@ -79,6 +79,7 @@ func eventTypes() []string {
 func deliveryFilters() []queryParam {
 	return append([]queryParam{
 		{name: "webhook_id", doc: "Only deliveries to this endpoint.", schema: textSchema(), example: "wh_01jz8y5c3te9b8r2m6q4v7x0gg"},
+		{name: "event_id", doc: "Only deliveries of this event.", schema: textSchema(), example: "evt_01jz8y5c3te9b8r2m6q4v7x0jj"},
 		enumParam("state", "Only deliveries with this state.",
 			string(webhook.Pending), string(webhook.RetryScheduled), string(webhook.Delivered), string(webhook.Failed)),
 		enumParam("event_type", "Only deliveries of events of this type.", append(eventTypes(), string(webhook.Test))...),
@@ -112,7 +113,7 @@ func (a *API) listDeliveries(c *call) (response, error) {
 		return response{}, err
 	}
 	filter := control.DeliveryFilter{
-		WebhookID: c.query.Get("webhook_id"), State: webhook.DeliveryState(c.query.Get("state")),
+		WebhookID: c.query.Get("webhook_id"), EventID: c.query.Get("event_id"), State: webhook.DeliveryState(c.query.Get("state")),
 		EventType: event.Type(c.query.Get("event_type")), Since: since, Until: until,
 	}
 	return page(c, "webhook-deliveries", c.cursorBinding(deliveryFilters()), func(p control.Page) ([]webhook.Delivery, error) {

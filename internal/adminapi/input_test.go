@@ -125,7 +125,7 @@ func TestInvalidQueriesAreRefused(t *testing.T) {
 		s.get("/v1/keys?"+query).refused(422, "validation_failed", field)
 	}
 	for query, field := range map[string]string{
-		"webhook-deliveries?state=lost": "state", "webhook-deliveries?event_type=key.lost": "event_type", "webhook-deliveries?webhook_id=": "webhook_id",
+		"webhook-deliveries?state=lost": "state", "webhook-deliveries?event_type=key.lost": "event_type", "webhook-deliveries?webhook_id=": "webhook_id", "webhook-deliveries?event_id=": "event_id",
 		"webhook-deliveries?since=x": "since", "webhook-deliveries?until=2027-13-01": "until", "webhook-deliveries?type=key.created": "type",
 		"webhook-deliveries?since=2027-03-02&until=2027-03-01": "since", "webhooks?state=active": "state",
 		"events?type=webhook.test": "type", "events?since=": "since", "events?event_type=key.created": "event_type", "events?limit=0": "limit",

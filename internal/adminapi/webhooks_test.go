@@ -272,6 +272,7 @@ func TestDeliveryFiltersMatchExactly(t *testing.T) {
 	test := s.post("/v1/webhooks/"+first+"/test", nil).want(200)
 	wantFields(t, test.json, "delivery_id")
 
+	event := s.get("/v1/webhook-deliveries?state=delivered").want(200).data()[0]["event_id"].(string)
 	for query, want := range map[string]int{
 		"": 4, "webhook_id=" + first: 3, "webhook_id=" + second: 1, "webhook_id=wh_00000000000000000000000000": 0, "webhook_id=x": 0,
 		"state=failed": 1, "state=delivered": 1, "state=retry_scheduled": 1, "state=pending": 1,
@@ -279,6 +280,9 @@ func TestDeliveryFiltersMatchExactly(t *testing.T) {
 		"since=2027-03-01T13:00:00Z": 3, "until=2027-03-01T13:00:00Z": 1, "since=2027-03-01&until=2027-03-02": 4,
 		"webhook_id=" + first + "&state=delivered&event_type=key.created&since=2027-03-01T12:30:00Z": 1,
 		"webhook_id=" + second + "&state=delivered":                                                  0,
+		"event_id=" + event: 1, "event_id=evt_00000000000000000000000000": 0, "event_id=x": 0, "event_id=" + event + "&webhook_id=" + first: 1,
+		"event_id=" + event + "&webhook_id=" + second: 0, "event_id=" + event + "&state=failed": 0, "event_id=" + event + "&event_type=key.created": 1,
+		"event_id=" + event + "&event_type=key.revoked": 0, "event_id=" + event + "&until=2027-03-01T13:00:00Z": 0,
 	} {
 		r := s.get("/v1/webhook-deliveries?" + query).want(200)
 		if n := len(r.data()); n != want {

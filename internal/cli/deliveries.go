@@ -30,6 +30,7 @@ func newDeliveriesList(a *app) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.filter.WebhookID, "webhook-id", "", "only deliveries to the endpoint with this `id`, URL or host")
+	f.StringVar(&o.filter.EventID, "event-id", "", "only deliveries of the event with this `id`")
 	f.StringVar(&o.filter.State, "state", "", "only deliveries in this `state`: pending, retry_scheduled, delivered or failed")
 	f.StringVar(&o.filter.EventType, "event-type", "", "only deliveries of events of this `type`")
 	o.span.add(f, "deliveries")

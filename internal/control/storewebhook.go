@@ -51,6 +51,7 @@ type EventStore interface {
 // delivery. Since is inclusive and Until exclusive; both compare with CreatedAt.
 type DeliveryFilter struct {
 	WebhookID    string
+	EventID      string
 	State        webhook.DeliveryState
 	EventType    event.Type
 	Since, Until time.Time

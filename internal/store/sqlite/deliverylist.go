@@ -13,10 +13,19 @@ import (
 
 // Deliveries implements control.DeliveryReader. An index on (…, state, event_type, id) has
 // the order of the list within one state and type. The query merges a page of each state and
-// type that the filter allows, at most 32.
+// type that the filter allows, at most 32. For one event it reads the event's deliveries instead,
+// in their order, until it has a page.
 func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.DeliveryFilter, p control.Page) ([]webhook.Delivery, error) {
 	if p.Limit <= 0 || f.State != "" && stateNumber(f.State) < 0 {
 		return nil, t.ready(ctx)
+	}
+	if f.EventID != "" { // all deliveries of an event have its account and type
+		owner, of := "", ""
+		err := t.rows(ctx, "read the event of deliveries", `SELECT account_id, event_type FROM deliveries INDEXED BY deliveries_of_event WHERE event_id = ? LIMIT 1`,
+			[]any{f.EventID}, func(r *sql.Rows) error { return r.Scan(&owner, &of) })
+		if err != nil || owner != accountID || f.EventType != "" && of != string(f.EventType) {
+			return nil, err
+		}
 	}
 	if f.WebhookID != "" { // all deliveries of an endpoint belong to its account
 		owner := ""
@@ -31,6 +40,17 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 }
 
 func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (text string, args []any) {
+	s := spanOf(id.Delivery, f.Since, f.Until, p)
+	if f.EventID != "" {
+		where, args := ` WHERE event_id = ? AND id >= ? AND id < ?`, []any{f.EventID, s.from, s.below}
+		if f.WebhookID != "" {
+			where, args = where+` AND webhook_id = ?`, append(args, f.WebhookID)
+		}
+		if f.State != "" {
+			where, args = where+` AND state = ?`, append(args, stateNumber(f.State))
+		}
+		return `INDEXED BY deliveries_of_event` + where + ` ORDER BY id DESC LIMIT ?+0`, append(args, p.Limit)
+	}
 	states := []int{statePending, stateRetry, stateDelivered, stateFailed}
 	if f.State != "" {
 		states = []int{stateNumber(f.State)}
@@ -43,7 +63,6 @@ func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (
 	if f.WebhookID != "" {
 		from, owner = `FROM deliveries INDEXED BY deliveries_webhook WHERE webhook_id = ?`, f.WebhookID
 	}
-	s := spanOf(id.Delivery, f.Since, f.Until, p)
 	var branches []string
 	for _, state := range states {
 		for _, of := range types {

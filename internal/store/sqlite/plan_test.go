@@ -85,7 +85,7 @@ func TestKeySearchPlans(t *testing.T) {
 // queue and retention use indexes too.
 func TestDeliveryPlans(t *testing.T) {
 	c := freshReader(t)
-	texts := map[string]bool{}
+	texts, ofEvent := map[string]bool{}, map[string]bool{}
 	for _, since := range []time.Time{{}, time.Now()} {
 		for _, of := range []event.Type{"", event.KeyCreated} {
 			text, args := eventQuery("acct_1", control.EventFilter{Type: of, Since: since}, control.Page{Limit: 25})
@@ -95,12 +95,15 @@ func TestDeliveryPlans(t *testing.T) {
 					text, args := deliveryQuery("acct_1", control.DeliveryFilter{WebhookID: hook, State: state, EventType: of, Since: since}, control.Page{Limit: 25})
 					texts[text] = true
 					checkPlan(t, c, 2, deliveryColumns+text, args) // the branches' ends, and the page
+					text, args = deliveryQuery("acct_1", control.DeliveryFilter{EventID: "evt_1", WebhookID: hook, State: state, EventType: of, Since: since}, control.Page{Limit: 25})
+					ofEvent[text] = true
+					checkPlan(t, c, 0, deliveryColumns+text, args)
 				}
 			}
 		}
 	}
-	if len(texts) > 16 {
-		t.Errorf("got %d different statements, want at most 16", len(texts))
+	if len(texts) > 16 || len(ofEvent) > 4 {
+		t.Errorf("got %d and %d different statements, want at most 16 and 4", len(texts), len(ofEvent))
 	}
 	checkPlan(t, c, 1, strings.ReplaceAll(listeners, "?", "'a'"), nil) // sorts the subscribed endpoints
 	for _, statement := range []string{

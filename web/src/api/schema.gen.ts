@@ -6929,6 +6929,11 @@ export interface operations {
                  * @example wh_01jz8y5c3te9b8r2m6q4v7x0gg
                  */
                 webhook_id?: string;
+                /**
+                 * @description Only deliveries of this event.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                event_id?: string;
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
