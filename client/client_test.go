@@ -335,6 +335,9 @@ func TestClientCoversTheDocument(t *testing.T) {
 	for range c.AuditLog(ctx, client.AuditFilter{}) {
 		break
 	}
+	for range c.FollowRequests(ctx, client.RequestFilter{}) {
+		break
+	}
 	discard(c.AuditHead(ctx))
 	discard(c.Traffic(ctx, client.TrafficQuery{}))
 	discard(c.Top(ctx, client.TrafficQuery{}, "", 0))
@@ -350,7 +353,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	for _, one := range []client.Request{
 		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodGet, Path: "/v1/session"}, {Method: http.MethodDelete, Path: "/v1/session"},
 		{Method: http.MethodPost, Path: "/v1/hooks/git/{gateway_id}"},
-		{Method: http.MethodGet, Path: "/v1/requests/stream"}, {Method: http.MethodGet, Path: "/v1/openapi.json"}, {Method: http.MethodGet, Path: "/v1/openapi.yaml"},
+		{Method: http.MethodGet, Path: "/v1/openapi.json"}, {Method: http.MethodGet, Path: "/v1/openapi.yaml"},
 	} {
 		discard(c.Do(ctx, &one))
 	}

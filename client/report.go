@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -126,12 +127,18 @@ func (c *Client) Top(ctx context.Context, q TrafficQuery, order string, limit in
 // 429) or failed (5xx), newest first (contract, section 7). Of more than 1,000 such
 // requests in one second it has a sample.
 func (c *Client) Requests(ctx context.Context, f RequestFilter) iter.Seq2[LoggedRequest, error] {
+	query := f.of()
+	maps.Copy(query, filter("since", instant(f.Since), "until", instant(f.Until)))
+	return list[LoggedRequest](ctx, c, "/v1/requests", query, f.PageSize)
+}
+
+// of returns the parameters for all but the time.
+func (f *RequestFilter) of() url.Values {
 	status := ""
 	if f.Status != 0 {
 		status = strconv.Itoa(f.Status)
 	}
-	return list[LoggedRequest](ctx, c, "/v1/requests", filter("gateway_id", f.GatewayID, "route_id", f.RouteID, "key_id", f.KeyID,
-		"status", status, "since", instant(f.Since), "until", instant(f.Until)), f.PageSize)
+	return filter("gateway_id", f.GatewayID, "route_id", f.RouteID, "key_id", f.KeyID, "status", status)
 }
 
 // RequestByID returns one refused or failed request. For any other request it

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +18,7 @@ type explain struct {
 	filter client.RequestFilter
 	span   spanFlags
 	limit  int
+	follow bool
 }
 
 func newExplain(a *app) *cobra.Command {
@@ -26,7 +30,7 @@ func newExplain(a *app) *cobra.Command {
 (5xx) in the last 24 hours, with its level at that time, and when the request would
 have passed. Callers find the request identifier in the header X-Request-Id and in
 the body of an error. Without an identifier, list such requests, newest first.`,
-		Example: "  keygate explain req_01j…\n  keygate explain --status 429 --since 15m",
+		Example: "  keygate explain req_01j…\n  keygate explain --status 429 --since 15m\n  keygate explain --follow --key-id partner",
 		Args:    atMost(1), RunE: o.run,
 	}
 	f := c.Flags()
@@ -36,7 +40,21 @@ the body of an error. Without an identifier, list such requests, newest first.`,
 	f.IntVar(&o.filter.Status, "status", 0, "only requests with this response `status`")
 	o.span.add(f, "requests")
 	limitFlag(f, &o.limit)
+	f.BoolVarP(&o.follow, "follow", "f", false, "show such requests as they arrive, until Ctrl-C; in JSON, one object per line")
 	return c
+}
+
+// refuseWithFollow refuses the flags that cannot be used with --follow.
+func (o *explain) refuseWithFollow(c *cobra.Command) error {
+	if o.output == formatYAML {
+		return usagef("--follow cannot be used with -o yaml: use a table or -o json")
+	}
+	for _, flag := range []string{"since", "until", "limit"} {
+		if c.Flags().Changed(flag) {
+			return usagef("--%s is for the list and cannot be used with --follow", flag)
+		}
+	}
+	return nil
 }
 
 func (o *explain) run(c *cobra.Command, args []string) (err error) {
@@ -46,6 +64,9 @@ func (o *explain) run(c *cobra.Command, args []string) (err error) {
 	if len(args) > 0 {
 		return o.one(c, args[0])
 	}
+	if o.follow {
+		return o.runFollow(c)
+	}
 	if o.filter.Since, o.filter.Until, err = o.span.span(time.Now()); err != nil {
 		return err
 	}
@@ -54,22 +75,74 @@ func (o *explain) run(c *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := o.identify(api, records{gateway: &o.filter.GatewayID, route: &o.filter.RouteID, key: &o.filter.KeyID}); err != nil {
+	if err := o.identify(api, o.records()); err != nil {
 		return err
 	}
 	return printList(o.app, limit, api.Requests(c.Context(), o.filter), listing[client.LoggedRequest]{
-		columns: []column{
-			{name: "TIME", rank: 1}, {name: "STATUS"}, {name: "WHY", flex: true}, {name: "KEY", rank: 3}, {name: "METHOD", rank: 2},
-			{name: "PATH", flex: true}, {name: "CLIENT", rank: 4}, {name: "REQUEST ID"},
-		},
-		row: func(r *client.LoggedRequest) []string {
-			return []string{
-				o.when(&r.Time), strconv.FormatInt(r.Status, 10), why(&r.Decision), str(r.KeyPrefix), r.Method, r.Path, r.ClientIP, r.RequestID,
-			}
-		},
-		empty: noneMatch(c, "requests", "None was refused (429, 401, 403) or failed (5xx) in the last 24 hours."),
-		next:  "To see the reason in full: keygate explain REQUEST_ID",
+		columns: requestColumns(),
+		row:     func(r *client.LoggedRequest) []string { return requestRow(r, o.when(&r.Time)) },
+		empty:   noneMatch(c, "requests", "None was refused (429, 401, 403) or failed (5xx) in the last 24 hours."),
+		next:    "To see the reason in full: keygate explain REQUEST_ID",
 	})
+}
+
+// records returns the filters that may be names.
+func (o *explain) records() records {
+	return records{gateway: &o.filter.GatewayID, route: &o.filter.RouteID, key: &o.filter.KeyID}
+}
+
+func requestColumns() []column {
+	return []column{
+		{name: "TIME", rank: 1, least: 9}, {name: "STATUS"}, {name: "WHY", flex: true, least: 20}, {name: "KEY", rank: 3, least: 10}, {name: "METHOD", rank: 2, least: 6},
+		{name: "PATH", flex: true, least: 24}, {name: "CLIENT", rank: 4, least: 15}, {name: "REQUEST ID", least: 30},
+	}
+}
+
+func requestRow(r *client.LoggedRequest, at string) []string {
+	return []string{at, strconv.FormatInt(r.Status, 10), why(&r.Decision), str(r.KeyPrefix), r.Method, r.Path, r.ClientIP, r.RequestID}
+}
+
+// runFollow shows requests as they are refused or fail, until a signal arrives.
+func (o *explain) runFollow(c *cobra.Command) error {
+	if err := o.refuseWithFollow(c); err != nil {
+		return err
+	}
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	if err := o.identify(api, o.records()); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	o.ctx = ctx
+	rows := o.newTable(requestColumns()...)
+	rows.stream = true
+	for r, err := range api.FollowRequests(ctx, o.filter) {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // Ctrl-C is the normal end
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case r.Request == nil:
+			o.say("%s left out: more came than could be read, or than the log keeps.", amount(r.Skipped, "request is", "requests are"))
+		case o.forPeople():
+			rows.row(requestRow(r.Request, r.Request.Time.UTC().Format("15:04:05Z"))...)
+			err = rows.flush()
+		default:
+			err = o.printLine(r.Request)
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.New("the server ended the stream: it shuts down, or the key was revoked or has expired")
 }
 
 // tableLimit returns the limit that applies: without --limit, 100 for a table and
@@ -96,7 +169,7 @@ func why(d *client.Decision) string {
 }
 
 func (o *explain) one(c *cobra.Command, id string) error {
-	for _, flag := range []string{"gateway", "route-id", "key-id", "status", "since", "until", "limit"} {
+	for _, flag := range []string{"gateway", "route-id", "key-id", "status", "since", "until", "limit", "follow"} {
 		if c.Flags().Changed(flag) {
 			return usagef("--%s is for the list and cannot be used with an identifier", flag)
 		}

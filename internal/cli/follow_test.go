@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/cli"
@@ -28,6 +30,12 @@ type followedLog struct {
 // followLog starts "audit-log --follow" on a server.
 func followLog(t *testing.T, s *keygatetest.Server) *followedLog {
 	t.Helper()
+	return follow(t, s, s.AdminKey, "audit-log", "--follow", "-o", "json")
+}
+
+// follow starts a command that writes JSON lines until it is stopped.
+func follow(t *testing.T, s *keygatetest.Server, key string, args ...string) *followedLog {
+	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), scriptTimeout)
 	t.Cleanup(stop)
 	out, in := io.Pipe()
@@ -37,10 +45,10 @@ func followLog(t *testing.T, s *keygatetest.Server) *followedLog {
 		f.exit <- cli.Run(ctx, &cli.System{
 			In: bytes.NewReader(nil), Out: in, Err: &f.stderr, Version: "test",
 			Env: func(name string) (string, bool) {
-				v, ok := map[string]string{"KEYGATE_URL": s.AdminURL(), "KEYGATE_API_KEY": s.AdminKey}[name]
+				v, ok := map[string]string{"KEYGATE_URL": s.AdminURL(), "KEYGATE_API_KEY": key}[name]
 				return v, ok
 			},
-		}, []string{"audit-log", "--follow", "-o", "json"})
+		}, args)
 	}()
 	return f
 }
@@ -115,5 +123,89 @@ func TestFollowShowsNewRecordsUntilStopped(t *testing.T) {
 	})
 	if status, stderr := f.end(); status != 0 || stderr != "" {
 		t.Errorf("exit status %d, standard error %q; want 0 and nothing", status, stderr)
+	}
+}
+
+// Guarantee: explain --follow shows each request that matches once, as it is refused, and exits with 0
+// when it is stopped; with another status when its key is revoked.
+func TestFollowShowsRefusedRequests(t *testing.T) {
+	s := keygatetest.Start(t)
+	up := keygatetest.NewUpstream(t)
+	g, err := s.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: "g", UpstreamURL: up.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Admin.CreateRoute(t.Context(), g.GatewayID, client.CreateRouteRequest{Path: "/orders", Methods: []string{http.MethodPost}}); err != nil {
+		t.Fatal(err)
+	}
+	level := client.CreateKeyRequestLevelAccount
+	key, err := s.Admin.CreateKey(t.Context(), client.CreateKeyRequest{Name: "on call", Level: &level, Scope: "read"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	partner, err := s.Admin.CreateKey(t.Context(), client.CreateKeyRequest{Name: "partner", Scope: "read"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(key string) (requestID string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.GatewayURL()+"/orders", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res.Header.Get("X-Request-Id")
+	}
+	all := follow(t, s, s.AdminKey, "explain", "--follow", "-o", "json")
+	own := follow(t, s, key.Secret, "explain", "--follow", "--key-id", "partner", "-o", "json")
+	// The streams have begun when a request that is refused after another is shown.
+	begun := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-begun:
+				return
+			case <-t.Context().Done():
+				return
+			case <-time.After(20 * time.Millisecond):
+				_ = refused(partner.Secret)
+			}
+		}
+	}()
+	shown := func(f *followedLog, id string) {
+		t.Helper()
+		f.await(id, func(e *client.AuditEntry) bool { return id == "" || e.RequestID == id })
+	}
+	shown(all, "")
+	shown(own, "")
+	close(begun)
+	_ = refused("kg_unknown") // of another key
+	last := refused(partner.Secret)
+	shown(all, last)
+	shown(own, last)
+	if _, err := s.Admin.RevokeKey(t.Context(), key.KeyID); err != nil {
+		t.Fatal(err)
+	}
+	if status := <-own.exit; status == 0 || !strings.Contains(own.stderr.String(), "the key was revoked") {
+		t.Errorf("after the revocation: exit status %d, standard error %q", status, own.stderr.String())
+	}
+	if status, stderr := all.end(); status != 0 || stderr != "" {
+		t.Errorf("exit status %d, standard error %q; want 0 and nothing", status, stderr)
+	}
+}
+
+// Guarantee: flags that make no sense with --follow are refused.
+func TestExplainFollowRefusesFlagsOfTheList(t *testing.T) {
+	s := keygatetest.Start(t)
+	for _, args := range [][]string{{"--since", "1h"}, {"--limit", "3"}, {"-o", "yaml"}, {"req_01jz8y5c3te9b8r2m6q4v7x0aa"}} {
+		f := follow(t, s, s.AdminKey, append([]string{"explain", "--follow"}, args...)...)
+		if status, stderr := f.end(); status != 2 || !strings.Contains(stderr, "cannot be used with") {
+			t.Errorf("%v: exit status %d, standard error %q", args, status, stderr)
+		}
 	}
 }
