@@ -24,12 +24,12 @@ const routes = createRoute({ getParentRoute: at, path: '/routes', validateSearch
 const keys = createRoute({ getParentRoute: at, path: '/keys', validateSearch: pick('q', 'state', 'owner', 'gateway_id', 'level', 'name', 'cursor', 'create'), component: lazyRouteComponent(() => import('./screens/keys/list')) });
 const key = createRoute({ getParentRoute: at, path: '/keys/$keyId', validateSearch: pick('range'), component: lazyRouteComponent(() => import('./screens/keys/detail')) });
 
-const requests = createRoute({ getParentRoute: at, path: '/requests', validateSearch: pick('status', 'code', 'gateway_id', 'route_id', 'key_id', 'since', 'until', 'cursor', 'live'), component: lazyRouteComponent(() => import('./screens/requests/list')) });
+const requests = createRoute({ getParentRoute: at, path: '/requests', validateSearch: pick('status', 'gateway_id', 'route_id', 'key_id', 'since', 'until', 'cursor', 'live'), component: lazyRouteComponent(() => import('./screens/requests/list')) });
 const request = createRoute({ getParentRoute: at, path: '/requests/$requestId', component: lazyRouteComponent(() => import('./screens/requests/detail')) });
 
 const webhooks = createRoute({ getParentRoute: at, path: '/webhooks', validateSearch: pick('cursor', 'create'), component: lazyRouteComponent(() => import('./screens/webhooks/list')) });
-const webhook = createRoute({ getParentRoute: at, path: '/webhooks/$webhookId', validateSearch: pick('state', 'event_type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/detail')) });
-const deliveries = createRoute({ getParentRoute: at, path: '/deliveries', validateSearch: pick('webhook_id', 'state', 'event_type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/deliveries')) });
+const webhook = createRoute({ getParentRoute: at, path: '/webhooks/$webhookId', validateSearch: pick('event_id', 'state', 'event_type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/detail')) });
+const deliveries = createRoute({ getParentRoute: at, path: '/deliveries', validateSearch: pick('webhook_id', 'event_id', 'state', 'event_type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/deliveries')) });
 const delivery = createRoute({ getParentRoute: at, path: '/deliveries/$deliveryId', component: lazyRouteComponent(() => import('./screens/webhooks/delivery')) });
 const events = createRoute({ getParentRoute: at, path: '/events', validateSearch: pick('type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/events')) });
 const event = createRoute({ getParentRoute: at, path: '/events/$eventId', component: lazyRouteComponent(() => import('./screens/webhooks/event')) });

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useId, useRef, useState } from 'react';
 import { useUrl } from '../lib/url';
 import { Icon } from './icon';
 
@@ -6,7 +6,8 @@ import { Icon } from './icon';
 export interface Filter {
   name: string; // of the search parameter, and of the API's query parameter
   label: string;
-  values?: { value: string; label: string }[]; // all that it can be; otherwise any text
+  values?: { value: string; label: string }[]; // all that it can be, with those that other matches; otherwise any text
+  other?: RegExp; // further values that may be typed, such as the identifier of a record that is not in values
   shown?: (value: string) => string; // how a chip shows a value
 }
 
@@ -17,6 +18,8 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
   const [url, change] = useUrl<string>();
   const [text, setText] = useState(url.q ?? '');
   const [open, setOpen] = useState(false);
+  const [refused, setRefused] = useState(false); // Enter was pressed on what is no filter
+  const note = useId();
   const input = useRef<HTMLInputElement>(null);
   const sent = useRef(url.q ?? '');
   useEffect(() => {
@@ -42,7 +45,7 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
     if (!filter || !value) return false;
     // A value may also be given by its label, such as the name of a gateway.
     const known = filter.values?.find((v) => v.value === value) ?? filter.values?.find((v) => v.label.toLowerCase() === value.toLowerCase());
-    if (filter.values && !known) return false;
+    if (filter.values && !known && !filter.other?.test(value)) return false;
     change({ [filter.name]: known?.value ?? value });
     setText('');
     return true;
@@ -50,6 +53,7 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
   const onType = (v: string) => {
     setText(v);
     setOpen(true);
+    setRefused(false);
     if (v.endsWith(' ')) accept(v);
   };
   const chips = filters.filter((f) => url[f.name]);
@@ -58,8 +62,8 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
     if (url[f.name]) return [];
     if (!f.values) return f.name.startsWith(word.split(':')[0] ?? '') && !word.includes(':') ? [{ text: `${f.name}:`, label: f.label, done: false }] : [];
     return f.values
-      .map((v) => ({ text: `${f.name}:${v.value}`, label: `${f.label}: ${v.label}`, done: true }))
-      .filter((s) => s.text.toLowerCase().startsWith(word) || s.label.toLowerCase().replace(': ', ':').startsWith(word));
+      .filter((v) => [`${f.name}:${v.value}`, `${f.label}:${v.label}`, v.value, v.label].some((t) => t.toLowerCase().startsWith(word)))
+      .map((v) => ({ text: `${f.name}:${/\s/.test(v.value) ? `"${v.value}"` : v.value}`, label: `${f.label}: ${v.label}`, done: true }));
   });
   return (
     <div className="relative flex min-h-8 min-w-0 flex-1 flex-wrap items-center gap-1 rounded-md border border-line-strong bg-surface px-2 focus-within:outline-2 focus-within:outline-accent"
@@ -72,7 +76,7 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
           <span key={f.name} className="inline-flex h-6 max-w-60 items-center rounded bg-accent-soft text-sm text-accent">
             <button type="button" className="min-w-0 truncate pl-2" title={`Edit ${f.label}: ${shown}`}
               onClick={() => { change({ [f.name]: undefined }); setText(`${f.name}:${value}`); input.current?.focus(); }}>
-              {f.label}: <b className="font-semibold">{shown}</b>
+              {f.label}: <b className="font-semibold"><bdi>{shown}</bdi></b>
             </button>
             <button type="button" aria-label={`Remove the filter ${f.label}`} className="px-1.5 py-1" onClick={() => change({ [f.name]: undefined })}>
               <Icon name="cross" className="size-3" />
@@ -81,14 +85,16 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
         );
       })}
       <input ref={input} data-search aria-label={placeholder ?? 'Search and filter'} placeholder={chips.length ? '' : (placeholder ?? 'Search and filter')}
+        aria-invalid={refused || undefined} aria-describedby={refused ? note : undefined}
         value={text} autoComplete="off" spellCheck={false} onChange={(e) => onType(e.target.value)} onFocus={() => setOpen(true)}
         className="h-7 min-w-24 flex-1 bg-transparent px-1 outline-none"
         onKeyDown={(e) => {
-          if (e.key === 'Enter') { if (!accept(text)) setOpen(false); }
+          if (e.key === 'Enter') { const [only] = suggestions; const taken = accept(text) || (!search && word !== '' && suggestions.length === 1 && only?.done === true && accept(only.text)); if (!taken) setOpen(false); setRefused(!taken && text.trim() !== '' && (!search || text.includes(':'))); }
           else if (e.key === 'Escape') { if (open) { e.stopPropagation(); setOpen(false); } else setText(''); }
           else if (e.key === 'Backspace' && text === '' && chips.length) change({ [chips[chips.length - 1]!.name]: undefined });
           else if (e.key === 'ArrowDown') { e.preventDefault(); setOpen(true); e.currentTarget.parentElement?.querySelector<HTMLElement>('[data-suggestion]')?.focus(); }
         }} />
+      {refused && <p id={note} role="alert" className="w-full pb-1 text-sm text-bad">{whyRefused(filters, text)}</p>}
       {open && suggestions.length > 0 && (
         <ul aria-label="Filters" className="absolute top-full left-0 z-30 mt-1 max-h-72 w-72 max-w-full overflow-auto rounded-md border border-line bg-raised py-1 shadow-lg">
           {suggestions.slice(0, 20).map((s) => (
@@ -114,4 +120,12 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
       )}
     </div>
   );
+}
+
+// whyRefused says what is wrong with what was typed as a filter.
+function whyRefused(filters: Filter[], text: string): string {
+  const [name = '', value] = text.trim().split(/:(.*)/s, 2);
+  const filter = filters.find((f) => f.name === name || f.label.toLowerCase() === name.toLowerCase());
+  if (!filter) return `The filters here are ${filters.map((f) => f.label.toLowerCase()).join(', ')}. Type one as name:value.`;
+  return value ? `${filter.label} cannot be “${value}”.` : `Type a value after ${name}:`;
 }

@@ -9,7 +9,9 @@ export interface Column<T> {
   title: ReactNode;
   cell: (row: T) => ReactNode;
   number?: boolean; // right-aligned
-  className?: string; // of head and cells; "hidden md:table-cell" leaves a column out on narrow screens
+  // Of head and cells. "hidden @2xl:table-cell" leaves a column out where the table is narrow, "w-full max-w-0"
+  // gives it what the others leave, and cuts its text off there.
+  className?: string;
 }
 
 interface TableProps<T> {
@@ -28,7 +30,7 @@ export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, s
   const cell = (c: Column<T>) => `px-3 first:pl-4 last:pr-4 ${c.number ? 'text-right whitespace-nowrap' : 'text-left'} ${c.className ?? ''}`;
   if (!rows) return <Waiting label={label} rows={skeletons} columns={columns.length} />;
   return (
-    <div className="relative overflow-x-auto">
+    <div className="@container relative overflow-x-auto">
       <table aria-label={label} className="w-full border-collapse" onKeyDown={moveRow}>
         <thead>
           <tr className="h-8 border-b border-line text-sm text-muted">

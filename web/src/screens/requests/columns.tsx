@@ -12,7 +12,7 @@ const words: Record<number, [Tone, IconName, string]> = {
 
 export function RequestStatus({ record }: { record: LoggedRequest }) {
   const [tone, icon, word] = (record.decision.upstream_status === null && words[record.status]) || ['bad' as Tone, 'cross' as IconName, record.decision.check === 'internal' ? 'Keygate' : 'Upstream'];
-  return <Status tone={tone} icon={icon}>{record.status} <span className="max-sm:sr-only">{word}</span></Status>;
+  return <Status tone={tone} icon={icon}>{record.status} <span className="@max-2xl:sr-only">{word}</span></Status>;
 }
 
 // A Line is a request, or a number of requests that the live tail had to leave out.
@@ -24,36 +24,36 @@ export const lineKey = (l: Line): string => ('skipped' in l ? `skipped-${l.id}` 
 export function requestColumns(nameOf: (gateway: string) => string): Column<Line>[] {
   const of = (cell: (r: LoggedRequest) => React.ReactNode) => (l: Line) => ('skipped' in l ? null : cell(l));
   return [
-    { title: 'Time', className: 'w-24', cell: of((r) => <Time at={r.time} />) },
-    { title: 'Status', className: 'sm:w-28', cell: of((r) => <RequestStatus record={r} />) },
+    { title: 'Time', cell: of((r) => <Time at={r.time} />) },
+    { title: 'Status', cell: of((r) => <RequestStatus record={r} />) },
     {
-      title: 'Request', className: 'max-w-44 sm:max-w-56 2xl:max-w-72',
+      title: 'Request', className: 'w-full max-w-0 @2xl:w-2/5',
       cell: (r) => ('skipped' in r ? <span className="text-muted italic">{r.skipped > 0 ? `${plural(r.skipped, 'request')} skipped` : 'Further requests skipped'}</span> : (
         <Link to="/requests/$requestId" params={{ requestId: r.request_id }} className="link block truncate font-mono text-sm" title={`${r.method} ${r.path}`}>
           <span className="text-muted">{r.method}</span> <bdi>{r.path}</bdi>
-          <span className="block truncate font-sans text-muted md:hidden">{short(r)}</span>
+          <span className="block truncate font-sans text-muted @2xl:hidden">{short(r)}</span>
         </Link>
       )),
     },
     {
-      title: 'Why', className: 'max-w-90 hidden md:table-cell 2xl:max-w-110',
+      title: 'Why', className: 'w-3/5 max-w-0 hidden @2xl:table-cell',
       cell: of((r) => <span className="block truncate" title={explain(r)}>{short(r)}</span>),
     },
     {
-      title: 'Key', className: 'hidden lg:table-cell',
+      title: 'Key', className: 'hidden @4xl:table-cell',
       cell: of((r) => (r.key_id
         ? <Link to="/keys/$keyId" params={{ keyId: r.key_id }} className="link font-mono text-sm">{r.key_prefix}</Link>
         : <span className="font-mono text-sm text-muted">{r.key_prefix ?? '–'}</span>)),
     },
     {
-      title: 'Gateway', className: 'max-w-40 hidden 2xl:table-cell',
+      title: 'Gateway', className: 'max-w-40 hidden @6xl:table-cell',
       cell: of((r) => (r.gateway_id
         ? <Link to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link block truncate" title={nameOf(r.gateway_id)}>{nameOf(r.gateway_id)}</Link>
         : <span className="text-muted">–</span>)),
     },
-    { title: 'Duration', number: true, className: 'hidden whitespace-nowrap 2xl:table-cell', cell: of((r) => milliseconds(Number(r.duration_ms))) },
+    { title: 'Duration', number: true, className: 'hidden @6xl:table-cell', cell: of((r) => milliseconds(Number(r.duration_ms))) },
     {
-      title: <span className="sr-only">Copy</span>, className: 'w-8',
+      title: <span className="sr-only">Copy</span>, className: 'w-8 hidden @lg:table-cell',
       cell: of((r) => <CopyButton text={() => explain(r, { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined })} label="Copy the explanation" />),
     },
   ];

@@ -20,6 +20,8 @@ function about(e: Event): string[] {
     .filter((v) => v !== undefined && v !== null && v !== '').map(String);
 }
 
+const About = ({ event }: { event: Event }) => about(event).map((text, i) => <span key={i}>{i > 0 && ' · '}<bdi>{text}</bdi></span>);
+
 export default function Events() {
   const [url, change] = useUrl<'type' | 'since' | 'until' | 'cursor'>();
   const { since, until, ready } = useSpan();
@@ -30,10 +32,18 @@ export default function Events() {
     { name: 'since', label: 'Since', shown: showPoint }, { name: 'until', label: 'Until', shown: showPoint },
   ];
   const columns: Column<Event>[] = [
-    { title: 'Time', className: 'w-24', cell: (e) => <Time at={e.created_at} /> },
-    { title: 'Event', cell: (e) => <Link to="/events/$eventId" params={{ eventId: e.id }} className="link font-mono text-sm whitespace-nowrap">{e.type}</Link> },
-    { title: 'About', className: 'max-w-120 hidden sm:table-cell', cell: (e) => <span className="block truncate" title={about(e).join(' · ')}>{about(e).map((text, i) => <span key={i}>{i > 0 && ' · '}<bdi>{text}</bdi></span>)}</span> },
-    { title: 'Identifier', className: 'hidden xl:table-cell', cell: (e) => <code className="font-mono text-sm text-muted">{e.id}</code> },
+    { title: 'Time', cell: (e) => <Time at={e.created_at} /> },
+    {
+      title: 'Event', className: 'w-full max-w-0 @xl:w-auto @xl:max-w-none',
+      cell: (e) => (
+        <>
+          <Link to="/events/$eventId" params={{ eventId: e.id }} className="link block truncate font-mono text-sm whitespace-nowrap" title={e.type}>{e.type}</Link>
+          <span className="block truncate text-sm text-muted @xl:hidden"><About event={e} /></span>
+        </>
+      ),
+    },
+    { title: 'About', className: 'w-full max-w-0 hidden @xl:table-cell', cell: (e) => <span className="block truncate" title={about(e).join(' · ')}><About event={e} /></span> },
+    { title: 'Identifier', className: 'hidden @4xl:table-cell', cell: (e) => <code className="font-mono text-sm text-muted">{e.id}</code> },
   ];
   const filtered = Boolean(type || since || until);
   return (

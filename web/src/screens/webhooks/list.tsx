@@ -19,7 +19,7 @@ export default function Webhooks() {
   const create = <Button kind="primary" icon="plus" why={refused} onClick={() => change({ create: '1' })}>Create an endpoint</Button>;
   const columns: Column<Webhook>[] = [
     {
-      title: 'Endpoint', className: 'max-w-44 sm:max-w-80 2xl:max-w-120',
+      title: 'Endpoint', className: 'w-full max-w-0',
       cell: (w) => <Link to="/webhooks/$webhookId" params={{ webhookId: w.webhook_id }} className="link block truncate font-medium" title={w.url}>{w.url}</Link>,
     },
     {
@@ -27,17 +27,17 @@ export default function Webhooks() {
       cell: (w) => (
         <span className="flex min-w-0 items-center gap-2">
           <EndpointState record={w} />
-          {w.disabled_reason && <span className="hidden min-w-0 truncate text-muted md:inline" title={w.disabled_reason}>{w.disabled_reason}</span>}
+          {w.disabled_reason && <span className="hidden min-w-0 truncate text-muted @5xl:inline" title={w.disabled_reason}>{w.disabled_reason}</span>}
         </span>
       ),
     },
-    { title: 'Last attempt', className: 'hidden sm:table-cell', cell: (w) => <LastAttempt webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} /> },
+    { title: 'Last attempt', className: 'hidden @xl:table-cell', cell: (w) => <LastAttempt webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} /> },
     { title: 'Failed, 24 h', number: true, cell: (w) => <FailedLately webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} /> },
     {
-      title: 'Events', number: true, className: 'hidden xl:table-cell',
+      title: 'Events', number: true, className: 'hidden @3xl:table-cell',
       cell: (w) => <span title={w.events.join(', ')}>{w.events.length === eventTypes.length ? 'all' : `${w.events.length} of ${eventTypes.length}`}</span>,
     },
-    { title: 'Created', number: true, className: 'hidden 2xl:table-cell', cell: (w) => <Time at={w.created_at} /> },
+    { title: 'Created', number: true, className: 'hidden @5xl:table-cell', cell: (w) => <Time at={w.created_at} /> },
   ];
   return (
     <Page wide title="Webhooks" actions={create}>
