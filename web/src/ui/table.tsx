@@ -85,11 +85,13 @@ interface PagedProps<T> extends Omit<TableProps<T>, 'rows'> {
 export function PagedTable<T>({ query, ...table }: PagedProps<T>) {
   const [{ cursor }, change] = useUrl<'cursor'>();
   const router = useRouter();
-  if (query.error) return <div className="p-4"><Failure error={query.error} retry={() => void query.refetch()} /></div>;
   const page = query.data?.data;
+  const failure = query.error && <div className="p-4"><Failure error={query.error} retry={() => void query.refetch()} /></div>;
+  if (failure && !page) return failure;
   const next = page?.next_cursor;
   return (
     <>
+      {failure}
       <Table {...table} rows={page?.data} />
       {(cursor || next) && (
         <nav aria-label="Pages" className="flex items-center justify-end gap-2 border-t border-line px-4 py-2">

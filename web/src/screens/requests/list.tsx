@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
-import { useRefusal } from '../../api/session';
+import { useAccount, useRefusal } from '../../api/session';
 import { count } from '../../lib/format';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
@@ -25,6 +25,7 @@ export default function Requests() {
   const [url, change] = useUrl<Names>();
   const { gateways, nameOf } = useGateways();
   const live = Boolean(url.live);
+  const account = useAccount();
   const noGateways = useRefusal('read', 'gateways');
   const noKeys = useRefusal('read', 'keys');
   const route = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path: { gateway_id: url.gateway_id ?? '', route_id: url.route_id ?? '' } },
@@ -45,7 +46,7 @@ export default function Requests() {
     </>}>
       <p className="-mt-2 text-muted">What was refused (401, 403, 429) or failed (5xx) in the last 24 hours, each with its reason.</p>
       <Panel flush title={<FilterBar search={false} filters={filters} placeholder={`Filter by status, gateway, route${live ? ' or key' : ', key or time (15m, 1h)'}`} />}>
-        {live ? <Live url={url} nameOf={nameOf} /> : <Past url={url} nameOf={nameOf} onClear={() => change(nothing)} />}
+        {live ? <Live key={[account?.account_id, url.status, url.gateway_id, url.route_id, url.key_id].join(' ')} url={url} nameOf={nameOf} /> : <Past url={url} nameOf={nameOf} onClear={() => change(nothing)} />}
       </Panel>
     </Page>
   );
@@ -85,11 +86,12 @@ function Live({ url, nameOf }: ListProps) {
     <>
       <div className="flex min-h-10 flex-wrap items-center gap-2 border-b border-line px-4 py-1.5">
         <span role="status">
-          {state === 'ended' ? <Status tone="warn">The live list was cut off. It is connecting again.</Status>
+          {state === 'ended' ? <Status tone="warn">The session has ended, and the live list with it.</Status>
+            : state === 'cut' ? <Status tone="warn">The live list was cut off. It is connecting again.</Status>
             : state === 'connecting' ? <Status tone="plain" icon="clock">Connecting</Status>
             : paused ? <Status tone="info" icon="pause">Paused</Status> : <Status tone="ok" icon="play">Live</Status>}
         </span>
-        <span className="text-muted">{paused && waiting > 0 ? `${count(waiting)} waiting` : `${state === 'polling' ? 'Read every 2 s. ' : ''}The newest 500 are kept here.`}</span>
+        <span className="text-muted">{paused && waiting.kept > 0 ? `${count(waiting.kept)} waiting${waiting.dropped > 0 ? `, ${count(waiting.dropped)} skipped` : ''}` : `${state === 'polling' ? 'Read every 2 s. ' : ''}The newest 500 are kept here.`}</span>
         <div className="ml-auto flex gap-2">
           <Button size="sm" onClick={clear} disabled={lines.length === 0}>Clear</Button>
           <Button size="sm" icon={paused ? 'play' : 'pause'} onClick={() => setPaused(!paused)}>{paused ? 'Go on' : 'Pause'}</Button>

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { LoggedRequest } from './explain';
-import { add, emptyTail, most, poller } from './tail';
+import { add, emptyTail, most, poller, Waiting } from './tail';
 
 const request = (n: number) => ({ request_id: `req_${n}` }) as LoggedRequest;
 const names = (lines: ReturnType<typeof add>['lines']) => lines.map((l) => ('skipped' in l ? `${l.skipped} skipped` : l.request_id));
@@ -29,7 +29,7 @@ test('the list stands in for the stream', async () => {
     const from = Number(cursor ?? 0);
     const found = log.filter((r) => r.time >= since);
     return Promise.resolve({ data: found.slice(from, from + 100), next_cursor: from + 100 < found.length ? String(from + 100) : null });
-  }, () => at);
+  }, at);
   const ids = (lines: Awaited<ReturnType<typeof poll>>) => lines.map((l) => ('skipped' in l ? 'skipped' : l.request_id));
   expect(ids(await poll())).toEqual(['req_1']);
   expect(ids(await poll())).toEqual([]);
@@ -42,4 +42,20 @@ test('the list stands in for the stream', async () => {
   expect(many[0]).toBe('skipped');
   expect(many).toHaveLength(most + 1);
   expect(many.at(-1)).toBe('req_800');
+});
+
+// Guarantee: what waits while the tail is paused is bounded, however long that is; what is dropped is counted, and
+// a request that comes from the stream and from the list is passed on once.
+test('what waits is bounded', () => {
+  const waiting = new Waiting();
+  for (let n = 0; n < 100_000; n++) waiting.push(n % 100 === 0 ? { skipped: 2 } : request(n));
+  expect(waiting.length).toBe(most);
+  expect(Object.values(waiting as unknown as Record<string, { size?: number; length?: number }>).every((v) => (v.size ?? v.length ?? 0) <= 4 * most)).toBe(true);
+  waiting.push(request(99_999));
+  const taken = waiting.take();
+  const total = taken.reduce((sum, l) => sum + ('skipped' in l ? l.skipped : 1), 0);
+  expect(total).toBe(100_000 + 1_000);
+  expect(taken.at(-1)).toEqual(request(99_999));
+  waiting.push(request(99_999));
+  expect(waiting.take()).toEqual([]);
 });

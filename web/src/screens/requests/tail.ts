@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'react';
 import { api, serverNow, url } from '../../api/client';
 import { parse } from '../../api/json';
+import { useConnection } from '../../api/session';
 import type { Line } from './columns';
 import type { LoggedRequest } from './explain';
 
@@ -31,14 +32,45 @@ export function add(tail: Tail, arrived: (LoggedRequest | { skipped: number })[]
   return { lines: [...lines, ...tail.lines].slice(0, most), next };
 }
 
+// A Waiting keeps what has arrived and is not shown yet: the newest, up to the bound, and how many others there
+// were. It passes on each request once.
+export class Waiting {
+  private lines: (LoggedRequest | { skipped: number })[] = [];
+  private known = new Set<string>(); // the newest requests passed on or waiting, oldest first
+  dropped = 0;
+
+  push(a: LoggedRequest | { skipped: number }) {
+    if (!('skipped' in a)) {
+      if (this.known.has(a.request_id)) return;
+      this.known.add(a.request_id);
+      if (this.known.size > 4 * most) this.known.delete(this.known.values().next().value ?? '');
+    }
+    this.lines.push(a);
+    if (this.lines.length <= most) return;
+    const oldest = this.lines.shift();
+    this.dropped += oldest && 'skipped' in oldest ? oldest.skipped : 1;
+  }
+
+  get length(): number {
+    return this.lines.length;
+  }
+
+  // take returns what waits, oldest first, and forgets it.
+  take(): (LoggedRequest | { skipped: number })[] {
+    const taken = this.dropped > 0 ? [{ skipped: this.dropped }, ...this.lines] : this.lines;
+    this.lines = [];
+    this.dropped = 0;
+    return taken;
+  }
+}
+
 // How far the reads of the list overlap, in milliseconds: a request is in it within a second.
 const overlap = 5_000;
 const every = 2_000;
 
-// poller returns a function that reads what is new in the list. It stands in for the stream where a proxy
-// cuts or holds back streams.
-export function poller(read: (since: string, cursor?: string) => Promise<{ data: LoggedRequest[]; next_cursor: string | null }>, now: () => number) {
-  let from = now();
+// poller returns a function that reads what the list has got since the time from. It stands in for the stream
+// where a proxy cuts or holds back streams, and reads what came while there was none.
+export function poller(read: (since: string, cursor?: string) => Promise<{ data: LoggedRequest[]; next_cursor: string | null }>, from: number) {
   let seen = new Set<string>();
   return async (): Promise<(LoggedRequest | { skipped: number })[]> => {
     const since = new Date(from - overlap).toISOString();
@@ -57,49 +89,61 @@ export function poller(read: (since: string, cursor?: string) => Promise<{ data:
   };
 }
 
-export type State = 'connecting' | 'open' | 'polling' | 'ended';
+export type State = 'connecting' | 'open' | 'polling' | 'cut' | 'ended';
 
-// useTail follows the refused and failed requests of the filters. While it is paused, what arrives is kept, up
-// to the bound; beyond it the oldest are counted as skipped. When the stream ends, it begins anew; when it
-// cannot be opened though the server answers, the list is read every 2 s.
+// useTail follows the refused and failed requests of the filters. While it is paused, what arrives waits, up to the
+// bound; beyond it the oldest are counted as skipped. When the stream is cut off, it begins anew, and what came
+// meanwhile is read from the list; when it cannot be opened though the server answers, the list is read every 2 s.
+// It ends with the session, and goes on with the next one. The filters stay the same as long as the component is
+// mounted.
 export function useTail(query: Record<string, string | undefined>, paused: boolean) {
   const address = url('/v1/requests/stream', {}, query);
+  const { ended } = useConnection();
   const [tail, setTail] = useState(emptyTail);
   const [state, setState] = useState<State>('connecting');
-  const [waiting, setWaiting] = useState(0);
+  const [waiting, setWaiting] = useState({ kept: 0, dropped: 0 });
   const hold = useRef(paused);
   const filters = useRef(query);
+  const stand = useRef<{ arrived: Waiting; since: number | null } | null>(null); // kept while there is no session
   useEffect(() => {
     hold.current = paused;
     filters.current = query;
   });
   useEffect(() => {
+    if (ended) {
+      setState('ended');
+      return;
+    }
+    stand.current ??= { arrived: new Waiting(), since: null };
+    const now = stand.current;
+    const { arrived } = now;
     let source: EventSource | null = null;
     let retry: ReturnType<typeof setTimeout> | undefined;
     let wait = 1_000;
     let opened = false;
     let gone = false;
-    let arrived: (LoggedRequest | { skipped: number })[] = [];
-    let dropped = 0;
-    const push = (a: LoggedRequest | { skipped: number }) => {
-      arrived.push(a);
-      while (arrived.length > most) {
-        const oldest = arrived.shift();
-        dropped += oldest && 'skipped' in oldest ? oldest.skipped : 1;
-      }
-    };
-    const poll = poller(async (since, cursor) => (await api.get('/v1/requests', { query: { ...filters.current, since, cursor, limit: 100 } })).data, serverNow);
+    const list = (from: number) => poller(async (since, cursor) => (await api.get('/v1/requests', { query: { ...filters.current, since, cursor, limit: 100 } })).data, from);
+    let poll: ReturnType<typeof poller> | undefined;
     const read = async () => {
+      poll ??= list(now.since ?? serverNow());
+      now.since ??= serverNow();
       try {
         const found = await poll();
         if (gone) return;
-        found.forEach(push);
+        for (const f of found) arrived.push(f);
+        now.since = serverNow();
         setState('polling');
       } catch {
         if (gone) return;
-        setState('ended');
+        setState('cut');
       }
       retry = setTimeout(() => void read(), every);
+    };
+    // What came since the stream was cut off is in the list.
+    const catchUp = async () => {
+      if (now.since === null) return;
+      const found = await list(now.since)().catch(() => [{ skipped: 0 }]);
+      if (!gone) for (const f of found) arrived.push(f);
     };
     const open = () => {
       setState('connecting');
@@ -108,14 +152,16 @@ export function useTail(query: Record<string, string | undefined>, paused: boole
         wait = 1_000;
         opened = true;
         setState('open');
+        void catchUp().then(() => { if (!gone) now.since = null; });
       });
-      source.addEventListener('request', (e) => push(parse((e as MessageEvent<string>).data) as LoggedRequest));
-      source.addEventListener('skipped', (e) => push({ skipped: Number((parse((e as MessageEvent<string>).data) as { count: number | bigint }).count) }));
+      source.addEventListener('request', (e) => arrived.push(parse((e as MessageEvent<string>).data) as LoggedRequest));
+      source.addEventListener('skipped', (e) => arrived.push({ skipped: Number((parse((e as MessageEvent<string>).data) as { count: number | bigint }).count) }));
       // The browser would try again at once and for ever; here the waits grow. An ordinary call finds out
       // whether the session has ended or the server is away, which the shell then says.
       source.addEventListener('error', () => {
         source?.close();
-        setState('ended');
+        if (opened) now.since ??= serverNow();
+        setState('cut');
         const again = () => {
           if (gone) return;
           retry = setTimeout(open, wait);
@@ -130,20 +176,19 @@ export function useTail(query: Record<string, string | undefined>, paused: boole
     open();
     // Lines are shown twice a second, so that thousands of them cost no more than a few.
     const timer = setInterval(() => {
-      setWaiting(hold.current ? arrived.length : 0);
-      if (hold.current || (arrived.length === 0 && dropped === 0)) return;
-      const next = dropped > 0 ? [{ skipped: dropped }, ...arrived] : arrived;
-      arrived = [];
-      dropped = 0;
-      setTail((t) => add(t, next));
+      const next = { kept: arrived.length, dropped: arrived.dropped };
+      setWaiting((w) => (w.kept === next.kept && w.dropped === next.dropped ? w : next));
+      if (hold.current || arrived.length === 0) return;
+      const taken = arrived.take();
+      setTail((t) => add(t, taken));
     }, 500);
     return () => {
       gone = true;
+      if (opened) now.since ??= serverNow();
       source?.close();
       clearTimeout(retry);
       clearInterval(timer);
-      setTail(emptyTail);
     };
-  }, [address]);
+  }, [address, ended]);
   return { lines: tail.lines, state, waiting, clear: () => setTail((t) => ({ ...t, lines: [] })) };
 }
