@@ -46,12 +46,12 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
         : <span className="font-mono text-sm text-muted">{r.key_prefix ?? '–'}</span>)),
     },
     {
-      title: 'Gateway', className: 'max-w-40 hidden @6xl:table-cell',
+      title: 'Gateway', className: 'max-w-40 hidden @7xl:table-cell',
       cell: of((r) => (r.gateway_id
         ? <Link to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link block truncate" title={nameOf(r.gateway_id)}>{nameOf(r.gateway_id)}</Link>
         : <span className="text-muted">–</span>)),
     },
-    { title: 'Duration', number: true, className: 'hidden @6xl:table-cell', cell: of((r) => milliseconds(Number(r.duration_ms))) },
+    { title: 'Duration', number: true, className: 'hidden @7xl:table-cell', cell: of((r) => milliseconds(Number(r.duration_ms))) },
     {
       title: <span className="sr-only">Copy</span>, className: 'w-8 hidden @lg:table-cell',
       cell: of((r) => <CopyButton text={() => explain(r, { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined })} label="Copy the explanation" />),

@@ -1,9 +1,11 @@
+import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useEffect, useRef, useState } from 'react';
 import { api, type Schemas } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
+import { useRefusal } from '../../api/session';
 import { useForm } from '../../lib/form';
-import { plural } from '../../lib/format';
+import { count, plural } from '../../lib/format';
 import { pointInTime, showPoint } from '../../lib/span';
 import { type Range } from '../../lib/time';
 import { AsCode } from '../../ui/ascode';
@@ -13,7 +15,7 @@ import { Submit, TextField } from '../../ui/form';
 import { Ranges } from '../../ui/ranges';
 import { toast } from '../../ui/toast';
 import { NewSecret } from './secret';
-import { Countdown, DeliveryState, lasted, Outcome, outcome, succeeded, type Webhook } from './state';
+import { Countdown, type Delivery, DeliveryState, lasted, Outcome, outcome, succeeded, type Webhook } from './state';
 
 const changedAll = () => changed('/v1/webhook');
 
@@ -131,8 +133,9 @@ function TestResult({ id }: { id: string }) {
 // Recover redelivers all that failed since a time, and says before how much that is.
 export function Recover({ record, onClose }: ActionProps) {
   const form = useForm({ since: '' });
-  const [begun, setBegun] = useState<number | null>(null);
+  const [begun, setBegun] = useState<Begun | null>(null);
   const [since, setSince] = useState(() => pointInTime('24h')); // the last time that was understood
+  const noLog = useRefusal('read', 'webhook-deliveries');
   const text = form.values.since;
   const set = (t: string) => {
     form.set('since', t);
@@ -140,13 +143,13 @@ export function Recover({ record, onClose }: ActionProps) {
     if (!Number.isNaN(Date.parse(time))) setSince(time);
   };
   const valid = text.trim() === '' || !Number.isNaN(Date.parse(pointInTime(text)));
-  const failed = useRecord('/v1/webhook-deliveries', { query: { webhook_id: record.webhook_id, state: 'failed', since, limit: 100 } }, { enabled: begun === null }).data?.data;
+  const failed = useCount({ webhook_id: record.webhook_id, state: 'failed', since }, begun === null);
   const path = `/v1/webhooks/${record.webhook_id}/recover`;
   if (begun !== null) {
     return (
       <Dialog title="Redeliver what failed" onClose={onClose}>
         <div className="flex flex-col gap-4">
-          <p role="status">{begun === 0 ? 'Nothing had to be redelivered.' : <><b>{plural(begun, 'new delivery', 'new deliveries')}</b> {begun === 1 ? 'has' : 'have'} begun.</>}</p>
+          {begun.deliveries === 0 ? <p role="status">Nothing had to be redelivered.</p> : <Progress record={record} begun={begun} />}
           <div className="flex justify-end gap-2">
             <Link to="/webhooks/$webhookId" params={{ webhookId: record.webhook_id }} className={buttonClass()} onClick={onClose}>Show the log</Link>
             <Button kind="primary" onClick={onClose}>Done</Button>
@@ -155,16 +158,20 @@ export function Recover({ record, onClose }: ActionProps) {
       </Dialog>
     );
   }
-  const n = failed?.data.length ?? 0;
   return (
     <Dialog title="Redeliver what failed" onClose={onClose} mayClose={() => !form.busy}>
       <form className="flex flex-col gap-4" onSubmit={(e) => {
         e.preventDefault();
         if (!valid) return;
         void form.submit(async () => {
-          const { data } = await api.post('/v1/webhooks/{webhook_id}/recover', { path: { webhook_id: record.webhook_id }, body: { since } });
-          setBegun(Number(data.deliveries));
-          await changedAll();
+          // The new deliveries are those after the newest one of now, whatever the clocks say.
+          const newest = noLog ? undefined : (await api.get('/v1/webhook-deliveries', { query: { webhook_id: record.webhook_id, limit: 1 } })).data.data[0];
+          try {
+            const { data } = await api.post('/v1/webhooks/{webhook_id}/recover', { path: { webhook_id: record.webhook_id }, body: { since }, signal: AbortSignal.timeout(180_000) });
+            setBegun({ deliveries: Number(data.deliveries), after: newest });
+          } finally {
+            void changedAll();
+          }
         });
       }}>
         <p className="text-muted">Each event whose delivery to <b className="break-all text-text">{record.url}</b> failed, and that was not redelivered afterwards, is sent again.</p>
@@ -174,14 +181,83 @@ export function Recover({ record, onClose }: ActionProps) {
           <div><Ranges value={text === '' ? '24h' : (text as Range)} options={['15m', '1h', '24h', '7d']} onChange={set} /></div>
         </div>
         <p aria-live="polite" className="rounded-md bg-hover px-3 py-2">
-          {!failed ? 'Counting what failed…'
-            : n === 0 ? 'No delivery that was created since then has failed.'
-            : <><b>{failed.next_cursor ? `More than ${plural(n, 'delivery', 'deliveries')}` : plural(n, 'delivery', 'deliveries')}</b> created since then failed. Those that were redelivered afterwards are left out.</>}
+          {noLog ? 'Your key may not read the deliveries, so they are not counted.'
+            : !failed ? 'Counting what failed…'
+            : failed.n === 0 ? 'No delivery that was created since then has failed.'
+            : <><b>{failed.more ? 'More than ' : ''}{plural(failed.n, 'delivery', 'deliveries')}</b> created since then failed. Those that were redelivered afterwards are left out.</>}
         </p>
         <div><AsCode command={{ cli: `keygate webhooks recover ${record.webhook_id} --since ${since}`, method: 'POST', path, body: { since } }} /></div>
+        {form.error && form.error.status !== 422 && <p className="text-muted">Some deliveries may have begun. Redelivering again goes on with the rest.</p>}
         <Submit label="Redeliver" busy={form.busy} error={form.error} disabled={!valid} onCancel={onClose} />
       </form>
     </Dialog>
+  );
+}
+
+interface Begun {
+  deliveries: number;
+  after?: Delivery; // the newest delivery before them
+}
+
+// At most so many deliveries are counted.
+const countable = 1_000;
+
+// countOf counts the deliveries of a list that match, up to a bound.
+async function countOf(query: Record<string, string | undefined>, matches: (d: Delivery) => boolean, signal?: AbortSignal): Promise<{ n: number; more: boolean }> {
+  let n = 0;
+  let cursor: string | undefined;
+  for (let read = 0; read < countable; read += 100) {
+    const { data } = await api.get('/v1/webhook-deliveries', { query: { ...query, cursor, limit: 100 }, signal });
+    n += data.data.filter(matches).length;
+    if (!data.next_cursor) return { n, more: false };
+    cursor = data.next_cursor;
+  }
+  return { n, more: true };
+}
+
+// useCount counts the deliveries of a list, up to a bound.
+function useCount(query: Record<string, string | undefined>, enabled: boolean) {
+  const noLog = useRefusal('read', 'webhook-deliveries');
+  return useQuery({ queryKey: ['/v1/webhook-deliveries', 'count', query], queryFn: ({ signal }) => countOf(query, () => true, signal), enabled: enabled && !noLog }).data;
+}
+
+// Progress shows what becomes of redeliveries, until none of them waits.
+function Progress({ record, begun }: { record: Webhook; begun: Begun }) {
+  const noLog = useRefusal('read', 'webhook-deliveries');
+  const mine = (d: Delivery) => d.trigger === 'recover' && d.delivery_id > (begun.after?.delivery_id ?? '');
+  const query = useQuery({
+    queryKey: ['/v1/webhook-deliveries', 'progress', record.webhook_id, begun.after?.delivery_id ?? ''],
+    queryFn: async ({ signal }) => {
+      const of = (state: string) => countOf({ webhook_id: record.webhook_id, state, since: begun.after?.created_at }, mine, signal);
+      const [pending, retrying, failed] = [await of('pending'), await of('retry_scheduled'), await of('failed')];
+      return { pending, retrying, failed, exact: !pending.more && !retrying.more && !failed.more };
+    },
+    enabled: !noLog,
+    refetchInterval: (q) => (q.state.data?.exact && q.state.data.pending.n + q.state.data.retrying.n === 0 ? false : 2_000),
+  });
+  const p = query.data;
+  const open = p ? p.pending.n + p.retrying.n : begun.deliveries;
+  const delivered = p?.exact ? Math.max(begun.deliveries - open - p.failed.n, 0) : null;
+  const shown = (c: { n: number; more: boolean }) => `${c.more ? 'more than ' : ''}${count(c.n)}`;
+  return (
+    <>
+      <p><b>{plural(begun.deliveries, 'new delivery', 'new deliveries')}</b> {begun.deliveries === 1 ? 'has' : 'have'} begun.</p>
+      {noLog ? <p className="text-muted">Your key may not read the deliveries, so their outcome is not shown here.</p> : (
+        <>
+          {query.error && <Failure error={query.error} />}
+          <progress aria-label="Deliveries that have ended" className="h-2 w-full accent-(--accent)" max={begun.deliveries} value={p ? Math.max(begun.deliveries - open, 0) : 0} />
+          <dl className="grid grid-cols-2 gap-x-4 gap-y-1 sm:grid-cols-4">
+            {([['Delivered', delivered === null ? '…' : count(delivered)], ['Waiting', p ? shown(p.pending) : '…'], ['Retrying', p ? shown(p.retrying) : '…'], ['Failed again', p ? shown(p.failed) : '…']] as const)
+              .map(([name, value]) => <div key={name}><dt className="text-sm text-muted">{name}</dt><dd className="font-medium">{value}</dd></div>)}
+          </dl>
+          <p role="status">
+            {!p || open > 0 || !p.exact ? 'You can close this: the deliveries go on.'
+              : p.failed.n === 0 ? <Status tone="ok">All were delivered</Status>
+              : <Status tone="bad">{p.failed.n === begun.deliveries ? 'All failed again' : `${count(p.failed.n)} failed again`}</Status>}
+          </p>
+        </>
+      )}
+    </>
   );
 }
 

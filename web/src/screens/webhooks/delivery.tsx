@@ -64,7 +64,7 @@ export default function DeliveryDetail() {
             ['Caused by', triggers[d.trigger]],
             ['Created', <Time key="created" at={d.created_at} />],
             ['Attempts', attemptsText(d)],
-            ['Next attempt', d.next_attempt_at ? <Countdown key="next" at={d.next_attempt_at} /> : d.state === 'pending' ? 'now' : 'none'],
+            ['Next attempt', d.next_attempt_at ? <Countdown key="next" at={d.next_attempt_at} /> : d.state === 'pending' ? 'due' : 'none'],
           ]} />
         </Panel>
         <Panel title="Attempts" flush>

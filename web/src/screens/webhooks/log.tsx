@@ -63,7 +63,7 @@ export function DeliveryLog({ webhookId }: { webhookId?: string }) {
       title: 'Last answer', className: `${webhookId ? 'w-full' : 'w-1/2'} max-w-0 hidden @3xl:table-cell`,
       cell: (d) => (answer(d) ? <span className="block truncate" title={answer(d)}>{answer(d)}</span> : <span className="text-muted">–</span>),
     },
-    { title: 'Duration', number: true, className: 'hidden @6xl:table-cell', cell: (d) => { const last = d.attempts.at(-1); return last ? lasted(last) : '–'; } },
+    { title: 'Duration', number: true, className: 'hidden @5xl:table-cell', cell: (d) => { const last = d.attempts.at(-1); return last ? lasted(last) : '–'; } },
     { title: 'Attempts', number: true, className: 'hidden @4xl:table-cell', cell: (d) => d.attempts.length },
     { title: 'Next attempt', number: true, className: 'hidden @3xl:table-cell', cell: (d) => <Countdown at={d.next_attempt_at} /> },
   ];

@@ -1,17 +1,23 @@
+import { keepPreviousData } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useRecord } from '../../api/hooks';
 import { plural } from '../../lib/format';
 import { Skeleton, Time } from '../../ui/basic';
-import type { Health, Known } from './health';
+import { dayAgo, type Health, type Known, latest } from './health';
 import { type Delivery, Outcome } from './state';
 
-// LastAttempt shows the outcome of the newest attempt. If it is not among the newest deliveries of the
-// account, it is asked for.
+// LastAttempt shows the outcome of the newest attempt. If it is not among the newest deliveries, which may all be
+// waiting, the newest of each state that has attempts is asked for.
 export function LastAttempt({ webhookId, health, known: { loaded, refused } }: { webhookId: string; health: Health; known: Known }) {
-  const query = useRecord('/v1/webhook-deliveries', { query: { webhook_id: webhookId, limit: 1 } }, { enabled: loaded && !health.last, staleTime: 60_000 });
+  const enabled = loaded && !health.last;
+  const found = [
+    useRecord('/v1/webhook-deliveries', { query: { webhook_id: webhookId, state: 'retry_scheduled', limit: 1 } }, { enabled, staleTime: 30_000 }),
+    useRecord('/v1/webhook-deliveries', { query: { webhook_id: webhookId, state: 'failed', limit: 1 } }, { enabled, staleTime: 30_000 }),
+    useRecord('/v1/webhook-deliveries', { query: { webhook_id: webhookId, state: 'delivered', limit: 1 } }, { enabled, staleTime: 30_000 }),
+  ].map((q) => q.data?.data.data);
   if (refused) return <NotAllowed why={refused} />;
-  if (!loaded) return <Skeleton className="h-4 w-20" />;
-  return <Last delivery={health.last ?? query.data?.data.data[0]} />;
+  if (!loaded || (enabled && found.some((f) => f === undefined))) return <Skeleton className="h-4 w-20" />;
+  return <Last delivery={health.last ?? latest(found.flatMap((f) => f ?? []))} />;
 }
 
 const NotAllowed = ({ why }: { why: string }) => <span className="text-muted" title={why}>not allowed<span className="sr-only">: {why}</span></span>;
@@ -28,12 +34,15 @@ function Last({ delivery }: { delivery?: Delivery }) {
 
 // FailedLately shows how many deliveries failed in the last 24 hours, and leads to them.
 export function FailedLately({ webhookId, health, known: { loaded, refused } }: { webhookId: string; health: Health; known: Known }) {
+  const since = dayAgo();
+  const own = useRecord('/v1/webhook-deliveries', { query: { webhook_id: webhookId, state: 'failed', since, limit: 100 } }, { enabled: loaded && !health.counted, placeholderData: keepPreviousData, staleTime: 15_000 }).data?.data;
   if (refused) return <NotAllowed why={refused} />;
-  if (!loaded) return <Skeleton className="h-4 w-8" />;
-  if (health.failed === 0) return <span className="text-muted">{health.more ? 'see the log' : '0'}</span>;
+  if (!loaded || (!health.counted && !own)) return <Skeleton className="h-4 w-8" />;
+  const { failed, more } = own && !health.counted ? { failed: own.data.length, more: own.next_cursor !== null } : health;
+  if (failed === 0) return <span className="text-muted">0</span>;
   return (
-    <Link to="/webhooks/$webhookId" params={{ webhookId }} search={{ state: 'failed' }} className="font-medium text-bad hover:underline" aria-label={`${plural(health.failed, 'failed delivery', 'failed deliveries')} in the last 24 hours`}>
-      {health.failed}{health.more && '+'}
+    <Link to="/webhooks/$webhookId" params={{ webhookId }} search={{ state: 'failed', since }} className="font-medium text-bad hover:underline" aria-label={`${more ? 'More than ' : ''}${plural(failed, 'failed delivery', 'failed deliveries')} in the last 24 hours`}>
+      {failed}{more && '+'}
     </Link>
   );
 }

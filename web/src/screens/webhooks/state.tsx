@@ -60,6 +60,6 @@ export function Countdown({ at }: { at: string | null }) {
   }, [at]);
   if (!at) return <span className="text-muted">–</span>;
   const seconds = Math.ceil((Date.parse(at) - now) / 1000);
-  const text = seconds <= 0 ? 'now' : seconds < 120 ? `in ${seconds} s` : seconds < 3600 ? `in ${Math.floor(seconds / 60)} min ${seconds % 60} s` : relative(Date.parse(at), now);
+  const text = seconds <= 0 ? 'due' : seconds < 120 ? `in ${seconds} s` : seconds < 3600 ? `in ${Math.floor(seconds / 60)} min ${seconds % 60} s` : relative(Date.parse(at), now);
   return <time dateTime={at} title={exact(at)} className="whitespace-nowrap">{text}</time>;
 }
