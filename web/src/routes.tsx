@@ -32,6 +32,7 @@ const webhook = createRoute({ getParentRoute: at, path: '/webhooks/$webhookId', 
 const deliveries = createRoute({ getParentRoute: at, path: '/deliveries', validateSearch: pick('webhook_id', 'event_id', 'state', 'event_type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/deliveries')) });
 const delivery = createRoute({ getParentRoute: at, path: '/deliveries/$deliveryId', component: lazyRouteComponent(() => import('./screens/webhooks/delivery')) });
 const events = createRoute({ getParentRoute: at, path: '/events', validateSearch: pick('type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/events')) });
+const catalogue = createRoute({ getParentRoute: at, path: '/events/catalogue', component: lazyRouteComponent(() => import('./screens/webhooks/types')) });
 const event = createRoute({ getParentRoute: at, path: '/events/$eventId', component: lazyRouteComponent(() => import('./screens/webhooks/event')) });
 
 const audit = createRoute({ getParentRoute: at, path: '/audit', validateSearch: pick('kind', 'outcome', 'key_prefix', 'key_id', 'gateway_id', 'actor', 'since', 'until', 'cursor', 'follow'), component: lazyRouteComponent(() => import('./screens/audit/list')) });
@@ -41,7 +42,7 @@ export const router = createRouter({
   routeTree: root.addChildren([
     overview, gateways, newGateway,
     gateway.addChildren([gatewayFlow, gatewayRoutes, gatewayRoute, gatewayPush, gatewayRevisions, gatewayRepository, gatewaySettings]),
-    routes, keys, key, requests, request, webhooks, webhook, deliveries, delivery, events, event, audit, settings,
+    routes, keys, key, requests, request, webhooks, webhook, deliveries, delivery, events, catalogue, event, audit, settings,
   ]),
   basepath: base.replace(/\/$/, '') || '/',
   parseSearch,

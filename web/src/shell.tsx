@@ -12,13 +12,13 @@ import { Toasts } from './ui/toast';
 const Palette = lazy(() => import('./screens/palette'));
 const Help = lazy(() => import('./screens/help'));
 
-export const places: { to: string; label: string; icon: IconName; key: string }[] = [
+export const places: { to: string; label: string; icon: IconName; key: string; also?: string[] }[] = [
   { to: '/', label: 'Overview', icon: 'overview', key: 'o' },
   { to: '/gateways', label: 'Gateways', icon: 'gateway', key: 'g' },
   { to: '/routes', label: 'Routes', icon: 'route', key: 'r' },
   { to: '/keys', label: 'Keys', icon: 'key', key: 'k' },
   { to: '/requests', label: 'Requests', icon: 'request', key: 'q' },
-  { to: '/webhooks', label: 'Webhooks', icon: 'webhook', key: 'w' },
+  { to: '/webhooks', label: 'Webhooks', icon: 'webhook', key: 'w', also: ['/deliveries', '/events'] },
   { to: '/audit', label: 'Audit log', icon: 'audit', key: 'a' },
   { to: '/settings', label: 'Settings', icon: 'settings', key: 's' },
 ];
@@ -53,7 +53,7 @@ export function Shell() {
         <ul className="flex flex-1 flex-col gap-0.5 px-2 py-1">
           {places.map((p) => (
             <li key={p.to}>
-              <Link to={p.to} activeOptions={{ exact: p.to === '/', includeSearch: false }} title={narrow ? p.label : undefined}
+              <Link to={p.to} activeOptions={{ exact: p.to === '/', includeSearch: false }} title={narrow ? p.label : undefined} aria-current={p.also?.some((a) => path === a || path.startsWith(`${a}/`)) ? 'true' : undefined}
                 className="flex h-8 items-center gap-2.5 rounded-md px-2.5 text-muted hover:bg-hover hover:text-text aria-[current]:bg-accent-soft aria-[current]:font-medium aria-[current]:text-accent">
                 <Icon name={p.icon} />
                 <span className={narrow ? 'md:sr-only' : ''}>{p.label}</span>

@@ -195,12 +195,14 @@ export function Empty({ icon, title, children, action }: { icon: IconName; title
 // Failure shows the error of a call. It never looks like a success.
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   const e = error instanceof ApiError ? error : null;
+  // A message about a field, such as "must be a date", does not name it.
+  const subject = e && /^\p{Ll}/u.test(e.message) ? e.fields.find((f) => f.message === e.message)?.field : undefined;
   const unlisted = e?.fields.filter((f) => f.message !== e.message) ?? [];
   return (
     <div role="alert" className="flex gap-2 rounded-md border border-bad bg-bad-soft px-3 py-2 text-text">
       <Icon name="warn" className="mt-0.5 text-bad" />
       <div className="min-w-0 flex-1 break-words">
-        <p>{e?.message ?? String(error)}</p>
+        <p>{subject && <><code className="font-mono text-sm">{subject}</code>: </>}{e?.message ?? String(error)}</p>
         {unlisted.length > 0 && (
           <ul className="mt-1 list-disc pl-4">
             {unlisted.map((f) => <li key={f.field + f.message}><code className="font-mono text-sm">{f.field}</code>: {f.message}</li>)}

@@ -6,7 +6,7 @@ import type { Answer } from '../api/client';
 
 const words: Record<string, string> = {
   gateways: 'Gateways', routes: 'Routes', keys: 'Keys', requests: 'Requests', webhooks: 'Webhooks', deliveries: 'Deliveries',
-  events: 'Events', audit: 'Audit log', settings: 'Settings', new: 'New', push: 'Push', revisions: 'Revisions', repository: 'Repository',
+  events: 'Events', catalogue: 'Catalogue', audit: 'Audit log', settings: 'Settings', new: 'New', push: 'Push', revisions: 'Revisions', repository: 'Repository',
 };
 
 // Crumbs shows where the page is, and sets the document's title.

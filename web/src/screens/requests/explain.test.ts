@@ -32,7 +32,7 @@ describe('explain', () => {
     ['connection refused', request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'connection_refused' }), 'the service behind the gateway refused the connection'],
     ['certificate', request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'certificate_rejected' }), 'the TLS certificate of the service behind the gateway was not accepted'],
     ['unreachable', request(502, { check: 'upstream', code: 'upstream_unreachable' }), 'the service behind the gateway could not be reached'],
-    ['a reason added later', request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'new' }), 'said by the server'],
+    ['a reason added later', request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'new' }), 'the service behind the gateway could not be reached, or did not respond'],
     ['timeout', request(504, { check: 'timeout', code: 'upstream_timeout', reason: 'timeout' }), 'the service behind the gateway did not respond in time'],
     ['no connection', request(504, { check: 'timeout', code: 'upstream_timeout', reason: 'no_free_connection' }), 'all connections to the service behind the gateway were in use'],
     ['upstream status', request(503, { check: 'upstream', code: 'upstream_status', upstream_status: 503 }), 'the service behind the gateway responded with status 503'],
@@ -54,6 +54,24 @@ describe('explain', () => {
   test('addresses of upstreams are not in it', () => {
     const r = request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'connection_refused', detail: 'dial tcp 10.0.0.7:8080: refused' });
     expect(explain(r)).not.toContain('10.0.0.7');
+  });
+
+  // Guarantee: the sentence never has a key, a signing secret or a token, wherever a client put it.
+  test('secrets are not in it', () => {
+    const secret = 'AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCd';
+    for (const put of [`kg_${secret}`, `kga_${secret}`, `kg%5F${secret}`, `whsec_${secret}`, `eyJhbGciOi.${secret}.${secret}`, `x=kg_${secret}&y`]) {
+      const decision = { ...limited, limit_scope: 'route' as const };
+      const text = explain(request(429, decision, { path: `/orders/${put}/x`, ...known }), { gateway: put, route: `/${put}` });
+      expect(text).not.toContain(secret.slice(6));
+      expect(text).toContain('/x on the gateway');
+      expect(text).toContain('(request req_1).');
+      expect(explain(request(400, { check: 'other', code: 'new', message: `bad ${put}` }))).not.toContain(secret.slice(6));
+    }
+    expect(explain(request(401, { check: 'key', code: 'key_invalid' }, { ...known, path: '/kg_orders/whsec/eyJ' }))).toContain(' /kg_orders/whsec/eyJ at ');
+  });
+
+  test('the limit of a key names the key', () => {
+    expect(explain(request(429, { ...limited, limit_scope: 'key' }, known))).toContain('the limit of 50 requests for the key kg_4tQx9Z… was used up');
   });
 
   test('names and paths can neither break nor reorder it', () => {

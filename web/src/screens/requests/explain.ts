@@ -34,12 +34,12 @@ const reasons: Record<string, string> = {
 export function explain(r: LoggedRequest, names: Names = {}): string {
   const gateway = names.gateway ? ` on the gateway “${clean(names.gateway)}”` : '';
   const verb = r.status >= 500 ? 'failed' : 'was refused';
-  return `The request ${r.method} ${clean(r.path)}${gateway} at ${moment(r.time)} ${verb} with status ${r.status} because ${cause(r, names)} (request ${r.request_id}).`;
+  return `The request ${clean(r.method)} ${clean(r.path)}${gateway} at ${moment(r.time)} ${verb} with status ${r.status} because ${cause(r, names)} (request ${r.request_id}).`;
 }
 
 function cause(r: LoggedRequest, names: Names): string {
   const d = r.decision;
-  const key = r.key_prefix ? `the key ${r.key_prefix}…` : 'the key';
+  const key = keyName(r);
   if (d.limit_scope) return limit(r, names);
   switch (d.check) {
     case 'key':
@@ -51,9 +51,10 @@ function cause(r: LoggedRequest, names: Names): string {
     case 'gateway':
       return `${key} is restricted to another gateway`;
     case 'scope':
-      return `the scope of ${key} does not allow ${r.method} on this path`;
+      return `the scope of ${key} does not allow ${clean(r.method)} on this path`;
   }
-  if (d.reason) return reasons[d.reason] ?? d.message;
+  // The message of a reason that was added later may name what only the operator may know.
+  if (d.reason) return reasons[d.reason] ?? 'the service behind the gateway could not be reached, or did not respond';
   if (d.upstream_status !== null) return `the service behind the gateway responded with status ${d.upstream_status}`;
   switch (d.code) {
     case 'upstream_unreachable':
@@ -65,8 +66,10 @@ function cause(r: LoggedRequest, names: Names): string {
     case 'unavailable':
       return 'the gateway could not handle requests at that time';
   }
-  return d.message;
+  return clean(d.message);
 }
+
+const keyName = (r: LoggedRequest): string => (r.key_prefix ? `the key ${clean(r.key_prefix)}…` : 'the key');
 
 function limit(r: LoggedRequest, names: Names): string {
   const d = r.decision;
@@ -81,12 +84,18 @@ export function limitName(r: LoggedRequest, route?: string): string {
   const d = r.decision;
   const daily = d.limit_scope === 'daily' || d.message.startsWith("the key's own daily limit");
   const size = d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
-  const whose = d.limit_scope === 'key' ? 'the key' : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
+  const whose = d.limit_scope === 'key' ? keyName(r) : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${daily ? 'daily ' : ''}limit${size} for ${whose}`;
 }
 
-// clean leaves out what would reorder or break the sentence: control characters and marks of direction.
-const clean = (text: string): string => text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '');
+// clean leaves out what would reorder or break the sentence, control characters and marks of direction, and what
+// may be a secret: the rest of a key, or of a signing secret, that a client put into a path or that is in a name.
+// The server leaves out whole keys; this also covers mistyped ones.
+const clean = (text: string): string => text
+  .replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '')
+  .replaceAll(/(kga?(?:_|%5f)[0-9a-z]{6})[0-9a-z]{8,}/gi, '$1…')
+  .replaceAll(/(whsec(?:_|%5f))[^\s/”]{8,}/gi, '$1…')
+  .replaceAll(/\b(eyJ[\w-]{5})[\w.-]{20,}/g, '$1…');
 
 function wait(from: string, to: string): string {
   const seconds = Math.ceil((Date.parse(to) - Date.parse(from)) / 1000);
@@ -104,6 +113,6 @@ function moment(iso: string): string {
 
 // short is the cause in a few words, for a row of a list.
 export function short(r: LoggedRequest): string {
-  const text = cause(r, {}).replace(/; the request would have passed.*$/, '').replaceAll('the service behind the gateway', 'the upstream');
+  const text = cause({ ...r, ...(r.decision.limit_scope && { key_prefix: null }) }, {}).replace(/; the request would have passed.*$/, '').replaceAll('the service behind the gateway', 'the upstream');
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

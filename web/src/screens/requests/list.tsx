@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
 import { useAccount, useRefusal } from '../../api/session';
@@ -29,27 +29,56 @@ export default function Requests() {
   const noGateways = useRefusal('read', 'gateways');
   const noKeys = useRefusal('read', 'keys');
   const route = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path: { gateway_id: url.gateway_id ?? '', route_id: url.route_id ?? '' } },
-    { enabled: Boolean(url.gateway_id && url.route_id) && !noGateways, staleTime: 60_000, retry: false }).data?.data;
-  const key = useRecord('/v1/keys/{key_id}', { path: { key_id: url.key_id ?? '' } }, { enabled: Boolean(url.key_id) && !noKeys, staleTime: 60_000, retry: false }).data?.data;
+    { enabled: Boolean(url.gateway_id && url.route_id?.startsWith('rt_')) && !noGateways, staleTime: 60_000, retry: false }).data?.data;
+  const key = useRecord('/v1/keys/{key_id}', { path: { key_id: url.key_id ?? '' } }, { enabled: Boolean(url.key_id?.startsWith('key_')) && !noKeys, staleTime: 60_000, retry: false }).data?.data;
+  const unclear = useNames(url, change, gateways, noGateways, noKeys);
   const filters: Filter[] = [
-    { name: 'status', label: 'Status', values: statuses, shown: (v) => v },
-    { name: 'gateway_id', label: 'Gateway', values: gateways.map((g) => ({ value: g.gateway_id, label: g.name })), shown: nameOf },
+    { name: 'status', label: 'Status', values: statuses, other: /^[45]\d\d$/, shown: (v) => v },
+    { name: 'gateway_id', label: 'Gateway', values: gateways.map((g) => ({ value: g.gateway_id, label: g.name })), other: /^gw_/, shown: nameOf },
     { name: 'route_id', label: 'Route', shown: (v) => route?.path ?? v },
     { name: 'key_id', label: 'Key', shown: (v) => key?.name ?? v },
     ...(live ? [] : [{ name: 'since', label: 'Since', shown: showPoint }, { name: 'until', label: 'Until', shown: showPoint }]),
   ];
   return (
     <Page wide title="Refused and failed requests" actions={<>
-      {!live && <Ranges value="" options={['15m', '1h', '24h']} onChange={(r) => change({ since: r === '24h' ? undefined : pointInTime(r), until: undefined })} />}
+      {!live && <Ranges value={url.since || url.until ? '' : '24h'} options={['15m', '1h', '24h']} onChange={(r) => change({ since: r === '24h' ? undefined : pointInTime(r), until: undefined })} />}
       <Button icon={live ? 'stop' : 'play'} kind={live ? 'plain' : 'primary'}
         onClick={() => change(live ? { live: undefined } : { live: '1', since: undefined, until: undefined })}>{live ? 'Stop following' : 'Follow live'}</Button>
     </>}>
       <p className="-mt-2 text-muted">What was refused (401, 403, 429) or failed (5xx) in the last 24 hours, each with its reason.</p>
       <Panel flush title={<FilterBar search={false} filters={filters} placeholder={`Filter by status, gateway, route${live ? ' or key' : ', key or time (15m, 1h)'}`} />}>
-        {live ? <Live key={[account?.account_id, url.status, url.gateway_id, url.route_id, url.key_id].join(' ')} url={url} nameOf={nameOf} /> : <Past url={url} nameOf={nameOf} onClear={() => change(nothing)} />}
+        {unclear ? <Empty icon="search" title="No request matches">{unclear}</Empty> : live ? <Live key={[account?.account_id, url.status, url.gateway_id, url.route_id, url.key_id].join(' ')} url={url} nameOf={nameOf} /> : <Past url={url} nameOf={nameOf} onClear={() => change(nothing)} />}
       </Panel>
     </Page>
   );
+}
+
+// useNames makes identifiers of what was typed for a key, by its name or prefix, and for a route, by its path. While
+// it cannot, it says why.
+function useNames(url: { [P in Names]?: string }, change: (changes: { [P in Names]?: string }, replace?: boolean) => void, gateways: { gateway_id: string }[], noGateways: string | null, noKeys: string | null): string | null {
+  const key = url.key_id && !url.key_id.startsWith('key_') ? url.key_id : '';
+  const route = url.route_id && !url.route_id.startsWith('rt_') ? url.route_id : '';
+  const gateway = url.gateway_id ?? (gateways.length === 1 ? gateways[0]?.gateway_id : undefined) ?? '';
+  const keys = useRecord('/v1/keys', { query: { q: key, level: 'gateway', limit: 2 } }, { enabled: key !== '' && !noKeys }).data?.data.data;
+  const routes = useRecord('/v1/gateways/{gateway_id}/routes', { path: { gateway_id: gateway }, query: { q: route, limit: 100 } }, { enabled: route !== '' && gateway !== '' && !noGateways }).data?.data.data;
+  const found = routes?.filter((r) => r.path === route);
+  const foundKey = keys?.length === 1 ? keys[0]?.key_id : undefined;
+  const foundRoute = (found?.length === 1 ? found : routes?.length === 1 ? routes : undefined)?.[0]?.route_id;
+  useEffect(() => {
+    if (foundKey || foundRoute) change({ ...(foundKey && { key_id: foundKey }), ...(foundRoute && { route_id: foundRoute, gateway_id: gateway }) }, true);
+  }, [foundKey, foundRoute, gateway, change]);
+  if (key) {
+    if (noKeys) return `${noKeys} Use the identifier of the key.`;
+    if (!keys || foundKey) return 'Looking for the key…';
+    return keys.length === 0 ? `No key has “${key}” in its name or begins with it.` : `Several keys match “${key}”. Type more of the prefix, or the identifier.`;
+  }
+  if (route) {
+    if (noGateways) return `${noGateways} Use the identifier of the route.`;
+    if (!gateway) return 'Choose the gateway of the route first.';
+    if (!routes || foundRoute) return 'Looking for the route…';
+    return routes.length === 0 ? `No route of the gateway has “${route}” in its path.` : `Several routes match “${route}”: ${routes.slice(0, 3).map((r) => `${r.methods.join(', ')} ${r.path} (${r.route_id})`).join('; ')}. Use the identifier of one.`;
+  }
+  return null;
 }
 
 interface ListProps {

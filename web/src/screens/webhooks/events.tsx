@@ -3,12 +3,11 @@ import type { Schemas } from '../../api/client';
 import { useList } from '../../api/hooks';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
-import { Button, Code, Empty, Page, Panel, Time } from '../../ui/basic';
+import { Button, buttonClass, Empty, Page, Panel, Time } from '../../ui/basic';
 import { type Filter, FilterBar } from '../../ui/filter';
-import { Icon } from '../../ui/icon';
 import { Ranges } from '../../ui/ranges';
 import { type Column, PagedTable } from '../../ui/table';
-import { catalogue, eventTypes, sample } from './catalogue';
+import { eventTypes } from './catalogue';
 import { WebhookNav } from './nav';
 
 type Event = Schemas['Event'];
@@ -54,22 +53,8 @@ export default function Events() {
         <PagedTable label="Events" query={query} columns={columns} rowKey={(e) => e.id}
           empty={filtered
             ? <Empty icon="search" title="No event matches" action={<Button onClick={() => change({ type: undefined, since: undefined, until: undefined })}>Clear the filters</Button>}>Events are kept for 7 days.</Empty>
-            : <Empty icon="webhook" title="No events yet">Events are kept for 7 days, with or without an endpoint that receives them.</Empty>} />
+            : <Empty icon="webhook" title="No events yet" action={<Link to="/events/catalogue" className={buttonClass()}>What makes an event</Link>}>Events are kept for 7 days, with or without an endpoint that receives them.</Empty>} />
       </Panel>
-      {/* Below a list of unknown length: it comes with the list, so that it never moves. */}
-      {!query.isPending && (
-        <Panel title="All types of events" flush>
-          {eventTypes.map((t) => (
-            <details key={t} className="group border-b border-line last:border-0">
-              <summary className="flex flex-wrap items-center gap-x-3 gap-y-0.5 px-4 py-2 hover:bg-hover">
-                <Icon name="right" className="size-3.5 text-muted group-open:rotate-90" />
-                <code className="w-56 font-mono text-sm font-medium">{t}</code><span className="text-muted max-md:w-full max-md:pl-6.5 md:min-w-0 md:flex-1">{catalogue[t].text}</span>
-              </summary>
-              <div className="px-4 pb-3"><Code text={sample(t)} label={`Sample of ${t}`} /></div>
-            </details>
-          ))}
-        </Panel>
-      )}
     </Page>
   );
 }

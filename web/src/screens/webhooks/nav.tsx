@@ -1,8 +1,8 @@
 import { Link } from '@tanstack/react-router';
 
-const places = [{ to: '/webhooks', label: 'Endpoints' }, { to: '/deliveries', label: 'Deliveries' }, { to: '/events', label: 'Events' }] as const;
+const places = [{ to: '/webhooks', label: 'Endpoints' }, { to: '/deliveries', label: 'Deliveries' }, { to: '/events', label: 'Events' }, { to: '/events/catalogue', label: 'Catalogue' }] as const;
 
-// WebhookNav leads to the three lists about webhooks.
+// WebhookNav leads to the lists about webhooks.
 export function WebhookNav() {
   return (
     <nav aria-label="Webhooks" className="-mt-2 flex gap-4 border-b border-line">
