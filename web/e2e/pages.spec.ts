@@ -48,7 +48,7 @@ const screens = (id: Record<string, string>): [name: string, path: string][] => 
   ['route', `gateways/${id.gateway}/routes/${id.route}`], ['push', `gateways/${id.gateway}/push`], ['revisions', `gateways/${id.gateway}/revisions?from=0&to=1`],
   ['repository', `gateways/${id.gateway}/repository`], ['gateway-settings', `gateways/${id.gateway}/settings`], ['routes', 'routes'], ['keys', 'keys'], ['key-new', 'keys?create=1'],
   ['key', `keys/${id.key}`], ['key-rotated', `keys/${id.rotated}`], ['requests', 'requests'], ['request', `requests/${id.request}`], ['webhooks', 'webhooks'],
-  ['webhook', `webhooks/${id.webhook}`], ['deliveries', 'deliveries'], ['delivery', `deliveries/${id.delivery}`], ['events', 'events'], ['audit', 'audit'], ['settings', 'settings'], ['missing', 'no/such/page'],
+  ['webhook', `webhooks/${id.webhook}`], ['deliveries', 'deliveries'], ['delivery', `deliveries/${id.delivery}`], ['events', 'events'], ['catalogue', 'events/catalogue'], ['requests-live', 'requests?live=1'], ['audit', 'audit'], ['settings', 'settings'], ['missing', 'no/such/page'],
 ];
 
 // settled waits until nothing is loading.
