@@ -114,7 +114,7 @@ function Live({ url, nameOf }: ListProps) {
   return (
     <>
       <div className="flex min-h-10 flex-wrap items-center gap-2 border-b border-line px-4 py-1.5">
-        <span role="status">
+        <span role="status" className="min-w-28">
           {state === 'ended' ? <Status tone="warn">The session has ended, and the live list with it.</Status>
             : state === 'cut' ? <Status tone="warn">The live list was cut off. It is connecting again.</Status>
             : state === 'connecting' ? <Status tone="plain" icon="clock">Connecting</Status>
