@@ -1,1 +1,0 @@
-import{l as e}from"./basic-CZpH7VnO.js";import{t}from"./log-DTkEOE_G.js";import{t as n}from"./nav-C0Xp0vZ9.js";import{t as r}from"./jsx-runtime-DyZJNswf.js";var i=r();function a(){return(0,i.jsxs)(e,{wide:!0,title:`Webhooks`,children:[(0,i.jsx)(n,{}),(0,i.jsx)(t,{})]})}export{a as default};

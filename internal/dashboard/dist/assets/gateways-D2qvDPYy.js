@@ -1,1 +1,0 @@
-import{S as e}from"./basic-CZpH7VnO.js";import{v as t}from"./index-hyxUVYfb.js";function n(){let n=t(`read`,`gateways`),r=e(`/v1/gateways`,{query:{limit:100}},{enabled:!n,staleTime:3e4}),i=r.data?.data.data??[];return{gateways:i,loaded:!!r.data,nameOf:e=>i.find(t=>t.gateway_id===e)?.name??e}}export{n as t};
